@@ -1,0 +1,36 @@
+/* log.h - lines for people, on stderr (results go to stdout).
+ *
+ * One line per call. Rank 0 writes plainly; other ranks prefix "[rank N] " and
+ * are silent below `warning` on stderr. With a log file open (zd_log_open) each
+ * rank also writes everything at its level there. Control bytes in the text are
+ * escaped, so data cannot send escape codes to a terminal.
+ *
+ * Threads: may be called from any; a line is written with one write(2). */
+#ifndef ZD_BASE_LOG_H
+#define ZD_BASE_LOG_H
+
+#include "base/status.h"
+
+enum zd_log_level { ZD_LOG_DEBUG, ZD_LOG_INFO, ZD_LOG_WARNING, ZD_LOG_ERROR };
+
+struct zd_log_options {
+    enum zd_log_level level;
+    bool json;       /* one JSON object per line: time, level, rank, message */
+    bool all_ranks;  /* log.rank_logs = "stdout": every rank on stderr too */
+    int rank;        /* -1 before ranks are known */
+};
+
+void zd_log_configure(const struct zd_log_options *options);
+/* Also write to `path` (appended, created 0640). NULL closes. */
+enum zd_status zd_log_open(const char *path);
+void zd_log(enum zd_log_level level, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+/* A hook run before a line is written to stderr and after it: the progress bar
+ * clears and redraws itself there. NULL removes it. */
+void zd_log_set_bar(void (*hide)(void *), void (*show)(void *), void *ctx);
+
+#define zd_log_debug(...) zd_log(ZD_LOG_DEBUG, __VA_ARGS__)
+#define zd_log_info(...) zd_log(ZD_LOG_INFO, __VA_ARGS__)
+#define zd_log_warning(...) zd_log(ZD_LOG_WARNING, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,117 @@
+/* comm.h - ranks and collectives behind one table: threads of one process
+ * (comm_local), MPI (comm_mpi), later NCCL.
+ *
+ * Every rank calls the same collectives in the same order with the same counts.
+ * Results do not depend on the back end: a reduce_scatter adds the ranks'
+ * contributions in rank order (0, 1, .. N-1) in fp32 and rounds once to the type
+ * sent, so stages, bucket sizes and back ends give the same bits.
+ *
+ * Wire bytes are counted where they are handed to another rank: what this rank
+ * sends, payload only. For N ranks and a full array of E elements (N * count)
+ * of size s, reduce_scatter and all_gather send (N-1)/N * E * s each. The sends of
+ * scalars (all_reduce) go to every other rank. Broadcasts and gathers of control
+ * messages (set-up, saving) are not part of a step and not counted.
+ *
+ * Threads: one thread per rank calls into a comm (MPI_THREAD_FUNNELED).
+ * Waiting yields the core: idle ranks do not slow the busy ones when there are
+ * more ranks than cores.
+ * Errors: a failed transport is ZD_ERR_PEER; nothing after it can be relied on
+ * and the caller ends the job with comm_abort. */
+#ifndef ZD_COMM_COMM_H
+#define ZD_COMM_COMM_H
+
+#include "base/arena.h"
+#include "base/dtype.h"
+#include "base/status.h"
+
+#include <stdint.h>
+
+enum comm_backend { COMM_AUTO, COMM_MPI, COMM_LOCAL, COMM_NCCL };
+
+struct comm_options { /* [comm] */
+    enum comm_backend backend;
+    bool round_robin; /* start each rank's sends at its right neighbour, so
+                         that no rank is everybody's first (zero's option) */
+};
+
+struct comm_counters { /* bytes this rank handed to others */
+    uint64_t reduce_scatter;
+    uint64_t all_gather;
+    uint64_t all_reduce;
+};
+
+struct comm; /* a rank's membership in a group */
+struct comm_op; /* a collective under way; owned by its comm */
+
+int comm_rank(const struct comm *comm);
+int comm_size(const struct comm *comm);
+int comm_local_rank(const struct comm *comm); /* among ranks of this host */
+int comm_local_size(const struct comm *comm);
+const char *comm_host(const struct comm *comm);
+struct comm_counters comm_counters(const struct comm *comm);
+
+/* Bytes of staging a rank needs for `world` ranks (a pure function, so the plan
+ * can price it), named "comm.staging" in `plan` by comm_plan. Nothing for one
+ * rank. The span is handed over with comm_set_staging before the first
+ * reduce_scatter. */
+enum zd_status comm_plan(struct arena_plan *plan, int world);
+void comm_set_staging(struct comm *comm, void *staging);
+
+/* full = the shards of all ranks, in rank order. `shard` may be this rank's part
+ * of `full`. count: elements of one shard. */
+enum zd_status comm_all_gather_begin(struct comm *comm, const void *shard,
+        void *full, size_t count, enum dtype type, struct comm_op **op_out);
+
+/* shard = [shard +] sum over ranks of their part of `full`; `shard` may be this
+ * rank's part of `full`. With accumulate (fp32 only) the sum is added to what
+ * shard holds. `full` is left alone elsewhere and may be reused after wait. */
+enum zd_status comm_reduce_scatter_begin(struct comm *comm, const void *full,
+        void *shard, size_t count, enum dtype type, bool accumulate,
+        struct comm_op **op_out);
+
+/* Finish an operation. Operations may be waited for in any order that is the
+ * same on all ranks. At most COMM_OPS_MAX may be under way. */
+enum { COMM_OPS_MAX = 16 };
+enum zd_status comm_wait(struct comm *comm, struct comm_op *op);
+/* Let transports that need it move (no-op elsewhere). */
+enum zd_status comm_progress(struct comm *comm);
+
+/* In place; sums are taken in rank order. */
+enum comm_reduction { COMM_SUM, COMM_MAX, COMM_MIN };
+enum zd_status comm_all_reduce_i64(struct comm *comm, int64_t *values,
+        size_t count, enum comm_reduction reduction);
+enum zd_status comm_all_reduce_f64(struct comm *comm, double *values,
+        size_t count, enum comm_reduction reduction);
+
+/* Control messages: not counted, any size. */
+enum zd_status comm_barrier(struct comm *comm);
+enum zd_status comm_broadcast(struct comm *comm, void *data, size_t bytes,
+        int root);
+/* all: (size, bytes). */
+enum zd_status comm_gather_all(struct comm *comm, const void *mine,
+        size_t bytes, void *all);
+
+/* Settle a failure that can be survived or must be told once: every rank calls
+ * with its own status (and its thread's error record); all get the worst. The
+ * records are grouped, so that afterwards the lowest failing rank holds the record
+ * to print (its `where` says "ranks 0-7" when several agree) and the others
+ * return ZD_ERR_PEER with no record. ZD_OK when all are. */
+enum zd_status comm_agree(struct comm *comm, enum zd_status mine);
+
+/* End the whole job with this exit code; does not return for MPI. */
+void comm_abort(struct comm *comm, int exit_code);
+void comm_destroy(struct comm *comm);
+
+/* --- back ends ------------------------------------------------------------ */
+
+/* A group of `size` ranks that are threads of this process; comms_out: (size).
+ * Each thread uses its own and destroys it. */
+enum zd_status comm_local_create(int size, const struct comm_options *options,
+        struct comm **comms_out);
+
+/* MPI_COMM_WORLD; initialises MPI when nobody has (and then finalises it in
+ * comm_destroy). Without mpirun it is a world of 1. */
+enum zd_status comm_mpi_create(int *argc, char ***argv,
+        const struct comm_options *options, struct comm **comm_out);
+
+#endif

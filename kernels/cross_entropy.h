@@ -1,0 +1,25 @@
+/* cross_entropy.h - the loss of a chunk of tokens and its gradient, in one pass
+ * over the logits.
+ *
+ *   loss_n = logsumexp(logits_n) - logits_n[target_n]
+ *   dlogits_n = (softmax(logits_n) - onehot(target_n)) * dloss
+ *
+ * A row whose target is negative is masked: loss 0, gradient 0. */
+#ifndef ZD_KERNELS_CROSS_ENTROPY_H
+#define ZD_KERNELS_CROSS_ENTROPY_H
+
+#include "base/device.h"
+
+#include <stdint.h>
+
+typedef enum zd_status cross_entropy_fn(
+        struct stream *stream,
+        float *losses,          /* (n) */
+        void *dlogits,          /* (n, V) compute type; NULL: loss only; may
+                                   be `logits` itself when that is fp32 too */
+        const float *logits,    /* (n, V) */
+        const int32_t *targets, /* (n); < 0 = masked */
+        float dloss,            /* weight of each token's loss in the total */
+        int n, int V);
+
+#endif

@@ -1,0 +1,58 @@
+/* norm.h - layer normalisation and root-mean-square normalisation over the last
+ * axis (C channels of each of N rows).
+ *
+ *   layernorm: mean = sum_c x / C, rstd = 1/sqrt(sum_c (x-mean)^2 / C + eps)
+ *              out = (x - mean) * rstd * weight + bias
+ *   rmsnorm:   rstd = 1/sqrt(sum_c x^2 / C + eps), out = x * rstd * weight
+ *
+ * Source:  Ba, Kiros, Hinton 2016, arXiv:1607.06450, section 3;
+ *          Zhang, Sennrich 2019, arXiv:1910.07467, equation 4.
+ * Backward: dx = [dresidual +] J^T dout; dresidual may be NULL or dx itself.
+ *          dweight and dbias may be NULL (frozen). */
+#ifndef ZD_KERNELS_NORM_H
+#define ZD_KERNELS_NORM_H
+
+#include "base/device.h"
+
+typedef enum zd_status layernorm_forward_fn(
+        struct stream *stream,
+        void *out,        /* (N, C) */
+        float *mean,      /* (N) kept for backward */
+        float *rstd,      /* (N) kept for backward */
+        const void *x,    /* (N, C) */
+        const void *weight, /* (C) */
+        const void *bias, /* (C) */
+        float eps, int N, int C);
+
+typedef enum zd_status layernorm_backward_fn(
+        struct stream *stream,
+        void *dx,         /* (N, C) */
+        float *dweight,   /* (C) */
+        float *dbias,     /* (C) */
+        const void *dout, /* (N, C) */
+        const void *dresidual, /* (N, C) or NULL */
+        const void *x,    /* (N, C) */
+        const void *weight, /* (C) */
+        const float *mean, const float *rstd, /* (N) */
+        int N, int C, bool accumulate);
+
+typedef enum zd_status rmsnorm_forward_fn(
+        struct stream *stream,
+        void *out,        /* (N, C) */
+        float *rstd,      /* (N) kept for backward */
+        const void *x,    /* (N, C) */
+        const void *weight, /* (C) */
+        float eps, int N, int C);
+
+typedef enum zd_status rmsnorm_backward_fn(
+        struct stream *stream,
+        void *dx,         /* (N, C) */
+        float *dweight,   /* (C) */
+        const void *dout, /* (N, C); may be dx */
+        const void *dresidual, /* (N, C) or NULL */
+        const void *x,    /* (N, C) */
+        const void *weight, /* (C) */
+        const float *rstd, /* (N) */
+        int N, int C, bool accumulate);
+
+#endif

@@ -1,0 +1,126 @@
+/* model.h - forward and backward of a language model, written as for one device
+ * and unit by unit. Where parameters come from and gradients go is the business
+ * of whoever fills model_hooks; this folder knows no ranks.
+ *
+ * A step of one micro-batch:
+ *   model_forward   embedding, layers, final norm, then head and loss in chunks
+ *                   of tokens (the full logits never exist); in training the
+ *                   gradient of the head and of the last hidden state is made in
+ *                   the same chunks
+ *   model_backward  layers from last to first, then the embedding
+ *
+ * Activation checkpointing keeps the input of every N-th layer and computes the
+ * layers of such a segment again before their backward. All modes give the same
+ * bits, for the same kernels run on the same numbers. */
+#ifndef ZD_MODEL_MODEL_H
+#define ZD_MODEL_MODEL_H
+
+#include "base/arena.h"
+#include "base/exact_sum.h"
+#include "kernels/kernels.h"
+#include "model/params.h"
+
+/* [train] gradient_checkpointing: NONE keeps all; EVERY keeps the input of every
+ * `every`-th layer; FULL is EVERY 1; SQRT is EVERY round(sqrt(L)). AUTO is
+ * resolved by train before it gets here. */
+enum checkpointing_mode {
+    CHECKPOINTING_NONE,
+    CHECKPOINTING_FULL,
+    CHECKPOINTING_EVERY,
+    CHECKPOINTING_SQRT,
+    CHECKPOINTING_AUTO
+};
+struct checkpointing {
+    enum checkpointing_mode mode;
+    int every; /* with CHECKPOINTING_EVERY */
+};
+
+/* Layers in a segment: 0 = nothing is recomputed. */
+int checkpointing_segment(struct checkpointing checkpointing, int layers);
+
+/* Filled by zero (or by a test, or by the plain holder below). Calls for a unit
+ * come in pairs; what acquire gave is valid until release. */
+struct model_hooks {
+    void *ctx;
+    /* Set params[id] for every tensor of `unit` (compute type). */
+    enum zd_status (*params_acquire)(void *ctx, int unit, const void **params);
+    enum zd_status (*params_release)(void *ctx, int unit);
+    /* Set grads[id] for every tensor of `unit` (fp32, count elements), NULL for
+     * frozen ones. *accumulate_out: add to what is there; else what is there is
+     * undefined and every trainable tensor of the unit must be written. */
+    enum zd_status (*grads_acquire)(void *ctx, int unit, float **grads,
+            bool *accumulate_out);
+    /* The unit's gradient of this micro-batch is complete. */
+    enum zd_status (*grads_release)(void *ctx, int unit);
+};
+
+/* The order in which a micro-batch will call the params hooks. zero plans its
+ * gathers, prefetches and slots from it; the model asserts that it keeps to it. */
+struct unit_event {
+    int unit;
+    bool acquire; /* false: release */
+};
+enum model_pass { MODEL_TRAIN, MODEL_EVAL };
+/* Returns the number of events; writes at most `max` of them. */
+int model_unit_events(const struct model_config *config,
+        const struct param_table *table, struct checkpointing checkpointing,
+        enum model_pass pass, struct unit_event *events, int max);
+
+struct model_shape {
+    int B, T;                   /* of a training micro-batch */
+    int eval_B;                 /* of an evaluation batch; 0: none */
+    struct checkpointing checkpointing;
+    enum dtype dtype;           /* compute type */
+    int head_chunk;             /* tokens whose logits exist at a time; 0: auto */
+    int decode_capacity;        /* positions of the key/value cache; 0: none */
+    int decode_batch;           /* tokens of one decode call at most; 0: none */
+    bool train;                 /* false: forward only (generate) */
+};
+
+/* Ask for the activations of this shape: spans "model.*". Pure. Activations lie
+ * on a stack within their span; lifetimes that do not overlap share bytes. */
+enum zd_status model_plan(const struct model_config *config,
+        const struct param_table *table, const struct model_shape *shape,
+        struct arena_plan *plan);
+
+struct model;
+/* `config`, `table`, `kernels`, `arena` are borrowed and must outlive it. */
+enum zd_status model_create(const struct model_config *config,
+        const struct param_table *table, const struct model_shape *shape,
+        const struct kernels *kernels, const struct arena *arena,
+        struct model **model_out);
+void model_destroy(struct model *model);
+
+struct model_batch {
+    const int32_t *tokens;    /* (B, T) */
+    const int32_t *targets;   /* (B, T); < 0 = masked */
+    const int32_t *doc_start; /* (B, T): where token t's document begins in the
+                                 sample; its position is t - doc_start[t] */
+    int B, T;                 /* B up to the planned one */
+};
+
+/* Forward, loss, and the head's part of the gradient. Each unmasked token weighs
+ * `dloss` in the gradient. *loss is added to: sum of the unmasked losses. */
+enum zd_status model_forward(struct model *model,
+        const struct model_batch *batch, float dloss,
+        const struct model_hooks *hooks, struct exact_sum *loss);
+/* The rest of the gradient, for the batch of the last model_forward. */
+enum zd_status model_backward(struct model *model,
+        const struct model_batch *batch, const struct model_hooks *hooks);
+/* Loss only; keeps nothing. Only hooks->params_* are called. */
+enum zd_status model_evaluate(struct model *model,
+        const struct model_batch *batch, const struct model_hooks *hooks,
+        struct exact_sum *loss);
+
+/* Generation: run `count` new tokens (at positions past..) through the model
+ * with the key/value cache and write the logits of the last one, (V) fp32.
+ * model_decode with past = 0 starts a new text. */
+enum zd_status model_decode(struct model *model, const int32_t *tokens,
+        int count, int past, const struct model_hooks *hooks, float *logits);
+
+/* FLOPs of forward and backward of one token at sequence length T, without
+ * recomputation (6 per weight of the products, and attention's 12 L T H D / 2). */
+double model_flops_per_token(const struct model_config *config,
+        const struct param_table *table, int T);
+
+#endif

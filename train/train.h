@@ -1,0 +1,90 @@
+/* train.h - the trainer: from a job and a comm to checkpoints and a model.
+ *
+ *   job_plan     what a rank will hold and send; pure, any world, no MPI
+ *   train_run    plan, take, load or resume, loop, save, export
+ *
+ * What a user sees goes through train_observer, which daemon fills. */
+#ifndef ZD_TRAIN_TRAIN_H
+#define ZD_TRAIN_TRAIN_H
+
+#include "train/options.h"
+#include "zero/plan.h"
+
+/* Everything that follows from (job, world) without touching data or weights. */
+struct job_plan {
+    struct model_config config;
+    struct param_table table;
+    struct zero_plan zero;
+    struct arena_plan arena;
+    struct model_shape shape;
+    int world;
+    int per_device, accumulation; /* B, A */
+    int64_t global_batch;         /* G */
+    enum dtype export_dtype;
+};
+
+/* Reads config.json when model.path is given. ZD_ERR_UNFIT when a limit of
+ * [device] is exceeded: need, limit and the largest spans, and what would fit
+ * (unless `check_limits` is false). Resolves gradient_checkpointing = "auto" and
+ * train.auto_find_batch_size. */
+enum zd_status job_plan_build(const struct train_job *job, int world,
+        bool check_limits, struct job_plan *plan_out);
+void job_plan_fini(struct job_plan *plan);
+/* The object of plan.json. `taken`: the arena of a run, or NULL. New reference. */
+json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken);
+void job_plan_print(const struct job_plan *plan, FILE *stream);
+
+struct train_step_report {
+    int64_t step;      /* from 1 */
+    int64_t max_steps;
+    double loss, grad_norm, learning_rate;
+    int64_t tokens;
+    double step_seconds, tokens_per_second;
+    const char *skipped; /* NULL, "nonfinite", "no_targets" */
+    double data_seconds, forward_seconds, backward_seconds, reduce_seconds,
+            update_seconds, gather_seconds; /* log.step_breakdown */
+};
+
+struct train_banner { /* what was understood, known before step 1 */
+    const struct train_job *job;
+    const struct job_plan *plan;
+    const struct arena *arena;
+    const char *kernels;  /* kernels->name */
+    const char *tokenizer;
+    int threads, world, local_size;
+    int64_t max_steps, samples, train_tokens, eval_samples;
+    int eos;
+    int64_t resumed_step; /* 0: a fresh start */
+    const char *resumed_from;
+};
+
+struct train_end {
+    int64_t step, max_steps;
+    double last_loss, best_eval_loss, seconds, tokens_per_second;
+    double model_flops_per_second;
+    int64_t skipped_steps;
+    const char *checkpoint; /* last committed, or NULL */
+    const char *export_dir; /* or NULL */
+    bool stopped_early;
+};
+
+/* Rank 0's eyes; every function may be NULL. Calls come from the trainer's
+ * thread, between steps. */
+struct train_observer {
+    void *ctx;
+    void (*banner)(void *ctx, const struct train_banner *banner);
+    void (*step)(void *ctx, const struct train_step_report *report);
+    void (*eval)(void *ctx, int64_t step, double eval_loss);
+    void (*sample)(void *ctx, int64_t step, const char *prompt,
+            const char *text);
+    void (*saved)(void *ctx, int64_t step, const char *path);
+    void (*end)(void *ctx, const struct train_end *end);
+};
+
+/* Runs the job on this rank. The status that it returns is the same on all ranks
+ * (comm_agree) when the failure is one that can be told; the record to print is
+ * with one rank. */
+enum zd_status train_run(const struct train_job *job, struct comm *comm,
+        const struct train_observer *observer);
+
+#endif

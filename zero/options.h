@@ -1,0 +1,32 @@
+/* options.h - [zero] of the job file. Counts are in elements. */
+#ifndef ZD_ZERO_OPTIONS_H
+#define ZD_ZERO_OPTIONS_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+struct zero_options {
+    int stage;                  /* 0 | 1 | 2 | 3 */
+    bool overlap_comm;          /* start collectives early, wait late */
+    int64_t reduce_bucket_size; /* gradients waiting for one reduce-scatter;
+                                   0 = auto: one unit */
+    int64_t allgather_bucket_size; /* parameters under way in the gather after
+                                   the update (stages 1, 2); 0 = auto */
+    int64_t prefetch_bucket_size;  /* stage 3: parameters gathered ahead;
+                                   0 = auto: the next unit */
+    int64_t param_persistence_threshold; /* stage 3: tensors with fewer elements
+                                   stay gathered; 0 = none */
+    int64_t max_live_parameters; /* stage 3: gathered at a time; 0 = auto: what
+                                   compute and prefetch need */
+    int64_t max_reuse_distance; /* stage 3: a unit is kept when it is used again
+                                   within this many elements; 0 = auto: only
+                                   when it is the very next */
+    int64_t sub_group_size;     /* elements of one optimizer tile */
+    bool round_robin_gradients; /* each rank sends first to its right neighbour
+                                   instead of all to rank 0 */
+};
+
+struct zero_options zero_options_default(void);
+
+#endif
