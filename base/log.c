@@ -1,0 +1,148 @@
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+    pthread_mutex_t mutex;
+    struct zd_log_options options;
+    int file; /* -1: none */
+    void (*hide)(void *);
+    void (*show)(void *);
+    void *bar;
+} sink = {
+        .mutex = PTHREAD_MUTEX_INITIALIZER,
+        .options = {.level = ZD_LOG_INFO, .rank = -1},
+        .file = -1,
+};
+
+static const char *const level_names[] = {
+        "debug", "info", "warning", "error"};
+
+void zd_log_configure(const struct zd_log_options *options)
+{
+    pthread_mutex_lock(&sink.mutex);
+    sink.options = *options;
+    pthread_mutex_unlock(&sink.mutex);
+}
+
+enum zd_status zd_log_open(const char *path)
+{
+    int fd = -1;
+    if (path) {
+        fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+        if (fd < 0)
+            return ZD_FAIL(ZD_ERR_CREATE, "E0701", "cannot open log %s: %s",
+                    path, strerror(errno));
+    }
+    pthread_mutex_lock(&sink.mutex);
+    if (sink.file >= 0)
+        close(sink.file);
+    sink.file = fd;
+    pthread_mutex_unlock(&sink.mutex);
+    return ZD_OK;
+}
+
+void zd_log_set_bar(void (*hide)(void *), void (*show)(void *), void *ctx)
+{
+    pthread_mutex_lock(&sink.mutex);
+    sink.hide = hide;
+    sink.show = show;
+    sink.bar = ctx;
+    pthread_mutex_unlock(&sink.mutex);
+}
+
+static void write_all(int fd, const char *data, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = write(fd, data, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return; /* a log that cannot be written stops nothing */
+        data += n;
+        bytes -= (size_t)n;
+    }
+}
+
+static void escape_controls(char *text)
+{
+    for (; *text; text++)
+        if (((unsigned char)*text < 0x20 && *text != '\t') || *text == 0x7f)
+            *text = '?';
+}
+
+/* One finished line into out; returns its length. */
+static size_t format_line(char *out, size_t out_bytes, enum zd_log_level level,
+        const char *message, bool stamped)
+{
+    int rank = sink.options.rank;
+    char when[40];
+    struct timespec now;
+    struct tm tm;
+    int n;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &tm);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    if (sink.options.json) {
+        json_t *line = json_pack("{s:s, s:s, s:i, s:s}", "time", when, "level",
+                level_names[level], "rank", rank < 0 ? 0 : rank, "message",
+                message);
+        char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+        n = snprintf(out, out_bytes, "%s\n", text ? text : "{}");
+        free(text);
+        json_decref(line);
+    } else {
+        char prefix[64] = "";
+        if (stamped)
+            snprintf(prefix, sizeof prefix, "%s ", when);
+        if (rank > 0)
+            snprintf(prefix + strlen(prefix), sizeof prefix - strlen(prefix),
+                    "[rank %d] ", rank);
+        n = snprintf(out, out_bytes, "%s%s%s\n", prefix,
+                level == ZD_LOG_WARNING ? "warning: " : "", message);
+    }
+    if (n < 0)
+        return 0;
+    if ((size_t)n >= out_bytes) { /* cut, but still one line */
+        out[out_bytes - 2] = '\n';
+        return out_bytes - 1;
+    }
+    return (size_t)n;
+}
+
+void zd_log(enum zd_log_level level, const char *format, ...)
+{
+    char message[4096], line[4400];
+    va_list args;
+    size_t bytes;
+
+    if (level < sink.options.level)
+        return;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    escape_controls(message);
+    pthread_mutex_lock(&sink.mutex);
+    if (sink.options.rank <= 0 || sink.options.all_ranks ||
+            level >= ZD_LOG_WARNING) {
+        bytes = format_line(line, sizeof line, level, message, false);
+        if (sink.hide)
+            sink.hide(sink.bar);
+        write_all(STDERR_FILENO, line, bytes);
+        if (sink.show)
+            sink.show(sink.bar);
+    }
+    if (sink.file >= 0) {
+        bytes = format_line(line, sizeof line, level, message, true);
+        write_all(sink.file, line, bytes);
+    }
+    pthread_mutex_unlock(&sink.mutex);
+}
