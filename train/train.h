@@ -24,11 +24,13 @@ struct job_plan {
 };
 
 /* Reads config.json when model.path is given. ZD_ERR_UNFIT when a limit of
- * [device] is exceeded: need, limit and the largest spans, and what would fit
- * (unless `check_limits` is false). Resolves gradient_checkpointing = "auto" and
- * train.auto_find_batch_size. */
+ * [device] is exceeded: need, limit and the largest spans, and what would fit.
+ * `local_size`: how many ranks share this machine's memory when no limit is given
+ * (`zerod plan` passes 1). Sets the thread count of the kernels, whose scratch is
+ * part of the plan, for `world` ranks on this machine (or local_size when that is
+ * not 1). Resolves gradient_checkpointing = "auto" and auto_find_batch_size. */
 enum zd_status job_plan_build(const struct train_job *job, int world,
-        bool check_limits, struct job_plan *plan_out);
+        int local_size, struct job_plan *plan_out);
 void job_plan_fini(struct job_plan *plan);
 /* The object of plan.json. `taken`: the arena of a run, or NULL. New reference. */
 json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken);
