@@ -1,0 +1,34 @@
+/* plain.h - the tables of plain definitions, one for each compute type. */
+#ifndef ZD_KERNELS_PLAIN_H
+#define ZD_KERNELS_PLAIN_H
+
+#include "kernels/kernels.h"
+
+/* Channels a head may have, in the plain and in the fast attention. */
+enum { ATTENTION_MAX_D = 512 };
+
+/* Every operation of struct kernels, to fill a table by name. */
+#define KERNELS_EACH(OP)                                                       \
+    OP(matmul)                                                                 \
+    OP(layernorm_forward)                                                      \
+    OP(layernorm_backward)                                                     \
+    OP(rmsnorm_forward)                                                        \
+    OP(rmsnorm_backward)                                                       \
+    OP(rope)                                                                   \
+    OP(attention_forward)                                                      \
+    OP(attention_backward)                                                     \
+    OP(attention_decode)                                                       \
+    OP(gelu_forward)                                                           \
+    OP(gelu_backward)                                                          \
+    OP(swiglu_forward)                                                         \
+    OP(swiglu_backward)                                                        \
+    OP(embedding_forward)                                                      \
+    OP(embedding_backward)                                                     \
+    OP(cross_entropy)                                                          \
+    OP(add)                                                                    \
+    OP(reduce_rows)
+
+extern const struct kernels kernels_plain_fp32;
+extern const struct kernels kernels_plain_bf16;
+
+#endif

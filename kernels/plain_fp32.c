@@ -1,0 +1,22 @@
+#include "kernels/plain.h"
+
+#include <assert.h>
+#include <math.h>
+
+#define ELEM     float
+#define REAL     float
+#define LOAD(x)  ((double)(x))
+#define ROUND(v) ((float)(v))
+#define NAME(op) op##_plain_fp32
+
+#include "kernels/plain_ops.inc"
+
+#include "kernels/plain_attention.inc"
+
+const struct kernels kernels_plain_fp32 = {
+        .dtype = DTYPE_FP32,
+        .name = "plain fp32",
+#define OP(op) .op = op##_plain_fp32,
+        KERNELS_EACH(OP)
+#undef OP
+};
