@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+"""Small tokenizers for the tests, and what Hugging Face tokenizers makes of awkward text with them.
+
+    python tests/reference/make_tokenizers.py          writes tests/fixtures/tokenizers/
+
+Each folder gets tokenizer.json, tokenizer_config.json and cases.json:
+
+    {"library": "tokenizers 0.23.3", "prefix": [ids], "eos": id or null,
+     "cases": [{"text": T or "hex": H, "ids": [...], "ordinary": [...], "decoded": HEX}]}
+
+`ids` is encode(T, add_special_tokens=False). `prefix` is what the post-processor puts in front. `ordinary`, only where it
+differs from `ids`, is the same text with the added tokens removed from the file: what a chat message's content becomes.
+`decoded` is there only where the tokens' exact bytes are not T itself; it follows the rule of the ByteLevel decoder (a
+token all of whose characters are in the byte table gives those bytes, any other its own UTF-8) and is checked here
+against the library's decode, which can only show it with U+FFFD in place of bytes that are no UTF-8.
+
+The vocabularies are trained on text.txt beside this file, which was written for this purpose."""
+
+import json
+import os
+import random
+import sys
+
+import tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+OUT = os.path.join(HERE, "..", "fixtures", "tokenizers")
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+          r"\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+
+
+def byte_table():
+    """GPT-2's map from bytes to printable characters."""
+    kept = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table, extra = {}, 0
+    for b in range(256):
+        if b in kept:
+            table[b] = chr(b)
+        else:
+            table[b] = chr(0x100 + extra)
+            extra += 1
+    return table
+
+
+def train(pattern, merges, normalizer=None):
+    """(vocab, merges) of a byte-level BPE; merges as pairs. `pattern` None: the ByteLevel pre-tokenizer's own."""
+    tok = Tokenizer(models.BPE())
+    if normalizer:
+        tok.normalizer = normalizer
+    if pattern is None:
+        tok.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    else:
+        tok.pre_tokenizer = Sequence([Split(tokenizers.Regex(pattern), "isolated"),
+                                      ByteLevel(add_prefix_space=False, use_regex=False)])
+    trainer = trainers.BpeTrainer(vocab_size=256 + merges, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                                  show_progress=False)
+    with open(os.path.join(HERE, "text.txt"), encoding="utf-8") as f:
+        tok.train_from_iterator([f.read()], trainer)
+    model = json.loads(tok.to_str())["model"]
+    return model["vocab"], [tuple(m) for m in model["merges"]]
+
+
+def added(token_id, content, special=True, normalized=False, lstrip=False, rstrip=False, single_word=False):
+    return {"id": token_id, "content": content, "single_word": single_word, "lstrip": lstrip, "rstrip": rstrip,
+            "normalized": normalized, "special": special}
+
+
+def split(pattern):
+    return {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False},
+        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]}
+
+
+def byte_level(**keys):
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True, **keys}
+
+
+def template(name, token_id):
+    token = {"SpecialToken": {"id": name, "type_id": 0}}
+    return {"type": "TemplateProcessing", "single": [token, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [token, {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {name: {"id": name, "ids": [token_id], "tokens": [name]}}}
+
+
+def document(vocab, merges, added_tokens, pre_tokenizer, normalizer=None, post_processor=None, legacy=False, **model):
+    encoded = [" ".join(m) for m in merges] if legacy else [list(m) for m in merges]
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added_tokens,
+            "normalizer": normalizer, "pre_tokenizer": pre_tokenizer, "post_processor": post_processor,
+            "decoder": byte_level(),
+            "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                      "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+                      **model, "vocab": vocab, "merges": encoded}}
+
+
+def gpt2():
+    """As the published GPT-2 file: merges as strings, no keys that came later, a special token that is normalized."""
+    vocab, merges = train(None, 255)
+    doc = document(vocab, merges, [added(511, "<|endoftext|>", normalized=True)],
+                   {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
+                   post_processor={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False}, legacy=True)
+    for key in ("type", "byte_fallback", "ignore_merges"):
+        del doc["model"][key]
+    doc["model"]["continuing_subword_prefix"] = doc["model"]["end_of_word_suffix"] = ""
+    doc["model"]["merges"].insert(0, "#version: 0.2")
+    vocab["<|endoftext|>"] = 511
+    return doc, {"eos_token": "<|endoftext|>", "model_max_length": 1024}
+
+
+def prefix_space():
+    """add_prefix_space, and tokenizer_config.json's eos as an object, the older spelling."""
+    vocab, merges = train(None, 200)
+    doc = document(vocab, merges, [added(456, "<s>"), added(457, "</s>")],
+                   byte_level(add_prefix_space=True), post_processor=template("<s>", 456))
+    return doc, {"bos_token": "<s>", "eos_token": {"__type": "AddedToken", "content": "</s>", "lstrip": False,
+                                                   "normalized": False, "rstrip": False, "single_word": False}}
+
+
+def llama3():
+    """Llama 3's pattern; ignore_merges with whole words that no merge reaches; BOS inside a Sequence."""
+    vocab, merges = train(LLAMA3, 230)
+    for word in ("Ġunreachable", "sesquipedalian", "777", "ĠMÃ¼hle"):
+        assert word not in vocab
+        vocab[word] = len(vocab)
+    n = len(vocab)
+    names = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
+    doc = document(vocab, merges, [added(n + i, name) for i, name in enumerate(names)], split(LLAMA3),
+                   post_processor={"type": "Sequence", "processors": [byte_level(), template(names[0], n)]},
+                   legacy=True, ignore_merges=True)
+    return doc, {"bos_token": names[0], "eos_token": names[1]}
+
+
+def qwen2():
+    """Qwen2's pattern and NFC; merges as pairs; words in the vocabulary that ignore_merges = false must not use."""
+    vocab, merges = train(QWEN2, 240, tokenizers.normalizers.NFC())
+    for word in ("Ġunreachable", "sesquipedalian"):
+        vocab[word] = len(vocab)
+    n = len(vocab)
+    names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    doc = document(vocab, merges, [added(n + i, name) for i, name in enumerate(names)], split(QWEN2),
+                   normalizer={"type": "NFC"}, post_processor=byte_level())
+    return doc, {"bos_token": None, "eos_token": names[0], "pad_token": names[0]}
+
+
+def added_tokens():
+    """Every property of an added token, alone and against others, under NFC."""
+    vocab, merges = train(QWEN2, 120, tokenizers.normalizers.NFC())
+    n = len(vocab)
+    spec = [("<l>", dict(lstrip=True)), ("<r>", dict(rstrip=True)), ("<lr>", dict(lstrip=True, rstrip=True)),
+            ("<w>", dict(single_word=True)), ("word", dict(single_word=True, special=False)),
+            ("foo", dict(special=False)), ("foobar", dict(single_word=True, special=False)),
+            ("xyz", dict(normalized=True, special=False)), ("xy", dict(special=False)),
+            ("caf\u00e9", dict(normalized=True, special=False)), ("e\u0301t", dict(normalized=True, special=False)),
+            ("na\u00efve", dict(normalized=False, special=False)), ("\u65e5\u672c", dict(special=False)),
+            ("Z\u00fcrich", dict(special=False)), ("<n l>", dict(normalized=True, lstrip=True, special=False)),
+            ("<n r>", dict(normalized=True, rstrip=True, special=False)), ("\n\n\n", dict(special=False)),
+            ("<|end|>", dict())]
+    tokens = [added(n + i, content, **keys) for i, (content, keys) in enumerate(spec)]
+    # One whose content the vocabulary has already: its id and its bytes are the vocabulary's.
+    shared = next(m for m in sorted(vocab, key=vocab.get) if len(m) == 3 and m.isascii() and m.isalpha())
+    tokens.append(added(vocab[shared], shared, special=False))
+    tokens.sort(key=lambda t: t["id"])
+    return document(vocab, merges, tokens, split(QWEN2), normalizer={"type": "NFC"}), {"eos_token": "<|end|>"}
+
+
+def lacking_bytes():
+    """A vocabulary without some bytes (they are dropped), and one pair twice in the merges (the later rank counts)."""
+    vocab, merges = train(None, 40)
+    table = byte_table()
+    for gone in (ord("~"), 0xF0, ord("Q")):
+        del vocab[table[gone]]
+    vocab = {k: i for i, k in enumerate(vocab)}
+    merges = [m for m in merges if all(p in vocab for p in (*m, "".join(m)))]
+    merges.append(merges[0])
+    return document(vocab, merges, [], byte_level()), {}
+
+
+TEXTS = [
+    "", " ", "  ", "   a", "a ", "\n", "\r\n", "\n\n\n\n", "\t\tx", " \n a\n \n", "Hello world", "Hello  world   !",
+    "The miller's daughter", "It's ISN'T they'LL we'Ve I'M he'D she's 'tis", "'S 'T 'RE 'VE 'M 'LL 'D", "don\u2019t won\u02bct",
+    "it'\u017f long s, \u017fhip", "'\ufb05 '\ufb06 '\u00df \u212aelvin", "1 12 123 1234 12345 1234567890", "3.14159 1,000,000 0x1F 1e-5",
+    "777 7777 x777", "\u0661\u0662\u0663\u0664 \u0e51\u0e52\u0e53 \u00bd\u00b2\u2460 \u216b", "for (int i = 0; i < 10; i++)\n\t\tprintf(\"%d\\n\", i);\n",
+    "    indented\n        more\n\tless\n", "a\u00a0b\u2003c\u3000d\u1680e\u180ef\u200bg\u2060h\ufeffi", "\u0085\u2028\u2029\x1c\x1d\x1e\x1f",
+    "unreachable unreachable, sesquipedalian sesquipedalian M\u00fchle M\u00fchle", "caf\u00e9 cafe\u0301 CAFE\u0301 na\u00efve nai\u0308ve",
+    "\u00c5 A\u030a \u212b \u1e9b\u0323 \u0323\u1e9b", "q\u0307\u0323 q\u0323\u0307", "\uac00\u11a7 \u1100\u1161\u11a7 \u1100\u1161\u11a8 \uac01", "\ud55c\uad6d\uc5b4 \u1112\u1161\u11ab",
+    "\u0915\u093c \u0958 \u09c7\u09be \u0bc6\u0bbe", "a\u1ab0\u0323 a\u0323\u1ab0 a\u1abf\u0323 a\u0898\u0323", "\U00011935\U00011930 \U000105d2\u0307 \U00011099\U000110ba",
+    "a\u0345\u0301\u0301 \u1f00\u0345 \u03b1\u0313\u0345", "\u65e5\u672c\u8a9e\u306e\u6587\u3001\u30c6\u30b9\u30c8\u3002", "\u78e8\u574a\u4e3b\u7684\u5973\u513f 123 \u4e2d\u6587abc",
+    "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440! \u0393\u03b5\u03b9\u03ac", "\u0643\u0627\u0646 \u0627\u0644\u0637\u062d\u0627\u0646 \u0661\u0662", "\u05d4\u05d8\u05d5\u05d7\u05df \u0e17\u0e35\u0e48\u0e1b\u0e23\u0e30\u0e15\u0e39",
+    "\U0001f525\U0001f3b6 \U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466 \U0001f1e9\U0001f1ea \U0001f44d\U0001f3fd", "\u2764\ufe0f \u00a9\u2122 \u20ac5 \u00a3\u00a5",
+    # Letters and digits newer than Unicode 14, in and next to words.
+    "\U00031350\U000323af x\U00011f02y \U0001e030", "\U00013460\U000143fa\U00016100 \u1c89\ua7cb", "\U00010d40\U00010d41 \U000116d0 \U0001ccf0 1\U00011f50",
+    "\u24b6 \U0001f130 \u203f\u2040 a_b __init__ snake_case CamelCase", "http://example.org/a?b=c&d=e#f user@example.org", "!!!???...---===***", "\"quoted\" 'single' (paren) [x] {y}",
+    "a\x00b", "\x01\x7f\u009f", "\u0300\u0301", "\U0010ffff\U000e0001\ufffd\ufffe\uffff", "~Q~ Quiet ~\U0001f525", "\u00ad soft\u00adhyphen",
+    # Added tokens of one folder or another; ordinary text in the others.
+    "<|endoftext|>", "a<|endoftext|>b <|endoftext|> c", "<|endoftext|><|endoftext|>", "<|endoftext", "<|im_start|>user\nhi<|im_end|>\n", "<|im_start|> <|im_end|>x",
+    "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|>", "<|begin_of_text|>", "<s> a </s>", "<s>\nx", "<s><s>x</s> y",
+    "a  <l>  b", "a  <r>  b", "a  <lr>  b", "<l><r>", "  <l>  <l>  ", "<r>   x", "<r>  <l>  <r>", "\u3000<lr>\u00a0\n<lr>", "a\u200b<l>b", "a\u180e<l>\u180eb",
+    "<w>", "a<w>", "<w>a", " <w> ", "a<w> <w>b", "_<w>", "-<w>-", "\u0301<w>", "<w>\u0301", "<w>\u200d", "\u00b2<w>\u00bd", "\u24b6<w>", "<w>\u203f", "<w><w>", "<l><w><r>", "a<w><w>",
+    "word words sword word, (word) word-word word_ \u00e9word word\u0663 word\U00011f50", "foo foobar foobarx xfoobar foo-foobar foobarfoo foofoo",
+    "xyz xy xyzxy xxyz XYZ", "caf\u00e9cafe\u0301 caf\u00e9s", "\u00e9t e\u0301t \u00e9te\u0301t", "na\u00efve nai\u0308ve na\u00efvexy", "xycafe\u0301xy", "e\u0301tcaf\u00e9xyze\u0301t",
+    "xy\u0301 foo\u0301 x\u0301yz", "\u65e5\u672c\u65e5\u672c\u4eba", "Z\u00fcrich Zu\u0308rich \u65e5\u672cZ\u00fcrich", "a <n l> b", "a  <n r>  b", "  <n l>  <n r>  <n l>", "<r>  <n l>", "<l>  <n r>  <lr>",
+    "\n\n\n\n\n\n\n", " \n\n\n ", "a\n\n\nb<|end|>", "the thethe he and", "<|end|>  <|end|>",
+]
+
+
+def random_texts(seed, count):
+    """Strings that lean on boundaries: marks, spaces of all kinds, digits, apostrophes, pieces of added tokens."""
+    rng = random.Random(seed)
+    pools = [" \t\n\r\u00a0\u2003\u3000", "abcdefxyzeE", "0123456789\u0663\u00bd", "'\u2019.,;!?-_#(", "\u0301\u0323\u0307\u0308\u030a\u0345",
+             "\u00e9\u00fc\u00df\u0107\u017c", "\u65e5\u672c\u4e2d\u6587\uac00\ud55c", "\u1100\u1161\u11a8\u11a7", "\U0001f525\u200d\ufe0f",
+             "\u0915\u093c\u0947\u0e35\u0e48", "\U00011f02\U00010d41\u07fd\u1ac5"]
+    pieces = ["'s", "'ll", "'VE", " the", "the", "<l>", "<r>", "<lr>", "<w>", "word", "foo", "foobar", "xyz", "xy",
+              "caf\u00e9", "<|endoftext|>", "<|im_start|>", "<|eot_id|>", "<n l>", "<n r>", "  ", "\n\n", "123", "\r\n"]
+    texts = []
+    for _ in range(count):
+        text = ""
+        for _ in range(rng.randint(2, 14)):
+            text += rng.choice(pieces) if rng.random() < 0.3 else \
+                "".join(rng.choice(pool) for pool in [rng.choice(pools)] for _ in range(rng.randint(1, 3)))
+        texts.append(text)
+    return texts
+
+
+def token_bytes(token, back):
+    return bytes(back[c] for c in token) if all(c in back for c in token) else token.encode()
+
+
+def cases_of(doc, config, seed):
+    full = Tokenizer.from_str(json.dumps(doc))
+    plain = Tokenizer.from_str(json.dumps({**doc, "added_tokens": [], "post_processor": None}))
+    back = {c: b for b, c in byte_table().items()}
+    rows = []
+    for text in TEXTS + random_texts(seed, 100):
+        ids = full.encode(text, add_special_tokens=False).ids
+        row = {"hex": text.encode().hex()} if "\0" in text else {"text": text}
+        row["ids"] = ids
+        ordinary = plain.encode(text, add_special_tokens=False).ids
+        if ordinary != ids:
+            row["ordinary"] = ordinary
+        decoded = b"".join(token_bytes(full.id_to_token(i), back) for i in ids)
+        shown = full.decode(ids, skip_special_tokens=False)
+        # The library decodes runs between added tokens one by one: with bytes that are no UTF-8 the two may replace
+        # differently, so only valid text is compared.
+        try:
+            assert decoded.decode() == shown, (text, decoded, shown)
+        except UnicodeDecodeError:
+            assert "\ufffd" in shown
+        if decoded != text.encode():
+            row["decoded"] = decoded.hex()
+        rows.append(row)
+    eos = config.get("eos_token")
+    eos = eos["content"] if isinstance(eos, dict) else eos
+    return {"library": "tokenizers " + tokenizers.__version__, "prefix": full.encode("", add_special_tokens=True).ids,
+            "eos": None if eos is None else full.token_to_id(eos), "cases": rows}
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def main():
+    assert tokenizers.__version__ == "0.23.3", tokenizers.__version__
+    only = sys.argv[1:]
+    for seed, make in enumerate((gpt2, prefix_space, llama3, qwen2, added_tokens, lacking_bytes)):
+        if only and make.__name__ not in only:
+            continue
+        doc, config = make()
+        folder = os.path.join(OUT, make.__name__)
+        os.makedirs(folder, exist_ok=True)
+        write(os.path.join(folder, "tokenizer.json"), json.dumps(doc, ensure_ascii=False) + "\n")
+        write(os.path.join(folder, "tokenizer_config.json"), json.dumps(config, indent=1) + "\n")
+        result = cases_of(doc, config, seed)
+        cases = ",\n".join(json.dumps(c) for c in result.pop("cases"))
+        write(os.path.join(folder, "cases.json"), json.dumps(result)[:-1] + ', "cases": [\n' + cases + "\n]}\n")
+        print(f"{make.__name__:16} {len(doc['model']['vocab'])} + {len(doc['added_tokens'])} tokens")
+
+
+if __name__ == "__main__":
+    main()
