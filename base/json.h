@@ -2,13 +2,18 @@
  * the library, and errors name file, line and column.
  *
  * Files that include this one may use jansson's json_t getters directly; reading
- * text and turning jansson's errors into ours happens only here. */
+ * text and turning jansson's errors into ours happens only here.
+ *
+ * A byte-order mark in front is skipped. Integers beyond 64 bits become reals
+ * (tokenizer_config.json has them). A string may hold NUL (\u0000): use
+ * json_string_length where that matters. */
 #ifndef ZD_BASE_JSON_H
 #define ZD_BASE_JSON_H
 
 #include "base/status.h"
 
 #include <jansson.h>
+#include <stdint.h>
 
 /* Parse `bytes` of text; errors become `status` (ZD_ERR_DATA for most files)
  * with "where" = name:line:column. The caller owns *json_out (json_decref). */
