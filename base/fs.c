@@ -187,7 +187,9 @@ static enum zd_status write_and_sync(
         const char *path, const void *data, size_t bytes)
 {
     int fd = open(
-            path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+            path,
+            O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
+            0644);
     if (fd < 0)
         return ZD_FAIL(
                 ZD_ERR_CREATE, "E0708", "cannot create %s: %s", path,

@@ -37,7 +37,8 @@ enum zd_status zd_log_open(const char *path)
 {
     int fd = -1;
     if (path) {
-        fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+        fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK,
+                0640);
         if (fd < 0)
             return ZD_FAIL(ZD_ERR_CREATE, "E0701", "cannot open log %s: %s",
                     path, strerror(errno));

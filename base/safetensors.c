@@ -74,14 +74,13 @@ static enum zd_status read_header(
 static bool has_too_many_tensors(const char *text, size_t bytes)
 {
     static const char key[] = "\"data_offsets\"";
-    const char *at = text, *end = text + bytes;
-    for (int count = 0; count <= TENSORS_MAX; count++) {
-        at = memmem(at, (size_t)(end - at), key, sizeof key - 1);
-        if (!at)
-            return false;
-        at += sizeof key - 1;
-    }
-    return true;
+    const size_t key_bytes = sizeof key - 1;
+    int count = 0;
+    for (size_t i = 0; i + key_bytes <= bytes; i++)
+        if (text[i] == '"' && memcmp(text + i, key, key_bytes) == 0 &&
+            ++count > TENSORS_MAX)
+            return true;
+    return false;
 }
 
 /* A non-negative integer of 63 bits; reals and negative numbers are none. */

@@ -1,0 +1,160 @@
+#include "base/fs.h"
+#include "tests/support/scratch.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct scratch scratch;
+
+static void setup(void)
+{
+    scratch_init(&scratch);
+}
+
+static void teardown(void)
+{
+    scratch_fini(&scratch);
+}
+
+TestSuite(fs, .init = setup, .fini = teardown, .timeout = 10);
+
+static enum zd_status try_open(const char *path)
+{
+    int fd = -1;
+    zd_error_clear();
+    enum zd_status status = fs_open_read(path, &fd, NULL);
+    if (status == ZD_OK)
+        close(fd);
+    else
+        cr_expect_not_null(
+                strstr(zd_error_get()->what, path), "names the path");
+    return status;
+}
+
+Test(fs, only_regular_files_are_opened)
+{
+    cr_expect_eq(try_open(scratch_path(&scratch, "missing")), ZD_ERR_NO_INPUT);
+    cr_expect_eq(try_open(scratch.dir), ZD_ERR_DATA);
+    cr_assert_eq(mkfifo(scratch_path(&scratch, "fifo"), 0600), 0);
+    cr_expect_eq(try_open(scratch.path), ZD_ERR_DATA);
+    cr_expect_eq(try_open("/dev/zero"), ZD_ERR_DATA);
+    scratch_file(&scratch, "file", "x", 1);
+    cr_expect_eq(try_open(scratch.path), ZD_OK);
+    cr_expect_eq(
+            try_open(scratch_path(&scratch, "file/below")), ZD_ERR_NO_INPUT);
+    cr_assert_eq(symlink("file", scratch_path(&scratch, "link")), 0);
+    cr_expect_eq(try_open(scratch.path), ZD_OK);
+    cr_assert_eq(symlink("loop", scratch_path(&scratch, "loop")), 0);
+    cr_expect_eq(try_open(scratch.path), ZD_ERR_IO);
+}
+
+Test(fs, reads_whole_files_up_to_a_limit)
+{
+    char *data = NULL;
+    size_t bytes = 0;
+    scratch_file(&scratch, "file", "ab\0cd", 5);
+    cr_assert_eq(fs_read_file(scratch.path, 5, &data, &bytes), ZD_OK);
+    cr_expect_eq(bytes, 5);
+    cr_expect_arr_eq(data, "ab\0cd", 6, "with a NUL behind it");
+    free(data);
+    cr_expect_eq(fs_read_file(scratch.path, 4, &data, &bytes), ZD_ERR_DATA);
+    zd_error_clear();
+    scratch_file(&scratch, "empty", "", 0);
+    cr_assert_eq(fs_read_file(scratch.path, 0, &data, &bytes), ZD_OK);
+    cr_expect_eq(bytes, 0);
+    free(data);
+}
+
+Test(fs, pread_gives_all_or_an_error)
+{
+    char data[4] = "";
+    int fd;
+    uint64_t size;
+    scratch_file(&scratch, "file", "abcdef", 6);
+    cr_assert_eq(fs_open_read(scratch.path, &fd, &size), ZD_OK);
+    cr_expect_eq(size, 6);
+    cr_expect_eq(fs_pread(fd, scratch.path, data, 4, 2), ZD_OK);
+    cr_expect_arr_eq(data, "cdef", 4);
+    cr_expect_eq(fs_pread(fd, scratch.path, data, 4, 3), ZD_ERR_DATA);
+    close(fd);
+}
+
+Test(fs, write_replaces_and_leaves_nothing_beside)
+{
+    char *data;
+    scratch_file(&scratch, "file", "old and longer", 14);
+    cr_assert_eq(fs_write_file(scratch.path, "new", 3), ZD_OK);
+    cr_assert_eq(fs_read_file(scratch.path, 100, &data, NULL), ZD_OK);
+    cr_expect_str_eq(data, "new");
+    free(data);
+    cr_expect_not(fs_exists(scratch_path(&scratch, "file.tmp")));
+}
+
+Test(fs, write_that_fails_keeps_the_old_file)
+{
+    cr_expect_eq(
+            fs_write_file(scratch_path(&scratch, "no/such/file"), "x", 1),
+            ZD_ERR_CREATE);
+    zd_error_clear();
+    /* a folder cannot be replaced by a file */
+    cr_assert_eq(fs_make_dirs(scratch_path(&scratch, "folder")), ZD_OK);
+    cr_expect_eq(fs_write_file(scratch.path, "x", 1), ZD_ERR_IO);
+    cr_expect(fs_is_dir(scratch.path));
+    cr_expect_not(fs_exists(scratch_path(&scratch, "folder.tmp")));
+}
+
+Test(fs, a_full_disk_is_told)
+{
+    int fd = open("/dev/full", O_WRONLY);
+    if (fd < 0)
+        cr_skip("no /dev/full");
+    cr_expect_eq(fs_write(fd, "/dev/full", "x", 1), ZD_ERR_IO);
+    close(fd);
+}
+
+Test(fs, makes_and_removes_folders)
+{
+    cr_expect_eq(fs_make_dirs(scratch_path(&scratch, "a/b//c/")), ZD_OK);
+    cr_expect_eq(fs_make_dirs(scratch.path), ZD_OK, "again is no error");
+    cr_expect(fs_is_dir(scratch_path(&scratch, "a/b/c")));
+    scratch_file(&scratch, "a/b/file", "x", 1);
+    cr_expect_eq(
+            fs_make_dirs(scratch_path(&scratch, "a/b/file/d")), ZD_ERR_CREATE);
+    zd_error_clear();
+    cr_expect_eq(
+            fs_make_dirs(scratch_path(&scratch, "a/b/file")), ZD_ERR_CREATE);
+    zd_error_clear();
+    /* what a link points to stays */
+    scratch_file(&scratch, "kept", "x", 1);
+    cr_assert_eq(symlink("../kept", scratch_path(&scratch, "a/link")), 0);
+    cr_assert_eq(symlink("..", scratch_path(&scratch, "a/up")), 0);
+    cr_expect_eq(fs_remove_tree(scratch_path(&scratch, "a")), ZD_OK);
+    cr_expect_not(fs_exists(scratch.path));
+    cr_expect(fs_exists(scratch_path(&scratch, "kept")));
+    cr_expect_eq(
+            fs_remove_tree(scratch_path(&scratch, "a")), ZD_OK,
+            "what is not there is removed already");
+}
+
+Test(fs, joins_paths)
+{
+    char out[16];
+    fs_join(out, sizeof out, "a", "b");
+    cr_expect_str_eq(out, "a/b");
+    fs_join(out, sizeof out, "a/", "b");
+    cr_expect_str_eq(out, "a/b");
+    fs_join(out, sizeof out, "/", "b");
+    cr_expect_str_eq(out, "/b");
+}
+
+Test(fs, knows_free_space)
+{
+    uint64_t bytes = 0;
+    cr_expect_eq(fs_free_bytes(scratch.dir, &bytes), ZD_OK);
+    cr_expect_gt(bytes, 0);
+    cr_expect_eq(
+            fs_free_bytes(scratch_path(&scratch, "none"), &bytes),
+            ZD_ERR_NO_INPUT);
+}

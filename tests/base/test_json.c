@@ -1,0 +1,132 @@
+#include "base/json.h"
+#include "tests/support/scratch.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+
+static enum zd_status parse(const char *text, json_t **out)
+{
+    zd_error_clear();
+    return json_parse(text, strlen(text), "f.json", ZD_ERR_DATA, out);
+}
+
+Test(json, errors_have_a_position)
+{
+    json_t *json;
+    cr_expect_eq(parse("{\n  \"a\": 1,\n  \"b\" 2\n}", &json), ZD_ERR_DATA);
+    cr_expect_str_eq(zd_error_get()->where, "f.json:3:7");
+}
+
+Test(json, what_is_not_json_is_refused)
+{
+    static const char *const texts[] = {
+            "",
+            "{",
+            "{\"a\": 1} x",
+            "{\"a\": 01}",
+            "{\"a\": nan}",
+            "[1,]",
+            "{\"a\": \"\xff\"}",
+            "{'a': 1}",
+            "{\"a\": 1e999}",
+            "{\"a\": \"\\ud800\"}"};
+    json_t *json;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        cr_expect_eq(parse(texts[i], &json), ZD_ERR_DATA, "%s", texts[i]);
+}
+
+Test(json, duplicate_keys_are_refused)
+{
+    json_t *json;
+    cr_expect_eq(parse("{\"a\": 1, \"b\": {}, \"a\": 2}", &json), ZD_ERR_DATA);
+    cr_expect_not_null(strstr(zd_error_get()->what, "duplicate"));
+    cr_expect_eq(parse("{\"x\": {\"a\": 1, \"a\": 1}}", &json), ZD_ERR_DATA);
+}
+
+Test(json, absurd_depth_is_refused)
+{
+    enum { DEPTH = 100000 };
+    char *text = malloc(DEPTH);
+    json_t *json;
+    memset(text, '[', DEPTH);
+    cr_expect_eq(
+            json_parse(text, DEPTH, "f", ZD_ERR_CONFIG, &json), ZD_ERR_CONFIG);
+    free(text);
+}
+
+Test(json, a_byte_order_mark_is_skipped)
+{
+    json_t *json = NULL;
+    cr_assert_eq(parse("\xef\xbb\xbf{\"a\": 1}", &json), ZD_OK);
+    json_decref(json);
+}
+
+Test(json, huge_integers_become_reals_and_nothing_else_changes)
+{
+    json_t *json = NULL;
+    cr_assert_eq(
+            parse("{\"big\": 1000000000000000019884624838656, "
+                  "\"neg\":-1000000000000000019884624838656,"
+                  "\"s 1000000000000000019884624838656\": \"\\\" "
+                  "99999999999999999999\","
+                  "\"list\": [12345678901234567890123, 7],"
+                  "\"real\": 0.12345678901234567890123, "
+                  "\"exp\": 1e-00000000000000000000002, \"int\": 42, "
+                  "\"far\": 100000000000000000000e2}",
+                  &json),
+            ZD_OK, "%s", zd_error_get()->what);
+    cr_expect_eq(
+            json_real_value(json_object_get(json, "big")),
+            0x1.93e5939a08ceap+99);
+    cr_expect_eq(
+            json_real_value(json_object_get(json, "neg")),
+            -0x1.93e5939a08ceap+99);
+    cr_expect_str_eq(
+            json_string_value(
+                    json_object_get(json, "s 1000000000000000019884624838656")),
+            "\" 99999999999999999999");
+    cr_expect_eq(
+            json_real_value(json_object_get(json, "real")),
+            0.12345678901234567890123);
+    cr_expect_eq(json_real_value(json_object_get(json, "exp")), 1e-2);
+    cr_expect_eq(json_real_value(json_object_get(json, "far")), 1e22);
+    cr_expect(json_is_integer(json_object_get(json, "int")));
+    cr_expect(
+            json_is_integer(json_array_get(json_object_get(json, "list"), 1)));
+    json_decref(json);
+}
+
+Test(json, strings_may_hold_nul)
+{
+    json_t *json = NULL;
+    cr_assert_eq(parse("[\"a\\u0000b\"]", &json), ZD_OK);
+    cr_expect_eq(json_string_length(json_array_get(json, 0)), 3);
+    json_decref(json);
+}
+
+Test(json, written_numbers_come_back_exactly)
+{
+    static const double values[] = {0.1,   1.0 / 3, 2e-5,
+                                    1e300, 5e-324,  123456789.125};
+    struct scratch scratch;
+    json_t *list = json_array(), *back = NULL;
+    scratch_init(&scratch);
+    for (int i = 0; i < 6; i++)
+        json_array_append_new(list, json_number_or_null(values[i]));
+    json_array_append_new(list, json_number_or_null(NAN));
+    cr_assert_eq(json_write_file(scratch_path(&scratch, "f"), list), ZD_OK);
+    cr_assert_eq(json_parse_file(scratch.path, 1000, &back), ZD_OK);
+    for (int i = 0; i < 6; i++)
+        cr_expect_eq(
+                json_real_value(json_array_get(back, (size_t)i)), values[i]);
+    cr_expect(json_is_null(json_array_get(back, 6)));
+    json_decref(list);
+    json_decref(back);
+    char *text;
+    size_t bytes;
+    cr_assert_eq(fs_read_file(scratch.path, 1000, &text, &bytes), ZD_OK);
+    cr_expect_eq(text[bytes - 1], '\n');
+    free(text);
+    cr_expect_eq(json_parse_file(scratch.path, bytes - 1, &back), ZD_ERR_DATA);
+    scratch_fini(&scratch);
+}

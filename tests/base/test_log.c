@@ -1,0 +1,63 @@
+#include "base/log.h"
+#include "tests/support/scratch.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <sys/stat.h>
+
+static struct scratch scratch;
+
+static void setup(void)
+{
+    scratch_init(&scratch);
+}
+
+static void teardown(void)
+{
+    zd_log_open(NULL);
+    scratch_fini(&scratch);
+}
+
+TestSuite(log, .init = setup, .fini = teardown);
+
+Test(log, a_file_gets_every_rank_with_control_bytes_shown)
+{
+    char *text;
+    zd_log_configure(&(struct zd_log_options){.level = ZD_LOG_INFO, .rank = 3});
+    cr_assert_eq(zd_log_open(scratch_path(&scratch, "log")), ZD_OK);
+    zd_log_debug("below the level");
+    zd_log_info("red \x1b[31m %d", 7);
+    zd_log_open(NULL);
+    cr_assert_eq(fs_read_file(scratch.path, 1000, &text, NULL), ZD_OK);
+    cr_expect_null(strstr(text, "below"));
+    cr_expect_not_null(strstr(text, "[rank 3] red ?[31m 7\n"));
+    free(text);
+}
+
+Test(log, json_lines_are_json)
+{
+    char *text;
+    zd_log_configure(&(struct zd_log_options){
+            .level = ZD_LOG_INFO, .rank = 0, .json = true});
+    cr_assert_eq(zd_log_open(scratch_path(&scratch, "log")), ZD_OK);
+    zd_log_warning("quotes \" and \\");
+    zd_log_open(NULL);
+    cr_assert_eq(fs_read_file(scratch.path, 1000, &text, NULL), ZD_OK);
+    json_t *line = json_loads(text, 0, NULL);
+    cr_assert_not_null(line);
+    cr_expect_str_eq(
+            json_string_value(json_object_get(line, "level")), "warning");
+    cr_expect_str_eq(
+            json_string_value(json_object_get(line, "message")),
+            "quotes \" and \\");
+    json_decref(line);
+    free(text);
+}
+
+Test(log, a_place_that_cannot_be_written_is_an_error_at_once)
+{
+    cr_expect_eq(zd_log_open(scratch.dir), ZD_ERR_CREATE);
+    zd_error_clear();
+    cr_assert_eq(mkfifo(scratch_path(&scratch, "fifo"), 0600), 0);
+    cr_expect_eq(zd_log_open(scratch.path), ZD_ERR_CREATE);
+}

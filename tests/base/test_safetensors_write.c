@@ -1,0 +1,205 @@
+#include "base/hash.h"
+#include "base/safetensors.h"
+#include "tests/support/scratch.h"
+
+#include <criterion/criterion.h>
+
+static struct scratch scratch;
+
+static void setup(void)
+{
+    scratch_init(&scratch);
+}
+
+static void teardown(void)
+{
+    scratch_fini(&scratch);
+}
+
+TestSuite(safetensors_write, .init = setup, .fini = teardown);
+
+static const struct st_entry entries[] = {
+        {"b.half", "F16", 1, {2}},     {"z", "F32", 2, {2, 2}},
+        {"a.empty", "F32", 2, {0, 3}}, {"long", "I64", 0, {0}},
+        {"half", "BF16", 2, {1, 3}},   {"byte", "U8", 1, {1}},
+};
+enum { ENTRIES = sizeof entries / sizeof entries[0] };
+
+/* The bytes the reference's writer makes of these. */
+static const char want_header[] =
+        "{\"__metadata__\":{\"format\":\"pt\",\"who\":\"us\"},"
+        "\"long\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
+        "\"a.empty\":{\"dtype\":\"F32\",\"shape\":[0,3],\"data_offsets\":[8,8]}"
+        ","
+        "\"z\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[8,24]},"
+        "\"half\":{\"dtype\":\"BF16\",\"shape\":[1,3],\"data_offsets\":[24,30]}"
+        ","
+        "\"b.half\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[30,34]},"
+        "\"byte\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[34,35]}}";
+
+static const int64_t long_data[] = {-7};
+static const float z_data[] = {1, -2, 3.5f, 1e-30f};
+static const uint16_t half_data[] = {0x3f80, 0xc000, 0x0001};
+static const uint16_t b_half_data[] = {0x3c00, 0xfbff};
+static const char byte_data[] = {'x'};
+static const void *const data_of[ENTRIES] = {b_half_data, z_data,    NULL,
+                                             long_data,   half_data, byte_data};
+static const size_t bytes_of[ENTRIES] = {4, 16, 0, 8, 6, 1};
+
+static void write_all(
+        const char *path, size_t piece, char hex[HASH_HEX], uint64_t *bytes)
+{
+    struct st_writer *writer;
+    json_t *metadata = json_pack("{s:s}", "who", "us");
+    cr_assert_eq(
+            st_writer_create(path, entries, ENTRIES, metadata, &writer), ZD_OK);
+    json_decref(metadata);
+    for (int i = 0; i < ENTRIES; i++) {
+        int entry = st_writer_order(writer, i);
+        const char *data = data_of[entry];
+        for (size_t at = 0; at < bytes_of[entry]; at += piece) {
+            size_t part = bytes_of[entry] - at;
+            cr_assert_eq(
+                    st_writer_write(
+                            writer, data + at, part < piece ? part : piece),
+                    ZD_OK);
+        }
+    }
+    cr_assert_eq(st_writer_finish(writer, hex, bytes), ZD_OK);
+}
+
+Test(safetensors_write, gives_the_bytes_of_the_reference)
+{
+    char hex[HASH_HEX], want_hex[HASH_HEX], *text;
+    uint64_t bytes;
+    size_t read_bytes;
+    write_all(scratch_path(&scratch, "f"), 100, hex, &bytes);
+    cr_assert_eq(fs_read_file(scratch.path, 10000, &text, &read_bytes), ZD_OK);
+    cr_expect_eq(read_bytes, bytes);
+    uint64_t length;
+    memcpy(&length, text, 8);
+    cr_expect_eq(length % 8, 0);
+    cr_expect_eq(length, (sizeof want_header - 1 + 7) / 8 * 8);
+    cr_expect_arr_eq(text + 8, want_header, sizeof want_header - 1);
+    for (size_t i = sizeof want_header - 1; i < length; i++)
+        cr_expect_eq(text[8 + i], ' ');
+    const char *data = text + 8 + length;
+    cr_expect_arr_eq(data, long_data, 8);
+    cr_expect_arr_eq(data + 8, z_data, 16);
+    cr_expect_arr_eq(data + 24, half_data, 6);
+    cr_expect_arr_eq(data + 30, b_half_data, 4);
+    cr_expect_eq(data[34], 'x');
+    cr_expect_eq(read_bytes, 8 + length + 35);
+    hash_bytes(text, read_bytes, want_hex);
+    cr_expect_str_eq(hex, want_hex);
+    free(text);
+}
+
+Test(safetensors_write, pieces_do_not_matter)
+{
+    char whole[HASH_HEX], pieces[HASH_HEX];
+    write_all(scratch_path(&scratch, "whole"), 100, whole, NULL);
+    write_all(scratch_path(&scratch, "pieces"), 1, pieces, NULL);
+    cr_expect_str_eq(whole, pieces);
+}
+
+Test(safetensors_write, comes_back_through_the_reader)
+{
+    struct st_file *file;
+    float out[4];
+    write_all(scratch_path(&scratch, "f"), 100, NULL, NULL);
+    cr_assert_eq(st_open(scratch.path, &file), ZD_OK);
+    cr_expect_eq(file->tensor_count, ENTRIES);
+    cr_assert_eq(st_read_float(file, st_find(file, "z"), 1, 3, out), ZD_OK);
+    cr_expect_arr_eq(out, z_data + 1, 12);
+    cr_assert_eq(st_read_float(file, st_find(file, "half"), 0, 3, out), ZD_OK);
+    cr_expect_eq(out[0], 1);
+    cr_expect_eq(out[1], -2);
+    cr_assert_eq(
+            st_read_float(file, st_find(file, "b.half"), 0, 2, out), ZD_OK);
+    cr_expect_eq(out[0], 1);
+    cr_expect_eq(out[1], -65504);
+    cr_expect_eq(
+            st_read_float(file, st_find(file, "a.empty"), 0, 0, out), ZD_OK);
+    cr_expect_str_eq(
+            json_string_value(json_object_get(file->metadata, "format")), "pt");
+    st_close(file);
+}
+
+Test(safetensors_write, long_halves_are_read_in_pieces)
+{
+    enum { COUNT = 50001 };
+    static const struct st_entry entry = {"h", "F16", 1, {COUNT}};
+    uint16_t *data = malloc(COUNT * sizeof *data);
+    float *out = malloc(COUNT * sizeof *out);
+    struct st_writer *writer;
+    struct st_file *file;
+    for (int i = 0; i < COUNT; i++)
+        data[i] = float_to_fp16((float)(i % 2048));
+    cr_assert_eq(
+            st_writer_create(
+                    scratch_path(&scratch, "f"), &entry, 1, NULL, &writer),
+            ZD_OK);
+    cr_assert_eq(st_writer_write(writer, data, COUNT * 2), ZD_OK);
+    cr_assert_eq(st_writer_finish(writer, NULL, NULL), ZD_OK);
+    cr_assert_eq(st_open(scratch.path, &file), ZD_OK);
+    cr_assert_eq(
+            st_read_float(file, st_find(file, "h"), 5, COUNT - 5, out), ZD_OK);
+    for (int i = 5; i < COUNT; i++)
+        cr_assert_eq(out[i - 5], (float)(i % 2048));
+    st_close(file);
+    free(data);
+    free(out);
+}
+
+Test(safetensors_write, nothing_is_written_over)
+{
+    struct st_writer *writer;
+    char *text;
+    scratch_file(&scratch, "f", "precious", 8);
+    cr_expect_eq(
+            st_writer_create(scratch.path, entries, ENTRIES, NULL, &writer),
+            ZD_ERR_CREATE);
+    cr_assert_eq(fs_read_file(scratch.path, 100, &text, NULL), ZD_OK);
+    cr_expect_str_eq(text, "precious");
+    free(text);
+}
+
+Test(safetensors_write, an_unfinished_file_does_not_stay)
+{
+    struct st_writer *writer;
+    scratch_path(&scratch, "f");
+    cr_assert_eq(
+            st_writer_create(scratch.path, entries, ENTRIES, NULL, &writer),
+            ZD_OK);
+    cr_assert_eq(st_writer_write(writer, long_data, 8), ZD_OK);
+    cr_expect_eq(st_writer_finish(writer, NULL, NULL), ZD_ERR_BUG);
+    cr_expect_not(fs_exists(scratch.path));
+    cr_assert_eq(
+            st_writer_create(scratch.path, entries, ENTRIES, NULL, &writer),
+            ZD_OK);
+    st_writer_abandon(writer);
+    cr_expect_not(fs_exists(scratch.path));
+    st_writer_abandon(NULL);
+}
+
+Test(safetensors_write, a_file_may_hold_no_bytes)
+{
+    static const struct st_entry entry = {"e", "F32", 1, {0}};
+    struct st_writer *writer;
+    struct st_file *file;
+    cr_assert_eq(
+            st_writer_create(
+                    scratch_path(&scratch, "f"), &entry, 1, NULL, &writer),
+            ZD_OK);
+    cr_assert_eq(st_writer_finish(writer, NULL, NULL), ZD_OK);
+    cr_assert_eq(st_open(scratch.path, &file), ZD_OK);
+    st_close(file);
+    cr_assert_eq(
+            st_writer_create(
+                    scratch_path(&scratch, "none"), NULL, 0, NULL, &writer),
+            ZD_OK);
+    cr_assert_eq(st_writer_finish(writer, NULL, NULL), ZD_OK);
+    cr_assert_eq(st_open(scratch.path, &file), ZD_OK);
+    st_close(file);
+}
