@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Build zerod and run its tests; the last line is "N passed, N failed, N skipped".
+#   deploy/test.sh           everything that a change must pass: under ten minutes on two cores
+#   deploy/test.sh --long    the suite `long` too
+# Three builds: as it is used; with the address and undefined-behaviour sanitizers, for all that needs no mpirun; and with
+# the thread sanitizer, for the suite tsan: plain programs whose ranks are threads, kernels on one thread (Criterion's
+# workers and OpenMP's barriers give it false alarms). Tests of several ranks are in the suites ranks (threads) and mpi.
+set -uo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.." || exit 70
+select_long=(--no-suite long)
+case ${1:-} in
+    --long) select_long=() ;;
+    '') ;;
+    *) sed -n '2,4s/^# //p' "$0" >&2; exit 64 ;;
+esac
+export CI="${CI:-}" LC_ALL=C.UTF-8
+
+./deploy/install.sh build run || exit
+
+logs=()
+bad=0
+# run_suite FOLDER WHAT [meson test argument]...
+run_suite() {
+    local folder=$1 what=$2 begin=$SECONDS
+    shift 2
+    echo "== $what" >&2
+    rm -f "$folder/meson-logs/testlog.json"
+    if ! meson test -C "$folder" --no-rebuild --print-errorlogs --timeout-multiplier 4 "$@" \
+            >"$folder/test.out" 2>&1; then
+        bad=1
+        tail -n 200 "$folder/test.out" >&2
+    fi
+    if [[ -s $folder/meson-logs/testlog.json ]]; then logs+=("$folder/meson-logs/testlog.json"); fi
+    echo "   $((SECONDS - begin)) s" >&2
+}
+build() {
+    local begin=$SECONDS
+    echo "== building $1" >&2
+    ./deploy/build.sh "$@" || return
+    echo "   $((SECONDS - begin)) s" >&2
+}
+finish() {
+    local passed=0 failed=0 skipped=0
+    if [[ ${#logs[@]} -gt 0 ]]; then
+        read -r passed failed skipped < <(python3 deploy/count_tests.py "${logs[@]}")
+    fi
+    if [[ $bad -ne 0 && $failed -eq 0 ]]; then failed=1; fi
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [[ $failed -eq 0 ]]
+    exit
+}
+
+if build build; then
+    run_suite build "tests" "${select_long[@]}"
+else
+    bad=1
+    finish
+fi
+
+# A leak or an error must end a test: Criterion forgives an exit code of a child that has reported its result.
+export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=abort_on_error=1:halt_on_error=1:print_stacktrace=1
+if build build-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1; then
+    run_suite build-asan "tests under address and undefined-behaviour sanitizers" \
+        --no-suite mpi --no-suite long
+else
+    bad=1
+fi
+
+# gcc's thread sanitizer cannot lay out its memory where the kernel randomises addresses widely.
+fixed=()
+if setarch -R true 2>/dev/null; then fixed=(--wrapper "setarch -R"); fi
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 OMP_NUM_THREADS=1
+if build build-tsan -Db_sanitize=thread -Db_lundef=false -Doptimization=1; then
+    run_suite build-tsan "ranks as threads under the thread sanitizer" "${fixed[@]}" --suite tsan
+else
+    bad=1
+fi
+finish
