@@ -1,15 +1,13 @@
 #include "zero/options.h"
 
+/* Sizes are automatic (0): DeepSpeed's numbers, made for models of billions of
+ * parameters, would keep a small model gathered and its gradients whole at
+ * every stage. */
 struct zero_options zero_options_default(void)
 {
     return (struct zero_options){
             .stage = 3,
             .overlap_comm = true,
-            .reduce_bucket_size = 500000000,
-            .allgather_bucket_size = 500000000,
-            .prefetch_bucket_size = 50000000,
-            .max_live_parameters = 1000000000,
-            .max_reuse_distance = 1000000000,
             .sub_group_size = 1000000000,
     };
 }

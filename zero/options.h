@@ -7,24 +7,27 @@
 #include <stdint.h>
 
 struct zero_options {
-    int stage;                  /* 0 | 1 | 2 | 3 */
-    bool overlap_comm;          /* start collectives early, wait late */
-    int64_t reduce_bucket_size; /* gradients waiting for one reduce-scatter;
-                                   0 = auto: one unit */
+    int stage;                     /* 0 | 1 | 2 | 3 */
+    bool overlap_comm;             /* start collectives early, wait late */
+    int64_t reduce_bucket_size;    /* gradients that wait for one another before
+                                      they are reduced; 0 = auto: each unit goes
+                                      when it is complete */
     int64_t allgather_bucket_size; /* parameters under way in the gather after
-                                   the update (stages 1, 2); 0 = auto */
-    int64_t prefetch_bucket_size;  /* stage 3: parameters gathered ahead;
-                                   0 = auto: the next unit */
+                                   the update (stages 1, 2), one segment at
+                                   least; 0 = auto: what comm allows */
+    int64_t prefetch_bucket_size; /* stage 3: parameters gathered ahead of their
+                                  use, at most; 0 = auto: the next unit */
     int64_t param_persistence_threshold; /* stage 3: tensors with fewer elements
                                    stay gathered; 0 = none */
-    int64_t max_live_parameters; /* stage 3: gathered at a time; 0 = auto: what
-                                   compute and prefetch need */
-    int64_t max_reuse_distance; /* stage 3: a unit is kept when it is used again
-                                   within this many elements; 0 = auto: only
-                                   when it is the very next */
-    int64_t sub_group_size;     /* elements of one optimizer tile */
-    bool round_robin_gradients; /* each rank sends first to its right neighbour
-                                   instead of all to rank 0 */
+    int64_t max_live_parameters; /* stage 3: gathered at a time, at most, not
+                                   counting persistent tensors; 0 = auto: what
+                                   compute, prefetch and reuse need */
+    int64_t max_reuse_distance;  /* stage 3: there are slots to keep a unit that
+                                    is used again within this many elements;
+                                    0 = auto: none but those of prefetch */
+    int64_t sub_group_size;      /* elements of one optimizer tile; 0 = all */
+    bool round_robin_gradients;  /* each rank sends first to its right neighbour
+                                    instead of all to rank 0 */
 };
 
 struct zero_options zero_options_default(void);

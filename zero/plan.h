@@ -11,9 +11,9 @@
  *             |<-- 256 k  ----->|<--- 256 k --->|
  *   shards    |--- rank 0 ----|---- rank 1 -----|---- rank 2 ----..|
  *
- * Every tensor begins at a multiple of 256 elements in its segment and shards are
- * multiples of 256, so a piece of 256 that shares one norm term (and later one
- * 8-bit scale) never lies on two ranks and is the same at every world size.
+ * Every tensor begins at a multiple of 256 elements in its segment and shards
+ * are multiples of 256, so a piece of 256 that shares one norm term (and later
+ * one 8-bit scale) never lies on two ranks and is the same at every world size.
  *
  * Source: Rajbhandari et al. 2020, arXiv:1910.02054, sections 5 and 7. */
 #ifndef ZD_ZERO_PLAN_H
@@ -32,7 +32,13 @@ struct zero_segment {
     bool trainable, persistent;
     size_t count;       /* padded: world * shard_count */
     size_t shard_count; /* elements of one rank's shard */
-    size_t used;        /* elements of its tensors, no padding */
+    size_t used;        /* elements up to the end of its last tensor */
+    /* Where it begins, in elements, in the arrays of its kind (sharded,
+     * persistent or frozen) and, when trainable, in those of all trainable
+     * segments (master, m, v, gradients): arrays of whole segments, and arrays
+     * of one rank's shards. */
+    size_t full_offset, shard_offset;
+    size_t state_full_offset, state_shard_offset;
 };
 
 /* Where tensor id lies. */
@@ -41,12 +47,19 @@ struct zero_place {
     size_t offset; /* in the segment, a multiple of ZERO_ALIGN */
 };
 
-/* One move of the stage-3 program of a micro-batch (see zero/program.c). */
+/* One call of the params hooks in the stage-3 program of a step (program.c). */
 struct zero_move {
     int unit;
     bool acquire;
-    bool gather;   /* acquire: it is not resident and must be gathered */
-    int slot;      /* acquire: where it is (outer slots first) */
+    bool gather; /* acquire: it is not resident and must be gathered */
+    int slot;    /* acquire: where it is; -1: all of it is persistent */
+    int start;   /* gather: index of the move after which it begins, -1 for the
+                    begin of the program; its own index: not prefetched */
+};
+
+/* Memory of gathered units: a slot holds one unit at a time. */
+struct zero_slot {
+    size_t offset, count; /* elements, in zero.params.slots */
 };
 
 struct zero_request {
@@ -54,35 +67,79 @@ struct zero_request {
     const struct param_table *table;
     int world;
     struct zero_options options;
-    enum dtype dtype;          /* compute type */
-    enum dtype storage_dtype;  /* of the files: frozen tensors keep it when it
-                                  is wider than the compute type */
-    int accumulation;          /* micro-batches of a step */
+    enum dtype dtype;         /* compute type */
+    enum dtype storage_dtype; /* of the files: frozen tensors keep it when it
+                                 is wider than the compute type */
+    int accumulation;         /* micro-batches of a step */
     struct checkpointing checkpointing;
-    bool train;
+    bool train; /* false: parameters only (generate) */
 };
 
 struct zero_plan {
-    struct zero_request request; /* pointers borrowed */
-    struct zero_segment *segments;
+    struct zero_request request;   /* pointers borrowed */
+    struct zero_segment *segments; /* in the order of units */
     int segment_count;
-    struct zero_place *places;   /* by tensor id */
-    enum dtype grad_dtype;       /* kept and sent: compute type with one
-                                    micro-batch, fp32 with several */
-    /* stage 3: slots of gathered units, and the program of a micro-batch */
+    int *unit_segments;        /* (unit_count + 1): segments of unit u are
+                                  unit_segments[u] .. unit_segments[u+1]-1 */
+    struct zero_place *places; /* by tensor id */
+    enum dtype grad_dtype;     /* kept and sent: compute type with one
+                                  micro-batch, fp32 with several */
+    /* What the stage and the world come to. One rank owns everything, so there
+     * nothing is cut whatever the stage. */
+    bool params_cut; /* stage 3: units are gathered when they are used */
+    bool states_cut; /* stages 1-3: a rank holds master, m, v of its shard */
+    bool grads_cut;  /* stages 2, 3: a rank keeps the gradient of its shard */
+    bool frozen_master; /* frozen tensors have an fp32 copy, cut over the ranks,
+                           because the files are wider than the compute type */
+    size_t trainable_count; /* padded elements of the trainable segments */
+
+    /* stage 3: slots of gathered units (outer slots first), and the program of
+     * all micro-batches of a step, and of one evaluation batch */
+    struct zero_slot *slots;
     int layer_slots, outer_slots;
-    size_t layer_slot_count, outer_slot_count; /* elements */
     struct zero_move *train_moves, *eval_moves;
     int train_move_count, eval_move_count;
-    int grad_slots;              /* work buffers of gradients */
-    struct comm_counters wire;   /* bytes per step and rank (all the same) */
+
+    /* gradients: the units in the order in which a micro-batch completes them,
+     * the bucket each belongs to, and where each has its work buffer */
+    int *grad_units;   /* (grad_unit_count) */
+    int *grad_buckets; /* (grad_unit_count) */
+    int grad_unit_count;
+    size_t *work_offsets; /* by unit, elements in zero.grads.work */
+    size_t work_count;    /* 0: the model writes where gradients are kept */
+
+    struct comm_counters wire; /* bytes per step and rank (all the same) */
 };
 
-enum zd_status zero_plan_build(const struct zero_request *request,
-        struct zero_plan *plan_out);
+enum zd_status zero_plan_build(
+        const struct zero_request *request, struct zero_plan *plan_out);
 void zero_plan_fini(struct zero_plan *plan);
-/* Spans "zero.*" (params, grads, optimizer, buffers), the same for every rank. */
-enum zd_status zero_plan_spans(const struct zero_plan *plan,
-        struct arena_plan *arena);
+/* Spans "zero.*" (params, grads, optimizer, buffers), the same for every rank.
+ */
+enum zd_status zero_plan_spans(
+        const struct zero_plan *plan, struct arena_plan *arena);
+
+/* A run of elements of one tensor within one segment. */
+struct zero_run {
+    int id;
+    size_t begin;  /* in the tensor */
+    size_t offset; /* in the segment */
+    size_t count;
+};
+/* Walk the tensors of a segment that lie in [begin, end) of it, padding left
+ * out: start with run->id = -1; false when there is none left. */
+bool zero_run_next(
+        const struct zero_plan *plan, int segment, size_t begin, size_t end,
+        struct zero_run *run);
+
+/* Scalars of a step, which plan and run must count alike. Each is one
+ * all-reduce: the counts that train settles before the forward pass, and the
+ * exchange of zero_grad_norm (two exact sums: digits and non-finite terms). */
+enum {
+    ZERO_STEP_COUNTS = 4,
+    ZERO_NORM_WORDS = 2 * (EXACT_SUM_DIGITS + 1),
+};
+/* Bytes of those that a rank hands to others in a step. */
+uint64_t zero_scalar_bytes(int world);
 
 #endif

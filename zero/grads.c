@@ -1,0 +1,248 @@
+/* grads.c - where the model writes gradients, and when they leave.
+ *
+ *   kept         types   model writes            leaves
+ *   whole        fp32    in place (accumulates)  in the last micro-batch
+ *   whole        bf16    fp32 work buffer,       in the last (only) micro-batch
+ *                        rounded into place
+ *   shard only   fp32    fp32 work buffer        every micro-batch, added to
+ * the shard shard only   bf16    fp32 work buffer,       once rounded where it
+ * lies
+ *
+ * A gradient is rounded once on its way into a bf16 reduction, whatever the
+ * stage, so the stages reduce the same numbers. */
+#include "zero/private.h"
+
+#include <assert.h>
+
+static bool is_last_micro(const struct zero *zero)
+{
+    return zero->micro == zero->plan->request.accumulation - 1;
+}
+
+static bool writes_in_place(const struct zero *zero)
+{
+    return zero->plan->work_count == 0;
+}
+
+/* --- where the model writes ----------------------------------------------- */
+
+static void point(
+        const struct zero *zero, int segment, float *base, float **grads)
+{
+    const struct zero_plan *plan = zero->plan;
+    const struct param_table *table = plan->request.table;
+    int unit = plan->segments[segment].unit;
+    for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
+         id++)
+        if (plan->places[id].segment == segment)
+            grads[id] = base ? base + plan->places[id].offset : NULL;
+}
+
+static void point_unit(const struct zero *zero, int unit, float **grads)
+{
+    const struct zero_plan *plan = zero->plan;
+    float *work = zero->work + plan->work_offsets[unit];
+    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
+         s++) {
+        if (!plan->segments[s].trainable) {
+            point(zero, s, NULL, grads);
+        } else if (writes_in_place(zero)) {
+            point(zero, s, zero->memory[s].grad_full, grads);
+        } else {
+            point(zero, s, work, grads);
+            work += plan->segments[s].count;
+        }
+    }
+}
+
+/* Before position `i` writes into its work buffer: what used that memory has
+ * left. The plan's lifetimes say which buckets that may be; of the micro-batch
+ * before, all. */
+static enum zd_status wait_for_work(struct zero *zero, int i)
+{
+    const struct zero_plan *plan = zero->plan;
+    int under_way = plan->request.options.overlap_comm ? 1 : 0;
+    int last = plan->grad_buckets[i] - 1 - under_way;
+    for (int k = 0; k < plan->grad_unit_count; k++) {
+        const uint64_t *tickets = &zero->grad_ops[2 * plan->grad_units[k]];
+        if (zero->work_is_clear && (k >= i || plan->grad_buckets[k] > last))
+            break;
+        ZD_TRY(ops_wait(&zero->ops, tickets[0]));
+        ZD_TRY(ops_wait(&zero->ops, tickets[1]));
+    }
+    zero->work_is_clear = true;
+    return ZD_OK;
+}
+
+enum zd_status grads_acquire(
+        void *ctx, int unit, float **grads, bool *accumulate_out)
+{
+    struct zero *zero = ctx;
+    const struct zero_plan *plan = zero->plan;
+    int position = zero->grad_positions[unit];
+    ZD_TRY(comm_progress(zero->comm));
+    point_unit(zero, unit, grads);
+    *accumulate_out = false;
+    if (position < 0)
+        return ZD_OK;
+    bool tied = unit == 0 && plan->request.config->tied;
+    if (zero->grads_held[unit]++ > 0) {
+        *accumulate_out = true;
+        return ZD_OK;
+    }
+    if (position != zero->grads_done && !tied)
+        return ZD_FAIL(
+                ZD_ERR_BUG, "E0914",
+                "the model begins the gradient of unit %d when that of unit %d "
+                "is due",
+                unit,
+                zero->grads_done < plan->grad_unit_count
+                        ? plan->grad_units[zero->grads_done]
+                        : -1);
+    if (writes_in_place(zero))
+        *accumulate_out = zero->micro > 0;
+    else if (plan->grads_cut)
+        ZD_TRY(wait_for_work(zero, tied ? 0 : position));
+    return ZD_OK;
+}
+
+/* --- rounding ------------------------------------------------------------- */
+
+/* Round `count` floats to bf16 at the front of their own memory: element i
+ * moves to bytes 2i.., which lie before every float not yet read. */
+static void narrow_in_place(float *values, size_t count)
+{
+    enum { BLOCK = 64 };
+    uint16_t rounded[BLOCK];
+    for (size_t i = 0; i < count; i += BLOCK) {
+        size_t n = count - i < BLOCK ? count - i : BLOCK;
+        for (size_t k = 0; k < n; k++)
+            rounded[k] = float_to_bf16(values[i + k]);
+        memcpy((char *)values + i * sizeof *rounded, rounded,
+               n * sizeof *rounded);
+    }
+}
+
+static void narrow(uint16_t *out, const float *values, size_t count)
+{
+    enum { TURN = 65536 };
+    size_t turns = (count + TURN - 1) / TURN;
+#pragma omp parallel for schedule(static) if (turns > 1)
+    for (size_t turn = 0; turn < turns; turn++) {
+        size_t end = (turn + 1) * TURN < count ? (turn + 1) * TURN : count;
+        for (size_t i = turn * TURN; i < end; i++)
+            out[i] = float_to_bf16(values[i]);
+    }
+}
+
+/* The work buffer of a complete unit becomes what is kept or sent. */
+static void round_unit(struct zero *zero, int unit)
+{
+    const struct zero_plan *plan = zero->plan;
+    float *work = zero->work + plan->work_offsets[unit];
+    if (writes_in_place(zero) || plan->grad_dtype == DTYPE_FP32)
+        return;
+    if (plan->grads_cut) {
+        narrow_in_place(work, plan_grad_count(plan, unit));
+        return;
+    }
+    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
+         s++) {
+        if (!plan->segments[s].trainable)
+            continue;
+        narrow(zero->memory[s].grad_full, work, plan->segments[s].count);
+        work += plan->segments[s].count;
+    }
+}
+
+/* --- reduction ------------------------------------------------------------ */
+
+static enum zd_status reduce_unit(struct zero *zero, int unit)
+{
+    const struct zero_plan *plan = zero->plan;
+    const char *work = (const char *)(zero->work + plan->work_offsets[unit]);
+    uint64_t *ticket = &zero->grad_ops[2 * unit];
+    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
+         s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        struct segment_memory *memory = &zero->memory[s];
+        if (!segment->trainable)
+            continue;
+        const void *full = plan->grads_cut ? work : memory->grad_full;
+        ZD_TRY(ops_reduce_scatter(
+                &zero->ops, full, memory->grad_shard, segment->shard_count,
+                plan->grad_dtype, plan->grads_cut && zero->micro > 0,
+                ticket++));
+        work += segment->count * dtype_bytes(plan->grad_dtype);
+    }
+    return ZD_OK;
+}
+
+/* Position `i` completes its bucket: all of it leaves. */
+static enum zd_status flush_bucket(struct zero *zero, int i)
+{
+    const struct zero_plan *plan = zero->plan;
+    int first = i;
+    while (first > 0 && plan->grad_buckets[first - 1] == plan->grad_buckets[i])
+        first--;
+    for (int k = first; k <= i; k++)
+        ZD_TRY(reduce_unit(zero, plan->grad_units[k]));
+    return plan->request.options.overlap_comm ? ZD_OK
+                                              : ops_wait_all(&zero->ops);
+}
+
+enum zd_status grads_release(void *ctx, int unit)
+{
+    struct zero *zero = ctx;
+    const struct zero_plan *plan = zero->plan;
+    int position = zero->grad_positions[unit];
+    ZD_TRY(comm_progress(zero->comm));
+    if (position < 0 || --zero->grads_held[unit] > 0)
+        return ZD_OK;
+    if (position != zero->grads_done)
+        return ZD_FAIL(
+                ZD_ERR_BUG, "E0914",
+                "the model completes the gradient of unit %d out of order",
+                unit);
+    zero->grads_done++;
+    round_unit(zero, unit);
+    if (zero->world == 1 || (!plan->grads_cut && !is_last_micro(zero)))
+        return ZD_OK;
+    bool completes =
+            position == plan->grad_unit_count - 1 ||
+            plan->grad_buckets[position + 1] != plan->grad_buckets[position];
+    return completes ? flush_bucket(zero, position) : ZD_OK;
+}
+
+/* --- the step ------------------------------------------------------------- */
+
+enum zd_status zero_micro_begin(struct zero *zero, int micro)
+{
+    const struct zero_plan *plan = zero->plan;
+    assert(micro >= 0 && micro < plan->request.accumulation);
+    zero->micro = micro;
+    zero->grads_done = 0;
+    zero->work_is_clear = false;
+    return ZD_OK;
+}
+
+enum zd_status zero_reduce_finish(struct zero *zero)
+{
+    const struct zero_plan *plan = zero->plan;
+    uint64_t ticket;
+    if (zero->grads_done != plan->grad_unit_count || !is_last_micro(zero))
+        return ZD_FAIL(
+                ZD_ERR_BUG, "E0914",
+                "%d of %d gradients of micro-batch %d are complete",
+                zero->grads_done, plan->grad_unit_count, zero->micro);
+    ZD_TRY(ops_wait_all(&zero->ops));
+    if (plan->states_cut || zero->world == 1)
+        return ZD_OK;
+    for (int s = 0; s < plan->segment_count; s++) /* stage 0 */
+        if (plan->segments[s].trainable)
+            ZD_TRY(ops_all_gather(
+                    &zero->ops, zero->memory[s].grad_shard,
+                    zero->memory[s].grad_full, plan->segments[s].shard_count,
+                    plan->grad_dtype, &ticket));
+    return ops_wait_all(&zero->ops);
+}

@@ -1,0 +1,195 @@
+#include "zero/private.h"
+
+#include <assert.h>
+#include <string.h>
+
+static size_t compute_bytes(const struct zero *zero)
+{
+    return dtype_bytes(zero->plan->request.dtype);
+}
+
+/* --- gathering a unit (stage 3) ------------------------------------------- */
+
+static char *slot_at(const struct zero *zero, int slot)
+{
+    return zero->slots + zero->plan->slots[slot].offset * compute_bytes(zero);
+}
+
+/* The segments of the unit lie one behind the other in its slot. */
+static enum zd_status begin_gather(
+        struct zero *zero, const struct zero_move *move)
+{
+    const struct zero_plan *plan = zero->plan;
+    char *out = slot_at(zero, move->slot);
+    for (int s = plan->unit_segments[move->unit];
+         s < plan->unit_segments[move->unit + 1]; s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        if (segment->persistent)
+            continue;
+        ZD_TRY(ops_all_gather(
+                &zero->ops, zero->memory[s].shard, out, segment->shard_count,
+                plan->request.dtype, &zero->slot_ops[move->slot]));
+        out += segment->count * compute_bytes(zero);
+    }
+    return ZD_OK;
+}
+
+/* Begin gathers, in the order of their use, while they are due after move `i`.
+ */
+static enum zd_status begin_gathers(struct zero *zero, int i)
+{
+    while (zero->next_gather < zero->move_count) {
+        const struct zero_move *move = &zero->moves[zero->next_gather];
+        if (move->gather && move->start > i)
+            break;
+        if (move->gather)
+            ZD_TRY(begin_gather(zero, move));
+        zero->next_gather++;
+    }
+    return ZD_OK;
+}
+
+/* Wait for the gather of `move`. A unit with two segments is two collectives
+ * and the slot knows the ticket of the last: the ones before it are older. */
+static enum zd_status wait_gather(
+        struct zero *zero, const struct zero_move *move)
+{
+    const struct zero_plan *plan = zero->plan;
+    int last = plan->unit_segments[move->unit + 1];
+    uint64_t ticket = zero->slot_ops[move->slot];
+    for (int s = plan->unit_segments[move->unit]; s < last; s++)
+        if (!plan->segments[s].persistent)
+            ZD_TRY(ops_wait(&zero->ops, ticket--));
+    return ZD_OK;
+}
+
+enum zd_status params_begin(struct zero *zero, enum model_pass pass)
+{
+    const struct zero_plan *plan = zero->plan;
+    ZD_TRY(ops_wait_all(&zero->ops));
+    if (!plan->params_cut)
+        return ZD_OK;
+    bool train = pass == MODEL_TRAIN;
+    zero->moves = train ? plan->train_moves : plan->eval_moves;
+    zero->move_count = train ? plan->train_move_count : plan->eval_move_count;
+    zero->at = 0;
+    zero->next_gather = 0;
+    return begin_gathers(zero, -1);
+}
+
+/* The move that this call of the hooks must be. A program of evaluation begins
+ * again by itself: its parameters do not change in between. */
+static enum zd_status next_move(
+        struct zero *zero, int unit, bool acquire,
+        const struct zero_move **move_out)
+{
+    if (zero->at == zero->move_count && zero->moves == zero->plan->eval_moves)
+        ZD_TRY(params_begin(zero, MODEL_EVAL));
+    const struct zero_move *move =
+            zero->at < zero->move_count ? &zero->moves[zero->at] : NULL;
+    if (!move || move->unit != unit || move->acquire != acquire)
+        return ZD_FAIL(
+                ZD_ERR_BUG, "E0913",
+                "the model %s unit %d at move %d of %d, where the plan has %s "
+                "unit %d",
+                acquire ? "acquires" : "releases", unit, zero->at,
+                zero->move_count, move && move->acquire ? "acquire" : "release",
+                move ? move->unit : -1);
+    *move_out = move;
+    return ZD_OK;
+}
+
+/* --- hooks ---------------------------------------------------------------- */
+
+static void point(
+        const struct zero *zero, int segment, const char *full,
+        const void **params)
+{
+    const struct zero_plan *plan = zero->plan;
+    const struct param_table *table = plan->request.table;
+    int unit = plan->segments[segment].unit;
+    for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
+         id++)
+        if (plan->places[id].segment == segment)
+            params[id] = full + plan->places[id].offset * compute_bytes(zero);
+}
+
+static void point_unit(
+        const struct zero *zero, int unit, const char *gathered,
+        const void **params)
+{
+    const struct zero_plan *plan = zero->plan;
+    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
+         s++) {
+        const char *full = zero->memory[s].full;
+        if (!full) {
+            full = gathered;
+            gathered += plan->segments[s].count * compute_bytes(zero);
+        }
+        point(zero, s, full, params);
+    }
+}
+
+enum zd_status params_acquire(void *ctx, int unit, const void **params)
+{
+    struct zero *zero = ctx;
+    const struct zero_move *move;
+    const char *gathered = NULL;
+    ZD_TRY(comm_progress(zero->comm));
+    if (zero->plan->params_cut) {
+        ZD_TRY(next_move(zero, unit, true, &move));
+        if (move->gather) {
+            if (zero->next_gather <= zero->at) /* was not prefetched */
+                ZD_TRY(begin_gathers(zero, zero->at));
+            ZD_TRY(wait_gather(zero, move));
+        }
+        ZD_TRY(begin_gathers(zero, zero->at++));
+        if (move->slot >= 0)
+            gathered = slot_at(zero, move->slot);
+    }
+    point_unit(zero, unit, gathered, params);
+    return ZD_OK;
+}
+
+enum zd_status params_release(void *ctx, int unit)
+{
+    struct zero *zero = ctx;
+    const struct zero_move *move;
+    ZD_TRY(comm_progress(zero->comm));
+    if (!zero->plan->params_cut)
+        return ZD_OK;
+    ZD_TRY(next_move(zero, unit, false, &move));
+    return begin_gathers(zero, zero->at++);
+}
+
+/* --- the gather after the update ------------------------------------------ */
+
+enum zd_status params_gather(struct zero *zero, bool frozen)
+{
+    const struct zero_plan *plan = zero->plan;
+    const struct zero_options *options = &plan->request.options;
+    size_t limit = options->allgather_bucket_size > 0
+                           ? (size_t)options->allgather_bucket_size
+                           : SIZE_MAX;
+    size_t under_way = 0;
+    uint64_t ticket;
+    for (int s = 0; s < plan->segment_count; s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        const struct segment_memory *memory = &zero->memory[s];
+        if (!memory->full || zero->world == 1 ||
+            (!segment->trainable && !frozen))
+            continue;
+        if (under_way > 0 &&
+            (under_way >= limit || segment->count > limit - under_way)) {
+            ZD_TRY(ops_wait_all(&zero->ops));
+            under_way = 0;
+        }
+        ZD_TRY(ops_all_gather(
+                &zero->ops, memory->shard, memory->full, segment->shard_count,
+                plan->request.dtype, &ticket));
+        under_way += segment->count;
+        if (!options->overlap_comm)
+            ZD_TRY(ops_wait(&zero->ops, ticket));
+    }
+    return ops_wait_all(&zero->ops);
+}

@@ -1,0 +1,363 @@
+#include "zero/plan_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t round_up(size_t count, size_t multiple)
+{
+    return (count + multiple - 1) / multiple * multiple;
+}
+
+/* --- segments ------------------------------------------------------------- */
+
+enum kind { SHARDED, PERSISTENT, FROZEN, KINDS };
+
+static enum kind kind_of(
+        const struct zero_plan *plan, const struct param *param)
+{
+    int64_t threshold = plan->request.options.param_persistence_threshold;
+    if (!param->trainable)
+        return FROZEN;
+    if (plan->params_cut && threshold > 0 && param->count < (size_t)threshold)
+        return PERSISTENT;
+    return SHARDED;
+}
+
+static enum kind kind_of_segment(const struct zero_segment *segment)
+{
+    if (!segment->trainable)
+        return FROZEN;
+    return segment->persistent ? PERSISTENT : SHARDED;
+}
+
+/* The tensors of one kind in one unit, one behind the other. */
+static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
+{
+    const struct param_table *table = plan->request.table;
+    struct zero_segment segment = {
+            .unit = unit,
+            .trainable = kind != FROZEN,
+            .persistent = kind == PERSISTENT};
+    size_t world = (size_t)plan->request.world;
+    for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
+         id++) {
+        if (kind_of(plan, &table->params[id]) != kind)
+            continue;
+        size_t offset = round_up(segment.used, ZERO_ALIGN);
+        plan->places[id] = (struct zero_place){
+                .segment = plan->segment_count, .offset = offset};
+        segment.used = offset + table->params[id].count;
+    }
+    if (!segment.used)
+        return;
+    segment.shard_count = round_up(segment.used, world * ZERO_ALIGN) / world;
+    segment.count = world * segment.shard_count;
+    plan->segments[plan->segment_count++] = segment;
+}
+
+static void place_segments(struct zero_plan *plan)
+{
+    size_t full[KINDS] = {0}, shard[KINDS] = {0};
+    size_t state_full = 0, state_shard = 0;
+    for (int s = 0; s < plan->segment_count; s++) {
+        struct zero_segment *segment = &plan->segments[s];
+        enum kind kind = kind_of_segment(segment);
+        segment->full_offset = full[kind];
+        segment->shard_offset = shard[kind];
+        full[kind] += segment->count;
+        shard[kind] += segment->shard_count;
+        if (!segment->trainable)
+            continue;
+        segment->state_full_offset = state_full;
+        segment->state_shard_offset = state_shard;
+        state_full += segment->count;
+        state_shard += segment->shard_count;
+    }
+    plan->trainable_count = state_full;
+}
+
+static enum zd_status plan_segments(struct zero_plan *plan)
+{
+    const struct param_table *table = plan->request.table;
+    plan->segments =
+            calloc((size_t)table->unit_count * KINDS, sizeof *plan->segments);
+    plan->places = calloc((size_t)table->count + 1, sizeof *plan->places);
+    plan->unit_segments =
+            calloc((size_t)table->unit_count + 1, sizeof *plan->unit_segments);
+    if (!plan->segments || !plan->places || !plan->unit_segments)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory planning parameters");
+    for (int unit = 0; unit < table->unit_count; unit++) {
+        for (int kind = 0; kind < KINDS; kind++)
+            add_segment(plan, unit, (enum kind)kind);
+        plan->unit_segments[unit + 1] = plan->segment_count;
+    }
+    place_segments(plan);
+    return ZD_OK;
+}
+
+size_t plan_gather_count(const struct zero_plan *plan, int unit)
+{
+    size_t count = 0;
+    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
+         s++)
+        if (!plan->segments[s].persistent)
+            count += plan->segments[s].count;
+    return count;
+}
+
+size_t plan_grad_count(const struct zero_plan *plan, int unit)
+{
+    size_t count = 0;
+    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
+         s++)
+        if (plan->segments[s].trainable)
+            count += plan->segments[s].count;
+    return count;
+}
+
+bool zero_run_next(
+        const struct zero_plan *plan, int segment, size_t begin, size_t end,
+        struct zero_run *run)
+{
+    const struct param_table *table = plan->request.table;
+    int unit = plan->segments[segment].unit;
+    int id = run->id < 0 ? table->unit_first[unit] : run->id + 1;
+    for (; id < table->unit_first[unit + 1]; id++) {
+        if (plan->places[id].segment != segment)
+            continue;
+        size_t first = plan->places[id].offset;
+        size_t last = first + table->params[id].count;
+        size_t from = first > begin ? first : begin;
+        size_t to = last < end ? last : end;
+        if (from >= to)
+            continue;
+        *run = (struct zero_run){
+                .id = id,
+                .begin = from - first,
+                .offset = from,
+                .count = to - from};
+        return true;
+    }
+    return false;
+}
+
+/* --- the wire ------------------------------------------------------------- */
+
+uint64_t zero_scalar_bytes(int world)
+{
+    return (uint64_t)(world - 1) * (ZERO_STEP_COUNTS + ZERO_NORM_WORDS) *
+           sizeof(int64_t);
+}
+
+/* What one collective over `count` elements (padded, all ranks') sends. */
+static uint64_t sent(
+        const struct zero_plan *plan, size_t count, enum dtype type)
+{
+    uint64_t world = (uint64_t)plan->request.world;
+    return count / world * (world - 1) * dtype_bytes(type);
+}
+
+static size_t persistent_count(const struct zero_plan *plan)
+{
+    size_t count = 0;
+    for (int s = 0; s < plan->segment_count; s++)
+        if (plan->segments[s].persistent)
+            count += plan->segments[s].count;
+    return count;
+}
+
+static void plan_wire(struct zero_plan *plan)
+{
+    const struct zero_request *request = &plan->request;
+    uint64_t grads = sent(plan, plan->trainable_count, plan->grad_dtype);
+    uint64_t params = sent(plan, plan->trainable_count, request->dtype);
+    if (!request->train)
+        return;
+    plan->wire.all_reduce = zero_scalar_bytes(request->world);
+    plan->wire.reduce_scatter =
+            plan->grads_cut ? grads * (uint64_t)request->accumulation : grads;
+    if (!plan->states_cut) {
+        plan->wire.all_gather = grads;
+    } else if (!plan->params_cut) {
+        plan->wire.all_gather = params;
+    } else {
+        plan->wire.all_gather =
+                sent(plan, persistent_count(plan), request->dtype);
+        for (int i = 0; i < plan->train_move_count; i++) {
+            const struct zero_move *move = &plan->train_moves[i];
+            if (move->gather)
+                plan->wire.all_gather +=
+                        sent(plan, plan_gather_count(plan, move->unit),
+                             request->dtype);
+        }
+    }
+}
+
+/* --- building ------------------------------------------------------------- */
+
+static enum zd_status read_events(
+        const struct zero_request *request, enum model_pass pass,
+        struct unit_event **events_out, int *count_out)
+{
+    int count = model_unit_events(
+            request->config, request->table, request->checkpointing, pass, NULL,
+            0);
+    struct unit_event *events = calloc((size_t)count + 1, sizeof *events);
+    if (!events)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory planning stage 3");
+    model_unit_events(
+            request->config, request->table, request->checkpointing, pass,
+            events, count);
+    *events_out = events;
+    *count_out = count;
+    return ZD_OK;
+}
+
+static enum zd_status plan_stage3(struct zero_plan *plan)
+{
+    struct plan_events events = {0};
+    enum zd_status status = read_events(
+            &plan->request, MODEL_EVAL, &events.eval, &events.eval_count);
+    if (status == ZD_OK && plan->request.train)
+        status = read_events(
+                &plan->request, MODEL_TRAIN, &events.train,
+                &events.train_count);
+    if (status == ZD_OK)
+        status = plan_program(plan, &events);
+    free(events.train);
+    free(events.eval);
+    return status;
+}
+
+static enum zd_status build(struct zero_plan *plan)
+{
+    const struct zero_request *request = &plan->request;
+    int stage = request->options.stage;
+    bool many = request->world > 1;
+    plan->params_cut = stage >= 3 && many;
+    plan->grads_cut = stage >= 2 && many;
+    plan->states_cut = stage >= 1 && many;
+    plan->frozen_master = request->train && request->dtype != DTYPE_FP32 &&
+                          request->storage_dtype != request->dtype;
+    plan->grad_dtype = request->accumulation > 1 ? DTYPE_FP32 : request->dtype;
+    ZD_TRY(plan_segments(plan));
+    if (request->train)
+        ZD_TRY(plan_buckets(plan));
+    if (plan->params_cut)
+        ZD_TRY(plan_stage3(plan));
+    plan_wire(plan);
+    return ZD_OK;
+}
+
+enum zd_status zero_plan_build(
+        const struct zero_request *request, struct zero_plan *plan_out)
+{
+    struct zero_plan plan = {.request = *request};
+    if (request->options.stage < 0 || request->options.stage > 3)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0604", "zero.stage is %d; it is 0, 1, 2 or 3",
+                request->options.stage);
+    enum zd_status status = build(&plan);
+    if (status != ZD_OK) {
+        zero_plan_fini(&plan);
+        return status;
+    }
+    *plan_out = plan;
+    return ZD_OK;
+}
+
+void zero_plan_fini(struct zero_plan *plan)
+{
+    if (!plan)
+        return;
+    free(plan->segments);
+    free(plan->places);
+    free(plan->unit_segments);
+    free(plan->slots);
+    free(plan->train_moves);
+    free(plan->eval_moves);
+    free(plan->grad_units);
+    free(plan->grad_buckets);
+    free(plan->work_offsets);
+    memset(plan, 0, sizeof *plan);
+}
+
+/* --- spans ---------------------------------------------------------------- */
+
+struct totals {
+    size_t full[KINDS], shard[KINDS]; /* elements */
+};
+
+static struct totals totals_of(const struct zero_plan *plan)
+{
+    struct totals totals = {0};
+    for (int s = 0; s < plan->segment_count; s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        totals.full[kind_of_segment(segment)] += segment->count;
+        totals.shard[kind_of_segment(segment)] += segment->shard_count;
+    }
+    return totals;
+}
+
+/* A span that would be empty is left out of the table. */
+static enum zd_status add(
+        struct arena_plan *arena, const char *name, enum span_kind kind,
+        size_t count, enum dtype type)
+{
+    size_t bytes;
+    if (!count)
+        return ZD_OK;
+    if (__builtin_mul_overflow(count, dtype_bytes(type), &bytes))
+        return ZD_FAIL(
+                ZD_ERR_UNFIT, "E0603", "span %s is absurdly large", name);
+    return arena_plan_add(arena, name, ARENA_DEVICE, kind, bytes);
+}
+
+static enum zd_status add_params(
+        const struct zero_plan *plan, const struct totals *totals,
+        struct arena_plan *arena)
+{
+    const size_t *held = plan->params_cut ? totals->shard : totals->full;
+    enum dtype type = plan->request.dtype;
+    size_t slots = 0;
+    for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++)
+        slots += plan->slots[s].count;
+    ZD_TRY(add(arena, "zero.params", SPAN_PARAMS, held[SHARDED], type));
+    ZD_TRY(
+            add(arena, "zero.params.persistent", SPAN_PARAMS,
+                totals->full[PERSISTENT], type));
+    ZD_TRY(add(arena, "zero.params.frozen", SPAN_PARAMS, held[FROZEN], type));
+    if (plan->frozen_master)
+        ZD_TRY(
+                add(arena, "zero.master.frozen", SPAN_PARAMS,
+                    totals->shard[FROZEN], DTYPE_FP32));
+    return add(arena, "zero.params.slots", SPAN_BUFFERS, slots, type);
+}
+
+static enum zd_status add_states(
+        const struct zero_plan *plan, const struct totals *totals,
+        struct arena_plan *arena)
+{
+    size_t shard = totals->shard[SHARDED] + totals->shard[PERSISTENT];
+    size_t full = plan->trainable_count;
+    size_t states = plan->states_cut ? shard : full;
+    size_t grads = plan->grads_cut ? shard : full;
+    ZD_TRY(add(arena, "zero.grads", SPAN_GRADS, grads, plan->grad_dtype));
+    ZD_TRY(
+            add(arena, "zero.grads.work", SPAN_BUFFERS, plan->work_count,
+                DTYPE_FP32));
+    if (plan->request.dtype != DTYPE_FP32)
+        ZD_TRY(add(arena, "zero.master", SPAN_OPTIMIZER, states, DTYPE_FP32));
+    ZD_TRY(add(arena, "zero.m", SPAN_OPTIMIZER, states, DTYPE_FP32));
+    return add(arena, "zero.v", SPAN_OPTIMIZER, states, DTYPE_FP32);
+}
+
+enum zd_status zero_plan_spans(
+        const struct zero_plan *plan, struct arena_plan *arena)
+{
+    struct totals totals = totals_of(plan);
+    ZD_TRY(add_params(plan, &totals, arena));
+    return plan->request.train ? add_states(plan, &totals, arena) : ZD_OK;
+}

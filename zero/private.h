@@ -1,0 +1,105 @@
+/* private.h - what one rank holds while it runs. Private to zero.
+ *
+ *   ops.c      collectives under way, at most COMM_OPS_MAX of them
+ *   params.c   params hooks: the stage-3 program; the gather after the update
+ *   grads.c    grads hooks: work buffers, buckets, reduction
+ *   states.c   AdamW on the shard; loading; ranges to save
+ *   norm.c     the norm
+ *   zero.c     create and destroy; the step */
+#ifndef ZD_ZERO_PRIVATE_H
+#define ZD_ZERO_PRIVATE_H
+
+#include "zero/plan_parts.h"
+#include "zero/zero.h"
+
+/* Where a segment lies in this rank's memory. State means master, m and v: of
+ * the whole segment, or of this rank's shard (plan->states_cut). */
+struct segment_memory {
+    void *full;    /* (count) compute type; NULL: only gathered (stage 3) */
+    void *shard;   /* (shard_count) this rank's part, within full if there is */
+    float *master; /* fp32 weights (trainable: of state; frozen: of the shard);
+                      NULL: none but the parameters themselves */
+    float *m, *v;  /* of state; NULL: frozen */
+    void *grad_full;                 /* (count) NULL: cut */
+    void *grad_shard;                /* (shard_count) */
+    size_t state_begin, state_count; /* part of the segment with a state here */
+};
+
+struct pending_op {
+    struct comm_op *op;
+    uint64_t ticket; /* 0: free */
+};
+
+/* Tickets number collectives from 1 in the order they began; 0 is none. */
+struct op_queue {
+    struct comm *comm;
+    struct pending_op pending[COMM_OPS_MAX];
+    uint64_t next_ticket;
+    int count;
+};
+
+struct zero {
+    const struct zero_plan *plan;
+    struct comm *comm;
+    const struct arena *arena;
+    int rank, world;
+    struct segment_memory *memory; /* by segment */
+    struct op_queue ops;
+
+    /* params.c: the program that runs, and how far it is */
+    const struct zero_move *moves;
+    int move_count;
+    int at;             /* the next move */
+    int next_gather;    /* the next move that gathers and has not begun */
+    uint64_t *slot_ops; /* by slot: ticket of its last gather */
+    char *slots;        /* zero.params.slots */
+
+    /* grads.c */
+    int micro;
+    int grads_done;      /* units complete in this micro-batch */
+    int *grads_held;     /* by unit: nested acquires */
+    int *grad_positions; /* by unit: in plan->grad_units; -1: no gradient */
+    uint64_t *grad_ops;  /* (units, 2): tickets of its last reduction, one for
+                            each trainable segment; 0: none */
+    bool work_is_clear;  /* the micro-batch before has left the work buffers */
+    float *work;         /* zero.grads.work */
+
+    struct zero_range *ranges;
+    int range_count;
+};
+
+/* --- ops.c ---------------------------------------------------------------- */
+
+/* Both wait for the oldest collective first when COMM_OPS_MAX are under way. */
+enum zd_status ops_all_gather(
+        struct op_queue *ops, const void *shard, void *full, size_t count,
+        enum dtype type, uint64_t *ticket_out);
+enum zd_status ops_reduce_scatter(
+        struct op_queue *ops, const void *full, void *shard, size_t count,
+        enum dtype type, bool accumulate, uint64_t *ticket_out);
+/* Until this one is finished; at once when it is, or is 0. */
+enum zd_status ops_wait(struct op_queue *ops, uint64_t ticket);
+enum zd_status ops_wait_all(struct op_queue *ops);
+enum zd_status ops_wait_oldest(struct op_queue *ops);
+
+/* --- params.c ------------------------------------------------------------- */
+
+enum zd_status params_acquire(void *ctx, int unit, const void **params);
+enum zd_status params_release(void *ctx, int unit);
+/* Begin a program: everything gathered so far is stale. */
+enum zd_status params_begin(struct zero *zero, enum model_pass pass);
+/* All-gather the parameters of segments that have a full copy: the trainable
+ * ones, or with `frozen` those and the frozen ones. */
+enum zd_status params_gather(struct zero *zero, bool frozen);
+
+/* --- grads.c -------------------------------------------------------------- */
+
+enum zd_status grads_acquire(
+        void *ctx, int unit, float **grads, bool *accumulate_out);
+enum zd_status grads_release(void *ctx, int unit);
+
+/* --- states.c ------------------------------------------------------------- */
+
+enum zd_status ranges_create(struct zero *zero);
+
+#endif

@@ -1,0 +1,190 @@
+#include "zero/private.h"
+
+#include <stdlib.h>
+
+/* --- where segments lie --------------------------------------------------- */
+
+/* A span that may be absent because it would be empty. */
+static char *span(const struct arena *arena, const char *name)
+{
+    return arena_plan_find(arena->plan, name) ? arena_span(arena, name) : NULL;
+}
+
+static void place_params(
+        const struct zero *zero, const struct zero_segment *segment,
+        struct segment_memory *memory)
+{
+    const struct zero_plan *plan = zero->plan;
+    size_t bytes = dtype_bytes(plan->request.dtype);
+    const char *name = !segment->trainable   ? "zero.params.frozen"
+                       : segment->persistent ? "zero.params.persistent"
+                                             : "zero.params";
+    char *base = span(zero->arena, name);
+    if (plan->params_cut && !segment->persistent) {
+        memory->shard = base + segment->shard_offset * bytes;
+        return;
+    }
+    char *full = base + segment->full_offset * bytes;
+    memory->full = full;
+    memory->shard = full + (size_t)zero->rank * segment->shard_count * bytes;
+}
+
+/* Master, m and v. With fp32 compute the parameters are the masters. */
+static void place_states(
+        const struct zero *zero, const struct zero_segment *segment,
+        struct segment_memory *memory)
+{
+    const struct zero_plan *plan = zero->plan;
+    bool cut = plan->states_cut;
+    size_t offset =
+            cut ? segment->state_shard_offset : segment->state_full_offset;
+    memory->state_begin = cut ? (size_t)zero->rank * segment->shard_count : 0;
+    memory->state_count = cut ? segment->shard_count : segment->count;
+    if (plan->request.dtype == DTYPE_FP32)
+        memory->master = cut ? memory->shard : memory->full;
+    else
+        memory->master = (float *)span(zero->arena, "zero.master") + offset;
+    memory->m = (float *)span(zero->arena, "zero.m") + offset;
+    memory->v = (float *)span(zero->arena, "zero.v") + offset;
+}
+
+static void place_grads(
+        const struct zero *zero, const struct zero_segment *segment,
+        struct segment_memory *memory)
+{
+    const struct zero_plan *plan = zero->plan;
+    size_t bytes = dtype_bytes(plan->grad_dtype);
+    char *base = span(zero->arena, "zero.grads");
+    if (plan->grads_cut) {
+        memory->grad_shard = base + segment->state_shard_offset * bytes;
+        return;
+    }
+    char *full = base + segment->state_full_offset * bytes;
+    memory->grad_full = full;
+    memory->grad_shard =
+            full + (size_t)zero->rank * segment->shard_count * bytes;
+}
+
+static void place_segments(struct zero *zero)
+{
+    const struct zero_plan *plan = zero->plan;
+    float *frozen = (float *)span(zero->arena, "zero.master.frozen");
+    for (int s = 0; s < plan->segment_count; s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        struct segment_memory *memory = &zero->memory[s];
+        place_params(zero, segment, memory);
+        if (segment->trainable && plan->request.train) {
+            place_states(zero, segment, memory);
+            place_grads(zero, segment, memory);
+        } else if (!segment->trainable && plan->frozen_master) {
+            memory->master = frozen + segment->shard_offset;
+        }
+    }
+}
+
+static void place_gradients_in_order(struct zero *zero)
+{
+    const struct zero_plan *plan = zero->plan;
+    for (int u = 0; u < plan->request.table->unit_count; u++)
+        zero->grad_positions[u] = -1;
+    for (int i = 0; i < plan->grad_unit_count; i++)
+        zero->grad_positions[plan->grad_units[i]] = i;
+}
+
+/* --- life ----------------------------------------------------------------- */
+
+static enum zd_status take_tables(struct zero *zero)
+{
+    const struct zero_plan *plan = zero->plan;
+    size_t units = (size_t)plan->request.table->unit_count;
+    size_t slots = (size_t)(plan->outer_slots + plan->layer_slots);
+    zero->memory =
+            calloc((size_t)plan->segment_count + 1, sizeof *zero->memory);
+    zero->slot_ops = calloc(slots + 1, sizeof *zero->slot_ops);
+    zero->grads_held = calloc(units, sizeof *zero->grads_held);
+    zero->grad_positions = calloc(units, sizeof *zero->grad_positions);
+    zero->grad_ops = calloc(2 * units, sizeof *zero->grad_ops);
+    if (!zero->memory || !zero->slot_ops || !zero->grads_held ||
+        !zero->grad_positions || !zero->grad_ops)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
+    return ZD_OK;
+}
+
+enum zd_status zero_create(
+        const struct zero_plan *plan, struct comm *comm,
+        const struct arena *arena, struct zero **zero_out)
+{
+    if (comm_size(comm) != plan->request.world)
+        return ZD_FAIL(
+                ZD_ERR_BUG, "E0915", "planned for %d ranks, not for %d",
+                plan->request.world, comm_size(comm));
+    struct zero *zero = calloc(1, sizeof *zero);
+    if (!zero)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
+    zero->plan = plan;
+    zero->comm = comm;
+    zero->arena = arena;
+    zero->rank = comm_rank(comm);
+    zero->world = comm_size(comm);
+    zero->ops.comm = comm;
+    enum zd_status status = take_tables(zero);
+    if (status != ZD_OK)
+        goto err_zero;
+    zero->work = (float *)span(arena, "zero.grads.work");
+    zero->slots = span(arena, "zero.params.slots");
+    place_segments(zero);
+    if (plan->request.train)
+        place_gradients_in_order(zero);
+    status = ranges_create(zero);
+    if (status != ZD_OK)
+        goto err_zero;
+    *zero_out = zero;
+    return ZD_OK;
+
+err_zero:
+    zero_destroy(zero);
+    return status;
+}
+
+void zero_destroy(struct zero *zero)
+{
+    if (!zero)
+        return;
+    free(zero->memory);
+    free(zero->slot_ops);
+    free(zero->grads_held);
+    free(zero->grad_positions);
+    free(zero->grad_ops);
+    free(zero->ranges);
+    free(zero);
+}
+
+/* --- the step ------------------------------------------------------------- */
+
+struct model_hooks zero_hooks(struct zero *zero)
+{
+    return (struct model_hooks){
+            .ctx = zero,
+            .params_acquire = params_acquire,
+            .params_release = params_release,
+            .grads_acquire = grads_acquire,
+            .grads_release = grads_release,
+    };
+}
+
+enum zd_status zero_step_begin(struct zero *zero)
+{
+    return params_begin(zero, MODEL_TRAIN);
+}
+
+enum zd_status zero_eval_begin(struct zero *zero)
+{
+    return params_begin(zero, MODEL_EVAL);
+}
+
+enum zd_status zero_gather_params(struct zero *zero)
+{
+    return zero->plan->states_cut ? params_gather(zero, false) : ZD_OK;
+}
