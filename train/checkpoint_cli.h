@@ -14,7 +14,8 @@ enum zd_status checkpoint_verify(const char *path, bool json, FILE *out);
 
 /* Write checkpoint `path` as a Hugging Face directory `out_dir`, streaming. The
  * element type is the checkpoint's export type unless `dtype_given`. */
-enum zd_status train_export(const char *path, const char *out_dir,
-        bool dtype_given, enum dtype dtype);
+enum zd_status train_export(
+        const char *path, const char *out_dir, bool dtype_given,
+        enum dtype dtype);
 
 #endif

@@ -15,10 +15,11 @@ struct sampler {
 };
 
 /* The next token of (V) logits, which are overwritten. `position` keys the
- * random number, so a text is a function of (seed, stream). `order`: scratch of V
- * ids. */
-int32_t sampler_pick(const struct sampler *sampler, float *logits,
-        int32_t *order, int V, int64_t position);
+ * random number, so a text is a function of (seed, stream). `order`: scratch of
+ * V ids. */
+int32_t sampler_pick(
+        const struct sampler *sampler, float *logits, int32_t *order, int V,
+        int64_t position);
 
 struct generate_options {
     const char *model;  /* a Hugging Face directory */
@@ -26,7 +27,7 @@ struct generate_options {
     int max_new_tokens;
     double temperature, top_p; /* temperature 0: greedy */
     uint64_t seed;
-    int threads;        /* 0 = from the affinity mask */
+    int threads; /* 0 = from the affinity mask */
 };
 
 struct generate_options generate_options_default(void);

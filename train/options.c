@@ -3,11 +3,7 @@
 struct train_job train_job_default(void)
 {
     return (struct train_job){
-            .job = {.name = "",
-                    .output_dir = "",
-                    .run_name = "",
-                    .seed = 42,
-                    .data_seed = 42},
+            .job = {.seed = 42, .data_seed = 42},
             .run = {.resume = RESUME_AUTO,
                     .on_sigterm = ON_SIGNAL_CHECKPOINT_AND_EXIT,
                     .on_sigusr1 = ON_SIGNAL_CHECKPOINT_AND_EXIT,
@@ -17,9 +13,9 @@ struct train_job train_job_default(void)
             .data = data_options_default(),
             .train =
                     {.max_steps = -1,
-                     .num_train_epochs = 3,
+                     .num_train_epochs = 3.0,
                      .dtype = DTYPE_BF16,
-                     .gradient_checkpointing = {CHECKPOINTING_AUTO, 0},
+                     .gradient_checkpointing = {.mode = CHECKPOINTING_AUTO},
                      .average_tokens_across_devices = true},
             .optim = optim_options_default(),
             .zero = zero_options_default(),
@@ -43,7 +39,7 @@ struct train_job train_job_default(void)
                      .verify = true,
                      .metric_for_best_model = "eval_loss",
                      .export = EXPORT_HF,
-                     .max_shard_bytes = 5000000000},
+                     .max_shard_bytes = 5000000000u},
             .guard = {.nan = GUARD_SKIP},
             .log = {.level = ZD_LOG_INFO,
                     .logging_steps = 10,

@@ -1,5 +1,6 @@
 /* options.h - the whole job as the trainer sees it: one options struct per
- * section of job.toml. daemon fills it; strings and arrays belong to the job. */
+ * section of job.toml. daemon fills it; strings and arrays belong to the job.
+ */
 #ifndef ZD_TRAIN_OPTIONS_H
 #define ZD_TRAIN_OPTIONS_H
 
@@ -16,8 +17,11 @@ struct job_options { /* [job] */
     uint64_t seed, data_seed;
 };
 
-enum on_signal { ON_SIGNAL_CHECKPOINT_AND_EXIT, ON_SIGNAL_EXIT,
-    ON_SIGNAL_CHECKPOINT };
+enum on_signal {
+    ON_SIGNAL_CHECKPOINT_AND_EXIT,
+    ON_SIGNAL_EXIT,
+    ON_SIGNAL_CHECKPOINT
+};
 enum resume_mode { RESUME_AUTO, RESUME_NEVER, RESUME_MUST, RESUME_PATH };
 struct run_options { /* [run] */
     enum resume_mode resume;
@@ -27,17 +31,17 @@ struct run_options { /* [run] */
 };
 
 enum model_init { MODEL_PRETRAINED, MODEL_RANDOM };
-struct model_options { /* [model] */
+struct model_options {     /* [model] */
     const char *path;      /* NULL with [model.config] */
     const char *tokenizer; /* NULL: path's, else the byte tokenizer */
     enum model_init init;
     bool dtype_auto;
-    enum dtype dtype;      /* of export */
-    json_t *config;        /* [model.config], or NULL */
+    enum dtype dtype; /* of export */
+    json_t *config;   /* [model.config], or NULL */
 };
 
 struct train_options { /* [train] */
-    int64_t max_steps;         /* -1: from the epochs */
+    int64_t max_steps; /* -1: from the epochs */
     double num_train_epochs;
     int64_t global_batch_size; /* 0 = not given; likewise the next two */
     int per_device_train_batch_size;
@@ -60,7 +64,7 @@ struct eval_options { /* [eval] */
 };
 
 struct sample_options { /* [sample] */
-    int64_t steps; /* 0 = off */
+    int64_t steps;      /* 0 = off */
     const char *const *prompts;
     int prompt_count;
     int max_new_tokens;
@@ -86,8 +90,12 @@ struct guard_options { /* [guard] */
     enum guard_nan nan;
 };
 
-enum progress_mode { PROGRESS_AUTO, PROGRESS_BAR, PROGRESS_LINES,
-    PROGRESS_NONE };
+enum progress_mode {
+    PROGRESS_AUTO,
+    PROGRESS_BAR,
+    PROGRESS_LINES,
+    PROGRESS_NONE
+};
 enum rank_logs { RANK_LOGS_FILES, RANK_LOGS_STDOUT, RANK_LOGS_NONE };
 struct log_options { /* [log] */
     enum zd_log_level level;
@@ -122,8 +130,8 @@ struct train_job train_job_default(void);
 
 /* Settle B, A, G for `world` ranks: any two give the third; see docs/job.md.
  * ZD_ERR_CONFIG naming the nearest batch that divides. */
-enum zd_status train_resolve_batch(const struct train_options *options,
-        int world, int *per_device_out, int *accumulation_out,
-        int64_t *global_out);
+enum zd_status train_resolve_batch(
+        const struct train_options *options, int world, int *per_device_out,
+        int *accumulation_out, int64_t *global_out);
 
 #endif

@@ -10,7 +10,8 @@
 #include "train/options.h"
 #include "zero/plan.h"
 
-/* Everything that follows from (job, world) without touching data or weights. */
+/* Everything that follows from (job, world) without touching data or weights.
+ */
 struct job_plan {
     struct model_config config;
     struct param_table table;
@@ -25,19 +26,23 @@ struct job_plan {
 
 /* Reads config.json when model.path is given. ZD_ERR_UNFIT when a limit of
  * [device] is exceeded: need, limit and the largest spans, and what would fit.
- * `local_size`: how many ranks share this machine's memory when no limit is given
- * (`zerod plan` passes 1). Sets the thread count of the kernels, whose scratch is
- * part of the plan, for `world` ranks on this machine (or local_size when that is
- * not 1). Resolves gradient_checkpointing = "auto" and auto_find_batch_size. */
-enum zd_status job_plan_build(const struct train_job *job, int world,
-        int local_size, struct job_plan *plan_out);
+ * `local_size`: how many ranks share this machine's memory when no limit is
+ * given
+ * (`zerod plan` passes 1). Sets the thread count of the kernels, whose scratch
+ * is part of the plan, for `world` ranks on this machine (or local_size when
+ * that is not 1). Resolves gradient_checkpointing = "auto" and
+ * auto_find_batch_size. */
+enum zd_status job_plan_build(
+        const struct train_job *job, int world, int local_size,
+        struct job_plan *plan_out);
 void job_plan_fini(struct job_plan *plan);
-/* The object of plan.json. `taken`: the arena of a run, or NULL. New reference. */
+/* The object of plan.json. `taken`: the arena of a run, or NULL. New reference.
+ */
 json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken);
 void job_plan_print(const struct job_plan *plan, FILE *stream);
 
 struct train_step_report {
-    int64_t step;      /* from 1 */
+    int64_t step; /* from 1 */
     int64_t max_steps;
     double loss, grad_norm, learning_rate;
     int64_t tokens;
@@ -51,7 +56,7 @@ struct train_banner { /* what was understood, known before step 1 */
     const struct train_job *job;
     const struct job_plan *plan;
     const struct arena *arena;
-    const char *kernels;  /* kernels->name */
+    const char *kernels; /* kernels->name */
     const char *tokenizer;
     int threads, world, local_size;
     int64_t max_steps, samples, train_tokens, eval_samples;
@@ -77,16 +82,17 @@ struct train_observer {
     void (*banner)(void *ctx, const struct train_banner *banner);
     void (*step)(void *ctx, const struct train_step_report *report);
     void (*eval)(void *ctx, int64_t step, double eval_loss);
-    void (*sample)(void *ctx, int64_t step, const char *prompt,
-            const char *text);
+    void (*sample)(
+            void *ctx, int64_t step, const char *prompt, const char *text);
     void (*saved)(void *ctx, int64_t step, const char *path);
     void (*end)(void *ctx, const struct train_end *end);
 };
 
-/* Runs the job on this rank. The status that it returns is the same on all ranks
- * (comm_agree) when the failure is one that can be told; the record to print is
- * with one rank. */
-enum zd_status train_run(const struct train_job *job, struct comm *comm,
+/* Runs the job on this rank. The status that it returns is the same on all
+ * ranks (comm_agree) when the failure is one that can be told; the record to
+ * print is with one rank. */
+enum zd_status train_run(
+        const struct train_job *job, struct comm *comm,
         const struct train_observer *observer);
 
 #endif

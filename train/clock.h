@@ -1,0 +1,14 @@
+/* clock.h - seconds on the monotonic clock. Internal to train. */
+#ifndef ZD_TRAIN_CLOCK_H
+#define ZD_TRAIN_CLOCK_H
+
+#include <time.h>
+
+static inline double clock_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,263 @@
+/* loop.c - the run: steps, and what happens between them. */
+#include "base/log.h"
+#include "train/clock.h"
+#include "train/signals.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { NONFINITE_MAX = 5 };
+
+/* A count of steps that may be given as a fraction of all. */
+static int64_t interval(double steps, int64_t max_steps)
+{
+    if (steps > 0 && steps < 1)
+        steps = ceil(steps * (double)max_steps);
+    return steps >= 1 ? (int64_t)steps : 0;
+}
+
+static bool is_multiple(int64_t step, int64_t every)
+{
+    return every > 0 && step % every == 0;
+}
+
+/* Did the step just made finish a pass over the data? */
+static bool ends_epoch(const struct trainer *trainer)
+{
+    int64_t M = dataset_samples(trainer->train_data);
+    int64_t now = trainer->state.samples_taken;
+    return now / M > (now - trainer->plan.global_batch) / M;
+}
+
+static bool eval_is_due(const struct trainer *trainer)
+{
+    const struct eval_options *eval = &trainer->job->eval;
+    const struct train_state *state = &trainer->state;
+    if (!trainer->eval_data || eval->eval_strategy == EVAL_NO)
+        return false;
+    if (state->step == state->max_steps)
+        return true;
+    if (eval->eval_strategy == EVAL_EPOCH)
+        return ends_epoch(trainer);
+    return is_multiple(
+            state->step, interval(eval->eval_steps, state->max_steps));
+}
+
+static bool save_is_due(const struct trainer *trainer, bool evaluated)
+{
+    const struct checkpoint_options *save = &trainer->job->checkpoint;
+    const struct train_state *state = &trainer->state;
+    switch (save->save_strategy) {
+    case SAVE_NO:
+    case SAVE_TIME: /* rank 0's clock says so, in the exchange of a step */
+        return false;
+    case SAVE_STEPS:
+        return is_multiple(
+                state->step, interval(save->save_steps, state->max_steps));
+    case SAVE_EPOCH:
+        return ends_epoch(trainer);
+    case SAVE_BEST:
+        return evaluated && state->best_step == state->step;
+    }
+    return false;
+}
+
+/* What signals asked for before this step; *stop_out ends the run with 75. */
+static enum zd_status obey(
+        struct trainer *trainer, int64_t flags, bool *stop_out)
+{
+    *stop_out = signals_has(flags, SIGNALS_EXIT) ||
+                signals_has(flags, SIGNALS_SAVE_EXIT);
+    if (signals_has(flags, SIGNALS_EXIT)) {
+        if (trainer_is_first(trainer) && signals_cut_short())
+            zd_log_warning(
+                    "no time for a checkpoint before mpirun kills its "
+                    "ranks; the last one stands (%s). To stop with a "
+                    "checkpoint send USR1 to mpirun",
+                    trainer->last_checkpoint[0] ? trainer->last_checkpoint
+                                                : "none yet");
+        return ZD_OK;
+    }
+    if (signals_has(flags, SIGNALS_SAVE_EXIT))
+        return trainer_save(trainer, true);
+    if (signals_has(flags, SIGNALS_SAVE) ||
+        signals_has(flags, SIGNALS_TIME_SAVE))
+        return trainer_save(trainer, false);
+    return ZD_OK;
+}
+
+static enum zd_status check_guard(
+        struct trainer *trainer, const struct train_step_report *report)
+{
+    bool nonfinite = trainer->state.skipped_in_a_row > 0;
+    if (!nonfinite)
+        return ZD_OK;
+    if (trainer_is_first(trainer))
+        zd_log_warning(
+                "step %lld was skipped: loss %g, gradient norm %g",
+                (long long)report->step, report->loss, report->grad_norm);
+    if (trainer->job->guard.nan == GUARD_STOP ||
+        trainer->state.skipped_in_a_row >= NONFINITE_MAX) {
+        if (!trainer_is_first(trainer))
+            return ZD_ERR_NUMERICS;
+        ZD_FAIL(ZD_ERR_NUMERICS, "E0620",
+                "%lld step%s in a row had a loss or gradient norm that is not "
+                "finite (last: step %lld)",
+                (long long)trainer->state.skipped_in_a_row,
+                trainer->state.skipped_in_a_row == 1 ? "" : "s",
+                (long long)report->step);
+        zd_fail_help("lower optim.learning_rate, lengthen optim.warmup_steps, "
+                     "or train in a wider train.dtype");
+        return ZD_ERR_NUMERICS;
+    }
+    return ZD_OK;
+}
+
+static enum zd_status after_step(
+        struct trainer *trainer, const struct train_step_report *report,
+        const struct comm_counters *before)
+{
+    struct comm_counters wire = comm_counters(trainer->comm);
+    wire.reduce_scatter -= before->reduce_scatter;
+    wire.all_gather -= before->all_gather;
+    wire.all_reduce -= before->all_reduce;
+    if (!isnan(report->loss))
+        trainer->last_loss = report->loss;
+    if (trainer_is_first(trainer)) {
+        ZD_TRY(metrics_step(
+                trainer->metrics, report, &wire,
+                trainer->job->log.step_breakdown));
+        if (trainer->observer->step)
+            trainer->observer->step(trainer->observer->ctx, report);
+    }
+    return check_guard(trainer, report);
+}
+
+static enum zd_status between_steps(struct trainer *trainer)
+{
+    bool eval = eval_is_due(trainer);
+    const struct sample_options *sample = &trainer->job->sample;
+    if (eval)
+        ZD_TRY(trainer_evaluate(trainer));
+    if (is_multiple(trainer->state.step, sample->steps))
+        ZD_TRY(trainer_sample(trainer));
+    if (save_is_due(trainer, eval))
+        ZD_TRY(trainer_save(trainer, false));
+    return ZD_OK;
+}
+
+static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
+{
+    struct train_step_report report;
+    struct train_state *state = &trainer->state;
+    int64_t last = state->max_steps;
+    int64_t stop_after = trainer->job->run.stop_after;
+    if (stop_after > 0 && stop_after < last)
+        last = stop_after;
+
+    *stopped_out = false;
+    while (state->step < last) {
+        int64_t flags;
+        bool ran;
+        struct comm_counters before = comm_counters(trainer->comm);
+        ZD_TRY(trainer_step(trainer, &flags, &ran, &report));
+        /* a save that a signal asked for holds the steps before this one only
+         * when nothing was computed; otherwise this one too */
+        if (ran)
+            ZD_TRY(after_step(trainer, &report, &before));
+        ZD_TRY(obey(trainer, flags, stopped_out));
+        if (*stopped_out)
+            return ZD_OK;
+        ZD_TRY(between_steps(trainer));
+    }
+    return ZD_OK;
+}
+
+static void show_end(struct trainer *trainer, bool exported, bool early)
+{
+    char dir[PATH_MAX];
+    double seconds = clock_seconds() - trainer->started;
+    const struct model_shape *shape = &trainer->plan.shape;
+    double rate = seconds > 0 ? (double)trainer->tokens_here / seconds : 0;
+    snprintf(dir, sizeof dir, "%s/hf", trainer->job->job.output_dir);
+    struct train_end end = {
+            .step = trainer->state.step,
+            .max_steps = trainer->state.max_steps,
+            .last_loss = trainer->last_loss,
+            .best_eval_loss = trainer->state.best_eval_loss,
+            .seconds = seconds,
+            .tokens_per_second = rate,
+            .model_flops_per_second =
+                    rate * model_flops_per_token(
+                                   &trainer->plan.config, &trainer->plan.table,
+                                   shape->T),
+            .skipped_steps = trainer->state.skipped_steps,
+            .checkpoint = trainer->last_checkpoint[0] ? trainer->last_checkpoint
+                                                      : NULL,
+            .export_dir = exported ? dir : NULL,
+            .stopped_early = early,
+    };
+    if (trainer_is_first(trainer) && trainer->observer->end)
+        trainer->observer->end(trainer->observer->ctx, &end);
+}
+
+/* The end: the last step is saved (also with stop_after), the model exported.
+ */
+static enum zd_status finish(struct trainer *trainer)
+{
+    const struct train_job *job = trainer->job;
+    bool complete = trainer->state.step >= trainer->state.max_steps;
+    bool saves = job->checkpoint.save_strategy != SAVE_NO || !complete;
+    if (saves)
+        ZD_TRY(trainer_save(trainer, true));
+    if (trainer_is_first(trainer))
+        ZD_TRY(metrics_sync(trainer->metrics));
+    if (complete)
+        ZD_TRY(trainer_export(trainer));
+    show_end(
+            trainer, complete && job->checkpoint.export != EXPORT_NONE,
+            !complete);
+    return ZD_OK;
+}
+
+static enum zd_status run(struct trainer *trainer)
+{
+    bool stopped;
+    const struct train_job *job = trainer->job;
+    if (trainer->state.step == 0 && job->eval.eval_on_start)
+        ZD_TRY(trainer_evaluate(trainer));
+    ZD_TRY(run_steps(trainer, &stopped));
+    if (!stopped)
+        return finish(trainer);
+    show_end(trainer, false, true);
+    if (!trainer_is_first(trainer))
+        return ZD_ERR_STOPPED;
+    zd_log_info(
+            "stopped by a signal after step %lld; start the same command "
+            "again to go on",
+            (long long)trainer->state.step);
+    return ZD_ERR_STOPPED;
+}
+
+enum zd_status train_run(
+        const struct train_job *job, struct comm *comm,
+        const struct train_observer *observer)
+{
+    struct trainer trainer;
+    bool finished = false;
+    signals_install(&job->run);
+    enum zd_status status =
+            trainer_init(&trainer, job, comm, observer, &finished);
+    if (status == ZD_OK && finished) {
+        if (comm_rank(comm) == 0)
+            zd_log_info(
+                    "this run is finished: %s is at step %lld of %lld",
+                    trainer.resumed_from, (long long)trainer.state.step,
+                    (long long)trainer.state.max_steps);
+    } else if (status == ZD_OK) {
+        status = run(&trainer);
+    }
+    trainer_fini(&trainer);
+    return status;
+}

@@ -1,0 +1,278 @@
+#include "train/manifest.h"
+
+#include "base/fs.h"
+#include "zd_config.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static json_t *freeze_json(const struct train_options *train)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < train->freeze_count; i++)
+        json_array_append_new(list, json_string(train->freeze[i]));
+    return list;
+}
+
+json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
+{
+    static const char *const schedules[] = {
+            "linear", "cosine", "constant", "wsd"};
+    const struct optim_options *optim = &job->optim;
+    json_t *settings = json_object();
+    struct {
+        const char *key;
+        double value;
+    } numbers[] = {
+            {"optim.learning_rate", optim->learning_rate},
+            {"optim.min_lr_ratio", optim->min_lr_ratio},
+            {"optim.warmup_steps", optim->warmup_steps},
+            {"optim.weight_decay", optim->weight_decay},
+            {"optim.adam_beta1", optim->adam_beta1},
+            {"optim.adam_beta2", optim->adam_beta2},
+            {"optim.adam_epsilon", optim->adam_epsilon},
+            {"optim.max_grad_norm", optim->max_grad_norm},
+            {"train.global_batch_size", (double)global_batch},
+            {"checkpoint.save_steps", job->checkpoint.save_steps},
+            {"checkpoint.save_total_limit", job->checkpoint.save_total_limit},
+            {"log.logging_steps", job->log.logging_steps},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        json_object_set_new(
+                settings, numbers[i].key, json_real(numbers[i].value));
+    json_object_set_new(
+            settings, "optim.lr_scheduler_type",
+            json_string(schedules[optim->lr_scheduler_type]));
+    json_object_set_new(
+            settings, "train.dtype", json_string(dtype_name(job->train.dtype)));
+    json_object_set_new(settings, "train.freeze", freeze_json(&job->train));
+    return settings;
+}
+
+static json_t *data_json(
+        const struct train_job *job, const struct run_identity *identity)
+{
+    return json_pack(
+            "{s:s, s:s, s:i, s:b, s:b, s:I}", "digest", identity->data_digest,
+            "tokenizer", identity->tokenizer_digest, "cutoff_len",
+            job->data.cutoff_len, "packing", job->data.packing, "shuffle",
+            job->data.shuffle, "data_seed", (json_int_t)job->job.data_seed);
+}
+
+static json_t *tensors_json(const struct param_table *table)
+{
+    json_t *tensors = json_object();
+    for (int id = 0; id < table->count; id++) {
+        const struct param *param = &table->params[id];
+        json_t *shape = json_array();
+        for (int d = 0; d < param->dims; d++)
+            json_array_append_new(shape, json_integer(param->shape[d]));
+        json_object_set_new(tensors, param->name, shape);
+    }
+    return tensors;
+}
+
+json_t *manifest_build(
+        const struct checkpoint_writer *writer, const struct train_state *state)
+{
+    json_t *progress = json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:I}",
+            "samples_taken", (json_int_t)state->samples_taken, "tokens_seen",
+            (json_int_t)state->tokens_seen, "applied_steps",
+            (json_int_t)state->applied_steps, "skipped_steps",
+            (json_int_t)state->skipped_steps, "skipped_in_a_row",
+            (json_int_t)state->skipped_in_a_row, "max_steps",
+            (json_int_t)state->max_steps, "eval_loss",
+            json_number_or_null(state->eval_loss), "eval_step",
+            (json_int_t)state->eval_step, "best_eval_loss",
+            json_number_or_null(state->best_eval_loss), "best_step",
+            (json_int_t)state->best_step);
+    return json_pack(
+            "{s:i, s:s, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:s, s:b, s:b, "
+            "s:[]}",
+            "format", CHECKPOINT_FORMAT, "zerod", ZD_VERSION, "step",
+            (json_int_t)state->step, "world", comm_size(writer->comm), "stage",
+            writer->job->zero.stage, "progress", progress, "data",
+            data_json(writer->job, &writer->identity), "settings",
+            manifest_settings(writer->job, writer->plan->global_batch),
+            "tensors", tensors_json(&writer->plan->table), "export_dtype",
+            dtype_name(writer->plan->export_dtype), "gpt2_prefix",
+            writer->gpt2_prefix, "moments",
+            !writer->job->checkpoint.save_only_model, "files");
+}
+
+void manifest_add_file(json_t *manifest, const struct manifest_file *file)
+{
+    json_array_append_new(
+            json_object_get(manifest, "files"),
+            json_pack(
+                    "{s:s, s:I, s:s}", "name", file->name, "bytes",
+                    (json_int_t)file->bytes, "xxh3_128", file->digest));
+}
+
+/* Digest of the manifest without its seal, in one canonical form. */
+static enum zd_status seal_of(const json_t *manifest, char hex[HASH_HEX])
+{
+    json_t *copy = json_copy((json_t *)(uintptr_t)manifest);
+    json_object_del(copy, "manifest_xxh3_128");
+    char *text = json_dumps(
+            copy, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    json_decref(copy);
+    if (!text)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    hash_bytes(text, strlen(text), hex);
+    free(text);
+    return ZD_OK;
+}
+
+enum zd_status manifest_seal(json_t *manifest)
+{
+    char hex[HASH_HEX];
+    ZD_TRY(seal_of(manifest, hex));
+    json_object_set_new(manifest, "manifest_xxh3_128", json_string(hex));
+    return ZD_OK;
+}
+
+static bool name_is_safe(const char *name)
+{
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "abcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t length = strlen(name);
+    return length > 0 && length < 64 && name[0] != '.' &&
+           strspn(name, allowed) == length;
+}
+
+static enum zd_status check_form(const char *path, const json_t *manifest)
+{
+    size_t i;
+    json_t *file;
+    char hex[HASH_HEX];
+    const json_t *files = json_object_get(manifest, "files");
+    const char *seal =
+            json_string_value(json_object_get(manifest, "manifest_xxh3_128"));
+
+    if (json_integer_value(json_object_get(manifest, "format")) !=
+        CHECKPOINT_FORMAT)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0802", "%s is not a manifest of format %d", path,
+                CHECKPOINT_FORMAT);
+    ZD_TRY(seal_of(manifest, hex));
+    if (!seal || strcmp(seal, hex) != 0)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0803",
+                "%s was changed after it was written: its digest is %s, it "
+                "states %s",
+                path, hex, seal ? seal : "none");
+    json_array_foreach(files, i, file)
+    {
+        const char *name = json_string_value(json_object_get(file, "name"));
+        if (!name || !name_is_safe(name))
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0802", "%s names a file that may not be: %s",
+                    path, name ? name : "(none)");
+    }
+    if (json_array_size(files) == 0 ||
+        !json_is_object(json_object_get(manifest, "tensors")) ||
+        !json_is_object(json_object_get(manifest, "progress")))
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0802", "%s lacks files, tensors or progress",
+                path);
+    return ZD_OK;
+}
+
+enum zd_status manifest_read(const char *dir, json_t **manifest_out)
+{
+    enum zd_status status;
+    char path[PATH_MAX];
+    json_t *manifest;
+    fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
+    ZD_TRY(json_parse_file(path, (uint64_t)64 << 20, &manifest));
+    status = check_form(path, manifest);
+    if (status != ZD_OK) {
+        json_decref(manifest);
+        return status;
+    }
+    *manifest_out = manifest;
+    return ZD_OK;
+}
+
+static enum zd_status check_file(const char *dir, const json_t *file, bool full)
+{
+    char path[PATH_MAX], hex[HASH_HEX];
+    const char *name = json_string_value(json_object_get(file, "name"));
+    const char *digest = json_string_value(json_object_get(file, "xxh3_128"));
+    uint64_t expected =
+            (uint64_t)json_integer_value(json_object_get(file, "bytes"));
+    uint64_t bytes;
+
+    fs_join(path, sizeof path, dir, name);
+    if (full) {
+        ZD_TRY(hash_file(path, hex, &bytes));
+    } else {
+        int fd;
+        ZD_TRY(fs_open_read(path, &fd, &bytes));
+        close(fd);
+    }
+    if (bytes != expected)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0804",
+                "%s has %llu bytes, the manifest says %llu", path,
+                (unsigned long long)bytes, (unsigned long long)expected);
+    if (full && (!digest || strcmp(digest, hex) != 0))
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0805",
+                "%s is damaged: its digest is %s, the manifest says %s", path,
+                hex, digest ? digest : "none");
+    return ZD_OK;
+}
+
+enum zd_status manifest_check_files(
+        const char *dir, const json_t *manifest, bool full)
+{
+    size_t i;
+    json_t *file;
+    json_array_foreach(json_object_get(manifest, "files"), i, file)
+    {
+        enum zd_status status = check_file(dir, file, full);
+        if (status == ZD_ERR_NO_INPUT) { /* inside a checkpoint: damage */
+            struct zd_error error = *zd_error_get();
+            error.status = ZD_ERR_DATA;
+            zd_error_set(&error);
+            return ZD_ERR_DATA;
+        }
+        ZD_TRY(status);
+    }
+    return ZD_OK;
+}
+
+static int64_t integer_at(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+static double number_at(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+struct train_state manifest_state(const json_t *manifest)
+{
+    const json_t *progress = json_object_get(manifest, "progress");
+    return (struct train_state){
+            .step = integer_at(manifest, "step"),
+            .samples_taken = integer_at(progress, "samples_taken"),
+            .tokens_seen = integer_at(progress, "tokens_seen"),
+            .applied_steps = integer_at(progress, "applied_steps"),
+            .skipped_steps = integer_at(progress, "skipped_steps"),
+            .skipped_in_a_row = integer_at(progress, "skipped_in_a_row"),
+            .max_steps = integer_at(progress, "max_steps"),
+            .eval_loss = number_at(progress, "eval_loss"),
+            .eval_step = integer_at(progress, "eval_step"),
+            .best_eval_loss = number_at(progress, "best_eval_loss"),
+            .best_step = integer_at(progress, "best_step"),
+    };
+}

@@ -1,0 +1,36 @@
+/* manifest.h - manifest.json of a checkpoint: built, sealed with a digest of
+ * itself, read and checked. Internal to train. */
+#ifndef ZD_TRAIN_MANIFEST_H
+#define ZD_TRAIN_MANIFEST_H
+
+#include "base/hash.h"
+#include "train/checkpoint.h"
+
+/* One file of the folder. */
+struct manifest_file {
+    char name[64];
+    uint64_t bytes;
+    char digest[HASH_HEX];
+};
+
+/* Everything but the files and the seal. New reference. */
+json_t *manifest_build(
+        const struct checkpoint_writer *writer,
+        const struct train_state *state);
+void manifest_add_file(json_t *manifest, const struct manifest_file *file);
+/* Add the digest over everything else; call last. */
+enum zd_status manifest_seal(json_t *manifest);
+
+/* Read DIR/manifest.json: form, format number, seal, and that file names stay
+ * in the folder. ZD_ERR_DATA naming what is wrong. New reference. */
+enum zd_status manifest_read(const char *dir, json_t **manifest_out);
+/* Files exist with their sizes and, when `full`, their digests. */
+enum zd_status manifest_check_files(
+        const char *dir, const json_t *manifest, bool full);
+
+struct train_state manifest_state(const json_t *manifest);
+
+/* The settings of a job that a resumed run compares. New reference. */
+json_t *manifest_settings(const struct train_job *job, int64_t global_batch);
+
+#endif

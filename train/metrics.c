@@ -1,0 +1,162 @@
+#include "train/metrics.h"
+
+#include "base/fs.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct metrics {
+    int fd;
+    char *path;
+};
+
+/* The step of a row; -1 for a line that is no row. */
+static int64_t row_step(const char *line, size_t bytes)
+{
+    int64_t step = -1;
+    json_t *row = json_loadb(line, bytes, 0, NULL);
+    json_t *value = json_object_get(row, "step");
+    if (json_is_integer(value))
+        step = json_integer_value(value);
+    json_decref(row);
+    return step;
+}
+
+/* Bytes of the file that stay: whole rows up to `step`. */
+static size_t kept_bytes(const char *text, size_t bytes, int64_t step)
+{
+    size_t at = 0;
+    while (at < bytes) {
+        const char *end = memchr(text + at, '\n', bytes - at);
+        if (!end)
+            break; /* torn */
+        size_t length = (size_t)(end - (text + at));
+        int64_t row = row_step(text + at, length);
+        if (row < 0 || row > step)
+            break;
+        at += length + 1;
+    }
+    return at;
+}
+
+enum zd_status metrics_open(
+        const char *path, int64_t step, struct metrics **metrics_out)
+{
+    enum zd_status status;
+    char *text = NULL;
+    size_t bytes = 0, kept = 0;
+    struct metrics *metrics = calloc(1, sizeof *metrics);
+
+    if (!metrics)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    metrics->fd = -1;
+    metrics->path = strdup(path);
+    if (fs_exists(path) && step > 0) {
+        status = fs_read_file(path, SIZE_MAX, &text, &bytes);
+        if (status != ZD_OK)
+            goto err_metrics;
+        kept = kept_bytes(text, bytes, step);
+        free(text);
+    }
+    metrics->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (metrics->fd < 0 || ftruncate(metrics->fd, (off_t)kept) != 0 ||
+        lseek(metrics->fd, 0, SEEK_END) < 0) {
+        status =
+                ZD_FAIL(ZD_ERR_CREATE, "E0702", "cannot open %s: %s", path,
+                        strerror(errno));
+        goto err_metrics;
+    }
+    *metrics_out = metrics;
+    return ZD_OK;
+
+err_metrics:
+    metrics_close(metrics);
+    return status;
+}
+
+void metrics_close(struct metrics *metrics)
+{
+    if (!metrics)
+        return;
+    if (metrics->fd >= 0)
+        close(metrics->fd);
+    free(metrics->path);
+    free(metrics);
+}
+
+static enum zd_status write_row(struct metrics *metrics, json_t *row)
+{
+    enum zd_status status;
+    char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(row);
+    if (!text)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    size_t bytes = strlen(text);
+    text[bytes] = '\n'; /* in place of the final NUL: one write per row */
+    status = fs_write(metrics->fd, metrics->path, text, bytes + 1);
+    free(text);
+    return status;
+}
+
+enum zd_status metrics_step(
+        struct metrics *metrics, const struct train_step_report *report,
+        const struct comm_counters *wire, bool breakdown)
+{
+    json_t *row = json_object();
+    json_object_set_new(row, "step", json_integer(report->step));
+    json_object_set_new(row, "loss", json_number_or_null(report->loss));
+    json_object_set_new(
+            row, "grad_norm", json_number_or_null(report->grad_norm));
+    json_object_set_new(
+            row, "learning_rate", json_number_or_null(report->learning_rate));
+    json_object_set_new(row, "tokens", json_integer(report->tokens));
+    json_object_set_new(
+            row, "tokens_per_second",
+            json_number_or_null(report->tokens_per_second));
+    json_object_set_new(
+            row, "step_seconds", json_number_or_null(report->step_seconds));
+    json_object_set_new(
+            row, "wire_bytes",
+            json_pack(
+                    "{s:I, s:I, s:I}", "reduce_scatter",
+                    (json_int_t)wire->reduce_scatter, "all_gather",
+                    (json_int_t)wire->all_gather, "all_reduce",
+                    (json_int_t)wire->all_reduce));
+    if (report->skipped)
+        json_object_set_new(row, "skipped", json_string(report->skipped));
+    if (breakdown)
+        json_object_set_new(
+                row, "phase_seconds",
+                json_pack(
+                        "{s:f, s:f, s:f, s:f, s:f, s:f}", "data",
+                        report->data_seconds, "forward",
+                        report->forward_seconds, "backward",
+                        report->backward_seconds, "reduce",
+                        report->reduce_seconds, "update",
+                        report->update_seconds, "gather",
+                        report->gather_seconds));
+    return write_row(metrics, row);
+}
+
+enum zd_status metrics_eval(
+        struct metrics *metrics, int64_t step, double eval_loss)
+{
+    return write_row(
+            metrics, json_pack(
+                             "{s:I, s:o}", "step", (json_int_t)step,
+                             "eval_loss", json_number_or_null(eval_loss)));
+}
+
+enum zd_status metrics_sync(struct metrics *metrics)
+{
+    if (fdatasync(metrics->fd) != 0)
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0703", "cannot flush %s: %s", metrics->path,
+                strerror(errno));
+    return ZD_OK;
+}

@@ -1,0 +1,167 @@
+/* plan.c - what a rank will hold and send, from (job, world) alone. */
+#include "train/plan_fit.h"
+#include "train/train.h"
+
+#include <string.h>
+
+/* Positions of the key/value cache of the samples: a token is at least a byte
+ * of the prompt, and a post-processor puts a few in front. */
+static int sample_capacity(const struct train_job *job, int max_positions)
+{
+    enum { PREFIX_MAX = 8 };
+    size_t longest = 0;
+    if (job->sample.steps <= 0 || job->sample.prompt_count == 0)
+        return 0;
+    for (int i = 0; i < job->sample.prompt_count; i++) {
+        size_t bytes = strlen(job->sample.prompts[i]);
+        longest = bytes > longest ? bytes : longest;
+    }
+    size_t capacity = longest + PREFIX_MAX + (size_t)job->sample.max_new_tokens;
+    return capacity < (size_t)max_positions ? (int)capacity : max_positions;
+}
+
+static bool has_eval(const struct train_job *job)
+{
+    return job->eval.eval_strategy != EVAL_NO &&
+           (job->data.eval_count > 0 || job->data.val_split > 0);
+}
+
+static struct model_shape shape_of(
+        const struct train_job *job, const struct model_config *config, int B)
+{
+    enum { DECODE_BATCH = 64 };
+    int capacity = sample_capacity(job, config->max_positions);
+    return (struct model_shape){
+            .B = B,
+            .T = job->data.cutoff_len,
+            .eval_B = has_eval(job) ? job->eval.per_device_eval_batch_size : 0,
+            .checkpointing = job->train.gradient_checkpointing,
+            .dtype = job->train.dtype,
+            .decode_capacity = capacity,
+            .decode_batch = capacity < DECODE_BATCH ? capacity : DECODE_BATCH,
+            .train = true,
+    };
+}
+
+static enum zd_status read_config(
+        const struct train_job *job, struct model_config *config)
+{
+    if (job->model.config)
+        return model_config_parse(
+                job->model.config, "[model.config]", ZD_ERR_CONFIG, config);
+    return model_config_read(job->model.path, config);
+}
+
+static enum zd_status check_positions(
+        const struct train_job *job, const struct model_config *config)
+{
+    if (job->data.cutoff_len <= config->max_positions)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0213",
+            "data.cutoff_len = %d is beyond the %d positions of the model",
+            job->data.cutoff_len, config->max_positions);
+    zd_fail_help("data.cutoff_len = %d", config->max_positions);
+    return ZD_ERR_CONFIG;
+}
+
+/* The loader keeps a whole step (its targets are counted before its first
+ * forward) and what is read ahead. */
+int job_plan_prefetch(const struct train_job *job, int accumulation)
+{
+    return accumulation + (job->data.prefetch > 1 ? job->data.prefetch : 1);
+}
+
+static enum zd_status plan_spans(
+        const struct train_job *job, struct job_plan *plan)
+{
+    struct arena_plan *arena = &plan->arena;
+    size_t V = (size_t)plan->config.vocab_size;
+    int T = job->data.cutoff_len;
+
+    ZD_TRY(zero_plan_spans(&plan->zero, arena));
+    ZD_TRY(comm_plan(arena, plan->world));
+    ZD_TRY(model_plan(&plan->config, &plan->table, &plan->shape, arena));
+    ZD_TRY(arena_plan_add(
+            arena, "train.batches", ARENA_HOST, SPAN_BUFFERS,
+            loader_bytes(
+                    job_plan_prefetch(job, plan->accumulation),
+                    plan->per_device, T)));
+    if (plan->shape.eval_B)
+        ZD_TRY(arena_plan_add(
+                arena, "train.eval_batch", ARENA_HOST, SPAN_BUFFERS,
+                3 * sizeof(int32_t) * (size_t)plan->shape.eval_B * (size_t)T));
+    if (plan->shape.decode_capacity)
+        ZD_TRY(arena_plan_add(
+                arena, "train.sample_logits", ARENA_HOST, SPAN_BUFFERS,
+                (sizeof(float) + sizeof(int32_t)) * V));
+    return ZD_OK;
+}
+
+/* Everything for one choice of checkpointing and B; pure. */
+enum zd_status job_plan_try(
+        const struct train_job *job, struct checkpointing checkpointing, int B,
+        int A, struct job_plan *plan)
+{
+    zero_plan_fini(&plan->zero);
+    arena_plan_fini(&plan->arena);
+    plan->per_device = B;
+    plan->accumulation = A;
+    plan->shape = shape_of(job, &plan->config, B);
+    plan->shape.checkpointing = checkpointing;
+    struct zero_request request = {
+            .config = &plan->config,
+            .table = &plan->table,
+            .world = plan->world,
+            .options = job->zero,
+            .dtype = job->train.dtype,
+            .storage_dtype = plan->config.storage_dtype,
+            .accumulation = A,
+            .checkpointing = checkpointing,
+            .train = true,
+    };
+    ZD_TRY(zero_plan_build(&request, &plan->zero));
+    return plan_spans(job, plan);
+}
+
+enum zd_status job_plan_build(
+        const struct train_job *job, int world, int local_size,
+        struct job_plan *plan)
+{
+    enum zd_status status;
+
+    memset(plan, 0, sizeof *plan);
+    plan->world = world;
+    int sharing = local_size > 1 ? local_size : world;
+    kernels_set_threads(device_threads(
+            &job->device, device_affinity_cpus(), device_online_cpus(),
+            sharing));
+    ZD_TRY(train_resolve_batch(
+            &job->train, world, &plan->per_device, &plan->accumulation,
+            &plan->global_batch));
+    ZD_TRY(read_config(job, &plan->config));
+    status = check_positions(job, &plan->config);
+    if (status == ZD_OK)
+        status = param_table_build(
+                &plan->config, job->train.freeze, job->train.freeze_count,
+                &plan->table);
+    if (status == ZD_OK)
+        status = plan_fit(job, local_size, plan);
+    if (status != ZD_OK) {
+        job_plan_fini(plan);
+        return status;
+    }
+    bool random = job->model.config || job->model.init == MODEL_RANDOM;
+    plan->export_dtype = !job->model.dtype_auto ? job->model.dtype
+                         : random               ? DTYPE_BF16
+                                                : plan->config.storage_dtype;
+    return ZD_OK;
+}
+
+void job_plan_fini(struct job_plan *plan)
+{
+    zero_plan_fini(&plan->zero);
+    arena_plan_fini(&plan->arena);
+    param_table_fini(&plan->table);
+    model_config_fini(&plan->config);
+    memset(plan, 0, sizeof *plan);
+}

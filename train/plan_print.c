@@ -1,0 +1,95 @@
+#include "train/train.h"
+
+#include <inttypes.h>
+
+static json_t *spans_json(
+        const struct arena_plan *plan, enum arena_memory memory)
+{
+    json_t *spans = json_array();
+    for (int i = 0; i < plan->span_count; i++) {
+        const struct arena_span *span = &plan->spans[i];
+        if (span->memory == memory)
+            json_array_append_new(
+                    spans, json_pack(
+                                   "{s:s, s:s, s:I}", "name", span->name,
+                                   "kind", span_kind_name(span->kind), "bytes",
+                                   (json_int_t)span->bytes));
+    }
+    return spans;
+}
+
+/* Every rank holds the same bytes: shards are padded to equal length. */
+static json_t *rank_json(
+        const struct arena_plan *plan, const struct arena *taken, int rank)
+{
+    json_t *arenas = json_array();
+    for (int k = 0; k < ARENA_MEMORIES; k++) {
+        json_t *arena = json_pack(
+                "{s:s, s:I}", "name", arena_memory_name((enum arena_memory)k),
+                "planned_bytes", (json_int_t)plan->bytes[k]);
+        if (taken)
+            json_object_set_new(
+                    arena, "taken_bytes",
+                    json_integer((json_int_t)taken->taken_bytes[k]));
+        json_object_set_new(
+                arena, "spans", spans_json(plan, (enum arena_memory)k));
+        json_array_append_new(arenas, arena);
+    }
+    return json_pack("{s:i, s:o}", "rank", rank, "arenas", arenas);
+}
+
+json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
+{
+    json_t *ranks = json_array();
+    const struct comm_counters *wire = &plan->zero.wire;
+    for (int rank = 0; rank < plan->world; rank++)
+        json_array_append_new(ranks, rank_json(&plan->arena, taken, rank));
+    return json_pack(
+            "{s:i, s:i, s:o, s:{s:I, s:I, s:I}}", "world", plan->world, "stage",
+            plan->zero.request.options.stage, "ranks", ranks,
+            "wire_bytes_per_step", "reduce_scatter",
+            (json_int_t)wire->reduce_scatter, "all_gather",
+            (json_int_t)wire->all_gather, "all_reduce",
+            (json_int_t)wire->all_reduce);
+}
+
+static double mib(size_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+void job_plan_print(const struct job_plan *plan, FILE *stream)
+{
+    const struct arena_plan *arena = &plan->arena;
+    const struct comm_counters *wire = &plan->zero.wire;
+    char model[160];
+
+    model_config_describe(&plan->config, model, sizeof model);
+    fprintf(stream, "model    %s, %zu parameters (%zu trained)\n", model,
+            plan->table.total, plan->table.trainable);
+    fprintf(stream,
+            "layout   %d rank%s, ZeRO stage %d, %s, batch %d x %d x %d = "
+            "%" PRId64 " sequences\n",
+            plan->world, plan->world == 1 ? "" : "s",
+            plan->zero.request.options.stage,
+            dtype_name(plan->zero.request.dtype), plan->per_device,
+            plan->accumulation, plan->world, plan->global_batch);
+    fprintf(stream, "each rank holds (MiB):\n");
+    for (int k = 0; k < ARENA_MEMORIES; k++) {
+        if (!arena->bytes[k])
+            continue;
+        fprintf(stream, "  %-34s %-12s %14.3f\n",
+                arena_memory_name((enum arena_memory)k), "",
+                mib(arena->bytes[k]));
+        for (int i = 0; i < arena->span_count; i++)
+            if (arena->spans[i].memory == (enum arena_memory)k)
+                fprintf(stream, "    %-32s %-12s %14.3f\n",
+                        arena->spans[i].name,
+                        span_kind_name(arena->spans[i].kind),
+                        mib(arena->spans[i].bytes));
+    }
+    fprintf(stream,
+            "each rank sends per step (bytes): reduce-scatter %" PRIu64
+            ", all-gather %" PRIu64 ", all-reduce %" PRIu64 "\n",
+            wire->reduce_scatter, wire->all_gather, wire->all_reduce);
+}

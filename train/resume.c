@@ -1,0 +1,139 @@
+/* resume.c - where to go on: the highest checkpoint that verifies. */
+#include "base/fs.h"
+#include "base/log.h"
+#include "train/clock.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The newest sound checkpoint of output_dir, open; NULL when there is none.
+ * Those passed over are named. */
+static enum zd_status open_newest(
+        const struct train_job *job, char *path, struct checkpoint **out)
+{
+    int64_t *steps;
+    int count;
+    *out = NULL;
+    ZD_TRY(checkpoint_list(job->job.output_dir, &steps, &count));
+    for (int i = 0; i < count && !*out; i++) {
+        char name[64];
+        checkpoint_name(name, sizeof name, steps[i]);
+        fs_join(path, PATH_MAX, job->job.output_dir, name);
+        if (checkpoint_open(path, job->checkpoint.verify, out) != ZD_OK) {
+            zd_log_warning("passing over %s: %s", path, zd_error_get()->what);
+            zd_error_clear();
+            *out = NULL;
+        }
+    }
+    free(steps);
+    if (!*out)
+        path[0] = '\0';
+    return ZD_OK;
+}
+
+static enum zd_status refuse_existing(const struct train_job *job)
+{
+    int64_t *steps;
+    int count;
+    ZD_TRY(checkpoint_list(job->job.output_dir, &steps, &count));
+    free(steps);
+    if (!count)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CREATE, "E0812",
+            "%s holds %d checkpoint%s and run.resume is \"never\"",
+            job->job.output_dir, count, count == 1 ? "" : "s");
+    zd_fail_help("use run.resume = \"auto\", or give another job.output_dir");
+    return ZD_ERR_CREATE;
+}
+
+/* Rank 0 decides; path is empty for a fresh start. */
+static enum zd_status choose(const struct train_job *job, char *path)
+{
+    struct checkpoint *checkpoint = NULL;
+    path[0] = '\0';
+    if (job->run.resume == RESUME_NEVER)
+        return refuse_existing(job);
+    if (job->run.resume == RESUME_PATH) {
+        if (strlen(job->run.resume_path) >= PATH_MAX)
+            return ZD_FAIL(ZD_ERR_NO_INPUT, "E0801", "run.resume is too long");
+        strcpy(path, job->run.resume_path);
+        ZD_TRY(checkpoint_open(path, true, &checkpoint));
+    } else {
+        ZD_TRY(open_newest(job, path, &checkpoint));
+    }
+    if (!checkpoint && job->run.resume == RESUME_MUST)
+        return ZD_FAIL(
+                ZD_ERR_NO_INPUT, "E0801",
+                "run.resume is \"must\" and %s holds no checkpoint that "
+                "verifies",
+                job->job.output_dir);
+    checkpoint_close(checkpoint);
+    return ZD_OK;
+}
+
+static enum zd_status restore(
+        struct trainer *trainer, const struct checkpoint *checkpoint)
+{
+    bool has_moments;
+    struct train_state *state = &trainer->state;
+    int64_t max_steps = state->max_steps;
+
+    ZD_TRY(checkpoint_match_model(checkpoint, &trainer->plan.table));
+    ZD_TRY(checkpoint_match_run(
+            checkpoint, trainer->job, &trainer->writer.identity));
+    ZD_TRY(checkpoint_load(
+            checkpoint, &trainer->plan.table, trainer->zero, &has_moments));
+    *state = checkpoint_state(checkpoint);
+    if (trainer->job->train.max_steps > 0)
+        state->max_steps =
+                max_steps; /* the job file's; else the first start's */
+    if (!has_moments) {
+        zd_log_warning(
+                "%s holds no optimizer states "
+                "(checkpoint.save_only_model): they begin at nothing",
+                trainer->resumed_from);
+        state->applied_steps = 0;
+    }
+    return ZD_OK;
+}
+
+/* Every rank reads its own ranges. */
+static enum zd_status load(struct trainer *trainer)
+{
+    struct checkpoint *checkpoint;
+    enum zd_status status =
+            checkpoint_open(trainer->resumed_from, false, &checkpoint);
+    if (status == ZD_OK) {
+        status = restore(trainer, checkpoint);
+        checkpoint_close(checkpoint);
+    }
+    ZD_TRY(comm_agree(trainer->comm, status));
+    return zero_ranges_loaded(trainer->zero);
+}
+
+enum zd_status trainer_resume(struct trainer *trainer)
+{
+    enum zd_status status = ZD_OK;
+    char *path = trainer->resumed_from;
+    struct train_state *state = &trainer->state;
+
+    if (trainer_is_first(trainer))
+        status = choose(trainer->job, path);
+    ZD_TRY(comm_agree(trainer->comm, status));
+    ZD_TRY(comm_broadcast(
+            trainer->comm, path, sizeof trainer->resumed_from, 0));
+    if (path[0]) {
+        ZD_TRY(load(trainer));
+        strcpy(trainer->last_checkpoint, path);
+        char name[64], own[PATH_MAX];
+        checkpoint_name(name, sizeof name, state->step);
+        fs_join(own, sizeof own, trainer->job->job.output_dir, name);
+        if (strcmp(own, path) == 0)
+            trainer->last_saved_step = state->step;
+    }
+    trainer->base_step = state->step;
+    trainer->base_sample = state->samples_taken;
+    return ZD_OK;
+}

@@ -1,0 +1,328 @@
+/* setup.c - everything that a run needs before its first step, in the order in
+ * which a user's mistakes are cheapest to find: plan, output, text, data,
+ * memory, weights. */
+#include "base/fs.h"
+#include "base/log.h"
+#include "train/clock.h"
+#include "train/plan_fit.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* GPT-2 files name their tensors with or without "transformer."; export keeps
+ * what was read. A model made here gets the prefix that save_pretrained writes.
+ */
+static bool has_gpt2_prefix(const struct train_job *job)
+{
+    char path[PATH_MAX], *text;
+    size_t bytes;
+    struct st_file *file;
+    bool prefix;
+
+    if (!job->model.path || job->model.init == MODEL_RANDOM)
+        return true;
+    fs_join(path, sizeof path, job->model.path, "model.safetensors.index.json");
+    if (fs_exists(path) &&
+        fs_read_file(path, (uint64_t)64 << 20, &text, &bytes) == ZD_OK) {
+        prefix = strstr(text, "\"transformer.wte.weight\"") != NULL;
+        free(text);
+        return prefix;
+    }
+    fs_join(path, sizeof path, job->model.path, "model.safetensors");
+    if (st_open(path, &file) != ZD_OK) {
+        zd_error_clear(); /* loading will say so */
+        return true;
+    }
+    prefix = st_find(file, "transformer.wte.weight") != NULL;
+    st_close(file);
+    return prefix;
+}
+
+static enum zd_status open_source(
+        const struct train_job *job, const struct job_plan *plan,
+        struct weight_source *source)
+{
+    if (job->model.config || job->model.init == MODEL_RANDOM)
+        return weights_open_random(job->job.seed, &plan->table, source);
+    return weights_open_hf(
+            job->model.path, &plan->config, &plan->table, NULL, source);
+}
+
+static struct dataset_request request_of(
+        const struct trainer *trainer, bool eval)
+{
+    const struct data_options *data = &trainer->job->data;
+    bool split = data->eval_count == 0 && data->val_split > 0;
+    bool from_train = !eval || split;
+    return (struct dataset_request){
+            .options = data,
+            .entries = from_train ? data->train : data->eval,
+            .entry_count = from_train ? data->train_count : data->eval_count,
+            .tokenizer = trainer->text.tokenizer,
+            .eos = trainer->text.eos,
+            .vocab_size = trainer->plan.config.vocab_size,
+            .data_seed = trainer->job->job.data_seed,
+            .shuffle = eval ? false : data->shuffle,
+            .from = eval && split ? 1.0 - data->val_split : 0.0,
+            .to = !eval && split ? 1.0 - data->val_split : 1.0,
+    };
+}
+
+/* One rank of each host fills the cache, then all map it. */
+static enum zd_status open_dataset(
+        struct trainer *trainer, bool eval, struct dataset **out)
+{
+    struct dataset_request request = request_of(trainer, eval);
+    enum zd_status status = ZD_OK;
+    if (comm_local_rank(trainer->comm) == 0)
+        status = dataset_prepare(&request);
+    ZD_TRY(comm_agree(trainer->comm, status));
+    status = dataset_open(&request, out);
+    return comm_agree(trainer->comm, status);
+}
+
+static enum zd_status open_data(struct trainer *trainer)
+{
+    ZD_TRY(open_dataset(trainer, false, &trainer->train_data));
+    if (trainer->plan.shape.eval_B)
+        ZD_TRY(open_dataset(trainer, true, &trainer->eval_data));
+    return ZD_OK;
+}
+
+static enum zd_status fix_steps(struct trainer *trainer)
+{
+    const struct train_options *train = &trainer->job->train;
+    int64_t M = dataset_samples(trainer->train_data);
+    int64_t steps = train->max_steps;
+    if (steps <= 0)
+        steps = (int64_t)ceil(
+                train->num_train_epochs * (double)M /
+                (double)trainer->plan.global_batch);
+    trainer->state = (struct train_state){
+            .max_steps = steps,
+            .eval_loss = NAN,
+            .best_eval_loss = NAN,
+            .eval_step = -1,
+            .best_step = -1};
+    if (steps > 0)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_CONFIG, "E0214",
+            "train.num_train_epochs = %g of %lld samples make no step",
+            train->num_train_epochs, (long long)M);
+}
+
+static enum zd_status take_memory(struct trainer *trainer)
+{
+    const struct job_plan *plan = &trainer->plan;
+    ZD_TRY(kernels_cpu(trainer->job->train.dtype, &trainer->kernels));
+    ZD_TRY(arena_take(&trainer->arena, &plan->arena));
+    if (arena_plan_find(&plan->arena, "comm.staging"))
+        comm_set_staging(
+                trainer->comm, arena_span(&trainer->arena, "comm.staging"));
+    ZD_TRY(model_create(
+            &plan->config, &plan->table, &plan->shape, trainer->kernels,
+            &trainer->arena, &trainer->model));
+    return zero_create(
+            &plan->zero, trainer->comm, &trainer->arena, &trainer->zero);
+}
+
+static enum zd_status load_weights(struct trainer *trainer)
+{
+    struct weight_source source;
+    enum zd_status status = open_source(trainer->job, &trainer->plan, &source);
+    ZD_TRY(comm_agree(trainer->comm, status));
+    status = zero_load(trainer->zero, &source);
+    weights_close(&source);
+    return status;
+}
+
+static enum zd_status write_plan(struct trainer *trainer)
+{
+    char path[PATH_MAX];
+    enum zd_status status = ZD_OK;
+    if (trainer_is_first(trainer)) {
+        json_t *json = job_plan_json(&trainer->plan, &trainer->arena);
+        fs_join(path, sizeof path, trainer->job->job.output_dir, "plan.json");
+        status = json_write_file(path, json);
+        json_decref(json);
+    }
+    return comm_agree(trainer->comm, status);
+}
+
+static void fill_writer(struct trainer *trainer)
+{
+    const struct train_job *job = trainer->job;
+    trainer->writer = (struct checkpoint_writer){
+            .comm = trainer->comm,
+            .job = job,
+            .plan = &trainer->plan,
+            .zero = trainer->zero,
+            .model_dir = job->model.config ? NULL : job->model.path,
+            .tokenizer_dir = trainer->text.dir,
+            .gpt2_prefix = has_gpt2_prefix(job),
+            .identity =
+                    {.data_digest = dataset_digest(trainer->train_data),
+                     .tokenizer_digest =
+                             trainer->text.tokenizer
+                                     ? tokenizer_digest(trainer->text.tokenizer)
+                                     : ""},
+    };
+}
+
+static int64_t sample_of(void *ctx, int64_t batch, int b)
+{
+    const struct trainer *trainer = ctx;
+    int64_t A = trainer->plan.accumulation, B = trainer->plan.per_device;
+    int64_t N = trainer->plan.world;
+    int64_t step = batch / A, micro = batch % A;
+    return trainer->base_sample + step * trainer->plan.global_batch +
+           (micro * N + comm_rank(trainer->comm)) * B + b;
+}
+
+static enum zd_status start_loader(struct trainer *trainer)
+{
+    const struct job_plan *plan = &trainer->plan;
+    int prefetch = job_plan_prefetch(trainer->job, plan->accumulation);
+    int64_t steps = trainer->state.max_steps - trainer->state.step;
+    struct loader_order order = {.sample_of = sample_of, .ctx = trainer};
+    trainer->batches =
+            calloc((size_t)plan->accumulation, sizeof *trainer->batches);
+    if (!trainer->batches)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    return loader_create(
+            trainer->train_data, order, 0, steps * plan->accumulation,
+            plan->per_device, plan->shape.T, prefetch,
+            arena_span(&trainer->arena, "train.batches"), &trainer->loader);
+}
+
+static enum zd_status open_metrics(struct trainer *trainer)
+{
+    char path[PATH_MAX];
+    enum zd_status status = ZD_OK;
+    fs_join(path, sizeof path, trainer->job->job.output_dir, "metrics.jsonl");
+    if (trainer_is_first(trainer))
+        status = metrics_open(path, trainer->state.step, &trainer->metrics);
+    return comm_agree(trainer->comm, status);
+}
+
+/* log.rank_logs = "files": each rank keeps a log of its own. */
+static enum zd_status open_log(struct trainer *trainer)
+{
+    char dir[PATH_MAX], path[PATH_MAX], name[32];
+    const struct train_job *job = trainer->job;
+    if (job->log.rank_logs != RANK_LOGS_FILES)
+        return ZD_OK;
+    fs_join(dir, sizeof dir, job->job.output_dir, "logs");
+    enum zd_status status = fs_make_dirs(dir);
+    snprintf(name, sizeof name, "rank-%05d.log", comm_rank(trainer->comm));
+    fs_join(path, sizeof path, dir, name);
+    if (status == ZD_OK)
+        status = zd_log_open(path);
+    return comm_agree(trainer->comm, status);
+}
+
+static void show_banner(struct trainer *trainer)
+{
+    const struct train_job *job = trainer->job;
+    struct train_banner banner = {
+            .job = job,
+            .plan = &trainer->plan,
+            .arena = &trainer->arena,
+            .kernels = trainer->kernels->name,
+            .tokenizer = trainer->text.tokenizer
+                                 ? tokenizer_describe(trainer->text.tokenizer)
+                                 : "none: the data is tokenised",
+            .threads = device_threads(
+                    &job->device, device_affinity_cpus(), device_online_cpus(),
+                    comm_local_size(trainer->comm)),
+            .world = comm_size(trainer->comm),
+            .local_size = comm_local_size(trainer->comm),
+            .max_steps = trainer->state.max_steps,
+            .samples = dataset_samples(trainer->train_data),
+            .train_tokens = dataset_tokens(trainer->train_data),
+            .eval_samples = trainer->eval_data
+                                    ? dataset_samples(trainer->eval_data)
+                                    : 0,
+            .eos = trainer->text.eos,
+            .resumed_step = trainer->state.step,
+            .resumed_from =
+                    trainer->resumed_from[0] ? trainer->resumed_from : NULL,
+    };
+    if (trainer_is_first(trainer) && trainer->observer->banner)
+        trainer->observer->banner(trainer->observer->ctx, &banner);
+}
+
+static enum zd_status prepare(struct trainer *trainer)
+{
+    const struct train_job *job = trainer->job;
+    enum zd_status status = job_plan_build(
+            job, trainer->plan.world, comm_local_size(trainer->comm),
+            &trainer->plan);
+    ZD_TRY(comm_agree(trainer->comm, status));
+    ZD_TRY(output_dir_open(
+            trainer->comm, job->job.output_dir, &trainer->output_dir));
+    ZD_TRY(open_log(trainer));
+    status = text_open(job, &trainer->plan.config, &trainer->text);
+    ZD_TRY(comm_agree(trainer->comm, status));
+    ZD_TRY(open_data(trainer));
+    ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
+    status = take_memory(trainer);
+    ZD_TRY(comm_agree(trainer->comm, status));
+    fill_writer(trainer);
+    return ZD_OK;
+}
+
+/* A rough first guess until a save was measured: 12 bytes a parameter. */
+static double guess_save_seconds(const struct trainer *trainer)
+{
+    double bytes = 12.0 * (double)trainer->plan.table.total;
+    return 0.05 + bytes / 200e6;
+}
+
+enum zd_status trainer_init(
+        struct trainer *trainer, const struct train_job *job, struct comm *comm,
+        const struct train_observer *observer, bool *finished_out)
+{
+    memset(trainer, 0, sizeof *trainer);
+    trainer->job = job;
+    trainer->comm = comm;
+    trainer->observer = observer;
+    trainer->output_dir.lock = -1;
+    trainer->last_saved_step = -1;
+    trainer->plan.world = comm_size(comm);
+    trainer->last_loss = NAN;
+    trainer->started = trainer->last_save_time = clock_seconds();
+
+    ZD_TRY(prepare(trainer));
+    trainer->save_seconds = guess_save_seconds(trainer);
+    ZD_TRY(trainer_resume(trainer));
+    if (!trainer->resumed_from[0])
+        ZD_TRY(load_weights(trainer));
+    *finished_out = trainer->state.step >= trainer->state.max_steps;
+    ZD_TRY(write_plan(trainer));
+    show_banner(trainer);
+    if (*finished_out)
+        return ZD_OK;
+    ZD_TRY(open_metrics(trainer));
+    return comm_agree(comm, start_loader(trainer));
+}
+
+void trainer_fini(struct trainer *trainer)
+{
+    loader_destroy(trainer->loader);
+    free(trainer->batches);
+    metrics_close(trainer->metrics);
+    if (trainer->zero)
+        zero_destroy(trainer->zero);
+    if (trainer->model)
+        model_destroy(trainer->model);
+    arena_release(&trainer->arena);
+    dataset_close(trainer->train_data);
+    dataset_close(trainer->eval_data);
+    text_close(&trainer->text);
+    output_dir_close(&trainer->output_dir);
+    job_plan_fini(&trainer->plan);
+}

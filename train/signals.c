@@ -1,0 +1,87 @@
+#include "train/signals.h"
+
+#include "train/clock.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+/* The only state a handler may touch: signals are process-wide, so is this. */
+static volatile sig_atomic_t pending_usr1, pending_usr2, pending_term;
+static volatile sig_atomic_t term_count;
+static struct run_options wanted;
+static bool cut_short;
+
+static void on_signal(int number)
+{
+    if (number == SIGUSR1)
+        pending_usr1 = 1;
+    else if (number == SIGUSR2)
+        pending_usr2 = 1;
+    else
+        pending_term = 1;
+    if ((number == SIGTERM || number == SIGINT) && ++term_count > 1)
+        _Exit(75); /* asked twice: now, without a save */
+}
+
+void signals_install(const struct run_options *options)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    static const int numbers[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
+    wanted = *options;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        sigaction(numbers[i], &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static int64_t flag_of(enum on_signal what)
+{
+    switch (what) {
+    case ON_SIGNAL_CHECKPOINT:
+        return SIGNALS_SAVE;
+    case ON_SIGNAL_CHECKPOINT_AND_EXIT:
+        return SIGNALS_SAVE_EXIT;
+    case ON_SIGNAL_EXIT:
+        return SIGNALS_EXIT;
+    }
+    return 0;
+}
+
+/* Open MPI's mpirun sends KILL one second after TERM (odls_base_sigkill_timeout
+ * lengthens that; srun gives Slurm's KillWait). */
+static double grace_seconds(void)
+{
+    const char *timeout = getenv("OMPI_MCA_odls_base_sigkill_timeout");
+    if (!getenv("OMPI_COMM_WORLD_SIZE"))
+        return 30;
+    double seconds = timeout ? atof(timeout) : 1.0;
+    return seconds > 0 ? seconds : 1.0;
+}
+
+int64_t signals_take(double save_seconds)
+{
+    int64_t flags = 0;
+    if (pending_usr1) {
+        pending_usr1 = 0;
+        flags |= flag_of(wanted.on_sigusr1);
+    }
+    if (pending_usr2) {
+        pending_usr2 = 0;
+        flags |= flag_of(wanted.on_sigusr2);
+    }
+    if (pending_term) {
+        int64_t flag = flag_of(wanted.on_sigterm);
+        pending_term = 0;
+        if (flag != SIGNALS_EXIT && save_seconds > 0.5 * grace_seconds()) {
+            cut_short = true;
+            flag = SIGNALS_EXIT;
+        }
+        flags |= flag;
+    }
+    return flags;
+}
+
+bool signals_cut_short(void)
+{
+    return cut_short;
+}

@@ -1,0 +1,30 @@
+/* signals.h - what signals ask of a run. Handlers only set flags; the flags of
+ * all ranks are added up in the exchange at the beginning of a step, so that
+ * every rank acts at the same step boundary. Internal to train. */
+#ifndef ZD_TRAIN_SIGNALS_H
+#define ZD_TRAIN_SIGNALS_H
+
+#include "train/options.h"
+
+/* Bit-fields of one int64 that may be summed over up to 2^14 ranks. */
+#define SIGNALS_SAVE      ((int64_t)1)       /* save and go on */
+#define SIGNALS_SAVE_EXIT ((int64_t)1 << 15) /* save and end with 75 */
+#define SIGNALS_EXIT      ((int64_t)1 << 30) /* end with 75 */
+#define SIGNALS_TIME_SAVE ((int64_t)1 << 45) /* save_every has passed */
+
+/* Does a summed word hold the field that begins at `bit`? */
+static inline bool signals_has(int64_t sum, int64_t bit)
+{
+    return (sum / bit) % ((int64_t)1 << 15) != 0;
+}
+
+/* Install handlers for USR1, USR2, TERM, INT as the job says. */
+void signals_install(const struct run_options *options);
+/* Flags raised since the last call, once each. A TERM or INT that leaves too
+ * little time for a save of `save_seconds` (mpirun kills its ranks a second
+ * after it tells them) asks for an exit without one. */
+int64_t signals_take(double save_seconds);
+/* A save was asked for and cannot end in time. */
+bool signals_cut_short(void);
+
+#endif

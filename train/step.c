@@ -1,0 +1,208 @@
+/* step.c - one optimizer step on all ranks. */
+#include "train/clock.h"
+#include "train/signals.h"
+#include "train/trainer.h"
+
+#include <math.h>
+
+static const char skipped_nonfinite[] = "nonfinite";
+
+/* Words of the exchange that begins a step; zero/plan.h prices it. */
+enum { WORD_TARGETS, WORD_TOKENS, WORD_FLAGS, WORD_FAILED, WORDS };
+
+static enum zd_status load_batches(struct trainer *trainer)
+{
+    for (int a = 0; a < trainer->plan.accumulation; a++)
+        ZD_TRY(loader_next(trainer->loader, &trainer->batches[a]));
+    return ZD_OK;
+}
+
+static int64_t targets_here(const struct trainer *trainer)
+{
+    int64_t count = 0;
+    for (int a = 0; a < trainer->plan.accumulation; a++)
+        count += trainer->batches[a].target_count;
+    return count;
+}
+
+static int64_t tokens_here(const struct trainer *trainer)
+{
+    int64_t count = 0;
+    for (int a = 0; a < trainer->plan.accumulation; a++)
+        count += trainer->batches[a].token_count;
+    return count;
+}
+
+static int64_t raised_flags(const struct trainer *trainer)
+{
+    int64_t flags = signals_take(trainer->save_seconds);
+    const struct checkpoint_options *save = &trainer->job->checkpoint;
+    if (trainer_is_first(trainer) && save->save_strategy == SAVE_TIME &&
+        clock_seconds() - trainer->last_save_time >= save->save_every_seconds)
+        flags |= SIGNALS_TIME_SAVE;
+    return flags;
+}
+
+/* All ranks learn how many targets the step has, what signals ask for, and
+ * whether somebody's data failed. */
+static enum zd_status exchange(struct trainer *trainer, int64_t words[WORDS])
+{
+    struct zd_error error;
+    enum zd_status loaded = load_batches(trainer);
+    words[WORD_FAILED] = loaded != ZD_OK;
+    words[WORD_TARGETS] = loaded == ZD_OK ? targets_here(trainer) : 0;
+    words[WORD_TOKENS] = loaded == ZD_OK ? tokens_here(trainer) : 0;
+    words[WORD_FLAGS] = raised_flags(trainer);
+    error = *zd_error_get();
+    zd_error_clear();
+    ZD_TRY(comm_all_reduce_i64(trainer->comm, words, WORDS, COMM_SUM));
+    if (!words[WORD_FAILED])
+        return ZD_OK;
+    /* a bad token found late: keep what was trained, then end with the cause */
+    ZD_TRY(trainer_save(trainer, false));
+    zd_error_set(&error);
+    return comm_agree(trainer->comm, loaded);
+}
+
+static float weight_of_token(const struct trainer *trainer, int64_t targets)
+{
+    if (trainer->job->train.average_tokens_across_devices)
+        return (float)(1.0 / (double)targets);
+    int64_t mine = targets_here(trainer);
+    if (!mine)
+        return 0;
+    return (float)(1.0 / ((double)mine * comm_size(trainer->comm)));
+}
+
+static enum zd_status run_micro(
+        struct trainer *trainer, int a, float dloss, struct exact_sum *loss,
+        struct train_step_report *report)
+{
+    const struct loader_batch *loaded = &trainer->batches[a];
+    struct model_hooks hooks = zero_hooks(trainer->zero);
+    struct model_batch batch = {
+            .tokens = loaded->tokens,
+            .targets = loaded->targets,
+            .doc_start = loaded->doc_start,
+            .B = trainer->plan.per_device,
+            .T = trainer->job->data.cutoff_len};
+    double began = clock_seconds();
+
+    ZD_TRY(zero_micro_begin(trainer->zero, a));
+    ZD_TRY(model_forward(trainer->model, &batch, dloss, &hooks, loss));
+    double half = clock_seconds();
+    ZD_TRY(model_backward(trainer->model, &batch, &hooks));
+    report->forward_seconds += half - began;
+    report->backward_seconds += clock_seconds() - half;
+    return ZD_OK;
+}
+
+static double clip_factor(double norm, double max_norm)
+{
+    double factor = max_norm / (norm + 1e-6);
+    return max_norm > 0 && factor < 1 ? factor : 1;
+}
+
+static enum zd_status update(
+        struct trainer *trainer, struct train_step_report *report)
+{
+    const struct optim_options *optim = &trainer->job->optim;
+    struct adamw_step step = {
+            .learning_rate = report->learning_rate,
+            .beta1 = optim->adam_beta1,
+            .beta2 = optim->adam_beta2,
+            .epsilon = optim->adam_epsilon,
+            .weight_decay = optim->weight_decay,
+            .t = ++trainer->state.applied_steps,
+            .grad_scale =
+                    (float)clip_factor(report->grad_norm, optim->max_grad_norm),
+    };
+    double began = clock_seconds();
+    ZD_TRY(zero_update(trainer->zero, &step));
+    double half = clock_seconds();
+    ZD_TRY(zero_gather_params(trainer->zero));
+    report->update_seconds = half - began;
+    report->gather_seconds = clock_seconds() - half;
+    return ZD_OK;
+}
+
+/* The sum that makes the reported loss when the ranks' sums are merged. */
+static double loss_of(
+        const struct trainer *trainer, struct exact_sum *loss, int64_t targets)
+{
+    double sum = exact_sum_value(loss);
+    if (trainer->job->train.average_tokens_across_devices)
+        return sum / (double)targets;
+    return sum / comm_size(trainer->comm);
+}
+
+static enum zd_status compute(
+        struct trainer *trainer, int64_t targets,
+        struct train_step_report *report)
+{
+    struct exact_sum loss;
+    float dloss = weight_of_token(trainer, targets);
+    int64_t mine = targets_here(trainer);
+
+    exact_sum_clear(&loss);
+    ZD_TRY(zero_step_begin(trainer->zero));
+    for (int a = 0; a < trainer->plan.accumulation; a++)
+        ZD_TRY(run_micro(trainer, a, dloss, &loss, report));
+    if (!trainer->job->train.average_tokens_across_devices) {
+        double mean = mine ? exact_sum_value(&loss) / (double)mine : 0;
+        exact_sum_clear(&loss);
+        exact_sum_add(&loss, mean);
+    }
+    double began = clock_seconds();
+    ZD_TRY(zero_reduce_finish(trainer->zero));
+    ZD_TRY(zero_grad_norm(trainer->zero, &report->grad_norm, &loss));
+    report->reduce_seconds = clock_seconds() - began;
+    report->loss = loss_of(trainer, &loss, targets);
+    if (isfinite(report->loss) && isfinite(report->grad_norm))
+        return update(trainer, report);
+    report->skipped = skipped_nonfinite;
+    return ZD_OK;
+}
+
+enum zd_status trainer_step(
+        struct trainer *trainer, int64_t *flags_out, bool *ran_out,
+        struct train_step_report *report)
+{
+    int64_t words[WORDS];
+    struct train_state *state = &trainer->state;
+    double began = clock_seconds();
+
+    *report = (struct train_step_report){
+            .step = state->step + 1,
+            .max_steps = state->max_steps,
+            .loss = NAN,
+            .grad_norm = NAN};
+    ZD_TRY(exchange(trainer, words));
+    report->data_seconds = clock_seconds() - began;
+    *flags_out = words[WORD_FLAGS];
+    *ran_out = !signals_has(*flags_out, SIGNALS_SAVE_EXIT) &&
+               !signals_has(*flags_out, SIGNALS_EXIT);
+    if (!*ran_out)
+        return ZD_OK;
+
+    report->learning_rate = optim_learning_rate(
+            &trainer->job->optim, state->step, state->max_steps);
+    report->tokens = words[WORD_TOKENS];
+    if (words[WORD_TARGETS] > 0)
+        ZD_TRY(compute(trainer, words[WORD_TARGETS], report));
+    else
+        report->skipped = "no_targets";
+
+    state->step++;
+    state->samples_taken += trainer->plan.global_batch;
+    state->tokens_seen += report->tokens;
+    trainer->tokens_here += report->tokens;
+    state->skipped_steps += report->skipped != NULL;
+    if (report->skipped == skipped_nonfinite)
+        state->skipped_in_a_row++;
+    else
+        state->skipped_in_a_row = 0;
+    report->step_seconds = clock_seconds() - began;
+    report->tokens_per_second = (double)report->tokens / report->step_seconds;
+    return ZD_OK;
+}

@@ -1,0 +1,73 @@
+/* trainer.h - one rank's run in progress. Internal to train. */
+#ifndef ZD_TRAIN_TRAINER_H
+#define ZD_TRAIN_TRAINER_H
+
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+#include "train/output_dir.h"
+#include "train/text.h"
+
+#include <limits.h>
+
+struct trainer {
+    const struct train_job *job;
+    struct comm *comm;
+    const struct train_observer *observer;
+    struct job_plan plan;
+    struct output_dir output_dir;
+    struct text text;
+    const struct kernels *kernels;
+    struct arena arena;
+    struct dataset *train_data, *eval_data; /* eval_data may be NULL */
+    struct loader *loader;
+    struct loader_batch *batches; /* (accumulation) of the step at hand */
+    struct model *model;
+    struct zero *zero;
+    struct checkpoint_writer writer;
+    struct metrics *metrics; /* rank 0 */
+    struct train_state state;
+    int64_t base_step, base_sample; /* where this process began */
+    char resumed_from[PATH_MAX];
+    char last_checkpoint[PATH_MAX];
+    int64_t last_saved_step; /* -1: none by this process or resumed from */
+    double save_seconds;     /* of the last save, or an estimate */
+    double last_save_time;   /* clock of the last commit, or of the start */
+    int failed_saves;        /* in a row */
+    double last_loss;
+    double started;
+    int64_t tokens_here; /* trained on by this process */
+};
+
+static inline bool trainer_is_first(const struct trainer *trainer)
+{
+    return comm_rank(trainer->comm) == 0;
+}
+
+/* setup.c: everything up to the first step; the caller calls fini whatever
+ * happened. *finished_out: the run was over before. */
+enum zd_status trainer_init(
+        struct trainer *trainer, const struct train_job *job, struct comm *comm,
+        const struct train_observer *observer, bool *finished_out);
+void trainer_fini(struct trainer *trainer);
+
+/* resume.c: find, check and load; state is a fresh start's when there is none.
+ */
+enum zd_status trainer_resume(struct trainer *trainer);
+
+/* step.c: one step; `flags_out`: what signals of any rank asked for, to be
+ * acted on before the next step (then nothing was computed and *ran_out is
+ * false). */
+enum zd_status trainer_step(
+        struct trainer *trainer, int64_t *flags_out, bool *ran_out,
+        struct train_step_report *report);
+
+/* evaluate.c */
+enum zd_status trainer_evaluate(struct trainer *trainer);
+/* samples.c */
+enum zd_status trainer_sample(struct trainer *trainer);
+/* save.c: a failed save is reported and survived, unless it `must` succeed or
+ * is the third in a row. */
+enum zd_status trainer_save(struct trainer *trainer, bool must);
+enum zd_status trainer_export(struct trainer *trainer);
+
+#endif
