@@ -1,0 +1,106 @@
+#include "train/metrics.h"
+
+#include "base/fs.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/zerod-metrics-XXXXXX";
+static char path[64];
+
+static void make_dir(void)
+{
+    cr_assert(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+}
+
+static void remove_dir(void)
+{
+    fs_remove_tree(dir);
+}
+
+TestSuite(train_metrics, .init = make_dir, .fini = remove_dir);
+
+static void write_step(struct metrics *metrics, int64_t step, double loss)
+{
+    struct comm_counters wire = {1, 2, 3};
+    struct train_step_report report = {.step = step, .loss = loss};
+    cr_assert_eq(metrics_step(metrics, &report, &wire, false), ZD_OK);
+}
+
+static char *contents(void)
+{
+    char *text;
+    size_t bytes;
+    cr_assert_eq(fs_read_file(path, 1 << 20, &text, &bytes), ZD_OK);
+    return text;
+}
+
+Test(train_metrics, a_number_comes_back_exactly)
+{
+    struct metrics *metrics;
+    double loss = 0.1 + 0.2;
+    cr_assert_eq(metrics_open(path, 0, &metrics), ZD_OK);
+    write_step(metrics, 1, loss);
+    metrics_close(metrics);
+    char *text = contents();
+    json_t *row = json_loads(text, 0, NULL);
+    cr_expect_eq(json_real_value(json_object_get(row, "loss")), loss);
+    json_decref(row);
+    free(text);
+}
+
+Test(train_metrics, what_is_no_number_is_null)
+{
+    struct metrics *metrics;
+    cr_assert_eq(metrics_open(path, 0, &metrics), ZD_OK);
+    write_step(metrics, 1, NAN);
+    cr_assert_eq(metrics_eval(metrics, 1, INFINITY), ZD_OK);
+    metrics_close(metrics);
+    char *text = contents();
+    cr_expect(strstr(text, "\"loss\":null"));
+    cr_expect(strstr(text, "\"eval_loss\":null"));
+    free(text);
+}
+
+Test(train_metrics, resuming_drops_later_rows_and_a_torn_line_only)
+{
+    struct metrics *metrics;
+    cr_assert_eq(metrics_open(path, 0, &metrics), ZD_OK);
+    for (int step = 1; step <= 4; step++)
+        write_step(metrics, step, step);
+    cr_assert_eq(metrics_eval(metrics, 2, 0.5), ZD_OK);
+    metrics_close(metrics);
+    char *before = contents();
+    FILE *file = fopen(path, "a");
+    fputs("{\"step\":5,\"lo", file);
+    fclose(file);
+
+    /* rows up to step 2 are the bytes they were */
+    cr_assert_eq(metrics_open(path, 2, &metrics), ZD_OK);
+    write_step(metrics, 3, 33);
+    metrics_close(metrics);
+    char *after = contents();
+    size_t kept = (size_t)(strstr(before, "{\"step\":3") - before);
+    cr_expect_eq(memcmp(before, after, kept), 0);
+    cr_expect(strstr(after + kept, "33.0"));
+    cr_expect_null(strstr(after, "\"step\":4"));
+    cr_expect_null(strstr(after, "\"step\":5"));
+    free(before);
+    free(after);
+
+    /* only the torn line goes when all rows stay */
+    file = fopen(path, "a");
+    fputs("{\"step\":4", file);
+    fclose(file);
+    before = contents();
+    cr_assert_eq(metrics_open(path, 9, &metrics), ZD_OK);
+    metrics_close(metrics);
+    after = contents();
+    cr_expect_eq(strlen(after), strlen(before) - strlen("{\"step\":4"));
+    free(before);
+    free(after);
+}
