@@ -1,0 +1,402 @@
+#include "data/corpus.h"
+
+#include "base/log.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHECK_TOKENS = 256 << 10, DROP_WORDS = 2 << 20 };
+static const uint64_t check_max_bytes = UINT64_C(4) << 30;
+
+/* Keys: everything that decides what a cache file holds, and nothing else. */
+
+static void key_string(struct hasher *hasher, const char *text)
+{
+    hasher_update(hasher, text, strlen(text) + 1);
+}
+
+static void key_number(struct hasher *hasher, int64_t value)
+{
+    hasher_update(hasher, &value, sizeof value);
+}
+
+static enum zd_status key_files(
+        struct hasher *hasher, const struct file_list *list)
+{
+    for (int i = 0; i < list->count; i++) {
+        key_number(hasher, list->files[i].format);
+        key_number(hasher, list->files[i].has_lines);
+        ZD_TRY(source_identity(&list->files[i], false, hasher));
+    }
+    return ZD_OK;
+}
+
+static bool has_chat(const struct file_list *list)
+{
+    for (int i = 0; i < list->count; i++)
+        if (list->files[i].format == DATA_CHAT ||
+            list->files[i].format == DATA_SHAREGPT)
+            return true;
+    return false;
+}
+
+static enum zd_status text_key(
+        const struct file_list *list, const struct recipe *recipe,
+        char key[HASH_HEX])
+{
+    struct hasher *hasher = hasher_create();
+    if (!hasher)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
+    key_string(hasher, "words 1");
+    key_string(hasher, tokenizer_digest(recipe->tokenizer));
+    key_number(hasher, recipe->eos);
+    if (has_chat(list)) {
+        key_number(hasher, recipe->chat_template);
+        key_number(hasher, recipe->train_on);
+    }
+    key_string(hasher, recipe->entry->field);
+    key_string(hasher, recipe->entry->messages_field);
+    key_string(hasher, recipe->entry->role_field);
+    key_string(hasher, recipe->entry->content_field);
+    enum zd_status status = key_files(hasher, list);
+    hasher_finish(hasher, key);
+    hasher_destroy(hasher);
+    return status;
+}
+
+static enum zd_status index_key(const struct corpus *corpus, char key[HASH_HEX])
+{
+    struct hasher *hasher = hasher_create();
+    if (!hasher)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
+    key_string(hasher, "index 1");
+    key_number(hasher, corpus->eos);
+    enum zd_status status = key_files(hasher, &corpus->list);
+    hasher_finish(hasher, key);
+    hasher_destroy(hasher);
+    return status;
+}
+
+static enum zd_status raw_digest(struct corpus *corpus)
+{
+    struct hasher *hasher = hasher_create();
+    if (!hasher)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
+    enum zd_status status = ZD_OK;
+    for (int i = 0; i < corpus->list.count && status == ZD_OK; i++)
+        status = source_identity(&corpus->list.files[i], true, hasher);
+    if (corpus->cache.map)
+        key_string(hasher, corpus->cache.digest);
+    hasher_finish(hasher, corpus->digest);
+    hasher_destroy(hasher);
+    return status;
+}
+
+/* Text. */
+
+static int thread_count(int wanted)
+{
+    cpu_set_t set;
+    if (wanted > 0)
+        return wanted;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static enum zd_status resolve_recipe(
+        const struct dataset_request *request, const struct data_entry *entry,
+        const struct file_list *list, struct recipe *recipe)
+{
+    const struct data_options *options = request->options;
+    if (!request->tokenizer)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0433", "%s is text, but there is no tokenizer",
+                entry->path);
+    int ids = tokenizer_vocab_size(request->tokenizer);
+    if (ids > request->vocab_size)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0447",
+                "the tokenizer (%s) has %d ids, but the model's vocabulary has "
+                "%d",
+                tokenizer_describe(request->tokenizer), ids,
+                request->vocab_size);
+    if (request->eos >= request->vocab_size)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0442",
+                "the end-of-text id is %d, but the model's vocabulary has %d "
+                "ids",
+                request->eos, request->vocab_size);
+    *recipe = (struct recipe){
+            .tokenizer = request->tokenizer,
+            .entry = entry,
+            .train_on = options->train_on,
+            .eos = options->add_eos ? request->eos : -1,
+    };
+    if (!has_chat(list))
+        return ZD_OK;
+    ZD_TRY(chat_template_resolve(
+            options->chat_template, request->tokenizer,
+            &recipe->chat_template));
+    int count, bos;
+    const int32_t *prefix = tokenizer_prefix(request->tokenizer, &count);
+    bos = tokenizer_token_id(request->tokenizer, "<|begin_of_text|>");
+    recipe->chat_bos = count == 0 || prefix[0] != bos;
+    return ZD_OK;
+}
+
+static enum zd_status build_text(
+        const struct corpus *corpus, const struct recipe *recipe, int threads,
+        const char *folder, const char *key)
+{
+    struct cache_writer *writer;
+    ZD_TRY(cache_writer_create(folder, key, &writer));
+    enum zd_status status = tokenise_files(
+            &corpus->list, recipe, threads, cache_writer_words, writer);
+    if (status != ZD_OK) {
+        cache_writer_abandon(writer);
+        return status;
+    }
+    return cache_writer_finish(writer, 0);
+}
+
+static enum zd_status open_text(
+        struct corpus *corpus, const struct dataset_request *request,
+        const struct data_entry *entry, bool check)
+{
+    struct recipe recipe;
+    char folder[PATH_MAX], key[HASH_HEX];
+    bool found;
+    ZD_TRY(resolve_recipe(request, entry, &corpus->list, &recipe));
+    ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
+    ZD_TRY(text_key(&corpus->list, &recipe, key));
+    ZD_TRY(token_cache_open(folder, key, check, &corpus->cache, &found));
+    if (!found) {
+        int threads = thread_count(request->options->preprocessing_threads);
+        ZD_TRY(build_text(corpus, &recipe, threads, folder, key));
+        ZD_TRY(token_cache_open(folder, key, false, &corpus->cache, &found));
+        if (!found)
+            return ZD_FAIL(
+                    ZD_ERR_IO, "E0446",
+                    "the data cache that was just made in %s is gone", folder);
+        zd_log_info(
+                "tokenised %s: %llu tokens in %llu documents", entry->path,
+                (unsigned long long)corpus->cache.word_count,
+                (unsigned long long)corpus->cache.doc_count);
+    }
+    corpus->count = corpus->cache.word_count;
+    memcpy(corpus->digest, corpus->cache.digest, sizeof corpus->digest);
+    return ZD_OK;
+}
+
+/* Pre-tokenised data. */
+
+static bool is_megatron(const struct corpus *corpus)
+{
+    return corpus->list.files[0].format == DATA_MEGATRON;
+}
+
+/* Places where documents begin in tokens that are cut behind end-of-text. */
+static enum zd_status scan_documents(
+        struct corpus *corpus, struct cache_writer *writer)
+{
+    uint32_t *ids = malloc(CHECK_TOKENS * sizeof *ids);
+    enum zd_status status = ZD_OK;
+    bool begins = true;
+    if (!ids)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory reading tokens");
+    for (uint64_t at = 0; at < corpus->count && status == ZD_OK;) {
+        size_t part = corpus->count - at < CHECK_TOKENS
+                              ? (size_t)(corpus->count - at)
+                              : CHECK_TOKENS;
+        status = raw_read(&corpus->raw, at, part, corpus->vocab_size, ids);
+        for (size_t i = 0; i < part && status == ZD_OK; i++) {
+            if (begins || raw_begins_file(&corpus->raw, at + i))
+                status = cache_writer_document(writer, at + i);
+            begins = (int64_t)ids[i] == corpus->eos;
+        }
+        at += part;
+    }
+    free(ids);
+    return status;
+}
+
+static enum zd_status build_index(
+        struct corpus *corpus, const char *folder, const char *key)
+{
+    struct cache_writer *writer;
+    struct raw again;
+    ZD_TRY(cache_writer_create(folder, key, &writer));
+    enum zd_status status;
+    if (is_megatron(corpus)) {
+        struct raw_documents documents = {cache_writer_document, writer};
+        status = raw_open(&again, &corpus->list, &documents);
+        if (status == ZD_OK)
+            raw_close(&again);
+    } else {
+        status = scan_documents(corpus, writer);
+    }
+    if (status != ZD_OK) {
+        cache_writer_abandon(writer);
+        return status;
+    }
+    return cache_writer_finish(writer, corpus->count);
+}
+
+/* Every id of the files that are not too large for it. */
+static enum zd_status check_ids(struct corpus *corpus)
+{
+    uint32_t *ids = malloc(CHECK_TOKENS * sizeof *ids);
+    enum zd_status status = ZD_OK;
+    if (!ids)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory reading tokens");
+    for (size_t r = 0; r < corpus->raw.run_count && status == ZD_OK; r++) {
+        const struct raw_run *run = &corpus->raw.runs[r];
+        uint64_t end =
+                r + 1 < corpus->raw.run_count ? run[1].begin : corpus->count;
+        if (corpus->raw.files[run->file].bytes > check_max_bytes)
+            continue;
+        for (uint64_t at = run->begin; at < end && status == ZD_OK;) {
+            size_t part =
+                    end - at < CHECK_TOKENS ? (size_t)(end - at) : CHECK_TOKENS;
+            status = raw_read(&corpus->raw, at, part, corpus->vocab_size, ids);
+            at += part;
+        }
+    }
+    free(ids);
+    return status;
+}
+
+static enum zd_status open_tokens(
+        struct corpus *corpus, const struct dataset_request *request,
+        bool check)
+{
+    char folder[PATH_MAX], key[HASH_HEX];
+    bool found;
+    ZD_TRY(raw_open(&corpus->raw, &corpus->list, NULL));
+    corpus->count = corpus->raw.count;
+    if (check)
+        ZD_TRY(check_ids(corpus));
+    if (is_megatron(corpus) || !request->options->packing) {
+        ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
+        ZD_TRY(index_key(corpus, key));
+        ZD_TRY(token_cache_open(folder, key, check, &corpus->cache, &found));
+        if (!found) {
+            ZD_TRY(build_index(corpus, folder, key));
+            ZD_TRY(token_cache_open(
+                    folder, key, false, &corpus->cache, &found));
+        }
+        if (!found)
+            return ZD_FAIL(
+                    ZD_ERR_IO, "E0446",
+                    "the data cache that was just made in %s is gone", folder);
+    }
+    return raw_digest(corpus);
+}
+
+enum zd_status corpus_open(
+        const struct dataset_request *request, const struct data_entry *entry,
+        bool check, struct corpus *corpus_out)
+{
+    struct corpus corpus = {
+            .eos = request->eos, .vocab_size = request->vocab_size};
+    ZD_TRY(sources_find(entry, &corpus.list));
+    enum zd_status status = corpus.list.is_tokens
+                                    ? open_tokens(&corpus, request, check)
+                                    : open_text(&corpus, request, entry, check);
+    if (status != ZD_OK) {
+        corpus_close(&corpus);
+        return status;
+    }
+    *corpus_out = corpus;
+    return ZD_OK;
+}
+
+void corpus_close(struct corpus *corpus)
+{
+    token_cache_close(&corpus->cache);
+    raw_close(&corpus->raw);
+    sources_free(&corpus->list);
+}
+
+/* Index of the first document that begins at `position` or behind it. */
+static uint64_t find_document(
+        const struct token_cache *cache, uint64_t position)
+{
+    uint64_t low = 0, high = cache->doc_count;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (cache->docs[middle] < position)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static enum zd_status mark_raw(
+        struct corpus *corpus, uint64_t at, size_t count, uint32_t *words)
+{
+    const struct token_cache *cache = &corpus->cache;
+    if (cache->map) {
+        for (uint64_t d = find_document(cache, at);
+             d < cache->doc_count && cache->docs[d] < at + count; d++)
+            words[cache->docs[d] - at] |= WORD_FIRST;
+    } else {
+        uint32_t before = 0;
+        bool begins = at == 0;
+        if (!begins) {
+            ZD_TRY(raw_read(
+                    &corpus->raw, at - 1, 1, corpus->vocab_size, &before));
+            begins = (int64_t)before == corpus->eos;
+        }
+        for (size_t i = 0; i < count; i++) {
+            bool is_end = (int64_t)words[i] == corpus->eos;
+            if (begins || raw_begins_file(&corpus->raw, at + i))
+                words[i] |= WORD_FIRST;
+            begins = is_end;
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!(words[i] & WORD_FIRST))
+            words[i] |= WORD_TRAIN;
+    return ZD_OK;
+}
+
+enum zd_status corpus_words(
+        struct corpus *corpus, uint64_t at, size_t count, uint32_t *words)
+{
+    corpus->dropped_at += (int64_t)count;
+    if (corpus->dropped_at > DROP_WORDS) {
+        token_cache_drop_pages(&corpus->cache);
+        corpus->dropped_at = 0;
+    }
+    if (corpus->list.is_tokens) {
+        ZD_TRY(raw_read(&corpus->raw, at, count, corpus->vocab_size, words));
+        return mark_raw(corpus, at, count, words);
+    }
+    memcpy(words, corpus->cache.words + at, count * sizeof *words);
+    return ZD_OK;
+}
+
+int64_t corpus_documents(const struct corpus *corpus)
+{
+    return corpus->cache.map ? (int64_t)corpus->cache.doc_count : -1;
+}
+
+void corpus_document(
+        const struct corpus *corpus, int64_t index, uint64_t *begin_out,
+        uint64_t *count_out)
+{
+    const uint64_t *docs = corpus->cache.docs + index;
+    *begin_out = docs[0];
+    *count_out = docs[1] - docs[0];
+}
+
+int64_t corpus_trained(const struct corpus *corpus)
+{
+    if (!corpus->list.is_tokens)
+        return (int64_t)corpus->cache.trained_count;
+    return corpus->cache.map
+                   ? (int64_t)(corpus->count - corpus->cache.doc_count)
+                   : -1;
+}

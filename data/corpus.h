@@ -1,0 +1,43 @@
+/* corpus.h - the tokens of one entry as a stream of words, wherever they lie.
+ *
+ *   text             in a cache file, mapped
+ *   pre-tokenised    in the files themselves; a cache file holds the places of
+ *                    their documents where they are not found on the way */
+#ifndef ZD_DATA_CORPUS_H
+#define ZD_DATA_CORPUS_H
+
+#include "data/raw.h"
+#include "data/token_cache.h"
+#include "data/tokenise.h"
+
+struct corpus {
+    struct file_list list;
+    struct token_cache cache; /* words and documents, or documents only */
+    struct raw raw;           /* when list.is_tokens */
+    int eos;        /* documents of raw tokens end behind it; -1: unknown */
+    int vocab_size;
+    uint64_t count; /* tokens */
+    int64_t dropped_at; /* words read since pages were let go */
+    char digest[HASH_HEX]; /* of the content, the same on every host */
+};
+
+/* Find the files of `entry`; tokenise what is not in the cache. `check`: read
+ * the cache whole and compare digests, read pre-tokenised files whole up to
+ * 4 GiB and check every id. */
+enum zd_status corpus_open(const struct dataset_request *request,
+        const struct data_entry *entry, bool check, struct corpus *corpus_out);
+void corpus_close(struct corpus *corpus);
+
+/* Words [at, at + count). WORD_FIRST of word `at` is set when a document begins
+ * there. ZD_ERR_DATA for an id beyond the vocabulary. */
+enum zd_status corpus_words(struct corpus *corpus, uint64_t at, size_t count,
+        uint32_t *words);
+/* Documents, or -1 when they were not counted. */
+int64_t corpus_documents(const struct corpus *corpus);
+/* Where document `index` begins and how many tokens it has. */
+void corpus_document(const struct corpus *corpus, int64_t index,
+        uint64_t *begin_out, uint64_t *count_out);
+/* Tokens that the loss counts, or -1 when they were not counted. */
+int64_t corpus_trained(const struct corpus *corpus);
+
+#endif

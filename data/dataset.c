@@ -1,0 +1,239 @@
+#include "data/dataset_internal.h"
+
+#include "base/rng.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Samples that an entry's documents make. */
+static int64_t count_samples(const struct corpus *corpus, bool packing, int T)
+{
+    if (!packing)
+        return corpus_documents(corpus);
+    /* sample j is words jT .. jT+T */
+    return corpus->count > 0 ? (int64_t)((corpus->count - 1) / (uint64_t)T) : 0;
+}
+
+static enum zd_status fail_short(
+        const struct data_entry *entry, const struct corpus *corpus,
+        const struct dataset_request *request)
+{
+    const struct data_options *options = request->options;
+    enum zd_status status;
+    if (options->packing && corpus->count <= (uint64_t)options->cutoff_len) {
+        status = ZD_FAIL(
+                ZD_ERR_DATA, "E0439",
+                "%s has %llu tokens, but one sample takes %d", entry->path,
+                (unsigned long long)corpus->count, options->cutoff_len + 1);
+        zd_fail_help("lower data.cutoff_len, or give more text");
+        return status;
+    }
+    status =
+            ZD_FAIL(ZD_ERR_DATA, "E0439",
+                    "%s gives not one sample (part %g to %g of it, weight %g)",
+                    entry->path, request->from, request->to, entry->weight);
+    return status;
+}
+
+/* Which samples of the entry take part. */
+static enum zd_status set_part(
+        struct dataset_part *part, const struct data_entry *entry,
+        const struct dataset_request *request)
+{
+    const struct data_options *options = request->options;
+    int64_t all =
+            count_samples(&part->corpus, options->packing, options->cutoff_len);
+    if (entry->max_samples > 0 && all > entry->max_samples)
+        all = entry->max_samples;
+    part->first = llround(request->from * (double)all);
+    part->count = llround(request->to * (double)all) - part->first;
+    part->taken = llround(entry->weight * (double)part->count);
+    if (part->count <= 0 || part->taken <= 0)
+        return fail_short(entry, &part->corpus, request);
+    return ZD_OK;
+}
+
+static enum zd_status set_digest(
+        struct dataset *dataset, const struct dataset_request *request)
+{
+    struct hasher *hasher = hasher_create();
+    if (!hasher)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
+    for (int i = 0; i < dataset->part_count; i++) {
+        const struct dataset_part *part = &dataset->parts[i];
+        hasher_update(hasher, part->corpus.digest, HASH_HEX);
+        hasher_update(hasher, &part->first, sizeof part->first);
+        hasher_update(hasher, &part->count, sizeof part->count);
+        hasher_update(hasher, &part->taken, sizeof part->taken);
+    }
+    hasher_finish(hasher, dataset->digest);
+    hasher_destroy(hasher);
+    return ZD_OK;
+}
+
+static enum zd_status check_request(const struct dataset_request *request)
+{
+    const struct data_options *options = request->options;
+    assert(request->from >= 0 && request->from < request->to &&
+           request->to <= 1);
+    if (options->cutoff_len < 1)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0448", "data.cutoff_len is %d, not at least 1",
+                options->cutoff_len);
+    if (options->chat_template == CHAT_MISTRAL)
+        return chat_template_resolve(CHAT_MISTRAL, NULL, NULL);
+    if (request->entry_count < 1)
+        return ZD_FAIL(ZD_ERR_CONFIG, "E0448", "there is no [[data.train]]");
+    return ZD_OK;
+}
+
+static enum zd_status open_checked(
+        const struct dataset_request *request, bool check, struct dataset **out)
+{
+    const struct data_options *options = request->options;
+    ZD_TRY(check_request(request));
+    struct dataset *dataset = calloc(1, sizeof *dataset);
+    enum zd_status status = ZD_OK;
+    if (!dataset)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
+    dataset->T = options->cutoff_len;
+    dataset->packing = options->packing;
+    dataset->shuffle = request->shuffle;
+    dataset->seed = request->data_seed;
+    dataset->words = calloc((size_t)dataset->T + 1, sizeof *dataset->words);
+    dataset->parts =
+            calloc((size_t)request->entry_count, sizeof *dataset->parts);
+    if (!dataset->words || !dataset->parts)
+        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
+    for (int i = 0; i < request->entry_count && status == ZD_OK; i++) {
+        struct dataset_part *part = &dataset->parts[i];
+        const struct data_entry *entry = &request->entries[i];
+        status = corpus_open(request, entry, check, &part->corpus);
+        if (status != ZD_OK)
+            break;
+        dataset->part_count++;
+        status = set_part(part, entry, request);
+        part->base = dataset->samples;
+        dataset->samples += part->taken;
+    }
+    if (status == ZD_OK)
+        status = set_digest(dataset, request);
+    if (status != ZD_OK) {
+        dataset_close(dataset);
+        return status;
+    }
+    *out = dataset;
+    return ZD_OK;
+}
+
+enum zd_status dataset_prepare(const struct dataset_request *request)
+{
+    struct dataset *dataset;
+    ZD_TRY(open_checked(request, true, &dataset));
+    dataset_close(dataset);
+    return ZD_OK;
+}
+
+enum zd_status dataset_open(
+        const struct dataset_request *request, struct dataset **out)
+{
+    return open_checked(request, false, out);
+}
+
+void dataset_close(struct dataset *dataset)
+{
+    if (!dataset)
+        return;
+    for (int i = 0; i < dataset->part_count; i++)
+        corpus_close(&dataset->parts[i].corpus);
+    free(dataset->parts);
+    free(dataset->words);
+    free(dataset);
+}
+
+int64_t dataset_samples(const struct dataset *dataset)
+{
+    return dataset->samples;
+}
+
+int64_t dataset_tokens(const struct dataset *dataset)
+{
+    int64_t tokens = 0;
+    for (int i = 0; i < dataset->part_count; i++)
+        tokens += (int64_t)dataset->parts[i].corpus.count;
+    return tokens;
+}
+
+const char *dataset_digest(const struct dataset *dataset)
+{
+    return dataset->digest;
+}
+
+/* Where the n-th sample lies: its entry, and its number there. */
+static struct dataset_part *find_sample(
+        const struct dataset *dataset, int64_t n, int64_t *sample_out)
+{
+    int64_t epoch = n / dataset->samples, place = n % dataset->samples;
+    struct dataset_part *part = dataset->parts;
+    if (dataset->shuffle)
+        place = (int64_t)rng_permute(
+                dataset->seed, rng_stream("data.epoch") + (uint64_t)epoch,
+                (uint64_t)place, (uint64_t)dataset->samples);
+    while (place >= part->base + part->taken)
+        part++;
+    /* An entry is gone through round and round, epoch after epoch; when an
+     * epoch takes no whole rounds, each round has an order of its own, so that
+     * the epochs do not cut the file at the same places. */
+    int64_t turn = epoch * part->taken + place - part->base;
+    int64_t sample = turn % part->count;
+    if (dataset->shuffle && part->taken % part->count != 0)
+        sample = (int64_t)rng_permute(
+                dataset->seed,
+                rng_stream("data.round") + (uint64_t)(turn / part->count),
+                (uint64_t)sample, (uint64_t)part->count);
+    *sample_out = part->first + sample;
+    return part;
+}
+
+/* Words of a sample into dataset->words; how many there are, at most T + 1. */
+static enum zd_status read_words(
+        struct dataset *dataset, struct dataset_part *part, int64_t sample,
+        int *count_out)
+{
+    uint64_t begin, count, most = (uint64_t)dataset->T + 1;
+    if (dataset->packing) {
+        begin = (uint64_t)sample * (uint64_t)dataset->T;
+        count = most;
+    } else {
+        corpus_document(&part->corpus, sample, &begin, &count);
+        if (count > most)
+            count = most;
+    }
+    *count_out = (int)count;
+    return corpus_words(&part->corpus, begin, (size_t)count, dataset->words);
+}
+
+enum zd_status dataset_sample(
+        struct dataset *dataset, int64_t n, int32_t *tokens, int32_t *targets,
+        int32_t *doc_start, int *token_count_out)
+{
+    const uint32_t *words = dataset->words;
+    int64_t sample;
+    int count, T = dataset->T, start = 0;
+    assert(n >= 0);
+    struct dataset_part *part = find_sample(dataset, n, &sample);
+    ZD_TRY(read_words(dataset, part, sample, &count));
+    for (int t = 0; t < T; t++) {
+        bool is_padding = t >= count;
+        bool is_trained = t + 1 < count && (words[t + 1] & WORD_TRAIN);
+        if (is_padding || words[t] & WORD_FIRST)
+            start = t;
+        tokens[t] = is_padding ? 0 : (int32_t)(words[t] & WORD_ID);
+        targets[t] = is_trained ? (int32_t)(words[t + 1] & WORD_ID) : -1;
+        doc_start[t] = start;
+    }
+    *token_count_out = count < T ? count : T;
+    return ZD_OK;
+}

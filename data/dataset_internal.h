@@ -1,0 +1,25 @@
+/* dataset_internal.h - what dataset.h hides, for dataset.c and inspect.c. */
+#ifndef ZD_DATA_DATASET_INTERNAL_H
+#define ZD_DATA_DATASET_INTERNAL_H
+
+#include "data/corpus.h"
+
+/* One entry: its samples [first, first + count) take part, of which an epoch
+ * takes `taken`, at places [base, base + taken) of the epoch. */
+struct dataset_part {
+    struct corpus corpus;
+    int64_t first, count, taken, base;
+};
+
+struct dataset {
+    int T;
+    bool packing, shuffle;
+    uint64_t seed;
+    struct dataset_part *parts;
+    int part_count;
+    int64_t samples; /* of an epoch */
+    char digest[HASH_HEX];
+    uint32_t *words; /* (T + 1) */
+};
+
+#endif

@@ -1,0 +1,72 @@
+/* document.h - one document on its way from a record to tokens: text in pieces,
+ * each with what encoding it takes and whether the loss counts it.
+ *
+ *   chat:       <|im_start|>  user\nHi  <|im_end|>  \n  <|im_start|> ...
+ *               marker        content   marker
+ *   alpaca:     instruction \n input \n | output | end of text
+ *   completion: prompt | completion | end of text
+ *
+ * Markers of a template are recognised as added tokens; what people wrote in a
+ * message never is. Neighbours of the same sort become one piece, so that they
+ * are encoded as one text and have the ids that the whole text would have. A
+ * piece that the loss counts is encoded by itself: the mask falls between tokens,
+ * and the ids are those a model is given when it has to answer. */
+#ifndef ZD_DATA_DOCUMENT_H
+#define ZD_DATA_DOCUMENT_H
+
+#include "base/json.h"
+#include "data/dataset.h"
+
+struct piece {
+    size_t begin, end; /* in document.text */
+    unsigned flags;    /* enum encode_flags */
+    bool train;
+};
+
+struct document {
+    char *text; /* owned */
+    size_t bytes, capacity;
+    struct piece *pieces; /* owned */
+    int piece_count, piece_capacity;
+    bool end_of_text; /* the end-of-text token follows, when there is one */
+};
+
+void document_clear(struct document *document);
+void document_fini(struct document *document);
+enum zd_status document_add(struct document *document, const char *text,
+        size_t bytes, unsigned flags, bool train);
+
+/* Everything that decides the tokens of a record but the record itself. */
+struct recipe {
+    const struct tokenizer *tokenizer;
+    const struct data_entry *entry; /* field names */
+    enum chat_template chat_template; /* never CHAT_AUTO, once resolved */
+    enum train_on train_on;
+    int eos;       /* -1: no end-of-text is added */
+    bool chat_bos; /* llama3: the template writes BOS, the tokenizer does not */
+};
+
+struct chat_message {
+    const char *role;
+    const char *content;
+    size_t content_bytes;
+};
+
+/* The template that a job gets: CHAT_AUTO takes the one whose markers the
+ * tokenizer has. ZD_ERR_CONFIG for CHAT_MISTRAL and when there is none. */
+enum zd_status chat_template_resolve(enum chat_template wanted,
+        const struct tokenizer *tokenizer, enum chat_template *template_out);
+/* Append a conversation. */
+enum zd_status chat_render(const struct recipe *recipe,
+        const struct chat_message *messages, size_t count,
+        struct document *document);
+
+/* What the keys of a JSON record say its format is; DATA_AUTO: nothing known. */
+enum data_format record_format(const json_t *record,
+        const struct data_entry *entry);
+/* Fill `document` from a record. Errors are ZD_ERR_DATA without a place, which
+ * the caller adds. */
+enum zd_status record_read(const struct recipe *recipe, enum data_format format,
+        const json_t *record, struct document *document);
+
+#endif

@@ -1,0 +1,193 @@
+/* The loader: a thread that reads batches into a ring of buffers.
+ *
+ *      valid for the caller        read ahead
+ *   | b-P+1 ..            b | b+1 ..           b+P |     2P buffers
+ *
+ * b is the batch of the latest call. A batch stays valid for P calls, so the
+ * thread may be P batches ahead and not touch one of them. */
+#include "data/dataset.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+struct slot {
+    int64_t token_count, target_count;
+    int32_t *tokens, *targets, *doc_start;
+};
+
+struct loader {
+    struct dataset *dataset; /* the thread's, while it runs */
+    struct loader_order order;
+    int64_t first_batch, batch_count;
+    int B, T, prefetch, slot_count;
+    struct slot *slots;
+    pthread_t thread;
+    pthread_mutex_t
+            mutex; /* guards what follows; buffers belong to the thread
+                      until `produced` passes them, then to the caller */
+    pthread_cond_t may_produce, may_consume;
+    int64_t produced, consumed; /* batches */
+    bool stopping, failed;
+    struct zd_error error; /* of batch `produced`, when failed */
+};
+
+size_t loader_bytes(int prefetch, int B, int T)
+{
+    size_t slots = 2 * (size_t)(prefetch > 0 ? prefetch : 1);
+    return slots * 3 * (size_t)B * (size_t)T * sizeof(int32_t);
+}
+
+static int64_t count_targets(const int32_t *targets, int T)
+{
+    int64_t count = 0;
+    for (int t = 0; t < T; t++)
+        count += targets[t] >= 0;
+    return count;
+}
+
+static enum zd_status fill(
+        struct loader *loader, struct slot *slot, int64_t batch)
+{
+    slot->token_count = slot->target_count = 0;
+    for (int b = 0; b < loader->B; b++) {
+        int64_t n = loader->order.sample_of(loader->order.ctx, batch, b);
+        size_t row = (size_t)b * (size_t)loader->T;
+        int tokens;
+        ZD_TRY(dataset_sample(
+                loader->dataset, n, slot->tokens + row, slot->targets + row,
+                slot->doc_start + row, &tokens));
+        slot->token_count += tokens;
+        slot->target_count += count_targets(slot->targets + row, loader->T);
+    }
+    return ZD_OK;
+}
+
+/* Wait until the next batch may be written; false: there is nothing to do. */
+static bool wait_for_room(struct loader *loader)
+{
+    pthread_mutex_lock(&loader->mutex);
+    while (!loader->stopping &&
+           loader->produced >= loader->consumed + loader->prefetch)
+        pthread_cond_wait(&loader->may_produce, &loader->mutex);
+    bool go_on = !loader->stopping;
+    pthread_mutex_unlock(&loader->mutex);
+    return go_on;
+}
+
+static void *produce(void *argument)
+{
+    struct loader *loader = argument;
+    for (int64_t i = 0; i < loader->batch_count; i++) {
+        if (!wait_for_room(loader))
+            break;
+        struct slot *slot = &loader->slots[i % loader->slot_count];
+        enum zd_status status = fill(loader, slot, loader->first_batch + i);
+        pthread_mutex_lock(&loader->mutex);
+        if (status == ZD_OK) {
+            loader->produced++;
+        } else {
+            loader->failed = true;
+            loader->error = *zd_error_get();
+        }
+        pthread_cond_signal(&loader->may_consume);
+        pthread_mutex_unlock(&loader->mutex);
+        if (status != ZD_OK)
+            break;
+    }
+    return NULL;
+}
+
+static void set_buffers(struct loader *loader, int32_t *memory)
+{
+    size_t array = (size_t)loader->B * (size_t)loader->T;
+    for (int i = 0; i < loader->slot_count; i++, memory += 3 * array) {
+        loader->slots[i].tokens = memory;
+        loader->slots[i].targets = memory + array;
+        loader->slots[i].doc_start = memory + 2 * array;
+    }
+}
+
+enum zd_status loader_create(
+        struct dataset *dataset, struct loader_order order, int64_t first_batch,
+        int64_t batch_count, int B, int T, int prefetch, void *memory,
+        struct loader **out)
+{
+    struct loader *loader = calloc(1, sizeof *loader);
+    if (prefetch < 1)
+        prefetch = 1;
+    if (!loader)
+        goto err_memory;
+    loader->dataset = dataset;
+    loader->order = order;
+    loader->first_batch = first_batch;
+    loader->batch_count = batch_count;
+    loader->B = B;
+    loader->T = T;
+    loader->prefetch = prefetch;
+    loader->slot_count = 2 * prefetch;
+    loader->slots = calloc((size_t)loader->slot_count, sizeof(struct slot));
+    if (!loader->slots)
+        goto err_memory;
+    set_buffers(loader, memory);
+    pthread_mutex_init(&loader->mutex, NULL);
+    pthread_cond_init(&loader->may_produce, NULL);
+    pthread_cond_init(&loader->may_consume, NULL);
+    if (pthread_create(&loader->thread, NULL, produce, loader) != 0)
+        goto err_sync;
+    *out = loader;
+    return ZD_OK;
+
+err_sync:
+    pthread_cond_destroy(&loader->may_consume);
+    pthread_cond_destroy(&loader->may_produce);
+    pthread_mutex_destroy(&loader->mutex);
+    free(loader->slots);
+err_memory:
+    free(loader);
+    return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "cannot start the data loader");
+}
+
+enum zd_status loader_next(
+        struct loader *loader, struct loader_batch *batch_out)
+{
+    int64_t batch = loader->consumed; /* written by this thread alone */
+    assert(batch < loader->batch_count);
+    pthread_mutex_lock(&loader->mutex);
+    /* what was handed out `prefetch` calls ago may be written over now */
+    loader->consumed++;
+    pthread_cond_signal(&loader->may_produce);
+    while (loader->produced <= batch && !loader->failed)
+        pthread_cond_wait(&loader->may_consume, &loader->mutex);
+    bool is_there = loader->produced > batch;
+    pthread_mutex_unlock(&loader->mutex);
+    if (!is_there) {
+        zd_error_set(&loader->error);
+        return loader->error.status;
+    }
+    const struct slot *slot = &loader->slots[batch % loader->slot_count];
+    *batch_out = (struct loader_batch){
+            .tokens = slot->tokens,
+            .targets = slot->targets,
+            .doc_start = slot->doc_start,
+            .token_count = slot->token_count,
+            .target_count = slot->target_count,
+    };
+    return ZD_OK;
+}
+
+void loader_destroy(struct loader *loader)
+{
+    if (!loader)
+        return;
+    pthread_mutex_lock(&loader->mutex);
+    loader->stopping = true;
+    pthread_cond_signal(&loader->may_produce);
+    pthread_mutex_unlock(&loader->mutex);
+    pthread_join(loader->thread, NULL);
+    pthread_cond_destroy(&loader->may_consume);
+    pthread_cond_destroy(&loader->may_produce);
+    pthread_mutex_destroy(&loader->mutex);
+    free(loader->slots);
+    free(loader);
+}

@@ -1,0 +1,240 @@
+/* The index of a Megatron file:
+ *
+ *   9 bytes "MMIDIDX\0\0" | u64 version 1 | u8 type | u64 S | u64 D
+ *   int32 lengths[S]    tokens of each sequence
+ *   int64 pointers[S]   bytes from the start of the .bin
+ *   int64 documents[D]  sequence index at document ends; the first is 0
+ *   int8  modes[S]      of multimodal files only; not used
+ *
+ * Nothing in it is aligned, and it can be large: the three columns are read
+ * side by side in pieces. */
+#include "data/raw.h"
+
+#include "base/fs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { HEADER_BYTES = 34, COLUMN_BYTES = 32 << 10 };
+
+struct column {
+    int fd;
+    const char *path;
+    uint64_t offset;          /* of the next piece */
+    uint64_t left;            /* values not yet read */
+    size_t width, used, held; /* bytes of a value; in buffer */
+    unsigned char buffer[COLUMN_BYTES];
+};
+
+static enum zd_status column_next(struct column *column, int64_t *value_out)
+{
+    if (column->used == column->held) {
+        size_t values = sizeof column->buffer / column->width;
+        if (values > column->left)
+            values = (size_t)column->left;
+        column->used = 0;
+        column->held = values * column->width;
+        ZD_TRY(fs_pread(
+                column->fd, column->path, column->buffer, column->held,
+                column->offset));
+        column->offset += column->held;
+        column->left -= values;
+    }
+    if (column->width == 4) {
+        int32_t value;
+        memcpy(&value, column->buffer + column->used, sizeof value);
+        *value_out = value;
+    } else {
+        memcpy(value_out, column->buffer + column->used, sizeof *value_out);
+    }
+    column->used += column->width;
+    return ZD_OK;
+}
+
+struct megatron {
+    char path[PATH_MAX]; /* of the index */
+    uint64_t sequences, documents;
+    struct column lengths, pointers, ends;
+};
+
+static enum zd_status fail_index(const struct megatron *index, const char *why)
+{
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0443", "%s is no sound Megatron index: %s",
+            index->path, why);
+}
+
+static enum zd_status set_type(
+        const struct megatron *index, int code, struct raw_file *file)
+{
+    static const struct {
+        enum raw_type type;
+        int width; /* 0: not a type of tokens */
+    } types[] = {{0, 0},       {RAW_U8, 1},  {RAW_I8, 1},
+                 {RAW_I16, 2}, {RAW_I32, 4}, {RAW_I64, 8},
+                 {0, 0},       {0, 0},       {RAW_U16, 2}};
+    if (code < 1 || code >= (int)(sizeof types / sizeof *types))
+        return fail_index(index, "an unknown type of tokens");
+    if (types[code].width == 0)
+        return fail_index(index, "its tokens are floating-point numbers");
+    file->type = types[code].type;
+    file->width = types[code].width;
+    return ZD_OK;
+}
+
+static enum zd_status read_header(
+        struct megatron *index, int fd, uint64_t bytes, struct raw_file *file)
+{
+    unsigned char header[HEADER_BYTES];
+    uint64_t version;
+    if (bytes < sizeof header)
+        return fail_index(index, "it is too short");
+    ZD_TRY(fs_pread(fd, index->path, header, sizeof header, 0));
+    if (memcmp(header, "MMIDIDX\0\0", 9) != 0)
+        return fail_index(index, "it does not begin with MMIDIDX");
+    memcpy(&version, header + 9, 8);
+    memcpy(&index->sequences, header + 18, 8);
+    memcpy(&index->documents, header + 26, 8);
+    if (version != 1)
+        return fail_index(index, "its version is not 1");
+    ZD_TRY(set_type(index, header[17], file));
+    if (index->sequences == 0 || index->documents < 2)
+        return fail_index(index, "it holds no document");
+    /* bounded first, so that the sum cannot overflow */
+    if (index->sequences > bytes / 12 || index->documents > bytes / 8)
+        return fail_index(index, "it is shorter than its counts promise");
+    uint64_t expected =
+            HEADER_BYTES + index->sequences * 12 + index->documents * 8;
+    if (bytes != expected && bytes != expected + index->sequences)
+        return fail_index(index, "its size does not fit its counts");
+    return ZD_OK;
+}
+
+static void set_columns(struct megatron *index, int fd)
+{
+    uint64_t lengths = HEADER_BYTES;
+    uint64_t pointers = lengths + index->sequences * 4;
+    uint64_t ends = pointers + index->sequences * 8;
+    struct {
+        struct column *column;
+        uint64_t offset, count;
+        size_t width;
+    } all[] = {
+            {&index->lengths, lengths, index->sequences, 4},
+            {&index->pointers, pointers, index->sequences, 8},
+            {&index->ends, ends, index->documents, 8}};
+    for (int i = 0; i < 3; i++) {
+        struct column *column = all[i].column;
+        column->fd = fd;
+        column->path = index->path;
+        column->offset = all[i].offset;
+        column->left = all[i].count;
+        column->width = all[i].width;
+        column->used = column->held = 0;
+    }
+}
+
+/* Tell of the documents that begin at sequence `sequence`: those before it have
+ * ended. Of several at one place all but the last are empty, and are none. */
+struct borders {
+    int64_t next;  /* sequence index of the border to come */
+    uint64_t left; /* borders not yet read */
+};
+
+static enum zd_status pass_borders(
+        struct megatron *index, struct borders *borders, uint64_t sequence,
+        bool *is_border_out)
+{
+    *is_border_out = false;
+    while (borders->next == (int64_t)sequence) {
+        *is_border_out = true;
+        if (borders->left == 0) {
+            borders->next = -1;
+            break;
+        }
+        int64_t next;
+        ZD_TRY(column_next(&index->ends, &next));
+        borders->left--;
+        if (next < borders->next)
+            return fail_index(index, "its documents are not in order");
+        borders->next = next;
+    }
+    return ZD_OK;
+}
+
+static enum zd_status next_sequence(
+        struct megatron *index, const struct raw_file *file,
+        uint64_t *end_of_last, uint64_t *offset_out, uint64_t *count_out)
+{
+    int64_t length, pointer;
+    ZD_TRY(column_next(&index->lengths, &length));
+    ZD_TRY(column_next(&index->pointers, &pointer));
+    if (length < 0)
+        return fail_index(index, "a sequence has a negative length");
+    if (pointer < 0 || (uint64_t)pointer < *end_of_last)
+        return fail_index(index, "its sequences overlap or are not in order");
+    uint64_t bytes = (uint64_t)length * (uint64_t)file->width;
+    if ((uint64_t)pointer > file->bytes ||
+        bytes > file->bytes - (uint64_t)pointer)
+        return fail_index(index, "a sequence lies beyond the end of the .bin");
+    *end_of_last = (uint64_t)pointer + bytes;
+    *offset_out = (uint64_t)pointer;
+    *count_out = (uint64_t)length;
+    return ZD_OK;
+}
+
+static enum zd_status read_columns(
+        struct megatron *index, struct raw *raw, int file_index,
+        const struct raw_documents *documents)
+{
+    struct borders borders = {.left = index->documents - 1};
+    uint64_t end_of_last = 0;
+    bool begins = false; /* a document begins with the next token */
+    ZD_TRY(column_next(&index->ends, &borders.next));
+    if (borders.next != 0)
+        return fail_index(index, "its first document does not begin at 0");
+    for (uint64_t s = 0; s < index->sequences; s++) {
+        uint64_t offset = 0, count = 0;
+        bool is_border;
+        ZD_TRY(pass_borders(index, &borders, s, &is_border));
+        begins = begins || is_border;
+        ZD_TRY(next_sequence(
+                index, &raw->files[file_index], &end_of_last, &offset, &count));
+        if (begins && count > 0) {
+            if (documents)
+                ZD_TRY(documents->begin(documents->ctx, raw->count));
+            begins = false;
+        }
+        ZD_TRY(raw_add_run(raw, file_index, offset, count));
+    }
+    bool is_border;
+    ZD_TRY(pass_borders(index, &borders, index->sequences, &is_border));
+    if (!is_border || borders.next != -1)
+        return fail_index(
+                index, "its documents do not end with its last sequence");
+    return ZD_OK;
+}
+
+enum zd_status megatron_open(
+        struct raw *raw, int file, const struct raw_documents *documents)
+{
+    const char *bin = raw->files[file].path;
+    struct megatron *index = malloc(sizeof *index);
+    uint64_t bytes;
+    int fd;
+    if (!index)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory reading %s", bin);
+    megatron_index_path(bin, index->path);
+    enum zd_status status = fs_open_read(index->path, &fd, &bytes);
+    if (status == ZD_OK) {
+        status = read_header(index, fd, bytes, &raw->files[file]);
+        if (status == ZD_OK) {
+            set_columns(index, fd);
+            status = read_columns(index, raw, file, documents);
+        }
+        close(fd);
+    }
+    free(index);
+    return status;
+}

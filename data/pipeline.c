@@ -1,0 +1,244 @@
+/* Tokenising with several threads. The calling thread reads units into slots
+ * and takes finished ones out, both in order; workers tokenise what lies
+ * between:
+ *
+ *   slots:   | DONE | BUSY | DONE | READY | EMPTY |
+ *              ^ take        (any worker)   ^ fill
+ *
+ * A unit's words are handed on only after those of every unit before it, and
+ * the first failing unit in that order is the one reported, so neither result
+ * nor error depends on how many threads there are. */
+#include "data/tokenise.h"
+
+#include "base/log.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { KEEP_BYTES = 4 << 20, IN_FLIGHT_BYTES = 16 << 20, THREADS_MAX = 64 };
+
+enum slot_state { SLOT_EMPTY, SLOT_READY, SLOT_BUSY, SLOT_DONE };
+
+struct slot {
+    enum slot_state state;
+    struct unit unit;
+    struct token_vector words;
+    struct zd_error error; /* ZD_OK when the words are good */
+};
+
+struct pipeline {
+    const struct recipe *recipe;
+    pthread_mutex_t mutex; /* guards everything below; a BUSY slot's content is
+                              its worker's, any other the calling thread's */
+    pthread_cond_t ready, done;
+    bool stopping;
+    struct slot *slots;
+    int slot_count;
+    int64_t filled, taken; /* units, ever */
+    int64_t claimed;       /* units given to workers, ever */
+};
+
+static void work_on(struct tokeniser *tokeniser, struct slot *slot)
+{
+    if (slot->error.status != ZD_OK)
+        return; /* it could not even be read */
+    if (tokenise_unit(tokeniser, &slot->unit, &slot->words) != ZD_OK) {
+        slot->error = *zd_error_get();
+        zd_error_clear();
+    }
+}
+
+static struct slot *claim(struct pipeline *pipeline)
+{
+    struct slot *slot = NULL;
+    pthread_mutex_lock(&pipeline->mutex);
+    while (!pipeline->stopping && pipeline->claimed == pipeline->filled)
+        pthread_cond_wait(&pipeline->ready, &pipeline->mutex);
+    if (!pipeline->stopping) {
+        slot = &pipeline->slots[pipeline->claimed++ % pipeline->slot_count];
+        slot->state = SLOT_BUSY;
+    }
+    pthread_mutex_unlock(&pipeline->mutex);
+    return slot;
+}
+
+static void *work(void *argument)
+{
+    struct pipeline *pipeline = argument;
+    struct tokeniser tokeniser;
+    struct slot *slot;
+    struct zd_error failed = {0};
+    /* without a tokeniser every unit fails with the reason */
+    if (tokeniser_init(&tokeniser, pipeline->recipe) != ZD_OK)
+        failed = *zd_error_get();
+    while ((slot = claim(pipeline)) != NULL) {
+        if (failed.status != ZD_OK)
+            slot->error = failed;
+        else
+            work_on(&tokeniser, slot);
+        pthread_mutex_lock(&pipeline->mutex);
+        slot->state = SLOT_DONE;
+        pthread_cond_signal(&pipeline->done);
+        pthread_mutex_unlock(&pipeline->mutex);
+    }
+    tokeniser_fini(&tokeniser);
+    return NULL;
+}
+
+/* Progress for people: a line every few seconds of a long file. */
+struct progress {
+    uint64_t done, total;
+    struct timespec next;
+};
+
+static uint64_t total_bytes(const struct file_list *list)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < list->count; i++)
+        bytes += list->files[i].bytes;
+    return bytes;
+}
+
+static void report(struct progress *progress)
+{
+    enum { INTERVAL_S = 5 };
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (progress->next.tv_sec && now.tv_sec >= progress->next.tv_sec)
+        zd_log_info(
+                "tokenising: %.0f of %.0f MB", (double)progress->done / 1e6,
+                (double)progress->total / 1e6);
+    if (!progress->next.tv_sec || now.tv_sec >= progress->next.tv_sec)
+        progress->next.tv_sec = now.tv_sec + INTERVAL_S;
+}
+
+static void fill(struct pipeline *pipeline)
+{
+    pthread_mutex_lock(&pipeline->mutex);
+    pipeline->slots[pipeline->filled++ % pipeline->slot_count].state =
+            SLOT_READY;
+    pthread_cond_signal(&pipeline->ready);
+    pthread_mutex_unlock(&pipeline->mutex);
+}
+
+static struct slot *wait_oldest(struct pipeline *pipeline)
+{
+    struct slot *slot =
+            &pipeline->slots[pipeline->taken % pipeline->slot_count];
+    pthread_mutex_lock(&pipeline->mutex);
+    while (slot->state != SLOT_DONE)
+        pthread_cond_wait(&pipeline->done, &pipeline->mutex);
+    slot->state = SLOT_EMPTY;
+    pipeline->taken++;
+    pthread_mutex_unlock(&pipeline->mutex);
+    return slot;
+}
+
+/* Memory of an unusually long document goes back at once. */
+static void trim_slot(struct slot *slot)
+{
+    if (slot->unit.capacity > KEEP_BYTES) {
+        free(slot->unit.text);
+        slot->unit.text = NULL;
+        slot->unit.capacity = 0;
+    }
+    if (slot->words.capacity * sizeof *slot->words.ids > KEEP_BYTES)
+        token_vector_fini(&slot->words);
+    slot->words.count = 0;
+}
+
+static enum zd_status run(
+        struct pipeline *pipeline, const struct file_list *list,
+        enum zd_status (*sink)(void *, const uint32_t *, size_t), void *ctx)
+{
+    struct unit_reader reader;
+    struct progress progress = {.total = total_bytes(list)};
+    enum zd_status status = ZD_OK;
+    size_t in_flight = 0;
+    bool more = true;
+    unit_reader_init(&reader, list);
+    while (status == ZD_OK) {
+        int64_t waiting = pipeline->filled - pipeline->taken;
+        if (more && waiting < pipeline->slot_count &&
+            (waiting == 0 || in_flight < IN_FLIGHT_BYTES)) {
+            struct slot *slot =
+                    &pipeline->slots[pipeline->filled % pipeline->slot_count];
+            /* what is wrong in a unit read before this one comes first */
+            if (unit_read(&reader, &slot->unit, &more) != ZD_OK) {
+                slot->error = *zd_error_get();
+                zd_error_clear();
+                slot->unit.bytes = 0;
+                more = false;
+            } else if (!more) {
+                continue;
+            }
+            in_flight += slot->unit.bytes;
+            fill(pipeline);
+            continue;
+        }
+        if (waiting == 0)
+            break;
+        struct slot *slot = wait_oldest(pipeline);
+        in_flight -= slot->unit.bytes;
+        progress.done += slot->unit.bytes;
+        report(&progress);
+        if (slot->error.status != ZD_OK) {
+            status = slot->error.status;
+            zd_error_set(&slot->error);
+        } else {
+            status = sink(
+                    ctx, (const uint32_t *)slot->words.ids, slot->words.count);
+        }
+        trim_slot(slot);
+    }
+    unit_reader_fini(&reader);
+    return status;
+}
+
+static void stop(struct pipeline *pipeline, pthread_t *threads, int count)
+{
+    pthread_mutex_lock(&pipeline->mutex);
+    pipeline->stopping = true;
+    pthread_cond_broadcast(&pipeline->ready);
+    pthread_mutex_unlock(&pipeline->mutex);
+    for (int i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < pipeline->slot_count; i++) {
+        free(pipeline->slots[i].unit.text);
+        token_vector_fini(&pipeline->slots[i].words);
+    }
+    free(pipeline->slots);
+    pthread_mutex_destroy(&pipeline->mutex);
+    pthread_cond_destroy(&pipeline->ready);
+    pthread_cond_destroy(&pipeline->done);
+}
+
+enum zd_status tokenise_files(
+        const struct file_list *list, const struct recipe *recipe, int threads,
+        enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count),
+        void *ctx)
+{
+    pthread_t ids[THREADS_MAX];
+    struct pipeline pipeline = {.recipe = recipe};
+    int started = 0;
+    if (threads > THREADS_MAX)
+        threads = THREADS_MAX;
+    pipeline.slot_count = 2 * threads;
+    pipeline.slots = calloc((size_t)pipeline.slot_count, sizeof(struct slot));
+    if (!pipeline.slots)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenising");
+    pthread_mutex_init(&pipeline.mutex, NULL);
+    pthread_cond_init(&pipeline.ready, NULL);
+    pthread_cond_init(&pipeline.done, NULL);
+    while (started < threads &&
+           pthread_create(&ids[started], NULL, work, &pipeline) == 0)
+        started++;
+    enum zd_status status =
+            started > 0 ? run(&pipeline, list, sink, ctx)
+                        : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
+                                  "cannot start a thread to tokenise");
+    stop(&pipeline, ids, started);
+    return status;
+}

@@ -1,0 +1,249 @@
+#include "data/raw.h"
+
+#include "base/fs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum zd_status raw_add_run(
+        struct raw *raw, int file, uint64_t offset, uint64_t count)
+{
+    uint64_t width = (uint64_t)raw->files[file].width;
+    if (count == 0)
+        return ZD_OK;
+    if (raw->run_count > 0) {
+        const struct raw_run *last = &raw->runs[raw->run_count - 1];
+        if (last->file == file &&
+            last->offset + (raw->count - last->begin) * width == offset) {
+            raw->count += count;
+            return ZD_OK;
+        }
+    }
+    if (raw->run_count == raw->run_capacity) {
+        size_t capacity = raw->run_capacity ? 2 * raw->run_capacity : 16;
+        struct raw_run *runs = realloc(raw->runs, capacity * sizeof *runs);
+        if (!runs)
+            return ZD_FAIL(
+                    ZD_ERR_MEMORY, "E0602", "out of memory reading %s",
+                    raw->files[file].path);
+        raw->runs = runs;
+        raw->run_capacity = capacity;
+    }
+    raw->runs[raw->run_count++] = (struct raw_run){raw->count, offset, file};
+    raw->count += count;
+    return ZD_OK;
+}
+
+static enum zd_status open_llmc(struct raw *raw, int index)
+{
+    enum {
+        HEADER_BYTES = 1024,
+        GPT2 = 20240520,
+        LLAMA3 = 20240801,
+        EVALUATION = 20240522
+    };
+    struct raw_file *file = &raw->files[index];
+    int32_t header[3];
+    if (file->bytes < HEADER_BYTES)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0444",
+                "%s has %llu bytes, less than the header of an llm.c file",
+                file->path, (unsigned long long)file->bytes);
+    ZD_TRY(fs_pread(file->fd, file->path, header, sizeof header, 0));
+    if (header[0] == EVALUATION)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0444",
+                "%s is an llm.c evaluation file, not a file of tokens",
+                file->path);
+    bool is_gpt2 = header[0] == GPT2 && header[1] == 1;
+    bool is_llama3 = header[0] == LLAMA3 && header[1] == 7;
+    if (!is_gpt2 && !is_llama3)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0444",
+                "%s is no llm.c file of tokens: magic %d, version %d",
+                file->path, header[0], header[1]);
+    file->type = is_gpt2 ? RAW_U16 : RAW_U32;
+    file->width = is_gpt2 ? 2 : 4;
+    file->data_offset = HEADER_BYTES;
+    uint64_t held = (file->bytes - HEADER_BYTES) / (uint64_t)file->width;
+    if (header[2] <= 0 || (uint64_t)header[2] != held ||
+        (file->bytes - HEADER_BYTES) % (uint64_t)file->width)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0444",
+                "the header of %s promises %d tokens of %d bytes, but %llu "
+                "bytes follow it",
+                file->path, header[2], file->width,
+                (unsigned long long)(file->bytes - HEADER_BYTES));
+    return raw_add_run(raw, index, HEADER_BYTES, held);
+}
+
+static enum zd_status open_nanogpt(struct raw *raw, int index)
+{
+    struct raw_file *file = &raw->files[index];
+    file->type = RAW_U16;
+    file->width = 2;
+    if (file->bytes % 2)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0445",
+                "%s has %llu bytes, which is no whole number of 16-bit tokens",
+                file->path, (unsigned long long)file->bytes);
+    return raw_add_run(raw, index, 0, file->bytes / 2);
+}
+
+static enum zd_status open_file(
+        struct raw *raw, int index, const struct data_file *file,
+        const struct raw_documents *documents)
+{
+    raw->files[index] = (struct raw_file){.path = file->path, .fd = -1};
+    ZD_TRY(fs_open_read(
+            file->path, &raw->files[index].fd, &raw->files[index].bytes));
+    switch (file->format) {
+    case DATA_MEGATRON:
+        return megatron_open(raw, index, documents);
+    case DATA_LLMC:
+        return open_llmc(raw, index);
+    case DATA_NANOGPT:
+        return open_nanogpt(raw, index);
+    default:
+        return ZD_FAIL(ZD_ERR_BUG, "E0901", "%s holds no tokens", file->path);
+    }
+}
+
+enum zd_status raw_open(
+        struct raw *raw, const struct file_list *list,
+        const struct raw_documents *documents)
+{
+    enum zd_status status = ZD_OK;
+    memset(raw, 0, sizeof *raw);
+    raw->files = calloc((size_t)list->count, sizeof *raw->files);
+    if (!raw->files)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
+    while (raw->file_count < list->count && status == ZD_OK) {
+        int index = raw->file_count++;
+        status = open_file(raw, index, &list->files[index], documents);
+    }
+    if (status != ZD_OK)
+        raw_close(raw);
+    return status;
+}
+
+void raw_close(struct raw *raw)
+{
+    for (int i = 0; i < raw->file_count; i++)
+        if (raw->files[i].fd >= 0)
+            close(raw->files[i].fd);
+    free(raw->files);
+    free(raw->runs);
+    free(raw->scratch);
+    memset(raw, 0, sizeof *raw);
+}
+
+/* The run that holds `position`. */
+static size_t find_run(const struct raw *raw, uint64_t position)
+{
+    size_t low = 0, high = raw->run_count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (raw->runs[middle].begin <= position)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bool raw_begins_file(const struct raw *raw, uint64_t position)
+{
+    size_t run = find_run(raw, position);
+    return raw->runs[run].begin == position &&
+           (run == 0 || raw->runs[run - 1].file != raw->runs[run].file);
+}
+
+/* Tokens lie at any byte, so they are copied out. */
+static int64_t load(const unsigned char *at, enum raw_type type)
+{
+    uint16_t u16;
+    uint32_t u32;
+    int64_t i64;
+    switch (type) {
+    case RAW_U8:
+        return *at;
+    case RAW_I8:
+        return (int8_t)*at;
+    case RAW_I16:
+        memcpy(&u16, at, sizeof u16);
+        return (int16_t)u16;
+    case RAW_U16:
+        memcpy(&u16, at, sizeof u16);
+        return u16;
+    case RAW_I32:
+        memcpy(&u32, at, sizeof u32);
+        return (int32_t)u32;
+    case RAW_U32:
+        memcpy(&u32, at, sizeof u32);
+        return u32;
+    case RAW_I64:
+        memcpy(&i64, at, sizeof i64);
+        return i64;
+    }
+    return -1;
+}
+
+static enum zd_status reserve(struct raw *raw, size_t bytes)
+{
+    if (raw->scratch_bytes >= bytes)
+        return ZD_OK;
+    unsigned char *scratch = realloc(raw->scratch, bytes);
+    if (!scratch)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory reading tokens");
+    raw->scratch = scratch;
+    raw->scratch_bytes = bytes;
+    return ZD_OK;
+}
+
+static enum zd_status read_part(
+        struct raw *raw, const struct raw_file *file, uint64_t offset,
+        size_t count, int vocab_size, uint32_t *ids)
+{
+    size_t width = (size_t)file->width;
+    ZD_TRY(reserve(raw, count * width));
+    ZD_TRY(fs_pread(file->fd, file->path, raw->scratch, count * width, offset));
+    for (size_t i = 0; i < count; i++) {
+        int64_t id = load(raw->scratch + i * width, file->type);
+        if (id < 0 || id >= vocab_size) {
+            uint64_t byte = offset + i * width;
+            enum zd_status status = ZD_FAIL(
+                    ZD_ERR_DATA, "E0442",
+                    "token %llu of %s is %lld, but the model's "
+                    "vocabulary has %d ids",
+                    (unsigned long long)((byte - file->data_offset) / width),
+                    file->path, (long long)id, vocab_size);
+            zd_fail_where(
+                    "%s: byte %llu", file->path, (unsigned long long)byte);
+            return status;
+        }
+        ids[i] = (uint32_t)id;
+    }
+    return ZD_OK;
+}
+
+enum zd_status raw_read(
+        struct raw *raw, uint64_t at, size_t count, int vocab_size,
+        uint32_t *ids)
+{
+    for (size_t run = find_run(raw, at); count > 0; run++) {
+        const struct raw_run *here = &raw->runs[run];
+        const struct raw_file *file = &raw->files[here->file];
+        uint64_t end = run + 1 < raw->run_count ? here[1].begin : raw->count;
+        size_t part = end - at < count ? (size_t)(end - at) : count;
+        ZD_TRY(read_part(
+                raw, file,
+                here->offset + (at - here->begin) * (uint64_t)file->width, part,
+                vocab_size, ids));
+        ids += part;
+        at += part;
+        count -= part;
+    }
+    return ZD_OK;
+}

@@ -1,0 +1,70 @@
+/* raw.h - pre-tokenised files, read where they are.
+ *
+ *   megatron   x.bin (tokens) and x.idx (which of them make documents)
+ *   llm.c      1024 bytes of header, then uint16 (GPT-2) or uint32 (Llama 3)
+ *   nanoGPT    uint16 from the first byte
+ *
+ * The tokens of all files form one stream. It is made of runs: stretches that
+ * lie in one file one behind the other; one a file but for odd Megatron indices.
+ *
+ * Source:  Megatron-LM indexed_dataset.py, llm.c dataloader.h, nanoGPT. */
+#ifndef ZD_DATA_RAW_H
+#define ZD_DATA_RAW_H
+
+#include "data/source.h"
+
+enum raw_type { RAW_U8, RAW_I8, RAW_I16, RAW_I32, RAW_I64, RAW_U16, RAW_U32 };
+
+struct raw_file {
+    const char *path; /* borrowed from the list of files */
+    int fd;
+    uint64_t bytes;
+    uint64_t data_offset; /* bytes before the first token */
+    enum raw_type type;
+    int width; /* bytes of a token */
+};
+
+struct raw_run {
+    uint64_t begin;  /* in the stream */
+    uint64_t offset; /* in the file, bytes */
+    int file;
+};
+
+struct raw {
+    struct raw_file *files;
+    int file_count;
+    struct raw_run *runs;
+    size_t run_count, run_capacity;
+    uint64_t count; /* tokens of the stream */
+    unsigned char *scratch;
+    size_t scratch_bytes;
+};
+
+/* Called with each place in the stream where a document begins, in order. */
+struct raw_documents {
+    enum zd_status (*begin)(void *ctx, uint64_t position);
+    void *ctx;
+};
+
+/* Open and check the files' headers and sizes. A Megatron index is read through,
+ * checked, and its documents go to `documents` (may be NULL). The list must
+ * outlive `raw`. */
+enum zd_status raw_open(struct raw *raw, const struct file_list *list,
+        const struct raw_documents *documents);
+void raw_close(struct raw *raw);
+
+/* Tokens [at, at + count) of the stream. An id that is not below `vocab_size` is
+ * ZD_ERR_DATA naming file and position. */
+enum zd_status raw_read(struct raw *raw, uint64_t at, size_t count,
+        int vocab_size, uint32_t *ids);
+/* Is `position` the first token of a file? */
+bool raw_begins_file(const struct raw *raw, uint64_t position);
+
+/* For raw_open: a run of `count` tokens at `offset` of file `file`. */
+enum zd_status raw_add_run(struct raw *raw, int file, uint64_t offset,
+        uint64_t count);
+/* megatron.c: check the index of `file` and add its runs and documents. */
+enum zd_status megatron_open(struct raw *raw, int file,
+        const struct raw_documents *documents);
+
+#endif

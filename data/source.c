@@ -1,0 +1,318 @@
+#include "data/source.h"
+
+#include "base/fs.h"
+#include "data/document.h"
+
+#include <glob.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    FIRST_RECORD_MAX = 256 << 20, /* bytes of the line a format is told by */
+    WHOLE_MAX = 64 << 20, /* up to here identity is all of the content */
+    PART_COUNT = 64,      /* above, that many parts */
+    PART_BYTES = 64 << 10,
+};
+
+const char *data_format_name(enum data_format format)
+{
+    static const char *const names[] = {"auto",     "text",   "chat",
+                                        "sharegpt", "alpaca", "completion",
+                                        "megatron", "llmc",   "nanogpt"};
+    return names[format];
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t text_length = strlen(text), end_length = strlen(end);
+    return text_length >= end_length &&
+           strcmp(text + text_length - end_length, end) == 0;
+}
+
+static bool is_tokens(enum data_format format)
+{
+    return format == DATA_MEGATRON || format == DATA_LLMC ||
+           format == DATA_NANOGPT;
+}
+
+static bool has_json_name(const char *path)
+{
+    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson") ||
+           ends_with(path, ".json");
+}
+
+void megatron_index_path(const char *bin, char path[PATH_MAX])
+{
+    size_t stem = strlen(bin) - (ends_with(bin, ".bin") ? 4 : 0);
+    snprintf(path, PATH_MAX, "%.*s.idx", (int)stem, bin);
+}
+
+static bool has_index(const char *path)
+{
+    char index[PATH_MAX];
+    megatron_index_path(path, index);
+    return fs_exists(index);
+}
+
+/* The first line, behind a byte-order mark. */
+static enum zd_status read_first_line(
+        const char *path, uint64_t file_bytes, char **line_out,
+        size_t *bytes_out)
+{
+    char *line = NULL;
+    size_t bytes = 0;
+    int fd;
+    enum zd_status status = fs_open_read(path, &fd, NULL);
+    if (status != ZD_OK)
+        return status;
+    for (size_t want = 64 << 10;; want *= 4) {
+        char *grown, *end;
+        if (want > file_bytes)
+            want = (size_t)file_bytes;
+        grown = realloc(line, want + 1);
+        if (!grown) {
+            status = ZD_FAIL(
+                    ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
+            break;
+        }
+        line = grown;
+        status = fs_pread(fd, path, line + bytes, want - bytes, bytes);
+        if (status != ZD_OK)
+            break;
+        end = memchr(line + bytes, '\n', want - bytes);
+        bytes = end ? (size_t)(end - line) : want;
+        if (end || want == file_bytes)
+            break;
+        if (want > FIRST_RECORD_MAX) {
+            status =
+                    ZD_FAIL(ZD_ERR_DATA, "E0440",
+                            "the first line of %s has more than %d bytes", path,
+                            FIRST_RECORD_MAX);
+            break;
+        }
+    }
+    close(fd);
+    if (status != ZD_OK) {
+        free(line);
+        return status;
+    }
+    *line_out = line;
+    *bytes_out = bytes;
+    return ZD_OK;
+}
+
+static enum zd_status detect_record(
+        const struct data_entry *entry, struct data_file *file)
+{
+    char *line;
+    size_t bytes;
+    json_t *record = NULL;
+    ZD_TRY(read_first_line(file->path, file->bytes, &line, &bytes));
+    /* what is wrong with the line is said, with its place, when it is read */
+    struct zd_error before = *zd_error_get();
+    if (json_parse(line, bytes, file->path, ZD_ERR_DATA, &record) != ZD_OK)
+        zd_error_set(&before);
+    free(line);
+    if (!record) {
+        file->format = DATA_TEXT;
+        return ZD_OK;
+    }
+    file->format = record_format(record, entry);
+    bool is_known = file->format != DATA_AUTO || !json_is_object(record);
+    json_decref(record);
+    if (is_known) {
+        if (file->format == DATA_AUTO)
+            file->format = DATA_TEXT;
+        return ZD_OK;
+    }
+    enum zd_status status =
+            ZD_FAIL(ZD_ERR_DATA, "E0431",
+                    "the records of %s have the keys of no known format: "
+                    "neither \"%s\" nor \"%s\", \"conversations\", "
+                    "\"instruction\" and \"output\", \"prompt\" and "
+                    "\"completion\"",
+                    file->path, entry->field, entry->messages_field);
+    zd_fail_where("%s:1", file->path);
+    zd_fail_help("name the key of the text: field = \"...\"");
+    return status;
+}
+
+static enum zd_status detect_tokens(struct data_file *file)
+{
+    int32_t magic = 0;
+    int fd;
+    if (has_index(file->path)) {
+        file->format = DATA_MEGATRON;
+        return ZD_OK;
+    }
+    ZD_TRY(fs_open_read(file->path, &fd, NULL));
+    enum zd_status status = ZD_OK;
+    if (file->bytes >= sizeof magic)
+        status = fs_pread(fd, file->path, &magic, sizeof magic, 0);
+    close(fd);
+    if (status != ZD_OK)
+        return status;
+    if (magic == 20240520 || magic == 20240801 || magic == 20240522) {
+        file->format = DATA_LLMC;
+        return ZD_OK;
+    }
+    status =
+            ZD_FAIL(ZD_ERR_CONFIG, "E0431",
+                    "cannot tell the format of %s: it has no .idx beside it "
+                    "and no llm.c header",
+                    file->path);
+    zd_fail_help("set format = \"nanogpt\" if it holds bare 16-bit tokens");
+    return status;
+}
+
+static enum zd_status settle_format(
+        const struct data_entry *entry, struct data_file *file)
+{
+    int fd;
+    file->format = entry->format;
+    ZD_TRY(fs_open_read(file->path, &fd, &file->bytes));
+    close(fd);
+    if (file->bytes == 0)
+        return ZD_FAIL(ZD_ERR_DATA, "E0439", "%s is empty", file->path);
+    if (file->format == DATA_AUTO && ends_with(file->path, ".bin"))
+        ZD_TRY(detect_tokens(file));
+    else if (file->format == DATA_AUTO && has_json_name(file->path))
+        ZD_TRY(detect_record(entry, file));
+    else if (file->format == DATA_AUTO)
+        file->format = DATA_TEXT;
+    file->has_lines = !is_tokens(file->format) &&
+                      (file->format != DATA_TEXT || has_json_name(file->path));
+    return ZD_OK;
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    const struct data_file *x = a, *y = b;
+    return strcmp(x->path, y->path);
+}
+
+/* Paths that the pattern names; an index is part of its .bin. */
+static enum zd_status expand(
+        const struct data_entry *entry, struct file_list *list)
+{
+    glob_t found = {0};
+    int result = 0;
+    /* a name with brackets in it may simply be a name */
+    bool is_plain = fs_exists(entry->path);
+    if (!is_plain)
+        result = glob(entry->path, GLOB_BRACE, NULL, &found);
+    size_t count = is_plain ? 1 : result == 0 ? found.gl_pathc : 0;
+    list->files = calloc(count ? count : 1, sizeof *list->files);
+    for (size_t i = 0; i < count && list->files; i++) {
+        const char *path = is_plain ? entry->path : found.gl_pathv[i];
+        if (!is_plain && ends_with(path, ".idx"))
+            continue;
+        list->files[list->count].path = strdup(path);
+        if (!list->files[list->count++].path)
+            result = GLOB_NOSPACE;
+    }
+    if (!is_plain)
+        globfree(&found);
+    if (!list->files || result == GLOB_NOSPACE)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory listing %s",
+                entry->path);
+    if (list->count == 0)
+        return ZD_FAIL(
+                ZD_ERR_NO_INPUT, "E0430",
+                strpbrk(entry->path, "*?[{") ? "no file matches %s"
+                                             : "%s does not exist",
+                entry->path);
+    qsort(list->files, (size_t)list->count, sizeof *list->files, compare_paths);
+    return ZD_OK;
+}
+
+enum zd_status sources_find(
+        const struct data_entry *entry, struct file_list *list_out)
+{
+    struct file_list list = {0};
+    enum zd_status status = expand(entry, &list);
+    for (int i = 0; i < list.count && status == ZD_OK; i++) {
+        status = settle_format(entry, &list.files[i]);
+        enum data_format format = list.files[i].format;
+        if (status == ZD_OK && i > 0 && format != list.files[0].format &&
+            (is_tokens(format) || list.is_tokens))
+            status = ZD_FAIL(
+                    ZD_ERR_CONFIG, "E0432",
+                    "%s is %s and %s is %s; make them two entries",
+                    list.files[0].path, data_format_name(list.files[0].format),
+                    list.files[i].path, data_format_name(format));
+        list.is_tokens = is_tokens(format);
+    }
+    if (status != ZD_OK) {
+        sources_free(&list);
+        return status;
+    }
+    *list_out = list;
+    return ZD_OK;
+}
+
+void sources_free(struct file_list *list)
+{
+    for (int i = 0; i < list->count; i++)
+        free(list->files[i].path);
+    free(list->files);
+    memset(list, 0, sizeof *list);
+}
+
+static enum zd_status hash_parts(
+        int fd, const char *path, uint64_t file_bytes, struct hasher *hasher)
+{
+    char *part = malloc(1 << 20);
+    enum zd_status status = ZD_OK;
+    if (!part)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
+    bool whole = file_bytes <= WHOLE_MAX;
+    uint64_t bytes = whole ? 1 << 20 : PART_BYTES;
+    uint64_t step = whole ? bytes : (file_bytes - bytes) / (PART_COUNT - 1);
+    for (uint64_t at = 0; at < file_bytes && status == ZD_OK; at += step) {
+        if (at + bytes > file_bytes)
+            bytes = file_bytes - at;
+        status = fs_pread(fd, path, part, (size_t)bytes, at);
+        if (status == ZD_OK)
+            hasher_update(hasher, part, (size_t)bytes);
+    }
+    free(part);
+    return status;
+}
+
+static enum zd_status path_identity(
+        const char *path, bool portable, struct hasher *hasher)
+{
+    struct stat info;
+    uint64_t bytes;
+    int fd;
+    ZD_TRY(fs_open_read(path, &fd, &bytes));
+    hasher_update(hasher, &bytes, sizeof bytes);
+    enum zd_status status = hash_parts(fd, path, bytes, hasher);
+    if (status == ZD_OK && !portable && bytes > WHOLE_MAX &&
+        fstat(fd, &info) == 0) {
+        int64_t stamp[] = {
+                (int64_t)info.st_dev,         (int64_t)info.st_ino,
+                (int64_t)info.st_mtim.tv_sec, (int64_t)info.st_mtim.tv_nsec,
+                (int64_t)info.st_ctim.tv_sec, (int64_t)info.st_ctim.tv_nsec};
+        hasher_update(hasher, stamp, sizeof stamp);
+    }
+    close(fd);
+    return status;
+}
+
+enum zd_status source_identity(
+        const struct data_file *file, bool portable, struct hasher *hasher)
+{
+    char index[PATH_MAX];
+    ZD_TRY(path_identity(file->path, portable, hasher));
+    if (file->format != DATA_MEGATRON)
+        return ZD_OK;
+    megatron_index_path(file->path, index);
+    return path_identity(index, portable, hasher);
+}

@@ -1,0 +1,40 @@
+/* source.h - the files of one [[data.train]] or [[data.eval]] entry. */
+#ifndef ZD_DATA_SOURCE_H
+#define ZD_DATA_SOURCE_H
+
+#include "data/dataset.h"
+
+#include <limits.h>
+
+struct data_file {
+    char *path; /* owned */
+    uint64_t bytes;
+    enum data_format format; /* never DATA_AUTO */
+    bool has_lines;          /* JSON Lines; false: the file is one text */
+};
+
+struct file_list {
+    struct data_file *files; /* in the order of their paths, bytewise */
+    int count;
+    bool is_tokens; /* all are pre-tokenised; else none is */
+};
+
+/* Find what the entry's path (a file or a glob) names and settle each format.
+ * ZD_ERR_NO_INPUT when nothing matches; ZD_ERR_DATA for a directory, FIFO or
+ * device and for an empty file; ZD_ERR_CONFIG when a format must be named. */
+enum zd_status sources_find(const struct data_entry *entry,
+        struct file_list *list_out);
+void sources_free(struct file_list *list);
+
+/* Add to `hasher` what tells this file's content from any other. Up to 64 MiB
+ * the whole content (a Megatron file's index included); above that its size, parts spread over it, and, unless
+ * `portable`, the file system's word that it has not changed. */
+enum zd_status source_identity(const struct data_file *file, bool portable,
+        struct hasher *hasher);
+
+/* x.idx of x.bin, or of x. */
+void megatron_index_path(const char *bin, char path[PATH_MAX]);
+
+const char *data_format_name(enum data_format format);
+
+#endif

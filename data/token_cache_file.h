@@ -1,0 +1,32 @@
+/* token_cache_file.h - the layout of a cache file, for its reader and writer. */
+#ifndef ZD_DATA_TOKEN_CACHE_FILE_H
+#define ZD_DATA_TOKEN_CACHE_FILE_H
+
+#include "base/hash.h"
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CACHE_MAGIC "ZDTOKENS"
+enum { CACHE_VERSION = 1 };
+
+struct cache_header {
+    char magic[8];
+    uint32_t version, reserved;
+    uint64_t word_count, doc_count, trained_count;
+    char key[40], digest[40];
+    char unused[96];
+    char header_digest[32 + 8]; /* of all before it */
+};
+_Static_assert(sizeof(struct cache_header) == 256, "the header is 256 bytes");
+
+static inline uint64_t cache_docs_offset(uint64_t word_count)
+{
+    return sizeof(struct cache_header) + (word_count + 1) / 2 * 8;
+}
+
+void cache_header_seal(struct cache_header *header);
+void cache_path(char path[PATH_MAX], const char *folder, const char *key);
+
+#endif

@@ -1,0 +1,252 @@
+#include "base/fs.h"
+#include "base/log.h"
+#include "data/token_cache.h"
+#include "data/token_cache_file.h"
+#include "data/tokenise.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BUFFER_BYTES = 256 << 10, CHUNK = 1 << 20 };
+
+/* A file that is appended to through a buffer. */
+struct appender {
+    int fd;
+    size_t used;
+    char buffer[BUFFER_BYTES];
+};
+
+struct cache_writer {
+    char folder[PATH_MAX], path[PATH_MAX], temporary[PATH_MAX];
+    char key[40];
+    struct hasher *hasher;
+    struct appender words; /* the file that is renamed in the end */
+    struct appender docs;  /* without a name; copied behind the words */
+    uint64_t word_count, doc_count, trained_count;
+};
+
+void cache_path(char path[PATH_MAX], const char *folder, const char *key)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.tokens", key);
+    fs_join(path, PATH_MAX, folder, name);
+}
+
+/* A temporary file whose writer is gone is no longer locked. */
+static void remove_leftovers(const char *folder)
+{
+    char pattern[PATH_MAX];
+    glob_t found = {0};
+    fs_join(pattern, sizeof pattern, folder, "*.tokens.tmp-*");
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            int fd = open(found.gl_pathv[i], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+            if (fd < 0)
+                continue;
+            if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+                unlink(found.gl_pathv[i]);
+            close(fd);
+        }
+    globfree(&found);
+}
+
+/* A new file, locked for as long as it is open. */
+static enum zd_status create_temporary(
+        const char *path, char temporary[PATH_MAX], int *fd_out)
+{
+    for (;;) {
+        struct stat info;
+        if (snprintf(temporary, PATH_MAX, "%s.tmp-XXXXXX", path) >= PATH_MAX)
+            return ZD_FAIL(
+                    ZD_ERR_CREATE, "E0446",
+                    "the path of the data cache is too long");
+        int fd = mkostemp(temporary, O_CLOEXEC);
+        if (fd < 0)
+            return ZD_FAIL(
+                    ZD_ERR_CREATE, "E0446", "cannot create %s: %s", temporary,
+                    strerror(errno));
+        /* another process may have taken it for a leftover until now */
+        if (flock(fd, LOCK_EX) != 0 ||
+            (fstat(fd, &info) == 0 && info.st_nlink > 0)) {
+            *fd_out = fd;
+            return ZD_OK;
+        }
+        close(fd);
+    }
+}
+
+static enum zd_status flush(struct appender *appender, const char *path)
+{
+    size_t bytes = appender->used;
+    appender->used = 0;
+    return fs_write(appender->fd, path, appender->buffer, bytes);
+}
+
+static enum zd_status append(
+        struct appender *appender, const char *path, const void *data,
+        size_t bytes)
+{
+    if (appender->used + bytes > BUFFER_BYTES)
+        ZD_TRY(flush(appender, path));
+    if (bytes > BUFFER_BYTES)
+        return fs_write(appender->fd, path, data, bytes);
+    memcpy(appender->buffer + appender->used, data, bytes);
+    appender->used += bytes;
+    return ZD_OK;
+}
+
+enum zd_status cache_writer_create(
+        const char *folder, const char *key, struct cache_writer **writer_out)
+{
+    char docs[PATH_MAX];
+    const struct cache_header blank = {.magic = {0}};
+    struct cache_writer *writer = calloc(1, sizeof *writer);
+    enum zd_status status = ZD_OK;
+    if (!writer)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenising");
+    writer->words.fd = writer->docs.fd = -1;
+    snprintf(writer->folder, sizeof writer->folder, "%s", folder);
+    snprintf(writer->key, sizeof writer->key, "%s", key);
+    cache_path(writer->path, folder, key);
+    remove_leftovers(folder);
+    writer->hasher = hasher_create();
+    if (!writer->hasher)
+        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenising");
+    if (status == ZD_OK)
+        status = create_temporary(
+                writer->path, writer->temporary, &writer->words.fd);
+    if (status == ZD_OK)
+        status = create_temporary(writer->path, docs, &writer->docs.fd);
+    if (status == ZD_OK) {
+        unlink(docs);
+        /* room for the header, which is written when all is known */
+        status =
+                append(&writer->words, writer->temporary, &blank, sizeof blank);
+    }
+    if (status != ZD_OK) {
+        cache_writer_abandon(writer);
+        return status;
+    }
+    *writer_out = writer;
+    return ZD_OK;
+}
+
+enum zd_status cache_writer_document(void *context, uint64_t position)
+{
+    struct cache_writer *writer = context;
+    writer->doc_count++;
+    return append(&writer->docs, writer->temporary, &position, sizeof position);
+}
+
+enum zd_status cache_writer_words(
+        void *context, const uint32_t *words, size_t count)
+{
+    struct cache_writer *writer = context;
+    for (size_t i = 0; i < count; i++) {
+        writer->trained_count += (words[i] & WORD_TRAIN) != 0;
+        if (words[i] & WORD_FIRST)
+            ZD_TRY(cache_writer_document(writer, writer->word_count + i));
+    }
+    writer->word_count += count;
+    hasher_update(writer->hasher, words, count * sizeof *words);
+    return append(
+            &writer->words, writer->temporary, words, count * sizeof *words);
+}
+
+/* Documents behind the words. */
+static enum zd_status copy_docs(struct cache_writer *writer, uint64_t tokens)
+{
+    const char *path = writer->temporary;
+    uint64_t bytes = (writer->doc_count + 1) * sizeof(uint64_t);
+    char *chunk = malloc(CHUNK);
+    enum zd_status status = ZD_OK;
+    if (!chunk)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenising");
+    status = append(&writer->docs, path, &tokens, sizeof tokens);
+    if (status == ZD_OK)
+        status = flush(&writer->docs, path);
+    for (uint64_t at = 0; at < bytes && status == ZD_OK;) {
+        size_t part = bytes - at < CHUNK ? (size_t)(bytes - at) : CHUNK;
+        status = fs_pread(writer->docs.fd, path, chunk, part, at);
+        if (status != ZD_OK)
+            break;
+        hasher_update(writer->hasher, chunk, part);
+        status = append(&writer->words, path, chunk, part);
+        at += part;
+    }
+    free(chunk);
+    return status;
+}
+
+static enum zd_status write_header(struct cache_writer *writer)
+{
+    struct cache_header header = {
+            .version = CACHE_VERSION,
+            .word_count = writer->word_count,
+            .doc_count = writer->doc_count,
+            .trained_count = writer->trained_count,
+    };
+    memcpy(header.magic, CACHE_MAGIC, sizeof header.magic);
+    memcpy(header.key, writer->key, sizeof header.key);
+    hasher_finish(writer->hasher, header.digest);
+    cache_header_seal(&header);
+    if (lseek(writer->words.fd, 0, SEEK_SET) != 0)
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->temporary,
+                strerror(errno));
+    return fs_write(
+            writer->words.fd, writer->temporary, &header, sizeof header);
+}
+
+static enum zd_status commit(struct cache_writer *writer)
+{
+    ZD_TRY(write_header(writer));
+    if (fsync(writer->words.fd) != 0 ||
+        rename(writer->temporary, writer->path) != 0)
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,
+                strerror(errno));
+    writer->temporary[0] = '\0';
+    return fs_sync_dir(writer->folder);
+}
+
+enum zd_status cache_writer_finish(struct cache_writer *writer, uint64_t tokens)
+{
+    const uint32_t padding = 0;
+    enum zd_status status = ZD_OK;
+    if (writer->word_count > 0)
+        tokens = writer->word_count;
+    if (writer->word_count % 2) {
+        hasher_update(writer->hasher, &padding, sizeof padding);
+        status = append(
+                &writer->words, writer->temporary, &padding, sizeof padding);
+    }
+    if (status == ZD_OK)
+        status = copy_docs(writer, tokens);
+    if (status == ZD_OK)
+        status = flush(&writer->words, writer->temporary);
+    if (status == ZD_OK)
+        status = commit(writer);
+    cache_writer_abandon(writer);
+    return status;
+}
+
+void cache_writer_abandon(struct cache_writer *writer)
+{
+    if (!writer)
+        return;
+    if (writer->temporary[0] && writer->words.fd >= 0)
+        unlink(writer->temporary);
+    if (writer->words.fd >= 0)
+        close(writer->words.fd);
+    if (writer->docs.fd >= 0)
+        close(writer->docs.fd);
+    hasher_destroy(writer->hasher);
+    free(writer);
+}

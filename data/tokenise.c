@@ -1,0 +1,190 @@
+#include "data/tokenise.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum zd_status tokeniser_init(
+        struct tokeniser *tokeniser, const struct recipe *recipe)
+{
+    memset(tokeniser, 0, sizeof *tokeniser);
+    tokeniser->recipe = recipe;
+    return encoder_create(recipe->tokenizer, &tokeniser->encoder);
+}
+
+void tokeniser_fini(struct tokeniser *tokeniser)
+{
+    encoder_destroy(tokeniser->encoder);
+    document_fini(&tokeniser->document);
+}
+
+static int64_t count_lines(const char *text, size_t bytes)
+{
+    int64_t lines = 0;
+    const char *end = text + bytes;
+    while ((text = memchr(text, '\n', (size_t)(end - text))) != NULL) {
+        text++;
+        lines++;
+    }
+    return lines;
+}
+
+/* Refuse what is not UTF-8 before anything looks at it. */
+static enum zd_status check_utf8(
+        const struct unit *unit, const char *text, size_t bytes)
+{
+    size_t valid = utf8_valid_prefix(text, bytes);
+    if (valid == bytes)
+        return ZD_OK;
+    size_t before = (size_t)(text - unit->text) + valid;
+    int64_t line = unit->first_line + count_lines(unit->text, before);
+    unsigned long long offset = unit->offset + before;
+    enum zd_status status =
+            ZD_FAIL(ZD_ERR_DATA, "E0435",
+                    "%s is not UTF-8: byte 0x%02x in line %lld, at byte offset "
+                    "%llu of the file",
+                    unit->file->path, (unsigned char)text[valid],
+                    (long long)line, offset);
+    zd_fail_where("%s:%lld", unit->file->path, (long long)line);
+    return status;
+}
+
+static uint32_t *words_from(struct token_vector *vector, size_t begin)
+{
+    return (uint32_t *)vector->ids + begin;
+}
+
+static enum zd_status append_text(
+        struct tokeniser *tokeniser, const char *text, size_t bytes,
+        unsigned flags, bool train, struct token_vector *words)
+{
+    size_t begin = words->count;
+    ZD_TRY(encoder_encode(tokeniser->encoder, text, bytes, flags, words, NULL));
+    if (!train)
+        return ZD_OK;
+    uint32_t *added = words_from(words, begin);
+    for (size_t i = 0; i < words->count - begin; i++)
+        added[i] |= WORD_TRAIN;
+    return ZD_OK;
+}
+
+/* What comes before and behind the text of a document. */
+static enum zd_status begin_document(
+        const struct tokeniser *tokeniser, struct token_vector *words)
+{
+    int count;
+    const int32_t *prefix =
+            tokenizer_prefix(tokeniser->recipe->tokenizer, &count);
+    return token_vector_append(words, prefix, (size_t)count);
+}
+
+static enum zd_status finish_document(
+        const struct tokeniser *tokeniser, size_t begin, bool end_of_text,
+        struct token_vector *words)
+{
+    if (end_of_text && tokeniser->recipe->eos >= 0) {
+        ZD_TRY(token_vector_push(words, tokeniser->recipe->eos));
+        *words_from(words, words->count - 1) |= WORD_TRAIN;
+    }
+    if (words->count > begin) {
+        uint32_t *first = words_from(words, begin);
+        *first = (*first & ~WORD_TRAIN) | WORD_FIRST;
+    }
+    return ZD_OK;
+}
+
+static enum zd_status tokenise_document(
+        struct tokeniser *tokeniser, struct token_vector *words)
+{
+    const struct document *document = &tokeniser->document;
+    size_t begin = words->count;
+    ZD_TRY(begin_document(tokeniser, words));
+    for (int i = 0; i < document->piece_count; i++) {
+        const struct piece *piece = &document->pieces[i];
+        ZD_TRY(append_text(
+                tokeniser, document->text + piece->begin,
+                piece->end - piece->begin, piece->flags, piece->train, words));
+    }
+    return finish_document(tokeniser, begin, document->end_of_text, words);
+}
+
+static bool is_blank(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (!strchr(" \t\r\n", text[i]) || !text[i])
+            return false;
+    return true;
+}
+
+/* A JSON error knows its place in the line; the line's place in the file is
+ * known here. */
+static void place_in_file(const char *path, int64_t line)
+{
+    struct zd_error error = *zd_error_get();
+    const char *colon = strrchr(error.where, ':');
+    int column = colon ? atoi(colon + 1) : 1;
+    snprintf(
+            error.where, sizeof error.where, "%s:%lld:%d", path,
+            (long long)line, column);
+    zd_error_set(&error);
+}
+
+static enum zd_status tokenise_line(
+        struct tokeniser *tokeniser, const struct unit *unit, int64_t line,
+        const char *text, size_t bytes, struct token_vector *words)
+{
+    const char *path = unit->file->path;
+    json_t *record;
+    ZD_TRY(check_utf8(unit, text, bytes));
+    enum zd_status status = ZD_OK;
+    if (is_blank(text, bytes)) {
+        status =
+                ZD_FAIL(ZD_ERR_DATA, "E0436", "line %lld of %s is blank",
+                        (long long)line, path);
+        zd_fail_where("%s:%lld", path, (long long)line);
+        return status;
+    }
+    status = json_parse(text, bytes, path, ZD_ERR_DATA, &record);
+    if (status != ZD_OK) {
+        place_in_file(path, line);
+        return status;
+    }
+    status = record_read(
+            tokeniser->recipe, unit->file->format, record,
+            &tokeniser->document);
+    json_decref(record);
+    if (status == ZD_OK)
+        status = tokenise_document(tokeniser, words);
+    if (status != ZD_OK)
+        zd_fail_where("%s:%lld", path, (long long)line);
+    return status;
+}
+
+static enum zd_status tokenise_lines(
+        struct tokeniser *tokeniser, const struct unit *unit,
+        struct token_vector *words)
+{
+    const char *text = unit->text, *end = unit->text + unit->bytes;
+    for (int64_t line = unit->first_line; text < end; line++) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        const char *stop = newline ? newline : end;
+        ZD_TRY(tokenise_line(
+                tokeniser, unit, line, text, (size_t)(stop - text), words));
+        text = newline ? newline + 1 : end;
+    }
+    return ZD_OK;
+}
+
+enum zd_status tokenise_unit(
+        struct tokeniser *tokeniser, const struct unit *unit,
+        struct token_vector *words)
+{
+    if (unit->file->has_lines)
+        return tokenise_lines(tokeniser, unit, words);
+    size_t begin = words->count;
+    ZD_TRY(check_utf8(unit, unit->text, unit->bytes));
+    ZD_TRY(begin_document(tokeniser, words));
+    ZD_TRY(append_text(
+            tokeniser, unit->text, unit->bytes, ENCODE_ADDED_TOKENS, true,
+            words));
+    return finish_document(tokeniser, begin, true, words);
+}

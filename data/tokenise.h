@@ -1,0 +1,65 @@
+/* tokenise.h - text files to words, in units that threads can share.
+ *
+ * A word is a token as the cache keeps it:
+ *
+ *   bit 31      the loss counts this token when it is a target
+ *   bit 30      first token of a document (the loss never counts it)
+ *   bits 0..29  id
+ *
+ * A unit is a whole text file, or some whole lines of a JSONL file. Units are
+ * read in order by one thread, tokenised by any, and their words taken in order
+ * again, so the result does not depend on the number of threads. */
+#ifndef ZD_DATA_TOKENISE_H
+#define ZD_DATA_TOKENISE_H
+
+#include "data/document.h"
+#include "data/source.h"
+
+#define WORD_TRAIN 0x80000000u
+#define WORD_FIRST 0x40000000u
+#define WORD_ID    0x3fffffffu
+
+struct unit {
+    const struct data_file *file;
+    uint64_t offset;    /* of text in the file */
+    int64_t first_line; /* from 1 */
+    char *text;         /* owned by whoever holds the unit */
+    size_t bytes, capacity;
+};
+
+/* Reads the units of a list of files one after the other. */
+struct unit_reader {
+    const struct file_list *list;
+    int file; /* index of the open file */
+    int fd;   /* -1: none */
+    uint64_t at, end; /* next byte; end of what is not blank at the end */
+    int64_t line;
+};
+void unit_reader_init(struct unit_reader *reader, const struct file_list *list);
+void unit_reader_fini(struct unit_reader *reader);
+/* The next unit into `unit`, whose text is used again. *more_out false: there is
+ * none. */
+enum zd_status unit_read(struct unit_reader *reader, struct unit *unit,
+        bool *more_out);
+
+/* What one thread needs. */
+struct tokeniser {
+    const struct recipe *recipe;
+    struct encoder *encoder;
+    struct document document;
+};
+enum zd_status tokeniser_init(struct tokeniser *tokeniser,
+        const struct recipe *recipe);
+void tokeniser_fini(struct tokeniser *tokeniser);
+/* Append the words of a unit (uint32_t kept in the vector's ids). Errors name
+ * file, line and, for bytes that are not UTF-8, the byte offset. */
+enum zd_status tokenise_unit(struct tokeniser *tokeniser,
+        const struct unit *unit, struct token_vector *words);
+
+/* All words of `list`, in order, handed to `sink`; `threads` of them work. */
+enum zd_status tokenise_files(const struct file_list *list,
+        const struct recipe *recipe, int threads,
+        enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count),
+        void *ctx);
+
+#endif

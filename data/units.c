@@ -1,0 +1,152 @@
+/* Cutting files into units: whole lines of about a megabyte, or a whole text.
+ */
+#include "data/tokenise.h"
+
+#include "base/fs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { UNIT_BYTES = 1 << 20, LINE_MAX_BYTES = 256 << 20, TAIL_BYTES = 4096 };
+
+void unit_reader_init(struct unit_reader *reader, const struct file_list *list)
+{
+    *reader = (struct unit_reader){.list = list, .file = -1, .fd = -1};
+}
+
+void unit_reader_fini(struct unit_reader *reader)
+{
+    if (reader->fd >= 0)
+        close(reader->fd);
+    reader->fd = -1;
+}
+
+/* Where the last line that is not blank ends: blank ones behind it are fine. */
+static enum zd_status find_end(struct unit_reader *reader, const char *path)
+{
+    char tail[TAIL_BYTES];
+    while (reader->end > reader->at) {
+        uint64_t bytes = reader->end - reader->at;
+        if (bytes > sizeof tail)
+            bytes = sizeof tail;
+        ZD_TRY(fs_pread(
+                reader->fd, path, tail, (size_t)bytes, reader->end - bytes));
+        for (uint64_t i = bytes; i > 0; i--)
+            if (!memchr(" \t\r\n", tail[i - 1], 4)) {
+                reader->end -= bytes - i;
+                return ZD_OK;
+            }
+        reader->end -= bytes;
+    }
+    return ZD_OK;
+}
+
+static enum zd_status open_next(struct unit_reader *reader)
+{
+    const struct data_file *file = &reader->list->files[++reader->file];
+    uint64_t bytes;
+    char mark[3];
+    ZD_TRY(fs_open_read(file->path, &reader->fd, &bytes));
+    if (bytes != file->bytes)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0441", "%s changed while it was read",
+                file->path);
+    reader->at = 0;
+    reader->end = bytes;
+    reader->line = 1;
+    if (bytes >= sizeof mark) {
+        ZD_TRY(fs_pread(reader->fd, file->path, mark, sizeof mark, 0));
+        if (memcmp(mark, "\xef\xbb\xbf", sizeof mark) == 0)
+            reader->at = sizeof mark;
+    }
+    if (file->has_lines)
+        ZD_TRY(find_end(reader, file->path));
+    if (reader->at == reader->end)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0439", "%s holds no document", file->path);
+    return ZD_OK;
+}
+
+static enum zd_status grow(struct unit *unit, const char *path, size_t bytes)
+{
+    if (unit->capacity >= bytes)
+        return ZD_OK;
+    char *text = realloc(unit->text, bytes);
+    if (!text)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
+    unit->text = text;
+    unit->capacity = bytes;
+    return ZD_OK;
+}
+
+/* Whole lines: as much as UNIT_BYTES holds, or one that is longer. */
+static enum zd_status read_lines(
+        struct unit_reader *reader, const char *path, struct unit *unit)
+{
+    uint64_t left = reader->end - reader->at;
+    for (size_t want = UNIT_BYTES;; want *= 2) {
+        if (want > left)
+            want = (size_t)left;
+        ZD_TRY(grow(unit, path, want));
+        ZD_TRY(fs_pread(
+                reader->fd, path, unit->text + unit->bytes, want - unit->bytes,
+                reader->at + unit->bytes));
+        unit->bytes = want;
+        if (want == left)
+            return ZD_OK;
+        const char *last = memrchr(unit->text, '\n', want);
+        if (last) {
+            unit->bytes = (size_t)(last - unit->text) + 1;
+            return ZD_OK;
+        }
+        if (want > LINE_MAX_BYTES) {
+            enum zd_status status =
+                    ZD_FAIL(ZD_ERR_DATA, "E0440",
+                            "line %lld of %s has more than %d bytes",
+                            (long long)reader->line, path, LINE_MAX_BYTES);
+            zd_fail_where("%s:%lld", path, (long long)reader->line);
+            return status;
+        }
+    }
+}
+
+static enum zd_status read_whole(
+        struct unit_reader *reader, const char *path, struct unit *unit)
+{
+    size_t bytes = (size_t)(reader->end - reader->at);
+    ZD_TRY(grow(unit, path, bytes));
+    ZD_TRY(fs_pread(reader->fd, path, unit->text, bytes, reader->at));
+    unit->bytes = bytes;
+    return ZD_OK;
+}
+
+enum zd_status unit_read(
+        struct unit_reader *reader, struct unit *unit, bool *more_out)
+{
+    bool is_done = reader->fd < 0 || reader->at == reader->end;
+    if (is_done) {
+        unit_reader_fini(reader);
+        *more_out = reader->file + 1 < reader->list->count;
+        if (!*more_out)
+            return ZD_OK;
+        ZD_TRY(open_next(reader));
+    }
+    const struct data_file *file = &reader->list->files[reader->file];
+    unit->file = file;
+    unit->offset = reader->at;
+    unit->first_line = reader->line;
+    unit->bytes = 0;
+    if (file->has_lines)
+        ZD_TRY(read_lines(reader, file->path, unit));
+    else
+        ZD_TRY(read_whole(reader, file->path, unit));
+    reader->at += unit->bytes;
+    const char *end = unit->text + unit->bytes;
+    for (const char *c = unit->text;
+         (c = memchr(c, '\n', (size_t)(end - c))) != NULL; c++)
+        reader->line++;
+    *more_out = true;
+    return ZD_OK;
+}
