@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Measure the character tables of Hugging Face tokenizers, code point by code
+point, and write data/tokenizer_unicode_tables.c.
+
+Only what the library does is used, never a Unicode data file: its ids, not a
+Unicode version, are what the tokenizer has to reproduce. Run it with
+`tokenizers` 0.23.3 installed:
+
+    tests/reference/unicode_tables.py > data/tokenizer_unicode_tables.c
+"""
+import unicodedata
+
+import tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers
+from tokenizers.pre_tokenizers import Split
+
+POINTS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+TEXT = "".join(map(chr, POINTS))
+
+
+def by_pattern(pattern):
+    """Code points that `pattern` matches: those that a removing split removes."""
+    split = Split(Regex(pattern), behavior="removed")
+    kept = bytearray(len(POINTS))
+    for _, (begin, end) in split.pre_tokenize_str(TEXT):
+        kept[begin:end] = b"\1" * (end - begin)
+    return [c for c, k in zip(POINTS, kept) if not k]
+
+
+def word_characters():
+    """Code points that keep a single_word token from matching before them."""
+    tokenizer = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
+    tokenizer.add_tokens([AddedToken("@@", single_word=True, normalized=False)])
+    out = []
+    for at in range(0, len(POINTS), 1 << 14):
+        points = POINTS[at : at + (1 << 14)]
+        text = "".join("@@" + chr(c) + "\n" for c in points)
+        code = tokenizer.encode(text, add_special_tokens=False)
+        found = {b for i, (b, _) in zip(code.ids, code.offsets) if i == 1}
+        out += [c for k, c in enumerate(points) if 4 * k not in found]
+    return out
+
+
+def normal_form():
+    """(triggers, bases): a trigger is no starter, or changes by itself, or is
+    the second of a composition; a base is the first of a composition."""
+    nfc = normalizers.NFC().normalize_str
+    triggers, bases = set(), set()
+    for c in POINTS:
+        s = chr(c)
+        moved = nfc(s + "\u0334") != s + "\u0334" or nfc("\u0345" + s) != "\u0345" + s
+        if moved or nfc(s) != s:
+            triggers.add(c)
+    for c in POINTS:
+        parts = unicodedata.decomposition(chr(c)).split()
+        if len(parts) == 2 and not parts[0].startswith("<"):
+            a, b = (int(p, 16) for p in parts)
+            if nfc(chr(a) + chr(b)) != chr(a) + chr(b):
+                bases.add(a)
+                triggers.add(b)
+    for c in range(0x1100, 0x1200):
+        if nfc(chr(c) + "\u1161") != chr(c) + "\u1161":
+            bases.add(c)
+        if nfc("\u1100" + chr(c)) != "\u1100" + chr(c):
+            triggers.add(c)
+        if nfc("\uac00" + chr(c)) != "\uac00" + chr(c):
+            triggers.add(c)
+    for c in range(0xAC00, 0xD7A4):
+        if nfc(chr(c) + "\u11a8") != chr(c) + "\u11a8":
+            assert (c - 0xAC00) % 28 == 0  # tokenizer_unicode.c relies on it
+            bases.discard(c)
+        else:
+            assert (c - 0xAC00) % 28 != 0
+    return sorted(triggers), sorted(bases)
+
+
+def ranges(points):
+    out = []
+    for c in points:
+        if out and out[-1][1] == c - 1:
+            out[-1][1] = c
+        else:
+            out.append([c, c])
+    return out
+
+
+def write(name, comment, points):
+    rows = ranges(points)
+    print(f"\n/* {comment}: {len(points):,} code points. */")
+    print(f"const struct unicode_range {name}[] = {{")
+    line = "   "
+    for begin, end in rows:
+        item = f" {{0x{begin:X}, 0x{end:X}}},"
+        if len(line) + len(item) > 79:
+            print(line)
+            line = "   "
+        line += item
+    print(line)
+    print("};")
+    print(f"const int {name}_count =\n        sizeof {name} / sizeof {name}[0];")
+
+
+def main():
+    triggers, bases = normal_form()
+    print(f"""\
+/* tokenizer_unicode_tables.c - written by tests/reference/unicode_tables.py, which
+ * asked Hugging Face tokenizers {tokenizers.__version__} about every code point. Do not edit.
+ * clang-format off: a table is easier to compare when its lines are full. */
+#include "data/tokenizer_unicode.h"
+
+/* clang-format off */""")
+    write("unicode_letters", "What \\p{L} matches", by_pattern(r"\p{L}"))
+    write("unicode_numbers", "What \\p{N} matches", by_pattern(r"\p{N}"))
+    write("unicode_spaces", "What \\s matches", by_pattern(r"\s"))
+    write("unicode_words", "Word characters for single_word", word_characters())
+    write("unicode_nfc_triggers", "Code points that NFC may move or change", triggers)
+    write("unicode_nfc_bases",
+          "First of a canonical composition, Hangul syllables excepted", bases)
+
+
+if __name__ == "__main__":
+    main()
