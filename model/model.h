@@ -45,7 +45,9 @@ struct model_hooks {
     /* Set params[id] for every tensor of `unit` (compute type). */
     enum zd_status (*params_acquire)(void *ctx, int unit, const void **params);
     enum zd_status (*params_release)(void *ctx, int unit);
-    /* Set grads[id] for every tensor of `unit` (fp32, count elements), NULL for
+    /* Not called for a unit without a trainable tensor. Unit 0 of a tied model
+     * is acquired by the head and released by the embedding's backward.
+     * Set grads[id] for every tensor of `unit` (fp32, count elements), NULL for
      * frozen ones. *accumulate_out: add to what is there; else what is there is
      * undefined and every trainable tensor of the unit must be written. */
     enum zd_status (*grads_acquire)(void *ctx, int unit, float **grads,

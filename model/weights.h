@@ -39,6 +39,8 @@ struct hf_export_options {
     const char *copy_from;      /* folder whose config.json, generation_config,
                                    tokenizer files are copied; NULL: none, then
                                    config.json is written from config->json */
+    const char *tokenizer_from; /* folder of the tokenizer files when that is
+                                   another one; NULL: copy_from */
     bool gpt2_prefix;           /* "transformer." before GPT-2 names, as
                                    save_pretrained writes them */
 };

@@ -1,0 +1,330 @@
+#include "model/activations.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HEAD_CHUNK_TOKENS = 512,
+    /* A chunk's logits: long enough to use the gradient of a large head well,
+     * which is read and written once per chunk. */
+    HEAD_CHUNK_BYTES = 256 << 20
+};
+
+/* A stack of arrays; `peak` is how high it ever was. */
+struct stack {
+    char *base; /* NULL while planning */
+    size_t top, peak;
+    size_t element; /* bytes of the compute type */
+};
+
+static void *push_bytes(struct stack *s, size_t bytes)
+{
+    size_t offset = s->top;
+    s->top += (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    if (s->top > s->peak)
+        s->peak = s->top;
+    return s->base ? s->base + offset : NULL;
+}
+
+static void *push(struct stack *s, size_t rows, size_t columns)
+{
+    return push_bytes(s, rows * columns * s->element);
+}
+
+static float *push_floats(struct stack *s, size_t count)
+{
+    return push_bytes(s, count * sizeof(float));
+}
+
+static void *at(void *array, size_t elements, const struct stack *s)
+{
+    return array ? (char *)array + elements * s->element : NULL;
+}
+
+/* What every layout is made from. */
+struct dims {
+    const struct model_config *config;
+    enum dtype dtype;
+    size_t N, C, F, q, kv, H, KV;
+    int B, T;
+    bool gpt2;
+};
+
+static struct dims dims_of(
+        const struct model_config *config, enum dtype dtype, int B, int T)
+{
+    return (struct dims){
+            .config = config,
+            .dtype = dtype,
+            .N = (size_t)B * (size_t)T,
+            .C = (size_t)config->hidden_size,
+            .F = (size_t)config->intermediate_size,
+            .q = (size_t)config->heads * (size_t)config->head_dim,
+            .kv = (size_t)config->kv_heads * (size_t)config->head_dim,
+            .H = (size_t)config->heads,
+            .KV = (size_t)config->kv_heads,
+            .B = B,
+            .T = T,
+            .gpt2 = config->family == MODEL_GPT2,
+    };
+}
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* q, k and v: one array for gpt2, whose projection makes all three at once. */
+static void push_qkv(
+        struct stack *s, const struct dims *d, void **q, void **k, void **v)
+{
+    if (d->gpt2) {
+        *q = push(s, d->N, 3 * d->C);
+        *k = at(*q, d->C, s);
+        *v = at(*q, 2 * d->C, s);
+        return;
+    }
+    *q = push(s, d->N, d->q);
+    *k = push(s, d->N, d->kv);
+    *v = push(s, d->N, d->kv);
+}
+
+static void *push_attention_scratch(struct stack *s, const struct dims *d)
+{
+    int q_stride = d->gpt2 ? 3 * (int)d->C : (int)d->q;
+    int kv_stride = d->gpt2 ? 3 * (int)d->C : (int)d->kv;
+    struct attention_shape shape = {
+            .B = d->B,
+            .T = d->T,
+            .H = (int)d->H,
+            .KV = (int)d->KV,
+            .D = d->config->head_dim,
+            .q_stride = q_stride,
+            .k_stride = kv_stride,
+            .v_stride = kv_stride,
+            .scale = 1.0f,
+    };
+    return push_bytes(s, attention_scratch_bytes(&shape, d->dtype));
+}
+
+static void push_statistics(
+        struct stack *s, const struct dims *d, struct layer_acts *a)
+{
+    a->rstd1 = push_floats(s, d->N);
+    a->rstd2 = push_floats(s, d->N);
+    a->mean1 = d->gpt2 ? push_floats(s, d->N) : NULL;
+    a->mean2 = d->gpt2 ? push_floats(s, d->N) : NULL;
+    a->lse = push_floats(s, d->N * d->H);
+    if (d->config->qk_norm) {
+        a->q_rstd = push_floats(s, d->N * d->H);
+        a->k_rstd = push_floats(s, d->N * d->KV);
+    }
+}
+
+/* All of a layer side by side: backward reads it. */
+static void push_slot(
+        struct stack *s, const struct dims *d, bool own_x, struct layer_acts *a)
+{
+    if (own_x)
+        a->x = push(s, d->N, d->C);
+    push_statistics(s, d, a);
+    a->norm1 = push(s, d->N, d->C);
+    push_qkv(s, d, &a->q, &a->k, &a->v);
+    a->q_raw = a->q;
+    a->k_raw = a->k;
+    if (d->config->qk_norm) {
+        a->q_raw = push(s, d->N, d->q);
+        a->k_raw = push(s, d->N, d->kv);
+    }
+    a->att = push(s, d->N, d->q);
+    a->x2 = push(s, d->N, d->C);
+    a->proj = a->x2;
+    a->norm2 = push(s, d->N, d->C);
+    a->gate = push(s, d->N, d->F);
+    a->up = d->gpt2 ? NULL : push(s, d->N, d->F);
+    a->act = push(s, d->N, d->F);
+}
+
+/* The same with shared bytes: attention is over when the MLP begins, and one
+ * array serves for everything (N, C) but x. */
+static void push_lean(
+        struct stack *s, const struct dims *d, bool decode,
+        struct layer_acts *a, void **scratch)
+{
+    a->x = push(s, d->N, d->C);
+    a->x2 = a->x;
+    push_statistics(s, d, a);
+    a->norm1 = push(s, d->N, d->C);
+    a->norm2 = a->proj = a->mlp_out = a->norm1;
+    size_t mark = s->top;
+    push_qkv(s, d, &a->q, &a->k, &a->v);
+    a->q_raw = a->q;
+    a->k_raw = a->k;
+    if (d->config->qk_norm) {
+        a->q_raw = push(s, d->N, d->q);
+        a->k_raw = push(s, d->N, d->kv);
+    }
+    a->att = push(s, d->N, d->q);
+    if (!decode)
+        *scratch = push_attention_scratch(s, d);
+    s->top = mark;
+    a->gate = push(s, d->N, d->F);
+    a->up = d->gpt2 ? NULL : push(s, d->N, d->F);
+    a->act = push(s, d->N, d->F);
+    s->top = s->peak;
+}
+
+static void push_grads(
+        struct stack *s, const struct dims *d, struct layer_grads *g)
+{
+    g->hidden = push(s, d->N, max_size(d->C, d->q));
+    if (!d->gpt2 && d->dtype != DTYPE_FP32)
+        g->sum = push(s, d->N, d->C);
+    size_t mark = s->top;
+    g->gate = push(s, d->N, d->F);
+    g->up = d->gpt2 ? NULL : push(s, d->N, d->F);
+    s->top = mark;
+    push_qkv(s, d, &g->q, &g->k, &g->v);
+    g->scratch = push_attention_scratch(s, d);
+}
+
+/* Equal pieces of at most the limit. */
+static int head_chunk(const struct dims *d, int asked)
+{
+    size_t limit = (size_t)asked;
+    if (!asked) {
+        limit = HEAD_CHUNK_BYTES / (4 * (size_t)d->config->vocab_size);
+        limit = limit > HEAD_CHUNK_TOKENS ? HEAD_CHUNK_TOKENS : limit;
+    }
+    limit = max_size(limit, 1);
+    size_t pieces = (d->N + limit - 1) / limit;
+    return (int)((d->N + pieces - 1) / pieces);
+}
+
+static void push_head(
+        struct stack *s, const struct dims *d, int chunk, bool train,
+        struct head_acts *h)
+{
+    size_t n = (size_t)chunk, V = (size_t)d->config->vocab_size;
+    h->chunk = chunk;
+    h->norm = push(s, n, d->C);
+    h->mean = d->gpt2 ? push_floats(s, n) : NULL;
+    h->rstd = push_floats(s, n);
+    h->losses = push_floats(s, n);
+    h->logits = push_floats(s, n * V);
+    if (!train)
+        return;
+    h->dlogits = d->dtype == DTYPE_FP32 ? (void *)h->logits : push(s, n, V);
+    h->dnorm = push(s, n, d->C);
+}
+
+int activations_first_layer(
+        const struct model_config *config, const struct param_table *table)
+{
+    for (int id = 0; id < table->count; id++)
+        if (table->params[id].trainable)
+            return table->params[id].unit > 1 ? table->params[id].unit : 1;
+    return config->layers + 1;
+}
+
+static enum zd_status alloc_layers(struct activations *a)
+{
+    size_t inputs = (size_t)(a->segments ? a->segments : 1);
+    size_t slots = (size_t)(a->segment ? a->segment : 1);
+    a->inputs = calloc(inputs, sizeof *a->inputs);
+    a->slots = calloc(slots, sizeof *a->slots);
+    if (a->inputs && a->slots)
+        return ZD_OK;
+    activations_fini(a);
+    return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for the layers' arrays");
+}
+
+enum zd_status activations_train(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, char *base, struct activations *out)
+{
+    struct dims d = dims_of(config, shape->dtype, shape->B, shape->T);
+    struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
+    struct activations a = {.first = activations_first_layer(config, table)};
+    int kept = config->layers + 1 - a.first;
+    int segment = checkpointing_segment(shape->checkpointing, config->layers);
+    a.recompute = segment > 0;
+    a.segment = a.recompute && segment < kept ? segment : kept;
+    a.segments = kept ? (kept + a.segment - 1) / a.segment : 0;
+    ZD_TRY(alloc_layers(&a));
+
+    for (int i = 0; i < a.segments; i++)
+        a.inputs[i] = push(&s, d.N, d.C);
+    a.last = push(&s, d.N, d.C);
+    a.dx = push(&s, d.N, d.C);
+    size_t below = s.top;
+    if (a.first > 1) {
+        push_lean(&s, &d, false, &a.lean, &a.lean_scratch);
+        s.top = below;
+    }
+    for (int i = 0; i < a.segment; i++)
+        push_slot(&s, &d, i > 0, &a.slots[i]);
+    size_t above = s.top;
+    if (kept)
+        a.scratch = push_attention_scratch(&s, &d);
+    s.top = a.recompute ? below : above;
+    push_head(&s, &d, head_chunk(&d, shape->head_chunk), true, &a.head);
+    s.top = above;
+    if (kept)
+        push_grads(&s, &d, &a.grads);
+    a.bytes = s.peak;
+    *out = a;
+    return ZD_OK;
+}
+
+static enum zd_status lay_lean(
+        const struct model_config *config, const struct dims *d, bool decode,
+        int chunk, struct stack *s, struct activations *a)
+{
+    a->first = config->layers + 1;
+    ZD_TRY(alloc_layers(a));
+    push_lean(s, d, decode, &a->lean, &a->lean_scratch);
+    a->last = a->lean.x;
+    push_head(s, d, chunk, false, &a->head);
+    a->bytes = s->peak;
+    return ZD_OK;
+}
+
+enum zd_status activations_eval(
+        const struct model_config *config, const struct model_shape *shape,
+        char *base, struct activations *out)
+{
+    struct dims d = dims_of(config, shape->dtype, shape->eval_B, shape->T);
+    struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
+    struct activations a = {0};
+    ZD_TRY(lay_lean(
+            config, &d, false, head_chunk(&d, shape->head_chunk), &s, &a));
+    *out = a;
+    return ZD_OK;
+}
+
+enum zd_status activations_decode(
+        const struct model_config *config, const struct model_shape *shape,
+        char *base, struct activations *out)
+{
+    struct dims d = dims_of(config, shape->dtype, 1, shape->decode_batch);
+    struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
+    struct activations a = {0};
+    size_t rows = (size_t)config->layers * (size_t)shape->decode_capacity;
+    a.cache_layer_bytes = (size_t)shape->decode_capacity * d.kv * s.element;
+    a.k_cache = push(&s, rows, d.kv);
+    a.v_cache = push(&s, rows, d.kv);
+    ZD_TRY(lay_lean(config, &d, true, 1, &s, &a));
+    *out = a;
+    return ZD_OK;
+}
+
+void activations_fini(struct activations *acts)
+{
+    if (!acts)
+        return;
+    free(acts->inputs);
+    free(acts->slots);
+    memset(acts, 0, sizeof *acts);
+}

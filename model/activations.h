@@ -1,0 +1,94 @@
+/* activations.h - where every intermediate array of a pass lies.
+ *
+ * A pass (training, evaluation, decoding) lays its arrays on a stack in the one
+ * span "model.activations"; the passes never overlap in time, so they share it.
+ * Within a training pass, from the bottom up:
+ *
+ *     inputs of segments | last | dx |   whole step
+ *     nothing recomputed:            | slots of all layers |
+ *         forward   layers below the first that trains / attention scratch
+ *         head      one chunk of tokens
+ *         backward  gradients inside one layer
+ *     recomputed: the slots of one segment are above the line too, and the
+ * head, which runs while no segment is alive, begins where they do.
+ *
+ * A slot holds what one layer's backward reads. In a layer that keeps nothing
+ * ("lean": evaluation, decoding, layers below every trained tensor) the arrays
+ * of a slot share bytes where their lifetimes allow, and x is updated in place.
+ *
+ * N tokens, C hidden, F intermediate, q = H*D, kv = KV*D channels. */
+#ifndef ZD_MODEL_ACTIVATIONS_H
+#define ZD_MODEL_ACTIVATIONS_H
+
+#include "model/model.h"
+
+struct layer_acts {
+    void *x;                /* (N, C) input; the first slot's is inputs[...] */
+    float *mean1, *rstd1;   /* (N) */
+    void *norm1;            /* (N, C) */
+    void *q_raw, *k_raw;    /* before their norms; else q and k themselves */
+    float *q_rstd, *k_rstd; /* (N*H), (N*KV) */
+    void *q, *k, *v;        /* gpt2: one (N, 3C) array */
+    void *att;              /* (N, q) */
+    float *lse;             /* (B, H, T) */
+    void *proj;             /* (N, C) */
+    void *x2;               /* (N, C) x + proj */
+    float *mean2, *rstd2;   /* (N) */
+    void *norm2;            /* (N, C) */
+    void *gate, *up;        /* (N, F); gpt2 has no up */
+    void *act;              /* (N, F) */
+    void *mlp_out;          /* (N, C); NULL: straight into the output */
+};
+
+struct layer_grads { /* inside one layer's backward */
+    void *hidden;    /* (N, max(C, q)) */
+    void *sum;       /* (N, C): second term of a sum in bf16; else NULL */
+    void *gate, *up; /* (N, F) */
+    void *q, *k, *v;
+    void *scratch; /* of attention */
+};
+
+struct head_acts {
+    int chunk;          /* tokens at a time */
+    void *norm, *dnorm; /* (chunk, C) */
+    float *mean, *rstd; /* (chunk) */
+    float *logits;      /* (chunk, V) */
+    void *dlogits;      /* (chunk, V); in fp32 the logits themselves */
+    float *losses;      /* (chunk) */
+};
+
+struct activations {
+    size_t bytes;
+    int first;   /* layers before it keep nothing; L + 1: none keeps */
+    int segment; /* layers of a segment */
+    int segments;
+    bool recompute;
+    void **inputs;            /* (segments); owned */
+    struct layer_acts *slots; /* (segment); owned */
+    struct layer_acts lean;
+    void *lean_scratch, *scratch; /* of attention, forward */
+    void *last;                   /* (N, C) what the last layer gives */
+    void *dx;                     /* (N, C) gradient of the layer at hand */
+    struct layer_grads grads;
+    struct head_acts head;
+    char *k_cache, *v_cache;  /* (L, capacity, kv) */
+    size_t cache_layer_bytes; /* of one layer's keys */
+};
+
+/* The first layer that has a backward; L + 1 when none has. */
+int activations_first_layer(
+        const struct model_config *config, const struct param_table *table);
+
+/* Lay out a pass. With base NULL only sizes are known (planning). */
+enum zd_status activations_train(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, char *base, struct activations *out);
+enum zd_status activations_eval(
+        const struct model_config *config, const struct model_shape *shape,
+        char *base, struct activations *out);
+enum zd_status activations_decode(
+        const struct model_config *config, const struct model_shape *shape,
+        char *base, struct activations *out);
+void activations_fini(struct activations *acts);
+
+#endif

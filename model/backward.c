@@ -1,0 +1,52 @@
+#include "model/internal.h"
+
+static enum zd_status backward_one(
+        struct model *model, const struct pass *pass, int layer,
+        const struct model_hooks *hooks)
+{
+    bool accumulate;
+    struct layer_acts slot = kept_acts(pass->acts, layer);
+    ZD_TRY(unit_grads_acquire(model, hooks, layer, &accumulate));
+    ZD_TRY(layer_backward(model, pass, layer, &slot, accumulate));
+    ZD_TRY(unit_grads_release(model, hooks, layer));
+    return unit_release(model, hooks, layer);
+}
+
+/* Compute a segment's layers again, then go back through them; each stays
+ * acquired from the one to the other. */
+static enum zd_status backward_segment(
+        struct model *model, const struct pass *pass, int from, int to,
+        const struct model_hooks *hooks)
+{
+    for (int layer = from; layer <= to; layer++) {
+        ZD_TRY(unit_acquire(model, hooks, layer));
+        ZD_TRY(forward_kept(model, pass, layer, layer < to));
+    }
+    for (int layer = to; layer >= from; layer--)
+        ZD_TRY(backward_one(model, pass, layer, hooks));
+    return ZD_OK;
+}
+
+enum zd_status model_backward(
+        struct model *model, const struct model_batch *batch,
+        const struct model_hooks *hooks)
+{
+    const struct activations *acts = &model->train;
+    struct pass pass = pass_of(batch, &model->train);
+    int layers = model->config->layers;
+    if (!acts->recompute)
+        for (int layer = layers; layer >= acts->first; layer--) {
+            ZD_TRY(unit_acquire(model, hooks, layer));
+            ZD_TRY(backward_one(model, &pass, layer, hooks));
+        }
+    else
+        for (int s = acts->segments - 1; s >= 0; s--) {
+            int from = acts->first + s * acts->segment;
+            int to = from + acts->segment - 1;
+            ZD_TRY(backward_segment(
+                    model, &pass, from, to < layers ? to : layers, hooks));
+        }
+    ZD_TRY(embedding_backward(model, &pass, hooks));
+    hooks_end(model);
+    return ZD_OK;
+}

@@ -1,0 +1,60 @@
+#include "model/activations.h"
+
+/* Writes as many events as there is room for, and counts all. */
+struct emitter {
+    struct unit_event *events;
+    int max, count;
+};
+
+static void emit(struct emitter *e, int unit, bool acquire)
+{
+    if (e->count < e->max)
+        e->events[e->count] = (struct unit_event){unit, acquire};
+    e->count++;
+}
+
+static void emit_forward(struct emitter *e, const struct model_config *config)
+{
+    for (int unit = 0; unit <= config->layers; unit++) {
+        emit(e, unit, true);
+        emit(e, unit, false);
+    }
+    emit(e, config->layers + 1, true);
+    if (config->tied) { /* the head's matrix is in the embedding's unit */
+        emit(e, 0, true);
+        emit(e, 0, false);
+    }
+    emit(e, config->layers + 1, false);
+}
+
+/* Layers of a segment that is computed again stay acquired until their own
+ * backward is done: one gather serves both. */
+static void emit_segment(struct emitter *e, int from, int to)
+{
+    for (int layer = from; layer <= to; layer++)
+        emit(e, layer, true);
+    for (int layer = to; layer >= from; layer--)
+        emit(e, layer, false);
+}
+
+int model_unit_events(
+        const struct model_config *config, const struct param_table *table,
+        struct checkpointing checkpointing, enum model_pass pass,
+        struct unit_event *events, int max)
+{
+    struct emitter e = {events, max, 0};
+    emit_forward(&e, config);
+    if (pass == MODEL_EVAL)
+        return e.count;
+    int first = activations_first_layer(config, table);
+    int segment = checkpointing_segment(checkpointing, config->layers);
+    /* Where nothing is recomputed each layer is a segment of its own. */
+    segment = segment < 1 ? 1 : segment;
+    int kept = config->layers + 1 - first;
+    int segments = (kept + segment - 1) / segment;
+    for (int s = segments - 1; s >= 0; s--) {
+        int from = first + s * segment, to = from + segment - 1;
+        emit_segment(&e, from, to < config->layers ? to : config->layers);
+    }
+    return e.count;
+}

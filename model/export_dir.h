@@ -1,0 +1,23 @@
+/* export_dir.h - the folder of an export: what may lie in it, when it may be
+ * replaced, and how. */
+#ifndef ZD_MODEL_EXPORT_DIR_H
+#define ZD_MODEL_EXPORT_DIR_H
+
+#include "base/status.h"
+
+/* In the metadata of the weights: by this a folder is known as ours. */
+#define EXPORT_WRITER_KEY "writer"
+#define EXPORT_WRITER     "zerod"
+
+/* Files that are copied as they are, NULL at the end; the first belongs to the
+ * model, the others to its tokenizer. */
+extern const char *const export_copied_files[];
+
+/* ZD_ERR_CREATE unless `dir` does not exist, is empty, or holds an export and
+ * nothing else. `finished`: its weights must carry our mark (what an interrupted
+ * export left may be torn). */
+enum zd_status export_dir_check(const char *dir, bool finished);
+/* `from` becomes `to`; what was `to` is removed. */
+enum zd_status export_dir_replace(const char *from, const char *to);
+
+#endif

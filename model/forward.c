@@ -1,0 +1,88 @@
+#include "model/internal.h"
+
+#include <assert.h>
+
+struct layer_acts kept_acts(const struct activations *acts, int layer)
+{
+    int i = layer - acts->first;
+    struct layer_acts slot = acts->slots[i % acts->segment];
+    if (i % acts->segment == 0)
+        slot.x = acts->inputs[i / acts->segment];
+    return slot;
+}
+
+/* Where the output of `layer` goes: it is the input of the next. */
+static void *output_of(const struct activations *acts, int layer, int layers)
+{
+    if (layer == layers)
+        return acts->last;
+    if (layer + 1 < acts->first)
+        return acts->lean.x;
+    return kept_acts(acts, layer + 1).x;
+}
+
+enum zd_status forward_kept(
+        struct model *model, const struct pass *pass, int layer, bool output)
+{
+    struct layer_acts slot = kept_acts(pass->acts, layer);
+    void *out =
+            output ? output_of(pass->acts, layer, model->config->layers) : NULL;
+    return layer_forward(model, pass, layer, &slot, pass->acts->scratch, out);
+}
+
+enum zd_status forward_layers(
+        struct model *model, const struct pass *pass,
+        const struct model_hooks *hooks)
+{
+    const struct activations *acts = pass->acts;
+    int layers = model->config->layers;
+    ZD_TRY(embedding_forward(model, pass, hooks, output_of(acts, 0, layers)));
+    for (int layer = 1; layer <= layers; layer++) {
+        ZD_TRY(unit_acquire(model, hooks, layer));
+        if (layer >= acts->first)
+            ZD_TRY(forward_kept(model, pass, layer, true));
+        else
+            ZD_TRY(layer_forward(
+                    model, pass, layer, &acts->lean, acts->lean_scratch,
+                    output_of(acts, layer, layers)));
+        ZD_TRY(unit_release(model, hooks, layer));
+    }
+    return ZD_OK;
+}
+
+struct pass pass_of(const struct model_batch *batch, struct activations *acts)
+{
+    return (struct pass){
+            .B = batch->B,
+            .T = batch->T,
+            .N = batch->B * batch->T,
+            .tokens = batch->tokens,
+            .targets = batch->targets,
+            .doc_start = batch->doc_start,
+            .acts = acts,
+    };
+}
+
+enum zd_status model_forward(
+        struct model *model, const struct model_batch *batch, float dloss,
+        const struct model_hooks *hooks, struct exact_sum *loss)
+{
+    struct pass pass = pass_of(batch, &model->train);
+    assert(batch->B <= model->shape.B && batch->T <= model->shape.T);
+    hooks_begin(model, &model->train_events);
+    ZD_TRY(forward_layers(model, &pass, hooks));
+    return head_loss(model, &pass, true, dloss, hooks, loss);
+}
+
+enum zd_status model_evaluate(
+        struct model *model, const struct model_batch *batch,
+        const struct model_hooks *hooks, struct exact_sum *loss)
+{
+    struct pass pass = pass_of(batch, &model->eval);
+    assert(batch->B <= model->shape.eval_B && batch->T <= model->shape.T);
+    hooks_begin(model, &model->eval_events);
+    ZD_TRY(forward_layers(model, &pass, hooks));
+    ZD_TRY(head_loss(model, &pass, false, 0.0f, hooks, loss));
+    hooks_end(model);
+    return ZD_OK;
+}

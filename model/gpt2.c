@@ -1,0 +1,53 @@
+#include "model/internal.h"
+
+enum zd_status gpt2_qkv_forward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
+{
+    int C = model->config->hidden_size;
+    struct linear qkv = layer_linear(model, layer, ROLE_Q, C, 3 * C);
+    return linear_forward(model, &qkv, acts->q, acts->norm1, pass->N);
+}
+
+enum zd_status gpt2_qkv_backward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, bool accumulate)
+{
+    const struct layer_grads *g = &pass->acts->grads;
+    int C = model->config->hidden_size;
+    struct linear qkv = layer_linear(model, layer, ROLE_Q, C, 3 * C);
+    return linear_backward(
+            model, &qkv, g->hidden, g->q, acts->norm1, pass->N, accumulate);
+}
+
+enum zd_status gpt2_mlp_forward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, void *out)
+{
+    int C = model->config->hidden_size, F = model->config->intermediate_size;
+    struct linear fc = layer_linear(model, layer, ROLE_GATE, C, F);
+    struct linear proj = layer_linear(model, layer, ROLE_DOWN, F, C);
+    ZD_TRY(linear_forward(model, &fc, acts->gate, acts->norm2, pass->N));
+    ZD_TRY(model->kernels->gelu_forward(
+            NULL, acts->act, acts->gate, (size_t)pass->N * (size_t)F));
+    if (!out)
+        return ZD_OK;
+    return linear_forward(model, &proj, out, acts->act, pass->N);
+}
+
+enum zd_status gpt2_mlp_backward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, bool accumulate)
+{
+    const struct layer_grads *g = &pass->acts->grads;
+    int C = model->config->hidden_size, F = model->config->intermediate_size;
+    struct linear fc = layer_linear(model, layer, ROLE_GATE, C, F);
+    struct linear proj = layer_linear(model, layer, ROLE_DOWN, F, C);
+    ZD_TRY(linear_backward(
+            model, &proj, g->gate, pass->acts->dx, acts->act, pass->N,
+            accumulate));
+    ZD_TRY(model->kernels->gelu_backward(
+            NULL, g->gate, g->gate, acts->gate, (size_t)pass->N * (size_t)F));
+    return linear_backward(
+            model, &fc, g->hidden, g->gate, acts->norm2, pass->N, accumulate);
+}

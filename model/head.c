@@ -1,0 +1,126 @@
+#include "model/internal.h"
+
+static enum zd_status head_acquire(
+        struct model *model, const struct model_hooks *hooks)
+{
+    ZD_TRY(unit_acquire(model, hooks, model->config->layers + 1));
+    return model->config->tied ? unit_acquire(model, hooks, 0) : ZD_OK;
+}
+
+static enum zd_status head_release(
+        struct model *model, const struct model_hooks *hooks)
+{
+    if (model->config->tied)
+        ZD_TRY(unit_release(model, hooks, 0));
+    return unit_release(model, hooks, model->config->layers + 1);
+}
+
+/* Of a chunk: what it adds to, and whether something is there already. */
+struct head_grads {
+    float *dhead;
+    bool head_add, norm_add;
+    bool dx_needed;
+};
+
+/* A tied head's gradient belongs to the embedding's unit, which stays with us
+ * until the embedding has added its own part. */
+static enum zd_status head_grads_acquire(
+        struct model *model, const struct model_hooks *hooks,
+        struct head_grads *grads)
+{
+    const struct model_config *c = model->config;
+    struct norm norm;
+    ZD_TRY(unit_grads_acquire(model, hooks, c->layers + 1, &grads->norm_add));
+    grads->head_add = grads->norm_add;
+    if (c->tied && model->table->params[model->wte].trainable) {
+        ZD_TRY(unit_grads_acquire(
+                model, hooks, 0, &model->embedding_accumulates));
+        model->embedding_grads_held = true;
+        grads->head_add = model->embedding_accumulates;
+    }
+    norm = final_norm(model);
+    grads->dhead = model->grads[model->head];
+    grads->dx_needed =
+            norm.dweight || norm.dbias || model->train.first <= c->layers;
+    return ZD_OK;
+}
+
+/* Rows begin .. begin+n-1 of what the last layer gave, as logits in fp32. */
+static enum zd_status chunk_logits(
+        const struct model *model, const struct pass *pass, int begin, int n,
+        float *logits)
+{
+    const struct kernels *k = model->kernels;
+    const struct head_acts *h = &pass->acts->head;
+    struct norm norm = final_norm(model);
+    int C = model->config->hidden_size, V = model->config->vocab_size;
+    const char *x = (const char *)pass->acts->last +
+                    (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
+    ZD_TRY(norm_forward(model, &norm, h->norm, h->mean, h->rstd, x, n));
+    return k->matmul(
+            NULL, logits, DTYPE_FP32, h->norm, model->params[model->head], NULL,
+            n, V, C, false, true, false);
+}
+
+static enum zd_status chunk_backward(
+        const struct model *model, const struct pass *pass, int begin, int n,
+        struct head_grads *grads)
+{
+    const struct kernels *k = model->kernels;
+    const struct head_acts *h = &pass->acts->head;
+    struct norm norm = final_norm(model);
+    int C = model->config->hidden_size, V = model->config->vocab_size;
+    size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
+    if (grads->dhead)
+        ZD_TRY(k->matmul(
+                NULL, grads->dhead, DTYPE_FP32, h->dlogits, h->norm, NULL, V, C,
+                n, true, false, grads->head_add));
+    if (grads->dx_needed) {
+        ZD_TRY(k->matmul(
+                NULL, h->dnorm, k->dtype, h->dlogits,
+                model->params[model->head], NULL, n, C, V, false, false,
+                false));
+        ZD_TRY(norm_backward(
+                model, &norm, (char *)pass->acts->dx + offset, h->dnorm, NULL,
+                (const char *)pass->acts->last + offset, h->mean, h->rstd, n,
+                grads->norm_add));
+    }
+    grads->head_add = grads->norm_add = true;
+    return ZD_OK;
+}
+
+enum zd_status head_loss(
+        struct model *model, const struct pass *pass, bool train, float dloss,
+        const struct model_hooks *hooks, struct exact_sum *loss)
+{
+    const struct head_acts *h = &pass->acts->head;
+    struct head_grads grads = {0};
+    ZD_TRY(head_acquire(model, hooks));
+    if (train)
+        ZD_TRY(head_grads_acquire(model, hooks, &grads));
+    for (int begin = 0; begin < pass->N; begin += h->chunk) {
+        int n = pass->N - begin < h->chunk ? pass->N - begin : h->chunk;
+        const int32_t *targets = pass->targets + begin;
+        ZD_TRY(chunk_logits(model, pass, begin, n, h->logits));
+        ZD_TRY(model->kernels->cross_entropy(
+                NULL, h->losses, train ? h->dlogits : NULL, h->logits, targets,
+                dloss, n, model->config->vocab_size));
+        for (int i = 0; i < n; i++)
+            if (targets[i] >= 0)
+                exact_sum_add(loss, h->losses[i]);
+        if (train)
+            ZD_TRY(chunk_backward(model, pass, begin, n, &grads));
+    }
+    if (train)
+        ZD_TRY(unit_grads_release(model, hooks, model->config->layers + 1));
+    return head_release(model, hooks);
+}
+
+enum zd_status head_logits(
+        struct model *model, const struct pass *pass,
+        const struct model_hooks *hooks, float *logits)
+{
+    ZD_TRY(head_acquire(model, hooks));
+    ZD_TRY(chunk_logits(model, pass, pass->N - 1, 1, logits));
+    return head_release(model, hooks);
+}

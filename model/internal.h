@@ -1,0 +1,190 @@
+/* internal.h - what the files of the forward and backward pass share. */
+#ifndef ZD_MODEL_INTERNAL_H
+#define ZD_MODEL_INTERNAL_H
+
+#include "model/activations.h"
+
+/* The tensors of a layer by what they do; gpt2's fused projection of q, k and v
+ * is ROLE_Q, its c_fc is ROLE_GATE. */
+enum role {
+    ROLE_NORM1,
+    ROLE_NORM1_BIAS,
+    ROLE_Q,
+    ROLE_Q_BIAS,
+    ROLE_K,
+    ROLE_K_BIAS,
+    ROLE_V,
+    ROLE_V_BIAS,
+    ROLE_Q_NORM,
+    ROLE_K_NORM,
+    ROLE_O,
+    ROLE_O_BIAS,
+    ROLE_NORM2,
+    ROLE_NORM2_BIAS,
+    ROLE_GATE,
+    ROLE_GATE_BIAS,
+    ROLE_UP,
+    ROLE_UP_BIAS,
+    ROLE_DOWN,
+    ROLE_DOWN_BIAS,
+    ROLES
+};
+
+struct event_list {
+    struct unit_event *events; /* owned */
+    int count;
+};
+
+/* The tokens that a pass works on. */
+struct pass {
+    int B, T, N;
+    const int32_t *tokens, *targets, *doc_start;
+    bool decode;
+    int past; /* decode: tokens that are in the cache */
+    struct activations *acts;
+};
+
+struct model {
+    const struct model_config *config;
+    const struct param_table *table;
+    const struct kernels *kernels;
+    struct model_shape shape;
+    struct activations train, eval, decode;
+    float *cosine, *sine;   /* (positions, D/2); NULL for gpt2 */
+    int32_t *positions;     /* of the tokens of the pass */
+    int role_offset[ROLES]; /* from a layer's first id; -1: no such tensor */
+    int wte, wpe, final_norm, final_norm_bias, head; /* ids; -1: none */
+    bool *unit_trains;                               /* (unit_count); owned */
+    const void **params; /* (table->count), set by the hooks; owned */
+    float **grads;       /* (table->count), set by the hooks; owned */
+    struct event_list train_events, eval_events;
+    const struct event_list *program; /* of the pass that runs */
+    int event;                        /* next of it */
+    bool embedding_grads_held;        /* from the tied head to the embedding */
+    bool embedding_accumulates;
+};
+
+/* plan.c */
+int model_positions(const struct model_shape *shape); /* rows of the angles */
+enum zd_status model_lay_out(struct model *model, char *base);
+
+/* hooks.c: every call of a hook goes through these, which hold the order to
+ * model_unit_events. */
+void hooks_begin(struct model *model, const struct event_list *program);
+void hooks_end(const struct model *model);
+enum zd_status unit_acquire(
+        struct model *model, const struct model_hooks *hooks, int unit);
+enum zd_status unit_release(
+        struct model *model, const struct model_hooks *hooks, int unit);
+/* Nothing is called for a unit that has no trainable tensor: its grads are NULL
+ * and *accumulate_out is false. */
+enum zd_status unit_grads_acquire(
+        struct model *model, const struct model_hooks *hooks, int unit,
+        bool *accumulate_out);
+enum zd_status unit_grads_release(
+        struct model *model, const struct model_hooks *hooks, int unit);
+
+/* linear.c: y = x W (+ bias), for both layouts of W. */
+struct linear {
+    const void *weight, *bias;
+    float *dweight, *dbias; /* NULL: frozen */
+    int in, out;
+    bool conv1d; /* weight is [in, out], not [out, in] */
+};
+struct linear layer_linear(
+        const struct model *model, int layer, enum role weight, int in,
+        int out);
+enum zd_status linear_forward(
+        const struct model *model, const struct linear *linear, void *y,
+        const void *x, int N);
+/* Gradients of weight and bias (with `accumulate` added), and dx, unless NULL.
+ */
+enum zd_status linear_backward(
+        const struct model *model, const struct linear *linear, void *dx,
+        const void *dy, const void *x, int N, bool accumulate);
+/* dx += dy W; `sum` is scratch for types that cannot be accumulated into. */
+enum zd_status linear_backward_add(
+        const struct model *model, const struct linear *linear, void *dx,
+        void *sum, const void *dy, const void *x, int N, bool accumulate);
+
+/* norm.c: layer norm for gpt2, RMS norm for the others. */
+struct norm {
+    const void *weight, *bias;
+    float *dweight, *dbias;
+};
+struct norm layer_norm(const struct model *model, int layer, enum role weight);
+struct norm final_norm(const struct model *model);
+enum zd_status norm_forward(
+        const struct model *model, const struct norm *norm, void *out,
+        float *mean, float *rstd, const void *x, int N);
+/* dx = [dresidual +] J^T dout; dresidual may be dx. */
+enum zd_status norm_backward(
+        const struct model *model, const struct norm *norm, void *dx,
+        const void *dout, const void *dresidual, const void *x,
+        const float *mean, const float *rstd, int N, bool accumulate);
+
+/* layer.c. With out == NULL only what backward reads is computed. */
+enum zd_status layer_forward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, void *scratch, void *out);
+/* acts->dx holds the gradient of the layer's output, then of its input. */
+enum zd_status layer_backward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, bool accumulate);
+
+/* gpt2.c, llama.c: the parts of a layer that differ between families. */
+enum zd_status gpt2_qkv_forward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts);
+enum zd_status gpt2_qkv_backward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, bool accumulate);
+enum zd_status gpt2_mlp_forward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, void *out);
+enum zd_status gpt2_mlp_backward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, bool accumulate);
+enum zd_status llama_qkv_forward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts);
+enum zd_status llama_qkv_backward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, bool accumulate);
+enum zd_status llama_mlp_forward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, void *out);
+enum zd_status llama_mlp_backward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, bool accumulate);
+
+/* embedding.c */
+enum zd_status embedding_forward(
+        struct model *model, const struct pass *pass,
+        const struct model_hooks *hooks, void *out);
+enum zd_status embedding_backward(
+        struct model *model, const struct pass *pass,
+        const struct model_hooks *hooks);
+
+/* head.c: loss of the pass; in training also the gradients of the head's unit
+ * and, into acts->dx, of the last layer's output. */
+enum zd_status head_loss(
+        struct model *model, const struct pass *pass, bool train, float dloss,
+        const struct model_hooks *hooks, struct exact_sum *loss);
+enum zd_status head_logits(
+        struct model *model, const struct pass *pass,
+        const struct model_hooks *hooks, float *logits);
+
+/* forward.c */
+struct pass pass_of(const struct model_batch *batch, struct activations *acts);
+/* Embedding and layers; the result is in pass->acts->last. */
+enum zd_status forward_layers(
+        struct model *model, const struct pass *pass,
+        const struct model_hooks *hooks);
+/* The arrays of a layer that has a backward, its input among them. */
+struct layer_acts kept_acts(const struct activations *acts, int layer);
+/* Such a layer's forward; without `output` only what backward reads. */
+enum zd_status forward_kept(
+        struct model *model, const struct pass *pass, int layer, bool output);
+
+#endif

@@ -1,0 +1,120 @@
+#include "model/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool is_gpt2(const struct model *model)
+{
+    return model->config->family == MODEL_GPT2;
+}
+
+static struct attention_shape attention_shape(
+        const struct model *model, const struct pass *pass)
+{
+    const struct model_config *c = model->config;
+    int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    return (struct attention_shape){
+            .B = pass->B,
+            .T = pass->T,
+            .H = c->heads,
+            .KV = c->kv_heads,
+            .D = c->head_dim,
+            .q_stride = is_gpt2(model) ? 3 * q : q,
+            .k_stride = is_gpt2(model) ? 3 * q : kv,
+            .v_stride = is_gpt2(model) ? 3 * q : kv,
+            .scale = (float)(1.0 / sqrt((double)c->head_dim)),
+    };
+}
+
+/* Append the new rows to the cache, then attend to all of it. */
+static enum zd_status attend_cached(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
+{
+    const struct kernels *k = model->kernels;
+    const struct activations *all = pass->acts;
+    struct attention_shape s = attention_shape(model, pass);
+    size_t element = dtype_bytes(k->dtype);
+    size_t row = (size_t)s.KV * (size_t)s.D * element;
+    char *k_cache = all->k_cache + (size_t)(layer - 1) * all->cache_layer_bytes;
+    char *v_cache = all->v_cache + (size_t)(layer - 1) * all->cache_layer_bytes;
+    for (int n = 0; n < pass->N; n++) {
+        size_t to = (size_t)(pass->past + n) * row;
+        size_t from = (size_t)n * (size_t)s.k_stride * element;
+        memcpy(k_cache + to, (const char *)acts->k + from, row);
+        memcpy(v_cache + to, (const char *)acts->v + from, row);
+    }
+    return k->attention_decode(
+            NULL, acts->att, acts->q, k_cache, v_cache, pass->N, pass->past,
+            s.H, s.KV, s.D, s.q_stride, s.scale);
+}
+
+static enum zd_status attend(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, void *scratch)
+{
+    if (pass->decode)
+        return attend_cached(model, pass, layer, acts);
+    struct attention_shape shape = attention_shape(model, pass);
+    return model->kernels->attention_forward(
+            NULL, acts->att, acts->lse, acts->q, acts->k, acts->v,
+            pass->doc_start, scratch, &shape);
+}
+
+enum zd_status layer_forward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, void *scratch, void *out)
+{
+    const struct kernels *k = model->kernels;
+    const struct model_config *c = model->config;
+    int N = pass->N, C = c->hidden_size;
+    size_t count = (size_t)N * (size_t)C;
+    struct norm norm1 = layer_norm(model, layer, ROLE_NORM1);
+    struct norm norm2 = layer_norm(model, layer, ROLE_NORM2);
+    struct linear o =
+            layer_linear(model, layer, ROLE_O, c->heads * c->head_dim, C);
+    ZD_TRY(norm_forward(
+            model, &norm1, acts->norm1, acts->mean1, acts->rstd1, acts->x, N));
+    ZD_TRY((is_gpt2(model) ? gpt2_qkv_forward
+                           : llama_qkv_forward)(model, pass, layer, acts));
+    ZD_TRY(attend(model, pass, layer, acts, scratch));
+    ZD_TRY(linear_forward(model, &o, acts->proj, acts->att, N));
+    ZD_TRY(k->add(NULL, acts->x2, acts->x, acts->proj, count));
+    ZD_TRY(norm_forward(
+            model, &norm2, acts->norm2, acts->mean2, acts->rstd2, acts->x2, N));
+    void *mlp_out = acts->mlp_out ? acts->mlp_out : out;
+    ZD_TRY((is_gpt2(model) ? gpt2_mlp_forward : llama_mlp_forward)(
+            model, pass, layer, acts, mlp_out));
+    return out ? k->add(NULL, out, acts->x2, mlp_out, count) : ZD_OK;
+}
+
+enum zd_status layer_backward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, bool accumulate)
+{
+    const struct model_config *c = model->config;
+    const struct layer_grads *g = &pass->acts->grads;
+    void *dx = pass->acts->dx;
+    int N = pass->N;
+    struct attention_shape shape = attention_shape(model, pass);
+    struct norm norm1 = layer_norm(model, layer, ROLE_NORM1);
+    struct norm norm2 = layer_norm(model, layer, ROLE_NORM2);
+    struct linear o = layer_linear(
+            model, layer, ROLE_O, c->heads * c->head_dim, c->hidden_size);
+    /* The residual stream passes dx on; each branch adds its part through the
+     * backward of its norm. */
+    ZD_TRY((is_gpt2(model) ? gpt2_mlp_backward : llama_mlp_backward)(
+            model, pass, layer, acts, accumulate));
+    ZD_TRY(norm_backward(
+            model, &norm2, dx, g->hidden, dx, acts->x2, acts->mean2,
+            acts->rstd2, N, accumulate));
+    ZD_TRY(linear_backward(model, &o, g->hidden, dx, acts->att, N, accumulate));
+    ZD_TRY(model->kernels->attention_backward(
+            NULL, g->q, g->k, g->v, g->hidden, acts->att, acts->lse, acts->q,
+            acts->k, acts->v, pass->doc_start, g->scratch, &shape));
+    ZD_TRY((is_gpt2(model) ? gpt2_qkv_backward : llama_qkv_backward)(
+            model, pass, layer, acts, accumulate));
+    return norm_backward(
+            model, &norm1, dx, g->hidden, dx, acts->x, acts->mean1, acts->rstd1,
+            N, accumulate);
+}

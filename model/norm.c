@@ -1,0 +1,54 @@
+#include "model/internal.h"
+
+static struct norm norm_at(const struct model *model, int weight, int bias)
+{
+    return (struct norm){
+            .weight = model->params[weight],
+            .bias = bias < 0 ? NULL : model->params[bias],
+            .dweight = model->grads[weight],
+            .dbias = bias < 0 ? NULL : model->grads[bias],
+    };
+}
+
+struct norm layer_norm(const struct model *model, int layer, enum role weight)
+{
+    int first = model->table->unit_first[layer];
+    int bias = model->role_offset[weight + 1];
+    return norm_at(
+            model, first + model->role_offset[weight],
+            bias < 0 ? -1 : first + bias);
+}
+
+struct norm final_norm(const struct model *model)
+{
+    return norm_at(model, model->final_norm, model->final_norm_bias);
+}
+
+enum zd_status norm_forward(
+        const struct model *model, const struct norm *norm, void *out,
+        float *mean, float *rstd, const void *x, int N)
+{
+    const struct kernels *k = model->kernels;
+    int C = model->config->hidden_size;
+    float eps = model->config->norm_eps;
+    if (norm->bias)
+        return k->layernorm_forward(
+                NULL, out, mean, rstd, x, norm->weight, norm->bias, eps, N, C);
+    return k->rmsnorm_forward(NULL, out, rstd, x, norm->weight, eps, N, C);
+}
+
+enum zd_status norm_backward(
+        const struct model *model, const struct norm *norm, void *dx,
+        const void *dout, const void *dresidual, const void *x,
+        const float *mean, const float *rstd, int N, bool accumulate)
+{
+    const struct kernels *k = model->kernels;
+    int C = model->config->hidden_size;
+    if (norm->bias)
+        return k->layernorm_backward(
+                NULL, dx, norm->dweight, norm->dbias, dout, dresidual, x,
+                norm->weight, mean, rstd, N, C, accumulate);
+    return k->rmsnorm_backward(
+            NULL, dx, norm->dweight, dout, dresidual, x, norm->weight, rstd, N,
+            C, accumulate);
+}

@@ -1,0 +1,266 @@
+#include "model/params.h"
+
+#include <assert.h>
+#include <fnmatch.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAYER_PARAMS_MAX = 16 };
+
+/* A table being written, tensor by tensor. */
+struct builder {
+    const struct model_config *config;
+    struct param_table *table;
+    int unit;
+};
+
+static struct param *add_matrix(
+        struct builder *b, int64_t rows, int64_t columns, const char *format,
+        ...) __attribute__((format(printf, 4, 5)));
+static struct param *add_vector(
+        struct builder *b, enum param_init init, int64_t count,
+        const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+static struct param *add(
+        struct builder *b, int dims, int64_t rows, int64_t columns,
+        const char *format, va_list args)
+{
+    struct param *p = &b->table->params[b->table->count++];
+    vsnprintf(p->name, sizeof p->name, format, args);
+    p->unit = b->unit;
+    p->dims = dims;
+    p->shape[0] = rows;
+    p->shape[1] = columns;
+    p->count = (size_t)rows * (size_t)columns;
+    p->trainable = true;
+    p->decays = dims == 2;
+    return p;
+}
+
+static struct param *add_matrix(
+        struct builder *b, int64_t rows, int64_t columns, const char *format,
+        ...)
+{
+    va_list args;
+    va_start(args, format);
+    struct param *p = add(b, 2, rows, columns, format, args);
+    va_end(args);
+    p->init = PARAM_INIT_NORMAL;
+    p->init_std = (float)b->config->initializer_range;
+    return p;
+}
+
+static struct param *add_vector(
+        struct builder *b, enum param_init init, int64_t count,
+        const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    struct param *p = add(b, 1, count, 1, format, args);
+    va_end(args);
+    p->init = init;
+    return p;
+}
+
+/* GPT-2's Conv1D: the weight is [in, out]. */
+static void add_conv1d(
+        struct builder *b, int i, const char *name, int in, int out,
+        bool residual)
+{
+    struct param *p = add_matrix(b, in, out, "h.%d.%s.weight", i, name);
+    if (residual)
+        p->init_std /= (float)sqrt(2.0 * b->config->layers);
+    add_vector(b, PARAM_INIT_CLEAR, out, "h.%d.%s.bias", i, name);
+}
+
+static void add_gpt2_norm(struct builder *b, const char *name)
+{
+    int C = b->config->hidden_size;
+    add_vector(b, PARAM_INIT_ONES, C, "%s.weight", name);
+    add_vector(b, PARAM_INIT_CLEAR, C, "%s.bias", name);
+}
+
+static void add_gpt2(struct builder *b)
+{
+    const struct model_config *c = b->config;
+    int C = c->hidden_size, F = c->intermediate_size;
+    char name[32];
+    add_matrix(b, c->vocab_size, C, "wte.weight");
+    add_matrix(b, c->max_positions, C, "wpe.weight");
+    for (int i = 0; i < c->layers; i++) {
+        b->unit++;
+        snprintf(name, sizeof name, "h.%d.ln_1", i);
+        add_gpt2_norm(b, name);
+        add_conv1d(b, i, "attn.c_attn", C, 3 * C, false);
+        add_conv1d(b, i, "attn.c_proj", C, C, true);
+        snprintf(name, sizeof name, "h.%d.ln_2", i);
+        add_gpt2_norm(b, name);
+        add_conv1d(b, i, "mlp.c_fc", C, F, false);
+        add_conv1d(b, i, "mlp.c_proj", F, C, true);
+    }
+    b->unit++;
+    add_gpt2_norm(b, "ln_f");
+}
+
+/* Linear: the weight is [out, in]. */
+static void add_linear(
+        struct builder *b, int i, const char *name, int in, int out, bool bias)
+{
+    add_matrix(b, out, in, "model.layers.%d.%s.weight", i, name);
+    if (bias)
+        add_vector(
+                b, PARAM_INIT_CLEAR, out, "model.layers.%d.%s.bias", i, name);
+}
+
+static void add_layer_norm(
+        struct builder *b, int i, const char *name, int count)
+{
+    add_vector(b, PARAM_INIT_ONES, count, "model.layers.%d.%s.weight", i, name);
+}
+
+static void add_llama_layer(struct builder *b, int i)
+{
+    const struct model_config *c = b->config;
+    int C = c->hidden_size, F = c->intermediate_size, D = c->head_dim;
+    int q = c->heads * D, kv = c->kv_heads * D;
+    add_layer_norm(b, i, "input_layernorm", C);
+    add_linear(b, i, "self_attn.q_proj", C, q, c->qkv_bias);
+    add_linear(b, i, "self_attn.k_proj", C, kv, c->qkv_bias);
+    add_linear(b, i, "self_attn.v_proj", C, kv, c->qkv_bias);
+    if (c->qk_norm) {
+        add_layer_norm(b, i, "self_attn.q_norm", D);
+        add_layer_norm(b, i, "self_attn.k_norm", D);
+    }
+    add_linear(b, i, "self_attn.o_proj", q, C, c->out_bias);
+    add_layer_norm(b, i, "post_attention_layernorm", C);
+    add_linear(b, i, "mlp.gate_proj", C, F, c->mlp_bias);
+    add_linear(b, i, "mlp.up_proj", C, F, c->mlp_bias);
+    add_linear(b, i, "mlp.down_proj", F, C, c->mlp_bias);
+}
+
+static void add_llama(struct builder *b)
+{
+    const struct model_config *c = b->config;
+    int C = c->hidden_size;
+    add_matrix(b, c->vocab_size, C, "model.embed_tokens.weight");
+    for (int i = 0; i < c->layers; i++) {
+        b->unit++;
+        add_llama_layer(b, i);
+    }
+    b->unit++;
+    add_vector(b, PARAM_INIT_ONES, C, "model.norm.weight");
+}
+
+/* A pattern may be written with the prefix that some GPT-2 files carry. */
+static bool matches(
+        const struct model_config *config, const struct param *param,
+        const char *pattern)
+{
+    char prefixed[PARAM_NAME_MAX + 16];
+    bool gpt2 = config->family == MODEL_GPT2;
+    snprintf(
+            prefixed, sizeof prefixed, "%s%s", gpt2 ? "transformer." : "",
+            param->name);
+    return strstr(prefixed, pattern) || fnmatch(pattern, param->name, 0) == 0 ||
+           fnmatch(pattern, prefixed, 0) == 0;
+}
+
+static enum zd_status freeze_matching(
+        const struct model_config *config, struct param_table *table,
+        const char *pattern)
+{
+    int found = 0;
+    for (int id = 0; id < table->count; id++)
+        if (matches(config, &table->params[id], pattern)) {
+            table->params[id].trainable = false;
+            found++;
+        }
+    if (found && *pattern)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0306",
+            "train.freeze: `%s` matches no tensor of the model", pattern);
+    if (config->tied && strstr(pattern, "lm_head"))
+        zd_fail_help(
+                "the head is tied: it is the tensor `%s`",
+                table->params[0].name);
+    else
+        zd_fail_help(
+                "names look like `%s`",
+                table->params[table->unit_first[1]].name);
+    return ZD_ERR_CONFIG;
+}
+
+static void finish_units(struct param_table *table)
+{
+    int unit = 0;
+    for (int id = 0; id < table->count; id++) {
+        while (unit <= table->params[id].unit)
+            table->unit_first[unit++] = id;
+        table->total += table->params[id].count;
+    }
+    table->unit_first[unit] = table->count;
+    assert(unit == table->unit_count);
+}
+
+enum zd_status param_table_build(
+        const struct model_config *config, const char *const *freeze,
+        int freeze_count, struct param_table *table_out)
+{
+    struct param_table table = {.unit_count = config->layers + 2};
+    struct builder builder = {config, &table, 0};
+    size_t max = (size_t)config->layers * LAYER_PARAMS_MAX + 8;
+    table.params = calloc(max, sizeof *table.params);
+    table.unit_first =
+            calloc((size_t)table.unit_count + 1, sizeof *table.unit_first);
+    if (!table.params || !table.unit_first) {
+        param_table_fini(&table);
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a tensor table");
+    }
+    if (config->family == MODEL_GPT2)
+        add_gpt2(&builder);
+    else
+        add_llama(&builder);
+    if (!config->tied)
+        add_matrix(
+                &builder, config->vocab_size, config->hidden_size,
+                "lm_head.weight");
+    assert((size_t)table.count <= max);
+    finish_units(&table);
+    for (int i = 0; i < freeze_count; i++) {
+        enum zd_status status = freeze_matching(config, &table, freeze[i]);
+        if (status != ZD_OK) {
+            param_table_fini(&table);
+            return status;
+        }
+    }
+    for (int id = 0; id < table.count; id++)
+        if (table.params[id].trainable)
+            table.trainable += table.params[id].count;
+    if (table.trainable == 0) {
+        param_table_fini(&table);
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0306",
+                "train.freeze leaves no tensor to train");
+    }
+    *table_out = table;
+    return ZD_OK;
+}
+
+void param_table_fini(struct param_table *table)
+{
+    if (!table)
+        return;
+    free(table->params);
+    free(table->unit_first);
+    memset(table, 0, sizeof *table);
+}
+
+int param_table_find(const struct param_table *table, const char *name)
+{
+    for (int id = 0; id < table->count; id++)
+        if (strcmp(table->params[id].name, name) == 0)
+            return id;
+    return -1;
+}

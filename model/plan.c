@@ -1,0 +1,96 @@
+#include "model/internal.h"
+
+/* Every pass that this shape asks for, laid out from the same bottom. */
+static enum zd_status lay_passes(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, char *base,
+        struct activations passes[3])
+{
+    if (shape->train)
+        ZD_TRY(activations_train(config, table, shape, base, &passes[0]));
+    if (shape->eval_B)
+        ZD_TRY(activations_eval(config, shape, base, &passes[1]));
+    if (shape->decode_capacity)
+        ZD_TRY(activations_decode(config, shape, base, &passes[2]));
+    return ZD_OK;
+}
+
+static enum zd_status check_positions(
+        const struct model_config *config, int positions)
+{
+    if (config->family != MODEL_GPT2 || positions <= config->max_positions)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_CONFIG, "E0313",
+            "%d tokens are more than the %d positions that the model has "
+            "learned",
+            positions, config->max_positions);
+}
+
+int model_positions(const struct model_shape *shape)
+{
+    int positions = shape->train || shape->eval_B ? shape->T : 0;
+    return shape->decode_capacity > positions ? shape->decode_capacity
+                                              : positions;
+}
+
+static size_t most_tokens(const struct model_shape *shape)
+{
+    size_t train = shape->train ? (size_t)shape->B * (size_t)shape->T : 0;
+    size_t eval = (size_t)shape->eval_B * (size_t)shape->T;
+    size_t decode = (size_t)shape->decode_batch;
+    size_t most = train > eval ? train : eval;
+    return most > decode ? most : decode;
+}
+
+enum zd_status model_plan(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, struct arena_plan *plan)
+{
+    struct activations passes[3] = {0};
+    size_t bytes = 0;
+    int positions = model_positions(shape);
+    size_t angles = config->family == MODEL_GPT2
+                            ? 0
+                            : (size_t)positions * (size_t)config->head_dim;
+    ZD_TRY(check_positions(config, positions));
+    enum zd_status status = lay_passes(config, table, shape, NULL, passes);
+    for (int i = 0; i < 3; i++) {
+        bytes = passes[i].bytes > bytes ? passes[i].bytes : bytes;
+        activations_fini(&passes[i]);
+    }
+    ZD_TRY(status);
+    ZD_TRY(arena_plan_add(
+            plan, "model.activations", ARENA_DEVICE, SPAN_ACTIVATIONS, bytes));
+    ZD_TRY(arena_plan_add(
+            plan, "model.positions", ARENA_DEVICE, SPAN_BUFFERS,
+            most_tokens(shape) * sizeof(int32_t)));
+    return arena_plan_add(
+            plan, "model.rope", ARENA_DEVICE, SPAN_BUFFERS,
+            angles * sizeof(float));
+}
+
+enum zd_status model_lay_out(struct model *model, char *base)
+{
+    struct activations passes[3] = {0};
+    enum zd_status status = lay_passes(
+            model->config, model->table, &model->shape, base, passes);
+    model->train = passes[0];
+    model->eval = passes[1];
+    model->decode = passes[2];
+    return status;
+}
+
+double model_flops_per_token(
+        const struct model_config *config, const struct param_table *table,
+        int T)
+{
+    double weights = 0.0;
+    for (int id = 0; id < table->count; id++)
+        if (table->params[id].dims == 2 && table->params[id].unit > 0)
+            weights += (double)table->params[id].count;
+    if (config->tied)
+        weights += (double)config->vocab_size * config->hidden_size;
+    return 6.0 * weights +
+           6.0 * config->layers * T * config->heads * config->head_dim;
+}
