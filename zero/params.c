@@ -133,7 +133,7 @@ static void point_unit(
 enum zd_status params_acquire(void *ctx, int unit, const void **params)
 {
     struct zero *zero = ctx;
-    const struct zero_move *move;
+    const struct zero_move *move = NULL;
     const char *gathered = NULL;
     ZD_TRY(comm_progress(zero->comm));
     if (zero->plan->params_cut) {
