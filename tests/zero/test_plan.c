@@ -1,0 +1,357 @@
+#include "fake.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct fake fake;
+static struct fake_shape shape = {.layers = 3, .scale = 1, .freeze_every = 5};
+
+static void make(void)
+{
+    fake_create(&fake, &shape);
+}
+
+static void drop(void)
+{
+    fake_destroy(&fake);
+}
+
+TestSuite(zero_plan, .init = make, .fini = drop);
+
+static struct zero_request request(int stage, int world, int accumulation)
+{
+    struct zero_options options = zero_options_default();
+    options.stage = stage;
+    return (struct zero_request){
+            .config = &fake.config,
+            .table = &fake.table,
+            .world = world,
+            .options = options,
+            .dtype = DTYPE_BF16,
+            .storage_dtype = DTYPE_BF16,
+            .accumulation = accumulation,
+            .train = true};
+}
+
+static struct zero_plan build(const struct zero_request *r)
+{
+    struct zero_plan plan;
+    cr_assert_eq(zero_plan_build(r, &plan), ZD_OK, "%s", zd_error_get()->what);
+    return plan;
+}
+
+/* How often each element of the model lies in a shard of some rank. */
+static void count_cover(const struct zero_plan *plan, unsigned char **cover)
+{
+    for (int rank = 0; rank < plan->request.world; rank++) {
+        for (int s = 0; s < plan->segment_count; s++) {
+            size_t shard = plan->segments[s].shard_count;
+            size_t begin = (size_t)rank * shard;
+            struct zero_run run = {.id = -1};
+            while (zero_run_next(plan, s, begin, begin + shard, &run)) {
+                cr_assert_eq(run.begin % ZERO_ALIGN, 0);
+                cr_assert_eq(
+                        plan->places[run.id].offset + run.begin, run.offset);
+                for (size_t i = 0; i < run.count; i++)
+                    cover[run.id][run.begin + i]++;
+            }
+        }
+    }
+}
+
+Test(zero_plan, shards_cover_every_element_once)
+{
+    for (int world = 1; world <= 64; world++) {
+        for (int stage = 0; stage <= 3; stage++) {
+            struct zero_request r = request(stage, world, 1);
+            r.options.param_persistence_threshold = world % 2 ? 300 : 0;
+            struct zero_plan plan = build(&r);
+            unsigned char *cover[64];
+            for (int id = 0; id < fake.table.count; id++)
+                cover[id] = calloc(fake.table.params[id].count, 1);
+            count_cover(&plan, cover);
+            for (int id = 0; id < fake.table.count; id++) {
+                for (size_t i = 0; i < fake.table.params[id].count; i++)
+                    cr_assert_eq(
+                            cover[id][i], 1, "world %d tensor %d", world, id);
+                free(cover[id]);
+            }
+            zero_plan_fini(&plan);
+        }
+    }
+}
+
+Test(zero_plan, segments_are_aligned_and_hold_their_tensors_apart)
+{
+    for (int world = 1; world <= 64; world++) {
+        struct zero_request r = request(3, world, 1);
+        r.options.param_persistence_threshold = 100;
+        struct zero_plan plan = build(&r);
+        for (int s = 0; s < plan.segment_count; s++) {
+            const struct zero_segment *segment = &plan.segments[s];
+            cr_assert_eq(segment->shard_count % ZERO_ALIGN, 0);
+            cr_assert_eq(segment->count, (size_t)world * segment->shard_count);
+            cr_assert_geq(segment->count, segment->used);
+            cr_assert_lt(
+                    segment->count - segment->used, (size_t)world * ZERO_ALIGN);
+        }
+        size_t end = 0;
+        int segment = -1;
+        for (int id = 0; id < fake.table.count; id++) {
+            const struct param *param = &fake.table.params[id];
+            const struct zero_place *place = &plan.places[id];
+            const struct zero_segment *in = &plan.segments[place->segment];
+            cr_assert_eq(place->offset % ZERO_ALIGN, 0);
+            cr_assert_eq(in->unit, param->unit);
+            cr_assert_eq(in->trainable, param->trainable);
+            cr_assert_eq(
+                    in->persistent,
+                    world > 1 && param->trainable && param->count < 100);
+            if (place->segment == segment)
+                cr_assert_geq(place->offset, end);
+            segment = place->segment;
+            end = place->offset + param->count;
+            cr_assert_leq(end, in->used);
+        }
+        zero_plan_fini(&plan);
+    }
+}
+
+/* Padded elements: all trainable, and all. */
+static size_t trainable(const struct zero_plan *plan)
+{
+    size_t count = 0;
+    for (int s = 0; s < plan->segment_count; s++)
+        count += plan->segments[s].trainable ? plan->segments[s].count : 0;
+    return count;
+}
+
+static size_t all(const struct zero_plan *plan)
+{
+    size_t count = 0;
+    for (int s = 0; s < plan->segment_count; s++)
+        count += plan->segments[s].count;
+    return count;
+}
+
+static uint64_t share(size_t count, int world, size_t bytes)
+{
+    return (uint64_t)count * (uint64_t)(world - 1) / (uint64_t)world * bytes;
+}
+
+Test(zero_plan, the_wire_of_stages_0_to_2_is_the_papers)
+{
+    for (int world = 1; world <= 64; world++) {
+        for (int n = 1; n <= 4; n += 3) {
+            size_t grad = n == 1 ? 2 : 4;
+            for (int stage = 0; stage <= 2; stage++) {
+                struct zero_request r = request(stage, world, n);
+                struct zero_plan plan = build(&r);
+                size_t E = trainable(&plan);
+                uint64_t scatters = stage == 2 && world > 1 ? (uint64_t)n : 1;
+                cr_assert_eq(
+                        plan.wire.reduce_scatter,
+                        scatters * share(E, world, grad));
+                cr_assert_eq(
+                        plan.wire.all_gather,
+                        share(E, world, stage == 0 ? grad : 2));
+                cr_assert_eq(plan.wire.all_reduce, zero_scalar_bytes(world));
+                zero_plan_fini(&plan);
+            }
+        }
+    }
+}
+
+Test(zero_plan, the_wire_of_stage_3_is_at_most_two_gathers_a_micro_batch)
+{
+    for (int world = 2; world <= 64; world += 3) {
+        for (int n = 1; n <= 4; n += 3) {
+            struct zero_request r = request(3, world, n);
+            struct zero_plan plan = build(&r);
+            size_t grad = n == 1 ? 2 : 4;
+            uint64_t E = share(all(&plan), world, 2);
+            cr_assert_eq(
+                    plan.wire.reduce_scatter,
+                    (uint64_t)n * share(trainable(&plan), world, grad));
+            cr_assert_leq(plan.wire.all_gather, 2 * (uint64_t)n * E);
+            cr_assert_geq(plan.wire.all_gather, E);
+            zero_plan_fini(&plan);
+        }
+    }
+}
+
+Test(zero_plan, one_rank_sends_nothing_and_gathers_nothing)
+{
+    for (int stage = 0; stage <= 3; stage++) {
+        struct zero_request r = request(stage, 1, 1);
+        struct zero_plan plan = build(&r);
+        cr_expect_eq(plan.wire.reduce_scatter, 0);
+        cr_expect_eq(plan.wire.all_gather, 0);
+        cr_expect_eq(plan.wire.all_reduce, 0);
+        cr_expect_eq(plan.layer_slots + plan.outer_slots, 0);
+        zero_plan_fini(&plan);
+    }
+}
+
+/* --- memory --------------------------------------------------------------- */
+
+static size_t bytes_of(const struct zero_plan *plan, const char *name)
+{
+    struct arena_plan arena;
+    arena_plan_init(&arena);
+    cr_assert_eq(zero_plan_spans(plan, &arena), ZD_OK);
+    const struct arena_span *span = arena_plan_find(&arena, name);
+    size_t bytes = span ? span->bytes : 0;
+    arena_plan_fini(&arena);
+    return bytes;
+}
+
+Test(zero_plan, stage_0_in_bf16_takes_the_papers_16_bytes)
+{
+    struct zero_request r = request(0, 4, 1);
+    struct zero_plan plan = build(&r);
+    struct arena_plan arena;
+    arena_plan_init(&arena);
+    cr_assert_eq(zero_plan_spans(&plan, &arena), ZD_OK);
+    size_t sum = arena_plan_kind_bytes(&arena, ARENA_DEVICE, SPAN_PARAMS) +
+                 arena_plan_kind_bytes(&arena, ARENA_DEVICE, SPAN_GRADS) +
+                 arena_plan_kind_bytes(&arena, ARENA_DEVICE, SPAN_OPTIMIZER);
+    size_t E = trainable(&plan);
+    cr_expect_eq(sum, 16 * E + 2 * (all(&plan) - E));
+    arena_plan_fini(&arena);
+    zero_plan_fini(&plan);
+}
+
+Test(zero_plan, each_stage_cuts_what_it_promises)
+{
+    enum { N = 4 };
+    for (int stage = 0; stage <= 3; stage++) {
+        struct zero_request r = request(stage, N, 1);
+        struct zero_plan plan = build(&r);
+        size_t E = trainable(&plan);
+        cr_expect_eq(bytes_of(&plan, "zero.m"), 4 * E / (stage >= 1 ? N : 1));
+        cr_expect_eq(bytes_of(&plan, "zero.v"), bytes_of(&plan, "zero.m"));
+        cr_expect_eq(bytes_of(&plan, "zero.master"), bytes_of(&plan, "zero.m"));
+        cr_expect_eq(
+                bytes_of(&plan, "zero.grads"), 2 * E / (stage >= 2 ? N : 1));
+        cr_expect_eq(
+                bytes_of(&plan, "zero.params"), 2 * E / (stage >= 3 ? N : 1));
+        cr_expect_eq(bytes_of(&plan, "zero.params.slots") > 0, stage == 3);
+        zero_plan_fini(&plan);
+    }
+}
+
+Test(zero_plan, fp32_parameters_are_their_own_master)
+{
+    for (int stage = 0; stage <= 3; stage++) {
+        struct zero_request r = request(stage, 3, 1);
+        r.dtype = DTYPE_FP32;
+        struct zero_plan plan = build(&r);
+        cr_expect_eq(bytes_of(&plan, "zero.master"), 0);
+        cr_expect_eq(bytes_of(&plan, "zero.master.frozen"), 0);
+        cr_expect_eq(bytes_of(&plan, "zero.grads.work") > 0, stage >= 2);
+        zero_plan_fini(&plan);
+    }
+}
+
+Test(zero_plan, frozen_tensors_of_wider_files_keep_a_cut_copy)
+{
+    struct zero_request r = request(1, 4, 1);
+    r.storage_dtype = DTYPE_FP32;
+    struct zero_plan plan = build(&r);
+    size_t frozen = all(&plan) - trainable(&plan);
+    cr_expect_eq(bytes_of(&plan, "zero.master.frozen"), 4 * frozen / 4);
+    cr_expect_eq(bytes_of(&plan, "zero.params.frozen"), 2 * frozen);
+    zero_plan_fini(&plan);
+}
+
+Test(zero_plan, generation_holds_parameters_only)
+{
+    struct zero_request r = request(3, 4, 1);
+    r.train = false;
+    r.accumulation = 0;
+    struct zero_plan plan = build(&r);
+    cr_expect_eq(bytes_of(&plan, "zero.m"), 0);
+    cr_expect_eq(bytes_of(&plan, "zero.grads"), 0);
+    cr_expect_gt(bytes_of(&plan, "zero.params"), 0);
+    cr_expect_eq(plan.wire.all_reduce, 0);
+    cr_expect_gt(plan.eval_move_count, 0);
+    zero_plan_fini(&plan);
+}
+
+/* --- gradients ------------------------------------------------------------ */
+
+/* Units whose work buffers are in use at a time must lie apart: both complete
+ * in the same bucket, or in neighbouring ones when reduction overlaps. */
+static void check_work(const struct zero_plan *plan)
+{
+    int under_way = plan->request.options.overlap_comm ? 1 : 0;
+    for (int a = 0; a < plan->grad_unit_count; a++) {
+        for (int b = a + 1; b < plan->grad_unit_count; b++) {
+            int ua = plan->grad_units[a], ub = plan->grad_units[b];
+            size_t na = 0, nb = 0;
+            for (int s = 0; s < plan->segment_count; s++) {
+                const struct zero_segment *segment = &plan->segments[s];
+                na += segment->unit == ua && segment->trainable ? segment->count
+                                                                : 0;
+                nb += segment->unit == ub && segment->trainable ? segment->count
+                                                                : 0;
+            }
+            size_t oa = plan->work_offsets[ua], ob = plan->work_offsets[ub];
+            cr_assert_leq(oa + na, plan->work_count);
+            cr_assert_leq(ob + nb, plan->work_count);
+            bool apart = oa + na <= ob || ob + nb <= oa;
+            bool together = plan->grad_buckets[b] - plan->grad_buckets[a] <=
+                                    under_way ||
+                            (plan->request.config->tied && ub == 0);
+            cr_assert(apart || !together, "units %d and %d", ua, ub);
+        }
+    }
+}
+
+Test(zero_plan, work_buffers_in_use_lie_apart)
+{
+    fake_destroy(&fake);
+    for (int tied = 0; tied <= 1; tied++) {
+        struct fake_shape s = {.layers = 7, .scale = 2, .tied = tied};
+        fake_create(&fake, &s);
+        for (int overlap = 0; overlap <= 1; overlap++) {
+            static const int64_t buckets[] = {0, 1, 3000, 8000, 1 << 30};
+            for (int k = 0; k < 5; k++) {
+                struct zero_request r = request(2 + overlap, 3, 1 + k % 2);
+                r.options.overlap_comm = overlap;
+                r.options.reduce_bucket_size = buckets[k];
+                struct zero_plan plan = build(&r);
+                check_work(&plan);
+                zero_plan_fini(&plan);
+            }
+        }
+        fake_destroy(&fake);
+    }
+    fake_create(&fake, &shape);
+}
+
+Test(zero_plan, the_work_buffers_of_many_layers_are_those_of_a_few)
+{
+    fake_destroy(&fake);
+    size_t work[2];
+    for (int k = 0; k < 2; k++) {
+        struct fake_shape s = {.layers = k ? 40 : 4, .scale = 1};
+        fake_create(&fake, &s);
+        struct zero_request r = request(2, 4, 1);
+        struct zero_plan plan = build(&r);
+        work[k] = plan.work_count;
+        zero_plan_fini(&plan);
+        fake_destroy(&fake);
+    }
+    cr_expect_eq(work[0], work[1]);
+    fake_create(&fake, &shape);
+}
+
+Test(zero_plan, a_stage_that_does_not_exist_is_refused)
+{
+    struct zero_plan plan;
+    struct zero_request r = request(4, 2, 1);
+    cr_expect_eq(zero_plan_build(&r, &plan), ZD_ERR_CONFIG);
+}

@@ -1,0 +1,233 @@
+#include "fake.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct fake fake;
+
+static struct zero_request request(int layers, bool tied, int accumulation)
+{
+    struct fake_shape shape = {.layers = layers, .tied = tied, .scale = 1};
+    fake_create(&fake, &shape);
+    return (struct zero_request){
+            .config = &fake.config,
+            .table = &fake.table,
+            .world = 4,
+            .options = zero_options_default(),
+            .dtype = DTYPE_FP32,
+            .storage_dtype = DTYPE_FP32,
+            .accumulation = accumulation,
+            .train = true};
+}
+
+static struct zero_plan build(const struct zero_request *r)
+{
+    struct zero_plan plan;
+    cr_assert_eq(zero_plan_build(r, &plan), ZD_OK, "%s", zd_error_get()->what);
+    return plan;
+}
+
+static size_t unit_count(const struct zero_plan *plan, int unit)
+{
+    size_t count = 0;
+    for (int s = 0; s < plan->segment_count; s++)
+        if (plan->segments[s].unit == unit && !plan->segments[s].persistent)
+            count += plan->segments[s].count;
+    return count;
+}
+
+static int gathers(const struct zero_move *moves, int count)
+{
+    int gathered = 0;
+    for (int i = 0; i < count; i++)
+        gathered += moves[i].gather;
+    return gathered;
+}
+
+/* Replay a program against the slots: what is acquired is in its slot, nothing
+ * is overwritten while it is held or still to be used without a new gather, and
+ * gathers begin in the order of their use. */
+static void check_moves(
+        const struct zero_plan *plan, const struct zero_move *moves, int count)
+{
+    int content[64], held[64] = {0};
+    memset(content, -1, sizeof content);
+    int next = 0, last = -1;
+    for (int i = -1; i < count; i++) {
+        if (i >= 0 && moves[i].acquire && moves[i].slot >= 0) {
+            while (next <= i && (!moves[next].gather || next == i)) {
+                if (moves[next].gather) {
+                    cr_assert_eq(held[moves[next].slot], 0);
+                    content[moves[next].slot] = moves[next].unit;
+                }
+                next++;
+            }
+            cr_assert_gt(next, i, "move %d was not gathered in time", i);
+            cr_assert_eq(content[moves[i].slot], moves[i].unit);
+            cr_assert_leq(
+                    unit_count(plan, moves[i].unit),
+                    plan->slots[moves[i].slot].count);
+            held[moves[i].slot]++;
+        } else if (i >= 0 && !moves[i].acquire) {
+            for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++)
+                if (content[s] == moves[i].unit)
+                    held[s] = 0;
+        }
+        while (next < count &&
+               (!moves[next].gather || moves[next].start <= i)) {
+            const struct zero_move *move = &moves[next++];
+            if (!move->gather)
+                continue;
+            cr_assert_geq(move->start, last);
+            last = move->start;
+            cr_assert_eq(held[move->slot], 0);
+            content[move->slot] = move->unit;
+        }
+    }
+}
+
+static void check_plan(const struct zero_plan *plan)
+{
+    check_moves(plan, plan->train_moves, plan->train_move_count);
+    check_moves(plan, plan->eval_moves, plan->eval_move_count);
+}
+
+Test(zero_program, every_unit_is_in_its_slot_when_it_is_used)
+{
+    static const int64_t sizes[] = {0, 1, 3000, 6000, 1 << 30};
+    for (int variant = 0; variant < 2 * 2 * 4; variant++) {
+        struct zero_request r =
+                request(1 + variant % 4 * 3, variant & 4, variant & 8 ? 3 : 1);
+        for (int k = 0; k < 5 * 5 * 2; k++) {
+            r.options.prefetch_bucket_size = sizes[k % 5];
+            r.options.max_reuse_distance = sizes[k / 5 % 5];
+            r.options.overlap_comm = k / 25;
+            r.checkpointing.mode =
+                    k % 3 ? CHECKPOINTING_SQRT : CHECKPOINTING_NONE;
+            struct zero_plan plan = build(&r);
+            check_plan(&plan);
+            zero_plan_fini(&plan);
+        }
+        fake_destroy(&fake);
+    }
+}
+
+Test(zero_program, two_layers_are_gathered_at_a_time)
+{
+    struct zero_request r = request(9, false, 1);
+    struct zero_plan plan = build(&r);
+    cr_expect_eq(plan.layer_slots, 2);
+    cr_expect_eq(plan.outer_slots, 1);
+    /* forward: all; backward: all but the two that are still there */
+    cr_expect_eq(gathers(plan.train_moves, plan.train_move_count), 2 + 9 + 7);
+    cr_expect_eq(gathers(plan.eval_moves, plan.eval_move_count), 2 + 9);
+    zero_plan_fini(&plan);
+    fake_destroy(&fake);
+}
+
+Test(zero_program, the_next_layer_is_gathered_while_one_computes)
+{
+    struct zero_request r = request(6, false, 1);
+    struct zero_plan plan = build(&r);
+    int ahead = 0;
+    for (int i = 0; i < plan.train_move_count; i++) {
+        const struct zero_move *move = &plan.train_moves[i];
+        ahead += move->gather && move->start < i - 1;
+    }
+    cr_expect_eq(
+            ahead, gathers(plan.train_moves, plan.train_move_count) - 1,
+            "%d gathers are early", ahead);
+    zero_plan_fini(&plan);
+    r.options.overlap_comm = false;
+    plan = build(&r);
+    for (int i = 0; i < plan.train_move_count; i++)
+        if (plan.train_moves[i].gather)
+            cr_expect_eq(plan.train_moves[i].start, i);
+    cr_expect_eq(plan.layer_slots, 1);
+    zero_plan_fini(&plan);
+    fake_destroy(&fake);
+}
+
+Test(zero_program, a_tied_head_finds_the_embedding_where_it_was)
+{
+    struct zero_request r = request(5, true, 3);
+    struct zero_plan plan = build(&r);
+    int embeddings = 0;
+    for (int i = 0; i < plan.train_move_count; i++)
+        embeddings +=
+                plan.train_moves[i].gather && plan.train_moves[i].unit == 0;
+    cr_expect_eq(plan.outer_slots, 2);
+    cr_expect_eq(plan.slots[0].count, unit_count(&plan, 0));
+    cr_expect_eq(plan.slots[1].count, unit_count(&plan, 6));
+    cr_expect_eq(embeddings, 1);
+    zero_plan_fini(&plan);
+    fake_destroy(&fake);
+}
+
+Test(zero_program, a_long_reuse_distance_keeps_every_unit)
+{
+    struct zero_request r = request(6, false, 4);
+    r.options.max_reuse_distance = 1 << 30;
+    struct zero_plan plan = build(&r);
+    cr_expect_eq(plan.layer_slots, 6);
+    cr_expect_eq(plan.outer_slots, 2);
+    cr_expect_eq(gathers(plan.train_moves, plan.train_move_count), 8);
+    zero_plan_fini(&plan);
+    fake_destroy(&fake);
+}
+
+Test(zero_program, segments_held_for_recomputation_have_a_slot_each)
+{
+    struct zero_request r = request(9, false, 1);
+    r.checkpointing =
+            (struct checkpointing){.mode = CHECKPOINTING_EVERY, .every = 3};
+    struct zero_plan plan = build(&r);
+    cr_expect_eq(plan.layer_slots, 4);
+    zero_plan_fini(&plan);
+    fake_destroy(&fake);
+}
+
+Test(zero_program, live_parameters_are_bounded_or_the_bound_is_refused)
+{
+    struct zero_request r = request(6, false, 2);
+    struct zero_plan plan = build(&r);
+    size_t outer = plan.slots[0].count, layer = plan.slots[1].count;
+    zero_plan_fini(&plan);
+
+    r.options.max_reuse_distance = 1 << 30;
+    r.options.max_live_parameters = (int64_t)(outer + 4 * layer + 5);
+    plan = build(&r);
+    check_plan(&plan);
+    size_t live = 0;
+    for (int s = 0; s < plan.outer_slots + plan.layer_slots; s++)
+        live += plan.slots[s].count;
+    cr_expect_leq(live, (size_t)r.options.max_live_parameters);
+    cr_expect_geq(plan.layer_slots, 2);
+    zero_plan_fini(&plan);
+
+    r.options.max_live_parameters = (int64_t)(outer + layer);
+    plan = build(&r);
+    cr_expect_eq(plan.layer_slots, 1);
+    check_plan(&plan);
+    zero_plan_fini(&plan);
+
+    char smallest[64];
+    snprintf(smallest, sizeof smallest, "= %zu ", outer + layer);
+    r.options.max_live_parameters--;
+    cr_expect_eq(zero_plan_build(&r, &plan), ZD_ERR_CONFIG);
+    cr_expect_not_null(strstr(zd_error_get()->help, smallest));
+    fake_destroy(&fake);
+}
+
+Test(zero_program, a_model_of_persistent_tensors_gathers_nothing)
+{
+    struct zero_request r = request(3, true, 1);
+    r.options.param_persistence_threshold = 1 << 30;
+    struct zero_plan plan = build(&r);
+    cr_expect_eq(gathers(plan.train_moves, plan.train_move_count), 0);
+    cr_expect_eq(plan.outer_slots + plan.layer_slots, 0);
+    cr_expect_gt(plan.wire.all_gather, 0);
+    zero_plan_fini(&plan);
+    fake_destroy(&fake);
+}
