@@ -52,6 +52,7 @@ static bool is_sound(
 {
     struct cache_header copy = *header;
     const uint64_t limit = UINT64_C(1) << 56;
+    memset(copy.header_digest, 0, sizeof copy.header_digest);
     cache_header_seal(&copy);
     return memcmp(&copy, header, sizeof copy) == 0 &&
            memcmp(header->magic, CACHE_MAGIC, sizeof header->magic) == 0 &&

@@ -1,0 +1,210 @@
+/* What each text format makes of a file: words, documents and loss mask. */
+#include "tests/data/data_case.h"
+
+#include <criterion/criterion.h>
+
+struct row {
+    const char *name, *file, *content;
+    enum data_format format;
+    const char *expected;
+};
+
+static void check_rows(const struct row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct data_case test;
+        data_case_init(&test, NULL);
+        data_case_text(&test, rows[i].file, rows[i].content);
+        test.entry.format = rows[i].format;
+        char *words = data_case_words(&test);
+        cr_expect(words != NULL, "%s: %s", rows[i].name, zd_error_get()->what);
+        if (words)
+            cr_expect_str_eq(
+                    words, rows[i].expected, "%s: %s", rows[i].name, words);
+        free(words);
+        data_case_fini(&test);
+    }
+}
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+Test(data_documents, text_files_are_one_document)
+{
+    static const struct row rows[] = {
+            {"plain", "a.txt", "hello", DATA_AUTO, "|[h]ello$"},
+            {"lines", "a.txt", "a\n\nb\n", DATA_AUTO, "|[a]\n\nb\n$"},
+            {"mark", "a.txt", "\xef\xbb\xbfhi", DATA_AUTO, "|[h]i$"},
+            {"mark inside", "a.txt", "h\xef\xbb\xbf", DATA_AUTO,
+             "|[h]\xef\xbb\xbf$"},
+            {"other name", "a.md", "hi\r\n", DATA_AUTO, "|[h]i\r\n$"},
+            {"json as text", "a.dat", "{\"text\":1}", DATA_TEXT,
+             "|[{]\"text\":1}$"},
+    };
+    check_rows(rows, COUNT(rows));
+}
+
+Test(data_documents, json_lines_are_a_document_each)
+{
+    static const struct row rows[] = {
+            {"two", "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"cd\"}\n",
+             DATA_AUTO, "|[a]b$|[c]d$"},
+            {"no newline at the end", "a.jsonl", "{\"text\":\"ab\"}", DATA_AUTO,
+             "|[a]b$"},
+            {"blank last line", "a.jsonl", "{\"text\":\"ab\"}\n\n", DATA_AUTO,
+             "|[a]b$"},
+            {"blank last lines", "a.jsonl", "{\"text\":\"ab\"} \r\n \t\n\n",
+             DATA_AUTO, "|[a]b$"},
+            {"mark", "a.jsonl", "\xef\xbb\xbf{\"text\":\"ab\"}\n", DATA_AUTO,
+             "|[a]b$"},
+            {"escapes", "a.jsonl", "{\"text\":\"a\\n\\u00e9\"}\n", DATA_TEXT,
+             "|[a]\n\xc3\xa9$"},
+            {"nothing but an end", "a.jsonl",
+             "{\"text\":\"\"}\n{\"text\":\"b\"}\n", DATA_AUTO, "|[$]|[b]$"},
+            {"more keys", "a.ndjson", "{\"id\":1,\"text\":\"ab\"}\r\n",
+             DATA_AUTO, "|[a]b$"},
+    };
+    check_rows(rows, COUNT(rows));
+}
+
+Test(data_documents, loss_is_on_outputs_and_completions)
+{
+    static const struct row rows[] = {
+            {"with input", "a.jsonl",
+             "{\"instruction\":\"Add\",\"input\":\"1 2\",\"output\":\"3\"}\n",
+             DATA_AUTO, "|[Add\n1 2\n]3$"},
+            {"without", "a.jsonl",
+             "{\"instruction\":\"Hi\",\"output\":\"Ho\"}\n", DATA_AUTO,
+             "|[Hi\n]Ho$"},
+            {"empty input", "a.jsonl",
+             "{\"instruction\":\"Hi\",\"input\":\"\",\"output\":\"Ho\","
+             "\"text\":\"all\"}\n",
+             DATA_AUTO, "|[Hi\n]Ho$"},
+            {"null input", "a.jsonl",
+             "{\"instruction\":\"Hi\",\"input\":null,\"output\":\"Ho\"}\n",
+             DATA_ALPACA, "|[Hi\n]Ho$"},
+            {"completion", "a.jsonl",
+             "{\"prompt\":\"2+2=\",\"completion\":\"4\"}\n", DATA_AUTO,
+             "|[2+2=]4$"},
+            {"without a prompt", "a.jsonl",
+             "{\"prompt\":\"\",\"completion\":\"abc\"}\n", DATA_COMPLETION,
+             "|[a]bc$"},
+    };
+    check_rows(rows, COUNT(rows));
+}
+
+Test(data_documents, end_of_text_can_be_left_out)
+{
+    struct data_case test;
+    data_case_init(&test, NULL);
+    data_case_text(&test, "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"cd\"}\n");
+    test.options.add_eos = false;
+    char *words = data_case_words(&test);
+    cr_expect_str_eq(words, "|[a]b|[c]d");
+    free(words);
+    test.options.add_eos = true;
+    test.request.eos = -1; /* there is none */
+    words = data_case_words(&test);
+    cr_expect_str_eq(words, "|[a]b|[c]d");
+    free(words);
+    data_case_fini(&test);
+}
+
+Test(data_documents, the_text_field_can_be_named)
+{
+    struct data_case test;
+    data_case_init(&test, NULL);
+    data_case_text(&test, "a.jsonl", "{\"body\":\"ab\",\"text\":\"cd\"}\n");
+    test.entry.field = "body";
+    char *words = data_case_words(&test);
+    cr_expect_str_eq(words, "|[a]b$");
+    free(words);
+    data_case_fini(&test);
+}
+
+Test(data_documents, the_post_processors_prefix_begins_every_document)
+{
+    struct data_case test;
+    data_case_init(&test, "llama3");
+    data_case_text(&test, "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"cd\"}\n");
+    char *words = data_case_words(&test);
+    cr_expect_str_eq(words, "|[<490>]ab$|[<490>]cd$");
+    free(words);
+    data_case_fini(&test);
+}
+
+Test(data_documents, added_tokens_in_plain_text_are_recognised)
+{
+    struct data_case test;
+    data_case_init(&test, "llama3");
+    data_case_text(&test, "a.txt", "a<|eot_id|>b");
+    char *words = data_case_words(&test);
+    cr_expect_str_eq(words, "|[<490>]a<494>b$");
+    free(words);
+    data_case_text(
+            &test, "a.jsonl",
+            "{\"prompt\":\"a<|eot_id|>\",\"completion\":\"<|eot_id|>\"}\n");
+    words = data_case_words(&test);
+    cr_expect_str_eq(words, "|[<490>a<494>]<494>$");
+    free(words);
+    data_case_fini(&test);
+}
+
+Test(data_documents, a_glob_takes_its_files_in_the_order_of_their_names)
+{
+    struct data_case test;
+    char pattern[PATH_MAX];
+    data_case_init(&test, NULL);
+    data_case_text(&test, "b.txt", "bb");
+    data_case_text(&test, "c.jsonl", "{\"text\":\"cc\"}\n");
+    data_case_text(&test, "a.txt", "aa");
+    snprintf(pattern, sizeof pattern, "%s/*.{txt,jsonl}", test.scratch.dir);
+    test.entry.path = pattern;
+    char *words = data_case_words(&test);
+    cr_expect_str_eq(words, "|[a]a$|[b]b$|[c]c$");
+    free(words);
+    data_case_fini(&test);
+}
+
+Test(data_documents, a_name_with_brackets_is_a_name_when_it_exists)
+{
+    struct data_case test;
+    data_case_init(&test, NULL);
+    data_case_text(&test, "a[1].txt", "aa");
+    char *words = data_case_words(&test);
+    cr_expect_str_eq(words, "|[a]a$");
+    free(words);
+    data_case_fini(&test);
+}
+
+/* More than one unit of lines, a line longer than a unit, and several threads.
+ */
+Test(data_documents, the_number_of_threads_changes_nothing)
+{
+    struct data_case test;
+    char digest[2][HASH_HEX];
+    size_t bytes = 5 << 20, used = 0;
+    char *text = malloc(bytes);
+    data_case_init(&test, NULL);
+    for (int i = 0; used + 2200000 < bytes; i++) {
+        int length = i == 100 ? 2100000 : i % 5000;
+        used += (size_t)sprintf(text + used, "{\"text\":\"%d ", i);
+        memset(text + used, 'a' + i % 26, (size_t)length);
+        used += (size_t)length;
+        used += (size_t)sprintf(text + used, "\"}\n");
+    }
+    data_case_file(&test, "a.jsonl", text, used);
+    for (int i = 0; i < 2; i++) {
+        struct corpus corpus;
+        test.options.preprocessing_threads = i == 0 ? 1 : 4;
+        fs_remove_tree(test.cache);
+        cr_assert_eq(
+                corpus_open(&test.request, &test.entry, true, &corpus), ZD_OK,
+                "%s", zd_error_get()->what);
+        strcpy(digest[i], corpus.digest);
+        cr_expect_gt(corpus.cache.doc_count, 1000);
+        corpus_close(&corpus);
+    }
+    cr_expect_str_eq(digest[0], digest[1]);
+    free(text);
+    data_case_fini(&test);
+}

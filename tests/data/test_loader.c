@@ -1,0 +1,156 @@
+#include "tests/data/data_case.h"
+
+#include <criterion/criterion.h>
+
+enum { B = 2, T = 8, BATCHES = 40 };
+
+struct loading {
+    struct data_case test;
+    struct dataset *dataset;
+    void *memory;
+    struct loader *loader;
+};
+
+/* As rank 1 of 3 takes them. */
+static int64_t sample_of(void *ctx, int64_t batch, int b)
+{
+    return batch * 3 * B + B + b;
+}
+
+static void loading_init(struct loading *loading, int64_t first, int prefetch)
+{
+    char text[1000];
+    data_case_init(&loading->test, NULL);
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)(' ' + i % 90);
+    data_case_file(&loading->test, "a.txt", text, sizeof text);
+    loading->test.request.shuffle = true;
+    loading->dataset = data_case_open(&loading->test);
+    cr_assert_not_null(loading->dataset);
+    loading->memory = malloc(loader_bytes(prefetch, B, T));
+    cr_assert_eq(
+            loader_create(
+                    loading->dataset, (struct loader_order){sample_of, NULL},
+                    first, BATCHES, B, T, prefetch, loading->memory,
+                    &loading->loader),
+            ZD_OK);
+}
+
+static void loading_fini(struct loading *loading)
+{
+    loader_destroy(loading->loader);
+    free(loading->memory);
+    dataset_close(loading->dataset);
+    data_case_fini(&loading->test);
+}
+
+static void expect_batch(
+        struct dataset *dataset, int64_t number,
+        const struct loader_batch *batch)
+{
+    int64_t token_count = 0, target_count = 0;
+    for (int b = 0; b < B; b++) {
+        int32_t tokens[T], targets[T], doc_start[T];
+        int count;
+        cr_assert_eq(
+                dataset_sample(
+                        dataset, sample_of(NULL, number, b), tokens, targets,
+                        doc_start, &count),
+                ZD_OK);
+        cr_expect_arr_eq(batch->tokens + b * T, tokens, sizeof tokens);
+        cr_expect_arr_eq(batch->targets + b * T, targets, sizeof targets);
+        cr_expect_arr_eq(batch->doc_start + b * T, doc_start, sizeof doc_start);
+        token_count += count;
+        for (int t = 0; t < T; t++)
+            target_count += targets[t] >= 0;
+    }
+    cr_expect_eq(batch->token_count, token_count);
+    cr_expect_eq(batch->target_count, target_count);
+}
+
+Test(data_loader, batches_come_in_the_order_asked_for)
+{
+    static const int prefetches[] = {0, 1, 3};
+    for (int p = 0; p < 3; p++) {
+        struct loading loading;
+        struct loader_batch batch;
+        struct dataset *same;
+        loading_init(&loading, 5, prefetches[p]);
+        /* the loader's dataset belongs to its thread */
+        cr_assert_eq(dataset_open(&loading.test.request, &same), ZD_OK);
+        for (int i = 0; i < BATCHES; i++) {
+            cr_assert_eq(loader_next(loading.loader, &batch), ZD_OK);
+            expect_batch(same, 5 + i, &batch);
+        }
+        dataset_close(same);
+        loading_fini(&loading);
+    }
+}
+
+Test(data_loader, a_batch_stays_valid_for_prefetch_calls)
+{
+    enum { PREFETCH = 3 };
+    struct loading loading;
+    struct loader_batch batches[BATCHES];
+    struct dataset *same;
+    loading_init(&loading, 0, PREFETCH);
+    cr_assert_eq(dataset_open(&loading.test.request, &same), ZD_OK);
+    for (int i = 0; i < BATCHES; i++) {
+        cr_assert_eq(loader_next(loading.loader, &batches[i]), ZD_OK);
+        for (int back = 0; back < PREFETCH && back <= i; back++)
+            expect_batch(same, i - back, &batches[i - back]);
+    }
+    dataset_close(same);
+    loading_fini(&loading);
+}
+
+Test(data_loader, may_be_left_before_its_end)
+{
+    struct loader_batch batch;
+    for (int taken = 0; taken < 5; taken++) {
+        struct loading loading;
+        loading_init(&loading, 0, 2);
+        for (int i = 0; i < taken; i++)
+            cr_assert_eq(loader_next(loading.loader, &batch), ZD_OK);
+        loading_fini(&loading);
+    }
+    loader_destroy(NULL);
+}
+
+static int64_t in_order(void *ctx, int64_t batch, int b)
+{
+    return batch;
+}
+
+Test(data_loader, an_error_comes_with_its_batch)
+{
+    struct data_case test;
+    struct dataset *dataset;
+    struct loader *loader;
+    struct loader_batch batch;
+    uint16_t tokens[41];
+    data_case_init(&test, NULL);
+    for (int i = 0; i < 41; i++)
+        tokens[i] = i == 30 ? 999 : 'a'; /* in the fourth sample of five */
+    data_case_file(&test, "a.bin", tokens, sizeof tokens);
+    test.entry.format = DATA_NANOGPT;
+    /* opened without the check, as a file above 4 GiB is */
+    cr_assert_eq(dataset_open(&test.request, &dataset), ZD_OK);
+    void *memory = malloc(loader_bytes(4, 1, T));
+    cr_assert_eq(
+            loader_create(
+                    dataset, (struct loader_order){in_order, NULL}, 0, 5, 1, T,
+                    4, memory, &loader),
+            ZD_OK);
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(loader_next(loader, &batch), ZD_OK);
+    for (int again = 0; again < 2; again++) {
+        zd_error_clear();
+        cr_expect_eq(loader_next(loader, &batch), ZD_ERR_DATA);
+        cr_expect(strstr(zd_error_get()->what, "token 30 of"));
+    }
+    loader_destroy(loader);
+    free(memory);
+    dataset_close(dataset);
+    data_case_fini(&test);
+}
