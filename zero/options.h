@@ -10,8 +10,9 @@ struct zero_options {
     int stage;                     /* 0 | 1 | 2 | 3 */
     bool overlap_comm;             /* start collectives early, wait late */
     int64_t reduce_bucket_size;    /* gradients that wait for one another before
-                                      they are reduced; 0 = auto: each unit goes
-                                      when it is complete */
+                                      they are reduced, at stages 2 and 3 in
+                                      fp32 work buffers; 0 = auto: each unit
+                                      goes when it is complete */
     int64_t allgather_bucket_size; /* parameters under way in the gather after
                                    the update (stages 1, 2), one segment at
                                    least; 0 = auto: what comm allows */
