@@ -188,6 +188,14 @@ Test(zero_program, segments_held_for_recomputation_have_a_slot_each)
     fake_destroy(&fake);
 }
 
+static size_t live(const struct zero_plan *plan)
+{
+    size_t count = 0;
+    for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++)
+        count += plan->slots[s].count;
+    return count;
+}
+
 Test(zero_program, live_parameters_are_bounded_or_the_bound_is_refused)
 {
     struct zero_request r = request(6, false, 2);
@@ -199,16 +207,14 @@ Test(zero_program, live_parameters_are_bounded_or_the_bound_is_refused)
     r.options.max_live_parameters = (int64_t)(outer + 4 * layer + 5);
     plan = build(&r);
     check_plan(&plan);
-    size_t live = 0;
-    for (int s = 0; s < plan.outer_slots + plan.layer_slots; s++)
-        live += plan.slots[s].count;
-    cr_expect_leq(live, (size_t)r.options.max_live_parameters);
+    cr_expect_leq(live(&plan), (size_t)r.options.max_live_parameters);
     cr_expect_geq(plan.layer_slots, 2);
     zero_plan_fini(&plan);
 
     r.options.max_live_parameters = (int64_t)(outer + layer);
     plan = build(&r);
     cr_expect_eq(plan.layer_slots, 1);
+    cr_expect_eq(live(&plan), outer + layer);
     check_plan(&plan);
     zero_plan_fini(&plan);
 

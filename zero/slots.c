@@ -1,0 +1,171 @@
+/* slots.c - how many units stage 3 keeps gathered at a time. */
+#include "zero/program.h"
+
+#include <stdlib.h>
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Walk the events with unlimited memory. A released unit is kept when its next
+ * use is at most max_reuse_distance elements of other units away. */
+enum zd_status needs_measure(struct program *program, struct needs *needs)
+{
+    const struct zero_plan *plan = program->plan;
+    int unit_count = plan->request.table->unit_count;
+    size_t reach = (size_t)plan->request.options.max_reuse_distance;
+    int total = move_count(program);
+    size_t *used = calloc((size_t)total + 1, sizeof *used);
+    bool *keeps = calloc((size_t)unit_count, sizeof *keeps);
+    if (!used || !keeps) {
+        free(used);
+        free(keeps);
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory planning stage 3");
+    }
+    for (int i = 0; i < total; i++) { /* elements acquired before move i */
+        struct unit_event event = event_at(program, i);
+        used[i + 1] = used[i] +
+                      (event.acquire ? program->units[event.unit].count : 0);
+    }
+    int held = 0, kept = 0;
+    bool outer_in[2] = {false, false}, outer_held[2] = {false, false};
+    for (int i = 0; i < total; i++) {
+        struct unit_event event = event_at(program, i);
+        struct unit_state *unit = &program->units[event.unit];
+        bool layer = is_layer(plan, event.unit);
+        int outer = event.unit == 0 ? 0 : 1;
+        if (!unit->count)
+            continue;
+        if (event.acquire) {
+            unit->next_use = program->next_use[i];
+            held += layer;
+            kept += layer && !keeps[event.unit];
+            keeps[event.unit] = true;
+            if (!layer)
+                outer_in[outer] = outer_held[outer] = true;
+        } else {
+            bool near = reach > 0 && unit->next_use != NEVER &&
+                        used[unit->next_use] - used[i] <= reach;
+            held -= layer;
+            kept -= layer && !near;
+            keeps[event.unit] = near;
+            if (!layer) {
+                outer_held[outer] = false;
+                outer_in[outer] = near;
+            }
+        }
+        needs->held = max_int(needs->held, held);
+        needs->kept = max_int(needs->kept, kept);
+        needs->outers_held |= outer_held[0] && outer_held[1];
+        needs->outers_kept |= outer_in[0] && outer_in[1];
+    }
+    free(used);
+    free(keeps);
+    return ZD_OK;
+}
+
+void needs_sizes(const struct zero_plan *plan, struct needs *needs)
+{
+    int last = plan->request.table->unit_count - 1;
+    needs->outer = plan_gather_count(plan, 0);
+    needs->head = plan_gather_count(plan, last);
+    for (int u = 1; u < last; u++)
+        needs->layer = max_size(needs->layer, plan_gather_count(plan, u));
+}
+
+static int layers_to_gather(const struct zero_plan *plan)
+{
+    int layers = 0;
+    for (int u = 1; u < plan->request.table->unit_count - 1; u++)
+        layers += plan_gather_count(plan, u) > 0;
+    return layers;
+}
+
+/* Layers gathered ahead of the one in use. */
+static int layers_ahead(const struct zero_plan *plan, const struct needs *needs)
+{
+    const struct zero_options *options = &plan->request.options;
+    if (!options->overlap_comm || !needs->layer)
+        return 0;
+    if (!options->prefetch_bucket_size)
+        return 1;
+    size_t ahead = (size_t)options->prefetch_bucket_size / needs->layer;
+    return ahead < INT_MAX / 2 ? (int)ahead : INT_MAX / 2;
+}
+
+static size_t outer_elements(const struct needs *needs, bool separate)
+{
+    return separate ? needs->outer + needs->head
+                    : max_size(needs->outer, needs->head);
+}
+
+/* Settle layer_slots and whether the outer units have a slot each, within
+ * max_live_parameters: first reuse and prefetch give way, then it is an error.
+ */
+static enum zd_status choose_slots(
+        struct zero_plan *plan, const struct needs *needs, bool *separate_out)
+{
+    int64_t limit = plan->request.options.max_live_parameters;
+    size_t live = limit > 0 ? (size_t)limit : SIZE_MAX;
+    bool separate = needs->outers_held || needs->outers_kept;
+    int layers = needs->kept + layers_ahead(plan, needs);
+    int all = layers_to_gather(plan);
+    if (layers > all)
+        layers = all;
+
+    size_t smallest = outer_elements(needs, needs->outers_held) +
+                      (size_t)needs->held * needs->layer;
+    if (smallest > live) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0605",
+                "zero.max_live_parameters = %lld is too small: the model holds "
+                "%zu gathered parameters at a time",
+                (long long)limit, smallest);
+        zd_fail_help(
+                "zero.max_live_parameters = %zu is the smallest that works",
+                smallest);
+        return ZD_ERR_CONFIG;
+    }
+    if (outer_elements(needs, separate) + (size_t)needs->held * needs->layer >
+        live)
+        separate = needs->outers_held;
+    while (layers > needs->held &&
+           outer_elements(needs, separate) + (size_t)layers * needs->layer >
+                   live)
+        layers--;
+    plan->layer_slots = layers;
+    *separate_out = separate;
+    return ZD_OK;
+}
+
+static enum zd_status lay_out_slots(
+        struct zero_plan *plan, const struct needs *needs, bool separate)
+{
+    size_t outers[2] = {outer_elements(needs, false), 0};
+    if (separate) {
+        outers[0] = needs->outer;
+        outers[1] = needs->head;
+    }
+    plan->outer_slots = separate ? 2 : outers[0] > 0;
+    plan->slots =
+            calloc((size_t)(plan->outer_slots + plan->layer_slots) + 1,
+                   sizeof *plan->slots);
+    if (!plan->slots)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory planning stage 3");
+    size_t offset = 0;
+    for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++) {
+        size_t count = s < plan->outer_slots ? outers[s] : needs->layer;
+        plan->slots[s] = (struct zero_slot){.offset = offset, .count = count};
+        offset += count;
+    }
+    return ZD_OK;
+}
+
+enum zd_status slots_choose(struct zero_plan *plan, const struct needs *needs)
+{
+    bool separate;
+    ZD_TRY(choose_slots(plan, needs, &separate));
+    return lay_out_slots(plan, needs, separate);
+}
