@@ -1,12 +1,13 @@
 /* grads.c - where the model writes gradients, and when they leave.
  *
- *   kept         types   model writes            leaves
- *   whole        fp32    in place (accumulates)  in the last micro-batch
- *   whole        bf16    fp32 work buffer,       in the last (only) micro-batch
- *                        rounded into place
- *   shard only   fp32    fp32 work buffer        every micro-batch, added to
- * the shard shard only   bf16    fp32 work buffer,       once rounded where it
- * lies
+ *   kept    type   model writes                  leaves
+ *   whole   fp32   in place, accumulating        in the last micro-batch
+ *   whole   bf16   fp32 work buffer, which is    in the last micro-batch,
+ *                  rounded into place            which is the only one
+ *   shard   fp32   fp32 work buffer              in every micro-batch, added
+ *                                                to the shard
+ *   shard   bf16   fp32 work buffer, which is    in the only micro-batch
+ *                  rounded where it lies
  *
  * A gradient is rounded once on its way into a bf16 reduction, whatever the
  * stage, so the stages reduce the same numbers. */

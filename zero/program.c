@@ -3,10 +3,9 @@
  * The order in which a model uses its units is known (model_unit_events), so
  * the whole step is settled before it runs, the same on every rank:
  *
- *   layer slots  L1  L2  L3 ..          two, or as many as prefetch and reuse
- * ask outer slots  embedding | head      one that both use in turn, or one each
- *                                      when both are held at a time (a tied
- * head)
+ *   layer slots  L1  L2  ..           two, or as many as prefetch and reuse ask
+ *   outer slots  embedding | head     one that both use in turn, or one each
+ *                                     when a tied head holds both at a time
  *
  *   forward   acquire 1   acquire 2   acquire 3
  *             gather 2 >> gather 3 >> gather 4      while computing
