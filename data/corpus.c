@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHECK_TOKENS = 256 << 10, DROP_WORDS = 2 << 20 };
+enum {
+    CHECK_TOKENS = 256 << 10,
+    DROP_BYTES = 4 << 20,
+    FAULT_BYTES = 64 << 10
+};
 static const uint64_t check_max_bytes = UINT64_C(4) << 30;
 
 /* Keys: everything that decides what a cache file holds, and nothing else. */
@@ -365,10 +369,11 @@ static enum zd_status mark_raw(
 enum zd_status corpus_words(
         struct corpus *corpus, uint64_t at, size_t count, uint32_t *words)
 {
-    corpus->dropped_at += (int64_t)count;
-    if (corpus->dropped_at > DROP_WORDS) {
+    /* the kernel maps the pages around one that is touched as well */
+    corpus->touched_bytes += count * sizeof *words + FAULT_BYTES;
+    if (corpus->touched_bytes > DROP_BYTES) {
         token_cache_drop_pages(&corpus->cache);
-        corpus->dropped_at = 0;
+        corpus->touched_bytes = 0;
     }
     if (corpus->list.is_tokens) {
         ZD_TRY(raw_read(&corpus->raw, at, count, corpus->vocab_size, words));

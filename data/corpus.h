@@ -17,7 +17,7 @@ struct corpus {
     int eos;        /* documents of raw tokens end behind it; -1: unknown */
     int vocab_size;
     uint64_t count; /* tokens */
-    int64_t dropped_at; /* words read since pages were let go */
+    size_t touched_bytes; /* of the mapping, since its pages were let go */
     char digest[HASH_HEX]; /* of the content, the same on every host */
 };
 

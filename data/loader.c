@@ -5,7 +5,7 @@
  *
  * b is the batch of the latest call. A batch stays valid for P calls, so the
  * thread may be P batches ahead and not touch one of them. */
-#include "data/dataset.h"
+#include "data/dataset_internal.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -114,6 +114,7 @@ enum zd_status loader_create(
         struct loader **out)
 {
     struct loader *loader = calloc(1, sizeof *loader);
+    assert(dataset->T == T);
     if (prefetch < 1)
         prefetch = 1;
     if (!loader)

@@ -30,6 +30,8 @@ struct slot {
 
 struct pipeline {
     const struct recipe *recipe;
+    bool more;             /* units to be read; the calling thread's */
+    size_t in_flight;      /* bytes of units read and not taken; the same */
     pthread_mutex_t mutex; /* guards everything below; a BUSY slot's content is
                               its worker's, any other the calling thread's */
     pthread_cond_t ready, done;
@@ -149,6 +151,29 @@ static void trim_slot(struct slot *slot)
     slot->words.count = 0;
 }
 
+/* Give the workers as much as there is room for. */
+static void read_ahead(struct pipeline *pipeline, struct unit_reader *reader)
+{
+    while (pipeline->more &&
+           pipeline->filled - pipeline->taken < pipeline->slot_count &&
+           (pipeline->filled == pipeline->taken ||
+            pipeline->in_flight < IN_FLIGHT_BYTES)) {
+        struct slot *slot =
+                &pipeline->slots[pipeline->filled % pipeline->slot_count];
+        if (unit_read(reader, &slot->unit, &pipeline->more) != ZD_OK) {
+            /* told in its turn: a unit before this one may have failed too */
+            slot->error = *zd_error_get();
+            zd_error_clear();
+            slot->unit.bytes = 0;
+            pipeline->more = false;
+        } else if (!pipeline->more) {
+            return;
+        }
+        pipeline->in_flight += slot->unit.bytes;
+        fill(pipeline);
+    }
+}
+
 static enum zd_status run(
         struct pipeline *pipeline, const struct file_list *list,
         enum zd_status (*sink)(void *, const uint32_t *, size_t), void *ctx)
@@ -156,41 +181,25 @@ static enum zd_status run(
     struct unit_reader reader;
     struct progress progress = {.total = total_bytes(list)};
     enum zd_status status = ZD_OK;
-    size_t in_flight = 0;
-    bool more = true;
-    unit_reader_init(&reader, list);
-    while (status == ZD_OK) {
-        int64_t waiting = pipeline->filled - pipeline->taken;
-        if (more && waiting < pipeline->slot_count &&
-            (waiting == 0 || in_flight < IN_FLIGHT_BYTES)) {
-            struct slot *slot =
-                    &pipeline->slots[pipeline->filled % pipeline->slot_count];
-            /* what is wrong in a unit read before this one comes first */
-            if (unit_read(&reader, &slot->unit, &more) != ZD_OK) {
-                slot->error = *zd_error_get();
-                zd_error_clear();
-                slot->unit.bytes = 0;
-                more = false;
-            } else if (!more) {
-                continue;
-            }
-            in_flight += slot->unit.bytes;
-            fill(pipeline);
-            continue;
-        }
-        if (waiting == 0)
+    unit_reader_init(&reader, list, pipeline->recipe->tokenizer);
+    pipeline->more = true;
+    for (;;) {
+        read_ahead(pipeline, &reader);
+        if (pipeline->taken == pipeline->filled)
             break;
         struct slot *slot = wait_oldest(pipeline);
-        in_flight -= slot->unit.bytes;
+        pipeline->in_flight -= slot->unit.bytes;
         progress.done += slot->unit.bytes;
         report(&progress);
         if (slot->error.status != ZD_OK) {
             status = slot->error.status;
             zd_error_set(&slot->error);
-        } else {
-            status = sink(
-                    ctx, (const uint32_t *)slot->words.ids, slot->words.count);
+            break;
         }
+        status =
+                sink(ctx, (const uint32_t *)slot->words.ids, slot->words.count);
+        if (status != ZD_OK)
+            break;
         trim_slot(slot);
     }
     unit_reader_fini(&reader);

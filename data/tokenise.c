@@ -67,8 +67,16 @@ static enum zd_status append_text(
     return ZD_OK;
 }
 
-/* What comes before and behind the text of a document. */
-static enum zd_status begin_document(
+/* The first word of a document, which is no target of its own. */
+static void mark_first(struct token_vector *words, size_t begin)
+{
+    if (words->count == begin)
+        return;
+    uint32_t *first = words_from(words, begin);
+    *first = (*first & ~WORD_TRAIN) | WORD_FIRST;
+}
+
+static enum zd_status append_prefix(
         const struct tokeniser *tokeniser, struct token_vector *words)
 {
     int count;
@@ -77,18 +85,13 @@ static enum zd_status begin_document(
     return token_vector_append(words, prefix, (size_t)count);
 }
 
-static enum zd_status finish_document(
-        const struct tokeniser *tokeniser, size_t begin, bool end_of_text,
-        struct token_vector *words)
+static enum zd_status append_end_of_text(
+        const struct tokeniser *tokeniser, struct token_vector *words)
 {
-    if (end_of_text && tokeniser->recipe->eos >= 0) {
-        ZD_TRY(token_vector_push(words, tokeniser->recipe->eos));
-        *words_from(words, words->count - 1) |= WORD_TRAIN;
-    }
-    if (words->count > begin) {
-        uint32_t *first = words_from(words, begin);
-        *first = (*first & ~WORD_TRAIN) | WORD_FIRST;
-    }
+    if (tokeniser->recipe->eos < 0)
+        return ZD_OK;
+    ZD_TRY(token_vector_push(words, tokeniser->recipe->eos));
+    *words_from(words, words->count - 1) |= WORD_TRAIN;
     return ZD_OK;
 }
 
@@ -97,14 +100,17 @@ static enum zd_status tokenise_document(
 {
     const struct document *document = &tokeniser->document;
     size_t begin = words->count;
-    ZD_TRY(begin_document(tokeniser, words));
+    ZD_TRY(append_prefix(tokeniser, words));
     for (int i = 0; i < document->piece_count; i++) {
         const struct piece *piece = &document->pieces[i];
         ZD_TRY(append_text(
                 tokeniser, document->text + piece->begin,
                 piece->end - piece->begin, piece->flags, piece->train, words));
     }
-    return finish_document(tokeniser, begin, document->end_of_text, words);
+    if (document->end_of_text)
+        ZD_TRY(append_end_of_text(tokeniser, words));
+    mark_first(words, begin);
+    return ZD_OK;
 }
 
 static bool is_blank(const char *text, size_t bytes)
@@ -174,17 +180,29 @@ static enum zd_status tokenise_lines(
     return ZD_OK;
 }
 
+/* A part of a text file, which is one document. */
+static enum zd_status tokenise_text(
+        struct tokeniser *tokeniser, const struct unit *unit,
+        struct token_vector *words)
+{
+    size_t begin = words->count;
+    ZD_TRY(check_utf8(unit, unit->text, unit->bytes));
+    if (unit->begins)
+        ZD_TRY(append_prefix(tokeniser, words));
+    ZD_TRY(append_text(
+            tokeniser, unit->text, unit->bytes, ENCODE_ADDED_TOKENS, true,
+            words));
+    if (unit->ends)
+        ZD_TRY(append_end_of_text(tokeniser, words));
+    if (unit->begins)
+        mark_first(words, begin);
+    return ZD_OK;
+}
+
 enum zd_status tokenise_unit(
         struct tokeniser *tokeniser, const struct unit *unit,
         struct token_vector *words)
 {
-    if (unit->file->has_lines)
-        return tokenise_lines(tokeniser, unit, words);
-    size_t begin = words->count;
-    ZD_TRY(check_utf8(unit, unit->text, unit->bytes));
-    ZD_TRY(begin_document(tokeniser, words));
-    ZD_TRY(append_text(
-            tokeniser, unit->text, unit->bytes, ENCODE_ADDED_TOKENS, true,
-            words));
-    return finish_document(tokeniser, begin, true, words);
+    return unit->file->has_lines ? tokenise_lines(tokeniser, unit, words)
+                                 : tokenise_text(tokeniser, unit, words);
 }

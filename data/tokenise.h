@@ -6,8 +6,8 @@
  *   bit 30      first token of a document (the loss never counts it)
  *   bits 0..29  id
  *
- * A unit is a whole text file, or some whole lines of a JSONL file. Units are
- * read in order by one thread, tokenised by any, and their words taken in order
+ * A unit is some whole lines of a JSONL file, or a part of a text file that ends
+ * where the tokenizer says it may be cut (tokenizer_cut). Units are read in order by one thread, tokenised by any, and their words taken in order
  * again, so the result does not depend on the number of threads. */
 #ifndef ZD_DATA_TOKENISE_H
 #define ZD_DATA_TOKENISE_H
@@ -23,6 +23,7 @@ struct unit {
     const struct data_file *file;
     uint64_t offset;    /* of text in the file */
     int64_t first_line; /* from 1 */
+    bool begins, ends;  /* the document, which is the file; not of lines */
     char *text;         /* owned by whoever holds the unit */
     size_t bytes, capacity;
 };
@@ -30,12 +31,14 @@ struct unit {
 /* Reads the units of a list of files one after the other. */
 struct unit_reader {
     const struct file_list *list;
+    const struct tokenizer *tokenizer;
     int file; /* index of the open file */
     int fd;   /* -1: none */
     uint64_t at, end; /* next byte; end of what is not blank at the end */
     int64_t line;
 };
-void unit_reader_init(struct unit_reader *reader, const struct file_list *list);
+void unit_reader_init(struct unit_reader *reader, const struct file_list *list,
+        const struct tokenizer *tokenizer);
 void unit_reader_fini(struct unit_reader *reader);
 /* The next unit into `unit`, whose text is used again. *more_out false: there is
  * none. */

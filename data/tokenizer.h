@@ -56,6 +56,11 @@ enum encode_flags {
 enum zd_status encoder_encode(struct encoder *encoder, const char *text,
         size_t bytes, unsigned flags, struct token_vector *ids,
         size_t *bad_offset_out);
+/* A place in `text`, as late as possible, where it may be cut: the ids of the two
+ * parts, one behind the other, are those of the whole, whatever comes behind
+ * `bytes`. 0 when no such place is known. The text need not be valid UTF-8. */
+size_t tokenizer_cut(const struct tokenizer *tokenizer, const char *text,
+        size_t bytes);
 /* The exact bytes of a token. ZD_ERR_DATA for an id that is none. Borrowed. */
 enum zd_status tokenizer_token_bytes(const struct tokenizer *tokenizer,
         int32_t id, const char **bytes_out, size_t *count_out);

@@ -10,9 +10,12 @@
 
 enum { UNIT_BYTES = 1 << 20, LINE_MAX_BYTES = 256 << 20, TAIL_BYTES = 4096 };
 
-void unit_reader_init(struct unit_reader *reader, const struct file_list *list)
+void unit_reader_init(
+        struct unit_reader *reader, const struct file_list *list,
+        const struct tokenizer *tokenizer)
 {
-    *reader = (struct unit_reader){.list = list, .file = -1, .fd = -1};
+    *reader = (struct unit_reader){
+            .list = list, .tokenizer = tokenizer, .file = -1, .fd = -1};
 }
 
 void unit_reader_fini(struct unit_reader *reader)
@@ -81,45 +84,62 @@ static enum zd_status grow(struct unit *unit, const char *path, size_t bytes)
     return ZD_OK;
 }
 
-/* Whole lines: as much as UNIT_BYTES holds, or one that is longer. */
-static enum zd_status read_lines(
-        struct unit_reader *reader, const char *path, struct unit *unit)
+/* How much of `text`, behind which the file goes on, makes a unit; 0: none. */
+static size_t cut(
+        const struct unit_reader *reader, const struct data_file *file,
+        const char *text, size_t bytes)
+{
+    if (!file->has_lines)
+        return tokenizer_cut(reader->tokenizer, text, bytes);
+    const char *newline = memrchr(text, '\n', bytes);
+    return newline ? (size_t)(newline - text) + 1 : 0;
+}
+
+static enum zd_status fail_long_line(
+        const struct unit_reader *reader, const char *path)
+{
+    enum zd_status status =
+            ZD_FAIL(ZD_ERR_DATA, "E0440",
+                    "line %lld of %s has more than %d "
+                    "bytes",
+                    (long long)reader->line, path, LINE_MAX_BYTES);
+    zd_fail_where("%s:%lld", path, (long long)reader->line);
+    return status;
+}
+
+/* As much as UNIT_BYTES holds, or more when it cannot be cut there. */
+static enum zd_status read_text(
+        struct unit_reader *reader, const struct data_file *file,
+        struct unit *unit)
 {
     uint64_t left = reader->end - reader->at;
     for (size_t want = UNIT_BYTES;; want *= 2) {
         if (want > left)
             want = (size_t)left;
-        ZD_TRY(grow(unit, path, want));
+        ZD_TRY(grow(unit, file->path, want));
         ZD_TRY(fs_pread(
-                reader->fd, path, unit->text + unit->bytes, want - unit->bytes,
-                reader->at + unit->bytes));
+                reader->fd, file->path, unit->text + unit->bytes,
+                want - unit->bytes, reader->at + unit->bytes));
         unit->bytes = want;
         if (want == left)
             return ZD_OK;
-        const char *last = memrchr(unit->text, '\n', want);
-        if (last) {
-            unit->bytes = (size_t)(last - unit->text) + 1;
+        size_t part = cut(reader, file, unit->text, want);
+        if (part > 0) {
+            unit->bytes = part;
             return ZD_OK;
         }
-        if (want > LINE_MAX_BYTES) {
-            enum zd_status status =
-                    ZD_FAIL(ZD_ERR_DATA, "E0440",
-                            "line %lld of %s has more than %d bytes",
-                            (long long)reader->line, path, LINE_MAX_BYTES);
-            zd_fail_where("%s:%lld", path, (long long)reader->line);
-            return status;
-        }
+        if (file->has_lines && want > LINE_MAX_BYTES)
+            return fail_long_line(reader, file->path);
     }
 }
 
-static enum zd_status read_whole(
-        struct unit_reader *reader, const char *path, struct unit *unit)
+static int64_t count_newlines(const char *text, size_t bytes)
 {
-    size_t bytes = (size_t)(reader->end - reader->at);
-    ZD_TRY(grow(unit, path, bytes));
-    ZD_TRY(fs_pread(reader->fd, path, unit->text, bytes, reader->at));
-    unit->bytes = bytes;
-    return ZD_OK;
+    int64_t count = 0;
+    const char *end = text + bytes;
+    for (; (text = memchr(text, '\n', (size_t)(end - text))) != NULL; text++)
+        count++;
+    return count;
 }
 
 enum zd_status unit_read(
@@ -137,16 +157,12 @@ enum zd_status unit_read(
     unit->file = file;
     unit->offset = reader->at;
     unit->first_line = reader->line;
+    unit->begins = is_done; /* the file before was done, this one is new */
     unit->bytes = 0;
-    if (file->has_lines)
-        ZD_TRY(read_lines(reader, file->path, unit));
-    else
-        ZD_TRY(read_whole(reader, file->path, unit));
+    ZD_TRY(read_text(reader, file, unit));
     reader->at += unit->bytes;
-    const char *end = unit->text + unit->bytes;
-    for (const char *c = unit->text;
-         (c = memchr(c, '\n', (size_t)(end - c))) != NULL; c++)
-        reader->line++;
+    reader->line += count_newlines(unit->text, unit->bytes);
+    unit->ends = reader->at == reader->end;
     *more_out = true;
     return ZD_OK;
 }

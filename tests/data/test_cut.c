@@ -1,0 +1,185 @@
+/* A long text tokenised in parts has the ids of the whole. */
+#include "base/rng.h"
+#include "tests/data/data_case.h"
+
+#include <criterion/criterion.h>
+#include <unistd.h>
+
+static struct token_vector encode(
+        struct encoder *encoder, const char *text, size_t bytes,
+        struct token_vector ids)
+{
+    cr_assert_eq(
+            encoder_encode(
+                    encoder, text, bytes, ENCODE_ADDED_TOKENS, &ids, NULL),
+            ZD_OK, "%s", zd_error_get()->what);
+    return ids;
+}
+
+/* Words, numbers, marks, spaces, contractions, markers in a random order. */
+static size_t make_text(char *text, size_t bytes, uint64_t seed)
+{
+    static const char *const parts[] = {
+            "a",
+            "the",
+            "X's",
+            "'ll",
+            "1234",
+            " ",
+            " ",
+            " ",
+            "\n",
+            "\n\n",
+            "  ",
+            "\t",
+            ".",
+            "?!",
+            "(",
+            "caf\xc3\xa9",
+            "e\xcc\x81",
+            "\xe6\x97\xa5\xe6\x9c\xac",
+            "\xe3\x80\x82",
+            "\xc2\xa0",
+            "\xed\x95\x9c",
+            "\xe1\x84\x92\xe1\x85\xa1",
+            "\xcc\x81",
+            "<|endoftext|>",
+            "<|eot_id|>",
+            "<|im_end|>",
+            "foobar",
+            "\xc2\xbd",
+            "\xf0\x9f\x98\x80",
+            "\r\n"};
+    size_t used = 0;
+    for (uint64_t i = 0;; i++) {
+        const char *part =
+                parts[rng_u64(seed, 0, i) % (sizeof parts / sizeof *parts)];
+        size_t length = strlen(part);
+        if (used + length > bytes)
+            return used;
+        memcpy(text + used, part, length);
+        used += length;
+    }
+}
+
+static int check_cuts(const char *path, uint64_t seed)
+{
+    char text[160];
+    struct tokenizer *tokenizer;
+    struct encoder *encoder;
+    int cuts = 0;
+    cr_assert_eq(
+            path ? tokenizer_open(path, &tokenizer)
+                 : tokenizer_open_bytes(&tokenizer),
+            ZD_OK, "%s", zd_error_get()->what);
+    cr_assert_eq(encoder_create(tokenizer, &encoder), ZD_OK);
+    for (int round = 0; round < 50; round++) {
+        struct token_vector none = {0};
+        size_t bytes =
+                make_text(text, sizeof text, seed * 50 + (uint64_t)round);
+        struct token_vector whole = encode(encoder, text, bytes, none);
+        size_t before = 0;
+        for (size_t end = 1; end < bytes; end++) {
+            size_t at = tokenizer_cut(tokenizer, text, end);
+            cr_assert_lt(at, end);
+            if (at == before)
+                continue;
+            before = at;
+            cuts++;
+            struct token_vector ids = encode(encoder, text, at, none);
+            ids = encode(encoder, text + at, bytes - at, ids);
+            cr_assert_eq(ids.count, whole.count, "%.*s|", (int)at, text);
+            cr_assert_arr_eq(
+                    ids.ids, whole.ids, ids.count * sizeof *ids.ids, "%.*s|",
+                    (int)at, text);
+            token_vector_fini(&ids);
+        }
+        token_vector_fini(&whole);
+    }
+    encoder_destroy(encoder);
+    tokenizer_close(tokenizer);
+    return cuts;
+}
+
+Test(data_cut, both_parts_have_the_ids_of_the_whole)
+{
+    static const struct {
+        const char *name;
+        bool is_cut; /* tokens with spaces, or a pattern nobody knows: never */
+    } fixtures[] = {
+            {"gpt2", true},
+            {"llama3", true},
+            {"qwen2", true},
+            {"prefix_space", true},
+            {"added_tokens", false}};
+    for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
+        char path[PATH_MAX];
+        snprintf(
+                path, sizeof path, "%s/tokenizers/%s", ZD_FIXTURES,
+                fixtures[i].name);
+        int cuts = check_cuts(path, i);
+        cr_expect(
+                fixtures[i].is_cut ? cuts > 80 : cuts == 0, "%s: %d cuts",
+                fixtures[i].name, cuts);
+    }
+    cr_expect_gt(check_cuts(NULL, 99), 200);
+}
+
+Test(data_cut, text_that_is_no_utf8_is_cut_as_well)
+{
+    struct tokenizer *tokenizer;
+    cr_assert_eq(
+            tokenizer_open(ZD_FIXTURES "/tokenizers/qwen2", &tokenizer), ZD_OK);
+    cr_expect_eq(tokenizer_cut(tokenizer, "ab \xff c", 6), 2);
+    cr_expect_eq(tokenizer_cut(tokenizer, "\x80\x80\x80\x80\x80 c", 7), 0);
+    cr_expect_eq(tokenizer_cut(tokenizer, "ab \xf0\x9f c", 7), 2);
+    cr_expect_eq(tokenizer_cut(tokenizer, "", 0), 0);
+    cr_expect_eq(tokenizer_cut(tokenizer, " ", 1), 0);
+    tokenizer_close(tokenizer);
+}
+
+Test(data_cut, a_file_of_many_units_is_one_document)
+{
+    struct data_case test;
+    struct corpus corpus;
+    struct encoder *encoder;
+    struct token_vector whole = {0};
+    size_t bytes = 3500000;
+    char *text = malloc(bytes);
+    data_case_init(&test, "llama3");
+    bytes = make_text(text, bytes, 7);
+    data_case_file(&test, "a.txt", text, bytes);
+    test.options.preprocessing_threads = 3;
+    cr_assert_eq(
+            corpus_open(&test.request, &test.entry, true, &corpus), ZD_OK, "%s",
+            zd_error_get()->what);
+    cr_assert_eq(encoder_create(test.tokenizer, &encoder), ZD_OK);
+    cr_assert_eq(token_vector_push(&whole, 490), ZD_OK);
+    whole = encode(encoder, text, bytes, whole);
+    cr_assert_eq(token_vector_push(&whole, 491), ZD_OK);
+    cr_assert_eq(corpus.count, whole.count);
+    cr_expect_eq(corpus.cache.doc_count, 1);
+    cr_expect_eq(corpus.cache.trained_count, whole.count - 1);
+    for (size_t i = 0; i < whole.count; i++)
+        cr_assert_eq(
+                corpus.cache.words[i],
+                (uint32_t)whole.ids[i] | (i == 0 ? WORD_FIRST : WORD_TRAIN));
+    token_vector_fini(&whole);
+    encoder_destroy(encoder);
+    corpus_close(&corpus);
+    /* a bad byte far behind is told with its place in the file */
+    text[3000000] = '\xff';
+    data_case_file(&test, "a.txt", text, bytes);
+    int64_t line = 1;
+    for (size_t i = 0; i < 3000000; i++)
+        line += text[i] == '\n';
+    char place[64];
+    snprintf(
+            place, sizeof place, "in line %lld, at byte offset ",
+            (long long)line);
+    cr_expect_neq(
+            corpus_open(&test.request, &test.entry, true, &corpus), ZD_OK);
+    cr_expect(strstr(zd_error_get()->what, place), "%s", zd_error_get()->what);
+    free(text);
+    data_case_fini(&test);
+}
