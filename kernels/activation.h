@@ -19,7 +19,7 @@ typedef enum zd_status gelu_forward_fn(
 
 typedef enum zd_status gelu_backward_fn(
         struct stream *stream,
-        void *dx,         /* (count) */
+        void *dx,         /* (count); may be dout */
         const void *dout, /* (count) */
         const void *x,    /* (count) */
         size_t count);
@@ -33,7 +33,7 @@ typedef enum zd_status swiglu_forward_fn(
 
 typedef enum zd_status swiglu_backward_fn(
         struct stream *stream,
-        void *dgate, void *dup, /* (count) */
+        void *dgate, void *dup, /* (count); dgate may be dout */
         const void *dout, const void *gate, const void *up,
         size_t count);
 
