@@ -1,0 +1,49 @@
+/* shapes.h - configurations of small models, odd on purpose, and batches. */
+#ifndef ZD_TESTS_MODEL_SHAPES_H
+#define ZD_TESTS_MODEL_SHAPES_H
+
+#include "base/rng.h"
+#include "model/model.h"
+
+#define SHAPE_GPT2                                                             \
+    "{\"model_type\":\"gpt2\",\"vocab_size\":29,\"n_embd\":12,\"n_layer\":5,"  \
+    "\"n_head\":3,\"n_positions\":40,\"n_inner\":17,"                          \
+    "\"initializer_range\":0.3}"
+#define SHAPE_LLAMA                                                            \
+    "{\"model_type\":\"llama\",\"vocab_size\":31,\"hidden_size\":12,"          \
+    "\"intermediate_size\":19,\"num_hidden_layers\":5,"                        \
+    "\"num_attention_heads\":6,\"num_key_value_heads\":3,\"head_dim\":4,"      \
+    "\"attention_bias\":true,\"mlp_bias\":true,\"rope_theta\":50.0,"           \
+    "\"tie_word_embeddings\":true,\"initializer_range\":0.3}"
+#define SHAPE_QWEN3                                                            \
+    "{\"model_type\":\"qwen3\",\"vocab_size\":23,\"hidden_size\":10,"          \
+    "\"intermediate_size\":14,\"num_hidden_layers\":5,"                        \
+    "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":8,"      \
+    "\"initializer_range\":0.3}"
+
+enum { BATCH_MAX = 256 };
+
+struct tokens {
+    int32_t tokens[BATCH_MAX], targets[BATCH_MAX], doc_start[BATCH_MAX];
+    struct model_batch batch;
+};
+
+/* Random tokens; each sample has a second document, and some targets are
+ * masked. */
+static inline void tokens_fill(
+        struct tokens *t, uint64_t seed, int B, int T, int vocab)
+{
+    for (int i = 0; i < B * T; i++) {
+        int second = 1 + T / 3 + i / T;
+        t->tokens[i] =
+                (int32_t)(rng_u64(seed, 0, (uint64_t)i) % (uint64_t)vocab);
+        t->targets[i] =
+                (int32_t)(rng_u64(seed, 1, (uint64_t)i) % (uint64_t)vocab);
+        t->doc_start[i] = i % T >= second ? second : 0;
+        if (i % 5 == 2)
+            t->targets[i] = -1;
+    }
+    t->batch = (struct model_batch){t->tokens, t->targets, t->doc_start, B, T};
+}
+
+#endif

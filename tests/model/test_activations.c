@@ -1,0 +1,177 @@
+#include "tests/model/shapes.h"
+#include "tests/model/tiny.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+
+enum { B = 2, T = 16 };
+
+/* Planned bytes of activations of a model with that many layers. */
+static size_t planned(
+        const char *family, int layers, struct checkpointing checkpointing,
+        const char *freeze)
+{
+    char text[400];
+    struct model_config config;
+    struct param_table table;
+    struct arena_plan plan;
+    struct model_shape shape = {
+            .B = B,
+            .T = T,
+            .checkpointing = checkpointing,
+            .dtype = DTYPE_FP32,
+            .train = true,
+    };
+    bool gpt2 = strcmp(family, "gpt2") == 0;
+    snprintf(
+            text, sizeof text,
+            "{\"model_type\":\"%s\",\"vocab_size\":16,\"%s\":64,\"%s\":%d,"
+            "\"%s\":4%s}",
+            family, gpt2 ? "n_embd" : "hidden_size",
+            gpt2 ? "n_layer" : "num_hidden_layers", layers,
+            gpt2 ? "n_head" : "num_attention_heads",
+            gpt2 ? ""
+                 : ",\"num_key_value_heads\":2,\"head_dim\":16,"
+                   "\"intermediate_size\":96");
+    tiny_config(text, &config);
+    tiny_must(param_table_build(&config, &freeze, freeze != NULL, &table));
+    arena_plan_init(&plan);
+    tiny_must(model_plan(&config, &table, &shape, &plan));
+    size_t bytes = arena_plan_kind_bytes(&plan, ARENA_DEVICE, SPAN_ACTIVATIONS);
+    arena_plan_fini(&plan);
+    param_table_fini(&table);
+    model_config_fini(&config);
+    return bytes;
+}
+
+static const char *const families[] = {"gpt2", "llama", "qwen2", "qwen3"};
+static const size_t residual = B * T * 64 * sizeof(float);
+
+Test(model_activations, keeping_all_grows_with_the_layers)
+{
+    struct checkpointing none = {CHECKPOINTING_NONE, 0};
+    for (int f = 0; f < 4; f++) {
+        size_t b4 = planned(families[f], 4, none, NULL);
+        size_t b16 = planned(families[f], 16, none, NULL);
+        size_t b64 = planned(families[f], 64, none, NULL);
+        cr_expect_eq(b64 - b16, 4 * (b16 - b4));
+        cr_expect_gt((b16 - b4) / 12, 5 * residual);
+    }
+}
+
+Test(model_activations, full_recomputation_keeps_one_input_a_layer)
+{
+    struct checkpointing full = {CHECKPOINTING_FULL, 0};
+    for (int f = 0; f < 4; f++) {
+        size_t b4 = planned(families[f], 4, full, NULL);
+        size_t b16 = planned(families[f], 16, full, NULL);
+        size_t b64 = planned(families[f], 64, full, NULL);
+        cr_expect_eq(b16 - b4, 12 * residual);
+        cr_expect_eq(b64 - b16, 48 * residual);
+    }
+}
+
+Test(model_activations, segments_keep_an_input_each_and_the_layers_of_one)
+{
+    for (int f = 0; f < 4; f++) {
+        struct checkpointing full = {CHECKPOINTING_FULL, 0};
+        struct checkpointing every = {CHECKPOINTING_EVERY, 4};
+        size_t b16 = planned(families[f], 16, every, NULL);
+        size_t b64 = planned(families[f], 64, every, NULL);
+        cr_expect_eq(b64 - b16, 12 * residual);
+        /* Against full: 12 inputs fewer, 3 layers more. */
+        struct checkpointing none = {CHECKPOINTING_NONE, 0};
+        size_t layer = planned(families[f], 5, none, NULL) -
+                       planned(families[f], 4, none, NULL);
+        cr_expect_eq(
+                b16 + 12 * residual,
+                planned(families[f], 16, full, NULL) + 3 * layer);
+    }
+}
+
+Test(model_activations, sqrt_grows_as_the_root)
+{
+    struct checkpointing root = {CHECKPOINTING_SQRT, 0};
+    for (int f = 0; f < 4; f++) {
+        size_t b4 = planned(families[f], 4, root, NULL);
+        size_t b16 = planned(families[f], 16, root, NULL);
+        size_t b64 = planned(families[f], 64, root, NULL);
+        cr_expect_eq(b64 - b16, 2 * (b16 - b4));
+    }
+}
+
+Test(model_activations, layers_below_every_trained_tensor_keep_nothing)
+{
+    struct checkpointing none = {CHECKPOINTING_NONE, 0};
+    size_t all = planned("gpt2", 4, none, NULL);
+    /* Both tables and every layer: wte, wpe, h.N. */
+    size_t head = planned("gpt2", 4, none, "[wh]*");
+    cr_expect_lt(head, all / 3);
+}
+
+Test(model_activations, logits_exist_for_a_chunk_of_tokens_only)
+{
+    struct model_config config;
+    struct param_table table;
+    struct arena_plan plan;
+    struct model_shape shape = {
+            .B = 4,
+            .T = 1024,
+            .dtype = DTYPE_BF16,
+            .checkpointing = {CHECKPOINTING_FULL, 0},
+            .train = true,
+    };
+    tiny_config(
+            "{\"model_type\":\"qwen2\",\"num_hidden_layers\":1,"
+            "\"hidden_size\":64,\"num_attention_heads\":4,"
+            "\"num_key_value_heads\":4,\"intermediate_size\":64}",
+            &config);
+    tiny_must(param_table_build(&config, NULL, 0, &table));
+    arena_plan_init(&plan);
+    tiny_must(model_plan(&config, &table, &shape, &plan));
+    size_t logits = (size_t)4 * 1024 * 151936 * sizeof(float);
+    cr_expect_lt(plan.bytes[ARENA_DEVICE], logits / 4);
+    arena_plan_fini(&plan);
+    param_table_fini(&table);
+    model_config_fini(&config);
+}
+
+/* A step writes nearly all of what was planned for it. */
+Test(model_activations, a_step_touches_what_was_planned)
+{
+    static const char *const shapes[] = {SHAPE_GPT2, SHAPE_LLAMA, SHAPE_QWEN3};
+    static const struct checkpointing modes[] = {
+            {CHECKPOINTING_NONE, 0},
+            {CHECKPOINTING_FULL, 0},
+            {CHECKPOINTING_EVERY, 2},
+    };
+    const struct kernels *kernels;
+    struct tokens tokens;
+    tiny_must(kernels_plain(DTYPE_FP32, &kernels));
+    for (int f = 0; f < 3; f++)
+        for (int m = 0; m < 3; m++) {
+            struct tiny t;
+            struct model_shape shape = {
+                    .B = B,
+                    .T = T,
+                    .checkpointing = modes[m],
+                    .dtype = DTYPE_FP32,
+                    .train = true,
+            };
+            tiny_init(&t, shapes[f], NULL, &shape, kernels);
+            tokens_fill(&tokens, 1, B, T, t.config.vocab_size);
+            unsigned char *span = arena_span(&t.arena, "model.activations");
+            size_t bytes = arena_plan_find(&t.plan, "model.activations")->bytes;
+            size_t untouched = 0;
+            memset(span, 0xa5, bytes);
+            tiny_step(&t, &tokens.batch, 1.0f);
+            for (size_t i = 0; i + 4 <= bytes; i += 4)
+                untouched +=
+                        memcmp(span + i, "\xa5\xa5\xa5\xa5", 4) == 0 ? 4 : 0;
+            cr_expect_lt(
+                    untouched, bytes / 20, "%zu of %zu bytes, %d, mode %d",
+                    untouched, bytes, f, m);
+            tiny_fini(&t);
+        }
+}

@@ -1,0 +1,103 @@
+/* tiny.h - a small model, held whole, for tests of the passes. */
+#ifndef ZD_TESTS_MODEL_TINY_H
+#define ZD_TESTS_MODEL_TINY_H
+
+#include "model/holder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct tiny {
+    struct model_config config;
+    struct param_table table;
+    struct arena_plan plan;
+    struct arena arena;
+    struct holder *holder;
+    struct model *model;
+    struct model_hooks hooks;
+    struct model_shape shape;
+};
+
+/* For whatever must not fail on the way to what is tested. */
+static inline void tiny_must(enum zd_status status)
+{
+    if (status == ZD_OK)
+        return;
+    zd_error_print(stderr, zd_error_get());
+    abort();
+}
+
+static inline void tiny_config(const char *text, struct model_config *config)
+{
+    json_t *json;
+    tiny_must(json_parse(text, strlen(text), "test", ZD_ERR_BUG, &json));
+    tiny_must(model_config_parse(json, "test", ZD_ERR_CONFIG, config));
+    json_decref(json);
+}
+
+static inline void tiny_build(
+        struct tiny *t, const struct model_shape *shape,
+        const struct kernels *kernels, const struct weight_source *source)
+{
+    t->shape = *shape;
+    arena_plan_init(&t->plan);
+    tiny_must(model_plan(&t->config, &t->table, shape, &t->plan));
+    tiny_must(arena_take(&t->arena, &t->plan));
+    tiny_must(holder_create(
+            &t->table, shape->dtype, source, shape->train, &t->holder));
+    t->hooks = holder_hooks(t->holder);
+    tiny_must(model_create(
+            &t->config, &t->table, shape, kernels, &t->arena, &t->model));
+}
+
+/* Random weights of the configuration; `freeze` may be NULL. */
+static inline void tiny_init(
+        struct tiny *t, const char *config, const char *freeze,
+        const struct model_shape *shape, const struct kernels *kernels)
+{
+    struct weight_source source;
+    memset(t, 0, sizeof *t);
+    tiny_config(config, &t->config);
+    tiny_must(
+            param_table_build(&t->config, &freeze, freeze != NULL, &t->table));
+    tiny_must(weights_open_random(7, &t->table, &source));
+    tiny_build(t, shape, kernels, &source);
+    weights_close(&source);
+}
+
+static inline void tiny_open(
+        struct tiny *t, const char *dir, const struct model_shape *shape,
+        const struct kernels *kernels)
+{
+    struct weight_source source;
+    memset(t, 0, sizeof *t);
+    tiny_must(model_config_read(dir, &t->config));
+    tiny_must(param_table_build(&t->config, NULL, 0, &t->table));
+    tiny_must(weights_open_hf(dir, &t->config, &t->table, NULL, &source));
+    tiny_build(t, shape, kernels, &source);
+    weights_close(&source);
+}
+
+static inline void tiny_fini(struct tiny *t)
+{
+    model_destroy(t->model);
+    holder_destroy(t->holder);
+    arena_release(&t->arena);
+    arena_plan_fini(&t->plan);
+    param_table_fini(&t->table);
+    model_config_fini(&t->config);
+}
+
+/* One micro-batch; gradients are left in the holder. Returns the sum of losses.
+ */
+static inline double tiny_step(
+        struct tiny *t, const struct model_batch *batch, float dloss)
+{
+    struct exact_sum loss;
+    exact_sum_clear(&loss);
+    tiny_must(model_forward(t->model, batch, dloss, &t->hooks, &loss));
+    tiny_must(model_backward(t->model, batch, &t->hooks));
+    return exact_sum_value(&loss);
+}
+
+#endif
