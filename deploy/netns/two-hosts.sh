@@ -31,12 +31,12 @@ skip() { echo "two-hosts: skipped: $*" >&2; exit 77; }
 command -v ip >/dev/null || skip "there is no ip command (Debian package iproute2)"
 [[ $(id -u) -eq 0 ]] || skip "network namespaces need root"
 ip netns add "$a" 2>"$work/why" && ip netns add "$b" 2>"$work/why" || skip "$(head -n 1 "$work/why")"
+ip netns exec "$a" unshare -u true 2>"$work/why" || skip "$(head -n 1 "$work/why")"
 ip link add "$wire" netns "$a" type veth peer name "$wire" netns "$b" 2>"$work/why" || skip "$(head -n 1 "$work/why")"
 ip -n "$a" addr add 10.213.0.1/24 dev "$wire" && ip -n "$b" addr add 10.213.0.2/24 dev "$wire"
 for host in "$a" "$b"; do
     ip -n "$host" link set lo up && ip -n "$host" link set "$wire" up
 done
-ip netns exec "$a" unshare -u true 2>"$work/why" || skip "$(head -n 1 "$work/why")"
 
 # How mpirun reaches the second host, in place of ssh: agent ADDRESS COMMAND...
 cat >"$work/agent" <<END
@@ -50,7 +50,7 @@ END
         mkdir -p "$folder"
         printf '[ "$1" = host-a ] || mount -t tmpfs none %q\n' "$folder"
     done
-    echo 'shift; eval "exec $*"'
+    echo 'shift; eval "$*"'
 } >"$work/enter"
 chmod +x "$work/agent"
 
@@ -61,6 +61,6 @@ export OMPI_MCA_pml=ob1 OMPI_MCA_btl_tcp_if_include=$wire OMPI_MCA_oob_tcp_if_in
 export OMPI_MCA_mpi_yield_when_idle=1
 half=$((ranks / 2))
 code=0
-ip netns exec "$a" unshare -u bash "$work/enter" host-a mpirun --oversubscribe --bind-to none -np "$ranks" \
+ip netns exec "$a" unshare -u bash "$work/enter" host-a mpirun --map-by "ppr:$half:node:oversubscribe" --bind-to none -np "$ranks" \
     --host "10.213.0.1:$half,10.213.0.2:$half" "$(printf '%q ' "$@")" || code=$?
 exit $code
