@@ -84,12 +84,14 @@ static enum zd_status read_real(
     return ZD_OK;
 }
 
-/* A token id, or a list of which the first counts. */
+/* A token id, or a list of which the first counts. The class's own id is none
+ * in a vocabulary that is too small for it. */
 static enum zd_status read_token(
-        const struct config_reader *r, const char *key, int absent, int *out)
+        const struct config_reader *r, const char *key, int absent,
+        int vocab_size, int *out)
 {
     const json_t *value = json_object_get(r->json, key);
-    *out = value ? -1 : absent;
+    *out = value || absent >= vocab_size ? -1 : absent;
     if (json_is_array(value))
         value = json_array_get(value, 0);
     if (!value || json_is_null(value))
@@ -186,8 +188,10 @@ static enum zd_status read_gpt2(
     ZD_TRY(read_int(r, "n_positions", 1024, POSITIONS_MAX, &c->max_positions));
     ZD_TRY(read_real(r, "layer_norm_epsilon", 1e-5, &eps));
     ZD_TRY(read_bool(r, "tie_word_embeddings", true, &c->tied));
-    ZD_TRY(read_token(r, "bos_token_id", 50256, &c->bos_token_id));
-    ZD_TRY(read_token(r, "eos_token_id", 50256, &c->eos_token_id));
+    ZD_TRY(read_token(
+            r, "bos_token_id", 50256, c->vocab_size, &c->bos_token_id));
+    ZD_TRY(read_token(
+            r, "eos_token_id", 50256, c->vocab_size, &c->eos_token_id));
     const char *const dropouts[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
     for (int i = 0; i < 3; i++) {
         ZD_TRY(read_real(r, dropouts[i], 0.1, &pdrop));
@@ -328,8 +332,10 @@ static enum zd_status read_llama(
     ZD_TRY(read_bool(r, "tie_word_embeddings", false, &c->tied));
     ZD_TRY(read_bool(r, "attention_bias", false, &attention_bias));
     ZD_TRY(read_bool(r, "mlp_bias", false, &c->mlp_bias));
-    ZD_TRY(read_token(r, "bos_token_id", d->bos, &c->bos_token_id));
-    ZD_TRY(read_token(r, "eos_token_id", d->eos, &c->eos_token_id));
+    ZD_TRY(read_token(
+            r, "bos_token_id", d->bos, c->vocab_size, &c->bos_token_id));
+    ZD_TRY(read_token(
+            r, "eos_token_id", d->eos, c->vocab_size, &c->eos_token_id));
     ZD_TRY(read_heads(r, d, c));
     ZD_TRY(read_rope(r, c));
     c->norm_eps = (float)eps;

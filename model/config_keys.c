@@ -288,6 +288,15 @@ enum zd_status config_keys_check_rope(const struct config_reader *reader)
     return ZD_OK;
 }
 
+/* Unless the key is there: what it stands for. */
+static int set_token(json_t *json, const char *key, int id)
+{
+    if (json_object_get(json, key))
+        return 0;
+    return json_object_set_new(
+            json, key, id < 0 ? json_null() : json_integer(id));
+}
+
 json_t *config_keys_complete(
         const struct config_reader *reader, const struct model_config *config,
         const char *architecture)
@@ -323,6 +332,9 @@ json_t *config_keys_complete(
         goto err_json;
     if (c->family != MODEL_GPT2 && !json_object_get(json, "rope_parameters") &&
         json_object_set_new(json, "rope_theta", json_real(c->rope_theta)) != 0)
+        goto err_json;
+    if (set_token(json, "bos_token_id", c->bos_token_id) != 0 ||
+        set_token(json, "eos_token_id", c->eos_token_id) != 0)
         goto err_json;
     if (c->family == MODEL_MISTRAL && reader->on_error == ZD_ERR_CONFIG &&
         !json_object_get(json, "sliding_window") &&

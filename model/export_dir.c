@@ -65,7 +65,7 @@ enum zd_status export_dir_check(const char *dir, bool finished)
     DIR *stream = fs_is_dir(dir) ? opendir(dir) : NULL;
     if (!stream)
         return ZD_FAIL(
-                ZD_ERR_CREATE, "E0705",
+                ZD_ERR_CREATE, "E0314",
                 "cannot write the model to `%s`: no folder that can be "
                 "read",
                 dir);
@@ -83,7 +83,7 @@ enum zd_status export_dir_check(const char *dir, bool finished)
     closedir(stream);
     if (empty || (marked && !*foreign))
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_CREATE, "E0705", "`%s` is there already and %s%s%s", dir,
+    ZD_FAIL(ZD_ERR_CREATE, "E0314", "`%s` is there already and %s%s%s", dir,
             *foreign ? "holds `" : "was not written by zerod", foreign,
             *foreign ? "`, which no export writes" : "");
     zd_fail_help("name another folder, or remove this one");
@@ -103,7 +103,7 @@ enum zd_status export_dir_replace(const char *from, const char *to)
             ZD_TRY(fs_remove_tree(to));
         if (rename(from, to) != 0)
             return ZD_FAIL(
-                    ZD_ERR_IO, "E0703", "cannot rename `%s` to `%s`: %s", from,
+                    ZD_ERR_IO, "E0315", "cannot rename `%s` to `%s`: %s", from,
                     to, strerror(errno));
     }
     snprintf(parent, sizeof parent, "%s", to);

@@ -258,7 +258,7 @@ enum zd_status weights_export_hf(
         length--;
     if (length >= sizeof to)
         return ZD_FAIL(
-                ZD_ERR_CREATE, "E0705", "a path of %zu bytes is too long",
+                ZD_ERR_CREATE, "E0314", "a path of %zu bytes is too long",
                 length);
     snprintf(to, sizeof to, "%.*s", (int)length, dir);
     snprintf(temporary, sizeof temporary, "%s.tmp", to);
