@@ -90,8 +90,6 @@ static enum zd_status raw_digest(struct corpus *corpus)
     enum zd_status status = ZD_OK;
     for (int i = 0; i < corpus->list.count && status == ZD_OK; i++)
         status = source_identity(&corpus->list.files[i], true, hasher);
-    if (corpus->cache.map)
-        key_string(hasher, corpus->cache.digest);
     hasher_finish(hasher, corpus->digest);
     hasher_destroy(hasher);
     return status;

@@ -62,12 +62,13 @@ static enum zd_status set_digest(
     if (!hasher)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
     for (int i = 0; i < dataset->part_count; i++) {
-        const struct dataset_part *part = &dataset->parts[i];
-        hasher_update(hasher, part->corpus.digest, HASH_HEX);
-        hasher_update(hasher, &part->first, sizeof part->first);
-        hasher_update(hasher, &part->count, sizeof part->count);
-        hasher_update(hasher, &part->taken, sizeof part->taken);
+        const struct data_entry *entry = &request->entries[i];
+        hasher_update(hasher, dataset->parts[i].corpus.digest, HASH_HEX);
+        hasher_update(hasher, &entry->weight, sizeof entry->weight);
+        hasher_update(hasher, &entry->max_samples, sizeof entry->max_samples);
     }
+    hasher_update(hasher, &request->from, sizeof request->from);
+    hasher_update(hasher, &request->to, sizeof request->to);
     hasher_finish(hasher, dataset->digest);
     hasher_destroy(hasher);
     return ZD_OK;

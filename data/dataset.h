@@ -61,7 +61,8 @@ struct dataset_request {
     int vocab_size;   /* of the model: ids must be below */
     uint64_t data_seed;
     bool shuffle;     /* false for evaluation */
-    /* Part of every entry's samples, for val_split: [from, to) in 0..1. */
+    /* Part of every entry's samples, for val_split: [from, to) with
+     * 0 <= from < to <= 1, cut at the nearest whole sample. */
     double from, to;
 };
 
@@ -69,14 +70,18 @@ struct dataset_request {
  * whole, pre-tokenised files whole up to 4 GiB. One rank per host calls it, then
  * all call dataset_open. Prints progress through zd_log_info. */
 enum zd_status dataset_prepare(const struct dataset_request *request);
-/* ZD_ERR_DATA naming the file when there is not one sample. */
+/* As above, but the cache's digest is not compared again and ids are checked as
+ * they are read. ZD_ERR_DATA naming the file when an entry gives not one sample.
+ * The request may go afterwards. */
 enum zd_status dataset_open(const struct dataset_request *request,
         struct dataset **out);
 void dataset_close(struct dataset *dataset);
 
 int64_t dataset_samples(const struct dataset *dataset); /* M of an epoch */
-int64_t dataset_tokens(const struct dataset *dataset);
-const char *dataset_digest(const struct dataset *dataset); /* of what it holds */
+int64_t dataset_tokens(const struct dataset *dataset);  /* of all documents */
+/* Of the tokens, the weights and what part is taken; the same on every host and
+ * for every cutoff_len and packing. */
+const char *dataset_digest(const struct dataset *dataset);
 
 /* The n-th sample ever taken: tokens, targets (-1 masked), doc_start, each (T).
  * *token_count_out: input tokens, padding not counted. A bad token found late is
@@ -92,7 +97,8 @@ struct loader_batch {
     int64_t token_count;  /* input tokens, padding not counted */
     int64_t target_count; /* unmasked targets */
 };
-/* Bytes of buffers for `prefetch` batches. */
+/* Bytes of buffers: `prefetch` batches (at least 1) are read ahead while as many
+ * stay valid. */
 size_t loader_bytes(int prefetch, int B, int T);
 /* Batches are asked for in an order given by `sample_of(ctx, batch, b)`: the
  * global number of row b of the batch-th batch this rank takes. */
@@ -100,11 +106,13 @@ struct loader_order {
     int64_t (*sample_of)(void *ctx, int64_t batch, int b);
     void *ctx;
 };
+/* The dataset belongs to the loader's thread until loader_destroy. T is its
+ * cutoff_len. */
 enum zd_status loader_create(struct dataset *dataset, struct loader_order order,
         int64_t first_batch, int64_t batch_count, int B, int T, int prefetch,
         void *memory, struct loader **out);
-/* The next batch; valid until the `prefetch`-th call after this one, at least
- * until the next. */
+/* The next batch; valid until the `prefetch`-th call after this one. A failure
+ * comes with the batch it happened in. At most `batch_count` calls. */
 enum zd_status loader_next(struct loader *loader,
         struct loader_batch *batch_out);
 void loader_destroy(struct loader *loader);

@@ -4,6 +4,8 @@
 
 #include <criterion/criterion.h>
 #include <glob.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -199,6 +201,23 @@ Test(data_cache, a_failure_leaves_nothing_behind)
     data_case_text(&test, "a.txt", "hello \xff world");
     cr_expect_null(data_case_words(&test));
     cr_expect_eq(zd_error_get()->status, ZD_ERR_DATA);
+    cr_expect_eq(data_case_cached(&test), 0);
+    data_case_fini(&test);
+}
+
+Test(data_cache, a_full_disk_is_told_and_leaves_nothing_behind)
+{
+    struct data_case test;
+    static char text[200000];
+    struct rlimit limit = {100000, 100000};
+    data_case_init(&test, NULL);
+    memset(text, 'x', sizeof text);
+    data_case_file(&test, "a.txt", text, sizeof text);
+    signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_expect_null(data_case_words(&test));
+    cr_expect_eq(zd_error_get()->status, ZD_ERR_IO);
+    cr_expect(strstr(zd_error_get()->what, test.cache));
     cr_expect_eq(data_case_cached(&test), 0);
     data_case_fini(&test);
 }

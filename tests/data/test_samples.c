@@ -329,6 +329,10 @@ Test(data_samples, the_digest_tells_data_apart)
     dataset = data_case_open(&mixture.test);
     cr_expect_str_eq(digest, dataset_digest(dataset));
     dataset_close(dataset);
+    mixture.test.options.cutoff_len = 2; /* compared by its own name */
+    dataset = data_case_open(&mixture.test);
+    cr_expect_str_eq(digest, dataset_digest(dataset));
+    dataset_close(dataset);
     mixture.entries[0].weight = 2;
     dataset = data_case_open(&mixture.test);
     cr_expect_str_neq(digest, dataset_digest(dataset));
