@@ -1,5 +1,12 @@
 #include "comm/backend.h"
 
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- what every rank knows ------------------------------------------------ */
+
 int comm_rank(const struct comm *comm)
 {
     return comm->rank;
@@ -28,4 +35,253 @@ const char *comm_host(const struct comm *comm)
 struct comm_counters comm_counters(const struct comm *comm)
 {
     return comm->counters;
+}
+
+/* --- staging -------------------------------------------------------------- */
+
+/* A chunk is small enough for a core's cache, where it is summed right after it
+ * arrived, and large enough that the cost of a message does not show; many
+ * ranks share a bounded whole. */
+size_t staging_chunk_bytes(int size)
+{
+    const size_t chunk_max = 256 << 10, chunk_min = 4 << 10, total = 16 << 20;
+    size_t share = total / STAGING_SLOTS / (size_t)(size > 1 ? size - 1 : 1);
+    share = share / chunk_min * chunk_min;
+    if (share > chunk_max)
+        return chunk_max;
+    return share < chunk_min ? chunk_min : share;
+}
+
+enum zd_status comm_plan(struct arena_plan *plan, int world)
+{
+    size_t bytes =
+            (size_t)(world - 1) * STAGING_SLOTS * staging_chunk_bytes(world);
+    return arena_plan_add(
+            plan, "comm.staging", ARENA_DEVICE, SPAN_BUFFERS, bytes);
+}
+
+void comm_set_staging(struct comm *comm, void *staging)
+{
+    comm->staging = staging;
+}
+
+/* --- life ----------------------------------------------------------------- */
+
+enum zd_status comm_base_init(
+        struct comm *comm, const struct comm_functions *functions, int rank,
+        int size, const struct comm_options *options)
+{
+    comm->functions = functions;
+    comm->rank = rank;
+    comm->size = size;
+    comm->options = *options;
+    for (int i = 0; i < COMM_OPS_MAX; i++)
+        comm->ops[i].slot = i;
+    comm->reduce_scratch = malloc((size_t)size * COMM_REDUCE_PIECE * 8);
+    if (!comm->reduce_scratch)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
+                size);
+    return ZD_OK;
+}
+
+void comm_base_fini(struct comm *comm)
+{
+    free(comm->reduce_scratch);
+}
+
+void comm_abort(struct comm *comm, int exit_code)
+{
+    fflush(stdout);
+    fflush(stderr);
+    comm->functions->abort(comm, exit_code);
+}
+
+void comm_destroy(struct comm *comm)
+{
+    if (comm)
+        comm->functions->destroy(comm);
+}
+
+/* --- collectives ---------------------------------------------------------- */
+
+static struct comm_op *take_op(struct comm *comm)
+{
+    for (int i = 0; i < COMM_OPS_MAX; i++)
+        if (!comm->ops[i].in_use)
+            return &comm->ops[i];
+    assert(!"more than COMM_OPS_MAX operations under way");
+    return NULL;
+}
+
+static enum zd_status begin(
+        struct comm *comm, const struct comm_op *request,
+        struct comm_op **op_out)
+{
+    struct comm_op *op = take_op(comm);
+    int slot = op->slot;
+    *op = *request;
+    op->slot = slot;
+    op->in_use = true;
+    op->sequence = comm->next_sequence++;
+    if (comm->size > 1) {
+        enum zd_status status = comm->functions->begin(comm, op);
+        if (status != ZD_OK) {
+            op->in_use = false;
+            return status;
+        }
+    }
+    *op_out = op;
+    return ZD_OK;
+}
+
+enum zd_status comm_all_gather_begin(
+        struct comm *comm, const void *shard, void *full, size_t count,
+        enum dtype type, struct comm_op **op_out)
+{
+    size_t bytes = count * dtype_bytes(type);
+    char *own = (char *)full + (size_t)comm->rank * bytes;
+    if (own != shard && bytes)
+        memcpy(own, shard, bytes);
+    struct comm_op request = {
+            .kind = OP_ALL_GATHER,
+            .from = shard,
+            .to = full,
+            .count = count,
+            .type = type};
+    return begin(comm, &request, op_out);
+}
+
+enum zd_status comm_reduce_scatter_begin(
+        struct comm *comm, const void *full, void *shard, size_t count,
+        enum dtype type, bool accumulate, struct comm_op **op_out)
+{
+    assert(!accumulate || type == DTYPE_FP32);
+    if (comm->size == 1 && (accumulate || shard != full))
+        sum_parts(shard, type, accumulate, &full, 1, count);
+    struct comm_op request = {
+            .kind = OP_REDUCE_SCATTER,
+            .from = full,
+            .to = shard,
+            .count = count,
+            .type = type,
+            .accumulate = accumulate};
+    return begin(comm, &request, op_out);
+}
+
+enum zd_status comm_wait(struct comm *comm, struct comm_op *op)
+{
+    assert(op->in_use);
+    enum zd_status status = ZD_OK;
+    if (comm->size > 1)
+        status = comm->functions->wait(comm, op);
+    op->in_use = false;
+    return status;
+}
+
+enum zd_status comm_progress(struct comm *comm)
+{
+    return comm->size > 1 ? comm->functions->progress(comm) : ZD_OK;
+}
+
+/* --- scalars -------------------------------------------------------------- */
+
+static int64_t combine_i64(int64_t a, int64_t b, enum comm_reduction reduction)
+{
+    switch (reduction) {
+    case COMM_SUM:
+        return a + b;
+    case COMM_MAX:
+        return a > b ? a : b;
+    case COMM_MIN:
+        return a < b ? a : b;
+    }
+    return 0;
+}
+
+static double combine_f64(double a, double b, enum comm_reduction reduction)
+{
+    switch (reduction) {
+    case COMM_SUM:
+        return a + b;
+    case COMM_MAX:
+        return a > b ? a : b;
+    case COMM_MIN:
+        return a < b ? a : b;
+    }
+    return 0;
+}
+
+/* The next piece of `count` values from all ranks: (size, *piece_out). */
+static enum zd_status gather_piece(
+        struct comm *comm, const void *values, size_t count, size_t *piece_out)
+{
+    size_t piece = count < COMM_REDUCE_PIECE ? count : COMM_REDUCE_PIECE;
+    ZD_TRY(comm->functions->gather(
+            comm, values, piece * 8, comm->reduce_scratch, TRAFFIC_STEP));
+    comm->counters.all_reduce += (uint64_t)(comm->size - 1) * piece * 8;
+    *piece_out = piece;
+    return ZD_OK;
+}
+
+enum zd_status comm_all_reduce_i64(
+        struct comm *comm, int64_t *values, size_t count,
+        enum comm_reduction reduction)
+{
+    const int64_t *all = comm->reduce_scratch;
+    for (size_t piece; count && comm->size > 1;
+         count -= piece, values += piece) {
+        ZD_TRY(gather_piece(comm, values, count, &piece));
+        for (size_t i = 0; i < piece; i++) {
+            values[i] = all[i];
+            for (int r = 1; r < comm->size; r++)
+                values[i] = combine_i64(
+                        values[i], all[(size_t)r * piece + i], reduction);
+        }
+    }
+    return ZD_OK;
+}
+
+enum zd_status comm_all_reduce_f64(
+        struct comm *comm, double *values, size_t count,
+        enum comm_reduction reduction)
+{
+    const double *all = comm->reduce_scratch;
+    for (size_t piece; count && comm->size > 1;
+         count -= piece, values += piece) {
+        ZD_TRY(gather_piece(comm, values, count, &piece));
+        for (size_t i = 0; i < piece; i++) {
+            values[i] = all[i];
+            for (int r = 1; r < comm->size; r++)
+                values[i] = combine_f64(
+                        values[i], all[(size_t)r * piece + i], reduction);
+        }
+    }
+    return ZD_OK;
+}
+
+/* --- control messages ----------------------------------------------------- */
+
+enum zd_status comm_barrier(struct comm *comm)
+{
+    return comm->size > 1 ? comm->functions->barrier(comm) : ZD_OK;
+}
+
+enum zd_status comm_broadcast(
+        struct comm *comm, void *data, size_t bytes, int root)
+{
+    if (comm->size == 1 || bytes == 0)
+        return ZD_OK;
+    return comm->functions->broadcast(comm, data, bytes, root);
+}
+
+enum zd_status comm_gather_all(
+        struct comm *comm, const void *mine, size_t bytes, void *all)
+{
+    if (bytes == 0)
+        return ZD_OK;
+    if (comm->size > 1)
+        return comm->functions->gather(comm, mine, bytes, all, TRAFFIC_CONTROL);
+    memmove(all, mine, bytes);
+    return ZD_OK;
 }

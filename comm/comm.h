@@ -92,13 +92,15 @@ enum zd_status comm_gather_all(struct comm *comm, const void *mine,
         size_t bytes, void *all);
 
 /* Settle a failure that can be survived or must be told once: every rank calls
- * with its own status (and its thread's error record); all get the worst. The
- * records are grouped, so that afterwards the lowest failing rank holds the record
- * to print (its `where` says "ranks 0-7" when several agree) and the others
- * return ZD_ERR_PEER with no record. ZD_OK when all are. */
+ * with its own status (and its thread's error record). ZD_OK when all are. Else
+ * all ranks return the same status, that of the lowest rank that knows a cause
+ * (one that only lost a peer does not), so that all end with the same exit code;
+ * that rank keeps its record, whose `where` now says which ranks had the same one
+ * ("ranks 0-7"), and the others have none. Settling again changes nothing. */
 enum zd_status comm_agree(struct comm *comm, enum zd_status mine);
 
-/* End the whole job with this exit code; does not return for MPI. */
+/* End the whole job with this exit code. MPI: does not return, and mpirun's exit
+ * code is this one. Threads: every rank's waits fail with ZD_ERR_PEER. */
 void comm_abort(struct comm *comm, int exit_code);
 void comm_destroy(struct comm *comm);
 

@@ -1,0 +1,299 @@
+/* Ranks are threads of one process and read each other's memory.
+ *
+ *   begin   publish where this rank's data lies
+ *   wait    until all have published; take what is ours from every rank;
+ *           say so; until all have said so (then the memory is ours again)
+ *
+ * A rank publishes operation n in the slot its pool gave it. The slot is free
+ * for a later operation when its wait has returned, which every rank's "taken"
+ * went before; so a published entry is never overwritten while someone may read
+ * it. */
+#include "comm/backend.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One more slot than operations: for messages that are begun and waited for in
+ * one call. */
+enum { MESSAGE_SLOT = COMM_OPS_MAX, SLOTS };
+
+struct entry { /* of one rank in one slot; shared, under the group's mutex */
+    const void *data;
+    uint64_t published; /* sequence number + 1; 0 = never */
+    uint64_t taken;     /* likewise */
+};
+
+struct group { /* shared by all ranks */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int size;
+    int members; /* ranks that have not left yet */
+    bool is_aborted;
+    struct entry *entries; /* (size, SLOTS) */
+};
+
+struct local {
+    struct comm base;
+    struct group *group;
+    uint64_t next_message;
+    const void **parts; /* (size) scratch of this rank */
+};
+
+static struct local *local_of(struct comm *comm)
+{
+    return (struct local *)comm;
+}
+
+static struct entry *entry_of(struct group *group, int rank, int slot)
+{
+    return &group->entries[rank * SLOTS + slot];
+}
+
+static enum zd_status fail_aborted(void)
+{
+    return ZD_FAIL(ZD_ERR_PEER, "E0501", "another rank ended the job");
+}
+
+static void publish(
+        struct local *local, int slot, uint64_t sequence, const void *data)
+{
+    struct group *group = local->group;
+    pthread_mutex_lock(&group->mutex);
+    struct entry *entry = entry_of(group, local->base.rank, slot);
+    entry->data = data;
+    entry->published = sequence + 1;
+    pthread_cond_broadcast(&group->changed);
+    pthread_mutex_unlock(&group->mutex);
+}
+
+static bool all_published(
+        struct group *group, int slot, uint64_t sequence, bool taken)
+{
+    for (int r = 0; r < group->size; r++) {
+        struct entry *entry = entry_of(group, r, slot);
+        if ((taken ? entry->taken : entry->published) <= sequence)
+            return false;
+    }
+    return true;
+}
+
+/* Sleep until every rank has published (or taken), and note where their data
+ * is: parts. */
+static enum zd_status await(
+        struct local *local, int slot, uint64_t sequence, bool taken)
+{
+    struct group *group = local->group;
+    pthread_mutex_lock(&group->mutex);
+    while (!all_published(group, slot, sequence, taken) && !group->is_aborted)
+        pthread_cond_wait(&group->changed, &group->mutex);
+    bool is_aborted = !all_published(group, slot, sequence, taken);
+    for (int r = 0; r < group->size; r++)
+        local->parts[r] = entry_of(group, r, slot)->data;
+    pthread_mutex_unlock(&group->mutex);
+    return is_aborted ? fail_aborted() : ZD_OK;
+}
+
+static enum zd_status await_published(
+        struct local *local, int slot, uint64_t sequence)
+{
+    return await(local, slot, sequence, false);
+}
+
+/* Say that this rank has what it wanted, and wait until all have. */
+static enum zd_status finish(struct local *local, int slot, uint64_t sequence)
+{
+    struct group *group = local->group;
+    pthread_mutex_lock(&group->mutex);
+    entry_of(group, local->base.rank, slot)->taken = sequence + 1;
+    pthread_cond_broadcast(&group->changed);
+    pthread_mutex_unlock(&group->mutex);
+    return await(local, slot, sequence, true);
+}
+
+/* --- collectives ---------------------------------------------------------- */
+
+static enum zd_status local_begin(struct comm *comm, struct comm_op *op)
+{
+    uint64_t bytes = op->count * dtype_bytes(op->type);
+    uint64_t handed = bytes * (uint64_t)(comm->size - 1);
+    if (op->kind == OP_ALL_GATHER)
+        comm->counters.all_gather += handed;
+    else
+        comm->counters.reduce_scatter += handed;
+    publish(local_of(comm), op->slot, op->sequence, op->from);
+    return ZD_OK;
+}
+
+static enum zd_status local_wait(struct comm *comm, struct comm_op *op)
+{
+    struct local *local = local_of(comm);
+    size_t bytes = op->count * dtype_bytes(op->type);
+    ZD_TRY(await_published(local, op->slot, op->sequence));
+    if (op->kind == OP_ALL_GATHER) {
+        for (int r = 0; r < comm->size && bytes; r++)
+            if (r != comm->rank)
+                memcpy((char *)op->to + (size_t)r * bytes, local->parts[r],
+                       bytes);
+    } else {
+        for (int r = 0; r < comm->size; r++)
+            local->parts[r] =
+                    (const char *)local->parts[r] + (size_t)comm->rank * bytes;
+        sum_parts(
+                op->to, op->type, op->accumulate, local->parts, comm->size,
+                op->count);
+    }
+    return finish(local, op->slot, op->sequence);
+}
+
+static enum zd_status local_progress(struct comm *comm)
+{
+    return ZD_OK;
+}
+
+static enum zd_status local_barrier(struct comm *comm)
+{
+    struct local *local = local_of(comm);
+    uint64_t message = local->next_message++;
+    publish(local, MESSAGE_SLOT, message, NULL);
+    ZD_TRY(await_published(local, MESSAGE_SLOT, message));
+    /* the slot is used again by the next message */
+    return finish(local, MESSAGE_SLOT, message);
+}
+
+static enum zd_status local_broadcast(
+        struct comm *comm, void *data, size_t bytes, int root)
+{
+    struct local *local = local_of(comm);
+    uint64_t message = local->next_message++;
+    publish(local, MESSAGE_SLOT, message, data);
+    ZD_TRY(await_published(local, MESSAGE_SLOT, message));
+    if (comm->rank != root)
+        memcpy(data, local->parts[root], bytes);
+    return finish(local, MESSAGE_SLOT, message);
+}
+
+static enum zd_status local_gather(
+        struct comm *comm, const void *mine, size_t bytes, void *all,
+        enum comm_traffic traffic)
+{
+    struct local *local = local_of(comm);
+    uint64_t message = local->next_message++;
+    publish(local, MESSAGE_SLOT, message, mine);
+    ZD_TRY(await_published(local, MESSAGE_SLOT, message));
+    for (int r = 0; r < comm->size; r++)
+        memmove((char *)all + (size_t)r * bytes, local->parts[r], bytes);
+    return finish(local, MESSAGE_SLOT, message);
+}
+
+/* --- life ----------------------------------------------------------------- */
+
+/* The process is shared: the ranks that wait, now or later, are told instead.
+ */
+static void local_abort(struct comm *comm, int exit_code)
+{
+    struct group *group = local_of(comm)->group;
+    pthread_mutex_lock(&group->mutex);
+    group->is_aborted = true;
+    pthread_cond_broadcast(&group->changed);
+    pthread_mutex_unlock(&group->mutex);
+}
+
+static void group_destroy(struct group *group)
+{
+    pthread_cond_destroy(&group->changed);
+    pthread_mutex_destroy(&group->mutex);
+    free(group->entries);
+    free(group);
+}
+
+static void local_destroy(struct comm *comm)
+{
+    struct local *local = local_of(comm);
+    struct group *group = local->group;
+    pthread_mutex_lock(&group->mutex);
+    bool is_last = --group->members == 0;
+    pthread_mutex_unlock(&group->mutex);
+    if (is_last)
+        group_destroy(group);
+    comm_base_fini(comm);
+    free(local->parts);
+    free(local);
+}
+
+static const struct comm_functions local_functions = {
+        .begin = local_begin,
+        .wait = local_wait,
+        .progress = local_progress,
+        .barrier = local_barrier,
+        .broadcast = local_broadcast,
+        .gather = local_gather,
+        .abort = local_abort,
+        .destroy = local_destroy,
+};
+
+static enum zd_status group_create(int size, struct group **group_out)
+{
+    struct group *group = calloc(1, sizeof *group);
+    if (group)
+        group->entries = calloc((size_t)size * SLOTS, sizeof *group->entries);
+    if (!group || !group->entries) {
+        free(group);
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
+                size);
+    }
+    pthread_mutex_init(&group->mutex, NULL);
+    pthread_cond_init(&group->changed, NULL);
+    group->size = size;
+    *group_out = group;
+    return ZD_OK;
+}
+
+static enum zd_status member_create(
+        struct group *group, int rank, const struct comm_options *options,
+        struct comm **comm_out)
+{
+    struct local *local = calloc(1, sizeof *local);
+    if (local)
+        local->parts = calloc((size_t)group->size, sizeof *local->parts);
+    if (!local || !local->parts) {
+        free(local);
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
+                group->size);
+    }
+    enum zd_status status = comm_base_init(
+            &local->base, &local_functions, rank, group->size, options);
+    if (status != ZD_OK) {
+        free(local->parts);
+        free(local);
+        return status;
+    }
+    local->base.local_rank = rank;
+    local->base.local_size = group->size;
+    gethostname(local->base.host, sizeof local->base.host - 1);
+    local->group = group;
+    group->members++;
+    *comm_out = &local->base;
+    return ZD_OK;
+}
+
+enum zd_status comm_local_create(
+        int size, const struct comm_options *options, struct comm **comms_out)
+{
+    struct group *group = NULL;
+    ZD_TRY(group_create(size, &group));
+    for (int r = 0; r < size; r++) {
+        enum zd_status status = member_create(group, r, options, &comms_out[r]);
+        if (status == ZD_OK)
+            continue;
+        if (r == 0)
+            group_destroy(group);
+        while (r-- > 0)
+            comm_destroy(comms_out[r]);
+        return status;
+    }
+    return ZD_OK;
+}

@@ -1,0 +1,294 @@
+#include "comm/comm_mpi.h"
+
+#include <assert.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+/* One MPI call counts at most 2^31 - 1 elements. */
+static const size_t MESSAGE_MAX = (size_t)1 << 30;
+
+enum zd_status mpi_check(int code, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    if (code == MPI_SUCCESS)
+        return ZD_OK;
+    MPI_Error_string(code, text, &length);
+    return ZD_FAIL(ZD_ERR_PEER, "E0502", "%s failed: %.*s", call, length, text);
+}
+
+static struct mpi *mpi_of(struct comm *comm)
+{
+    return (struct mpi *)comm;
+}
+
+int mpi_peer(const struct comm *comm, int i)
+{
+    if (comm->options.round_robin)
+        return (comm->rank + 1 + i) % comm->size;
+    return i < comm->rank ? i : i + 1;
+}
+
+/* --- waiting -------------------------------------------------------------- */
+
+struct idle {
+    long since_ns; /* 0: not yet idle */
+    int polls;
+};
+
+static long now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000L + now.tv_nsec;
+}
+
+/* Called after each poll that found nothing. First polls are free; then the
+ * core is offered to others; then we sleep for an eighth of what was waited so
+ * far, so that a late wake-up costs little of the wait and a long wait costs
+ * nobody anything. */
+static void idle_step(struct idle *idle, long spin_ns)
+{
+    const long nap_min = 20 * 1000, nap_max = 1000 * 1000;
+    if (++idle->polls < 16)
+        return;
+    long now = now_ns();
+    if (!idle->since_ns)
+        idle->since_ns = now;
+    long waited = now - idle->since_ns;
+    if (waited < spin_ns) {
+        sched_yield();
+        return;
+    }
+    long nap = waited / 8;
+    nap = nap < nap_min ? nap_min : nap > nap_max ? nap_max : nap;
+    nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+}
+
+static enum zd_status progress(struct mpi *mpi, bool *moved)
+{
+    for (int s = 0; s < 2; s++)
+        ZD_TRY(stream_progress(&mpi->streams[s], moved));
+    return ZD_OK;
+}
+
+/* Wait for requests of our own, while the operations under way go on. */
+static enum zd_status await_requests(
+        struct mpi *mpi, int count, MPI_Request *requests)
+{
+    struct idle idle = {0};
+    for (;;) {
+        int done = 0;
+        bool moved = false;
+        ZD_MPI(MPI_Testall, count, requests, &done, MPI_STATUSES_IGNORE);
+        if (done)
+            return ZD_OK;
+        ZD_TRY(progress(mpi, &moved));
+        if (moved)
+            idle = (struct idle){0};
+        else
+            idle_step(&idle, mpi->spin_ns);
+    }
+}
+
+/* --- collectives ---------------------------------------------------------- */
+
+static enum zd_status mpi_begin(struct comm *comm, struct comm_op *op)
+{
+    return stream_begin(&mpi_of(comm)->streams[op->kind], op);
+}
+
+static enum zd_status mpi_wait(struct comm *comm, struct comm_op *op)
+{
+    struct mpi *mpi = mpi_of(comm);
+    struct idle idle = {0};
+    while (!stream_op_is_done(op)) {
+        bool moved = false;
+        ZD_TRY(progress(mpi, &moved));
+        if (moved)
+            idle = (struct idle){0};
+        else
+            idle_step(&idle, mpi->spin_ns);
+    }
+    return ZD_OK;
+}
+
+static enum zd_status mpi_progress(struct comm *comm)
+{
+    bool moved = false;
+    return progress(mpi_of(comm), &moved);
+}
+
+static enum zd_status mpi_barrier(struct comm *comm)
+{
+    struct mpi *mpi = mpi_of(comm);
+    MPI_Request request;
+    ZD_MPI(MPI_Ibarrier, mpi->world, &request);
+    return await_requests(mpi, 1, &request);
+}
+
+static enum zd_status mpi_broadcast(
+        struct comm *comm, void *data, size_t bytes, int root)
+{
+    struct mpi *mpi = mpi_of(comm);
+    for (size_t done = 0, part; done < bytes; done += part) {
+        MPI_Request request;
+        part = bytes - done < MESSAGE_MAX ? bytes - done : MESSAGE_MAX;
+        ZD_MPI(MPI_Ibcast, (char *)data + done, (int)part, MPI_BYTE, root,
+               mpi->world, &request);
+        ZD_TRY(await_requests(mpi, 1, &request));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status mpi_gather(
+        struct comm *comm, const void *mine, size_t bytes, void *all,
+        enum comm_traffic traffic)
+{
+    struct mpi *mpi = mpi_of(comm);
+    int peers = comm->size - 1;
+    int tag = traffic == TRAFFIC_STEP ? TAG_STEP : TAG_CONTROL;
+    memmove((char *)all + (size_t)comm->rank * bytes, mine, bytes);
+    for (size_t done = 0, part; done < bytes; done += part) {
+        part = bytes - done < MESSAGE_MAX ? bytes - done : MESSAGE_MAX;
+        for (int i = 0; i < peers; i++) {
+            int peer = mpi_peer(comm, i);
+            char *in = (char *)all + (size_t)peer * bytes + done;
+            ZD_MPI(MPI_Irecv, in, (int)part, MPI_BYTE, peer, tag, mpi->world,
+                   &mpi->requests[i]);
+        }
+        for (int i = 0; i < peers; i++)
+            ZD_MPI(MPI_Isend, (const char *)mine + done, (int)part, MPI_BYTE,
+                   mpi_peer(comm, i), tag, mpi->world,
+                   &mpi->requests[peers + i]);
+        ZD_TRY(await_requests(mpi, 2 * peers, mpi->requests));
+    }
+    return ZD_OK;
+}
+
+/* --- life ----------------------------------------------------------------- */
+
+static void mpi_abort(struct comm *comm, int exit_code)
+{
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+}
+
+static void mpi_destroy(struct comm *comm)
+{
+    struct mpi *mpi = mpi_of(comm);
+    bool finalises = mpi->finalises;
+    for (int s = 0; s < 2; s++)
+        stream_fini(&mpi->streams[s]);
+    if (mpi->world != MPI_COMM_NULL)
+        MPI_Comm_free(&mpi->world);
+    comm_base_fini(comm);
+    free(mpi->requests);
+    free(mpi);
+    if (finalises)
+        MPI_Finalize();
+}
+
+static const struct comm_functions mpi_functions = {
+        .begin = mpi_begin,
+        .wait = mpi_wait,
+        .progress = mpi_progress,
+        .barrier = mpi_barrier,
+        .broadcast = mpi_broadcast,
+        .gather = mpi_gather,
+        .abort = mpi_abort,
+        .destroy = mpi_destroy,
+};
+
+/* Within a node Open MPI copies straight out of the peer's memory, where the
+ * system lets it. Containers often do not (seccomp), and Open MPI 4 then
+ * complains about each message: ask first, and choose the copy through shared
+ * memory. A choice the user made stands. */
+static void choose_single_copy(void)
+{
+    int there = 1, here = 0;
+    struct iovec from = {&there, sizeof there}, to = {&here, sizeof here};
+    if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) == sizeof here)
+        return;
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* 4 */
+    setenv("OMPI_MCA_smsc", "^cma", 0);                            /* 5 */
+}
+
+static enum zd_status start_mpi(int *argc, char ***argv, bool *finalises_out)
+{
+    int is_initialised = 0, provided = MPI_THREAD_SINGLE;
+    ZD_MPI(MPI_Initialized, &is_initialised);
+    if (is_initialised) {
+        ZD_MPI(MPI_Query_thread, &provided);
+    } else {
+        choose_single_copy();
+        ZD_MPI(MPI_Init_thread, argc, argv, MPI_THREAD_FUNNELED, &provided);
+        *finalises_out = true;
+    }
+    if (provided < MPI_THREAD_FUNNELED)
+        return ZD_FAIL(
+                ZD_ERR_UNFIT, "E0503",
+                "this MPI library does not allow threads beside it "
+                "(MPI_THREAD_FUNNELED)");
+    return ZD_OK;
+}
+
+/* Ranks that share this host, and how long a wait may keep the core: with a
+ * core for every rank a short while, else not at all. */
+static enum zd_status look_around(struct mpi *mpi)
+{
+    struct comm *comm = &mpi->base;
+    MPI_Comm node;
+    ZD_MPI(MPI_Comm_split_type, mpi->world, MPI_COMM_TYPE_SHARED, comm->rank,
+           MPI_INFO_NULL, &node);
+    ZD_MPI(MPI_Comm_rank, node, &comm->local_rank);
+    ZD_MPI(MPI_Comm_size, node, &comm->local_size);
+    ZD_MPI(MPI_Comm_free, &node);
+    gethostname(comm->host, sizeof comm->host - 1);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    mpi->spin_ns = comm->local_size <= cores ? 200 * 1000 : 0;
+    return ZD_OK;
+}
+
+static enum zd_status connect(
+        struct mpi *mpi, const struct comm_options *options)
+{
+    int rank, size;
+    ZD_MPI(MPI_Comm_set_errhandler, MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    ZD_MPI(MPI_Comm_dup, MPI_COMM_WORLD, &mpi->world);
+    ZD_MPI(MPI_Comm_set_errhandler, mpi->world, MPI_ERRORS_RETURN);
+    ZD_MPI(MPI_Comm_rank, mpi->world, &rank);
+    ZD_MPI(MPI_Comm_size, mpi->world, &size);
+    ZD_TRY(comm_base_init(&mpi->base, &mpi_functions, rank, size, options));
+    ZD_TRY(look_around(mpi));
+    mpi->requests = calloc(2 * (size_t)size, sizeof *mpi->requests);
+    if (!mpi->requests)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
+                size);
+    for (int s = 0; s < 2; s++)
+        ZD_TRY(stream_init(&mpi->streams[s], mpi, (enum comm_op_kind)s));
+    return ZD_OK;
+}
+
+enum zd_status comm_mpi_create(
+        int *argc, char ***argv, const struct comm_options *options,
+        struct comm **comm_out)
+{
+    struct mpi *mpi = calloc(1, sizeof *mpi);
+    if (!mpi)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    mpi->world = MPI_COMM_NULL;
+    enum zd_status status = start_mpi(argc, argv, &mpi->finalises);
+    if (status == ZD_OK)
+        status = connect(mpi, options);
+    if (status != ZD_OK) {
+        mpi_destroy(&mpi->base);
+        return status;
+    }
+    *comm_out = &mpi->base;
+    return ZD_OK;
+}

@@ -1,0 +1,20 @@
+/* suite.h - what every back end of comm must do, as a list of cases that each
+ * rank runs with its own comm. */
+#ifndef ZD_TESTS_COMM_SUITE_H
+#define ZD_TESTS_COMM_SUITE_H
+
+#include "comm/comm.h"
+
+struct suite_case {
+    const char *name;
+    bool (*run)(struct comm *comm); /* did it hold on this rank? */
+};
+
+extern const struct suite_case suite_cases[];
+extern const int suite_case_count;
+
+/* Say on stderr which check of which rank did not hold. */
+bool suite_check(bool holds, const struct comm *comm, const char *what);
+#define CHECK(comm, condition) suite_check((condition), (comm), #condition)
+
+#endif

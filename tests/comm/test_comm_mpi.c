@@ -1,0 +1,68 @@
+/* The suite over MPI; TAP from rank 0. `--abort CODE`: every rank but the last
+ * waits for a message that never comes, and the last ends the job. */
+#include "comm/comm_mpi.h"
+#include "tests/comm/count_isend.h"
+#include "tests/comm/suite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the cases sent so far by our own counters and by the transport's. */
+static bool counters_match_the_transport(struct comm *comm)
+{
+    struct comm_counters counters = comm_counters(comm);
+    return CHECK(comm,
+                 counters.reduce_scatter == isend_bytes(TAG_REDUCE_SCATTER)) &&
+           CHECK(comm, counters.all_gather == isend_bytes(TAG_ALL_GATHER)) &&
+           CHECK(comm, counters.all_reduce == isend_bytes(TAG_STEP)) &&
+           CHECK(comm,
+                 comm_size(comm) == 1 || counters.reduce_scatter > 1000000);
+}
+
+static void report(struct comm *comm, int number, bool holds, const char *name)
+{
+    int64_t all = holds;
+    comm_all_reduce_i64(comm, &all, 1, COMM_MIN);
+    if (comm_rank(comm) == 0)
+        printf("%s %d - %d ranks: %s\n", all ? "ok" : "not ok", number,
+               comm_size(comm), name);
+    fflush(stdout);
+}
+
+static void abort_or_wait(struct comm *comm, int code)
+{
+    if (comm_rank(comm) == comm_size(comm) - 1)
+        comm_abort(comm, code);
+    comm_barrier(comm);
+}
+
+int main(int argc, char **argv)
+{
+    struct comm *comm;
+    struct arena_plan plan;
+    struct arena arena;
+    struct comm_options options = {.backend = COMM_MPI};
+    if (comm_mpi_create(&argc, &argv, &options, &comm) != ZD_OK) {
+        zd_error_print(stderr, zd_error_get());
+        return 1;
+    }
+    if (argc == 3 && strcmp(argv[1], "--abort") == 0)
+        abort_or_wait(comm, atoi(argv[2]));
+
+    arena_plan_init(&plan);
+    if (comm_plan(&plan, comm_size(comm)) != ZD_OK ||
+        arena_take(&arena, &plan) != ZD_OK)
+        return 1;
+    comm_set_staging(comm, arena_span(&arena, "comm.staging"));
+    if (comm_rank(comm) == 0)
+        printf("1..%d\n", suite_case_count + 1);
+    for (int c = 0; c < suite_case_count; c++)
+        report(comm, c + 1, suite_cases[c].run(comm), suite_cases[c].name);
+    report(comm, suite_case_count + 1, counters_match_the_transport(comm),
+           "counters match the transport's");
+    comm_destroy(comm);
+    arena_release(&arena);
+    arena_plan_fini(&plan);
+    return 0;
+}
