@@ -106,8 +106,7 @@ enum zd_status head_loss(
                 NULL, h->losses, train ? h->dlogits : NULL, h->logits, targets,
                 dloss, n, model->config->vocab_size));
         for (int i = 0; i < n; i++)
-            if (targets[i] >= 0)
-                exact_sum_add(loss, h->losses[i]);
+            exact_sum_add(loss, h->losses[i]); /* 0 where masked */
         if (train)
             ZD_TRY(chunk_backward(model, pass, begin, n, &grads));
     }

@@ -110,31 +110,64 @@ Test(model_activations, layers_below_every_trained_tensor_keep_nothing)
     cr_expect_lt(head, all / 3);
 }
 
-Test(model_activations, logits_exist_for_a_chunk_of_tokens_only)
+/* A model of one layer whose head is most of it. */
+static size_t planned_with_vocabulary(int V, int tokens, int head_chunk)
 {
+    char text[200];
     struct model_config config;
     struct param_table table;
     struct arena_plan plan;
     struct model_shape shape = {
-            .B = 4,
-            .T = 1024,
-            .dtype = DTYPE_BF16,
+            .B = 1,
+            .T = tokens,
+            .dtype = DTYPE_FP32,
             .checkpointing = {CHECKPOINTING_FULL, 0},
+            .head_chunk = head_chunk,
             .train = true,
     };
-    tiny_config(
-            "{\"model_type\":\"qwen2\",\"num_hidden_layers\":1,"
-            "\"hidden_size\":64,\"num_attention_heads\":4,"
-            "\"num_key_value_heads\":4,\"intermediate_size\":64}",
-            &config);
+    snprintf(
+            text, sizeof text,
+            "{\"model_type\":\"gpt2\",\"vocab_size\":%d,\"n_embd\":16,"
+            "\"n_layer\":1,\"n_head\":1,\"n_positions\":9999}",
+            V);
+    tiny_config(text, &config);
     tiny_must(param_table_build(&config, NULL, 0, &table));
     arena_plan_init(&plan);
     tiny_must(model_plan(&config, &table, &shape, &plan));
-    size_t logits = (size_t)4 * 1024 * 151936 * sizeof(float);
-    cr_expect_lt(plan.bytes[ARENA_DEVICE], logits / 4);
+    size_t bytes = arena_plan_kind_bytes(&plan, ARENA_DEVICE, SPAN_ACTIVATIONS);
     arena_plan_fini(&plan);
     param_table_fini(&table);
     model_config_fini(&config);
+    return bytes;
+}
+
+Test(model_activations, logits_exist_for_a_chunk_of_tokens_only)
+{
+    enum { TOKENS = 4096 };
+    size_t row = 50257 * sizeof(float), C = 16 * sizeof(float);
+    size_t bytes = planned_with_vocabulary(50257, TOKENS, 0);
+    cr_expect_lt(bytes, 512 * row + TOKENS * 4 * C + 520 * 3 * C);
+    cr_expect_gt(bytes, 500 * row);
+    /* Of a larger vocabulary fewer: 256 MiB of logits. */
+    size_t larger = planned_with_vocabulary(500000, TOKENS, 0);
+    cr_expect_lt(larger, ((size_t)256 << 20) + TOKENS * 40 * C);
+    cr_expect_gt(larger, (size_t)200 << 20);
+    /* As many as asked for. */
+    bytes = planned_with_vocabulary(50257, TOKENS, 64);
+    cr_expect_lt(bytes, 64 * row + TOKENS * 40 * C);
+}
+
+/* While the head runs no segment is alive, and the other way round: the larger
+ * of the two is planned. */
+Test(model_activations, the_head_and_a_segment_share_bytes)
+{
+    enum { TOKENS = 512 };
+    size_t C = 16 * sizeof(float);
+    size_t segment = planned_with_vocabulary(2, TOKENS, 0);
+    size_t both = planned_with_vocabulary(1000, TOKENS, 0);
+    size_t head = TOKENS * 1000 * sizeof(float);
+    cr_expect_lt(both, head + TOKENS * 6 * C);
+    cr_expect_gt(segment, TOKENS * 16 * C);
 }
 
 /* A step writes nearly all of what was planned for it. */

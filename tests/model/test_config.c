@@ -252,6 +252,9 @@ static const struct refused refused[] = {
          "full_attention"},
         {"{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}",
          "partial_rotary_factor"},
+        {"{\"model_type\":\"llama\",\"rope_parameters\":{"
+         "\"partial_rotary_factor\":0.25}}",
+         "partial_rotary_factor"},
         {"{\"model_type\":\"llama\",\"rope_theta\":0}", "rope_theta"},
         {"{\"model_type\":\"mistral\",\"sliding_window\":null,"
          "\"attention_bias\":true}",
