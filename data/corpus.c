@@ -6,11 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    CHECK_TOKENS = 256 << 10,
-    DROP_BYTES = 4 << 20,
-    FAULT_BYTES = 64 << 10
-};
+enum { CHECK_TOKENS = 256 << 10, DROP_BYTES = 4 << 20, FAULT_BYTES = 64 << 10 };
 static const uint64_t check_max_bytes = UINT64_C(4) << 30;
 
 /* Keys: everything that decides what a cache file holds, and nothing else. */
@@ -151,9 +147,17 @@ static enum zd_status build_text(
         const char *folder, const char *key)
 {
     struct cache_writer *writer;
+    char key_now[HASH_HEX];
     ZD_TRY(cache_writer_create(folder, key, &writer));
     enum zd_status status = tokenise_files(
             &corpus->list, recipe, threads, cache_writer_words, writer);
+    if (status == ZD_OK)
+        status = text_key(&corpus->list, recipe, key_now);
+    /* the words of other content must never get this name */
+    if (status == ZD_OK && strcmp(key, key_now) != 0)
+        status =
+                ZD_FAIL(ZD_ERR_DATA, "E0441", "%s changed while it was read",
+                        recipe->entry->path);
     if (status != ZD_OK) {
         cache_writer_abandon(writer);
         return status;

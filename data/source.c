@@ -194,6 +194,15 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
+/* A copy of `path`; of a Megatron index, the path of its .bin. */
+static char *copy_path(const char *path)
+{
+    char *copy = strdup(path);
+    if (copy && ends_with(copy, ".idx"))
+        strcpy(copy + strlen(copy) - 4, ".bin");
+    return copy;
+}
+
 /* Paths that the pattern names; an index is part of its .bin. */
 static enum zd_status expand(
         const struct data_entry *entry, struct file_list *list)
@@ -210,7 +219,7 @@ static enum zd_status expand(
         const char *path = is_plain ? entry->path : found.gl_pathv[i];
         if (!is_plain && ends_with(path, ".idx"))
             continue;
-        list->files[list->count].path = strdup(path);
+        list->files[list->count].path = copy_path(path);
         if (!list->files[list->count++].path)
             result = GLOB_NOSPACE;
     }

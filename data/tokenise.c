@@ -132,6 +132,7 @@ static void place_in_file(const char *path, int64_t line)
             error.where, sizeof error.where, "%s:%lld:%d", path,
             (long long)line, column);
     zd_error_set(&error);
+    zd_fail_help("each line of the file is one JSON object");
 }
 
 static enum zd_status tokenise_line(

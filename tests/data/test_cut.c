@@ -41,6 +41,7 @@ static size_t make_text(char *text, size_t bytes, uint64_t seed)
             "\xe3\x80\x82",
             "\xc2\xa0",
             "\xed\x95\x9c",
+            "\xe0\xa5\x98",
             "\xe1\x84\x92\xe1\x85\xa1",
             "\xcc\x81",
             "<|endoftext|>",
@@ -125,7 +126,7 @@ Test(data_cut, both_parts_have_the_ids_of_the_whole)
     cr_expect_gt(check_cuts(NULL, 99), 200);
 }
 
-Test(data_cut, text_that_is_no_utf8_is_cut_as_well)
+Test(data_cut, places_that_only_look_like_borders_are_passed_over)
 {
     struct tokenizer *tokenizer;
     cr_assert_eq(
@@ -133,6 +134,9 @@ Test(data_cut, text_that_is_no_utf8_is_cut_as_well)
     cr_expect_eq(tokenizer_cut(tokenizer, "ab \xff c", 6), 2);
     cr_expect_eq(tokenizer_cut(tokenizer, "\x80\x80\x80\x80\x80 c", 7), 0);
     cr_expect_eq(tokenizer_cut(tokenizer, "ab \xf0\x9f c", 7), 2);
+    /* a letter that NFC makes a letter and a mark, which takes the newline */
+    cr_expect_eq(tokenizer_cut(tokenizer, "ab \xe0\xa5\x98\nx", 8), 2);
+    cr_expect_eq(tokenizer_cut(tokenizer, "ab \xe0\xa4\x95\nx", 8), 6);
     cr_expect_eq(tokenizer_cut(tokenizer, "", 0), 0);
     cr_expect_eq(tokenizer_cut(tokenizer, " ", 1), 0);
     tokenizer_close(tokenizer);

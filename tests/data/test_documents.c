@@ -154,8 +154,8 @@ Test(data_documents, a_glob_takes_its_files_in_the_order_of_their_names)
     struct data_case test;
     char pattern[PATH_MAX];
     data_case_init(&test, NULL);
-    data_case_text(&test, "b.txt", "bb");
-    data_case_text(&test, "c.jsonl", "{\"text\":\"cc\"}\n");
+    data_case_text(&test, "c.txt", "cc");
+    data_case_text(&test, "b.jsonl", "{\"text\":\"bb\"}\n");
     data_case_text(&test, "a.txt", "aa");
     snprintf(pattern, sizeof pattern, "%s/*.{txt,jsonl}", test.scratch.dir);
     test.entry.path = pattern;

@@ -217,7 +217,8 @@ Test(data_samples, an_epoch_takes_each_entry_by_its_weight)
             {1, 1, {"ABCDEFGHIJabcd", "ABCDEFGHIJabcd"}},
             {0.5, 2, {"ABCDEabcdabcd", "FGHIJabcdabcd"}},
             {0.3, 1.5, {"ABCabcdab", "DEFcdabcd"}},
-            {0.05, 0.1249, {NULL}}, /* 0.5 rounds to 1, 0.4996 to 0 */
+            {0.16, 0.4, {"ABab", "CDcd"}}, /* 1.6 each */
+            {0.05, 0.1249, {NULL}},        /* 0.5 rounds to 1, 0.4996 to 0 */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct mixture mixture;

@@ -160,6 +160,8 @@ Test(data_tokens, megatron_documents_are_what_the_index_says)
         put_index(&idx, &index);
         write_megatron(&test, &bin, &idx);
         expect_words(&test, "|[a]bc|[d]e|[f]");
+        strcpy(test.path + strlen(test.path) - 4, ".idx"); /* names both */
+        expect_words(&test, "|[a]bc|[d]e|[f]");
         data_case_fini(&test);
     }
 }
@@ -189,23 +191,27 @@ Test(data_tokens, megatron_sequences_may_lie_apart)
 Test(data_tokens, broken_megatron_indices_are_refused)
 {
     static const struct {
-        const char *name;
+        const char *name, *why;
         struct index index;
     } rows[] = {
-            {"beyond", {8, {4, 3}, {0, 8}, {0, 1, 2}, 2, 3}},
-            {"beyond at once", {8, {2}, {1 << 30}, {0, 1}, 1, 2}},
-            {"overlap", {8, {4, 2}, {0, 6}, {0, 1, 2}, 2, 3}},
-            {"not in order", {8, {2, 2}, {4, 0}, {0, 1, 2}, 2, 3}},
-            {"negative", {8, {-1, 2}, {0, 0}, {0, 1, 2}, 2, 3}},
-            {"first", {8, {2, 2}, {0, 4}, {1, 2}, 2, 2}},
-            {"falling", {8, {2, 2}, {0, 4}, {0, 2, 1, 2}, 2, 4}},
-            {"last", {8, {2, 2}, {0, 4}, {0, 1}, 2, 2}},
-            {"too far", {8, {2, 2}, {0, 4}, {0, 3}, 2, 2}},
-            {"float", {7, {2, 2}, {0, 4}, {0, 2}, 2, 2}},
-            {"code", {9, {2, 2}, {0, 4}, {0, 2}, 2, 2}},
-            {"code 0", {0, {2, 2}, {0, 4}, {0, 2}, 2, 2}},
-            {"no sequence", {8, {0}, {0}, {0, 0}, 0, 2}},
-            {"no document", {8, {2}, {0}, {0}, 1, 1}},
+            {"beyond", "beyond the end", {8, {4, 3}, {0, 8}, {0, 1, 2}, 2, 3}},
+            {"beyond at once",
+             "beyond the end",
+             {8, {2}, {1 << 30}, {0, 1}, 1, 2}},
+            {"overlap", "overlap", {8, {4, 2}, {0, 6}, {0, 1, 2}, 2, 3}},
+            {"not in order", "overlap", {8, {2, 2}, {4, 0}, {0, 1, 2}, 2, 3}},
+            {"negative", "negative", {8, {-1, 2}, {0, 0}, {0, 1, 2}, 2, 3}},
+            {"first", "first document", {8, {2, 2}, {0, 4}, {1, 2}, 2, 2}},
+            {"falling",
+             "not in order",
+             {8, {2, 2}, {0, 4}, {0, 2, 1, 2}, 2, 4}},
+            {"last", "do not end", {8, {2, 2}, {0, 4}, {0, 1}, 2, 2}},
+            {"too far", "do not end", {8, {2, 2}, {0, 4}, {0, 3}, 2, 2}},
+            {"float", "floating", {7, {2, 2}, {0, 4}, {0, 2}, 2, 2}},
+            {"code", "unknown type", {9, {2, 2}, {0, 4}, {0, 2}, 2, 2}},
+            {"code 0", "unknown type", {0, {2, 2}, {0, 4}, {0, 2}, 2, 2}},
+            {"no sequence", "no document", {8, {0}, {0}, {0, 0}, 0, 2}},
+            {"no document", "no document", {8, {2}, {0}, {0}, 1, 1}},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct data_case test;
@@ -215,7 +221,7 @@ Test(data_tokens, broken_megatron_indices_are_refused)
         put_index(&idx, &rows[i].index);
         write_megatron(&test, &bin, &idx);
         cr_log_info("%s", rows[i].name);
-        expect_error(&test, ZD_ERR_DATA, "E0443", "a.idx");
+        expect_error(&test, ZD_ERR_DATA, "E0443", rows[i].why);
         data_case_fini(&test);
     }
 }
