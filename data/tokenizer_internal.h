@@ -77,6 +77,10 @@ void vocab_fini(struct vocab *vocab);
 enum zd_status vocab_add(
         struct vocab *vocab, const struct byte_table *table,
         const char *spelling, size_t bytes, int id);
+/* Let an id decode as another spelling would. */
+enum zd_status vocab_set_decoded(
+        struct vocab *vocab, const struct byte_table *table,
+        const void *spelling, size_t bytes, int id);
 int vocab_find(
         const struct vocab *vocab, const void *spelling, size_t bytes); /* -1 */
 

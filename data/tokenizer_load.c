@@ -311,9 +311,10 @@ static enum zd_status added_id(
     return ZD_OK;
 }
 
-/* What a token is matched by: its content, normalized if it is matched so. */
+/* What a token is matched by: its content, normalized if it is matched so. Then
+ * this is also what it decodes as. */
 static enum zd_status matched_content(
-        const struct tokenizer *tokenizer, const char *content, size_t bytes,
+        struct tokenizer *tokenizer, const char *content, size_t bytes,
         struct added_token *token)
 {
     struct byte_buffer normal = {0};
@@ -323,7 +324,11 @@ static enum zd_status matched_content(
         status = nfc_normalize(
                 tokenizer->classes, (const unsigned char *)content, bytes,
                 &normal, &changed);
-    if (status == ZD_OK && !changed)
+    if (status == ZD_OK && changed)
+        status = vocab_set_decoded(
+                &tokenizer->vocab, &tokenizer->table, normal.data, normal.count,
+                token->id);
+    else if (status == ZD_OK)
         status = byte_buffer_append(&normal, content, bytes);
     if (status != ZD_OK) {
         byte_buffer_fini(&normal);

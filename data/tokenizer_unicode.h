@@ -29,7 +29,7 @@ enum unicode_class {
     UNICODE_SPACE = 4,        /* \s */
     UNICODE_WORD = 8,         /* stops a single_word token */
     UNICODE_NFC_TRIGGER = 16, /* NFC may move, change or compose it away */
-    UNICODE_NFC_BASE = 32,    /* NFC may compose it with what follows */
+    UNICODE_NFC_BASE = 32,    /* first of a composition, or decomposes */
 };
 
 /* The classes of every code point, one byte each (1.1 MiB, most of it never

@@ -63,6 +63,21 @@ int vocab_find(const struct vocab *vocab, const void *spelling, size_t bytes)
     return (int)*slot_of(vocab, spelling, bytes) - 1;
 }
 
+enum zd_status vocab_set_decoded(
+        struct vocab *vocab, const struct byte_table *table,
+        const void *spelling, size_t bytes, int id)
+{
+    struct vocab_token *token = &vocab->tokens[id];
+    struct byte_buffer *text = &vocab->text;
+    size_t begin = text->count;
+    ZD_TRY(byte_buffer_append(text, spelling, bytes)); /* as much at most */
+    token->decoded = (uint32_t)begin;
+    token->decoded_bytes = (uint32_t)byte_table_decode(
+            table, spelling, bytes, text->data + begin);
+    text->count = begin + token->decoded_bytes;
+    return ZD_OK;
+}
+
 enum zd_status vocab_add(
         struct vocab *vocab, const struct byte_table *table,
         const char *spelling, size_t bytes, int id)
@@ -76,17 +91,12 @@ enum zd_status vocab_add(
                 "tokens `%.*s` and `%.*s` have one id, %d",
                 (int)token->spelling_bytes, text->data + token->spelling,
                 (int)bytes, spelling, id);
-    /* twice: as it is spelled, and room for what it decodes to */
-    ZD_TRY(byte_buffer_append(text, spelling, bytes));
     ZD_TRY(byte_buffer_append(text, spelling, bytes));
     *slot_of(vocab, spelling, bytes) = (uint32_t)id + 1;
     token->present = true;
     token->spelling = (uint32_t)begin;
     token->spelling_bytes = (uint32_t)bytes;
-    token->decoded = (uint32_t)(begin + bytes);
-    token->decoded_bytes = (uint32_t)byte_table_decode(
-            table, text->data + begin, bytes, text->data + begin + bytes);
-    text->count = begin + bytes + token->decoded_bytes;
+    ZD_TRY(vocab_set_decoded(vocab, table, spelling, bytes, id));
     if (id >= vocab->ids)
         vocab->ids = id + 1;
     if ((int)bytes > vocab->longest)
