@@ -49,6 +49,8 @@ ALL = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 MARKS = [c for c in ALL if unicodedata.combining(chr(c))] + [
     0x897, 0x1ACF, 0x10EFC, 0x113CE, 0x1612F, 0x11930, 0x11935, 0x11A7, 0x1161, 0x11A8, 0x9BE, 0x1D165]
 COMPOSED = [c for c in ALL if unicodedata.decomposition(chr(c)) and "<" not in unicodedata.decomposition(chr(c))]
+LATIN = [c for c in COMPOSED if c < 0x2000]
+COMMON_MARKS = [*range(0x300, 0x329), 0x32D, 0x330, 0x331, 0x338, 0x345, 0x653, 0x654, 0x93C, 0x1161, 0x11A8]
 NEWER = [*range(0x1C89, 0x1C8B), *range(0xA7CB, 0xA7CE), *range(0x105C0, 0x105F4), *range(0x10D40, 0x10D86),
          *range(0x11380, 0x113D4), *range(0x11F00, 0x11F5A), *range(0x16100, 0x1613A), *range(0x1E030, 0x1E06E),
          *range(0x1E4D0, 0x1E4FA), *range(0x1E5D0, 0x1E5FB), *range(0x2EBF0, 0x2EE5E), *range(0x31350, 0x323B0)]
@@ -62,8 +64,8 @@ def random_line(rng):
     if kind == 1:
         return "".join(rng.choice(SPACES + list("ab1\n\r \n")) for _ in range(n))
     if kind == 2:
-        return "".join(chr(rng.choice(MARKS)) if rng.random() < 0.7 else rng.choice("aeiouAOU가각ᄀนक" + chr(
-            rng.choice(COMPOSED))) for _ in range(n))
+        return "".join(chr(rng.choice(rng.choice([MARKS, MARKS, COMMON_MARKS, COMMON_MARKS, LATIN]))) if rng.random() < 0.7
+                       else rng.choice("aeiouAOU가각ᄀนक" + chr(rng.choice(COMPOSED))) for _ in range(n))
     if kind == 3:
         return "".join(rng.choice(CONTRACTIONS + list("aZé 1s!\n")) for _ in range(n))
     if kind == 4:

@@ -43,14 +43,17 @@ def word_characters():
 
 def normal_form():
     """(triggers, bases): a trigger is no starter, or changes by itself, or is
-    the second of a composition; a base is the first of a composition."""
-    nfc = normalizers.NFC().normalize_str
+    the second of a composition; a base is the first of a composition, or
+    decomposes into one (e with acute, then a dot below: the dot goes first)."""
+    nfc, nfd = normalizers.NFC().normalize_str, normalizers.NFD().normalize_str
     triggers, bases = set(), set()
     for c in POINTS:
         s = chr(c)
         moved = nfc(s + "\u0334") != s + "\u0334" or nfc("\u0345" + s) != "\u0345" + s
         if moved or nfc(s) != s:
             triggers.add(c)
+        elif nfd(s) != s and not 0xAC00 <= c <= 0xD7A3:
+            bases.add(c)
     for c in POINTS:
         parts = unicodedata.decomposition(chr(c)).split()
         if len(parts) == 2 and not parts[0].startswith("<"):
@@ -115,7 +118,7 @@ def main():
     write("unicode_words", "Word characters for single_word", word_characters())
     write("unicode_nfc_triggers", "Code points that NFC may move or change", triggers)
     write("unicode_nfc_bases",
-          "First of a canonical composition, Hangul syllables excepted", bases)
+          "What NFC may compose with what follows, but for Hangul syllables", bases)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,415 @@
+/* Ids as Hugging Face tokenizers makes them: small tokenizers with their
+ * expected ids (tests/reference/make_tokenizers.py), and the published ones
+ * when they are there. */
+#include "base/fs.h"
+#include "base/json.h"
+#include "data/tokenizer.h"
+#include "tests/support/scratch.h"
+
+#include <criterion/criterion.h>
+
+static const char *const folders[] = {"added_tokens",  "gpt2",
+                                      "lacking_bytes", "llama3",
+                                      "prefix_space",  "qwen2"};
+enum { FOLDERS = sizeof folders / sizeof folders[0] };
+
+struct subject {
+    struct tokenizer *tokenizer;
+    struct encoder *encoder;
+    struct token_vector ids;
+};
+
+static struct subject open_subject(const char *path)
+{
+    struct subject subject = {0};
+    zd_error_clear();
+    cr_assert_eq(
+            tokenizer_open(path, &subject.tokenizer), ZD_OK, "%s: %s", path,
+            zd_error_get()->what);
+    cr_assert_eq(encoder_create(subject.tokenizer, &subject.encoder), ZD_OK);
+    return subject;
+}
+
+static struct subject open_fixture(const char *folder)
+{
+    char path[PATH_MAX];
+    fs_join(path, sizeof path, ZD_FIXTURES "/tokenizers", folder);
+    return open_subject(path);
+}
+
+static void close_subject(struct subject *subject)
+{
+    token_vector_fini(&subject->ids);
+    encoder_destroy(subject->encoder);
+    tokenizer_close(subject->tokenizer);
+}
+
+static void encode(
+        struct subject *subject, const char *text, size_t bytes, unsigned flags)
+{
+    subject->ids.count = 0;
+    cr_assert_eq(
+            encoder_encode(
+                    subject->encoder, text, bytes, flags, &subject->ids, NULL),
+            ZD_OK);
+}
+
+static json_t *load_cases(const char *folder)
+{
+    char path[PATH_MAX];
+    json_t *json;
+    snprintf(
+            path, sizeof path, "%s/tokenizers/%s/cases.json", ZD_FIXTURES,
+            folder);
+    cr_assert_eq(json_parse_file(path, 1 << 24, &json), ZD_OK);
+    return json;
+}
+
+/* Bytes of a hexadecimal string; the caller frees them. */
+static char *from_hex(const char *hex, size_t *bytes_out)
+{
+    size_t bytes = strlen(hex) / 2;
+    char *out = malloc(bytes + 1);
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned value;
+        cr_assert_eq(sscanf(hex + 2 * i, "%2x", &value), 1);
+        out[i] = (char)value;
+    }
+    *bytes_out = bytes;
+    return out;
+}
+
+static char *text_of(const json_t *item, size_t *bytes_out)
+{
+    const json_t *text = json_object_get(item, "text");
+    if (!text)
+        return from_hex(
+                json_string_value(json_object_get(item, "hex")), bytes_out);
+    *bytes_out = json_string_length(text);
+    char *out = malloc(*bytes_out + 1);
+    memcpy(out, json_string_value(text), *bytes_out + 1);
+    return out;
+}
+
+static bool are_ids(const struct token_vector *ids, const json_t *expected)
+{
+    if (ids->count != json_array_size(expected))
+        return false;
+    for (size_t i = 0; i < ids->count; i++)
+        if (ids->ids[i] != json_integer_value(json_array_get(expected, i)))
+            return false;
+    return true;
+}
+
+/* The bytes of subject->ids; the caller frees them. */
+static char *decode(struct subject *subject, size_t *bytes_out)
+{
+    char *out = NULL;
+    size_t used = 0, capacity = 0;
+    for (size_t i = 0; i < subject->ids.count; i++) {
+        const char *bytes;
+        size_t count;
+        cr_assert_eq(
+                tokenizer_token_bytes(
+                        subject->tokenizer, subject->ids.ids[i], &bytes,
+                        &count),
+                ZD_OK);
+        if (used + count + 1 > capacity) {
+            capacity = 2 * capacity + count + 1;
+            out = realloc(out, capacity);
+        }
+        memcpy(out + used, bytes, count);
+        used += count;
+    }
+    *bytes_out = used;
+    return out;
+}
+
+static void check_case(struct subject *subject, const json_t *item)
+{
+    const json_t *ordinary = json_object_get(item, "ordinary");
+    const json_t *ids = json_object_get(item, "ids");
+    const json_t *expected = json_object_get(item, "decoded");
+    size_t bytes, decoded_bytes, expected_bytes;
+    char *text = text_of(item, &bytes);
+    encode(subject, text, bytes, 0);
+    cr_expect(
+            are_ids(&subject->ids, ordinary ? ordinary : ids), "ordinary `%s`",
+            text);
+    encode(subject, text, bytes, ENCODE_ADDED_TOKENS);
+    cr_expect(are_ids(&subject->ids, ids), "`%s`", text);
+    char *decoded = decode(subject, &decoded_bytes);
+    if (expected) {
+        free(text);
+        text = from_hex(json_string_value(expected), &expected_bytes);
+        bytes = expected_bytes;
+    }
+    cr_expect_eq(decoded_bytes, bytes, "decoded `%s`", text);
+    if (decoded_bytes == bytes && bytes > 0)
+        cr_expect_eq(memcmp(decoded, text, bytes), 0, "decoded `%s`", text);
+    free(decoded);
+    free(text);
+}
+
+Test(tokenizer, ids_are_those_of_the_reference)
+{
+    for (int f = 0; f < FOLDERS; f++) {
+        struct subject subject = open_fixture(folders[f]);
+        json_t *root = load_cases(folders[f]), *item;
+        json_t *cases = json_object_get(root, "cases");
+        size_t i;
+        cr_expect_gt(json_array_size(cases), 100);
+        json_array_foreach(cases, i, item) check_case(&subject, item);
+        json_decref(root);
+        close_subject(&subject);
+    }
+}
+
+Test(tokenizer, prefix_and_end_of_text_are_those_of_the_files)
+{
+    for (int f = 0; f < FOLDERS; f++) {
+        struct subject subject = open_fixture(folders[f]);
+        json_t *root = load_cases(folders[f]);
+        const json_t *eos = json_object_get(root, "eos");
+        int count;
+        const int32_t *prefix = tokenizer_prefix(subject.tokenizer, &count);
+        for (int i = 0; i < count; i++)
+            cr_assert_eq(token_vector_push(&subject.ids, prefix[i]), ZD_OK);
+        cr_expect(
+                are_ids(&subject.ids, json_object_get(root, "prefix")), "%s",
+                folders[f]);
+        cr_expect_eq(
+                tokenizer_eos(subject.tokenizer),
+                json_is_integer(eos) ? (int)json_integer_value(eos) : -1);
+        json_decref(root);
+        close_subject(&subject);
+    }
+}
+
+Test(tokenizer, the_same_file_has_the_same_digest)
+{
+    struct subject a = open_fixture("gpt2"), b = open_fixture("gpt2");
+    struct subject c = open_fixture("llama3");
+    cr_expect_str_eq(
+            tokenizer_digest(a.tokenizer), tokenizer_digest(b.tokenizer));
+    cr_expect_str_neq(
+            tokenizer_digest(a.tokenizer), tokenizer_digest(c.tokenizer));
+    cr_expect_eq(strlen(tokenizer_digest(a.tokenizer)), 32);
+    close_subject(&a);
+    close_subject(&b);
+    close_subject(&c);
+}
+
+Test(tokenizer, a_repeated_text_has_the_same_ids)
+{
+    struct subject subject = open_fixture("llama3");
+    static const char text[] = "The words, the words, the w\xc3\xb6rds; the!";
+    encode(&subject, text, strlen(text), 0);
+    size_t count = subject.ids.count;
+    int32_t *first = malloc(count * sizeof *first);
+    memcpy(first, subject.ids.ids, count * sizeof *first);
+    encode(&subject, text, strlen(text), 0); /* from the cache */
+    cr_assert_eq(subject.ids.count, count);
+    cr_expect_arr_eq(subject.ids.ids, first, count * sizeof *first);
+    free(first);
+    close_subject(&subject);
+}
+
+Test(tokenizer, invalid_utf8_is_refused_with_its_offset)
+{
+    static const struct {
+        const char *text;
+        size_t bytes, offset;
+    } cases[] = {
+            {"abc\xff", 4, 3},          {"\x80", 1, 0},
+            {"ab\xc3", 3, 2},           {"abcdefghij\xed\xa0\x80", 13, 10},
+            {"\xc0\xaf", 2, 0},         {"\xe0\x80\xaf", 3, 0},
+            {"\xf4\x90\x80\x80", 4, 0}, {"\xc3\xa9\xe2\x82", 4, 2},
+    };
+    struct tokenizer *bytes;
+    cr_assert_eq(tokenizer_open_bytes(&bytes), ZD_OK);
+    struct subject subject = open_fixture("gpt2");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t offset = 99;
+        zd_error_clear();
+        cr_expect_eq(
+                encoder_encode(
+                        subject.encoder, cases[i].text, cases[i].bytes, 0,
+                        &subject.ids, &offset),
+                ZD_ERR_DATA);
+        cr_expect_eq(offset, cases[i].offset);
+        cr_expect_str_eq(zd_error_get()->code, "E0413");
+    }
+    cr_expect_eq(subject.ids.count, 0);
+    close_subject(&subject);
+    tokenizer_close(bytes);
+}
+
+Test(tokenizer, an_id_that_is_none_has_no_bytes)
+{
+    struct subject subject = open_fixture("gpt2");
+    int size = tokenizer_vocab_size(subject.tokenizer);
+    const char *bytes;
+    size_t count;
+    cr_expect_eq(
+            tokenizer_token_bytes(subject.tokenizer, size - 1, &bytes, &count),
+            ZD_OK);
+    cr_expect_eq(
+            tokenizer_token_bytes(subject.tokenizer, size, &bytes, &count),
+            ZD_ERR_DATA);
+    cr_expect_eq(
+            tokenizer_token_bytes(subject.tokenizer, -1, &bytes, &count),
+            ZD_ERR_DATA);
+    close_subject(&subject);
+}
+
+Test(tokenizer, bytes_are_their_own_ids)
+{
+    struct subject subject = {0};
+    static const char text[] = "a\xc3\xa9\n<|endoftext|>";
+    size_t bytes;
+    cr_assert_eq(tokenizer_open_bytes(&subject.tokenizer), ZD_OK);
+    cr_assert_eq(encoder_create(subject.tokenizer, &subject.encoder), ZD_OK);
+    cr_expect_eq(tokenizer_vocab_size(subject.tokenizer), 257);
+    cr_expect_eq(tokenizer_eos(subject.tokenizer), 256);
+    encode(&subject, text, strlen(text), ENCODE_ADDED_TOKENS);
+    cr_assert_eq(subject.ids.count, strlen(text));
+    cr_expect_eq(subject.ids.ids[1], 0xc3);
+    cr_assert_eq(token_vector_push(&subject.ids, 256), ZD_OK);
+    char *decoded = decode(&subject, &bytes); /* end of text has no bytes */
+    cr_assert_eq(bytes, strlen(text));
+    cr_expect_eq(memcmp(decoded, text, bytes), 0);
+    free(decoded);
+    close_subject(&subject);
+}
+
+/* What is encoded and decoded comes back, for words that no test could wait for
+ * if their time grew with the square of their length. */
+static void check_long(struct subject *subject, const char *unit, size_t count)
+{
+    size_t length = strlen(unit), bytes;
+    char *text = malloc(length * count + 1);
+    for (size_t i = 0; i < count; i++)
+        memcpy(text + i * length, unit, length);
+    encode(subject, text, length * count, 0);
+    char *decoded = decode(subject, &bytes);
+    cr_assert_eq(bytes, length * count);
+    cr_expect_eq(memcmp(decoded, text, bytes), 0);
+    free(decoded);
+    free(text);
+}
+
+Test(tokenizer, long_words_come_back)
+{
+    struct subject subject = open_fixture("llama3");
+    check_long(&subject, "a", 100000);
+    check_long(&subject, "the", 33333);
+    check_long(&subject, " ", 1 << 20);
+    check_long(&subject, " \n", 1 << 18);
+    check_long(&subject, "'", 100000);
+    close_subject(&subject);
+}
+
+/* ---- the published tokenizers ---- */
+
+/* Made with tokenizers 0.23.3: how many ids, and xxh3-128 of them as int32. */
+static const struct {
+    const char *folder;
+    size_t corpus_count;
+    const char *corpus;
+    size_t cases_count;
+    const char *cases;
+} published[] = {
+        {"gpt2", 338025, "89aa3f76e4ebe8c103c8c2eb0efe3e03", 22423,
+         "11e88d223415d1bee8b8c155f8d9dc05"},
+        {"llama3", 301768, "d7dfa2ae96df0a21ecdd940d2f09c7f1", 18097,
+         "d01f8f6a47d58b40427c4a8e472014e0"},
+        {"qwen2", 301829, "b1d4cf56a770a62bd6e6d64fa495bfac", 16529,
+         "4e4a83322360ef3ea38c8fa8880d575c"},
+};
+
+static const char *published_data(void)
+{
+    const char *data = getenv("ZEROD_DATA");
+    return data ? data : ZD_SOURCE "/../shared/data";
+}
+
+static void expect_digest(
+        const struct token_vector *ids, size_t count, const char *digest,
+        const char *what)
+{
+    char hex[HASH_HEX];
+    hash_bytes(ids->ids, ids->count * sizeof *ids->ids, hex);
+    cr_expect_eq(ids->count, count, "%s: %zu ids", what, ids->count);
+    cr_expect_str_eq(hex, digest, "%s", what);
+}
+
+/* The texts of all fixtures, one after the other. */
+static void encode_cases(struct subject *subject)
+{
+    subject->ids.count = 0;
+    for (int f = 0; f < FOLDERS; f++) {
+        json_t *root = load_cases(folders[f]), *item;
+        size_t i;
+        json_array_foreach(json_object_get(root, "cases"), i, item)
+        {
+            const json_t *text = json_object_get(item, "text");
+            if (text)
+                cr_assert_eq(
+                        encoder_encode(
+                                subject->encoder, json_string_value(text),
+                                json_string_length(text), ENCODE_ADDED_TOKENS,
+                                &subject->ids, NULL),
+                        ZD_OK);
+        }
+        json_decref(root);
+    }
+}
+
+static void check_published(int p)
+{
+    char path[PATH_MAX];
+    char *text;
+    size_t bytes, decoded_bytes;
+    snprintf(
+            path, sizeof path, "%s/tokenizers/%s", published_data(),
+            published[p].folder);
+    if (!fs_exists(path))
+        cr_skip("no %s: set ZEROD_DATA to a folder with tokenizers/ and "
+                "corpus/",
+                path);
+    struct subject subject = open_subject(path);
+    encode_cases(&subject);
+    expect_digest(
+            &subject.ids, published[p].cases_count, published[p].cases,
+            published[p].folder);
+    snprintf(
+            path, sizeof path, "%s/corpus/tinyshakespeare.txt",
+            published_data());
+    cr_assert_eq(fs_read_file(path, UINT64_MAX, &text, &bytes), ZD_OK);
+    encode(&subject, text, bytes, ENCODE_ADDED_TOKENS);
+    expect_digest(
+            &subject.ids, published[p].corpus_count, published[p].corpus,
+            published[p].folder);
+    char *decoded = decode(&subject, &decoded_bytes);
+    cr_assert_eq(decoded_bytes, bytes);
+    cr_expect_eq(memcmp(decoded, text, bytes), 0);
+    free(decoded);
+    free(text);
+    close_subject(&subject);
+}
+
+Test(tokenizer_published, gpt2)
+{
+    check_published(0);
+}
+
+Test(tokenizer_published, llama3)
+{
+    check_published(1);
+}
+
+Test(tokenizer_published, qwen2)
+{
+    check_published(2);
+}

@@ -1,0 +1,376 @@
+/* The parts of a tokenizer, each against a slower or a plainer one. */
+#include "data/tokenizer_internal.h"
+#include "data/tokenizer_unicode.h"
+#include "data/tokenizer_utf8.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static uint64_t random_state = 88172645463325252u;
+
+static uint32_t random_below(uint32_t limit)
+{
+    random_state ^= random_state << 13; /* Marsaglia's xorshift64 */
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (uint32_t)(random_state >> 32) % limit;
+}
+
+/* ---- scanners ---- */
+
+/* Characters that the patterns tell apart, and some that they must not. */
+static const uint32_t awkward[] = {
+        ' ',     ' ',      ' ',    '\n',    '\n',   '\r',   '\t',    0x0b,
+        0x1c,    0x85,     0xa0,   0x180e,  0x200b, 0x2028, 0x3000,  0xfeff,
+        '\'',    '\'',     '\'',   's',     'S',    0x17f,  't',     'r',
+        'e',     'V',      'l',    'L',     'm',    'D',    'a',     0xe9,
+        0x4e2d,  0x301,    '1',    '2',     '3',    0xb2,   0x661,   0x1d7d9,
+        '!',     '.',      0x2019, 0x1f600, 0x1c89, 0xa7cb, 0x11bf0, 0x10d40,
+        0x323af, 0x10ffff, 0xe000, 0x378};
+
+static size_t random_text(unsigned char *text, int characters)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < characters; i++) {
+        uint32_t c = awkward[random_below(sizeof awkward / sizeof awkward[0])];
+        if (random_below(16) == 0)
+            c = random_below(0xd800);
+        int times = random_below(8) == 0 ? 1 + (int)random_below(5) : 1;
+        for (; times > 0; times--)
+            bytes += utf8_write(text + bytes, c);
+    }
+    return bytes;
+}
+
+static struct split_scan scan_of(
+        const struct splitter *splitter, const uint8_t *classes,
+        const unsigned char *text, size_t bytes)
+{
+    struct split_scan scan = {
+            .splitter = splitter,
+            .classes = classes,
+            .text = text,
+            .bytes = bytes};
+    if (splitter->code)
+        scan.match = pcre2_match_data_create_from_pattern(splitter->code, NULL);
+    return scan;
+}
+
+static void compare_scanners(const char *pattern, enum split_kind kind)
+{
+    enum { TEXTS = 1500, CHARACTERS = 40 };
+    unsigned char text[CHARACTERS * 5 * 4];
+    uint8_t *classes = unicode_classes_create();
+    struct splitter known, plain;
+    cr_assert_eq(splitter_init(&known, pattern, false), ZD_OK);
+    cr_assert_eq(splitter_init(&plain, pattern, true), ZD_OK);
+    cr_assert_eq(known.kind, kind);
+    cr_assert_eq(plain.kind, SPLIT_PATTERN);
+    for (int t = 0; t < TEXTS; t++) {
+        size_t bytes = random_text(text, 1 + (int)random_below(CHARACTERS));
+        struct split_scan a = scan_of(&known, classes, text, bytes);
+        struct split_scan b = scan_of(&plain, classes, text, bytes);
+        while (a.at < bytes) {
+            size_t end, plain_end;
+            cr_assert_eq(split_scan_next(&a, &end), ZD_OK);
+            cr_assert_eq(split_scan_next(&b, &plain_end), ZD_OK);
+            cr_assert_eq(
+                    end, plain_end, "%zu, not %zu in `%.*s`", end, plain_end,
+                    (int)bytes, (const char *)text);
+        }
+        pcre2_match_data_free(b.match);
+    }
+    splitter_fini(&known);
+    splitter_fini(&plain);
+    free(classes);
+}
+
+Test(tokenizer_split, gpt2_by_hand_equals_pcre2)
+{
+    compare_scanners(split_pattern_gpt2, SPLIT_GPT2);
+}
+
+Test(tokenizer_split, llama3_by_hand_equals_pcre2)
+{
+    compare_scanners(split_pattern_llama3, SPLIT_LLAMA3);
+}
+
+Test(tokenizer_split, qwen2_by_hand_equals_pcre2)
+{
+    compare_scanners(split_pattern_qwen2, SPLIT_QWEN2);
+}
+
+Test(tokenizer_split, what_no_match_covers_is_a_piece)
+{
+    static const unsigned char text[] = "ab12  cd-3";
+    static const size_t ends[] = {2, 4, 6, 8, 9, 10};
+    struct splitter splitter;
+    cr_assert_eq(splitter_init(&splitter, "\\p{L}+|[0-9]", false), ZD_OK);
+    struct split_scan scan = scan_of(&splitter, NULL, text, strlen("ab12"));
+    size_t end;
+    cr_assert_eq(split_scan_next(&scan, &end), ZD_OK);
+    cr_expect_eq(end, 2);
+    pcre2_match_data_free(scan.match);
+    splitter_fini(&splitter);
+    cr_assert_eq(splitter_init(&splitter, "\\p{L}+|[0-9]{2}", false), ZD_OK);
+    scan = scan_of(&splitter, NULL, text, strlen("ab12  cd-"));
+    for (int i = 0; i < 5; i++) {
+        cr_assert_eq(split_scan_next(&scan, &end), ZD_OK);
+        cr_expect_eq(end, ends[i]);
+    }
+    pcre2_match_data_free(scan.match);
+    splitter_fini(&splitter);
+}
+
+Test(tokenizer_split, patterns_that_engines_read_differently_are_refused)
+{
+    static const char *const patterns[] = {"\\w+",
+                                           "\\p{Lu}",
+                                           "\\p{^L}",
+                                           "\\h",
+                                           "\\v",
+                                           "\\d",
+                                           "\\bx",
+                                           "^a",
+                                           "a$",
+                                           "(?<!a)b",
+                                           "(?<n>a)",
+                                           "(?>a)",
+                                           "(*ACCEPT)",
+                                           "(?#x)",
+                                           "a{,3}",
+                                           "a{2}+",
+                                           "a{2}?",
+                                           "a{3,2}",
+                                           "a{9999}",
+                                           "a**",
+                                           "+a",
+                                           "(?=a)+",
+                                           "[a[b]]",
+                                           "[a&&b]",
+                                           "[[:alpha:]]",
+                                           "[]a]",
+                                           "[^]",
+                                           "[b-a]",
+                                           "[a",
+                                           "(a",
+                                           "a)",
+                                           "a]",
+                                           "a}",
+                                           "(?i:\xc3\xa9)",
+                                           "(?i:ss)",
+                                           "(?i:Fi)",
+                                           "(?i:[a-z])",
+                                           "(?i:\\p{L})",
+                                           "a\\",
+                                           "[a\\",
+                                           "[a-",
+                                           "[a-\\s]",
+                                           "\\1",
+                                           "a*",
+                                           "",
+                                           "(?!a)",
+                                           "(",
+                                           "[",
+                                           "\\p{L",
+                                           "(?i:(?:s)s"};
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
+        struct splitter splitter;
+        zd_error_clear();
+        cr_expect_eq(
+                splitter_init(&splitter, patterns[i], false), ZD_ERR_DATA,
+                "`%s` was taken", patterns[i]);
+        cr_expect_str_eq(zd_error_get()->code, "E0403", "%s", patterns[i]);
+        splitter_fini(&splitter);
+    }
+}
+
+/* ---- NFC ---- */
+
+static void expect_nfc(
+        const uint8_t *classes, const uint32_t *in, const uint32_t *out)
+{
+    unsigned char text[64], expected[64];
+    size_t bytes = 0, expected_bytes = 0;
+    struct byte_buffer normal = {0};
+    bool changed;
+    for (; *in; in++)
+        bytes += utf8_write(text + bytes, *in);
+    for (; *out; out++)
+        expected_bytes += utf8_write(expected + expected_bytes, *out);
+    cr_assert_eq(nfc_normalize(classes, text, bytes, &normal, &changed), ZD_OK);
+    if (!changed)
+        byte_buffer_append(&normal, text, bytes);
+    cr_expect(
+            normal.count == expected_bytes &&
+                    memcmp(normal.data, expected, expected_bytes) == 0,
+            "`%.*s`", (int)bytes, (const char *)text);
+    byte_buffer_fini(&normal);
+}
+
+Test(tokenizer_nfc, is_that_of_unicode_9)
+{
+    static const uint32_t cases[][2][8] = {
+            {{'a', 'b'}, {'a', 'b'}},
+            {{'e', 0x301}, {0xe9}},
+            {{'x', 'e', 0x301, 'y'}, {'x', 0xe9, 'y'}},
+            {{'e', 0x323, 0x302}, {0x1ec7}},
+            {{'e', 0x302, 0x323}, {0x1ec7}},
+            {{0xe9, 0x323, 0x30a}, {0x1eb9, 0x301, 0x30a}},
+            {{0xe9, 0x30a}, {0xe9, 0x30a}},
+            {{0x212b}, {0xc5}},
+            {{0x212b, 0x301}, {0x1fa}},
+            {{0x1e9b, 0x323}, {0x1e9b, 0x323}},
+            {{0x958}, {0x915, 0x93c}},
+            {{0x1100, 0x1161, 0x11a8}, {0xac01}},
+            {{0xac00, 0x11a8}, {0xac01}},
+            {{0xac01, 0x11a8}, {0xac01, 0x11a8}},
+            {{0xac00, 0x11a7}, {0xac00, 0x11a7}},
+            {{0x1100, 0x1161, 0x11a7}, {0xac00, 0x11a7}},
+            {{0x9c7, 0x9be}, {0x9cb}},
+            {{0xfb1d}, {0x5d9, 0x5b4}},
+            {{0x301, 0x327}, {0x327, 0x301}},
+            /* composed or moved by later versions only */
+            {{0x11935, 0x11930}, {0x11935, 0x11930}},
+            {{0x105d2, 0x307}, {0x105d2, 0x307}},
+            {{'a', 0x1ac1, 0x323}, {'a', 0x1ac1, 0x323}},
+            {{'a', 0x8d3, 0x301}, {'a', 0x8d3, 0x301}},
+            {{'e', 0x1abf, 0x301}, {'e', 0x1abf, 0x301}},
+    };
+    uint8_t *classes = unicode_classes_create();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_nfc(classes, cases[i][0], cases[i][1]);
+    free(classes);
+}
+
+/* Long runs are counted, short ones inserted: the same marks in both. */
+Test(tokenizer_nfc, long_runs_of_marks_are_ordered)
+{
+    enum { MARKS = 60000 };
+    static const uint32_t marks[] = {0x345, 0x301, 0x327, 0x334};
+    unsigned char *text = malloc(2 * MARKS + 1);
+    struct byte_buffer normal = {0};
+    uint8_t *classes = unicode_classes_create();
+    size_t bytes = 0;
+    bool changed;
+    unsigned step;
+    for (int i = 0; i < MARKS; i++)
+        bytes += utf8_write(text + bytes, marks[i % 4]);
+    cr_assert_eq(nfc_normalize(classes, text, bytes, &normal, &changed), ZD_OK);
+    cr_assert_eq(normal.count, bytes);
+    for (int i = 0; i < MARKS; i++)
+        cr_assert_eq(
+                utf8_read(normal.data + 2 * i, &step),
+                marks[3 - i / (MARKS / 4)]);
+    byte_buffer_fini(&normal);
+    free(classes);
+    free(text);
+}
+
+/* ---- merges ---- */
+
+/* The definition: the pair of lowest rank, the leftmost, again and again. */
+static int merge_plainly(const struct merges *merges, int32_t *ids, int count)
+{
+    for (;;) {
+        int best = MERGE_NONE, at = 0;
+        for (int i = 0; i + 1 < count; i++) {
+            int rank = merges_rank(merges, ids[i], ids[i + 1]);
+            if (rank < best) {
+                best = rank;
+                at = i;
+            }
+        }
+        if (best == MERGE_NONE)
+            return count;
+        ids[at] = merges->result[best];
+        for (int i = at + 1; i + 1 < count; i++)
+            ids[i] = ids[i + 1];
+        count--;
+    }
+}
+
+Test(tokenizer_bpe, short_and_long_words_merge_as_defined)
+{
+    enum { LONGEST = 400, WORDS = 400 };
+    struct tokenizer *tokenizer;
+    struct token_vector ids = {0};
+    struct bpe bpe = {0};
+    cr_assert_eq(
+            tokenizer_open(ZD_FIXTURES "/tokenizers/gpt2", &tokenizer), ZD_OK);
+    const struct merges *merges = &tokenizer->merges;
+    for (int w = 0; w < WORDS; w++) {
+        unsigned char word[LONGEST];
+        int32_t expected[LONGEST];
+        int bytes = 1 + (int)random_below(LONGEST);
+        for (int i = 0; i < bytes; i++) {
+            word[i] = (unsigned char)"etaoinsh lrd"[random_below(12)];
+            expected[i] = merges->byte_id[word[i]];
+        }
+        int count = merge_plainly(merges, expected, bytes);
+        ids.count = 0;
+        cr_assert_eq(
+                bpe_encode(&bpe, merges, word, (size_t)bytes, &ids), ZD_OK);
+        cr_assert_eq(ids.count, (size_t)count, "a word of %d bytes", bytes);
+        cr_assert_eq(memcmp(ids.ids, expected, ids.count * sizeof *ids.ids), 0);
+    }
+    bpe_fini(&bpe);
+    token_vector_fini(&ids);
+    tokenizer_close(tokenizer);
+}
+
+/* ---- tables ---- */
+
+Test(tokenizer_unicode, classes_have_the_size_that_was_measured)
+{
+    static const struct {
+        enum unicode_class class;
+        int count;
+    } expected[] = {
+            {UNICODE_LETTER, 141028},
+            {UNICODE_NUMBER, 1911},
+            {UNICODE_SPACE, 25},
+            {UNICODE_WORD, 144667},
+    };
+    uint8_t *classes = unicode_classes_create();
+    for (size_t k = 0; k < sizeof expected / sizeof expected[0]; k++) {
+        int count = 0;
+        for (int c = 0; c < UNICODE_POINTS; c++)
+            count += (classes[c] & expected[k].class) != 0;
+        cr_expect_eq(count, expected[k].count);
+    }
+    cr_expect_not(classes[0x180e] & UNICODE_SPACE);
+    cr_expect(classes[0x323af] & UNICODE_LETTER);
+    free(classes);
+}
+
+Test(tokenizer_bytes, every_byte_has_a_character_and_back)
+{
+    struct byte_table table;
+    byte_table_init(&table);
+    cr_expect_eq(table.char_of[' '], 0x120);
+    cr_expect_eq(table.char_of['\n'], 0x10a);
+    cr_expect_eq(table.char_of['!'], '!');
+    cr_expect_eq(table.char_of[0xad], 0x143);
+    for (int b = 0; b < 256; b++) {
+        unsigned char byte = (unsigned char)b, spelled[2], decoded[2];
+        size_t count = byte_table_spell(&table, &byte, 1, spelled);
+        cr_expect_eq(byte_table_decode(&table, spelled, count, decoded), 1);
+        cr_expect_eq(decoded[0], byte);
+    }
+}
+
+Test(tokenizer_utf8, every_character_and_nothing_else_is_valid)
+{
+    unsigned char text[4];
+    for (uint32_t c = 0; c < UNICODE_POINTS; c++) {
+        unsigned step, bytes = utf8_write(text, c);
+        bool is_surrogate = c >= 0xd800 && c <= 0xdfff;
+        cr_assert_eq(
+                utf8_valid_prefix((const char *)text, bytes),
+                is_surrogate ? 0 : bytes);
+        cr_assert_eq(utf8_read(text, &step), c);
+        cr_assert_eq(step, bytes);
+        cr_assert_eq(utf8_valid_prefix((const char *)text, bytes - 1), 0);
+    }
+}
