@@ -1,0 +1,357 @@
+/* test_ranks - ZeRO over several ranks that are threads of this process: stages
+ * agree to the bit, the wire is what the plan says, state moves between worlds.
+ * A plain program that prints TAP, so that it can run under a thread sanitizer.
+ */
+#include "world.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- comparing ------------------------------------------------------------ */
+
+static int failures, tests;
+
+static void report(bool ok, const char *name, const char *why)
+{
+    printf("%sok %d - %s\n", ok ? "" : "not ", ++tests, name);
+    if (!ok)
+        printf("# %s\n", why);
+    failures += !ok;
+    fflush(stdout);
+}
+
+static bool same_state(const struct outcome *a, const struct outcome *b)
+{
+    return a->total == b->total &&
+           !memcmp(a->master, b->master, a->total * sizeof(float)) &&
+           !memcmp(a->m, b->m, a->total * sizeof(float)) &&
+           !memcmp(a->v, b->v, a->total * sizeof(float));
+}
+
+static bool near_state(
+        const struct outcome *a, const struct outcome *b, double tolerance)
+{
+    for (size_t i = 0; i < a->total; i++)
+        if (!(fabs((double)a->master[i] - (double)b->master[i]) <= tolerance))
+            return false;
+    return true;
+}
+
+/* Runs that went through, on ranks that agree, sending what was planned. */
+static bool sound(const struct outcome *outcome)
+{
+    if (outcome->status != ZD_OK)
+        printf("# status %d: %s\n", outcome->status, outcome->what);
+    else if (!outcome->ranks_agree)
+        printf("# ranks differ\n");
+    else if (!outcome->wire_matches)
+        printf("# the wire is not the planned one\n");
+    return outcome->status == ZD_OK && outcome->ranks_agree &&
+           outcome->wire_matches;
+}
+
+static struct scenario scenario(int stage, int world, enum dtype dtype)
+{
+    struct scenario s = {
+            .shape = {.layers = 4, .scale = 2, .freeze_every = 6},
+            .world = world,
+            .accumulation = 1,
+            .steps = 3,
+            .options = zero_options_default(),
+            .dtype = dtype,
+            .storage = DTYPE_FP32};
+    s.options.stage = stage;
+    return s;
+}
+
+/* The variants that must not change a bit: how stage 3 gathers, how gradients
+ * are put together, and the rest of what is only about when and where. */
+static void vary(struct scenario *s, int variant)
+{
+    struct zero_options *o = &s->options;
+    s->shape.tied = variant & 1;
+    s->shape.freeze_low = (variant & 6) == 6;
+    switch (variant % 5) {
+    case 0:
+        break;
+    case 1:
+        o->overlap_comm = false;
+        break;
+    case 2:
+        o->reduce_bucket_size = 5000;
+        o->prefetch_bucket_size = 1 << 20;
+        o->allgather_bucket_size = 4000;
+        break;
+    case 3:
+        o->max_reuse_distance = 1 << 20;
+        o->param_persistence_threshold = 300;
+        o->sub_group_size = 100;
+        break;
+    case 4:
+        o->reduce_bucket_size = 1 << 30;
+        s->checkpointing =
+                (struct checkpointing){.mode = CHECKPOINTING_EVERY, .every = 3};
+        s->evaluates = true;
+        break;
+    }
+}
+
+static bool stages_agree(int world, enum dtype dtype, int variant)
+{
+    struct outcome first = {0};
+    bool ok = true;
+    for (int stage = 0; stage <= 3; stage++) {
+        struct scenario s = scenario(stage, world, dtype);
+        vary(&s, variant);
+        struct outcome outcome = world_run(&s);
+        ok &= sound(&outcome);
+        if (stage == 0) {
+            first = outcome;
+            continue;
+        }
+        if (!same_state(&first, &outcome) || first.seen != outcome.seen ||
+            first.evaluated != outcome.evaluated ||
+            memcmp(first.norms, outcome.norms, sizeof first.norms)) {
+            printf("# stage %d differs from stage 0\n", stage);
+            ok = false;
+        }
+        outcome_fini(&outcome);
+    }
+    outcome_fini(&first);
+    return ok;
+}
+
+static void test_stages(void)
+{
+    static const int worlds[] = {1, 2, 3, 4, 5, 7};
+    int variant = 0;
+    for (int half = 0; half <= 1; half++) {
+        for (int w = 0; w < 6; w++) {
+            char name[128];
+            bool ok = true;
+            for (int k = 0; k < 5; k++)
+                ok &= stages_agree(
+                        worlds[w], half ? DTYPE_BF16 : DTYPE_FP32, variant++);
+            snprintf(
+                    name, sizeof name, "stages agree to the bit: %d ranks, %s",
+                    worlds[w], half ? "bf16" : "fp32");
+            report(ok, name, "see above");
+        }
+    }
+}
+
+/* Several micro-batches: the order of the sums differs between the stages, the
+ * wire is still the planned one. */
+static void test_accumulation(void)
+{
+    for (int half = 0; half <= 1; half++) {
+        for (int world = 1; world <= 4; world += 3) {
+            struct outcome first = {0};
+            bool ok = true;
+            for (int stage = 0; stage <= 3; stage++) {
+                struct scenario s =
+                        scenario(stage, world, half ? DTYPE_BF16 : DTYPE_FP32);
+                s.accumulation = 3;
+                vary(&s, stage + world);
+                s.shape.tied = true;
+                s.shape.freeze_low = false;
+                struct outcome outcome = world_run(&s);
+                ok &= sound(&outcome);
+                if (stage == 0) {
+                    first = outcome;
+                    continue;
+                }
+                /* a bf16 parameter that falls on the other side is read in the
+                 * next step's gradient */
+                ok &= near_state(&first, &outcome, half ? 2e-3 : 1e-4);
+                outcome_fini(&outcome);
+            }
+            outcome_fini(&first);
+            report(ok, "several micro-batches are near at all stages",
+                   "a stage is far from stage 0");
+        }
+    }
+}
+
+/* When only one rank has a gradient, every world has the same sum, so norm and
+ * weights are those of one rank to the bit however shards are cut. */
+static void test_cuts(void)
+{
+    for (int half = 0; half <= 1; half++) {
+        struct outcome alone = {0};
+        bool ok = true;
+        for (int world = 1; world <= 7; world++) {
+            struct scenario s =
+                    scenario(world % 4, world, half ? DTYPE_BF16 : DTYPE_FP32);
+            s.solo = true;
+            struct outcome outcome = world_run(&s);
+            ok &= sound(&outcome);
+            if (world == 1) {
+                alone = outcome;
+                continue;
+            }
+            ok &= same_state(&alone, &outcome) &&
+                  !memcmp(alone.norms, outcome.norms, sizeof alone.norms);
+            outcome_fini(&outcome);
+        }
+        outcome_fini(&alone);
+        report(ok, "norm and weights do not depend on how shards are cut",
+               "a world differs from one rank");
+    }
+}
+
+static void test_frozen(void)
+{
+    for (int storage = 0; storage <= 1; storage++) {
+        struct scenario s = scenario(3, 3, DTYPE_BF16);
+        s.storage = storage ? DTYPE_FP32 : DTYPE_BF16;
+        s.shape.freeze_every = 3;
+        struct outcome outcome = world_run(&s);
+        struct fake fake;
+        fake_create(&fake, &s.shape);
+        struct weight_source source = fake_weights(&fake);
+        bool ok = sound(&outcome), moved = false;
+        float *first = calloc(outcome.total, sizeof *first);
+        for (int id = 0; id < fake.table.count; id++) {
+            size_t at = tensor_start(&fake.table, id);
+            size_t count = fake.table.params[id].count;
+            source.read(source.ctx, id, 0, count, first);
+            for (size_t i = 0; i < count; i++) {
+                float want = storage ? first[i]
+                                     : bf16_to_float(float_to_bf16(first[i]));
+                if (fake.table.params[id].trainable)
+                    moved |= outcome.master[at + i] != first[i];
+                else
+                    ok &= outcome.master[at + i] == want &&
+                          outcome.m[at + i] == 0;
+            }
+        }
+        report(ok && moved, "frozen tensors stay as their files have them",
+               "a frozen tensor moved or no other did");
+        free(first);
+        fake_destroy(&fake);
+        outcome_fini(&outcome);
+    }
+}
+
+/* Without a gradient only the decay moves weights, and only those of matrices.
+ */
+static void test_decay(void)
+{
+    struct scenario s = scenario(2, 3, DTYPE_FP32);
+    s.still = true;
+    s.steps = 1;
+    struct outcome outcome = world_run(&s);
+    struct fake fake;
+    fake_create(&fake, &s.shape);
+    struct weight_source source = fake_weights(&fake);
+    float *first = calloc(outcome.total, sizeof *first);
+    bool ok = sound(&outcome) && outcome.norms[0] == 0;
+    for (int id = 0; id < fake.table.count; id++) {
+        const struct param *param = &fake.table.params[id];
+        size_t at = tensor_start(&fake.table, id);
+        float keep =
+                param->decays && param->trainable ? (float)(1 - 0.01 * 0.1) : 1;
+        source.read(source.ctx, id, 0, param->count, first);
+        for (size_t i = 0; i < param->count; i++)
+            ok &= outcome.master[at + i] == first[i] * keep;
+    }
+    report(ok, "decay moves the weights of matrices only", "it does not");
+    free(first);
+    fake_destroy(&fake);
+    outcome_fini(&outcome);
+}
+
+static void test_resume(void)
+{
+    for (int half = 0; half <= 1; half++) {
+        enum dtype dtype = half ? DTYPE_BF16 : DTYPE_FP32;
+        bool equal = true, unbroken = true;
+        for (int a = 1; a <= 4; a++) {
+            struct scenario whole = scenario(a % 4, a, dtype);
+            whole.steps = 4;
+            struct scenario part = whole;
+            part.steps = 2;
+            struct outcome all = world_run(&whole), half_way = world_run(&part);
+            for (int b = 1; b <= 4; b++) {
+                struct scenario moved = scenario((a + b) % 4, b, dtype);
+                moved.steps = 0;
+                moved.resume = &half_way;
+                struct outcome loaded = world_run(&moved);
+                equal &= sound(&loaded) && same_state(&half_way, &loaded);
+                outcome_fini(&loaded);
+            }
+            for (int stage = 0; stage <= 3; stage++) {
+                struct scenario rest = scenario(stage, a, dtype);
+                rest.steps = 2;
+                rest.first_step = 2;
+                rest.resume = &half_way;
+                struct outcome resumed = world_run(&rest);
+                unbroken &= sound(&resumed) && same_state(&all, &resumed) &&
+                            resumed.norms[1] == all.norms[3];
+                outcome_fini(&resumed);
+            }
+            outcome_fini(&all);
+            outcome_fini(&half_way);
+        }
+        report(equal, "state moves between worlds to the bit", "it changed");
+        report(unbroken, "a resumed run equals an unbroken one at every stage",
+               "it went another way");
+    }
+}
+
+static void test_nonfinite(void)
+{
+    bool ok = true;
+    for (int stage = 0; stage <= 3; stage++) {
+        struct scenario s = scenario(stage, 3, DTYPE_BF16);
+        struct scenario before = s;
+        s.broken = true;
+        before.steps = s.steps - 1;
+        struct outcome outcome = world_run(&s), good = world_run(&before);
+        ok &= outcome.status == ZD_OK && outcome.ranks_agree &&
+              isnan(outcome.norms[2]) && same_state(&outcome, &good);
+        outcome_fini(&outcome);
+        outcome_fini(&good);
+    }
+    report(ok,
+           "a gradient that is not finite is seen by all and changes nothing",
+           "it was not seen, or something moved");
+}
+
+static void test_unreadable(void)
+{
+    struct scenario s = scenario(1, 3, DTYPE_BF16);
+    s.unreadable = true;
+    struct outcome outcome = world_run(&s);
+    report(outcome.status == ZD_ERR_DATA && outcome.records == 1,
+           "weights that one rank cannot read end all ranks with one cause",
+           "they do not");
+    outcome_fini(&outcome);
+}
+
+static void test_loss(void)
+{
+    struct scenario s = scenario(2, 4, DTYPE_FP32);
+    struct outcome outcome = world_run(&s);
+    report(sound(&outcome) &&
+                   fabs(outcome.losses[0] - 0.1 * (1 + 2 + 3 + 4)) < 1e-15,
+           "the loss is summed in the norm's exchange", "it is another number");
+    outcome_fini(&outcome);
+}
+
+int main(void)
+{
+    test_stages();
+    test_accumulation();
+    test_cuts();
+    test_frozen();
+    test_decay();
+    test_resume();
+    test_nonfinite();
+    test_unreadable();
+    test_loss();
+    printf("1..%d\n", tests);
+    return failures > 0;
+}

@@ -1,0 +1,278 @@
+#include "world.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct rank {
+    const struct scenario *scenario;
+    const struct fake *fake;
+    const struct zero_plan *plan;
+    struct comm *comm;
+    struct outcome *outcome; /* each rank writes its own ranges */
+    enum zd_status status;
+    double norms[STEPS_MAX], losses[STEPS_MAX], seen, evaluated;
+    bool wire_matches;
+    char what[1024];
+};
+
+size_t tensor_start(const struct param_table *table, int id)
+{
+    size_t start = 0;
+    for (int i = 0; i < id; i++)
+        start += table->params[i].count;
+    return start;
+}
+
+/* --- state in and out ----------------------------------------------------- */
+
+static void save(const struct rank *rank, const struct zero *zero)
+{
+    const struct outcome *out = rank->outcome;
+    for (int i = 0; i < zero_range_count(zero); i++) {
+        struct zero_range range = zero_range_at(zero, i);
+        size_t at = tensor_start(&rank->fake->table, range.id) + range.begin;
+        if (range.master)
+            memcpy(out->master + at, range.master, range.count * 4);
+        else
+            dtype_convert(
+                    out->master + at, DTYPE_FP32, range.frozen,
+                    range.frozen_type, range.count);
+        if (!range.m)
+            continue;
+        memcpy(out->m + at, range.m, range.count * 4);
+        memcpy(out->v + at, range.v, range.count * 4);
+    }
+}
+
+static enum zd_status restore(const struct rank *rank, struct zero *zero)
+{
+    const struct outcome *from = rank->scenario->resume;
+    for (int i = 0; i < zero_range_count(zero); i++) {
+        struct zero_range range = zero_range_at(zero, i);
+        size_t at = tensor_start(&rank->fake->table, range.id) + range.begin;
+        if (range.master)
+            memcpy(range.master, from->master + at, range.count * 4);
+        else
+            zero_range_set_frozen(zero, i, from->master + at);
+        if (!range.m)
+            continue;
+        memcpy(range.m, from->m + at, range.count * 4);
+        memcpy(range.v, from->v + at, range.count * 4);
+    }
+    return zero_ranges_loaded(zero);
+}
+
+/* --- one rank ------------------------------------------------------------- */
+
+static enum zd_status step(struct rank *rank, struct zero *zero, int k)
+{
+    const struct scenario *s = rank->scenario;
+    struct model_hooks hooks = zero_hooks(zero);
+    int64_t counts[ZERO_STEP_COUNTS] = {1, 2, 3, 4};
+    struct exact_sum loss;
+    exact_sum_clear(&loss);
+    ZD_TRY(zero_step_begin(zero));
+    ZD_TRY(comm_all_reduce_i64(rank->comm, counts, ZERO_STEP_COUNTS, COMM_SUM));
+    for (int micro = 0; micro < s->accumulation; micro++) {
+        struct fake_pass pass = {
+                .fake = rank->fake,
+                .hooks = &hooks,
+                .dtype = s->dtype,
+                .checkpointing = s->checkpointing,
+                .rank = comm_rank(rank->comm),
+                .micro = micro,
+                .step = s->first_step + k,
+                .silent = s->still || (s->solo && comm_rank(rank->comm) > 0),
+                .broken = s->broken && k == s->steps - 1 &&
+                          comm_rank(rank->comm) == s->world - 1};
+        double seen;
+        ZD_TRY(zero_micro_begin(zero, micro));
+        ZD_TRY(fake_train(&pass, &seen));
+        rank->seen += seen;
+        exact_sum_add(&loss, 0.1 * (1 + comm_rank(rank->comm)));
+    }
+    ZD_TRY(zero_reduce_finish(zero));
+    ZD_TRY(zero_grad_norm(zero, &rank->norms[k], &loss));
+    rank->losses[k] = exact_sum_value(&loss);
+    if (!isfinite(rank->norms[k]))
+        return ZD_OK;
+    struct adamw_step adamw = {
+            .learning_rate = 0.01,
+            .beta1 = 0.9,
+            .beta2 = 0.95,
+            .epsilon = 1e-8,
+            .weight_decay = 0.1,
+            .t = s->first_step + k + 1,
+            .grad_scale = (float)fmin(1, 1 / (rank->norms[k] + 1e-6))};
+    ZD_TRY(zero_update(zero, &adamw));
+    return zero_gather_params(zero);
+}
+
+static enum zd_status evaluate(struct rank *rank, struct zero *zero)
+{
+    struct model_hooks hooks = zero_hooks(zero);
+    struct fake_pass pass = {
+            .fake = rank->fake,
+            .hooks = &hooks,
+            .dtype = rank->scenario->dtype};
+    ZD_TRY(zero_eval_begin(zero));
+    ZD_TRY(fake_evaluate(&pass, &rank->evaluated));
+    return fake_evaluate(&pass, &rank->evaluated);
+}
+
+static bool sent_as_planned(
+        const struct rank *rank, struct comm_counters before,
+        struct comm_counters after)
+{
+    const struct comm_counters *wire = &rank->plan->wire;
+    return after.reduce_scatter - before.reduce_scatter ==
+                   wire->reduce_scatter &&
+           after.all_gather - before.all_gather == wire->all_gather &&
+           after.all_reduce - before.all_reduce == wire->all_reduce;
+}
+
+static enum zd_status read_nothing(
+        void *ctx, int id, size_t begin, size_t count, float *out)
+{
+    return ZD_FAIL(ZD_ERR_DATA, "E0301", "tensor %d cannot be read", id);
+}
+
+static enum zd_status run_steps(struct rank *rank, struct zero *zero)
+{
+    const struct scenario *s = rank->scenario;
+    struct fake *fake = (struct fake *)(uintptr_t)rank->fake;
+    struct weight_source source = fake_weights(fake);
+    if (s->unreadable && comm_rank(rank->comm) == 1)
+        source.read = read_nothing;
+    ZD_TRY(zero_load(zero, &source));
+    if (s->resume)
+        ZD_TRY(restore(rank, zero));
+    rank->wire_matches = true;
+    for (int k = 0; k < s->steps; k++) {
+        struct comm_counters before = comm_counters(rank->comm);
+        ZD_TRY(step(rank, zero, k));
+        rank->wire_matches &=
+                sent_as_planned(rank, before, comm_counters(rank->comm));
+        if (s->evaluates)
+            ZD_TRY(evaluate(rank, zero));
+    }
+    save(rank, zero);
+    return ZD_OK;
+}
+
+static enum zd_status run_rank(struct rank *rank)
+{
+    struct arena_plan memory;
+    struct arena arena;
+    struct zero *zero = NULL;
+    arena_plan_init(&memory);
+    enum zd_status status = zero_plan_spans(rank->plan, &memory);
+    if (status == ZD_OK)
+        status = comm_plan(&memory, rank->scenario->world);
+    if (status != ZD_OK)
+        goto err_plan;
+    status = arena_take(&arena, &memory);
+    if (status != ZD_OK)
+        goto err_plan;
+    if (arena_plan_find(&memory, "comm.staging"))
+        comm_set_staging(rank->comm, arena_span(&arena, "comm.staging"));
+    status = zero_create(rank->plan, rank->comm, &arena, &zero);
+    if (status == ZD_OK)
+        status = run_steps(rank, zero);
+    zero_destroy(zero);
+    arena_release(&arena);
+err_plan:
+    arena_plan_fini(&memory);
+    return status;
+}
+
+static void *rank_main(void *ctx)
+{
+    struct rank *rank = ctx;
+    rank->status = run_rank(rank);
+    if (rank->status != ZD_OK)
+        snprintf(rank->what, sizeof rank->what, "%s", zd_error_get()->what);
+    comm_destroy(rank->comm);
+    return NULL;
+}
+
+/* --- a world -------------------------------------------------------------- */
+
+void outcome_fini(struct outcome *outcome)
+{
+    free(outcome->master);
+    free(outcome->m);
+    free(outcome->v);
+}
+
+static void collect(
+        const struct rank *ranks, const struct scenario *s, struct outcome *out)
+{
+    out->wire_matches = out->ranks_agree = true;
+    out->seen = ranks[0].seen;
+    out->evaluated = ranks[0].evaluated;
+    memcpy(out->norms, ranks[0].norms, sizeof out->norms);
+    memcpy(out->losses, ranks[0].losses, sizeof out->losses);
+    for (int r = 0; r < s->world; r++) {
+        out->records += ranks[r].what[0] != '\0';
+        if (out->status == ZD_OK && ranks[r].status != ZD_OK) {
+            out->status = ranks[r].status;
+            snprintf(out->what, sizeof out->what, "%s", ranks[r].what);
+        }
+        out->wire_matches &= ranks[r].wire_matches;
+        out->ranks_agree &=
+                !memcmp(out->norms, ranks[r].norms, sizeof out->norms) &&
+                !memcmp(out->losses, ranks[r].losses, sizeof out->losses) &&
+                ranks[r].seen == out->seen &&
+                ranks[r].evaluated == out->evaluated;
+    }
+}
+
+struct outcome world_run(const struct scenario *s)
+{
+    struct fake fake;
+    struct zero_plan plan = {0};
+    struct rank ranks[8] = {0};
+    struct comm *comms[8];
+    pthread_t threads[8];
+    struct comm_options options = {.backend = COMM_LOCAL};
+    fake_create(&fake, &s->shape);
+    struct outcome out = {.total = fake.table.total};
+    out.master = calloc(out.total, sizeof(float));
+    out.m = calloc(out.total, sizeof(float));
+    out.v = calloc(out.total, sizeof(float));
+    struct zero_request request = {
+            .config = &fake.config,
+            .table = &fake.table,
+            .world = s->world,
+            .options = s->options,
+            .dtype = s->dtype,
+            .storage_dtype = s->storage,
+            .accumulation = s->accumulation,
+            .checkpointing = s->checkpointing,
+            .train = true};
+    out.status = zero_plan_build(&request, &plan);
+    if (out.status == ZD_OK)
+        out.status = comm_local_create(s->world, &options, comms);
+    if (out.status != ZD_OK) {
+        snprintf(out.what, sizeof out.what, "%s", zd_error_get()->what);
+        return out;
+    }
+    for (int r = 0; r < s->world; r++) {
+        ranks[r] = (struct rank){
+                .scenario = s,
+                .fake = &fake,
+                .plan = &plan,
+                .comm = comms[r],
+                .outcome = &out};
+        pthread_create(&threads[r], NULL, rank_main, &ranks[r]);
+    }
+    for (int r = 0; r < s->world; r++)
+        pthread_join(threads[r], NULL);
+    collect(ranks, s, &out);
+    zero_plan_fini(&plan);
+    fake_destroy(&fake);
+    return out;
+}

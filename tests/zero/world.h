@@ -1,0 +1,44 @@
+/* world.h - runs the fake model over ZeRO on ranks that are threads of this
+ * process, and brings back what is left. */
+#ifndef ZD_TESTS_ZERO_WORLD_H
+#define ZD_TESTS_ZERO_WORLD_H
+
+#include "fake.h"
+
+enum { STEPS_MAX = 4 };
+
+struct scenario {
+    struct fake_shape shape;
+    int world, accumulation, steps;
+    struct zero_options options;
+    enum dtype dtype, storage;
+    struct checkpointing checkpointing;
+    bool solo;      /* ranks but the first have no gradient: the sum is the same
+                       in every world */
+    bool still;     /* no rank has one */
+    bool broken;    /* the last step is not finite */
+    bool evaluates; /* between the steps */
+    bool unreadable; /* the second rank cannot read its weights */
+    int first_step;
+    const struct outcome *resume; /* load this state instead of the first */
+};
+
+/* What a run leaves: the state of all tensors one behind the other. */
+struct outcome {
+    size_t total;
+    float *master, *m, *v;
+    double norms[STEPS_MAX], losses[STEPS_MAX];
+    double seen, evaluated; /* sums of parameters, of rank 0 */
+    int records;            /* ranks that know why they ended */
+    bool wire_matches, ranks_agree;
+    enum zd_status status;
+    char what[1024];
+};
+
+/* Where tensor `id` begins in the arrays of an outcome. */
+size_t tensor_start(const struct param_table *table, int id);
+
+struct outcome world_run(const struct scenario *scenario);
+void outcome_fini(struct outcome *outcome);
+
+#endif
