@@ -1,0 +1,483 @@
+/* value.c - one TOML value into one field of the options. */
+#include "daemon/job_internal.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { STRING_MAX = 1000 }; /* paths are joined in buffers of PATH_MAX */
+
+#define FIELD(type, base, offset) ((type *)((char *)(base) + (offset)))
+
+/* --- what can be wrong --- */
+
+static bool fail_type(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node)
+{
+    char accepts[256];
+    schema_accepts(key, accepts, sizeof accepts);
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, "E0205", node->place, accepts,
+            "`%s` in [%s] cannot be %s", key->name, key->section,
+            toml_kind_name(node->kind));
+    return false;
+}
+
+static bool fail_range(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node)
+{
+    char accepts[256];
+    schema_accepts(key, accepts, sizeof accepts);
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, "E0206", node->place, accepts,
+            "`%s` in [%s] is out of range", key->name, key->section);
+    return false;
+}
+
+/* A string that is none of the accepted ones. */
+static bool fail_word(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node)
+{
+    char accepts[256];
+    schema_accepts(key, accepts, sizeof accepts);
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, "E0207", node->place, accepts,
+            "\"%.80s\" is no value for `%s` in [%s]", node->string, key->name,
+            key->section);
+    return false;
+}
+
+/* --- scalars --- */
+
+static bool is_auto(const struct toml_node *node)
+{
+    return node->kind == TOML_STRING && strcasecmp(node->string, "auto") == 0;
+}
+
+/* Integers may be written 5e8. */
+static bool get_integer(const struct toml_node *node, int64_t *value_out)
+{
+    if (node->kind == TOML_INTEGER)
+        *value_out = node->integer;
+    else if (
+            node->kind == TOML_REAL && fabs(node->real) <= 9e15 &&
+            node->real == floor(node->real))
+        *value_out = (int64_t)node->real;
+    else
+        return false;
+    return true;
+}
+
+static bool get_number(const struct toml_node *node, double *value_out)
+{
+    if (node->kind == TOML_REAL)
+        *value_out = node->real;
+    else if (node->kind == TOML_INTEGER)
+        *value_out = (double)node->integer;
+    else
+        return false;
+    return true;
+}
+
+static bool in_range(const struct schema_key *key, double value)
+{
+    if (!isfinite(value) || value < key->min || value > key->max)
+        return false;
+    if ((key->flags & SCHEMA_ABOVE_MIN) && value == key->min)
+        return false;
+    if ((key->flags & SCHEMA_BELOW_MAX) && value == key->max)
+        return false;
+    return !((key->flags & SCHEMA_NOT_ZERO) && value == 0);
+}
+
+static bool read_integer(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    int64_t value = 0;
+    if (!((key->flags & SCHEMA_AUTO) && is_auto(node))) {
+        if (!get_integer(node, &value))
+            return fail_type(job, key, node);
+        if (!in_range(key, (double)value))
+            return fail_range(job, key, node);
+    }
+    if (key->type == SCHEMA_INT)
+        *FIELD(int, base, key->offset) = (int)value;
+    else if (key->type == SCHEMA_INT64)
+        *FIELD(int64_t, base, key->offset) = value;
+    else
+        *FIELD(uint64_t, base, key->offset) = (uint64_t)value;
+    return true;
+}
+
+static bool read_real(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    double value;
+    if (!get_number(node, &value))
+        return fail_type(job, key, node);
+    bool is_whole = value == floor(value);
+    if (!in_range(key, value) ||
+        (key->type == SCHEMA_STEPS && value > 1 && !is_whole))
+        return fail_range(job, key, node);
+    *FIELD(double, base, key->offset) = value;
+    return true;
+}
+
+static bool read_string(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    if (node->kind != TOML_STRING)
+        return fail_type(job, key, node);
+    size_t length = strlen(node->string);
+    if (key->flags & SCHEMA_NAMES) {
+        for (size_t i = 0; i < length; i++)
+            if (!isalnum((unsigned char)node->string[i]) &&
+                !strchr("._-", node->string[i]))
+                return fail_range(job, key, node);
+        bool is_dots = strspn(node->string, ".") == length;
+        if (is_dots || length > 48)
+            return fail_range(job, key, node);
+    }
+    if (length > STRING_MAX) {
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0206", node->place, NULL,
+                "`%s` in [%s] is %zu bytes long; %d are allowed", key->name,
+                key->section, length, STRING_MAX);
+        return false;
+    }
+    bool is_null = length == 0 && (key->flags & SCHEMA_NULLABLE);
+    *FIELD(const char *, base, key->offset) =
+            is_null ? NULL : job_string(job, "%s", node->string);
+    return true;
+}
+
+/* --- choices --- */
+
+static const struct schema_choice *find_choice(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node)
+{
+    if (node->kind != TOML_STRING) {
+        fail_type(job, key, node);
+        return NULL;
+    }
+    for (const struct schema_choice *c = key->choices; c->name; c++) {
+        if (strcasecmp(c->name, node->string) != 0)
+            continue;
+        if (!c->note || c->note[0] != '!')
+            return c;
+        char accepts[256];
+        schema_accepts(key, accepts, sizeof accepts);
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0208", node->place, accepts,
+                "%s = \"%s\" in [%s] is not available in this version",
+                key->name, c->name, key->section);
+        return NULL;
+    }
+    fail_word(job, key, node);
+    return NULL;
+}
+
+static bool read_choice(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    const struct schema_choice *choice = find_choice(job, key, node);
+    if (!choice)
+        return false;
+    if (key->type == SCHEMA_WORD)
+        *FIELD(const char *, base, key->offset) = choice->name;
+    else if (key->type == SCHEMA_DTYPE) {
+        *FIELD(bool, base, key->offset) = choice->value < 0;
+        if (choice->value >= 0)
+            *FIELD(enum dtype, base, key->offset2) = (enum dtype)choice->value;
+    } else if (key->flags & SCHEMA_AS_BOOL)
+        *FIELD(bool, base, key->offset) = choice->value != 0;
+    else
+        *FIELD(int, base, key->offset) = choice->value;
+    return true;
+}
+
+static bool read_resume(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    static const char *const modes[] = {"auto", "never", "must"};
+    if (node->kind != TOML_STRING)
+        return fail_type(job, key, node);
+    if (!node->string[0])
+        return fail_word(job, key, node);
+    enum resume_mode mode = RESUME_PATH;
+    for (int i = 0; i < 3; i++)
+        if (strcasecmp(node->string, modes[i]) == 0)
+            mode = (enum resume_mode)(RESUME_AUTO + i);
+    *FIELD(enum resume_mode, base, key->offset) = mode;
+    *FIELD(const char *, base, key->offset2) =
+            mode == RESUME_PATH ? job_string(job, "%s", node->string) : NULL;
+    return true;
+}
+
+static bool read_checkpointing(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    static const struct {
+        const char *name;
+        enum checkpointing_mode mode;
+    } modes[] = {
+            {"none", CHECKPOINTING_NONE},
+            {"full", CHECKPOINTING_FULL},
+            {"sqrt", CHECKPOINTING_SQRT},
+            {"auto", CHECKPOINTING_AUTO}};
+    struct checkpointing *out = FIELD(struct checkpointing, base, key->offset);
+    if (node->kind != TOML_STRING)
+        return fail_type(job, key, node);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
+        if (strcasecmp(node->string, modes[i].name) == 0) {
+            *out = (struct checkpointing){modes[i].mode, 0};
+            return true;
+        }
+    if (strncasecmp(node->string, "every:", 6) != 0 ||
+        !isdigit((unsigned char)node->string[6]))
+        return fail_word(job, key, node);
+    char *end;
+    long every = strtol(node->string + 6, &end, 10);
+    if (*end || every < 1 || every > 100000)
+        return fail_range(job, key, node);
+    *out = (struct checkpointing){CHECKPOINTING_EVERY, (int)every};
+    return true;
+}
+
+/* --- sizes and times --- */
+
+/* "64MiB", "5 GB", "1.5e9" into bytes; false when it is none. */
+static bool parse_size(const char *text, double *bytes_out)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {
+            {"", 1},
+            {"B", 1},
+            {"KB", 1e3},
+            {"MB", 1e6},
+            {"GB", 1e9},
+            {"TB", 1e12},
+            {"KiB", 1024.0},
+            {"MiB", 1048576.0},
+            {"GiB", 1073741824.0},
+            {"TiB", 1099511627776.0}};
+    char *end;
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    double number = strtod(text, &end);
+    end += strspn(end, " ");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcasecmp(end, units[i].name) == 0) {
+            *bytes_out = number * units[i].bytes;
+            return true;
+        }
+    return false;
+}
+
+/* "90%" into 0.9. */
+static bool parse_percent(const char *text, double *share_out)
+{
+    char *end;
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    *share_out = strtod(text, &end) / 100;
+    end += strspn(end, " ");
+    return strcmp(end, "%") == 0;
+}
+
+static bool read_size(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    double bytes, share = 0;
+    if (node->kind == TOML_STRING) {
+        if (key->type == SCHEMA_LIMIT && parse_percent(node->string, &share)) {
+            if (!(share > 0 && share <= 1))
+                return fail_range(job, key, node);
+            bytes = 0;
+        } else if (!parse_size(node->string, &bytes))
+            return fail_word(job, key, node);
+    } else if (!get_number(node, &bytes))
+        return fail_type(job, key, node);
+    if (!(bytes >= 0 && bytes <= 1e18) ||
+        (bytes < 1 && (key->flags & SCHEMA_ABOVE_MIN)))
+        return fail_range(job, key, node);
+    *FIELD(uint64_t, base, key->offset) = (uint64_t)bytes;
+    if (key->type == SCHEMA_LIMIT)
+        *FIELD(double, base, key->offset2) = share;
+    return true;
+}
+
+/* "1h30m": numbers with units that become smaller. */
+static bool parse_duration(const char *text, double *seconds_out)
+{
+    static const struct {
+        const char *name;
+        double seconds;
+    } units[] = {{"d", 86400}, {"h", 3600}, {"m", 60}, {"s", 1}};
+    double total = 0, last = INFINITY;
+    while (*text) {
+        char *end;
+        double unit = 0;
+        if (!isdigit((unsigned char)*text))
+            return false;
+        double number = strtod(text, &end);
+        for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+            if (*end && tolower((unsigned char)*end) == units[i].name[0])
+                unit = units[i].seconds;
+        if (unit == 0 || unit >= last)
+            return false;
+        total += number * unit;
+        last = unit;
+        text = end + 1;
+    }
+    *seconds_out = total;
+    return isfinite(last); /* something was read */
+}
+
+static bool read_duration(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    double seconds;
+    if (node->kind != TOML_STRING)
+        return fail_type(job, key, node);
+    if (!parse_duration(node->string, &seconds))
+        return fail_word(job, key, node);
+    if (!in_range(key, seconds))
+        return fail_range(job, key, node);
+    *FIELD(double, base, key->offset) = seconds;
+    return true;
+}
+
+/* --- arrays --- */
+
+static bool read_strings(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    if (node->kind != TOML_ARRAY)
+        return fail_type(job, key, node);
+    const char **strings =
+            job_alloc(job, (size_t)(node->count + 1) * sizeof *strings);
+    for (int i = 0; i < node->count; i++) {
+        if (node->items[i]->kind != TOML_STRING)
+            return fail_type(job, key, node->items[i]);
+        strings[i] = job_string(job, "%s", node->items[i]->string);
+    }
+    *FIELD(const char *const *, base, key->offset) = strings;
+    *FIELD(int, base, key->offset2) = node->count;
+    return true;
+}
+
+bool value_read(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    int64_t version;
+    switch (key->type) {
+    case SCHEMA_STRING:
+        return read_string(job, key, node, base);
+    case SCHEMA_WORD:
+    case SCHEMA_ENUM:
+    case SCHEMA_DTYPE:
+        return read_choice(job, key, node, base);
+    case SCHEMA_BOOL:
+        if (node->kind != TOML_BOOL)
+            return fail_type(job, key, node);
+        *FIELD(bool, base, key->offset) = node->boolean;
+        return true;
+    case SCHEMA_INT:
+    case SCHEMA_INT64:
+    case SCHEMA_UINT64:
+        return read_integer(job, key, node, base);
+    case SCHEMA_REAL:
+    case SCHEMA_STEPS:
+        return read_real(job, key, node, base);
+    case SCHEMA_SIZE:
+    case SCHEMA_LIMIT:
+        return read_size(job, key, node, base);
+    case SCHEMA_DURATION:
+        return read_duration(job, key, node, base);
+    case SCHEMA_STRINGS:
+        return read_strings(job, key, node, base);
+    case SCHEMA_RESUME:
+        return read_resume(job, key, node, base);
+    case SCHEMA_CHECKPOINTING:
+        return read_checkpointing(job, key, node, base);
+    case SCHEMA_VERSION:
+        if (!get_integer(node, &version))
+            return fail_type(job, key, node);
+        if (version != 1) {
+            problem_add(
+                    &job->problems, ZD_ERR_CONFIG, "E0218", node->place,
+                    "this zerod reads schema = 1", "schema %lld is not known",
+                    (long long)version);
+            return false;
+        }
+        return true;
+    case SCHEMA_TABLE:
+        if (node->kind != TOML_TABLE)
+            return fail_type(job, key, node);
+        *FIELD(json_t *, base, key->offset) = value_table_json(job, node);
+        return *FIELD(json_t *, base, key->offset) != NULL;
+    case SCHEMA_ENTRIES: /* job_values.c walks them */
+    case SCHEMA_EXTENDS: /* job_tree.c followed it */
+        return true;
+    }
+    return false;
+}
+
+/* --- keys that do nothing yet --- */
+
+static bool is_literal(const struct toml_node *node, const char *word)
+{
+    double number;
+    char *end;
+    switch (node->kind) {
+    case TOML_STRING:
+        return strcasecmp(node->string, word) == 0;
+    case TOML_BOOL:
+        return strcmp(word, node->boolean ? "true" : "false") == 0;
+    case TOML_INTEGER:
+    case TOML_REAL:
+        number = strtod(word, &end);
+        return end != word && !*end &&
+               number == (node->kind == TOML_REAL ? node->real
+                                                  : (double)node->integer);
+    case TOML_ARRAY:
+        return node->count == 0 && strcmp(word, "[]") == 0;
+    default:
+        return false;
+    }
+}
+
+bool value_is_off(const struct schema_key *key, const struct toml_node *node)
+{
+    const char *list = key->off;
+    while (list) {
+        char word[32];
+        const char *bar = strchr(list, '|');
+        int length = bar ? (int)(bar - list) : (int)strlen(list);
+        snprintf(word, sizeof word, "%.*s", length, list);
+        if (is_literal(node, word))
+            return true;
+        list = bar ? bar + 1 : NULL;
+    }
+    return false;
+}
