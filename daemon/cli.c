@@ -1,11 +1,156 @@
 #include "daemon/cli.h"
 
+#include "daemon/cli_parse.h"
+#include "daemon/output.h"
 #include "zd_config.h"
 
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool cli_wants_json(const struct cli_args *args)
+{
+    return args->format && strcmp(args->format, "json") == 0;
+}
+
+struct zd_log_options cli_log_options(const struct cli_args *args)
+{
+    return (struct zd_log_options){
+            .level = args->quiet     ? ZD_LOG_WARNING
+                     : args->verbose ? ZD_LOG_DEBUG
+                                     : ZD_LOG_INFO,
+            .json = args->log_format && strcmp(args->log_format, "json") == 0,
+            .rank = -1,
+    };
+}
+
+/* --- the job and what overrides it --- */
+
+static void split_set(const char *set, char **key_out, const char **value_out)
+{
+    const char *equals = strchr(set, '=');
+    *key_out = strndup(set, (size_t)(equals - set));
+    *value_out = equals + 1;
+}
+
+enum zd_status cli_load_job(
+        const struct cli_args *args, int world, bool skip_paths,
+        struct job **job_out)
+{
+    struct job_override overrides[CLI_SETS_MAX + 8];
+    char *keys[CLI_SETS_MAX], steps[24], stop[24];
+    int count = 0;
+
+    for (int i = 0; i < args->set_count; i++) {
+        overrides[count] = (struct job_override){.origin = "--set"};
+        split_set(args->sets[i], &keys[i], &overrides[count].value);
+        overrides[count++].key = keys[i];
+    }
+    if (args->resume)
+        overrides[count++] = (struct job_override){
+                "run.resume", args->resume, "--resume", true};
+    if (args->max_steps >= 0) {
+        snprintf(steps, sizeof steps, "%lld", (long long)args->max_steps);
+        overrides[count++] = (struct job_override){
+                "train.max_steps", steps, "--max-steps", false};
+    }
+    if (args->stop_after >= 0) {
+        snprintf(stop, sizeof stop, "%lld", (long long)args->stop_after);
+        overrides[count++] = (struct job_override){
+                "run.stop_after", stop, "--stop-after", false};
+    }
+    if (args->quiet || args->verbose)
+        overrides[count++] = (struct job_override){
+                "log.level", args->quiet ? "warning" : "debug",
+                args->quiet ? "-q" : "-v", true};
+    if (args->log_format)
+        overrides[count++] = (struct job_override){
+                "log.format", args->log_format, "--log-format", true};
+    if (args->no_progress)
+        overrides[count++] = (struct job_override){
+                "log.progress", "none", "--no-progress", true};
+    struct job_request request = {
+            .path = args->job ? args->job : args->operands[0],
+            .overrides = overrides,
+            .override_count = count,
+            .world = world,
+            .skip_paths = skip_paths};
+    enum zd_status status = job_load(&request, job_out);
+    for (int i = 0; i < args->set_count; i++)
+        free(keys[i]);
+    return status;
+}
+
+enum zd_status cli_need_job(
+        const struct cli_args *args, int world, bool skip_paths,
+        struct job **job_out)
+{
+    enum zd_status status = cli_load_job(args, world, skip_paths, job_out);
+    if (status != ZD_OK) {
+        problems_print(job_problems(*job_out), stderr);
+        job_free(*job_out);
+        *job_out = NULL;
+    }
+    return status;
+}
+
+/* --- the program --- */
+
+static void print_version(bool json)
+{
+    static const struct {
+        const char *name;
+        bool has;
+    } parts[] = {
+            {"onednn", ZD_HAVE_ONEDNN},
+            {"openblas", ZD_HAVE_OPENBLAS},
+            {"cuda", false},
+            {"nccl", false}};
+    if (!json) {
+        printf("zerod %s\n", ZD_VERSION);
+        return;
+    }
+    json_t *object =
+            json_pack("{s:s, s:s}", "name", "zerod", "version", ZD_VERSION);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        json_object_set_new(object, parts[i].name, json_boolean(parts[i].has));
+    output_json(object);
+    json_decref(object);
+}
+
+/* --version [--json]; -1 when it is something else. */
+static int try_version(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "--version") != 0)
+        return -1;
+    bool json = argc == 3 && strcmp(argv[2], "--json") == 0;
+    if (argc > (json ? 3 : 2)) {
+        zd_fail(ZD_ERR_USAGE, "E0101", "--version takes --json and no more");
+        return ZD_ERR_USAGE;
+    }
+    print_version(json);
+    return ZD_OK;
+}
 
 int cli_main(int argc, char **argv)
 {
-    printf("zerod %s\n", ZD_VERSION);
-    return 0;
+    struct cli_args args = {.program = argv[0]};
+    const struct cli_command *command = NULL;
+    int version = try_version(argc, argv);
+    enum zd_status status = ZD_OK;
+
+    if (version >= 0) {
+        status = (enum zd_status)version;
+    } else {
+        status = cli_parse(argc, argv, &args, &command);
+        if (status == ZD_OK && args.help)
+            cli_print_help(command, stdout);
+        else if (status == ZD_OK) {
+            struct zd_log_options log = cli_log_options(&args);
+            zd_log_configure(&log);
+            status = command->run(&args, &argc, &argv);
+        }
+    }
+    zd_error_print(stderr, zd_error_get());
+    int code = zd_exit_code(status);
+    return output_finish(code);
 }

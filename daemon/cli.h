@@ -1,8 +1,97 @@
-/* cli.h - the command line: one function per command, results on stdout. */
+/* cli.h - the command line: one table of commands and one of options, from
+ * which parsing, --help and the reference pages come.
+ *
+ * Results go to stdout, everything else to stderr. Exit codes: base/status.h;
+ * 64 is the command line itself. */
 #ifndef ZD_DAEMON_CLI_H
 #define ZD_DAEMON_CLI_H
 
-/* Runs the command and gives the exit code of the process. */
+#include "base/dtype.h"
+#include "base/log.h"
+#include "daemon/job.h"
+
+enum { CLI_SETS_MAX = 256 };
+
+struct cli_args { /* what was typed; strings borrowed from argv */
+    const char *program;
+    const char *operands[2];
+    int operand_count;
+    const char *job, *out, *dtype, *model, *prompt, *tokenizer;
+    const char *format, *log_format, *resume;
+    const char *sets[CLI_SETS_MAX];
+    int set_count;
+    int64_t world, max_steps, stop_after, max_new_tokens, seed;
+    double temperature, top_p;
+    bool print, json, quiet, verbose, no_progress, help;
+    bool temperature_given;
+};
+
+enum cli_kind {
+    CLI_FLAG,    /* bool */
+    CLI_TEXT,    /* const char * */
+    CLI_CHOICE,  /* const char *, one of choices */
+    CLI_COUNT,   /* int64_t of at least 1 */
+    CLI_NUMBER,  /* int64_t of at least 0 */
+    CLI_REAL,    /* double of at least 0 */
+    CLI_SETTING, /* section.key=value, kept in sets */
+};
+
+struct cli_option {
+    const char *name;  /* "job": typed --job, or --job=F */
+    char letter;       /* 'o': typed -o; 0: none */
+    const char *value; /* "FILE" in help; NULL for a flag */
+    enum cli_kind kind;
+    size_t offset;       /* into struct cli_args */
+    const char *choices; /* separated by '|' */
+    const char *help;    /* one line */
+};
+
+struct cli_command {
+    const char *name;     /* "run", "ckpt ls" */
+    const char *operands; /* "FILE" in help; "" for none */
+    int operands_min, operands_max;
+    const char *options;  /* names from cli_options, separated by spaces */
+    const char *required; /* those that must be given, likewise */
+    const char *help;     /* one line */
+    enum zd_status (*run)(struct cli_args *args, int *argc, char ***argv);
+};
+
+extern const struct cli_option cli_options[];
+extern const int cli_option_count;
+extern const struct cli_command cli_commands[];
+extern const int cli_command_count;
+
+/* The whole program; returns its exit code. */
 int cli_main(int argc, char **argv);
+
+/* --- for the commands --- */
+
+typedef enum zd_status cli_command_fn(
+        struct cli_args *args, int *argc, char ***argv);
+cli_command_fn command_run;
+cli_command_fn command_validate;
+cli_command_fn command_plan;
+cli_command_fn command_export;
+cli_command_fn command_ckpt_ls;
+cli_command_fn command_ckpt_show;
+cli_command_fn command_ckpt_verify;
+cli_command_fn command_generate;
+cli_command_fn command_data_encode;
+cli_command_fn command_data_decode;
+cli_command_fn command_data_inspect;
+
+/* The job named by --job or the operand, with all options that override a key.
+ * Always sets *job_out, which holds the problems (none printed). */
+enum zd_status cli_load_job(
+        const struct cli_args *args, int world, bool skip_paths,
+        struct job **job_out);
+/* The same, the problems printed; then *job_out is NULL. Returns a status whose
+ * record, if any, was printed: pass it up. */
+enum zd_status cli_need_job(
+        const struct cli_args *args, int world, bool skip_paths,
+        struct job **job_out);
+bool cli_wants_json(const struct cli_args *args);
+/* How lines are logged before a job says so. */
+struct zd_log_options cli_log_options(const struct cli_args *args);
 
 #endif

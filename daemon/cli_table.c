@@ -1,0 +1,52 @@
+/* cli_table.c - every command and every option. */
+#include "daemon/cli.h"
+
+#define ARG(field) offsetof(struct cli_args, field)
+
+/* clang-format off */
+const struct cli_option cli_options[] = {
+{"job", 0, "FILE", CLI_TEXT, ARG(job), NULL, "The job file"},
+{"set", 0, "SECTION.KEY=VALUE", CLI_SETTING, 0, NULL, "Override a key of the job file; may be repeated"},
+{"resume", 0, "auto|never|must|PATH", CLI_TEXT, ARG(resume), NULL, "Where to go on from (run.resume)"},
+{"stop-after", 0, "N", CLI_NUMBER, ARG(stop_after), NULL, "End after step N with a checkpoint (run.stop_after)"},
+{"max-steps", 0, "N", CLI_COUNT, ARG(max_steps), NULL, "Length of the schedule (train.max_steps)"},
+{"quiet", 'q', NULL, CLI_FLAG, ARG(quiet), NULL, "Warnings and errors only"},
+{"verbose", 'v', NULL, CLI_FLAG, ARG(verbose), NULL, "Details too"},
+{"log-format", 0, "text|json", CLI_CHOICE, ARG(log_format), "text|json", "Form of the lines on stderr"},
+{"no-progress", 0, NULL, CLI_FLAG, ARG(no_progress), NULL, "No bar, no step lines"},
+{"world", 0, "N", CLI_COUNT, ARG(world), NULL, "Number of ranks"},
+{"print", 0, NULL, CLI_FLAG, ARG(print), NULL, "Show every resolved value and where it came from"},
+{"format", 0, "text|json", CLI_CHOICE, ARG(format), "text|json", "Form of the result"},
+{"out", 'o', "DIR", CLI_TEXT, ARG(out), NULL, "Folder to write"},
+{"dtype", 0, "bf16|fp16|fp32", CLI_CHOICE, ARG(dtype), "bf16|fp16|fp32", "Element type of the files; default: as the model was stored"},
+{"model", 0, "DIR", CLI_TEXT, ARG(model), NULL, "A Hugging Face directory"},
+{"prompt", 0, "TEXT", CLI_TEXT, ARG(prompt), NULL, "Text to continue"},
+{"max-new-tokens", 0, "N", CLI_COUNT, ARG(max_new_tokens), NULL, "Tokens to make at most (64)"},
+{"temperature", 0, "T", CLI_REAL, ARG(temperature), NULL, "Flatness of the distribution; greedy unless given"},
+{"top-p", 0, "P", CLI_REAL, ARG(top_p), NULL, "Keep the likeliest tokens up to this mass (1)"},
+{"seed", 0, "S", CLI_NUMBER, ARG(seed), NULL, "Seed of the choice of tokens"},
+{"tokenizer", 0, "PATH", CLI_TEXT, ARG(tokenizer), NULL, "tokenizer.json or its directory"},
+{"help", 'h', NULL, CLI_FLAG, ARG(help), NULL, "Show this help"},
+};
+const int cli_option_count = sizeof cli_options / sizeof cli_options[0];
+
+const struct cli_command cli_commands[] = {
+{"run", "", 0, 0, "job set resume stop-after max-steps quiet verbose log-format no-progress", "job",
+    "Train; the command may be left out: zerod --job FILE", command_run},
+{"validate", "FILE", 0, 1, "job world print format set", "",
+    "Check a job file, all problems at once", command_validate},
+{"plan", "[FILE]", 0, 1, "job world format set", "world",
+    "Memory and traffic of a job on N ranks", command_plan},
+{"export", "CHECKPOINT", 1, 1, "out dtype", "out",
+    "Write a checkpoint as a Hugging Face directory", command_export},
+{"ckpt ls", "PATH", 1, 1, "format", "", "List the checkpoints of an output folder", command_ckpt_ls},
+{"ckpt show", "PATH", 1, 1, "format", "", "What a checkpoint holds", command_ckpt_show},
+{"ckpt verify", "PATH", 1, 1, "format", "", "Read a checkpoint and compare its digests", command_ckpt_verify},
+{"generate", "", 0, 0, "model prompt max-new-tokens temperature top-p seed", "model prompt",
+    "Continue a text with a model", command_generate},
+{"data encode", "FILE", 1, 1, "tokenizer", "tokenizer", "Text to token ids, one per line", command_data_encode},
+{"data decode", "FILE", 1, 1, "tokenizer", "tokenizer", "Token ids, one per line, to the exact bytes", command_data_decode},
+{"data inspect", "[FILE]", 0, 1, "job set", "", "Decoded samples of a job and their loss mask", command_data_inspect},
+};
+/* clang-format on */
+const int cli_command_count = sizeof cli_commands / sizeof cli_commands[0];

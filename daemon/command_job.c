@@ -1,0 +1,115 @@
+/* command_job.c - what can be said about a job without starting it. */
+#include "daemon/cli.h"
+#include "daemon/output.h"
+#include "data/inspect.h"
+#include "train/text.h"
+#include "train/train.h"
+
+#include <unistd.h>
+
+static const char *job_path(const struct cli_args *args)
+{
+    return args->job ? args->job : args->operands[0];
+}
+
+enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
+{
+    struct job *job;
+    ZD_TRY(cli_need_job(args, (int)args->world, false, &job));
+    if (cli_wants_json(args)) {
+        json_t *result = json_pack(
+                "{s:b, s:s*, s:i}", "valid", 1, "file", job_path(args),
+                "errors", 0);
+        json_t *all = job_json(job);
+        if (args->print)
+            json_object_update_missing(result, all);
+        output_json(result);
+        json_decref(all);
+        json_decref(result);
+    } else if (args->print) {
+        job_print(job, stdout);
+    } else {
+        printf("%s: valid\n", job_path(args));
+    }
+    job_free(job);
+    return ZD_OK;
+}
+
+enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
+{
+    struct job *job;
+    struct job_plan plan;
+    ZD_TRY(cli_need_job(args, (int)args->world, true, &job));
+    enum zd_status status =
+            job_plan_build(job_options(job), (int)args->world, 1, &plan);
+    if (status == ZD_OK) {
+        if (cli_wants_json(args)) {
+            json_t *json = job_plan_json(&plan, NULL);
+            output_json(json);
+            json_decref(json);
+        } else {
+            job_plan_print(&plan, stdout);
+        }
+        job_plan_fini(&plan);
+    }
+    job_free(job);
+    return status;
+}
+
+/* --- data inspect --- */
+
+enum { INSPECTED_SAMPLES = 3 };
+
+static enum zd_status inspect(
+        const struct train_job *options, const struct model_config *config,
+        const struct text *text)
+{
+    struct dataset *dataset;
+    struct dataset_request request = {
+            .options = &options->data,
+            .entries = options->data.train,
+            .entry_count = options->data.train_count,
+            .tokenizer = text->tokenizer,
+            .eos = text->eos,
+            .vocab_size = config->vocab_size,
+            .data_seed = options->job.data_seed,
+            .shuffle = options->data.shuffle,
+            .to = options->data.eval_count ? 1 : 1 - options->data.val_split};
+    ZD_TRY(dataset_prepare(&request));
+    ZD_TRY(dataset_open(&request, &dataset));
+    enum zd_status status = dataset_inspect(
+            stdout, dataset, text->tokenizer, INSPECTED_SAMPLES,
+            output_has_colour(STDOUT_FILENO));
+    dataset_close(dataset);
+    return status;
+}
+
+static enum zd_status read_config(
+        const struct model_options *model, struct model_config *config)
+{
+    if (model->config)
+        return model_config_parse(
+                model->config, "[model.config]", ZD_ERR_CONFIG, config);
+    return model_config_read(model->path, config);
+}
+
+enum zd_status command_data_inspect(
+        struct cli_args *args, int *argc, char ***argv)
+{
+    struct job *job;
+    struct model_config config;
+    struct text text;
+    ZD_TRY(cli_need_job(args, 0, false, &job));
+    const struct train_job *options = job_options(job);
+    enum zd_status status = read_config(&options->model, &config);
+    if (status == ZD_OK) {
+        status = text_open(options, &config, &text);
+        if (status == ZD_OK) {
+            status = inspect(options, &config, &text);
+            text_close(&text);
+        }
+        model_config_fini(&config);
+    }
+    job_free(job);
+    return status;
+}
