@@ -84,10 +84,15 @@ static enum zd_status stretch_token(
     if (is_trained != stretch->is_trained)
         stretch_flush(stretch);
     stretch->is_trained = is_trained;
-    if (stretch->tokenizer) {
-        ZD_TRY(tokenizer_token_bytes(stretch->tokenizer, id, &text, &bytes));
-    } else {
+    if (!stretch->tokenizer) {
         bytes = (size_t)snprintf(number, sizeof number, "%d ", id);
+        text = number;
+    } else if (
+            tokenizer_token_bytes(stretch->tokenizer, id, &text, &bytes) !=
+            ZD_OK) {
+        /* pre-tokenised data may know more ids than this tokenizer */
+        zd_error_clear();
+        bytes = (size_t)snprintf(number, sizeof number, "<%d>", id);
         text = number;
     }
     return stretch_append(stretch, text, bytes);

@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 /* The first `count` samples of training (fewer if there are fewer), after a
- * line of totals. `tokenizer` NULL: ids are printed. `colour`: dim with escape
+ * line of totals. `tokenizer` NULL: ids are printed, as is <N> for one it lacks. `colour`: dim with escape
  * codes; only for a terminal. */
 enum zd_status dataset_inspect(FILE *out, struct dataset *dataset,
         const struct tokenizer *tokenizer, int64_t count, bool colour);

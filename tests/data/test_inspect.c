@@ -69,5 +69,13 @@ Test(data_inspect, without_a_tokenizer_ids_are_shown)
             strstr(text, "[-5 -]6 256 \n--- document ---\n[-7 -]8 9 10 11 12 "),
             "%s", text);
     free(text);
+    test.request.tokenizer = test.tokenizer; /* knows 0 to 256 */
+    test.request.vocab_size = 2000;
+    static const uint16_t more[] = {'a', 1999, 'b', 'c', 'd',
+                                    'e', 'f',  'g', 257};
+    data_case_file(&test, "a.bin", more, sizeof more);
+    text = inspect(&test, 1, false);
+    cr_expect(strstr(text, "[-a-]<1999>bcdefg<257>\n"), "%s", text);
+    free(text);
     data_case_fini(&test);
 }
