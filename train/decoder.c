@@ -14,7 +14,7 @@ enum zd_status decoder_encode(
 
     if (!text->tokenizer)
         return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0430",
+                ZD_ERR_CONFIG, "E0460",
                 "a prompt needs a tokenizer and this job has none "
                 "(model.tokenizer)");
     prefix = tokenizer_prefix(text->tokenizer, &count);
@@ -25,7 +25,7 @@ enum zd_status decoder_encode(
     encoder_destroy(encoder);
     if (status == ZD_OK && ids->count == 0)
         status = ZD_FAIL(
-                ZD_ERR_DATA, "E0432",
+                ZD_ERR_DATA, "E0462",
                 "the prompt is empty and the tokenizer puts no token in front");
     return status;
 }
@@ -52,7 +52,7 @@ enum zd_status decoder_run(
     int past = prompt_count;
     if (prompt_count > decoder->capacity)
         return ZD_FAIL(
-                ZD_ERR_DATA, "E0433",
+                ZD_ERR_DATA, "E0463",
                 "the prompt has %d tokens, there is room for %d", prompt_count,
                 decoder->capacity);
     ZD_TRY(run_prompt(decoder, prompt, prompt_count));

@@ -106,12 +106,18 @@ static enum zd_status fix_steps(struct trainer *trainer)
             .best_eval_loss = NAN,
             .eval_step = -1,
             .best_step = -1};
-    if (steps > 0)
-        return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_CONFIG, "E0214",
-            "train.num_train_epochs = %g of %lld samples make no step",
-            train->num_train_epochs, (long long)M);
+    if (steps <= 0)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0214",
+                "train.num_train_epochs = %g of %lld samples make no step",
+                train->num_train_epochs, (long long)M);
+    int64_t warmup = optim_warmup_steps(&trainer->job->optim, steps);
+    if (warmup > steps)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0215",
+                "optim.warmup_steps = %lld is beyond the %lld steps of the run",
+                (long long)warmup, (long long)steps);
+    return ZD_OK;
 }
 
 static enum zd_status take_memory(struct trainer *trainer)

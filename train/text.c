@@ -44,7 +44,7 @@ static enum zd_status check_vocabulary(
     int ids = tokenizer_vocab_size(text->tokenizer);
     if (ids <= config->vocab_size)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0431",
+    ZD_FAIL(ZD_ERR_DATA, "E0447",
             "the tokenizer (%s) has %d ids, the model's vocab_size is %d",
             tokenizer_describe(text->tokenizer), ids, config->vocab_size);
     zd_fail_help(
