@@ -1,0 +1,183 @@
+#include "tests/support/job_threads.h"
+
+#include "base/fs.h"
+#include "daemon/job.h"
+
+#include <limits.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SETS_MAX = 32, WORLD_MAX = 16 };
+
+struct rank_thread {
+    pthread_t thread;
+    const struct train_job *job;
+    struct comm *comm;
+    enum zd_status status;
+    struct zd_error error;
+};
+
+static void *run_rank(void *arg)
+{
+    static const struct train_observer silent;
+    struct rank_thread *rank = arg;
+    rank->status = train_run(rank->job, rank->comm, &silent);
+    rank->error = *zd_error_get();
+    if (rank->status == ZD_OK)
+        comm_destroy(rank->comm);
+    else if (rank->error.status != ZD_OK && rank->error.status != ZD_ERR_PEER)
+        comm_abort(rank->comm, zd_exit_code(rank->status));
+    return NULL;
+}
+
+static enum zd_status run_ranks(const struct train_job *job, int world)
+{
+    struct comm *comms[WORLD_MAX];
+    struct rank_thread ranks[WORLD_MAX];
+    enum zd_status status = ZD_OK;
+
+    ZD_TRY(comm_local_create(world, &job->comm, comms));
+    for (int r = 0; r < world; r++) {
+        ranks[r] = (struct rank_thread){.job = job, .comm = comms[r]};
+        pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]);
+    }
+    for (int r = 0; r < world; r++)
+        pthread_join(ranks[r].thread, NULL);
+    for (int r = 0; r < world; r++) {
+        if (status == ZD_OK)
+            status = ranks[r].status;
+        if (ranks[r].error.status != ZD_OK && zd_error_get()->status == ZD_OK) {
+            zd_error_set(&ranks[r].error);
+            status = ranks[r].error.status;
+        }
+    }
+    return status;
+}
+
+/* "a.b=c" -> key and value; the copies live as long as the process. */
+static struct job_override override_of(const char *text)
+{
+    char *key = strdup(text), *equals = strchr(key, '=');
+    *equals = '\0';
+    return (struct job_override){
+            .key = key, .value = equals + 1, .origin = "--set"};
+}
+
+enum zd_status job_threads_run(
+        const char *path, const char *const *sets, int world, const char *dir)
+{
+    char texts[5][PATH_MAX + 64];
+    struct job_override overrides[SETS_MAX];
+    struct job *job;
+    int count = 0;
+    enum zd_status status;
+
+    zd_error_clear();
+    snprintf(texts[0], sizeof texts[0], "job.output_dir=%s/out", dir);
+    snprintf(texts[1], sizeof texts[1], "data.cache_dir=%s/cache", dir);
+    snprintf(texts[2], sizeof texts[2], "log.rank_logs=none");
+    snprintf(texts[3], sizeof texts[3], "device.cpu_threads=1");
+    for (int i = 0; i < 4; i++)
+        overrides[count++] = override_of(texts[i]);
+    for (; sets && *sets; sets++)
+        overrides[count++] = override_of(*sets);
+    struct job_request request = {
+            .path = path,
+            .overrides = overrides,
+            .override_count = count,
+            .world = world};
+    status = job_load(&request, &job);
+    if (status == ZD_OK)
+        status = run_ranks(job_options(job), world);
+    else
+        problems_print(job_problems(job), stderr);
+    job_free(job);
+    for (int i = 0; i < count; i++)
+        free((char *)(uintptr_t)overrides[i].key);
+    return status;
+}
+
+/* "a.b" inside a row. */
+static const json_t *find(const json_t *row, const char *key)
+{
+    char first[64];
+    const char *dot = strchr(key, '.');
+    if (!dot)
+        return json_object_get(row, key);
+    snprintf(first, sizeof first, "%.*s", (int)(dot - key), key);
+    return json_object_get(json_object_get(row, first), dot + 1);
+}
+
+int job_threads_column(const char *dir, const char *key, double **values_out)
+{
+    char path[PATH_MAX], line[4096];
+    int count = 0;
+    double *values = calloc(4096, sizeof *values);
+    snprintf(path, sizeof path, "%s/out/metrics.jsonl", dir);
+    FILE *file = fopen(path, "r");
+    while (file && count < 4096 && fgets(line, sizeof line, file)) {
+        json_t *row = json_loads(line, 0, NULL);
+        const json_t *value = find(row, key);
+        if (value)
+            values[count++] =
+                    json_is_number(value) ? json_number_value(value) : NAN;
+        json_decref(row);
+    }
+    if (file)
+        fclose(file);
+    *values_out = values;
+    return count;
+}
+
+static char root[] = "/tmp/zerod-job-XXXXXX";
+static pid_t root_owner;
+
+static void remove_root(void)
+{
+    if (getpid() == root_owner)
+        fs_remove_tree(root);
+}
+
+const char *job_threads_dir(void)
+{
+    static char dirs[1024][64];
+    static int count;
+    if (!root_owner) {
+        if (!mkdtemp(root))
+            abort();
+        root_owner = getpid();
+        atexit(remove_root);
+        struct zd_log_options quiet = {.level = ZD_LOG_ERROR, .rank = 0};
+        zd_log_configure(&quiet);
+    }
+    char *dir = dirs[count % 1024];
+    snprintf(dir, sizeof dirs[0], "%s/%d", root, count++);
+    fs_make_dirs(dir);
+    return dir;
+}
+
+static int tests, failures;
+
+void tap_ok(bool passed, const char *format, ...)
+{
+    va_list args;
+    printf("%sok %d - ", passed ? "" : "not ", ++tests);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("\n");
+    if (!passed && zd_error_get()->status != ZD_OK)
+        printf("# %s\n", zd_error_get()->what);
+    fflush(stdout);
+    failures += !passed;
+}
+
+int tap_done(void)
+{
+    printf("1..%d\n", tests);
+    return failures ? 1 : 0;
+}

@@ -1,0 +1,28 @@
+/* job_threads.h - run a whole job with its ranks as threads of this process,
+ * over comm_local: everything that `mpirun zerod` does but MPI. For programs
+ * that print TAP; only the main thread reports. */
+#ifndef ZD_TESTS_JOB_THREADS_H
+#define ZD_TESTS_JOB_THREADS_H
+
+#include "train/train.h"
+
+/* Run `path` (relative to the source root, which is the working directory) on
+ * `world` ranks. `sets`: "section.key=value" strings, NULL-terminated;
+ * output_dir, logs and the cache are put below `dir` unless set. Returns the
+ * worst status; its record, if any, is this thread's. */
+enum zd_status job_threads_run(
+        const char *path, const char *const *sets, int world, const char *dir);
+
+/* Rows of DIR/out/metrics.jsonl that have `key`, in order; the value of `key`
+ * (NaN for null). The caller frees *values_out. */
+int job_threads_column(const char *dir, const char *key, double **values_out);
+
+/* A fresh folder below /tmp; removed at exit. */
+const char *job_threads_dir(void);
+
+/* TAP. */
+void tap_ok(bool passed, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+int tap_done(void); /* prints the plan; exit code */
+
+#endif

@@ -1,0 +1,345 @@
+/* test_one_training.c - one training, whatever the layout.
+ *
+ * Stages 0-3 give equal bits at the same world; a resumed run equals an
+ * unbroken one to the bit at every cut; what was saved at a ranks is the same
+ * state at b; accumulation and checkpointing change nothing that they should
+ * not. */
+#include "base/fs.h"
+#include "base/safetensors.h"
+#include "tests/support/job_threads.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define JOB "tests/fixtures/llama_odd/job.toml"
+enum { STEPS = 12, SETS = 12 };
+
+struct curve {
+    double *loss, *norm;
+    int count;
+};
+
+static struct curve curve_of(const char *dir)
+{
+    struct curve curve;
+    curve.count = job_threads_column(dir, "loss", &curve.loss);
+    job_threads_column(dir, "grad_norm", &curve.norm);
+    return curve;
+}
+
+static void curve_free(struct curve *curve)
+{
+    free(curve->loss);
+    free(curve->norm);
+}
+
+static bool same_bits(const struct curve *a, const struct curve *b)
+{
+    return a->count > 0 && a->count == b->count &&
+           memcmp(a->loss, b->loss, (size_t)a->count * sizeof(double)) == 0 &&
+           memcmp(a->norm, b->norm, (size_t)a->count * sizeof(double)) == 0;
+}
+
+static double worst(const struct curve *a, const struct curve *b)
+{
+    double most = a->count > 0 && a->count == b->count ? 0 : INFINITY;
+    for (int i = 0; i < a->count && i < b->count; i++) {
+        double d = fabs(a->loss[i] - b->loss[i]) / fabs(a->loss[i]);
+        if (!(d <= most))
+            most = d;
+    }
+    return most;
+}
+
+/* The exported weights of two runs, byte for byte. */
+static bool same_model(const char *a, const char *b)
+{
+    char path[PATH_MAX], *x = NULL, *y = NULL;
+    size_t x_bytes = 0, y_bytes = 0;
+    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", a);
+    bool ok = fs_read_file(path, 1 << 28, &x, &x_bytes) == ZD_OK;
+    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", b);
+    ok = ok && fs_read_file(path, 1 << 28, &y, &y_bytes) == ZD_OK;
+    ok = ok && x_bytes == y_bytes && memcmp(x, y, x_bytes) == 0;
+    free(x);
+    free(y);
+    return ok;
+}
+
+/* Run with up to a few sets; a dir that exists is resumed. */
+static bool run(const char *dir, int world, const char *const *more)
+{
+    const char *sets[SETS + 4] = {"train.max_steps=12", NULL};
+    int count = 1;
+    for (; more && *more; more++)
+        sets[count++] = *more;
+    sets[count] = NULL;
+    return job_threads_run(JOB, sets, world, dir) == ZD_OK;
+}
+
+static void stages_agree(const char *dtype)
+{
+    char stage_set[32], dtype_set[32];
+    snprintf(dtype_set, sizeof dtype_set, "train.dtype=%s", dtype);
+    for (int world = 1; world <= 4; world++) {
+        const char *first = NULL;
+        struct curve base = {0};
+        for (int stage = 0; stage <= 3; stage++) {
+            const char *dir = job_threads_dir();
+            const char *sets[] = {stage_set, dtype_set, NULL};
+            snprintf(stage_set, sizeof stage_set, "zero.stage=%d", stage);
+            bool ran = run(dir, world, sets);
+            struct curve curve = curve_of(dir);
+            if (!first) {
+                first = dir;
+                base = curve;
+                tap_ok(ran, "%s world %d stage 0 runs", dtype, world);
+                continue;
+            }
+            tap_ok(ran && same_bits(&base, &curve) && same_model(first, dir),
+                   "%s world %d: stage %d has the bits of stage 0", dtype,
+                   world, stage);
+            curve_free(&curve);
+        }
+        curve_free(&base);
+    }
+}
+
+/* Sets that make two runs of several short tests comparable. */
+static void options_change_nothing(void)
+{
+    static const struct {
+        const char *name, *sets[4];
+    } cases[] = {
+            {"overlap_comm = false", {"zero.overlap_comm=false"}},
+            {"prefetch of many units", {"zero.prefetch_bucket_size=5e8"}},
+            {"one bucket", {"zero.reduce_bucket_size=5e8"}},
+            {"small buckets and tiles",
+             {"zero.reduce_bucket_size=1000", "zero.allgather_bucket_size=1000",
+              "zero.sub_group_size=1000"}},
+            {"persistent tensors", {"zero.param_persistence_threshold=3000"}},
+            {"units kept",
+             {"zero.max_reuse_distance=1e9", "zero.max_live_parameters=1e9"}},
+            {"round robin", {"zero.round_robin_gradients=true"}},
+            {"checkpointing none", {"train.gradient_checkpointing=none"}},
+            {"checkpointing full", {"train.gradient_checkpointing=full"}},
+            {"checkpointing every:2", {"train.gradient_checkpointing=every:2"}},
+            {"checkpointing sqrt", {"train.gradient_checkpointing=sqrt"}},
+    };
+    const char *plain = job_threads_dir();
+    const char *base_sets[] = {"zero.stage=3", NULL};
+    bool ran = run(plain, 3, base_sets);
+    struct curve base = curve_of(plain);
+    tap_ok(ran, "stage 3 at world 3 runs");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *sets[SETS] = {"zero.stage=3"};
+        const char *dir = job_threads_dir();
+        for (int k = 0; k < 4 && cases[i].sets[k]; k++)
+            sets[k + 1] = cases[i].sets[k];
+        ran = run(dir, 3, sets);
+        struct curve curve = curve_of(dir);
+        tap_ok(ran && same_bits(&base, &curve) && same_model(plain, dir),
+               "%s gives the same bits", cases[i].name);
+        curve_free(&curve);
+    }
+    curve_free(&base);
+}
+
+static void accumulation_agrees(void)
+{
+    static const char *const splits[][2] = {
+            {"train.per_device_train_batch_size=24", "1 x 24"},
+            {"train.per_device_train_batch_size=4", "6 x 4"},
+            {"train.per_device_train_batch_size=1", "24 x 1"},
+    };
+    for (int stage = 1; stage <= 3; stage++) {
+        struct curve base = {0};
+        char stage_set[32];
+        snprintf(stage_set, sizeof stage_set, "zero.stage=%d", stage);
+        for (int i = 0; i < 3; i++) {
+            const char *dir = job_threads_dir();
+            const char *sets[] = {stage_set, splits[i][0], NULL};
+            bool ran = run(dir, 1, sets);
+            struct curve curve = curve_of(dir);
+            if (i == 0)
+                base = curve;
+            else
+                tap_ok(ran && worst(&base, &curve) <= 1e-5,
+                       "stage %d: %s samples as in one batch (%.2g)", stage,
+                       splits[i][1], worst(&base, &curve));
+            if (i)
+                curve_free(&curve);
+        }
+        curve_free(&base);
+    }
+}
+
+static void every_cut_resumes(const char *dtype)
+{
+    char dtype_set[32];
+    snprintf(dtype_set, sizeof dtype_set, "train.dtype=%s", dtype);
+    const char *whole = job_threads_dir();
+    const char *base_sets[] = {"zero.stage=2", dtype_set, NULL};
+    bool ran = run(whole, 2, base_sets);
+    struct curve base = curve_of(whole);
+    tap_ok(ran, "%s: the unbroken run", dtype);
+    for (int cut = 1; cut < STEPS; cut++) {
+        char stop[32];
+        const char *dir = job_threads_dir();
+        const char *sets[] = {"zero.stage=2", dtype_set, stop, NULL};
+        snprintf(stop, sizeof stop, "run.stop_after=%d", cut);
+        ran = run(dir, 2, sets) && run(dir, 2, base_sets);
+        struct curve curve = curve_of(dir);
+        tap_ok(ran && same_bits(&base, &curve) && same_model(whole, dir),
+               "%s: cut after step %d, the rest has the same bits", dtype, cut);
+        curve_free(&curve);
+    }
+    curve_free(&base);
+}
+
+/* Every array of a checkpoint, put together from its shards: "m/NAME" ->
+ * values. */
+struct state {
+    struct array {
+        char *name;
+        float *values;
+        uint64_t count;
+    } * arrays;
+    int count;
+};
+
+enum { ARRAYS_MAX = 512, ELEMENTS_MAX = 1 << 16 };
+
+static struct array *array_of(struct state *state, const char *name, size_t n)
+{
+    for (int i = 0; i < state->count; i++)
+        if (strncmp(state->arrays[i].name, name, n) == 0 &&
+            !state->arrays[i].name[n])
+            return &state->arrays[i];
+    struct array *array = &state->arrays[state->count++];
+    array->name = strndup(name, n);
+    array->values = calloc(ELEMENTS_MAX, sizeof *array->values);
+    return array;
+}
+
+static void add_shard(struct state *state, const char *path)
+{
+    struct st_file *file;
+    if (st_open(path, &file) != ZD_OK)
+        return;
+    for (int t = 0; t < file->tensor_count; t++) {
+        const struct st_tensor *tensor = &file->tensors[t];
+        const char *at = strrchr(tensor->name, '@');
+        struct array *array =
+                array_of(state, tensor->name, (size_t)(at - tensor->name));
+        st_read_float(
+                file, tensor, 0, tensor->count,
+                array->values + strtoull(at + 1, NULL, 10));
+        array->count += tensor->count;
+    }
+    st_close(file);
+}
+
+static struct state state_of(const char *dir, int world, int step)
+{
+    char path[PATH_MAX];
+    struct state state = {.arrays = calloc(ARRAYS_MAX, sizeof(struct array))};
+    for (int r = 1; r <= world; r++) {
+        snprintf(
+                path, sizeof path,
+                "%s/out/checkpoint-%06d/shard-%05d-of-%05d.safetensors", dir,
+                step, r, world);
+        add_shard(&state, path);
+    }
+    return state;
+}
+
+static bool same_state(struct state *a, struct state *b)
+{
+    bool same = a->count == b->count && a->count > 0;
+    for (int i = 0; i < a->count && same; i++) {
+        const struct array *x = &a->arrays[i];
+        const struct array *y = array_of(b, x->name, strlen(x->name));
+        same = x->count == y->count &&
+               memcmp(x->values, y->values, x->count * sizeof(float)) == 0;
+    }
+    return same;
+}
+
+static void state_free(struct state *state)
+{
+    for (int i = 0; i < state->count; i++) {
+        free(state->arrays[i].name);
+        free(state->arrays[i].values);
+    }
+    free(state->arrays);
+}
+
+/* Load at b ranks into another folder and save at once: nothing is computed. */
+static bool moves_unchanged(const char *from, int a, int b)
+{
+    char resume[PATH_MAX], stage[32];
+    const char *dir = job_threads_dir();
+    const char *sets[] = {stage, resume, "run.stop_after=6", NULL};
+    snprintf(stage, sizeof stage, "zero.stage=%d", b - 1);
+    snprintf(
+            resume, sizeof resume, "run.resume=%s/out/checkpoint-000006", from);
+    if (!run(dir, b, sets))
+        return false;
+    struct state x = state_of(from, a, 6), y = state_of(dir, b, 6);
+    bool same = same_state(&x, &y);
+    state_free(&x);
+    state_free(&y);
+    return same;
+}
+
+/* Save at a ranks, load at b: the state is the same and the losses go on. */
+static void worlds_mix(void)
+{
+    const char *whole = job_threads_dir();
+    const char *none[] = {NULL};
+    bool ran = run(whole, 1, none);
+    struct curve base = curve_of(whole);
+    tap_ok(ran, "the unbroken run on one rank");
+    for (int a = 1; a <= 4; a++)
+        for (int b = 1; b <= 4; b++) {
+            char stage_a[32], stage_b[32];
+            const char *dir = job_threads_dir();
+            const char *save[] = {stage_a, "run.stop_after=6", NULL};
+            const char *load[] = {stage_b, NULL};
+            snprintf(stage_a, sizeof stage_a, "zero.stage=%d", a - 1);
+            snprintf(stage_b, sizeof stage_b, "zero.stage=%d", b - 1);
+            ran = run(dir, a, save);
+            tap_ok(ran && moves_unchanged(dir, a, b),
+                   "saved at %d ranks, loaded at %d: the same bits", a, b);
+            ran = run(dir, b, load);
+            struct curve curve = curve_of(dir);
+            tap_ok(ran && worst(&base, &curve) <= 1e-5,
+                   "saved at %d ranks (stage %d), resumed at %d (stage %d): "
+                   "%.2g",
+                   a, a - 1, b, b - 1, worst(&base, &curve));
+            curve_free(&curve);
+        }
+    curve_free(&base);
+}
+
+int main(int argc, char **argv)
+{
+    const char *part = argc > 1 ? argv[1] : "";
+    if (strcmp(part, "stages") == 0) {
+        stages_agree("fp32");
+        stages_agree("bf16");
+    } else if (strcmp(part, "options") == 0) {
+        options_change_nothing();
+        accumulation_agrees();
+    } else if (strcmp(part, "resume") == 0) {
+        every_cut_resumes("fp32");
+        every_cut_resumes("bf16");
+        worlds_mix();
+    } else {
+        return 64;
+    }
+    return tap_done();
+}
