@@ -6,7 +6,7 @@
 enum zd_status merges_init(struct merges *merges, int count)
 {
     int bits = 4;
-    while ((UINT64_C(1) << bits) < (uint64_t)count * 2 + 1)
+    while ((UINT64_C(1) << bits) < (uint64_t)count * 3 / 2 + 1)
         bits++;
     size_t slots = (size_t)1 << bits;
     merges->slots = malloc(slots * sizeof *merges->slots);
