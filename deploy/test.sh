@@ -2,7 +2,7 @@
 # Build zerod and run its tests; the last line is "N passed, N failed, N skipped".
 #   deploy/test.sh           everything that a change must pass: under ten minutes on two cores
 #   deploy/test.sh --long    the suite `long` too
-# Three builds: as it is used; with the address and undefined-behaviour sanitizers, for all that needs no mpirun; and with
+# Three builds: as it is used; with the address and undefined-behaviour sanitizers, for the unit tests; and with
 # the thread sanitizer, for the suite tsan: plain programs whose ranks are threads, kernels on one thread (Criterion's
 # workers and OpenMP's barriers give it false alarms). Tests of several ranks are in the suites ranks (threads) and mpi.
 set -uo pipefail
@@ -60,8 +60,7 @@ fi
 # A leak or an error must end a test: Criterion forgives an exit code of a child that has reported its result.
 export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=abort_on_error=1:halt_on_error=1:print_stacktrace=1
 if build build-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1; then
-    run_suite build-asan "tests under address and undefined-behaviour sanitizers" \
-        --no-suite mpi --no-suite long
+    run_suite build-asan "unit tests under address and undefined-behaviour sanitizers" --suite unit
 else
     bad=1
 fi
