@@ -250,7 +250,7 @@ char *job_canonical(const struct job *job)
         const struct schema_key *key = &schema_table[i];
         json_t *value;
         if ((key->flags & (SCHEMA_UNAVAILABLE | SCHEMA_PER_RANK)) ||
-            is_entry(key) || !(value = value_json(key, &job->options)))
+            is_entry(key) || !(value = row_value(job, key)))
             continue;
         fprintf(stream, "%s.%s = ", key->section, key->name);
         json_dumpf(

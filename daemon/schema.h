@@ -29,7 +29,7 @@ enum schema_type {                /* TOML accepted            field written */
                    SCHEMA_DURATION, /* "1h30m"                  double seconds
                                      */
                    SCHEMA_STRINGS, /* array of strings         const char *const
-                                      *, int */
+                                    *, int */
                    SCHEMA_RESUME, /* mode or a path           enum, const char *
                                    */
                    SCHEMA_CHECKPOINTING, /* none, full, every:N, ..  struct
@@ -37,7 +37,7 @@ enum schema_type {                /* TOML accepted            field written */
                    SCHEMA_DTYPE,   /* auto or a type           bool auto, enum
                                       dtype */
                    SCHEMA_ENTRIES, /* array of tables          struct data_entry
-                                      *, int */
+                                    *, int */
                    SCHEMA_TABLE,   /* free table               json_t * */
                    SCHEMA_VERSION, /* the integer 1            nothing */
                    SCHEMA_EXTENDS  /* path of the base file    nothing */
