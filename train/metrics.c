@@ -2,6 +2,7 @@
 
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,9 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Rows that a full disk did not take wait in memory: training goes on, and they
+ * are written before anything that must not be without them (metrics_sync). */
 struct metrics {
     int fd;
     char *path;
+    off_t end;     /* of the last whole row in the file */
+    char *pending; /* rows not written yet */
+    size_t pending_bytes;
+    bool is_behind; /* said so */
 };
 
 /* The step of a row; -1 for a line that is no row. */
@@ -71,6 +78,7 @@ enum zd_status metrics_open(
                         strerror(errno));
         goto err_metrics;
     }
+    metrics->end = (off_t)kept;
     *metrics_out = metrics;
     return ZD_OK;
 
@@ -85,22 +93,68 @@ void metrics_close(struct metrics *metrics)
         return;
     if (metrics->fd >= 0)
         close(metrics->fd);
+    free(metrics->pending);
     free(metrics->path);
     free(metrics);
 }
 
+/* Write what is pending; a torn write is taken back. */
+static enum zd_status flush_rows(struct metrics *metrics)
+{
+    size_t done = 0;
+    while (done < metrics->pending_bytes) {
+        ssize_t n = pwrite(
+                metrics->fd, metrics->pending + done,
+                metrics->pending_bytes - done, metrics->end + (off_t)done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            int error = n < 0 ? errno : ENOSPC;
+            if (ftruncate(metrics->fd, metrics->end) != 0)
+                zd_log_debug("cannot cut %s", metrics->path);
+            return ZD_FAIL(
+                    ZD_ERR_IO, "E0703", "cannot write %s: %s", metrics->path,
+                    strerror(error));
+        }
+        done += (size_t)n;
+    }
+    metrics->end += (off_t)done;
+    metrics->pending_bytes = 0;
+    metrics->is_behind = false;
+    return ZD_OK;
+}
+
+static enum zd_status append(
+        struct metrics *metrics, const char *text, size_t bytes)
+{
+    char *more = realloc(metrics->pending, metrics->pending_bytes + bytes + 1);
+    if (!more)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    memcpy(more + metrics->pending_bytes, text, bytes);
+    more[metrics->pending_bytes + bytes] = '\n';
+    metrics->pending = more;
+    metrics->pending_bytes += bytes + 1;
+    return ZD_OK;
+}
+
 static enum zd_status write_row(struct metrics *metrics, json_t *row)
 {
-    enum zd_status status;
     char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(row);
     if (!text)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    size_t bytes = strlen(text);
-    text[bytes] = '\n'; /* in place of the final NUL: one write per row */
-    status = fs_write(metrics->fd, metrics->path, text, bytes + 1);
+    enum zd_status status = append(metrics, text, strlen(text));
     free(text);
-    return status;
+    ZD_TRY(status);
+    if (flush_rows(metrics) != ZD_OK) {
+        if (!metrics->is_behind)
+            zd_log_warning(
+                    "%s; training goes on and the rows are kept",
+                    zd_error_get()->what);
+        metrics->is_behind = true;
+        zd_error_clear();
+    }
+    return ZD_OK;
 }
 
 enum zd_status metrics_step(
@@ -154,6 +208,7 @@ enum zd_status metrics_eval(
 
 enum zd_status metrics_sync(struct metrics *metrics)
 {
+    ZD_TRY(flush_rows(metrics));
     if (fdatasync(metrics->fd) != 0)
         return ZD_FAIL(
                 ZD_ERR_IO, "E0703", "cannot flush %s: %s", metrics->path,

@@ -59,14 +59,15 @@ enum zd_status trainer_save(struct trainer *trainer, bool must)
         committed(trainer, path, clock_seconds() - began);
         return retain(trainer);
     }
+    if (status == ZD_ERR_PEER) /* the transport is gone: nothing to survive */
+        return status;
     if (must || ++trainer->failed_saves == FAILED_SAVES_MAX) {
         struct zd_error error = *zd_error_get();
         if (error.status != ZD_OK) {
             error.status = ZD_ERR_IO;
             zd_error_set(&error);
-            return ZD_ERR_IO;
         }
-        return status;
+        return ZD_ERR_IO;
     }
     const struct zd_error *error = zd_error_get();
     if (error->status != ZD_OK)
