@@ -1,12 +1,28 @@
 /* toml_door.cpp - see toml_door.h. Works with toml++ 3.3 and 3.4, always as
  * headers: one build of the library's code, with our limits in it. */
+#include <stdexcept>
+
+/* The library asserts what hostile text can make false ("[|a]"): an exception
+ * here, and never an assumption of the optimiser, which it becomes with NDEBUG.
+ */
+#undef NDEBUG
+#define TOML_ASSERT(expr)                                                      \
+    do {                                                                       \
+        if (!(expr))                                                           \
+            throw std::logic_error("a character that cannot stand here");      \
+    } while (false)
+
 #undef TOML_HEADER_ONLY
 #undef TOML_SHARED_LIB
 #define TOML_HEADER_ONLY       1
 #define TOML_SHARED_LIB        0
 #define TOML_EXCEPTIONS        1
 #define TOML_ENABLE_FORMATTERS 0
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wterminate" /* in noexcept functions it ends  \
+                                              */
 #include <toml++/toml.h>
+#pragma GCC diagnostic pop
 
 #include "daemon/toml_door.h"
 
@@ -15,6 +31,7 @@
 #include <cstring>
 #include <new>
 #include <string_view>
+#include <vector>
 
 namespace
 {
@@ -218,6 +235,40 @@ void convert(const toml_source *source, const toml::node &from, toml_node *to)
     }
 }
 
+/* Does the library's own assertion fail on this text? */
+bool breaks_library(std::string_view text)
+{
+    try {
+        toml::table table = toml::parse(text);
+    } catch (const std::logic_error &) {
+        return true;
+    } catch (const toml::parse_error &) {
+    }
+    return false;
+}
+
+/* An assertion has no position: the first line after which it fails is the one.
+ */
+toml::source_position find_breakage(std::string_view text)
+{
+    std::vector<size_t> ends; /* of lines */
+    for (size_t at = 0; at < text.size();) {
+        size_t newline = text.find('\n', at);
+        at = newline == text.npos ? text.size() : newline + 1;
+        ends.push_back(at);
+    }
+    auto first =
+            std::partition_point(ends.begin(), ends.end(), [&](size_t end) {
+                return !breaks_library(text.substr(0, end));
+            });
+    if (first == ends.end())
+        return {1, 1};
+    size_t begin = first == ends.begin() ? 0 : first[-1];
+    size_t column = text.find_first_not_of(" \t[", begin) - begin + 1;
+    return {static_cast<toml::source_index>(first - ends.begin() + 1),
+            static_cast<toml::source_index>(column)};
+}
+
 void set_error(toml_error *error, std::string_view what, int line, int column)
 {
     const std::string_view prefix = "Error while parsing ";
@@ -269,6 +320,11 @@ extern "C" enum zd_status toml_parse(
         set_error(error, "out of memory", 0, 0);
         toml_free(root);
         return ZD_ERR_MEMORY;
+    } catch (const std::logic_error &e) {
+        toml::source_position at = find_breakage(text);
+        set_error(
+                error, e.what(), static_cast<int>(at.line),
+                static_cast<int>(at.column));
     } catch (const std::exception &e) {
         set_error(error, e.what(), 0, 0);
     }

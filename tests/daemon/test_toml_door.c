@@ -52,6 +52,7 @@ Test(toml_door, what_is_no_toml_is_told_with_its_place)
         int line;
     } cases[] = {
             {"a = \n", 0, 1},
+            {"a = 1\n[|b]\nc = 2\n", 0, 2},
             {"a = 1\na = 2\n", 0, 2},
             {"[t]\nx=1\n[t]\n", 0, 3},
             {"a = \"\\u0000\"\n", 0, 1},
