@@ -12,29 +12,25 @@
 #include "base/device.h"
 
 typedef enum zd_status gelu_forward_fn(
-        struct stream *stream,
-        void *out,     /* (count) */
-        const void *x, /* (count) */
+        struct stream *stream, void *out, /* (count) */
+        const void *x,                    /* (count) */
         size_t count);
 
 typedef enum zd_status gelu_backward_fn(
-        struct stream *stream,
-        void *dx,         /* (count); may be dout */
-        const void *dout, /* (count) */
-        const void *x,    /* (count) */
+        struct stream *stream, void *dx, /* (count); may be dout */
+        const void *dout,                /* (count) */
+        const void *x,                   /* (count) */
         size_t count);
 
 typedef enum zd_status swiglu_forward_fn(
-        struct stream *stream,
-        void *out,        /* (count) */
-        const void *gate, /* (count) */
-        const void *up,   /* (count) */
+        struct stream *stream, void *out, /* (count) */
+        const void *gate,                 /* (count) */
+        const void *up,                   /* (count) */
         size_t count);
 
 typedef enum zd_status swiglu_backward_fn(
-        struct stream *stream,
-        void *dgate, void *dup, /* (count); dgate may be dout */
-        const void *dout, const void *gate, const void *up,
-        size_t count);
+        struct stream *stream, void *dgate,
+        void *dup, /* (count); dgate may be dout */
+        const void *dout, const void *gate, const void *up, size_t count);
 
 #endif

@@ -24,35 +24,32 @@ struct attention_shape {
     float scale;                          /* 1/sqrt(D) */
 };
 
-size_t attention_scratch_bytes(const struct attention_shape *shape,
-        enum dtype dtype);
+size_t attention_scratch_bytes(
+        const struct attention_shape *shape, enum dtype dtype);
 
 typedef enum zd_status attention_forward_fn(
-        struct stream *stream,
-        void *out,         /* (B*T, H*D), rows H*D apart */
-        float *lse,        /* (B, H, T) log-sum-exp, kept for backward */
+        struct stream *stream, void *out, /* (B*T, H*D), rows H*D apart */
+        float *lse, /* (B, H, T) log-sum-exp, kept for backward */
         const void *q, const void *k, const void *v,
         const int32_t *doc_start, /* (B, T): index within the sample */
         void *scratch, const struct attention_shape *shape);
 
 typedef enum zd_status attention_backward_fn(
-        struct stream *stream,
-        void *dq, void *dk, void *dv, /* overwritten; strides as q, k, v */
-        const void *dout,  /* (B*T, H*D) */
-        const void *out,   /* (B*T, H*D) */
-        const float *lse,  /* (B, H, T) */
-        const void *q, const void *k, const void *v,
-        const int32_t *doc_start,
+        struct stream *stream, void *dq, void *dk,
+        void *dv,         /* overwritten; strides as q, k, v */
+        const void *dout, /* (B*T, H*D) */
+        const void *out,  /* (B*T, H*D) */
+        const float *lse, /* (B, H, T) */
+        const void *q, const void *k, const void *v, const int32_t *doc_start,
         void *scratch, const struct attention_shape *shape);
 
 /* New tokens against a cache of keys and values, for generation. The n new
  * tokens are at positions past .. past+n-1 and see every position up to their
  * own. k_cache, v_cache: (capacity, KV*D), the new rows already stored. */
 typedef enum zd_status attention_decode_fn(
-        struct stream *stream,
-        void *out,        /* (n, H*D) */
-        const void *q,    /* (n, H*D), rows q_stride apart */
-        const void *k_cache, const void *v_cache,
-        int n, int past, int H, int KV, int D, int64_t q_stride, float scale);
+        struct stream *stream, void *out, /* (n, H*D) */
+        const void *q,                    /* (n, H*D), rows q_stride apart */
+        const void *k_cache, const void *v_cache, int n, int past, int H,
+        int KV, int D, int64_t q_stride, float scale);
 
 #endif

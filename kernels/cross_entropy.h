@@ -13,8 +13,7 @@
 #include <stdint.h>
 
 typedef enum zd_status cross_entropy_fn(
-        struct stream *stream,
-        float *losses,          /* (n) */
+        struct stream *stream, float *losses, /* (n) */
         void *dlogits,          /* (n, V) compute type; NULL: loss only; may
                                    be `logits` itself when that is fp32 too */
         const float *logits,    /* (n, V) */

@@ -10,18 +10,15 @@
 #include <stdint.h>
 
 typedef enum zd_status embedding_forward_fn(
-        struct stream *stream,
-        void *out,          /* (N, C) */
-        const int32_t *ids, /* (N), each < rows of the table */
-        const void *table,  /* (rows, C) */
-        int N, int C,
-        bool add);          /* out += instead of out = */
+        struct stream *stream, void *out, /* (N, C) */
+        const int32_t *ids,               /* (N), each < rows of the table */
+        const void *table,                /* (rows, C) */
+        int N, int C, bool add);          /* out += instead of out = */
 
 typedef enum zd_status embedding_backward_fn(
-        struct stream *stream,
-        float *dtable,      /* (rows, C), added to */
-        const int32_t *ids, /* (N) */
-        const void *dout,   /* (N, C) */
+        struct stream *stream, float *dtable, /* (rows, C), added to */
+        const int32_t *ids,                   /* (N) */
+        const void *dout,                     /* (N, C) */
         int N, int C);
 
 #endif

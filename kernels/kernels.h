@@ -56,8 +56,8 @@ struct kernels {
  * AVX-512, AVX2, plain), chosen here. ZD_ERR_UNFIT for a type it cannot do. */
 enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out);
 /* The plain definitions, for tests: loops, one thread, no library. */
-enum zd_status kernels_plain(enum dtype dtype,
-        const struct kernels **table_out);
+enum zd_status kernels_plain(
+        enum dtype dtype, const struct kernels **table_out);
 
 /* Threads that CPU operations use (OpenMP); call once at start. */
 void kernels_set_threads(int threads);

@@ -15,44 +15,40 @@
 #include "base/device.h"
 
 typedef enum zd_status layernorm_forward_fn(
-        struct stream *stream,
-        void *out,        /* (N, C) */
-        float *mean,      /* (N) kept for backward */
-        float *rstd,      /* (N) kept for backward */
-        const void *x,    /* (N, C) */
-        const void *weight, /* (C) */
-        const void *bias, /* (C) */
+        struct stream *stream, void *out, /* (N, C) */
+        float *mean,                      /* (N) kept for backward */
+        float *rstd,                      /* (N) kept for backward */
+        const void *x,                    /* (N, C) */
+        const void *weight,               /* (C) */
+        const void *bias,                 /* (C) */
         float eps, int N, int C);
 
 typedef enum zd_status layernorm_backward_fn(
-        struct stream *stream,
-        void *dx,         /* (N, C) */
-        float *dweight,   /* (C) */
-        float *dbias,     /* (C) */
-        const void *dout, /* (N, C) */
-        const void *dresidual, /* (N, C) or NULL */
-        const void *x,    /* (N, C) */
-        const void *weight, /* (C) */
+        struct stream *stream, void *dx,      /* (N, C) */
+        float *dweight,                       /* (C) */
+        float *dbias,                         /* (C) */
+        const void *dout,                     /* (N, C) */
+        const void *dresidual,                /* (N, C) or NULL */
+        const void *x,                        /* (N, C) */
+        const void *weight,                   /* (C) */
         const float *mean, const float *rstd, /* (N) */
         int N, int C, bool accumulate);
 
 typedef enum zd_status rmsnorm_forward_fn(
-        struct stream *stream,
-        void *out,        /* (N, C) */
-        float *rstd,      /* (N) kept for backward */
-        const void *x,    /* (N, C) */
-        const void *weight, /* (C) */
+        struct stream *stream, void *out, /* (N, C) */
+        float *rstd,                      /* (N) kept for backward */
+        const void *x,                    /* (N, C) */
+        const void *weight,               /* (C) */
         float eps, int N, int C);
 
 typedef enum zd_status rmsnorm_backward_fn(
-        struct stream *stream,
-        void *dx,         /* (N, C) */
-        float *dweight,   /* (C) */
-        const void *dout, /* (N, C); may be dx */
-        const void *dresidual, /* (N, C) or NULL */
-        const void *x,    /* (N, C) */
-        const void *weight, /* (C) */
-        const float *rstd, /* (N) */
+        struct stream *stream, void *dx, /* (N, C) */
+        float *dweight,                  /* (C) */
+        const void *dout,                /* (N, C); may be dx */
+        const void *dresidual,           /* (N, C) or NULL */
+        const void *x,                   /* (N, C) */
+        const void *weight,              /* (C) */
+        const float *rstd,               /* (N) */
         int N, int C, bool accumulate);
 
 #endif

@@ -1,0 +1,29 @@
+/* backend.h - the fast paths as compiled for one instruction set and type. */
+#ifndef ZD_KERNELS_BACKEND_H
+#define ZD_KERNELS_BACKEND_H
+
+#include "kernels/kernels.h"
+
+struct cpu_backend {
+    struct kernels ops; /* name is not set */
+    /* Floats of scratch that one thread of attention needs. */
+    size_t (*attention_floats)(const struct attention_shape *shape);
+    /* Bytes that our own matrix product borrows on so many threads. */
+    size_t (*gemm_scratch_bytes)(int threads);
+};
+
+extern const struct cpu_backend backend_cpu_fp32_base;
+extern const struct cpu_backend backend_cpu_bf16_base;
+extern const struct cpu_backend backend_cpu_fp32_avx2;
+extern const struct cpu_backend backend_cpu_bf16_avx2;
+extern const struct cpu_backend backend_cpu_fp32_avx512;
+extern const struct cpu_backend backend_cpu_bf16_avx512;
+
+/* Threads set by kernels_set_threads (all of them when it was not called). */
+int kernels_threads(void);
+
+/* The fast paths for "base", "avx2" or "avx512", or NULL where this machine
+ * cannot run them: for tests, which try them all. */
+const struct cpu_backend *kernels_backend(const char *isa, enum dtype dtype);
+
+#endif

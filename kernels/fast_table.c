@@ -1,0 +1,12 @@
+#include "kernels/fast.h"
+#include "kernels/plain.h"
+
+const struct cpu_backend FAST(backend) = {
+        .ops = {.dtype = ELEM_DTYPE,
+#define OP(op) .op = FAST(op),
+                KERNELS_EACH(OP)
+#undef OP
+        },
+        .attention_floats = FAST(attention_floats),
+        .gemm_scratch_bytes = FAST(gemm_scratch_bytes),
+};

@@ -1,0 +1,20 @@
+/* products.h - matrix products of libraries, behind one door.
+ *
+ * Which product a machine uses is decided by its instruction set alone (see
+ * kernels.c), never by a race: the bits then do not change from run to run. */
+#ifndef ZD_KERNELS_PRODUCTS_H
+#define ZD_KERNELS_PRODUCTS_H
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+/* "oneDNN 2.6", "OpenBLAS 0.3.21". */
+const char *products_library(void);
+
+/* out [+]= op(a) op(b) [+ bias] in fp32; arguments as in matmul.h. On
+ * `threads`. ZD_ERR_DEVICE if the library refuses. */
+enum zd_status products_sgemm(
+        float *out, const float *a, const float *b, const float *bias, int M,
+        int N, int K, bool trans_a, bool trans_b, bool accumulate, int threads);
+
+#endif

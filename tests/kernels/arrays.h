@@ -1,0 +1,64 @@
+/* arrays.h - arrays of a compute type with random contents, for kernel tests.
+ *
+ * Everything is freed by the end of the test's process. */
+#ifndef ZD_TESTS_KERNELS_ARRAYS_H
+#define ZD_TESTS_KERNELS_ARRAYS_H
+
+#include "base/dtype.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Uniform in [-1, 1), the same numbers for the same seed. */
+static inline float random_float(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (float)(int32_t)(*seed >> 32) / 2147483648.0f;
+}
+
+static inline float *random_floats(size_t count, float scale, uint64_t seed)
+{
+    float *out = malloc((count ? count : 1) * sizeof *out);
+    for (size_t i = 0; i < count; i++)
+        out[i] = scale * random_float(&seed);
+    return out;
+}
+
+static inline void *random_array(
+        enum dtype dtype, size_t count, float scale, uint64_t seed)
+{
+    float *floats = random_floats(count, scale, seed);
+    void *out = malloc(count * dtype_bytes(dtype) + 1);
+    dtype_convert(out, dtype, floats, DTYPE_FP32, count);
+    free(floats);
+    return out;
+}
+
+static inline void *copy_of(const void *array, size_t bytes)
+{
+    void *out = malloc(bytes + 1);
+    memcpy(out, array, bytes);
+    return out;
+}
+
+/* The greatest |a - b| / (1 + |b|); infinite when either is no number. */
+static inline double worst(
+        const void *a, const void *b, enum dtype dtype, size_t count)
+{
+    double most = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        double x, y;
+        if (dtype == DTYPE_FP32) {
+            x = ((const float *)a)[i], y = ((const float *)b)[i];
+        } else {
+            x = bf16_to_float(((const uint16_t *)a)[i]);
+            y = bf16_to_float(((const uint16_t *)b)[i]);
+        }
+        double error = fabs(x - y) / (1.0 + fabs(y));
+        if (!(error <= most))
+            most = isnan(error) ? INFINITY : error;
+    }
+    return most;
+}
+
+#endif
