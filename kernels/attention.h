@@ -9,7 +9,8 @@
  *          arXiv:2205.14135, algorithm 4): memory is O(T), not O(T^2).
  * Strides: in elements, between the rows of consecutive tokens; within a row
  *          head h begins at h*D. So q, k, v may lie in one fused array.
- * Scratch: attention_scratch_bytes(...) bytes, same for both directions. */
+ * Scratch: attention_scratch_bytes(...) bytes, same for both directions. There
+ *          is a part for each thread: ask after kernels_set_threads. */
 #ifndef ZD_KERNELS_ATTENTION_H
 #define ZD_KERNELS_ATTENTION_H
 

@@ -16,6 +16,9 @@
  * 200 KiB. */
 enum { QUERIES = 192, KEYS = 96 };
 
+/* The least common multiple of MR and NR. */
+enum { UNIT = VL == 4 ? 24 : VL == 8 ? 48 : 96 };
+
 /* Columns of an operand, padded with zeros to whole panels. */
 static int padded(int D)
 {
@@ -25,6 +28,17 @@ static int padded(int D)
 static int rounded_up(int x, int unit)
 {
     return (x + unit - 1) / unit * unit;
+}
+
+/* Rows and columns of a block of scores: fewer when the sample is short. */
+static int block_queries(int T)
+{
+    return T < QUERIES ? rounded_up(T, MR) : QUERIES;
+}
+
+static int block_keys(int T)
+{
+    return T < KEYS ? rounded_up(T, UNIT) : KEYS;
 }
 
 /* One MR x NR tile of out [+]= a b; see tile_multiply for the strides. */
@@ -46,6 +60,7 @@ ALWAYS_INLINE void tile_add(
 struct block {
     int q0, q1;      /* queries of the sample */
     int k0, k1;      /* keys of the sample */
+    int keys;        /* columns of the array of scores */
     int first, last; /* rows of the block that see a key of it, whole tiles */
     const int32_t *doc_start; /* of the sample */
 };
@@ -94,8 +109,8 @@ static void block_scores(
         int limit = tile_limit(b, i);
         for (int j = 0; j < limit; j += NR)
             tile_add(
-                    scores + i * KEYS + j, KEYS, a + i * a_row, a_row, 1,
-                    bt + j, KEYS, D, false);
+                    scores + i * b->keys + j, b->keys, a + i * a_row, a_row, 1,
+                    bt + j, b->keys, D, false);
     }
 }
 
@@ -108,8 +123,8 @@ static void block_combine(
         int limit = tile_limit(b, i);
         for (int c = 0; c < width; c += NR)
             tile_add(
-                    out + (int64_t)i * width + c, width, p + i * KEYS, KEYS, 1,
-                    rows + c, width, limit, true);
+                    out + (int64_t)i * width + c, width, p + i * b->keys,
+                    b->keys, 1, rows + c, width, limit, true);
     }
 }
 
@@ -125,9 +140,9 @@ static void block_collect(
             break;
         for (int c = 0; c < width; c += NR)
             tile_add(
-                    out + (int64_t)j * width + c, width, p + from * KEYS + j, 1,
-                    KEYS, a + (int64_t)from * width + c, width, b->last - from,
-                    true);
+                    out + (int64_t)j * width + c, width, p + from * b->keys + j,
+                    1, b->keys, a + (int64_t)from * width + c, width,
+                    b->last - from, true);
     }
 }
 
@@ -169,7 +184,7 @@ static void block_softmax(
         const struct block *b)
 {
     for (int i = b->first; i < b->last; i++) {
-        float *row = scores + i * KEYS;
+        float *row = scores + i * b->keys;
         int low, high, end = rounded_up(tile_limit(b, i / MR * MR), VL);
         row_keys(b, i, &low, &high);
         if (low == high) {
@@ -199,11 +214,12 @@ static void widen_rows(
            (size_t)(tile_rows - rows) * (size_t)width * sizeof *out);
 }
 
-static size_t forward_floats(int D)
+static size_t forward_floats(int T, int D)
 {
-    size_t width = (size_t)padded(D);
-    return 2 * QUERIES * width /* q, out */ + QUERIES * KEYS /* scores */ +
-           2 * KEYS * width /* k transposed, v */ + 2 * QUERIES;
+    size_t width = (size_t)padded(D), keys = (size_t)block_keys(T);
+    size_t queries = (size_t)block_queries(T);
+    return 2 * queries * width /* q, out */ + queries * keys /* scores */ +
+           2 * keys * width /* k transposed, v */ + 2 * queries;
 }
 
 /* One head's queries q0 .. q1 of sample b. */
@@ -214,9 +230,10 @@ static void forward_task(
 {
     int D = s->D, width = padded(D), kv = h / (s->H / s->KV) * D;
     int rows = q1 - q0, tile_rows = rounded_up(rows, MR);
-    float *fq = memory, *fo = fq + QUERIES * width, *kt = fo + QUERIES * width;
-    float *fv = kt + KEYS * width, *scores = fv + KEYS * width;
-    float *top = scores + QUERIES * KEYS, *sum = top + QUERIES;
+    int queries = block_queries(s->T), keys = block_keys(s->T);
+    float *fq = memory, *fo = fq + queries * width, *kt = fo + queries * width;
+    float *fv = kt + keys * width, *scores = fv + keys * width;
+    float *top = scores + queries * keys, *sum = top + queries;
     widen_rows(
             fq, width, q + q0 * s->q_stride + h * D, s->q_stride, rows,
             tile_rows, D, s->scale);
@@ -225,17 +242,18 @@ static void forward_task(
         top[i] = -INFINITY;
         sum[i] = 0.0f;
     }
-    for (int k0 = doc_start[q0] / KEYS * KEYS; k0 < q1; k0 += KEYS) {
+    for (int k0 = doc_start[q0] / keys * keys; k0 < q1; k0 += keys) {
         struct block b = {
                 .q0 = q0,
                 .q1 = q1,
                 .k0 = k0,
-                .k1 = k0 + KEYS < s->T ? k0 + KEYS : s->T,
+                .k1 = k0 + keys < s->T ? k0 + keys : s->T,
+                .keys = keys,
                 .doc_start = doc_start};
         if (!block_rows(&b))
             continue;
         pack_transposed(
-                kt, KEYS, k + k0 * s->k_stride + kv, s->k_stride, b.k1 - k0, D);
+                kt, keys, k + k0 * s->k_stride + kv, s->k_stride, b.k1 - k0, D);
         widen_rows(
                 fv, width, v + k0 * s->v_stride + kv, s->v_stride, b.k1 - k0,
                 b.k1 - k0, D, 1.0f);
@@ -253,15 +271,32 @@ static void forward_task(
     }
 }
 
+/* No more threads than tasks, so that each has a use for its scratch. */
+static int task_threads(const struct attention_shape *s, int tasks)
+{
+    size_t pairs = (size_t)s->B * (size_t)s->H * (size_t)s->T * (size_t)s->T;
+    int threads = threads_for(pairs);
+    return threads < tasks ? threads : tasks;
+}
+
+static int forward_threads(const struct attention_shape *s)
+{
+    return task_threads(s, s->B * s->H * ((s->T + QUERIES - 1) / QUERIES));
+}
+
+static int backward_threads(const struct attention_shape *s)
+{
+    return task_threads(s, s->B * s->KV);
+}
+
 enum zd_status FAST(attention_forward)(
         struct stream *stream, void *out, float *lse, const void *q,
         const void *k, const void *v, const int32_t *doc_start, void *scratch,
         const struct attention_shape *s)
 {
     int blocks = (s->T + QUERIES - 1) / QUERIES;
-    size_t floats = forward_floats(s->D);
-    size_t work = (size_t)s->B * (size_t)s->H * (size_t)s->T * (size_t)s->T;
-#pragma omp parallel for num_threads(threads_for(work)) collapse(3)            \
+    size_t floats = forward_floats(s->T, s->D);
+#pragma omp parallel for num_threads(forward_threads(s)) collapse(3)           \
         schedule(dynamic)
     for (int b = 0; b < s->B; b++)
         for (int h = 0; h < s->H; h++)
@@ -287,42 +322,45 @@ enum zd_status FAST(attention_forward)(
 struct backward {
     const struct attention_shape *s;
     int width, rows;                /* of the padded arrays */
+    int queries, keys;              /* of a block of scores */
     float *q, *dout, *dq, *dk, *dv; /* (rows, width) */
     float *delta;                   /* (rows) sum_d dout out */
-    float *kt, *vt;                 /* (D, KEYS) */
-    float *k;                       /* (KEYS, width) */
-    float *p, *ds;                  /* (QUERIES, KEYS) */
+    float *kt, *vt;                 /* (D, keys) */
+    float *k;                       /* (keys, width) */
+    float *p, *ds;                  /* (queries, keys) */
 };
-
-static int backward_rows(int T)
-{
-    return rounded_up(T, QUERIES);
-}
 
 static size_t backward_floats(int T, int D)
 {
-    size_t width = (size_t)padded(D), rows = (size_t)backward_rows(T);
-    return 5 * rows * width + rows + 3 * KEYS * width + 2 * QUERIES * KEYS;
+    size_t width = (size_t)padded(D), rows = (size_t)rounded_up(T, MR);
+    size_t queries = (size_t)block_queries(T), keys = (size_t)block_keys(T);
+    return 5 * rows * width + rows + keys * width + 2 * keys * (size_t)D +
+           2 * queries * keys;
 }
 
 static struct backward backward_layout(
         const struct attention_shape *s, float *memory)
 {
     struct backward w = {
-            .s = s, .width = padded(s->D), .rows = backward_rows(s->T)};
+            .s = s,
+            .width = padded(s->D),
+            .rows = rounded_up(s->T, MR),
+            .queries = block_queries(s->T),
+            .keys = block_keys(s->T)};
     size_t whole = (size_t)w.rows * (size_t)w.width;
-    size_t keys = (size_t)KEYS * (size_t)w.width;
+    size_t keys = (size_t)w.keys * (size_t)w.width;
+    size_t columns = (size_t)w.keys * (size_t)s->D;
     w.q = memory;
     w.dout = w.q + whole;
     w.dq = w.dout + whole;
     w.dk = w.dq + whole;
     w.dv = w.dk + whole;
     w.kt = w.dv + whole;
-    w.vt = w.kt + keys;
-    w.k = w.vt + keys;
+    w.vt = w.kt + columns;
+    w.k = w.vt + columns;
     w.p = w.k + keys;
-    w.ds = w.p + QUERIES * KEYS;
-    w.delta = w.ds + QUERIES * KEYS;
+    w.ds = w.p + w.queries * w.keys;
+    w.delta = w.ds + w.queries * w.keys;
     return w;
 }
 
@@ -332,7 +370,7 @@ static void block_gradient(
         const struct backward *w, const float *lse, const struct block *b)
 {
     for (int i = b->first; i < b->last; i++) {
-        float *p = w->p + i * KEYS, *ds = w->ds + i * KEYS;
+        float *p = w->p + i * w->keys, *ds = w->ds + i * w->keys;
         int low, high, end = rounded_up(tile_limit(b, i / MR * MR), VL);
         row_keys(b, i, &low, &high);
         if (low < high) {
@@ -346,8 +384,8 @@ static void block_gradient(
         } else {
             end = 0;
         }
-        memset(p + end, 0, (size_t)(KEYS - end) * sizeof *p);
-        memset(ds + end, 0, (size_t)(KEYS - end) * sizeof *ds);
+        memset(p + end, 0, (size_t)(w->keys - end) * sizeof *p);
+        memset(ds + end, 0, (size_t)(w->keys - end) * sizeof *ds);
     }
 }
 
@@ -356,20 +394,21 @@ static void backward_keys(
         const elem *v, const int32_t *doc_start, int k0)
 {
     const struct attention_shape *s = w->s;
-    int k1 = k0 + KEYS < s->T ? k0 + KEYS : s->T, width = w->width;
+    int k1 = k0 + w->keys < s->T ? k0 + w->keys : s->T, width = w->width;
     pack_transposed(
-            w->kt, KEYS, k + k0 * s->k_stride, s->k_stride, k1 - k0, s->D);
+            w->kt, w->keys, k + k0 * s->k_stride, s->k_stride, k1 - k0, s->D);
     pack_transposed(
-            w->vt, KEYS, v + k0 * s->v_stride, s->v_stride, k1 - k0, s->D);
+            w->vt, w->keys, v + k0 * s->v_stride, s->v_stride, k1 - k0, s->D);
     widen_rows(
-            w->k, width, k + k0 * s->k_stride, s->k_stride, k1 - k0, k1 - k0,
+            w->k, width, k + k0 * s->k_stride, s->k_stride, k1 - k0, w->keys,
             s->D, 1.0f);
-    for (int q0 = k0 / QUERIES * QUERIES; q0 < s->T; q0 += QUERIES) {
+    for (int q0 = k0 / w->queries * w->queries; q0 < s->T; q0 += w->queries) {
         struct block b = {
                 .q0 = q0,
-                .q1 = q0 + QUERIES < s->T ? q0 + QUERIES : s->T,
+                .q1 = q0 + w->queries < s->T ? q0 + w->queries : s->T,
                 .k0 = k0,
                 .k1 = k1,
+                .keys = w->keys,
                 .doc_start = doc_start};
         int64_t at = (int64_t)q0 * width;
         if (doc_start[q0] >= k1)
@@ -417,9 +456,8 @@ enum zd_status FAST(attention_backward)(
         const struct attention_shape *s)
 {
     int D = s->D, T = s->T, group = s->H / s->KV;
-    size_t work = (size_t)s->B * (size_t)s->H * (size_t)T * (size_t)T;
     size_t floats = backward_floats(T, D);
-#pragma omp parallel for num_threads(threads_for(work)) collapse(2)            \
+#pragma omp parallel for num_threads(backward_threads(s)) collapse(2)          \
         schedule(dynamic)
     for (int b = 0; b < s->B; b++)
         for (int kv = 0; kv < s->KV; kv++) {
@@ -443,7 +481,7 @@ enum zd_status FAST(attention_backward)(
                         w.rows, D, 1.0f);
                 backward_delta(&w, (const elem *)out + at_out, row);
                 memset(w.dq, 0, whole);
-                for (int k0 = 0; k0 < T; k0 += KEYS)
+                for (int k0 = 0; k0 < T; k0 += w.keys)
                     backward_keys(
                             &w, lse + (token * s->H + (int64_t)h * T),
                             (const elem *)k + at_k, (const elem *)v + at_v,
@@ -461,9 +499,9 @@ enum zd_status FAST(attention_backward)(
     return ZD_OK;
 }
 
-size_t FAST(attention_floats)(const struct attention_shape *shape)
+size_t FAST(attention_floats)(const struct attention_shape *s)
 {
-    size_t forward = forward_floats(shape->D);
-    size_t backward = backward_floats(shape->T, shape->D);
+    size_t forward = forward_floats(s->T, s->D) * (size_t)forward_threads(s);
+    size_t backward = backward_floats(s->T, s->D) * (size_t)backward_threads(s);
     return forward > backward ? forward : backward;
 }

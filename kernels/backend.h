@@ -6,7 +6,7 @@
 
 struct cpu_backend {
     struct kernels ops; /* name is not set */
-    /* Floats of scratch that one thread of attention needs. */
+    /* Floats of scratch that attention needs on the threads now set. */
     size_t (*attention_floats)(const struct attention_shape *shape);
     /* Bytes that our own matrix product borrows on so many threads. */
     size_t (*gemm_scratch_bytes)(int threads);

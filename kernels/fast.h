@@ -40,7 +40,7 @@ cross_entropy_fn FAST(cross_entropy);
 add_fn FAST(add);
 reduce_rows_fn FAST(reduce_rows);
 
-/* Floats of scratch that one thread of attention needs. */
+/* Floats of scratch that attention needs on the threads now set. */
 size_t FAST(attention_floats)(const struct attention_shape *shape);
 /* Bytes that a matrix product on so many threads borrows (scratch.h). */
 size_t FAST(gemm_scratch_bytes)(int threads);

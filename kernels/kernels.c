@@ -89,8 +89,7 @@ size_t attention_scratch_bytes(
         const struct attention_shape *shape, enum dtype dtype)
 {
     const struct cpu_backend *backend = backend_at(machine_isa(), dtype);
-    return backend->attention_floats(shape) * sizeof(float) *
-           (size_t)kernels_threads();
+    return backend->attention_floats(shape) * sizeof(float);
 }
 
 size_t matmul_scratch_bytes(enum dtype dtype)

@@ -181,7 +181,7 @@ Test(model_activations, a_step_touches_what_was_planned)
     };
     const struct kernels *kernels;
     struct tokens tokens;
-    tiny_must(kernels_plain(DTYPE_FP32, &kernels));
+    tiny_must(kernels_cpu(DTYPE_FP32, &kernels));
     for (int f = 0; f < 3; f++)
         for (int m = 0; m < 3; m++) {
             struct tiny t;
