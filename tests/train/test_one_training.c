@@ -150,9 +150,9 @@ static void options_change_nothing(void)
 static void accumulation_agrees(void)
 {
     static const char *const splits[][2] = {
-            {"train.per_device_train_batch_size=24", "1 x 24"},
-            {"train.per_device_train_batch_size=4", "6 x 4"},
-            {"train.per_device_train_batch_size=1", "24 x 1"},
+            {"train.per_device_train_batch_size=64", "1 x 64"},
+            {"train.per_device_train_batch_size=8", "8 x 8"},
+            {"train.per_device_train_batch_size=1", "64 x 1"},
     };
     for (int stage = 1; stage <= 3; stage++) {
         struct curve base = {0};
@@ -160,7 +160,9 @@ static void accumulation_agrees(void)
         snprintf(stage_set, sizeof stage_set, "zero.stage=%d", stage);
         for (int i = 0; i < 3; i++) {
             const char *dir = job_threads_dir();
-            const char *sets[] = {stage_set, splits[i][0], NULL};
+            const char *sets[] = {
+                    stage_set, splits[i][0], "train.global_batch_size=64",
+                    NULL};
             bool ran = run(dir, 1, sets);
             struct curve curve = curve_of(dir);
             if (i == 0)
