@@ -1,0 +1,42 @@
+#!/bin/sh
+# The pages name what the program has: every key of the job file with its section, every error code, every recipe's keys.
+#   docs.sh ZEROD        prints TAP; run from the repository's root
+zerod=$1
+count=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+tell() { # CODE NAME
+    count=$((count + 1))
+    if [ "$1" -eq 0 ]; then echo "ok $count - $2"; else echo "not ok $count - $2"; fi
+}
+
+# The table of keys has one line each: {"section", "name", ...
+missing=$(awk -F'"' '
+    FILENAME ~ /job.md$/ {
+        if ($0 ~ /^### /) { section = $0; gsub(/^### \[*|\]*$/, "", section); if (section ~ /^Above/) section = "" }
+        else if ($0 ~ /^\| \[/) { section = $0; sub(/^\| \[/, "", section); sub(/\].*/, "", section) }
+        if ($0 ~ /^\|/) { n = split($0, word, "`"); for (i = 2; i <= n; i += 2) there[section "." word[i]] = 1 }
+        next
+    }
+    /^\{"/ { if (!(($2 "." $4) in there)) print "# [" $2 "] " $4 }
+' docs/job.md daemon/schema_table.c)
+[ -z "$missing" ]; code=$?
+echo "$missing" | grep . ; tell $code "docs/job.md has every key"
+
+sources=$(ls */*.c */*.cpp 2>/dev/null)
+used=$(grep -ohE '"E[0-9]{4}"' $sources | tr -d '"' | sort -u)
+listed=$(grep -oE '^\| E[0-9]{4}' docs/errors.md | tr -d '| ' | sort -u)
+odd=$(printf '%s\n%s\n' "$used" "$listed" | sort | uniq -u)
+[ -z "$odd" ]; code=$?
+[ -z "$odd" ] || echo "# only in the sources or only in the page:" $odd
+tell $code "docs/errors.md has every error code, and no other"
+
+for recipe in deploy/recipes/*.toml; do
+    # Models and data that a recipe names are the user's: 66 says that they are not there, and that nothing else is wrong.
+    "$zerod" validate "$recipe" --world 8 >/dev/null 2>"$log"
+    code=$?
+    [ $code -eq 66 ] && code=0
+    [ $code -eq 0 ] || sed 's/^/# /' "$log"
+    tell $code "$recipe is a valid job"
+done
+echo "1..$count"

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Train every fixture with zerod and hold losses, norms and final weights against PyTorch's; then let it continue a text.
+#   parity.sh ZEROD EXPECTED [all]       prints TAP; run from the repository's root
+# Without `all`: every fixture with two ranks at stage 3, one of them at every world size from 1 to 4, every stage, and in bf16.
+# (tests/train holds all combinations over ranks that are threads.)
+set -uo pipefail
+zerod=$1 expected=$2 grid=${3:-some}
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+count=0 failed=0
+
+tell() { # CODE NAME
+    count=$((count + 1))
+    if [[ $1 -eq 0 ]]; then
+        echo "ok $count - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $count - $2"
+    fi
+}
+
+train() { # FIXTURE WORLD STAGE DTYPE
+    local fixture=tests/fixtures/$1 out=$work/out code=0
+    local -a start=()
+    rm -rf "$out"
+    if [[ $2 -gt 1 ]]; then start=(mpirun --oversubscribe --bind-to none -np "$2"); fi
+    timeout 120 "${start[@]}" "$zerod" --job "$fixture/job.toml" --set "job.output_dir=$out" --set "zero.stage=$3" \
+        --set "train.dtype=$4" --set "data.cache_dir=$work/cache" >"$work/log" 2>&1 </dev/null || code=$?
+    if [[ $code -eq 0 ]]; then
+        "$expected" run "$fixture" "$out" "$4" || code=$?
+    else
+        tail -n 5 "$work/log" | sed 's/^/# /'
+    fi
+    tell "$code" "$1 $4, $2 ranks, stage $3"
+}
+
+generate() { # FIXTURE
+    local fixture=tests/fixtures/$1 code=0
+    "$expected" continuation "$fixture" >"$work/wanted"
+    "$zerod" generate --model "$fixture/model" --prompt "$("$expected" prompt "$fixture")" --max-new-tokens 64 \
+        >"$work/got" 2>"$work/log" </dev/null || code=$?
+    cmp "$work/wanted" "$work/got" >"$work/cmp" 2>&1 || { code=1; cat "$work/cmp" "$work/log" | sed 's/^/# /'; }
+    tell "$code" "$1 continues a text as transformers does"
+}
+
+for path in tests/fixtures/*/job.toml; do
+    name=$(basename "$(dirname "$path")")
+    if [[ $grid == all ]]; then
+        for world in 1 2 3 4; do
+            for stage in 0 1 2 3; do
+                train "$name" $world $stage fp32
+                train "$name" $world $stage bf16
+            done
+        done
+    else
+        train "$name" 2 3 fp32
+    fi
+    if [[ $grid == some && $name == llama ]]; then
+        train "$name" 1 0 fp32
+        train "$name" 3 2 fp32
+        train "$name" 4 1 fp32
+        train "$name" 2 2 bf16
+    fi
+    generate "$name"
+done
+echo "1..$count"
+exit $((failed > 0))
