@@ -28,17 +28,17 @@ job=deploy/recipes/quickstart.toml
 say "what two ranks will hold and send: zerod plan --job $job --world 2"
 "$zerod" plan --job "$job" --world 2
 
-say "training, 2 ranks, ZeRO stage 3, the first half: mpirun -np 2 zerod --job $job --stop-after 150"
-"${mpirun[@]}" -np 2 "$zerod" --job "$job" --stop-after 150
+say "training, 2 ranks, ZeRO stage 3, the first half: mpirun -np 2 zerod --job $job --stop-after 160"
+"${mpirun[@]}" -np 2 "$zerod" --job "$job" --stop-after 160
 
-say "the checkpoint of two ranks: zerod ckpt show out/quickstart/checkpoint-000150"
-"$zerod" ckpt show out/quickstart/checkpoint-000150
+say "the checkpoint of two ranks: zerod ckpt show out/quickstart/checkpoint-000160"
+"$zerod" ckpt show out/quickstart/checkpoint-000160
 
 say "the second half on one rank, from that checkpoint: zerod --job $job"
 "$zerod" --job "$job"
 
-say "a Hugging Face directory from the last checkpoint: zerod export out/quickstart/checkpoint-000300 -o out/quickstart/model"
-"$zerod" export out/quickstart/checkpoint-000300 -o out/quickstart/model
+say "a Hugging Face directory from the last checkpoint: zerod export out/quickstart/checkpoint-000320 -o out/quickstart/model"
+"$zerod" export out/quickstart/checkpoint-000320 -o out/quickstart/model
 ls out/quickstart/model >&2
 
 for prompt in "In the beginning " "And the king said unto "; do

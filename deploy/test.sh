@@ -24,13 +24,14 @@ run_suite() {
     local folder=$1 what=$2 begin=$SECONDS
     shift 2
     echo "== $what" >&2
-    rm -f "$folder/meson-logs/testlog.json"
+    rm -f "$folder"/meson-logs/testlog*.json # with a wrapper, its name is in the file's
     if ! meson test -C "$folder" --no-rebuild --print-errorlogs --timeout-multiplier 4 "$@" \
             >"$folder/test.out" 2>&1; then
         bad=1
         tail -n 200 "$folder/test.out" >&2
     fi
-    if [[ -s $folder/meson-logs/testlog.json ]]; then logs+=("$folder/meson-logs/testlog.json"); fi
+    cat "$folder"/meson-logs/testlog*.json >"$folder/test.json" 2>/dev/null
+    logs+=("$folder/test.json")
     echo "   $((SECONDS - begin)) s" >&2
 }
 build() {
