@@ -1,6 +1,5 @@
 /* arrays.h - arrays of a compute type with random contents, for kernel tests.
- *
- * Everything is freed by the end of the test's process. */
+ * The caller frees them. */
 #ifndef ZD_TESTS_KERNELS_ARRAYS_H
 #define ZD_TESTS_KERNELS_ARRAYS_H
 

@@ -1,0 +1,320 @@
+/* The plain definitions' gradients against central differences of the same
+ * definitions in double, where a difference is good to nine digits. */
+#include "arrays.h"
+
+#include "kernels/kernels.h"
+#include "kernels/plain.h"
+
+#include <assert.h>
+#include <criterion/criterion.h>
+#include <math.h>
+
+/* The definitions once more, every array in double. */
+#define ELEM     double
+#define REAL     double
+#define LOAD(x)  (x)
+#define ROUND(v) (v)
+#define NAME(op) op##_double
+
+/* Only the forward directions are used. */
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include "kernels/plain_ops.inc"
+
+#include "kernels/plain_attention.inc"
+
+#define STEP      1e-5
+#define TOLERANCE 2e-6 /* of 1 + |gradient|: fp32 inputs, one fp32 rounding */
+
+/* The loss is sum_i weights_i out_i, so dout = weights. */
+struct probe {
+    size_t count;
+    double *out;
+    float *weights;
+    double (*loss)(const struct probe *);
+    /* what the operation at hand needs */
+    double *x, *y, *z;
+    double *mean, *rstd, *lse;
+    int N, C, V;
+    const int32_t *ids;
+    struct attention_shape shape;
+};
+
+static double weighted(const struct probe *p)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < p->count; i++)
+        sum += p->out[i] * (double)p->weights[i];
+    return sum;
+}
+
+/* Arrays of one test (each test is a process of its own). */
+static void *kept[32];
+static int kept_count;
+
+static void *keep(void *array)
+{
+    assert(kept_count < 32);
+    return kept[kept_count++] = array;
+}
+
+static void free_kept(void)
+{
+    while (kept_count)
+        free(kept[--kept_count]);
+}
+
+TestSuite(kernels_plain, .fini = free_kept);
+
+/* A random array that lives until the end of the test. */
+static float *floats(size_t count, float scale, uint64_t seed)
+{
+    return keep(random_floats(count, scale, seed));
+}
+
+static double *widened(const float *in, size_t count)
+{
+    double *out = keep(malloc(count * sizeof *out));
+    for (size_t i = 0; i < count; i++)
+        out[i] = (double)in[i];
+    return out;
+}
+
+/* `gradient` of p->loss with respect to `x`, an array of the probe. */
+static void expect_gradient(
+        const struct probe *p, double *x, const float *gradient, size_t count,
+        const char *name)
+{
+    double most = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        double here = x[i];
+        x[i] = here + STEP;
+        double above = p->loss(p);
+        x[i] = here - STEP;
+        double below = p->loss(p);
+        x[i] = here;
+        double expected = (above - below) / (2.0 * STEP);
+        double error =
+                fabs(expected - (double)gradient[i]) / (1.0 + fabs(expected));
+        most = error > most || isnan(error) ? error : most;
+    }
+    cr_expect(most <= TOLERANCE, "%s: differs by %g", name, most);
+}
+
+static double layernorm_loss(const struct probe *p)
+{
+    layernorm_forward_double(
+            NULL, p->out, p->mean, p->rstd, p->x, p->y, p->z, 1e-5f, p->N,
+            p->C);
+    return weighted(p);
+}
+
+static double rmsnorm_loss(const struct probe *p)
+{
+    rmsnorm_forward_double(
+            NULL, p->out, p->rstd, p->x, p->y, 1e-5f, p->N, p->C);
+    return weighted(p);
+}
+
+Test(kernels_plain, norms_have_the_gradients_of_their_definitions)
+{
+    const struct kernels *k = &kernels_plain_fp32;
+    enum { N = 5, C = 13 };
+    float *x = floats(N * C, 2.0f, 1), *w = floats(C, 1.0f, 2);
+    float *bias = floats(C, 1.0f, 3), *dout;
+    float out[N * C], mean[N], rstd[N], dx[N * C], dw[C], db[C];
+    double dout_[N * C], mean_[N], rstd_[N];
+    dout = floats(N * C, 1.0f, 4);
+    struct probe p = {
+            .count = N * C,
+            .out = dout_,
+            .weights = dout,
+            .loss = layernorm_loss,
+            .x = widened(x, N * C),
+            .y = widened(w, C),
+            .z = widened(bias, C),
+            .mean = mean_,
+            .rstd = rstd_,
+            .N = N,
+            .C = C};
+    k->layernorm_forward(NULL, out, mean, rstd, x, w, bias, 1e-5f, N, C);
+    k->layernorm_backward(
+            NULL, dx, dw, db, dout, NULL, x, w, mean, rstd, N, C, false);
+    expect_gradient(&p, p.x, dx, N * C, "layernorm x");
+    expect_gradient(&p, p.y, dw, C, "layernorm weight");
+    expect_gradient(&p, p.z, db, C, "layernorm bias");
+    p.loss = rmsnorm_loss;
+    k->rmsnorm_forward(NULL, out, rstd, x, w, 1e-5f, N, C);
+    k->rmsnorm_backward(NULL, dx, dw, dout, NULL, x, w, rstd, N, C, false);
+    expect_gradient(&p, p.x, dx, N * C, "rmsnorm x");
+    expect_gradient(&p, p.y, dw, C, "rmsnorm weight");
+}
+
+static double gelu_loss(const struct probe *p)
+{
+    gelu_forward_double(NULL, p->out, p->x, p->count);
+    return weighted(p);
+}
+
+static double swiglu_loss(const struct probe *p)
+{
+    swiglu_forward_double(NULL, p->out, p->x, p->y, p->count);
+    return weighted(p);
+}
+
+Test(kernels_plain, activations_have_the_gradients_of_their_definitions)
+{
+    const struct kernels *k = &kernels_plain_fp32;
+    enum { COUNT = 101 };
+    float *x = floats(COUNT, 5.0f, 1), *u = floats(COUNT, 2, 2);
+    float *dout = floats(COUNT, 1.0f, 3), dx[COUNT], du[COUNT];
+    double out[COUNT];
+    struct probe p = {
+            .count = COUNT,
+            .out = out,
+            .weights = dout,
+            .loss = gelu_loss,
+            .x = widened(x, COUNT),
+            .y = widened(u, COUNT)};
+    k->gelu_backward(NULL, dx, dout, x, COUNT);
+    expect_gradient(&p, p.x, dx, COUNT, "gelu");
+    p.loss = swiglu_loss;
+    k->swiglu_backward(NULL, dx, du, dout, x, u, COUNT);
+    expect_gradient(&p, p.x, dx, COUNT, "swiglu gate");
+    expect_gradient(&p, p.y, du, COUNT, "swiglu up");
+}
+
+static double cross_entropy_loss(const struct probe *p)
+{
+    cross_entropy_double(NULL, p->out, NULL, p->x, p->ids, 1.0f, p->N, p->V);
+    return weighted(p);
+}
+
+Test(kernels_plain, cross_entropy_has_the_gradient_of_its_loss)
+{
+    enum { N = 4, V = 29 };
+    static const int32_t targets[N] = {3, -1, 0, 28};
+    float *logits = floats(N * V, 4.0f, 1), losses[N], d[N * V];
+    float weights[N] = {0.25f, 0.25f, 0.25f, 0.25f};
+    double out[N];
+    struct probe p = {
+            .count = N,
+            .out = out,
+            .weights = weights,
+            .loss = cross_entropy_loss,
+            .x = widened(logits, N * V),
+            .N = N,
+            .V = V,
+            .ids = targets};
+    kernels_plain_fp32.cross_entropy(
+            NULL, losses, d, logits, targets, 0.25f, N, V);
+    expect_gradient(&p, p.x, d, N * V, "cross entropy");
+    cr_expect_eq(losses[1], 0.0f);
+}
+
+static double attention_loss(const struct probe *p)
+{
+    attention_forward_double(
+            NULL, p->out, p->lse, p->x, p->y, p->z, p->ids, NULL, &p->shape);
+    return weighted(p);
+}
+
+Test(kernels_plain, attention_has_the_gradients_of_its_definition)
+{
+    enum { T = 9, H = 4, KV = 2, D = 6, QS = H * D + 3, KS = KV * D + 1 };
+    static const int32_t starts[2 * T] = {0, 0, 0, 0, 4, 4, 4, 7, 7,
+                                          0, 0, 0, 0, 0, 0, 0, 0, 0};
+    float *q = floats(2 * T * QS, 2.0f, 1), *dout;
+    float *k = floats(2 * T * KS, 2.0f, 2);
+    float *v = floats(2 * T * KS, 1.0f, 3);
+    float out[2 * T * H * D], lse[2 * H * T];
+    float dq[2 * T * QS] = {0}, dk[2 * T * KS] = {0}, dv[2 * T * KS] = {0};
+    double out_[2 * T * H * D], lse_[2 * H * T];
+    dout = floats(2 * T * H * D, 1.0f, 4);
+    struct probe p = {
+            .count = 2 * T * H * D,
+            .out = out_,
+            .weights = dout,
+            .loss = attention_loss,
+            .x = widened(q, 2 * T * QS),
+            .y = widened(k, 2 * T * KS),
+            .z = widened(v, 2 * T * KS),
+            .lse = lse_,
+            .ids = starts,
+            .shape = {2, T, H, KV, D, QS, KS, KS, 0.4f}};
+    kernels_plain_fp32.attention_forward(
+            NULL, out, lse, q, k, v, starts, NULL, &p.shape);
+    kernels_plain_fp32.attention_backward(
+            NULL, dq, dk, dv, dout, out, lse, q, k, v, starts, NULL, &p.shape);
+    expect_gradient(&p, p.x, dq, 2 * T * QS, "attention q");
+    expect_gradient(&p, p.y, dk, 2 * T * KS, "attention k");
+    expect_gradient(&p, p.z, dv, 2 * T * KS, "attention v");
+}
+
+/* Backward is the transpose of forward: <R x, y> = <x, R^T y>. */
+Test(kernels_plain, linear_operations_are_transposed_by_their_backward)
+{
+    const struct kernels *k = &kernels_plain_fp32;
+    enum { N = 7, H = 3, D = 8, S = H * D, ROWS = 4 };
+    float *x = floats(N * S, 1.0f, 1), *y = floats(N * S, 1, 2);
+    float *rx = keep(copy_of(x, N * S * sizeof *x));
+    float *ry = keep(copy_of(y, N * S * sizeof *y));
+    float *table = floats(N * D, 3.14f, 3), cosine[N * D], sine[N * D];
+    static const int32_t positions[N] = {0, 1, 2, 0, 1, 6, 5};
+    for (int i = 0; i < N * D / 2; i++) {
+        cosine[i] = cosf(table[i]);
+        sine[i] = sinf(table[i]);
+    }
+    k->rope(NULL, rx, cosine, sine, positions, N, H, D, S, false);
+    k->rope(NULL, ry, cosine, sine, positions, N, H, D, S, true);
+    double left = 0.0, right = 0.0, moved = 0.0;
+    for (int i = 0; i < N * S; i++) {
+        left += (double)rx[i] * (double)y[i];
+        right += (double)x[i] * (double)ry[i];
+        moved += fabs((double)rx[i] - (double)x[i]);
+    }
+    cr_expect_float_eq(left, right, 1e-5);
+    cr_expect_gt(moved, 1.0);
+
+    static const int32_t ids[N] = {3, 0, 3, 1, 3, 0, 1};
+    float weights[ROWS * S], d[ROWS * S] = {0}, out[N * S];
+    memcpy(weights, floats(ROWS * S, 1.0f, 5), sizeof weights);
+    k->embedding_forward(NULL, out, ids, weights, N, S, false);
+    k->embedding_backward(NULL, d, ids, y, N, S);
+    left = right = 0.0;
+    for (int i = 0; i < N * S; i++)
+        left += (double)out[i] * (double)y[i];
+    for (int i = 0; i < ROWS * S; i++)
+        right += (double)weights[i] * (double)d[i];
+    cr_expect_float_eq(left, right, 1e-5);
+}
+
+/* One row of decode is the last row of forward. */
+Test(kernels_plain, decode_continues_what_forward_would_say)
+{
+    const struct kernels *k = &kernels_plain_fp32;
+    enum { T = 11, H = 4, KV = 2, D = 6 };
+    struct attention_shape s = {1, T, H, KV, D, H * D, KV * D, KV * D, 0.4f};
+    static const int32_t starts[T] = {0};
+    float *q = floats(T * H * D, 2.0f, 1);
+    float *key = floats(T * KV * D, 2.0f, 2);
+    float *value = floats(T * KV * D, 1.0f, 3);
+    float whole[T * H * D], lse[H * T], last[2 * H * D];
+    k->attention_forward(NULL, whole, lse, q, key, value, starts, NULL, &s);
+    k->attention_decode(
+            NULL, last, q + (T - 2) * H * D, key, value, 2, T - 2, H, KV, D,
+            H * D, 0.4f);
+    cr_expect(
+            worst(last, whole + (T - 2) * H * D, DTYPE_FP32, 2 * H * D) < 1e-6);
+}
+
+Test(kernels_plain, matmul_orients_and_accumulates)
+{
+    const struct kernels *k = &kernels_plain_fp32;
+    static const float a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, 0, 0, 1, 1, 1};
+    static const float bias[] = {10, 20};
+    float out[4];
+    k->matmul(NULL, out, DTYPE_FP32, a, b, bias, 2, 2, 3, false, false, false);
+    cr_expect_arr_eq(out, ((float[]){14, 25, 20, 31}), sizeof out);
+    k->matmul(NULL, out, DTYPE_FP32, a, b, bias, 2, 2, 3, true, true, true);
+    cr_expect_arr_eq(out, ((float[]){25, 54, 32, 63}), sizeof out);
+}
