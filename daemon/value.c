@@ -295,9 +295,12 @@ static bool parse_percent(const char *text, double *share_out)
     char *end;
     if (!isdigit((unsigned char)text[0]))
         return false;
-    *share_out = strtod(text, &end) / 100;
+    double share = strtod(text, &end) / 100;
     end += strspn(end, " ");
-    return strcmp(end, "%") == 0;
+    if (strcmp(end, "%") != 0)
+        return false;
+    *share_out = share;
+    return true;
 }
 
 static bool read_size(

@@ -263,6 +263,7 @@ Test(job, values_are_read_in_every_way_they_may_be_written)
     cr_expect_eq(c.problems->count, 1);
     cr_expect_eq(job->job.data_seed, 7);
     cr_expect_eq(job->device.memory_limit, 1610612736u);
+    cr_expect_eq(job->device.memory_limit_fraction, 0);
     cr_expect_eq(job->device.host_memory_limit_fraction, 0.9);
     cr_expect_eq(job->device.cpu_threads, 0);
     cr_expect_eq(job->train.max_steps, 1000);
