@@ -228,11 +228,17 @@ static enum zd_status begin_dir(
     return ZD_OK;
 }
 
-/* The commit: a folder of that name that does not verify makes way first. */
+/* The commit. A folder of that name (one that does not verify, or of another
+ * branch of the run) changes places with the new one, so that no moment is
+ * without; where the file system cannot, it makes way first. */
 static enum zd_status commit(
         const char *output_dir, const char *tmp, const char *final)
 {
     char trash[PATH_MAX];
+    if (renameat2(AT_FDCWD, tmp, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
+        ZD_TRY(fs_sync_dir(output_dir));
+        return fs_remove_tree(tmp);
+    }
     fs_join(trash, sizeof trash, output_dir, ".tmp-replaced");
     if (fs_exists(final)) {
         ZD_TRY(fs_remove_tree(trash));
