@@ -1,4 +1,5 @@
 /* loop.c - the run: steps, and what happens between them. */
+#include "base/fs.h"
 #include "base/log.h"
 #include "train/clock.h"
 #include "train/signals.h"
@@ -63,6 +64,15 @@ static bool save_is_due(const struct trainer *trainer, bool evaluated)
     return false;
 }
 
+/* May a signal end this job without a checkpoint because the job says so? If
+ * not, another rank's time was too short. */
+static bool exit_was_wished_for(const struct run_options *options)
+{
+    return options->on_sigterm == ON_SIGNAL_EXIT ||
+           options->on_sigusr1 == ON_SIGNAL_EXIT ||
+           options->on_sigusr2 == ON_SIGNAL_EXIT;
+}
+
 /* What signals asked for before this step; *stop_out ends the run with 75. */
 static enum zd_status obey(
         struct trainer *trainer, int64_t flags, bool *stop_out)
@@ -70,7 +80,8 @@ static enum zd_status obey(
     *stop_out = signals_has(flags, SIGNALS_EXIT) ||
                 signals_has(flags, SIGNALS_SAVE_EXIT);
     if (signals_has(flags, SIGNALS_EXIT)) {
-        if (trainer_is_first(trainer) && signals_cut_short())
+        if (trainer_is_first(trainer) &&
+            (signals_cut_short() || !exit_was_wished_for(&trainer->job->run)))
             zd_log_warning(
                     "no time for a checkpoint before mpirun kills its "
                     "ranks; the last one stands (%s). To stop with a "
@@ -162,14 +173,15 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         bool ran;
         struct comm_counters before = comm_counters(trainer->comm);
         ZD_TRY(trainer_step(trainer, &flags, &ran, &report));
-        /* a save that a signal asked for holds the steps before this one only
-         * when nothing was computed; otherwise this one too */
-        if (ran)
+        /* a save that a signal asked for holds this step too, and its
+         * evaluation, unless the run ends here and nothing was computed */
+        if (ran) {
             ZD_TRY(after_step(trainer, &report, &before));
+            ZD_TRY(between_steps(trainer));
+        }
         ZD_TRY(obey(trainer, flags, stopped_out));
         if (*stopped_out)
             return ZD_OK;
-        ZD_TRY(between_steps(trainer));
     }
     return ZD_OK;
 }
@@ -240,6 +252,30 @@ static enum zd_status run(struct trainer *trainer)
     return ZD_ERR_STOPPED;
 }
 
+/* The run was over before. A model that was not exported then (somebody killed
+ * the run between its last save and its end, or removed it) is now. */
+static enum zd_status conclude(struct trainer *trainer)
+{
+    char path[PATH_MAX];
+    int32_t is_missing = 0;
+    if (trainer_is_first(trainer)) {
+        fs_join(path, sizeof path, trainer->job->job.output_dir, "hf");
+        is_missing = !fs_exists(path);
+        zd_log_info(
+                "this run is finished: %s is at step %lld of %lld",
+                trainer->resumed_from, (long long)trainer->state.step,
+                (long long)trainer->state.max_steps);
+    }
+    ZD_TRY(comm_broadcast(trainer->comm, &is_missing, sizeof is_missing, 0));
+    return is_missing ? trainer_export(trainer) : ZD_OK;
+}
+
+void train_catch_signals(void)
+{
+    struct run_options options = train_job_default().run;
+    signals_install(&options);
+}
+
 enum zd_status train_run(
         const struct train_job *job, struct comm *comm,
         const struct train_observer *observer)
@@ -249,15 +285,8 @@ enum zd_status train_run(
     signals_install(&job->run);
     enum zd_status status =
             trainer_init(&trainer, job, comm, observer, &finished);
-    if (status == ZD_OK && finished) {
-        if (comm_rank(comm) == 0)
-            zd_log_info(
-                    "this run is finished: %s is at step %lld of %lld",
-                    trainer.resumed_from, (long long)trainer.state.step,
-                    (long long)trainer.state.max_steps);
-    } else if (status == ZD_OK) {
-        status = run(&trainer);
-    }
+    if (status == ZD_OK)
+        status = finished ? conclude(&trainer) : run(&trainer);
     trainer_fini(&trainer);
     return status;
 }

@@ -8,6 +8,7 @@
 /* The only state a handler may touch: signals are process-wide, so is this. */
 static volatile sig_atomic_t pending_usr1, pending_usr2, pending_term;
 static volatile sig_atomic_t term_count;
+static struct timespec term_at; /* written once, before pending_term */
 static struct run_options wanted;
 static bool cut_short;
 
@@ -17,10 +18,12 @@ static void on_signal(int number)
         pending_usr1 = 1;
     else if (number == SIGUSR2)
         pending_usr2 = 1;
-    else
+    else {
+        if (++term_count > 1)
+            _Exit(75); /* asked twice: now, without a save */
+        clock_gettime(CLOCK_MONOTONIC, &term_at);
         pending_term = 1;
-    if ((number == SIGTERM || number == SIGINT) && ++term_count > 1)
-        _Exit(75); /* asked twice: now, without a save */
+    }
 }
 
 void signals_install(const struct run_options *options)
@@ -31,7 +34,9 @@ void signals_install(const struct run_options *options)
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         sigaction(numbers[i], &action, NULL);
+    /* a reader that left and a file that may not grow are errors of write */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 static int64_t flag_of(enum on_signal what)
@@ -71,8 +76,11 @@ int64_t signals_take(double save_seconds)
     }
     if (pending_term) {
         int64_t flag = flag_of(wanted.on_sigterm);
+        double gone = clock_seconds() - (double)term_at.tv_sec -
+                      1e-9 * (double)term_at.tv_nsec;
         pending_term = 0;
-        if (flag != SIGNALS_EXIT && save_seconds > 0.5 * grace_seconds()) {
+        if (flag != SIGNALS_EXIT &&
+            gone + save_seconds > 0.5 * grace_seconds()) {
             cut_short = true;
             flag = SIGNALS_EXIT;
         }
