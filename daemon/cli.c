@@ -142,6 +142,8 @@ int cli_main(int argc, char **argv)
         status = (enum zd_status)version;
     } else {
         status = cli_parse(argc, argv, &args, &command);
+        if (status != ZD_OK)
+            status = command_run_refused(status, &argc, &argv);
         if (status == ZD_OK && args.help)
             cli_print_help(command, stdout);
         else if (status == ZD_OK) {

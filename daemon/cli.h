@@ -69,6 +69,10 @@ int cli_main(int argc, char **argv);
 typedef enum zd_status cli_command_fn(
         struct cli_args *args, int *argc, char ***argv);
 cli_command_fn command_run;
+/* A command line that is none, `status` and its record: with many ranks one of
+ * them tells, and all end with the same status. */
+enum zd_status command_run_refused(
+        enum zd_status status, int *argc, char ***argv);
 cli_command_fn command_validate;
 cli_command_fn command_plan;
 cli_command_fn command_export;

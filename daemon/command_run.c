@@ -192,19 +192,44 @@ enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
 {
     struct comm_options options = first_look(args);
     struct comm *comm;
-    struct job *job;
+    struct job *job = NULL;
+    train_catch_signals();
     ZD_TRY(comm_mpi_create(argc, argv, &options, &comm));
     struct zd_log_options log = cli_log_options(args);
     log.rank = comm_rank(comm);
     zd_log_configure(&log);
 
-    enum zd_status status = cli_load_job(args, comm_size(comm), false, &job);
-    status = agree_on_job(comm, job, status);
+    /* ranks may have command lines of their own, and one may be refused */
+    enum zd_status status = comm_agree(comm, ZD_OK);
+    if (status == ZD_OK) {
+        status = cli_load_job(args, comm_size(comm), false, &job);
+        status = agree_on_job(comm, job, status);
+    }
     if (status == ZD_OK) {
         configure_log(job_options(job), comm_rank(comm));
         status = train(comm, job);
     }
     job_free(job);
     leave(comm, status);
+    return status;
+}
+
+enum zd_status command_run_refused(
+        enum zd_status status, int *argc, char ***argv)
+{
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+    struct comm_options options = train_job_default().comm;
+    struct zd_error error = *zd_error_get();
+    struct comm *comm;
+    if (!getenv("PMIX_RANK") && (!size || atoi(size) < 2))
+        return status;
+    zd_error_clear();
+    if (comm_mpi_create(argc, argv, &options, &comm) == ZD_OK) {
+        zd_error_set(&error);
+        status = comm_agree(comm, status);
+        leave(comm, status);
+    } else {
+        zd_error_set(&error);
+    }
     return status;
 }
