@@ -1,7 +1,7 @@
 #!/bin/sh
 # The binary from outside: exit codes, what goes to stdout, what to stderr. TAP.
 # usage: test_cli.sh ZEROD
-zerod=$1
+zerod=$(readlink -f "$1")
 dir=$(mktemp -d) || exit 99
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 99
