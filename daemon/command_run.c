@@ -188,13 +188,34 @@ static struct comm_options first_look(struct cli_args *args)
     return options;
 }
 
+static bool is_launched(void)
+{
+    static const char *const marks[] = {
+            "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "SLURM_STEP_ID"};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        if (getenv(marks[i]))
+            return true;
+    return false;
+}
+
+/* A process that nobody launched is alone, and needs no MPI: that would take
+ * half a second, write below /tmp and start a helper process. */
+static enum zd_status join(
+        const struct comm_options *options, int *argc, char ***argv,
+        struct comm **comm_out)
+{
+    if (options->backend == COMM_MPI || is_launched())
+        return comm_mpi_create(argc, argv, options, comm_out);
+    return comm_local_create(1, options, comm_out);
+}
+
 enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
 {
     struct comm_options options = first_look(args);
     struct comm *comm;
     struct job *job = NULL;
     train_catch_signals();
-    ZD_TRY(comm_mpi_create(argc, argv, &options, &comm));
+    ZD_TRY(join(&options, argc, argv, &comm));
     struct zd_log_options log = cli_log_options(args);
     log.rank = comm_rank(comm);
     zd_log_configure(&log);
@@ -217,11 +238,10 @@ enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
 enum zd_status command_run_refused(
         enum zd_status status, int *argc, char ***argv)
 {
-    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
     struct comm_options options = train_job_default().comm;
     struct zd_error error = *zd_error_get();
     struct comm *comm;
-    if (!getenv("PMIX_RANK") && (!size || atoi(size) < 2))
+    if (!is_launched())
         return status;
     zd_error_clear();
     if (comm_mpi_create(argc, argv, &options, &comm) == ZD_OK) {
