@@ -1,0 +1,140 @@
+# lib.sh - what the scripts of this folder share: the real program under the real mpirun, told as TAP.
+#   source lib.sh ZEROD SOURCE_ROOT
+# Every script runs in a folder of its own below /tmp, with `zerod` on the PATH, job.toml and a link to tests/ in it, and
+# leaves no process behind. Runs are named: NAME.err and NAME.out hold what they said, NAME/ is their output_dir.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # root, as in a container
+export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe # Open MPI 4 and 5
+export LC_ALL=C LSAN_OPTIONS=detect_leaks=0
+zerod=$1 source_root=$2
+PATH=$(dirname "$zerod"):$PATH
+folder=$(mktemp -d /tmp/zerod-mpi-XXXXXX)
+cd "$folder" || exit 70
+ln -s "$source_root/tests" tests
+background=()
+tests=0 failures=0
+
+finish() {
+    local pid
+    for pid in "${background[@]}"; do
+        [[ -d /proc/$pid ]] && kill -KILL $(children "$pid") "$pid" 2>/dev/null
+    done
+    rm -rf "$folder"
+}
+trap finish EXIT
+
+# The fixture's job with the data's cache of its own; $1: output_dir. More sections may follow on stdin.
+write_job() {
+    sed -e "s|^\[job\]|[job]\noutput_dir = \"$1\"|" -e 's|^\[data\]|[data]\ncache_dir = "cache"|' \
+        tests/fixtures/llama_odd/job.toml
+}
+write_job out >job.toml
+
+note() { echo "# $*"; }
+skip_all() { echo "1..0 # SKIP $*"; exit 0; }
+plan() { echo "1..$tests"; exit $((failures > 0)); }
+# check WHAT COMMAND...: one test; what the command prints is told when it fails.
+check() {
+    local what=$1 said
+    shift
+    tests=$((tests + 1))
+    if said=$("$@" 2>&1); then
+        echo "ok $tests - $what"
+    else
+        failures=$((failures + 1))
+        echo "not ok $tests - $what"
+        sed 's/^/#   /' <<<"$said" | tail -n 12
+        [[ -z ${name:-} ]] || tail -n 12 "$name.err" | sed 's/^/#   | /'
+    fi
+}
+skip() { tests=$((tests + 1)); echo "ok $tests - $1 # SKIP $2"; }
+
+# run NAME RANKS ARGUMENT...: to the end, in bounded time; $code is mpirun's. RANKS 0: without mpirun.
+run() {
+    local ranks=$2
+    name=$1
+    shift 2
+    local launch=(mpirun -np "$ranks")
+    [[ $ranks -gt 0 ]] || launch=()
+    code=0
+    timeout -k 5 "${limit:-100}" "${launch[@]}" zerod --job job.toml --set job.output_dir="$name" "$@" \
+        >"$name.out" 2>"$name.err" || code=$?
+}
+# start NAME RANKS ARGUMENT...: in the background; $pid is mpirun's.
+start() {
+    local ranks=$2
+    name=$1
+    shift 2
+    local launch=(mpirun -np "$ranks")
+    [[ $ranks -gt 0 ]] || launch=()
+    "${launch[@]}" zerod --job job.toml --set job.output_dir="$name" "$@" >"$name.out" 2>"$name.err" &
+    pid=$!
+    background+=("$pid")
+}
+# Wait for what was started; one that never ends is killed and fails by its code.
+finish_started() {
+    local tries=0
+    while [[ -d /proc/$pid && $(state "$pid") != Z && $tries -lt 1000 ]]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    [[ $tries -lt 1000 ]] || kill -KILL $(children "$pid") "$pid"
+    code=0
+    wait "$pid" 2>/dev/null || code=$?
+}
+state() { sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null; }
+children() { cat /proc/"$1"/task/*/children 2>/dev/null; }
+
+# --- what a run left -------------------------------------------------------------------------------------------------
+# The values of a key of metrics.jsonl, one a line; the digits are enough to come back exactly, so equal text is equal bits.
+column() { sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$1/metrics.jsonl" 2>/dev/null; }
+rows() { column "$1" loss | wc -l; }
+# wait_rows NAME COUNT: until that many steps are done.
+wait_rows() {
+    local tries=0
+    while [[ $(rows "$1") -lt $2 && $tries -lt 1200 && -d /proc/$pid && $(state "$pid") != Z ]]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+}
+checkpoints() { (cd "$1" 2>/dev/null && ls -d checkpoint-* 2>/dev/null); }
+newest() { checkpoints "$1" | tail -n 1; }
+
+# --- conditions ------------------------------------------------------------------------------------------------------
+code_is() { [[ $code -eq $1 ]] || { echo "exit code $code, not $1"; return 1; }; }
+# One cause is told once, with this code, and nothing else begins with error.
+one_error() {
+    local count
+    count=$(grep -c '^error' "$name.err")
+    [[ $count -eq 1 ]] || { echo "$count lines begin with error"; return 1; }
+    grep -q "^error\[$1\]" "$name.err" || { grep '^error' "$name.err"; return 1; }
+}
+# fails_with EXIT ERROR
+fails_with() { code_is "$1" && one_error "$2"; }
+no_error() { ! grep '^error' "$name.err"; }
+says() { grep -q -e "$1" "$name.err" || { echo "it does not say: $1"; return 1; }; }
+same_curve() {
+    local key
+    [[ $(rows "$1") -gt 0 ]] || { echo "$1 has no rows"; return 1; }
+    for key in step loss grad_norm learning_rate tokens; do
+        diff <(column "$1" "$key") <(column "$2" "$key") >/dev/null || { echo "$key differs"; return 1; }
+    done
+}
+same_model() { cmp "$1/hf/model.safetensors" "$2/hf/model.safetensors"; }
+same_run() { same_curve "$1" "$2" && same_model "$1" "$2"; }
+# near A B: every loss within 1e-5, relative.
+near() {
+    paste <(column "$1" loss) <(column "$2" loss) | awk '
+        NF != 2 { print "a row is missing"; bad = 1; exit 1 }
+        { d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > most) most = d }
+        END { if (!bad) { printf "largest difference %.2g of %d rows\n", most, NR; exit !(NR > 0 && most <= 1e-5) } exit 1 }'
+}
+verifies() { zerod ckpt verify "$1"; }
+all_verify() {
+    local each some=1
+    for each in $(checkpoints "$1"); do
+        zerod ckpt verify "$1/$each" || return 1
+        some=0
+    done
+    return $some
+}
+no_leftovers() { ! ls -d "$1"/.tmp-* "$1"/.trash-* 2>/dev/null; }

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Many ranks on few cores, every stage: the losses of one rank; at one world the same bits, over MPI as over threads.
+source "$(dirname "$0")/lib.sh" "$1" "$2"
+local_run=$3
+
+run alone 0 --set zero.stage=0
+check "one rank, without mpirun" code_is 0
+
+for stage in 1 2 3; do
+    write_job eight-$stage | sed "\$a[zero]\nstage = $stage" >job.toml
+    name=eight-$stage code=0
+    timeout -k 5 100 mpirun -np 8 zerod --job job.toml >$name.out 2>$name.err || code=$?
+    check "mpirun -np 8 zerod --job job.toml, stage $stage, ends in bounded time" code_is 0
+    check "stage $stage on 8 ranks: losses as with one" near alone $name
+    check "stage $stage on 8 ranks: one thread each" says "8 (8 on this host) x 1 thread,"
+done
+write_job out >job.toml
+
+for dtype in fp32 bf16; do
+    for stage in 0 1 2 3; do
+        # over threads all stages are compared in both types: tests/train
+        [[ $dtype = fp32 || $stage -eq 0 || $stage -eq 3 ]] || continue
+        run $dtype-$stage 3 --set zero.stage=$stage --set train.dtype=$dtype
+        check "$dtype, stage $stage on 3 ranks" code_is 0
+        [[ $stage -eq 0 ]] || check "$dtype: stage $stage has the bits of stage 0" same_run $dtype-0 $dtype-$stage
+    done
+    "$local_run" job.toml 3 threads-$dtype zero.stage=3 train.dtype=$dtype 2>$dtype-3.err
+    check "$dtype: 3 ranks over MPI have the bits of 3 threads" same_run $dtype-3 threads-$dtype/out
+done
+plan

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# A full disk: a save that fails is reported and survived, the last one is 74, and what was committed stays.
+source "$(dirname "$0")/lib.sh" "$1" "$2"
+steps=(--set train.max_steps=8 --set checkpoint.save_total_limit=0 --set checkpoint.export=none --set log.rank_logs=none)
+
+# A file may not grow beyond 400 KiB: the shard of one rank wants 900. (Open MPI's own files are larger too, so that no
+# mpirun is here.)
+run limited 0 "${steps[@]}" --set run.stop_after=2 --set checkpoint.save_steps=2
+check "a first checkpoint" code_is 0
+cp -r limited limited-three
+(ulimit -f 400; limit=60 run limited 0 "${steps[@]}" --set run.stop_after=7 --set checkpoint.save_steps=5; exit "$code")
+code=$?
+name=limited
+check "files that cannot grow: the save in between is reported" says "checkpoint at step 5 was not saved, training goes on"
+check "the last one is an error" code_is 74
+check "told once" [ "$(grep -c '^error' limited.err)" -eq 1 ]
+check "training went on" [ "$(rows limited)" -eq 7 ]
+check "what was committed stays" all_verify limited
+check "nothing half-written" no_leftovers limited
+(ulimit -f 400; limit=60 run limited-three 0 "${steps[@]}" --set checkpoint.save_steps=1; exit "$code")
+code=$?
+name=limited-three
+check "three in a row: 74" code_is 74
+check "after the third" [ "$(rows limited-three)" -eq 5 ]
+run limited 0 "${steps[@]}"
+check "with room again it goes on and ends well" code_is 0
+check "one row a step" diff <(column limited step) <(seq 8)
+
+# One rank alone cannot write.
+code=0 name=single
+timeout -k 5 60 mpirun --mca btl self,tcp -np 1 zerod --job job.toml --set job.output_dir=single "${steps[@]}" : \
+    -np 1 bash -c 'ulimit -f 400; exec "$@"' - zerod --job job.toml --set job.output_dir=single "${steps[@]}" \
+    >single.out 2>single.err || code=$?
+check "rank 1 alone cannot write: 74" code_is 74
+check "rank 1 alone cannot write: told once" [ "$(grep -c '^error' single.err)" -eq 1 ]
+check "no checkpoint" [ -z "$(checkpoints single)" ]
+check "nothing half-written" no_leftovers single
+
+# A real full disk.
+mkdir disk
+if [[ $(id -u) -ne 0 ]] || ! unshare -m mount -t tmpfs -o size=64k none disk 2>/dev/null; then
+    skip "a full disk" "mounting a tmpfs of one's own needs root"
+else
+    cat >inside.sh <<END
+mount -t tmpfs -o size=\$1 none disk && shift
+"\$@"
+code=\$?
+ls -A disk/out
+cp -r disk/out kept
+exit \$code
+END
+    name=disk code=0
+    timeout -k 5 100 unshare -m bash inside.sh 1200k mpirun -np 2 zerod --job job.toml --set job.output_dir=disk/out \
+        "${steps[@]}" --set checkpoint.save_steps=4 >disk.out 2>disk.err || code=$?
+    check "a full disk: 74 when the last save fails" fails_with 74 E0806
+    check "a full disk: training went on to the end" [ "$(rows kept)" -eq 8 ]
+    check "a full disk: the checkpoint before stands" verifies kept/checkpoint-000004
+    check "a full disk: nothing half-written" no_leftovers kept
+    rm -rf kept
+    code=0
+    timeout -k 5 100 unshare -m bash inside.sh 500k mpirun -np 2 zerod --job job.toml --set job.output_dir=disk/out \
+        "${steps[@]}" --set checkpoint.save_steps=4 >disk.out 2>disk.err || code=$?
+    check "no room at all: the save in between is reported" says "checkpoint at step 4 was not saved"
+    check "no room at all: 74" fails_with 74 E0806
+    check "no room at all: no checkpoint" [ -z "$(checkpoints kept)" ]
+fi
+plan
