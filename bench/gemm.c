@@ -1,0 +1,157 @@
+/* gemm.c - GF/s of every matrix product in a step of GPT-2 124M, by the product
+ * this machine's kernel table uses (fp32 and bf16) and by the library, beside
+ * the processor's peak; and the tokens/s the products alone would allow.
+ *
+ *   gemm [threads [repeats]]        1024 tokens: B=4 T=256, or B=1 T=1024 */
+#include "bench/timing.h"
+#include "kernels/kernels.h"
+#include "kernels/products.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOKENS = 1024, C = 768, V = 50257, LAYERS = 12, MOST = V * TOKENS };
+
+struct product {
+    const char *name;
+    int M, N, K;
+    bool trans_a, trans_b, accumulate;
+    int per_step; /* times in a step; 0: shown for comparison */
+};
+
+static const struct product products[] = {
+        {"qkv forward", TOKENS, 3 * C, C, false, false, false, LAYERS},
+        {"attn.proj forward", TOKENS, C, C, false, false, false, LAYERS},
+        {"fc forward", TOKENS, 4 * C, C, false, false, false, LAYERS},
+        {"mlp.proj forward", TOKENS, C, 4 * C, false, false, false, LAYERS},
+        {"qkv dx", TOKENS, C, 3 * C, false, true, false, LAYERS},
+        {"attn.proj dx", TOKENS, C, C, false, true, false, LAYERS},
+        {"fc dx", TOKENS, C, 4 * C, false, true, false, LAYERS},
+        {"mlp.proj dx", TOKENS, 4 * C, C, false, true, false, LAYERS},
+        {"qkv dw", C, 3 * C, TOKENS, true, false, true, LAYERS},
+        {"attn.proj dw", C, C, TOKENS, true, false, true, LAYERS},
+        {"fc dw", C, 4 * C, TOKENS, true, false, true, LAYERS},
+        {"mlp.proj dw", 4 * C, C, TOKENS, true, false, true, LAYERS},
+        {"head forward, 256", 256, V, C, false, true, false, 0},
+        {"head dx, 256", 256, C, V, false, false, false, 0},
+        {"head dw, 256", V, C, 256, true, false, true, 0},
+        {"head forward, 512", 512, V, C, false, true, false, 2},
+        {"head dx, 512", 512, C, V, false, false, false, 2},
+        {"head dw, 512", V, C, 512, true, false, true, 2},
+        {"head forward, 1024", 1024, V, C, false, true, false, 0},
+        {"head dx, 1024", 1024, C, V, false, false, false, 0},
+        {"head dw, 1024", V, C, 1024, true, false, true, 0},
+};
+
+struct arrays {
+    float *a, *b, *out;
+    void *a16, *b16;
+};
+
+static double table_time(
+        const struct kernels *k, const struct arrays *x,
+        const struct product *p, int repeats)
+{
+    bool narrow = k->dtype == DTYPE_BF16;
+    enum dtype out = narrow && !p->accumulate ? DTYPE_BF16 : DTYPE_FP32;
+    double best;
+    TIME_BEST(
+            best, repeats,
+            k->matmul(
+                    NULL, x->out, out, narrow ? x->a16 : x->a,
+                    narrow ? x->b16 : x->b, NULL, p->M, p->N, p->K, p->trans_a,
+                    p->trans_b, p->accumulate));
+    return best;
+}
+
+static double library_time(
+        const struct arrays *x, const struct product *p, int repeats,
+        int threads)
+{
+    double best;
+    TIME_BEST(
+            best, repeats,
+            products_sgemm(
+                    x->out, x->a, x->b, NULL, p->M, p->N, p->K, p->trans_a,
+                    p->trans_b, p->accumulate, threads));
+    return best;
+}
+
+#if defined(__x86_64__)
+/* Multiply-adds on registers alone: 12 chains of 8 floats, one core. */
+__attribute__((target("avx2,fma"))) static double core_peak(void)
+{
+    typedef float v8 __attribute__((vector_size(32)));
+    enum { ROUNDS = 20000000 };
+    v8 sum[12] = {{0}}, factor = {0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f};
+    double best;
+    TIME_BEST(best, 3, {
+        for (int i = 0; i < ROUNDS; i++)
+#pragma GCC unroll 12
+            for (int j = 0; j < 12; j++)
+                sum[j] = sum[j] * factor + factor;
+        __asm__ volatile("" : : "m"(sum));
+    });
+    return 12.0 * 16.0 * ROUNDS / best * 1e-9;
+}
+#endif
+
+static void fill(struct arrays *x)
+{
+    x->a = malloc(MOST * sizeof(float));
+    x->b = malloc(MOST * sizeof(float));
+    x->out = calloc(MOST, sizeof(float));
+    x->a16 = malloc(MOST * sizeof(uint16_t));
+    x->b16 = malloc(MOST * sizeof(uint16_t));
+    if (!x->a || !x->b || !x->out || !x->a16 || !x->b16)
+        exit(69);
+    uint32_t state = 1;
+    for (size_t i = 0; i < MOST; i++) {
+        state = state * 1664525u + 1013904223u;
+        x->a[i] = (float)(int32_t)state * 0x1p-32f;
+        x->b[i] = x->a[i] + 0.25f;
+    }
+    dtype_convert(x->a16, DTYPE_BF16, x->a, DTYPE_FP32, MOST);
+    dtype_convert(x->b16, DTYPE_BF16, x->b, DTYPE_FP32, MOST);
+}
+
+int main(int argc, char **argv)
+{
+    int threads = argc > 1 ? atoi(argv[1]) : device_affinity_cpus();
+    int repeats = argc > 2 ? atoi(argv[2]) : 5;
+    const struct kernels *fp32, *bf16;
+    struct arrays x;
+    double total[3] = {0};
+    kernels_set_threads(threads);
+    if (kernels_cpu(DTYPE_FP32, &fp32) != ZD_OK ||
+        kernels_cpu(DTYPE_BF16, &bf16) != ZD_OK)
+        return 69;
+    fill(&x);
+    printf("%s\n%s\nlibrary: %s, %d threads\n", fp32->name, bf16->name,
+           products_library(), threads);
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        printf("AVX2 peak: %.1f GF/s a core\n", core_peak());
+#endif
+    printf("%-20s %9s %9s %9s   GF/s, best of %d\n", "product", "fp32", "bf16",
+           "library", repeats);
+    for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
+        const struct product *p = &products[i];
+        double gigaflop = 2e-9 * p->M * p->N * p->K;
+        double took[3] = {
+                table_time(fp32, &x, p, repeats),
+                table_time(bf16, &x, p, repeats),
+                library_time(&x, p, repeats, threads),
+        };
+        printf("%-20s", p->name);
+        for (int t = 0; t < 3; t++) {
+            printf(" %9.1f", gigaflop / took[t]);
+            total[t] += p->per_step * took[t];
+        }
+        printf("\n");
+    }
+    printf("%-20s %9.1f %9.1f %9.1f   tokens/s\n", "products of a step",
+           TOKENS / total[0], TOKENS / total[1], TOKENS / total[2]);
+    return 0;
+}
