@@ -17,6 +17,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #if defined(__AVX512F__)
 #define VL 16
 #elif defined(__AVX2__)
@@ -71,9 +75,29 @@ ALWAYS_INLINE vf vf_select(vi mask, vf yes, vf no)
     return (vf)((mask & (vi)yes) | (~mask & (vi)no));
 }
 
+/* a > b ? a : b, so b when either is no number. Written by hand where the
+ * compiler would not find the one instruction that does it. */
 ALWAYS_INLINE vf vf_max(vf a, vf b)
 {
+#if defined(__AVX512F__)
+    return _mm512_max_ps(a, b);
+#elif defined(__AVX2__)
+    return _mm256_max_ps(a, b);
+#else
     return vf_select(a > b, a, b);
+#endif
+}
+
+/* a < b ? a : b, so b when either is no number. */
+ALWAYS_INLINE vf vf_min(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return _mm512_min_ps(a, b);
+#elif defined(__AVX2__)
+    return _mm256_min_ps(a, b);
+#else
+    return vf_select(a < b, a, b);
+#endif
 }
 
 ALWAYS_INLINE float vf_sum(vf v)
@@ -185,16 +209,15 @@ ALWAYS_INLINE void vf_store_some(float *p, vf v, int64_t count)
     memcpy(p, lanes, (size_t)count * sizeof *p);
 }
 
-/* e^x within 2 units in the last place; 0 below -87, infinity above 88.72,
- * NaN for NaN. x = n ln 2 + r with |r| <= ln 2 / 2, then e^r as a polynomial
- * (Cephes' expf coefficients) and n into the exponent. Adding 1.5 * 2^23
- * rounds to an integer and leaves n in the low bits. */
+/* e^x within 2 units in the last place; 0 below -87, infinity from 88.4, NaN
+ * for NaN. x = n ln 2 + r with |r| <= ln 2 / 2, then e^r as a polynomial
+ * (Cephes' expf coefficients) times 2^n. Adding 1.5 * 2^23 rounds to an integer
+ * and leaves n in the low bits. */
 ALWAYS_INLINE vf vf_exp(vf x)
 {
     const float shift = 12582912.0f, log2_e = 1.44269504f;
     const float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
-    vf clamped = vf_select(x > 88.72f, vf_all(88.72f), x);
-    clamped = vf_select(clamped < -87.0f, vf_all(-87.0f), clamped);
+    vf clamped = vf_min(vf_all(88.7f), vf_max(vf_all(-87.0f), x));
     vf shifted = clamped * log2_e + shift;
     vf n = shifted - shift;
     vf r = clamped - n * ln2_high;
@@ -206,17 +229,14 @@ ALWAYS_INLINE vf vf_exp(vf x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
-    vf result = (vf)((vi)p + (vi)((vu)shifted << 23));
-    result = vf_select(x < -87.0f, vf_all(0.0f), result);
-    result = vf_select(x > 88.72f, vf_all(__builtin_inff()), result);
-    return vf_select(x != x, x, result);
+    vf power = (vf)(((vu)shifted << 23) + 0x3f800000u);
+    return (vf)((vi)(p * power) & ~(x < -87.0f));
 }
 
 /* 1 / (1 + e^-x). The clamp keeps e^-x finite and its reciprocal normal. */
 ALWAYS_INLINE vf vf_sigmoid(vf x)
 {
-    vf clamped = vf_select(x < -80.0f, vf_all(-80.0f), x);
-    return 1.0f / (1.0f + vf_exp(-clamped));
+    return 1.0f / (1.0f + vf_exp(-vf_max(vf_all(-80.0f), x)));
 }
 
 #endif
