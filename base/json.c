@@ -50,6 +50,23 @@ static char *widen_integers(const char *text, size_t bytes, size_t *bytes_out)
     return out;
 }
 
+/* The string that ends in front of byte `end`, into `out`; jansson does not
+ * name a long key that is there twice, though it knows where. */
+static void copy_string_before(
+        const char *text, size_t end, char *out, size_t out_bytes)
+{
+    size_t last = end, begin;
+    while (last > 0 && text[last - 1] != '"')
+        last--;
+    begin = last > 0 ? last - 1 : 0;
+    while (begin > 0 && text[begin - 1] != '"')
+        begin--;
+    size_t bytes = last > begin ? last - 1 - begin : 0;
+    snprintf(
+            out, out_bytes, "%.*s", (int)(bytes < 200 ? bytes : 200),
+            text + begin);
+}
+
 enum zd_status json_parse(
         const char *text, size_t bytes, const char *name, enum zd_status status,
         json_t **json_out)
@@ -59,6 +76,7 @@ enum zd_status json_parse(
         text += 3; /* byte-order mark */
         bytes -= 3;
     }
+    bool is_widened = false;
     json_t *json = json_loadb(text, bytes, JSON_FLAGS, &error);
     if (!json && json_error_code(&error) == json_error_numeric_overflow) {
         size_t wide_bytes;
@@ -66,10 +84,18 @@ enum zd_status json_parse(
         if (wide)
             json = json_loadb(wide, wide_bytes, JSON_FLAGS, &error);
         free(wide);
+        is_widened = true;
     }
     if (!json) {
-        status = ZD_FAIL(
-                status, "E0711", "%s is not valid JSON: %s", name, error.text);
+        char key[208] = "";
+        bool is_twice = json_error_code(&error) == json_error_duplicate_key;
+        if (is_twice && !is_widened && error.position > 0 &&
+            (size_t)error.position <= bytes)
+            copy_string_before(text, (size_t)error.position, key, sizeof key);
+        ZD_FAIL(status, "E0711",
+                key[0] ? "%s is not valid JSON: duplicate key `%s`"
+                       : "%s is not valid JSON: %s",
+                name, key[0] ? key : error.text);
         zd_fail_where("%s:%d:%d", name, error.line, error.column);
         return status;
     }

@@ -39,7 +39,7 @@ Test(json, duplicate_keys_are_refused)
 {
     json_t *json;
     cr_expect_eq(parse("{\"a\": 1, \"b\": {}, \"a\": 2}", &json), ZD_ERR_DATA);
-    cr_expect_not_null(strstr(zd_error_get()->what, "duplicate"));
+    cr_expect_not_null(strstr(zd_error_get()->what, "duplicate key `a`"));
     cr_expect_eq(parse("{\"x\": {\"a\": 1, \"a\": 1}}", &json), ZD_ERR_DATA);
 }
 
