@@ -57,6 +57,8 @@ void problem_take_record(struct problems *problems, struct toml_place place)
     problem_add(
             problems, error->status, error->code, place, NULL, "%s",
             error->what);
+    if (error->where[0] && error->status != ZD_ERR_CONFIG)
+        problems->items[problems->count - 1].where = strdup(error->where);
     if (error->help[0])
         problem_help(problems, "%s", error->help);
     zd_error_clear();
@@ -181,8 +183,13 @@ static void print_problem(FILE *stream, const struct problem *problem)
     put_escaped(stream, problem->what, strlen(problem->what));
     fputc('\n', stream);
     bool has_lines = place->source && place->source->text && place->line > 0;
-    if (place->source) {
+    if (problem->where) {
         fputs("  --> ", stream);
+        put_escaped(stream, problem->where, strlen(problem->where));
+        fputc('\n', stream);
+    }
+    if (place->source) {
+        fputs(problem->where ? "  = note: named in " : "  --> ", stream);
         put_escaped(stream, place->source->name, strlen(place->source->name));
         if (has_lines)
             fprintf(stream, ":%d:%d", place->line, place->column);
@@ -226,6 +233,7 @@ enum zd_status problems_status(const struct problems *problems)
 void problems_fini(struct problems *problems)
 {
     for (int i = 0; i < problems->count; i++) {
+        free(problems->items[i].where);
         free(problems->items[i].what);
         free(problems->items[i].label);
         free(problems->items[i].help);

@@ -17,6 +17,8 @@ struct problem {
     enum zd_status status;
     char code[8];
     struct toml_place place;
+    char *where; /* owned; the place inside the file that the key at `place`
+                    names, or NULL */
     char *what, *label, *help; /* owned; label stands behind the caret */
 };
 
@@ -33,7 +35,8 @@ void problem_add(
 /* Text for the "= help:" lines of the problem added last. */
 void problem_help(struct problems *problems, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
-/* Move this thread's error record here, to be told at `place`. */
+/* Move this thread's error record here, to be told at `place`; what is wrong
+ * inside another file that the key there names, in that file. */
 void problem_take_record(struct problems *problems, struct toml_place place);
 
 /* In the order of the files and their lines. */
