@@ -57,7 +57,7 @@ static enum zd_status check_positions(
 {
     if (job->data.cutoff_len <= config->max_positions)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_CONFIG, "E0213",
+    ZD_FAIL(ZD_ERR_CONFIG, "E0215",
             "data.cutoff_len = %d is beyond the %d positions of the model",
             job->data.cutoff_len, config->max_positions);
     zd_fail_help("data.cutoff_len = %d", config->max_positions);

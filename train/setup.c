@@ -114,7 +114,7 @@ static enum zd_status fix_steps(struct trainer *trainer)
     int64_t warmup = optim_warmup_steps(&trainer->job->optim, steps);
     if (warmup > steps)
         return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0215",
+                ZD_ERR_CONFIG, "E0214",
                 "optim.warmup_steps = %lld is beyond the %lld steps of the run",
                 (long long)warmup, (long long)steps);
     return ZD_OK;
