@@ -39,7 +39,8 @@ static bool all_tokenised(const struct data_options *data)
 }
 
 static enum zd_status check_vocabulary(
-        const struct text *text, const struct model_config *config)
+        const struct text *text, const struct model_config *config,
+        const char *path)
 {
     int ids = tokenizer_vocab_size(text->tokenizer);
     if (ids <= config->vocab_size)
@@ -47,6 +48,8 @@ static enum zd_status check_vocabulary(
     ZD_FAIL(ZD_ERR_DATA, "E0447",
             "the tokenizer (%s) has %d ids, the model's vocab_size is %d",
             tokenizer_describe(text->tokenizer), ids, config->vocab_size);
+    if (path)
+        zd_fail_where("%s", path);
     zd_fail_help(
             "use the model's own tokenizer, or a vocab_size of at least "
             "%d",
@@ -54,15 +57,16 @@ static enum zd_status check_vocabulary(
     return ZD_ERR_DATA;
 }
 
+/* `path` is where the tokenizer was read; NULL for the byte tokenizer. */
 static enum zd_status finish(
-        struct text *text, const struct model_config *config)
+        struct text *text, const struct model_config *config, const char *path)
 {
     enum zd_status status = ZD_OK;
     text->eos = text->tokenizer ? tokenizer_eos(text->tokenizer) : -1;
     if (text->eos < 0)
         text->eos = config->eos_token_id;
     if (text->tokenizer)
-        status = check_vocabulary(text, config);
+        status = check_vocabulary(text, config, path);
     if (status != ZD_OK)
         text_close(text);
     return status;
@@ -72,18 +76,21 @@ enum zd_status text_open(
         const struct train_job *job, const struct model_config *config,
         struct text *text)
 {
+    const char *path = NULL;
     memset(text, 0, sizeof *text);
     if (job->model.tokenizer && job->model.tokenizer[0]) {
-        ZD_TRY(tokenizer_open(job->model.tokenizer, &text->tokenizer));
-        if (fs_is_dir(job->model.tokenizer))
-            text->dir = job->model.tokenizer;
+        path = job->model.tokenizer;
+        ZD_TRY(tokenizer_open(path, &text->tokenizer));
+        if (fs_is_dir(path))
+            text->dir = path;
     } else if (job->model.path && has_tokenizer(job->model.path)) {
-        ZD_TRY(tokenizer_open(job->model.path, &text->tokenizer));
-        text->dir = job->model.path;
+        path = job->model.path;
+        ZD_TRY(tokenizer_open(path, &text->tokenizer));
+        text->dir = path;
     } else if (!all_tokenised(&job->data)) {
         ZD_TRY(tokenizer_open_bytes(&text->tokenizer));
     }
-    return finish(text, config);
+    return finish(text, config, path);
 }
 
 enum zd_status text_open_dir(
@@ -96,7 +103,7 @@ enum zd_status text_open_dir(
     } else {
         ZD_TRY(tokenizer_open_bytes(&text->tokenizer));
     }
-    return finish(text, config);
+    return finish(text, config, text->dir);
 }
 
 void text_close(struct text *text)
