@@ -123,12 +123,6 @@ enum zd_status checkpoint_open(
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     checkpoint->path = strdup(path);
     status = manifest_read(path, &checkpoint->manifest);
-    if (status == ZD_ERR_NO_INPUT) { /* the folder is there, its manifest not */
-        zd_error_clear();
-        status = ZD_FAIL(
-                ZD_ERR_DATA, "E0801", "%s is no checkpoint: it has no %s", path,
-                CHECKPOINT_MANIFEST);
-    }
     if (status == ZD_OK)
         status = manifest_check_files(path, checkpoint->manifest, full);
     if (status == ZD_OK)

@@ -189,7 +189,14 @@ enum zd_status manifest_read(const char *dir, json_t **manifest_out)
     char path[PATH_MAX];
     json_t *manifest;
     fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
-    ZD_TRY(json_parse_file(path, (uint64_t)64 << 20, &manifest));
+    status = json_parse_file(path, (uint64_t)64 << 20, &manifest);
+    if (status == ZD_ERR_NO_INPUT) { /* the folder is there, its manifest not */
+        zd_error_clear();
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0801", "%s is no checkpoint: it has no %s", dir,
+                CHECKPOINT_MANIFEST);
+    }
+    ZD_TRY(status);
     status = check_form(path, manifest);
     if (status != ZD_OK) {
         json_decref(manifest);
