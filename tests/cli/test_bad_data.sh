@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Broken data, and paths that lead nowhere or to no file, one row each. usage: test_bad_data.sh ZEROD SOURCE
+. "$(dirname "$0")/bad_input.sh"
+
+# data FILE [LINE]...: the job trains on it
+data() {
+    local file=$1
+    shift
+    sed -i "s|^path = \"data.txt\"|path = \"$file\"|" job.toml
+    for line; do sed -i "/^path = \"$file\"/a $line" job.toml; done
+}
+
+# --- empty and too short ---
+row 'empty text' 65 'E0439|data.txt' ': >data.txt'
+row 'an empty file of tokens' 65 'E0439|data.bin' ': >data.bin; data data.bin "format = \"nanogpt\""'
+row 'text of no whole sample' 65 'E0439|data.txt|5 tokens|33' 'echo "the mill" >data.txt'
+row 'tokens of no whole sample' 65 'E0439|data.bin|32 tokens|33' 'head -c 64 /dev/zero >data.bin; data data.bin "format = \"nanogpt\""'
+row 'records without one' 65 'E0439|data.jsonl' 'printf "\n" >data.jsonl; data data.jsonl "format = \"text\""'
+row 'a part of the data without one sample' 65 'E0439|data.txt' 'data data.txt "weight = 0.01"'
+row 'empty data for evaluation' 65 'E0439|eval.txt' ': >eval.txt; printf "[[data.eval]]\npath = \"eval.txt\"\n" >>job.toml'
+row 'inspect: empty text' 65 'E0439|data.txt' ': >data.txt' data inspect job.toml
+
+# --- text ---
+row 'text that is not UTF-8' 65 'E0435|data.txt:2|offset 117' 'poke data.txt 117 "\377"'
+row 'text that ends within a letter' 65 'E0435|data.txt:9|offset 880' 'truncate -s 880 data.txt; printf "\342\202" >>data.txt'
+row 'encode: text that is not UTF-8' 65 'E0422|data.txt:2|offset 117' 'poke data.txt 117 "\377"' data encode --tokenizer model data.txt
+row 'decode: an id that is none' 65 'E0409|ids:2|495' 'printf "1\n495\n" >ids' data decode --tokenizer model ids
+row 'decode: a word for an id' 65 'E0423|ids:3|twelve' 'printf "1\n2\ntwelve\n" >ids' data decode --tokenizer model ids
+row 'decode: a negative id' 65 'E0423|ids:1|-1' 'echo -1 >ids' data decode --tokenizer model ids
+
+# --- records ---
+row 'a line that is no JSON' 65 'E0711|data.jsonl:2' 'printf "{\"text\": \"a\"}\n{\"text\": \n" >data.jsonl; data data.jsonl'
+row 'a line that is no object' 65 'E0436|data.jsonl:2' 'printf "{\"text\": \"a\"}\n[1]\n" >data.jsonl; data data.jsonl'
+row 'a blank line between records' 65 'E0436|data.jsonl:2' 'printf "{\"text\": \"a\"}\n\n{\"text\": \"b\"}\n" >data.jsonl; data data.jsonl'
+row 'a record without its key' 65 'E0437|data.jsonl:2|text' 'printf "{\"text\": \"a\"}\n{\"txet\": \"b\"}\n" >data.jsonl; data data.jsonl'
+row 'a key of another kind' 65 'E0437|data.jsonl:1|text' 'printf "{\"text\": 5}\n" >data.jsonl; data data.jsonl'
+row 'records of no known kind' 65 'E0431|data.jsonl:1' 'printf "{\"words\": \"a\"}\n" >data.jsonl; data data.jsonl'
+row 'an unknown role' 65 'E0438|data.jsonl:1|wizard' \
+    'printf "{\"messages\": [{\"role\": \"wizard\", \"content\": \"a\"}]}\n" >data.jsonl; data data.jsonl'
+row 'a message that is none' 65 'E0437|data.jsonl:1|message 1' 'printf "{\"messages\": [3]}\n" >data.jsonl; data data.jsonl'
+
+# --- pre-tokenised ---
+row 'a token beyond the vocabulary' 65 'E0442|token 7|496|data.bin: byte 14' \
+    'head -c 200 /dev/zero >data.bin; poke data.bin 14 "\360\001"; data data.bin "format = \"nanogpt\""'
+row 'the last token is beyond the vocabulary' 65 'E0442|token 2110|496|data.bin: byte 9464' \
+    'cp $fixtures/llama/data.bin .; poke data.bin 9464 "\360\001"; data data.bin'
+row 'half a token' 65 'E0445|data.bin|199' 'head -c 199 /dev/zero >data.bin; data data.bin "format = \"nanogpt\""'
+row 'an llm.c file cut in its header' 65 'E0444|data.bin' 'head -c 1000 $fixtures/llama/data.bin >data.bin; data data.bin "format = \"llmc\""'
+row 'an llm.c file cut in its tokens' 65 'E0444|data.bin|promises' 'head -c 5000 $fixtures/llama/data.bin >data.bin; data data.bin'
+row 'an llm.c file of an unknown version' 65 'E0444|data.bin|version 9' 'cp $fixtures/llama/data.bin .; poke data.bin 4 "\011"; data data.bin "format = \"llmc\""'
+megatron='cp $fixtures/qwen2/data.bin $fixtures/qwen2/data.idx .; data data.bin;'
+row 'a token of a Megatron file beyond the vocabulary' 65 'E0442|token 5|496|data.bin: byte 10' "$megatron poke data.bin 10 '\360\001'"
+row 'a Megatron index that is none' 65 'E0443|data.idx' "$megatron poke data.idx 0 X"
+row 'a Megatron index cut' 65 'E0443|data.idx' "$megatron truncate -s -9 data.idx"
+row 'a Megatron index of more tokens than there are' 65 'E0443|data' "$megatron truncate -s -100 data.bin"
+row 'a Megatron index that points behind the data' 65 'E0443|data' "$megatron poke data.idx 600 '\377\377\377\177'"
+
+# --- what does not exist ---
+row 'no job file' 66 'none.toml' '' --job none.toml
+row 'no job file to validate' 66 'none.toml' '' validate none.toml
+row 'no data' 66 'E0219|none.txt|job.toml:' 'data none.txt'
+row 'no file for a pattern' 66 'E0219|none*.txt|job.toml:' 'data "none*.txt"'
+row 'no model' 66 'E0219|none|job.toml:' 'edit job.toml "s/path = \"model\"/path = \"none\"/"'
+row 'no config.json' 66 'model/config.json' 'rm model/config.json'
+row 'no tokenizer' 66 'E0219|none|job.toml:' 'sed -i "s/^\[model\]/&\ntokenizer = \"none\"/" job.toml'
+row 'no checkpoint to resume from' 66 'E0219|none' '' --job job.toml --resume none
+row 'must resume, and there is nothing' 66 'E0801|out' '' --job job.toml --resume must
+row 'no model to generate with' 66 'none' '' generate --model none --prompt x
+row 'no tokenizer to encode with' 66 'none' '' data encode --tokenizer none data.txt
+row 'nothing to encode' 66 'none' '' data encode --tokenizer model none
+row 'nothing to decode' 66 'none' '' data decode --tokenizer model none
+row 'no base of a job file' 66 'base.toml|job.toml:1' 'sed -i "1i extends = \"base.toml\"" job.toml'
+
+# --- a folder, FIFO or device where a file belongs ---
+# instead NAME FILE SETUP-BEFORE ARGUMENT...: the same for the three
+instead() {
+    local what=$1 file=$2 setup=$3 code=$4
+    shift 4
+    row "a folder for $what" "$code" "$file" "$setup rm -rf $file; mkdir $file" "$@"
+    row "a FIFO for $what" "$code" "$file" "$setup rm -rf $file; mkfifo $file" "$@"
+    row "a device for $what" "$code" "$file" "$setup rm -rf $file; ln -s /dev/zero $file" "$@"
+}
+instead 'the job file' job.toml '' 65
+instead 'data' data.txt '' 65
+instead 'tokens' data.bin 'data data.bin "format = \"nanogpt\"";' 65
+instead 'weights' model/model.safetensors '' 65
+instead 'config.json' model/config.json '' 65
+instead 'tokenizer.json' model/tokenizer.json '' 65
+instead 'what to encode' data.txt '' 65 data encode --tokenizer model data.txt
+instead 'what to decode' ids '' 65 data decode --tokenizer model ids
+row 'a FIFO for the model' 65 'model' 'rm -r model; mkfifo model'
+row 'a file for the model' 65 'model' 'rm -r model; echo >model'
+row 'a FIFO for the checkpoint' 65 'E0801|ckpt' 'mkfifo ckpt' ckpt verify ckpt
+row 'a FIFO to resume from' 65 'E0801|ckpt' 'mkfifo ckpt' --job job.toml --resume ckpt
+row 'a device to resume from' 65 'E0801|/dev/zero' '' --job job.toml --resume /dev/zero
+row 'a FIFO for the output' 73 'fifo' 'mkfifo fifo; edit job.toml "s/\"out\"/\"fifo\"/"'
+row 'a file above the output' 73 'E0708|data.txt' 'edit job.toml "s/\"out\"/\"data.txt\/out\"/"'
+done_rows

@@ -1,0 +1,196 @@
+#!/usr/bin/env bash
+# What the commands promise to scripts, with one process each. usage: test_commands.sh ZEROD SOURCE CASES
+# CASES is the program of cases.c. What generate writes is held against transformers in tests/program.
+zerod=$1 fixtures=$2/tests/fixtures cases=$3
+dir=$(mktemp -d) || exit 99
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 99
+n=0
+export LC_ALL=C.UTF-8 OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+# ok NAME COMMAND...: the command succeeds
+ok() {
+    local name=$1
+    shift
+    n=$((n + 1))
+    if "$@" >log 2>&1; then
+        echo "ok $n - $name"
+    else
+        echo "not ok $n - $name"
+        sed 's/^/# /' log err
+    fi
+}
+# call CODE ARGUMENT...: zerod ends with CODE; stdout in `out`, stderr in `err`
+call() {
+    local want=$1 code
+    shift
+    timeout 20 "$zerod" "$@" >out 2>err </dev/null
+    code=$?
+    [ $code = "$want" ] || { echo "exit $code, not $want: $*"; return 1; }
+}
+has() { grep -qE -e "$1" "$2"; }
+plain() { ! grep -q "$(printf '\033')" out err; }
+
+cp -r "$fixtures/llama/model" model
+for i in 1 2 3 4 5 6 7 8; do
+    echo "The miller's daughter kept the accounts of the mill, and she kept them better than her father had, line $i."
+done >data.txt
+cat >job.toml <<'TOML'
+[job]
+output_dir = "run"
+[model]
+path = "model"
+dtype = "fp32"
+[data]
+cutoff_len = 32
+cache_dir = "cache"
+[[data.train]]
+path = "data.txt"
+[train]
+max_steps = 3
+dtype = "fp32"
+[device]
+cpu_threads = 1
+TOML
+
+# --- validate ---
+ok 'validate' call 0 validate job.toml
+ok 'validate says so on stdout alone' eval '[ "$(cat out)" = "job.toml: valid" ] && [ ! -s err ]'
+ok 'validate --print: what was set and what was not' call 0 validate job.toml --print --world 4 --set train.max_steps=9
+ok '  the value of --set and its origin' has 'max_steps *= 9 .*--set' out
+ok '  a value of the file and its line' has 'cutoff_len *= 32 .*job.toml:7' out
+ok '  a default' has 'adam_beta1 *= 0.9 .*default' out
+ok '  a key that is not there yet' has 'not available' out
+ok '  no escape codes' plain
+ok '--set of a plain word' call 0 validate job.toml --set optim.lr_scheduler_type=linear
+ok '--set of a TOML string' call 0 validate job.toml --set 'optim.lr_scheduler_type="linear"'
+ok 'a --set that fails leaves stdout empty' eval 'call 78 validate job.toml --print --set optim.lr_scheduler_type=cubic && [ ! -s out ]'
+ok 'JSON of a failure: stdout empty' eval 'call 78 validate job.toml --format json --set train.max_steps=no && [ ! -s out ]'
+
+# --- plan ---
+# The plan without what only a run knows.
+planned() { sed -E '/"taken_bytes"/d' "$1"; }
+for world in 1 2 3 4 5 6 7 8; do
+    ok "plan, $world ranks" eval \
+        "call 0 plan --job job.toml --world $world && cp out text && call 0 plan --job job.toml --world $world --format json"
+    ok "  text and JSON agree" eval \
+        'sum=$(sed -n "s/^each rank sends.*reduce-scatter \([0-9]*\), all-gather \([0-9]*\), all-reduce \([0-9]*\).*/\1 \2 \3/p" text);
+         [ -n "$sum" ] && for part in $sum; do grep -qE ": $part,?\$" out || exit 1; done &&
+         [ $(grep -c "\"rank\"" out) = '$world' ]'
+done
+ok 'no job' call 66 plan --job none.toml --world 2
+
+# --- a run, to step 2 of 3 ---
+ok 'a run with --stop-after 2' call 0 --job job.toml --stop-after 2 --set checkpoint.save_steps=1
+ok '  nothing on stdout, no escape codes' eval '[ ! -s out ] && plain'
+ok '  the banner, a line of the first step, the next command' eval 'has "model .*llama" err && has "^step 1/3" err && has "next " err'
+ok '  its checkpoints are there, no model yet' eval '[ -d run/checkpoint-000001 ] && [ -d run/checkpoint-000002 ] && [ ! -e run/hf ]'
+ok '  a row of metrics for each step' eval '[ $(wc -l <run/metrics.jsonl) = 2 ]'
+call 0 plan --job job.toml --world 1 --format json
+ok '  plan.json is the plan' eval 'planned run/plan.json | cmp - out'
+ok '  every planned byte was taken' eval \
+    '[ "$(sed -n "s/.*\"planned_bytes\": //p" run/plan.json)" = "$(sed -n "s/.*\"taken_bytes\": //p" run/plan.json)" ]'
+
+# --- checkpoints ---
+c=run/checkpoint-000002
+ok 'ckpt ls' eval 'call 0 ckpt ls run && [ $(grep -c "run/checkpoint-00000" out) = 2 ] && [ ! -s err ]'
+ok 'ckpt ls as JSON' eval 'call 0 ckpt ls run --format json && has "\"step\": 1," out && has "\"step\": 2," out'
+ok 'ckpt show' eval 'call 0 ckpt show $c && has "^step *2 of 3" out'
+ok 'ckpt show as JSON' call 0 ckpt show $c --format json
+for key in step world stage files tensors ok; do ok "  $key" has "^  \"$key\":" out; done
+ok 'ckpt verify' eval 'call 0 ckpt verify $c && [ ! -s err ]'
+ok 'no absolute path in a checkpoint' eval '! grep -raqF "$dir" $c'
+
+# --- export ---
+ok 'export' call 0 export $c -o hf
+ok '  config, tokenizer and weights' eval '[ -s hf/config.json ] && [ -s hf/tokenizer.json ] && [ -s hf/model.safetensors ]'
+ok '  the same bytes again' eval 'call 0 export $c -o hf2 && cmp hf/model.safetensors hf2/model.safetensors'
+ok '  over an export of ours' call 0 export $c -o hf2
+for type in fp32 bf16 fp16; do
+    case $type in fp32) stored=F32 ;; bf16) stored=BF16 ;; fp16) stored=F16 ;; esac
+    ok "export --dtype $type" eval "call 0 export $c -o $type --dtype $type && head -c 2000 $type/model.safetensors | grep -q '\"dtype\": *\"$stored\"'"
+done
+ok 'a checkpoint that was copied exports the same' eval 'cp -r $c moved && call 0 export moved -o hf3 && cmp hf/model.safetensors hf3/model.safetensors'
+
+# --- generate ---
+ok 'generate from an export' eval 'call 0 generate --model hf --prompt "The mill" --max-new-tokens 8 && [ -s out ] && plain'
+mv out first
+ok '  greedy is the same every time' eval 'call 0 generate --model hf --prompt "The mill" --max-new-tokens 8 && cmp out first'
+ok '  a longer one goes on from there' eval \
+    'call 0 generate --model hf --prompt "The mill" --max-new-tokens 16 && head -c $(($(wc -c <first) - 1)) first | cmp -n $(($(wc -c <first) - 1)) - out'
+warm='generate --model hf --prompt "The mill" --max-new-tokens 24 --temperature 1.5 --top-p 0.95'
+ok '  a seed gives one text' eval "call 0 $warm --seed 3 && mv out first && call 0 $warm --seed 3 && cmp out first"
+ok '  another seed another' eval "call 0 $warm --seed 4 && ! cmp -s out first"
+
+# --- the rest of the run ---
+ok 'the run goes on to its end' call 0 --job job.toml --resume auto
+ok '  from step 2' eval '! has "^step [12]/3" err && has "^step 3/3" err && [ -s run/hf/model.safetensors ]'
+ok '  rows that were there are not rewritten' eval '[ $(wc -l <run/metrics.jsonl) = 3 ]'
+ok 'a finished run says so' call 0 --job job.toml
+ok 'never, where there are checkpoints' call 73 --job job.toml --resume never
+
+# --- data ---
+ok 'data inspect' eval 'call 0 data inspect --job job.toml && has "daughter" out && plain'
+for path in "$fixtures"/tokenizers/*/; do
+    name=$(basename "$path")
+    mkdir "$name"
+    "$cases" "$path/cases.json" "$name" 10 || echo "# no cases of $name"
+    for text in "$name"/*.text; do
+        ids=${text%.text}.ids
+        if ! call 0 data encode --tokenizer "$path" "$text" || ! cmp out "$ids"; then echo "$text"; fi
+    done >differ 2>&1
+    ok "data encode, $name" eval '[ ! -s differ ] || ! cat differ'
+    # What is decoded encodes to the same ids again; a tokenizer that lacks bytes cannot give them back.
+    [ "$name" != lacking_bytes ] || continue
+    for text in "$name"/*.text; do
+        ids=${text%.text}.ids
+        call 0 data decode --tokenizer "${path}tokenizer.json" "$ids" || continue
+        mv out bytes
+        if ! call 0 data encode --tokenizer "$path" bytes || ! cmp out "$ids"; then echo "$text"; fi
+        case $name in gpt2 | llama3) cmp bytes "$text" ;; esac
+    done >differ 2>&1
+    ok "data decode, $name" eval '[ ! -s differ ] || ! cat differ'
+done
+ok 'encode and decode an empty file' eval ': >nothing; call 0 data encode --tokenizer model nothing && [ ! -s out ] &&
+    call 0 data decode --tokenizer model nothing && [ ! -s out ]'
+
+# --- the command line itself ---
+while read -r words; do
+    ok "64: zerod $words" eval "call 64 $words && [ ! -s out ] && [ \$(grep -c '^error\[E0101\]: ' err) = 1 ] && [ \$(grep -c ^error err) = 1 ]"
+done <<'ROWS'
+ckpt list run
+ckpt
+data
+data tokenise x
+export run/checkpoint-000002
+export run/checkpoint-000002 -o
+export run/checkpoint-000002 -o x --dtype int8
+generate --model model
+generate --prompt x
+generate --model model --prompt x --temperature warm
+generate --model model --prompt x --top-p 0
+generate --model model --prompt x --top-p 2
+generate --model model --prompt x --temperature -1
+generate --model model --prompt x --max-new-tokens 0
+data encode data.txt
+plan --job job.toml
+plan --job job.toml --world -1
+plan --world 2
+plan job.toml --job job.toml --world 2
+validate job.toml --set =5
+validate job.toml --set train.max_steps
+--job
+--job job.toml --stop-after x
+--job job.toml --stop-after -1
+--job job.toml --max-steps 0
+--job job.toml extra
+ROWS
+
+# --- readers that go away ---
+for words in 'validate job.toml --print' 'plan --job job.toml --world 8 --format json' 'data inspect --job job.toml' \
+    'data encode --tokenizer model big.txt' '--help' 'ckpt ls run'; do
+    [ -e big.txt ] || for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cat data.txt data.txt data.txt data.txt; done >big.txt
+    ok "zerod $words | head -1" eval \
+        "{ timeout 10 \"$zerod\" $words 2>err; echo \$? >code; } | head -1 >line; [ -s line ] && ! grep -q '^error' err && [ \$(cat code) -lt 124 ]"
+done
+echo "1..$n"
