@@ -17,4 +17,12 @@ enum zd_status products_sgemm(
         float *out, const float *a, const float *b, const float *bias, int M,
         int N, int K, bool trans_a, bool trans_b, bool accumulate, int threads);
 
+/* The same by a oneDNN matmul primitive for operands of `dtype`. ZD_ERR_UNFIT,
+ * without a record, where oneDNN has none for this CPU and type, or where there
+ * is no oneDNN. Primitives are made at their first use and kept. */
+enum zd_status products_primitive(
+        void *out, enum dtype out_type, const void *a, const void *b,
+        const void *bias, enum dtype dtype, int M, int N, int K, bool trans_a,
+        bool trans_b, bool accumulate, int threads);
+
 #endif

@@ -6,10 +6,17 @@
     for (int turn_ = 0; turn_ < 2; turn_++) {                                  \
         const struct kernels *ops = turn_ ? b.ops : a.ops;                     \
         int r = turn_;                                                         \
-        kernels_set_threads(turn_ ? b.threads : a.threads);                    \
+        set_threads(turn_ ? b : a);                                            \
         if (ops->call != ZD_OK)                                                \
             result = INFINITY;                                                 \
     }
+
+/* 0: leave the number as it is, which threads may not change at once. */
+static void set_threads(struct runner runner)
+{
+    if (runner.threads > 0)
+        kernels_set_threads(runner.threads);
+}
 
 static void raise_to(double *most, double value)
 {
@@ -243,7 +250,7 @@ static double cross_entropy_case(struct runner a, struct runner b)
         if (a.ops->dtype == DTYPE_FP32) { /* in place */
             memcpy(alone.of[0], losses.of[0], (size_t)n * sizeof(float));
             float *same = copy_of(logits, count * sizeof *logits);
-            kernels_set_threads(a.threads);
+            set_threads(a);
             a.ops->cross_entropy(
                     NULL, alone.of[0], same, same, targets, 0.5f, n, V);
             raise_to(&most, worst(same, d.of[1], DTYPE_FP32, count));
@@ -287,7 +294,7 @@ static void attention_run(
     struct pair d = pair_of(type, fused, 1.0f, 5);
     size_t k_at = (size_t)(H * D) * bytes, v_at = (size_t)(KV * D) * bytes;
     v_at += k_at;
-    kernels_set_threads(a.threads > b.threads ? a.threads : b.threads);
+    set_threads(a.threads > b.threads ? a : b);
     size_t scratch_bytes = attention_scratch_bytes(&s, type);
     void *scratch = malloc(scratch_bytes ? scratch_bytes : 1);
     RUN(*most, attention_forward(

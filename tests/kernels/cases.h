@@ -11,7 +11,7 @@
 /* What runs the operations, and what sets the scene for it (threads). */
 struct runner {
     const struct kernels *ops;
-    int threads;
+    int threads; /* 0: as they are */
 };
 
 typedef double case_fn(struct runner a, struct runner b);

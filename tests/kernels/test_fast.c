@@ -3,6 +3,7 @@
 #include "cases.h"
 
 #include "kernels/backend.h"
+#include "kernels/products.h"
 
 #include <criterion/criterion.h>
 
@@ -70,4 +71,43 @@ Test(kernels_fast, the_chosen_table_agrees_too)
     const struct kernels *none = NULL;
     cr_expect_eq(kernels_cpu(DTYPE_FP16, &none), ZD_ERR_UNFIT);
     cr_expect_eq(none, NULL);
+}
+
+static enum zd_status library_matmul(
+        struct stream *stream, void *out, enum dtype out_type, const void *a,
+        const void *b, const void *bias, int M, int N, int K, bool trans_a,
+        bool trans_b, bool accumulate)
+{
+    return products_sgemm(
+            out, a, b, bias, M, N, K, trans_a, trans_b, accumulate, 2);
+}
+
+static enum zd_status primitive_matmul(
+        struct stream *stream, void *out, enum dtype out_type, const void *a,
+        const void *b, const void *bias, int M, int N, int K, bool trans_a,
+        bool trans_b, bool accumulate)
+{
+    return products_primitive(
+            out, out_type, a, b, bias, DTYPE_FP32, M, N, K, trans_a, trans_b,
+            accumulate, 2);
+}
+
+/* Also on machines where our own product is chosen. */
+Test(kernels_fast, the_products_of_libraries_agree)
+{
+    struct runner plain = {.threads = 2}, library = {.threads = 2};
+    float one = 1.0f, out = 0.0f;
+    cr_assert_eq(kernels_plain(DTYPE_FP32, &plain.ops), ZD_OK);
+    struct kernels ops = *plain.ops;
+    library.ops = &ops;
+    ops.matmul = library_matmul;
+    double error = op_cases[0].run(library, plain);
+    cr_expect(error <= op_cases[0].tolerance[0], "differs by %g", error);
+    ops.matmul = primitive_matmul;
+    if (ops.matmul(
+                NULL, &out, DTYPE_FP32, &one, &one, NULL, 1, 1, 1, false, false,
+                false) == ZD_ERR_UNFIT)
+        cr_skip("no oneDNN");
+    error = op_cases[0].run(library, plain);
+    cr_expect(error <= op_cases[0].tolerance[0], "differs by %g", error);
 }

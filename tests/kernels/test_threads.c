@@ -1,0 +1,61 @@
+/* The fast kernels called by several threads at once, one OpenMP thread each,
+ * as ranks that are threads do: for the thread sanitizer. Prints TAP. */
+#include "cases.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+
+enum { CALLERS = 3 };
+
+struct caller {
+    pthread_t thread;
+    struct runner runner;
+    int op;
+    double error;
+};
+
+static void *call(void *arg)
+{
+    struct caller *c = arg;
+    c->error = op_cases[c->op].run(c->runner, c->runner);
+    return NULL;
+}
+
+/* Every caller's two runs give the same bits, whatever the others do. */
+static bool is_alone(const struct kernels *ops, int op)
+{
+    struct caller callers[CALLERS];
+    bool ok = true;
+    for (int i = 0; i < CALLERS; i++) {
+        callers[i] = (struct caller){
+                .runner = {ops, 0}, .op = op, .error = INFINITY};
+        if (pthread_create(&callers[i].thread, NULL, call, &callers[i]) != 0)
+            return false;
+    }
+    for (int i = 0; i < CALLERS; i++) {
+        pthread_join(callers[i].thread, NULL);
+        ok = ok && callers[i].error == 0.0;
+    }
+    return ok;
+}
+
+int main(void)
+{
+    int number = 0, failed = 0;
+    printf("1..%d\n", 2 * op_case_count);
+    kernels_set_threads(1);
+    for (enum dtype d = DTYPE_FP32; d <= DTYPE_BF16; d++) {
+        const struct kernels *ops;
+        if (kernels_cpu(d, &ops) != ZD_OK)
+            return 1;
+        for (int op = 0; op < op_case_count; op++) {
+            bool ok = is_alone(ops, op);
+            failed += !ok;
+            printf("%sok %d - %s in %s by %d threads at once\n",
+                   ok ? "" : "not ", ++number, op_cases[op].name, dtype_name(d),
+                   CALLERS);
+        }
+    }
+    return failed != 0;
+}
