@@ -22,6 +22,8 @@ static int kernel_threads;
 void kernels_set_threads(int threads)
 {
     kernel_threads = threads;
+    if (threads > 0)
+        omp_set_num_threads(threads);
 }
 
 int kernels_threads(void)

@@ -59,7 +59,8 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out);
 enum zd_status kernels_plain(
         enum dtype dtype, const struct kernels **table_out);
 
-/* Threads that CPU operations use (OpenMP); call once at start. */
+/* Threads that CPU operations use (OpenMP), and every other OpenMP region of the
+ * calling thread; call once at start. */
 void kernels_set_threads(int threads);
 
 #endif
