@@ -19,7 +19,7 @@ static enum zd_status write_token(void *ctx, const char *bytes, size_t count)
     FILE *out = ctx;
     if (fwrite(bytes, 1, count, out) != count || fflush(out) != 0)
         return ZD_FAIL(
-                ZD_ERR_IO, "E0703", "cannot write the text: %s",
+                ZD_ERR_IO, "E0732", "cannot write the text: %s",
                 strerror(errno));
     return ZD_OK;
 }

@@ -74,7 +74,7 @@ enum zd_status metrics_open(
     if (metrics->fd < 0 || ftruncate(metrics->fd, (off_t)kept) != 0 ||
         lseek(metrics->fd, 0, SEEK_END) < 0) {
         status =
-                ZD_FAIL(ZD_ERR_CREATE, "E0702", "cannot open %s: %s", path,
+                ZD_FAIL(ZD_ERR_CREATE, "E0731", "cannot open %s: %s", path,
                         strerror(errno));
         goto err_metrics;
     }
@@ -113,7 +113,7 @@ static enum zd_status flush_rows(struct metrics *metrics)
             if (ftruncate(metrics->fd, metrics->end) != 0)
                 zd_log_debug("cannot cut %s", metrics->path);
             return ZD_FAIL(
-                    ZD_ERR_IO, "E0703", "cannot write %s: %s", metrics->path,
+                    ZD_ERR_IO, "E0732", "cannot write %s: %s", metrics->path,
                     strerror(error));
         }
         done += (size_t)n;
@@ -211,7 +211,7 @@ enum zd_status metrics_sync(struct metrics *metrics)
     ZD_TRY(flush_rows(metrics));
     if (fdatasync(metrics->fd) != 0)
         return ZD_FAIL(
-                ZD_ERR_IO, "E0703", "cannot flush %s: %s", metrics->path,
+                ZD_ERR_IO, "E0732", "cannot flush %s: %s", metrics->path,
                 strerror(errno));
     return ZD_OK;
 }

@@ -22,14 +22,14 @@ static enum zd_status take_lock(struct output_dir *dir)
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (fd < 0)
         return ZD_FAIL(
-                ZD_ERR_CREATE, "E0704", "cannot create %s: %s", path,
+                ZD_ERR_CREATE, "E0733", "cannot create %s: %s", path,
                 strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         ssize_t n = pread(fd, holder, sizeof holder - 1, 0);
         if (n > 0)
             holder[strcspn(holder, "\n")] = '\0';
         close(fd);
-        ZD_FAIL(ZD_ERR_CREATE, "E0705", "%s is in use by another job (%s)",
+        ZD_FAIL(ZD_ERR_CREATE, "E0734", "%s is in use by another job (%s)",
                 dir->path, n > 0 ? holder : "unknown");
         zd_fail_help("wait for it, or give this job another job.output_dir");
         return ZD_ERR_CREATE;
@@ -76,7 +76,7 @@ static enum zd_status check_shared(struct comm *comm, struct output_dir *dir)
             strcmp(found, expected) != 0) {
             zd_error_clear();
             status = ZD_FAIL(
-                    ZD_ERR_CREATE, "E0706",
+                    ZD_ERR_CREATE, "E0735",
                     "output_dir %s on host %s is not the folder that rank 0 "
                     "(host of the first rank) writes to",
                     dir->path, comm_host(comm));

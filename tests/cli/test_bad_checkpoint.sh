@@ -57,6 +57,6 @@ row 'resume: must, and none verifies' 66 'E0801|out' \
 row 'export: onto a folder of something else' 73 'E0314|other' 'mkdir other; echo >other/thesis.tex' export $c -o other
 row 'export: onto a file' 73 'E0314|data.txt' '' export $c -o data.txt
 row 'export: into the checkpoint' 73 "E0314|$c" '' export $c -o $c
-row 'output_dir in use by another job' 73 'E0705|out|in use' 'exec 9<>out/.zerod.lock; flock -n 9' $more
+row 'output_dir in use by another job' 73 'E0734|out|in use' 'exec 9<>out/.zerod.lock; flock -n 9' $more
 exec 9>&-
 done_rows

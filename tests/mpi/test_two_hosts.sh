@@ -23,7 +23,7 @@ check "stage 3: the bits of 4 ranks on one host" same_run one shared-3
 
 mkdir unshared
 two_hosts unshared -n 4 -u "$folder/unshared" "$zerod" --job job.toml --set job.output_dir=unshared
-check "an output_dir that the hosts do not share is refused: 73" fails_with 73 E0706
+check "an output_dir that the hosts do not share is refused: 73" fails_with 73 E0735
 check "naming the host" says host-b
 check "before step 1" [ ! -s unshared/metrics.jsonl ]
 plan
