@@ -76,9 +76,9 @@ row 'no base of a job file' 66 'base.toml|job.toml:1' 'sed -i "1i extends = \"ba
 instead() {
     local what=$1 file=$2 setup=$3 code=$4
     shift 4
-    row "a folder for $what" "$code" "$file" "$setup rm -rf $file; mkdir $file" "$@"
-    row "a FIFO for $what" "$code" "$file" "$setup rm -rf $file; mkfifo $file" "$@"
-    row "a device for $what" "$code" "$file" "$setup rm -rf $file; ln -s /dev/zero $file" "$@"
+    row "a folder for $what" "$code" "E0703|$file is a directory" "$setup rm -rf $file; mkdir $file" "$@"
+    row "a FIFO for $what" "$code" "E0703|$file is a FIFO" "$setup rm -rf $file; mkfifo $file" "$@"
+    row "a device for $what" "$code" "E0703|$file is a device" "$setup rm -rf $file; ln -s /dev/zero $file" "$@"
 }
 instead 'the job file' job.toml '' 65
 instead 'data' data.txt '' 65
@@ -90,9 +90,9 @@ instead 'what to encode' data.txt '' 65 data encode --tokenizer model data.txt
 instead 'what to decode' ids '' 65 data decode --tokenizer model ids
 row 'a FIFO for the model' 65 'model' 'rm -r model; mkfifo model'
 row 'a file for the model' 65 'model' 'rm -r model; echo >model'
-row 'a FIFO for the checkpoint' 65 'E0801|ckpt' 'mkfifo ckpt' ckpt verify ckpt
-row 'a FIFO to resume from' 65 'E0801|ckpt' 'mkfifo ckpt' --job job.toml --resume ckpt
-row 'a device to resume from' 65 'E0801|/dev/zero' '' --job job.toml --resume /dev/zero
+row 'a FIFO for the checkpoint' 65 'E0801|ckpt|not a folder' 'mkfifo ckpt' ckpt verify ckpt
+row 'a FIFO to resume from' 65 'E0801|ckpt|not a folder' 'mkfifo ckpt' --job job.toml --resume ckpt
+row 'a device to resume from' 65 'E0801|/dev/zero|not a folder' '' --job job.toml --resume /dev/zero
 row 'a FIFO for the output' 73 'fifo' 'mkfifo fifo; edit job.toml "s/\"out\"/\"fifo\"/"'
 row 'a file above the output' 73 'E0708|data.txt' 'edit job.toml "s/\"out\"/\"data.txt\/out\"/"'
 done_rows

@@ -21,8 +21,8 @@ row 'a tensor that overlaps the one before it' 65 "E0724|$w|model.layers.0.mlp.d
 row 'two tensors of the same bytes' 65 "E0724|$w|overlaps" 'header $w "s/\[36416,41024\]/[31808,36416]/"'
 row 'a hole between tensors' 65 "E0724|$w|model.layers.0.mlp.down_proj.weight" \
     'header $w "s/\[31808,36416\]/[31810,36418]/"'
-row 'a tensor that ends before it begins' 65 "E0724|$w" 'header $w "s/\[31744,31808\]/[31808,31744]/"'
-row 'offsets beyond 64 bits' 65 "$w" 'header $w "s/\[31744,31808\]/[31744,36893488147419103232]/"'
+row 'a tensor that ends before it begins' 65 "E0724|$w|ends before it begins" 'header $w "s/\[31744,31808\]/[31808,31744]/"'
+row 'offsets beyond 64 bits' 65 "E0723|$w|data_offsets" 'header $w "s/\[31744,31808\]/[31744,36893488147419103232]/"'
 row 'a negative offset' 65 "E0723|$w|data_offsets" 'header $w "s/\[31744,31808\]/[-1,31808]/"'
 row 'a shape that overflows' 65 "E0725|$w|model.embed_tokens.weight" \
     'header $w "s/\[496,32\]/[4294967296,4294967296]/"'
@@ -52,9 +52,9 @@ row 'generate meets a weight that is no number' 65 "E0312|$w" 'poke_tensors $w 4
 # --- weights in several files ---
 sharded='rm -r model; cp -r $fixtures/qwen2/model model'
 index=model/model.safetensors.index.json
-row 'an index that points out of its folder' 65 "E0308|$index|../" \
-    "$sharded; edit $index 's|: \"model-00001|: \"../model-00001|'"
-row 'an index that points to /' 65 "E0308|$index|/etc" "$sharded; edit $index 's|: \"model-00001.*safetensors\"|: \"/etc/passwd\"|'"
+row 'an index that points out of its folder' 65 "E0308|$index|../|no file name inside the folder" \
+    "$sharded; cp model/model-00001* .; edit $index 's|: \"model-00001|: \"../model-00001|'"
+row 'an index that points to /' 65 "E0308|$index|/etc|no file name inside the folder" "$sharded; edit $index 's|: \"model-00001.*safetensors\"|: \"/etc/passwd\"|'"
 row 'an index that names no file' 65 "E0308|$index|model-00002" "$sharded; rm model/model-00002*"
 row 'an index without a map' 65 "E0308|$index|weight_map" "$sharded; edit $index s/weight_map/weights/"
 row 'an index that is no JSON' 65 "E0711|$index" "$sharded; truncate -s -4 $index"
@@ -106,7 +106,7 @@ row 'a merge of parts that are no tokens' 65 "E0405|$t|merge" 'edit $t "s/\"h e\
 row 'a merge that is no pair' 65 "E0405|$t|merge" 'edit $t "s/\"h e\"/\"he\"/"'
 row 'two tokens of one id' 65 "E0404|$t|one id" 'edit $t "s/\"#\": 2/\"#\": 1/"'
 row 'a negative id' 65 "E0404|$t" 'edit $t "s/\"#\": 2/\"#\": -2/"'
-row 'a pattern that does not compile' 65 "E0403|$t|pattern" 'edit $t "s/(?i:/(?i:(/"'
+row 'a pattern with a bracket left open' 65 "E0403|$t|pattern is not supported|without" 'edit $t "s/(?i:/((?i:/"'
 row 'an unknown pre-tokenizer' 65 "E0403|$t|Metaspace" 'edit $t "0,/\"type\": \"Split\"/s//\"type\": \"Metaspace\"/"'
 row 'an unknown model' 65 "E0403|$t|Unigram" 'edit $t "s/\"type\": \"BPE\"/\"type\": \"Unigram\"/"'
 row 'an end of text that is no token' 65 'E0408|model/tokenizer_config.json|<|nowhere|>' \
