@@ -6,7 +6,7 @@
 # "zerod ARGUMENT..." ("--job job.toml" without one) for at most 10 s. It has to end with CODE, one line that begins
 # with "error[E", nothing on stdout, every part of SAID (parted by |) on stderr, and no byte of the folder `out`
 # changed: what an earlier run left there. One line of TAP tells.
-zerod=$1
+zerod=$(realpath "$1")
 fixtures=$2/tests/fixtures
 dir=$(mktemp -d) || exit 99
 trap 'rm -rf "$dir"' EXIT

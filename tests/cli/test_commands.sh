@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the commands promise to scripts, with one process each. usage: test_commands.sh ZEROD SOURCE CASES
 # CASES is the program of cases.c. What generate writes is held against transformers in tests/program.
-zerod=$1 fixtures=$2/tests/fixtures cases=$3
+zerod=$(realpath "$1") fixtures=$2/tests/fixtures cases=$(realpath "$3")
 dir=$(mktemp -d) || exit 99
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 99
