@@ -164,7 +164,7 @@ static void accepts_number(
     char low[32], high[32];
     snprintf(low, sizeof low, "%.15g", key->min);
     snprintf(high, sizeof high, "%.15g", key->max);
-    if (key->max >= 1e6) /* no bound a person would meet */
+    if (key->max > 1e6) /* no bound a person would meet */
         snprintf(
                 out, bytes, "%s %s %s%s", what,
                 key->flags & SCHEMA_ABOVE_MIN ? "above" : "of at least", low,

@@ -40,6 +40,7 @@ static const struct bad_case bad_cases[] = {
         /* ranges */
         {"[zero]\nstage = 4\n", "E0206", 2, 9, "from 0 to 3"},
         {"[zero]\nstage = -1\n", "E0206", 2, 9, "from 0 to 3"},
+        {"[optim]\nlearning_rate = 1e7\n", "E0206", 2, 17, "to 1000000"},
         {"[train]\nmax_steps = 0\n", "E0206", 2, 13, "not 0"},
         {"[train]\nnum_train_epochs = 0\n", "E0206", 2, 20, "above 0"},
         {"[optim]\nlearning_rate = nan\n", "E0206", 2, 17, "number"},
