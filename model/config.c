@@ -190,8 +190,7 @@ static enum zd_status read_gpt2(
     ZD_TRY(read_bool(r, "tie_word_embeddings", true, &c->tied));
     ZD_TRY(read_token(
             r, "bos_token_id", 50256, c->vocab_size, &c->bos_token_id));
-    ZD_TRY(read_token(
-            r, "eos_token_id", 50256, c->vocab_size, &c->eos_token_id));
+    ZD_TRY(read_token(r, "eos_token_id", -1, c->vocab_size, &c->eos_token_id));
     const char *const dropouts[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
     for (int i = 0; i < 3; i++) {
         ZD_TRY(read_real(r, dropouts[i], 0.1, &pdrop));
@@ -271,15 +270,17 @@ static enum zd_status read_rope(
     return ZD_OK;
 }
 
-/* What the classes of transformers take for a key that is absent. */
+/* What the classes of transformers take for a key that is absent. Theirs for
+ * eos_token_id is left out: data would be cut and ended at a token that nobody
+ * named, where "no end of text" is the truth. */
 struct family_defaults {
-    int vocab, intermediate, kv_heads, head_dim, positions, bos, eos;
+    int vocab, intermediate, kv_heads, head_dim, positions, bos;
 };
 static const struct family_defaults llama_defaults[] = {
-        [MODEL_LLAMA] = {32000, 11008, 0, 0, 2048, 1, 2},
-        [MODEL_MISTRAL] = {32000, 14336, 8, 0, 131072, 1, 2},
-        [MODEL_QWEN2] = {151936, 22016, 32, 0, 32768, -1, -1},
-        [MODEL_QWEN3] = {151936, 22016, 32, 128, 32768, -1, -1},
+        [MODEL_LLAMA] = {32000, 11008, 0, 0, 2048, 1},
+        [MODEL_MISTRAL] = {32000, 14336, 8, 0, 131072, 1},
+        [MODEL_QWEN2] = {151936, 22016, 32, 0, 32768, -1},
+        [MODEL_QWEN3] = {151936, 22016, 32, 128, 32768, -1},
 };
 
 static enum zd_status read_heads(
@@ -334,8 +335,7 @@ static enum zd_status read_llama(
     ZD_TRY(read_bool(r, "mlp_bias", false, &c->mlp_bias));
     ZD_TRY(read_token(
             r, "bos_token_id", d->bos, c->vocab_size, &c->bos_token_id));
-    ZD_TRY(read_token(
-            r, "eos_token_id", d->eos, c->vocab_size, &c->eos_token_id));
+    ZD_TRY(read_token(r, "eos_token_id", -1, c->vocab_size, &c->eos_token_id));
     ZD_TRY(read_heads(r, d, c));
     ZD_TRY(read_rope(r, c));
     c->norm_eps = (float)eps;

@@ -129,6 +129,21 @@ ok '  rows that were there are not rewritten' eval '[ $(wc -l <run/metrics.jsonl
 ok 'a finished run says so' call 0 --job job.toml
 ok 'never, where there are checkpoints' call 73 --job job.toml --resume never
 
+# --- no end of text ---
+mkdir bare && cp "$fixtures/tokenizers/llama3/tokenizer.json" bare
+sed '/^path = "model"/d; /^dtype = "fp32"/d' job.toml >random.toml
+cat >>random.toml <<'TOML'
+[model.config]
+model_type = "llama"
+hidden_size = 32
+num_hidden_layers = 1
+num_attention_heads = 2
+intermediate_size = 32
+vocab_size = 600
+TOML
+ok 'a model that names no end of text has none' eval \
+    'call 0 --job random.toml --stop-after 1 --set model.tokenizer=bare --set job.output_dir=bare-out && has "no end-of-text token" err'
+
 # --- data ---
 ok 'data inspect' eval 'call 0 data inspect --job job.toml && has "daughter" out && plain'
 for path in "$fixtures"/tokenizers/*/; do

@@ -86,7 +86,8 @@ Test(model_config, fills_absent_keys_as_the_classes_of_transformers_do)
     cr_expect_eq(c.intermediate_size, 3072);
     cr_expect_eq(c.layers, 12);
     cr_expect(c.tied && c.has_dropout && c.qkv_bias);
-    cr_expect_eq(c.eos_token_id, 50256);
+    cr_expect_eq(c.bos_token_id, 50256);
+    cr_expect_eq(c.eos_token_id, -1, "none but the one that is written");
     cr_expect_eq(c.storage_dtype, DTYPE_FP32);
     model_config_fini(&c);
 
@@ -117,8 +118,7 @@ Test(model_config, a_written_configuration_names_what_was_left_out)
     cr_expect_eq(
             json_integer_value(json_object_get(c.json, "vocab_size")), 32000);
     cr_expect(json_is_null(json_object_get(c.json, "sliding_window")));
-    cr_expect_eq(
-            json_integer_value(json_object_get(c.json, "eos_token_id")), 2);
+    cr_expect(json_is_null(json_object_get(c.json, "eos_token_id")));
     cr_expect_str_eq(
             (char *)json_string_value(json_array_get(
                     json_object_get(c.json, "architectures"), 0)),
@@ -131,8 +131,8 @@ Test(model_config, a_default_token_beyond_the_vocabulary_is_none)
     struct model_config c;
     const char json[] = "{\"model_type\":\"gpt2\",\"vocab_size\":300}";
     cr_assert(parse(json, ZD_ERR_CONFIG, &c) == ZD_OK);
-    cr_expect_eq(c.eos_token_id, -1);
-    cr_expect(json_is_null(json_object_get(c.json, "eos_token_id")));
+    cr_expect_eq(c.bos_token_id, -1);
+    cr_expect(json_is_null(json_object_get(c.json, "bos_token_id")));
     model_config_fini(&c);
 }
 
