@@ -64,20 +64,25 @@ static int by_bytes(const void *a, const void *b)
     return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-/* Append the three largest spans to the help. */
+/* Append the three largest spans of the memory that is short. */
 static void largest_spans(
-        const struct arena_plan *arena, char *out, size_t out_bytes)
+        const struct arena_plan *arena, const struct limits *limits,
+        bool is_device, char *out, size_t out_bytes)
 {
     const struct arena_span **order =
             calloc((size_t)arena->span_count, sizeof *order);
+    int count = 0;
     size_t used = 0;
     if (!order)
         return;
-    for (int i = 0; i < arena->span_count; i++)
-        order[i] = &arena->spans[i];
-    qsort(order, (size_t)arena->span_count, sizeof *order, by_bytes);
+    for (int i = 0; i < arena->span_count; i++) {
+        const struct arena_span *span = &arena->spans[i];
+        if (limits->shared || (span->memory == ARENA_DEVICE) == is_device)
+            order[count++] = span;
+    }
+    qsort(order, (size_t)count, sizeof *order, by_bytes);
     used += (size_t)snprintf(out, out_bytes, "the largest spans:");
-    for (int i = 0; i < arena->span_count && i < 3; i++) {
+    for (int i = 0; i < count && i < 3; i++) {
         char size[32];
         human(size, sizeof size, order[i]->bytes);
         used += (size_t)snprintf(
@@ -87,74 +92,113 @@ static void largest_spans(
     free(order);
 }
 
-/* A change to the job that might make it fit. */
-struct change {
-    const char *text;
-    bool full;        /* gradient_checkpointing = "full" */
-    bool small_batch; /* B = 1, A = A * B */
-    bool stage3;
+/* What might be changed in the job to make it fit. */
+enum {
+    CHANGE_FULL = 1,  /* gradient_checkpointing = "full" */
+    CHANGE_BATCH = 2, /* smaller micro-batches, as many more of them */
+    CHANGE_STAGE = 4, /* zero.stage = 3 */
 };
 
+struct fitting {
+    struct checkpointing checkpointing; /* trying overwrites the plan's */
+    int B, A;
+    uint64_t need;
+};
+
+/* With CHANGE_BATCH, the largest micro-batch that fits. */
 static bool change_fits(
-        const struct train_job *job, struct job_plan *plan,
-        const struct change *change, const struct limits *limits, int B, int A,
-        uint64_t *need_out)
+        const struct train_job *job, struct job_plan *plan, int change,
+        const struct limits *limits, struct fitting *fitting)
 {
+    int samples = fitting->B * fitting->A, last = fitting->B;
     struct train_job changed = *job;
-    struct checkpointing checkpointing = plan->shape.checkpointing;
-    if (change->full)
-        checkpointing.mode = CHECKPOINTING_FULL;
-    if (change->stage3)
+    if (change & CHANGE_FULL)
+        fitting->checkpointing =
+                (struct checkpointing){.mode = CHECKPOINTING_FULL};
+    if (change & CHANGE_STAGE)
         changed.zero.stage = 3;
-    if (change->small_batch) {
-        A *= B;
-        B = 1;
+    for (int B = change & CHANGE_BATCH ? last - 1 : last; B > 0; B--) {
+        if (last % B != 0)
+            continue;
+        fitting->B = B;
+        fitting->A = samples / B;
+        if (job_plan_try(
+                    &changed, fitting->checkpointing, B, fitting->A, plan) !=
+            ZD_OK) {
+            zd_error_clear();
+        } else if (fits(plan, limits)) {
+            fitting->need = plan->arena.bytes[ARENA_DEVICE];
+            return true;
+        }
+        if (!(change & CHANGE_BATCH))
+            return false;
     }
-    if (job_plan_try(&changed, checkpointing, B, A, plan) != ZD_OK) {
-        zd_error_clear();
-        return false;
-    }
-    *need_out = plan->arena.bytes[ARENA_DEVICE];
-    return fits(plan, limits);
+    return false;
 }
 
-/* Lines "train.x = y   n GiB" of the changes that fit, cheapest first. */
+/* One line, as it is written in a job file. */
+static void change_line(
+        int change, const struct fitting *fitting, char *out, size_t out_bytes)
+{
+    char size[32], batch[120];
+    snprintf(
+            batch, sizeof batch,
+            "train.per_device_train_batch_size = %d, "
+            "train.gradient_accumulation_steps = %d",
+            fitting->B, fitting->A);
+    human(size, sizeof size, fitting->need);
+    snprintf(
+            out, out_bytes, "\n%s%s%s%s%s   (%s)",
+            change & CHANGE_STAGE ? "zero.stage = 3" : "",
+            change & CHANGE_STAGE && change != CHANGE_STAGE ? ", " : "",
+            change & CHANGE_FULL ? "train.gradient_checkpointing = \"full\""
+                                 : "",
+            change & CHANGE_FULL && change & CHANGE_BATCH ? ", " : "",
+            change & CHANGE_BATCH ? batch : "", size);
+}
+
+/* Lines of the changes that fit, cheapest first; none that holds another. */
 static void suggest(
         const struct train_job *job, struct job_plan *plan,
         const struct limits *limits, char *out, size_t out_bytes)
 {
-    static const struct change changes[] = {
-            {"train.gradient_checkpointing = \"full\"", true, false, false},
-            {"train.per_device_train_batch_size = 1 (with more accumulation)",
-             false, true, false},
-            {"zero.stage = 3", false, false, true},
-            {"zero.stage = 3 and train.gradient_checkpointing = \"full\"", true,
-             false, true},
-            {"zero.stage = 3, train.gradient_checkpointing = \"full\" and "
-             "train.per_device_train_batch_size = 1",
-             true, true, true},
-    };
-    int B = plan->per_device, A = plan->accumulation, found = 0;
+    static const int changes[] = {
+            CHANGE_FULL,
+            CHANGE_BATCH,
+            CHANGE_STAGE,
+            CHANGE_FULL | CHANGE_STAGE,
+            CHANGE_FULL | CHANGE_BATCH,
+            CHANGE_BATCH | CHANGE_STAGE,
+            CHANGE_FULL | CHANGE_BATCH | CHANGE_STAGE};
+    const struct fitting now = {
+            .checkpointing = plan->shape.checkpointing,
+            .B = plan->per_device,
+            .A = plan->accumulation};
+    int useless = (job->zero.stage == 3 ? CHANGE_STAGE : 0) |
+                  (now.B == 1 ? CHANGE_BATCH : 0);
+    int found[sizeof changes / sizeof changes[0]], count = 0;
     size_t used = strlen(out);
+
+    if (now.checkpointing.mode == CHECKPOINTING_FULL)
+        useless |= CHANGE_FULL;
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
-        uint64_t need;
-        char size[32];
-        if (found == 3 ||
-            (changes[i].stage3 && job->zero.stage == 3 && !changes[i].full) ||
-            (changes[i].small_batch && !changes[i].full && B == 1))
+        struct fitting fitting = now;
+        bool more = (changes[i] & useless) != 0;
+        char line[256];
+        for (int k = 0; k < count; k++)
+            more = more || (changes[i] & found[k]) == found[k];
+        if (more || !change_fits(job, plan, changes[i], limits, &fitting))
             continue;
-        if (!change_fits(job, plan, &changes[i], limits, B, A, &need))
-            continue;
-        human(size, sizeof size, need);
+        change_line(changes[i], &fitting, line, sizeof line);
         used += (size_t)snprintf(
-                out + used, out_bytes - used, "%s\n%s   (%s)",
-                found ? "" : "\nany one of these fits:", changes[i].text, size);
-        found++;
+                out + used, out_bytes - used, "%s%s",
+                count ? "" : "\nany one of these fits:", line);
+        found[count++] = changes[i];
     }
-    if (!found)
+    if (!count)
         snprintf(
                 out + used, out_bytes - used,
-                "\nno single change fits: more ranks, a shorter "
+                "\nno such change fits: more ranks, a shorter "
                 "data.cutoff_len or a smaller model are left");
 }
 
@@ -174,7 +218,7 @@ static enum zd_status refuse(
 
     human(need, sizeof need, bytes);
     human(limit, sizeof limit, bound);
-    largest_spans(&plan->arena, help, sizeof help);
+    largest_spans(&plan->arena, limits, is_device, help, sizeof help);
     suggest(job, plan, limits, help, sizeof help);
     ZD_FAIL(ZD_ERR_UNFIT, "E0601",
             "does not fit: each rank needs %s of %s (%" PRIu64

@@ -129,6 +129,28 @@ ok '  rows that were there are not rewritten' eval '[ $(wc -l <run/metrics.jsonl
 ok 'a finished run says so' call 0 --job job.toml
 ok 'never, where there are checkpoints' call 73 --job job.toml --resume never
 
+# --- a job that does not fit ---
+# Every change that the refusal names is tried: each must fit.
+tight='--job job.toml --stop-after 1 --set train.gradient_checkpointing=none --set device.memory_limit'
+each_fits() {
+    local limit=$1 line count=0 part
+    while read -r line; do
+        local sets=()
+        while read -r part; do sets+=(--set "${part// /}"); done < <(sed -E 's/ +\(.*//; s/, /\n/g' <<<"$line")
+        rm -rf fit
+        # shellcheck disable=SC2086
+        call 0 $tight="$limit" --set train.per_device_train_batch_size=8 --set job.output_dir=fit "${sets[@]}" || return 1
+        count=$((count + 1))
+    done < <(sed -n 's/^  = help: \(\(train\|zero\)\..* = .*\)/\1/p' refused)
+    [ $count -ge 1 ]
+}
+ok 'a job that does not fit' eval \
+    'call 69 $tight=1500KB --set train.per_device_train_batch_size=8 --set job.output_dir=fit && cp err refused'
+ok '  a smaller micro-batch and its accumulation are named' has 'per_device_train_batch_size = [124], train.gradient_accumulation_steps = [248]' refused
+ok '  what is named fits' each_fits 1500KB
+ok 'too little host memory' call 69 $tight=1GiB --set device.host_memory_limit=1KB --set job.output_dir=fit
+ok '  names spans of the host' eval 'has "largest spans: train.batches" err'
+
 # --- no end of text ---
 mkdir bare && cp "$fixtures/tokenizers/llama3/tokenizer.json" bare
 sed '/^path = "model"/d; /^dtype = "fp32"/d' job.toml >random.toml
