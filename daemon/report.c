@@ -183,8 +183,9 @@ static void tell_model(const struct train_banner *banner)
     if (plan->table.trainable == plan->table.total)
         zd_log_info(
                 "  model    %s, %s parameters, %s", what, total,
-                banner->job->model.init == MODEL_RANDOM ? "random weights"
-                                                        : "pretrained");
+                banner->resumed_from ? "weights of the checkpoint"
+                : banner->job->model.init == MODEL_RANDOM ? "random weights"
+                                                          : "pretrained");
     else
         zd_log_info(
                 "  model    %s, %s parameters, %s of them trained", what, total,
@@ -382,8 +383,9 @@ static void on_end(void *ctx, const struct train_end *end)
                 "  next        zerod generate --model %s --prompt \"...\"",
                 end->export_dir);
     } else if (end->stopped_early && end->checkpoint) {
-        zd_log_info("  next        the same command without --stop-after goes "
-                    "on from there");
+        zd_log_info(
+                "  next        the same command%s goes on from there",
+                report->job->run.stop_after > 0 ? " without --stop-after" : "");
     } else if (end->checkpoint) {
         zd_log_info("  next        zerod export %s -o DIR", end->checkpoint);
     }

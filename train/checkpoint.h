@@ -54,6 +54,7 @@ struct checkpoint_writer {
     const char *model_dir;     /* config.json is copied from here, or NULL */
     const char *tokenizer_dir; /* or NULL */
     bool gpt2_prefix;          /* as in the model that was loaded */
+    int eos; /* for a config.json that is made here; -1: none */
     struct run_identity identity;
 };
 
@@ -93,7 +94,7 @@ enum zd_status checkpoint_match_model(
  * for every setting that changed and may. */
 enum zd_status checkpoint_match_run(
         const struct checkpoint *checkpoint, const struct train_job *job,
-        const struct run_identity *identity);
+        int64_t global_batch, const struct run_identity *identity);
 struct train_state checkpoint_state(const struct checkpoint *checkpoint);
 /* Fill this rank's ranges from whatever files hold them. *has_moments_out:
  * false for a save_only_model checkpoint. */

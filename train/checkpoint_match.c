@@ -55,8 +55,7 @@ static enum zd_status fail_differs(
             "the checkpoint was made with other data: %s was %s, is %s", what,
             text ? text : "unknown", now);
     free(text);
-    zd_fail_help("give it back, or start anew in another job.output_dir "
-                 "(or with run.resume = \"never\")");
+    zd_fail_help("give it back, or start anew in another job.output_dir");
     return ZD_ERR_CONFIG;
 }
 
@@ -116,14 +115,12 @@ static void say_changes(const json_t *before, const json_t *now)
 
 enum zd_status checkpoint_match_run(
         const struct checkpoint *checkpoint, const struct train_job *job,
-        const struct run_identity *identity)
+        int64_t global_batch, const struct run_identity *identity)
 {
     const json_t *manifest = checkpoint_manifest(checkpoint);
     const json_t *before = json_object_get(manifest, "settings");
     ZD_TRY(match_data(json_object_get(manifest, "data"), job, identity));
-    json_t *now = manifest_settings(
-            job, (int64_t)json_number_value(
-                         json_object_get(before, "train.global_batch_size")));
+    json_t *now = manifest_settings(job, global_batch);
     say_changes(before, now);
     json_decref(now);
     return ZD_OK;

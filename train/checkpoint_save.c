@@ -156,7 +156,13 @@ static enum zd_status write_config(
                 writer->model_dir, dir, "generation_config.json", manifest);
     }
     fs_join(path, sizeof path, dir, file.name);
-    ZD_TRY(json_write_file(path, writer->plan->config.json));
+    json_t *config = json_copy(writer->plan->config.json);
+    if (writer->eos >= 0 &&
+        !json_is_integer(json_object_get(config, "eos_token_id")))
+        json_object_set_new(config, "eos_token_id", json_integer(writer->eos));
+    enum zd_status status = json_write_file(path, config);
+    json_decref(config);
+    ZD_TRY(status);
     ZD_TRY(hash_file(path, file.digest, &file.bytes));
     manifest_add_file(manifest, &file);
     return ZD_OK;

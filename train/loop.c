@@ -125,6 +125,22 @@ static enum zd_status check_guard(
     return ZD_OK;
 }
 
+/* Once: a run whose targets are all masked would end as if it had trained. */
+static void warn_if_masked(
+        struct trainer *trainer, const struct train_step_report *report)
+{
+    bool masked = report->skipped && isnan(report->loss) &&
+                  trainer->state.skipped_in_a_row == 0;
+    if (!masked || trainer->told_masked)
+        return;
+    trainer->told_masked = true;
+    zd_log_warning(
+            "step %lld was skipped: every target of its samples is masked. "
+            "`zerod data inspect` shows what is trained; data.cutoff_len may "
+            "end before the first answer",
+            (long long)report->step);
+}
+
 static enum zd_status after_step(
         struct trainer *trainer, const struct train_step_report *report,
         const struct comm_counters *before)
@@ -136,6 +152,7 @@ static enum zd_status after_step(
     if (!isnan(report->loss))
         trainer->last_loss = report->loss;
     if (trainer_is_first(trainer)) {
+        warn_if_masked(trainer, report);
         ZD_TRY(metrics_step(
                 trainer->metrics, report, &wire,
                 trainer->job->log.step_breakdown));

@@ -17,6 +17,14 @@ static json_t *freeze_json(const struct train_options *train)
     return list;
 }
 
+/* A whole number is written as one: people read these. */
+static json_t *plain_number(double value)
+{
+    if (value == (double)(json_int_t)value && fabs(value) < 1e15)
+        return json_integer((json_int_t)value);
+    return json_real(value);
+}
+
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
 {
     static const char *const schedules[] = {
@@ -36,13 +44,14 @@ json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
             {"optim.adam_epsilon", optim->adam_epsilon},
             {"optim.max_grad_norm", optim->max_grad_norm},
             {"train.global_batch_size", (double)global_batch},
+            {"train.max_steps", (double)job->train.max_steps},
             {"checkpoint.save_steps", job->checkpoint.save_steps},
             {"checkpoint.save_total_limit", job->checkpoint.save_total_limit},
             {"log.logging_steps", job->log.logging_steps},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         json_object_set_new(
-                settings, numbers[i].key, json_real(numbers[i].value));
+                settings, numbers[i].key, plain_number(numbers[i].value));
     json_object_set_new(
             settings, "optim.lr_scheduler_type",
             json_string(schedules[optim->lr_scheduler_type]));

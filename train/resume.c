@@ -82,13 +82,19 @@ static enum zd_status restore(
 
     ZD_TRY(checkpoint_match_model(checkpoint, &trainer->plan.table));
     ZD_TRY(checkpoint_match_run(
-            checkpoint, trainer->job, &trainer->writer.identity));
+            checkpoint, trainer->job, trainer->plan.global_batch,
+            &trainer->writer.identity));
     ZD_TRY(checkpoint_load(
             checkpoint, &trainer->plan.table, trainer->zero, &has_moments));
     *state = checkpoint_state(checkpoint);
     if (trainer->job->train.max_steps > 0)
         state->max_steps =
                 max_steps; /* the job file's; else the first start's */
+    else if (state->max_steps != max_steps)
+        zd_log_info(
+                "the run keeps the %lld steps fixed at its first start; "
+                "train.max_steps changes them",
+                (long long)state->max_steps);
     if (!has_moments) {
         zd_log_warning(
                 "%s holds no optimizer states "

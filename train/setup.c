@@ -169,6 +169,7 @@ static void fill_writer(struct trainer *trainer)
             .model_dir = job->model.config ? NULL : job->model.path,
             .tokenizer_dir = trainer->text.dir,
             .gpt2_prefix = has_gpt2_prefix(job),
+            .eos = trainer->text.eos,
             .identity =
                     {.data_digest = dataset_digest(trainer->train_data),
                      .tokenizer_digest =

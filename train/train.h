@@ -88,9 +88,9 @@ struct train_observer {
     void (*end)(void *ctx, const struct train_end *end);
 };
 
-/* From here on USR1, USR2, TERM and INT are noted, and acted on between steps of
- * train_run as the job says. Call it before anything that takes time; without it
- * they end the process until train_run has begun. */
+/* From here on USR1, USR2, TERM and INT are noted, and acted on between steps
+ * of train_run as the job says. Call it before anything that takes time;
+ * without it they end the process until train_run has begun. */
 void train_catch_signals(void);
 
 /* Runs the job on this rank. The status that it returns is the same on all

@@ -33,6 +33,7 @@ struct trainer {
     double save_seconds;     /* of the last save, or an estimate */
     double last_save_time;   /* clock of the last commit, or of the start */
     int failed_saves;        /* in a row */
+    bool told_masked;        /* a step without targets was said */
     double last_loss;
     double started;
     int64_t tokens_here; /* trained on by this process */
