@@ -171,7 +171,7 @@ static void mixture_init(struct mixture *mixture, double first, double second)
     struct data_case *test = &mixture->test;
     data_case_init(test, NULL);
     for (int e = 0; e < 2; e++) {
-        char content[512] = "", name[16];
+        char content[512] = "", name[24];
         for (const char *c = texts[e]; *c; c++)
             sprintf(content + strlen(content), "{\"text\":\"%c\"}\n", *c);
         snprintf(name, sizeof name, "%d.jsonl", e);
