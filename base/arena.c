@@ -8,7 +8,7 @@
 
 const char *arena_memory_name(enum arena_memory memory)
 {
-    static const char *const names[] = {"device", "host", "pinned"};
+    static const char *const names[] = {"device", "host", "pinned", "disk"};
     return names[memory];
 }
 
@@ -91,6 +91,10 @@ enum zd_status arena_take(struct arena *arena, const struct arena_plan *plan)
         size_t bytes = plan->bytes[k];
         if (!bytes)
             continue;
+        if (k == ARENA_DISK) { /* its file is as long as planned */
+            arena->taken_bytes[k] = bytes;
+            continue;
+        }
         /* mmap, not malloc: exact size, page-aligned, clear, and untouched
          * pages cost nothing */
         void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,

@@ -19,7 +19,14 @@
 
 #include <stdint.h>
 
-enum arena_memory { ARENA_DEVICE, ARENA_HOST, ARENA_PINNED, ARENA_MEMORIES };
+/* ARENA_DISK is priced and never taken: its files belong to who asked. */
+enum arena_memory {
+    ARENA_DEVICE,
+    ARENA_HOST,
+    ARENA_PINNED,
+    ARENA_DISK,
+    ARENA_MEMORIES
+};
 
 enum span_kind {
     SPAN_PARAMS,

@@ -14,6 +14,13 @@
 struct stream; /* opaque; NULL on the CPU device */
 
 enum device_backend { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+/* Streams of the CPU device (base/stream.h). AUTO: threads when something is
+ * offloaded, else inline. */
+enum device_streams {
+    DEVICE_STREAMS_AUTO,
+    DEVICE_STREAMS_INLINE,
+    DEVICE_STREAMS_THREADS
+};
 
 struct device_options { /* [device] */
     enum device_backend backend;
@@ -22,6 +29,7 @@ struct device_options { /* [device] */
     uint64_t host_memory_limit;
     double host_memory_limit_fraction;
     int cpu_threads;              /* per rank; 0 = from the affinity mask */
+    enum device_streams streams;
 };
 
 struct device_options device_options_default(void);

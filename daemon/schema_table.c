@@ -68,6 +68,36 @@ static const struct schema_choice schedules[] = {
         {"linear", LR_LINEAR},     {"cosine", LR_COSINE},
         {"constant", LR_CONSTANT}, {"constant_with_warmup", LR_CONSTANT, "="},
         {"wsd", LR_WSD},           {0}};
+static const struct schema_choice device_streams[] = {
+        {"auto", DEVICE_STREAMS_AUTO},
+        {"inline", DEVICE_STREAMS_INLINE},
+        {"threads", DEVICE_STREAMS_THREADS},
+        {0}};
+static const struct schema_choice tiers[] = {
+        {"none", OFFLOAD_NONE},
+        {"cpu", OFFLOAD_CPU},
+        {"nvme", OFFLOAD_NVME},
+        {0}};
+static const struct schema_choice host_tiers[] = {
+        {"none", OFFLOAD_NONE}, {"cpu", OFFLOAD_CPU}, {0}};
+static const struct schema_choice clippings[] = {
+        {"wait", OFFLOAD_WAIT}, {"undo", OFFLOAD_UNDO}, {0}};
+static const struct schema_choice accumulates[] = {
+        {"auto", OFFLOAD_ACCUMULATE_AUTO},
+        {"device", OFFLOAD_ACCUMULATE_DEVICE},
+        {"host", OFFLOAD_ACCUMULATE_HOST},
+        {0}};
+static const struct schema_choice pins[] = {
+        {"auto", OFFLOAD_PIN_AUTO},
+        {"true", OFFLOAD_PIN_YES},
+        {"false", OFFLOAD_PIN_NO},
+        {0}};
+static const struct schema_choice aio_backends[] = {
+        {"auto", AIO_AUTO},
+        {"io_uring", AIO_IO_URING},
+        {"threads", AIO_THREADS},
+        {"libaio", 0, "!"},
+        {0}};
 static const struct schema_choice comm_backends[] = {
         {"auto", COMM_AUTO}, {"mpi", COMM_MPI}, {"nccl", COMM_NCCL, "!"}, {0}};
 static const struct schema_choice eval_strategies[] = {
@@ -125,6 +155,7 @@ const struct schema_key schema_table[] = {
 {"device", "memory_limit", SCHEMA_LIMIT, JOB(device.memory_limit), JOB(device.memory_limit_fraction), .flags = SCHEMA_PER_RANK, .help = "Device memory a rank may use; 0 = what there is"},
 {"device", "host_memory_limit", SCHEMA_LIMIT, JOB(device.host_memory_limit), JOB(device.host_memory_limit_fraction), .flags = SCHEMA_PER_RANK, .help = "Host memory a rank may use; 0 = what there is"},
 {"device", "cpu_threads", SCHEMA_INT, JOB(device.cpu_threads), .flags = SCHEMA_AUTO | SCHEMA_PER_RANK, .min = 1, .max = 4096, .help = "Threads per rank; auto: from the affinity mask"},
+{"device", "streams", SCHEMA_ENUM, JOB(device.streams), .choices = device_streams, .flags = SCHEMA_PER_RANK, .help = "Copies of the CPU device: by threads beside it, or in line"},
 {"device", "numa_bind", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Bind memory to the NUMA node of the rank"},
 
 {"model", "path", SCHEMA_STRING, JOB(model.path), .flags = SCHEMA_NULLABLE, .help = "Hugging Face directory of the model"},
@@ -220,19 +251,22 @@ const struct schema_key schema_table[] = {
 {"zero", "sub_group_size", SCHEMA_INT64, JOB(zero.sub_group_size), .min = 1, .max = COUNT_MAX, .help = "Elements of one optimizer tile"},
 {"zero", "round_robin_gradients", SCHEMA_BOOL, JOB(zero.round_robin_gradients), .help = "Each rank sends first to its right neighbour"},
 
-{"offload", "optimizer", SCHEMA_STRING, UNAVAILABLE("none"), .help = "Master weights and moments on the host"},
-{"offload", "params", SCHEMA_STRING, UNAVAILABLE("none"), .help = "Parameters on the host"},
-{"offload", "activations", SCHEMA_STRING, UNAVAILABLE("none"), .help = "Activations on the host"},
-{"offload", "threads", SCHEMA_STRING, UNAVAILABLE("auto"), .help = "Worker threads per rank"},
-{"offload", "chunk_bytes", SCHEMA_STRING, UNAVAILABLE("auto"), .help = "Staging unit"},
-{"offload", "nvme_path", SCHEMA_STRING, UNAVAILABLE(""), .help = "Folder on NVMe"},
+{"offload", "optimizer", SCHEMA_ENUM, JOB(offload.optimizer), .choices = tiers, .help = "Where master weights and moments live; the update runs on the host"},
+{"offload", "params", SCHEMA_ENUM, JOB(offload.params), .choices = tiers, .help = "Where parameters live between uses (stage 3, or one rank)"},
+{"offload", "activations", SCHEMA_ENUM, JOB(offload.activations), .choices = host_tiers, .help = "Where the residual stream between recomputed layers waits for backward"},
+{"offload", "threads", SCHEMA_INT, JOB(offload.threads), .flags = SCHEMA_AUTO | SCHEMA_PER_RANK, .min = 1, .max = 4096, .help = "Worker threads per rank; auto: from the affinity mask"},
+{"offload", "chunk_bytes", SCHEMA_SIZE, JOB(offload.chunk_bytes), .max = 1e12, .help = "Master weights that a worker takes at a time; 0 = auto"},
+{"offload", "clipping", SCHEMA_ENUM, JOB(offload.clipping), .choices = clippings, .help = "wait: update when the norm is known; undo: at once, taken back if it is clipped"},
+{"offload", "accumulate", SCHEMA_ENUM, JOB(offload.accumulate), .choices = accumulates, .help = "Where gradients of several micro-batches are added up"},
+{"offload", "pin_memory", SCHEMA_ENUM, JOB(offload.pin_memory), .choices = pins, .flags = SCHEMA_PER_RANK, .help = "Lock the memory that copies go through"},
+{"offload", "nvme_path", SCHEMA_STRING, JOB(offload.nvme_path), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "Folder of the NVMe tier"},
 
-{"aio", "backend", SCHEMA_STRING, UNAVAILABLE("auto"), .help = "Asynchronous I/O"},
-{"aio", "block_size", SCHEMA_INT, UNAVAILABLE(NULL), .help = "Bytes of one transfer"},
-{"aio", "queue_depth", SCHEMA_INT, UNAVAILABLE(NULL), .help = "Transfers under way"},
-{"aio", "intra_op_parallelism", SCHEMA_INT, UNAVAILABLE(NULL), .help = "Threads of one transfer"},
-{"aio", "single_submit", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Submit one transfer at a time"},
-{"aio", "overlap_events", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Submit and wait at the same time"},
+{"aio", "backend", SCHEMA_ENUM, JOB(offload.aio.backend), .choices = aio_backends, .flags = SCHEMA_PER_RANK, .help = "Asynchronous I/O of the NVMe tier"},
+{"aio", "block_size", SCHEMA_UINT64, JOB(offload.aio.block_bytes), .min = 4096, .max = 1 << 30, .help = "Bytes of one transfer, at most"},
+{"aio", "queue_depth", SCHEMA_INT, JOB(offload.aio.queue_depth), .min = 1, .max = 4096, .help = "Transfers under way"},
+{"aio", "intra_op_parallelism", SCHEMA_INT, JOB(offload.aio.intra_op_parallelism), .min = 1, .max = 64, .help = "Threads of the backend `threads`"},
+{"aio", "single_submit", SCHEMA_BOOL, JOB(offload.aio.single_submit), .help = "Submit one transfer at a time"},
+{"aio", "overlap_events", SCHEMA_BOOL, JOB(offload.aio.overlap_events), .help = "Submit while others are under way"},
 
 {"comm", "backend", SCHEMA_ENUM, JOB(comm.backend), .choices = comm_backends, .help = "Transport of the collectives"},
 {"comm", "timeout", SCHEMA_STRING, UNAVAILABLE("0|0s"), .help = "Watchdog of the collectives"},

@@ -77,6 +77,14 @@ struct model_shape {
     int decode_capacity;        /* positions of the key/value cache; 0: none */
     int decode_batch;           /* tokens of one decode call at most; 0: none */
     bool train;                 /* false: forward only (generate) */
+    bool offload_activations;   /* inputs of recomputed segments lie on the host
+                                   (pinned) and visit the device; needs a mode
+                                   that recomputes */
+};
+
+/* What offload_activations copies with; owned by the caller. NULL: inline. */
+struct model_streams {
+    struct stream *down, *up;
 };
 
 /* Ask for the activations of this shape: spans "model.*". Pure. Activations lie
@@ -92,6 +100,15 @@ enum zd_status model_create(const struct model_config *config,
         const struct kernels *kernels, const struct arena *arena,
         struct model **model_out);
 void model_destroy(struct model *model);
+/* Before the first pass, when the shape offloads activations. */
+void model_set_streams(struct model *model, const struct model_streams *streams);
+/* Bytes of activations copied since the last call, and seconds that the passes
+ * waited for them. */
+struct model_offload_report {
+    uint64_t down_bytes, up_bytes;
+    double wait_seconds;
+};
+struct model_offload_report model_offload_report_take(struct model *model);
 
 struct model_batch {
     const int32_t *tokens;    /* (B, T) */

@@ -8,6 +8,7 @@
 #ifndef ZD_MODEL_PARAMS_H
 #define ZD_MODEL_PARAMS_H
 
+#include "base/tensor_blocks.h"
 #include "model/config.h"
 
 enum { PARAM_NAME_MAX = 96 };
@@ -22,6 +23,8 @@ struct param {
     size_t count;
     bool trainable;            /* false: no gradient, no optimizer state */
     bool decays;               /* weight decay applies: matrices only */
+    bool is_embedding;         /* tokens or positions; not an untied head */
+    struct tensor_blocks blocks; /* what shares a second moment in Adam-mini */
     enum param_init init;
     float init_std;            /* GPT-2's residual projections are scaled by
                                   1/sqrt(2 L), as transformers does */

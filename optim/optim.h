@@ -5,27 +5,55 @@
  *   p *= 1 - lr * wd
  *   m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2
  *   p -= lr / (1-b1^t) * m / (sqrt(v) / sqrt(1-b2^t) + eps)
- * Powers of beta are taken in double; t counts applied steps, from 1. */
+ * Adam-mini: the same with one v for each block of a tensor, v = b2 v + (1-b2)
+ *   mean(g^2) (Zhang et al. 2024, arXiv:2406.16793).
+ * Lion: p *= 1 - lr * wd;  p -= lr sign(b1 m + (1-b1) g);  m = b2 m + (1-b2) g
+ *   (Chen et al. 2023, arXiv:2302.06675); sign(0) = 0.
+ * SGD: p *= 1 - lr * wd;  m = momentum m + g;  p -= lr m; without momentum there
+ *   is no m and p -= lr g.
+ * Powers of beta are taken in double; t counts applied steps, from 1.
+ *
+ * States. A lane is one array of state (m or v); its format is chosen for a
+ * whole tensor. In 8 bits a lane is a code per element and a scale (the largest
+ * magnitude, fp32) per qblock of 256 elements, counted from the tensor's start
+ * (optim/codec.h; Dettmers et al. 2022, arXiv:2110.02861). The update uses the
+ * new m and v before they are rounded.
+ *
+ * Bits. The result of an element depends on its inputs and its qblock, never on
+ * how a tensor is cut into spans at multiples of 256, on threads or on the
+ * instruction set: each fast path gives the bits of the plain definition. */
 #ifndef ZD_OPTIM_OPTIM_H
 #define ZD_OPTIM_OPTIM_H
 
 #include "base/dtype.h"
+#include "base/exact_sum.h"
 #include "base/status.h"
+#include "base/tensor_blocks.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
-enum optim_name { OPTIM_ADAMW };
+enum { OPTIM_QBLOCK = 256, OPTIM_8BIT_MIN = 4096 };
+
+enum optim_name { OPTIM_ADAMW, OPTIM_ADAM_MINI, OPTIM_LION, OPTIM_SGD };
+enum optim_state_type { OPTIM_STATE_FP32, OPTIM_STATE_BF16, OPTIM_STATE_8BIT };
+enum optim_master { OPTIM_MASTER_FP32, OPTIM_MASTER_NONE };
 enum lr_schedule { LR_LINEAR, LR_COSINE, LR_CONSTANT, LR_WSD };
 
 struct optim_options { /* [optim] */
     enum optim_name name;
+    enum optim_state_type state_type; /* 8BIT by the names that end in _8bit */
+    bool paged;            /* the names that begin with paged_ */
+    bool stable_embedding; /* embeddings keep 32-bit states */
+    enum optim_master master;
     double learning_rate;
     enum lr_schedule lr_scheduler_type;
     double min_lr_ratio;
     double warmup_steps;    /* whole steps; a fraction < 1 of max_steps */
     double wsd_decay_steps; /* whole steps, or a fraction < 1 */
     double weight_decay;
-    double adam_beta1, adam_beta2, adam_epsilon;
+    double adam_beta1, adam_beta2, adam_epsilon; /* Lion's betas too */
+    double momentum;        /* SGD; 0: none, and no state */
     double max_grad_norm;   /* 0 = off */
 };
 
@@ -43,6 +71,106 @@ int64_t optim_wsd_decay_steps(const struct optim_options *options,
  * max*min over the last decay steps. */
 double optim_learning_rate(const struct optim_options *options, int64_t step,
         int64_t max_steps);
+
+/* --- states --------------------------------------------------------------- */
+
+enum optim_lane { OPTIM_M, OPTIM_V, OPTIM_LANES };
+enum optim_format {
+    OPTIM_NONE,  /* the optimizer has no such lane */
+    OPTIM_FP32,
+    OPTIM_BF16,
+    OPTIM_8BIT,  /* m: signed map; v: unsigned map */
+    OPTIM_BLOCKS /* Adam-mini's v: one fp32 per block of the tensor, kept apart
+                    from the elements */
+};
+struct optim_layout {
+    enum optim_format lane[OPTIM_LANES];
+};
+
+/* Formats of a tensor's lanes: 8-bit lanes only from OPTIM_8BIT_MIN elements of
+ * the whole tensor on, and not for an embedding under stable_embedding. */
+struct optim_layout optim_layout_of(const struct optim_options *options,
+        size_t tensor_count, bool is_embedding);
+/* Bytes of `count` elements of a lane, scales not counted; 0 for BLOCKS. */
+size_t optim_lane_bytes(enum optim_format format, size_t count);
+/* fp32 scales of a lane that begins at a qblock; 0 unless it has 8 bits. */
+size_t optim_scale_count(enum optim_format format, size_t count);
+/* A lane at the start of training: nothing, as its format writes it. */
+void optim_lane_clear(enum optim_lane lane, enum optim_format format,
+        void *values, float *scales, size_t count);
+/* A lane as fp32 and back, e.g. when a checkpoint has another format. */
+void optim_lane_read(enum optim_lane lane, enum optim_format format,
+        const void *values, const float *scales, size_t count, float *out);
+void optim_lane_write(enum optim_lane lane, enum optim_format format,
+        void *values, float *scales, size_t count, const float *in);
+
+/* --- the update ----------------------------------------------------------- */
+
+/* A run of elements of one tensor, from a multiple of 256 of it. Arrays begin
+ * with that element. `grad` and `param` may be the same memory when their types
+ * have the same size, or when grad is fp32 and param has 16 bits. */
+struct optim_span {
+    void *master;           /* (count) weights, updated: fp32, or bf16, which is
+                               rounded stochastically */
+    enum dtype master_type;
+    const void *grad;       /* (count) fp32, bf16 or fp16 */
+    enum dtype grad_type;
+    void *param;            /* (count) the new weight, rounded to nearest even;
+                               NULL: the master is the weight */
+    enum dtype param_type;
+    struct optim_layout layout;
+    void *state[OPTIM_LANES];
+    float *scale[OPTIM_LANES]; /* 8-bit lanes */
+    const float *block_v;      /* OPTIM_BLOCKS: the new v of every block */
+    const struct tensor_blocks *blocks; /* of the tensor */
+    size_t begin, count;       /* in the tensor */
+    uint64_t tensor;           /* rng_stream of its name */
+    bool decays;               /* apply weight_decay here */
+};
+
+struct optim_step {
+    const struct optim_options *options;
+    double learning_rate; /* of this step */
+    int64_t t;            /* applied steps including this one, from 1 */
+    float grad_scale;     /* clipping factor / loss scale; multiplies g in fp32 */
+    uint64_t seed;        /* of stochastic rounding, with t and the element */
+};
+
+/* The definition: plain loops. */
+void optim_update_plain(const struct optim_span *span,
+        const struct optim_step *step);
+/* The fast path, in the calling thread alone. */
+void optim_update(const struct optim_span *span, const struct optim_step *step);
+/* The fast path on all OpenMP threads. */
+void optim_update_threads(const struct optim_span *span,
+        const struct optim_step *step);
+
+/* --- sums over gradients -------------------------------------------------- */
+
+/* Add the squares of a run to `sum`: pieces of 256 elements from the tensor's
+ * start, each summed in fp64 in eight lanes (lane k has elements k, k+8, ..;
+ * lanes added pairwise), pieces added exactly. `grad` begins at a multiple of
+ * 256 of its tensor. The second runs on all OpenMP threads. */
+void optim_add_squares(struct exact_sum *sum, const void *grad,
+        enum dtype type, size_t count);
+void optim_add_squares_threads(struct exact_sum *sum, const void *grad,
+        enum dtype type, size_t count);
+
+/* Adam-mini's block sums, the same bits for every cut: with N the norm of the
+ * whole gradient, g^2 / N^2 is added as a fixed-point number of two words
+ * (low: 48 bits, high), so that sums over ranks are exact. sums: (count, 2)
+ * words of a tensor's blocks, added to atomically, so that threads may share
+ * them. Nothing is added when N is 0. */
+void optim_add_block_sums(int64_t *sums, const struct tensor_blocks *blocks,
+        const void *grad, enum dtype type, size_t begin, size_t count,
+        double norm);
+/* v of every block from the sums over all ranks; `norm` as above, before
+ * step->grad_scale is applied. */
+void optim_update_blocks(float *block_v, const int64_t *sums,
+        const struct tensor_blocks *blocks, const struct optim_step *step,
+        double norm);
+
+/* --- older, until zero uses spans ----------------------------------------- */
 
 struct adamw_span {
     float *master;         /* (count) fp32 weights, updated */
@@ -62,10 +190,8 @@ struct adamw_step {
     float grad_scale; /* the clipping factor; 1 = none */
 };
 
-/* The definition: plain loops, one thread. */
 void optim_adamw_plain(const struct adamw_span *span,
         const struct adamw_step *step);
-/* Vectorised and threaded; the same bits as the definition. */
 void optim_adamw(const struct adamw_span *span, const struct adamw_step *step);
 
 #endif

@@ -4,6 +4,7 @@ struct optim_options optim_options_default(void)
 {
     return (struct optim_options){
             .name = OPTIM_ADAMW,
+            .stable_embedding = true,
             .learning_rate = 2e-5,
             .lr_scheduler_type = LR_COSINE,
             .min_lr_ratio = 0.1,

@@ -16,9 +16,15 @@ struct train_job train_job_default(void)
                      .num_train_epochs = 3.0,
                      .dtype = DTYPE_BF16,
                      .gradient_checkpointing = {.mode = CHECKPOINTING_AUTO},
-                     .average_tokens_across_devices = true},
+                     .average_tokens_across_devices = true,
+                     .fp16 =
+                             {.initial_scale_power = 16,
+                              .loss_scale_window = 1000,
+                              .hysteresis = 2,
+                              .min_loss_scale = 1}},
             .optim = optim_options_default(),
             .zero = zero_options_default(),
+            .offload = offload_options_default(),
             .comm = {.backend = COMM_AUTO},
             .eval =
                     {.eval_strategy = EVAL_STEPS,

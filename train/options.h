@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "data/dataset.h"
 #include "model/model.h"
+#include "offload/options.h"
 #include "optim/optim.h"
 #include "zero/options.h"
 
@@ -40,6 +41,14 @@ struct model_options {     /* [model] */
     json_t *config;   /* [model.config], or NULL */
 };
 
+struct fp16_options {  /* [train.fp16], with dtype = "fp16" only */
+    double loss_scale; /* 0: dynamic */
+    int initial_scale_power;
+    int loss_scale_window;
+    int hysteresis;
+    double min_loss_scale;
+};
+
 struct train_options { /* [train] */
     int64_t max_steps; /* -1: from the epochs */
     double num_train_epochs;
@@ -52,6 +61,7 @@ struct train_options { /* [train] */
     bool auto_find_batch_size;
     const char *const *freeze;
     int freeze_count;
+    struct fp16_options fp16;
 };
 
 enum eval_strategy { EVAL_NO, EVAL_STEPS, EVAL_EPOCH };
@@ -116,6 +126,7 @@ struct train_job {
     struct train_options train;
     struct optim_options optim;
     struct zero_options zero;
+    struct offload_options offload;
     struct comm_options comm;
     struct eval_options eval;
     struct sample_options sample;

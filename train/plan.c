@@ -118,6 +118,8 @@ enum zd_status job_plan_try(
             .accumulation = A,
             .checkpointing = checkpointing,
             .train = true,
+            .optim = job->optim,
+            .offload = job->offload,
     };
     ZD_TRY(zero_plan_build(&request, &plan->zero));
     return plan_spans(job, plan);

@@ -22,6 +22,7 @@
 #include "base/arena.h"
 #include "comm/comm.h"
 #include "model/model.h"
+#include "offload/options.h"
 #include "optim/optim.h"
 #include "zero/options.h"
 
@@ -73,6 +74,12 @@ struct zero_request {
     int accumulation;         /* micro-batches of a step */
     struct checkpointing checkpointing;
     bool train; /* false: parameters only (generate) */
+    struct optim_options optim;
+    struct offload_options offload;
+    bool accumulate_on_host; /* offloaded optimizer, several micro-batches:
+                                gradients are added up there */
+    size_t spill_bytes;      /* paged states: of the states (m and v), how much
+                                lies on the host; rounded up to chunks */
 };
 
 struct zero_plan {

@@ -69,7 +69,6 @@ static const struct bad_case bad_cases[] = {
         {"[train]\ntf32 = true\n", "E0208", 2, 1, "switch it off"},
         {"[train]\ndeterministic = true\n", "E0208", 2, 1, "not available"},
         {"[lora]\nenabled = true\n", "E0208", 2, 1, "not available"},
-        {"[offload]\noptimizer = \"cpu\"\n", "E0208", 2, 1, "not available"},
         {"[train.fp16]\nloss_scale = 0.0\n", "E0208", 2, 1, "not available"},
         {"[report]\ntensorboard = true\n", "E0208", 2, 1, "not available"},
         {"[guard]\nloss_spike_zscore = 3.0\n", "E0208", 2, 1, "not available"},

@@ -1,0 +1,174 @@
+/* offload.h - master weights and optimizer states of one rank on the host (or on
+ * NVMe), the update made there by worker threads. Knows no ranks and no model:
+ * zero says which elements there are and when gradients are ready.
+ *
+ *          device                       host
+ *   unit's gradient  ---- down --->  slot (16 bits) --> norm on arrival
+ *                                      |   when the norm is known (or before,
+ *                                      v   with undo): workers, chunk by chunk
+ *                                    master, m, v updated; the new parameter
+ *   parameters       <---- up ----   takes the gradient's place in the slot
+ *
+ * Per parameter on the host: master 4, m 1, v 1, scales 0.03, slot 2. In fp32
+ * the slot has 4 bytes. With `accumulates` an fp32 accumulator takes the slot's
+ * place (+2): gradients of micro-batches are added there and rounded once, to
+ * the compute type, before the norm; the new parameter is then written into the
+ * front of its chunk's accumulator. With params on the host the slot is the
+ * parameter's home; when `accumulates` too, parameters have an array of their
+ * own.
+ *
+ * A step:
+ *   offload_grads_down(segment, ..)    as each segment's gradient is complete
+ *   offload_squares                    all have arrived; their squares
+ *   offload_block_sums                 Adam-mini
+ *   offload_update                     begins; or offload_skip
+ *   offload_params_wait(segment) or offload_params_up(segment, ..)
+ *                                      before the next use of its parameters
+ *
+ * Threads: all calls come from the trainer. Workers touch host memory only.
+ * Bits: those of optim_update over the same elements, whatever the chunks, the
+ * threads, the tier and the clipping strategy.
+ * Errors: ZD_ERR_IO of the disk, told by the next call. Nothing on the step path
+ * allocates. */
+#ifndef ZD_OFFLOAD_OFFLOAD_H
+#define ZD_OFFLOAD_OFFLOAD_H
+
+#include "base/arena.h"
+#include "base/device.h"
+#include "base/stream.h"
+#include "offload/options.h"
+#include "optim/optim.h"
+
+/* A run of elements of one tensor whose state is this rank's. */
+struct offload_run {
+    int segment;
+    size_t offset;       /* elements from the segment's first: multiple of 256 */
+    size_t begin, count; /* in the tensor; begin is a multiple of 256 */
+    struct optim_layout layout;
+    const struct tensor_blocks *blocks; /* Adam-mini, else NULL */
+    uint64_t tensor;     /* rng_stream of its name */
+    bool decays;
+};
+
+/* A segment is what comes down and goes up together. */
+struct offload_request {
+    const struct offload_options *options;
+    const struct optim_options *optim;
+    enum dtype dtype;             /* compute type: of slots */
+    const size_t *segment_counts; /* elements, padded, multiples of 256 */
+    int segment_count;            /* in the order of their first use */
+    const struct offload_run *runs; /* by segment, then offset */
+    int run_count;
+    bool accumulates;             /* gradients are added up on the host */
+    bool params_on_host;          /* options->params is not NONE */
+};
+
+/* Memory of a rank, by what it is for: spans of these names. ARENA_HOST but
+ * where noted; a part of 0 bytes has no span. */
+enum offload_part {
+    OFFLOAD_MASTER,       /* "offload.master" */
+    OFFLOAD_STATES_8BIT,  /* "offload.states.8bit": codes of m and v */
+    OFFLOAD_SCALES,       /* "offload.states.scales" */
+    OFFLOAD_STATES_BF16,  /* "offload.states.bf16" */
+    OFFLOAD_STATES_32BIT, /* "offload.states.32bit": embeddings, small tensors */
+    OFFLOAD_SLOTS,        /* "offload.slots" (pinned) */
+    OFFLOAD_ACCUMULATORS, /* "offload.accumulators" (pinned) */
+    OFFLOAD_PARAMS,       /* "offload.params" (pinned) */
+    OFFLOAD_STAGING,      /* "offload.staging" (pinned): micro-batches after the
+                             first on their way into accumulators */
+    OFFLOAD_UNDO,         /* "offload.undo": old values, OFFLOAD_UNDO only */
+    OFFLOAD_RING,         /* "offload.ring" (pinned): chunks between disk and
+                             workers */
+    OFFLOAD_FILE,         /* "offload.file" (disk) */
+    OFFLOAD_PARTS
+};
+
+/* Bytes of each part for one rank's runs; pure. zero takes the largest of each
+ * over the ranks, so that the plan is the same for all. */
+enum zd_status offload_measure(const struct offload_request *request,
+        size_t bytes[OFFLOAD_PARTS]);
+enum zd_status offload_plan_spans(const size_t bytes[OFFLOAD_PARTS],
+        struct arena_plan *plan);
+
+/* Before memory is taken: the disk folder exists, is writable and has room for
+ * `file_bytes` of each of `local_size` ranks; locked memory is allowed when
+ * pin_memory asks for it (ZD_ERR_UNFIT with the ulimit line). */
+enum zd_status offload_check(const struct offload_options *options,
+        const size_t bytes[OFFLOAD_PARTS], int local_size);
+
+struct offload_place {
+    struct stream *down, *up; /* queued on by the engine, owned by the caller */
+    int worker_threads;       /* > 0 */
+    int first_cpu;            /* workers are bound to the CPUs of this process's
+                                 mask from this one on, in turn; -1: not bound */
+    const char *file_name;    /* of this rank's file in nvme_path; NULL: none */
+};
+
+struct offload;
+/* request (and what it points to) and arena are borrowed and must outlive it. */
+enum zd_status offload_create(const struct offload_request *request,
+        const struct arena *arena, const struct offload_place *place,
+        struct offload **offload_out);
+void offload_destroy(struct offload *offload); /* removes its file */
+
+/* --- a step --------------------------------------------------------------- */
+
+/* `from`: the segment's reduced gradient on the device: dtype, or fp32 with
+ * `accumulates`; it lies there once `ready` is done (NULL: now). `micro` counts
+ * micro-batches that come down, from 0; `last` says that nothing follows. */
+enum zd_status offload_grads_down(struct offload *offload, int segment,
+        const void *from, struct event *ready, int micro, bool last);
+/* Until `from` may be written again. */
+enum zd_status offload_grads_wait(struct offload *offload, int segment);
+/* Waits for all segments and adds the squares of their gradients, as
+ * optim_add_squares, after rounding. */
+enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum);
+/* Adds optim_add_block_sums of run i into sums[i] (may be shared by runs). */
+enum zd_status offload_block_sums(struct offload *offload,
+        int64_t *const *sums, double norm);
+/* Begins the update and returns. block_v: by run, Adam-mini, else NULL. */
+enum zd_status offload_update(struct offload *offload,
+        const struct optim_step *step, const float *const *block_v);
+/* The step is not applied: nothing of it remains. */
+enum zd_status offload_skip(struct offload *offload);
+
+/* Where the new parameters of a segment go when they live on the device: queued
+ * chunk by chunk as workers finish. Set once. */
+void offload_params_to(struct offload *offload, int segment, void *device);
+/* Until they are there. */
+enum zd_status offload_params_wait(struct offload *offload, int segment);
+/* params on the host: queue the copy of a segment's `count` parameters from
+ * `begin` on to the device. `done` is recorded behind it. */
+enum zd_status offload_params_up(struct offload *offload, int segment,
+        size_t begin, size_t count, void *to, struct event *done);
+/* Until everything under way is done. */
+enum zd_status offload_finish(struct offload *offload);
+
+/* --- states, from outside a step ------------------------------------------ */
+
+/* All finish first. Elements begin..begin+count-1 of run i, from a multiple of
+ * 256 of the run. `values` as the lane's format has them, `scales` for 8-bit
+ * lanes. lane OPTIM_LANES is the master (fp32, or bf16 without fp32 masters). */
+enum zd_status offload_read(struct offload *offload, int run, int lane,
+        size_t begin, size_t count, void *values, float *scales);
+enum zd_status offload_write(struct offload *offload, int run, int lane,
+        size_t begin, size_t count, const void *values, const float *scales);
+/* Masters were written: round parameters from them, into slots or the device. */
+enum zd_status offload_masters_written(struct offload *offload);
+
+/* --- what it did ---------------------------------------------------------- */
+
+struct offload_report { /* of a step */
+    uint64_t down_bytes, up_bytes, disk_read_bytes, disk_written_bytes;
+    double down_seconds, up_seconds; /* streams busy */
+    double host_seconds;             /* update: from its begin to its end */
+    double worker_seconds;           /* summed over workers */
+    double disk_seconds;             /* workers waited for the disk */
+    /* how long the trainer waited for each */
+    double wait_down_seconds, wait_host_seconds, wait_up_seconds;
+    bool undone;                     /* a speculative update was taken back */
+};
+/* Since the last call. */
+struct offload_report offload_report_take(struct offload *offload);
+
+#endif

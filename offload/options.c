@@ -1,0 +1,14 @@
+#include "offload/options.h"
+
+#include <stddef.h>
+
+struct offload_options offload_options_default(void)
+{
+    return (struct offload_options){
+            .aio =
+                    {.block_bytes = 1048576,
+                     .queue_depth = 8,
+                     .intra_op_parallelism = 1,
+                     .overlap_events = true},
+    };
+}

@@ -1,0 +1,47 @@
+/* options.h - [offload] and [aio] of the job file. */
+#ifndef ZD_OFFLOAD_OPTIONS_H
+#define ZD_OFFLOAD_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum offload_tier { OFFLOAD_NONE, OFFLOAD_CPU, OFFLOAD_NVME };
+/* When the update of a chunk may begin. WAIT: when the norm is known. UNDO: when
+ * its gradient has arrived, as if nothing were clipped; if then it is, the old
+ * values are put back from a copy and the update is made again. */
+enum offload_clipping { OFFLOAD_WAIT, OFFLOAD_UNDO };
+/* Where the gradients of several micro-batches are added up. */
+enum offload_accumulate {
+    OFFLOAD_ACCUMULATE_AUTO, /* on the device if it fits, else on the host */
+    OFFLOAD_ACCUMULATE_DEVICE,
+    OFFLOAD_ACCUMULATE_HOST
+};
+enum offload_pin { OFFLOAD_PIN_AUTO, OFFLOAD_PIN_NO, OFFLOAD_PIN_YES };
+enum aio_backend { AIO_AUTO, AIO_IO_URING, AIO_THREADS };
+
+struct aio_options { /* [aio], DeepSpeed's names */
+    enum aio_backend backend;
+    uint64_t block_bytes;     /* block_size: of one transfer */
+    int queue_depth;          /* transfers under way */
+    int intra_op_parallelism; /* threads of the backend `threads` */
+    bool single_submit;       /* submit one transfer at a time */
+    bool overlap_events;      /* submit while others are under way */
+};
+
+struct offload_options { /* [offload] */
+    enum offload_tier optimizer;   /* master weights and states */
+    enum offload_tier params;      /* 16-bit parameters */
+    enum offload_tier activations; /* NONE | CPU */
+    int threads;                   /* workers per rank; 0 = auto */
+    uint64_t chunk_bytes;          /* master weights of one chunk; 0 = auto */
+    const char *nvme_path;         /* a folder, or NULL */
+    enum offload_clipping clipping;
+    enum offload_accumulate accumulate;
+    enum offload_pin pin_memory; /* lock the staging memory; auto: when a GPU
+                                    needs it */
+    struct aio_options aio;
+};
+
+struct offload_options offload_options_default(void);
+
+#endif
