@@ -81,7 +81,7 @@ static const struct schema_choice tiers[] = {
 static const struct schema_choice host_tiers[] = {
         {"none", OFFLOAD_NONE}, {"cpu", OFFLOAD_CPU}, {0}};
 static const struct schema_choice clippings[] = {
-        {"wait", OFFLOAD_WAIT}, {"undo", OFFLOAD_UNDO}, {0}};
+        {"wait", OFFLOAD_CLIP_WAIT}, {"undo", OFFLOAD_CLIP_UNDO}, {0}};
 static const struct schema_choice accumulates[] = {
         {"auto", OFFLOAD_ACCUMULATE_AUTO},
         {"device", OFFLOAD_ACCUMULATE_DEVICE},

@@ -76,7 +76,7 @@ enum offload_part {
     OFFLOAD_PARAMS,       /* "offload.params" (pinned) */
     OFFLOAD_STAGING,      /* "offload.staging" (pinned): micro-batches after the
                              first on their way into accumulators */
-    OFFLOAD_UNDO,         /* "offload.undo": old values, OFFLOAD_UNDO only */
+    OFFLOAD_UNDO,         /* "offload.undo": old values, with OFFLOAD_CLIP_UNDO */
     OFFLOAD_RING,         /* "offload.ring" (pinned): chunks between disk and
                              workers */
     OFFLOAD_FILE,         /* "offload.file" (disk) */
