@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "daemon/output.h"
+#include "daemon/report_offload.h"
 #include "zd_config.h"
 
 #include <math.h>
@@ -286,6 +287,11 @@ static void tell_breakdown(const struct train_step_report *step)
             1e3 * step->forward_seconds, 1e3 * step->backward_seconds,
             1e3 * step->reduce_seconds, 1e3 * step->update_seconds,
             1e3 * step->gather_seconds);
+    if (step->offload.active) {
+        char line[320];
+        report_offload_line(&step->offload, 1, line, sizeof line);
+        zd_log_info("     offload: %s", line);
+    }
 }
 
 static void on_step(void *ctx, const struct train_step_report *step)
@@ -353,6 +359,18 @@ static void on_saved(void *ctx, int64_t step, const char *path)
 
 /* --- the end --- */
 
+static void tell_offload(const struct train_end *end)
+{
+    char line[320];
+    int64_t steps = end->offload_steps > 0 ? end->offload_steps : 1;
+    const char *advice = report_offload_advice(
+            &end->offload, steps, end->seconds / (double)steps);
+    report_offload_line(&end->offload, steps, line, sizeof line);
+    zd_log_info("  offload     a step: %s", line);
+    if (advice)
+        zd_log_info("              %s", advice);
+}
+
 static void on_end(void *ctx, const struct train_end *end)
 {
     struct report *report = ctx;
@@ -374,6 +392,8 @@ static void on_end(void *ctx, const struct train_end *end)
         zd_log_info(
                 "  skipped     %lld step%s", (long long)end->skipped_steps,
                 end->skipped_steps == 1 ? "" : "s");
+    if (end->offload.active)
+        tell_offload(end);
     zd_log_info("  metrics     %s/metrics.jsonl", report->job->job.output_dir);
     if (end->checkpoint)
         zd_log_info("  checkpoint  %s", end->checkpoint);

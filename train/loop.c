@@ -151,6 +151,8 @@ static enum zd_status after_step(
     wire.all_reduce -= before->all_reduce;
     if (!isnan(report->loss))
         trainer->last_loss = report->loss;
+    train_offload_add(&trainer->offload_total, &report->offload);
+    trainer->steps_here++;
     if (trainer_is_first(trainer)) {
         warn_if_masked(trainer, report);
         ZD_TRY(metrics_step(
@@ -226,6 +228,8 @@ static void show_end(struct trainer *trainer, bool exported, bool early)
                                                       : NULL,
             .export_dir = exported ? dir : NULL,
             .stopped_early = early,
+            .offload = trainer->offload_total,
+            .offload_steps = trainer->steps_here,
     };
     if (trainer_is_first(trainer) && trainer->observer->end)
         trainer->observer->end(trainer->observer->ctx, &end);

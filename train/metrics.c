@@ -157,6 +157,45 @@ static enum zd_status write_row(struct metrics *metrics, json_t *row)
     return ZD_OK;
 }
 
+/* "why is my offload slow": bytes and seconds of each part of the pipeline, and
+ * how long the trainer waited for each. */
+static json_t *offload_json(const struct train_offload_report *report)
+{
+    const struct offload_report *engine = &report->engine;
+    const struct model_offload_report *acts = &report->activations;
+    json_t *json = json_pack(
+            "{s:I, s:I, s:f, s:f, s:f, s:f}", "down_bytes",
+            (json_int_t)engine->down_bytes, "up_bytes",
+            (json_int_t)engine->up_bytes, "down_seconds", engine->down_seconds,
+            "up_seconds", engine->up_seconds, "host_step_seconds",
+            engine->host_seconds, "worker_seconds", engine->worker_seconds);
+    if (engine->disk_read_bytes || engine->disk_written_bytes)
+        json_object_set_new(
+                json, "disk",
+                json_pack(
+                        "{s:I, s:I, s:f}", "read_bytes",
+                        (json_int_t)engine->disk_read_bytes, "written_bytes",
+                        (json_int_t)engine->disk_written_bytes, "wait_seconds",
+                        engine->disk_seconds));
+    if (acts->down_bytes || acts->up_bytes)
+        json_object_set_new(
+                json, "activations",
+                json_pack(
+                        "{s:I, s:I}", "down_bytes",
+                        (json_int_t)acts->down_bytes, "up_bytes",
+                        (json_int_t)acts->up_bytes));
+    json_object_set_new(
+            json, "wait_seconds",
+            json_pack(
+                    "{s:f, s:f, s:f, s:f}", "down", engine->wait_down_seconds,
+                    "host_step", engine->wait_host_seconds, "up",
+                    engine->wait_up_seconds, "activations",
+                    acts->wait_seconds));
+    if (engine->undone)
+        json_object_set_new(json, "undone", json_true());
+    return json;
+}
+
 enum zd_status metrics_step(
         struct metrics *metrics, const struct train_step_report *report,
         const struct comm_counters *wire, bool breakdown)
@@ -194,6 +233,8 @@ enum zd_status metrics_step(
                         report->reduce_seconds, "update",
                         report->update_seconds, "gather",
                         report->gather_seconds));
+    if (report->offload.active)
+        json_object_set_new(row, "offload", offload_json(&report->offload));
     return write_row(metrics, row);
 }
 

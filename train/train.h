@@ -7,6 +7,7 @@
 #ifndef ZD_TRAIN_TRAIN_H
 #define ZD_TRAIN_TRAIN_H
 
+#include "offload/offload.h"
 #include "train/options.h"
 #include "zero/plan.h"
 
@@ -41,6 +42,18 @@ void job_plan_fini(struct job_plan *plan);
 json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken);
 void job_plan_print(const struct job_plan *plan, FILE *stream);
 
+/* What offload moved, and how long the trainer waited for it. */
+struct train_offload_report {
+    bool active;
+    struct offload_report engine;             /* optimizer, parameters */
+    struct model_offload_report activations;
+};
+/* total += of */
+void train_offload_add(
+        struct train_offload_report *total,
+        const struct train_offload_report *of);
+double train_offload_waited(const struct train_offload_report *report);
+
 struct train_step_report {
     int64_t step; /* from 1 */
     int64_t max_steps;
@@ -50,6 +63,7 @@ struct train_step_report {
     const char *skipped; /* NULL, "nonfinite", "no_targets" */
     double data_seconds, forward_seconds, backward_seconds, reduce_seconds,
             update_seconds, gather_seconds; /* log.step_breakdown */
+    struct train_offload_report offload;
 };
 
 struct train_banner { /* what was understood, known before step 1 */
@@ -73,6 +87,8 @@ struct train_end {
     const char *checkpoint; /* last committed, or NULL */
     const char *export_dir; /* or NULL */
     bool stopped_early;
+    struct train_offload_report offload; /* of all steps of this process */
+    int64_t offload_steps;
 };
 
 /* Rank 0's eyes; every function may be NULL. Calls come from the trainer's

@@ -37,6 +37,8 @@ struct trainer {
     double last_loss;
     double started;
     int64_t tokens_here; /* trained on by this process */
+    struct train_offload_report offload_total;
+    int64_t steps_here;
 };
 
 static inline bool trainer_is_first(const struct trainer *trainer)

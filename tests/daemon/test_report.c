@@ -1,4 +1,5 @@
 #include "daemon/report.h"
+#include "daemon/report_offload.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -48,4 +49,33 @@ Test(report, the_bar_fits_every_width_and_sends_no_escape_codes)
         cr_expect_null(strchr(bar, 0x1b));
     }
     cr_expect(strstr(bar, "loss") && strstr(bar, "eta") && bar[0] == '[');
+}
+
+Test(report, an_offloaded_run_says_what_it_waited_for)
+{
+    char line[320];
+    struct train_offload_report report = {
+            .active = true,
+            .engine =
+                    {.down_bytes = 6200000000u,
+                     .up_bytes = 6200000000u,
+                     .down_seconds = 0.8,
+                     .up_seconds = 0.4,
+                     .host_seconds = 2.0,
+                     .worker_seconds = 4.0,
+                     .wait_down_seconds = 0.02,
+                     .wait_host_seconds = 0.6},
+    };
+    report_offload_line(&report, 2, line, sizeof line);
+    cr_expect_str_eq(
+            line,
+            "down 3.1GB in 400.0 ms  host step 1000.0 ms  up 3.1GB in 200.0 ms"
+            "  waited 310.0 ms (down 10.0, host step 300.0, up 0.0)");
+    const char *advice = report_offload_advice(&report, 2, 1.5);
+    cr_expect(advice && strstr(advice, "update on the host"));
+    cr_expect_null(report_offload_advice(&report, 2, 4.0));
+    report.engine.disk_seconds = 3.0;
+    cr_expect(strstr(report_offload_advice(&report, 2, 1.5), "disk"));
+    report_offload_line(&report, 2, line, 20);
+    cr_expect(strlen(line) < 20);
 }
