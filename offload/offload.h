@@ -18,6 +18,7 @@
  * own.
  *
  * A step:
+ *   offload_step_begin                 OFFLOAD_UNDO
  *   offload_grads_down(segment, ..)    as each segment's gradient is complete
  *   offload_squares                    all have arrived; their squares
  *   offload_block_sums                 Adam-mini
@@ -113,6 +114,11 @@ void offload_destroy(struct offload *offload); /* removes its file */
 
 /* --- a step --------------------------------------------------------------- */
 
+/* OFFLOAD_UNDO only, before the step's last gradients come down: the step as it
+ * is if nothing is clipped (grad_scale 1 / loss scale). Without it, the update
+ * waits as by OFFLOAD_WAIT. What the step points to is read until the update. */
+void offload_step_begin(
+        struct offload *offload, const struct optim_step *unclipped);
 /* `from`: the segment's reduced gradient on the device: dtype, or fp32 with
  * `accumulates`; it lies there once `ready` is done (NULL: now). `micro` counts
  * micro-batches that come down, from 0; `last` says that nothing follows. */
@@ -126,7 +132,8 @@ enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum);
 /* Adds optim_add_block_sums of run i into sums[i] (may be shared by runs). */
 enum zd_status offload_block_sums(struct offload *offload,
         int64_t *const *sums, double norm);
-/* Begins the update and returns. block_v: by run, Adam-mini, else NULL. */
+/* Begins the update and returns. block_v: by run, Adam-mini, else NULL; it and
+ * step->options are read until the update is done. */
 enum zd_status offload_update(struct offload *offload,
         const struct optim_step *step, const float *const *block_v);
 /* The step is not applied: nothing of it remains. */

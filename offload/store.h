@@ -18,10 +18,14 @@ struct chunk_memory {
     void *master;
     void *state[OPTIM_LANES];
     float *scale[OPTIM_LANES];
-    void *slot; /* the slot's elements; with `accumulates` the accumulator */
+    void *slot;  /* the gradient: the slot, with `accumulates` the accumulator */
+    void *param; /* the new parameter: over the gradient, or where parameters
+                    have an array of their own */
 };
 
-/* What of a chunk is wanted, or has changed. */
+/* What of a chunk is wanted, or has changed. CHUNK_SLOT is what a file has when
+ * params are on NVMe: gradient, then parameter; with `accumulates` only the
+ * parameter (accumulators stay in memory). Other slots are always at hand. */
 enum chunk_parts { CHUNK_STATES = 1 /* master, m, v */, CHUNK_SLOT = 2 };
 
 struct store_list { /* a sequence of chunks that the workers are about to use */
@@ -32,8 +36,10 @@ struct store_list { /* a sequence of chunks that the workers are about to use */
 
 struct store; /* each tier has its own */
 struct store_ops {
-    /* Chunks of `list` will be acquired in about this order: read ahead. Before
-     * the next list every one of them has been released. */
+    /* Chunks of `list` will be acquired in about this order, each once: read
+     * ahead. Before the next list every one of them has been released. What an
+     * earlier list wrote is read as it was written. (In memory one list of all
+     * chunks is begun once, and its positions come again and again.) */
     enum zd_status (*begin)(struct store *store, const struct store_list *list);
     /* From any worker; blocks until position `at` of the list is in memory. */
     enum zd_status (*acquire)(
@@ -52,9 +58,13 @@ struct store_request {
     const struct offload_request *request;
     const struct chunk *chunks;
     int chunk_count;
+    const size_t *segment_offsets; /* elements before each segment's slots */
     const struct arena *arena;
     const struct offload_place *place;
 };
+/* Slot and param of a chunk as far as they are the arena's, else NULL. */
+void chunk_slots(const struct store_request *request, const struct chunk *chunk,
+        struct chunk_memory *memory);
 /* store_memory.c: pointers into the arena's spans. */
 enum zd_status store_memory_create(
         const struct store_request *request, struct store **store_out);
@@ -67,8 +77,15 @@ enum zd_status store_file_measure(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, size_t *ring_bytes_out, size_t *file_bytes_out);
 
-/* Cut the runs into chunks of at most options->chunk_bytes of master weights
- * (0: 4 MiB), in order; with chunks NULL only counts. */
+/* Elements of a chunk at most: options->chunk_bytes of fp32 master weights (0:
+ * 4 MiB), rounded down to a multiple of 256, at least 256. */
+size_t chunk_elements(const struct offload_request *request);
+/* Cut the runs into chunks of at most chunk_elements, in order; with chunks NULL
+ * only counts. */
 int chunks_cut(const struct offload_request *request, struct chunk *chunks);
+/* Elements of a run as memory holds it: up to a multiple of 256, so that every
+ * array of every run begins at a multiple of 64 bytes (scales excepted). */
+size_t run_padded(const struct offload_run *run);
+enum dtype master_type(const struct optim_options *options);
 
 #endif
