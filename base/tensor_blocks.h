@@ -13,6 +13,7 @@
 #define ZD_BASE_TENSOR_BLOCKS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { TENSOR_SECTIONS_MAX = 3 };
@@ -30,5 +31,62 @@ struct tensor_blocks {
     struct tensor_section sections[TENSOR_SECTIONS_MAX];
     int64_t count; /* of blocks */
 };
+
+static inline int64_t tensor_blocks_lines(const struct tensor_blocks *blocks)
+{
+    return blocks->by_column ? blocks->columns : blocks->rows;
+}
+
+/* The section that a line lies in. */
+static inline int tensor_blocks_section(
+        const struct tensor_blocks *blocks, int64_t line)
+{
+    int s = blocks->section_count - 1;
+    while (s > 0 && line < blocks->sections[s].begin)
+        s--;
+    return s;
+}
+
+static inline int64_t tensor_blocks_of_line(
+        const struct tensor_blocks *blocks, int64_t line)
+{
+    const struct tensor_section *section =
+            &blocks->sections[tensor_blocks_section(blocks, line)];
+    return section->first + (line - section->begin) / section->group;
+}
+
+static inline int64_t tensor_blocks_of_element(
+        const struct tensor_blocks *blocks, size_t element)
+{
+    int64_t e = (int64_t)element;
+    return tensor_blocks_of_line(
+            blocks, blocks->by_column ? e % blocks->columns
+                                      : e / blocks->columns);
+}
+
+/* The line after the last one of the block of `line`. */
+static inline int64_t tensor_blocks_end(
+        const struct tensor_blocks *blocks, int64_t line)
+{
+    int s = tensor_blocks_section(blocks, line);
+    const struct tensor_section *section = &blocks->sections[s];
+    int64_t last = s + 1 < blocks->section_count ? section[1].begin
+                                                 : tensor_blocks_lines(blocks);
+    int64_t begin = line - (line - section->begin) % section->group;
+    return begin + section->group < last ? begin + section->group : last;
+}
+
+/* Elements of one line. */
+static inline int64_t tensor_blocks_line_count(
+        const struct tensor_blocks *blocks)
+{
+    return blocks->by_column ? blocks->rows : blocks->columns;
+}
+
+/* One block per element: nothing is shared. */
+static inline bool tensor_blocks_are_single(const struct tensor_blocks *blocks)
+{
+    return blocks->count == blocks->rows * blocks->columns;
+}
 
 #endif

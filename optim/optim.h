@@ -87,10 +87,13 @@ struct optim_layout {
     enum optim_format lane[OPTIM_LANES];
 };
 
-/* Formats of a tensor's lanes: 8-bit lanes only from OPTIM_8BIT_MIN elements of
- * the whole tensor on, and not for an embedding under stable_embedding. */
+/* Formats of a tensor's lanes: 8 bits and bf16 only from OPTIM_8BIT_MIN elements
+ * of the whole tensor on, and not for an embedding under stable_embedding. A
+ * tensor whose blocks are single elements (a bias) has an fp32 v under Adam-mini
+ * and is updated as by AdamW; `blocks` is not read for other optimizers. */
 struct optim_layout optim_layout_of(const struct optim_options *options,
-        size_t tensor_count, bool is_embedding);
+        size_t tensor_count, bool is_embedding,
+        const struct tensor_blocks *blocks);
 /* Bytes of `count` elements of a lane, scales not counted; 0 for BLOCKS. */
 size_t optim_lane_bytes(enum optim_format format, size_t count);
 /* fp32 scales of a lane that begins at a qblock; 0 unless it has 8 bits. */
@@ -108,14 +111,18 @@ void optim_lane_write(enum optim_lane lane, enum optim_format format,
 
 /* A run of elements of one tensor, from a multiple of 256 of it. Arrays begin
  * with that element. `grad` and `param` may be the same memory when their types
- * have the same size, or when grad is fp32 and param has 16 bits. */
+ * have the same size, or when grad is fp32 and param has 16 bits: then the
+ * weights fill the front of the span's gradients, so that spans of one array of
+ * gradients leave gaps between their weights.
+ *
+ * bf16: a master and a v are rounded stochastically, because changes smaller
+ * than half a unit would be lost at every step; m is rounded to nearest even. */
 struct optim_span {
-    void *master;           /* (count) weights, updated: fp32, or bf16, which is
-                               rounded stochastically */
+    void *master;           /* (count) weights, updated: fp32 or bf16 */
     enum dtype master_type;
     const void *grad;       /* (count) fp32, bf16 or fp16 */
     enum dtype grad_type;
-    void *param;            /* (count) the new weight, rounded to nearest even;
+    void *param;            /* (count) the new master, rounded to nearest even;
                                NULL: the master is the weight */
     enum dtype param_type;
     struct optim_layout layout;
@@ -157,10 +164,11 @@ void optim_add_squares_threads(struct exact_sum *sum, const void *grad,
         enum dtype type, size_t count);
 
 /* Adam-mini's block sums, the same bits for every cut: with N the norm of the
- * whole gradient, g^2 / N^2 is added as a fixed-point number of two words
- * (low: 48 bits, high), so that sums over ranks are exact. sums: (count, 2)
- * words of a tensor's blocks, added to atomically, so that threads may share
- * them. Nothing is added when N is 0. */
+ * whole gradient, g^2 / N^2 is added as a fixed-point number of two words, so
+ * that sums over threads and ranks are exact. sums: (count, 2) words (high, low)
+ * of a tensor's blocks, cleared before; they are added to atomically, so that
+ * threads may share them, and summed over ranks as integers, each word for
+ * itself. Nothing is added when N is 0. */
 void optim_add_block_sums(int64_t *sums, const struct tensor_blocks *blocks,
         const void *grad, enum dtype type, size_t begin, size_t count,
         double norm);

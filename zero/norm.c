@@ -2,64 +2,11 @@
  * size and stage.
  *
  * Each tensor is cut into pieces of 256 elements from its start. Shards are
- * multiples of 256, so a piece lies on one rank. Its sum of squares is taken in
- * fp64 over eight lanes (lane k has elements k, k+8, ..), lanes added pairwise;
- * pieces go into an exact sum, whose order does not matter. */
+ * multiples of 256, so a piece lies on one rank; sums of pieces go into an
+ * exact sum, whose order does not matter (optim_add_squares). */
 #include "zero/private.h"
 
 #include <math.h>
-
-enum { LANES = 8 };
-
-static double lanes_sum(const double *lane)
-{
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
-           ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
-
-static double piece_fp32(const float *x, size_t count)
-{
-    double lane[LANES] = {0};
-    size_t whole = count / LANES * LANES;
-    for (size_t i = 0; i < whole; i += LANES)
-        for (int k = 0; k < LANES; k++)
-            lane[k] += (double)x[i + (size_t)k] * (double)x[i + (size_t)k];
-    for (size_t i = whole; i < count; i++)
-        lane[i - whole] += (double)x[i] * (double)x[i];
-    return lanes_sum(lane);
-}
-
-static double piece_bf16(const uint16_t *x, size_t count)
-{
-    float wide[ZERO_ALIGN];
-    for (size_t i = 0; i < count; i++)
-        wide[i] = bf16_to_float(x[i]);
-    return piece_fp32(wide, count);
-}
-
-/* `grad`: a run that begins at a multiple of 256 in its tensor. */
-static void add_run(
-        struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
-{
-    enum { TURN = 64 }; /* pieces that keep a thread busy */
-    size_t pieces = (count + ZERO_ALIGN - 1) / ZERO_ALIGN;
-#pragma omp parallel if (pieces > TURN)
-    {
-        struct exact_sum mine;
-        exact_sum_clear(&mine);
-#pragma omp for schedule(static)
-        for (size_t piece = 0; piece < pieces; piece++) {
-            size_t at = piece * ZERO_ALIGN;
-            size_t n = count - at < ZERO_ALIGN ? count - at : ZERO_ALIGN;
-            exact_sum_add(
-                    &mine, type == DTYPE_BF16
-                                   ? piece_bf16((const uint16_t *)grad + at, n)
-                                   : piece_fp32((const float *)grad + at, n));
-        }
-#pragma omp critical(zero_norm)
-        exact_sum_merge(sum, &mine);
-    }
-}
 
 /* Squares of this rank's shard: all shards together are the model once. */
 static void add_shard(const struct zero *zero, struct exact_sum *sum)
@@ -74,7 +21,8 @@ static void add_shard(const struct zero *zero, struct exact_sum *sum)
         struct zero_run run = {.id = -1};
         while (zero_run_next(
                 plan, s, begin, begin + segment->shard_count, &run))
-            add_run(sum,
+            optim_add_squares_threads(
+                    sum,
                     (const char *)zero->memory[s].grad_shard +
                             (run.offset - begin) * bytes,
                     plan->grad_dtype, run.count);

@@ -1,0 +1,113 @@
+/* elements.h - the arithmetic of one element, which is the same for every
+ * format of states: whoever runs it over arrays decodes first and encodes
+ * afterwards. Private to optim.
+ *
+ * Every operation is one IEEE-754 operation in fp32 (the build forbids
+ * contraction into fused multiply-adds), and an element depends on no other, so
+ * any vector width, any cut and any number of threads give the same bits. */
+#ifndef ZD_OPTIM_ELEMENTS_H
+#define ZD_OPTIM_ELEMENTS_H
+
+#include "optim/optim.h"
+
+#include <math.h>
+
+#define ELEMENT static inline __attribute__((always_inline))
+
+/* What is the same for all elements of a step and tensor, rounded once to
+ * fp32. */
+struct optim_factors {
+    float grad_scale;
+    float keep;         /* 1 - lr * wd, or 1 */
+    float beta1, gain1; /* gain = 1 - beta; SGD: momentum, 1 */
+    float beta2, gain2;
+    float root_scale; /* Adam: 1 / sqrt(1 - beta2^t) */
+    float epsilon;
+    float rate; /* Adam: lr / (1 - beta1^t); Lion, SGD: lr */
+};
+
+struct optim_factors optim_factors_of(
+        const struct optim_span *span, const struct optim_step *step);
+
+/* --- the optimizers: the new weight, states in place ---------------------- */
+
+ELEMENT float adamw_element(
+        const struct optim_factors *f, float weight, float *m, float *v,
+        float grad)
+{
+    float g = grad * f->grad_scale;
+    float m1 = f->beta1 * *m + f->gain1 * g;
+    float v1 = f->beta2 * *v + f->gain2 * (g * g);
+    float denominator = sqrtf(v1) * f->root_scale + f->epsilon;
+    *m = m1;
+    *v = v1;
+    return weight * f->keep - f->rate * (m1 / denominator);
+}
+
+/* AdamW with the new v of the block. */
+ELEMENT float adam_mini_element(
+        const struct optim_factors *f, float weight, float *m, float v,
+        float grad)
+{
+    float g = grad * f->grad_scale;
+    float m1 = f->beta1 * *m + f->gain1 * g;
+    float denominator = sqrtf(v) * f->root_scale + f->epsilon;
+    *m = m1;
+    return weight * f->keep - f->rate * (m1 / denominator);
+}
+
+/* The sign of 0 is 0, and of what is no number, itself. */
+ELEMENT float lion_element(
+        const struct optim_factors *f, float weight, float *m, float grad)
+{
+    float g = grad * f->grad_scale;
+    float c = f->beta1 * *m + f->gain1 * g;
+    float sign = c > 0 ? 1.0f : c < 0 ? -1.0f : c;
+    *m = f->beta2 * *m + f->gain2 * g;
+    return weight * f->keep - f->rate * sign;
+}
+
+ELEMENT float momentum_element(
+        const struct optim_factors *f, float weight, float *m, float grad)
+{
+    float m1 = f->beta1 * *m + grad * f->grad_scale;
+    *m = m1;
+    return weight * f->keep - f->rate * m1;
+}
+
+ELEMENT float sgd_element(
+        const struct optim_factors *f, float weight, float grad)
+{
+    return weight * f->keep - f->rate * (grad * f->grad_scale);
+}
+
+/* --- stochastic rounding -------------------------------------------------- */
+
+/* Draws for a qblock: 32 calls of Philox give 256 times 16 bits. Element i of
+ * qblock q (from the tensor's start) has half (i / 32) % 2 (the low one is 0)
+ * of word i / 64 of rng_philox(seed, stream, t << 32 | q * 32 + i % 32). The
+ * stream is the tensor's for masters, and its complement for v. */
+enum { OPTIM_DRAW_CALLS = OPTIM_QBLOCK / 8 };
+
+void optim_draws_plain(
+        uint64_t seed, uint64_t stream, int64_t t, size_t qblock,
+        uint16_t draws[OPTIM_QBLOCK]);
+
+/* bf16 of x, rounded up with the probability of the part that is cut off:
+ * draws are uniform in 0 .. 2^16 - 1. NaN and infinities stay. */
+ELEMENT uint16_t round_stochastic(float x, uint16_t draw)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    uint32_t magnitude = bits & 0x7fffffffu;
+    uint32_t quiet = magnitude > 0x7f800000u ? 0x40u : 0;
+    uint32_t rounded = (bits + draw) >> 16;
+    return (uint16_t)(magnitude >= 0x7f800000u ? bits >> 16 | quiet : rounded);
+}
+
+/* v of `count` elements from `begin` on, from those of the blocks. */
+void optim_expand_blocks(
+        const struct tensor_blocks *blocks, const float *block_v, size_t begin,
+        size_t count, float *out);
+
+#endif

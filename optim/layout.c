@@ -1,0 +1,119 @@
+#include "optim/codec.h"
+
+#include <string.h>
+
+/* Narrow states need a tensor worth it. */
+static bool may_narrow(
+        const struct optim_options *options, size_t tensor_count,
+        bool is_embedding)
+{
+    return tensor_count >= OPTIM_8BIT_MIN &&
+           !(is_embedding && options->stable_embedding);
+}
+
+static enum optim_format state_format(
+        const struct optim_options *options, size_t tensor_count,
+        bool is_embedding)
+{
+    if (options->state_type == OPTIM_STATE_FP32 ||
+        !may_narrow(options, tensor_count, is_embedding))
+        return OPTIM_FP32;
+    return options->state_type == OPTIM_STATE_BF16 ? OPTIM_BF16 : OPTIM_8BIT;
+}
+
+struct optim_layout optim_layout_of(
+        const struct optim_options *options, size_t tensor_count,
+        bool is_embedding, const struct tensor_blocks *blocks)
+{
+    enum optim_format format =
+            state_format(options, tensor_count, is_embedding);
+    struct optim_layout layout = {{format, OPTIM_NONE}};
+    switch (options->name) {
+    case OPTIM_ADAMW:
+        layout.lane[OPTIM_V] = format;
+        break;
+    case OPTIM_ADAM_MINI:
+        layout.lane[OPTIM_V] =
+                tensor_blocks_are_single(blocks) ? OPTIM_FP32 : OPTIM_BLOCKS;
+        break;
+    case OPTIM_LION:
+        break;
+    case OPTIM_SGD:
+        if (options->momentum == 0)
+            layout.lane[OPTIM_M] = OPTIM_NONE;
+        break;
+    }
+    return layout;
+}
+
+size_t optim_lane_bytes(enum optim_format format, size_t count)
+{
+    switch (format) {
+    case OPTIM_FP32:
+        return count * 4;
+    case OPTIM_BF16:
+        return count * 2;
+    case OPTIM_8BIT:
+        return count;
+    case OPTIM_NONE:
+    case OPTIM_BLOCKS:
+        break;
+    }
+    return 0;
+}
+
+size_t optim_scale_count(enum optim_format format, size_t count)
+{
+    return format == OPTIM_8BIT ? (count + OPTIM_QBLOCK - 1) / OPTIM_QBLOCK : 0;
+}
+
+void optim_lane_clear(
+        enum optim_lane lane, enum optim_format format, void *values,
+        float *scales, size_t count)
+{
+    size_t scale_count = optim_scale_count(format, count);
+    if (format != OPTIM_8BIT) {
+        memset(values, 0, optim_lane_bytes(format, count));
+        return;
+    }
+    uint8_t code;
+    float nothing = 0, scale;
+    codec_encode_plain(lane, &nothing, 1, &code, &scale);
+    memset(values, code, count);
+    for (size_t i = 0; i < scale_count; i++)
+        scales[i] = scale;
+}
+
+void optim_lane_read(
+        enum optim_lane lane, enum optim_format format, const void *values,
+        const float *scales, size_t count, float *out)
+{
+    if (format == OPTIM_FP32)
+        memcpy(out, values, count * sizeof *out);
+    else if (format == OPTIM_BF16)
+        dtype_convert(out, DTYPE_FP32, values, DTYPE_BF16, count);
+    else if (format == OPTIM_8BIT)
+        for (size_t at = 0; at < count; at += OPTIM_QBLOCK) {
+            size_t n = count - at < OPTIM_QBLOCK ? count - at : OPTIM_QBLOCK;
+            codec_decode(
+                    lane, (const uint8_t *)values + at,
+                    scales[at / OPTIM_QBLOCK], n, out + at);
+        }
+}
+
+void optim_lane_write(
+        enum optim_lane lane, enum optim_format format, void *values,
+        float *scales, size_t count, const float *in)
+{
+    if (format == OPTIM_FP32)
+        memcpy(values, in, count * sizeof *in);
+    else if (format == OPTIM_BF16)
+        dtype_convert(values, DTYPE_BF16, in, DTYPE_FP32, count);
+    else if (format == OPTIM_8BIT)
+        for (size_t at = 0; at < count; at += OPTIM_QBLOCK) {
+            size_t n = count - at < OPTIM_QBLOCK ? count - at : OPTIM_QBLOCK;
+            codec_encode(
+                    lane, in + at, n, (uint8_t *)values + at,
+                    &scales[at / OPTIM_QBLOCK]);
+        }
+}
