@@ -39,6 +39,19 @@ static struct param *add(
     return p;
 }
 
+/* One section: blocks of `group` lines. */
+static void set_blocks(struct param *p, bool by_column, int64_t group)
+{
+    int64_t lines = p->shape[by_column ? 1 : 0];
+    p->blocks = (struct tensor_blocks){
+            .rows = p->shape[0],
+            .columns = p->shape[1],
+            .by_column = by_column,
+            .section_count = 1,
+            .sections = {{0, group, 0}},
+            .count = (lines + group - 1) / group};
+}
+
 static struct param *add_matrix(
         struct builder *b, int64_t rows, int64_t columns, const char *format,
         ...)
@@ -49,6 +62,7 @@ static struct param *add_matrix(
     va_end(args);
     p->init = PARAM_INIT_NORMAL;
     p->init_std = (float)b->config->initializer_range;
+    set_blocks(p, false, 1);
     return p;
 }
 
@@ -61,18 +75,34 @@ static struct param *add_vector(
     struct param *p = add(b, 1, count, 1, format, args);
     va_end(args);
     p->init = init;
+    /* the weight of a norm is one block; a bias has one for each element */
+    set_blocks(p, false, init == PARAM_INIT_ONES ? count : 1);
     return p;
 }
 
 /* GPT-2's Conv1D: the weight is [in, out]. */
-static void add_conv1d(
+static struct param *add_conv1d(
         struct builder *b, int i, const char *name, int in, int out,
         bool residual)
 {
     struct param *p = add_matrix(b, in, out, "h.%d.%s.weight", i, name);
     if (residual)
         p->init_std /= (float)sqrt(2.0 * b->config->layers);
+    set_blocks(p, true, 1);
     add_vector(b, PARAM_INIT_CLEAR, out, "h.%d.%s.bias", i, name);
+    return p;
+}
+
+/* The columns of c_attn: those of q and k by head, each of v for itself. */
+static void set_fused_blocks(struct param *p, const struct model_config *c)
+{
+    int64_t C = c->hidden_size, H = c->heads;
+    struct tensor_blocks *blocks = &p->blocks;
+    blocks->section_count = 3;
+    blocks->sections[0] = (struct tensor_section){0, c->head_dim, 0};
+    blocks->sections[1] = (struct tensor_section){C, c->head_dim, H};
+    blocks->sections[2] = (struct tensor_section){2 * C, 1, 2 * H};
+    blocks->count = 2 * H + C;
 }
 
 static void add_gpt2_norm(struct builder *b, const char *name)
@@ -87,13 +117,13 @@ static void add_gpt2(struct builder *b)
     const struct model_config *c = b->config;
     int C = c->hidden_size, F = c->intermediate_size;
     char name[32];
-    add_matrix(b, c->vocab_size, C, "wte.weight");
-    add_matrix(b, c->max_positions, C, "wpe.weight");
+    add_matrix(b, c->vocab_size, C, "wte.weight")->is_embedding = true;
+    add_matrix(b, c->max_positions, C, "wpe.weight")->is_embedding = true;
     for (int i = 0; i < c->layers; i++) {
         b->unit++;
         snprintf(name, sizeof name, "h.%d.ln_1", i);
         add_gpt2_norm(b, name);
-        add_conv1d(b, i, "attn.c_attn", C, 3 * C, false);
+        set_fused_blocks(add_conv1d(b, i, "attn.c_attn", C, 3 * C, false), c);
         add_conv1d(b, i, "attn.c_proj", C, C, true);
         snprintf(name, sizeof name, "h.%d.ln_2", i);
         add_gpt2_norm(b, name);
@@ -105,13 +135,15 @@ static void add_gpt2(struct builder *b)
 }
 
 /* Linear: the weight is [out, in]. */
-static void add_linear(
+static struct param *add_linear(
         struct builder *b, int i, const char *name, int in, int out, bool bias)
 {
-    add_matrix(b, out, in, "model.layers.%d.%s.weight", i, name);
+    struct param *p =
+            add_matrix(b, out, in, "model.layers.%d.%s.weight", i, name);
     if (bias)
         add_vector(
                 b, PARAM_INIT_CLEAR, out, "model.layers.%d.%s.bias", i, name);
+    return p;
 }
 
 static void add_layer_norm(
@@ -126,8 +158,10 @@ static void add_llama_layer(struct builder *b, int i)
     int C = c->hidden_size, F = c->intermediate_size, D = c->head_dim;
     int q = c->heads * D, kv = c->kv_heads * D;
     add_layer_norm(b, i, "input_layernorm", C);
-    add_linear(b, i, "self_attn.q_proj", C, q, c->qkv_bias);
-    add_linear(b, i, "self_attn.k_proj", C, kv, c->qkv_bias);
+    set_blocks(
+            add_linear(b, i, "self_attn.q_proj", C, q, c->qkv_bias), false, D);
+    set_blocks(
+            add_linear(b, i, "self_attn.k_proj", C, kv, c->qkv_bias), false, D);
     add_linear(b, i, "self_attn.v_proj", C, kv, c->qkv_bias);
     if (c->qk_norm) {
         add_layer_norm(b, i, "self_attn.q_norm", D);
@@ -144,7 +178,8 @@ static void add_llama(struct builder *b)
 {
     const struct model_config *c = b->config;
     int C = c->hidden_size;
-    add_matrix(b, c->vocab_size, C, "model.embed_tokens.weight");
+    add_matrix(b, c->vocab_size, C, "model.embed_tokens.weight")->is_embedding =
+            true;
     for (int i = 0; i < c->layers; i++) {
         b->unit++;
         add_llama_layer(b, i);

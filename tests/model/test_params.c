@@ -132,3 +132,114 @@ Test(model_params, a_pattern_without_a_tensor_is_refused)
     }
     model_config_fini(&config);
 }
+
+/* --- Adam-mini's blocks --------------------------------------------------- */
+
+/* Every block has an element, numbers rise by first appearance along the lines,
+ * and the helpers of tensor_blocks.h agree with each other. */
+static void check_blocks(const struct param *p)
+{
+    const struct tensor_blocks *b = &p->blocks;
+    cr_assert(
+            b->rows == p->shape[0] && b->columns == p->shape[1], "%s", p->name);
+    int64_t next = 0, lines = tensor_blocks_lines(b), seen = 0;
+    for (int64_t line = 0; line < lines; line = tensor_blocks_end(b, line)) {
+        int64_t end = tensor_blocks_end(b, line);
+        cr_assert(end > line && end <= lines, "%s", p->name);
+        for (int64_t k = line; k < end; k++)
+            cr_assert_eq(tensor_blocks_of_line(b, k), next, "%s", p->name);
+        seen += (end - line) * tensor_blocks_line_count(b);
+        next++;
+    }
+    cr_expect_eq(next, b->count, "%s", p->name);
+    cr_expect_eq(seen, (int64_t)p->count, "%s", p->name);
+}
+
+static const struct param *named(const struct param_table *t, const char *name)
+{
+    int id = param_table_find(t, name);
+    cr_assert(id >= 0, "%s", name);
+    check_blocks(&t->params[id]);
+    return &t->params[id];
+}
+
+static int64_t block_at(const struct param *p, int64_t row, int64_t column)
+{
+    return tensor_blocks_of_element(
+            &p->blocks, (size_t)(row * p->shape[1] + column));
+}
+
+Test(model_params, gpt2_shares_second_moments_by_columns)
+{
+    struct param_table t = build(gpt2, NULL);
+    for (int id = 0; id < t.count; id++)
+        check_blocks(&t.params[id]);
+
+    const struct param *p = named(&t, "h.0.attn.c_attn.weight");
+    cr_expect_eq(p->blocks.count, 3 + 3 + 6, "q and k by head, v by column");
+    cr_expect_eq(block_at(p, 0, 1), 0);
+    cr_expect_eq(block_at(p, 5, 1), 0, "a block goes through all rows");
+    cr_expect_eq(block_at(p, 0, 2), 1);
+    cr_expect_eq(block_at(p, 0, 6), 3, "the first head of k");
+    cr_expect_eq(block_at(p, 0, 11), 5);
+    cr_expect_eq(block_at(p, 3, 12), 6, "the first column of v");
+    cr_expect_eq(block_at(p, 3, 17), 11);
+    cr_expect_eq(named(&t, "h.0.attn.c_proj.weight")->blocks.count, 6);
+    p = named(&t, "h.1.mlp.c_fc.weight");
+    cr_expect(p->blocks.count == 24 && block_at(p, 4, 20) == 20);
+    p = named(&t, "h.1.mlp.c_proj.weight");
+    cr_expect(p->blocks.count == 6 && block_at(p, 20, 4) == 4);
+    p = named(&t, "wte.weight");
+    cr_expect(p->blocks.count == 11 && block_at(p, 7, 4) == 7);
+    cr_expect_eq(named(&t, "wpe.weight")->blocks.count, 5);
+    cr_expect_eq(named(&t, "ln_f.weight")->blocks.count, 1);
+    p = named(&t, "h.0.attn.c_attn.bias");
+    cr_expect(tensor_blocks_are_single(&p->blocks));
+    param_table_fini(&t);
+}
+
+Test(model_params, llama_shares_second_moments_by_heads_and_rows)
+{
+    struct param_table t = build(qwen3, NULL);
+    for (int id = 0; id < t.count; id++)
+        check_blocks(&t.params[id]);
+
+    const struct param *p = named(&t, "model.layers.0.self_attn.q_proj.weight");
+    cr_expect_eq(p->blocks.count, 4, "heads of 8 rows, not of 6 / 4");
+    cr_expect(block_at(p, 7, 5) == 0 && block_at(p, 8, 0) == 1);
+    p = named(&t, "model.layers.0.self_attn.k_proj.weight");
+    cr_expect(p->blocks.count == 2 && block_at(p, 15, 5) == 1);
+    p = named(&t, "model.layers.0.self_attn.v_proj.weight");
+    cr_expect(p->blocks.count == 16 && block_at(p, 15, 5) == 15);
+    cr_expect_eq(
+            named(&t, "model.layers.0.self_attn.o_proj.weight")->blocks.count,
+            6);
+    cr_expect_eq(
+            named(&t, "model.layers.0.mlp.gate_proj.weight")->blocks.count, 7);
+    cr_expect_eq(
+            named(&t, "model.layers.0.mlp.down_proj.weight")->blocks.count, 6);
+    cr_expect_eq(named(&t, "model.embed_tokens.weight")->blocks.count, 11);
+    cr_expect_eq(named(&t, "model.norm.weight")->blocks.count, 1);
+    cr_expect_eq(
+            named(&t, "model.layers.0.self_attn.q_norm.weight")->blocks.count,
+            1);
+    param_table_fini(&t);
+}
+
+Test(model_params, tables_of_tokens_and_positions_are_embeddings)
+{
+    struct param_table t = build(gpt2, NULL);
+    for (int id = 0; id < t.count; id++)
+        cr_expect_eq(
+                t.params[id].is_embedding, t.params[id].unit == 0, "%s",
+                t.params[id].name);
+    param_table_fini(&t);
+    t = build(qwen3, NULL);
+    for (int id = 0; id < t.count; id++)
+        cr_expect_eq(
+                t.params[id].is_embedding,
+                strcmp(t.params[id].name, "model.embed_tokens.weight") == 0,
+                "%s, the untied head among them", t.params[id].name);
+    cr_expect(param_table_find(&t, "lm_head.weight") >= 0);
+    param_table_fini(&t);
+}
