@@ -1,0 +1,92 @@
+/* aio.h - reads and writes of files that go on beside the caller: io_uring, or
+ * threads where there is none.
+ *
+ *     op = {.file = .., .is_write = .., .data = .., .bytes = .., .offset = ..,
+ *           .done = ..};
+ *     aio_submit(aio, &op);      queued, returns at once
+ *     done(&op)                  in a thread of aio, once all bytes are moved;
+ *                                aio_op_status(&op) says how it went
+ *
+ * An op is cut into transfers of at most block_bytes, in its order; at most
+ * queue_depth of them are under way, of all ops together. Ops overtake each
+ * other: two that touch the same bytes are the caller's to keep apart.
+ *   single_submit    each transfer is submitted by a system call of its own;
+ *                    else what is queued goes in one
+ *   overlap_events   a transfer that ends makes room for the next one; else
+ *                    queue_depth of them are submitted and all awaited first
+ *   intra_op_parallelism   threads of the backend `threads`; each has one
+ *                    transfer under way. io_uring needs one thread, which owns
+ *                    the ring.
+ * Transfers that stop short go on where they stopped; those that a signal ended
+ * are made again.
+ *
+ * Memory: ops belong to the caller until done. After creation nothing is
+ * allocated. Threads: aio_submit may be called from any, from done() too. */
+#ifndef ZD_OFFLOAD_AIO_H
+#define ZD_OFFLOAD_AIO_H
+
+#include "base/status.h"
+#include "offload/options.h"
+
+#include <limits.h>
+#include <stddef.h>
+
+struct iovec;
+
+enum { AIO_ALIGN = 4096 }; /* of memory, offset and bytes for direct files */
+
+/* A file of its creator alone. It has no name: it is removed from its folder as
+ * soon as it is open, so that it is gone with the process, however that ends.
+ * Nothing of the step needs the name. */
+struct aio_file {
+    int fd;
+    bool is_direct;      /* O_DIRECT: the page cache is passed by */
+    char path[PATH_MAX]; /* its folder and name, for errors */
+};
+
+/* Creates dir/name with `bytes` of space that are certain (posix_fallocate);
+ * they read as 0. `direct`: use O_DIRECT where the file system allows it, which
+ * is tried out. Errors: ZD_ERR_CREATE (a file that zerod did not leave there),
+ * ZD_ERR_DENIED, ZD_ERR_IO (no space: needed and free bytes), ZD_ERR_UNFIT
+ * (RLIMIT_FSIZE). */
+enum zd_status aio_file_create(
+        struct aio_file *file, const char *dir, const char *name,
+        uint64_t bytes, bool direct);
+void aio_file_close(struct aio_file *file);
+
+struct aio;
+struct aio_op {
+    const struct aio_file *file;
+    bool is_write;
+    int buffer; /* of aio_register, from 1, that holds all of data; 0: none */
+    char *data;
+    size_t bytes; /* > 0 */
+    uint64_t offset;
+    void (*done)(struct aio_op *op);
+    void *ctx; /* for done */
+    /* private */
+    int error;             /* errno; ENODATA: the file ends early */
+    uint64_t error_offset; /* in the file */
+    size_t cut;            /* bytes made into transfers */
+    int under_way;         /* transfers */
+    struct aio_op *next;
+};
+
+/* Why a backend asked for by name cannot be had: ZD_ERR_UNFIT. */
+enum zd_status aio_check(const struct aio_options *options);
+enum zd_status aio_create(
+        const struct aio_options *options, struct aio **aio_out);
+/* All ops are done. NULL is accepted. */
+void aio_destroy(struct aio *aio);
+enum aio_backend aio_backend_of(const struct aio *aio); /* never AUTO */
+/* Why AUTO became threads, as an errno; 0 when it did not. */
+int aio_refused(const struct aio *aio);
+/* Tell the kernel of buffers once, so that it need not look up their pages for
+ * each transfer (io_uring only). false: the limit of locked memory is too low,
+ * or there are too many; all works without. Before the first op. */
+bool aio_register(struct aio *aio, const struct iovec *buffers, int count);
+void aio_submit(struct aio *aio, struct aio_op *op);
+/* ZD_OK, or ZD_ERR_IO with file, offset and reason. Of an op that is done. */
+enum zd_status aio_op_status(const struct aio_op *op);
+
+#endif

@@ -1,0 +1,141 @@
+#include "base/fs.h"
+#include "offload/aio.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static enum zd_status fail_create(const char *path, int error)
+{
+    enum zd_status status = error == EACCES || error == EPERM || error == EROFS
+                                    ? ZD_ERR_DENIED
+                                    : ZD_ERR_CREATE;
+    zd_fail(status, "E0850", "cannot create the offload file: %s",
+            strerror(error));
+    zd_fail_where("%s", path);
+    return status;
+}
+
+/* A file that was left behind in the moment between its creation and its
+ * removal is empty; anything else was not made by us. */
+static enum zd_status remove_left_behind(const char *path)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0)
+        return errno == ENOENT ? ZD_OK : fail_create(path, errno);
+    if (!S_ISREG(info.st_mode) || info.st_size != 0) {
+        zd_fail(ZD_ERR_CREATE, "E0850",
+                "the offload file's name is taken by something that zerod did "
+                "not leave there");
+        zd_fail_where("%s", path);
+        zd_fail_help("remove it, or set another offload.nvme_path");
+        return ZD_ERR_CREATE;
+    }
+    if (unlink(path) != 0 && errno != ENOENT)
+        return fail_create(path, errno);
+    return ZD_OK;
+}
+
+static enum zd_status open_without_name(const char *path, int *fd_out)
+{
+    int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    for (int tries = 0; tries < 100; tries++) {
+        int fd = open(path, flags, 0600);
+        if (fd >= 0) {
+            /* gone already when another process took it for left behind: it
+             * is ours all the same */
+            unlink(path);
+            *fd_out = fd;
+            return ZD_OK;
+        }
+        if (errno != EEXIST)
+            return fail_create(path, errno);
+        ZD_TRY(remove_left_behind(path));
+    }
+    return fail_create(path, EEXIST);
+}
+
+static enum zd_status fail_space(
+        const struct aio_file *file, const char *dir, uint64_t bytes, int error)
+{
+    uint64_t free_bytes = 0;
+    struct zd_error before = *zd_error_get();
+    if (fs_free_bytes(dir, &free_bytes) != ZD_OK)
+        zd_error_set(&before);
+    zd_fail(ZD_ERR_IO, "E0852",
+            "cannot reserve %llu bytes for the offload file: %s (%llu bytes "
+            "are free)",
+            (unsigned long long)bytes, strerror(error),
+            (unsigned long long)free_bytes);
+    zd_fail_where("%s", file->path);
+    zd_fail_help("free some space, or set offload.nvme_path to a folder on "
+                 "another disk");
+    return ZD_ERR_IO;
+}
+
+static enum zd_status reserve(
+        const struct aio_file *file, const char *dir, uint64_t bytes)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+        limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) {
+        zd_fail(ZD_ERR_UNFIT, "E0658",
+                "the offload file needs %llu bytes, files may have %llu",
+                (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
+        zd_fail_help("ulimit -f unlimited");
+        return ZD_ERR_UNFIT;
+    }
+    int error;
+    do
+        error = posix_fallocate(file->fd, 0, (off_t)bytes);
+    while (error == EINTR);
+    return error ? fail_space(file, dir, bytes, error) : ZD_OK;
+}
+
+/* O_DIRECT with transfers at multiples of AIO_ALIGN: opening says little, so
+ * one page is read and written. */
+static bool can_be_direct(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    void *page;
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_DIRECT) != 0)
+        return false;
+    bool holds = posix_memalign(&page, AIO_ALIGN, AIO_ALIGN) == 0;
+    if (holds) {
+        memset(page, 0, AIO_ALIGN);
+        holds = pwrite(fd, page, AIO_ALIGN, 0) == AIO_ALIGN &&
+                pread(fd, page, AIO_ALIGN, 0) == AIO_ALIGN;
+        free(page);
+    }
+    if (!holds)
+        fcntl(fd, F_SETFL, flags);
+    return holds;
+}
+
+enum zd_status aio_file_create(
+        struct aio_file *file, const char *dir, const char *name,
+        uint64_t bytes, bool direct)
+{
+    memset(file, 0, sizeof *file);
+    fs_join(file->path, sizeof file->path, dir, name);
+    ZD_TRY(open_without_name(file->path, &file->fd));
+    enum zd_status status = reserve(file, dir, bytes);
+    if (status != ZD_OK) {
+        aio_file_close(file);
+        return status;
+    }
+    file->is_direct = direct && bytes >= AIO_ALIGN && can_be_direct(file->fd);
+    return ZD_OK;
+}
+
+void aio_file_close(struct aio_file *file)
+{
+    if (file->fd > 0)
+        close(file->fd);
+    file->fd = 0;
+}
