@@ -51,9 +51,10 @@ static void end_transfer(
 {
     struct aio_op *op = transfer->op;
     pthread_mutex_lock(&aio->lock);
-    if (error && !op->error) {
+    uint64_t offset = op->offset + transfer->at;
+    if (error && (!op->error || offset < op->error_offset)) {
         op->error = error;
-        op->error_offset = op->offset + transfer->at;
+        op->error_offset = offset;
     }
     if (error)
         drop_rest(aio, op);

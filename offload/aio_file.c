@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -61,12 +60,9 @@ static enum zd_status open_without_name(const char *path, int *fd_out)
 }
 
 static enum zd_status fail_space(
-        const struct aio_file *file, const char *dir, uint64_t bytes, int error)
+        const struct aio_file *file, uint64_t bytes, uint64_t free_bytes,
+        int error)
 {
-    uint64_t free_bytes = 0;
-    struct zd_error before = *zd_error_get();
-    if (fs_free_bytes(dir, &free_bytes) != ZD_OK)
-        zd_error_set(&before);
     zd_fail(ZD_ERR_IO, "E0852",
             "cannot reserve %llu bytes for the offload file: %s (%llu bytes "
             "are free)",
@@ -78,23 +74,33 @@ static enum zd_status fail_space(
     return ZD_ERR_IO;
 }
 
+static enum zd_status check_limit(uint64_t bytes)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 ||
+        limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes)
+        return ZD_OK;
+    zd_fail(ZD_ERR_UNFIT, "E0658",
+            "the offload file needs %llu bytes, files may have %llu",
+            (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
+    zd_fail_help("ulimit -f unlimited");
+    return ZD_ERR_UNFIT;
+}
+
 static enum zd_status reserve(
         const struct aio_file *file, const char *dir, uint64_t bytes)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
-        limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) {
-        zd_fail(ZD_ERR_UNFIT, "E0658",
-                "the offload file needs %llu bytes, files may have %llu",
-                (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
-        zd_fail_help("ulimit -f unlimited");
-        return ZD_ERR_UNFIT;
-    }
+    uint64_t free_bytes;
     int error;
+    ZD_TRY(check_limit(bytes)); /* else a signal */
+    ZD_TRY(fs_free_bytes(dir, &free_bytes));
+    /* asking in vain would fill the disk for a moment */
+    if (free_bytes < bytes)
+        return fail_space(file, bytes, free_bytes, ENOSPC);
     do
         error = posix_fallocate(file->fd, 0, (off_t)bytes);
     while (error == EINTR);
-    return error ? fail_space(file, dir, bytes, error) : ZD_OK;
+    return error ? fail_space(file, bytes, free_bytes, error) : ZD_OK;
 }
 
 /* O_DIRECT with transfers at multiples of AIO_ALIGN: opening says little, so
@@ -122,6 +128,8 @@ enum zd_status aio_file_create(
         uint64_t bytes, bool direct)
 {
     memset(file, 0, sizeof *file);
+    if (strlen(dir) + strlen(name) + 2 > sizeof file->path)
+        return fail_create(name, ENAMETOOLONG);
     fs_join(file->path, sizeof file->path, dir, name);
     ZD_TRY(open_without_name(file->path, &file->fd));
     enum zd_status status = reserve(file, dir, bytes);

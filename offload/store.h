@@ -48,6 +48,9 @@ struct store_ops {
     enum zd_status (*release)(struct store *store, int at);
     /* Until all that was written can be read again. */
     enum zd_status (*finish)(struct store *store);
+    /* Adds what was done since the last call to the disk_ fields; NULL where
+     * there is no disk. */
+    void (*report)(struct store *store, struct offload_report *report);
     void (*destroy)(struct store *store);
 };
 struct store {
@@ -72,10 +75,14 @@ enum zd_status store_memory_create(
  * are the arena's. */
 enum zd_status store_file_create(
         const struct store_request *request, struct store **store_out);
-/* Bytes of the ring and the file, for offload_measure. */
+/* Bytes of the ring and the file, for offload_measure. The ring has two records
+ * for each worker and two more (options->threads; auto: as if 4). */
 enum zd_status store_file_measure(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, size_t *ring_bytes_out, size_t *file_bytes_out);
+/* The disk's part of offload_check: folder, permission, space, backend. */
+enum zd_status store_file_check(const struct offload_options *options,
+        uint64_t file_bytes, int local_size);
 
 /* Elements of a chunk at most: options->chunk_bytes of fp32 master weights (0:
  * 4 MiB), rounded down to a multiple of 256, at least 256. */

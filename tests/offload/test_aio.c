@@ -1,0 +1,405 @@
+#include "offload/aio.h"
+#include "tests/support/scratch.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { FILE_BYTES = 1 << 20, OPS = 40 };
+
+/* What is waited for: ops that are done. */
+struct waiter {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int done;
+};
+
+static void count_done(struct aio_op *op)
+{
+    struct waiter *waiter = op->ctx;
+    pthread_mutex_lock(&waiter->lock);
+    waiter->done++;
+    pthread_cond_signal(&waiter->changed);
+    pthread_mutex_unlock(&waiter->lock);
+}
+
+static void wait_for(struct waiter *waiter, int count)
+{
+    pthread_mutex_lock(&waiter->lock);
+    while (waiter->done < count)
+        pthread_cond_wait(&waiter->changed, &waiter->lock);
+    waiter->done = 0;
+    pthread_mutex_unlock(&waiter->lock);
+}
+
+struct way { /* one set of options to go through everything with */
+    const char *name;
+    enum aio_backend backend;
+    uint64_t block_bytes;
+    int queue_depth, threads;
+    bool single_submit, overlaps, direct, registered;
+};
+
+static const struct way ways[] = {
+        {"ring", AIO_IO_URING, 65536, 8, 1, false, true, true, true},
+        {"ring, one by one", AIO_IO_URING, 4096, 3, 1, true, true, true, false},
+        {"ring, in batches", AIO_IO_URING, 16384, 4, 1, false, false, true,
+         true},
+        {"ring, cached", AIO_IO_URING, 12288, 5, 1, true, false, false, false},
+        {"threads", AIO_THREADS, 65536, 8, 3, false, true, true, false},
+        {"one thread", AIO_THREADS, 4096, 1, 1, true, true, true, false},
+        {"threads, in batches", AIO_THREADS, 16384, 4, 4, false, false, false,
+         false},
+        {"whatever there is", AIO_AUTO, 1048576, 8, 1, false, true, true, true},
+};
+
+static struct aio_options options_of(const struct way *way)
+{
+    return (struct aio_options){
+            .backend = way->backend,
+            .block_bytes = way->block_bytes,
+            .queue_depth = way->queue_depth,
+            .intra_op_parallelism = way->threads,
+            .single_submit = way->single_submit,
+            .overlap_events = way->overlaps,
+    };
+}
+
+static bool has_ring(void)
+{
+    struct aio_options options = {.backend = AIO_IO_URING};
+    bool holds = aio_check(&options) == ZD_OK;
+    zd_error_clear();
+    return holds;
+}
+
+static char *aligned(size_t bytes)
+{
+    void *data = NULL;
+    cr_assert(posix_memalign(&data, AIO_ALIGN, bytes) == 0);
+    memset(data, 0, bytes);
+    return data;
+}
+
+static char byte_of(size_t at, int round)
+{
+    return (char)(at * 2654435761u >> 13 ^ (unsigned)round * 37u);
+}
+
+/* Ops of different lengths that together are the whole file, in a shuffled
+ * order; odd lengths when the file allows them. */
+static void cut_file(struct aio_op *ops, bool odd)
+{
+    size_t unit = odd ? 4001 : AIO_ALIGN, at = 0;
+    for (int i = 0; i < OPS; i++) {
+        size_t bytes = (size_t)(1 + i * 7 % 11) * unit;
+        if (i == OPS - 1)
+            bytes = FILE_BYTES - at;
+        ops[i].offset = at;
+        ops[i].bytes = bytes;
+        at += bytes;
+    }
+    for (int i = OPS - 1; i > 0; i--) {
+        int j = (i * 13 + 5) % (i + 1);
+        struct aio_op op = ops[i];
+        ops[i] = ops[j];
+        ops[j] = op;
+    }
+}
+
+static void submit_all(
+        struct aio *aio, const struct aio_file *file, struct aio_op *ops,
+        char *data, bool is_write, int buffer, struct waiter *waiter)
+{
+    for (int i = 0; i < OPS; i++) {
+        ops[i].file = file;
+        ops[i].is_write = is_write;
+        ops[i].data = data + ops[i].offset;
+        ops[i].buffer = buffer;
+        ops[i].done = count_done;
+        ops[i].ctx = waiter;
+        aio_submit(aio, &ops[i]);
+    }
+    wait_for(waiter, OPS);
+}
+
+static void write_and_read(const struct way *way)
+{
+    struct scratch scratch;
+    struct aio_file file;
+    struct aio *aio;
+    struct aio_op ops[OPS] = {0};
+    struct aio_options options = options_of(way);
+    struct waiter waiter = {
+            .lock = PTHREAD_MUTEX_INITIALIZER,
+            .changed = PTHREAD_COND_INITIALIZER};
+    char *data = aligned(FILE_BYTES);
+    int buffer = 0;
+
+    scratch_init(&scratch);
+    cr_assert(
+            aio_file_create(
+                    &file, scratch.dir, "a.offload", FILE_BYTES, way->direct) ==
+            ZD_OK);
+    cr_expect(!file.is_direct || way->direct);
+    cr_assert(aio_create(&options, &aio) == ZD_OK);
+    if (way->backend != AIO_AUTO)
+        cr_expect(aio_backend_of(aio) == way->backend);
+    struct iovec whole = {.iov_base = data, .iov_len = FILE_BYTES};
+    if (way->registered && aio_register(aio, &whole, 1))
+        buffer = 1;
+    cut_file(ops, !file.is_direct);
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < FILE_BYTES; i++)
+            data[i] = byte_of(i, round);
+        submit_all(aio, &file, ops, data, true, buffer, &waiter);
+        memset(data, 0x55, FILE_BYTES);
+        submit_all(aio, &file, ops, data, false, buffer, &waiter);
+        size_t wrong = 0;
+        for (size_t i = 0; i < FILE_BYTES; i++)
+            wrong += data[i] != byte_of(i, round);
+        cr_expect(wrong == 0, "%s: %zu bytes differ", way->name, wrong);
+        for (int i = 0; i < OPS; i++)
+            cr_expect(aio_op_status(&ops[i]) == ZD_OK);
+    }
+    aio_destroy(aio);
+    aio_file_close(&file);
+    scratch_fini(&scratch);
+    free(data);
+}
+
+ParameterizedTestParameters(aio, bytes_come_back_as_they_went)
+{
+    return cr_make_param_array(
+            struct way, (struct way *)ways, sizeof ways / sizeof *ways);
+}
+
+ParameterizedTest(struct way *way, aio, bytes_come_back_as_they_went)
+{
+    if (way->backend == AIO_IO_URING && !has_ring())
+        cr_skip("no io_uring here");
+    write_and_read(way);
+}
+
+/* The file is cut behind an op's back: it ends early. */
+static void read_behind_the_end(enum aio_backend backend)
+{
+    struct scratch scratch;
+    struct aio_file file;
+    struct aio *aio;
+    struct aio_options options = {
+            .backend = backend,
+            .block_bytes = 8192,
+            .queue_depth = 2,
+            .intra_op_parallelism = 2,
+            .overlap_events = true};
+    struct waiter waiter = {
+            .lock = PTHREAD_MUTEX_INITIALIZER,
+            .changed = PTHREAD_COND_INITIALIZER};
+    struct aio_op op = {
+            .file = &file,
+            .bytes = 65536,
+            .offset = 4096,
+            .done = count_done,
+            .ctx = &waiter,
+            .data = aligned(65536)};
+    scratch_init(&scratch);
+    cr_assert(
+            aio_file_create(&file, scratch.dir, "short", 1 << 17, true) ==
+            ZD_OK);
+    cr_assert(aio_create(&options, &aio) == ZD_OK);
+    cr_assert(ftruncate(file.fd, 32768) == 0);
+    aio_submit(aio, &op);
+    wait_for(&waiter, 1);
+    cr_expect(aio_op_status(&op) == ZD_ERR_IO);
+    cr_expect_str_eq(zd_error_get()->code, "E0851");
+    cr_expect(
+            strstr(zd_error_get()->what, "read failed at byte 32768"), "%s",
+            zd_error_get()->what);
+    cr_expect(strstr(zd_error_get()->where, "/short"));
+    zd_error_clear();
+    /* the next one is none the worse */
+    op.bytes = 8192;
+    aio_submit(aio, &op);
+    wait_for(&waiter, 1);
+    cr_expect(aio_op_status(&op) == ZD_OK);
+    aio_destroy(aio);
+    aio_file_close(&file);
+    scratch_fini(&scratch);
+    free(op.data);
+}
+
+Test(aio, an_error_names_the_file_the_byte_and_the_reason)
+{
+    read_behind_the_end(AIO_THREADS);
+    if (has_ring())
+        read_behind_the_end(AIO_IO_URING);
+}
+
+/* A limit that comes down later is a device that is full: EFBIG. */
+Test(aio, a_failed_write_is_told_and_the_others_are_made)
+{
+    struct scratch scratch;
+    struct aio_file file;
+    struct aio *aio;
+    struct rlimit limit = {32768, RLIM_INFINITY};
+    struct waiter waiter = {
+            .lock = PTHREAD_MUTEX_INITIALIZER,
+            .changed = PTHREAD_COND_INITIALIZER};
+    struct aio_options options = {
+            .backend = AIO_AUTO,
+            .block_bytes = 8192,
+            .queue_depth = 4,
+            .intra_op_parallelism = 2,
+            .overlap_events = true};
+    struct aio_op ops[16] = {0};
+    char *data = aligned(65536);
+    signal(SIGXFSZ, SIG_IGN);
+    scratch_init(&scratch);
+    cr_assert(
+            aio_file_create(&file, scratch.dir, "full", 65536, true) == ZD_OK);
+    cr_assert(aio_create(&options, &aio) == ZD_OK);
+    cr_assert(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    for (int i = 0; i < 16; i++) {
+        ops[i] = (struct aio_op){
+                .file = &file,
+                .is_write = true,
+                .data = data + 4096 * i,
+                .bytes = 4096,
+                .offset = 4096 * (uint64_t)i,
+                .done = count_done,
+                .ctx = &waiter};
+        aio_submit(aio, &ops[i]);
+    }
+    wait_for(&waiter, 16);
+    limit.rlim_cur = RLIM_INFINITY; /* Criterion writes too */
+    setrlimit(RLIMIT_FSIZE, &limit);
+    for (int i = 0; i < 16; i++) {
+        cr_expect(aio_op_status(&ops[i]) == (i < 8 ? ZD_OK : ZD_ERR_IO));
+        zd_error_clear();
+    }
+    aio_destroy(aio);
+    aio_file_close(&file);
+    scratch_fini(&scratch);
+    free(data);
+}
+
+Test(aio, the_file_has_no_name_and_its_space_is_certain)
+{
+    struct scratch scratch;
+    struct aio_file file;
+    struct stat info;
+    scratch_init(&scratch);
+    cr_assert(
+            aio_file_create(&file, scratch.dir, "mine", 1 << 20, true) ==
+            ZD_OK);
+    cr_expect(!fs_exists(file.path));
+    cr_expect(fstat(file.fd, &info) == 0);
+    cr_expect(info.st_size == 1 << 20);
+    cr_expect(info.st_blocks * 512 >= 1 << 20);
+    /* a second one of that name is another file */
+    struct aio_file other;
+    cr_assert(
+            aio_file_create(&other, scratch.dir, "mine", 4096, true) == ZD_OK);
+    aio_file_close(&other);
+    aio_file_close(&file);
+    scratch_fini(&scratch);
+}
+
+Test(aio, what_a_dead_run_left_is_replaced_and_what_others_left_is_not)
+{
+    struct scratch scratch;
+    struct aio_file file;
+    scratch_init(&scratch);
+    scratch_file(&scratch, "stale", "", 0);
+    cr_expect(
+            aio_file_create(&file, scratch.dir, "stale", 4096, true) == ZD_OK);
+    aio_file_close(&file);
+    scratch_file(&scratch, "theirs", "text", 4);
+    cr_expect(
+            aio_file_create(&file, scratch.dir, "theirs", 4096, true) ==
+            ZD_ERR_CREATE);
+    cr_expect_str_eq(zd_error_get()->code, "E0850");
+    cr_expect(fs_exists(scratch_path(&scratch, "theirs")));
+    scratch_fini(&scratch);
+}
+
+Test(aio, space_that_is_not_there_is_told_in_bytes)
+{
+    struct scratch scratch;
+    struct aio_file file;
+    scratch_init(&scratch);
+    /* more than any disk, less than a file may have */
+    cr_expect(
+            aio_file_create(&file, scratch.dir, "big", 1ull << 43, true) ==
+            ZD_ERR_IO);
+    cr_expect_str_eq(zd_error_get()->code, "E0852");
+    cr_expect(
+            strstr(zd_error_get()->what, "8796093022208 bytes"), "%s",
+            zd_error_get()->what);
+    cr_expect(strstr(zd_error_get()->what, "are free"));
+    scratch_fini(&scratch);
+}
+
+Test(aio, the_limit_of_file_sizes_is_told_with_its_command)
+{
+    struct scratch scratch;
+    struct aio_file file;
+    struct rlimit limit = {1 << 20, 1 << 20};
+    scratch_init(&scratch);
+    cr_assert(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    cr_expect(
+            aio_file_create(&file, scratch.dir, "big", 1 << 21, true) ==
+            ZD_ERR_UNFIT);
+    cr_expect_str_eq(zd_error_get()->code, "E0658");
+    cr_expect_str_eq(zd_error_get()->help, "ulimit -f unlimited");
+    scratch_fini(&scratch);
+}
+
+/* As a container's seccomp profile does. */
+static void refuse_ring(void)
+{
+    struct sock_filter filter[] = {
+            BPF_STMT(
+                    BPF_LD | BPF_W | BPF_ABS,
+                    offsetof(struct seccomp_data, nr)),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {
+            .len = sizeof filter / sizeof *filter, .filter = filter};
+    cr_assert(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    cr_assert(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+Test(aio, a_kernel_that_refuses_the_ring_gets_threads)
+{
+    struct aio *aio;
+    struct aio_options options = offload_options_default().aio;
+    refuse_ring();
+    cr_assert(aio_create(&options, &aio) == ZD_OK);
+    cr_expect(aio_backend_of(aio) == AIO_THREADS);
+    cr_expect(aio_refused(aio) == EPERM || aio_refused(aio) == ENOTSUP);
+    aio_destroy(aio);
+    write_and_read(&(struct way){
+            "refused", AIO_AUTO, 65536, 8, 2, false, true, true, true});
+    /* asked for by name it is an error */
+    options.backend = AIO_IO_URING;
+    cr_expect(aio_check(&options) == ZD_ERR_UNFIT);
+    cr_expect_str_eq(zd_error_get()->code, "E0659");
+    zd_error_clear();
+    cr_expect(aio_create(&options, &aio) == ZD_ERR_UNFIT);
+}
