@@ -24,8 +24,7 @@ struct pair {
     int64_t high, low;
 };
 
-static inline __attribute__((always_inline)) void pair_add(
-        struct pair *sum, float grad, double inverse)
+INLINED void pair_add(struct pair *sum, float grad, double inverse)
 {
     double x = (double)grad * (double)grad * inverse;
     double scaled = x * 0x1p50;

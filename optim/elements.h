@@ -8,11 +8,10 @@
 #ifndef ZD_OPTIM_ELEMENTS_H
 #define ZD_OPTIM_ELEMENTS_H
 
+#include "optim/isa.h"
 #include "optim/optim.h"
 
 #include <math.h>
-
-#define ELEMENT static inline __attribute__((always_inline))
 
 /* What is the same for all elements of a step and tensor, rounded once to
  * fp32. */
@@ -31,7 +30,7 @@ struct optim_factors optim_factors_of(
 
 /* --- the optimizers: the new weight, states in place ---------------------- */
 
-ELEMENT float adamw_element(
+INLINED float adamw_element(
         const struct optim_factors *f, float weight, float *m, float *v,
         float grad)
 {
@@ -45,7 +44,7 @@ ELEMENT float adamw_element(
 }
 
 /* AdamW with the new v of the block. */
-ELEMENT float adam_mini_element(
+INLINED float adam_mini_element(
         const struct optim_factors *f, float weight, float *m, float v,
         float grad)
 {
@@ -57,7 +56,7 @@ ELEMENT float adam_mini_element(
 }
 
 /* The sign of 0 is 0, and of what is no number, itself. */
-ELEMENT float lion_element(
+INLINED float lion_element(
         const struct optim_factors *f, float weight, float *m, float grad)
 {
     float g = grad * f->grad_scale;
@@ -67,7 +66,7 @@ ELEMENT float lion_element(
     return weight * f->keep - f->rate * sign;
 }
 
-ELEMENT float momentum_element(
+INLINED float momentum_element(
         const struct optim_factors *f, float weight, float *m, float grad)
 {
     float m1 = f->beta1 * *m + grad * f->grad_scale;
@@ -75,7 +74,7 @@ ELEMENT float momentum_element(
     return weight * f->keep - f->rate * m1;
 }
 
-ELEMENT float sgd_element(
+INLINED float sgd_element(
         const struct optim_factors *f, float weight, float grad)
 {
     return weight * f->keep - f->rate * (grad * f->grad_scale);
@@ -95,7 +94,7 @@ void optim_draws_plain(
 
 /* bf16 of x, rounded up with the probability of the part that is cut off:
  * draws are uniform in 0 .. 2^16 - 1. NaN and infinities stay. */
-ELEMENT uint16_t round_stochastic(float x, uint16_t draw)
+INLINED uint16_t round_stochastic(float x, uint16_t draw)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -109,5 +108,10 @@ ELEMENT uint16_t round_stochastic(float x, uint16_t draw)
 void optim_expand_blocks(
         const struct tensor_blocks *blocks, const float *block_v, size_t begin,
         size_t count, float *out);
+
+/* The fast path that knows every optimizer and format. */
+void optim_update_generic(
+        enum isa isa, const struct optim_span *span,
+        const struct optim_step *step);
 
 #endif

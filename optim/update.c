@@ -3,7 +3,7 @@
 
 void optim_update(const struct optim_span *span, const struct optim_step *step)
 {
-    optim_update_plain(span, step);
+    optim_update_generic(isa_best(), span, step);
 }
 
 /* --- threads -------------------------------------------------------------- */

@@ -1,0 +1,260 @@
+/* fast.c - the update of plain.c in loops that vectorise, for every optimizer
+ * and format. fp32 arrays are updated where they lie; others pass through
+ * buffers of a qblock, which stay in the first-level cache. */
+#include "optim/codec.h"
+#include "optim/convert.h"
+#include "optim/elements.h"
+
+#include <assert.h>
+
+/* --- draws ---------------------------------------------------------------- */
+
+/* Philox 4x32-10 (base/rng.c) for the calls of a qblock side by side. */
+INLINED void draw(
+        uint64_t seed, uint64_t stream, int64_t t, size_t qblock,
+        uint16_t *restrict draws)
+{
+    const uint64_t m0 = 0xd2511f53, m1 = 0xcd9e8d57;
+    uint32_t c0[OPTIM_DRAW_CALLS], c1[OPTIM_DRAW_CALLS];
+    uint32_t c2[OPTIM_DRAW_CALLS], c3[OPTIM_DRAW_CALLS];
+    uint64_t first = (uint64_t)t << 32 | (uint64_t)qblock * OPTIM_DRAW_CALLS;
+    for (uint32_t i = 0; i < OPTIM_DRAW_CALLS; i++) {
+        c0[i] = (uint32_t)first + i; /* the low word does not overflow */
+        c1[i] = (uint32_t)(first >> 32);
+        c2[i] = (uint32_t)stream;
+        c3[i] = (uint32_t)(stream >> 32);
+    }
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < OPTIM_DRAW_CALLS; i++) {
+            uint64_t p0 = m0 * c0[i], p1 = m1 * c2[i];
+            c0[i] = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0;
+            c2[i] = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
+            c1[i] = (uint32_t)p1;
+            c3[i] = (uint32_t)p0;
+        }
+        k0 += 0x9e3779b9;
+        k1 += 0xbb67ae85;
+    }
+    const uint32_t *words[] = {c0, c1, c2, c3};
+    for (int k = 0; k < 8; k++)
+        for (int i = 0; i < OPTIM_DRAW_CALLS; i++)
+            draws[k * OPTIM_DRAW_CALLS + i] =
+                    (uint16_t)(words[k / 2][i] >> (k % 2 * 16));
+}
+
+INLINED void narrow_by_chance(
+        const struct optim_span *span, const struct optim_step *step,
+        uint64_t stream, size_t at, size_t count, float *restrict x,
+        uint16_t *restrict out)
+{
+    uint16_t draws[OPTIM_QBLOCK];
+    draw(step->seed, stream, step->t, (span->begin + at) / OPTIM_QBLOCK, draws);
+    for (size_t i = 0; i < count; i++) {
+        out[i] = round_stochastic(x[i], draws[i]);
+        x[i] = bf16_to_float(out[i]);
+    }
+}
+
+/* --- elements ------------------------------------------------------------- */
+
+/* Where the fp32 values of a qblock are. */
+struct arrays {
+    float *weight, *m, *v;
+    const float *grad;
+};
+
+INLINED void update_two(
+        const struct optim_factors *factors, float *restrict weight,
+        float *restrict m, float *restrict v, const float *restrict grad,
+        size_t count)
+{
+    const struct optim_factors f = *factors;
+    for (size_t i = 0; i < count; i++)
+        weight[i] = adamw_element(&f, weight[i], &m[i], &v[i], grad[i]);
+}
+
+INLINED void update_mini(
+        const struct optim_factors *factors, float *restrict weight,
+        float *restrict m, const float *restrict v, const float *restrict grad,
+        size_t count)
+{
+    const struct optim_factors f = *factors;
+    for (size_t i = 0; i < count; i++)
+        weight[i] = adam_mini_element(&f, weight[i], &m[i], v[i], grad[i]);
+}
+
+INLINED void update_one(
+        const struct optim_factors *factors, enum optim_name name,
+        float *restrict weight, float *restrict m, const float *restrict grad,
+        size_t count)
+{
+    const struct optim_factors f = *factors;
+    if (name == OPTIM_LION)
+        for (size_t i = 0; i < count; i++)
+            weight[i] = lion_element(&f, weight[i], &m[i], grad[i]);
+    else
+        for (size_t i = 0; i < count; i++)
+            weight[i] = momentum_element(&f, weight[i], &m[i], grad[i]);
+}
+
+INLINED void update_none(
+        const struct optim_factors *factors, float *restrict weight,
+        const float *restrict grad, size_t count)
+{
+    const struct optim_factors f = *factors;
+    for (size_t i = 0; i < count; i++)
+        weight[i] = sgd_element(&f, weight[i], grad[i]);
+}
+
+INLINED void update_elements(
+        const struct optim_span *span, enum optim_name name,
+        const struct optim_factors *f, const struct arrays *a, size_t count)
+{
+    if (span->layout.lane[OPTIM_V] == OPTIM_BLOCKS)
+        update_mini(f, a->weight, a->m, a->v, a->grad, count);
+    else if (a->v)
+        update_two(f, a->weight, a->m, a->v, a->grad, count);
+    else if (a->m)
+        update_one(f, name, a->weight, a->m, a->grad, count);
+    else
+        update_none(f, a->weight, a->grad, count);
+}
+
+/* --- a qblock ------------------------------------------------------------- */
+
+struct buffers {
+    float weight[OPTIM_QBLOCK], grad[OPTIM_QBLOCK];
+    float lanes[OPTIM_LANES][OPTIM_QBLOCK];
+};
+
+INLINED void *after(const void *array, size_t bytes)
+{
+    return (char *)(uintptr_t)array + bytes;
+}
+
+INLINED float *read_lane(
+        const struct optim_span *span, enum optim_lane lane, size_t at,
+        size_t count, float *buffer)
+{
+    enum optim_format format = span->layout.lane[lane];
+    const void *values = after(span->state[lane], optim_lane_bytes(format, at));
+    switch (format) {
+    case OPTIM_NONE:
+        return NULL;
+    case OPTIM_FP32:
+        return after(values, 0);
+    case OPTIM_BF16:
+        convert_widen(DTYPE_BF16, values, count, buffer);
+        break;
+    case OPTIM_8BIT:
+        codec_decode(
+                lane, values, span->scale[lane][at / OPTIM_QBLOCK], count,
+                buffer);
+        break;
+    case OPTIM_BLOCKS:
+        optim_expand_blocks(
+                span->blocks, span->block_v, span->begin + at, count, buffer);
+        break;
+    }
+    return buffer;
+}
+
+INLINED void write_lane(
+        const struct optim_span *span, const struct optim_step *step,
+        enum optim_lane lane, size_t at, size_t count, float *values)
+{
+    enum optim_format format = span->layout.lane[lane];
+    void *out = after(span->state[lane], optim_lane_bytes(format, at));
+    if (format == OPTIM_8BIT)
+        codec_encode(
+                lane, values, count, out,
+                &span->scale[lane][at / OPTIM_QBLOCK]);
+    else if (format == OPTIM_BF16 && lane == OPTIM_V)
+        narrow_by_chance(span, step, ~span->tensor, at, count, values, out);
+    else if (format == OPTIM_BF16)
+        convert_narrow(DTYPE_BF16, values, count, out);
+}
+
+INLINED void write_weight(
+        const struct optim_span *span, const struct optim_step *step, size_t at,
+        size_t count, float *weight)
+{
+    if (span->master_type == DTYPE_BF16)
+        narrow_by_chance(
+                span, step, span->tensor, at, count, weight,
+                (uint16_t *)span->master + at);
+    if (span->param)
+        convert_narrow(
+                span->param_type, weight, count,
+                after(span->param, at * dtype_bytes(span->param_type)));
+}
+
+INLINED void update_qblock(
+        const struct optim_span *span, const struct optim_step *step,
+        const struct optim_factors *f, size_t at, size_t count)
+{
+    struct buffers b;
+    struct arrays a = {.weight = (float *)span->master + at, .grad = b.grad};
+    convert_widen(
+            span->grad_type,
+            after(span->grad, at * dtype_bytes(span->grad_type)), count,
+            b.grad);
+    if (span->master_type != DTYPE_FP32) {
+        a.weight = b.weight;
+        convert_widen(
+                span->master_type, (const uint16_t *)span->master + at, count,
+                b.weight);
+    }
+    a.m = read_lane(span, OPTIM_M, at, count, b.lanes[OPTIM_M]);
+    a.v = read_lane(span, OPTIM_V, at, count, b.lanes[OPTIM_V]);
+    update_elements(span, step->options->name, f, &a, count);
+    write_lane(span, step, OPTIM_M, at, count, a.m);
+    write_lane(span, step, OPTIM_V, at, count, a.v);
+    write_weight(span, step, at, count, a.weight);
+}
+
+INLINED void update(
+        const struct optim_span *span, const struct optim_step *step)
+{
+    struct optim_factors f = optim_factors_of(span, step);
+    size_t whole = span->count - span->count % OPTIM_QBLOCK;
+    for (size_t at = 0; at < whole; at += OPTIM_QBLOCK)
+        update_qblock(span, step, &f, at, OPTIM_QBLOCK);
+    if (whole < span->count)
+        update_qblock(span, step, &f, whole, span->count - whole);
+}
+
+/* --- instruction sets ----------------------------------------------------- */
+
+static void update_baseline(
+        const struct optim_span *span, const struct optim_step *step)
+{
+    update(span, step);
+}
+
+FOR_AVX2 static void update_avx2(
+        const struct optim_span *span, const struct optim_step *step)
+{
+    update(span, step);
+}
+
+FOR_AVX512 static void update_avx512(
+        const struct optim_span *span, const struct optim_step *step)
+{
+    update(span, step);
+}
+
+void optim_update_generic(
+        enum isa isa, const struct optim_span *span,
+        const struct optim_step *step)
+{
+    typedef void update_fn(
+            const struct optim_span *, const struct optim_step *);
+    static update_fn *const fns[ISA_COUNT] = {
+            [ISA_BASELINE] = update_baseline,
+            [ISA_AVX2] = update_avx2,
+            [ISA_AVX512] = update_avx512};
+    assert(span->begin % OPTIM_QBLOCK == 0);
+    fns[isa](span, step);
+}

@@ -1,0 +1,30 @@
+/* isa.h - loops compiled for several instruction sets, chosen at run time.
+ * Private to optim and its tests.
+ *
+ * A loop is written once, in a function that is always inlined, and a wrapper
+ * for each instruction set inlines it. */
+#ifndef ZD_OPTIM_ISA_H
+#define ZD_OPTIM_ISA_H
+
+#include <stdbool.h>
+
+enum isa { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_COUNT };
+
+#define INLINED static inline __attribute__((always_inline))
+#if defined(__x86_64__)
+#define FOR_AVX2 __attribute__((target("avx2")))
+#define FOR_AVX512                                                             \
+    __attribute__((                                                            \
+            target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width="   \
+                   "512")))
+#else
+#define FOR_AVX2
+#define FOR_AVX512
+#endif
+
+/* Whether this machine can run code for it. */
+bool isa_runs(enum isa isa);
+/* The best of them. */
+enum isa isa_best(void);
+
+#endif
