@@ -66,3 +66,17 @@ int device_threads(const struct device_options *options, int mask_cpus,
         threads = mask_cpus / local_size;
     return threads > 0 ? threads : 1;
 }
+
+enum stream_mode device_stream_mode(
+        const struct device_options *options, bool offloads)
+{
+    switch (options->streams) {
+    case DEVICE_STREAMS_INLINE:
+        return STREAM_INLINE;
+    case DEVICE_STREAMS_THREADS:
+        return STREAM_THREAD;
+    case DEVICE_STREAMS_AUTO:
+        break;
+    }
+    return offloads ? STREAM_THREAD : STREAM_INLINE;
+}

@@ -8,10 +8,9 @@
 #define ZD_BASE_DEVICE_H
 
 #include "base/status.h"
+#include "base/stream.h"
 
 #include <stdint.h>
-
-struct stream; /* opaque; NULL on the CPU device */
 
 enum device_backend { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 /* Streams of the CPU device (base/stream.h). AUTO: threads when something is
@@ -45,5 +44,8 @@ int device_online_cpus(void);
  * a mask of its own (bound by mpirun), the mask is not divided. */
 int device_threads(const struct device_options *options, int mask_cpus,
         int online_cpus, int local_size);
+/* How the streams of a rank work; `offloads`: something is. */
+enum stream_mode device_stream_mode(
+        const struct device_options *options, bool offloads);
 
 #endif

@@ -8,13 +8,14 @@
  *     event_wait(event);                        so does the calling thread
  *
  * Modes: STREAM_THREAD has a worker thread; STREAM_INLINE does its work at once
- * in the caller. A stream of NULL is the caller's own: inline, never waiting.
- * Kernels on the CPU finish when they return; an event "recorded on NULL" is
- * done at once.
+ * in the caller. A stream of NULL is the caller's own: inline, and a wait on it
+ * is the caller's. Kernels on the CPU finish when they return; an event
+ * recorded inline is done at once.
  *
  * Rules: one thread (the trainer) queues on a stream. An event may be recorded
- * again; a wait means the last record before it. An event never recorded is
- * done. The queue has a fixed length: queueing waits when it is full, and
+ * again, also on another stream; a wait means the last record before it, and
+ * records are done in their order. An event never recorded is done, and so is an
+ * event of NULL. The queue has a fixed length: queueing waits when it is full, and
  * allocates nothing. Errors: ZD_ERR_MEMORY on creation; the others return what
  * a device reports, on the CPU always ZD_OK. */
 #ifndef ZD_BASE_STREAM_H
@@ -36,7 +37,7 @@ enum zd_status stream_create(
 /* Finishes what is queued first. NULL is accepted. */
 void stream_destroy(struct stream *stream);
 enum zd_status event_create(struct event **event_out);
-void event_destroy(struct event *event);
+void event_destroy(struct event *event); /* waits until it is done */
 
 /* to and from do not overlap; both stay valid until the copy is done. */
 enum zd_status stream_copy(

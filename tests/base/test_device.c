@@ -23,3 +23,14 @@ Test(device, knows_the_machine)
     cr_expect_leq(device_affinity_cpus(), device_online_cpus());
     cr_expect_gt(device_system_memory(), 1 << 20);
 }
+
+Test(device, streams_are_threads_when_something_is_offloaded)
+{
+    struct device_options options = device_options_default();
+    cr_expect_eq(device_stream_mode(&options, false), STREAM_INLINE);
+    cr_expect_eq(device_stream_mode(&options, true), STREAM_THREAD);
+    options.streams = DEVICE_STREAMS_INLINE;
+    cr_expect_eq(device_stream_mode(&options, true), STREAM_INLINE);
+    options.streams = DEVICE_STREAMS_THREADS;
+    cr_expect_eq(device_stream_mode(&options, false), STREAM_THREAD);
+}

@@ -1,0 +1,274 @@
+#include "base/stream.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What a stream must wait for until the test lets it go on. */
+struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool open;
+};
+#define GATE                                                                   \
+    {                                                                          \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false             \
+    }
+
+static void pass_gate(void *ctx, int64_t arg)
+{
+    struct gate *gate = ctx;
+    (void)arg;
+    pthread_mutex_lock(&gate->lock);
+    while (!gate->open)
+        pthread_cond_wait(&gate->changed, &gate->lock);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+static void open_gate(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->open = true;
+    pthread_cond_broadcast(&gate->changed);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+/* Calls in the order in which they ran. */
+struct diary {
+    int64_t lines[2048];
+    int count;
+};
+
+static void write_line(void *ctx, int64_t arg)
+{
+    struct diary *diary = ctx;
+    diary->lines[diary->count++] = arg;
+}
+
+static struct stream *stream_of(enum stream_mode mode)
+{
+    struct stream *stream = NULL;
+    cr_assert_eq(stream_create("test", mode, &stream), ZD_OK);
+    return stream;
+}
+
+static struct event *event_of(void)
+{
+    struct event *event = NULL;
+    cr_assert_eq(event_create(&event), ZD_OK);
+    return event;
+}
+
+Test(stream, works_in_order)
+{
+    struct stream *stream = stream_of(STREAM_THREAD);
+    struct gate gate = GATE;
+    struct diary diary = {0};
+    char a[8] = "first", b[8] = "", c[8] = "";
+    stream_call(stream, pass_gate, &gate, 0);
+    stream_copy(stream, b, a, sizeof a);
+    stream_copy(stream, c, b, sizeof b);
+    for (int i = 0; i < 100; i++)
+        stream_call(stream, write_line, &diary, i);
+    cr_expect_eq(diary.count, 0);
+    cr_expect_str_eq(b, "");
+    open_gate(&gate);
+    stream_finish(stream);
+    cr_expect_str_eq(c, "first");
+    cr_assert_eq(diary.count, 100);
+    for (int i = 0; i < 100; i++)
+        cr_expect_eq(diary.lines[i], i);
+    stream_destroy(stream);
+}
+
+Test(stream, waits_for_events_of_another)
+{
+    struct stream *down = stream_of(STREAM_THREAD);
+    struct stream *up = stream_of(STREAM_THREAD);
+    struct event *event = event_of(), *end = event_of();
+    struct gate gate = GATE;
+    struct diary diary = {0};
+    stream_call(down, pass_gate, &gate, 0);
+    stream_call(down, write_line, &diary, 1);
+    stream_record(down, event);
+    stream_wait(up, event);
+    stream_call(up, write_line, &diary, 2);
+    stream_record(up, end);
+    cr_expect_not(event_is_done(event));
+    cr_expect_not(event_is_done(end));
+    cr_expect_eq(diary.count, 0);
+    open_gate(&gate);
+    event_wait(end);
+    cr_expect(event_is_done(event));
+    cr_assert_eq(diary.count, 2);
+    cr_expect_eq(diary.lines[0], 1);
+    cr_expect_eq(diary.lines[1], 2);
+    stream_destroy(up);
+    stream_destroy(down);
+    event_destroy(event);
+    event_destroy(end);
+}
+
+Test(stream, wait_means_the_last_record_before_it)
+{
+    struct stream *down = stream_of(STREAM_THREAD);
+    struct stream *up = stream_of(STREAM_THREAD);
+    struct event *event = event_of(), *end = event_of();
+    struct gate gate = GATE;
+    stream_record(down, event);
+    stream_wait(up, event);
+    stream_record(up, end);
+    /* recorded again before the first wait may have begun */
+    stream_call(down, pass_gate, &gate, 0);
+    stream_record(down, event);
+    event_wait(end);
+    cr_expect(event_is_done(end));
+    cr_expect_not(event_is_done(event));
+    open_gate(&gate);
+    event_wait(event);
+    cr_expect(event_is_done(event));
+    stream_destroy(up);
+    stream_destroy(down);
+    event_destroy(event);
+    event_destroy(end);
+}
+
+Test(stream, records_on_two_streams_are_done_in_order)
+{
+    struct stream *slow = stream_of(STREAM_THREAD);
+    struct stream *quick = stream_of(STREAM_THREAD);
+    struct event *event = event_of();
+    struct gate gate = GATE;
+    struct diary diary = {0};
+    stream_call(slow, pass_gate, &gate, 0);
+    stream_call(slow, write_line, &diary, 1);
+    stream_record(slow, event);
+    stream_record(quick, event);
+    usleep(20000); /* time for a wrong one to be done */
+    cr_expect_not(event_is_done(event));
+    open_gate(&gate);
+    event_wait(event);
+    cr_expect_eq(diary.count, 1);
+    stream_destroy(slow);
+    stream_destroy(quick);
+    event_destroy(event);
+}
+
+struct filler {
+    struct stream *stream;
+    struct diary *diary;
+    int operations;
+};
+
+static void *fill(void *ctx)
+{
+    struct filler *filler = ctx;
+    for (int i = 0; i < filler->operations; i++)
+        stream_call(filler->stream, write_line, filler->diary, i);
+    return NULL;
+}
+
+Test(stream, queueing_waits_when_full)
+{
+    struct stream *stream = stream_of(STREAM_THREAD);
+    struct gate gate = GATE;
+    static struct diary diary;
+    struct filler filler = {stream, &diary, 2000};
+    pthread_t thread;
+    stream_call(stream, pass_gate, &gate, 0);
+    pthread_create(&thread, NULL, fill, &filler);
+    open_gate(&gate);
+    pthread_join(thread, NULL);
+    stream_finish(stream);
+    cr_assert_eq(diary.count, 2000);
+    for (int i = 0; i < 2000; i++)
+        cr_expect_eq(diary.lines[i], i);
+    stream_destroy(stream);
+}
+
+Test(stream, inline_works_at_once)
+{
+    struct stream *streams[] = {stream_of(STREAM_INLINE), NULL};
+    for (int i = 0; i < 2; i++) {
+        struct event *event = event_of();
+        struct diary diary = {0};
+        int from = 7, to = 0;
+        stream_copy(streams[i], &to, &from, sizeof to);
+        cr_expect_eq(to, 7);
+        stream_call(streams[i], write_line, &diary, 1);
+        cr_expect_eq(diary.count, 1);
+        stream_record(streams[i], event);
+        cr_expect(event_is_done(event));
+        event_destroy(event);
+    }
+    stream_destroy(streams[0]);
+}
+
+static void *open_later(void *ctx)
+{
+    open_gate(ctx);
+    return NULL;
+}
+
+Test(stream, inline_waits_for_a_thread)
+{
+    struct stream *thread_stream = stream_of(STREAM_THREAD);
+    struct stream *streams[] = {stream_of(STREAM_INLINE), NULL};
+    for (int i = 0; i < 2; i++) {
+        struct event *event = event_of();
+        struct gate gate = GATE;
+        struct diary diary = {0};
+        pthread_t opener;
+        stream_call(thread_stream, pass_gate, &gate, 0);
+        stream_call(thread_stream, write_line, &diary, 1);
+        stream_record(thread_stream, event);
+        pthread_create(&opener, NULL, open_later, &gate);
+        stream_wait(streams[i], event);
+        stream_call(streams[i], write_line, &diary, 2);
+        cr_assert_eq(diary.count, 2);
+        cr_expect_eq(diary.lines[0], 1);
+        pthread_join(opener, NULL);
+        event_destroy(event);
+    }
+    stream_destroy(streams[0]);
+    stream_destroy(thread_stream);
+}
+
+Test(stream, event_never_recorded_is_done)
+{
+    struct event *event = event_of();
+    cr_expect(event_is_done(event));
+    event_wait(event);
+    cr_expect(event_is_done(NULL));
+    event_wait(NULL);
+    event_destroy(event);
+    event_destroy(NULL);
+    stream_destroy(NULL);
+}
+
+Test(stream, counts_what_it_copies)
+{
+    enum stream_mode modes[] = {STREAM_INLINE, STREAM_THREAD};
+    static char from[100000], to[100000];
+    for (int i = 0; i < 2; i++) {
+        struct stream *stream = stream_of(modes[i]);
+        stream_copy(stream, to, from, sizeof to);
+        stream_copy(stream, to, from, 5);
+        stream_copy(stream, to, from, 0);
+        stream_finish(stream);
+        cr_expect_eq(stream_counters(stream).bytes, sizeof to + 5);
+        cr_expect_gt(stream_counters(stream).seconds, 0.0);
+        stream_destroy(stream);
+    }
+}
+
+Test(stream, destroying_finishes_what_is_queued)
+{
+    struct stream *stream = stream_of(STREAM_THREAD);
+    struct diary diary = {0};
+    for (int i = 0; i < 200; i++)
+        stream_call(stream, write_line, &diary, i);
+    stream_destroy(stream);
+    cr_expect_eq(diary.count, 200);
+}

@@ -1,0 +1,106 @@
+/* Streams under a thread sanitizer: rows visit the host and come back through
+ * two buffers, and only events keep one row from another's place. */
+#include "base/stream.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROWS = 40, COUNT = 1000, BUFFERS = 2, ROUNDS = 3 };
+
+struct relay {
+    struct stream *down, *up;
+    struct event *left[BUFFERS], *here[BUFFERS], *home[ROWS];
+    int buffer[BUFFERS][COUNT];
+    int host[ROWS][COUNT];
+};
+
+static bool relay_init(struct relay *r, enum stream_mode mode)
+{
+    bool ok = stream_create("down", mode, &r->down) == ZD_OK &&
+              stream_create("up", mode, &r->up) == ZD_OK;
+    for (int i = 0; i < BUFFERS; i++)
+        ok = ok && event_create(&r->left[i]) == ZD_OK &&
+             event_create(&r->here[i]) == ZD_OK;
+    for (int i = 0; i < ROWS; i++)
+        ok = ok && event_create(&r->home[i]) == ZD_OK;
+    return ok;
+}
+
+static void relay_fini(struct relay *r)
+{
+    stream_destroy(r->down);
+    stream_destroy(r->up);
+    for (int i = 0; i < BUFFERS; i++) {
+        event_destroy(r->left[i]);
+        event_destroy(r->here[i]);
+    }
+    for (int i = 0; i < ROWS; i++)
+        event_destroy(r->home[i]);
+}
+
+/* A slow way: who does not wait for it is early. */
+static void dawdle(void *ctx, int64_t arg)
+{
+    (void)ctx;
+    usleep((useconds_t)arg);
+}
+
+static void send(struct relay *r, int round)
+{
+    for (int row = 0; row < ROWS; row++) {
+        int b = row % BUFFERS;
+        event_wait(r->left[b]);
+        for (int i = 0; i < COUNT; i++)
+            r->buffer[b][i] = round * 1000000 + row * 1000 + i;
+        stream_call(r->down, dawdle, NULL, row % 3 ? 0 : 500);
+        stream_copy(r->down, r->host[row], r->buffer[b], sizeof r->host[row]);
+        stream_record(r->down, r->left[b]);
+        stream_record(r->down, r->home[row]);
+    }
+}
+
+static void fetch(struct relay *r, int row)
+{
+    int b = row % BUFFERS;
+    stream_wait(r->up, r->left[b]);
+    stream_wait(r->up, r->home[row]);
+    stream_call(r->up, dawdle, NULL, row % 3 ? 0 : 500);
+    stream_copy(r->up, r->buffer[b], r->host[row], sizeof r->host[row]);
+    stream_record(r->up, r->here[b]);
+}
+
+static int receive(struct relay *r, int round)
+{
+    int wrong = 0;
+    fetch(r, ROWS - 1);
+    for (int row = ROWS - 1; row >= 0; row--) {
+        int b = row % BUFFERS;
+        if (row > 0)
+            fetch(r, row - 1);
+        event_wait(r->here[b]);
+        for (int i = 0; i < COUNT; i++)
+            wrong += r->buffer[b][i] != round * 1000000 + row * 1000 + i;
+    }
+    return wrong;
+}
+
+int main(void)
+{
+    static struct relay relay;
+    enum stream_mode modes[] = {STREAM_INLINE, STREAM_THREAD};
+    const char *names[] = {"inline", "a thread"};
+    printf("1..2\n");
+    for (int m = 0; m < 2; m++) {
+        memset(&relay, 0, sizeof relay);
+        int wrong = relay_init(&relay, modes[m]) ? 0 : 1;
+        for (int round = 0; round < ROUNDS && !wrong; round++) {
+            send(&relay, round);
+            wrong += receive(&relay, round);
+        }
+        relay_fini(&relay);
+        printf("%sok %d - rows come back, streams are %s\n",
+               wrong ? "not " : "", m + 1, names[m]);
+    }
+    return 0;
+}
