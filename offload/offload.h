@@ -18,7 +18,7 @@
  * own.
  *
  * A step:
- *   offload_step_begin                 OFFLOAD_UNDO
+ *   offload_step_begin                 OFFLOAD_CLIP_UNDO
  *   offload_grads_down(segment, ..)    as each segment's gradient is complete
  *   offload_squares                    all have arrived; their squares
  *   offload_block_sums                 Adam-mini
@@ -114,9 +114,9 @@ void offload_destroy(struct offload *offload); /* removes its file */
 
 /* --- a step --------------------------------------------------------------- */
 
-/* OFFLOAD_UNDO only, before the step's last gradients come down: the step as it
+/* OFFLOAD_CLIP_UNDO only, before the step's last gradients come down: the step as it
  * is if nothing is clipped (grad_scale 1 / loss scale). Without it, the update
- * waits as by OFFLOAD_WAIT. What the step points to is read until the update. */
+ * waits as by OFFLOAD_CLIP_WAIT. What the step points to is read until the update. */
 void offload_step_begin(
         struct offload *offload, const struct optim_step *unclipped);
 /* `from`: the segment's reduced gradient on the device: dtype, or fp32 with

@@ -65,6 +65,9 @@ struct store_request {
     const struct arena *arena;
     const struct offload_place *place;
 };
+/* What offload_check asks of locked memory (lock.c) and of the disk. */
+enum zd_status pinned_check(const struct offload_options *options,
+        const size_t bytes[OFFLOAD_PARTS]);
 /* Slot and param of a chunk as far as they are the arena's, else NULL. */
 void chunk_slots(const struct store_request *request, const struct chunk *chunk,
         struct chunk_memory *memory);
@@ -94,5 +97,9 @@ int chunks_cut(const struct offload_request *request, struct chunk *chunks);
  * array of every run begins at a multiple of 64 bytes (scales excepted). */
 size_t run_padded(const struct offload_run *run);
 enum dtype master_type(const struct optim_options *options);
+enum dtype grad_type(const struct offload_request *request); /* of slots */
+/* Which of a chunk's slot and param the file has. */
+bool grads_in_file(const struct offload_request *request);
+bool params_in_file(const struct offload_request *request);
 
 #endif

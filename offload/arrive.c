@@ -1,0 +1,226 @@
+/* arrive.c - gradients on their way down: copied by the stream, added up,
+ * rounded and squared by workers as they arrive. */
+#include "offload/engine.h"
+
+#include <assert.h>
+#include <string.h>
+
+static void add(float *restrict sum, const float *restrict more, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        sum[i] += more[i];
+}
+
+/* To the compute type and back. */
+static void round_values(float *values, enum dtype type, size_t count)
+{
+    uint16_t narrow[1024];
+    size_t piece = sizeof narrow / sizeof narrow[0];
+    if (type == DTYPE_FP32)
+        return;
+    for (size_t at = 0; at < count; at += piece) {
+        size_t n = count - at < piece ? count - at : piece;
+        dtype_convert(narrow, type, values + at, DTYPE_FP32, n);
+        dtype_convert(values + at, DTYPE_FP32, narrow, type, n);
+    }
+}
+
+static void add_up(
+        const struct offload_request *request, const struct chunk *chunk,
+        const struct job *job, const struct chunk_memory *memory,
+        const void *staged)
+{
+    if (request->accumulates && staged)
+        add(memory->slot, staged, chunk->count);
+    else if (staged)
+        memcpy(memory->slot, staged,
+               chunk->count * dtype_bytes(grad_type(request)));
+    if (request->accumulates && job->is_last)
+        round_values(memory->slot, request->dtype, chunk->count);
+}
+
+static enum zd_status arrive_chunk(
+        struct worker *worker, const struct job *job, int at)
+{
+    struct offload *offload = worker->offload;
+    const struct offload_request *request = &offload->request;
+    int index = job->first + at;
+    const struct chunk *chunk = &offload->chunks[index];
+    bool from_store = job->reads || job->writes;
+    bool updates = job->is_last && offload->is_speculative;
+    struct chunk_memory memory = {0};
+    if (from_store)
+        ZD_TRY(chunk_acquire(offload, index, &memory));
+    else
+        chunk_slots(&offload->store_request, chunk, &memory);
+    add_up(request, chunk, job, &memory,
+           job->is_staged ? stage_buffer(
+                                    &offload->grad_stage,
+                                    job->stage_first + (uint64_t)at)
+                          : NULL);
+    if (job->is_last)
+        optim_add_squares(
+                &worker->squares, memory.slot, grad_type(request),
+                chunk->count);
+    if (updates) {
+        chunk_save(offload, chunk, &memory);
+        chunk_update(offload, chunk, &memory);
+    }
+    return from_store ? chunk_release(offload, index) : ZD_OK;
+}
+
+static void note_arrived(void *ctx, int64_t number)
+{
+    job_raise(ctx, (uint64_t)number);
+}
+
+static void await_buffer(void *ctx, int64_t number)
+{
+    stage_await_empty(ctx, (uint64_t)number);
+}
+
+/* Which parts of the store an arrival takes. */
+static void set_parts(const struct offload *offload, struct job *job)
+{
+    if (grads_in_file(&offload->request))
+        job->writes = CHUNK_SLOT;
+    if (offload->is_speculative && job->is_last)
+        job->reads = job->writes = CHUNK_STATES;
+}
+
+/* Queue the copies of a segment's chunks, each followed by what wakes a worker
+ * for it. */
+static enum zd_status queue_chunks(
+        struct offload *offload, const struct segment *segment,
+        const char *from, const struct job *job, uint64_t number, bool works)
+{
+    const struct offload_request *request = &offload->request;
+    struct stream *down = offload->place.down;
+    size_t wide = dtype_bytes(grad_type(request));
+    for (int i = 0; i < segment->chunk_count; i++) {
+        const struct chunk *chunk = &offload->chunks[job->first + i];
+        size_t at = request->runs[chunk->run].offset + chunk->begin;
+        struct chunk_memory memory;
+        chunk_slots(&offload->store_request, chunk, &memory);
+        void *to = memory.slot;
+        if (job->is_staged) {
+            uint64_t passage = job->stage_first + (uint64_t)i;
+            ZD_TRY(stream_call(
+                    down, await_buffer, &offload->grad_stage,
+                    (int64_t)passage));
+            to = stage_buffer(&offload->grad_stage, passage);
+        }
+        ZD_TRY(stream_copy(down, to, from + at * wide, chunk->count * wide));
+        if (works)
+            ZD_TRY(stream_call(down, note_arrived, offload, (int64_t)number));
+    }
+    return ZD_OK;
+}
+
+static void count_down(struct offload *offload, const struct segment *segment)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < segment->chunk_count; i++)
+        bytes += offload->chunks[segment->first_chunk + i].count *
+                 dtype_bytes(grad_type(&offload->request));
+    pthread_mutex_lock(&offload->lock);
+    offload->report.down_bytes += bytes;
+    pthread_mutex_unlock(&offload->lock);
+}
+
+enum zd_status offload_grads_down(
+        struct offload *offload, int index, const void *from,
+        struct event *ready, int micro, bool last)
+{
+    const struct offload_request *request = &offload->request;
+    struct segment *segment = &offload->segments[index];
+    struct job job = {
+            .fn = arrive_chunk,
+            .first = segment->first_chunk,
+            .count = segment->chunk_count,
+            .is_first = micro == 0,
+            .is_last = last,
+            .is_staged = grads_in_file(request) || micro > 0,
+            /* additions to an element keep the order of micro-batches */
+            .alone = request->accumulates,
+    };
+    assert(request->accumulates || (micro == 0 && last));
+    ZD_TRY(offload_failure(offload));
+    /* the slots may still be carrying parameters */
+    if (micro == 0)
+        ZD_TRY(params_await_slots(offload, index));
+    set_parts(offload, &job);
+    if (job.is_staged) {
+        job.stage_first = offload->grad_stage.next;
+        offload->grad_stage.next += (uint64_t)job.count;
+    }
+    bool works = (job.is_staged || last) && job.count;
+    uint64_t number = works ? job_add(offload, &job) : 0;
+    struct stream *down = offload->place.down;
+    ZD_TRY(stream_wait(down, ready));
+    ZD_TRY(queue_chunks(offload, segment, from, &job, number, works));
+    count_down(offload, segment);
+    return stream_record(down, segment->down);
+}
+
+enum zd_status offload_grads_wait(struct offload *offload, int segment)
+{
+    ZD_TRY(event_wait(offload->segments[segment].down));
+    return offload_failure(offload);
+}
+
+enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum)
+{
+    double begin = seconds_now();
+    jobs_wait(offload);
+    for (int i = 0; i < offload->worker_count; i++) {
+        exact_sum_merge(sum, &offload->workers[i].squares);
+        exact_sum_clear(&offload->workers[i].squares);
+    }
+    pthread_mutex_lock(&offload->lock);
+    offload->report.wait_down_seconds += seconds_now() - begin;
+    pthread_mutex_unlock(&offload->lock);
+    return offload_failure(offload);
+}
+
+static enum zd_status sum_blocks(
+        struct worker *worker, const struct job *job, int at)
+{
+    struct offload *offload = worker->offload;
+    const struct offload_request *request = &offload->request;
+    int index = job->first + at;
+    const struct chunk *chunk = &offload->chunks[index];
+    const struct offload_run *run = &request->runs[chunk->run];
+    struct chunk_memory memory = {0};
+    if (job->reads)
+        ZD_TRY(chunk_acquire(offload, index, &memory));
+    else
+        chunk_slots(&offload->store_request, chunk, &memory);
+    if (run->layout.lane[OPTIM_V] == OPTIM_BLOCKS)
+        optim_add_block_sums(
+                offload->block_sums[chunk->run], run->blocks, memory.slot,
+                grad_type(request), run->begin + chunk->begin, chunk->count,
+                offload->norm);
+    return job->reads ? chunk_release(offload, index) : ZD_OK;
+}
+
+enum zd_status offload_block_sums(
+        struct offload *offload, int64_t *const *sums, double norm)
+{
+    double begin = seconds_now();
+    struct job job = {
+            .fn = sum_blocks,
+            .count = offload->chunk_count,
+            .ready = offload->chunk_count,
+            .alone = true,
+            .reads = grads_in_file(&offload->request) ? CHUNK_SLOT : 0,
+    };
+    offload->block_sums = sums;
+    offload->norm = norm;
+    job_add(offload, &job);
+    jobs_wait(offload);
+    pthread_mutex_lock(&offload->lock);
+    offload->report.wait_host_seconds += seconds_now() - begin;
+    pthread_mutex_unlock(&offload->lock);
+    return offload_failure(offload);
+}

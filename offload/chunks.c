@@ -1,0 +1,80 @@
+#include "offload/store.h"
+
+enum { CHUNK_BYTES = 4 << 20 }; /* of master weights, unless given */
+
+size_t chunk_elements(const struct offload_request *request)
+{
+    uint64_t bytes = request->options->chunk_bytes;
+    size_t count = (size_t)(bytes ? bytes : CHUNK_BYTES) / sizeof(float);
+    count -= count % OPTIM_QBLOCK;
+    return count ? count : OPTIM_QBLOCK;
+}
+
+int chunks_cut(const struct offload_request *request, struct chunk *chunks)
+{
+    size_t most = chunk_elements(request);
+    int count = 0;
+    for (int i = 0; i < request->run_count; i++) {
+        const struct offload_run *run = &request->runs[i];
+        for (size_t at = 0; at < run->count; at += most, count++) {
+            size_t left = run->count - at;
+            if (chunks)
+                chunks[count] = (struct chunk){
+                        .run = i,
+                        .segment = run->segment,
+                        .begin = at,
+                        .count = left < most ? left : most,
+                };
+        }
+    }
+    return count;
+}
+
+size_t run_padded(const struct offload_run *run)
+{
+    return (run->count + OPTIM_QBLOCK - 1) / OPTIM_QBLOCK * OPTIM_QBLOCK;
+}
+
+enum dtype master_type(const struct optim_options *options)
+{
+    return options->master == OPTIM_MASTER_NONE ? DTYPE_BF16 : DTYPE_FP32;
+}
+
+enum dtype grad_type(const struct offload_request *request)
+{
+    return request->accumulates ? DTYPE_FP32 : request->dtype;
+}
+
+bool grads_in_file(const struct offload_request *request)
+{
+    return params_in_file(request) && !request->accumulates;
+}
+
+bool params_in_file(const struct offload_request *request)
+{
+    return request->options->params == OFFLOAD_NVME;
+}
+
+void chunk_slots(
+        const struct store_request *store, const struct chunk *chunk,
+        struct chunk_memory *memory)
+{
+    const struct offload_request *request = store->request;
+    size_t at = store->segment_offsets[chunk->segment] +
+                request->runs[chunk->run].offset + chunk->begin;
+    memory->slot = NULL;
+    memory->param = NULL;
+    if (request->accumulates)
+        memory->slot =
+                (float *)arena_span(store->arena, "offload.accumulators") + at;
+    else if (!grads_in_file(request))
+        memory->slot = (char *)arena_span(store->arena, "offload.slots") +
+                       at * dtype_bytes(request->dtype);
+    if (params_in_file(request))
+        return;
+    if (request->accumulates && request->params_on_host)
+        memory->param = (char *)arena_span(store->arena, "offload.params") +
+                        at * dtype_bytes(request->dtype);
+    else
+        memory->param = memory->slot;
+}

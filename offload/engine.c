@@ -1,0 +1,230 @@
+/* engine.c - the engine's beginning and end. */
+#include "offload/engine.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Jobs under way at once: arrivals of all segments, and a few more. */
+static int job_capacity(const struct offload_request *request)
+{
+    return 2 * request->segment_count + 8;
+}
+
+static enum zd_status take_tables(struct offload *offload)
+{
+    const struct offload_request *request = &offload->request;
+    size_t chunks = (size_t)chunks_cut(request, NULL);
+    size_t runs = (size_t)request->run_count;
+    size_t segments = (size_t)request->segment_count;
+    size_t jobs = (size_t)job_capacity(request);
+    offload->chunks = calloc(chunks + 1, sizeof *offload->chunks);
+    offload->chunk_order = calloc(chunks + 1, sizeof *offload->chunk_order);
+    offload->is_updated = calloc(chunks + 1, sizeof *offload->is_updated);
+    offload->run_chunks = calloc(runs + 1, sizeof *offload->run_chunks);
+    offload->places = calloc(runs + 1, sizeof *offload->places);
+    offload->segments = calloc(segments + 1, sizeof *offload->segments);
+    offload->segment_offsets =
+            calloc(segments + 1, sizeof *offload->segment_offsets);
+    offload->jobs = calloc(jobs, sizeof *offload->jobs);
+    offload->workers = calloc(
+            (size_t)offload->place.worker_threads, sizeof *offload->workers);
+    if (!offload->chunks || !offload->chunk_order || !offload->is_updated ||
+        !offload->run_chunks || !offload->places || !offload->segments ||
+        !offload->segment_offsets || !offload->jobs || !offload->workers)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602",
+                "no memory for the offload engine's %zu chunks", chunks);
+    offload->job_capacity = (int)jobs;
+    offload->chunk_count = (int)chunks;
+    return ZD_OK;
+}
+
+/* Chunks lie in the order of runs, and runs in the order of segments. */
+static void fill_tables(struct offload *offload)
+{
+    const struct offload_request *request = &offload->request;
+    size_t offset = 0;
+    chunks_cut(request, offload->chunks);
+    for (int s = 0; s < request->segment_count; s++) {
+        offload->segment_offsets[s] = offset;
+        offset += request->segment_counts[s];
+        offload->segments[s].is_queued = true;
+    }
+    for (int c = offload->chunk_count - 1; c >= 0; c--) {
+        const struct chunk *chunk = &offload->chunks[c];
+        offload->chunk_order[c] = c;
+        offload->run_chunks[chunk->run] = c;
+        offload->segments[chunk->segment].first_chunk = c;
+        offload->segments[chunk->segment].chunk_count++;
+    }
+    offload->next_up = offload->chunk_count;
+}
+
+static enum zd_status create_events(struct offload *offload)
+{
+    for (int s = 0; s < offload->request.segment_count; s++) {
+        ZD_TRY(event_create(&offload->segments[s].down));
+        ZD_TRY(event_create(&offload->segments[s].up));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status create_store(struct offload *offload)
+{
+    offload->store_request = (struct store_request){
+            .request = &offload->request,
+            .chunks = offload->chunks,
+            .chunk_count = offload->chunk_count,
+            .segment_offsets = offload->segment_offsets,
+            .arena = offload->arena,
+            .place = &offload->place,
+    };
+    ZD_TRY(store_memory_create(&offload->store_request, &offload->store));
+    return list_begin(offload, 0, offload->chunk_count, 0, 0);
+}
+
+/* The old values' image, its parts one behind the other, gradients last. */
+static void create_undo(struct offload *offload)
+{
+    const struct offload_request *request = &offload->request;
+    size_t bytes[OFFLOAD_PARTS] = {0};
+    if (request->options->clipping != OFFLOAD_CLIP_UNDO ||
+        !offload->chunk_count)
+        return;
+    char *at = arena_span(offload->arena, "offload.undo");
+    image_measure(request, bytes, offload->places);
+    offload->undo.request = request;
+    offload->undo.places = offload->places;
+    for (int part = OFFLOAD_MASTER; part <= OFFLOAD_STATES_32BIT; part++) {
+        offload->undo.part[part] = at;
+        at += undo_part_bytes(bytes[part]);
+    }
+    offload->undo_grads = at;
+}
+
+static void create_stages(struct offload *offload)
+{
+    const struct offload_request *request = &offload->request;
+    size_t grads = staging_grad_bytes(request);
+    size_t params = staging_bytes(request) - grads;
+    char *memory = grads + params
+                           ? arena_span(offload->arena, "offload.staging")
+                           : NULL;
+    stage_init(&offload->grad_stage, memory, grads / STAGE_BUFFERS);
+    stage_init(
+            &offload->param_stage, memory ? memory + grads : NULL,
+            params / STAGE_BUFFERS);
+}
+
+static enum zd_status clear_states(struct offload *offload)
+{
+    struct job job = {
+            .fn = clear_chunk,
+            .count = offload->chunk_count,
+            .ready = offload->chunk_count,
+            .alone = true,
+            .writes = CHUNK_STATES |
+                      (params_in_file(&offload->request) ? CHUNK_SLOT : 0),
+    };
+    job_add(offload, &job);
+    jobs_wait(offload);
+    return offload_failure(offload);
+}
+
+enum zd_status offload_create(
+        const struct offload_request *request, const struct arena *arena,
+        const struct offload_place *place, struct offload **offload_out)
+{
+    assert(place->worker_threads > 0);
+    struct offload *offload = calloc(1, sizeof *offload);
+    if (!offload)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "no memory for the offload engine");
+    offload->request = *request;
+    offload->place = *place;
+    offload->arena = arena;
+    offload->is_in_file = request->options->optimizer == OFFLOAD_NVME;
+    pthread_mutex_init(&offload->lock, NULL);
+    pthread_cond_init(&offload->work, NULL);
+    pthread_cond_init(&offload->progress, NULL);
+    create_stages(offload);
+    enum zd_status status = take_tables(offload);
+    if (status != ZD_OK)
+        goto err_destroy;
+    fill_tables(offload);
+    status = create_events(offload);
+    if (status != ZD_OK)
+        goto err_destroy;
+    status = create_store(offload);
+    if (status != ZD_OK)
+        goto err_destroy;
+    create_undo(offload);
+    status = workers_start(offload);
+    if (status != ZD_OK)
+        goto err_destroy;
+    status = clear_states(offload);
+    if (status != ZD_OK)
+        goto err_destroy;
+    status = pinned_lock(offload);
+    if (status != ZD_OK)
+        goto err_destroy;
+    *offload_out = offload;
+    return ZD_OK;
+
+err_destroy:
+    offload_destroy(offload);
+    return status;
+}
+
+/* Until every job has ended, every copy is on its stream, and both are done. */
+static enum zd_status settle(struct offload *offload)
+{
+    stream_finish(offload->place.down);
+    jobs_wait(offload);
+    pthread_mutex_lock(&offload->lock);
+    while (offload->has_uploader && offload->next_up < offload->chunk_count)
+        pthread_cond_wait(&offload->progress, &offload->lock);
+    pthread_mutex_unlock(&offload->lock);
+    return stream_finish(offload->place.up);
+}
+
+enum zd_status offload_finish(struct offload *offload)
+{
+    ZD_TRY(settle(offload));
+    ZD_TRY(offload_failure(offload));
+    return offload->store->ops->finish(offload->store);
+}
+
+void offload_destroy(struct offload *offload)
+{
+    if (!offload)
+        return;
+    if (offload->worker_count) {
+        settle(offload);
+        workers_stop(offload);
+    }
+    pinned_unlock(offload);
+    if (offload->store)
+        offload->store->ops->destroy(offload->store);
+    for (int s = 0; offload->segments && s < offload->request.segment_count;
+         s++) {
+        event_destroy(offload->segments[s].down);
+        event_destroy(offload->segments[s].up);
+    }
+    stage_fini(&offload->grad_stage);
+    stage_fini(&offload->param_stage);
+    pthread_cond_destroy(&offload->progress);
+    pthread_cond_destroy(&offload->work);
+    pthread_mutex_destroy(&offload->lock);
+    free(offload->workers);
+    free(offload->jobs);
+    free(offload->segment_offsets);
+    free(offload->segments);
+    free(offload->places);
+    free(offload->run_chunks);
+    free(offload->is_updated);
+    free(offload->chunk_order);
+    free(offload->chunks);
+    free(offload);
+}

@@ -1,0 +1,155 @@
+/* engine.h - the inside of struct offload. Private to offload.
+ *
+ * Threads: the trainer calls; `worker_count` workers go through jobs; one
+ * thread, the uploader, queues new parameters on the `up` stream in the order
+ * of chunks (only when parameters live on the device; else the trainer does).
+ *
+ * A job is one function over consecutive chunks. Jobs are numbered and taken in
+ * their order: the chunks of the next one are given out when all of the one
+ * before have been, or, when the job is `alone`, when all earlier ones have
+ * ended. `ready` of a job's chunks may be taken: a stream raises it as their
+ * gradients arrive. */
+#ifndef ZD_OFFLOAD_ENGINE_H
+#define ZD_OFFLOAD_ENGINE_H
+
+#include "offload/image.h"
+#include "offload/stage.h"
+
+#include <pthread.h>
+
+struct worker;
+struct job;
+/* One chunk; `at` counts in the job. */
+typedef enum zd_status job_fn(
+        struct worker *worker, const struct job *job, int at);
+
+enum job_list { LIST_NONE, LIST_WANTED, LIST_BEGINNING, LIST_BEGUN };
+
+struct job {
+    job_fn *fn;
+    int first, count; /* chunks */
+    int ready, taken, finished;
+    bool alone;
+    unsigned reads, writes; /* chunk_parts: what it takes from the store */
+    enum job_list list;
+    bool updates;           /* its chunks' parameters are new afterwards */
+    bool ends_update;       /* the host's part of the step ends with it */
+    bool is_staged;         /* gradients come through the ring of buffers */
+    bool is_first, is_last; /* of a step's micro-batches */
+    uint64_t stage_first;   /* number of the first chunk's passage */
+};
+
+struct worker {
+    struct offload *offload;
+    pthread_t thread;
+    int index;
+    struct exact_sum squares; /* the worker's until its jobs have ended */
+};
+
+struct segment {
+    struct event *down; /* gradients have left the device */
+    struct event *up;   /* parameters are on the device */
+    void *device;       /* where its parameters go, or NULL */
+    int first_chunk, chunk_count;
+    /* under the lock: */
+    int chunks_left; /* still to be updated */
+    bool is_queued;  /* all its copies up are on the stream */
+};
+
+struct offload {
+    struct offload_request request;
+    struct offload_place place;
+    const struct arena *arena;
+    bool is_in_file;
+
+    struct chunk *chunks;
+    int chunk_count;
+    int *chunk_order; /* 0 1 2 .. for lists of the store */
+    int *run_chunks;  /* (run_count + 1) first chunk of each run */
+    struct segment *segments;
+    size_t *segment_offsets;
+    struct store_request store_request;
+    struct store *store;
+    struct image undo; /* old masters and states */
+    struct run_place *places;
+    char *undo_grads;
+    struct stage grad_stage, param_stage;
+    int locked_spans; /* see lock.c */
+
+    struct worker *workers;
+    int worker_count; /* that run */
+    pthread_t uploader;
+    bool has_uploader;
+
+    pthread_mutex_t lock;    /* of all below, but for the step */
+    pthread_cond_t work;     /* workers: something may be taken */
+    pthread_cond_t progress; /* trainer, streams, uploader */
+    bool is_stopping;
+    enum zd_status status; /* first failure of a worker */
+    struct zd_error error;
+    struct job *jobs; /* ring */
+    int job_capacity;
+    uint64_t job_begin, job_end; /* numbers of those that have not ended */
+    int list_first;              /* chunk at position 0 of the store's list */
+    bool *is_updated;            /* by chunk */
+    int next_up; /* the uploader's next chunk; chunk_count: idle */
+
+    /* the trainer's, read by workers of jobs that it starts later */
+    struct optim_step step;
+    const float *const *block_v;
+    int64_t *const *block_sums;
+    double norm;
+    bool is_speculative;
+    double update_begin; /* seconds */
+
+    struct offload_report report; /* under the lock */
+    struct stream_counters down_before, up_before;
+};
+
+double seconds_now(void);
+/* The failure of a worker, as this thread's; ZD_OK when there is none. */
+enum zd_status offload_failure(struct offload *offload);
+
+/* --- workers.c */
+enum zd_status workers_start(struct offload *offload);
+void workers_stop(struct offload *offload);
+/* Number of the job; waits for a place. A job without chunks is not added. */
+uint64_t job_add(struct offload *offload, const struct job *job);
+/* One more chunk of the job may be taken; from any thread. */
+void job_raise(struct offload *offload, uint64_t number);
+void jobs_wait(struct offload *offload); /* until all have ended */
+/* A chunk's memory, of the list that is begun; release it again. */
+enum zd_status chunk_acquire(
+        struct offload *offload, int chunk, struct chunk_memory *memory_out);
+enum zd_status chunk_release(struct offload *offload, int chunk);
+/* For a thread of its own, while no job runs. */
+enum zd_status list_begin(
+        struct offload *offload, int first, int count, unsigned reads,
+        unsigned writes);
+
+/* --- update.c */
+void chunk_update(
+        struct offload *offload, const struct chunk *chunk,
+        const struct chunk_memory *memory);
+/* Save what an update of the chunk overwrites. */
+void chunk_save(
+        struct offload *offload, const struct chunk *chunk,
+        const struct chunk_memory *memory);
+job_fn clear_chunk;
+
+/* --- params.c */
+/* Parameters of all segments are about to be made again. */
+void params_begin(struct offload *offload);
+/* Under the lock: a chunk's parameter is final. */
+void params_note_updated(struct offload *offload, int chunk);
+void *uploader_run(void *offload); /* a thread */
+/* Until the segment's parameters have been made on the host. */
+void params_await_host(struct offload *offload, int segment);
+/* Until they have left it too, when they live on the device. */
+enum zd_status params_await_slots(struct offload *offload, int segment);
+
+/* --- lock.c */
+enum zd_status pinned_lock(struct offload *offload);
+void pinned_unlock(struct offload *offload);
+
+#endif

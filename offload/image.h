@@ -1,0 +1,38 @@
+/* image.h - master weights and states as they lie in memory: one array for each
+ * part, in it the runs one behind the other. The arena's spans are one image,
+ * the copy that an update can be undone from is another. Private to offload. */
+#ifndef ZD_OFFLOAD_IMAGE_H
+#define ZD_OFFLOAD_IMAGE_H
+
+#include "offload/store.h"
+
+/* Where a run's arrays begin in their parts, in bytes. */
+struct run_place {
+    size_t master, state[OPTIM_LANES], scale[OPTIM_LANES];
+};
+
+struct image {
+    const struct offload_request *request;
+    const struct run_place *places; /* by run, borrowed */
+    char *part[OFFLOAD_PARTS];      /* MASTER .. STATES_32BIT */
+};
+
+/* Where values of a lane lie; OFFLOAD_PARTS for a format without any. */
+enum offload_part lane_part(enum optim_format format);
+/* Adds the bytes of masters and states to `bytes`; notes in places (by run, may
+ * be NULL) where each begins. */
+void image_measure(
+        const struct offload_request *request, size_t bytes[OFFLOAD_PARTS],
+        struct run_place *places);
+/* Sets master, state and scale of `memory`. */
+void image_chunk(
+        const struct image *image, const struct chunk *chunk,
+        struct chunk_memory *memory);
+/* Copy master, states and scales of a chunk. */
+void chunk_copy(
+        const struct offload_request *request, const struct chunk *chunk,
+        const struct chunk_memory *to, const struct chunk_memory *from);
+/* Bytes of a part of states in the image of old values. */
+size_t undo_part_bytes(size_t bytes);
+
+#endif

@@ -1,0 +1,103 @@
+/* lock.c - pinned spans of a CPU device are locked in memory when the job asks
+ * for it (with a GPU the driver locks them). */
+#include "offload/engine.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+static const struct {
+    enum offload_part part;
+    const char *name;
+} pinned[] = {
+        {OFFLOAD_SLOTS, "offload.slots"},
+        {OFFLOAD_ACCUMULATORS, "offload.accumulators"},
+        {OFFLOAD_PARAMS, "offload.params"},
+        {OFFLOAD_STAGING, "offload.staging"},
+        {OFFLOAD_RING, "offload.ring"},
+};
+enum { PINNED = sizeof pinned / sizeof pinned[0] };
+
+/* CAP_IPC_LOCK goes beyond every limit. */
+static bool may_lock_anything(void)
+{
+    enum { CAP_IPC_LOCK_BIT = 14 };
+    uint64_t effective = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "CapEff: %" SCNx64, &effective) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return effective >> CAP_IPC_LOCK_BIT & 1;
+}
+
+/* Pages at both ends of each span count too. */
+static size_t bytes_to_lock(const size_t bytes[OFFLOAD_PARTS])
+{
+    enum { PAGE = 4096 };
+    size_t sum = 0;
+    for (int i = 0; i < PINNED; i++)
+        if (bytes[pinned[i].part])
+            sum += bytes[pinned[i].part] + 2 * PAGE;
+    return sum;
+}
+
+enum zd_status pinned_check(
+        const struct offload_options *options,
+        const size_t bytes[OFFLOAD_PARTS])
+{
+    size_t need = bytes_to_lock(bytes);
+    struct rlimit limit;
+    if (options->pin_memory != OFFLOAD_PIN_YES ||
+        getrlimit(RLIMIT_MEMLOCK, &limit) != 0 ||
+        limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= need ||
+        may_lock_anything())
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_UNFIT, "E0652",
+            "offload.pin_memory = \"yes\" locks %zu bytes of each rank, and "
+            "this process may lock %" PRIu64,
+            need, (uint64_t)limit.rlim_cur);
+    zd_fail_help(
+            "run `ulimit -l %zu` (or `ulimit -l unlimited`) before the "
+            "start, or set offload.pin_memory = \"no\"",
+            (need + 1023) / 1024);
+    return ZD_ERR_UNFIT;
+}
+
+void pinned_unlock(struct offload *offload)
+{
+    for (int i = 0; i < offload->locked_spans; i++) {
+        const struct arena_span *span =
+                arena_plan_find(offload->arena->plan, pinned[i].name);
+        if (span)
+            munlock(arena_span(offload->arena, span->name), span->bytes);
+    }
+    offload->locked_spans = 0;
+}
+
+enum zd_status pinned_lock(struct offload *offload)
+{
+    if (offload->request.options->pin_memory != OFFLOAD_PIN_YES)
+        return ZD_OK;
+    for (int i = 0; i < PINNED; i++) {
+        const struct arena_span *span =
+                arena_plan_find(offload->arena->plan, pinned[i].name);
+        if (span &&
+            mlock(arena_span(offload->arena, span->name), span->bytes) != 0) {
+            int error = errno;
+            ZD_FAIL(ZD_ERR_MEMORY, "E0653",
+                    "the system refused to lock %zu bytes of %s: %s",
+                    span->bytes, span->name, strerror(error));
+            zd_fail_help("run `ulimit -l unlimited` before the start, or set "
+                         "offload.pin_memory = \"no\"");
+            return ZD_ERR_MEMORY;
+        }
+        offload->locked_spans = i + 1;
+    }
+    return ZD_OK;
+}

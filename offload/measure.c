@@ -1,0 +1,125 @@
+/* measure.c - what the engine of a rank takes, and what it refuses. */
+#include "offload/image.h"
+#include "offload/stage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum zd_status check_options(const struct offload_request *request)
+{
+    const struct offload_options *options = request->options;
+    if (options->clipping == OFFLOAD_CLIP_UNDO &&
+        request->optim->name == OPTIM_ADAM_MINI) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0650",
+                "offload.clipping = \"undo\" cannot update before the norm is "
+                "known with Adam-mini, which divides by block sums");
+        zd_fail_help("set offload.clipping = \"wait\"");
+        return ZD_ERR_CONFIG;
+    }
+    if (options->clipping == OFFLOAD_CLIP_UNDO &&
+        options->optimizer == OFFLOAD_NVME) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0650",
+                "offload.clipping = \"undo\" has no old states to go back to "
+                "when they are streamed from NVMe");
+        zd_fail_help("set offload.clipping = \"wait\"");
+        return ZD_ERR_CONFIG;
+    }
+    if (params_in_file(request) && options->optimizer != OFFLOAD_NVME) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0651",
+                "offload.params = \"nvme\" keeps parameters in the file of the "
+                "optimizer states, which are not on NVMe");
+        zd_fail_help("set offload.optimizer = \"nvme\" or offload.params = "
+                     "\"cpu\"");
+        return ZD_ERR_CONFIG;
+    }
+    return ZD_OK;
+}
+
+static void measure_slots(
+        const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
+{
+    size_t count = 0, wide = dtype_bytes(request->dtype);
+    for (int s = 0; s < request->segment_count; s++)
+        count += request->segment_counts[s];
+    if (request->accumulates)
+        bytes[OFFLOAD_ACCUMULATORS] = count * sizeof(float);
+    else if (!grads_in_file(request))
+        bytes[OFFLOAD_SLOTS] = count * wide;
+    if (request->accumulates && request->params_on_host &&
+        !params_in_file(request))
+        bytes[OFFLOAD_PARAMS] = count * wide;
+    bytes[OFFLOAD_STAGING] = staging_bytes(request);
+}
+
+size_t undo_part_bytes(size_t bytes)
+{
+    return (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+}
+
+static void measure_undo(
+        const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
+{
+    if (request->options->clipping != OFFLOAD_CLIP_UNDO)
+        return;
+    for (int part = OFFLOAD_MASTER; part <= OFFLOAD_STATES_32BIT; part++)
+        bytes[OFFLOAD_UNDO] += undo_part_bytes(bytes[part]);
+    bytes[OFFLOAD_UNDO] += bytes[OFFLOAD_SLOTS] + bytes[OFFLOAD_ACCUMULATORS];
+}
+
+enum zd_status offload_measure(
+        const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
+{
+    memset(bytes, 0, OFFLOAD_PARTS * sizeof bytes[0]);
+    ZD_TRY(check_options(request));
+    measure_slots(request, bytes);
+    if (request->options->optimizer == OFFLOAD_NVME)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0208",
+                "offload.optimizer = \"nvme\" is not available in this "
+                "version");
+    image_measure(request, bytes, NULL);
+    measure_undo(request, bytes);
+    return ZD_OK;
+}
+
+static const struct {
+    const char *name;
+    enum arena_memory memory;
+    enum span_kind kind;
+} spans[OFFLOAD_PARTS] = {
+        [OFFLOAD_MASTER] = {"offload.master", ARENA_HOST, SPAN_OPTIMIZER},
+        [OFFLOAD_STATES_8BIT] =
+                {"offload.states.8bit", ARENA_HOST, SPAN_OPTIMIZER},
+        [OFFLOAD_SCALES] =
+                {"offload.states.scales", ARENA_HOST, SPAN_OPTIMIZER},
+        [OFFLOAD_STATES_BF16] =
+                {"offload.states.bf16", ARENA_HOST, SPAN_OPTIMIZER},
+        [OFFLOAD_STATES_32BIT] =
+                {"offload.states.32bit", ARENA_HOST, SPAN_OPTIMIZER},
+        [OFFLOAD_SLOTS] = {"offload.slots", ARENA_PINNED, SPAN_GRADS},
+        [OFFLOAD_ACCUMULATORS] =
+                {"offload.accumulators", ARENA_PINNED, SPAN_GRADS},
+        [OFFLOAD_PARAMS] = {"offload.params", ARENA_PINNED, SPAN_PARAMS},
+        [OFFLOAD_STAGING] = {"offload.staging", ARENA_PINNED, SPAN_BUFFERS},
+        [OFFLOAD_UNDO] = {"offload.undo", ARENA_HOST, SPAN_BUFFERS},
+        [OFFLOAD_RING] = {"offload.ring", ARENA_PINNED, SPAN_BUFFERS},
+        [OFFLOAD_FILE] = {"offload.file", ARENA_DISK, SPAN_OPTIMIZER},
+};
+
+enum zd_status offload_plan_spans(
+        const size_t bytes[OFFLOAD_PARTS], struct arena_plan *plan)
+{
+    for (int part = 0; part < OFFLOAD_PARTS; part++)
+        if (bytes[part])
+            ZD_TRY(arena_plan_add(
+                    plan, spans[part].name, spans[part].memory,
+                    spans[part].kind, bytes[part]));
+    return ZD_OK;
+}
+
+enum zd_status offload_check(
+        const struct offload_options *options,
+        const size_t bytes[OFFLOAD_PARTS], int local_size)
+{
+    return pinned_check(options, bytes);
+}

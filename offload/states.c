@@ -1,0 +1,107 @@
+/* states.c - masters and states for checkpoints, and from them. */
+#include "offload/engine.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* A run's elements begin .. begin + count - 1 of one lane, in the caller's
+ * arrays. */
+struct lane_range {
+    int run, lane;
+    size_t begin, count;
+    void *values;
+    float *scales;
+    bool writes;
+};
+
+static void copy_either(
+        bool writes, void *chunk, void *caller, size_t chunk_skip,
+        size_t caller_skip, size_t bytes)
+{
+    char *inside = (char *)chunk + chunk_skip;
+    char *outside = (char *)caller + caller_skip;
+    memcpy(writes ? inside : outside, writes ? outside : inside, bytes);
+}
+
+/* The part of the range that lies in the chunk. */
+static void copy_part(
+        const struct offload *offload, const struct chunk *chunk,
+        const struct chunk_memory *memory, const struct lane_range *range)
+{
+    const struct offload_request *request = &offload->request;
+    size_t chunk_end = chunk->begin + chunk->count;
+    size_t range_end = range->begin + range->count;
+    size_t from = chunk->begin > range->begin ? chunk->begin : range->begin;
+    size_t end = chunk_end < range_end ? chunk_end : range_end;
+    size_t inside = from - chunk->begin, outside = from - range->begin;
+    if (range->lane == OPTIM_LANES) {
+        size_t wide = dtype_bytes(master_type(request->optim));
+        copy_either(
+                range->writes, memory->master, range->values, inside * wide,
+                outside * wide, (end - from) * wide);
+        return;
+    }
+    enum optim_format format =
+            request->runs[range->run].layout.lane[range->lane];
+    if (memory->state[range->lane])
+        copy_either(
+                range->writes, memory->state[range->lane], range->values,
+                optim_lane_bytes(format, inside),
+                optim_lane_bytes(format, outside),
+                optim_lane_bytes(format, end - from));
+    if (memory->scale[range->lane])
+        copy_either(
+                range->writes, memory->scale[range->lane], range->scales,
+                optim_scale_count(format, inside) * sizeof(float),
+                optim_scale_count(format, outside) * sizeof(float),
+                optim_scale_count(format, end - from) * sizeof(float));
+}
+
+static enum zd_status copy_range(
+        struct offload *offload, const struct lane_range *range)
+{
+    size_t most = chunk_elements(&offload->request);
+    int first = offload->run_chunks[range->run] + (int)(range->begin / most);
+    int end = offload->run_chunks[range->run] +
+              (int)((range->begin + range->count + most - 1) / most);
+    assert(range->begin % OPTIM_QBLOCK == 0);
+    assert(range->begin + range->count <=
+           offload->request.runs[range->run].count);
+    ZD_TRY(offload_finish(offload));
+    if (!range->count)
+        return ZD_OK;
+    if (offload->is_in_file)
+        ZD_TRY(list_begin(
+                offload, first, end - first, CHUNK_STATES,
+                range->writes ? CHUNK_STATES : 0));
+    for (int c = first; c < end; c++) {
+        struct chunk_memory memory;
+        ZD_TRY(chunk_acquire(offload, c, &memory));
+        copy_part(offload, &offload->chunks[c], &memory, range);
+        ZD_TRY(chunk_release(offload, c));
+    }
+    return ZD_OK;
+}
+
+enum zd_status offload_read(
+        struct offload *offload, int run, int lane, size_t begin, size_t count,
+        void *values, float *scales)
+{
+    struct lane_range range = {run, lane, begin, count, values, scales, false};
+    return copy_range(offload, &range);
+}
+
+enum zd_status offload_write(
+        struct offload *offload, int run, int lane, size_t begin, size_t count,
+        const void *values, const float *scales)
+{
+    /* only read from: `writes` says so */
+    struct lane_range range = {run,
+                               lane,
+                               begin,
+                               count,
+                               (void *)(uintptr_t)values,
+                               (float *)(uintptr_t)scales,
+                               true};
+    return copy_range(offload, &range);
+}

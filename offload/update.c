@@ -1,0 +1,268 @@
+/* update.c - the optimizer's step on the host, at once or taken back. */
+#include "offload/engine.h"
+
+#include <string.h>
+
+void chunk_update(
+        struct offload *offload, const struct chunk *chunk,
+        const struct chunk_memory *memory)
+{
+    const struct offload_request *request = &offload->request;
+    const struct offload_run *run = &request->runs[chunk->run];
+    struct optim_span span = {
+            .master = memory->master,
+            .master_type = master_type(request->optim),
+            .grad = memory->slot,
+            .grad_type = grad_type(request),
+            .param = memory->param,
+            .param_type = request->dtype,
+            .layout = run->layout,
+            .block_v = offload->block_v ? offload->block_v[chunk->run] : NULL,
+            .blocks = run->blocks,
+            .begin = run->begin + chunk->begin,
+            .count = chunk->count,
+            .tensor = run->tensor,
+            .decays = run->decays,
+    };
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        span.state[lane] = memory->state[lane];
+        span.scale[lane] = memory->scale[lane];
+    }
+    optim_update(&span, &offload->step);
+}
+
+/* The parameter as the master has it. */
+static void round_param(
+        const struct offload *offload, const struct chunk *chunk,
+        const struct chunk_memory *memory)
+{
+    const struct offload_request *request = &offload->request;
+    dtype_convert(
+            memory->param, request->dtype, memory->master,
+            master_type(request->optim), chunk->count);
+}
+
+/* --- old values ----------------------------------------------------------- */
+
+/* Where the gradient of a chunk is saved: as the slots, elsewhere. */
+static void *saved_grad(
+        const struct offload *offload, const struct chunk *chunk)
+{
+    const struct offload_request *request = &offload->request;
+    size_t at = offload->segment_offsets[chunk->segment] +
+                request->runs[chunk->run].offset + chunk->begin;
+    return offload->undo_grads + at * dtype_bytes(grad_type(request));
+}
+
+void chunk_save(
+        struct offload *offload, const struct chunk *chunk,
+        const struct chunk_memory *memory)
+{
+    const struct offload_request *request = &offload->request;
+    struct chunk_memory old = {0};
+    image_chunk(&offload->undo, chunk, &old);
+    chunk_copy(request, chunk, &old, memory);
+    memcpy(saved_grad(offload, chunk), memory->slot,
+           chunk->count * dtype_bytes(grad_type(request)));
+}
+
+static void put_back(
+        struct offload *offload, const struct chunk *chunk,
+        const struct chunk_memory *memory)
+{
+    const struct offload_request *request = &offload->request;
+    struct chunk_memory old = {0};
+    image_chunk(&offload->undo, chunk, &old);
+    chunk_copy(request, chunk, memory, &old);
+    memcpy(memory->slot, saved_grad(offload, chunk),
+           chunk->count * dtype_bytes(grad_type(request)));
+}
+
+/* --- jobs over all chunks ------------------------------------------------- */
+
+static enum zd_status update_chunk(
+        struct worker *worker, const struct job *job, int at)
+{
+    struct offload *offload = worker->offload;
+    struct chunk_memory memory;
+    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
+    chunk_update(offload, &offload->chunks[job->first + at], &memory);
+    return chunk_release(offload, job->first + at);
+}
+
+static enum zd_status redo_chunk(
+        struct worker *worker, const struct job *job, int at)
+{
+    struct offload *offload = worker->offload;
+    const struct chunk *chunk = &offload->chunks[job->first + at];
+    struct chunk_memory memory;
+    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
+    put_back(offload, chunk, &memory);
+    chunk_update(offload, chunk, &memory);
+    return chunk_release(offload, job->first + at);
+}
+
+static enum zd_status undo_chunk(
+        struct worker *worker, const struct job *job, int at)
+{
+    struct offload *offload = worker->offload;
+    const struct chunk *chunk = &offload->chunks[job->first + at];
+    struct chunk_memory memory;
+    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
+    put_back(offload, chunk, &memory);
+    if (offload->request.params_on_host)
+        round_param(offload, chunk, &memory);
+    return chunk_release(offload, job->first + at);
+}
+
+static enum zd_status round_chunk(
+        struct worker *worker, const struct job *job, int at)
+{
+    struct offload *offload = worker->offload;
+    struct chunk_memory memory;
+    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
+    round_param(offload, &offload->chunks[job->first + at], &memory);
+    return chunk_release(offload, job->first + at);
+}
+
+/* The state at the start of training. Its pages are first touched here, by the
+ * threads that will use them. */
+enum zd_status clear_chunk(struct worker *worker, const struct job *job, int at)
+{
+    struct offload *offload = worker->offload;
+    const struct offload_request *request = &offload->request;
+    const struct chunk *chunk = &offload->chunks[job->first + at];
+    const struct offload_run *run = &request->runs[chunk->run];
+    struct chunk_memory memory;
+    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
+    memset(memory.master, 0,
+           chunk->count * dtype_bytes(master_type(request->optim)));
+    for (int lane = 0; lane < OPTIM_LANES; lane++)
+        if (memory.state[lane])
+            optim_lane_clear(
+                    (enum optim_lane)lane, run->layout.lane[lane],
+                    memory.state[lane], memory.scale[lane], chunk->count);
+    memset(memory.slot, 0, chunk->count * dtype_bytes(grad_type(request)));
+    if (memory.param != memory.slot)
+        memset(memory.param, 0, chunk->count * dtype_bytes(request->dtype));
+    if (offload->undo_grads)
+        chunk_save(offload, chunk, &memory);
+    return chunk_release(offload, job->first + at);
+}
+
+/* Parts of the store that a job takes which makes parameters. */
+static unsigned slots_of(const struct offload *offload, bool in_file)
+{
+    return in_file ? CHUNK_SLOT : 0;
+}
+
+static struct job job_over_all(const struct offload *offload, job_fn *fn)
+{
+    return (struct job){
+            .fn = fn,
+            .count = offload->chunk_count,
+            .ready = offload->chunk_count,
+            .alone = true,
+    };
+}
+
+/* --- the step ------------------------------------------------------------- */
+
+void offload_step_begin(
+        struct offload *offload, const struct optim_step *unclipped)
+{
+    if (offload->request.options->clipping != OFFLOAD_CLIP_UNDO)
+        return;
+    jobs_wait(offload);
+    offload->step = *unclipped;
+    offload->block_v = NULL;
+    offload->is_speculative = true;
+}
+
+static bool steps_are_equal(
+        const struct optim_step *a, const struct optim_step *b)
+{
+    return a->options == b->options && a->learning_rate == b->learning_rate &&
+           a->t == b->t && a->grad_scale == b->grad_scale && a->seed == b->seed;
+}
+
+static void note_begin(struct offload *offload, bool undone)
+{
+    pthread_mutex_lock(&offload->lock);
+    offload->update_begin = seconds_now();
+    offload->report.undone |= undone;
+    pthread_mutex_unlock(&offload->lock);
+}
+
+/* All chunks were updated as their gradients arrived. */
+static void keep_updates(struct offload *offload)
+{
+    pthread_mutex_lock(&offload->lock);
+    for (int c = 0; c < offload->chunk_count; c++)
+        params_note_updated(offload, c);
+    pthread_mutex_unlock(&offload->lock);
+}
+
+enum zd_status offload_update(
+        struct offload *offload, const struct optim_step *step,
+        const float *const *block_v)
+{
+    const struct offload_request *request = &offload->request;
+    bool was_updated = offload->is_speculative;
+    bool keeps = was_updated && steps_are_equal(&offload->step, step);
+    struct job job =
+            job_over_all(offload, was_updated ? redo_chunk : update_chunk);
+    job.updates = true;
+    job.ends_update = true;
+    job.reads = CHUNK_STATES | slots_of(offload, grads_in_file(request));
+    job.writes = CHUNK_STATES | slots_of(offload, params_in_file(request));
+    jobs_wait(offload);
+    ZD_TRY(offload_failure(offload));
+    offload->is_speculative = false;
+    offload->step = *step;
+    offload->block_v = block_v;
+    params_begin(offload);
+    note_begin(offload, was_updated && !keeps);
+    if (keeps)
+        keep_updates(offload);
+    else
+        job_add(offload, &job);
+    return ZD_OK;
+}
+
+enum zd_status offload_skip(struct offload *offload)
+{
+    const struct offload_request *request = &offload->request;
+    bool was_updated = offload->is_speculative;
+    struct job job =
+            job_over_all(offload, was_updated ? undo_chunk : round_chunk);
+    jobs_wait(offload);
+    ZD_TRY(offload_failure(offload));
+    offload->is_speculative = false;
+    /* gradients lie where parameters were */
+    bool lost = request->params_on_host && !request->accumulates;
+    if (!was_updated && !lost)
+        return ZD_OK;
+    job.ends_update = true;
+    job.reads = CHUNK_STATES;
+    job.writes = slots_of(offload, params_in_file(request));
+    if (request->params_on_host) {
+        job.updates = true;
+        params_begin(offload);
+    }
+    note_begin(offload, was_updated);
+    job_add(offload, &job);
+    return ZD_OK;
+}
+
+enum zd_status offload_masters_written(struct offload *offload)
+{
+    struct job job = job_over_all(offload, round_chunk);
+    job.updates = true;
+    job.reads = CHUNK_STATES;
+    job.writes = slots_of(offload, params_in_file(&offload->request));
+    ZD_TRY(offload_finish(offload));
+    params_begin(offload);
+    job_add(offload, &job);
+    return ZD_OK;
+}

@@ -1,0 +1,273 @@
+/* workers.c - threads that go through jobs; see engine.h. Everybody sleeps on a
+ * condition: `work` for workers, `progress` for who waits for them. */
+#include "offload/engine.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+
+double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+enum zd_status offload_failure(struct offload *offload)
+{
+    pthread_mutex_lock(&offload->lock);
+    enum zd_status status = offload->status;
+    if (status != ZD_OK)
+        zd_error_set(&offload->error);
+    pthread_mutex_unlock(&offload->lock);
+    return status;
+}
+
+/* --- jobs ----------------------------------------------------------------- */
+
+static struct job *job_at(struct offload *offload, uint64_t number)
+{
+    return &offload->jobs[number % (uint64_t)offload->job_capacity];
+}
+
+uint64_t job_add(struct offload *offload, const struct job *job)
+{
+    if (!job->count)
+        return 0;
+    pthread_mutex_lock(&offload->lock);
+    while (offload->job_end - offload->job_begin ==
+           (uint64_t)offload->job_capacity)
+        pthread_cond_wait(&offload->progress, &offload->lock);
+    uint64_t number = offload->job_end++;
+    struct job *added = job_at(offload, number);
+    *added = *job;
+    if (offload->is_in_file) {
+        added->alone = true; /* one list of the store at a time */
+        if (job->reads || job->writes)
+            added->list = LIST_WANTED;
+    }
+    pthread_cond_broadcast(&offload->work);
+    pthread_mutex_unlock(&offload->lock);
+    return number;
+}
+
+void job_raise(struct offload *offload, uint64_t number)
+{
+    pthread_mutex_lock(&offload->lock);
+    job_at(offload, number)->ready++;
+    pthread_cond_signal(&offload->work);
+    pthread_mutex_unlock(&offload->lock);
+}
+
+void jobs_wait(struct offload *offload)
+{
+    pthread_mutex_lock(&offload->lock);
+    while (offload->job_begin != offload->job_end)
+        pthread_cond_wait(&offload->progress, &offload->lock);
+    pthread_mutex_unlock(&offload->lock);
+}
+
+enum zd_status chunk_acquire(
+        struct offload *offload, int chunk, struct chunk_memory *memory_out)
+{
+    return offload->store->ops->acquire(
+            offload->store, chunk - offload->list_first, memory_out);
+}
+
+enum zd_status chunk_release(struct offload *offload, int chunk)
+{
+    return offload->store->ops->release(
+            offload->store, chunk - offload->list_first);
+}
+
+enum zd_status list_begin(
+        struct offload *offload, int first, int count, unsigned reads,
+        unsigned writes)
+{
+    struct store_list list = {
+            .chunks = offload->chunk_order + first,
+            .count = count,
+            .reads = reads,
+            .writes = writes,
+    };
+    offload->list_first = first;
+    return offload->store->ops->begin(offload->store, &list);
+}
+
+/* --- a worker ------------------------------------------------------------- */
+
+/* Under the lock: the job whose next chunk may be taken now, or NULL. */
+static struct job *job_next(struct offload *offload)
+{
+    for (uint64_t n = offload->job_begin; n != offload->job_end; n++) {
+        struct job *job = job_at(offload, n);
+        if (job->alone && n != offload->job_begin)
+            return NULL;
+        if (job->taken == job->count)
+            continue;
+        if (job->list == LIST_BEGINNING || job->taken == job->ready)
+            return NULL;
+        return job;
+    }
+    return NULL;
+}
+
+static void note_failure(struct offload *offload, enum zd_status status)
+{
+    if (status == ZD_OK)
+        return;
+    if (offload->status == ZD_OK) {
+        offload->status = status;
+        offload->error = *zd_error_get();
+    }
+    zd_error_clear();
+}
+
+/* Under the lock, which is let go meanwhile. */
+static void begin_list(struct offload *offload, struct job *job)
+{
+    job->list = LIST_BEGINNING;
+    pthread_mutex_unlock(&offload->lock);
+    enum zd_status status = list_begin(
+            offload, job->first, job->count, job->reads, job->writes);
+    pthread_mutex_lock(&offload->lock);
+    note_failure(offload, status);
+    job->list = LIST_BEGUN;
+    pthread_cond_broadcast(&offload->work);
+}
+
+static void retire_jobs(struct offload *offload)
+{
+    bool has_ended = false;
+    while (offload->job_begin != offload->job_end) {
+        struct job *job = job_at(offload, offload->job_begin);
+        if (job->finished < job->count)
+            break;
+        if (job->ends_update)
+            offload->report.host_seconds +=
+                    seconds_now() - offload->update_begin;
+        offload->job_begin++;
+        has_ended = true;
+    }
+    if (!has_ended)
+        return;
+    pthread_cond_broadcast(&offload->progress);
+    if (offload->job_begin != offload->job_end)
+        pthread_cond_broadcast(&offload->work); /* jobs that wait alone */
+}
+
+/* Under the lock, which is let go meanwhile: one chunk of a job. After a
+ * failure chunks are only counted, so that nobody waits for ever. */
+static void run_chunk(struct worker *worker, struct job *job)
+{
+    struct offload *offload = worker->offload;
+    int at = job->taken++;
+    const struct job now = *job;
+    bool has_failed = offload->status != ZD_OK;
+    double begin = seconds_now();
+    enum zd_status status = ZD_OK;
+    pthread_mutex_unlock(&offload->lock);
+    if (!has_failed)
+        status = now.fn(worker, &now, at);
+    if (now.is_staged)
+        stage_note_emptied(
+                &offload->grad_stage, now.stage_first + (uint64_t)at);
+    double seconds = seconds_now() - begin;
+    pthread_mutex_lock(&offload->lock);
+    note_failure(offload, status);
+    offload->report.worker_seconds += seconds;
+    if (now.updates)
+        params_note_updated(offload, now.first + at);
+    job->finished++;
+    retire_jobs(offload);
+}
+
+static void *work(void *ctx)
+{
+    struct worker *worker = ctx;
+    struct offload *offload = worker->offload;
+    pthread_mutex_lock(&offload->lock);
+    while (!offload->is_stopping) {
+        struct job *job = job_next(offload);
+        if (!job)
+            pthread_cond_wait(&offload->work, &offload->lock);
+        else if (job->list == LIST_WANTED)
+            begin_list(offload, job);
+        else
+            run_chunk(worker, job);
+    }
+    pthread_mutex_unlock(&offload->lock);
+    return NULL;
+}
+
+/* --- their beginning and end ---------------------------------------------- */
+
+/* To one CPU of this process's mask. A refusal costs speed only. */
+static void bind_worker(const struct worker *worker)
+{
+    const struct offload_place *place = &worker->offload->place;
+    cpu_set_t mask, one;
+    if (place->first_cpu < 0 || sched_getaffinity(0, sizeof mask, &mask) != 0)
+        return;
+    int skip = (place->first_cpu + worker->index) % CPU_COUNT(&mask);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &mask) && skip-- == 0) {
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            pthread_setaffinity_np(worker->thread, sizeof one, &one);
+            return;
+        }
+}
+
+static enum zd_status start_thread(
+        pthread_t *thread, void *(*fn)(void *), void *ctx, const char *name)
+{
+    sigset_t all, before; /* signals are for the main thread */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int refused = pthread_create(thread, NULL, fn, ctx);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (refused)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602",
+                "the system refused a thread for the offload engine (%s)",
+                name);
+    pthread_setname_np(*thread, name);
+    return ZD_OK;
+}
+
+enum zd_status workers_start(struct offload *offload)
+{
+    int wanted = offload->place.worker_threads;
+    for (int i = 0; i < wanted; i++) {
+        struct worker *worker = &offload->workers[i];
+        char name[16];
+        snprintf(name, sizeof name, "offload-%d", i % 1000);
+        worker->offload = offload;
+        worker->index = i;
+        exact_sum_clear(&worker->squares);
+        ZD_TRY(start_thread(&worker->thread, work, worker, name));
+        offload->worker_count++;
+        bind_worker(worker);
+    }
+    if (offload->request.params_on_host)
+        return ZD_OK;
+    ZD_TRY(start_thread(
+            &offload->uploader, uploader_run, offload, "offload-up"));
+    offload->has_uploader = true;
+    return ZD_OK;
+}
+
+void workers_stop(struct offload *offload)
+{
+    pthread_mutex_lock(&offload->lock);
+    offload->is_stopping = true;
+    pthread_cond_broadcast(&offload->work);
+    pthread_cond_broadcast(&offload->progress);
+    pthread_mutex_unlock(&offload->lock);
+    for (int i = 0; i < offload->worker_count; i++)
+        pthread_join(offload->workers[i].thread, NULL);
+    if (offload->has_uploader)
+        pthread_join(offload->uploader, NULL);
+}
