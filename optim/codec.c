@@ -1,0 +1,157 @@
+#include "optim/codec.h"
+
+#include "optim/codec_tables.h"
+
+#include <math.h>
+#include <string.h>
+
+struct map {
+    float a[CODEC_CLASSES], b[CODEC_CLASSES]; /* decode */
+    float d[CODEC_CLASSES];                   /* encode */
+    float t[CODEC_CLASSES - 1]; /* where class k + 1 begins; v is never 0 */
+};
+
+#define OF_DECADES(MACRO, BINS)                                                \
+    MACRO(1, BINS(1)), MACRO(2, BINS(2)), MACRO(3, BINS(3)),                   \
+            MACRO(4, BINS(4)), MACRO(5, BINS(5)), MACRO(6, BINS(6)),           \
+            MACRO(7, BINS(7))
+#define REACH                                                                  \
+    CODEC_D(1), CODEC_D(2), CODEC_D(3), CODEC_D(4), CODEC_D(5), CODEC_D(6),    \
+            CODEC_D(7), CODEC_D_ONE
+#define T_OF_SIX(BINS)                                                         \
+    CODEC_T(1, BINS(1)), CODEC_T(2, BINS(2)), CODEC_T(3, BINS(3)),             \
+            CODEC_T(4, BINS(4)), CODEC_T(5, BINS(5)), CODEC_T(6, BINS(6))
+
+static const struct map maps[OPTIM_LANES] = {
+        [OPTIM_M] =
+                {.a = {0, OF_DECADES(CODEC_A, CODEC_M_BINS), 1.0f / 128},
+                 .b = {0, OF_DECADES(CODEC_B, CODEC_M_BINS), 0},
+                 .d = {0, REACH},
+                 .t = {CODEC_M_T_ZERO, T_OF_SIX(CODEC_M_BINS), CODEC_M_T_ONE}},
+        [OPTIM_V] =
+                {.a = {0, OF_DECADES(CODEC_A, CODEC_V_BINS), 1.0f / 256},
+                 .b = {0, OF_DECADES(CODEC_B, CODEC_V_BINS), 0},
+                 .d = {0, REACH},
+                 .t = {0, T_OF_SIX(CODEC_V_BINS), CODEC_V_T_ONE}},
+};
+
+#undef OF_DECADES
+#undef REACH
+#undef T_OF_SIX
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* A power of two by which values and scale become tame. */
+static float taming(float scale)
+{
+    if (scale < CODEC_TAME_MIN)
+        return 0x1p100f;
+    return scale > CODEC_TAME_MAX ? 0x1p-100f : 1.0f;
+}
+
+/* The largest magnitude; of what is not finite, that with the largest bits. */
+static float scale_of(enum optim_lane lane, const float *values, size_t count)
+{
+    uint32_t mask = lane == OPTIM_M ? 0x7fffffffu : 0xffffffffu;
+    uint32_t largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = bits_of(values[i]) & mask;
+        largest = bits > largest ? bits : largest;
+    }
+    float scale;
+    memcpy(&scale, &largest, sizeof scale);
+    return scale;
+}
+
+/* The rank of a magnitude on its side of the map: its f. */
+static int rank_of(enum optim_lane lane, float y)
+{
+    const struct map *map = &maps[lane];
+    int class = 0;
+    if (lane == OPTIM_V && y < CODEC_V_LEAST)
+        y = CODEC_V_LEAST;
+    for (int k = 0; k < CODEC_CLASSES - 1; k++)
+        class += y >= map->t[k];
+    if (class == 0)
+        return 0;
+    float f = fmaf(y, map->d[class], CODEC_START);
+    f = f < CODEC_LIMIT ? f : CODEC_LIMIT;
+    return (int)(f * (float)(1 << (lane == OPTIM_M ? class - 1 : class)));
+}
+
+static uint8_t encode(enum optim_lane lane, float x, float y)
+{
+    int rank = rank_of(lane, fabsf(y));
+    if (lane == OPTIM_V)
+        return (uint8_t)(x > 0 ? rank - 1 : 0);
+    if (signbit(y))
+        return (uint8_t)(127 - (rank < 127 ? rank : 127));
+    return (uint8_t)(127 + rank);
+}
+
+void codec_encode_plain(
+        enum optim_lane lane, const float *values, size_t count, uint8_t *codes,
+        float *scale_out)
+{
+    float scale = scale_of(lane, values, count);
+    *scale_out = scale;
+    if (scale == 0 || !isfinite(scale)) {
+        memset(codes, lane == OPTIM_M ? 127 : 0, count);
+        return;
+    }
+    float power = taming(scale);
+    float inverse = 1.0f / (scale * power);
+    for (size_t i = 0; i < count; i++)
+        codes[i] = encode(lane, values[i], values[i] * power * inverse);
+}
+
+/* The value of code c under a tame scale. */
+static float decode(enum optim_lane lane, int code, float scale)
+{
+    const struct map *map = &maps[lane];
+    float f = (float)(lane == OPTIM_M ? code - 127 : code + 1);
+    int class = 0;
+    for (int rank = (int)fabsf(f); rank > 0; rank /= 2)
+        class ++;
+    if (lane == OPTIM_V)
+        class --;
+    return fmaf(
+            map->a[class] * scale, f,
+            copysignf(1, f) * (map->b[class] * scale));
+}
+
+void codec_decode_plain(
+        enum optim_lane lane, const uint8_t *codes, float scale, size_t count,
+        float *values)
+{
+    float power = taming(scale);
+    for (size_t i = 0; i < count; i++) {
+        float x = decode(lane, codes[i], scale * power);
+        values[i] = isfinite(scale) ? x / power : NAN;
+    }
+}
+
+void codec_map(enum optim_lane lane, float entries[256])
+{
+    for (int code = 0; code < 256; code++)
+        entries[code] = decode(lane, code, 1);
+}
+
+void codec_encode(
+        enum optim_lane lane, const float *values, size_t count, uint8_t *codes,
+        float *scale)
+{
+    codec_encode_plain(lane, values, count, codes, scale);
+}
+
+void codec_decode(
+        enum optim_lane lane, const uint8_t *codes, float scale, size_t count,
+        float *values)
+{
+    codec_decode_plain(lane, codes, scale, count, values);
+}
