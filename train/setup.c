@@ -120,9 +120,28 @@ static enum zd_status fix_steps(struct trainer *trainer)
     return ZD_OK;
 }
 
+static bool offloads(const struct trainer *trainer)
+{
+    const struct offload_options *offload = &trainer->job->offload;
+    return offload->optimizer != OFFLOAD_NONE ||
+           offload->params != OFFLOAD_NONE ||
+           offload->activations != OFFLOAD_NONE ||
+           trainer->plan.zero.request.spill_bytes > 0;
+}
+
+static enum zd_status create_streams(struct trainer *trainer)
+{
+    if (!offloads(trainer))
+        return ZD_OK;
+    enum stream_mode mode = device_stream_mode(&trainer->job->device, true);
+    ZD_TRY(stream_create("down", mode, &trainer->streams_down));
+    return stream_create("up", mode, &trainer->streams_up);
+}
+
 static enum zd_status take_memory(struct trainer *trainer)
 {
     const struct job_plan *plan = &trainer->plan;
+    ZD_TRY(create_streams(trainer));
     ZD_TRY(kernels_cpu(trainer->job->train.dtype, &trainer->kernels));
     ZD_TRY(arena_take(&trainer->arena, &plan->arena));
     if (arena_plan_find(&plan->arena, "comm.staging"))
@@ -317,8 +336,16 @@ enum zd_status trainer_init(
     return comm_agree(comm, start_loader(trainer));
 }
 
+/* What the streams still copy lies in memory that goes after them. */
+static void finish_streams(struct trainer *trainer)
+{
+    stream_finish(trainer->streams_down);
+    stream_finish(trainer->streams_up);
+}
+
 void trainer_fini(struct trainer *trainer)
 {
+    finish_streams(trainer);
     loader_destroy(trainer->loader);
     free(trainer->batches);
     metrics_close(trainer->metrics);
@@ -326,6 +353,8 @@ void trainer_fini(struct trainer *trainer)
         zero_destroy(trainer->zero);
     if (trainer->model)
         model_destroy(trainer->model);
+    stream_destroy(trainer->streams_down);
+    stream_destroy(trainer->streams_up);
     arena_release(&trainer->arena);
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);

@@ -23,6 +23,8 @@ struct trainer {
     struct loader_batch *batches; /* (accumulation) of the step at hand */
     struct model *model;
     struct zero *zero;
+    /* what everything that is offloaded copies with; NULL when nothing is */
+    struct stream *streams_down, *streams_up;
     struct checkpoint_writer writer;
     struct metrics *metrics; /* rank 0 */
     struct train_state state;
