@@ -53,6 +53,8 @@ enum zd_status aio_file_create(
         struct aio_file *file, const char *dir, const char *name,
         uint64_t bytes, bool direct);
 void aio_file_close(struct aio_file *file);
+/* RLIMIT_FSIZE allows a file of so many bytes; ZD_ERR_UNFIT. */
+enum zd_status aio_file_check(uint64_t bytes);
 
 struct aio;
 struct aio_op {

@@ -74,7 +74,7 @@ static enum zd_status fail_space(
     return ZD_ERR_IO;
 }
 
-static enum zd_status check_limit(uint64_t bytes)
+enum zd_status aio_file_check(uint64_t bytes)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 ||
@@ -92,7 +92,7 @@ static enum zd_status reserve(
 {
     uint64_t free_bytes;
     int error;
-    ZD_TRY(check_limit(bytes)); /* else a signal */
+    ZD_TRY(aio_file_check(bytes)); /* else a signal */
     ZD_TRY(fs_free_bytes(dir, &free_bytes));
     /* asking in vain would fill the disk for a moment */
     if (free_bytes < bytes)

@@ -38,8 +38,10 @@ struct store; /* each tier has its own */
 struct store_ops {
     /* Chunks of `list` will be acquired in about this order, each once: read
      * ahead. Before the next list every one of them has been released. What an
-     * earlier list wrote is read as it was written. (In memory one list of all
-     * chunks is begun once, and its positions come again and again.) */
+     * earlier list wrote is read as it was written; what this one writes and
+     * does not read is written whole. list->chunks stays until then. (In
+     * memory one list of all chunks is begun once, and its positions come again
+     * and again.) */
     enum zd_status (*begin)(struct store *store, const struct store_list *list);
     /* From any worker; blocks until position `at` of the list is in memory. */
     enum zd_status (*acquire)(

@@ -1,0 +1,548 @@
+/* store_file.c - chunks in a file, behind a ring of buffers that hold a record
+ * each.
+ *
+ *            reserve              all read            acquire
+ *   spare -----------> reserved -----------> ready -----------> held
+ *     ^                    |    (read ahead)                      | release
+ *     |                    `- has it already                      v
+ *     `------------------------------------------------------ writing behind
+ *
+ * A spare buffer keeps its chunk's bytes until another chunk takes it, the one
+ * that has lain longest first. A list that wants a chunk which is still in a
+ * buffer, even on its way to the file, gets that buffer: nothing is ever read
+ * that has not been written. A buffer that the list will change is ready only
+ * when its write is over, so a record in the file is never a mixture of two.
+ *
+ * Buffers are reserved in the order of the list. A worker that comes early for
+ * a later position is served first; when every buffer is ready for others, the
+ * one for the last of them is taken back (it is read again in its turn).
+ *
+ * Threads: `lock` guards all that changes; bytes of a buffer belong to the disk
+ * while it reads or writes, then to the worker that acquired it. After the
+ * first error of the disk every call returns it. */
+#include "offload/aio.h"
+#include "offload/store_record.h"
+
+#include "base/log.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+
+enum { NO_CHUNK = -1, NO_BUFFER = -1, SPARE = -1 };
+
+struct buffer {
+    char *data;
+    int chunk;      /* whose bytes it has, or NO_CHUNK */
+    unsigned valid; /* parts that are as they were written last */
+    int position;   /* in the list that it is reserved for, or SPARE */
+    int waiting;    /* workers that wait for this reservation */
+    bool is_held, is_reading, is_writing;
+    uint64_t used; /* when it became spare */
+    struct aio_op read, write;
+    struct store_file *store;
+};
+
+struct store_file {
+    struct store store; /* first */
+    struct store_request request;
+    uint64_t *offsets; /* of records, by chunk */
+    unsigned in_file;  /* chunk_parts that the file has */
+    struct aio *aio;
+    struct aio_file file;
+
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t changed;
+    struct store_list list;
+    unsigned reads, writes; /* of the list, as far as the file has them */
+    int ahead;              /* positions before it have been reserved */
+    uint64_t list_number;
+    uint64_t *reserved_in; /* by chunk: number of the list that it was last
+                              reserved for */
+    int *buffer_of;        /* by chunk, or NO_BUFFER */
+    int writes_under_way, reads_under_way;
+    uint64_t clock;       /* for buffer.used */
+    struct aio_op failed; /* the first op that failed */
+    bool has_failed;
+    uint64_t read_bytes, written_bytes; /* since the last report */
+    double wait_seconds;
+    int buffer_count;
+    struct buffer buffers[];
+};
+
+static struct store_file *of(struct store *store)
+{
+    return (struct store_file *)store;
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* --- moving records ------------------------------------------------------- */
+
+static void note_end(struct store_file *file, struct aio_op *op)
+{
+    if (op->error && !file->has_failed) {
+        file->failed = *op;
+        file->has_failed = true;
+    }
+}
+
+static void reserve_ahead(struct store_file *file);
+
+static void end_read(struct aio_op *op)
+{
+    struct buffer *buffer = op->ctx;
+    struct store_file *file = buffer->store;
+    pthread_mutex_lock(&file->lock);
+    note_end(file, op);
+    buffer->is_reading = false;
+    file->reads_under_way--;
+    pthread_cond_broadcast(&file->changed);
+    pthread_mutex_unlock(&file->lock);
+}
+
+static void end_write(struct aio_op *op)
+{
+    struct buffer *buffer = op->ctx;
+    struct store_file *file = buffer->store;
+    pthread_mutex_lock(&file->lock);
+    note_end(file, op);
+    buffer->is_writing = false;
+    file->writes_under_way--;
+    reserve_ahead(file);
+    pthread_cond_broadcast(&file->changed);
+    pthread_mutex_unlock(&file->lock);
+}
+
+/* Submit an op for `parts` of the buffer's record; both in one go. */
+static void move(
+        struct store_file *file, struct buffer *buffer, struct aio_op *op,
+        unsigned parts)
+{
+    const struct chunk *chunk = &file->request.chunks[buffer->chunk];
+    struct record record = record_of(file->request.request, chunk);
+    size_t begin = parts & CHUNK_STATES ? 0 : record.slot;
+    size_t end = parts & CHUNK_SLOT ? record.bytes : record.slot;
+    op->data = buffer->data + begin;
+    op->bytes = end - begin;
+    op->offset = file->offsets[buffer->chunk] + begin;
+    if (op->is_write)
+        file->written_bytes += op->bytes;
+    else
+        file->read_bytes += op->bytes;
+    aio_submit(file->aio, op);
+}
+
+static void read_parts(
+        struct store_file *file, struct buffer *buffer, unsigned parts)
+{
+    /* what lies between two missing parts is one too: there are only two */
+    buffer->is_reading = true;
+    buffer->valid |= parts;
+    file->reads_under_way++;
+    move(file, buffer, &buffer->read, parts);
+}
+
+/* --- who has which buffer ------------------------------------------------- */
+
+static int chunk_at(const struct store_file *file, int at)
+{
+    return file->list.chunks[at];
+}
+
+/* The buffer reserved for a position, or NULL. */
+static struct buffer *reserved_for(struct store_file *file, int at)
+{
+    int index = file->buffer_of[chunk_at(file, at)];
+    if (index == NO_BUFFER || file->buffers[index].position != at)
+        return NULL;
+    return &file->buffers[index];
+}
+
+static bool is_spare(const struct buffer *buffer)
+{
+    return buffer->position == SPARE && !buffer->is_reading &&
+           !buffer->is_writing;
+}
+
+/* The spare buffer that has lain longest, or NULL. */
+static struct buffer *oldest_spare(struct store_file *file)
+{
+    struct buffer *oldest = NULL;
+    for (int i = 0; i < file->buffer_count; i++) {
+        struct buffer *buffer = &file->buffers[i];
+        if (is_spare(buffer) && (!oldest || buffer->used < oldest->used))
+            oldest = buffer;
+    }
+    return oldest;
+}
+
+static void give_to(struct store_file *file, struct buffer *buffer, int chunk)
+{
+    if (buffer->chunk != NO_CHUNK)
+        file->buffer_of[buffer->chunk] = NO_BUFFER;
+    buffer->chunk = chunk;
+    buffer->valid = 0;
+    file->buffer_of[chunk] = (int)(buffer - file->buffers);
+}
+
+/* Reserve a buffer for a position and read what it lacks; false: none is to be
+ * had now. */
+static bool reserve(struct store_file *file, int at)
+{
+    int chunk = chunk_at(file, at);
+    int index = file->buffer_of[chunk];
+    struct buffer *buffer =
+            index == NO_BUFFER ? oldest_spare(file) : &file->buffers[index];
+    if (!buffer)
+        return false;
+    assert(buffer->position == SPARE && "a chunk is in a list once");
+    if (buffer->chunk != chunk)
+        give_to(file, buffer, chunk);
+    buffer->position = at;
+    file->reserved_in[chunk] = file->list_number;
+    unsigned missing = file->reads & ~buffer->valid;
+    if (missing)
+        read_parts(file, buffer, missing);
+    return true;
+}
+
+static bool was_reserved(const struct store_file *file, int at)
+{
+    return file->reserved_in[chunk_at(file, at)] == file->list_number;
+}
+
+static void reserve_ahead(struct store_file *file)
+{
+    while (file->ahead < file->list.count && !file->has_failed) {
+        if (!was_reserved(file, file->ahead) && !reserve(file, file->ahead))
+            return;
+        file->ahead++;
+    }
+}
+
+static bool is_ready(const struct store_file *file, const struct buffer *buffer)
+{
+    return !buffer->is_reading && !(buffer->is_writing && file->writes);
+}
+
+/* Every buffer may be ready for positions that only the caller could acquire:
+ * take back the last of them. */
+static void take_back(struct store_file *file)
+{
+    struct buffer *last = NULL;
+    for (int i = 0; i < file->buffer_count; i++) {
+        struct buffer *buffer = &file->buffers[i];
+        if (buffer->is_reading || buffer->is_writing)
+            return; /* it will soon be changed */
+        if (buffer->position != SPARE && !buffer->is_held && !buffer->waiting &&
+            (!last || buffer->position > last->position))
+            last = buffer;
+    }
+    if (!last)
+        return;
+    if (last->position < file->ahead)
+        file->ahead = last->position;
+    file->reserved_in[last->chunk] = 0;
+    last->position = SPARE;
+    last->used = ++file->clock;
+}
+
+/* --- the store ------------------------------------------------------------ */
+
+static enum zd_status fail(const struct store_file *file)
+{
+    return aio_op_status(&file->failed);
+}
+
+static enum zd_status file_begin(
+        struct store *store, const struct store_list *list)
+{
+    struct store_file *file = of(store);
+    enum zd_status status = ZD_OK;
+    pthread_mutex_lock(&file->lock);
+    while (file->reads_under_way > 0) /* of positions that nobody acquired */
+        pthread_cond_wait(&file->changed, &file->lock);
+    for (int i = 0; i < file->buffer_count; i++) {
+        assert(!file->buffers[i].is_held || file->has_failed);
+        file->buffers[i].position = SPARE;
+    }
+    file->list = *list;
+    file->reads = list->reads & file->in_file;
+    file->writes = list->writes & file->in_file;
+    file->ahead = file->reads | file->writes ? 0 : list->count;
+    file->list_number++;
+    if (file->has_failed)
+        status = fail(file);
+    else
+        reserve_ahead(file);
+    pthread_mutex_unlock(&file->lock);
+    return status;
+}
+
+/* Waits until a buffer is ready for the position; NULL: the disk failed. */
+static struct buffer *wait_ready(struct store_file *file, int at)
+{
+    for (;;) {
+        if (file->has_failed)
+            return NULL;
+        struct buffer *buffer = reserved_for(file, at);
+        if (!buffer) {
+            if (!reserve(file, at)) {
+                take_back(file);
+                reserve(file, at);
+            }
+            buffer = reserved_for(file, at);
+        }
+        if (buffer && is_ready(file, buffer))
+            return buffer;
+        double start = now();
+        if (buffer)
+            buffer->waiting++;
+        pthread_cond_wait(&file->changed, &file->lock);
+        if (buffer)
+            buffer->waiting--;
+        file->wait_seconds += now() - start;
+    }
+}
+
+static enum zd_status file_acquire(
+        struct store *store, int at, struct chunk_memory *memory_out)
+{
+    struct store_file *file = of(store);
+    const struct chunk *chunk = &file->request.chunks[chunk_at(file, at)];
+    struct chunk_memory memory = {0};
+    enum zd_status status = ZD_OK;
+    chunk_slots(&file->request, chunk, &memory);
+    if (file->reads | file->writes) {
+        pthread_mutex_lock(&file->lock);
+        struct buffer *buffer = wait_ready(file, at);
+        if (buffer) {
+            buffer->is_held = true;
+            record_memory(file->request.request, chunk, buffer->data, &memory);
+        } else {
+            status = fail(file);
+        }
+        pthread_mutex_unlock(&file->lock);
+    }
+    if (status == ZD_OK)
+        *memory_out = memory;
+    return status;
+}
+
+static enum zd_status file_release(struct store *store, int at)
+{
+    struct store_file *file = of(store);
+    enum zd_status status = ZD_OK;
+    if (!(file->reads | file->writes))
+        return ZD_OK;
+    pthread_mutex_lock(&file->lock);
+    struct buffer *buffer = reserved_for(file, at);
+    assert(buffer && buffer->is_held);
+    buffer->is_held = false;
+    buffer->position = SPARE;
+    buffer->used = ++file->clock;
+    if (file->has_failed) {
+        status = fail(file);
+    } else if (file->writes) {
+        buffer->valid |= file->writes;
+        buffer->is_writing = true;
+        file->writes_under_way++;
+        move(file, buffer, &buffer->write, file->writes);
+    } else {
+        reserve_ahead(file);
+    }
+    pthread_cond_broadcast(&file->changed);
+    pthread_mutex_unlock(&file->lock);
+    return status;
+}
+
+static enum zd_status file_finish(struct store *store)
+{
+    struct store_file *file = of(store);
+    pthread_mutex_lock(&file->lock);
+    while (file->writes_under_way > 0)
+        pthread_cond_wait(&file->changed, &file->lock);
+    enum zd_status status = file->has_failed ? fail(file) : ZD_OK;
+    pthread_mutex_unlock(&file->lock);
+    return status;
+}
+
+static void file_report(struct store *store, struct offload_report *report)
+{
+    struct store_file *file = of(store);
+    pthread_mutex_lock(&file->lock);
+    report->disk_read_bytes += file->read_bytes;
+    report->disk_written_bytes += file->written_bytes;
+    report->disk_seconds += file->wait_seconds;
+    file->read_bytes = file->written_bytes = 0;
+    file->wait_seconds = 0;
+    pthread_mutex_unlock(&file->lock);
+}
+
+static void file_destroy(struct store *store)
+{
+    struct store_file *file = of(store);
+    pthread_mutex_lock(&file->lock);
+    file->list.count = 0; /* nothing more is read ahead */
+    while (file->writes_under_way + file->reads_under_way > 0)
+        pthread_cond_wait(&file->changed, &file->lock);
+    pthread_mutex_unlock(&file->lock);
+    aio_destroy(file->aio);
+    aio_file_close(&file->file);
+    pthread_cond_destroy(&file->changed);
+    pthread_mutex_destroy(&file->lock);
+    free(file->offsets);
+    free(file->reserved_in);
+    free(file->buffer_of);
+    free(file);
+}
+
+static const struct store_ops file_ops = {
+        .begin = file_begin,
+        .acquire = file_acquire,
+        .release = file_release,
+        .finish = file_finish,
+        .report = file_report,
+        .destroy = file_destroy,
+};
+
+/* --- creation ------------------------------------------------------------- */
+
+/* Returns the bytes of the whole file. */
+static uint64_t place_records(struct store_file *file)
+{
+    const struct store_request *request = &file->request;
+    uint64_t at = 0;
+    for (int i = 0; i < request->chunk_count; i++) {
+        file->offsets[i] = at;
+        file->buffer_of[i] = NO_BUFFER;
+        at += record_of(request->request, &request->chunks[i]).bytes;
+    }
+    return at;
+}
+
+static void place_buffers(struct store_file *file, size_t record_bytes)
+{
+    char *ring = arena_span(file->request.arena, "offload.ring");
+    ring += -(uintptr_t)ring % AIO_ALIGN;
+    for (int i = 0; i < file->buffer_count; i++) {
+        struct buffer *buffer = &file->buffers[i];
+        buffer->data = ring + (size_t)i * record_bytes;
+        buffer->chunk = NO_CHUNK;
+        buffer->position = SPARE;
+        buffer->store = file;
+        buffer->read = (struct aio_op){
+                .file = &file->file, .done = end_read, .ctx = buffer};
+        buffer->write = buffer->read;
+        buffer->write.is_write = true;
+        buffer->write.done = end_write;
+    }
+}
+
+/* Registered buffers spare the kernel a look-up for each transfer. */
+static bool register_ring(struct store_file *file, size_t record_bytes)
+{
+    size_t count = (size_t)file->buffer_count;
+    struct iovec *buffers = malloc(count * sizeof *buffers);
+    if (!buffers)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        buffers[i] = (struct iovec){
+                .iov_base = file->buffers[i].data, .iov_len = record_bytes};
+    bool holds = aio_register(file->aio, buffers, (int)count);
+    for (size_t i = 0; i < count && holds; i++)
+        file->buffers[i].read.buffer = file->buffers[i].write.buffer =
+                (int)i + 1;
+    free(buffers);
+    return holds;
+}
+
+static void tell(const struct store_file *file, bool is_registered)
+{
+    bool has_ring = aio_backend_of(file->aio) == AIO_IO_URING;
+    int refused = aio_refused(file->aio);
+    if (refused)
+        zd_log_info(
+                "offload file: threads, since io_uring is not to be had "
+                "here (%s)",
+                strerror(refused));
+    if (!file->file.is_direct)
+        zd_log_info(
+                "offload file: through the page cache, since the file "
+                "system of %s has no O_DIRECT",
+                file->file.path);
+    if (has_ring && !is_registered)
+        zd_log_debug("offload file: the limit of locked memory (ulimit -l) "
+                     "is too low to register its buffers");
+}
+
+static enum zd_status file_alloc(
+        const struct store_request *request, struct store_file **file_out)
+{
+    int buffers = ring_count(request->request, request->chunk_count);
+    size_t chunks = (size_t)request->chunk_count + 1;
+    struct store_file *file =
+            calloc(1, sizeof *file + (size_t)buffers * sizeof *file->buffers);
+    if (!file)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    file->offsets = calloc(chunks, sizeof *file->offsets);
+    file->reserved_in = calloc(chunks, sizeof *file->reserved_in);
+    file->buffer_of = calloc(chunks, sizeof *file->buffer_of);
+    if (!file->offsets || !file->reserved_in || !file->buffer_of) {
+        free(file->offsets);
+        free(file->reserved_in);
+        free(file->buffer_of);
+        free(file);
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    }
+    file->store.ops = &file_ops;
+    file->request = *request;
+    file->buffer_count = buffers;
+    pthread_mutex_init(&file->lock, NULL);
+    pthread_cond_init(&file->changed, NULL);
+    *file_out = file;
+    return ZD_OK;
+}
+
+enum zd_status store_file_create(
+        const struct store_request *request, struct store **store_out)
+{
+    const struct offload_options *options = request->request->options;
+    size_t record_bytes = record_largest(
+            request->request, request->chunks, request->chunk_count);
+    struct store_file *file = NULL;
+    enum zd_status status;
+    ZD_TRY(file_alloc(request, &file));
+    file->in_file = CHUNK_STATES;
+    if (params_in_file(request->request))
+        file->in_file |= CHUNK_SLOT;
+    uint64_t file_bytes = place_records(file);
+    if (file->buffer_count)
+        place_buffers(file, record_bytes);
+    status = aio_create(&options->aio, &file->aio);
+    if (status != ZD_OK)
+        goto err_destroy;
+    if (file_bytes)
+        status = aio_file_create(
+                &file->file, options->nvme_path, request->place->file_name,
+                file_bytes, true);
+    if (status != ZD_OK)
+        goto err_destroy;
+    if (file_bytes)
+        tell(file, register_ring(file, record_bytes));
+    *store_out = &file->store;
+    return ZD_OK;
+
+err_destroy:
+    file_destroy(&file->store);
+    return status;
+}

@@ -1,0 +1,171 @@
+#include "offload/store_record.h"
+
+#include "base/fs.h"
+#include "offload/aio.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+/* workers without offload.threads: the plan is the same on every machine */
+enum { WORKERS_PLANNED = 4 };
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+struct record record_of(
+        const struct offload_request *request, const struct chunk *chunk)
+{
+    const struct optim_layout *layout = &request->runs[chunk->run].layout;
+    size_t count = round_up(chunk->count, OPTIM_QBLOCK);
+    struct record record = {0};
+    size_t at = count * dtype_bytes(master_type(request->optim));
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        record.state[lane] = at;
+        at += round_up(
+                optim_lane_bytes(layout->lane[lane], count), ARENA_ALIGN);
+    }
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        size_t scales = optim_scale_count(layout->lane[lane], count);
+        record.scale[lane] = at;
+        at += round_up(scales * sizeof(float), ARENA_ALIGN);
+    }
+    record.slot = round_up(at, AIO_ALIGN);
+    record.bytes = record.slot;
+    if (params_in_file(request))
+        record.bytes +=
+                round_up(count * dtype_bytes(request->dtype), AIO_ALIGN);
+    return record;
+}
+
+void record_memory(
+        const struct offload_request *request, const struct chunk *chunk,
+        char *data, struct chunk_memory *memory)
+{
+    const struct optim_layout *layout = &request->runs[chunk->run].layout;
+    struct record record = record_of(request, chunk);
+    memory->master = data + record.master;
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        enum optim_format format = layout->lane[lane];
+        bool exists = optim_lane_bytes(format, chunk->count) > 0;
+        bool scaled = optim_scale_count(format, chunk->count) > 0;
+        memory->state[lane] = exists ? data + record.state[lane] : NULL;
+        memory->scale[lane] =
+                scaled ? (float *)(data + record.scale[lane]) : NULL;
+    }
+    if (params_in_file(request))
+        memory->param = data + record.slot;
+    if (grads_in_file(request))
+        memory->slot = data + record.slot;
+}
+
+size_t record_largest(
+        const struct offload_request *request, const struct chunk *chunks,
+        int chunk_count)
+{
+    size_t largest = 0;
+    for (int i = 0; i < chunk_count; i++) {
+        size_t bytes = record_of(request, &chunks[i]).bytes;
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest;
+}
+
+int ring_count(const struct offload_request *request, int chunk_count)
+{
+    int threads = request->options->threads;
+    int count = 2 * (threads > 0 ? threads : WORKERS_PLANNED) + 2;
+    return count < chunk_count ? count : chunk_count;
+}
+
+enum zd_status store_file_measure(
+        const struct offload_request *request, const struct chunk *chunks,
+        int chunk_count, size_t *ring_bytes_out, size_t *file_bytes_out)
+{
+    size_t file_bytes = 0, ring_bytes;
+    size_t largest = record_largest(request, chunks, chunk_count);
+    size_t count = (size_t)ring_count(request, chunk_count);
+    for (int i = 0; i < chunk_count; i++)
+        file_bytes += record_of(request, &chunks[i]).bytes;
+    /* the span begins at a multiple of ARENA_ALIGN */
+    if (__builtin_mul_overflow(largest, count, &ring_bytes) ||
+        ring_bytes > SIZE_MAX / 4)
+        return ZD_FAIL(
+                ZD_ERR_UNFIT, "E0603",
+                "the ring of the NVMe tier is absurdly large");
+    *ring_bytes_out = ring_bytes ? ring_bytes + AIO_ALIGN - ARENA_ALIGN : 0;
+    *file_bytes_out = file_bytes;
+    return ZD_OK;
+}
+
+/* --- the check before step 1 ---------------------------------------------- */
+
+static enum zd_status fail_folder(
+        enum zd_status status, const char *folder, const char *reason)
+{
+    zd_fail(status, "E0656", "offload.nvme_path cannot be used: %s", reason);
+    zd_fail_where("%s", folder);
+    zd_fail_help(
+            status == ZD_ERR_NO_INPUT
+                    ? "mkdir -p it, or set offload.nvme_path to a folder "
+                      "of this machine"
+                    : "set offload.nvme_path to a folder of your own");
+    return status;
+}
+
+static enum zd_status check_folder(const char *folder)
+{
+    if (!folder || !*folder) {
+        zd_fail(ZD_ERR_CONFIG, "E0655",
+                "offload on NVMe needs a folder for its file");
+        zd_fail_help("offload.nvme_path = \"/path/on/a/fast/disk\"");
+        return ZD_ERR_CONFIG;
+    }
+    if (strlen(folder) + NAME_MAX + 2 > PATH_MAX)
+        return fail_folder(ZD_ERR_CREATE, folder, strerror(ENAMETOOLONG));
+    if (access(folder, F_OK) != 0)
+        return errno == ENOENT ? fail_folder(
+                                         ZD_ERR_NO_INPUT, folder,
+                                         "there is no such folder")
+                               : fail_folder(
+                                         errno == EACCES ? ZD_ERR_DENIED
+                                                         : ZD_ERR_CREATE,
+                                         folder, strerror(errno));
+    if (!fs_is_dir(folder))
+        return fail_folder(ZD_ERR_CREATE, folder, "it is no folder");
+    if (access(folder, W_OK | X_OK) != 0)
+        return fail_folder(ZD_ERR_DENIED, folder, strerror(errno));
+    return ZD_OK;
+}
+
+static enum zd_status check_space(
+        const char *folder, uint64_t file_bytes, int local_size)
+{
+    uint64_t free_bytes, needed;
+    ZD_TRY(fs_free_bytes(folder, &free_bytes));
+    if (!__builtin_mul_overflow(file_bytes, (uint64_t)local_size, &needed) &&
+        needed <= free_bytes)
+        return ZD_OK;
+    zd_fail(ZD_ERR_UNFIT, "E0657",
+            "offload needs %.2f GiB on disk (%d x %llu bytes), %.2f GiB are "
+            "free",
+            (double)file_bytes * local_size / (1 << 30), local_size,
+            (unsigned long long)file_bytes, (double)free_bytes / (1 << 30));
+    zd_fail_where("%s", folder);
+    zd_fail_help("set offload.nvme_path to a folder on a larger disk, or "
+                 "optim.name = \"adamw_8bit\" for smaller states");
+    return ZD_ERR_UNFIT;
+}
+
+enum zd_status store_file_check(
+        const struct offload_options *options, uint64_t file_bytes,
+        int local_size)
+{
+    ZD_TRY(check_folder(options->nvme_path));
+    ZD_TRY(aio_file_check(file_bytes));
+    ZD_TRY(check_space(options->nvme_path, file_bytes, local_size));
+    return aio_check(&options->aio);
+}
