@@ -1,0 +1,310 @@
+#include "tests/offload/store_case.h"
+
+#include <stdatomic.h>
+
+static const struct {
+    size_t count;
+    enum optim_format m, v;
+} shapes[CASE_RUNS] = {
+        {9000, OPTIM_8BIT, OPTIM_8BIT}, {300, OPTIM_FP32, OPTIM_FP32},
+        {7, OPTIM_FP32, OPTIM_FP32},    {5121, OPTIM_8BIT, OPTIM_BLOCKS},
+        {4096, OPTIM_BF16, OPTIM_BF16}, {2500, OPTIM_FP32, OPTIM_NONE},
+};
+
+static void make_runs(struct store_case *test)
+{
+    for (int i = 0; i < CASE_RUNS; i++) {
+        struct offload_run *run = &test->runs[i];
+        run->segment = i / 3;
+        run->offset = test->segment_counts[run->segment];
+        run->count = shapes[i].count;
+        run->layout.lane[OPTIM_M] = shapes[i].m;
+        run->layout.lane[OPTIM_V] = shapes[i].v;
+        test->segment_counts[run->segment] += run_padded(run);
+    }
+    test->segment_offsets[1] = test->segment_counts[0];
+}
+
+static void make_request(
+        struct store_case *test, const struct store_setup *setup)
+{
+    test->options = offload_options_default();
+    test->options.optimizer = OFFLOAD_NVME;
+    test->options.params = setup->params ? OFFLOAD_NVME : OFFLOAD_NONE;
+    test->options.threads = setup->threads;
+    test->options.chunk_bytes = setup->chunk_bytes;
+    test->options.nvme_path = test->scratch.dir;
+    test->options.aio.backend = setup->backend;
+    test->options.aio.block_bytes = setup->block_bytes;
+    test->options.aio.intra_op_parallelism = 2;
+    test->options.aio.single_submit = setup->single_submit;
+    test->options.aio.overlap_events = setup->overlaps;
+    test->optim = (struct optim_options){.name = OPTIM_ADAMW};
+    test->request = (struct offload_request){
+            .options = &test->options,
+            .optim = &test->optim,
+            .dtype = DTYPE_BF16,
+            .segment_counts = test->segment_counts,
+            .segment_count = 2,
+            .runs = test->runs,
+            .run_count = CASE_RUNS,
+            .accumulates = setup->accumulates,
+            .params_on_host = setup->params,
+    };
+}
+
+static void require(enum zd_status status)
+{
+    if (status == ZD_OK)
+        return;
+    zd_error_print(stderr, zd_error_get());
+    abort();
+}
+
+static void take_memory(struct store_case *test)
+{
+    size_t count = test->segment_counts[0] + test->segment_counts[1];
+    arena_plan_init(&test->plan);
+    require(arena_plan_add(
+            &test->plan, "before", ARENA_PINNED, SPAN_BUFFERS,
+            64)); /* the ring does not begin at a page */
+    require(arena_plan_add(
+            &test->plan, "offload.ring", ARENA_PINNED, SPAN_BUFFERS,
+            test->ring_bytes));
+    require(arena_plan_add(
+            &test->plan, "offload.slots", ARENA_PINNED, SPAN_GRADS, count * 2));
+    require(arena_plan_add(
+            &test->plan, "offload.accumulators", ARENA_PINNED, SPAN_GRADS,
+            count * 4));
+    require(arena_take(&test->arena, &test->plan));
+}
+
+void case_init(struct store_case *test, const struct store_setup *setup)
+{
+    memset(test, 0, sizeof *test);
+    scratch_init(&test->scratch);
+    make_runs(test);
+    make_request(test, setup);
+    if (chunks_cut(&test->request, NULL) > CASE_CHUNKS_MAX)
+        abort();
+    test->chunk_count = chunks_cut(&test->request, test->chunks);
+    require(store_file_measure(
+            &test->request, test->chunks, test->chunk_count, &test->ring_bytes,
+            &test->file_bytes));
+    take_memory(test);
+    test->place.file_name = "zerod-test-0.offload";
+    test->store_request = (struct store_request){
+            .request = &test->request,
+            .chunks = test->chunks,
+            .chunk_count = test->chunk_count,
+            .segment_offsets = test->segment_offsets,
+            .arena = &test->arena,
+            .place = &test->place,
+    };
+    require(store_file_create(&test->store_request, &test->store));
+}
+
+void case_fini(struct store_case *test)
+{
+    test->store->ops->destroy(test->store);
+    arena_release(&test->arena);
+    arena_plan_fini(&test->plan);
+    scratch_fini(&test->scratch);
+}
+
+/* --- bytes of a chunk ----------------------------------------------------- */
+
+static unsigned char byte_of(int chunk, int array, int times, size_t at)
+{
+    if (!times)
+        return 0;
+    unsigned mixed = (unsigned)at * 2654435761u + (unsigned)chunk * 40503u +
+                     (unsigned)array * 9176u + (unsigned)times * 7919u;
+    return (unsigned char)(mixed >> 16);
+}
+
+static bool holds(
+        const void *data, size_t bytes, int chunk, int array, int times)
+{
+    const unsigned char *byte = data;
+    for (size_t i = 0; i < bytes; i++)
+        if (byte[i] != byte_of(chunk, array, times, i))
+            return false;
+    return true;
+}
+
+static void fill(void *data, size_t bytes, int chunk, int array, int times)
+{
+    unsigned char *byte = data;
+    for (size_t i = 0; i < bytes; i++)
+        byte[i] = byte_of(chunk, array, times, i);
+}
+
+enum { ARRAYS = 7 };
+struct arrays {
+    void *data[ARRAYS];
+    size_t bytes[ARRAYS];
+    unsigned part[ARRAYS];
+};
+
+static struct arrays arrays_of(
+        const struct store_case *test, const struct chunk *chunk,
+        const struct chunk_memory *memory)
+{
+    const struct optim_layout *layout = &test->runs[chunk->run].layout;
+    size_t count = chunk->count;
+    struct arrays arrays = {
+            .data =
+                    {memory->master, memory->state[0], memory->state[1],
+                     memory->scale[0], memory->scale[1], memory->slot,
+                     memory->param == memory->slot ? NULL : memory->param},
+            .bytes =
+                    {count * 4, optim_lane_bytes(layout->lane[0], count),
+                     optim_lane_bytes(layout->lane[1], count),
+                     optim_scale_count(layout->lane[0], count) * 4,
+                     optim_scale_count(layout->lane[1], count) * 4,
+                     count * (test->request.accumulates ? 4 : 2), count * 2},
+            .part =
+                    {CHUNK_STATES, CHUNK_STATES, CHUNK_STATES, CHUNK_STATES,
+                     CHUNK_STATES, CHUNK_SLOT, CHUNK_SLOT},
+    };
+    return arrays;
+}
+
+/* --- going through a list ------------------------------------------------- */
+
+struct team {
+    struct store_case *test;
+    const struct store_list *list;
+    const int *order;
+    atomic_int next, wrong;
+    atomic_bool failed;
+    pthread_mutex_t lock;
+    struct zd_error error;
+};
+
+static void use_chunk(struct team *team, int id, const struct chunk_memory *m)
+{
+    struct store_case *test = team->test;
+    const struct store_list *list = team->list;
+    struct arrays arrays = arrays_of(test, &test->chunks[id], m);
+    test->states[id] += (list->writes & CHUNK_STATES) != 0;
+    test->slots[id] += (list->writes & CHUNK_SLOT) != 0;
+    for (int a = 0; a < ARRAYS; a++) {
+        unsigned part = arrays.part[a];
+        int times = part == CHUNK_STATES ? test->states[id] : test->slots[id];
+        int before = times - ((list->writes & part) != 0);
+        bool expected = (list->reads | list->writes) & part;
+        if (expected && a == 0 && !arrays.data[a])
+            atomic_fetch_add(&team->wrong, 1);
+        if (!arrays.data[a] || !arrays.bytes[a] || !expected)
+            continue;
+        if ((list->reads & part) &&
+            !holds(arrays.data[a], arrays.bytes[a], id, a, before))
+            atomic_fetch_add(&team->wrong, 1);
+        if (list->writes & part)
+            fill(arrays.data[a], arrays.bytes[a], id, a, times);
+    }
+}
+
+static enum zd_status use_position(struct team *team, int at)
+{
+    struct store *store = team->test->store;
+    struct chunk_memory memory;
+    ZD_TRY(store->ops->acquire(store, at, &memory));
+    use_chunk(team, team->list->chunks[at], &memory);
+    return store->ops->release(store, at);
+}
+
+static void *work(void *arg)
+{
+    struct team *team = arg;
+    for (;;) {
+        int i = atomic_fetch_add(&team->next, 1);
+        if (i >= team->list->count || atomic_load(&team->failed))
+            return NULL;
+        if (use_position(team, team->order ? team->order[i] : i) == ZD_OK)
+            continue;
+        pthread_mutex_lock(&team->lock);
+        if (!atomic_exchange(&team->failed, true))
+            team->error = *zd_error_get();
+        pthread_mutex_unlock(&team->lock);
+        return NULL;
+    }
+}
+
+int case_go_through(
+        struct store_case *test, const struct store_list *list,
+        const int *order, int workers, struct zd_error *error_out)
+{
+    struct team team = {
+            .test = test,
+            .list = list,
+            .order = order,
+            .lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[CASE_WORKERS_MAX];
+    if (test->store->ops->begin(test->store, list) != ZD_OK) {
+        if (error_out)
+            *error_out = *zd_error_get();
+        zd_error_clear();
+        return -1;
+    }
+    for (int i = 0; i < workers; i++)
+        if (pthread_create(&threads[i], NULL, work, &team) != 0)
+            abort();
+    for (int i = 0; i < workers; i++)
+        pthread_join(threads[i], NULL);
+    if (!team.failed)
+        return team.wrong;
+    if (error_out)
+        *error_out = team.error;
+    return -1;
+}
+
+static unsigned random_below(unsigned *seed, unsigned limit)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (unsigned)(((uint64_t)*seed * limit) >> 32);
+}
+
+static void shuffle(int *numbers, int count, unsigned *seed)
+{
+    for (int i = count - 1; i > 0; i--) {
+        int j = (int)random_below(seed, (unsigned)i + 1);
+        int number = numbers[i];
+        numbers[i] = numbers[j];
+        numbers[j] = number;
+    }
+}
+
+int case_random_lists(
+        struct store_case *test, int lists, int workers, unsigned seed)
+{
+    int chunks[CASE_CHUNKS_MAX], order[CASE_CHUNKS_MAX], wrong = 0;
+    for (int i = 0; i < lists; i++) {
+        unsigned kind = random_below(&seed, 4);
+        int count = (int)random_below(&seed, (unsigned)test->chunk_count + 1);
+        if (kind == 0)
+            count = test->chunk_count;
+        for (int c = 0; c < test->chunk_count; c++)
+            chunks[c] = order[c] = c;
+        if (kind > 1)
+            shuffle(chunks, test->chunk_count, &seed);
+        if (kind > 2)
+            shuffle(order, count, &seed);
+        struct store_list list = {
+                .chunks = chunks,
+                .count = count,
+                .reads = random_below(&seed, 4),
+                .writes = random_below(&seed, 4)};
+        if (count == 0)
+            continue;
+        int found = case_go_through(test, &list, order, workers, NULL);
+        if (found)
+            return found < 0 ? found : wrong + found;
+        if (random_below(&seed, 5) == 0 &&
+            test->store->ops->finish(test->store) != ZD_OK)
+            return -1;
+    }
+    return wrong;
+}

@@ -1,0 +1,266 @@
+#include "tests/offload/store_case.h"
+
+#include "offload/aio.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool has_ring(void)
+{
+    struct aio_options options = {.backend = AIO_IO_URING};
+    bool holds = aio_check(&options) == ZD_OK;
+    zd_error_clear();
+    return holds;
+}
+
+/* Chunks of 1024 elements: 23 of them, for a ring of 4 or 8. */
+static const struct store_setup plain = {
+        .backend = AIO_AUTO,
+        .threads = 1,
+        .chunk_bytes = 4096,
+        .block_bytes = 1 << 20,
+        .overlaps = true};
+
+/* --- against a model in memory -------------------------------------------- */
+
+struct trial {
+    struct store_setup setup;
+    int workers;
+};
+
+static struct trial trials[] = {
+        {{AIO_IO_URING, false, false, 1, 4096, 1 << 20, false, true}, 1},
+        {{AIO_IO_URING, true, false, 3, 4096, 4096, true, true}, 3},
+        {{AIO_IO_URING, true, true, 1, 8192, 8192, false, false}, 4},
+        {{AIO_THREADS, true, false, 3, 4096, 4096, false, true}, 3},
+        {{AIO_THREADS, false, true, 1, 2048, 1 << 20, false, false}, 4},
+        {{AIO_THREADS, true, true, 1, 4096, 1 << 20, true, true}, 1},
+};
+
+ParameterizedTestParameters(store_file, random_lists_see_what_was_written_last)
+{
+    return cr_make_param_array(
+            struct trial, trials, sizeof trials / sizeof *trials);
+}
+
+ParameterizedTest(
+        struct trial *trial, store_file, random_lists_see_what_was_written_last)
+{
+    struct store_case test;
+    if (trial->setup.backend == AIO_IO_URING && !has_ring())
+        cr_skip("no io_uring here");
+    case_init(&test, &trial->setup);
+    for (unsigned seed = 1; seed <= 4; seed++)
+        cr_expect(case_random_lists(&test, 60, trial->workers, seed) == 0);
+    case_fini(&test);
+}
+
+/* --- what is moved -------------------------------------------------------- */
+
+static struct offload_report moved(struct store_case *test)
+{
+    struct offload_report report = {0};
+    cr_expect(test->store->ops->finish(test->store) == ZD_OK);
+    test->store->ops->report(test->store, &report);
+    return report;
+}
+
+static struct store_list all_chunks(
+        const struct store_case *test, int *chunks, unsigned reads,
+        unsigned writes)
+{
+    for (int i = 0; i < test->chunk_count; i++)
+        chunks[i] = i;
+    return (struct store_list){chunks, test->chunk_count, reads, writes};
+}
+
+Test(store_file, only_the_parts_of_a_list_are_moved)
+{
+    struct store_case test;
+    struct store_setup setup = plain;
+    int chunks[CASE_CHUNKS_MAX];
+    size_t slots = 0;
+    setup.params = true;
+    case_init(&test, &setup);
+    for (int i = 0; i < test.chunk_count; i++)
+        slots += (test.chunks[i].count * 2 + 4095) / 4096 * 4096;
+
+    struct store_list list = all_chunks(&test, chunks, 0, CHUNK_SLOT);
+    cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
+    struct offload_report report = moved(&test);
+    cr_expect(report.disk_read_bytes == 0);
+    cr_expect(report.disk_written_bytes == slots);
+
+    list = all_chunks(&test, chunks, CHUNK_STATES, CHUNK_STATES);
+    cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
+    report = moved(&test);
+    cr_expect(report.disk_read_bytes == test.file_bytes - slots);
+    cr_expect(report.disk_written_bytes == test.file_bytes - slots);
+
+    list = all_chunks(&test, chunks, 3, 3);
+    cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
+    report = moved(&test);
+    cr_expect(report.disk_read_bytes == test.file_bytes);
+    cr_expect(report.disk_written_bytes == test.file_bytes);
+    case_fini(&test);
+}
+
+Test(store_file, slots_in_memory_cost_no_transfer)
+{
+    struct store_case test;
+    int chunks[CASE_CHUNKS_MAX];
+    case_init(&test, &plain);
+    struct store_list list = all_chunks(&test, chunks, CHUNK_SLOT, CHUNK_SLOT);
+    for (int i = 0; i < 3; i++)
+        cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
+    struct offload_report report = moved(&test);
+    cr_expect(report.disk_read_bytes + report.disk_written_bytes == 0);
+    case_fini(&test);
+}
+
+/* A ring with room for all of them. */
+Test(store_file, chunks_that_stay_in_their_buffers_are_not_read)
+{
+    struct store_case test;
+    struct store_setup setup = plain;
+    int chunks[CASE_CHUNKS_MAX];
+    setup.threads = 16;
+    case_init(&test, &setup);
+    struct store_list list = all_chunks(&test, chunks, 0, CHUNK_STATES);
+    cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
+    list.reads = CHUNK_STATES;
+    cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
+    struct offload_report report = moved(&test);
+    cr_expect(report.disk_read_bytes == 0);
+    cr_expect(report.disk_written_bytes == 2 * test.file_bytes);
+    case_fini(&test);
+}
+
+Test(store_file, positions_that_nobody_acquires_do_no_harm)
+{
+    struct store_case test;
+    int chunks[CASE_CHUNKS_MAX];
+    case_init(&test, &plain);
+    for (int i = 0; i < 5; i++) {
+        struct store_list list =
+                all_chunks(&test, chunks, CHUNK_STATES, CHUNK_STATES);
+        cr_expect(test.store->ops->begin(test.store, &list) == ZD_OK);
+        cr_expect(case_random_lists(&test, 3, 2, (unsigned)i + 9) == 0);
+    }
+    case_fini(&test);
+}
+
+/* --- a disk in trouble ---------------------------------------------------- */
+
+/* The store's file has no name but this one. */
+static void cut_file(const char *name)
+{
+    char path[64], target[PATH_MAX];
+    DIR *dir = opendir("/proc/self/fd");
+    struct dirent *entry;
+    int found = 0;
+    cr_assert(dir);
+    while ((entry = readdir(dir))) {
+        snprintf(path, sizeof path, "/proc/self/fd/%.20s", entry->d_name);
+        ssize_t length = readlink(path, target, sizeof target - 1);
+        if (length < 0)
+            continue;
+        target[length] = '\0';
+        if (strstr(target, name)) {
+            cr_expect(truncate(path, 8192) == 0);
+            found++;
+        }
+    }
+    closedir(dir);
+    cr_assert(found == 1);
+}
+
+static void fail_reads(enum aio_backend backend)
+{
+    struct store_case test;
+    struct zd_error error = {0};
+    struct store_setup setup = plain;
+    int chunks[CASE_CHUNKS_MAX];
+    setup.backend = backend;
+    case_init(&test, &setup);
+    struct store_list list =
+            all_chunks(&test, chunks, CHUNK_STATES, CHUNK_STATES);
+    cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
+    cr_expect(test.store->ops->finish(test.store) == ZD_OK);
+    cut_file(test.place.file_name);
+    list.writes = 0;
+    cr_expect(case_go_through(&test, &list, NULL, 3, &error) == -1);
+    cr_expect(error.status == ZD_ERR_IO);
+    cr_expect_str_eq(error.code, "E0851");
+    cr_expect(strstr(error.where, test.place.file_name));
+    /* and so do all that follow, none of which hangs */
+    cr_expect(case_go_through(&test, &list, NULL, 3, &error) == -1);
+    cr_expect(test.store->ops->finish(test.store) == ZD_ERR_IO);
+    zd_error_clear();
+    case_fini(&test);
+}
+
+Test(store_file, a_failed_read_is_told_by_the_next_call_and_nobody_waits)
+{
+    fail_reads(AIO_THREADS);
+    if (has_ring())
+        fail_reads(AIO_IO_URING);
+}
+
+/* --- the check before step 1 ---------------------------------------------- */
+
+static void expect_refused(
+        const struct offload_options *options, uint64_t bytes, int local_size,
+        enum zd_status status, const char *code, const char *what)
+{
+    cr_expect(store_file_check(options, bytes, local_size) == status);
+    cr_expect_str_eq(zd_error_get()->code, code);
+    cr_expect(strstr(zd_error_get()->what, what), "%s", zd_error_get()->what);
+    cr_expect(zd_error_get()->help[0]);
+    zd_error_clear();
+}
+
+Test(store_file, a_folder_that_cannot_be_used_is_told_before_the_first_step)
+{
+    struct scratch scratch;
+    struct offload_options options = offload_options_default();
+    scratch_init(&scratch);
+    expect_refused(&options, 1, 1, ZD_ERR_CONFIG, "E0655", "needs a folder");
+    options.nvme_path = scratch.dir;
+    cr_expect(store_file_check(&options, 1 << 20, 2) == ZD_OK);
+    expect_refused(
+            &options, 1ull << 60, 1, ZD_ERR_UNFIT, "E0657",
+            "(1 x 1152921504606846976 bytes)");
+    uint64_t free_bytes;
+    cr_assert(fs_free_bytes(scratch.dir, &free_bytes) == ZD_OK);
+    expect_refused(
+            &options, free_bytes / 4 * 3, 2, ZD_ERR_UNFIT, "E0657", "(2 x ");
+    expect_refused(
+            &options, UINT64_MAX / 2, 4, ZD_ERR_UNFIT, "E0657", "are free");
+    options.nvme_path = scratch_path(&scratch, "nothing");
+    expect_refused(
+            &options, 1, 1, ZD_ERR_NO_INPUT, "E0656",
+            "there is no such folder");
+    options.nvme_path = scratch_file(&scratch, "file", "x", 1);
+    expect_refused(&options, 1, 1, ZD_ERR_CREATE, "E0656", "no folder");
+    scratch_fini(&scratch);
+}
+
+Test(store_file, a_folder_of_someone_else_is_told_before_the_first_step)
+{
+    struct scratch scratch;
+    struct offload_options options = offload_options_default();
+    scratch_init(&scratch);
+    options.nvme_path = scratch.dir;
+    cr_assert(chmod(scratch.dir, 0500) == 0);
+    if (geteuid() == 0) /* who may write everywhere */
+        cr_assert(setresuid(65534, 65534, 0) == 0);
+    expect_refused(&options, 1, 1, ZD_ERR_DENIED, "E0656", "Permission denied");
+    if (setresuid(0, 0, 0) != 0)
+        chmod(scratch.dir, 0700);
+    scratch_fini(&scratch);
+}
