@@ -80,6 +80,8 @@ static enum zd_status create_store(struct offload *offload)
             .arena = offload->arena,
             .place = &offload->place,
     };
+    if (offload->is_in_file)
+        return store_file_create(&offload->store_request, &offload->store);
     ZD_TRY(store_memory_create(&offload->store_request, &offload->store));
     return list_begin(offload, 0, offload->chunk_count, 0, 0);
 }

@@ -66,6 +66,24 @@ static void measure_undo(
     bytes[OFFLOAD_UNDO] += bytes[OFFLOAD_SLOTS] + bytes[OFFLOAD_ACCUMULATORS];
 }
 
+/* Masters and states are in a file; in memory there is its ring. */
+static enum zd_status measure_file(
+        const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
+{
+    int count = chunks_cut(request, NULL);
+    struct chunk *chunks = calloc((size_t)count + 1, sizeof *chunks);
+    if (!chunks)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602",
+                "no memory for the offload engine's %d chunks", count);
+    chunks_cut(request, chunks);
+    enum zd_status status = store_file_measure(
+            request, chunks, count, &bytes[OFFLOAD_RING],
+            &bytes[OFFLOAD_FILE]);
+    free(chunks);
+    return status;
+}
+
 enum zd_status offload_measure(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
 {
@@ -73,10 +91,7 @@ enum zd_status offload_measure(
     ZD_TRY(check_options(request));
     measure_slots(request, bytes);
     if (request->options->optimizer == OFFLOAD_NVME)
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0208",
-                "offload.optimizer = \"nvme\" is not available in this "
-                "version");
+        return measure_file(request, bytes);
     image_measure(request, bytes, NULL);
     measure_undo(request, bytes);
     return ZD_OK;
@@ -121,5 +136,7 @@ enum zd_status offload_check(
         const struct offload_options *options,
         const size_t bytes[OFFLOAD_PARTS], int local_size)
 {
+    if (options->optimizer == OFFLOAD_NVME)
+        ZD_TRY(store_file_check(options, bytes[OFFLOAD_FILE], local_size));
     return pinned_check(options, bytes);
 }

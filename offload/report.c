@@ -11,6 +11,8 @@ struct offload_report offload_report_take(struct offload *offload)
     struct offload_report report = offload->report;
     offload->report = (struct offload_report){0};
     pthread_mutex_unlock(&offload->lock);
+    if (offload->store->ops->report)
+        offload->store->ops->report(offload->store, &report);
     report.down_seconds = down.seconds - offload->down_before.seconds;
     report.up_seconds = up.seconds - offload->up_before.seconds;
     offload->down_before = down;
