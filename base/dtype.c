@@ -1,6 +1,6 @@
 #include "base/dtype.h"
 
-#include <assert.h>
+#include "base/dtype_lanes.h"
 
 const char *dtype_name(enum dtype type)
 {
@@ -22,8 +22,9 @@ float fp16_to_float(uint16_t x)
     uint32_t bits;
     float f;
 
-    if (exponent == 0x1f) { /* infinity, NaN */
-        bits = sign | 0x7f800000u | (fraction << 13);
+    if (exponent == 0x1f) { /* infinity, NaN (made quiet) */
+        uint32_t quiet = fraction ? 0x400000u : 0;
+        bits = sign | 0x7f800000u | quiet | (fraction << 13);
     } else if (exponent) {
         bits = sign | ((exponent + 112) << 23) | (fraction << 13);
     } else { /* subnormal: fraction * 2^-24 is exact in fp32 */
@@ -43,7 +44,7 @@ uint16_t float_to_fp16(float f)
     sign = (uint16_t)((bits >> 16) & 0x8000u);
     magnitude = bits & 0x7fffffffu;
     if (magnitude > 0x7f800000u) /* NaN */
-        return (uint16_t)(sign | 0x7e00u);
+        return (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
     if (magnitude >= 0x477ff000u) /* rounds to 2^16 or more */
         return (uint16_t)(sign | 0x7c00u);
     if (magnitude < 0x38800000u) { /* below 2^-14: adding 0.5 puts the wanted
@@ -59,48 +60,68 @@ uint16_t float_to_fp16(float f)
     return (uint16_t)(sign | ((magnitude - 0x38000000u) >> 13));
 }
 
-static float load(const void *in, enum dtype type, size_t i)
+/* Floats at a time of a conversion through fp32: they stay in the first-level
+ * cache. */
+enum { BLOCK = 1024 };
+
+static void widen(float *out, const uint16_t *in, enum dtype type, size_t count)
 {
-    switch (type) {
-    case DTYPE_FP32:
-        return ((const float *)in)[i];
-    case DTYPE_BF16:
-        return bf16_to_float(((const uint16_t *)in)[i]);
-    case DTYPE_FP16:
-        return fp16_to_float(((const uint16_t *)in)[i]);
-    }
-    return 0;
+    const struct dtype_lanes *lanes = dtype_lanes();
+    (type == DTYPE_BF16 ? lanes->widen_bf16
+                        : lanes->widen_fp16)(out, in, count);
 }
 
-void dtype_convert(void *out, enum dtype out_type, const void *in,
-        enum dtype in_type, size_t count)
+static void narrow(
+        uint16_t *out, const float *in, enum dtype type, size_t count)
+{
+    const struct dtype_lanes *lanes = dtype_lanes();
+    (type == DTYPE_BF16 ? lanes->narrow_bf16
+                        : lanes->narrow_fp16)(out, in, count);
+}
+
+void dtype_convert(
+        void *out, enum dtype out_type, const void *in, enum dtype in_type,
+        size_t count)
 {
     if (out_type == in_type) {
         if (out != in)
             memmove(out, in, count * dtype_bytes(out_type));
-        return;
+    } else if (out_type == DTYPE_FP32) {
+        widen(out, in, in_type, count);
+    } else if (in_type == DTYPE_FP32) {
+        narrow(out, in, out_type, count);
+    } else {
+        float wide[BLOCK];
+        for (size_t i = 0; i < count; i += BLOCK) {
+            size_t n = count - i < BLOCK ? count - i : BLOCK;
+            widen(wide, (const uint16_t *)in + i, in_type, n);
+            narrow((uint16_t *)out + i, wide, out_type, n);
+        }
     }
-    /* the two pairs that training meets all day, in loops that vectorise */
-    if (out_type == DTYPE_BF16 && in_type == DTYPE_FP32) {
-        uint16_t *o = out;
-        const float *x = in;
-        for (size_t i = 0; i < count; i++)
-            o[i] = float_to_bf16(x[i]);
+}
+
+void dtype_round(float *values, enum dtype type, size_t count)
+{
+    uint16_t rounded[BLOCK];
+    if (type == DTYPE_FP32)
         return;
+    for (size_t i = 0; i < count; i += BLOCK) {
+        size_t n = count - i < BLOCK ? count - i : BLOCK;
+        narrow(rounded, values + i, type, n);
+        widen(values + i, rounded, type, n);
     }
-    if (out_type == DTYPE_FP32 && in_type == DTYPE_BF16) {
-        float *o = out;
-        const uint16_t *x = in;
-        for (size_t i = 0; i < count; i++)
-            o[i] = bf16_to_float(x[i]);
+}
+
+/* Element i moves to bytes 2i.., which lie before every float not yet read. */
+void dtype_narrow_in_place(float *values, enum dtype type, size_t count)
+{
+    uint16_t rounded[BLOCK];
+    if (type == DTYPE_FP32)
         return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        float f = load(in, in_type, i);
-        if (out_type == DTYPE_FP32)
-            ((float *)out)[i] = f;
-        else
-            ((uint16_t *)out)[i] = out_type == DTYPE_BF16 ? float_to_bf16(f)
-                                                          : float_to_fp16(f);
+    for (size_t i = 0; i < count; i += BLOCK) {
+        size_t n = count - i < BLOCK ? count - i : BLOCK;
+        narrow(rounded, values + i, type, n);
+        memcpy((char *)values + i * sizeof *rounded, rounded,
+               n * sizeof *rounded);
     }
 }

@@ -1,7 +1,10 @@
 /* dtype.h - element types, their sizes, and exact scalar conversions.
  *
  * bf16 is the upper half of a float; fp16 is IEEE binary16. Conversions to a
- * narrower type round to nearest even, once; NaN stays NaN (quiet). */
+ * narrower type round to nearest even, once; what is too large becomes
+ * infinite; NaN stays NaN, quiet, with the upper bits of its payload. Arrays
+ * are converted by whatever vectors the CPU has, with the bits of the scalar
+ * definitions (tests/base/test_dtype.c). */
 #ifndef ZD_BASE_DTYPE_H
 #define ZD_BASE_DTYPE_H
 
@@ -39,9 +42,13 @@ static inline uint16_t float_to_bf16(float f)
 float fp16_to_float(uint16_t x);
 uint16_t float_to_fp16(float f);
 
-/* out[i] = in[i] over `count` elements; out and in may be the same array only
- * when the types are equal. */
+/* out[i] = in[i] over `count` elements, in the calling thread; out and in may
+ * be the same array only when the types are equal. */
 void dtype_convert(void *out, enum dtype out_type, const void *in,
         enum dtype in_type, size_t count);
+/* values[i] as it would read after being stored in `type`. */
+void dtype_round(float *values, enum dtype type, size_t count);
+/* Convert `count` floats into `type` at the front of their own memory. */
+void dtype_narrow_in_place(float *values, enum dtype type, size_t count);
 
 #endif

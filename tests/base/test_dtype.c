@@ -1,7 +1,9 @@
 #include "base/dtype.h"
+#include "base/dtype_lanes.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 
 Test(dtype, every_bf16_survives_a_round_trip)
 {
@@ -92,6 +94,136 @@ Test(dtype, overflow_is_infinite_and_nan_stays_nan)
     memcpy(&nan_low, &payload, sizeof nan_low);
     cr_expect(isnan(bf16_to_float(float_to_bf16(nan_low))));
     cr_expect(isnan(fp16_to_float(float_to_fp16(nan_low))));
+}
+
+/* --- vectors: the bits of the scalar definitions ---------------------------
+ */
+
+static const char *const isas[] = {"base", "avx2", "avx512"};
+
+/* Floats whose rounding is of interest: around every value of a narrow type and
+ * around every middle of two, with all kinds of NaN, and any others. */
+static float *hard_floats(size_t *count_out)
+{
+    enum { NEAR = 8, RANDOM = 1 << 20 };
+    float *out = malloc((65536 * NEAR * 2 + RANDOM) * sizeof *out);
+    size_t count = 0;
+    uint64_t seed = 1;
+    for (uint32_t x = 0; x < 65536; x++) {
+        uint32_t base[2] = {x << 16, 0};
+        float half = fp16_to_float((uint16_t)x);
+        memcpy(&base[1], &half, sizeof half);
+        for (int k = 0; k < 2; k++) {
+            uint32_t middle = base[k] + (k ? 0x1000u : 0x8000u);
+            uint32_t bits[NEAR] = {base[k],  base[k] - 1,      base[k] + 1,
+                                   middle,   middle - 1u,      middle + 1u,
+                                   ~base[k], base[k] ^ 0x2aaau};
+            memcpy(out + count, bits, sizeof bits);
+            count += NEAR;
+        }
+    }
+    for (int i = 0; i < RANDOM; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        uint32_t bits = (uint32_t)(seed >> 32);
+        memcpy(out + count++, &bits, sizeof bits);
+    }
+    *count_out = count;
+    return out;
+}
+
+static void check_narrow(
+        dtype_narrow_fn *narrow, uint16_t (*define)(float), const float *in,
+        size_t count, const char *name)
+{
+    uint16_t *out = malloc(count * sizeof *out);
+    narrow(out, in, count);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &in[i], sizeof bits);
+        cr_assert_eq(
+                out[i], define(in[i]), "%s: %08x became %04x, not %04x", name,
+                bits, out[i], define(in[i]));
+    }
+    free(out);
+}
+
+static void check_widen(
+        dtype_widen_fn *widen, float (*define)(uint16_t), const char *name)
+{
+    enum { ALL = 65536 };
+    uint16_t *in = malloc(ALL * sizeof *in);
+    float *out = malloc(ALL * sizeof *out);
+    for (uint32_t x = 0; x < ALL; x++)
+        in[x] = (uint16_t)x;
+    widen(out, in, ALL);
+    for (uint32_t x = 0; x < ALL; x++) {
+        float want = define(in[x]);
+        cr_assert(
+                memcmp(&out[x], &want, sizeof want) == 0,
+                "%s: %04x became %a, not %a", name, x, (double)out[x],
+                (double)want);
+    }
+    free(in), free(out);
+}
+
+Test(dtype, vectors_have_the_bits_of_the_definitions)
+{
+    size_t count;
+    float *in = hard_floats(&count);
+    for (int i = 0; i < 3; i++) {
+        const struct dtype_lanes *lanes = dtype_lanes_at(isas[i]);
+        if (!lanes) /* this machine cannot run it */
+            continue;
+        check_widen(lanes->widen_bf16, widen_bf16, lanes->name);
+        check_widen(lanes->widen_fp16, fp16_to_float, lanes->name);
+        check_narrow(lanes->narrow_bf16, narrow_bf16, in, count, lanes->name);
+        check_narrow(lanes->narrow_fp16, float_to_fp16, in, count, lanes->name);
+    }
+    free(in);
+}
+
+/* Every length up to three vectors, and nothing written behind the end. */
+Test(dtype, vectors_end_where_they_should)
+{
+    enum { MOST = 50 };
+    for (int i = 0; i < 3; i++) {
+        const struct dtype_lanes *lanes = dtype_lanes_at(isas[i]);
+        for (size_t n = 0; lanes && n < MOST; n++) {
+            float in[MOST], wide[MOST + 1];
+            uint16_t half[MOST + 1];
+            for (size_t k = 0; k < MOST; k++)
+                in[k] = 1.5f + (float)k;
+            half[n] = 0xabcd, wide[n] = -7;
+            lanes->narrow_fp16(half, in, n);
+            lanes->widen_fp16(wide, half, n);
+            cr_assert_arr_eq(wide, in, n * sizeof *in);
+            lanes->narrow_bf16(half, in, n);
+            lanes->widen_bf16(wide, half, n);
+            cr_assert_arr_eq(wide, in, n * sizeof *in);
+            cr_assert_eq(half[n], 0xabcd);
+            cr_assert_eq(wide[n], -7);
+        }
+    }
+}
+
+Test(dtype, rounds_floats_where_they_lie)
+{
+    enum { COUNT = 2500 };
+    static const enum dtype types[] = {DTYPE_BF16, DTYPE_FP16};
+    for (int t = 0; t < 2; t++) {
+        float a[COUNT], b[COUNT];
+        uint16_t half[COUNT];
+        for (int i = 0; i < COUNT; i++)
+            a[i] = b[i] = (float)i * 37.7f - 9999.1f;
+        dtype_convert(half, types[t], a, DTYPE_FP32, COUNT);
+        dtype_round(a, types[t], COUNT);
+        for (int i = 0; i < COUNT; i++)
+            cr_assert_eq(
+                    a[i], types[t] == DTYPE_BF16 ? bf16_to_float(half[i])
+                                                 : fp16_to_float(half[i]));
+        dtype_narrow_in_place(b, types[t], COUNT);
+        cr_assert_arr_eq(b, half, sizeof half);
+    }
 }
 
 Test(dtype, converts_arrays_between_all_types)
