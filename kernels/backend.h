@@ -14,10 +14,13 @@ struct cpu_backend {
 
 extern const struct cpu_backend backend_cpu_fp32_base;
 extern const struct cpu_backend backend_cpu_bf16_base;
+extern const struct cpu_backend backend_cpu_fp16_base;
 extern const struct cpu_backend backend_cpu_fp32_avx2;
 extern const struct cpu_backend backend_cpu_bf16_avx2;
+extern const struct cpu_backend backend_cpu_fp16_avx2;
 extern const struct cpu_backend backend_cpu_fp32_avx512;
 extern const struct cpu_backend backend_cpu_bf16_avx512;
+extern const struct cpu_backend backend_cpu_fp16_avx512;
 
 /* Threads set by kernels_set_threads (all of them when it was not called). */
 int kernels_threads(void);

@@ -9,8 +9,8 @@
  *
  * Source: Goto, van de Geijn 2008, doi:10.1145/1356052.1356053; Van Zee 2015.
  * Operands of either type and orientation are copied into fp32 panels, so bf16
- * costs only the widening. Threads share out the innermost two blocks; the cuts
- * of K depend on K alone, so every element is summed in one order. */
+ * and fp16 cost only the widening. Threads share out the innermost two blocks;
+ * the cuts of K depend on K alone, so every element is summed in one order. */
 #include "kernels/fast.h"
 #include "kernels/gemm_tile.h"
 #include "kernels/scratch.h"

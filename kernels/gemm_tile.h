@@ -41,9 +41,13 @@ typedef uint32_t v4u __attribute__((vector_size(16)));
 
 ALWAYS_INLINE v4 load4(const elem *p)
 {
-#if KERNEL_BF16
+#if KERNEL_TYPE == KERNEL_BF16
     v4h narrow = *(const v4h_any *)p;
     return (v4)(__builtin_convertvector(narrow, v4u) << 16);
+#elif KERNEL_TYPE == KERNEL_FP16 && defined(__F16C__)
+    return (v4)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)p));
+#elif KERNEL_TYPE == KERNEL_FP16
+    return fp16_widen(*(const vh_any *)p);
 #else
     return *(const v4_any *)p;
 #endif

@@ -32,6 +32,7 @@ int kernels_threads(void)
 }
 
 enum isa { ISA_BASE, ISA_AVX2, ISA_AVX512 };
+enum { DTYPES = DTYPE_FP16 + 1 };
 
 static enum isa machine_isa(void)
 {
@@ -41,7 +42,8 @@ static enum isa machine_isa(void)
         __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         return ISA_AVX512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c"))
         return ISA_AVX2;
 #endif
     return ISA_BASE;
@@ -50,15 +52,20 @@ static enum isa machine_isa(void)
 static const struct cpu_backend *backend_at(enum isa isa, enum dtype dtype)
 {
 #if defined(__x86_64__)
-    static const struct cpu_backend *const backends[][2] = {
-            {&backend_cpu_fp32_base, &backend_cpu_bf16_base},
-            {&backend_cpu_fp32_avx2, &backend_cpu_bf16_avx2},
-            {&backend_cpu_fp32_avx512, &backend_cpu_bf16_avx512},
+    static const struct cpu_backend *const backends[][DTYPES] = {
+            {&backend_cpu_fp32_base, &backend_cpu_bf16_base,
+             &backend_cpu_fp16_base},
+            {&backend_cpu_fp32_avx2, &backend_cpu_bf16_avx2,
+             &backend_cpu_fp16_avx2},
+            {&backend_cpu_fp32_avx512, &backend_cpu_bf16_avx512,
+             &backend_cpu_fp16_avx512},
     };
-    return backends[isa][dtype == DTYPE_BF16];
+    return backends[isa][dtype];
 #else
-    return dtype == DTYPE_BF16 ? &backend_cpu_bf16_base
-                               : &backend_cpu_fp32_base;
+    static const struct cpu_backend *const backends[DTYPES] = {
+            &backend_cpu_fp32_base, &backend_cpu_bf16_base,
+            &backend_cpu_fp16_base};
+    return backends[dtype];
 #endif
 }
 
@@ -156,12 +163,10 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
     /* One table per type, filled again with the same values by later calls;
      * the lock is for ranks that are threads. */
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct kernels tables[2];
-    static char names[2][96];
+    static struct kernels tables[DTYPES];
+    static char names[DTYPES][96];
     static const char *const isa_names[] = {"baseline", "AVX2", "AVX-512"};
     enum isa isa = machine_isa();
-    const struct kernels *plain;
-    ZD_TRY(kernels_plain(dtype, &plain)); /* refuses other types */
     ZD_TRY(take_scratch(dtype));
 
     struct kernels table = backend_at(isa, dtype)->ops;
@@ -174,7 +179,7 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
         table.matmul = matmul_library_bf16;
         products = products_library();
     }
-    int i = dtype == DTYPE_BF16, threads = kernels_threads();
+    int i = dtype, threads = kernels_threads();
     pthread_mutex_lock(&lock);
     snprintf(
             names[i], sizeof names[i], "cpu %s (%s, %s, %d thread%s)",
@@ -189,17 +194,8 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
 
 enum zd_status kernels_plain(enum dtype dtype, const struct kernels **table_out)
 {
-    switch (dtype) {
-    case DTYPE_FP32:
-        *table_out = &kernels_plain_fp32;
-        return ZD_OK;
-    case DTYPE_BF16:
-        *table_out = &kernels_plain_bf16;
-        return ZD_OK;
-    default:
-        return ZD_FAIL(
-                ZD_ERR_UNFIT, "E0610",
-                "the CPU cannot compute in %s; it computes in fp32 and bf16",
-                dtype_name(dtype));
-    }
+    static const struct kernels *const tables[DTYPES] = {
+            &kernels_plain_fp32, &kernels_plain_bf16, &kernels_plain_fp16};
+    *table_out = tables[dtype];
+    return ZD_OK;
 }

@@ -4,7 +4,7 @@
  * Conventions for every operation in this folder:
  *   N = B*T tokens, C channels, V vocabulary; row-major, no padding unless a
  *   stride parameter says so. `void *` arrays are of the table's compute type
- *   (fp32 or bf16); `float *` arrays are fp32 whatever the compute type.
+ *   (fp32, bf16 or fp16); `float *` arrays are fp32 whatever the compute type.
  *   Sums, softmax, norms and losses accumulate in fp32 or wider. Results are
  *   rounded once, to nearest even, when they are stored in a narrower type.
  *   Reductions have an order that depends on the shapes and nothing else, so
@@ -53,14 +53,14 @@ struct kernels {
 };
 
 /* The CPU table for a compute type: the fast paths this machine can run (AMX,
- * AVX-512, AVX2, plain), chosen here. ZD_ERR_UNFIT for a type it cannot do. */
+ * AVX-512, AVX2, plain), chosen here. */
 enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out);
 /* The plain definitions, for tests: loops, one thread, no library. */
 enum zd_status kernels_plain(
         enum dtype dtype, const struct kernels **table_out);
 
-/* Threads that CPU operations use (OpenMP), and every other OpenMP region of the
- * calling thread; call once at start. */
+/* Threads that CPU operations use (OpenMP), and every other OpenMP region of
+ * the calling thread; call once at start. */
 void kernels_set_threads(int threads);
 
 #endif

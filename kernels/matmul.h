@@ -9,8 +9,9 @@
  * Types:   a, b, bias: compute type; out: out_type (compute type, or fp32).
  *          accumulate asks for out_type = fp32. bias may be NULL.
  * Back ends: oneDNN (bf16 with AMX/AVX-512 where the CPU has it), OpenBLAS; on
- * a CPU without bf16 instructions operands are widened in panels and multiplied
- * in fp32. Memory:  may use bounded panel scratch kept per process (stated by
+ * a CPU without bf16 instructions, and for fp16 on every CPU, operands are
+ * widened in panels and multiplied in fp32.
+ * Memory:  may use bounded panel scratch kept per process (stated by
  *          matmul_scratch_bytes, taken at the first kernels_cpu call). */
 #ifndef ZD_KERNELS_MATMUL_H
 #define ZD_KERNELS_MATMUL_H

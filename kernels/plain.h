@@ -30,5 +30,6 @@ enum { ATTENTION_MAX_D = 512 };
 
 extern const struct kernels kernels_plain_fp32;
 extern const struct kernels kernels_plain_bf16;
+extern const struct kernels kernels_plain_fp16;
 
 #endif

@@ -4,7 +4,7 @@
  * (see meson.build), with
  *
  *   KERNEL_ISA    the suffix of their names: base, avx2, avx512
- *   KERNEL_BF16   1: elements of `void *` arrays are bf16, else fp32
+ *   KERNEL_TYPE   of the elements of `void *` arrays: KERNEL_FP32, _BF16, _FP16
  *
  * and are written with GCC's vector extensions, so one text serves all of
  * them and any other processor. VL floats are one vector `vf`. */
@@ -29,12 +29,20 @@
 #define VL 4
 #endif
 
+#define KERNEL_FP32 0
+#define KERNEL_BF16 1
+#define KERNEL_FP16 2
+
 #define JOIN4_(a, b, c, d) a##b##c##d
 #define JOIN4(a, b, c, d)  JOIN4_(a, b, c, d)
-#if KERNEL_BF16
+#if KERNEL_TYPE == KERNEL_BF16
 typedef uint16_t elem;
 #define ELEM_DTYPE DTYPE_BF16
 #define FAST(op)   JOIN4(op, _cpu_, bf16_, KERNEL_ISA)
+#elif KERNEL_TYPE == KERNEL_FP16
+typedef uint16_t elem;
+#define ELEM_DTYPE DTYPE_FP16
+#define FAST(op)   JOIN4(op, _cpu_, fp16_, KERNEL_ISA)
 #else
 typedef float elem;
 #define ELEM_DTYPE DTYPE_FP32
@@ -118,17 +126,6 @@ ALWAYS_INLINE float vf_top(vf v)
     return top;
 }
 
-/* VL elements of the compute type, widened and rounded to nearest even. */
-ALWAYS_INLINE vf load(const elem *p)
-{
-#if KERNEL_BF16
-    vh narrow = *(const vh_any *)p;
-    return (vf)(__builtin_convertvector(narrow, vu) << 16);
-#else
-    return vf_load(p);
-#endif
-}
-
 /* bf16 bits of v, in the low halves. */
 ALWAYS_INLINE vu round_to_bf16(vf v)
 {
@@ -138,10 +135,63 @@ ALWAYS_INLINE vu round_to_bf16(vf v)
     return (nan & ((bits >> 16) | 0x40u)) | (~nan & rounded);
 }
 
+/* fp16 to float and back: one instruction, or where there is none the
+ * selections of base/dtype_lanes.c. */
+ALWAYS_INLINE vf fp16_widen(vh narrow)
+{
+#if defined(__AVX512F__)
+    return _mm512_cvtph_ps((__m256i)narrow);
+#elif defined(__AVX2__)
+    return _mm256_cvtph_ps((__m128i)narrow);
+#else
+    vu half = __builtin_convertvector(narrow, vu);
+    vu shifted = (half & 0x7fffu) << 13;
+    vu special = (vu)(shifted >= 0x0f800000u);
+    vu quiet = (vu)(shifted > 0x0f800000u) & 0x400000u;
+    vu value = (vu)((vf)shifted * 0x1p112f);
+    vu bits = (special & (shifted | quiet | 0x7f800000u)) | (~special & value);
+    return (vf)(bits | (half & 0x8000u) << 16);
+#endif
+}
+
+ALWAYS_INLINE vh fp16_narrow(vf v)
+{
+#if defined(__AVX512F__)
+    return (vh)_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+#elif defined(__AVX2__)
+    return (vh)_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+#else
+    vu a = (vu)v & 0x7fffffffu, sign = ((vu)v >> 16) & 0x8000u;
+    vu small = (vu)((vf)a + 0.5f) - 0x3f000000u;
+    vu rounded = (a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13;
+    vu is_small = (vu)(a < 0x38800000u), is_large = (vu)(a >= 0x477ff000u);
+    vu is_nan = (vu)(a > 0x7f800000u);
+    vu nan = is_nan & (0x200u | ((a >> 13) & 0x3ffu));
+    vu half = (is_small & small) | (~is_small & ~is_large & rounded) |
+              (is_large & (0x7c00u | nan));
+    return __builtin_convertvector(half | sign, vh);
+#endif
+}
+
+/* VL elements of the compute type, widened and rounded to nearest even. */
+ALWAYS_INLINE vf load(const elem *p)
+{
+#if KERNEL_TYPE == KERNEL_BF16
+    vh narrow = *(const vh_any *)p;
+    return (vf)(__builtin_convertvector(narrow, vu) << 16);
+#elif KERNEL_TYPE == KERNEL_FP16
+    return fp16_widen(*(const vh_any *)p);
+#else
+    return vf_load(p);
+#endif
+}
+
 ALWAYS_INLINE void store(elem *p, vf v)
 {
-#if KERNEL_BF16
+#if KERNEL_TYPE == KERNEL_BF16
     *(vh_any *)p = __builtin_convertvector(round_to_bf16(v), vh);
+#elif KERNEL_TYPE == KERNEL_FP16
+    *(vh_any *)p = fp16_narrow(v);
 #else
     vf_store(p, v);
 #endif
@@ -150,8 +200,10 @@ ALWAYS_INLINE void store(elem *p, vf v)
 /* v as it reads after a store and a load. */
 ALWAYS_INLINE vf round_to_elem(vf v)
 {
-#if KERNEL_BF16
+#if KERNEL_TYPE == KERNEL_BF16
     return (vf)(round_to_bf16(v) << 16);
+#elif KERNEL_TYPE == KERNEL_FP16
+    return fp16_widen(fp16_narrow(v));
 #else
     return v;
 #endif
@@ -159,8 +211,10 @@ ALWAYS_INLINE vf round_to_elem(vf v)
 
 ALWAYS_INLINE float elem_to_float(elem x)
 {
-#if KERNEL_BF16
+#if KERNEL_TYPE == KERNEL_BF16
     return bf16_to_float(x);
+#elif KERNEL_TYPE == KERNEL_FP16
+    return fp16_to_float(x);
 #else
     return x;
 #endif

@@ -50,8 +50,12 @@ static inline double worst(
         if (dtype == DTYPE_FP32) {
             x = ((const float *)a)[i], y = ((const float *)b)[i];
         } else {
-            x = bf16_to_float(((const uint16_t *)a)[i]);
-            y = bf16_to_float(((const uint16_t *)b)[i]);
+            float wide[2];
+            dtype_convert(
+                    &wide[0], DTYPE_FP32, (const uint16_t *)a + i, dtype, 1);
+            dtype_convert(
+                    &wide[1], DTYPE_FP32, (const uint16_t *)b + i, dtype, 1);
+            x = wide[0], y = wide[1];
         }
         double error = fabs(x - y) / (1.0 + fabs(y));
         if (!(error <= most))

@@ -19,7 +19,7 @@ typedef double case_fn(struct runner a, struct runner b);
 struct op_case {
     const char *name;
     case_fn *run;
-    double tolerance[2]; /* fp32, bf16: relative to 1 + |value| */
+    double tolerance[3]; /* by enum dtype: relative to 1 + |value| */
 };
 
 extern const struct op_case op_cases[];

@@ -1,0 +1,26 @@
+/* plain_round.h - a double on its way to 16 bits. */
+#ifndef ZD_KERNELS_PLAIN_ROUND_H
+#define ZD_KERNELS_PLAIN_ROUND_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* A float that rounds to 16 bits as v does: through the nearest float it would
+ * be rounded twice, so the float is made odd where it is inexact (Boldo,
+ * Melquiond 2008). */
+static inline float round_to_odd(double v)
+{
+    float f = (float)v;
+    uint32_t bits;
+    if (!isfinite(f) || (double)f == v)
+        return f;
+    memcpy(&bits, &f, sizeof bits);
+    if (fabs((double)f) > fabs(v))
+        bits--;
+    bits |= 1u;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+#endif
