@@ -14,26 +14,19 @@ static void widen(
             count);
 }
 
-/* sums[i] += part[first + i]; the two types of training in loops of their own,
- * which the compiler turns into vectors. */
+/* sums[i] += part[first + i] */
 static void add(
         float *restrict sums, const void *part, enum dtype type, size_t first,
         size_t count)
 {
     float wide[BLOCK];
-    if (type == DTYPE_FP32) {
-        const float *restrict x = (const float *)part + first;
-        for (size_t i = 0; i < count; i++)
-            sums[i] += x[i];
-    } else if (type == DTYPE_BF16) {
-        const uint16_t *restrict x = (const uint16_t *)part + first;
-        for (size_t i = 0; i < count; i++)
-            sums[i] += bf16_to_float(x[i]);
-    } else {
+    const float *restrict x = (const float *)part + first;
+    if (type != DTYPE_FP32) {
         widen(wide, part, type, first, count);
-        for (size_t i = 0; i < count; i++)
-            sums[i] += wide[i];
+        x = wide;
     }
+    for (size_t i = 0; i < count; i++)
+        sums[i] += x[i];
 }
 
 void sum_parts(
