@@ -54,6 +54,8 @@ static float grad_at(const struct adamw_span *span, size_t i)
 {
     if (span->grad_type == DTYPE_BF16)
         return bf16_to_float(((const uint16_t *)span->grad)[i]);
+    if (span->grad_type == DTYPE_FP16)
+        return fp16_to_float(((const uint16_t *)span->grad)[i]);
     return ((const float *)span->grad)[i];
 }
 
@@ -70,6 +72,8 @@ void optim_adamw_plain(
             continue;
         if (span->param_type == DTYPE_BF16)
             ((uint16_t *)span->param)[i] = float_to_bf16(p);
+        else if (span->param_type == DTYPE_FP16)
+            ((uint16_t *)span->param)[i] = float_to_fp16(p);
         else
             ((float *)span->param)[i] = p;
     }
@@ -170,19 +174,25 @@ void optim_adamw(const struct adamw_span *span, const struct adamw_step *step)
     size_t grad_bytes = dtype_bytes(span->grad_type);
     run_fn *run_turn = choose();
     size_t turns = (span->count + TURN - 1) / TURN;
-    bool copies = span->param && span->param_type == DTYPE_FP32;
+    bool copies = span->param && span->param_type != DTYPE_BF16;
 
 #pragma omp parallel for schedule(static) if (turns > 1)
     for (size_t turn = 0; turn < turns; turn++) {
         size_t at = turn * TURN;
         size_t count = span->count - at < TURN ? span->count - at : TURN;
+        const void *grad = (const char *)span->grad + at * grad_bytes;
+        float wide[TURN];
+        if (span->grad_type == DTYPE_FP16) {
+            dtype_convert(wide, DTYPE_FP32, grad, DTYPE_FP16, count);
+            grad = wide;
+        }
         run_turn(
-                &f, span->master + at, span->m + at, span->v + at,
-                (const char *)span->grad + at * grad_bytes,
+                &f, span->master + at, span->m + at, span->v + at, grad,
                 span->param && !copies ? (uint16_t *)span->param + at : NULL,
                 count, grad_half);
         if (copies)
-            memcpy((float *)span->param + at, span->master + at,
-                   count * sizeof(float));
+            dtype_convert(
+                    (char *)span->param + at * dtype_bytes(span->param_type),
+                    span->param_type, span->master + at, DTYPE_FP32, count);
     }
 }

@@ -2,15 +2,17 @@
  *
  *   kept    type   model writes                  leaves
  *   whole   fp32   in place, accumulating        in the last micro-batch
- *   whole   bf16   fp32 work buffer, which is    in the last micro-batch,
+ *   whole   half   fp32 work buffer, which is    in the last micro-batch,
  *                  rounded into place            which is the only one
  *   shard   fp32   fp32 work buffer              in every micro-batch, added
  *                                                to the shard
- *   shard   bf16   fp32 work buffer, which is    in the only micro-batch
+ *   shard   half   fp32 work buffer, which is    in the only micro-batch
  *                  rounded where it lies
  *
- * A gradient is rounded once on its way into a bf16 reduction, whatever the
- * stage, so the stages reduce the same numbers. */
+ * half: bf16 or fp16, the compute type. A gradient is rounded once on its way
+ * into a reduction in it, whatever the stage, so the stages reduce the same
+ * numbers. The sum of several micro-batches is kept and reduced in fp32 and
+ * then rounded once, so norm and update see numbers of the compute type. */
 #include "zero/private.h"
 
 #include <assert.h>
@@ -109,31 +111,44 @@ enum zd_status grads_acquire(
 
 /* --- rounding ------------------------------------------------------------- */
 
-/* Round `count` floats to bf16 at the front of their own memory: element i
- * moves to bytes 2i.., which lie before every float not yet read. */
-static void narrow_in_place(float *values, size_t count)
-{
-    enum { BLOCK = 64 };
-    uint16_t rounded[BLOCK];
-    for (size_t i = 0; i < count; i += BLOCK) {
-        size_t n = count - i < BLOCK ? count - i : BLOCK;
-        for (size_t k = 0; k < n; k++)
-            rounded[k] = float_to_bf16(values[i + k]);
-        memcpy((char *)values + i * sizeof *rounded, rounded,
-               n * sizeof *rounded);
-    }
-}
+/* Elements that a thread takes at a time. */
+enum { TURN = 65536 };
 
-static void narrow(uint16_t *out, const float *values, size_t count)
+static void narrow(
+        void *out, enum dtype type, const float *values, size_t count)
 {
-    enum { TURN = 65536 };
     size_t turns = (count + TURN - 1) / TURN;
 #pragma omp parallel for schedule(static) if (turns > 1)
     for (size_t turn = 0; turn < turns; turn++) {
-        size_t end = (turn + 1) * TURN < count ? (turn + 1) * TURN : count;
-        for (size_t i = turn * TURN; i < end; i++)
-            out[i] = float_to_bf16(values[i]);
+        size_t at = turn * TURN;
+        dtype_convert(
+                (char *)out + at * dtype_bytes(type), type, values + at,
+                DTYPE_FP32, count - at < TURN ? count - at : TURN);
     }
+}
+
+static void round_floats(float *values, enum dtype type, size_t count)
+{
+    size_t turns = (count + TURN - 1) / TURN;
+#pragma omp parallel for schedule(static) if (turns > 1)
+    for (size_t turn = 0; turn < turns; turn++) {
+        size_t at = turn * TURN;
+        dtype_round(values + at, type, count - at < TURN ? count - at : TURN);
+    }
+}
+
+/* What several micro-batches added up in fp32, reduced, is rounded once to the
+ * compute type, where it lies. */
+static void round_sums(struct zero *zero)
+{
+    const struct zero_plan *plan = zero->plan;
+    if (plan->grad_dtype == plan->request.dtype)
+        return;
+    for (int s = 0; s < plan->segment_count; s++)
+        if (plan->segments[s].trainable)
+            round_floats(
+                    zero->memory[s].grad_shard, plan->request.dtype,
+                    plan->segments[s].shard_count);
 }
 
 /* The work buffer of a complete unit becomes what is kept or sent. */
@@ -144,14 +159,16 @@ static void round_unit(struct zero *zero, int unit)
     if (writes_in_place(zero) || plan->grad_dtype == DTYPE_FP32)
         return;
     if (plan->grads_cut) {
-        narrow_in_place(work, plan_grad_count(plan, unit));
+        dtype_narrow_in_place(
+                work, plan->grad_dtype, plan_grad_count(plan, unit));
         return;
     }
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
         if (!plan->segments[s].trainable)
             continue;
-        narrow(zero->memory[s].grad_full, work, plan->segments[s].count);
+        narrow(zero->memory[s].grad_full, plan->grad_dtype, work,
+               plan->segments[s].count);
         work += plan->segments[s].count;
     }
 }
@@ -237,6 +254,7 @@ enum zd_status zero_reduce_finish(struct zero *zero)
                 "%d of %d gradients of micro-batch %d are complete",
                 zero->grads_done, plan->grad_unit_count, zero->micro);
     ZD_TRY(ops_wait_all(&zero->ops));
+    round_sums(zero);
     if (plan->states_cut || zero->world == 1)
         return ZD_OK;
     for (int s = 0; s < plan->segment_count; s++) /* stage 0 */

@@ -85,6 +85,8 @@ static double param_at(const struct run *run, int id, size_t i)
 {
     if (run->pass->dtype == DTYPE_BF16)
         return (double)bf16_to_float(((const uint16_t *)run->params[id])[i]);
+    if (run->pass->dtype == DTYPE_FP16)
+        return (double)fp16_to_float(((const uint16_t *)run->params[id])[i]);
     return (double)((const float *)run->params[id])[i];
 }
 

@@ -126,16 +126,15 @@ static void test_stages(void)
 {
     static const int worlds[] = {1, 2, 3, 4, 5, 7};
     int variant = 0;
-    for (int half = 0; half <= 1; half++) {
+    for (enum dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         for (int w = 0; w < 6; w++) {
             char name[128];
             bool ok = true;
             for (int k = 0; k < 5; k++)
-                ok &= stages_agree(
-                        worlds[w], half ? DTYPE_BF16 : DTYPE_FP32, variant++);
+                ok &= stages_agree(worlds[w], type, variant++);
             snprintf(
                     name, sizeof name, "stages agree to the bit: %d ranks, %s",
-                    worlds[w], half ? "bf16" : "fp32");
+                    worlds[w], dtype_name(type));
             report(ok, name, "see above");
         }
     }
@@ -145,13 +144,12 @@ static void test_stages(void)
  * wire is still the planned one. */
 static void test_accumulation(void)
 {
-    for (int half = 0; half <= 1; half++) {
+    for (enum dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         for (int world = 1; world <= 4; world += 3) {
             struct outcome first = {0};
             bool ok = true;
             for (int stage = 0; stage <= 3; stage++) {
-                struct scenario s =
-                        scenario(stage, world, half ? DTYPE_BF16 : DTYPE_FP32);
+                struct scenario s = scenario(stage, world, type);
                 s.accumulation = 3;
                 vary(&s, stage + world);
                 s.shape.tied = true;
@@ -162,9 +160,10 @@ static void test_accumulation(void)
                     first = outcome;
                     continue;
                 }
-                /* a bf16 parameter that falls on the other side is read in the
-                 * next step's gradient */
-                ok &= near_state(&first, &outcome, half ? 2e-3 : 1e-4);
+                /* a 16-bit parameter or gradient that falls on the other side
+                 * is read in the next step */
+                ok &= near_state(
+                        &first, &outcome, type == DTYPE_FP32 ? 1e-4 : 2e-3);
                 outcome_fini(&outcome);
             }
             outcome_fini(&first);
@@ -174,16 +173,46 @@ static void test_accumulation(void)
     }
 }
 
+/* The sum of several micro-batches is a number of the compute type when norm
+ * and update see it: with beta1 = 1/2 and no clipping it is twice the first m.
+ */
+static void test_rounded_sums(void)
+{
+    for (enum dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
+        int ok = 1, odd = 0;
+        for (int stage = 0; stage <= 3; stage++) {
+            struct scenario s = scenario(stage, stage ? 3 : 1, type);
+            s.accumulation = 3;
+            s.steps = 1;
+            s.shows_grads = true;
+            struct outcome outcome = world_run(&s);
+            double squares = 0;
+            ok &= sound(&outcome);
+            for (size_t i = 0; i < outcome.total; i++) {
+                float g = 2 * outcome.m[i], rounded = g;
+                dtype_round(
+                        &rounded, type == DTYPE_FP32 ? DTYPE_BF16 : type, 1);
+                odd += g != rounded;
+                squares += (double)g * (double)g;
+            }
+            ok &= fabs(sqrt(squares) / outcome.norms[0] - 1) < 1e-12;
+            outcome_fini(&outcome);
+        }
+        report(ok && (odd > 0) == (type == DTYPE_FP32),
+               "the sum of several micro-batches is rounded once",
+               "m or the norm is not of rounded gradients");
+    }
+}
+
 /* When only one rank has a gradient, every world has the same sum, so norm and
  * weights are those of one rank to the bit however shards are cut. */
 static void test_cuts(void)
 {
-    for (int half = 0; half <= 1; half++) {
+    for (enum dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         struct outcome alone = {0};
         bool ok = true;
         for (int world = 1; world <= 7; world++) {
-            struct scenario s =
-                    scenario(world % 4, world, half ? DTYPE_BF16 : DTYPE_FP32);
+            struct scenario s = scenario(world % 4, world, type);
             s.solo = true;
             struct outcome outcome = world_run(&s);
             ok &= sound(&outcome);
@@ -345,6 +374,7 @@ int main(void)
 {
     test_stages();
     test_accumulation();
+    test_rounded_sums();
     test_cuts();
     test_frozen();
     test_decay();

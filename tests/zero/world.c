@@ -100,12 +100,15 @@ static enum zd_status step(struct rank *rank, struct zero *zero, int k)
         return ZD_OK;
     struct adamw_step adamw = {
             .learning_rate = 0.01,
-            .beta1 = 0.9,
+            .beta1 = s->shows_grads ? 0.5 : 0.9,
             .beta2 = 0.95,
             .epsilon = 1e-8,
             .weight_decay = 0.1,
             .t = s->first_step + k + 1,
-            .grad_scale = (float)fmin(1, 1 / (rank->norms[k] + 1e-6))};
+            .grad_scale =
+                    s->shows_grads
+                            ? 1
+                            : (float)fmin(1, 1 / (rank->norms[k] + 1e-6))};
     ZD_TRY(zero_update(zero, &adamw));
     return zero_gather_params(zero);
 }

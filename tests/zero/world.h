@@ -13,12 +13,13 @@ struct scenario {
     struct zero_options options;
     enum dtype dtype, storage;
     struct checkpointing checkpointing;
-    bool solo;      /* ranks but the first have no gradient: the sum is the same
-                       in every world */
-    bool still;     /* no rank has one */
-    bool broken;    /* the last step is not finite */
-    bool evaluates; /* between the steps */
-    bool unreadable; /* the second rank cannot read its weights */
+    bool solo;  /* ranks but the first have no gradient: the sum is the same
+                   in every world */
+    bool still; /* no rank has one */
+    bool shows_grads; /* m of the first step is half the gradient */
+    bool broken;      /* the last step is not finite */
+    bool evaluates;   /* between the steps */
+    bool unreadable;  /* the second rank cannot read its weights */
     int first_step;
     const struct outcome *resume; /* load this state instead of the first */
 };
