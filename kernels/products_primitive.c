@@ -1,9 +1,14 @@
 /* products_primitive.c - oneDNN's matmul primitives, for types sgemm does not
  * know: bf16 on a CPU with instructions for it (AVX512_BF16, AMX).
  *
- * oneDNN 2 and 3 differ in how descriptors are made; the four functions in
- * front are all that knows. */
+ * oneDNN 2 and 3 differ in how descriptors are made; the five functions in
+ * front are all that knows.
+ *
+ * A primitive may run in several threads at once (ranks that are threads), so
+ * each run brings its own scratchpad: the library's belongs to the thread that
+ * made the primitive. */
 #include "kernels/products.h"
+#include "kernels/scratch.h"
 
 #include "zd_config.h"
 
@@ -64,6 +69,12 @@ static dnnl_status_t primitive_desc_create(
 #endif
 }
 
+static size_t scratchpad_bytes(const_dnnl_primitive_desc_t pd)
+{
+    return dnnl_memory_desc_get_size(
+            dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
+}
+
 /* What a primitive is made for. Compared as bytes, so cleared first. */
 struct key {
     int M, N, K, dtype, out_type;
@@ -73,7 +84,8 @@ struct key {
 struct entry {
     struct entry *next;
     struct key key;
-    dnnl_memory_desc_t desc[4];
+    dnnl_memory_desc_t desc[5]; /* a, b, out, bias, scratchpad */
+    size_t scratch_bytes;       /* 0: the fifth is not there */
     dnnl_primitive_t primitive; /* NULL: oneDNN has none for this CPU */
 };
 
@@ -114,15 +126,17 @@ static dnnl_status_t descriptors_init(struct entry *e)
     return dnnl_success;
 }
 
-/* The sum that accumulation asks for; *attr stays NULL without. */
+/* A scratchpad of the caller, and the sum that accumulation asks for. */
 static dnnl_status_t attr_create(
         const struct key *key, dnnl_primitive_attr_t *attr)
 {
     dnnl_post_ops_t ops;
-    dnnl_status_t status = dnnl_success;
-    if (!key->accumulate)
+    dnnl_status_t status = dnnl_primitive_attr_create(attr);
+    if (status != dnnl_success)
         return status;
-    if ((status = dnnl_primitive_attr_create(attr)) != dnnl_success)
+    status = dnnl_primitive_attr_set_scratchpad_mode(
+            *attr, dnnl_scratchpad_mode_user);
+    if (status != dnnl_success || !key->accumulate)
         return status;
     if ((status = dnnl_post_ops_create(&ops)) != dnnl_success)
         return status;
@@ -137,6 +151,19 @@ static dnnl_status_t attr_create(
     return status;
 }
 
+static dnnl_status_t scratchpad_init(
+        struct entry *e, const_dnnl_primitive_desc_t pd)
+{
+    size_t bytes = scratchpad_bytes(pd);
+    dnnl_dims_t dims = {1, (dnnl_dim_t)bytes}, strides = {(dnnl_dim_t)bytes, 1};
+    if (!bytes)
+        return dnnl_success;
+    dnnl_status_t status = descriptor_init(&e->desc[4], dims, dnnl_u8, strides);
+    if (status == dnnl_success)
+        e->scratch_bytes = bytes;
+    return status;
+}
+
 static void entry_make(struct entry *e)
 {
     dnnl_primitive_attr_t attr = NULL;
@@ -148,6 +175,7 @@ static void entry_make(struct entry *e)
     if (attr_create(&e->key, &attr) == dnnl_success &&
         primitive_desc_create(&pd, engine, e->desc, e->key.has_bias, attr) ==
                 dnnl_success &&
+        scratchpad_init(e, pd) == dnnl_success &&
         dnnl_primitive_create(&e->primitive, pd) != dnnl_success)
         e->primitive = NULL;
     if (pd)
@@ -172,22 +200,24 @@ static const struct entry *entry_find(const struct key *key)
     return e;
 }
 
-/* arrays: a, b, out, bias. */
-static dnnl_status_t entry_run(const struct entry *e, const void *arrays[4])
+/* arrays: a, b, out, bias, scratchpad; NULL: has none. */
+static dnnl_status_t entry_run(const struct entry *e, const void *arrays[5])
 {
-    static const int roles[4] = {
-            DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS};
-    int count = 0, wanted = e->key.has_bias ? 4 : 3;
-    dnnl_exec_arg_t args[4];
+    static const int roles[5] = {
+            DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS,
+            DNNL_ARG_SCRATCHPAD};
+    int count = 0;
+    dnnl_exec_arg_t args[5];
     dnnl_stream_t stream = NULL;
     dnnl_status_t status =
             dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
-    for (; status == dnnl_success && count < wanted; count++) {
-        args[count].arg = roles[count];
+    for (int i = 0; status == dnnl_success && i < 5; i++) {
+        if (!arrays[i])
+            continue;
+        args[count].arg = roles[i];
         status = memory_create(
-                &args[count].memory, &e->desc[count], engine, arrays[count]);
-        if (status != dnnl_success)
-            break;
+                &args[count].memory, &e->desc[i], engine, arrays[i]);
+        count += status == dnnl_success;
     }
     if (status == dnnl_success)
         status = dnnl_primitive_execute(e->primitive, stream, count, args);
@@ -216,7 +246,15 @@ enum zd_status products_primitive(
         return ZD_ERR_UNFIT;
     if (omp_get_max_threads() != threads) /* a setting of the calling thread */
         omp_set_num_threads(threads);
-    dnnl_status_t refused = entry_run(e, (const void *[4]){a, b, out, bias});
+    struct scratch *scratch = NULL;
+    if (e->scratch_bytes)
+        ZD_TRY(scratch_acquire(e->scratch_bytes, &scratch));
+    dnnl_status_t refused = entry_run(
+            e,
+            (const void *[5]){
+                    a, b, out, bias, scratch ? scratch_floats(scratch) : NULL});
+    if (scratch)
+        scratch_release(scratch);
     if (refused != dnnl_success)
         return ZD_FAIL(
                 ZD_ERR_DEVICE, "E0612",
