@@ -1,0 +1,619 @@
+#include "tests/offload/engine_case.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct engine_variant engine_variants[] = {
+        {"adamw", OPTIM_ADAMW, OPTIM_STATE_FP32},
+        {"adamw_8bit", OPTIM_ADAMW, OPTIM_STATE_8BIT},
+        {"adamw bf16 states", OPTIM_ADAMW, OPTIM_STATE_BF16},
+        {"adamw_8bit, no fp32 master", OPTIM_ADAMW, OPTIM_STATE_8BIT, 0,
+         OPTIM_MASTER_NONE},
+        {"adam_mini", OPTIM_ADAM_MINI, OPTIM_STATE_FP32},
+        {"adam_mini_8bit", OPTIM_ADAM_MINI, OPTIM_STATE_8BIT},
+        {"lion", OPTIM_LION, OPTIM_STATE_FP32},
+        {"lion_8bit", OPTIM_LION, OPTIM_STATE_8BIT},
+        {"sgd", OPTIM_SGD, OPTIM_STATE_FP32},
+        {"sgd with momentum", OPTIM_SGD, OPTIM_STATE_FP32, 0.9},
+};
+const int engine_variant_count =
+        sizeof engine_variants / sizeof engine_variants[0];
+
+void engine_setting_print(
+        const struct engine_setting *setting, char *text, size_t bytes)
+{
+    snprintf(
+            text, bytes,
+            "%s, %s, params on the %s, %d micro-batches, %s, %d threads, "
+            "chunks of %llu bytes, streams %d",
+            setting->variant->label, dtype_name(setting->dtype),
+            setting->params_on_host ? "host" : "device", setting->micros,
+            setting->clipping == OFFLOAD_CLIP_UNDO ? "undo" : "wait",
+            setting->threads, (unsigned long long)setting->chunk_bytes,
+            setting->streams);
+}
+
+/* Segments: a tensor and a small one; padding only; the middle of a tensor and
+ * the beginning of another, not whole 256s long; one piece. */
+enum { SEGMENTS = 4, RUNS = 5, TENSORS = 5 };
+static const size_t segment_counts[SEGMENTS] = {12800, 512, 11264, 5120};
+static const struct {
+    int64_t rows, columns, group;
+} tensors[TENSORS] = {
+        {96, 128, 16}, {300, 1, 1}, {64, 300, 4}, {40, 110, 8}, {16, 320, 16}};
+static const struct {
+    int segment;
+    size_t offset, begin, count;
+    bool decays;
+} run_table[RUNS] = {
+        {0, 0, 0, 12288, true},      {0, 12288, 0, 300, false},
+        {2, 256, 5120, 6400, true},  {2, 6656, 0, 4400, true},
+        {3, 0, 0, 5120, true},
+};
+
+struct plain_run {
+    void *master, *param, *grad;
+    float *sum; /* of micro-batches */
+    void *state[OPTIM_LANES];
+    float *scale[OPTIM_LANES];
+    float *block_v;
+    int64_t *block_sums;
+};
+
+struct engine_case {
+    struct engine_setting setting;
+    struct optim_options optim;
+    struct offload_options options;
+    struct tensor_blocks blocks[TENSORS];
+    struct offload_run runs[RUNS];
+    struct plain_run plain[RUNS];
+    struct offload_request request;
+    enum dtype grad_type, master_type;
+    struct arena_plan plan;
+    struct arena arena;
+    struct stream *down, *up, *compute;
+    struct event *ready, *done;
+    struct offload *offload;
+    /* the device */
+    char *grads[SEGMENTS], *params[SEGMENTS];
+    char *source; /* where gradients are computed from */
+    double squares; /* of the step */
+};
+
+/* --- setting up ----------------------------------------------------------- */
+
+static void fill_runs(struct engine_case *c)
+{
+    for (int i = 0; i < RUNS; i++) {
+        struct tensor_blocks *blocks = &c->blocks[i];
+        size_t count = (size_t)(tensors[i].rows * tensors[i].columns);
+        char name[16];
+        snprintf(name, sizeof name, "tensor %d", i);
+        *blocks = (struct tensor_blocks){
+                .rows = tensors[i].rows,
+                .columns = tensors[i].columns,
+                .section_count = 1,
+                .sections = {{0, tensors[i].group, 0}},
+                .count = (tensors[i].rows + tensors[i].group - 1) /
+                         tensors[i].group,
+        };
+        c->runs[i] = (struct offload_run){
+                .segment = run_table[i].segment,
+                .offset = run_table[i].offset,
+                .begin = run_table[i].begin,
+                .count = run_table[i].count,
+                .layout = optim_layout_of(&c->optim, count, i == 4, blocks),
+                .blocks = c->optim.name == OPTIM_ADAM_MINI ? blocks : NULL,
+                .tensor = rng_stream(name),
+                .decays = run_table[i].decays,
+        };
+    }
+}
+
+static void make_plain(struct engine_case *c)
+{
+    for (int i = 0; i < RUNS; i++) {
+        struct plain_run *p = &c->plain[i];
+        const struct offload_run *run = &c->runs[i];
+        p->master = calloc(run->count, sizeof(float));
+        p->param = calloc(run->count, sizeof(float));
+        p->grad = calloc(run->count, sizeof(float));
+        p->sum = calloc(run->count, sizeof(float));
+        p->block_v = calloc((size_t)c->blocks[i].count, sizeof(float));
+        p->block_sums = calloc((size_t)c->blocks[i].count, 16);
+        for (int lane = 0; lane < OPTIM_LANES; lane++) {
+            enum optim_format format = run->layout.lane[lane];
+            p->state[lane] = calloc(run->count, sizeof(float));
+            p->scale[lane] = calloc(run->count / 256 + 1, sizeof(float));
+            optim_lane_clear(
+                    (enum optim_lane)lane, format, p->state[lane],
+                    p->scale[lane], run->count);
+        }
+    }
+}
+
+static void free_plain(struct engine_case *c)
+{
+    for (int i = 0; i < RUNS; i++) {
+        struct plain_run *p = &c->plain[i];
+        free(p->master);
+        free(p->param);
+        free(p->grad);
+        free(p->sum);
+        free(p->block_v);
+        free(p->block_sums);
+        for (int lane = 0; lane < OPTIM_LANES; lane++) {
+            free(p->state[lane]);
+            free(p->scale[lane]);
+        }
+    }
+}
+
+static enum zd_status make_streams(struct engine_case *c)
+{
+    enum stream_mode mode = c->setting.streams == STREAMS_THREAD
+                                    ? STREAM_THREAD
+                                    : STREAM_INLINE;
+    ZD_TRY(event_create(&c->ready));
+    ZD_TRY(event_create(&c->done));
+    if (c->setting.streams == STREAMS_NULL)
+        return ZD_OK;
+    ZD_TRY(stream_create("down", mode, &c->down));
+    ZD_TRY(stream_create("up", mode, &c->up));
+    return stream_create("compute", mode, &c->compute);
+}
+
+static const char *make_engine(struct engine_case *c)
+{
+    size_t bytes[OFFLOAD_PARTS], sum = 0;
+    struct offload_place place = {
+            .down = c->down,
+            .up = c->up,
+            .worker_threads = c->setting.threads,
+            .first_cpu = c->setting.threads == 2 ? 1 : -1,
+    };
+    c->request = (struct offload_request){
+            .options = &c->options,
+            .optim = &c->optim,
+            .dtype = c->setting.dtype,
+            .segment_counts = segment_counts,
+            .segment_count = SEGMENTS,
+            .runs = c->runs,
+            .run_count = RUNS,
+            .accumulates = c->setting.micros > 0,
+            .params_on_host = c->setting.params_on_host,
+    };
+    arena_plan_init(&c->plan);
+    if (offload_measure(&c->request, bytes) != ZD_OK ||
+        offload_check(&c->options, bytes, 1) != ZD_OK ||
+        offload_plan_spans(bytes, &c->plan) != ZD_OK ||
+        arena_take(&c->arena, &c->plan) != ZD_OK ||
+        offload_create(&c->request, &c->arena, &place, &c->offload) != ZD_OK)
+        return "could not be created";
+    for (int part = 0; part < OFFLOAD_PARTS; part++)
+        sum += bytes[part];
+    return sum ? NULL : "measures nothing";
+}
+
+static const char *begin_case(
+        struct engine_case *c, const struct engine_setting *setting)
+{
+    const struct engine_variant *variant = setting->variant;
+    memset(c, 0, sizeof *c);
+    c->setting = *setting;
+    c->optim = optim_options_default();
+    c->optim.name = variant->name;
+    c->optim.state_type = variant->state_type;
+    c->optim.momentum = variant->momentum;
+    c->optim.master = variant->master;
+    c->optim.weight_decay = 0.1;
+    c->options = offload_options_default();
+    c->options.optimizer = OFFLOAD_CPU;
+    c->options.params = setting->params_on_host ? OFFLOAD_CPU : OFFLOAD_NONE;
+    c->options.clipping = setting->clipping;
+    c->options.chunk_bytes = setting->chunk_bytes;
+    c->master_type = variant->master == OPTIM_MASTER_NONE ? DTYPE_BF16
+                                                          : DTYPE_FP32;
+    c->grad_type = setting->micros > 0 ? DTYPE_FP32 : setting->dtype;
+    fill_runs(c);
+    make_plain(c);
+    c->source = calloc(12800, sizeof(float));
+    for (int s = 0; s < SEGMENTS; s++) {
+        c->grads[s] = calloc(segment_counts[s], sizeof(float));
+        c->params[s] = calloc(segment_counts[s], sizeof(float));
+    }
+    if (make_streams(c) != ZD_OK)
+        return "no streams";
+    const char *wrong = make_engine(c);
+    if (!wrong && !setting->params_on_host)
+        for (int s = 0; s < SEGMENTS; s++)
+            offload_params_to(c->offload, s, c->params[s]);
+    return wrong;
+}
+
+static void end_case(struct engine_case *c)
+{
+    offload_destroy(c->offload);
+    stream_destroy(c->down);
+    stream_destroy(c->up);
+    stream_destroy(c->compute);
+    event_destroy(c->ready);
+    event_destroy(c->done);
+    arena_release(&c->arena);
+    arena_plan_fini(&c->plan);
+    free_plain(c);
+    free(c->source);
+    for (int s = 0; s < SEGMENTS; s++) {
+        free(c->grads[s]);
+        free(c->params[s]);
+    }
+}
+
+/* --- gradients ------------------------------------------------------------ */
+
+/* The gradient of a run in one micro-batch; values of widely different size. */
+static void make_grad(
+        const struct engine_case *c, int run, int step, int micro, float *out)
+{
+    size_t count = c->runs[run].count;
+    uint64_t seed = (uint64_t)(100 * step + 10 * micro + run);
+    rng_normal(seed, rng_stream("gradient"), 0, count, out);
+    for (size_t i = 0; i < count; i++)
+        out[i] *= 0.01f / (float)(1 + i % 31);
+    if (step == 2 && run == 3)
+        out[4321] = INFINITY;
+}
+
+/* What the reference sees: sums of micro-batches, rounded once. */
+static void plain_grad(struct engine_case *c, int run, int step)
+{
+    struct plain_run *p = &c->plain[run];
+    size_t count = c->runs[run].count;
+    float *more = malloc(count * sizeof *more);
+    make_grad(c, run, step, 0, p->sum);
+    for (int micro = 1; micro < c->setting.micros; micro++) {
+        make_grad(c, run, step, micro, more);
+        for (size_t i = 0; i < count; i++)
+            p->sum[i] += more[i];
+    }
+    if (c->setting.micros > 0 && c->setting.dtype != DTYPE_FP32) {
+        dtype_convert(more, c->setting.dtype, p->sum, DTYPE_FP32, count);
+        dtype_convert(p->grad, DTYPE_FP32, more, c->setting.dtype, count);
+    } else {
+        dtype_convert(p->grad, c->grad_type, p->sum, DTYPE_FP32, count);
+    }
+    free(more);
+}
+
+/* "Compute" a segment's gradient into device memory, and send it down. */
+static enum zd_status send_segment(
+        struct engine_case *c, int segment, int step, int micro, bool last)
+{
+    size_t wide = dtype_bytes(c->grad_type);
+    float *values = malloc(segment_counts[segment] * sizeof *values);
+    /* the source is filled by the caller, which the copy must not overtake */
+    ZD_TRY(stream_finish(c->compute));
+    memset(c->source, 0xff, 12800 * sizeof(float)); /* NaN in the padding */
+    for (int i = 0; i < RUNS; i++)
+        if (c->runs[i].segment == segment) {
+            make_grad(c, i, step, micro, values);
+            dtype_convert(
+                    c->source + c->runs[i].offset * wide, c->grad_type, values,
+                    DTYPE_FP32, c->runs[i].count);
+        }
+    free(values);
+    ZD_TRY(offload_grads_wait(c->offload, segment));
+    ZD_TRY(stream_copy(
+            c->compute, c->grads[segment], c->source,
+            segment_counts[segment] * wide));
+    ZD_TRY(stream_record(c->compute, c->ready));
+    return offload_grads_down(
+            c->offload, segment, c->grads[segment], c->ready, micro, last);
+}
+
+static enum zd_status send_all(struct engine_case *c, int step)
+{
+    int micros = c->setting.micros > 0 ? c->setting.micros : 1;
+    for (int micro = 0; micro < micros; micro++)
+        for (int s = SEGMENTS - 1; s >= 0; s--)
+            ZD_TRY(send_segment(c, s, step, micro, micro == micros - 1));
+    return ZD_OK;
+}
+
+/* --- comparing ------------------------------------------------------------ */
+
+static bool squares_are_equal(struct engine_case *c)
+{
+    struct exact_sum theirs, ours;
+    exact_sum_clear(&theirs);
+    exact_sum_clear(&ours);
+    if (offload_squares(c->offload, &ours) != ZD_OK)
+        return false;
+    for (int i = 0; i < RUNS; i++)
+        optim_add_squares_threads(
+                &theirs, c->plain[i].grad, c->grad_type, c->runs[i].count);
+    exact_sum_carry(&ours);
+    exact_sum_carry(&theirs);
+    c->squares = exact_sum_value(&theirs);
+    return memcmp(&ours, &theirs, sizeof ours) == 0;
+}
+
+static size_t lane_bytes(const struct engine_case *c, int run, int lane)
+{
+    size_t count = c->runs[run].count;
+    if (lane == OPTIM_LANES)
+        return count * dtype_bytes(c->master_type);
+    return optim_lane_bytes(c->runs[run].layout.lane[lane], count);
+}
+
+static const char *compare_states(struct engine_case *c)
+{
+    char *values = malloc(12800 * sizeof(float));
+    float *scales = malloc(51 * sizeof *scales);
+    const char *wrong = NULL;
+    for (int i = 0; i < RUNS && !wrong; i++)
+        for (int lane = 0; lane <= OPTIM_LANES && !wrong; lane++) {
+            const struct plain_run *p = &c->plain[i];
+            size_t count = c->runs[i].count;
+            bool is_master = lane == OPTIM_LANES;
+            size_t scale_count =
+                    is_master ? 0
+                              : optim_scale_count(
+                                        c->runs[i].layout.lane[lane], count);
+            if (offload_read(c->offload, i, lane, 0, count, values, scales) !=
+                ZD_OK)
+                wrong = "cannot be read";
+            else if (memcmp(values, is_master ? p->master : p->state[lane],
+                            lane_bytes(c, i, lane)) != 0)
+                wrong = is_master ? "other masters" : "other states";
+            else if (scale_count && memcmp(scales, p->scale[lane],
+                                           scale_count * sizeof *scales) != 0)
+                wrong = "other scales";
+        }
+    free(values);
+    free(scales);
+    return wrong;
+}
+
+static enum zd_status fetch_params(struct engine_case *c)
+{
+    size_t wide = dtype_bytes(c->setting.dtype);
+    for (int s = 0; s < SEGMENTS; s++) {
+        if (!c->setting.params_on_host) {
+            ZD_TRY(offload_params_wait(c->offload, s));
+            continue;
+        }
+        size_t half = segment_counts[s] / 512 * 256;
+        ZD_TRY(offload_params_up(
+                c->offload, s, 0, half, c->params[s], NULL));
+        ZD_TRY(offload_params_up(
+                c->offload, s, half, segment_counts[s] - half,
+                c->params[s] + half * wide, c->done));
+        ZD_TRY(event_wait(c->done));
+    }
+    return ZD_OK;
+}
+
+static const char *compare_params(struct engine_case *c)
+{
+    size_t wide = dtype_bytes(c->setting.dtype);
+    if (fetch_params(c) != ZD_OK)
+        return "parameters do not come up";
+    for (int i = 0; i < RUNS; i++) {
+        const struct offload_run *run = &c->runs[i];
+        if (memcmp(c->params[run->segment] + run->offset * wide,
+                   c->plain[i].param, run->count * wide) != 0)
+            return "other parameters";
+    }
+    return NULL;
+}
+
+/* --- a step --------------------------------------------------------------- */
+
+static void plain_update(struct engine_case *c, const struct optim_step *step)
+{
+    for (int i = 0; i < RUNS; i++) {
+        const struct offload_run *run = &c->runs[i];
+        struct plain_run *p = &c->plain[i];
+        struct optim_span span = {
+                .master = p->master,
+                .master_type = c->master_type,
+                .grad = p->grad,
+                .grad_type = c->grad_type,
+                .param = p->param,
+                .param_type = c->setting.dtype,
+                .layout = run->layout,
+                .state = {p->state[0], p->state[1]},
+                .scale = {p->scale[0], p->scale[1]},
+                .block_v = p->block_v,
+                .blocks = run->blocks,
+                .begin = run->begin,
+                .count = run->count,
+                .tensor = run->tensor,
+                .decays = run->decays,
+        };
+        optim_update_threads(&span, step);
+    }
+}
+
+/* Two words are one number; how it is split depends on the spans. */
+static bool sums_are_equal(const int64_t *a, const int64_t *b, int64_t count)
+{
+    for (int64_t i = 0; i < 2 * count; i += 2)
+        if (((__int128)a[i] << 42) + a[i + 1] !=
+            ((__int128)b[i] << 42) + b[i + 1])
+            return false;
+    return true;
+}
+
+/* Block sums of both, and the new v from them. */
+static const char *update_blocks(
+        struct engine_case *c, const struct optim_step *step)
+{
+    int64_t *sums[RUNS];
+    const char *wrong = NULL;
+    double norm = sqrt(c->squares);
+    for (int i = 0; i < RUNS; i++) {
+        sums[i] = calloc((size_t)c->blocks[i].count, 16);
+        memset(c->plain[i].block_sums, 0, (size_t)c->blocks[i].count * 16);
+        if (c->runs[i].layout.lane[OPTIM_V] == OPTIM_BLOCKS)
+            optim_add_block_sums(
+                    c->plain[i].block_sums, &c->blocks[i], c->plain[i].grad,
+                    c->grad_type, c->runs[i].begin, c->runs[i].count, norm);
+    }
+    if (offload_block_sums(c->offload, sums, norm) != ZD_OK)
+        wrong = "no block sums";
+    for (int i = 0; i < RUNS; i++) {
+        if (!sums_are_equal(
+                    sums[i], c->plain[i].block_sums, c->blocks[i].count))
+            wrong = "other block sums";
+        if (c->runs[i].layout.lane[OPTIM_V] == OPTIM_BLOCKS)
+            optim_update_blocks(
+                    c->plain[i].block_v, sums[i], &c->blocks[i], step, norm);
+        free(sums[i]);
+    }
+    return wrong;
+}
+
+static const char *run_step(struct engine_case *c, int at, int64_t t)
+{
+    bool is_clipped = at == 1, is_skipped = at == 2;
+    struct optim_step step = {
+            .options = &c->optim,
+            .learning_rate = 0.01 / (1 + at),
+            .t = t,
+            .grad_scale = 0.25f,
+            .seed = 7,
+    };
+    const float *block_v[RUNS];
+    const char *wrong = NULL;
+    offload_step_begin(c->offload, &step);
+    for (int i = 0; i < RUNS; i++) {
+        plain_grad(c, i, at);
+        block_v[i] = c->plain[i].block_v;
+    }
+    if (send_all(c, at) != ZD_OK)
+        return "gradients do not come down";
+    if (!squares_are_equal(c))
+        return "other squares";
+    if (is_skipped)
+        return offload_skip(c->offload) == ZD_OK ? NULL : "does not skip";
+    if (is_clipped)
+        step.grad_scale *= 0.37f;
+    bool has_blocks = c->optim.name == OPTIM_ADAM_MINI;
+    if (has_blocks)
+        wrong = update_blocks(c, &step);
+    plain_update(c, &step);
+    if (offload_update(c->offload, &step, has_blocks ? block_v : NULL) != ZD_OK)
+        return "does not update";
+    return wrong;
+}
+
+/* As loading a checkpoint does: part of the masters and states of one run are
+ * others, and all parameters follow. */
+static const char *write_states(struct engine_case *c)
+{
+    enum { RUN = 2, BEGIN = 512, COUNT = 3000 };
+    struct plain_run *p = &c->plain[RUN];
+    float *values = malloc(COUNT * sizeof *values);
+    size_t wide = dtype_bytes(c->master_type);
+    rng_normal(3, rng_stream("written"), 0, COUNT, values);
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        enum optim_format format = c->runs[RUN].layout.lane[lane];
+        char *state = (char *)p->state[lane] + optim_lane_bytes(format, BEGIN);
+        float *scale = p->scale[lane] + optim_scale_count(format, BEGIN);
+        if (format == OPTIM_NONE || format == OPTIM_BLOCKS)
+            continue;
+        for (int i = 0; i < COUNT; i++)
+            values[i] = fabsf(values[i]);
+        optim_lane_write(
+                (enum optim_lane)lane, format, state, scale, COUNT, values);
+        if (offload_write(
+                    c->offload, RUN, lane, BEGIN, COUNT, state, scale) !=
+            ZD_OK)
+            return "states are not written";
+    }
+    dtype_convert(
+            (char *)p->master + BEGIN * wide, c->master_type, values,
+            DTYPE_FP32, COUNT);
+    enum zd_status status = offload_write(
+            c->offload, RUN, OPTIM_LANES, BEGIN, COUNT,
+            (char *)p->master + BEGIN * wide, NULL);
+    free(values);
+    if (status != ZD_OK || offload_masters_written(c->offload) != ZD_OK)
+        return "masters are not written";
+    for (int i = 0; i < RUNS; i++)
+        dtype_convert(
+                c->plain[i].param, c->setting.dtype, c->plain[i].master,
+                c->master_type, c->runs[i].count);
+    return NULL;
+}
+
+/* Masters as a new model has them. */
+static const char *load(struct engine_case *c)
+{
+    for (int i = 0; i < RUNS; i++) {
+        struct plain_run *p = &c->plain[i];
+        size_t count = c->runs[i].count;
+        rng_normal((uint64_t)i, rng_stream("weights"), 0, count, p->sum);
+        dtype_convert(p->master, c->master_type, p->sum, DTYPE_FP32, count);
+        dtype_convert(
+                p->param, c->setting.dtype, p->master, c->master_type, count);
+        if (offload_write(
+                    c->offload, i, OPTIM_LANES, 0, count, p->master, NULL) !=
+            ZD_OK)
+            return "masters are not written";
+    }
+    return offload_masters_written(c->offload) == ZD_OK ? compare_params(c)
+                                                        : "no masters";
+}
+
+static const char *check_report(struct engine_case *c)
+{
+    struct offload_report report = offload_report_take(c->offload);
+    uint64_t down = 0, up = 0;
+    uint64_t micros = c->setting.micros > 0 ? (uint64_t)c->setting.micros : 1;
+    for (int i = 0; i < RUNS; i++) {
+        down += c->runs[i].count * dtype_bytes(c->grad_type) * micros * 5;
+        up += c->runs[i].count * dtype_bytes(c->setting.dtype);
+    }
+    if (report.down_bytes != down)
+        return "reports other bytes down";
+    /* up: load, the steps that were made, the written states */
+    if (!c->setting.params_on_host && report.up_bytes != up * 6)
+        return "reports other bytes up";
+    if (report.undone != (c->setting.clipping == OFFLOAD_CLIP_UNDO))
+        return "reports an undo wrongly";
+    if (!(report.worker_seconds > 0))
+        return "reports no work";
+    return NULL;
+}
+
+const char *engine_case_run(const struct engine_setting *setting)
+{
+    struct engine_case c;
+    int64_t t = 1;
+    const char *wrong = begin_case(&c, setting);
+    if (!wrong)
+        wrong = load(&c);
+    for (int at = 0; at < 5 && !wrong; at++) {
+        wrong = run_step(&c, at, t);
+        t += at != 2;
+        if (!wrong)
+            wrong = compare_params(&c);
+        if (!wrong && at % 2 == 0) /* others run into the next step */
+            wrong = compare_states(&c);
+        if (!wrong && at == 3)
+            wrong = write_states(&c);
+    }
+    if (!wrong)
+        wrong = compare_states(&c);
+    if (!wrong)
+        wrong = check_report(&c);
+    end_case(&c);
+    return wrong;
+}
