@@ -138,7 +138,6 @@ enum zd_status offload_grads_down(
             .fn = arrive_chunk,
             .first = segment->first_chunk,
             .count = segment->chunk_count,
-            .is_first = micro == 0,
             .is_last = last,
             .is_staged = grads_in_file(request) || micro > 0,
             /* additions to an element keep the order of micro-batches */

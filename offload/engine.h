@@ -35,7 +35,8 @@ struct job {
     bool updates;           /* its chunks' parameters are new afterwards */
     bool ends_update;       /* the host's part of the step ends with it */
     bool is_staged;         /* gradients come through the ring of buffers */
-    bool is_first, is_last; /* of a step's micro-batches */
+    bool fills_stage;       /* parameters go through theirs */
+    bool is_last;           /* of the micro-batches of a step */
     uint64_t stage_first;   /* number of the first chunk's passage */
 };
 

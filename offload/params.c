@@ -4,6 +4,7 @@
 #include "offload/engine.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* --- where they live on the device ---------------------------------------- */
 
@@ -156,20 +157,126 @@ static const char *params_of(struct offload *offload, int segment)
            offload->segment_offsets[segment] * dtype_bytes(request->dtype);
 }
 
+/* A part of a segment's parameters on its way to the device. */
+struct passage {
+    int segment;
+    size_t begin, count;
+    char *to;
+};
+
+static enum zd_status send_from_memory(
+        struct offload *offload, const struct passage *passage)
+{
+    struct stream *up = offload->place.up;
+    size_t wide = dtype_bytes(offload->request.dtype);
+    ZD_TRY(stream_call(up, await_made, offload, passage->segment));
+    return stream_copy(
+            up, passage->to,
+            params_of(offload, passage->segment) + passage->begin * wide,
+            passage->count * wide);
+}
+
+/* --- when they live in the file ------------------------------------------- */
+
+/* From the store into the buffer that the stream copies from. */
+static enum zd_status fetch_chunk(
+        struct worker *worker, const struct job *job, int at)
+{
+    struct offload *offload = worker->offload;
+    uint64_t number = job->stage_first + (uint64_t)at;
+    const struct chunk *chunk = &offload->chunks[job->first + at];
+    struct chunk_memory memory;
+    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
+    stage_await_empty(&offload->param_stage, number);
+    memcpy(stage_buffer(&offload->param_stage, number), memory.param,
+           chunk->count * dtype_bytes(offload->request.dtype));
+    return chunk_release(offload, job->first + at);
+}
+
+static void await_fetched(void *ctx, int64_t number)
+{
+    stage_await_filled(ctx, (uint64_t)number);
+}
+
+static void note_sent_up(void *ctx, int64_t number)
+{
+    stage_note_emptied(ctx, (uint64_t)number);
+}
+
+/* Elements of the segment where a chunk begins. */
+static size_t chunk_begin(const struct offload *offload, int index)
+{
+    const struct chunk *chunk = &offload->chunks[index];
+    return offload->request.runs[chunk->run].offset + chunk->begin;
+}
+
+static enum zd_status queue_fetched(
+        struct offload *offload, const struct passage *passage, int index,
+        uint64_t number)
+{
+    struct stage *stage = &offload->param_stage;
+    struct stream *up = offload->place.up;
+    size_t wide = dtype_bytes(offload->request.dtype);
+    size_t begin = chunk_begin(offload, index), from = begin;
+    size_t end = begin + offload->chunks[index].count;
+    size_t passage_end = passage->begin + passage->count;
+    from = from > passage->begin ? from : passage->begin;
+    end = end < passage_end ? end : passage_end;
+    ZD_TRY(stream_call(up, await_fetched, stage, (int64_t)number));
+    ZD_TRY(stream_copy(
+            up, passage->to + (from - passage->begin) * wide,
+            (char *)stage_buffer(stage, number) + (from - begin) * wide,
+            (end - from) * wide));
+    return stream_call(up, note_sent_up, stage, (int64_t)number);
+}
+
+/* Padding between runs is not in the file and stays as it is. */
+static enum zd_status send_from_file(
+        struct offload *offload, const struct passage *passage)
+{
+    const struct segment *segment = &offload->segments[passage->segment];
+    int first = segment->first_chunk;
+    int end = first + segment->chunk_count;
+    while (first < end &&
+           chunk_begin(offload, first) + offload->chunks[first].count <=
+                   passage->begin)
+        first++;
+    while (first < end &&
+           chunk_begin(offload, end - 1) >= passage->begin + passage->count)
+        end--;
+    struct job job = {
+            .fn = fetch_chunk,
+            .first = first,
+            .count = end - first,
+            .ready = end - first,
+            .alone = true,
+            .reads = CHUNK_SLOT,
+            .fills_stage = true,
+            .stage_first = offload->param_stage.next,
+    };
+    offload->param_stage.next += (uint64_t)job.count;
+    job_add(offload, &job);
+    for (int i = 0; i < job.count; i++)
+        ZD_TRY(queue_fetched(
+                offload, passage, first + i, job.stage_first + (uint64_t)i));
+    return ZD_OK;
+}
+
 enum zd_status offload_params_up(
         struct offload *offload, int segment, size_t begin, size_t count,
         void *to, struct event *done)
 {
-    size_t wide = dtype_bytes(offload->request.dtype);
-    struct stream *up = offload->place.up;
-    assert(offload->request.params_on_host);
-    assert(begin + count <= offload->request.segment_counts[segment]);
+    const struct offload_request *request = &offload->request;
+    struct passage passage = {segment, begin, count, to};
+    assert(request->params_on_host);
+    assert(begin + count <= request->segment_counts[segment]);
     ZD_TRY(offload_failure(offload));
-    ZD_TRY(stream_call(up, await_made, offload, segment));
-    ZD_TRY(stream_copy(
-            up, to, params_of(offload, segment) + begin * wide, count * wide));
+    if (params_in_file(request))
+        ZD_TRY(send_from_file(offload, &passage));
+    else
+        ZD_TRY(send_from_memory(offload, &passage));
     pthread_mutex_lock(&offload->lock);
-    offload->report.up_bytes += count * wide;
+    offload->report.up_bytes += count * dtype_bytes(request->dtype);
     pthread_mutex_unlock(&offload->lock);
-    return done ? stream_record(up, done) : ZD_OK;
+    return done ? stream_record(offload->place.up, done) : ZD_OK;
 }

@@ -173,6 +173,9 @@ static void run_chunk(struct worker *worker, struct job *job)
     if (now.is_staged)
         stage_note_emptied(
                 &offload->grad_stage, now.stage_first + (uint64_t)at);
+    if (now.fills_stage)
+        stage_note_filled(
+                &offload->param_stage, now.stage_first + (uint64_t)at);
     double seconds = seconds_now() - begin;
     pthread_mutex_lock(&offload->lock);
     note_failure(offload, status);

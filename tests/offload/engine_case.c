@@ -1,6 +1,7 @@
 #include "tests/offload/engine_case.h"
 
 #include "base/rng.h"
+#include "tests/support/scratch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,15 +24,20 @@ const struct engine_variant engine_variants[] = {
 const int engine_variant_count =
         sizeof engine_variants / sizeof engine_variants[0];
 
+static const char *const tier_names[ENGINE_TIERS] = {
+        "on the host, params on the device", "all on the host",
+        "on NVMe, params on the device", "on NVMe, params on the host",
+        "all on NVMe"};
+
 void engine_setting_print(
         const struct engine_setting *setting, char *text, size_t bytes)
 {
     snprintf(
             text, bytes,
-            "%s, %s, params on the %s, %d micro-batches, %s, %d threads, "
+            "%s, %s, %s, %d micro-batches, %s, %d threads, "
             "chunks of %llu bytes, streams %d",
             setting->variant->label, dtype_name(setting->dtype),
-            setting->params_on_host ? "host" : "device", setting->micros,
+            tier_names[setting->tier], setting->micros,
             setting->clipping == OFFLOAD_CLIP_UNDO ? "undo" : "wait",
             setting->threads, (unsigned long long)setting->chunk_bytes,
             setting->streams);
@@ -50,8 +56,8 @@ static const struct {
     size_t offset, begin, count;
     bool decays;
 } run_table[RUNS] = {
-        {0, 0, 0, 12288, true},      {0, 12288, 0, 300, false},
-        {2, 256, 5120, 6400, true},  {2, 6656, 0, 4400, true},
+        {0, 0, 0, 12288, true},     {0, 12288, 0, 300, false},
+        {2, 256, 5120, 6400, true}, {2, 6656, 0, 4400, true},
         {3, 0, 0, 5120, true},
 };
 
@@ -80,9 +86,16 @@ struct engine_case {
     struct offload *offload;
     /* the device */
     char *grads[SEGMENTS], *params[SEGMENTS];
-    char *source; /* where gradients are computed from */
+    char *source;   /* where gradients are computed from */
     double squares; /* of the step */
+    struct scratch scratch;
 };
+
+/* By calls, as they live on the host or on NVMe. */
+static bool params_are_sent(const struct engine_case *c)
+{
+    return c->setting.tier != HOST_DEVICE && c->setting.tier != NVME_DEVICE;
+}
 
 /* --- setting up ----------------------------------------------------------- */
 
@@ -175,6 +188,7 @@ static const char *make_engine(struct engine_case *c)
             .up = c->up,
             .worker_threads = c->setting.threads,
             .first_cpu = c->setting.threads == 2 ? 1 : -1,
+            .file_name = "rank0",
     };
     c->request = (struct offload_request){
             .options = &c->options,
@@ -185,7 +199,7 @@ static const char *make_engine(struct engine_case *c)
             .runs = c->runs,
             .run_count = RUNS,
             .accumulates = c->setting.micros > 0,
-            .params_on_host = c->setting.params_on_host,
+            .params_on_host = params_are_sent(c),
     };
     arena_plan_init(&c->plan);
     if (offload_measure(&c->request, bytes) != ZD_OK ||
@@ -212,12 +226,20 @@ static const char *begin_case(
     c->optim.master = variant->master;
     c->optim.weight_decay = 0.1;
     c->options = offload_options_default();
-    c->options.optimizer = OFFLOAD_CPU;
-    c->options.params = setting->params_on_host ? OFFLOAD_CPU : OFFLOAD_NONE;
+    c->options.optimizer =
+            setting->tier < NVME_DEVICE ? OFFLOAD_CPU : OFFLOAD_NVME;
+    c->options.params = setting->tier == HOST_HOST || setting->tier == NVME_HOST
+                                ? OFFLOAD_CPU
+                        : setting->tier == NVME_NVME ? OFFLOAD_NVME
+                                                     : OFFLOAD_NONE;
+    if (setting->tier >= NVME_DEVICE) {
+        scratch_init(&c->scratch);
+        c->options.nvme_path = c->scratch.dir;
+    }
     c->options.clipping = setting->clipping;
     c->options.chunk_bytes = setting->chunk_bytes;
-    c->master_type = variant->master == OPTIM_MASTER_NONE ? DTYPE_BF16
-                                                          : DTYPE_FP32;
+    c->master_type =
+            variant->master == OPTIM_MASTER_NONE ? DTYPE_BF16 : DTYPE_FP32;
     c->grad_type = setting->micros > 0 ? DTYPE_FP32 : setting->dtype;
     fill_runs(c);
     make_plain(c);
@@ -229,7 +251,7 @@ static const char *begin_case(
     if (make_streams(c) != ZD_OK)
         return "no streams";
     const char *wrong = make_engine(c);
-    if (!wrong && !setting->params_on_host)
+    if (!wrong && !params_are_sent(c))
         for (int s = 0; s < SEGMENTS; s++)
             offload_params_to(c->offload, s, c->params[s]);
     return wrong;
@@ -247,6 +269,8 @@ static void end_case(struct engine_case *c)
     arena_plan_fini(&c->plan);
     free_plain(c);
     free(c->source);
+    if (c->options.nvme_path)
+        scratch_fini(&c->scratch);
     for (int s = 0; s < SEGMENTS; s++) {
         free(c->grads[s]);
         free(c->params[s]);
@@ -367,11 +391,13 @@ static const char *compare_states(struct engine_case *c)
             if (offload_read(c->offload, i, lane, 0, count, values, scales) !=
                 ZD_OK)
                 wrong = "cannot be read";
-            else if (memcmp(values, is_master ? p->master : p->state[lane],
-                            lane_bytes(c, i, lane)) != 0)
+            else if (
+                    memcmp(values, is_master ? p->master : p->state[lane],
+                           lane_bytes(c, i, lane)) != 0)
                 wrong = is_master ? "other masters" : "other states";
-            else if (scale_count && memcmp(scales, p->scale[lane],
-                                           scale_count * sizeof *scales) != 0)
+            else if (
+                    scale_count && memcmp(scales, p->scale[lane],
+                                          scale_count * sizeof *scales) != 0)
                 wrong = "other scales";
         }
     free(values);
@@ -383,13 +409,12 @@ static enum zd_status fetch_params(struct engine_case *c)
 {
     size_t wide = dtype_bytes(c->setting.dtype);
     for (int s = 0; s < SEGMENTS; s++) {
-        if (!c->setting.params_on_host) {
+        if (!params_are_sent(c)) {
             ZD_TRY(offload_params_wait(c->offload, s));
             continue;
         }
         size_t half = segment_counts[s] / 512 * 256;
-        ZD_TRY(offload_params_up(
-                c->offload, s, 0, half, c->params[s], NULL));
+        ZD_TRY(offload_params_up(c->offload, s, 0, half, c->params[s], NULL));
         ZD_TRY(offload_params_up(
                 c->offload, s, half, segment_counts[s] - half,
                 c->params[s] + half * wide, c->done));
@@ -532,8 +557,7 @@ static const char *write_states(struct engine_case *c)
             values[i] = fabsf(values[i]);
         optim_lane_write(
                 (enum optim_lane)lane, format, state, scale, COUNT, values);
-        if (offload_write(
-                    c->offload, RUN, lane, BEGIN, COUNT, state, scale) !=
+        if (offload_write(c->offload, RUN, lane, BEGIN, COUNT, state, scale) !=
             ZD_OK)
             return "states are not written";
     }
@@ -584,7 +608,7 @@ static const char *check_report(struct engine_case *c)
     if (report.down_bytes != down)
         return "reports other bytes down";
     /* up: load, the steps that were made, the written states */
-    if (!c->setting.params_on_host && report.up_bytes != up * 6)
+    if (!params_are_sent(c) && report.up_bytes != up * 6)
         return "reports other bytes up";
     if (report.undone != (c->setting.clipping == OFFLOAD_CLIP_UNDO))
         return "reports an undo wrongly";

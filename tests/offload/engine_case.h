@@ -17,12 +17,21 @@ struct engine_variant {
 extern const struct engine_variant engine_variants[];
 extern const int engine_variant_count;
 
+/* Where master weights and states are, and where parameters. */
+enum engine_tier {
+    HOST_DEVICE,
+    HOST_HOST,
+    NVME_DEVICE,
+    NVME_HOST,
+    NVME_NVME,
+    ENGINE_TIERS
+};
 enum engine_streams { STREAMS_NULL, STREAMS_INLINE, STREAMS_THREAD };
 
 struct engine_setting {
     const struct engine_variant *variant;
     enum dtype dtype;
-    bool params_on_host;
+    enum engine_tier tier;
     int micros; /* that come down; 0: one, added up before */
     enum offload_clipping clipping;
     int threads;

@@ -8,16 +8,18 @@ int main(void)
 {
     static const uint64_t chunk_bytes[] = {1024, 12000, 0};
     int test = 0, failures = 0;
-    printf("1..%d\n", 2 * 3 * 2 * 3);
-    for (int host = 0; host < 2; host++)
+    printf("1..%d\n", 2 * 3 * 2 * 3 + 3 * 3 * 3);
+    for (int tier = HOST_DEVICE; tier < ENGINE_TIERS; tier++)
         for (int m = 0; m < 3; m++)
             for (int undo = 0; undo < 2; undo++)
                 for (int chunk = 0; chunk < 3; chunk++) {
+                    if (undo && tier >= NVME_DEVICE)
+                        continue;
                     struct engine_setting setting = {
                             /* Adam-mini has a pass of its own */
                             .variant = &engine_variants[undo ? 1 : 5],
                             .dtype = DTYPE_BF16,
-                            .params_on_host = host,
+                            .tier = (enum engine_tier)tier,
                             .micros = m == 2 ? 3 : m,
                             .clipping = undo ? OFFLOAD_CLIP_UNDO
                                              : OFFLOAD_CLIP_WAIT,

@@ -22,13 +22,13 @@ static void run_variant(const struct engine_variant *variant)
     static const int micros[] = {0, 1, 3};
     int turn = (int)(variant - engine_variants);
     for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
-        for (int host = 0; host < 2; host++)
+        for (int tier = HOST_DEVICE; tier <= HOST_HOST; tier++)
             for (int m = 0; m < 3; m++)
                 for (int undo = 0; undo < 2; undo++, turn++) {
                     struct engine_setting setting = {
                             .variant = variant,
                             .dtype = (enum dtype)dtype,
-                            .params_on_host = host,
+                            .tier = (enum engine_tier)tier,
                             .micros = micros[m],
                             .clipping = undo ? OFFLOAD_CLIP_UNDO
                                              : OFFLOAD_CLIP_WAIT,
@@ -66,4 +66,23 @@ Test(offload_engine, gives_the_same_bits_for_all_threads_chunks_and_streams)
                     };
                     run_case(&setting);
                 }
+}
+
+Test(offload_engine, gives_the_same_bits_from_a_file)
+{
+    int turn = 0;
+    for (int i = 0; i < engine_variant_count; i++)
+        for (int tier = NVME_DEVICE; tier <= NVME_NVME; tier++)
+            for (int micros = 0; micros < 4; micros += 3, turn++) {
+                struct engine_setting setting = {
+                        .variant = &engine_variants[i],
+                        .dtype = (enum dtype)(turn % 3),
+                        .tier = (enum engine_tier)tier,
+                        .micros = micros,
+                        .threads = 1 + turn % 4,
+                        .chunk_bytes = chunk_bytes[turn % CHUNKS],
+                        .streams = (enum engine_streams)(turn / 2 % 3),
+                };
+                run_case(&setting);
+            }
 }
