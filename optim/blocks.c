@@ -10,28 +10,38 @@
  * below epsilon). Adding integers has no order. A low word is carried to less
  * than 2^42 before it is added, so 2^20 additions of spans to one block fit;
  * the high words of a whole tensor come to about 2^50. */
+#include "optim/convert.h"
 #include "optim/elements.h"
 
 #include <assert.h>
 
-enum { HIGH_BITS = 50, LOW_BITS = 42 };
+enum { LOW_BITS = 42 };
 /* Elements of one block that are added up before a carry: |low| <= 2^41. */
 enum { CARRY_AFTER = 1 << 20 };
-/* Adding 1.5 * 2^52 leaves the nearest integer in a double, for |x| <= 2^51. */
-static const double TO_INTEGER = 0x1.8p52;
 
 struct pair {
     int64_t high, low;
 };
 
-INLINED void pair_add(struct pair *sum, float grad, double inverse)
+/* The integer nearest to |x| <= 2^51: adding 1.5 * 2^52 leaves it in the last
+ * bits of a double. */
+INLINED int64_t nearest(double x)
+{
+    const double shift = 0x1.8p52;
+    double shifted = x + shift;
+    int64_t bits, zero;
+    memcpy(&bits, &shifted, sizeof bits);
+    memcpy(&zero, &shift, sizeof zero);
+    return bits - zero;
+}
+
+INLINED void pair_add(int64_t *high, int64_t *low, float grad, double inverse)
 {
     double x = (double)grad * (double)grad * inverse;
     double scaled = x * 0x1p50;
-    double high = (scaled + TO_INTEGER) - TO_INTEGER;
-    double low = ((scaled - high) * 0x1p42 + TO_INTEGER) - TO_INTEGER;
-    sum->high += (int64_t)high;
-    sum->low += (int64_t)low;
+    double whole = (scaled + 0x1.8p52) - 0x1.8p52;
+    *high += nearest(scaled);
+    *low += nearest((scaled - whole) * 0x1p42);
 }
 
 static void pair_carry(struct pair *sum)
@@ -41,27 +51,13 @@ static void pair_carry(struct pair *sum)
     sum->low -= carry * ((int64_t)1 << LOW_BITS);
 }
 
-static void share(int64_t *words, struct pair *sum)
+static void share(int64_t *words, struct pair sum)
 {
-    pair_carry(sum);
-    if (sum->high)
-        __atomic_fetch_add(&words[0], sum->high, __ATOMIC_RELAXED);
-    if (sum->low)
-        __atomic_fetch_add(&words[1], sum->low, __ATOMIC_RELAXED);
-    *sum = (struct pair){0, 0};
-}
-
-static float grad_at(const void *grad, enum dtype type, size_t i)
-{
-    switch (type) {
-    case DTYPE_FP32:
-        return ((const float *)grad)[i];
-    case DTYPE_BF16:
-        return bf16_to_float(((const uint16_t *)grad)[i]);
-    case DTYPE_FP16:
-        return fp16_to_float(((const uint16_t *)grad)[i]);
-    }
-    return 0;
+    pair_carry(&sum);
+    if (sum.high)
+        __atomic_fetch_add(&words[0], sum.high, __ATOMIC_RELAXED);
+    if (sum.low)
+        __atomic_fetch_add(&words[1], sum.low, __ATOMIC_RELAXED);
 }
 
 struct run {
@@ -73,74 +69,124 @@ struct run {
     double inverse;    /* 1 / N^2 */
 };
 
-static float grad_of(const struct run *run, size_t element)
+enum { STRIP = 128 };
+
+/* `count` <= STRIP gradients as fp32. */
+INLINED void read_grads(
+        const struct run *run, size_t element, size_t count,
+        float *restrict out)
 {
-    return grad_at(run->grad, run->type, element - run->begin);
+    size_t at = (element - run->begin) * dtype_bytes(run->type);
+    convert_widen(run->type, (const char *)run->grad + at, count, out);
 }
 
-/* Lines are rows: a block is a run of elements. */
-static void add_rows(const struct run *run)
+/* A block of rows is a run of elements. */
+INLINED struct pair run_sum(const struct run *run, size_t begin, size_t end)
+{
+    struct pair sum = {0, 0};
+    float grads[STRIP];
+    for (size_t e = begin, count; e < end; e += count) {
+        int64_t high = 0, low = 0;
+        count = end - e < STRIP ? end - e : STRIP;
+        read_grads(run, e, count, grads);
+        for (size_t i = 0; i < count; i++)
+            pair_add(&high, &low, grads[i], run->inverse);
+        sum.high += high;
+        sum.low += low;
+        if ((e - begin) % CARRY_AFTER == 0)
+            pair_carry(&sum);
+    }
+    return sum;
+}
+
+INLINED void add_rows(const struct run *run)
 {
     const struct tensor_blocks *blocks = run->blocks;
     size_t columns = (size_t)blocks->columns;
-    for (size_t e = run->begin; e < run->end;) {
+    for (size_t e = run->begin, end; e < run->end; e = end) {
         int64_t line = (int64_t)(e / columns);
         int64_t block = tensor_blocks_of_line(blocks, line);
-        size_t end = (size_t)tensor_blocks_end(blocks, line) * columns;
+        end = (size_t)tensor_blocks_end(blocks, line) * columns;
         end = end < run->end ? end : run->end;
-        struct pair sum = {0, 0};
-        for (size_t n = 1; e < end; e++, n++) {
-            pair_add(&sum, grad_of(run, e), run->inverse);
-            if (n % CARRY_AFTER == 0)
-                pair_carry(&sum);
-        }
-        share(run->sums + 2 * block, &sum);
+        share(run->sums + 2 * block, run_sum(run, e, end));
     }
 }
 
-/* Lines are columns: sums of a strip of them, down the rows. */
-enum { STRIP = 128 };
-
-static void add_strip(const struct run *run, size_t first, size_t count)
+/* Blocks of columns: sums of a strip of columns, down the rows. */
+INLINED void add_strip(const struct run *run, size_t first, size_t count)
 {
     size_t columns = (size_t)run->blocks->columns;
-    struct pair sums[STRIP] = {{0, 0}};
-    size_t rows_done = 0;
+    int64_t high[STRIP] = {0}, low[STRIP] = {0};
+    float grads[STRIP];
     for (size_t row = run->begin / columns; row * columns < run->end; row++) {
         size_t begin = row * columns + first, end = begin + count;
-        begin = begin > run->begin ? begin : run->begin;
+        size_t skipped = begin < run->begin ? run->begin - begin : 0;
         end = end < run->end ? end : run->end;
-        for (size_t e = begin; e < end; e++)
-            pair_add(
-                    &sums[e - row * columns - first], grad_of(run, e),
-                    run->inverse);
-        if (++rows_done % CARRY_AFTER == 0)
-            for (size_t k = 0; k < count; k++)
-                pair_carry(&sums[k]);
+        if (begin + skipped >= end)
+            continue;
+        read_grads(run, begin + skipped, end - begin - skipped, grads);
+        for (size_t k = skipped; k < end - begin; k++)
+            pair_add(&high[k], &low[k], grads[k - skipped], run->inverse);
     }
     for (size_t k = 0; k < count; k++) {
         int64_t block =
                 tensor_blocks_of_line(run->blocks, (int64_t)(first + k));
-        share(run->sums + 2 * block, &sums[k]);
+        share(run->sums + 2 * block, (struct pair){high[k], low[k]});
     }
+}
+
+INLINED void add_run(const struct run *run)
+{
+    size_t columns = (size_t)run->blocks->columns;
+    if (!run->blocks->by_column)
+        add_rows(run);
+    else {
+        assert(run->blocks->rows <= CARRY_AFTER);
+        for (size_t first = 0; first < columns; first += STRIP)
+            add_strip(
+                    run, first,
+                    columns - first < STRIP ? columns - first : STRIP);
+    }
+}
+
+static void add_baseline(const struct run *run)
+{
+    add_run(run);
+}
+
+FOR_AVX2 static void add_avx2(const struct run *run)
+{
+    add_run(run);
+}
+
+FOR_AVX512 static void add_avx512(const struct run *run)
+{
+    add_run(run);
+}
+
+void optim_add_block_sums_isa(
+        enum isa isa, int64_t *sums, const struct tensor_blocks *blocks,
+        const void *grad, enum dtype type, size_t begin, size_t count,
+        double norm)
+{
+    typedef void add_fn(const struct run *);
+    static add_fn *const fns[ISA_COUNT] = {
+            [ISA_BASELINE] = add_baseline,
+            [ISA_AVX2] = add_avx2,
+            [ISA_AVX512] = add_avx512};
+    if (norm == 0 || count == 0)
+        return;
+    struct run run = {sums,          blocks,           grad, type, begin,
+                      begin + count, 1 / (norm * norm)};
+    fns[isa](&run);
 }
 
 void optim_add_block_sums(
         int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
         enum dtype type, size_t begin, size_t count, double norm)
 {
-    if (norm == 0 || count == 0)
-        return;
-    struct run run = {sums,          blocks,           grad, type, begin,
-                      begin + count, 1 / (norm * norm)};
-    size_t columns = (size_t)blocks->columns;
-    if (!blocks->by_column)
-        add_rows(&run);
-    else
-        for (size_t first = 0; first < columns; first += STRIP)
-            add_strip(
-                    &run, first,
-                    columns - first < STRIP ? columns - first : STRIP);
+    optim_add_block_sums_isa(
+            isa_best(), sums, blocks, grad, type, begin, count, norm);
 }
 
 void optim_update_blocks(
@@ -164,20 +210,51 @@ void optim_update_blocks(
     }
 }
 
+/* From a column on: elements of a row up to the end of its block, or of a
+ * section whose blocks are single columns. */
+static size_t expand_columns(
+        const struct tensor_blocks *blocks, const float *block_v,
+        int64_t column, size_t limit, float *out)
+{
+    int s = tensor_blocks_section(blocks, column);
+    const float *v = block_v + tensor_blocks_of_line(blocks, column);
+    bool single = blocks->sections[s].group == 1;
+    int64_t end = tensor_blocks_end(blocks, column);
+    if (single)
+        end = s + 1 < blocks->section_count ? blocks->sections[s + 1].begin
+                                            : blocks->columns;
+    size_t count = (size_t)(end - column);
+    count = count < limit ? count : limit;
+    for (size_t i = 0; i < count; i++)
+        out[i] = single ? v[i] : *v;
+    return count;
+}
+
+/* From an element on: those of its block. */
+static size_t expand_rows(
+        const struct tensor_blocks *blocks, const float *block_v,
+        size_t element, size_t limit, float *out)
+{
+    int64_t row = (int64_t)element / blocks->columns;
+    float v = block_v[tensor_blocks_of_line(blocks, row)];
+    size_t end = (size_t)(tensor_blocks_end(blocks, row) * blocks->columns);
+    size_t count = end - element < limit ? end - element : limit;
+    for (size_t i = 0; i < count; i++)
+        out[i] = v;
+    return count;
+}
+
 void optim_expand_blocks(
         const struct tensor_blocks *blocks, const float *block_v, size_t begin,
         size_t count, float *out)
 {
-    size_t columns = (size_t)blocks->columns, done = 0;
-    while (done < count) {
-        size_t row = (begin + done) / columns,
-               column = (begin + done) % columns;
-        size_t line = blocks->by_column ? column : row;
-        float v = block_v[tensor_blocks_of_line(blocks, (int64_t)line)];
-        size_t end = (size_t)tensor_blocks_end(blocks, (int64_t)line);
-        size_t run = blocks->by_column ? end - column
-                                       : end * columns - row * columns - column;
-        for (run = run < count - done ? run : count - done; run > 0; run--)
-            out[done++] = v;
+    for (size_t done = 0; done < count;) {
+        size_t element = begin + done, left = count - done;
+        if (blocks->by_column)
+            done += expand_columns(
+                    blocks, block_v, (int64_t)element % blocks->columns, left,
+                    out + done);
+        else
+            done += expand_rows(blocks, block_v, element, left, out + done);
     }
 }

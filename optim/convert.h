@@ -28,6 +28,14 @@ INLINED uint16_t convert_to_bf16(float x)
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
+/* By masks: a compiler would put the arithmetic of a conditional expression
+ * behind a branch, for fear of traps. */
+INLINED uint32_t convert_select(bool condition, uint32_t yes, uint32_t no)
+{
+    uint32_t mask = -(uint32_t)condition;
+    return (yes & mask) | (no & ~mask);
+}
+
 INLINED float convert_from_fp16(uint16_t x)
 {
     uint32_t magnitude = x & 0x7fffu, sign = (uint32_t)(x & 0x8000u) << 16;
@@ -35,8 +43,8 @@ INLINED float convert_from_fp16(uint16_t x)
     uint32_t normal = (magnitude << 13) + (112u << 23);
     uint32_t special = (magnitude << 13) | 0x7f800000u;
     uint32_t small = convert_bits((float)(int32_t)magnitude * 0x1p-24f);
-    uint32_t bits = magnitude >= 0x7c00u ? special : normal;
-    bits = magnitude < 0x400u ? small : bits;
+    uint32_t bits = convert_select(magnitude >= 0x7c00u, special, normal);
+    bits = convert_select(magnitude < 0x400u, small, bits);
     return convert_float(bits | sign);
 }
 
@@ -49,9 +57,9 @@ INLINED uint16_t convert_to_fp16(float x)
             convert_bits(convert_float(magnitude) + 0.5f) - 0x3f000000u;
     uint32_t normal =
             (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
-    uint32_t half = magnitude < 0x38800000u ? small : normal;
-    half = magnitude >= 0x477ff000u ? 0x7c00u : half;
-    half = magnitude > 0x7f800000u ? 0x7e00u : half;
+    uint32_t half = convert_select(magnitude < 0x38800000u, small, normal);
+    half = convert_select(magnitude >= 0x477ff000u, 0x7c00u, half);
+    half = convert_select(magnitude > 0x7f800000u, 0x7e00u, half);
     return (uint16_t)(sign | half);
 }
 

@@ -55,13 +55,24 @@ INLINED float adam_mini_element(
     return weight * f->keep - f->rate * (m1 / denominator);
 }
 
-/* The sign of 0 is 0, and of what is no number, itself. */
+/* 0, NaN: itself; else 1 or -1. By bits, because compilers see a trap in a
+ * comparison of floats and leave such a loop scalar. */
+INLINED float sign_of(float x)
+{
+    uint32_t bits, magnitude, one;
+    memcpy(&bits, &x, sizeof bits);
+    magnitude = bits & 0x7fffffffu;
+    one = (bits & 0x80000000u) | 0x3f800000u;
+    bits = magnitude - 1 < 0x7f800000u ? one : bits;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 INLINED float lion_element(
         const struct optim_factors *f, float weight, float *m, float grad)
 {
     float g = grad * f->grad_scale;
-    float c = f->beta1 * *m + f->gain1 * g;
-    float sign = c > 0 ? 1.0f : c < 0 ? -1.0f : c;
+    float sign = sign_of(f->beta1 * *m + f->gain1 * g);
     *m = f->beta2 * *m + f->gain2 * g;
     return weight * f->keep - f->rate * sign;
 }
@@ -109,9 +120,18 @@ void optim_expand_blocks(
         const struct tensor_blocks *blocks, const float *block_v, size_t begin,
         size_t count, float *out);
 
-/* The fast path that knows every optimizer and format. */
+/* --- fast paths, by instruction set --------------------------------------- */
+
+/* Knows every optimizer and format. */
 void optim_update_generic(
         enum isa isa, const struct optim_span *span,
         const struct optim_step *step);
+void optim_add_squares_isa(
+        enum isa isa, struct exact_sum *sum, const void *grad, enum dtype type,
+        size_t count);
+void optim_add_block_sums_isa(
+        enum isa isa, int64_t *sums, const struct tensor_blocks *blocks,
+        const void *grad, enum dtype type, size_t begin, size_t count,
+        double norm);
 
 #endif

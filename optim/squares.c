@@ -1,4 +1,5 @@
-#include "optim/optim.h"
+#include "optim/convert.h"
+#include "optim/elements.h"
 
 enum { LANES = 8 };
 
@@ -8,7 +9,7 @@ static double lanes_sum(const double *lane)
            ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-static double piece_fp32(const float *x, size_t count)
+INLINED double piece_sum(const float *x, size_t count)
 {
     double lane[LANES] = {0};
     size_t whole = count / LANES * LANES;
@@ -20,51 +21,80 @@ static double piece_fp32(const float *x, size_t count)
     return lanes_sum(lane);
 }
 
-static double piece_of(const void *grad, enum dtype type, size_t count)
+INLINED void add_piece(
+        struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
 {
     float wide[OPTIM_QBLOCK];
-    if (type == DTYPE_FP32)
-        return piece_fp32(grad, count);
-    dtype_convert(wide, DTYPE_FP32, grad, type, count);
-    return piece_fp32(wide, count);
+    const float *x = grad;
+    if (type != DTYPE_FP32) {
+        convert_widen(type, grad, count, wide);
+        x = wide;
+    }
+    exact_sum_add(sum, piece_sum(x, count));
 }
 
-static size_t pieces_of(size_t count)
+INLINED void add_all(
+        struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
 {
-    return (count + OPTIM_QBLOCK - 1) / OPTIM_QBLOCK;
+    size_t whole = count - count % OPTIM_QBLOCK, bytes = dtype_bytes(type);
+    for (size_t at = 0; at < whole; at += OPTIM_QBLOCK)
+        add_piece(sum, (const char *)grad + at * bytes, type, OPTIM_QBLOCK);
+    if (whole < count)
+        add_piece(sum, (const char *)grad + whole * bytes, type, count - whole);
 }
 
-static void add_piece(
-        struct exact_sum *sum, const void *grad, enum dtype type, size_t count,
-        size_t piece)
+static void add_baseline(
+        struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
 {
-    size_t at = piece * OPTIM_QBLOCK;
-    size_t n = count - at < OPTIM_QBLOCK ? count - at : OPTIM_QBLOCK;
-    exact_sum_add(
-            sum,
-            piece_of((const char *)grad + at * dtype_bytes(type), type, n));
+    add_all(sum, grad, type, count);
+}
+
+FOR_AVX2 static void add_avx2(
+        struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
+{
+    add_all(sum, grad, type, count);
+}
+
+FOR_AVX512 static void add_avx512(
+        struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
+{
+    add_all(sum, grad, type, count);
+}
+
+void optim_add_squares_isa(
+        enum isa isa, struct exact_sum *sum, const void *grad, enum dtype type,
+        size_t count)
+{
+    typedef void add_fn(struct exact_sum *, const void *, enum dtype, size_t);
+    static add_fn *const fns[ISA_COUNT] = {
+            [ISA_BASELINE] = add_baseline,
+            [ISA_AVX2] = add_avx2,
+            [ISA_AVX512] = add_avx512};
+    fns[isa](sum, grad, type, count);
 }
 
 void optim_add_squares(
         struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
 {
-    size_t pieces = pieces_of(count);
-    for (size_t piece = 0; piece < pieces; piece++)
-        add_piece(sum, grad, type, count, piece);
+    optim_add_squares_isa(isa_best(), sum, grad, type, count);
 }
 
 void optim_add_squares_threads(
         struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
 {
-    enum { TURN = 64 }; /* pieces that keep a thread busy */
-    size_t pieces = pieces_of(count);
-#pragma omp parallel if (pieces > TURN)
+    enum { TURN = 64 * OPTIM_QBLOCK }; /* keeps a thread busy */
+    size_t turns = (count + TURN - 1) / TURN, bytes = dtype_bytes(type);
+#pragma omp parallel if (turns > 1)
     {
         struct exact_sum mine;
         exact_sum_clear(&mine);
 #pragma omp for schedule(static)
-        for (size_t piece = 0; piece < pieces; piece++)
-            add_piece(&mine, grad, type, count, piece);
+        for (size_t turn = 0; turn < turns; turn++) {
+            size_t at = turn * TURN;
+            optim_add_squares(
+                    &mine, (const char *)grad + at * bytes, type,
+                    count - at < TURN ? count - at : TURN);
+        }
 #pragma omp critical(optim_squares)
         exact_sum_merge(sum, &mine);
     }

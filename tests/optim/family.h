@@ -1,0 +1,227 @@
+/* family.h - a tensor with its states and gradients, updated whole or in spans,
+ * for tests of every optimizer and format. */
+#ifndef ZD_TESTS_OPTIM_FAMILY_H
+#define ZD_TESTS_OPTIM_FAMILY_H
+
+#include "base/rng.h"
+#include "optim/elements.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* An optimizer and its states. */
+struct variant {
+    const char *label;
+    enum optim_name name;
+    enum optim_state_type state_type;
+    double momentum;
+};
+
+static const struct variant variants[] = {
+        {"adamw", OPTIM_ADAMW, OPTIM_STATE_FP32, 0},
+        {"adamw bf16", OPTIM_ADAMW, OPTIM_STATE_BF16, 0},
+        {"adamw_8bit", OPTIM_ADAMW, OPTIM_STATE_8BIT, 0},
+        {"adam_mini", OPTIM_ADAM_MINI, OPTIM_STATE_FP32, 0},
+        {"adam_mini_8bit", OPTIM_ADAM_MINI, OPTIM_STATE_8BIT, 0},
+        {"lion", OPTIM_LION, OPTIM_STATE_FP32, 0},
+        {"lion_8bit", OPTIM_LION, OPTIM_STATE_8BIT, 0},
+        {"sgd", OPTIM_SGD, OPTIM_STATE_FP32, 0},
+        {"sgd with momentum", OPTIM_SGD, OPTIM_STATE_FP32, 0.9},
+};
+enum { VARIANTS = sizeof variants / sizeof variants[0] };
+
+/* What the arrays of a test are. */
+struct shape {
+    const struct variant *variant;
+    enum dtype master_type, grad_type, param_type;
+    bool has_param, in_place; /* param in the memory of grad */
+    struct tensor_blocks blocks;
+};
+
+struct tensor {
+    struct shape shape;
+    struct optim_options options;
+    struct optim_layout layout;
+    size_t count;
+    void *master, *grad, *param;
+    void *state[OPTIM_LANES];
+    float *scale[OPTIM_LANES];
+    float *block_v;
+};
+
+/* (rows, columns) like GPT-2's c_attn: three sections by column. */
+static inline struct tensor_blocks fused_blocks(int64_t rows, int64_t columns)
+{
+    int64_t third = columns / 3, head = third / 4;
+    int64_t heads = (third + head - 1) / head;
+    return (struct tensor_blocks){
+            .rows = rows,
+            .columns = columns,
+            .by_column = true,
+            .section_count = 3,
+            .sections =
+                    {{0, head, 0},
+                     {third, head, heads},
+                     {2 * third, 1, 2 * heads}},
+            .count = 2 * heads + columns - 2 * third};
+}
+
+static inline struct tensor_blocks row_blocks(
+        int64_t rows, int64_t columns, int64_t group)
+{
+    return (struct tensor_blocks){
+            .rows = rows,
+            .columns = columns,
+            .section_count = 1,
+            .sections = {{0, group, 0}},
+            .count = (rows + group - 1) / group};
+}
+
+static inline struct tensor tensor_make(const struct shape *shape)
+{
+    struct tensor t = {.shape = *shape, .options = optim_options_default()};
+    size_t count = (size_t)(shape->blocks.rows * shape->blocks.columns);
+    t.options.name = shape->variant->name;
+    t.options.state_type = shape->variant->state_type;
+    t.options.momentum = shape->variant->momentum;
+    t.count = count;
+    t.layout = optim_layout_of(&t.options, count, false, &shape->blocks);
+    float *wide = malloc(count * sizeof *wide);
+    rng_normal(1, 1, 0, count, wide);
+    t.master = malloc(count * 4);
+    dtype_convert(t.master, shape->master_type, wide, DTYPE_FP32, count);
+    free(wide);
+    t.grad = calloc(count, 4);
+    t.param = calloc(count, 4);
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        enum optim_format format = t.layout.lane[lane];
+        t.state[lane] = malloc(optim_lane_bytes(format, count) + 1);
+        t.scale[lane] =
+                malloc((optim_scale_count(format, count) + 1) * sizeof(float));
+        optim_lane_clear(
+                (enum optim_lane)lane, format, t.state[lane], t.scale[lane],
+                count);
+    }
+    t.block_v = calloc((size_t)shape->blocks.count, sizeof(float));
+    return t;
+}
+
+static inline void tensor_drop(struct tensor *t)
+{
+    free(t->master);
+    free(t->grad);
+    free(t->param);
+    free(t->block_v);
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        free(t->state[lane]);
+        free(t->scale[lane]);
+    }
+}
+
+/* Gradients over nine decades, with zeros among them and a qblock of zeros; a
+ * gradient of fp16 keeps within its range. */
+static inline void tensor_draw_grad(struct tensor *t, int64_t step)
+{
+    float *wide = malloc(t->count * sizeof *wide);
+    rng_normal(2, (uint64_t)step, 0, t->count, wide);
+    for (size_t i = 0; i < t->count; i++) {
+        double decade = 9 * rng_uniform(3, (uint64_t)step, i / 16);
+        wide[i] = (float)((double)wide[i] * pow(10, -decade));
+        if (i % 97 == 5 || i / 256 == 3)
+            wide[i] = 0;
+    }
+    dtype_convert(t->grad, t->shape.grad_type, wide, DTYPE_FP32, t->count);
+    free(wide);
+}
+
+static inline struct optim_step tensor_step(const struct tensor *t, int64_t at)
+{
+    return (struct optim_step){
+            .options = &t->options,
+            .learning_rate = 3e-3,
+            .t = at,
+            .grad_scale = 0.37f,
+            .seed = 0x123456789abcdefu};
+}
+
+static inline struct optim_span tensor_span(
+        const struct tensor *t, size_t begin, size_t count)
+{
+    const struct shape *s = &t->shape;
+    size_t grad_at = begin * dtype_bytes(s->grad_type);
+    struct optim_span span = {
+            .master = (char *)t->master + begin * dtype_bytes(s->master_type),
+            .master_type = s->master_type,
+            .grad = (char *)t->grad + grad_at,
+            .grad_type = s->grad_type,
+            .param_type = s->param_type,
+            .layout = t->layout,
+            .block_v = t->block_v,
+            .blocks = &t->shape.blocks,
+            .begin = begin,
+            .count = count,
+            .tensor = rng_stream("a tensor"),
+            .decays = true};
+    if (s->in_place)
+        span.param = (char *)t->grad + grad_at;
+    else if (s->has_param)
+        span.param = (char *)t->param + begin * dtype_bytes(s->param_type);
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        enum optim_format format = t->layout.lane[lane];
+        span.state[lane] =
+                (char *)t->state[lane] + optim_lane_bytes(format, begin);
+        span.scale[lane] = t->scale[lane] + optim_scale_count(format, begin);
+    }
+    return span;
+}
+
+/* Weights that an update in place left in front of a span's gradients. */
+static inline void tensor_keep_param(
+        struct tensor *t, size_t begin, size_t count)
+{
+    size_t bytes = dtype_bytes(t->shape.param_type);
+    if (t->shape.in_place)
+        memcpy((char *)t->param + begin * bytes,
+               (char *)t->grad + begin * dtype_bytes(t->shape.grad_type),
+               count * bytes);
+}
+
+/* The v of the blocks for the step, from the gradient as it lies. */
+static inline void tensor_update_blocks(
+        struct tensor *t, const struct optim_step *step)
+{
+    if (t->layout.lane[OPTIM_V] != OPTIM_BLOCKS)
+        return;
+    const struct tensor_blocks *blocks = &t->shape.blocks;
+    int64_t *sums = calloc((size_t)blocks->count * 2, sizeof *sums);
+    struct exact_sum squares;
+    exact_sum_clear(&squares);
+    optim_add_squares(&squares, t->grad, t->shape.grad_type, t->count);
+    double norm = sqrt(exact_sum_value(&squares));
+    optim_add_block_sums(
+            sums, blocks, t->grad, t->shape.grad_type, 0, t->count, norm);
+    optim_update_blocks(t->block_v, sums, blocks, step, norm);
+    free(sums);
+}
+
+static inline bool tensor_equal(const struct tensor *a, const struct tensor *b)
+{
+    const struct shape *s = &a->shape;
+    bool has_param = s->has_param || s->in_place;
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        enum optim_format format = a->layout.lane[lane];
+        if (memcmp(a->state[lane], b->state[lane],
+                   optim_lane_bytes(format, a->count)) != 0 ||
+            memcmp(a->scale[lane], b->scale[lane],
+                   optim_scale_count(format, a->count) * sizeof(float)) != 0)
+            return false;
+    }
+    return memcmp(a->master, b->master,
+                  a->count * dtype_bytes(s->master_type)) == 0 &&
+           (!has_param || memcmp(a->param, b->param,
+                                 a->count * dtype_bytes(s->param_type)) == 0) &&
+           memcmp(a->block_v, b->block_v,
+                  (size_t)s->blocks.count * sizeof(float)) == 0;
+}
+
+#endif

@@ -1,0 +1,262 @@
+/* Every optimizer with every format: the fast paths have the bits of the
+ * definition, however a tensor is cut. */
+#include "tests/optim/family.h"
+
+#include <criterion/criterion.h>
+
+typedef void update_fn(
+        struct tensor *t, const struct optim_step *step, int how);
+
+static void update_plainly(
+        struct tensor *t, const struct optim_step *step, int how)
+{
+    struct optim_span span = tensor_span(t, 0, t->count);
+    optim_update_plain(&span, step);
+    tensor_keep_param(t, 0, t->count);
+}
+
+static void update_generic(
+        struct tensor *t, const struct optim_step *step, int how)
+{
+    struct optim_span span = tensor_span(t, 0, t->count);
+    optim_update_generic((enum isa)how, &span, step);
+    tensor_keep_param(t, 0, t->count);
+}
+
+/* Spans of 1 to 8 qblocks, the odd ones after the even ones. */
+static void update_in_spans(
+        struct tensor *t, const struct optim_step *step, int how)
+{
+    for (size_t odd = 0; odd < 2; odd++) {
+        size_t index = 0;
+        for (size_t at = 0, count; at < t->count; at += count, index++) {
+            count = 256 * (1 + rng_u64(5, (uint64_t)how, index) % 8);
+            count = count < t->count - at ? count : t->count - at;
+            if (index % 2 != odd)
+                continue;
+            struct optim_span span = tensor_span(t, at, count);
+            optim_update(&span, step);
+            tensor_keep_param(t, at, count);
+        }
+    }
+}
+
+static void update_by_threads(
+        struct tensor *t, const struct optim_step *step, int how)
+{
+    struct optim_span span = tensor_span(t, 0, t->count);
+    optim_update_threads(&span, step);
+    tensor_keep_param(t, 0, t->count);
+}
+
+static void expect_equal(const struct shape *shape, update_fn *update, int how)
+{
+    struct tensor a = tensor_make(shape), b = tensor_make(shape);
+    for (int t = 1; t <= 3; t++) {
+        struct optim_step step_a = tensor_step(&a, t);
+        struct optim_step step_b = tensor_step(&b, t);
+        tensor_draw_grad(&a, t);
+        tensor_draw_grad(&b, t);
+        tensor_update_blocks(&a, &step_a);
+        tensor_update_blocks(&b, &step_b);
+        update_plainly(&a, &step_a, 0);
+        update(&b, &step_b, how);
+        cr_assert(
+                tensor_equal(&a, &b),
+                "%s, master %s, gradient %s, parameter %s%s, %d: step %d",
+                shape->variant->label, dtype_name(shape->master_type),
+                dtype_name(shape->grad_type), dtype_name(shape->param_type),
+                shape->in_place    ? " in place"
+                : shape->has_param ? ""
+                                   : " absent",
+                how, t);
+    }
+    tensor_drop(&a);
+    tensor_drop(&b);
+}
+
+/* Every pair of types, with the parameter apart, in place and absent. */
+static void expect_equal_for_types(
+        const struct variant *variant, const struct tensor_blocks *blocks,
+        update_fn *update, int how)
+{
+    for (int kind = 0; kind < 2 * 3 * 3 * 3; kind++) {
+        struct shape shape = {
+                .variant = variant,
+                .master_type = kind % 2 ? DTYPE_BF16 : DTYPE_FP32,
+                .grad_type = (enum dtype)(kind / 2 % 3),
+                .param_type = (enum dtype)(kind / 6 % 3),
+                .has_param = kind / 18 == 1,
+                .in_place = kind / 18 == 2,
+                .blocks = *blocks};
+        if (shape.in_place &&
+            dtype_bytes(shape.param_type) > dtype_bytes(shape.grad_type))
+            continue;
+        expect_equal(&shape, update, how);
+    }
+}
+
+static const char *const isa_names[] = {"no", "AVX2", "AVX-512"};
+
+Test(update, fast_paths_have_the_bits_of_the_definition, .timeout = 120)
+{
+    struct tensor_blocks blocks = fused_blocks(23, 211);
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        if (!isa_runs((enum isa)isa)) {
+            cr_log_warn("skipped: no %s on this machine\n", isa_names[isa]);
+            continue;
+        }
+        for (int k = 0; k < VARIANTS; k++)
+            expect_equal_for_types(&variants[k], &blocks, update_generic, isa);
+    }
+}
+
+Test(update, cuts_at_multiples_of_256_change_no_bit, .timeout = 120)
+{
+    struct tensor_blocks blocks = row_blocks(40, 211, 8);
+    for (int k = 0; k < VARIANTS; k++)
+        expect_equal_for_types(&variants[k], &blocks, update_in_spans, k);
+}
+
+Test(update, threads_change_no_bit, .timeout = 120)
+{
+    /* more than four turns of a thread, and a tail */
+    struct tensor_blocks blocks = fused_blocks(307, 249);
+    for (int k = 0; k < VARIANTS; k++) {
+        struct shape shape = {
+                .variant = &variants[k],
+                .grad_type = DTYPE_BF16,
+                .param_type = DTYPE_BF16,
+                .has_param = true,
+                .blocks = blocks};
+        expect_equal(&shape, update_by_threads, 0);
+        shape.has_param = false;
+        shape.in_place = true;
+        shape.grad_type = DTYPE_FP32;
+        expect_equal(&shape, update_by_threads, 0);
+    }
+}
+
+Test(update, few_elements_and_none)
+{
+    static const int64_t counts[] = {1, 7, 255, 256, 257};
+    for (int k = 0; k < VARIANTS; k++)
+        for (int i = 0; i < 5; i++) {
+            struct shape shape = {
+                    .variant = &variants[k],
+                    .blocks = row_blocks(counts[i], 1, counts[i])};
+            expect_equal(&shape, update_generic, (int)isa_best());
+            expect_equal(&shape, update_by_threads, 0);
+            struct tensor t = tensor_make(&shape);
+            struct optim_step step = tensor_step(&t, 1);
+            struct optim_span span = tensor_span(&t, 0, 0);
+            optim_update(&span, &step);
+            optim_update_plain(&span, &step);
+            optim_update_threads(&span, &step);
+            tensor_drop(&t);
+        }
+}
+
+/* --- what is not finite --------------------------------------------------- */
+
+Test(update, an_element_that_is_not_finite_stays_visible)
+{
+    for (int k = 0; k < VARIANTS; k++) {
+        struct shape shape = {
+                .variant = &variants[k], .blocks = row_blocks(1, 300, 1)};
+        struct tensor t = tensor_make(&shape);
+        struct optim_step step = tensor_step(&t, 1);
+        tensor_draw_grad(&t, 1);
+        tensor_update_blocks(&t, &step);
+        ((float *)t.grad)[5] = NAN;
+        struct optim_span span = tensor_span(&t, 0, t.count);
+        optim_update(&span, &step);
+        const float *master = t.master;
+        cr_expect(isnan(master[5]), "%s", variants[k].label);
+        cr_expect(
+                isfinite(master[4]) && isfinite(master[6]), "%s",
+                variants[k].label);
+        tensor_drop(&t);
+    }
+}
+
+/* --- stochastic rounding -------------------------------------------------- */
+
+Test(update, rounding_by_chance_is_right_on_average)
+{
+    enum { QBLOCKS = 400 };
+    float x = 1.0f + 0x1.4p-9f; /* 5/16 of the way to the next bf16 */
+    int up = 0;
+    for (size_t q = 0; q < QBLOCKS; q++) {
+        uint16_t draws[OPTIM_QBLOCK];
+        optim_draws_plain(1, 2, 3, q, draws);
+        for (int i = 0; i < OPTIM_QBLOCK; i++) {
+            uint16_t rounded = round_stochastic(x, draws[i]);
+            cr_assert(rounded == 0x3f80 || rounded == 0x3f81);
+            up += rounded == 0x3f81;
+        }
+    }
+    double n = QBLOCKS * OPTIM_QBLOCK, mean = up / n;
+    double deviation = sqrt(0.3125 * 0.6875 / n);
+    cr_expect(fabs(mean - 0.3125) < 5 * deviation, "%.5f", mean);
+}
+
+Test(update, rounding_by_chance_keeps_what_bf16_can_hold)
+{
+    static const float kept[] = {0, -0.0f, 1, -2.5f, INFINITY, -INFINITY};
+    for (int i = 0; i < 6; i++)
+        for (uint32_t draw = 0; draw < 0x10000; draw += 0xffff) {
+            float back =
+                    bf16_to_float(round_stochastic(kept[i], (uint16_t)draw));
+            cr_expect_eq(
+                    memcmp(&back, &kept[i], sizeof back), 0, "%g", kept[i]);
+        }
+    uint32_t bits = 0x7f800001u; /* a NaN whose payload is cut off */
+    float nan;
+    memcpy(&nan, &bits, sizeof nan);
+    cr_expect(isnan(bf16_to_float(round_stochastic(nan, 0))));
+    cr_expect(isnan(bf16_to_float(round_stochastic(nan, 0xffff))));
+}
+
+Test(update, draws_differ_by_seed_step_tensor_and_qblock)
+{
+    uint16_t base[OPTIM_QBLOCK], other[OPTIM_QBLOCK];
+    optim_draws_plain(1, 2, 3, 4, base);
+    for (int k = 0; k < 4; k++) {
+        optim_draws_plain(
+                (uint64_t)(1 + (k == 0)), (uint64_t)(2 + (k == 1)),
+                3 + (k == 2), (size_t)(4 + (k == 3)), other);
+        int same = 0;
+        for (int i = 0; i < OPTIM_QBLOCK; i++)
+            same += base[i] == other[i];
+        cr_expect(same < 4, "%d", k);
+    }
+}
+
+Test(update, a_weight_of_bf16_moves_by_less_than_its_unit)
+{
+    /* 2000 steps of 1e-5 from 1: to nearest, nothing would ever happen */
+    struct shape shape = {
+            .variant = &variants[7],
+            .master_type = DTYPE_BF16,
+            .blocks = row_blocks(64, 64, 1)};
+    struct tensor t = tensor_make(&shape);
+    uint16_t *master = t.master;
+    for (size_t i = 0; i < t.count; i++) {
+        master[i] = float_to_bf16(1);
+        ((float *)t.grad)[i] = 1;
+    }
+    for (int at = 1; at <= 2000; at++) {
+        struct optim_step step = tensor_step(&t, at);
+        struct optim_span span = tensor_span(&t, 0, t.count);
+        step.learning_rate = 1e-5;
+        step.grad_scale = 1;
+        span.decays = false;
+        optim_update(&span, &step);
+    }
+    double mean = 0;
+    for (size_t i = 0; i < t.count; i++)
+        mean += (double)bf16_to_float(master[i]) / (double)t.count;
+    cr_expect(fabs(mean - 0.98) < 1e-3, "%.6f", mean);
+    tensor_drop(&t);
+}
