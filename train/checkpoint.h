@@ -4,9 +4,14 @@
  *   output_dir/
  *     .tmp-checkpoint-000020/    being written; removed by the next run
  *     checkpoint-000020/         committed by one rename
- *       shard-00001-of-00004.safetensors    rank 0's ranges (1-D, fp32):
- *                 master/NAME@BEGIN, m/NAME@BEGIN, v/NAME@BEGIN,
- *                 frozen/NAME@BEGIN (in its own type)
+ *       shard-00001-of-00004.safetensors    rank 0's ranges (1-D):
+ *                 master/NAME@BEGIN   weights, F32 (BF16 without masters)
+ *                 m/NAME@BEGIN, v/NAME@BEGIN   as the optimizer holds them:
+ *                                     F32, BF16, or U8 codes with ..
+ *                 m_scale/NAME@BEGIN, v_scale/NAME@BEGIN   .. F32, one per 256
+ *                                     elements from BEGIN, a multiple of 256
+ *                 v_blocks/NAME@0     Adam-mini: F32, one per block, once
+ *                 frozen/NAME@BEGIN   in its own type
  *       config.json, tokenizer files
  *       manifest.json              last: step, counters, what data and model,
  *                                  every file with bytes and xxh3-128, and a
@@ -23,7 +28,8 @@
 #include "zero/zero.h"
 
 #define CHECKPOINT_MANIFEST "manifest.json"
-enum { CHECKPOINT_FORMAT = 1 };
+/* Format 1 is older: AdamW with fp32 states, and says nothing of it. */
+enum { CHECKPOINT_FORMAT = 2 };
 
 /* Where a run is; saved in the manifest, restored on resume. */
 struct train_state {
@@ -96,11 +102,19 @@ enum zd_status checkpoint_match_run(
         const struct checkpoint *checkpoint, const struct train_job *job,
         int64_t global_batch, const struct run_identity *identity);
 struct train_state checkpoint_state(const struct checkpoint *checkpoint);
-/* Fill this rank's ranges from whatever files hold them. *has_moments_out:
- * false for a save_only_model checkpoint. */
+/* What became of the optimizer's states. */
+enum checkpoint_moments {
+    MOMENTS_LOADED,
+    MOMENTS_NOT_SAVED, /* checkpoint.save_only_model */
+    MOMENTS_OTHERS     /* of another optimizer: they begin at nothing */
+};
+/* Fill all that this rank holds from whatever files have it. States in another
+ * format than the plan's are converted, and a line says so. */
 enum zd_status checkpoint_load(
-        const struct checkpoint *checkpoint, const struct param_table *table,
-        struct zero *zero, bool *has_moments_out);
+        const struct checkpoint *checkpoint, const struct zero_plan *plan,
+        struct zero *zero, enum checkpoint_moments *moments_out);
+/* "adamw": whose states these are. */
+const char *checkpoint_optimizer(const struct checkpoint *checkpoint);
 /* Weights for export. The checkpoint must outlive the source. */
 enum zd_status checkpoint_source(
         const struct checkpoint *checkpoint, const struct param_table *table,

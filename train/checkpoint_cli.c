@@ -23,6 +23,8 @@ static json_t *summary(const char *path)
         json_object_set(row, "files", json_object_get(manifest, "files"));
         json_object_set(row, "tensors", json_object_get(manifest, "tensors"));
         json_object_set(row, "progress", json_object_get(manifest, "progress"));
+        json_object_set(
+                row, "optimizer", json_object_get(manifest, "optimizer"));
         json_decref(manifest);
     }
     json_object_set_new(row, "ok", json_boolean(ok));
@@ -104,6 +106,37 @@ enum zd_status checkpoint_ls(const char *path, bool json, FILE *out)
     return ZD_OK;
 }
 
+/* "m 8bit 12, fp32 5": tensors with each format. */
+static void print_lane(const json_t *optimizer, const char *lane, FILE *out)
+{
+    const char *format, *comma = " ";
+    json_t *count;
+    json_t *formats = json_object_get(optimizer, lane);
+    if (!json_object_size(formats))
+        return;
+    fprintf(out, "; %s", lane);
+    json_object_foreach(formats, format, count)
+    {
+        fprintf(out, "%s%s in %lld", comma, format,
+                (long long)json_integer_value(count));
+        comma = ", ";
+    }
+}
+
+static void print_optimizer(const json_t *optimizer, FILE *out)
+{
+    if (!optimizer) {
+        fprintf(out, "optim    adamw, fp32\n"); /* format 1 */
+        return;
+    }
+    fprintf(out, "optim    %s, masters %s",
+            json_string_value(json_object_get(optimizer, "name")),
+            json_string_value(json_object_get(optimizer, "master")));
+    print_lane(optimizer, "m", out);
+    print_lane(optimizer, "v", out);
+    fprintf(out, " (tensors)\n");
+}
+
 enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
 {
     size_t i;
@@ -128,6 +161,7 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
                     json_object_get(progress, "samples_taken")),
             (long long)json_integer_value(
                     json_object_get(progress, "tokens_seen")));
+    print_optimizer(json_object_get(row, "optimizer"), out);
     fprintf(out, "tensors  %zu\n",
             json_object_size(json_object_get(row, "tensors")));
     json_array_foreach(json_object_get(row, "files"), i, file) fprintf(

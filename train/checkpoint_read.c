@@ -2,7 +2,7 @@
  * elements of which tensor, read back for any cut. */
 #include "base/fs.h"
 #include "base/log.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint_pieces.h"
 #include "train/manifest.h"
 
 #include <limits.h>
@@ -11,8 +11,8 @@
 
 /* One array of one file: elements [begin, begin+count) of a tensor. */
 struct piece {
-    const char *kind; /* "master" | "m" | "v" | "frozen" */
-    char *name;       /* tensor; owned */
+    const char *kind;
+    char *name; /* tensor; owned */
     size_t begin, count;
     const struct st_file *file;
     const struct st_tensor *tensor;
@@ -27,7 +27,17 @@ struct checkpoint {
     int piece_count;
 };
 
-static const char *const kinds[] = {"frozen", "m", "master", "v"};
+static const char *const kinds[] = {"frozen",   "m", "m_scale", "master",
+                                    "v_blocks", "v", "v_scale"};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+/* Elements of the tensor that one value of this kind stands for. */
+static size_t elements_per_value(const char *kind)
+{
+    return strcmp(kind, "m_scale") == 0 || strcmp(kind, "v_scale") == 0
+                   ? OPTIM_QBLOCK
+                   : 1;
+}
 
 static int compare_pieces(const void *a, const void *b)
 {
@@ -50,13 +60,14 @@ static enum zd_status parse_piece(
     char *end = NULL;
 
     memset(piece, 0, sizeof *piece);
-    for (size_t i = 0; slash && at > slash && i < 4; i++)
+    for (size_t i = 0; slash && at > slash && i < KINDS; i++)
         if (strlen(kinds[i]) == (size_t)(slash - tensor->name) &&
             memcmp(kinds[i], tensor->name, strlen(kinds[i])) == 0)
             piece->kind = kinds[i];
     if (piece->kind)
         piece->begin = strtoull(at + 1, &end, 10);
-    if (!piece->kind || *end || at[1] == '\0' || tensor->dims != 1)
+    if (!piece->kind || *end || at[1] == '\0' || tensor->dims != 1 ||
+        piece->begin % elements_per_value(piece->kind) != 0)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0808",
                 "%s holds an array named %s that "
@@ -184,12 +195,40 @@ static const struct piece *first_piece(
     return found ? piece : NULL;
 }
 
-/* Elements [begin, begin+count) of (kind, name), wherever they lie. */
+static enum zd_status fail_type(
+        const struct checkpoint *checkpoint, const char *kind, const char *name)
+{
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0808", "%s: %s of %s has an unexpected type",
+            checkpoint->path, kind, name);
+}
+
+/* Values of a piece from its element `skip` on, for `take` elements: fp32
+ * whatever they are, or with `type` the bytes of values that must be it. */
+static enum zd_status read_piece(
+        const struct checkpoint *checkpoint, const struct piece *piece,
+        size_t skip, size_t take, const char *type, char *out)
+{
+    size_t per = elements_per_value(piece->kind);
+    const struct st_tensor *tensor = piece->tensor;
+    size_t first = skip / per, count = (take + per - 1) / per;
+    if (!type)
+        return st_read_float(piece->file, tensor, first, count, (float *)out);
+    if (strcmp(tensor->dtype, type) != 0)
+        return fail_type(checkpoint, piece->kind, piece->name);
+    size_t bytes = tensor->count ? tensor->bytes / tensor->count : 0;
+    return st_read_bytes(
+            piece->file, tensor, first * bytes, count * bytes, out);
+}
+
+/* Elements [begin, begin+count) of (kind, name), wherever they lie; `out` has
+ * value_bytes for each value. */
 static enum zd_status read_run(
         const struct checkpoint *checkpoint, const char *kind, const char *name,
-        size_t begin, size_t count, float *out)
+        size_t begin, size_t count, const char *type, size_t value_bytes,
+        void *out)
 {
-    size_t at = begin, end = begin + count;
+    size_t at = begin, end = begin + count, per = elements_per_value(kind);
     const struct piece *piece = first_piece(checkpoint, kind, name);
     const struct piece *behind = checkpoint->pieces + checkpoint->piece_count;
 
@@ -198,14 +237,15 @@ static enum zd_status read_run(
             break;
         if (piece->begin > at)
             break; /* a gap */
-        if (piece->begin + piece->count <= at)
+        if (piece->begin + piece->count * per <= at)
             continue;
         size_t skip = at - piece->begin;
-        size_t take = piece->count - skip;
+        size_t take = piece->count * per - skip;
         if (take > end - at)
             take = end - at;
-        ZD_TRY(st_read_float(
-                piece->file, piece->tensor, skip, take, out + (at - begin)));
+        ZD_TRY(read_piece(
+                checkpoint, piece, skip, take, type,
+                (char *)out + (at - begin) / per * value_bytes));
         at += take;
     }
     if (at < end)
@@ -215,64 +255,68 @@ static enum zd_status read_run(
     return ZD_OK;
 }
 
-static enum zd_status read_weight(
+enum zd_status pieces_read_weights(
         const struct checkpoint *checkpoint, const char *name, size_t begin,
         size_t count, float *out)
 {
     const char *kind =
             first_piece(checkpoint, "master", name) ? "master" : "frozen";
-    return read_run(checkpoint, kind, name, begin, count, out);
-}
-
-/* Moments of a tensor that was frozen when this was saved begin at nothing. */
-static enum zd_status read_moments(
-        const struct checkpoint *checkpoint, const char *name,
-        const struct zero_range *range)
-{
-    if (!first_piece(checkpoint, "m", name)) {
-        memset(range->m, 0, range->count * sizeof *range->m);
-        memset(range->v, 0, range->count * sizeof *range->v);
-        return ZD_OK;
-    }
-    ZD_TRY(read_run(
-            checkpoint, "m", name, range->begin, range->count, range->m));
     return read_run(
-            checkpoint, "v", name, range->begin, range->count, range->v);
+            checkpoint, kind, name, begin, count, NULL, sizeof *out, out);
 }
 
-static enum zd_status load_frozen(
-        const struct checkpoint *checkpoint, const char *name,
-        struct zero *zero, int i, size_t begin, size_t count)
+/* --- lanes ---------------------------------------------------------------- */
+
+static const char *const lanes[] = {"m", "v"};
+static const char *const lane_scales[] = {"m_scale", "v_scale"};
+
+static const struct {
+    const char *type;
+    enum optim_format format;
+} lane_types[] = {
+        {"F32", OPTIM_FP32}, {"BF16", OPTIM_BF16}, {"U8", OPTIM_8BIT}};
+
+enum optim_format pieces_format(
+        const struct checkpoint *checkpoint, enum optim_lane lane,
+        const char *name)
 {
-    float *values = malloc(count * sizeof *values);
-    if (!values)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status = read_weight(checkpoint, name, begin, count, values);
-    if (status == ZD_OK)
-        zero_range_set_frozen(zero, i, values);
-    free(values);
-    return status;
+    const struct piece *piece = first_piece(checkpoint, lanes[lane], name);
+    if (!piece)
+        return lane == OPTIM_V && first_piece(checkpoint, "v_blocks", name)
+                       ? OPTIM_BLOCKS
+                       : OPTIM_NONE;
+    for (size_t i = 0; i < sizeof lane_types / sizeof lane_types[0]; i++)
+        if (strcmp(piece->tensor->dtype, lane_types[i].type) == 0)
+            return lane_types[i].format;
+    return OPTIM_FP32; /* reading it says what is wrong */
 }
 
-enum zd_status checkpoint_load(
-        const struct checkpoint *checkpoint, const struct param_table *table,
-        struct zero *zero, bool *has_moments_out)
+enum zd_status pieces_read_lane(
+        const struct checkpoint *checkpoint, enum optim_lane lane,
+        const char *name, size_t begin, size_t count, void *values,
+        float *scales)
 {
-    *has_moments_out =
-            json_is_true(json_object_get(checkpoint->manifest, "moments"));
-    for (int i = 0; i < zero_range_count(zero); i++) {
-        struct zero_range range = zero_range_at(zero, i);
-        const char *name = table->params[range.id].name;
-        if (range.master)
-            ZD_TRY(read_weight(
-                    checkpoint, name, range.begin, range.count, range.master));
-        else
-            ZD_TRY(load_frozen(
-                    checkpoint, name, zero, i, range.begin, range.count));
-        if (range.m)
-            ZD_TRY(read_moments(checkpoint, name, &range));
-    }
-    return ZD_OK;
+    enum optim_format format = pieces_format(checkpoint, lane, name);
+    const char *type = "";
+    for (size_t i = 0; i < sizeof lane_types / sizeof lane_types[0]; i++)
+        if (lane_types[i].format == format)
+            type = lane_types[i].type;
+    ZD_TRY(read_run(
+            checkpoint, lanes[lane], name, begin, count, type,
+            optim_lane_bytes(format, 1), values));
+    if (format != OPTIM_8BIT)
+        return ZD_OK;
+    return read_run(
+            checkpoint, lane_scales[lane], name, begin, count, "F32",
+            sizeof *scales, scales);
+}
+
+enum zd_status pieces_read_blocks(
+        const struct checkpoint *checkpoint, const char *name, size_t count,
+        float *out)
+{
+    return read_run(
+            checkpoint, "v_blocks", name, 0, count, "F32", sizeof *out, out);
 }
 
 /* --- as a source of weights ----------------------------------------------- */
@@ -286,7 +330,7 @@ static enum zd_status source_read(
         void *ctx, int id, size_t begin, size_t count, float *out)
 {
     const struct source *source = ctx;
-    return read_weight(
+    return pieces_read_weights(
             source->checkpoint, source->table->params[id].name, begin, count,
             out);
 }

@@ -25,6 +25,23 @@ static json_t *plain_number(double value)
     return json_real(value);
 }
 
+const char *train_optimizer_name(enum optim_name name)
+{
+    static const char *const names[] = {"adamw", "adam_mini", "lion", "sgd"};
+    return names[name];
+}
+
+static const char *master_name(const struct optim_options *optim)
+{
+    return optim->master == OPTIM_MASTER_NONE ? "none" : "fp32";
+}
+
+static const char *state_type_name(const struct optim_options *optim)
+{
+    static const char *const names[] = {"fp32", "bf16", "8bit"};
+    return names[optim->state_type];
+}
+
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
 {
     static const char *const schedules[] = {
@@ -42,6 +59,7 @@ json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
             {"optim.adam_beta1", optim->adam_beta1},
             {"optim.adam_beta2", optim->adam_beta2},
             {"optim.adam_epsilon", optim->adam_epsilon},
+            {"optim.momentum", optim->momentum},
             {"optim.max_grad_norm", optim->max_grad_norm},
             {"train.global_batch_size", (double)global_batch},
             {"train.max_steps", (double)job->train.max_steps},
@@ -55,6 +73,16 @@ json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
     json_object_set_new(
             settings, "optim.lr_scheduler_type",
             json_string(schedules[optim->lr_scheduler_type]));
+    json_object_set_new(
+            settings, "optim.name",
+            json_string(train_optimizer_name(optim->name)));
+    json_object_set_new(
+            settings, "optim.state_dtype", json_string(state_type_name(optim)));
+    json_object_set_new(
+            settings, "optim.stable_embedding",
+            json_boolean(optim->stable_embedding));
+    json_object_set_new(
+            settings, "optim.master", json_string(master_name(optim)));
     json_object_set_new(
             settings, "train.dtype", json_string(dtype_name(job->train.dtype)));
     json_object_set_new(settings, "train.freeze", freeze_json(&job->train));
@@ -84,6 +112,33 @@ static json_t *tensors_json(const struct param_table *table)
     return tensors;
 }
 
+/* How many tensors have a lane in each format. */
+static json_t *lane_json(const struct zero_plan *plan, enum optim_lane lane)
+{
+    static const char *const names[] = {"", "fp32", "bf16", "8bit", "blocks"};
+    int counts[OPTIM_BLOCKS + 1] = {0};
+    json_t *formats = json_object();
+    for (int id = 0; id < plan->request.table->count; id++)
+        counts[zero_layout_of(plan, id).lane[lane]]++;
+    for (int format = OPTIM_FP32; format <= OPTIM_BLOCKS; format++)
+        if (counts[format])
+            json_object_set_new(
+                    formats, names[format], json_integer(counts[format]));
+    return formats;
+}
+
+/* Whose states these are, and in which formats: tensors of each. */
+static json_t *optimizer_json(const struct zero_plan *plan)
+{
+    const struct optim_options *optim = &plan->request.optim;
+    return json_pack(
+            "{s:s, s:s, s:s, s:b, s:o, s:o}", "name",
+            train_optimizer_name(optim->name), "master", master_name(optim),
+            "state_dtype", state_type_name(optim), "stable_embedding",
+            optim->stable_embedding, "m", lane_json(plan, OPTIM_M), "v",
+            lane_json(plan, OPTIM_V));
+}
+
 json_t *manifest_build(
         const struct checkpoint_writer *writer, const struct train_state *state)
 {
@@ -100,14 +155,15 @@ json_t *manifest_build(
             json_number_or_null(state->best_eval_loss), "best_step",
             (json_int_t)state->best_step);
     return json_pack(
-            "{s:i, s:s, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:s, s:b, s:b, "
+            "{s:i, s:s, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:b, "
             "s:[]}",
             "format", CHECKPOINT_FORMAT, "zerod", ZD_VERSION, "step",
             (json_int_t)state->step, "world", comm_size(writer->comm), "stage",
             writer->job->zero.stage, "progress", progress, "data",
             data_json(writer->job, &writer->identity), "settings",
             manifest_settings(writer->job, writer->plan->global_batch),
-            "tensors", tensors_json(&writer->plan->table), "export_dtype",
+            "optimizer", optimizer_json(&writer->plan->zero), "tensors",
+            tensors_json(&writer->plan->table), "export_dtype",
             dtype_name(writer->plan->export_dtype), "gpt2_prefix",
             writer->gpt2_prefix, "moments",
             !writer->job->checkpoint.save_only_model, "files");
@@ -163,11 +219,11 @@ static enum zd_status check_form(const char *path, const json_t *manifest)
     const char *seal =
             json_string_value(json_object_get(manifest, "manifest_xxh3_128"));
 
-    if (json_integer_value(json_object_get(manifest, "format")) !=
-        CHECKPOINT_FORMAT)
+    json_int_t format = json_integer_value(json_object_get(manifest, "format"));
+    if (format < 1 || format > CHECKPOINT_FORMAT)
         return ZD_FAIL(
-                ZD_ERR_DATA, "E0802", "%s is not a manifest of format %d", path,
-                CHECKPOINT_FORMAT);
+                ZD_ERR_DATA, "E0802", "%s is not a manifest of format 1 to %d",
+                path, CHECKPOINT_FORMAT);
     ZD_TRY(seal_of(manifest, hex));
     if (!seal || strcmp(seal, hex) != 0)
         return ZD_FAIL(

@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "train/clock.h"
+#include "train/manifest.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -76,7 +77,7 @@ static enum zd_status choose(const struct train_job *job, char *path)
 static enum zd_status restore(
         struct trainer *trainer, const struct checkpoint *checkpoint)
 {
-    bool has_moments;
+    enum checkpoint_moments moments;
     struct train_state *state = &trainer->state;
     int64_t max_steps = state->max_steps;
 
@@ -85,7 +86,7 @@ static enum zd_status restore(
             checkpoint, trainer->job, trainer->plan.global_batch,
             &trainer->writer.identity));
     ZD_TRY(checkpoint_load(
-            checkpoint, &trainer->plan.table, trainer->zero, &has_moments));
+            checkpoint, &trainer->plan.zero, trainer->zero, &moments));
     *state = checkpoint_state(checkpoint);
     if (trainer->job->train.max_steps > 0)
         state->max_steps =
@@ -95,13 +96,19 @@ static enum zd_status restore(
                 "the run keeps the %lld steps fixed at its first start; "
                 "train.max_steps changes them",
                 (long long)state->max_steps);
-    if (!has_moments) {
+    if (moments == MOMENTS_NOT_SAVED)
         zd_log_warning(
                 "%s holds no optimizer states "
                 "(checkpoint.save_only_model): they begin at nothing",
                 trainer->resumed_from);
+    if (moments == MOMENTS_OTHERS)
+        zd_log_warning(
+                "the optimizer changed from %s to %s: the weights go on, its "
+                "states begin at nothing",
+                checkpoint_optimizer(checkpoint),
+                train_optimizer_name(trainer->job->optim.name));
+    if (moments != MOMENTS_LOADED)
         state->applied_steps = 0;
-    }
     return ZD_OK;
 }
 

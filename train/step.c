@@ -107,12 +107,10 @@ static enum zd_status update(
         struct trainer *trainer, struct train_step_report *report)
 {
     const struct optim_options *optim = &trainer->job->optim;
-    struct adamw_step step = {
+    struct optim_step step = {
+            .options = optim,
             .learning_rate = report->learning_rate,
-            .beta1 = optim->adam_beta1,
-            .beta2 = optim->adam_beta2,
-            .epsilon = optim->adam_epsilon,
-            .weight_decay = optim->weight_decay,
+            .seed = trainer->job->job.seed,
             .t = ++trainer->state.applied_steps,
             .grad_scale =
                     (float)clip_factor(report->grad_norm, optim->max_grad_norm),

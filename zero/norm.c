@@ -62,6 +62,7 @@ enum zd_status zero_grad_norm(
     unpack(&squares, words, zero->world);
     if (extra)
         unpack(extra, extra_words, zero->world);
-    *norm_out = sqrt(exact_sum_value(&squares));
+    zero->norm = sqrt(exact_sum_value(&squares));
+    *norm_out = zero->norm;
     return ZD_OK;
 }

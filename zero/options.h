@@ -26,7 +26,8 @@ struct zero_options {
     int64_t max_reuse_distance;  /* stage 3: there are slots to keep a unit that
                                     is used again within this many elements;
                                     0 = auto: none but those of prefetch */
-    int64_t sub_group_size;      /* elements of one optimizer tile; 0 = all */
+    int64_t sub_group_size;      /* elements of one optimizer tile, in whole
+                                    pieces of 256; 0 = all */
     bool round_robin_gradients;  /* each rank sends first to its right neighbour
                                     instead of all to rank 0 */
 };

@@ -176,7 +176,9 @@ enum zd_status params_gather(struct zero *zero, bool frozen)
     for (int s = 0; s < plan->segment_count; s++) {
         const struct zero_segment *segment = &plan->segments[s];
         const struct segment_memory *memory = &zero->memory[s];
-        if (!memory->full || zero->world == 1 ||
+        bool whole = segment->trainable && plan->request.train &&
+                     !plan->states_cut; /* stage 0: everyone has made it */
+        if (!memory->full || zero->world == 1 || whole ||
             (!segment->trainable && !frozen))
             continue;
         if (under_way > 0 &&

@@ -174,7 +174,8 @@ static void plan_wire(struct zero_plan *plan)
     uint64_t params = sent(plan, plan->trainable_count, request->dtype);
     if (!request->train)
         return;
-    plan->wire.all_reduce = zero_scalar_bytes(request->world);
+    plan->wire.all_reduce =
+            zero_scalar_bytes(request->world) + plan_block_wire(plan);
     plan->wire.reduce_scatter =
             plan->grads_cut ? grads * (uint64_t)request->accumulation : grads;
     if (!plan->states_cut) {
@@ -243,8 +244,10 @@ static enum zd_status build(struct zero_plan *plan)
                           request->storage_dtype != request->dtype;
     plan->grad_dtype = request->accumulation > 1 ? DTYPE_FP32 : request->dtype;
     ZD_TRY(plan_segments(plan));
-    if (request->train)
+    if (request->train) {
+        plan_blocks(plan);
         ZD_TRY(plan_buckets(plan));
+    }
     if (plan->params_cut)
         ZD_TRY(plan_stage3(plan));
     plan_wire(plan);
@@ -301,18 +304,24 @@ static struct totals totals_of(const struct zero_plan *plan)
     return totals;
 }
 
-/* A span that would be empty is left out of the table. */
-static enum zd_status add(
+enum zd_status plan_span(
         struct arena_plan *arena, const char *name, enum span_kind kind,
-        size_t count, enum dtype type)
+        size_t count, size_t element_bytes)
 {
     size_t bytes;
     if (!count)
         return ZD_OK;
-    if (__builtin_mul_overflow(count, dtype_bytes(type), &bytes))
+    if (__builtin_mul_overflow(count, element_bytes, &bytes))
         return ZD_FAIL(
                 ZD_ERR_UNFIT, "E0603", "span %s is absurdly large", name);
     return arena_plan_add(arena, name, ARENA_DEVICE, kind, bytes);
+}
+
+static enum zd_status add(
+        struct arena_plan *arena, const char *name, enum span_kind kind,
+        size_t count, enum dtype type)
+{
+    return plan_span(arena, name, kind, count, dtype_bytes(type));
 }
 
 static enum zd_status add_params(
@@ -336,22 +345,16 @@ static enum zd_status add_params(
     return add(arena, "zero.params.slots", SPAN_BUFFERS, slots, type);
 }
 
-static enum zd_status add_states(
+static enum zd_status add_grads(
         const struct zero_plan *plan, const struct totals *totals,
         struct arena_plan *arena)
 {
     size_t shard = totals->shard[SHARDED] + totals->shard[PERSISTENT];
-    size_t full = plan->trainable_count;
-    size_t states = plan->states_cut ? shard : full;
-    size_t grads = plan->grads_cut ? shard : full;
+    size_t grads = plan->grads_cut ? shard : plan->trainable_count;
     ZD_TRY(add(arena, "zero.grads", SPAN_GRADS, grads, plan->grad_dtype));
-    ZD_TRY(
-            add(arena, "zero.grads.work", SPAN_BUFFERS, plan->work_count,
-                DTYPE_FP32));
-    if (plan->request.dtype != DTYPE_FP32)
-        ZD_TRY(add(arena, "zero.master", SPAN_OPTIMIZER, states, DTYPE_FP32));
-    ZD_TRY(add(arena, "zero.m", SPAN_OPTIMIZER, states, DTYPE_FP32));
-    return add(arena, "zero.v", SPAN_OPTIMIZER, states, DTYPE_FP32);
+    return add(
+            arena, "zero.grads.work", SPAN_BUFFERS, plan->work_count,
+            DTYPE_FP32);
 }
 
 enum zd_status zero_plan_spans(
@@ -359,5 +362,8 @@ enum zd_status zero_plan_spans(
 {
     struct totals totals = totals_of(plan);
     ZD_TRY(add_params(plan, &totals, arena));
-    return plan->request.train ? add_states(plan, &totals, arena) : ZD_OK;
+    if (!plan->request.train)
+        return ZD_OK;
+    ZD_TRY(add_grads(plan, &totals, arena));
+    return plan_state_spans(plan, arena);
 }

@@ -46,6 +46,7 @@ struct zero_segment {
 struct zero_place {
     int segment;
     size_t offset; /* in the segment, a multiple of ZERO_ALIGN */
+    size_t blocks; /* Adam-mini: its first block in zero.blocks */
 };
 
 /* One call of the params hooks in the stage-3 program of a step (program.c). */
@@ -99,6 +100,8 @@ struct zero_plan {
     bool frozen_master; /* frozen tensors have an fp32 copy, cut over the ranks,
                            because the files are wider than the compute type */
     size_t trainable_count; /* padded elements of the trainable segments */
+    size_t block_count;     /* Adam-mini: blocks of all tensors; their v is
+                               held whole by every rank */
 
     /* stage 3: slots of gathered units (outer slots first), and the program of
      * all micro-batches of a step, and of one evaluation batch */
@@ -138,6 +141,9 @@ struct zero_run {
 bool zero_run_next(
         const struct zero_plan *plan, int segment, size_t begin, size_t end,
         struct zero_run *run);
+
+/* Formats of a tensor's lanes; all NONE for one that does not train. */
+struct optim_layout zero_layout_of(const struct zero_plan *plan, int id);
 
 /* Scalars of a step, which plan and run must count alike. Each is one
  * all-reduce: the counts that train settles before the forward pass, and the

@@ -11,6 +11,68 @@ size_t plan_gather_count(const struct zero_plan *plan, int unit);
 /* Padded elements of the trainable segments of `unit`. */
 size_t plan_grad_count(const struct zero_plan *plan, int unit);
 
+/* --- states (plan_states.c) ----------------------------------------------- */
+
+/* Masters apart from the parameters: compute in 16 bits, optim.master fp32. */
+bool plan_has_master(const struct zero_plan *plan);
+/* Type of the weights that the optimizer updates. */
+enum dtype plan_master_type(const struct zero_plan *plan);
+
+/* Arrays of states, a span each: the lanes of a rank's runs one behind the
+ * other, each from a multiple of 64 bytes. */
+enum state_array {
+    STATE_M,      /* "zero.m": fp32 */
+    STATE_V,      /* "zero.v": fp32 */
+    STATE_8BIT,   /* "zero.states.8bit": codes of m and v */
+    STATE_SCALES, /* "zero.states.scales" */
+    STATE_BF16,   /* "zero.states.bf16": m and v */
+    STATE_ARRAYS
+};
+const char *state_array_name(enum state_array array);
+/* Where a lane of this format lies; STATE_ARRAYS: it has no elements. */
+enum state_array state_array_of(
+        enum optim_lane lane, enum optim_format format);
+
+/* A run of a tensor whose states one rank holds. */
+struct state_run {
+    int segment;
+    struct zero_run run;
+    struct optim_layout layout;
+    size_t value_offset[OPTIM_LANES]; /* bytes in the array of its format */
+    size_t scale_offset[OPTIM_LANES]; /* bytes in STATE_SCALES */
+};
+/* Walk them, by segment, then offset:
+ *     struct state_walk walk = state_walk_begin(plan, rank);
+ *     while (state_walk_next(&walk))
+ *         .. walk.at ..
+ * walk.bytes: what the runs so far take of each array. */
+struct state_walk {
+    const struct zero_plan *plan;
+    int rank;
+    struct state_run at;
+    size_t bytes[STATE_ARRAYS];
+};
+struct state_walk state_walk_begin(const struct zero_plan *plan, int rank);
+bool state_walk_next(struct state_walk *walk);
+
+/* Elements [begin, end) of a segment whose states a rank holds. */
+void plan_state_part(
+        const struct zero_plan *plan, int segment, int rank, size_t *begin_out,
+        size_t *end_out);
+/* plan->block_count and the tensors' first blocks. */
+void plan_blocks(struct zero_plan *plan);
+/* Bytes that a rank sends to add up block sums in a step. */
+uint64_t plan_block_wire(const struct zero_plan *plan);
+/* The optimizer's spans. */
+enum zd_status plan_state_spans(
+        const struct zero_plan *plan, struct arena_plan *arena);
+
+/* A span of `count` elements of `bytes` on the device; none when it would be
+ * empty. */
+enum zd_status plan_span(
+        struct arena_plan *arena, const char *name, enum span_kind kind,
+        size_t count, size_t bytes);
+
 /* plan->grad_*, plan->work_* (buckets.c). */
 enum zd_status plan_buckets(struct zero_plan *plan);
 

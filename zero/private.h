@@ -3,7 +3,8 @@
  *   ops.c      collectives under way, at most COMM_OPS_MAX of them
  *   params.c   params hooks: the stage-3 program; the gather after the update
  *   grads.c    grads hooks: work buffers, buckets, reduction
- *   states.c   AdamW on the shard; loading; ranges to save
+ *   states.c   the update of this rank's states
+ *   ranges.c   states and weights from outside: loading, saving
  *   norm.c     the norm
  *   zero.c     create and destroy; the step */
 #ifndef ZD_ZERO_PRIVATE_H
@@ -12,17 +13,25 @@
 #include "zero/plan_parts.h"
 #include "zero/zero.h"
 
-/* Where a segment lies in this rank's memory. State means master, m and v: of
+/* Where a segment lies in this rank's memory. States (master, m and v) are of
  * the whole segment, or of this rank's shard (plan->states_cut). */
 struct segment_memory {
-    void *full;    /* (count) compute type; NULL: only gathered (stage 3) */
-    void *shard;   /* (shard_count) this rank's part, within full if there is */
-    float *master; /* fp32 weights (trainable: of state; frozen: of the shard);
-                      NULL: none but the parameters themselves */
-    float *m, *v;  /* of state; NULL: frozen */
+    void *full;   /* (count) compute type; NULL: only gathered (stage 3) */
+    void *shard;  /* (shard_count) this rank's part, within full if there is */
+    void *master; /* weights, of plan_master_type. In training, of the state's
+                     part: zero.master, or the parameters themselves. Frozen:
+                     fp32, of the shard. NULL: only the parameters */
     void *grad_full;                 /* (count) NULL: cut */
     void *grad_shard;                /* (shard_count) */
     size_t state_begin, state_count; /* part of the segment with a state here */
+};
+
+/* The states of a run in memory. */
+struct run_memory {
+    struct state_run at;
+    void *state[OPTIM_LANES]; /* NULL: none, or Adam-mini's blocks */
+    float *scale[OPTIM_LANES];
+    uint64_t tensor; /* rng_stream of its name */
 };
 
 struct pending_op {
@@ -64,8 +73,16 @@ struct zero {
     bool work_is_clear;  /* the micro-batch before has left the work buffers */
     float *work;         /* zero.grads.work */
 
-    struct zero_range *ranges;
-    int range_count;
+    /* states.c */
+    struct run_memory *runs; /* in the order of state_walk_next */
+    int run_count;
+    float *block_v;      /* (block_count) Adam-mini, whole on every rank */
+    int64_t *block_sums; /* (block_count, 2) */
+    double norm;         /* of the gradients at hand, by zero_grad_norm */
+
+    /* ranges.c */
+    struct zero_range *ranges[ZERO_RANGES];
+    int range_count[ZERO_RANGES];
 };
 
 /* --- ops.c ---------------------------------------------------------------- */
@@ -100,6 +117,18 @@ enum zd_status grads_release(void *ctx, int unit);
 
 /* --- states.c ------------------------------------------------------------- */
 
+enum zd_status states_create(struct zero *zero);
+void states_destroy(struct zero *zero);
+/* This rank's kept gradient of a run, of plan->grad_dtype. */
+const void *states_grad(const struct zero *zero, const struct run_memory *run);
+/* Its weights, of plan_master_type. */
+void *states_master(const struct zero *zero, const struct run_memory *run);
+/* States as at the start of training. */
+void states_clear(struct zero *zero);
+
+/* --- ranges.c ------------------------------------------------------------- */
+
 enum zd_status ranges_create(struct zero *zero);
+void ranges_destroy(struct zero *zero);
 
 #endif

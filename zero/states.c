@@ -1,257 +1,244 @@
+/* states.c - the optimizer's states that this rank holds, and their update. */
 #include "zero/private.h"
+
+#include "base/rng.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* --- where they lie ------------------------------------------------------- */
+
+static void *span(const struct zero *zero, const char *name)
+{
+    return arena_plan_find(zero->arena->plan, name)
+                   ? arena_span(zero->arena, name)
+                   : NULL;
+}
+
+static void place_run(
+        const struct zero *zero, char *const arrays[STATE_ARRAYS],
+        const struct state_run *at, struct run_memory *run)
+{
+    const struct param *params = zero->plan->request.table->params;
+    *run = (struct run_memory){
+            .at = *at, .tensor = rng_stream(params[at->run.id].name)};
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        enum optim_format format = at->layout.lane[lane];
+        enum state_array array = state_array_of((enum optim_lane)lane, format);
+        if (array == STATE_ARRAYS)
+            continue;
+        run->state[lane] = arrays[array] + at->value_offset[lane];
+        if (format == OPTIM_8BIT)
+            run->scale[lane] =
+                    (float *)(arrays[STATE_SCALES] + at->scale_offset[lane]);
+    }
+}
+
+enum zd_status states_create(struct zero *zero)
+{
+    const struct zero_plan *plan = zero->plan;
+    char *arrays[STATE_ARRAYS];
+    int count = 0;
+    struct state_walk walk = state_walk_begin(plan, zero->rank);
+    while (plan->request.train && state_walk_next(&walk))
+        count++;
+    zero->runs = calloc((size_t)count + 1, sizeof *zero->runs);
+    if (!zero->runs)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
+    for (int i = 0; i < STATE_ARRAYS; i++)
+        arrays[i] = span(zero, state_array_name((enum state_array)i));
+    zero->block_v = span(zero, "zero.blocks");
+    zero->block_sums = span(zero, "zero.blocks.sums");
+    walk = state_walk_begin(plan, zero->rank);
+    while (zero->run_count < count && state_walk_next(&walk))
+        place_run(zero, arrays, &walk.at, &zero->runs[zero->run_count++]);
+    return ZD_OK;
+}
+
+void states_destroy(struct zero *zero)
+{
+    free(zero->runs);
+}
+
+void states_clear(struct zero *zero)
+{
+    for (int i = 0; i < zero->run_count; i++) {
+        struct run_memory *run = &zero->runs[i];
+        for (int lane = 0; lane < OPTIM_LANES; lane++)
+            if (run->state[lane])
+                optim_lane_clear(
+                        (enum optim_lane)lane, run->at.layout.lane[lane],
+                        run->state[lane], run->scale[lane], run->at.run.count);
+    }
+    if (zero->block_v)
+        memset(zero->block_v, 0,
+               zero->plan->block_count * sizeof *zero->block_v);
+}
+
+/* Element `offset` of the segment in an array that begins where this rank's
+ * states do. */
+static char *state_element(
+        const struct zero *zero, const struct run_memory *run, void *base,
+        enum dtype type)
+{
+    size_t begin = zero->memory[run->at.segment].state_begin;
+    return (char *)base + (run->at.run.offset - begin) * dtype_bytes(type);
+}
+
+void *states_master(const struct zero *zero, const struct run_memory *run)
+{
+    return state_element(
+            zero, run, zero->memory[run->at.segment].master,
+            plan_master_type(zero->plan));
+}
+
+const void *states_grad(const struct zero *zero, const struct run_memory *run)
+{
+    const struct segment_memory *memory = &zero->memory[run->at.segment];
+    return state_element(
+            zero, run,
+            zero->plan->states_cut ? memory->grad_shard : memory->grad_full,
+            zero->plan->grad_dtype);
+}
+
+/* --- Adam-mini's blocks --------------------------------------------------- */
+
+static bool has_blocks(const struct run_memory *run)
+{
+    return run->at.layout.lane[OPTIM_V] == OPTIM_BLOCKS;
+}
+
+static void add_block_sums(struct zero *zero, const struct run_memory *run)
+{
+    enum {
+        TURN = 1 << 16
+    }; /* elements that keep a thread busy; a multiple
+          of 256 */
+    const struct zero_plan *plan = zero->plan;
+    const struct zero_run *at = &run->at.run;
+    int64_t *sums = zero->block_sums + 2 * plan->places[at->id].blocks;
+    const char *grad = states_grad(zero, run);
+    size_t turns = (at->count + TURN - 1) / TURN;
+#pragma omp parallel for schedule(static) if (turns > 1)
+    for (size_t turn = 0; turn < turns; turn++) {
+        size_t from = turn * TURN;
+        size_t count = at->count - from < TURN ? at->count - from : TURN;
+        optim_add_block_sums(
+                sums, &plan->request.table->params[at->id].blocks,
+                grad + from * dtype_bytes(plan->grad_dtype), plan->grad_dtype,
+                at->begin + from, count, zero->norm);
+    }
+}
+
+/* The new v of every block, on every rank. Where the states are cut so is what
+ * a rank adds; else each has the whole gradient and adds up all of it. */
+static enum zd_status update_blocks(
+        struct zero *zero, const struct optim_step *step)
+{
+    const struct zero_plan *plan = zero->plan;
+    const struct param_table *table = plan->request.table;
+    size_t words = 2 * plan->block_count;
+    memset(zero->block_sums, 0, words * sizeof *zero->block_sums);
+    for (int i = 0; i < zero->run_count; i++)
+        if (has_blocks(&zero->runs[i]))
+            add_block_sums(zero, &zero->runs[i]);
+    if (plan->states_cut)
+        ZD_TRY(comm_all_reduce_i64(
+                zero->comm, zero->block_sums, words, COMM_SUM));
+    for (int id = 0; id < table->count; id++) {
+        size_t first = plan->places[id].blocks;
+        if (zero_layout_of(plan, id).lane[OPTIM_V] == OPTIM_BLOCKS)
+            optim_update_blocks(
+                    zero->block_v + first, zero->block_sums + 2 * first,
+                    &table->params[id].blocks, step, zero->norm);
+    }
+    return ZD_OK;
+}
+
 /* --- the update ----------------------------------------------------------- */
 
-static void *at(void *base, size_t index, enum dtype type)
+/* Elements of one call, a multiple of 256. */
+static size_t tile_of(const struct zero *zero, size_t count)
 {
-    return base ? (char *)base + index * dtype_bytes(type) : NULL;
+    size_t tile = (size_t)zero->plan->request.options.sub_group_size;
+    return tile ? (tile + ZERO_ALIGN - 1) / ZERO_ALIGN * ZERO_ALIGN : count;
+}
+
+/* The whole run. */
+static struct optim_span span_of(
+        const struct zero *zero, const struct run_memory *run)
+{
+    const struct zero_plan *plan = zero->plan;
+    const struct zero_run *at = &run->at.run;
+    const struct segment_memory *memory = &zero->memory[run->at.segment];
+    const struct param *param = &plan->request.table->params[at->id];
+    void *params = plan->states_cut ? memory->shard : memory->full;
+    struct optim_span span = {
+            .master = states_master(zero, run),
+            .master_type = plan_master_type(plan),
+            .grad = states_grad(zero, run),
+            .grad_type = plan->grad_dtype,
+            .param_type = plan->request.dtype,
+            .layout = run->at.layout,
+            .begin = at->begin,
+            .count = at->count,
+            .tensor = run->tensor,
+            .decays = param->decays};
+    if (plan_has_master(plan))
+        span.param = state_element(zero, run, params, span.param_type);
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        span.state[lane] = run->state[lane];
+        span.scale[lane] = run->scale[lane];
+    }
+    if (has_blocks(run)) {
+        span.block_v = zero->block_v + plan->places[at->id].blocks;
+        span.blocks = &param->blocks;
+    }
+    return span;
+}
+
+/* Elements [done, done + count) of a span. */
+static struct optim_span part_of(
+        const struct optim_span *whole, size_t done, size_t count)
+{
+    struct optim_span span = *whole;
+    span.master = (char *)span.master + done * dtype_bytes(span.master_type);
+    span.grad = (const char *)span.grad + done * dtype_bytes(span.grad_type);
+    if (span.param)
+        span.param = (char *)span.param + done * dtype_bytes(span.param_type);
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        enum optim_format format = span.layout.lane[lane];
+        if (span.state[lane])
+            span.state[lane] =
+                    (char *)span.state[lane] + optim_lane_bytes(format, done);
+        if (span.scale[lane])
+            span.scale[lane] += optim_scale_count(format, done);
+    }
+    span.begin += done;
+    span.count = count;
+    return span;
 }
 
 static void update_run(
-        struct zero *zero, int s, const struct zero_run *run,
-        const struct adamw_step *step)
+        const struct zero *zero, const struct run_memory *run,
+        const struct optim_step *step)
 {
-    const struct zero_plan *plan = zero->plan;
-    struct segment_memory *memory = &zero->memory[s];
-    enum dtype type = plan->request.dtype;
-    int64_t tile = plan->request.options.sub_group_size;
-    size_t limit = tile > 0 ? (size_t)tile : run->count;
-    /* the state and the kept gradient begin where this rank's part does */
-    size_t index = run->offset - memory->state_begin;
-    void *params = plan->states_cut ? memory->shard : memory->full;
-    void *grads = plan->states_cut ? memory->grad_shard : memory->grad_full;
-    for (size_t done = 0; done < run->count; done += limit, index += limit) {
-        struct adamw_span span = {
-                .master = memory->master + index,
-                .m = memory->m + index,
-                .v = memory->v + index,
-                .grad = at(grads, index, plan->grad_dtype),
-                .grad_type = plan->grad_dtype,
-                .param = type == DTYPE_FP32 ? NULL : at(params, index, type),
-                .param_type = type,
-                .count = run->count - done < limit ? run->count - done : limit,
-                .decays = plan->request.table->params[run->id].decays};
-        optim_adamw(&span, step);
+    struct optim_span whole = span_of(zero, run);
+    size_t tile = tile_of(zero, whole.count);
+    for (size_t done = 0; done < whole.count; done += tile) {
+        size_t left = whole.count - done;
+        struct optim_span span =
+                part_of(&whole, done, left < tile ? left : tile);
+        optim_update_threads(&span, step);
     }
 }
 
-enum zd_status zero_update(struct zero *zero, const struct adamw_step *step)
+enum zd_status zero_update(struct zero *zero, const struct optim_step *step)
 {
-    const struct zero_plan *plan = zero->plan;
-    for (int s = 0; s < plan->segment_count; s++) {
-        const struct segment_memory *memory = &zero->memory[s];
-        struct zero_run run = {.id = -1};
-        if (!plan->segments[s].trainable)
-            continue;
-        while (zero_run_next(
-                plan, s, memory->state_begin,
-                memory->state_begin + memory->state_count, &run))
-            update_run(zero, s, &run, step);
-    }
+    if (zero->plan->block_count)
+        ZD_TRY(update_blocks(zero, step));
+    for (int i = 0; i < zero->run_count; i++)
+        update_run(zero, &zero->runs[i], step);
     return ZD_OK;
-}
-
-/* --- ranges --------------------------------------------------------------- */
-
-static struct zero_range range_of(
-        const struct zero *zero, int s, const struct zero_run *run)
-{
-    const struct zero_plan *plan = zero->plan;
-    const struct zero_segment *segment = &plan->segments[s];
-    const struct segment_memory *memory = &zero->memory[s];
-    size_t in_shard = run->offset - (size_t)zero->rank * segment->shard_count;
-    size_t in_state =
-            segment->trainable ? run->offset - memory->state_begin : in_shard;
-    struct zero_range range = {
-            .id = run->id,
-            .begin = run->begin,
-            .count = run->count,
-            .frozen_type = plan->request.dtype};
-    if (memory->master)
-        range.master = memory->master + in_state;
-    else
-        range.frozen = at(memory->shard, in_shard, plan->request.dtype);
-    if (memory->m) {
-        range.m = memory->m + in_state;
-        range.v = memory->v + in_state;
-    }
-    return range;
-}
-
-/* Every tensor's part in this rank's shards; also at stage 0, where a rank has
- * all of it but saves its 1/N. */
-static int list_ranges(const struct zero *zero, struct zero_range *ranges)
-{
-    const struct zero_plan *plan = zero->plan;
-    int count = 0;
-    for (int s = 0; s < plan->segment_count; s++) {
-        size_t begin = (size_t)zero->rank * plan->segments[s].shard_count;
-        size_t end = begin + plan->segments[s].shard_count;
-        struct zero_run run = {.id = -1};
-        while (zero_run_next(plan, s, begin, end, &run)) {
-            if (ranges)
-                ranges[count] = range_of(zero, s, &run);
-            count++;
-        }
-    }
-    return count;
-}
-
-enum zd_status ranges_create(struct zero *zero)
-{
-    zero->range_count = list_ranges(zero, NULL);
-    zero->ranges = calloc((size_t)zero->range_count + 1, sizeof *zero->ranges);
-    if (!zero->ranges)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory listing shards");
-    list_ranges(zero, zero->ranges);
-    return ZD_OK;
-}
-
-int zero_range_count(const struct zero *zero)
-{
-    return zero->range_count;
-}
-
-struct zero_range zero_range_at(const struct zero *zero, int i)
-{
-    return zero->ranges[i];
-}
-
-/* Round into the parameters of range i from `begin` on: `ranges[i].frozen`
- * points into this rank's own memory, and is const only for those who save. */
-static void set_frozen(
-        const struct zero *zero, int i, size_t begin, const float *values,
-        size_t count)
-{
-    const struct zero_range *range = &zero->ranges[i];
-    char *out = (char *)(uintptr_t)range->frozen;
-    dtype_convert(
-            out + begin * dtype_bytes(range->frozen_type), range->frozen_type,
-            values, DTYPE_FP32, count);
-}
-
-void zero_range_set_frozen(struct zero *zero, int i, const float *values)
-{
-    set_frozen(zero, i, 0, values, zero->ranges[i].count);
-}
-
-/* --- parameters from masters ---------------------------------------------- */
-
-/* This rank's shard of compute-type parameters, rounded from its masters. */
-static void round_shard(struct zero *zero, int s)
-{
-    const struct zero_plan *plan = zero->plan;
-    const struct zero_segment *segment = &plan->segments[s];
-    const struct segment_memory *memory = &zero->memory[s];
-    if (!memory->master || plan->request.dtype == DTYPE_FP32)
-        return;
-    size_t begin = segment->trainable && !plan->states_cut
-                           ? (size_t)zero->rank * segment->shard_count
-                           : 0;
-    dtype_convert(
-            memory->shard, plan->request.dtype, memory->master + begin,
-            DTYPE_FP32, segment->shard_count);
-}
-
-/* Stage 0: every rank's part of an fp32 state, to all. */
-static enum zd_status gather_state(
-        struct zero *zero, float *state, size_t count)
-{
-    uint64_t ticket;
-    ZD_TRY(ops_all_gather(
-            &zero->ops, state + (size_t)zero->rank * count, state, count,
-            DTYPE_FP32, &ticket));
-    return ops_wait(&zero->ops, ticket);
-}
-
-static enum zd_status gather_states(struct zero *zero, bool moments)
-{
-    const struct zero_plan *plan = zero->plan;
-    for (int s = 0; s < plan->segment_count; s++) {
-        size_t count = plan->segments[s].shard_count;
-        struct segment_memory *memory = &zero->memory[s];
-        if (!memory->m) /* frozen, or not training */
-            continue;
-        if (plan->request.dtype != DTYPE_FP32)
-            ZD_TRY(gather_state(zero, memory->master, count));
-        if (moments) {
-            ZD_TRY(gather_state(zero, memory->m, count));
-            ZD_TRY(gather_state(zero, memory->v, count));
-        }
-    }
-    return ZD_OK;
-}
-
-static enum zd_status spread(struct zero *zero, bool moments)
-{
-    const struct zero_plan *plan = zero->plan;
-    ZD_TRY(ops_wait_all(&zero->ops));
-    for (int s = 0; s < plan->segment_count; s++)
-        round_shard(zero, s);
-    if (!plan->states_cut && zero->world > 1)
-        ZD_TRY(gather_states(zero, moments));
-    return params_gather(zero, true);
-}
-
-enum zd_status zero_ranges_loaded(struct zero *zero)
-{
-    return spread(zero, true);
-}
-
-/* --- loading -------------------------------------------------------------- */
-
-/* Through a buffer of fp32, for a range that has no master. */
-static enum zd_status load_frozen(
-        struct zero *zero, int i, const struct weight_source *source,
-        float *buffer, size_t limit)
-{
-    const struct zero_range *range = &zero->ranges[i];
-    for (size_t done = 0; done < range->count; done += limit) {
-        size_t count =
-                range->count - done < limit ? range->count - done : limit;
-        ZD_TRY(source->read(
-                source->ctx, range->id, range->begin + done, count, buffer));
-        set_frozen(zero, i, done, buffer, count);
-    }
-    return ZD_OK;
-}
-
-static enum zd_status load_ranges(
-        struct zero *zero, const struct weight_source *source)
-{
-    enum { LIMIT = 1 << 18 };
-    float *buffer = malloc(LIMIT * sizeof *buffer);
-    enum zd_status status = ZD_OK;
-    if (!buffer)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory loading weights");
-    for (int i = 0; i < zero->range_count && status == ZD_OK; i++) {
-        const struct zero_range *range = &zero->ranges[i];
-        if (range->master)
-            status = source->read(
-                    source->ctx, range->id, range->begin, range->count,
-                    range->master);
-        else
-            status = load_frozen(zero, i, source, buffer, LIMIT);
-    }
-    free(buffer);
-    return status;
-}
-
-enum zd_status zero_load(struct zero *zero, const struct weight_source *source)
-{
-    const struct zero_plan *plan = zero->plan;
-    for (int s = 0; s < plan->segment_count; s++) {
-        struct segment_memory *memory = &zero->memory[s];
-        if (!memory->m)
-            continue;
-        memset(memory->m, 0, memory->state_count * sizeof(float));
-        memset(memory->v, 0, memory->state_count * sizeof(float));
-    }
-    /* a file that one rank cannot read must not leave the others in a gather */
-    enum zd_status status = load_ranges(zero, source);
-    ZD_TRY(comm_agree(zero->comm, status));
-    return spread(zero, false);
 }

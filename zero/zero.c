@@ -29,8 +29,8 @@ static void place_params(
     memory->shard = full + (size_t)zero->rank * segment->shard_count * bytes;
 }
 
-/* Master, m and v. With fp32 compute the parameters are the masters. */
-static void place_states(
+/* Without masters of their own the parameters are the masters. */
+static void place_masters(
         const struct zero *zero, const struct zero_segment *segment,
         struct segment_memory *memory)
 {
@@ -40,12 +40,10 @@ static void place_states(
             cut ? segment->state_shard_offset : segment->state_full_offset;
     memory->state_begin = cut ? (size_t)zero->rank * segment->shard_count : 0;
     memory->state_count = cut ? segment->shard_count : segment->count;
-    if (plan->request.dtype == DTYPE_FP32)
-        memory->master = cut ? memory->shard : memory->full;
-    else
+    if (plan_has_master(plan))
         memory->master = (float *)span(zero->arena, "zero.master") + offset;
-    memory->m = (float *)span(zero->arena, "zero.m") + offset;
-    memory->v = (float *)span(zero->arena, "zero.v") + offset;
+    else
+        memory->master = cut ? memory->shard : memory->full;
 }
 
 static void place_grads(
@@ -74,7 +72,7 @@ static void place_segments(struct zero *zero)
         struct segment_memory *memory = &zero->memory[s];
         place_params(zero, segment, memory);
         if (segment->trainable && plan->request.train) {
-            place_states(zero, segment, memory);
+            place_masters(zero, segment, memory);
             place_grads(zero, segment, memory);
         } else if (!segment->trainable && plan->frozen_master) {
             memory->master = frozen + segment->shard_offset;
@@ -137,7 +135,9 @@ enum zd_status zero_create(
     place_segments(zero);
     if (plan->request.train)
         place_gradients_in_order(zero);
-    status = ranges_create(zero);
+    status = states_create(zero);
+    if (status == ZD_OK)
+        status = ranges_create(zero);
     if (status != ZD_OK)
         goto err_zero;
     *zero_out = zero;
@@ -157,7 +157,8 @@ void zero_destroy(struct zero *zero)
     free(zero->grads_held);
     free(zero->grad_positions);
     free(zero->grad_ops);
-    free(zero->ranges);
+    ranges_destroy(zero);
+    states_destroy(zero);
     free(zero);
 }
 

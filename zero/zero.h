@@ -5,7 +5,8 @@
  *                         (zero_hooks gathers, releases, buckets and reduces)
  *   zero_reduce_finish    every reduction has arrived
  *   zero_grad_norm        agreed by all ranks, exact (base/exact_sum.h)
- *   zero_update           this rank's shard
+ *   zero_update           this rank's states; with Adam-mini the block sums are
+ *                         added up over ranks before
  *   zero_gather_params    the new parameters: all of them at stages 1 and 2,
  *                         the persistent ones at stage 3
  *
@@ -53,26 +54,54 @@ enum zd_status zero_reduce_finish(struct zero *zero);
  * is merged over ranks in the same exchange: the loss. */
 enum zd_status zero_grad_norm(
         struct zero *zero, double *norm_out, struct exact_sum *extra);
-enum zd_status zero_update(struct zero *zero, const struct adamw_step *step);
+/* After zero_grad_norm, whose norm Adam-mini's block sums are scaled by. */
+enum zd_status zero_update(struct zero *zero, const struct optim_step *step);
 enum zd_status zero_gather_params(struct zero *zero);
 
-/* A run of elements of one tensor that this rank is to save (or gets back):
- * together the ranks' ranges cover every tensor once. */
+/* --- weights and states from outside (checkpoints) -------------------------
+ */
+
+/* What a rank saves: together the ranks' ranges cover every tensor once. What
+ * it holds: what it must be given to go on (at stage 0 all that trains). */
+enum zero_ranges_of { ZERO_SAVES, ZERO_HOLDS, ZERO_RANGES };
+
+/* A run of elements of one tensor, from a multiple of 256 of it. */
 struct zero_range {
     int id;              /* tensor */
     size_t begin, count; /* elements of the tensor */
-    float *master;       /* (count) fp32 weights; NULL for frozen tensors that
-                            are kept in the compute type */
-    const void *frozen;  /* (count) of frozen_type, when master is NULL */
-    enum dtype frozen_type;
-    float *m, *v; /* (count) moments; NULL for frozen tensors */
+    bool trains;         /* it has states; else layout is all NONE */
+    enum dtype weight_type;
+    struct optim_layout layout;
+
+    /* private */
+    int segment, run; /* run: of states; -1: frozen */
+    size_t offset;    /* elements from the segment's first */
 };
-int zero_range_count(const struct zero *zero);
-struct zero_range zero_range_at(const struct zero *zero, int i);
-/* Ranges were written from outside (resume): bring every copy of the parameters
- * in line with the masters. Collective. */
+int zero_range_count(const struct zero *zero, enum zero_ranges_of which);
+struct zero_range zero_range_at(
+        const struct zero *zero, enum zero_ranges_of which, int i);
+
+/* Elements begin..begin+count-1 of a range, from a multiple of 256 of it, into
+ * and from the caller's memory. lane: OPTIM_M or OPTIM_V, as the lane's format
+ * has its values; `scales` (one per 256) are of 8-bit lanes. ZERO_WEIGHTS: of
+ * weight_type, no scales. Reading, either pointer may be NULL: not wanted.
+ * Lanes without elements (NONE, BLOCKS) are not read. Not collective; between
+ * steps only. */
+enum { ZERO_WEIGHTS = OPTIM_LANES };
+enum zd_status zero_range_read(
+        const struct zero *zero, const struct zero_range *range, int lane,
+        size_t begin, size_t count, void *values, float *scales);
+enum zd_status zero_range_write(
+        struct zero *zero, const struct zero_range *range, int lane,
+        size_t begin, size_t count, const void *values, const float *scales);
+/* Adam-mini's v of every block of tensor `id`, held whole by every rank
+ * (params[id].blocks.count values); NULL for other formats. */
+float *zero_block_v(struct zero *zero, int id);
+
+/* States (m and v) as at the start of training. */
+void zero_states_clear(struct zero *zero);
+/* All that a rank holds was written from outside: bring every copy of the
+ * parameters in line with the masters. Collective. */
 enum zd_status zero_ranges_loaded(struct zero *zero);
-/* Frozen ranges: set from fp32 (rounded to frozen_type). */
-void zero_range_set_frozen(struct zero *zero, int i, const float *values);
 
 #endif

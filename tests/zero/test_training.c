@@ -79,15 +79,13 @@ static enum zd_status step(struct rank *rank, int k)
     ZD_TRY(model_backward(rank->model, &batch, &hooks));
     ZD_TRY(zero_reduce_finish(zero));
     ZD_TRY(zero_grad_norm(zero, &norm, &loss));
-    struct adamw_step adamw = {
+    struct optim_options options = optim_options_default();
+    struct optim_step update = {
+            .options = &options,
             .learning_rate = 0.01,
-            .beta1 = 0.9,
-            .beta2 = 0.95,
-            .epsilon = 1e-8,
-            .weight_decay = 0.1,
             .t = k + 1,
             .grad_scale = (float)fmin(1, 1 / (norm + 1e-6))};
-    ZD_TRY(zero_update(zero, &adamw));
+    ZD_TRY(zero_update(zero, &update));
     ZD_TRY(zero_gather_params(zero));
     if (comm_rank(rank->comm) == 0)
         rank->shared->losses[k] = exact_sum_value(&loss) / (double)counts[0];
@@ -116,12 +114,14 @@ static enum zd_status evaluate(struct rank *rank)
 static void save(const struct rank *rank)
 {
     const struct param_table *table = &rank->shared->table;
-    for (int i = 0; i < zero_range_count(rank->zero); i++) {
-        struct zero_range range = zero_range_at(rank->zero, i);
+    for (int i = 0; i < zero_range_count(rank->zero, ZERO_SAVES); i++) {
+        struct zero_range range = zero_range_at(rank->zero, ZERO_SAVES, i);
         size_t at = range.begin;
         for (int id = 0; id < range.id; id++)
             at += table->params[id].count;
-        memcpy(rank->shared->weights + at, range.master, range.count * 4);
+        zero_range_read(
+                rank->zero, &range, ZERO_WEIGHTS, 0, range.count,
+                rank->shared->weights + at, NULL);
     }
 }
 
@@ -224,6 +224,7 @@ static enum zd_status shared_init(
             .storage_dtype = DTYPE_BF16,
             .accumulation = 1,
             .checkpointing = layout->checkpointing,
+            .optim = optim_options_default(),
             .train = true};
     request.options.stage = layout->stage;
     return zero_plan_build(&request, &shared->plan);

@@ -27,39 +27,104 @@ size_t tensor_start(const struct param_table *table, int id)
 
 /* --- state in and out ----------------------------------------------------- */
 
-static void save(const struct rank *rank, const struct zero *zero)
+/* Where a lane of a range lies in an outcome. */
+struct lane_home {
+    char *values;
+    float *scales;
+};
+
+static struct lane_home home_of(
+        const struct outcome *outcome, size_t tensor,
+        const struct zero_range *range, int lane)
+{
+    enum optim_format format = range->layout.lane[lane];
+    return (struct lane_home){
+            outcome->state[lane] + 4 * tensor +
+                    optim_lane_bytes(format, range->begin),
+            outcome->scale[lane] + tensor +
+                    optim_scale_count(format, range->begin)};
+}
+
+static bool has_elements(enum optim_format format)
+{
+    return format != OPTIM_NONE && format != OPTIM_BLOCKS;
+}
+
+static enum zd_status save_range(
+        const struct rank *rank, struct zero *zero,
+        const struct zero_range *range)
 {
     const struct outcome *out = rank->outcome;
-    for (int i = 0; i < zero_range_count(zero); i++) {
-        struct zero_range range = zero_range_at(zero, i);
-        size_t at = tensor_start(&rank->fake->table, range.id) + range.begin;
-        if (range.master)
-            memcpy(out->master + at, range.master, range.count * 4);
-        else
-            dtype_convert(
-                    out->master + at, DTYPE_FP32, range.frozen,
-                    range.frozen_type, range.count);
-        if (!range.m)
-            continue;
-        memcpy(out->m + at, range.m, range.count * 4);
-        memcpy(out->v + at, range.v, range.count * 4);
+    size_t tensor = tensor_start(&rank->fake->table, range->id);
+    const float *block_v = zero_block_v(zero, range->id);
+    float *values = calloc(range->count, sizeof *values);
+    enum zd_status status = zero_range_read(
+            zero, range, ZERO_WEIGHTS, 0, range->count, values, NULL);
+    dtype_convert(
+            out->master + tensor + range->begin, DTYPE_FP32, values,
+            range->weight_type, range->count);
+    free(values);
+    for (int lane = 0; status == ZD_OK && lane < OPTIM_LANES; lane++) {
+        struct lane_home home = home_of(out, tensor, range, lane);
+        if (has_elements(range->layout.lane[lane]))
+            status = zero_range_read(
+                    zero, range, lane, 0, range->count, home.values,
+                    home.scales);
     }
+    if (block_v && range->begin == 0)
+        memcpy(out->block_v + tensor, block_v,
+               (size_t)rank->fake->table.params[range->id].blocks.count * 4);
+    return status;
+}
+
+static enum zd_status save(const struct rank *rank, struct zero *zero)
+{
+    for (int i = 0; i < zero_range_count(zero, ZERO_SAVES); i++) {
+        struct zero_range range = zero_range_at(zero, ZERO_SAVES, i);
+        ZD_TRY(save_range(rank, zero, &range));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status restore_range(
+        const struct rank *rank, struct zero *zero,
+        const struct zero_range *range)
+{
+    const struct outcome *from = rank->scenario->resume;
+    size_t tensor = tensor_start(&rank->fake->table, range->id);
+    float *values = calloc(range->count, sizeof *values);
+    dtype_convert(
+            values, range->weight_type, from->master + tensor + range->begin,
+            DTYPE_FP32, range->count);
+    enum zd_status status = zero_range_write(
+            zero, range, ZERO_WEIGHTS, 0, range->count, values, NULL);
+    free(values);
+    for (int lane = 0; status == ZD_OK && lane < OPTIM_LANES; lane++) {
+        struct lane_home home = home_of(from, tensor, range, lane);
+        if (has_elements(range->layout.lane[lane]))
+            status = zero_range_write(
+                    zero, range, lane, 0, range->count, home.values,
+                    home.scales);
+    }
+    return status;
+}
+
+static void restore_blocks(const struct rank *rank, struct zero *zero)
+{
+    const struct param_table *table = &rank->fake->table;
+    for (int id = 0; id < table->count; id++)
+        if (zero_block_v(zero, id))
+            memcpy(zero_block_v(zero, id),
+                   rank->scenario->resume->block_v + tensor_start(table, id),
+                   (size_t)table->params[id].blocks.count * sizeof(float));
 }
 
 static enum zd_status restore(const struct rank *rank, struct zero *zero)
 {
-    const struct outcome *from = rank->scenario->resume;
-    for (int i = 0; i < zero_range_count(zero); i++) {
-        struct zero_range range = zero_range_at(zero, i);
-        size_t at = tensor_start(&rank->fake->table, range.id) + range.begin;
-        if (range.master)
-            memcpy(range.master, from->master + at, range.count * 4);
-        else
-            zero_range_set_frozen(zero, i, from->master + at);
-        if (!range.m)
-            continue;
-        memcpy(range.m, from->m + at, range.count * 4);
-        memcpy(range.v, from->v + at, range.count * 4);
+    restore_blocks(rank, zero);
+    for (int i = 0; i < zero_range_count(zero, ZERO_HOLDS); i++) {
+        struct zero_range range = zero_range_at(zero, ZERO_HOLDS, i);
+        ZD_TRY(restore_range(rank, zero, &range));
     }
     return zero_ranges_loaded(zero);
 }
@@ -98,18 +163,16 @@ static enum zd_status step(struct rank *rank, struct zero *zero, int k)
     rank->losses[k] = exact_sum_value(&loss);
     if (!isfinite(rank->norms[k]))
         return ZD_OK;
-    struct adamw_step adamw = {
-            .learning_rate = 0.01,
-            .beta1 = s->shows_grads ? 0.5 : 0.9,
-            .beta2 = 0.95,
-            .epsilon = 1e-8,
-            .weight_decay = 0.1,
+    struct optim_step update = {
+            .options = &s->optim,
+            .learning_rate = s->optim.learning_rate,
+            .seed = 11,
             .t = s->first_step + k + 1,
             .grad_scale =
                     s->shows_grads
                             ? 1
                             : (float)fmin(1, 1 / (rank->norms[k] + 1e-6))};
-    ZD_TRY(zero_update(zero, &adamw));
+    ZD_TRY(zero_update(zero, &update));
     return zero_gather_params(zero);
 }
 
@@ -161,8 +224,7 @@ static enum zd_status run_steps(struct rank *rank, struct zero *zero)
         if (s->evaluates)
             ZD_TRY(evaluate(rank, zero));
     }
-    save(rank, zero);
-    return ZD_OK;
+    return save(rank, zero);
 }
 
 static enum zd_status run_rank(struct rank *rank)
@@ -206,8 +268,33 @@ static void *rank_main(void *ctx)
 void outcome_fini(struct outcome *outcome)
 {
     free(outcome->master);
-    free(outcome->m);
-    free(outcome->v);
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        free(outcome->state[lane]);
+        free(outcome->scale[lane]);
+    }
+    free(outcome->block_v);
+}
+
+static void outcome_take(struct outcome *out, size_t total)
+{
+    *out = (struct outcome){.total = total};
+    out->master = calloc(total, sizeof(float));
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        out->state[lane] = calloc(total, sizeof(float));
+        out->scale[lane] = calloc(total, sizeof(float));
+    }
+    out->block_v = calloc(total, sizeof(float));
+}
+
+bool outcome_same(const struct outcome *a, const struct outcome *b)
+{
+    size_t bytes = a->total * sizeof(float);
+    bool same = a->total == b->total && !memcmp(a->master, b->master, bytes) &&
+                !memcmp(a->block_v, b->block_v, bytes);
+    for (int lane = 0; same && lane < OPTIM_LANES; lane++)
+        same = !memcmp(a->state[lane], b->state[lane], bytes) &&
+               !memcmp(a->scale[lane], b->scale[lane], bytes);
+    return same;
 }
 
 static void collect(
@@ -242,10 +329,8 @@ struct outcome world_run(const struct scenario *s)
     pthread_t threads[8];
     struct comm_options options = {.backend = COMM_LOCAL};
     fake_create(&fake, &s->shape);
-    struct outcome out = {.total = fake.table.total};
-    out.master = calloc(out.total, sizeof(float));
-    out.m = calloc(out.total, sizeof(float));
-    out.v = calloc(out.total, sizeof(float));
+    struct outcome out;
+    outcome_take(&out, fake.table.total);
     struct zero_request request = {
             .config = &fake.config,
             .table = &fake.table,
@@ -255,6 +340,7 @@ struct outcome world_run(const struct scenario *s)
             .storage_dtype = s->storage,
             .accumulation = s->accumulation,
             .checkpointing = s->checkpointing,
+            .optim = s->optim,
             .train = true};
     out.status = zero_plan_build(&request, &plan);
     if (out.status == ZD_OK)

@@ -12,11 +12,12 @@ struct scenario {
     int world, accumulation, steps;
     struct zero_options options;
     enum dtype dtype, storage;
+    struct optim_options optim;
     struct checkpointing checkpointing;
     bool solo;  /* ranks but the first have no gradient: the sum is the same
                    in every world */
     bool still; /* no rank has one */
-    bool shows_grads; /* m of the first step is half the gradient */
+    bool shows_grads; /* nothing is clipped */
     bool broken;      /* the last step is not finite */
     bool evaluates;   /* between the steps */
     bool unreadable;  /* the second rank cannot read its weights */
@@ -24,10 +25,14 @@ struct scenario {
     const struct outcome *resume; /* load this state instead of the first */
 };
 
-/* What a run leaves: the state of all tensors one behind the other. */
+/* What a run leaves: the state of all tensors one behind the other. Element e
+ * of all lies at e in master; in `state` at bytes 4 e of its tensor's start and
+ * as its format has it, scales and blocks from the tensor's start on. */
 struct outcome {
     size_t total;
-    float *master, *m, *v;
+    float *master;
+    char *state[OPTIM_LANES];
+    float *scale[OPTIM_LANES], *block_v;
     double norms[STEPS_MAX], losses[STEPS_MAX];
     double seen, evaluated; /* sums of parameters, of rank 0 */
     int records;            /* ranks that know why they ended */
@@ -41,5 +46,6 @@ size_t tensor_start(const struct param_table *table, int id);
 
 struct outcome world_run(const struct scenario *scenario);
 void outcome_fini(struct outcome *outcome);
+bool outcome_same(const struct outcome *a, const struct outcome *b);
 
 #endif

@@ -1,0 +1,260 @@
+/* ranges.c - weights and states from outside: what a rank saves, what it must
+ * be given, and how both are read and written part by part. */
+#include "zero/private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- the lists ------------------------------------------------------------ */
+
+static bool trains(const struct zero *zero, int segment)
+{
+    return zero->plan->request.train && zero->plan->segments[segment].trainable;
+}
+
+/* The states' run that has element `offset` of the segment. */
+static int run_of(const struct zero *zero, int segment, size_t offset)
+{
+    for (int i = 0; i < zero->run_count; i++) {
+        const struct state_run *at = &zero->runs[i].at;
+        if (at->segment == segment && at->run.offset <= offset &&
+            offset < at->run.offset + at->run.count)
+            return i;
+    }
+    assert(false);
+    return -1;
+}
+
+static struct zero_range range_of(
+        const struct zero *zero, int s, const struct zero_run *run)
+{
+    const struct zero_plan *plan = zero->plan;
+    struct zero_range range = {
+            .id = run->id,
+            .begin = run->begin,
+            .count = run->count,
+            .trains = trains(zero, s),
+            .weight_type = plan->request.dtype,
+            .layout = zero_layout_of(plan, run->id),
+            .segment = s,
+            .run = -1,
+            .offset = run->offset};
+    if (range.trains) {
+        range.weight_type = plan_master_type(plan);
+        range.run = run_of(zero, s, run->offset);
+    } else if (zero->memory[s].master) {
+        range.weight_type = DTYPE_FP32;
+    }
+    return range;
+}
+
+/* A rank saves its shards, also at stage 0 where it has all. Frozen tensors are
+ * given to it by shards too, and gathered. */
+static int list_ranges(
+        const struct zero *zero, enum zero_ranges_of which,
+        struct zero_range *ranges)
+{
+    const struct zero_plan *plan = zero->plan;
+    int count = 0;
+    for (int s = 0; s < plan->segment_count; s++) {
+        size_t begin = (size_t)zero->rank * plan->segments[s].shard_count;
+        size_t end = begin + plan->segments[s].shard_count;
+        struct zero_run run = {.id = -1};
+        if (which == ZERO_HOLDS && trains(zero, s))
+            plan_state_part(plan, s, zero->rank, &begin, &end);
+        while (zero_run_next(plan, s, begin, end, &run)) {
+            if (ranges)
+                ranges[count] = range_of(zero, s, &run);
+            count++;
+        }
+    }
+    return count;
+}
+
+enum zd_status ranges_create(struct zero *zero)
+{
+    for (int which = 0; which < ZERO_RANGES; which++) {
+        enum zero_ranges_of list = (enum zero_ranges_of)which;
+        int count = list_ranges(zero, list, NULL);
+        zero->ranges[which] =
+                calloc((size_t)count + 1, sizeof *zero->ranges[which]);
+        if (!zero->ranges[which])
+            return ZD_FAIL(
+                    ZD_ERR_MEMORY, "E0602", "out of memory listing shards");
+        zero->range_count[which] = list_ranges(zero, list, zero->ranges[which]);
+    }
+    return ZD_OK;
+}
+
+void ranges_destroy(struct zero *zero)
+{
+    for (int which = 0; which < ZERO_RANGES; which++)
+        free(zero->ranges[which]);
+}
+
+int zero_range_count(const struct zero *zero, enum zero_ranges_of which)
+{
+    return zero->range_count[which];
+}
+
+struct zero_range zero_range_at(
+        const struct zero *zero, enum zero_ranges_of which, int i)
+{
+    return zero->ranges[which][i];
+}
+
+/* --- reading and writing -------------------------------------------------- */
+
+static char *weights_at(
+        const struct zero *zero, const struct zero_range *range, size_t begin)
+{
+    const struct zero_segment *segment = &zero->plan->segments[range->segment];
+    const struct segment_memory *memory = &zero->memory[range->segment];
+    size_t first = range->trains ? memory->state_begin
+                                 : (size_t)zero->rank * segment->shard_count;
+    void *base = memory->master ? memory->master : memory->shard;
+    return (char *)base +
+           (range->offset - first + begin) * dtype_bytes(range->weight_type);
+}
+
+/* Where a part of a lane lies. */
+struct lane_part {
+    char *values;
+    float *scales; /* NULL: none */
+    size_t value_bytes, scale_bytes;
+};
+
+static struct lane_part part_of(
+        const struct zero *zero, const struct zero_range *range, int lane,
+        size_t begin, size_t count)
+{
+    assert(begin % OPTIM_QBLOCK == 0 && begin + count <= range->count);
+    if (lane == ZERO_WEIGHTS)
+        return (struct lane_part){
+                .values = weights_at(zero, range, begin),
+                .value_bytes = count * dtype_bytes(range->weight_type)};
+    const struct run_memory *run = &zero->runs[range->run];
+    enum optim_format format = range->layout.lane[lane];
+    size_t skip = range->offset - run->at.run.offset + begin;
+    struct lane_part part = {
+            .value_bytes = optim_lane_bytes(format, count),
+            .scale_bytes = optim_scale_count(format, count) * sizeof(float)};
+    assert(run->state[lane]);
+    part.values = (char *)run->state[lane] + optim_lane_bytes(format, skip);
+    if (part.scale_bytes)
+        part.scales = run->scale[lane] + optim_scale_count(format, skip);
+    return part;
+}
+
+enum zd_status zero_range_read(
+        const struct zero *zero, const struct zero_range *range, int lane,
+        size_t begin, size_t count, void *values, float *scales)
+{
+    struct lane_part part = part_of(zero, range, lane, begin, count);
+    if (values)
+        memcpy(values, part.values, part.value_bytes);
+    if (scales && part.scales)
+        memcpy(scales, part.scales, part.scale_bytes);
+    return ZD_OK;
+}
+
+enum zd_status zero_range_write(
+        struct zero *zero, const struct zero_range *range, int lane,
+        size_t begin, size_t count, const void *values, const float *scales)
+{
+    struct lane_part part = part_of(zero, range, lane, begin, count);
+    memcpy(part.values, values, part.value_bytes);
+    if (part.scales)
+        memcpy(part.scales, scales, part.scale_bytes);
+    return ZD_OK;
+}
+
+float *zero_block_v(struct zero *zero, int id)
+{
+    const struct zero_plan *plan = zero->plan;
+    if (zero_layout_of(plan, id).lane[OPTIM_V] != OPTIM_BLOCKS)
+        return NULL;
+    return zero->block_v + plan->places[id].blocks;
+}
+
+void zero_states_clear(struct zero *zero)
+{
+    states_clear(zero);
+}
+
+/* --- parameters from masters ---------------------------------------------- */
+
+/* This rank's parameters, rounded from its masters: of its part of the states,
+ * or of its shard of frozen tensors. */
+static void round_segment(struct zero *zero, int s)
+{
+    const struct zero_plan *plan = zero->plan;
+    const struct segment_memory *memory = &zero->memory[s];
+    enum dtype type = plan->request.dtype;
+    bool whole = trains(zero, s) && !plan->states_cut;
+    if (trains(zero, s) ? !plan_has_master(plan) : !memory->master)
+        return;
+    dtype_convert(
+            whole ? memory->full : memory->shard, type, memory->master,
+            DTYPE_FP32,
+            whole ? plan->segments[s].count : plan->segments[s].shard_count);
+}
+
+enum zd_status zero_ranges_loaded(struct zero *zero)
+{
+    ZD_TRY(ops_wait_all(&zero->ops));
+    for (int s = 0; s < zero->plan->segment_count; s++)
+        round_segment(zero, s);
+    return params_gather(zero, true);
+}
+
+/* --- loading -------------------------------------------------------------- */
+
+/* Elements of the buffers that weights pass through; a multiple of 256. */
+enum { LIMIT = 1 << 18 };
+
+static enum zd_status load_range(
+        struct zero *zero, const struct zero_range *range,
+        const struct weight_source *source, float *wide, uint16_t *narrow)
+{
+    bool rounds = range->weight_type != DTYPE_FP32;
+    for (size_t done = 0; done < range->count; done += LIMIT) {
+        size_t left = range->count - done;
+        size_t count = left < LIMIT ? left : LIMIT;
+        ZD_TRY(source->read(
+                source->ctx, range->id, range->begin + done, count, wide));
+        if (rounds)
+            dtype_convert(narrow, range->weight_type, wide, DTYPE_FP32, count);
+        ZD_TRY(zero_range_write(
+                zero, range, ZERO_WEIGHTS, done, count,
+                rounds ? (const void *)narrow : wide, NULL));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status load_weights(
+        struct zero *zero, const struct weight_source *source)
+{
+    float *wide = malloc(LIMIT * sizeof *wide);
+    uint16_t *narrow = malloc(LIMIT * sizeof *narrow);
+    enum zd_status status = ZD_OK;
+    if (!wide || !narrow)
+        status = ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory loading weights");
+    for (int i = 0; i < zero->range_count[ZERO_HOLDS] && status == ZD_OK; i++)
+        status = load_range(
+                zero, &zero->ranges[ZERO_HOLDS][i], source, wide, narrow);
+    free(wide);
+    free(narrow);
+    return status;
+}
+
+enum zd_status zero_load(struct zero *zero, const struct weight_source *source)
+{
+    states_clear(zero);
+    /* a file that one rank cannot read must not leave the others in a gather */
+    enum zd_status status = load_weights(zero, source);
+    ZD_TRY(comm_agree(zero->comm, status));
+    return zero_ranges_loaded(zero);
+}
