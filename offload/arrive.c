@@ -64,7 +64,7 @@ static enum zd_status arrive_chunk(
                 chunk->count);
     if (updates) {
         chunk_save(offload, chunk, &memory);
-        chunk_update(offload, chunk, &memory);
+        chunk_update(offload, &offload->unclipped, chunk, &memory, NULL);
     }
     return from_store ? chunk_release(offload, index) : ZD_OK;
 }
@@ -141,7 +141,7 @@ enum zd_status offload_grads_down(
             .is_last = last,
             .is_staged = grads_in_file(request) || micro > 0,
             /* additions to an element keep the order of micro-batches */
-            .alone = request->accumulates,
+            .after = segment->last_job,
     };
     assert(request->accumulates || (micro == 0 && last));
     ZD_TRY(offload_failure(offload));
@@ -155,6 +155,8 @@ enum zd_status offload_grads_down(
     }
     bool works = (job.is_staged || last) && job.count;
     uint64_t number = works ? job_add(offload, &job) : 0;
+    if (works)
+        segment->last_job = number + 1;
     struct stream *down = offload->place.down;
     ZD_TRY(stream_wait(down, ready));
     ZD_TRY(queue_chunks(offload, segment, from, &job, number, works));

@@ -7,8 +7,8 @@
  * A job is one function over consecutive chunks. Jobs are numbered and taken in
  * their order: the chunks of the next one are given out when all of the one
  * before have been, or, when the job is `alone`, when all earlier ones have
- * ended. `ready` of a job's chunks may be taken: a stream raises it as their
- * gradients arrive. */
+ * ended (`after`: when that one has). `ready` of a job's chunks may be taken: a
+ * stream raises it as their gradients arrive. */
 #ifndef ZD_OFFLOAD_ENGINE_H
 #define ZD_OFFLOAD_ENGINE_H
 
@@ -30,14 +30,15 @@ struct job {
     int first, count; /* chunks */
     int ready, taken, finished;
     bool alone;
+    uint64_t after; /* 1 + number of a job that must have ended; 0: none */
     unsigned reads, writes; /* chunk_parts: what it takes from the store */
     enum job_list list;
-    bool updates;           /* its chunks' parameters are new afterwards */
-    bool ends_update;       /* the host's part of the step ends with it */
-    bool is_staged;         /* gradients come through the ring of buffers */
-    bool fills_stage;       /* parameters go through theirs */
-    bool is_last;           /* of the micro-batches of a step */
-    uint64_t stage_first;   /* number of the first chunk's passage */
+    bool updates;         /* its chunks' parameters are new afterwards */
+    bool ends_update;     /* the host's part of the step ends with it */
+    bool is_staged;       /* gradients come through the ring of buffers */
+    bool fills_stage;     /* parameters go through theirs */
+    bool is_last;         /* of the micro-batches of a step */
+    uint64_t stage_first; /* number of the first chunk's passage */
 };
 
 struct worker {
@@ -48,6 +49,7 @@ struct worker {
 };
 
 struct segment {
+    uint64_t last_job;  /* 1 + number of its last arrival; 0: none yet */
     struct event *down; /* gradients have left the device */
     struct event *up;   /* parameters are on the device */
     void *device;       /* where its parameters go, or NULL */
@@ -96,7 +98,8 @@ struct offload {
     int next_up; /* the uploader's next chunk; chunk_count: idle */
 
     /* the trainer's, read by workers of jobs that it starts later */
-    struct optim_step step;
+    struct optim_step step;      /* of jobs over all chunks */
+    struct optim_step unclipped; /* of arrivals, when is_speculative */
     const float *const *block_v;
     int64_t *const *block_sums;
     double norm;
@@ -130,8 +133,9 @@ enum zd_status list_begin(
 
 /* --- update.c */
 void chunk_update(
-        struct offload *offload, const struct chunk *chunk,
-        const struct chunk_memory *memory);
+        const struct offload *offload, const struct optim_step *step,
+        const struct chunk *chunk, const struct chunk_memory *memory,
+        const float *block_v);
 /* Save what an update of the chunk overwrites. */
 void chunk_save(
         struct offload *offload, const struct chunk *chunk,

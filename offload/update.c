@@ -4,8 +4,9 @@
 #include <string.h>
 
 void chunk_update(
-        struct offload *offload, const struct chunk *chunk,
-        const struct chunk_memory *memory)
+        const struct offload *offload, const struct optim_step *step,
+        const struct chunk *chunk, const struct chunk_memory *memory,
+        const float *block_v)
 {
     const struct offload_request *request = &offload->request;
     const struct offload_run *run = &request->runs[chunk->run];
@@ -17,7 +18,7 @@ void chunk_update(
             .param = memory->param,
             .param_type = request->dtype,
             .layout = run->layout,
-            .block_v = offload->block_v ? offload->block_v[chunk->run] : NULL,
+            .block_v = block_v,
             .blocks = run->blocks,
             .begin = run->begin + chunk->begin,
             .count = chunk->count,
@@ -28,7 +29,17 @@ void chunk_update(
         span.state[lane] = memory->state[lane];
         span.scale[lane] = memory->scale[lane];
     }
-    optim_update(&span, &offload->step);
+    optim_update(&span, step);
+}
+
+/* As offload_update was asked to. */
+static void update_now(
+        const struct offload *offload, const struct chunk *chunk,
+        const struct chunk_memory *memory)
+{
+    chunk_update(
+            offload, &offload->step, chunk, memory,
+            offload->block_v ? offload->block_v[chunk->run] : NULL);
 }
 
 /* The parameter as the master has it. */
@@ -86,7 +97,7 @@ static enum zd_status update_chunk(
     struct offload *offload = worker->offload;
     struct chunk_memory memory;
     ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
-    chunk_update(offload, &offload->chunks[job->first + at], &memory);
+    update_now(offload, &offload->chunks[job->first + at], &memory);
     return chunk_release(offload, job->first + at);
 }
 
@@ -98,7 +109,7 @@ static enum zd_status redo_chunk(
     struct chunk_memory memory;
     ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
     put_back(offload, chunk, &memory);
-    chunk_update(offload, chunk, &memory);
+    update_now(offload, chunk, &memory);
     return chunk_release(offload, job->first + at);
 }
 
@@ -173,9 +184,7 @@ void offload_step_begin(
 {
     if (offload->request.options->clipping != OFFLOAD_CLIP_UNDO)
         return;
-    jobs_wait(offload);
-    offload->step = *unclipped;
-    offload->block_v = NULL;
+    offload->unclipped = *unclipped;
     offload->is_speculative = true;
 }
 
@@ -209,7 +218,7 @@ enum zd_status offload_update(
 {
     const struct offload_request *request = &offload->request;
     bool was_updated = offload->is_speculative;
-    bool keeps = was_updated && steps_are_equal(&offload->step, step);
+    bool keeps = was_updated && steps_are_equal(&offload->unclipped, step);
     struct job job =
             job_over_all(offload, was_updated ? redo_chunk : update_chunk);
     job.updates = true;

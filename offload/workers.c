@@ -97,12 +97,23 @@ enum zd_status list_begin(
 
 /* --- a worker ------------------------------------------------------------- */
 
+/* Under the lock. Jobs before job_begin have ended. */
+static bool has_ended(struct offload *offload, uint64_t number)
+{
+    if (number < offload->job_begin)
+        return true;
+    const struct job *job = job_at(offload, number);
+    return job->finished == job->count;
+}
+
 /* Under the lock: the job whose next chunk may be taken now, or NULL. */
 static struct job *job_next(struct offload *offload)
 {
     for (uint64_t n = offload->job_begin; n != offload->job_end; n++) {
         struct job *job = job_at(offload, n);
         if (job->alone && n != offload->job_begin)
+            return NULL;
+        if (job->after && !has_ended(offload, job->after - 1))
             return NULL;
         if (job->taken == job->count)
             continue;
@@ -139,7 +150,7 @@ static void begin_list(struct offload *offload, struct job *job)
 
 static void retire_jobs(struct offload *offload)
 {
-    bool has_ended = false;
+    uint64_t before = offload->job_begin;
     while (offload->job_begin != offload->job_end) {
         struct job *job = job_at(offload, offload->job_begin);
         if (job->finished < job->count)
@@ -148,13 +159,9 @@ static void retire_jobs(struct offload *offload)
             offload->report.host_seconds +=
                     seconds_now() - offload->update_begin;
         offload->job_begin++;
-        has_ended = true;
     }
-    if (!has_ended)
-        return;
-    pthread_cond_broadcast(&offload->progress);
-    if (offload->job_begin != offload->job_end)
-        pthread_cond_broadcast(&offload->work); /* jobs that wait alone */
+    if (offload->job_begin != before)
+        pthread_cond_broadcast(&offload->progress);
 }
 
 /* Under the lock, which is let go meanwhile: one chunk of a job. After a
@@ -182,8 +189,10 @@ static void run_chunk(struct worker *worker, struct job *job)
     offload->report.worker_seconds += seconds;
     if (now.updates)
         params_note_updated(offload, now.first + at);
-    job->finished++;
+    if (++job->finished < job->count)
+        return;
     retire_jobs(offload);
+    pthread_cond_broadcast(&offload->work); /* jobs that waited for this one */
 }
 
 static void *work(void *ctx)
