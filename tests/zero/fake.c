@@ -3,8 +3,37 @@
 #include "base/rng.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* --- the tensors ---------------------------------------------------------- */
+
+/* Rows of a matrix by fives; columns of `whole` in three sections, as those of
+ * a fused projection; a norm is one block, a bias has none but its elements. */
+static struct tensor_blocks blocks_of(
+        const char *what, int64_t rows, int64_t columns)
+{
+    struct tensor_blocks blocks = {
+            .rows = rows,
+            .columns = columns,
+            .section_count = 1,
+            .sections = {{0, 1, 0}},
+            .count = rows};
+    if (strcmp(what, "matrix") == 0) {
+        blocks.sections[0].group = 5;
+        blocks.count = (rows + 4) / 5;
+    } else if (strcmp(what, "whole") == 0) {
+        blocks.by_column = true;
+        blocks.section_count = 3;
+        blocks.sections[0] = (struct tensor_section){0, 3, 0};
+        blocks.sections[1] = (struct tensor_section){6, 3, 2};
+        blocks.sections[2] = (struct tensor_section){12, 1, 4};
+        blocks.count = 8;
+    } else if (strcmp(what, "norm") == 0) {
+        blocks.sections[0].group = rows;
+        blocks.count = 1;
+    }
+    return blocks;
+}
 
 static void add(
         struct fake *fake, const struct fake_shape *shape, int unit,
@@ -21,7 +50,9 @@ static void add(
             .shape = {rows, columns},
             .count = (size_t)(rows * columns),
             .trainable = !frozen,
-            .decays = columns > 1};
+            .decays = columns > 1,
+            .is_embedding = unit == 0,
+            .blocks = blocks_of(what, rows, columns)};
     snprintf(p->name, sizeof p->name, "unit.%d.%s", unit, what);
     table->count++;
     table->total += p->count;

@@ -10,17 +10,6 @@
 
 /* --- comparing ------------------------------------------------------------ */
 
-static int failures, tests;
-
-static void report(bool ok, const char *name, const char *why)
-{
-    printf("%sok %d - %s\n", ok ? "" : "not ", ++tests, name);
-    if (!ok)
-        printf("# %s\n", why);
-    failures += !ok;
-    fflush(stdout);
-}
-
 static bool near_state(
         const struct outcome *a, const struct outcome *b, double tolerance)
 {
@@ -28,19 +17,6 @@ static bool near_state(
         if (!(fabs((double)a->master[i] - (double)b->master[i]) <= tolerance))
             return false;
     return true;
-}
-
-/* Runs that went through, on ranks that agree, sending what was planned. */
-static bool sound(const struct outcome *outcome)
-{
-    if (outcome->status != ZD_OK)
-        printf("# status %d: %s\n", outcome->status, outcome->what);
-    else if (!outcome->ranks_agree)
-        printf("# ranks differ\n");
-    else if (!outcome->wire_matches)
-        printf("# the wire is not the planned one\n");
-    return outcome->status == ZD_OK && outcome->ranks_agree &&
-           outcome->wire_matches;
 }
 
 static struct scenario scenario(int stage, int world, enum dtype dtype)
@@ -99,7 +75,7 @@ static bool stages_agree(int world, enum dtype dtype, int variant)
         struct scenario s = scenario(stage, world, dtype);
         vary(&s, variant);
         struct outcome outcome = world_run(&s);
-        ok &= sound(&outcome);
+        ok &= outcome_sound(&outcome);
         if (stage == 0) {
             first = outcome;
             continue;
@@ -149,7 +125,7 @@ static void test_accumulation(void)
                 s.shape.tied = true;
                 s.shape.freeze_low = false;
                 struct outcome outcome = world_run(&s);
-                ok &= sound(&outcome);
+                ok &= outcome_sound(&outcome);
                 if (stage == 0) {
                     first = outcome;
                     continue;
@@ -183,7 +159,7 @@ static void test_rounded_sums(void)
             struct outcome outcome = world_run(&s);
             const float *m = (const float *)outcome.state[OPTIM_M];
             double squares = 0;
-            ok &= sound(&outcome);
+            ok &= outcome_sound(&outcome);
             for (size_t i = 0; i < outcome.total; i++) {
                 float g = 2 * m[i], rounded = g;
                 dtype_round(
@@ -211,7 +187,7 @@ static void test_cuts(void)
             struct scenario s = scenario(world % 4, world, type);
             s.solo = true;
             struct outcome outcome = world_run(&s);
-            ok &= sound(&outcome);
+            ok &= outcome_sound(&outcome);
             if (world == 1) {
                 alone = outcome;
                 continue;
@@ -236,7 +212,7 @@ static void test_frozen(void)
         struct fake fake;
         fake_create(&fake, &s.shape);
         struct weight_source source = fake_weights(&fake);
-        bool ok = sound(&outcome), moved = false;
+        bool ok = outcome_sound(&outcome), moved = false;
         float *first = calloc(outcome.total, sizeof *first);
         for (int id = 0; id < fake.table.count; id++) {
             size_t at = tensor_start(&fake.table, id);
@@ -272,7 +248,7 @@ static void test_decay(void)
     fake_create(&fake, &s.shape);
     struct weight_source source = fake_weights(&fake);
     float *first = calloc(outcome.total, sizeof *first);
-    bool ok = sound(&outcome) && outcome.norms[0] == 0;
+    bool ok = outcome_sound(&outcome) && outcome.norms[0] == 0;
     for (int id = 0; id < fake.table.count; id++) {
         const struct param *param = &fake.table.params[id];
         size_t at = tensor_start(&fake.table, id);
@@ -304,7 +280,8 @@ static void test_resume(void)
                 moved.steps = 0;
                 moved.resume = &half_way;
                 struct outcome loaded = world_run(&moved);
-                equal &= sound(&loaded) && outcome_same(&half_way, &loaded);
+                equal &= outcome_sound(&loaded) &&
+                         outcome_same(&half_way, &loaded);
                 outcome_fini(&loaded);
             }
             for (int stage = 0; stage <= 3; stage++) {
@@ -313,7 +290,8 @@ static void test_resume(void)
                 rest.first_step = 2;
                 rest.resume = &half_way;
                 struct outcome resumed = world_run(&rest);
-                unbroken &= sound(&resumed) && outcome_same(&all, &resumed) &&
+                unbroken &= outcome_sound(&resumed) &&
+                            outcome_same(&all, &resumed) &&
                             resumed.norms[1] == all.norms[3];
                 outcome_fini(&resumed);
             }
@@ -360,7 +338,7 @@ static void test_loss(void)
 {
     struct scenario s = scenario(2, 4, DTYPE_FP32);
     struct outcome outcome = world_run(&s);
-    report(sound(&outcome) &&
+    report(outcome_sound(&outcome) &&
                    fabs(outcome.losses[0] - 0.1 * (1 + 2 + 3 + 4)) < 1e-15,
            "the loss is summed in the norm's exchange", "it is another number");
     outcome_fini(&outcome);
@@ -378,6 +356,5 @@ int main(void)
     test_nonfinite();
     test_unreadable();
     test_loss();
-    printf("1..%d\n", tests);
-    return failures > 0;
+    return report_done();
 }

@@ -1,6 +1,7 @@
 #include "world.h"
 
 #include <math.h>
+#include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,6 +257,8 @@ err_plan:
 static void *rank_main(void *ctx)
 {
     struct rank *rank = ctx;
+    if (rank->scenario->threads)
+        omp_set_num_threads(rank->scenario->threads);
     rank->status = run_rank(rank);
     if (rank->status != ZD_OK)
         snprintf(rank->what, sizeof rank->what, "%s", zd_error_get()->what);
@@ -284,6 +287,18 @@ static void outcome_take(struct outcome *out, size_t total)
         out->scale[lane] = calloc(total, sizeof(float));
     }
     out->block_v = calloc(total, sizeof(float));
+}
+
+bool outcome_sound(const struct outcome *outcome)
+{
+    if (outcome->status != ZD_OK)
+        printf("# status %d: %s\n", outcome->status, outcome->what);
+    else if (!outcome->ranks_agree)
+        printf("# ranks differ\n");
+    else if (!outcome->wire_matches)
+        printf("# the wire is not the planned one\n");
+    return outcome->status == ZD_OK && outcome->ranks_agree &&
+           outcome->wire_matches;
 }
 
 bool outcome_same(const struct outcome *a, const struct outcome *b)
@@ -364,4 +379,23 @@ struct outcome world_run(const struct scenario *s)
     zero_plan_fini(&plan);
     fake_destroy(&fake);
     return out;
+}
+
+/* --- TAP ------------------------------------------------------------------ */
+
+static int failures, tests;
+
+void report(bool ok, const char *name, const char *why)
+{
+    printf("%sok %d - %s\n", ok ? "" : "not ", ++tests, name);
+    if (!ok)
+        printf("# %s\n", why);
+    failures += !ok;
+    fflush(stdout);
+}
+
+int report_done(void)
+{
+    printf("1..%d\n", tests);
+    return failures > 0;
 }

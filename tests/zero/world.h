@@ -21,6 +21,7 @@ struct scenario {
     bool broken;      /* the last step is not finite */
     bool evaluates;   /* between the steps */
     bool unreadable;  /* the second rank cannot read its weights */
+    int threads;      /* OpenMP threads of a rank; 0: as they are */
     int first_step;
     const struct outcome *resume; /* load this state instead of the first */
 };
@@ -47,5 +48,11 @@ size_t tensor_start(const struct param_table *table, int id);
 struct outcome world_run(const struct scenario *scenario);
 void outcome_fini(struct outcome *outcome);
 bool outcome_same(const struct outcome *a, const struct outcome *b);
+/* A run that went through, on ranks that agree, sending what was planned. */
+bool outcome_sound(const struct outcome *outcome);
+
+/* TAP: one line per test; `why` when it failed. */
+void report(bool ok, const char *name, const char *why);
+int report_done(void); /* exit code */
 
 #endif

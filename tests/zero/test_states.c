@@ -1,0 +1,199 @@
+/* test_states - every optimizer and format over several ranks: given the same
+ * gradients the update has the same bits at every world, stage and number of
+ * threads, and after states moved between worlds. A plain program that prints
+ * TAP, so that it can run under a thread sanitizer (but for its threads). */
+#include "world.h"
+
+#include <string.h>
+
+struct variant {
+    const char *name;
+    enum optim_name optimizer;
+    enum optim_state_type states;
+    double momentum;
+    bool narrow_embedding, no_master;
+};
+
+static const struct variant variants[] = {
+        {"adamw", OPTIM_ADAMW, OPTIM_STATE_FP32},
+        {"adamw in bf16", OPTIM_ADAMW, OPTIM_STATE_BF16},
+        {"adamw_8bit", OPTIM_ADAMW, OPTIM_STATE_8BIT},
+        {"adamw_8bit, embedding too", OPTIM_ADAMW, OPTIM_STATE_8BIT,
+         .narrow_embedding = true},
+        {"adamw without masters", OPTIM_ADAMW, OPTIM_STATE_FP32,
+         .no_master = true},
+        {"adamw_8bit without masters", OPTIM_ADAMW, OPTIM_STATE_8BIT,
+         .no_master = true},
+        {"adam_mini", OPTIM_ADAM_MINI, OPTIM_STATE_FP32},
+        {"adam_mini_8bit", OPTIM_ADAM_MINI, OPTIM_STATE_8BIT},
+        {"lion", OPTIM_LION, OPTIM_STATE_FP32},
+        {"lion_8bit", OPTIM_LION, OPTIM_STATE_8BIT},
+        {"sgd", OPTIM_SGD, OPTIM_STATE_FP32},
+        {"sgd with momentum", OPTIM_SGD, OPTIM_STATE_FP32, .momentum = 0.9},
+        {"sgd with momentum in 8 bits", OPTIM_SGD, OPTIM_STATE_8BIT,
+         .momentum = 0.9},
+};
+enum { VARIANTS = sizeof variants / sizeof variants[0] };
+
+static struct scenario scenario(
+        const struct variant *v, int stage, int world, enum dtype dtype)
+{
+    struct scenario s = {
+            .shape = {.layers = 2, .scale = 12, .freeze_every = 6},
+            .world = world,
+            .accumulation = 1,
+            .steps = 2,
+            .options = zero_options_default(),
+            .optim = optim_options_default(),
+            .dtype = v->no_master ? DTYPE_BF16 : dtype,
+            .storage = DTYPE_FP32,
+            .solo = true};
+    s.options.stage = stage;
+    s.optim.learning_rate = 0.01;
+    s.optim.name = v->optimizer;
+    s.optim.state_type = v->states;
+    s.optim.momentum = v->momentum;
+    s.optim.stable_embedding = !v->narrow_embedding;
+    s.optim.master = v->no_master ? OPTIM_MASTER_NONE : OPTIM_MASTER_FP32;
+    return s;
+}
+
+/* Runs `s`; has it the state of `expected`? */
+static bool gives(const struct scenario *s, const struct outcome *expected)
+{
+    struct outcome outcome = world_run(s);
+    bool ok = outcome_sound(&outcome) && outcome_same(&outcome, expected);
+    if (!ok)
+        printf("# differs: world %d stage %d %s\n", s->world, s->options.stage,
+               dtype_name(s->dtype));
+    outcome_fini(&outcome);
+    return ok;
+}
+
+/* Do the states have what this variant is about? */
+static bool has_states(const struct variant *v, const struct outcome *outcome)
+{
+    bool values[OPTIM_LANES] = {false, false}, scales = false, blocks = false;
+    for (size_t i = 0; i < outcome->total; i++) {
+        for (int lane = 0; lane < OPTIM_LANES; lane++)
+            values[lane] |= outcome->state[lane][4 * i] != 0;
+        scales |= outcome->scale[OPTIM_M][i] != 0;
+        blocks |= outcome->block_v[i] != 0;
+    }
+    bool adam = v->optimizer == OPTIM_ADAMW || v->optimizer == OPTIM_ADAM_MINI;
+    bool any = v->optimizer != OPTIM_SGD || v->momentum > 0;
+    return values[OPTIM_M] == any && values[OPTIM_V] == adam &&
+           scales == (v->states == OPTIM_STATE_8BIT) &&
+           blocks == (v->optimizer == OPTIM_ADAM_MINI);
+}
+
+static void test_worlds(const struct variant *v)
+{
+    char name[160];
+    for (enum dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
+        struct scenario one = scenario(v, 0, 1, type);
+        if (v->no_master && type != DTYPE_BF16)
+            continue;
+        struct outcome alone = world_run(&one);
+        bool ok = outcome_sound(&alone) && has_states(v, &alone);
+        for (int world = 2; world <= 8; world++) {
+            struct scenario s = scenario(v, world % 4, world, type);
+            ok &= gives(&s, &alone);
+        }
+        for (int stage = 0; stage <= 3; stage++) {
+            struct scenario s = scenario(v, stage, 3, type);
+            s.options.sub_group_size = 1000;
+            ok &= gives(&s, &alone);
+        }
+        snprintf(
+                name, sizeof name, "%s, %s: the same bits at worlds 1 to 8",
+                v->name, dtype_name(type));
+        report(ok, name, "a world or a stage differs");
+        outcome_fini(&alone);
+    }
+}
+
+/* Gradients of all ranks: with one micro-batch the stages reduce alike. */
+static void test_stages(const struct variant *v)
+{
+    char name[160];
+    bool ok = true;
+    for (int world = 2; world <= 4; world += 2) {
+        struct scenario s = scenario(v, 0, world, DTYPE_BF16);
+        s.solo = false;
+        struct outcome first = world_run(&s);
+        ok &= outcome_sound(&first);
+        for (int stage = 1; stage <= 3; stage++) {
+            s.options.stage = stage;
+            ok &= gives(&s, &first);
+        }
+        outcome_fini(&first);
+    }
+    snprintf(name, sizeof name, "%s: stages agree to the bit", v->name);
+    report(ok, name, "a stage differs");
+}
+
+/* Saved at a ranks after a step, loaded at b: the second step is the unbroken
+ * run's. */
+static void test_moves(const struct variant *v)
+{
+    char name[160];
+    bool ok = true;
+    struct scenario whole = scenario(v, 0, 1, DTYPE_BF16);
+    struct outcome all = world_run(&whole);
+    for (int a = 1; a <= 4; a++) {
+        struct scenario half = scenario(v, a % 4, a, DTYPE_BF16);
+        half.steps = 1;
+        struct outcome saved = world_run(&half);
+        ok &= outcome_sound(&saved);
+        for (int b = 1; b <= 4; b++) {
+            struct scenario rest = scenario(v, (a + b) % 4, b, DTYPE_BF16);
+            rest.first_step = 1;
+            rest.steps = 0;
+            rest.resume = &saved;
+            ok &= gives(&rest, &saved);
+            rest.steps = 1;
+            ok &= gives(&rest, &all);
+        }
+        outcome_fini(&saved);
+    }
+    outcome_fini(&all);
+    snprintf(
+            name, sizeof name, "%s: states move between worlds to the bit",
+            v->name);
+    report(ok, name, "a bit was lost");
+}
+
+/* Tensors long enough for several turns of a thread. */
+static void test_threads(const struct variant *v)
+{
+    char name[160];
+    bool ok = true;
+    struct scenario s = scenario(v, 1, 2, DTYPE_BF16);
+    s.shape = (struct fake_shape){.layers = 1, .scale = 120};
+    s.threads = 1;
+    struct outcome first = world_run(&s);
+    ok &= outcome_sound(&first);
+    for (s.threads = 2; s.threads <= 4; s.threads++)
+        ok &= gives(&s, &first);
+    outcome_fini(&first);
+    snprintf(
+            name, sizeof name, "%s: the same bits with 1 to 4 threads",
+            v->name);
+    report(ok, name, "a number of threads differs");
+}
+
+int main(int argc, char **argv)
+{
+    bool threads = argc > 1 && strcmp(argv[1], "threads") == 0;
+    for (int i = 0; i < VARIANTS; i++) {
+        if (threads) {
+            test_threads(&variants[i]);
+            continue;
+        }
+        test_worlds(&variants[i]);
+        test_stages(&variants[i]);
+        test_moves(&variants[i]);
+    }
+    return report_done();
+}
