@@ -173,7 +173,8 @@ void optim_add_block_sums_isa(
     static add_fn *const fns[ISA_COUNT] = {
             [ISA_BASELINE] = add_baseline,
             [ISA_AVX2] = add_avx2,
-            [ISA_AVX512] = add_avx512};
+            [ISA_AVX512] = add_avx512,
+            [ISA_AVX512VBMI] = add_avx512};
     if (norm == 0 || count == 0)
         return;
     struct run run = {sums,          blocks,           grad, type, begin,

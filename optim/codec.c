@@ -1,6 +1,7 @@
 #include "optim/codec.h"
 
 #include "optim/codec_tables.h"
+#include "optim/simd.h"
 
 #include <math.h>
 #include <string.h>
@@ -142,16 +143,26 @@ void codec_map(enum optim_lane lane, float entries[256])
         entries[code] = decode(lane, code, 1);
 }
 
+/* --- the fastest code ----------------------------------------------------- */
+
 void codec_encode(
         enum optim_lane lane, const float *values, size_t count, uint8_t *codes,
         float *scale)
 {
-    codec_encode_plain(lane, values, count, codes, scale);
+    const struct simd_code *code = simd_code_of(isa_best());
+    if (code && count == OPTIM_QBLOCK)
+        code->encode(lane, values, codes, scale);
+    else
+        codec_encode_plain(lane, values, count, codes, scale);
 }
 
 void codec_decode(
         enum optim_lane lane, const uint8_t *codes, float scale, size_t count,
         float *values)
 {
-    codec_decode_plain(lane, codes, scale, count, values);
+    const struct simd_code *code = simd_code_of(isa_best());
+    if (code && count == OPTIM_QBLOCK)
+        code->decode(lane, codes, scale, values);
+    else
+        codec_decode_plain(lane, codes, scale, count, values);
 }

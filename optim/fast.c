@@ -254,7 +254,8 @@ void optim_update_generic(
     static update_fn *const fns[ISA_COUNT] = {
             [ISA_BASELINE] = update_baseline,
             [ISA_AVX2] = update_avx2,
-            [ISA_AVX512] = update_avx512};
+            [ISA_AVX512] = update_avx512,
+            [ISA_AVX512VBMI] = update_avx512};
     assert(span->begin % OPTIM_QBLOCK == 0);
     fns[isa](span, step);
 }

@@ -8,14 +8,15 @@
 
 #include <stdbool.h>
 
-enum isa { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_COUNT };
+/* AVX2 comes with FMA and F16C; AVX512 is F, BW, VL and DQ. */
+enum isa { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_AVX512VBMI, ISA_COUNT };
 
 #define INLINED static inline __attribute__((always_inline))
 #if defined(__x86_64__)
-#define FOR_AVX2 __attribute__((target("avx2")))
+#define FOR_AVX2 __attribute__((target("avx2,fma,f16c")))
 #define FOR_AVX512                                                             \
     __attribute__((                                                            \
-            target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width="   \
+            target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width="   \
                    "512")))
 #else
 #define FOR_AVX2
@@ -26,5 +27,6 @@ enum isa { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_COUNT };
 bool isa_runs(enum isa isa);
 /* The best of them. */
 enum isa isa_best(void);
+const char *isa_name(enum isa isa);
 
 #endif

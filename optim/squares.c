@@ -69,7 +69,8 @@ void optim_add_squares_isa(
     static add_fn *const fns[ISA_COUNT] = {
             [ISA_BASELINE] = add_baseline,
             [ISA_AVX2] = add_avx2,
-            [ISA_AVX512] = add_avx512};
+            [ISA_AVX512] = add_avx512,
+            [ISA_AVX512VBMI] = add_avx512};
     fns[isa](sum, grad, type, count);
 }
 

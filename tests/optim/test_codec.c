@@ -1,4 +1,5 @@
 #include "optim/codec.h"
+#include "optim/simd.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -204,4 +205,126 @@ Test(codec, what_is_not_finite_stays_visible)
             for (int i = 0; i < 256; i++)
                 cr_assert(isnan(values[i]));
         }
+}
+
+/* --- vector code ---------------------------------------------------------- */
+
+static void check_decode(
+        const struct simd_code *code, enum optim_lane lane,
+        const uint8_t *codes, float scale)
+{
+    float plain[OPTIM_QBLOCK], fast[OPTIM_QBLOCK];
+    codec_decode_plain(lane, codes, scale, OPTIM_QBLOCK, plain);
+    code->decode(lane, codes, scale, fast);
+    cr_assert_arr_eq(
+            plain, fast, sizeof plain, "lane %d, scale %a", lane,
+            (double)scale);
+}
+
+/* Encodes by both, and decodes what came out. */
+static void check_same(
+        const struct simd_code *code, enum optim_lane lane, const float *values)
+{
+    uint8_t plain[OPTIM_QBLOCK], fast[OPTIM_QBLOCK];
+    float plain_scale, fast_scale;
+    codec_encode_plain(lane, values, OPTIM_QBLOCK, plain, &plain_scale);
+    code->encode(lane, values, fast, &fast_scale);
+    cr_assert_arr_eq(&plain_scale, &fast_scale, sizeof plain_scale);
+    for (int i = 0; i < OPTIM_QBLOCK; i++)
+        cr_assert_eq(
+                plain[i], fast[i], "lane %d, %a under %a: %d, not %d", lane,
+                (double)values[i], (double)plain_scale, fast[i], plain[i]);
+    check_decode(code, lane, plain, plain_scale);
+}
+
+static const float odd_scales[] = {1.0f,      3.7e-4f,   2e-30f,    1e30f,
+                                   0x1p-80f,  0x1p28f,   0x1.8p28f, 0x1.fp-81f,
+                                   0x1p-126f, 0x1p-149f, 3e-40f,    3e38f};
+enum { ODD_SCALES = sizeof odd_scales / sizeof *odd_scales };
+
+static void check_walks(const struct simd_code *code, enum optim_lane lane)
+{
+    float values[OPTIM_QBLOCK];
+    for (int k = 0; k < ODD_SCALES; k++)
+        for (uint32_t bits = 0; bits < 0x3f800000u;) {
+            float scale =
+                    lane == OPTIM_M && k % 2 ? -odd_scales[k] : odd_scales[k];
+            bits = fill(lane, scale, bits, k ? 99991 : 499, values);
+            check_same(code, lane, values);
+        }
+}
+
+static void check_thresholds(const struct simd_code *code, enum optim_lane lane)
+{
+    const double *map = exact[lane];
+    for (int k = 0; k < ODD_SCALES; k++)
+        for (int entry = 0; entry < 255; entry++) {
+            float values[OPTIM_QBLOCK] = {odd_scales[k]};
+            float y = (float)((map[entry] + map[entry + 1]) / 2);
+            if (lane == OPTIM_V && entry == 0)
+                y = 3e-7f;
+            y *= odd_scales[k];
+            for (int i = 0; i < 127; i++)
+                y = nextafterf(y, -INFINITY);
+            for (int i = 1; i < 255; i++, y = nextafterf(y, INFINITY))
+                values[i] = lane == OPTIM_V ? fabsf(y) : y;
+            check_same(code, lane, values);
+        }
+}
+
+static void check_codes(const struct simd_code *code, enum optim_lane lane)
+{
+    static const float more[] = {0, INFINITY, NAN};
+    uint8_t codes[OPTIM_QBLOCK];
+    for (int c = 0; c < 256; c++)
+        codes[c] = (uint8_t)c;
+    for (int k = 0; k < ODD_SCALES; k++)
+        check_decode(code, lane, codes, odd_scales[k]);
+    for (int k = 0; k < 3; k++)
+        check_decode(code, lane, codes, more[k]);
+}
+
+static void check_oddities(const struct simd_code *code, enum optim_lane lane)
+{
+    static const float odd[] = {NAN,       INFINITY, 0x1p-149f, 1e-45f, -0.0f,
+                                0x1p-126f, 3e38f,    0x1p-60f,  1e-12f, -1e-12f,
+                                -INFINITY, -3e38f,   -0x1p-149f};
+    float values[OPTIM_QBLOCK] = {0};
+    check_same(code, lane, values);
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+        for (size_t k = 0; k < sizeof odd / sizeof *odd; k++) {
+            memset(values, 0, sizeof values);
+            values[17 * k] = lane == OPTIM_V ? fabsf(odd[k]) : odd[k];
+            values[255] = lane == OPTIM_V ? fabsf(odd[i]) : odd[i];
+            values[63] = 1e-3f;
+            check_same(code, lane, values);
+        }
+}
+
+static void check_isa(enum isa isa)
+{
+    const struct simd_code *code = simd_code_of(isa);
+    if (!code || !isa_runs(isa))
+        cr_skip("no %s here", isa_name(isa));
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        check_codes(code, (enum optim_lane)lane);
+        check_oddities(code, (enum optim_lane)lane);
+        check_thresholds(code, (enum optim_lane)lane);
+        check_walks(code, (enum optim_lane)lane);
+    }
+}
+
+Test(codec, avx2_has_the_bits_of_the_definition)
+{
+    check_isa(ISA_AVX2);
+}
+
+Test(codec, avx512_has_the_bits_of_the_definition)
+{
+    check_isa(ISA_AVX512);
+}
+
+Test(codec, avx512vbmi_has_the_bits_of_the_definition)
+{
+    check_isa(ISA_AVX512VBMI);
 }

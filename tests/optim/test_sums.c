@@ -3,13 +3,11 @@
 
 #include <criterion/criterion.h>
 
-static const char *const isa_names[] = {"no", "AVX2", "AVX-512"};
-
 static bool runs(int isa)
 {
     if (isa_runs((enum isa)isa))
         return true;
-    cr_log_warn("skipped: no %s on this machine\n", isa_names[isa]);
+    cr_log_warn("skipped: no %s on this machine\n", isa_name((enum isa)isa));
     return false;
 }
 

@@ -96,14 +96,13 @@ static void expect_equal_for_types(
     }
 }
 
-static const char *const isa_names[] = {"no", "AVX2", "AVX-512"};
 
 Test(update, fast_paths_have_the_bits_of_the_definition, .timeout = 120)
 {
     struct tensor_blocks blocks = fused_blocks(23, 211);
     for (int isa = 0; isa < ISA_COUNT; isa++) {
         if (!isa_runs((enum isa)isa)) {
-            cr_log_warn("skipped: no %s on this machine\n", isa_names[isa]);
+            cr_log_warn("skipped: no %s on this machine\n", isa_name((enum isa)isa));
             continue;
         }
         for (int k = 0; k < VARIANTS; k++)

@@ -1,0 +1,296 @@
+/* simd.c - compiled once for each instruction set; meson.build names them. */
+#include "optim/simd.h"
+
+#include "optim/codec.h"
+#include "optim/codec_tables.h"
+
+#if defined(__AVX512F__)
+#include "optim/simd_avx512.h"
+#else
+#include "optim/simd_avx2.h"
+#endif
+
+#include <math.h>
+
+enum { GROUP = 4 * LANES };
+
+/* --- the codec ------------------------------------------------------------ */
+
+static bool is_tame(float scale)
+{
+    return scale >= CODEC_TAME_MIN && scale <= CODEC_TAME_MAX;
+}
+
+static float float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+INLINED void load_group(const float *at, vf x[4])
+{
+    for (int k = 0; k < 4; k++)
+        x[k] = vf_load(at + k * LANES);
+}
+
+static void encode_under(
+        enum optim_lane lane, const float *values, uint8_t *codes, float *scale)
+{
+    if (!is_tame(*scale)) {
+        codec_encode_plain(lane, values, OPTIM_QBLOCK, codes, scale);
+        return;
+    }
+    struct encoder e = encoder_of(lane);
+    encoder_scale(&e, lane, *scale);
+    for (size_t i = 0; i < OPTIM_QBLOCK; i += GROUP) {
+        vf x[4];
+        load_group(values + i, x);
+        if (lane == OPTIM_M)
+            encode_m(&e, x, codes + i);
+        else
+            encode_v(&e, x, codes + i);
+    }
+}
+
+static void encode(
+        enum optim_lane lane, const float *values, uint8_t *codes, float *scale)
+{
+    vmax max = vmax_none();
+    for (size_t i = 0; i < OPTIM_QBLOCK; i += LANES)
+        max = lane == OPTIM_M ? vmax_signed(max, vf_load(values + i))
+                              : vmax_unsigned(max, vf_load(values + i));
+    *scale = float_of(vmax_bits(max));
+    encode_under(lane, values, codes, scale);
+}
+
+static void decode(
+        enum optim_lane lane, const uint8_t *codes, float scale, float *values)
+{
+    if (!is_tame(scale) && scale != 0) {
+        codec_decode_plain(lane, codes, scale, OPTIM_QBLOCK, values);
+        return;
+    }
+    struct decoder d = decoder_of(lane, scale);
+    for (size_t i = 0; i < OPTIM_QBLOCK; i += GROUP) {
+        vf x[4];
+        if (lane == OPTIM_M)
+            decode_m(&d, codes + i, x);
+        else
+            decode_v(&d, codes + i, x);
+        for (int k = 0; k < 4; k++)
+            vf_store(values + i + k * LANES, x[k]);
+    }
+}
+
+/* --- AdamW ---------------------------------------------------------------- */
+
+struct factors {
+    vf grad_scale, keep, beta1, gain1, beta2, gain2, root_scale, epsilon, rate;
+};
+
+INLINED struct factors factors_of(const struct optim_factors *f)
+{
+    return (struct factors){
+            .grad_scale = vf_set(f->grad_scale),
+            .keep = vf_set(f->keep),
+            .beta1 = vf_set(f->beta1),
+            .gain1 = vf_set(f->gain1),
+            .beta2 = vf_set(f->beta2),
+            .gain2 = vf_set(f->gain2),
+            .root_scale = vf_set(f->root_scale),
+            .epsilon = vf_set(f->epsilon),
+            .rate = vf_set(f->rate)};
+}
+
+/* adamw_element, of elements.h. */
+INLINED vf element(const struct factors *f, vf weight, vf *m, vf *v, vf grad)
+{
+    vf g = vf_mul(grad, f->grad_scale);
+    vf m1 = vf_add(vf_mul(f->beta1, *m), vf_mul(f->gain1, g));
+    vf v1 = vf_add(vf_mul(f->beta2, *v), vf_mul(f->gain2, vf_mul(g, g)));
+    vf denominator = vf_add(vf_mul(vf_sqrt(v1), f->root_scale), f->epsilon);
+    *m = m1;
+    *v = v1;
+    return vf_sub(
+            vf_mul(weight, f->keep), vf_mul(f->rate, vf_div(m1, denominator)));
+}
+
+INLINED void load_grads(const void *grad, enum dtype type, size_t at, vf g[4])
+{
+    const uint16_t *grad16 = (const uint16_t *)grad + at;
+    if (type == DTYPE_BF16)
+        for (int k = 0; k < 4; k++)
+            g[k] = vf_from_bf16(grad16 + k * LANES);
+    else if (type == DTYPE_FP16)
+        for (int k = 0; k < 4; k++)
+            g[k] = vf_from_fp16(grad16 + k * LANES);
+    else
+        load_group((const float *)grad + at, g);
+}
+
+/* Where the new weights go besides the master. */
+struct outlet {
+    void *param; /* or NULL */
+    enum dtype type;
+    bool streams; /* past the caches: nothing of it is read soon */
+};
+
+static struct outlet outlet_of(const struct optim_span *span)
+{
+    bool is_apart = span->param != span->grad;
+    bool is_aligned = (uintptr_t)span->param % (2 * LANES * 2) == 0;
+    return (struct outlet){
+            span->param, span->param_type, is_apart && is_aligned};
+}
+
+INLINED void store_params(const struct outlet *out, size_t at, const vf p[4])
+{
+    uint16_t *param16 = (uint16_t *)out->param + at;
+    if (!out->param)
+        return;
+    if (out->type == DTYPE_BF16 && out->streams) {
+        vf_to_bf16(param16, p[0], p[1], true);
+        vf_to_bf16(param16 + 2 * LANES, p[2], p[3], true);
+    } else if (out->type == DTYPE_BF16) {
+        vf_to_bf16(param16, p[0], p[1], false);
+        vf_to_bf16(param16 + 2 * LANES, p[2], p[3], false);
+    } else if (out->type == DTYPE_FP16) {
+        vf_to_fp16(param16, p[0], p[1], false);
+        vf_to_fp16(param16 + 2 * LANES, p[2], p[3], false);
+    } else {
+        for (int k = 0; k < 4; k++)
+            vf_store((float *)out->param + at + k * LANES, p[k]);
+    }
+}
+
+/* A NaN is not narrowed well by vectors; `seen` has met one in this qblock. */
+INLINED void repair_params(
+        const struct outlet *out, const float *master, size_t at, vf seen)
+{
+    if (vf_has_nan(seen) && out->param)
+        dtype_convert(
+                (char *)out->param + at * dtype_bytes(out->type), out->type,
+                master + at, DTYPE_FP32, OPTIM_QBLOCK);
+}
+
+/* New weights of a group, from states already in registers. */
+INLINED void step_group(
+        const struct factors *f, const struct optim_span *span,
+        const struct outlet *out, size_t at, vf m[4], vf v[4], vf *seen)
+{
+    float *master = (float *)span->master + at;
+    vf g[4], p[4];
+    load_grads(span->grad, span->grad_type, at, g);
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++) {
+        p[k] = element(f, vf_load(master + k * LANES), &m[k], &v[k], g[k]);
+        vf_store(master + k * LANES, p[k]);
+        *seen = vf_fma(p[k], vf_set(0), *seen);
+    }
+    store_params(out, at, p);
+}
+
+static void adamw_fp32(
+        const struct optim_span *span, const struct optim_factors *factors,
+        size_t count)
+{
+    const struct factors f = factors_of(factors);
+    const struct outlet out = outlet_of(span);
+    float *ms = span->state[OPTIM_M], *vs = span->state[OPTIM_V];
+    for (size_t at = 0; at < count; at += OPTIM_QBLOCK) {
+        vf seen = vf_set(0);
+        for (size_t i = at; i < at + OPTIM_QBLOCK; i += GROUP) {
+            vf m[4], v[4];
+            load_group(ms + i, m);
+            load_group(vs + i, v);
+            step_group(&f, span, &out, i, m, v, &seen);
+            for (int k = 0; k < 4; k++) {
+                vf_store(ms + i + k * LANES, m[k]);
+                vf_store(vs + i + k * LANES, v[k]);
+            }
+        }
+        repair_params(&out, span->master, at, seen);
+    }
+}
+
+/* The states of a qblock before they are rounded. */
+struct scratch {
+    _Alignas(64) float m[OPTIM_QBLOCK], v[OPTIM_QBLOCK];
+};
+
+/* Decodes a qblock into s under a scale that is not tame. */
+static void decode_wild(
+        const uint8_t *m, const uint8_t *v, float m_scale, float v_scale,
+        struct scratch *s)
+{
+    codec_decode_plain(OPTIM_M, m, m_scale, OPTIM_QBLOCK, s->m);
+    codec_decode_plain(OPTIM_V, v, v_scale, OPTIM_QBLOCK, s->v);
+}
+
+static void adamw_8bit(
+        const struct optim_span *span, const struct optim_factors *factors,
+        size_t count)
+{
+    const struct factors f = factors_of(factors);
+    const struct outlet out = outlet_of(span);
+    struct encoder em = encoder_of(OPTIM_M), ev = encoder_of(OPTIM_V);
+    struct scratch s;
+    for (size_t at = 0; at < count; at += OPTIM_QBLOCK) {
+        uint8_t *mc = (uint8_t *)span->state[OPTIM_M] + at;
+        uint8_t *vc = (uint8_t *)span->state[OPTIM_V] + at;
+        float *m_scale = span->scale[OPTIM_M] + at / OPTIM_QBLOCK;
+        float *v_scale = span->scale[OPTIM_V] + at / OPTIM_QBLOCK;
+        bool tame = (is_tame(*m_scale) || *m_scale == 0) &&
+                    (is_tame(*v_scale) || *v_scale == 0);
+        struct decoder dm = decoder_of(OPTIM_M, *m_scale);
+        struct decoder dv = decoder_of(OPTIM_V, *v_scale);
+        if (!tame)
+            decode_wild(mc, vc, *m_scale, *v_scale, &s);
+
+        vf seen = vf_set(0);
+        vmax m_max = vmax_none(), v_max = vmax_none();
+        for (size_t i = 0; i < OPTIM_QBLOCK; i += GROUP) {
+            vf m[4], v[4];
+            if (tame) {
+                decode_m(&dm, mc + i, m);
+                decode_v(&dv, vc + i, v);
+            } else {
+                load_group(s.m + i, m);
+                load_group(s.v + i, v);
+            }
+            step_group(&f, span, &out, at + i, m, v, &seen);
+            for (int k = 0; k < 4; k++) {
+                m_max = vmax_signed(m_max, m[k]);
+                v_max = vmax_unsigned(v_max, v[k]);
+                vf_store(s.m + i + k * LANES, m[k]);
+                vf_store(s.v + i + k * LANES, v[k]);
+            }
+        }
+        repair_params(&out, span->master, at, seen);
+
+        *m_scale = float_of(vmax_bits(m_max));
+        *v_scale = float_of(vmax_bits(v_max));
+        if (is_tame(*m_scale) && is_tame(*v_scale)) {
+            encoder_scale(&em, OPTIM_M, *m_scale);
+            encoder_scale(&ev, OPTIM_V, *v_scale);
+            for (size_t i = 0; i < OPTIM_QBLOCK; i += GROUP) {
+                vf x[4];
+                load_group(s.m + i, x);
+                encode_m(&em, x, mc + i);
+                load_group(s.v + i, x);
+                encode_v(&ev, x, vc + i);
+            }
+        } else {
+            encode_under(OPTIM_M, s.m, mc, m_scale);
+            encode_under(OPTIM_V, s.v, vc, v_scale);
+        }
+    }
+}
+
+const struct simd_code SIMD_CODE = {
+        .encode = encode,
+        .decode = decode,
+        .adamw_8bit = adamw_8bit,
+        .adamw_fp32 = adamw_fp32,
+};
