@@ -186,7 +186,7 @@ enum zd_status checkpoint_load(
             moments_of(checkpoint, &plan->request.optim);
     enum zd_status status = load_init(&load);
     if (status == ZD_OK)
-        zero_states_clear(zero);
+        status = zero_states_clear(zero);
     for (int i = 0; status == ZD_OK && i < zero_range_count(zero, ZERO_HOLDS);
          i++) {
         struct zero_range range = zero_range_at(zero, ZERO_HOLDS, i);

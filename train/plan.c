@@ -97,17 +97,17 @@ static enum zd_status plan_spans(
     return ZD_OK;
 }
 
-/* Everything for one choice of checkpointing and B; pure. */
+/* Everything for one choice; pure. */
 enum zd_status job_plan_try(
-        const struct train_job *job, struct checkpointing checkpointing, int B,
-        int A, struct job_plan *plan)
+        const struct train_job *job, const struct job_choice *choice,
+        struct job_plan *plan)
 {
     zero_plan_fini(&plan->zero);
     arena_plan_fini(&plan->arena);
-    plan->per_device = B;
-    plan->accumulation = A;
-    plan->shape = shape_of(job, &plan->config, B);
-    plan->shape.checkpointing = checkpointing;
+    plan->per_device = choice->B;
+    plan->accumulation = choice->A;
+    plan->shape = shape_of(job, &plan->config, choice->B);
+    plan->shape.checkpointing = choice->checkpointing;
     struct zero_request request = {
             .config = &plan->config,
             .table = &plan->table,
@@ -115,11 +115,12 @@ enum zd_status job_plan_try(
             .options = job->zero,
             .dtype = job->train.dtype,
             .storage_dtype = plan->config.storage_dtype,
-            .accumulation = A,
-            .checkpointing = checkpointing,
+            .accumulation = choice->A,
+            .checkpointing = choice->checkpointing,
             .train = true,
             .optim = job->optim,
             .offload = job->offload,
+            .accumulate_on_host = choice->accumulate_on_host,
     };
     ZD_TRY(zero_plan_build(&request, &plan->zero));
     return plan_spans(job, plan);

@@ -92,6 +92,26 @@ static void largest_spans(
     free(order);
 }
 
+/* Where gradients of several micro-batches are added up: offload.accumulate, or
+ * with "auto" on the device if that fits, else on the host. */
+static enum zd_status try_accumulations(
+        const struct train_job *job, struct job_choice *choice,
+        const struct limits *limits, struct job_plan *plan, bool *fits_out)
+{
+    enum offload_accumulate asked = job->offload.accumulate;
+    bool several = job->offload.optimizer != OFFLOAD_NONE && choice->A > 1;
+    bool can_both = plan->world == 1 || job->zero.stage > 0;
+    choice->accumulate_on_host = several && asked == OFFLOAD_ACCUMULATE_HOST;
+    ZD_TRY(job_plan_try(job, choice, plan));
+    *fits_out = fits(plan, limits);
+    if (*fits_out || !several || !can_both || asked != OFFLOAD_ACCUMULATE_AUTO)
+        return ZD_OK;
+    choice->accumulate_on_host = true;
+    ZD_TRY(job_plan_try(job, choice, plan));
+    *fits_out = fits(plan, limits);
+    return ZD_OK;
+}
+
 /* What might be changed in the job to make it fit. */
 enum {
     CHANGE_FULL = 1,  /* gradient_checkpointing = "full" */
@@ -100,8 +120,7 @@ enum {
 };
 
 struct fitting {
-    struct checkpointing checkpointing; /* trying overwrites the plan's */
-    int B, A;
+    struct job_choice choice; /* trying overwrites the plan's */
     uint64_t need;
 };
 
@@ -110,23 +129,24 @@ static bool change_fits(
         const struct train_job *job, struct job_plan *plan, int change,
         const struct limits *limits, struct fitting *fitting)
 {
-    int samples = fitting->B * fitting->A, last = fitting->B;
+    struct job_choice *choice = &fitting->choice;
+    int samples = choice->B * choice->A, last = choice->B;
     struct train_job changed = *job;
     if (change & CHANGE_FULL)
-        fitting->checkpointing =
+        choice->checkpointing =
                 (struct checkpointing){.mode = CHECKPOINTING_FULL};
     if (change & CHANGE_STAGE)
         changed.zero.stage = 3;
     for (int B = change & CHANGE_BATCH ? last - 1 : last; B > 0; B--) {
         if (last % B != 0)
             continue;
-        fitting->B = B;
-        fitting->A = samples / B;
-        if (job_plan_try(
-                    &changed, fitting->checkpointing, B, fitting->A, plan) !=
+        bool is_fit = false;
+        choice->B = B;
+        choice->A = samples / B;
+        if (try_accumulations(&changed, choice, limits, plan, &is_fit) !=
             ZD_OK) {
             zd_error_clear();
-        } else if (fits(plan, limits)) {
+        } else if (is_fit) {
             fitting->need = plan->arena.bytes[ARENA_DEVICE];
             return true;
         }
@@ -145,7 +165,7 @@ static void change_line(
             batch, sizeof batch,
             "train.per_device_train_batch_size = %d, "
             "train.gradient_accumulation_steps = %d",
-            fitting->B, fitting->A);
+            fitting->choice.B, fitting->choice.A);
     human(size, sizeof size, fitting->need);
     snprintf(
             out, out_bytes, "\n%s%s%s%s%s   (%s)",
@@ -170,7 +190,7 @@ static void suggest(
             CHANGE_FULL | CHANGE_BATCH,
             CHANGE_BATCH | CHANGE_STAGE,
             CHANGE_FULL | CHANGE_BATCH | CHANGE_STAGE};
-    const struct fitting now = {
+    const struct job_choice now = {
             .checkpointing = plan->shape.checkpointing,
             .B = plan->per_device,
             .A = plan->accumulation};
@@ -182,7 +202,7 @@ static void suggest(
     if (now.checkpointing.mode == CHECKPOINTING_FULL)
         useless |= CHANGE_FULL;
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
-        struct fitting fitting = now;
+        struct fitting fitting = {.choice = now};
         bool more = (changes[i] & useless) != 0;
         char line[256];
         for (int k = 0; k < count; k++)
@@ -237,15 +257,12 @@ static enum zd_status try_modes(
     struct checkpointing asked = job->train.gradient_checkpointing;
     static const enum checkpointing_mode modes[] = {
             CHECKPOINTING_NONE, CHECKPOINTING_SQRT, CHECKPOINTING_FULL};
-    if (asked.mode != CHECKPOINTING_AUTO) {
-        ZD_TRY(job_plan_try(job, asked, B, A, plan));
-        *fits_out = fits(plan, limits);
-        return ZD_OK;
-    }
+    struct job_choice choice = {.checkpointing = asked, .B = B, .A = A};
+    if (asked.mode != CHECKPOINTING_AUTO)
+        return try_accumulations(job, &choice, limits, plan, fits_out);
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
-        struct checkpointing mode = {.mode = modes[i]};
-        ZD_TRY(job_plan_try(job, mode, B, A, plan));
-        *fits_out = fits(plan, limits);
+        choice.checkpointing = (struct checkpointing){.mode = modes[i]};
+        ZD_TRY(try_accumulations(job, &choice, limits, plan, fits_out));
         if (*fits_out)
             return ZD_OK;
     }

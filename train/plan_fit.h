@@ -10,10 +10,16 @@
 enum zd_status plan_fit(
         const struct train_job *job, int local_size, struct job_plan *plan);
 
-/* One candidate; replaces what the plan held. Defined in plan.c. */
+/* One candidate of what may be open. */
+struct job_choice {
+    struct checkpointing checkpointing;
+    int B, A;
+    bool accumulate_on_host;
+};
+/* Replaces what the plan held. Defined in plan.c. */
 enum zd_status job_plan_try(
-        const struct train_job *job, struct checkpointing checkpointing, int B,
-        int A, struct job_plan *plan);
+        const struct train_job *job, const struct job_choice *choice,
+        struct job_plan *plan);
 int job_plan_prefetch(const struct train_job *job, int accumulation);
 
 #endif

@@ -58,6 +58,57 @@ static double mib(size_t bytes)
     return (double)bytes / (1 << 20);
 }
 
+/* What an offloaded optimizer holds for each of this rank's parameters, span by
+ * span; staging and other buffers are not counted. */
+static const struct {
+    const char *span, *name;
+} per_parameter[] = {
+        {"offload.master", "master"},
+        {"offload.states.8bit", "8-bit states"},
+        {"offload.states.scales", "scales"},
+        {"offload.states.bf16", "bf16 states"},
+        {"offload.states.32bit", "32-bit states"},
+        {"offload.slots", "slots"},
+        {"offload.accumulators", "accumulators"},
+        {"offload.params", "parameters"},
+        {"offload.file", "file"}};
+
+enum { PER_PARAMETER = sizeof per_parameter / sizeof per_parameter[0] };
+
+/* Parameters whose state this rank holds: a shard, or at stage 0 all. */
+static double parameters_held(const struct job_plan *plan)
+{
+    double trained = (double)plan->table.trainable;
+    return plan->zero.states_cut ? trained / plan->world : trained;
+}
+
+static void print_per_parameter(const struct job_plan *plan, FILE *stream)
+{
+    const struct arena_plan *arena = &plan->arena;
+    double held = parameters_held(plan), total = 0;
+    const char *separator = ":";
+    for (int i = 0; i < PER_PARAMETER; i++) {
+        const struct arena_span *span =
+                arena_plan_find(arena, per_parameter[i].span);
+        if (span && span->memory != ARENA_DISK)
+            total += (double)span->bytes / held;
+    }
+    if (total == 0)
+        return;
+    fprintf(stream, "host bytes per trained parameter %.2f", total);
+    for (int i = 0; i < PER_PARAMETER; i++) {
+        const struct arena_span *span =
+                arena_plan_find(arena, per_parameter[i].span);
+        if (!span)
+            continue;
+        fprintf(stream, "%s %s %.2f%s", separator, per_parameter[i].name,
+                (double)span->bytes / held,
+                span->memory == ARENA_DISK ? " (on disk)" : "");
+        separator = " +";
+    }
+    fputc('\n', stream);
+}
+
 void job_plan_print(const struct job_plan *plan, FILE *stream)
 {
     const struct arena_plan *arena = &plan->arena;
@@ -88,6 +139,7 @@ void job_plan_print(const struct job_plan *plan, FILE *stream)
                         span_kind_name(arena->spans[i].kind),
                         mib(arena->spans[i].bytes));
     }
+    print_per_parameter(plan, stream);
     fprintf(stream,
             "each rank sends per step (bytes): reduce-scatter %" PRIu64
             ", all-gather %" PRIu64 ", all-reduce %" PRIu64 "\n",

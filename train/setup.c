@@ -138,6 +138,32 @@ static enum zd_status create_streams(struct trainer *trainer)
     return stream_create("up", mode, &trainer->streams_up);
 }
 
+/* The engine's threads: as many as the rank computes with, on CPUs of their own
+ * when ranks share those of the machine. Only one rank of a host can be bound
+ * to a CPU, so ranks that outnumber them are not bound. */
+static struct offload_place place_of(struct trainer *trainer)
+{
+    const struct train_job *job = trainer->job;
+    int cpus = device_affinity_cpus(), online = device_online_cpus();
+    int local_size = comm_local_size(trainer->comm);
+    int threads =
+            job->offload.threads
+                    ? job->offload.threads
+                    : device_threads(&job->device, cpus, online, local_size);
+    bool share = cpus == online;
+    int first = share ? comm_local_rank(trainer->comm) * threads : 0;
+    snprintf(
+            trainer->offload_file, sizeof trainer->offload_file,
+            "zerod-%.16s-rank-%05d.states", job->digest ? job->digest : "job",
+            comm_rank(trainer->comm));
+    return (struct offload_place){
+            .down = trainer->streams_down,
+            .up = trainer->streams_up,
+            .worker_threads = threads,
+            .first_cpu = first + threads <= cpus ? first : -1,
+            .file_name = trainer->offload_file};
+}
+
 static enum zd_status take_memory(struct trainer *trainer)
 {
     const struct job_plan *plan = &trainer->plan;
@@ -150,8 +176,10 @@ static enum zd_status take_memory(struct trainer *trainer)
     ZD_TRY(model_create(
             &plan->config, &plan->table, &plan->shape, trainer->kernels,
             &trainer->arena, &trainer->model));
+    struct offload_place place = place_of(trainer);
     return zero_create(
-            &plan->zero, trainer->comm, &trainer->arena, &trainer->zero);
+            &plan->zero, trainer->comm, &trainer->arena, &place,
+            &trainer->zero);
 }
 
 static enum zd_status load_weights(struct trainer *trainer)
@@ -287,6 +315,10 @@ static enum zd_status prepare(struct trainer *trainer)
     enum zd_status status = job_plan_build(
             job, trainer->plan.world, comm_local_size(trainer->comm),
             &trainer->plan);
+    if (status == ZD_OK && trainer->plan.zero.states_on_host)
+        status = offload_check(
+                &job->offload, trainer->plan.zero.offload_bytes,
+                comm_local_size(trainer->comm));
     ZD_TRY(comm_agree(trainer->comm, status));
     ZD_TRY(output_dir_open(
             trainer->comm, job->job.output_dir, &trainer->output_dir));

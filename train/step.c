@@ -103,19 +103,26 @@ static double clip_factor(double norm, double max_norm)
     return max_norm > 0 && factor < 1 ? factor : 1;
 }
 
+static struct optim_step step_of(
+        const struct trainer *trainer, const struct train_step_report *report,
+        double factor)
+{
+    return (struct optim_step){
+            .options = &trainer->job->optim,
+            .learning_rate = report->learning_rate,
+            .seed = trainer->job->job.seed,
+            .t = trainer->state.applied_steps + 1,
+            .grad_scale = (float)factor};
+}
+
 static enum zd_status update(
         struct trainer *trainer, struct train_step_report *report)
 {
-    const struct optim_options *optim = &trainer->job->optim;
-    struct optim_step step = {
-            .options = optim,
-            .learning_rate = report->learning_rate,
-            .seed = trainer->job->job.seed,
-            .t = ++trainer->state.applied_steps,
-            .grad_scale =
-                    (float)clip_factor(report->grad_norm, optim->max_grad_norm),
-    };
+    double max_norm = trainer->job->optim.max_grad_norm;
+    struct optim_step step =
+            step_of(trainer, report, clip_factor(report->grad_norm, max_norm));
     double began = clock_seconds();
+    trainer->state.applied_steps++;
     ZD_TRY(zero_update(trainer->zero, &step));
     double half = clock_seconds();
     ZD_TRY(zero_gather_params(trainer->zero));
@@ -141,9 +148,11 @@ static enum zd_status compute(
     struct exact_sum loss;
     float dloss = weight_of_token(trainer, targets);
     int64_t mine = targets_here(trainer);
+    struct optim_step unclipped = step_of(trainer, report, 1);
 
     exact_sum_clear(&loss);
     ZD_TRY(zero_step_begin(trainer->zero));
+    zero_step_expect(trainer->zero, &unclipped);
     for (int a = 0; a < trainer->plan.accumulation; a++)
         ZD_TRY(run_micro(trainer, a, dloss, &loss, report));
     if (!trainer->job->train.average_tokens_across_devices) {
@@ -159,7 +168,7 @@ static enum zd_status compute(
     if (isfinite(report->loss) && isfinite(report->grad_norm))
         return update(trainer, report);
     report->skipped = skipped_nonfinite;
-    return ZD_OK;
+    return zero_skip(trainer->zero);
 }
 
 enum zd_status trainer_step(
@@ -191,6 +200,8 @@ enum zd_status trainer_step(
     else
         report->skipped = "no_targets";
 
+    report->offload.active = trainer->plan.zero.states_on_host;
+    report->offload.engine = zero_offload_report(trainer->zero);
     state->step++;
     state->samples_taken += trainer->plan.global_batch;
     state->tokens_seen += report->tokens;

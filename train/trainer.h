@@ -25,6 +25,7 @@ struct trainer {
     struct zero *zero;
     /* what everything that is offloaded copies with; NULL when nothing is */
     struct stream *streams_down, *streams_up;
+    char offload_file[64]; /* of this rank, in offload.nvme_path */
     struct checkpoint_writer writer;
     struct metrics *metrics; /* rank 0 */
     struct train_state state;

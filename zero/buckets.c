@@ -8,7 +8,11 @@
  *
  * A tied head begins the embedding's gradient at the head and the embedding
  * ends it, so that buffer is in use throughout. Where gradients are kept whole
- * and in fp32 the model writes them in place and there are no work buffers. */
+ * and in fp32 the model writes them in place and there are no work buffers.
+ *
+ * Where gradients pass on to the host the reduced shards of a bucket lie in a
+ * buffer of their own: they arrive there while the next bucket fills, and leave
+ * while the one after it does. One rank sends its work buffers themselves. */
 #include "zero/plan_parts.h"
 
 #include <stdlib.h>
@@ -53,7 +57,12 @@ static int last_of_bucket(const struct zero_plan *plan, int bucket)
     return last;
 }
 
-static struct lifetime lifetime_of(const struct zero_plan *plan, int position)
+int plan_buckets_under_way(const struct zero_plan *plan)
+{
+    return plan->request.options.overlap_comm ? 1 : 0;
+}
+
+static struct lifetime work_lifetime(const struct zero_plan *plan, int position)
 {
     int unit = plan->grad_units[position];
     bool early = unit == 0 && plan->request.config->tied;
@@ -62,11 +71,28 @@ static struct lifetime lifetime_of(const struct zero_plan *plan, int position)
             .from = early ? 0 : position,
             .to = position,
             .count = plan_grad_count(plan, unit)};
-    if (plan->grads_cut) {
-        int under_way = plan->request.options.overlap_comm ? 1 : 0;
-        life.to =
-                last_of_bucket(plan, plan->grad_buckets[position] + under_way);
-    }
+    if (plan->grads_cut || plan->grads_pass)
+        life.to = last_of_bucket(
+                plan,
+                plan->grad_buckets[position] + plan_buckets_under_way(plan));
+    return life;
+}
+
+/* From its bucket's reduction to the one before which its copy must be over. */
+static struct lifetime passing_lifetime(
+        const struct zero_plan *plan, int position)
+{
+    int unit = plan->grad_units[position],
+        bucket = plan->grad_buckets[position];
+    int over = bucket + 1 + plan_buckets_under_way(plan);
+    int last = plan->grad_unit_count - 1;
+    struct lifetime life = {
+            .unit = unit,
+            .from = last_of_bucket(plan, bucket),
+            .to = last,
+            .count = plan_grad_count(plan, unit) / (size_t)plan->request.world};
+    if (over <= plan->grad_buckets[last])
+        life.to = last_of_bucket(plan, over) - 1;
     return life;
 }
 
@@ -95,7 +121,11 @@ static size_t place(const struct lifetime *lives, int i)
     return offset;
 }
 
-static enum zd_status place_work(struct zero_plan *plan)
+/* Give every unit a place; *count_out: elements of them all. */
+static enum zd_status place_buffers(
+        const struct zero_plan *plan,
+        struct lifetime (*lifetime_of)(const struct zero_plan *, int),
+        size_t *offsets, size_t *count_out)
 {
     int count = plan->grad_unit_count;
     struct lifetime *lives = calloc((size_t)count + 1, sizeof *lives);
@@ -107,9 +137,9 @@ static enum zd_status place_work(struct zero_plan *plan)
     qsort(lives, (size_t)count, sizeof *lives, larger_first);
     for (int i = 0; i < count; i++) {
         lives[i].offset = place(lives, i);
-        plan->work_offsets[lives[i].unit] = lives[i].offset;
-        if (plan->work_count < lives[i].offset + lives[i].count)
-            plan->work_count = lives[i].offset + lives[i].count;
+        offsets[lives[i].unit] = lives[i].offset;
+        if (*count_out < lives[i].offset + lives[i].count)
+            *count_out = lives[i].offset + lives[i].count;
     }
     free(lives);
     return ZD_OK;
@@ -121,12 +151,19 @@ enum zd_status plan_buckets(struct zero_plan *plan)
     plan->grad_units = calloc(units, sizeof *plan->grad_units);
     plan->grad_buckets = calloc(units, sizeof *plan->grad_buckets);
     plan->work_offsets = calloc(units, sizeof *plan->work_offsets);
-    if (!plan->grad_units || !plan->grad_buckets || !plan->work_offsets)
+    plan->passing_offsets = calloc(units, sizeof *plan->passing_offsets);
+    if (!plan->grad_units || !plan->grad_buckets || !plan->work_offsets ||
+        !plan->passing_offsets)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory planning gradients");
     order_units(plan);
     fill_buckets(plan);
-    if (plan->grads_cut || plan->grad_dtype != DTYPE_FP32)
-        return place_work(plan);
+    if (plan->grads_cut || plan->grads_pass || plan->grad_dtype != DTYPE_FP32)
+        ZD_TRY(place_buffers(
+                plan, work_lifetime, plan->work_offsets, &plan->work_count));
+    if (plan->grads_pass && plan->request.world > 1)
+        ZD_TRY(place_buffers(
+                plan, passing_lifetime, plan->passing_offsets,
+                &plan->passing_count));
     return ZD_OK;
 }

@@ -52,7 +52,10 @@ enum zd_status zero_grad_norm(
     int64_t *extra_words = words + EXACT_SUM_DIGITS + 1;
     struct exact_sum squares;
     exact_sum_clear(&squares);
-    add_shard(zero, &squares);
+    if (zero->plan->states_on_host)
+        ZD_TRY(host_add_squares(zero, &squares));
+    else
+        add_shard(zero, &squares);
     pack(words, &squares);
     if (extra)
         pack(extra_words, extra);

@@ -15,21 +15,52 @@ static char *slot_at(const struct zero *zero, int slot)
     return zero->slots + zero->plan->slots[slot].offset * compute_bytes(zero);
 }
 
-/* The segments of the unit lie one behind the other in its slot. */
-static enum zd_status begin_gather(
-        struct zero *zero, const struct zero_move *move)
+/* The segments of the unit lie one behind the other in its slot. `in_place`:
+ * this rank's shard is there already. */
+static enum zd_status gather_unit(
+        struct zero *zero, const struct zero_move *move, bool in_place)
 {
     const struct zero_plan *plan = zero->plan;
     char *out = slot_at(zero, move->slot);
     for (int s = plan->unit_segments[move->unit];
          s < plan->unit_segments[move->unit + 1]; s++) {
         const struct zero_segment *segment = &plan->segments[s];
+        size_t shard_bytes = segment->shard_count * compute_bytes(zero);
+        const char *shard = in_place ? out + (size_t)zero->rank * shard_bytes
+                                     : zero->memory[s].shard;
         if (segment->persistent)
             continue;
+        ZD_TRY(host_segment_wait(zero, s));
         ZD_TRY(ops_all_gather(
-                &zero->ops, zero->memory[s].shard, out, segment->shard_count,
+                &zero->ops, shard, out, segment->shard_count,
                 plan->request.dtype, &zero->slot_ops[move->slot]));
-        out += segment->count * compute_bytes(zero);
+        out += (size_t)zero->world * shard_bytes;
+    }
+    return ZD_OK;
+}
+
+static enum zd_status begin_gather(
+        struct zero *zero, const struct zero_move *move)
+{
+    if (!zero->plan->params_on_host)
+        return gather_unit(zero, move, false);
+    return host_unit_up(
+            zero, move->unit, move->slot, slot_at(zero, move->slot));
+}
+
+/* Parameters on the host, several ranks: begin the collectives of the moves
+ * whose copies were queued before this call of the hooks. The place in the
+ * program settles it, not the clock, so the order is that of all ranks. */
+static enum zd_status begin_collectives(struct zero *zero)
+{
+    if (!zero->plan->params_on_host || zero->world == 1)
+        return ZD_OK;
+    for (; zero->next_collect < zero->next_gather; zero->next_collect++) {
+        const struct zero_move *move = &zero->moves[zero->next_collect];
+        if (!move->gather)
+            continue;
+        ZD_TRY(host_slot_wait(zero, move->slot));
+        ZD_TRY(gather_unit(zero, move, true));
     }
     return ZD_OK;
 }
@@ -57,13 +88,15 @@ static enum zd_status wait_gather(
     const struct zero_plan *plan = zero->plan;
     int last = plan->unit_segments[move->unit + 1];
     uint64_t ticket = zero->slot_ops[move->slot];
+    if (zero->world == 1)
+        return host_slot_wait(zero, move->slot);
     for (int s = plan->unit_segments[move->unit]; s < last; s++)
         if (!plan->segments[s].persistent)
             ZD_TRY(ops_wait(&zero->ops, ticket--));
     return ZD_OK;
 }
 
-enum zd_status params_begin(struct zero *zero, enum model_pass pass)
+enum zd_status params_start(struct zero *zero, enum model_pass pass)
 {
     const struct zero_plan *plan = zero->plan;
     ZD_TRY(ops_wait_all(&zero->ops));
@@ -74,6 +107,7 @@ enum zd_status params_begin(struct zero *zero, enum model_pass pass)
     zero->move_count = train ? plan->train_move_count : plan->eval_move_count;
     zero->at = 0;
     zero->next_gather = 0;
+    zero->next_collect = 0;
     return begin_gathers(zero, -1);
 }
 
@@ -84,7 +118,7 @@ static enum zd_status next_move(
         const struct zero_move **move_out)
 {
     if (zero->at == zero->move_count && zero->moves == zero->plan->eval_moves)
-        ZD_TRY(params_begin(zero, MODEL_EVAL));
+        ZD_TRY(params_start(zero, MODEL_EVAL));
     const struct zero_move *move =
             zero->at < zero->move_count ? &zero->moves[zero->at] : NULL;
     if (!move || move->unit != unit || move->acquire != acquire)
@@ -130,23 +164,38 @@ static void point_unit(
     }
 }
 
+/* The slot of the unit that the program acquires next holds it. */
+static enum zd_status acquire_slot(
+        struct zero *zero, int unit, const char **gathered_out)
+{
+    const struct zero_move *move = NULL;
+    ZD_TRY(next_move(zero, unit, true, &move));
+    ZD_TRY(begin_collectives(zero));
+    if (move->gather) {
+        if (zero->next_gather <= zero->at) { /* was not prefetched */
+            ZD_TRY(begin_gathers(zero, zero->at));
+            ZD_TRY(begin_collectives(zero));
+        }
+        ZD_TRY(wait_gather(zero, move));
+    }
+    ZD_TRY(begin_gathers(zero, zero->at++));
+    if (move->slot >= 0)
+        *gathered_out = slot_at(zero, move->slot);
+    return ZD_OK;
+}
+
 enum zd_status params_acquire(void *ctx, int unit, const void **params)
 {
     struct zero *zero = ctx;
-    const struct zero_move *move = NULL;
+    const struct zero_plan *plan = zero->plan;
     const char *gathered = NULL;
     ZD_TRY(comm_progress(zero->comm));
-    if (zero->plan->params_cut) {
-        ZD_TRY(next_move(zero, unit, true, &move));
-        if (move->gather) {
-            if (zero->next_gather <= zero->at) /* was not prefetched */
-                ZD_TRY(begin_gathers(zero, zero->at));
-            ZD_TRY(wait_gather(zero, move));
-        }
-        ZD_TRY(begin_gathers(zero, zero->at++));
-        if (move->slot >= 0)
-            gathered = slot_at(zero, move->slot);
-    }
+    if (plan->params_cut)
+        ZD_TRY(acquire_slot(zero, unit, &gathered));
+    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
+         s++)
+        if (zero->memory[s].full)
+            ZD_TRY(host_segment_wait(zero, s));
     point_unit(zero, unit, gathered, params);
     return ZD_OK;
 }
@@ -159,6 +208,7 @@ enum zd_status params_release(void *ctx, int unit)
     if (!zero->plan->params_cut)
         return ZD_OK;
     ZD_TRY(next_move(zero, unit, false, &move));
+    ZD_TRY(begin_collectives(zero));
     return begin_gathers(zero, zero->at++);
 }
 
@@ -186,6 +236,7 @@ enum zd_status params_gather(struct zero *zero, bool frozen)
             ZD_TRY(ops_wait_all(&zero->ops));
             under_way = 0;
         }
+        ZD_TRY(host_segment_wait(zero, s));
         ZD_TRY(ops_all_gather(
                 &zero->ops, memory->shard, memory->full, segment->shard_count,
                 plan->request.dtype, &ticket));

@@ -237,8 +237,9 @@ static enum zd_status build(struct zero_plan *plan)
     const struct zero_request *request = &plan->request;
     int stage = request->options.stage;
     bool many = request->world > 1;
-    plan->params_cut = stage >= 3 && many;
-    plan->grads_cut = stage >= 2 && many;
+    ZD_TRY(plan_offload(plan));
+    plan->params_cut = (stage >= 3 && many) || plan->params_on_host;
+    plan->grads_cut = many && (stage >= 2 || (stage == 1 && plan->grads_pass));
     plan->states_cut = stage >= 1 && many;
     plan->frozen_master = request->train && request->dtype != DTYPE_FP32 &&
                           request->storage_dtype != request->dtype;
@@ -251,7 +252,7 @@ static enum zd_status build(struct zero_plan *plan)
     if (plan->params_cut)
         ZD_TRY(plan_stage3(plan));
     plan_wire(plan);
-    return ZD_OK;
+    return plan_offload_bytes(plan);
 }
 
 enum zd_status zero_plan_build(
@@ -284,6 +285,7 @@ void zero_plan_fini(struct zero_plan *plan)
     free(plan->grad_units);
     free(plan->grad_buckets);
     free(plan->work_offsets);
+    free(plan->passing_offsets);
     memset(plan, 0, sizeof *plan);
 }
 
@@ -305,8 +307,8 @@ static struct totals totals_of(const struct zero_plan *plan)
 }
 
 enum zd_status plan_span(
-        struct arena_plan *arena, const char *name, enum span_kind kind,
-        size_t count, size_t element_bytes)
+        struct arena_plan *arena, const char *name, enum arena_memory memory,
+        enum span_kind kind, size_t count, size_t element_bytes)
 {
     size_t bytes;
     if (!count)
@@ -314,14 +316,33 @@ enum zd_status plan_span(
     if (__builtin_mul_overflow(count, element_bytes, &bytes))
         return ZD_FAIL(
                 ZD_ERR_UNFIT, "E0603", "span %s is absurdly large", name);
-    return arena_plan_add(arena, name, ARENA_DEVICE, kind, bytes);
+    return arena_plan_add(arena, name, memory, kind, bytes);
 }
 
 static enum zd_status add(
         struct arena_plan *arena, const char *name, enum span_kind kind,
         size_t count, enum dtype type)
 {
-    return plan_span(arena, name, kind, count, dtype_bytes(type));
+    return plan_span(arena, name, ARENA_DEVICE, kind, count, dtype_bytes(type));
+}
+
+/* Frozen parameters and their fp32 copies. Copies to the device go out of
+ * pinned memory; the fp32 ones are only saved. */
+static enum zd_status add_frozen(
+        const struct zero_plan *plan, const struct totals *totals,
+        struct arena_plan *arena)
+{
+    const size_t *held = plan->params_cut ? totals->shard : totals->full;
+    ZD_TRY(plan_span(
+            arena, "zero.params.frozen",
+            plan->params_on_host ? ARENA_PINNED : ARENA_DEVICE, SPAN_PARAMS,
+            held[FROZEN], dtype_bytes(plan->request.dtype)));
+    if (!plan->frozen_master)
+        return ZD_OK;
+    return plan_span(
+            arena, "zero.master.frozen",
+            plan->states_on_host ? ARENA_HOST : ARENA_DEVICE, SPAN_PARAMS,
+            totals->shard[FROZEN], sizeof(float));
 }
 
 static enum zd_status add_params(
@@ -333,15 +354,12 @@ static enum zd_status add_params(
     size_t slots = 0;
     for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++)
         slots += plan->slots[s].count;
-    ZD_TRY(add(arena, "zero.params", SPAN_PARAMS, held[SHARDED], type));
+    if (!plan->params_on_host)
+        ZD_TRY(add(arena, "zero.params", SPAN_PARAMS, held[SHARDED], type));
     ZD_TRY(
             add(arena, "zero.params.persistent", SPAN_PARAMS,
                 totals->full[PERSISTENT], type));
-    ZD_TRY(add(arena, "zero.params.frozen", SPAN_PARAMS, held[FROZEN], type));
-    if (plan->frozen_master)
-        ZD_TRY(
-                add(arena, "zero.master.frozen", SPAN_PARAMS,
-                    totals->shard[FROZEN], DTYPE_FP32));
+    ZD_TRY(add_frozen(plan, totals, arena));
     return add(arena, "zero.params.slots", SPAN_BUFFERS, slots, type);
 }
 
@@ -351,10 +369,14 @@ static enum zd_status add_grads(
 {
     size_t shard = totals->shard[SHARDED] + totals->shard[PERSISTENT];
     size_t grads = plan->grads_cut ? shard : plan->trainable_count;
-    ZD_TRY(add(arena, "zero.grads", SPAN_GRADS, grads, plan->grad_dtype));
+    if (!plan->grads_pass)
+        ZD_TRY(add(arena, "zero.grads", SPAN_GRADS, grads, plan->grad_dtype));
+    ZD_TRY(
+            add(arena, "zero.grads.work", SPAN_BUFFERS, plan->work_count,
+                DTYPE_FP32));
     return add(
-            arena, "zero.grads.work", SPAN_BUFFERS, plan->work_count,
-            DTYPE_FP32);
+            arena, "zero.grads.passing", SPAN_BUFFERS, plan->passing_count,
+            plan->grad_dtype);
 }
 
 enum zd_status zero_plan_spans(
@@ -365,5 +387,7 @@ enum zd_status zero_plan_spans(
     if (!plan->request.train)
         return ZD_OK;
     ZD_TRY(add_grads(plan, &totals, arena));
-    return plan_state_spans(plan, arena);
+    ZD_TRY(plan_state_spans(plan, arena));
+    return plan->states_on_host ? offload_plan_spans(plan->offload_bytes, arena)
+                                : ZD_OK;
 }

@@ -22,7 +22,7 @@
 #include "base/arena.h"
 #include "comm/comm.h"
 #include "model/model.h"
-#include "offload/options.h"
+#include "offload/offload.h"
 #include "optim/optim.h"
 #include "zero/options.h"
 
@@ -94,11 +94,20 @@ struct zero_plan {
                                   micro-batch, fp32 with several */
     /* What the stage and the world come to. One rank owns everything, so there
      * nothing is cut whatever the stage. */
-    bool params_cut; /* stage 3: units are gathered when they are used */
-    bool states_cut; /* stages 1-3: a rank holds master, m, v of its shard */
-    bool grads_cut;  /* stages 2, 3: a rank keeps the gradient of its shard */
+    bool params_cut;    /* stage 3: units are gathered when they are used */
+    bool states_cut;    /* stages 1-3: a rank holds master, m, v of its shard */
+    bool grads_cut;     /* stages 2, 3, and 1 where gradients pass: a rank gets
+                           the gradient of its shard in every micro-batch */
     bool frozen_master; /* frozen tensors have an fp32 copy, cut over the ranks,
                            because the files are wider than the compute type */
+    /* Offload: masters and states are the engine's (offload/offload.h), which
+     * knows the trainable segments, as far as this rank has their states. */
+    bool states_on_host;
+    bool params_on_host; /* sharded and frozen segments visit the device: the
+                            program of stage 3, at any world */
+    bool grads_pass;     /* no gradient is kept on the device: each goes down
+                            in the micro-batch that made it */
+    size_t offload_bytes[OFFLOAD_PARTS]; /* largest of all ranks */
     size_t trainable_count; /* padded elements of the trainable segments */
     size_t block_count;     /* Adam-mini: blocks of all tensors; their v is
                                held whole by every rank */
@@ -117,6 +126,10 @@ struct zero_plan {
     int grad_unit_count;
     size_t *work_offsets; /* by unit, elements in zero.grads.work */
     size_t work_count;    /* 0: the model writes where gradients are kept */
+    /* grads_pass, several ranks: where each unit's reduced shards lie on their
+     * way down, in zero.grads.passing */
+    size_t *passing_offsets; /* by unit, elements */
+    size_t passing_count;
 
     struct comm_counters wire; /* bytes per step and rank (all the same) */
 };

@@ -30,8 +30,7 @@ enum state_array {
 };
 const char *state_array_name(enum state_array array);
 /* Where a lane of this format lies; STATE_ARRAYS: it has no elements. */
-enum state_array state_array_of(
-        enum optim_lane lane, enum optim_format format);
+enum state_array state_array_of(enum optim_lane lane, enum optim_format format);
 
 /* A run of a tensor whose states one rank holds. */
 struct state_run {
@@ -67,14 +66,22 @@ uint64_t plan_block_wire(const struct zero_plan *plan);
 enum zd_status plan_state_spans(
         const struct zero_plan *plan, struct arena_plan *arena);
 
-/* A span of `count` elements of `bytes` on the device; none when it would be
- * empty. */
+/* A span of `count` elements of `bytes`; none when it would be empty. */
 enum zd_status plan_span(
-        struct arena_plan *arena, const char *name, enum span_kind kind,
-        size_t count, size_t bytes);
+        struct arena_plan *arena, const char *name, enum arena_memory memory,
+        enum span_kind kind, size_t count, size_t bytes);
+
+/* --- offload (offload.c) -------------------------------------------------- */
+
+/* What of the plan is on the host; ZD_ERR_CONFIG when the options do not go
+ * together. Then, the segments settled, plan->offload_bytes. */
+enum zd_status plan_offload(struct zero_plan *plan);
+enum zd_status plan_offload_bytes(struct zero_plan *plan);
 
 /* plan->grad_*, plan->work_* (buckets.c). */
 enum zd_status plan_buckets(struct zero_plan *plan);
+/* Buckets that are reduced while the next one fills. */
+int plan_buckets_under_way(const struct zero_plan *plan);
 
 /* plan->slots, plan->*_moves (program.c), for one micro-batch's and one
  * evaluation's unit events. */

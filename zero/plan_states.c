@@ -155,23 +155,32 @@ static size_t master_count(const struct zero_plan *plan)
     return plan->states_cut ? count / (size_t)plan->request.world : count;
 }
 
-enum zd_status plan_state_spans(
+static enum zd_status add_states(
         const struct zero_plan *plan, struct arena_plan *arena)
 {
     size_t bytes[STATE_ARRAYS] = {0};
     largest(plan, bytes);
     if (plan_has_master(plan))
         ZD_TRY(plan_span(
-                arena, "zero.master", SPAN_OPTIMIZER, master_count(plan),
-                sizeof(float)));
+                arena, "zero.master", ARENA_DEVICE, SPAN_OPTIMIZER,
+                master_count(plan), sizeof(float)));
     for (int i = 0; i < STATE_ARRAYS; i++)
         ZD_TRY(plan_span(
-                arena, state_array_name((enum state_array)i), SPAN_OPTIMIZER,
-                bytes[i], 1));
+                arena, state_array_name((enum state_array)i), ARENA_DEVICE,
+                SPAN_OPTIMIZER, bytes[i], 1));
+    return ZD_OK;
+}
+
+enum zd_status plan_state_spans(
+        const struct zero_plan *plan, struct arena_plan *arena)
+{
+    enum arena_memory memory = plan->states_on_host ? ARENA_HOST : ARENA_DEVICE;
+    if (!plan->states_on_host)
+        ZD_TRY(add_states(plan, arena));
     ZD_TRY(plan_span(
-            arena, "zero.blocks", SPAN_OPTIMIZER, plan->block_count,
+            arena, "zero.blocks", memory, SPAN_OPTIMIZER, plan->block_count,
             sizeof(float)));
     return plan_span(
-            arena, "zero.blocks.sums", SPAN_BUFFERS, 2 * plan->block_count,
-            sizeof(int64_t));
+            arena, "zero.blocks.sums", memory, SPAN_BUFFERS,
+            2 * plan->block_count, sizeof(int64_t));
 }

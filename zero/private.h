@@ -3,6 +3,8 @@
  *   ops.c      collectives under way, at most COMM_OPS_MAX of them
  *   params.c   params hooks: the stage-3 program; the gather after the update
  *   grads.c    grads hooks: work buffers, buckets, reduction
+ *   grads_down.c  what was reduced goes to the host
+ *   offload.c  the engine, what it is asked for, its part of the step
  *   states.c   the update of this rank's states
  *   ranges.c   states and weights from outside: loading, saving
  *   norm.c     the norm
@@ -47,6 +49,22 @@ struct op_queue {
     int count;
 };
 
+/* Offloaded optimizer: the engine, and its trainable segments. */
+struct zero_offload {
+    struct offload_request request; /* its arrays are owned */
+    struct offload *engine;         /* NULL: states on the device */
+    int *segments; /* by segment: its number at the engine; -1: frozen */
+    bool *due;     /* by segment: its parameters are being updated, and were not
+                      waited for yet */
+    int64_t **run_sums;         /* by run: Adam-mini's sums of its tensor */
+    const float **run_blocks;   /* by run: v of the blocks of its tensor */
+    struct stream *up;          /* for frozen parameters */
+    struct event **slot_events; /* by slot: its copies have arrived */
+    struct event *persistent_event;
+    bool has_states; /* other than those of the start */
+    double wait_up_seconds;
+};
+
 struct zero {
     const struct zero_plan *plan;
     struct comm *comm;
@@ -60,6 +78,8 @@ struct zero {
     int move_count;
     int at;             /* the next move */
     int next_gather;    /* the next move that gathers and has not begun */
+    int next_collect;   /* parameters on the host: the next move that gathers
+                           and whose collective has not begun */
     uint64_t *slot_ops; /* by slot: ticket of its last gather */
     char *slots;        /* zero.params.slots */
 
@@ -72,6 +92,12 @@ struct zero {
                             each trainable segment; 0: none */
     bool work_is_clear;  /* the micro-batch before has left the work buffers */
     float *work;         /* zero.grads.work */
+
+    /* grads_down.c: positions before `sent` are on their way, of sent_micro */
+    int sent, sent_micro;
+    char *passing; /* zero.grads.passing */
+
+    struct zero_offload offload;
 
     /* states.c */
     struct run_memory *runs; /* in the order of state_walk_next */
@@ -104,7 +130,7 @@ enum zd_status ops_wait_oldest(struct op_queue *ops);
 enum zd_status params_acquire(void *ctx, int unit, const void **params);
 enum zd_status params_release(void *ctx, int unit);
 /* Begin a program: everything gathered so far is stale. */
-enum zd_status params_begin(struct zero *zero, enum model_pass pass);
+enum zd_status params_start(struct zero *zero, enum model_pass pass);
 /* All-gather the parameters of segments that have a full copy: the trainable
  * ones, or with `frozen` those and the frozen ones. */
 enum zd_status params_gather(struct zero *zero, bool frozen);
@@ -114,6 +140,60 @@ enum zd_status params_gather(struct zero *zero, bool frozen);
 enum zd_status grads_acquire(
         void *ctx, int unit, float **grads, bool *accumulate_out);
 enum zd_status grads_release(void *ctx, int unit);
+
+/* The kept gradient of a segment (of the part with states here), reduced, in
+ * the compute type: several micro-batches were added up in fp32, at whose front
+ * it lies then. Once a step. */
+void *grads_round_kept(struct zero *zero, int s);
+/* Until the copies of a unit's gradient to the host have left their source. */
+enum zd_status grads_wait_down(struct zero *zero, int unit);
+/* Where the reduced shards of a unit lie on their way. */
+char *grads_passing(const struct zero *zero, int unit);
+/* Before the reduction of `bucket` writes its shards: what lay there is gone.
+ */
+enum zd_status grads_wait_passing(struct zero *zero, int bucket);
+/* Positions before `end` of the order of gradients go down. */
+enum zd_status grads_send(struct zero *zero, int end);
+/* The rest of the micro-batch; then the next one's may begin. */
+enum zd_status grads_send_rest(struct zero *zero);
+
+/* --- round.c -------------------------------------------------------------- */
+
+/* To nearest even: to bf16 or fp16; values that stay floats; or to 16 bits at
+ * the front of the floats' own memory. */
+void round_to_16(
+        uint16_t *out, enum dtype type, const float *values, size_t count);
+void round_floats(float *values, enum dtype type, size_t count);
+void round_in_place(float *values, enum dtype type, size_t count);
+
+/* --- offload.c ------------------------------------------------------------ */
+
+/* Make and end the engine, when the plan has one. */
+enum zd_status host_begin(struct zero *zero, const struct offload_place *place);
+void host_end(struct zero *zero);
+/* Squares of this rank's gradients, when they are on the host. */
+enum zd_status host_add_squares(struct zero *zero, struct exact_sum *sum);
+/* Adam-mini: this rank's part of zero->block_sums. */
+enum zd_status host_add_block_sums(struct zero *zero);
+enum zd_status host_update(struct zero *zero, const struct optim_step *step);
+/* zero_range_read and zero_range_write of a range that trains. */
+enum zd_status host_read(
+        const struct zero *zero, const struct zero_range *range, int lane,
+        size_t begin, size_t count, void *values, float *scales);
+enum zd_status host_write(
+        struct zero *zero, const struct zero_range *range, int lane,
+        size_t begin, size_t count, const void *values, const float *scales);
+/* States as at the start of training. */
+enum zd_status host_clear(struct zero *zero);
+/* The engine makes new parameters: before their next use the device waits. */
+void host_params_made(struct zero *zero);
+/* Until the device has the parameters of segment `s` after the last update. */
+enum zd_status host_segment_wait(struct zero *zero, int s);
+/* Parameters on the host: queue the copies of this rank's part of a unit to its
+ * place in the slot. */
+enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out);
+/* Until those copies are there. */
+enum zd_status host_slot_wait(struct zero *zero, int slot);
 
 /* --- states.c ------------------------------------------------------------- */
 

@@ -151,6 +151,8 @@ enum zd_status zero_range_read(
         const struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count, void *values, float *scales)
 {
+    if (range->trains && zero->plan->states_on_host)
+        return host_read(zero, range, lane, begin, count, values, scales);
     struct lane_part part = part_of(zero, range, lane, begin, count);
     if (values)
         memcpy(values, part.values, part.value_bytes);
@@ -163,6 +165,8 @@ enum zd_status zero_range_write(
         struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count, const void *values, const float *scales)
 {
+    if (range->trains && zero->plan->states_on_host)
+        return host_write(zero, range, lane, begin, count, values, scales);
     struct lane_part part = part_of(zero, range, lane, begin, count);
     memcpy(part.values, values, part.value_bytes);
     if (part.scales)
@@ -178,9 +182,10 @@ float *zero_block_v(struct zero *zero, int id)
     return zero->block_v + plan->places[id].blocks;
 }
 
-void zero_states_clear(struct zero *zero)
+enum zd_status zero_states_clear(struct zero *zero)
 {
     states_clear(zero);
+    return zero->plan->states_on_host ? host_clear(zero) : ZD_OK;
 }
 
 /* --- parameters from masters ---------------------------------------------- */
@@ -193,7 +198,10 @@ static void round_segment(struct zero *zero, int s)
     const struct segment_memory *memory = &zero->memory[s];
     enum dtype type = plan->request.dtype;
     bool whole = trains(zero, s) && !plan->states_cut;
-    if (trains(zero, s) ? !plan_has_master(plan) : !memory->master)
+    bool has_master = trains(zero, s)
+                              ? plan_has_master(plan) && !plan->states_on_host
+                              : memory->master != NULL;
+    if (!has_master)
         return;
     dtype_convert(
             whole ? memory->full : memory->shard, type, memory->master,
@@ -206,6 +214,11 @@ enum zd_status zero_ranges_loaded(struct zero *zero)
     ZD_TRY(ops_wait_all(&zero->ops));
     for (int s = 0; s < zero->plan->segment_count; s++)
         round_segment(zero, s);
+    if (zero->plan->states_on_host) {
+        ZD_TRY(offload_masters_written(zero->offload.engine));
+        ZD_TRY(offload_finish(zero->offload.engine));
+        host_params_made(zero);
+    }
     return params_gather(zero, true);
 }
 
@@ -252,9 +265,10 @@ static enum zd_status load_weights(
 
 enum zd_status zero_load(struct zero *zero, const struct weight_source *source)
 {
-    states_clear(zero);
     /* a file that one rank cannot read must not leave the others in a gather */
-    enum zd_status status = load_weights(zero, source);
+    enum zd_status status = zero_states_clear(zero);
+    if (status == ZD_OK)
+        status = load_weights(zero, source);
     ZD_TRY(comm_agree(zero->comm, status));
     return zero_ranges_loaded(zero);
 }

@@ -25,7 +25,7 @@ static void place_run(
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
         enum optim_format format = at->layout.lane[lane];
         enum state_array array = state_array_of((enum optim_lane)lane, format);
-        if (array == STATE_ARRAYS)
+        if (array == STATE_ARRAYS || zero->plan->states_on_host)
             continue;
         run->state[lane] = arrays[array] + at->value_offset[lane];
         if (format == OPTIM_8BIT)
@@ -140,9 +140,11 @@ static enum zd_status update_blocks(
     const struct param_table *table = plan->request.table;
     size_t words = 2 * plan->block_count;
     memset(zero->block_sums, 0, words * sizeof *zero->block_sums);
-    for (int i = 0; i < zero->run_count; i++)
+    for (int i = 0; !plan->states_on_host && i < zero->run_count; i++)
         if (has_blocks(&zero->runs[i]))
             add_block_sums(zero, &zero->runs[i]);
+    if (plan->states_on_host)
+        ZD_TRY(host_add_block_sums(zero));
     if (plan->states_cut)
         ZD_TRY(comm_all_reduce_i64(
                 zero->comm, zero->block_sums, words, COMM_SUM));
@@ -238,6 +240,8 @@ enum zd_status zero_update(struct zero *zero, const struct optim_step *step)
 {
     if (zero->plan->block_count)
         ZD_TRY(update_blocks(zero, step));
+    if (zero->plan->states_on_host)
+        return host_update(zero, step);
     for (int i = 0; i < zero->run_count; i++)
         update_run(zero, &zero->runs[i], step);
     return ZD_OK;

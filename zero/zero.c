@@ -20,6 +20,8 @@ static void place_params(
                        : segment->persistent ? "zero.params.persistent"
                                              : "zero.params";
     char *base = span(zero->arena, name);
+    if (plan->params_on_host && segment->trainable && !segment->persistent)
+        return; /* the engine's */
     if (plan->params_cut && !segment->persistent) {
         memory->shard = base + segment->shard_offset * bytes;
         return;
@@ -29,7 +31,8 @@ static void place_params(
     memory->shard = full + (size_t)zero->rank * segment->shard_count * bytes;
 }
 
-/* Without masters of their own the parameters are the masters. */
+/* Without masters of their own the parameters are the masters; the engine has
+ * its own. */
 static void place_masters(
         const struct zero *zero, const struct zero_segment *segment,
         struct segment_memory *memory)
@@ -40,6 +43,8 @@ static void place_masters(
             cut ? segment->state_shard_offset : segment->state_full_offset;
     memory->state_begin = cut ? (size_t)zero->rank * segment->shard_count : 0;
     memory->state_count = cut ? segment->shard_count : segment->count;
+    if (plan->states_on_host)
+        return;
     if (plan_has_master(plan))
         memory->master = (float *)span(zero->arena, "zero.master") + offset;
     else
@@ -53,6 +58,8 @@ static void place_grads(
     const struct zero_plan *plan = zero->plan;
     size_t bytes = dtype_bytes(plan->grad_dtype);
     char *base = span(zero->arena, "zero.grads");
+    if (plan->grads_pass)
+        return;
     if (plan->grads_cut) {
         memory->grad_shard = base + segment->state_shard_offset * bytes;
         return;
@@ -111,7 +118,8 @@ static enum zd_status take_tables(struct zero *zero)
 
 enum zd_status zero_create(
         const struct zero_plan *plan, struct comm *comm,
-        const struct arena *arena, struct zero **zero_out)
+        const struct arena *arena, const struct offload_place *place,
+        struct zero **zero_out)
 {
     if (comm_size(comm) != plan->request.world)
         return ZD_FAIL(
@@ -131,6 +139,7 @@ enum zd_status zero_create(
     if (status != ZD_OK)
         goto err_zero;
     zero->work = (float *)span(arena, "zero.grads.work");
+    zero->passing = span(arena, "zero.grads.passing");
     zero->slots = span(arena, "zero.params.slots");
     place_segments(zero);
     if (plan->request.train)
@@ -138,6 +147,8 @@ enum zd_status zero_create(
     status = states_create(zero);
     if (status == ZD_OK)
         status = ranges_create(zero);
+    if (status == ZD_OK)
+        status = host_begin(zero, place);
     if (status != ZD_OK)
         goto err_zero;
     *zero_out = zero;
@@ -152,6 +163,7 @@ void zero_destroy(struct zero *zero)
 {
     if (!zero)
         return;
+    host_end(zero);
     free(zero->memory);
     free(zero->slot_ops);
     free(zero->grads_held);
@@ -177,12 +189,12 @@ struct model_hooks zero_hooks(struct zero *zero)
 
 enum zd_status zero_step_begin(struct zero *zero)
 {
-    return params_begin(zero, MODEL_TRAIN);
+    return params_start(zero, MODEL_TRAIN);
 }
 
 enum zd_status zero_eval_begin(struct zero *zero)
 {
-    return params_begin(zero, MODEL_EVAL);
+    return params_start(zero, MODEL_EVAL);
 }
 
 enum zd_status zero_gather_params(struct zero *zero)

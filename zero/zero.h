@@ -11,7 +11,9 @@
  *                         the persistent ones at stage 3
  *
  * The same calls are made at every stage and world; what a stage does not need
- * does nothing. A step whose norm is not finite leaves out the last two. Every
+ * does nothing. A step whose norm is not finite calls zero_skip instead of the
+ * last two. With the optimizer offloaded (offload/offload.h) zero_update begins
+ * the update and returns; what needs a parameter later waits for it. Every
  * call but zero_hooks and the ranges is collective when there are several
  * ranks.
  *
@@ -29,10 +31,12 @@
 
 struct zero;
 
-/* plan, comm, kernels, arena are borrowed and must outlive it. */
+/* plan, comm, arena and the streams of `place` are borrowed and must outlive
+ * it. `place`: of the offload engine; NULL when the plan has none. */
 enum zd_status zero_create(
         const struct zero_plan *plan, struct comm *comm,
-        const struct arena *arena, struct zero **zero_out);
+        const struct arena *arena, const struct offload_place *place,
+        struct zero **zero_out);
 void zero_destroy(struct zero *zero);
 
 /* Fill parameters and master weights from `source`; moments are cleared. Each
@@ -45,6 +49,9 @@ struct model_hooks zero_hooks(struct zero *zero);
 enum zd_status zero_eval_begin(struct zero *zero);
 
 enum zd_status zero_step_begin(struct zero *zero);
+/* Before the first backward: the step as it is when nothing is clipped, for
+ * offload.clipping = "undo". */
+void zero_step_expect(struct zero *zero, const struct optim_step *unclipped);
 enum zd_status zero_micro_begin(struct zero *zero, int micro);
 enum zd_status zero_reduce_finish(struct zero *zero);
 /* Norm of the whole model's gradient: the root of an exact sum over pieces of
@@ -57,6 +64,10 @@ enum zd_status zero_grad_norm(
 /* After zero_grad_norm, whose norm Adam-mini's block sums are scaled by. */
 enum zd_status zero_update(struct zero *zero, const struct optim_step *step);
 enum zd_status zero_gather_params(struct zero *zero);
+/* Instead of the last two: the gradients are dropped. */
+enum zd_status zero_skip(struct zero *zero);
+/* What the engine did since the last call; all 0 without one. */
+struct offload_report zero_offload_report(struct zero *zero);
 
 /* --- weights and states from outside (checkpoints) -------------------------
  */
@@ -99,7 +110,7 @@ enum zd_status zero_range_write(
 float *zero_block_v(struct zero *zero, int id);
 
 /* States (m and v) as at the start of training. */
-void zero_states_clear(struct zero *zero);
+enum zd_status zero_states_clear(struct zero *zero);
 /* All that a rank holds was written from outside: bring every copy of the
  * parameters in line with the masters. Collective. */
 enum zd_status zero_ranges_loaded(struct zero *zero);

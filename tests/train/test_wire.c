@@ -8,69 +8,11 @@
  *   memory   taken bytes against planned bytes, in the same runs */
 #include "base/fs.h"
 #include "tests/support/job_threads.h"
+#include "tests/support/plan_check.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct wire {
-    double reduce_scatter, all_gather, all_reduce;
-};
-
-static json_t *plan_of(const char *dir)
-{
-    char path[PATH_MAX];
-    json_t *plan = NULL;
-    snprintf(path, sizeof path, "%s/out/plan.json", dir);
-    return json_parse_file(path, 1 << 24, &plan) == ZD_OK ? plan : NULL;
-}
-
-static struct wire planned_wire(const json_t *plan)
-{
-    const json_t *wire = json_object_get(plan, "wire_bytes_per_step");
-    return (struct wire){
-            json_number_value(json_object_get(wire, "reduce_scatter")),
-            json_number_value(json_object_get(wire, "all_gather")),
-            json_number_value(json_object_get(wire, "all_reduce"))};
-}
-
-/* Does every row have `want` under wire_bytes.`key`? */
-static bool rows_have(const char *dir, const char *key, double want, int rows)
-{
-    char path[64];
-    double *values;
-    snprintf(path, sizeof path, "wire_bytes.%s", key);
-    int count = job_threads_column(dir, path, &values);
-    bool same = count == rows;
-    for (int i = 0; i < count; i++)
-        same = same && values[i] == want;
-    free(values);
-    return same;
-}
-
-static bool taken_as_planned(const json_t *plan)
-{
-    size_t r, a;
-    json_t *rank, *arena;
-    bool same = true;
-    json_array_foreach(json_object_get(plan, "ranks"), r, rank)
-    {
-        json_array_foreach(json_object_get(rank, "arenas"), a, arena)
-        {
-            size_t i;
-            json_t *span;
-            json_int_t spans = 0, planned = json_integer_value(json_object_get(
-                                          arena, "planned_bytes"));
-            json_array_foreach(json_object_get(arena, "spans"), i, span)
-                    spans += json_integer_value(json_object_get(span, "bytes"));
-            same = same &&
-                   planned == json_integer_value(
-                                      json_object_get(arena, "taken_bytes")) &&
-                   spans <= planned && planned <= spans + 64 * (json_int_t)i;
-        }
-    }
-    return same && r > 0;
-}
 
 /* Padded elements that a plan's bytes stand for: bytes / ((N-1)/N * size * n).
  */
@@ -83,7 +25,7 @@ static double elements(double bytes, int world, int times)
  * is still there when it is used again is not gathered: `kept` bounds that
  * share. */
 static bool follows_table(
-        struct wire wire, int world, int stage, int micros, double kept,
+        struct planned_wire wire, int world, int stage, int micros, double kept,
         double *padded)
 {
     int reduces = stage <= 1 ? 1 : micros;
@@ -120,19 +62,17 @@ static void check(
     snprintf(sets[2], 64, "train.gradient_accumulation_steps=%d", micros);
     snprintf(sets[3], 64, "train.per_device_train_batch_size=1");
     bool ran = job_threads_run(job, list, world, dir) == ZD_OK;
-    json_t *plan = ran ? plan_of(dir) : NULL;
+    json_t *plan = ran ? plan_check_open(dir) : NULL;
     if (!plan) {
         tap_ok(false, "world %d stage %d micros %d runs", world, stage, micros);
         return;
     }
-    struct wire wire = planned_wire(plan);
-    tap_ok(rows_have(dir, "reduce_scatter", wire.reduce_scatter, 2) &&
-                   rows_have(dir, "all_gather", wire.all_gather, 2) &&
-                   rows_have(dir, "all_reduce", wire.all_reduce, 2),
+    struct planned_wire wire = plan_check_wire(plan);
+    tap_ok(plan_check_sent(plan, dir, 2),
            "world %d stage %d micros %d: sent as planned (%.0f + %.0f + %.0f)",
            world, stage, micros, wire.reduce_scatter, wire.all_gather,
            wire.all_reduce);
-    tap_ok(taken_as_planned(plan),
+    tap_ok(plan_check_taken(plan),
            "world %d stage %d micros %d: memory taken as planned", world, stage,
            micros);
     if (world > 1)

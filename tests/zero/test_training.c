@@ -166,7 +166,7 @@ static enum zd_status run_rank(struct rank *rank)
         comm_set_staging(rank->comm, arena_span(&rank->arena, "comm.staging"));
     if (status == ZD_OK)
         status = zero_create(
-                &shared->plan, rank->comm, &rank->arena, &rank->zero);
+                &shared->plan, rank->comm, &rank->arena, NULL, &rank->zero);
     if (status == ZD_OK)
         status = model_create(
                 &shared->config, &shared->table, &shared->shape,

@@ -139,7 +139,14 @@ static enum zd_status step(struct rank *rank, struct zero *zero, int k)
     int64_t counts[ZERO_STEP_COUNTS] = {1, 2, 3, 4};
     struct exact_sum loss;
     exact_sum_clear(&loss);
+    struct optim_step update = {
+            .options = &s->optim,
+            .learning_rate = s->optim.learning_rate,
+            .seed = 11,
+            .t = s->first_step + k + 1,
+            .grad_scale = 1};
     ZD_TRY(zero_step_begin(zero));
+    zero_step_expect(zero, &update);
     ZD_TRY(comm_all_reduce_i64(rank->comm, counts, ZERO_STEP_COUNTS, COMM_SUM));
     for (int micro = 0; micro < s->accumulation; micro++) {
         struct fake_pass pass = {
@@ -163,16 +170,10 @@ static enum zd_status step(struct rank *rank, struct zero *zero, int k)
     ZD_TRY(zero_grad_norm(zero, &rank->norms[k], &loss));
     rank->losses[k] = exact_sum_value(&loss);
     if (!isfinite(rank->norms[k]))
-        return ZD_OK;
-    struct optim_step update = {
-            .options = &s->optim,
-            .learning_rate = s->optim.learning_rate,
-            .seed = 11,
-            .t = s->first_step + k + 1,
-            .grad_scale =
-                    s->shows_grads
-                            ? 1
-                            : (float)fmin(1, 1 / (rank->norms[k] + 1e-6))};
+        return zero_skip(zero);
+    double clip = s->clip > 0 ? s->clip : 1;
+    update.grad_scale =
+            s->shows_grads ? 1 : (float)fmin(1, clip / (rank->norms[k] + 1e-6));
     ZD_TRY(zero_update(zero, &update));
     return zero_gather_params(zero);
 }
@@ -228,8 +229,27 @@ static enum zd_status run_steps(struct rank *rank, struct zero *zero)
     return save(rank, zero);
 }
 
+static enum zd_status place_create(
+        const struct rank *rank, struct offload_place *place)
+{
+    const struct scenario *s = rank->scenario;
+    *place = (struct offload_place){
+            .worker_threads = s->workers > 0 ? s->workers : 1,
+            .first_cpu = -1,
+            .file_name = "world"};
+    ZD_TRY(stream_create("down", s->streams, &place->down));
+    return stream_create("up", s->streams, &place->up);
+}
+
+static void place_destroy(struct offload_place *place)
+{
+    stream_destroy(place->down);
+    stream_destroy(place->up);
+}
+
 static enum zd_status run_rank(struct rank *rank)
 {
+    struct offload_place place = {0};
     struct arena_plan memory;
     struct arena arena;
     struct zero *zero = NULL;
@@ -244,10 +264,13 @@ static enum zd_status run_rank(struct rank *rank)
         goto err_plan;
     if (arena_plan_find(&memory, "comm.staging"))
         comm_set_staging(rank->comm, arena_span(&arena, "comm.staging"));
-    status = zero_create(rank->plan, rank->comm, &arena, &zero);
+    status = place_create(rank, &place);
+    if (status == ZD_OK)
+        status = zero_create(rank->plan, rank->comm, &arena, &place, &zero);
     if (status == ZD_OK)
         status = run_steps(rank, zero);
     zero_destroy(zero);
+    place_destroy(&place);
     arena_release(&arena);
 err_plan:
     arena_plan_fini(&memory);
@@ -356,6 +379,8 @@ struct outcome world_run(const struct scenario *s)
             .accumulation = s->accumulation,
             .checkpointing = s->checkpointing,
             .optim = s->optim,
+            .offload = s->offload,
+            .accumulate_on_host = s->accumulate_on_host,
             .train = true};
     out.status = zero_plan_build(&request, &plan);
     if (out.status == ZD_OK)

@@ -13,6 +13,11 @@ struct scenario {
     struct zero_options options;
     enum dtype dtype, storage;
     struct optim_options optim;
+    double clip; /* largest norm; 0: 1 */
+    struct offload_options offload;
+    bool accumulate_on_host;
+    enum stream_mode streams;
+    int workers; /* of the engine */
     struct checkpointing checkpointing;
     bool solo;  /* ranks but the first have no gradient: the sum is the same
                    in every world */

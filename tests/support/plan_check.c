@@ -1,0 +1,70 @@
+#include "tests/support/plan_check.h"
+
+#include "tests/support/job_threads.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+json_t *plan_check_open(const char *dir)
+{
+    char path[PATH_MAX];
+    json_t *plan = NULL;
+    snprintf(path, sizeof path, "%s/out/plan.json", dir);
+    return json_parse_file(path, 1 << 24, &plan) == ZD_OK ? plan : NULL;
+}
+
+struct planned_wire plan_check_wire(const json_t *plan)
+{
+    const json_t *wire = json_object_get(plan, "wire_bytes_per_step");
+    return (struct planned_wire){
+            json_number_value(json_object_get(wire, "reduce_scatter")),
+            json_number_value(json_object_get(wire, "all_gather")),
+            json_number_value(json_object_get(wire, "all_reduce"))};
+}
+
+/* Does every row have `want` under wire_bytes.`key`? */
+static bool rows_have(const char *dir, const char *key, double want, int rows)
+{
+    char path[64];
+    double *values;
+    snprintf(path, sizeof path, "wire_bytes.%s", key);
+    int count = job_threads_column(dir, path, &values);
+    bool same = count == rows;
+    for (int i = 0; i < count; i++)
+        same = same && values[i] == want;
+    free(values);
+    return same;
+}
+
+bool plan_check_sent(const json_t *plan, const char *dir, int rows)
+{
+    struct planned_wire wire = plan_check_wire(plan);
+    return rows_have(dir, "reduce_scatter", wire.reduce_scatter, rows) &&
+           rows_have(dir, "all_gather", wire.all_gather, rows) &&
+           rows_have(dir, "all_reduce", wire.all_reduce, rows);
+}
+
+bool plan_check_taken(const json_t *plan)
+{
+    size_t r, a;
+    json_t *rank, *arena;
+    bool same = true;
+    json_array_foreach(json_object_get(plan, "ranks"), r, rank)
+    {
+        json_array_foreach(json_object_get(rank, "arenas"), a, arena)
+        {
+            size_t i;
+            json_t *span;
+            json_int_t spans = 0, planned = json_integer_value(json_object_get(
+                                          arena, "planned_bytes"));
+            json_array_foreach(json_object_get(arena, "spans"), i, span)
+                    spans += json_integer_value(json_object_get(span, "bytes"));
+            same = same &&
+                   planned == json_integer_value(
+                                      json_object_get(arena, "taken_bytes")) &&
+                   spans <= planned && planned <= spans + 64 * (json_int_t)i;
+        }
+    }
+    return same && r > 0;
+}

@@ -1,0 +1,21 @@
+/* plan_check.h - what a run of job_threads did against its plan.json. */
+#ifndef ZD_TESTS_PLAN_CHECK_H
+#define ZD_TESTS_PLAN_CHECK_H
+
+#include "base/json.h"
+
+#include <stdbool.h>
+
+struct planned_wire { /* bytes per step and rank */
+    double reduce_scatter, all_gather, all_reduce;
+};
+
+/* DIR/out/plan.json; NULL when there is none. New reference. */
+json_t *plan_check_open(const char *dir);
+struct planned_wire plan_check_wire(const json_t *plan);
+/* Every one of `rows` steps in metrics.jsonl sent what was planned. */
+bool plan_check_sent(const json_t *plan, const char *dir, int rows);
+/* Every arena took what was planned, and its spans are all there is in it. */
+bool plan_check_taken(const json_t *plan);
+
+#endif

@@ -1,0 +1,310 @@
+/* test_offload.c - a whole job with and without offload: the same losses,
+ * norms, checkpoints and model, to the bit; bytes on the wire and in memory as
+ * planned.
+ *
+ *   test_offload runs     layouts, threads, streams, optimizers, micro-batches
+ *   test_offload resume   saved with offload, resumed without, or reversed
+ *   test_offload tsan     a few jobs, for a thread sanitizer */
+#include "base/fs.h"
+#include "tests/support/job_threads.h"
+#include "tests/support/plan_check.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LLAMA "tests/fixtures/llama_odd/job.toml"
+#define GPT2  "tests/fixtures/gpt2/job.toml"
+
+enum { STEPS = 5, SETS = 16 };
+
+/* What a job is run with; NULL ends a list. */
+struct sets {
+    const char *list[SETS];
+    int count;
+    char text[SETS][PATH_MAX];
+};
+
+static void set(struct sets *sets, const char *text)
+{
+    snprintf(sets->text[sets->count], sizeof sets->text[0], "%s", text);
+    sets->list[sets->count] = sets->text[sets->count];
+    sets->list[++sets->count] = NULL;
+}
+
+static void set_all(struct sets *sets, const char *const *texts)
+{
+    for (; texts && *texts; texts++)
+        set(sets, *texts);
+}
+
+/* Evaluation and a checkpoint lie between the steps: both read parameters and
+ * states while updates may still be under way. */
+static void set_common(struct sets *sets, const char *dtype)
+{
+    char text[64];
+    static const char *const texts[] = {
+            "train.max_steps=5",        "data.val_split=0.2",
+            "eval.eval_strategy=steps", "eval.eval_steps=2",
+            "eval.max_batches=1",       "checkpoint.save_strategy=steps",
+            "checkpoint.save_steps=3",  NULL};
+    *sets = (struct sets){0};
+    set_all(sets, texts);
+    snprintf(text, sizeof text, "train.dtype=%s", dtype);
+    set(sets, text);
+}
+
+static bool same_column(const char *a, const char *b, const char *key)
+{
+    double *x, *y;
+    int m = job_threads_column(a, key, &x), n = job_threads_column(b, key, &y);
+    bool same = m > 0 && m == n && !memcmp(x, y, (size_t)m * sizeof *x);
+    free(x);
+    free(y);
+    return same;
+}
+
+static bool same_file(const char *a, const char *b, const char *name)
+{
+    char path[PATH_MAX], *x = NULL, *y = NULL;
+    size_t m = 0, n = 0;
+    snprintf(path, sizeof path, "%s/out/%s", a, name);
+    bool ok = fs_read_file(path, 1 << 28, &x, &m) == ZD_OK;
+    snprintf(path, sizeof path, "%s/out/%s", b, name);
+    ok = ok && fs_read_file(path, 1 << 28, &y, &n) == ZD_OK;
+    ok = ok && m == n && memcmp(x, y, m) == 0;
+    free(x);
+    free(y);
+    return ok;
+}
+
+static bool same_run(const char *a, const char *b, int world)
+{
+    char name[96];
+    bool same = same_column(a, b, "loss") && same_column(a, b, "grad_norm") &&
+                same_column(a, b, "eval_loss") &&
+                same_file(a, b, "hf/model.safetensors");
+    for (int r = 1; r <= world; r++) {
+        snprintf(
+                name, sizeof name,
+                "checkpoint-000003/shard-%05d-of-%05d.safetensors", r, world);
+        same = same && same_file(a, b, name);
+    }
+    return same;
+}
+
+static bool as_planned(const char *dir)
+{
+    json_t *plan = plan_check_open(dir);
+    bool ok =
+            plan && plan_check_sent(plan, dir, STEPS) && plan_check_taken(plan);
+    json_decref(plan);
+    return ok;
+}
+
+/* The run of these settings with more of them; its folder. */
+static const char *run(
+        const char *job, const struct sets *common, const char *const *more,
+        int world, bool *ran_out)
+{
+    struct sets sets = {0};
+    const char *dir = job_threads_dir();
+    set_all(&sets, common->list);
+    set_all(&sets, more);
+    *ran_out = job_threads_run(job, sets.list, world, dir) == ZD_OK;
+    return dir;
+}
+
+/* `layout` with and without `offload`. */
+static void compare(
+        const char *job, const struct sets *common, const char *const *layout,
+        const char *const *offload, int world, const char *what)
+{
+    struct sets both = {0};
+    bool ran, ran_too;
+    set_all(&both, layout);
+    set_all(&both, offload);
+    const char *a = run(job, common, layout, world, &ran);
+    const char *b = run(job, common, both.list, world, &ran_too);
+    bool same = ran && ran_too && same_run(a, b, world);
+    tap_ok(same, "world %d, %s: offloaded, the same bits", world, what);
+    tap_ok(ran_too && as_planned(b), "world %d, %s: wire and memory as planned",
+           world, what);
+    fs_remove_tree(a);
+    fs_remove_tree(b);
+}
+
+/* --- layouts -------------------------------------------------------------- */
+
+/* One run on the device; then every stage offloaded must equal it. */
+static void layouts_agree(const char *job, const char *dtype, int world)
+{
+    static const char *const variants[][5] = {
+            {"device.streams=threads", "offload.threads=3"},
+            {"device.streams=inline", "offload.threads=1"},
+            {"offload.clipping=undo", "offload.threads=3"},
+            {"offload.chunk_bytes=2048", "zero.reduce_bucket_size=3000"},
+            {"zero.overlap_comm=false", "device.streams=inline"},
+    };
+    struct sets common;
+    bool ran, ran_too;
+    static const char *const device[] = {"zero.stage=1", NULL};
+    set_common(&common, dtype);
+    const char *base = run(job, &common, device, world, &ran);
+    tap_ok(ran, "%s, world %d: not offloaded", dtype, world);
+    for (int i = 0; i < 5; i++) {
+        struct sets sets = {0};
+        char stage[32];
+        int at = i < 4 ? i : 3;
+        snprintf(stage, sizeof stage, "zero.stage=%d", at);
+        set(&sets, stage);
+        set(&sets, "offload.optimizer=cpu");
+        if (i == 4)
+            set(&sets, "offload.params=cpu");
+        set_all(&sets, variants[(i + world) % 5]);
+        const char *dir = run(job, &common, sets.list, world, &ran_too);
+        tap_ok(ran_too && same_run(base, dir, world) && as_planned(dir),
+               "%s, world %d, stage %d%s: offloaded, the same bits", dtype,
+               world, at, i == 4 ? " with parameters" : "");
+        fs_remove_tree(dir);
+    }
+    fs_remove_tree(base);
+}
+
+/* Several micro-batches: on the device as without offload; on the host what
+ * stages 2 and 3 add up on the device. */
+static void micro_batches_agree(void)
+{
+    for (int on_host = 0; on_host <= 1; on_host++)
+        for (int stage = on_host ? 2 : 0; stage <= 3; stage++) {
+            char text[32], what[64];
+            const char *layout[] = {
+                    text, "train.per_device_train_batch_size=4", NULL};
+            const char *offload[] = {
+                    "offload.optimizer=cpu",
+                    on_host ? "offload.accumulate=host"
+                            : "offload.accumulate=device",
+                    stage == 3 ? "offload.params=cpu" : NULL, NULL};
+            struct sets common;
+            snprintf(text, sizeof text, "zero.stage=%d", stage);
+            snprintf(
+                    what, sizeof what, "stage %d, 3 micro-batches on the %s",
+                    stage, on_host ? "host" : "device");
+            set_common(&common, stage % 2 ? "bf16" : "fp32");
+            compare(LLAMA, &common, layout, offload, 2, what);
+        }
+}
+
+/* On one rank, and at stage 1, the host adds rounded sums of its own: near. */
+static void host_sums_are_near(void)
+{
+    static const char *const layout[] = {
+            "train.per_device_train_batch_size=4", "zero.stage=1", NULL};
+    static const char *const offload[] = {
+            "train.per_device_train_batch_size=4", "zero.stage=1",
+            "offload.optimizer=cpu", "offload.accumulate=host", NULL};
+    for (int world = 1; world <= 2; world++) {
+        struct sets common;
+        bool ran, ran_too;
+        double *x, *y, worst = 0;
+        set_common(&common, "fp32");
+        const char *a = run(LLAMA, &common, layout, world, &ran);
+        const char *b = run(LLAMA, &common, offload, world, &ran_too);
+        int m = job_threads_column(a, "loss", &x);
+        int n = job_threads_column(b, "loss", &y);
+        for (int i = 0; i < m && i < n; i++)
+            worst = fmax(worst, fabs(x[i] - y[i]) / fabs(x[i]));
+        tap_ok(ran && ran_too && m == STEPS && n == STEPS && worst <= 1e-5 &&
+                       as_planned(b),
+               "world %d: summed on the host as on the device (%.2g)", world,
+               worst);
+        free(x);
+        free(y);
+    }
+}
+
+/* --- resume --------------------------------------------------------------- */
+
+/* Save at a ranks, resume at b: offloaded or not, the same. */
+static void resumes_agree(int a, int b, const char *dtype)
+{
+    static const char *const offload[] = {
+            "offload.optimizer=cpu", "zero.stage=3", NULL};
+    static const char *const params[] = {
+            "offload.optimizer=cpu", "offload.params=cpu", "zero.stage=3",
+            NULL};
+    static const char *const device[] = {"zero.stage=2", NULL};
+    const char *dirs[2];
+    bool ran = true, half;
+    for (int i = 0; i < 2; i++) {
+        struct sets first, second = {0};
+        char resume[PATH_MAX];
+        set_common(&first, dtype);
+        set(&first, "run.stop_after=3");
+        set_all(&first, i ? offload : device);
+        const char *saved = run(LLAMA, &first, NULL, a, &half);
+        ran = ran && half;
+        set_common(&first, dtype);
+        set_all(&second, first.list);
+        set_all(&second, i ? (a > b ? params : device) : offload);
+        snprintf(
+                resume, sizeof resume, "run.resume=%s/out/checkpoint-000003",
+                saved);
+        set(&second, resume);
+        dirs[i] = run(LLAMA, &second, NULL, b, &half);
+        ran = ran && half;
+    }
+    tap_ok(ran && same_column(dirs[0], dirs[1], "loss") &&
+                   same_column(dirs[0], dirs[1], "grad_norm") &&
+                   same_file(dirs[0], dirs[1], "hf/model.safetensors"),
+           "%s: saved at %d ranks, resumed at %d, offloaded before or after",
+           dtype, a, b);
+}
+
+/* --- thread sanitizer ----------------------------------------------------- */
+
+static void jobs_race_nowhere(void)
+{
+    static const char *const jobs[][8] = {
+            {"offload.optimizer=cpu", "zero.stage=2", "offload.threads=2"},
+            {"offload.optimizer=cpu", "offload.params=cpu", "zero.stage=3",
+             "offload.threads=2"},
+            {"offload.optimizer=cpu", "zero.stage=1", "offload.clipping=undo"},
+            {"offload.optimizer=cpu", "zero.stage=3", "offload.accumulate=host",
+             "train.per_device_train_batch_size=4"},
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        struct sets common;
+        bool ran;
+        set_common(&common, i % 2 ? "bf16" : "fp32");
+        set(&common, "device.streams=threads");
+        set(&common, "offload.chunk_bytes=4096");
+        run(LLAMA, &common, jobs[i], 2, &ran);
+        tap_ok(ran, "job %zu with threads for streams and updates", i + 1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *part = argc > 1 ? argv[1] : "";
+    if (strcmp(part, "runs") == 0) {
+        for (int world = 1; world <= 4; world += world)
+            for (int half = 0; half <= 1; half++)
+                layouts_agree(
+                        half == (world == 2) ? LLAMA : GPT2,
+                        half ? "bf16" : "fp32", world);
+        micro_batches_agree();
+        host_sums_are_near();
+    } else if (strcmp(part, "resume") == 0) {
+        resumes_agree(2, 3, "bf16");
+        resumes_agree(3, 1, "bf16");
+        resumes_agree(1, 2, "fp32");
+        resumes_agree(4, 2, "fp32");
+    } else if (strcmp(part, "tsan") == 0) {
+        jobs_race_nowhere();
+    } else {
+        return 64;
+    }
+    return tap_done();
+}

@@ -1,0 +1,465 @@
+/* offload.c - zero's side of the offload engine: what it is asked for, and what
+ * it is told in a step.
+ *
+ *   zero's segments     embedding | layer 1: sharded, persistent | frozen | ..
+ *   the engine's        0         | 1        2                   | -      | ..
+ *
+ * A segment of the engine is the part of a trainable segment whose states this
+ * rank holds, its runs those of state_walk_next. */
+#include "zero/private.h"
+
+#include "base/rng.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* --- the plan ------------------------------------------------------------- */
+
+static enum zd_status check_params(const struct zero_plan *plan)
+{
+    const struct zero_request *request = &plan->request;
+    const struct offload_options *options = &request->offload;
+    if (options->params == OFFLOAD_NONE)
+        return ZD_OK;
+    if (options->optimizer == OFFLOAD_NONE) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0660",
+                "offload.params needs the optimizer on the host too: "
+                "parameters come from its master weights");
+        zd_fail_help(
+                "offload.optimizer = \"%s\"",
+                options->params == OFFLOAD_NVME ? "nvme" : "cpu");
+        return ZD_ERR_CONFIG;
+    }
+    if (request->world > 1 && request->options.stage < 3) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0661",
+                "offload.params with several ranks needs zero.stage = 3: at "
+                "stage %d every rank keeps all parameters",
+                request->options.stage);
+        zd_fail_help("zero.stage = 3");
+        return ZD_ERR_CONFIG;
+    }
+    return ZD_OK;
+}
+
+static enum zd_status check_accumulate(const struct zero_plan *plan)
+{
+    const struct zero_request *request = &plan->request;
+    if (!request->accumulate_on_host || request->world == 1 ||
+        request->options.stage > 0)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0662",
+            "offload.accumulate = \"host\" with several ranks needs "
+            "zero.stage = 1 or more: at stage 0 every rank keeps all "
+            "gradients on the device");
+    zd_fail_help("zero.stage = 1, or offload.accumulate = \"device\"");
+    return ZD_ERR_CONFIG;
+}
+
+enum zd_status plan_offload(struct zero_plan *plan)
+{
+    const struct zero_request *request = &plan->request;
+    bool many = request->world > 1;
+    if (!request->train)
+        return ZD_OK;
+    ZD_TRY(check_params(plan));
+    ZD_TRY(check_accumulate(plan));
+    plan->states_on_host = request->offload.optimizer != OFFLOAD_NONE;
+    plan->params_on_host = request->offload.params != OFFLOAD_NONE;
+    plan->grads_pass =
+            plan->states_on_host && !(many && request->options.stage == 0) &&
+            (request->accumulation == 1 || request->accumulate_on_host);
+    return ZD_OK;
+}
+
+static void request_free(struct offload_request *request)
+{
+    free((void *)(uintptr_t)request->segment_counts);
+    free((void *)(uintptr_t)request->runs);
+    *request = (struct offload_request){0};
+}
+
+static struct offload_run run_of(
+        const struct zero_plan *plan, const struct state_run *at, int segment,
+        size_t first)
+{
+    const struct param *param = &plan->request.table->params[at->run.id];
+    bool in_blocks = at->layout.lane[OPTIM_V] == OPTIM_BLOCKS;
+    return (struct offload_run){
+            .segment = segment,
+            .offset = at->run.offset - first,
+            .begin = at->run.begin,
+            .count = at->run.count,
+            .layout = at->layout,
+            .blocks = in_blocks ? &param->blocks : NULL,
+            .tensor = rng_stream(param->name),
+            .decays = param->decays};
+}
+
+static int count_runs(const struct zero_plan *plan, int rank)
+{
+    struct state_walk walk = state_walk_begin(plan, rank);
+    int count = 0;
+    while (state_walk_next(&walk))
+        count++;
+    return count;
+}
+
+/* Which number each segment has at the engine; -1: none. */
+static void number_segments(const struct zero_plan *plan, int *numbers)
+{
+    int count = 0;
+    for (int s = 0; s < plan->segment_count; s++)
+        numbers[s] = plan->segments[s].trainable ? count++ : -1;
+}
+
+static void fill_request(
+        const struct zero_plan *plan, int rank, size_t *counts,
+        struct offload_run *runs, struct offload_request *request)
+{
+    struct state_walk walk = state_walk_begin(plan, rank);
+    int segments = 0, run_count = 0, number = -1, last = -1;
+    size_t begin = 0, end;
+    for (int s = 0; s < plan->segment_count; s++)
+        if (plan->segments[s].trainable) {
+            plan_state_part(plan, s, rank, &begin, &end);
+            counts[segments++] = end - begin;
+        }
+    while (state_walk_next(&walk)) {
+        for (; last < walk.at.segment; last++)
+            number += plan->segments[last + 1].trainable;
+        plan_state_part(plan, last, rank, &begin, &end);
+        runs[run_count++] = run_of(plan, &walk.at, number, begin);
+    }
+    request->segment_counts = counts;
+    request->segment_count = segments;
+    request->runs = runs;
+    request->run_count = run_count;
+}
+
+/* The arrays of the request are the caller's, for request_free. */
+static enum zd_status request_of(
+        const struct zero_plan *plan, int rank, struct offload_request *out)
+{
+    const struct zero_request *request = &plan->request;
+    size_t *counts = calloc((size_t)plan->segment_count + 1, sizeof *counts);
+    struct offload_run *runs =
+            calloc((size_t)count_runs(plan, rank) + 1, sizeof *runs);
+    *out = (struct offload_request){
+            .options = &request->offload,
+            .optim = &request->optim,
+            .dtype = request->dtype,
+            .accumulates = plan->grads_pass && request->accumulation > 1,
+            .params_on_host = plan->params_on_host};
+    if (!counts || !runs) {
+        free(counts);
+        free(runs);
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory planning offload");
+    }
+    fill_request(plan, rank, counts, runs, out);
+    return ZD_OK;
+}
+
+enum zd_status plan_offload_bytes(struct zero_plan *plan)
+{
+    int ranks = plan->states_cut ? plan->request.world : 1;
+    if (!plan->states_on_host)
+        return ZD_OK;
+    for (int rank = 0; rank < ranks; rank++) {
+        struct offload_request request;
+        size_t bytes[OFFLOAD_PARTS] = {0};
+        ZD_TRY(request_of(plan, rank, &request));
+        enum zd_status status = offload_measure(&request, bytes);
+        request_free(&request);
+        if (status != ZD_OK)
+            return status;
+        for (int part = 0; part < OFFLOAD_PARTS; part++)
+            if (plan->offload_bytes[part] < bytes[part])
+                plan->offload_bytes[part] = bytes[part];
+    }
+    return ZD_OK;
+}
+
+/* --- life ----------------------------------------------------------------- */
+
+static enum zd_status take_tables(struct zero *zero)
+{
+    const struct zero_plan *plan = zero->plan;
+    struct zero_offload *offload = &zero->offload;
+    size_t segments = (size_t)plan->segment_count;
+    size_t slots = (size_t)(plan->outer_slots + plan->layer_slots);
+    size_t runs = (size_t)offload->request.run_count;
+    offload->segments = calloc(segments + 1, sizeof *offload->segments);
+    offload->due = calloc(segments + 1, sizeof *offload->due);
+    offload->slot_events = calloc(slots + 1, sizeof *offload->slot_events);
+    offload->run_sums = calloc(runs + 1, sizeof *offload->run_sums);
+    offload->run_blocks = calloc(runs + 1, sizeof *offload->run_blocks);
+    if (!offload->segments || !offload->due || !offload->slot_events ||
+        !offload->run_sums || !offload->run_blocks)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
+    if (plan->params_on_host)
+        ZD_TRY(event_create(&offload->persistent_event));
+    for (size_t i = 0; plan->params_on_host && i < slots; i++)
+        ZD_TRY(event_create(&offload->slot_events[i]));
+    return ZD_OK;
+}
+
+/* Adam-mini: where the sums and the v of each run's tensor begin. */
+static void point_blocks(struct zero *zero)
+{
+    struct zero_offload *offload = &zero->offload;
+    for (int i = 0; i < zero->run_count; i++) {
+        const struct state_run *at = &zero->runs[i].at;
+        size_t first = zero->plan->places[at->run.id].blocks;
+        if (at->layout.lane[OPTIM_V] != OPTIM_BLOCKS)
+            continue;
+        offload->run_sums[i] = zero->block_sums + 2 * first;
+        offload->run_blocks[i] = zero->block_v + first;
+    }
+}
+
+/* Parameters that live on the device come back to where they are used from. */
+static void point_params(struct zero *zero)
+{
+    const struct zero_plan *plan = zero->plan;
+    for (int s = 0; s < plan->segment_count; s++) {
+        const struct segment_memory *memory = &zero->memory[s];
+        void *params = plan->states_cut ? memory->shard : memory->full;
+        if (zero->offload.segments[s] >= 0 && !plan->params_on_host)
+            offload_params_to(
+                    zero->offload.engine, zero->offload.segments[s], params);
+    }
+}
+
+enum zd_status host_begin(struct zero *zero, const struct offload_place *place)
+{
+    struct zero_offload *offload = &zero->offload;
+    if (!zero->plan->states_on_host)
+        return ZD_OK;
+    if (!place)
+        return ZD_FAIL(
+                ZD_ERR_BUG, "E0915", "planned with offload, made without");
+    offload->up = place->up;
+    ZD_TRY(request_of(zero->plan, zero->rank, &offload->request));
+    ZD_TRY(take_tables(zero));
+    number_segments(zero->plan, offload->segments);
+    ZD_TRY(offload_create(
+            &offload->request, zero->arena, place, &offload->engine));
+    point_blocks(zero);
+    point_params(zero);
+    return ZD_OK;
+}
+
+void host_end(struct zero *zero)
+{
+    const struct zero_plan *plan = zero->plan;
+    struct zero_offload *offload = &zero->offload;
+    offload_destroy(offload->engine);
+    for (int i = 0;
+         offload->slot_events && i < plan->outer_slots + plan->layer_slots; i++)
+        event_destroy(offload->slot_events[i]);
+    event_destroy(offload->persistent_event);
+    free(offload->slot_events);
+    free(offload->segments);
+    free(offload->due);
+    free(offload->run_sums);
+    free(offload->run_blocks);
+    request_free(&offload->request);
+}
+
+/* --- the step ------------------------------------------------------------- */
+
+void zero_step_expect(struct zero *zero, const struct optim_step *unclipped)
+{
+    const struct zero_plan *plan = zero->plan;
+    /* blocks of Adam-mini wait for sums over all gradients */
+    if (plan->states_on_host && !plan->block_count &&
+        plan->request.offload.clipping == OFFLOAD_CLIP_UNDO)
+        offload_step_begin(zero->offload.engine, unclipped);
+}
+
+/* At stage 0 every rank has all gradients; the first speaks for them. */
+enum zd_status host_add_squares(struct zero *zero, struct exact_sum *sum)
+{
+    ZD_TRY(offload_squares(zero->offload.engine, sum));
+    if (!zero->plan->states_cut && zero->rank > 0)
+        exact_sum_clear(sum);
+    return ZD_OK;
+}
+
+enum zd_status host_add_block_sums(struct zero *zero)
+{
+    return offload_block_sums(
+            zero->offload.engine, zero->offload.run_sums, zero->norm);
+}
+
+enum zd_status host_update(struct zero *zero, const struct optim_step *step)
+{
+    const struct zero_plan *plan = zero->plan;
+    struct zero_offload *offload = &zero->offload;
+    ZD_TRY(offload_update(
+            offload->engine, step,
+            plan->block_count ? offload->run_blocks : NULL));
+    offload->has_states = true;
+    host_params_made(zero);
+    return ZD_OK;
+}
+
+void host_params_made(struct zero *zero)
+{
+    const struct zero_plan *plan = zero->plan;
+    struct zero_offload *offload = &zero->offload;
+    for (int s = 0; s < plan->segment_count; s++)
+        offload->due[s] =
+                offload->segments[s] >= 0 &&
+                (!plan->params_on_host || plan->segments[s].persistent);
+}
+
+enum zd_status zero_skip(struct zero *zero)
+{
+    return zero->offload.engine ? offload_skip(zero->offload.engine) : ZD_OK;
+}
+
+enum zd_status host_segment_wait(struct zero *zero, int s)
+{
+    struct zero_offload *offload = &zero->offload;
+    if (!offload->due || !offload->due[s])
+        return ZD_OK;
+    offload->due[s] = false;
+    if (!zero->plan->params_on_host)
+        return offload_params_wait(offload->engine, offload->segments[s]);
+    /* persistent: it lives on the device although the engine keeps it too */
+    ZD_TRY(offload_params_up(
+            offload->engine, offload->segments[s], 0,
+            zero->memory[s].state_count, zero->memory[s].shard,
+            offload->persistent_event));
+    return event_wait(offload->persistent_event);
+}
+
+/* --- states from outside -------------------------------------------------- */
+
+_Static_assert((int)ZERO_WEIGHTS == (int)OPTIM_LANES, "the engine's master");
+
+enum zd_status host_read(
+        const struct zero *zero, const struct zero_range *range, int lane,
+        size_t begin, size_t count, void *values, float *scales)
+{
+    size_t skip = range->offset - zero->runs[range->run].at.run.offset;
+    return offload_read(
+            zero->offload.engine, range->run, lane, skip + begin, count, values,
+            scales);
+}
+
+enum zd_status host_write(
+        struct zero *zero, const struct zero_range *range, int lane,
+        size_t begin, size_t count, const void *values, const float *scales)
+{
+    size_t skip = range->offset - zero->runs[range->run].at.run.offset;
+    if (lane != ZERO_WEIGHTS)
+        zero->offload.has_states = true;
+    return offload_write(
+            zero->offload.engine, range->run, lane, skip + begin, count, values,
+            scales);
+}
+
+enum { CLEAR_LIMIT = 1 << 18 }; /* elements at a time */
+
+struct clear_buffer {
+    float values[CLEAR_LIMIT], scales[CLEAR_LIMIT / OPTIM_QBLOCK];
+};
+
+static enum zd_status clear_lane(
+        struct zero *zero, int run, enum optim_lane lane,
+        struct clear_buffer *buffer)
+{
+    enum optim_format format = zero->runs[run].at.layout.lane[lane];
+    size_t total = zero->runs[run].at.run.count;
+    if (format == OPTIM_NONE || format == OPTIM_BLOCKS)
+        return ZD_OK;
+    optim_lane_clear(
+            lane, format, buffer->values, buffer->scales,
+            total < CLEAR_LIMIT ? total : CLEAR_LIMIT);
+    for (size_t done = 0; done < total; done += CLEAR_LIMIT) {
+        size_t left = total - done;
+        ZD_TRY(offload_write(
+                zero->offload.engine, run, lane, done,
+                left < CLEAR_LIMIT ? left : CLEAR_LIMIT, buffer->values,
+                format == OPTIM_8BIT ? buffer->scales : NULL));
+    }
+    return ZD_OK;
+}
+
+enum zd_status host_clear(struct zero *zero)
+{
+    enum zd_status status = ZD_OK;
+    if (!zero->offload.has_states) /* the engine begins with clear ones */
+        return ZD_OK;
+    struct clear_buffer *buffer = malloc(sizeof *buffer);
+    if (!buffer)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory clearing states");
+    for (int i = 0; i < zero->run_count && status == ZD_OK; i++)
+        for (int lane = 0; lane < OPTIM_LANES && status == ZD_OK; lane++)
+            status = clear_lane(zero, i, (enum optim_lane)lane, buffer);
+    free(buffer);
+    return status;
+}
+
+/* --- parameters on the host ----------------------------------------------- */
+
+enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
+{
+    const struct zero_plan *plan = zero->plan;
+    struct zero_offload *offload = &zero->offload;
+    struct event *arrived = offload->slot_events[slot];
+    size_t bytes = dtype_bytes(plan->request.dtype);
+    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
+         s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        char *mine = out + (size_t)zero->rank * segment->shard_count * bytes;
+        if (segment->persistent)
+            continue;
+        out += segment->count * bytes;
+        if (segment->trainable) {
+            ZD_TRY(offload_params_up(
+                    offload->engine, offload->segments[s], 0,
+                    segment->shard_count, mine, arrived));
+            continue;
+        }
+        ZD_TRY(stream_copy(
+                offload->up, mine, zero->memory[s].shard,
+                segment->shard_count * bytes));
+        ZD_TRY(stream_record(offload->up, arrived));
+    }
+    return ZD_OK;
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+enum zd_status host_slot_wait(struct zero *zero, int slot)
+{
+    struct zero_offload *offload = &zero->offload;
+    double began = seconds_now();
+    ZD_TRY(event_wait(offload->slot_events[slot]));
+    offload->wait_up_seconds += seconds_now() - began;
+    return ZD_OK;
+}
+
+/* --- what it did ---------------------------------------------------------- */
+
+struct offload_report zero_offload_report(struct zero *zero)
+{
+    struct zero_offload *offload = &zero->offload;
+    struct offload_report report = {0};
+    if (!offload->engine)
+        return report;
+    report = offload_report_take(offload->engine);
+    report.wait_up_seconds += offload->wait_up_seconds;
+    offload->wait_up_seconds = 0;
+    return report;
+}
