@@ -1,4 +1,4 @@
-#include "offload/aio.h"
+#include "offload/aio_private.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
@@ -192,6 +192,38 @@ ParameterizedTest(struct way *way, aio, bytes_come_back_as_they_went)
         cr_skip("no io_uring here");
     write_and_read(way);
 }
+
+/* --- which transfers may begin -------------------------------------------- */
+
+Test(aio, without_overlap_a_batch_ends_before_the_next_begins)
+{
+    struct aio aio = {.options = {.block_bytes = 10, .queue_depth = 3}};
+    struct aio_op ops[2] = {{.bytes = 25, .next = &ops[1]}, {.bytes = 40}};
+    aio.first = &ops[0];
+    aio.last = &ops[1];
+    for (int i = 0; i < 3; i++) {
+        cr_assert(aio_can_take(&aio));
+        struct aio_transfer transfer = aio_take(&aio);
+        cr_expect(transfer.op == &ops[0]);
+        cr_expect(transfer.at == 10 * (size_t)i);
+        cr_expect(transfer.bytes == (i < 2 ? 10 : 5));
+    }
+    cr_expect(!aio_can_take(&aio)); /* queue_depth */
+    aio.under_way = 1;
+    cr_expect(!aio_can_take(&aio)); /* one of the batch is left */
+    aio.under_way = 0;
+    cr_expect(aio_can_take(&aio));
+    cr_expect(aio_take(&aio).op == &ops[1]);
+
+    aio.options.overlap_events = true;
+    aio.under_way = 2;
+    aio.batch_left = 0;
+    cr_expect(aio_can_take(&aio));
+    aio.under_way = 3;
+    cr_expect(!aio_can_take(&aio));
+}
+
+/* --- errors --------------------------------------------------------------- */
 
 /* The file is cut behind an op's back: it ends early. */
 static void read_behind_the_end(enum aio_backend backend)

@@ -6,6 +6,8 @@
 #include <criterion/parameterized.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,6 +59,28 @@ ParameterizedTest(
     for (unsigned seed = 1; seed <= 4; seed++)
         cr_expect(case_random_lists(&test, 60, trial->workers, seed) == 0);
     case_fini(&test);
+}
+
+/* The store's file has no name but those that the process has for it. */
+static int open_file(const char *name)
+{
+    char path[64], target[PATH_MAX];
+    DIR *dir = opendir("/proc/self/fd");
+    struct dirent *entry;
+    int found = -1;
+    cr_assert(dir);
+    while (found < 0 && (entry = readdir(dir))) {
+        snprintf(path, sizeof path, "/proc/self/fd/%.20s", entry->d_name);
+        ssize_t length = readlink(path, target, sizeof target - 1);
+        if (length < 0)
+            continue;
+        target[length] = '\0';
+        if (strstr(target, name))
+            found = open(path, O_RDWR);
+    }
+    closedir(dir);
+    cr_assert(found >= 0);
+    return found;
 }
 
 /* --- what is moved -------------------------------------------------------- */
@@ -140,44 +164,47 @@ Test(store_file, chunks_that_stay_in_their_buffers_are_not_read)
     case_fini(&test);
 }
 
+Test(store_file, all_is_in_the_file_after_the_finish)
+{
+    struct store_case test;
+    struct store_setup setup = plain;
+    int chunks[CASE_CHUNKS_MAX];
+    setup.backend = AIO_THREADS;
+    setup.block_bytes = 4096; /* slow */
+    setup.threads = 16;
+    case_init(&test, &setup);
+    struct store_list list = all_chunks(&test, chunks, 0, CHUNK_STATES);
+    int fd = open_file(test.place.file_name);
+    size_t at = test.file_bytes - AIO_ALIGN;
+    unsigned char begin[16], last[16] = {0};
+    cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
+    cr_expect(test.store->ops->finish(test.store) == ZD_OK);
+    /* the last chunk is fp32 masters and m: its last page has some of m */
+    cr_expect(pread(fd, begin, sizeof begin, (off_t)at) == sizeof begin);
+    cr_expect(memcmp(begin, last, sizeof begin) != 0);
+    close(fd);
+    case_fini(&test);
+}
+
+/* Their reads are still under way when the next list wants other parts. */
 Test(store_file, positions_that_nobody_acquires_do_no_harm)
 {
     struct store_case test;
+    struct store_setup setup = plain;
     int chunks[CASE_CHUNKS_MAX];
-    case_init(&test, &plain);
-    for (int i = 0; i < 5; i++) {
-        struct store_list list =
-                all_chunks(&test, chunks, CHUNK_STATES, CHUNK_STATES);
+    setup.params = true;
+    case_init(&test, &setup);
+    for (int i = 0; i < 40; i++) {
+        unsigned part = i % 2 ? CHUNK_STATES : CHUNK_SLOT;
+        struct store_list list = all_chunks(&test, chunks, part, part);
         cr_expect(test.store->ops->begin(test.store, &list) == ZD_OK);
-        cr_expect(case_random_lists(&test, 3, 2, (unsigned)i + 9) == 0);
+        list.reads = list.writes = CHUNK_STATES | CHUNK_SLOT;
+        cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
     }
     case_fini(&test);
 }
 
 /* --- a disk in trouble ---------------------------------------------------- */
-
-/* The store's file has no name but this one. */
-static void cut_file(const char *name)
-{
-    char path[64], target[PATH_MAX];
-    DIR *dir = opendir("/proc/self/fd");
-    struct dirent *entry;
-    int found = 0;
-    cr_assert(dir);
-    while ((entry = readdir(dir))) {
-        snprintf(path, sizeof path, "/proc/self/fd/%.20s", entry->d_name);
-        ssize_t length = readlink(path, target, sizeof target - 1);
-        if (length < 0)
-            continue;
-        target[length] = '\0';
-        if (strstr(target, name)) {
-            cr_expect(truncate(path, 8192) == 0);
-            found++;
-        }
-    }
-    closedir(dir);
-    cr_assert(found == 1);
-}
 
 static void fail_reads(enum aio_backend backend)
 {
@@ -191,7 +218,9 @@ static void fail_reads(enum aio_backend backend)
             all_chunks(&test, chunks, CHUNK_STATES, CHUNK_STATES);
     cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
     cr_expect(test.store->ops->finish(test.store) == ZD_OK);
-    cut_file(test.place.file_name);
+    int fd = open_file(test.place.file_name);
+    cr_assert(ftruncate(fd, 8192) == 0);
+    close(fd);
     list.writes = 0;
     cr_expect(case_go_through(&test, &list, NULL, 3, &error) == -1);
     cr_expect(error.status == ZD_ERR_IO);
@@ -209,6 +238,41 @@ Test(store_file, a_failed_read_is_told_by_the_next_call_and_nobody_waits)
     fail_reads(AIO_THREADS);
     if (has_ring())
         fail_reads(AIO_IO_URING);
+}
+
+/* A limit that comes down later is a device that is full. */
+static void fail_writes(enum aio_backend backend)
+{
+    struct store_case test;
+    struct store_setup setup = plain;
+    struct rlimit limit = {8192, RLIM_INFINITY};
+    int chunks[CASE_CHUNKS_MAX];
+    setup.backend = backend;
+    case_init(&test, &setup);
+    struct store_list list = all_chunks(&test, chunks, 0, CHUNK_STATES);
+    list.chunks += 3;
+    list.count = 1;
+    signal(SIGXFSZ, SIG_IGN);
+    cr_assert(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    int found = case_go_through(&test, &list, NULL, 1, NULL);
+    enum zd_status status = test.store->ops->finish(test.store);
+    limit.rlim_cur = RLIM_INFINITY; /* Criterion writes too */
+    setrlimit(RLIMIT_FSIZE, &limit);
+    cr_expect(found == 0); /* it is written behind */
+    cr_expect(status == ZD_ERR_IO);
+    cr_expect_str_eq(zd_error_get()->code, "E0851");
+    cr_expect(strstr(zd_error_get()->what, "write failed at byte"));
+    zd_error_clear();
+    cr_expect(test.store->ops->begin(test.store, &list) == ZD_ERR_IO);
+    zd_error_clear();
+    case_fini(&test);
+}
+
+Test(store_file, a_write_behind_that_failed_is_told_at_the_finish)
+{
+    fail_writes(AIO_THREADS);
+    if (has_ring())
+        fail_writes(AIO_IO_URING);
 }
 
 /* --- the check before step 1 ---------------------------------------------- */
