@@ -87,6 +87,12 @@ void job_derive(
     job->derived[schema_index(schema_find(section, name))] = from;
 }
 
+void job_leave_out(
+        struct job *job, const char *section, const char *name, const char *why)
+{
+    job->unused[schema_index(schema_find(section, name))] = why;
+}
+
 /* --- life --- */
 
 static struct job *job_create(const struct job_request *request)
@@ -95,6 +101,7 @@ static struct job *job_create(const struct job_request *request)
     struct job *job = must(calloc(1, sizeof *job));
     job->given = must(calloc(count, sizeof *job->given));
     job->derived = must(calloc(count, sizeof *job->derived));
+    job->unused = must(calloc(count, sizeof *job->unused));
     job->refused = must(calloc(count, sizeof *job->refused));
     job->options = train_job_default();
     job->world = request->world;
@@ -143,6 +150,7 @@ void job_free(struct job *job)
     free(job->given);
     free(job->refused);
     free(job->derived);
+    free(job->unused);
     free(job);
 }
 

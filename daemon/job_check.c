@@ -183,6 +183,7 @@ void job_check(struct job *job)
     check_required(job);
     check_schedule(job);
     check_eval(job);
+    job_check_optim(job);
     check_model(job);
 }
 

@@ -19,6 +19,8 @@ struct job {
     bool *refused;                  /* (schema_count) given, but no good */
     const char **derived;           /* (schema_count) where a value that was not
                                        given follows from; NULL: the default */
+    const char **unused;            /* (schema_count) why the value means nothing
+                                       in this job; NULL: it does */
     char digest[HASH_HEX];
     bool is_partial; /* a file could not be read: what is missing is not told */
     int world;
@@ -41,6 +43,10 @@ bool job_is_sound(const struct job *job, const char *section, const char *name);
 void job_derive(
         struct job *job, const char *section, const char *name,
         const char *from);
+/* The value means nothing here: it is printed as a comment. */
+void job_leave_out(
+        struct job *job, const char *section, const char *name,
+        const char *why);
 
 /* 1. job_tree.c: read the files, resolve aliases, merge, apply overrides. */
 void job_read_tree(struct job *job, const struct job_request *request);
@@ -48,9 +54,11 @@ void job_read_tree(struct job *job, const struct job_request *request);
 void job_read_values(struct job *job);
 /* 3. job_settle.c: defaults that follow from others, the batch. */
 void job_settle(struct job *job, const char *path);
+void job_settle_optim(struct job *job);
 /* 4. job_check.c: what contradicts something else; then, when nothing does,
  * what does not exist. */
 void job_check(struct job *job);
+void job_check_optim(struct job *job);
 void job_check_paths(struct job *job);
 
 /* value.c: one value between TOML, the options, and JSON. `base` is the struct

@@ -96,7 +96,9 @@ static void row_origin(
     const struct toml_node *node = job->given[index];
     bool is_batch = strstr(key->name, "batch_size") ||
                     strcmp(key->name, "gradient_accumulation_steps") == 0;
-    if (node && node->place.line)
+    if (job->unused[index])
+        snprintf(out, out_bytes, "%s", job->unused[index]);
+    else if (node && node->place.line)
         snprintf(
                 out, out_bytes, "%s:%d", node->key_place.source->name,
                 node->key_place.line);
@@ -164,6 +166,11 @@ static void print_row(
     size_t bytes = 0;
     if (key->flags & SCHEMA_UNAVAILABLE) {
         fprintf(stream, "# %-32s not available in this version\n", key->name);
+        return;
+    }
+    const char *unused = job->unused[schema_index(key)];
+    if (unused) {
+        fprintf(stream, "# %-32s %s\n", key->name, unused);
         return;
     }
     json_t *value = row_value(job, key);

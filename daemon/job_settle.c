@@ -106,5 +106,6 @@ void job_settle(struct job *job, const char *path)
         job_derive(job, "model", "init", "from [model.config]");
     }
     job->options.comm.round_robin = job->options.zero.round_robin_gradients;
+    job_settle_optim(job);
     settle_batch(job);
 }

@@ -194,6 +194,7 @@ void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes)
     case SCHEMA_WORD:
     case SCHEMA_ENUM:
     case SCHEMA_DTYPE:
+    case SCHEMA_OPTIMIZER:
         append_choices(key, out, out_bytes, 0);
         break;
     case SCHEMA_BOOL:

@@ -36,6 +36,8 @@ enum schema_type {                /* TOML accepted            field written */
                                             checkpointing */
                    SCHEMA_DTYPE,   /* auto or a type           bool auto, enum
                                       dtype */
+                   SCHEMA_OPTIMIZER, /* one of choices         name, state_type
+                                        and paged of struct optim_options */
                    SCHEMA_ENTRIES, /* array of tables          struct data_entry
                                     *, int */
                    SCHEMA_TABLE,   /* free table               json_t * */
@@ -54,6 +56,9 @@ enum schema_flags {
     SCHEMA_NOT_ZERO = 128,
     SCHEMA_AS_BOOL = 256, /* an enum whose field is a bool */
 };
+
+/* Values of the choices of SCHEMA_OPTIMIZER: an enum optim_name and these. */
+enum { SCHEMA_STATES_8BIT = 1 << 8, SCHEMA_STATES_PAGED = 1 << 9 };
 
 struct schema_choice {
     const char *name;

@@ -51,19 +51,44 @@ static const struct schema_choice data_formats[] = {
         {"alpaca", DATA_ALPACA},     {"completion", DATA_COMPLETION},
         {"megatron", DATA_MEGATRON}, {"llmc", DATA_LLMC},
         {"nanogpt", DATA_NANOGPT},   {0}};
+#define EIGHT SCHEMA_STATES_8BIT
+#define PAGED SCHEMA_STATES_PAGED
+/* Behind the names that we print, those of Hugging Face's OptimizerNames and of
+ * bitsandbytes for the same. */
 static const struct schema_choice optimizers[] = {
         {"adamw", OPTIM_ADAMW},
+        {"adamw_8bit", OPTIM_ADAMW | EIGHT},
+        {"paged_adamw_32bit", OPTIM_ADAMW | PAGED},
+        {"paged_adamw_8bit", OPTIM_ADAMW | EIGHT | PAGED},
+        {"adam_mini", OPTIM_ADAM_MINI},
+        {"adam_mini_8bit", OPTIM_ADAM_MINI | EIGHT},
+        {"lion", OPTIM_LION},
+        {"lion_8bit", OPTIM_LION | EIGHT},
+        {"paged_lion_32bit", OPTIM_LION | PAGED},
+        {"paged_lion_8bit", OPTIM_LION | EIGHT | PAGED},
+        {"sgd", OPTIM_SGD},
         {"adamw_torch", OPTIM_ADAMW, "="},
         {"adamw_torch_fused", OPTIM_ADAMW, "="},
-        {"paged_adamw_32bit", OPTIM_ADAMW, "="},
-        {"adamw_8bit", 0, "!"},
-        {"paged_adamw_8bit", 0, "!"},
-        {"adam_mini", 0, "!"},
-        {"adam_mini_8bit", 0, "!"},
-        {"lion", 0, "!"},
-        {"lion_8bit", 0, "!"},
-        {"sgd", 0, "!"},
+        {"adamw_apex_fused", OPTIM_ADAMW, "="},
+        {"adamw_hf", OPTIM_ADAMW, "="},
+        {"adamw_32bit", OPTIM_ADAMW, "="},
+        {"adamw_bnb_8bit", OPTIM_ADAMW | EIGHT, "="},
+        {"adamw_torch_8bit", OPTIM_ADAMW | EIGHT, "="},
+        {"paged_adamw", OPTIM_ADAMW | PAGED, "="},
+        {"lion_32bit", OPTIM_LION, "="},
+        {"paged_lion", OPTIM_LION | PAGED, "="},
         {0}};
+#undef EIGHT
+#undef PAGED
+static const struct schema_choice state_dtypes[] = {
+        {"fp32", OPTIM_STATE_FP32},
+        {"bf16", OPTIM_STATE_BF16},
+        {"8bit", OPTIM_STATE_8BIT},
+        {"float32", OPTIM_STATE_FP32, "="},
+        {"bfloat16", OPTIM_STATE_BF16, "="},
+        {0}};
+static const struct schema_choice masters[] = {
+        {"fp32", OPTIM_MASTER_FP32}, {"none", OPTIM_MASTER_NONE}, {0}};
 static const struct schema_choice schedules[] = {
         {"linear", LR_LINEAR},     {"cosine", LR_COSINE},
         {"constant", LR_CONSTANT}, {"constant_with_warmup", LR_CONSTANT, "="},
@@ -228,16 +253,20 @@ const struct schema_key schema_table[] = {
 {"train.fp16", "hysteresis", SCHEMA_INT, UNAVAILABLE(NULL), .help = "Overflows before the scale shrinks"},
 {"train.fp16", "min_loss_scale", SCHEMA_REAL, UNAVAILABLE(NULL), .help = "Smallest loss scale"},
 
-{"optim", "name", SCHEMA_ENUM, JOB(optim.name), .choices = optimizers, .aliases = "optimizer", .help = "Optimizer"},
+{"optim", "name", SCHEMA_OPTIMIZER, JOB(optim), .choices = optimizers, .aliases = "optimizer", .help = "Optimizer and the type of its states; paged: states that do not fit the device go to the host"},
+{"optim", "state_dtype", SCHEMA_ENUM, JOB(optim.state_type), .choices = state_dtypes, .help = "Type of the states; bf16 is for adamw alone, 8bit comes with the names that end in it; default: as the name says"},
+{"optim", "stable_embedding", SCHEMA_BOOL, JOB(optim.stable_embedding), .help = "Embeddings keep 32-bit states"},
+{"optim", "master", SCHEMA_ENUM, JOB(optim.master), .choices = masters, .help = "Master weights; none: with train.dtype = bf16, weights are rounded stochastically"},
 {"optim", "learning_rate", SCHEMA_REAL, JOB(optim.learning_rate), .max = 1e6, .aliases = "lr", .help = "Largest learning rate of the schedule"},
 {"optim", "lr_scheduler_type", SCHEMA_ENUM, JOB(optim.lr_scheduler_type), .choices = schedules, .help = "Shape of the schedule after the warm-up"},
 {"optim", "min_lr_ratio", SCHEMA_REAL, JOB(optim.min_lr_ratio), .max = 1, .help = "Last learning rate as a share of the largest"},
 {"optim", "warmup_steps", SCHEMA_STEPS, JOB(optim.warmup_steps), .max = COUNT_MAX, .aliases = "warmup_ratio", .help = "Steps of warm-up, or a fraction below 1 of all"},
 {"optim", "wsd_decay_steps", SCHEMA_STEPS, JOB(optim.wsd_decay_steps), .max = COUNT_MAX, .help = "Steps of decay at the end of wsd, or a fraction of all"},
 {"optim", "weight_decay", SCHEMA_REAL, JOB(optim.weight_decay), .max = 1e6, .help = "Decay of matrices; norms and biases have none"},
-{"optim", "adam_beta1", SCHEMA_REAL, JOB(optim.adam_beta1), .flags = SCHEMA_BELOW_MAX, .max = 1, .aliases = "betas", .help = "Decay of the first moment"},
-{"optim", "adam_beta2", SCHEMA_REAL, JOB(optim.adam_beta2), .flags = SCHEMA_BELOW_MAX, .max = 1, .aliases = "betas", .help = "Decay of the second moment"},
+{"optim", "adam_beta1", SCHEMA_REAL, JOB(optim.adam_beta1), .flags = SCHEMA_BELOW_MAX, .max = 1, .aliases = "betas", .help = "Decay of the first moment; Lion: weight of the momentum in an update"},
+{"optim", "adam_beta2", SCHEMA_REAL, JOB(optim.adam_beta2), .flags = SCHEMA_BELOW_MAX, .max = 1, .aliases = "betas", .help = "Decay of the second moment; Lion: of its momentum, 0.99 unless given"},
 {"optim", "adam_epsilon", SCHEMA_REAL, JOB(optim.adam_epsilon), .max = 1, .help = "Added to the root of the second moment"},
+{"optim", "momentum", SCHEMA_REAL, JOB(optim.momentum), .flags = SCHEMA_BELOW_MAX, .max = 1, .help = "sgd alone: decay of its momentum; 0 = none, and no state"},
 {"optim", "max_grad_norm", SCHEMA_REAL, JOB(optim.max_grad_norm), .max = 1e30, .aliases = "gradient_clipping grad_clip", .help = "Clip gradients to this norm; 0 = off"},
 
 {"zero", "stage", SCHEMA_INT, JOB(zero.stage), .max = 3, .help = "What is sharded: 0 nothing, 1 optimizer states, 2 + gradients, 3 + parameters"},

@@ -1,6 +1,8 @@
 /* value.c - one TOML value into one field of the options. */
 #include "daemon/job_internal.h"
 
+#include "base/log.h"
+
 #include <ctype.h>
 #include <limits.h>
 #include <math.h>
@@ -207,6 +209,30 @@ static bool read_choice(
     return true;
 }
 
+/* Name, type of states and paging together; other names say what they became.
+ */
+static bool read_optimizer(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    const struct schema_choice *choice = find_choice(job, key, node);
+    struct optim_options *optim =
+            FIELD(struct optim_options, base, key->offset);
+    if (!choice)
+        return false;
+    optim->name = (enum optim_name)(choice->value & 0xff);
+    optim->state_type = choice->value & SCHEMA_STATES_8BIT ? OPTIM_STATE_8BIT
+                                                           : OPTIM_STATE_FP32;
+    optim->paged = choice->value & SCHEMA_STATES_PAGED;
+    if (choice->note)
+        for (const struct schema_choice *c = key->choices; c->name; c++)
+            if (c->value == choice->value && !c->note)
+                zd_log_info(
+                        "note: `%s = \"%s\"` in [%s] is read as \"%s\"",
+                        key->name, choice->name, key->section, c->name);
+    return true;
+}
+
 static bool read_resume(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node, void *base)
@@ -400,6 +426,8 @@ bool value_read(
     case SCHEMA_ENUM:
     case SCHEMA_DTYPE:
         return read_choice(job, key, node, base);
+    case SCHEMA_OPTIMIZER:
+        return read_optimizer(job, key, node, base);
     case SCHEMA_BOOL:
         if (node->kind != TOML_BOOL)
             return fail_type(job, key, node);

@@ -35,6 +35,17 @@ static json_t *enum_json(const struct schema_key *key, const void *base)
     return choice_json(key, FIELD(int, base, key->offset));
 }
 
+static json_t *optimizer_json(
+        const struct schema_key *key, const struct optim_options *optim)
+{
+    int value = (int)optim->name;
+    if (optim->state_type == OPTIM_STATE_8BIT)
+        value |= SCHEMA_STATES_8BIT;
+    if (optim->paged)
+        value |= SCHEMA_STATES_PAGED;
+    return choice_json(key, value);
+}
+
 static json_t *integer_json(const struct schema_key *key, const void *base)
 {
     json_int_t value = key->type == SCHEMA_INT ? FIELD(int, base, key->offset)
@@ -116,6 +127,9 @@ json_t *value_json(const struct schema_key *key, const void *base)
         return string_json(FIELD(char *, base, key->offset));
     case SCHEMA_ENUM:
         return enum_json(key, base);
+    case SCHEMA_OPTIMIZER:
+        return optimizer_json(
+                key, &FIELD(struct optim_options, base, key->offset));
     case SCHEMA_BOOL:
         return json_boolean(FIELD(bool, base, key->offset));
     case SCHEMA_INT:

@@ -58,6 +58,8 @@ struct optim_options { /* [optim] */
 };
 
 struct optim_options optim_options_default(void);
+/* adam_beta2 of Lion unless it is given; its beta1 is AdamW's. */
+#define OPTIM_LION_BETA2 0.99
 
 /* Warm-up and decay in whole steps; a fraction is rounded up. */
 int64_t optim_warmup_steps(const struct optim_options *options,

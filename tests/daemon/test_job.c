@@ -63,7 +63,6 @@ static const struct bad_case bad_cases[] = {
         {"[checkpoint]\nsave_every = \"1m2h\"\n", "E0207", 2, 14, "1h30m"},
         /* not in this version */
         {"[train]\ndtype = \"fp16\"\n", "E0208", 2, 9, "not available"},
-        {"[optim]\nname = \"adamw_8bit\"\n", "E0208", 2, 8, "not available"},
         {"[data]\nchat_template = \"mistral\"\n", "E0208", 2, 17, "chatml"},
         {"[comm]\nbackend = \"nccl\"\n", "E0208", 2, 11, "not available"},
         {"[train]\ntf32 = true\n", "E0208", 2, 1, "switch it off"},
