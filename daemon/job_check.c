@@ -105,6 +105,22 @@ static void check_eval(struct job *job)
              "eval.eval_strategy is \"no\"");
 }
 
+/* --- offload --- */
+
+static void check_offload(struct job *job)
+{
+    const struct train_job *options = &job->options;
+    if (options->offload.activations == OFFLOAD_NONE ||
+        options->train.gradient_checkpointing.mode != CHECKPOINTING_NONE ||
+        !job_is_sound(job, "train", "gradient_checkpointing"))
+        return;
+    tell(job, CONTRADICTION, "offload", "activations",
+         "offload.activations = \"cpu\" keeps on the host what layers are "
+         "computed again from, and with train.gradient_checkpointing = "
+         "\"none\" no layer is");
+    problem_help(&job->problems, "train.gradient_checkpointing = \"full\"");
+}
+
 /* --- the model --- */
 
 static bool has_word(const char *text, const char *word)
@@ -184,6 +200,7 @@ void job_check(struct job *job)
     check_schedule(job);
     check_eval(job);
     job_check_optim(job);
+    check_offload(job);
     check_model(job);
 }
 

@@ -219,6 +219,23 @@ static void push_head(
     h->dnorm = push(s, n, d->C);
 }
 
+/* Offloaded inputs take turns in the buffers; the last ones stay. */
+static void push_inputs(
+        struct stack *s, const struct dims *d, bool offload,
+        struct activations *a)
+{
+    int buffers = a->segments;
+    if (offload && buffers > RESIDUAL_BUFFERS)
+        buffers = RESIDUAL_BUFFERS;
+    size_t begin = s->top;
+    for (int i = 0; i < buffers; i++)
+        a->inputs[i] = push(s, d->N, d->C);
+    for (int i = buffers; i < a->segments; i++)
+        a->inputs[i] = a->inputs[i - buffers];
+    a->offloaded = a->segments - buffers;
+    a->input_bytes = buffers ? (s->top - begin) / (size_t)buffers : 0;
+}
+
 int activations_first_layer(
         const struct model_config *config, const struct param_table *table)
 {
@@ -254,8 +271,7 @@ enum zd_status activations_train(
     a.segments = kept ? (kept + a.segment - 1) / a.segment : 0;
     ZD_TRY(alloc_layers(&a));
 
-    for (int i = 0; i < a.segments; i++)
-        a.inputs[i] = push(&s, d.N, d.C);
+    push_inputs(&s, &d, shape->offload_activations, &a);
     a.last = push(&s, d.N, d.C);
     a.dx = push(&s, d.N, d.C);
     size_t below = s.top;

@@ -4,7 +4,8 @@
  * span "model.activations"; the passes never overlap in time, so they share it.
  * Within a training pass, from the bottom up:
  *
- *     inputs of segments | last | dx |   whole step
+ *     inputs of segments | last | dx |   whole step; with offload_activations
+ *                                        two inputs that take turns
  *     nothing recomputed:            | slots of all layers |
  *         forward   layers below the first that trains / attention scratch
  *         head      one chunk of tokens
@@ -21,6 +22,9 @@
 #define ZD_MODEL_ACTIVATIONS_H
 
 #include "model/model.h"
+
+/* On the device, with offload_activations. */
+enum { RESIDUAL_BUFFERS = 2 };
 
 struct layer_acts {
     void *x;                /* (N, C) input; the first slot's is inputs[...] */
@@ -64,6 +68,8 @@ struct activations {
     int segments;
     bool recompute;
     void **inputs;            /* (segments); owned */
+    int offloaded;            /* inputs 0 .. offloaded - 1 visit the host */
+    size_t input_bytes;       /* of one there */
     struct layer_acts *slots; /* (segment); owned */
     struct layer_acts lean;
     void *lean_scratch, *scratch; /* of attention, forward */

@@ -41,6 +41,7 @@ enum zd_status model_backward(
         }
     else
         for (int s = acts->segments - 1; s >= 0; s--) {
+            ZD_TRY(residuals_return(model, &pass, s));
             int from = acts->first + s * acts->segment;
             int to = from + acts->segment - 1;
             ZD_TRY(backward_segment(

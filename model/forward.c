@@ -39,9 +39,10 @@ enum zd_status forward_layers(
     ZD_TRY(embedding_forward(model, pass, hooks, output_of(acts, 0, layers)));
     for (int layer = 1; layer <= layers; layer++) {
         ZD_TRY(unit_acquire(model, hooks, layer));
-        if (layer >= acts->first)
+        if (layer >= acts->first) {
+            ZD_TRY(residuals_leave(model, pass, layer));
             ZD_TRY(forward_kept(model, pass, layer, true));
-        else
+        } else
             ZD_TRY(layer_forward(
                     model, pass, layer, &acts->lean, acts->lean_scratch,
                     output_of(acts, layer, layers)));

@@ -44,6 +44,15 @@ struct pass {
     struct activations *acts;
 };
 
+/* Inputs of segments that lie on the host (residuals.c). Of each buffer on the
+ * device: the kernels that used it last, and the copy from or into it. */
+struct residuals {
+    char *host; /* (acts->offloaded) inputs */
+    struct model_streams streams;
+    struct event *computed[RESIDUAL_BUFFERS], *moved[RESIDUAL_BUFFERS];
+    struct model_offload_report report;
+};
+
 struct model {
     const struct model_config *config;
     const struct param_table *table;
@@ -57,6 +66,7 @@ struct model {
     bool *unit_trains;                               /* (unit_count); owned */
     const void **params; /* (table->count), set by the hooks; owned */
     float **grads;       /* (table->count), set by the hooks; owned */
+    struct residuals residuals;
     struct event_list train_events, eval_events;
     const struct event_list *program; /* of the pass that runs */
     int event;                        /* next of it */
@@ -174,6 +184,18 @@ enum zd_status head_loss(
 enum zd_status head_logits(
         struct model *model, const struct pass *pass,
         const struct model_hooks *hooks, float *logits);
+
+/* residuals.c. With nothing offloaded all of it is nothing. */
+enum zd_status residuals_init(struct residuals *residuals, char *host);
+void residuals_fini(struct residuals *residuals);
+/* Before the forward of `layer`, which has a backward: its input begins to leave
+ * when a segment begins here, and the layer's output has a place. */
+enum zd_status residuals_leave(
+        struct model *model, const struct pass *pass, int layer);
+/* Before a segment is computed again: its input is here, that of the segment
+ * before it on its way. */
+enum zd_status residuals_return(
+        struct model *model, const struct pass *pass, int segment);
 
 /* forward.c */
 struct pass pass_of(const struct model_batch *batch, struct activations *acts);

@@ -112,6 +112,9 @@ enum zd_status model_create(
     enum zd_status status = alloc_tables(model);
     if (status == ZD_OK)
         status = model_lay_out(model, arena_span(arena, "model.activations"));
+    if (status == ZD_OK && model->train.offloaded)
+        status = residuals_init(
+                &model->residuals, arena_span(arena, "model.residuals"));
     if (status != ZD_OK) {
         model_destroy(model);
         return status;
@@ -127,6 +130,7 @@ void model_destroy(struct model *model)
 {
     if (!model)
         return;
+    residuals_fini(&model->residuals);
     activations_fini(&model->train);
     activations_fini(&model->eval);
     activations_fini(&model->decode);

@@ -27,6 +27,21 @@ static enum zd_status check_positions(
             positions, config->max_positions);
 }
 
+/* Without recomputation there is no input of a segment to put elsewhere. */
+static enum zd_status check_offload(
+        const struct model_config *config, const struct model_shape *shape)
+{
+    if (!shape->train || !shape->offload_activations ||
+        checkpointing_segment(shape->checkpointing, config->layers) > 0)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0213",
+            "offload.activations = \"cpu\" keeps on the host what layers are "
+            "computed again from, and with train.gradient_checkpointing = "
+            "\"none\" no layer is");
+    zd_fail_help("train.gradient_checkpointing = \"full\"");
+    return ZD_ERR_CONFIG;
+}
+
 int model_positions(const struct model_shape *shape)
 {
     int positions = shape->train || shape->eval_B ? shape->T : 0;
@@ -48,13 +63,15 @@ enum zd_status model_plan(
         const struct model_shape *shape, struct arena_plan *plan)
 {
     struct activations passes[3] = {0};
-    size_t bytes = 0;
+    size_t bytes = 0, residuals = 0;
     int positions = model_positions(shape);
     size_t angles = config->family == MODEL_GPT2
                             ? 0
                             : (size_t)positions * (size_t)config->head_dim;
     ZD_TRY(check_positions(config, positions));
+    ZD_TRY(check_offload(config, shape));
     enum zd_status status = lay_passes(config, table, shape, NULL, passes);
+    residuals = (size_t)passes[0].offloaded * passes[0].input_bytes;
     for (int i = 0; i < 3; i++) {
         bytes = passes[i].bytes > bytes ? passes[i].bytes : bytes;
         activations_fini(&passes[i]);
@@ -62,6 +79,10 @@ enum zd_status model_plan(
     ZD_TRY(status);
     ZD_TRY(arena_plan_add(
             plan, "model.activations", ARENA_DEVICE, SPAN_ACTIVATIONS, bytes));
+    if (residuals)
+        ZD_TRY(arena_plan_add(
+                plan, "model.residuals", ARENA_PINNED, SPAN_ACTIVATIONS,
+                residuals));
     ZD_TRY(arena_plan_add(
             plan, "model.positions", ARENA_DEVICE, SPAN_BUFFERS,
             most_tokens(shape) * sizeof(int32_t)));

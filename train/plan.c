@@ -40,6 +40,7 @@ static struct model_shape shape_of(
             .decode_capacity = capacity,
             .decode_batch = capacity < DECODE_BATCH ? capacity : DECODE_BATCH,
             .train = true,
+            .offload_activations = job->offload.activations != OFFLOAD_NONE,
     };
 }
 

@@ -249,7 +249,8 @@ static enum zd_status refuse(
 }
 
 /* "auto" takes the first that fits: nothing recomputed, then the mode with the
- * smaller activations of the two that recompute every layer once. */
+ * smaller activations of the two that recompute every layer once. Activations
+ * that are offloaded are inputs of what is recomputed. */
 static enum zd_status try_modes(
         const struct train_job *job, int B, int A, const struct limits *limits,
         struct job_plan *plan, bool *fits_out)
@@ -260,7 +261,8 @@ static enum zd_status try_modes(
     struct job_choice choice = {.checkpointing = asked, .B = B, .A = A};
     if (asked.mode != CHECKPOINTING_AUTO)
         return try_accumulations(job, &choice, limits, plan, fits_out);
-    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+    bool recompute = job->offload.activations != OFFLOAD_NONE;
+    for (size_t i = recompute; i < sizeof modes / sizeof modes[0]; i++) {
         choice.checkpointing = (struct checkpointing){.mode = modes[i]};
         ZD_TRY(try_accumulations(job, &choice, limits, plan, fits_out));
         if (*fits_out)

@@ -88,6 +88,9 @@ static const struct bad_case bad_cases[] = {
         {"[train]\nmax_steps = 10\n[optim]\nlr_scheduler_type = \"wsd\"\n"
          "warmup_steps = 5\nwsd_decay_steps = 6\n",
          "E0214", 6, 1, "5 + 6"},
+        {"[train]\ngradient_checkpointing = \"none\"\n[offload]\n"
+         "activations = \"cpu\"\n",
+         "E0213", 4, 1, "\"full\""},
         {"[data]\ncutoff_len = 4097\n", "E0215", 2, 1, "4096"},
         {"[checkpoint]\nsave_strategy = \"best\"\n", "E0213", 2, 1,
          "eval_loss"},

@@ -101,7 +101,7 @@ enum zd_status job_threads_run(
     return status;
 }
 
-/* "a.b" inside a row. */
+/* "a.b.c" inside a row. */
 static const json_t *find(const json_t *row, const char *key)
 {
     char first[64];
@@ -109,7 +109,7 @@ static const json_t *find(const json_t *row, const char *key)
     if (!dot)
         return json_object_get(row, key);
     snprintf(first, sizeof first, "%.*s", (int)(dot - key), key);
-    return json_object_get(json_object_get(row, first), dot + 1);
+    return find(json_object_get(row, first), dot + 1);
 }
 
 int job_threads_column(const char *dir, const char *key, double **values_out)

@@ -14,6 +14,7 @@ struct layout {
     int stage, world;
     enum dtype dtype;
     struct checkpointing checkpointing;
+    bool offload; /* the residual stream, by threads */
 };
 
 struct shared {
@@ -32,6 +33,7 @@ struct rank {
     struct arena arena;
     struct zero *zero;
     struct model *model;
+    struct model_streams streams;
     bool wire_matches;
     enum zd_status status;
     char what[1024];
@@ -149,6 +151,14 @@ static enum zd_status run_steps(struct rank *rank)
     return status == ZD_OK ? evaluate(rank) : status;
 }
 
+static enum zd_status create_streams(struct rank *rank)
+{
+    ZD_TRY(stream_create("down", STREAM_THREAD, &rank->streams.down));
+    ZD_TRY(stream_create("up", STREAM_THREAD, &rank->streams.up));
+    model_set_streams(rank->model, &rank->streams);
+    return ZD_OK;
+}
+
 static enum zd_status run_rank(struct rank *rank)
 {
     struct shared *shared = rank->shared;
@@ -171,9 +181,13 @@ static enum zd_status run_rank(struct rank *rank)
         status = model_create(
                 &shared->config, &shared->table, &shared->shape,
                 shared->kernels, &rank->arena, &rank->model);
+    if (status == ZD_OK && shared->shape.offload_activations)
+        status = create_streams(rank);
     if (status == ZD_OK)
         status = run_steps(rank);
     model_destroy(rank->model);
+    stream_destroy(rank->streams.down);
+    stream_destroy(rank->streams.up);
     zero_destroy(rank->zero);
     arena_release(&rank->arena);
     arena_plan_fini(&plan);
@@ -213,7 +227,8 @@ static enum zd_status shared_init(
             .dtype = layout->dtype,
             .checkpointing = layout->checkpointing,
             .head_chunk = 8,
-            .train = true};
+            .train = true,
+            .offload_activations = layout->offload};
     shared->weights = calloc(shared->table.total, sizeof(float));
     struct zero_request request = {
             .config = &shared->config,
@@ -284,13 +299,15 @@ static bool layouts_agree(const char *json, int world, enum dtype dtype)
             {2, 0, 0, {CHECKPOINTING_EVERY, 2}},
             {3, 0, 0, {CHECKPOINTING_NONE, 0}},
             {3, 0, 0, {CHECKPOINTING_EVERY, 2}},
-            {3, 0, 0, {CHECKPOINTING_FULL, 0}}};
+            {3, 0, 0, {CHECKPOINTING_FULL, 0}},
+            {2, 0, 0, {CHECKPOINTING_FULL, 0}, true},
+            {3, 0, 0, {CHECKPOINTING_FULL, 0}, true}};
     struct layout layout = {.world = world, .dtype = dtype};
     struct shared first;
     bool ok = run(&first, json, &layout);
     ok &= isfinite(first.losses[0]) && first.losses[2] < first.losses[0] &&
           first.evaluated > 0;
-    for (int k = 0; k < 5 && ok; k++) {
+    for (int k = 0; k < 7 && ok; k++) {
         struct shared other;
         layout = others[k];
         layout.world = world;

@@ -1,0 +1,247 @@
+/* test_residuals - the residual stream visits the host between forward and
+ * backward: the same bits as if it had stayed, the bytes that were planned. A
+ * plain program (TAP) that runs under a thread sanitizer too. */
+#include "tests/model/shapes.h"
+#include "tests/model/tiny.h"
+
+#include <math.h>
+#include <unistd.h>
+
+enum { B = 2, T = 13, MICROS = 3 };
+
+struct streams_case {
+    const char *name;
+    bool given;
+    enum stream_mode mode;
+};
+
+static int tests, failures;
+
+static void ok(bool passed, const char *what, const char *more)
+{
+    printf("%sok %d - %s%s\n", passed ? "" : "not ", ++tests, what, more);
+    failures += !passed;
+}
+
+static struct model_shape shape_of(
+        struct checkpointing checkpointing, enum dtype dtype, bool offload)
+{
+    return (struct model_shape){
+            .B = B,
+            .T = T,
+            .eval_B = B,
+            .checkpointing = checkpointing,
+            .dtype = dtype,
+            .head_chunk = 7,
+            .train = true,
+            .offload_activations = offload,
+    };
+}
+
+/* A slow way: who does not wait for it computes from what is not there. */
+static void dawdle(void *ctx, int64_t microseconds)
+{
+    (void)ctx;
+    usleep((useconds_t)microseconds);
+}
+
+static double slow_step(
+        struct tiny *t, const struct model_batch *batch,
+        const struct model_streams *streams)
+{
+    struct exact_sum loss;
+    exact_sum_clear(&loss);
+    stream_call(streams->down, dawdle, NULL, 3000);
+    tiny_must(model_forward(t->model, batch, 0.1f, &t->hooks, &loss));
+    stream_call(streams->up, dawdle, NULL, 3000);
+    tiny_must(model_backward(t->model, batch, &t->hooks));
+    return exact_sum_value(&loss);
+}
+
+/* Micro-batches, the last one smaller, with an evaluation between them. */
+static double train(struct tiny *t, const struct model_streams *streams)
+{
+    struct tokens tokens;
+    struct exact_sum loss;
+    double sum = 0;
+    for (int m = 0; m < MICROS; m++) {
+        int samples = m == MICROS - 1 ? 1 : B;
+        tokens_fill(&tokens, (uint64_t)m + 1, samples, T, t->config.vocab_size);
+        sum += slow_step(t, &tokens.batch, streams);
+        exact_sum_clear(&loss);
+        tiny_must(model_evaluate(t->model, &tokens.batch, &t->hooks, &loss));
+        sum += exact_sum_value(&loss);
+    }
+    return sum;
+}
+
+static bool same_grads(struct tiny *a, struct tiny *b)
+{
+    for (int id = 0; id < a->table.count; id++)
+        if (holder_grad(a->holder, id) &&
+            memcmp(holder_grad(a->holder, id), holder_grad(b->holder, id),
+                   a->table.params[id].count * sizeof(float)) != 0)
+            return false;
+    return true;
+}
+
+/* Of all micro-batches: segments but the last two, one way. */
+static uint64_t predicted(const struct tiny *t, int segments)
+{
+    int moved = segments > 2 ? segments - 2 : 0;
+    size_t row = (size_t)t->config.hidden_size * dtype_bytes(t->shape.dtype);
+    return (uint64_t)moved * row * T * ((MICROS - 1) * B + 1);
+}
+
+struct run {
+    const char *config, *freeze;
+    struct checkpointing checkpointing;
+    enum dtype dtype;
+    int segments; /* that have a backward */
+};
+
+static bool same_bits(const struct run *run, const struct streams_case *mode)
+{
+    const struct kernels *kernels;
+    struct tiny here, there;
+    struct model_streams streams = {NULL, NULL}, none = {NULL, NULL};
+    tiny_must(kernels_plain(run->dtype, &kernels));
+    if (mode->given) {
+        tiny_must(stream_create("down", mode->mode, &streams.down));
+        tiny_must(stream_create("up", mode->mode, &streams.up));
+    }
+    struct model_shape shape = shape_of(run->checkpointing, run->dtype, false);
+    tiny_init(&here, run->config, run->freeze, &shape, kernels);
+    shape.offload_activations = true;
+    tiny_init(&there, run->config, run->freeze, &shape, kernels);
+    model_set_streams(there.model, &streams);
+    double a = train(&here, &none), b = train(&there, &streams);
+    struct model_offload_report report = model_offload_report_take(there.model);
+    struct model_offload_report again = model_offload_report_take(there.model);
+    uint64_t bytes = predicted(&there, run->segments);
+    bool same = isfinite(a) && a == b && same_grads(&here, &there);
+    bool counted = report.down_bytes == bytes && report.up_bytes == bytes &&
+                   again.down_bytes == 0 && again.up_bytes == 0 &&
+                   again.wait_seconds == 0;
+    if (!same || !counted)
+        printf("# %s %s: same %d, %llu and %llu bytes of %llu\n", mode->name,
+               run->freeze ? run->freeze : "all trained", same,
+               (unsigned long long)report.down_bytes,
+               (unsigned long long)report.up_bytes, (unsigned long long)bytes);
+    if (mode->given && mode->mode == STREAM_THREAD && bytes)
+        counted = counted && report.wait_seconds > 0;
+    tiny_fini(&there);
+    tiny_fini(&here);
+    stream_destroy(streams.down);
+    stream_destroy(streams.up);
+    return same && counted;
+}
+
+static void every_mode_gives_the_same_bits(void)
+{
+    static const struct streams_case modes[] = {
+            {"no streams", false, STREAM_INLINE},
+            {"inline streams", true, STREAM_INLINE},
+            {"streams that are threads", true, STREAM_THREAD}};
+    static const struct run runs[] = {
+            {SHAPE_GPT2, NULL, {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5},
+            {SHAPE_LLAMA, NULL, {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5},
+            {SHAPE_QWEN3, NULL, {CHECKPOINTING_FULL, 0}, DTYPE_BF16, 5},
+            {SHAPE_LLAMA, NULL, {CHECKPOINTING_EVERY, 1}, DTYPE_BF16, 5},
+            {SHAPE_GPT2, NULL, {CHECKPOINTING_EVERY, 2}, DTYPE_FP32, 3},
+            {SHAPE_GPT2, NULL, {CHECKPOINTING_SQRT, 0}, DTYPE_FP32, 3},
+            {SHAPE_GPT2, NULL, {CHECKPOINTING_EVERY, 3}, DTYPE_FP32, 2},
+            {SHAPE_GPT2, NULL, {CHECKPOINTING_EVERY, 9}, DTYPE_FP32, 1},
+            /* the tables, and the layers 1 to 2 below them */
+            {SHAPE_GPT2, "wte", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5},
+            {SHAPE_GPT2,
+             "[wh]*[e01].*",
+             {CHECKPOINTING_FULL, 0},
+             DTYPE_FP32,
+             3},
+            {SHAPE_GPT2,
+             "[wh]*[e012].*",
+             {CHECKPOINTING_FULL, 0},
+             DTYPE_FP32,
+             2},
+            {SHAPE_GPT2, "[wh]*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 0},
+    };
+    for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
+        bool same = true;
+        for (size_t r = 0; r < sizeof runs / sizeof *runs; r++)
+            same = same_bits(&runs[r], &modes[m]) && same;
+        ok(same, "as if nothing left, and as many bytes as predicted: ",
+           modes[m].name);
+    }
+}
+
+struct bytes {
+    size_t device, host;
+};
+
+static struct bytes planned(int layers, int every, bool offload)
+{
+    char text[160];
+    struct model_config config;
+    struct param_table table;
+    struct arena_plan plan;
+    struct model_shape shape = shape_of(
+            (struct checkpointing){CHECKPOINTING_EVERY, every}, DTYPE_BF16,
+            offload);
+    snprintf(
+            text, sizeof text,
+            "{\"model_type\":\"gpt2\",\"vocab_size\":16,\"n_embd\":64,"
+            "\"n_layer\":%d,\"n_head\":4,\"n_positions\":40}",
+            layers);
+    tiny_config(text, &config);
+    tiny_must(param_table_build(&config, NULL, 0, &table));
+    arena_plan_init(&plan);
+    tiny_must(model_plan(&config, &table, &shape, &plan));
+    struct bytes bytes = {plan.bytes[ARENA_DEVICE], plan.bytes[ARENA_PINNED]};
+    arena_plan_fini(&plan);
+    param_table_fini(&table);
+    model_config_fini(&config);
+    return bytes;
+}
+
+static void the_device_does_not_see_the_depth(void)
+{
+    size_t residual = (size_t)B * T * 64 * 2;
+    struct bytes shallow = planned(3, 1, true), deep = planned(48, 1, true);
+    ok(shallow.device == deep.device && deep.host == 46 * residual,
+       "the device holds two inputs whatever the depth", "");
+    struct bytes kept = planned(48, 1, false);
+    ok(kept.host == 0 && kept.device == deep.device + 46 * residual,
+       "what it no longer holds lies on the host", "");
+    struct bytes parts = planned(48, 4, true);
+    ok(parts.host == 10 * residual, "of segments their inputs", "");
+    struct bytes two = planned(2, 1, true), two_kept = planned(2, 1, false);
+    ok(two.host == 0 && two.device == two_kept.device,
+       "two segments stay where they are", "");
+}
+
+static void nothing_recomputed_is_refused(void)
+{
+    struct tiny t;
+    struct model_shape shape = shape_of(
+            (struct checkpointing){CHECKPOINTING_NONE, 0}, DTYPE_FP32, true);
+    tiny_config(SHAPE_GPT2, &t.config);
+    tiny_must(param_table_build(&t.config, NULL, 0, &t.table));
+    arena_plan_init(&t.plan);
+    enum zd_status status = model_plan(&t.config, &t.table, &shape, &t.plan);
+    ok(status == ZD_ERR_CONFIG && !strcmp(zd_error_get()->code, "E0213") &&
+               strstr(zd_error_get()->help, "\"full\""),
+       "a mode that recomputes nothing is refused with the fix", "");
+    arena_plan_fini(&t.plan);
+    param_table_fini(&t.table);
+    model_config_fini(&t.config);
+}
+
+int main(void)
+{
+    every_mode_gives_the_same_bits();
+    the_device_does_not_see_the_depth();
+    nothing_recomputed_is_refused();
+    printf("1..%d\n", tests);
+    return failures > 0;
+}
