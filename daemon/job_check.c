@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <glob.h>
+#include <math.h>
 #include <string.h>
 
 #define CONTRADICTION "E0213"
@@ -81,6 +82,41 @@ static void check_schedule(struct job *job)
                 "warm-up and decay take %lld + %lld steps, train.max_steps is "
                 "%lld",
                 (long long)warmup, (long long)decay, (long long)max_steps);
+}
+
+/* --- fp16 --- */
+
+static void check_fp16(struct job *job)
+{
+    const struct train_options *train = &job->options.train;
+    static const char *const names[] = {
+            "loss_scale", "initial_scale_power", "loss_scale_window",
+            "hysteresis", "min_loss_scale"};
+    if (!job_is_sound(job, "train", "dtype"))
+        return;
+    for (int i = 0; i < 5 && train->dtype != DTYPE_FP16; i++) {
+        if (!job_is_given(job, "train.fp16", names[i]))
+            continue;
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, CONTRADICTION,
+                job_place(job, "train.fp16", names[i]), NULL,
+                "train.fp16.%s is for train.dtype = \"fp16\", which is \"%s\"",
+                names[i], dtype_name(train->dtype));
+        problem_help(
+                &job->problems, "dtype = \"fp16\" in [train], or remove "
+                                "[train.fp16]");
+    }
+    if (train->dtype == DTYPE_FP16 && train->fp16.loss_scale <= 0 &&
+        job_is_sound(job, "train.fp16", "initial_scale_power") &&
+        job_is_sound(job, "train.fp16", "min_loss_scale") &&
+        ldexp(1, train->fp16.initial_scale_power) < train->fp16.min_loss_scale)
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, CONTRADICTION,
+                job_place(job, "train.fp16", "min_loss_scale"), NULL,
+                "the first loss scale, 2^%d, is below "
+                "train.fp16.min_loss_scale "
+                "= %g",
+                train->fp16.initial_scale_power, train->fp16.min_loss_scale);
 }
 
 /* --- evaluation and saving --- */
@@ -198,6 +234,7 @@ void job_check(struct job *job)
 {
     check_required(job);
     check_schedule(job);
+    check_fp16(job);
     check_eval(job);
     job_check_optim(job);
     check_offload(job);

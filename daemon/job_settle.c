@@ -97,6 +97,16 @@ static void settle_batch(struct job *job)
         tell_batch(job);
 }
 
+static void settle_fp16(struct job *job)
+{
+    static const char *const names[] = {
+            "loss_scale", "initial_scale_power", "loss_scale_window",
+            "hysteresis", "min_loss_scale"};
+    for (int i = 0; i < 5 && job->options.train.dtype != DTYPE_FP16; i++)
+        job_leave_out(
+                job, "train.fp16", names[i], "only with dtype = \"fp16\"");
+}
+
 void job_settle(struct job *job, const char *path)
 {
     struct model_options *model = &job->options.model;
@@ -107,5 +117,6 @@ void job_settle(struct job *job, const char *path)
     }
     job->options.comm.round_robin = job->options.zero.round_robin_gradients;
     job_settle_optim(job);
+    settle_fp16(job);
     settle_batch(job);
 }

@@ -232,6 +232,19 @@ static void tell_work(const struct train_banner *banner)
         zd_log_info("  eval     %lld samples", (long long)banner->eval_samples);
 }
 
+static void tell_scale(const struct train_banner *banner)
+{
+    const struct fp16_options *fp16 = &banner->job->train.fp16;
+    if (fp16->loss_scale > 0)
+        zd_log_info("  scale    loss x %.10g, fixed", banner->loss_scale);
+    else if (banner->loss_scale > 0)
+        zd_log_info(
+                "  scale    loss x %.10g, doubled after %d good steps, halved by "
+                "overflows, at least %.10g",
+                banner->loss_scale, fp16->loss_scale_window,
+                fp16->min_loss_scale);
+}
+
 static void tell_text(const struct train_banner *banner)
 {
     if (banner->eos >= 0)
@@ -255,6 +268,7 @@ static void on_banner(void *ctx, const struct train_banner *banner)
     tell_model(banner);
     tell_ranks(banner);
     tell_work(banner);
+    tell_scale(banner);
     tell_text(banner);
     zd_log_info("  output   %s", job->output_dir);
     if (banner->resumed_from)

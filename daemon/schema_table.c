@@ -7,6 +7,7 @@
 #define JOB(field)        offsetof(struct train_job, field)
 #define ENTRY(field)      offsetof(struct data_entry, field)
 #define UNAVAILABLE(off_) .flags = SCHEMA_UNAVAILABLE, .off = (off_)
+#define SCALE_MAX         4294967296.0 /* 2^32 */
 #define COUNT_MAX         9.0e15 /* integers that a double holds exactly */
 
 static const struct schema_choice on_sigterm[] = {
@@ -28,7 +29,8 @@ static const struct schema_choice model_inits[] = {
 static const struct schema_choice dtypes[] = {
         {"bf16", DTYPE_BF16},          {"fp32", DTYPE_FP32},
         {"bfloat16", DTYPE_BF16, "="}, {"float32", DTYPE_FP32, "="},
-        {"fp16", DTYPE_FP16, "!"},     {0}};
+        {"fp16", DTYPE_FP16},          {"float16", DTYPE_FP16, "="},
+        {0}};
 static const struct schema_choice export_dtypes[] = {
         {"auto", -1},
         {"bf16", DTYPE_BF16},
@@ -247,11 +249,11 @@ const struct schema_key schema_table[] = {
 {"train", "deterministic", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "The same bits at every world size"},
 {"train", "auto_find_batch_size", SCHEMA_BOOL, JOB(train.auto_find_batch_size), .help = "Halve the micro-batch until the plan fits"},
 
-{"train.fp16", "loss_scale", SCHEMA_REAL, UNAVAILABLE(NULL), .help = "Fixed loss scale"},
-{"train.fp16", "initial_scale_power", SCHEMA_INT, UNAVAILABLE(NULL), .help = "First dynamic scale, as a power of two"},
-{"train.fp16", "loss_scale_window", SCHEMA_INT, UNAVAILABLE(NULL), .help = "Good steps before the scale grows"},
-{"train.fp16", "hysteresis", SCHEMA_INT, UNAVAILABLE(NULL), .help = "Overflows before the scale shrinks"},
-{"train.fp16", "min_loss_scale", SCHEMA_REAL, UNAVAILABLE(NULL), .help = "Smallest loss scale"},
+{"train.fp16", "loss_scale", SCHEMA_REAL, JOB(train.fp16.loss_scale), .max = SCALE_MAX, .help = "Fixed loss scale; 0 = dynamic"},
+{"train.fp16", "initial_scale_power", SCHEMA_INT, JOB(train.fp16.initial_scale_power), .max = 32, .help = "First dynamic scale, as a power of two"},
+{"train.fp16", "loss_scale_window", SCHEMA_INT, JOB(train.fp16.loss_scale_window), .min = 1, .max = 1e9, .help = "Good steps before the scale grows"},
+{"train.fp16", "hysteresis", SCHEMA_INT, JOB(train.fp16.hysteresis), .min = 1, .max = 1e6, .help = "Overflows before the scale shrinks"},
+{"train.fp16", "min_loss_scale", SCHEMA_REAL, JOB(train.fp16.min_loss_scale), .flags = SCHEMA_ABOVE_MIN, .max = SCALE_MAX, .help = "Smallest loss scale"},
 
 {"optim", "name", SCHEMA_OPTIMIZER, JOB(optim), .choices = optimizers, .aliases = "optimizer", .help = "Optimizer and the type of its states; paged: states that do not fit the device go to the host"},
 {"optim", "state_dtype", SCHEMA_ENUM, JOB(optim.state_type), .choices = state_dtypes, .help = "Type of the states; bf16 is for adamw alone, 8bit comes with the names that end in it; default: as the name says"},

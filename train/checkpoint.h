@@ -44,6 +44,7 @@ struct train_state {
     int64_t eval_step;
     double best_eval_loss; /* NaN: none */
     int64_t best_step;
+    struct loss_scale loss_scale; /* of the next step; scale 0: not fp16 */
 };
 
 /* What must be the same for a resumed run to be the same run. */

@@ -98,11 +98,56 @@ static enum zd_status obey(
     return ZD_OK;
 }
 
+/* What happened to the loss scale of an fp16 job. */
+static void tell_scale(
+        const struct trainer *trainer, const struct train_step_report *report)
+{
+    double was = report->loss_scale.scale,
+           now = trainer->state.loss_scale.scale;
+    switch (report->scale_change) {
+    case LOSS_SCALE_GREW:
+        zd_log_info(
+                "loss scale %.10g from step %lld on (was %.10g)", now,
+                (long long)report->step + 1, was);
+        break;
+    case LOSS_SCALE_SHRANK:
+        zd_log_info(
+                "step %lld was skipped: a gradient overflowed at loss scale "
+                "%.10g; %.10g from now on",
+                (long long)report->step, was, now);
+        break;
+    case LOSS_SCALE_WAITED:
+        zd_log_info(
+                "step %lld was skipped: a gradient overflowed at loss scale "
+                "%.10g, which is kept (hysteresis)",
+                (long long)report->step, was);
+        break;
+    case LOSS_SCALE_KEPT:
+    case LOSS_SCALE_SPENT:
+        break;
+    }
+}
+
+static enum zd_status fail_scale(
+        const struct trainer *trainer, const struct train_step_report *report)
+{
+    if (!trainer_is_first(trainer))
+        return ZD_ERR_NUMERICS;
+    ZD_FAIL(ZD_ERR_NUMERICS, "E0621",
+            "a gradient overflowed in step %lld at loss scale %.10g, the smallest "
+            "that train.fp16.min_loss_scale allows",
+            (long long)report->step, report->loss_scale.scale);
+    zd_fail_help("lower optim.learning_rate, lengthen optim.warmup_steps, or "
+                 "train in bf16 or fp32");
+    return ZD_ERR_NUMERICS;
+}
+
 static enum zd_status check_guard(
         struct trainer *trainer, const struct train_step_report *report)
 {
-    bool nonfinite = trainer->state.skipped_in_a_row > 0;
-    if (!nonfinite)
+    if (report->scale_change == LOSS_SCALE_SPENT)
+        return fail_scale(trainer, report);
+    if (!report->diverged)
         return ZD_OK;
     if (trainer_is_first(trainer))
         zd_log_warning(
@@ -129,8 +174,7 @@ static enum zd_status check_guard(
 static void warn_if_masked(
         struct trainer *trainer, const struct train_step_report *report)
 {
-    bool masked = report->skipped && isnan(report->loss) &&
-                  trainer->state.skipped_in_a_row == 0;
+    bool masked = report->skipped && isnan(report->loss) && !report->diverged;
     if (!masked || trainer->told_masked)
         return;
     trainer->told_masked = true;
@@ -155,6 +199,7 @@ static enum zd_status after_step(
     trainer->steps_here++;
     if (trainer_is_first(trainer)) {
         warn_if_masked(trainer, report);
+        tell_scale(trainer, report);
         ZD_TRY(metrics_step(
                 trainer->metrics, report, &wire,
                 trainer->job->log.step_breakdown));

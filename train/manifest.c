@@ -42,6 +42,23 @@ static const char *state_type_name(const struct optim_options *optim)
     return names[optim->state_type];
 }
 
+static void add_fp16_settings(json_t *settings, const struct fp16_options *fp16)
+{
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {
+            {"train.fp16.loss_scale", fp16->loss_scale},
+            {"train.fp16.initial_scale_power", fp16->initial_scale_power},
+            {"train.fp16.loss_scale_window", fp16->loss_scale_window},
+            {"train.fp16.hysteresis", fp16->hysteresis},
+            {"train.fp16.min_loss_scale", fp16->min_loss_scale},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        json_object_set_new(
+                settings, numbers[i].key, plain_number(numbers[i].value));
+}
+
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
 {
     static const char *const schedules[] = {
@@ -85,6 +102,8 @@ json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
             settings, "optim.master", json_string(master_name(optim)));
     json_object_set_new(
             settings, "train.dtype", json_string(dtype_name(job->train.dtype)));
+    if (job->train.dtype == DTYPE_FP16)
+        add_fp16_settings(settings, &job->train.fp16);
     json_object_set_new(settings, "train.freeze", freeze_json(&job->train));
     return settings;
 }
@@ -97,6 +116,17 @@ static json_t *data_json(
             "tokenizer", identity->tokenizer_digest, "cutoff_len",
             job->data.cutoff_len, "packing", job->data.packing, "shuffle",
             job->data.shuffle, "data_seed", (json_int_t)job->job.data_seed);
+}
+
+/* NULL unless the job computes in fp16. */
+static json_t *loss_scale_json(const struct loss_scale *state)
+{
+    if (!(state->scale > 0))
+        return NULL;
+    return json_pack(
+            "{s:o, s:I, s:i}", "scale", plain_number(state->scale),
+            "good_steps", (json_int_t)state->good_steps, "hysteresis",
+            state->hysteresis);
 }
 
 static json_t *tensors_json(const struct param_table *table)
@@ -143,7 +173,7 @@ json_t *manifest_build(
         const struct checkpoint_writer *writer, const struct train_state *state)
 {
     json_t *progress = json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:I}",
+            "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:I, s:o*}",
             "samples_taken", (json_int_t)state->samples_taken, "tokens_seen",
             (json_int_t)state->tokens_seen, "applied_steps",
             (json_int_t)state->applied_steps, "skipped_steps",
@@ -153,7 +183,8 @@ json_t *manifest_build(
             json_number_or_null(state->eval_loss), "eval_step",
             (json_int_t)state->eval_step, "best_eval_loss",
             json_number_or_null(state->best_eval_loss), "best_step",
-            (json_int_t)state->best_step);
+            (json_int_t)state->best_step, "loss_scale",
+            loss_scale_json(&state->loss_scale));
     return json_pack(
             "{s:i, s:s, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:b, "
             "s:[]}",
@@ -331,6 +362,17 @@ static double number_at(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+static struct loss_scale loss_scale_of(const json_t *progress)
+{
+    const json_t *saved = json_object_get(progress, "loss_scale");
+    if (!saved)
+        return (struct loss_scale){0};
+    return (struct loss_scale){
+            .scale = number_at(saved, "scale"),
+            .good_steps = integer_at(saved, "good_steps"),
+            .hysteresis = (int)integer_at(saved, "hysteresis")};
+}
+
 struct train_state manifest_state(const json_t *manifest)
 {
     const json_t *progress = json_object_get(manifest, "progress");
@@ -346,5 +388,6 @@ struct train_state manifest_state(const json_t *manifest)
             .eval_step = integer_at(progress, "eval_step"),
             .best_eval_loss = number_at(progress, "best_eval_loss"),
             .best_step = integer_at(progress, "best_step"),
+            .loss_scale = loss_scale_of(progress),
     };
 }

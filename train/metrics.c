@@ -220,6 +220,10 @@ enum zd_status metrics_step(
                     (json_int_t)wire->reduce_scatter, "all_gather",
                     (json_int_t)wire->all_gather, "all_reduce",
                     (json_int_t)wire->all_reduce));
+    if (report->loss_scale.scale > 0)
+        json_object_set_new(
+                row, "loss_scale",
+                json_number_or_null(report->loss_scale.scale));
     if (report->skipped)
         json_object_set_new(row, "skipped", json_string(report->skipped));
     if (breakdown)

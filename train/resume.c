@@ -79,6 +79,7 @@ static enum zd_status restore(
 {
     enum checkpoint_moments moments;
     struct train_state *state = &trainer->state;
+    const struct train_options *train = &trainer->job->train;
     int64_t max_steps = state->max_steps;
 
     ZD_TRY(checkpoint_match_model(checkpoint, &trainer->plan.table));
@@ -88,6 +89,10 @@ static enum zd_status restore(
     ZD_TRY(checkpoint_load(
             checkpoint, &trainer->plan.zero, trainer->zero, &moments));
     *state = checkpoint_state(checkpoint);
+    if (train->dtype == DTYPE_FP16)
+        state->loss_scale = loss_scale_resume(&state->loss_scale, &train->fp16);
+    else
+        state->loss_scale = (struct loss_scale){0};
     if (trainer->job->train.max_steps > 0)
         state->max_steps =
                 max_steps; /* the job file's; else the first start's */

@@ -106,6 +106,8 @@ static enum zd_status fix_steps(struct trainer *trainer)
             .best_eval_loss = NAN,
             .eval_step = -1,
             .best_step = -1};
+    if (train->dtype == DTYPE_FP16)
+        trainer->state.loss_scale = loss_scale_start(&train->fp16);
     if (steps <= 0)
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0214",
@@ -304,6 +306,7 @@ static void show_banner(struct trainer *trainer)
                                     ? dataset_samples(trainer->eval_data)
                                     : 0,
             .eos = trainer->text.eos,
+            .loss_scale = trainer->state.loss_scale.scale,
             .resumed_step = trainer->state.step,
             .resumed_from =
                     trainer->resumed_from[0] ? trainer->resumed_from : NULL,

@@ -6,6 +6,7 @@
 #include <math.h>
 
 static const char skipped_nonfinite[] = "nonfinite";
+static const char skipped_overflow[] = "overflow";
 
 /* Words of the exchange that begins a step; zero/plan.h prices it. */
 enum { WORD_TARGETS, WORD_TOKENS, WORD_FLAGS, WORD_FAILED, WORDS };
@@ -97,6 +98,13 @@ static enum zd_status run_micro(
     return ZD_OK;
 }
 
+/* What the gradient of the loss is multiplied by. */
+static double scale_of(const struct trainer *trainer)
+{
+    double scale = trainer->state.loss_scale.scale;
+    return scale > 0 ? scale : 1;
+}
+
 static double clip_factor(double norm, double max_norm)
 {
     double factor = max_norm / (norm + 1e-6);
@@ -112,7 +120,7 @@ static struct optim_step step_of(
             .learning_rate = report->learning_rate,
             .seed = trainer->job->job.seed,
             .t = trainer->state.applied_steps + 1,
-            .grad_scale = (float)factor};
+            .grad_scale = (float)(factor / scale_of(trainer))};
 }
 
 static enum zd_status update(
@@ -141,12 +149,35 @@ static double loss_of(
     return sum / comm_size(trainer->comm);
 }
 
+/* A loss that is not finite is no matter of its scale: the forward pass has
+ * overflowed or the model has diverged. */
+static void skip(
+        const struct trainer *trainer, struct train_step_report *report)
+{
+    bool overflowed = report->loss_scale.scale > 0 && isfinite(report->loss);
+    report->skipped = overflowed ? skipped_overflow : skipped_nonfinite;
+    report->diverged = !overflowed || trainer->job->train.fp16.loss_scale > 0;
+}
+
+/* The loss scale of the next step. */
+static void settle_scale(
+        struct trainer *trainer, struct train_step_report *report)
+{
+    bool overflowed = report->skipped == skipped_overflow;
+    if (report->loss_scale.scale > 0 && (overflowed || !report->skipped))
+        report->scale_change = loss_scale_update(
+                &trainer->state.loss_scale, &trainer->job->train.fp16,
+                overflowed);
+}
+
 static enum zd_status compute(
         struct trainer *trainer, int64_t targets,
         struct train_step_report *report)
 {
     struct exact_sum loss;
-    float dloss = weight_of_token(trainer, targets);
+    float dloss =
+            (float)((double)weight_of_token(trainer, targets) *
+                    scale_of(trainer));
     int64_t mine = targets_here(trainer);
     struct optim_step unclipped = step_of(trainer, report, 1);
 
@@ -165,9 +196,10 @@ static enum zd_status compute(
     ZD_TRY(zero_grad_norm(trainer->zero, &report->grad_norm, &loss));
     report->reduce_seconds = clock_seconds() - began;
     report->loss = loss_of(trainer, &loss, targets);
+    report->grad_norm /= scale_of(trainer);
     if (isfinite(report->loss) && isfinite(report->grad_norm))
         return update(trainer, report);
-    report->skipped = skipped_nonfinite;
+    skip(trainer, report);
     return zero_skip(trainer->zero);
 }
 
@@ -183,7 +215,8 @@ enum zd_status trainer_step(
             .step = state->step + 1,
             .max_steps = state->max_steps,
             .loss = NAN,
-            .grad_norm = NAN};
+            .grad_norm = NAN,
+            .loss_scale = state->loss_scale};
     ZD_TRY(exchange(trainer, words));
     report->data_seconds = clock_seconds() - began;
     *flags_out = words[WORD_FLAGS];
@@ -209,9 +242,10 @@ enum zd_status trainer_step(
     state->tokens_seen += report->tokens;
     trainer->tokens_here += report->tokens;
     state->skipped_steps += report->skipped != NULL;
-    if (report->skipped == skipped_nonfinite)
+    settle_scale(trainer, report);
+    if (report->diverged)
         state->skipped_in_a_row++;
-    else
+    else if (report->skipped != skipped_overflow)
         state->skipped_in_a_row = 0;
     report->step_seconds = clock_seconds() - began;
     report->tokens_per_second = (double)report->tokens / report->step_seconds;

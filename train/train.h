@@ -8,6 +8,7 @@
 #define ZD_TRAIN_TRAIN_H
 
 #include "offload/offload.h"
+#include "train/loss_scale.h"
 #include "train/options.h"
 #include "zero/plan.h"
 
@@ -45,7 +46,7 @@ void job_plan_print(const struct job_plan *plan, FILE *stream);
 /* What offload moved, and how long the trainer waited for it. */
 struct train_offload_report {
     bool active;
-    struct offload_report engine;             /* optimizer, parameters */
+    struct offload_report engine; /* optimizer, parameters */
     struct model_offload_report activations;
 };
 /* total += of */
@@ -60,7 +61,11 @@ struct train_step_report {
     double loss, grad_norm, learning_rate;
     int64_t tokens;
     double step_seconds, tokens_per_second;
-    const char *skipped; /* NULL, "nonfinite", "no_targets" */
+    const char *skipped; /* NULL, "nonfinite", "overflow", "no_targets" */
+    bool diverged;       /* loss or norm not finite, and no smaller loss scale
+                            can be tried */
+    struct loss_scale loss_scale;        /* of this step; scale 0: not fp16 */
+    enum loss_scale_change scale_change; /* by this step */
     double data_seconds, forward_seconds, backward_seconds, reduce_seconds,
             update_seconds, gather_seconds; /* log.step_breakdown */
     struct train_offload_report offload;
@@ -75,6 +80,7 @@ struct train_banner { /* what was understood, known before step 1 */
     int threads, world, local_size;
     int64_t max_steps, samples, train_tokens, eval_samples;
     int eos;
+    double loss_scale;    /* of the first step; 0: not fp16 */
     int64_t resumed_step; /* 0: a fresh start */
     const char *resumed_from;
 };

@@ -55,20 +55,28 @@ static const struct bad_case bad_cases[] = {
         {"[device]\nmemory_limit = \"101%\"\n", "E0206", 2, 16, "90%"},
         {"[train]\ngradient_checkpointing = \"every:0\"\n", "E0206", 2, 26,
          "every:N"},
+        {"[train]\ndtype = \"fp16\"\n[train.fp16]\nloss_scale = -1\n", "E0206",
+         4, 14, "at least 0"},
+        {"[train]\ndtype = \"fp16\"\n[train.fp16]\ninitial_scale_power = 33\n",
+         "E0206", 4, 23, "from 0 to 32"},
+        {"[train]\ndtype = \"fp16\"\n[train.fp16]\nloss_scale_window = 0\n",
+         "E0206", 4, 21, "at least 1"},
+        {"[train]\ndtype = \"fp16\"\n[train.fp16]\nhysteresis = 0\n", "E0206",
+         4, 14, "from 1"},
+        {"[train]\ndtype = \"fp16\"\n[train.fp16]\nmin_loss_scale = 0\n",
+         "E0206", 4, 18, "above 0"},
         /* words */
-        {"[train]\ndtype = \"int8\"\n", "E0207", 2, 9, "bf16 | fp32"},
+        {"[train]\ndtype = \"int8\"\n", "E0207", 2, 9, "bf16 | fp32 | fp16"},
         {"[checkpoint]\nsave_strategy = \"yes\"\n", "E0207", 2, 17, "steps"},
         {"[device]\nmemory_limit = \"many\"\n", "E0207", 2, 16, "12GiB"},
         {"[checkpoint]\nsave_every = \"30\"\n", "E0207", 2, 14, "1h30m"},
         {"[checkpoint]\nsave_every = \"1m2h\"\n", "E0207", 2, 14, "1h30m"},
         /* not in this version */
-        {"[train]\ndtype = \"fp16\"\n", "E0208", 2, 9, "not available"},
         {"[data]\nchat_template = \"mistral\"\n", "E0208", 2, 17, "chatml"},
         {"[comm]\nbackend = \"nccl\"\n", "E0208", 2, 11, "not available"},
         {"[train]\ntf32 = true\n", "E0208", 2, 1, "switch it off"},
         {"[train]\ndeterministic = true\n", "E0208", 2, 1, "not available"},
         {"[lora]\nenabled = true\n", "E0208", 2, 1, "not available"},
-        {"[train.fp16]\nloss_scale = 0.0\n", "E0208", 2, 1, "not available"},
         {"[report]\ntensorboard = true\n", "E0208", 2, 1, "not available"},
         {"[guard]\nloss_spike_zscore = 3.0\n", "E0208", 2, 1, "not available"},
         /* two names of one setting */
@@ -91,6 +99,12 @@ static const struct bad_case bad_cases[] = {
         {"[train]\ngradient_checkpointing = \"none\"\n[offload]\n"
          "activations = \"cpu\"\n",
          "E0213", 4, 1, "\"full\""},
+        {"[train.fp16]\nloss_scale = 0.0\n", "E0213", 2, 1, "bf16"},
+        {"[train]\ndtype = \"fp32\"\n[train.fp16]\nhysteresis = 2\n", "E0213",
+         4, 1, "dtype = \"fp16\""},
+        {"[train]\ndtype = \"fp16\"\n[train.fp16]\ninitial_scale_power = 3\n"
+         "min_loss_scale = 9.5\n",
+         "E0213", 5, 1, "2^3"},
         {"[data]\ncutoff_len = 4097\n", "E0215", 2, 1, "4096"},
         {"[checkpoint]\nsave_strategy = \"best\"\n", "E0213", 2, 1,
          "eval_loss"},
@@ -444,16 +458,12 @@ Test(job, a_circle_is_78_and_a_missing_base_66)
 
 /* --- what is printed --- */
 
-Test(job, the_printed_job_reads_back_as_itself)
+static void check_printed(const char *job_text)
 {
     struct job_case c, again = {0};
     char *text = NULL;
     size_t bytes;
-    job_case_init(
-            &c, "[job]\nname = \"x\"\nrun_name = \"say \\\"hi\\\"\\n\"\n"
-                "[optim]\nlearning_rate = 3.3e-5\n[sample]\nprompts = "
-                "[\"\\u00e9\"]\n"
-                "[device]\nmemory_limit = \"90%\"\n");
+    job_case_init(&c, job_text);
     cr_assert_eq(c.status, ZD_OK);
     FILE *stream = open_memstream(&text, &bytes);
     job_print(c.job, stream);
@@ -468,6 +478,16 @@ Test(job, the_printed_job_reads_back_as_itself)
     free(text);
     job_case_fini(&again);
     job_case_fini(&c);
+}
+
+Test(job, the_printed_job_reads_back_as_itself)
+{
+    check_printed("[job]\nname = \"x\"\nrun_name = \"say \\\"hi\\\"\\n\"\n"
+                  "[optim]\nlearning_rate = 3.3e-5\n[sample]\nprompts = "
+                  "[\"\\u00e9\"]\n"
+                  "[device]\nmemory_limit = \"90%\"\n");
+    check_printed(
+            "[train]\ndtype = \"fp16\"\n[train.fp16]\nloss_scale = 0.5\n");
 }
 
 Test(job, json_says_value_origin_and_availability)
