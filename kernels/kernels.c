@@ -16,8 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Set once at start, before any operation runs; 0: all OpenMP offers. */
-static int kernel_threads;
+/* Set at start, before any operation runs, and by ranks that are threads of one
+ * process each to the same; 0: all OpenMP offers. */
+static _Atomic int kernel_threads;
 
 void kernels_set_threads(int threads)
 {

@@ -3,6 +3,7 @@
 #include "zd_config.h"
 
 #include <omp.h>
+#include <pthread.h>
 #include <stdio.h>
 
 #if ZD_HAVE_ONEDNN
@@ -11,17 +12,24 @@
 #include <cblas.h>
 #endif
 
-const char *products_library(void)
+static char library_name[64];
+
+static void name_library(void)
 {
-    static char name[64];
 #if ZD_HAVE_ONEDNN
     snprintf(
-            name, sizeof name, "oneDNN %d.%d", dnnl_version()->major,
-            dnnl_version()->minor);
+            library_name, sizeof library_name, "oneDNN %d.%d",
+            dnnl_version()->major, dnnl_version()->minor);
 #elif ZD_HAVE_OPENBLAS
-    snprintf(name, sizeof name, "OpenBLAS");
+    snprintf(library_name, sizeof library_name, "OpenBLAS");
 #endif
-    return name;
+}
+
+const char *products_library(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, name_library);
+    return library_name;
 }
 
 static enum zd_status library_sgemm(

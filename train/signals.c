@@ -2,6 +2,7 @@
 
 #include "train/clock.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -9,7 +10,9 @@
 static volatile sig_atomic_t pending_usr1, pending_usr2, pending_term;
 static volatile sig_atomic_t term_count;
 static struct timespec term_at; /* written once, before pending_term */
+/* Of the job; ranks that are threads of one process each set the same. */
 static struct run_options wanted;
+static pthread_mutex_t wanted_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool cut_short;
 
 static void on_signal(int number)
@@ -30,7 +33,9 @@ void signals_install(const struct run_options *options)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     static const int numbers[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
+    pthread_mutex_lock(&wanted_lock);
     wanted = *options;
+    pthread_mutex_unlock(&wanted_lock);
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         sigaction(numbers[i], &action, NULL);
@@ -63,19 +68,28 @@ static double grace_seconds(void)
     return seconds > 0 ? seconds : 1.0;
 }
 
+static struct run_options wanted_now(void)
+{
+    pthread_mutex_lock(&wanted_lock);
+    struct run_options options = wanted;
+    pthread_mutex_unlock(&wanted_lock);
+    return options;
+}
+
 int64_t signals_take(double save_seconds)
 {
     int64_t flags = 0;
+    const struct run_options options = wanted_now();
     if (pending_usr1) {
         pending_usr1 = 0;
-        flags |= flag_of(wanted.on_sigusr1);
+        flags |= flag_of(options.on_sigusr1);
     }
     if (pending_usr2) {
         pending_usr2 = 0;
-        flags |= flag_of(wanted.on_sigusr2);
+        flags |= flag_of(options.on_sigusr2);
     }
     if (pending_term) {
-        int64_t flag = flag_of(wanted.on_sigterm);
+        int64_t flag = flag_of(options.on_sigterm);
         double gone = clock_seconds() - (double)term_at.tv_sec -
                       1e-9 * (double)term_at.tv_nsec;
         pending_term = 0;

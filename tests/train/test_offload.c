@@ -172,6 +172,30 @@ static void layouts_agree(const char *job, const char *dtype, int world)
     fs_remove_tree(base);
 }
 
+static void optimizers_agree(void)
+{
+    static const char *const names[] = {
+            "adamw_8bit", "adam_mini", "adam_mini_8bit", "lion",
+            "lion_8bit",  "sgd",       "adamw"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char name[32], stage[32], what[64];
+        const char *layout[] = {name, stage, NULL, NULL};
+        static const char *const offload[] = {
+                "offload.optimizer=cpu", "offload.chunk_bytes=4096", NULL};
+        struct sets common;
+        snprintf(name, sizeof name, "optim.name=%s", names[i]);
+        snprintf(stage, sizeof stage, "zero.stage=%d", (int)i % 4);
+        if (i == 6) /* bf16 states, no masters */
+            layout[2] = "optim.master=none";
+        set_common(&common, "bf16");
+        snprintf(
+                what, sizeof what, "%s%s", names[i],
+                i == 6 ? " without masters" : "");
+        compare(i % 2 ? GPT2 : LLAMA, &common, layout, offload, 1 + (int)i % 2,
+                what);
+    }
+}
+
 /* Several micro-batches: on the device as without offload; on the host what
  * stages 2 and 3 add up on the device. */
 static void micro_batches_agree(void)
@@ -270,7 +294,8 @@ static void jobs_race_nowhere(void)
             {"offload.optimizer=cpu", "zero.stage=2", "offload.threads=2"},
             {"offload.optimizer=cpu", "offload.params=cpu", "zero.stage=3",
              "offload.threads=2"},
-            {"offload.optimizer=cpu", "zero.stage=1", "offload.clipping=undo"},
+            {"offload.optimizer=cpu", "zero.stage=1", "offload.clipping=undo",
+             "optim.name=adamw_8bit"},
             {"offload.optimizer=cpu", "zero.stage=3", "offload.accumulate=host",
              "train.per_device_train_batch_size=4"},
     };
@@ -294,6 +319,7 @@ int main(int argc, char **argv)
                 layouts_agree(
                         half == (world == 2) ? LLAMA : GPT2,
                         half ? "bf16" : "fp32", world);
+        optimizers_agree();
         micro_batches_agree();
         host_sums_are_near();
     } else if (strcmp(part, "resume") == 0) {

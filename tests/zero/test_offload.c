@@ -22,7 +22,7 @@ static bool same_run(const struct outcome *a, const struct outcome *b)
 static struct scenario scenario(int stage, int world, enum dtype dtype)
 {
     struct scenario s = {
-            .shape = {.layers = 4, .scale = 12, .freeze_every = 6},
+            .shape = {.layers = 4, .scale = 2, .freeze_every = 6},
             .world = world,
             .accumulation = 1,
             .steps = 3,
@@ -36,7 +36,7 @@ static struct scenario scenario(int stage, int world, enum dtype dtype)
             .storage = DTYPE_FP32};
     s.options.stage = stage;
     s.optim.learning_rate = 0.01;
-    s.offload.chunk_bytes = 4096; /* a tensor is several chunks */
+    s.offload.chunk_bytes = 2048; /* a tensor is several chunks */
     return s;
 }
 
@@ -78,13 +78,13 @@ static void vary(struct scenario *s, int variant)
         o->overlap_comm = false;
         break;
     case 2:
-        o->reduce_bucket_size = 50000;
+        o->reduce_bucket_size = 5000;
         o->prefetch_bucket_size = 1 << 20;
         o->allgather_bucket_size = 4000;
         break;
     case 3:
         o->max_reuse_distance = 1 << 20;
-        o->param_persistence_threshold = 3000;
+        o->param_persistence_threshold = 300;
         break;
     case 4:
         o->reduce_bucket_size = 1 << 30;
@@ -201,6 +201,7 @@ static void test_optimizers(void)
             struct scenario s =
                     scenario((int)(i + (size_t)k) % 4, 1 + k % 3, DTYPE_BF16);
             vary(&s, (int)(7 * i) + k);
+            s.shape.scale = 12; /* matrices of more than 4096 elements */
             s.optim.name = cases[i].options.name;
             s.optim.state_type = cases[i].options.state_type;
             s.optim.master = cases[i].options.master;
