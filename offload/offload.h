@@ -155,7 +155,8 @@ enum zd_status offload_finish(struct offload *offload);
 
 /* All finish first. Elements begin..begin+count-1 of run i, from a multiple of
  * 256 of the run. `values` as the lane's format has them, `scales` for 8-bit
- * lanes. lane OPTIM_LANES is the master (fp32, or bf16 without fp32 masters). */
+ * lanes; reading, either may be NULL. lane OPTIM_LANES is the master (fp32, or
+ * bf16 without fp32 masters). */
 enum zd_status offload_read(struct offload *offload, int run, int lane,
         size_t begin, size_t count, void *values, float *scales);
 enum zd_status offload_write(struct offload *offload, int run, int lane,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* A run's elements begin .. begin + count - 1 of one lane, in the caller's
- * arrays. */
+ * arrays; NULL: not wanted. */
 struct lane_range {
     int run, lane;
     size_t begin, count;
@@ -43,13 +43,13 @@ static void copy_part(
     }
     enum optim_format format =
             request->runs[range->run].layout.lane[range->lane];
-    if (memory->state[range->lane])
+    if (memory->state[range->lane] && range->values)
         copy_either(
                 range->writes, memory->state[range->lane], range->values,
                 optim_lane_bytes(format, inside),
                 optim_lane_bytes(format, outside),
                 optim_lane_bytes(format, end - from));
-    if (memory->scale[range->lane])
+    if (memory->scale[range->lane] && range->scales)
         copy_either(
                 range->writes, memory->scale[range->lane], range->scales,
                 optim_scale_count(format, inside) * sizeof(float),
