@@ -1,0 +1,410 @@
+/* test_states.c - whole trainings with every optimizer and format: stages agree
+ * to the bit, worlds to 1e-5, and checkpoints carry every state between them.
+ */
+#include "base/fs.h"
+#include "base/safetensors.h"
+#include "optim/optim.h"
+#include "tests/support/job_threads.h"
+#include "train/manifest.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define JOB "tests/train/states.toml"
+enum { STEPS = 6, CUT = 3, SETS = 16 };
+
+struct variant {
+    const char *name;
+    const char *sets[4]; /* up to the first NULL */
+};
+
+static const struct variant variants[] = {
+        {"adamw", {"optim.name=adamw"}},
+        {"adamw in bf16", {"optim.name=adamw", "optim.state_dtype=bf16"}},
+        {"adamw_8bit", {"optim.name=adamw_8bit"}},
+        {"adamw_8bit without masters",
+         {"optim.name=adamw_8bit", "optim.master=none", "train.dtype=bf16"}},
+        {"adam_mini", {"optim.name=adam_mini"}},
+        {"adam_mini_8bit", {"optim.name=adam_mini_8bit"}},
+        {"lion", {"optim.name=lion"}},
+        {"lion_8bit", {"optim.name=lion_8bit"}},
+        {"sgd", {"optim.name=sgd"}},
+        {"sgd with momentum", {"optim.name=sgd", "optim.momentum=0.9"}},
+};
+enum { VARIANTS = sizeof variants / sizeof variants[0] };
+
+/* --- runs ----------------------------------------------------------------- */
+
+static bool run(
+        const char *dir, const struct variant *variant, int world,
+        const char *const *more)
+{
+    const char *sets[SETS] = {NULL};
+    int count = 0;
+    for (int i = 0; i < 4 && variant->sets[i]; i++)
+        sets[count++] = variant->sets[i];
+    for (; more && *more; more++)
+        sets[count++] = *more;
+    return job_threads_run(JOB, sets, world, dir) == ZD_OK;
+}
+
+struct curve {
+    double *loss;
+    int count;
+};
+
+static struct curve curve_of(const char *dir)
+{
+    struct curve curve;
+    curve.count = job_threads_column(dir, "loss", &curve.loss);
+    return curve;
+}
+
+static bool same_curve(const char *a, const char *b)
+{
+    struct curve x = curve_of(a), y = curve_of(b);
+    bool same = x.count == STEPS && y.count == STEPS &&
+                !memcmp(x.loss, y.loss, STEPS * sizeof *x.loss);
+    free(x.loss);
+    free(y.loss);
+    return same;
+}
+
+/* The largest relative difference of two runs' losses. */
+static double apart(const char *a, const char *b)
+{
+    struct curve x = curve_of(a), y = curve_of(b);
+    double most = x.count == STEPS && y.count == STEPS ? 0 : INFINITY;
+    for (int i = 0; i < x.count && i < y.count; i++)
+        most = fmax(most, fabs(x.loss[i] - y.loss[i]) / x.loss[i]);
+    free(x.loss);
+    free(y.loss);
+    return most;
+}
+
+/* --- what a checkpoint holds ---------------------------------------------- */
+
+/* One array put together from all shards: "m/NAME" and its bytes. */
+struct array {
+    char *name;
+    char type[12];
+    char *bytes;
+    size_t used;
+};
+struct state {
+    struct array *arrays;
+    int count;
+};
+enum { ARRAYS_MAX = 512, BYTES_MAX = 1 << 18 };
+
+static struct array *array_of(struct state *state, const char *name, size_t n)
+{
+    for (int i = 0; i < state->count; i++)
+        if (strncmp(state->arrays[i].name, name, n) == 0 &&
+            !state->arrays[i].name[n])
+            return &state->arrays[i];
+    struct array *array = &state->arrays[state->count++];
+    array->name = strndup(name, n);
+    array->bytes = calloc(1, BYTES_MAX);
+    return array;
+}
+
+static void add_shard(struct state *state, const char *path)
+{
+    struct st_file *file;
+    if (st_open(path, &file) != ZD_OK)
+        return;
+    for (int t = 0; t < file->tensor_count; t++) {
+        const struct st_tensor *tensor = &file->tensors[t];
+        const char *at = strrchr(tensor->name, '@');
+        struct array *array =
+                array_of(state, tensor->name, (size_t)(at - tensor->name));
+        size_t begin = strtoull(at + 1, NULL, 10);
+        if (strstr(array->name, "_scale/"))
+            begin /= OPTIM_QBLOCK;
+        snprintf(array->type, sizeof array->type, "%s", tensor->dtype);
+        st_read_bytes(
+                file, tensor, 0, tensor->bytes,
+                array->bytes + begin * (tensor->bytes / tensor->count));
+        array->used += tensor->bytes;
+    }
+    st_close(file);
+}
+
+static struct state state_of(const char *dir, int world, int step)
+{
+    char path[PATH_MAX];
+    struct state state = {.arrays = calloc(ARRAYS_MAX, sizeof(struct array))};
+    for (int r = 1; r <= world; r++) {
+        snprintf(
+                path, sizeof path,
+                "%s/out/checkpoint-%06d/shard-%05d-of-%05d.safetensors", dir,
+                step, r, world);
+        add_shard(&state, path);
+    }
+    return state;
+}
+
+static void state_free(struct state *state)
+{
+    for (int i = 0; i < state->count; i++) {
+        free(state->arrays[i].name);
+        free(state->arrays[i].bytes);
+    }
+    free(state->arrays);
+}
+
+static bool same_state(const char *a, int a_world, const char *b, int b_world)
+{
+    struct state x = state_of(a, a_world, CUT), y = state_of(b, b_world, CUT);
+    bool same = x.count == y.count && x.count > 0;
+    for (int i = 0; i < x.count && same; i++) {
+        const struct array *p = &x.arrays[i];
+        const struct array *q = array_of(&y, p->name, strlen(p->name));
+        same = p->used == q->used && strcmp(p->type, q->type) == 0 &&
+               !memcmp(p->bytes, q->bytes, BYTES_MAX);
+    }
+    state_free(&x);
+    state_free(&y);
+    return same;
+}
+
+/* --- one training --------------------------------------------------------- */
+
+static void stages_agree(const struct variant *v)
+{
+    const char *first = NULL;
+    bool ok = true;
+    for (int stage = 0; stage <= 3; stage++) {
+        char set[32];
+        const char *dir = job_threads_dir();
+        const char *sets[] = {set, "train.dtype=bf16", NULL};
+        snprintf(set, sizeof set, "zero.stage=%d", stage);
+        ok = ok && run(dir, v, 3, sets) && (!first || same_curve(first, dir));
+        first = first ? first : dir;
+    }
+    tap_ok(ok, "%s: stages agree to the bit", v->name);
+}
+
+static void worlds_agree(const struct variant *v)
+{
+    const char *one = job_threads_dir();
+    bool ok = run(one, v, 1, NULL);
+    double most = 0;
+    for (int world = 2; world <= 4 && ok; world++) {
+        const char *dir = job_threads_dir();
+        ok = run(dir, v, world, NULL);
+        most = fmax(most, apart(one, dir));
+    }
+    /* sums of gradients are rounded otherwise; in 16 bits that shows sooner */
+    double limit = v->sets[2] ? 1e-3 : 1e-5;
+    tap_ok(ok && most <= limit, "%s: worlds agree to %.2g", v->name, most);
+}
+
+/* --- checkpoints ---------------------------------------------------------- */
+
+/* Load what `from` saved at the cut into another folder, and save at once. */
+static const char *moved_to(
+        const char *from, const struct variant *v, int world, int stage)
+{
+    char resume[PATH_MAX], set[32];
+    const char *dir = job_threads_dir();
+    const char *sets[] = {set, resume, "run.stop_after=3", NULL};
+    snprintf(set, sizeof set, "zero.stage=%d", stage);
+    snprintf(
+            resume, sizeof resume, "run.resume=%s/out/checkpoint-000003", from);
+    return run(dir, v, world, sets) ? dir : NULL;
+}
+
+static const char *saved_at(const struct variant *v, int world, int stage)
+{
+    char set[32];
+    const char *dir = job_threads_dir();
+    const char *sets[] = {set, "run.stop_after=3", NULL};
+    snprintf(set, sizeof set, "zero.stage=%d", stage);
+    return run(dir, v, world, sets) ? dir : NULL;
+}
+
+static void states_move(const struct variant *v, int turn)
+{
+    for (int a = 1; a <= 4; a++) {
+        int b = (a + turn) % 4 + 1;
+        const char *from = saved_at(v, a, a - 1);
+        const char *to = from ? moved_to(from, v, b, (b + turn) % 4) : NULL;
+        tap_ok(to && same_state(from, a, to, b),
+               "%s: saved at %d ranks, loaded at %d: the same bits", v->name, a,
+               b);
+    }
+}
+
+static void resumes(const struct variant *v, int stage)
+{
+    char set[32];
+    const char *whole = job_threads_dir(), *cut = saved_at(v, 2, stage);
+    const char *sets[] = {set, NULL};
+    snprintf(set, sizeof set, "zero.stage=%d", (stage + 1) % 4);
+    tap_ok(run(whole, v, 2, sets) && cut && run(cut, v, 2, sets) &&
+                   same_curve(whole, cut),
+           "%s: a resumed run has the unbroken one's bits at stages %d, %d",
+           v->name, stage, (stage + 1) % 4);
+}
+
+/* --- other formats -------------------------------------------------------- */
+
+static const struct variant *find(const char *name)
+{
+    for (int i = 0; i < VARIANTS; i++)
+        if (strcmp(variants[i].name, name) == 0)
+            return &variants[i];
+    return NULL;
+}
+
+/* Every lane of `to` is that of `from` read and written in its own format. */
+static bool converted(const char *from, const char *to, int *changed)
+{
+    struct state x = state_of(from, 2, CUT), y = state_of(to, 3, CUT);
+    bool same = true;
+    float *wide = calloc(BYTES_MAX, 1), *scales = calloc(BYTES_MAX, 1);
+    void *values = calloc(BYTES_MAX, 1);
+    for (int i = 0; i < y.count; i++) {
+        struct array *q = &y.arrays[i];
+        struct array *p = array_of(&x, q->name, strlen(q->name));
+        enum optim_lane lane = q->name[0] == 'm' ? OPTIM_M : OPTIM_V;
+        char scale_name[200];
+        bool narrow = strcmp(q->type, "U8") == 0;
+        bool narrowed = strcmp(p->type, "U8") == 0;
+        size_t count = narrow ? q->used : q->used / 4;
+        if (q->name[1] != '/')
+            continue;
+        snprintf(
+                scale_name, sizeof scale_name, "%c_scale%s", q->name[0],
+                q->name + 1);
+        *changed += narrow != narrowed;
+        optim_lane_read(
+                lane, narrowed ? OPTIM_8BIT : OPTIM_FP32, p->bytes,
+                narrowed ? (float *)array_of(&x, scale_name, strlen(scale_name))
+                                   ->bytes
+                         : NULL,
+                count, wide);
+        if (narrowed && narrow)
+            same = same && !memcmp(p->bytes, q->bytes, q->used);
+        else if (narrow)
+            optim_lane_write(lane, OPTIM_8BIT, values, scales, count, wide);
+        else
+            memcpy(values, wide, q->used);
+        if (!(narrowed && narrow))
+            same = same && !memcmp(values, q->bytes, q->used);
+    }
+    free(wide);
+    free(scales);
+    free(values);
+    state_free(&x);
+    state_free(&y);
+    return same;
+}
+
+static void formats_change(const char *before, const char *after)
+{
+    int changed = 0;
+    const char *from = saved_at(find(before), 2, 2);
+    const char *to = from ? moved_to(from, find(after), 3, 1) : NULL;
+    bool ok = to && converted(from, to, &changed);
+    tap_ok(ok && changed > 0, "%s -> %s: %d lanes are converted", before, after,
+           changed);
+}
+
+static int64_t applied_steps(const char *dir, int step)
+{
+    char path[PATH_MAX];
+    json_t *manifest;
+    snprintf(path, sizeof path, "%s/out/checkpoint-%06d", dir, step);
+    if (manifest_read(path, &manifest) != ZD_OK)
+        return -1;
+    int64_t applied = manifest_state(manifest).applied_steps;
+    json_decref(manifest);
+    return applied;
+}
+
+/* Another optimizer keeps the weights and begins its states anew. */
+static void families_change(void)
+{
+    const char *from = saved_at(find("adamw"), 2, 3);
+    const char *to = from ? moved_to(from, find("lion"), 2, 3) : NULL;
+    bool ok = to != NULL;
+    struct state x = {0}, y = {0};
+    if (ok) {
+        x = state_of(from, 2, CUT);
+        y = state_of(to, 2, CUT);
+    }
+    for (int i = 0; i < y.count; i++) {
+        struct array *q = &y.arrays[i];
+        struct array *p = array_of(&x, q->name, strlen(q->name));
+        for (size_t k = 0;
+             q->name[0] == 'm' && q->name[1] == '/' && k < q->used; k++)
+            ok = ok && q->bytes[k] == 0;
+        if (strncmp(q->name, "master/", 7) == 0)
+            ok = ok && !memcmp(p->bytes, q->bytes, q->used);
+        ok = ok && q->name[0] != 'v';
+    }
+    tap_ok(ok && applied_steps(from, CUT) == CUT && applied_steps(to, CUT) == 0,
+           "adamw -> lion: the weights go on, states and t begin anew");
+    state_free(&x);
+    state_free(&y);
+}
+
+/* A manifest of format 1 says nothing of the optimizer. */
+static bool make_older(const char *dir)
+{
+    char path[PATH_MAX];
+    json_t *manifest;
+    snprintf(path, sizeof path, "%s/out/checkpoint-%06d", dir, CUT);
+    if (manifest_read(path, &manifest) != ZD_OK)
+        return false;
+    json_object_set_new(manifest, "format", json_integer(1));
+    json_object_del(manifest, "optimizer");
+    bool ok = manifest_seal(manifest) == ZD_OK;
+    snprintf(
+            path, sizeof path, "%s/out/checkpoint-%06d/manifest.json", dir,
+            CUT);
+    ok = ok && remove(path) == 0 && json_write_file(path, manifest) == ZD_OK;
+    json_decref(manifest);
+    return ok;
+}
+
+static void format_1_loads(void)
+{
+    const struct variant *adamw = find("adamw");
+    const char *whole = job_threads_dir(), *cut = saved_at(adamw, 2, 1);
+    const char *sets[] = {"zero.stage=1", NULL};
+    tap_ok(cut && make_older(cut) && run(whole, adamw, 2, sets) &&
+                   run(cut, adamw, 2, sets) && same_curve(whole, cut),
+           "a checkpoint of format 1 goes on to the bit");
+}
+
+int main(int argc, char **argv)
+{
+    const char *part = argc > 1 ? argv[1] : "";
+    bool trains = strcmp(part, "training") == 0;
+    if (!trains && strcmp(part, "checkpoints") != 0)
+        return 64;
+    for (int i = 0; i < VARIANTS; i++) {
+        if (trains) {
+            stages_agree(&variants[i]);
+            worlds_agree(&variants[i]);
+        } else {
+            states_move(&variants[i], i);
+            resumes(&variants[i], i % 4);
+        }
+    }
+    if (!trains) {
+        formats_change("adamw", "adamw_8bit");
+        formats_change("adamw_8bit", "adamw");
+        formats_change("adam_mini", "adam_mini_8bit");
+        formats_change("lion_8bit", "lion");
+        families_change();
+        format_1_loads();
+    }
+    return tap_done();
+}
