@@ -42,16 +42,17 @@ static bool follows_table(
 }
 
 static void check(
-        const char *job, int world, int stage, int micros, double kept,
-        double *padded)
+        const char *job, const char *optimizer, int world, int stage,
+        int micros, double kept, double *padded)
 {
-    char sets[4][64];
+    char sets[5][64];
     const char *dir = job_threads_dir();
     const char *list[] = {
             sets[0],
             sets[1],
             sets[2],
             sets[3],
+            sets[4],
             "train.max_steps=2",
             "optim.warmup_steps=0",
             "checkpoint.save_strategy=no",
@@ -61,6 +62,7 @@ static void check(
     snprintf(sets[1], 64, "train.global_batch_size=%d", world * micros);
     snprintf(sets[2], 64, "train.gradient_accumulation_steps=%d", micros);
     snprintf(sets[3], 64, "train.per_device_train_batch_size=1");
+    snprintf(sets[4], 64, "optim.name=%s", optimizer);
     bool ran = job_threads_run(job, list, world, dir) == ZD_OK;
     json_t *plan = ran ? plan_check_open(dir) : NULL;
     if (!plan) {
@@ -92,13 +94,19 @@ int main(void)
         double padded = 0;
         for (int stage = 0; stage <= 3; stage++)
             for (int micros = 1; micros <= 4; micros += 3)
-                check("tests/fixtures/llama_odd/job.toml", world, stage, micros,
-                      0.8, &padded);
+                check("tests/fixtures/llama_odd/job.toml", "adamw", world,
+                      stage, micros, 0.8, &padded);
     }
     for (int stage = 0; stage <= 3; stage++) {
         static double padded;
-        check("tests/train/deep.toml", 2, stage, 1, 0.2, &padded);
-        check("tests/train/deep.toml", 2, stage, 4, 0.2, &padded);
+        check("tests/train/deep.toml", "adamw", 2, stage, 1, 0.2, &padded);
+        check("tests/train/deep.toml", "adamw", 2, stage, 4, 0.2, &padded);
+    }
+    /* block sums are added up over ranks from stage 1 on */
+    for (int stage = 0; stage <= 3; stage++) {
+        static double padded;
+        check("tests/fixtures/llama_odd/job.toml", "adam_mini_8bit", 3, stage,
+              1, 0.8, &padded);
     }
     return tap_done();
 }
