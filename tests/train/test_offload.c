@@ -3,12 +3,14 @@
  * planned.
  *
  *   test_offload runs     layouts, threads, streams, optimizers, micro-batches
+ *   test_offload nvme     states and parameters in a file
  *   test_offload resume   saved with offload, resumed without, or reversed
  *   test_offload tsan     a few jobs, for a thread sanitizer */
 #include "base/fs.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +19,7 @@
 #define LLAMA "tests/fixtures/llama_odd/job.toml"
 #define GPT2  "tests/fixtures/gpt2/job.toml"
 
-enum { STEPS = 5, SETS = 16 };
+enum { STEPS = 5, SETS = 24 };
 
 /* What a job is run with; NULL ends a list. */
 struct sets {
@@ -57,7 +59,7 @@ static void set_common(struct sets *sets, const char *dtype)
 
 static bool same_column(const char *a, const char *b, const char *key)
 {
-    double *x, *y;
+    double *x = NULL, *y = NULL;
     int m = job_threads_column(a, key, &x), n = job_threads_column(b, key, &y);
     bool same = m > 0 && m == n && !memcmp(x, y, (size_t)m * sizeof *x);
     free(x);
@@ -248,6 +250,83 @@ static void host_sums_are_near(void)
     }
 }
 
+/* --- NVMe ----------------------------------------------------------------- */
+
+struct nvme_case {
+    const char *job, *dtype;
+    int world;
+    const char *layout[4], *offload[6];
+};
+
+static const struct nvme_case nvme_cases[] = {
+        {LLAMA,
+         "fp32",
+         1,
+         {"optim.name=adamw"},
+         {"offload.params=nvme", "aio.backend=threads",
+          "offload.chunk_bytes=2048", "aio.block_size=4096"}},
+        {LLAMA,
+         "bf16",
+         2,
+         {"zero.stage=1", "train.per_device_train_batch_size=4"},
+         {"offload.accumulate=device", "offload.threads=3"}},
+        {GPT2,
+         "bf16",
+         2,
+         {"zero.stage=3", "optim.name=adamw_8bit"},
+         {"offload.params=nvme", "offload.chunk_bytes=4096",
+          "aio.single_submit=true"}},
+        {GPT2,
+         "bf16",
+         3,
+         {"zero.stage=2", "train.per_device_train_batch_size=2",
+          "optim.name=adamw_8bit"},
+         {"offload.accumulate=host", "aio.overlap_events=false",
+          "device.streams=inline"}},
+        {LLAMA,
+         "bf16",
+         2,
+         {"zero.stage=3", "train.per_device_train_batch_size=4",
+          "optim.name=adam_mini_8bit"},
+         {"offload.params=nvme", "offload.accumulate=host",
+          "offload.chunk_bytes=4096", "device.streams=threads"}},
+        {LLAMA,
+         "fp32",
+         2,
+         {"zero.stage=3"},
+         {"offload.params=cpu", "offload.threads=2", "aio.queue_depth=1"}},
+};
+
+static int entries(const char *path)
+{
+    DIR *dir = opendir(path);
+    int count = 0;
+    while (dir && readdir(dir))
+        count++;
+    if (dir)
+        closedir(dir);
+    return count - 2; /* . and .. */
+}
+
+static void nvme_agrees(void)
+{
+    const char *disk = job_threads_dir();
+    for (size_t i = 0; i < sizeof nvme_cases / sizeof nvme_cases[0]; i++) {
+        const struct nvme_case *c = &nvme_cases[i];
+        struct sets common, offload = {0};
+        char text[PATH_MAX], what[32];
+        snprintf(text, sizeof text, "offload.nvme_path=%s", disk);
+        snprintf(what, sizeof what, "NVMe %zu", i + 1);
+        set_common(&common, c->dtype);
+        set(&offload, "offload.optimizer=nvme");
+        set(&offload, text);
+        set_all(&offload, c->offload);
+        compare(c->job, &common, c->layout, offload.list, c->world, what);
+    }
+    tap_ok(entries(disk) == 0, "nothing is left on the disk");
+    fs_remove_tree(disk);
+}
+
 /* --- resume --------------------------------------------------------------- */
 
 /* Save at a ranks, resume at b: offloaded or not, the same. */
@@ -322,6 +401,8 @@ int main(int argc, char **argv)
         optimizers_agree();
         micro_batches_agree();
         host_sums_are_near();
+    } else if (strcmp(part, "nvme") == 0) {
+        nvme_agrees();
     } else if (strcmp(part, "resume") == 0) {
         resumes_agree(2, 3, "bf16");
         resumes_agree(3, 1, "bf16");
