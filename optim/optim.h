@@ -180,28 +180,4 @@ void optim_update_blocks(float *block_v, const int64_t *sums,
         const struct tensor_blocks *blocks, const struct optim_step *step,
         double norm);
 
-/* --- older, until zero uses spans ----------------------------------------- */
-
-struct adamw_span {
-    float *master;         /* (count) fp32 weights, updated */
-    float *m, *v;          /* (count) moments, updated */
-    const void *grad;      /* (count) of grad_type */
-    enum dtype grad_type;
-    void *param;           /* (count) of param_type: the rounded new weight;
-                              NULL when the weight is the master itself */
-    enum dtype param_type;
-    size_t count;
-    bool decays;           /* apply weight_decay here */
-};
-
-struct adamw_step {
-    double learning_rate, beta1, beta2, epsilon, weight_decay;
-    int64_t t;        /* applied steps including this one, from 1 */
-    float grad_scale; /* the clipping factor; 1 = none */
-};
-
-void optim_adamw_plain(const struct adamw_span *span,
-        const struct adamw_step *step);
-void optim_adamw(const struct adamw_span *span, const struct adamw_step *step);
-
 #endif
