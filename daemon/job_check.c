@@ -143,6 +143,32 @@ static void check_eval(struct job *job)
 
 /* --- offload --- */
 
+/* The engine refuses both too, but cannot tell the line. */
+static void check_nvme(struct job *job)
+{
+    const struct offload_options *offload = &job->options.offload;
+    bool has_path = offload->nvme_path && *offload->nvme_path;
+    if (!job_is_sound(job, "offload", "optimizer"))
+        return;
+    if (offload->params == OFFLOAD_NVME && offload->optimizer != OFFLOAD_NVME) {
+        tell(job, "E0651", "offload", "params",
+             "offload.params = \"nvme\" keeps parameters in the file of the "
+             "optimizer states, which are not on NVMe");
+        problem_help(
+                &job->problems,
+                "set offload.optimizer = \"nvme\" or offload.params = "
+                "\"cpu\"");
+    }
+    if (offload->optimizer == OFFLOAD_NVME && !has_path &&
+        job_is_sound(job, "offload", "nvme_path")) {
+        tell(job, "E0655", "offload", "optimizer",
+             "offload.optimizer = \"nvme\" needs a folder for its file");
+        problem_help(
+                &job->problems,
+                "nvme_path = \"/path/on/a/fast/disk\" in [offload]");
+    }
+}
+
 static void check_offload(struct job *job)
 {
     const struct train_job *options = &job->options;
@@ -237,6 +263,7 @@ void job_check(struct job *job)
     check_fp16(job);
     check_eval(job);
     job_check_optim(job);
+    check_nvme(job);
     check_offload(job);
     check_model(job);
 }

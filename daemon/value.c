@@ -164,10 +164,22 @@ static bool read_string(
 
 /* --- choices --- */
 
+/* true and false may be words among others, as in `auto | true | false`. */
+static const struct schema_choice *find_bool(
+        const struct schema_key *key, bool value)
+{
+    for (const struct schema_choice *c = key->choices; c->name; c++)
+        if (strcmp(c->name, value ? "true" : "false") == 0)
+            return c;
+    return NULL;
+}
+
 static const struct schema_choice *find_choice(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node)
 {
+    if (node->kind == TOML_BOOL && find_bool(key, node->boolean))
+        return find_bool(key, node->boolean);
     if (node->kind != TOML_STRING) {
         fail_type(job, key, node);
         return NULL;

@@ -59,12 +59,12 @@ enum zd_status pinned_check(
         may_lock_anything())
         return ZD_OK;
     ZD_FAIL(ZD_ERR_UNFIT, "E0652",
-            "offload.pin_memory = \"yes\" locks %zu bytes of each rank, and "
+            "offload.pin_memory = true locks %zu bytes of each rank, and "
             "this process may lock %" PRIu64,
             need, (uint64_t)limit.rlim_cur);
     zd_fail_help(
             "run `ulimit -l %zu` (or `ulimit -l unlimited`) before the "
-            "start, or set offload.pin_memory = \"no\"",
+            "start, or set offload.pin_memory = false",
             (need + 1023) / 1024);
     return ZD_ERR_UNFIT;
 }
@@ -94,7 +94,7 @@ enum zd_status pinned_lock(struct offload *offload)
                     "the system refused to lock %zu bytes of %s: %s",
                     span->bytes, span->name, strerror(error));
             zd_fail_help("run `ulimit -l unlimited` before the start, or set "
-                         "offload.pin_memory = \"no\"");
+                         "offload.pin_memory = false");
             return ZD_ERR_MEMORY;
         }
         offload->locked_spans = i + 1;

@@ -120,7 +120,7 @@ static enum zd_status check_folder(const char *folder)
 {
     if (!folder || !*folder) {
         zd_fail(ZD_ERR_CONFIG, "E0655",
-                "offload on NVMe needs a folder for its file");
+                "offload.optimizer = \"nvme\" needs a folder for its file");
         zd_fail_help("offload.nvme_path = \"/path/on/a/fast/disk\"");
         return ZD_ERR_CONFIG;
     }
@@ -149,11 +149,12 @@ static enum zd_status check_space(
     if (!__builtin_mul_overflow(file_bytes, (uint64_t)local_size, &needed) &&
         needed <= free_bytes)
         return ZD_OK;
+    const double mib = 1 << 20;
     zd_fail(ZD_ERR_UNFIT, "E0657",
-            "offload needs %.2f GiB on disk (%d x %llu bytes), %.2f GiB are "
+            "offload needs %.1f MiB on disk (%d x %llu bytes), %.1f MiB are "
             "free",
-            (double)file_bytes * local_size / (1 << 30), local_size,
-            (unsigned long long)file_bytes, (double)free_bytes / (1 << 30));
+            (double)file_bytes * local_size / mib, local_size,
+            (unsigned long long)file_bytes, (double)free_bytes / mib);
     zd_fail_where("%s", folder);
     zd_fail_help("set offload.nvme_path to a folder on a larger disk, or "
                  "optim.name = \"adamw_8bit\" for smaller states");

@@ -99,6 +99,11 @@ static const struct bad_case bad_cases[] = {
         {"[train]\ngradient_checkpointing = \"none\"\n[offload]\n"
          "activations = \"cpu\"\n",
          "E0213", 4, 1, "\"full\""},
+        {"[offload]\noptimizer = \"nvme\"\n", "E0655", 2, 1, "a folder"},
+        {"[offload]\noptimizer = \"nvme\"\nnvme_path = \"\"\n", "E0655", 2, 1,
+         "a folder"},
+        {"[offload]\noptimizer = \"cpu\"\nparams = \"nvme\"\n", "E0651", 3, 1,
+         "not on NVMe"},
         {"[train.fp16]\nloss_scale = 0.0\n", "E0213", 2, 1, "bf16"},
         {"[train]\ndtype = \"fp32\"\n[train.fp16]\nhysteresis = 2\n", "E0213",
          4, 1, "dtype = \"fp16\""},
@@ -324,6 +329,30 @@ Test(job, what_is_not_given_follows_from_the_rest)
                     json_object_get(job->model.config, "hidden_size")),
             64);
     cr_expect_eq(strlen(job->digest), 32);
+    job_case_fini(&c);
+}
+
+Test(job, a_word_that_is_a_boolean_may_be_written_as_one)
+{
+    static const struct {
+        const char *text;
+        enum offload_pin pin;
+    } cases[] = {
+            {"[offload]\npin_memory = true\n", OFFLOAD_PIN_YES},
+            {"[offload]\npin_memory = \"false\"\n", OFFLOAD_PIN_NO},
+            {"[offload]\npin_memory = \"auto\"\n", OFFLOAD_PIN_AUTO},
+    };
+    for (int i = 0; i < 3; i++) {
+        struct job_case c;
+        job_case_init(&c, cases[i].text);
+        cr_assert_eq(c.status, ZD_OK);
+        cr_expect_eq(job_options(c.job)->offload.pin_memory, cases[i].pin);
+        job_case_fini(&c);
+    }
+    struct job_case c;
+    job_case_init(&c, "[aio]\nbackend = true\n");
+    cr_expect_eq(c.status, ZD_ERR_CONFIG);
+    cr_expect_str_eq(c.problems->items[0].code, "E0205");
     job_case_fini(&c);
 }
 

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Offload that cannot be had here: one error each, before anything is written. See bad_input.sh.
+source "$(dirname "$0")/bad_input.sh"
+
+# offload LINE...: its section of the job; the folder `disk` is there
+offload() {
+    mkdir disk
+    { echo '[offload]'; printf '%s\n' "$@"; } >>job.toml
+}
+nvme='offload "optimizer = \"nvme\"" "nvme_path = \"disk\""'
+
+# --- the folder ---
+row 'NVMe without a folder' 78 'E0655|needs a folder|nvme_path = |job.toml' 'offload "optimizer = \"nvme\""'
+row 'validate: NVMe without a folder' 78 'E0655|job.toml' 'offload "optimizer = \"nvme\""' validate --job job.toml
+row 'plan: NVMe without a folder' 78 'E0655|job.toml' 'offload "optimizer = \"nvme\""' plan --job job.toml --world 2
+row 'a folder that does not exist' 66 'E0656|no such folder|disk|mkdir' "$nvme; rm -r disk"
+row 'a folder that is a file' 73 'E0656|no folder|disk' "$nvme; rm -r disk; echo >disk"
+row 'a link that leads nowhere' 66 'E0656|no such folder|disk' "$nvme; rmdir disk; ln -s nowhere disk"
+# where nobody may write: not even root may below /proc, and nothing is free there
+if [ "$(id -u)" = 0 ]; then
+    row 'a disk that is full' 69 'E0657|MiB on disk|0.0 MiB are free|larger disk' 'offload "optimizer = \"nvme\"" "nvme_path = \"/proc\""'
+else
+    row 'a folder that may not be written to' 77 'E0656|ermission denied|disk' "$nvme; chmod 500 disk"
+fi
+row 'a file larger than files may be' 69 'E0658|ulimit -f unlimited' "$nvme; ulimit -S -f 64"
+ulimit -S -f unlimited
+
+# --- settings that do not go together ---
+row 'parameters on NVMe, states not' 78 'E0651|params|job.toml' 'offload "optimizer = \"cpu\"" "params = \"nvme\"" "nvme_path = \"disk\""'
+row 'an update from NVMe that could be undone' 78 'E0650|undo|wait' "$nvme; echo 'clipping = \"undo\"' >>job.toml"
+row 'parameters away from the device, more ranks than one, no stage 3' 78 'E06|zero.stage|params' \
+    'offload "optimizer = \"cpu\"" "params = \"cpu\""; printf "[zero]\nstage = 1\n" >>job.toml' plan --job job.toml --world 2
+row 'libaio' 78 'E0208|libaio|io_uring | threads|job.toml' 'printf "[aio]\nbackend = \"libaio\"\n" >>job.toml'
+row 'blocks shorter than a page' 78 'E0206|block_size|job.toml' 'printf "[aio]\nblock_size = 512\n" >>job.toml'
+row 'a queue of nothing' 78 'E0206|queue_depth|job.toml' 'printf "[aio]\nqueue_depth = 0\n" >>job.toml'
+
+# --- memory that may not be locked ---
+# root goes beyond the limit unless it gives that up
+locked='offload "optimizer = \"cpu\"" "pin_memory = true"; ulimit -S -l 4'
+if [ "$(id -u)" != 0 ]; then
+    row 'locked memory beyond the limit' 69 'E0652|ulimit -l' "$locked"
+elif setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock true 2>/dev/null; then
+    printf '#!/bin/sh\nexec setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock "%s" "$@"\n' "$zerod" >"$dir/zerod"
+    chmod +x "$dir/zerod"
+    zerod=$dir/zerod
+    row 'locked memory beyond the limit' 69 'E0652|ulimit -l' "$locked"
+fi
+done_rows
