@@ -64,6 +64,8 @@ enum zd_status plan_offload(struct zero_plan *plan)
     ZD_TRY(check_params(plan));
     ZD_TRY(check_accumulate(plan));
     plan->states_on_host = request->offload.optimizer != OFFLOAD_NONE;
+    if (plan->states_on_host)
+        plan->request.spill_bytes = 0; /* there already */
     plan->params_on_host = request->offload.params != OFFLOAD_NONE;
     plan->grads_pass =
             plan->states_on_host && !(many && request->options.stage == 0) &&
@@ -457,7 +459,7 @@ struct offload_report zero_offload_report(struct zero *zero)
     struct zero_offload *offload = &zero->offload;
     struct offload_report report = {0};
     if (!offload->engine)
-        return report;
+        return paged_report_take(zero);
     report = offload_report_take(offload->engine);
     report.wait_up_seconds += offload->wait_up_seconds;
     offload->wait_up_seconds = 0;

@@ -37,6 +37,9 @@ struct state_run {
     int segment;
     struct zero_run run;
     struct optim_layout layout;
+    /* Paged: the run's first elements lie on the host, chunk by chunk; the rest
+     * is on the device. */
+    size_t spilled, spill_offset;     /* elements; bytes in "zero.paged" */
     size_t value_offset[OPTIM_LANES]; /* bytes in the array of its format */
     size_t scale_offset[OPTIM_LANES]; /* bytes in STATE_SCALES */
 };
@@ -50,6 +53,8 @@ struct state_walk {
     int rank;
     struct state_run at;
     size_t bytes[STATE_ARRAYS];
+    size_t spilled;       /* bytes, on the host */
+    size_t largest_chunk; /* bytes, of those that could be spilled */
 };
 struct state_walk state_walk_begin(const struct zero_plan *plan, int rank);
 bool state_walk_next(struct state_walk *walk);
@@ -58,6 +63,22 @@ bool state_walk_next(struct state_walk *walk);
 void plan_state_part(
         const struct zero_plan *plan, int segment, int rank, size_t *begin_out,
         size_t *end_out);
+
+/* Paged states. A chunk is spilled_count elements of a run, fewer at its end:
+ *     | m | v | scales of m | scales of v |   each from a multiple of 64 bytes
+ */
+size_t state_chunk_count(const struct zero_plan *plan);
+/* Where a chunk's lanes begin in it, and what it takes. */
+struct state_chunk {
+    size_t values[OPTIM_LANES], scales[OPTIM_LANES]; /* bytes */
+    size_t bytes;
+};
+struct state_chunk state_chunk_of(
+        const struct optim_layout *layout, size_t count);
+/* Buffers on the device that spilled chunks visit in turn: one comes up, one is
+ * updated, one goes down. */
+enum { PAGED_BUFFERS = 3 };
+
 /* plan->block_count and the tensors' first blocks. */
 void plan_blocks(struct zero_plan *plan);
 /* Bytes that a rank sends to add up block sums in a step. */

@@ -5,6 +5,10 @@
  *   zero.states.scales | run 2: m | run 2: v | .. one fp32 per 256 elements
  *   zero.blocks        | every block of tensor 0 | of tensor 1 | .. (Adam-mini)
  *
+ * Paged states that do not fit are spilled: from the first run on, chunks go to
+ * zero.paged on the host until request.spill_bytes are there. Arrays have the
+ * rest.
+ *
  * Runs of a rank begin at multiples of 256 in their tensors, so each has whole
  * qblocks but at its tensor's end. Ranks own different tensors, and formats
  * differ between tensors: a span has the bytes of the rank that needs most. */
@@ -78,10 +82,56 @@ struct state_walk state_walk_begin(const struct zero_plan *plan, int rank)
             .plan = plan, .rank = rank, .at = {.run = {.id = -1}}};
 }
 
+size_t state_chunk_count(const struct zero_plan *plan)
+{
+    size_t bytes = (size_t)plan->request.offload.chunk_bytes;
+    size_t count = (bytes ? bytes : (size_t)4 << 20) / sizeof(float);
+    count = count / OPTIM_QBLOCK * OPTIM_QBLOCK;
+    return count ? count : OPTIM_QBLOCK;
+}
+
+struct state_chunk state_chunk_of(
+        const struct optim_layout *layout, size_t count)
+{
+    struct state_chunk chunk = {.bytes = 0};
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        chunk.values[lane] = chunk.bytes;
+        chunk.bytes += align(optim_lane_bytes(layout->lane[lane], count));
+    }
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        chunk.scales[lane] = chunk.bytes;
+        chunk.bytes += align(
+                optim_scale_count(layout->lane[lane], count) * sizeof(float));
+    }
+    return chunk;
+}
+
+/* From the first chunk on, until enough is on the host. */
+static void spill_run(struct state_walk *walk)
+{
+    struct state_run *at = &walk->at;
+    size_t wanted = walk->plan->request.spill_bytes;
+    size_t chunk = state_chunk_count(walk->plan);
+    size_t first = chunk < at->run.count ? chunk : at->run.count;
+    size_t bytes = state_chunk_of(&at->layout, first).bytes;
+    at->spilled = 0;
+    at->spill_offset = walk->spilled;
+    if (bytes > walk->largest_chunk)
+        walk->largest_chunk = bytes;
+    while (bytes && at->spilled < at->run.count && walk->spilled < wanted) {
+        size_t left = at->run.count - at->spilled;
+        size_t count = left < chunk ? left : chunk;
+        at->spilled += count;
+        walk->spilled += state_chunk_of(&at->layout, count).bytes;
+    }
+}
+
 static void place_run(struct state_walk *walk)
 {
     struct state_run *at = &walk->at;
     at->layout = zero_layout_of(walk->plan, at->run.id);
+    spill_run(walk);
+    size_t resident = at->run.count - at->spilled;
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
         enum optim_format format = at->layout.lane[lane];
         enum state_array array = state_array_of((enum optim_lane)lane, format);
@@ -89,9 +139,9 @@ static void place_run(struct state_walk *walk)
             continue;
         at->value_offset[lane] = walk->bytes[array];
         at->scale_offset[lane] = walk->bytes[STATE_SCALES];
-        walk->bytes[array] += align(optim_lane_bytes(format, at->run.count));
+        walk->bytes[array] += align(optim_lane_bytes(format, resident));
         walk->bytes[STATE_SCALES] +=
-                align(optim_scale_count(format, at->run.count) * sizeof(float));
+                align(optim_scale_count(format, resident) * sizeof(float));
     }
 }
 
@@ -135,17 +185,26 @@ uint64_t plan_block_wire(const struct zero_plan *plan)
 
 /* --- spans ---------------------------------------------------------------- */
 
-static void largest(const struct zero_plan *plan, size_t bytes[STATE_ARRAYS])
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Of each part what the rank has that needs most of it. */
+static struct state_walk largest(const struct zero_plan *plan)
 {
     int ranks = plan->states_cut ? plan->request.world : 1;
+    struct state_walk most = {.plan = plan};
     for (int rank = 0; rank < ranks; rank++) {
         struct state_walk walk = state_walk_begin(plan, rank);
         while (state_walk_next(&walk))
             ;
         for (int i = 0; i < STATE_ARRAYS; i++)
-            if (walk.bytes[i] > bytes[i])
-                bytes[i] = walk.bytes[i];
+            most.bytes[i] = max_size(most.bytes[i], walk.bytes[i]);
+        most.spilled = max_size(most.spilled, walk.spilled);
+        most.largest_chunk = max_size(most.largest_chunk, walk.largest_chunk);
     }
+    return most;
 }
 
 /* Padded elements of the trainable segments with masters here. */
@@ -158,8 +217,7 @@ static size_t master_count(const struct zero_plan *plan)
 static enum zd_status add_states(
         const struct zero_plan *plan, struct arena_plan *arena)
 {
-    size_t bytes[STATE_ARRAYS] = {0};
-    largest(plan, bytes);
+    struct state_walk most = largest(plan);
     if (plan_has_master(plan))
         ZD_TRY(plan_span(
                 arena, "zero.master", ARENA_DEVICE, SPAN_OPTIMIZER,
@@ -167,8 +225,15 @@ static enum zd_status add_states(
     for (int i = 0; i < STATE_ARRAYS; i++)
         ZD_TRY(plan_span(
                 arena, state_array_name((enum state_array)i), ARENA_DEVICE,
-                SPAN_OPTIMIZER, bytes[i], 1));
-    return ZD_OK;
+                SPAN_OPTIMIZER, most.bytes[i], 1));
+    if (!most.spilled)
+        return ZD_OK;
+    ZD_TRY(plan_span(
+            arena, "zero.paged", ARENA_PINNED, SPAN_OPTIMIZER, most.spilled,
+            1));
+    return plan_span(
+            arena, "zero.paged.staging", ARENA_DEVICE, SPAN_BUFFERS,
+            PAGED_BUFFERS * most.largest_chunk, 1);
 }
 
 enum zd_status plan_state_spans(

@@ -6,6 +6,7 @@
  *   grads_down.c  what was reduced goes to the host
  *   offload.c  the engine, what it is asked for, its part of the step
  *   states.c   the update of this rank's states
+ *   paged.c    the update of those that are spilled to the host
  *   ranges.c   states and weights from outside: loading, saving
  *   norm.c     the norm
  *   zero.c     create and destroy; the step */
@@ -31,7 +32,8 @@ struct segment_memory {
 /* The states of a run in memory. */
 struct run_memory {
     struct state_run at;
-    void *state[OPTIM_LANES]; /* NULL: none, or Adam-mini's blocks */
+    /* from element at.spilled on; NULL: none, or Adam-mini's blocks */
+    void *state[OPTIM_LANES];
     float *scale[OPTIM_LANES];
     uint64_t tensor; /* rng_stream of its name */
 };
@@ -63,6 +65,27 @@ struct zero_offload {
     struct event *persistent_event;
     bool has_states; /* other than those of the start */
     double wait_up_seconds;
+};
+
+/* A chunk of states on the host. */
+struct paged_chunk {
+    int run;
+    size_t begin, count;  /* elements of the run */
+    size_t offset, bytes; /* in zero.paged */
+};
+
+/* Spilled states. Of each buffer: its chunk has come, was updated, has gone. */
+struct zero_paged {
+    struct paged_chunk *chunks; /* owned */
+    int chunk_count;            /* 0: nothing is spilled */
+    char *host, *staging;
+    size_t buffer_bytes;
+    struct stream *down, *up;
+    struct event *arrived[PAGED_BUFFERS], *updated[PAGED_BUFFERS],
+            *left[PAGED_BUFFERS];
+    struct event *all_left; /* every chunk is on the host */
+    uint64_t down_bytes, up_bytes; /* since the last report */
+    double wait_seconds;
 };
 
 struct zero {
@@ -98,6 +121,7 @@ struct zero {
     char *passing; /* zero.grads.passing */
 
     struct zero_offload offload;
+    struct zero_paged paged;
 
     /* states.c */
     struct run_memory *runs; /* in the order of state_walk_next */
@@ -205,6 +229,42 @@ const void *states_grad(const struct zero *zero, const struct run_memory *run);
 void *states_master(const struct zero *zero, const struct run_memory *run);
 /* States as at the start of training. */
 void states_clear(struct zero *zero);
+
+/* A lane of the run from element `begin` of it on, as far as it lies in one
+ * place, at most `count` elements. */
+struct lane_memory {
+    char *values;
+    float *scales; /* NULL: none */
+    size_t count;
+};
+struct lane_memory states_lane(
+        const struct zero *zero, const struct run_memory *run, int lane,
+        size_t begin, size_t count);
+/* What the optimizer is told of elements of a run, but for their states. */
+struct optim_span states_span(
+        const struct zero *zero, const struct run_memory *run, size_t begin,
+        size_t count);
+/* The update of what a run has on the device. */
+void states_update_resident(
+        const struct zero *zero, const struct run_memory *run,
+        const struct optim_step *step);
+
+/* --- paged.c -------------------------------------------------------------- */
+
+/* Does nothing when the plan spills nothing. */
+enum zd_status paged_begin(
+        struct zero *zero, const struct offload_place *place);
+void paged_end(struct zero *zero);
+/* The whole update, of resident states too. */
+enum zd_status paged_update(struct zero *zero, const struct optim_step *step);
+/* Until the host has all of its states. */
+enum zd_status paged_finish(const struct zero *zero);
+/* What was copied since the last call, and waited for. */
+struct offload_report paged_report_take(struct zero *zero);
+/* states_lane within at.spilled. */
+struct lane_memory paged_lane(
+        const struct zero *zero, const struct run_memory *run, int lane,
+        size_t begin, size_t count);
 
 /* --- ranges.c ------------------------------------------------------------- */
 

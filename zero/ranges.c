@@ -118,33 +118,33 @@ static char *weights_at(
            (range->offset - first + begin) * dtype_bytes(range->weight_type);
 }
 
-/* Where a part of a lane lies. */
-struct lane_part {
-    char *values;
-    float *scales; /* NULL: none */
-    size_t value_bytes, scale_bytes;
-};
-
-static struct lane_part part_of(
+/* The same for every lane. */
+static struct lane_memory memory_of(
         const struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count)
 {
-    assert(begin % OPTIM_QBLOCK == 0 && begin + count <= range->count);
     if (lane == ZERO_WEIGHTS)
-        return (struct lane_part){
-                .values = weights_at(zero, range, begin),
-                .value_bytes = count * dtype_bytes(range->weight_type)};
+        return (struct lane_memory){
+                .values = weights_at(zero, range, begin), .count = count};
     const struct run_memory *run = &zero->runs[range->run];
-    enum optim_format format = range->layout.lane[lane];
-    size_t skip = range->offset - run->at.run.offset + begin;
-    struct lane_part part = {
-            .value_bytes = optim_lane_bytes(format, count),
-            .scale_bytes = optim_scale_count(format, count) * sizeof(float)};
-    assert(run->state[lane]);
-    part.values = (char *)run->state[lane] + optim_lane_bytes(format, skip);
-    if (part.scale_bytes)
-        part.scales = run->scale[lane] + optim_scale_count(format, skip);
-    return part;
+    size_t skip = range->offset - run->at.run.offset;
+    return states_lane(zero, run, lane, skip + begin, count);
+}
+
+static size_t value_bytes(
+        const struct zero_range *range, int lane, size_t count)
+{
+    return lane == ZERO_WEIGHTS
+                   ? count * dtype_bytes(range->weight_type)
+                   : optim_lane_bytes(range->layout.lane[lane], count);
+}
+
+static size_t scale_count(
+        const struct zero_range *range, int lane, size_t count)
+{
+    return lane == ZERO_WEIGHTS
+                   ? 0
+                   : optim_scale_count(range->layout.lane[lane], count);
 }
 
 enum zd_status zero_range_read(
@@ -153,11 +153,19 @@ enum zd_status zero_range_read(
 {
     if (range->trains && zero->plan->states_on_host)
         return host_read(zero, range, lane, begin, count, values, scales);
-    struct lane_part part = part_of(zero, range, lane, begin, count);
-    if (values)
-        memcpy(values, part.values, part.value_bytes);
-    if (scales && part.scales)
-        memcpy(scales, part.scales, part.scale_bytes);
+    assert(begin % OPTIM_QBLOCK == 0 && begin + count <= range->count);
+    ZD_TRY(paged_finish(zero));
+    for (size_t done = 0; done < count;) {
+        struct lane_memory from =
+                memory_of(zero, range, lane, begin + done, count - done);
+        if (values)
+            memcpy((char *)values + value_bytes(range, lane, done), from.values,
+                   value_bytes(range, lane, from.count));
+        if (scales && from.scales)
+            memcpy(scales + scale_count(range, lane, done), from.scales,
+                   scale_count(range, lane, from.count) * sizeof *scales);
+        done += from.count;
+    }
     return ZD_OK;
 }
 
@@ -167,10 +175,18 @@ enum zd_status zero_range_write(
 {
     if (range->trains && zero->plan->states_on_host)
         return host_write(zero, range, lane, begin, count, values, scales);
-    struct lane_part part = part_of(zero, range, lane, begin, count);
-    memcpy(part.values, values, part.value_bytes);
-    if (part.scales)
-        memcpy(part.scales, scales, part.scale_bytes);
+    assert(begin % OPTIM_QBLOCK == 0 && begin + count <= range->count);
+    ZD_TRY(paged_finish(zero));
+    for (size_t done = 0; done < count;) {
+        struct lane_memory to =
+                memory_of(zero, range, lane, begin + done, count - done);
+        memcpy(to.values, (const char *)values + value_bytes(range, lane, done),
+               value_bytes(range, lane, to.count));
+        if (to.scales)
+            memcpy(to.scales, scales + scale_count(range, lane, done),
+                   scale_count(range, lane, to.count) * sizeof *scales);
+        done += to.count;
+    }
     return ZD_OK;
 }
 
@@ -184,6 +200,7 @@ float *zero_block_v(struct zero *zero, int id)
 
 enum zd_status zero_states_clear(struct zero *zero)
 {
+    ZD_TRY(paged_finish(zero));
     states_clear(zero);
     return zero->plan->states_on_host ? host_clear(zero) : ZD_OK;
 }

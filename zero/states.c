@@ -61,16 +61,44 @@ void states_destroy(struct zero *zero)
     free(zero->runs);
 }
 
+struct lane_memory states_lane(
+        const struct zero *zero, const struct run_memory *run, int lane,
+        size_t begin, size_t count)
+{
+    enum optim_format format = run->at.layout.lane[lane];
+    if (begin < run->at.spilled)
+        return paged_lane(zero, run, lane, begin, count);
+    size_t skip = begin - run->at.spilled;
+    struct lane_memory memory = {
+            .values = (char *)run->state[lane] + optim_lane_bytes(format, skip),
+            .count = count};
+    if (run->scale[lane])
+        memory.scales = run->scale[lane] + optim_scale_count(format, skip);
+    return memory;
+}
+
+static void clear_lane(
+        const struct zero *zero, const struct run_memory *run, int lane)
+{
+    enum optim_format format = run->at.layout.lane[lane];
+    size_t count = run->at.run.count;
+    if (zero->plan->states_on_host || !optim_lane_bytes(format, count))
+        return;
+    for (size_t done = 0; done < count;) {
+        struct lane_memory memory =
+                states_lane(zero, run, lane, done, count - done);
+        optim_lane_clear(
+                (enum optim_lane)lane, format, memory.values, memory.scales,
+                memory.count);
+        done += memory.count;
+    }
+}
+
 void states_clear(struct zero *zero)
 {
-    for (int i = 0; i < zero->run_count; i++) {
-        struct run_memory *run = &zero->runs[i];
+    for (int i = 0; i < zero->run_count; i++)
         for (int lane = 0; lane < OPTIM_LANES; lane++)
-            if (run->state[lane])
-                optim_lane_clear(
-                        (enum optim_lane)lane, run->at.layout.lane[lane],
-                        run->state[lane], run->scale[lane], run->at.run.count);
-    }
+            clear_lane(zero, &zero->runs[i], lane);
     if (zero->block_v)
         memset(zero->block_v, 0,
                zero->plan->block_count * sizeof *zero->block_v);
@@ -167,9 +195,9 @@ static size_t tile_of(const struct zero *zero, size_t count)
     return tile ? (tile + ZERO_ALIGN - 1) / ZERO_ALIGN * ZERO_ALIGN : count;
 }
 
-/* The whole run. */
-static struct optim_span span_of(
-        const struct zero *zero, const struct run_memory *run)
+struct optim_span states_span(
+        const struct zero *zero, const struct run_memory *run, size_t begin,
+        size_t count)
 {
     const struct zero_plan *plan = zero->plan;
     const struct zero_run *at = &run->at.run;
@@ -177,22 +205,21 @@ static struct optim_span span_of(
     const struct param *param = &plan->request.table->params[at->id];
     void *params = plan->states_cut ? memory->shard : memory->full;
     struct optim_span span = {
-            .master = states_master(zero, run),
             .master_type = plan_master_type(plan),
-            .grad = states_grad(zero, run),
             .grad_type = plan->grad_dtype,
             .param_type = plan->request.dtype,
             .layout = run->at.layout,
-            .begin = at->begin,
-            .count = at->count,
+            .begin = at->begin + begin,
+            .count = count,
             .tensor = run->tensor,
             .decays = param->decays};
+    span.master = (char *)states_master(zero, run) +
+                  begin * dtype_bytes(span.master_type);
+    span.grad = (const char *)states_grad(zero, run) +
+                begin * dtype_bytes(span.grad_type);
     if (plan_has_master(plan))
-        span.param = state_element(zero, run, params, span.param_type);
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        span.state[lane] = run->state[lane];
-        span.scale[lane] = run->scale[lane];
-    }
+        span.param = state_element(zero, run, params, span.param_type) +
+                     begin * dtype_bytes(span.param_type);
     if (has_blocks(run)) {
         span.block_v = zero->block_v + plan->places[at->id].blocks;
         span.blocks = &param->blocks;
@@ -200,38 +227,24 @@ static struct optim_span span_of(
     return span;
 }
 
-/* Elements [done, done + count) of a span. */
-static struct optim_span part_of(
-        const struct optim_span *whole, size_t done, size_t count)
-{
-    struct optim_span span = *whole;
-    span.master = (char *)span.master + done * dtype_bytes(span.master_type);
-    span.grad = (const char *)span.grad + done * dtype_bytes(span.grad_type);
-    if (span.param)
-        span.param = (char *)span.param + done * dtype_bytes(span.param_type);
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        enum optim_format format = span.layout.lane[lane];
-        if (span.state[lane])
-            span.state[lane] =
-                    (char *)span.state[lane] + optim_lane_bytes(format, done);
-        if (span.scale[lane])
-            span.scale[lane] += optim_scale_count(format, done);
-    }
-    span.begin += done;
-    span.count = count;
-    return span;
-}
-
-static void update_run(
+void states_update_resident(
         const struct zero *zero, const struct run_memory *run,
         const struct optim_step *step)
 {
-    struct optim_span whole = span_of(zero, run);
-    size_t tile = tile_of(zero, whole.count);
-    for (size_t done = 0; done < whole.count; done += tile) {
-        size_t left = whole.count - done;
+    size_t count = run->at.run.count;
+    size_t tile = tile_of(zero, count);
+    for (size_t done = run->at.spilled; done < count; done += tile) {
+        size_t left = count - done;
         struct optim_span span =
-                part_of(&whole, done, left < tile ? left : tile);
+                states_span(zero, run, done, left < tile ? left : tile);
+        for (int lane = 0; lane < OPTIM_LANES; lane++) {
+            if (!run->state[lane])
+                continue;
+            struct lane_memory memory =
+                    states_lane(zero, run, lane, done, span.count);
+            span.state[lane] = memory.values;
+            span.scale[lane] = memory.scales;
+        }
         optim_update_threads(&span, step);
     }
 }
@@ -242,7 +255,9 @@ enum zd_status zero_update(struct zero *zero, const struct optim_step *step)
         ZD_TRY(update_blocks(zero, step));
     if (zero->plan->states_on_host)
         return host_update(zero, step);
+    if (zero->paged.chunk_count)
+        return paged_update(zero, step);
     for (int i = 0; i < zero->run_count; i++)
-        update_run(zero, &zero->runs[i], step);
+        states_update_resident(zero, &zero->runs[i], step);
     return ZD_OK;
 }

@@ -148,6 +148,8 @@ enum zd_status zero_create(
     if (status == ZD_OK)
         status = ranges_create(zero);
     if (status == ZD_OK)
+        status = paged_begin(zero, place);
+    if (status == ZD_OK)
         status = host_begin(zero, place);
     if (status != ZD_OK)
         goto err_zero;
@@ -164,6 +166,7 @@ void zero_destroy(struct zero *zero)
     if (!zero)
         return;
     host_end(zero);
+    paged_end(zero);
     free(zero->memory);
     free(zero->slot_ops);
     free(zero->grads_held);

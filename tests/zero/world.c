@@ -5,12 +5,15 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct rank {
     const struct scenario *scenario;
     const struct fake *fake;
     const struct zero_plan *plan;
     struct comm *comm;
+    const struct offload_place *place;
+    struct offload_report offload;
     struct outcome *outcome; /* each rank writes its own ranges */
     enum zd_status status;
     double norms[STEPS_MAX], losses[STEPS_MAX], seen, evaluated;
@@ -132,6 +135,21 @@ static enum zd_status restore(const struct rank *rank, struct zero *zero)
 
 /* --- one rank ------------------------------------------------------------- */
 
+/* Who does not wait for a slow stream reads what is not there. */
+static void dawdle(void *ctx, int64_t microseconds)
+{
+    usleep((useconds_t)microseconds);
+}
+
+static enum zd_status delay_streams(const struct rank *rank)
+{
+    int us = rank->scenario->dawdle_us;
+    if (!us)
+        return ZD_OK;
+    ZD_TRY(stream_call(rank->place->down, dawdle, NULL, us));
+    return stream_call(rank->place->up, dawdle, NULL, us);
+}
+
 static enum zd_status step(struct rank *rank, struct zero *zero, int k)
 {
     const struct scenario *s = rank->scenario;
@@ -174,6 +192,7 @@ static enum zd_status step(struct rank *rank, struct zero *zero, int k)
     double clip = s->clip > 0 ? s->clip : 1;
     update.grad_scale =
             s->shows_grads ? 1 : (float)fmin(1, clip / (rank->norms[k] + 1e-6));
+    ZD_TRY(delay_streams(rank));
     ZD_TRY(zero_update(zero, &update));
     return zero_gather_params(zero);
 }
@@ -226,6 +245,7 @@ static enum zd_status run_steps(struct rank *rank, struct zero *zero)
         if (s->evaluates)
             ZD_TRY(evaluate(rank, zero));
     }
+    rank->offload = zero_offload_report(zero);
     return save(rank, zero);
 }
 
@@ -265,6 +285,7 @@ static enum zd_status run_rank(struct rank *rank)
     if (arena_plan_find(&memory, "comm.staging"))
         comm_set_staging(rank->comm, arena_span(&arena, "comm.staging"));
     status = place_create(rank, &place);
+    rank->place = &place;
     if (status == ZD_OK)
         status = zero_create(rank->plan, rank->comm, &arena, &place, &zero);
     if (status == ZD_OK)
@@ -339,6 +360,7 @@ static void collect(
         const struct rank *ranks, const struct scenario *s, struct outcome *out)
 {
     out->wire_matches = out->ranks_agree = true;
+    out->offload = ranks[0].offload;
     out->seen = ranks[0].seen;
     out->evaluated = ranks[0].evaluated;
     memcpy(out->norms, ranks[0].norms, sizeof out->norms);
@@ -356,6 +378,18 @@ static void collect(
                 ranks[r].seen == out->seen &&
                 ranks[r].evaluated == out->evaluated;
     }
+}
+
+static enum zd_status measure(const struct zero_plan *plan, struct outcome *out)
+{
+    struct arena_plan memory;
+    arena_plan_init(&memory);
+    enum zd_status status = zero_plan_spans(plan, &memory);
+    const struct arena_span *paged = arena_plan_find(&memory, "zero.paged");
+    out->paged = paged ? paged->bytes : 0;
+    out->device = memory.bytes[ARENA_DEVICE];
+    arena_plan_fini(&memory);
+    return status;
 }
 
 struct outcome world_run(const struct scenario *s)
@@ -381,8 +415,11 @@ struct outcome world_run(const struct scenario *s)
             .optim = s->optim,
             .offload = s->offload,
             .accumulate_on_host = s->accumulate_on_host,
+            .spill_bytes = s->spill_bytes,
             .train = true};
     out.status = zero_plan_build(&request, &plan);
+    if (out.status == ZD_OK)
+        out.status = measure(&plan, &out);
     if (out.status == ZD_OK)
         out.status = comm_local_create(s->world, &options, comms);
     if (out.status != ZD_OK) {

@@ -16,6 +16,8 @@ struct scenario {
     double clip; /* largest norm; 0: 1 */
     struct offload_options offload;
     bool accumulate_on_host;
+    size_t spill_bytes; /* paged states */
+    int dawdle_us;      /* the streams are slow before each update */
     enum stream_mode streams;
     int workers; /* of the engine */
     struct checkpointing checkpointing;
@@ -41,6 +43,8 @@ struct outcome {
     float *scale[OPTIM_LANES], *block_v;
     double norms[STEPS_MAX], losses[STEPS_MAX];
     double seen, evaluated; /* sums of parameters, of rank 0 */
+    struct offload_report offload; /* of all steps, of rank 0 */
+    size_t paged, device;   /* planned bytes: spilled states, and the device */
     int records;            /* ranks that know why they ended */
     bool wire_matches, ranks_agree;
     enum zd_status status;

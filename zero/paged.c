@@ -1,0 +1,206 @@
+/* paged.c - states that did not fit the device: their chunks lie on the host
+ * and visit it for the update, through a few buffers.
+ *
+ *     up       | chunk 0 | chunk 1 | chunk 2 |         | chunk 3 | ..
+ *     update             | chunk 0 | chunk 1 | chunk 2 | ..
+ *     down                         | chunk 0 | chunk 1 | ..
+ *
+ * Between two of them comes a part of the states that are on the device: work
+ * for the time of the copies. The last copies down go on while the next step
+ * begins. */
+#include "zero/private.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* --- life ----------------------------------------------------------------- */
+
+/* Counts the chunks, and lists them when there is a list. */
+static int list_chunks(const struct zero *zero, struct paged_chunk *chunks)
+{
+    size_t most = state_chunk_count(zero->plan);
+    int chunk_count = 0;
+    for (int i = 0; i < zero->run_count; i++) {
+        const struct state_run *at = &zero->runs[i].at;
+        size_t offset = at->spill_offset;
+        for (size_t begin = 0; begin < at->spilled; begin += most) {
+            size_t left = at->spilled - begin;
+            size_t count = left < most ? left : most;
+            size_t bytes = state_chunk_of(&at->layout, count).bytes;
+            if (chunks)
+                chunks[chunk_count] = (struct paged_chunk){
+                        .run = i,
+                        .begin = begin,
+                        .count = count,
+                        .offset = offset,
+                        .bytes = bytes};
+            offset += bytes;
+            chunk_count++;
+        }
+    }
+    return chunk_count;
+}
+
+enum zd_status paged_begin(struct zero *zero, const struct offload_place *place)
+{
+    struct zero_paged *paged = &zero->paged;
+    int count = list_chunks(zero, NULL);
+    if (!count)
+        return ZD_OK;
+    paged->chunks = calloc((size_t)count, sizeof *paged->chunks);
+    if (!paged->chunks)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
+    paged->chunk_count = list_chunks(zero, paged->chunks);
+    paged->host = arena_span(zero->arena, "zero.paged");
+    paged->staging = arena_span(zero->arena, "zero.paged.staging");
+    paged->buffer_bytes =
+            arena_plan_find(zero->arena->plan, "zero.paged.staging")->bytes /
+            PAGED_BUFFERS;
+    if (place) {
+        paged->down = place->down;
+        paged->up = place->up;
+    }
+    for (int b = 0; b < PAGED_BUFFERS; b++) {
+        ZD_TRY(event_create(&paged->arrived[b]));
+        ZD_TRY(event_create(&paged->updated[b]));
+        ZD_TRY(event_create(&paged->left[b]));
+    }
+    return event_create(&paged->all_left);
+}
+
+void paged_end(struct zero *zero)
+{
+    struct zero_paged *paged = &zero->paged;
+    for (int b = 0; b < PAGED_BUFFERS; b++) {
+        event_destroy(paged->arrived[b]);
+        event_destroy(paged->updated[b]);
+        event_destroy(paged->left[b]);
+    }
+    event_destroy(paged->all_left);
+    free(paged->chunks);
+}
+
+/* --- the update ----------------------------------------------------------- */
+
+static char *buffer_of(const struct zero_paged *paged, int chunk)
+{
+    return paged->staging +
+           (size_t)(chunk % PAGED_BUFFERS) * paged->buffer_bytes;
+}
+
+/* Chunk k comes when what was in its buffer has left; in the step before, that
+ * was chunk k itself or one after it. */
+static enum zd_status fetch(struct zero_paged *paged, int k)
+{
+    const struct paged_chunk *chunk = &paged->chunks[k];
+    ZD_TRY(stream_wait(paged->up, paged->left[k % PAGED_BUFFERS]));
+    ZD_TRY(stream_copy(
+            paged->up, buffer_of(paged, k), paged->host + chunk->offset,
+            chunk->bytes));
+    paged->up_bytes += chunk->bytes;
+    return stream_record(paged->up, paged->arrived[k % PAGED_BUFFERS]);
+}
+
+static enum zd_status send(struct zero_paged *paged, int k)
+{
+    const struct paged_chunk *chunk = &paged->chunks[k];
+    int b = k % PAGED_BUFFERS;
+    ZD_TRY(stream_record(NULL, paged->updated[b]));
+    ZD_TRY(stream_wait(paged->down, paged->updated[b]));
+    ZD_TRY(stream_copy(
+            paged->down, paged->host + chunk->offset, buffer_of(paged, k),
+            chunk->bytes));
+    paged->down_bytes += chunk->bytes;
+    return stream_record(paged->down, paged->left[b]);
+}
+
+static enum zd_status update_chunk(
+        struct zero *zero, int k, const struct optim_step *step)
+{
+    struct zero_paged *paged = &zero->paged;
+    const struct paged_chunk *chunk = &paged->chunks[k];
+    const struct run_memory *run = &zero->runs[chunk->run];
+    double began = seconds_now();
+    ZD_TRY(stream_wait(NULL, paged->arrived[k % PAGED_BUFFERS]));
+    paged->wait_seconds += seconds_now() - began;
+    struct optim_span span = states_span(zero, run, chunk->begin, chunk->count);
+    struct state_chunk lanes = state_chunk_of(&run->at.layout, chunk->count);
+    char *buffer = buffer_of(paged, k);
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        enum optim_format format = run->at.layout.lane[lane];
+        if (!optim_lane_bytes(format, chunk->count))
+            continue;
+        span.state[lane] = buffer + lanes.values[lane];
+        if (optim_scale_count(format, chunk->count))
+            span.scale[lane] = (float *)(buffer + lanes.scales[lane]);
+    }
+    optim_update_threads(&span, step);
+    return send(paged, k);
+}
+
+enum zd_status paged_update(struct zero *zero, const struct optim_step *step)
+{
+    struct zero_paged *paged = &zero->paged;
+    int count = paged->chunk_count, done = 0;
+    for (int k = 0; k < count && k < PAGED_BUFFERS; k++)
+        ZD_TRY(fetch(paged, k));
+    for (int k = 0; k < count; k++) {
+        int until = (int)((int64_t)zero->run_count * (k + 1) / count);
+        for (; done < until; done++)
+            states_update_resident(zero, &zero->runs[done], step);
+        ZD_TRY(update_chunk(zero, k, step));
+        if (k + PAGED_BUFFERS < count)
+            ZD_TRY(fetch(paged, k + PAGED_BUFFERS));
+    }
+    return stream_record(paged->down, paged->all_left);
+}
+
+/* --- from outside --------------------------------------------------------- */
+
+enum zd_status paged_finish(const struct zero *zero)
+{
+    return event_wait(zero->paged.all_left);
+}
+
+struct lane_memory paged_lane(
+        const struct zero *zero, const struct run_memory *run, int lane,
+        size_t begin, size_t count)
+{
+    const struct state_run *at = &run->at;
+    size_t most = state_chunk_count(zero->plan);
+    size_t number = begin / most, skip = begin % most;
+    size_t held = at->spilled - number * most;
+    held = held < most ? held : most;
+    struct state_chunk lanes = state_chunk_of(&at->layout, held);
+    char *chunk = zero->paged.host + at->spill_offset +
+                  number * state_chunk_of(&at->layout, most).bytes;
+    enum optim_format format = at->layout.lane[lane];
+    struct lane_memory memory = {
+            .values =
+                    chunk + lanes.values[lane] + optim_lane_bytes(format, skip),
+            .count = count < held - skip ? count : held - skip};
+    if (optim_scale_count(format, held))
+        memory.scales = (float *)(chunk + lanes.scales[lane]) +
+                        optim_scale_count(format, skip);
+    return memory;
+}
+
+struct offload_report paged_report_take(struct zero *zero)
+{
+    struct zero_paged *paged = &zero->paged;
+    struct offload_report report = {
+            .down_bytes = paged->down_bytes,
+            .up_bytes = paged->up_bytes,
+            .wait_up_seconds = paged->wait_seconds};
+    paged->down_bytes = paged->up_bytes = 0;
+    paged->wait_seconds = 0;
+    return report;
+}
