@@ -277,7 +277,7 @@ static const struct nvme_case nvme_cases[] = {
          {"offload.params=nvme", "offload.chunk_bytes=4096",
           "aio.single_submit=true"}},
         {GPT2,
-         "bf16",
+         "fp16",
          3,
          {"zero.stage=2", "train.per_device_train_batch_size=2",
           "optim.name=adamw_8bit"},
@@ -377,6 +377,8 @@ static void jobs_race_nowhere(void)
              "optim.name=adamw_8bit"},
             {"offload.optimizer=cpu", "zero.stage=3", "offload.accumulate=host",
              "train.per_device_train_batch_size=4"},
+            {"offload.optimizer=nvme", "offload.params=nvme", "zero.stage=3",
+             "offload.nvme_path=/tmp", "offload.threads=2"},
     };
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
         struct sets common;
