@@ -86,8 +86,9 @@ struct engine_case {
     struct offload *offload;
     /* the device */
     char *grads[SEGMENTS], *params[SEGMENTS];
-    char *source;   /* where gradients are computed from */
-    double squares; /* of the step */
+    char *source;               /* where gradients are computed from */
+    double squares;             /* of the step */
+    const float *block_v[RUNS]; /* the engine's until the update is made */
     struct scratch scratch;
 };
 
@@ -138,6 +139,7 @@ static void make_plain(struct engine_case *c)
         p->sum = calloc(run->count, sizeof(float));
         p->block_v = calloc((size_t)c->blocks[i].count, sizeof(float));
         p->block_sums = calloc((size_t)c->blocks[i].count, 16);
+        c->block_v[i] = p->block_v;
         for (int lane = 0; lane < OPTIM_LANES; lane++) {
             enum optim_format format = run->layout.lane[lane];
             p->state[lane] = calloc(run->count, sizeof(float));
@@ -418,9 +420,8 @@ static enum zd_status fetch_params(struct engine_case *c)
         ZD_TRY(offload_params_up(
                 c->offload, s, half, segment_counts[s] - half,
                 c->params[s] + half * wide, c->done));
-        ZD_TRY(event_wait(c->done));
     }
-    return ZD_OK;
+    return event_wait(c->done); /* the last of one stream */
 }
 
 static const char *compare_params(struct engine_case *c)
@@ -514,13 +515,10 @@ static const char *run_step(struct engine_case *c, int at, int64_t t)
             .grad_scale = 0.25f,
             .seed = 7,
     };
-    const float *block_v[RUNS];
     const char *wrong = NULL;
     offload_step_begin(c->offload, &step);
-    for (int i = 0; i < RUNS; i++) {
+    for (int i = 0; i < RUNS; i++)
         plain_grad(c, i, at);
-        block_v[i] = c->plain[i].block_v;
-    }
     if (send_all(c, at) != ZD_OK)
         return "gradients do not come down";
     if (!squares_are_equal(c))
@@ -533,7 +531,8 @@ static const char *run_step(struct engine_case *c, int at, int64_t t)
     if (has_blocks)
         wrong = update_blocks(c, &step);
     plain_update(c, &step);
-    if (offload_update(c->offload, &step, has_blocks ? block_v : NULL) != ZD_OK)
+    if (offload_update(c->offload, &step, has_blocks ? c->block_v : NULL) !=
+        ZD_OK)
         return "does not update";
     return wrong;
 }

@@ -3,12 +3,79 @@
 #include "tests/offload/engine_case.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+
+/* One chunk, to which several workers could add micro-batches at once: in fp32
+ * their order shows, 2^24 + 1 - 2^24 being 0. */
+enum { COUNT = 1 << 16, MICROS = 60 };
+
+/* (3, COUNT) constants, so that the trainer is faster than the workers. */
+static float *make_constants(void)
+{
+    static const float values[] = {0x1p24f, 1, -0x1p24f};
+    float *grads = malloc(3 * COUNT * sizeof *grads);
+    for (int i = 0; i < 3 * COUNT; i++)
+        grads[i] = values[i / COUNT];
+    return grads;
+}
+
+static enum zd_status add_up(struct offload *offload, const float *grads)
+{
+    for (int micro = 0; micro < MICROS; micro++)
+        ZD_TRY(offload_grads_down(
+                offload, 0, grads + micro % 3 * COUNT, NULL, micro,
+                micro == MICROS - 1));
+    return ZD_OK;
+}
+
+static bool micros_are_added_in_order(void)
+{
+    static const size_t counts[] = {COUNT};
+    struct offload_options options = offload_options_default();
+    struct optim_options optim = optim_options_default();
+    struct offload_run run = {
+            .count = COUNT, .layout = {{OPTIM_FP32, OPTIM_FP32}}};
+    struct offload_request request = {
+            .options = &options,
+            .optim = &optim,
+            .segment_counts = counts,
+            .segment_count = 1,
+            .runs = &run,
+            .run_count = 1,
+            .accumulates = true,
+    };
+    struct offload_place place = {.worker_threads = 4, .first_cpu = -1};
+    size_t bytes[OFFLOAD_PARTS];
+    struct arena_plan plan;
+    struct arena arena;
+    struct offload *offload = NULL;
+    struct exact_sum sum;
+    float *grads = make_constants();
+    options.optimizer = OFFLOAD_CPU;
+    arena_plan_init(&plan);
+    exact_sum_clear(&sum);
+    bool ok = offload_measure(&request, bytes) == ZD_OK &&
+              offload_plan_spans(bytes, &plan) == ZD_OK &&
+              arena_take(&arena, &plan) == ZD_OK &&
+              offload_create(&request, &arena, &place, &offload) == ZD_OK &&
+              add_up(offload, grads) == ZD_OK &&
+              offload_squares(offload, &sum) == ZD_OK &&
+              exact_sum_value(&sum) == 0;
+    offload_destroy(offload);
+    arena_release(&arena);
+    arena_plan_fini(&plan);
+    free(grads);
+    return ok;
+}
 
 int main(void)
 {
     static const uint64_t chunk_bytes[] = {1024, 12000, 0};
     int test = 0, failures = 0;
-    printf("1..%d\n", 2 * 3 * 2 * 3 + 3 * 3 * 3);
+    printf("1..%d\n", 1 + 2 * 3 * 2 * 3 + 3 * 3 * 3);
+    failures += !micros_are_added_in_order();
+    printf("%s %d - micro-batches are added in their order\n",
+           failures ? "not ok" : "ok", ++test);
     for (int tier = HOST_DEVICE; tier < ENGINE_TIERS; tier++)
         for (int m = 0; m < 3; m++)
             for (int undo = 0; undo < 2; undo++)
