@@ -128,11 +128,11 @@ enum zd_status params_await_slots(struct offload *offload, int index)
 
 enum zd_status offload_params_wait(struct offload *offload, int index)
 {
-    double begin = seconds_now();
+    double begin = offload_seconds();
     params_await_host(offload, index);
-    double made = seconds_now();
+    double made = offload_seconds();
     ZD_TRY(params_await_slots(offload, index));
-    double end = seconds_now();
+    double end = offload_seconds();
     pthread_mutex_lock(&offload->lock);
     offload->report.wait_host_seconds += made - begin;
     offload->report.wait_up_seconds += end - made;

@@ -198,7 +198,7 @@ static bool steps_are_equal(
 static void note_begin(struct offload *offload, bool undone)
 {
     pthread_mutex_lock(&offload->lock);
-    offload->update_begin = seconds_now();
+    offload->update_begin = offload_seconds();
     offload->report.undone |= undone;
     pthread_mutex_unlock(&offload->lock);
 }

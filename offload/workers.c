@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
-double seconds_now(void)
+double offload_seconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -157,7 +157,7 @@ static void retire_jobs(struct offload *offload)
             break;
         if (job->ends_update)
             offload->report.host_seconds +=
-                    seconds_now() - offload->update_begin;
+                    offload_seconds() - offload->update_begin;
         offload->job_begin++;
     }
     if (offload->job_begin != before)
@@ -172,7 +172,7 @@ static void run_chunk(struct worker *worker, struct job *job)
     int at = job->taken++;
     const struct job now = *job;
     bool has_failed = offload->status != ZD_OK;
-    double begin = seconds_now();
+    double begin = offload_seconds();
     enum zd_status status = ZD_OK;
     pthread_mutex_unlock(&offload->lock);
     if (!has_failed)
@@ -183,7 +183,7 @@ static void run_chunk(struct worker *worker, struct job *job)
     if (now.fills_stage)
         stage_note_filled(
                 &offload->param_stage, now.stage_first + (uint64_t)at);
-    double seconds = seconds_now() - begin;
+    double seconds = offload_seconds() - begin;
     pthread_mutex_lock(&offload->lock);
     note_failure(offload, status);
     offload->report.worker_seconds += seconds;
