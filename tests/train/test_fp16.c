@@ -202,6 +202,38 @@ static void is_near_fp32(void)
     curve_free(&wide);
 }
 
+/* The host's update sees the gradients, scale and overflows of the device's. */
+static void offload_agrees(void)
+{
+    static const struct {
+        const char *name, *optimizer, *a, *b;
+    } cases[] = {
+            {"adamw", "optim.name=adamw", NULL, NULL},
+            {"adamw, undo", "optim.name=adamw", "offload.clipping=undo", NULL},
+            {"adamw_8bit, micro-batches of 3", "optim.name=adamw_8bit",
+             "train.per_device_train_batch_size=3", NULL},
+            {"adam_mini", "optim.name=adam_mini", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *plain = job_threads_dir(), *dir = job_threads_dir();
+        const char *micro =
+                cases[i].a && strstr(cases[i].a, "train.") ? cases[i].a : NULL;
+        const char *base[SETS_MAX] = {overflowing[0], overflowing[1],
+                                      overflowing[2], "offload.optimizer=cpu",
+                                      "zero.stage=2", NULL};
+        bool ran = run(plain, 2, overflowing, "zero.stage=2",
+                       cases[i].optimizer, micro) == ZD_OK;
+        ran = ran && run(dir, 2, base, cases[i].optimizer, cases[i].a,
+                         cases[i].b) == ZD_OK;
+        struct curve a = curve_of(plain), b = curve_of(dir);
+        tap_ok(ran && a.skipped > 0 && same_bits(&a, &b) &&
+                       same_model(plain, dir),
+               "%s: offloaded, the same bits", cases[i].name);
+        curve_free(&a);
+        curve_free(&b);
+    }
+}
+
 static void cuts_resume(void)
 {
     const char *whole = job_threads_dir();
@@ -258,6 +290,7 @@ int main(void)
     stages_agree();
     overflow_costs_its_step();
     is_near_fp32();
+    offload_agrees();
     cuts_resume();
     types_mix();
     ends_with(

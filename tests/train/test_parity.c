@@ -1,5 +1,6 @@
 /* test_parity.c - 20 AdamW steps of a fixture against PyTorch, at every stage
- * and at worlds 1 to 4: losses, gradient norms, final weights; losses in bf16.
+ * and at worlds 1 to 4: losses, gradient norms, final weights; losses in bf16,
+ * and in fp16 against those of fp32.
  *
  *   test_parity FIXTURE        the folder below tests/fixtures */
 #include "base/fs.h"
@@ -157,6 +158,27 @@ static void check_bf16(
     fs_remove_tree(dir);
 }
 
+/* fp16 with its loss scale loses so little that fp32 is its reference: within
+ * one rounding, 2^-11. */
+static void check_fp16(
+        const struct expected *expected, const char *fixture, int stage)
+{
+    char job[PATH_MAX], set[32];
+    const char *dir = job_threads_dir();
+    const char *sets[] = {
+            set, "train.dtype=fp16", "checkpoint.export=none",
+            "checkpoint.save_strategy=no", NULL};
+    snprintf(job, sizeof job, "tests/fixtures/%s/job.toml", fixture);
+    snprintf(set, sizeof set, "zero.stage=%d", stage);
+    bool ran = job_threads_run(job, sets, 2, dir) == ZD_OK;
+    double loss = ran ? worst_of(expected, dir, "loss", false) : INFINITY;
+    double norm = ran ? worst_of(expected, dir, "grad_norm", false) : INFINITY;
+    tap_ok(loss <= 0x1p-11 && norm <= 0.01,
+           "%s fp16 world 2 stage %d: loss %.2g, norm %.2g", fixture, stage,
+           loss, norm);
+    fs_remove_tree(dir);
+}
+
 int main(int argc, char **argv)
 {
     char path[PATH_MAX];
@@ -178,6 +200,7 @@ int main(int argc, char **argv)
             if (world <= 2 && (stage == 0 || stage == 3))
                 check_bf16(&expected, argv[1], world, stage);
         }
+    check_fp16(&expected, argv[1], 3);
     json_decref(expected.json);
     return tap_done();
 }
