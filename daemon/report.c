@@ -196,9 +196,12 @@ static void tell_model(const struct train_banner *banner)
 static void tell_ranks(const struct train_banner *banner)
 {
     const struct arena_plan *arena = &banner->plan->arena;
+    struct job_paged paged = job_plan_paged(banner->plan);
     char device[32], host[32];
     format_bytes(arena->bytes[ARENA_DEVICE], device, sizeof device);
-    format_bytes(arena->bytes[ARENA_HOST], host, sizeof host);
+    format_bytes(
+            arena->bytes[ARENA_HOST] + arena->bytes[ARENA_PINNED], host,
+            sizeof host);
     zd_log_info(
             "  ranks    %d (%d on this host) x %d thread%s, ZeRO stage %d, "
             "%s",
@@ -206,6 +209,13 @@ static void tell_ranks(const struct train_banner *banner)
             banner->threads == 1 ? "" : "s", banner->job->zero.stage,
             banner->kernels);
     zd_log_info("  memory   %s device + %s host per rank", device, host);
+    if (!paged.host)
+        return;
+    format_bytes(paged.device, device, sizeof device);
+    format_bytes(paged.host, host, sizeof host);
+    zd_log_info(
+            "  paged    %s of the states on the device, %s on the host", device,
+            host);
 }
 
 static void tell_work(const struct train_banner *banner)

@@ -122,6 +122,7 @@ enum zd_status job_plan_try(
             .optim = job->optim,
             .offload = job->offload,
             .accumulate_on_host = choice->accumulate_on_host,
+            .spill_bytes = choice->spill_bytes,
     };
     ZD_TRY(zero_plan_build(&request, &plan->zero));
     return plan_spans(job, plan);

@@ -112,6 +112,58 @@ static enum zd_status try_accumulations(
     return ZD_OK;
 }
 
+/* Paged states that do not fit the device's limit go to the host's. */
+static bool can_spill(const struct train_job *job, const struct limits *limits)
+{
+    return job->optim.paged && job->offload.optimizer == OFFLOAD_NONE &&
+           !limits->shared;
+}
+
+static enum zd_status try_to_spill(
+        const struct train_job *job, struct job_choice *choice, size_t bytes,
+        struct job_plan *plan)
+{
+    choice->spill_bytes = bytes;
+    return job_plan_try(job, choice, plan);
+}
+
+/* As much of the states on the host as the device needs, not more; when all of
+ * them there are not enough that is the plan left. */
+static enum zd_status try_spills(
+        const struct train_job *job, struct job_choice *choice,
+        const struct limits *limits, struct job_plan *plan, bool *fits_out)
+{
+    ZD_TRY(try_to_spill(job, choice, SIZE_MAX, plan));
+    const struct arena_span *all = arena_plan_find(&plan->arena, "zero.paged");
+    size_t few = 0, enough = all ? all->bytes : 0;
+    *fits_out = false;
+    if (!all || plan->arena.bytes[ARENA_DEVICE] > limits->device)
+        return ZD_OK;
+    while (enough - few > 1) {
+        size_t middle = few + (enough - few) / 2;
+        ZD_TRY(try_to_spill(job, choice, middle, plan));
+        if (plan->arena.bytes[ARENA_DEVICE] <= limits->device)
+            enough = middle;
+        else
+            few = middle;
+    }
+    ZD_TRY(try_to_spill(job, choice, enough, plan));
+    *fits_out = fits(plan, limits);
+    return ZD_OK;
+}
+
+/* The job with everything settled but what the limits leave open. */
+static enum zd_status try_choice(
+        const struct train_job *job, struct job_choice *choice,
+        const struct limits *limits, struct job_plan *plan, bool *fits_out)
+{
+    choice->spill_bytes = 0;
+    ZD_TRY(try_accumulations(job, choice, limits, plan, fits_out));
+    if (*fits_out || !can_spill(job, limits))
+        return ZD_OK;
+    return try_spills(job, choice, limits, plan, fits_out);
+}
+
 /* What might be changed in the job to make it fit. */
 enum {
     CHANGE_FULL = 1,  /* gradient_checkpointing = "full" */
@@ -143,8 +195,7 @@ static bool change_fits(
         bool is_fit = false;
         choice->B = B;
         choice->A = samples / B;
-        if (try_accumulations(&changed, choice, limits, plan, &is_fit) !=
-            ZD_OK) {
+        if (try_choice(&changed, choice, limits, plan, &is_fit) != ZD_OK) {
             zd_error_clear();
         } else if (is_fit) {
             fitting->need = plan->arena.bytes[ARENA_DEVICE];
@@ -228,7 +279,8 @@ static enum zd_status refuse(
 {
     char need[32], limit[32], help[1000] = "";
     uint64_t device = plan->arena.bytes[ARENA_DEVICE];
-    uint64_t host = plan->arena.bytes[ARENA_HOST];
+    uint64_t host =
+            plan->arena.bytes[ARENA_HOST] + plan->arena.bytes[ARENA_PINNED];
     bool is_device = limits->shared || device > limits->device;
     const char *what = limits->shared ? "memory"
                        : is_device    ? "device memory"
@@ -250,7 +302,8 @@ static enum zd_status refuse(
 
 /* "auto" takes the first that fits: nothing recomputed, then the mode with the
  * smaller activations of the two that recompute every layer once. Activations
- * that are offloaded are inputs of what is recomputed. */
+ * that are offloaded are inputs of what is recomputed. States are spilled only
+ * where recomputing does not do. */
 static enum zd_status try_modes(
         const struct train_job *job, int B, int A, const struct limits *limits,
         struct job_plan *plan, bool *fits_out)
@@ -260,11 +313,19 @@ static enum zd_status try_modes(
             CHECKPOINTING_NONE, CHECKPOINTING_SQRT, CHECKPOINTING_FULL};
     struct job_choice choice = {.checkpointing = asked, .B = B, .A = A};
     if (asked.mode != CHECKPOINTING_AUTO)
-        return try_accumulations(job, &choice, limits, plan, fits_out);
+        return try_choice(job, &choice, limits, plan, fits_out);
     bool recompute = job->offload.activations != OFFLOAD_NONE;
     for (size_t i = recompute; i < sizeof modes / sizeof modes[0]; i++) {
         choice.checkpointing = (struct checkpointing){.mode = modes[i]};
         ZD_TRY(try_accumulations(job, &choice, limits, plan, fits_out));
+        if (*fits_out)
+            return ZD_OK;
+    }
+    for (size_t i = 1; i < sizeof modes / sizeof modes[0]; i++) {
+        if (!can_spill(job, limits))
+            break;
+        choice.checkpointing = (struct checkpointing){.mode = modes[i]};
+        ZD_TRY(try_spills(job, &choice, limits, plan, fits_out));
         if (*fits_out)
             return ZD_OK;
     }

@@ -15,6 +15,7 @@ struct job_choice {
     struct checkpointing checkpointing;
     int B, A;
     bool accumulate_on_host;
+    size_t spill_bytes; /* paged states on the host */
 };
 /* Replaces what the plan held. Defined in plan.c. */
 enum zd_status job_plan_try(

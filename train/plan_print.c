@@ -109,6 +109,24 @@ static void print_per_parameter(const struct job_plan *plan, FILE *stream)
     fputc('\n', stream);
 }
 
+static size_t span_bytes(const struct arena_plan *arena, const char *name)
+{
+    const struct arena_span *span = arena_plan_find(arena, name);
+    return span ? span->bytes : 0;
+}
+
+struct job_paged job_plan_paged(const struct job_plan *plan)
+{
+    const struct arena_plan *arena = &plan->arena;
+    struct job_paged paged = {.host = span_bytes(arena, "zero.paged")};
+    if (paged.host)
+        paged.device =
+                arena_plan_kind_bytes(arena, ARENA_DEVICE, SPAN_OPTIMIZER) -
+                span_bytes(arena, "zero.master") -
+                span_bytes(arena, "zero.blocks");
+    return paged;
+}
+
 void job_plan_print(const struct job_plan *plan, FILE *stream)
 {
     const struct arena_plan *arena = &plan->arena;
@@ -140,6 +158,13 @@ void job_plan_print(const struct job_plan *plan, FILE *stream)
                         mib(arena->spans[i].bytes));
     }
     print_per_parameter(plan, stream);
+    struct job_paged paged = job_plan_paged(plan);
+    if (paged.host)
+        fprintf(stream,
+                "paged states (MiB): %.3f on the device, %.3f on the host, "
+                "%.3f of buffers between them\n",
+                mib(paged.device), mib(paged.host),
+                mib(span_bytes(arena, "zero.paged.staging")));
     fprintf(stream,
             "each rank sends per step (bytes): reduce-scatter %" PRIu64
             ", all-gather %" PRIu64 ", all-reduce %" PRIu64 "\n",

@@ -232,9 +232,9 @@ enum zd_status trainer_step(
         ZD_TRY(compute(trainer, words[WORD_TARGETS], report));
     else
         report->skipped = "no_targets";
-    report->offload.active =
-            trainer->plan.zero.states_on_host ||
-            trainer->job->offload.activations != OFFLOAD_NONE;
+    report->offload.active = trainer->plan.zero.states_on_host ||
+                             trainer->plan.zero.request.spill_bytes > 0 ||
+                             trainer->job->offload.activations != OFFLOAD_NONE;
     report->offload.engine = zero_offload_report(trainer->zero);
     report->offload.activations = model_offload_report_take(trainer->model);
     state->step++;

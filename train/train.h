@@ -43,6 +43,13 @@ void job_plan_fini(struct job_plan *plan);
 json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken);
 void job_plan_print(const struct job_plan *plan, FILE *stream);
 
+/* Paged states (m and v) of a rank; both 0 when all of them are on the device.
+ */
+struct job_paged {
+    size_t device, host; /* bytes */
+};
+struct job_paged job_plan_paged(const struct job_plan *plan);
+
 /* What offload moved, and how long the trainer waited for it. */
 struct train_offload_report {
     bool active;

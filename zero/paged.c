@@ -196,10 +196,18 @@ struct lane_memory paged_lane(
 struct offload_report paged_report_take(struct zero *zero)
 {
     struct zero_paged *paged = &zero->paged;
+    if (!paged->chunk_count)
+        return (struct offload_report){0};
+    double down = stream_counters(paged->down).seconds;
+    double up = stream_counters(paged->up).seconds;
     struct offload_report report = {
             .down_bytes = paged->down_bytes,
             .up_bytes = paged->up_bytes,
+            .down_seconds = down - paged->down_seconds,
+            .up_seconds = up - paged->up_seconds,
             .wait_up_seconds = paged->wait_seconds};
+    paged->down_seconds = down;
+    paged->up_seconds = up;
     paged->down_bytes = paged->up_bytes = 0;
     paged->wait_seconds = 0;
     return report;

@@ -86,6 +86,7 @@ struct zero_paged {
     struct event *all_left; /* every chunk is on the host */
     uint64_t down_bytes, up_bytes; /* since the last report */
     double wait_seconds;
+    double down_seconds, up_seconds; /* of the streams, at the last report */
 };
 
 struct zero {

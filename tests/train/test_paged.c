@@ -1,0 +1,208 @@
+/* test_paged.c - paged optimizers in whole jobs, under limits of device memory
+ * that let all, some and none of the states stay there: the bits of the run
+ * that is not paged, memory as planned, and a limit that is too small refused.
+ */
+#include "base/fs.h"
+#include "tests/support/job_threads.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define JOB "tests/fixtures/deep.toml"
+enum { STEPS = 5 };
+
+struct memory {
+    json_int_t device, states, paged, staging; /* planned bytes */
+    bool taken;                                /* as planned, on all ranks */
+};
+
+static json_int_t span_of(const json_t *arena, const char *name)
+{
+    size_t i;
+    json_t *span;
+    json_array_foreach(json_object_get(arena, "spans"), i, span) if (
+            !strcmp(json_string_value(json_object_get(span, "name")),
+                    name)) return json_integer_value(json_object_get(span, "bytes"));
+    return 0;
+}
+
+static struct memory memory_of(const char *dir)
+{
+    char path[PATH_MAX];
+    json_t *plan, *rank, *arena;
+    size_t r, a;
+    struct memory memory = {.taken = true};
+    snprintf(path, sizeof path, "%s/out/plan.json", dir);
+    if (json_parse_file(path, 1 << 24, &plan) != ZD_OK)
+        return (struct memory){0};
+    json_array_foreach(json_object_get(plan, "ranks"), r, rank)
+    {
+        memory.device = memory.states = memory.paged = memory.staging = 0;
+        json_array_foreach(json_object_get(rank, "arenas"), a, arena)
+        {
+            json_int_t planned =
+                    json_integer_value(json_object_get(arena, "planned_bytes"));
+            memory.taken &=
+                    planned ==
+                    json_integer_value(json_object_get(arena, "taken_bytes"));
+            if (a == ARENA_DEVICE)
+                memory.device = planned;
+            memory.states += span_of(arena, "zero.m") +
+                             span_of(arena, "zero.v") +
+                             span_of(arena, "zero.states.8bit") +
+                             span_of(arena, "zero.states.scales");
+            memory.paged += span_of(arena, "zero.paged");
+            memory.staging += span_of(arena, "zero.paged.staging");
+        }
+    }
+    json_decref(plan);
+    return memory;
+}
+
+static bool same_model(const char *a, const char *b)
+{
+    char path[PATH_MAX], *x = NULL, *y = NULL;
+    size_t x_bytes = 0, y_bytes = 0;
+    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", a);
+    bool ok = fs_read_file(path, 1 << 28, &x, &x_bytes) == ZD_OK;
+    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", b);
+    ok = ok && fs_read_file(path, 1 << 28, &y, &y_bytes) == ZD_OK;
+    ok = ok && x_bytes == y_bytes && memcmp(x, y, x_bytes) == 0;
+    free(x);
+    free(y);
+    return ok;
+}
+
+static bool same_column(const char *a, const char *b, const char *key)
+{
+    double *x, *y;
+    int x_count = job_threads_column(a, key, &x);
+    int y_count = job_threads_column(b, key, &y);
+    bool same = x_count == STEPS && x_count == y_count &&
+                memcmp(x, y, (size_t)x_count * sizeof *x) == 0;
+    free(x);
+    free(y);
+    return same;
+}
+
+static bool same_run(const char *a, const char *b)
+{
+    return same_column(a, b, "loss") && same_column(a, b, "grad_norm") &&
+           same_model(a, b);
+}
+
+/* Bytes of a step up and down, on rank 0; none: no row tells any. */
+static bool moves(const char *dir, double bytes)
+{
+    double *down, *up;
+    int rows = job_threads_column(dir, "offload.down_bytes", &down);
+    int up_rows = job_threads_column(dir, "offload.up_bytes", &up);
+    bool right = rows == (bytes > 0 ? STEPS : 0) && rows == up_rows;
+    for (int i = 0; i < rows; i++)
+        right = right && down[i] == bytes && up[i] == bytes;
+    free(down);
+    free(up);
+    return right;
+}
+
+struct job {
+    const char *name; /* of the optimizer, without paged_ */
+    int world, stage;
+};
+
+static enum zd_status run(
+        const struct job *job, bool paged, json_int_t limit, const char *stop,
+        const char *dir)
+{
+    char name[64], stage[32], device[64];
+    const char *sets[] = {
+            name,
+            stage,
+            device,
+            "offload.chunk_bytes=2048",
+            "train.gradient_checkpointing=full",
+            stop,
+            NULL};
+    snprintf(
+            name, sizeof name, "optim.name=%s%s", paged ? "paged_" : "",
+            job->name);
+    snprintf(stage, sizeof stage, "zero.stage=%d", job->stage);
+    snprintf(
+            device, sizeof device, "device.memory_limit=%" PRId64,
+            (int64_t)limit);
+    return job_threads_run(JOB, sets, job->world, dir);
+}
+
+static void limits_of(const struct job *job)
+{
+    const char *plain = job_threads_dir(), *all = job_threads_dir();
+    const json_int_t huge = (json_int_t)1 << 32;
+    char what[80];
+    snprintf(
+            what, sizeof what, "%s, %d ranks, stage %d", job->name, job->world,
+            job->stage);
+    bool ran = run(job, false, huge, NULL, plain) == ZD_OK;
+    struct memory whole = memory_of(plain);
+    bool fits = run(job, true, whole.device, NULL, all) == ZD_OK;
+    struct memory same = memory_of(all);
+    tap_ok(ran && fits && same_run(plain, all) && same.device == whole.device &&
+                   same.paged == 0 && same.staging == 0 && moves(all, 0),
+           "%s: all fits, nothing differs", what);
+
+    /* half of the states: as few as fit */
+    const char *some = job_threads_dir();
+    json_int_t limit = whole.device - whole.states / 2;
+    ran = run(job, true, limit, NULL, some) == ZD_OK;
+    struct memory half = memory_of(some);
+    json_int_t slack = limit - half.device;
+    tap_ok(ran && same_run(plain, some) && half.taken && half.paged > 0 &&
+                   half.paged < whole.states && slack >= 0 &&
+                   slack < half.staging &&
+                   (job->world > 1 || moves(some, (double)half.paged)),
+           "%s: %lld bytes of %lld spilled", what, (long long)half.paged,
+           (long long)whole.states);
+
+    const char *none = job_threads_dir();
+    limit = whole.device - whole.states + half.staging + 64;
+    ran = run(job, true, limit, NULL, none) == ZD_OK;
+    struct memory out = memory_of(none);
+    tap_ok(ran && same_run(plain, none) && out.taken && out.paged > 0 &&
+                   out.states < whole.states / 20 + 64,
+           "%s: all spilled", what);
+
+    limit = whole.device - whole.states - 4096;
+    enum zd_status status = run(job, true, limit, NULL, job_threads_dir());
+    tap_ok(status == ZD_ERR_UNFIT, "%s: a limit that is too small", what);
+    zd_error_clear();
+}
+
+/* Saved with half of the states on the host, resumed with all on the device. */
+static void resumed(void)
+{
+    const struct job job = {"adamw_8bit", 2, 2};
+    const json_int_t huge = (json_int_t)1 << 32;
+    const char *plain = job_threads_dir(), *cut = job_threads_dir();
+    bool ran = run(&job, false, huge, NULL, plain) == ZD_OK;
+    struct memory whole = memory_of(plain);
+    json_int_t limit = whole.device - whole.states / 2;
+    ran = ran && run(&job, true, limit, "run.stop_after=2", cut) == ZD_OK &&
+          memory_of(cut).paged > 0 &&
+          run(&job, true, huge, "run.stop_after=3", cut) == ZD_OK &&
+          run(&job, true, limit, NULL, cut) == ZD_OK;
+    tap_ok(ran && same_run(plain, cut), "a resumed run has the same bits");
+}
+
+int main(void)
+{
+    static const struct job jobs[] = {
+            {"adamw_32bit", 1, 0},
+            {"adamw_8bit", 2, 3},
+            {"lion_8bit", 2, 1},
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++)
+        limits_of(&jobs[i]);
+    resumed();
+    return tap_done();
+}
