@@ -1,0 +1,155 @@
+/* What happens when a store fails in the middle of a step: the next call tells
+ * it, and nobody waits for ever. */
+#include "offload/engine.h"
+#include "tests/support/scratch.h"
+
+#include <criterion/criterion.h>
+
+enum { COUNT = 16384 };
+
+struct failing {
+    struct scratch scratch;
+    struct offload_options options;
+    struct optim_options optim;
+    size_t counts[2];
+    struct offload_run runs[2];
+    struct offload_request request;
+    struct arena_plan plan;
+    struct arena arena;
+    struct stream *down, *up;
+    struct offload *offload;
+    uint16_t device[COUNT];
+};
+
+/* The store's acquire, which fails from the nth call on. */
+static const struct store_ops *real_ops;
+static struct store_ops failing_ops;
+static int calls_left;
+
+static enum zd_status fail_acquire(
+        struct store *store, int at, struct chunk_memory *memory_out)
+{
+    if (__atomic_fetch_sub(&calls_left, 1, __ATOMIC_RELAXED) > 0)
+        return real_ops->acquire(store, at, memory_out);
+    return ZD_FAIL(ZD_ERR_IO, "E0851", "the disk is gone");
+}
+
+static void make(struct failing *f, bool in_file, enum stream_mode mode)
+{
+    size_t bytes[OFFLOAD_PARTS];
+    struct offload_place place = {
+            .worker_threads = 3, .first_cpu = -1, .file_name = "rank0"};
+    memset(f, 0, sizeof *f);
+    scratch_init(&f->scratch);
+    f->options = offload_options_default();
+    f->options.optimizer = in_file ? OFFLOAD_NVME : OFFLOAD_CPU;
+    f->options.params = in_file ? OFFLOAD_NVME : OFFLOAD_NONE;
+    f->options.nvme_path = f->scratch.dir;
+    f->options.chunk_bytes = 1024;
+    f->optim = optim_options_default();
+    for (int s = 0; s < 2; s++) {
+        f->counts[s] = COUNT;
+        f->runs[s] = (struct offload_run){
+                .segment = s,
+                .count = COUNT,
+                .layout = {{OPTIM_8BIT, OPTIM_8BIT}},
+        };
+    }
+    f->request = (struct offload_request){
+            .options = &f->options,
+            .optim = &f->optim,
+            .dtype = DTYPE_BF16,
+            .segment_counts = f->counts,
+            .segment_count = 2,
+            .runs = f->runs,
+            .run_count = 2,
+            .params_on_host = in_file,
+    };
+    arena_plan_init(&f->plan);
+    cr_assert_eq(offload_measure(&f->request, bytes), ZD_OK);
+    cr_assert_eq(offload_plan_spans(bytes, &f->plan), ZD_OK);
+    cr_assert_eq(arena_take(&f->arena, &f->plan), ZD_OK);
+    cr_assert_eq(stream_create("down", mode, &f->down), ZD_OK);
+    cr_assert_eq(stream_create("up", mode, &f->up), ZD_OK);
+    place.down = f->down;
+    place.up = f->up;
+    cr_assert_eq(
+            offload_create(&f->request, &f->arena, &place, &f->offload), ZD_OK);
+    real_ops = f->offload->store->ops;
+    failing_ops = *real_ops;
+    failing_ops.acquire = fail_acquire;
+    f->offload->store->ops = &failing_ops;
+}
+
+static void unmake(struct failing *f)
+{
+    offload_destroy(f->offload);
+    stream_destroy(f->down);
+    stream_destroy(f->up);
+    arena_release(&f->arena);
+    arena_plan_fini(&f->plan);
+    scratch_fini(&f->scratch);
+}
+
+/* Every call of a step, and the first that fails. */
+static enum zd_status run_step(struct failing *f)
+{
+    struct exact_sum sum;
+    struct optim_step step = {.options = &f->optim, .t = 1, .grad_scale = 1};
+    exact_sum_clear(&sum);
+    for (int s = 1; s >= 0; s--) {
+        ZD_TRY(offload_grads_down(f->offload, s, f->device, NULL, 0, true));
+        ZD_TRY(offload_grads_wait(f->offload, s));
+    }
+    ZD_TRY(offload_squares(f->offload, &sum));
+    ZD_TRY(offload_update(f->offload, &step, NULL));
+    for (int s = 0; s < 2; s++)
+        if (f->request.params_on_host)
+            ZD_TRY(offload_params_up(f->offload, s, 0, COUNT, f->device, NULL));
+        else
+            ZD_TRY(offload_params_wait(f->offload, s));
+    return offload_finish(f->offload);
+}
+
+/* `calls`: chunks that a whole step acquires. */
+static void fails_anywhere(bool in_file, int calls)
+{
+    for (int n = 0; n <= calls; n += calls / 16)
+        for (int mode = STREAM_INLINE; mode <= STREAM_THREAD; mode++) {
+            struct failing *f = malloc(sizeof *f);
+            calls_left = 1 << 30;
+            make(f, in_file, (enum stream_mode)mode);
+            calls_left = n;
+            enum zd_status status = run_step(f);
+            if (n < calls) {
+                cr_assert_eq(status, ZD_ERR_IO, "after %d chunks", n);
+                cr_assert_str_eq(zd_error_get()->code, "E0851");
+                /* also at every later call */
+                zd_error_clear();
+                cr_assert_eq(offload_finish(f->offload), ZD_ERR_IO);
+                cr_assert_str_eq(zd_error_get()->what, "the disk is gone");
+            }
+            zd_error_clear();
+            unmake(f);
+            free(f);
+        }
+}
+
+Test(offload_failure, of_a_chunk_is_told_by_the_next_call, .timeout = 60)
+{
+    enum { CHUNKS = 2 * COUNT / 256 };
+    fails_anywhere(false, CHUNKS);    /* update */
+    fails_anywhere(true, 3 * CHUNKS); /* gradients, update, parameters */
+}
+
+Test(offload_failure, leaves_a_whole_step_alone_when_there_is_none)
+{
+    for (int in_file = 0; in_file < 2; in_file++) {
+        struct failing *f = malloc(sizeof *f);
+        calls_left = 1 << 30;
+        make(f, in_file, STREAM_THREAD);
+        cr_assert_eq(run_step(f), ZD_OK);
+        unmake(f);
+        free(f);
+    }
+}
