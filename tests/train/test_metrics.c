@@ -53,6 +53,27 @@ Test(train_metrics, a_number_comes_back_exactly)
     free(text);
 }
 
+Test(train_metrics, only_fp16_has_a_loss_scale)
+{
+    struct metrics *metrics;
+    struct comm_counters wire = {0};
+    struct train_step_report report = {
+            .step = 2,
+            .loss = 1,
+            .loss_scale = {.scale = 32768},
+            .skipped = "overflow"};
+    cr_assert_eq(metrics_open(path, 0, &metrics), ZD_OK);
+    write_step(metrics, 1, 1);
+    cr_assert_eq(metrics_step(metrics, &report, &wire, false), ZD_OK);
+    metrics_close(metrics);
+    char *text = contents(), *second = strchr(text, '\n') + 1;
+    cr_expect(strstr(second, "\"loss_scale\":32768.0"), "%s", second);
+    cr_expect(strstr(second, "\"skipped\":\"overflow\""), "%s", second);
+    second[-1] = '\0';
+    cr_expect(!strstr(text, "loss_scale"), "%s", text);
+    free(text);
+}
+
 Test(train_metrics, what_is_no_number_is_null)
 {
     struct metrics *metrics;
