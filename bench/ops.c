@@ -133,7 +133,7 @@ int main(int argc, char **argv)
 {
     int repeats = argc > 2 ? atoi(argv[2]) : 5;
     kernels_set_threads(argc > 1 ? atoi(argv[1]) : device_affinity_cpus());
-    for (enum dtype d = DTYPE_FP32; d <= DTYPE_BF16; d++)
+    for (enum dtype d = DTYPE_FP32; d <= DTYPE_FP16; d++)
         for (int T = 256; T <= 1024; T *= 4)
             bench(d, T, repeats);
     return 0;
