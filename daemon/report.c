@@ -249,7 +249,8 @@ static void tell_scale(const struct train_banner *banner)
         zd_log_info("  scale    loss x %.10g, fixed", banner->loss_scale);
     else if (banner->loss_scale > 0)
         zd_log_info(
-                "  scale    loss x %.10g, doubled after %d good steps, halved by "
+                "  scale    loss x %.10g, doubled after %d good steps, halved "
+                "by "
                 "overflows, at least %.10g",
                 banner->loss_scale, fp16->loss_scale_window,
                 fp16->min_loss_scale);

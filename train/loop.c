@@ -134,7 +134,8 @@ static enum zd_status fail_scale(
     if (!trainer_is_first(trainer))
         return ZD_ERR_NUMERICS;
     ZD_FAIL(ZD_ERR_NUMERICS, "E0621",
-            "a gradient overflowed in step %lld at loss scale %.10g, the smallest "
+            "a gradient overflowed in step %lld at loss scale %.10g, the "
+            "smallest "
             "that train.fp16.min_loss_scale allows",
             (long long)report->step, report->loss_scale.scale);
     zd_fail_help("lower optim.learning_rate, lengthen optim.warmup_steps, or "
