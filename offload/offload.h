@@ -77,7 +77,7 @@ enum offload_part {
     OFFLOAD_PARAMS,       /* "offload.params" (pinned) */
     OFFLOAD_STAGING,      /* "offload.staging" (pinned): micro-batches after the
                              first on their way into accumulators */
-    OFFLOAD_UNDO,         /* "offload.undo": old values, with OFFLOAD_CLIP_UNDO */
+    OFFLOAD_UNDO,         /* "offload.undo": old values (OFFLOAD_CLIP_UNDO) */
     OFFLOAD_RING,         /* "offload.ring" (pinned): chunks between disk and
                              workers */
     OFFLOAD_FILE,         /* "offload.file" (disk) */
@@ -98,7 +98,10 @@ enum zd_status offload_check(const struct offload_options *options,
         const size_t bytes[OFFLOAD_PARTS], int local_size);
 
 struct offload_place {
-    struct stream *down, *up; /* queued on by the engine, owned by the caller */
+    /* Queued on by the engine alone (up by a thread of its own when parameters
+     * live on the device, else by the trainer); the caller's, and destroyed
+     * after the engine. NULL: copies are made at once. */
+    struct stream *down, *up;
     int worker_threads;       /* > 0 */
     int first_cpu;            /* workers are bound to the CPUs of this process's
                                  mask from this one on, in turn; -1: not bound */
@@ -114,9 +117,10 @@ void offload_destroy(struct offload *offload); /* removes its file */
 
 /* --- a step --------------------------------------------------------------- */
 
-/* OFFLOAD_CLIP_UNDO only, before the step's last gradients come down: the step as it
- * is if nothing is clipped (grad_scale 1 / loss scale). Without it, the update
- * waits as by OFFLOAD_CLIP_WAIT. What the step points to is read until the update. */
+/* OFFLOAD_CLIP_UNDO only, before the step's last gradients come down: the step
+ * as it is if nothing is clipped (grad_scale 1 / loss scale). Without it, the
+ * update waits as by OFFLOAD_CLIP_WAIT. The last step may still be under way.
+ * What the step points to is read until the update. */
 void offload_step_begin(
         struct offload *offload, const struct optim_step *unclipped);
 /* `from`: the segment's reduced gradient on the device: dtype, or fp32 with
@@ -176,7 +180,9 @@ struct offload_report { /* of a step */
     double wait_down_seconds, wait_host_seconds, wait_up_seconds;
     bool undone;                     /* a speculative update was taken back */
 };
-/* Since the last call. */
+/* Since the last call; an update that is still under way counts later. With
+ * OFFLOAD_CLIP_UNDO host_seconds is 0 unless an update is taken back: it was made
+ * while gradients arrived. */
 struct offload_report offload_report_take(struct offload *offload);
 
 #endif

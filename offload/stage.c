@@ -1,10 +1,21 @@
 #include "offload/stage.h"
 
+/* Of the largest chunk that there is. */
+static size_t buffer_elements(const struct offload_request *request)
+{
+    size_t most = chunk_elements(request), largest = 0;
+    for (int i = 0; i < request->run_count; i++) {
+        size_t count = run_padded(&request->runs[i]);
+        largest = largest > count ? largest : count;
+    }
+    return largest < most ? largest : most;
+}
+
 size_t staging_grad_bytes(const struct offload_request *request)
 {
     if (!request->accumulates && !grads_in_file(request))
         return 0;
-    return STAGE_BUFFERS * chunk_elements(request) *
+    return STAGE_BUFFERS * buffer_elements(request) *
            dtype_bytes(grad_type(request));
 }
 
@@ -12,7 +23,7 @@ size_t staging_bytes(const struct offload_request *request)
 {
     size_t bytes = staging_grad_bytes(request);
     if (params_in_file(request))
-        bytes += STAGE_BUFFERS * chunk_elements(request) *
+        bytes += STAGE_BUFFERS * buffer_elements(request) *
                  dtype_bytes(request->dtype);
     return bytes;
 }
