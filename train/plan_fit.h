@@ -21,6 +21,30 @@ struct job_choice {
 enum zd_status job_plan_try(
         const struct train_job *job, const struct job_choice *choice,
         struct job_plan *plan);
+/* What a rank may take. The CPU device lies in the host's memory: `total` holds
+ * for both together, unless the job limits each (it may speak of another
+ * machine then; the run is held to this one's memory all the same). */
+struct plan_limits {
+    uint64_t device, host, total; /* bytes */
+};
+/* Bytes of the host's memory, pinned or not. */
+uint64_t plan_host_bytes(const struct job_plan *plan);
+/* The job with checkpointing and batch settled: where gradients of several
+ * micro-batches are added up, and what of paged states lies on the host, as the
+ * limits ask. *fits_out: within the limits. */
+enum zd_status plan_try_choice(
+        const struct train_job *job, struct job_choice *choice,
+        const struct plan_limits *limits, struct job_plan *plan,
+        bool *fits_out);
+/* plan_suggest.c: ZD_ERR_UNFIT with what is short, the largest spans, and the
+ * cheapest changes that would fit. The plan is overwritten. */
+enum zd_status plan_refuse(
+        const struct train_job *job, struct job_plan *plan,
+        const struct plan_limits *limits);
+/* Before a run takes its memory: this machine has it, whatever limits the job
+ * gives. Else as plan_refuse. */
+enum zd_status plan_check_machine(
+        const struct train_job *job, int local_size, struct job_plan *plan);
 int job_plan_prefetch(const struct train_job *job, int accumulation);
 
 #endif

@@ -321,6 +321,9 @@ static enum zd_status prepare(struct trainer *trainer)
     enum zd_status status = job_plan_build(
             job, trainer->plan.world, comm_local_size(trainer->comm),
             &trainer->plan);
+    if (status == ZD_OK)
+        status = plan_check_machine(
+                job, comm_local_size(trainer->comm), &trainer->plan);
     if (status == ZD_OK && trainer->plan.zero.states_on_host)
         status = offload_check(
                 &job->offload, trainer->plan.zero.offload_bytes,

@@ -1,0 +1,317 @@
+/* plan_suggest.c - a job that does not fit: what is short, and which changes of
+ * the job file would make it fit. */
+#include "train/plan_fit.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void human(char *out, size_t out_bytes, uint64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    while (value >= 1024 && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(out, out_bytes, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct arena_span *x = *(const struct arena_span *const *)a;
+    const struct arena_span *y = *(const struct arena_span *const *)b;
+    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+/* The memory that a plan has too little of. */
+enum shortage { SHORT_DEVICE, SHORT_HOST, SHORT_TOTAL };
+
+static enum shortage shortage_of(
+        const struct job_plan *plan, const struct plan_limits *limits)
+{
+    if (plan->arena.bytes[ARENA_DEVICE] > limits->device)
+        return SHORT_DEVICE;
+    return plan_host_bytes(plan) > limits->host ? SHORT_HOST : SHORT_TOTAL;
+}
+
+static bool is_of(const struct arena_span *span, enum shortage shortage)
+{
+    if (span->memory == ARENA_DISK)
+        return false;
+    if (shortage == SHORT_TOTAL)
+        return true;
+    return (span->memory == ARENA_DEVICE) == (shortage == SHORT_DEVICE);
+}
+
+/* Text that grows in a buffer of fixed size. */
+struct text {
+    char *out;
+    size_t bytes, used;
+};
+
+static void add(struct text *text, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+static void add(struct text *text, const char *format, ...)
+{
+    va_list args;
+    if (text->used >= text->bytes)
+        return;
+    va_start(args, format);
+    int n = vsnprintf(
+            text->out + text->used, text->bytes - text->used, format, args);
+    va_end(args);
+    text->used += n > 0 ? (size_t)n : 0;
+}
+
+/* The three largest spans of the memory that is short. */
+static void largest_spans(
+        const struct arena_plan *arena, enum shortage shortage,
+        struct text *text)
+{
+    const struct arena_span **order =
+            calloc((size_t)arena->span_count, sizeof *order);
+    int count = 0;
+    if (!order)
+        return;
+    for (int i = 0; i < arena->span_count; i++)
+        if (is_of(&arena->spans[i], shortage))
+            order[count++] = &arena->spans[i];
+    qsort(order, (size_t)count, sizeof *order, by_bytes);
+    add(text, "the largest spans:");
+    for (int i = 0; i < count && i < 3; i++) {
+        char size[32];
+        human(size, sizeof size, order[i]->bytes);
+        add(text, "%s %s %s", i ? "," : "", order[i]->name, size);
+    }
+    free(order);
+}
+
+/* What might be changed in the job to make it fit, cheapest first. */
+enum {
+    CHANGE_FULL = 1,       /* recompute every layer */
+    CHANGE_BATCH = 2,      /* smaller micro-batches, as many more of them */
+    CHANGE_STAGE = 4,      /* shard everything */
+    CHANGE_8BIT = 8,       /* states in 8 bits */
+    CHANGE_OPTIMIZER = 16, /* masters and states on the host */
+    CHANGE_PARAMS = 32,    /* parameters too */
+    CHANGE_DISK = 64,      /* masters and states on NVMe */
+    CHANGE_DISK_PARAMS = 128,
+    CHANGES = 256
+};
+
+static int useless_changes(
+        const struct train_job *job, const struct job_plan *plan,
+        const struct job_choice *now)
+{
+    const struct offload_options *offload = &job->offload;
+    bool is_offloaded = offload->optimizer != OFFLOAD_NONE;
+    bool has_8bit = job->optim.state_type == OPTIM_STATE_8BIT ||
+                    job->optim.name == OPTIM_SGD;
+    int useless = 0;
+    if (now->checkpointing.mode == CHECKPOINTING_FULL)
+        useless |= CHANGE_FULL;
+    if (now->B == 1)
+        useless |= CHANGE_BATCH;
+    if (job->zero.stage == 3 || plan->world == 1)
+        useless |= CHANGE_STAGE;
+    if (has_8bit)
+        useless |= CHANGE_8BIT;
+    if (is_offloaded || job->optim.paged)
+        useless |= CHANGE_OPTIMIZER;
+    if (offload->params != OFFLOAD_NONE)
+        useless |= CHANGE_PARAMS;
+    if (offload->optimizer == OFFLOAD_NVME || job->optim.paged)
+        useless |= CHANGE_DISK;
+    if (offload->params == OFFLOAD_NVME)
+        useless |= CHANGE_DISK_PARAMS;
+    return useless;
+}
+
+/* Whether changes can be made together. */
+static bool is_sound(
+        const struct train_job *job, const struct job_plan *plan, int change)
+{
+    bool sharded =
+            plan->world == 1 || job->zero.stage == 3 || (change & CHANGE_STAGE);
+    bool offloads = job->offload.optimizer != OFFLOAD_NONE ||
+                    (change & (CHANGE_OPTIMIZER | CHANGE_DISK));
+    bool on_disk =
+            job->offload.optimizer == OFFLOAD_NVME || (change & CHANGE_DISK);
+    if ((change & CHANGE_OPTIMIZER) && (change & CHANGE_DISK))
+        return false;
+    if ((change & CHANGE_PARAMS) && (change & CHANGE_DISK_PARAMS))
+        return false;
+    if ((change & CHANGE_PARAMS) && !(offloads && sharded))
+        return false;
+    return !(change & CHANGE_DISK_PARAMS) || (on_disk && sharded);
+}
+
+static struct train_job changed_job(const struct train_job *job, int change)
+{
+    struct train_job changed = *job;
+    if (change & CHANGE_STAGE)
+        changed.zero.stage = 3;
+    if (change & CHANGE_8BIT)
+        changed.optim.state_type = OPTIM_STATE_8BIT;
+    if (change & CHANGE_OPTIMIZER)
+        changed.offload.optimizer = OFFLOAD_CPU;
+    if (change & CHANGE_PARAMS)
+        changed.offload.params = OFFLOAD_CPU;
+    if (change & CHANGE_DISK)
+        changed.offload.optimizer = OFFLOAD_NVME;
+    if (change & CHANGE_DISK_PARAMS)
+        changed.offload.params = OFFLOAD_NVME;
+    if (!changed.offload.nvme_path)
+        changed.offload.nvme_path = "";
+    return changed;
+}
+
+struct fitting {
+    struct job_choice choice; /* trying overwrites the plan's */
+    uint64_t device, host, disk;
+};
+
+/* With CHANGE_BATCH, the largest micro-batch that fits. */
+static bool change_fits(
+        const struct train_job *job, struct job_plan *plan, int change,
+        const struct plan_limits *limits, struct fitting *fitting)
+{
+    struct job_choice *choice = &fitting->choice;
+    int samples = choice->B * choice->A, last = choice->B;
+    struct train_job changed = changed_job(job, change);
+    if (change & CHANGE_FULL)
+        choice->checkpointing =
+                (struct checkpointing){.mode = CHECKPOINTING_FULL};
+    for (int B = change & CHANGE_BATCH ? last - 1 : last; B > 0; B--) {
+        if (last % B != 0)
+            continue;
+        bool is_fit = false;
+        choice->B = B;
+        choice->A = samples / B;
+        if (plan_try_choice(&changed, choice, limits, plan, &is_fit) != ZD_OK) {
+            zd_error_clear();
+        } else if (is_fit) {
+            fitting->device = plan->arena.bytes[ARENA_DEVICE];
+            fitting->host = plan_host_bytes(plan);
+            fitting->disk = plan->arena.bytes[ARENA_DISK];
+            return true;
+        }
+        if (!(change & CHANGE_BATCH))
+            return false;
+    }
+    return false;
+}
+
+static const char *name_in_8_bits(enum optim_name name)
+{
+    static const char *const names[] = {
+            "adamw_8bit", "adam_mini_8bit", "lion_8bit"};
+    return names[name];
+}
+
+/* One line, as it is written in a job file. */
+static void add_change(
+        struct text *text, const struct train_job *job, int change,
+        const struct fitting *fitting)
+{
+    char device[32], host[32], disk[32];
+    const char *comma = "\n";
+    human(device, sizeof device, fitting->device);
+    human(host, sizeof host, fitting->host);
+    human(disk, sizeof disk, fitting->disk);
+#define PART(bit, ...)                                                         \
+    if (change & (bit)) {                                                      \
+        add(text, "%s", comma);                                                \
+        add(text, __VA_ARGS__);                                                \
+        comma = ", ";                                                          \
+    }
+    PART(CHANGE_STAGE, "zero.stage = 3")
+    PART(CHANGE_FULL, "train.gradient_checkpointing = \"full\"")
+    PART(CHANGE_BATCH,
+         "train.per_device_train_batch_size = %d, "
+         "train.gradient_accumulation_steps = %d",
+         fitting->choice.B, fitting->choice.A)
+    PART(CHANGE_8BIT, "optim.name = \"%s\"", name_in_8_bits(job->optim.name))
+    PART(CHANGE_OPTIMIZER, "offload.optimizer = \"cpu\"")
+    PART(CHANGE_DISK,
+         "offload.optimizer = \"nvme\", offload.nvme_path = \"a folder with %s "
+         "free\"",
+         disk)
+    PART(CHANGE_PARAMS, "offload.params = \"cpu\"")
+    PART(CHANGE_DISK_PARAMS, "offload.params = \"nvme\"")
+#undef PART
+    add(text, "   (device %s, host %s)", device, host);
+}
+
+/* What a user gives up, roughly: a change each, two where a disk comes in. */
+static int cost_of(int change)
+{
+    return __builtin_popcount((unsigned)change) +
+           __builtin_popcount(
+                   (unsigned)change & (CHANGE_DISK | CHANGE_DISK_PARAMS));
+}
+
+/* The changes that fit, cheapest first; none that holds another. */
+static void suggest(
+        const struct train_job *job, struct job_plan *plan,
+        const struct plan_limits *limits, struct text *text)
+{
+    enum { LINES = 3, COST_MAX = 5 };
+    const struct job_choice now = {
+            .checkpointing = plan->shape.checkpointing,
+            .B = plan->per_device,
+            .A = plan->accumulation};
+    int useless = useless_changes(job, plan, &now);
+    int found[LINES], count = 0;
+    for (int cost = 1; cost <= COST_MAX; cost++)
+        for (int change = 1; change < CHANGES && count < LINES; change++) {
+            struct fitting fitting = {.choice = now};
+            bool skip = cost_of(change) != cost || (change & useless) ||
+                        !is_sound(job, plan, change);
+            for (int k = 0; k < count; k++)
+                skip = skip || (change & found[k]) == found[k];
+            if (skip || !change_fits(job, plan, change, limits, &fitting))
+                continue;
+            if (!count)
+                add(text, "\nany one of these fits:");
+            add_change(text, job, change, &fitting);
+            found[count++] = change;
+        }
+    if (!count)
+        add(text, "\nno such change fits: more ranks, a shorter "
+                  "data.cutoff_len or a smaller model are left");
+}
+
+uint64_t plan_host_bytes(const struct job_plan *plan)
+{
+    return plan->arena.bytes[ARENA_HOST] + plan->arena.bytes[ARENA_PINNED];
+}
+
+enum zd_status plan_refuse(
+        const struct train_job *job, struct job_plan *plan,
+        const struct plan_limits *limits)
+{
+    static const char *const names[] = {
+            "device memory", "host memory", "memory"};
+    char need[32], limit[32], help[1000] = "";
+    struct text text = {.out = help, .bytes = sizeof help};
+    enum shortage shortage = shortage_of(plan, limits);
+    uint64_t device = plan->arena.bytes[ARENA_DEVICE];
+    uint64_t host = plan_host_bytes(plan);
+    uint64_t needs[] = {device, host, device + host};
+    uint64_t bounds[] = {limits->device, limits->host, limits->total};
+
+    human(need, sizeof need, needs[shortage]);
+    human(limit, sizeof limit, bounds[shortage]);
+    largest_spans(&plan->arena, shortage, &text);
+    suggest(job, plan, limits, &text);
+    ZD_FAIL(ZD_ERR_UNFIT, "E0601",
+            "does not fit: each rank needs %s of %s (%" PRIu64
+            " bytes), the limit is %s (%" PRIu64 " bytes)",
+            need, names[shortage], needs[shortage], limit, bounds[shortage]);
+    zd_fail_help("%s", help);
+    return ZD_ERR_UNFIT;
+}
