@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Every recipe is a sound job and its plan fits what it says; the models are known by their shapes alone here.
+#   test_recipes.sh ZEROD SOURCE       prints TAP
+zerod=$(realpath "$1") recipes=$2/deploy/recipes
+dir=$(mktemp -d) || exit 99
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 99
+export LC_ALL=C.UTF-8 OMP_NUM_THREADS=1
+n=0
+
+ok() { # NAME COMMAND...
+    local name=$1
+    shift
+    n=$((n + 1))
+    if "$@" >log 2>&1; then
+        echo "ok $n - $name"
+    else
+        echo "not ok $n - $name"
+        sed 's/^/# /' log
+    fi
+}
+refused() { # CODE TEXT COMMAND...: ends with CODE and says TEXT
+    local want=$1 text=$2 code
+    shift 2
+    "$@" >said 2>&1
+    code=$?
+    cat said
+    [ $code = "$want" ] && grep -q -e "$text" said
+}
+llama() { # NAME HIDDEN INTERMEDIATE LAYERS HEADS HEAD_DIM TIED
+    mkdir -p "models/$1"
+    cat >"models/$1/config.json" <<JSON
+{"model_type": "llama", "hidden_size": $2, "intermediate_size": $3, "num_hidden_layers": $4, "num_attention_heads": $5,
+ "num_key_value_heads": 8, "head_dim": $6, "vocab_size": 128256, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+ "rope_theta": 500000.0, "tie_word_embeddings": $7, "torch_dtype": "bfloat16"}
+JSON
+}
+mkdir -p models/gpt2-xl models/Qwen3-0.6B data/val out
+cat >models/gpt2-xl/config.json <<'JSON'
+{"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25, "n_positions": 1024, "vocab_size": 50257}
+JSON
+cat >models/Qwen3-0.6B/config.json <<'JSON'
+{"model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
+ "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
+ "rope_theta": 1000000, "tie_word_embeddings": true, "torch_dtype": "bfloat16"}
+JSON
+llama Llama-3.2-1B 2048 8192 16 32 64 true
+llama Llama-3.2-3B 3072 8192 28 24 128 true
+llama Llama-3.1-8B 4096 14336 32 32 128 false
+for file in data/a.jsonl data/chat.jsonl data/alpaca.jsonl data/val/a.jsonl out/kjv.txt data/train.bin data/val.bin; do echo '{}' >"$file"; done
+
+for recipe in "$recipes"/*.toml; do
+    name=$(basename "$recipe" .toml)
+    case $name in scratch-*) continue ;; esac # its data are made by another program
+    ok "$name is a valid job" "$zerod" validate "$recipe"
+done
+for name in gpt2-xl-12gb llama-3.2-1b-24gb llama-3.2-3b-24gb llama-3.1-8b-24gb; do
+    ok "$name fits" "$zerod" plan --job "$recipes/$name.toml" --world 1
+    ok "  and says what the host holds" refused 0 '^host bytes per trained parameter 8\.\|^host bytes per trained parameter 9\.30' \
+        "$zerod" plan --job "$recipes/$name.toml" --world 1
+done
+ok "gpt2-xl-12gb fits 6 GiB, adding gradients up on the host" refused 0 'offload.accumulators' \
+    "$zerod" plan --job "$recipes/gpt2-xl-12gb.toml" --world 1 --set device.memory_limit=6GiB
+ok "too little host memory is refused with the NVMe setting that fits" refused 69 'offload.optimizer = "nvme"' \
+    "$zerod" plan --job "$recipes/llama-3.1-8b-24gb.toml" --world 1 --set device.host_memory_limit=32GiB
+echo "1..$n"
