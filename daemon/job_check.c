@@ -143,13 +143,19 @@ static void check_eval(struct job *job)
 
 /* --- offload --- */
 
-/* The engine refuses both too, but cannot tell the line. */
-static void check_nvme(struct job *job)
+/* The plan refuses these too, but cannot tell the line. */
+static void check_tiers(struct job *job)
 {
     const struct offload_options *offload = &job->options.offload;
     bool has_path = offload->nvme_path && *offload->nvme_path;
     if (!job_is_sound(job, "offload", "optimizer"))
         return;
+    if (offload->params == OFFLOAD_CPU && offload->optimizer == OFFLOAD_NONE) {
+        tell(job, "E0660", "offload", "params",
+             "offload.params needs the optimizer on the host too: parameters "
+             "come from its master weights");
+        problem_help(&job->problems, "optimizer = \"cpu\" in [offload]");
+    }
     if (offload->params == OFFLOAD_NVME && offload->optimizer != OFFLOAD_NVME) {
         tell(job, "E0651", "offload", "params",
              "offload.params = \"nvme\" keeps parameters in the file of the "
@@ -263,7 +269,7 @@ void job_check(struct job *job)
     check_fp16(job);
     check_eval(job);
     job_check_optim(job);
-    check_nvme(job);
+    check_tiers(job);
     check_offload(job);
     check_model(job);
 }

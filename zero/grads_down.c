@@ -14,11 +14,13 @@
 enum zd_status grads_wait_down(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
+    double began = host_seconds_now();
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++)
         if (plan->segments[s].trainable)
             ZD_TRY(offload_grads_wait(
                     zero->offload.engine, zero->offload.segments[s]));
+    zero->offload.wait_down_seconds += host_seconds_now() - began;
     return ZD_OK;
 }
 

@@ -436,7 +436,7 @@ enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
     return ZD_OK;
 }
 
-static double seconds_now(void)
+double host_seconds_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -446,9 +446,9 @@ static double seconds_now(void)
 enum zd_status host_slot_wait(struct zero *zero, int slot)
 {
     struct zero_offload *offload = &zero->offload;
-    double began = seconds_now();
+    double began = host_seconds_now();
     ZD_TRY(event_wait(offload->slot_events[slot]));
-    offload->wait_up_seconds += seconds_now() - began;
+    offload->wait_up_seconds += host_seconds_now() - began;
     return ZD_OK;
 }
 
@@ -461,7 +461,8 @@ struct offload_report zero_offload_report(struct zero *zero)
     if (!offload->engine)
         return paged_report_take(zero);
     report = offload_report_take(offload->engine);
+    report.wait_down_seconds += offload->wait_down_seconds;
     report.wait_up_seconds += offload->wait_up_seconds;
-    offload->wait_up_seconds = 0;
+    offload->wait_down_seconds = offload->wait_up_seconds = 0;
     return report;
 }

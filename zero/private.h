@@ -64,7 +64,8 @@ struct zero_offload {
     struct event **slot_events; /* by slot: its copies have arrived */
     struct event *persistent_event;
     bool has_states; /* other than those of the start */
-    double wait_up_seconds;
+    /* the trainer waited, beside what the engine counts */
+    double wait_down_seconds, wait_up_seconds;
 };
 
 /* A chunk of states on the host. */
@@ -83,7 +84,7 @@ struct zero_paged {
     struct stream *down, *up;
     struct event *arrived[PAGED_BUFFERS], *updated[PAGED_BUFFERS],
             *left[PAGED_BUFFERS];
-    struct event *all_left; /* every chunk is on the host */
+    struct event *all_left;        /* every chunk is on the host */
     uint64_t down_bytes, up_bytes; /* since the last report */
     double wait_seconds;
     double down_seconds, up_seconds; /* of the streams, at the last report */
@@ -217,6 +218,8 @@ enum zd_status host_segment_wait(struct zero *zero, int s);
 /* Parameters on the host: queue the copies of this rank's part of a unit to its
  * place in the slot. */
 enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out);
+/* Of a clock that only goes on. */
+double host_seconds_now(void);
 /* Until those copies are there. */
 enum zd_status host_slot_wait(struct zero *zero, int slot);
 

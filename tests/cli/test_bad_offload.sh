@@ -28,8 +28,12 @@ ulimit -S -f unlimited
 # --- settings that do not go together ---
 row 'parameters on NVMe, states not' 78 'E0651|params|job.toml' 'offload "optimizer = \"cpu\"" "params = \"nvme\"" "nvme_path = \"disk\""'
 row 'an update from NVMe that could be undone' 78 'E0650|undo|wait' "$nvme; echo 'clipping = \"undo\"' >>job.toml"
-row 'parameters away from the device, more ranks than one, no stage 3' 78 'E06|zero.stage|params' \
+row 'parameters away from the device, more ranks than one, no stage 3' 78 'E0661|zero.stage|params' \
     'offload "optimizer = \"cpu\"" "params = \"cpu\""; printf "[zero]\nstage = 1\n" >>job.toml' plan --job job.toml --world 2
+row 'parameters away from the device, the optimizer on it' 78 'E0660|params|optimizer = |job.toml' 'offload "params = \"cpu\""'
+row 'micro-batches added up on the host by ranks that have all states' 78 'E0662|accumulate|zero.stage = 1' \
+    'offload "optimizer = \"cpu\"" "accumulate = \"host\""; printf "[zero]\nstage = 0\n" >>job.toml' \
+    plan --job job.toml --world 2 --set train.global_batch_size=4 --set train.gradient_accumulation_steps=2
 row 'libaio' 78 'E0208|libaio|io_uring | threads|job.toml' 'printf "[aio]\nbackend = \"libaio\"\n" >>job.toml'
 row 'blocks shorter than a page' 78 'E0206|block_size|job.toml' 'printf "[aio]\nblock_size = 512\n" >>job.toml'
 row 'a queue of nothing' 78 'E0206|queue_depth|job.toml' 'printf "[aio]\nqueue_depth = 0\n" >>job.toml'
