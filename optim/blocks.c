@@ -65,11 +65,14 @@ struct run {
     const struct tensor_blocks *blocks;
     const void *grad;
     enum dtype type;
-    size_t begin, end; /* in the tensor */
-    double inverse;    /* 1 / N^2 */
+    size_t begin, end;               /* in the tensor */
+    size_t begin_column, end_column; /* of blocks by column: which ones */
+    double inverse;                  /* 1 / N^2 */
 };
 
-enum { STRIP = 128 };
+/* Columns whose sums stay in the first-level cache, while the gradients of a
+ * row come in long pieces. */
+enum { STRIP = 512 };
 
 /* `count` <= STRIP gradients as fp32. */
 INLINED void read_grads(
@@ -138,14 +141,13 @@ INLINED void add_strip(const struct run *run, size_t first, size_t count)
 INLINED void add_run(const struct run *run)
 {
     size_t columns = (size_t)run->blocks->columns;
+    size_t end = columns < run->end_column ? columns : run->end_column;
     if (!run->blocks->by_column)
         add_rows(run);
     else {
         assert(run->blocks->rows <= CARRY_AFTER);
-        for (size_t first = 0; first < columns; first += STRIP)
-            add_strip(
-                    run, first,
-                    columns - first < STRIP ? columns - first : STRIP);
+        for (size_t first = run->begin_column; first < end; first += STRIP)
+            add_strip(run, first, end - first < STRIP ? end - first : STRIP);
     }
 }
 
@@ -164,10 +166,7 @@ FOR_AVX512 static void add_avx512(const struct run *run)
     add_run(run);
 }
 
-void optim_add_block_sums_isa(
-        enum isa isa, int64_t *sums, const struct tensor_blocks *blocks,
-        const void *grad, enum dtype type, size_t begin, size_t count,
-        double norm)
+static void add_by(enum isa isa, const struct run *run)
 {
     typedef void add_fn(const struct run *);
     static add_fn *const fns[ISA_COUNT] = {
@@ -175,11 +174,25 @@ void optim_add_block_sums_isa(
             [ISA_AVX2] = add_avx2,
             [ISA_AVX512] = add_avx512,
             [ISA_AVX512VBMI] = add_avx512};
-    if (norm == 0 || count == 0)
-        return;
-    struct run run = {sums,          blocks,           grad, type, begin,
-                      begin + count, 1 / (norm * norm)};
-    fns[isa](&run);
+    fns[isa](run);
+}
+
+void optim_add_block_sums_isa(
+        enum isa isa, int64_t *sums, const struct tensor_blocks *blocks,
+        const void *grad, enum dtype type, size_t begin, size_t count,
+        double norm)
+{
+    struct run run = {
+            .sums = sums,
+            .blocks = blocks,
+            .grad = grad,
+            .type = type,
+            .begin = begin,
+            .end = begin + count,
+            .end_column = SIZE_MAX,
+            .inverse = 1 / (norm * norm)};
+    if (norm != 0 && count > 0)
+        add_by(isa, &run);
 }
 
 void optim_add_block_sums(
@@ -188,6 +201,37 @@ void optim_add_block_sums(
 {
     optim_add_block_sums_isa(
             isa_best(), sums, blocks, grad, type, begin, count, norm);
+}
+
+/* By column a thread takes a strip, else a piece of the run: so that few
+ * additions to a block are shared. */
+void optim_add_block_sums_threads(
+        int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
+        enum dtype type, size_t begin, size_t count, double norm)
+{
+    enum { PIECE = 1 << 16 };
+    size_t columns = (size_t)blocks->columns, bytes = dtype_bytes(type);
+    bool strips = blocks->by_column;
+    size_t turns = strips ? (columns + STRIP - 1) / STRIP
+                          : (count + PIECE - 1) / PIECE;
+    if (norm == 0 || count == 0)
+        return;
+#pragma omp parallel for schedule(static) if (count > PIECE)
+    for (size_t turn = 0; turn < turns; turn++) {
+        size_t from = strips ? 0 : turn * PIECE;
+        size_t left = count - from;
+        struct run run = {
+                .sums = sums,
+                .blocks = blocks,
+                .grad = (const char *)grad + from * bytes,
+                .type = type,
+                .begin = begin + from,
+                .end = begin + from + (strips || left < PIECE ? left : PIECE),
+                .begin_column = turn * STRIP,
+                .end_column = turn * STRIP + STRIP,
+                .inverse = 1 / (norm * norm)};
+        add_by(isa_best(), &run);
+    }
 }
 
 void optim_update_blocks(

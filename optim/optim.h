@@ -170,10 +170,14 @@ void optim_add_squares_threads(struct exact_sum *sum, const void *grad,
  * that sums over threads and ranks are exact. sums: (count, 2) words (high, low)
  * of a tensor's blocks, cleared before; they are added to atomically, so that
  * threads may share them, and summed over ranks as integers, each word for
- * itself. Nothing is added when N is 0. */
+ * itself. Nothing is added when N is 0. The second runs on all OpenMP
+ * threads. */
 void optim_add_block_sums(int64_t *sums, const struct tensor_blocks *blocks,
         const void *grad, enum dtype type, size_t begin, size_t count,
         double norm);
+void optim_add_block_sums_threads(int64_t *sums,
+        const struct tensor_blocks *blocks, const void *grad, enum dtype type,
+        size_t begin, size_t count, double norm);
 /* v of every block from the sums over all ranks; `norm` as above, before
  * step->grad_scale is applied. */
 void optim_update_blocks(float *block_v, const int64_t *sums,

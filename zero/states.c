@@ -139,24 +139,12 @@ static bool has_blocks(const struct run_memory *run)
 
 static void add_block_sums(struct zero *zero, const struct run_memory *run)
 {
-    enum {
-        TURN = 1 << 16
-    }; /* elements that keep a thread busy; a multiple
-          of 256 */
     const struct zero_plan *plan = zero->plan;
     const struct zero_run *at = &run->at.run;
-    int64_t *sums = zero->block_sums + 2 * plan->places[at->id].blocks;
-    const char *grad = states_grad(zero, run);
-    size_t turns = (at->count + TURN - 1) / TURN;
-#pragma omp parallel for schedule(static) if (turns > 1)
-    for (size_t turn = 0; turn < turns; turn++) {
-        size_t from = turn * TURN;
-        size_t count = at->count - from < TURN ? at->count - from : TURN;
-        optim_add_block_sums(
-                sums, &plan->request.table->params[at->id].blocks,
-                grad + from * dtype_bytes(plan->grad_dtype), plan->grad_dtype,
-                at->begin + from, count, zero->norm);
-    }
+    optim_add_block_sums_threads(
+            zero->block_sums + 2 * plan->places[at->id].blocks,
+            &plan->request.table->params[at->id].blocks, states_grad(zero, run),
+            plan->grad_dtype, at->begin, at->count, zero->norm);
 }
 
 /* The new v of every block, on every rank. Where the states are cut so is what
