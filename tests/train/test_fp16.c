@@ -202,6 +202,25 @@ static void is_near_fp32(void)
     curve_free(&wide);
 }
 
+/* AdamW forgives a wrong size of gradients unless epsilon is large: then the
+ * update is only right if the scale is taken out of it. */
+static void update_is_unscaled(void)
+{
+    const char *epsilon = "optim.adam_epsilon=0.01";
+    const char *rate = "optim.learning_rate=0.02";
+    const char *plain = job_threads_dir(), *dir = job_threads_dir();
+    bool ran = run(plain, 1, fp32, epsilon, rate, NULL) == ZD_OK &&
+               run(dir, 1, calm, epsilon, rate, NULL) == ZD_OK;
+    struct curve wide = curve_of(plain), curve = curve_of(dir);
+    tap_ok(ran && wide.loss[STEPS - 1] < wide.loss[0] - 0.2 &&
+                   worst(&curve, &wide) < 0x1p-11,
+           "the update sees unscaled gradients: from %.3f to %.3f, within %.2g "
+           "of fp32",
+           wide.loss[0], wide.loss[STEPS - 1], worst(&curve, &wide));
+    curve_free(&curve);
+    curve_free(&wide);
+}
+
 /* The host's update sees the gradients, scale and overflows of the device's. */
 static void offload_agrees(void)
 {
@@ -290,6 +309,7 @@ int main(void)
     stages_agree();
     overflow_costs_its_step();
     is_near_fp32();
+    update_is_unscaled();
     offload_agrees();
     cuts_resume();
     types_mix();
