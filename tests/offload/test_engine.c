@@ -1,4 +1,5 @@
 #include "tests/offload/engine_case.h"
+#include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
 
@@ -85,4 +86,77 @@ Test(offload_engine, gives_the_same_bits_from_a_file)
                 };
                 run_case(&setting);
             }
+}
+
+/* Shards of a small model at a large world: padding and nothing else. */
+static void owns_nothing(
+        enum offload_tier tier, bool params_on_host,
+        enum offload_clipping clipping)
+{
+    static const size_t counts[] = {256, 512};
+    struct offload_options options = offload_options_default();
+    struct optim_options optim = optim_options_default();
+    struct offload_request request = {
+            .options = &options,
+            .optim = &optim,
+            .segment_counts = counts,
+            .segment_count = 2,
+            .params_on_host = params_on_host,
+    };
+    struct offload_place place = {.worker_threads = 2, .first_cpu = -1};
+    struct optim_step step = {.options = &optim, .t = 1, .grad_scale = 1};
+    struct offload *offload;
+    struct arena_plan plan;
+    struct arena arena;
+    struct exact_sum sum;
+    size_t bytes[OFFLOAD_PARTS];
+    struct scratch scratch;
+    float device[512] = {0};
+    scratch_init(&scratch);
+    place.file_name = "rank0";
+    options.nvme_path = scratch.dir;
+    options.optimizer = tier;
+    options.params = params_on_host ? tier : OFFLOAD_NONE;
+    options.clipping = clipping;
+    arena_plan_init(&plan);
+    exact_sum_clear(&sum);
+    cr_assert_eq(offload_measure(&request, bytes), ZD_OK);
+    cr_assert_eq(offload_plan_spans(bytes, &plan), ZD_OK);
+    cr_assert_eq(arena_take(&arena, &plan), ZD_OK);
+    cr_assert_eq(offload_create(&request, &arena, &place, &offload), ZD_OK);
+    for (int turn = 0; turn < 2; turn++) {
+        offload_step_begin(offload, &step);
+        for (int s = 0; s < 2; s++)
+            cr_assert_eq(
+                    offload_grads_down(offload, s, device, NULL, 0, true),
+                    ZD_OK);
+        cr_assert_eq(offload_squares(offload, &sum), ZD_OK);
+        cr_assert_eq(
+                turn ? offload_skip(offload)
+                     : offload_update(offload, &step, NULL),
+                ZD_OK);
+        for (int s = 0; s < 2; s++)
+            cr_assert_eq(
+                    params_on_host
+                            ? offload_params_up(
+                                      offload, s, 0, counts[s], device, NULL)
+                            : offload_params_wait(offload, s),
+                    ZD_OK);
+    }
+    cr_assert_eq(offload_masters_written(offload), ZD_OK);
+    cr_assert_eq(offload_finish(offload), ZD_OK);
+    cr_assert_eq(exact_sum_value(&sum), 0);
+    offload_destroy(offload);
+    arena_release(&arena);
+    arena_plan_fini(&plan);
+    scratch_fini(&scratch);
+}
+
+Test(offload_engine, serves_a_rank_that_owns_nothing, .timeout = 30)
+{
+    for (int host = 0; host < 2; host++) {
+        owns_nothing(OFFLOAD_CPU, host, OFFLOAD_CLIP_WAIT);
+        owns_nothing(OFFLOAD_CPU, host, OFFLOAD_CLIP_UNDO);
+        owns_nothing(OFFLOAD_NVME, host, OFFLOAD_CLIP_WAIT);
+    }
 }

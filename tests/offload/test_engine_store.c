@@ -1,5 +1,6 @@
-/* What happens when a store fails in the middle of a step: the next call tells
- * it, and nobody waits for ever. */
+/* The engine over a store that the test has in its hands: one that fails in the
+ * middle of a step (the next call tells it, and nobody waits for ever), and one
+ * whose last chunk takes long. */
 #include "offload/engine.h"
 #include "tests/support/scratch.h"
 
@@ -7,7 +8,7 @@
 
 enum { COUNT = 16384 };
 
-struct failing {
+struct engine_test {
     struct scratch scratch;
     struct offload_options options;
     struct optim_options optim;
@@ -34,7 +35,31 @@ static enum zd_status fail_acquire(
     return ZD_FAIL(ZD_ERR_IO, "E0851", "the disk is gone");
 }
 
-static void make(struct failing *f, bool in_file, enum stream_mode mode)
+/* Chunks from `held_from` on are not given out while is_held. */
+static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t hold_changed = PTHREAD_COND_INITIALIZER;
+static bool is_held;
+static int held_from;
+
+static enum zd_status hold_acquire(
+        struct store *store, int at, struct chunk_memory *memory_out)
+{
+    pthread_mutex_lock(&hold_lock);
+    while (is_held && at >= held_from)
+        pthread_cond_wait(&hold_changed, &hold_lock);
+    pthread_mutex_unlock(&hold_lock);
+    return real_ops->acquire(store, at, memory_out);
+}
+
+static void hold(bool is)
+{
+    pthread_mutex_lock(&hold_lock);
+    is_held = is;
+    pthread_cond_broadcast(&hold_changed);
+    pthread_mutex_unlock(&hold_lock);
+}
+
+static void make(struct engine_test *f, bool in_file, enum stream_mode mode)
 {
     size_t bytes[OFFLOAD_PARTS];
     struct offload_place place = {
@@ -81,7 +106,7 @@ static void make(struct failing *f, bool in_file, enum stream_mode mode)
     f->offload->store->ops = &failing_ops;
 }
 
-static void unmake(struct failing *f)
+static void unmake(struct engine_test *f)
 {
     offload_destroy(f->offload);
     stream_destroy(f->down);
@@ -92,7 +117,7 @@ static void unmake(struct failing *f)
 }
 
 /* Every call of a step, and the first that fails. */
-static enum zd_status run_step(struct failing *f)
+static enum zd_status run_step(struct engine_test *f)
 {
     struct exact_sum sum;
     struct optim_step step = {.options = &f->optim, .t = 1, .grad_scale = 1};
@@ -116,7 +141,7 @@ static void fails_anywhere(bool in_file, int calls)
 {
     for (int n = 0; n <= calls; n += calls / 16)
         for (int mode = STREAM_INLINE; mode <= STREAM_THREAD; mode++) {
-            struct failing *f = malloc(sizeof *f);
+            struct engine_test *f = malloc(sizeof *f);
             calls_left = 1 << 30;
             make(f, in_file, (enum stream_mode)mode);
             calls_left = n;
@@ -135,21 +160,59 @@ static void fails_anywhere(bool in_file, int calls)
         }
 }
 
-Test(offload_failure, of_a_chunk_is_told_by_the_next_call, .timeout = 60)
+Test(offload_engine_store, failure_of_a_chunk_is_told_by_the_next_call,
+     .timeout = 60)
 {
     enum { CHUNKS = 2 * COUNT / 256 };
     fails_anywhere(false, CHUNKS);    /* update */
     fails_anywhere(true, 3 * CHUNKS); /* gradients, update, parameters */
 }
 
-Test(offload_failure, leaves_a_whole_step_alone_when_there_is_none)
+Test(offload_engine_store, leaves_a_whole_step_alone_when_there_is_none)
 {
     for (int in_file = 0; in_file < 2; in_file++) {
-        struct failing *f = malloc(sizeof *f);
+        struct engine_test *f = malloc(sizeof *f);
         calls_left = 1 << 30;
         make(f, in_file, STREAM_THREAD);
         cr_assert_eq(run_step(f), ZD_OK);
         unmake(f);
         free(f);
     }
+}
+
+/* The next forward pass may use what is updated while the rest is not. */
+Test(offload_engine_store, lets_go_of_segments_one_by_one, .timeout = 30)
+{
+    struct exact_sum sum;
+    struct engine_test *f = malloc(sizeof *f);
+    make(f, false, STREAM_THREAD);
+    failing_ops.acquire = hold_acquire;
+    held_from = COUNT / 256; /* the second segment */
+    struct optim_step step = {
+            .options = &f->optim,
+            .t = 1,
+            .grad_scale = 1,
+            .learning_rate = 0.1};
+    static uint16_t device[2][COUNT];
+    exact_sum_clear(&sum);
+    for (int i = 0; i < COUNT; i++)
+        f->device[i] = float_to_bf16(1);
+    for (int s = 0; s < 2; s++) {
+        offload_params_to(f->offload, s, device[s]);
+        cr_assert_eq(
+                offload_grads_down(f->offload, s, f->device, NULL, 0, true),
+                ZD_OK);
+    }
+    cr_assert_eq(offload_squares(f->offload, &sum), ZD_OK);
+    hold(true);
+    cr_assert_eq(offload_update(f->offload, &step, NULL), ZD_OK);
+    cr_assert_eq(offload_params_wait(f->offload, 0), ZD_OK);
+    for (int i = 0; i < COUNT; i++)
+        cr_assert_neq(device[0][i], 0);
+    hold(false);
+    cr_assert_eq(offload_params_wait(f->offload, 1), ZD_OK);
+    for (int i = 0; i < COUNT; i++)
+        cr_assert_neq(device[1][i], 0);
+    unmake(f);
+    free(f);
 }
