@@ -57,6 +57,11 @@ static void copy_part(
                 optim_scale_count(format, end - from) * sizeof(float));
 }
 
+static unsigned part_of(int lane)
+{
+    return lane == OPTIM_M ? CHUNK_M : lane == OPTIM_V ? CHUNK_V : CHUNK_MASTER;
+}
+
 static enum zd_status copy_range(
         struct offload *offload, const struct lane_range *range)
 {
@@ -72,8 +77,8 @@ static enum zd_status copy_range(
         return ZD_OK;
     if (offload->is_in_file)
         ZD_TRY(list_begin(
-                offload, first, end - first, CHUNK_STATES,
-                range->writes ? CHUNK_STATES : 0));
+                offload, first, end - first, part_of(range->lane),
+                range->writes ? part_of(range->lane) : 0));
     for (int c = first; c < end; c++) {
         struct chunk_memory memory;
         ZD_TRY(chunk_acquire(offload, c, &memory));

@@ -26,7 +26,13 @@ struct chunk_memory {
 /* What of a chunk is wanted, or has changed. CHUNK_SLOT is what a file has when
  * params are on NVMe: gradient, then parameter; with `accumulates` only the
  * parameter (accumulators stay in memory). Other slots are always at hand. */
-enum chunk_parts { CHUNK_STATES = 1 /* master, m, v */, CHUNK_SLOT = 2 };
+enum chunk_parts {
+    CHUNK_MASTER = 1,
+    CHUNK_M = 2, /* with its scales */
+    CHUNK_V = 4,
+    CHUNK_STATES = CHUNK_MASTER | CHUNK_M | CHUNK_V,
+    CHUNK_SLOT = 8
+};
 
 struct store_list { /* a sequence of chunks that the workers are about to use */
     const int *chunks;

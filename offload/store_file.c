@@ -32,7 +32,8 @@
 #include <sys/uio.h>
 #include <time.h>
 
-enum { NO_CHUNK = -1, NO_BUFFER = -1, SPARE = -1 };
+/* four parts fall into two groups of neighbours at most */
+enum { NO_CHUNK = -1, NO_BUFFER = -1, SPARE = -1, MOVES = 2 };
 
 struct buffer {
     char *data;
@@ -40,9 +41,10 @@ struct buffer {
     unsigned valid; /* parts that are as they were written last */
     int position;   /* in the list that it is reserved for, or SPARE */
     int waiting;    /* workers that wait for this reservation */
-    bool is_held, is_reading, is_writing;
-    uint64_t used; /* when it became spare */
-    struct aio_op read, write;
+    bool is_held;
+    int reading, writing; /* ops under way */
+    uint64_t used;        /* when it became spare */
+    struct aio_op read[MOVES], write[MOVES];
     struct store_file *store;
 };
 
@@ -103,7 +105,7 @@ static void end_read(struct aio_op *op)
     struct store_file *file = buffer->store;
     pthread_mutex_lock(&file->lock);
     note_end(file, op);
-    buffer->is_reading = false;
+    buffer->reading--;
     file->reads_under_way--;
     pthread_cond_broadcast(&file->changed);
     pthread_mutex_unlock(&file->lock);
@@ -115,40 +117,60 @@ static void end_write(struct aio_op *op)
     struct store_file *file = buffer->store;
     pthread_mutex_lock(&file->lock);
     note_end(file, op);
-    buffer->is_writing = false;
+    buffer->writing--;
     file->writes_under_way--;
     reserve_ahead(file);
     pthread_cond_broadcast(&file->changed);
     pthread_mutex_unlock(&file->lock);
 }
 
-/* Submit an op for `parts` of the buffer's record; both in one go. */
-static void move(
-        struct store_file *file, struct buffer *buffer, struct aio_op *op,
+/* Submit ops for `parts` of the buffer's record, one for each group of
+ * neighbours; returns their number. Their end waits for the lock. */
+static int move(
+        struct store_file *file, struct buffer *buffer, struct aio_op *ops,
         unsigned parts)
 {
     const struct chunk *chunk = &file->request.chunks[buffer->chunk];
     struct record record = record_of(file->request.request, chunk);
-    size_t begin = parts & CHUNK_STATES ? 0 : record.slot;
-    size_t end = parts & CHUNK_SLOT ? record.bytes : record.slot;
-    op->data = buffer->data + begin;
-    op->bytes = end - begin;
-    op->offset = file->offsets[buffer->chunk] + begin;
-    if (op->is_write)
-        file->written_bytes += op->bytes;
-    else
-        file->read_bytes += op->bytes;
-    aio_submit(file->aio, op);
+    int count = 0;
+    for (int first = 0, end; first < RECORD_PARTS; first = end) {
+        end = first + 1;
+        if (!(parts >> first & 1))
+            continue;
+        while (end < RECORD_PARTS && parts >> end & 1)
+            end++;
+        size_t begin = record.part[first];
+        struct aio_op *op = &ops[count];
+        op->data = buffer->data + begin;
+        op->bytes = record.part[end] - begin;
+        op->offset = file->offsets[buffer->chunk] + begin;
+        if (!op->bytes)
+            continue; /* a lane that is not there */
+        *(op->is_write ? &file->written_bytes : &file->read_bytes) += op->bytes;
+        aio_submit(file->aio, op);
+        count++;
+    }
+    return count;
 }
 
 static void read_parts(
         struct store_file *file, struct buffer *buffer, unsigned parts)
 {
-    /* what lies between two missing parts is one too: there are only two */
-    buffer->is_reading = true;
+    int count = move(file, buffer, buffer->read, parts);
     buffer->valid |= parts;
-    file->reads_under_way++;
-    move(file, buffer, &buffer->read, parts);
+    buffer->reading += count;
+    file->reads_under_way += count;
+}
+
+static void write_parts(
+        struct store_file *file, struct buffer *buffer, unsigned parts)
+{
+    int count = move(file, buffer, buffer->write, parts);
+    buffer->valid |= parts;
+    buffer->writing += count;
+    file->writes_under_way += count;
+    if (!count)
+        reserve_ahead(file); /* nothing that ends will */
 }
 
 /* --- who has which buffer ------------------------------------------------- */
@@ -169,8 +191,7 @@ static struct buffer *reserved_for(struct store_file *file, int at)
 
 static bool is_spare(const struct buffer *buffer)
 {
-    return buffer->position == SPARE && !buffer->is_reading &&
-           !buffer->is_writing;
+    return buffer->position == SPARE && !buffer->reading && !buffer->writing;
 }
 
 /* The spare buffer that has lain longest, or NULL. */
@@ -231,7 +252,7 @@ static void reserve_ahead(struct store_file *file)
 
 static bool is_ready(const struct store_file *file, const struct buffer *buffer)
 {
-    return !buffer->is_reading && !(buffer->is_writing && file->writes);
+    return !buffer->reading && !(buffer->writing && file->writes);
 }
 
 /* Every buffer may be ready for positions that only the caller could acquire:
@@ -241,7 +262,7 @@ static void take_back(struct store_file *file)
     struct buffer *last = NULL;
     for (int i = 0; i < file->buffer_count; i++) {
         struct buffer *buffer = &file->buffers[i];
-        if (buffer->is_reading || buffer->is_writing)
+        if (buffer->reading || buffer->writing)
             return; /* it will soon be changed */
         if (buffer->position != SPARE && !buffer->is_held && !buffer->waiting &&
             (!last || buffer->position > last->position))
@@ -353,10 +374,7 @@ static enum zd_status file_release(struct store *store, int at)
     if (file->has_failed) {
         status = fail(file);
     } else if (file->writes) {
-        buffer->valid |= file->writes;
-        buffer->is_writing = true;
-        file->writes_under_way++;
-        move(file, buffer, &buffer->write, file->writes);
+        write_parts(file, buffer, file->writes);
     } else {
         reserve_ahead(file);
     }
@@ -425,7 +443,7 @@ static uint64_t place_records(struct store_file *file)
     for (int i = 0; i < request->chunk_count; i++) {
         file->offsets[i] = at;
         file->buffer_of[i] = NO_BUFFER;
-        at += record_of(request->request, &request->chunks[i]).bytes;
+        at += record_bytes(request->request, &request->chunks[i]);
     }
     return at;
 }
@@ -440,11 +458,15 @@ static void place_buffers(struct store_file *file, size_t record_bytes)
         buffer->chunk = NO_CHUNK;
         buffer->position = SPARE;
         buffer->store = file;
-        buffer->read = (struct aio_op){
-                .file = &file->file, .done = end_read, .ctx = buffer};
-        buffer->write = buffer->read;
-        buffer->write.is_write = true;
-        buffer->write.done = end_write;
+        for (int move = 0; move < MOVES; move++) {
+            struct aio_op *read = &buffer->read[move];
+            struct aio_op *write = &buffer->write[move];
+            *read = (struct aio_op){
+                    .file = &file->file, .done = end_read, .ctx = buffer};
+            *write = *read;
+            write->is_write = true;
+            write->done = end_write;
+        }
     }
 }
 
@@ -460,8 +482,9 @@ static bool register_ring(struct store_file *file, size_t record_bytes)
                 .iov_base = file->buffers[i].data, .iov_len = record_bytes};
     bool holds = aio_register(file->aio, buffers, (int)count);
     for (size_t i = 0; i < count && holds; i++)
-        file->buffers[i].read.buffer = file->buffers[i].write.buffer =
-                (int)i + 1;
+        for (int move = 0; move < MOVES; move++)
+            file->buffers[i].read[move].buffer =
+                    file->buffers[i].write[move].buffer = (int)i + 1;
     free(buffers);
     return holds;
 }

@@ -22,23 +22,27 @@ struct record record_of(
     const struct optim_layout *layout = &request->runs[chunk->run].layout;
     size_t count = round_up(chunk->count, OPTIM_QBLOCK);
     struct record record = {0};
-    size_t at = count * dtype_bytes(master_type(request->optim));
+    size_t *part = record.part;
+    part[1] = round_up(
+            count * dtype_bytes(master_type(request->optim)), AIO_ALIGN);
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        record.state[lane] = at;
-        at += round_up(
-                optim_lane_bytes(layout->lane[lane], count), ARENA_ALIGN);
+        enum optim_format format = layout->lane[lane];
+        size_t scales = optim_scale_count(format, count) * sizeof(float);
+        record.scale[lane] =
+                part[1 + lane] +
+                round_up(optim_lane_bytes(format, count), ARENA_ALIGN);
+        part[2 + lane] = round_up(record.scale[lane] + scales, AIO_ALIGN);
     }
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        size_t scales = optim_scale_count(layout->lane[lane], count);
-        record.scale[lane] = at;
-        at += round_up(scales * sizeof(float), ARENA_ALIGN);
-    }
-    record.slot = round_up(at, AIO_ALIGN);
-    record.bytes = record.slot;
+    part[4] = part[3];
     if (params_in_file(request))
-        record.bytes +=
-                round_up(count * dtype_bytes(request->dtype), AIO_ALIGN);
+        part[4] += round_up(count * dtype_bytes(request->dtype), AIO_ALIGN);
     return record;
+}
+
+size_t record_bytes(
+        const struct offload_request *request, const struct chunk *chunk)
+{
+    return record_of(request, chunk).part[RECORD_PARTS];
 }
 
 void record_memory(
@@ -47,19 +51,19 @@ void record_memory(
 {
     const struct optim_layout *layout = &request->runs[chunk->run].layout;
     struct record record = record_of(request, chunk);
-    memory->master = data + record.master;
+    memory->master = data;
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
         enum optim_format format = layout->lane[lane];
         bool exists = optim_lane_bytes(format, chunk->count) > 0;
         bool scaled = optim_scale_count(format, chunk->count) > 0;
-        memory->state[lane] = exists ? data + record.state[lane] : NULL;
+        memory->state[lane] = exists ? data + record.part[1 + lane] : NULL;
         memory->scale[lane] =
                 scaled ? (float *)(data + record.scale[lane]) : NULL;
     }
     if (params_in_file(request))
-        memory->param = data + record.slot;
+        memory->param = data + record.part[3];
     if (grads_in_file(request))
-        memory->slot = data + record.slot;
+        memory->slot = data + record.part[3];
 }
 
 size_t record_largest(
@@ -68,7 +72,7 @@ size_t record_largest(
 {
     size_t largest = 0;
     for (int i = 0; i < chunk_count; i++) {
-        size_t bytes = record_of(request, &chunks[i]).bytes;
+        size_t bytes = record_bytes(request, &chunks[i]);
         largest = bytes > largest ? bytes : largest;
     }
     return largest;
@@ -89,7 +93,7 @@ enum zd_status store_file_measure(
     size_t largest = record_largest(request, chunks, chunk_count);
     size_t count = (size_t)ring_count(request, chunk_count);
     for (int i = 0; i < chunk_count; i++)
-        file_bytes += record_of(request, &chunks[i]).bytes;
+        file_bytes += record_bytes(request, &chunks[i]);
     /* the span begins at a multiple of ARENA_ALIGN */
     if (__builtin_mul_overflow(largest, count, &ring_bytes) ||
         ring_bytes > SIZE_MAX / 4)

@@ -253,7 +253,7 @@ enum zd_status offload_skip(struct offload *offload)
     if (!was_updated && !lost)
         return ZD_OK;
     job.ends_update = true;
-    job.reads = CHUNK_STATES;
+    job.reads = was_updated ? CHUNK_STATES : CHUNK_MASTER;
     job.writes = slots_of(offload, params_in_file(request));
     if (request->params_on_host) {
         job.updates = true;
@@ -268,7 +268,7 @@ enum zd_status offload_masters_written(struct offload *offload)
 {
     struct job job = job_over_all(offload, round_chunk);
     job.updates = true;
-    job.reads = CHUNK_STATES;
+    job.reads = CHUNK_MASTER;
     job.writes = slots_of(offload, params_in_file(&offload->request));
     ZD_TRY(offload_finish(offload));
     params_begin(offload);

@@ -144,7 +144,7 @@ enum { ARRAYS = 7 };
 struct arrays {
     void *data[ARRAYS];
     size_t bytes[ARRAYS];
-    unsigned part[ARRAYS];
+    int part[ARRAYS]; /* number of its bit */
 };
 
 static struct arrays arrays_of(
@@ -164,9 +164,7 @@ static struct arrays arrays_of(
                      optim_scale_count(layout->lane[0], count) * 4,
                      optim_scale_count(layout->lane[1], count) * 4,
                      count * (test->request.accumulates ? 4 : 2), count * 2},
-            .part =
-                    {CHUNK_STATES, CHUNK_STATES, CHUNK_STATES, CHUNK_STATES,
-                     CHUNK_STATES, CHUNK_SLOT, CHUNK_SLOT},
+            .part = {0, 1, 2, 1, 2, 3, 3},
     };
     return arrays;
 }
@@ -188,21 +186,20 @@ static void use_chunk(struct team *team, int id, const struct chunk_memory *m)
     struct store_case *test = team->test;
     const struct store_list *list = team->list;
     struct arrays arrays = arrays_of(test, &test->chunks[id], m);
-    test->states[id] += (list->writes & CHUNK_STATES) != 0;
-    test->slots[id] += (list->writes & CHUNK_SLOT) != 0;
+    for (int part = 0; part < 4; part++)
+        test->times[part][id] += list->writes >> part & 1;
     for (int a = 0; a < ARRAYS; a++) {
-        unsigned part = arrays.part[a];
-        int times = part == CHUNK_STATES ? test->states[id] : test->slots[id];
-        int before = times - ((list->writes & part) != 0);
-        bool expected = (list->reads | list->writes) & part;
-        if (expected && a == 0 && !arrays.data[a])
+        unsigned bit = 1u << arrays.part[a];
+        int times = test->times[arrays.part[a]][id];
+        bool is_read = list->reads & bit, is_written = list->writes & bit;
+        if ((is_read || is_written) && a == 0 && !arrays.data[a])
             atomic_fetch_add(&team->wrong, 1);
-        if (!arrays.data[a] || !arrays.bytes[a] || !expected)
+        if (!arrays.data[a] || !arrays.bytes[a])
             continue;
-        if ((list->reads & part) &&
-            !holds(arrays.data[a], arrays.bytes[a], id, a, before))
+        if (is_read &&
+            !holds(arrays.data[a], arrays.bytes[a], id, a, times - is_written))
             atomic_fetch_add(&team->wrong, 1);
-        if (list->writes & part)
+        if (is_written)
             fill(arrays.data[a], arrays.bytes[a], id, a, times);
     }
 }
@@ -295,8 +292,8 @@ int case_random_lists(
         struct store_list list = {
                 .chunks = chunks,
                 .count = count,
-                .reads = random_below(&seed, 4),
-                .writes = random_below(&seed, 4)};
+                .reads = random_below(&seed, 16),
+                .writes = random_below(&seed, 16)};
         if (count == 0)
             continue;
         int found = case_go_through(test, &list, order, workers, NULL);

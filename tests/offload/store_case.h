@@ -35,7 +35,7 @@ struct store_case {
     struct arena arena;
     struct store_request store_request;
     struct store *store;
-    int states[CASE_CHUNKS_MAX], slots[CASE_CHUNKS_MAX]; /* times written */
+    int times[4][CASE_CHUNKS_MAX]; /* written, by part */
 };
 
 void case_init(struct store_case *test, const struct store_setup *setup);

@@ -125,11 +125,24 @@ Test(store_file, only_the_parts_of_a_list_are_moved)
     cr_expect(report.disk_read_bytes == test.file_bytes - slots);
     cr_expect(report.disk_written_bytes == test.file_bytes - slots);
 
-    list = all_chunks(&test, chunks, 3, 3);
+    list = all_chunks(
+            &test, chunks, CHUNK_STATES | CHUNK_SLOT,
+            CHUNK_STATES | CHUNK_SLOT);
     cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
     report = moved(&test);
     cr_expect(report.disk_read_bytes == test.file_bytes);
     cr_expect(report.disk_written_bytes == test.file_bytes);
+    /* master and slot, which are no neighbours */
+    size_t masters = 0;
+    for (int i = 0; i < test.chunk_count; i++)
+        masters += (test.chunks[i].count * 4 + 4095) / 4096 * 4096;
+    list = all_chunks(&test, chunks, CHUNK_MASTER | CHUNK_SLOT, CHUNK_M);
+    cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
+    report = moved(&test);
+    cr_expect(report.disk_read_bytes == masters + slots);
+    cr_expect(
+            report.disk_written_bytes > 0 &&
+            report.disk_written_bytes < test.file_bytes - slots - masters);
     case_fini(&test);
 }
 
