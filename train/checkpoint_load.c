@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 16 }; /* elements in memory at a time; a multiple of 256 */
+enum { CHUNK = 1 << 20 }; /* elements in memory at a time, as when saving */
 
 struct load {
     const struct checkpoint *checkpoint;

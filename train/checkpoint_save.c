@@ -99,8 +99,9 @@ static int list_pieces(
     return count;
 }
 
-/* Elements that are copied out of zero at a time; a multiple of 256. */
-enum { CHUNK = 1 << 18 };
+/* Elements that are copied out of zero at a time; a multiple of 256. As many as
+ * a chunk of offload has by default, so that one on a disk is read once. */
+enum { CHUNK = 1 << 20 };
 
 static enum zd_status write_piece(
         const struct checkpoint_writer *writer, const struct piece *piece,

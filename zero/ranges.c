@@ -241,8 +241,8 @@ enum zd_status zero_ranges_loaded(struct zero *zero)
 
 /* --- loading -------------------------------------------------------------- */
 
-/* Elements of the buffers that weights pass through; a multiple of 256. */
-enum { LIMIT = 1 << 18 };
+/* Elements of the buffers that weights pass through: a chunk of offload. */
+enum { LIMIT = 1 << 20 };
 
 static enum zd_status load_range(
         struct zero *zero, const struct zero_range *range,
