@@ -279,7 +279,7 @@ const struct schema_key schema_table[] = {
 {"zero", "param_persistence_threshold", SCHEMA_INT64, JOB(zero.param_persistence_threshold), .max = COUNT_MAX, .aliases = "stage3_param_persistence_threshold", .help = "Tensors with fewer elements stay gathered (stage 3)"},
 {"zero", "max_live_parameters", SCHEMA_INT64, JOB(zero.max_live_parameters), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_max_live_parameters", .help = "Parameter elements gathered at a time (stage 3)"},
 {"zero", "max_reuse_distance", SCHEMA_INT64, JOB(zero.max_reuse_distance), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_max_reuse_distance", .help = "Keep a unit that is used again within so many elements (stage 3)"},
-{"zero", "sub_group_size", SCHEMA_INT64, JOB(zero.sub_group_size), .min = 1, .max = COUNT_MAX, .help = "Elements of one optimizer tile"},
+{"zero", "sub_group_size", SCHEMA_INT64, JOB(zero.sub_group_size), .min = 1, .max = COUNT_MAX, .help = "Elements of one optimizer tile, in whole pieces of 256"},
 {"zero", "round_robin_gradients", SCHEMA_BOOL, JOB(zero.round_robin_gradients), .help = "Each rank sends first to its right neighbour"},
 
 {"offload", "optimizer", SCHEMA_ENUM, JOB(offload.optimizer), .choices = tiers, .help = "Where master weights and moments live; the update runs on the host"},
