@@ -41,7 +41,8 @@ INLINED float convert_from_fp16(uint16_t x)
     uint32_t magnitude = x & 0x7fffu, sign = (uint32_t)(x & 0x8000u) << 16;
     /* an exponent of all ones stays one; a subnormal is fraction * 2^-24 */
     uint32_t normal = (magnitude << 13) + (112u << 23);
-    uint32_t special = (magnitude << 13) | 0x7f800000u;
+    uint32_t quiet = convert_select(magnitude > 0x7c00u, 0x400000u, 0);
+    uint32_t special = (magnitude << 13) | 0x7f800000u | quiet;
     uint32_t small = convert_bits((float)(int32_t)magnitude * 0x1p-24f);
     uint32_t bits = convert_select(magnitude >= 0x7c00u, special, normal);
     bits = convert_select(magnitude < 0x400u, small, bits);
@@ -59,7 +60,8 @@ INLINED uint16_t convert_to_fp16(float x)
             (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
     uint32_t half = convert_select(magnitude < 0x38800000u, small, normal);
     half = convert_select(magnitude >= 0x477ff000u, 0x7c00u, half);
-    half = convert_select(magnitude > 0x7f800000u, 0x7e00u, half);
+    uint32_t nan = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
+    half = convert_select(magnitude > 0x7f800000u, nan, half);
     return (uint16_t)(sign | half);
 }
 

@@ -192,6 +192,28 @@ Test(sums, blocks_are_the_same_for_every_cut_and_instruction_set)
         }
 }
 
+Test(sums, each_element_gets_the_v_of_its_block)
+{
+    for (int k = 0; k < 4; k++) {
+        const struct tensor_blocks *blocks = shapes(k);
+        size_t count = (size_t)(blocks->rows * blocks->columns);
+        float *v = malloc((size_t)blocks->count * sizeof *v);
+        float out[OPTIM_QBLOCK];
+        for (int64_t b = 0; b < blocks->count; b++)
+            v[b] = (float)b;
+        for (size_t at = 0; at < count; at += OPTIM_QBLOCK) {
+            size_t n = count - at < OPTIM_QBLOCK ? count - at : OPTIM_QBLOCK;
+            optim_expand_blocks(blocks, v, at, n, out);
+            for (size_t i = 0; i < n; i++)
+                cr_assert(
+                        out[i] ==
+                                (float)tensor_blocks_of_element(blocks, at + i),
+                        "shape %d, element %zu", k, at + i);
+        }
+        free(v);
+    }
+}
+
 Test(sums, v_of_a_block_follows_the_mean_of_squares)
 {
     struct optim_options options = optim_options_default();

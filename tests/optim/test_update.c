@@ -1,5 +1,6 @@
 /* Every optimizer with every format: the fast paths have the bits of the
  * definition, however a tensor is cut. */
+#include "optim/convert.h"
 #include "tests/optim/family.h"
 
 #include <criterion/criterion.h>
@@ -167,6 +168,25 @@ Test(update, few_elements_and_none)
         }
 }
 
+/* --- conversions ---------------------------------------------------------- */
+
+Test(update, conversions_without_branches_have_the_same_bits)
+{
+    for (uint32_t half = 0; half < 0x10000; half++) {
+        float fast = convert_from_fp16((uint16_t)half);
+        float plain = fp16_to_float((uint16_t)half);
+        cr_assert(memcmp(&fast, &plain, sizeof fast) == 0, "%x", half);
+        /* around every place where a rounding can turn */
+        static const uint32_t ends[] = {0,      1,      0xfff,  0x1000, 0x1001,
+                                        0x1fff, 0x7fff, 0x8000, 0x8001, 0xffff};
+        for (int k = 0; k < 10; k++) {
+            float x = convert_float(half << 16 | ends[k]);
+            cr_assert_eq(convert_to_fp16(x), float_to_fp16(x), "%a", (double)x);
+            cr_assert_eq(convert_to_bf16(x), float_to_bf16(x), "%a", (double)x);
+        }
+    }
+}
+
 /* --- what is not finite --------------------------------------------------- */
 
 Test(update, an_element_that_is_not_finite_stays_visible)
@@ -268,5 +288,27 @@ Test(update, a_weight_of_bf16_moves_by_less_than_its_unit)
     for (size_t i = 0; i < t.count; i++)
         mean += (double)bf16_to_float(master[i]) / (double)t.count;
     cr_expect(fabs(mean - 0.98) < 1e-3, "%.6f", mean);
+    tensor_drop(&t);
+}
+
+Test(update, a_v_of_bf16_goes_on_falling)
+{
+    /* by a thousandth a step: to nearest, it would stay at 1 */
+    struct shape shape = {
+            .variant = &variants[1], .blocks = row_blocks(64, 64, 1)};
+    struct tensor t = tensor_make(&shape);
+    uint16_t *v = t.state[OPTIM_V];
+    t.options.adam_beta2 = 0.999;
+    for (size_t i = 0; i < t.count; i++)
+        v[i] = float_to_bf16(1);
+    for (int at = 1; at <= 700; at++) {
+        struct optim_step step = tensor_step(&t, at);
+        struct optim_span span = tensor_span(&t, 0, t.count);
+        optim_update(&span, &step);
+    }
+    double mean = 0;
+    for (size_t i = 0; i < t.count; i++)
+        mean += (double)bf16_to_float(v[i]) / (double)t.count;
+    cr_expect(fabs(mean - pow(0.999, 700)) < 5e-3, "%.6f", mean);
     tensor_drop(&t);
 }
