@@ -2,9 +2,10 @@
  * format of states: whoever runs it over arrays decodes first and encodes
  * afterwards. Private to optim.
  *
- * Every operation is one IEEE-754 operation in fp32 (the build forbids
- * contraction into fused multiply-adds), and an element depends on no other, so
- * any vector width, any cut and any number of threads give the same bits. */
+ * Every operation is one IEEE-754 operation in fp32, fmaf among them (the build
+ * forbids contraction into fused multiply-adds), and an element depends on no
+ * other, so any vector width, any cut and any number of threads give the same
+ * bits. */
 #ifndef ZD_OPTIM_ELEMENTS_H
 #define ZD_OPTIM_ELEMENTS_H
 
@@ -35,12 +36,12 @@ INLINED float adamw_element(
         float grad)
 {
     float g = grad * f->grad_scale;
-    float m1 = f->beta1 * *m + f->gain1 * g;
-    float v1 = f->beta2 * *v + f->gain2 * (g * g);
-    float denominator = sqrtf(v1) * f->root_scale + f->epsilon;
+    float m1 = fmaf(f->gain1, g, f->beta1 * *m);
+    float v1 = fmaf(f->gain2 * g, g, f->beta2 * *v);
+    float denominator = fmaf(sqrtf(v1), f->root_scale, f->epsilon);
     *m = m1;
     *v = v1;
-    return weight * f->keep - f->rate * (m1 / denominator);
+    return fmaf(-f->rate, m1 / denominator, weight * f->keep);
 }
 
 /* AdamW with the new v of the block. */

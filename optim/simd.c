@@ -86,7 +86,8 @@ static void decode(
 /* --- AdamW ---------------------------------------------------------------- */
 
 struct factors {
-    vf grad_scale, keep, beta1, gain1, beta2, gain2, root_scale, epsilon, rate;
+    vf grad_scale, keep, beta1, gain1, beta2, gain2, root_scale, epsilon,
+            minus_rate;
 };
 
 INLINED struct factors factors_of(const struct optim_factors *f)
@@ -100,20 +101,20 @@ INLINED struct factors factors_of(const struct optim_factors *f)
             .gain2 = vf_set(f->gain2),
             .root_scale = vf_set(f->root_scale),
             .epsilon = vf_set(f->epsilon),
-            .rate = vf_set(f->rate)};
+            .minus_rate = vf_set(-f->rate)};
 }
 
 /* adamw_element, of elements.h. */
 INLINED vf element(const struct factors *f, vf weight, vf *m, vf *v, vf grad)
 {
     vf g = vf_mul(grad, f->grad_scale);
-    vf m1 = vf_add(vf_mul(f->beta1, *m), vf_mul(f->gain1, g));
-    vf v1 = vf_add(vf_mul(f->beta2, *v), vf_mul(f->gain2, vf_mul(g, g)));
-    vf denominator = vf_add(vf_mul(vf_sqrt(v1), f->root_scale), f->epsilon);
+    vf m1 = vf_fma(f->gain1, g, vf_mul(f->beta1, *m));
+    vf v1 = vf_fma(vf_mul(f->gain2, g), g, vf_mul(f->beta2, *v));
+    vf denominator = vf_fma(vf_sqrt(v1), f->root_scale, f->epsilon);
     *m = m1;
     *v = v1;
-    return vf_sub(
-            vf_mul(weight, f->keep), vf_mul(f->rate, vf_div(m1, denominator)));
+    return vf_fma(
+            f->minus_rate, vf_div(m1, denominator), vf_mul(weight, f->keep));
 }
 
 INLINED void load_grads(const void *grad, enum dtype type, size_t at, vf g[4])

@@ -34,11 +34,6 @@ INLINED vf vf_add(vf a, vf b)
     return _mm256_add_ps(a, b);
 }
 
-INLINED vf vf_sub(vf a, vf b)
-{
-    return _mm256_sub_ps(a, b);
-}
-
 INLINED vf vf_mul(vf a, vf b)
 {
     return _mm256_mul_ps(a, b);
@@ -66,8 +61,13 @@ INLINED bool vf_has_nan(vf a)
 
 INLINED vf vf_from_bf16(const uint16_t *at)
 {
-    __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)at));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+    /* each into the upper half of a word, with one shuffle */
+    const __m256i upper = _mm256_setr_epi32(
+            0x01008080, 0x03028080, 0x05048080, 0x07068080, 0x09088080,
+            0x0b0a8080, 0x0d0c8080, 0x0f0e8080);
+    __m128i x = _mm_loadu_si128((const void *)at);
+    return _mm256_castsi256_ps(
+            _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(x), upper));
 }
 
 INLINED vf vf_from_fp16(const uint16_t *at)

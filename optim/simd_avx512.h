@@ -30,16 +30,6 @@ INLINED void vf_store(float *at, vf x)
     _mm512_storeu_ps(at, x);
 }
 
-INLINED vf vf_add(vf a, vf b)
-{
-    return _mm512_add_ps(a, b);
-}
-
-INLINED vf vf_sub(vf a, vf b)
-{
-    return _mm512_sub_ps(a, b);
-}
-
 INLINED vf vf_mul(vf a, vf b)
 {
     return _mm512_mul_ps(a, b);

@@ -47,11 +47,11 @@ struct reference {
 
 static const struct reference references[] = {
         {"adamw", {"", OPTIM_ADAMW, OPTIM_STATE_FP32, 0}, 1e-3, 0.95, 2e-7, 0},
-        {"adamw_8bit",
+        {"adamw_8bit", /* such a neighbour moves its weight by part of a step */
          {"", OPTIM_ADAMW, OPTIM_STATE_8BIT, 0},
          1e-3,
          0.95,
-         2e-7,
+         1e-5,
          1},
         {"adam_mini",
          {"", OPTIM_ADAM_MINI, OPTIM_STATE_FP32, 0},
