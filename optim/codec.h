@@ -11,13 +11,16 @@
  *
  * Between 0 and 1 an entry lies on one of seven lines: decade i (0..6) covers
  * 10^(i-7) .. 10^(i-6) by 2^i (m) or 2^(i+1) (v) bins of one width, and an
- * entry is the middle of its bin. So both ways are arithmetic, without a
- * search: decode   f = code - 127 (m), code + 1 (v); with i = the exponent of
- * f, x = fma(A_i scale, f, B_i scale), B_i with the sign of f encode   i from
- * the exponent of y = x (1 / scale) and one comparison, f = trunc(2^i
- * min(fma(|y|, 1 / (0.9 10^(i-6)), 8/9), 2 - 2^-23)) Entries are within 1e-6 of
- * the Python map (relative), and a code is the nearest but where two entries
- * are equally near within 1e-6.
+ * entry is the middle of its bin. So both ways are arithmetic, no search:
+ *
+ *   decode   f = code - 127 (m), code + 1 (v); i from the exponent of f;
+ *            x = fma(A_i scale, f, B_i scale), B_i with the sign of f
+ *   encode   i from the exponent of y = x (1 / scale) and one comparison;
+ *            f = fma(|y|, 1 / (0.9 10^(i-6)), 8/9), below 2, times the bins
+ *
+ * Entries are within 1e-6 of the Python map (relative), and a code is the
+ * nearest but where two are equally near: y is right within 2^-22 of the end
+ * of its decade.
  *
  * Guards: a qblock of nothing has scale 0 and the codes of 0; an m never
  * changes its sign by rounding; a v above 0 never becomes 0 (it is rounded up
