@@ -141,54 +141,6 @@ static void check_eval(struct job *job)
              "eval.eval_strategy is \"no\"");
 }
 
-/* --- offload --- */
-
-/* The plan refuses these too, but cannot tell the line. */
-static void check_tiers(struct job *job)
-{
-    const struct offload_options *offload = &job->options.offload;
-    bool has_path = offload->nvme_path && *offload->nvme_path;
-    if (!job_is_sound(job, "offload", "optimizer"))
-        return;
-    if (offload->params == OFFLOAD_CPU && offload->optimizer == OFFLOAD_NONE) {
-        tell(job, "E0660", "offload", "params",
-             "offload.params needs the optimizer on the host too: parameters "
-             "come from its master weights");
-        problem_help(&job->problems, "optimizer = \"cpu\" in [offload]");
-    }
-    if (offload->params == OFFLOAD_NVME && offload->optimizer != OFFLOAD_NVME) {
-        tell(job, "E0651", "offload", "params",
-             "offload.params = \"nvme\" keeps parameters in the file of the "
-             "optimizer states, which are not on NVMe");
-        problem_help(
-                &job->problems,
-                "set offload.optimizer = \"nvme\" or offload.params = "
-                "\"cpu\"");
-    }
-    if (offload->optimizer == OFFLOAD_NVME && !has_path &&
-        job_is_sound(job, "offload", "nvme_path")) {
-        tell(job, "E0655", "offload", "optimizer",
-             "offload.optimizer = \"nvme\" needs a folder for its file");
-        problem_help(
-                &job->problems,
-                "nvme_path = \"/path/on/a/fast/disk\" in [offload]");
-    }
-}
-
-static void check_offload(struct job *job)
-{
-    const struct train_job *options = &job->options;
-    if (options->offload.activations == OFFLOAD_NONE ||
-        options->train.gradient_checkpointing.mode != CHECKPOINTING_NONE ||
-        !job_is_sound(job, "train", "gradient_checkpointing"))
-        return;
-    tell(job, CONTRADICTION, "offload", "activations",
-         "offload.activations = \"cpu\" keeps on the host what layers are "
-         "computed again from, and with train.gradient_checkpointing = "
-         "\"none\" no layer is");
-    problem_help(&job->problems, "train.gradient_checkpointing = \"full\"");
-}
-
 /* --- the model --- */
 
 static bool has_word(const char *text, const char *word)
@@ -269,8 +221,7 @@ void job_check(struct job *job)
     check_fp16(job);
     check_eval(job);
     job_check_optim(job);
-    check_tiers(job);
-    check_offload(job);
+    job_check_offload(job);
     check_model(job);
 }
 

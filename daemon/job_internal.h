@@ -58,6 +58,8 @@ void job_settle_optim(struct job *job);
 /* 4. job_check.c: what contradicts something else; then, when nothing does,
  * what does not exist. */
 void job_check(struct job *job);
+/* Of [offload] and [optim] alone; job_check calls both. */
+void job_check_offload(struct job *job);
 void job_check_optim(struct job *job);
 void job_check_paths(struct job *job);
 

@@ -34,6 +34,8 @@ row 'parameters away from the device, the optimizer on it' 78 'E0660|params|opti
 row 'micro-batches added up on the host by ranks that have all states' 78 'E0662|accumulate|zero.stage = 1' \
     'offload "optimizer = \"cpu\"" "accumulate = \"host\""; printf "[zero]\nstage = 0\n" >>job.toml' \
     plan --job job.toml --world 2 --set train.global_batch_size=4 --set train.gradient_accumulation_steps=2
+row 'threads for an update that is not on the host' 78 'E0213|threads|offload.optimizer|job.toml' 'offload "threads = 2"'
+row 'undo where nothing is offloaded' 78 'E0213|clipping|job.toml' 'offload "clipping = \"undo\"" "optimizer = \"none\""'
 row 'libaio' 78 'E0208|libaio|io_uring | threads|job.toml' 'printf "[aio]\nbackend = \"libaio\"\n" >>job.toml'
 row 'blocks shorter than a page' 78 'E0206|block_size|job.toml' 'printf "[aio]\nblock_size = 512\n" >>job.toml'
 row 'a queue of nothing' 78 'E0206|queue_depth|job.toml' 'printf "[aio]\nqueue_depth = 0\n" >>job.toml'
