@@ -90,7 +90,8 @@ const char *report_offload_advice(
     for (size_t i = 1; i < sizeof waits / sizeof waits[0]; i++)
         if (waits[i] > waits[longest])
             longest = i;
-    if (longest == 1 && engine->disk_seconds > 0.5 * engine->worker_seconds)
+    bool is_behind = longest == 1 || longest == 2; /* the disk, maybe */
+    if (is_behind && engine->disk_seconds > 0.5 * engine->worker_seconds)
         return "most of it for the disk: a faster one, or offload.optimizer = "
                "\"cpu\" if the host has room";
     return advice[longest];

@@ -148,6 +148,8 @@ enum zd_status offload_skip(struct offload *offload);
 void offload_params_to(struct offload *offload, int segment, void *device);
 /* Until they are there. */
 enum zd_status offload_params_wait(struct offload *offload, int segment);
+/* Until a segment's update is made, wherever its parameters go. */
+enum zd_status offload_update_wait(struct offload *offload, int segment);
 /* params on the host: queue the copy of a segment's `count` parameters from
  * `begin` on to the device. `done` is recorded behind it. */
 enum zd_status offload_params_up(struct offload *offload, int segment,

@@ -140,6 +140,17 @@ enum zd_status offload_params_wait(struct offload *offload, int index)
     return offload_failure(offload);
 }
 
+enum zd_status offload_update_wait(struct offload *offload, int index)
+{
+    double begin = offload_seconds();
+    params_await_host(offload, index);
+    double end = offload_seconds();
+    pthread_mutex_lock(&offload->lock);
+    offload->report.wait_host_seconds += end - begin;
+    pthread_mutex_unlock(&offload->lock);
+    return offload_failure(offload);
+}
+
 /* --- when they live on the host ------------------------------------------- */
 
 static void await_made(void *ctx, int64_t segment)

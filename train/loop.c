@@ -73,6 +73,31 @@ static bool exit_was_wished_for(const struct run_options *options)
            options->on_sigusr2 == ON_SIGNAL_EXIT;
 }
 
+/* What comes between steps is no part of their reports: the last one's update
+ * is ended, and what that did counts with the next step. */
+static enum zd_status steps_leave(struct trainer *trainer)
+{
+    struct train_offload_report late = {0};
+    ZD_TRY(zero_settle(trainer->zero));
+    late.engine = zero_offload_report(trainer->zero);
+    train_offload_add(&trainer->offload_late, &late);
+    return ZD_OK;
+}
+
+static void steps_enter(struct trainer *trainer)
+{
+    zero_offload_report(trainer->zero);
+    model_offload_report_take(trainer->model);
+}
+
+static enum zd_status save_for_signal(struct trainer *trainer, bool must)
+{
+    ZD_TRY(steps_leave(trainer));
+    ZD_TRY(trainer_save(trainer, must));
+    steps_enter(trainer);
+    return ZD_OK;
+}
+
 /* What signals asked for before this step; *stop_out ends the run with 75. */
 static enum zd_status obey(
         struct trainer *trainer, int64_t flags, bool *stop_out)
@@ -91,10 +116,10 @@ static enum zd_status obey(
         return ZD_OK;
     }
     if (signals_has(flags, SIGNALS_SAVE_EXIT))
-        return trainer_save(trainer, true);
+        return save_for_signal(trainer, true);
     if (signals_has(flags, SIGNALS_SAVE) ||
         signals_has(flags, SIGNALS_TIME_SAVE))
-        return trainer_save(trainer, false);
+        return save_for_signal(trainer, false);
     return ZD_OK;
 }
 
@@ -213,13 +238,17 @@ static enum zd_status after_step(
 static enum zd_status between_steps(struct trainer *trainer)
 {
     bool eval = eval_is_due(trainer);
-    const struct sample_options *sample = &trainer->job->sample;
+    bool sample = is_multiple(trainer->state.step, trainer->job->sample.steps);
+    if (!eval && !sample && !save_is_due(trainer, false))
+        return ZD_OK;
+    ZD_TRY(steps_leave(trainer));
     if (eval)
         ZD_TRY(trainer_evaluate(trainer));
-    if (is_multiple(trainer->state.step, sample->steps))
+    if (sample)
         ZD_TRY(trainer_sample(trainer));
     if (save_is_due(trainer, eval))
         ZD_TRY(trainer_save(trainer, false));
+    steps_enter(trainer);
     return ZD_OK;
 }
 
@@ -257,6 +286,7 @@ static void show_end(struct trainer *trainer, bool exported, bool early)
     double seconds = clock_seconds() - trainer->started;
     const struct model_shape *shape = &trainer->plan.shape;
     double rate = seconds > 0 ? (double)trainer->tokens_here / seconds : 0;
+    train_offload_add(&trainer->offload_total, &trainer->offload_late);
     snprintf(dir, sizeof dir, "%s/hf", trainer->job->job.output_dir);
     struct train_end end = {
             .step = trainer->state.step,
@@ -288,6 +318,7 @@ static enum zd_status finish(struct trainer *trainer)
     const struct train_job *job = trainer->job;
     bool complete = trainer->state.step >= trainer->state.max_steps;
     bool saves = job->checkpoint.save_strategy != SAVE_NO || !complete;
+    ZD_TRY(steps_leave(trainer));
     if (saves)
         ZD_TRY(trainer_save(trainer, true));
     if (trainer_is_first(trainer))
@@ -306,6 +337,7 @@ static enum zd_status run(struct trainer *trainer)
     const struct train_job *job = trainer->job;
     if (trainer->state.step == 0 && job->eval.eval_on_start)
         ZD_TRY(trainer_evaluate(trainer));
+    steps_enter(trainer);
     ZD_TRY(run_steps(trainer, &stopped));
     if (!stopped)
         return finish(trainer);

@@ -237,6 +237,8 @@ enum zd_status trainer_step(
                              trainer->job->offload.activations != OFFLOAD_NONE;
     report->offload.engine = zero_offload_report(trainer->zero);
     report->offload.activations = model_offload_report_take(trainer->model);
+    train_offload_add(&report->offload, &trainer->offload_late);
+    trainer->offload_late = (struct train_offload_report){0};
     state->step++;
     state->samples_taken += trainer->plan.global_batch;
     state->tokens_seen += report->tokens;

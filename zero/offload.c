@@ -323,6 +323,21 @@ enum zd_status zero_skip(struct zero *zero)
     return zero->offload.engine ? offload_skip(zero->offload.engine) : ZD_OK;
 }
 
+double host_seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static enum zd_status wait_up(struct zero *zero, struct event *arrived)
+{
+    double began = host_seconds_now();
+    ZD_TRY(event_wait(arrived));
+    zero->offload.wait_up_seconds += host_seconds_now() - began;
+    return ZD_OK;
+}
+
 enum zd_status host_segment_wait(struct zero *zero, int s)
 {
     struct zero_offload *offload = &zero->offload;
@@ -336,7 +351,8 @@ enum zd_status host_segment_wait(struct zero *zero, int s)
             offload->engine, offload->segments[s], 0,
             zero->memory[s].state_count, zero->memory[s].shard,
             offload->persistent_event));
-    return event_wait(offload->persistent_event);
+    ZD_TRY(offload_update_wait(offload->engine, offload->segments[s]));
+    return wait_up(zero, offload->persistent_event);
 }
 
 /* --- states from outside -------------------------------------------------- */
@@ -436,23 +452,27 @@ enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
     return ZD_OK;
 }
 
-double host_seconds_now(void)
+/* First for the update, which the copies wait for: a report tells the two
+ * apart. */
+enum zd_status host_unit_wait(struct zero *zero, const struct zero_move *move)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-enum zd_status host_slot_wait(struct zero *zero, int slot)
-{
+    const struct zero_plan *plan = zero->plan;
     struct zero_offload *offload = &zero->offload;
-    double began = host_seconds_now();
-    ZD_TRY(event_wait(offload->slot_events[slot]));
-    offload->wait_up_seconds += host_seconds_now() - began;
-    return ZD_OK;
+    for (int s = plan->unit_segments[move->unit];
+         s < plan->unit_segments[move->unit + 1]; s++)
+        if (plan->segments[s].trainable && !plan->segments[s].persistent)
+            ZD_TRY(offload_update_wait(offload->engine, offload->segments[s]));
+    return wait_up(zero, offload->slot_events[move->slot]);
 }
 
 /* --- what it did ---------------------------------------------------------- */
+
+enum zd_status zero_settle(struct zero *zero)
+{
+    if (!zero->offload.engine)
+        return paged_finish(zero);
+    return offload_finish(zero->offload.engine);
+}
 
 struct offload_report zero_offload_report(struct zero *zero)
 {

@@ -59,7 +59,7 @@ static enum zd_status begin_collectives(struct zero *zero)
         const struct zero_move *move = &zero->moves[zero->next_collect];
         if (!move->gather)
             continue;
-        ZD_TRY(host_slot_wait(zero, move->slot));
+        ZD_TRY(host_unit_wait(zero, move));
         ZD_TRY(gather_unit(zero, move, true));
     }
     return ZD_OK;
@@ -89,7 +89,7 @@ static enum zd_status wait_gather(
     int last = plan->unit_segments[move->unit + 1];
     uint64_t ticket = zero->slot_ops[move->slot];
     if (zero->world == 1)
-        return host_slot_wait(zero, move->slot);
+        return host_unit_wait(zero, move);
     for (int s = plan->unit_segments[move->unit]; s < last; s++)
         if (!plan->segments[s].persistent)
             ZD_TRY(ops_wait(&zero->ops, ticket--));

@@ -220,8 +220,8 @@ enum zd_status host_segment_wait(struct zero *zero, int s);
 enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out);
 /* Of a clock that only goes on. */
 double host_seconds_now(void);
-/* Until those copies are there. */
-enum zd_status host_slot_wait(struct zero *zero, int slot);
+/* Until those copies of the unit that `move` acquires are there. */
+enum zd_status host_unit_wait(struct zero *zero, const struct zero_move *move);
 
 /* --- states.c ------------------------------------------------------------- */
 

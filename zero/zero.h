@@ -66,6 +66,8 @@ enum zd_status zero_update(struct zero *zero, const struct optim_step *step);
 enum zd_status zero_gather_params(struct zero *zero);
 /* Instead of the last two: the gradients are dropped. */
 enum zd_status zero_skip(struct zero *zero);
+/* Until updates and copies under way are done. */
+enum zd_status zero_settle(struct zero *zero);
 /* What the engine did since the last call; all 0 without one. */
 struct offload_report zero_offload_report(struct zero *zero);
 

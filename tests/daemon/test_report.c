@@ -76,6 +76,11 @@ Test(report, an_offloaded_run_says_what_it_waited_for)
     cr_expect_null(report_offload_advice(&report, 2, 4.0));
     report.engine.disk_seconds = 3.0;
     cr_expect(strstr(report_offload_advice(&report, 2, 1.5), "disk"));
+    report.engine.wait_up_seconds = 0.7; /* parameters lie there too */
+    cr_expect(strstr(report_offload_advice(&report, 2, 1.5), "disk"));
+    report.engine.disk_seconds = 0;
+    cr_expect(strstr(report_offload_advice(&report, 2, 1.5), "way up"));
+    report.engine.wait_up_seconds = 0;
     report_offload_line(&report, 2, line, 20);
     cr_expect(strlen(line) < 20);
 }
