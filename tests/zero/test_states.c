@@ -113,6 +113,42 @@ static void test_worlds(const struct variant *v)
     }
 }
 
+/* The states on the host: as many workers, chunks and streams as there are. */
+static void put_on_host(struct scenario *s, int turn)
+{
+    static const uint64_t chunk_bytes[] = {1024, 5000, 0};
+    s->offload.optimizer = OFFLOAD_CPU;
+    if (s->world == 1 || s->options.stage == 3)
+        s->offload.params = turn & 1 ? OFFLOAD_CPU : OFFLOAD_NONE;
+    s->offload.chunk_bytes = chunk_bytes[turn % 3];
+    s->workers = 1 + turn % 4;
+    s->streams = turn % 3 ? STREAM_THREAD : STREAM_INLINE;
+    if (s->optim.name != OPTIM_ADAM_MINI && turn % 4 < 2)
+        s->offload.clipping = OFFLOAD_CLIP_UNDO;
+}
+
+static void test_host(const struct variant *v)
+{
+    char name[160];
+    bool ok = true;
+    int turn = (int)(v - variants);
+    struct scenario one = scenario(v, 0, 1, DTYPE_BF16);
+    struct outcome alone = world_run(&one);
+    ok &= outcome_sound(&alone);
+    for (int world = 1; world <= 8; world++)
+        for (int k = 0; k < 2; k++, turn++) {
+            struct scenario s =
+                    scenario(v, (turn + world) % 4, world, DTYPE_BF16);
+            put_on_host(&s, turn);
+            ok &= gives(&s, &alone);
+        }
+    outcome_fini(&alone);
+    snprintf(
+            name, sizeof name,
+            "%s: on the host, the same bits at worlds 1 to 8", v->name);
+    report(ok, name, "a world differs");
+}
+
 /* Gradients of all ranks: with one micro-batch the stages reduce alike. */
 static void test_stages(const struct variant *v)
 {
@@ -141,13 +177,18 @@ static void test_moves(const struct variant *v)
     bool ok = true;
     struct scenario whole = scenario(v, 0, 1, DTYPE_BF16);
     struct outcome all = world_run(&whole);
-    for (int a = 1; a <= 4; a++) {
+    int turn = (int)(v - variants);
+    for (int a = 1; a <= 8; a++) {
         struct scenario half = scenario(v, a % 4, a, DTYPE_BF16);
         half.steps = 1;
+        if (a % 3 == 0)
+            put_on_host(&half, turn);
         struct outcome saved = world_run(&half);
         ok &= outcome_sound(&saved);
-        for (int b = 1; b <= 4; b++) {
+        for (int b = a % 2 + 1; b <= 8; b += 2, turn++) {
             struct scenario rest = scenario(v, (a + b) % 4, b, DTYPE_BF16);
+            if (turn % 3 == 0)
+                put_on_host(&rest, turn);
             rest.first_step = 1;
             rest.steps = 0;
             rest.resume = &saved;
@@ -194,6 +235,7 @@ int main(int argc, char **argv)
             test_stages(v);
         if (strcmp(part, "worlds") == 0) {
             test_worlds(v);
+            test_host(v);
             test_moves(v);
         }
     }
