@@ -55,6 +55,7 @@ void job_read_values(struct job *job);
 /* 3. job_settle.c: defaults that follow from others, the batch. */
 void job_settle(struct job *job, const char *path);
 void job_settle_optim(struct job *job);
+void job_settle_offload(struct job *job);
 /* 4. job_check.c: what contradicts something else; then, when nothing does,
  * what does not exist. */
 void job_check(struct job *job);

@@ -55,25 +55,41 @@ static void check_activations(struct job *job)
     problem_help(&job->problems, "train.gradient_checkpointing = \"full\"");
 }
 
-/* Keys that only an optimizer on the host listens to. nvme_path and [aio] tell
- * of the machine and may stand in a job that does not use them. */
+/* --- keys that only an optimizer on the host listens to ------------------- */
+
+/* nvme_path and [aio] tell of the machine and may stand in a job that does not
+ * use them. */
+static const char *const idle_keys[] = {
+        "chunk_bytes", "threads", "clipping", "accumulate"};
+enum { IDLE_KEYS = sizeof idle_keys / sizeof idle_keys[0] };
+
+static bool is_idle(const struct job *job, int i)
+{
+    bool is_used = i == 0 && job->options.optim.paged; /* in chunks too */
+    return job->options.offload.optimizer == OFFLOAD_NONE && !is_used;
+}
+
+void job_settle_offload(struct job *job)
+{
+    for (int i = 0; i < IDLE_KEYS; i++)
+        if (is_idle(job, i))
+            job_leave_out(
+                    job, "offload", idle_keys[i],
+                    "not used without offload.optimizer");
+}
+
 static void check_idle(struct job *job)
 {
-    const struct train_job *options = &job->options;
-    static const char *const keys[] = {
-            "chunk_bytes", "threads", "clipping", "accumulate"};
-    if (options->offload.optimizer != OFFLOAD_NONE ||
-        !job_is_sound(job, "offload", "optimizer"))
+    if (!job_is_sound(job, "offload", "optimizer"))
         return;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        bool is_used = i == 0 && options->optim.paged; /* in chunks too */
-        if (!job_is_given(job, "offload", keys[i]) || is_used)
+    for (int i = 0; i < IDLE_KEYS; i++) {
+        if (!is_idle(job, i) || !job_is_given(job, "offload", idle_keys[i]))
             continue;
-        tell(job, "E0213", keys[i],
+        tell(job, "E0213", idle_keys[i],
              job_string(
                      job,
                      "`%s` means nothing while offload.optimizer is \"none\"",
-                     keys[i]));
+                     idle_keys[i]));
         problem_help(
                 &job->problems,
                 "offload.optimizer = \"cpu\", or remove this line");

@@ -117,6 +117,7 @@ void job_settle(struct job *job, const char *path)
     }
     job->options.comm.round_robin = job->options.zero.round_robin_gradients;
     job_settle_optim(job);
+    job_settle_offload(job);
     settle_fp16(job);
     settle_batch(job);
 }
