@@ -518,26 +518,46 @@ static void resumes_agree(int a, int b, const char *dtype)
 
 /* --- thread sanitizer ----------------------------------------------------- */
 
+/* Residual streams go to the host where there are layers between the first and
+ * the last. */
+#define DEEP "tests/fixtures/deep.toml"
+
 static void jobs_race_nowhere(void)
 {
-    static const char *const jobs[][8] = {
-            {"offload.optimizer=cpu", "zero.stage=2", "offload.threads=2"},
-            {"offload.optimizer=cpu", "offload.params=cpu", "zero.stage=3",
-             "offload.threads=2"},
-            {"offload.optimizer=cpu", "zero.stage=1", "offload.clipping=undo",
-             "optim.name=adamw_8bit"},
-            {"offload.optimizer=cpu", "zero.stage=3", "offload.accumulate=host",
-             "train.per_device_train_batch_size=4"},
-            {"offload.optimizer=nvme", "offload.params=nvme", "zero.stage=3",
-             "offload.nvme_path=/tmp", "offload.threads=2"},
+    static const struct {
+        const char *job, *sets[8];
+    } jobs[] = {
+            {LLAMA,
+             {"offload.optimizer=cpu", "zero.stage=2", "offload.threads=2"}},
+            {LLAMA,
+             {"offload.optimizer=cpu", "offload.params=cpu", "zero.stage=3",
+              "offload.threads=2"}},
+            {LLAMA,
+             {"offload.optimizer=cpu", "zero.stage=1", "offload.clipping=undo",
+              "optim.name=adamw_8bit"}},
+            {LLAMA,
+             {"offload.optimizer=cpu", "zero.stage=3",
+              "offload.accumulate=host",
+              "train.per_device_train_batch_size=4"}},
+            {DEEP,
+             {"offload.optimizer=nvme", "offload.params=nvme",
+              "offload.activations=cpu", "train.gradient_checkpointing=full",
+              "zero.stage=3", "offload.nvme_path=/tmp", "offload.threads=2"}},
+            {DEEP,
+             {"offload.optimizer=cpu", "offload.params=cpu",
+              "offload.activations=cpu", "train.gradient_checkpointing=full",
+              "zero.stage=3", "optim.name=adam_mini_8bit",
+              "offload.threads=2"}},
     };
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
         struct sets common;
         bool ran;
         set_common(&common, i % 2 ? "bf16" : "fp32");
+        if (strcmp(jobs[i].job, DEEP) == 0) /* has data of its own for that */
+            set(&common, "data.val_split=0.0");
         set(&common, "device.streams=threads");
         set(&common, "offload.chunk_bytes=4096");
-        run(LLAMA, &common, jobs[i], 2, &ran);
+        run(jobs[i].job, &common, jobs[i].sets, 2, &ran);
         tap_ok(ran, "job %zu with threads for streams and updates", i + 1);
     }
 }
