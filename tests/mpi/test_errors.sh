@@ -60,4 +60,40 @@ check "told once" [ "$(grep -c '^error' usage.err)" -eq 1 ]
 run batch 4 --set train.global_batch_size=30
 check "a batch that does not divide: 78" code_is 78
 check "told once" [ "$(grep -c '^error' batch.err)" -eq 1 ]
+
+# --- offload that cannot be had: once, before anything is written ---
+offload() { # NAME ARGUMENT...
+    local run_name=$1
+    shift
+    run "$run_name" 2 --set offload.optimizer=nvme --set offload.nvme_path=disk "$@"
+}
+offload no-folder
+check "a folder for NVMe that does not exist: 66" fails_with 66 E0656
+mkdir disk
+offload undo --set offload.clipping=undo
+check "an update from NVMe that could be undone: 78" fails_with 78 E0650
+offload params --set offload.params=nvme --set zero.stage=1
+check "parameters away from the device at stage 1: 78" fails_with 78 E0661
+if [ "$(id -u)" = 0 ]; then # nothing is free there
+    offload full --set offload.nvme_path=/proc
+    check "a disk that is full: 69" fails_with 69 E0657
+else
+    skip "a disk that is full: 69" "needs root"
+fi
+if [ "$(id -u)" != 0 ] || setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock true 2>/dev/null; then
+    cat >locked.sh <<'END'
+#!/usr/bin/env bash
+ulimit -S -l 4
+[[ $(id -u) != 0 ]] || exec setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock zerod "$@"
+exec zerod "$@"
+END
+    chmod +x locked.sh
+    code=0 name=locked
+    timeout -k 5 60 mpirun -np 2 ./locked.sh --job job.toml --set job.output_dir=locked --set offload.optimizer=cpu \
+        --set offload.pin_memory=true >locked.out 2>locked.err || code=$?
+    check "locked memory beyond the limit: 69" fails_with 69 E0652
+else
+    skip "locked memory beyond the limit: 69" "needs setpriv"
+fi
+check "nothing is left on the disk" [ -z "$(ls -A disk)" ]
 plan
