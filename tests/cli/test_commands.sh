@@ -79,6 +79,14 @@ for world in 1 2 3 4 5 6 7 8; do
          [ $(grep -c "\"rank\"" out) = '$world' ]'
 done
 ok 'no job' call 66 plan --job none.toml --world 2
+# With parameters and residual streams on the host it holds two layers, the head and what one layer computes.
+sed "s|\"tests/fixtures|\"$fixtures|" "$fixtures/deep.toml" >deep.toml
+on_device() { # LAYERS
+    sed -n '/"device"/,/planned_bytes/s/.*"planned_bytes": //p' <<<"$("$zerod" plan --world 1 --job deep.toml --format json \
+        --set model.config.num_hidden_layers="$1" --set train.gradient_checkpointing=full --set offload.optimizer=cpu \
+        --set offload.params=cpu --set offload.activations=cpu --set offload.accumulate=host)"
+}
+ok 'plan: weights and residual streams on the host' eval '[ -n "$(on_device 6)" ] && [ "$(on_device 6)" = "$(on_device 96)" ]'
 
 # --- a run, to step 2 of 3 ---
 ok 'a run with --stop-after 2' call 0 --job job.toml --stop-after 2 --set checkpoint.save_steps=1
