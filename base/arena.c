@@ -39,8 +39,9 @@ const struct arena_span *arena_plan_find(
     return NULL;
 }
 
-enum zd_status arena_plan_add(struct arena_plan *plan, const char *name,
-        enum arena_memory memory, enum span_kind kind, size_t bytes)
+enum zd_status arena_plan_add(
+        struct arena_plan *plan, const char *name, enum arena_memory memory,
+        enum span_kind kind, size_t bytes)
 {
     size_t offset, end;
     assert(strlen(name) < ARENA_NAME_MAX);
@@ -51,17 +52,19 @@ enum zd_status arena_plan_add(struct arena_plan *plan, const char *name,
         struct arena_span *spans =
                 realloc(plan->spans, (size_t)capacity * sizeof *spans);
         if (!spans)
-            return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory planning %s",
-                    name);
+            return ZD_FAIL(
+                    ZD_ERR_MEMORY, "E0602", "out of memory planning %s", name);
         plan->spans = spans;
         plan->span_capacity = capacity;
     }
     if (__builtin_add_overflow(
                 plan->bytes[memory], (size_t)ARENA_ALIGN - 1, &offset))
-        return ZD_FAIL(ZD_ERR_UNFIT, "E0603", "span %s is absurdly large", name);
+        return ZD_FAIL(
+                ZD_ERR_UNFIT, "E0603", "span %s is absurdly large", name);
     offset &= ~(size_t)(ARENA_ALIGN - 1);
     if (__builtin_add_overflow(offset, bytes, &end) || end > SIZE_MAX / 4)
-        return ZD_FAIL(ZD_ERR_UNFIT, "E0603", "span %s is absurdly large", name);
+        return ZD_FAIL(
+                ZD_ERR_UNFIT, "E0603", "span %s is absurdly large", name);
     struct arena_span *span = &plan->spans[plan->span_count++];
     memset(span, 0, sizeof *span);
     strcpy(span->name, name);
@@ -73,8 +76,9 @@ enum zd_status arena_plan_add(struct arena_plan *plan, const char *name,
     return ZD_OK;
 }
 
-size_t arena_plan_kind_bytes(const struct arena_plan *plan,
-        enum arena_memory memory, enum span_kind kind)
+size_t arena_plan_kind_bytes(
+        const struct arena_plan *plan, enum arena_memory memory,
+        enum span_kind kind)
 {
     size_t sum = 0;
     for (int i = 0; i < plan->span_count; i++)
@@ -97,12 +101,14 @@ enum zd_status arena_take(struct arena *arena, const struct arena_plan *plan)
         }
         /* mmap, not malloc: exact size, page-aligned, clear, and untouched
          * pages cost nothing */
-        void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *base =
+                mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED) {
             int error = errno;
             arena_release(arena);
-            return ZD_FAIL(ZD_ERR_MEMORY, "E0602",
+            return ZD_FAIL(
+                    ZD_ERR_MEMORY, "E0602",
                     "the system refused %zu bytes of %s memory: %s", bytes,
                     arena_memory_name((enum arena_memory)k), strerror(error));
         }

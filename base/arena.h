@@ -6,12 +6,12 @@
  *     arena_plan_add(...)                   arena_span(arena, "zero.params")
  *
  * A plan is a list of named spans; each has a memory (which allocation it lies
- * in), a kind (for the table people read) and a size. Spans of one memory lie one
- * behind the other in the order they were added, each at its alignment, and the
- * memory's total includes that padding. A plan touches no memory, so `zerod plan`
- * can price any world without allocating anything.
+ * in), a kind (for the table people read) and a size. Spans of one memory lie
+ * one behind the other in the order they were added, each at its alignment, and
+ * the memory's total includes that padding. A plan touches no memory, so that
+ * `zerod plan` can price any world without allocating anything.
  *
- * Names are unique in a plan; they begin with the folder that asked for them. */
+ * Names are unique in a plan; they begin with the folder that asked for it. */
 #ifndef ZD_BASE_ARENA_H
 #define ZD_BASE_ARENA_H
 
@@ -61,13 +61,15 @@ void arena_plan_init(struct arena_plan *plan);
 void arena_plan_fini(struct arena_plan *plan);
 /* Ask for `bytes` under `name`. A span of 0 bytes is legal and listed. Fails
  * with ZD_ERR_BUG on a repeated name and ZD_ERR_UNFIT on overflow. */
-enum zd_status arena_plan_add(struct arena_plan *plan, const char *name,
-        enum arena_memory memory, enum span_kind kind, size_t bytes);
+enum zd_status arena_plan_add(
+        struct arena_plan *plan, const char *name, enum arena_memory memory,
+        enum span_kind kind, size_t bytes);
 const struct arena_span *arena_plan_find(
         const struct arena_plan *plan, const char *name); /* NULL: none */
 /* Sum of the bytes of one kind in one memory (padding not counted). */
-size_t arena_plan_kind_bytes(const struct arena_plan *plan,
-        enum arena_memory memory, enum span_kind kind);
+size_t arena_plan_kind_bytes(
+        const struct arena_plan *plan, enum arena_memory memory,
+        enum span_kind kind);
 
 /* The allocations of one process. Memory is mapped exactly (page granularity),
  * filled with zero bytes, and not touched until used. */

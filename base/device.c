@@ -54,13 +54,14 @@ int device_online_cpus(void)
     return count > 0 ? (int)count : 1;
 }
 
-int device_threads(const struct device_options *options, int mask_cpus,
-        int online_cpus, int local_size)
+int device_threads(
+        const struct device_options *options, int mask_cpus, int online_cpus,
+        int local_size)
 {
     if (options->cpu_threads > 0)
         return options->cpu_threads;
     /* A mask smaller than the machine's share of a rank was set for this rank
-     * alone (mpirun's binding); a full one is shared by the ranks of the host. */
+     * alone (mpirun's binding); a full one is shared by the host's ranks. */
     int threads = mask_cpus;
     if (local_size > 1 && mask_cpus * local_size > online_cpus)
         threads = mask_cpus / local_size;

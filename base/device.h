@@ -2,8 +2,8 @@
  * stream that every kernel takes; on the CPU a stream is NULL and a kernel has
  * finished when it returns.
  *
- * Limits: `memory_limit` and `host_memory_limit` are honoured on the CPU as well,
- * so that "fits in 12 GiB" can be tested on a machine without a GPU. */
+ * Limits: `memory_limit` and `host_memory_limit` are honoured on the CPU as
+ * well, so that "fits in 12 GiB" can be tested on a machine without a GPU. */
 #ifndef ZD_BASE_DEVICE_H
 #define ZD_BASE_DEVICE_H
 
@@ -27,7 +27,7 @@ struct device_options { /* [device] */
     double memory_limit_fraction; /* > 0: a share ("90%") of what there is */
     uint64_t host_memory_limit;
     double host_memory_limit_fraction;
-    int cpu_threads;              /* per rank; 0 = from the affinity mask */
+    int cpu_threads; /* per rank; 0 = from the affinity mask */
     enum device_streams streams;
 };
 
@@ -42,8 +42,9 @@ int device_online_cpus(void);
 /* Threads for a rank that shares its CPUs with `local_size` ranks: the explicit
  * count, else mask / ranks that share the mask, at least 1. When every rank has
  * a mask of its own (bound by mpirun), the mask is not divided. */
-int device_threads(const struct device_options *options, int mask_cpus,
-        int online_cpus, int local_size);
+int device_threads(
+        const struct device_options *options, int mask_cpus, int online_cpus,
+        int local_size);
 /* How the streams of a rank work; `offloads`: something is. */
 enum stream_mode device_stream_mode(
         const struct device_options *options, bool offloads);

@@ -44,8 +44,9 @@ uint16_t float_to_fp16(float f);
 
 /* out[i] = in[i] over `count` elements, in the calling thread; out and in may
  * be the same array only when the types are equal. */
-void dtype_convert(void *out, enum dtype out_type, const void *in,
-        enum dtype in_type, size_t count);
+void dtype_convert(
+        void *out, enum dtype out_type, const void *in, enum dtype in_type,
+        size_t count);
 /* values[i] as it would read after being stored in `type`. */
 void dtype_round(float *values, enum dtype type, size_t count);
 /* Convert `count` floats into `type` at the front of their own memory. */

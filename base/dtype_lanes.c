@@ -25,8 +25,8 @@ static void narrow_bf16_base(uint16_t *out, const float *in, size_t count)
         memcpy(&bits, &in[i], sizeof bits);
         uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
         uint32_t quiet = (bits >> 16) | 0x40u;
-        out[i] =
-                (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+        uint32_t half = (bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded;
+        out[i] = (uint16_t)half;
     }
 }
 

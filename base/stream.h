@@ -2,10 +2,10 @@
  * when. The CPU's twin of CUDA's streams and events, with the same rules, so
  * that a wait that is missing shows under a thread sanitizer.
  *
- *     stream_copy(down, host, device, bytes);   queued, returns at once
- *     stream_record(down, event);               the event is what lies before it
- *     stream_wait(up, event);                   later work of `up` waits for it
- *     event_wait(event);                        so does the calling thread
+ *     stream_copy(down, host, device, bytes);  queued, returns at once
+ *     stream_record(down, event);              the event is what lies before it
+ *     stream_wait(up, event);                  later work of `up` waits for it
+ *     event_wait(event);                       so does the calling thread
  *
  * Modes: STREAM_THREAD has a worker thread; STREAM_INLINE does its work at once
  * in the caller. A stream of NULL is the caller's own: inline, and a wait on it
@@ -14,10 +14,10 @@
  *
  * Rules: one thread (the trainer) queues on a stream. An event may be recorded
  * again, also on another stream; a wait means the last record before it, and
- * records are done in their order. An event never recorded is done, and so is an
- * event of NULL. The queue has a fixed length: queueing waits when it is full, and
- * allocates nothing. Errors: ZD_ERR_MEMORY on creation; the others return what
- * a device reports, on the CPU always ZD_OK. */
+ * records are done in their order. An event never recorded is done, and so is
+ * an event of NULL. The queue has a fixed length: queueing waits when it is
+ * full, and allocates nothing. Errors: ZD_ERR_MEMORY on creation; the others
+ * return what a device reports, on the CPU always ZD_OK. */
 #ifndef ZD_BASE_STREAM_H
 #define ZD_BASE_STREAM_H
 

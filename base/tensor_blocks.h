@@ -1,6 +1,6 @@
-/* tensor_blocks.h - how the elements of a tensor fall into blocks that share one
- * second moment (Adam-mini; Zhang et al. 2024, arXiv:2406.16793, algorithm 3):
- * heads of q and k, output rows of the other matrices, a whole norm.
+/* tensor_blocks.h - how the elements of a tensor fall into blocks that share
+ * one second moment (Adam-mini; Zhang et al. 2024, arXiv:2406.16793, algorithm
+ * 3): heads of q and k, output rows of the other matrices, a whole norm.
  *
  * Element e of a row-major (rows, columns) tensor lies at line e / columns (or,
  * by_column, e % columns). Lines are cut into sections, and a section into
@@ -60,8 +60,8 @@ static inline int64_t tensor_blocks_of_element(
 {
     int64_t e = (int64_t)element;
     return tensor_blocks_of_line(
-            blocks, blocks->by_column ? e % blocks->columns
-                                      : e / blocks->columns);
+            blocks,
+            blocks->by_column ? e % blocks->columns : e / blocks->columns);
 }
 
 /* The line after the last one of the block of `line`. */

@@ -19,8 +19,8 @@ struct job {
     bool *refused;                  /* (schema_count) given, but no good */
     const char **derived;           /* (schema_count) where a value that was not
                                        given follows from; NULL: the default */
-    const char **unused;            /* (schema_count) why the value means nothing
-                                       in this job; NULL: it does */
+    const char **unused; /* (schema_count) why the value means nothing
+                            in this job; NULL: it does */
     char digest[HASH_HEX];
     bool is_partial; /* a file could not be read: what is missing is not told */
     int world;

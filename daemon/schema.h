@@ -34,8 +34,8 @@ enum schema_type {                /* TOML accepted            field written */
                                    */
                    SCHEMA_CHECKPOINTING, /* none, full, every:N, ..  struct
                                             checkpointing */
-                   SCHEMA_DTYPE,   /* auto or a type           bool auto, enum
-                                      dtype */
+                   SCHEMA_DTYPE,     /* auto or a type           bool auto, enum
+                                        dtype */
                    SCHEMA_OPTIMIZER, /* one of choices         name, state_type
                                         and paged of struct optim_options */
                    SCHEMA_ENTRIES, /* array of tables          struct data_entry

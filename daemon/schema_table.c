@@ -27,9 +27,12 @@ static const struct schema_choice device_backends[] = {
 static const struct schema_choice model_inits[] = {
         {"pretrained", MODEL_PRETRAINED}, {"random", MODEL_RANDOM}, {0}};
 static const struct schema_choice dtypes[] = {
-        {"bf16", DTYPE_BF16},          {"fp32", DTYPE_FP32},
-        {"bfloat16", DTYPE_BF16, "="}, {"float32", DTYPE_FP32, "="},
-        {"fp16", DTYPE_FP16},          {"float16", DTYPE_FP16, "="},
+        {"bf16", DTYPE_BF16},
+        {"fp32", DTYPE_FP32},
+        {"bfloat16", DTYPE_BF16, "="},
+        {"float32", DTYPE_FP32, "="},
+        {"fp16", DTYPE_FP16},
+        {"float16", DTYPE_FP16, "="},
         {0}};
 static const struct schema_choice export_dtypes[] = {
         {"auto", -1},
@@ -83,12 +86,9 @@ static const struct schema_choice optimizers[] = {
 #undef EIGHT
 #undef PAGED
 static const struct schema_choice state_dtypes[] = {
-        {"fp32", OPTIM_STATE_FP32},
-        {"bf16", OPTIM_STATE_BF16},
-        {"8bit", OPTIM_STATE_8BIT},
-        {"float32", OPTIM_STATE_FP32, "="},
-        {"bfloat16", OPTIM_STATE_BF16, "="},
-        {0}};
+        {"fp32", OPTIM_STATE_FP32},          {"bf16", OPTIM_STATE_BF16},
+        {"8bit", OPTIM_STATE_8BIT},          {"float32", OPTIM_STATE_FP32, "="},
+        {"bfloat16", OPTIM_STATE_BF16, "="}, {0}};
 static const struct schema_choice masters[] = {
         {"fp32", OPTIM_MASTER_FP32}, {"none", OPTIM_MASTER_NONE}, {0}};
 static const struct schema_choice schedules[] = {

@@ -188,8 +188,8 @@ enum zd_status head_logits(
 /* residuals.c. With nothing offloaded all of it is nothing. */
 enum zd_status residuals_init(struct residuals *residuals, char *host);
 void residuals_fini(struct residuals *residuals);
-/* Before the forward of `layer`, which has a backward: its input begins to leave
- * when a segment begins here, and the layer's output has a place. */
+/* Before the forward of `layer`, which has a backward: its input begins to
+ * leave when a segment begins here, and the layer's output has a place. */
 enum zd_status residuals_leave(
         struct model *model, const struct pass *pass, int layer);
 /* Before a segment is computed again: its input is here, that of the segment

@@ -5,8 +5,8 @@
  * A step of one micro-batch:
  *   model_forward   embedding, layers, final norm, then head and loss in chunks
  *                   of tokens (the full logits never exist); in training the
- *                   gradient of the head and of the last hidden state is made in
- *                   the same chunks
+ *                   gradient of the head and of the last hidden state is made
+ *                   in the same chunks
  *   model_backward  layers from last to first, then the embedding
  *
  * Activation checkpointing keeps the input of every N-th layer and computes the
@@ -20,9 +20,9 @@
 #include "kernels/kernels.h"
 #include "model/params.h"
 
-/* [train] gradient_checkpointing: NONE keeps all; EVERY keeps the input of every
- * `every`-th layer; FULL is EVERY 1; SQRT is EVERY round(sqrt(L)). AUTO is
- * resolved by train before it gets here. */
+/* [train] gradient_checkpointing: NONE keeps all; EVERY keeps the input of
+ * every `every`-th layer; FULL is EVERY 1; SQRT is EVERY round(sqrt(L)). AUTO
+ * is resolved by train before it gets here. */
 enum checkpointing_mode {
     CHECKPOINTING_NONE,
     CHECKPOINTING_FULL,
@@ -50,36 +50,37 @@ struct model_hooks {
      * Set grads[id] for every tensor of `unit` (fp32, count elements), NULL for
      * frozen ones. *accumulate_out: add to what is there; else what is there is
      * undefined and every trainable tensor of the unit must be written. */
-    enum zd_status (*grads_acquire)(void *ctx, int unit, float **grads,
-            bool *accumulate_out);
+    enum zd_status (*grads_acquire)(
+            void *ctx, int unit, float **grads, bool *accumulate_out);
     /* The unit's gradient of this micro-batch is complete. */
     enum zd_status (*grads_release)(void *ctx, int unit);
 };
 
 /* The order in which a micro-batch will call the params hooks. zero plans its
- * gathers, prefetches and slots from it; the model asserts that it keeps to it. */
+ * gathers, prefetches and slots from it; the model asserts that it keeps it. */
 struct unit_event {
     int unit;
     bool acquire; /* false: release */
 };
 enum model_pass { MODEL_TRAIN, MODEL_EVAL };
 /* Returns the number of events; writes at most `max` of them. */
-int model_unit_events(const struct model_config *config,
-        const struct param_table *table, struct checkpointing checkpointing,
-        enum model_pass pass, struct unit_event *events, int max);
+int model_unit_events(
+        const struct model_config *config, const struct param_table *table,
+        struct checkpointing checkpointing, enum model_pass pass,
+        struct unit_event *events, int max);
 
 struct model_shape {
-    int B, T;                   /* of a training micro-batch */
-    int eval_B;                 /* of an evaluation batch; 0: none */
+    int B, T;   /* of a training micro-batch */
+    int eval_B; /* of an evaluation batch; 0: none */
     struct checkpointing checkpointing;
-    enum dtype dtype;           /* compute type */
-    int head_chunk;             /* tokens whose logits exist at a time; 0: auto */
-    int decode_capacity;        /* positions of the key/value cache; 0: none */
-    int decode_batch;           /* tokens of one decode call at most; 0: none */
-    bool train;                 /* false: forward only (generate) */
-    bool offload_activations;   /* inputs of recomputed segments lie on the host
-                                   (pinned) and visit the device; needs a mode
-                                   that recomputes */
+    enum dtype dtype;         /* compute type */
+    int head_chunk;           /* tokens whose logits exist at a time; 0: auto */
+    int decode_capacity;      /* positions of the key/value cache; 0: none */
+    int decode_batch;         /* tokens of one decode call at most; 0: none */
+    bool train;               /* false: forward only (generate) */
+    bool offload_activations; /* inputs of recomputed segments lie on the host
+                                 (pinned) and visit the device; needs a mode
+                                 that recomputes */
 };
 
 /* What offload_activations copies with; owned by the caller. NULL: inline. */
@@ -89,19 +90,20 @@ struct model_streams {
 
 /* Ask for the activations of this shape: spans "model.*". Pure. Activations lie
  * on a stack within their span; lifetimes that do not overlap share bytes. */
-enum zd_status model_plan(const struct model_config *config,
-        const struct param_table *table, const struct model_shape *shape,
-        struct arena_plan *plan);
+enum zd_status model_plan(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, struct arena_plan *plan);
 
 struct model;
 /* `config`, `table`, `kernels`, `arena` are borrowed and must outlive it. */
-enum zd_status model_create(const struct model_config *config,
-        const struct param_table *table, const struct model_shape *shape,
-        const struct kernels *kernels, const struct arena *arena,
-        struct model **model_out);
+enum zd_status model_create(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, const struct kernels *kernels,
+        const struct arena *arena, struct model **model_out);
 void model_destroy(struct model *model);
 /* Before the first pass, when the shape offloads activations. */
-void model_set_streams(struct model *model, const struct model_streams *streams);
+void model_set_streams(
+        struct model *model, const struct model_streams *streams);
 /* Bytes of activations copied since the last call, and seconds that the passes
  * waited for them. */
 struct model_offload_report {
@@ -118,28 +120,32 @@ struct model_batch {
     int B, T;                 /* B up to the planned one */
 };
 
-/* Forward, loss, and the head's part of the gradient. Each unmasked token weighs
- * `dloss` in the gradient. *loss is added to: sum of the unmasked losses. */
-enum zd_status model_forward(struct model *model,
-        const struct model_batch *batch, float dloss,
+/* Forward, loss, and the head's part of the gradient. Each unmasked token
+ * weighs `dloss` in the gradient. *loss is added to: sum of the unmasked
+ * losses. */
+enum zd_status model_forward(
+        struct model *model, const struct model_batch *batch, float dloss,
         const struct model_hooks *hooks, struct exact_sum *loss);
 /* The rest of the gradient, for the batch of the last model_forward. */
-enum zd_status model_backward(struct model *model,
-        const struct model_batch *batch, const struct model_hooks *hooks);
+enum zd_status model_backward(
+        struct model *model, const struct model_batch *batch,
+        const struct model_hooks *hooks);
 /* Loss only; keeps nothing. Only hooks->params_* are called. */
-enum zd_status model_evaluate(struct model *model,
-        const struct model_batch *batch, const struct model_hooks *hooks,
-        struct exact_sum *loss);
+enum zd_status model_evaluate(
+        struct model *model, const struct model_batch *batch,
+        const struct model_hooks *hooks, struct exact_sum *loss);
 
 /* Generation: run `count` new tokens (at positions past..) through the model
  * with the key/value cache and write the logits of the last one, (V) fp32.
  * model_decode with past = 0 starts a new text. */
-enum zd_status model_decode(struct model *model, const int32_t *tokens,
-        int count, int past, const struct model_hooks *hooks, float *logits);
+enum zd_status model_decode(
+        struct model *model, const int32_t *tokens, int count, int past,
+        const struct model_hooks *hooks, float *logits);
 
 /* FLOPs of forward and backward of one token at sequence length T, without
- * recomputation (6 per weight of the products, and attention's 12 L T H D / 2). */
-double model_flops_per_token(const struct model_config *config,
-        const struct param_table *table, int T);
+ * recomputation: 6 per weight of products, and attention's 12 L T H D / 2. */
+double model_flops_per_token(
+        const struct model_config *config, const struct param_table *table,
+        int T);
 
 #endif

@@ -1,10 +1,10 @@
-/* params.h - every tensor of a model: name, shape, unit, and what may be done to
- * it. The order of the table is the order of units and within them of the
+/* params.h - every tensor of a model: name, shape, unit, and what may be done
+ * to it. The order of the table is the order of units and within them of the
  * forward pass; ids are indices into it.
  *
  * A unit is what is gathered and released together: unit 0 the embedding, units
  * 1..L the layers, unit L+1 the final norm and the head. A tied head has no
- * tensor of its own: it is the embedding's, and the head uses unit 0 as well. */
+ * tensor of its own: it is the embedding's, and the head uses unit 0 too. */
 #ifndef ZD_MODEL_PARAMS_H
 #define ZD_MODEL_PARAMS_H
 
@@ -18,34 +18,35 @@ enum param_init { PARAM_INIT_NORMAL, PARAM_INIT_ONES, PARAM_INIT_CLEAR };
 struct param {
     char name[PARAM_NAME_MAX]; /* Hugging Face's, canonical for the family */
     int unit;
-    int dims;                  /* 1 or 2 */
-    int64_t shape[2];          /* as in the file; shape[1] = 1 when dims = 1 */
+    int dims;         /* 1 or 2 */
+    int64_t shape[2]; /* as in the file; shape[1] = 1 when dims = 1 */
     size_t count;
-    bool trainable;            /* false: no gradient, no optimizer state */
-    bool decays;               /* weight decay applies: matrices only */
-    bool is_embedding;         /* tokens or positions; not an untied head */
+    bool trainable;              /* false: no gradient, no optimizer state */
+    bool decays;                 /* weight decay applies: matrices only */
+    bool is_embedding;           /* tokens or positions; not an untied head */
     struct tensor_blocks blocks; /* what shares a second moment in Adam-mini */
     enum param_init init;
-    float init_std;            /* GPT-2's residual projections are scaled by
-                                  1/sqrt(2 L), as transformers does */
+    float init_std; /* GPT-2's residual projections are scaled by
+                       1/sqrt(2 L), as transformers does */
 };
 
 struct param_table {
     struct param *params; /* owned */
     int count;
-    int unit_count;       /* L + 2 */
-    int *unit_first;      /* (unit_count + 1): ids of unit u are
-                             unit_first[u] .. unit_first[u+1]-1; owned */
-    size_t total;         /* elements of all tensors */
-    size_t trainable;     /* elements of those that train */
+    int unit_count;   /* L + 2 */
+    int *unit_first;  /* (unit_count + 1): ids of unit u are
+                         unit_first[u] .. unit_first[u+1]-1; owned */
+    size_t total;     /* elements of all tensors */
+    size_t trainable; /* elements of those that train */
 };
 
 /* `freeze`: shell patterns (fnmatch) or substrings of tensor names; a pattern
  * that matches nothing is ZD_ERR_CONFIG naming it. Freezing everything too. */
-enum zd_status param_table_build(const struct model_config *config,
-        const char *const *freeze, int freeze_count,
-        struct param_table *table_out);
+enum zd_status param_table_build(
+        const struct model_config *config, const char *const *freeze,
+        int freeze_count, struct param_table *table_out);
 void param_table_fini(struct param_table *table);
-int param_table_find(const struct param_table *table, const char *name); /* -1 */
+int param_table_find(
+        const struct param_table *table, const char *name); /* -1 */
 
 #endif

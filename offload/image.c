@@ -71,10 +71,11 @@ void image_chunk(
             continue;
         memory->state[lane] = image->part[part] + place->state[lane] +
                               optim_lane_bytes(format, chunk->begin);
-        if (format == OPTIM_8BIT)
-            memory->scale[lane] =
-                    (float *)(void *)(image->part[OFFLOAD_SCALES] + place->scale[lane]) +
-                    optim_scale_count(format, chunk->begin);
+        if (format != OPTIM_8BIT)
+            continue;
+        void *scales = image->part[OFFLOAD_SCALES] + place->scale[lane];
+        memory->scale[lane] =
+                (float *)scales + optim_scale_count(format, chunk->begin);
     }
 }
 

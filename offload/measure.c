@@ -78,8 +78,7 @@ static enum zd_status measure_file(
                 "no memory for the offload engine's %d chunks", count);
     chunks_cut(request, chunks);
     enum zd_status status = store_file_measure(
-            request, chunks, count, &bytes[OFFLOAD_RING],
-            &bytes[OFFLOAD_FILE]);
+            request, chunks, count, &bytes[OFFLOAD_RING], &bytes[OFFLOAD_FILE]);
     free(chunks);
     return status;
 }

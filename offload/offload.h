@@ -1,6 +1,6 @@
-/* offload.h - master weights and optimizer states of one rank on the host (or on
- * NVMe), the update made there by worker threads. Knows no ranks and no model:
- * zero says which elements there are and when gradients are ready.
+/* offload.h - master weights and optimizer states of one rank on the host (or
+ * on NVMe), the update made there by worker threads. Knows no ranks and no
+ * model: zero says which elements there are and when gradients are ready.
  *
  *          device                       host
  *   unit's gradient  ---- down --->  slot (16 bits) --> norm on arrival
@@ -29,8 +29,8 @@
  * Threads: all calls come from the trainer. Workers touch host memory only.
  * Bits: those of optim_update over the same elements, whatever the chunks, the
  * threads, the tier and the clipping strategy.
- * Errors: ZD_ERR_IO of the disk, told by the next call. Nothing on the step path
- * allocates. */
+ * Errors: ZD_ERR_IO of the disk, told by the next call. Nothing on the step
+ * path allocates. */
 #ifndef ZD_OFFLOAD_OFFLOAD_H
 #define ZD_OFFLOAD_OFFLOAD_H
 
@@ -43,11 +43,11 @@
 /* A run of elements of one tensor whose state is this rank's. */
 struct offload_run {
     int segment;
-    size_t offset;       /* elements from the segment's first: multiple of 256 */
+    size_t offset; /* elements from the segment's first: multiple of 256 */
     size_t begin, count; /* in the tensor; begin is a multiple of 256 */
     struct optim_layout layout;
     const struct tensor_blocks *blocks; /* Adam-mini, else NULL */
-    uint64_t tensor;     /* rng_stream of its name */
+    uint64_t tensor;                    /* rng_stream of its name */
     bool decays;
 };
 
@@ -55,13 +55,13 @@ struct offload_run {
 struct offload_request {
     const struct offload_options *options;
     const struct optim_options *optim;
-    enum dtype dtype;             /* compute type: of slots */
-    const size_t *segment_counts; /* elements, padded, multiples of 256 */
-    int segment_count;            /* in the order of their first use */
+    enum dtype dtype;               /* compute type: of slots */
+    const size_t *segment_counts;   /* elements, padded, multiples of 256 */
+    int segment_count;              /* in the order of their first use */
     const struct offload_run *runs; /* by segment, then offset */
     int run_count;
-    bool accumulates;             /* gradients are added up on the host */
-    bool params_on_host;          /* options->params is not NONE */
+    bool accumulates;    /* gradients are added up on the host */
+    bool params_on_host; /* options->params is not NONE */
 };
 
 /* Memory of a rank, by what it is for: spans of these names. ARENA_HOST but
@@ -71,7 +71,7 @@ enum offload_part {
     OFFLOAD_STATES_8BIT,  /* "offload.states.8bit": codes of m and v */
     OFFLOAD_SCALES,       /* "offload.states.scales" */
     OFFLOAD_STATES_BF16,  /* "offload.states.bf16" */
-    OFFLOAD_STATES_32BIT, /* "offload.states.32bit": embeddings, small tensors */
+    OFFLOAD_STATES_32BIT, /* "offload.states.32bit": of small tensors too */
     OFFLOAD_SLOTS,        /* "offload.slots" (pinned) */
     OFFLOAD_ACCUMULATORS, /* "offload.accumulators" (pinned) */
     OFFLOAD_PARAMS,       /* "offload.params" (pinned) */
@@ -86,15 +86,16 @@ enum offload_part {
 
 /* Bytes of each part for one rank's runs; pure. zero takes the largest of each
  * over the ranks, so that the plan is the same for all. */
-enum zd_status offload_measure(const struct offload_request *request,
-        size_t bytes[OFFLOAD_PARTS]);
-enum zd_status offload_plan_spans(const size_t bytes[OFFLOAD_PARTS],
-        struct arena_plan *plan);
+enum zd_status offload_measure(
+        const struct offload_request *request, size_t bytes[OFFLOAD_PARTS]);
+enum zd_status offload_plan_spans(
+        const size_t bytes[OFFLOAD_PARTS], struct arena_plan *plan);
 
 /* Before memory is taken: the disk folder exists, is writable and has room for
  * `file_bytes` of each of `local_size` ranks; locked memory is allowed when
  * pin_memory asks for it (ZD_ERR_UNFIT with the ulimit line). */
-enum zd_status offload_check(const struct offload_options *options,
+enum zd_status offload_check(
+        const struct offload_options *options,
         const size_t bytes[OFFLOAD_PARTS], int local_size);
 
 struct offload_place {
@@ -102,17 +103,17 @@ struct offload_place {
      * live on the device, else by the trainer); the caller's, and destroyed
      * after the engine. NULL: copies are made at once. */
     struct stream *down, *up;
-    int worker_threads;       /* > 0 */
-    int first_cpu;            /* workers are bound to the CPUs of this process's
-                                 mask from this one on, in turn; -1: not bound */
-    const char *file_name;    /* of this rank's file in nvme_path; NULL: none */
+    int worker_threads;    /* > 0 */
+    int first_cpu;         /* workers are bound to the CPUs of this process's
+                              mask from this one on, in turn; -1: not bound */
+    const char *file_name; /* of this rank's file in nvme_path; NULL: none */
 };
 
 struct offload;
-/* request (and what it points to) and arena are borrowed and must outlive it. */
-enum zd_status offload_create(const struct offload_request *request,
-        const struct arena *arena, const struct offload_place *place,
-        struct offload **offload_out);
+/* request, what it points to, and arena are borrowed and must outlive it. */
+enum zd_status offload_create(
+        const struct offload_request *request, const struct arena *arena,
+        const struct offload_place *place, struct offload **offload_out);
 void offload_destroy(struct offload *offload); /* removes its file */
 
 /* --- a step --------------------------------------------------------------- */
@@ -126,20 +127,22 @@ void offload_step_begin(
 /* `from`: the segment's reduced gradient on the device: dtype, or fp32 with
  * `accumulates`; it lies there once `ready` is done (NULL: now). `micro` counts
  * micro-batches that come down, from 0; `last` says that nothing follows. */
-enum zd_status offload_grads_down(struct offload *offload, int segment,
-        const void *from, struct event *ready, int micro, bool last);
+enum zd_status offload_grads_down(
+        struct offload *offload, int segment, const void *from,
+        struct event *ready, int micro, bool last);
 /* Until `from` may be written again. */
 enum zd_status offload_grads_wait(struct offload *offload, int segment);
 /* Waits for all segments and adds the squares of their gradients, as
  * optim_add_squares, after rounding. */
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum);
 /* Adds optim_add_block_sums of run i into sums[i] (may be shared by runs). */
-enum zd_status offload_block_sums(struct offload *offload,
-        int64_t *const *sums, double norm);
+enum zd_status offload_block_sums(
+        struct offload *offload, int64_t *const *sums, double norm);
 /* Begins the update and returns. block_v: by run, Adam-mini, else NULL; it and
  * step->options are read until the update is done. */
-enum zd_status offload_update(struct offload *offload,
-        const struct optim_step *step, const float *const *block_v);
+enum zd_status offload_update(
+        struct offload *offload, const struct optim_step *step,
+        const float *const *block_v);
 /* The step is not applied: nothing of it remains. */
 enum zd_status offload_skip(struct offload *offload);
 
@@ -152,8 +155,9 @@ enum zd_status offload_params_wait(struct offload *offload, int segment);
 enum zd_status offload_update_wait(struct offload *offload, int segment);
 /* params on the host: queue the copy of a segment's `count` parameters from
  * `begin` on to the device. `done` is recorded behind it. */
-enum zd_status offload_params_up(struct offload *offload, int segment,
-        size_t begin, size_t count, void *to, struct event *done);
+enum zd_status offload_params_up(
+        struct offload *offload, int segment, size_t begin, size_t count,
+        void *to, struct event *done);
 /* Until everything under way is done. */
 enum zd_status offload_finish(struct offload *offload);
 
@@ -163,11 +167,13 @@ enum zd_status offload_finish(struct offload *offload);
  * 256 of the run. `values` as the lane's format has them, `scales` for 8-bit
  * lanes; reading, either may be NULL. lane OPTIM_LANES is the master (fp32, or
  * bf16 without fp32 masters). */
-enum zd_status offload_read(struct offload *offload, int run, int lane,
-        size_t begin, size_t count, void *values, float *scales);
-enum zd_status offload_write(struct offload *offload, int run, int lane,
-        size_t begin, size_t count, const void *values, const float *scales);
-/* Masters were written: round parameters from them, into slots or the device. */
+enum zd_status offload_read(
+        struct offload *offload, int run, int lane, size_t begin, size_t count,
+        void *values, float *scales);
+enum zd_status offload_write(
+        struct offload *offload, int run, int lane, size_t begin, size_t count,
+        const void *values, const float *scales);
+/* Masters were written: round parameters from them, into slots or device. */
 enum zd_status offload_masters_written(struct offload *offload);
 
 /* --- what it did ---------------------------------------------------------- */
@@ -180,11 +186,11 @@ struct offload_report { /* of a step */
     double disk_seconds;             /* workers waited for the disk */
     /* how long the trainer waited for each */
     double wait_down_seconds, wait_host_seconds, wait_up_seconds;
-    bool undone;                     /* a speculative update was taken back */
+    bool undone; /* a speculative update was taken back */
 };
 /* Since the last call; an update that is still under way counts later. With
- * OFFLOAD_CLIP_UNDO host_seconds is 0 unless an update is taken back: it was made
- * while gradients arrived. */
+ * OFFLOAD_CLIP_UNDO host_seconds is 0 unless an update is taken back: it was
+ * made while gradients arrived. */
 struct offload_report offload_report_take(struct offload *offload);
 
 #endif

@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 enum offload_tier { OFFLOAD_NONE, OFFLOAD_CPU, OFFLOAD_NVME };
-/* When the update of a chunk may begin. WAIT: when the norm is known. UNDO: when
- * its gradient has arrived, as if nothing were clipped; if then it is, the old
- * values are put back from a copy and the update is made again. */
+/* When the update of a chunk may begin. WAIT: when the norm is known. UNDO:
+ * when its gradient has arrived, as if nothing were clipped; if then it is, the
+ * old values are put back from a copy and the update is made again. */
 enum offload_clipping { OFFLOAD_CLIP_WAIT, OFFLOAD_CLIP_UNDO };
 /* Where the gradients of several micro-batches are added up. */
 enum offload_accumulate {
@@ -28,7 +28,7 @@ struct aio_options { /* [aio], DeepSpeed's names */
     bool overlap_events;      /* submit while others are under way */
 };
 
-struct offload_options { /* [offload] */
+struct offload_options {           /* [offload] */
     enum offload_tier optimizer;   /* master weights and states */
     enum offload_tier params;      /* 16-bit parameters */
     enum offload_tier activations; /* NONE | CPU */

@@ -1,5 +1,5 @@
-/* store.h - where chunks live: in memory, or in a file behind a ring of buffers.
- * Private to offload.
+/* store.h - where chunks live: in memory, or in a file behind a ring of
+ * buffers. Private to offload.
  *
  * A chunk is a part of one run (at most chunk_elements, a multiple of 256 but
  * at a run's end). The workers go through lists of chunks: */
@@ -18,7 +18,7 @@ struct chunk_memory {
     void *master;
     void *state[OPTIM_LANES];
     float *scale[OPTIM_LANES];
-    void *slot;  /* the gradient: the slot, with `accumulates` the accumulator */
+    void *slot; /* the gradient: the slot, with `accumulates` the accumulator */
     void *param; /* the new parameter: over the gradient, or where parameters
                     have an array of their own */
 };
@@ -74,10 +74,12 @@ struct store_request {
     const struct offload_place *place;
 };
 /* What offload_check asks of locked memory (lock.c) and of the disk. */
-enum zd_status pinned_check(const struct offload_options *options,
+enum zd_status pinned_check(
+        const struct offload_options *options,
         const size_t bytes[OFFLOAD_PARTS]);
 /* Slot and param of a chunk as far as they are the arena's, else NULL. */
-void chunk_slots(const struct store_request *request, const struct chunk *chunk,
+void chunk_slots(
+        const struct store_request *request, const struct chunk *chunk,
         struct chunk_memory *memory);
 /* store_memory.c: pointers into the arena's spans. */
 enum zd_status store_memory_create(
@@ -92,14 +94,15 @@ enum zd_status store_file_measure(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, size_t *ring_bytes_out, size_t *file_bytes_out);
 /* The disk's part of offload_check: folder, permission, space, backend. */
-enum zd_status store_file_check(const struct offload_options *options,
-        uint64_t file_bytes, int local_size);
+enum zd_status store_file_check(
+        const struct offload_options *options, uint64_t file_bytes,
+        int local_size);
 
 /* Elements of a chunk at most: options->chunk_bytes of fp32 master weights (0:
  * 4 MiB), rounded down to a multiple of 256, at least 256. */
 size_t chunk_elements(const struct offload_request *request);
-/* Cut the runs into chunks of at most chunk_elements, in order; with chunks NULL
- * only counts. */
+/* Cut the runs into chunks of at most chunk_elements, in order; with chunks
+ * NULL only counts. */
 int chunks_cut(const struct offload_request *request, struct chunk *chunks);
 /* Elements of a run as memory holds it: up to a multiple of 256, so that every
  * array of every run begins at a multiple of 64 bytes (scales excepted). */

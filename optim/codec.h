@@ -3,8 +3,8 @@
  * 8), and qblocks of 256 elements that share a scale. Private to optim and its
  * tests.
  *
- *   scale = max |x| of the qblock      code = nearest entry of the map to
- * x/scale
+ *   scale = max |x| of the qblock
+ *   code  = nearest entry of the map to x / scale
  *
  * Signed (m): 127 negatives, 0 at index 127, 128 positives, and no -1.0: -scale
  * becomes the entry -0.99297. Unsigned (v): 0 at index 0.

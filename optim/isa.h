@@ -15,9 +15,8 @@ enum isa { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_AVX512VBMI, ISA_COUNT };
 #if defined(__x86_64__)
 #define FOR_AVX2 __attribute__((target("avx2,fma,f16c")))
 #define FOR_AVX512                                                             \
-    __attribute__((                                                            \
-            target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width="   \
-                   "512")))
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,"  \
+                          "prefer-vector-width=512")))
 #else
 #define FOR_AVX2
 #define FOR_AVX512

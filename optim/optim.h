@@ -9,8 +9,8 @@
  *   mean(g^2) (Zhang et al. 2024, arXiv:2406.16793).
  * Lion: p *= 1 - lr * wd;  p -= lr sign(b1 m + (1-b1) g);  m = b2 m + (1-b2) g
  *   (Chen et al. 2023, arXiv:2302.06675); sign(0) = 0.
- * SGD: p *= 1 - lr * wd;  m = momentum m + g;  p -= lr m; without momentum there
- *   is no m and p -= lr g.
+ * SGD: p *= 1 - lr * wd;  m = momentum m + g;  p -= lr m; without momentum
+ *   there is no m and p -= lr g.
  * Powers of beta are taken in double; t counts applied steps, from 1.
  *
  * States. A lane is one array of state (m or v); its format is chosen for a
@@ -43,8 +43,8 @@ enum lr_schedule { LR_LINEAR, LR_COSINE, LR_CONSTANT, LR_WSD };
 struct optim_options { /* [optim] */
     enum optim_name name;
     enum optim_state_type state_type; /* 8BIT by the names that end in _8bit */
-    bool paged;            /* the names that begin with paged_ */
-    bool stable_embedding; /* embeddings keep 32-bit states */
+    bool paged;                       /* the names that begin with paged_ */
+    bool stable_embedding;            /* embeddings keep 32-bit states */
     enum optim_master master;
     double learning_rate;
     enum lr_schedule lr_scheduler_type;
@@ -53,8 +53,8 @@ struct optim_options { /* [optim] */
     double wsd_decay_steps; /* whole steps, or a fraction < 1 */
     double weight_decay;
     double adam_beta1, adam_beta2, adam_epsilon; /* Lion's betas too */
-    double momentum;        /* SGD; 0: none, and no state */
-    double max_grad_norm;   /* 0 = off */
+    double momentum;      /* SGD; 0: none, and no state */
+    double max_grad_norm; /* 0 = off */
 };
 
 struct optim_options optim_options_default(void);
@@ -62,23 +62,23 @@ struct optim_options optim_options_default(void);
 #define OPTIM_LION_BETA2 0.99
 
 /* Warm-up and decay in whole steps; a fraction is rounded up. */
-int64_t optim_warmup_steps(const struct optim_options *options,
-        int64_t max_steps);
-int64_t optim_wsd_decay_steps(const struct optim_options *options,
-        int64_t max_steps);
+int64_t optim_warmup_steps(
+        const struct optim_options *options, int64_t max_steps);
+int64_t optim_wsd_decay_steps(
+        const struct optim_options *options, int64_t max_steps);
 
 /* Learning rate of step i (from 0). With w = warm-up, r = (i-w)/(max_steps-w):
  * i < w: max (i+1)/w; linear max (1 - (1-min) r); cosine
  * max (min + (1-min)(1 + cos(pi r))/2); constant max; wsd max, then linearly to
  * max*min over the last decay steps. */
-double optim_learning_rate(const struct optim_options *options, int64_t step,
-        int64_t max_steps);
+double optim_learning_rate(
+        const struct optim_options *options, int64_t step, int64_t max_steps);
 
 /* --- states --------------------------------------------------------------- */
 
 enum optim_lane { OPTIM_M, OPTIM_V, OPTIM_LANES };
 enum optim_format {
-    OPTIM_NONE,  /* the optimizer has no such lane */
+    OPTIM_NONE, /* the optimizer has no such lane */
     OPTIM_FP32,
     OPTIM_BF16,
     OPTIM_8BIT,  /* m: signed map; v: unsigned map */
@@ -89,25 +89,29 @@ struct optim_layout {
     enum optim_format lane[OPTIM_LANES];
 };
 
-/* Formats of a tensor's lanes: 8 bits and bf16 only from OPTIM_8BIT_MIN elements
- * of the whole tensor on, and not for an embedding under stable_embedding. A
- * tensor whose blocks are single elements (a bias) has an fp32 v under Adam-mini
- * and is updated as by AdamW; `blocks` is not read for other optimizers. */
-struct optim_layout optim_layout_of(const struct optim_options *options,
-        size_t tensor_count, bool is_embedding,
-        const struct tensor_blocks *blocks);
+/* Formats of a tensor's lanes: 8 bits and bf16 only from OPTIM_8BIT_MIN
+ * elements of the whole tensor on, and not for an embedding under
+ * stable_embedding. A tensor whose blocks are single elements (a bias) has an
+ * fp32 v under Adam-mini and is updated as by AdamW; `blocks` is not read for
+ * other optimizers. */
+struct optim_layout optim_layout_of(
+        const struct optim_options *options, size_t tensor_count,
+        bool is_embedding, const struct tensor_blocks *blocks);
 /* Bytes of `count` elements of a lane, scales not counted; 0 for BLOCKS. */
 size_t optim_lane_bytes(enum optim_format format, size_t count);
 /* fp32 scales of a lane that begins at a qblock; 0 unless it has 8 bits. */
 size_t optim_scale_count(enum optim_format format, size_t count);
 /* A lane at the start of training: nothing, as its format writes it. */
-void optim_lane_clear(enum optim_lane lane, enum optim_format format,
-        void *values, float *scales, size_t count);
+void optim_lane_clear(
+        enum optim_lane lane, enum optim_format format, void *values,
+        float *scales, size_t count);
 /* A lane as fp32 and back, e.g. when a checkpoint has another format. */
-void optim_lane_read(enum optim_lane lane, enum optim_format format,
-        const void *values, const float *scales, size_t count, float *out);
-void optim_lane_write(enum optim_lane lane, enum optim_format format,
-        void *values, float *scales, size_t count, const float *in);
+void optim_lane_read(
+        enum optim_lane lane, enum optim_format format, const void *values,
+        const float *scales, size_t count, float *out);
+void optim_lane_write(
+        enum optim_lane lane, enum optim_format format, void *values,
+        float *scales, size_t count, const float *in);
 
 /* --- the update ----------------------------------------------------------- */
 
@@ -118,41 +122,41 @@ void optim_lane_write(enum optim_lane lane, enum optim_format format,
  * gradients leave gaps between their weights.
  *
  * bf16: a master and a v are rounded stochastically, because changes smaller
- * than half a unit would be lost at every step; m is rounded to nearest even. */
+ * than half a unit would be lost at every step; m rounds to nearest even. */
 struct optim_span {
-    void *master;           /* (count) weights, updated: fp32 or bf16 */
+    void *master; /* (count) weights, updated: fp32 or bf16 */
     enum dtype master_type;
-    const void *grad;       /* (count) fp32, bf16 or fp16 */
+    const void *grad; /* (count) fp32, bf16 or fp16 */
     enum dtype grad_type;
-    void *param;            /* (count) the new master, rounded to nearest even;
-                               NULL: the master is the weight */
+    void *param; /* (count) the new master, rounded to nearest even;
+                    NULL: the master is the weight */
     enum dtype param_type;
     struct optim_layout layout;
     void *state[OPTIM_LANES];
     float *scale[OPTIM_LANES]; /* 8-bit lanes */
     const float *block_v;      /* OPTIM_BLOCKS: the new v of every block */
     const struct tensor_blocks *blocks; /* of the tensor */
-    size_t begin, count;       /* in the tensor */
-    uint64_t tensor;           /* rng_stream of its name */
-    bool decays;               /* apply weight_decay here */
+    size_t begin, count;                /* in the tensor */
+    uint64_t tensor;                    /* rng_stream of its name */
+    bool decays;                        /* apply weight_decay here */
 };
 
 struct optim_step {
     const struct optim_options *options;
     double learning_rate; /* of this step */
     int64_t t;            /* applied steps including this one, from 1 */
-    float grad_scale;     /* clipping factor / loss scale; multiplies g in fp32 */
-    uint64_t seed;        /* of stochastic rounding, with t and the element */
+    float grad_scale; /* clipping factor / loss scale; multiplies g in fp32 */
+    uint64_t seed;    /* of stochastic rounding, with t and the element */
 };
 
 /* The definition: plain loops. */
-void optim_update_plain(const struct optim_span *span,
-        const struct optim_step *step);
+void optim_update_plain(
+        const struct optim_span *span, const struct optim_step *step);
 /* The fast path, in the calling thread alone. */
 void optim_update(const struct optim_span *span, const struct optim_step *step);
 /* The fast path on all OpenMP threads. */
-void optim_update_threads(const struct optim_span *span,
-        const struct optim_step *step);
+void optim_update_threads(
+        const struct optim_span *span, const struct optim_step *step);
 
 /* --- sums over gradients -------------------------------------------------- */
 
@@ -160,28 +164,28 @@ void optim_update_threads(const struct optim_span *span,
  * start, each summed in fp64 in eight lanes (lane k has elements k, k+8, ..;
  * lanes added pairwise), pieces added exactly. `grad` begins at a multiple of
  * 256 of its tensor. The second runs on all OpenMP threads. */
-void optim_add_squares(struct exact_sum *sum, const void *grad,
-        enum dtype type, size_t count);
-void optim_add_squares_threads(struct exact_sum *sum, const void *grad,
-        enum dtype type, size_t count);
+void optim_add_squares(
+        struct exact_sum *sum, const void *grad, enum dtype type, size_t count);
+void optim_add_squares_threads(
+        struct exact_sum *sum, const void *grad, enum dtype type, size_t count);
 
 /* Adam-mini's block sums, the same bits for every cut: with N the norm of the
  * whole gradient, g^2 / N^2 is added as a fixed-point number of two words, so
- * that sums over threads and ranks are exact. sums: (count, 2) words (high, low)
- * of a tensor's blocks, cleared before; they are added to atomically, so that
- * threads may share them, and summed over ranks as integers, each word for
+ * that sums over threads and ranks are exact. sums: (count, 2) words (high,
+ * low) of a tensor's blocks, cleared before; they are added to atomically, so
+ * that threads may share them, and summed over ranks as integers, each word for
  * itself. Nothing is added when N is 0. The second runs on all OpenMP
  * threads. */
-void optim_add_block_sums(int64_t *sums, const struct tensor_blocks *blocks,
-        const void *grad, enum dtype type, size_t begin, size_t count,
-        double norm);
-void optim_add_block_sums_threads(int64_t *sums,
-        const struct tensor_blocks *blocks, const void *grad, enum dtype type,
-        size_t begin, size_t count, double norm);
+void optim_add_block_sums(
+        int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
+        enum dtype type, size_t begin, size_t count, double norm);
+void optim_add_block_sums_threads(
+        int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
+        enum dtype type, size_t begin, size_t count, double norm);
 /* v of every block from the sums over all ranks; `norm` as above, before
  * step->grad_scale is applied. */
-void optim_update_blocks(float *block_v, const int64_t *sums,
-        const struct tensor_blocks *blocks, const struct optim_step *step,
-        double norm);
+void optim_update_blocks(
+        float *block_v, const int64_t *sums, const struct tensor_blocks *blocks,
+        const struct optim_step *step, double norm);
 
 #endif

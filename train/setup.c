@@ -178,8 +178,7 @@ static enum zd_status take_memory(struct trainer *trainer)
     ZD_TRY(model_create(
             &plan->config, &plan->table, &plan->shape, trainer->kernels,
             &trainer->arena, &trainer->model));
-    struct model_streams streams = {
-            trainer->streams_down, trainer->streams_up};
+    struct model_streams streams = {trainer->streams_down, trainer->streams_up};
     model_set_streams(trainer->model, &streams);
     struct offload_place place = place_of(trainer);
     return zero_create(

@@ -20,11 +20,12 @@ struct memory {
 
 static json_int_t span_of(const json_t *arena, const char *name)
 {
-    size_t i;
-    json_t *span;
-    json_array_foreach(json_object_get(arena, "spans"), i, span) if (
-            !strcmp(json_string_value(json_object_get(span, "name")),
-                    name)) return json_integer_value(json_object_get(span, "bytes"));
+    const json_t *spans = json_object_get(arena, "spans");
+    for (size_t i = 0; i < json_array_size(spans); i++) {
+        const json_t *span = json_array_get(spans, i);
+        if (!strcmp(json_string_value(json_object_get(span, "name")), name))
+            return json_integer_value(json_object_get(span, "bytes"));
+    }
     return 0;
 }
 
