@@ -59,6 +59,7 @@ path = "text.txt"
 END
 printf '[train]\nmax_step = 5\n[zero]\nstage = 8\n' | cat - good.toml >bad.toml
 printf '[optim]\nlr = 1\n' | cat - good.toml >alias.toml
+printf '[optim]\nname = "paged_adamw"\n' | cat - good.toml >named.toml
 
 check 'a valid file' 0 some 0 "$zerod" validate good.toml
 check 'validate --print' 0 some 0 "$zerod" validate good.toml --world 3 --print
@@ -67,6 +68,8 @@ check 'two mistakes, nothing on stdout' 78 empty 2 "$zerod" validate bad.toml --
 said 'file, line and column' 'bad.toml:2:1'
 check 'an alias is noted' 0 some 0 "$zerod" validate alias.toml
 said 'by name' '`lr`'
+check 'an optimizer by another name' 0 some 0 "$zerod" validate named.toml --print
+said 'what it became' 'is read as "paged_adamw_32bit"'
 check 'no such file' 66 empty 1 "$zerod" validate none.toml
 check 'a folder' 65 empty 1 "$zerod" validate .
 check '--set' 0 some 0 "$zerod" validate good.toml --set train.max_steps=7
