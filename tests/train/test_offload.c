@@ -16,9 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LLAMA "tests/fixtures/llama_odd/job.toml"
-#define GPT2  "tests/fixtures/gpt2/job.toml"
-#define PLAIN "tests/train/bytes.toml" /* says nothing of the optimizer */
+#define LLAMA  "tests/fixtures/llama_odd/job.toml"
+#define GPT2   "tests/fixtures/gpt2/job.toml"
+#define RECIPE "tests/train/recipe.toml"
+#define PLAIN  "tests/train/bytes.toml" /* says nothing of the optimizer */
 
 enum { STEPS = 5, SETS = 24 };
 
@@ -220,6 +221,28 @@ static void micro_batches_agree(void)
             set_common(&common, stage % 2 ? "bf16" : "fp32");
             compare(LLAMA, &common, layout, offload, 2, what);
         }
+}
+
+/* The recipe of docs/offload.md as it is, with a model that fits any device:
+ * its sixteen micro-batches are added up there. */
+static void recipe_agrees(void)
+{
+    static const char *const device[] = {"offload.optimizer=none", NULL};
+    struct sets common;
+    bool ran, ran_too;
+    double *down = NULL, *none = NULL;
+    set_common(&common, "fp16");
+    const char *a = run(RECIPE, &common, device, 1, &ran);
+    const char *b = run(RECIPE, &common, NULL, 1, &ran_too);
+    tap_ok(ran && ran_too && same_run(a, b, 1) && as_planned(b) &&
+                   job_threads_column(b, "offload.down_bytes", &down) ==
+                           STEPS &&
+                   job_threads_column(a, "offload.down_bytes", &none) == 0,
+           "the recipe for GPT-2 XL with a small GPT-2: the same bits");
+    free(down);
+    free(none);
+    fs_remove_tree(a);
+    fs_remove_tree(b);
 }
 
 /* On one rank, and at stage 1, the host adds rounded sums of its own: near. */
@@ -573,6 +596,7 @@ int main(int argc, char **argv)
                         half ? "bf16" : "fp32", world);
         optimizers_agree();
         micro_batches_agree();
+        recipe_agrees();
         host_sums_are_near();
         overflow_is_skipped();
         accumulates_where_it_fits();
