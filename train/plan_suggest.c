@@ -119,11 +119,11 @@ static int useless_changes(
         useless |= CHANGE_STAGE;
     if (has_8bit)
         useless |= CHANGE_8BIT;
-    if (is_offloaded || job->optim.paged)
+    if (is_offloaded)
         useless |= CHANGE_OPTIMIZER;
     if (offload->params != OFFLOAD_NONE)
         useless |= CHANGE_PARAMS;
-    if (offload->optimizer == OFFLOAD_NVME || job->optim.paged)
+    if (offload->optimizer == OFFLOAD_NVME)
         useless |= CHANGE_DISK;
     if (offload->params == OFFLOAD_NVME)
         useless |= CHANGE_DISK_PARAMS;
