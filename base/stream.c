@@ -1,10 +1,11 @@
 #include "base/stream.h"
 
+#include "base/clock.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { STREAM_OPERATIONS = 256 };
 
@@ -51,13 +52,6 @@ struct stream {
     struct operation ring[STREAM_OPERATIONS];
 };
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static void await_record(struct event *event, uint64_t record)
 {
     pthread_mutex_lock(&event->lock);
@@ -82,10 +76,10 @@ static void run(const struct operation *op, struct stream_counters *did)
 {
     switch (op->kind) {
     case COPY: {
-        double begin = seconds_now();
+        double begin = clock_seconds();
         memcpy(op->copy.to, op->copy.from, op->copy.bytes);
         did->bytes += op->copy.bytes;
-        did->seconds += seconds_now() - begin;
+        did->seconds += clock_seconds() - begin;
         break;
     }
     case CALL:

@@ -174,12 +174,12 @@ static double seconds_of(
         struct bench *benches, const struct aio_file *file, char *data, int way,
         int kind)
 {
-    double start = seconds_now();
+    double start = clock_seconds();
     if (way == 0)
         loop_through(file, benches[1].file_bytes, data, kind);
     else
         go_through(&benches[way], kind);
-    return seconds_now() - start;
+    return clock_seconds() - start;
 }
 
 static void print_kind(

@@ -218,9 +218,9 @@ static double seconds_of(struct arrays *a, const struct mode *mode)
 {
     if (mode->is_in_place)
         memcpy(a->slot, a->grad, a->count * sizeof *a->slot);
-    double start = seconds_now();
+    double start = clock_seconds();
     mode->run(a, mode);
-    return seconds_now() - start;
+    return clock_seconds() - start;
 }
 
 /* --- in turn -------------------------------------------------------------- */

@@ -115,7 +115,7 @@ static double run_step(
             .t = ++e->t,
             .grad_scale = 1,
     };
-    double begin = seconds_now();
+    double begin = clock_seconds();
     offload_step_begin(e->offload, &step);
     for (int s = SEGMENTS - 1; s >= 0; s--) {
         compute(bench.backward / SEGMENTS);
@@ -132,7 +132,7 @@ static double run_step(
         must(offload_params_wait(e->offload, s));
         compute(bench.forward / SEGMENTS);
     }
-    double took = seconds_now() - begin;
+    double took = clock_seconds() - begin;
     *report = offload_report_take(e->offload);
     return took;
 }

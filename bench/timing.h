@@ -3,23 +3,16 @@
 #ifndef ZD_BENCH_TIMING_H
 #define ZD_BENCH_TIMING_H
 
-#include <time.h>
-
-static inline double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "base/clock.h"
 
 /* Runs `call` `repeats` times and leaves the shortest time in `best`. */
 #define TIME_BEST(best, repeats, call)                                         \
     do {                                                                       \
         best = 1e30;                                                           \
         for (int run_ = 0; run_ < (repeats); run_++) {                         \
-            double start_ = seconds_now();                                     \
+            double start_ = clock_seconds();                                   \
             call;                                                              \
-            double took_ = seconds_now() - start_;                             \
+            double took_ = clock_seconds() - start_;                           \
             best = took_ < best ? took_ : best;                                \
         }                                                                      \
     } while (0)

@@ -1,5 +1,6 @@
 #include "daemon/report.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/output.h"
 #include "daemon/report_offload.h"
@@ -8,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { BAR_BYTES = 512, BAR_COLUMNS_MAX = 120 };
@@ -23,13 +23,6 @@ struct report {
     double mean_seconds; /* of a step, smoothed */
     int64_t first_step;  /* of this process */
 };
-
-static double now_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* --- small texts --- */
 
@@ -152,7 +145,7 @@ static void bar_show(void *ctx)
 static void bar_update(
         struct report *report, const struct train_step_report *step, double eta)
 {
-    double now = now_seconds();
+    double now = clock_seconds();
     int columns = output_columns(STDERR_FILENO) - 1;
     if (columns > BAR_COLUMNS_MAX)
         columns = BAR_COLUMNS_MAX;

@@ -9,14 +9,7 @@
  * The last two inputs never leave: backward begins with them. */
 #include "model/internal.h"
 
-#include <time.h>
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+#include "base/clock.h"
 
 enum zd_status residuals_init(struct residuals *r, char *host)
 {
@@ -52,9 +45,9 @@ static char *host_of(
 static enum zd_status await_buffer(struct model *model, int segment)
 {
     struct residuals *r = &model->residuals;
-    double began = seconds_now();
+    double began = clock_seconds();
     ZD_TRY(stream_wait(NULL, r->moved[segment % RESIDUAL_BUFFERS]));
-    r->report.wait_seconds += seconds_now() - began;
+    r->report.wait_seconds += clock_seconds() - began;
     return ZD_OK;
 }
 

@@ -2,6 +2,8 @@
  * rounded and squared by workers as they arrive. */
 #include "offload/engine.h"
 
+#include "base/clock.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -172,14 +174,14 @@ enum zd_status offload_grads_wait(struct offload *offload, int segment)
 
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum)
 {
-    double begin = offload_seconds();
+    double begin = clock_seconds();
     jobs_wait(offload);
     for (int i = 0; i < offload->worker_count; i++) {
         exact_sum_merge(sum, &offload->workers[i].squares);
         exact_sum_clear(&offload->workers[i].squares);
     }
     pthread_mutex_lock(&offload->lock);
-    offload->report.wait_down_seconds += offload_seconds() - begin;
+    offload->report.wait_down_seconds += clock_seconds() - begin;
     pthread_mutex_unlock(&offload->lock);
     return offload_failure(offload);
 }
@@ -208,7 +210,7 @@ static enum zd_status sum_blocks(
 enum zd_status offload_block_sums(
         struct offload *offload, int64_t *const *sums, double norm)
 {
-    double begin = offload_seconds();
+    double begin = clock_seconds();
     struct job job = {
             .fn = sum_blocks,
             .count = offload->chunk_count,
@@ -221,7 +223,7 @@ enum zd_status offload_block_sums(
     job_add(offload, &job);
     jobs_wait(offload);
     pthread_mutex_lock(&offload->lock);
-    offload->report.wait_host_seconds += offload_seconds() - begin;
+    offload->report.wait_host_seconds += clock_seconds() - begin;
     pthread_mutex_unlock(&offload->lock);
     return offload_failure(offload);
 }

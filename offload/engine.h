@@ -110,7 +110,6 @@ struct offload {
     struct stream_counters down_before, up_before;
 };
 
-double offload_seconds(void);
 /* The failure of a worker, as this thread's; ZD_OK when there is none. */
 enum zd_status offload_failure(struct offload *offload);
 

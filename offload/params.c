@@ -3,6 +3,8 @@
  * they are asked for. */
 #include "offload/engine.h"
 
+#include "base/clock.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -128,11 +130,11 @@ enum zd_status params_await_slots(struct offload *offload, int index)
 
 enum zd_status offload_params_wait(struct offload *offload, int index)
 {
-    double begin = offload_seconds();
+    double begin = clock_seconds();
     params_await_host(offload, index);
-    double made = offload_seconds();
+    double made = clock_seconds();
     ZD_TRY(params_await_slots(offload, index));
-    double end = offload_seconds();
+    double end = clock_seconds();
     pthread_mutex_lock(&offload->lock);
     offload->report.wait_host_seconds += made - begin;
     offload->report.wait_up_seconds += end - made;
@@ -142,9 +144,9 @@ enum zd_status offload_params_wait(struct offload *offload, int index)
 
 enum zd_status offload_update_wait(struct offload *offload, int index)
 {
-    double begin = offload_seconds();
+    double begin = clock_seconds();
     params_await_host(offload, index);
-    double end = offload_seconds();
+    double end = clock_seconds();
     pthread_mutex_lock(&offload->lock);
     offload->report.wait_host_seconds += end - begin;
     pthread_mutex_unlock(&offload->lock);

@@ -23,6 +23,7 @@
 #include "offload/aio.h"
 #include "offload/store_record.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <assert.h>
@@ -30,7 +31,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <time.h>
 
 /* four parts fall into two groups of neighbours at most */
 enum { NO_CHUNK = -1, NO_BUFFER = -1, SPARE = -1, MOVES = 2 };
@@ -78,13 +78,6 @@ struct store_file {
 static struct store_file *of(struct store *store)
 {
     return (struct store_file *)store;
-}
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 /* --- moving records ------------------------------------------------------- */
@@ -325,13 +318,13 @@ static struct buffer *wait_ready(struct store_file *file, int at)
         }
         if (buffer && is_ready(file, buffer))
             return buffer;
-        double start = now();
+        double start = clock_seconds();
         if (buffer)
             buffer->waiting++;
         pthread_cond_wait(&file->changed, &file->lock);
         if (buffer)
             buffer->waiting--;
-        file->wait_seconds += now() - start;
+        file->wait_seconds += clock_seconds() - start;
     }
 }
 

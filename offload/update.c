@@ -1,6 +1,8 @@
 /* update.c - the optimizer's step on the host, at once or taken back. */
 #include "offload/engine.h"
 
+#include "base/clock.h"
+
 #include <string.h>
 
 void chunk_update(
@@ -198,7 +200,7 @@ static bool steps_are_equal(
 static void note_begin(struct offload *offload, bool undone)
 {
     pthread_mutex_lock(&offload->lock);
-    offload->update_begin = offload_seconds();
+    offload->update_begin = clock_seconds();
     offload->report.undone |= undone;
     pthread_mutex_unlock(&offload->lock);
 }

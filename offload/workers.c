@@ -2,17 +2,11 @@
  * condition: `work` for workers, `progress` for who waits for them. */
 #include "offload/engine.h"
 
+#include "base/clock.h"
+
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <time.h>
-
-double offload_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 enum zd_status offload_failure(struct offload *offload)
 {
@@ -157,7 +151,7 @@ static void retire_jobs(struct offload *offload)
             break;
         if (job->ends_update)
             offload->report.host_seconds +=
-                    offload_seconds() - offload->update_begin;
+                    clock_seconds() - offload->update_begin;
         offload->job_begin++;
     }
     if (offload->job_begin != before)
@@ -172,7 +166,7 @@ static void run_chunk(struct worker *worker, struct job *job)
     int at = job->taken++;
     const struct job now = *job;
     bool has_failed = offload->status != ZD_OK;
-    double begin = offload_seconds();
+    double begin = clock_seconds();
     enum zd_status status = ZD_OK;
     pthread_mutex_unlock(&offload->lock);
     if (!has_failed)
@@ -183,7 +177,7 @@ static void run_chunk(struct worker *worker, struct job *job)
     if (now.fills_stage)
         stage_note_filled(
                 &offload->param_stage, now.stage_first + (uint64_t)at);
-    double seconds = offload_seconds() - begin;
+    double seconds = clock_seconds() - begin;
     pthread_mutex_lock(&offload->lock);
     note_failure(offload, status);
     offload->report.worker_seconds += seconds;

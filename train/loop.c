@@ -1,7 +1,7 @@
 /* loop.c - the run: steps, and what happens between them. */
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "train/clock.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 

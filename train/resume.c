@@ -1,7 +1,6 @@
 /* resume.c - where to go on: the highest checkpoint that verifies. */
 #include "base/fs.h"
 #include "base/log.h"
-#include "train/clock.h"
 #include "train/manifest.h"
 #include "train/trainer.h"
 

@@ -1,7 +1,7 @@
 /* save.c - when a save fails, and what the end of a run leaves behind. */
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "train/clock.h"
 #include "train/export.h"
 #include "train/trainer.h"
 

@@ -1,9 +1,9 @@
 /* setup.c - everything that a run needs before its first step, in the order in
  * which a user's mistakes are cheapest to find: plan, output, text, data,
  * memory, weights. */
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "train/clock.h"
 #include "train/plan_fit.h"
 #include "train/trainer.h"
 

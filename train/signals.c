@@ -1,6 +1,6 @@
 #include "train/signals.h"
 
-#include "train/clock.h"
+#include "base/clock.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* step.c - one optimizer step on all ranks. */
-#include "train/clock.h"
+#include "base/clock.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 

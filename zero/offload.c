@@ -8,10 +8,10 @@
  * rank holds, its runs those of state_walk_next. */
 #include "zero/private.h"
 
+#include "base/clock.h"
 #include "base/rng.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 /* --- the plan ------------------------------------------------------------- */
 
@@ -323,18 +323,11 @@ enum zd_status zero_skip(struct zero *zero)
     return zero->offload.engine ? offload_skip(zero->offload.engine) : ZD_OK;
 }
 
-double host_seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static enum zd_status wait_up(struct zero *zero, struct event *arrived)
 {
-    double began = host_seconds_now();
+    double began = clock_seconds();
     ZD_TRY(event_wait(arrived));
-    zero->offload.wait_up_seconds += host_seconds_now() - began;
+    zero->offload.wait_up_seconds += clock_seconds() - began;
     return ZD_OK;
 }
 

@@ -10,15 +10,9 @@
  * begins. */
 #include "zero/private.h"
 
-#include <stdlib.h>
-#include <time.h>
+#include "base/clock.h"
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+#include <stdlib.h>
 
 /* --- life ----------------------------------------------------------------- */
 
@@ -128,9 +122,9 @@ static enum zd_status update_chunk(
     struct zero_paged *paged = &zero->paged;
     const struct paged_chunk *chunk = &paged->chunks[k];
     const struct run_memory *run = &zero->runs[chunk->run];
-    double began = seconds_now();
+    double began = clock_seconds();
     ZD_TRY(stream_wait(NULL, paged->arrived[k % PAGED_BUFFERS]));
-    paged->wait_seconds += seconds_now() - began;
+    paged->wait_seconds += clock_seconds() - began;
     struct optim_span span = states_span(zero, run, chunk->begin, chunk->count);
     struct state_chunk lanes = state_chunk_of(&run->at.layout, chunk->count);
     char *buffer = buffer_of(paged, k);

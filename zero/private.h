@@ -218,8 +218,6 @@ enum zd_status host_segment_wait(struct zero *zero, int s);
 /* Parameters on the host: queue the copies of this rank's part of a unit to its
  * place in the slot. */
 enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out);
-/* Of a clock that only goes on. */
-double host_seconds_now(void);
 /* Until those copies of the unit that `move` acquires are there. */
 enum zd_status host_unit_wait(struct zero *zero, const struct zero_move *move);
 

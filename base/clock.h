@@ -1,6 +1,6 @@
-/* clock.h - seconds on the monotonic clock. Internal to train. */
-#ifndef ZD_TRAIN_CLOCK_H
-#define ZD_TRAIN_CLOCK_H
+/* clock.h - seconds on the monotonic clock. */
+#ifndef ZD_BASE_CLOCK_H
+#define ZD_BASE_CLOCK_H
 
 #include <time.h>
 
