@@ -1,36 +1,17 @@
 #include "daemon/report_offload.h"
 
+#include "base/text_buffer.h"
 #include "daemon/report.h"
 
-#include <stdarg.h>
-
-struct line {
-    char *out;
-    size_t bytes, used;
-};
-
-static void add(struct line *line, const char *format, ...)
-        __attribute__((format(printf, 2, 3)));
-static void add(struct line *line, const char *format, ...)
-{
-    va_list args;
-    if (line->used >= line->bytes)
-        return;
-    va_start(args, format);
-    int n = vsnprintf(
-            line->out + line->used, line->bytes - line->used, format, args);
-    va_end(args);
-    line->used += n > 0 ? (size_t)n : 0;
-}
-
 static void add_copy(
-        struct line *line, const char *name, uint64_t bytes, double seconds,
-        double steps)
+        struct text_buffer *line, const char *name, uint64_t bytes,
+        double seconds, double steps)
 {
     char size[16];
     report_short((double)bytes / steps, size, sizeof size);
-    add(line, "%s%s %sB in %.1f ms", line->used ? "  " : "", name, size,
-        1e3 * seconds / steps);
+    text_buffer_add(
+            line, "%s%s %sB in %.1f ms", line->used ? "  " : "", name, size,
+            1e3 * seconds / steps);
 }
 
 void report_offload_line(
@@ -39,12 +20,13 @@ void report_offload_line(
 {
     const struct offload_report *engine = &report->engine;
     const struct model_offload_report *acts = &report->activations;
-    struct line line = {.out = out, .bytes = out_bytes};
+    struct text_buffer line = {.out = out, .bytes = out_bytes};
     double n = steps > 0 ? (double)steps : 1;
     *out = '\0';
     if (engine->down_bytes || engine->up_bytes) {
         add_copy(&line, "down", engine->down_bytes, engine->down_seconds, n);
-        add(&line, "  host step %.1f ms", 1e3 * engine->host_seconds / n);
+        text_buffer_add(
+                &line, "  host step %.1f ms", 1e3 * engine->host_seconds / n);
         add_copy(&line, "up", engine->up_bytes, engine->up_seconds, n);
     }
     if (engine->disk_read_bytes || engine->disk_written_bytes)
@@ -57,15 +39,20 @@ void report_offload_line(
         report_short(
                 (double)(acts->down_bytes + acts->up_bytes) / n, size,
                 sizeof size);
-        add(&line, "%sactivations %sB", line.used ? "  " : "", size);
+        text_buffer_add(
+                &line, "%sactivations %sB", line.used ? "  " : "", size);
     }
-    add(&line, "  waited %.1f ms", 1e3 * train_offload_waited(report) / n);
-    add(&line, " (down %.1f, host step %.1f, up %.1f",
-        1e3 * engine->wait_down_seconds / n,
-        1e3 * engine->wait_host_seconds / n, 1e3 * engine->wait_up_seconds / n);
+    text_buffer_add(
+            &line, "  waited %.1f ms", 1e3 * train_offload_waited(report) / n);
+    text_buffer_add(
+            &line, " (down %.1f, host step %.1f, up %.1f",
+            1e3 * engine->wait_down_seconds / n,
+            1e3 * engine->wait_host_seconds / n,
+            1e3 * engine->wait_up_seconds / n);
     if (acts->down_bytes || acts->up_bytes)
-        add(&line, ", activations %.1f", 1e3 * acts->wait_seconds / n);
-    add(&line, ")");
+        text_buffer_add(
+                &line, ", activations %.1f", 1e3 * acts->wait_seconds / n);
+    text_buffer_add(&line, ")");
 }
 
 const char *report_offload_advice(

@@ -1,9 +1,9 @@
 /* plan_suggest.c - a job that does not fit: what is short, and which changes of
  * the job file would make it fit. */
+#include "base/text_buffer.h"
 #include "train/plan_fit.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,30 +46,10 @@ static bool is_of(const struct arena_span *span, enum shortage shortage)
     return (span->memory == ARENA_DEVICE) == (shortage == SHORT_DEVICE);
 }
 
-/* Text that grows in a buffer of fixed size. */
-struct text {
-    char *out;
-    size_t bytes, used;
-};
-
-static void add(struct text *text, const char *format, ...)
-        __attribute__((format(printf, 2, 3)));
-static void add(struct text *text, const char *format, ...)
-{
-    va_list args;
-    if (text->used >= text->bytes)
-        return;
-    va_start(args, format);
-    int n = vsnprintf(
-            text->out + text->used, text->bytes - text->used, format, args);
-    va_end(args);
-    text->used += n > 0 ? (size_t)n : 0;
-}
-
 /* The three largest spans of the memory that is short. */
 static void largest_spans(
         const struct arena_plan *arena, enum shortage shortage,
-        struct text *text)
+        struct text_buffer *text)
 {
     const struct arena_span **order =
             calloc((size_t)arena->span_count, sizeof *order);
@@ -80,11 +60,11 @@ static void largest_spans(
         if (is_of(&arena->spans[i], shortage))
             order[count++] = &arena->spans[i];
     qsort(order, (size_t)count, sizeof *order, by_bytes);
-    add(text, "the largest spans:");
+    text_buffer_add(text, "the largest spans:");
     for (int i = 0; i < count && i < 3; i++) {
         char size[32];
         human(size, sizeof size, order[i]->bytes);
-        add(text, "%s %s %s", i ? "," : "", order[i]->name, size);
+        text_buffer_add(text, "%s %s %s", i ? "," : "", order[i]->name, size);
     }
     free(order);
 }
@@ -214,7 +194,7 @@ static const char *name_in_8_bits(enum optim_name name)
 
 /* One line, as it is written in a job file. */
 static void add_change(
-        struct text *text, const struct train_job *job, int change,
+        struct text_buffer *text, const struct train_job *job, int change,
         const struct fitting *fitting)
 {
     char device[32], host[32], disk[32];
@@ -224,8 +204,8 @@ static void add_change(
     human(disk, sizeof disk, fitting->disk);
 #define PART(bit, ...)                                                         \
     if (change & (bit)) {                                                      \
-        add(text, "%s", comma);                                                \
-        add(text, __VA_ARGS__);                                                \
+        text_buffer_add(text, "%s", comma);                                    \
+        text_buffer_add(text, __VA_ARGS__);                                    \
         comma = ", ";                                                          \
     }
     PART(CHANGE_STAGE, "zero.stage = 3")
@@ -243,7 +223,7 @@ static void add_change(
     PART(CHANGE_PARAMS, "offload.params = \"cpu\"")
     PART(CHANGE_DISK_PARAMS, "offload.params = \"nvme\"")
 #undef PART
-    add(text, "   (device %s, host %s)", device, host);
+    text_buffer_add(text, "   (device %s, host %s)", device, host);
 }
 
 /* What a user gives up, roughly: a change each, two where a disk comes in. */
@@ -257,7 +237,7 @@ static int cost_of(int change)
 /* The changes that fit, cheapest first; none that holds another. */
 static void suggest(
         const struct train_job *job, struct job_plan *plan,
-        const struct plan_limits *limits, struct text *text)
+        const struct plan_limits *limits, struct text_buffer *text)
 {
     enum { LINES = 3, COST_MAX = 5 };
     const struct job_choice now = {
@@ -276,13 +256,14 @@ static void suggest(
             if (skip || !change_fits(job, plan, change, limits, &fitting))
                 continue;
             if (!count)
-                add(text, "\nany one of these fits:");
+                text_buffer_add(text, "\nany one of these fits:");
             add_change(text, job, change, &fitting);
             found[count++] = change;
         }
     if (!count)
-        add(text, "\nno such change fits: more ranks, a shorter "
-                  "data.cutoff_len or a smaller model are left");
+        text_buffer_add(
+                text, "\nno such change fits: more ranks, a shorter "
+                      "data.cutoff_len or a smaller model are left");
 }
 
 uint64_t plan_host_bytes(const struct job_plan *plan)
@@ -297,7 +278,7 @@ enum zd_status plan_refuse(
     static const char *const names[] = {
             "device memory", "host memory", "memory"};
     char need[32], limit[32], help[1000] = "";
-    struct text text = {.out = help, .bytes = sizeof help};
+    struct text_buffer text = {.out = help, .bytes = sizeof help};
     enum shortage shortage = shortage_of(plan, limits);
     uint64_t device = plan->arena.bytes[ARENA_DEVICE];
     uint64_t host = plan_host_bytes(plan);

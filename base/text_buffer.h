@@ -1,0 +1,17 @@
+/* text_buffer.h - text that is put together in a buffer of fixed size; what
+ * does not fit any more is left out, whole calls or the end of one. */
+#ifndef ZD_BASE_TEXT_BUFFER_H
+#define ZD_BASE_TEXT_BUFFER_H
+
+#include <stddef.h>
+
+struct text_buffer {
+    char *out;    /* the caller's; terminated by each call */
+    size_t bytes; /* of out */
+    size_t used;  /* bytes of text so far; >= bytes: cut short */
+};
+
+void text_buffer_add(struct text_buffer *text, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+
+#endif
