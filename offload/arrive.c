@@ -36,7 +36,7 @@ static void add_up(
         add(memory->slot, staged, chunk->count);
     else if (staged)
         memcpy(memory->slot, staged,
-               chunk->count * dtype_bytes(grad_type(request)));
+               chunk->count * dtype_bytes(offload_grad_type(request)));
     if (request->accumulates && job->is_last)
         round_values(memory->slot, request->dtype, chunk->count);
 }
@@ -62,7 +62,7 @@ static enum zd_status arrive_chunk(
                           : NULL);
     if (job->is_last)
         optim_add_squares(
-                &worker->squares, memory.slot, grad_type(request),
+                &worker->squares, memory.slot, offload_grad_type(request),
                 chunk->count);
     if (updates) {
         chunk_save(offload, chunk, &memory);
@@ -84,7 +84,7 @@ static void await_buffer(void *ctx, int64_t number)
 /* Which parts of the store an arrival takes. */
 static void set_parts(const struct offload *offload, struct job *job)
 {
-    if (grads_in_file(&offload->request))
+    if (offload_grads_in_file(&offload->request))
         job->writes = CHUNK_SLOT;
     if (offload->is_speculative && job->is_last)
         job->reads = job->writes = CHUNK_STATES;
@@ -98,7 +98,7 @@ static enum zd_status queue_chunks(
 {
     const struct offload_request *request = &offload->request;
     struct stream *down = offload->place.down;
-    size_t wide = dtype_bytes(grad_type(request));
+    size_t wide = dtype_bytes(offload_grad_type(request));
     for (int i = 0; i < segment->chunk_count; i++) {
         const struct chunk *chunk = &offload->chunks[job->first + i];
         size_t at = request->runs[chunk->run].offset + chunk->begin;
@@ -124,7 +124,7 @@ static void count_down(struct offload *offload, const struct segment *segment)
     uint64_t bytes = 0;
     for (int i = 0; i < segment->chunk_count; i++)
         bytes += offload->chunks[segment->first_chunk + i].count *
-                 dtype_bytes(grad_type(&offload->request));
+                 dtype_bytes(offload_grad_type(&offload->request));
     pthread_mutex_lock(&offload->lock);
     offload->report.down_bytes += bytes;
     pthread_mutex_unlock(&offload->lock);
@@ -141,7 +141,7 @@ enum zd_status offload_grads_down(
             .first = segment->first_chunk,
             .count = segment->chunk_count,
             .is_last = last,
-            .is_staged = grads_in_file(request) || micro > 0,
+            .is_staged = offload_grads_in_file(request) || micro > 0,
             /* additions to an element keep the order of micro-batches */
             .after = segment->last_job,
     };
@@ -202,8 +202,8 @@ static enum zd_status sum_blocks(
     if (run->layout.lane[OPTIM_V] == OPTIM_BLOCKS)
         optim_add_block_sums(
                 offload->block_sums[chunk->run], run->blocks, memory.slot,
-                grad_type(request), run->begin + chunk->begin, chunk->count,
-                offload->norm);
+                offload_grad_type(request), run->begin + chunk->begin,
+                chunk->count, offload->norm);
     return job->reads ? chunk_release(offload, index) : ZD_OK;
 }
 
@@ -216,7 +216,7 @@ enum zd_status offload_block_sums(
             .count = offload->chunk_count,
             .ready = offload->chunk_count,
             .alone = true,
-            .reads = grads_in_file(&offload->request) ? CHUNK_SLOT : 0,
+            .reads = offload_grads_in_file(&offload->request) ? CHUNK_SLOT : 0,
     };
     offload->block_sums = sums;
     offload->norm = norm;

@@ -30,27 +30,27 @@ int chunks_cut(const struct offload_request *request, struct chunk *chunks)
     return count;
 }
 
-size_t run_padded(const struct offload_run *run)
+size_t offload_run_padded(const struct offload_run *run)
 {
     return (run->count + OPTIM_QBLOCK - 1) / OPTIM_QBLOCK * OPTIM_QBLOCK;
 }
 
-enum dtype master_type(const struct optim_options *options)
+enum dtype offload_master_type(const struct optim_options *options)
 {
     return options->master == OPTIM_MASTER_NONE ? DTYPE_BF16 : DTYPE_FP32;
 }
 
-enum dtype grad_type(const struct offload_request *request)
+enum dtype offload_grad_type(const struct offload_request *request)
 {
     return request->accumulates ? DTYPE_FP32 : request->dtype;
 }
 
-bool grads_in_file(const struct offload_request *request)
+bool offload_grads_in_file(const struct offload_request *request)
 {
-    return params_in_file(request) && !request->accumulates;
+    return offload_params_in_file(request) && !request->accumulates;
 }
 
-bool params_in_file(const struct offload_request *request)
+bool offload_params_in_file(const struct offload_request *request)
 {
     return request->options->params == OFFLOAD_NVME;
 }
@@ -67,10 +67,10 @@ void chunk_slots(
     if (request->accumulates)
         memory->slot =
                 (float *)arena_span(store->arena, "offload.accumulators") + at;
-    else if (!grads_in_file(request))
+    else if (!offload_grads_in_file(request))
         memory->slot = (char *)arena_span(store->arena, "offload.slots") +
                        at * dtype_bytes(request->dtype);
-    if (params_in_file(request))
+    if (offload_params_in_file(request))
         return;
     if (request->accumulates && request->params_on_host)
         memory->param = (char *)arena_span(store->arena, "offload.params") +

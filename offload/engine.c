@@ -83,7 +83,7 @@ static enum zd_status create_store(struct offload *offload)
     if (offload->is_in_file)
         return store_file_create(&offload->store_request, &offload->store);
     ZD_TRY(store_memory_create(&offload->store_request, &offload->store));
-    return list_begin(offload, 0, offload->chunk_count, 0, 0);
+    return chunk_list_begin(offload, 0, offload->chunk_count, 0, 0);
 }
 
 /* The old values' image, its parts one behind the other, gradients last. */
@@ -100,7 +100,7 @@ static void create_undo(struct offload *offload)
     offload->undo.places = offload->places;
     for (int part = OFFLOAD_MASTER; part <= OFFLOAD_STATES_32BIT; part++) {
         offload->undo.part[part] = at;
-        at += undo_part_bytes(bytes[part]);
+        at += image_undo_bytes(bytes[part]);
     }
     offload->undo_grads = at;
 }
@@ -108,8 +108,8 @@ static void create_undo(struct offload *offload)
 static void create_stages(struct offload *offload)
 {
     const struct offload_request *request = &offload->request;
-    size_t grads = staging_grad_bytes(request);
-    size_t params = staging_bytes(request) - grads;
+    size_t grads = stage_grad_bytes(request);
+    size_t params = stage_bytes(request) - grads;
     char *memory = grads + params
                            ? arena_span(offload->arena, "offload.staging")
                            : NULL;
@@ -122,12 +122,13 @@ static void create_stages(struct offload *offload)
 static enum zd_status clear_states(struct offload *offload)
 {
     struct job job = {
-            .fn = clear_chunk,
+            .fn = chunk_clear,
             .count = offload->chunk_count,
             .ready = offload->chunk_count,
             .alone = true,
             .writes = CHUNK_STATES |
-                      (params_in_file(&offload->request) ? CHUNK_SLOT : 0),
+                      (offload_params_in_file(&offload->request) ? CHUNK_SLOT
+                                                                 : 0),
     };
     job_add(offload, &job);
     jobs_wait(offload);

@@ -126,7 +126,7 @@ enum zd_status chunk_acquire(
         struct offload *offload, int chunk, struct chunk_memory *memory_out);
 enum zd_status chunk_release(struct offload *offload, int chunk);
 /* For a thread of its own, while no job runs. */
-enum zd_status list_begin(
+enum zd_status chunk_list_begin(
         struct offload *offload, int first, int count, unsigned reads,
         unsigned writes);
 
@@ -139,14 +139,14 @@ void chunk_update(
 void chunk_save(
         struct offload *offload, const struct chunk *chunk,
         const struct chunk_memory *memory);
-job_fn clear_chunk;
+job_fn chunk_clear;
 
 /* --- params.c */
 /* Parameters of all segments are about to be made again. */
 void params_begin(struct offload *offload);
 /* Under the lock: a chunk's parameter is final. */
 void params_note_updated(struct offload *offload, int chunk);
-void *uploader_run(void *offload); /* a thread */
+void *params_uploader(void *offload); /* a thread */
 /* Until the segment's parameters have been made on the host. */
 void params_await_host(struct offload *offload, int segment);
 /* Until they have left it too, when they live on the device. */

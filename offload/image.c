@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum offload_part lane_part(enum optim_format format)
+enum offload_part image_lane_part(enum optim_format format)
 {
     switch (format) {
     case OPTIM_FP32:
@@ -31,15 +31,15 @@ void image_measure(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS],
         struct run_place *places)
 {
-    size_t master_bytes = dtype_bytes(master_type(request->optim));
+    size_t master_bytes = dtype_bytes(offload_master_type(request->optim));
     for (int i = 0; i < request->run_count; i++) {
         const struct offload_run *run = &request->runs[i];
-        size_t count = run_padded(run);
+        size_t count = offload_run_padded(run);
         struct run_place place = {
                 .master = grow(bytes, OFFLOAD_MASTER, count * master_bytes)};
         for (int lane = 0; lane < OPTIM_LANES; lane++) {
             enum optim_format format = run->layout.lane[lane];
-            enum offload_part part = lane_part(format);
+            enum offload_part part = image_lane_part(format);
             if (part == OFFLOAD_PARTS)
                 continue;
             place.state[lane] =
@@ -60,11 +60,12 @@ void image_chunk(
     const struct offload_request *request = image->request;
     const struct run_place *place = &image->places[chunk->run];
     const struct offload_run *run = &request->runs[chunk->run];
-    memory->master = image->part[OFFLOAD_MASTER] + place->master +
-                     chunk->begin * dtype_bytes(master_type(request->optim));
+    memory->master =
+            image->part[OFFLOAD_MASTER] + place->master +
+            chunk->begin * dtype_bytes(offload_master_type(request->optim));
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
         enum optim_format format = run->layout.lane[lane];
-        enum offload_part part = lane_part(format);
+        enum offload_part part = image_lane_part(format);
         memory->state[lane] = NULL;
         memory->scale[lane] = NULL;
         if (part == OFFLOAD_PARTS)
@@ -85,7 +86,7 @@ void chunk_copy(
 {
     const struct offload_run *run = &request->runs[chunk->run];
     memcpy(to->master, from->master,
-           chunk->count * dtype_bytes(master_type(request->optim)));
+           chunk->count * dtype_bytes(offload_master_type(request->optim)));
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
         enum optim_format format = run->layout.lane[lane];
         if (to->state[lane])
@@ -95,4 +96,9 @@ void chunk_copy(
             memcpy(to->scale[lane], from->scale[lane],
                    optim_scale_count(format, chunk->count) * sizeof(float));
     }
+}
+
+size_t image_undo_bytes(size_t bytes)
+{
+    return (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
 }

@@ -18,7 +18,7 @@ struct image {
 };
 
 /* Where values of a lane lie; OFFLOAD_PARTS for a format without any. */
-enum offload_part lane_part(enum optim_format format);
+enum offload_part image_lane_part(enum optim_format format);
 /* Adds the bytes of masters and states to `bytes`; notes in places (by run, may
  * be NULL) where each begins. */
 void image_measure(
@@ -33,6 +33,6 @@ void chunk_copy(
         const struct offload_request *request, const struct chunk *chunk,
         const struct chunk_memory *to, const struct chunk_memory *from);
 /* Bytes of a part of states in the image of old values. */
-size_t undo_part_bytes(size_t bytes);
+size_t image_undo_bytes(size_t bytes);
 
 #endif

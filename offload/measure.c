@@ -24,7 +24,7 @@ static enum zd_status check_options(const struct offload_request *request)
         zd_fail_help("set offload.clipping = \"wait\"");
         return ZD_ERR_CONFIG;
     }
-    if (params_in_file(request) && options->optimizer != OFFLOAD_NVME) {
+    if (offload_params_in_file(request) && options->optimizer != OFFLOAD_NVME) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0651",
                 "offload.params = \"nvme\" keeps parameters in the file of the "
                 "optimizer states, which are not on NVMe");
@@ -43,17 +43,12 @@ static void measure_slots(
         count += request->segment_counts[s];
     if (request->accumulates)
         bytes[OFFLOAD_ACCUMULATORS] = count * sizeof(float);
-    else if (!grads_in_file(request))
+    else if (!offload_grads_in_file(request))
         bytes[OFFLOAD_SLOTS] = count * wide;
     if (request->accumulates && request->params_on_host &&
-        !params_in_file(request))
+        !offload_params_in_file(request))
         bytes[OFFLOAD_PARAMS] = count * wide;
-    bytes[OFFLOAD_STAGING] = staging_bytes(request);
-}
-
-size_t undo_part_bytes(size_t bytes)
-{
-    return (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    bytes[OFFLOAD_STAGING] = stage_bytes(request);
 }
 
 static void measure_undo(
@@ -62,7 +57,7 @@ static void measure_undo(
     if (request->options->clipping != OFFLOAD_CLIP_UNDO)
         return;
     for (int part = OFFLOAD_MASTER; part <= OFFLOAD_STATES_32BIT; part++)
-        bytes[OFFLOAD_UNDO] += undo_part_bytes(bytes[part]);
+        bytes[OFFLOAD_UNDO] += image_undo_bytes(bytes[part]);
     bytes[OFFLOAD_UNDO] += bytes[OFFLOAD_SLOTS] + bytes[OFFLOAD_ACCUMULATORS];
 }
 

@@ -54,7 +54,7 @@ static void note_sent(struct offload *offload, int index, enum zd_status status)
     }
 }
 
-void *uploader_run(void *ctx)
+void *params_uploader(void *ctx)
 {
     struct offload *offload = ctx;
     pthread_mutex_lock(&offload->lock);
@@ -284,7 +284,7 @@ enum zd_status offload_params_up(
     assert(request->params_on_host);
     assert(begin + count <= request->segment_counts[segment]);
     ZD_TRY(offload_failure(offload));
-    if (params_in_file(request))
+    if (offload_params_in_file(request))
         ZD_TRY(send_from_file(offload, &passage));
     else
         ZD_TRY(send_from_memory(offload, &passage));

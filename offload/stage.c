@@ -5,24 +5,24 @@ static size_t buffer_elements(const struct offload_request *request)
 {
     size_t most = chunk_elements(request), largest = 0;
     for (int i = 0; i < request->run_count; i++) {
-        size_t count = run_padded(&request->runs[i]);
+        size_t count = offload_run_padded(&request->runs[i]);
         largest = largest > count ? largest : count;
     }
     return largest < most ? largest : most;
 }
 
-size_t staging_grad_bytes(const struct offload_request *request)
+size_t stage_grad_bytes(const struct offload_request *request)
 {
-    if (!request->accumulates && !grads_in_file(request))
+    if (!request->accumulates && !offload_grads_in_file(request))
         return 0;
     return STAGE_BUFFERS * buffer_elements(request) *
-           dtype_bytes(grad_type(request));
+           dtype_bytes(offload_grad_type(request));
 }
 
-size_t staging_bytes(const struct offload_request *request)
+size_t stage_bytes(const struct offload_request *request)
 {
-    size_t bytes = staging_grad_bytes(request);
-    if (params_in_file(request))
+    size_t bytes = stage_grad_bytes(request);
+    if (offload_params_in_file(request))
         bytes += STAGE_BUFFERS * buffer_elements(request) *
                  dtype_bytes(request->dtype);
     return bytes;

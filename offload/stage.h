@@ -21,9 +21,9 @@ struct stage {
 };
 
 /* Bytes of the rings that a request needs: gradients, then parameters. */
-size_t staging_bytes(const struct offload_request *request);
+size_t stage_bytes(const struct offload_request *request);
 /* Of the first of them alone; 0 where gradients need none. */
-size_t staging_grad_bytes(const struct offload_request *request);
+size_t stage_grad_bytes(const struct offload_request *request);
 
 void stage_init(struct stage *stage, void *memory, size_t buffer_bytes);
 void stage_fini(struct stage *stage);

@@ -35,7 +35,7 @@ static void copy_part(
     size_t end = chunk_end < range_end ? chunk_end : range_end;
     size_t inside = from - chunk->begin, outside = from - range->begin;
     if (range->lane == OPTIM_LANES) {
-        size_t wide = dtype_bytes(master_type(request->optim));
+        size_t wide = dtype_bytes(offload_master_type(request->optim));
         copy_either(
                 range->writes, memory->master, range->values, inside * wide,
                 outside * wide, (end - from) * wide);
@@ -76,7 +76,7 @@ static enum zd_status copy_range(
     if (!range->count)
         return ZD_OK;
     if (offload->is_in_file)
-        ZD_TRY(list_begin(
+        ZD_TRY(chunk_list_begin(
                 offload, first, end - first, part_of(range->lane),
                 range->writes ? part_of(range->lane) : 0));
     for (int c = first; c < end; c++) {

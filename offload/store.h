@@ -106,11 +106,12 @@ size_t chunk_elements(const struct offload_request *request);
 int chunks_cut(const struct offload_request *request, struct chunk *chunks);
 /* Elements of a run as memory holds it: up to a multiple of 256, so that every
  * array of every run begins at a multiple of 64 bytes (scales excepted). */
-size_t run_padded(const struct offload_run *run);
-enum dtype master_type(const struct optim_options *options);
-enum dtype grad_type(const struct offload_request *request); /* of slots */
+size_t offload_run_padded(const struct offload_run *run);
+enum dtype offload_master_type(const struct optim_options *options);
+enum dtype offload_grad_type(
+        const struct offload_request *request); /* of slots */
 /* Which of a chunk's slot and param the file has. */
-bool grads_in_file(const struct offload_request *request);
-bool params_in_file(const struct offload_request *request);
+bool offload_grads_in_file(const struct offload_request *request);
+bool offload_params_in_file(const struct offload_request *request);
 
 #endif

@@ -504,7 +504,7 @@ static void tell(const struct store_file *file, bool is_registered)
 static enum zd_status file_alloc(
         const struct store_request *request, struct store_file **file_out)
 {
-    int buffers = ring_count(request->request, request->chunk_count);
+    int buffers = record_ring_count(request->request, request->chunk_count);
     size_t chunks = (size_t)request->chunk_count + 1;
     struct store_file *file =
             calloc(1, sizeof *file + (size_t)buffers * sizeof *file->buffers);
@@ -539,7 +539,7 @@ enum zd_status store_file_create(
     enum zd_status status;
     ZD_TRY(file_alloc(request, &file));
     file->in_file = CHUNK_STATES;
-    if (params_in_file(request->request))
+    if (offload_params_in_file(request->request))
         file->in_file |= CHUNK_SLOT;
     uint64_t file_bytes = place_records(file);
     if (file->buffer_count)

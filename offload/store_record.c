@@ -24,7 +24,8 @@ struct record record_of(
     struct record record = {0};
     size_t *part = record.part;
     part[1] = round_up(
-            count * dtype_bytes(master_type(request->optim)), AIO_ALIGN);
+            count * dtype_bytes(offload_master_type(request->optim)),
+            AIO_ALIGN);
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
         enum optim_format format = layout->lane[lane];
         size_t scales = optim_scale_count(format, count) * sizeof(float);
@@ -34,7 +35,7 @@ struct record record_of(
         part[2 + lane] = round_up(record.scale[lane] + scales, AIO_ALIGN);
     }
     part[4] = part[3];
-    if (params_in_file(request))
+    if (offload_params_in_file(request))
         part[4] += round_up(count * dtype_bytes(request->dtype), AIO_ALIGN);
     return record;
 }
@@ -60,9 +61,9 @@ void record_memory(
         memory->scale[lane] =
                 scaled ? (float *)(data + record.scale[lane]) : NULL;
     }
-    if (params_in_file(request))
+    if (offload_params_in_file(request))
         memory->param = data + record.part[3];
-    if (grads_in_file(request))
+    if (offload_grads_in_file(request))
         memory->slot = data + record.part[3];
 }
 
@@ -78,7 +79,7 @@ size_t record_largest(
     return largest;
 }
 
-int ring_count(const struct offload_request *request, int chunk_count)
+int record_ring_count(const struct offload_request *request, int chunk_count)
 {
     int threads = request->options->threads;
     int count = 2 * (threads > 0 ? threads : WORKERS_PLANNED) + 2;
@@ -91,7 +92,7 @@ enum zd_status store_file_measure(
 {
     size_t file_bytes = 0, ring_bytes;
     size_t largest = record_largest(request, chunks, chunk_count);
-    size_t count = (size_t)ring_count(request, chunk_count);
+    size_t count = (size_t)record_ring_count(request, chunk_count);
     for (int i = 0; i < chunk_count; i++)
         file_bytes += record_bytes(request, &chunks[i]);
     /* the span begins at a multiple of ARENA_ALIGN */

@@ -32,6 +32,6 @@ size_t record_largest(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count);
 /* Buffers in the ring. */
-int ring_count(const struct offload_request *request, int chunk_count);
+int record_ring_count(const struct offload_request *request, int chunk_count);
 
 #endif

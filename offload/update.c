@@ -14,9 +14,9 @@ void chunk_update(
     const struct offload_run *run = &request->runs[chunk->run];
     struct optim_span span = {
             .master = memory->master,
-            .master_type = master_type(request->optim),
+            .master_type = offload_master_type(request->optim),
             .grad = memory->slot,
-            .grad_type = grad_type(request),
+            .grad_type = offload_grad_type(request),
             .param = memory->param,
             .param_type = request->dtype,
             .layout = run->layout,
@@ -52,7 +52,7 @@ static void round_param(
     const struct offload_request *request = &offload->request;
     dtype_convert(
             memory->param, request->dtype, memory->master,
-            master_type(request->optim), chunk->count);
+            offload_master_type(request->optim), chunk->count);
 }
 
 /* --- old values ----------------------------------------------------------- */
@@ -64,7 +64,7 @@ static void *saved_grad(
     const struct offload_request *request = &offload->request;
     size_t at = offload->segment_offsets[chunk->segment] +
                 request->runs[chunk->run].offset + chunk->begin;
-    return offload->undo_grads + at * dtype_bytes(grad_type(request));
+    return offload->undo_grads + at * dtype_bytes(offload_grad_type(request));
 }
 
 void chunk_save(
@@ -76,7 +76,7 @@ void chunk_save(
     image_chunk(&offload->undo, chunk, &old);
     chunk_copy(request, chunk, &old, memory);
     memcpy(saved_grad(offload, chunk), memory->slot,
-           chunk->count * dtype_bytes(grad_type(request)));
+           chunk->count * dtype_bytes(offload_grad_type(request)));
 }
 
 static void put_back(
@@ -88,7 +88,7 @@ static void put_back(
     image_chunk(&offload->undo, chunk, &old);
     chunk_copy(request, chunk, memory, &old);
     memcpy(memory->slot, saved_grad(offload, chunk),
-           chunk->count * dtype_bytes(grad_type(request)));
+           chunk->count * dtype_bytes(offload_grad_type(request)));
 }
 
 /* --- jobs over all chunks ------------------------------------------------- */
@@ -140,7 +140,7 @@ static enum zd_status round_chunk(
 
 /* The state at the start of training. Its pages are first touched here, by the
  * threads that will use them. */
-enum zd_status clear_chunk(struct worker *worker, const struct job *job, int at)
+enum zd_status chunk_clear(struct worker *worker, const struct job *job, int at)
 {
     struct offload *offload = worker->offload;
     const struct offload_request *request = &offload->request;
@@ -149,13 +149,14 @@ enum zd_status clear_chunk(struct worker *worker, const struct job *job, int at)
     struct chunk_memory memory;
     ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
     memset(memory.master, 0,
-           chunk->count * dtype_bytes(master_type(request->optim)));
+           chunk->count * dtype_bytes(offload_master_type(request->optim)));
     for (int lane = 0; lane < OPTIM_LANES; lane++)
         if (memory.state[lane])
             optim_lane_clear(
                     (enum optim_lane)lane, run->layout.lane[lane],
                     memory.state[lane], memory.scale[lane], chunk->count);
-    memset(memory.slot, 0, chunk->count * dtype_bytes(grad_type(request)));
+    memset(memory.slot, 0,
+           chunk->count * dtype_bytes(offload_grad_type(request)));
     if (memory.param != memory.slot)
         memset(memory.param, 0, chunk->count * dtype_bytes(request->dtype));
     if (offload->undo_grads)
@@ -164,7 +165,7 @@ enum zd_status clear_chunk(struct worker *worker, const struct job *job, int at)
 }
 
 /* Parts of the store that a job takes which makes parameters. */
-static unsigned slots_of(const struct offload *offload, bool in_file)
+static unsigned slots_of(bool in_file)
 {
     return in_file ? CHUNK_SLOT : 0;
 }
@@ -225,8 +226,8 @@ enum zd_status offload_update(
             job_over_all(offload, was_updated ? redo_chunk : update_chunk);
     job.updates = true;
     job.ends_update = true;
-    job.reads = CHUNK_STATES | slots_of(offload, grads_in_file(request));
-    job.writes = CHUNK_STATES | slots_of(offload, params_in_file(request));
+    job.reads = CHUNK_STATES | slots_of(offload_grads_in_file(request));
+    job.writes = CHUNK_STATES | slots_of(offload_params_in_file(request));
     jobs_wait(offload);
     ZD_TRY(offload_failure(offload));
     offload->is_speculative = false;
@@ -256,7 +257,7 @@ enum zd_status offload_skip(struct offload *offload)
         return ZD_OK;
     job.ends_update = true;
     job.reads = was_updated ? CHUNK_STATES : CHUNK_MASTER;
-    job.writes = slots_of(offload, params_in_file(request));
+    job.writes = slots_of(offload_params_in_file(request));
     if (request->params_on_host) {
         job.updates = true;
         params_begin(offload);
@@ -271,7 +272,7 @@ enum zd_status offload_masters_written(struct offload *offload)
     struct job job = job_over_all(offload, round_chunk);
     job.updates = true;
     job.reads = CHUNK_MASTER;
-    job.writes = slots_of(offload, params_in_file(&offload->request));
+    job.writes = slots_of(offload_params_in_file(&offload->request));
     ZD_TRY(offload_finish(offload));
     params_begin(offload);
     job_add(offload, &job);

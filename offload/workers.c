@@ -75,7 +75,7 @@ enum zd_status chunk_release(struct offload *offload, int chunk)
             offload->store, chunk - offload->list_first);
 }
 
-enum zd_status list_begin(
+enum zd_status chunk_list_begin(
         struct offload *offload, int first, int count, unsigned reads,
         unsigned writes)
 {
@@ -134,7 +134,7 @@ static void begin_list(struct offload *offload, struct job *job)
 {
     job->list = LIST_BEGINNING;
     pthread_mutex_unlock(&offload->lock);
-    enum zd_status status = list_begin(
+    enum zd_status status = chunk_list_begin(
             offload, job->first, job->count, job->reads, job->writes);
     pthread_mutex_lock(&offload->lock);
     note_failure(offload, status);
@@ -260,7 +260,7 @@ enum zd_status workers_start(struct offload *offload)
     if (offload->request.params_on_host)
         return ZD_OK;
     ZD_TRY(start_thread(
-            &offload->uploader, uploader_run, offload, "offload-up"));
+            &offload->uploader, params_uploader, offload, "offload-up"));
     offload->has_uploader = true;
     return ZD_OK;
 }

@@ -20,7 +20,7 @@ static void make_runs(struct store_case *test)
         run->count = shapes[i].count;
         run->layout.lane[OPTIM_M] = shapes[i].m;
         run->layout.lane[OPTIM_V] = shapes[i].v;
-        test->segment_counts[run->segment] += run_padded(run);
+        test->segment_counts[run->segment] += offload_run_padded(run);
     }
     test->segment_offsets[1] = test->segment_counts[0];
 }
