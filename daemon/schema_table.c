@@ -289,7 +289,7 @@ const struct schema_key schema_table[] = {
 {"offload", "chunk_bytes", SCHEMA_SIZE, JOB(offload.chunk_bytes), .max = 1e12, .help = "Master weights that a worker takes at a time; 0 = auto"},
 {"offload", "clipping", SCHEMA_ENUM, JOB(offload.clipping), .choices = clippings, .help = "wait: update when the norm is known; undo: at once, taken back if it is clipped"},
 {"offload", "accumulate", SCHEMA_ENUM, JOB(offload.accumulate), .choices = accumulates, .help = "Where gradients of several micro-batches are added up"},
-{"offload", "pin_memory", SCHEMA_ENUM, JOB(offload.pin_memory), .choices = pins, .flags = SCHEMA_PER_RANK, .help = "Lock the memory that copies go through"},
+{"offload", "pin_memory", SCHEMA_ENUM, JOB(offload.pin_memory), .choices = pins, .flags = SCHEMA_PER_RANK, .help = "Lock the memory that an offloaded optimizer copies through; auto: not on the CPU device"},
 {"offload", "nvme_path", SCHEMA_STRING, JOB(offload.nvme_path), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "Folder of the NVMe tier"},
 
 {"aio", "backend", SCHEMA_ENUM, JOB(offload.aio.backend), .choices = aio_backends, .flags = SCHEMA_PER_RANK, .help = "Asynchronous I/O of the NVMe tier"},

@@ -161,8 +161,8 @@ static enum zd_status check_space(
             (double)file_bytes * local_size / mib, local_size,
             (unsigned long long)file_bytes, (double)free_bytes / mib);
     zd_fail_where("%s", folder);
-    zd_fail_help("set offload.nvme_path to a folder on a larger disk, or "
-                 "optim.name = \"adamw_8bit\" for smaller states");
+    zd_fail_help("set offload.nvme_path to a folder on a larger disk; 8-bit "
+                 "states (adamw_8bit, lion_8bit) take a quarter of fp32 ones");
     return ZD_ERR_UNFIT;
 }
 
