@@ -4,6 +4,7 @@
 #include "daemon/output.h"
 #include "zd_config.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,11 +26,27 @@ struct zd_log_options cli_log_options(const struct cli_args *args)
 
 /* --- the job and what overrides it --- */
 
-static void split_set(const char *set, char **key_out, const char **value_out)
+/* A copy without the blanks at both ends. */
+static char *trimmed(const char *text, size_t bytes)
+{
+    while (bytes && isspace((unsigned char)*text)) {
+        text++;
+        bytes--;
+    }
+    while (bytes && isspace((unsigned char)text[bytes - 1]))
+        bytes--;
+    char *copy = strndup(text, bytes);
+    if (!copy)
+        abort(); /* a few bytes of the command line */
+    return copy;
+}
+
+/* "key=value", also as a file has it: "key = value". */
+static void split_set(const char *set, char **key_out, char **value_out)
 {
     const char *equals = strchr(set, '=');
-    *key_out = strndup(set, (size_t)(equals - set));
-    *value_out = equals + 1;
+    *key_out = trimmed(set, (size_t)(equals - set));
+    *value_out = trimmed(equals + 1, strlen(equals + 1));
 }
 
 enum zd_status cli_load_job(
@@ -37,13 +54,13 @@ enum zd_status cli_load_job(
         struct job **job_out)
 {
     struct job_override overrides[CLI_SETS_MAX + 8];
-    char *keys[CLI_SETS_MAX], steps[24], stop[24];
+    char *keys[CLI_SETS_MAX], *values[CLI_SETS_MAX], steps[24], stop[24];
     int count = 0;
 
     for (int i = 0; i < args->set_count; i++) {
-        overrides[count] = (struct job_override){.origin = "--set"};
-        split_set(args->sets[i], &keys[i], &overrides[count].value);
-        overrides[count++].key = keys[i];
+        split_set(args->sets[i], &keys[i], &values[i]);
+        overrides[count++] =
+                (struct job_override){keys[i], values[i], "--set", false};
     }
     if (args->resume)
         overrides[count++] = (struct job_override){
@@ -75,9 +92,21 @@ enum zd_status cli_load_job(
             .world = world,
             .skip_paths = skip_paths};
     enum zd_status status = job_load(&request, job_out);
-    for (int i = 0; i < args->set_count; i++)
+    for (int i = 0; i < args->set_count; i++) {
         free(keys[i]);
+        free(values[i]);
+    }
     return status;
+}
+
+void cli_print_errors(const struct cli_args *args, json_t *problems)
+{
+    json_t *result = json_pack(
+            "{s:b, s:s, s:i, s:o}", "valid", 0, "file",
+            args->job ? args->job : args->operands[0], "errors",
+            (int)json_array_size(problems), "problems", problems);
+    output_json(result);
+    json_decref(result);
 }
 
 enum zd_status cli_need_job(
@@ -87,6 +116,8 @@ enum zd_status cli_need_job(
     enum zd_status status = cli_load_job(args, world, skip_paths, job_out);
     if (status != ZD_OK) {
         problems_print(job_problems(*job_out), stderr);
+        if (cli_wants_json(args))
+            cli_print_errors(args, problems_json(job_problems(*job_out)));
         job_free(*job_out);
         *job_out = NULL;
     }

@@ -89,11 +89,15 @@ cli_command_fn command_data_inspect;
 enum zd_status cli_load_job(
         const struct cli_args *args, int world, bool skip_paths,
         struct job **job_out);
-/* The same, the problems printed; then *job_out is NULL. Returns a status whose
- * record, if any, was printed: pass it up. */
+/* The same, the problems printed (with --format json on stdout too); then
+ * *job_out is NULL. Returns a status whose record, if any, was printed: pass it
+ * up. */
 enum zd_status cli_need_job(
         const struct cli_args *args, int world, bool skip_paths,
         struct job **job_out);
+/* --format json of a job that is refused: {"valid": false, "file", "errors",
+ * "problems"} on stdout. Takes the reference to the array of problems_json. */
+void cli_print_errors(const struct cli_args *args, json_t *problems);
 bool cli_wants_json(const struct cli_args *args);
 /* How lines are logged before a job says so. */
 struct zd_log_options cli_log_options(const struct cli_args *args);

@@ -169,7 +169,7 @@ static enum zd_status set_choice(
 
 static enum zd_status add_set(const char *text, struct cli_args *args)
 {
-    if (text[0] == '=' || !strchr(text, '=')) {
+    if (text[strspn(text, " \t")] == '=' || !strchr(text, '=')) {
         ZD_FAIL(ZD_ERR_USAGE, USAGE, "--set takes section.key=value, not `%s`",
                 text);
         zd_fail_help("like --set optim.learning_rate=1e-4");

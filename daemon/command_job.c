@@ -18,8 +18,8 @@ enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
     ZD_TRY(cli_need_job(args, (int)args->world, false, &job));
     if (cli_wants_json(args)) {
         json_t *result = json_pack(
-                "{s:b, s:s*, s:i}", "valid", 1, "file", job_path(args),
-                "errors", 0);
+                "{s:b, s:s*, s:i, s:[]}", "valid", 1, "file", job_path(args),
+                "errors", 0, "problems");
         json_t *all = job_json(job);
         if (args->print)
             json_object_update_missing(result, all);
@@ -35,6 +35,17 @@ enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
     return ZD_OK;
 }
 
+/* This thread's error record, which stays to be told on stderr. */
+static void print_record(const struct cli_args *args)
+{
+    struct zd_error error = *zd_error_get();
+    struct problems problems = {0};
+    problem_take_record(&problems, (struct toml_place){0});
+    cli_print_errors(args, problems_json(&problems));
+    problems_fini(&problems);
+    zd_error_set(&error);
+}
+
 enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
 {
     struct job *job;
@@ -42,6 +53,8 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
     ZD_TRY(cli_need_job(args, (int)args->world, true, &job));
     enum zd_status status =
             job_plan_build(job_options(job), (int)args->world, 1, &plan);
+    if (status != ZD_OK && cli_wants_json(args))
+        print_record(args);
     if (status == ZD_OK) {
         if (cli_wants_json(args)) {
             json_t *json = job_plan_json(&plan, NULL);

@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "model/params.h"
+#include "offload/offload.h"
 
 #include <ctype.h>
 #include <glob.h>
@@ -276,6 +277,10 @@ void job_check_paths(struct job *job)
                 options->model.tokenizer);
     check_globs(job, "train", options->data.train, options->data.train_count);
     check_globs(job, "eval", options->data.eval, options->data.eval_count);
+    if (options->offload.optimizer == OFFLOAD_NVME &&
+        offload_check_folder(options->offload.nvme_path) != ZD_OK)
+        problem_take_record(
+                &job->problems, job_place(job, "offload", "nvme_path"));
     if (options->run.resume == RESUME_PATH &&
         !fs_exists(options->run.resume_path))
         tell_missing(

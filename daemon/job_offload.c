@@ -41,6 +41,61 @@ static void check_tiers(struct job *job)
     }
 }
 
+/* An update that could be taken back needs its old states, and the norm of
+ * nothing. */
+static void check_clipping(struct job *job)
+{
+    const struct train_job *options = &job->options;
+    enum offload_tier tier = options->offload.optimizer;
+    const char *why =
+            tier == OFFLOAD_NVME
+                    ? "offload.clipping = \"undo\" has no old states to go "
+                      "back to when they are streamed from NVMe"
+                    : "offload.clipping = \"undo\" cannot update before the "
+                      "norm is known with Adam-mini, which divides by block "
+                      "sums";
+    if (options->offload.clipping != OFFLOAD_CLIP_UNDO ||
+        !job_is_sound(job, "offload", "optimizer") ||
+        !job_is_sound(job, "optim", "name"))
+        return;
+    if (tier == OFFLOAD_NVME ||
+        (tier == OFFLOAD_CPU && options->optim.name == OPTIM_ADAM_MINI)) {
+        tell(job, "E0650", "clipping", why);
+        problem_help(&job->problems, "clipping = \"wait\" in [offload]");
+    }
+}
+
+/* What depends on how many ranks there are; nothing when that is not known. */
+static void check_ranks(struct job *job)
+{
+    const struct train_job *options = &job->options;
+    const struct offload_options *offload = &options->offload;
+    int stage = options->zero.stage;
+    if (job->world < 2 || offload->optimizer == OFFLOAD_NONE ||
+        !job_is_sound(job, "offload", "optimizer") ||
+        !job_is_sound(job, "zero", "stage"))
+        return;
+    if (offload->params != OFFLOAD_NONE && stage < 3) {
+        tell(job, "E0661", "params",
+             job_string(
+                     job,
+                     "offload.params with several ranks needs zero.stage = 3: "
+                     "at stage %d every rank keeps all parameters",
+                     stage));
+        problem_help(&job->problems, "zero.stage = 3");
+    }
+    if (offload->accumulate == OFFLOAD_ACCUMULATE_HOST && stage == 0 &&
+        job->accumulation > 1) {
+        tell(job, "E0662", "accumulate",
+             "offload.accumulate = \"host\" with several ranks needs "
+             "zero.stage = 1 or more: at stage 0 every rank keeps all "
+             "gradients on the device");
+        problem_help(
+                &job->problems,
+                "zero.stage = 1, or offload.accumulate = \"device\"");
+    }
+}
+
 static void check_activations(struct job *job)
 {
     const struct train_job *options = &job->options;
@@ -99,6 +154,8 @@ static void check_idle(struct job *job)
 void job_check_offload(struct job *job)
 {
     check_tiers(job);
+    check_clipping(job);
+    check_ranks(job);
     check_activations(job);
     check_idle(job);
 }

@@ -290,12 +290,18 @@ static bool is_legal_key(const char *key)
     return parts <= KEY_PARTS_MAX;
 }
 
-static void apply_override(struct job *job, const struct job_override *set)
+static bool is_set(const struct job_override *override)
 {
-    bool is_set = strcmp(set->origin, "--set") == 0;
+    return strcmp(override->origin, "--set") == 0;
+}
+
+/* Put an override over what `tree` holds, under the name that it was given. */
+static void add_override(
+        struct job *job, const struct job_override *set, struct toml_node *tree)
+{
     const char *name =
-            is_set ? job_string(job, "--set %s=%s", set->key, set->value)
-                   : job_string(job, "%s %s", set->origin, set->value);
+            is_set(set) ? job_string(job, "--set %s=%s", set->key, set->value)
+                        : job_string(job, "%s %s", set->origin, set->value);
     struct toml_place place = {.source = job_source(job, name)};
     if (!is_legal_key(set->key)) {
         problem_add(
@@ -309,15 +315,28 @@ static void apply_override(struct job *job, const struct job_override *set)
         item->string = strdup(set->value);
     }
     set_places(item, place);
-    struct toml_node *tree = wrap(set->key, item, place);
-    resolve_aliases(job, tree);
-    toml_merge(job->root, tree);
+    toml_merge(tree, wrap(set->key, item, place));
+}
+
+/* All --set are one file as far as names go: one setting under two of them is
+ * refused. Options of their own go over them. */
+static void apply_overrides(struct job *job, const struct job_request *request)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        struct toml_node *tree =
+                toml_new(TOML_TABLE, NULL, (struct toml_place){0});
+        for (int i = 0; i < request->override_count; i++)
+            if (is_set(&request->overrides[i]) == (pass == 0))
+                add_override(job, &request->overrides[i], tree);
+        resolve_aliases(job, tree);
+        toml_merge(job->root, tree);
+    }
 }
 
 void job_read_tree(struct job *job, const struct job_request *request)
 {
     struct chain chain = {0};
     job->root = read_file(job, request->path, (struct toml_place){0}, &chain);
-    for (int i = 0; job->root && i < request->override_count; i++)
-        apply_override(job, &request->overrides[i]);
+    if (job->root)
+        apply_overrides(job, request);
 }

@@ -11,6 +11,7 @@
 #ifndef ZD_DAEMON_PROBLEMS_H
 #define ZD_DAEMON_PROBLEMS_H
 
+#include "base/json.h"
 #include "daemon/toml_door.h"
 
 struct problem {
@@ -41,6 +42,10 @@ void problem_take_record(struct problems *problems, struct toml_place place);
 
 /* In the order of the files and their lines. */
 void problems_sort(struct problems *problems);
+/* An array of {"code", "message", "where", "file", "line", "column", "help"}:
+ * `where` is the place inside a file that the line names. What is not known is
+ * null. New reference. */
+json_t *problems_json(const struct problems *problems);
 void problems_print(const struct problems *problems, FILE *stream);
 /* What the process ends with: ZD_ERR_CONFIG when there is one of that kind,
  * else the first one's; ZD_OK when there is none. */

@@ -112,6 +112,23 @@ const struct schema_key *schema_suggest(
     return key;
 }
 
+const char *schema_suggest_choice(
+        const struct schema_key *key, const char *typed)
+{
+    const char *best = NULL;
+    int best_distance = INT_MAX;
+    for (const struct schema_choice *c = key->choices; c && c->name; c++) {
+        int distance = edit_distance(typed, c->name);
+        bool is_there = !c->note || c->note[0] != '!';
+        if (is_there && suggest_is_near(typed, distance) &&
+            distance < best_distance) {
+            best = c->name;
+            best_distance = distance;
+        }
+    }
+    return best;
+}
+
 bool schema_is_section(const char *section)
 {
     for (int i = 0; i < schema_count; i++)

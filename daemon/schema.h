@@ -96,6 +96,10 @@ const struct schema_key *schema_find_elsewhere(
  * `found`: the name or alias that is near. */
 const struct schema_key *schema_suggest(
         const char *section, const char *name, char found[SCHEMA_NAME_MAX]);
+/* The nearest word that a key of choices accepts, by whatever name it has; NULL
+ * when none is near or the key has no choices. */
+const char *schema_suggest_choice(
+        const struct schema_key *key, const char *typed);
 bool schema_is_section(const char *section);
 const char *schema_suggest_section(const char *section); /* NULL: none near */
 

@@ -52,6 +52,9 @@ static bool fail_word(
             &job->problems, ZD_ERR_CONFIG, "E0207", node->place, accepts,
             "\"%.80s\" is no value for `%s` in [%s]", node->string, key->name,
             key->section);
+    const char *near = schema_suggest_choice(key, node->string);
+    if (near)
+        problem_help(&job->problems, "did you mean \"%s\"?", near);
     return false;
 }
 

@@ -91,6 +91,9 @@ enum zd_status offload_measure(
 enum zd_status offload_plan_spans(
         const size_t bytes[OFFLOAD_PARTS], struct arena_plan *plan);
 
+/* The folder of the NVMe tier exists and may be written to. ZD_ERR_CONFIG when
+ * none is named, ZD_ERR_NO_INPUT, ZD_ERR_CREATE, ZD_ERR_DENIED. */
+enum zd_status offload_check_folder(const char *folder);
 /* Before memory is taken: the disk folder exists, is writable and has room for
  * `file_bytes` of each of `local_size` ranks; locked memory is allowed when
  * pin_memory asks for it (ZD_ERR_UNFIT with the ulimit line). */

@@ -121,7 +121,7 @@ static enum zd_status fail_folder(
     return status;
 }
 
-static enum zd_status check_folder(const char *folder)
+enum zd_status offload_check_folder(const char *folder)
 {
     if (!folder || !*folder) {
         zd_fail(ZD_ERR_CONFIG, "E0655",
@@ -170,7 +170,7 @@ enum zd_status store_file_check(
         const struct offload_options *options, uint64_t file_bytes,
         int local_size)
 {
-    ZD_TRY(check_folder(options->nvme_path));
+    ZD_TRY(offload_check_folder(options->nvme_path));
     ZD_TRY(aio_file_check(file_bytes));
     ZD_TRY(check_space(options->nvme_path, file_bytes, local_size));
     return aio_check(&options->aio);

@@ -30,10 +30,21 @@ row 'parameters on NVMe, states not' 78 'E0651|params|job.toml' 'offload "optimi
 row 'an update from NVMe that could be undone' 78 'E0650|undo|wait' "$nvme; echo 'clipping = \"undo\"' >>job.toml"
 row 'parameters away from the device, more ranks than one, no stage 3' 78 'E0661|zero.stage|params' \
     'offload "optimizer = \"cpu\"" "params = \"cpu\""; printf "[zero]\nstage = 1\n" >>job.toml' plan --job job.toml --world 2
+row 'validate: the same, with its line' 78 'E0661|zero.stage|job.toml:20|params' \
+    'offload "optimizer = \"cpu\"" "params = \"cpu\""; printf "[zero]\nstage = 1\n" >>job.toml' validate --job job.toml --world 2
 row 'parameters away from the device, the optimizer on it' 78 'E0660|params|optimizer = |job.toml' 'offload "params = \"cpu\""'
 row 'micro-batches added up on the host by ranks that have all states' 78 'E0662|accumulate|zero.stage = 1' \
     'offload "optimizer = \"cpu\"" "accumulate = \"host\""; printf "[zero]\nstage = 0\n" >>job.toml' \
     plan --job job.toml --world 2 --set train.global_batch_size=4 --set train.gradient_accumulation_steps=2
+row 'validate: the same, with its line' 78 'E0662|accumulate|job.toml:20|zero.stage = 1' \
+    'offload "optimizer = \"cpu\"" "accumulate = \"host\""; printf "[zero]\nstage = 0\n" >>job.toml' \
+    validate --job job.toml --world 2 --set train.global_batch_size=4 --set train.gradient_accumulation_steps=2
+row 'validate: an update from NVMe that could be undone' 78 'E0650|job.toml:21|clipping = "wait"' \
+    "$nvme; echo 'clipping = \"undo\"' >>job.toml" validate --job job.toml
+row 'validate: an update of Adam-mini that could be undone' 78 'E0650|job.toml:20|Adam-mini' \
+    'offload "optimizer = \"cpu\"" "clipping = \"undo\""' validate --job job.toml --set optim.name=adam_mini
+row 'validate: a folder that does not exist' 66 'E0656|no such folder|job.toml:20' "$nvme; rm -r disk" validate --job job.toml
+row 'validate: a folder that is a file' 73 'E0656|no folder|job.toml:20' "$nvme; rm -r disk; echo >disk" validate --job job.toml
 row 'threads for an update that is not on the host' 78 'E0213|threads|offload.optimizer|job.toml' 'offload "threads = 2"'
 row 'undo where nothing is offloaded' 78 'E0213|clipping|job.toml' 'offload "clipping = \"undo\"" "optimizer = \"none\""'
 row 'libaio' 78 'E0208|libaio|io_uring | threads|job.toml' 'printf "[aio]\nbackend = \"libaio\"\n" >>job.toml'

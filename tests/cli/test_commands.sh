@@ -65,7 +65,23 @@ ok '  no escape codes' plain
 ok '--set of a plain word' call 0 validate job.toml --set optim.lr_scheduler_type=linear
 ok '--set of a TOML string' call 0 validate job.toml --set 'optim.lr_scheduler_type="linear"'
 ok 'a --set that fails leaves stdout empty' eval 'call 78 validate job.toml --print --set optim.lr_scheduler_type=cubic && [ ! -s out ]'
-ok 'JSON of a failure: stdout empty' eval 'call 78 validate job.toml --format json --set train.max_steps=no && [ ! -s out ]'
+ok 'JSON of a failure' call 78 validate job.toml --format json --set train.max_steps=no --set data.cutoff_len=0
+ok '  its problems on stdout, and on stderr as always' eval \
+    'has "^  \"valid\": false" out && has "^  \"errors\": 2" out && [ $(grep -c "\"code\": \"E020[56]\"" out) = 2 ] && [ $(grep -c "^error" err) = 2 ]'
+ok 'JSON of a failure in a line of the file' eval \
+    'sed "s/^cutoff_len = 32/cutoff_len = 0/" job.toml >wrong.toml && call 78 validate wrong.toml --format json &&
+     has "\"line\": 7" out && has "\"column\": 14" out && has "\"file\": \"wrong.toml\"" out'
+ok 'JSON of a job file that is not there' eval 'call 66 validate none.toml --format json && has "\"code\": " out'
+ok 'JSON of a plan that is refused' eval \
+    'call 78 plan --job wrong.toml --world 1 --format json && has "\"line\": 7" out && has "^error.E0206" err'
+ok 'JSON of a plan that does not fit' eval \
+    'call 69 plan --job job.toml --world 1 --format json --set device.memory_limit=1KB && has "\"code\": \"E0601\"" out &&
+     has "largest spans" out && [ $(grep -c ^error err) = 1 ]'
+ok 'no text of --set breaks the JSON' eval 'call 78 validate job.toml --format json --set "optim.name=\"$(printf "\377\"")" && has "^}" out && has E0207 out'
+ok 'validate without a number of ranks asks nothing that depends on it' call 0 validate job.toml \
+    --set offload.optimizer=cpu --set offload.params=cpu --set zero.stage=1
+ok '--set with blanks, as a file has it' eval \
+    'call 0 validate job.toml --print --set "optim.lr_scheduler_type = linear " --set " train.max_steps = 9" && has "lr_scheduler_type *= \"linear\"" out && has "max_steps *= 9" out'
 
 # --- plan ---
 # The plan without what only a run knows.
