@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 
-/* Until the copies of a unit's gradient to the host have left their source. */
 enum zd_status grads_wait_down(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
@@ -26,7 +25,6 @@ enum zd_status grads_wait_down(struct zero *zero, int unit)
     return ZD_OK;
 }
 
-/* Where the reduced shards of a unit lie on their way. */
 char *grads_passing(const struct zero *zero, int unit)
 {
     return zero->passing + zero->plan->passing_offsets[unit] *
@@ -68,7 +66,6 @@ static enum zd_status send_unit(struct zero *zero, int unit)
     return ZD_OK;
 }
 
-/* Positions up to `end` of the order are on their way. */
 enum zd_status grads_send(struct zero *zero, int end)
 {
     for (; zero->sent < end; zero->sent++)
@@ -76,7 +73,6 @@ enum zd_status grads_send(struct zero *zero, int end)
     return ZD_OK;
 }
 
-/* The rest of the micro-batch; then the next one's may begin. */
 enum zd_status grads_send_rest(struct zero *zero)
 {
     ZD_TRY(grads_send(zero, zero->plan->grad_unit_count));
@@ -85,8 +81,6 @@ enum zd_status grads_send_rest(struct zero *zero)
     return ZD_OK;
 }
 
-/* Before the reduction of `bucket` writes its shards: what lay there is gone.
- */
 enum zd_status grads_wait_passing(struct zero *zero, int bucket)
 {
     const struct zero_plan *plan = zero->plan;

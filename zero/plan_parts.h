@@ -92,12 +92,17 @@ enum zd_status plan_span(
         struct arena_plan *arena, const char *name, enum arena_memory memory,
         enum span_kind kind, size_t count, size_t bytes);
 
-/* --- offload (offload.c) -------------------------------------------------- */
+/* --- offload (plan_offload.c) --------------------------------------------- */
 
 /* What of the plan is on the host; ZD_ERR_CONFIG when the options do not go
  * together. Then, the segments settled, plan->offload_bytes. */
 enum zd_status plan_offload(struct zero_plan *plan);
 enum zd_status plan_offload_bytes(struct zero_plan *plan);
+/* What the engine of a rank is asked for. The arrays of the request are the
+ * caller's, who ends with plan_request_free. */
+enum zd_status plan_request_of(
+        const struct zero_plan *plan, int rank, struct offload_request *out);
+void plan_request_free(struct offload_request *request);
 
 /* plan->grad_*, plan->work_* (buckets.c). */
 enum zd_status plan_buckets(struct zero_plan *plan);

@@ -1,15 +1,18 @@
 /* private.h - what one rank holds while it runs. Private to zero.
  *
- *   ops.c      collectives under way, at most COMM_OPS_MAX of them
- *   params.c   params hooks: the stage-3 program; the gather after the update
- *   grads.c    grads hooks: work buffers, buckets, reduction
+ *   ops.c         collectives under way, at most COMM_OPS_MAX of them
+ *   params.c      params hooks: the stage-3 program; the gather after the
+ * update grads.c       grads hooks: work buffers, buckets, reduction
  *   grads_down.c  what was reduced goes to the host
- *   offload.c  the engine, what it is asked for, its part of the step
- *   states.c   the update of this rank's states
- *   paged.c    the update of those that are spilled to the host
- *   ranges.c   states and weights from outside: loading, saving
- *   norm.c     the norm
- *   zero.c     create and destroy; the step */
+ *   round.c       gradients to the compute type
+ *   norm.c        the norm
+ *   states.c      the update of this rank's states
+ *   paged.c       the update of those that are spilled to the host
+ *   offload.c     the engine's part of the step, when it has all states
+ *   ranges.c      states and weights from outside: loading, saving
+ *   zero.c        create and destroy; the step
+ *
+ * What is planned before: plan_parts.h. */
 #ifndef ZD_ZERO_PRIVATE_H
 #define ZD_ZERO_PRIVATE_H
 
@@ -137,6 +140,11 @@ struct zero {
     int range_count[ZERO_RANGES];
 };
 
+/* --- zero.c --------------------------------------------------------------- */
+
+/* A span of the arena; NULL: there is none, because it would be empty. */
+void *zero_span(const struct zero *zero, const char *name);
+
 /* --- ops.c ---------------------------------------------------------------- */
 
 /* Both wait for the oldest collective first when COMM_OPS_MAX are under way. */
@@ -166,6 +174,8 @@ enum zd_status params_gather(struct zero *zero, bool frozen);
 enum zd_status grads_acquire(
         void *ctx, int unit, float **grads, bool *accumulate_out);
 enum zd_status grads_release(void *ctx, int unit);
+
+/* --- grads_down.c --------------------------------------------------------- */
 
 /* The kept gradient of a segment (of the part with states here), reduced, in
  * the compute type: several micro-batches were added up in fp32, at whose front

@@ -8,13 +8,6 @@
 
 /* --- where they lie ------------------------------------------------------- */
 
-static void *span(const struct zero *zero, const char *name)
-{
-    return arena_plan_find(zero->arena->plan, name)
-                   ? arena_span(zero->arena, name)
-                   : NULL;
-}
-
 static void place_run(
         const struct zero *zero, char *const arrays[STATE_ARRAYS],
         const struct state_run *at, struct run_memory *run)
@@ -47,9 +40,9 @@ enum zd_status states_create(struct zero *zero)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
     for (int i = 0; i < STATE_ARRAYS; i++)
-        arrays[i] = span(zero, state_array_name((enum state_array)i));
-    zero->block_v = span(zero, "zero.blocks");
-    zero->block_sums = span(zero, "zero.blocks.sums");
+        arrays[i] = zero_span(zero, state_array_name((enum state_array)i));
+    zero->block_v = zero_span(zero, "zero.blocks");
+    zero->block_sums = zero_span(zero, "zero.blocks.sums");
     walk = state_walk_begin(plan, zero->rank);
     while (zero->run_count < count && state_walk_next(&walk))
         place_run(zero, arrays, &walk.at, &zero->runs[zero->run_count++]);

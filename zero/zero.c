@@ -4,10 +4,11 @@
 
 /* --- where segments lie --------------------------------------------------- */
 
-/* A span that may be absent because it would be empty. */
-static char *span(const struct arena *arena, const char *name)
+void *zero_span(const struct zero *zero, const char *name)
 {
-    return arena_plan_find(arena->plan, name) ? arena_span(arena, name) : NULL;
+    return arena_plan_find(zero->arena->plan, name)
+                   ? arena_span(zero->arena, name)
+                   : NULL;
 }
 
 static void place_params(
@@ -19,7 +20,7 @@ static void place_params(
     const char *name = !segment->trainable   ? "zero.params.frozen"
                        : segment->persistent ? "zero.params.persistent"
                                              : "zero.params";
-    char *base = span(zero->arena, name);
+    char *base = zero_span(zero, name);
     if (plan->params_on_host && segment->trainable && !segment->persistent)
         return; /* the engine's */
     if (plan->params_cut && !segment->persistent) {
@@ -46,7 +47,7 @@ static void place_masters(
     if (plan->states_on_host)
         return;
     if (plan_has_master(plan))
-        memory->master = (float *)span(zero->arena, "zero.master") + offset;
+        memory->master = (float *)zero_span(zero, "zero.master") + offset;
     else
         memory->master = cut ? memory->shard : memory->full;
 }
@@ -57,7 +58,7 @@ static void place_grads(
 {
     const struct zero_plan *plan = zero->plan;
     size_t bytes = dtype_bytes(plan->grad_dtype);
-    char *base = span(zero->arena, "zero.grads");
+    char *base = zero_span(zero, "zero.grads");
     if (plan->grads_pass)
         return;
     if (plan->grads_cut) {
@@ -73,7 +74,7 @@ static void place_grads(
 static void place_segments(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
-    float *frozen = (float *)span(zero->arena, "zero.master.frozen");
+    float *frozen = zero_span(zero, "zero.master.frozen");
     for (int s = 0; s < plan->segment_count; s++) {
         const struct zero_segment *segment = &plan->segments[s];
         struct segment_memory *memory = &zero->memory[s];
@@ -138,9 +139,9 @@ enum zd_status zero_create(
     enum zd_status status = take_tables(zero);
     if (status != ZD_OK)
         goto err_zero;
-    zero->work = (float *)span(arena, "zero.grads.work");
-    zero->passing = span(arena, "zero.grads.passing");
-    zero->slots = span(arena, "zero.params.slots");
+    zero->work = zero_span(zero, "zero.grads.work");
+    zero->passing = zero_span(zero, "zero.grads.passing");
+    zero->slots = zero_span(zero, "zero.params.slots");
     place_segments(zero);
     if (plan->request.train)
         place_gradients_in_order(zero);

@@ -1,6 +1,7 @@
 /* zero.h - sharded parameters, gradients and optimizer states of one rank.
  *
  *   zero_step_begin
+ *   zero_step_expect      offload.clipping = "undo"
  *   for each micro-batch: zero_micro_begin, model_forward, model_backward
  *                         (zero_hooks gathers, releases, buckets and reduces)
  *   zero_reduce_finish    every reduction has arrived

@@ -1,0 +1,172 @@
+/* plan_offload.c - what of the plan is on the host, and what the offload engine
+ * of a rank is asked for.
+ *
+ *   zero's segments     embedding | layer 1: sharded, persistent | frozen | ..
+ *   the engine's        0         | 1        2                   | -      | ..
+ *
+ * A segment of the engine is the part of a trainable segment whose states this
+ * rank holds, its runs those of state_walk_next. */
+#include "zero/plan_parts.h"
+
+#include "base/rng.h"
+
+#include <stdlib.h>
+
+static enum zd_status check_params(const struct zero_plan *plan)
+{
+    const struct zero_request *request = &plan->request;
+    const struct offload_options *options = &request->offload;
+    if (options->params == OFFLOAD_NONE)
+        return ZD_OK;
+    if (options->optimizer == OFFLOAD_NONE) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0660",
+                "offload.params needs the optimizer on the host too: "
+                "parameters come from its master weights");
+        zd_fail_help(
+                "offload.optimizer = \"%s\"",
+                options->params == OFFLOAD_NVME ? "nvme" : "cpu");
+        return ZD_ERR_CONFIG;
+    }
+    if (request->world > 1 && request->options.stage < 3) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0661",
+                "offload.params with several ranks needs zero.stage = 3: at "
+                "stage %d every rank keeps all parameters",
+                request->options.stage);
+        zd_fail_help("zero.stage = 3");
+        return ZD_ERR_CONFIG;
+    }
+    return ZD_OK;
+}
+
+static enum zd_status check_accumulate(const struct zero_plan *plan)
+{
+    const struct zero_request *request = &plan->request;
+    if (!request->accumulate_on_host || request->world == 1 ||
+        request->options.stage > 0)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0662",
+            "offload.accumulate = \"host\" with several ranks needs "
+            "zero.stage = 1 or more: at stage 0 every rank keeps all "
+            "gradients on the device");
+    zd_fail_help("zero.stage = 1, or offload.accumulate = \"device\"");
+    return ZD_ERR_CONFIG;
+}
+
+enum zd_status plan_offload(struct zero_plan *plan)
+{
+    const struct zero_request *request = &plan->request;
+    bool many = request->world > 1;
+    if (!request->train)
+        return ZD_OK;
+    ZD_TRY(check_params(plan));
+    ZD_TRY(check_accumulate(plan));
+    plan->states_on_host = request->offload.optimizer != OFFLOAD_NONE;
+    if (plan->states_on_host)
+        plan->request.spill_bytes = 0; /* there already */
+    plan->params_on_host = request->offload.params != OFFLOAD_NONE;
+    plan->grads_pass =
+            plan->states_on_host && !(many && request->options.stage == 0) &&
+            (request->accumulation == 1 || request->accumulate_on_host);
+    return ZD_OK;
+}
+
+void plan_request_free(struct offload_request *request)
+{
+    free((void *)(uintptr_t)request->segment_counts);
+    free((void *)(uintptr_t)request->runs);
+    *request = (struct offload_request){0};
+}
+
+static struct offload_run run_of(
+        const struct zero_plan *plan, const struct state_run *at, int segment,
+        size_t first)
+{
+    const struct param *param = &plan->request.table->params[at->run.id];
+    bool in_blocks = at->layout.lane[OPTIM_V] == OPTIM_BLOCKS;
+    return (struct offload_run){
+            .segment = segment,
+            .offset = at->run.offset - first,
+            .begin = at->run.begin,
+            .count = at->run.count,
+            .layout = at->layout,
+            .blocks = in_blocks ? &param->blocks : NULL,
+            .tensor = rng_stream(param->name),
+            .decays = param->decays};
+}
+
+static int count_runs(const struct zero_plan *plan, int rank)
+{
+    struct state_walk walk = state_walk_begin(plan, rank);
+    int count = 0;
+    while (state_walk_next(&walk))
+        count++;
+    return count;
+}
+
+static void fill_request(
+        const struct zero_plan *plan, int rank, size_t *counts,
+        struct offload_run *runs, struct offload_request *request)
+{
+    struct state_walk walk = state_walk_begin(plan, rank);
+    int segments = 0, run_count = 0, number = -1, last = -1;
+    size_t begin = 0, end;
+    for (int s = 0; s < plan->segment_count; s++)
+        if (plan->segments[s].trainable) {
+            plan_state_part(plan, s, rank, &begin, &end);
+            counts[segments++] = end - begin;
+        }
+    while (state_walk_next(&walk)) {
+        for (; last < walk.at.segment; last++)
+            number += plan->segments[last + 1].trainable;
+        plan_state_part(plan, last, rank, &begin, &end);
+        runs[run_count++] = run_of(plan, &walk.at, number, begin);
+    }
+    request->segment_counts = counts;
+    request->segment_count = segments;
+    request->runs = runs;
+    request->run_count = run_count;
+}
+
+/* The arrays of the request are the caller's, for request_free. */
+enum zd_status plan_request_of(
+        const struct zero_plan *plan, int rank, struct offload_request *out)
+{
+    const struct zero_request *request = &plan->request;
+    size_t *counts = calloc((size_t)plan->segment_count + 1, sizeof *counts);
+    struct offload_run *runs =
+            calloc((size_t)count_runs(plan, rank) + 1, sizeof *runs);
+    *out = (struct offload_request){
+            .options = &request->offload,
+            .optim = &request->optim,
+            .dtype = request->dtype,
+            .accumulates = plan->grads_pass && request->accumulation > 1,
+            .params_on_host = plan->params_on_host};
+    if (!counts || !runs) {
+        free(counts);
+        free(runs);
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory planning offload");
+    }
+    fill_request(plan, rank, counts, runs, out);
+    return ZD_OK;
+}
+
+enum zd_status plan_offload_bytes(struct zero_plan *plan)
+{
+    int ranks = plan->states_cut ? plan->request.world : 1;
+    if (!plan->states_on_host)
+        return ZD_OK;
+    for (int rank = 0; rank < ranks; rank++) {
+        struct offload_request request;
+        size_t bytes[OFFLOAD_PARTS] = {0};
+        ZD_TRY(plan_request_of(plan, rank, &request));
+        enum zd_status status = offload_measure(&request, bytes);
+        plan_request_free(&request);
+        if (status != ZD_OK)
+            return status;
+        for (int part = 0; part < OFFLOAD_PARTS; part++)
+            if (plan->offload_bytes[part] < bytes[part])
+                plan->offload_bytes[part] = bytes[part];
+    }
+    return ZD_OK;
+}
