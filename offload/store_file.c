@@ -20,60 +20,12 @@
  * Threads: `lock` guards all that changes; bytes of a buffer belong to the disk
  * while it reads or writes, then to the worker that acquired it. After the
  * first error of the disk every call returns it. */
-#include "offload/aio.h"
-#include "offload/store_record.h"
+#include "offload/store_file.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/uio.h>
-
-/* four parts fall into two groups of neighbours at most */
-enum { NO_CHUNK = -1, NO_BUFFER = -1, SPARE = -1, MOVES = 2 };
-
-struct buffer {
-    char *data;
-    int chunk;      /* whose bytes it has, or NO_CHUNK */
-    unsigned valid; /* parts that are as they were written last */
-    int position;   /* in the list that it is reserved for, or SPARE */
-    int waiting;    /* workers that wait for this reservation */
-    bool is_held;
-    int reading, writing; /* ops under way */
-    uint64_t used;        /* when it became spare */
-    struct aio_op read[MOVES], write[MOVES];
-    struct store_file *store;
-};
-
-struct store_file {
-    struct store store; /* first */
-    struct store_request request;
-    uint64_t *offsets; /* of records, by chunk */
-    unsigned in_file;  /* chunk_parts that the file has */
-    struct aio *aio;
-    struct aio_file file;
-
-    pthread_mutex_t lock; /* of all below */
-    pthread_cond_t changed;
-    struct store_list list;
-    unsigned reads, writes; /* of the list, as far as the file has them */
-    int ahead;              /* positions before it have been reserved */
-    uint64_t list_number;
-    uint64_t *reserved_in; /* by chunk: number of the list that it was last
-                              reserved for */
-    int *buffer_of;        /* by chunk, or NO_BUFFER */
-    int writes_under_way, reads_under_way;
-    uint64_t clock;       /* for buffer.used */
-    struct aio_op failed; /* the first op that failed */
-    bool has_failed;
-    uint64_t read_bytes, written_bytes; /* since the last report */
-    double wait_seconds;
-    int buffer_count;
-    struct buffer buffers[];
-};
 
 static struct store_file *of(struct store *store)
 {
@@ -92,7 +44,7 @@ static void note_end(struct store_file *file, struct aio_op *op)
 
 static void reserve_ahead(struct store_file *file);
 
-static void end_read(struct aio_op *op)
+void store_file_end_read(struct aio_op *op)
 {
     struct buffer *buffer = op->ctx;
     struct store_file *file = buffer->store;
@@ -104,7 +56,7 @@ static void end_read(struct aio_op *op)
     pthread_mutex_unlock(&file->lock);
 }
 
-static void end_write(struct aio_op *op)
+void store_file_end_write(struct aio_op *op)
 {
     struct buffer *buffer = op->ctx;
     struct store_file *file = buffer->store;
@@ -417,7 +369,7 @@ static void file_destroy(struct store *store)
     free(file);
 }
 
-static const struct store_ops file_ops = {
+const struct store_ops store_file_ops = {
         .begin = file_begin,
         .acquire = file_acquire,
         .release = file_release,
@@ -425,140 +377,3 @@ static const struct store_ops file_ops = {
         .report = file_report,
         .destroy = file_destroy,
 };
-
-/* --- creation ------------------------------------------------------------- */
-
-/* Returns the bytes of the whole file. */
-static uint64_t place_records(struct store_file *file)
-{
-    const struct store_request *request = &file->request;
-    uint64_t at = 0;
-    for (int i = 0; i < request->chunk_count; i++) {
-        file->offsets[i] = at;
-        file->buffer_of[i] = NO_BUFFER;
-        at += record_bytes(request->request, &request->chunks[i]);
-    }
-    return at;
-}
-
-static void place_buffers(struct store_file *file, size_t record_bytes)
-{
-    char *ring = arena_span(file->request.arena, "offload.ring");
-    ring += -(uintptr_t)ring % AIO_ALIGN;
-    for (int i = 0; i < file->buffer_count; i++) {
-        struct buffer *buffer = &file->buffers[i];
-        buffer->data = ring + (size_t)i * record_bytes;
-        buffer->chunk = NO_CHUNK;
-        buffer->position = SPARE;
-        buffer->store = file;
-        for (int move = 0; move < MOVES; move++) {
-            struct aio_op *read = &buffer->read[move];
-            struct aio_op *write = &buffer->write[move];
-            *read = (struct aio_op){
-                    .file = &file->file, .done = end_read, .ctx = buffer};
-            *write = *read;
-            write->is_write = true;
-            write->done = end_write;
-        }
-    }
-}
-
-/* Registered buffers spare the kernel a look-up for each transfer. */
-static bool register_ring(struct store_file *file, size_t record_bytes)
-{
-    size_t count = (size_t)file->buffer_count;
-    struct iovec *buffers = malloc(count * sizeof *buffers);
-    if (!buffers)
-        return false;
-    for (size_t i = 0; i < count; i++)
-        buffers[i] = (struct iovec){
-                .iov_base = file->buffers[i].data, .iov_len = record_bytes};
-    bool holds = aio_register(file->aio, buffers, (int)count);
-    for (size_t i = 0; i < count && holds; i++)
-        for (int move = 0; move < MOVES; move++)
-            file->buffers[i].read[move].buffer =
-                    file->buffers[i].write[move].buffer = (int)i + 1;
-    free(buffers);
-    return holds;
-}
-
-static void tell(const struct store_file *file, bool is_registered)
-{
-    bool has_ring = aio_backend_of(file->aio) == AIO_IO_URING;
-    int refused = aio_refused(file->aio);
-    if (refused)
-        zd_log_info(
-                "offload file: threads, since io_uring is not to be had "
-                "here (%s)",
-                strerror(refused));
-    if (!file->file.is_direct)
-        zd_log_info(
-                "offload file: through the page cache, since the file "
-                "system of %s has no O_DIRECT",
-                file->file.path);
-    if (has_ring && !is_registered)
-        zd_log_debug("offload file: the limit of locked memory (ulimit -l) "
-                     "is too low to register its buffers");
-}
-
-static enum zd_status file_alloc(
-        const struct store_request *request, struct store_file **file_out)
-{
-    int buffers = record_ring_count(request->request, request->chunk_count);
-    size_t chunks = (size_t)request->chunk_count + 1;
-    struct store_file *file =
-            calloc(1, sizeof *file + (size_t)buffers * sizeof *file->buffers);
-    if (!file)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    file->offsets = calloc(chunks, sizeof *file->offsets);
-    file->reserved_in = calloc(chunks, sizeof *file->reserved_in);
-    file->buffer_of = calloc(chunks, sizeof *file->buffer_of);
-    if (!file->offsets || !file->reserved_in || !file->buffer_of) {
-        free(file->offsets);
-        free(file->reserved_in);
-        free(file->buffer_of);
-        free(file);
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    }
-    file->store.ops = &file_ops;
-    file->request = *request;
-    file->buffer_count = buffers;
-    pthread_mutex_init(&file->lock, NULL);
-    pthread_cond_init(&file->changed, NULL);
-    *file_out = file;
-    return ZD_OK;
-}
-
-enum zd_status store_file_create(
-        const struct store_request *request, struct store **store_out)
-{
-    const struct offload_options *options = request->request->options;
-    size_t record_bytes = record_largest(
-            request->request, request->chunks, request->chunk_count);
-    struct store_file *file = NULL;
-    enum zd_status status;
-    ZD_TRY(file_alloc(request, &file));
-    file->in_file = CHUNK_STATES;
-    if (offload_params_in_file(request->request))
-        file->in_file |= CHUNK_SLOT;
-    uint64_t file_bytes = place_records(file);
-    if (file->buffer_count)
-        place_buffers(file, record_bytes);
-    status = aio_create(&options->aio, &file->aio);
-    if (status != ZD_OK)
-        goto err_destroy;
-    if (file_bytes)
-        status = aio_file_create(
-                &file->file, options->nvme_path, request->place->file_name,
-                file_bytes, true);
-    if (status != ZD_OK)
-        goto err_destroy;
-    if (file_bytes)
-        tell(file, register_ring(file, record_bytes));
-    *store_out = &file->store;
-    return ZD_OK;
-
-err_destroy:
-    file_destroy(&file->store);
-    return status;
-}
