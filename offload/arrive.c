@@ -2,8 +2,6 @@
  * rounded and squared by workers as they arrive. */
 #include "offload/engine.h"
 
-#include "base/clock.h"
-
 #include <assert.h>
 #include <string.h>
 
@@ -78,7 +76,10 @@ static void note_arrived(void *ctx, int64_t number)
 
 static void await_buffer(void *ctx, int64_t number)
 {
-    stage_await_empty(ctx, (uint64_t)number);
+    struct offload *offload = ctx;
+    waits_hold(offload, WAIT_DOWN, true);
+    stage_await_empty(&offload->grad_stage, (uint64_t)number);
+    waits_hold(offload, WAIT_DOWN, false);
 }
 
 /* Which parts of the store an arrival takes. */
@@ -107,9 +108,7 @@ static enum zd_status queue_chunks(
         void *to = memory.slot;
         if (job->is_staged) {
             uint64_t passage = job->stage_first + (uint64_t)i;
-            ZD_TRY(stream_call(
-                    down, await_buffer, &offload->grad_stage,
-                    (int64_t)passage));
+            ZD_TRY(stream_call(down, await_buffer, offload, (int64_t)passage));
             to = stage_buffer(&offload->grad_stage, passage);
         }
         ZD_TRY(stream_copy(down, to, from + at * wide, chunk->count * wide));
@@ -141,6 +140,7 @@ enum zd_status offload_grads_down(
             .first = segment->first_chunk,
             .count = segment->chunk_count,
             .is_last = last,
+            .is_for = last && offload->is_speculative ? WAIT_HOST : WAIT_DOWN,
             .is_staged = offload_grads_in_file(request) || micro > 0,
             /* additions to an element keep the order of micro-batches */
             .after = segment->last_job,
@@ -168,21 +168,22 @@ enum zd_status offload_grads_down(
 
 enum zd_status offload_grads_wait(struct offload *offload, int segment)
 {
-    ZD_TRY(event_wait(offload->segments[segment].down));
+    struct wait wait = wait_begin(offload, WAIT_DOWN);
+    enum zd_status status = event_wait(offload->segments[segment].down);
+    wait_end(offload, &wait, WAIT_DOWN);
+    ZD_TRY(status);
     return offload_failure(offload);
 }
 
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum)
 {
-    double begin = clock_seconds();
+    struct wait wait = wait_begin(offload, WAIT_HOST);
     jobs_wait(offload);
+    wait_end(offload, &wait, WAIT_DOWN);
     for (int i = 0; i < offload->worker_count; i++) {
         exact_sum_merge(sum, &offload->workers[i].squares);
         exact_sum_clear(&offload->workers[i].squares);
     }
-    pthread_mutex_lock(&offload->lock);
-    offload->report.wait_down_seconds += clock_seconds() - begin;
-    pthread_mutex_unlock(&offload->lock);
     return offload_failure(offload);
 }
 
@@ -210,9 +211,10 @@ static enum zd_status sum_blocks(
 enum zd_status offload_block_sums(
         struct offload *offload, int64_t *const *sums, double norm)
 {
-    double begin = clock_seconds();
+    struct wait wait = wait_begin(offload, WAIT_HOST);
     struct job job = {
             .fn = sum_blocks,
+            .is_for = WAIT_HOST,
             .count = offload->chunk_count,
             .ready = offload->chunk_count,
             .alone = true,
@@ -222,8 +224,6 @@ enum zd_status offload_block_sums(
     offload->norm = norm;
     job_add(offload, &job);
     jobs_wait(offload);
-    pthread_mutex_lock(&offload->lock);
-    offload->report.wait_host_seconds += clock_seconds() - begin;
-    pthread_mutex_unlock(&offload->lock);
+    wait_end(offload, &wait, WAIT_HOST);
     return offload_failure(offload);
 }

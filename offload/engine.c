@@ -1,6 +1,8 @@
 /* engine.c - the engine's beginning and end. */
 #include "offload/engine.h"
 
+#include "base/clock.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +128,7 @@ static enum zd_status clear_states(struct offload *offload)
             .count = offload->chunk_count,
             .ready = offload->chunk_count,
             .alone = true,
+            .is_for = WAIT_HOST,
             .writes = CHUNK_STATES |
                       (offload_params_in_file(&offload->request) ? CHUNK_SLOT
                                                                  : 0),
@@ -148,6 +151,7 @@ enum zd_status offload_create(
     offload->place = *place;
     offload->arena = arena;
     offload->is_in_file = request->options->optimizer == OFFLOAD_NVME;
+    offload->waits_at = clock_seconds();
     pthread_mutex_init(&offload->lock, NULL);
     pthread_cond_init(&offload->work, NULL);
     pthread_cond_init(&offload->progress, NULL);

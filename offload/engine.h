@@ -23,6 +23,9 @@ struct job;
 typedef enum zd_status job_fn(
         struct worker *worker, const struct job *job, int at);
 
+/* What a wait of the trainer may be for. */
+enum wait_for { WAIT_DOWN, WAIT_HOST, WAIT_DISK, WAIT_UP, WAITS };
+
 enum job_list { LIST_NONE, LIST_WANTED, LIST_BEGINNING, LIST_BEGUN };
 
 struct job {
@@ -33,6 +36,7 @@ struct job {
     uint64_t after; /* 1 + number of a job that must have ended; 0: none */
     unsigned reads, writes; /* chunk_parts: what it takes from the store */
     enum job_list list;
+    enum wait_for is_for; /* what waits for it are for, the disk apart */
     bool updates;         /* its chunks' parameters are new afterwards */
     bool ends_update;     /* the host's part of the step ends with it */
     bool is_staged;       /* gradients come through the ring of buffers */
@@ -106,6 +110,13 @@ struct offload {
     bool is_speculative;
     double update_begin; /* seconds */
 
+    /* waits.c, under the lock */
+    int busy;            /* workers that have a chunk */
+    int on_disk;         /* of them, that wait for the disk */
+    bool is_held[WAITS]; /* the stream DOWN, or UP, waits for the workers */
+    double waits_at;     /* until when the next two are counted */
+    double working[WAITS], holding[WAITS][WAITS]; /* seconds */
+
     struct offload_report report; /* under the lock */
     struct stream_counters down_before, up_before;
 };
@@ -129,6 +140,24 @@ enum zd_status chunk_release(struct offload *offload, int chunk);
 enum zd_status chunk_list_begin(
         struct offload *offload, int first, int count, unsigned reads,
         unsigned writes);
+
+/* --- waits.c */
+/* Under the lock, before anything changes that the waits depend on. */
+void waits_count(struct offload *offload);
+/* A stream (WAIT_DOWN, WAIT_UP) waits for the workers from now on, or no
+ * longer. */
+void waits_hold(struct offload *offload, enum wait_for stream, bool is_held);
+struct wait {
+    const double *clocks;
+    double begin, before[WAITS];
+};
+/* A wait of the trainer for a stream (WAIT_DOWN, WAIT_UP) or for the workers
+ * (WAIT_HOST). */
+struct wait wait_begin(struct offload *offload, enum wait_for whom);
+/* Into the report: to the workers' and the disk's part what the clocks say, the
+ * rest to `rest`. */
+void wait_end(
+        struct offload *offload, const struct wait *wait, enum wait_for rest);
 
 /* --- update.c */
 void chunk_update(

@@ -161,6 +161,8 @@ enum zd_status offload_update_wait(struct offload *offload, int segment);
 enum zd_status offload_params_up(
         struct offload *offload, int segment, size_t begin, size_t count,
         void *to, struct event *done);
+/* Until `done` of offload_params_up is; the report tells what for. */
+enum zd_status offload_up_wait(struct offload *offload, struct event *done);
 /* Until everything under way is done. */
 enum zd_status offload_finish(struct offload *offload);
 
@@ -186,12 +188,15 @@ struct offload_report { /* of a step */
     double down_seconds, up_seconds; /* streams busy */
     double host_seconds;             /* update: from its begin to its end */
     double worker_seconds;           /* summed over workers */
-    double disk_seconds;             /* workers waited for the disk */
-    /* how long the trainer waited for each */
-    double wait_down_seconds, wait_host_seconds, wait_up_seconds;
+    double disk_seconds;             /* summed over workers: for the disk */
+    /* how long the trainer waited for each (waits.c) */
+    double wait_down_seconds, wait_host_seconds, wait_disk_seconds,
+            wait_up_seconds;
     bool undone; /* a speculative update was taken back */
 };
-/* Since the last call; an update that is still under way counts later. With
+/* Since the last call. Bytes down, and up, are those that were asked for since
+ * then, an update's with offload_update; seconds and the disk's bytes are
+ * counted as they pass, so of an update that is still under way later. With
  * OFFLOAD_CLIP_UNDO host_seconds is 0 unless an update is taken back: it was
  * made while gradients arrived. */
 struct offload_report offload_report_take(struct offload *offload);

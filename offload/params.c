@@ -3,8 +3,6 @@
  * they are asked for. */
 #include "offload/engine.h"
 
-#include "base/clock.h"
-
 #include <assert.h>
 #include <string.h>
 
@@ -44,9 +42,6 @@ static void note_sent(struct offload *offload, int index, enum zd_status status)
         offload->status = status;
         offload->error = *zd_error_get();
     }
-    if (segment->device)
-        offload->report.up_bytes +=
-                chunk->count * dtype_bytes(offload->request.dtype);
     offload->next_up++;
     if (offload->next_up == segment->first_chunk + segment->chunk_count) {
         segment->is_queued = true;
@@ -75,6 +70,17 @@ void *params_uploader(void *ctx)
 
 /* --- from the update to there --------------------------------------------- */
 
+/* Under the lock: bytes that an update sends to the device. */
+static void count_up(struct offload *offload)
+{
+    for (int c = 0; c < offload->chunk_count; c++) {
+        const struct chunk *chunk = &offload->chunks[c];
+        if (offload->segments[chunk->segment].device)
+            offload->report.up_bytes +=
+                    chunk->count * dtype_bytes(offload->request.dtype);
+    }
+}
+
 void params_begin(struct offload *offload)
 {
     pthread_mutex_lock(&offload->lock);
@@ -88,6 +94,7 @@ void params_begin(struct offload *offload)
         segment->is_queued = !segment->chunk_count;
     }
     offload->next_up = 0;
+    count_up(offload);
     pthread_mutex_unlock(&offload->lock);
 }
 
@@ -130,26 +137,27 @@ enum zd_status params_await_slots(struct offload *offload, int index)
 
 enum zd_status offload_params_wait(struct offload *offload, int index)
 {
-    double begin = clock_seconds();
-    params_await_host(offload, index);
-    double made = clock_seconds();
-    ZD_TRY(params_await_slots(offload, index));
-    double end = clock_seconds();
-    pthread_mutex_lock(&offload->lock);
-    offload->report.wait_host_seconds += made - begin;
-    offload->report.wait_up_seconds += end - made;
-    pthread_mutex_unlock(&offload->lock);
-    return offload_failure(offload);
+    ZD_TRY(offload_update_wait(offload, index));
+    struct wait wait = wait_begin(offload, WAIT_UP);
+    enum zd_status status = params_await_slots(offload, index);
+    wait_end(offload, &wait, WAIT_UP);
+    return status;
 }
 
 enum zd_status offload_update_wait(struct offload *offload, int index)
 {
-    double begin = clock_seconds();
+    struct wait wait = wait_begin(offload, WAIT_HOST);
     params_await_host(offload, index);
-    double end = clock_seconds();
-    pthread_mutex_lock(&offload->lock);
-    offload->report.wait_host_seconds += end - begin;
-    pthread_mutex_unlock(&offload->lock);
+    wait_end(offload, &wait, WAIT_HOST);
+    return offload_failure(offload);
+}
+
+enum zd_status offload_up_wait(struct offload *offload, struct event *done)
+{
+    struct wait wait = wait_begin(offload, WAIT_UP);
+    enum zd_status status = event_wait(done);
+    wait_end(offload, &wait, WAIT_UP);
+    ZD_TRY(status);
     return offload_failure(offload);
 }
 
@@ -157,7 +165,9 @@ enum zd_status offload_update_wait(struct offload *offload, int index)
 
 static void await_made(void *ctx, int64_t segment)
 {
+    waits_hold(ctx, WAIT_UP, true);
     params_await_host(ctx, (int)segment);
+    waits_hold(ctx, WAIT_UP, false);
 }
 
 /* The segment's parameters as one array, padding included. */
@@ -208,7 +218,10 @@ static enum zd_status fetch_chunk(
 
 static void await_fetched(void *ctx, int64_t number)
 {
-    stage_await_filled(ctx, (uint64_t)number);
+    struct offload *offload = ctx;
+    waits_hold(offload, WAIT_UP, true);
+    stage_await_filled(&offload->param_stage, (uint64_t)number);
+    waits_hold(offload, WAIT_UP, false);
 }
 
 static void note_sent_up(void *ctx, int64_t number)
@@ -235,7 +248,7 @@ static enum zd_status queue_fetched(
     size_t passage_end = passage->begin + passage->count;
     from = from > passage->begin ? from : passage->begin;
     end = end < passage_end ? end : passage_end;
-    ZD_TRY(stream_call(up, await_fetched, stage, (int64_t)number));
+    ZD_TRY(stream_call(up, await_fetched, offload, (int64_t)number));
     ZD_TRY(stream_copy(
             up, passage->to + (from - passage->begin) * wide,
             (char *)stage_buffer(stage, number) + (from - begin) * wide,
@@ -263,6 +276,7 @@ static enum zd_status send_from_file(
             .count = end - first,
             .ready = end - first,
             .alone = true,
+            .is_for = WAIT_UP,
             .reads = CHUNK_SLOT,
             .fills_stage = true,
             .stage_first = offload->param_stage.next,
@@ -284,10 +298,13 @@ enum zd_status offload_params_up(
     assert(request->params_on_host);
     assert(begin + count <= request->segment_counts[segment]);
     ZD_TRY(offload_failure(offload));
-    if (offload_params_in_file(request))
-        ZD_TRY(send_from_file(offload, &passage));
-    else
-        ZD_TRY(send_from_memory(offload, &passage));
+    /* inline streams make the copy now, and wait for what it needs */
+    struct wait wait = wait_begin(offload, WAIT_UP);
+    enum zd_status status = offload_params_in_file(request)
+                                    ? send_from_file(offload, &passage)
+                                    : send_from_memory(offload, &passage);
+    wait_end(offload, &wait, WAIT_UP);
+    ZD_TRY(status);
     pthread_mutex_lock(&offload->lock);
     offload->report.up_bytes += count * dtype_bytes(request->dtype);
     pthread_mutex_unlock(&offload->lock);

@@ -177,6 +177,7 @@ static struct job job_over_all(const struct offload *offload, job_fn *fn)
             .count = offload->chunk_count,
             .ready = offload->chunk_count,
             .alone = true,
+            .is_for = WAIT_HOST,
     };
 }
 

@@ -33,6 +33,7 @@ uint64_t job_add(struct offload *offload, const struct job *job)
     while (offload->job_end - offload->job_begin ==
            (uint64_t)offload->job_capacity)
         pthread_cond_wait(&offload->progress, &offload->lock);
+    waits_count(offload);
     uint64_t number = offload->job_end++;
     struct job *added = job_at(offload, number);
     *added = *job;
@@ -62,11 +63,26 @@ void jobs_wait(struct offload *offload)
     pthread_mutex_unlock(&offload->lock);
 }
 
+/* A worker begins or ends to wait for the disk. */
+static void note_disk(struct offload *offload, int more)
+{
+    pthread_mutex_lock(&offload->lock);
+    waits_count(offload);
+    offload->on_disk += more;
+    pthread_mutex_unlock(&offload->lock);
+}
+
 enum zd_status chunk_acquire(
         struct offload *offload, int chunk, struct chunk_memory *memory_out)
 {
-    return offload->store->ops->acquire(
-            offload->store, chunk - offload->list_first, memory_out);
+    int at = chunk - offload->list_first;
+    if (!offload->is_in_file)
+        return offload->store->ops->acquire(offload->store, at, memory_out);
+    note_disk(offload, 1);
+    enum zd_status status =
+            offload->store->ops->acquire(offload->store, at, memory_out);
+    note_disk(offload, -1);
+    return status;
 }
 
 enum zd_status chunk_release(struct offload *offload, int chunk)
@@ -133,10 +149,16 @@ static void note_failure(struct offload *offload, enum zd_status status)
 static void begin_list(struct offload *offload, struct job *job)
 {
     job->list = LIST_BEGINNING;
+    waits_count(offload);
+    offload->busy++;
+    offload->on_disk++;
     pthread_mutex_unlock(&offload->lock);
     enum zd_status status = chunk_list_begin(
             offload, job->first, job->count, job->reads, job->writes);
     pthread_mutex_lock(&offload->lock);
+    waits_count(offload);
+    offload->busy--;
+    offload->on_disk--;
     note_failure(offload, status);
     job->list = LIST_BEGUN;
     pthread_cond_broadcast(&offload->work);
@@ -163,6 +185,8 @@ static void retire_jobs(struct offload *offload)
 static void run_chunk(struct worker *worker, struct job *job)
 {
     struct offload *offload = worker->offload;
+    waits_count(offload);
+    offload->busy++;
     int at = job->taken++;
     const struct job now = *job;
     bool has_failed = offload->status != ZD_OK;
@@ -179,6 +203,8 @@ static void run_chunk(struct worker *worker, struct job *job)
                 &offload->param_stage, now.stage_first + (uint64_t)at);
     double seconds = clock_seconds() - begin;
     pthread_mutex_lock(&offload->lock);
+    waits_count(offload);
+    offload->busy--;
     note_failure(offload, status);
     offload->report.worker_seconds += seconds;
     if (now.updates)

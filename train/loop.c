@@ -337,6 +337,7 @@ static enum zd_status run(struct trainer *trainer)
     const struct train_job *job = trainer->job;
     if (trainer->state.step == 0 && job->eval.eval_on_start)
         ZD_TRY(trainer_evaluate(trainer));
+    ZD_TRY(zero_settle(trainer->zero)); /* what loading left behind */
     steps_enter(trainer);
     ZD_TRY(run_steps(trainer, &stopped));
     if (!stopped)

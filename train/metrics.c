@@ -187,10 +187,11 @@ static json_t *offload_json(const struct train_offload_report *report)
     json_object_set_new(
             json, "wait_seconds",
             json_pack(
-                    "{s:f, s:f, s:f, s:f}", "down", engine->wait_down_seconds,
-                    "host_step", engine->wait_host_seconds, "up",
-                    engine->wait_up_seconds, "activations",
-                    acts->wait_seconds));
+                    "{s:f, s:f, s:f, s:f, s:f}", "down",
+                    engine->wait_down_seconds, "host_step",
+                    engine->wait_host_seconds, "disk",
+                    engine->wait_disk_seconds, "up", engine->wait_up_seconds,
+                    "activations", acts->wait_seconds));
     if (engine->undone)
         json_object_set_new(json, "undone", json_true());
     return json;

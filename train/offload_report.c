@@ -18,8 +18,10 @@ void train_offload_add(
     sum->disk_seconds += one->disk_seconds;
     sum->wait_down_seconds += one->wait_down_seconds;
     sum->wait_host_seconds += one->wait_host_seconds;
+    sum->wait_disk_seconds += one->wait_disk_seconds;
     sum->wait_up_seconds += one->wait_up_seconds;
     sum->undone |= one->undone;
+    total->undone_steps += of->undone_steps;
     total->activations.down_bytes += of->activations.down_bytes;
     total->activations.up_bytes += of->activations.up_bytes;
     total->activations.wait_seconds += of->activations.wait_seconds;
@@ -29,5 +31,6 @@ double train_offload_waited(const struct train_offload_report *report)
 {
     const struct offload_report *engine = &report->engine;
     return engine->wait_down_seconds + engine->wait_host_seconds +
-           engine->wait_up_seconds + report->activations.wait_seconds;
+           engine->wait_disk_seconds + engine->wait_up_seconds +
+           report->activations.wait_seconds;
 }

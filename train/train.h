@@ -55,6 +55,7 @@ struct train_offload_report {
     bool active;
     struct offload_report engine; /* optimizer, parameters */
     struct model_offload_report activations;
+    int64_t undone_steps; /* whose updates were taken back */
 };
 /* total += of */
 void train_offload_add(

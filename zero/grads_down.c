@@ -10,18 +10,14 @@
  * have left; one rank sends what the model wrote. */
 #include "zero/private.h"
 
-#include "base/clock.h"
-
 enum zd_status grads_wait_down(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
-    double began = clock_seconds();
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++)
         if (plan->segments[s].trainable)
             ZD_TRY(offload_grads_wait(
                     zero->offload.engine, zero->offload.segments[s]));
-    zero->offload.wait_down_seconds += clock_seconds() - began;
     return ZD_OK;
 }
 

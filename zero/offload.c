@@ -2,8 +2,6 @@
  * segments of zero and of the engine correspond: plan_offload.c. */
 #include "zero/private.h"
 
-#include "base/clock.h"
-
 #include <stdlib.h>
 
 /* --- life ----------------------------------------------------------------- */
@@ -155,14 +153,6 @@ enum zd_status zero_skip(struct zero *zero)
     return zero->offload.engine ? offload_skip(zero->offload.engine) : ZD_OK;
 }
 
-static enum zd_status wait_up(struct zero *zero, struct event *arrived)
-{
-    double began = clock_seconds();
-    ZD_TRY(event_wait(arrived));
-    zero->offload.wait_up_seconds += clock_seconds() - began;
-    return ZD_OK;
-}
-
 enum zd_status host_segment_wait(struct zero *zero, int s)
 {
     struct zero_offload *offload = &zero->offload;
@@ -177,7 +167,7 @@ enum zd_status host_segment_wait(struct zero *zero, int s)
             zero->memory[s].state_count, zero->memory[s].shard,
             offload->persistent_event));
     ZD_TRY(offload_update_wait(offload->engine, offload->segments[s]));
-    return wait_up(zero, offload->persistent_event);
+    return offload_up_wait(offload->engine, offload->persistent_event);
 }
 
 /* --- states from outside -------------------------------------------------- */
@@ -287,7 +277,7 @@ enum zd_status host_unit_wait(struct zero *zero, const struct zero_move *move)
          s < plan->unit_segments[move->unit + 1]; s++)
         if (plan->segments[s].trainable && !plan->segments[s].persistent)
             ZD_TRY(offload_update_wait(offload->engine, offload->segments[s]));
-    return wait_up(zero, offload->slot_events[move->slot]);
+    return offload_up_wait(offload->engine, offload->slot_events[move->slot]);
 }
 
 /* --- what it did ---------------------------------------------------------- */
@@ -302,12 +292,6 @@ enum zd_status zero_settle(struct zero *zero)
 struct offload_report zero_offload_report(struct zero *zero)
 {
     struct zero_offload *offload = &zero->offload;
-    struct offload_report report = {0};
-    if (!offload->engine)
-        return paged_report_take(zero);
-    report = offload_report_take(offload->engine);
-    report.wait_down_seconds += offload->wait_down_seconds;
-    report.wait_up_seconds += offload->wait_up_seconds;
-    offload->wait_down_seconds = offload->wait_up_seconds = 0;
-    return report;
+    return offload->engine ? offload_report_take(offload->engine)
+                           : paged_report_take(zero);
 }

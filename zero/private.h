@@ -67,8 +67,6 @@ struct zero_offload {
     struct event **slot_events; /* by slot: its copies have arrived */
     struct event *persistent_event;
     bool has_states; /* other than those of the start */
-    /* the trainer waited, beside what the engine counts */
-    double wait_down_seconds, wait_up_seconds;
 };
 
 /* A chunk of states on the host. */

@@ -5,6 +5,7 @@
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
+#include <time.h>
 
 enum { COUNT = 16384 };
 
@@ -59,7 +60,10 @@ static void hold(bool is)
     pthread_mutex_unlock(&hold_lock);
 }
 
-static void make(struct engine_test *f, bool in_file, enum stream_mode mode)
+/* `params`: where they live, if not on the device. */
+static void make_tiers(
+        struct engine_test *f, enum offload_tier optimizer,
+        enum offload_tier params, enum stream_mode mode)
 {
     size_t bytes[OFFLOAD_PARTS];
     struct offload_place place = {
@@ -67,8 +71,8 @@ static void make(struct engine_test *f, bool in_file, enum stream_mode mode)
     memset(f, 0, sizeof *f);
     scratch_init(&f->scratch);
     f->options = offload_options_default();
-    f->options.optimizer = in_file ? OFFLOAD_NVME : OFFLOAD_CPU;
-    f->options.params = in_file ? OFFLOAD_NVME : OFFLOAD_NONE;
+    f->options.optimizer = optimizer;
+    f->options.params = params;
     f->options.nvme_path = f->scratch.dir;
     f->options.chunk_bytes = 1024;
     f->optim = optim_options_default();
@@ -88,7 +92,7 @@ static void make(struct engine_test *f, bool in_file, enum stream_mode mode)
             .segment_count = 2,
             .runs = f->runs,
             .run_count = 2,
-            .params_on_host = in_file,
+            .params_on_host = params != OFFLOAD_NONE,
     };
     arena_plan_init(&f->plan);
     cr_assert_eq(offload_measure(&f->request, bytes), ZD_OK);
@@ -104,6 +108,13 @@ static void make(struct engine_test *f, bool in_file, enum stream_mode mode)
     failing_ops = *real_ops;
     failing_ops.acquire = fail_acquire;
     f->offload->store->ops = &failing_ops;
+}
+
+static void make(struct engine_test *f, bool in_file, enum stream_mode mode)
+{
+    make_tiers(
+            f, in_file ? OFFLOAD_NVME : OFFLOAD_CPU,
+            in_file ? OFFLOAD_NVME : OFFLOAD_NONE, mode);
 }
 
 static void unmake(struct engine_test *f)
@@ -213,6 +224,127 @@ Test(offload_engine_store, lets_go_of_segments_one_by_one, .timeout = 30)
     cr_assert_eq(offload_params_wait(f->offload, 1), ZD_OK);
     for (int i = 0; i < COUNT; i++)
         cr_assert_neq(device[1][i], 0);
+    unmake(f);
+    free(f);
+}
+
+/* --- what waits are for --------------------------------------------------- */
+
+static void *let_go_later(void *ctx)
+{
+    struct timespec a_while = {.tv_nsec = 100 * 1000000};
+    nanosleep(&a_while, NULL);
+    hold(false);
+    return NULL;
+}
+
+/* Chunks of an update, or of the parameters after it, are not given out for a
+ * while, and the trainer waits for the second segment's parameters. */
+static struct offload_report wait_for_params(
+        enum offload_tier optimizer, enum offload_tier params, bool in_update)
+{
+    struct exact_sum sum;
+    struct engine_test *f = malloc(sizeof *f);
+    struct optim_step step = {.options = &f->optim, .t = 1, .grad_scale = 1};
+    struct event *done;
+    pthread_t thread;
+    make_tiers(f, optimizer, params, STREAM_THREAD);
+    failing_ops.acquire = hold_acquire;
+    held_from = in_update ? COUNT / 256 : 0;
+    exact_sum_clear(&sum);
+    cr_assert_eq(event_create(&done), ZD_OK);
+    for (int s = 0; s < 2; s++) {
+        if (!f->request.params_on_host)
+            offload_params_to(f->offload, s, f->device);
+        cr_assert_eq(
+                offload_grads_down(f->offload, s, f->device, NULL, 0, true),
+                ZD_OK);
+    }
+    cr_assert_eq(offload_squares(f->offload, &sum), ZD_OK);
+    offload_report_take(f->offload);
+    hold(in_update);
+    cr_assert_eq(offload_update(f->offload, &step, NULL), ZD_OK);
+    if (!in_update) {
+        cr_assert_eq(offload_update_wait(f->offload, 1), ZD_OK);
+        jobs_wait(f->offload);
+        offload_report_take(f->offload);
+        hold(true);
+    }
+    cr_assert_eq(pthread_create(&thread, NULL, let_go_later, NULL), 0);
+    if (f->request.params_on_host) {
+        cr_assert_eq(
+                offload_params_up(f->offload, 1, 0, COUNT, f->device, done),
+                ZD_OK);
+        cr_assert_eq(offload_up_wait(f->offload, done), ZD_OK);
+    } else {
+        cr_assert_eq(offload_params_wait(f->offload, 1), ZD_OK);
+    }
+    pthread_join(thread, NULL);
+    struct offload_report report = offload_report_take(f->offload);
+    event_destroy(done);
+    unmake(f);
+    free(f);
+    return report;
+}
+
+Test(offload_engine_store, waits_belong_to_what_they_are_for, .timeout = 30)
+{
+    static const struct {
+        const char *label;
+        enum offload_tier optimizer, params;
+        bool in_update, on_disk;
+    } cases[] = {
+            {"update", OFFLOAD_CPU, OFFLOAD_NONE, true, false},
+            {"update, params on the host", OFFLOAD_CPU, OFFLOAD_CPU, true,
+             false},
+            {"update's reads", OFFLOAD_NVME, OFFLOAD_NONE, true, true},
+            {"update's reads, params on the host", OFFLOAD_NVME, OFFLOAD_CPU,
+             true, true},
+            {"update's reads, params on NVMe", OFFLOAD_NVME, OFFLOAD_NVME, true,
+             true},
+            {"reads of params", OFFLOAD_NVME, OFFLOAD_NVME, false, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct offload_report report = wait_for_params(
+                cases[i].optimizer, cases[i].params, cases[i].in_update);
+        double waits[] = {
+                report.wait_host_seconds, report.wait_disk_seconds,
+                report.wait_up_seconds, report.wait_down_seconds};
+        int for_whom = cases[i].on_disk;
+        for (int other = 0; other < 4; other++)
+            cr_expect(
+                    other == for_whom || waits[for_whom] > waits[other],
+                    "%s: host %g, disk %g, up %g, down %g", cases[i].label,
+                    waits[0], waits[1], waits[2], waits[3]);
+    }
+}
+
+/* A stream up that is slow itself: nobody else is to blame. */
+static void sleep_a_while(void *ctx, int64_t nanoseconds)
+{
+    struct timespec a_while = {.tv_nsec = nanoseconds};
+    nanosleep(&a_while, NULL);
+}
+
+Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys, .timeout = 30)
+{
+    struct engine_test *f = malloc(sizeof *f);
+    struct event *done;
+    calls_left = 1 << 30;
+    make_tiers(f, OFFLOAD_NVME, OFFLOAD_NVME, STREAM_THREAD);
+    cr_assert_eq(event_create(&done), ZD_OK);
+    cr_assert_eq(run_step(f), ZD_OK);
+    offload_report_take(f->offload);
+    cr_assert_eq(stream_call(f->up, sleep_a_while, NULL, 100000000), ZD_OK);
+    cr_assert_eq(
+            offload_params_up(f->offload, 0, 0, COUNT, f->device, done), ZD_OK);
+    cr_assert_eq(offload_up_wait(f->offload, done), ZD_OK);
+    struct offload_report report = offload_report_take(f->offload);
+    cr_expect_gt(
+            report.wait_up_seconds, report.wait_host_seconds +
+                                            report.wait_disk_seconds +
+                                            report.wait_down_seconds);
+    event_destroy(done);
     unmake(f);
     free(f);
 }
