@@ -307,8 +307,8 @@ static void tell_breakdown(const struct train_step_report *step)
             1e3 * step->gather_seconds);
     if (step->offload.active) {
         char line[320];
-        report_offload_line(&step->offload, 1, line, sizeof line);
-        zd_log_info("     offload: %s", line);
+        if (report_offload_line(&step->offload, 1, line, sizeof line))
+            zd_log_info("     offload: %s", line);
     }
 }
 
@@ -377,14 +377,31 @@ static void on_saved(void *ctx, int64_t step, const char *path)
 
 /* --- the end --- */
 
-static void tell_offload(const struct train_end *end)
+/* Updates made as gradients arrived and taken back: each costs one more. */
+static void tell_undone(const struct train_end *end)
+{
+    int64_t undone = end->offload.undone_steps, steps = end->offload_steps;
+    zd_log_info(
+            "  undone      %lld of %lld updates%s", (long long)undone,
+            (long long)steps,
+            undone * 4 > steps ? ": offload.clipping = \"wait\" makes each "
+                                 "once"
+                               : "");
+}
+
+static void tell_offload(
+        const struct train_end *end, const struct offload_options *options)
 {
     char line[320];
     int64_t steps = end->offload_steps > 0 ? end->offload_steps : 1;
+    if (options->clipping == OFFLOAD_CLIP_UNDO &&
+        options->optimizer != OFFLOAD_NONE)
+        tell_undone(end);
+    if (!report_offload_line(&end->offload, steps, line, sizeof line))
+        return;
+    zd_log_info("  offload     a step: %s", line);
     const char *advice = report_offload_advice(
             &end->offload, steps, end->seconds / (double)steps);
-    report_offload_line(&end->offload, steps, line, sizeof line);
-    zd_log_info("  offload     a step: %s", line);
     if (advice)
         zd_log_info("              %s", advice);
 }
@@ -411,7 +428,7 @@ static void on_end(void *ctx, const struct train_end *end)
                 "  skipped     %lld step%s", (long long)end->skipped_steps,
                 end->skipped_steps == 1 ? "" : "s");
     if (end->offload.active)
-        tell_offload(end);
+        tell_offload(end, &report->job->offload);
     zd_log_info("  metrics     %s/metrics.jsonl", report->job->job.output_dir);
     if (end->checkpoint)
         zd_log_info("  checkpoint  %s", end->checkpoint);

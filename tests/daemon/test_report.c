@@ -74,13 +74,31 @@ Test(report, an_offloaded_run_says_what_it_waited_for)
     const char *advice = report_offload_advice(&report, 2, 1.5);
     cr_expect(advice && strstr(advice, "update on the host"));
     cr_expect_null(report_offload_advice(&report, 2, 4.0));
-    report.engine.disk_seconds = 3.0;
+    /* as in a run that was measured: the copy is quick, the wait long */
+    report.engine.disk_read_bytes = 300000000;
+    report.engine.disk_written_bytes = 320000000;
+    report.engine.wait_disk_seconds = 0.7;
+    report.engine.up_seconds = 0.00002;
+    cr_assert(report_offload_line(&report, 2, line, sizeof line));
+    cr_expect_str_eq(
+            line,
+            "down 3.1GB in 400.0 ms  host step 1000.0 ms  up 3.1GB in 10 us  "
+            "disk 150MB read, 160MB written  waited 660.0 ms (down 10.0, host "
+            "step 300.0, disk 350.0, up 0.0)");
     cr_expect(strstr(report_offload_advice(&report, 2, 1.5), "disk"));
-    report.engine.wait_up_seconds = 0.7; /* parameters lie there too */
-    cr_expect(strstr(report_offload_advice(&report, 2, 1.5), "disk"));
-    report.engine.disk_seconds = 0;
+    report.engine.wait_up_seconds = 0.8;
     cr_expect(strstr(report_offload_advice(&report, 2, 1.5), "way up"));
-    report.engine.wait_up_seconds = 0;
-    report_offload_line(&report, 2, line, 20);
+    cr_expect(report_offload_line(&report, 2, line, 20));
     cr_expect(strlen(line) < 20);
+}
+
+Test(report, a_run_that_moved_nothing_has_no_line_of_it)
+{
+    char line[320];
+    struct train_offload_report report = {.active = true};
+    cr_expect_not(report_offload_line(&report, 10, line, sizeof line));
+    cr_expect_str_empty(line);
+    report.activations.down_bytes = 1000;
+    cr_expect(report_offload_line(&report, 10, line, sizeof line));
+    cr_expect(strstr(line, "activations 100B"));
 }
