@@ -122,6 +122,19 @@ static void push_statistics(
     }
 }
 
+/* What attention reads; q and k before their norms too, where they have any. */
+static void push_heads(
+        struct stack *s, const struct dims *d, struct layer_acts *a)
+{
+    push_qkv(s, d, &a->q, &a->k, &a->v);
+    a->q_raw = a->q;
+    a->k_raw = a->k;
+    if (d->config->qk_norm) {
+        a->q_raw = push(s, d->N, d->q);
+        a->k_raw = push(s, d->N, d->kv);
+    }
+}
+
 /* All of a layer side by side: backward reads it. */
 static void push_slot(
         struct stack *s, const struct dims *d, bool own_x, struct layer_acts *a)
@@ -130,13 +143,7 @@ static void push_slot(
         a->x = push(s, d->N, d->C);
     push_statistics(s, d, a);
     a->norm1 = push(s, d->N, d->C);
-    push_qkv(s, d, &a->q, &a->k, &a->v);
-    a->q_raw = a->q;
-    a->k_raw = a->k;
-    if (d->config->qk_norm) {
-        a->q_raw = push(s, d->N, d->q);
-        a->k_raw = push(s, d->N, d->kv);
-    }
+    push_heads(s, d, a);
     a->att = push(s, d->N, d->q);
     a->x2 = push(s, d->N, d->C);
     a->proj = a->x2;
@@ -158,13 +165,7 @@ static void push_lean(
     a->norm1 = push(s, d->N, d->C);
     a->norm2 = a->proj = a->mlp_out = a->norm1;
     size_t mark = s->top;
-    push_qkv(s, d, &a->q, &a->k, &a->v);
-    a->q_raw = a->q;
-    a->k_raw = a->k;
-    if (d->config->qk_norm) {
-        a->q_raw = push(s, d->N, d->q);
-        a->k_raw = push(s, d->N, d->kv);
-    }
+    push_heads(s, d, a);
     a->att = push(s, d->N, d->q);
     if (!decode)
         *scratch = push_attention_scratch(s, d);
