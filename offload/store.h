@@ -84,8 +84,8 @@ void chunk_slots(
 /* store_memory.c: pointers into the arena's spans. */
 enum zd_status store_memory_create(
         const struct store_request *request, struct store **store_out);
-/* store_file.c: states in a file, slots too when params are on NVMe; else slots
- * are the arena's. */
+/* store_file_create.c: states in a file, slots too when params are on NVMe;
+ * else slots are the arena's. */
 enum zd_status store_file_create(
         const struct store_request *request, struct store **store_out);
 /* Bytes of the ring and the file, for offload_measure. The ring has two records

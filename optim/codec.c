@@ -1,6 +1,7 @@
 #include "optim/codec.h"
 
 #include "optim/codec_tables.h"
+#include "optim/convert.h"
 #include "optim/simd.h"
 
 #include <math.h>
@@ -40,13 +41,6 @@ static const struct map maps[OPTIM_LANES] = {
 #undef REACH
 #undef T_OF_SIX
 
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* A power of two by which values and scale become tame. */
 static float taming(float scale)
 {
@@ -61,7 +55,7 @@ static float scale_of(enum optim_lane lane, const float *values, size_t count)
     uint32_t mask = lane == OPTIM_M ? 0x7fffffffu : 0xffffffffu;
     uint32_t largest = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t bits = bits_of(values[i]) & mask;
+        uint32_t bits = convert_bits(values[i]) & mask;
         largest = bits > largest ? bits : largest;
     }
     float scale;
