@@ -112,33 +112,29 @@ static void check_activations(struct job *job)
 
 /* --- keys that only an optimizer on the host listens to ------------------- */
 
-/* nvme_path and [aio] tell of the machine and may stand in a job that does not
- * use them. */
+/* nvme_path, [aio] and chunk_bytes (of paged states too) tell of the machine and
+ * may stand in a job that does not use them. */
 static const char *const idle_keys[] = {
-        "chunk_bytes", "threads", "clipping", "accumulate"};
+        "threads", "clipping", "accumulate"};
 enum { IDLE_KEYS = sizeof idle_keys / sizeof idle_keys[0] };
-
-static bool is_idle(const struct job *job, int i)
-{
-    bool is_used = i == 0 && job->options.optim.paged; /* in chunks too */
-    return job->options.offload.optimizer == OFFLOAD_NONE && !is_used;
-}
 
 void job_settle_offload(struct job *job)
 {
+    if (job->options.offload.optimizer != OFFLOAD_NONE)
+        return;
     for (int i = 0; i < IDLE_KEYS; i++)
-        if (is_idle(job, i))
-            job_leave_out(
-                    job, "offload", idle_keys[i],
-                    "not used without offload.optimizer");
+        job_leave_out(
+                job, "offload", idle_keys[i],
+                "not used without offload.optimizer");
 }
 
 static void check_idle(struct job *job)
 {
-    if (!job_is_sound(job, "offload", "optimizer"))
+    if (!job_is_sound(job, "offload", "optimizer") ||
+        job->options.offload.optimizer != OFFLOAD_NONE)
         return;
     for (int i = 0; i < IDLE_KEYS; i++) {
-        if (!is_idle(job, i) || !job_is_given(job, "offload", idle_keys[i]))
+        if (!job_is_given(job, "offload", idle_keys[i]))
             continue;
         tell(job, "E0213", idle_keys[i],
              job_string(
