@@ -112,10 +112,10 @@ static void check_activations(struct job *job)
 
 /* --- keys that only an optimizer on the host listens to ------------------- */
 
-/* nvme_path, [aio] and chunk_bytes (of paged states too) tell of the machine and
- * may stand in a job that does not use them. */
+/* nvme_path, [aio] and chunk_bytes (of paged states too) tell of the machine
+ * and may stand in a job that does not use them. */
 static const char *const idle_keys[] = {
-        "threads", "clipping", "accumulate"};
+        "threads", "clipping", "accumulate", "pin_memory"};
 enum { IDLE_KEYS = sizeof idle_keys / sizeof idle_keys[0] };
 
 void job_settle_offload(struct job *job)

@@ -338,9 +338,12 @@ Test(job, a_word_that_is_a_boolean_may_be_written_as_one)
         const char *text;
         enum offload_pin pin;
     } cases[] = {
-            {"[offload]\npin_memory = true\n", OFFLOAD_PIN_YES},
-            {"[offload]\npin_memory = \"false\"\n", OFFLOAD_PIN_NO},
-            {"[offload]\npin_memory = \"auto\"\n", OFFLOAD_PIN_AUTO},
+            {"[offload]\noptimizer = \"cpu\"\npin_memory = true\n",
+             OFFLOAD_PIN_YES},
+            {"[offload]\noptimizer = \"cpu\"\npin_memory = \"false\"\n",
+             OFFLOAD_PIN_NO},
+            {"[offload]\noptimizer = \"cpu\"\npin_memory = \"auto\"\n",
+             OFFLOAD_PIN_AUTO},
     };
     for (int i = 0; i < 3; i++) {
         struct job_case c;
