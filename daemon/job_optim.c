@@ -54,6 +54,9 @@ static const char *family_name(enum optim_name name)
 void job_settle_optim(struct job *job)
 {
     struct optim_options *optim = &job->options.optim;
+    const struct toml_node *name = given(job, "name");
+    if (name && name->kind == TOML_STRING)
+        job->options.optimizer = name->string;
     int state = given_choice(job, "state_dtype");
     optim->state_type =
             state >= 0 ? (enum optim_state_type)state : named_state(job);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/output.h"
+#include "daemon/report_banner.h"
 #include "daemon/report_offload.h"
 #include "zd_config.h"
 
@@ -51,15 +52,6 @@ void report_short(double value, char *out, size_t out_bytes)
         snprintf(out, out_bytes, value < 10 ? "%.1f" : "%.0f", value);
     else
         snprintf(out, out_bytes, "%.3g%c", value, units[unit]);
-}
-
-static void format_bytes(size_t bytes, char *out, size_t out_bytes)
-{
-    double value = (double)bytes;
-    if (value >= 1073741824.0)
-        snprintf(out, out_bytes, "%.2f GiB", value / 1073741824.0);
-    else
-        snprintf(out, out_bytes, "%.1f MiB", value / 1048576.0);
 }
 
 /* --- the bar: drawn over itself with a carriage return, no escape codes --- */
@@ -165,120 +157,11 @@ static void bar_remove(struct report *report)
     report->bar[0] = '\0';
 }
 
-/* --- banner --- */
-
-static void tell_model(const struct train_banner *banner)
-{
-    const struct job_plan *plan = banner->plan;
-    char what[160], total[16], trained[16];
-    model_config_describe(&plan->config, what, sizeof what);
-    report_short((double)plan->table.total, total, sizeof total);
-    report_short((double)plan->table.trainable, trained, sizeof trained);
-    if (plan->table.trainable == plan->table.total)
-        zd_log_info(
-                "  model    %s, %s parameters, %s", what, total,
-                banner->resumed_from ? "weights of the checkpoint"
-                : banner->job->model.init == MODEL_RANDOM ? "random weights"
-                                                          : "pretrained");
-    else
-        zd_log_info(
-                "  model    %s, %s parameters, %s of them trained", what, total,
-                trained);
-}
-
-static void tell_ranks(const struct train_banner *banner)
-{
-    const struct arena_plan *arena = &banner->plan->arena;
-    struct job_paged paged = job_plan_paged(banner->plan);
-    char device[32], host[32];
-    format_bytes(arena->bytes[ARENA_DEVICE], device, sizeof device);
-    format_bytes(
-            arena->bytes[ARENA_HOST] + arena->bytes[ARENA_PINNED], host,
-            sizeof host);
-    zd_log_info(
-            "  ranks    %d (%d on this host) x %d thread%s, ZeRO stage %d, "
-            "%s",
-            banner->world, banner->local_size, banner->threads,
-            banner->threads == 1 ? "" : "s", banner->job->zero.stage,
-            banner->kernels);
-    zd_log_info("  memory   %s device + %s host per rank", device, host);
-    if (!paged.host)
-        return;
-    format_bytes(paged.device, device, sizeof device);
-    format_bytes(paged.host, host, sizeof host);
-    zd_log_info(
-            "  paged    %s of the states on the device, %s on the host", device,
-            host);
-}
-
-static void tell_work(const struct train_banner *banner)
-{
-    const struct job_plan *plan = banner->plan;
-    char tokens[16], all[16];
-    report_short(
-            (double)plan->global_batch * plan->shape.T, tokens, sizeof tokens);
-    report_short((double)banner->train_tokens, all, sizeof all);
-    zd_log_info(
-            "  step     %d x %d x %d ranks = %lld samples of %d tokens = %s "
-            "tokens",
-            plan->per_device, plan->accumulation, banner->world,
-            (long long)plan->global_batch, plan->shape.T, tokens);
-    zd_log_info(
-            "  steps    %lld, %.3g passes over %lld samples (%s tokens)",
-            (long long)banner->max_steps,
-            banner->samples
-                    ? (double)banner->max_steps * (double)plan->global_batch /
-                              (double)banner->samples
-                    : 0,
-            (long long)banner->samples, all);
-    if (banner->eval_samples)
-        zd_log_info("  eval     %lld samples", (long long)banner->eval_samples);
-}
-
-static void tell_scale(const struct train_banner *banner)
-{
-    const struct fp16_options *fp16 = &banner->job->train.fp16;
-    if (fp16->loss_scale > 0)
-        zd_log_info("  scale    loss x %.10g, fixed", banner->loss_scale);
-    else if (banner->loss_scale > 0)
-        zd_log_info(
-                "  scale    loss x %.10g, doubled after %d good steps, halved "
-                "by "
-                "overflows, at least %.10g",
-                banner->loss_scale, fp16->loss_scale_window,
-                fp16->min_loss_scale);
-}
-
-static void tell_text(const struct train_banner *banner)
-{
-    if (banner->eos >= 0)
-        zd_log_info(
-                "  text     %s, end of text %d", banner->tokenizer,
-                banner->eos);
-    else
-        zd_log_info(
-                "  text     %s, no end-of-text token: documents follow "
-                "each other without one",
-                banner->tokenizer);
-    if (banner->plan->config.has_dropout)
-        zd_log_info("  note     the dropout in config.json is not applied");
-}
-
 static void on_banner(void *ctx, const struct train_banner *banner)
 {
     struct report *report = ctx;
-    const struct job_options *job = &banner->job->job;
     report->first_step = banner->resumed_step;
-    tell_model(banner);
-    tell_ranks(banner);
-    tell_work(banner);
-    tell_scale(banner);
-    tell_text(banner);
-    zd_log_info("  output   %s", job->output_dir);
-    if (banner->resumed_from)
-        zd_log_info(
-                "  resumed  from %s, after step %lld", banner->resumed_from,
-                (long long)banner->resumed_step);
+    report_banner(banner);
 }
 
 /* --- steps --- */

@@ -183,6 +183,15 @@ enum zd_status offload_masters_written(struct offload *offload);
 
 /* --- what it did ---------------------------------------------------------- */
 
+struct offload_facts { /* what was settled at its creation */
+    int worker_threads;
+    bool is_bound;       /* to a CPU each */
+    bool is_locked;      /* pinned memory */
+    const char *backend; /* "io_uring" or "threads"; NULL: no file */
+    bool is_direct;      /* the file: past the page cache */
+};
+struct offload_facts offload_facts(const struct offload *offload);
+
 struct offload_report { /* of a step */
     uint64_t down_bytes, up_bytes, disk_read_bytes, disk_written_bytes;
     double down_seconds, up_seconds; /* streams busy */

@@ -1,5 +1,16 @@
 #include "offload/engine.h"
 
+struct offload_facts offload_facts(const struct offload *offload)
+{
+    struct offload_facts facts = {
+            .worker_threads = offload->worker_count,
+            .is_bound = offload->place.first_cpu >= 0,
+            .is_locked = offload->locked_spans > 0};
+    if (offload->store->ops->describe)
+        offload->store->ops->describe(offload->store, &facts);
+    return facts;
+}
+
 struct offload_report offload_report_take(struct offload *offload)
 {
     struct stream_counters down = {0}, up = {0};

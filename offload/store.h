@@ -59,6 +59,8 @@ struct store_ops {
     /* Adds what was done since the last call to the disk_ fields; NULL where
      * there is no disk. */
     void (*report)(struct store *store, struct offload_report *report);
+    /* Fills what it knows; NULL where there is no disk. */
+    void (*describe)(const struct store *store, struct offload_facts *facts);
     void (*destroy)(struct store *store);
 };
 struct store {

@@ -351,6 +351,15 @@ static void file_report(struct store *store, struct offload_report *report)
     pthread_mutex_unlock(&file->lock);
 }
 
+static void file_describe(
+        const struct store *store, struct offload_facts *facts)
+{
+    const struct store_file *file = (const struct store_file *)store;
+    facts->backend =
+            aio_backend_of(file->aio) == AIO_IO_URING ? "io_uring" : "threads";
+    facts->is_direct = file->file.is_direct;
+}
+
 static void file_destroy(struct store *store)
 {
     struct store_file *file = of(store);
@@ -375,5 +384,6 @@ const struct store_ops store_file_ops = {
         .release = file_release,
         .finish = file_finish,
         .report = file_report,
+        .describe = file_describe,
         .destroy = file_destroy,
 };

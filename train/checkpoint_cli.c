@@ -137,6 +137,19 @@ static void print_optimizer(const json_t *optimizer, FILE *out)
     fprintf(out, " (tensors)\n");
 }
 
+/* Of a run in fp16; others have none. */
+static void print_loss_scale(const json_t *progress, FILE *out)
+{
+    const json_t *scale = json_object_get(progress, "loss_scale");
+    if (!json_is_object(scale))
+        return;
+    fprintf(out, "scale    loss x %.10g, good steps %lld, hysteresis %lld\n",
+            json_number_value(json_object_get(scale, "scale")),
+            (long long)json_integer_value(json_object_get(scale, "good_steps")),
+            (long long)json_integer_value(
+                    json_object_get(scale, "hysteresis")));
+}
+
 enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
 {
     size_t i;
@@ -162,6 +175,7 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
             (long long)json_integer_value(
                     json_object_get(progress, "tokens_seen")));
     print_optimizer(json_object_get(row, "optimizer"), out);
+    print_loss_scale(progress, out);
     fprintf(out, "tensors  %zu\n",
             json_object_size(json_object_get(row, "tensors")));
     json_array_foreach(json_object_get(row, "files"), i, file) fprintf(

@@ -25,12 +25,6 @@ static json_t *plain_number(double value)
     return json_real(value);
 }
 
-const char *train_optimizer_name(enum optim_name name)
-{
-    static const char *const names[] = {"adamw", "adam_mini", "lion", "sgd"};
-    return names[name];
-}
-
 static const char *master_name(const struct optim_options *optim)
 {
     return optim->master == OPTIM_MASTER_NONE ? "none" : "fp32";

@@ -33,7 +33,4 @@ struct train_state manifest_state(const json_t *manifest);
 /* The settings of a job that a resumed run compares. New reference. */
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch);
 
-/* "adamw" .. : the family, whatever its states' formats. */
-const char *train_optimizer_name(enum optim_name name);
-
 #endif

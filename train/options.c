@@ -54,3 +54,9 @@ struct train_job train_job_default(void)
                     .rank_logs = RANK_LOGS_FILES},
     };
 }
+
+const char *train_optimizer_name(enum optim_name name)
+{
+    static const char *const names[] = {"adamw", "adam_mini", "lion", "sgd"};
+    return names[name];
+}

@@ -133,11 +133,14 @@ struct train_job {
     struct checkpoint_options checkpoint;
     struct guard_options guard;
     struct log_options log;
-    const char *digest; /* of the resolved job, compared between ranks */
+    const char *optimizer; /* optim.name as it was given; NULL: it was not */
+    const char *digest;    /* of the resolved job, compared between ranks */
 };
 
 /* Every default in one place; folders' own defaults are theirs. */
 struct train_job train_job_default(void);
+/* "adamw", "lion", ..: the family, whatever its states' formats. */
+const char *train_optimizer_name(enum optim_name name);
 
 /* Settle B, A, G for `world` ranks: any two give the third; see docs/job.md.
  * ZD_ERR_CONFIG naming the nearest batch that divides. */

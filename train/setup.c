@@ -305,6 +305,7 @@ static void show_banner(struct trainer *trainer)
                                     ? dataset_samples(trainer->eval_data)
                                     : 0,
             .eos = trainer->text.eos,
+            .offload = zero_offload_facts(trainer->zero),
             .loss_scale = trainer->state.loss_scale.scale,
             .resumed_step = trainer->state.step,
             .resumed_from =

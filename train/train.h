@@ -88,8 +88,9 @@ struct train_banner { /* what was understood, known before step 1 */
     int threads, world, local_size;
     int64_t max_steps, samples, train_tokens, eval_samples;
     int eos;
-    double loss_scale;    /* of the first step; 0: not fp16 */
-    int64_t resumed_step; /* 0: a fresh start */
+    struct offload_facts offload; /* all 0: no optimizer on the host */
+    double loss_scale;            /* of the first step; 0: not fp16 */
+    int64_t resumed_step;         /* 0: a fresh start */
     const char *resumed_from;
 };
 

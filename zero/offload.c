@@ -289,6 +289,12 @@ enum zd_status zero_settle(struct zero *zero)
     return offload_finish(zero->offload.engine);
 }
 
+struct offload_facts zero_offload_facts(const struct zero *zero)
+{
+    return zero->offload.engine ? offload_facts(zero->offload.engine)
+                                : (struct offload_facts){0};
+}
+
 struct offload_report zero_offload_report(struct zero *zero)
 {
     struct zero_offload *offload = &zero->offload;

@@ -69,6 +69,8 @@ enum zd_status zero_gather_params(struct zero *zero);
 enum zd_status zero_skip(struct zero *zero);
 /* Until updates and copies under way are done. */
 enum zd_status zero_settle(struct zero *zero);
+/* All 0 without an engine. */
+struct offload_facts zero_offload_facts(const struct zero *zero);
 /* What the engine did since the last call; all 0 without one. */
 struct offload_report zero_offload_report(struct zero *zero);
 

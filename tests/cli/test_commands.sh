@@ -153,6 +153,32 @@ ok '  rows that were there are not rewritten' eval '[ $(wc -l <run/metrics.jsonl
 ok 'a finished run says so' call 0 --job job.toml
 ok 'never, where there are checkpoints' call 73 --job job.toml --resume never
 
+# --- what a run says of itself ---
+brief='--job job.toml --set job.output_dir=told --set checkpoint.export=none --set checkpoint.save_strategy=no'
+ok 'a run with everything on NVMe' eval 'rm -rf told && call 0 $brief --set offload.optimizer=nvme --set offload.params=nvme \
+    --set offload.nvme_path=. --set offload.threads=1 --set optim.name=adamw_bnb_8bit --set train.dtype=bf16'
+ok '  the optimizer as it was given and as it is read' has '^  optim +adamw_bnb_8bit: adamw_8bit, states in 8 bits .*masters fp32' err
+ok '  what lives where, and who updates it' has '^  offload +states on the disk, parameters on the disk; updates by 1 thread, .*pinned memory not locked' err
+ok '  the file, its room and how it is read' has '^  file +[0-9.]+ MiB per rank in \., by (io_uring|threads)' err
+ok '  the disk beside the memory' has '^  memory .* device \+ .* host \+ .* disk per rank' err
+ok '  what the disk moved, and what was waited for' has '^  offload +a step: .*disk .*B read, .*B written .*disk [0-9.]+, up' err
+ok '  the rows have it too' eval '[ $(grep -c "\"wait_seconds\":{\"down\":.*\"disk\":" told/metrics.jsonl) = 3 ]'
+ok '  every row has the bytes of its own step' eval \
+    '[ $(sed -n "s/.*\"down_bytes\":\([0-9]*\),\"up_bytes\":\([0-9]*\).*/\1 \2/p" told/metrics.jsonl | sort -u | wc -l) = 1 ]'
+ok 'a run on the device says the optimizer only' eval 'rm -rf told && call 0 $brief && has "^  optim +adamw, states in fp32, masters fp32" err && ! has "^  (offload|file) " err'
+ok 'what auto became' eval 'rm -rf told && call 0 $brief --set train.gradient_checkpointing=auto --set train.gradient_accumulation_steps=2 \
+    --set train.global_batch_size=4 --set offload.optimizer=cpu && has "^  auto +train.gradient_checkpointing = \"none\", offload.accumulate = \"device\"" err'
+ok 'activations that stay where they are' eval 'rm -rf told && call 0 $brief --set train.gradient_checkpointing=full --set offload.activations=cpu &&
+    has "^  note +offload.activations moves nothing" err && ! has "a step:" err'
+ok 'updates that were taken back' eval 'rm -rf told && call 0 $brief --set offload.optimizer=cpu --set offload.clipping=undo --set optim.max_grad_norm=1e-6 &&
+    has "^  undone +3 of 3 updates: offload.clipping = \"wait\"" err'
+ok '  and that were not' eval 'rm -rf told && call 0 $brief --set offload.optimizer=cpu --set offload.clipping=undo --set optim.max_grad_norm=0 &&
+    has "^  undone +0 of 3 updates\$" err'
+ok 'a checkpoint of fp16' eval 'rm -rf told && call 0 --job job.toml --stop-after 1 --set job.output_dir=told --set train.dtype=fp16 &&
+    call 0 ckpt show told/checkpoint-000001 && has "^scale +loss x [0-9]+, good steps [01]" out'
+ok '  and other states: the name that was changed is told' eval 'call 0 --job job.toml --stop-after 2 --set job.output_dir=told --set train.dtype=fp16 --set optim.name=adamw_8bit &&
+    has "resuming with optim.name = \"adamw_8bit\" \(was \"adamw\"\)" err && ! has state_dtype err'
+
 # --- a job that does not fit ---
 # Every change that the refusal names is tried: each must fit.
 tight='--job job.toml --stop-after 1 --set train.gradient_checkpointing=none --set device.memory_limit'
