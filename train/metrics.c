@@ -169,7 +169,7 @@ static json_t *offload_json(const struct train_offload_report *report)
             (json_int_t)engine->up_bytes, "down_seconds", engine->down_seconds,
             "up_seconds", engine->up_seconds, "host_step_seconds",
             engine->host_seconds, "worker_seconds", engine->worker_seconds);
-    if (engine->disk_read_bytes || engine->disk_written_bytes)
+    if (report->has_disk)
         json_object_set_new(
                 json, "disk",
                 json_pack(

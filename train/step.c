@@ -236,6 +236,7 @@ enum zd_status trainer_step(
                              trainer->plan.zero.request.spill_bytes > 0 ||
                              trainer->job->offload.activations != OFFLOAD_NONE;
     report->offload.engine = zero_offload_report(trainer->zero);
+    report->offload.has_disk = trainer->job->offload.optimizer == OFFLOAD_NVME;
     report->offload.undone_steps = report->offload.engine.undone;
     report->offload.activations = model_offload_report_take(trainer->model);
     train_offload_add(&report->offload, &trainer->offload_late);

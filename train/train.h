@@ -55,6 +55,7 @@ struct train_offload_report {
     bool active;
     struct offload_report engine; /* optimizer, parameters */
     struct model_offload_report activations;
+    bool has_disk;        /* the optimizer is on NVMe: rows tell of it */
     int64_t undone_steps; /* whose updates were taken back */
 };
 /* total += of */

@@ -14,7 +14,7 @@ the rounds of ratios within a round.
     bitsandbytes   AdamW8bit on CPU tensors, fewer parameters (--slow-millions)
     torchao        AdamW8bit, likewise
 
-The ratios that issue 4 asks for: fp32 at least 0.97 of the better of torch and DeepSpeed, 8-bit at least 30 times
+What we want of ours: fp32 at least 0.97 of the better of torch and DeepSpeed, 8-bit at least 30 times
 bitsandbytes, the whole pass at least 2 times (fp32) and 1.8 times (8-bit) DeepSpeed's."""
 
 import argparse

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The pages name what the program has: every key of the job file with its section, every error code, every recipe's keys.
+# The pages name what the program has: every key of the job file with its section, every error code, every
+# key of metrics.jsonl, every recipe's keys.
 #   docs.sh ZEROD        prints TAP; run from the repository's root
 zerod=$1
 count=0
@@ -30,6 +31,11 @@ odd=$(printf '%s\n%s\n' "$used" "$listed" | sort | uniq -u)
 [ -z "$odd" ]; code=$?
 [ -z "$odd" ] || echo "# only in the sources or only in the page:" $odd
 tell $code "docs/errors.md has every error code, and no other"
+
+missing=$(grep -ohE '"[a-z_]+"' train/metrics.c | tr -d '"' | sort -u |
+    while read -r key; do grep -qF "\`$key\`" docs/metrics.md || echo "# $key"; done)
+[ -z "$missing" ]; code=$?
+echo "$missing" | grep . ; tell $code "docs/metrics.md has every key of metrics.jsonl"
 
 for recipe in deploy/recipes/*.toml; do
     # Models and data that a recipe names are the user's: 66 says that they are not there, and that nothing else is wrong.
