@@ -46,6 +46,17 @@ static void print_record(const struct cli_args *args)
     zd_error_set(&error);
 }
 
+/* The job's own limits may be those of another machine. */
+static void warn_of_machine(const struct job_plan *plan)
+{
+    uint64_t here = job_machine_memory(1), takes = job_plan_memory(plan);
+    if (takes > here)
+        zd_log_warning(
+                "a rank takes %.3f MiB of memory and this machine has %.3f MiB "
+                "for it: a run here would be refused",
+                (double)takes / (1 << 20), (double)here / (1 << 20));
+}
+
 enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
 {
     struct job *job;
@@ -56,6 +67,7 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
     if (status != ZD_OK && cli_wants_json(args))
         print_record(args);
     if (status == ZD_OK) {
+        warn_of_machine(&plan);
         if (cli_wants_json(args)) {
             json_t *json = job_plan_json(&plan, NULL);
             output_json(json);

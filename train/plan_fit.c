@@ -11,8 +11,26 @@ static uint64_t limit_of(uint64_t bytes, double fraction, uint64_t share)
     return bytes ? bytes : share;
 }
 
-/* Of this machine's memory, for one of its ranks. */
-static uint64_t memory_share(int local_size)
+void plan_limit_name(
+        const struct plan_limits *limits, enum arena_memory memory,
+        char out[PLAN_NAME_MAX])
+{
+    bool is_device = memory == ARENA_DEVICE;
+    bool is_host = memory == ARENA_HOST || memory == ARENA_PINNED;
+    if (is_device && limits->limits_device)
+        snprintf(out, PLAN_NAME_MAX, "device.memory_limit");
+    else if (is_host && limits->limits_host)
+        snprintf(out, PLAN_NAME_MAX, "device.host_memory_limit");
+    else if (limits->local_size > 1)
+        snprintf(
+                out, PLAN_NAME_MAX,
+                "this machine's memory for each of %d local ranks",
+                limits->local_size);
+    else
+        snprintf(out, PLAN_NAME_MAX, "this machine's memory");
+}
+
+uint64_t job_machine_memory(int local_size)
 {
     uint64_t reserve = (uint64_t)1 << 30; /* for everything else */
     uint64_t memory = device_system_memory();
@@ -23,7 +41,7 @@ static uint64_t memory_share(int local_size)
 static struct plan_limits limits_of(const struct train_job *job, int local_size)
 {
     const struct device_options *device = &job->device;
-    uint64_t share = memory_share(local_size);
+    uint64_t share = job_machine_memory(local_size);
     bool limits_device =
             device->memory_limit || device->memory_limit_fraction > 0;
     bool limits_host =
@@ -35,6 +53,9 @@ static struct plan_limits limits_of(const struct train_job *job, int local_size)
                     device->host_memory_limit,
                     device->host_memory_limit_fraction, share),
             .total = limits_device && limits_host ? UINT64_MAX : share,
+            .limits_device = limits_device,
+            .limits_host = limits_host,
+            .local_size = local_size,
     };
 }
 
@@ -153,10 +174,13 @@ static enum zd_status try_modes(
 enum zd_status plan_fit(
         const struct train_job *job, int local_size, struct job_plan *plan)
 {
-    struct plan_limits limits = limits_of(job, local_size);
+    const struct plan_limits limits = limits_of(job, local_size);
     int B = plan->per_device, A = plan->accumulation;
     bool fit = false;
 
+    plan->limits = limits;
+    plan->chose_checkpointing =
+            job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO;
     for (;;) {
         ZD_TRY(try_modes(job, B, A, &limits, plan, &fit));
         if (fit || !job->train.auto_find_batch_size || B % 2)
@@ -173,6 +197,7 @@ enum zd_status plan_check_machine(
     const struct plan_limits limits = {
             .device = UINT64_MAX,
             .host = UINT64_MAX,
-            .total = memory_share(local_size)};
+            .total = job_machine_memory(local_size),
+            .local_size = local_size};
     return fits(plan, &limits) ? ZD_OK : plan_refuse(job, plan, &limits);
 }

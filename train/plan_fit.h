@@ -21,12 +21,15 @@ struct job_choice {
 enum zd_status job_plan_try(
         const struct train_job *job, const struct job_choice *choice,
         struct job_plan *plan);
-/* What a rank may take. The CPU device lies in the host's memory: `total` holds
- * for both together, unless the job limits each (it may speak of another
- * machine then; the run is held to this one's memory all the same). */
-struct plan_limits {
-    uint64_t device, host, total; /* bytes */
-};
+enum { PLAN_NAME_MAX = 64 };
+/* As optim.name has it: "paged_adamw_8bit". */
+void plan_optimizer_name(
+        const struct optim_options *optim, char out[PLAN_NAME_MAX]);
+/* What sets the limit of a memory (ARENA_MEMORIES: of all together): a key of
+ * [device], or this machine. */
+void plan_limit_name(
+        const struct plan_limits *limits, enum arena_memory memory,
+        char out[PLAN_NAME_MAX]);
 /* Bytes of the host's memory, pinned or not. */
 uint64_t plan_host_bytes(const struct job_plan *plan);
 /* The job with checkpointing and batch settled: where gradients of several

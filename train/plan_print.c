@@ -1,6 +1,153 @@
-#include "train/train.h"
+#include "base/text_buffer.h"
+#include "train/plan_fit.h"
 
 #include <inttypes.h>
+
+/* --- what was chosen ------------------------------------------------------ */
+
+void plan_optimizer_name(
+        const struct optim_options *optim, char out[PLAN_NAME_MAX])
+{
+    static const char *const names[] = {"adamw", "adam_mini", "lion", "sgd"};
+    bool is_8bit = optim->state_type == OPTIM_STATE_8BIT;
+    snprintf(
+            out, PLAN_NAME_MAX, "%s%s%s", optim->paged ? "paged_" : "",
+            names[optim->name],
+            is_8bit        ? "_8bit"
+            : optim->paged ? "_32bit"
+                           : "");
+}
+
+static void checkpointing_name(
+        struct checkpointing checkpointing, char out[PLAN_NAME_MAX])
+{
+    static const char *const names[] = {
+            [CHECKPOINTING_NONE] = "none",
+            [CHECKPOINTING_FULL] = "full",
+            [CHECKPOINTING_SQRT] = "sqrt",
+            [CHECKPOINTING_AUTO] = "auto"};
+    if (checkpointing.mode == CHECKPOINTING_EVERY)
+        snprintf(out, PLAN_NAME_MAX, "every:%d", checkpointing.every);
+    else
+        snprintf(out, PLAN_NAME_MAX, "%s", names[checkpointing.mode]);
+}
+
+static const char *states_name(const struct optim_options *optim)
+{
+    static const char *const names[] = {"fp32", "bf16", "8-bit"};
+    bool has_none = optim->name == OPTIM_SGD && optim->momentum == 0;
+    return has_none ? "no" : names[optim->state_type];
+}
+
+static const char *masters_name(const struct zero_request *request)
+{
+    if (request->dtype == DTYPE_FP32)
+        return "no master weights beside the parameters";
+    return request->optim.master == OPTIM_MASTER_NONE ? "no master weights"
+                                                      : "fp32 master weights";
+}
+
+static const char *tier_place(enum offload_tier tier)
+{
+    static const char *const names[] = {
+            "on the device", "on the host", "on disk"};
+    return names[tier];
+}
+
+static const char *tier_name(enum offload_tier tier)
+{
+    static const char *const names[] = {"none", "cpu", "nvme"};
+    return names[tier];
+}
+
+static bool moves_anything(const struct offload_options *offload)
+{
+    return offload->optimizer != OFFLOAD_NONE ||
+           offload->params != OFFLOAD_NONE ||
+           offload->activations != OFFLOAD_NONE;
+}
+
+/* --- what offload moves --------------------------------------------------- */
+
+/* Of a step of rank 0, as offload_report counts them; unknown without an
+ * offloaded optimizer, and with frozen parameters that visit the device. */
+struct moves {
+    bool is_known, knows_disk;
+    uint64_t down, up, disk; /* bytes; as many are read as are written */
+};
+
+/* Trained elements whose states rank 0 has. */
+static uint64_t elements_held(const struct zero_plan *zero)
+{
+    uint64_t count = 0;
+    for (int s = 0; s < zero->segment_count; s++) {
+        const struct zero_segment *segment = &zero->segments[s];
+        struct zero_run run = {.id = -1};
+        size_t end = zero->states_cut ? segment->shard_count : segment->count;
+        while (segment->trainable && zero_run_next(zero, s, 0, end, &run))
+            count += run.count;
+    }
+    return count;
+}
+
+/* Elements of a unit that visit the device, or those that stay there. */
+static uint64_t unit_elements(
+        const struct zero_plan *zero, int unit, bool persistent)
+{
+    uint64_t count = 0;
+    for (int s = zero->unit_segments[unit]; s < zero->unit_segments[unit + 1];
+         s++)
+        if (zero->segments[s].persistent == persistent)
+            count += zero->segments[s].shard_count;
+    return count;
+}
+
+/* Parameters on the host: those that persist go up once a step, the others for
+ * every gather of its program. */
+static uint64_t elements_fetched(const struct zero_plan *zero, int unit_count)
+{
+    uint64_t count = 0;
+    for (int unit = 0; unit < unit_count; unit++)
+        count += unit_elements(zero, unit, true);
+    for (int m = 0; m < zero->train_move_count; m++)
+        if (zero->train_moves[m].acquire && zero->train_moves[m].gather)
+            count += unit_elements(zero, zero->train_moves[m].unit, false);
+    return count;
+}
+
+/* Masters and states are read and written once in a step; parameters on disk
+ * are read whenever they are used. */
+static void add_disk(const struct job_plan *plan, struct moves *moves)
+{
+    const struct offload_options *offload = &plan->zero.request.offload;
+    moves->knows_disk = offload->optimizer == OFFLOAD_NVME &&
+                        offload->params != OFFLOAD_NVME && plan->world == 1;
+    if (moves->knows_disk)
+        moves->disk = plan->arena.bytes[ARENA_DISK];
+}
+
+static struct moves moves_of(const struct job_plan *plan)
+{
+    const struct zero_plan *zero = &plan->zero;
+    const struct zero_request *request = &zero->request;
+    uint64_t held = elements_held(zero), wide = dtype_bytes(request->dtype);
+    uint64_t sums = (uint64_t)plan->accumulation * sizeof(float);
+    bool has_frozen = plan->table.trainable < plan->table.total;
+    if (request->offload.optimizer == OFFLOAD_NONE ||
+        (zero->params_on_host && has_frozen))
+        return (struct moves){0};
+    uint64_t used = zero->params_on_host
+                            ? elements_fetched(zero, plan->table.unit_count)
+                            : held;
+    struct moves moves = {
+            .is_known = true,
+            .down = held * (request->accumulate_on_host ? sums : wide),
+            .up = used * wide};
+    add_disk(plan, &moves);
+    return moves;
+}
+
+/* --- as JSON -------------------------------------------------------------- */
 
 static json_t *spans_json(
         const struct arena_plan *plan, enum arena_memory memory)
@@ -38,20 +185,54 @@ static json_t *rank_json(
     return json_pack("{s:i, s:o}", "rank", rank, "arenas", arenas);
 }
 
+static json_t *layout_json(const struct job_plan *plan)
+{
+    const struct zero_request *request = &plan->zero.request;
+    char optimizer[PLAN_NAME_MAX], checkpointing[PLAN_NAME_MAX];
+    plan_optimizer_name(&request->optim, optimizer);
+    checkpointing_name(plan->shape.checkpointing, checkpointing);
+    return json_pack(
+            "{s:s, s:i, s:i, s:s, s:s, s:s, s:{s:s, s:s, s:s, s:s}}", "dtype",
+            dtype_name(request->dtype), "per_device_train_batch_size",
+            plan->per_device, "gradient_accumulation_steps", plan->accumulation,
+            "gradient_checkpointing", checkpointing, "optimizer", optimizer,
+            "states", states_name(&request->optim), "offload", "optimizer",
+            tier_name(request->offload.optimizer), "params",
+            tier_name(request->offload.params), "activations",
+            tier_name(request->offload.activations), "accumulate",
+            request->accumulate_on_host ? "host" : "device");
+}
+
 json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
 {
     json_t *ranks = json_array();
     const struct comm_counters *wire = &plan->zero.wire;
     for (int rank = 0; rank < plan->world; rank++)
         json_array_append_new(ranks, rank_json(&plan->arena, taken, rank));
-    return json_pack(
-            "{s:i, s:i, s:o, s:{s:I, s:I, s:I}}", "world", plan->world, "stage",
-            plan->zero.request.options.stage, "ranks", ranks,
-            "wire_bytes_per_step", "reduce_scatter",
-            (json_int_t)wire->reduce_scatter, "all_gather",
+    struct moves moves = moves_of(plan);
+    json_t *json = json_pack(
+            "{s:i, s:i, s:o, s:o, s:{s:I, s:I, s:I}}", "world", plan->world,
+            "stage", plan->zero.request.options.stage, "layout",
+            layout_json(plan), "ranks", ranks, "wire_bytes_per_step",
+            "reduce_scatter", (json_int_t)wire->reduce_scatter, "all_gather",
             (json_int_t)wire->all_gather, "all_reduce",
             (json_int_t)wire->all_reduce);
+    if (moves.is_known)
+        json_object_set_new(
+                json, "offload_bytes_per_step",
+                json_pack(
+                        "{s:I, s:I}", "down", (json_int_t)moves.down, "up",
+                        (json_int_t)moves.up));
+    if (moves.knows_disk)
+        json_object_set_new(
+                json, "disk_bytes_per_step",
+                json_pack(
+                        "{s:I, s:I}", "read", (json_int_t)moves.disk, "written",
+                        (json_int_t)moves.disk));
+    return json;
 }
+
+/* --- as text -------------------------------------------------------------- */
 
 static double mib(size_t bytes)
 {
@@ -82,31 +263,26 @@ static double parameters_held(const struct job_plan *plan)
     return plan->zero.states_cut ? trained / plan->world : trained;
 }
 
-static void print_per_parameter(const struct job_plan *plan, FILE *stream)
+/* The parts that lie on disk, or those that do not, as a sentence. */
+static void print_per_parameter(
+        const struct job_plan *plan, bool on_disk, FILE *stream)
 {
-    const struct arena_plan *arena = &plan->arena;
     double held = parameters_held(plan), total = 0;
-    const char *separator = ":";
+    char line[400];
+    struct text_buffer parts = {.out = line, .bytes = sizeof line};
     for (int i = 0; i < PER_PARAMETER; i++) {
         const struct arena_span *span =
-                arena_plan_find(arena, per_parameter[i].span);
-        if (span && span->memory != ARENA_DISK)
-            total += (double)span->bytes / held;
-    }
-    if (total == 0)
-        return;
-    fprintf(stream, "host bytes per trained parameter %.2f", total);
-    for (int i = 0; i < PER_PARAMETER; i++) {
-        const struct arena_span *span =
-                arena_plan_find(arena, per_parameter[i].span);
-        if (!span)
+                arena_plan_find(&plan->arena, per_parameter[i].span);
+        if (!span || (span->memory == ARENA_DISK) != on_disk)
             continue;
-        fprintf(stream, "%s %s %.2f%s", separator, per_parameter[i].name,
-                (double)span->bytes / held,
-                span->memory == ARENA_DISK ? " (on disk)" : "");
-        separator = " +";
+        total += (double)span->bytes / held;
+        text_buffer_add(
+                &parts, "%s %s %.2f", parts.used ? " +" : "",
+                per_parameter[i].name, (double)span->bytes / held);
     }
-    fputc('\n', stream);
+    if (parts.used)
+        fprintf(stream, "%s bytes per trained parameter %.2f:%s\n",
+                on_disk ? "disk" : "host", total, line);
 }
 
 static size_t span_bytes(const struct arena_plan *arena, const char *name)
@@ -127,44 +303,108 @@ struct job_paged job_plan_paged(const struct job_plan *plan)
     return paged;
 }
 
+static void print_layout(const struct job_plan *plan, FILE *stream)
+{
+    const struct zero_request *request = &plan->zero.request;
+    const struct offload_options *offload = &request->offload;
+    char optimizer[PLAN_NAME_MAX], checkpointing[PLAN_NAME_MAX];
+    bool chose_place = offload->optimizer != OFFLOAD_NONE &&
+                       offload->accumulate == OFFLOAD_ACCUMULATE_AUTO;
+    plan_optimizer_name(&request->optim, optimizer);
+    checkpointing_name(plan->shape.checkpointing, checkpointing);
+    fprintf(stream,
+            "layout   %d rank%s, ZeRO stage %d, %s, batch %d x %d x %d = "
+            "%" PRId64 " sequences\n",
+            plan->world, plan->world == 1 ? "" : "s", request->options.stage,
+            dtype_name(request->dtype), plan->per_device, plan->accumulation,
+            plan->world, plan->global_batch);
+    fprintf(stream, "         gradient checkpointing %s%s", checkpointing,
+            plan->chose_checkpointing ? " (by auto)" : "");
+    if (plan->accumulation > 1)
+        fprintf(stream, ", gradients of %d micro-batches added up on the %s%s",
+                plan->accumulation,
+                request->accumulate_on_host ? "host" : "device",
+                chose_place ? " (by auto)" : "");
+    fprintf(stream, "\n         optimizer %s, %s states, %s\n", optimizer,
+            states_name(&request->optim), masters_name(request));
+    if (moves_anything(offload))
+        fprintf(stream,
+                "         optimizer states %s, parameters %s, residual streams "
+                "%s\n",
+                tier_place(offload->optimizer), tier_place(offload->params),
+                tier_place(offload->activations));
+}
+
+/* Pinned memory counts against the host's limit, which stands at the first of
+ * the two. */
+static void print_memory(
+        const struct job_plan *plan, enum arena_memory memory, bool has_limit,
+        FILE *stream)
+{
+    const struct arena_plan *arena = &plan->arena;
+    char source[PLAN_NAME_MAX];
+    fprintf(stream, "  %-34s %-12s %14.3f", arena_memory_name(memory), "",
+            mib(arena->bytes[memory]));
+    if (has_limit && memory != ARENA_DEVICE && arena->bytes[ARENA_PINNED])
+        fprintf(stream, ", with pinned %.3f", mib(plan_host_bytes(plan)));
+    if (has_limit) {
+        plan_limit_name(&plan->limits, memory, source);
+        fprintf(stream, " of %.3f (%s)",
+                mib(memory == ARENA_DEVICE ? plan->limits.device
+                                           : plan->limits.host),
+                source);
+    }
+    fputc('\n', stream);
+    for (int i = 0; i < arena->span_count; i++)
+        if (arena->spans[i].memory == memory)
+            fprintf(stream, "    %-32s %-12s %14.3f\n", arena->spans[i].name,
+                    span_kind_name(arena->spans[i].kind),
+                    mib(arena->spans[i].bytes));
+}
+
+static void print_moves(const struct moves *moves, FILE *stream)
+{
+    if (!moves->is_known)
+        return;
+    fprintf(stream,
+            "rank 0 moves per step (bytes): gradients down %" PRIu64
+            ", parameters up %" PRIu64,
+            moves->down, moves->up);
+    if (moves->knows_disk)
+        fprintf(stream, ", disk read %" PRIu64 ", disk written %" PRIu64,
+                moves->disk, moves->disk);
+    fputc('\n', stream);
+}
+
 void job_plan_print(const struct job_plan *plan, FILE *stream)
 {
     const struct arena_plan *arena = &plan->arena;
     const struct comm_counters *wire = &plan->zero.wire;
+    struct job_paged paged = job_plan_paged(plan);
+    struct moves moves = moves_of(plan);
     char model[160];
 
     model_config_describe(&plan->config, model, sizeof model);
     fprintf(stream, "model    %s, %zu parameters (%zu trained)\n", model,
             plan->table.total, plan->table.trainable);
-    fprintf(stream,
-            "layout   %d rank%s, ZeRO stage %d, %s, batch %d x %d x %d = "
-            "%" PRId64 " sequences\n",
-            plan->world, plan->world == 1 ? "" : "s",
-            plan->zero.request.options.stage,
-            dtype_name(plan->zero.request.dtype), plan->per_device,
-            plan->accumulation, plan->world, plan->global_batch);
+    print_layout(plan, stream);
     fprintf(stream, "each rank holds (MiB):\n");
     for (int k = 0; k < ARENA_MEMORIES; k++) {
-        if (!arena->bytes[k])
-            continue;
-        fprintf(stream, "  %-34s %-12s %14.3f\n",
-                arena_memory_name((enum arena_memory)k), "",
-                mib(arena->bytes[k]));
-        for (int i = 0; i < arena->span_count; i++)
-            if (arena->spans[i].memory == (enum arena_memory)k)
-                fprintf(stream, "    %-32s %-12s %14.3f\n",
-                        arena->spans[i].name,
-                        span_kind_name(arena->spans[i].kind),
-                        mib(arena->spans[i].bytes));
+        bool is_second = k == ARENA_PINNED && arena->bytes[ARENA_HOST];
+        if (arena->bytes[k])
+            print_memory(
+                    plan, (enum arena_memory)k, k != ARENA_DISK && !is_second,
+                    stream);
     }
-    print_per_parameter(plan, stream);
-    struct job_paged paged = job_plan_paged(plan);
+    print_per_parameter(plan, false, stream);
+    print_per_parameter(plan, true, stream);
     if (paged.host)
         fprintf(stream,
                 "paged states (MiB): %.3f on the device, %.3f on the host, "
                 "%.3f of buffers between them\n",
                 mib(paged.device), mib(paged.host),
                 mib(span_bytes(arena, "zero.paged.staging")));
+    print_moves(&moves, stream);
     fprintf(stream,
             "each rank sends per step (bytes): reduce-scatter %" PRIu64
             ", all-gather %" PRIu64 ", all-reduce %" PRIu64 "\n",

@@ -75,12 +75,16 @@ enum {
     CHANGE_BATCH = 2,      /* smaller micro-batches, as many more of them */
     CHANGE_STAGE = 4,      /* shard everything */
     CHANGE_8BIT = 8,       /* states in 8 bits */
-    CHANGE_OPTIMIZER = 16, /* masters and states on the host */
-    CHANGE_PARAMS = 32,    /* parameters too */
-    CHANGE_DISK = 64,      /* masters and states on NVMe */
-    CHANGE_DISK_PARAMS = 128,
-    CHANGES = 256
+    CHANGE_PAGED = 16,     /* states on the host as far as they must be */
+    CHANGE_OPTIMIZER = 32, /* masters and states on the host */
+    CHANGE_PARAMS = 64,    /* parameters too */
+    CHANGE_DISK = 128,     /* masters and states on NVMe */
+    CHANGE_DISK_PARAMS = 256,
+    CHANGES = 512
 };
+
+/* Masters and states leave the device. */
+enum { CHANGES_OFFLOAD = CHANGE_OPTIMIZER | CHANGE_DISK };
 
 static int useless_changes(
         const struct train_job *job, const struct job_plan *plan,
@@ -99,8 +103,12 @@ static int useless_changes(
         useless |= CHANGE_STAGE;
     if (has_8bit)
         useless |= CHANGE_8BIT;
+    bool can_be_paged =
+            job->optim.name == OPTIM_ADAMW || job->optim.name == OPTIM_LION;
     if (is_offloaded)
         useless |= CHANGE_OPTIMIZER;
+    if (is_offloaded || job->optim.paged || !can_be_paged)
+        useless |= CHANGE_PAGED;
     if (offload->params != OFFLOAD_NONE)
         useless |= CHANGE_PARAMS;
     if (offload->optimizer == OFFLOAD_NVME)
@@ -117,11 +125,16 @@ static bool is_sound(
     bool sharded =
             plan->world == 1 || job->zero.stage == 3 || (change & CHANGE_STAGE);
     bool offloads = job->offload.optimizer != OFFLOAD_NONE ||
-                    (change & (CHANGE_OPTIMIZER | CHANGE_DISK));
+                    (change & CHANGES_OFFLOAD);
     bool on_disk =
             job->offload.optimizer == OFFLOAD_NVME || (change & CHANGE_DISK);
     if ((change & CHANGE_OPTIMIZER) && (change & CHANGE_DISK))
         return false;
+    if ((change & CHANGE_PAGED) && (change & CHANGES_OFFLOAD))
+        return false;
+    if ((change & CHANGE_PAGED) && !(change & CHANGE_8BIT) &&
+        job->optim.state_type == OPTIM_STATE_BF16)
+        return false; /* there is no such optimizer */
     if ((change & CHANGE_PARAMS) && (change & CHANGE_DISK_PARAMS))
         return false;
     if ((change & CHANGE_PARAMS) && !(offloads && sharded))
@@ -136,6 +149,8 @@ static struct train_job changed_job(const struct train_job *job, int change)
         changed.zero.stage = 3;
     if (change & CHANGE_8BIT)
         changed.optim.state_type = OPTIM_STATE_8BIT;
+    if (change & CHANGE_PAGED)
+        changed.optim.paged = true;
     if (change & CHANGE_OPTIMIZER)
         changed.offload.optimizer = OFFLOAD_CPU;
     if (change & CHANGE_PARAMS)
@@ -147,6 +162,11 @@ static struct train_job changed_job(const struct train_job *job, int change)
     if (!changed.offload.nvme_path)
         changed.offload.nvme_path = "";
     return changed;
+}
+
+static bool names_folder(const struct train_job *job)
+{
+    return job->offload.nvme_path && *job->offload.nvme_path;
 }
 
 struct fitting {
@@ -185,51 +205,65 @@ static bool change_fits(
     return false;
 }
 
-static const char *name_in_8_bits(enum optim_name name)
+/* " --set" and what it sets. No value needs quotes, in a shell or behind --set.
+ */
+static void add_settings(
+        struct text_buffer *text, const struct train_job *job, int change,
+        const struct job_choice *choice)
 {
-    static const char *const names[] = {
-            "adamw_8bit", "adam_mini_8bit", "lion_8bit"};
-    return names[name];
+    const struct train_job changed = changed_job(job, change);
+    char name[PLAN_NAME_MAX];
+    plan_optimizer_name(&changed.optim, name);
+#define PART(bits, ...)                                                        \
+    if (change & (bits))                                                       \
+        text_buffer_add(text, " --set " __VA_ARGS__);
+    PART(CHANGE_STAGE, "zero.stage=3")
+    PART(CHANGE_FULL, "train.gradient_checkpointing=full")
+    PART(CHANGE_BATCH,
+         "train.per_device_train_batch_size=%d "
+         "--set train.gradient_accumulation_steps=%d",
+         choice->B, choice->A)
+    PART(CHANGE_8BIT | CHANGE_PAGED, "optim.name=%s", name)
+    if (job->optim.state_type == OPTIM_STATE_BF16)
+        PART(CHANGE_8BIT, "optim.state_dtype=8bit")
+    PART(CHANGE_OPTIMIZER, "offload.optimizer=cpu")
+    PART(CHANGE_DISK, "offload.optimizer=nvme")
+    if (!names_folder(job))
+        PART(CHANGE_DISK, "offload.nvme_path=FOLDER")
+    PART(CHANGE_PARAMS, "offload.params=cpu")
+    PART(CHANGE_DISK_PARAMS, "offload.params=nvme")
+#undef PART
 }
 
-/* One line, as it is written in a job file. */
-static void add_change(
+/* One line, to be put behind a command that takes the job. False when there is
+ * no room left for it. */
+static bool add_change(
         struct text_buffer *text, const struct train_job *job, int change,
         const struct fitting *fitting)
 {
-    char device[32], host[32], disk[32];
-    const char *comma = "\n";
+    char device[32], host[32], disk[32], settings[400];
+    struct text_buffer line = {.out = settings, .bytes = sizeof settings};
     human(device, sizeof device, fitting->device);
     human(host, sizeof host, fitting->host);
     human(disk, sizeof disk, fitting->disk);
-#define PART(bit, ...)                                                         \
-    if (change & (bit)) {                                                      \
-        text_buffer_add(text, "%s", comma);                                    \
-        text_buffer_add(text, __VA_ARGS__);                                    \
-        comma = ", ";                                                          \
-    }
-    PART(CHANGE_STAGE, "zero.stage = 3")
-    PART(CHANGE_FULL, "train.gradient_checkpointing = \"full\"")
-    PART(CHANGE_BATCH,
-         "train.per_device_train_batch_size = %d, "
-         "train.gradient_accumulation_steps = %d",
-         fitting->choice.B, fitting->choice.A)
-    PART(CHANGE_8BIT, "optim.name = \"%s\"", name_in_8_bits(job->optim.name))
-    PART(CHANGE_OPTIMIZER, "offload.optimizer = \"cpu\"")
-    PART(CHANGE_DISK,
-         "offload.optimizer = \"nvme\", offload.nvme_path = \"a folder with %s "
-         "free\"",
-         disk)
-    PART(CHANGE_PARAMS, "offload.params = \"cpu\"")
-    PART(CHANGE_DISK_PARAMS, "offload.params = \"nvme\"")
-#undef PART
-    text_buffer_add(text, "   (device %s, host %s)", device, host);
+    add_settings(&line, job, change, &fitting->choice);
+    text_buffer_add(&line, "   (device %s, host %s", device, host);
+    if (fitting->disk)
+        text_buffer_add(
+                &line, ", %s free in %.60s", disk,
+                names_folder(job) ? job->offload.nvme_path : "FOLDER");
+    if (text->used + line.used + 3 > text->bytes)
+        return false;
+    text_buffer_add(text, "\n%s)", settings + 1);
+    return true;
 }
 
 /* What a user gives up, roughly: a change each, two where a disk comes in. */
 static int cost_of(int change)
 {
-    return __builtin_popcount((unsigned)change) +
+    const int one_name = CHANGE_8BIT | CHANGE_PAGED;
+    return __builtin_popcount((unsigned)change) -
+           ((change & one_name) == one_name) +
            __builtin_popcount(
                    (unsigned)change & (CHANGE_DISK | CHANGE_DISK_PARAMS));
 }
@@ -239,7 +273,7 @@ static void suggest(
         const struct train_job *job, struct job_plan *plan,
         const struct plan_limits *limits, struct text_buffer *text)
 {
-    enum { LINES = 3, COST_MAX = 5 };
+    enum { LINES = 4, COST_MAX = 5 };
     const struct job_choice now = {
             .checkpointing = plan->shape.checkpointing,
             .B = plan->per_device,
@@ -256,9 +290,12 @@ static void suggest(
             if (skip || !change_fits(job, plan, change, limits, &fitting))
                 continue;
             if (!count)
-                text_buffer_add(text, "\nany one of these fits:");
-            add_change(text, job, change, &fitting);
+                text_buffer_add(
+                        text, "\nany one of these, on the command line or in "
+                              "the file:");
             found[count++] = change;
+            if (!add_change(text, job, change, &fitting))
+                return;
         }
     if (!count)
         text_buffer_add(
@@ -271,28 +308,37 @@ uint64_t plan_host_bytes(const struct job_plan *plan)
     return plan->arena.bytes[ARENA_HOST] + plan->arena.bytes[ARENA_PINNED];
 }
 
+uint64_t job_plan_memory(const struct job_plan *plan)
+{
+    return plan->arena.bytes[ARENA_DEVICE] + plan_host_bytes(plan);
+}
+
 enum zd_status plan_refuse(
         const struct train_job *job, struct job_plan *plan,
         const struct plan_limits *limits)
 {
     static const char *const names[] = {
             "device memory", "host memory", "memory"};
-    char need[32], limit[32], help[1000] = "";
+    char need[32], limit[32], source[PLAN_NAME_MAX], help[1000] = "";
     struct text_buffer text = {.out = help, .bytes = sizeof help};
     enum shortage shortage = shortage_of(plan, limits);
     uint64_t device = plan->arena.bytes[ARENA_DEVICE];
     uint64_t host = plan_host_bytes(plan);
     uint64_t needs[] = {device, host, device + host};
     uint64_t bounds[] = {limits->device, limits->host, limits->total};
+    static const enum arena_memory memories[] = {
+            ARENA_DEVICE, ARENA_HOST, ARENA_MEMORIES};
 
     human(need, sizeof need, needs[shortage]);
     human(limit, sizeof limit, bounds[shortage]);
+    plan_limit_name(limits, memories[shortage], source);
     largest_spans(&plan->arena, shortage, &text);
     suggest(job, plan, limits, &text);
     ZD_FAIL(ZD_ERR_UNFIT, "E0601",
             "does not fit: each rank needs %s of %s (%" PRIu64
-            " bytes), the limit is %s (%" PRIu64 " bytes)",
-            need, names[shortage], needs[shortage], limit, bounds[shortage]);
+            " bytes), the limit is %s (%" PRIu64 " bytes) of %s",
+            need, names[shortage], needs[shortage], limit, bounds[shortage],
+            source);
     zd_fail_help("%s", help);
     return ZD_ERR_UNFIT;
 }

@@ -12,6 +12,15 @@
 #include "train/options.h"
 #include "zero/plan.h"
 
+/* What a rank may take. The CPU device lies in the host's memory: `total` holds
+ * for both together, unless the job limits each (it may speak of another
+ * machine then; the run is held to this one's memory all the same). */
+struct plan_limits {
+    uint64_t device, host, total;    /* bytes */
+    bool limits_device, limits_host; /* given by the job; else the machine's */
+    int local_size; /* ranks that share this machine's memory */
+};
+
 /* Everything that follows from (job, world) without touching data or weights.
  */
 struct job_plan {
@@ -24,6 +33,8 @@ struct job_plan {
     int per_device, accumulation; /* B, A */
     int64_t global_batch;         /* G */
     enum dtype export_dtype;
+    struct plan_limits limits; /* that it was fitted to */
+    bool chose_checkpointing;  /* gradient_checkpointing = "auto" */
 };
 
 /* Reads config.json when model.path is given. ZD_ERR_UNFIT when a limit of
@@ -42,6 +53,10 @@ void job_plan_fini(struct job_plan *plan);
  */
 json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken);
 void job_plan_print(const struct job_plan *plan, FILE *stream);
+/* Bytes that each of `local_size` ranks can have of this machine's memory, and
+ * those that a rank of the plan takes, on the CPU device and beside it. */
+uint64_t job_machine_memory(int local_size);
+uint64_t job_plan_memory(const struct job_plan *plan);
 
 /* Paged states (m and v) of a rank; both 0 when all of them are on the device.
  */

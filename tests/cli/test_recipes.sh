@@ -61,6 +61,6 @@ for name in gpt2-xl-12gb llama-3.2-1b-24gb llama-3.2-3b-24gb llama-3.1-8b-24gb; 
 done
 ok "gpt2-xl-12gb fits 6 GiB, adding gradients up on the host" refused 0 'offload.accumulators' \
     "$zerod" plan --job "$recipes/gpt2-xl-12gb.toml" --world 1 --set device.memory_limit=6GiB
-ok "too little host memory is refused with the NVMe setting that fits" refused 69 'offload.optimizer = "nvme"' \
+ok "too little host memory is refused with the NVMe setting that fits" refused 69 'set offload.optimizer=nvme' \
     "$zerod" plan --job "$recipes/llama-3.1-8b-24gb.toml" --world 1 --set device.host_memory_limit=32GiB
 echo "1..$n"

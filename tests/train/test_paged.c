@@ -177,7 +177,7 @@ static void limits_of(const struct job *job)
     enum zd_status status = run(job, true, limit, NULL, job_threads_dir());
     const char *help = zd_error_get()->help;
     tap_ok(status == ZD_ERR_UNFIT &&
-                   strstr(help, "\noffload.optimizer = \"cpu\"   ("),
+                   strstr(help, "\n--set offload.optimizer=cpu   ("),
            "%s: a limit that is too small names what fits", what);
     zd_error_clear();
 }

@@ -1,0 +1,173 @@
+#!/usr/bin/env bash
+# What `zerod plan` says, and that it is so: the changes that a refusal suggests fit, and a run moves what was planned.
+#   test_plan.sh ZEROD SOURCE       prints TAP
+zerod=$(realpath "$1") fixtures=$2/tests/fixtures
+dir=$(mktemp -d) || exit 99
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 99
+export LC_ALL=C.UTF-8 OMP_NUM_THREADS=1
+n=0
+
+ok() { # NAME COMMAND...
+    local name=$1
+    shift
+    n=$((n + 1))
+    if "$@" >log 2>&1; then
+        echo "ok $n - $name"
+    else
+        echo "not ok $n - $name"
+        sed 's/^/# /' log err
+    fi
+}
+# call CODE ARGUMENT...: zerod ends with CODE; stdout in `out`, stderr in `err`
+call() {
+    local want=$1 code
+    shift
+    timeout 60 "$zerod" "$@" >out 2>err </dev/null
+    code=$?
+    [ $code = "$want" ] || { echo "exit $code, not $want: $*"; return 1; }
+}
+has() { grep -qE -e "$1" "$2"; }
+
+for i in 1 2 3 4 5 6 7 8; do echo "The miller's daughter kept the accounts of the mill better than her father had, line $i."; done >data.txt
+job() { # LAYERS: a model of so many; 64 wide, vocabulary 4096
+    cat <<TOML
+[job]
+output_dir = "run"
+[model.config]
+model_type = "llama"
+hidden_size = 64
+num_hidden_layers = $1
+num_attention_heads = 4
+intermediate_size = 256
+vocab_size = 4096
+max_position_embeddings = 64
+tie_word_embeddings = false
+[data]
+cutoff_len = 32
+cache_dir = "cache"
+[[data.train]]
+path = "data.txt"
+[train]
+max_steps = 3
+per_device_train_batch_size = 8
+dtype = "bf16"
+[checkpoint]
+save_strategy = "no"
+export = "none"
+[device]
+cpu_threads = 1
+TOML
+}
+job 8 >job.toml
+
+# --- what a refusal suggests ---
+# device NAME: planned bytes of that memory
+planned() { sed -n "/\"name\": \"$1\"/{n;s/.*: \([0-9]*\).*/\1/p;q}" out; }
+suggested() { sed -n 's/^  = help: \(--set .*[^ ]\)   (.*/\1/p' "${1:-err}"; }
+# All that the plan of job.toml with SETTING... at WORLD ranks and a share of its device memory says: each line fits.
+each_fits() { # WORLD PERCENT SETTING...
+    local world=$1 percent=$2 line count=0 limit
+    shift 2
+    call 0 plan --job job.toml --world "$world" --format json "$@" || return 1
+    limit=$(($(planned device) * percent / 100))
+    call 69 plan --job job.toml --world "$world" "$@" --set device.memory_limit=$limit || return 1
+    cp err refused
+    while read -r line; do
+        # shellcheck disable=SC2086
+        call 0 plan --job job.toml --world "$world" "$@" --set device.memory_limit=$limit $line || return 1
+        count=$((count + 1))
+    done < <(suggested refused)
+    [ $count -ge 1 ]
+}
+for world in 1 2; do
+    for percent in 85 60 35 28; do
+        for settings in '' '--set optim.name=lion' '--set optim.name=paged_adamw_32bit' '--set optim.state_dtype=bf16' \
+            '--set optim.name=sgd' '--set zero.stage=1' '--set offload.optimizer=cpu --set zero.stage=3' \
+            '--set train.gradient_accumulation_steps=2' '--set offload.nvme_path=some/folder'; do
+            case "$percent$settings" in *85*paged* | *60*paged* | *85*offload.opt* | *35*paged* | *28*offload.opt*) continue ;; esac # these fit
+            # shellcheck disable=SC2086
+            ok "$world ranks, $percent % of the device, $settings: what is suggested fits" \
+                each_fits $world $percent --set train.gradient_checkpointing=none $settings
+        done
+    done
+done
+# Paged states need the limit that is left with all of them away.
+call 0 plan --job job.toml --world 1 --format json --set offload.optimizer=cpu --set train.gradient_checkpointing=full
+limit=$(($(planned device) + 500000))
+ok 'a paged optimizer that does not fit with all states away' call 69 plan --job job.toml --world 1 \
+    --set device.memory_limit=$limit --set optim.name=paged_adamw_32bit --set train.gradient_checkpointing=full
+ok '  offload is named' has '^  = help: --set offload.optimizer=cpu   \(device' err
+suggested >lines
+ok '  every line fits' eval '[ -s lines ] && while read -r line; do call 0 plan --job job.toml --world 1 \
+    --set device.memory_limit=$limit --set optim.name=paged_adamw_32bit --set train.gradient_checkpointing=full $line || exit 1; done <lines'
+# With states in 8 bits, or with half of them away: names alone.
+name() { suggested | grep -c -x -e "--set optim.name=$1"; }
+job 48 >deep.toml
+call 0 plan --job deep.toml --world 1 --format json --set train.gradient_checkpointing=full
+limit=$(($(planned device) * 9 / 10))
+ok 'a plain optimizer that would fit if it were paged, or in 8 bits' eval \
+    'call 69 plan --job deep.toml --world 1 --set device.memory_limit=$limit --set train.gradient_checkpointing=full &&
+     [ "$(name adamw_8bit) $(name paged_adamw_32bit)" = "1 1" ]'
+ok 'no paging is suggested where only the host is short' eval \
+    'call 69 plan --job job.toml --world 1 --set device.memory_limit=1GiB --set device.host_memory_limit=1KB && ! has paged_ err'
+# Just too little for all states away: a chunk of 8-bit states takes less of the device on its way.
+call 0 plan --job job.toml --world 1 --format json --set optim.name=sgd --set optim.momentum=0 --set train.gradient_checkpointing=full
+bare=$(planned device) paged_8bit=0 plain_8bit=0 refusals=0
+for kib in 4 16 64 256 1024; do
+    call 69 plan --job job.toml --world 1 --set device.memory_limit=$((bare + kib * 1024)) --set optim.name=paged_adamw_32bit \
+        --set train.gradient_checkpointing=full || continue
+    refusals=$((refusals + 1))
+    paged_8bit=$((paged_8bit + $(grep -c optim.name=paged_adamw_8bit err)))
+    plain_8bit=$((plain_8bit + $(grep -c optim.name=adamw_8bit err)))
+done
+ok 'a paged optimizer is told of paged states in 8 bits' eval '[ $refusals -ge 1 ] && [ $paged_8bit -ge 1 ] && [ $plain_8bit = 0 ]'
+
+# --- limits ---
+ok 'a limit of the job is named' eval 'call 69 plan --job job.toml --world 1 --set device.memory_limit=1MB && has "bytes. of device.memory_limit$" err'
+ok '  and one of the host' eval \
+    'call 69 plan --job job.toml --world 1 --set device.host_memory_limit=1KB && has "bytes. of device.host_memory_limit$" err'
+ok "  and this machine's" eval \
+    "call 69 plan --job job.toml --world 1 --set train.per_device_train_batch_size=16777216 && has \"of this machine's memory$\" err"
+ok 'limits stand beside what is planned' eval 'call 0 plan --job job.toml --world 1 --set device.memory_limit=128MiB \
+    --set device.host_memory_limit=64MiB --set offload.optimizer=cpu &&
+    has "^  device .* of 128.000 .device.memory_limit.$" out && has "^  host .*, with pinned [0-9.]+ of 64.000 .device.host_memory_limit.$" out && [ ! -s err ]'
+ok 'limits of another machine: planned, with a word on this one' eval 'call 0 plan --job job.toml --world 1 --set device.memory_limit=100TB \
+    --set device.host_memory_limit=100TB --set train.per_device_train_batch_size=8388608 &&
+    [ $(wc -l <err) = 1 ] && has "this machine has .* a run here would be refused" err'
+
+# --- the layout ---
+ok 'what auto chose' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=auto --set offload.optimizer=cpu \
+    --set train.gradient_accumulation_steps=2 --set optim.name=adamw_8bit &&
+    has "^         gradient checkpointing none .by auto., gradients of 2 micro-batches added up on the device .by auto.$" out &&
+    has "^         optimizer adamw_8bit, 8-bit states, fp32 master weights$" out &&
+    has "^         optimizer states on the host, parameters on the device, residual streams on the device$" out'
+ok '  and with less room' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=auto --set offload.optimizer=cpu \
+    --set train.gradient_accumulation_steps=2 --set device.memory_limit=11MiB &&
+    has "checkpointing (full|sqrt) .by auto., gradients of 2 micro-batches added up on the host .by auto.$" out'
+ok '  as JSON' eval 'call 0 plan --job job.toml --world 1 --format json --set train.gradient_checkpointing=every:2 --set optim.name=sgd &&
+    has "\"gradient_checkpointing\": \"every:2\"" out && has "\"optimizer\": \"sgd\"" out && has "\"accumulate\": \"device\"" out'
+ok 'all on disk: a sentence of its own' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. \
+    --set offload.params=nvme && has "^disk bytes per trained parameter [0-9.]+: file" out && ! has "^host bytes" out'
+ok 'slots in memory, the rest on disk' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. &&
+    has "^disk bytes per trained parameter [0-9.]+: file" out && has "^host bytes per trained parameter [0-9.]+: slots [0-9.]+$" out'
+
+# --- what a run moves ---
+# Three steps bring down three times what was planned. Parameters of an update that is under way count in the next step's
+# report, so that those of the last may lack.
+moves() { # DOWN UP: of metrics.jsonl, summed over the steps
+    sed -n 's/.*"down_bytes": *\([0-9]*\).*"up_bytes": *\([0-9]*\).*/\1 \2/p' run/metrics.jsonl |
+        awk '{down += $1; up += $2} END {print down, up}'
+}
+while read -r settings; do
+    # shellcheck disable=SC2086
+    ok "planned and moved: ${settings:-as it is}" eval "rm -rf run; call 0 plan --job job.toml --world 1 $settings &&
+        sed -n 's/^rank 0 moves.*down \([0-9]*\), parameters up \([0-9]*\).*/\1 \2/p' out >plan.txt &&
+        call 0 --job job.toml --set device.streams=inline $settings && read -r down up <plan.txt && moves >moved.txt && read -r all_down all_up <moved.txt &&
+        cat plan.txt moved.txt && [ \$((3 * down)) = \$all_down ] && [ \$all_up -le \$((3 * up)) ] && [ \$all_up -ge \$((2 * up)) ]"
+done <<'ROWS'
+--set offload.optimizer=cpu
+--set offload.optimizer=cpu --set train.gradient_accumulation_steps=2 --set offload.accumulate=host
+--set offload.optimizer=cpu --set offload.params=cpu --set train.gradient_checkpointing=full
+ROWS
+echo "1..$n"
