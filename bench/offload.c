@@ -154,12 +154,14 @@ static void compare(struct engine engines[2], bool is_clipped)
     for (int i = 0; i < 2; i++) {
         qsort(took[i], STEPS, sizeof took[i][0], by_value);
         printf("%s  %s  %7.1f ms   compute alone %.1f   workers busy %.1f   "
-               "waited for gradients %.1f, update %.1f, parameters %.1f\n",
+               "waited for gradients %.1f, update %.1f, disk %.1f, "
+               "parameters %.1f\n",
                is_clipped ? "clipped    " : "not clipped", names[i],
                1e3 * took[i][STEPS / 2], 1e3 * (bench.forward + bench.backward),
                1e3 * report[i].worker_seconds,
                1e3 * report[i].wait_down_seconds,
                1e3 * report[i].wait_host_seconds,
+               1e3 * report[i].wait_disk_seconds,
                1e3 * report[i].wait_up_seconds);
     }
 }
