@@ -105,7 +105,7 @@ static void fill_runs(struct engine_case *c)
     for (int i = 0; i < RUNS; i++) {
         struct tensor_blocks *blocks = &c->blocks[i];
         size_t count = (size_t)(tensors[i].rows * tensors[i].columns);
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "tensor %d", i);
         *blocks = (struct tensor_blocks){
                 .rows = tensors[i].rows,

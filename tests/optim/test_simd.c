@@ -113,8 +113,9 @@ static void run_both(
 
 static void check_kind(enum isa isa, const struct kind *kind)
 {
-    struct memory *plain = aligned_alloc(64, sizeof *plain + 64);
-    struct memory *fast = aligned_alloc(64, sizeof *fast + 64);
+    size_t bytes = (sizeof(struct memory) + 127) / 64 * 64;
+    struct memory *plain = aligned_alloc(64, bytes);
+    struct memory *fast = aligned_alloc(64, bytes);
     clear_states(plain, kind->states);
     clear_states(fast, kind->states);
     for (int64_t t = 1; t <= STEPS; t++) {
@@ -166,8 +167,9 @@ Test(simd, avx512vbmi_has_the_bits_of_the_definition)
 /* NaN may differ in bits that mean nothing; what is one must be one. */
 static void check_damage(enum isa isa, const struct kind *kind, uint32_t bits)
 {
-    struct memory *plain = aligned_alloc(64, sizeof *plain + 64);
-    struct memory *fast = aligned_alloc(64, sizeof *fast + 64);
+    size_t bytes = (sizeof(struct memory) + 127) / 64 * 64;
+    struct memory *plain = aligned_alloc(64, bytes);
+    struct memory *fast = aligned_alloc(64, bytes);
     struct memory *both[] = {plain, fast};
     for (int k = 0; k < 2; k++) {
         clear_states(both[k], kind->states);
