@@ -58,6 +58,7 @@ void job_settle_optim(struct job *job)
     if (name && name->kind == TOML_STRING)
         job->options.optimizer = name->string;
     int state = given_choice(job, "state_dtype");
+    job->options.names_states = state >= 0;
     optim->state_type =
             state >= 0 ? (enum optim_state_type)state : named_state(job);
     if (state < 0 && given(job, "name"))

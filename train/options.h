@@ -134,6 +134,7 @@ struct train_job {
     struct guard_options guard;
     struct log_options log;
     const char *optimizer; /* optim.name as it was given; NULL: it was not */
+    bool names_states;     /* optim.state_dtype is given beside it */
     const char *digest;    /* of the resolved job, compared between ranks */
 };
 

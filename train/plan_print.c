@@ -8,11 +8,10 @@
 void plan_optimizer_name(
         const struct optim_options *optim, char out[PLAN_NAME_MAX])
 {
-    static const char *const names[] = {"adamw", "adam_mini", "lion", "sgd"};
     bool is_8bit = optim->state_type == OPTIM_STATE_8BIT;
     snprintf(
             out, PLAN_NAME_MAX, "%s%s%s", optim->paged ? "paged_" : "",
-            names[optim->name],
+            train_optimizer_name(optim->name),
             is_8bit        ? "_8bit"
             : optim->paged ? "_32bit"
                            : "");

@@ -224,7 +224,7 @@ static void add_settings(
          "--set train.gradient_accumulation_steps=%d",
          choice->B, choice->A)
     PART(CHANGE_8BIT | CHANGE_PAGED, "optim.name=%s", name)
-    if (job->optim.state_type == OPTIM_STATE_BF16)
+    if (job->names_states)
         PART(CHANGE_8BIT, "optim.state_dtype=8bit")
     PART(CHANGE_OPTIMIZER, "offload.optimizer=cpu")
     PART(CHANGE_DISK, "offload.optimizer=nvme")

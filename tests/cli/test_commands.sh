@@ -80,6 +80,7 @@ ok 'JSON of a plan that does not fit' eval \
 ok 'no text of --set breaks the JSON' eval 'call 78 validate job.toml --format json --set "optim.name=\"$(printf "\377\"")" && has "^}" out && has E0207 out'
 ok 'validate without a number of ranks asks nothing that depends on it' call 0 validate job.toml \
     --set offload.optimizer=cpu --set offload.params=cpu --set zero.stage=1
+ok '--set of nothing but blanks' eval 'call 64 validate job.toml --set " = 9" && has "^error.E0101" err'
 ok '--set with blanks, as a file has it' eval \
     'call 0 validate job.toml --print --set "optim.lr_scheduler_type = linear " --set " train.max_steps = 9" && has "lr_scheduler_type *= \"linear\"" out && has "max_steps *= 9" out'
 

@@ -82,7 +82,7 @@ each_fits() { # WORLD PERCENT SETTING...
 }
 for world in 1 2; do
     for percent in 85 60 35 28; do
-        for settings in '' '--set optim.name=lion' '--set optim.name=paged_adamw_32bit' '--set optim.state_dtype=bf16' \
+        for settings in '' '--set optim.name=lion' '--set optim.name=paged_adamw_32bit' '--set optim.state_dtype=bf16' '--set optim.state_dtype=fp32' \
             '--set optim.name=sgd' '--set zero.stage=1' '--set offload.optimizer=cpu --set zero.stage=3' \
             '--set train.gradient_accumulation_steps=2' '--set offload.nvme_path=some/folder'; do
             case "$percent$settings" in *85*paged* | *60*paged* | *85*offload.opt* | *35*paged* | *28*offload.opt*) continue ;; esac # these fit
