@@ -174,6 +174,10 @@ struct fitting {
     uint64_t device, host, disk;
 };
 
+/* Micro-batches of a step that are worth a suggestion: nobody waits for more,
+ * and at stage 3 each is planned move by move. */
+enum { ACCUMULATION_MAX = 4096 };
+
 /* With CHANGE_BATCH, the largest micro-batch that fits. */
 static bool change_fits(
         const struct train_job *job, struct job_plan *plan, int change,
@@ -191,6 +195,8 @@ static bool change_fits(
         bool is_fit = false;
         choice->B = B;
         choice->A = samples / B;
+        if (choice->A > ACCUMULATION_MAX)
+            return false;
         if (plan_try_choice(&changed, choice, limits, plan, &is_fit) != ZD_OK) {
             zd_error_clear();
         } else if (is_fit) {
