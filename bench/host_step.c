@@ -40,17 +40,22 @@ struct arrays {
     int64_t t;
 };
 
+/* Each array begins some pages further into its mapping than the one before:
+ * exactly 1 GiB apart they would meet in the same cache sets and memory banks
+ * (66 % instead of 94 % of the bandwidth, fp32 with fp32 gradients). */
 static void *map(size_t bytes)
 {
-    void *at =
-            mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+    static size_t stagger;
+    stagger += 5 * 4096 + 1024;
+    char *at =
+            mmap(NULL, bytes + stagger, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) {
         perror("mmap");
         exit(1);
     }
-    madvise(at, bytes, MADV_HUGEPAGE);
-    return at;
+    madvise(at, bytes + stagger, MADV_HUGEPAGE);
+    return at + stagger;
 }
 
 /* Values as training has them: gradients whose size differs from row to row. */
