@@ -29,6 +29,12 @@ struct run_options { /* [run] */
     const char *resume_path;
     int64_t stop_after; /* 0 = off */
     enum on_signal on_sigterm, on_sigusr1, on_sigusr2;
+    double deadline;        /* seconds since 1970; 0: SLURM_JOB_END_TIME, or
+                               none */
+    double deadline_margin; /* seconds; 0: twice the last save and two steps */
+    double deadline_after;  /* the same as a time from the start; 0: not so */
+    const char *replay;     /* events.jsonl whose commands are given again at
+                               their steps; NULL: none (--replay) */
 };
 
 enum model_init { MODEL_PRETRAINED, MODEL_RANDOM };
@@ -117,6 +123,23 @@ struct log_options { /* [log] */
     bool json;
 };
 
+struct report_options { /* [report] */
+    bool tensorboard, trainer_state, html;
+    const char *prometheus_textfile; /* folder, or NULL */
+};
+
+enum control_socket { CONTROL_AUTO, CONTROL_PATH, CONTROL_NONE };
+enum release_to { RELEASE_AUTO, RELEASE_HOST, RELEASE_DISK };
+struct control_options {        /* [control]; daemon's, but for the next two */
+    enum control_socket socket; /* not NONE: evaluation and samples are planned
+                                   even when their strategies are "no" */
+    enum release_to release_to; /* where pause --release puts the arena */
+    const char *socket_path;    /* with CONTROL_PATH */
+    const char *metrics_listen; /* "127.0.0.1:9479", or NULL */
+    bool readonly;
+    int status_gid; /* -1: none */
+};
+
 struct train_job {
     struct job_options job;
     struct run_options run;
@@ -133,6 +156,8 @@ struct train_job {
     struct checkpoint_options checkpoint;
     struct guard_options guard;
     struct log_options log;
+    struct report_options report;
+    struct control_options control;
     const char *optimizer; /* optim.name as it was given; NULL: it was not */
     bool names_states;     /* optim.state_dtype is given beside it */
     const char *digest;    /* of the resolved job, compared between ranks */

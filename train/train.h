@@ -8,6 +8,7 @@
 #define ZD_TRAIN_TRAIN_H
 
 #include "offload/offload.h"
+#include "train/control.h"
 #include "train/loss_scale.h"
 #include "train/options.h"
 #include "zero/plan.h"
@@ -118,12 +119,13 @@ struct train_end {
     const char *checkpoint; /* last committed, or NULL */
     const char *export_dir; /* or NULL */
     bool stopped_early;
+    bool on_request; /* a stop was asked for: the exit code is 0 */
     struct train_offload_report offload; /* of all steps of this process */
     int64_t offload_steps;
 };
 
-/* Rank 0's eyes; every function may be NULL. Calls come from the trainer's
- * thread, between steps. */
+/* Rank 0's eyes, and its ears; every function may be NULL. Calls come from the
+ * trainer's thread, between steps. */
 struct train_observer {
     void *ctx;
     void (*banner)(void *ctx, const struct train_banner *banner);
@@ -133,6 +135,12 @@ struct train_observer {
             void *ctx, int64_t step, const char *prompt, const char *text);
     void (*saved)(void *ctx, int64_t step, const char *path);
     void (*end)(void *ctx, const struct train_end *end);
+    void (*state)(void *ctx, enum train_run_state state, int64_t step);
+    void (*ranks)(
+            void *ctx, const struct train_rank_report *ranks, int count);
+    /* any thread of rank 0: warnings are events too */
+    void (*event)(void *ctx, const struct train_event *event);
+    const struct train_control *control; /* NULL: nobody asks anything */
 };
 
 /* From here on USR1, USR2, TERM and INT are noted, and acted on between steps

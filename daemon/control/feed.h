@@ -1,0 +1,55 @@
+/* feed.h - the two queues between the trainer and the control thread.
+ *
+ *   feed      trainer (and whoever logs) -> control thread: what happened
+ *   mailbox   control thread -> trainer: commands
+ *
+ * The trainer never waits for the control thread: a feed that is full drops
+ * step messages first (they are counted), and keeps room for all others. The
+ * control thread holds no lock that a step needs. Memory is taken once. */
+#ifndef ZD_DAEMON_CONTROL_FEED_H
+#define ZD_DAEMON_CONTROL_FEED_H
+
+#include "train/train.h"
+
+enum feed_kind {
+    FEED_BANNER, /* owns a json_t of the plan, built by the trainer */
+    FEED_STEP,
+    FEED_EVAL,
+    FEED_SAMPLE,
+    FEED_SAVED,
+    FEED_STATE,
+    FEED_RANKS,
+    FEED_EVENT,
+    FEED_DONE, /* a command */
+    FEED_END
+};
+
+struct feed_head { /* of a message; its payload follows in memory */
+    enum feed_kind kind;
+    uint32_t bytes; /* of the payload */
+};
+
+struct feed;
+
+/* `wake`: called by producers after a message, from their thread. */
+enum zd_status feed_create(
+        size_t bytes, void (*wake)(void *ctx), void *ctx,
+        struct feed **feed_out);
+void feed_destroy(struct feed *feed);
+/* Several producers (a lock among themselves only). False: it was dropped. */
+bool feed_push(
+        struct feed *feed, enum feed_kind kind, const void *payload,
+        size_t bytes);
+/* One consumer. Copies the next message into `payload` (capacity: the whole
+ * feed's bytes); false: none. */
+bool feed_pop(struct feed *feed, struct feed_head *head, void *payload);
+uint64_t feed_dropped(const struct feed *feed);
+
+struct mailbox; /* at most MAILBOX_MAX commands wait */
+enum { MAILBOX_MAX = 32 };
+enum zd_status mailbox_create(struct mailbox **mailbox_out);
+void mailbox_destroy(struct mailbox *mailbox);
+bool mailbox_push(struct mailbox *mailbox, const struct train_command *command);
+bool mailbox_pop(struct mailbox *mailbox, struct train_command *out);
+
+#endif
