@@ -84,7 +84,7 @@ struct run_state {
     /* of the steps */
     struct train_step_report step; /* the last; step 0: none yet */
     double mean_step_seconds;
-    int64_t tokens, samples, skipped_overflow, skipped_nonfinite,
+    int64_t tokens, samples_taken, skipped_overflow, skipped_nonfinite,
             skipped_no_targets;
     double phase_seconds[PHASES];
     struct run_histogram step_histogram, checkpoint_histogram;
