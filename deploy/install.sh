@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Install the Debian packages of packages.txt that are missing.
-#   deploy/install.sh [build] [run] [demo] [net]        without a word: build run
+#   deploy/install.sh [build] [run] [test] [ci] [demo] [net]        without a word: build run
 # Asks nothing (sudo may want its password). Ends with 0 at once, and without the network, when nothing is missing.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")

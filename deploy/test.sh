@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Build zerod and run its tests; the last line is "N passed, N failed, N skipped".
-#   deploy/test.sh           everything that a change must pass: under ten minutes on two cores
+#   deploy/test.sh           everything that a change must pass: under twenty minutes on two cores
 #   deploy/test.sh --long    the suite `long` too
+# With CI set, the packages of the group `ci` are installed too.
 # Three builds: as it is used; with the address and undefined-behaviour sanitizers, for the unit tests; and with
 # the thread sanitizer, for the suite tsan: plain programs whose ranks are threads, kernels on one thread (Criterion's
 # workers and OpenMP's barriers give it false alarms). Tests of several ranks are in the suites ranks (threads) and mpi.
@@ -15,7 +16,7 @@ case ${1:-} in
 esac
 export CI="${CI:-}" LC_ALL=C.UTF-8
 
-./deploy/install.sh build run || exit
+./deploy/install.sh build run test ${CI:+ci} || exit
 
 logs=()
 bad=0

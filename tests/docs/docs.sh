@@ -24,7 +24,7 @@ missing=$(awk -F'"' '
 [ -z "$missing" ]; code=$?
 echo "$missing" | grep . ; tell $code "docs/job.md has every key"
 
-sources=$(ls */*.c */*.cpp 2>/dev/null)
+sources=$(find base kernels comm data model optim offload zero train daemon -name '*.c' -o -name '*.cpp')
 used=$(grep -ohE '"E[0-9]{4}"' $sources | tr -d '"' | sort -u)
 listed=$(grep -oE '^\| E[0-9]{4}' docs/errors.md | tr -d '| ' | sort -u)
 odd=$(printf '%s\n%s\n' "$used" "$listed" | sort | uniq -u)
