@@ -223,6 +223,7 @@ void job_check(struct job *job)
     check_eval(job);
     job_check_optim(job);
     job_check_offload(job);
+    job_check_control(job);
     check_model(job);
 }
 

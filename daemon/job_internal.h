@@ -59,9 +59,10 @@ void job_settle_offload(struct job *job);
 /* 4. job_check.c: what contradicts something else; then, when nothing does,
  * what does not exist. */
 void job_check(struct job *job);
-/* Of [offload] and [optim] alone; job_check calls both. */
+/* Of [offload], [optim] and [control] alone; job_check calls them. */
 void job_check_offload(struct job *job);
 void job_check_optim(struct job *job);
+void job_check_control(struct job *job);
 void job_check_paths(struct job *job);
 
 /* value.c: one value between TOML, the options, and JSON. `base` is the struct

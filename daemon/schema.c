@@ -245,6 +245,9 @@ void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes)
     case SCHEMA_RESUME:
         snprintf(out, out_bytes, "auto | never | must | a path");
         break;
+    case SCHEMA_SOCKET:
+        snprintf(out, out_bytes, "auto | none | a path with a /");
+        break;
     case SCHEMA_CHECKPOINTING:
         snprintf(out, out_bytes, "none | full | every:N | sqrt | auto");
         break;

@@ -32,6 +32,8 @@ enum schema_type {                /* TOML accepted            field written */
                                     *, int */
                    SCHEMA_RESUME, /* mode or a path           enum, const char *
                                    */
+                   SCHEMA_SOCKET, /* auto, none or a path     enum, const char *
+                                   */
                    SCHEMA_CHECKPOINTING, /* none, full, every:N, ..  struct
                                             checkpointing */
                    SCHEMA_DTYPE,     /* auto or a type           bool auto, enum

@@ -157,6 +157,11 @@ static const struct schema_choice rank_logs[] = {
         {0}};
 static const struct schema_choice log_formats[] = {
         {"text", 0}, {"json", 1}, {0}};
+static const struct schema_choice release_tos[] = {
+        {"auto", RELEASE_AUTO},
+        {"host", RELEASE_HOST},
+        {"disk", RELEASE_DISK},
+        {0}};
 
 /* clang-format off */
 const struct schema_key schema_table[] = {
@@ -344,15 +349,16 @@ const struct schema_key schema_table[] = {
 {"log", "format", SCHEMA_ENUM, JOB(log.json), .choices = log_formats, .flags = SCHEMA_AS_BOOL, .help = "Lines as text, or as one JSON object each"},
 
 {"report", "metrics_jsonl", SCHEMA_BOOL, UNAVAILABLE(NULL), .help = "metrics.jsonl; this version always writes it"},
-{"report", "tensorboard", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "TensorBoard records"},
-{"report", "trainer_state", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "trainer_state.json as transformers writes it"},
-{"report", "html", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "report.html"},
-{"report", "prometheus_textfile", SCHEMA_STRING, UNAVAILABLE(""), .help = "Folder for node_exporter's text files"},
+{"report", "tensorboard", SCHEMA_BOOL, JOB(report.tensorboard), .help = "TensorBoard's event file in output_dir"},
+{"report", "trainer_state", SCHEMA_BOOL, JOB(report.trainer_state), .help = "trainer_state.json in each checkpoint, as Hugging Face tools read it"},
+{"report", "html", SCHEMA_BOOL, JOB(report.html), .help = "report.html in output_dir at the end: the page with its numbers in it"},
+{"report", "prometheus_textfile", SCHEMA_STRING, JOB(report.prometheus_textfile), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "Folder of node_exporter's text files"},
 
-{"control", "socket", SCHEMA_STRING, UNAVAILABLE("|none|off"), .help = "Control socket"},
-{"control", "metrics_listen", SCHEMA_STRING, UNAVAILABLE(""), .help = "Address of GET /metrics"},
-{"control", "readonly", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Refuse commands on the socket"},
-{"control", "status_gid", SCHEMA_INT, UNAVAILABLE("-1"), .help = "Group that may read the status"},
+{"control", "socket", SCHEMA_SOCKET, JOB(control.socket), JOB(control.socket_path), .help = "Where rank 0 answers: auto: below XDG_RUNTIME_DIR; none; or a path"},
+{"control", "metrics_listen", SCHEMA_STRING, JOB(control.metrics_listen), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "HOST:PORT that answers GET /metrics, and nothing else, to anybody"},
+{"control", "readonly", SCHEMA_BOOL, JOB(control.readonly), .flags = SCHEMA_PER_RANK, .help = "Refuse commands on the socket"},
+{"control", "status_gid", SCHEMA_INT, JOB(control.status_gid), .flags = SCHEMA_PER_RANK, .min = -1, .max = INT_MAX, .help = "Group whose members may read; -1: none"},
+{"control", "release_to", SCHEMA_ENUM, JOB(control.release_to), .choices = release_tos, .help = "Where pause --release puts the device's memory; auto: the host, on the CPU device the disk"},
 };
 /* clang-format on */
 

@@ -267,6 +267,27 @@ static bool read_resume(
     return true;
 }
 
+/* A word without a slash is more likely a word that we do not know. */
+static bool read_socket(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    static const char *const words[] = {"auto", "none"};
+    if (node->kind != TOML_STRING)
+        return fail_type(job, key, node);
+    enum control_socket what = CONTROL_PATH;
+    if (strcasecmp(node->string, words[0]) == 0)
+        what = CONTROL_AUTO;
+    else if (strcasecmp(node->string, words[1]) == 0)
+        what = CONTROL_NONE;
+    else if (!strchr(node->string, '/'))
+        return fail_word(job, key, node);
+    *FIELD(enum control_socket, base, key->offset) = what;
+    *FIELD(const char *, base, key->offset2) =
+            what == CONTROL_PATH ? job_string(job, "%s", node->string) : NULL;
+    return true;
+}
+
 static bool read_checkpointing(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node, void *base)
@@ -464,6 +485,8 @@ bool value_read(
         return read_strings(job, key, node, base);
     case SCHEMA_RESUME:
         return read_resume(job, key, node, base);
+    case SCHEMA_SOCKET:
+        return read_socket(job, key, node, base);
     case SCHEMA_CHECKPOINTING:
         return read_checkpointing(job, key, node, base);
     case SCHEMA_VERSION:

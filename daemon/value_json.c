@@ -83,6 +83,14 @@ static json_t *resume_json(enum resume_mode mode, const char *path)
     return string_json(mode == RESUME_PATH ? path : names[mode]);
 }
 
+static json_t *socket_json(enum control_socket what, const char *path)
+{
+    return string_json(
+            what == CONTROL_PATH   ? path
+            : what == CONTROL_NONE ? "none"
+                                   : "auto");
+}
+
 static json_t *checkpointing_json(struct checkpointing checkpointing)
 {
     char text[32];
@@ -153,6 +161,10 @@ json_t *value_json(const struct schema_key *key, const void *base)
     case SCHEMA_RESUME:
         return resume_json(
                 FIELD(enum resume_mode, base, key->offset),
+                FIELD(char *, base, key->offset2));
+    case SCHEMA_SOCKET:
+        return socket_json(
+                FIELD(enum control_socket, base, key->offset),
                 FIELD(char *, base, key->offset2));
     case SCHEMA_CHECKPOINTING:
         return checkpointing_json(

@@ -2,8 +2,11 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <unistd.h>
 
 /* --- problems, one at a time --- */
+
+#define SIXTEEN "abcdefghijklmnop"
 
 struct bad_case {
     const char *text;
@@ -77,8 +80,28 @@ static const struct bad_case bad_cases[] = {
         {"[train]\ntf32 = true\n", "E0208", 2, 1, "switch it off"},
         {"[train]\ndeterministic = true\n", "E0208", 2, 1, "not available"},
         {"[lora]\nenabled = true\n", "E0208", 2, 1, "not available"},
-        {"[report]\ntensorboard = true\n", "E0208", 2, 1, "not available"},
+        {"[report]\nmetrics_jsonl = true\n", "E0208", 2, 1, "not available"},
         {"[guard]\nloss_spike_zscore = 3.0\n", "E0208", 2, 1, "not available"},
+        /* control */
+        {"[control]\nsocket = \"off\"\n", "E0207", 2, 10, "none"},
+        {"[control]\nsocket = \"\"\n", "E0207", 2, 10, "none"},
+        {"[control]\nsocket = true\n", "E0205", 2, 10, "none"},
+        {"[control]\nsocket = \"/" SIXTEEN SIXTEEN SIXTEEN SIXTEEN SIXTEEN
+                 SIXTEEN "12345678901\"\n",
+         "E0206", 2, 1, "107"},
+        {"[control]\nmetrics_listen = \"9479\"\n", "E0206", 2, 1, "HOST:PORT"},
+        {"[control]\nmetrics_listen = \"a:0\"\n", "E0206", 2, 1, "HOST:PORT"},
+        {"[control]\nmetrics_listen = \"a:65536\"\n", "E0206", 2, 1,
+         "HOST:PORT"},
+        {"[control]\nmetrics_listen = \"::1:80\"\n", "E0206", 2, 1,
+         "HOST:PORT"},
+        {"[control]\nmetrics_listen = \"http://a:80\"\n", "E0206", 2, 1,
+         "HOST:PORT"},
+        {"[control]\nstatus_gid = -2\n", "E0206", 2, 14, "at least -1"},
+        {"[control]\nstatus_gid = 2147480001\n", "E0206", 2, 1,
+         "no such group"},
+        {"[control]\nrelease_to = \"swap\"\n", "E0207", 2, 14, "disk"},
+        {"[control]\nrelease_to = \"host\"\n", "E0213", 2, 1, "nothing back"},
         /* two names of one setting */
         {"[optim]\nlr = 1\nlearning_rate = 1\n", "E0209", 2, 1, "twice"},
         {"[optim]\nadam_beta2 = 0.9\nbetas = [0.9, 0.99]\n", "E0209", 3, 1,
@@ -363,14 +386,49 @@ Test(job, off_values_of_unavailable_keys_are_accepted)
 {
     struct job_case c;
     job_case_init(
-            &c, "[train]\ntf32 = false\nneftune_noise_alpha = 0.0\n"
-                "[lora]\nenabled = false\n[offload]\noptimizer = \"none\"\n"
-                "nvme_path = \"\"\n[checkpoint]\nasync_save = false\n"
-                "[control]\nsocket = \"\"\nstatus_gid = -1\n[model]\nattn = "
-                "\"auto\"\n");
+            &c,
+            "[train]\ntf32 = false\nneftune_noise_alpha = 0.0\n"
+            "[lora]\nenabled = false\n[offload]\noptimizer = \"none\"\n"
+            "nvme_path = \"\"\n[checkpoint]\nasync_save = false\n"
+            "[control]\nsocket = \"none\"\nstatus_gid = -1\n[model]\nattn = "
+            "\"auto\"\n");
     cr_expect_eq(c.status, ZD_OK);
     cr_expect_eq(c.problems->count, 0);
     job_case_fini(&c);
+}
+
+Test(job, sockets_addresses_and_groups_are_taken)
+{
+    char *text = NULL;
+    struct job_case c;
+    job_case_init(&c, "[control]\nreadonly = true\n");
+    const struct control_options *control = &job_options(c.job)->control;
+    cr_expect_eq(control->socket, CONTROL_AUTO);
+    cr_expect_null(control->socket_path);
+    cr_expect_null(control->metrics_listen);
+    cr_expect_eq(control->status_gid, -1);
+    cr_expect(control->readonly);
+    cr_expect(job_options(c.job)->report.tensorboard);
+    job_case_fini(&c);
+    cr_assert_gt(
+            asprintf(
+                    &text,
+                    "[control]\nsocket = \"/" SIXTEEN SIXTEEN SIXTEEN SIXTEEN
+                            SIXTEEN SIXTEEN "1234567890\"\nstatus_gid = %d\n"
+                    "metrics_listen = \"[::1]:9479\"\nrelease_to = \"disk\"\n"
+                    "[report]\nhtml = false\nprometheus_textfile = \"p\"\n",
+                    (int)getegid()),
+            0);
+    job_case_init(&c, text);
+    control = &job_options(c.job)->control;
+    cr_expect_eq(c.status, ZD_OK);
+    cr_expect_eq(control->socket, CONTROL_PATH);
+    cr_expect_eq(strlen(control->socket_path), 107);
+    cr_expect_eq(control->status_gid, (int)getegid());
+    cr_expect_eq(control->release_to, RELEASE_DISK);
+    cr_expect_not(job_options(c.job)->report.html);
+    job_case_fini(&c);
+    free(text);
 }
 
 /* --- overrides --- */
