@@ -9,6 +9,7 @@
 zerod=$(realpath "$1")
 fixtures=$2/tests/fixtures
 dir=$(mktemp -d) || exit 99
+export XDG_RUNTIME_DIR="$dir" # jobs of equal names that run beside each other do not meet
 trap 'rm -rf "$dir"' EXIT
 n=0
 export LC_ALL=C.UTF-8 OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -3,6 +3,7 @@
 # CASES is the program of cases.c. What generate writes is held against transformers in tests/program.
 zerod=$(realpath "$1") fixtures=$2/tests/fixtures cases=$(realpath "$3")
 dir=$(mktemp -d) || exit 99
+export XDG_RUNTIME_DIR="$dir" # jobs of equal names that run beside each other do not meet
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 99
 n=0

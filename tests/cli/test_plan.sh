@@ -3,6 +3,7 @@
 #   test_plan.sh ZEROD SOURCE       prints TAP
 zerod=$(realpath "$1") fixtures=$2/tests/fixtures
 dir=$(mktemp -d) || exit 99
+export XDG_RUNTIME_DIR="$dir" # jobs of equal names that run beside each other do not meet
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 99
 export LC_ALL=C.UTF-8 OMP_NUM_THREADS=1

@@ -3,6 +3,7 @@
 # usage: test_cli.sh ZEROD
 zerod=$(readlink -f "$1")
 dir=$(mktemp -d) || exit 99
+export XDG_RUNTIME_DIR="$dir" # jobs of equal names that run beside each other do not meet
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 99
 n=0

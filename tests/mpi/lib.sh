@@ -9,6 +9,7 @@ zerod=$1 source_root=$2
 PATH=$(dirname "$zerod"):$PATH
 folder=$(mktemp -d /tmp/zerod-mpi-XXXXXX)
 cd "$folder" || exit 70
+export XDG_RUNTIME_DIR=$folder # jobs of equal names that run beside each other do not meet
 ln -s "$source_root/tests" tests
 background=()
 tests=0 failures=0

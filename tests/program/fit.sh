@@ -5,6 +5,7 @@
 set -uo pipefail
 zerod=$1
 work=$(mktemp -d)
+export XDG_RUNTIME_DIR="$work" # jobs of equal names that run beside each other do not meet
 trap 'rm -rf "$work"' EXIT
 count=0 failed=0
 

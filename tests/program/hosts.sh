@@ -8,6 +8,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 fixture=tests/fixtures/llama
 work=$(mktemp -d)
+export XDG_RUNTIME_DIR="$work" # jobs of equal names that run beside each other do not meet
 trap 'rm -rf "$work"' EXIT
 count=0
 tell() { # CODE NAME
