@@ -1,5 +1,6 @@
 #include "daemon/cli.h"
 
+#include "daemon/cli_help.h"
 #include "daemon/cli_parse.h"
 #include "daemon/output.h"
 #include "zd_config.h"
@@ -53,12 +54,12 @@ enum zd_status cli_load_job(
         const struct cli_args *args, int world, bool skip_paths,
         struct job **job_out)
 {
-    struct job_override overrides[CLI_SETS_MAX + 8];
-    char *keys[CLI_SETS_MAX], *values[CLI_SETS_MAX], steps[24], stop[24];
+    struct job_override overrides[CLI_LIST_MAX + 8];
+    char *keys[CLI_LIST_MAX], *values[CLI_LIST_MAX], steps[24], stop[24];
     int count = 0;
 
-    for (int i = 0; i < args->set_count; i++) {
-        split_set(args->sets[i], &keys[i], &values[i]);
+    for (int i = 0; i < args->sets.count; i++) {
+        split_set(args->sets.items[i], &keys[i], &values[i]);
         overrides[count++] =
                 (struct job_override){keys[i], values[i], "--set", false};
     }
@@ -86,13 +87,13 @@ enum zd_status cli_load_job(
         overrides[count++] = (struct job_override){
                 "log.progress", "none", "--no-progress", true};
     struct job_request request = {
-            .path = args->job ? args->job : args->operands[0],
+            .path = args->job ? args->job : args->line.operands[0],
             .overrides = overrides,
             .override_count = count,
             .world = world,
             .skip_paths = skip_paths};
     enum zd_status status = job_load(&request, job_out);
-    for (int i = 0; i < args->set_count; i++) {
+    for (int i = 0; i < args->sets.count; i++) {
         free(keys[i]);
         free(values[i]);
     }
@@ -103,7 +104,7 @@ void cli_print_errors(const struct cli_args *args, json_t *problems)
 {
     json_t *result = json_pack(
             "{s:b, s:s, s:i, s:o}", "valid", 0, "file",
-            args->job ? args->job : args->operands[0], "errors",
+            args->job ? args->job : args->line.operands[0], "errors",
             (int)json_array_size(problems), "problems", problems);
     output_json(result);
     json_decref(result);
@@ -148,35 +149,22 @@ static void print_version(bool json)
     json_decref(object);
 }
 
-/* --version [--json]; -1 when it is something else. */
-static int try_version(int argc, char **argv)
-{
-    if (argc < 2 || strcmp(argv[1], "--version") != 0)
-        return -1;
-    bool json = argc == 3 && strcmp(argv[2], "--json") == 0;
-    if (argc > (json ? 3 : 2)) {
-        zd_fail(ZD_ERR_USAGE, "E0101", "--version takes --json and no more");
-        return ZD_ERR_USAGE;
-    }
-    print_version(json);
-    return ZD_OK;
-}
-
 int cli_main(int argc, char **argv)
 {
-    struct cli_args args = {.program = argv[0]};
+    struct cli_args args;
     const struct cli_command *command = NULL;
-    int version = try_version(argc, argv);
-    enum zd_status status = ZD_OK;
+    bool json;
+    enum zd_status status;
 
-    if (version >= 0) {
-        status = (enum zd_status)version;
+    if (cli_is_version(argc, argv, &json, &status)) {
+        if (status == ZD_OK)
+            print_version(json);
     } else {
-        status = cli_parse(argc, argv, &args, &command);
+        status = cli_parse(&zerod_program, argc, argv, &args, &command);
         if (status != ZD_OK)
             status = command_run_refused(status, &argc, &argv);
-        if (status == ZD_OK && args.help)
-            cli_print_help(command, stdout);
+        if (status == ZD_OK && args.line.help)
+            cli_print_help(&zerod_program, command, stdout);
         else if (status == ZD_OK) {
             struct zd_log_options log = cli_log_options(&args);
             zd_log_configure(&log);

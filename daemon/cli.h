@@ -1,65 +1,27 @@
-/* cli.h - the command line: one table of commands and one of options, from
+/* cli.h - the command line of zerod; its tables are a struct cli_program, from
  * which parsing, --help and the reference pages come.
  *
- * Results go to stdout, everything else to stderr. Exit codes: base/status.h;
- * 64 is the command line itself. */
+ * Results go to stdout, everything else to stderr. */
 #ifndef ZD_DAEMON_CLI_H
 #define ZD_DAEMON_CLI_H
 
 #include "base/dtype.h"
 #include "base/log.h"
+#include "daemon/cli_program.h"
 #include "daemon/job.h"
 
-enum { CLI_SETS_MAX = 256 };
-
 struct cli_args { /* what was typed; strings borrowed from argv */
-    const char *program;
-    const char *operands[2];
-    int operand_count;
+    struct cli_line line;
     const char *job, *out, *dtype, *model, *prompt, *tokenizer;
     const char *format, *log_format, *resume;
-    const char *sets[CLI_SETS_MAX];
-    int set_count;
+    struct cli_list sets;
     int64_t world, max_steps, stop_after, max_new_tokens, seed;
     double temperature, top_p;
-    bool print, json, quiet, verbose, no_progress, help;
+    bool print, json, quiet, verbose, no_progress;
     bool temperature_given;
 };
 
-enum cli_kind {
-    CLI_FLAG,    /* bool */
-    CLI_TEXT,    /* const char * */
-    CLI_CHOICE,  /* const char *, one of choices */
-    CLI_COUNT,   /* int64_t of at least 1 */
-    CLI_NUMBER,  /* int64_t of at least 0 */
-    CLI_REAL,    /* double of at least 0 */
-    CLI_SETTING, /* section.key=value, kept in sets */
-};
-
-struct cli_option {
-    const char *name;  /* "job": typed --job, or --job=F */
-    char letter;       /* 'o': typed -o; 0: none */
-    const char *value; /* "FILE" in help; NULL for a flag */
-    enum cli_kind kind;
-    size_t offset;       /* into struct cli_args */
-    const char *choices; /* separated by '|' */
-    const char *help;    /* one line */
-};
-
-struct cli_command {
-    const char *name;     /* "run", "ckpt ls" */
-    const char *operands; /* "FILE" in help; "" for none */
-    int operands_min, operands_max;
-    const char *options;  /* names from cli_options, separated by spaces */
-    const char *required; /* those that must be given, likewise */
-    const char *help;     /* one line */
-    enum zd_status (*run)(struct cli_args *args, int *argc, char ***argv);
-};
-
-extern const struct cli_option cli_options[];
-extern const int cli_option_count;
-extern const struct cli_command cli_commands[];
-extern const int cli_command_count;
+extern const struct cli_program zerod_program;
 
 /* The whole program; returns its exit code. */
 int cli_main(int argc, char **argv);

@@ -2,6 +2,8 @@
 
 #include "daemon/suggest.h"
 
+#include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -13,7 +15,8 @@
 /* --- finding --- */
 
 static const struct cli_command *find_command(
-        const char *first, const char *second, int *words_out)
+        const struct cli_program *program, const char *first,
+        const char *second, int *words_out)
 {
     char name[64];
     for (int words = 2; words >= 1; words--) {
@@ -22,36 +25,37 @@ static const struct cli_command *find_command(
         snprintf(
                 name, sizeof name, "%s%s%s", first, words == 2 ? " " : "",
                 words == 2 ? second : "");
-        for (int i = 0; i < cli_command_count; i++)
-            if (strcmp(cli_commands[i].name, name) == 0) {
+        for (int i = 0; i < program->command_count; i++)
+            if (strcmp(program->commands[i].name, name) == 0) {
                 *words_out = words;
-                return &cli_commands[i];
+                return &program->commands[i];
             }
     }
     return NULL;
 }
 
 static enum zd_status tell_unknown_command(
-        const char *first, const char *second)
+        const struct cli_program *program, const char *first,
+        const char *second)
 {
     char typed[64];
     const char *best = NULL;
     int best_distance = INT_MAX;
     bool is_group = false; /* "ckpt" alone */
-    for (int i = 0; i < cli_command_count; i++) {
+    for (int i = 0; i < program->command_count; i++) {
         size_t length = strlen(first);
+        const char *name = program->commands[i].name;
         is_group = is_group ||
-                   (strncmp(cli_commands[i].name, first, length) == 0 &&
-                    cli_commands[i].name[length] == ' ');
+                   (strncmp(name, first, length) == 0 && name[length] == ' ');
     }
     bool two = second && second[0] != '-' && is_group;
     snprintf(
             typed, sizeof typed, "%s%s%s", first, two ? " " : "",
             two ? second : "");
-    for (int i = 0; i < cli_command_count; i++) {
-        int distance = edit_distance(typed, cli_commands[i].name);
+    for (int i = 0; i < program->command_count; i++) {
+        int distance = edit_distance(typed, program->commands[i].name);
         if (suggest_is_near(typed, distance) && distance < best_distance) {
-            best = cli_commands[i].name;
+            best = program->commands[i].name;
             best_distance = distance;
         }
     }
@@ -62,7 +66,7 @@ static enum zd_status tell_unknown_command(
     if (best)
         zd_fail_help("did you mean `%s`?", best);
     else
-        zd_fail_help("zerod --help lists the commands");
+        zd_fail_help("%s --help lists the commands", program->name);
     return ZD_ERR_USAGE;
 }
 
@@ -77,35 +81,39 @@ static bool list_has(const char *list, const char *name)
     return false;
 }
 
-static bool takes(
-        const struct cli_command *command, const struct cli_option *option)
+bool cli_takes(
+        const struct cli_program *program, const struct cli_command *command,
+        const struct cli_option *option)
 {
     return strcmp(option->name, "help") == 0 ||
-           list_has(command->options, option->name);
+           list_has(program->common, option->name) ||
+           (command && list_has(command->options, option->name));
 }
 
 static enum zd_status tell_unknown_option(
-        const struct cli_command *command, const char *typed)
+        const struct cli_program *program, const struct cli_command *command,
+        const char *typed)
 {
-    const char *best = NULL;
+    const char *best = NULL, *space = command ? " " : "",
+               *words = command ? command->name : "";
     int best_distance = INT_MAX;
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(typed, "="), typed);
-    for (int i = 0; i < cli_option_count; i++) {
-        int distance =
-                edit_distance(name + strspn(name, "-"), cli_options[i].name);
-        if (takes(command, &cli_options[i]) &&
+    for (int i = 0; i < program->option_count; i++) {
+        const struct cli_option *option = &program->options[i];
+        int distance = edit_distance(name + strspn(name, "-"), option->name);
+        if (cli_takes(program, command, option) &&
             suggest_is_near(name, distance) && distance < best_distance) {
-            best = cli_options[i].name;
+            best = option->name;
             best_distance = distance;
         }
     }
-    ZD_FAIL(ZD_ERR_USAGE, USAGE, "`zerod %s` has no option `%s`", command->name,
-            name);
+    ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s%s%s` has no option `%s`", program->name,
+            space, words, name);
     if (best)
         zd_fail_help("did you mean `--%s`?", best);
     else
-        zd_fail_help("zerod %s --help lists them", command->name);
+        zd_fail_help("%s%s%s --help lists them", program->name, space, words);
     return ZD_ERR_USAGE;
 }
 
@@ -119,6 +127,11 @@ static enum zd_status fail_value(
             accepts, text);
 }
 
+static void *field(struct cli_args *args, const struct cli_option *option)
+{
+    return (char *)args + option->offset;
+}
+
 static enum zd_status set_count(
         const struct cli_option *option, const char *text,
         struct cli_args *args)
@@ -130,7 +143,7 @@ static enum zd_status set_count(
     if (errno || end == text || *end || value < from_one || value > INT_MAX)
         return fail_value(
                 option, text, from_one ? "a number from 1" : "a number from 0");
-    *(int64_t *)((char *)args + option->offset) = value;
+    *(int64_t *)field(args, option) = value;
     return ZD_OK;
 }
 
@@ -140,14 +153,54 @@ static enum zd_status set_real(
 {
     char *end;
     double value = strtod(text, &end);
-    bool is_share = strcmp(option->name, "top-p") == 0;
+    bool is_share = option->kind == CLI_SHARE;
     if (end == text || *end || !isfinite(value) || value < 0 ||
         (is_share && (value <= 0 || value > 1)))
         return fail_value(
                 option, text,
                 is_share ? "a number above 0 and up to 1"
                          : "a number of at least 0");
-    *(double *)((char *)args + option->offset) = value;
+    *(double *)field(args, option) = value;
+    return ZD_OK;
+}
+
+bool cli_parse_duration(const char *text, double *seconds_out)
+{
+    static const struct {
+        char unit;
+        double seconds;
+    } units[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
+    double total = 0, last = INFINITY;
+    if (!*text)
+        return false;
+    while (*text) {
+        char *end;
+        if (!isdigit((unsigned char)*text) && *text != '.')
+            return false; /* no sign, no "inf" */
+        double value = strtod(text, &end), unit = 0;
+        if (end == text || !isfinite(value))
+            return false;
+        if (!*end && isinf(last)) /* a bare number */
+            unit = 1;
+        for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+            if (*end && *end == units[i].unit)
+                unit = units[i].seconds;
+        if (unit == 0 || unit >= last)
+            return false;
+        last = unit;
+        total += value * unit;
+        text = *end ? end + 1 : end;
+    }
+    *seconds_out = total;
+    return true;
+}
+
+static enum zd_status set_duration(
+        const struct cli_option *option, const char *text,
+        struct cli_args *args)
+{
+    if (!cli_parse_duration(text, field(args, option)))
+        return fail_value(option, text, "a time like 90s, 5m or 1h30m");
     return ZD_OK;
 }
 
@@ -159,7 +212,7 @@ static enum zd_status set_choice(
     for (const char *at = option->choices; at;) {
         size_t word = strcspn(at, "|");
         if (word == length && strncmp(at, text, length) == 0) {
-            *(const char **)((char *)args + option->offset) = text;
+            *(const char **)field(args, option) = text;
             return ZD_OK;
         }
         at = at[word] ? at + word + 1 : NULL;
@@ -167,19 +220,22 @@ static enum zd_status set_choice(
     return fail_value(option, text, option->choices);
 }
 
-static enum zd_status add_set(const char *text, struct cli_args *args)
+static enum zd_status add_setting(
+        const struct cli_option *option, const char *text,
+        struct cli_args *args)
 {
+    struct cli_list *list = field(args, option);
     if (text[strspn(text, " \t")] == '=' || !strchr(text, '=')) {
-        ZD_FAIL(ZD_ERR_USAGE, USAGE, "--set takes section.key=value, not `%s`",
-                text);
-        zd_fail_help("like --set optim.learning_rate=1e-4");
+        ZD_FAIL(ZD_ERR_USAGE, USAGE, "--%s takes section.key=value, not `%s`",
+                option->name, text);
+        zd_fail_help("like --%s optim.learning_rate=1e-4", option->name);
         return ZD_ERR_USAGE;
     }
-    if (args->set_count == CLI_SETS_MAX)
+    if (list->count == CLI_LIST_MAX)
         return ZD_FAIL(
-                ZD_ERR_USAGE, USAGE, "more than %d --set options",
-                CLI_SETS_MAX);
-    args->sets[args->set_count++] = text;
+                ZD_ERR_USAGE, USAGE, "more than %d --%s options", CLI_LIST_MAX,
+                option->name);
+    list->items[list->count++] = text;
     return ZD_OK;
 }
 
@@ -189,10 +245,10 @@ static enum zd_status set_value(
 {
     switch (option->kind) {
     case CLI_FLAG:
-        *(bool *)((char *)args + option->offset) = true;
+        *(bool *)field(args, option) = true;
         return ZD_OK;
     case CLI_TEXT:
-        *(const char **)((char *)args + option->offset) = text;
+        *(const char **)field(args, option) = text;
         return ZD_OK;
     case CLI_CHOICE:
         return set_choice(option, text, args);
@@ -200,27 +256,40 @@ static enum zd_status set_value(
     case CLI_NUMBER:
         return set_count(option, text, args);
     case CLI_REAL:
+    case CLI_SHARE:
         return set_real(option, text, args);
+    case CLI_DURATION:
+        return set_duration(option, text, args);
     case CLI_SETTING:
-        return add_set(text, args);
+        return add_setting(option, text, args);
     }
     return ZD_OK;
 }
 
 /* --- the line --- */
 
-/* "--name", "--name=value" or "-x"; *value_out stays NULL without '='. */
+/* What is being parsed: the words of one command, or those before any. */
+struct parse {
+    const struct cli_program *program;
+    const struct cli_command *command; /* NULL: before the command */
+    struct cli_args *args;
+    uint64_t given; /* bits of program->options */
+};
+
+/* "--name", "--name=value", "-x" or "-xvalue"; *value_out stays NULL when the
+ * value is not in the same word. */
 static const struct cli_option *match_option(
-        const struct cli_command *command, const char *text,
-        const char **value_out)
+        const struct parse *parse, const char *text, const char **value_out)
 {
-    for (int i = 0; i < cli_option_count; i++) {
-        const struct cli_option *option = &cli_options[i];
-        if (!takes(command, option))
+    for (int i = 0; i < parse->program->option_count; i++) {
+        const struct cli_option *option = &parse->program->options[i];
+        if (!cli_takes(parse->program, parse->command, option))
             continue;
         if (option->letter && text[0] == '-' && text[1] == option->letter &&
-            !text[2])
+            (!text[2] || option->value)) {
+            *value_out = text[2] ? text + 2 : NULL;
             return option;
+        }
         size_t length = strlen(option->name);
         if (strncmp(text, "--", 2) != 0 ||
             strncmp(text + 2, option->name, length) != 0)
@@ -233,169 +302,148 @@ static const struct cli_option *match_option(
     return NULL;
 }
 
-static enum zd_status add_operand(
-        const struct cli_command *command, const char *text,
-        struct cli_args *args)
+static enum zd_status add_operand(struct parse *parse, const char *text)
 {
-    if (args->operand_count == command->operands_max)
+    struct cli_line *line = (struct cli_line *)parse->args;
+    if (line->operand_count == parse->command->operands_max)
         return ZD_FAIL(
                 ZD_ERR_USAGE, USAGE,
-                "`zerod %s` does not know what to do with `%s`", command->name,
-                text);
-    args->operands[args->operand_count++] = text;
+                "`%s %s` does not know what to do with "
+                "`%s`",
+                parse->program->name, parse->command->name, text);
+    line->operands[line->operand_count++] = text;
     return ZD_OK;
 }
 
-static enum zd_status parse_options(
-        const struct cli_command *command, int argc, char **argv,
-        struct cli_args *args, uint32_t *given)
+/* argv[*at] is an option; its value may be the next word. */
+static enum zd_status parse_option(
+        struct parse *parse, int argc, char **argv, int *at)
+{
+    const char *text = argv[*at], *value = NULL;
+    const struct cli_option *option = match_option(parse, text, &value);
+    if (!option)
+        return tell_unknown_option(parse->program, parse->command, text);
+    if (!option->value && value)
+        return ZD_FAIL(
+                ZD_ERR_USAGE, USAGE, "--%s takes no value", option->name);
+    if (option->value && !value && *at + 1 == argc)
+        return ZD_FAIL(
+                ZD_ERR_USAGE, USAGE, "--%s needs a value: %s", option->name,
+                option->value);
+    if (option->value && !value)
+        value = argv[++*at];
+    parse->given |= UINT64_C(1) << (option - parse->program->options);
+    return set_value(option, value, parse->args);
+}
+
+/* Before a command (NULL) it stops at the first word that is no option; *at_out
+ * is its index. */
+static enum zd_status parse_words(
+        struct parse *parse, int argc, char **argv, int *at_out)
 {
     bool only_operands = false;
-    for (int i = 0; i < argc; i++) {
-        const char *text = argv[i], *value = NULL;
-        if (!only_operands && strcmp(text, "--") == 0) {
+    int i;
+    for (i = 0; i < argc; i++) {
+        const char *text = argv[i];
+        bool is_option = !only_operands && text[0] == '-' && text[1];
+        if (!is_option && !parse->command)
+            break;
+        if (is_option && strcmp(text, "--") == 0)
             only_operands = true;
-            continue;
-        }
-        if (only_operands || text[0] != '-' || !text[1]) {
-            ZD_TRY(add_operand(command, text, args));
-            continue;
-        }
-        const struct cli_option *option = match_option(command, text, &value);
-        if (!option)
-            return tell_unknown_option(command, text);
-        if (!option->value && value)
-            return ZD_FAIL(
-                    ZD_ERR_USAGE, USAGE, "--%s takes no value", option->name);
-        if (option->value && !value && i + 1 == argc)
-            return ZD_FAIL(
-                    ZD_ERR_USAGE, USAGE, "--%s needs a value: %s", option->name,
-                    option->value);
-        if (option->value && !value)
-            value = argv[++i];
-        ZD_TRY(set_value(option, value, args));
-        *given |= 1u << (option - cli_options);
+        else if (is_option)
+            ZD_TRY(parse_option(parse, argc, argv, &i));
+        else
+            ZD_TRY(add_operand(parse, text));
     }
+    *at_out = i;
     return ZD_OK;
 }
 
-static enum zd_status check_complete(
-        const struct cli_command *command, const struct cli_args *args,
-        uint32_t given)
+static enum zd_status fail_incomplete(
+        const struct parse *parse, const char *what, const char *value)
 {
-    bool takes_job = list_has(command->options, "job");
-    bool by_operand = takes_job && command->operands_max == 1;
-    if (takes_job && args->job && args->operand_count)
-        return ZD_FAIL(
-                ZD_ERR_USAGE, USAGE,
-                "the job file is given twice: `%s` and `%s`", args->job,
-                args->operands[0]);
-    if (args->operand_count < command->operands_min ||
-        (by_operand && !args->job && !args->operand_count)) {
-        ZD_FAIL(ZD_ERR_USAGE, USAGE, "`zerod %s` needs %s", command->name,
-                by_operand ? "a job file" : command->operands);
-        zd_fail_help("zerod %s --help", command->name);
-        return ZD_ERR_USAGE;
-    }
-    for (int i = 0; i < cli_option_count; i++)
-        if (list_has(command->required, cli_options[i].name) &&
-            !(given & 1u << i)) {
-            ZD_FAIL(ZD_ERR_USAGE, USAGE, "`zerod %s` needs --%s %s",
-                    command->name, cli_options[i].name, cli_options[i].value);
-            zd_fail_help("zerod %s --help", command->name);
-            return ZD_ERR_USAGE;
+    ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s %s` needs %s%s%s", parse->program->name,
+            parse->command->name, what, value ? " " : "", value ? value : "");
+    zd_fail_help("%s %s --help", parse->program->name, parse->command->name);
+    return ZD_ERR_USAGE;
+}
+
+static enum zd_status check_complete(const struct parse *parse)
+{
+    const struct cli_program *program = parse->program;
+    const struct cli_line *line = (const struct cli_line *)parse->args;
+    if (program->check)
+        ZD_TRY(program->check(parse->command, parse->args));
+    if (line->operand_count < parse->command->operands_min)
+        return fail_incomplete(parse, parse->command->operands, NULL);
+    for (int i = 0; i < program->option_count; i++)
+        if (list_has(parse->command->required, program->options[i].name) &&
+            !(parse->given & UINT64_C(1) << i)) {
+            char typed[64];
+            snprintf(typed, sizeof typed, "--%s", program->options[i].name);
+            return fail_incomplete(parse, typed, program->options[i].value);
         }
     return ZD_OK;
+}
+
+static enum zd_status tell_nothing(const struct cli_program *program)
+{
+    ZD_FAIL(ZD_ERR_USAGE, USAGE, "nothing to do");
+    zd_fail_help("%s", program->hint);
+    return ZD_ERR_USAGE;
 }
 
 enum zd_status cli_parse(
-        int argc, char **argv, struct cli_args *args,
-        const struct cli_command **command_out)
+        const struct cli_program *program, int argc, char **argv,
+        struct cli_args *args, const struct cli_command **command_out)
 {
-    int words = 0;
-    uint32_t given = 0;
-    const struct cli_command *command = &cli_commands[0];
-    *args = (struct cli_args){
-            .program = argv[0],
-            .max_steps = -1,
-            .stop_after = -1,
-            .max_new_tokens = 64,
-            .top_p = 1};
-    if (argc < 2) {
-        ZD_FAIL(ZD_ERR_USAGE, USAGE, "nothing to do");
-        zd_fail_help("zerod --job job.toml trains; zerod --help lists the "
-                     "commands");
-        return ZD_ERR_USAGE;
-    }
-    bool is_help = strcmp(argv[1], "help") == 0;
-    if (is_help || strcmp(argv[1], "--help") == 0 ||
-        strcmp(argv[1], "-h") == 0) {
-        args->help = true;
-        *command_out = NULL;
-        if (argc == 2 || !is_help)
-            return ZD_OK;
-        argv++; /* zerod help ckpt ls */
+    struct parse parse = {.program = program, .args = args};
+    struct cli_line *line = (struct cli_line *)args;
+    int words = 0, at = 0;
+    assert(program->option_count <= 64);
+    memcpy(args, program->defaults, program->args_bytes);
+    line->program = argv[0];
+    *command_out = NULL;
+    argv++;
+    argc--;
+    if (argc > 0 && strcmp(argv[0], "help") == 0) { /* help ckpt ls */
+        line->help = true;
+        argv++;
         argc--;
-    }
-    if (argv[1][0] != '-') {
-        command = find_command(argv[1], argc > 2 ? argv[2] : NULL, &words);
-        if (!command)
-            return tell_unknown_command(argv[1], argc > 2 ? argv[2] : NULL);
-    }
-    *command_out = command;
-    ZD_TRY(parse_options(
-            command, argc - 1 - words, argv + 1 + words, args, &given));
-    if (args->help)
+    } else if (
+            argc > 0 &&
+            (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)) {
+        line->help = true;
         return ZD_OK;
-    return check_complete(command, args, given);
-}
-
-/* --- help --- */
-
-static void print_option(const struct cli_option *option, FILE *stream)
-{
-    char left[64];
-    snprintf(
-            left, sizeof left, "%c%c%s--%s%s%s", option->letter ? '-' : ' ',
-            option->letter ? option->letter : ' ', option->letter ? ", " : "  ",
-            option->name, option->value ? " " : "",
-            option->value ? option->value : "");
-    if (strlen(left) > 30) /* the text on a line of its own */
-        fprintf(stream, "  %s\n  %-30s  %s\n", left, "", option->help);
-    else
-        fprintf(stream, "  %-30s  %s\n", left, option->help);
-}
-
-static void print_program_help(FILE *stream)
-{
-    fputs("zerod - trains language models with ZeRO over MPI\n\n"
-          "  zerod --job FILE                  train on one rank\n"
-          "  mpirun -np 8 zerod --job FILE     train on eight\n\n"
-          "commands:\n",
-          stream);
-    for (int i = 0; i < cli_command_count; i++)
-        fprintf(stream, "  %-14s  %s\n", cli_commands[i].name,
-                cli_commands[i].help);
-    fputs("\n`zerod COMMAND --help` shows its options; `zerod --version "
-          "[--json]` the version.\n"
-          "Exit codes: 0 done, 64 command line, 65 bad data, 66 missing input, "
-          "69 does not fit,\n"
-          "73 cannot create, 74 I/O, 75 stopped early (start again to resume), "
-          "77 permission,\n"
-          "78 job file, 79 diverged.\n",
-          stream);
-}
-
-void cli_print_help(const struct cli_command *command, FILE *stream)
-{
-    if (!command) {
-        print_program_help(stream);
-        return;
     }
-    fprintf(stream, "%s.\n\nusage: zerod %s%s%s [options]\n\noptions:\n",
-            command->help, command->name, command->operands[0] ? " " : "",
-            command->operands);
-    for (int i = 0; i < cli_option_count; i++)
-        if (takes(command, &cli_options[i]))
-            print_option(&cli_options[i], stream);
+    if (!program->unnamed) {
+        ZD_TRY(parse_words(&parse, argc, argv, &at));
+        argv += at;
+        argc -= at;
+    }
+    if (argc == 0)
+        return line->help ? ZD_OK : tell_nothing(program);
+    parse.command = program->unnamed;
+    if (!program->unnamed || argv[0][0] != '-') {
+        const char *second = argc > 1 ? argv[1] : NULL;
+        parse.command = find_command(program, argv[0], second, &words);
+        if (!parse.command)
+            return tell_unknown_command(program, argv[0], second);
+    }
+    *command_out = parse.command;
+    ZD_TRY(parse_words(&parse, argc - words, argv + words, &at));
+    return line->help ? ZD_OK : check_complete(&parse);
+}
+
+bool cli_is_version(
+        int argc, char **argv, bool *json_out, enum zd_status *status_out)
+{
+    if (argc < 2 || strcmp(argv[1], "--version") != 0)
+        return false;
+    *json_out = argc == 3 && strcmp(argv[2], "--json") == 0;
+    *status_out = ZD_OK;
+    if (argc > (*json_out ? 3 : 2))
+        *status_out = ZD_FAIL(
+                ZD_ERR_USAGE, USAGE, "--version takes --json and no more");
+    return true;
 }

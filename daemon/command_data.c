@@ -49,7 +49,7 @@ static enum zd_status encode(
 enum zd_status command_data_encode(
         struct cli_args *args, int *argc, char ***argv)
 {
-    const char *path = args->operands[0];
+    const char *path = args->line.operands[0];
     struct tokenizer *tokenizer;
     char *text;
     size_t bytes;
@@ -115,7 +115,7 @@ static enum zd_status read_ids(
 enum zd_status command_data_decode(
         struct cli_args *args, int *argc, char ***argv)
 {
-    const char *path = args->operands[0], *token;
+    const char *path = args->line.operands[0], *token;
     struct token_vector ids = {0};
     struct tokenizer *tokenizer;
     char *text;

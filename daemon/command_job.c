@@ -9,7 +9,7 @@
 
 static const char *job_path(const struct cli_args *args)
 {
-    return args->job ? args->job : args->operands[0];
+    return args->job ? args->job : args->line.operands[0];
 }
 
 enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)

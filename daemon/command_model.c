@@ -13,23 +13,23 @@ enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
         if (strcmp(args->dtype, dtype_name(types[i])) == 0)
             dtype = types[i];
     return train_export(
-            args->operands[0], args->out, args->dtype != NULL, dtype);
+            args->line.operands[0], args->out, args->dtype != NULL, dtype);
 }
 
 enum zd_status command_ckpt_ls(struct cli_args *args, int *argc, char ***argv)
 {
-    return checkpoint_ls(args->operands[0], cli_wants_json(args), stdout);
+    return checkpoint_ls(args->line.operands[0], cli_wants_json(args), stdout);
 }
 
 enum zd_status command_ckpt_show(struct cli_args *args, int *argc, char ***argv)
 {
-    return checkpoint_show(args->operands[0], cli_wants_json(args), stdout);
+    return checkpoint_show(args->line.operands[0], cli_wants_json(args), stdout);
 }
 
 enum zd_status command_ckpt_verify(
         struct cli_args *args, int *argc, char ***argv)
 {
-    return checkpoint_verify(args->operands[0], cli_wants_json(args), stdout);
+    return checkpoint_verify(args->line.operands[0], cli_wants_json(args), stdout);
 }
 
 enum zd_status command_generate(struct cli_args *args, int *argc, char ***argv)
