@@ -80,6 +80,8 @@ struct schema_key {
     const char *aliases;                 /* other names, separated by spaces */
     const char *off;                     /* SCHEMA_UNAVAILABLE: accepted values,
                                             separated by '|'; NULL: none */
+    const char *fallback; /* for the reference: what a key that is not given
+                             follows from, where it has no constant default */
 };
 
 /* All keys, section by section in the order of the reference page. */
@@ -104,6 +106,9 @@ const char *schema_suggest_choice(
         const struct schema_key *key, const char *typed);
 bool schema_is_section(const char *section);
 const char *schema_suggest_section(const char *section); /* NULL: none near */
+/* What the reference says of a section, a sentence without its full stop; NULL:
+ * its keys say it. */
+const char *schema_section_note(const char *section);
 
 int schema_index(const struct schema_key *key);
 /* What a key accepts, for people: "an integer from 1 to 64". */

@@ -3,6 +3,7 @@
 #include "daemon/schema.h"
 
 #include <limits.h>
+#include <string.h>
 
 #define JOB(field)        offsetof(struct train_job, field)
 #define ENTRY(field)      offsetof(struct data_entry, field)
@@ -165,14 +166,14 @@ static const struct schema_choice release_tos[] = {
 
 /* clang-format off */
 const struct schema_key schema_table[] = {
-{"", "schema", SCHEMA_VERSION, .help = "Version of this file's form: 1"},
+{"", "schema", SCHEMA_VERSION, .help = "Version of this file's form"},
 {"", "extends", SCHEMA_EXTENDS, .help = "Base file, relative to this one; this file overrides it key by key"},
 
-{"job", "name", SCHEMA_STRING, JOB(job.name), .flags = SCHEMA_NAMES, .help = "Name of the job; default: the job file's name without its ending"},
-{"job", "output_dir", SCHEMA_STRING, JOB(job.output_dir), .help = "Folder of checkpoints, metrics and the exported model; default: out/NAME"},
+{"job", "name", SCHEMA_STRING, JOB(job.name), .flags = SCHEMA_NAMES, .help = "Name of the job: of its socket, its page, its default folder", .fallback = "the job file's name without its ending"},
+{"job", "output_dir", SCHEMA_STRING, JOB(job.output_dir), .help = "Folder of checkpoints, metrics and the exported model", .fallback = "`\"out/NAME\"`"},
 {"job", "run_name", SCHEMA_STRING, JOB(job.run_name), .help = "Free text for reports"},
 {"job", "seed", SCHEMA_UINT64, JOB(job.seed), .max = COUNT_MAX, .help = "Seed of random initial weights and of samples"},
-{"job", "data_seed", SCHEMA_UINT64, JOB(job.data_seed), .max = COUNT_MAX, .help = "Seed of the shuffle; default: job.seed"},
+{"job", "data_seed", SCHEMA_UINT64, JOB(job.data_seed), .max = COUNT_MAX, .help = "Seed of the shuffle", .fallback = "`job.seed`"},
 
 {"run", "resume", SCHEMA_RESUME, JOB(run.resume), JOB(run.resume_path), .help = "auto: go on from the newest checkpoint that verifies, if any; never; must; or a path"},
 {"run", "stop_after", SCHEMA_INT64, JOB(run.stop_after), .max = COUNT_MAX, .help = "End after this step with a checkpoint, changing nothing else; 0 = off"},
@@ -191,8 +192,8 @@ const struct schema_key schema_table[] = {
 {"device", "numa_bind", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Bind memory to the NUMA node of the rank"},
 
 {"model", "path", SCHEMA_STRING, JOB(model.path), .flags = SCHEMA_NULLABLE, .help = "Hugging Face directory of the model"},
-{"model", "tokenizer", SCHEMA_STRING, JOB(model.tokenizer), .flags = SCHEMA_NULLABLE, .help = "tokenizer.json or its directory; default: model.path's, else bytes"},
-{"model", "init", SCHEMA_ENUM, JOB(model.init), .choices = model_inits, .help = "Where the first weights come from; default: random with [model.config]"},
+{"model", "tokenizer", SCHEMA_STRING, JOB(model.tokenizer), .flags = SCHEMA_NULLABLE, .help = "tokenizer.json or its directory; without one in the model's, bytes", .fallback = "`model.path`"},
+{"model", "init", SCHEMA_ENUM, JOB(model.init), .choices = model_inits, .help = "Where the first weights come from", .fallback = "`\"pretrained\"`; with [model.config] `\"random\"`"},
 {"model", "dtype", SCHEMA_DTYPE, JOB(model.dtype_auto), JOB(model.dtype), .choices = export_dtypes, .help = "Element type of the exported model; auto: as it was stored"},
 {"model", "attn", SCHEMA_STRING, UNAVAILABLE("auto"), .help = "Attention kernel"},
 {"model", "config", SCHEMA_TABLE, JOB(model.config), .help = "Model from scratch: the keys of Hugging Face's config.json"},
@@ -217,10 +218,10 @@ const struct schema_key schema_table[] = {
 {"data", "preprocessing_threads", SCHEMA_INT, JOB(data.preprocessing_threads), .flags = SCHEMA_AUTO | SCHEMA_PER_RANK, .min = 1, .max = 4096, .help = "Threads that tokenise"},
 {"data", "prefetch", SCHEMA_INT, JOB(data.prefetch), .flags = SCHEMA_PER_RANK, .min = 1, .max = 1024, .help = "Batches read ahead"},
 {"data", "val_split", SCHEMA_REAL, JOB(data.val_split), .flags = SCHEMA_BELOW_MAX, .max = 1, .help = "Share of the training samples kept for evaluation"},
-{"data", "train", SCHEMA_ENTRIES, JOB(data.train), JOB(data.train_count), .help = "[[data.train]]: what to train on, one table per source"},
+{"data", "train", SCHEMA_ENTRIES, JOB(data.train), JOB(data.train_count), .help = "[[data.train]]: what to train on, one table per source", .fallback = "required"},
 {"data", "eval", SCHEMA_ENTRIES, JOB(data.eval), JOB(data.eval_count), .help = "[[data.eval]]: what to evaluate on"},
 
-{"data.train", "path", SCHEMA_STRING, ENTRY(path), .help = "File or glob; .jsonl .txt .bin(+.idx)"},
+{"data.train", "path", SCHEMA_STRING, ENTRY(path), .help = "File or glob; .jsonl .txt .bin(+.idx)", .fallback = "required"},
 {"data.train", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = "Form of the files; auto: from name and content"},
 {"data.train", "weight", SCHEMA_REAL, ENTRY(weight), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Share of this source: an epoch takes round(weight x samples)"},
 {"data.train", "field", SCHEMA_STRING, ENTRY(field), .help = "JSONL key of the text"},
@@ -230,7 +231,7 @@ const struct schema_key schema_table[] = {
 {"data.train", "max_samples", SCHEMA_INT64, ENTRY(max_samples), .max = COUNT_MAX, .help = "Use at most so many samples; 0 = all"},
 
 {"data.eval", "name", SCHEMA_STRING, ENTRY(name), .help = "Name in reports"},
-{"data.eval", "path", SCHEMA_STRING, ENTRY(path), .help = "File or glob"},
+{"data.eval", "path", SCHEMA_STRING, ENTRY(path), .help = "File or glob", .fallback = "required"},
 {"data.eval", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = "Form of the files"},
 {"data.eval", "weight", SCHEMA_REAL, ENTRY(weight), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Share of this source"},
 {"data.eval", "field", SCHEMA_STRING, ENTRY(field), .help = "JSONL key of the text"},
@@ -241,9 +242,9 @@ const struct schema_key schema_table[] = {
 
 {"train", "max_steps", SCHEMA_INT64, JOB(train.max_steps), .flags = SCHEMA_NOT_ZERO, .min = -1, .max = COUNT_MAX, .aliases = "max_iters", .help = "Length of the schedule in steps; -1: from num_train_epochs"},
 {"train", "num_train_epochs", SCHEMA_REAL, JOB(train.num_train_epochs), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .aliases = "epochs num_epochs", .help = "Passes over the data when max_steps is not given"},
-{"train", "per_device_train_batch_size", SCHEMA_INT, JOB(train.per_device_train_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1 << 24, .aliases = "micro_batch_size train_micro_batch_size_per_gpu batch_size", .help = "Samples of one micro-batch on one rank (B)"},
-{"train", "gradient_accumulation_steps", SCHEMA_INT, JOB(train.gradient_accumulation_steps), .flags = SCHEMA_AUTO, .min = 1, .max = 1 << 24, .help = "Micro-batches of a step (A)"},
-{"train", "global_batch_size", SCHEMA_INT64, JOB(train.global_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1e12, .aliases = "train_batch_size", .help = "Samples of a step over all ranks (G = B x A x ranks)"},
+{"train", "per_device_train_batch_size", SCHEMA_INT, JOB(train.per_device_train_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1 << 24, .aliases = "micro_batch_size train_micro_batch_size_per_gpu batch_size", .help = "Samples of one micro-batch on one rank (B)", .fallback = "4, or as the other two say"},
+{"train", "gradient_accumulation_steps", SCHEMA_INT, JOB(train.gradient_accumulation_steps), .flags = SCHEMA_AUTO, .min = 1, .max = 1 << 24, .help = "Micro-batches of a step (A)", .fallback = "1, or as the other two say"},
+{"train", "global_batch_size", SCHEMA_INT64, JOB(train.global_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1e12, .aliases = "train_batch_size", .help = "Samples of a step over all ranks (G = B x A x ranks)", .fallback = "B x A x ranks"},
 {"train", "dtype", SCHEMA_ENUM, JOB(train.dtype), .choices = dtypes, .help = "Compute type; master weights are fp32"},
 {"train", "tf32", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "TF32 products on GPUs"},
 {"train", "gradient_checkpointing", SCHEMA_CHECKPOINTING, JOB(train.gradient_checkpointing), .help = "Which layers keep their activations"},
@@ -260,10 +261,10 @@ const struct schema_key schema_table[] = {
 {"train.fp16", "hysteresis", SCHEMA_INT, JOB(train.fp16.hysteresis), .min = 1, .max = 1e6, .help = "Overflows before the scale shrinks"},
 {"train.fp16", "min_loss_scale", SCHEMA_REAL, JOB(train.fp16.min_loss_scale), .flags = SCHEMA_ABOVE_MIN, .max = SCALE_MAX, .help = "Smallest loss scale"},
 
-{"optim", "name", SCHEMA_OPTIMIZER, JOB(optim), .choices = optimizers, .aliases = "optimizer", .help = "Optimizer and the type of its states; paged: states that do not fit the device go to the host"},
-{"optim", "state_dtype", SCHEMA_ENUM, JOB(optim.state_type), .choices = state_dtypes, .help = "Type of the states; bf16 is for adamw alone, 8bit comes with the names that end in it; default: as the name says"},
+{"optim", "name", SCHEMA_OPTIMIZER, JOB(optim), .choices = optimizers, .aliases = "optimizer", .help = "Optimizer and the type of its states; paged: states that do not fit the device go to the host. Names of Hugging Face and bitsandbytes for the same are read too: docs/optimizers.md"},
+{"optim", "state_dtype", SCHEMA_ENUM, JOB(optim.state_type), .choices = state_dtypes, .help = "Type of the states; bf16 is for `adamw` alone, 8bit comes with the names that end in it", .fallback = "by `optim.name`"},
 {"optim", "stable_embedding", SCHEMA_BOOL, JOB(optim.stable_embedding), .help = "Embeddings keep 32-bit states"},
-{"optim", "master", SCHEMA_ENUM, JOB(optim.master), .choices = masters, .help = "Master weights; none: with train.dtype = bf16, weights are rounded stochastically"},
+{"optim", "master", SCHEMA_ENUM, JOB(optim.master), .choices = masters, .help = "Master weights; none: with `train.dtype = \"bf16\"`, weights are rounded stochastically"},
 {"optim", "learning_rate", SCHEMA_REAL, JOB(optim.learning_rate), .max = 1e6, .aliases = "lr", .help = "Largest learning rate of the schedule"},
 {"optim", "lr_scheduler_type", SCHEMA_ENUM, JOB(optim.lr_scheduler_type), .choices = schedules, .help = "Shape of the schedule after the warm-up"},
 {"optim", "min_lr_ratio", SCHEMA_REAL, JOB(optim.min_lr_ratio), .max = 1, .help = "Last learning rate as a share of the largest"},
@@ -271,19 +272,19 @@ const struct schema_key schema_table[] = {
 {"optim", "wsd_decay_steps", SCHEMA_STEPS, JOB(optim.wsd_decay_steps), .max = COUNT_MAX, .help = "Steps of decay at the end of wsd, or a fraction of all"},
 {"optim", "weight_decay", SCHEMA_REAL, JOB(optim.weight_decay), .max = 1e6, .help = "Decay of matrices; norms and biases have none"},
 {"optim", "adam_beta1", SCHEMA_REAL, JOB(optim.adam_beta1), .flags = SCHEMA_BELOW_MAX, .max = 1, .aliases = "betas", .help = "Decay of the first moment; Lion: weight of the momentum in an update"},
-{"optim", "adam_beta2", SCHEMA_REAL, JOB(optim.adam_beta2), .flags = SCHEMA_BELOW_MAX, .max = 1, .aliases = "betas", .help = "Decay of the second moment; Lion: of its momentum, 0.99 unless given"},
+{"optim", "adam_beta2", SCHEMA_REAL, JOB(optim.adam_beta2), .flags = SCHEMA_BELOW_MAX, .max = 1, .aliases = "betas", .help = "Decay of the second moment; Lion: of its momentum", .fallback = "0.95; Lion: 0.99"},
 {"optim", "adam_epsilon", SCHEMA_REAL, JOB(optim.adam_epsilon), .max = 1, .help = "Added to the root of the second moment"},
-{"optim", "momentum", SCHEMA_REAL, JOB(optim.momentum), .flags = SCHEMA_BELOW_MAX, .max = 1, .help = "sgd alone: decay of its momentum; 0 = none, and no state"},
+{"optim", "momentum", SCHEMA_REAL, JOB(optim.momentum), .flags = SCHEMA_BELOW_MAX, .max = 1, .help = "`sgd` alone: decay of its momentum; 0 = none, and no state"},
 {"optim", "max_grad_norm", SCHEMA_REAL, JOB(optim.max_grad_norm), .max = 1e30, .aliases = "gradient_clipping grad_clip", .help = "Clip gradients to this norm; 0 = off"},
 
 {"zero", "stage", SCHEMA_INT, JOB(zero.stage), .max = 3, .help = "What is sharded: 0 nothing, 1 optimizer states, 2 + gradients, 3 + parameters"},
 {"zero", "overlap_comm", SCHEMA_BOOL, JOB(zero.overlap_comm), .help = "Start collectives early and wait for them late"},
-{"zero", "reduce_bucket_size", SCHEMA_INT64, JOB(zero.reduce_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .help = "Gradient elements that wait for one reduce-scatter"},
+{"zero", "reduce_bucket_size", SCHEMA_INT64, JOB(zero.reduce_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .help = "Gradient elements that wait for one reduce-scatter; auto: each unit goes when it is complete. At stages 2 and 3 they wait in fp32 buffers that the plan shows"},
 {"zero", "allgather_bucket_size", SCHEMA_INT64, JOB(zero.allgather_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .help = "Parameter elements under way after an update (stages 1, 2)"},
-{"zero", "prefetch_bucket_size", SCHEMA_INT64, JOB(zero.prefetch_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_prefetch_bucket_size", .help = "Parameter elements gathered ahead (stage 3)"},
+{"zero", "prefetch_bucket_size", SCHEMA_INT64, JOB(zero.prefetch_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_prefetch_bucket_size", .help = "Parameter elements gathered ahead (stage 3); auto: the next unit"},
 {"zero", "param_persistence_threshold", SCHEMA_INT64, JOB(zero.param_persistence_threshold), .max = COUNT_MAX, .aliases = "stage3_param_persistence_threshold", .help = "Tensors with fewer elements stay gathered (stage 3)"},
-{"zero", "max_live_parameters", SCHEMA_INT64, JOB(zero.max_live_parameters), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_max_live_parameters", .help = "Parameter elements gathered at a time (stage 3)"},
-{"zero", "max_reuse_distance", SCHEMA_INT64, JOB(zero.max_reuse_distance), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_max_reuse_distance", .help = "Keep a unit that is used again within so many elements (stage 3)"},
+{"zero", "max_live_parameters", SCHEMA_INT64, JOB(zero.max_live_parameters), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_max_live_parameters", .help = "Parameter elements gathered at a time, at most (stage 3); auto: what compute, prefetch and reuse need"},
+{"zero", "max_reuse_distance", SCHEMA_INT64, JOB(zero.max_reuse_distance), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_max_reuse_distance", .help = "Keep a unit that is used again within so many elements (stage 3); auto: no slots but those of prefetch"},
 {"zero", "sub_group_size", SCHEMA_INT64, JOB(zero.sub_group_size), .min = 1, .max = COUNT_MAX, .help = "Elements of one optimizer tile, in whole pieces of 256"},
 {"zero", "round_robin_gradients", SCHEMA_BOOL, JOB(zero.round_robin_gradients), .help = "Each rank sends first to its right neighbour"},
 
@@ -354,12 +355,28 @@ const struct schema_key schema_table[] = {
 {"report", "html", SCHEMA_BOOL, JOB(report.html), .help = "report.html in output_dir at the end: the page with its numbers in it"},
 {"report", "prometheus_textfile", SCHEMA_STRING, JOB(report.prometheus_textfile), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "Folder of node_exporter's text files"},
 
-{"control", "socket", SCHEMA_SOCKET, JOB(control.socket), JOB(control.socket_path), .help = "Where rank 0 answers: auto: below XDG_RUNTIME_DIR; none; or a path"},
-{"control", "metrics_listen", SCHEMA_STRING, JOB(control.metrics_listen), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "HOST:PORT that answers GET /metrics, and nothing else, to anybody"},
+{"control", "socket", SCHEMA_SOCKET, JOB(control.socket), JOB(control.socket_path), .help = "Where rank 0 answers; auto: below XDG_RUNTIME_DIR; a path has 107 bytes at most"},
+{"control", "metrics_listen", SCHEMA_STRING, JOB(control.metrics_listen), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "HOST:PORT that answers GET /metrics, and nothing else, to anybody: `\"127.0.0.1:9479\"`, `\"[::1]:9479\"`"},
 {"control", "readonly", SCHEMA_BOOL, JOB(control.readonly), .flags = SCHEMA_PER_RANK, .help = "Refuse commands on the socket"},
-{"control", "status_gid", SCHEMA_INT, JOB(control.status_gid), .flags = SCHEMA_PER_RANK, .min = -1, .max = INT_MAX, .help = "Group whose members may read; -1: none"},
+{"control", "status_gid", SCHEMA_INT, JOB(control.status_gid), .flags = SCHEMA_PER_RANK, .min = -1, .max = INT_MAX, .help = "Group whose members may read; -1: none. One of the groups of whoever starts the job"},
 {"control", "release_to", SCHEMA_ENUM, JOB(control.release_to), .choices = release_tos, .help = "Where pause --release puts the device's memory; auto: the host, on the CPU device the disk"},
 };
 /* clang-format on */
 
 const int schema_count = sizeof schema_table / sizeof schema_table[0];
+
+const char *schema_section_note(const char *section)
+{
+    static const struct {
+        const char *section, *note;
+    } notes[] = {
+            {"train.fp16",
+             "Only with `train.dtype = \"fp16\"`; the names are DeepSpeed's"},
+            {"aio", "Of the tier `nvme` of [offload]"},
+            {"report", "What a run writes beside metrics.jsonl"},
+            {"control", "Who may ask a running job and steer it: docs/control.md"}};
+    for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++)
+        if (strcmp(notes[i].section, section) == 0)
+            return notes[i].note;
+    return NULL;
+}

@@ -1,0 +1,156 @@
+#include "daemon/reference/job_page.h"
+
+#include "base/fs.h"
+#include "daemon/reference/key_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE_MAX = 1 << 20 };
+
+/* Text of a page: what it names below docs/ is its neighbour, and a bar inside
+ * a table would end the cell. */
+static void put_text(FILE *stream, const char *text)
+{
+    static const char docs[] = "docs/";
+    for (const char *c = text; *c;) {
+        if (strncmp(c, docs, sizeof docs - 1) == 0) {
+            const char *name = c + sizeof docs - 1;
+            int length = (int)strspn(name, "abcdefghijklmnopqrstuvwxyz_.");
+            length -= name[length - 1] == '.'; /* of the sentence */
+            fprintf(stream, "[%.*s](%.*s)", length, name, length, name);
+            c = name + length;
+            continue;
+        }
+        fprintf(stream, *c == '|' ? "\\%c" : "%c", *c);
+        c++;
+    }
+}
+
+static void put_cell(
+        FILE *stream, void (*put)(FILE *, const struct schema_key *),
+        const struct schema_key *key)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *cell = open_memstream(&text, &bytes);
+    if (!cell)
+        abort();
+    put(cell, key);
+    fclose(cell);
+    fputs("| ", stream);
+    put_text(stream, text);
+    fputc(' ', stream);
+    free(text);
+}
+
+static bool is_available(const struct schema_key *key)
+{
+    return !(key->flags & SCHEMA_UNAVAILABLE);
+}
+
+static bool section_is_available(const char *section)
+{
+    for (int i = 0; i < schema_count; i++)
+        if (strcmp(schema_table[i].section, section) == 0 &&
+            is_available(&schema_table[i]))
+            return true;
+    return false;
+}
+
+static void put_section(FILE *stream, const char *section)
+{
+    const char *note = schema_section_note(section);
+    fputs("\n### ", stream);
+    if (section[0])
+        key_put_section(stream, section);
+    else
+        fputs("Above all sections", stream);
+    if (note) {
+        fputs("\n\n", stream);
+        put_text(stream, note);
+        fputc('.', stream);
+    }
+    fputs("\n\n| key | accepts | default | |\n|---|---|---|---|\n", stream);
+}
+
+static void put_keys(FILE *stream)
+{
+    for (int i = 0; i < schema_count; i++) {
+        const struct schema_key *key = &schema_table[i];
+        if (key_begins_section(key) && section_is_available(key->section))
+            put_section(stream, key->section);
+        if (!is_available(key))
+            continue;
+        fprintf(stream, "| `%s` ", key->name);
+        put_cell(stream, key_put_accepts, key);
+        put_cell(stream, key_put_default, key);
+        put_cell(stream, key_put_help, key);
+        fputs("|\n", stream);
+    }
+    fputc('\n', stream);
+}
+
+static void put_missing(FILE *stream)
+{
+    const char *section = NULL;
+    fputs("\n| section | keys |\n|---|---|\n", stream);
+    for (int i = 0; i < schema_count; i++) {
+        const struct schema_key *key = &schema_table[i];
+        if (is_available(key))
+            continue;
+        if (section && strcmp(section, key->section) == 0) {
+            fprintf(stream, ", `%s`", key->name);
+            continue;
+        }
+        fprintf(stream, "%s| [%s] | `%s`", section ? " |\n" : "", key->section,
+                key->name);
+        section = key->section;
+    }
+    fputs(section ? " |\n\n" : "\n", stream);
+}
+
+/* --- the page --- */
+
+static enum zd_status put_page(FILE *stream, const char *path, const char *text)
+{
+    static const struct {
+        const char *begin, *end;
+        void (*put)(FILE *stream);
+    } parts[] = {
+            {"<!-- keys: ", "<!-- end of keys -->", put_keys},
+            {"<!-- missing: ", "<!-- end of missing -->", put_missing}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const char *begin = strstr(text, parts[i].begin);
+        const char *line_end = begin ? strchr(begin, '\n') : NULL;
+        const char *end = line_end ? strstr(line_end, parts[i].end) : NULL;
+        if (!end)
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0102", "%s has no lines `%s..` and `%s`",
+                    path, parts[i].begin, parts[i].end);
+        fwrite(text, 1, (size_t)(line_end + 1 - text), stream);
+        parts[i].put(stream);
+        text = end;
+    }
+    fputs(text, stream);
+    return ZD_OK;
+}
+
+enum zd_status job_page_make(const char *path, char **text_out)
+{
+    char *text, *page = NULL;
+    size_t bytes = 0;
+    ZD_TRY(fs_read_file(path, PAGE_MAX, &text, &bytes));
+    FILE *stream = open_memstream(&page, &bytes);
+    if (!stream)
+        abort();
+    enum zd_status status = put_page(stream, path, text);
+    fclose(stream);
+    free(text);
+    if (status != ZD_OK) {
+        free(page);
+        return status;
+    }
+    *text_out = page;
+    return ZD_OK;
+}

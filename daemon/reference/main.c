@@ -1,0 +1,41 @@
+/* main.c - zerod-docs: the reference from the tables that the programs use.
+ * Part of the build; not installed. */
+#include "base/fs.h"
+#include "daemon/reference/job_page.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int fail_usage(void)
+{
+    fputs("zerod-docs page FILE          the page with its tables as they are\n"
+          "zerod-docs page FILE --write  the same, into that file\n",
+          stderr);
+    return zd_exit_code(ZD_ERR_USAGE);
+}
+
+static enum zd_status put_job_page(const char *path, bool writes)
+{
+    char *text;
+    ZD_TRY(job_page_make(path, &text));
+    enum zd_status status = ZD_OK;
+    if (writes)
+        status = fs_write_file(path, text, strlen(text));
+    else
+        fputs(text, stdout);
+    free(text);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    enum zd_status status = ZD_OK;
+    const char *what = argc > 1 ? argv[1] : "";
+    bool writes = argc == 4 && strcmp(argv[3], "--write") == 0;
+    if (strcmp(what, "page") == 0 && (argc == 3 || writes))
+        status = put_job_page(argv[2], writes);
+    else
+        return fail_usage();
+    zd_error_print(stderr, zd_error_get());
+    return zd_exit_code(status);
+}
