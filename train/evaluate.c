@@ -66,6 +66,8 @@ enum zd_status trainer_evaluate(struct trainer *trainer)
 
     if (!trainer->eval_data)
         return ZD_OK;
+    enum train_run_state before = trainer->run_state;
+    trainer_tell_state(trainer, RUN_EVALUATING);
     samples = dataset_samples(trainer->eval_data);
     int64_t most = eval->max_batches * eval->per_device_eval_batch_size;
     if (eval->max_batches > 0 && samples > most)
@@ -92,6 +94,7 @@ enum zd_status trainer_evaluate(struct trainer *trainer)
         state->best_eval_loss = value;
         state->best_step = state->step;
     }
+    trainer_tell_state(trainer, before);
     if (!trainer_is_first(trainer))
         return ZD_OK;
     if (trainer->observer->eval)

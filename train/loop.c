@@ -2,6 +2,8 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "train/between.h"
+#include "train/commands.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 
@@ -9,60 +11,6 @@
 #include <string.h>
 
 enum { NONFINITE_MAX = 5 };
-
-/* A count of steps that may be given as a fraction of all. */
-static int64_t interval(double steps, int64_t max_steps)
-{
-    if (steps > 0 && steps < 1)
-        steps = ceil(steps * (double)max_steps);
-    return steps >= 1 ? (int64_t)steps : 0;
-}
-
-static bool is_multiple(int64_t step, int64_t every)
-{
-    return every > 0 && step % every == 0;
-}
-
-/* Did the step just made finish a pass over the data? */
-static bool ends_epoch(const struct trainer *trainer)
-{
-    int64_t M = dataset_samples(trainer->train_data);
-    int64_t now = trainer->state.samples_taken;
-    return now / M > (now - trainer->plan.global_batch) / M;
-}
-
-static bool eval_is_due(const struct trainer *trainer)
-{
-    const struct eval_options *eval = &trainer->job->eval;
-    const struct train_state *state = &trainer->state;
-    if (!trainer->eval_data || eval->eval_strategy == EVAL_NO)
-        return false;
-    if (state->step == state->max_steps)
-        return true;
-    if (eval->eval_strategy == EVAL_EPOCH)
-        return ends_epoch(trainer);
-    return is_multiple(
-            state->step, interval(eval->eval_steps, state->max_steps));
-}
-
-static bool save_is_due(const struct trainer *trainer, bool evaluated)
-{
-    const struct checkpoint_options *save = &trainer->job->checkpoint;
-    const struct train_state *state = &trainer->state;
-    switch (save->save_strategy) {
-    case SAVE_NO:
-    case SAVE_TIME: /* rank 0's clock says so, in the exchange of a step */
-        return false;
-    case SAVE_STEPS:
-        return is_multiple(
-                state->step, interval(save->save_steps, state->max_steps));
-    case SAVE_EPOCH:
-        return ends_epoch(trainer);
-    case SAVE_BEST:
-        return evaluated && state->best_step == state->step;
-    }
-    return false;
-}
 
 /* May a signal end this job without a checkpoint because the job says so? If
  * not, another rank's time was too short. */
@@ -73,29 +21,11 @@ static bool exit_was_wished_for(const struct run_options *options)
            options->on_sigusr2 == ON_SIGNAL_EXIT;
 }
 
-/* What comes between steps is no part of their reports: the last one's update
- * is ended, and what that did counts with the next step. */
-static enum zd_status steps_leave(struct trainer *trainer)
-{
-    struct train_offload_report late = {0};
-    ZD_TRY(zero_settle(trainer->zero));
-    late.engine = zero_offload_report(trainer->zero);
-    train_offload_add(&trainer->offload_late, &late);
-    return ZD_OK;
-}
-
-static void steps_enter(struct trainer *trainer)
-{
-    zero_offload_report(trainer->zero);
-    model_offload_report_take(trainer->model);
-}
-
 static enum zd_status save_for_signal(struct trainer *trainer, bool must)
 {
-    ZD_TRY(steps_leave(trainer));
+    ZD_TRY(between_begin(trainer));
     ZD_TRY(trainer_save(trainer, must));
-    steps_enter(trainer);
-    return ZD_OK;
+    return between_end(trainer);
 }
 
 /* What signals asked for before this step; *stop_out ends the run with 75. */
@@ -235,23 +165,6 @@ static enum zd_status after_step(
     return check_guard(trainer, report);
 }
 
-static enum zd_status between_steps(struct trainer *trainer)
-{
-    bool eval = eval_is_due(trainer);
-    bool sample = is_multiple(trainer->state.step, trainer->job->sample.steps);
-    if (!eval && !sample && !save_is_due(trainer, false))
-        return ZD_OK;
-    ZD_TRY(steps_leave(trainer));
-    if (eval)
-        ZD_TRY(trainer_evaluate(trainer));
-    if (sample)
-        ZD_TRY(trainer_sample(trainer));
-    if (save_is_due(trainer, eval))
-        ZD_TRY(trainer_save(trainer, false));
-    steps_enter(trainer);
-    return ZD_OK;
-}
-
 static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
 {
     struct train_step_report report;
@@ -262,18 +175,19 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         last = stop_after;
 
     *stopped_out = false;
-    while (state->step < last) {
-        int64_t flags;
-        bool ran;
+    while (state->step < last && !trainer->is_stopped) {
+        struct step_turn turn;
         struct comm_counters before = comm_counters(trainer->comm);
-        ZD_TRY(trainer_step(trainer, &flags, &ran, &report));
+        ZD_TRY(trainer_step(trainer, &turn, &report));
         /* a save that a signal asked for holds this step too, and its
          * evaluation, unless the run ends here and nothing was computed */
-        if (ran) {
+        if (turn.ran) {
             ZD_TRY(after_step(trainer, &report, &before));
-            ZD_TRY(between_steps(trainer));
+            ZD_TRY(trainer_between(trainer));
         }
-        ZD_TRY(obey(trainer, flags, stopped_out));
+        if (turn.has_command)
+            ZD_TRY(trainer_command(trainer));
+        ZD_TRY(obey(trainer, turn.flags, stopped_out));
         if (*stopped_out)
             return ZD_OK;
     }
@@ -304,6 +218,7 @@ static void show_end(struct trainer *trainer, bool exported, bool early)
                                                       : NULL,
             .export_dir = exported ? dir : NULL,
             .stopped_early = early,
+            .on_request = trainer->is_stopped,
             .offload = trainer->offload_total,
             .offload_steps = trainer->steps_here,
     };
@@ -311,14 +226,15 @@ static void show_end(struct trainer *trainer, bool exported, bool early)
         trainer->observer->end(trainer->observer->ctx, &end);
 }
 
-/* The end: the last step is saved (also with stop_after), the model exported.
- */
+/* The end: the last step is saved (also with stop_after; a stop on request has
+ * said whether to), the model exported. */
 static enum zd_status finish(struct trainer *trainer)
 {
     const struct train_job *job = trainer->job;
     bool complete = trainer->state.step >= trainer->state.max_steps;
-    bool saves = job->checkpoint.save_strategy != SAVE_NO || !complete;
-    ZD_TRY(steps_leave(trainer));
+    bool saves = !trainer->is_stopped &&
+                 (job->checkpoint.save_strategy != SAVE_NO || !complete);
+    ZD_TRY(between_begin(trainer));
     if (saves)
         ZD_TRY(trainer_save(trainer, true));
     if (trainer_is_first(trainer))
@@ -328,6 +244,12 @@ static enum zd_status finish(struct trainer *trainer)
     show_end(
             trainer, complete && job->checkpoint.export != EXPORT_NONE,
             !complete);
+    trainer_tell_state(trainer, trainer->is_stopped ? RUN_STOPPED : RUN_DONE);
+    if (trainer->is_stopped && trainer_is_first(trainer))
+        zd_log_info(
+                "stopped on request after step %lld; start the same command "
+                "again to go on",
+                (long long)trainer->state.step);
     return ZD_OK;
 }
 
@@ -337,12 +259,15 @@ static enum zd_status run(struct trainer *trainer)
     const struct train_job *job = trainer->job;
     if (trainer->state.step == 0 && job->eval.eval_on_start)
         ZD_TRY(trainer_evaluate(trainer));
-    ZD_TRY(zero_settle(trainer->zero)); /* what loading left behind */
-    steps_enter(trainer);
+    ZD_TRY(between_begin(trainer)); /* what loading left behind */
+    trainer->offload_late = (struct train_offload_report){0};
+    ZD_TRY(between_end(trainer));
+    trainer_tell_state(trainer, RUN_RUNNING);
     ZD_TRY(run_steps(trainer, &stopped));
     if (!stopped)
         return finish(trainer);
     show_end(trainer, false, true);
+    trainer_tell_state(trainer, RUN_STOPPED);
     if (!trainer_is_first(trainer))
         return ZD_ERR_STOPPED;
     zd_log_info(
@@ -387,6 +312,11 @@ enum zd_status train_run(
             trainer_init(&trainer, job, comm, observer, &finished);
     if (status == ZD_OK)
         status = finished ? conclude(&trainer) : run(&trainer);
+    if (status == ZD_OK && finished)
+        trainer_tell_state(&trainer, RUN_DONE);
+    commands_refuse(&trainer);
+    if (status != ZD_OK && status != ZD_ERR_STOPPED)
+        trainer_tell_state(&trainer, RUN_FAILED);
     trainer_fini(&trainer);
     return status;
 }

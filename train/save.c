@@ -45,21 +45,31 @@ static enum zd_status retain(struct trainer *trainer)
     return ZD_OK;
 }
 
-enum zd_status trainer_save(struct trainer *trainer, bool must)
+enum zd_status trainer_save_now(struct trainer *trainer)
 {
     char path[PATH_MAX];
     double began = clock_seconds();
+    enum train_run_state before = trainer->run_state;
 
     if (trainer->last_saved_step == trainer->state.step)
         return ZD_OK;
+    trainer_tell_state(trainer, RUN_CHECKPOINTING);
     enum zd_status status = sync_metrics(trainer);
     if (status == ZD_OK)
         status = checkpoint_save(&trainer->writer, &trainer->state, path);
     if (status == ZD_OK) {
         committed(trainer, path, clock_seconds() - began);
-        return retain(trainer);
+        status = retain(trainer);
     }
-    if (status == ZD_ERR_PEER) /* the transport is gone: nothing to survive */
+    trainer_tell_state(trainer, before);
+    return status;
+}
+
+enum zd_status trainer_save(struct trainer *trainer, bool must)
+{
+    enum zd_status status = trainer_save_now(trainer);
+    /* a transport that is gone: nothing to survive */
+    if (status == ZD_OK || status == ZD_ERR_PEER)
         return status;
     if (must || ++trainer->failed_saves == FAILED_SAVES_MAX) {
         struct zd_error error = *zd_error_get();

@@ -1,7 +1,7 @@
 /* step.c - one optimizer step on all ranks. */
 #include "base/clock.h"
+#include "train/commands.h"
 #include "train/signals.h"
-#include "train/trainer.h"
 
 #include <math.h>
 
@@ -9,10 +9,24 @@ static const char skipped_nonfinite[] = "nonfinite";
 static const char skipped_overflow[] = "overflow";
 
 /* Words of the exchange that begins a step; zero/plan.h prices it. */
-enum { WORD_TARGETS, WORD_TOKENS, WORD_FLAGS, WORD_FAILED, WORDS };
+enum {
+    WORD_TARGETS,
+    WORD_TOKENS,
+    WORD_FLAGS,
+    WORD_FAILED,
+    WORD_COMMAND, /* one waits at rank 0 */
+    WORDS
+};
+_Static_assert((int)WORDS == (int)ZERO_STEP_COUNTS, "priced in zero/plan.h");
 
+enum { PAUSED_POLL_MS = 50 };
+
+/* Those of a step that has not begun stay: commands come in between. */
 static enum zd_status load_batches(struct trainer *trainer)
 {
+    if (trainer->has_batches || trainer->is_paused)
+        return ZD_OK;
+    trainer->has_batches = true;
     for (int a = 0; a < trainer->plan.accumulation; a++)
         ZD_TRY(loader_next(trainer->loader, &trainer->batches[a]));
     return ZD_OK;
@@ -39,21 +53,24 @@ static int64_t raised_flags(const struct trainer *trainer)
     int64_t flags = signals_take(trainer->save_seconds);
     const struct checkpoint_options *save = &trainer->job->checkpoint;
     if (trainer_is_first(trainer) && save->save_strategy == SAVE_TIME &&
+        trainer->last_saved_step != trainer->state.step &&
         clock_seconds() - trainer->last_save_time >= save->save_every_seconds)
         flags |= SIGNALS_TIME_SAVE;
     return flags;
 }
 
 /* All ranks learn how many targets the step has, what signals ask for, and
- * whether somebody's data failed. */
+ * whether somebody's data failed, and whether a command waits. */
 static enum zd_status exchange(struct trainer *trainer, int64_t words[WORDS])
 {
     struct zd_error error;
     enum zd_status loaded = load_batches(trainer);
     words[WORD_FAILED] = loaded != ZD_OK;
-    words[WORD_TARGETS] = loaded == ZD_OK ? targets_here(trainer) : 0;
-    words[WORD_TOKENS] = loaded == ZD_OK ? tokens_here(trainer) : 0;
+    bool has_batches = trainer->has_batches && loaded == ZD_OK;
+    words[WORD_TARGETS] = has_batches ? targets_here(trainer) : 0;
+    words[WORD_TOKENS] = has_batches ? tokens_here(trainer) : 0;
     words[WORD_FLAGS] = raised_flags(trainer);
+    words[WORD_COMMAND] = commands_wait(trainer);
     error = *zd_error_get();
     zd_error_clear();
     ZD_TRY(comm_all_reduce_i64(trainer->comm, words, WORDS, COMM_SUM));
@@ -203,8 +220,28 @@ static enum zd_status compute(
     return zero_skip(trainer->zero);
 }
 
+/* Every rank sleeps a while, so that none spins in the exchange. */
+static void rest(void)
+{
+    struct timespec time = {.tv_nsec = PAUSED_POLL_MS * 1000000L};
+    nanosleep(&time, NULL); /* a signal may cut it short: it is looked at */
+}
+
+static struct step_turn turn_of(
+        const struct trainer *trainer, const int64_t words[WORDS])
+{
+    int64_t flags = words[WORD_FLAGS];
+    bool exits = signals_has(flags, SIGNALS_SAVE_EXIT) ||
+                 signals_has(flags, SIGNALS_EXIT);
+    bool has_command = words[WORD_COMMAND] != 0 && !exits;
+    return (struct step_turn){
+            .flags = flags,
+            .has_command = has_command,
+            .ran = !exits && !has_command && !trainer->is_paused};
+}
+
 enum zd_status trainer_step(
-        struct trainer *trainer, int64_t *flags_out, bool *ran_out,
+        struct trainer *trainer, struct step_turn *turn,
         struct train_step_report *report)
 {
     int64_t words[WORDS];
@@ -217,14 +254,15 @@ enum zd_status trainer_step(
             .loss = NAN,
             .grad_norm = NAN,
             .loss_scale = state->loss_scale};
+    if (trainer->is_paused)
+        rest();
     ZD_TRY(exchange(trainer, words));
     report->data_seconds = clock_seconds() - began;
-    *flags_out = words[WORD_FLAGS];
-    *ran_out = !signals_has(*flags_out, SIGNALS_SAVE_EXIT) &&
-               !signals_has(*flags_out, SIGNALS_EXIT);
-    if (!*ran_out)
+    *turn = turn_of(trainer, words);
+    if (!turn->ran)
         return ZD_OK;
 
+    trainer->has_batches = false;
     report->learning_rate = optim_learning_rate(
             &trainer->job->optim, state->step, state->max_steps);
     report->tokens = words[WORD_TOKENS];

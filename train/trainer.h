@@ -21,6 +21,7 @@ struct trainer {
     struct dataset *train_data, *eval_data; /* eval_data may be NULL */
     struct loader *loader;
     struct loader_batch *batches; /* (accumulation) of the step at hand */
+    bool has_batches;             /* loaded, and the step has not begun */
     struct model *model;
     struct zero *zero;
     /* what everything that is offloaded copies with; NULL when nothing is */
@@ -44,6 +45,12 @@ struct trainer {
     struct train_offload_report offload_late; /* of the last step's update, made
                                                  before what lies between */
     int64_t steps_here;
+    /* commands (commands.h) */
+    enum train_run_state run_state;
+    struct train_command command; /* rank 0: taken, not done yet */
+    bool has_command;
+    bool is_paused, is_stopped; /* the same on all ranks */
+    int between_depth;          /* between.h */
 };
 
 static inline bool trainer_is_first(const struct trainer *trainer)
@@ -62,12 +69,19 @@ void trainer_fini(struct trainer *trainer);
  */
 enum zd_status trainer_resume(struct trainer *trainer);
 
-/* step.c: one step; `flags_out`: what signals of any rank asked for, to be
- * acted on before the next step (then nothing was computed and *ran_out is
- * false). */
+/* step.c: the exchange that begins a step and, unless something is to be acted
+ * on first, the step. */
+struct step_turn {
+    int64_t flags;    /* what signals of any rank asked for; to be obeyed now */
+    bool has_command; /* to be done now (commands.h) */
+    bool ran;         /* a step was made */
+};
 enum zd_status trainer_step(
-        struct trainer *trainer, int64_t *flags_out, bool *ran_out,
+        struct trainer *trainer, struct step_turn *turn,
         struct train_step_report *report);
+
+/* tell.c: rank 0's observer hears what happens; other ranks call it too. */
+void trainer_tell_state(struct trainer *trainer, enum train_run_state state);
 
 /* evaluate.c */
 enum zd_status trainer_evaluate(struct trainer *trainer);
@@ -76,6 +90,9 @@ enum zd_status trainer_sample(struct trainer *trainer);
 /* save.c: a failed save is reported and survived, unless it `must` succeed or
  * is the third in a row. */
 enum zd_status trainer_save(struct trainer *trainer, bool must);
+/* Without that policy: every failure is told. Nothing is done when the state as
+ * it is was saved. */
+enum zd_status trainer_save_now(struct trainer *trainer);
 enum zd_status trainer_export(struct trainer *trainer);
 
 #endif

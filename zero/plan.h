@@ -162,7 +162,7 @@ struct optim_layout zero_layout_of(const struct zero_plan *plan, int id);
  * all-reduce: the counts that train settles before the forward pass, and the
  * exchange of zero_grad_norm (two exact sums: digits and non-finite terms). */
 enum {
-    ZERO_STEP_COUNTS = 4,
+    ZERO_STEP_COUNTS = 5,
     ZERO_NORM_WORDS = 2 * (EXACT_SUM_DIGITS + 1),
 };
 /* Bytes of those that a rank hands to others in a step. */

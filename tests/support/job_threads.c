@@ -17,15 +17,15 @@ struct rank_thread {
     pthread_t thread;
     const struct train_job *job;
     struct comm *comm;
+    const struct train_observer *observer;
     enum zd_status status;
     struct zd_error error;
 };
 
 static void *run_rank(void *arg)
 {
-    static const struct train_observer silent;
     struct rank_thread *rank = arg;
-    rank->status = train_run(rank->job, rank->comm, &silent);
+    rank->status = train_run(rank->job, rank->comm, rank->observer);
     rank->error = *zd_error_get();
     if (rank->status == ZD_OK)
         comm_destroy(rank->comm);
@@ -34,15 +34,21 @@ static void *run_rank(void *arg)
     return NULL;
 }
 
-static enum zd_status run_ranks(const struct train_job *job, int world)
+static enum zd_status run_ranks(
+        const struct train_job *job, int world,
+        const struct train_observer *first)
 {
+    static const struct train_observer silent;
     struct comm *comms[WORLD_MAX];
     struct rank_thread ranks[WORLD_MAX];
     enum zd_status status = ZD_OK;
 
     ZD_TRY(comm_local_create(world, &job->comm, comms));
     for (int r = 0; r < world; r++) {
-        ranks[r] = (struct rank_thread){.job = job, .comm = comms[r]};
+        ranks[r] = (struct rank_thread){
+                .job = job,
+                .comm = comms[r],
+                .observer = r == 0 && first ? first : &silent};
         pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]);
     }
     for (int r = 0; r < world; r++)
@@ -70,6 +76,13 @@ static struct job_override override_of(const char *text)
 enum zd_status job_threads_run(
         const char *path, const char *const *sets, int world, const char *dir)
 {
+    return job_threads_run_observed(path, sets, world, dir, NULL);
+}
+
+enum zd_status job_threads_run_observed(
+        const char *path, const char *const *sets, int world, const char *dir,
+        const struct train_observer *observer)
+{
     char texts[5][PATH_MAX + 64];
     struct job_override overrides[SETS_MAX];
     struct job *job;
@@ -92,7 +105,7 @@ enum zd_status job_threads_run(
             .world = world};
     status = job_load(&request, &job);
     if (status == ZD_OK)
-        status = run_ranks(job_options(job), world);
+        status = run_ranks(job_options(job), world, observer);
     else
         problems_print(job_problems(job), stderr);
     job_free(job);

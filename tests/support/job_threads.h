@@ -13,6 +13,11 @@
 enum zd_status job_threads_run(
         const char *path, const char *const *sets, int world, const char *dir);
 
+/* The same with rank 0 observed (and, with observer->control, commanded). */
+enum zd_status job_threads_run_observed(
+        const char *path, const char *const *sets, int world, const char *dir,
+        const struct train_observer *observer);
+
 /* Rows of DIR/out/metrics.jsonl that have `key`, in order; the value of `key`
  * (NaN for null). The caller frees *values_out. */
 int job_threads_column(const char *dir, const char *key, double **values_out);

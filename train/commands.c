@@ -1,0 +1,176 @@
+#include "train/commands.h"
+
+#include "base/log.h"
+#include "train/between.h"
+
+#include <string.h>
+
+bool commands_wait(struct trainer *trainer)
+{
+    const struct train_control *control = trainer->observer->control;
+    if (!trainer_is_first(trainer) || !control || trainer->has_command)
+        return trainer->has_command;
+    memset(&trainer->command, 0, sizeof trainer->command);
+    trainer->has_command =
+            control->next(control->ctx, trainer->state.step, &trainer->command);
+    return trainer->has_command;
+}
+
+void command_fail(struct command_outcome *outcome)
+{
+    outcome->error = *zd_error_get();
+    outcome->status = outcome->error.status;
+    zd_error_clear();
+}
+
+enum zd_status command_settle(
+        struct trainer *trainer, enum zd_status status,
+        struct command_outcome *outcome)
+{
+    struct comm *comm = trainer->comm;
+    bool knows = zd_error_get()->status != ZD_OK;
+    int64_t teller = knows ? comm_rank(comm) : comm_size(comm);
+
+    outcome->status = status;
+    if (status == ZD_OK || status == ZD_ERR_PEER)
+        return status;
+    ZD_TRY(comm_all_reduce_i64(comm, &teller, 1, COMM_MIN));
+    outcome->error = *zd_error_get();
+    zd_error_clear();
+    if (teller == comm_size(comm))
+        outcome->error = (struct zd_error){
+                .status = status, .code = "E1001", .what = "it failed"};
+    else
+        ZD_TRY(comm_broadcast(
+                comm, &outcome->error, sizeof outcome->error, (int)teller));
+    return ZD_OK;
+}
+
+/* --- the commands --------------------------------------------------------- */
+
+static enum zd_status do_checkpoint(
+        struct trainer *trainer, struct command_outcome *outcome)
+{
+    ZD_TRY(between_begin(trainer));
+    ZD_TRY(command_settle(trainer, trainer_save_now(trainer), outcome));
+    ZD_TRY(between_end(trainer));
+    if (outcome->status == ZD_OK)
+        outcome->result = json_pack("{s:s}", "path", trainer->last_checkpoint);
+    return ZD_OK;
+}
+
+static enum zd_status do_stop(
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome)
+{
+    trainer_tell_state(trainer, RUN_STOPPING);
+    if (command->save)
+        ZD_TRY(do_checkpoint(trainer, outcome));
+    else
+        outcome->result = json_object();
+    trainer->is_stopped = outcome->status == ZD_OK;
+    return ZD_OK;
+}
+
+static enum zd_status do_pause(
+        struct trainer *trainer, struct command_outcome *outcome)
+{
+    if (trainer->is_paused) {
+        ZD_FAIL(ZD_ERR_USAGE, "E1002", "the run is paused already");
+        zd_fail_help("resume makes it go on");
+        command_fail(outcome);
+        return ZD_OK;
+    }
+    /* nothing of the last step is under way while the run holds */
+    ZD_TRY(between_begin(trainer));
+    trainer->is_paused = true;
+    outcome->result = json_pack("{s:I}", "released_bytes", (json_int_t)0);
+    return ZD_OK;
+}
+
+static enum zd_status do_resume(
+        struct trainer *trainer, struct command_outcome *outcome)
+{
+    if (!trainer->is_paused) {
+        ZD_FAIL(ZD_ERR_USAGE, "E1003", "the run is not paused");
+        command_fail(outcome);
+        return ZD_OK;
+    }
+    trainer->is_paused = false;
+    return between_end(trainer);
+}
+
+static enum zd_status act(
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome)
+{
+    switch (command->kind) {
+    case COMMAND_CHECKPOINT:
+        return do_checkpoint(trainer, outcome);
+    case COMMAND_PAUSE:
+        return do_pause(trainer, outcome);
+    case COMMAND_RESUME:
+        return do_resume(trainer, outcome);
+    case COMMAND_STOP:
+        return do_stop(trainer, command, outcome);
+    case COMMAND_EVAL:
+    case COMMAND_SAMPLE:
+    case COMMAND_SET:
+    case COMMAND_PROFILE:
+    case COMMAND_KINDS:
+        break;
+    }
+    ZD_FAIL(ZD_ERR_USAGE, "E1004", "this run does not know the command");
+    command_fail(outcome);
+    return ZD_OK;
+}
+
+/* --- telling -------------------------------------------------------------- */
+
+static void tell(
+        struct trainer *trainer, const struct train_command *command,
+        const struct command_outcome *outcome)
+{
+    const struct train_control *control = trainer->observer->control;
+    bool failed = outcome->status != ZD_OK;
+    if (!trainer_is_first(trainer))
+        return;
+    if (failed)
+        zd_log_warning(
+                "%s was not done, the run goes on: %s",
+                train_command_name(command->kind), outcome->error.what);
+    trainer->has_command = false;
+    control->done(
+            control->ctx, command, trainer->state.step,
+            failed ? &outcome->error : NULL, outcome->result);
+}
+
+enum zd_status trainer_command(struct trainer *trainer)
+{
+    struct command_outcome outcome = {0};
+    struct train_command command = trainer->command; /* rank 0's */
+    ZD_TRY(comm_broadcast(trainer->comm, &command, sizeof command, 0));
+    enum zd_status status = act(trainer, &command, &outcome);
+    if (status == ZD_OK) {
+        tell(trainer, &command, &outcome);
+        if (!trainer->is_stopped)
+            trainer_tell_state(
+                    trainer, trainer->is_paused ? RUN_PAUSED : RUN_RUNNING);
+    }
+    json_decref(outcome.result);
+    return status;
+}
+
+void commands_refuse(struct trainer *trainer)
+{
+    const struct train_control *control = trainer->observer->control;
+    struct zd_error error = {
+            .status = ZD_ERR_STOPPED,
+            .code = "E1000",
+            .what = "the run is ending; the command was not done"};
+    if (!trainer->has_command)
+        return;
+    trainer->has_command = false;
+    control->done(
+            control->ctx, &trainer->command, trainer->state.step, &error, NULL);
+}
