@@ -1,0 +1,262 @@
+/* sink_writer.c - writes of one file, one after the other, in a worker.
+ *
+ *     loop thread                       worker
+ *     waiting -> text, is_busy    ->    write_text
+ *     on_written                  <-    error, text kept by an appender
+ *
+ * text, bytes, error and failed_at belong to the worker while is_busy. */
+#include "base/log.h"
+#include "daemon/sinks/sink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { APPEND_WAITING_MAX = 1 << 20 };
+
+struct sink_writer {
+    uv_loop_t *loop;
+    uv_work_t work;
+    uv_sem_t written; /* posted by the worker, once for each write */
+    char *path;
+    bool appends, is_begun; /* the appender's file was made */
+    bool is_busy, is_closing, was_told;
+    char *waiting;
+    size_t waiting_bytes;
+    char *text;
+    size_t bytes;
+    int error; /* errno of the last write; 0: it went well */
+};
+
+/* --- a worker's part --- */
+
+static int write_all(int fd, const char *data, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = write(fd, data, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : ENOSPC;
+        data += n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+/* Readable by all that may enter the folder, as the umask allows: the reader of
+ * a text file for Prometheus is another user. */
+static int replace(const char *path, const char *text, size_t bytes)
+{
+    char beside[PATH_MAX];
+    if (snprintf(beside, sizeof beside, "%s.tmp", path) >= (int)sizeof beside)
+        return ENAMETOOLONG;
+    unlink(beside); /* a killed run's; and never through somebody's link */
+    int fd = open(
+            beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return errno;
+    int error = write_all(fd, text, bytes);
+    if (close(fd) != 0 && !error)
+        error = errno;
+    if (!error && rename(beside, path) != 0)
+        error = errno;
+    if (error)
+        unlink(beside);
+    return error;
+}
+
+/* The file is opened anew each time: one that vanished is an error, not a
+ * stream of bytes that nobody can see. A torn write is cut off. */
+static int append(struct sink_writer *writer)
+{
+    int flags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
+    int fd =
+            open(writer->path,
+                 writer->is_begun ? flags : flags | O_CREAT | O_EXCL, 0644);
+    struct stat before;
+    if (fd < 0)
+        return errno;
+    writer->is_begun = true;
+    int error = fstat(fd, &before) == 0 ? 0 : errno;
+    if (!error)
+        error = write_all(fd, writer->text, writer->bytes);
+    if (error && ftruncate(fd, before.st_size) != 0)
+        zd_log_debug("cannot cut %s", writer->path);
+    if (close(fd) != 0 && !error)
+        error = errno;
+    return error;
+}
+
+static void write_text(struct sink_writer *writer)
+{
+    writer->error = writer->appends ? append(writer)
+                                    : replace(writer->path, writer->text,
+                                              writer->bytes);
+    if (writer->error && writer->appends)
+        return;
+    free(writer->text);
+    writer->text = NULL;
+    writer->bytes = 0;
+}
+
+static void on_work(uv_work_t *work)
+{
+    struct sink_writer *writer = work->data;
+    write_text(writer);
+    uv_sem_post(&writer->written);
+}
+
+/* --- the loop's part --- */
+
+/* waiting = what could not be appended, and what came since. */
+static void keep_unwritten(struct sink_writer *writer)
+{
+    char *both =
+            realloc(writer->text, writer->bytes + writer->waiting_bytes + 1);
+    if (!both)
+        return;
+    if (writer->waiting_bytes)
+        memcpy(both + writer->bytes, writer->waiting, writer->waiting_bytes);
+    free(writer->waiting);
+    writer->waiting = both;
+    writer->waiting_bytes += writer->bytes;
+    writer->text = NULL;
+    writer->bytes = 0;
+}
+
+static void look_at_error(struct sink_writer *writer)
+{
+    if (writer->error && !writer->was_told) {
+        zd_log_warning(
+                "cannot write %s: %s; training goes on", writer->path,
+                strerror(writer->error));
+        writer->was_told = true;
+    }
+    if (writer->text)
+        keep_unwritten(writer);
+}
+
+static void free_writer(struct sink_writer *writer)
+{
+    uv_sem_destroy(&writer->written);
+    free(writer->waiting);
+    free(writer->text);
+    free(writer->path);
+    free(writer);
+}
+
+static void begin_write(struct sink_writer *writer);
+
+static void on_written(uv_work_t *work, int status)
+{
+    struct sink_writer *writer = work->data;
+    if (writer->is_closing) { /* destroy has waited for it */
+        free_writer(writer);
+        return;
+    }
+    uv_sem_wait(&writer->written);
+    writer->is_busy = false;
+    look_at_error(writer);
+    if (writer->waiting && !writer->error)
+        begin_write(writer);
+}
+
+static void take_waiting(struct sink_writer *writer)
+{
+    writer->text = writer->waiting;
+    writer->bytes = writer->waiting_bytes;
+    writer->waiting = NULL;
+    writer->waiting_bytes = 0;
+}
+
+static void begin_write(struct sink_writer *writer)
+{
+    take_waiting(writer);
+    writer->is_busy = true;
+    writer->work.data = writer;
+    if (uv_queue_work(writer->loop, &writer->work, on_work, on_written) != 0)
+        abort(); /* only a NULL callback is refused */
+}
+
+static void add_waiting(struct sink_writer *writer, char *text, size_t bytes)
+{
+    size_t all = writer->waiting_bytes + bytes;
+    char *both = all <= APPEND_WAITING_MAX ? realloc(writer->waiting, all + 1)
+                                           : NULL;
+    if (both) {
+        memcpy(both + writer->waiting_bytes, text, bytes);
+        writer->waiting = both;
+        writer->waiting_bytes = all;
+    }
+    free(text);
+}
+
+void sink_write_file(struct sink_writer *writer, char *text, size_t bytes)
+{
+    if (!text)
+        return;
+    if (writer->appends && writer->waiting) {
+        add_waiting(writer, text, bytes);
+    } else {
+        free(writer->waiting);
+        writer->waiting = text;
+        writer->waiting_bytes = bytes;
+    }
+    if (!writer->is_busy && writer->waiting)
+        begin_write(writer);
+}
+
+static enum zd_status create(
+        uv_loop_t *loop, const char *path, bool appends,
+        struct sink_writer **writer_out)
+{
+    struct sink_writer *writer = calloc(1, sizeof *writer);
+    if (writer)
+        writer->path = strdup(path);
+    if (!writer || !writer->path || uv_sem_init(&writer->written, 0) != 0) {
+        if (writer)
+            free(writer->path);
+        free(writer);
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    }
+    writer->loop = loop;
+    writer->appends = appends;
+    *writer_out = writer;
+    return ZD_OK;
+}
+
+enum zd_status sink_writer_create(
+        uv_loop_t *loop, const char *path, struct sink_writer **writer_out)
+{
+    return create(loop, path, false, writer_out);
+}
+
+enum zd_status sink_appender_create(
+        uv_loop_t *loop, const char *path, struct sink_writer **writer_out)
+{
+    return create(loop, path, true, writer_out);
+}
+
+void sink_writer_destroy(struct sink_writer *writer)
+{
+    if (!writer)
+        return;
+    if (writer->is_busy) {
+        uv_sem_wait(&writer->written);
+        look_at_error(writer);
+    }
+    if (writer->waiting) {
+        take_waiting(writer);
+        write_text(writer);
+        look_at_error(writer);
+    }
+    if (writer->is_busy)
+        writer->is_closing = true; /* on_written frees it */
+    else
+        free_writer(writer);
+}

@@ -1,0 +1,72 @@
+#include "base/log.h"
+#include "daemon/sinks/sink.h"
+
+#include <stdlib.h>
+
+enum { SINKS_MAX = 5 };
+
+struct sinks {
+    struct sink all[SINKS_MAX];
+    int count;
+};
+
+static void add(struct sinks *sinks, enum zd_status status, struct sink *sink)
+{
+    if (status != ZD_OK) {
+        zd_log_warning("%s; training goes on", zd_error_get()->what);
+        zd_error_clear();
+    } else if (sink->name) {
+        sinks->all[sinks->count++] = *sink;
+    }
+    *sink = (struct sink){0};
+}
+
+enum zd_status sinks_open(
+        const struct train_job *job, uv_loop_t *loop, json_t *config,
+        struct sinks **sinks_out)
+{
+    struct sinks *sinks = calloc(1, sizeof *sinks);
+    struct sink sink = {0};
+    if (!sinks)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    add(sinks, status_file_open(job, loop, &sink), &sink);
+    *sinks_out = sinks;
+    return ZD_OK;
+}
+
+void sinks_step(struct sinks *sinks, const struct run_state *state)
+{
+    for (int i = 0; sinks && i < sinks->count; i++)
+        if (sinks->all[i].step)
+            sinks->all[i].step(sinks->all[i].ctx, state);
+}
+
+void sinks_eval(
+        struct sinks *sinks, const struct run_state *state, int64_t step)
+{
+    for (int i = 0; sinks && i < sinks->count; i++)
+        if (sinks->all[i].eval)
+            sinks->all[i].eval(sinks->all[i].ctx, state, step);
+}
+
+void sinks_sample(struct sinks *sinks, const struct run_state *state)
+{
+    for (int i = 0; sinks && i < sinks->count; i++)
+        if (sinks->all[i].sample)
+            sinks->all[i].sample(sinks->all[i].ctx, state);
+}
+
+void sinks_tick(struct sinks *sinks, const struct run_state *state)
+{
+    for (int i = 0; sinks && i < sinks->count; i++)
+        if (sinks->all[i].tick)
+            sinks->all[i].tick(sinks->all[i].ctx, state);
+}
+
+void sinks_close(struct sinks *sinks, const struct run_state *state)
+{
+    for (int i = 0; sinks && i < sinks->count; i++)
+        if (sinks->all[i].close)
+            sinks->all[i].close(sinks->all[i].ctx, state);
+    free(sinks);
+}
