@@ -1,5 +1,6 @@
-/* status_file.c - output_dir/status.json: the object of GET /v1/status for who
- * sees the folder and not the socket (a login node). */
+/* status_file.c - output_dir/status.json: the object of GET /v1/status, and the
+ * ranks of GET /v1/ranks, for who sees the folder and not the socket (a login
+ * node). */
 #include "base/fs.h"
 #include "daemon/sinks/sink.h"
 
@@ -7,31 +8,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void write_status(
-        struct sink_writer *writer, const struct run_state *state)
+/* malloc'd text with a newline; NULL: out of memory. */
+static char *status_text(const struct run_state *state)
 {
     json_t *status = run_state_status(state);
-    char *text =
-            status ? json_dumps(
-                             status, JSON_INDENT(2) | JSON_REAL_PRECISION(17))
-                   : NULL;
+    json_t *ranks = run_state_ranks(state);
+    json_object_set(status, "ranks", json_object_get(ranks, "ranks"));
+    char *text = json_dumps(status, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     json_decref(status);
+    json_decref(ranks);
     if (!text)
-        return;
+        return NULL;
     size_t bytes = strlen(text);
     char *line = realloc(text, bytes + 2);
     if (!line) {
         free(text);
-        return;
+        return NULL;
     }
-    line[bytes] = '\n';
-    sink_write_file(writer, line, bytes + 1);
+    memcpy(line + bytes, "\n", 2);
+    return line;
 }
 
 static void tick(void *ctx, const struct run_state *state)
 {
-    if (state->has_banner)
-        write_status(ctx, state);
+    char *text = state->has_banner ? status_text(state) : NULL;
+    if (text)
+        sink_write_file(ctx, text, strlen(text));
 }
 
 static void close_file(void *ctx, const struct run_state *state)
