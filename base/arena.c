@@ -127,6 +127,18 @@ void arena_release(struct arena *arena)
     memset(arena, 0, sizeof *arena);
 }
 
+enum zd_status arena_give_back(struct arena *arena, enum arena_memory memory)
+{
+    void *base = arena->base[memory];
+    if (base && madvise(base, arena->taken_bytes[memory], MADV_DONTNEED) != 0)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E1023",
+                "the system does not take back %zu bytes of %s memory: %s",
+                arena->taken_bytes[memory], arena_memory_name(memory),
+                strerror(errno));
+    return ZD_OK;
+}
+
 void *arena_span(const struct arena *arena, const char *name)
 {
     const struct arena_span *span = arena_plan_find(arena->plan, name);

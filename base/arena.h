@@ -82,6 +82,9 @@ struct arena {
 /* One allocation per memory with planned bytes. ZD_ERR_MEMORY when refused. */
 enum zd_status arena_take(struct arena *arena, const struct arena_plan *plan);
 void arena_release(struct arena *arena);
+/* The pages of one memory go back to the system; its addresses stay, and read
+ * as zeros. */
+enum zd_status arena_give_back(struct arena *arena, enum arena_memory memory);
 /* The span's memory; asserts that the plan has it. */
 void *arena_span(const struct arena *arena, const char *name);
 
