@@ -40,12 +40,77 @@ uint64_t device_system_memory(void)
     return bytes;
 }
 
+/* The number behind "NAME" at the beginning of a line, in bytes; 0: none. */
+static uint64_t read_field(const char *path, const char *name, uint64_t unit)
+{
+    char line[256];
+    size_t length = strlen(name);
+    unsigned long long value = 0;
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, name, length) == 0 &&
+            sscanf(line + length, "%llu", &value) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return value * unit;
+}
+
+/* What a cgroup leaves: its limit less what it uses, but for files that it can
+ * drop. UINT64_MAX: no limit. */
+static uint64_t cgroup_available(void)
+{
+    uint64_t limit = read_number("/sys/fs/cgroup/memory.max");
+    uint64_t used = read_number("/sys/fs/cgroup/memory.current");
+    uint64_t files =
+            read_field("/sys/fs/cgroup/memory.stat", "inactive_file ", 1) +
+            read_field("/sys/fs/cgroup/memory.stat", "active_file ", 1);
+    if (!limit)
+        return UINT64_MAX;
+    used = used > files ? used - files : 0;
+    return limit > used ? limit - used : 0;
+}
+
+uint64_t device_available_memory(void)
+{
+    uint64_t machine = read_field("/proc/meminfo", "MemAvailable:", 1024);
+    uint64_t group = cgroup_available();
+    return machine < group ? machine : group;
+}
+
 int device_affinity_cpus(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0)
         return device_online_cpus();
     return CPU_COUNT(&set);
+}
+
+void device_affinity_list(char *out, size_t bytes)
+{
+    cpu_set_t set;
+    size_t used = 0;
+    out[0] = '\0';
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        char run[32];
+        int last = cpu;
+        if (!CPU_ISSET(cpu, &set))
+            continue;
+        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set))
+            last++;
+        snprintf(
+                run, sizeof run, last > cpu ? "%s%d-%d" : "%s%d",
+                used ? "," : "", cpu, last);
+        if (used + strlen(run) + sizeof ".." > bytes) {
+            snprintf(out + used, bytes - used, "..");
+            return;
+        }
+        strcpy(out + used, run);
+        used += strlen(run);
+        cpu = last;
+    }
 }
 
 int device_online_cpus(void)

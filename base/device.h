@@ -35,8 +35,12 @@ struct device_options device_options_default(void);
 
 /* Bytes of memory this process may use: the machine's, or its cgroup's. */
 uint64_t device_system_memory(void);
+/* Bytes of it that nobody uses, or that can be had at once (MemAvailable). */
+uint64_t device_available_memory(void);
 /* CPUs in the affinity mask of this process. */
 int device_affinity_cpus(void);
+/* The same as text, "0-3,8"; ends in ".." where `bytes` are too few. */
+void device_affinity_list(char *out, size_t bytes);
 /* CPUs the machine has online. */
 int device_online_cpus(void);
 /* Threads for a rank that shares its CPUs with `local_size` ranks: the explicit

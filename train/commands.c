@@ -73,8 +73,10 @@ static enum zd_status do_stop(
 }
 
 static enum zd_status do_pause(
-        struct trainer *trainer, struct command_outcome *outcome)
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome)
 {
+    uint64_t released = 0;
     if (trainer->is_paused) {
         ZD_FAIL(ZD_ERR_USAGE, "E1002", "the run is paused already");
         zd_fail_help("resume makes it go on");
@@ -84,7 +86,12 @@ static enum zd_status do_pause(
     /* nothing of the last step is under way while the run holds */
     ZD_TRY(between_begin(trainer));
     trainer->is_paused = true;
-    outcome->result = json_pack("{s:I}", "released_bytes", (json_int_t)0);
+    if (command->release)
+        ZD_TRY(command_settle(
+                trainer, trainer_release(trainer, &released), outcome));
+    if (outcome->status == ZD_OK)
+        outcome->result = json_pack(
+                "{s:I}", "released_bytes", (json_int_t)released);
     return ZD_OK;
 }
 
@@ -96,6 +103,9 @@ static enum zd_status do_resume(
         command_fail(outcome);
         return ZD_OK;
     }
+    ZD_TRY(command_settle(trainer, trainer_retake(trainer), outcome));
+    if (outcome->status != ZD_OK)
+        return ZD_OK;
     trainer->is_paused = false;
     return between_end(trainer);
 }
@@ -108,7 +118,7 @@ static enum zd_status act(
     case COMMAND_CHECKPOINT:
         return do_checkpoint(trainer, outcome);
     case COMMAND_PAUSE:
-        return do_pause(trainer, outcome);
+        return do_pause(trainer, command, outcome);
     case COMMAND_RESUME:
         return do_resume(trainer, outcome);
     case COMMAND_STOP:
@@ -123,6 +133,35 @@ static enum zd_status act(
     ZD_FAIL(ZD_ERR_USAGE, "E1004", "this run does not know the command");
     command_fail(outcome);
     return ZD_OK;
+}
+
+/* Does it read what a released run has given back? */
+static bool needs_memory(const struct train_command *command)
+{
+    switch (command->kind) {
+    case COMMAND_CHECKPOINT:
+    case COMMAND_EVAL:
+    case COMMAND_SAMPLE:
+        return true;
+    case COMMAND_STOP:
+        return command->save;
+    default:
+        return false;
+    }
+}
+
+/* A released run takes its memory for as long as the command needs it. */
+static enum zd_status act_with_memory(
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome)
+{
+    if (!trainer_is_released(trainer) || !needs_memory(command))
+        return act(trainer, command, outcome);
+    ZD_TRY(command_settle(trainer, trainer_retake(trainer), outcome));
+    if (outcome->status != ZD_OK)
+        return ZD_OK;
+    ZD_TRY(act(trainer, command, outcome));
+    return trainer->is_stopped ? ZD_OK : release_again(trainer);
 }
 
 /* --- telling -------------------------------------------------------------- */
@@ -150,7 +189,7 @@ enum zd_status trainer_command(struct trainer *trainer)
     struct command_outcome outcome = {0};
     struct train_command command = trainer->command; /* rank 0's */
     ZD_TRY(comm_broadcast(trainer->comm, &command, sizeof command, 0));
-    enum zd_status status = act(trainer, &command, &outcome);
+    enum zd_status status = act_with_memory(trainer, &command, &outcome);
     if (status == ZD_OK) {
         tell(trainer, &command, &outcome);
         if (!trainer->is_stopped)

@@ -1,5 +1,6 @@
 /* evaluate.c - the loss of the evaluation data: the same samples at every world
  * size, dealt over the ranks; sums are exact, so the cut does not show. */
+#include "base/clock.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -72,6 +73,7 @@ enum zd_status trainer_evaluate(struct trainer *trainer)
     int64_t most = eval->max_batches * eval->per_device_eval_batch_size;
     if (eval->max_batches > 0 && samples > most)
         samples = most;
+    double began = clock_seconds();
     exact_sum_clear(&loss);
     enum zd_status status = run_batches(trainer, samples, &loss, &targets);
     if (status != ZD_OK)
@@ -83,6 +85,7 @@ enum zd_status trainer_evaluate(struct trainer *trainer)
     ZD_TRY(comm_all_reduce_i64(trainer->comm, counts, 2, COMM_SUM));
     loss.nonfinite = counts[1];
     loss.pending = comm_size(trainer->comm);
+    rank_meter_add(&trainer->meter, PHASE_EVAL, clock_seconds() - began);
     double value = counts[0] ? exact_sum_value(&loss) / (double)counts[0] : NAN;
 
     bool greater = trainer->job->checkpoint.greater_is_better;

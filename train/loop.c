@@ -23,9 +23,12 @@ static bool exit_was_wished_for(const struct run_options *options)
 
 static enum zd_status save_for_signal(struct trainer *trainer, bool must)
 {
+    bool was_released = trainer_is_released(trainer);
+    ZD_TRY(trainer_retake(trainer));
     ZD_TRY(between_begin(trainer));
     ZD_TRY(trainer_save(trainer, must));
-    return between_end(trainer);
+    ZD_TRY(between_end(trainer));
+    return was_released && !must ? release_again(trainer) : ZD_OK;
 }
 
 /* What signals asked for before this step; *stop_out ends the run with 75. */
@@ -153,6 +156,7 @@ static enum zd_status after_step(
         trainer->last_loss = report->loss;
     train_offload_add(&trainer->offload_total, &report->offload);
     trainer->steps_here++;
+    rank_meter_step(&trainer->meter, report);
     if (trainer_is_first(trainer)) {
         warn_if_masked(trainer, report);
         tell_scale(trainer, report);
@@ -187,6 +191,8 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         }
         if (turn.has_command)
             ZD_TRY(trainer_command(trainer));
+        if (signals_has(turn.flags, SIGNALS_RANKS))
+            ZD_TRY(rank_report_gather(trainer));
         ZD_TRY(obey(trainer, turn.flags, stopped_out));
         if (*stopped_out)
             return ZD_OK;
@@ -262,6 +268,7 @@ static enum zd_status run(struct trainer *trainer)
     ZD_TRY(between_begin(trainer)); /* what loading left behind */
     trainer->offload_late = (struct train_offload_report){0};
     ZD_TRY(between_end(trainer));
+    ZD_TRY(rank_report_first(trainer));
     trainer_tell_state(trainer, RUN_RUNNING);
     ZD_TRY(run_steps(trainer, &stopped));
     if (!stopped)

@@ -3,6 +3,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "train/checkpoint.h"
+#include "train/release.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,6 +49,7 @@ static enum zd_status prepare(struct output_dir *dir)
 {
     ZD_TRY(fs_make_dirs(dir->path));
     ZD_TRY(take_lock(dir));
+    ZD_TRY(release_sweep(dir->path));
     return checkpoint_sweep(dir->path);
 }
 

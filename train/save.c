@@ -57,6 +57,8 @@ enum zd_status trainer_save_now(struct trainer *trainer)
     enum zd_status status = sync_metrics(trainer);
     if (status == ZD_OK)
         status = checkpoint_save(&trainer->writer, &trainer->state, path);
+    rank_meter_add(
+            &trainer->meter, PHASE_CHECKPOINT, clock_seconds() - began);
     if (status == ZD_OK) {
         committed(trainer, path, clock_seconds() - began);
         status = retain(trainer);

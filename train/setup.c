@@ -396,6 +396,7 @@ void trainer_fini(struct trainer *trainer)
         model_destroy(trainer->model);
     stream_destroy(trainer->streams_down);
     stream_destroy(trainer->streams_up);
+    trainer_release_fini(trainer);
     arena_release(&trainer->arena);
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);

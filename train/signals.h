@@ -10,11 +10,16 @@
 #define SIGNALS_SAVE      ((int64_t)1)       /* save and go on */
 #define SIGNALS_SAVE_EXIT ((int64_t)1 << 15) /* save and end with 75 */
 #define SIGNALS_EXIT      ((int64_t)1 << 30) /* end with 75 */
+/* Rank 0 alone raises these: single bits of the same sum. */
 #define SIGNALS_TIME_SAVE ((int64_t)1 << 45) /* save_every has passed */
+#define SIGNALS_RANKS     ((int64_t)1 << 46) /* tell how the ranks are */
+#define SIGNALS_DEADLINE  ((int64_t)1 << 47) /* why SIGNALS_SAVE_EXIT is set */
 
 /* Does a summed word hold the field that begins at `bit`? */
 static inline bool signals_has(int64_t sum, int64_t bit)
 {
+    if (bit >= SIGNALS_TIME_SAVE)
+        return (sum & bit) != 0;
     return (sum / bit) % ((int64_t)1 << 15) != 0;
 }
 

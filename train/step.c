@@ -56,6 +56,8 @@ static int64_t raised_flags(const struct trainer *trainer)
         trainer->last_saved_step != trainer->state.step &&
         clock_seconds() - trainer->last_save_time >= save->save_every_seconds)
         flags |= SIGNALS_TIME_SAVE;
+    if (rank_report_is_due(trainer))
+        flags |= SIGNALS_RANKS;
     return flags;
 }
 

@@ -2,9 +2,12 @@
 #ifndef ZD_TRAIN_TRAINER_H
 #define ZD_TRAIN_TRAINER_H
 
+#include "base/arena_image.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "train/output_dir.h"
+#include "train/rank_report.h"
+#include "train/release.h"
 #include "train/text.h"
 
 #include <limits.h>
@@ -51,6 +54,8 @@ struct trainer {
     bool has_command;
     bool is_paused, is_stopped; /* the same on all ranks */
     int between_depth;          /* between.h */
+    struct rank_meter meter;
+    struct arena_image *released; /* what the device held; NULL: it does */
 };
 
 static inline bool trainer_is_first(const struct trainer *trainer)
