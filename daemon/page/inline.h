@@ -1,0 +1,26 @@
+/* inline.h - the page with a run's numbers inside: report.html.
+ *
+ * The page has one empty element for them, <script id="zerod-data"
+ * type="application/json">. What goes in is JSON that HTML cannot mistake for
+ * its own: `<` is written \u003c, so that no text of a sample or a log ends the
+ * element or opens a comment, and U+2028 and U+2029 are escaped too.
+ *
+ * Keys that the page draws (docs/control.md has their members):
+ *   status    GET /v1/status              ranks    GET /v1/ranks
+ *   memory    GET /v1/memory              history  GET /v1/metrics/history
+ *   samples   GET /v1/samples             config   GET /v1/config
+ *   log       [lines of rank 0's log]
+ *   events    [objects of GET /v1/events, steps left out]; "commands" with the
+ *             commands among them will do
+ * All but status may be missing. */
+#ifndef ZD_DAEMON_PAGE_INLINE_H
+#define ZD_DAEMON_PAGE_INLINE_H
+
+#include "base/json.h"
+
+/* *html_out: malloc'd, NUL-terminated, *bytes_out long without the NUL.
+ * ZD_ERR_MEMORY. */
+enum zd_status page_inline(
+        const json_t *data, char **html_out, size_t *bytes_out);
+
+#endif
