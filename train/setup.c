@@ -308,6 +308,10 @@ static void show_banner(struct trainer *trainer)
             .offload = zero_offload_facts(trainer->zero),
             .loss_scale = trainer->state.loss_scale.scale,
             .resumed_step = trainer->state.step,
+            .samples_taken = trainer->state.samples_taken,
+            .tokens_seen = trainer->state.tokens_seen,
+            .eval_loss = trainer->state.eval_loss,
+            .best_eval_loss = trainer->state.best_eval_loss,
             .resumed_from =
                     trainer->resumed_from[0] ? trainer->resumed_from : NULL,
     };

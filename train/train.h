@@ -108,6 +108,8 @@ struct train_banner { /* what was understood, known before step 1 */
     struct offload_facts offload; /* all 0: no optimizer on the host */
     double loss_scale;            /* of the first step; 0: not fp16 */
     int64_t resumed_step;         /* 0: a fresh start */
+    int64_t samples_taken, tokens_seen;
+    double eval_loss, best_eval_loss; /* NaN: none */
     const char *resumed_from;
 };
 

@@ -6,46 +6,18 @@
 #ifndef ZD_DAEMON_CONTROL_RUN_STATE_H
 #define ZD_DAEMON_CONTROL_RUN_STATE_H
 
-#include "train/train.h"
-
-/* Series of docs/control.md, in its order. */
-enum run_series {
-    SERIES_LOSS,
-    SERIES_GRAD_NORM,
-    SERIES_LEARNING_RATE,
-    SERIES_LOSS_SCALE,
-    SERIES_EVAL_LOSS,
-    SERIES_TOKENS_PER_SECOND,
-    SERIES_STEP_SECONDS,
-    SERIES_DATA_WAIT,
-    SERIES_FORWARD,
-    SERIES_BACKWARD,
-    SERIES_REDUCE,
-    SERIES_UPDATE,
-    SERIES_GATHER,
-    SERIES_OFFLOAD_WAIT,
-    SERIES_RESIDENT,
-    SERIES_COUNT
-};
-const char *run_series_name(enum run_series series); /* "train/loss" */
+#include "daemon/control/feed.h"
+#include "daemon/control/history.h"
 
 enum {
-    HISTORY_POINTS_MAX = 16384,
     EVENTS_KEPT = 4096,
     SAMPLES_KEPT = 100,
     WARNINGS_KEPT = 20,
     STEP_BUCKETS = 16
 };
 
-struct history {   /* one series */
-    int64_t *step; /* (capacity) */
-    double *value;
-    int count, capacity;
-    int64_t stride; /* steps that a stretch covers now; 1: nothing thinned */
-};
-
 struct kept_event {
-    int64_t id;
+    int64_t id, step;
     char kind[16];
     char *text; /* owned: one line of JSON */
 };
@@ -73,6 +45,8 @@ struct run_state {
     const char *socket_path;     /* or NULL */
     double started;              /* seconds since 1970 */
     double updated;              /* the last step */
+    double ended;                /* 0: not yet */
+    double state_since;          /* when `state` began */
     enum train_run_state state;
     bool is_paused, is_released, has_banner;
     /* of the banner */
@@ -80,6 +54,7 @@ struct run_state {
     int world, zero_stage, per_device, accumulation;
     int64_t global_batch, parameters, max_steps, samples_per_epoch, first_step;
     double flops_per_token;
+    bool has_eval_data, has_prompts; /* what `eval` and `sample` need */
     char host[64];
     /* of the steps */
     struct train_step_report step; /* the last; step 0: none yet */
@@ -107,7 +82,31 @@ struct run_state {
     struct kept_warning warnings[WARNINGS_KEPT];
     int warning_first, warning_count;
     uint64_t feed_dropped;
+    int pending[COMMAND_KINDS]; /* commands that wait, counted by routes */
 };
+
+/* `job` and `socket_path` must outlive the state. */
+enum zd_status run_state_create(
+        const struct train_job *job, const char *socket_path,
+        struct run_state **state_out);
+void run_state_destroy(struct run_state *state);
+/* Take a message of the feed in; what it owns is taken over, but for the result
+ * of FEED_DONE, which stays the message's. Returns the event that it became, or
+ * NULL; borrowed until the next call. */
+const struct kept_event *run_state_take(
+        struct run_state *state, const struct feed_head *head,
+        const void *payload);
+/* The end, however it came. */
+void run_state_end(struct run_state *state, enum train_run_state how);
+/* Index of the oldest event kept whose id is above `id`; event_count: none. */
+int run_state_events_after(const struct run_state *state, int64_t id);
+const struct kept_event *run_state_event(const struct run_state *state, int i);
+/* Now, in seconds since 1970. */
+double run_state_now(void);
+/* A count of steps as the run has it: a fraction resolved; 0: never. */
+int64_t run_state_interval(double steps, int64_t max_steps);
+/* Of the whole run so far; before its first step, NaN. */
+double run_state_eta(const struct run_state *state);
 
 /* JSON that routes, sinks and status.json share. New references. */
 json_t *run_state_status(const struct run_state *state);
@@ -117,6 +116,8 @@ json_t *run_state_samples(const struct run_state *state, int max);
 /* `names`: bits of enum run_series. */
 json_t *run_state_history(
         const struct run_state *state, unsigned names, int64_t since, int max);
+/* {"learning_rate", "max_grad_norm", ..} as they are now. */
+json_t *run_state_settings(const struct run_state *state);
 /* Everything that the page draws, for report.html: {"status", "ranks",
  * "memory", "history", "samples", "config", "log": [lines], "commands"}. */
 json_t *run_state_report(const struct run_state *state, json_t *config);

@@ -1,0 +1,239 @@
+#include "daemon/control/messages.h"
+#include "daemon/control/run_state.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct train_job job;
+static struct run_state *state;
+
+static void setup(void)
+{
+    job = train_job_default();
+    job.job.name = "test";
+    job.job.run_name = "";
+    job.job.output_dir = "/tmp/nowhere";
+    cr_assert_eq(run_state_create(&job, NULL, &state), ZD_OK);
+}
+
+static void teardown(void)
+{
+    run_state_destroy(state);
+}
+
+static const struct kept_event *take(
+        enum feed_kind kind, const void *payload, size_t bytes)
+{
+    struct feed_head head = {kind, (uint32_t)bytes};
+    return run_state_take(state, &head, payload);
+}
+
+static void take_banner(int64_t first_step)
+{
+    struct feed_banner banner = {
+            .world = 2,
+            .per_device = 4,
+            .accumulation = 2,
+            .global_batch = 16,
+            .max_steps = 100,
+            .samples_per_epoch = 160,
+            .first_step = first_step,
+            .samples_taken = 16 * first_step,
+            .eval_loss = NAN,
+            .best_eval_loss = NAN};
+    take(FEED_BANNER, &banner, sizeof banner);
+}
+
+static void take_step(int64_t step, double loss)
+{
+    struct train_step_report report = {
+            .step = step,
+            .max_steps = 100,
+            .loss = loss,
+            .grad_norm = 1.5,
+            .learning_rate = 0.25,
+            .tokens = 1000,
+            .step_seconds = 0.5,
+            .tokens_per_second = 2000};
+    take(FEED_STEP, &report, sizeof report);
+}
+
+static void take_event(int64_t id, const char *kind, const char *text)
+{
+    char bytes[512];
+    struct feed_event event = {.id = id, .time = 7};
+    snprintf(event.kind, sizeof event.kind, "%s", kind);
+    memcpy(bytes, &event, sizeof event);
+    strcpy(bytes + sizeof event, text);
+    const struct kept_event *kept =
+            take(FEED_EVENT, bytes, sizeof event + strlen(text) + 1);
+    cr_assert_not_null(kept);
+    cr_expect_eq(kept->id, id);
+    cr_expect_str_eq(kept->text, text);
+}
+
+static double number(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    cr_expect_not_null(value, "no %s", key);
+    return json_is_null(value) ? NAN : json_number_value(value);
+}
+
+TestSuite(run_state, .init = setup, .fini = teardown);
+
+Test(run_state, before_the_banner_everything_unknown_is_null)
+{
+    json_t *status = run_state_status(state);
+    cr_expect_str_eq(
+            json_string_value(json_object_get(status, "state")), "starting");
+    static const char *const keys[] = {
+            "max_steps",       "loss",
+            "eval_loss",       "learning_rate",
+            "epoch",           "tokens_per_second",
+            "eta_seconds",     "world",
+            "parameters",      "mfu",
+            "socket",          "deadline",
+            "last_checkpoint", "last_checkpoint_step",
+            "loss_scale"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        cr_expect(
+                json_is_null(json_object_get(status, keys[i])), "%s", keys[i]);
+    cr_expect_eq(number(status, "step"), 0);
+    json_decref(status);
+}
+
+Test(run_state, steps_are_counted_and_the_eta_falls)
+{
+    take_banner(0);
+    cr_expect_eq(state->state, RUN_RUNNING);
+    take_step(1, 3.0);
+    double eta = run_state_eta(state);
+    cr_expect_float_eq(eta, 49.5, 1e-9);
+    take_step(2, NAN);
+    cr_expect_lt(run_state_eta(state), eta);
+    json_t *status = run_state_status(state);
+    cr_expect_eq(number(status, "loss"), 3.0, "the last finite one");
+    cr_expect_eq(number(status, "step"), 2);
+    cr_expect_eq(number(status, "tokens"), 2000);
+    cr_expect_eq(number(status, "samples"), 32);
+    cr_expect_float_eq(number(status, "epoch"), 0.2, 1e-12);
+    cr_expect_float_eq(number(status, "tokens_per_second"), 2000, 1e-9);
+    json_decref(status);
+    cr_expect_eq(state->series[SERIES_LOSS].count, 1);
+    cr_expect_eq(state->series[SERIES_GRAD_NORM].count, 2);
+}
+
+Test(run_state, a_resumed_run_begins_with_its_rows)
+{
+    struct resumed_rows *rows = calloc(1, sizeof *rows);
+    for (int i = 1; i <= 40; i++)
+        history_add(&rows->series[SERIES_LOSS], i, i);
+    struct feed_banner banner = {
+            .world = 1,
+            .max_steps = 100,
+            .first_step = 40,
+            .rows = rows,
+            .eval_loss = 2.5,
+            .best_eval_loss = 2.25,
+            .resumed_from = "out/checkpoint-000040"};
+    take(FEED_BANNER, &banner, sizeof banner);
+    cr_expect_eq(state->series[SERIES_LOSS].count, 40);
+    cr_expect(isnan(run_state_eta(state)) || run_state_eta(state) > 0);
+    take_step(41, 1.0);
+    json_t *status = run_state_status(state);
+    cr_expect_eq(number(status, "last_checkpoint_step"), 40);
+    cr_expect_eq(number(status, "best_eval_loss"), 2.25);
+    cr_expect_eq(number(status, "step"), 41);
+    json_decref(status);
+    cr_expect_eq(state->series[SERIES_LOSS].count, 41);
+}
+
+Test(run_state, events_and_warnings_are_rings)
+{
+    char text[64];
+    for (int i = 1; i <= EVENTS_KEPT + 100; i++) {
+        snprintf(text, sizeof text, "{\"id\": %d, \"message\": \"m%d\"}", i, i);
+        take_event(i, i % 10 ? "eval" : "warning", text);
+    }
+    cr_expect_eq(state->event_count, EVENTS_KEPT);
+    cr_expect_eq(run_state_event(state, 0)->id, 101);
+    cr_expect_eq(run_state_events_after(state, 0), 0);
+    cr_expect_eq(run_state_events_after(state, 101), 1);
+    cr_expect_eq(run_state_events_after(state, EVENTS_KEPT + 100), EVENTS_KEPT);
+    cr_expect_eq(state->warning_count, WARNINGS_KEPT);
+    json_t *status = run_state_status(state);
+    json_t *warnings = json_object_get(status, "warnings");
+    cr_expect_eq(json_array_size(warnings), WARNINGS_KEPT);
+    cr_expect_str_eq(
+            json_string_value(json_object_get(
+                    json_array_get(warnings, WARNINGS_KEPT - 1), "message")),
+            "m4190");
+    json_decref(status);
+}
+
+Test(run_state, samples_come_newest_first)
+{
+    char bytes[256];
+    for (int i = 1; i <= SAMPLES_KEPT + 7; i++) {
+        struct feed_sample sample = {.step = i};
+        memcpy(bytes, &sample, sizeof sample);
+        int n = snprintf(
+                bytes + sizeof sample, 100, "prompt %d%ctext %d", i, 0, i);
+        take(FEED_SAMPLE, bytes, sizeof sample + (size_t)n + 1);
+    }
+    json_t *json = run_state_samples(state, 100);
+    json_t *samples = json_object_get(json, "samples");
+    cr_expect_eq(json_array_size(samples), SAMPLES_KEPT);
+    json_t *first = json_array_get(samples, 0);
+    cr_expect_eq(number(first, "step"), SAMPLES_KEPT + 7);
+    cr_expect_str_eq(
+            json_string_value(json_object_get(first, "text")), "text 107");
+    json_decref(json);
+}
+
+Test(run_state, time_between_states_is_of_its_phase)
+{
+    take_banner(0);
+    struct feed_state evaluating = {RUN_EVALUATING, 1, 1000},
+                      running = {RUN_RUNNING, 1, 1003};
+    take(FEED_STATE, &evaluating, sizeof evaluating);
+    take(FEED_STATE, &running, sizeof running);
+    cr_expect_float_eq(state->phase_seconds[PHASE_EVAL], 3, 1e-9);
+    struct feed_state paused = {RUN_PAUSED, 1, 1004};
+    take(FEED_STATE, &paused, sizeof paused);
+    cr_expect(state->is_paused);
+    struct feed_state busy = {RUN_CHECKPOINTING, 1, 1005};
+    take(FEED_STATE, &busy, sizeof busy);
+    cr_expect(state->is_paused, "it is still held while it saves");
+    take(FEED_STATE, &running, sizeof running);
+    cr_expect_not(state->is_paused);
+    run_state_end(state, RUN_FAILED);
+    cr_expect_gt(state->ended, 0);
+}
+
+Test(run_state, settings_follow_set)
+{
+    struct feed_done done = {.command = {.kind = COMMAND_SET}};
+    take_banner(0);
+    done.command.given[SET_ACCUMULATION] = true;
+    done.command.value[SET_ACCUMULATION] = 4;
+    done.command.given[SET_LOGGING_STEPS] = true;
+    done.command.value[SET_LOGGING_STEPS] = 7;
+    done.failed = true;
+    take(FEED_DONE, &done, sizeof done);
+    cr_expect_eq(state->accumulation, 2);
+    done.failed = false;
+    take(FEED_DONE, &done, sizeof done);
+    json_t *status = run_state_status(state);
+    cr_expect_eq(number(status, "gradient_accumulation_steps"), 4);
+    cr_expect_eq(number(status, "global_batch_size"), 32);
+    cr_expect_eq(number(status, "logging_steps"), 7);
+    cr_expect_eq(number(status, "save_steps"), 500);
+    json_decref(status);
+    job.checkpoint.save_strategy = SAVE_NO;
+    status = run_state_status(state);
+    cr_expect(json_is_null(json_object_get(status, "save_steps")));
+    json_decref(status);
+}
