@@ -30,6 +30,7 @@ enum zd_status sinks_open(
     if (!sinks)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     add(sinks, status_file_open(job, loop, &sink), &sink);
+    add(sinks, tensorboard_open(job, loop, &sink), &sink);
     *sinks_out = sinks;
     return ZD_OK;
 }

@@ -1,0 +1,276 @@
+/* tensorboard.c - output_dir/tensorboard/events.out.tfevents.*: the run's
+ * curves and samples for `tensorboard --logdir OUT`.
+ *
+ * One folder is one run there, named by its path below --logdir. A run that
+ * was resumed is the same run, so the folder has a fixed name and each process
+ * adds a file of its own; TensorBoard merges them by their names, which begin
+ * with the time. (transformers makes a folder of each start, and shows a run
+ * that was resumed as several.)
+ *
+ * Steps are written at log.logging_steps, with the values of that step. */
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "daemon/sinks/sink.h"
+#include "daemon/sinks/tensorboard_record.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FLUSH_EVENTS = 20, FLUSH_SECONDS = 30, TAG_MAX = 64 };
+
+struct tensorboard {
+    const struct train_job *job;
+    uv_loop_t *loop;
+    struct sink_writer *writer;  /* NULL: nothing was written yet */
+    struct record_bytes records; /* that wait for a flush */
+    int waiting;
+    double flushed_at; /* clock_seconds */
+};
+
+static double now_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* --- the file --- */
+
+/* A name that sorts behind those of earlier processes. */
+static void choose_path(
+        const struct run_state *state, const char *dir, char *path)
+{
+    char name[160];
+    int number = 0;
+    do {
+        snprintf(
+                name, sizeof name, "events.out.tfevents.%010lld.%s.%ld.%d",
+                (long long)time(NULL), state->host[0] ? state->host : "host",
+                (long)getpid(), number++);
+        fs_join(path, PATH_MAX, dir, name);
+    } while (fs_exists(path) && number < 100);
+}
+
+/* Before the first record. A folder that cannot be made is told by the
+ * writer. */
+static bool begin(struct tensorboard *tb, const struct run_state *state)
+{
+    char dir[PATH_MAX], path[PATH_MAX];
+    if (tb->writer)
+        return true;
+    fs_join(dir, sizeof dir, tb->job->job.output_dir, "tensorboard");
+    mkdir(dir, 0755);
+    choose_path(state, dir, path);
+    if (sink_appender_create(tb->loop, path, &tb->writer) != ZD_OK) {
+        zd_error_clear();
+        return false;
+    }
+    tb->flushed_at = clock_seconds();
+    record_add_version(&tb->records, now_seconds());
+    if (state->first_step > 0)
+        record_add_restart(&tb->records, now_seconds(), state->first_step + 1);
+    return true;
+}
+
+static void flush(struct tensorboard *tb)
+{
+    if (tb->records.used)
+        sink_write_file(tb->writer, tb->records.data, tb->records.used);
+    tb->records = (struct record_bytes){0};
+    tb->waiting = 0;
+    tb->flushed_at = clock_seconds();
+}
+
+static void flush_if_due(struct tensorboard *tb)
+{
+    if (tb->waiting >= FLUSH_EVENTS ||
+        (tb->waiting && clock_seconds() - tb->flushed_at >= FLUSH_SECONDS))
+        flush(tb);
+}
+
+/* Takes what `summary` holds. */
+static void add_event(
+        struct tensorboard *tb, const struct run_state *state, double time,
+        int64_t step, struct record_bytes *summary)
+{
+    if (begin(tb, state)) {
+        record_add_event(&tb->records, time, step, summary);
+        tb->waiting++;
+        flush_if_due(tb);
+    }
+    record_bytes_fini(summary);
+}
+
+/* --- what is written --- */
+
+static bool is_logged(
+        const struct tensorboard *tb, const struct run_state *state)
+{
+    const struct train_step_report *step = &state->step;
+    const struct log_options *log = &tb->job->log;
+    double every = state->live.logging_steps > 0
+                           ? (double)state->live.logging_steps
+                           : log->logging_steps;
+    if (every < 1)
+        every = ceil(every * (double)step->max_steps);
+    if (step->step == step->max_steps ||
+        (log->logging_first_step && step->step == 1))
+        return true;
+    return every >= 1 && step->step % (int64_t)every == 0;
+}
+
+static void add_speed(
+        struct record_bytes *summary, const struct train_step_report *step)
+{
+    static const struct {
+        const char *tag;
+        size_t offset;
+    } parts[] = {
+#define PART(tag, member) {tag, offsetof(struct train_step_report, member)}
+            PART("perf/tokens_per_second", tokens_per_second),
+            PART("perf/step_seconds", step_seconds),
+            PART("perf/data_wait", data_seconds),
+            PART("perf/forward", forward_seconds),
+            PART("perf/backward", backward_seconds),
+            PART("perf/reduce", reduce_seconds),
+            PART("perf/update", update_seconds),
+            PART("perf/gather", gather_seconds),
+#undef PART
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        double value;
+        memcpy(&value, (const char *)step + parts[i].offset, sizeof value);
+        record_add_scalar(summary, parts[i].tag, value);
+    }
+    record_add_scalar(
+            summary, "comm/exposed_seconds",
+            step->reduce_seconds + step->gather_seconds);
+    if (step->offload.active)
+        record_add_scalar(
+                summary, "perf/offload_wait",
+                train_offload_waited(&step->offload));
+}
+
+static void on_step(void *ctx, const struct run_state *state)
+{
+    struct tensorboard *tb = ctx;
+    const struct train_step_report *step = &state->step;
+    struct record_bytes summary = {0};
+    if (!is_logged(tb, state))
+        return;
+    record_add_scalar(&summary, "train/loss", step->loss);
+    record_add_scalar(&summary, "train/grad_norm", step->grad_norm);
+    record_add_scalar(&summary, "train/learning_rate", step->learning_rate);
+    if (step->loss_scale.scale > 0)
+        record_add_scalar(&summary, "train/loss_scale", step->loss_scale.scale);
+    add_speed(&summary, step);
+    if (state->rank_count > 0)
+        record_add_scalar(
+                &summary, "memory/resident_gib",
+                (double)state->ranks[0].resident / 1073741824.0);
+    add_event(tb, state, state->updated, step->step, &summary);
+}
+
+static void on_eval(void *ctx, const struct run_state *state, int64_t step)
+{
+    struct record_bytes summary = {0};
+    record_add_scalar(&summary, "eval/loss", state->eval_loss);
+    add_event(ctx, state, now_seconds(), step, &summary);
+}
+
+/* "samples/" and the begin of the prompt: a prompt that is asked again and
+ * again is one series. Whole characters of UTF-8, on one line. */
+static void sample_tag(const char *prompt, char *tag)
+{
+    size_t used = (size_t)snprintf(tag, TAG_MAX, "samples/");
+    size_t bytes = strlen(prompt), room = TAG_MAX - 1 - used;
+    if (bytes > room) {
+        bytes = room;
+        while (bytes > 0 && ((unsigned char)prompt[bytes] & 0xc0) == 0x80)
+            bytes--;
+    }
+    for (size_t i = 0; i < bytes; i++)
+        tag[used++] = (unsigned char)prompt[i] < 0x20 ? ' ' : prompt[i];
+    if (bytes == 0)
+        used += (size_t)snprintf(tag + used, TAG_MAX - used, "(no prompt)");
+    tag[used] = '\0';
+}
+
+/* A block of code in Markdown, so that the text is shown as it is: four spaces
+ * before each line. malloc'd; NULL: out of memory. */
+static char *code_block(const struct kept_sample *sample)
+{
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    const char *parts[] = {sample->prompt, sample->text};
+    if (!out)
+        return NULL;
+    fputs("    ", out);
+    for (int i = 0; i < 2; i++)
+        for (const char *c = parts[i]; *c; c++) {
+            fputc(*c, out);
+            if (*c == '\n')
+                fputs("    ", out);
+        }
+    return fclose(out) == 0 ? text : NULL;
+}
+
+static void on_sample(void *ctx, const struct run_state *state)
+{
+    struct record_bytes summary = {0};
+    char tag[TAG_MAX];
+    if (state->sample_count == 0)
+        return;
+    const struct kept_sample *sample =
+            &state->samples
+                     [(state->sample_first + state->sample_count - 1) %
+                      SAMPLES_KEPT];
+    char *text = code_block(sample);
+    if (!text)
+        return;
+    sample_tag(sample->prompt, tag);
+    record_add_text(&summary, tag, text);
+    add_event(ctx, state, sample->time, sample->step, &summary);
+    free(text);
+}
+
+static void tick(void *ctx, const struct run_state *state)
+{
+    flush_if_due(ctx);
+}
+
+static void close_tensorboard(void *ctx, const struct run_state *state)
+{
+    struct tensorboard *tb = ctx;
+    flush(tb);
+    sink_writer_destroy(tb->writer);
+    free(tb);
+}
+
+enum zd_status tensorboard_open(
+        const struct train_job *job, uv_loop_t *loop, struct sink *sink_out)
+{
+    if (!job->report.tensorboard)
+        return ZD_OK;
+    struct tensorboard *tb = calloc(1, sizeof *tb);
+    if (!tb)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    tb->job = job;
+    tb->loop = loop;
+    *sink_out = (struct sink){
+            .name = "tensorboard",
+            .ctx = tb,
+            .step = on_step,
+            .eval = on_eval,
+            .sample = on_sample,
+            .tick = tick,
+            .close = close_tensorboard};
+    return ZD_OK;
+}
