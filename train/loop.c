@@ -247,6 +247,7 @@ static enum zd_status finish(struct trainer *trainer)
         ZD_TRY(metrics_sync(trainer->metrics));
     if (complete)
         ZD_TRY(trainer_export(trainer));
+    ZD_TRY(rank_report_ask(trainer));
     show_end(
             trainer, complete && job->checkpoint.export != EXPORT_NONE,
             !complete);
@@ -268,7 +269,7 @@ static enum zd_status run(struct trainer *trainer)
     ZD_TRY(between_begin(trainer)); /* what loading left behind */
     trainer->offload_late = (struct train_offload_report){0};
     ZD_TRY(between_end(trainer));
-    ZD_TRY(rank_report_first(trainer));
+    ZD_TRY(rank_report_ask(trainer));
     trainer_tell_state(trainer, RUN_RUNNING);
     ZD_TRY(run_steps(trainer, &stopped));
     if (!stopped)

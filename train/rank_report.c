@@ -154,9 +154,9 @@ enum zd_status rank_report_gather(struct trainer *trainer)
     return status;
 }
 
-enum zd_status rank_report_first(struct trainer *trainer)
+enum zd_status rank_report_ask(struct trainer *trainer)
 {
-    int32_t wanted = rank_report_is_due(trainer);
+    int32_t wanted = trainer->observer->ranks != NULL;
     ZD_TRY(comm_broadcast(trainer->comm, &wanted, sizeof wanted, 0));
     return wanted ? rank_report_gather(trainer) : ZD_OK;
 }

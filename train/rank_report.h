@@ -32,7 +32,8 @@ double rank_meter_step_seconds(const struct rank_meter *meter);
 bool rank_report_is_due(const struct trainer *trainer);
 /* Collective; tells rank 0's observer. */
 enum zd_status rank_report_gather(struct trainer *trainer);
-/* The same before the first step, if the observer wants to know. Collective. */
-enum zd_status rank_report_first(struct trainer *trainer);
+/* The same whatever the clock says, if the observer wants to know: before the
+ * first step and after the last. Collective. */
+enum zd_status rank_report_ask(struct trainer *trainer);
 
 #endif
