@@ -23,6 +23,13 @@ static struct {
         .file = -1,
 };
 
+/* Held while the hook runs: apart from the sink, so that the hook may log. */
+static struct {
+    pthread_mutex_t mutex;
+    void (*call)(void *, enum zd_log_level, const char *);
+    void *ctx;
+} hook = {.mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
+
 static const char *const level_names[] = {
         "debug", "info", "warning", "error"};
 
@@ -58,6 +65,24 @@ void zd_log_set_bar(void (*hide)(void *), void (*show)(void *), void *ctx)
     sink.show = show;
     sink.bar = ctx;
     pthread_mutex_unlock(&sink.mutex);
+}
+
+void zd_log_set_hook(
+        void (*call)(void *ctx, enum zd_log_level level, const char *message),
+        void *ctx)
+{
+    pthread_mutex_lock(&hook.mutex);
+    hook.call = call;
+    hook.ctx = ctx;
+    pthread_mutex_unlock(&hook.mutex);
+}
+
+static void call_hook(enum zd_log_level level, const char *message)
+{
+    pthread_mutex_lock(&hook.mutex);
+    if (hook.call)
+        hook.call(hook.ctx, level, message);
+    pthread_mutex_unlock(&hook.mutex);
 }
 
 static void write_all(int fd, const char *data, size_t bytes)
@@ -146,4 +171,5 @@ void zd_log(enum zd_log_level level, const char *format, ...)
         write_all(sink.file, line, bytes);
     }
     pthread_mutex_unlock(&sink.mutex);
+    call_hook(level, message);
 }

@@ -29,6 +29,13 @@ void zd_log(enum zd_log_level level, const char *format, ...)
  * clears and redraws itself there. NULL removes it. */
 void zd_log_set_bar(void (*hide)(void *), void (*show)(void *), void *ctx);
 
+/* Every line that its level lets through goes to `hook` too, after it was
+ * written, from the thread that logs; it may log itself. When this returns the
+ * hook that was there is not running in another thread. NULL removes it. */
+void zd_log_set_hook(
+        void (*hook)(void *ctx, enum zd_log_level level, const char *message),
+        void *ctx);
+
 #define zd_log_debug(...) zd_log(ZD_LOG_DEBUG, __VA_ARGS__)
 #define zd_log_info(...) zd_log(ZD_LOG_INFO, __VA_ARGS__)
 #define zd_log_warning(...) zd_log(ZD_LOG_WARNING, __VA_ARGS__)

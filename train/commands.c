@@ -89,9 +89,12 @@ static enum zd_status do_pause(
     if (command->release)
         ZD_TRY(command_settle(
                 trainer, trainer_release(trainer, &released), outcome));
-    if (outcome->status == ZD_OK)
-        outcome->result = json_pack(
-                "{s:I}", "released_bytes", (json_int_t)released);
+    if (outcome->status != ZD_OK) { /* the run goes on */
+        trainer->is_paused = false;
+        return between_end(trainer);
+    }
+    outcome->result =
+            json_pack("{s:I}", "released_bytes", (json_int_t)released);
     return ZD_OK;
 }
 
@@ -166,6 +169,59 @@ static enum zd_status act_with_memory(
 
 /* --- telling -------------------------------------------------------------- */
 
+static json_t *id_or_null(int64_t id)
+{
+    return id >= 0 ? json_integer((json_int_t)id) : json_null();
+}
+
+static json_t *settings_json(const struct train_command *command)
+{
+    json_t *settings = json_object();
+    for (int id = 0; id < SETTINGS; id++) {
+        double value = command->value[id];
+        if (command->given[id])
+            json_object_set_new(
+                    settings, train_settings[id].name,
+                    train_settings[id].is_integer
+                            ? json_integer((json_int_t)value)
+                            : json_real(value));
+    }
+    return settings;
+}
+
+json_t *command_json(const struct train_command *command)
+{
+    json_t *json =
+            json_pack("{s:s}", "command", train_command_name(command->kind));
+    switch (command->kind) {
+    case COMMAND_SAMPLE:
+        json_object_set_new(json, "prompt", json_string(command->prompt));
+        json_object_set_new(
+                json, "max_new_tokens", json_integer(command->max_new_tokens));
+        break;
+    case COMMAND_PAUSE:
+        json_object_set_new(json, "release", json_boolean(command->release));
+        break;
+    case COMMAND_STOP:
+        json_object_set_new(json, "checkpoint", json_boolean(command->save));
+        break;
+    case COMMAND_PROFILE:
+        json_object_set_new(json, "steps", json_integer(command->steps));
+        break;
+    case COMMAND_SET: {
+        json_t *settings = settings_json(command);
+        json_object_update(json, settings);
+        json_decref(settings);
+        break;
+    }
+    default:
+        break;
+    }
+    json_object_set_new(json, "uid", id_or_null(command->uid));
+    json_object_set_new(json, "pid", id_or_null(command->pid));
+    return json;
+}
+
 static void tell(
         struct trainer *trainer, const struct train_command *command,
         const struct command_outcome *outcome)
@@ -178,6 +234,10 @@ static void tell(
         zd_log_warning(
                 "%s was not done, the run goes on: %s",
                 train_command_name(command->kind), outcome->error.what);
+    json_t *event = command_json(command);
+    if (failed)
+        json_object_set_new(event, "error", json_string(outcome->error.what));
+    events_tell(trainer->events, "command", trainer->state.step, event);
     trainer->has_command = false;
     control->done(
             control->ctx, command, trainer->state.step,

@@ -28,6 +28,10 @@ enum zd_status trainer_command(struct trainer *trainer);
 /* The run ends: what was taken and not done is told so. */
 void commands_refuse(struct trainer *trainer);
 
+/* The members of its event: "command", its parameters, "uid", "pid". New
+ * reference. */
+json_t *command_json(const struct train_command *command);
+
 /* Collective: a failure that can be survived, which one rank or more know, is
  * made known to all: its record is in `error` everywhere and cleared where it
  * was. ZD_ERR_PEER is passed on. */

@@ -98,9 +98,5 @@ enum zd_status trainer_evaluate(struct trainer *trainer)
         state->best_step = state->step;
     }
     trainer_tell_state(trainer, before);
-    if (!trainer_is_first(trainer))
-        return ZD_OK;
-    if (trainer->observer->eval)
-        trainer->observer->eval(trainer->observer->ctx, state->step, value);
-    return metrics_eval(trainer->metrics, state->step, value);
+    return trainer_tell_eval(trainer, value);
 }

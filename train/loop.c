@@ -160,12 +160,8 @@ static enum zd_status after_step(
     if (trainer_is_first(trainer)) {
         warn_if_masked(trainer, report);
         tell_scale(trainer, report);
-        ZD_TRY(metrics_step(
-                trainer->metrics, report, &wire,
-                trainer->job->log.step_breakdown));
-        if (trainer->observer->step)
-            trainer->observer->step(trainer->observer->ctx, report);
     }
+    ZD_TRY(trainer_tell_step(trainer, report, &wire));
     return check_guard(trainer, report);
 }
 

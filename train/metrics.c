@@ -1,25 +1,15 @@
 #include "train/metrics.h"
 
 #include "base/fs.h"
-#include "base/json.h"
 #include "base/log.h"
+#include "train/row_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-/* Rows that a full disk did not take wait in memory: training goes on, and they
- * are written before anything that must not be without them (metrics_sync). */
 struct metrics {
-    int fd;
-    char *path;
-    off_t end;     /* of the last whole row in the file */
-    char *pending; /* rows not written yet */
-    size_t pending_bytes;
-    bool is_behind; /* said so */
+    struct row_file *file;
 };
 
 /* The step of a row; -1 for a line that is no row. */
@@ -37,12 +27,8 @@ static int64_t row_step(const char *line, size_t bytes)
 /* Bytes of the file that stay: whole rows up to `step`. */
 static size_t kept_bytes(const char *text, size_t bytes, int64_t step)
 {
-    size_t at = 0;
-    while (at < bytes) {
-        const char *end = memchr(text + at, '\n', bytes - at);
-        if (!end)
-            break; /* torn */
-        size_t length = (size_t)(end - (text + at));
+    size_t at = 0, length;
+    while ((length = row_file_line(text + at, bytes - at)) > 0) {
         int64_t row = row_step(text + at, length);
         if (row < 0 || row > step)
             break;
@@ -54,107 +40,49 @@ static size_t kept_bytes(const char *text, size_t bytes, int64_t step)
 enum zd_status metrics_open(
         const char *path, int64_t step, struct metrics **metrics_out)
 {
-    enum zd_status status;
     char *text = NULL;
     size_t bytes = 0, kept = 0;
-    struct metrics *metrics = calloc(1, sizeof *metrics);
+    struct metrics *metrics;
 
-    if (!metrics)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    metrics->fd = -1;
-    metrics->path = strdup(path);
     if (fs_exists(path) && step > 0) {
-        status = fs_read_file(path, SIZE_MAX, &text, &bytes);
-        if (status != ZD_OK)
-            goto err_metrics;
+        ZD_TRY(fs_read_file(path, SIZE_MAX, &text, &bytes));
         kept = kept_bytes(text, bytes, step);
         free(text);
     }
-    metrics->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (metrics->fd < 0 || ftruncate(metrics->fd, (off_t)kept) != 0 ||
-        lseek(metrics->fd, 0, SEEK_END) < 0) {
-        status =
-                ZD_FAIL(ZD_ERR_CREATE, "E0731", "cannot open %s: %s", path,
-                        strerror(errno));
-        goto err_metrics;
+    metrics = calloc(1, sizeof *metrics);
+    if (!metrics)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    enum zd_status status = row_file_open(path, kept, &metrics->file);
+    if (status != ZD_OK) {
+        metrics_close(metrics);
+        return status;
     }
-    metrics->end = (off_t)kept;
     *metrics_out = metrics;
     return ZD_OK;
-
-err_metrics:
-    metrics_close(metrics);
-    return status;
 }
 
 void metrics_close(struct metrics *metrics)
 {
     if (!metrics)
         return;
-    if (metrics->fd >= 0)
-        close(metrics->fd);
-    free(metrics->pending);
-    free(metrics->path);
+    row_file_close(metrics->file);
     free(metrics);
 }
 
-/* Write what is pending; a torn write is taken back. */
-static enum zd_status flush_rows(struct metrics *metrics)
+enum zd_status metrics_add(struct metrics *metrics, json_t *row)
 {
-    size_t done = 0;
-    while (done < metrics->pending_bytes) {
-        ssize_t n = pwrite(
-                metrics->fd, metrics->pending + done,
-                metrics->pending_bytes - done, metrics->end + (off_t)done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            int error = n < 0 ? errno : ENOSPC;
-            if (ftruncate(metrics->fd, metrics->end) != 0)
-                zd_log_debug("cannot cut %s", metrics->path);
-            return ZD_FAIL(
-                    ZD_ERR_IO, "E0732", "cannot write %s: %s", metrics->path,
-                    strerror(error));
-        }
-        done += (size_t)n;
-    }
-    metrics->end += (off_t)done;
-    metrics->pending_bytes = 0;
-    metrics->is_behind = false;
-    return ZD_OK;
-}
-
-static enum zd_status append(
-        struct metrics *metrics, const char *text, size_t bytes)
-{
-    char *more = realloc(metrics->pending, metrics->pending_bytes + bytes + 1);
-    if (!more)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    memcpy(more + metrics->pending_bytes, text, bytes);
-    more[metrics->pending_bytes + bytes] = '\n';
-    metrics->pending = more;
-    metrics->pending_bytes += bytes + 1;
-    return ZD_OK;
-}
-
-static enum zd_status write_row(struct metrics *metrics, json_t *row)
-{
+    struct zd_error trouble;
     char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(row);
     if (!text)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status = append(metrics, text, strlen(text));
+    enum zd_status status =
+            row_file_add(metrics->file, text, strlen(text), &trouble);
     free(text);
-    ZD_TRY(status);
-    if (flush_rows(metrics) != ZD_OK) {
-        if (!metrics->is_behind)
-            zd_log_warning(
-                    "%s; training goes on and the rows are kept",
-                    zd_error_get()->what);
-        metrics->is_behind = true;
-        zd_error_clear();
-    }
-    return ZD_OK;
+    if (status == ZD_OK && trouble.status != ZD_OK)
+        zd_log_warning(
+                "%s; training goes on and the rows are kept", trouble.what);
+    return status;
 }
 
 /* "why is my offload slow": bytes and seconds of each part of the pipeline, and
@@ -197,8 +125,8 @@ static json_t *offload_json(const struct train_offload_report *report)
     return json;
 }
 
-enum zd_status metrics_step(
-        struct metrics *metrics, const struct train_step_report *report,
+json_t *metrics_row(
+        const struct train_step_report *report,
         const struct comm_counters *wire, bool breakdown)
 {
     json_t *row = json_object();
@@ -240,13 +168,13 @@ enum zd_status metrics_step(
                         report->gather_seconds));
     if (report->offload.active)
         json_object_set_new(row, "offload", offload_json(&report->offload));
-    return write_row(metrics, row);
+    return row;
 }
 
 enum zd_status metrics_eval(
         struct metrics *metrics, int64_t step, double eval_loss)
 {
-    return write_row(
+    return metrics_add(
             metrics, json_pack(
                              "{s:I, s:o}", "step", (json_int_t)step,
                              "eval_loss", json_number_or_null(eval_loss)));
@@ -254,10 +182,5 @@ enum zd_status metrics_eval(
 
 enum zd_status metrics_sync(struct metrics *metrics)
 {
-    ZD_TRY(flush_rows(metrics));
-    if (fdatasync(metrics->fd) != 0)
-        return ZD_FAIL(
-                ZD_ERR_IO, "E0732", "cannot flush %s: %s", metrics->path,
-                strerror(errno));
-    return ZD_OK;
+    return row_file_sync(metrics->file);
 }

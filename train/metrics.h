@@ -14,9 +14,12 @@ struct metrics; /* the open file */
 enum zd_status metrics_open(
         const char *path, int64_t step, struct metrics **metrics_out);
 void metrics_close(struct metrics *metrics);
-enum zd_status metrics_step(
-        struct metrics *metrics, const struct train_step_report *report,
+/* The row of a step. New reference. */
+json_t *metrics_row(
+        const struct train_step_report *report,
         const struct comm_counters *wire, bool breakdown);
+/* Takes ownership of `row`. */
+enum zd_status metrics_add(struct metrics *metrics, json_t *row);
 enum zd_status metrics_eval(
         struct metrics *metrics, int64_t step, double eval_loss);
 /* Rows written so far are on disk. */

@@ -74,11 +74,9 @@ enum zd_status trainer_sample(struct trainer *trainer)
         status = zero_eval_begin(trainer->zero);
         if (status == ZD_OK)
             status = sample_one(trainer, &decoder, i, &text);
-        if (status == ZD_OK && trainer_is_first(trainer) &&
-            trainer->observer->sample)
-            trainer->observer->sample(
-                    trainer->observer->ctx, trainer->state.step,
-                    options->prompts[i], text.bytes ? text.bytes : "");
+        if (status == ZD_OK)
+            trainer_tell_sample(
+                    trainer, options->prompts[i], text.bytes ? text.bytes : "");
         free(text.bytes);
     }
     return status;

@@ -9,12 +9,15 @@
 
 enum { FAILED_SAVES_MAX = 3 };
 
-/* The rows of the steps a checkpoint holds are on disk before it is. */
-static enum zd_status sync_metrics(struct trainer *trainer)
+/* The rows of the steps a checkpoint holds are on disk before it is, and so is
+ * what happened. */
+static enum zd_status sync_rows(struct trainer *trainer)
 {
     enum zd_status status = ZD_OK;
     if (trainer_is_first(trainer))
         status = metrics_sync(trainer->metrics);
+    if (trainer_is_first(trainer) && status == ZD_OK)
+        status = events_sync(trainer->events);
     return comm_agree(trainer->comm, status);
 }
 
@@ -25,9 +28,7 @@ static void committed(struct trainer *trainer, const char *path, double seconds)
     trainer->save_seconds = seconds;
     trainer->last_save_time = clock_seconds();
     strcpy(trainer->last_checkpoint, path);
-    if (trainer_is_first(trainer) && trainer->observer->saved)
-        trainer->observer->saved(
-                trainer->observer->ctx, trainer->state.step, path);
+    trainer_tell_saved(trainer, path, seconds);
 }
 
 static enum zd_status retain(struct trainer *trainer)
@@ -54,11 +55,10 @@ enum zd_status trainer_save_now(struct trainer *trainer)
     if (trainer->last_saved_step == trainer->state.step)
         return ZD_OK;
     trainer_tell_state(trainer, RUN_CHECKPOINTING);
-    enum zd_status status = sync_metrics(trainer);
+    enum zd_status status = sync_rows(trainer);
     if (status == ZD_OK)
         status = checkpoint_save(&trainer->writer, &trainer->state, path);
-    rank_meter_add(
-            &trainer->meter, PHASE_CHECKPOINT, clock_seconds() - began);
+    rank_meter_add(&trainer->meter, PHASE_CHECKPOINT, clock_seconds() - began);
     if (status == ZD_OK) {
         committed(trainer, path, clock_seconds() - began);
         status = retain(trainer);

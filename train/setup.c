@@ -266,6 +266,18 @@ static enum zd_status open_metrics(struct trainer *trainer)
     return comm_agree(trainer->comm, status);
 }
 
+/* What happens from here on is an event. */
+static enum zd_status open_events(struct trainer *trainer)
+{
+    char path[PATH_MAX];
+    enum zd_status status = ZD_OK;
+    fs_join(path, sizeof path, trainer->job->job.output_dir, "events.jsonl");
+    if (trainer_is_first(trainer))
+        status = events_open(path, trainer->observer, &trainer->events);
+    trainer_tell_state(trainer, RUN_STARTING);
+    return comm_agree(trainer->comm, status);
+}
+
 /* log.rank_logs = "files": each rank keeps a log of its own. */
 static enum zd_status open_log(struct trainer *trainer)
 {
@@ -335,6 +347,7 @@ static enum zd_status prepare(struct trainer *trainer)
     ZD_TRY(comm_agree(trainer->comm, status));
     ZD_TRY(output_dir_open(
             trainer->comm, job->job.output_dir, &trainer->output_dir));
+    ZD_TRY(open_events(trainer));
     ZD_TRY(open_log(trainer));
     status = text_open(job, &trainer->plan.config, &trainer->text);
     ZD_TRY(comm_agree(trainer->comm, status));
@@ -394,6 +407,7 @@ void trainer_fini(struct trainer *trainer)
     loader_destroy(trainer->loader);
     free(trainer->batches);
     metrics_close(trainer->metrics);
+    events_close(trainer->events);
     if (trainer->zero)
         zero_destroy(trainer->zero);
     if (trainer->model)

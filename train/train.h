@@ -140,7 +140,7 @@ struct train_observer {
     void (*state)(void *ctx, enum train_run_state state, int64_t step);
     void (*ranks)(
             void *ctx, const struct train_rank_report *ranks, int count);
-    /* any thread of rank 0: warnings are events too */
+    /* any thread of rank 0: warnings are events too. It must not log. */
     void (*event)(void *ctx, const struct train_event *event);
     const struct train_control *control; /* NULL: nobody asks anything */
 };

@@ -4,6 +4,7 @@
 
 #include "base/arena_image.h"
 #include "train/checkpoint.h"
+#include "train/events.h"
 #include "train/metrics.h"
 #include "train/output_dir.h"
 #include "train/rank_report.h"
@@ -32,6 +33,7 @@ struct trainer {
     char offload_file[64]; /* of this rank, in offload.nvme_path */
     struct checkpoint_writer writer;
     struct metrics *metrics; /* rank 0 */
+    struct events *events;   /* rank 0 */
     struct train_state state;
     int64_t base_step, base_sample; /* where this process began */
     char resumed_from[PATH_MAX];
@@ -85,8 +87,19 @@ enum zd_status trainer_step(
         struct trainer *trainer, struct step_turn *turn,
         struct train_step_report *report);
 
-/* tell.c: rank 0's observer hears what happens; other ranks call it too. */
+/* tell.c: rank 0's observer, metrics.jsonl and events.jsonl hear what happened;
+ * the other ranks call them too. */
 void trainer_tell_state(struct trainer *trainer, enum train_run_state state);
+enum zd_status trainer_tell_step(
+        struct trainer *trainer, const struct train_step_report *report,
+        const struct comm_counters *wire);
+enum zd_status trainer_tell_eval(struct trainer *trainer, double eval_loss);
+void trainer_tell_sample(
+        struct trainer *trainer, const char *prompt, const char *text);
+/* {"prompt", "text"}, valid UTF-8. New reference. */
+json_t *trainer_sample_json(const char *prompt, const char *text);
+void trainer_tell_saved(
+        struct trainer *trainer, const char *path, double seconds);
 
 /* evaluate.c */
 enum zd_status trainer_evaluate(struct trainer *trainer);
