@@ -3,7 +3,7 @@
  *
  *   accept -> SO_PEERCRED -> limits -> libmicrohttpd -> http_handler -> reply
  *
- * Threads: everything here runs in the loop's thread, but http_wake.
+ * Threads: everything here runs in the loop's thread.
  * Limits (issue's figures): 64 connections, 16 of one user, the longest idle or
  * incomplete one goes first; headers 8 KiB, body 64 KiB, first full request in
  * 5 s, idle 60 s, 1 MiB of unread output. */
@@ -52,7 +52,9 @@ typedef void http_handler(
 
 /* A reply that comes later: status and type are sent with the first bytes of
  * http_send. `gone` is called once if the client leaves before http_finish; the
- * stream must not be used after it. */
+ * stream must not be used after it, nor after http_finish. What is sent before
+ * http_finish within one turn of the loop, and alone, is an answer with a
+ * length: the connection can be kept. NULL: no memory. */
 struct http_stream *http_defer(
         struct http_reply *reply, void (*gone)(void *owner), void *owner);
 /* Status of a deferred reply whose head was not sent yet. */
@@ -80,9 +82,15 @@ enum zd_status http_create(
 /* Also answer GET `path` alone on TCP "HOST:PORT", with the same handler. */
 enum zd_status http_listen_tcp(
         struct http_server *server, const char *address, const char *path);
-/* Finish what is being sent for at most `seconds`, close, remove the socket. */
+/* Finish what is being sent for at most `seconds`, close, remove the socket;
+ * streams that were not finished are told `gone`. The loop must turn once more
+ * (uv_run) before it is closed: libuv gives its handles back then. */
 void http_destroy(struct http_server *server, double seconds);
 
+/* The folder of the sockets: $XDG_RUNTIME_DIR/zerod where that is a folder of
+ * ours, else, or with `in_tmp`, /tmp/zerod-UID. Who looks for a running job
+ * looks in both: a login may have the variable and a batch system not. */
+void http_socket_folder(bool in_tmp, char *out, size_t out_bytes);
 /* The path of a job's socket; ZD_ERR_CREATE when it is too long. */
 enum zd_status http_socket_path(
         const char *job_name, char *out, size_t out_bytes);

@@ -1,0 +1,447 @@
+/* http_mhd.c - libmicrohttpd: from bytes to requests, from replies to bytes.
+ *
+ * The daemon has no socket and no thread of its own: descriptors are handed to
+ * it, and it runs when its epoll descriptor or its timeout says so. It calls
+ *
+ *   on_connection   a connection begins and ends
+ *   on_target       the first line is there
+ *   on_request      the headers, each piece of the body, then the end of it;
+ *                   again when a request that was suspended goes on
+ *   on_completed    the reply was sent, or never will be
+ */
+#include "daemon/control/http_server.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#define BAD_REQUEST "E_BAD_REQUEST"
+#define TOO_LARGE   "E_TOO_LARGE"
+
+static struct http_conn *conn_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+static void enter(struct http_conn *conn, enum http_state state)
+{
+    conn->state = state;
+    conn->since_ms = http_now_ms();
+}
+
+/* --- a connection begins and ends ---------------------------------------- */
+
+static void link_conn(struct http_conn *conn)
+{
+    struct http_server *server = conn->server;
+    conn->prev = server->last;
+    if (server->last)
+        server->last->next = conn;
+    else
+        server->first = conn;
+    server->last = conn;
+    server->count++;
+    struct epoll_event event = {.events = EPOLLET, .data.ptr = conn};
+    epoll_ctl(server->hangup_fd, EPOLL_CTL_ADD, conn->fd, &event);
+}
+
+static void unlink_conn(struct http_conn *conn)
+{
+    struct http_server *server = conn->server;
+    /* A child of fork may hold the descriptor a little longer than we do. */
+    epoll_ctl(server->hangup_fd, EPOLL_CTL_DEL, conn->fd, NULL);
+    if (conn->prev)
+        conn->prev->next = conn->next;
+    else
+        server->first = conn->next;
+    if (conn->next)
+        conn->next->prev = conn->prev;
+    else
+        server->last = conn->prev;
+    if (!conn->is_evicted)
+        server->count--;
+}
+
+static void forget_request(struct http_conn *conn)
+{
+    http_stream_release(conn->stream);
+    free(conn->target);
+    free(conn->body);
+    conn->stream = NULL;
+    conn->target = conn->body = NULL;
+    conn->raw = NULL;
+    conn->body_bytes = conn->body_expected = 0;
+    conn->phase = PHASE_NONE;
+}
+
+static void on_connection(
+        void *ctx, struct MHD_Connection *mhd, void **slot,
+        enum MHD_ConnectionNotificationCode code)
+{
+    struct http_server *server = ctx;
+    struct http_conn *conn = *slot;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        conn = server->adding;
+        server->adding = NULL;
+        conn->mhd = mhd;
+        *slot = conn;
+        link_conn(conn);
+        return;
+    }
+    unlink_conn(conn);
+    forget_request(conn);
+    free(conn);
+    *slot = NULL;
+}
+
+bool http_mhd_add(
+        struct http_server *server, int fd, const struct http_peer *peer)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct http_conn *conn = calloc(1, sizeof *conn);
+    if (!conn) {
+        close(fd);
+        return false;
+    }
+    *conn = (struct http_conn){.server = server, .fd = fd, .peer = *peer};
+    enter(conn, CONN_FRESH);
+    server->adding = conn;
+    bool is_added = MHD_add_connection(
+                            server->mhd, fd, (struct sockaddr *)&address,
+                            sizeof address) == MHD_YES;
+    if (server->adding) /* it was refused before it began */
+        free(conn);
+    server->adding = NULL;
+    return is_added;
+}
+
+static void suspend(struct http_conn *conn)
+{
+    MHD_suspend_connection(conn->mhd);
+    conn->is_suspended = true;
+}
+
+void http_conn_resume(struct http_conn *conn)
+{
+    if (!conn->is_suspended)
+        return;
+    conn->is_suspended = false;
+    MHD_resume_connection(conn->mhd);
+}
+
+void http_conn_drop(struct http_conn *conn)
+{
+    if (!conn->is_evicted)
+        conn->server->count--;
+    conn->is_evicted = true;
+    shutdown(conn->fd, SHUT_RDWR);
+    http_conn_resume(conn);
+}
+
+/* --- replies -------------------------------------------------------------- */
+
+static enum MHD_Result send_response(
+        struct http_conn *conn, struct MHD_Response *response, int status,
+        const char *type)
+{
+    if (!response)
+        return MHD_NO;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    MHD_add_response_header(
+            response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    enum MHD_Result result =
+            MHD_queue_response(conn->mhd, (unsigned)status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static struct MHD_Response *body_response(struct http_reply *reply)
+{
+    struct MHD_Response *response;
+    if (!reply->body)
+        return MHD_create_response_from_buffer(
+                reply->body_bytes    ? reply->body_bytes
+                : reply->static_body ? strlen(reply->static_body)
+                                     : 0,
+                (void *)reply->static_body, MHD_RESPMEM_PERSISTENT);
+    response = MHD_create_response_from_buffer(
+            reply->body_bytes, reply->body, MHD_RESPMEM_MUST_FREE);
+    if (!response)
+        free(reply->body);
+    return response;
+}
+
+static enum MHD_Result send_reply(
+        struct http_conn *conn, struct http_reply *reply, bool must_close)
+{
+    struct MHD_Response *response = body_response(reply);
+    conn->phase = PHASE_ANSWERED;
+    enter(conn, CONN_BUSY);
+    if (response && reply->allow)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, reply->allow);
+    if (response && must_close)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    return send_response(
+            conn, response, reply->status ? reply->status : 200,
+            reply->content_type ? reply->content_type : "application/json");
+}
+
+static enum MHD_Result refuse(
+        struct http_conn *conn, int status, const char *code,
+        const char *message, const char *hint)
+{
+    struct http_reply reply;
+    http_reply_error(&reply, status, code, message, hint);
+    if (status == 405)
+        reply.allow = "GET, POST";
+    return send_reply(conn, &reply, status != 404);
+}
+
+/* --- answers that come later ---------------------------------------------- */
+
+static ssize_t read_stream(void *ctx, uint64_t at, char *out, size_t max)
+{
+    struct http_conn *conn = ctx;
+    struct http_stream *stream = conn->stream;
+    if (conn->is_evicted || conn->has_hung_up || stream->is_dropped)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    size_t bytes = http_stream_take(stream, out, max);
+    if (bytes)
+        return (ssize_t)bytes;
+    if (stream->is_finished)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    suspend(conn);
+    return 0;
+}
+
+/* The whole answer came in one piece: then the connection can be kept. */
+static enum MHD_Result send_whole(struct http_conn *conn)
+{
+    struct http_stream *stream = conn->stream;
+    struct http_reply reply = {
+            .status = stream->status,
+            .content_type = stream->type,
+            .static_body = ""};
+    size_t bytes = stream->end - stream->begin;
+    if (bytes) {
+        reply.body = malloc(bytes);
+        if (!reply.body)
+            return MHD_NO;
+        reply.body_bytes = http_stream_take(stream, reply.body, bytes);
+    }
+    return send_reply(conn, &reply, false);
+}
+
+/* The first bytes of a stream are there, or it goes on waiting. */
+static enum MHD_Result begin_stream(struct http_conn *conn)
+{
+    struct http_stream *stream = conn->stream;
+    if (conn->is_evicted || conn->has_hung_up || stream->is_dropped)
+        return MHD_NO;
+    if (!http_stream_is_ready(stream)) {
+        suspend(conn);
+        return MHD_YES;
+    }
+    stream->is_head_sent = true;
+    if (stream->is_finished)
+        return send_whole(conn);
+    conn->phase = PHASE_ANSWERED;
+    return send_response(
+            conn,
+            MHD_create_response_from_callback(
+                    MHD_SIZE_UNKNOWN, 4096, read_stream, conn, NULL),
+            stream->status, stream->type);
+}
+
+/* --- requests ------------------------------------------------------------- */
+
+static void *on_target(
+        void *ctx, const char *target, struct MHD_Connection *mhd)
+{
+    struct http_conn *conn = conn_of(mhd);
+    forget_request(conn);
+    conn->raw = target;
+    conn->raw_bytes = target ? strlen(target) : 0;
+    conn->target = target ? strdup(target) : NULL;
+    return NULL;
+}
+
+struct headers {
+    int lengths;
+    bool has_encoding;
+    unsigned long long length;
+    const char *accept, *last_event_id;
+};
+
+static enum MHD_Result take_header(
+        void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    struct headers *headers = ctx;
+    if (!value)
+        value = "";
+    if (!strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH)) {
+        headers->lengths++;
+        headers->length = strtoull(value, NULL, 10);
+    } else if (!strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING))
+        headers->has_encoding = true;
+    else if (!strcasecmp(name, MHD_HTTP_HEADER_ACCEPT))
+        headers->accept = value;
+    else if (!strcasecmp(name, "Last-Event-ID"))
+        headers->last_event_id = value;
+    return MHD_YES;
+}
+
+static struct headers read_headers(struct http_conn *conn)
+{
+    struct headers headers = {0};
+    MHD_get_connection_values(
+            conn->mhd, MHD_HEADER_KIND, take_header, &headers);
+    return headers;
+}
+
+static size_t header_bytes(struct http_conn *conn)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+            conn->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return info ? info->header_size : 0;
+}
+
+/* The headers are there, a body is not. */
+static enum MHD_Result begin_request(
+        struct http_conn *conn, const char *method, const char *version)
+{
+    struct headers headers = read_headers(conn);
+    if (header_bytes(conn) > HTTP_HEADER_MAX)
+        return refuse(
+                conn, 431, TOO_LARGE, "the headers are larger than 8 KiB",
+                NULL);
+    /* Between the two is one separator. Further away: a zero byte. */
+    if (!conn->target || version != conn->raw + conn->raw_bytes + 1)
+        return refuse(
+                conn, 400, BAD_REQUEST, "the first line is malformed", NULL);
+    if (strcmp(method, "GET") && strcmp(method, "POST"))
+        return refuse(
+                conn, 405, "E_METHOD", "there are only GET and POST", NULL);
+    if (headers.has_encoding || headers.lengths > 1)
+        return refuse(
+                conn, 400, BAD_REQUEST, "a body needs one Content-Length",
+                "no Transfer-Encoding");
+    conn->body_expected = (size_t)headers.length;
+    conn->phase = PHASE_BODY;
+    if (headers.length > HTTP_BODY_SWALLOWED)
+        return refuse(
+                conn, 413, TOO_LARGE, "the body is larger than 64 KiB", NULL);
+    if (headers.length > HTTP_BODY_MAX)
+        conn->phase = PHASE_TOO_LARGE;
+    else if (headers.length)
+        conn->body = malloc((size_t)headers.length + 1);
+    return headers.length && conn->phase == PHASE_BODY && !conn->body ? MHD_NO
+                                                                      : MHD_YES;
+}
+
+static void take_body(struct http_conn *conn, const char *data, size_t *bytes)
+{
+    size_t room = conn->body_expected - conn->body_bytes;
+    size_t taken = *bytes < room ? *bytes : room;
+    if (conn->phase == PHASE_BODY && conn->body) {
+        memcpy(conn->body + conn->body_bytes, data, taken);
+        conn->body_bytes += taken;
+    }
+    *bytes = 0;
+}
+
+static enum MHD_Result answer(struct http_conn *conn, const char *method)
+{
+    struct http_server *server = conn->server;
+    struct headers headers = read_headers(conn);
+    struct http_request request = {
+            .method = method,
+            .body = conn->body ? conn->body : "",
+            .body_bytes = conn->body_bytes,
+            .accept = headers.accept,
+            .last_event_id = headers.last_event_id,
+            .uid = conn->peer.uid,
+            .pid = conn->peer.pid,
+            .may_act = conn->peer.may_act};
+    const char *wrong = http_target_parse(conn->target, &request);
+    if (wrong)
+        return refuse(conn, 400, BAD_REQUEST, wrong, NULL);
+    if (conn->peer.is_tcp && strcmp(request.path, server->tcp_path))
+        return refuse(conn, 404, "E_NOT_FOUND", "no such path", NULL);
+    if (conn->peer.is_tcp && strcmp(method, "GET"))
+        return refuse(conn, 405, "E_METHOD", "there is only GET", NULL);
+    struct http_reply reply = {0};
+    enter(conn, CONN_BUSY);
+    server->handler(server->ctx, &request, &reply);
+    if (!reply.stream)
+        return send_reply(conn, &reply, false);
+    http_stream_attach(reply.stream, conn);
+    conn->phase = PHASE_LATER;
+    enter(conn, reply.stream->is_finished ? CONN_BUSY : CONN_DEFERRED);
+    return begin_stream(conn);
+}
+
+static enum MHD_Result on_request(
+        void *ctx, struct MHD_Connection *mhd, const char *url,
+        const char *method, const char *version, const char *data,
+        size_t *bytes, void **slot)
+{
+    struct http_conn *conn = conn_of(mhd);
+    switch (conn->phase) {
+    case PHASE_NONE:
+        return begin_request(conn, method, version);
+    case PHASE_BODY:
+    case PHASE_TOO_LARGE:
+        if (*bytes) {
+            take_body(conn, data, bytes);
+            return MHD_YES;
+        }
+        if (conn->phase == PHASE_TOO_LARGE)
+            return refuse(
+                    conn, 413, TOO_LARGE, "the body is larger than 64 KiB",
+                    NULL);
+        if (conn->body)
+            conn->body[conn->body_bytes] = '\0';
+        return answer(conn, method);
+    case PHASE_LATER:
+        return begin_stream(conn);
+    case PHASE_ANSWERED:
+        *bytes = 0;
+        return MHD_YES;
+    }
+    return MHD_NO;
+}
+
+static void on_completed(
+        void *ctx, struct MHD_Connection *mhd, void **slot,
+        enum MHD_RequestTerminationCode code)
+{
+    struct http_conn *conn = conn_of(mhd);
+    if (!conn)
+        return;
+    bool was_whole = conn->phase == PHASE_ANSWERED;
+    forget_request(conn);
+    if (was_whole)
+        enter(conn, CONN_IDLE);
+}
+
+enum zd_status http_mhd_start(struct http_server *server)
+{
+    server->mhd = MHD_start_daemon(
+            MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME,
+            0, NULL, NULL, on_request, server, MHD_OPTION_CONNECTION_LIMIT,
+            (unsigned)HTTP_CONNECTIONS_HARD + 16, MHD_OPTION_CONNECTION_TIMEOUT,
+            (unsigned)(HTTP_IDLE_MS / 1000), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+            (size_t)HTTP_POOL_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+            MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
+            MHD_OPTION_URI_LOG_CALLBACK, on_target, server,
+            MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_END);
+    if (!server->mhd)
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E1044", "the HTTP library does not start");
+    return ZD_OK;
+}
