@@ -54,7 +54,8 @@ enum zd_status status_file_open(
         const struct train_job *job, uv_loop_t *loop, struct sink *sink_out);
 enum zd_status systemd_open(const struct train_job *job, struct sink *sink_out);
 enum zd_status report_html_open(
-        const struct train_job *job, json_t *config, struct sink *sink_out);
+        const struct train_job *job, uv_loop_t *loop, json_t *config,
+        struct sink *sink_out);
 
 /* Prometheus text 0.0.4, or OpenMetrics 1.0: also GET /metrics. malloc'd. */
 char *prometheus_text(

@@ -87,6 +87,7 @@ static void fill_state(struct state_case *c)
     state->started = 1795200000.25;
     state->updated = 1795200031.5;
     state->state = RUN_RUNNING;
+    state->state_since = run_state_now();
     state->has_banner = true;
     state->world = STATE_CASE_RANKS;
     state->zero_stage = 3;

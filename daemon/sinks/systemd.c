@@ -1,0 +1,273 @@
+/* systemd.c - what a unit of Type=notify is told, by datagrams to the socket
+ * that NOTIFY_SOCKET names (sd_notify(3); "@" begins an abstract name).
+ *
+ *   READY=1        after the first step: the model is loaded, all memory is
+ *                  taken, the data is readable and a step went through, so
+ *                  what waits for the unit waits for a job that trains
+ *   STATUS=        a line for `systemctl status`, when it changed
+ *   WATCHDOG=1     while the run makes progress (below)
+ *   STOPPING=1     once, when the run is stopping or has ended
+ *   EXTEND_TIMEOUT_USEC=  while it starts, and while it saves and stops:
+ *                  TimeoutStartSec and TimeoutStopSec need not foresee how long
+ *                  a model loads or a checkpoint takes
+ *
+ * Alive, for the watchdog, is: a step was made since the last message; or the
+ * run is paused; or it evaluates, samples, saves or stops, and has not for
+ * longer than ten times WatchdogSec. That this thread answers is no sign of
+ * life: a hang of the trainer must be caught. So WatchdogSec has to be longer
+ * than a step; one that is shorter than two steps is warned of.
+ *
+ * Under mpirun the main process of a unit is mpirun, which says nothing: the
+ * unit needs NotifyAccess=all, and WATCHDOG_PID is not ours to compare with. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/report.h"
+#include "daemon/sinks/sink.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    EXTEND_SECONDS = 30,       /* by each message; ticks come every 2 s */
+    EXTEND_SECONDS_MAX = 3600, /* of one state: what takes longer hangs */
+    HOLD_WATCHDOGS = 10,       /* times WatchdogSec outside of steps */
+    WATCHDOG_SECONDS_MIN = 5   /* twice the time between ticks, and some */
+};
+
+struct systemd {
+    int socket;
+    double watchdog_seconds; /* WatchdogSec; 0: none asked for */
+    double told_at;          /* clock_seconds of the last WATCHDOG=1 */
+    int64_t told_step;       /* the last step by then */
+    bool is_ready, is_stopping, was_told, was_warned;
+    char status[160];
+};
+
+/* --- the socket --- */
+
+static bool address_of(
+        const char *path, struct sockaddr_un *address, socklen_t *bytes_out)
+{
+    size_t length = strlen(path);
+    if ((path[0] != '/' && path[0] != '@') || length < 2 ||
+        length >= sizeof address->sun_path)
+        return false;
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(address->sun_path, path, length);
+    if (path[0] == '@')
+        address->sun_path[0] = '\0';
+    *bytes_out =
+            (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + (path[0] == '/'));
+    return true;
+}
+
+/* Never waits: systemd that does not read loses a message. */
+static void tell(struct systemd *systemd, const char *text)
+{
+    ssize_t n = send(
+            systemd->socket, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno != EAGAIN && !systemd->was_told) {
+        systemd->was_told = true;
+        zd_log_warning(
+                "cannot tell systemd of the run: %s; training goes on",
+                strerror(errno));
+    }
+}
+
+/* --- what is told --- */
+
+static double seconds_in_state(const struct run_state *state)
+{
+    return run_state_now() - state->state_since;
+}
+
+static void tell_ready(struct systemd *systemd, const struct run_state *state)
+{
+    if (systemd->is_ready)
+        return;
+    systemd->is_ready = true;
+    systemd->told_at = clock_seconds();
+    systemd->told_step = state->step.step;
+    tell(systemd, "READY=1\nWATCHDOG=1");
+}
+
+static void status_line(const struct run_state *state, char *out, size_t room)
+{
+    const char *name = train_run_state_name(state->state);
+    double left = run_state_eta(state);
+    char eta[24] = "", loss[32] = "";
+    if (isfinite(left) && state->state == RUN_RUNNING) {
+        char text[16];
+        report_duration(left, text, sizeof text);
+        snprintf(eta, sizeof eta, " eta %s", text);
+    }
+    if (isfinite(state->last_loss))
+        snprintf(loss, sizeof loss, " loss %.4g", state->last_loss);
+    if (!state->has_banner)
+        snprintf(out, room, "%s", name);
+    else
+        snprintf(
+                out, room, "%s%sstep %lld/%lld%s%s",
+                state->state == RUN_RUNNING ? "" : name,
+                state->state == RUN_RUNNING ? "" : ", ",
+                (long long)state->step.step, (long long)state->max_steps, loss,
+                eta);
+}
+
+static void tell_status(struct systemd *systemd, const struct run_state *state)
+{
+    char line[sizeof systemd->status], text[sizeof line + 16];
+    status_line(state, line, sizeof line);
+    if (strcmp(line, systemd->status) == 0)
+        return;
+    memcpy(systemd->status, line, sizeof line);
+    snprintf(text, sizeof text, "STATUS=%s", line);
+    tell(systemd, text);
+}
+
+static void tell_extension(
+        struct systemd *systemd, const struct run_state *state)
+{
+    bool starts = !systemd->is_ready;
+    bool ends = state->state == RUN_STOPPING ||
+                state->state == RUN_CHECKPOINTING || systemd->is_stopping;
+    char text[48];
+    if ((!starts && !ends) || seconds_in_state(state) > EXTEND_SECONDS_MAX)
+        return;
+    snprintf(
+            text, sizeof text, "EXTEND_TIMEOUT_USEC=%lld",
+            EXTEND_SECONDS * 1000000LL);
+    tell(systemd, text);
+}
+
+static bool is_alive(
+        const struct systemd *systemd, const struct run_state *state)
+{
+    if (state->step.step > systemd->told_step || state->state == RUN_PAUSED)
+        return true;
+    return state->state != RUN_RUNNING &&
+           seconds_in_state(state) < HOLD_WATCHDOGS * systemd->watchdog_seconds;
+}
+
+static void tell_watchdog(
+        struct systemd *systemd, const struct run_state *state)
+{
+    double now = clock_seconds();
+    if (systemd->watchdog_seconds <= 0 || !systemd->is_ready ||
+        now - systemd->told_at < systemd->watchdog_seconds / 2 ||
+        !is_alive(systemd, state))
+        return;
+    systemd->told_at = now;
+    systemd->told_step = state->step.step;
+    tell(systemd, "WATCHDOG=1");
+}
+
+static void warn_of_slow_steps(
+        struct systemd *systemd, const struct run_state *state)
+{
+    double seconds = state->step.step_seconds;
+    if (systemd->was_warned || systemd->watchdog_seconds <= 0 ||
+        2 * seconds < systemd->watchdog_seconds)
+        return;
+    systemd->was_warned = true;
+    zd_log_warning(
+            "a step takes %.1f s and WatchdogSec is %.0f s: systemd will take "
+            "this job for one that hangs; at least %.0f s is needed",
+            seconds, systemd->watchdog_seconds, ceil(4 * seconds));
+}
+
+/* --- the sink --- */
+
+static void tick(void *ctx, const struct run_state *state)
+{
+    struct systemd *systemd = ctx;
+    if (state->state >= RUN_STOPPING && !systemd->is_stopping) {
+        systemd->is_stopping = true;
+        tell(systemd, "STOPPING=1");
+    }
+    tell_extension(systemd, state);
+    tell_watchdog(systemd, state);
+    tell_status(systemd, state);
+}
+
+static void on_step(void *ctx, const struct run_state *state)
+{
+    tell_ready(ctx, state);
+    warn_of_slow_steps(ctx, state);
+    tell_watchdog(ctx, state);
+}
+
+/* A run that had no step to make was ready all the same: without READY=1 the
+ * unit would have failed. */
+static void close_systemd(void *ctx, const struct run_state *state)
+{
+    struct systemd *systemd = ctx;
+    if (state->state != RUN_FAILED)
+        tell_ready(systemd, state);
+    tick(systemd, state);
+    close(systemd->socket);
+    free(systemd);
+}
+
+/* WATCHDOG_USEC; 0: none. */
+static double watchdog_seconds(void)
+{
+    const char *text = getenv("WATCHDOG_USEC");
+    char *end;
+    double usec = text ? strtod(text, &end) : 0;
+    if (!text || *end || !(usec > 0))
+        return 0;
+    if (usec < 1e6 * WATCHDOG_SECONDS_MIN)
+        zd_log_warning(
+                "WatchdogSec=%g is shorter than %d s, the least that a job is "
+                "sure to answer in",
+                usec / 1e6, WATCHDOG_SECONDS_MIN);
+    return usec / 1e6;
+}
+
+static int connect_socket(const char *path)
+{
+    struct sockaddr_un address;
+    socklen_t bytes;
+    if (!address_of(path, &address, &bytes)) {
+        zd_log_warning("NOTIFY_SOCKET=%s names no socket", path);
+        return -1;
+    }
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, bytes) == 0)
+        return fd;
+    zd_log_warning(
+            "cannot tell systemd of the run (NOTIFY_SOCKET=%s): %s", path,
+            strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+enum zd_status systemd_open(const struct train_job *job, struct sink *sink_out)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    int fd = path && *path ? connect_socket(path) : -1;
+    if (fd < 0)
+        return ZD_OK;
+    struct systemd *systemd = calloc(1, sizeof *systemd);
+    if (!systemd) {
+        close(fd);
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    }
+    systemd->socket = fd;
+    systemd->watchdog_seconds = watchdog_seconds();
+    *sink_out = (struct sink){
+            .name = "systemd",
+            .ctx = systemd,
+            .step = on_step,
+            .tick = tick,
+            .close = close_systemd};
+    return ZD_OK;
+}
