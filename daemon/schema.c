@@ -239,6 +239,12 @@ void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes)
     case SCHEMA_DURATION:
         snprintf(out, out_bytes, "a time like \"90s\", \"5m\" or \"1h30m\"");
         break;
+    case SCHEMA_MOMENT:
+        snprintf(
+                out, out_bytes,
+                "a moment like \"2026-11-22T08:00:00Z\", or a time like "
+                "\"23h50m\"");
+        break;
     case SCHEMA_STRINGS:
         snprintf(out, out_bytes, "an array of strings");
         break;

@@ -177,8 +177,8 @@ const struct schema_key schema_table[] = {
 
 {"run", "resume", SCHEMA_RESUME, JOB(run.resume), JOB(run.resume_path), .help = "auto: go on from the newest checkpoint that verifies, if any; never; must; or a path"},
 {"run", "stop_after", SCHEMA_INT64, JOB(run.stop_after), .max = COUNT_MAX, .help = "End after this step with a checkpoint, changing nothing else; 0 = off"},
-{"run", "deadline", SCHEMA_STRING, UNAVAILABLE(""), .help = "Stop with a checkpoint in time for this deadline"},
-{"run", "deadline_margin", SCHEMA_STRING, UNAVAILABLE("auto"), .help = "Time kept for the last checkpoint before the deadline"},
+{"run", "deadline", SCHEMA_MOMENT, JOB(run.deadline), JOB(run.deadline_after), .max = 1e9, .help = "Save a checkpoint and exit with 75 in time for this moment, or this long after the start", .fallback = "`SLURM_JOB_END_TIME`, or none"},
+{"run", "deadline_margin", SCHEMA_DURATION, JOB(run.deadline_margin), .flags = SCHEMA_AUTO | SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Time kept for that checkpoint; auto: twice the last save and two steps"},
 {"run", "on_sigterm", SCHEMA_ENUM, JOB(run.on_sigterm), .choices = on_sigterm, .help = "What SIGTERM and SIGINT do"},
 {"run", "on_sigusr1", SCHEMA_ENUM, JOB(run.on_sigusr1), .choices = on_sigusr, .help = "What SIGUSR1 does"},
 {"run", "on_sigusr2", SCHEMA_ENUM, JOB(run.on_sigusr2), .choices = on_sigusr, .help = "What SIGUSR2 does"},

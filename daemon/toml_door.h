@@ -45,7 +45,8 @@ struct toml_node {
     char *key;                   /* NULL in an array and for the root */
     struct toml_place key_place; /* equals place where there is no key */
     struct toml_place place;     /* of the value */
-    char *string;                /* TOML_STRING; holds no NUL */
+    char *string;                /* TOML_STRING; holds no NUL. TOML_DATETIME of
+                                    a day and a time: as RFC 3339 has it */
     int64_t integer;
     double real;
     bool boolean;

@@ -2,6 +2,7 @@
 #include "daemon/job_internal.h"
 
 #include "base/log.h"
+#include "base/rfc3339.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -422,11 +423,36 @@ static bool read_duration(
     double seconds;
     if (node->kind != TOML_STRING)
         return fail_type(job, key, node);
+    if ((key->flags & SCHEMA_AUTO) && is_auto(node)) {
+        *FIELD(double, base, key->offset) = 0;
+        return true;
+    }
     if (!parse_duration(node->string, &seconds))
         return fail_word(job, key, node);
     if (!in_range(key, seconds))
         return fail_range(job, key, node);
     *FIELD(double, base, key->offset) = seconds;
+    return true;
+}
+
+/* Of the two that are written one is 0: both, when "" says that there is none.
+ */
+static bool read_moment(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    double at = 0, after = 0;
+    bool is_text = node->kind == TOML_STRING || node->kind == TOML_DATETIME;
+    if (!is_text || !node->string)
+        return fail_type(job, key, node);
+    if (node->string[0] && !rfc3339_parse(node->string, &at)) {
+        if (!parse_duration(node->string, &after))
+            return fail_word(job, key, node);
+        if (!(after > 0 && after <= key->max))
+            return fail_range(job, key, node);
+    }
+    *FIELD(double, base, key->offset) = at;
+    *FIELD(double, base, key->offset2) = after;
     return true;
 }
 
@@ -481,6 +507,8 @@ bool value_read(
         return read_size(job, key, node, base);
     case SCHEMA_DURATION:
         return read_duration(job, key, node, base);
+    case SCHEMA_MOMENT:
+        return read_moment(job, key, node, base);
     case SCHEMA_STRINGS:
         return read_strings(job, key, node, base);
     case SCHEMA_RESUME:

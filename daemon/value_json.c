@@ -1,4 +1,5 @@
 /* value_json.c - fields of the options, and [model.config], as JSON. */
+#include "base/rfc3339.h"
 #include "daemon/job_internal.h"
 
 #include <math.h>
@@ -91,6 +92,16 @@ static json_t *socket_json(enum control_socket what, const char *path)
                                    : "auto");
 }
 
+static json_t *moment_json(double at, double after)
+{
+    char text[RFC3339_BYTES] = "";
+    if (after > 0)
+        snprintf(text, sizeof text, "%.15gs", after);
+    else if (at > 0)
+        rfc3339_print(at, text);
+    return json_string(text);
+}
+
 static json_t *checkpointing_json(struct checkpointing checkpointing)
 {
     char text[32];
@@ -152,8 +163,14 @@ json_t *value_json(const struct schema_key *key, const void *base)
     case SCHEMA_LIMIT:
         return size_json(key, base);
     case SCHEMA_DURATION:
+        if (FIELD(double, base, key->offset) == 0 && (key->flags & SCHEMA_AUTO))
+            return json_string("auto");
         snprintf(text, sizeof text, "%.15gs", FIELD(double, base, key->offset));
         return json_string(text);
+    case SCHEMA_MOMENT:
+        return moment_json(
+                FIELD(double, base, key->offset),
+                FIELD(double, base, key->offset2));
     case SCHEMA_STRINGS:
         return strings_json(
                 FIELD(char *const *, base, key->offset),

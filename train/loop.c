@@ -48,6 +48,7 @@ static enum zd_status obey(
                                                 : "none yet");
         return ZD_OK;
     }
+    trainer->met_deadline = signals_has(flags, SIGNALS_DEADLINE);
     if (signals_has(flags, SIGNALS_SAVE_EXIT))
         return save_for_signal(trainer, true);
     if (signals_has(flags, SIGNALS_SAVE) ||
@@ -256,6 +257,19 @@ static enum zd_status finish(struct trainer *trainer)
     return ZD_OK;
 }
 
+static void tell_stop(const struct trainer *trainer)
+{
+    char deadline[64];
+    deadline_print(&trainer->deadline, deadline, sizeof deadline);
+    zd_log_info(
+            "stopped %s%s after step %lld; start the same command again to go "
+            "on",
+            trainer->met_deadline ? "in time for the deadline "
+                                  : "by a signal",
+            trainer->met_deadline ? deadline : "",
+            (long long)trainer->state.step);
+}
+
 static enum zd_status run(struct trainer *trainer)
 {
     bool stopped;
@@ -274,10 +288,7 @@ static enum zd_status run(struct trainer *trainer)
     trainer_tell_state(trainer, RUN_STOPPED);
     if (!trainer_is_first(trainer))
         return ZD_ERR_STOPPED;
-    zd_log_info(
-            "stopped by a signal after step %lld; start the same command "
-            "again to go on",
-            (long long)trainer->state.step);
+    tell_stop(trainer);
     return ZD_ERR_STOPPED;
 }
 

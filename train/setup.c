@@ -319,6 +319,7 @@ static void show_banner(struct trainer *trainer)
             .eos = trainer->text.eos,
             .offload = zero_offload_facts(trainer->zero),
             .loss_scale = trainer->state.loss_scale.scale,
+            .deadline = trainer->deadline.at,
             .resumed_step = trainer->state.step,
             .samples_taken = trainer->state.samples_taken,
             .tokens_seen = trainer->state.tokens_seen,
@@ -334,7 +335,13 @@ static void show_banner(struct trainer *trainer)
 static enum zd_status prepare(struct trainer *trainer)
 {
     const struct train_job *job = trainer->job;
-    enum zd_status status = job_plan_build(
+    enum zd_status status =
+            trainer_is_first(trainer)
+                    ? deadline_init(
+                              &job->run, deadline_clock(), &trainer->deadline)
+                    : ZD_OK;
+    ZD_TRY(comm_agree(trainer->comm, status));
+    status = job_plan_build(
             job, trainer->plan.world, comm_local_size(trainer->comm),
             &trainer->plan);
     if (status == ZD_OK)

@@ -56,6 +56,11 @@ static int64_t raised_flags(const struct trainer *trainer)
         trainer->last_saved_step != trainer->state.step &&
         clock_seconds() - trainer->last_save_time >= save->save_every_seconds)
         flags |= SIGNALS_TIME_SAVE;
+    if (trainer_is_first(trainer) &&
+        deadline_has_come(
+                &trainer->deadline, deadline_clock(), trainer->save_seconds,
+                rank_meter_step_seconds(&trainer->meter)))
+        flags |= SIGNALS_SAVE_EXIT | SIGNALS_DEADLINE;
     if (rank_report_is_due(trainer))
         flags |= SIGNALS_RANKS;
     return flags;

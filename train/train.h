@@ -107,6 +107,7 @@ struct train_banner { /* what was understood, known before step 1 */
     int eos;
     struct offload_facts offload; /* all 0: no optimizer on the host */
     double loss_scale;            /* of the first step; 0: not fp16 */
+    double deadline;              /* seconds since 1970; 0: none */
     int64_t resumed_step;         /* 0: a fresh start */
     int64_t samples_taken, tokens_seen;
     double eval_loss, best_eval_loss; /* NaN: none */

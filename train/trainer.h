@@ -4,6 +4,7 @@
 
 #include "base/arena_image.h"
 #include "train/checkpoint.h"
+#include "train/deadline.h"
 #include "train/events.h"
 #include "train/metrics.h"
 #include "train/output_dir.h"
@@ -57,6 +58,8 @@ struct trainer {
     bool is_paused, is_stopped; /* the same on all ranks */
     int between_depth;          /* between.h */
     struct rank_meter meter;
+    struct deadline deadline; /* rank 0's clock is looked at */
+    bool met_deadline;        /* that is why the run ends */
     struct arena_image *released; /* what the device held; NULL: it does */
 };
 

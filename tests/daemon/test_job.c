@@ -74,6 +74,16 @@ static const struct bad_case bad_cases[] = {
         {"[device]\nmemory_limit = \"many\"\n", "E0207", 2, 16, "12GiB"},
         {"[checkpoint]\nsave_every = \"30\"\n", "E0207", 2, 14, "1h30m"},
         {"[checkpoint]\nsave_every = \"1m2h\"\n", "E0207", 2, 14, "1h30m"},
+        {"[run]\ndeadline = 3600\n", "E0205", 2, 12, "23h50m"},
+        {"[run]\ndeadline = 2026-11-22\n", "E0205", 2, 12, "23h50m"},
+        {"[run]\ndeadline = \"soon\"\n", "E0207", 2, 12, "23h50m"},
+        {"[run]\ndeadline = \"2026-11-22T08:00:00\"\n", "E0207", 2, 12,
+         "08:00:00Z"},
+        {"[run]\ndeadline = 2026-11-22T08:00:00\n", "E0207", 2, 12,
+         "08:00:00Z"},
+        {"[run]\ndeadline = \"0s\"\n", "E0206", 2, 12, "23h50m"},
+        {"[run]\ndeadline_margin = \"none\"\n", "E0207", 2, 19, "auto"},
+        {"[run]\ndeadline_margin = \"0s\"\n", "E0206", 2, 19, "auto"},
         /* not in this version */
         {"[data]\nchat_template = \"mistral\"\n", "E0208", 2, 17, "chatml"},
         {"[comm]\nbackend = \"nccl\"\n", "E0208", 2, 11, "not available"},
@@ -330,6 +340,33 @@ Test(job, values_are_read_in_every_way_they_may_be_written)
     cr_expect(job->log.json);
     cr_expect(!job->model.dtype_auto && job->model.dtype == DTYPE_FP16);
     job_case_fini(&c);
+}
+
+Test(job, a_deadline_is_a_moment_or_a_time_from_the_start)
+{
+    static const struct {
+        const char *text;
+        double at, after, margin;
+    } cases[] = {
+            {"", 0, 0, 0},
+            {"[run]\ndeadline = \"\"\ndeadline_margin = \"auto\"\n", 0, 0, 0},
+            {"[run]\ndeadline = \"23h50m\"\n", 0, 85800, 0},
+            {"[run]\ndeadline = \"2026-11-22T09:00:00+01:00\"\n", 1795334400, 0,
+             0},
+            {"[run]\ndeadline = 2026-11-22T08:00:00Z\n", 1795334400, 0, 0},
+            {"[run]\ndeadline = 2026-11-22 03:30:00-04:30\n", 1795334400, 0, 0},
+            {"[run]\ndeadline_margin = \"5m\"\n", 0, 0, 300},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct job_case c;
+        job_case_init(&c, cases[i].text);
+        const struct run_options *run = &job_options(c.job)->run;
+        cr_expect_eq(c.status, ZD_OK, "%s", cases[i].text);
+        cr_expect_eq(run->deadline, cases[i].at, "%s", cases[i].text);
+        cr_expect_eq(run->deadline_after, cases[i].after, "%s", cases[i].text);
+        cr_expect_eq(run->deadline_margin, cases[i].margin);
+        job_case_fini(&c);
+    }
 }
 
 Test(job, what_is_not_given_follows_from_the_rest)

@@ -1,0 +1,134 @@
+/* test_deadline.c - a run that must end in time: it saves, ends with 75, and
+ * the next start goes on. */
+#include "base/fs.h"
+#include "tests/support/commander.h"
+#include "tests/support/job_threads.h"
+#include "train/checkpoint.h"
+#include "train/deadline.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define JOB "tests/fixtures/deep.toml"
+
+static void unit(void)
+{
+    struct deadline d;
+    struct run_options none = {0}, after = {.deadline_after = 100},
+                       at = {.deadline = 5000, .deadline_margin = 7};
+    unsetenv("SLURM_JOB_END_TIME");
+    tap_ok(deadline_init(&none, 1000, &d) == ZD_OK && d.at == 0 &&
+                   !deadline_has_come(&d, 1e12, 1e6, 1e6),
+           "no deadline never comes");
+    tap_ok(deadline_init(&after, 1000, &d) == ZD_OK && d.at == 1100 &&
+                   !deadline_has_come(&d, 1075, 10, 2) &&
+                   deadline_has_come(&d, 1076, 10, 2),
+           "by itself it comes two saves and two steps early");
+    tap_ok(deadline_init(&at, 1000, &d) == ZD_OK && d.at == 5000 &&
+                   !deadline_has_come(&d, 4992.5, 1e6, 1e6) &&
+                   deadline_has_come(&d, 4993, 0, 0),
+           "a margin that is given holds");
+    setenv("SLURM_JOB_END_TIME", "2000", 1);
+    tap_ok(deadline_init(&none, 1000, &d) == ZD_OK && d.at == 2000 &&
+                   d.is_slurm && deadline_init(&at, 1000, &d) == ZD_OK &&
+                   d.at == 5000 && !d.is_slurm,
+           "Slurm's holds where the job has none");
+    tap_ok(deadline_init(&none, 2000, &d) == ZD_OK && d.at == 0,
+           "one of Slurm's that has passed is none");
+    setenv("SLURM_JOB_END_TIME", "12:00", 1);
+    tap_ok(deadline_init(&none, 1000, &d) == ZD_OK && d.at == 0,
+           "nor is what makes no sense");
+    tap_ok(deadline_init(&at, 5000, &d) == ZD_ERR_CONFIG &&
+                   strcmp(zd_error_get()->code, "E1030") == 0,
+           "the job's own that has passed is an error");
+    zd_error_clear();
+    unsetenv("SLURM_JOB_END_TIME");
+}
+
+/* Steps that the newest checkpoint of a stopped run holds; -1: none is sound.
+ */
+static int64_t steps_saved(const char *dir)
+{
+    char path[PATH_MAX], name[64];
+    int64_t *steps, step = -1;
+    int count;
+    struct checkpoint *checkpoint = NULL;
+    snprintf(path, sizeof path, "%s/out", dir);
+    if (checkpoint_list(path, &steps, &count) != ZD_OK || count == 0)
+        return -1;
+    checkpoint_name(name, sizeof name, steps[0]);
+    free(steps);
+    snprintf(path, sizeof path, "%s/out/%s", dir, name);
+    if (checkpoint_open(path, true, &checkpoint) == ZD_OK)
+        step = checkpoint_state(checkpoint).step;
+    checkpoint_close(checkpoint);
+    return step;
+}
+
+static enum zd_status run(
+        const char *dir, int world, const char *deadline, const char *margin,
+        struct commander *commander)
+{
+    const char *sets[] = {
+            "train.max_steps=1000000",
+            "checkpoint.save_steps=900000",
+            "eval.eval_strategy=no",
+            margin,
+            deadline,
+            NULL};
+    return job_threads_run_observed(
+            JOB, sets, world, dir, commander ? &commander->observer : NULL);
+}
+
+static void slurm_ends_it(void)
+{
+    char text[32];
+    const char *dir = job_threads_dir();
+    snprintf(text, sizeof text, "%.0f", deadline_clock() + 100);
+    setenv("SLURM_JOB_END_TIME", text, 1);
+    bool stopped = run(dir, 2, NULL, "run.deadline_margin=200s", NULL) ==
+                   ZD_ERR_STOPPED;
+    tap_ok(stopped && steps_saved(dir) == 0,
+           "SLURM_JOB_END_TIME within the margin: saved and stopped");
+    unsetenv("SLURM_JOB_END_TIME");
+}
+
+static void it_comes_between_steps(int world)
+{
+    const char *dir = job_threads_dir();
+    bool stopped = run(dir, world, "run.deadline=2s", "run.deadline_margin=1s",
+                       NULL) == ZD_ERR_STOPPED;
+    int64_t steps = steps_saved(dir);
+    double *loss;
+    int rows = job_threads_column(dir, "loss", &loss);
+    free(loss);
+    tap_ok(stopped && steps > 0 && steps == rows,
+           "world %d: saved after all of %lld steps", world, (long long)steps);
+}
+
+static void it_comes_while_paused(bool release)
+{
+    struct commander commander;
+    const char *dir = job_threads_dir();
+    commander_init(&commander);
+    commander_add(&commander, 3, COMMAND_PAUSE)->release = release;
+    bool stopped = run(dir, 2, "run.deadline=2s", "run.deadline_margin=1s",
+                       &commander) == ZD_ERR_STOPPED;
+    tap_ok(stopped && commander_all_done(&commander) && steps_saved(dir) == 3 &&
+                   commander_saw(&commander, RUN_PAUSED),
+           "%s: saved where it held", release ? "released" : "paused");
+    commander_fini(&commander);
+}
+
+int main(void)
+{
+    job_threads_dir();
+    unit();
+    slurm_ends_it();
+    it_comes_between_steps(1);
+    it_comes_between_steps(3);
+    it_comes_while_paused(false);
+    it_comes_while_paused(true);
+    return tap_done();
+}
