@@ -45,6 +45,7 @@ cli_command_fn command_generate;
 cli_command_fn command_data_encode;
 cli_command_fn command_data_decode;
 cli_command_fn command_data_inspect;
+cli_command_fn command_completions;
 
 /* The job named by --job or the operand, with all options that override a key.
  * Always sets *job_out, which holds the problems (none printed). */

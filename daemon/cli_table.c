@@ -47,6 +47,7 @@ static const struct cli_command commands[] = {
 {"data encode", "FILE", 1, 1, "tokenizer", "tokenizer", "Text to token ids, one per line", command_data_encode, "commands", NULL},
 {"data decode", "FILE", 1, 1, "tokenizer", "tokenizer", "Token ids, one per line, to the exact bytes", command_data_decode, "commands", NULL},
 {"data inspect", "[FILE]", 0, 1, "job set", "", "Decoded samples of a job and their loss mask", command_data_inspect, "commands", NULL},
+{"completions", "bash|zsh|fish", 1, 1, "", "", "A script that completes command lines of zerod in that shell", command_completions, "commands", NULL},
 };
 /* clang-format on */
 

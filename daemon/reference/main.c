@@ -1,6 +1,8 @@
 /* main.c - zerod-docs: the reference from the tables that the programs use.
  * Part of the build; not installed. */
 #include "base/fs.h"
+#include "daemon/cli.h"
+#include "daemon/completions.h"
 #include "daemon/reference/job_page.h"
 
 #include <stdlib.h>
@@ -9,7 +11,8 @@
 static int fail_usage(void)
 {
     fputs("zerod-docs page FILE          the page with its tables as they are\n"
-          "zerod-docs page FILE --write  the same, into that file\n",
+          "zerod-docs page FILE --write  the same, into that file\n"
+          "zerod-docs completions bash|zsh|fish zerod|zerodctl\n",
           stderr);
     return zd_exit_code(ZD_ERR_USAGE);
 }
@@ -27,6 +30,15 @@ static enum zd_status put_job_page(const char *path, bool writes)
     return status;
 }
 
+static enum zd_status put_completions(const char *shell)
+{
+    struct completion_keys keys = completion_job_keys();
+    enum zd_status status =
+            completions_print(&zerod_program, &keys, shell, stdout);
+    completion_job_keys_free(&keys);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     enum zd_status status = ZD_OK;
@@ -34,6 +46,8 @@ int main(int argc, char **argv)
     bool writes = argc == 4 && strcmp(argv[3], "--write") == 0;
     if (strcmp(what, "page") == 0 && (argc == 3 || writes))
         status = put_job_page(argv[2], writes);
+    else if (strcmp(what, "completions") == 0 && argc == 4)
+        status = put_completions(argv[2]);
     else
         return fail_usage();
     zd_error_print(stderr, zd_error_get());
