@@ -119,7 +119,8 @@ json_t *run_state_history(
 /* {"learning_rate", "max_grad_norm", ..} as they are now. */
 json_t *run_state_settings(const struct run_state *state);
 /* Everything that the page draws, for report.html: {"status", "ranks",
- * "memory", "history", "samples", "config", "log": [lines], "commands"}. */
+ * "memory", "history", "samples", "config", "log": [lines], "events": [all that
+ * are still known but steps]}. */
 json_t *run_state_report(const struct run_state *state, json_t *config);
 
 #endif

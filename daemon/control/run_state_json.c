@@ -388,12 +388,12 @@ static json_t *log_json(const struct run_state *state)
     return lines;
 }
 
-static json_t *commands_json(const struct run_state *state)
+static json_t *events_json(const struct run_state *state)
 {
     json_t *array = json_array();
     for (int i = 0; i < state->event_count; i++) {
         const struct kept_event *event = run_state_event(state, i);
-        json_t *object = strcmp(event->kind, "command") == 0 && event->text
+        json_t *object = strcmp(event->kind, "step") != 0 && event->text
                                  ? json_loads(event->text, 0, NULL)
                                  : NULL;
         if (object)
@@ -413,7 +413,7 @@ json_t *run_state_report(const struct run_state *state, json_t *config)
     set(object, "samples", json_incref(json_object_get(samples, "samples")));
     set(object, "config", json_incref(config));
     set(object, "log", log_json(state));
-    set(object, "commands", commands_json(state));
+    set(object, "events", events_json(state));
     json_decref(samples);
     return object;
 }

@@ -10,8 +10,7 @@
  *   memory    GET /v1/memory              history  GET /v1/metrics/history
  *   samples   GET /v1/samples             config   GET /v1/config
  *   log       [lines of rank 0's log]
- *   events    [objects of GET /v1/events, steps left out]; "commands" with the
- *             commands among them will do
+ *   events    [objects of GET /v1/events, steps left out]
  * All but status may be missing. */
 #ifndef ZD_DAEMON_PAGE_INLINE_H
 #define ZD_DAEMON_PAGE_INLINE_H
