@@ -112,8 +112,9 @@ static bool is_overdue(const struct http_conn *conn, uint64_t now)
     uint64_t age = now - conn->since_ms;
     if (conn->is_evicted)
         return false;
-    return (conn->state == CONN_FRESH && age >= HTTP_FIRST_REQUEST_MS) ||
-           (conn->state == CONN_IDLE && age >= HTTP_IDLE_MS);
+    return (conn->state == CONN_FRESH &&
+            age >= (uint64_t)conn->server->first_request_ms) ||
+           (conn->state == CONN_IDLE && age >= (uint64_t)conn->server->idle_ms);
 }
 
 void http_sweep(struct http_server *server)

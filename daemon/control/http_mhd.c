@@ -11,11 +11,13 @@
  */
 #include "daemon/control/http_server.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define BAD_REQUEST "E_BAD_REQUEST"
 #define TOO_LARGE   "E_TOO_LARGE"
@@ -27,7 +29,7 @@ static struct http_conn *conn_of(struct MHD_Connection *mhd)
     return info ? info->socket_context : NULL;
 }
 
-static void enter(struct http_conn *conn, enum http_state state)
+void http_conn_enter(struct http_conn *conn, enum http_state state)
 {
     conn->state = state;
     conn->since_ms = http_now_ms();
@@ -78,6 +80,29 @@ static void forget_request(struct http_conn *conn)
     conn->phase = PHASE_NONE;
 }
 
+/* libmicrohttpd closes without a word where the first line is no HTTP. Whoever
+ * has only gone, after an answer, is told nothing. */
+static void refuse_garbage(struct http_conn *conn)
+{
+    static const char body[] =
+            "{\"error\": {\"code\": \"" BAD_REQUEST "\", "
+            "\"message\": \"this is not HTTP/1.1\", \"hint\": null}}\n";
+    char text[512];
+    char byte;
+    if (conn->is_evicted || conn->has_hung_up || conn->raw || conn->is_last ||
+        (conn->state != CONN_FRESH && conn->state != CONN_IDLE))
+        return;
+    if (conn->state == CONN_IDLE &&
+        recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+        return;
+    int bytes = snprintf(
+            text, sizeof text,
+            "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n"
+            "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+            sizeof body - 1, body);
+    send(conn->fd, text, (size_t)bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static void on_connection(
         void *ctx, struct MHD_Connection *mhd, void **slot,
         enum MHD_ConnectionNotificationCode code)
@@ -92,6 +117,7 @@ static void on_connection(
         link_conn(conn);
         return;
     }
+    refuse_garbage(conn);
     unlink_conn(conn);
     forget_request(conn);
     free(conn);
@@ -108,7 +134,7 @@ bool http_mhd_add(
         return false;
     }
     *conn = (struct http_conn){.server = server, .fd = fd, .peer = *peer};
-    enter(conn, CONN_FRESH);
+    http_conn_enter(conn, CONN_FRESH);
     server->adding = conn;
     bool is_added = MHD_add_connection(
                             server->mhd, fd, (struct sockaddr *)&address,
@@ -119,7 +145,7 @@ bool http_mhd_add(
     return is_added;
 }
 
-static void suspend(struct http_conn *conn)
+void http_conn_suspend(struct http_conn *conn)
 {
     MHD_suspend_connection(conn->mhd);
     conn->is_suspended = true;
@@ -129,8 +155,8 @@ void http_conn_resume(struct http_conn *conn)
 {
     if (!conn->is_suspended)
         return;
-    conn->is_suspended = false;
-    MHD_resume_connection(conn->mhd);
+    conn->wants_resume = true;
+    http_run_soon(conn->server);
 }
 
 void http_conn_drop(struct http_conn *conn)
@@ -140,121 +166,6 @@ void http_conn_drop(struct http_conn *conn)
     conn->is_evicted = true;
     shutdown(conn->fd, SHUT_RDWR);
     http_conn_resume(conn);
-}
-
-/* --- replies -------------------------------------------------------------- */
-
-static enum MHD_Result send_response(
-        struct http_conn *conn, struct MHD_Response *response, int status,
-        const char *type)
-{
-    if (!response)
-        return MHD_NO;
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    MHD_add_response_header(
-            response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    enum MHD_Result result =
-            MHD_queue_response(conn->mhd, (unsigned)status, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
-static struct MHD_Response *body_response(struct http_reply *reply)
-{
-    struct MHD_Response *response;
-    if (!reply->body)
-        return MHD_create_response_from_buffer(
-                reply->body_bytes    ? reply->body_bytes
-                : reply->static_body ? strlen(reply->static_body)
-                                     : 0,
-                (void *)reply->static_body, MHD_RESPMEM_PERSISTENT);
-    response = MHD_create_response_from_buffer(
-            reply->body_bytes, reply->body, MHD_RESPMEM_MUST_FREE);
-    if (!response)
-        free(reply->body);
-    return response;
-}
-
-static enum MHD_Result send_reply(
-        struct http_conn *conn, struct http_reply *reply, bool must_close)
-{
-    struct MHD_Response *response = body_response(reply);
-    conn->phase = PHASE_ANSWERED;
-    enter(conn, CONN_BUSY);
-    if (response && reply->allow)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, reply->allow);
-    if (response && must_close)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
-    return send_response(
-            conn, response, reply->status ? reply->status : 200,
-            reply->content_type ? reply->content_type : "application/json");
-}
-
-static enum MHD_Result refuse(
-        struct http_conn *conn, int status, const char *code,
-        const char *message, const char *hint)
-{
-    struct http_reply reply;
-    http_reply_error(&reply, status, code, message, hint);
-    if (status == 405)
-        reply.allow = "GET, POST";
-    return send_reply(conn, &reply, status != 404);
-}
-
-/* --- answers that come later ---------------------------------------------- */
-
-static ssize_t read_stream(void *ctx, uint64_t at, char *out, size_t max)
-{
-    struct http_conn *conn = ctx;
-    struct http_stream *stream = conn->stream;
-    if (conn->is_evicted || conn->has_hung_up || stream->is_dropped)
-        return MHD_CONTENT_READER_END_WITH_ERROR;
-    size_t bytes = http_stream_take(stream, out, max);
-    if (bytes)
-        return (ssize_t)bytes;
-    if (stream->is_finished)
-        return MHD_CONTENT_READER_END_OF_STREAM;
-    suspend(conn);
-    return 0;
-}
-
-/* The whole answer came in one piece: then the connection can be kept. */
-static enum MHD_Result send_whole(struct http_conn *conn)
-{
-    struct http_stream *stream = conn->stream;
-    struct http_reply reply = {
-            .status = stream->status,
-            .content_type = stream->type,
-            .static_body = ""};
-    size_t bytes = stream->end - stream->begin;
-    if (bytes) {
-        reply.body = malloc(bytes);
-        if (!reply.body)
-            return MHD_NO;
-        reply.body_bytes = http_stream_take(stream, reply.body, bytes);
-    }
-    return send_reply(conn, &reply, false);
-}
-
-/* The first bytes of a stream are there, or it goes on waiting. */
-static enum MHD_Result begin_stream(struct http_conn *conn)
-{
-    struct http_stream *stream = conn->stream;
-    if (conn->is_evicted || conn->has_hung_up || stream->is_dropped)
-        return MHD_NO;
-    if (!http_stream_is_ready(stream)) {
-        suspend(conn);
-        return MHD_YES;
-    }
-    stream->is_head_sent = true;
-    if (stream->is_finished)
-        return send_whole(conn);
-    conn->phase = PHASE_ANSWERED;
-    return send_response(
-            conn,
-            MHD_create_response_from_callback(
-                    MHD_SIZE_UNKNOWN, 4096, read_stream, conn, NULL),
-            stream->status, stream->type);
 }
 
 /* --- requests ------------------------------------------------------------- */
@@ -272,7 +183,7 @@ static void *on_target(
 
 struct headers {
     int lengths;
-    bool has_encoding;
+    bool has_encoding, wants_close;
     unsigned long long length;
     const char *accept, *last_event_id;
 };
@@ -288,6 +199,8 @@ static enum MHD_Result take_header(
         headers->length = strtoull(value, NULL, 10);
     } else if (!strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING))
         headers->has_encoding = true;
+    else if (!strcasecmp(name, MHD_HTTP_HEADER_CONNECTION))
+        headers->wants_close |= strcasecmp(value, "keep-alive") != 0;
     else if (!strcasecmp(name, MHD_HTTP_HEADER_ACCEPT))
         headers->accept = value;
     else if (!strcasecmp(name, "Last-Event-ID"))
@@ -315,25 +228,26 @@ static enum MHD_Result begin_request(
         struct http_conn *conn, const char *method, const char *version)
 {
     struct headers headers = read_headers(conn);
+    conn->is_last = headers.wants_close || strcmp(version, "HTTP/1.1");
     if (header_bytes(conn) > HTTP_HEADER_MAX)
-        return refuse(
+        return http_refuse(
                 conn, 431, TOO_LARGE, "the headers are larger than 8 KiB",
                 NULL);
     /* Between the two is one separator. Further away: a zero byte. */
     if (!conn->target || version != conn->raw + conn->raw_bytes + 1)
-        return refuse(
+        return http_refuse(
                 conn, 400, BAD_REQUEST, "the first line is malformed", NULL);
     if (strcmp(method, "GET") && strcmp(method, "POST"))
-        return refuse(
+        return http_refuse(
                 conn, 405, "E_METHOD", "there are only GET and POST", NULL);
     if (headers.has_encoding || headers.lengths > 1)
-        return refuse(
+        return http_refuse(
                 conn, 400, BAD_REQUEST, "a body needs one Content-Length",
                 "no Transfer-Encoding");
     conn->body_expected = (size_t)headers.length;
     conn->phase = PHASE_BODY;
     if (headers.length > HTTP_BODY_SWALLOWED)
-        return refuse(
+        return http_refuse(
                 conn, 413, TOO_LARGE, "the body is larger than 64 KiB", NULL);
     if (headers.length > HTTP_BODY_MAX)
         conn->phase = PHASE_TOO_LARGE;
@@ -369,20 +283,21 @@ static enum MHD_Result answer(struct http_conn *conn, const char *method)
             .may_act = conn->peer.may_act};
     const char *wrong = http_target_parse(conn->target, &request);
     if (wrong)
-        return refuse(conn, 400, BAD_REQUEST, wrong, NULL);
+        return http_refuse(conn, 400, BAD_REQUEST, wrong, NULL);
     if (conn->peer.is_tcp && strcmp(request.path, server->tcp_path))
-        return refuse(conn, 404, "E_NOT_FOUND", "no such path", NULL);
+        return http_refuse(conn, 404, "E_NOT_FOUND", "no such path", NULL);
     if (conn->peer.is_tcp && strcmp(method, "GET"))
-        return refuse(conn, 405, "E_METHOD", "there is only GET", NULL);
+        return http_refuse(conn, 405, "E_METHOD", "there is only GET", NULL);
     struct http_reply reply = {0};
-    enter(conn, CONN_BUSY);
+    http_conn_enter(conn, CONN_BUSY);
     server->handler(server->ctx, &request, &reply);
     if (!reply.stream)
-        return send_reply(conn, &reply, false);
+        return http_reply_send(conn, &reply, false);
     http_stream_attach(reply.stream, conn);
     conn->phase = PHASE_LATER;
-    enter(conn, reply.stream->is_finished ? CONN_BUSY : CONN_DEFERRED);
-    return begin_stream(conn);
+    http_conn_enter(
+            conn, reply.stream->is_finished ? CONN_BUSY : CONN_DEFERRED);
+    return http_reply_later(conn);
 }
 
 static enum MHD_Result on_request(
@@ -401,14 +316,14 @@ static enum MHD_Result on_request(
             return MHD_YES;
         }
         if (conn->phase == PHASE_TOO_LARGE)
-            return refuse(
+            return http_refuse(
                     conn, 413, TOO_LARGE, "the body is larger than 64 KiB",
                     NULL);
         if (conn->body)
             conn->body[conn->body_bytes] = '\0';
         return answer(conn, method);
     case PHASE_LATER:
-        return begin_stream(conn);
+        return http_reply_later(conn);
     case PHASE_ANSWERED:
         *bytes = 0;
         return MHD_YES;
@@ -426,20 +341,23 @@ static void on_completed(
     bool was_whole = conn->phase == PHASE_ANSWERED;
     forget_request(conn);
     if (was_whole)
-        enter(conn, CONN_IDLE);
+        http_conn_enter(conn, CONN_IDLE);
 }
 
 enum zd_status http_mhd_start(struct http_server *server)
 {
     server->mhd = MHD_start_daemon(
-            MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME,
+            MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET |
+                    MHD_ALLOW_SUSPEND_RESUME |
+                    MHD_USE_TURBO, /* no shutdown before on_connection */
             0, NULL, NULL, on_request, server, MHD_OPTION_CONNECTION_LIMIT,
             (unsigned)HTTP_CONNECTIONS_HARD + 16, MHD_OPTION_CONNECTION_TIMEOUT,
-            (unsigned)(HTTP_IDLE_MS / 1000), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-            (size_t)HTTP_POOL_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-            MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
-            MHD_OPTION_URI_LOG_CALLBACK, on_target, server,
-            MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_END);
+            (unsigned)(HTTP_STUCK_MS / 1000),
+            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_POOL_BYTES,
+            MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION,
+            on_connection, server, MHD_OPTION_URI_LOG_CALLBACK, on_target,
+            server, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
+            MHD_OPTION_END);
     if (!server->mhd)
         return ZD_FAIL(
                 ZD_ERR_CREATE, "E1044", "the HTTP library does not start");

@@ -48,9 +48,20 @@ static void schedule(struct http_server *server)
         uv_timer_stop(&server->sweep_timer);
 }
 
+void http_run_soon(struct http_server *server)
+{
+    uv_timer_start(&server->mhd_timer, on_mhd_timer, 0, 0);
+}
+
+static void turn(struct http_server *server)
+{
+    http_resume_due(server);
+    MHD_run(server->mhd);
+}
+
 void http_run(struct http_server *server)
 {
-    MHD_run(server->mhd);
+    turn(server);
     http_reserve_fill(server);
     schedule(server);
 }
@@ -247,6 +258,8 @@ enum zd_status http_create(
     server->ctx = options->ctx;
     server->owner = geteuid();
     server->status_gid = options->status_gid;
+    server->first_request_ms = HTTP_FIRST_REQUEST_MS;
+    server->idle_ms = HTTP_IDLE_MS;
     server->hangup_fd = -1;
     server->socket.fd = server->socket.lock_fd = -1;
     server->listeners[0].fd = server->listeners[1].fd = -1;
@@ -278,14 +291,14 @@ static void drain(struct http_server *server, double seconds)
     uint64_t end = http_now_ms() + (uint64_t)(seconds * 1000);
     int fd = MHD_get_daemon_info(server->mhd, MHD_DAEMON_INFO_EPOLL_FD)
                      ->epoll_fd;
-    MHD_run(server->mhd);
+    turn(server);
     while (is_sending(server) && http_now_ms() < end) {
         struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
         MHD_UNSIGNED_LONG_LONG ms = 50;
         if (MHD_get_timeout(server->mhd, &ms) == MHD_NO || ms > 50)
             ms = 50;
         poll(&poll_fd, 1, (int)ms);
-        MHD_run(server->mhd);
+        turn(server);
     }
 }
 
@@ -294,7 +307,7 @@ static void stop_mhd(struct http_server *server, double seconds)
     drain(server, seconds);
     for (struct http_conn *conn = server->first; conn; conn = conn->next)
         http_conn_drop(conn);
-    MHD_run(server->mhd);
+    turn(server);
     MHD_stop_daemon(server->mhd);
     server->mhd = NULL;
 }

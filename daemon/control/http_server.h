@@ -4,8 +4,8 @@
  *   http_server.c   listeners, accept, timers, the end
  *   http_peers.c    who is on the other side
  *   http_limits.c   who has to go, and when; descriptors in reserve
- *   http_mhd.c      libmicrohttpd: from bytes to requests, from replies to
- *                   bytes
+ *   http_mhd.c      libmicrohttpd: connections, from bytes to requests
+ *   http_reply.c    from replies to bytes
  *   http_request.c  the target of a request; what is refused unasked
  *   http_stream.c   answers that come later
  *   http_socket.c   the socket's path, folder, lock and end
@@ -44,7 +44,8 @@ enum {
     HTTP_BACKLOG = 4096,    /* the system's own limit may be less */
     HTTP_FIRST_REQUEST_MS = 5000,
     HTTP_IDLE_MS = 60000,
-    HTTP_SWEEP_MS = 250, /* deadlines are kept to this */
+    HTTP_STUCK_MS = 65000, /* an answer of which nothing is read */
+    HTTP_SWEEP_MS = 250,   /* deadlines are kept to this */
     HTTP_HEADER_MAX = 8 << 10,
     HTTP_BODY_MAX = 64 << 10,
     HTTP_BODY_SWALLOWED = 1 << 20, /* read to its end before the 413 */
@@ -79,7 +80,8 @@ struct http_conn {
     uint64_t since_ms; /* in this state, but that half a request is no change */
     bool is_evicted;   /* shut down, on its way out */
     bool has_hung_up;  /* the other side has closed for good */
-    bool is_suspended;
+    bool is_suspended, wants_resume;
+    bool is_last; /* the request after which the connection ends */
     /* the request */
     enum http_phase phase;
     char *target;    /* as it came, then cut up by http_target_parse */
@@ -122,6 +124,7 @@ struct http_server {
     void *ctx;
     uid_t owner;
     int status_gid;
+    int first_request_ms, idle_ms; /* HTTP_.._MS; tests have less patience */
     struct http_socket socket;
     struct http_listener listeners[2]; /* unix, TCP */
     char *tcp_path;                    /* the one that TCP answers */
@@ -143,6 +146,7 @@ struct http_server {
 uint64_t http_now_ms(void);
 /* Let libmicrohttpd do what is due. Never from inside a handler. */
 void http_run(struct http_server *server);
+void http_run_soon(struct http_server *server); /* in the loop's next turn */
 enum zd_status http_listener_start(
         struct http_server *server, int fd, bool is_tcp);
 void http_trim_later(struct http_server *server);
@@ -176,8 +180,25 @@ bool http_mhd_add(
         struct http_server *server, int fd, const struct http_peer *peer);
 /* End a connection: what it sends is cut off. It is gone after http_run. */
 void http_conn_drop(struct http_conn *conn);
-/* Not from inside a handler. */
+void http_conn_enter(struct http_conn *conn, enum http_state state);
+/* From a callback of libmicrohttpd alone. */
+void http_conn_suspend(struct http_conn *conn);
+/* At the next http_run. */
 void http_conn_resume(struct http_conn *conn);
+
+/* --- http_reply.c --- */
+/* Send a whole reply (its body is taken over). */
+enum MHD_Result http_reply_send(
+        struct http_conn *conn, struct http_reply *reply, bool must_close);
+/* An error of the transport's own; the texts as in http_reply_error. */
+enum MHD_Result http_refuse(
+        struct http_conn *conn, int status, const char *code,
+        const char *message, const char *hint);
+/* Begin to send the connection's stream, or go on waiting for its first
+ * bytes. */
+enum MHD_Result http_reply_later(struct http_conn *conn);
+/* What was asked with http_conn_resume; then comes MHD_run. */
+void http_resume_due(struct http_server *server);
 
 /* --- http_request.c --- */
 /* Cut `target` ("/v1/events?since=3", overwritten) into path and parameters of

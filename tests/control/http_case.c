@@ -135,6 +135,12 @@ static void *run_loop(void *ctx)
 
 void case_start(struct http_case *c, int status_gid)
 {
+    case_start_hurried(c, status_gid, 0, 0);
+}
+
+void case_start_hurried(
+        struct http_case *c, int status_gid, int first_request_ms, int idle_ms)
+{
     *c = (struct http_case){.folder = "/tmp/zerod-http-XXXXXX"};
     if (!mkdtemp(c->folder))
         abort();
@@ -150,6 +156,10 @@ void case_start(struct http_case *c, int status_gid)
         zd_error_print(stderr, zd_error_get());
         abort();
     }
+    if (first_request_ms)
+        c->server->first_request_ms = first_request_ms;
+    if (idle_ms)
+        c->server->idle_ms = idle_ms;
     uv_async_init(&c->loop, &c->stop, on_stop);
     uv_timer_init(&c->loop, &c->pour_timer);
     c->stop.data = c->pour_timer.data = c;

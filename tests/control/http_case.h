@@ -37,6 +37,9 @@ struct http_case {
 
 /* A folder of its own below /tmp; the socket in it. `status_gid` -1: none. */
 void case_start(struct http_case *c, int status_gid);
+/* With less patience than docs/control.md says; 0: as there. */
+void case_start_hurried(
+        struct http_case *c, int status_gid, int first_request_ms, int idle_ms);
 void case_stop(struct http_case *c);
 /* An http_handler; ctx is the case. */
 void case_handle(
