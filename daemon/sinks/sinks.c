@@ -31,6 +31,7 @@ enum zd_status sinks_open(
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     add(sinks, status_file_open(job, loop, &sink), &sink);
     add(sinks, tensorboard_open(job, loop, &sink), &sink);
+    add(sinks, textfile_open(job, loop, &sink), &sink);
     add(sinks, systemd_open(job, &sink), &sink);
     add(sinks, report_html_open(job, loop, config, &sink), &sink);
     *sinks_out = sinks;
