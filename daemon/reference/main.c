@@ -4,6 +4,7 @@
 #include "daemon/cli.h"
 #include "daemon/completions.h"
 #include "daemon/reference/job_page.h"
+#include "daemon/reference/man.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@ static int fail_usage(void)
 {
     fputs("zerod-docs page FILE          the page with its tables as they are\n"
           "zerod-docs page FILE --write  the same, into that file\n"
-          "zerod-docs completions bash|zsh|fish zerod|zerodctl\n",
+          "zerod-docs completions bash|zsh|fish zerod|zerodctl\n"
+          "zerod-docs man zerod|zerodctl|job.toml\n",
           stderr);
     return zd_exit_code(ZD_ERR_USAGE);
 }
@@ -39,6 +41,15 @@ static enum zd_status put_completions(const char *shell)
     return status;
 }
 
+static enum zd_status put_man(const char *name)
+{
+    if (strcmp(name, "job.toml") == 0)
+        man_put_job(stdout);
+    else
+        man_put_program(stdout, &zerod_program, &man_zerod);
+    return ZD_OK;
+}
+
 int main(int argc, char **argv)
 {
     enum zd_status status = ZD_OK;
@@ -48,6 +59,8 @@ int main(int argc, char **argv)
         status = put_job_page(argv[2], writes);
     else if (strcmp(what, "completions") == 0 && argc == 4)
         status = put_completions(argv[2]);
+    else if (strcmp(what, "man") == 0 && argc == 3)
+        status = put_man(argv[2]);
     else
         return fail_usage();
     zd_error_print(stderr, zd_error_get());

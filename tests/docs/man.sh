@@ -1,0 +1,37 @@
+#!/bin/sh
+# The man pages: nothing for groff or mandoc to complain about, every option of --help in them.
+#   man.sh ZEROD_DOCS ZEROD...        prints TAP
+docs=$1
+shift
+count=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tell() { # CODE NAME
+    count=$((count + 1))
+    if [ "$1" -eq 0 ]; then echo "ok $count - $2"; else echo "not ok $count - $2"; fi
+}
+for page in job.toml $(for program; do basename "$program"; done); do
+    "$docs" man "$page" >"$work/$page" || echo "zerod-docs man $page: $?" >"$work/said"
+    for formatter in "groff -man -ww -Tutf8 -z" "mandoc -T lint -W warning"; do
+        if ! command -v "${formatter%% *}" >/dev/null; then
+            count=$((count + 1))
+            echo "ok $count - $page for ${formatter%% *} # SKIP it is not installed"
+            continue
+        fi
+        LC_ALL=C.UTF-8 $formatter "$work/$page" >"$work/said" 2>&1
+        [ -s "$work/$page" ] && ! [ -s "$work/said" ]; code=$?
+        [ $code -eq 0 ] || sed 's/^/# /' "$work/said"
+        tell $code "$page for ${formatter%% *}"
+    done
+done
+for program; do
+    page=$(basename "$program")
+    # Lines of --help that begin with a command, then two blanks or more and what it does.
+    "$program" --help | sed -n 's/^  \([a-z]\+\)\( [a-z]\+\)\?  .*/\1\2/p' | sort -u >"$work/commands"
+    missing=$(while read -r command; do
+        grep -q "^.fB$command\( \|.fR\)" "$work/$page" || echo "# $command"
+    done <"$work/commands")
+    [ -s "$work/commands" ] && [ -z "$missing" ]; code=$?
+    echo "$missing" | grep . ; tell $code "$page(1) has every command"
+done
+echo "1..$count"
