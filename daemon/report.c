@@ -170,9 +170,7 @@ static bool is_shown(
         const struct report *report, const struct train_step_report *step)
 {
     const struct log_options *log = &report->job->log;
-    double every = log->logging_steps;
-    if (every < 1)
-        every = ceil(every * (double)step->max_steps);
+    double every = step->settings[SET_LOGGING_STEPS];
     if (step->step == step->max_steps ||
         (log->logging_first_step && step->step == 1))
         return true;

@@ -97,9 +97,8 @@ struct loader_batch {
     int64_t token_count;  /* input tokens, padding not counted */
     int64_t target_count; /* unmasked targets */
 };
-/* Bytes of buffers: `prefetch` batches (at least 1) are read ahead while as many
- * stay valid. */
-size_t loader_bytes(int prefetch, int B, int T);
+/* Bytes of the buffers of so many batches. */
+size_t loader_bytes(int batches, int B, int T);
 /* Batches are asked for in an order given by `sample_of(ctx, batch, b)`: the
  * global number of row b of the batch-th batch this rank takes. */
 struct loader_order {
@@ -107,11 +106,12 @@ struct loader_order {
     void *ctx;
 };
 /* The dataset belongs to the loader's thread until loader_destroy. T is its
- * cutoff_len. */
+ * cutoff_len. `keep` batches stay valid while `ahead` are read ahead (each at
+ * least 1); `memory`: for keep + ahead. */
 enum zd_status loader_create(struct dataset *dataset, struct loader_order order,
-        int64_t first_batch, int64_t batch_count, int B, int T, int prefetch,
-        void *memory, struct loader **out);
-/* The next batch; valid until the `prefetch`-th call after this one. A failure
+        int64_t first_batch, int64_t batch_count, int B, int T, int keep,
+        int ahead, void *memory, struct loader **out);
+/* The next batch; valid until the `keep`-th call after this one. A failure
  * comes with the batch it happened in. At most `batch_count` calls. */
 enum zd_status loader_next(struct loader *loader,
         struct loader_batch *batch_out);

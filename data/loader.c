@@ -1,9 +1,9 @@
 /* The loader: a thread that reads batches into a ring of buffers.
  *
  *      valid for the caller        read ahead
- *   | b-P+1 ..            b | b+1 ..           b+P |     2P buffers
+ *   | b-K+1 ..            b | b+1 ..           b+P |     K + P buffers
  *
- * b is the batch of the latest call. A batch stays valid for P calls, so the
+ * b is the batch of the latest call. A batch stays valid for K calls, so the
  * thread may be P batches ahead and not touch one of them. */
 #include "data/dataset_internal.h"
 
@@ -20,7 +20,7 @@ struct loader {
     struct dataset *dataset; /* the thread's, while it runs */
     struct loader_order order;
     int64_t first_batch, batch_count;
-    int B, T, prefetch, slot_count;
+    int B, T, ahead, slot_count;
     struct slot *slots;
     pthread_t thread;
     pthread_mutex_t
@@ -32,10 +32,9 @@ struct loader {
     struct zd_error error; /* of batch `produced`, when failed */
 };
 
-size_t loader_bytes(int prefetch, int B, int T)
+size_t loader_bytes(int batches, int B, int T)
 {
-    size_t slots = 2 * (size_t)(prefetch > 0 ? prefetch : 1);
-    return slots * 3 * (size_t)B * (size_t)T * sizeof(int32_t);
+    return (size_t)batches * 3 * (size_t)B * (size_t)T * sizeof(int32_t);
 }
 
 static int64_t count_targets(const int32_t *targets, int T)
@@ -68,7 +67,7 @@ static bool wait_for_room(struct loader *loader)
 {
     pthread_mutex_lock(&loader->mutex);
     while (!loader->stopping &&
-           loader->produced >= loader->consumed + loader->prefetch)
+           loader->produced >= loader->consumed + loader->ahead)
         pthread_cond_wait(&loader->may_produce, &loader->mutex);
     bool go_on = !loader->stopping;
     pthread_mutex_unlock(&loader->mutex);
@@ -110,13 +109,12 @@ static void set_buffers(struct loader *loader, int32_t *memory)
 
 enum zd_status loader_create(
         struct dataset *dataset, struct loader_order order, int64_t first_batch,
-        int64_t batch_count, int B, int T, int prefetch, void *memory,
+        int64_t batch_count, int B, int T, int keep, int ahead, void *memory,
         struct loader **out)
 {
     struct loader *loader = calloc(1, sizeof *loader);
     assert(dataset->T == T);
-    if (prefetch < 1)
-        prefetch = 1;
+    assert(keep > 0 && ahead > 0);
     if (!loader)
         goto err_memory;
     loader->dataset = dataset;
@@ -125,8 +123,8 @@ enum zd_status loader_create(
     loader->batch_count = batch_count;
     loader->B = B;
     loader->T = T;
-    loader->prefetch = prefetch;
-    loader->slot_count = 2 * prefetch;
+    loader->ahead = ahead;
+    loader->slot_count = keep + ahead;
     loader->slots = calloc((size_t)loader->slot_count, sizeof(struct slot));
     if (!loader->slots)
         goto err_memory;
@@ -155,7 +153,7 @@ enum zd_status loader_next(
     int64_t batch = loader->consumed; /* written by this thread alone */
     assert(batch < loader->batch_count);
     pthread_mutex_lock(&loader->mutex);
-    /* what was handed out `prefetch` calls ago may be written over now */
+    /* what was handed out `keep` calls ago may be written over now */
     loader->consumed++;
     pthread_cond_signal(&loader->may_produce);
     while (loader->produced <= batch && !loader->failed)

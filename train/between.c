@@ -1,5 +1,7 @@
 #include "train/between.h"
 
+#include "train/live.h"
+
 #include <math.h>
 
 int64_t steps_interval(double steps, int64_t max_steps)
@@ -32,8 +34,7 @@ static bool eval_is_due(const struct trainer *trainer)
         return true;
     if (eval->eval_strategy == EVAL_EPOCH)
         return ends_epoch(trainer);
-    return is_multiple(
-            state->step, steps_interval(eval->eval_steps, state->max_steps));
+    return is_multiple(state->step, live_eval_steps(trainer));
 }
 
 static bool save_is_due(const struct trainer *trainer, bool evaluated)
@@ -45,9 +46,7 @@ static bool save_is_due(const struct trainer *trainer, bool evaluated)
     case SAVE_TIME: /* rank 0's clock says so, in the exchange of a step */
         return false;
     case SAVE_STEPS:
-        return is_multiple(
-                state->step,
-                steps_interval(save->save_steps, state->max_steps));
+        return is_multiple(state->step, live_save_steps(trainer));
     case SAVE_EPOCH:
         return ends_epoch(trainer);
     case SAVE_BEST:

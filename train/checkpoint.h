@@ -45,6 +45,7 @@ struct train_state {
     double best_eval_loss; /* NaN: none */
     int64_t best_step;
     struct loss_scale loss_scale; /* of the next step; scale 0: not fp16 */
+    struct train_live live;       /* what `set` changed */
 };
 
 /* What must be the same for a resumed run to be the same run. */
@@ -63,6 +64,10 @@ struct checkpoint_writer {
     bool gpt2_prefix;          /* as in the model that was loaded */
     int eos; /* for a config.json that is made here; -1: none */
     struct run_identity identity;
+    int64_t global_batch; /* of the job, whatever `set` has made of it */
+    /* of rank 0 (events.h); all 0 where nobody asks anything */
+    const json_t *commands; /* done so far: an array of events' members */
+    int64_t last_event;     /* its id */
 };
 
 /* Collective: save `state` as checkpoint-NNNNNN below output_dir. On failure

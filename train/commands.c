@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "train/between.h"
+#include "train/live.h"
 
 #include <string.h>
 
@@ -126,9 +127,10 @@ static enum zd_status act(
         return do_resume(trainer, outcome);
     case COMMAND_STOP:
         return do_stop(trainer, command, outcome);
+    case COMMAND_SET:
+        return live_set(trainer, command, outcome);
     case COMMAND_EVAL:
     case COMMAND_SAMPLE:
-    case COMMAND_SET:
     case COMMAND_PROFILE:
     case COMMAND_KINDS:
         break;
@@ -222,6 +224,51 @@ json_t *command_json(const struct train_command *command)
     return json;
 }
 
+/* --- the list that checkpoints hold --------------------------------------- */
+
+enum { LISTED_MAX = 1000 }; /* of those that change no bit */
+
+static bool is_set(const json_t *entry)
+{
+    const char *name = json_string_value(json_object_get(entry, "command"));
+    return name && strcmp(name, "set") == 0;
+}
+
+/* The oldest that changed no bit goes when there are many. */
+static void thin_list(json_t *list)
+{
+    size_t oldest = 0, others = 0;
+    for (size_t i = json_array_size(list); i-- > 0;)
+        if (!is_set(json_array_get(list, i))) {
+            oldest = i;
+            others++;
+        }
+    if (others > LISTED_MAX)
+        json_array_remove(list, oldest);
+}
+
+/* Before it is done: a checkpoint that it makes holds it too. */
+static void list_add(
+        struct trainer *trainer, const struct train_command *command)
+{
+    if (!trainer_is_first(trainer))
+        return;
+    if (!trainer->commands)
+        trainer->commands = json_array();
+    json_t *entry = command_json(command);
+    json_object_set_new(entry, "step", json_integer(trainer->state.step));
+    json_array_append_new(trainer->commands, entry);
+    thin_list(trainer->commands);
+    trainer->writer.commands = trainer->commands;
+}
+
+static void list_drop_last(struct trainer *trainer)
+{
+    size_t count = json_array_size(trainer->commands);
+    if (count > 0)
+        json_array_remove(trainer->commands, count - 1);
+}
+
 static void tell(
         struct trainer *trainer, const struct train_command *command,
         const struct command_outcome *outcome)
@@ -235,8 +282,10 @@ static void tell(
                 "%s was not done, the run goes on: %s",
                 train_command_name(command->kind), outcome->error.what);
     json_t *event = command_json(command);
-    if (failed)
+    if (failed) {
         json_object_set_new(event, "error", json_string(outcome->error.what));
+        list_drop_last(trainer);
+    }
     events_tell(trainer->events, "command", trainer->state.step, event);
     trainer->has_command = false;
     control->done(
@@ -249,6 +298,7 @@ enum zd_status trainer_command(struct trainer *trainer)
     struct command_outcome outcome = {0};
     struct train_command command = trainer->command; /* rank 0's */
     ZD_TRY(comm_broadcast(trainer->comm, &command, sizeof command, 0));
+    list_add(trainer, &command);
     enum zd_status status = act_with_memory(trainer, &command, &outcome);
     if (status == ZD_OK) {
         tell(trainer, &command, &outcome);

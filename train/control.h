@@ -76,7 +76,7 @@ struct train_control {
     bool (*next)(void *ctx, int64_t step, struct train_command *out);
     /* What became of it. `error` is NULL when it was done; then `result`
      * (borrowed, may be NULL) is an object: {"path"} of a checkpoint or a
-     * profile, {"eval_loss"}, {"prompt", "text"}, {"learning_rate", ..} of a
+     * profile, {"eval_loss"}, {"samples": [{"prompt", "text"}]}, the settings of a
      * set. For pause it is called when the run holds, for stop when its
      * checkpoint is there. */
     void (*done)(
@@ -155,6 +155,7 @@ struct train_live {
     bool has_max_grad_norm;
     double max_grad_norm;
     int64_t accumulation; /* 0: the job's, and likewise the others */
+    int64_t global_batch; /* that it made, at the world of that time */
     int64_t logging_steps, save_steps, eval_steps;
 };
 

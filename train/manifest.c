@@ -77,6 +77,7 @@ json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
             {"checkpoint.save_steps", job->checkpoint.save_steps},
             {"checkpoint.save_total_limit", job->checkpoint.save_total_limit},
             {"log.logging_steps", job->log.logging_steps},
+            {"eval.eval_steps", job->eval.eval_steps},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         json_object_set_new(
@@ -180,14 +181,17 @@ json_t *manifest_build(
             (json_int_t)state->best_step, "loss_scale",
             loss_scale_json(&state->loss_scale));
     return json_pack(
-            "{s:i, s:s, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:b, "
-            "s:[]}",
+            "{s:i, s:s, s:I, s:i, s:i, s:o, s:o*, s:O*, s:I, s:o, s:o, s:o, "
+            "s:o, s:s, "
+            "s:b, s:b, s:[]}",
             "format", CHECKPOINT_FORMAT, "zerod", ZD_VERSION, "step",
             (json_int_t)state->step, "world", comm_size(writer->comm), "stage",
-            writer->job->zero.stage, "progress", progress, "data",
-            data_json(writer->job, &writer->identity), "settings",
-            manifest_settings(writer->job, writer->plan->global_batch),
-            "optimizer", optimizer_json(&writer->plan->zero), "tensors",
+            writer->job->zero.stage, "progress", progress, "live",
+            manifest_live(&state->live, &writer->job->train), "commands",
+            writer->commands, "last_event", (json_int_t)writer->last_event,
+            "data", data_json(writer->job, &writer->identity), "settings",
+            manifest_settings(writer->job, writer->global_batch), "optimizer",
+            optimizer_json(&writer->plan->zero), "tensors",
             tensors_json(&writer->plan->table), "export_dtype",
             dtype_name(writer->plan->export_dtype), "gpt2_prefix",
             writer->gpt2_prefix, "moments",
@@ -383,5 +387,6 @@ struct train_state manifest_state(const json_t *manifest)
             .best_eval_loss = number_at(progress, "best_eval_loss"),
             .best_step = integer_at(progress, "best_step"),
             .loss_scale = loss_scale_of(progress),
+            .live = manifest_read_live(manifest),
     };
 }

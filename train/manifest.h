@@ -30,6 +30,15 @@ enum zd_status manifest_check_files(
 
 struct train_state manifest_state(const json_t *manifest);
 
+/* manifest_live.c: what `set` changed, with the batch that the job file gives;
+ * NULL when nothing was set. New reference. */
+json_t *manifest_live(
+        const struct train_live *live, const struct train_options *train);
+struct train_live manifest_read_live(const json_t *manifest);
+/* Does the job file give another batch than when the checkpoint was made? */
+bool manifest_batch_changed(
+        const json_t *manifest, const struct train_options *train);
+
 /* The settings of a job that a resumed run compares. New reference. */
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch);
 

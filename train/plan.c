@@ -66,10 +66,11 @@ static enum zd_status check_positions(
 }
 
 /* The loader keeps a whole step (its targets are counted before its first
- * forward) and what is read ahead. */
-int job_plan_prefetch(const struct train_job *job, int accumulation)
+ * forward) while the next and a few more are read ahead. */
+int job_plan_batches(const struct train_job *job, int accumulation)
 {
-    return accumulation + (job->data.prefetch > 1 ? job->data.prefetch : 1);
+    int ahead = job->data.prefetch > 1 ? job->data.prefetch : 1;
+    return 2 * (accumulation + ahead);
 }
 
 static enum zd_status plan_spans(
@@ -85,7 +86,7 @@ static enum zd_status plan_spans(
     ZD_TRY(arena_plan_add(
             arena, "train.batches", ARENA_HOST, SPAN_BUFFERS,
             loader_bytes(
-                    job_plan_prefetch(job, plan->accumulation),
+                    job_plan_batches(job, plan->accumulation),
                     plan->per_device, T)));
     if (plan->shape.eval_B)
         ZD_TRY(arena_plan_add(

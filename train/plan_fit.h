@@ -48,6 +48,7 @@ enum zd_status plan_refuse(
  * gives. Else as plan_refuse. */
 enum zd_status plan_check_machine(
         const struct train_job *job, int local_size, struct job_plan *plan);
-int job_plan_prefetch(const struct train_job *job, int accumulation);
+/* Batches that the loader has room for. */
+int job_plan_batches(const struct train_job *job, int accumulation);
 
 #endif

@@ -1,6 +1,7 @@
 /* resume.c - where to go on: the highest checkpoint that verifies. */
 #include "base/fs.h"
 #include "base/log.h"
+#include "train/live.h"
 #include "train/manifest.h"
 #include "train/trainer.h"
 
@@ -83,7 +84,7 @@ static enum zd_status restore(
 
     ZD_TRY(checkpoint_match_model(checkpoint, &trainer->plan.table));
     ZD_TRY(checkpoint_match_run(
-            checkpoint, trainer->job, trainer->plan.global_batch,
+            checkpoint, trainer->job, trainer->writer.global_batch,
             &trainer->writer.identity));
     ZD_TRY(checkpoint_load(
             checkpoint, &trainer->plan.zero, trainer->zero, &moments));
@@ -113,7 +114,14 @@ static enum zd_status restore(
                 train_optimizer_name(trainer->job->optim.name));
     if (moments != MOMENTS_LOADED)
         state->applied_steps = 0;
-    return ZD_OK;
+    const json_t *manifest = checkpoint_manifest(checkpoint);
+    const json_t *commands = json_object_get(manifest, "commands");
+    trainer->commands =
+            json_is_array(commands) ? json_deep_copy(commands) : NULL;
+    trainer->writer.commands = trainer->commands;
+    trainer->resumed_event =
+            json_integer_value(json_object_get(manifest, "last_event"));
+    return live_resume(trainer, manifest);
 }
 
 /* Every rank reads its own ranges. */
@@ -130,8 +138,25 @@ static enum zd_status load(struct trainer *trainer)
     return zero_ranges_loaded(trainer->zero);
 }
 
+/* What of the events before does not count. The checkpoint of another folder
+ * knows ids of another file: its commands are told with it. */
+static void tell_resumed(struct trainer *trainer, bool is_own)
+{
+    int64_t after = is_own ? trainer->resumed_event : 0;
+    const char *from = trainer->resumed_from;
+    if (!trainer_is_first(trainer) || (!from[0] && !trainer->had_events))
+        return;
+    events_tell(
+            trainer->events, "resumed", trainer->state.step,
+            json_pack(
+                    "{s:s?, s:I, s:O*}", "from", from[0] ? from : NULL, "after",
+                    (json_int_t)after, "commands",
+                    is_own ? NULL : trainer->commands));
+}
+
 enum zd_status trainer_resume(struct trainer *trainer)
 {
+    bool is_own = true;
     enum zd_status status = ZD_OK;
     char *path = trainer->resumed_from;
     struct train_state *state = &trainer->state;
@@ -147,10 +172,11 @@ enum zd_status trainer_resume(struct trainer *trainer)
         char name[64], own[PATH_MAX];
         checkpoint_name(name, sizeof name, state->step);
         fs_join(own, sizeof own, trainer->job->job.output_dir, name);
-        if (strcmp(own, path) == 0)
+        is_own = strcmp(own, path) == 0;
+        if (is_own)
             trainer->last_saved_step = state->step;
     }
     trainer->base_step = state->step;
-    trainer->base_sample = state->samples_taken;
+    tell_resumed(trainer, is_own);
     return ZD_OK;
 }

@@ -56,6 +56,7 @@ enum zd_status trainer_save_now(struct trainer *trainer)
         return ZD_OK;
     trainer_tell_state(trainer, RUN_CHECKPOINTING);
     enum zd_status status = sync_rows(trainer);
+    trainer->writer.last_event = events_last_id(trainer->events);
     if (status == ZD_OK)
         status = checkpoint_save(&trainer->writer, &trainer->state, path);
     rank_meter_add(&trainer->meter, PHASE_CHECKPOINT, clock_seconds() - began);

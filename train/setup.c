@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "train/batches.h"
+#include "train/live.h"
 #include "train/plan_fit.h"
 #include "train/trainer.h"
 
@@ -227,33 +229,8 @@ static void fill_writer(struct trainer *trainer)
                              trainer->text.tokenizer
                                      ? tokenizer_digest(trainer->text.tokenizer)
                                      : ""},
+            .global_batch = trainer->plan.global_batch,
     };
-}
-
-static int64_t sample_of(void *ctx, int64_t batch, int b)
-{
-    const struct trainer *trainer = ctx;
-    int64_t A = trainer->plan.accumulation, B = trainer->plan.per_device;
-    int64_t N = trainer->plan.world;
-    int64_t step = batch / A, micro = batch % A;
-    return trainer->base_sample + step * trainer->plan.global_batch +
-           (micro * N + comm_rank(trainer->comm)) * B + b;
-}
-
-static enum zd_status start_loader(struct trainer *trainer)
-{
-    const struct job_plan *plan = &trainer->plan;
-    int prefetch = job_plan_prefetch(trainer->job, plan->accumulation);
-    int64_t steps = trainer->state.max_steps - trainer->state.step;
-    struct loader_order order = {.sample_of = sample_of, .ctx = trainer};
-    trainer->batches =
-            calloc((size_t)plan->accumulation, sizeof *trainer->batches);
-    if (!trainer->batches)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    return loader_create(
-            trainer->train_data, order, 0, steps * plan->accumulation,
-            plan->per_device, plan->shape.T, prefetch,
-            arena_span(&trainer->arena, "train.batches"), &trainer->loader);
 }
 
 static enum zd_status open_metrics(struct trainer *trainer)
@@ -274,6 +251,7 @@ static enum zd_status open_events(struct trainer *trainer)
     fs_join(path, sizeof path, trainer->job->job.output_dir, "events.jsonl");
     if (trainer_is_first(trainer))
         status = events_open(path, trainer->observer, &trainer->events);
+    trainer->had_events = events_last_id(trainer->events) > 0;
     trainer_tell_state(trainer, RUN_STARTING);
     return comm_agree(trainer->comm, status);
 }
@@ -328,6 +306,7 @@ static void show_banner(struct trainer *trainer)
             .resumed_from =
                     trainer->resumed_from[0] ? trainer->resumed_from : NULL,
     };
+    live_settings(trainer, banner.settings);
     if (trainer_is_first(trainer) && trainer->observer->banner)
         trainer->observer->banner(trainer->observer->ctx, &banner);
 }
@@ -362,6 +341,7 @@ static enum zd_status prepare(struct trainer *trainer)
     ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
     status = take_memory(trainer);
     ZD_TRY(comm_agree(trainer->comm, status));
+    trainer->batch_room = job_plan_batches(job, trainer->plan.accumulation);
     fill_writer(trainer);
     return ZD_OK;
 }
@@ -398,7 +378,7 @@ enum zd_status trainer_init(
     if (*finished_out)
         return ZD_OK;
     ZD_TRY(open_metrics(trainer));
-    return comm_agree(comm, start_loader(trainer));
+    return comm_agree(comm, batches_start(trainer));
 }
 
 /* What the streams still copy lies in memory that goes after them. */
@@ -411,10 +391,10 @@ static void finish_streams(struct trainer *trainer)
 void trainer_fini(struct trainer *trainer)
 {
     finish_streams(trainer);
-    loader_destroy(trainer->loader);
-    free(trainer->batches);
+    batches_stop(trainer);
     metrics_close(trainer->metrics);
     events_close(trainer->events);
+    json_decref(trainer->commands);
     if (trainer->zero)
         zero_destroy(trainer->zero);
     if (trainer->model)

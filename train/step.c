@@ -1,6 +1,6 @@
 /* step.c - one optimizer step on all ranks. */
 #include "base/clock.h"
-#include "train/commands.h"
+#include "train/live.h"
 #include "train/signals.h"
 
 #include <math.h>
@@ -150,7 +150,7 @@ static struct optim_step step_of(
 static enum zd_status update(
         struct trainer *trainer, struct train_step_report *report)
 {
-    double max_norm = trainer->job->optim.max_grad_norm;
+    double max_norm = live_max_grad_norm(trainer);
     struct optim_step step =
             step_of(trainer, report, clip_factor(report->grad_norm, max_norm));
     double began = clock_seconds();
@@ -270,8 +270,9 @@ enum zd_status trainer_step(
         return ZD_OK;
 
     trainer->has_batches = false;
-    report->learning_rate = optim_learning_rate(
-            &trainer->job->optim, state->step, state->max_steps);
+    report->learning_rate = live_learning_rate(trainer);
+    live_settings(trainer, report->settings);
+    report->global_batch = trainer->plan.global_batch;
     report->tokens = words[WORD_TOKENS];
     if (words[WORD_TARGETS] > 0)
         ZD_TRY(compute(trainer, words[WORD_TARGETS], report));

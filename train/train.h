@@ -94,6 +94,8 @@ struct train_step_report {
     double data_seconds, forward_seconds, backward_seconds, reduce_seconds,
             update_seconds, gather_seconds; /* log.step_breakdown */
     struct train_offload_report offload;
+    double settings[SETTINGS]; /* that held; NaN: does not apply */
+    int64_t global_batch;
 };
 
 struct train_banner { /* what was understood, known before step 1 */
@@ -112,6 +114,8 @@ struct train_banner { /* what was understood, known before step 1 */
     int64_t samples_taken, tokens_seen;
     double eval_loss, best_eval_loss; /* NaN: none */
     const char *resumed_from;
+    double settings[SETTINGS]; /* of the first step, resumed ones too; NaN: does
+                                  not apply */
 };
 
 struct train_end {
@@ -139,8 +143,7 @@ struct train_observer {
     void (*saved)(void *ctx, int64_t step, const char *path);
     void (*end)(void *ctx, const struct train_end *end);
     void (*state)(void *ctx, enum train_run_state state, int64_t step);
-    void (*ranks)(
-            void *ctx, const struct train_rank_report *ranks, int count);
+    void (*ranks)(void *ctx, const struct train_rank_report *ranks, int count);
     /* any thread of rank 0: warnings are events too. It must not log. */
     void (*event)(void *ctx, const struct train_event *event);
     const struct train_control *control; /* NULL: nobody asks anything */

@@ -26,6 +26,7 @@ struct trainer {
     struct dataset *train_data, *eval_data; /* eval_data may be NULL */
     struct loader *loader;
     struct loader_batch *batches; /* (accumulation) of the step at hand */
+    int batch_room;               /* micro-batches that "train.batches" holds */
     bool has_batches;             /* loaded, and the step has not begun */
     struct model *model;
     struct zero *zero;
@@ -35,9 +36,13 @@ struct trainer {
     struct checkpoint_writer writer;
     struct metrics *metrics; /* rank 0 */
     struct events *events;   /* rank 0 */
+    bool had_events;         /* rank 0: of a run before */
+    json_t *commands;        /* rank 0: done so far (events.h) */
     struct train_state state;
-    int64_t base_step, base_sample; /* where this process began */
+    int64_t base_step;   /* where this process began */
+    int64_t base_sample; /* where the loader began */
     char resumed_from[PATH_MAX];
+    int64_t resumed_event; /* the last event that it knows of */
     char last_checkpoint[PATH_MAX];
     int64_t last_saved_step; /* -1: none by this process or resumed from */
     double save_seconds;     /* of the last save, or an estimate */

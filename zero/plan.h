@@ -137,6 +137,10 @@ struct zero_plan {
 enum zd_status zero_plan_build(
         const struct zero_request *request, struct zero_plan *plan_out);
 void zero_plan_fini(struct zero_plan *plan);
+/* Between two steps: a step has so many micro-batches from now on, in the memory
+ * that the plan has. ZD_ERR_UNFIT where that would need other memory; then
+ * nothing was changed. */
+enum zd_status zero_plan_reaccumulate(struct zero_plan *plan, int accumulation);
 /* Spans "zero.*" (params, grads, optimizer, buffers), the same for every rank.
  */
 enum zd_status zero_plan_spans(

@@ -16,10 +16,10 @@ static bool load(struct dataset *dataset, int prefetch, int leave)
     struct loader_batch batch;
     int64_t sum = 0;
     bool ok = true;
-    void *memory = malloc(loader_bytes(prefetch, B, T));
+    void *memory = malloc(loader_bytes(2 * prefetch, B, T));
     if (loader_create(
                 dataset, (struct loader_order){sample_of, NULL}, 0, BATCHES, B,
-                T, prefetch, memory, &loader) != ZD_OK)
+                T, prefetch, prefetch, memory, &loader) != ZD_OK)
         return false;
     for (int i = 0; i < leave && ok; i++) {
         ok = loader_next(loader, &batch) == ZD_OK && batch.token_count == B * T;

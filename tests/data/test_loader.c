@@ -27,11 +27,11 @@ static void loading_init(struct loading *loading, int64_t first, int prefetch)
     loading->test.request.shuffle = true;
     loading->dataset = data_case_open(&loading->test);
     cr_assert_not_null(loading->dataset);
-    loading->memory = malloc(loader_bytes(prefetch, B, T));
+    loading->memory = malloc(loader_bytes(2 * prefetch, B, T));
     cr_assert_eq(
             loader_create(
                     loading->dataset, (struct loader_order){sample_of, NULL},
-                    first, BATCHES, B, T, prefetch, loading->memory,
+                    first, BATCHES, B, T, prefetch, prefetch, loading->memory,
                     &loading->loader),
             ZD_OK);
 }
@@ -136,11 +136,11 @@ Test(data_loader, an_error_comes_with_its_batch)
     test.entry.format = DATA_NANOGPT;
     /* opened without the check, as a file above 4 GiB is */
     cr_assert_eq(dataset_open(&test.request, &dataset), ZD_OK);
-    void *memory = malloc(loader_bytes(4, 1, T));
+    void *memory = malloc(loader_bytes(8, 1, T));
     cr_assert_eq(
             loader_create(
                     dataset, (struct loader_order){in_order, NULL}, 0, 5, 1, T,
-                    4, memory, &loader),
+                    4, 4, memory, &loader),
             ZD_OK);
     for (int i = 0; i < 3; i++)
         cr_assert_eq(loader_next(loader, &batch), ZD_OK);

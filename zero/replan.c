@@ -1,0 +1,80 @@
+/* replan.c - another number of micro-batches for a run that has its memory: it
+ * must be the memory that a plan of that number would ask for. */
+#include "zero/plan_parts.h"
+
+#include <string.h>
+
+static bool same_spans(const struct arena_plan *a, const struct arena_plan *b)
+{
+    if (a->span_count != b->span_count)
+        return false;
+    for (int i = 0; i < a->span_count; i++)
+        if (strcmp(a->spans[i].name, b->spans[i].name) != 0 ||
+            a->spans[i].bytes != b->spans[i].bytes)
+            return false;
+    return true;
+}
+
+static bool same_slots(const struct zero_plan *a, const struct zero_plan *b)
+{
+    int count = a->outer_slots + a->layer_slots;
+    if (a->outer_slots != b->outer_slots || a->layer_slots != b->layer_slots)
+        return false;
+    for (int i = 0; i < count; i++)
+        if (a->slots[i].offset != b->slots[i].offset ||
+            a->slots[i].count != b->slots[i].count)
+            return false;
+    return true;
+}
+
+/* The host adds gradients up, in memory that it has for that alone. */
+static bool adds_on_host(const struct zero_plan *plan)
+{
+    return plan->grads_pass && plan->request.accumulation > 1;
+}
+
+static enum zd_status check_same(
+        const struct zero_plan *plan, const struct zero_plan *other)
+{
+    struct arena_plan a = {0}, b = {0};
+    if (plan->grad_dtype != other->grad_dtype)
+        return ZD_FAIL(
+                ZD_ERR_UNFIT, "E1008",
+                "the gradients of one micro-batch are kept in %s, the sum of "
+                "several in fp32: that is other memory",
+                dtype_name(plan->request.dtype));
+    enum zd_status status = zero_plan_spans(plan, &a);
+    if (status == ZD_OK)
+        status = zero_plan_spans(other, &b);
+    bool same = status == ZD_OK && same_spans(&a, &b) &&
+                same_slots(plan, other) &&
+                adds_on_host(plan) == adds_on_host(other);
+    arena_plan_fini(&a);
+    arena_plan_fini(&b);
+    if (status == ZD_OK && !same)
+        status = ZD_FAIL(
+                ZD_ERR_UNFIT, "E1008",
+                "a step of %d micro-batches needs other buffers than one of "
+                "%d",
+                other->request.accumulation, plan->request.accumulation);
+    return status;
+}
+
+enum zd_status zero_plan_reaccumulate(struct zero_plan *plan, int accumulation)
+{
+    struct zero_plan other;
+    struct zero_request request = plan->request;
+    request.accumulation = accumulation;
+    ZD_TRY(zero_plan_build(&request, &other));
+    enum zd_status status = check_same(plan, &other);
+    if (status == ZD_OK) {
+        struct zero_move *moves = plan->train_moves;
+        plan->train_moves = other.train_moves;
+        plan->train_move_count = other.train_move_count;
+        other.train_moves = moves; /* freed below */
+        plan->wire = other.wire;
+        plan->request.accumulation = accumulation;
+    }
+    zero_plan_fini(&other);
+    return status;
+}
