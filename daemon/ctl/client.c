@@ -1,0 +1,350 @@
+#include "daemon/ctl/client.h"
+
+#include "base/clock.h"
+#include "daemon/ctl/http_reader.h"
+#include "daemon/ctl/look.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    BODY_MAX = 64 << 20, /* of a collected answer */
+    TICK_MS = 100,       /* between two calls of idle */
+    RETRY_MS = 20        /* the queue of connections is full */
+};
+
+/* --- signals --- */
+
+static volatile sig_atomic_t caught;
+
+static void note_signal(int number)
+{
+    caught = number;
+}
+
+void client_catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = note_signal}; /* no SA_RESTART */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+int client_interrupted(void)
+{
+    return caught;
+}
+
+_Noreturn void client_end_by_signal(void)
+{
+    int number = caught ? caught : SIGINT;
+    fflush(NULL);
+    signal(number, SIG_DFL);
+    raise(number);
+    _exit(128 + number);
+}
+
+/* --- one exchange --- */
+
+struct exchange {
+    const struct client_request *request;
+    struct client_answer *answer;
+    struct http_reader reader;
+    int fd;
+    size_t capacity;  /* of answer->body */
+    double began;     /* of the wait for the next byte */
+    bool is_too_long; /* more than BODY_MAX */
+};
+
+static enum zd_status fail_silent(
+        const struct exchange *exchange, const char *why)
+{
+    ZD_FAIL(ZD_ERR_UNFIT, "E1092", "no answer from the job: %s", why);
+    zd_fail_where("%s", exchange->request->socket);
+    return ZD_ERR_UNFIT;
+}
+
+static enum zd_status fail_connect(const struct exchange *exchange, int cause)
+{
+    const char *path = exchange->request->socket;
+    if (cause == ENOENT || cause == ENOTDIR)
+        return ZD_FAIL(
+                ZD_ERR_NO_INPUT, "E1090",
+                "no job answers at %s: there is no "
+                "such socket",
+                path);
+    if (cause == EACCES || cause == EPERM) {
+        ZD_FAIL(ZD_ERR_DENIED, "E1094",
+                "%s may not be opened: it is another "
+                "user's job",
+                path);
+        zd_fail_help("its owner and root may ask it, and who is in the group "
+                     "of control.status_gid");
+        return ZD_ERR_DENIED;
+    }
+    if (cause == ECONNREFUSED)
+        return fail_silent(exchange, "the socket was left by a job that ended");
+    return fail_silent(exchange, strerror(cause));
+}
+
+/* Wait for `events`. *ready_out: false when the caller gave up. */
+static enum zd_status wait_for(
+        struct exchange *exchange, short events, bool *ready_out)
+{
+    const struct client_request *request = exchange->request;
+    char why[64];
+    *ready_out = false;
+    for (;;) {
+        struct pollfd poll_fd = {exchange->fd, events, 0};
+        int ready = caught ? 0 : poll(&poll_fd, 1, TICK_MS);
+        double waited = clock_seconds() - exchange->began;
+        if (ready > 0) {
+            *ready_out = true;
+            return ZD_OK;
+        }
+        if (ready < 0 && errno != EINTR)
+            return fail_silent(exchange, strerror(errno));
+        if (caught || (request->idle && !request->idle(request->ctx, waited))) {
+            exchange->answer->is_cut = true;
+            return ZD_OK;
+        }
+        if (request->timeout > 0 && waited > request->timeout) {
+            snprintf(why, sizeof why, "none came in %g s", request->timeout);
+            return fail_silent(exchange, why);
+        }
+    }
+}
+
+static enum zd_status open_socket(struct exchange *exchange)
+{
+    const char *path = exchange->request->socket;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path)
+        return fail_silent(exchange, "the path is too long for a socket");
+    strcpy(address.sun_path, path);
+    exchange->fd =
+            socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (exchange->fd < 0)
+        return fail_silent(exchange, strerror(errno));
+    while (connect(exchange->fd, (struct sockaddr *)&address, sizeof address) !=
+           0) {
+        double waited = clock_seconds() - exchange->began;
+        if (errno != EAGAIN && errno != EINTR)
+            return fail_connect(exchange, errno);
+        if (exchange->request->timeout > 0 &&
+            waited > exchange->request->timeout)
+            return fail_silent(exchange, "too many others are asking it");
+        if (caught) {
+            exchange->answer->is_cut = true;
+            return ZD_OK;
+        }
+        poll(NULL, 0, RETRY_MS);
+    }
+    return ZD_OK;
+}
+
+static enum zd_status send_request(struct exchange *exchange)
+{
+    const struct client_request *request = exchange->request;
+    size_t body = request->body ? strlen(request->body) : 0, sent = 0;
+    char event[48] = "", *text = NULL;
+    enum zd_status status = ZD_OK;
+    if (request->last_event > 0)
+        snprintf(
+                event, sizeof event, "Last-Event-ID: %lld\r\n",
+                (long long)request->last_event);
+    int bytes = asprintf(
+            &text,
+            "%s %s HTTP/1.1\r\nHost: zerod\r\nConnection: close\r\n"
+            "%sContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+            request->method, request->target, event, body,
+            request->body ? request->body : "");
+    if (bytes < 0)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0901", "no memory for a request");
+    while (status == ZD_OK && sent < (size_t)bytes) {
+        bool ready;
+        ssize_t n = send(
+                exchange->fd, text + sent, (size_t)bytes - sent, MSG_NOSIGNAL);
+        if (n > 0)
+            sent += (size_t)n;
+        else if (errno != EAGAIN && errno != EINTR)
+            break; /* it may have answered before it closed */
+        else {
+            status = wait_for(exchange, POLLOUT, &ready);
+            if (!ready)
+                break;
+        }
+    }
+    free(text);
+    return status;
+}
+
+/* Body bytes: to the caller when it is the answer that it hopes for. */
+static bool take_body(void *ctx, const char *data, size_t bytes)
+{
+    struct exchange *exchange = ctx;
+    struct client_answer *answer = exchange->answer;
+    if (exchange->request->data && exchange->reader.status == 200) {
+        bool goes_on =
+                exchange->request->data(exchange->request->ctx, data, bytes);
+        answer->is_cut = answer->is_cut || !goes_on;
+        return goes_on;
+    }
+    if (answer->bytes + bytes > BODY_MAX) {
+        exchange->is_too_long = true;
+        return false;
+    }
+    if (answer->bytes + bytes + 1 > exchange->capacity) {
+        size_t capacity = 2 * (answer->bytes + bytes) + 4096;
+        char *grown = realloc(answer->body, capacity);
+        if (!grown) {
+            exchange->is_too_long = true;
+            return false;
+        }
+        answer->body = grown;
+        exchange->capacity = capacity;
+    }
+    memcpy(answer->body + answer->bytes, data, bytes);
+    answer->bytes += bytes;
+    answer->body[answer->bytes] = '\0';
+    return true;
+}
+
+static enum zd_status read_answer(struct exchange *exchange)
+{
+    struct http_reader *reader = &exchange->reader;
+    char data[16384];
+    exchange->began = clock_seconds();
+    while (reader->state < HTTP_DONE && !exchange->answer->is_cut) {
+        bool ready;
+        ZD_TRY(wait_for(exchange, POLLIN, &ready));
+        if (!ready)
+            return ZD_OK;
+        ssize_t n = recv(exchange->fd, data, sizeof data, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            continue;
+        if (n <= 0 && reader->head_bytes == 0)
+            return fail_silent(exchange, "it closed the connection");
+        if (n <= 0 && !http_reader_end(reader))
+            return fail_silent(exchange, "its answer broke off");
+        if (n <= 0)
+            break;
+        exchange->began = clock_seconds();
+        if (!http_reader_take(reader, data, (size_t)n))
+            break;
+    }
+    if (reader->state == HTTP_BROKEN)
+        return fail_silent(exchange, "what came is no HTTP");
+    if (exchange->is_too_long)
+        return fail_silent(exchange, "its answer is longer than 64 MiB");
+    exchange->answer->status = reader->status;
+    return ZD_OK;
+}
+
+enum zd_status client_ask(
+        const struct client_request *request, struct client_answer *answer)
+{
+    enum zd_status status;
+    struct exchange *exchange = calloc(1, sizeof *exchange);
+    *answer = (struct client_answer){0};
+    if (!exchange)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0901", "no memory for a request");
+    exchange->request = request;
+    exchange->answer = answer;
+    exchange->fd = -1;
+    exchange->began = clock_seconds();
+    exchange->reader.sink = take_body;
+    exchange->reader.ctx = exchange;
+    status = open_socket(exchange);
+    if (status == ZD_OK && !answer->is_cut)
+        status = send_request(exchange);
+    if (status == ZD_OK && !answer->is_cut)
+        status = read_answer(exchange);
+    if (status == ZD_OK && !answer->body && !request->data) {
+        answer->body = strdup("");
+        if (!answer->body)
+            status = ZD_FAIL(ZD_ERR_MEMORY, "E0901", "no memory for an answer");
+    }
+    if (exchange->fd >= 0)
+        close(exchange->fd);
+    free(exchange);
+    return status;
+}
+
+/* --- what the job says --- */
+
+static enum zd_status status_of(int http, const char **code_out)
+{
+    switch (http) {
+    case 403:
+    case 409:
+        *code_out = "E1093";
+        return ZD_ERR_DENIED;
+    case 500:
+    case 503:
+        *code_out = "E1096";
+        return ZD_ERR_UNFIT;
+    default:
+        *code_out = "E1095";
+        return ZD_ERR_USAGE;
+    }
+}
+
+enum zd_status client_check(const struct client_answer *answer)
+{
+    const char *code, *message = NULL, *hint = NULL;
+    json_t *root = NULL, *error;
+    if (answer->status >= 200 && answer->status < 300)
+        return ZD_OK;
+    if (answer->body)
+        root = json_loadb(answer->body, answer->bytes, 0, NULL);
+    error = json_object_get(root, "error");
+    message = json_string_value(json_object_get(error, "message"));
+    hint = json_string_value(json_object_get(error, "hint"));
+    enum zd_status status = status_of(answer->status, &code);
+    if (message)
+        ZD_FAIL(status, code, "%s", message);
+    else
+        ZD_FAIL(status, code, "the job answered %d", answer->status);
+    if (hint) { /* the job's words: no escape codes */
+        char *safe = text_escape(
+                &(struct look){.has_utf8 = true}, hint, strlen(hint), true);
+        zd_fail_help("%s", safe ? safe : "");
+        free(safe);
+    }
+    json_decref(root);
+    return status;
+}
+
+enum zd_status client_json(
+        const struct client_request *request, json_t **json_out)
+{
+    struct client_answer answer;
+    json_t *json = NULL;
+    enum zd_status status = client_ask(request, &answer);
+    *json_out = NULL;
+    if (status == ZD_OK && answer.is_cut)
+        client_end_by_signal();
+    if (status == ZD_OK)
+        status = client_check(&answer);
+    if (status == ZD_OK) {
+        json = json_loadb(answer.body, answer.bytes, 0, NULL);
+        if (!json_is_object(json)) {
+            json_decref(json);
+            json = NULL;
+            status = ZD_FAIL(
+                    ZD_ERR_UNFIT, "E1092", "the answer to %s is no JSON object",
+                    request->target);
+            zd_fail_where("%s", request->socket);
+        }
+    }
+    free(answer.body);
+    *json_out = json;
+    return status;
+}

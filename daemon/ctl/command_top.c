@@ -1,0 +1,235 @@
+/* command_top.c - zerodctl top: ask, draw, take a key, again. */
+#include "daemon/ctl/act.h"
+#include "daemon/ctl/client.h"
+#include "daemon/ctl/ctl.h"
+#include "daemon/ctl/screen.h"
+#include "daemon/ctl/show.h"
+#include "daemon/ctl/top.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOG_LINES = 60, HISTORY_POINTS = 400, MESSAGE_SECONDS = 5 };
+
+struct top {
+    struct cli_args *args;
+    struct target target;
+    json_t *status, *ranks, *history;
+    char *log;
+    char message[256];
+    double message_until; /* clock_seconds */
+};
+
+/* --- asking --- */
+
+static bool add_line(void *ctx, const char *line)
+{
+    fprintf(ctx, "%s\n", line);
+    return true;
+}
+
+static char *read_log(const struct target *target)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    struct target_stream stream = {
+            .tail = LOG_LINES, .line = add_line, .ctx = out};
+    if (!out)
+        return NULL;
+    if (target_stream(target, &stream) != ZD_OK)
+        zd_error_clear(); /* a job may write no log */
+    if (fclose(out) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static void replace(json_t **old, json_t *new)
+{
+    json_decref(*old);
+    *old = new;
+}
+
+/* Only the status must be there. */
+static enum zd_status ask(struct top *top)
+{
+    char what[96];
+    json_t *answer;
+    if (!top->target.socket) { /* files: read them again */
+        struct target newer;
+        ZD_TRY(target_of_dir(top->target.dir, &newer));
+        target_fini(&top->target);
+        top->target = newer;
+    }
+    ZD_TRY(target_get(&top->target, "/v1/status", &answer));
+    replace(&top->status, answer);
+    if (target_get(&top->target, "/v1/ranks", &answer) == ZD_OK)
+        replace(&top->ranks, answer);
+    zd_error_clear();
+    snprintf(
+            what, sizeof what,
+            "/v1/metrics/history?name=train/loss,eval/loss&max=%d",
+            HISTORY_POINTS);
+    if (target_get(&top->target, what, &answer) == ZD_OK)
+        replace(&top->history, answer);
+    zd_error_clear();
+    char *log = read_log(&top->target);
+    if (log) {
+        free(top->log);
+        top->log = log;
+    }
+    return ZD_OK;
+}
+
+static void top_fini(struct top *top)
+{
+    json_decref(top->status);
+    json_decref(top->ranks);
+    json_decref(top->history);
+    free(top->log);
+    target_fini(&top->target);
+}
+
+/* --- drawing --- */
+
+static void draw(const struct top *top, bool has_keys, FILE *out)
+{
+    struct look look = look_of_stdout();
+    bool has_message = clock_seconds() < top->message_until;
+    struct top_data data = {
+            .status = top->status,
+            .ranks = top->ranks,
+            .history = top->history,
+            .log = top->log ? top->log : "",
+            .message = has_message ? top->message : "",
+            .has_keys = has_keys};
+    top_frame(&look, &data, out);
+}
+
+static void draw_screen(const struct top *top)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return;
+    draw(top, true, out);
+    if (fclose(out) == 0)
+        screen_draw(text);
+    free(text);
+}
+
+/* --- keys --- */
+
+static void give_command(struct top *top, const char *command)
+{
+    struct cli_args args = *top->args;
+    json_t *answer;
+    args.no_wait = true;
+    if (act_post(&top->target, &args, command, json_object(), 0, &answer) ==
+        ZD_OK)
+        snprintf(
+                top->message, sizeof top->message,
+                "%s: at the next step boundary", command);
+    else
+        snprintf(
+                top->message, sizeof top->message, "%.200s",
+                zd_error_get()->what);
+    zd_error_clear();
+    json_decref(answer);
+    top->message_until = clock_seconds() + MESSAGE_SECONDS;
+}
+
+/* False: leave. */
+static bool take_key(struct top *top, int key)
+{
+    switch (key) {
+    case 'q':
+    case 'Q':
+    case 4: /* Ctrl-D */
+    case -1:
+        return false;
+    case 'p':
+        give_command(top, "pause");
+        break;
+    case 'r':
+        give_command(top, "resume");
+        break;
+    case 'c':
+        give_command(top, "checkpoint");
+        break;
+    case 'e':
+        give_command(top, "eval");
+        break;
+    default:
+        break;
+    }
+    return true;
+}
+
+/* Asks once a second; draws also when a key or a new size of the window came.
+ */
+static void run_screen(struct top *top, double interval)
+{
+    double next = clock_seconds() + interval;
+    bool goes_on = true;
+    draw_screen(top);
+    while (goes_on) {
+        double left = next - clock_seconds();
+        int key = screen_key(left > 0 ? left : 0);
+        goes_on = key == 0 || take_key(top, key);
+        if (goes_on && (clock_seconds() >= next || key > 0)) {
+            goes_on = ask(top) == ZD_OK;
+            next = clock_seconds() + interval;
+        }
+        if (goes_on)
+            draw_screen(top);
+    }
+}
+
+/* A pipe gets text: one frame, or with -w one after another. */
+static void run_pipe(struct top *top)
+{
+    for (;;) {
+        draw(top, false, stdout);
+        fflush(stdout);
+        if (!top->args->watch || ferror(stdout))
+            return;
+        poll(NULL, 0, (int)(ctl_interval(top->args) * 1000));
+        if (client_interrupted() || ask(top) != ZD_OK)
+            return;
+        putchar('\n');
+    }
+}
+
+enum zd_status command_top(struct cli_args *args, int *argc, char ***argv)
+{
+    struct look look = look_of_stdout();
+    struct top top = {.args = args};
+    enum zd_status status = ctl_target(args, &look, &top.target);
+    if (status == ZD_OK)
+        status = ask(&top);
+    if (status != ZD_OK) {
+        top_fini(&top);
+        return status;
+    }
+    if (screen_take())
+        run_screen(&top, args->interval > 0 ? args->interval : 1);
+    else
+        run_pipe(&top);
+    screen_restore();
+    if (zd_error_get()->status != ZD_OK) { /* it ended while we looked */
+        zd_error_clear();
+        look = look_of_stdout();
+        fputs("the job has ended; the last that it said:\n", stderr);
+        show_status_line(&look, top.status, stderr);
+    }
+    top_fini(&top);
+    return ZD_OK;
+}

@@ -1,0 +1,264 @@
+/* common.c - what the commands share: which job, json and csv. */
+#include "daemon/ctl/client.h"
+#include "daemon/ctl/ctl.h"
+#include "daemon/ctl/jobs.h"
+#include "daemon/output.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum ctl_output ctl_output(const struct cli_args *args)
+{
+    if (args->csv || (args->output && strcmp(args->output, "csv") == 0))
+        return OUTPUT_CSV;
+    return args->output && strcmp(args->output, "json") == 0 ? OUTPUT_JSON
+                                                             : OUTPUT_TABLE;
+}
+
+double ctl_interval(const struct cli_args *args)
+{
+    return args->interval > 0 ? fmin(args->interval, 3600) : 2;
+}
+
+double json_real_of(const json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+const char *json_text_of(
+        const json_t *object, const char *key, const char *fallback)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : fallback;
+}
+
+/* --- which job --- */
+
+/* "a, b and c" of the jobs that run. */
+static void list_names(const struct jobs *jobs, char *out, size_t out_bytes)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; i < jobs->count && used < out_bytes; i++)
+        used += (size_t)snprintf(
+                out + used, out_bytes - used, "%s%s",
+                i == 0                ? ""
+                : i + 1 < jobs->count ? ", "
+                                      : " and ",
+                jobs->items[i].name);
+}
+
+static enum zd_status the_only_job(struct target *target_out)
+{
+    struct jobs jobs;
+    char names[512];
+    enum zd_status status = ZD_OK;
+    ZD_TRY(jobs_find(false, &jobs));
+    if (jobs.count == 1) {
+        target_of_socket(jobs.items[0].socket, target_out);
+    } else if (jobs.count == 0) {
+        status = ZD_FAIL(ZD_ERR_NO_INPUT, "E1090", "no job is running");
+        zd_fail_help("a job on another host: ssh HOST zerodctl, or "
+                     "zerodctl --dir OUTPUT_DIR over a shared file system");
+    } else {
+        list_names(&jobs, names, sizeof names);
+        status =
+                ZD_FAIL(ZD_ERR_USAGE, "E1091", "%d jobs are running: %s",
+                        jobs.count, names);
+        zd_fail_help("choose one with -j, like: -j %s", jobs.items[0].name);
+    }
+    jobs_fini(&jobs);
+    return status;
+}
+
+static enum zd_status named_job(const char *name, struct target *target_out)
+{
+    char folders[JOBS_FOLDERS][JOBS_PATH_MAX], names[512];
+    char path[2 * JOBS_PATH_MAX + 16];
+    struct jobs jobs;
+    int count = jobs_folders(folders);
+    if (!name[0] || strchr(name, '/') || strlen(name) > 200) {
+        ZD_FAIL(ZD_ERR_USAGE, "E0101", "-j takes the name of a job, not `%s`",
+                name);
+        zd_fail_help("-S takes a socket, --dir an output folder");
+        return ZD_ERR_USAGE;
+    }
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof path, "%s/%s.sock", folders[i], name);
+        if (access(path, F_OK) == 0) {
+            target_of_socket(path, target_out);
+            return ZD_OK;
+        }
+    }
+    names[0] = '\0';
+    ZD_TRY(jobs_find(false, &jobs));
+    list_names(&jobs, names, sizeof names);
+    jobs_fini(&jobs);
+    ZD_FAIL(ZD_ERR_NO_INPUT, "E1090", "no job `%s` is running", name);
+    if (names[0])
+        zd_fail_help("running: %s", names);
+    return ZD_ERR_NO_INPUT;
+}
+
+static void tell_files(const struct look *look, const struct target *target)
+{
+    char age[TEXT_SHORT];
+    const char *state = json_text_of(target->file, "state", "");
+    bool has_ended = strcmp(state, "done") == 0 ||
+                     strcmp(state, "stopped") == 0 ||
+                     strcmp(state, "failed") == 0;
+    fprintf(stderr, "from %s/status.json, written ", target->dir);
+    text_duration(target->age, age);
+    fprintf(stderr, "%s ago", age);
+    if (!has_ended) {
+        fputs(" on ", stderr);
+        text_print(
+                look, json_text_of(target->file, "host", "an unknown host"),
+                false, stderr);
+    }
+    fputs(has_ended          ? "; the run has ended\n"
+          : target->age > 10 ? "; it is written every 2 s: the run is gone, or "
+                               "its disk does not answer\n"
+                             : "; the socket is out of reach from here\n",
+          stderr);
+}
+
+enum zd_status ctl_target(
+        const struct cli_args *args, const struct look *look,
+        struct target *target_out)
+{
+    int named =
+            (args->job != NULL) + (args->socket != NULL) + (args->dir != NULL);
+    *target_out = (struct target){0};
+    if (named > 1)
+        return ZD_FAIL(
+                ZD_ERR_USAGE, "E0101",
+                "-j, -S and --dir name a job each: "
+                "one of them is enough");
+    if (args->socket) {
+        target_of_socket(args->socket, target_out);
+        return ZD_OK;
+    }
+    if (args->job)
+        return named_job(args->job, target_out);
+    if (!args->dir)
+        return the_only_job(target_out);
+    ZD_TRY(target_of_dir(args->dir, target_out));
+    if (!target_out->socket)
+        tell_files(look, target_out);
+    return ZD_OK;
+}
+
+/* --- forms --- */
+
+void ctl_print_json(const json_t *json)
+{
+    /* escape codes of C1 are in no ASCII */
+    json_dumpf(
+            json, stdout,
+            JSON_INDENT(2) | JSON_REAL_PRECISION(17) | JSON_ENSURE_ASCII);
+    fputc('\n', stdout);
+}
+
+/* Members of `row` as a.b = value; lists by their index. */
+static void flatten(json_t *out, const char *prefix, json_t *value)
+{
+    char name[256];
+    const char *key;
+    json_t *member;
+    size_t i;
+    if (json_is_object(value)) {
+        json_object_foreach(value, key, member)
+        {
+            snprintf(
+                    name, sizeof name, "%s%s%s", prefix, prefix[0] ? "." : "",
+                    key);
+            flatten(out, name, member);
+        }
+    } else if (json_is_array(value)) {
+        json_array_foreach(value, i, member)
+        {
+            snprintf(name, sizeof name, "%s.%zu", prefix, i);
+            flatten(out, name, member);
+        }
+    } else {
+        json_object_set(out, prefix, value);
+    }
+}
+
+/* RFC 4180: quoted where that is needed. */
+static void csv_field(const char *text, FILE *out)
+{
+    bool is_plain = !text[strcspn(text, ",\"\r\n")];
+    fputs(is_plain ? "" : "\"", out);
+    for (; *text; text++) {
+        if (*text == '"')
+            fputc('"', out);
+        fputc(*text, out);
+    }
+    fputs(is_plain ? "" : "\"", out);
+}
+
+/* As few digits as come back exactly. */
+static void print_real(double value)
+{
+    char text[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    fputs(text, stdout);
+}
+
+static void print_csv_value(const json_t *value)
+{
+    if (json_is_string(value)) {
+        csv_field(json_string_value(value), stdout);
+    } else if (json_is_real(value)) {
+        print_real(json_real_value(value));
+    } else if (value && !json_is_null(value)) {
+        char *text =
+                json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+        fputs(text ? text : "", stdout);
+        free(text);
+    }
+}
+
+void ctl_print_csv(const json_t *rows)
+{
+    json_t *flat = json_array(), *titles = json_object(), *row, *value;
+    const char *key;
+    size_t i;
+    json_array_foreach(rows, i, row)
+    {
+        json_t *one = json_object();
+        flatten(one, "", row);
+        json_object_update_missing(titles, one);
+        json_array_append_new(flat, one);
+    }
+    bool is_first = true;
+    json_object_foreach(titles, key, value)
+    {
+        fputs(is_first ? "" : ",", stdout);
+        csv_field(key, stdout);
+        is_first = false;
+    }
+    fputc('\n', stdout);
+    json_array_foreach(flat, i, row)
+    {
+        is_first = true;
+        json_object_foreach(titles, key, value)
+        {
+            fputs(is_first ? "" : ",", stdout);
+            print_csv_value(json_object_get(row, key));
+            is_first = false;
+        }
+        fputc('\n', stdout);
+    }
+    json_decref(flat);
+    json_decref(titles);
+}

@@ -1,0 +1,69 @@
+/* ctl.h - zerodctl: what was typed, and its commands.
+ *
+ * Results go to stdout, everything else to stderr. Exit codes: 0, 64 the
+ * command line, 66 no such job, 69 no answer, 77 refused. */
+#ifndef ZD_CTL_CTL_H
+#define ZD_CTL_CTL_H
+
+#include "daemon/cli_program.h"
+#include "daemon/ctl/look.h"
+#include "daemon/ctl/target.h"
+
+struct cli_args { /* strings borrowed from argv */
+    struct cli_line line;
+    const char *job, *socket, *dir; /* which job */
+    const char *output;             /* table | json | csv */
+    const char *since;              /* "5m", or seconds since 1970 */
+    int64_t rank, tail, since_step, max_new_tokens, port, height;
+    double interval, timeout; /* seconds; 0 and below 0: not given */
+    bool all, watch, follow, csv, with_steps, log_scale;
+    bool release, now, wait, no_wait, open_browser;
+};
+
+extern const struct cli_program zerodctl_program;
+
+enum ctl_output { OUTPUT_TABLE, OUTPUT_JSON, OUTPUT_CSV };
+enum ctl_output ctl_output(const struct cli_args *args);
+/* Seconds between two rounds. */
+double ctl_interval(const struct cli_args *args);
+
+/* The job that args name, or the only one that runs (66 without one, 64 with
+ * several, named). Says so on stderr when files answer for it. */
+enum zd_status ctl_target(
+        const struct cli_args *args, const struct look *look,
+        struct target *target_out);
+
+/* Print an object as it came, or as lines of CSV: objects of `rows`, nested
+ * members as a.b. */
+void ctl_print_json(const json_t *json);
+void ctl_print_csv(const json_t *rows);
+
+/* Members of an object; NaN, or `fallback`, where there is none or null. */
+double json_real_of(const json_t *object, const char *key);
+const char *json_text_of(
+        const json_t *object, const char *key, const char *fallback);
+
+typedef enum zd_status ctl_command_fn(
+        struct cli_args *args, int *argc, char ***argv);
+ctl_command_fn command_ls;
+ctl_command_fn command_status;
+ctl_command_fn command_top;
+ctl_command_fn command_ranks;
+ctl_command_fn command_memory;
+ctl_command_fn command_logs;
+ctl_command_fn command_events;
+ctl_command_fn command_samples;
+ctl_command_fn command_metrics;
+ctl_command_fn command_plot;
+ctl_command_fn command_checkpoint;
+ctl_command_fn command_eval;
+ctl_command_fn command_sample;
+ctl_command_fn command_pause;
+ctl_command_fn command_resume;
+ctl_command_fn command_stop;
+ctl_command_fn command_set;
+ctl_command_fn command_config;
+ctl_command_fn command_profile;
+ctl_command_fn command_web;
+
+#endif

@@ -1,0 +1,17 @@
+/* dir.h - what the files of an output folder say, in the objects of
+ * docs/control.md. */
+#ifndef ZD_CTL_DIR_H
+#define ZD_CTL_DIR_H
+
+#include "daemon/ctl/target.h"
+
+/* Parts of `what` as target_get has them. `file`: status.json. */
+enum zd_status dir_get(
+        const char *dir, const json_t *file, const char *what,
+        json_t **json_out);
+enum zd_status dir_stream(const char *dir, const struct target_stream *stream);
+/* Seconds since 1970 of a line of a log ("2026-11-21T20:33:53Z ..", or JSON
+ * with "time") or an event; 0: it has none. */
+double dir_line_time(const char *line);
+
+#endif

@@ -1,0 +1,41 @@
+#include "base/log.h"
+#include "daemon/cli_help.h"
+#include "daemon/cli_parse.h"
+#include "daemon/ctl/client.h"
+#include "daemon/ctl/ctl.h"
+#include "daemon/output.h"
+#include "zd_config.h"
+
+static void print_version(bool json)
+{
+    if (json)
+        printf("{\n  \"name\": \"zerodctl\",\n  \"version\": \"%s\"\n}\n",
+               ZD_VERSION);
+    else
+        printf("zerodctl %s\n", ZD_VERSION);
+}
+
+int main(int argc, char **argv)
+{
+    struct cli_args args;
+    const struct cli_command *command = NULL;
+    enum zd_status status;
+    bool json;
+    output_init();
+    if (cli_is_version(argc, argv, &json, &status)) {
+        if (status == ZD_OK)
+            print_version(json);
+    } else {
+        status = cli_parse(&zerodctl_program, argc, argv, &args, &command);
+        if (status == ZD_OK && args.line.help) {
+            cli_print_help(&zerodctl_program, command, stdout);
+        } else if (status == ZD_OK) {
+            client_catch_signals();
+            status = command->run(&args, &argc, &argv);
+            if (client_interrupted() && status == ZD_OK)
+                client_end_by_signal();
+        }
+    }
+    zd_error_print(stderr, zd_error_get());
+    return output_finish(zd_exit_code(status));
+}

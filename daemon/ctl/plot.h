@@ -1,0 +1,33 @@
+/* plot.h - curves in a terminal: braille dots (2 x 4 in a cell), or one mark a
+ * cell where the locale has no UTF-8. */
+#ifndef ZD_CTL_PLOT_H
+#define ZD_CTL_PLOT_H
+
+#include "base/json.h"
+#include "daemon/ctl/look.h"
+
+struct curve {     /* points that are not finite are left out */
+    double *x, *y; /* (count) x rises */
+    int count;
+};
+
+/* Of {"step": [..], "value": [..]}; all 0 when it has no points. */
+struct curve curve_of(const json_t *series);
+void curve_fini(struct curve *curve);
+
+struct plot {
+    struct curve line; /* drawn through its points */
+    struct curve dots; /* beside it, on the same axes; may have none */
+    int columns, rows; /* with axes */
+    bool is_log;       /* y; values of 0 and less are left out */
+    bool has_axes;
+};
+
+/* Lines end without blanks. Nothing to draw: one line says so. */
+void plot_draw(const struct look *look, const struct plot *plot, FILE *out);
+/* One row of `columns`: eight heights, or eight marks. */
+void plot_sparkline(
+        const struct look *look, const struct curve *curve, int columns,
+        FILE *out);
+
+#endif

@@ -1,0 +1,142 @@
+#include "daemon/ctl/screen.h"
+
+#include "daemon/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+static struct termios before;
+static volatile sig_atomic_t is_taken;
+
+/* Second screen, no cursor, no line wrap; and back. */
+static const char enter[] = "\033[?1049h\033[?25l\033[?7l\033[H\033[2J";
+static const char leave[] = "\033[?7h\033[?25h\033[0m\033[?1049l";
+
+static void write_all(const char *text, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = write(STDOUT_FILENO, text, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return;
+        text += n;
+        bytes -= (size_t)n;
+    }
+}
+
+void screen_restore(void)
+{
+    int cause = errno;
+    if (is_taken) {
+        is_taken = 0;
+        write_all(leave, sizeof leave - 1);
+        tcsetattr(STDIN_FILENO, TCSANOW, &before);
+    }
+    errno = cause;
+}
+
+static void take_again(void)
+{
+    struct termios raw = before;
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    raw.c_cc[VMIN] = 1;
+    raw.c_cc[VTIME] = 0;
+    tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    write_all(enter, sizeof enter - 1);
+    is_taken = 1;
+}
+
+/* What ends the program: give the screen back, then end as it would have. */
+static void end_by(int number)
+{
+    screen_restore();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* Ctrl-Z: as end_by, and on when the shell says so. */
+static void suspend(int number)
+{
+    int cause = errno;
+    sigset_t set;
+    screen_restore();
+    signal(SIGTSTP, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    raise(SIGTSTP); /* stands still here */
+    struct sigaction action = {.sa_handler = suspend};
+    sigaction(SIGTSTP, &action, NULL);
+    take_again();
+    errno = cause;
+}
+
+static void note_size(int number)
+{
+    (void)number; /* it ends the wait for a key */
+}
+
+bool screen_take(void)
+{
+    static const int ends[] = {SIGHUP,  SIGINT, SIGQUIT, SIGTERM, SIGABRT,
+                               SIGSEGV, SIGBUS, SIGFPE,  SIGILL};
+    struct sigaction action = {.sa_handler = end_by};
+    if (!isatty(STDIN_FILENO) || !output_is_terminal(STDOUT_FILENO) ||
+        tcgetattr(STDIN_FILENO, &before) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        sigaction(ends[i], &action, NULL);
+    action.sa_handler = suspend;
+    sigaction(SIGTSTP, &action, NULL);
+    action.sa_handler = note_size;
+    sigaction(SIGWINCH, &action, NULL);
+    atexit(screen_restore);
+    fflush(stdout);
+    take_again();
+    return true;
+}
+
+/* Each line is cleared to its end behind what is drawn, so that nothing
+ * flickers. */
+void screen_draw(const char *text)
+{
+    char *out = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&out, &bytes);
+    if (!stream)
+        return;
+    fputs("\033[H", stream);
+    while (*text) {
+        size_t length = strcspn(text, "\n");
+        fwrite(text, 1, length, stream);
+        fputs("\033[K", stream);
+        text += length;
+        if (*text == '\n') {
+            fputs("\r\n", stream);
+            text++;
+        }
+    }
+    fputs("\033[J", stream);
+    if (fclose(stream) == 0)
+        write_all(out, bytes);
+    free(out);
+}
+
+int screen_key(double seconds)
+{
+    struct pollfd keys = {STDIN_FILENO, POLLIN, 0};
+    unsigned char key;
+    int ready = poll(&keys, 1, (int)(seconds * 1000));
+    if (ready <= 0)
+        return 0;
+    ssize_t n = read(STDIN_FILENO, &key, 1);
+    return n == 1 ? key : n < 0 && errno == EINTR ? 0 : -1;
+}

@@ -1,0 +1,19 @@
+/* screen.h - the whole terminal, taken and always given back: at the end, on a
+ * signal, when suspended, and when the program breaks. */
+#ifndef ZD_CTL_SCREEN_H
+#define ZD_CTL_SCREEN_H
+
+#include <stdbool.h>
+
+/* Keys without echo and line editing, a second screen, no cursor. False: stdin
+ * or stdout is no terminal that can. */
+bool screen_take(void);
+/* May be called twice, and from a handler of signals. */
+void screen_restore(void);
+/* Draw text over the last frame. */
+void screen_draw(const char *text);
+/* The key that is pressed within `seconds`; 0: none, or the window changed its
+ * size. -1: the terminal is gone. */
+int screen_key(double seconds);
+
+#endif

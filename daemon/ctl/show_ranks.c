@@ -1,0 +1,171 @@
+#include "daemon/ctl/ctl.h"
+#include "daemon/ctl/grid.h"
+#include "daemon/ctl/show.h"
+
+#include <math.h>
+#include <string.h>
+
+static double sum_of(const json_t *object, const char *const *keys, int count)
+{
+    double sum = 0;
+    for (int i = 0; i < count; i++) {
+        double value = json_real_of(object, keys[i]);
+        sum += isfinite(value) ? value : 0;
+    }
+    return sum;
+}
+
+/* Bytes of all kinds of memory that are in the host's or the device's: what is
+ * on disk is no memory. */
+static double taken_of(const json_t *rank, const char *key)
+{
+    json_t *memory = json_object_get(rank, "memory"), *value;
+    const char *where;
+    double sum = 0;
+    json_object_foreach(memory, where, value)
+    {
+        double bytes = json_real_of(value, key);
+        if (strcmp(where, "disk") != 0 && isfinite(bytes))
+            sum += bytes;
+    }
+    return sum;
+}
+
+static void add_rank(
+        struct grid *grid, const struct look *look, const json_t *rank,
+        double last_step)
+{
+    static const char *const sent[] = {
+            "reduce_scatter_bytes", "all_gather_bytes", "all_reduce_bytes"};
+    static const char *const moved[] = {
+            "down_bytes", "up_bytes", "disk_read_bytes", "disk_written_bytes"};
+    char text[TEXT_SHORT];
+    double number = json_real_of(rank, "rank");
+    double step = json_real_of(rank, "step");
+    double seen = json_real_of(rank, "heartbeat");
+    grid_add(grid, look, "%.0f", isfinite(number) ? number : -1);
+    grid_add(grid, look, "%s", json_text_of(rank, "host", "-"));
+    grid_add(grid, look, "%s", json_text_of(rank, "device", "-"));
+    grid_add(grid, look, "%.0f", isfinite(step) ? step : 0);
+    grid_add(grid, look, "%.0f", isfinite(step) ? last_step - step : 0);
+    grid_style(grid, last_step > step ? LOOK_WARN : LOOK_PLAIN);
+    grid_add(
+            grid, look, "%s",
+            text_duration(json_real_of(rank, "step_seconds"), text));
+    grid_add(grid, look, "%s", text_bytes(taken_of(rank, "taken"), text));
+    grid_add(grid, look, "%s", text_bytes(taken_of(rank, "planned"), text));
+    grid_add(
+            grid, look, "%s", text_bytes(json_real_of(rank, "resident"), text));
+    grid_add(
+            grid, look, "%s",
+            text_bytes(json_real_of(rank, "resident_peak"), text));
+    grid_add(grid, look, "%s", text_bytes(sum_of(rank, sent, 3), text));
+    grid_add(grid, look, "%s", text_bytes(sum_of(rank, moved, 4), text));
+    grid_add(grid, look, "%s", text_duration(look->now - seen, text));
+    grid_style(grid, look->now - seen > 60 ? LOOK_BAD : LOOK_PLAIN);
+    grid_add(grid, look, "%s", text_count(json_real_of(rank, "threads"), text));
+    grid_add(grid, look, "%s", json_text_of(rank, "cpus", "-"));
+    double pid = json_real_of(rank, "pid");
+    grid_add(grid, look, "%.0f", isfinite(pid) ? pid : 0);
+}
+
+void show_ranks(const struct look *look, const json_t *answer, FILE *out)
+{
+    static const struct grid_column columns[] = {
+            {"RANK", true, 99},     {"HOST", false, 60},
+            {"DEVICE", false, 40},  {"STEP", true, 95},
+            {"LAG", true, 92},      {"STEP TIME", true, 70},
+            {"MEMORY", true, 90},   {"PLANNED", true, 65},
+            {"RESIDENT", true, 80}, {"PEAK", true, 50},
+            {"SENT", true, 45},     {"OFFLOADED", true, 35},
+            {"SEEN", true, 85},     {"THREADS", true, 30},
+            {"CPUS", false, 20},    {"PID", true, 25}};
+    struct grid *grid =
+            grid_create(columns, sizeof columns / sizeof columns[0]);
+    json_t *ranks = json_object_get(answer, "ranks"), *rank;
+    double last_step = 0;
+    size_t i;
+    json_array_foreach(ranks, i, rank) last_step =
+            fmax(last_step, json_real_of(rank, "step"));
+    json_array_foreach(ranks, i, rank) add_rank(grid, look, rank, last_step);
+    grid_print(grid, look, out);
+    grid_destroy(grid);
+}
+
+/* --- memory --- */
+
+static void add_bytes(
+        struct grid *grid, const struct look *look, const json_t *object,
+        const char *key)
+{
+    char text[TEXT_SHORT];
+    double bytes = json_real_of(object, key);
+    grid_add(grid, look, "%s", bytes == 0 ? "-" : text_bytes(bytes, text));
+}
+
+static void add_memory(
+        struct grid *grid, const struct look *look, const json_t *rank,
+        const json_t *memory)
+{
+    static const char *const kinds[] = {
+            "params", "grads", "optimizer", "activations", "buffers"};
+    const json_t *of_kinds = json_object_get(memory, "kinds");
+    double number = json_real_of(rank, "rank");
+    double taken = json_real_of(memory, "taken"),
+           planned = json_real_of(memory, "planned"),
+           limit = json_real_of(memory, "limit");
+    double of = limit > 0 ? limit : planned;
+    grid_add(grid, look, "%.0f", isfinite(number) ? number : -1);
+    grid_add(grid, look, "%s", json_text_of(memory, "where", "-"));
+    add_bytes(grid, look, memory, "planned");
+    add_bytes(grid, look, memory, "taken");
+    add_bytes(grid, look, memory, "limit");
+    if (of > 0 && isfinite(taken))
+        grid_add(grid, look, "%.0f", 100 * taken / of);
+    else
+        grid_add(grid, look, "-");
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        add_bytes(grid, look, of_kinds, kinds[i]);
+}
+
+static void add_resident(
+        struct grid *grid, const struct look *look, const json_t *rank)
+{
+    double number = json_real_of(rank, "rank");
+    grid_add(grid, look, "%.0f", isfinite(number) ? number : -1);
+    grid_add(grid, look, "process");
+    grid_add(grid, look, "-");
+    add_bytes(grid, look, rank, "resident");
+    add_bytes(grid, look, rank, "resident_peak");
+    for (int i = 0; i < 6; i++)
+        grid_add(grid, look, "-");
+}
+
+/* The process' own row has its peak where others have their limit. */
+void show_memory(const struct look *look, const json_t *answer, FILE *out)
+{
+    static const struct grid_column columns[] = {
+            {"RANK", true, 99},       {"WHERE", false, 98},
+            {"PLANNED", true, 90},    {"TAKEN", true, 95},
+            {"LIMIT/PEAK", true, 80}, {"%", true, 70},
+            {"PARAMS", true, 50},     {"GRADS", true, 45},
+            {"OPTIMIZER", true, 48},  {"ACTIVATIONS", true, 47},
+            {"BUFFERS", true, 40}};
+    struct grid *grid =
+            grid_create(columns, sizeof columns / sizeof columns[0]);
+    json_t *ranks = json_object_get(answer, "ranks"), *rank, *memory;
+    size_t i, k;
+    json_array_foreach(ranks, i, rank)
+    {
+        json_array_foreach(json_object_get(rank, "memory"), k, memory)
+        {
+            bool is_used = json_real_of(memory, "planned") > 0 ||
+                           json_real_of(memory, "taken") > 0;
+            if (is_used)
+                add_memory(grid, look, rank, memory);
+        }
+        add_resident(grid, look, rank);
+    }
+    grid_print(grid, look, out);
+    grid_destroy(grid);
+}

@@ -1,0 +1,120 @@
+/* table.c - every command and every option of zerodctl. */
+#include "daemon/ctl/ctl.h"
+
+#define ARG(field)   offsetof(struct cli_args, field)
+#define COUNT(table) (int)(sizeof table / sizeof table[0])
+
+#define LOOK_AT "look at a job"
+#define STEER   "steer it"
+
+/* clang-format off */
+static const struct cli_option options[] = {
+{"job", 'j', "JOB", CLI_TEXT, ARG(job), NULL, "The job of this name; default: the only one that runs"},
+{"socket", 'S', "SOCKET", CLI_TEXT, ARG(socket), NULL, "The job that listens on this socket"},
+{"dir", 0, "OUT", CLI_TEXT, ARG(dir), NULL, "The job of this output folder; its files where its socket is out of reach"},
+{"output", 'o', "table|json|csv", CLI_CHOICE, ARG(output), "table|json|csv", "Form of the result; json is the API's object"},
+{"all", 'a', NULL, CLI_FLAG, ARG(all), NULL, "Jobs of all users, as far as this one may see them"},
+{"watch", 'w', NULL, CLI_FLAG, ARG(watch), NULL, "Again and again, until the job ends"},
+{"interval", 'i', "TIME", CLI_DURATION, ARG(interval), NULL, "Between two rounds (2s)"},
+{"follow", 'f', NULL, CLI_FLAG, ARG(follow), NULL, "Go on with what comes, until the job ends"},
+{"rank", 0, "N", CLI_NUMBER, ARG(rank), NULL, "The log of this rank (0)"},
+{"since", 0, "TIME", CLI_TEXT, ARG(since), NULL, "Only what is newer: 5m, 1h30m, or 2026-11-21T20:33:53Z"},
+{"tail", 'n', "N", CLI_NUMBER, ARG(tail), NULL, "The last N only"},
+{"since-step", 0, "N", CLI_NUMBER, ARG(since_step), NULL, "Only steps after N"},
+{"steps", 0, NULL, CLI_FLAG, ARG(with_steps), NULL, "Every step too"},
+{"csv", 0, NULL, CLI_FLAG, ARG(csv), NULL, "Short for -o csv"},
+{"height", 0, "ROWS", CLI_COUNT, ARG(height), NULL, "Rows of the plot"},
+{"log", 0, NULL, CLI_FLAG, ARG(log_scale), NULL, "Values on a logarithmic scale"},
+{"max-new-tokens", 0, "N", CLI_COUNT, ARG(max_new_tokens), NULL, "Tokens to make at most; default: the job's"},
+{"release", 0, NULL, CLI_FLAG, ARG(release), NULL, "Give the device's memory back too"},
+{"now", 0, NULL, CLI_FLAG, ARG(now), NULL, "Without a checkpoint: what came after the last one is lost"},
+{"wait", 0, NULL, CLI_FLAG, ARG(wait), NULL, "Until it is done; this is the default"},
+{"no-wait", 0, NULL, CLI_FLAG, ARG(no_wait), NULL, "Return as soon as the command is queued"},
+{"timeout", 0, "TIME", CLI_DURATION, ARG(timeout), NULL, "Wait no longer than this; the command stays queued"},
+{"open", 0, NULL, CLI_FLAG, ARG(open_browser), NULL, "Open a browser"},
+{"port", 0, "N", CLI_COUNT, ARG(port), NULL, "Port on the loopback; default: one that is free"},
+{"help", 'h', NULL, CLI_FLAG, ARG(line.help), NULL, "Show this help"},
+};
+
+static const struct cli_command commands[] = {
+{"ls", "", 0, 0, "all output", "",
+    "List the running jobs", command_ls, LOOK_AT, NULL},
+{"status", "", 0, 0, "watch interval output", "",
+    "Where a job is, and how it goes", command_status, LOOK_AT,
+    "With -w it is drawn again every two seconds; in a pipe each round is one line, with -o json one object a line."},
+{"top", "", 0, 0, "watch interval", "",
+    "The whole job on one screen, live", command_top, LOOK_AT,
+    "Keys: q leaves, p pauses, r resumes, c saves a checkpoint, e evaluates. "
+    "In a pipe it prints one frame and ends, with -w one every two seconds."},
+{"ranks", "", 0, 0, "watch interval output", "",
+    "Each rank: step, memory, traffic, when it was last seen", command_ranks, LOOK_AT, NULL},
+{"memory", "", 0, 0, "watch interval output", "",
+    "Memory of each rank, planned and taken, by kind", command_memory, LOOK_AT, NULL},
+{"logs", "", 0, 0, "follow rank since tail", "",
+    "Lines of a rank's log", command_logs, LOOK_AT, NULL},
+{"events", "", 0, 0, "follow since tail steps output", "",
+    "What happened: evaluations, checkpoints, samples, warnings, commands", command_events, LOOK_AT,
+    "With -o json one object a line, as the lines of events.jsonl."},
+{"samples", "", 0, 0, "tail output", "",
+    "Texts that the model has written, the newest last", command_samples, LOOK_AT, NULL},
+{"metrics", "[NAME..]", 0, CLI_OPERANDS_MAX, "since-step tail csv output", "",
+    "Values step by step; without a name, a line for each series", command_metrics, LOOK_AT,
+    "NAME is a series like train/loss, or the end of its name: loss, learning_rate. --csv has one column a series."},
+{"plot", "[NAME]", 0, 1, "height log watch interval", "",
+    "Draw a series over the steps (train/loss)", command_plot, LOOK_AT, NULL},
+{"config", "[KEY..]", 0, CLI_OPERANDS_MAX, "output", "",
+    "Every value the job runs with, and where it came from", command_config, LOOK_AT,
+    "KEY is a key like optim.learning_rate, or a section like optim."},
+
+{"checkpoint", "", 0, 0, "wait no-wait timeout output", "",
+    "Save a checkpoint now", command_checkpoint, STEER, NULL},
+{"eval", "", 0, 0, "wait no-wait timeout output", "",
+    "Evaluate now", command_eval, STEER, NULL},
+{"sample", "[PROMPT]", 0, 1, "max-new-tokens wait no-wait timeout output", "",
+    "Let the model write now; without a prompt, the job's own", command_sample, STEER, NULL},
+{"pause", "", 0, 0, "release wait no-wait timeout output", "",
+    "Hold at the next step boundary", command_pause, STEER, NULL},
+{"resume", "", 0, 0, "wait no-wait timeout output", "",
+    "Go on", command_resume, STEER, NULL},
+{"set", "KEY=VALUE..", 1, CLI_OPERANDS_MAX, "wait no-wait timeout output", "",
+    "Change a setting of the running job", command_set, STEER,
+    "Settings: learning_rate (of the next step; the rest of the schedule is scaled with it), max_grad_norm, gradient_accumulation_steps, "
+    "logging_steps, save_steps, eval_steps. Their names in the job file are taken too, as optim.learning_rate."},
+{"stop", "", 0, 0, "now wait no-wait timeout output", "",
+    "Save a checkpoint and end the job", command_stop, STEER,
+    "Returns when the job is gone. --timeout: 300 s unless told otherwise."},
+{"profile", "[STEPS]", 0, 1, "wait no-wait timeout output", "",
+    "Trace the next steps (3) for chrome://tracing and ui.perfetto.dev", command_profile, STEER, NULL},
+};
+/* clang-format on */
+
+static const struct cli_exit exits[] = {
+        {0, "done"},         {64, "command line or several jobs"},
+        {66, "no such job"}, {69, "no answer or failed"},
+        {77, "refused"},
+};
+
+static const struct cli_args defaults = {
+        .tail = -1,
+        .timeout = -1,
+};
+
+const struct cli_program zerodctl_program = {
+        .name = "zerodctl",
+        .summary = "look into a running zerod job, and steer it",
+        .examples =
+                "  zerodctl status                   of the only running job\n"
+                "  zerodctl -j JOB top               one of several, live\n"
+                "  zerodctl set learning_rate=1e-4   from the next step on\n",
+        .hint = "zerodctl status tells of the running job; zerodctl --help "
+                "lists the commands",
+        .commands = commands,
+        .command_count = COUNT(commands),
+        .options = options,
+        .option_count = COUNT(options),
+        .common = "job socket dir help",
+        .exits = exits,
+        .exit_count = COUNT(exits),
+        .args_bytes = sizeof(struct cli_args),
+        .defaults = &defaults,
+};

@@ -1,0 +1,217 @@
+#include "daemon/ctl/target.h"
+
+#include "base/fs.h"
+#include "daemon/ctl/client.h"
+#include "daemon/ctl/dir.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ANSWER_SECONDS  10
+#define COMMENT_SECONDS 15 /* between two signs of life of a stream */
+enum { STATUS_MAX = 16 << 20 };
+
+void target_fini(struct target *target)
+{
+    free(target->socket);
+    free(target->dir);
+    json_decref(target->file);
+    *target = (struct target){0};
+}
+
+void target_of_socket(const char *socket, struct target *target_out)
+{
+    *target_out = (struct target){.socket = strdup(socket)};
+    if (!target_out->socket)
+        abort(); /* a path */
+}
+
+/* Does the process that wrote `file` answer on its socket? Another host may
+ * have a job of this name. */
+static bool answers(const json_t *file, const char *socket)
+{
+    struct client_request request = {
+            .socket = socket, .method = "GET", .target = "/v1", .timeout = 2};
+    json_t *greeting;
+    bool is_same = false;
+    if (access(socket, F_OK) != 0)
+        return false;
+    if (client_json(&request, &greeting) == ZD_OK)
+        is_same = json_integer_value(json_object_get(greeting, "pid")) ==
+                  json_integer_value(json_object_get(file, "pid"));
+    zd_error_clear();
+    json_decref(greeting);
+    return is_same;
+}
+
+enum zd_status target_of_dir(const char *dir, struct target *target_out)
+{
+    char path[PATH_MAX];
+    struct stat about;
+    json_t *file;
+    fs_join(path, sizeof path, dir, "status.json");
+    *target_out = (struct target){0};
+    if (stat(path, &about) != 0) {
+        ZD_FAIL(ZD_ERR_NO_INPUT, "E1097", "%s holds no status.json", dir);
+        zd_fail_help("--dir takes the output_dir of a job");
+        return ZD_ERR_NO_INPUT;
+    }
+    ZD_TRY(json_parse_file(path, STATUS_MAX, &file));
+    const char *socket = json_string_value(json_object_get(file, "socket"));
+    if (socket && answers(file, socket)) {
+        target_of_socket(socket, target_out);
+        json_decref(file);
+        return ZD_OK;
+    }
+    target_out->dir = strdup(dir);
+    target_out->file = file;
+    target_out->age = difftime(time(NULL), about.st_mtime);
+    return ZD_OK;
+}
+
+enum zd_status target_get(
+        const struct target *target, const char *what, json_t **json_out)
+{
+    if (!target->socket)
+        return dir_get(target->dir, target->file, what, json_out);
+    struct client_request request = {
+            .socket = target->socket,
+            .method = "GET",
+            .target = what,
+            .timeout = ANSWER_SECONDS};
+    return client_json(&request, json_out);
+}
+
+/* --- streams --- */
+
+struct lines { /* from whatever pieces the body arrives in */
+    const struct target_stream *stream;
+    char *text;
+    size_t bytes, capacity;
+    int64_t last_event;
+    bool has_come; /* something was read */
+};
+
+/* A line of server-sent events: id and data; comments and the name of an event
+ * (which data has too) are passed over. One event's data is one line. */
+static bool take_event_line(struct lines *lines, const char *line)
+{
+    if (strncmp(line, "id:", 3) == 0)
+        lines->last_event = strtoll(line + 3, NULL, 10);
+    if (strncmp(line, "data:", 5) != 0)
+        return true;
+    line += 5 + (line[5] == ' ');
+    double time = lines->stream->since > 0 ? dir_line_time(line) : 0;
+    if (time > 0 && time < lines->stream->since)
+        return true;
+    return lines->stream->line(lines->stream->ctx, line);
+}
+
+static bool take_line(struct lines *lines)
+{
+    size_t length = lines->bytes;
+    if (length && lines->text[length - 1] == '\r')
+        length--;
+    lines->text[length] = '\0';
+    lines->bytes = 0;
+    if (lines->stream->is_events)
+        return take_event_line(lines, lines->text);
+    return lines->stream->line(lines->stream->ctx, lines->text);
+}
+
+static bool take_bytes(void *ctx, const char *data, size_t bytes)
+{
+    struct lines *lines = ctx;
+    lines->has_come = true;
+    for (size_t i = 0; i < bytes; i++) {
+        if (lines->bytes + 2 > lines->capacity) {
+            size_t capacity = 2 * lines->capacity + 4096;
+            char *grown = realloc(lines->text, capacity);
+            if (!grown)
+                return false;
+            lines->text = grown;
+            lines->capacity = capacity;
+        }
+        if (data[i] != '\n')
+            lines->text[lines->bytes++] = data[i] ? data[i] : '?';
+        else if (!take_line(lines))
+            return false;
+    }
+    return true;
+}
+
+static void build_query(
+        const struct target_stream *stream, char *out, size_t out_bytes)
+{
+    char tail[40] = "", since[40] = "";
+    if (stream->is_events) {
+        snprintf(
+                out, out_bytes, "/v1/events?since=0%s",
+                stream->follow ? "" : "&follow=0");
+        return;
+    }
+    if (stream->tail >= 0)
+        snprintf(tail, sizeof tail, "&tail=%lld", (long long)stream->tail);
+    if (stream->since > 0)
+        snprintf(since, sizeof since, "&since=%.0f", stream->since);
+    snprintf(
+            out, out_bytes, "/v1/logs?rank=%d%s%s%s", stream->rank, tail, since,
+            stream->follow ? "&follow=1" : "");
+}
+
+static bool flush_idle(void *ctx, double waited_seconds)
+{
+    fflush(stdout);
+    return true;
+}
+
+/* A stream of events that broke off goes on behind the last one, as long as the
+ * job answers at all. */
+enum zd_status target_stream(
+        const struct target *target, const struct target_stream *stream)
+{
+    struct lines lines = {.stream = stream};
+    struct client_answer answer = {0};
+    char query[256];
+    enum zd_status status;
+    bool goes_on;
+    if (!target->socket)
+        return dir_stream(target->dir, stream);
+    build_query(stream, query, sizeof query);
+    struct client_request request = {
+            .socket = target->socket,
+            .method = "GET",
+            .target = query,
+            .timeout = !stream->follow     ? ANSWER_SECONDS
+                       : stream->is_events ? 4 * COMMENT_SECONDS
+                                           : 0,
+            .data = take_bytes,
+            .idle = flush_idle,
+            .ctx = &lines};
+    do {
+        int64_t from = lines.last_event;
+        if (stream->is_events && from > 0)
+            request.target = "/v1/events";
+        request.last_event = from;
+        status = client_ask(&request, &answer);
+        if (status == ZD_OK && !answer.is_cut)
+            status = client_check(&answer);
+        free(answer.body);
+        goes_on = stream->is_events && stream->follow && !answer.is_cut &&
+                  lines.last_event > from;
+        if (goes_on)
+            zd_error_clear();
+        else if (
+                (status == ZD_ERR_UNFIT || status == ZD_ERR_NO_INPUT) &&
+                stream->follow && lines.has_come) { /* the job has ended */
+            zd_error_clear();
+            status = ZD_OK;
+        }
+    } while (goes_on);
+    free(lines.text);
+    return status;
+}

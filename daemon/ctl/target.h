@@ -1,0 +1,41 @@
+/* target.h - the job that is asked: by its socket, or, where that is out of
+ * reach, by the files of its output folder. */
+#ifndef ZD_CTL_TARGET_H
+#define ZD_CTL_TARGET_H
+
+#include "base/json.h"
+
+struct target {
+    char *socket; /* NULL: files answer */
+    char *dir;    /* output folder; NULL unless files answer */
+    json_t *file; /* status.json; NULL likewise */
+    double age;   /* seconds since status.json was written */
+};
+
+void target_fini(struct target *target);
+void target_of_socket(const char *socket, struct target *target_out);
+/* Reads dir/status.json; its socket is asked when it answers for the same
+ * process. E1097 (66) without that file. */
+enum zd_status target_of_dir(const char *dir, struct target *target_out);
+
+/* The answer to GET `what` ("/v1/status", "/v1/metrics/history?name=.."), an
+ * object. From files: status, ranks, memory, metrics/history, samples, plan;
+ * E1097 for others. */
+enum zd_status target_get(
+        const struct target *target, const char *what, json_t **json_out);
+
+/* Lines of /v1/logs or data of /v1/events, without line ends: until the job or
+ * the file ends, or for ever with `follow`. `line` returns false for enough. */
+struct target_stream {
+    bool is_events; /* else logs */
+    int rank;       /* of logs */
+    int64_t tail;   /* last lines; -1: all that are kept */
+    double since;   /* seconds since 1970; 0: from the first */
+    bool follow;
+    bool (*line)(void *ctx, const char *line);
+    void *ctx;
+};
+enum zd_status target_stream(
+        const struct target *target, const struct target_stream *stream);
+
+#endif
