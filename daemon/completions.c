@@ -25,11 +25,15 @@ static void add_part(
     size_t used = strlen(value->words);
     if (!part[0])
         return;
-    if (keys && strcmp(part, keys->placeholder) == 0)
-        value->is_key = true;
-    else if (is_one_of(part, "FILE PATH CHECKPOINT SOCKET"))
+    for (; keys && keys->placeholder; keys++)
+        if (strcmp(part, keys->placeholder) == 0) {
+            value->is_key = !keys->words;
+            value->more = keys->words ? keys->words : "";
+            return;
+        }
+    if (is_one_of(part, "FILE PATH CHECKPOINT SOCKET"))
         value->is_file = true;
-    else if (strcmp(part, "DIR") == 0)
+    else if (is_one_of(part, "DIR OUT"))
         value->is_dir = true;
     else if (strcmp(part, "JOB") == 0)
         value->is_job = true;
@@ -42,15 +46,15 @@ static void add_part(
 struct completion_value completion_value_of(
         const struct completion_keys *keys, const char *placeholder)
 {
-    struct completion_value value = {0};
+    struct completion_value value = {.more = ""};
     char text[256], *rest = text;
     size_t used = 0;
     for (const char *c = placeholder ? placeholder : ""; *c; c++)
         if (!strchr("[]", *c) && used < sizeof text - 1)
             text[used++] = *c;
+    while (used && text[used - 1] == '.')
+        used--;
     text[used] = '\0';
-    if (used > 3 && strcmp(text + used - 3, "...") == 0)
-        text[used - 3] = '\0';
     for (char *part; (part = strsep(&rest, "|"));)
         add_part(keys, part, &value);
     return value;
@@ -111,6 +115,15 @@ void completion_put_quoted(FILE *stream, const char *text)
     fputc('\'', stream);
 }
 
+const struct completion_keys *completion_find_keys(
+        const struct completion_keys *keys)
+{
+    for (; keys && keys->placeholder; keys++)
+        if (!keys->words)
+            return keys;
+    return NULL;
+}
+
 enum zd_status completions_print(
         const struct cli_program *program, const struct completion_keys *keys,
         const char *shell, FILE *stream)
@@ -163,11 +176,12 @@ static char *words_of(const struct schema_key *key)
     return words;
 }
 
-struct completion_keys completion_job_keys(void)
+struct completion_keys *completion_job_keys(void)
 {
+    struct completion_keys *all = calloc(2, sizeof *all);
     struct completion_key *keys = calloc((size_t)schema_count, sizeof *keys);
     int count = 0;
-    if (!keys)
+    if (!all || !keys)
         abort();
     for (int i = 0; i < schema_count; i++) {
         const struct schema_key *key = &schema_table[i];
@@ -184,7 +198,9 @@ struct completion_keys completion_job_keys(void)
                            key->type == SCHEMA_RESUME ||
                            key->type == SCHEMA_SOCKET};
     }
-    return (struct completion_keys){"SECTION.KEY=VALUE", keys, count};
+    all[0] = (struct completion_keys){
+            .placeholder = "SECTION.KEY=VALUE", .keys = keys, .count = count};
+    return all;
 }
 
 void completion_job_keys_free(struct completion_keys *keys)
@@ -194,5 +210,5 @@ void completion_job_keys_free(struct completion_keys *keys)
         free((char *)keys->keys[i].values);
     }
     free((struct completion_key *)keys->keys);
-    *keys = (struct completion_keys){0};
+    free(keys);
 }

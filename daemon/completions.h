@@ -14,11 +14,13 @@ struct completion_key {
     bool is_file;       /* its value may name a file */
 };
 
-/* What stands for a placeholder of the tables beside those above. */
+/* What stands for a placeholder of the tables beside those above. Arrays of it
+ * end with a NULL placeholder; at most one has keys. */
 struct completion_keys {
     const char *placeholder; /* "SECTION.KEY=VALUE" */
     const struct completion_key *keys;
     int count;
+    const char *words; /* instead of keys: separated by spaces */
 };
 
 /* The script for "bash", "zsh" or "fish". `keys` may be NULL. ZD_ERR_USAGE for
@@ -27,9 +29,9 @@ enum zd_status completions_print(
         const struct cli_program *program, const struct completion_keys *keys,
         const char *shell, FILE *stream);
 
-/* Of the keys of job.toml that --set may have, in the order of the schema. The
- * caller frees with completion_job_keys_free. */
-struct completion_keys completion_job_keys(void);
+/* The keys of job.toml that --set may have, in the order of the schema; two
+ * elements. The caller frees with completion_job_keys_free. */
+struct completion_keys *completion_job_keys(void);
 void completion_job_keys_free(struct completion_keys *keys);
 
 #endif

@@ -63,8 +63,9 @@ static void put_options(FILE *stream, const struct cli_program *program)
 
 static void put_value(FILE *stream, const struct completion_value *value)
 {
-    if (value->words[0])
-        fprintf(stream, "words='%s'; ", value->words);
+    if (value->words[0] || value->more[0])
+        fprintf(stream, "words='%s%s%s'; ", value->words,
+                value->words[0] ? " " : "", value->more);
     if (value->is_job)
         fputs("words=$(_zerod_jobs); ", stream);
     if (value->is_file)
@@ -108,8 +109,9 @@ static void put_values(
 
 static void put_keys(
         FILE *stream, const struct cli_program *program,
-        const struct completion_keys *keys)
+        const struct completion_keys *all)
 {
+    const struct completion_keys *keys = completion_find_keys(all);
     fprintf(stream,
             "_%s_keys() { # $1: the key of which a value is asked, or nothing\n"
             "    case $1 in\n    '') words='",
@@ -134,7 +136,7 @@ static const char script[] =
         "    local socket folder=/tmp/zerod-$UID\n"
         "    [[ -z ${XDG_RUNTIME_DIR-} ]] || folder=$XDG_RUNTIME_DIR/zerod\n"
         "    for socket in \"$folder\"/*.sock; do\n"
-        "        [[ -S $socket ]] || continue\n"
+        "        [[ -e $socket ]] || continue\n"
         "        socket=${socket##*/}\n"
         "        echo \"${socket%.sock}\"\n"
         "    done\n"

@@ -39,8 +39,8 @@ static void put_value(FILE *stream, const struct completion_value *value)
     if (value->is_file || value->is_dir)
         fputs(value->is_dir ? " -a '(__fish_complete_directories)'" : " -F",
               stream);
-    if (value->words[0])
-        fprintf(stream, " -a '%s'", value->words);
+    if (value->words[0] || value->more[0])
+        fprintf(stream, " -a '%s %s'", value->words, value->more);
     if (value->is_job)
         fputs(" -a '(__zerod_jobs)'", stream);
 }
@@ -130,8 +130,8 @@ static void put_operands(
         const struct cli_command *command = &program->commands[i];
         struct completion_value value =
                 completion_value_of(keys, command->operands);
-        bool has = value.words[0] || value.is_file || value.is_dir ||
-                   value.is_job || value.is_key;
+        bool has = value.words[0] || value.more[0] || value.is_file ||
+                   value.is_dir || value.is_job || value.is_key;
         if (!has)
             continue;
         fprintf(stream, "complete -c %s -n \"__%s_at '%s'\"", program->name,
@@ -174,8 +174,8 @@ void completion_put_fish(
     fprintf(stream, "# %s(1), completion for fish; written by zerod-docs\n\n",
             program->name);
     completion_put_script(stream, program, script, " ");
-    if (keys)
-        put_keys(stream, program, keys);
+    if (completion_find_keys(keys))
+        put_keys(stream, program, completion_find_keys(keys));
     put_commands(stream, program);
     put_options(stream, program, keys);
     put_operands(stream, program, keys);

@@ -7,7 +7,8 @@
 /* What a placeholder of the tables, "auto|never|PATH" or "[FILE]", stands for:
  * any of these together. */
 struct completion_value {
-    char words[256]; /* separated by spaces */
+    char words[256];  /* separated by spaces */
+    const char *more; /* likewise, of the caller's; "" */
     bool is_file, is_dir, is_job, is_key;
 };
 struct completion_value completion_value_of(
@@ -24,6 +25,9 @@ bool completion_begins_group(
 void completion_put_script(
         FILE *stream, const struct cli_program *program, const char *script,
         const char *between);
+/* The element that has keys; NULL: none has. */
+const struct completion_keys *completion_find_keys(
+        const struct completion_keys *keys);
 /* A one-line text between single quotes, for every shell. */
 void completion_put_quoted(FILE *stream, const char *text);
 

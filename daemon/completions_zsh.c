@@ -88,8 +88,8 @@ static void put_value(
         FILE *stream, const struct cli_program *program,
         const struct completion_value *value)
 {
-    if (value->words[0])
-        fprintf(stream, "compadd -- %s; ", value->words);
+    if (value->words[0] || value->more[0])
+        fprintf(stream, "compadd -- %s %s; ", value->words, value->more);
     if (value->is_job)
         fputs("compadd -- $(_zerod_jobs); ", stream);
     if (value->is_file)
@@ -132,8 +132,9 @@ static void put_values(
 
 static void put_keys(
         FILE *stream, const struct cli_program *program,
-        const struct completion_keys *keys)
+        const struct completion_keys *all)
 {
+    const struct completion_keys *keys = completion_find_keys(all);
     fprintf(stream,
             "_%s_keys() {\n"
             "    if ! compset -P 1 '*='; then\n"
@@ -159,10 +160,9 @@ static void put_keys(
 
 static const char script[] =
         "_zerod_jobs() {\n"
-        "    local socket\n"
-        "    for socket in "
-        "${XDG_RUNTIME_DIR:-/tmp}/zerod${${XDG_RUNTIME_DIR:+}:--$UID}/"
-        "*.sock(N=); do\n"
+        "    local socket folder=/tmp/zerod-$UID\n"
+        "    [[ -z $XDG_RUNTIME_DIR ]] || folder=$XDG_RUNTIME_DIR/zerod\n"
+        "    for socket in $folder/*.sock(N); do\n"
         "        print -r -- ${${socket:t}%.sock}\n"
         "    done\n"
         "}\n"

@@ -1,10 +1,8 @@
 /* main.c - zerod-docs: the reference from the tables that the programs use.
  * Part of the build; not installed. */
 #include "base/fs.h"
-#include "daemon/cli.h"
-#include "daemon/completions.h"
 #include "daemon/reference/job_page.h"
-#include "daemon/reference/man.h"
+#include "daemon/reference/programs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,35 +30,44 @@ static enum zd_status put_job_page(const char *path, bool writes)
     return status;
 }
 
-static enum zd_status put_completions(const char *shell)
+static const struct cli_program *find_program(const char *name)
 {
-    struct completion_keys keys = completion_job_keys();
-    enum zd_status status =
-            completions_print(&zerod_program, &keys, shell, stdout);
-    completion_job_keys_free(&keys);
-    return status;
+    static const struct cli_program *const programs[] = {
+            &zerod_program, &zerodctl_program};
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
+        if (strcmp(programs[i]->name, name) == 0)
+            return programs[i];
+    return NULL;
 }
 
-static enum zd_status put_man(const char *name)
+static enum zd_status put_completions(
+        const struct cli_program *program, const char *shell)
 {
-    if (strcmp(name, "job.toml") == 0)
-        man_put_job(stdout);
-    else
-        man_put_program(stdout, &zerod_program, &man_zerod);
-    return ZD_OK;
+    if (program == &zerodctl_program)
+        return completions_print(program, zerodctl_keys(), shell, stdout);
+    struct completion_keys *keys = completion_job_keys();
+    enum zd_status status = completions_print(program, keys, shell, stdout);
+    completion_job_keys_free(keys);
+    return status;
 }
 
 int main(int argc, char **argv)
 {
     enum zd_status status = ZD_OK;
     const char *what = argc > 1 ? argv[1] : "";
+    const char *name = argc > 2 ? argv[argc - 1] : "";
+    const struct cli_program *program = find_program(name);
     bool writes = argc == 4 && strcmp(argv[3], "--write") == 0;
     if (strcmp(what, "page") == 0 && (argc == 3 || writes))
         status = put_job_page(argv[2], writes);
-    else if (strcmp(what, "completions") == 0 && argc == 4)
-        status = put_completions(argv[2]);
-    else if (strcmp(what, "man") == 0 && argc == 3)
-        status = put_man(argv[2]);
+    else if (strcmp(what, "completions") == 0 && program)
+        status = put_completions(program, argv[2]);
+    else if (strcmp(what, "man") == 0 && program)
+        man_put_program(
+                stdout, program,
+                program == &zerod_program ? &man_zerod : &man_zerodctl);
+    else if (strcmp(what, "man") == 0 && strcmp(name, "job.toml") == 0)
+        man_put_job(stdout);
     else
         return fail_usage();
     zd_error_print(stderr, zd_error_get());

@@ -9,6 +9,7 @@ trap 'rm -rf "$work"' EXIT
 export XDG_RUNTIME_DIR="$work"
 mkdir -p "$work/zerod" "$work/here/out"
 : >"$work/here/job.toml"
+for job in first second; do : >"$work/zerod/$job.sock"; done
 
 # A line as it is typed, then what is offered: the whole word, or with bash and zsh what comes behind its last '='.
 cases_zerod() {
@@ -27,6 +28,21 @@ zerod --set optim.lr_sch|optim.lr_scheduler_type=
 zerod --set optim.lr_scheduler_type=co|constant cosine
 zerod plan --set=zero.overlap_comm=|false true
 zerod completions |bash fish zsh
+END
+}
+
+cases_zerodctl() {
+    cat <<'END'
+zerodctl sta|status
+zerodctl -j |first second
+zerodctl --job=s|second
+zerodctl -j first pau|pause
+zerodctl stop --n|--no-wait --now
+zerodctl ls -o |csv json table
+zerodctl set learning|learning_rate=
+zerodctl plot train/lo|train/loss train/loss_scale
+zerodctl config optim.learning|optim.learning_rate
+zerodctl --dir o|out
 END
 }
 
@@ -65,7 +81,7 @@ check() {
 
 here=$(cd "$here" && pwd)
 docs=$(cd "$(dirname "$docs")" && pwd)/$(basename "$docs")
-for program in zerod; do
+for program in zerod zerodctl; do
     check bash $program bash --norc
     check zsh $program zsh -f
     check fish $program fish --no-config

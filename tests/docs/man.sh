@@ -27,7 +27,7 @@ done
 for program; do
     page=$(basename "$program")
     # Lines of --help that begin with a command, then two blanks or more and what it does.
-    "$program" --help | sed -n 's/^  \([a-z]\+\)\( [a-z]\+\)\?  .*/\1\2/p' | sort -u >"$work/commands"
+    "$program" --help | sed -n 's/^  \([a-z]\+\)\( [a-z]\+\)\?  .*/\1\2/p' | grep -v "^$page " | sort -u >"$work/commands"
     missing=$(while read -r command; do
         grep -q "^.fB$command\( \|.fR\)" "$work/$page" || echo "# $command"
     done <"$work/commands")
