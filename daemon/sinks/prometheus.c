@@ -92,6 +92,15 @@ static void put_job(struct exposition *to, const struct run_state *state)
     seconds_gauge(
             to, "zerod_job_start_timestamp_seconds",
             "When this process began, since 1970.", state->started);
+    seconds_gauge(
+            to, "zerod_job_state_timestamp_seconds",
+            "When the run came into its state, since 1970.",
+            state->state_since);
+    seconds_gauge(
+            to, "zerod_report_timestamp_seconds",
+            "When these numbers were put together, since 1970: a text file "
+            "that nobody writes any more grows old.",
+            run_state_now());
     counter(to, "zerod_control_dropped_messages",
             "Steps that the control thread was too busy to hear of.",
             (double)state->feed_dropped);

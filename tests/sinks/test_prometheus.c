@@ -13,6 +13,7 @@ static struct state_case c;
 static void setup(void)
 {
     state_case_init(&c);
+    c.state.state_since = 1795200001.75;
 }
 
 static void teardown(void)
@@ -43,6 +44,7 @@ static const struct expected all[] = {
         {"zerod_job_state", "state=paused", 0},
         {"zerod_job_state", "state=failed", 0},
         {"zerod_job_start_timestamp_seconds", "", 1795200000.25},
+        {"zerod_job_state_timestamp_seconds", "", 1795200001.75},
         {"zerod_control_dropped_messages_total", "", 5},
         {"zerod_train_steps_total", "", 120},
         {"zerod_train_steps_target", "", 400},
@@ -132,6 +134,9 @@ Test(prometheus, the_process_is_told_as_it_is)
     cr_expect(start <= now + 1 && start > now - 600, "%f %f", start, now);
     cr_expect(resident > 1e6 && resident < 1e9);
     cr_expect(metrics_find(&metrics, "process_cpu_seconds_total", ""));
+    double told =
+            metrics_find(&metrics, "zerod_report_timestamp_seconds", "")->value;
+    cr_expect(told <= now && told > now - 60);
     int more = dup(0);
     struct metrics again = read_form(PROMETHEUS_TEXT);
     cr_expect_eq(metrics_find(&again, "process_open_fds", "")->value, fds + 1);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What the sinks write, read by programs that others wrote: Prometheus' promtool, and where Python has them (PYTHON
-# names one) TensorBoard's reader and Prometheus' client.
+# names one) TensorBoard's reader and Prometheus' client. The alerts of deploy/, tried by promtool.
 #   test_readers.sh EXAMPLE SOURCE      prints TAP
 example=$1 source=$2
 python=${PYTHON:-python3}
@@ -28,6 +28,16 @@ for text in metrics.txt text/zerod_tiny.prom; do
     name="promtool has no complaint about $text"
     if ! command -v promtool >/dev/null; then skip "$name" "no promtool"; continue; fi
     promtool check metrics <"$dir/$text" >"$dir/out" 2>&1 && [[ ! -s $dir/out ]]
+    code=$?
+    [[ $code -eq 0 ]] || shown
+    tell $code "$name"
+done
+
+for check in "check rules deploy/prometheus/zerod.rules.yml" "test rules deploy/prometheus/zerod.test.yml"; do
+    name="promtool $check"
+    if ! command -v promtool >/dev/null; then skip "$name" "no promtool"; continue; fi
+    # shellcheck disable=SC2086
+    (cd "$source" && promtool $check) >"$dir/out" 2>&1
     code=$?
     [[ $code -eq 0 ]] || shown
     tell $code "$name"
