@@ -133,9 +133,9 @@ static void put_keys(
 
 static const char script[] =
         "_zerod_jobs() {\n"
-        "    local socket folder=/tmp/zerod-$UID\n"
-        "    [[ -z ${XDG_RUNTIME_DIR-} ]] || folder=$XDG_RUNTIME_DIR/zerod\n"
-        "    for socket in \"$folder\"/*.sock; do\n"
+        "    local socket\n"
+        "    for socket in \"${XDG_RUNTIME_DIR:-/}\"/zerod/*.sock "
+        "/tmp/zerod-$UID/*.sock; do\n"
         "        [[ -e $socket ]] || continue\n"
         "        socket=${socket##*/}\n"
         "        echo \"${socket%.sock}\"\n"

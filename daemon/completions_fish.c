@@ -5,10 +5,8 @@
 
 static const char script[] =
         "function __zerod_jobs\n"
-        "    set -l folder /tmp/zerod-(id -u)\n"
-        "    test -n \"$XDG_RUNTIME_DIR\"; and set folder "
-        "$XDG_RUNTIME_DIR/zerod\n"
-        "    for socket in $folder/*.sock\n"
+        "    for socket in $XDG_RUNTIME_DIR/zerod/*.sock "
+        "/tmp/zerod-(id -u)/*.sock\n"
         "        string replace -r '.*/(.*)\\.sock$' '$1' -- $socket\n"
         "    end\n"
         "end\n"

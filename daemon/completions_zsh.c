@@ -160,9 +160,9 @@ static void put_keys(
 
 static const char script[] =
         "_zerod_jobs() {\n"
-        "    local socket folder=/tmp/zerod-$UID\n"
-        "    [[ -z $XDG_RUNTIME_DIR ]] || folder=$XDG_RUNTIME_DIR/zerod\n"
-        "    for socket in $folder/*.sock(N); do\n"
+        "    local socket\n"
+        "    for socket in ${XDG_RUNTIME_DIR:-/}/zerod/*.sock(N) "
+        "/tmp/zerod-$UID/*.sock(N); do\n"
         "        print -r -- ${${socket:t}%.sock}\n"
         "    done\n"
         "}\n"

@@ -34,7 +34,7 @@ END
 cases_zerodctl() {
     cat <<'END'
 zerodctl sta|status
-zerodctl -j |first second
+zerodctl -j fi|first
 zerodctl --job=s|second
 zerodctl -j first pau|pause
 zerodctl stop --n|--no-wait --now
