@@ -7,8 +7,8 @@ begin=$SECONDS
 say() { printf '\n== %s\n' "$*" >&2; }
 
 ./deploy/install.sh build run demo
-say "building zerod (build/daemon/zerod)"
-./deploy/build.sh build --target daemon/zerod
+say "building zerod and zerodctl (build/daemon/zerod, build/daemon/ctl/zerodctl)"
+./deploy/build.sh build --target daemon/zerod --target daemon/ctl/zerodctl
 zerod=build/daemon/zerod
 trained=$SECONDS
 
@@ -31,6 +31,7 @@ say "what two ranks will hold and send: zerod plan --job $job --world 2"
 "$zerod" plan --job "$job" --world 2
 
 say "training, 2 ranks, ZeRO stage 3, the first half: mpirun -np 2 zerod --job $job --stop-after 160"
+echo "   look into it from another terminal: build/daemon/ctl/zerodctl status, top, or web --open" >&2
 "${mpirun[@]}" -np 2 "$zerod" --job "$job" --stop-after 160
 
 say "the checkpoint of two ranks: zerod ckpt show out/quickstart/checkpoint-000160"
@@ -52,6 +53,7 @@ done
 
 say "done: $((SECONDS - trained)) s after the build, $((SECONDS - begin)) s in all"
 cat >&2 <<'END'
+   out/quickstart/report.html     the run as a page: open it in a browser
    out/quickstart/metrics.jsonl   a row for every step
    out/quickstart/hf              the model as the run exported it, for transformers or `zerod generate`
    deploy/recipes/                job files to start your own from; docs/job.md has every key
