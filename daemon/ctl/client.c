@@ -52,6 +52,16 @@ _Noreturn void client_end_by_signal(void)
 
 /* --- one exchange --- */
 
+#define LEFT_BEHIND "the socket was left by a job that ended"
+
+bool client_job_is_gone(void)
+{
+    const struct zd_error *error = zd_error_get();
+    return strcmp(error->code, "E1090") == 0 ||
+           (strcmp(error->code, "E1092") == 0 &&
+            strstr(error->what, LEFT_BEHIND));
+}
+
 struct exchange {
     const struct client_request *request;
     struct client_answer *answer;
@@ -89,7 +99,7 @@ static enum zd_status fail_connect(const struct exchange *exchange, int cause)
         return ZD_ERR_DENIED;
     }
     if (cause == ECONNREFUSED)
-        return fail_silent(exchange, "the socket was left by a job that ended");
+        return fail_silent(exchange, LEFT_BEHIND);
     return fail_silent(exchange, strerror(cause));
 }
 

@@ -46,6 +46,10 @@ enum zd_status client_check(const struct client_answer *answer);
 enum zd_status client_json(
         const struct client_request *request, json_t **json_out);
 
+/* Does this thread's record say that the job is gone: no socket, or nobody who
+ * listens on it? */
+bool client_job_is_gone(void);
+
 /* INT and TERM are noted from here on and end waits. */
 void client_catch_signals(void);
 /* The signal that came, or 0. */

@@ -281,8 +281,7 @@ static enum zd_status draw(
             .rows = args->height ? (int)args->height
                     : look.rows  ? (look.rows < 25 ? look.rows - 3 : 22)
                                  : 18,
-            .is_log = args->log_scale,
-            .has_axes = true};
+            .is_log = args->log_scale};
     if (has_eval)
         plot.dots = curve_of(json_object_get(series, "eval/loss"));
     plot.rows = plot.rows < 5 ? 5 : plot.rows;
@@ -319,7 +318,7 @@ enum zd_status command_plot(struct cli_args *args, int *argc, char ***argv)
         status =
                 draw(args, &target, name, strcmp(name, "train/loss") == 0,
                      is_screen);
-        if (status != ZD_OK && !is_first) { /* the job has ended */
+        if (status != ZD_OK && !is_first && client_job_is_gone()) {
             zd_error_clear();
             status = ZD_OK;
             break;

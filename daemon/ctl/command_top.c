@@ -13,7 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOG_LINES = 60, HISTORY_POINTS = 400, MESSAGE_SECONDS = 5 };
+enum {
+    LOG_LINES = 60,
+    HISTORY_POINTS = 400,
+    MESSAGE_SECONDS = 5,
+    PATIENCE_SECONDS = 2
+};
 
 struct top {
     struct cli_args *args;
@@ -66,6 +71,7 @@ static enum zd_status ask(struct top *top)
         ZD_TRY(target_of_dir(top->target.dir, &newer));
         target_fini(&top->target);
         top->target = newer;
+        top->target.patience = PATIENCE_SECONDS;
     }
     ZD_TRY(target_get(&top->target, "/v1/status", &answer));
     replace(&top->status, answer);
@@ -94,6 +100,20 @@ static void top_fini(struct top *top)
     json_decref(top->history);
     free(top->log);
     target_fini(&top->target);
+}
+
+/* False: the job is gone; the record says so. One that does not answer, or
+ * whose files cannot be read now, is asked again. */
+static bool ask_again(struct top *top)
+{
+    if (ask(top) == ZD_OK || client_job_is_gone())
+        return zd_error_get()->status == ZD_OK;
+    zd_error_clear();
+    snprintf(
+            top->message, sizeof top->message,
+            "no answer from the job; this is what it said last");
+    top->message_until = clock_seconds() + MESSAGE_SECONDS;
+    return true;
 }
 
 /* --- drawing --- */
@@ -185,7 +205,7 @@ static void run_screen(struct top *top, double interval)
         int key = screen_key(left > 0 ? left : 0);
         goes_on = key == 0 || take_key(top, key);
         if (goes_on && (clock_seconds() >= next || key > 0)) {
-            goes_on = ask(top) == ZD_OK;
+            goes_on = ask_again(top);
             next = clock_seconds() + interval;
         }
         if (goes_on)
@@ -202,7 +222,7 @@ static void run_pipe(struct top *top)
         if (!top->args->watch || ferror(stdout))
             return;
         poll(NULL, 0, (int)(ctl_interval(top->args) * 1000));
-        if (client_interrupted() || ask(top) != ZD_OK)
+        if (client_interrupted() || !ask_again(top))
             return;
         putchar('\n');
     }
@@ -213,6 +233,7 @@ enum zd_status command_top(struct cli_args *args, int *argc, char ***argv)
     struct look look = look_of_stdout();
     struct top top = {.args = args};
     enum zd_status status = ctl_target(args, &look, &top.target);
+    top.target.patience = PATIENCE_SECONDS;
     if (status == ZD_OK)
         status = ask(&top);
     if (status != ZD_OK) {

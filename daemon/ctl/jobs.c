@@ -56,9 +56,7 @@ static enum zd_status probe(
     if (lstat(socket, &about) != 0 || !S_ISSOCK(about.st_mode))
         return ZD_OK;
     enum zd_status status = client_ask(&request, &answer);
-    bool is_stale = status == ZD_ERR_NO_INPUT ||
-                    (status == ZD_ERR_UNFIT &&
-                     strstr(zd_error_get()->what, "left by a job that ended"));
+    bool is_stale = status != ZD_OK && client_job_is_gone();
     zd_error_clear();
     if (status == ZD_OK && answer.is_cut)
         client_end_by_signal();

@@ -208,7 +208,7 @@ static void label_of(double value, double step, char *out)
         snprintf(out, TEXT_SHORT, "%.*f", digits < 0 ? 0 : digits, value);
 }
 
-enum { LABEL_COLUMNS = 9 };
+enum { LABEL_LEAST = 4 };
 
 /* Labels of the rows that have one: (rows) texts, "" for none. */
 static void label_rows(
@@ -241,17 +241,17 @@ static void label_rows(
 
 static void print_x_axis(
         const struct look *look, const struct range *range, int columns,
-        FILE *out)
+        int label_columns, FILE *out)
 {
     char first[TEXT_SHORT], last[TEXT_SHORT], middle[TEXT_SHORT];
-    fprintf(out, "%*s %s", LABEL_COLUMNS, "", look->has_utf8 ? "└" : "+");
+    fprintf(out, "%*s %s", label_columns, "", look->has_utf8 ? "└" : "+");
     for (int i = 0; i < columns; i++)
         fputs(look->has_utf8 ? "─" : "-", out);
     snprintf(first, sizeof first, "%.0f", range->x0);
     snprintf(last, sizeof last, "%.0f", range->x1);
     snprintf(middle, sizeof middle, "%.0f", (range->x0 + range->x1) / 2);
     int used = (int)(strlen(first) + strlen(last));
-    fprintf(out, "\n%*s  %s", LABEL_COLUMNS, "", first);
+    fprintf(out, "\n%*s  %s", label_columns, "", first);
     if (range->x1 > range->x0 && columns > used + (int)strlen(middle) + 12) {
         int at = columns / 2 - (int)strlen(middle) / 2;
         fprintf(out, "%*s%s", at - (int)strlen(first), "", middle);
@@ -263,46 +263,66 @@ static void print_x_axis(
     }
 }
 
-void plot_draw(const struct look *look, const struct plot *plot, FILE *out)
+static int bounded(int value, int least, int most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+/* The legend ends where the row ends; a row that comes so far has none. */
+static void print_legend(
+        const struct look *look, const struct canvas *canvas,
+        const char *legend, FILE *out)
+{
+    int last = canvas->columns, width = text_width(legend);
+    while (last > 0 && !canvas->line[0][last - 1] && !canvas->mark[0][last - 1])
+        last--;
+    if (canvas->columns - last < width + 2)
+        return;
+    fprintf(out, "%*s%s%s%s", canvas->columns - last - width, "",
+            look_style(look, LOOK_DIM), legend, look_style(look, LOOK_PLAIN));
+}
+
+static void print_canvas(
+        const struct look *look, const struct plot *plot, struct canvas *canvas,
+        const struct range *range, FILE *out)
 {
     char labels[CANVAS_ROWS][TEXT_SHORT];
+    int width = LABEL_LEAST;
+    label_rows(range, canvas->rows, labels);
+    for (int r = 0; r < canvas->rows; r++)
+        width = (int)strlen(labels[r]) > width ? (int)strlen(labels[r]) : width;
+    canvas->columns = bounded(plot->columns - width - 2, 4, CANVAS_COLUMNS);
+    draw_curve(canvas, range, &plot->line);
+    draw_marks(canvas, range, &plot->dots);
+    for (int r = 0; r < canvas->rows; r++) {
+        fprintf(out, "%*s %s", width, labels[r],
+                !look->has_utf8 ? (labels[r][0] ? "+" : "|")
+                : labels[r][0]  ? "┤"
+                                : "│");
+        print_cells(look, canvas, r, out);
+        if (r == 0 && plot->legend)
+            print_legend(look, canvas, plot->legend, out);
+        fputc('\n', out);
+    }
+    print_x_axis(look, range, canvas->columns, width, out);
+}
+
+void plot_draw(const struct look *look, const struct plot *plot, FILE *out)
+{
     struct range range = {
             INFINITY, -INFINITY, INFINITY, -INFINITY, plot->is_log};
     struct canvas *canvas = calloc(1, sizeof *canvas);
     if (!canvas)
         return;
-    int margin = plot->has_axes ? LABEL_COLUMNS + 2 : 0;
-    canvas->columns = plot->columns - margin;
-    canvas->rows = plot->rows - (plot->has_axes ? 2 : 0);
-    canvas->columns = canvas->columns < 4                ? 4
-                      : canvas->columns > CANVAS_COLUMNS ? CANVAS_COLUMNS
-                                                         : canvas->columns;
-    canvas->rows = canvas->rows < 1             ? 1
-                   : canvas->rows > CANVAS_ROWS ? CANVAS_ROWS
-                                                : canvas->rows;
+    canvas->rows = bounded(plot->rows - 2, 1, CANVAS_ROWS);
     canvas->dots_x = look->has_utf8 ? 2 : 1;
     canvas->dots_y = look->has_utf8 ? 4 : 1;
     widen(&range, &plot->line);
     widen(&range, &plot->dots);
-    if (!isfinite(range.x0)) {
+    if (isfinite(range.x0))
+        print_canvas(look, plot, canvas, &range, out);
+    else
         fputs("no values yet\n", out);
-        free(canvas);
-        return;
-    }
-    draw_curve(canvas, &range, &plot->line);
-    draw_marks(canvas, &range, &plot->dots);
-    label_rows(&range, canvas->rows, labels);
-    for (int r = 0; r < canvas->rows; r++) {
-        if (plot->has_axes)
-            fprintf(out, "%*s %s", LABEL_COLUMNS, labels[r],
-                    !look->has_utf8 ? (labels[r][0] ? "+" : "|")
-                    : labels[r][0]  ? "┤"
-                                    : "│");
-        print_cells(look, canvas, r, out);
-        fputc('\n', out);
-    }
-    if (plot->has_axes)
-        print_x_axis(look, &range, canvas->columns, out);
     free(canvas);
 }
 

@@ -16,11 +16,12 @@ struct curve curve_of(const json_t *series);
 void curve_fini(struct curve *curve);
 
 struct plot {
-    struct curve line; /* drawn through its points */
-    struct curve dots; /* beside it, on the same axes; may have none */
-    int columns, rows; /* with axes */
-    bool is_log;       /* y; values of 0 and less are left out */
-    bool has_axes;
+    struct curve line;  /* drawn through its points */
+    struct curve dots;  /* beside it, on the same axes; may have none */
+    int columns, rows;  /* axes included */
+    bool is_log;        /* y; values of 0 and less are left out */
+    const char *legend; /* in the corner above right, where it is empty; NULL:
+                           none */
 };
 
 /* Lines end without blanks. Nothing to draw: one line says so. */

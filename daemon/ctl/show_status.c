@@ -162,20 +162,44 @@ static void print_numbers(
     print_pairs(look, left, right, count, out);
 }
 
+/* Bytes of the escaped text that fit `columns`, at a blank where there is one;
+ * all of it where the width is 0. */
+static size_t line_bytes(const char *text, int columns)
+{
+    size_t bytes = strlen(text), blank = 0;
+    char part[TEXT_MAX];
+    if (columns <= 0 || text_width(text) <= columns)
+        return bytes;
+    bytes = 0;
+    for (size_t at = 1; text[at - 1] && at < sizeof part; at++) {
+        bool is_whole = ((unsigned char)text[at] & 0xc0) != 0x80;
+        snprintf(part, sizeof part, "%.*s", (int)at, text);
+        if (is_whole && text_width(part) > columns)
+            break;
+        if (is_whole)
+            bytes = at;
+        if (text[at] == ' ')
+            blank = at;
+    }
+    return blank ? blank : bytes ? bytes : 1;
+}
+
+/* A name and a value of any length, which goes on in the lines below. */
 static void print_line(
         const struct look *look, const char *name, const char *value, FILE *out)
 {
-    struct pair pair = {name, ""};
     char *safe = text_escape(look, value, strlen(value), false);
-    fprintf(out, "  %s%-*s%s", look_style(look, LOOK_DIM), NAME_COLUMNS,
-            pair.name, look_style(look, LOOK_PLAIN));
-    if (look->columns > 0)
-        text_fit(
-                look, safe ? safe : "", look->columns - 2 - NAME_COLUMNS, false,
-                out);
-    else
-        fputs(safe ? safe : "", out);
-    fputc('\n', out);
+    const char *text = safe ? safe : "";
+    int columns = look->columns > 0 ? look->columns - 2 - NAME_COLUMNS : 0;
+    do {
+        size_t bytes = line_bytes(text, columns);
+        fprintf(out, "  %s%-*s%s%.*s\n", look_style(look, LOOK_DIM),
+                NAME_COLUMNS, name, look_style(look, LOOK_PLAIN), (int)bytes,
+                text);
+        text += bytes;
+        text += strspn(text, " ");
+        name = "";
+    } while (*text);
     free(safe);
 }
 

@@ -82,7 +82,8 @@ enum zd_status target_get(
             .socket = target->socket,
             .method = "GET",
             .target = what,
-            .timeout = ANSWER_SECONDS};
+            .timeout =
+                    target->patience > 0 ? target->patience : ANSWER_SECONDS};
     return client_json(&request, json_out);
 }
 

@@ -6,10 +6,11 @@
 #include "base/json.h"
 
 struct target {
-    char *socket; /* NULL: files answer */
-    char *dir;    /* output folder; NULL unless files answer */
-    json_t *file; /* status.json; NULL likewise */
-    double age;   /* seconds since status.json was written */
+    char *socket;    /* NULL: files answer */
+    char *dir;       /* output folder; NULL unless files answer */
+    json_t *file;    /* status.json; NULL likewise */
+    double age;      /* seconds since status.json was written */
+    double patience; /* seconds for an answer; 0: 10 */
 };
 
 void target_fini(struct target *target);

@@ -1,6 +1,7 @@
 #include "daemon/ctl/top.h"
 
 #include "daemon/ctl/ctl.h"
+#include "daemon/ctl/dir.h"
 #include "daemon/ctl/plot.h"
 #include "daemon/ctl/show.h"
 
@@ -14,7 +15,8 @@ enum {
     FRAME_ROWS = 30,
     HEAD_ROWS = 4,
     PHASES_SHOWN = 6,
-    PHASE_NAME = 11
+    PHASE_NAME = 11,
+    STAMP_BYTES = 20 /* of 2026-11-21T20:33:53Z */
 };
 
 /* --- a line that never grows wider than the screen --- */
@@ -261,7 +263,7 @@ static void print_rank(
     put(&line, LOOK_PLAIN, " %7s",
         text_duration(json_real_of(rank, "step_seconds"), text));
     bool is_wide = columns >= 76;
-    int bar = columns >= 100 ? 30 : columns >= 60 ? 14 : 5;
+    int bar = columns >= 100 ? 30 : columns >= 60 ? 14 : 4;
     put(&line, LOOK_PLAIN, "  ");
     put_bar(&line, planned > 0 ? taken / planned : 0, bar);
     if (is_wide)
@@ -270,7 +272,7 @@ static void print_rank(
                 text_bytes(planned, of));
     else
         snprintf(size, sizeof size, "%s", text_bytes(taken, text));
-    put(&line, LOOK_PLAIN, is_wide ? " %-22s" : " %-8s", size);
+    put(&line, LOOK_PLAIN, is_wide ? " %-20s" : " %s", size);
     if (is_wide) {
         put(&line, LOOK_PLAIN, " %9s",
             text_bytes(json_real_of(rank, "resident"), text));
@@ -286,10 +288,10 @@ static void print_rank_titles(const struct look *look, int columns, FILE *out)
 {
     struct line line = line_begin(look, columns, out);
     bool is_wide = columns >= 76;
-    int bar = columns >= 100 ? 30 : columns >= 60 ? 14 : 5;
+    int bar = columns >= 100 ? 30 : columns >= 60 ? 14 : 4;
     put(&line, LOOK_BOLD, "RANK    STEP  LAG    TIME  MEMORY");
     if (is_wide) {
-        put_blanks(&line, 26 + bar + 1 + 22);
+        put_blanks(&line, 26 + bar + 1 + 20);
         put(&line, LOOK_BOLD, "  RESIDENT   SEEN");
     }
     if (columns >= 100)
@@ -345,7 +347,14 @@ static void print_log(
     while (*log && rows-- > 0) {
         size_t length = strcspn(log, "\n");
         struct line line = line_begin(look, columns, out);
-        put(&line, LOOK_DIM, "%.*s", (int)length, log);
+        char when[TEXT_SHORT];
+        size_t stamp = 0;
+        if (length > STAMP_BYTES && log[STAMP_BYTES - 1] == 'Z')
+            stamp = dir_line_time(log) > 0 ? STAMP_BYTES : 0;
+        if (stamp)
+            put(&line, LOOK_DIM, "%s",
+                text_time(look, dir_line_time(log), when));
+        put(&line, LOOK_PLAIN, "%.*s", (int)(length - stamp), log + stamp);
         line_end(&line);
         log += length + (log[length] == '\n');
     }
@@ -423,8 +432,10 @@ static void print_plot(
             .line = curve_of(json_object_get(series, "train/loss")),
             .dots = curve_of(json_object_get(series, "eval/loss")),
             .columns = columns,
-            .rows = rows,
-            .has_axes = true};
+            .rows = rows};
+    plot.legend = !plot.dots.count ? "loss"
+                  : look->has_utf8 ? "loss  ● eval"
+                                   : "* loss  o eval";
     plot_draw(look, &plot, out);
     curve_fini(&plot.line);
     curve_fini(&plot.dots);
