@@ -65,6 +65,9 @@ static const struct cli_command commands[] = {
 {"config", "[KEY..]", 0, CLI_OPERANDS_MAX, "output", "",
     "Every value the job runs with, and where it came from", command_config, LOOK_AT,
     "KEY is a key like optim.learning_rate, or a section like optim."},
+{"web", "", 0, 0, "open port", "",
+    "The page of a job in a browser", command_web, LOOK_AT,
+    "Serves it on the loopback, to who opens the printed address first, until Ctrl-C or the end of the job."},
 
 {"checkpoint", "", 0, 0, "wait no-wait timeout output", "",
     "Save a checkpoint now", command_checkpoint, STEER, NULL},

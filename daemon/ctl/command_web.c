@@ -1,0 +1,102 @@
+/* command_web.c - zerodctl web: the page of a job in a browser. */
+#include "daemon/ctl/ctl.h"
+#include "daemon/page/web.h"
+
+#include "base/fs.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct shown { /* of the job, for the lines around the relay */
+    char name[256];
+    char report[PATH_MAX]; /* where its report.html will be */
+};
+
+static enum zd_status describe(
+        const struct target *target, struct shown *shown_out)
+{
+    json_t *status;
+    ZD_TRY(target_get(target, "/v1/status", &status));
+    const char *dir = json_text_of(status, "output_dir", "");
+    snprintf(
+            shown_out->name, sizeof shown_out->name, "%s",
+            json_text_of(status, "job", "the job"));
+    if (strlen(dir) + sizeof "/report.html" <= sizeof shown_out->report)
+        fs_join(shown_out->report, sizeof shown_out->report, dir,
+                "report.html");
+    json_decref(status);
+    return ZD_OK;
+}
+
+/* The address alone goes to stdout. */
+static void tell_address(const struct web *web, const struct shown *shown)
+{
+    const char *address = web_address(web);
+    char host[256] = "HOST";
+    printf("%s\n", address);
+    fflush(stdout);
+    fprintf(stderr,
+            "The page of %s, for this user alone: the address works once. "
+            "Ctrl-C ends it.\n",
+            shown->name);
+    if (getenv("SSH_CONNECTION")) {
+        int port = (int)strtol(strrchr(address, ':') + 1, NULL, 10);
+        gethostname(host, sizeof host - 1);
+        fprintf(stderr,
+                "From the machine you sit at: ssh -N -L %d:127.0.0.1:%d %s\n",
+                port, port, host);
+    }
+}
+
+static void tell_end(const struct shown *shown)
+{
+    fprintf(stderr, "%s has ended%s%s\n", shown->name,
+            fs_exists(shown->report) ? "; its page: " : "",
+            fs_exists(shown->report) ? shown->report : "");
+}
+
+static enum zd_status serve(
+        const struct cli_args *args, const struct target *target)
+{
+    struct shown shown = {0};
+    struct web *web;
+    if (!target->socket) {
+        ZD_FAIL(ZD_ERR_NO_INPUT, "E1104",
+                "no page: the job's socket is out of reach, and files do not "
+                "serve it");
+        zd_fail_help(
+                "run zerodctl web on the job's host; of a run that ended, "
+                "open report.html in %s",
+                target->dir);
+        return ZD_ERR_NO_INPUT;
+    }
+    ZD_TRY(describe(target, &shown));
+    web_block_signals();
+    ZD_TRY(web_create(
+            &(struct web_options){
+                    .socket = target->socket, .port = (int)args->port},
+            &web));
+    tell_address(web, &shown);
+    if (args->open_browser)
+        web_open_browser(web);
+    if (!web_wait(web))
+        tell_end(&shown);
+    web_destroy(web);
+    return ZD_OK;
+}
+
+enum zd_status command_web(struct cli_args *args, int *argc, char ***argv)
+{
+    struct look look = look_of_stdout();
+    struct target target;
+    if (args->port > 65535)
+        return ZD_FAIL(
+                ZD_ERR_USAGE, "E0101", "--port is at most 65535, not %lld",
+                (long long)args->port);
+    ZD_TRY(ctl_target(args, &look, &target));
+    enum zd_status status = serve(args, &target);
+    target_fini(&target);
+    return status;
+}

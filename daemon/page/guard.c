@@ -1,0 +1,148 @@
+/* guard.c - see guard.h. */
+#include "daemon/page/guard.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+static const struct {
+    const char *method, *path;
+} paths[] = {
+        {"GET", "/"},
+        {"GET", "/v1"},
+        {"GET", "/v1/status"},
+        {"GET", "/v1/ranks"},
+        {"GET", "/v1/memory"},
+        {"GET", "/v1/metrics/history"},
+        {"GET", "/v1/events"},
+        {"GET", "/v1/logs"},
+        {"GET", "/v1/config"},
+        {"GET", "/v1/config/schema"},
+        {"GET", "/v1/samples"},
+        {"GET", "/v1/plan"},
+        {"GET", "/healthz"},
+        {"GET", "/readyz"},
+        {"GET", "/metrics"},
+        {"POST", "/v1/checkpoint"},
+        {"POST", "/v1/eval"},
+        {"POST", "/v1/sample"},
+        {"POST", "/v1/pause"},
+        {"POST", "/v1/resume"},
+        {"POST", "/v1/stop"},
+        {"POST", "/v1/set"},
+        {"POST", "/v1/profile"},
+};
+
+static enum zd_status random_hex(char *out, size_t bytes)
+{
+    unsigned char raw[64];
+    ssize_t got;
+    do
+        got = getrandom(raw, bytes, 0);
+    while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)bytes)
+        return ZD_FAIL(
+                ZD_ERR_DEVICE, "E1101", "the system has no random numbers: %s",
+                strerror(errno));
+    for (size_t i = 0; i < bytes; i++)
+        sprintf(out + 2 * i, "%02x", raw[i]);
+    return ZD_OK;
+}
+
+enum zd_status guard_init(struct guard *guard, int port)
+{
+    *guard = (struct guard){.port = port};
+    snprintf(guard->cookie_name, sizeof guard->cookie_name, "zerod_%d", port);
+    ZD_TRY(random_hex(guard->token, GUARD_TOKEN_BYTES));
+    return random_hex(guard->cookie, GUARD_COOKIE_BYTES);
+}
+
+/* In a time that tells nothing of where they differ. */
+static bool is_secret(const char *secret, const char *text, size_t bytes)
+{
+    unsigned char differs = 0;
+    if (bytes != strlen(secret))
+        return false;
+    for (size_t i = 0; i < bytes; i++)
+        differs |= (unsigned char)(secret[i] ^ text[i]);
+    return differs == 0;
+}
+
+static bool is_host(const struct guard *guard, const char *text)
+{
+    char name[32], address[32];
+    snprintf(name, sizeof name, "localhost:%d", guard->port);
+    snprintf(address, sizeof address, "127.0.0.1:%d", guard->port);
+    return strcasecmp(text, name) == 0 || strcmp(text, address) == 0;
+}
+
+static bool is_origin(const struct guard *guard, const char *text)
+{
+    static const char scheme[] = "http://";
+    return strncmp(text, scheme, strlen(scheme)) == 0 &&
+           is_host(guard, text + strlen(scheme));
+}
+
+static bool has_cookie(const struct guard *guard, const char *cookies)
+{
+    size_t name_bytes = strlen(guard->cookie_name);
+    while (cookies && *cookies) {
+        cookies += strspn(cookies, " ;");
+        size_t bytes = strcspn(cookies, ";");
+        if (bytes > name_bytes && cookies[name_bytes] == '=' &&
+            strncmp(cookies, guard->cookie_name, name_bytes) == 0 &&
+            is_secret(
+                    guard->cookie, cookies + name_bytes + 1,
+                    bytes - name_bytes - 1))
+            return true;
+        cookies += bytes;
+    }
+    return false;
+}
+
+/* The token of "/?token=T" is right, and nobody had it before. */
+static bool takes_token(struct guard *guard, const char *target)
+{
+    static const char prefix[] = "/?token=";
+    if (strncmp(target, prefix, strlen(prefix)) != 0)
+        return false;
+    const char *token = target + strlen(prefix);
+    return is_secret(guard->token, token, strlen(token)) &&
+           !atomic_exchange(&guard->token_used, true);
+}
+
+/* What is not there at all is told apart from what has another method. */
+static enum guard_verdict judge_path(const struct guard_request *request)
+{
+    size_t bytes = strcspn(request->target, "?");
+    enum guard_verdict verdict = GUARD_PATH;
+    for (const char *at = request->target; *at; at++)
+        if (*at < '!' || *at > '~')
+            return GUARD_PATH;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        if (strlen(paths[i].path) != bytes ||
+            strncmp(paths[i].path, request->target, bytes) != 0)
+            continue;
+        if (strcmp(paths[i].method, request->method) == 0)
+            return GUARD_PASS;
+        verdict = GUARD_METHOD;
+    }
+    return verdict;
+}
+
+enum guard_verdict guard_judge(
+        struct guard *guard, const struct guard_request *request)
+{
+    if (!request->host || !is_host(guard, request->host))
+        return GUARD_HOST;
+    if (request->origin && !is_origin(guard, request->origin))
+        return GUARD_ORIGIN;
+    if (!has_cookie(guard, request->cookies)) {
+        if (strcmp(request->method, "GET") == 0 &&
+            takes_token(guard, request->target))
+            return GUARD_ENTER;
+        return GUARD_UNKNOWN;
+    }
+    return judge_path(request);
+}
