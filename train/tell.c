@@ -87,10 +87,13 @@ void trainer_tell_sample(
     int64_t step = trainer->state.step;
     if (!trainer_is_first(trainer))
         return;
-    if (observer->sample)
-        observer->sample(observer->ctx, step, prompt, text);
-    events_tell(
-            trainer->events, "sample", step, trainer_sample_json(prompt, text));
+    json_t *sample = trainer_sample_json(prompt, text);
+    const char *clean_prompt =
+            json_string_value(json_object_get(sample, "prompt"));
+    const char *clean_text = json_string_value(json_object_get(sample, "text"));
+    if (observer->sample && clean_prompt && clean_text)
+        observer->sample(observer->ctx, step, clean_prompt, clean_text);
+    events_tell(trainer->events, "sample", step, sample);
 }
 
 void trainer_tell_saved(

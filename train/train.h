@@ -138,7 +138,7 @@ struct train_observer {
     void (*banner)(void *ctx, const struct train_banner *banner);
     void (*step)(void *ctx, const struct train_step_report *report);
     void (*eval)(void *ctx, int64_t step, double eval_loss);
-    void (*sample)(
+    void (*sample)( /* UTF-8 */
             void *ctx, int64_t step, const char *prompt, const char *text);
     void (*saved)(void *ctx, int64_t step, const char *path);
     void (*end)(void *ctx, const struct train_end *end);
