@@ -5,6 +5,7 @@
  * However many ranks fail, one tells why, and all end with the same code. */
 #include "base/log.h"
 #include "daemon/cli.h"
+#include "daemon/control/control.h"
 #include "daemon/report.h"
 
 #include <signal.h>
@@ -125,17 +126,31 @@ static void warn_about_binding(const struct train_job *job, struct comm *comm)
             comm_rank(comm), online, comm_host(comm), fair);
 }
 
+/* Rank 0's: what is seen on the screen, and who answers on the socket. */
+static enum zd_status start_telling(
+        const struct job *job, struct report **report_out,
+        struct control **control_out)
+{
+    ZD_TRY(report_create(job_options(job), report_out));
+    return control_create(job, control_out);
+}
+
 static enum zd_status train(struct comm *comm, const struct job *job)
 {
     const struct train_job *options = job_options(job);
     struct report *report = NULL;
+    struct control *control = NULL;
     enum zd_status status = ZD_OK;
     warn_about_binding(options, comm);
     if (comm_rank(comm) == 0)
-        status = report_create(options, &report);
-    ZD_TRY(comm_agree(comm, status));
-    struct train_observer observer = report_observer(report);
-    status = train_run(options, comm, &observer);
+        status = start_telling(job, &report, &control);
+    status = comm_agree(comm, status);
+    if (status == ZD_OK) {
+        struct train_observer screen = report_observer(report);
+        struct train_observer observer = control_observer(control, &screen);
+        status = train_run(options, comm, &observer);
+    }
+    control_destroy(control, status);
     report_destroy(report);
     return status;
 }

@@ -234,6 +234,8 @@ void report_banner(const struct train_banner *banner)
     tell_scale(banner);
     tell_text(banner);
     zd_log_info("  output   %s", job->output_dir);
+    if (banner->socket_path)
+        zd_log_info("  control  %s", banner->socket_path);
     if (banner->resumed_from)
         zd_log_info(
                 "  resumed  from %s, after step %lld", banner->resumed_from,

@@ -117,4 +117,7 @@ int schema_index(const struct schema_key *key);
 /* What a key accepts, for people: "an integer from 1 to 64". */
 void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes);
 
+/* JSON Schema (draft 2020-12) of job.toml. New reference. */
+json_t *schema_json(void);
+
 #endif

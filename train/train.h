@@ -116,6 +116,8 @@ struct train_banner { /* what was understood, known before step 1 */
     const char *resumed_from;
     double settings[SETTINGS]; /* of the first step, resumed ones too; NaN: does
                                   not apply */
+    const char *socket_path; /* where the run answers, filled by daemon; NULL:
+                                nowhere */
 };
 
 struct train_end {

@@ -2,11 +2,13 @@
  *
  *   observer calls (trainer) -> feed -> run_state -> routes, sinks   (loop)
  *   POST (loop) -> mailbox -> train_control.next (trainer)
- */
+ *
+ * With control.socket = "none" the thread runs for the sinks alone. */
 #ifndef ZD_DAEMON_CONTROL_CONTROL_H
 #define ZD_DAEMON_CONTROL_CONTROL_H
 
 #include "daemon/job.h"
+#include "train/control.h"
 
 struct control;
 
@@ -14,8 +16,8 @@ struct control;
  * (state "starting"). ZD_ERR_CREATE as http_create. `job` must outlive it. */
 enum zd_status control_create(
         const struct job *job, struct control **control_out);
-/* What happens goes to `next` (the report on the screen) too. NULL: only to
- * that. */
+/* What happens goes to `next` (the report on the screen) too; it must outlive
+ * the run. NULL control: only to that. */
 struct train_observer control_observer(
         struct control *control, const struct train_observer *next);
 /* The end: `status` is the run's. Writes the last of every sink, tells who

@@ -62,6 +62,8 @@ void http_set_status(struct http_stream *stream, int status, const char *type);
 /* Queue bytes (copied). False when more than 1 MiB would wait: then the client
  * is dropped, and `gone` was called. */
 bool http_send(struct http_stream *stream, const char *data, size_t bytes);
+/* Bytes that wait for the client to read. */
+size_t http_queued(const struct http_stream *stream);
 void http_finish(struct http_stream *stream);
 
 struct http_options {

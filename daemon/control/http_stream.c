@@ -78,6 +78,11 @@ bool http_send(struct http_stream *stream, const char *data, size_t bytes)
     return true;
 }
 
+size_t http_queued(const struct http_stream *stream)
+{
+    return stream->end - stream->begin;
+}
+
 void http_finish(struct http_stream *stream)
 {
     if (stream->is_dropped)

@@ -16,7 +16,7 @@ struct feed_banner {           /* FEED_BANNER */
     double flops_per_token, loss_scale;
     double checkpoint_time; /* of the one that was resumed from; 0 */
     bool has_eval_data, has_prompts;
-    struct train_live live;
+    double settings[SETTINGS], deadline;
     char host[64];
     char resumed_from[4096]; /* "": a fresh start */
 };

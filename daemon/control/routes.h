@@ -5,20 +5,36 @@
 #include "daemon/control/http.h"
 #include "daemon/control/run_state.h"
 
+struct routes; /* run_state, waiting commands, streams */
+
+typedef void route_answer(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply);
+
 struct route {
     const char *method, *path;
     const char *params; /* of the query, separated by spaces; "" for none */
     bool acts;          /* a command */
-    const char *help;   /* one line */
+    route_answer *answer;
+    const char *help; /* one line */
 };
 extern const struct route routes_table[];
 extern const int routes_count;
 
-struct routes; /* run_state, waiting commands, streams */
 struct routes_options {
     struct run_state *state;
-    json_t *config; /* borrowed */
+    json_t *config; /* borrowed: of GET /v1/config */
+    json_t *schema; /* borrowed: of GET /v1/config/schema */
     bool readonly;
+    const char *page; /* static; NULL: none */
+    size_t page_bytes;
+    /* Text for Prometheus, malloc'd; NULL: there is none. */
+    char *(*metrics)(
+            const struct run_state *state, bool open_metrics,
+            size_t *bytes_out);
+    /* Take in what the run told, so that an answer is as new as can be; may be
+     * NULL. */
+    void (*refresh)(void *ctx);
     /* Give a command to the trainer; false: too many wait. */
     bool (*post)(void *ctx, const struct train_command *command);
     void *ctx;
@@ -33,12 +49,14 @@ void routes_handle(
         struct http_reply *reply);
 /* The control thread tells: to streams of events, and to who waits. */
 void routes_event(struct routes *routes, const struct kept_event *event);
+/* `error` NULL: it was done. */
 void routes_done(
         struct routes *routes, const struct train_command *command,
         int64_t step, const struct zd_error *error, const json_t *result);
-/* Every second: comments on streams, lines of logs that are followed. */
+/* Several times a second: what is left to replay, lines of logs that are
+ * followed, comments on streams, answers whose time is over. */
 void routes_tick(struct routes *routes);
-/* The run has ended: commands that wait get 503. */
+/* The run has ended: commands that wait get 503, streams end. */
 void routes_end(struct routes *routes);
 
 #endif

@@ -27,16 +27,6 @@ static void set_bounds(struct run_histogram *histogram, double first)
         histogram->bound[i] = ldexp(first, i);
 }
 
-static double deadline_of(const struct run_options *run, double started)
-{
-    const char *slurm = getenv("SLURM_JOB_END_TIME");
-    if (run->deadline > 0)
-        return run->deadline;
-    if (run->deadline_after > 0)
-        return started + run->deadline_after;
-    return slurm && atof(slurm) > 0 ? atof(slurm) : 0;
-}
-
 enum zd_status run_state_create(
         const struct train_job *job, const char *socket_path,
         struct run_state **state_out)
@@ -57,7 +47,9 @@ enum zd_status run_state_create(
     state->last_loss = state->last_grad_norm = NAN;
     state->eval_loss = state->best_eval_loss = NAN;
     state->last_checkpoint_step = -1;
-    state->deadline = deadline_of(&job->run, state->started);
+    for (int i = 0; i < SETTINGS; i++)
+        state->settings[i] = NAN;
+    state->settings[SET_MAX_GRAD_NORM] = job->optim.max_grad_norm;
     set_bounds(&state->step_histogram, 0.001);
     set_bounds(&state->checkpoint_histogram, 0.0625);
     gethostname(state->host, sizeof state->host - 1);
@@ -87,13 +79,6 @@ void run_state_destroy(struct run_state *state)
 }
 
 /* --- numbers --- */
-
-int64_t run_state_interval(double steps, int64_t max_steps)
-{
-    if (steps > 0 && steps < 1)
-        steps = ceil(steps * (double)max_steps);
-    return steps >= 1 ? (int64_t)steps : 0;
-}
 
 double run_state_eta(const struct run_state *state)
 {
@@ -163,7 +148,8 @@ static void take_banner(
     state->flops_per_token = banner->flops_per_token;
     state->has_eval_data = banner->has_eval_data;
     state->has_prompts = banner->has_prompts;
-    state->live = banner->live;
+    memcpy(state->settings, banner->settings, sizeof state->settings);
+    state->deadline = banner->deadline;
     memcpy(state->host, banner->host, sizeof state->host);
     if (banner->resumed_from[0]) {
         memcpy(state->last_checkpoint, banner->resumed_from,
@@ -244,7 +230,10 @@ static void take_step(
     state->max_steps = step->max_steps;
     state->updated = run_state_now();
     state->tokens += step->tokens;
-    state->samples_taken += state->global_batch;
+    memcpy(state->settings, step->settings, sizeof state->settings);
+    state->accumulation = (int)step->settings[SET_ACCUMULATION];
+    state->global_batch = step->global_batch;
+    state->samples_taken += step->global_batch;
     count_skipped(state, step->skipped);
     if (isfinite(step->loss))
         state->last_loss = step->loss;
@@ -403,30 +392,23 @@ int run_state_events_after(const struct run_state *state, int64_t id)
 
 /* --- commands --- */
 
+/* The next step's report has them all; until then, as they were asked for. */
 static void apply_settings(
-        struct run_state *state, const struct train_command *command)
+        struct run_state *state, const struct train_command *command,
+        int64_t step)
 {
-    struct train_live *live = &state->live;
-    const double *value = command->value;
-    const bool *given = command->given;
-    if (given[SET_LEARNING_RATE]) /* of the steps to come; told by the next */
-        state->step.learning_rate = value[SET_LEARNING_RATE];
-    if (given[SET_MAX_GRAD_NORM]) {
-        live->has_max_grad_norm = true;
-        live->max_grad_norm = value[SET_MAX_GRAD_NORM];
+    for (int i = 0; i < SETTINGS; i++) {
+        if (!command->given[i])
+            continue;
+        state->settings[i] = command->value[i];
+        state->is_set[i] = true;
+        state->set_step[i] = step;
     }
-    if (given[SET_ACCUMULATION]) {
-        live->accumulation = (int64_t)value[SET_ACCUMULATION];
-        state->accumulation = (int)live->accumulation;
-        state->global_batch =
-                live->accumulation * state->world * state->per_device;
-    }
-    if (given[SET_LOGGING_STEPS])
-        live->logging_steps = (int64_t)value[SET_LOGGING_STEPS];
-    if (given[SET_SAVE_STEPS])
-        live->save_steps = (int64_t)value[SET_SAVE_STEPS];
-    if (given[SET_EVAL_STEPS])
-        live->eval_steps = (int64_t)value[SET_EVAL_STEPS];
+    if (!command->given[SET_ACCUMULATION])
+        return;
+    state->accumulation = (int)command->value[SET_ACCUMULATION];
+    state->global_batch =
+            (int64_t)state->accumulation * state->world * state->per_device;
 }
 
 static void take_done(struct run_state *state, const struct feed_done *done)
@@ -437,7 +419,7 @@ static void take_done(struct run_state *state, const struct feed_done *done)
         return;
     }
     if (command->kind == COMMAND_SET)
-        apply_settings(state, command);
+        apply_settings(state, command, done->step);
     else if (command->kind == COMMAND_PAUSE) {
         state->is_paused = true;
         state->is_released = command->release;

@@ -70,7 +70,9 @@ struct run_state {
     uint64_t checkpoint_bytes;
     int64_t checkpoint_failures;
     char last_checkpoint[4096];
-    struct train_live live;          /* as `set` has made it */
+    double settings[SETTINGS]; /* that hold; NaN: not known, does not apply */
+    bool is_set[SETTINGS];     /* by a command of this process */
+    int64_t set_step[SETTINGS];
     double deadline;                 /* 0: none */
     struct train_rank_report *ranks; /* (rank_count) */
     int rank_count;
@@ -103,8 +105,6 @@ int run_state_events_after(const struct run_state *state, int64_t id);
 const struct kept_event *run_state_event(const struct run_state *state, int i);
 /* Now, in seconds since 1970. */
 double run_state_now(void);
-/* A count of steps as the run has it: a fraction resolved; 0: never. */
-int64_t run_state_interval(double steps, int64_t max_steps);
 /* Of the whole run so far; before its first step, NaN. */
 double run_state_eta(const struct run_state *state);
 

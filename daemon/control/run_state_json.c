@@ -52,45 +52,16 @@ static json_t *phases_json(const double *seconds)
 
 /* --- settings --- */
 
-static double max_grad_norm(const struct run_state *state)
-{
-    return state->live.has_max_grad_norm ? state->live.max_grad_norm
-                                         : state->job->optim.max_grad_norm;
-}
-
-static json_t *interval_json(
-        const struct run_state *state, int64_t live, double steps, bool applies)
-{
-    if (!applies)
-        return json_null();
-    if (live)
-        return json_integer(live);
-    if (steps < 1 && !state->max_steps)
-        return json_null();
-    return json_integer(run_state_interval(steps, state->max_steps));
-}
-
+/* null where one does not apply. */
 static void set_settings(json_t *object, const struct run_state *state)
 {
-    const struct train_job *job = state->job;
-    const struct train_live *live = &state->live;
-    bool known = state->has_banner;
-    set_number(
-            object, "learning_rate", known ? state->step.learning_rate : NAN);
-    set_number(object, "max_grad_norm", max_grad_norm(state));
-    set_known(
-            object, "gradient_accumulation_steps", state->accumulation, known);
-    set(object, "logging_steps",
-        interval_json(
-                state, live->logging_steps, job->log.logging_steps, true));
-    set(object, "save_steps",
-        interval_json(
-                state, live->save_steps, job->checkpoint.save_steps,
-                job->checkpoint.save_strategy == SAVE_STEPS));
-    set(object, "eval_steps",
-        interval_json(
-                state, live->eval_steps, job->eval.eval_steps,
-                job->eval.eval_strategy == EVAL_STEPS));
+    for (int i = 0; i < SETTINGS; i++) {
+        double value = state->settings[i];
+        bool is_whole = train_settings[i].is_integer && isfinite(value);
+        set(object, train_settings[i].name,
+            is_whole ? json_integer((json_int_t)value)
+                     : json_number_or_null(value));
+    }
 }
 
 json_t *run_state_settings(const struct run_state *state)

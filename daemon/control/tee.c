@@ -60,14 +60,18 @@ static void on_banner(void *ctx, const struct train_banner *banner)
             .flops_per_token = model_flops_per_token(
                     &plan->config, &plan->table, plan->shape.T),
             .loss_scale = banner->loss_scale,
+            .deadline = banner->deadline,
             .has_eval_data = banner->eval_samples > 0,
             .has_prompts = banner->job->sample.prompt_count > 0,
     };
+    memcpy(message.settings, banner->settings, sizeof message.settings);
     gethostname(message.host, sizeof message.host - 1);
     describe_resumed(banner, &message);
     if (!feed_push(tee->feed, FEED_BANNER, &message, sizeof message))
         feed_message_free(&head, &message);
-    TELL_NEXT(tee, banner, banner);
+    struct train_banner whole = *banner;
+    whole.socket_path = tee->socket_path;
+    TELL_NEXT(tee, banner, &whole);
 }
 
 /* --- steps, and what comes between them --- */

@@ -7,6 +7,7 @@
 struct tee {
     struct feed *feed;
     const struct train_observer *next; /* borrowed */
+    const char *socket_path;           /* told in the banner; or NULL */
 };
 
 /* Calls that go to `tee`, which must outlive them. `control` is next's. */

@@ -114,8 +114,8 @@ static bool is_logged(
 {
     const struct train_step_report *step = &state->step;
     const struct log_options *log = &tb->job->log;
-    double every = state->live.logging_steps > 0
-                           ? (double)state->live.logging_steps
+    double every = state->settings[SET_LOGGING_STEPS] >= 1
+                           ? state->settings[SET_LOGGING_STEPS]
                            : log->logging_steps;
     if (every < 1)
         every = ceil(every * (double)step->max_steps);

@@ -193,10 +193,10 @@ Test(tensorboard, steps_come_as_often_as_the_log_says)
     c.job.log.logging_first_step = true;
     for (int step = 1; step <= 20; step++) {
         c.state.step.step = step;
-        c.state.live.logging_steps = step > 12 ? 2 : 0;
+        c.state.settings[SET_LOGGING_STEPS] = step > 12 ? 2 : 0;
         sink.step(sink.ctx, &c.state);
     }
-    c.state.live.logging_steps = 7;
+    c.state.settings[SET_LOGGING_STEPS] = 7;
     for (int step = 395; step <= 400; step++) {
         c.state.step.step = step;
         sink.step(sink.ctx, &c.state);

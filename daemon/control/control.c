@@ -1,0 +1,352 @@
+#include "daemon/control/control.h"
+
+#include "base/log.h"
+#include "daemon/control/control_thread.h"
+#include "daemon/control/http.h"
+#include "daemon/control/messages.h"
+#include "daemon/control/routes.h"
+#include "daemon/control/tee.h"
+#include "daemon/page/page.h"
+#include "daemon/schema.h"
+#include "daemon/sinks/sink.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FEED_BYTES = 4 << 20,
+    TAKE_MAX = 1024, /* messages in one turn of the loop */
+    GLANCE_MS = 100, /* steps do not wake the thread */
+    SINKS_MS = 2000,
+    LAST_ANSWERS_SECONDS = 2
+};
+
+struct control {
+    const struct train_job *job;
+    struct feed *feed;
+    struct mailbox *mailbox;
+    struct tee tee;
+    struct train_control ears;
+    pthread_t thread;
+    uv_async_t wake;
+    _Atomic int ending;    /* 0, or 1 + the enum train_run_state of the end */
+    char socket_path[512]; /* "": none */
+    /* the thread's alone, once it runs */
+    uv_loop_t loop;
+    uv_timer_t glance, sinks_due;
+    struct run_state *state;
+    struct routes *routes;
+    struct http_server *http;
+    struct sinks *sinks;
+    json_t *config, *schema;
+    bool has_ended, stopped_early;
+};
+
+/* --- what the run tells --- */
+
+static void take_done(struct control *control, const struct feed_done *done)
+{
+    routes_done(
+            control->routes, &done->command, done->step,
+            done->failed ? &done->error : NULL, done->result);
+    json_decref(done->result);
+}
+
+static void tell_sinks(
+        struct control *control, enum feed_kind kind, const void *payload)
+{
+    const struct run_state *state = control->state;
+    if (kind == FEED_STEP)
+        sinks_step(control->sinks, state);
+    else if (kind == FEED_EVAL)
+        sinks_eval(
+                control->sinks, state,
+                ((const struct feed_eval *)payload)->step);
+    else if (kind == FEED_SAMPLE)
+        sinks_sample(control->sinks, state);
+    else if (kind == FEED_STATE || kind == FEED_BANNER)
+        sinks_tick(control->sinks, state);
+}
+
+/* False: nothing was there. */
+static bool take_one(struct control *control)
+{
+    struct feed_head head;
+    const void *payload = feed_peek(control->feed, &head);
+    if (!payload)
+        return false;
+    const struct kept_event *event =
+            run_state_take(control->state, &head, payload);
+    if (event)
+        routes_event(control->routes, event);
+    if (head.kind == FEED_DONE)
+        take_done(control, payload);
+    else if (head.kind == FEED_END)
+        control->stopped_early =
+                ((const struct feed_end *)payload)->stopped_early;
+    tell_sinks(control, head.kind, payload);
+    feed_drop(control->feed);
+    return true;
+}
+
+static void take_some(void *ctx)
+{
+    struct control *control = ctx;
+    int count = 0;
+    while (count < TAKE_MAX && take_one(control))
+        count++;
+    control->state->feed_dropped = feed_dropped(control->feed);
+    if (count == TAKE_MAX)
+        uv_async_send(&control->wake);
+}
+
+/* --- the end --- */
+
+static void end_now(struct control *control, enum train_run_state how)
+{
+    control->has_ended = true;
+    while (take_one(control))
+        ;
+    if (how == RUN_DONE && control->stopped_early)
+        how = RUN_STOPPED;
+    if (control->state->state < RUN_DONE)
+        run_state_end(control->state, how);
+    routes_end(control->routes);
+    sinks_close(control->sinks, control->state);
+    http_destroy(control->http, LAST_ANSWERS_SECONDS);
+    uv_close((uv_handle_t *)&control->wake, NULL);
+    uv_close((uv_handle_t *)&control->glance, NULL);
+    uv_close((uv_handle_t *)&control->sinks_due, NULL);
+}
+
+/* --- the loop --- */
+
+static void on_wake(uv_async_t *wake)
+{
+    struct control *control = wake->data;
+    int ending = atomic_load(&control->ending);
+    if (control->has_ended)
+        return;
+    if (ending)
+        end_now(control, (enum train_run_state)(ending - 1));
+    else
+        take_some(control);
+}
+
+static void on_glance(uv_timer_t *timer)
+{
+    struct control *control = timer->data;
+    take_some(control);
+    routes_tick(control->routes);
+}
+
+static void on_sinks_due(uv_timer_t *timer)
+{
+    struct control *control = timer->data;
+    sinks_tick(control->sinks, control->state);
+}
+
+static void *run_loop(void *arg)
+{
+    struct control *control = arg;
+    uv_run(&control->loop, UV_RUN_DEFAULT);
+    return NULL;
+}
+
+/* Producers of the feed call it, in their threads. */
+static void wake_loop(void *ctx)
+{
+    struct control *control = ctx;
+    uv_async_send(&control->wake);
+}
+
+/* --- the trainer's ears, in its thread --- */
+
+static bool next_command(void *ctx, int64_t step, struct train_command *out)
+{
+    struct control *control = ctx;
+    (void)step;
+    return mailbox_pop(control->mailbox, out);
+}
+
+static void command_done(
+        void *ctx, const struct train_command *command, int64_t step,
+        const struct zd_error *error, const json_t *result)
+{
+    struct control *control = ctx;
+    struct feed_head head = {FEED_DONE, sizeof(struct feed_done)};
+    struct feed_done message = {
+            .command = *command,
+            .step = step,
+            .failed = error != NULL,
+            .result = result ? json_deep_copy(result) : NULL};
+    if (error)
+        message.error = *error;
+    if (!feed_push(control->feed, FEED_DONE, &message, sizeof message))
+        feed_message_free(&head, &message);
+}
+
+/* --- from the loop to the trainer --- */
+
+static bool post_command(void *ctx, const struct train_command *command)
+{
+    struct control *control = ctx;
+    return mailbox_push(control->mailbox, command);
+}
+
+/* --- life --- */
+
+static enum zd_status find_socket_path(struct control *control)
+{
+    const struct control_options *options = &control->job->control;
+    if (options->socket == CONTROL_PATH)
+        snprintf(
+                control->socket_path, sizeof control->socket_path, "%s",
+                options->socket_path);
+    else if (options->socket == CONTROL_AUTO)
+        return http_socket_path(
+                control->job->job.name, control->socket_path,
+                sizeof control->socket_path);
+    return ZD_OK;
+}
+
+static enum zd_status create_routes(struct control *control)
+{
+    struct routes_options options = {
+            .state = control->state,
+            .config = control->config,
+            .schema = control->schema,
+            .readonly = control->job->control.readonly,
+            .page = page_html,
+            .page_bytes = page_html_bytes,
+            .metrics = prometheus_text,
+            .refresh = take_some,
+            .post = post_command,
+            .ctx = control};
+    return routes_create(&options, &control->routes);
+}
+
+static enum zd_status listen_to(struct control *control)
+{
+    const struct control_options *options = &control->job->control;
+    struct http_options http = {
+            .socket_path = control->socket_path,
+            .is_default_path = options->socket == CONTROL_AUTO,
+            .status_gid = options->status_gid,
+            .handler = routes_handle,
+            .ctx = control->routes};
+    if (options->socket == CONTROL_NONE)
+        return ZD_OK;
+    ZD_TRY(http_create(&control->loop, &http, &control->http));
+    if (options->metrics_listen)
+        ZD_TRY(http_listen_tcp(
+                control->http, options->metrics_listen, "/metrics"));
+    return ZD_OK;
+}
+
+static void start_handles(struct control *control)
+{
+    uv_loop_init(&control->loop);
+    uv_async_init(&control->loop, &control->wake, on_wake);
+    uv_timer_init(&control->loop, &control->glance);
+    uv_timer_init(&control->loop, &control->sinks_due);
+    control->wake.data = control->glance.data = control->sinks_due.data =
+            control;
+    uv_timer_start(&control->glance, on_glance, GLANCE_MS, GLANCE_MS);
+    uv_timer_start(&control->sinks_due, on_sinks_due, SINKS_MS, SINKS_MS);
+}
+
+static void release(struct control *control)
+{
+    struct feed_head head;
+    const void *payload;
+    while (control->feed && (payload = feed_peek(control->feed, &head))) {
+        feed_message_free(&head, payload); /* the thread did not start */
+        feed_drop(control->feed);
+    }
+    uv_loop_close(&control->loop);
+    routes_destroy(control->routes);
+    run_state_destroy(control->state);
+    json_decref(control->config);
+    json_decref(control->schema);
+    feed_destroy(control->feed);
+    mailbox_destroy(control->mailbox);
+    free(control);
+}
+
+static enum zd_status build(struct control *control)
+{
+    ZD_TRY(find_socket_path(control));
+    ZD_TRY(feed_create(FEED_BYTES, wake_loop, control, &control->feed));
+    ZD_TRY(mailbox_create(&control->mailbox));
+    ZD_TRY(run_state_create(
+            control->job, control->socket_path[0] ? control->socket_path : NULL,
+            &control->state));
+    ZD_TRY(create_routes(control));
+    ZD_TRY(listen_to(control));
+    ZD_TRY(sinks_open(
+            control->job, &control->loop, control->config, &control->sinks));
+    return control_thread_start(run_loop, control, &control->thread);
+}
+
+enum zd_status control_create(
+        const struct job *job, struct control **control_out)
+{
+    struct control *control = calloc(1, sizeof *control);
+    if (!control)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    control->job = job_options(job);
+    control->config = job_json(job);
+    control->schema = schema_json();
+    start_handles(control);
+    enum zd_status status = build(control);
+    if (status == ZD_OK) {
+        *control_out = control;
+        return ZD_OK;
+    }
+    if (control->routes && control->state) /* what is there, undone at once */
+        end_now(control, RUN_FAILED);
+    else {
+        uv_close((uv_handle_t *)&control->wake, NULL);
+        uv_close((uv_handle_t *)&control->glance, NULL);
+        uv_close((uv_handle_t *)&control->sinks_due, NULL);
+    }
+    uv_run(&control->loop, UV_RUN_DEFAULT);
+    release(control);
+    return status;
+}
+
+struct train_observer control_observer(
+        struct control *control, const struct train_observer *next)
+{
+    if (!control)
+        return *next;
+    control->tee = (struct tee){
+            .feed = control->feed,
+            .next = next,
+            .socket_path =
+                    control->socket_path[0] ? control->socket_path : NULL};
+    control->ears = (struct train_control){
+            .ctx = control, .next = next_command, .done = command_done};
+    struct train_observer observer = tee_observer(&control->tee);
+    observer.control = &control->ears;
+    return observer;
+}
+
+static enum train_run_state how_it_ended(enum zd_status status)
+{
+    if (status == ZD_OK)
+        return RUN_DONE;
+    return status == ZD_ERR_STOPPED ? RUN_STOPPED : RUN_FAILED;
+}
+
+void control_destroy(struct control *control, enum zd_status status)
+{
+    if (!control)
+        return;
+    atomic_store(&control->ending, 1 + (int)how_it_ended(status));
+    uv_async_send(&control->wake);
+    pthread_join(control->thread, NULL);
+    release(control);
+}

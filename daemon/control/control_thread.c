@@ -1,0 +1,85 @@
+#include "daemon/control/control_thread.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct start {
+    void *(*body)(void *);
+    void *arg;
+};
+
+/* mpirun and srun bind a rank to its cores after the fork: who started us still
+ * has them all. One core means that the trainer fills it; with more there is
+ * room, and the binding stays. A taskset of the user's is his will. */
+static void leave_the_trainers_core(void)
+{
+    cpu_set_t mine, parents;
+    bool is_bound = getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") ||
+                    getenv("SLURM_STEP_ID");
+    if (!is_bound || sched_getaffinity(0, sizeof mine, &mine) != 0 ||
+        CPU_COUNT(&mine) > 1)
+        return;
+    if (sched_getaffinity(getppid(), sizeof parents, &parents) == 0 &&
+        CPU_COUNT(&parents) > 1)
+        sched_setaffinity(0, sizeof parents, &parents);
+}
+
+/* As struct sched_attr of linux/sched/types.h, version 0. */
+struct attributes {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+};
+
+/* A short slice: on kernels from 6.12 on such a thread is run soon after it
+ * wakes up, for a share that is no larger than others' (EEVDF). Older ones run
+ * whoever has slept long first, and take no notice. */
+static void ask_for_a_short_slice(void)
+{
+#ifdef SYS_sched_setattr
+    struct attributes attributes = {
+            .size = sizeof attributes,
+            .policy = SCHED_OTHER,
+            .runtime = 100000 /* ns */};
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+#endif
+}
+
+static void *run(void *arg)
+{
+    struct start start = *(struct start *)arg;
+    free(arg);
+    pthread_setname_np(pthread_self(), "zerod-control");
+    leave_the_trainers_core();
+    ask_for_a_short_slice();
+    return start.body(start.arg);
+}
+
+enum zd_status control_thread_start(
+        void *(*body)(void *), void *arg, pthread_t *thread_out)
+{
+    sigset_t all, before;
+    struct start *start = malloc(sizeof *start);
+    if (!start)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    *start = (struct start){body, arg};
+    sigfillset(&all); /* they are the trainer's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(thread_out, NULL, run, start);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) {
+        free(start);
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E1060", "the control thread cannot start: %s",
+                strerror(error));
+    }
+    return ZD_OK;
+}

@@ -1,0 +1,86 @@
+/* routes_internal.h - for the files routes*.c alone. */
+#ifndef ZD_DAEMON_CONTROL_ROUTES_INTERNAL_H
+#define ZD_DAEMON_CONTROL_ROUTES_INTERNAL_H
+
+#include "daemon/control/routes.h"
+
+#include <stdio.h>
+
+/* A replay is given in parts: the next one when this much was read. */
+enum { STREAM_PART = 256 << 10, HEARTBEAT_SECONDS = 15 };
+
+struct waiter { /* a command that was accepted and not done */
+    struct waiter *next;
+    struct routes *routes;
+    int64_t id;
+    enum train_command_kind kind;
+    struct http_stream *stream; /* NULL: nobody waits for the answer */
+    double until;               /* clock; 0: as long as it takes */
+};
+
+struct event_stream {
+    struct event_stream *next;
+    struct routes *routes;
+    struct http_stream *stream;
+    int64_t after;  /* the last id that was sent */
+    double sent_at; /* clock */
+    bool follows;
+};
+
+struct log_stream { /* follows a log */
+    struct log_stream *next;
+    struct routes *routes;
+    struct http_stream *stream;
+    int fd;         /* owned */
+    int64_t offset; /* read so far */
+};
+
+struct routes {
+    struct routes_options options;
+    int64_t last_id; /* of a command */
+    struct waiter *waiters;
+    struct event_stream *events;
+    struct log_stream *logs;
+    bool is_over;
+};
+
+/* --- replies --- */
+
+#define HTTP_JSON "application/json"
+#define HTTP_TEXT "text/plain; charset=utf-8"
+
+/* Takes the reference. */
+void reply_json(struct http_reply *reply, int status, json_t *json);
+/* malloc'd, one object and a newline; takes the reference. */
+char *routes_dump(json_t *json, size_t *bytes_out);
+/* {"error": {"code", "message", "hint"}}; `hint` may be NULL. */
+void reply_error(
+        struct http_reply *reply, int status, const char *code,
+        const char *hint, const char *format, ...)
+        __attribute__((format(printf, 5, 6)));
+json_t *error_json(const char *code, const char *message, const char *hint);
+
+/* --- parameters of the query; a problem is the reply, and false --- */
+
+/* NULL: not given. */
+const char *param_text(const struct http_request *request, const char *name);
+bool param_integer(
+        const struct http_request *request, struct http_reply *reply,
+        const char *name, int64_t min, int64_t max, int64_t *value);
+bool param_flag(
+        const struct http_request *request, struct http_reply *reply,
+        const char *name, bool *value);
+
+/* --- the other files --- */
+
+route_answer route_events, route_logs, route_checkpoint, route_eval,
+        route_sample, route_pause, route_resume, route_stop, route_set,
+        route_profile;
+void events_tick(struct routes *routes);
+void events_end(struct routes *routes);
+void logs_tick(struct routes *routes);
+void logs_end(struct routes *routes);
+void commands_tick(struct routes *routes);
+void commands_end(struct routes *routes);
+
+#endif

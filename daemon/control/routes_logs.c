@@ -1,0 +1,301 @@
+/* routes_logs.c - GET /v1/logs: lines of output_dir/logs/rank-NNNNN.log.
+ *
+ * The name is made of the rank's number alone. At most LOOK_BACK bytes before
+ * the file's end are read, and PART bytes at a time of one that is followed. */
+#include "daemon/control/routes_internal.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LOOK_BACK = 4 << 20, PART = 64 << 10, TAIL_MAX = 100000 };
+
+struct log_request {
+    int64_t rank, tail;
+    double since; /* seconds since 1970 */
+    bool follow;
+};
+
+/* --- parameters --- */
+
+/* "5m", "1h30m": seconds; NaN for anything else. */
+static double duration(const char *text)
+{
+    static const char units[] = "dhms";
+    static const double seconds[] = {86400, 3600, 60, 1};
+    double total = 0;
+    while (*text) {
+        char *end;
+        if (!isdigit((unsigned char)*text))
+            return NAN;
+        double number = strtod(text, &end);
+        const char *unit = *end ? strchr(units, *end) : NULL;
+        if (!unit)
+            return NAN;
+        total += number * seconds[unit - units];
+        text = end + 1;
+    }
+    return total;
+}
+
+static bool read_since(
+        const struct http_request *request, struct http_reply *reply,
+        double *since)
+{
+    const char *text = param_text(request, "since");
+    char *end;
+    if (!text)
+        return true;
+    double value = strtod(text, &end);
+    if (end == text || !isdigit((unsigned char)text[0]))
+        value = NAN;
+    else if (*end)
+        value = run_state_now() - duration(text);
+    if (isfinite(value)) {
+        *since = value;
+        return true;
+    }
+    reply_error(
+            reply, 400, "E_BAD_REQUEST", "since=5m, or since=1795200000",
+            "parameter since=%.40s: seconds since 1970, or how long ago", text);
+    return false;
+}
+
+static bool read_request(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply, struct log_request *out)
+{
+    const struct run_state *state = routes->options.state;
+    *out = (struct log_request){.tail = 1000, .since = -INFINITY};
+    if (!param_integer(request, reply, "rank", 0, 99999, &out->rank) ||
+        !param_integer(request, reply, "tail", 0, TAIL_MAX, &out->tail) ||
+        !param_flag(request, reply, "follow", &out->follow) ||
+        !read_since(request, reply, &out->since))
+        return false;
+    if (!state->has_banner || out->rank < state->world)
+        return true;
+    reply_error(
+            reply, 404, "E_NOT_FOUND", NULL,
+            "there is no rank %lld: the ranks are 0 to %d",
+            (long long)out->rank, state->world - 1);
+    return false;
+}
+
+static int open_log(struct routes *routes, int rank, struct http_reply *reply)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    const struct train_job *job = routes->options.state->job;
+    snprintf(
+            path, sizeof path, "%.3900s/logs/rank-%05d.log",
+            job->job.output_dir, rank);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
+        return fd;
+    int error = fd >= 0 ? EINVAL : errno;
+    if (fd >= 0)
+        close(fd);
+    reply_error(
+            reply, 404, "E_NOT_FOUND",
+            job->log.rank_logs == RANK_LOGS_FILES
+                    ? NULL
+                    : "rank_logs = \"files\" in [log] of the job file",
+            "there is no log of rank %d: %s", rank, strerror(error));
+    return -1;
+}
+
+/* --- lines --- */
+
+/* When a line was written; NaN where it does not say. Text lines begin with the
+ * time, those in JSON with {"time": ". */
+static double time_of(const char *line)
+{
+    struct tm tm = {0};
+    static const char json[] = "{\"time\":\"";
+    if (strncmp(line, json, sizeof json - 1) == 0)
+        line += sizeof json - 1;
+    if (!isdigit((unsigned char)line[0]) ||
+        !strptime(line, "%Y-%m-%dT%H:%M:%SZ", &tm))
+        return NAN;
+    return (double)timegm(&tm);
+}
+
+/* The whole lines of the end of the file; *end_out: where they end in it.
+ * malloc'd, NUL behind; NULL: it cannot be read. */
+static char *read_end(int fd, int64_t *end_out, size_t *bytes_out)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return NULL;
+    int64_t from = info.st_size > LOOK_BACK ? info.st_size - LOOK_BACK : 0;
+    size_t room = (size_t)(info.st_size - from), bytes = 0;
+    char *text = malloc(room + 1);
+    while (text && bytes < room) {
+        ssize_t n =
+                pread(fd, text + bytes, room - bytes, from + (int64_t)bytes);
+        if (n <= 0)
+            break;
+        bytes += (size_t)n;
+    }
+    if (!text)
+        return NULL;
+    while (bytes > 0 && text[bytes - 1] != '\n')
+        bytes--; /* a line that is being written */
+    *end_out = from + (int64_t)bytes;
+    if (from > 0) { /* it begins in the middle of one */
+        char *first = memchr(text, '\n', bytes);
+        size_t cut = first ? (size_t)(first + 1 - text) : bytes;
+        bytes -= cut;
+        memmove(text, text + cut, bytes);
+    }
+    text[bytes] = '\0';
+    *bytes_out = bytes;
+    return text;
+}
+
+/* Where the last `tail` lines begin, of those after `since`. */
+static size_t first_line(
+        const char *text, size_t bytes, const struct log_request *request)
+{
+    size_t at = bytes;
+    int64_t lines = 0;
+    while (at > 0 && lines < request->tail) {
+        const char *before = at > 1 ? memrchr(text, '\n', at - 1) : NULL;
+        at = before ? (size_t)(before + 1 - text) : 0;
+        lines++;
+    }
+    while (at < bytes && time_of(text + at) <= request->since) {
+        const char *end = memchr(text + at, '\n', bytes - at);
+        at = end ? (size_t)(end + 1 - text) : bytes;
+    }
+    return at;
+}
+
+/* --- following --- */
+
+static void unlink_stream(struct log_stream *stream)
+{
+    struct log_stream **at = &stream->routes->logs;
+    while (*at && *at != stream)
+        at = &(*at)->next;
+    if (*at)
+        *at = stream->next;
+    close(stream->fd);
+    free(stream);
+}
+
+static void on_gone(void *owner)
+{
+    unlink_stream(owner);
+}
+
+/* New whole lines; false: none, or the stream is gone. */
+static bool send_new(struct log_stream *stream)
+{
+    static char part[PART]; /* the loop's thread alone comes here */
+    struct stat info;
+    if (http_queued(stream->stream) >= STREAM_PART ||
+        fstat(stream->fd, &info) != 0)
+        return false;
+    if (info.st_size < stream->offset)
+        stream->offset = 0; /* somebody emptied it */
+    ssize_t n = pread(stream->fd, part, sizeof part, stream->offset);
+    const char *last = n > 0 ? memrchr(part, '\n', (size_t)n) : NULL;
+    size_t bytes = last ? (size_t)(last + 1 - part) : 0;
+    if (!last && n == (ssize_t)sizeof part)
+        bytes = sizeof part; /* one endless line */
+    if (!bytes)
+        return false;
+    stream->offset += (int64_t)bytes;
+    return http_send(stream->stream, part, bytes);
+}
+
+void logs_tick(struct routes *routes)
+{
+    struct log_stream *next;
+    for (struct log_stream *s = routes->logs; s; s = next) {
+        next = s->next;
+        send_new(s);
+    }
+}
+
+void logs_end(struct routes *routes)
+{
+    while (routes->logs) {
+        struct log_stream *stream = routes->logs;
+        struct http_stream *http = stream->stream;
+        while (send_new(stream))
+            ;
+        if (routes->logs != stream)
+            continue; /* it left meanwhile */
+        unlink_stream(stream);
+        http_finish(http);
+    }
+}
+
+/* Takes `fd` over. */
+static void follow(
+        struct routes *routes, int fd, const char *text, size_t bytes,
+        int64_t offset, struct http_reply *reply)
+{
+    struct log_stream *stream = calloc(1, sizeof *stream);
+    struct http_stream *http =
+            stream ? http_defer(reply, on_gone, stream) : NULL;
+    if (!http) {
+        free(stream);
+        close(fd);
+        reply_error(reply, 500, "E_FAILED", NULL, "out of memory");
+        return;
+    }
+    http_set_status(http, 200, HTTP_TEXT);
+    *stream = (struct log_stream){
+            .next = routes->logs,
+            .routes = routes,
+            .stream = http,
+            .fd = fd,
+            .offset = offset};
+    routes->logs = stream;
+    http_send(http, text, bytes);
+}
+
+void route_logs(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    struct log_request want;
+    int64_t end = 0;
+    size_t bytes = 0;
+    if (!read_request(routes, request, reply, &want))
+        return;
+    int fd = open_log(routes, (int)want.rank, reply);
+    if (fd < 0)
+        return;
+    char *text = read_end(fd, &end, &bytes);
+    if (!text) {
+        close(fd);
+        reply_error(reply, 500, "E_FAILED", NULL, "the log cannot be read");
+        return;
+    }
+    size_t first = first_line(text, bytes, &want);
+    bytes -= first;
+    if (want.follow && !routes->is_over) {
+        /* what is queued for one client is bounded: the end of it */
+        size_t cut = bytes > 2 * STREAM_PART ? bytes - 2 * STREAM_PART : 0;
+        follow(routes, fd, text + first + cut, bytes - cut, end, reply);
+        free(text);
+        return;
+    }
+    close(fd);
+    memmove(text, text + first, bytes);
+    reply->status = 200;
+    reply->content_type = HTTP_TEXT;
+    reply->body = text;
+    reply->body_bytes = bytes;
+}
