@@ -1,6 +1,6 @@
 #include "base/stream.h"
 
-#include "base/clock.h"
+#include "base/spans.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -49,6 +49,8 @@ struct stream {
     bool stopping;
     int first, count;
     struct stream_counters counters;
+    struct spans *spans; /* NULL: nobody asks */
+    int lane;
     struct operation ring[STREAM_OPERATIONS];
 };
 
@@ -72,18 +74,25 @@ static void finish_record(struct event *event, uint64_t record)
     pthread_mutex_unlock(&event->lock);
 }
 
-static void run(const struct operation *op, struct stream_counters *did)
+static void run(
+        const struct operation *op, struct spans *spans, int lane,
+        struct stream_counters *did)
 {
+    double begin, end;
     switch (op->kind) {
-    case COPY: {
-        double begin = clock_seconds();
+    case COPY:
+        begin = clock_seconds();
         memcpy(op->copy.to, op->copy.from, op->copy.bytes);
+        end = clock_seconds();
         did->bytes += op->copy.bytes;
-        did->seconds += clock_seconds() - begin;
+        did->seconds += end - begin;
+        spans_add(
+                spans, lane, "copy", (int64_t)op->copy.bytes, begin, end);
         break;
-    }
     case CALL:
+        begin = spans_clock(spans);
         op->call.fn(op->call.ctx, op->call.arg);
+        spans_add(spans, lane, "call", -1, begin, spans_clock(spans));
         break;
     case RECORD:
         finish_record(op->event.event, op->event.record);
@@ -112,8 +121,10 @@ static void *work(void *ctx)
             break;
         struct stream_counters did = {0};
         const struct operation *op = &stream->ring[stream->first];
+        struct spans *spans = stream->spans;
+        int lane = stream->lane;
         pthread_mutex_unlock(&stream->lock);
-        run(op, &did);
+        run(op, spans, lane, &did);
         pthread_mutex_lock(&stream->lock);
         add_counters(&stream->counters, &did);
         stream->first = (stream->first + 1) % STREAM_OPERATIONS;
@@ -219,7 +230,7 @@ static enum zd_status queue_or_run(
         return ZD_OK;
     }
     struct stream_counters did = {0};
-    run(op, &did);
+    run(op, stream ? stream->spans : NULL, stream ? stream->lane : 0, &did);
     if (stream) {
         pthread_mutex_lock(&stream->lock);
         add_counters(&stream->counters, &did);
@@ -296,6 +307,16 @@ enum zd_status stream_finish(struct stream *stream)
         pthread_cond_wait(&stream->changed, &stream->lock);
     pthread_mutex_unlock(&stream->lock);
     return ZD_OK;
+}
+
+void stream_set_spans(struct stream *stream, struct spans *spans, int lane)
+{
+    if (!stream)
+        return;
+    pthread_mutex_lock(&stream->lock);
+    stream->spans = spans;
+    stream->lane = lane;
+    pthread_mutex_unlock(&stream->lock);
 }
 
 struct stream_counters stream_counters(struct stream *stream)

@@ -54,6 +54,11 @@ bool event_is_done(struct event *event);
 /* Until all that is queued is done. */
 enum zd_status stream_finish(struct stream *stream);
 
+/* From the next operation on, copies and calls are spans of this lane; NULL: no
+ * more of them. `spans` stays valid until stream_finish after that. */
+struct spans;
+void stream_set_spans(struct stream *stream, struct spans *spans, int lane);
+
 /* Since creation: bytes copied, seconds spent on it. Call after
  * stream_finish, or accept a moment's delay. */
 struct stream_counters {

@@ -118,6 +118,7 @@ struct offload {
     double working[WAITS], holding[WAITS][WAITS]; /* seconds */
 
     struct offload_report report; /* under the lock */
+    struct spans *spans;          /* under the lock; NULL: nobody asks */
     struct stream_counters down_before, up_before;
 };
 

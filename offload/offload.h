@@ -181,6 +181,11 @@ enum zd_status offload_write(
 /* Masters were written: round parameters from them, into slots or device. */
 enum zd_status offload_masters_written(struct offload *offload);
 
+/* From the next chunk on, those of worker i are spans of lane LANE_WORKERS + i;
+ * NULL: no more, once offload_finish has returned. */
+struct spans;
+void offload_set_spans(struct offload *offload, struct spans *spans);
+
 /* --- what it did ---------------------------------------------------------- */
 
 struct offload_facts { /* what was settled at its creation */

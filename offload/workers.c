@@ -3,6 +3,7 @@
 #include "offload/engine.h"
 
 #include "base/clock.h"
+#include "base/spans.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -16,6 +17,13 @@ enum zd_status offload_failure(struct offload *offload)
         zd_error_set(&offload->error);
     pthread_mutex_unlock(&offload->lock);
     return status;
+}
+
+void offload_set_spans(struct offload *offload, struct spans *spans)
+{
+    pthread_mutex_lock(&offload->lock);
+    offload->spans = spans;
+    pthread_mutex_unlock(&offload->lock);
 }
 
 /* --- jobs ----------------------------------------------------------------- */
@@ -190,6 +198,7 @@ static void run_chunk(struct worker *worker, struct job *job)
     int at = job->taken++;
     const struct job now = *job;
     bool has_failed = offload->status != ZD_OK;
+    struct spans *spans = offload->spans;
     double begin = clock_seconds();
     enum zd_status status = ZD_OK;
     pthread_mutex_unlock(&offload->lock);
@@ -201,7 +210,10 @@ static void run_chunk(struct worker *worker, struct job *job)
     if (now.fills_stage)
         stage_note_filled(
                 &offload->param_stage, now.stage_first + (uint64_t)at);
-    double seconds = clock_seconds() - begin;
+    double end = clock_seconds(), seconds = end - begin;
+    spans_add(
+            spans, LANE_WORKERS + worker->index,
+            now.updates ? "update" : "chunk", now.first + at, begin, end);
     pthread_mutex_lock(&offload->lock);
     waits_count(offload);
     offload->busy--;

@@ -129,9 +129,10 @@ static enum zd_status act(
         return do_stop(trainer, command, outcome);
     case COMMAND_SET:
         return live_set(trainer, command, outcome);
+    case COMMAND_PROFILE:
+        return profile_begin(trainer, command, outcome);
     case COMMAND_EVAL:
     case COMMAND_SAMPLE:
-    case COMMAND_PROFILE:
     case COMMAND_KINDS:
         break;
     }
@@ -269,7 +270,7 @@ static void list_drop_last(struct trainer *trainer)
         json_array_remove(trainer->commands, count - 1);
 }
 
-static void tell(
+void command_tell(
         struct trainer *trainer, const struct train_command *command,
         const struct command_outcome *outcome)
 {
@@ -282,12 +283,9 @@ static void tell(
                 "%s was not done, the run goes on: %s",
                 train_command_name(command->kind), outcome->error.what);
     json_t *event = command_json(command);
-    if (failed) {
+    if (failed)
         json_object_set_new(event, "error", json_string(outcome->error.what));
-        list_drop_last(trainer);
-    }
     events_tell(trainer->events, "command", trainer->state.step, event);
-    trainer->has_command = false;
     control->done(
             control->ctx, command, trainer->state.step,
             failed ? &outcome->error : NULL, outcome->result);
@@ -300,8 +298,12 @@ enum zd_status trainer_command(struct trainer *trainer)
     ZD_TRY(comm_broadcast(trainer->comm, &command, sizeof command, 0));
     list_add(trainer, &command);
     enum zd_status status = act_with_memory(trainer, &command, &outcome);
+    if (outcome.status != ZD_OK)
+        list_drop_last(trainer);
     if (status == ZD_OK) {
-        tell(trainer, &command, &outcome);
+        trainer->has_command = false;
+        if (!outcome.is_later)
+            command_tell(trainer, &command, &outcome);
         if (!trainer->is_stopped)
             trainer_tell_state(
                     trainer, trainer->is_paused ? RUN_PAUSED : RUN_RUNNING);
@@ -317,6 +319,10 @@ void commands_refuse(struct trainer *trainer)
             .status = ZD_ERR_STOPPED,
             .code = "E1000",
             .what = "the run is ending; the command was not done"};
+    if (trainer->trace && trainer_is_first(trainer))
+        control->done(
+                control->ctx, &trainer->profiled, trainer->state.step, &error,
+                NULL);
     if (!trainer->has_command)
         return;
     trainer->has_command = false;

@@ -18,6 +18,7 @@ struct command_outcome {
     enum zd_status status; /* survivable: `error` has the record */
     struct zd_error error;
     json_t *result; /* rank 0; owned, may be NULL */
+    bool is_later;  /* accepted; whoever did it tells with command_tell */
 };
 
 /* Rank 0: is there a command? It is taken and kept until trainer_command. */
@@ -31,6 +32,19 @@ void commands_refuse(struct trainer *trainer);
 /* The members of its event: "command", its parameters, "uid", "pid". New
  * reference. */
 json_t *command_json(const struct train_command *command);
+
+/* Rank 0's control and events hear what became of it. Other ranks call it too.
+ */
+void command_tell(
+        struct trainer *trainer, const struct train_command *command,
+        const struct command_outcome *outcome);
+
+/* profile.c: the steps from here on are traced; after the last of them, or at
+ * the end of the run, it is told where the trace is. Both collective. */
+enum zd_status profile_begin(
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome);
+enum zd_status profile_end(struct trainer *trainer);
 
 /* Collective: a failure that can be survived, which one rank or more know, is
  * made known to all: its record is in `error` everywhere and cleared where it

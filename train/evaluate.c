@@ -85,7 +85,7 @@ enum zd_status trainer_evaluate(struct trainer *trainer)
     ZD_TRY(comm_all_reduce_i64(trainer->comm, counts, 2, COMM_SUM));
     loss.nonfinite = counts[1];
     loss.pending = comm_size(trainer->comm);
-    rank_meter_add(&trainer->meter, PHASE_EVAL, clock_seconds() - began);
+    rank_meter_add(trainer, PHASE_EVAL, began);
     double value = counts[0] ? exact_sum_value(&loss) / (double)counts[0] : NAN;
 
     bool greater = trainer->job->checkpoint.greater_is_better;

@@ -185,6 +185,8 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         if (turn.ran) {
             ZD_TRY(after_step(trainer, &report, &before));
             ZD_TRY(trainer_between(trainer));
+            if (trace_step(trainer))
+                ZD_TRY(profile_end(trainer));
         }
         if (turn.has_command)
             ZD_TRY(trainer_command(trainer));
@@ -238,6 +240,7 @@ static enum zd_status finish(struct trainer *trainer)
     bool saves = !trainer->is_stopped &&
                  (job->checkpoint.save_strategy != SAVE_NO || !complete);
     ZD_TRY(between_begin(trainer));
+    ZD_TRY(profile_end(trainer)); /* of fewer steps than were asked for */
     if (saves)
         ZD_TRY(trainer_save(trainer, true));
     if (trainer_is_first(trainer))

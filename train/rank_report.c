@@ -36,9 +36,13 @@ void rank_meter_step(
 }
 
 void rank_meter_add(
-        struct rank_meter *meter, enum train_phase phase, double seconds)
+        struct trainer *trainer, enum train_phase phase, double began)
 {
-    meter->phase_seconds[phase] += seconds;
+    double now = clock_seconds();
+    trainer->meter.phase_seconds[phase] += now - began;
+    spans_add(
+            trace_spans(trainer->trace), LANE_TRAINER, train_phase_name(phase),
+            -1, began, now);
 }
 
 double rank_meter_step_seconds(const struct rank_meter *meter)

@@ -23,8 +23,9 @@ struct rank_meter {
 
 void rank_meter_step(
         struct rank_meter *meter, const struct train_step_report *report);
+/* A phase between steps has just ended, which began at that clock. */
 void rank_meter_add(
-        struct rank_meter *meter, enum train_phase phase, double seconds);
+        struct trainer *trainer, enum train_phase phase, double began);
 /* Mean of the last METER_STEPS steps; 0: none yet. */
 double rank_meter_step_seconds(const struct rank_meter *meter);
 

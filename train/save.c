@@ -59,7 +59,7 @@ enum zd_status trainer_save_now(struct trainer *trainer)
     trainer->writer.last_event = events_last_id(trainer->events);
     if (status == ZD_OK)
         status = checkpoint_save(&trainer->writer, &trainer->state, path);
-    rank_meter_add(&trainer->meter, PHASE_CHECKPOINT, clock_seconds() - began);
+    rank_meter_add(trainer, PHASE_CHECKPOINT, began);
     if (status == ZD_OK) {
         committed(trainer, path, clock_seconds() - began);
         status = retain(trainer);

@@ -402,6 +402,7 @@ void trainer_fini(struct trainer *trainer)
     stream_destroy(trainer->streams_down);
     stream_destroy(trainer->streams_up);
     trainer_release_fini(trainer);
+    trace_destroy(trainer->trace);
     arena_release(&trainer->arena);
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);

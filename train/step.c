@@ -99,12 +99,23 @@ static float weight_of_token(const struct trainer *trainer, int64_t targets)
     return (float)(1.0 / ((double)mine * comm_size(trainer->comm)));
 }
 
+/* A phase that has just ended, for a trace. Returns the time. */
+static double phase_end(
+        const struct trainer *trainer, const char *name, double began)
+{
+    double now = clock_seconds();
+    spans_add(
+            trace_spans(trainer->trace), LANE_TRAINER, name, -1, began, now);
+    return now;
+}
+
 static enum zd_status run_micro(
         struct trainer *trainer, int a, float dloss, struct exact_sum *loss,
         struct train_step_report *report)
 {
     const struct loader_batch *loaded = &trainer->batches[a];
-    struct model_hooks hooks = zero_hooks(trainer->zero);
+    struct model_hooks hooks =
+            trace_hooks(trainer->trace, zero_hooks(trainer->zero));
     struct model_batch batch = {
             .tokens = loaded->tokens,
             .targets = loaded->targets,
@@ -115,10 +126,10 @@ static enum zd_status run_micro(
 
     ZD_TRY(zero_micro_begin(trainer->zero, a));
     ZD_TRY(model_forward(trainer->model, &batch, dloss, &hooks, loss));
-    double half = clock_seconds();
+    double half = phase_end(trainer, "forward", began);
     ZD_TRY(model_backward(trainer->model, &batch, &hooks));
     report->forward_seconds += half - began;
-    report->backward_seconds += clock_seconds() - half;
+    report->backward_seconds += phase_end(trainer, "backward", half) - half;
     return ZD_OK;
 }
 
@@ -156,10 +167,10 @@ static enum zd_status update(
     double began = clock_seconds();
     trainer->state.applied_steps++;
     ZD_TRY(zero_update(trainer->zero, &step));
-    double half = clock_seconds();
+    double half = phase_end(trainer, "update", began);
     ZD_TRY(zero_gather_params(trainer->zero));
     report->update_seconds = half - began;
-    report->gather_seconds = clock_seconds() - half;
+    report->gather_seconds = phase_end(trainer, "gather all", half) - half;
     return ZD_OK;
 }
 
@@ -218,7 +229,7 @@ static enum zd_status compute(
     double began = clock_seconds();
     ZD_TRY(zero_reduce_finish(trainer->zero));
     ZD_TRY(zero_grad_norm(trainer->zero, &report->grad_norm, &loss));
-    report->reduce_seconds = clock_seconds() - began;
+    report->reduce_seconds = phase_end(trainer, "reduce", began) - began;
     report->loss = loss_of(trainer, &loss, targets);
     report->grad_norm /= scale_of(trainer);
     if (isfinite(report->loss) && isfinite(report->grad_norm))
@@ -270,6 +281,9 @@ enum zd_status trainer_step(
         return ZD_OK;
 
     trainer->has_batches = false;
+    spans_add(
+            trace_spans(trainer->trace), LANE_TRAINER, "data", -1, began,
+            began + report->data_seconds);
     report->learning_rate = live_learning_rate(trainer);
     live_settings(trainer, report->settings);
     report->global_batch = trainer->plan.global_batch;
@@ -297,7 +311,11 @@ enum zd_status trainer_step(
         state->skipped_in_a_row++;
     else if (report->skipped != skipped_overflow)
         state->skipped_in_a_row = 0;
-    report->step_seconds = clock_seconds() - began;
+    double end = clock_seconds();
+    spans_add(
+            trace_spans(trainer->trace), LANE_TRAINER, "step", state->step,
+            began, end);
+    report->step_seconds = end - began;
     report->tokens_per_second = (double)report->tokens / report->step_seconds;
     return ZD_OK;
 }

@@ -11,6 +11,7 @@
 #include "train/rank_report.h"
 #include "train/release.h"
 #include "train/text.h"
+#include "train/trace.h"
 
 #include <limits.h>
 
@@ -63,6 +64,8 @@ struct trainer {
     bool is_paused, is_stopped; /* the same on all ranks */
     int between_depth;          /* between.h */
     struct rank_meter meter;
+    struct trace *trace;           /* NULL: nothing is traced */
+    struct train_command profiled; /* rank 0: by whom */
     struct deadline deadline; /* rank 0's clock is looked at */
     bool met_deadline;        /* that is why the run ends */
     struct arena_image *released; /* what the device held; NULL: it does */

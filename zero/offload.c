@@ -295,6 +295,12 @@ struct offload_facts zero_offload_facts(const struct zero *zero)
                                 : (struct offload_facts){0};
 }
 
+void zero_set_spans(struct zero *zero, struct spans *spans)
+{
+    if (zero->offload.engine)
+        offload_set_spans(zero->offload.engine, spans);
+}
+
 struct offload_report zero_offload_report(struct zero *zero)
 {
     struct zero_offload *offload = &zero->offload;

@@ -1,0 +1,54 @@
+/* spans.h - what the threads of a rank spend their time on: begin and end of
+ * named pieces of work, in memory that is taken before.
+ *
+ * Adding is safe from any thread and allocates nothing; with spans of NULL it
+ * is a branch. What does not fit is dropped and counted. Reading is for the
+ * time after everybody who added has come to rest (a mutex lies between). */
+#ifndef ZD_BASE_SPANS_H
+#define ZD_BASE_SPANS_H
+
+#include "base/clock.h"
+#include "base/status.h"
+
+#include <stdint.h>
+
+/* The thread a span lies in; worker i of the offload engine is LANE_WORKERS +
+ * i.
+ */
+enum { LANE_TRAINER, LANE_DOWN, LANE_UP, LANE_WORKERS };
+
+enum { SPAN_NAME_MAX = 16 };
+struct span { /* plain bytes: sent between ranks */
+    char name[SPAN_NAME_MAX];
+    int32_t lane;
+    int32_t unused;
+    int64_t number;    /* of the layer, of bytes, ..; -1: none */
+    double begin, end; /* clock_seconds */
+};
+
+struct spans;
+enum zd_status spans_create(size_t capacity, struct spans **spans_out);
+void spans_destroy(struct spans *spans);
+/* `name`: at most SPAN_NAME_MAX - 1 bytes are kept. */
+void spans_put(
+        struct spans *spans, int lane, const char *name, int64_t number,
+        double begin, double end);
+/* Those that there are, in the order they ended in; borrowed. */
+const struct span *spans_get(
+        const struct spans *spans, size_t *count_out, uint64_t *dropped_out);
+
+static inline void spans_add(
+        struct spans *spans, int lane, const char *name, int64_t number,
+        double begin, double end)
+{
+    if (spans)
+        spans_put(spans, lane, name, number, begin, end);
+}
+
+/* 0 where nobody asks, so that no clock is read. */
+static inline double spans_clock(const struct spans *spans)
+{
+    return spans ? clock_seconds() : 0;
+}
+
+#endif
