@@ -60,6 +60,7 @@ static void fill_steps(struct run_state *state)
             .update_seconds = 0.006,
             .gather_seconds = 0.003,
     };
+    state->settings[SET_LEARNING_RATE] = 0.00029;
     state->mean_step_seconds = 0.22;
     state->last_loss = 2.3125;
     state->last_grad_norm = 0.84375;
