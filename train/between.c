@@ -83,7 +83,7 @@ enum zd_status trainer_between(struct trainer *trainer)
         return ZD_OK;
     ZD_TRY(between_begin(trainer));
     if (eval)
-        ZD_TRY(trainer_evaluate(trainer));
+        ZD_TRY(trainer_evaluate(trainer, NULL));
     if (sample)
         ZD_TRY(trainer_sample(trainer));
     if (save_is_due(trainer, eval))

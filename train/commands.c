@@ -60,6 +60,61 @@ static enum zd_status do_checkpoint(
     return ZD_OK;
 }
 
+static enum zd_status do_eval(
+        struct trainer *trainer, struct command_outcome *outcome)
+{
+    enum zd_status read = ZD_OK;
+    if (!trainer->plan.shape.eval_B) {
+        ZD_FAIL(ZD_ERR_USAGE, "E1010", "this run has no evaluation data");
+        zd_fail_help("[[data.eval]] or data.val_split in the job file");
+        command_fail(outcome);
+        return ZD_OK;
+    }
+    ZD_TRY(command_settle(trainer, trainer_open_eval(trainer), outcome));
+    if (outcome->status != ZD_OK)
+        return ZD_OK;
+    ZD_TRY(between_begin(trainer));
+    ZD_TRY(trainer_evaluate(trainer, &read));
+    ZD_TRY(command_settle(trainer, read, outcome));
+    if (outcome->status == ZD_OK)
+        outcome->result = json_pack(
+                "{s:o}", "eval_loss",
+                json_number_or_null(trainer->state.eval_loss));
+    return between_end(trainer);
+}
+
+static enum zd_status do_sample(
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome)
+{
+    const struct sample_options *options = &trainer->job->sample;
+    const char *prompt = command->prompt;
+    struct sample_request request = {
+            .prompts = prompt[0] ? &prompt : options->prompts,
+            .count = prompt[0] ? 1 : options->prompt_count,
+            .max_new_tokens = command->max_new_tokens > 0
+                                      ? command->max_new_tokens
+                                      : options->max_new_tokens};
+    if (!request.count || !trainer->plan.shape.decode_capacity) {
+        ZD_FAIL(ZD_ERR_USAGE, "E1011",
+                "no prompt is given, and the job has none");
+        zd_fail_help("a prompt, or sample.prompts in the job file");
+        command_fail(outcome);
+        return ZD_OK;
+    }
+    ZD_TRY(command_settle(
+            trainer,
+            comm_agree(trainer->comm, trainer_sample_check(trainer, &request)),
+            outcome));
+    if (outcome->status != ZD_OK)
+        return ZD_OK;
+    outcome->result = json_pack("{s:[]}", "samples");
+    request.told = json_object_get(outcome->result, "samples");
+    ZD_TRY(between_begin(trainer));
+    ZD_TRY(trainer_sample_request(trainer, &request));
+    return between_end(trainer);
+}
+
 static enum zd_status do_stop(
         struct trainer *trainer, const struct train_command *command,
         struct command_outcome *outcome)
@@ -132,7 +187,9 @@ static enum zd_status act(
     case COMMAND_PROFILE:
         return profile_begin(trainer, command, outcome);
     case COMMAND_EVAL:
+        return do_eval(trainer, outcome);
     case COMMAND_SAMPLE:
+        return do_sample(trainer, command, outcome);
     case COMMAND_KINDS:
         break;
     }

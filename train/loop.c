@@ -267,8 +267,7 @@ static void tell_stop(const struct trainer *trainer)
     zd_log_info(
             "stopped %s%s after step %lld; start the same command again to go "
             "on",
-            trainer->met_deadline ? "in time for the deadline "
-                                  : "by a signal",
+            trainer->met_deadline ? "in time for the deadline " : "by a signal",
             trainer->met_deadline ? deadline : "",
             (long long)trainer->state.step);
 }
@@ -278,7 +277,7 @@ static enum zd_status run(struct trainer *trainer)
     bool stopped;
     const struct train_job *job = trainer->job;
     if (trainer->state.step == 0 && job->eval.eval_on_start)
-        ZD_TRY(trainer_evaluate(trainer));
+        ZD_TRY(trainer_evaluate(trainer, NULL));
     ZD_TRY(between_begin(trainer)); /* what loading left behind */
     trainer->offload_late = (struct train_offload_report){0};
     ZD_TRY(between_end(trainer));

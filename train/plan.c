@@ -20,25 +20,23 @@ static int sample_capacity(const struct train_job *job, int max_positions)
     return capacity < (size_t)max_positions ? (int)capacity : max_positions;
 }
 
-static bool has_eval(const struct train_job *job)
+static bool has_eval_data(const struct train_job *job)
 {
-    return job->eval.eval_strategy != EVAL_NO &&
-           (job->data.eval_count > 0 || job->data.val_split > 0);
+    return job->data.eval_count > 0 || job->data.val_split > 0;
 }
 
-static struct model_shape shape_of(
+/* What the job itself evaluates and samples. */
+static struct model_shape own_shape(
         const struct train_job *job, const struct model_config *config, int B)
 {
-    enum { DECODE_BATCH = 64 };
-    int capacity = sample_capacity(job, config->max_positions);
+    bool evaluates = job->eval.eval_strategy != EVAL_NO && has_eval_data(job);
     return (struct model_shape){
             .B = B,
             .T = job->data.cutoff_len,
-            .eval_B = has_eval(job) ? job->eval.per_device_eval_batch_size : 0,
+            .eval_B = evaluates ? job->eval.per_device_eval_batch_size : 0,
             .checkpointing = job->train.gradient_checkpointing,
             .dtype = job->train.dtype,
-            .decode_capacity = capacity,
-            .decode_batch = capacity < DECODE_BATCH ? capacity : DECODE_BATCH,
+            .decode_capacity = sample_capacity(job, config->max_positions),
             .train = true,
             .offload_activations = job->offload.activations != OFFLOAD_NONE,
     };
@@ -77,7 +75,6 @@ static enum zd_status plan_spans(
         const struct train_job *job, struct job_plan *plan)
 {
     struct arena_plan *arena = &plan->arena;
-    size_t V = (size_t)plan->config.vocab_size;
     int T = job->data.cutoff_len;
 
     ZD_TRY(zero_plan_spans(&plan->zero, arena));
@@ -86,16 +83,16 @@ static enum zd_status plan_spans(
     ZD_TRY(arena_plan_add(
             arena, "train.batches", ARENA_HOST, SPAN_BUFFERS,
             loader_bytes(
-                    job_plan_batches(job, plan->accumulation),
-                    plan->per_device, T)));
+                    job_plan_batches(job, plan->accumulation), plan->per_device,
+                    T)));
     if (plan->shape.eval_B)
         ZD_TRY(arena_plan_add(
                 arena, "train.eval_batch", ARENA_HOST, SPAN_BUFFERS,
-                3 * sizeof(int32_t) * (size_t)plan->shape.eval_B * (size_t)T));
+                plan_eval_batch_bytes(&plan->shape)));
     if (plan->shape.decode_capacity)
         ZD_TRY(arena_plan_add(
                 arena, "train.sample_logits", ARENA_HOST, SPAN_BUFFERS,
-                (sizeof(float) + sizeof(int32_t)) * V));
+                plan_logits_bytes(plan->config.vocab_size)));
     return ZD_OK;
 }
 
@@ -108,8 +105,9 @@ enum zd_status job_plan_try(
     arena_plan_fini(&plan->arena);
     plan->per_device = choice->B;
     plan->accumulation = choice->A;
-    plan->shape = shape_of(job, &plan->config, choice->B);
+    plan->shape = own_shape(job, &plan->config, choice->B);
     plan->shape.checkpointing = choice->checkpointing;
+    ZD_TRY(plan_on_request(job, plan));
     struct zero_request request = {
             .config = &plan->config,
             .table = &plan->table,

@@ -48,6 +48,18 @@ enum zd_status plan_refuse(
  * gives. Else as plan_refuse. */
 enum zd_status plan_check_machine(
         const struct train_job *job, int local_size, struct job_plan *plan);
+/* plan_request.c: what a running job may be asked for is added to plan->shape,
+ * and what it costs to the plan. */
+enum zd_status plan_on_request(
+        const struct train_job *job, struct job_plan *plan);
+static inline size_t plan_eval_batch_bytes(const struct model_shape *shape)
+{
+    return 3 * sizeof(int32_t) * (size_t)shape->eval_B * (size_t)shape->T;
+}
+static inline size_t plan_logits_bytes(int V)
+{
+    return (sizeof(float) + sizeof(int32_t)) * (size_t)V;
+}
 /* Batches that the loader has room for. */
 int job_plan_batches(const struct train_job *job, int accumulation);
 

@@ -216,6 +216,12 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
             "reduce_scatter", (json_int_t)wire->reduce_scatter, "all_gather",
             (json_int_t)wire->all_gather, "all_reduce",
             (json_int_t)wire->all_reduce);
+    json_object_set_new(
+            json, "request_bytes",
+            json_pack(
+                    "{s:I, s:I}", "device",
+                    (json_int_t)plan->request_device_bytes, "host",
+                    (json_int_t)plan->request_host_bytes));
     if (moves.is_known)
         json_object_set_new(
                 json, "offload_bytes_per_step",
@@ -403,6 +409,11 @@ void job_plan_print(const struct job_plan *plan, FILE *stream)
                 "%.3f of buffers between them\n",
                 mib(paged.device), mib(paged.host),
                 mib(span_bytes(arena, "zero.paged.staging")));
+    if (plan->request_device_bytes + plan->request_host_bytes > 0)
+        fprintf(stream,
+                "for evaluations and samples on request (MiB, of the above): "
+                "%.3f on the device, %.3f on the host\n",
+                mib(plan->request_device_bytes), mib(plan->request_host_bytes));
     print_moves(&moves, stream);
     fprintf(stream,
             "each rank sends per step (bytes): reduce-scatter %" PRIu64

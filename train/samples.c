@@ -29,8 +29,8 @@ static enum zd_status collect(void *ctx, const char *bytes, size_t count)
 }
 
 static enum zd_status sample_one(
-        struct trainer *trainer, const struct decoder *decoder, int i,
-        struct collected *text)
+        struct trainer *trainer, const struct decoder *decoder,
+        const struct sample_request *request, int i, struct collected *text)
 {
     const struct sample_options *options = &trainer->job->sample;
     struct token_vector ids = {0};
@@ -40,23 +40,32 @@ static enum zd_status sample_one(
             .seed = trainer->job->job.seed,
             .stream = (uint64_t)trainer->state.step * 64 + (uint64_t)i};
     enum zd_status status =
-            decoder_encode(&trainer->text, options->prompts[i], &ids);
+            decoder_encode(&trainer->text, request->prompts[i], &ids);
     if (status == ZD_OK)
         status = decoder_run(
-                decoder, ids.ids, (int)ids.count, options->max_new_tokens,
+                decoder, ids.ids, (int)ids.count, request->max_new_tokens,
                 &sampler, collect, text);
     token_vector_fini(&ids);
     return status;
 }
 
-enum zd_status trainer_sample(struct trainer *trainer)
+static void tell(
+        struct trainer *trainer, const struct sample_request *request, int i,
+        const struct collected *collected)
 {
-    const struct sample_options *options = &trainer->job->sample;
+    const char *text = collected->bytes ? collected->bytes : "";
+    trainer_tell_sample(trainer, request->prompts[i], text);
+    if (request->told)
+        json_array_append_new(
+                request->told, trainer_sample_json(request->prompts[i], text));
+}
+
+enum zd_status trainer_sample_request(
+        struct trainer *trainer, const struct sample_request *request)
+{
     int V = trainer->plan.config.vocab_size;
     enum zd_status status = ZD_OK;
-
-    if (!trainer->plan.shape.decode_capacity)
-        return ZD_OK;
+    enum train_run_state before = trainer->run_state;
     float *logits = arena_span(&trainer->arena, "train.sample_logits");
     struct model_hooks hooks = zero_hooks(trainer->zero);
     struct decoder decoder = {
@@ -69,15 +78,49 @@ enum zd_status trainer_sample(struct trainer *trainer)
             .order = (int32_t *)(logits + V),
             .capacity = trainer->plan.shape.decode_capacity,
             .batch = trainer->plan.shape.decode_batch};
-    for (int i = 0; i < options->prompt_count && status == ZD_OK; i++) {
+    trainer_tell_state(trainer, RUN_SAMPLING);
+    for (int i = 0; i < request->count && status == ZD_OK; i++) {
         struct collected text = {0};
         status = zero_eval_begin(trainer->zero);
         if (status == ZD_OK)
-            status = sample_one(trainer, &decoder, i, &text);
+            status = sample_one(trainer, &decoder, request, i, &text);
         if (status == ZD_OK)
-            trainer_tell_sample(
-                    trainer, options->prompts[i], text.bytes ? text.bytes : "");
+            tell(trainer, request, i, &text);
         free(text.bytes);
+    }
+    trainer_tell_state(trainer, before);
+    return status;
+}
+
+enum zd_status trainer_sample(struct trainer *trainer)
+{
+    const struct sample_options *options = &trainer->job->sample;
+    struct sample_request request = {
+            .prompts = options->prompts,
+            .count = options->prompt_count,
+            .max_new_tokens = options->max_new_tokens};
+    if (!trainer->plan.shape.decode_capacity || !request.count)
+        return ZD_OK;
+    return trainer_sample_request(trainer, &request);
+}
+
+enum zd_status trainer_sample_check(
+        struct trainer *trainer, const struct sample_request *request)
+{
+    enum zd_status status = ZD_OK;
+    int capacity = trainer->plan.shape.decode_capacity;
+    for (int i = 0; i < request->count && status == ZD_OK; i++) {
+        struct token_vector ids = {0};
+        status = decoder_encode(&trainer->text, request->prompts[i], &ids);
+        if (status == ZD_OK && ids.count >= (size_t)capacity) {
+            status =
+                    ZD_FAIL(ZD_ERR_DATA, "E0463",
+                            "the prompt has %zu tokens, there is room for %d",
+                            ids.count, capacity);
+            zd_fail_help("a shorter prompt; memory is planned for one of so "
+                         "many tokens and its continuation");
+        }
+        token_vector_fini(&ids);
     }
     return status;
 }

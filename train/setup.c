@@ -85,11 +85,18 @@ static enum zd_status open_dataset(
     return comm_agree(trainer->comm, status);
 }
 
+enum zd_status trainer_open_eval(struct trainer *trainer)
+{
+    if (trainer->eval_data || !trainer->plan.shape.eval_B)
+        return ZD_OK;
+    return open_dataset(trainer, true, &trainer->eval_data);
+}
+
 static enum zd_status open_data(struct trainer *trainer)
 {
     ZD_TRY(open_dataset(trainer, false, &trainer->train_data));
-    if (trainer->plan.shape.eval_B)
-        ZD_TRY(open_dataset(trainer, true, &trainer->eval_data));
+    if (trainer->job->eval.eval_strategy != EVAL_NO)
+        ZD_TRY(trainer_open_eval(trainer));
     return ZD_OK;
 }
 

@@ -36,6 +36,9 @@ struct job_plan {
     enum dtype export_dtype;
     struct plan_limits limits; /* that it was fitted to */
     bool chose_checkpointing;  /* gradient_checkpointing = "auto" */
+    /* of the arena, room for evaluations and samples that are only asked for
+     * while the run goes on (control.socket) */
+    uint64_t request_device_bytes, request_host_bytes;
 };
 
 /* Reads config.json when model.path is given. ZD_ERR_UNFIT when a limit of

@@ -66,9 +66,9 @@ struct trainer {
     struct rank_meter meter;
     struct trace *trace;           /* NULL: nothing is traced */
     struct train_command profiled; /* rank 0: by whom */
-    struct deadline deadline; /* rank 0's clock is looked at */
-    bool met_deadline;        /* that is why the run ends */
-    struct arena_image *released; /* what the device held; NULL: it does */
+    struct deadline deadline;      /* rank 0's clock is looked at */
+    bool met_deadline;             /* that is why the run ends */
+    struct arena_image *released;  /* what the device held; NULL: it does */
 };
 
 static inline bool trainer_is_first(const struct trainer *trainer)
@@ -113,9 +113,26 @@ void trainer_tell_saved(
         struct trainer *trainer, const char *path, double seconds);
 
 /* evaluate.c */
-enum zd_status trainer_evaluate(struct trainer *trainer);
+/* Nothing without evaluation data. *read_out (may be NULL: then it is the
+ * status): whether the data could be read, the same on all ranks. */
+enum zd_status trainer_evaluate(
+        struct trainer *trainer, enum zd_status *read_out);
+/* setup.c: collective; where the strategy is "no" it is opened when asked for.
+ */
+enum zd_status trainer_open_eval(struct trainer *trainer);
 /* samples.c */
+struct sample_request {
+    const char *const *prompts;
+    int count, max_new_tokens;
+    json_t *told; /* NULL, or rank 0's array: {"prompt", "text"} are added */
+};
+/* Those of the job. */
 enum zd_status trainer_sample(struct trainer *trainer);
+enum zd_status trainer_sample_request(
+        struct trainer *trainer, const struct sample_request *request);
+/* Could the request be answered? The same on all ranks. */
+enum zd_status trainer_sample_check(
+        struct trainer *trainer, const struct sample_request *request);
 /* save.c: a failed save is reported and survived, unless it `must` succeed or
  * is the third in a row. */
 enum zd_status trainer_save(struct trainer *trainer, bool must);

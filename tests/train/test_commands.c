@@ -147,6 +147,76 @@ static void contradictions_are_told(void)
     commander_fini(&commander);
 }
 
+/* .. in the midst of a run and in a pause, at every world the same number, and
+ * that which the job would have come to by itself. */
+static void evaluates_and_samples(int world)
+{
+    struct commander commander;
+    const char *plain = job_threads_dir(), *dir = job_threads_dir();
+    const char *own[] = {
+            "data.val_split=0.25",
+            "eval.eval_strategy=steps",
+            "eval.eval_steps=4",
+            "eval.eval_on_start=false",
+            "control.socket=none",
+            "zero.stage=3",
+            NULL};
+    const char *sets[] = {
+            "data.val_split=0.25", "eval.eval_strategy=no",
+            "sample.max_new_tokens=8", "zero.stage=3", NULL};
+    bool ran = run(plain, world, own, NULL);
+    commander_init(&commander);
+    commander_add(&commander, 4, COMMAND_EVAL);
+    strcpy(commander_add(&commander, 4, COMMAND_SAMPLE)->prompt, "Once");
+    commander_add(&commander, 8, COMMAND_PAUSE);
+    commander_add(&commander, 8, COMMAND_EVAL);
+    strcpy(commander_add(&commander, 8, COMMAND_SAMPLE)->prompt, "Once");
+    commander_add(&commander, 8, COMMAND_RESUME);
+    ran = ran && run(dir, world, sets, &commander);
+    tap_ok(ran && commander_all_done(&commander) && same_curve(plain, dir) &&
+                   same_model(plain, dir),
+           "world %d: evaluations and samples on request change no bit", world);
+    double *theirs;
+    int count = job_threads_column(plain, "eval_loss", &theirs);
+    const struct commander_entry *e = commander.entries;
+    tap_ok(count >= 2 &&
+                   json_real_value(json_object_get(e[0].result, "eval_loss")) ==
+                           theirs[0] &&
+                   json_real_value(json_object_get(e[3].result, "eval_loss")) ==
+                           theirs[1],
+           "world %d: an evaluation on request is the job's own", world);
+    json_t *samples = json_object_get(e[1].result, "samples");
+    tap_ok(json_array_size(samples) == 1 &&
+                   json_is_string(
+                           json_object_get(json_array_get(samples, 0), "text")),
+           "world %d: a sample is answered", world);
+    free(theirs);
+    commander_fini(&commander);
+}
+
+static void what_cannot_be_done_is_told(void)
+{
+    struct commander commander;
+    const char *plain = job_threads_dir(), *dir = job_threads_dir();
+    bool ran = run(plain, 2, NULL, NULL);
+    commander_init(&commander);
+    commander_add(&commander, 2, COMMAND_EVAL);
+    commander_add(&commander, 2, COMMAND_SAMPLE);
+    memset(commander_add(&commander, 2, COMMAND_SAMPLE)->prompt, 'x',
+           TRAIN_PROMPT_MAX - 1);
+    ran = ran && run(dir, 2, NULL, &commander);
+    tap_ok(ran && strcmp(commander.entries[0].error.code, "E1010") == 0 &&
+                   commander.entries[0].error.help[0],
+           "no evaluation data: told, with what to do");
+    tap_ok(ran && strcmp(commander.entries[1].error.code, "E1011") == 0,
+           "no prompt: told");
+    tap_ok(ran && strcmp(commander.entries[2].error.code, "E0463") == 0,
+           "a prompt too long: told");
+    tap_ok(same_curve(plain, dir) && same_model(plain, dir),
+           "and the run goes on as it would have");
+    commander_fini(&commander);
+}
+
 static void add_set(
         struct commander *commander, int64_t step, enum train_setting_id id,
         double value)
@@ -312,6 +382,9 @@ int main(void)
     for (int world = 1; world <= 3; world++)
         stop_leaves_a_checkpoint(world);
     contradictions_are_told();
+    for (int world = 1; world <= 3; world++)
+        evaluates_and_samples(world);
+    what_cannot_be_done_is_told();
     a_rate_is_set_exactly();
     for (int world = 1; world <= 3; world++)
         accumulation_changes(world, "zero.stage=3");
