@@ -227,136 +227,15 @@ static enum zd_status act_with_memory(
     return trainer->is_stopped ? ZD_OK : release_again(trainer);
 }
 
-/* --- telling -------------------------------------------------------------- */
-
-static json_t *id_or_null(int64_t id)
-{
-    return id >= 0 ? json_integer((json_int_t)id) : json_null();
-}
-
-static json_t *settings_json(const struct train_command *command)
-{
-    json_t *settings = json_object();
-    for (int id = 0; id < SETTINGS; id++) {
-        double value = command->value[id];
-        if (command->given[id])
-            json_object_set_new(
-                    settings, train_settings[id].name,
-                    train_settings[id].is_integer
-                            ? json_integer((json_int_t)value)
-                            : json_real(value));
-    }
-    return settings;
-}
-
-json_t *command_json(const struct train_command *command)
-{
-    json_t *json =
-            json_pack("{s:s}", "command", train_command_name(command->kind));
-    switch (command->kind) {
-    case COMMAND_SAMPLE:
-        json_object_set_new(json, "prompt", json_string(command->prompt));
-        json_object_set_new(
-                json, "max_new_tokens", json_integer(command->max_new_tokens));
-        break;
-    case COMMAND_PAUSE:
-        json_object_set_new(json, "release", json_boolean(command->release));
-        break;
-    case COMMAND_STOP:
-        json_object_set_new(json, "checkpoint", json_boolean(command->save));
-        break;
-    case COMMAND_PROFILE:
-        json_object_set_new(json, "steps", json_integer(command->steps));
-        break;
-    case COMMAND_SET: {
-        json_t *settings = settings_json(command);
-        json_object_update(json, settings);
-        json_decref(settings);
-        break;
-    }
-    default:
-        break;
-    }
-    json_object_set_new(json, "uid", id_or_null(command->uid));
-    json_object_set_new(json, "pid", id_or_null(command->pid));
-    return json;
-}
-
-/* --- the list that checkpoints hold --------------------------------------- */
-
-enum { LISTED_MAX = 1000 }; /* of those that change no bit */
-
-static bool is_set(const json_t *entry)
-{
-    const char *name = json_string_value(json_object_get(entry, "command"));
-    return name && strcmp(name, "set") == 0;
-}
-
-/* The oldest that changed no bit goes when there are many. */
-static void thin_list(json_t *list)
-{
-    size_t oldest = 0, others = 0;
-    for (size_t i = json_array_size(list); i-- > 0;)
-        if (!is_set(json_array_get(list, i))) {
-            oldest = i;
-            others++;
-        }
-    if (others > LISTED_MAX)
-        json_array_remove(list, oldest);
-}
-
-/* Before it is done: a checkpoint that it makes holds it too. */
-static void list_add(
-        struct trainer *trainer, const struct train_command *command)
-{
-    if (!trainer_is_first(trainer))
-        return;
-    if (!trainer->commands)
-        trainer->commands = json_array();
-    json_t *entry = command_json(command);
-    json_object_set_new(entry, "step", json_integer(trainer->state.step));
-    json_array_append_new(trainer->commands, entry);
-    thin_list(trainer->commands);
-    trainer->writer.commands = trainer->commands;
-}
-
-static void list_drop_last(struct trainer *trainer)
-{
-    size_t count = json_array_size(trainer->commands);
-    if (count > 0)
-        json_array_remove(trainer->commands, count - 1);
-}
-
-void command_tell(
-        struct trainer *trainer, const struct train_command *command,
-        const struct command_outcome *outcome)
-{
-    const struct train_control *control = trainer->observer->control;
-    bool failed = outcome->status != ZD_OK;
-    if (!trainer_is_first(trainer))
-        return;
-    if (failed)
-        zd_log_warning(
-                "%s was not done, the run goes on: %s",
-                train_command_name(command->kind), outcome->error.what);
-    json_t *event = command_json(command);
-    if (failed)
-        json_object_set_new(event, "error", json_string(outcome->error.what));
-    events_tell(trainer->events, "command", trainer->state.step, event);
-    control->done(
-            control->ctx, command, trainer->state.step,
-            failed ? &outcome->error : NULL, outcome->result);
-}
-
 enum zd_status trainer_command(struct trainer *trainer)
 {
     struct command_outcome outcome = {0};
     struct train_command command = trainer->command; /* rank 0's */
     ZD_TRY(comm_broadcast(trainer->comm, &command, sizeof command, 0));
-    list_add(trainer, &command);
+    command_list(trainer, &command);
     enum zd_status status = act_with_memory(trainer, &command, &outcome);
     if (outcome.status != ZD_OK)
-        list_drop_last(trainer);
+        command_unlist(trainer);
     if (status == ZD_OK) {
         trainer->has_command = false;
         if (!outcome.is_later)

@@ -33,6 +33,10 @@ void commands_refuse(struct trainer *trainer);
  * reference. */
 json_t *command_json(const struct train_command *command);
 
+/* The list of the checkpoints has it from here on: before it is done, so that a
+ * checkpoint which it makes holds it too. One that fails is taken off again. */
+void command_list(struct trainer *trainer, const struct train_command *command);
+void command_unlist(struct trainer *trainer);
 /* Rank 0's control and events hear what became of it. Other ranks call it too.
  */
 void command_tell(
