@@ -50,7 +50,7 @@ enum zd_status run_state_create(
     for (int i = 0; i < SETTINGS; i++)
         state->settings[i] = NAN;
     state->settings[SET_MAX_GRAD_NORM] = job->optim.max_grad_norm;
-    set_bounds(&state->step_histogram, 0.001);
+    set_bounds(&state->step_histogram, 0.0078125); /* to 256 s */
     set_bounds(&state->checkpoint_histogram, 0.0625);
     gethostname(state->host, sizeof state->host - 1);
     *state_out = state;

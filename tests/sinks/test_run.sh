@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# What a run leaves behind and whom it tells, however it ends.
+#   test_run.sh ZEROD NOTIFY_EAR SOURCE     prints TAP
+zerod=$1 ear=$2 source=$3
+count=0
+dir=$(mktemp -d)
+export XDG_RUNTIME_DIR=$dir OMP_NUM_THREADS=1
+mkdir "$dir/prom"
+"$ear" "$dir/notify" >"$dir/told" &
+ear_pid=$!
+trap 'kill $ear_pid; rm -rf "$dir"' EXIT
+tell() { # CODE NAME
+    count=$((count + 1))
+    if [[ $1 -eq 0 ]]; then echo "ok $count - $2"; else echo "not ok $count - $2"; fi
+}
+# NAME [argument]...: a job of that name, in a folder of that name
+run() {
+    local name=$1
+    shift
+    (cd "$source" && echo "$BASHPID" >"$dir/$name.pid" && exec "$zerod" --job tests/train/bytes.toml --no-progress --set "job.name=$name" \
+        --set "job.output_dir=$dir/$name" --set "report.prometheus_textfile=$dir/prom" "$@") >"$dir/$name.log" 2>&1
+}
+says() { # NAME KEY VALUE: status.json has it
+    grep -q "^  \"$2\": $3,\$" "$dir/$1/status.json" 2>/dev/null && return 0
+    echo "# $2 is not $3"
+    sed 's/^/# /' "$dir/$1.log"
+    return 1
+}
+wait_until() { # SECONDS command...
+    local left=$(($1 * 20))
+    shift
+    until "$@"; do
+        left=$((left - 1))
+        [[ $left -gt 0 ]] || return 1
+        sleep 0.05
+    done
+}
+is_told() {
+    grep -q "^$1" "$dir/told"
+}
+
+wait_until 10 test -S "$dir/notify"
+export NOTIFY_SOCKET=$dir/notify
+run done --set train.max_steps=4 --set log.logging_steps=1
+code=$?
+unset NOTIFY_SOCKET
+says done state '"done"' && says done step 4 && [[ $code -eq 0 ]]
+tell $? "status.json of a run that ends says done, at its last step"
+[[ -s $(echo "$dir"/done/tensorboard/events.out.tfevents.*) ]]
+tell $? "TensorBoard's file is there"
+grep -q 'id="zerod-data" type="application/json">{' "$dir/done/report.html"
+tell $? "report.html has the numbers in it"
+grep -q '^zerod_job_state{zerod_job="done",state="done"} 1$' "$dir/prom/zerod_done.prom" &&
+    grep -q '^zerod_train_steps_total{zerod_job="done"} 4$' "$dir/prom/zerod_done.prom"
+tell $? "the text file for Prometheus says done, at the last step"
+wait_until 10 is_told STATUS=done
+ready=$(grep -n '^READY=1' "$dir/told" | cut -d : -f 1)
+stopping=$(grep -n '^STOPPING=1' "$dir/told" | cut -d : -f 1)
+[[ -n $ready && -n $stopping && $ready -lt $stopping ]]
+code=$?
+[[ $code -eq 0 ]] || sed 's/^/# /' "$dir/told"
+tell $code "systemd is told READY, then STOPPING, once each"
+
+run plain --set report.tensorboard=false --set report.html=false --set report.prometheus_textfile=
+[[ -s $dir/plain/status.json && ! -e $dir/plain/tensorboard && ! -e $dir/plain/report.html ]]
+tell $? "what [report] switches off is not written"
+
+run killed --set train.max_steps=1000000 --set checkpoint.save_strategy=no --set run.on_sigterm=exit &
+pid=$!
+wait_until 60 grep -qs '"step": [1-9]' "$dir/killed/status.json"
+kill -TERM "$(cat "$dir/killed.pid")"
+wait $pid
+code=$?
+says killed state '"stopped"' && [[ $code -eq 75 && -z $(ls -d "$dir"/killed/checkpoint-* 2>/dev/null) ]]
+tell $? "status.json of a run that TERM ended without a checkpoint says stopped"
+
+run failed --set train.max_steps=1000 --set optim.learning_rate=1e6 --set train.dtype=fp16 --set guard.nan=stop
+code=$?
+says failed state '"failed"' && [[ $code -eq 79 ]]
+tell $? "status.json of a run that diverged says failed"
+grep -q '^zerod_train_loss{zerod_job="failed"} NaN$' "$dir/prom/zerod_failed.prom"
+tell $? ".. and its metrics have the loss that was not finite"
+echo "1..$count"
