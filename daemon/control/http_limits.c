@@ -23,26 +23,6 @@ static bool is_same_user(const struct http_peer *a, const struct http_peer *b)
     return a->is_tcp == b->is_tcp && a->uid == b->uid;
 }
 
-/* `peer` NULL: anybody's. `keep` stays. */
-static struct http_conn *first_in_line(
-        const struct http_server *server, const struct http_peer *peer,
-        const struct http_conn *keep)
-{
-    struct http_conn *first = NULL;
-    int best = RANK_STAYS;
-    for (struct http_conn *conn = server->first; conn; conn = conn->next) {
-        int rank = rank_of(conn);
-        if (conn == keep || (peer && !is_same_user(peer, &conn->peer)))
-            continue;
-        if (rank < best ||
-            (first && rank == best && conn->since_ms < first->since_ms)) {
-            best = rank;
-            first = conn;
-        }
-    }
-    return best == RANK_STAYS ? NULL : first;
-}
-
 static int count_user(
         const struct http_server *server, const struct http_peer *peer)
 {
@@ -52,11 +32,35 @@ static int count_user(
     return count;
 }
 
+/* Of all; of one user; of those who have too many. */
+enum { OF_ALL, OF_USER, OF_GREEDY };
+
+static struct http_conn *first_in_line(
+        const struct http_server *server, int of, const struct http_peer *peer,
+        const struct http_conn *keep)
+{
+    struct http_conn *first = NULL;
+    int best = RANK_STAYS;
+    for (struct http_conn *conn = server->first; conn; conn = conn->next) {
+        int rank = rank_of(conn);
+        if (conn == keep || rank > best ||
+            (of == OF_USER && !is_same_user(peer, &conn->peer)) ||
+            (of == OF_GREEDY &&
+             count_user(server, &conn->peer) <= HTTP_PER_USER_MAX))
+            continue;
+        if (rank < best || (first && conn->since_ms < first->since_ms)) {
+            best = rank;
+            first = conn;
+        }
+    }
+    return best == RANK_STAYS ? NULL : first;
+}
+
 bool http_evict(
         struct http_server *server, bool even_streams,
         const struct http_conn *keep)
 {
-    struct http_conn *conn = first_in_line(server, NULL, keep);
+    struct http_conn *conn = first_in_line(server, OF_ALL, NULL, keep);
     if (!conn || (rank_of(conn) != RANK_IDLE && !even_streams))
         return false;
     http_conn_drop(conn);
@@ -66,43 +70,40 @@ bool http_evict(
 
 void http_make_room(struct http_server *server, const struct http_peer *peer)
 {
+    struct http_conn *conn;
     if (count_user(server, peer) >= HTTP_PER_USER_HARD)
-        http_conn_drop(first_in_line(server, peer, NULL));
+        conn = first_in_line(server, OF_USER, peer, NULL);
     else if (server->count >= HTTP_CONNECTIONS_HARD)
-        http_conn_drop(first_in_line(server, NULL, NULL));
+        conn = first_in_line(server, OF_ALL, NULL, NULL);
     else
         return;
+    http_conn_drop(conn);
     http_run(server);
 }
 
-/* Drop the first in line, of `peer` or of all, unless he is in his grace. */
-static bool drop_one(struct http_server *server, const struct http_peer *peer)
+static struct http_conn *first_over(const struct http_server *server)
 {
-    struct http_conn *conn = first_in_line(server, peer, NULL);
-    if (!conn)
-        return false;
-    if (rank_of(conn) == RANK_IDLE &&
-        http_now_ms() - conn->since_ms < HTTP_GRACE_MS) {
-        http_trim_later(server);
-        return false;
-    }
-    http_conn_drop(conn);
-    return true;
+    struct http_conn *conn = NULL;
+    if (server->count > HTTP_PER_USER_MAX)
+        conn = first_in_line(server, OF_GREEDY, NULL, NULL);
+    if (!conn && server->count > HTTP_CONNECTIONS_MAX)
+        conn = first_in_line(server, OF_ALL, NULL, NULL);
+    return conn;
 }
 
 void http_trim(struct http_server *server)
 {
     bool has_dropped = false;
-    if (server->count <= HTTP_PER_USER_MAX)
-        return;
-    for (struct http_conn *conn = server->first; conn; conn = conn->next) {
-        /* Each user once: at his oldest connection the count is for all. */
-        int over = count_user(server, &conn->peer) - HTTP_PER_USER_MAX;
-        while (over-- > 0 && drop_one(server, &conn->peer))
-            has_dropped = true;
-    }
-    while (server->count > HTTP_CONNECTIONS_MAX && drop_one(server, NULL))
+    struct http_conn *conn;
+    while ((conn = first_over(server))) {
+        if (rank_of(conn) == RANK_IDLE &&
+            http_now_ms() - conn->since_ms < HTTP_GRACE_MS) {
+            http_trim_later(server);
+            break;
+        }
+        http_conn_drop(conn);
         has_dropped = true;
+    }
     if (has_dropped)
         http_run(server);
 }
@@ -121,11 +122,13 @@ void http_sweep(struct http_server *server)
 {
     uint64_t now = http_now_ms();
     bool has_dropped = false;
-    for (struct http_conn *conn = server->first; conn; conn = conn->next)
-        if (is_overdue(conn, now)) {
-            http_conn_drop(conn);
-            has_dropped = true;
-        }
+    for (struct http_conn *conn = server->first, *next; conn; conn = next) {
+        next = conn->next;
+        if (!is_overdue(conn, now))
+            continue;
+        http_conn_drop(conn);
+        has_dropped = true;
+    }
     if (has_dropped)
         http_run(server);
 }

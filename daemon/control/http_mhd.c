@@ -15,9 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define BAD_REQUEST "E_BAD_REQUEST"
 #define TOO_LARGE   "E_TOO_LARGE"
@@ -29,56 +27,7 @@ static struct http_conn *conn_of(struct MHD_Connection *mhd)
     return info ? info->socket_context : NULL;
 }
 
-void http_conn_enter(struct http_conn *conn, enum http_state state)
-{
-    conn->state = state;
-    conn->since_ms = http_now_ms();
-}
-
-/* --- a connection begins and ends ---------------------------------------- */
-
-static void link_conn(struct http_conn *conn)
-{
-    struct http_server *server = conn->server;
-    conn->prev = server->last;
-    if (server->last)
-        server->last->next = conn;
-    else
-        server->first = conn;
-    server->last = conn;
-    server->count++;
-    struct epoll_event event = {.events = EPOLLET, .data.ptr = conn};
-    epoll_ctl(server->hangup_fd, EPOLL_CTL_ADD, conn->fd, &event);
-}
-
-static void unlink_conn(struct http_conn *conn)
-{
-    struct http_server *server = conn->server;
-    /* A child of fork may hold the descriptor a little longer than we do. */
-    epoll_ctl(server->hangup_fd, EPOLL_CTL_DEL, conn->fd, NULL);
-    if (conn->prev)
-        conn->prev->next = conn->next;
-    else
-        server->first = conn->next;
-    if (conn->next)
-        conn->next->prev = conn->prev;
-    else
-        server->last = conn->prev;
-    if (!conn->is_evicted)
-        server->count--;
-}
-
-static void forget_request(struct http_conn *conn)
-{
-    http_stream_release(conn->stream);
-    free(conn->target);
-    free(conn->body);
-    conn->stream = NULL;
-    conn->target = conn->body = NULL;
-    conn->raw = NULL;
-    conn->body_bytes = conn->body_expected = 0;
-    conn->phase = PHASE_NONE;
-}
+/* --- connections ---------------------------------------------------------- */
 
 /* libmicrohttpd closes without a word where the first line is no HTTP. Whoever
  * has only gone, after an answer, is told nothing. */
@@ -103,69 +52,41 @@ static void refuse_garbage(struct http_conn *conn)
     send(conn->fd, text, (size_t)bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+/* The end of a connection; its descriptor is still open. */
 static void on_connection(
         void *ctx, struct MHD_Connection *mhd, void **slot,
         enum MHD_ConnectionNotificationCode code)
 {
     struct http_server *server = ctx;
     struct http_conn *conn = *slot;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        conn = server->adding;
-        server->adding = NULL;
-        conn->mhd = mhd;
-        *slot = conn;
-        link_conn(conn);
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        *slot = NULL;
+        refuse_garbage(conn);
+        http_conn_destroy(conn);
         return;
     }
-    refuse_garbage(conn);
-    unlink_conn(conn);
-    forget_request(conn);
-    free(conn);
-    *slot = NULL;
-}
-
-bool http_mhd_add(
-        struct http_server *server, int fd, const struct http_peer *peer)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct http_conn *conn = calloc(1, sizeof *conn);
-    if (!conn) {
-        close(fd);
-        return false;
-    }
-    *conn = (struct http_conn){.server = server, .fd = fd, .peer = *peer};
-    http_conn_enter(conn, CONN_FRESH);
-    server->adding = conn;
-    bool is_added = MHD_add_connection(
-                            server->mhd, fd, (struct sockaddr *)&address,
-                            sizeof address) == MHD_YES;
-    if (server->adding) /* it was refused before it began */
-        free(conn);
+    conn = server->adding;
     server->adding = NULL;
-    return is_added;
+    conn->mhd = mhd;
+    *slot = conn;
+    /* A timeout that is not the daemon's own: then it looks at the connection
+     * whenever it runs. It forgets others that it closed itself, until the
+     * timeout. */
+    MHD_set_connection_option(
+            mhd, MHD_CONNECTION_OPTION_TIMEOUT,
+            (unsigned)(HTTP_STUCK_MS / 1000 + 1));
 }
 
-void http_conn_suspend(struct http_conn *conn)
+void http_mhd_add(struct http_conn *conn)
 {
-    MHD_suspend_connection(conn->mhd);
-    conn->is_suspended = true;
-}
-
-void http_conn_resume(struct http_conn *conn)
-{
-    if (!conn->is_suspended)
-        return;
-    conn->wants_resume = true;
-    http_run_soon(conn->server);
-}
-
-void http_conn_drop(struct http_conn *conn)
-{
-    if (!conn->is_evicted)
-        conn->server->count--;
-    conn->is_evicted = true;
-    shutdown(conn->fd, SHUT_RDWR);
-    http_conn_resume(conn);
+    struct http_server *server = conn->server;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    server->adding = conn;
+    MHD_add_connection(
+            server->mhd, conn->fd, (struct sockaddr *)&address, sizeof address);
+    if (server->adding) /* it was refused, and closed, before it began */
+        http_conn_destroy(conn);
+    server->adding = NULL;
 }
 
 /* --- requests ------------------------------------------------------------- */
@@ -174,7 +95,7 @@ static void *on_target(
         void *ctx, const char *target, struct MHD_Connection *mhd)
 {
     struct http_conn *conn = conn_of(mhd);
-    forget_request(conn);
+    http_conn_forget_request(conn);
     conn->raw = target;
     conn->raw_bytes = target ? strlen(target) : 0;
     conn->target = target ? strdup(target) : NULL;
@@ -339,7 +260,9 @@ static void on_completed(
     if (!conn)
         return;
     bool was_whole = conn->phase == PHASE_ANSWERED;
-    forget_request(conn);
+    conn->server->must_run_again |= !was_whole || conn->is_last ||
+                                    code != MHD_REQUEST_TERMINATED_COMPLETED_OK;
+    http_conn_forget_request(conn);
     if (was_whole)
         http_conn_enter(conn, CONN_IDLE);
 }
@@ -349,7 +272,8 @@ enum zd_status http_mhd_start(struct http_server *server)
     server->mhd = MHD_start_daemon(
             MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET |
                     MHD_ALLOW_SUSPEND_RESUME |
-                    MHD_USE_TURBO, /* no shutdown before on_connection */
+                    MHD_USE_TURBO, /* reads at once; on_connection can still
+                                      send */
             0, NULL, NULL, on_request, server, MHD_OPTION_CONNECTION_LIMIT,
             (unsigned)HTTP_CONNECTIONS_HARD + 16, MHD_OPTION_CONNECTION_TIMEOUT,
             (unsigned)(HTTP_STUCK_MS / 1000),

@@ -55,8 +55,12 @@ void http_run_soon(struct http_server *server)
 
 static void turn(struct http_server *server)
 {
-    http_resume_due(server);
-    MHD_run(server->mhd);
+    int most = 4;
+    do {
+        http_resume_due(server);
+        server->must_run_again = false;
+        MHD_run(server->mhd);
+    } while (server->must_run_again && --most);
 }
 
 void http_run(struct http_server *server)
@@ -81,19 +85,10 @@ static void on_sweep(uv_timer_t *timer)
     http_sweep(timer->data);
 }
 
-/* Who closed while he was suspended: nobody else looks at his descriptor. Only
- * a full close is told here; who has sent all may close his half and wait. */
-static void on_hangup(uv_poll_t *poll, int status, int events)
+static void on_watch(uv_poll_t *poll, int status, int events)
 {
-    struct http_server *server = poll->data;
-    struct epoll_event ready[64];
-    int count = epoll_wait(server->hangup_fd, ready, 64, 0);
-    for (int i = 0; i < count; i++) {
-        struct http_conn *conn = ready[i].data.ptr;
-        conn->has_hung_up = true;
-        if (conn->is_suspended)
-            http_conn_drop(conn);
-    }
+    http_watch(poll->data);
+    http_run(poll->data);
 }
 
 /* --- accept --------------------------------------------------------------- */
@@ -155,7 +150,7 @@ static void admit(struct http_server *server, int fd, bool is_tcp)
         return;
     }
     http_make_room(server, &peer);
-    http_mhd_add(server, fd, &peer);
+    http_conn_create(server, fd, &peer);
 }
 
 static void on_client(uv_poll_t *poll, int status, int events)
@@ -170,6 +165,7 @@ static void on_client(uv_poll_t *poll, int status, int events)
             break;
         admit(server, fd, listener->is_tcp);
     }
+    http_watch(server);
     http_run(server);
     http_trim(server);
     /* Whoever came in on a descriptor of the reserve stays, another goes. */
@@ -236,10 +232,10 @@ static enum zd_status start_loop_side(struct http_server *server)
     make_timer(server, &server->mhd_timer);
     make_timer(server, &server->sweep_timer);
     make_timer(server, &server->trim_timer);
-    server->hangup_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (server->hangup_fd < 0)
+    server->watch_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (server->watch_fd < 0)
         return http_uv_fail(-errno, "epoll");
-    ZD_TRY(watch(server, &server->hangup_poll, server->hangup_fd, on_hangup));
+    ZD_TRY(watch(server, &server->watch_poll, server->watch_fd, on_watch));
     ZD_TRY(http_mhd_start(server));
     const union MHD_DaemonInfo *info =
             MHD_get_daemon_info(server->mhd, MHD_DAEMON_INFO_EPOLL_FD);
@@ -260,7 +256,7 @@ enum zd_status http_create(
     server->status_gid = options->status_gid;
     server->first_request_ms = HTTP_FIRST_REQUEST_MS;
     server->idle_ms = HTTP_IDLE_MS;
-    server->hangup_fd = -1;
+    server->watch_fd = -1;
     server->socket.fd = server->socket.lock_fd = -1;
     server->listeners[0].fd = server->listeners[1].fd = -1;
     enum zd_status status = http_socket_open(options, &server->socket);
@@ -305,8 +301,10 @@ static void drain(struct http_server *server, double seconds)
 static void stop_mhd(struct http_server *server, double seconds)
 {
     drain(server, seconds);
-    for (struct http_conn *conn = server->first; conn; conn = conn->next)
+    for (struct http_conn *conn = server->first, *next; conn; conn = next) {
+        next = conn->next;
         http_conn_drop(conn);
+    }
     turn(server);
     MHD_stop_daemon(server->mhd);
     server->mhd = NULL;
@@ -319,7 +317,7 @@ void http_destroy(struct http_server *server, double seconds)
     for (int i = 0; i < 2; i++)
         close_handle(server, &server->listeners[i].poll);
     close_handle(server, &server->mhd_poll);
-    close_handle(server, &server->hangup_poll);
+    close_handle(server, &server->watch_poll);
     close_handle(server, &server->mhd_timer);
     close_handle(server, &server->sweep_timer);
     close_handle(server, &server->trim_timer);
@@ -328,8 +326,8 @@ void http_destroy(struct http_server *server, double seconds)
         close(server->listeners[1].fd);
     if (server->mhd)
         stop_mhd(server, seconds);
-    if (server->hangup_fd >= 0)
-        close(server->hangup_fd);
+    if (server->watch_fd >= 0)
+        close(server->watch_fd);
     http_reserve_close(server);
     free(server->tcp_path);
     server->tcp_path = NULL;

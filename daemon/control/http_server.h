@@ -3,6 +3,7 @@
  *
  *   http_server.c   listeners, accept, timers, the end
  *   http_peers.c    who is on the other side
+ *   http_conn.c     a connection from accept to its end
  *   http_limits.c   who has to go, and when; descriptors in reserve
  *   http_mhd.c      libmicrohttpd: connections, from bytes to requests
  *   http_reply.c    from replies to bytes
@@ -41,7 +42,9 @@ enum {
     HTTP_PER_USER_HARD = 64,
     HTTP_GRACE_MS = 20,
     HTTP_ACCEPT_BATCH = 16, /* then those accepted get their turn */
-    HTTP_BACKLOG = 4096,    /* the system's own limit may be less */
+    /* Who is behind so many in a flood waits some 10 ms; who meets a full queue
+     * waits in connect, or is told to try again. */
+    HTTP_BACKLOG = 1024,
     HTTP_FIRST_REQUEST_MS = 5000,
     HTTP_IDLE_MS = 60000,
     HTTP_STUCK_MS = 65000, /* an answer of which nothing is read */
@@ -73,8 +76,8 @@ struct http_peer {
 struct http_conn {
     struct http_server *server;
     struct http_conn *prev, *next; /* the server's list, oldest first */
-    struct MHD_Connection *mhd;
-    int fd; /* libmicrohttpd closes it */
+    struct MHD_Connection *mhd;    /* NULL in the lobby */
+    int fd; /* libmicrohttpd closes it, where it has it */
     struct http_peer peer;
     enum http_state state;
     uint64_t since_ms; /* in this state, but that half a request is no change */
@@ -133,9 +136,10 @@ struct http_server {
     uv_timer_t mhd_timer;   /* when libmicrohttpd wants to run */
     uv_timer_t sweep_timer; /* while there are connections */
     uv_timer_t trim_timer;  /* somebody is over the limit, in his grace */
-    int hangup_fd;          /* epoll: who closed while he waited */
-    uv_poll_t hangup_poll;
-    int open_handles; /* of libuv; the server is freed with the last */
+    int watch_fd;           /* epoll: first bytes, and who closes */
+    uv_poll_t watch_poll;
+    bool must_run_again; /* libmicrohttpd has something to put away */
+    int open_handles;    /* of libuv; the server is freed with the last */
     struct http_conn *first, *last;
     int count;                /* without those evicted */
     struct http_conn *adding; /* during MHD_add_connection */
@@ -173,18 +177,26 @@ void http_reserve_fill(struct http_server *server);
 bool http_reserve_spend(struct http_server *server);
 void http_reserve_close(struct http_server *server);
 
-/* --- http_mhd.c --- */
-enum zd_status http_mhd_start(struct http_server *server);
-/* Takes over `fd`; false: it was closed. */
-bool http_mhd_add(
+/* --- http_conn.c --- */
+/* Takes over `fd`. */
+void http_conn_create(
         struct http_server *server, int fd, const struct http_peer *peer);
-/* End a connection: what it sends is cut off. It is gone after http_run. */
-void http_conn_drop(struct http_conn *conn);
+void http_conn_destroy(struct http_conn *conn); /* does not close `fd` */
 void http_conn_enter(struct http_conn *conn, enum http_state state);
+void http_conn_forget_request(struct http_conn *conn);
+/* End a connection: what it sends is cut off. One in the lobby is gone at once,
+ * others after http_run. */
+void http_conn_drop(struct http_conn *conn);
 /* From a callback of libmicrohttpd alone. */
 void http_conn_suspend(struct http_conn *conn);
 /* At the next http_run. */
 void http_conn_resume(struct http_conn *conn);
+/* Look at watch_fd. */
+void http_watch(struct http_server *server);
+
+/* --- http_mhd.c --- */
+enum zd_status http_mhd_start(struct http_server *server);
+void http_mhd_add(struct http_conn *conn); /* it may be gone after it */
 
 /* --- http_reply.c --- */
 /* Send a whole reply (its body is taken over). */
