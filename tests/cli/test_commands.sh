@@ -1,35 +1,8 @@
 #!/usr/bin/env bash
 # What the commands promise to scripts, with one process each. usage: test_commands.sh ZEROD SOURCE CASES
 # CASES is the program of cases.c. What generate writes is held against transformers in tests/program.
-zerod=$(realpath "$1") fixtures=$2/tests/fixtures cases=$(realpath "$3")
-dir=$(mktemp -d) || exit 99
-export XDG_RUNTIME_DIR="$dir" # jobs of equal names that run beside each other do not meet
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 99
-n=0
-export LC_ALL=C.UTF-8 OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-
-# ok NAME COMMAND...: the command succeeds
-ok() {
-    local name=$1
-    shift
-    n=$((n + 1))
-    if "$@" >log 2>&1; then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name"
-        sed 's/^/# /' log err
-    fi
-}
-# call CODE ARGUMENT...: zerod ends with CODE; stdout in `out`, stderr in `err`
-call() {
-    local want=$1 code
-    shift
-    timeout 20 "$zerod" "$@" >out 2>err </dev/null
-    code=$?
-    [ $code = "$want" ] || { echo "exit $code, not $want: $*"; return 1; }
-}
-has() { grep -qE -e "$1" "$2"; }
+fixtures=$2/tests/fixtures cases=$(realpath "$3")
+. "$2/tests/cli/lib.sh"
 plain() { ! grep -q "$(printf '\033')" out err; }
 
 cp -r "$fixtures/llama/model" model
@@ -125,7 +98,7 @@ ok 'ckpt show' eval 'call 0 ckpt show $c && has "^step *2 of 3" out'
 ok 'ckpt show as JSON' call 0 ckpt show $c --format json
 for key in step world stage files tensors ok; do ok "  $key" has "^  \"$key\":" out; done
 ok 'ckpt verify' eval 'call 0 ckpt verify $c && [ ! -s err ]'
-ok 'no absolute path in a checkpoint' eval '! grep -raqF "$dir" $c'
+ok 'no absolute path in a checkpoint' eval '! grep -raqF "$work" $c'
 
 # --- export ---
 ok 'export' call 0 export $c -o hf
@@ -283,4 +256,4 @@ for words in 'validate job.toml --print' 'plan --job job.toml --world 8 --format
     ok "zerod $words | head -1" eval \
         "{ timeout 10 \"$zerod\" $words 2>err; echo \$? >code; } | head -1 >line; [ -s line ] && ! grep -q '^error' err && [ \$(cat code) -lt 124 ]"
 done
-echo "1..$n"
+tests_end

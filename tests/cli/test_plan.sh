@@ -1,34 +1,8 @@
 #!/usr/bin/env bash
 # What `zerod plan` says, and that it is so: the changes that a refusal suggests fit, and a run moves what was planned.
 #   test_plan.sh ZEROD SOURCE       prints TAP
-zerod=$(realpath "$1") fixtures=$2/tests/fixtures
-dir=$(mktemp -d) || exit 99
-export XDG_RUNTIME_DIR="$dir" # jobs of equal names that run beside each other do not meet
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 99
-export LC_ALL=C.UTF-8 OMP_NUM_THREADS=1
-n=0
-
-ok() { # NAME COMMAND...
-    local name=$1
-    shift
-    n=$((n + 1))
-    if "$@" >log 2>&1; then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name"
-        sed 's/^/# /' log err
-    fi
-}
-# call CODE ARGUMENT...: zerod ends with CODE; stdout in `out`, stderr in `err`
-call() {
-    local want=$1 code
-    shift
-    timeout 60 "$zerod" "$@" >out 2>err </dev/null
-    code=$?
-    [ $code = "$want" ] || { echo "exit $code, not $want: $*"; return 1; }
-}
-has() { grep -qE -e "$1" "$2"; }
+fixtures=$2/tests/fixtures
+. "$2/tests/cli/lib.sh"
 
 for i in 1 2 3 4 5 6 7 8; do echo "The miller's daughter kept the accounts of the mill better than her father had, line $i."; done >data.txt
 job() { # LAYERS: a model of so many; 64 wide, vocabulary 4096
@@ -171,4 +145,4 @@ done <<'ROWS'
 --set offload.optimizer=cpu --set train.gradient_accumulation_steps=2 --set offload.accumulate=host
 --set offload.optimizer=cpu --set offload.params=cpu --set train.gradient_checkpointing=full
 ROWS
-echo "1..$n"
+tests_end

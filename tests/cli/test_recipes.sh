@@ -1,25 +1,8 @@
 #!/usr/bin/env bash
 # Every recipe is a sound job and its plan fits what it says; the models are known by their shapes alone here.
 #   test_recipes.sh ZEROD SOURCE       prints TAP
-zerod=$(realpath "$1") recipes=$2/deploy/recipes
-dir=$(mktemp -d) || exit 99
-export XDG_RUNTIME_DIR="$dir" # jobs of equal names that run beside each other do not meet
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 99
-export LC_ALL=C.UTF-8 OMP_NUM_THREADS=1
-n=0
-
-ok() { # NAME COMMAND...
-    local name=$1
-    shift
-    n=$((n + 1))
-    if "$@" >log 2>&1; then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name"
-        sed 's/^/# /' log
-    fi
-}
+recipes=$2/deploy/recipes
+. "$2/tests/cli/lib.sh"
 refused() { # CODE TEXT COMMAND...: ends with CODE and says TEXT
     local want=$1 text=$2 code
     shift 2
@@ -64,4 +47,4 @@ ok "gpt2-xl-12gb fits 6 GiB, adding gradients up on the host" refused 0 'offload
     "$zerod" plan --job "$recipes/gpt2-xl-12gb.toml" --world 1 --set device.memory_limit=6GiB
 ok "too little host memory is refused with the NVMe setting that fits" refused 69 'set offload.optimizer=nvme' \
     "$zerod" plan --job "$recipes/llama-3.1-8b-24gb.toml" --world 1 --set device.host_memory_limit=32GiB
-echo "1..$n"
+tests_end

@@ -3,10 +3,8 @@
 #   completions.sh ZEROD_DOCS        prints TAP; run from the repository's root
 docs=$1
 here=$(dirname "$0")
-count=0
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export XDG_RUNTIME_DIR="$work"
+. "$here/../support/tap.sh"
+scratch_folder
 mkdir -p "$work/zerod" "$work/here/out"
 : >"$work/here/job.toml"
 for job in first second; do : >"$work/zerod/$job.sock"; done
@@ -50,12 +48,11 @@ END
 check() {
     shell=$1 program=$2
     shift 2
-    count=$((count + 1))
     if ! command -v "$shell" >/dev/null; then
-        echo "ok $count - $program under $shell # SKIP there is no $shell"
+        skip "$program under $shell" "there is no $shell"
         return
     fi
-    "$docs" completions "$shell" "$program" >"$work/script" || { echo "not ok $count - $program under $shell"; return; }
+    "$docs" completions "$shell" "$program" >"$work/script" || { tell 1 "$program under $shell"; return; }
     "cases_$program" >"$work/cases"
     # The lines as arguments, in the folder where the files are.
     set -- "$@" "$here/complete.$shell" "$work/script" "$program"
@@ -71,12 +68,9 @@ check() {
             esac
         done | sed 's,/$,,' | LC_ALL=C sort -u | paste -s -d ' ' -
     done <"$work/offered" >"$work/sorted"
-    if diff -u "$work/expected" "$work/sorted" >"$work/diff"; then
-        echo "ok $count - $program under $shell"
-    else
-        sed 's/^/# /' "$work/diff"
-        echo "not ok $count - $program under $shell"
-    fi
+    diff -u "$work/expected" "$work/sorted" >"$work/diff"
+    tell $? "$program under $shell"
+    sed 's/^/# /' "$work/diff"
 }
 
 here=$(cd "$here" && pwd)
@@ -86,4 +80,4 @@ for program in zerod zerodctl; do
     check zsh $program zsh -f
     check fish $program fish --no-config
 done
-echo "1..$count"
+tests_end

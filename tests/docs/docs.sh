@@ -4,17 +4,13 @@
 #   docs.sh ZEROD ZEROD_DOCS        prints TAP; run from the repository's root
 zerod=$1
 docs=$2
-count=0
-log=$(mktemp)
-trap 'rm -f "$log" "$log.diff"' EXIT
-tell() { # CODE NAME
-    count=$((count + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $count - $2"; else echo "not ok $count - $2"; fi
-}
+. tests/support/tap.sh
+scratch_folder
+log=$work/log
 
-"$docs" page docs/job.md >"$log" && diff -u docs/job.md "$log" | sed 's/^/# /' >"$log.diff"
-[ -s "$log" ] && ! [ -s "$log.diff" ]; code=$?
-[ $code -eq 0 ] || { cat "$log.diff"; echo "# ninja -C build job-page writes it"; }
+"$docs" page docs/job.md >"$log" && diff -u docs/job.md "$log" | sed 's/^/# /' >"$work/diff"
+[ -s "$log" ] && ! [ -s "$work/diff" ]; code=$?
+[ $code -eq 0 ] || { cat "$work/diff"; echo "# ninja -C build job-page writes it"; }
 tell $code "docs/job.md has every key as the program has it"
 
 sources=$(find base kernels comm data model optim offload zero train daemon -name '*.c' -o -name '*.cpp')
@@ -38,4 +34,4 @@ for recipe in deploy/recipes/*.toml; do
     [ $code -eq 0 ] || sed 's/^/# /' "$log"
     tell $code "$recipe is a valid job"
 done
-echo "1..$count"
+tests_end

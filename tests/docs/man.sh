@@ -3,19 +3,13 @@
 #   man.sh ZEROD_DOCS ZEROD...        prints TAP
 docs=$1
 shift
-count=0
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-tell() { # CODE NAME
-    count=$((count + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $count - $2"; else echo "not ok $count - $2"; fi
-}
+. "$(dirname "$0")/../support/tap.sh"
+scratch_folder
 for page in job.toml $(for program; do basename "$program"; done); do
     "$docs" man "$page" >"$work/$page" || echo "zerod-docs man $page: $?" >"$work/said"
     for formatter in "groff -man -ww -Tutf8 -z" "mandoc -T lint -W warning"; do
         if ! command -v "${formatter%% *}" >/dev/null; then
-            count=$((count + 1))
-            echo "ok $count - $page for ${formatter%% *} # SKIP it is not installed"
+            skip "$page for ${formatter%% *}" "it is not installed"
             continue
         fi
         LC_ALL=C.UTF-8 $formatter "$work/$page" >"$work/said" 2>&1
@@ -34,4 +28,4 @@ for program; do
     [ -s "$work/commands" ] && [ -z "$missing" ]; code=$?
     echo "$missing" | grep . ; tell $code "$page(1) has every command"
 done
-echo "1..$count"
+tests_end

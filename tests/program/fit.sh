@@ -4,20 +4,8 @@
 #   fit.sh ZEROD       prints TAP; run from the repository's root; takes 20 GB of memory and some minutes
 set -uo pipefail
 zerod=$1
-work=$(mktemp -d)
-export XDG_RUNTIME_DIR="$work" # jobs of equal names that run beside each other do not meet
-trap 'rm -rf "$work"' EXIT
-count=0 failed=0
-
-tell() { # CODE NAME
-    count=$((count + 1))
-    if [[ $1 -eq 0 ]]; then
-        echo "ok $count - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $count - $2"
-    fi
-}
+. tests/support/tap.sh
+scratch_folder
 
 # Runs the program and prints the largest resident set in bytes; the program's exit code is ours.
 resident() { # ARGUMENT...
@@ -58,5 +46,4 @@ if [[ $(awk '/MemAvailable/ { print $2 }' /proc/meminfo) -lt $need ]]; then
 fi
 fit gpt2_xl 8.35
 fit llama_1b 9.30
-echo "1..$count"
-exit $((failed > 0))
+tests_end

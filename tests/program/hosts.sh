@@ -7,18 +7,9 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # What a user without --oversubscribe on the command line sets, for Open MPI 4 and 5.
 export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 fixture=tests/fixtures/llama
-work=$(mktemp -d)
-export XDG_RUNTIME_DIR="$work" # jobs of equal names that run beside each other do not meet
-trap 'rm -rf "$work"' EXIT
-count=0
-tell() { # CODE NAME
-    count=$((count + 1))
-    if [[ $1 -eq 0 ]]; then echo "ok $count - $2"; else echo "not ok $count - $2"; fi
-}
-skip() { # NAME WHY
-    count=$((count + 1))
-    echo "ok $count - $1 # SKIP $2"
-}
+. tests/support/tap.sh
+scratch_folder
+
 show() { tail -n 8 "$work/log" | sed 's/^/# /'; }
 
 job=("$zerod" --job "$fixture/job.toml" --set "data.cache_dir=$work/cache" --set log.progress=lines)
@@ -55,4 +46,4 @@ else
     fi
     tell $code "two hosts, output_dir not shared: refused before step 1, once"
 fi
-echo "1..$count"
+tests_end

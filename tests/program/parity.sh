@@ -6,20 +6,8 @@
 set -uo pipefail
 zerod=$1 expected=$2 grid=${3:-some}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-work=$(mktemp -d)
-export XDG_RUNTIME_DIR="$work" # jobs of equal names that run beside each other do not meet
-trap 'rm -rf "$work"' EXIT
-count=0 failed=0
-
-tell() { # CODE NAME
-    count=$((count + 1))
-    if [[ $1 -eq 0 ]]; then
-        echo "ok $count - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $count - $2"
-    fi
-}
+. tests/support/tap.sh
+scratch_folder
 
 train() { # FIXTURE WORLD STAGE DTYPE
     local fixture=tests/fixtures/$1 out=$work/out code=0
@@ -65,5 +53,4 @@ for path in tests/fixtures/*/job.toml; do
     fi
     generate "$name"
 done
-echo "1..$count"
-exit $((failed > 0))
+tests_end

@@ -1,0 +1,38 @@
+# tap.sh - what the scripts that test share: results as TAP, and a folder of their own. Sourced by sh and bash.
+#   tell CODE NAME          a test; good when CODE is 0
+#   ok NAME COMMAND...      a test; good when the command succeeds. Else what it said, and the file `err`, is told
+#   skip NAME WHY
+#   tests_end               the last line; the exit code is 1 when a test failed
+tests=0 failures=0
+
+tell() {
+    tests=$((tests + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $tests - $2"
+    else
+        failures=$((failures + 1))
+        echo "not ok $tests - $2"
+    fi
+}
+ok() {
+    local name=$1 code=0
+    shift
+    "$@" >log 2>&1 || code=$?
+    tell $code "$name"
+    if [ $code -ne 0 ]; then sed 's/^/# /' log err 2>/dev/null; fi
+}
+skip() {
+    tests=$((tests + 1))
+    echo "ok $tests - $1 # SKIP $2"
+}
+tests_end() {
+    echo "1..$tests"
+    exit $((failures > 0))
+}
+
+# scratch_folder: its name in `work`, removed at the end; jobs of equal names that run beside each other do not meet.
+scratch_folder() {
+    work=$(mktemp -d) || exit 99
+    export XDG_RUNTIME_DIR="$work"
+    trap 'rm -rf "$work"' EXIT
+}
