@@ -1,5 +1,6 @@
 #include "tests/ctl/stub.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -305,7 +306,7 @@ struct stub *stub_start(
     stub->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(stub->listener, (struct sockaddr *)&address, sizeof address) !=
                 0 ||
-        listen(stub->listener, 16) != 0 || pipe(stub->stop) != 0 ||
+        listen(stub->listener, 16) != 0 || pipe2(stub->stop, O_CLOEXEC) != 0 ||
         pthread_create(&stub->thread, NULL, serve, stub) != 0) {
         free(stub);
         return NULL;
