@@ -2,8 +2,8 @@
 """Drives the page in headless Chromium: loads it, draws a curve of a live run, pauses
 and resumes it by its buttons, looks for errors on the console, takes screenshots.
 
-    browser.py live URL [--shots DIR]       a running job, through `zerodctl web` or a stub
-    browser.py report FILE [--shots DIR]    report.html, opened as a file
+    browser.py live URL [--stop] [--shots DIR]  a running job, through `zerodctl web` or a stub
+    browser.py report FILE [--shots DIR]        report.html, opened as a file
 
 DevTools protocol over --remote-debugging-pipe, so nothing but Python and chromium is
 needed. Not part of CI: prints TAP, and `1..0 # SKIP` where there is no chromium. A URL
@@ -171,7 +171,8 @@ def live(browser, tap, args):
     press(browser, "resume")
     tap.ok(browser.until(state + " === 'running' && %s > %d" % (step, held), 60), "Resume: steps go on")
     press(browser, "eval")
-    tap.ok(browser.until("/^eval/.test(document.getElementById('note').textContent.replace('✕', ''))"), "Eval answers", browser.ask("document.getElementById('note').textContent"))
+    note = "document.getElementById('note').textContent"
+    tap.ok(browser.until(note + ".includes('eval done')", 60), "Eval is done, and its loss is told", browser.ask(note))
     errors = len(browser.console)
     browser.ask("(() => { document.getElementById('rateValue').value = '-1'; document.querySelector('#rate button').click(); })()")
     tap.ok(browser.until("document.getElementById('note').className.includes('bad')"), "a rate that cannot be is refused, and the page says why",
@@ -184,6 +185,13 @@ def live(browser, tap, args):
     if args.shots:
         look(browser, tap, args.shots, "live")
     tap.ok(not browser.console, "no error on the console", "\n".join(browser.console))
+    if args.stop:
+        press(browser, "stop")
+        press(browser, "stop")
+        tap.ok(browser.until(state + " === 'stopped'", 60), "Stop: the job says stopped", browser.ask(state))
+        tap.ok(browser.until("document.getElementById('link').textContent === 'ended'"), "the page stays, and says that it ended")
+        if args.shots:
+            browser.shot(pathlib.Path(args.shots) / "ended.png")
 
 
 def report(browser, tap, args):
@@ -204,6 +212,7 @@ def main():
     parser.add_argument("what", choices=["live", "report"])
     parser.add_argument("where")
     parser.add_argument("--shots")
+    parser.add_argument("--stop", action="store_true")
     args = parser.parse_args()
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if not program:
