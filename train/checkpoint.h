@@ -68,6 +68,7 @@ struct checkpoint_writer {
     /* of rank 0 (events.h); all 0 where nobody asks anything */
     const json_t *commands; /* done so far: an array of events' members */
     int64_t last_event;     /* its id */
+    const char *trainer_state; /* text of trainer_state.json; NULL: none */
 };
 
 /* Collective: save `state` as checkpoint-NNNNNN below output_dir. On failure

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "train/checkpoint_shard.h"
 #include "train/manifest.h"
+#include "train/trainer_state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,6 +42,22 @@ static enum zd_status copy_file(
     if (status == ZD_OK)
         manifest_add_file(manifest, &file);
     return status;
+}
+
+static enum zd_status write_trainer_state(
+        const struct checkpoint_writer *writer, const char *dir,
+        json_t *manifest)
+{
+    char path[PATH_MAX];
+    struct manifest_file file = {.name = TRAINER_STATE_FILE};
+    if (!writer->trainer_state)
+        return ZD_OK;
+    file.bytes = strlen(writer->trainer_state);
+    hash_bytes(writer->trainer_state, file.bytes, file.digest);
+    fs_join(path, sizeof path, dir, file.name);
+    ZD_TRY(fs_write_file(path, writer->trainer_state, file.bytes));
+    manifest_add_file(manifest, &file);
+    return ZD_OK;
 }
 
 static enum zd_status write_config(
@@ -88,6 +105,8 @@ static enum zd_status write_manifest(
     for (int r = 0; r < comm_size(writer->comm); r++)
         manifest_add_file(manifest, &shards[r]);
     status = write_config(writer, dir, manifest);
+    if (status == ZD_OK)
+        status = write_trainer_state(writer, dir, manifest);
     for (size_t i = 0; status == ZD_OK && writer->tokenizer_dir &&
                        i < sizeof tokenizer_files / sizeof tokenizer_files[0];
          i++)

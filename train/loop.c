@@ -243,8 +243,10 @@ static enum zd_status finish(struct trainer *trainer)
     ZD_TRY(profile_end(trainer)); /* of fewer steps than were asked for */
     if (saves)
         ZD_TRY(trainer_save(trainer, true));
-    if (trainer_is_first(trainer))
+    if (trainer_is_first(trainer)) {
         ZD_TRY(metrics_sync(trainer->metrics));
+        trainer_state_write(trainer);
+    }
     if (complete)
         ZD_TRY(trainer_export(trainer));
     ZD_TRY(rank_report_ask(trainer));

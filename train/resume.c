@@ -168,6 +168,7 @@ enum zd_status trainer_resume(struct trainer *trainer)
             trainer->comm, path, sizeof trainer->resumed_from, 0));
     if (path[0]) {
         ZD_TRY(load(trainer));
+        trainer_state_resume(trainer);
         strcpy(trainer->last_checkpoint, path);
         char name[64], own[PATH_MAX];
         checkpoint_name(name, sizeof name, state->step);

@@ -57,8 +57,12 @@ enum zd_status trainer_save_now(struct trainer *trainer)
     trainer_tell_state(trainer, RUN_CHECKPOINTING);
     enum zd_status status = sync_rows(trainer);
     trainer->writer.last_event = events_last_id(trainer->events);
+    char *text = trainer_state_text(trainer);
+    trainer->writer.trainer_state = text;
     if (status == ZD_OK)
         status = checkpoint_save(&trainer->writer, &trainer->state, path);
+    trainer->writer.trainer_state = NULL;
+    free(text);
     rank_meter_add(trainer, PHASE_CHECKPOINT, began);
     if (status == ZD_OK) {
         committed(trainer, path, clock_seconds() - began);

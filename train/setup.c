@@ -402,6 +402,7 @@ void trainer_fini(struct trainer *trainer)
     metrics_close(trainer->metrics);
     events_close(trainer->events);
     json_decref(trainer->commands);
+    trainer_state_fini(trainer);
     if (trainer->zero)
         zero_destroy(trainer->zero);
     if (trainer->model)

@@ -32,6 +32,7 @@ enum zd_status trainer_tell_step(
     if (events_want_steps(trainer->events))
         events_tell(trainer->events, "step", report->step, json_incref(row));
     ZD_TRY(metrics_add(trainer->metrics, row));
+    trainer_state_step(trainer, report);
     if (observer->step)
         observer->step(observer->ctx, report);
     return ZD_OK;
@@ -48,6 +49,7 @@ enum zd_status trainer_tell_eval(struct trainer *trainer, double eval_loss)
     events_tell(
             trainer->events, "eval", step,
             json_pack("{s:o}", "eval_loss", json_number_or_null(eval_loss)));
+    trainer_state_eval(trainer, eval_loss);
     return metrics_eval(trainer->metrics, step, eval_loss);
 }
 

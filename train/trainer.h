@@ -12,6 +12,7 @@
 #include "train/release.h"
 #include "train/text.h"
 #include "train/trace.h"
+#include "train/trainer_state.h"
 
 #include <limits.h>
 
@@ -64,6 +65,7 @@ struct trainer {
     bool is_paused, is_stopped; /* the same on all ranks */
     int between_depth;          /* between.h */
     struct rank_meter meter;
+    struct state_history history; /* rank 0 */
     struct trace *trace;           /* NULL: nothing is traced */
     struct train_command profiled; /* rank 0: by whom */
     struct deadline deadline;      /* rank 0's clock is looked at */
