@@ -66,6 +66,9 @@ enum zd_status cli_load_job(
     if (args->resume)
         overrides[count++] = (struct job_override){
                 "run.resume", args->resume, "--resume", true};
+    if (args->replay)
+        overrides[count++] = (struct job_override){
+                "run.replay", args->replay, "--replay", true};
     if (args->max_steps >= 0) {
         snprintf(steps, sizeof steps, "%lld", (long long)args->max_steps);
         overrides[count++] = (struct job_override){

@@ -13,7 +13,7 @@
 struct cli_args { /* what was typed; strings borrowed from argv */
     struct cli_line line;
     const char *job, *out, *dtype, *model, *prompt, *tokenizer;
-    const char *format, *log_format, *resume;
+    const char *format, *log_format, *resume, *replay;
     struct cli_list sets;
     int64_t world, max_steps, stop_after, max_new_tokens, seed;
     double temperature, top_p;

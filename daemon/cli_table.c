@@ -10,6 +10,7 @@ static const struct cli_option options[] = {
 {"set", 0, "SECTION.KEY=VALUE", CLI_SETTING, ARG(sets), NULL, "Override a key of the job file; may be repeated"},
 {"resume", 0, "auto|never|must|PATH", CLI_TEXT, ARG(resume), NULL, "Where to go on from (run.resume)"},
 {"stop-after", 0, "N", CLI_NUMBER, ARG(stop_after), NULL, "End after step N with a checkpoint (run.stop_after)"},
+{"replay", 0, "FILE", CLI_TEXT, ARG(replay), NULL, "Give the commands of an events.jsonl again, each at its step (run.replay)"},
 {"max-steps", 0, "N", CLI_COUNT, ARG(max_steps), NULL, "Length of the schedule (train.max_steps)"},
 {"quiet", 'q', NULL, CLI_FLAG, ARG(quiet), NULL, "Warnings and errors only"},
 {"verbose", 'v', NULL, CLI_FLAG, ARG(verbose), NULL, "Details too"},
@@ -31,7 +32,7 @@ static const struct cli_option options[] = {
 };
 
 static const struct cli_command commands[] = {
-{"run", "", 0, 0, "job set resume stop-after max-steps quiet verbose log-format no-progress", "job",
+{"run", "", 0, 0, "job set resume stop-after replay max-steps quiet verbose log-format no-progress", "job",
     "Train; the command may be left out: zerod --job FILE", command_run, "commands", NULL},
 {"validate", "FILE", 0, 1, "job world print format set", "",
     "Check a job file, all problems at once", command_validate, "commands", NULL},

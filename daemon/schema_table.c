@@ -177,6 +177,7 @@ const struct schema_key schema_table[] = {
 
 {"run", "resume", SCHEMA_RESUME, JOB(run.resume), JOB(run.resume_path), .help = "auto: go on from the newest checkpoint that verifies, if any; never; must; or a path"},
 {"run", "stop_after", SCHEMA_INT64, JOB(run.stop_after), .max = COUNT_MAX, .help = "End after this step with a checkpoint, changing nothing else; 0 = off"},
+{"run", "replay", SCHEMA_STRING, JOB(run.replay), .flags = SCHEMA_NULLABLE, .help = "An events.jsonl whose commands are given again, each at its step (--replay)"},
 {"run", "deadline", SCHEMA_MOMENT, JOB(run.deadline), JOB(run.deadline_after), .max = 1e9, .help = "Save a checkpoint and exit with 75 in time for this moment, or this long after the start", .fallback = "`SLURM_JOB_END_TIME`, or none"},
 {"run", "deadline_margin", SCHEMA_DURATION, JOB(run.deadline_margin), .flags = SCHEMA_AUTO | SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Time kept for that checkpoint; auto: twice the last save and two steps"},
 {"run", "on_sigterm", SCHEMA_ENUM, JOB(run.on_sigterm), .choices = on_sigterm, .help = "What SIGTERM and SIGINT do"},

@@ -360,6 +360,27 @@ static double guess_save_seconds(const struct trainer *trainer)
     return 0.05 + bytes / 200e6;
 }
 
+/* run.replay: commands of a file, and between them those that are given now. */
+static enum zd_status open_replay(struct trainer *trainer)
+{
+    const char *path = trainer->job->run.replay;
+    enum zd_status status = ZD_OK;
+    if (!path)
+        return ZD_OK;
+    if (trainer_is_first(trainer))
+        status =
+                replay_open(path, trainer->observer->control, &trainer->replay);
+    ZD_TRY(comm_agree(trainer->comm, status));
+    if (!trainer_is_first(trainer))
+        return ZD_OK;
+    zd_log_info(
+            "replaying %d commands of %s", replay_count(trainer->replay), path);
+    trainer->replayed = *trainer->observer;
+    trainer->replayed.control = replay_control(trainer->replay);
+    trainer->observer = &trainer->replayed;
+    return ZD_OK;
+}
+
 enum zd_status trainer_init(
         struct trainer *trainer, const struct train_job *job, struct comm *comm,
         const struct train_observer *observer, bool *finished_out)
@@ -374,6 +395,7 @@ enum zd_status trainer_init(
     trainer->last_loss = NAN;
     trainer->started = trainer->last_save_time = clock_seconds();
 
+    ZD_TRY(open_replay(trainer));
     ZD_TRY(prepare(trainer));
     trainer->save_seconds = guess_save_seconds(trainer);
     ZD_TRY(trainer_resume(trainer));
@@ -403,6 +425,7 @@ void trainer_fini(struct trainer *trainer)
     events_close(trainer->events);
     json_decref(trainer->commands);
     trainer_state_fini(trainer);
+    replay_close(trainer->replay);
     if (trainer->zero)
         zero_destroy(trainer->zero);
     if (trainer->model)

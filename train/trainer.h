@@ -10,6 +10,7 @@
 #include "train/output_dir.h"
 #include "train/rank_report.h"
 #include "train/release.h"
+#include "train/replay.h"
 #include "train/text.h"
 #include "train/trace.h"
 #include "train/trainer_state.h"
@@ -20,6 +21,8 @@ struct trainer {
     const struct train_job *job;
     struct comm *comm;
     const struct train_observer *observer;
+    struct train_observer replayed; /* rank 0, run.replay: `observer` is this */
+    struct replay *replay;
     struct job_plan plan;
     struct output_dir output_dir;
     struct text text;
