@@ -318,8 +318,7 @@ enum zd_status command_plot(struct cli_args *args, int *argc, char ***argv)
         status =
                 draw(args, &target, name, strcmp(name, "train/loss") == 0,
                      is_screen);
-        if (status != ZD_OK && !is_first && client_job_is_gone()) {
-            zd_error_clear();
+        if (status != ZD_OK && !is_first && target_has_ended(&target)) {
             status = ZD_OK;
             break;
         }

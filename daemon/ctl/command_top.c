@@ -27,6 +27,7 @@ struct top {
     char *log;
     char message[256];
     double message_until; /* clock_seconds */
+    bool has_ended;
 };
 
 /* --- asking --- */
@@ -102,13 +103,16 @@ static void top_fini(struct top *top)
     target_fini(&top->target);
 }
 
-/* False: the job is gone; the record says so. One that does not answer, or
+/* False: the job is gone. One that does not answer, or
  * whose files cannot be read now, is asked again. */
 static bool ask_again(struct top *top)
 {
-    if (ask(top) == ZD_OK || client_job_is_gone())
-        return zd_error_get()->status == ZD_OK;
+    if (ask(top) == ZD_OK)
+        return true;
+    top->has_ended = target_has_ended(&top->target);
     zd_error_clear();
+    if (top->has_ended)
+        return false;
     snprintf(
             top->message, sizeof top->message,
             "no answer from the job; this is what it said last");
@@ -245,8 +249,7 @@ enum zd_status command_top(struct cli_args *args, int *argc, char ***argv)
     else
         run_pipe(&top);
     screen_restore();
-    if (zd_error_get()->status != ZD_OK) { /* it ended while we looked */
-        zd_error_clear();
+    if (top.has_ended) { /* while we looked */
         look = look_of_stdout();
         fputs("the job has ended; the last that it said:\n", stderr);
         show_status_line(&look, top.status, stderr);

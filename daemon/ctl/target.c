@@ -5,6 +5,7 @@
 #include "daemon/ctl/dir.h"
 
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +14,11 @@
 
 #define ANSWER_SECONDS  10
 #define COMMENT_SECONDS 15 /* between two signs of life of a stream */
-enum { STATUS_MAX = 16 << 20 };
+enum {
+    STATUS_MAX = 16 << 20,
+    ENDING_TRIES = 20, /* two seconds */
+    ENDING_PAUSE_MS = 100
+};
 
 void target_fini(struct target *target)
 {
@@ -85,6 +90,31 @@ enum zd_status target_get(
             .timeout =
                     target->patience > 0 ? target->patience : ANSWER_SECONDS};
     return client_json(&request, json_out);
+}
+
+bool target_has_ended(const struct target *target)
+{
+    const struct zd_error first = *zd_error_get();
+    for (int tries = 0; target->socket && tries < ENDING_TRIES; tries++) {
+        bool is_gone = client_job_is_gone();
+        zd_error_clear();
+        if (is_gone)
+            return true;
+        struct client_request request = {
+                .socket = target->socket,
+                .method = "GET",
+                .target = "/healthz",
+                .timeout = ENDING_PAUSE_MS * 1e-3};
+        struct client_answer answer;
+        poll(NULL, 0, ENDING_PAUSE_MS);
+        if (client_interrupted())
+            break;
+        client_ask(&request, &answer);
+        free(answer.body);
+    }
+    zd_error_clear();
+    zd_error_set(&first);
+    return false;
 }
 
 /* --- streams --- */

@@ -470,7 +470,7 @@ void top_frame(const struct look *look, const struct top_data *data, FILE *out)
         print_plot(&fitted, data->history, columns, layout.plot, out);
     if (layout.phases > 0)
         print_phases(&fitted, data->status, columns, layout.phases, out);
-    if (layout.ranks > 2)
+    if (layout.ranks > 1)
         print_ranks(&fitted, data->ranks, layout.ranks, columns, out);
     if (layout.log > 0)
         print_log(&fitted, data->log, layout.log, columns, out);

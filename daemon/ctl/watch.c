@@ -96,8 +96,7 @@ enum zd_status watch_run(const struct cli_args *args, const struct watch *watch)
         fputs("\033[2J", stdout);
     while (status == ZD_OK) {
         status = target_get(&target, watch->what, &answer);
-        if (status != ZD_OK && !is_first && client_job_is_gone()) {
-            zd_error_clear();
+        if (status != ZD_OK && !is_first && target_has_ended(&target)) {
             fputs("the job has ended\n", stderr);
             status = ZD_OK;
             break;

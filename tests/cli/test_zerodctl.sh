@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# zerodctl against a real job of one rank: each command once, and what is left when it was stopped.
+# usage: test_zerodctl.sh ZEROD SOURCE CASES ZERODCTL
+source_root=$(realpath "$2") ctl=$(realpath "$4")
+. "$2/tests/cli/lib.sh"
+export TZ=UTC
+job=
+trap '[ -z "$job" ] || kill -KILL $job 2>/dev/null; rm -rf "$work"' EXIT
+ln -s "$source_root/tests" tests
+sed -e 's|^\[job\]|[job]\noutput_dir = "made"|' -e 's|^\[data\]|[data]\ncache_dir = "cache"|' \
+    -e 's|^name = "fixture-llama_odd"|name = "tested"|' -e 's|^max_steps = .*|max_steps = 1000000|' \
+    -e 's|^global_batch_size = .*|per_device_train_batch_size = 2|' -e 's|^cutoff_len = .*|cutoff_len = 16|' \
+    tests/fixtures/llama_odd/job.toml >job.toml
+cat >>job.toml <<'TOML'
+[[data.eval]]
+path = "tests/fixtures/llama_odd/data.bin"
+format = "nanogpt"
+[eval]
+eval_strategy = "no"
+eval_on_start = false
+max_batches = 1
+[device]
+cpu_threads = 1
+TOML
+
+# ctl CODE ARGUMENT...: within a minute; stdout in `out.txt`, stderr in `err`; no escape code anywhere
+ctl() {
+    local want=$1 code
+    shift
+    timeout 60 "$ctl" "$@" >out.txt 2>err </dev/null
+    code=$?
+    [ $code = "$want" ] || { echo "exit $code, not $want: $*"; cat err; return 1; }
+    ! grep -q "$(printf '\033')" out.txt err
+}
+says() { has "$1" out.txt || { cat out.txt; return 1; }; }
+step() { "$ctl" status -o json | sed -n 's/^  "step": \([0-9]*\).*/\1/p'; }
+# Wait until the job has made a step, or is gone.
+wait_for_step() {
+    until [ "$(step 2>/dev/null || echo 0)" -ge "$1" ] 2>/dev/null; do
+        kill -0 "$job" 2>/dev/null || return 1
+        sleep 0.05
+    done
+}
+
+ok 'no job: 66' ctl 66 status
+"$zerod" --job job.toml >zerod.out 2>zerod.err &
+job=$!
+ok 'the job makes steps' wait_for_step 2 2>/dev/null
+
+ok 'ls' ctl 0 ls
+ok '  the job, and where it is' says '^tested +[a-z]+ +[0-9]+/1000000'
+ok 'status' ctl 0 status
+ok '  the model and the ranks' says '1 rank, ZeRO stage'
+ok 'status -o json' ctl 0 status -o json
+ok '  every key' says '"gradient_accumulation_steps"'
+ok 'top in a pipe: one frame' ctl 0 top
+ok '  its curve and its rank' says '^RANK +STEP'
+ok 'ranks' ctl 0 ranks
+ok '  this process' says " $job$"
+ok 'memory' ctl 0 memory
+ok '  the device' says '^ +0 +device'
+ok 'logs' ctl 0 logs --rank 0 -n 5
+ok '  lines with a time' says '^20[0-9-]*T'
+ok 'a log that is not there: 64' ctl 64 logs --rank 7
+ok 'metrics' ctl 0 metrics
+ok '  each series' says '^train/loss'
+ok 'metrics --csv' ctl 0 metrics loss --csv
+ok '  a row a step' says '^1,[0-9.]+$'
+ok 'plot' ctl 0 plot --height 9
+ok '  with an axis' says '└─'
+ok 'config' ctl 0 config train.max_steps
+ok '  value and origin' says 'train.max_steps +1000000 +job.toml'
+
+ok 'checkpoint' ctl 0 checkpoint
+path=$(sed 's/.*: //' out.txt)
+ok '  it is there, and verifies' call 0 ckpt verify "$path"
+ok 'eval' ctl 0 eval
+ok '  its loss' says '^eval loss [0-9.]+ at step'
+ok 'sample' ctl 0 sample "Once upon a time" --max-new-tokens 4
+ok '  begins with the prompt' says '^Once upon a time'
+ok 'samples' ctl 0 samples
+ok '  has it' says '^Once upon a time'
+ok 'set' ctl 0 set optim.learning_rate=1e-3 save_steps=700000
+ok '  the settings as they are' says 'save_steps = 700000'
+ok 'a value out of range: 64' ctl 64 set learning_rate=-1
+ok 'pause' ctl 0 pause
+before=$(step)
+ok '  status says so' eval '"$ctl" status | head -1 | grep -q paused'
+ok 'pause again: 77' ctl 77 pause
+ok 'checkpoint while paused' ctl 0 checkpoint
+ok '  and no step was made' [ "$(step)" = "$before" ]
+ok 'resume' ctl 0 resume
+ok '  steps go on' wait_for_step $((before + 2))
+ok 'profile' ctl 0 profile 2
+ok '  a trace' grep -q traceEvents "$(head -1 out.txt)"
+ok 'pause --release' ctl 0 pause --release
+ok 'resume after it' ctl 0 resume
+ok 'eval --no-wait' ctl 0 eval --no-wait
+ok '  is queued' says queued
+ok 'events' ctl 0 events
+ok '  commands and what came of them' eval 'says "command +checkpoint" && says "eval +eval_loss" && says "state +paused"'
+ok 'events -o json: one object a line' ctl 0 events -o json -n 3
+ok '  three of them' [ "$(grep -c '^{"id":' out.txt)" = 3 ]
+ok '--dir finds the socket' ctl 0 set logging_steps=100 --dir made
+
+"$ctl" logs -f >followed 2>/dev/null &
+follower=$!
+"$ctl" status -w -i 0.1s >watched 2>/dev/null &
+watcher=$!
+ok 'stop' ctl 0 stop
+ok '  tells the checkpoint' says 'stopped after step [0-9]+, checkpoint made/'
+wait "$job"
+code=$?
+job=
+ok '  the job ends with 0' [ $code = 0 ]
+ok '  its socket is gone' [ ! -e zerod/tested.sock ]
+ok '  its checkpoint verifies' call 0 ckpt verify "$(sed -n 's/.*checkpoint //p' out.txt | head -1)"
+wait "$follower"
+code=$?
+ok '  logs -f has ended with the job' [ $code = 0 ]
+wait "$watcher"
+code=$?
+ok '  status -w too' [ $code = 0 ]
+ok 'a job that ended: 66' ctl 66 status
+ok '--dir tells how it ended' ctl 0 status --dir made
+ok '  stopped' says '^tested +stopped'
+for command in ranks memory "metrics loss" plot logs events samples top; do
+    ok "--dir: $command" ctl 0 $command --dir made
+done
+tests_end
