@@ -61,7 +61,7 @@ static void on_banner(void *ctx, const struct train_banner *banner)
                     &plan->config, &plan->table, plan->shape.T),
             .loss_scale = banner->loss_scale,
             .deadline = banner->deadline,
-            .has_eval_data = banner->eval_samples > 0,
+            .has_eval_data = plan->shape.eval_B > 0,
             .has_prompts = banner->job->sample.prompt_count > 0,
     };
     memcpy(message.settings, banner->settings, sizeof message.settings);
