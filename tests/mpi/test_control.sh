@@ -84,10 +84,6 @@ for ((trial = 1; trial <= trials; trial++)); do
     rm -rf "trial-$trial"
 done
 
-if ! zerod --help 2>&1 | grep -q -e --replay; then
-    skip "a changed learning rate is replayed" "no --replay"
-    plan
-fi
 for ((trial = 1; trial <= (trials + 2) / 3; trial++)); do
     ranks=$((1 + trial % 3))
     start set-$trial $ranks "${steps[@]}"
