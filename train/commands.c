@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "train/between.h"
 #include "train/live.h"
+#include "train/rank_report.h"
 
 #include <string.h>
 
@@ -151,7 +152,7 @@ static enum zd_status do_pause(
     }
     outcome->result =
             json_pack("{s:I}", "released_bytes", (json_int_t)released);
-    return ZD_OK;
+    return rank_report_ask(trainer); /* the last that is heard of them */
 }
 
 static enum zd_status do_resume(

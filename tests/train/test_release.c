@@ -53,6 +53,12 @@ static void told(
     entry->result = json_deep_copy(result);
 }
 
+static void on_ranks(
+        void *ctx, const struct train_rank_report *ranks, int count)
+{
+    ((struct watcher *)ctx)->report = ranks[0];
+}
+
 static void watcher_init(
         struct watcher *watcher, const char *dir, int world,
         bool (*look)(struct watcher *))
@@ -62,6 +68,7 @@ static void watcher_init(
     watcher->next = watcher->commander.control.next;
     watcher->commander.control =
             (struct train_control){.ctx = watcher, .next = watch, .done = told};
+    watcher->commander.observer.ranks = on_ranks;
     watcher->dir = dir;
     watcher->world = world;
     watcher->look = look;
@@ -219,8 +226,11 @@ static uint64_t resident_released, resident_running;
 
 static bool look_at_memory(struct watcher *watcher)
 {
+    const struct train_rank_report *report = &watcher->report;
     resident_released = resident();
-    return all_have_files(watcher);
+    return all_have_files(watcher) && report->step == 1 &&
+           report->planned[ARENA_DEVICE] > 0 &&
+           report->taken[ARENA_DEVICE] == 0 && report->resident < 200000000;
 }
 
 static bool look_before(struct watcher *watcher)
