@@ -79,7 +79,7 @@ class Browser:
             raise RuntimeError(json.dumps(result["exceptionDetails"])[:600])
         return result["result"].get("value")
 
-    def until(self, expression, seconds=30):
+    def until(self, expression, seconds=120):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.ask(expression):
@@ -145,7 +145,7 @@ def button(name):
 
 
 def press(browser, name):
-    browser.until("!%s.disabled && !%s.hidden" % (button(name), button(name)), 30)
+    browser.until("!%s.disabled && !%s.hidden" % (button(name), button(name)))
     browser.ask(button(name) + ".click()")
 
 
@@ -164,15 +164,15 @@ def live(browser, tap, args):
     tap.ok(browser.ask("document.title.includes('%')"), "the title tells how far it is")
 
     press(browser, "pause")
-    tap.ok(browser.until(state + " === 'paused'", 60), "Pause: the job says paused", browser.ask(state))
+    tap.ok(browser.until(state + " === 'paused'"), "Pause: the job says paused", browser.ask(state))
     held = browser.ask("fetch('/v1/status').then(r => r.json()).then(s => s.step)")
     time.sleep(1.0)
     tap.ok(browser.ask("fetch('/v1/status').then(r => r.json()).then(s => s.step)") == held, "no step is made while it is paused")
     press(browser, "resume")
-    tap.ok(browser.until(state + " === 'running' && %s > %d" % (step, held), 60), "Resume: steps go on")
+    tap.ok(browser.until(state + " === 'running' && %s > %d" % (step, held)), "Resume: steps go on")
     press(browser, "eval")
     note = "document.getElementById('note').textContent"
-    tap.ok(browser.until(note + ".includes('eval done')", 60), "Eval is done, and its loss is told", browser.ask(note))
+    tap.ok(browser.until(note + ".includes('eval done')"), "Eval is done, and its loss is told", browser.ask(note))
     errors = len(browser.console)
     browser.ask("(() => { document.getElementById('rateValue').value = '-1'; document.querySelector('#rate button').click(); })()")
     tap.ok(browser.until("document.getElementById('note').className.includes('bad')"), "a rate that cannot be is refused, and the page says why",
@@ -188,7 +188,7 @@ def live(browser, tap, args):
     if args.stop:
         press(browser, "stop")
         press(browser, "stop")
-        tap.ok(browser.until(state + " === 'stopped'", 60), "Stop: the job says stopped", browser.ask(state))
+        tap.ok(browser.until(state + " === 'stopped'"), "Stop: the job says stopped", browser.ask(state))
         tap.ok(browser.until("document.getElementById('link').textContent === 'ended'"), "the page stays, and says that it ended")
         if args.shots:
             browser.shot(pathlib.Path(args.shots) / "ended.png")
