@@ -62,7 +62,7 @@ fi
 # A leak or an error must end a test: Criterion forgives an exit code of a child that has reported its result.
 export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=abort_on_error=1:halt_on_error=1:print_stacktrace=1
 if build build-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1; then
-    run_suite build-asan "unit tests under address and undefined-behaviour sanitizers" --suite unit
+    run_suite build-asan "unit tests and requests under address and undefined-behaviour sanitizers" --suite unit --suite fuzz
 else
     bad=1
 fi
