@@ -102,6 +102,31 @@ void command_unlist(struct trainer *trainer)
         json_array_remove(trainer->commands, count - 1);
 }
 
+/* What the log has of it; checkpoints, evaluations and samples have lines of
+ * their own. */
+static void say_done(const struct train_command *command, int64_t step)
+{
+    switch (command->kind) {
+    case COMMAND_PAUSE:
+        zd_log_info(
+                "paused after step %lld%s", (long long)step,
+                command->release ? ", its memory given back" : "");
+        break;
+    case COMMAND_RESUME:
+        zd_log_info("going on after step %lld", (long long)step);
+        break;
+    case COMMAND_SET:
+        for (int id = 0; id < SETTINGS; id++)
+            if (command->given[id])
+                zd_log_info(
+                        "%s = %.10g from step %lld on", train_settings[id].name,
+                        command->value[id], (long long)step + 1);
+        break;
+    default:
+        break;
+    }
+}
+
 void command_tell(
         struct trainer *trainer, const struct train_command *command,
         const struct command_outcome *outcome)
@@ -114,6 +139,8 @@ void command_tell(
         zd_log_warning(
                 "%s was not done, the run goes on: %s",
                 train_command_name(command->kind), outcome->error.what);
+    else
+        say_done(command, trainer->state.step);
     json_t *event = command_json(command);
     if (failed)
         json_object_set_new(event, "error", json_string(outcome->error.what));

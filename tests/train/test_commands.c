@@ -8,8 +8,10 @@
 
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define JOB "tests/fixtures/llama_odd/job.toml"
 enum { STEPS = 12, SETS = 16 };
@@ -128,6 +130,100 @@ static void stop_leaves_a_checkpoint(int world)
     ran = run(dir, world, NULL, NULL);
     tap_ok(ran && same_curve(plain, dir) && same_model(plain, dir),
            "world %d: the next start goes on from it, bit for bit", world);
+}
+
+/* A commander with something else to do at the moment that it is asked. */
+struct meddler {
+    struct commander commander;
+    int asked_paused; /* times that it was asked while the run was held */
+    int signal;
+    struct rlimit before;
+};
+
+static bool next_then_signal(void *ctx, int64_t step, struct train_command *out)
+{
+    struct meddler *meddler = ctx;
+    const struct commander *commander = &meddler->commander;
+    bool is_held = commander->entries[0].done_count > 0;
+    if (is_held && ++meddler->asked_paused == 2)
+        raise(meddler->signal);
+    return !is_held &&
+           commander->control.next(commander->control.ctx, step, out);
+}
+
+static void a_signal_ends_a_pause(int world, int signal)
+{
+    struct meddler meddler = {.signal = signal};
+    struct commander *commander = &meddler.commander;
+    const char *plain = job_threads_dir(), *dir = job_threads_dir();
+    bool ran = run(plain, world, NULL, NULL);
+    commander_init(commander);
+    commander_add(commander, 5, COMMAND_PAUSE);
+    struct train_control control = {
+            .ctx = &meddler,
+            .next = next_then_signal,
+            .done = commander->control.done};
+    commander->observer.control = &control;
+    run(dir, world, NULL, commander);
+    tap_ok(ran && zd_error_get()->status == ZD_OK && verifies(dir, 5) &&
+                   commander->end.step == 5 && !commander->end.on_request,
+           "world %d: a signal ends a run that is paused, with a checkpoint",
+           world);
+    ran = run(dir, world, NULL, NULL);
+    tap_ok(ran && same_curve(plain, dir) && same_model(plain, dir),
+           "world %d: which goes on from there", world);
+    commander_fini(commander);
+}
+
+/* From the command on files may not grow; from its answer on they may. */
+static bool next_on_full_disk(
+        void *ctx, int64_t step, struct train_command *out)
+{
+    struct meddler *meddler = ctx;
+    const struct train_control *control = &meddler->commander.control;
+    struct rlimit none = {.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
+    if (!control->next(control->ctx, step, out))
+        return false;
+    getrlimit(RLIMIT_FSIZE, &meddler->before);
+    none.rlim_max = meddler->before.rlim_max;
+    setrlimit(RLIMIT_FSIZE, &none);
+    return true;
+}
+
+static void done_on_full_disk(
+        void *ctx, const struct train_command *command, int64_t step,
+        const struct zd_error *error, const json_t *result)
+{
+    struct meddler *meddler = ctx;
+    const struct train_control *control = &meddler->commander.control;
+    setrlimit(RLIMIT_FSIZE, &meddler->before);
+    control->done(control->ctx, command, step, error, result);
+}
+
+static void a_full_disk_is_told(int world)
+{
+    struct meddler meddler = {0};
+    struct commander *commander = &meddler.commander;
+    const char *plain = job_threads_dir(), *dir = job_threads_dir();
+    bool ran = run(plain, world, NULL, NULL);
+    commander_init(commander);
+    for (int i = 0; i < 4; i++) /* three in a row would end a run by itself */
+        commander_add(commander, 5, COMMAND_CHECKPOINT);
+    commander_add(commander, 7, COMMAND_STOP)->save = true;
+    struct train_control control = {
+            .ctx = &meddler,
+            .next = next_on_full_disk,
+            .done = done_on_full_disk};
+    commander->observer.control = &control;
+    ran = ran && run(dir, world, NULL, commander);
+    for (int i = 0; i < commander->count; i++)
+        ran = ran && commander->entries[i].done_count == 1 &&
+              commander->entries[i].error.status == ZD_ERR_IO;
+    tap_ok(ran, "world %d: a checkpoint on a full disk is told: %s", world,
+           commander->entries[0].error.what);
+    tap_ok(same_curve(plain, dir) && same_model(plain, dir),
+           "world %d: and the run goes on as it would have", world);
+    commander_fini(commander);
 }
 
 static void contradictions_are_told(void)
@@ -495,6 +591,10 @@ int main(int argc, char **argv)
     for (int world = 1; world <= 3; world++)
         stop_leaves_a_checkpoint(world);
     contradictions_are_told();
+    a_signal_ends_a_pause(1, SIGTERM); /* a second one would kill */
+    a_signal_ends_a_pause(3, SIGUSR1);
+    a_full_disk_is_told(1);
+    a_full_disk_is_told(2);
     for (int world = 1; world <= 3; world++)
         evaluates_and_samples(world);
     what_cannot_be_done_is_told();
