@@ -265,9 +265,10 @@ char *text_duration(double value, char *out)
 
 char *text_time(const struct look *look, double time, char *out)
 {
-    time_t then = (time_t)time;
+    bool is_date = time > 0 && time < 1e11; /* no NaN */
+    time_t then = is_date ? (time_t)time : 0;
     struct tm local;
-    if (!isfinite(time) || time <= 0 || !localtime_r(&then, &local))
+    if (!is_date || !localtime_r(&then, &local))
         return strcpy(out, "-");
     bool is_near = fabs(look->now - time) < 20 * 3600;
     strftime(out, TEXT_SHORT, is_near ? "%H:%M:%S" : "%b %d %H:%M", &local);

@@ -75,6 +75,12 @@ static bool is_drawn(const struct range *range, double value)
     return isfinite(value) && (!range->is_log || value > 0);
 }
 
+/* 0 to 1, whatever values at the ends of a double's range give. */
+static double clamped(double share)
+{
+    return share > 0 ? fmin(share, 1) : 0;
+}
+
 static void place(
         const struct canvas *canvas, const struct range *range, double x,
         double y, int *x_out, int *y_out)
@@ -83,11 +89,12 @@ static void place(
            height = canvas->rows * canvas->dots_y - 1;
     double right = range->x1 > range->x0 ? range->x1 - range->x0 : 1;
     double top = range->y1 > range->y0 ? range->y1 - range->y0 : 1;
-    double share = (height_of(range, y) - range->y0) / top;
+    double up = (height_of(range, y) - range->y0) / top;
+    double along = (x - range->x0) / right;
     if (!(range->y1 > range->y0))
-        share = 0.5; /* a flat line: in the middle */
-    *x_out = (int)lround((x - range->x0) / right * width);
-    *y_out = (int)lround((1 - share) * height);
+        up = 0.5; /* a flat line: in the middle */
+    *x_out = (int)lround(clamped(along) * width);
+    *y_out = (int)lround((1 - clamped(up)) * height);
 }
 
 static void draw_line(struct canvas *canvas, int x0, int y0, int x1, int y1)
@@ -230,12 +237,14 @@ static void label_rows(
         }
         return;
     }
-    double step = nice_step(span, rows / 2);
-    for (double at = ceil(range->y0 / step) * step;
-         at <= range->y1 + step / 1e6; at += step) {
-        int row = (int)lround((range->y1 - at) / span * (rows - 1));
-        if (row >= 0 && row < rows)
-            label_of(fabs(at) < step / 1e6 ? 0 : at, step, labels[row]);
+    double step = nice_step(span, rows / 2), first = ceil(range->y0 / step);
+    for (int i = 0; i <= 2 * rows; i++) {
+        double at = (first + i) * step;
+        double row = (range->y1 - at) / span * (rows - 1);
+        if (row > -0.5 && row < rows - 0.5)
+            label_of(
+                    fabs(at) < step / 1e6 ? 0 : at, step,
+                    labels[(int)lround(row)]);
     }
 }
 

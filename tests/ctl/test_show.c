@@ -147,6 +147,42 @@ Test(ctl_show, an_empty_status_shows_dashes)
     }
 }
 
+Test(ctl_show, numbers_out_of_all_bounds_fit_too)
+{
+    static const char *const keys[] = {
+            "step",
+            "max_steps",
+            "eta_seconds",
+            "loss",
+            "tokens",
+            "world",
+            "started",
+            "pid",
+            "last_checkpoint_time",
+            "model_flops_per_second",
+            "elapsed_seconds"};
+    static const double values[] = {-1e300, 1e300, 1e18, -1, 5e-324};
+    struct look look = look_at(40, true);
+    json_t *status = recorded("status");
+    for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+        char *text;
+        size_t bytes;
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            json_object_set_new(status, keys[k], json_real(values[v]));
+        FILE *out = open_memstream(&text, &bytes);
+        struct top_data data = {.status = status, .log = "", .message = ""};
+        top_frame(&look, &data, out);
+        fclose(out);
+        check_safe(&look, text);
+        free(text);
+        out = open_memstream(&text, &bytes);
+        show_status(&look, status, out);
+        fclose(out);
+        free(text);
+    }
+    json_decref(status);
+}
+
 /* --- top --- */
 
 static char *frame_of(
@@ -259,10 +295,11 @@ Test(ctl_show, plot_has_axes_in_braille_and_ascii)
 Test(ctl_show, plot_bears_one_point_a_flat_line_and_wild_values)
 {
     double x[] = {1, 2, 3, 4}, flat[] = {3, 3, 3, 3},
-           wild[] = {1e300, -1e300, 0, 5e-320}, zero[] = {0, 0, -1, 0};
+           wild[] = {1.7e308, -1.7e308, 0, 5e-320}, zero[] = {0, 0, -1, 0},
+           near[] = {1e17, 1e17 + 16, 1e17, 1e17 + 32};
     struct look look = look_at(50, true);
-    double *const curves[] = {flat, wild, zero};
-    for (int i = 0; i < 3; i++)
+    double *const curves[] = {flat, wild, zero, near};
+    for (int i = 0; i < 4; i++)
         for (int count = 0; count <= 4; count++)
             for (int is_log = 0; is_log < 2; is_log++) {
                 struct plot plot = {
