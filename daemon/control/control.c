@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-    FEED_BYTES = 4 << 20,
+    FEED_BYTES = 1 << 20,
     TAKE_MAX = 1024, /* messages in one turn of the loop */
     GLANCE_MS = 100, /* steps do not wake the thread */
     SINKS_MS = 2000,

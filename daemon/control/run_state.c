@@ -27,6 +27,19 @@ static void set_bounds(struct run_histogram *histogram, double first)
         histogram->bound[i] = ldexp(first, i);
 }
 
+/* Once: a status asks no file system. */
+static void find_output_dir(struct run_state *state)
+{
+    const char *dir = state->job->job.output_dir;
+    char folder[2048];
+    if (dir[0] != '/' && getcwd(folder, sizeof folder))
+        snprintf(
+                state->output_dir, sizeof state->output_dir, "%s/%.2000s",
+                folder, dir);
+    else
+        snprintf(state->output_dir, sizeof state->output_dir, "%s", dir);
+}
+
 enum zd_status run_state_create(
         const struct train_job *job, const char *socket_path,
         struct run_state **state_out)
@@ -42,6 +55,7 @@ enum zd_status run_state_create(
     }
     state->job = job;
     state->socket_path = socket_path;
+    find_output_dir(state);
     state->started = state->state_since = run_state_now();
     state->updated = state->started;
     state->last_loss = state->last_grad_norm = NAN;

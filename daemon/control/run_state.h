@@ -43,6 +43,7 @@ struct run_histogram { /* of seconds; Prometheus buckets */
 struct run_state {
     const struct train_job *job; /* outlives it */
     const char *socket_path;     /* or NULL */
+    char output_dir[4096];       /* as a program in another folder finds it */
     double started;              /* seconds since 1970 */
     double updated;              /* the last step */
     double ended;                /* 0: not yet */

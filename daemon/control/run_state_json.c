@@ -167,19 +167,6 @@ static json_t *warnings_json(const struct run_state *state)
     return array;
 }
 
-/* As a program in another folder finds it. */
-static json_t *path_json(const char *path)
-{
-    char whole[PATH_MAX], folder[PATH_MAX];
-    if (path && realpath(path, whole))
-        return text_json(whole);
-    if (path && path[0] != '/' && realpath(".", folder)) { /* not made yet */
-        if (snprintf(whole, sizeof whole, "%.2000s/%.2000s", folder, path) > 0)
-            return text_json(whole);
-    }
-    return text_json(path);
-}
-
 json_t *run_state_status(const struct run_state *state)
 {
     json_t *object = json_object();
@@ -196,7 +183,7 @@ json_t *run_state_status(const struct run_state *state)
     set(object, "released", json_boolean(state->is_released));
     set_number(object, "deadline", state->deadline > 0 ? state->deadline : NAN);
     set(object, "pending", pending_json(state));
-    set(object, "output_dir", path_json(state->job->job.output_dir));
+    set_text(object, "output_dir", state->output_dir);
     set_text(object, "socket", state->socket_path);
     set_text(object, "host", state->host);
     set_integer(object, "pid", getpid());
