@@ -12,7 +12,7 @@
  *                                     elements from BEGIN, a multiple of 256
  *                 v_blocks/NAME@0     Adam-mini: F32, one per block, once
  *                 frozen/NAME@BEGIN   in its own type
- *       config.json, tokenizer files
+ *       config.json, tokenizer files, trainer_state.json
  *       manifest.json              last: step, counters, what data and model,
  *                                  every file with bytes and xxh3-128, and a
  *                                  digest of itself

@@ -21,10 +21,23 @@ static bool exit_was_wished_for(const struct run_options *options)
            options->on_sigusr2 == ON_SIGNAL_EXIT;
 }
 
+/* A released run that cannot save now can later. */
+static enum zd_status stay_released(void)
+{
+    if (zd_error_get()->status != ZD_OK)
+        zd_log_warning(
+                "no checkpoint was saved, the run stays released: %s",
+                zd_error_get()->what);
+    zd_error_clear();
+    return ZD_OK;
+}
+
 static enum zd_status save_for_signal(struct trainer *trainer, bool must)
 {
     bool was_released = trainer_is_released(trainer);
-    ZD_TRY(trainer_retake(trainer));
+    enum zd_status status = trainer_retake(trainer);
+    if (status != ZD_OK)
+        return must || status == ZD_ERR_PEER ? status : stay_released();
     ZD_TRY(between_begin(trainer));
     ZD_TRY(trainer_save(trainer, must));
     ZD_TRY(between_end(trainer));
