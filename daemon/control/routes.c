@@ -344,7 +344,7 @@ static void answer_history(
         struct http_reply *reply)
 {
     unsigned names = 0;
-    int64_t since = 0, max = 1000;
+    int64_t since = -1, max = 1000; /* step 0 has an evaluation */
     if (!param_integer(request, reply, "since", 0, INT64_MAX, &since) ||
         !param_integer(request, reply, "max", 1, 10000, &max))
         return;

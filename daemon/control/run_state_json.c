@@ -367,7 +367,7 @@ json_t *run_state_report(const struct run_state *state, json_t *config)
     set(object, "status", run_state_status(state));
     set(object, "ranks", run_state_ranks(state));
     set(object, "memory", run_state_memory(state));
-    set(object, "history", run_state_history(state, all, 0, 2000));
+    set(object, "history", run_state_history(state, all, -1, 2000));
     set(object, "samples", json_incref(json_object_get(samples, "samples")));
     set(object, "config", json_incref(config));
     set(object, "log", log_json(state));

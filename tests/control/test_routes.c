@@ -374,6 +374,20 @@ Test(routes, history_gives_the_series_that_were_asked_for)
     expect_error(404, "E_NOT_FOUND");
 }
 
+Test(routes, history_has_the_evaluation_before_the_first_step)
+{
+    struct feed_eval eval = {.step = 0, .time = 1795200000, .eval_loss = 5.5};
+    begin_run();
+    take(FEED_EVAL, &eval, sizeof eval);
+    get("/v1/metrics/history?name=eval/loss");
+    json_t *json = json_of_reply();
+    json_t *series = json_object_get(
+            json_object_get(json_object_get(json, "series"), "eval/loss"),
+            "step");
+    cr_expect_eq(json_array_size(series), 1);
+    json_decref(json);
+}
+
 Test(routes, plan_is_there_with_the_banner)
 {
     get("/v1/plan");
