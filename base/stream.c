@@ -230,7 +230,15 @@ static enum zd_status queue_or_run(
         return ZD_OK;
     }
     struct stream_counters did = {0};
-    run(op, stream ? stream->spans : NULL, stream ? stream->lane : 0, &did);
+    struct spans *spans = NULL;
+    int lane = 0;
+    if (stream) { /* the uploader of the offload engine queues on it too */
+        pthread_mutex_lock(&stream->lock);
+        spans = stream->spans;
+        lane = stream->lane;
+        pthread_mutex_unlock(&stream->lock);
+    }
+    run(op, spans, lane, &did);
     if (stream) {
         pthread_mutex_lock(&stream->lock);
         add_counters(&stream->counters, &did);
