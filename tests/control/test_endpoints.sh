@@ -185,4 +185,9 @@ check "a run to its end: 0" code_is 0
 check "status.json says done" grep -q '"state": "done"' done/status.json
 check "at its last step" grep -q '"step": 25,' done/status.json
 check "the socket is gone again" [ ! -e "$socket" ]
+
+run silent 0 --set train.max_steps=3 --set device.cpu_threads=1 --set control.socket=none
+check "a run without a socket" code_is 0
+check "has its status.json all the same" grep -q '"state": "done"' silent/status.json
+check "which names none" grep -q '"socket": null' silent/status.json
 plan
