@@ -8,6 +8,7 @@
 #include "daemon/control/http_server.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -78,6 +79,7 @@ void http_conn_destroy(struct http_conn *conn)
 {
     /* A child of fork may hold the descriptor a little longer than we do. */
     epoll_ctl(conn->server->watch_fd, EPOLL_CTL_DEL, conn->fd, NULL);
+    conn->server->queued -= conn->is_queued;
     unlink_conn(conn);
     http_conn_forget_request(conn);
     free(conn);
@@ -117,12 +119,48 @@ void http_conn_drop(struct http_conn *conn)
     http_conn_resume(conn);
 }
 
-/* The first byte is there. */
 static void leave_lobby(struct http_conn *conn)
 {
     struct epoll_event event = {.events = EPOLLET, .data.ptr = conn};
     epoll_ctl(conn->server->watch_fd, EPOLL_CTL_MOD, conn->fd, &event);
+    conn->server->queued -= conn->is_queued;
+    conn->is_queued = false;
     http_mhd_add(conn);
+}
+
+/* Any GET but those that are asked often and cost nothing. */
+static bool may_be_long(const struct http_conn *conn)
+{
+    static const char *const quick[] = {"/v1/status", "/healthz", "/readyz"};
+    char head[32] = {0};
+    recv(conn->fd, head, sizeof head - 1, MSG_PEEK | MSG_DONTWAIT);
+    if (strncmp(head, "GET ", 4))
+        return false;
+    for (size_t i = 0; i < sizeof quick / sizeof *quick; i++)
+        if (!strncmp(head + 4, quick[i], strlen(quick[i])))
+            return false;
+    return true;
+}
+
+static void on_first_byte(struct http_conn *conn)
+{
+    if (conn->is_queued)
+        return; /* more of the same */
+    if (!may_be_long(conn)) {
+        leave_lobby(conn);
+        return;
+    }
+    conn->is_queued = true;
+    conn->server->queued++;
+}
+
+static void serve_queue(struct http_server *server)
+{
+    struct http_conn *conn = server->queued ? server->first : NULL;
+    while (conn && !conn->is_queued)
+        conn = conn->next;
+    if (conn)
+        leave_lobby(conn);
 }
 
 /* Only a full close is a hangup; who has sent all may close his half and
@@ -138,11 +176,12 @@ void http_watch(struct http_server *server)
             if (has_gone) /* also who has sent something: nobody can reply */
                 close_in_lobby(conn);
             else
-                leave_lobby(conn);
+                on_first_byte(conn);
         } else if (has_gone) {
             conn->has_hung_up = true;
             if (conn->is_suspended)
                 http_conn_drop(conn);
         }
     }
+    serve_queue(server);
 }

@@ -36,7 +36,9 @@ static void on_client(uv_poll_t *poll, int status, int events);
 static void schedule(struct http_server *server)
 {
     MHD_UNSIGNED_LONG_LONG ms;
-    if (MHD_get_timeout(server->mhd, &ms) == MHD_YES)
+    if (server->queued)
+        uv_timer_start(&server->mhd_timer, on_mhd_timer, 0, 0);
+    else if (MHD_get_timeout(server->mhd, &ms) == MHD_YES)
         uv_timer_start(&server->mhd_timer, on_mhd_timer, ms, 0);
     else
         uv_timer_stop(&server->mhd_timer);
@@ -77,6 +79,7 @@ static void on_mhd_ready(uv_poll_t *poll, int status, int events)
 
 static void on_mhd_timer(uv_timer_t *timer)
 {
+    http_watch(timer->data);
     http_run(timer->data);
 }
 

@@ -84,7 +84,8 @@ struct http_conn {
     bool is_evicted;   /* shut down, on its way out */
     bool has_hung_up;  /* the other side has closed for good */
     bool is_suspended, wants_resume;
-    bool is_last; /* the request after which the connection ends */
+    bool is_queued; /* in the lobby */
+    bool is_last;   /* the request after which the connection ends */
     /* the request */
     enum http_phase phase;
     char *target;    /* as it came, then cut up by http_target_parse */
@@ -141,7 +142,8 @@ struct http_server {
     bool must_run_again; /* libmicrohttpd has something to put away */
     int open_handles;    /* of libuv; the server is freed with the last */
     struct http_conn *first, *last;
-    int count;                /* without those evicted */
+    int count;  /* without those evicted */
+    int queued; /* in the lobby, with a request that may be long */
     struct http_conn *adding; /* during MHD_add_connection */
     int reserve[HTTP_RESERVE], reserve_count;
 };
