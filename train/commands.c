@@ -96,10 +96,17 @@ static enum zd_status do_sample(
             .max_new_tokens = command->max_new_tokens > 0
                                       ? command->max_new_tokens
                                       : options->max_new_tokens};
-    if (!request.count || !trainer->plan.shape.decode_capacity) {
+    if (!request.count) {
         ZD_FAIL(ZD_ERR_USAGE, "E1011",
                 "no prompt is given, and the job has none");
         zd_fail_help("a prompt, or sample.prompts in the job file");
+    } else if (!trainer->plan.shape.decode_capacity) {
+        ZD_FAIL(ZD_ERR_USAGE, "E1014",
+                "the memory of this run has no room for samples");
+        zd_fail_help("sample.steps and sample.prompts in the job file plan for "
+                     "them");
+    }
+    if (zd_error_get()->status != ZD_OK) {
         command_fail(outcome);
         return ZD_OK;
     }

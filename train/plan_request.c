@@ -6,7 +6,7 @@
  * that fit there, and hardly anything is added. */
 #include "train/plan_fit.h"
 
-enum { DECODE_BATCH = 64, PROMPT_TOKENS = 1024, LEAST_POSITIONS = 128 };
+enum { DECODE_BATCH = 64, PROMPT_TOKENS = 1024, LEAST_POSITIONS = 16 };
 
 static void set_decode_batch(struct model_shape *shape)
 {
@@ -57,7 +57,8 @@ static enum zd_status fit_eval(
     return ZD_OK;
 }
 
-/* The most positions of a cache that lie within `room`. */
+/* The most positions of a cache that lie within `room`; 0: hardly any, which
+ * happens where a step's own activations are on the host. */
 static enum zd_status fit_decode(
         const struct job_plan *plan, int positions, size_t room, int *out)
 {
@@ -65,13 +66,15 @@ static enum zd_status fit_decode(
     struct shape_bytes bytes;
     shape.train = false;
     shape.eval_B = 0;
-    for (shape.decode_capacity = positions;; shape.decode_capacity /= 2) {
+    *out = 0;
+    for (shape.decode_capacity = positions;
+         shape.decode_capacity >= LEAST_POSITIONS; shape.decode_capacity /= 2) {
         ZD_TRY(measure(plan, shape, &bytes));
-        if (bytes.activations <= room ||
-            shape.decode_capacity / 2 < LEAST_POSITIONS)
+        if (bytes.activations <= room) {
+            *out = shape.decode_capacity;
             break;
+        }
     }
-    *out = shape.decode_capacity;
     return ZD_OK;
 }
 
@@ -115,7 +118,7 @@ enum zd_status plan_on_request(
     plan->request_device_bytes = asked.all - own.all;
     if (!before.eval_B)
         plan->request_host_bytes += plan_eval_batch_bytes(&plan->shape);
-    if (!before.decode_capacity)
+    if (!before.decode_capacity && plan->shape.decode_capacity)
         plan->request_host_bytes += plan_logits_bytes(plan->config.vocab_size);
     return ZD_OK;
 }
