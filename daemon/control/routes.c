@@ -343,6 +343,7 @@ static void answer_history(
         struct routes *routes, const struct http_request *request,
         struct http_reply *reply)
 {
+    char key[64];
     unsigned names = 0;
     int64_t since = -1, max = 1000; /* step 0 has an evaluation */
     if (!param_integer(request, reply, "since", 0, INT64_MAX, &since) ||
@@ -354,9 +355,15 @@ static void answer_history(
             return;
     if (!param_text(request, "name"))
         names = (1u << SERIES_COUNT) - 1;
+    snprintf(
+            key, sizeof key, "%x %lld %lld", names, (long long)since,
+            (long long)max);
+    if (cache_reply(routes, CACHED_HISTORY, key, reply))
+        return;
     reply_json(
             reply, 200,
             run_state_history(routes->options.state, names, since, (int)max));
+    cache_keep(routes, CACHED_HISTORY, key, reply);
 }
 
 /* A value that `set` has changed has another origin than the job file. */
@@ -378,6 +385,8 @@ static void answer_config(
         struct http_reply *reply)
 {
     const struct run_state *state = routes->options.state;
+    if (cache_reply(routes, CACHED_CONFIG, "", reply))
+        return;
     json_t *config = json_deep_copy(routes->options.config);
     json_t *settings = run_state_settings(state);
     for (int i = 0; i < SETTINGS; i++)
@@ -388,13 +397,17 @@ static void answer_config(
                     state->set_step[i]);
     json_decref(settings);
     reply_json(reply, 200, config);
+    cache_keep(routes, CACHED_CONFIG, "", reply);
 }
 
 static void answer_schema(
         struct routes *routes, const struct http_request *request,
         struct http_reply *reply)
 {
+    if (cache_reply(routes, CACHED_SCHEMA, "", reply))
+        return;
     reply_json(reply, 200, json_incref(routes->options.schema));
+    cache_keep(routes, CACHED_SCHEMA, "", reply);
 }
 
 static void answer_samples(
@@ -507,5 +520,6 @@ void routes_destroy(struct routes *routes)
     if (!routes)
         return;
     routes_end(routes);
+    cache_clear(routes);
     free(routes);
 }

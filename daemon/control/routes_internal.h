@@ -35,7 +35,18 @@ struct log_stream { /* follows a log */
     int64_t offset; /* read so far */
 };
 
+/* Answers that take a millisecond or more to write. */
+enum cached_path { CACHED_SCHEMA, CACHED_CONFIG, CACHED_HISTORY, CACHED_PATHS };
+struct cached_reply {
+    char key[128]; /* of the parameters */
+    char *text;    /* owned; NULL: none */
+    size_t bytes;
+    double made_at; /* clock */
+};
+#define CACHE_SECONDS 0.25 /* the schema never ages */
+
 struct routes {
+    struct cached_reply cached[CACHED_PATHS];
     struct routes_options options;
     int64_t last_id; /* of a command */
     struct waiter *waiters;
@@ -59,6 +70,18 @@ void reply_error(
         const char *hint, const char *format, ...)
         __attribute__((format(printf, 5, 6)));
 json_t *error_json(const char *code, const char *message, const char *hint);
+
+/* --- replies that are kept for the next who asks the same --- */
+
+/* Fill `reply` from the last one of this path and key, if it is fresh. */
+bool cache_reply(
+        struct routes *routes, enum cached_path path, const char *key,
+        struct http_reply *reply);
+void cache_keep(
+        struct routes *routes, enum cached_path path, const char *key,
+        const struct http_reply *reply);
+/* Something was changed that who changed it wants to see. */
+void cache_clear(struct routes *routes);
 
 /* --- parameters of the query; a problem is the reply, and false --- */
 
