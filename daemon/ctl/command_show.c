@@ -8,7 +8,9 @@
 #include "daemon/ctl/jobs.h"
 #include "daemon/ctl/show.h"
 #include "daemon/ctl/watch.h"
+#include "daemon/suggest.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,24 +202,68 @@ enum zd_status command_events(struct cli_args *args, int *argc, char ***argv)
 
 /* --- config --- */
 
+static bool is_meant(const char *word, const char *key)
+{
+    size_t length = strlen(word);
+    const char *dot = strchr(key, '.');
+    return strcmp(key, word) == 0 || (dot && strcmp(dot + 1, word) == 0) ||
+           (strncmp(key, word, length) == 0 && key[length] == '.');
+}
+
 static bool is_wanted(const struct cli_args *args, const char *key)
 {
-    for (int i = 0; i < args->line.operand_count; i++) {
-        const char *word = args->line.operands[i];
-        size_t length = strlen(word);
-        const char *dot = strchr(key, '.');
-        if (strcmp(key, word) == 0 || (dot && strcmp(dot + 1, word) == 0) ||
-            (strncmp(key, word, length) == 0 && key[length] == '.'))
+    for (int i = 0; i < args->line.operand_count; i++)
+        if (is_meant(args->line.operands[i], key))
             return true;
-    }
     return args->line.operand_count == 0;
+}
+
+/* The nearest of the keys, with its section or without. */
+static enum zd_status fail_key(const char *word, json_t *values)
+{
+    const char *best = NULL, *key;
+    int best_distance = INT_MAX;
+    json_t *entry;
+    json_object_foreach(values, key, entry)
+    {
+        const char *dot = strchr(key, '.');
+        int whole = edit_distance(word, key);
+        int end = dot ? edit_distance(word, dot + 1) : whole;
+        int distance = end < whole ? end : whole;
+        if (suggest_is_near(word, distance) && distance < best_distance) {
+            best = key;
+            best_distance = distance;
+        }
+    }
+    ZD_FAIL(ZD_ERR_USAGE, "E1095", "there is no key `%s`", word);
+    if (best)
+        zd_fail_help("did you mean `%s`?", best);
+    else
+        zd_fail_help("zerodctl config lists them");
+    return ZD_ERR_USAGE;
+}
+
+static enum zd_status check_keys(const struct cli_args *args, json_t *values)
+{
+    for (int i = 0; i < args->line.operand_count; i++) {
+        const char *key;
+        json_t *entry;
+        bool is_known = false;
+        json_object_foreach(values, key, entry) is_known =
+                is_known || is_meant(args->line.operands[i], key);
+        if (!is_known)
+            return fail_key(args->line.operands[i], values);
+    }
+    return ZD_OK;
 }
 
 static void print_config(
         const struct cli_args *args, const struct look *look, json_t *values)
 {
     static const struct grid_column columns[] = {
-            {"KEY", false, 99}, {"VALUE", false, 90}, {"ORIGIN", false, 50}};
+            {"KEY", false, 99, 0},
+            {"VALUE", false, 90, 24},
+            {"ORIGIN", false, 50, 16}};
     struct grid *grid = grid_create(columns, 3);
     const char *key;
     json_t *entry;
@@ -259,6 +305,8 @@ enum zd_status command_config(struct cli_args *args, int *argc, char ***argv)
     ZD_TRY(ctl_target(args, &look, &target));
     enum zd_status status = target_get(&target, "/v1/config", &answer);
     json_t *values = json_object_get(answer, "values");
+    if (status == ZD_OK)
+        status = check_keys(args, values);
     if (status == ZD_OK && ctl_output(args) == OUTPUT_JSON) {
         ctl_print_json(answer);
     } else if (status == ZD_OK && ctl_output(args) == OUTPUT_CSV) {

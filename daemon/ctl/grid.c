@@ -83,6 +83,30 @@ static size_t row_count(const struct grid *grid)
     return (grid->cell_count + columns - 1) / columns;
 }
 
+/* Of a pipe: one long cell does not push what follows it to the right in all
+ * rows. */
+static int padded_width(const struct grid_column *column, int width)
+{
+    int most = 2 * column->least;
+    return most > 0 && width > most ? most : width;
+}
+
+/* Cuts the columns that may be cut until `total` fits; returns the rest. */
+static int narrow(
+        const struct grid *grid, const struct look *look, int total,
+        int *widths)
+{
+    for (int c = 0; c < grid->column_count && total > look->columns; c++) {
+        int least = grid->columns[c].least;
+        int spare = least > 0 && widths[c] > least ? widths[c] - least : 0;
+        int needed = total - look->columns;
+        int cut = needed < spare ? needed : spare;
+        widths[c] -= cut;
+        total -= cut;
+    }
+    return total;
+}
+
 /* Widths; 0 for a column that is left out. */
 static void choose_widths(
         const struct grid *grid, const struct look *look, int *widths)
@@ -94,8 +118,12 @@ static void choose_widths(
             int width = text_width(text_of(grid, r, c));
             widths[c] = width > widths[c] ? width : widths[c];
         }
+        if (look->columns == 0)
+            widths[c] = padded_width(&grid->columns[c], widths[c]);
         total += widths[c] + 2;
     }
+    if (look->columns > 0)
+        total = narrow(grid, look, total, widths);
     while (look->columns > 0 && total > look->columns) {
         int least = -1;
         for (int c = 1; c < grid->column_count; c++)
@@ -121,7 +149,10 @@ static void print_cell(
         fprintf(out, "%*s", blanks, "");
     if (style != LOOK_PLAIN)
         fputs(look_style(look, style), out);
-    text_fit(look, text, width, false, out);
+    if (look->columns == 0)
+        fputs(text, out);
+    else
+        text_fit(look, text, width, false, out);
     if (style != LOOK_PLAIN)
         fputs(look_style(look, LOOK_PLAIN), out);
     if (!is_last)

@@ -1,5 +1,6 @@
 /* grid.h - a table on the screen: columns as wide as they need, and where there
- * is no room for all, those that matter least are left out. */
+ * is no room for all, long cells are cut and then those columns that matter
+ * least are left out. */
 #ifndef ZD_CTL_GRID_H
 #define ZD_CTL_GRID_H
 
@@ -11,6 +12,7 @@ struct grid_column {
     const char *title;
     bool is_right; /* numbers */
     int weight;    /* the smallest goes first; the first column never goes */
+    int least;     /* cut down to this before any column goes; 0: never cut */
 };
 
 struct grid;
@@ -24,7 +26,8 @@ void grid_add(
         __attribute__((format(printf, 3, 4)));
 /* Its style (the last cell added). */
 void grid_style(struct grid *grid, enum look_style style);
-/* One row after another, titles first. look->columns 0: nothing is left out. */
+/* One row after another, titles first. look->columns 0: nothing is left
+ * out or cut. */
 void grid_print(const struct grid *grid, const struct look *look, FILE *out);
 
 #endif
