@@ -305,12 +305,16 @@ static const struct cli_option *match_option(
 static enum zd_status add_operand(struct parse *parse, const char *text)
 {
     struct cli_line *line = (struct cli_line *)parse->args;
-    if (line->operand_count == parse->command->operands_max)
-        return ZD_FAIL(
-                ZD_ERR_USAGE, USAGE,
+    if (line->operand_count == parse->command->operands_max) {
+        ZD_FAIL(ZD_ERR_USAGE, USAGE,
                 "`%s %s` does not know what to do with "
                 "`%s`",
                 parse->program->name, parse->command->name, text);
+        zd_fail_help(
+                "%s %s --help shows what it takes", parse->program->name,
+                parse->command->name);
+        return ZD_ERR_USAGE;
+    }
     line->operands[line->operand_count++] = text;
     return ZD_OK;
 }

@@ -244,7 +244,7 @@ static bool check_pause(
     bool holds = state->is_paused && !state->pending[COMMAND_RESUME];
     if (command->kind == COMMAND_PAUSE && holds)
         return conflict(
-                reply, "POST /v1/resume makes it go on",
+                reply, "zerodctl resume (POST /v1/resume) makes it go on",
                 "the run is paused already");
     if (command->kind == COMMAND_RESUME && !state->is_paused &&
         !state->pending[COMMAND_PAUSE])
@@ -299,7 +299,9 @@ static bool check_now(
     }
     if (state->pending[command->kind]) {
         reply_error(
-                reply, 409, "E_CONFLICT", "GET /v1/status: `pending`",
+                reply, 409, "E_CONFLICT",
+                "zerodctl status (GET /v1/status: `pending`) tells "
+                "what waits",
                 "another %s is still waiting for its step boundary", name);
         return false;
     }

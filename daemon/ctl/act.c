@@ -35,7 +35,8 @@ static bool tell_wait(void *ctx, double waited_seconds)
     return !wait->is_over;
 }
 
-static const char *what_is_waited_for(const char *command)
+static const char *what_is_waited_for(
+        const struct cli_args *args, const char *command)
 {
     static const char *const texts[][2] = {
             {"checkpoint", "the step to end and the checkpoint to be written"},
@@ -46,6 +47,8 @@ static const char *what_is_waited_for(const char *command)
             {"stop", "the step to end and the checkpoint to be written"},
             {"set", "the step to end"},
             {"profile", "the steps that are traced"}};
+    if (strcmp(command, "stop") == 0 && args->now)
+        return "the step to end";
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (strcmp(texts[i][0], command) == 0)
             return texts[i][1];
@@ -71,7 +74,7 @@ enum zd_status act_post(
     char path[64];
     struct wait wait = {
             .command = command,
-            .for_what = what_is_waited_for(command),
+            .for_what = what_is_waited_for(args, command),
             .limit = limit};
     struct client_answer answer = {0};
     *answer_out = NULL;
@@ -180,7 +183,10 @@ static enum zd_status parse_setting(const char *word, json_t *body)
         zd_fail_help("like zerodctl set learning_rate=1e-4");
         return ZD_ERR_USAGE;
     }
-    snprintf(key, sizeof key, "%.*s", (int)(equals - word), word);
+    size_t length = (size_t)(equals - word);
+    while (length > 1 && word[length - 1] == ' ') /* as --set of zerod */
+        length--;
+    snprintf(key, sizeof key, "%.*s", (int)length, word);
     int which = find_setting(key);
     if (which < 0)
         return fail_setting(key);

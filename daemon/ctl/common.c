@@ -51,6 +51,19 @@ static void list_names(const struct jobs *jobs, char *out, size_t out_bytes)
                 jobs->items[i].name);
 }
 
+static enum zd_status fail_none(void)
+{
+    char folders[JOBS_FOLDERS][JOBS_PATH_MAX];
+    int count = jobs_folders(folders);
+    ZD_FAIL(ZD_ERR_NO_INPUT, "E1090",
+            "no job is running: no socket in %s%s%s answers", folders[0],
+            count > 1 ? " or " : "", count > 1 ? folders[1] : "");
+    zd_fail_help("a job on another host: ssh HOST zerodctl; one that has ended "
+                 "or that was started with another XDG_RUNTIME_DIR: zerodctl "
+                 "--dir OUTPUT_DIR");
+    return ZD_ERR_NO_INPUT;
+}
+
 static enum zd_status the_only_job(struct target *target_out)
 {
     struct jobs jobs;
@@ -60,9 +73,7 @@ static enum zd_status the_only_job(struct target *target_out)
     if (jobs.count == 1) {
         target_of_socket(jobs.items[0].socket, target_out);
     } else if (jobs.count == 0) {
-        status = ZD_FAIL(ZD_ERR_NO_INPUT, "E1090", "no job is running");
-        zd_fail_help("a job on another host: ssh HOST zerodctl, or "
-                     "zerodctl --dir OUTPUT_DIR over a shared file system");
+        status = fail_none();
     } else {
         list_names(&jobs, names, sizeof names);
         status =

@@ -18,7 +18,10 @@ static enum zd_status fail_missing(const char *dir, const char *what)
 {
     ZD_FAIL(ZD_ERR_NO_INPUT, "E1097", "the files of %s do not tell of %s", dir,
             what);
-    zd_fail_help("on the job's own host zerodctl asks its socket");
+    zd_fail_help(
+            "while the job runs, zerodctl on its own host asks its socket; "
+            "after its end report.html in %s tells of it",
+            dir);
     return ZD_ERR_NO_INPUT;
 }
 

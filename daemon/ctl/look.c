@@ -200,6 +200,8 @@ char *text_number(double value, char *out)
         strcpy(out, "0");
     else if (size < 1e-3 || size >= 1e6)
         snprintf(out, TEXT_SHORT, "%.3e", value);
+    else if (size < 0.1) /* a learning rate keeps its digits */
+        snprintf(out, TEXT_SHORT, "%.4g", value);
     else if (size < 100)
         snprintf(out, TEXT_SHORT, "%.4f", value);
     else

@@ -47,7 +47,9 @@ static const struct cli_command commands[] = {
     "Keys: q leaves, p pauses, r resumes, c saves a checkpoint, e evaluates. "
     "In a pipe it prints one frame and ends, with -w one every two seconds."},
 {"ranks", "", 0, 0, "watch interval output", "",
-    "Each rank: step, memory, traffic, when it was last seen", command_ranks, LOOK_AT, NULL},
+    "Each rank: step, memory, traffic, when it was last seen", command_ranks, LOOK_AT,
+    "LAG: steps behind the foremost rank. MEMORY: of the device and the host, what the job holds of PLANNED; RESIDENT and PEAK are the whole process's. "
+    "SENT: to other ranks. SEEN: how long ago it was last heard. A narrow screen leaves columns out."},
 {"memory", "", 0, 0, "watch interval output", "",
     "Memory of each rank, planned and taken, by kind", command_memory, LOOK_AT, NULL},
 {"logs", "", 0, 0, "follow rank since tail", "",
@@ -81,7 +83,7 @@ static const struct cli_command commands[] = {
     "Go on", command_resume, STEER, NULL},
 {"set", "KEY=VALUE..", 1, CLI_OPERANDS_MAX, "wait no-wait timeout output", "",
     "Change a setting of the running job", command_set, STEER,
-    "Settings: learning_rate (of the next step; the rest of the schedule is scaled with it), max_grad_norm, gradient_accumulation_steps, "
+    "Settings: learning_rate (of the next step; the rest of the schedule is scaled with it, while a warm-up lasts it rises on), max_grad_norm, gradient_accumulation_steps, "
     "logging_steps, save_steps, eval_steps. Their names in the job file are taken too, as optim.learning_rate."},
 {"stop", "", 0, 0, "now wait no-wait timeout output", "",
     "Save a checkpoint and end the job", command_stop, STEER,
