@@ -366,17 +366,21 @@ static void answer_history(
     cache_keep(routes, CACHED_HISTORY, key, reply);
 }
 
-/* A value that `set` has changed has another origin than the job file. */
+/* A value that `set` has changed has another origin than the job file. It is
+ * what was asked for: the rate of each step follows the schedule from there. */
 static void show_setting(
-        json_t *values, const struct train_setting *setting, json_t *value,
+        json_t *values, const struct train_setting *setting, double value,
         int64_t step)
 {
     char origin[64];
     json_t *row = json_object_get(values, setting->key);
     snprintf(origin, sizeof origin, "set after step %lld", (long long)step);
-    if (!row || json_is_null(value))
+    if (!row)
         return;
-    json_object_set(row, "value", value);
+    json_object_set_new(
+            row, "value",
+            setting->is_integer ? json_integer((json_int_t)value)
+                                : json_real(value));
     json_object_set_new(row, "origin", json_string(origin));
 }
 
@@ -388,14 +392,11 @@ static void answer_config(
     if (cache_reply(routes, CACHED_CONFIG, "", reply))
         return;
     json_t *config = json_deep_copy(routes->options.config);
-    json_t *settings = run_state_settings(state);
     for (int i = 0; i < SETTINGS; i++)
         if (state->is_set[i])
             show_setting(
                     json_object_get(config, "values"), &train_settings[i],
-                    json_object_get(settings, train_settings[i].name),
-                    state->set_step[i]);
-    json_decref(settings);
+                    state->asked[i], state->set_step[i]);
     reply_json(reply, 200, config);
     cache_keep(routes, CACHED_CONFIG, "", reply);
 }

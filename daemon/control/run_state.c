@@ -416,6 +416,7 @@ static void apply_settings(
             continue;
         state->settings[i] = command->value[i];
         state->is_set[i] = true;
+        state->asked[i] = command->value[i];
         state->set_step[i] = step;
     }
     if (!command->given[SET_ACCUMULATION])

@@ -73,6 +73,7 @@ struct run_state {
     char last_checkpoint[4096];
     double settings[SETTINGS]; /* that hold; NaN: not known, does not apply */
     bool is_set[SETTINGS];     /* by a command of this process */
+    double asked[SETTINGS];    /* by the last `set` of each */
     int64_t set_step[SETTINGS];
     double deadline;                 /* 0: none */
     struct train_rank_report *ranks; /* (rank_count) */
