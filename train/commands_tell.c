@@ -127,6 +127,27 @@ static void say_done(const struct train_command *command, int64_t step)
     }
 }
 
+/* The rate that was set is this step's: whoever sets it during the warm-up may
+ * not expect that the schedule goes on rising from there. */
+static void warn_of_warmup(
+        const struct trainer *trainer, const struct train_command *command)
+{
+    const struct optim_options *optim = &trainer->job->optim;
+    int64_t steps = trainer->state.max_steps;
+    int64_t warmup = optim_warmup_steps(optim, steps);
+    if (command->kind != COMMAND_SET || !command->given[SET_LEARNING_RATE] ||
+        trainer->state.step + 1 >= warmup)
+        return;
+    zd_log_warning(
+            "the warm-up goes on: from %.4g at step %lld learning_rate rises "
+            "to %.4g at step %lld",
+            command->value[SET_LEARNING_RATE],
+            (long long)trainer->state.step + 1,
+            command->value[SET_LEARNING_RATE] * (double)warmup /
+                    (double)(trainer->state.step + 1),
+            (long long)warmup);
+}
+
 void command_tell(
         struct trainer *trainer, const struct train_command *command,
         const struct command_outcome *outcome)
@@ -141,6 +162,8 @@ void command_tell(
                 train_command_name(command->kind), outcome->error.what);
     else
         say_done(command, trainer->state.step);
+    if (!failed)
+        warn_of_warmup(trainer, command);
     json_t *event = command_json(command);
     if (failed)
         json_object_set_new(event, "error", json_string(outcome->error.what));
