@@ -71,9 +71,10 @@ static void setup(void)
     t.job.job.run_name = "";
     t.job.job.output_dir = t.scratch.dir;
     t.config = json_pack(
-            "{s:s, s:i, s:{s:{s:i, s:s, s:b}}}", "file", "job.toml", "world", 2,
-            "values", "log.logging_steps", "value", 10, "origin", "default",
-            "available", 1);
+            "{s:s, s:i, s:{s:{s:i, s:s, s:b}, s:{s:f, s:s, s:b}}}", "file",
+            "job.toml", "world", 2, "values", "log.logging_steps", "value", 10,
+            "origin", "default", "available", 1, "optim.learning_rate", "value",
+            0.5, "origin", "default", "available", 1);
     t.schema = schema_json();
     cr_assert_eq(run_state_create(&t.job, "/run/x.sock", &t.state), ZD_OK);
     open_routes(false);
@@ -414,6 +415,21 @@ Test(routes, config_tells_what_was_set)
     row = json_object_get(
             json_object_get(t.config, "values"), "log.logging_steps");
     cr_expect_eq(json_integer_value(json_object_get(row, "value")), 10);
+}
+
+/* The steps' rates follow the schedule; what was asked for does not move. */
+Test(routes, config_tells_the_rate_that_was_asked_for)
+{
+    begin_run();
+    post("/v1/set", "{\"learning_rate\": 0.25}");
+    finish_command(NULL, NULL);
+    make_step(13);
+    get("/v1/config");
+    json_t *json = json_of_reply();
+    json_t *row = json_object_get(
+            json_object_get(json, "values"), "optim.learning_rate");
+    cr_expect_eq(json_real_value(json_object_get(row, "value")), 0.25);
+    json_decref(json);
 }
 
 Test(routes, schema_has_every_key_of_the_table)

@@ -88,6 +88,14 @@ for command in "status -o json" "status -o csv" "ls -o json" "ls -o csv" ranks "
 done
 check "an unknown series is 64" 64 metrics lost
 says "and the nearest is named" "train/loss"
+check "an unknown key is 64" 64 config optim.learning_rat
+says "and the nearest key is named" "did you mean \`optim.learning_rate\`?"
+check "an unknown key beside a known one is 64" 64 config optim zzz
+COLUMNS=70 check "config on a narrow screen" 0 config
+says "a long value leaves room for where it came from" ORIGIN
+[ "$(awk '{ if (length($0) > 72) n++ } END { print n + 0 }' stdout)" = 0 ]; tell $? "and is cut" "$(wc -L <stdout) columns"
+check "config in a pipe" 0 config model.config
+says "a long value is whole there" '"tie_word_embeddings": true}'
 check "a time that is none is 64" 64 logs --since yesterday
 check "events are no table" 64 events -o csv
 check "csv" 0 metrics loss eval/loss --csv
