@@ -78,6 +78,14 @@ enum zd_status act_post(
             .limit = limit};
     struct client_answer answer = {0};
     *answer_out = NULL;
+    if (!target->socket && target_file_has_ended(target)) {
+        json_decref(body);
+        ZD_FAIL(ZD_ERR_NO_INPUT, "E1090",
+                "the run in %s has ended: it takes no command", target->dir);
+        zd_fail_help("zerod with the same job file goes on from its last "
+                     "checkpoint");
+        return ZD_ERR_NO_INPUT;
+    }
     if (!target->socket) {
         ZD_FAIL(ZD_ERR_UNFIT, "E1092",
                 "the job's socket is out of reach from here: it takes no "

@@ -117,10 +117,7 @@ static enum zd_status named_job(const char *name, struct target *target_out)
 static void tell_files(const struct look *look, const struct target *target)
 {
     char age[TEXT_SHORT];
-    const char *state = json_text_of(target->file, "state", "");
-    bool has_ended = strcmp(state, "done") == 0 ||
-                     strcmp(state, "stopped") == 0 ||
-                     strcmp(state, "failed") == 0;
+    bool has_ended = target_file_has_ended(target);
     fprintf(stderr, "from %s/status.json, written ", target->dir);
     text_duration(target->age, age);
     fprintf(stderr, "%s ago", age);

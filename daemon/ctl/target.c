@@ -92,6 +92,16 @@ enum zd_status target_get(
     return client_json(&request, json_out);
 }
 
+bool target_file_has_ended(const struct target *target)
+{
+    const char *state =
+            json_string_value(json_object_get(target->file, "state"));
+    if (!state)
+        return false;
+    return strcmp(state, "done") == 0 || strcmp(state, "stopped") == 0 ||
+           strcmp(state, "failed") == 0;
+}
+
 bool target_has_ended(const struct target *target)
 {
     const struct zd_error first = *zd_error_get();

@@ -25,10 +25,12 @@ enum zd_status target_of_dir(const char *dir, struct target *target_out);
 enum zd_status target_get(
         const struct target *target, const char *what, json_t **json_out);
 
-/* After an answer that failed: has the job ended? A socket that closes is looked
- * at again for two seconds, for a run takes a moment to leave. Clears the
- * record when it has. */
+/* After an answer that failed: has the job ended? A socket that closes is
+ * looked at again for two seconds, for a run takes a moment to leave. Clears
+ * the record when it has. */
 bool target_has_ended(const struct target *target);
+/* status.json, when files answer, is that of a run that has ended. */
+bool target_file_has_ended(const struct target *target);
 
 /* Lines of /v1/logs or data of /v1/events, without line ends: until the job or
  * the file ends, or for ever with `follow`. `line` returns false for enough. */

@@ -199,6 +199,10 @@ check "--dir: logs" 0 logs -n 2 --dir out
 [ "$(wc -l <stdout)" = 2 ]; tell $? "--dir: the last two lines" ""
 check "--dir: commands need the socket" 69 pause --dir out
 says "and the host is named" node1
+sed 's/"state": *"[a-z]*"/"state": "stopped"/' out/status.json >out/ended.json && cp out/status.json out/live.json && mv out/ended.json out/status.json
+check "--dir: a run that has ended takes none" 66 pause --dir out
+says "and that is said" "has ended"
+mv out/live.json out/status.json
 check "--dir: config is not in the files" 66 config --dir out
 check "--dir: no job's folder" 66 status --dir run
 play sock plain
