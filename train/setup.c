@@ -293,6 +293,7 @@ static void show_banner(struct trainer *trainer)
             .threads = device_threads(
                     &job->device, device_affinity_cpus(), device_online_cpus(),
                     comm_local_size(trainer->comm)),
+            .accumulation_max = trainer->batch_room - 1, /* one read ahead */
             .world = comm_size(trainer->comm),
             .local_size = comm_local_size(trainer->comm),
             .max_steps = trainer->state.max_steps,

@@ -108,6 +108,7 @@ struct train_banner { /* what was understood, known before step 1 */
     const char *kernels; /* kernels->name */
     const char *tokenizer;
     int threads, world, local_size;
+    int accumulation_max; /* micro-batches of a step that memory keeps */
     int64_t max_steps, samples, train_tokens, eval_samples;
     int eos;
     struct offload_facts offload; /* all 0: no optimizer on the host */

@@ -19,6 +19,7 @@
 
 #define BAD_REQUEST "E_BAD_REQUEST"
 #define TOO_LARGE   "E_TOO_LARGE"
+#define SMALL       "a command is one small JSON object"
 
 static struct http_conn *conn_of(struct MHD_Connection *mhd)
 {
@@ -153,14 +154,16 @@ static enum MHD_Result begin_request(
     if (header_bytes(conn) > HTTP_HEADER_MAX)
         return http_refuse(
                 conn, 431, TOO_LARGE, "the headers are larger than 8 KiB",
-                NULL);
+                "parameters belong into the body");
     /* Between the two is one separator. Further away: a zero byte. */
     if (!conn->target || version != conn->raw + conn->raw_bytes + 1)
         return http_refuse(
-                conn, 400, BAD_REQUEST, "the first line is malformed", NULL);
+                conn, 400, BAD_REQUEST, "the first line is malformed",
+                "GET /v1/status HTTP/1.1");
     if (strcmp(method, "GET") && strcmp(method, "POST"))
         return http_refuse(
-                conn, 405, "E_METHOD", "there are only GET and POST", NULL);
+                conn, 405, "E_METHOD", "there are only GET and POST",
+                "GET /v1 lists what can be asked");
     if (headers.has_encoding || headers.lengths > 1)
         return http_refuse(
                 conn, 400, BAD_REQUEST, "a body needs one Content-Length",
@@ -169,7 +172,7 @@ static enum MHD_Result begin_request(
     conn->phase = PHASE_BODY;
     if (headers.length > HTTP_BODY_SWALLOWED)
         return http_refuse(
-                conn, 413, TOO_LARGE, "the body is larger than 64 KiB", NULL);
+                conn, 413, TOO_LARGE, "the body is larger than 64 KiB", SMALL);
     if (headers.length > HTTP_BODY_MAX)
         conn->phase = PHASE_TOO_LARGE;
     else if (headers.length)
@@ -204,11 +207,15 @@ static enum MHD_Result answer(struct http_conn *conn, const char *method)
             .may_act = conn->peer.may_act};
     const char *wrong = http_target_parse(conn->target, &request);
     if (wrong)
-        return http_refuse(conn, 400, BAD_REQUEST, wrong, NULL);
+        return http_refuse(
+                conn, 400, BAD_REQUEST, wrong,
+                "GET /v1/status, and %XX for other characters");
     if (conn->peer.is_tcp && strcmp(request.path, server->tcp_path))
-        return http_refuse(conn, 404, "E_NOT_FOUND", "no such path", NULL);
+        return http_refuse(
+                conn, 404, "E_NOT_FOUND", "no such path", "GET /metrics");
     if (conn->peer.is_tcp && strcmp(method, "GET"))
-        return http_refuse(conn, 405, "E_METHOD", "there is only GET", NULL);
+        return http_refuse(
+                conn, 405, "E_METHOD", "there is only GET", "GET /metrics");
     struct http_reply reply = {0};
     http_conn_enter(conn, CONN_BUSY);
     server->handler(server->ctx, &request, &reply);
@@ -239,7 +246,7 @@ static enum MHD_Result on_request(
         if (conn->phase == PHASE_TOO_LARGE)
             return http_refuse(
                     conn, 413, TOO_LARGE, "the body is larger than 64 KiB",
-                    NULL);
+                    SMALL);
         if (conn->body)
             conn->body[conn->body_bytes] = '\0';
         return answer(conn, method);

@@ -9,7 +9,7 @@
 struct feed_banner {           /* FEED_BANNER */
     json_t *plan;              /* owned by who takes the message; may be NULL */
     struct resumed_rows *rows; /* likewise; NULL: a fresh start */
-    int world, zero_stage, per_device, accumulation;
+    int world, zero_stage, per_device, accumulation, accumulation_max;
     int64_t global_batch, parameters, max_steps, samples_per_epoch, first_step;
     int64_t samples_taken, tokens_seen, skipped_steps;
     double eval_loss, best_eval_loss; /* NaN: none */

@@ -126,8 +126,11 @@ bool param_integer(
         *value = number;
         return true;
     }
+    char hint[100];
+    int64_t example = min > 100 ? min : max < 100 ? max : 100;
+    snprintf(hint, sizeof hint, "%s=%lld", name, (long long)example);
     reply_error(
-            reply, 400, "E_BAD_REQUEST", NULL,
+            reply, 400, "E_BAD_REQUEST", hint,
             "parameter %s=%.40s: an integer from %lld to %lld is expected",
             name, text, (long long)min, (long long)max);
     return false;
@@ -146,8 +149,10 @@ bool param_flag(
             *value = i % 2;
             return true;
         }
+    char hint[100];
+    snprintf(hint, sizeof hint, "%s=1", name);
     reply_error(
-            reply, 400, "E_BAD_REQUEST", NULL,
+            reply, 400, "E_BAD_REQUEST", hint,
             "parameter %s=%.40s: 0 or 1 is expected", name, text);
     return false;
 }
@@ -175,7 +180,7 @@ static bool check_params(
         if (!has_word(route->params, name)) {
             reply_error(
                     reply, 400, "E_BAD_REQUEST",
-                    route->params[0] ? route->params : NULL,
+                    route->params[0] ? route->params : route->path,
                     route->params[0] ? "%s has no parameter %.60s; it has those"
                                        " of the hint"
                                      : "%s takes no parameters: %.60s",
@@ -184,7 +189,7 @@ static bool check_params(
         }
         if (is_twice) {
             reply_error(
-                    reply, 400, "E_BAD_REQUEST", NULL,
+                    reply, 400, "E_BAD_REQUEST", "give it once",
                     "parameter %.60s is there twice", name);
             return false;
         }
@@ -228,7 +233,7 @@ static bool may_act(
 {
     if (!request->may_act)
         reply_error(
-                reply, 403, "E_FORBIDDEN", NULL,
+                reply, 403, "E_FORBIDDEN", "its owner and root may",
                 "user %lld may read, and not give commands",
                 (long long)request->uid);
     else if (routes->options.readonly)
@@ -253,8 +258,9 @@ void routes_handle(
     if (!route) {
         route = find_route(request->path, NULL);
         reply_error(
-                reply, 405, "E_METHOD", NULL, "%s is asked with %s, not %.16s",
-                route->path, route->method, request->method);
+                reply, 405, "E_METHOD", "GET /v1 lists what can be asked",
+                "%s is asked with %s, not %.16s", route->path, route->method,
+                request->method);
         reply->allow = route->method;
         return;
     }
@@ -263,8 +269,9 @@ void routes_handle(
         return;
     if (!route->acts && request->body_bytes) {
         reply_error(
-                reply, 400, "E_BAD_REQUEST", NULL, "%s takes no body",
-                route->path);
+                reply, 400, "E_BAD_REQUEST",
+                "leave the body out; parameters go into the query",
+                "%s takes no body", route->path);
         return;
     }
     if (routes->options.refresh)
@@ -369,18 +376,17 @@ static void answer_history(
 /* A value that `set` has changed has another origin than the job file. It is
  * what was asked for: the rate of each step follows the schedule from there. */
 static void show_setting(
-        json_t *values, const struct train_setting *setting, double value,
+        json_t *values, const char *key, bool is_integer, double value,
         int64_t step)
 {
     char origin[64];
-    json_t *row = json_object_get(values, setting->key);
+    json_t *row = json_object_get(values, key);
     snprintf(origin, sizeof origin, "set after step %lld", (long long)step);
     if (!row)
         return;
     json_object_set_new(
             row, "value",
-            setting->is_integer ? json_integer((json_int_t)value)
-                                : json_real(value));
+            is_integer ? json_integer((json_int_t)value) : json_real(value));
     json_object_set_new(row, "origin", json_string(origin));
 }
 
@@ -392,11 +398,16 @@ static void answer_config(
     if (cache_reply(routes, CACHED_CONFIG, "", reply))
         return;
     json_t *config = json_deep_copy(routes->options.config);
+    json_t *values = json_object_get(config, "values");
     for (int i = 0; i < SETTINGS; i++)
         if (state->is_set[i])
             show_setting(
-                    json_object_get(config, "values"), &train_settings[i],
+                    values, train_settings[i].key, train_settings[i].is_integer,
                     state->asked[i], state->set_step[i]);
+    if (state->is_set[SET_ACCUMULATION]) /* it makes another batch */
+        show_setting(
+                values, "train.global_batch_size", true,
+                (double)state->global_batch, state->set_step[SET_ACCUMULATION]);
     reply_json(reply, 200, config);
     cache_keep(routes, CACHED_CONFIG, "", reply);
 }
@@ -465,7 +476,9 @@ static void answer_metrics(
         reply->body = routes->options.metrics(
                 routes->options.state, open, &reply->body_bytes);
     if (!reply->body) {
-        reply_error(reply, 404, "E_NOT_FOUND", NULL, "this job has no metrics");
+        reply_error(
+                reply, 404, "E_NOT_FOUND", "GET /v1 lists what can be asked",
+                "this job has no metrics");
         return;
     }
     reply->status = 200;
@@ -479,7 +492,9 @@ static void answer_page(
         struct http_reply *reply)
 {
     if (!routes->options.page) {
-        reply_error(reply, 404, "E_NOT_FOUND", NULL, "this job has no page");
+        reply_error(
+                reply, 404, "E_NOT_FOUND", "GET /v1 lists what can be asked",
+                "this job has no page");
         return;
     }
     reply->status = 200;

@@ -18,6 +18,8 @@ static bool is_blank(const struct http_request *request)
     return strspn(request->body, " \t\r\n") == request->body_bytes;
 }
 
+#define BODY_HINT "one JSON object, each key once: {\"wait\": true}"
+
 /* An object, {} without a body; NULL: `reply` says why. */
 static json_t *read_body(
         const struct http_request *request, struct http_reply *reply)
@@ -32,18 +34,20 @@ static json_t *read_body(
         return body;
     if (body)
         reply_error(
-                reply, 400, "E_BAD_REQUEST", NULL,
-                "the body is no JSON object, {\"key\": value, ..}");
+                reply, 400, "E_BAD_REQUEST", BODY_HINT,
+                "the body is no JSON object");
     else
         reply_error(
-                reply, 400, "E_BAD_REQUEST", NULL,
-                "the body is no JSON: %.200s (line %d, column %d)", error.text,
-                error.line, error.column);
+                reply, 400, "E_BAD_REQUEST", BODY_HINT,
+                "the body cannot be read: %.200s (line %d, column %d)",
+                error.text, error.line, error.column);
     json_decref(body);
     return NULL;
 }
 
 /* What a command takes. */
+#define EXAMPLE_NUMBER 10.0 /* in hints, where it is in range */
+
 enum field_type { FIELD_BOOL, FIELD_COUNT, FIELD_SECONDS, FIELD_TEXT };
 
 struct field {
@@ -54,11 +58,15 @@ struct field {
     bool *given; /* may be NULL */
 };
 
+/* `example` is a value that would do, as JSON. */
 static bool wrong(
-        struct http_reply *reply, const char *name, const char *expected)
+        struct http_reply *reply, const char *name, const char *expected,
+        const char *example)
 {
+    char hint[100];
+    snprintf(hint, sizeof hint, "{\"%.60s\": %s}", name, example);
     reply_error(
-            reply, 400, "E_BAD_REQUEST", NULL, "`%.60s`: %s is expected", name,
+            reply, 400, "E_BAD_REQUEST", hint, "`%.60s`: %s is expected", name,
             expected);
     return false;
 }
@@ -74,7 +82,7 @@ static bool take_text(
             field->max);
     if (!json_is_string(value) || (double)length > field->max ||
         strlen(json_string_value(value)) != length)
-        return wrong(reply, field->name, expected);
+        return wrong(reply, field->name, expected, "\"In the beginning\"");
     memcpy(field->out, json_string_value(value), length + 1);
     return true;
 }
@@ -83,15 +91,18 @@ static bool take_number(
         const struct field *field, const json_t *value,
         struct http_reply *reply)
 {
-    char expected[80];
+    char expected[80], example[32];
     bool whole = field->type == FIELD_COUNT;
     double number = json_number_value(value);
+    snprintf(
+            example, sizeof example, "%.15g",
+            fmin(fmax(EXAMPLE_NUMBER, field->min), field->max));
     snprintf(
             expected, sizeof expected, "%s from %.15g to %.15g",
             whole ? "an integer" : "a number", field->min, field->max);
     if (!json_is_number(value) || (whole && !json_is_integer(value)) ||
         !(number >= field->min && number <= field->max))
-        return wrong(reply, field->name, expected);
+        return wrong(reply, field->name, expected, example);
     if (whole)
         *(int *)field->out = (int)number;
     else
@@ -108,7 +119,7 @@ static bool take_field(
     switch (field->type) {
     case FIELD_BOOL:
         if (!json_is_boolean(value))
-            return wrong(reply, field->name, "true or false");
+            return wrong(reply, field->name, "true or false", "true");
         *(bool *)field->out = json_is_true(value);
         return true;
     case FIELD_TEXT:
@@ -248,7 +259,8 @@ static bool check_pause(
                 "the run is paused already");
     if (command->kind == COMMAND_RESUME && !state->is_paused &&
         !state->pending[COMMAND_PAUSE])
-        return conflict(reply, NULL, "the run is not paused");
+        return conflict(
+                reply, "POST /v1/pause holds it", "the run is not paused");
     return true;
 }
 
@@ -283,6 +295,25 @@ static bool check_able(
     return true;
 }
 
+/* More than the memory that was planned keeps is known before the boundary. */
+static bool check_room(
+        const struct run_state *state, const struct train_command *command,
+        struct http_reply *reply)
+{
+    double wanted = command->value[SET_ACCUMULATION];
+    if (!command->given[SET_ACCUMULATION] || !state->has_banner ||
+        wanted <= state->accumulation_max)
+        return true;
+    reply_error(
+            reply, 409, "E_CONFLICT",
+            "stop the run, set it in the job file, and start it again: it goes "
+            "on from its checkpoint",
+            "the memory that was planned keeps %d micro-batches of a step at "
+            "most, not %.0f",
+            state->accumulation_max, wanted);
+    return false;
+}
+
 static bool check_now(
         struct routes *routes, const struct train_command *command,
         struct http_reply *reply)
@@ -290,10 +321,13 @@ static bool check_now(
     const struct run_state *state = routes->options.state;
     const char *name = train_command_name(command->kind);
     if (command->kind == COMMAND_STOP && state->state == RUN_STOPPING)
-        return conflict(reply, NULL, "the run is stopping already");
+        return conflict(
+                reply, "GET /v1/status tells how far it is",
+                "the run is stopping already");
     if (routes->is_over || state->state >= RUN_STOPPING) {
         reply_error(
-                reply, 503, "E_ENDING", NULL, "the run is %s; %s was not done",
+                reply, 503, "E_ENDING", "start the same command again to go on",
+                "the run is %s; %s was not done",
                 train_run_state_name(state->state), name);
         return false;
     }
@@ -306,7 +340,8 @@ static bool check_now(
         return false;
     }
     return check_pause(state, command, reply) &&
-           check_able(state, command, reply);
+           check_able(state, command, reply) &&
+           check_room(state, command, reply);
 }
 
 /* --- to the trainer --- */
@@ -360,7 +395,7 @@ static void answer_failed(struct waiter *waiter, const struct zd_error *error)
     if (error->status == ZD_ERR_STOPPED) {
         status = 503;
         code = "E_ENDING";
-    } else if (error->status == ZD_ERR_USAGE) {
+    } else if (error->status == ZD_ERR_USAGE || error->status == ZD_ERR_UNFIT) {
         status = 409;
         code = "E_CONFLICT";
     }
@@ -480,7 +515,7 @@ void route_sample(
     if (!read_fields(request, fields, 3, reply))
         return;
     if (has_prompt && !command.prompt[0])
-        wrong(reply, "prompt", "a text");
+        wrong(reply, "prompt", "a text", "\"In the beginning\"");
     else
         submit(routes, request, &command, &wish, reply);
 }
@@ -551,7 +586,9 @@ static bool take_setting(
     if (!json_is_number(value) ||
         (setting->is_integer && !json_is_integer(value)) ||
         !(isfinite(number) && is_above && number <= setting->max))
-        return wrong(reply, setting->name, expected);
+        return wrong(
+                reply, setting->name, expected,
+                setting->is_integer ? "10" : "1e-4");
     *out = number;
     return true;
 }

@@ -84,7 +84,8 @@ static bool read_since(
     long long id = strtoll(text, &end, 10);
     if (*end || id < 0 || !strchr("0123456789", text[0])) {
         reply_error(
-                reply, 400, "E_BAD_REQUEST", NULL,
+                reply, 400, "E_BAD_REQUEST",
+                "the number of the last `id:` line",
                 "Last-Event-ID: %.40s is no id of an event", text);
         return false;
     }

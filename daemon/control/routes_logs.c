@@ -82,7 +82,7 @@ static bool read_request(
     if (!state->has_banner || out->rank < state->world)
         return true;
     reply_error(
-            reply, 404, "E_NOT_FOUND", NULL,
+            reply, 404, "E_NOT_FOUND", "GET /v1/ranks lists them",
             "there is no rank %lld: the ranks are 0 to %d",
             (long long)out->rank, state->world - 1);
     return false;
@@ -105,7 +105,7 @@ static int open_log(struct routes *routes, int rank, struct http_reply *reply)
     reply_error(
             reply, 404, "E_NOT_FOUND",
             job->log.rank_logs == RANK_LOGS_FILES
-                    ? NULL
+                    ? "ask again when it has written a line"
                     : "rank_logs = \"files\" in [log] of the job file",
             "there is no log of rank %d: %s", rank, strerror(error));
     return -1;

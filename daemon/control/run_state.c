@@ -146,6 +146,7 @@ static void take_banner(
     state->zero_stage = banner->zero_stage;
     state->per_device = banner->per_device;
     state->accumulation = banner->accumulation;
+    state->accumulation_max = banner->accumulation_max;
     state->global_batch = banner->global_batch;
     state->parameters = banner->parameters;
     state->max_steps = banner->max_steps;

@@ -49,6 +49,7 @@ static void on_banner(void *ctx, const struct train_banner *banner)
             .zero_stage = plan->zero.request.options.stage,
             .per_device = plan->per_device,
             .accumulation = plan->accumulation,
+            .accumulation_max = banner->accumulation_max,
             .global_batch = plan->global_batch,
             .parameters = (int64_t)plan->table.total,
             .max_steps = banner->max_steps,

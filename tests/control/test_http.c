@@ -180,7 +180,7 @@ Test(http, refusals_have_the_form_of_all_errors)
 {
     CLOSES("GET /ec%00ho" HEAD "\r\n",
            "{\"error\": {\"code\": \"E_BAD_REQUEST\", \"message\": \"");
-    cr_expect(strstr(reply, "\"hint\": null}}\n"), "%s", reply);
+    cr_expect(strstr(reply, "\"hint\": \""), "%s", reply);
     cr_expect(strstr(reply, "Content-Type: application/json\r\n"));
 }
 

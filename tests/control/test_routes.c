@@ -173,7 +173,9 @@ static void expect_error(int status, const char *code)
             json_string_value(json_object_get(error, "code")), code, "%s",
             message);
     cr_expect(message && message[0]);
-    cr_expect(json_is_null(hint) || json_string_length(hint) > 0);
+    cr_expect(
+            json_string_length(hint) > 0 ||
+            (json_is_null(hint) && status >= 500));
     json_decref(json);
 }
 
@@ -186,6 +188,7 @@ static void begin_run(void)
             .world = 2,
             .per_device = 4,
             .accumulation = 1,
+            .accumulation_max = 8,
             .global_batch = 8,
             .max_steps = 100,
             .has_eval_data = true,
@@ -429,6 +432,35 @@ Test(routes, config_tells_the_rate_that_was_asked_for)
     json_t *row = json_object_get(
             json_object_get(json, "values"), "optim.learning_rate");
     cr_expect_eq(json_real_value(json_object_get(row, "value")), 0.25);
+    json_decref(json);
+}
+
+Test(routes, more_accumulation_than_memory_keeps_is_refused_at_once)
+{
+    begin_run();
+    post("/v1/set", "{\"gradient_accumulation_steps\": 9}");
+    expect_error(409, "E_CONFLICT");
+    cr_expect_eq(t.post_count, 0);
+    post("/v1/set", "{\"gradient_accumulation_steps\": 8}");
+    cr_expect_eq(t.reply.status, 202);
+}
+
+Test(routes, config_has_the_batch_that_accumulation_makes)
+{
+    json_object_set_new(
+            json_object_get(t.config, "values"), "train.global_batch_size",
+            json_pack("{s:i, s:s}", "value", 8, "origin", "job.toml:3"));
+    begin_run();
+    post("/v1/set", "{\"gradient_accumulation_steps\": 2}");
+    finish_command(NULL, NULL);
+    get("/v1/config");
+    json_t *json = json_of_reply();
+    json_t *row = json_object_get(
+            json_object_get(json, "values"), "train.global_batch_size");
+    cr_expect_eq(json_integer_value(json_object_get(row, "value")), 16);
+    cr_expect_str_eq(
+            json_string_value(json_object_get(row, "origin")),
+            "set after step 12");
     json_decref(json);
 }
 
