@@ -13,7 +13,10 @@
 struct events {
     const struct train_observer *observer;
     pthread_mutex_t mutex; /* guards what follows, and the order of events */
-    struct row_file *file;
+    char *path;
+    size_t kept;           /* bytes of it that stay */
+    struct row_file *file; /* NULL before events_begin .. */
+    json_t *held;          /* .. when lines wait here */
     int64_t last_id, last_step;
 };
 
@@ -46,6 +49,14 @@ static enum zd_status read_end(
     return ZD_OK;
 }
 
+/* It is an event too, so not under the mutex. */
+static void tell_trouble(const struct zd_error *trouble)
+{
+    if (trouble->status != ZD_OK)
+        zd_log_warning(
+                "%s; training goes on and the events are kept", trouble->what);
+}
+
 static void on_log(void *ctx, enum zd_log_level level, const char *message)
 {
     if (level >= ZD_LOG_WARNING)
@@ -56,15 +67,14 @@ enum zd_status events_open(
         const char *path, const struct train_observer *observer,
         struct events **out)
 {
-    size_t kept;
     struct events *events = calloc(1, sizeof *events);
     if (!events)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     events->observer = observer;
     pthread_mutex_init(&events->mutex, NULL);
-    enum zd_status status = read_end(path, &events->last_id, &kept);
-    if (status == ZD_OK)
-        status = row_file_open(path, kept, &events->file);
+    events->path = strdup(path);
+    events->held = json_array();
+    enum zd_status status = read_end(path, &events->last_id, &events->kept);
     if (status != ZD_OK) {
         events_close(events);
         return status;
@@ -74,12 +84,41 @@ enum zd_status events_open(
     return ZD_OK;
 }
 
+/* The mutex is held. */
+static void write_held(struct events *events, struct zd_error *trouble)
+{
+    size_t i;
+    json_t *line;
+    json_array_foreach(events->held, i, line) row_file_add(
+            events->file, json_string_value(line), json_string_length(line),
+            trouble);
+    json_decref(events->held);
+    events->held = NULL;
+}
+
+enum zd_status events_begin(struct events *events)
+{
+    struct zd_error trouble = {.status = ZD_OK};
+    if (!events)
+        return ZD_OK;
+    pthread_mutex_lock(&events->mutex);
+    enum zd_status status =
+            row_file_open(events->path, events->kept, &events->file);
+    if (status == ZD_OK)
+        write_held(events, &trouble);
+    pthread_mutex_unlock(&events->mutex);
+    tell_trouble(&trouble);
+    return status;
+}
+
 void events_close(struct events *events)
 {
     if (!events)
         return;
     zd_log_set_hook(NULL, NULL);
     row_file_close(events->file);
+    json_decref(events->held);
+    free(events->path);
     pthread_mutex_destroy(&events->mutex);
     free(events);
 }
@@ -119,7 +158,9 @@ static void tell(
     if (!text)
         return; /* out of memory: one line less */
     event->text = text;
-    if (strcmp(event->kind, "step") != 0)
+    if (events->held && strcmp(event->kind, "step") != 0)
+        json_array_append_new(events->held, json_string(text));
+    else if (events->file && strcmp(event->kind, "step") != 0)
         row_file_add(events->file, text, strlen(text), trouble);
     if (events->observer->event)
         events->observer->event(events->observer->ctx, event);
@@ -137,9 +178,7 @@ void events_tell(
         pthread_mutex_unlock(&events->mutex);
     }
     json_decref(members);
-    if (trouble.status != ZD_OK) /* an event too, so not under the mutex */
-        zd_log_warning(
-                "%s; training goes on and the events are kept", trouble.what);
+    tell_trouble(&trouble);
 }
 
 bool events_want_steps(const struct events *events)
@@ -162,7 +201,7 @@ enum zd_status events_sync(struct events *events)
     if (!events)
         return ZD_OK;
     pthread_mutex_lock(&events->mutex);
-    enum zd_status status = row_file_sync(events->file);
+    enum zd_status status = events->file ? row_file_sync(events->file) : ZD_OK;
     pthread_mutex_unlock(&events->mutex);
     return status;
 }

@@ -12,10 +12,13 @@
 struct events;
 
 /* Go on behind the last whole line of `path`, whose `id` is the last one.
- * Warnings of the log are events from here on until events_close. */
+ * Warnings of the log are events from here on until events_close. The file is
+ * not touched, and lines wait in memory, until events_begin: a start that is
+ * refused leaves no trace. */
 enum zd_status events_open(
         const char *path, const struct train_observer *observer,
         struct events **out);
+enum zd_status events_begin(struct events *events); /* may be NULL */
 void events_close(struct events *events);
 /* Any thread. Takes ownership of `members` (NULL: none). A disk that takes
  * nothing is survived as in metrics.jsonl. `events` may be NULL. */

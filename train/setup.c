@@ -250,7 +250,7 @@ static enum zd_status open_metrics(struct trainer *trainer)
     return comm_agree(trainer->comm, status);
 }
 
-/* What happens from here on is an event. */
+/* What happens from here on is an event, if the run begins. */
 static enum zd_status open_events(struct trainer *trainer)
 {
     char path[PATH_MAX];
@@ -408,6 +408,7 @@ enum zd_status trainer_init(
     if (*finished_out)
         return ZD_OK;
     ZD_TRY(open_metrics(trainer));
+    ZD_TRY(comm_agree(comm, events_begin(trainer->events)));
     return comm_agree(comm, batches_start(trainer));
 }
 

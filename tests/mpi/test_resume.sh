@@ -71,7 +71,7 @@ start locked 2 --set train.max_steps=1000000 --set log.logging_steps=1000
 wait_rows locked 1
 first=$pid
 mv locked.err locked-first.err
-run locked 2 --set train.max_steps=1000000
+run locked 2 --set train.max_steps=1000000 --set job.name=another
 check "a folder in use by another job: 73" fails_with 73 E0734
 check "which goes on" [ -d "/proc/$first" ]
 pid=$first

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What a run leaves behind and whom it tells, however it ends.
 #   test_run.sh ZEROD NOTIFY_EAR SOURCE     prints TAP
-zerod=$1 ear=$2 source=$3
+zerod=$(readlink -f "$1") ear=$(readlink -f "$2") source=$3
 count=0
 dir=$(mktemp -d)
 export XDG_RUNTIME_DIR=$dir OMP_NUM_THREADS=1

@@ -42,6 +42,7 @@ static struct events *open_events(void)
 {
     struct events *events;
     cr_assert_eq(events_open(path, &observer, &events), ZD_OK);
+    cr_assert_eq(events_begin(events), ZD_OK);
     return events;
 }
 
@@ -144,4 +145,21 @@ Test(train_events, a_full_disk_is_told_once_and_nothing_is_lost)
     cr_expect_eq(integer(line(3), "step"), 3);
     cr_expect_eq(integer(line(3), "id"), 4);
     cr_expect_null(line(4));
+}
+
+Test(train_events, a_start_that_is_refused_leaves_no_trace)
+{
+    struct events *events;
+    cr_assert_eq(events_open(path, &observer, &events), ZD_OK);
+    events_tell(events, "state", 0, json_pack("{s:s}", "state", "starting"));
+    cr_expect_not(fs_exists(path));
+    events_close(events);
+    cr_expect_not(fs_exists(path));
+
+    cr_assert_eq(events_open(path, &observer, &events), ZD_OK);
+    events_tell(events, "state", 0, json_pack("{s:s}", "state", "starting"));
+    cr_assert_eq(events_begin(events), ZD_OK);
+    events_close(events);
+    cr_expect_str_eq(
+            json_string_value(json_object_get(line(0), "state")), "starting");
 }
