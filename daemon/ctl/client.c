@@ -52,14 +52,10 @@ _Noreturn void client_end_by_signal(void)
 
 /* --- one exchange --- */
 
-#define LEFT_BEHIND "the socket was left by a job that ended"
-
 bool client_job_is_gone(void)
 {
     const struct zd_error *error = zd_error_get();
-    return strcmp(error->code, "E1090") == 0 ||
-           (strcmp(error->code, "E1092") == 0 &&
-            strstr(error->what, LEFT_BEHIND));
+    return strcmp(error->code, "E1090") == 0;
 }
 
 struct exchange {
@@ -98,8 +94,12 @@ static enum zd_status fail_connect(const struct exchange *exchange, int cause)
                      "of control.status_gid");
         return ZD_ERR_DENIED;
     }
-    if (cause == ECONNREFUSED)
-        return fail_silent(exchange, LEFT_BEHIND);
+    if (cause == ECONNREFUSED) { /* nobody listens: it is no job any more */
+        ZD_FAIL(ZD_ERR_NO_INPUT, "E1090",
+                "no job answers: the socket was left by a job that ended");
+        zd_fail_where("%s", path);
+        return ZD_ERR_NO_INPUT;
+    }
     return fail_silent(exchange, strerror(cause));
 }
 

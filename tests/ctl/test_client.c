@@ -102,9 +102,9 @@ Test(ctl_client, a_job_that_is_gone_is_told_apart)
     cr_assert_eq(link(path, kept), 0);
     stub_stop(stub);
     cr_assert_eq(rename(kept, path), 0); /* as a crash leaves it */
-    cr_assert_eq(ask("/v1/status", &json), ZD_ERR_UNFIT);
+    cr_assert_eq(ask("/v1/status", &json), ZD_ERR_NO_INPUT);
     cr_assert(client_job_is_gone());
-    check_code("E1092");
+    check_code("E1090");
 }
 
 static enum zd_status post(enum stub_manner manner, const char *command)

@@ -179,7 +179,7 @@ unplay
 wait "$pid_one"
 mv kept run/zerod/stale.sock
 check "a stale socket is no job" 66 status
-check "a stale socket by name is 69" 69 status -j stale
+check "a stale socket by name is 66" 66 status -j stale
 
 # --- files ---
 mkdir -p out/logs
