@@ -80,6 +80,21 @@ void live_settings(const struct trainer *trainer, double *values)
                                      : NAN;
 }
 
+void live_asked(const struct trainer *trainer, bool *is_set, double *values)
+{
+    const struct train_live *live = &trainer->state.live;
+    values[SET_LEARNING_RATE] = live->rate_set;
+    values[SET_MAX_GRAD_NORM] = live->max_grad_norm;
+    values[SET_ACCUMULATION] = trainer->plan.accumulation;
+    values[SET_LOGGING_STEPS] = (double)live->logging_steps;
+    values[SET_SAVE_STEPS] = (double)live->save_steps;
+    values[SET_EVAL_STEPS] = (double)live->eval_steps;
+    for (int id = 0; id < SETTINGS; id++)
+        is_set[id] = values[id] > 0;
+    is_set[SET_MAX_GRAD_NORM] = live->has_max_grad_norm;
+    is_set[SET_ACCUMULATION] = live->accumulation > 0;
+}
+
 /* --- set ------------------------------------------------------------------ */
 
 static enum zd_status check_range(const struct train_command *command)

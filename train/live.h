@@ -13,6 +13,8 @@ int64_t live_save_steps(const struct trainer *trainer);
 int64_t live_eval_steps(const struct trainer *trainer);
 /* values: (SETTINGS), as they hold for the next step; NaN: does not apply. */
 void live_settings(const struct trainer *trainer, double *values);
+/* What `set` has asked for since the run began; false: never. */
+void live_asked(const struct trainer *trainer, bool *is_set, double *values);
 
 /* Collective: all that the command gives, or nothing. */
 enum zd_status live_set(

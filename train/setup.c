@@ -315,6 +315,7 @@ static void show_banner(struct trainer *trainer)
                     trainer->resumed_from[0] ? trainer->resumed_from : NULL,
     };
     live_settings(trainer, banner.settings);
+    live_asked(trainer, banner.is_kept, banner.kept);
     if (trainer_is_first(trainer) && trainer->observer->banner)
         trainer->observer->banner(trainer->observer->ctx, &banner);
 }

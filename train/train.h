@@ -120,8 +120,10 @@ struct train_banner { /* what was understood, known before step 1 */
     const char *resumed_from;
     double settings[SETTINGS]; /* of the first step, resumed ones too; NaN: does
                                   not apply */
-    const char *socket_path; /* where the run answers, filled by daemon; NULL:
-                                nowhere */
+    bool is_kept[SETTINGS];    /* `set` before the run was resumed, and kept */
+    double kept[SETTINGS];     /* as it was asked for */
+    const char *socket_path;   /* where the run answers, filled by daemon; NULL:
+                                  nowhere */
 };
 
 struct train_end {
@@ -144,8 +146,9 @@ struct train_observer {
     void (*banner)(void *ctx, const struct train_banner *banner);
     void (*step)(void *ctx, const struct train_step_report *report);
     void (*eval)(void *ctx, int64_t step, double eval_loss);
-    void (*sample)( /* UTF-8 */
-            void *ctx, int64_t step, const char *prompt, const char *text);
+    void (*sample)(/* UTF-8 */
+                   void *ctx, int64_t step, const char *prompt,
+                   const char *text);
     void (*saved)(void *ctx, int64_t step, const char *path);
     void (*end)(void *ctx, const struct train_end *end);
     void (*state)(void *ctx, enum train_run_state state, int64_t step);

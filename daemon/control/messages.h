@@ -17,6 +17,8 @@ struct feed_banner {           /* FEED_BANNER */
     double checkpoint_time; /* of the one that was resumed from; 0 */
     bool has_eval_data, has_prompts;
     double settings[SETTINGS], deadline;
+    bool is_kept[SETTINGS]; /* as in struct train_banner */
+    double kept[SETTINGS];
     char host[64];
     char resumed_from[4096]; /* "": a fresh start */
 };

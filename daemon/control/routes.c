@@ -381,7 +381,10 @@ static void show_setting(
 {
     char origin[64];
     json_t *row = json_object_get(values, key);
-    snprintf(origin, sizeof origin, "set after step %lld", (long long)step);
+    if (step < 0)
+        snprintf(origin, sizeof origin, "set before the run was resumed");
+    else
+        snprintf(origin, sizeof origin, "set after step %lld", (long long)step);
     if (!row)
         return;
     json_object_set_new(

@@ -164,6 +164,12 @@ static void take_banner(
     state->has_eval_data = banner->has_eval_data;
     state->has_prompts = banner->has_prompts;
     memcpy(state->settings, banner->settings, sizeof state->settings);
+    for (int i = 0; i < SETTINGS; i++)
+        if (banner->is_kept[i]) {
+            state->is_set[i] = true;
+            state->asked[i] = banner->kept[i];
+            state->set_step[i] = -1;
+        }
     state->deadline = banner->deadline;
     memcpy(state->host, banner->host, sizeof state->host);
     if (banner->resumed_from[0]) {

@@ -71,11 +71,11 @@ struct run_state {
     uint64_t checkpoint_bytes;
     int64_t checkpoint_failures;
     char last_checkpoint[4096];
-    double settings[SETTINGS]; /* that hold; NaN: not known, does not apply */
-    bool is_set[SETTINGS];     /* by a command of this process */
-    double asked[SETTINGS];    /* by the last `set` of each */
-    int64_t set_step[SETTINGS];
-    double deadline;                 /* 0: none */
+    double settings[SETTINGS];  /* that hold; NaN: not known, does not apply */
+    bool is_set[SETTINGS];      /* by a command */
+    double asked[SETTINGS];     /* by the last `set` of each */
+    int64_t set_step[SETTINGS]; /* -1: before the run was resumed */
+    double deadline;            /* 0: none */
     struct train_rank_report *ranks; /* (rank_count) */
     int rank_count;
     struct history series[SERIES_COUNT];

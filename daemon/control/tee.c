@@ -66,6 +66,8 @@ static void on_banner(void *ctx, const struct train_banner *banner)
             .has_prompts = banner->job->sample.prompt_count > 0,
     };
     memcpy(message.settings, banner->settings, sizeof message.settings);
+    memcpy(message.is_kept, banner->is_kept, sizeof message.is_kept);
+    memcpy(message.kept, banner->kept, sizeof message.kept);
     gethostname(message.host, sizeof message.host - 1);
     describe_resumed(banner, &message);
     if (!feed_push(tee->feed, FEED_BANNER, &message, sizeof message))

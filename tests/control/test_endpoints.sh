@@ -124,6 +124,7 @@ post set '{"learning_rate": 0.0001220703125, "logging_steps": 3, "wait": true}'
 check "settings while paused" answers 200
 check "as they are now" holds '"learning_rate":0.0001220703125'
 get /v1/status
+check "whoever sets a rate during the warm-up is warned" holds 'the warm-up goes on: from 0.0001221 at step'
 check "it holds still" [ "$(number step)" = "$held" ]
 post resume '{"wait": true}'
 check "resume" answers 200

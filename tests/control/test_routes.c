@@ -420,6 +420,27 @@ Test(routes, config_tells_what_was_set)
     cr_expect_eq(json_integer_value(json_object_get(row, "value")), 10);
 }
 
+Test(routes, config_tells_what_was_set_before_the_run_was_resumed)
+{
+    struct feed_banner banner = {.world = 2, .max_steps = 100};
+    banner.is_kept[SET_LOGGING_STEPS] = true;
+    banner.kept[SET_LOGGING_STEPS] = 50;
+    take(FEED_BANNER, &banner, sizeof banner);
+    get("/v1/config");
+    json_t *json = json_of_reply();
+    json_t *row = json_object_get(
+            json_object_get(json, "values"), "log.logging_steps");
+    cr_expect_eq(json_integer_value(json_object_get(row, "value")), 50);
+    cr_expect_str_eq(
+            json_string_value(json_object_get(row, "origin")),
+            "set before the run was resumed");
+    row = json_object_get(
+            json_object_get(json, "values"), "optim.learning_rate");
+    cr_expect_str_eq(
+            json_string_value(json_object_get(row, "origin")), "default");
+    json_decref(json);
+}
+
 /* The steps' rates follow the schedule; what was asked for does not move. */
 Test(routes, config_tells_the_rate_that_was_asked_for)
 {
