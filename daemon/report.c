@@ -303,7 +303,10 @@ static void on_end(void *ctx, const struct train_end *end)
         zd_log_info("  loss        %.4f", end->last_loss);
     if (isfinite(end->best_eval_loss))
         zd_log_info("  best eval   %.4f", end->best_eval_loss);
-    zd_log_info("  speed       %s tokens/s, %sFLOP/s", rate, flops);
+    size_t digits = strcspn(flops, "kMGTPE"); /* 210 GFLOP/s */
+    zd_log_info(
+            "  speed       %s tokens/s, %.*s %sFLOP/s", rate, (int)digits,
+            flops, flops + digits);
     if (end->skipped_steps)
         zd_log_info(
                 "  skipped     %lld step%s", (long long)end->skipped_steps,

@@ -67,6 +67,19 @@ static void set_count(
             isfinite(value) ? unit : "");
 }
 
+/* "210 GFLOP/s" */
+static void set_flops(struct pair *pair, const char *name, double value)
+{
+    char text[TEXT_SHORT];
+    pair->name = name;
+    text_count(value, text);
+    size_t digits = strcspn(text, "kMGTPE");
+    snprintf(
+            pair->value, sizeof pair->value, "%.*s%s%s%s", (int)digits, text,
+            isfinite(value) ? " " : "", text + digits,
+            isfinite(value) ? "FLOP/s" : "");
+}
+
 static void set_duration(struct pair *pair, const char *name, double value)
 {
     char text[TEXT_SHORT];
@@ -145,9 +158,9 @@ static void print_numbers(
             &right[0], "speed", json_real_of(status, "tokens_per_second"),
             " tok/s");
     set_duration(&right[1], "step time", json_real_of(status, "step_seconds"));
-    set_count(
+    set_flops(
             &right[2], "compute",
-            json_real_of(status, "model_flops_per_second"), "FLOP/s");
+            json_real_of(status, "model_flops_per_second"));
     if (isfinite(mfu))
         snprintf(
                 right[2].value + strlen(right[2].value), 32, ", mfu %.2f", mfu);
