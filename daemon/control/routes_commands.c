@@ -395,9 +395,14 @@ static void answer_failed(struct waiter *waiter, const struct zd_error *error)
     if (error->status == ZD_ERR_STOPPED) {
         status = 503;
         code = "E_ENDING";
-    } else if (error->status == ZD_ERR_USAGE || error->status == ZD_ERR_UNFIT) {
+    } else if (
+            error->status == ZD_ERR_USAGE ||
+            (error->status == ZD_ERR_UNFIT && waiter->kind == COMMAND_SET)) {
         status = 409;
         code = "E_CONFLICT";
+    } else if (error->status == ZD_ERR_DATA && waiter->kind == COMMAND_SAMPLE) {
+        status = 400; /* a prompt that is too long */
+        code = "E_BAD_REQUEST";
     }
     answer(waiter, status, error_json(code, error->what, error->help));
 }

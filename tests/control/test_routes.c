@@ -706,6 +706,29 @@ Test(routes, a_command_is_accepted_at_once_or_answered_when_done)
             "\"result\":{\"path\":\"out/checkpoint-000012\"}}\n");
 }
 
+Test(routes, what_was_asked_is_wrong_only_where_it_was)
+{
+    static const struct {
+        const char *path, *body;
+        enum zd_status status;
+        int http;
+    } cases[] = {
+            {"/v1/sample", "{\"prompt\": \"a\", \"wait\": true}", ZD_ERR_DATA,
+             400},
+            {"/v1/eval", "{\"wait\": true}", ZD_ERR_DATA, 500},
+            {"/v1/set", "{\"logging_steps\": 2, \"wait\": true}", ZD_ERR_UNFIT,
+             409},
+            {"/v1/checkpoint", "{\"wait\": true}", ZD_ERR_UNFIT, 500}};
+    begin_run();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct zd_error error = {.status = cases[i].status, .what = "no"};
+        post(cases[i].path, cases[i].body);
+        finish_command(&error, NULL);
+        cr_expect_eq(t.reply.stream->status, cases[i].http, "%zu", i);
+        text_of_reply();
+    }
+}
+
 Test(routes, a_failure_is_told_with_the_runs_own_error)
 {
     static const struct {
