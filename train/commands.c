@@ -95,7 +95,8 @@ static enum zd_status do_sample(
             .count = prompt[0] ? 1 : options->prompt_count,
             .max_new_tokens = command->max_new_tokens > 0
                                       ? command->max_new_tokens
-                                      : options->max_new_tokens};
+                                      : options->max_new_tokens,
+            .is_asked = command->max_new_tokens > 0};
     if (!request.count) {
         ZD_FAIL(ZD_ERR_USAGE, "E1011",
                 "no prompt is given, and the job has none");

@@ -119,6 +119,16 @@ enum zd_status trainer_sample_check(
                             ids.count, capacity);
             zd_fail_help("a shorter prompt; memory is planned for one of so "
                          "many tokens and its continuation");
+        } else if (
+                status == ZD_OK && request->is_asked &&
+                request->max_new_tokens > capacity - (int)ids.count) {
+            status =
+                    ZD_FAIL(ZD_ERR_DATA, "E1015",
+                            "%d new tokens behind %zu of the prompt: there is "
+                            "room for %d in all",
+                            request->max_new_tokens, ids.count, capacity);
+            zd_fail_help(
+                    "max_new_tokens of at most %d", capacity - (int)ids.count);
         }
         token_vector_fini(&ids);
     }

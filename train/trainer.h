@@ -129,6 +129,7 @@ enum zd_status trainer_open_eval(struct trainer *trainer);
 struct sample_request {
     const char *const *prompts;
     int count, max_new_tokens;
+    bool is_asked; /* max_new_tokens is: it is not cut to the room */
     json_t *told; /* NULL, or rank 0's array: {"prompt", "text"} are added */
 };
 /* Those of the job. */

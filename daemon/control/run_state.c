@@ -97,7 +97,8 @@ void run_state_destroy(struct run_state *state)
 double run_state_eta(const struct run_state *state)
 {
     int64_t left = state->max_steps - state->step.step;
-    if (!state->has_banner || state->step.step == 0)
+    if (!state->has_banner || state->step.step == 0 ||
+        state->state == RUN_STOPPED || state->state == RUN_FAILED)
         return NAN;
     if (left <= 0 || state->state == RUN_DONE)
         return 0;

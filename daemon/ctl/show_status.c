@@ -96,6 +96,12 @@ double status_share(const json_t *status)
     return steps > 0 && step >= 0 ? fmin(step / steps, 1) : 0;
 }
 
+static bool has_ended(const char *state)
+{
+    return strcmp(state, "done") == 0 || strcmp(state, "stopped") == 0 ||
+           strcmp(state, "failed") == 0;
+}
+
 static void print_head(const struct look *look, const json_t *status, FILE *out)
 {
     const char *state = json_text_of(status, "state", "?");
@@ -125,9 +131,12 @@ static void print_head(const struct look *look, const json_t *status, FILE *out)
     else
         fprintf(out, "\n%s\n", right);
     free(name);
-    int tail = (int)strlen(eta) + 6;
+    int tail = has_ended(state) ? 0 : (int)strlen(eta) + 6;
     look_bar(look, status_share(status), columns - tail, out);
-    fprintf(out, "  eta %s\n", eta);
+    if (has_ended(state))
+        fputc('\n', out);
+    else
+        fprintf(out, "  eta %s\n", eta);
 }
 
 /* --- what follows --- */

@@ -116,6 +116,8 @@ check "its loss is told" [ -n "$(number eval_loss)" ]
 post sample '{"prompt": "the", "max_new_tokens": 3, "wait": true}'
 check "a sample while paused" answers 200
 check "of the prompt" [ "$(word prompt)" = the ]
+post sample '{"prompt": "the", "max_new_tokens": 1000000, "wait": true}'
+check "more new tokens than there is room for are refused" answers 400
 post sample '{"wait": true}'
 check "and of the job's own prompts" answers 200
 get /v1/samples
