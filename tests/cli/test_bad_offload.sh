@@ -57,9 +57,9 @@ locked='offload "optimizer = \"cpu\"" "pin_memory = true"; ulimit -S -l 4'
 if [ "$(id -u)" != 0 ]; then
     row 'locked memory beyond the limit' 69 'E0652|ulimit -l' "$locked"
 elif setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock true 2>/dev/null; then
-    printf '#!/bin/sh\nexec setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock "%s" "$@"\n' "$zerod" >"$dir/zerod"
-    chmod +x "$dir/zerod"
-    zerod=$dir/zerod
+    printf '#!/bin/sh\nexec setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock "%s" "$@"\n' "$zerod" >"$dir/unlocking"
+    chmod +x "$dir/unlocking"
+    zerod=$dir/unlocking
     row 'locked memory beyond the limit' 69 'E0652|ulimit -l' "$locked"
 fi
 done_rows
