@@ -4,16 +4,18 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-/* The only state a handler may touch: signals are process-wide, so is this. */
-static volatile sig_atomic_t pending_usr1, pending_usr2, pending_term;
-static volatile sig_atomic_t term_count;
+/* The only state a handler may touch: signals are process-wide, so is this. The
+ * handler may run in any thread, and ranks may be threads; atomics without a
+ * lock are safe in both. */
+static atomic_int pending_usr1, pending_usr2, pending_term, term_count;
 static struct timespec term_at; /* written once, before pending_term */
 /* Of the job; ranks that are threads of one process each set the same. */
 static struct run_options wanted;
 static pthread_mutex_t wanted_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool cut_short;
+static atomic_bool cut_short;
 
 static void on_signal(int number)
 {
@@ -80,19 +82,14 @@ int64_t signals_take(double save_seconds)
 {
     int64_t flags = 0;
     const struct run_options options = wanted_now();
-    if (pending_usr1) {
-        pending_usr1 = 0;
+    if (atomic_exchange(&pending_usr1, 0))
         flags |= flag_of(options.on_sigusr1);
-    }
-    if (pending_usr2) {
-        pending_usr2 = 0;
+    if (atomic_exchange(&pending_usr2, 0))
         flags |= flag_of(options.on_sigusr2);
-    }
-    if (pending_term) {
+    if (atomic_exchange(&pending_term, 0)) {
         int64_t flag = flag_of(options.on_sigterm);
         double gone = clock_seconds() - (double)term_at.tv_sec -
                       1e-9 * (double)term_at.tv_nsec;
-        pending_term = 0;
         if (flag != SIGNALS_EXIT &&
             gone + save_seconds > 0.5 * grace_seconds()) {
             cut_short = true;
