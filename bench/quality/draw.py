@@ -75,7 +75,7 @@ def draw(runs):
         for seed in seeds:
             if (name, seed) not in runs:
                 continue
-            points = [upper.at(i, v) for i, v in enumerate(smooth(runs[name, seed][0]))]
+            points = [upper.at(i, v) for i, v in enumerate(smooth(runs[name, seed][0])) if v <= upper.high]
             width = 0.8 if name.startswith("paged") else 1.8
             parts.append(f'<path d="{path(points[::2])}" stroke="{COLOURS[k]}" stroke-width="{width}" fill="none"/>')
         x = LEFT + 12 + 210 * k
