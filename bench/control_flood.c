@@ -2,12 +2,12 @@
  *
  *   control_flood flood SOCKET SECONDS RATE   who means no good
  *   control_flood probe SOCKET SECONDS        the owner: a status every 20 ms
- *   control_flood dummy SOCKET                a server that only accepts
+ *   control_flood idler SOCKET                a server that only accepts
  *
  * The flood keeps, as far as it is let, 500 clients that write a byte now and
  * then, 500 that ask for much and never read, and beside them opens connections
  * that say nothing, garbage, or too much: RATE new ones a second in all, so
- * that it costs the same whoever is flooded. The dummy holds 16 and closes the
+ * that it costs the same whoever is flooded. The idler holds 16 and closes the
  * oldest, as zerod does. */
 #include "base/clock.h"
 
@@ -29,7 +29,7 @@ enum {
     DEAF = 500,
     OTHERS = 64,
     CLIENTS = SLOW + DEAF + OTHERS,
-    DUMMY_MAX = 16,
+    IDLER_MAX = 16,
     SAMPLES_MAX = 1 << 16,
     PROBE_MS = 20,
     REPLY_MAX = 64 << 10
@@ -261,12 +261,12 @@ static int probe(const char *path, double seconds)
     return failed > 0;
 }
 
-/* --- dummy ---------------------------------------------------------------- */
+/* --- idler ---------------------------------------------------------------- */
 
-static _Noreturn void dummy(const char *path)
+static _Noreturn void idler(const char *path)
 {
     struct sockaddr_un address = address_of(path);
-    int held[DUMMY_MAX], at = 0;
+    int held[IDLER_MAX], at = 0;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     memset(held, -1, sizeof held);
     unlink(path);
@@ -280,7 +280,7 @@ static _Noreturn void dummy(const char *path)
         if (held[at] >= 0)
             close(held[at]);
         held[at] = client;
-        at = (at + 1) % DUMMY_MAX;
+        at = (at + 1) % IDLER_MAX;
     }
 }
 
@@ -290,9 +290,9 @@ int main(int count, char **args)
         return flood(args[2], atof(args[3]), atof(args[4]));
     if (count == 4 && !strcmp(args[1], "probe"))
         return probe(args[2], atof(args[3]));
-    if (count == 3 && !strcmp(args[1], "dummy"))
-        dummy(args[2]);
+    if (count == 3 && !strcmp(args[1], "idler"))
+        idler(args[2]);
     fprintf(stderr, "control_flood flood SOCKET SECONDS RATE | probe SOCKET "
-                    "SECONDS | dummy SOCKET\n");
+                    "SECONDS | idler SOCKET\n");
     return 64;
 }

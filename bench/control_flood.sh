@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What a flood of the control socket costs the training, and the owner's status meanwhile.
 #   bench/control_flood.sh BUILD_FOLDER [SECONDS [RATE]]      60 s and 2000 new connections a second unless told otherwise
-# Two ranks train on core 0; the control thread and all clients are on core 1. The same client floods the job, then a dummy
+# Two ranks train on core 0; the control thread and all clients are on core 1. The same client floods the job, then an idler: a server that only accepts
 # server, in turns: step times of both are compared, so that what the client itself costs cancels. The flood: 500 slow
 # writers, 500 readers that never read, beside them garbage, oversize and silent connections (control_flood.c).
 # The last figures: a status with a core to spare, and while the two ranks fill both cores, without a flood.
@@ -60,20 +60,20 @@ median() {
         awk '{ v[NR] = $1 } END { if (NR) printf "%.4f\n", 1000 * v[int((NR + 1) / 2)] }'
 }
 
-# --- flooded, and the dummy flooded, in turns ---
+# --- flooded, and the idler flooded, in turns ---
 start_run 0
 for thread in $threads; do taskset -cp 1 "$thread" >/dev/null || exit 1; done # those that write its files have its name
-taskset -c 1 "$tool" dummy "$folder/dummy.sock" &
+taskset -c 1 "$tool" idler "$folder/idler.sock" &
 started+=("$!")
-until [[ -S $folder/dummy.sock ]]; do sleep 0.05; done
+until [[ -S $folder/idler.sock ]]; do sleep 0.05; done
 taskset -c 1 "$tool" probe "$socket" 1 >/dev/null # buffers that are taken once
 fd_before=$(descriptors) rss_before=$(resident)
 turns=$((seconds >= 20 ? 6 : 2))
 part=$((seconds / turns))
-# A flood of the job with the owner asking; of the dummy, with the owner asking all the same.
+# A flood of the job with the owner asking; of the idler, with the owner asking all the same.
 for ((i = 0; i < turns; i++)); do
-    for target in "$socket" "$folder/dummy.sock"; do
-        kind=$([[ $target == "$socket" ]] && echo job || echo dummy)
+    for target in "$socket" "$folder/idler.sock"; do
+        kind=$([[ $target == "$socket" ]] && echo job || echo idler)
         taskset -c 1 "$tool" flood "$target" "$part" "$rate" >flood.$kind.$i &
         flood=$!
         sleep 0.3
@@ -84,12 +84,12 @@ for ((i = 0; i < turns; i++)); do
         median "$((from + 2))" "$to" >median.$kind.$i
     done
     echo "turn $i  job:   $(cat median.job.$i) ms a step; $(cat flood.job.$i); status: $(cat probe.job.$i)"
-    echo "turn $i  dummy: $(cat median.dummy.$i) ms a step; $(cat flood.dummy.$i); status: $(cat probe.dummy.$i)"
+    echo "turn $i  idler: $(cat median.idler.$i) ms a step; $(cat flood.idler.$i); status: $(cat probe.idler.$i)"
 done
 sleep 1
-ratios=$(paste -d ' ' <(cat median.job.*) <(cat median.dummy.*) | awk '{ print $1 / $2 }' | sort -g |
+ratios=$(paste -d ' ' <(cat median.job.*) <(cat median.idler.*) | awk '{ print $1 / $2 }' | sort -g |
     awk '{ v[NR] = $1 } END { printf "%.4f (%.4f to %.4f)", v[int((NR + 1) / 2)], v[1], v[NR] }')
-echo "step time, job flooded / dummy flooded: $ratios"
+echo "step time, job flooded / idler flooded: $ratios"
 echo "descriptors $fd_before -> $(descriptors), resident $rss_before -> $(resident) kB"
 echo "a core to spare: $("$tool" probe "$socket" 5)"
 stop_run

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Train bench/quality/job.toml with each optimizer and seed, then draw docs/optimizers.svg and print a table of where they end.
 #   bench/quality/run.sh ZEROD [NAME_SEED]...      default: all; results in out/quality, runs that are there are not repeated
-# Run from the repository's root. A run takes about ten minutes on two cores with bf16 instructions.
+# Run from the repository's root. A run takes about a quarter of an hour on one core with bf16 instructions; two may run side by side.
 set -euo pipefail
 zerod=$1
 shift
