@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What a flood of the control socket costs the training, and the owner's status meanwhile.
 #   bench/control_flood.sh BUILD_FOLDER [SECONDS [RATE]]      60 s and 2000 new connections a second unless told otherwise
-# Two ranks train on core 0; the control thread and all clients are on core 1. The same client floods the job, then an idler: a server that only accepts
-# server, in turns: step times of both are compared, so that what the client itself costs cancels. The flood: 500 slow
+# Two ranks train on core 0; the control thread and all clients are on core 1. The same client floods the job, then an idler (a
+# server that only accepts), in turns: step times of both are compared, so that what the client itself costs cancels. The flood: 500 slow
 # writers, 500 readers that never read, beside them garbage, oversize and silent connections (control_flood.c).
 # The last figures: a status with a core to spare, and while the two ranks fill both cores, without a flood.
 set -uo pipefail
