@@ -146,6 +146,33 @@ int job_threads_column(const char *dir, const char *key, double **values_out)
     return count;
 }
 
+bool same_column(const char *a, const char *b, const char *key, int rows)
+{
+    double *x, *y;
+    int x_count = job_threads_column(a, key, &x);
+    int y_count = job_threads_column(b, key, &y);
+    bool same = x_count > 0 && x_count == y_count &&
+                (rows == 0 || x_count == rows) &&
+                memcmp(x, y, (size_t)x_count * sizeof *x) == 0;
+    free(x);
+    free(y);
+    return same;
+}
+
+bool same_model(const char *a, const char *b)
+{
+    char path[PATH_MAX], *x = NULL, *y = NULL;
+    size_t x_bytes = 0, y_bytes = 0;
+    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", a);
+    bool ok = fs_read_file(path, 1 << 28, &x, &x_bytes) == ZD_OK;
+    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", b);
+    ok = ok && fs_read_file(path, 1 << 28, &y, &y_bytes) == ZD_OK;
+    ok = ok && x_bytes == y_bytes && memcmp(x, y, x_bytes) == 0;
+    free(x);
+    free(y);
+    return ok;
+}
+
 static char root[] = "/tmp/zerod-job-XXXXXX";
 static pid_t root_owner;
 

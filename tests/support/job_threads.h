@@ -22,6 +22,12 @@ enum zd_status job_threads_run_observed(
  * (NaN for null). The caller frees *values_out. */
 int job_threads_column(const char *dir, const char *key, double **values_out);
 
+/* Are the columns of two runs equal to the bit, and of `rows` rows (0: of as
+ * many as there are, but some)? */
+bool same_column(const char *a, const char *b, const char *key, int rows);
+/* Are the models that two runs exported equal, byte for byte? */
+bool same_model(const char *a, const char *b);
+
 /* A fresh folder below /tmp; removed at exit. */
 const char *job_threads_dir(void);
 

@@ -143,21 +143,6 @@ static bool same_curve(const char *a, const char *b)
     return same;
 }
 
-/* The exported weights, byte for byte. */
-static bool same_model(const char *a, const char *b)
-{
-    char path[PATH_MAX], *x = NULL, *y = NULL;
-    size_t m = 0, n = 0;
-    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", a);
-    bool ok = fs_read_file(path, 1 << 28, &x, &m) == ZD_OK;
-    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", b);
-    ok = ok && fs_read_file(path, 1 << 28, &y, &n) == ZD_OK;
-    ok = ok && m == n && memcmp(x, y, m) == 0;
-    free(x);
-    free(y);
-    return ok;
-}
-
 static void try_once(int number, const char *const *plain)
 {
     char events[PATH_MAX];

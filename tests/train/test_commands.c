@@ -47,21 +47,6 @@ static bool same_curve(const char *a, const char *b)
     return same;
 }
 
-/* The exported weights of two runs, byte for byte. */
-static bool same_model(const char *a, const char *b)
-{
-    char path[PATH_MAX], *x = NULL, *y = NULL;
-    size_t x_bytes = 0, y_bytes = 0;
-    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", a);
-    bool ok = fs_read_file(path, 1 << 28, &x, &x_bytes) == ZD_OK;
-    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", b);
-    ok = ok && fs_read_file(path, 1 << 28, &y, &y_bytes) == ZD_OK;
-    ok = ok && x_bytes == y_bytes && memcmp(x, y, x_bytes) == 0;
-    free(x);
-    free(y);
-    return ok;
-}
-
 static bool verifies(const char *dir, int step)
 {
     char path[PATH_MAX];

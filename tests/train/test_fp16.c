@@ -65,20 +65,6 @@ static double worst(const struct curve *a, const struct curve *b)
     return most;
 }
 
-static bool same_model(const char *a, const char *b)
-{
-    char path[PATH_MAX], *x = NULL, *y = NULL;
-    size_t x_bytes = 0, y_bytes = 1;
-    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", a);
-    bool ok = fs_read_file(path, 1 << 28, &x, &x_bytes) == ZD_OK;
-    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", b);
-    ok = ok && fs_read_file(path, 1 << 28, &y, &y_bytes) == ZD_OK;
-    ok = ok && x_bytes == y_bytes && memcmp(x, y, x_bytes) == 0;
-    free(x);
-    free(y);
-    return ok;
-}
-
 /* `base`, and up to three more sets, each of which may be NULL. */
 static enum zd_status run(
         const char *dir, int world, const char *const *base, const char *a,

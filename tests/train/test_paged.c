@@ -62,36 +62,10 @@ static struct memory memory_of(const char *dir)
     return memory;
 }
 
-static bool same_model(const char *a, const char *b)
-{
-    char path[PATH_MAX], *x = NULL, *y = NULL;
-    size_t x_bytes = 0, y_bytes = 0;
-    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", a);
-    bool ok = fs_read_file(path, 1 << 28, &x, &x_bytes) == ZD_OK;
-    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", b);
-    ok = ok && fs_read_file(path, 1 << 28, &y, &y_bytes) == ZD_OK;
-    ok = ok && x_bytes == y_bytes && memcmp(x, y, x_bytes) == 0;
-    free(x);
-    free(y);
-    return ok;
-}
-
-static bool same_column(const char *a, const char *b, const char *key)
-{
-    double *x, *y;
-    int x_count = job_threads_column(a, key, &x);
-    int y_count = job_threads_column(b, key, &y);
-    bool same = x_count == STEPS && x_count == y_count &&
-                memcmp(x, y, (size_t)x_count * sizeof *x) == 0;
-    free(x);
-    free(y);
-    return same;
-}
-
 static bool same_run(const char *a, const char *b)
 {
-    return same_column(a, b, "loss") && same_column(a, b, "grad_norm") &&
-           same_model(a, b);
+    return same_column(a, b, "loss", STEPS) &&
+           same_column(a, b, "grad_norm", STEPS) && same_model(a, b);
 }
 
 /* Bytes of a step up and down, on rank 0; none: no row tells any. */

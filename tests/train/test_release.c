@@ -103,35 +103,10 @@ static bool all_have_files(struct watcher *watcher)
     return all;
 }
 
-static bool same_column(const char *a, const char *b, const char *key)
-{
-    double *x, *y;
-    int rows = job_threads_column(a, key, &x);
-    bool same = rows > 0 && rows == job_threads_column(b, key, &y) &&
-                memcmp(x, y, (size_t)rows * sizeof *x) == 0;
-    free(x);
-    free(y);
-    return same;
-}
-
-static bool same_model(const char *a, const char *b)
-{
-    char path[PATH_MAX], *x = NULL, *y = NULL;
-    size_t x_bytes = 0, y_bytes = 0;
-    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", a);
-    bool ok = fs_read_file(path, 1 << 28, &x, &x_bytes) == ZD_OK;
-    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", b);
-    ok = ok && fs_read_file(path, 1 << 28, &y, &y_bytes) == ZD_OK &&
-         x_bytes == y_bytes && memcmp(x, y, x_bytes) == 0;
-    free(x);
-    free(y);
-    return ok;
-}
-
 static bool same_run(const char *a, const char *b)
 {
-    return same_column(a, b, "loss") && same_column(a, b, "grad_norm") &&
-           same_column(a, b, "eval_loss") && same_model(a, b);
+    return same_column(a, b, "loss", 0) && same_column(a, b, "grad_norm", 0) &&
+           same_column(a, b, "eval_loss", 0) && same_model(a, b);
 }
 
 static enum zd_status run(
