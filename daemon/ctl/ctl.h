@@ -42,6 +42,9 @@ void ctl_print_csv(const json_t *rows);
 double json_real_of(const json_t *object, const char *key);
 const char *json_text_of(
         const json_t *object, const char *key, const char *fallback);
+/* "planned" or "taken" bytes of a rank, of all kinds of memory together: what
+ * is on disk is no memory. */
+double rank_memory(const json_t *rank, const char *key);
 
 typedef enum zd_status ctl_command_fn(
         struct cli_args *args, int *argc, char ***argv);

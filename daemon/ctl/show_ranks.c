@@ -15,22 +15,6 @@ static double sum_of(const json_t *object, const char *const *keys, int count)
     return sum;
 }
 
-/* Bytes of all kinds of memory that are in the host's or the device's: what is
- * on disk is no memory. */
-static double taken_of(const json_t *rank, const char *key)
-{
-    json_t *memory = json_object_get(rank, "memory"), *value;
-    const char *where;
-    double sum = 0;
-    json_object_foreach(memory, where, value)
-    {
-        double bytes = json_real_of(value, key);
-        if (strcmp(where, "disk") != 0 && isfinite(bytes))
-            sum += bytes;
-    }
-    return sum;
-}
-
 static void add_rank(
         struct grid *grid, const struct look *look, const json_t *rank,
         double last_step)
@@ -52,8 +36,8 @@ static void add_rank(
     grid_add(
             grid, look, "%s",
             text_duration(json_real_of(rank, "step_seconds"), text));
-    grid_add(grid, look, "%s", text_bytes(taken_of(rank, "taken"), text));
-    grid_add(grid, look, "%s", text_bytes(taken_of(rank, "planned"), text));
+    grid_add(grid, look, "%s", text_bytes(rank_memory(rank, "taken"), text));
+    grid_add(grid, look, "%s", text_bytes(rank_memory(rank, "planned"), text));
     grid_add(
             grid, look, "%s", text_bytes(json_real_of(rank, "resident"), text));
     grid_add(

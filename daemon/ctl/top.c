@@ -232,20 +232,6 @@ static int print_phases(
 
 /* --- ranks --- */
 
-static double memory_of(const json_t *rank, const char *key)
-{
-    json_t *memory = json_object_get(rank, "memory"), *value;
-    const char *where;
-    double sum = 0;
-    json_object_foreach(memory, where, value)
-    {
-        double bytes = json_real_of(value, key);
-        if (strcmp(where, "disk") != 0 && isfinite(bytes))
-            sum += bytes;
-    }
-    return sum;
-}
-
 /* rank 0  step 120  lag 0  220ms  [####----] 1.2 GiB of 2.0 GiB  seen 1s ago */
 static void print_rank(
         const struct look *look, const json_t *rank, double last_step,
@@ -254,8 +240,8 @@ static void print_rank(
     struct line line = line_begin(look, columns, out);
     double step = json_real_of(rank, "step"), lag = last_step - step;
     double seen = look->now - json_real_of(rank, "heartbeat");
-    double taken = memory_of(rank, "taken"),
-           planned = memory_of(rank, "planned");
+    double taken = rank_memory(rank, "taken"),
+           planned = rank_memory(rank, "planned");
     char text[TEXT_SHORT], of[TEXT_SHORT], size[TEXT_SHORT * 2 + 8];
     put(&line, LOOK_PLAIN, "%4.0f", fmax(json_real_of(rank, "rank"), 0));
     put(&line, LOOK_PLAIN, " %7.0f", isfinite(step) ? step : 0);
