@@ -1,38 +1,31 @@
-/* routes.c - the table of paths, what all of them share, and those that read.
- */
+/* routes.c - the table of paths, and what all of them share. */
 #include "daemon/control/routes_internal.h"
 #include "daemon/suggest.h"
-#include "zd_config.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-static route_answer answer_hello, answer_status, answer_ranks, answer_memory,
-        answer_history, answer_config, answer_schema, answer_samples,
-        answer_plan, answer_health, answer_ready, answer_metrics, answer_page;
 
 const struct route routes_table[] = {
-        {"GET", "/v1", "", false, answer_hello, "Name, version, capabilities"},
-        {"GET", "/v1/status", "", false, answer_status, "How far it is"},
-        {"GET", "/v1/ranks", "", false, answer_ranks, "Each rank"},
-        {"GET", "/v1/memory", "", false, answer_memory, "Planned and taken"},
-        {"GET", "/v1/metrics/history", "name since max", false, answer_history,
+        {"GET", "/v1", "", false, route_hello, "Name, version, capabilities"},
+        {"GET", "/v1/status", "", false, route_status, "How far it is"},
+        {"GET", "/v1/ranks", "", false, route_ranks, "Each rank"},
+        {"GET", "/v1/memory", "", false, route_memory, "Planned and taken"},
+        {"GET", "/v1/metrics/history", "name since max", false, route_history,
          "Series"},
         {"GET", "/v1/events", "since follow", false, route_events,
          "Server-sent events"},
         {"GET", "/v1/logs", "rank since tail follow", false, route_logs,
          "Lines of a rank's log"},
-        {"GET", "/v1/config", "", false, answer_config,
+        {"GET", "/v1/config", "", false, route_config,
          "Every key of the job, and its origin"},
-        {"GET", "/v1/config/schema", "", false, answer_schema,
+        {"GET", "/v1/config/schema", "", false, route_schema,
          "JSON Schema of job.toml"},
-        {"GET", "/v1/samples", "max", false, answer_samples,
+        {"GET", "/v1/samples", "max", false, route_samples,
          "Texts, newest first"},
-        {"GET", "/v1/plan", "", false, answer_plan, "plan.json"},
+        {"GET", "/v1/plan", "", false, route_plan, "plan.json"},
         {"POST", "/v1/checkpoint", "", true, route_checkpoint, "Save now"},
         {"POST", "/v1/eval", "", true, route_eval, "Evaluate now"},
         {"POST", "/v1/sample", "", true, route_sample, "Continue a text"},
@@ -43,11 +36,11 @@ const struct route routes_table[] = {
         {"POST", "/v1/set", "", true, route_set, "Change settings"},
         {"POST", "/v1/profile", "", true, route_profile,
          "Trace the next steps"},
-        {"GET", "/healthz", "", false, answer_health,
+        {"GET", "/healthz", "", false, route_health,
          "Does the control thread answer?"},
-        {"GET", "/readyz", "", false, answer_ready, "Was a step made?"},
-        {"GET", "/metrics", "", false, answer_metrics, "For Prometheus"},
-        {"GET", "/", "", false, answer_page, "The page"},
+        {"GET", "/readyz", "", false, route_ready, "Was a step made?"},
+        {"GET", "/metrics", "", false, route_metrics, "For Prometheus"},
+        {"GET", "/", "", false, route_page, "The page"},
 };
 const int routes_count = sizeof routes_table / sizeof routes_table[0];
 
@@ -277,233 +270,6 @@ void routes_handle(
     if (routes->options.refresh)
         routes->options.refresh(routes->options.ctx);
     route->answer(routes, request, reply);
-}
-
-/* --- those that read --- */
-
-static void answer_hello(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    const struct run_state *state = routes->options.state;
-    json_t *capabilities = json_array();
-    for (int i = 0; i < routes_count; i++) {
-        const char *last = strrchr(routes_table[i].path, '/') + 1;
-        if (*last && strcmp(last, "v1") != 0)
-            json_array_append_new(capabilities, json_string(last));
-    }
-    reply_json(
-            reply, 200,
-            json_pack(
-                    "{s:s, s:s, s:i, s:s, s:i, s:f, s:o}", "name", "zerod",
-                    "version", ZD_VERSION, "api", 1, "job",
-                    state->job->job.name, "pid", (int)getpid(), "started",
-                    state->started, "capabilities", capabilities));
-}
-
-static void answer_status(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    reply_json(reply, 200, run_state_status(routes->options.state));
-}
-
-static void answer_ranks(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    reply_json(reply, 200, run_state_ranks(routes->options.state));
-}
-
-static void answer_memory(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    reply_json(reply, 200, run_state_memory(routes->options.state));
-}
-
-/* Names separated by commas, into bits. */
-static bool add_names(
-        const char *list, unsigned *names, struct http_reply *reply)
-{
-    char hint[SERIES_COUNT * 32] = "";
-    for (const char *at = list;; at += strcspn(at, ",") + 1) {
-        size_t length = strcspn(at, ",");
-        int series = run_series_find(at, length);
-        if (series < 0) {
-            for (int i = 0; i < SERIES_COUNT; i++)
-                snprintf(
-                        hint + strlen(hint), sizeof hint - strlen(hint), "%s%s",
-                        i ? " " : "", run_series_name((enum run_series)i));
-            reply_error(
-                    reply, 404, "E_NOT_FOUND", hint, "no such series: %.*s",
-                    (int)(length > 60 ? 60 : length), at);
-            return false;
-        }
-        *names |= 1u << series;
-        if (!at[length])
-            return true;
-    }
-}
-
-static void answer_history(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    char key[64];
-    unsigned names = 0;
-    int64_t since = -1, max = 1000; /* step 0 has an evaluation */
-    if (!param_integer(request, reply, "since", 0, INT64_MAX, &since) ||
-        !param_integer(request, reply, "max", 1, 10000, &max))
-        return;
-    for (int i = 0; i < request->param_count; i++)
-        if (strcmp(request->param_names[i], "name") == 0 &&
-            !add_names(request->param_values[i], &names, reply))
-            return;
-    if (!param_text(request, "name"))
-        names = (1u << SERIES_COUNT) - 1;
-    snprintf(
-            key, sizeof key, "%x %lld %lld", names, (long long)since,
-            (long long)max);
-    if (cache_reply(routes, CACHED_HISTORY, key, reply))
-        return;
-    reply_json(
-            reply, 200,
-            run_state_history(routes->options.state, names, since, (int)max));
-    cache_keep(routes, CACHED_HISTORY, key, reply);
-}
-
-/* A value that `set` has changed has another origin than the job file. It is
- * what was asked for: the rate of each step follows the schedule from there. */
-static void show_setting(
-        json_t *values, const char *key, bool is_integer, double value,
-        int64_t step)
-{
-    char origin[64];
-    json_t *row = json_object_get(values, key);
-    if (step < 0)
-        snprintf(origin, sizeof origin, "set before the run was resumed");
-    else
-        snprintf(origin, sizeof origin, "set after step %lld", (long long)step);
-    if (!row)
-        return;
-    json_object_set_new(
-            row, "value",
-            is_integer ? json_integer((json_int_t)value) : json_real(value));
-    json_object_set_new(row, "origin", json_string(origin));
-}
-
-static void answer_config(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    const struct run_state *state = routes->options.state;
-    if (cache_reply(routes, CACHED_CONFIG, "", reply))
-        return;
-    json_t *config = json_deep_copy(routes->options.config);
-    json_t *values = json_object_get(config, "values");
-    for (int i = 0; i < SETTINGS; i++)
-        if (state->is_set[i])
-            show_setting(
-                    values, train_settings[i].key, train_settings[i].is_integer,
-                    state->asked[i], state->set_step[i]);
-    if (state->is_set[SET_ACCUMULATION]) /* it makes another batch */
-        show_setting(
-                values, "train.global_batch_size", true,
-                (double)state->global_batch, state->set_step[SET_ACCUMULATION]);
-    reply_json(reply, 200, config);
-    cache_keep(routes, CACHED_CONFIG, "", reply);
-}
-
-static void answer_schema(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    if (cache_reply(routes, CACHED_SCHEMA, "", reply))
-        return;
-    reply_json(reply, 200, json_incref(routes->options.schema));
-    cache_keep(routes, CACHED_SCHEMA, "", reply);
-}
-
-static void answer_samples(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    int64_t max = 20;
-    if (param_integer(request, reply, "max", 1, SAMPLES_KEPT, &max))
-        reply_json(
-                reply, 200, run_state_samples(routes->options.state, (int)max));
-}
-
-static void answer_plan(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    json_t *plan = routes->options.state->plan;
-    if (plan)
-        reply_json(reply, 200, json_incref(plan));
-    else
-        reply_error(
-                reply, 404, "E_NOT_FOUND", "ask again when it runs",
-                "the job has no plan yet: it is starting");
-}
-
-static void answer_health(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    reply_json(reply, 200, json_pack("{s:b}", "ok", 1));
-}
-
-static void answer_ready(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    const struct run_state *state = routes->options.state;
-    if (state->has_banner && state->step.step > state->first_step)
-        reply_json(reply, 200, json_pack("{s:b}", "ready", 1));
-    else
-        reply_error(
-                reply, 503, "E_NOT_READY", NULL,
-                "no step was made yet: the job is %s",
-                train_run_state_name(state->state));
-}
-
-static void answer_metrics(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    bool open = request->accept &&
-                strstr(request->accept, "application/openmetrics-text");
-    if (routes->options.metrics)
-        reply->body = routes->options.metrics(
-                routes->options.state, open, &reply->body_bytes);
-    if (!reply->body) {
-        reply_error(
-                reply, 404, "E_NOT_FOUND", "GET /v1 lists what can be asked",
-                "this job has no metrics");
-        return;
-    }
-    reply->status = 200;
-    reply->content_type =
-            open ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
-                 : "text/plain; version=0.0.4; charset=utf-8";
-}
-
-static void answer_page(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    if (!routes->options.page) {
-        reply_error(
-                reply, 404, "E_NOT_FOUND", "GET /v1 lists what can be asked",
-                "this job has no page");
-        return;
-    }
-    reply->status = 200;
-    reply->content_type = "text/html; charset=utf-8";
-    reply->static_body = routes->options.page;
-    reply->body_bytes = routes->options.page_bytes;
 }
 
 /* --- life --- */

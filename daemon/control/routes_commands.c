@@ -1,189 +1,13 @@
 /* routes_commands.c - POST: a body becomes a command, which goes to the trainer
  * and comes back as done or failed. */
 #include "base/clock.h"
-#include "daemon/control/routes_internal.h"
-#include "daemon/suggest.h"
+#include "daemon/control/routes_body.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { TIMEOUT_DEFAULT = 300, TIMEOUT_MAX = 7 * 86400 }; /* seconds */
-
-/* --- bodies --- */
-
-static bool is_blank(const struct http_request *request)
-{
-    return strspn(request->body, " \t\r\n") == request->body_bytes;
-}
-
-#define BODY_HINT "one JSON object, each key once: {\"wait\": true}"
-
-/* An object, {} without a body; NULL: `reply` says why. */
-static json_t *read_body(
-        const struct http_request *request, struct http_reply *reply)
-{
-    json_error_t error;
-    json_t *body;
-    if (is_blank(request))
-        return json_object();
-    body = json_loadb(
-            request->body, request->body_bytes, JSON_REJECT_DUPLICATES, &error);
-    if (json_is_object(body))
-        return body;
-    if (body)
-        reply_error(
-                reply, 400, "E_BAD_REQUEST", BODY_HINT,
-                "the body is no JSON object");
-    else
-        reply_error(
-                reply, 400, "E_BAD_REQUEST", BODY_HINT,
-                "the body cannot be read: %.200s (line %d, column %d)",
-                error.text, error.line, error.column);
-    json_decref(body);
-    return NULL;
-}
-
-/* What a command takes. */
-#define EXAMPLE_NUMBER 10.0 /* in hints, where it is in range */
-
-enum field_type { FIELD_BOOL, FIELD_COUNT, FIELD_SECONDS, FIELD_TEXT };
-
-struct field {
-    const char *name;
-    enum field_type type;
-    double min, max;
-    void *out;   /* bool, int, double, char[max + 1] */
-    bool *given; /* may be NULL */
-};
-
-/* `example` is a value that would do, as JSON. */
-static bool wrong(
-        struct http_reply *reply, const char *name, const char *expected,
-        const char *example)
-{
-    char hint[100];
-    snprintf(hint, sizeof hint, "{\"%.60s\": %s}", name, example);
-    reply_error(
-            reply, 400, "E_BAD_REQUEST", hint, "`%.60s`: %s is expected", name,
-            expected);
-    return false;
-}
-
-static bool take_text(
-        const struct field *field, const json_t *value,
-        struct http_reply *reply)
-{
-    char expected[80];
-    size_t length = json_string_length(value);
-    snprintf(
-            expected, sizeof expected, "a string of at most %.0f bytes",
-            field->max);
-    if (!json_is_string(value) || (double)length > field->max ||
-        strlen(json_string_value(value)) != length)
-        return wrong(reply, field->name, expected, "\"In the beginning\"");
-    memcpy(field->out, json_string_value(value), length + 1);
-    return true;
-}
-
-static bool take_number(
-        const struct field *field, const json_t *value,
-        struct http_reply *reply)
-{
-    char expected[80], example[32];
-    bool whole = field->type == FIELD_COUNT;
-    double number = json_number_value(value);
-    snprintf(
-            example, sizeof example, "%.15g",
-            fmin(fmax(EXAMPLE_NUMBER, field->min), field->max));
-    snprintf(
-            expected, sizeof expected, "%s from %.15g to %.15g",
-            whole ? "an integer" : "a number", field->min, field->max);
-    if (!json_is_number(value) || (whole && !json_is_integer(value)) ||
-        !(number >= field->min && number <= field->max))
-        return wrong(reply, field->name, expected, example);
-    if (whole)
-        *(int *)field->out = (int)number;
-    else
-        *(double *)field->out = number;
-    return true;
-}
-
-static bool take_field(
-        const struct field *field, const json_t *value,
-        struct http_reply *reply)
-{
-    if (field->given)
-        *field->given = true;
-    switch (field->type) {
-    case FIELD_BOOL:
-        if (!json_is_boolean(value))
-            return wrong(reply, field->name, "true or false", "true");
-        *(bool *)field->out = json_is_true(value);
-        return true;
-    case FIELD_TEXT:
-        return take_text(field, value, reply);
-    case FIELD_COUNT:
-    case FIELD_SECONDS:
-        return take_number(field, value, reply);
-    }
-    return false;
-}
-
-static bool unknown_key(
-        struct http_reply *reply, const char *key, const char *const *names,
-        int count)
-{
-    char hint[400] = "";
-    int best = INT_MAX;
-    for (int i = 0; i < count; i++) {
-        int distance = edit_distance(key, names[i]);
-        if (distance < best && suggest_is_near(key, distance)) {
-            best = distance;
-            snprintf(hint, sizeof hint, "did you mean `%s`?", names[i]);
-        }
-    }
-    for (int i = 0; best == INT_MAX && i < count; i++)
-        snprintf(
-                hint + strlen(hint), sizeof hint - strlen(hint), "%s%s",
-                i ? ", " : "it takes ", names[i]);
-    reply_error(reply, 400, "E_BAD_REQUEST", hint, "unknown key `%.60s`", key);
-    return false;
-}
-
-static bool take_fields(
-        json_t *body, const struct field *fields, int count,
-        struct http_reply *reply)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach(body, key, value)
-    {
-        const char *names[8];
-        int i = 0;
-        while (i < count && strcmp(fields[i].name, key) != 0)
-            i++;
-        for (int n = 0; n < count; n++)
-            names[n] = fields[n].name;
-        if (i == count)
-            return unknown_key(reply, key, names, count);
-        if (!take_field(&fields[i], value, reply))
-            return false;
-    }
-    return true;
-}
-
-/* The whole body into fields. */
-static bool read_fields(
-        const struct http_request *request, const struct field *fields,
-        int count, struct http_reply *reply)
-{
-    json_t *body = read_body(request, reply);
-    bool is_good = body && take_fields(body, fields, count, reply);
-    json_decref(body);
-    return is_good;
-}
 
 /* --- those who wait --- */
 
@@ -479,7 +303,7 @@ static void plain(
     struct train_command command = {.kind = kind};
     struct wish wish = {0};
     const struct field fields[] = {WAIT_FIELD(wish)};
-    if (read_fields(request, fields, 1, reply))
+    if (body_read_fields(request, fields, 1, reply))
         submit(routes, request, &command, &wish, reply);
 }
 
@@ -517,10 +341,10 @@ void route_sample(
             {"max_new_tokens", FIELD_COUNT, 1, 1 << 24, &command.max_new_tokens,
              NULL},
             WAIT_FIELD(wish)};
-    if (!read_fields(request, fields, 3, reply))
+    if (!body_read_fields(request, fields, 3, reply))
         return;
     if (has_prompt && !command.prompt[0])
-        wrong(reply, "prompt", "a text", "\"In the beginning\"");
+        body_wrong(reply, "prompt", "a text", "\"In the beginning\"");
     else
         submit(routes, request, &command, &wish, reply);
 }
@@ -534,7 +358,7 @@ void route_pause(
     const struct field fields[] = {
             {"release", FIELD_BOOL, 0, 0, &command.release, NULL},
             WAIT_FIELD(wish)};
-    if (read_fields(request, fields, 2, reply))
+    if (body_read_fields(request, fields, 2, reply))
         submit(routes, request, &command, &wish, reply);
 }
 
@@ -548,7 +372,7 @@ void route_stop(
             {"checkpoint", FIELD_BOOL, 0, 0, &command.save, NULL},
             {"timeout", FIELD_SECONDS, 0.001, TIMEOUT_MAX, &wish.timeout, NULL},
             WAIT_FIELD(wish)};
-    if (read_fields(request, fields, 3, reply))
+    if (body_read_fields(request, fields, 3, reply))
         submit(routes, request, &command, &wish, reply);
 }
 
@@ -561,7 +385,7 @@ void route_profile(
     const struct field fields[] = {
             {"steps", FIELD_COUNT, 1, TRAIN_PROFILE_MAX, &command.steps, NULL},
             WAIT_FIELD(wish)};
-    if (read_fields(request, fields, 2, reply))
+    if (body_read_fields(request, fields, 2, reply))
         submit(routes, request, &command, &wish, reply);
 }
 
@@ -591,7 +415,7 @@ static bool take_setting(
     if (!json_is_number(value) ||
         (setting->is_integer && !json_is_integer(value)) ||
         !(isfinite(number) && is_above && number <= setting->max))
-        return wrong(
+        return body_wrong(
                 reply, setting->name, expected,
                 setting->is_integer ? "10" : "1e-4");
     *out = number;
@@ -618,9 +442,9 @@ static bool take_settings(
                     &train_settings[i], value, &command->value[i], reply);
             command->given[i] = has_some = true;
         } else if (strcmp(key, wait.name) == 0)
-            is_good = take_field(&wait, value, reply);
+            is_good = body_take(&wait, value, reply);
         else
-            is_good = unknown_key(reply, key, names, SETTINGS + 1);
+            is_good = body_unknown_key(reply, key, names, SETTINGS + 1);
         if (!is_good)
             return false;
     }
@@ -637,7 +461,7 @@ void route_set(
 {
     struct train_command command = {.kind = COMMAND_SET};
     struct wish wish = {0};
-    json_t *body = read_body(request, reply);
+    json_t *body = body_read(request, reply);
     if (body && take_settings(body, &command, &wish, reply))
         submit(routes, request, &command, &wish, reply);
     json_decref(body);

@@ -96,6 +96,9 @@ bool param_flag(
 
 /* --- the other files --- */
 
+route_answer route_hello, route_status, route_ranks, route_memory,
+        route_history, route_config, route_schema, route_samples, route_plan,
+        route_health, route_ready, route_metrics, route_page;
 route_answer route_events, route_logs, route_checkpoint, route_eval,
         route_sample, route_pause, route_resume, route_stop, route_set,
         route_profile;

@@ -1,0 +1,231 @@
+/* routes_read.c - GET: what the run's state, the job and its plan say. */
+#include "daemon/control/routes_internal.h"
+#include "zd_config.h"
+
+#include <string.h>
+#include <unistd.h>
+
+void route_hello(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    const struct run_state *state = routes->options.state;
+    json_t *capabilities = json_array();
+    for (int i = 0; i < routes_count; i++) {
+        const char *last = strrchr(routes_table[i].path, '/') + 1;
+        if (*last && strcmp(last, "v1") != 0)
+            json_array_append_new(capabilities, json_string(last));
+    }
+    reply_json(
+            reply, 200,
+            json_pack(
+                    "{s:s, s:s, s:i, s:s, s:i, s:f, s:o}", "name", "zerod",
+                    "version", ZD_VERSION, "api", 1, "job",
+                    state->job->job.name, "pid", (int)getpid(), "started",
+                    state->started, "capabilities", capabilities));
+}
+
+void route_status(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    reply_json(reply, 200, run_state_status(routes->options.state));
+}
+
+void route_ranks(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    reply_json(reply, 200, run_state_ranks(routes->options.state));
+}
+
+void route_memory(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    reply_json(reply, 200, run_state_memory(routes->options.state));
+}
+
+/* Names separated by commas, into bits. */
+static bool add_names(
+        const char *list, unsigned *names, struct http_reply *reply)
+{
+    char hint[SERIES_COUNT * 32] = "";
+    for (const char *at = list;; at += strcspn(at, ",") + 1) {
+        size_t length = strcspn(at, ",");
+        int series = run_series_find(at, length);
+        if (series < 0) {
+            for (int i = 0; i < SERIES_COUNT; i++)
+                snprintf(
+                        hint + strlen(hint), sizeof hint - strlen(hint), "%s%s",
+                        i ? " " : "", run_series_name((enum run_series)i));
+            reply_error(
+                    reply, 404, "E_NOT_FOUND", hint, "no such series: %.*s",
+                    (int)(length > 60 ? 60 : length), at);
+            return false;
+        }
+        *names |= 1u << series;
+        if (!at[length])
+            return true;
+    }
+}
+
+void route_history(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    char key[64];
+    unsigned names = 0;
+    int64_t since = -1, max = 1000; /* step 0 has an evaluation */
+    if (!param_integer(request, reply, "since", 0, INT64_MAX, &since) ||
+        !param_integer(request, reply, "max", 1, 10000, &max))
+        return;
+    for (int i = 0; i < request->param_count; i++)
+        if (strcmp(request->param_names[i], "name") == 0 &&
+            !add_names(request->param_values[i], &names, reply))
+            return;
+    if (!param_text(request, "name"))
+        names = (1u << SERIES_COUNT) - 1;
+    snprintf(
+            key, sizeof key, "%x %lld %lld", names, (long long)since,
+            (long long)max);
+    if (cache_reply(routes, CACHED_HISTORY, key, reply))
+        return;
+    reply_json(
+            reply, 200,
+            run_state_history(routes->options.state, names, since, (int)max));
+    cache_keep(routes, CACHED_HISTORY, key, reply);
+}
+
+/* A value that `set` has changed has another origin than the job file. It is
+ * what was asked for: the rate of each step follows the schedule from there. */
+static void show_setting(
+        json_t *values, const char *key, bool is_integer, double value,
+        int64_t step)
+{
+    char origin[64];
+    json_t *row = json_object_get(values, key);
+    if (step < 0)
+        snprintf(origin, sizeof origin, "set before the run was resumed");
+    else
+        snprintf(origin, sizeof origin, "set after step %lld", (long long)step);
+    if (!row)
+        return;
+    json_object_set_new(
+            row, "value",
+            is_integer ? json_integer((json_int_t)value) : json_real(value));
+    json_object_set_new(row, "origin", json_string(origin));
+}
+
+void route_config(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    const struct run_state *state = routes->options.state;
+    if (cache_reply(routes, CACHED_CONFIG, "", reply))
+        return;
+    json_t *config = json_deep_copy(routes->options.config);
+    json_t *values = json_object_get(config, "values");
+    for (int i = 0; i < SETTINGS; i++)
+        if (state->is_set[i])
+            show_setting(
+                    values, train_settings[i].key, train_settings[i].is_integer,
+                    state->asked[i], state->set_step[i]);
+    if (state->is_set[SET_ACCUMULATION]) /* it makes another batch */
+        show_setting(
+                values, "train.global_batch_size", true,
+                (double)state->global_batch, state->set_step[SET_ACCUMULATION]);
+    reply_json(reply, 200, config);
+    cache_keep(routes, CACHED_CONFIG, "", reply);
+}
+
+void route_schema(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    if (cache_reply(routes, CACHED_SCHEMA, "", reply))
+        return;
+    reply_json(reply, 200, json_incref(routes->options.schema));
+    cache_keep(routes, CACHED_SCHEMA, "", reply);
+}
+
+void route_samples(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    int64_t max = 20;
+    if (param_integer(request, reply, "max", 1, SAMPLES_KEPT, &max))
+        reply_json(
+                reply, 200, run_state_samples(routes->options.state, (int)max));
+}
+
+void route_plan(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    json_t *plan = routes->options.state->plan;
+    if (plan)
+        reply_json(reply, 200, json_incref(plan));
+    else
+        reply_error(
+                reply, 404, "E_NOT_FOUND", "ask again when it runs",
+                "the job has no plan yet: it is starting");
+}
+
+void route_health(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    reply_json(reply, 200, json_pack("{s:b}", "ok", 1));
+}
+
+void route_ready(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    const struct run_state *state = routes->options.state;
+    if (state->has_banner && state->step.step > state->first_step)
+        reply_json(reply, 200, json_pack("{s:b}", "ready", 1));
+    else
+        reply_error(
+                reply, 503, "E_NOT_READY", NULL,
+                "no step was made yet: the job is %s",
+                train_run_state_name(state->state));
+}
+
+void route_metrics(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    bool open = request->accept &&
+                strstr(request->accept, "application/openmetrics-text");
+    if (routes->options.metrics)
+        reply->body = routes->options.metrics(
+                routes->options.state, open, &reply->body_bytes);
+    if (!reply->body) {
+        reply_error(
+                reply, 404, "E_NOT_FOUND", "GET /v1 lists what can be asked",
+                "this job has no metrics");
+        return;
+    }
+    reply->status = 200;
+    reply->content_type =
+            open ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                 : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+void route_page(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    if (!routes->options.page) {
+        reply_error(
+                reply, 404, "E_NOT_FOUND", "GET /v1 lists what can be asked",
+                "this job has no page");
+        return;
+    }
+    reply->status = 200;
+    reply->content_type = "text/html; charset=utf-8";
+    reply->static_body = routes->options.page;
+    reply->body_bytes = routes->options.page_bytes;
+}
