@@ -1,6 +1,10 @@
-/* device.h - where kernels run. This header knows the CPU device and names the
- * stream that every kernel takes; on the CPU a stream is NULL and a kernel has
- * finished when it returns.
+/* device.h - where kernels run: the CPU, or a GPU of this host.
+ *
+ * A thread has a current device (device_use; the CPU until then). Kernels,
+ * streams made by it and base/device_memory.h work on that device. A stream of
+ * NULL is the compute stream: on the CPU the caller itself, so that a kernel
+ * has finished when it returns; on a GPU the one stream on which a rank's
+ * kernels follow each other.
  *
  * Limits: `memory_limit` and `host_memory_limit` are honoured on the CPU as
  * well, so that "fits in 12 GiB" can be tested on a machine without a GPU. */
@@ -49,8 +53,47 @@ int device_online_cpus(void);
 int device_threads(
         const struct device_options *options, int mask_cpus, int online_cpus,
         int local_size);
-/* How the streams of a rank work; `offloads`: something is. */
+/* How the streams of a rank work; `offloads`: something is. STREAM_CUDA when
+ * the thread's device is a GPU. */
 enum stream_mode device_stream_mode(
         const struct device_options *options, bool offloads);
+
+/* --- the device of a rank ------------------------------------------------- */
+
+struct device_facts {
+    enum device_backend backend; /* DEVICE_CPU or DEVICE_CUDA */
+    char name[96];               /* "NVIDIA H200"; of the CPU: "cpu" */
+    char uuid[48];               /* "GPU-..."; empty: the CPU */
+    int index;                   /* among the GPUs that this process sees */
+    int major, minor;            /* compute capability */
+    int multiprocessors;
+    int numa_node;                    /* -1: not known */
+    uint64_t total_bytes, free_bytes; /* when it was opened */
+    uint64_t context_bytes;           /* what the driver took to open it */
+    int driver, runtime;              /* 13000: 13.0; 0: none */
+};
+
+/* GPUs that this process may use; 0 also where there is no driver or this
+ * program was built without CUDA. Makes no context. *why_out (may be NULL): a
+ * sentence on why there is none; static. */
+int device_gpu_count(const char **why_out);
+/* DEVICE_CPU or DEVICE_CUDA: AUTO is CUDA where there is a GPU. */
+enum device_backend device_resolve(enum device_backend backend);
+
+struct device;
+/* The device of the rank with this number among the `local_size` of its host;
+ * ranks take GPUs in turn. `backend` is resolved. ZD_ERR_UNFIT with a cause and
+ * a fix: no GPU, no driver or one too old, a GPU of an architecture that this
+ * program was not built for, one that is busy or refuses. */
+enum zd_status device_open(
+        enum device_backend backend, int local_rank, int local_size,
+        struct device **device_out);
+/* Everything on it was released before. NULL is accepted. */
+void device_close(struct device *device);
+/* The calling thread's current device; NULL: the CPU. */
+void device_use(struct device *device);
+struct device *device_current(void); /* NULL: the CPU */
+enum device_backend device_backend(void);
+struct device_facts device_facts(void); /* of the current device */
 
 #endif

@@ -8,9 +8,15 @@
  *     event_wait(event);                       so does the calling thread
  *
  * Modes: STREAM_THREAD has a worker thread; STREAM_INLINE does its work at once
- * in the caller. A stream of NULL is the caller's own: inline, and a wait on it
- * is the caller's. Kernels on the CPU finish when they return; an event
- * recorded inline is done at once.
+ * in the caller; STREAM_CUDA is a stream of the thread's GPU. A stream of NULL is
+ * the compute stream (base/device.h). On the CPU that is the caller's own:
+ * inline, and a wait on it is the caller's; kernels on the CPU finish when they
+ * return, and an event recorded inline is done at once. On a GPU a wait on NULL
+ * holds later kernels, not the caller, and event_wait holds the caller.
+ *
+ * Events belong to the device that was current when they were created. A stream
+ * and its events may be queued on and recorded by any thread that has the same
+ * device, one at a time.
  *
  * Rules: one thread (the trainer) queues on a stream. An event may be recorded
  * again, also on another stream; a wait means the last record before it, and
@@ -30,7 +36,7 @@
 struct stream;
 struct event;
 
-enum stream_mode { STREAM_INLINE, STREAM_THREAD };
+enum stream_mode { STREAM_INLINE, STREAM_THREAD, STREAM_CUDA };
 
 enum zd_status stream_create(
         const char *name, enum stream_mode mode, struct stream **stream_out);
@@ -42,7 +48,8 @@ void event_destroy(struct event *event); /* waits until it is done */
 /* to and from do not overlap; both stay valid until the copy is done. */
 enum zd_status stream_copy(
         struct stream *stream, void *to, const void *from, size_t bytes);
-/* A function of the host, in the stream's order. It must not queue work. */
+/* A function of the host, in the stream's order. It must not queue work, nor
+ * call the GPU. */
 typedef void stream_fn(void *ctx, int64_t arg);
 enum zd_status stream_call(
         struct stream *stream, stream_fn *fn, void *ctx, int64_t arg);

@@ -51,7 +51,7 @@ static void fill(
     a->dlogits = d == DTYPE_FP32 ? a->logits : numbers(d, (size_t)CHUNK * V);
     a->table = numbers(d, (size_t)V * C);
     a->dtable = numbers(DTYPE_FP32, (size_t)V * C);
-    a->scratch = malloc(attention_scratch_bytes(s, d));
+    a->scratch = malloc(attention_scratch_bytes(s, d, DEVICE_CPU));
     a->ids = malloc(N * sizeof *a->ids);
     a->starts = calloc(N, sizeof *a->starts);
     for (size_t i = 0; i < N; i++)
@@ -120,7 +120,7 @@ static void bench(enum dtype dtype, int T, int repeats)
     OP("embedding forward", 2,
        k->embedding_forward(NULL, a.y, a.ids, a.table, N, C, true))
     OP("embedding backward", 2,
-       k->embedding_backward(NULL, a.dtable, a.ids, a.y, N, C))
+       k->embedding_backward(NULL, a.dtable, a.ids, NULL, a.y, N, C))
     OP("cross entropy", N / (double)CHUNK,
        k->cross_entropy(
                NULL, a.lse, a.dlogits, a.logits, a.ids, 1e-3f, CHUNK, V))

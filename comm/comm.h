@@ -69,7 +69,9 @@ enum zd_status comm_reduce_scatter_begin(struct comm *comm, const void *full,
         void *shard, size_t count, enum dtype type, bool accumulate,
         struct comm_op **op_out);
 
-/* Finish an operation. Operations may be waited for in any order that is the
+/* Finish an operation. On a GPU an operation begins when what the compute stream
+ * has queued is done, and waiting holds what the compute stream queues later,
+ * not the host. Operations may be waited for in any order that is the
  * same on all ranks. At most COMM_OPS_MAX may be under way. */
 enum { COMM_OPS_MAX = 16 };
 enum zd_status comm_wait(struct comm *comm, struct comm_op *op);

@@ -5,7 +5,8 @@
  *
  * Source:  Hendrycks, Gimpel 2016, arXiv:1606.08415, section 2 ("gelu_new" of
  *          transformers); Shazeer 2020, arXiv:2002.05202, equation 6.
- * dx may be dout; dgate may be gate and dup may be up. */
+ * dx may be dout; dgate may be gate and dup may be up. gate and up may be the
+ * halves of one array (N, 2 F): rows are `stride` elements apart. */
 #ifndef ZD_KERNELS_ACTIVATION_H
 #define ZD_KERNELS_ACTIVATION_H
 
@@ -24,13 +25,15 @@ typedef enum zd_status gelu_backward_fn(
 
 typedef enum zd_status swiglu_forward_fn(
         struct stream *stream, void *out, /* (count) */
-        const void *gate,                 /* (count) */
-        const void *up,                   /* (count) */
-        size_t count);
+        const void *gate,                 /* (N, F), rows `stride` apart */
+        const void *up,                   /* (N, F), rows `stride` apart */
+        int N, int F, int64_t stride);
 
 typedef enum zd_status swiglu_backward_fn(
         struct stream *stream, void *dgate,
-        void *dup, /* (count); dgate may be dout */
-        const void *dout, const void *gate, const void *up, size_t count);
+        void *dup,        /* (N, F), rows `stride` apart */
+        const void *dout, /* (N, F); dgate may be it when stride is F */
+        const void *gate, const void *up, /* (N, F), rows `stride` apart */
+        int N, int F, int64_t stride);
 
 #endif

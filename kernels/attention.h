@@ -25,8 +25,11 @@ struct attention_shape {
     float scale;                          /* 1/sqrt(D) */
 };
 
+/* `backend` is resolved: what a GPU needs can be planned where there is none.
+ */
 size_t attention_scratch_bytes(
-        const struct attention_shape *shape, enum dtype dtype);
+        const struct attention_shape *shape, enum dtype dtype,
+        enum device_backend backend);
 
 typedef enum zd_status attention_forward_fn(
         struct stream *stream, void *out, /* (B*T, H*D), rows H*D apart */

@@ -9,14 +9,15 @@
 #define ZD_KERNELS_CROSS_ENTROPY_H
 
 #include "base/device.h"
+#include "base/dtype.h"
 
 #include <stdint.h>
 
 typedef enum zd_status cross_entropy_fn(
         struct stream *stream, float *losses, /* (n) */
         void *dlogits,          /* (n, V) compute type; NULL: loss only; may
-                                   be `logits` itself when that is fp32 too */
-        const float *logits,    /* (n, V) */
+                                   be `logits` itself when the types agree */
+        const void *logits,     /* (n, V) of the table's logits_dtype */
         const int32_t *targets, /* (n); < 0 = masked */
         float dloss,            /* weight of each token's loss in the total */
         int n, int V);

@@ -36,12 +36,12 @@ static float row_exp_sum(const float *row, float top, int V)
  * twice rather than stored, since dlogits may be narrower. */
 enum zd_status FAST(cross_entropy)(
         struct stream *stream, float *losses, void *dlogits,
-        const float *logits, const int32_t *targets, float dloss, int n, int V)
+        const void *logits, const int32_t *targets, float dloss, int n, int V)
 {
 #pragma omp parallel for num_threads(threads_for((size_t)n *V))                \
         schedule(dynamic, 4)
     for (int i = 0; i < n; i++) {
-        const float *row = logits + (size_t)i * V;
+        const float *row = (const float *)logits + (size_t)i * V;
         elem *d = dlogits ? (elem *)dlogits + (size_t)i * V : NULL;
         int target = targets[i];
         if (target < 0) {

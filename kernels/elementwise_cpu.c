@@ -71,7 +71,7 @@ enum zd_status FAST(embedding_forward)(
 /* Threads share out the columns: equal ids then add in token order. */
 enum zd_status FAST(embedding_backward)(
         struct stream *stream, float *dtable, const int32_t *ids,
-        const void *dout, int N, int C)
+        const int32_t *order, const void *dout, int N, int C)
 {
     enum { BLOCK = 64 };
 #pragma omp parallel for num_threads(threads_for((size_t)N *C))

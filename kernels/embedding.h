@@ -18,7 +18,14 @@ typedef enum zd_status embedding_forward_fn(
 typedef enum zd_status embedding_backward_fn(
         struct stream *stream, float *dtable, /* (rows, C), added to */
         const int32_t *ids,                   /* (N) */
-        const void *dout,                     /* (N, C) */
+        const int32_t *order, /* (N) tokens in the order of their ids, and
+                                 of their numbers among equal ids; the CPU
+                                 does not read it: NULL */
+        const void *dout,     /* (N, C) */
         int N, int C);
+
+/* On the host: `order` of ids. scratch: (rows + 1). */
+void embedding_order(
+        int32_t *order, const int32_t *ids, int N, int rows, int32_t *scratch);
 
 #endif

@@ -136,10 +136,28 @@ static enum zd_status matmul_library_bf16(
 }
 
 size_t attention_scratch_bytes(
-        const struct attention_shape *shape, enum dtype dtype)
+        const struct attention_shape *shape, enum dtype dtype,
+        enum device_backend backend)
 {
-    const struct cpu_backend *backend = backend_at(machine_isa(), dtype);
-    return backend->attention_floats(shape) * sizeof(float);
+    const struct cpu_backend *cpu = backend_at(machine_isa(), dtype);
+    assert(backend == DEVICE_CPU);
+    return cpu->attention_floats(shape) * sizeof(float);
+}
+
+size_t kernels_workspace_bytes(const struct kernels_request *request)
+{
+    assert(request->backend == DEVICE_CPU);
+    return 0;
+}
+
+void kernels_set_workspace(void *device, size_t bytes)
+{
+}
+
+enum zd_status kernels_device(
+        enum dtype dtype, const struct kernels **table_out)
+{
+    return kernels_cpu(dtype, table_out);
 }
 
 size_t matmul_scratch_bytes(enum dtype dtype)

@@ -25,13 +25,17 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "kernels/losses.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 
 struct kernels {
-    enum dtype dtype; /* compute type of every `void *` array */
-    const char *name; /* "cpu fp32 (oneDNN, AVX2)": for the banner */
+    enum dtype dtype;        /* compute type of every `void *` array */
+    enum dtype logits_dtype; /* what logits are made and read in: fp32 on the
+                                CPU, the compute type on a GPU, where dlogits
+                                may take their place */
+    const char *name;        /* "cpu fp32 (oneDNN, AVX2)": for the banner */
     matmul_fn *matmul;
     layernorm_forward_fn *layernorm_forward;
     layernorm_backward_fn *layernorm_backward;
@@ -50,7 +54,21 @@ struct kernels {
     cross_entropy_fn *cross_entropy;
     add_fn *add;
     reduce_rows_fn *reduce_rows;
+    add_losses_fn *add_losses;
+
+    /* Several of the above in one pass over memory. NULL: there is none, and
+     * fused.h composes it from the parts; call sites use fused.h. */
+    matmul_gelu_fn *matmul_gelu;
+    matmul_dgelu_fn *matmul_dgelu;
+    matmul_weight_grads_fn *matmul_weight_grads;
+    add_layernorm_forward_fn *add_layernorm_forward;
+    add_rmsnorm_forward_fn *add_rmsnorm_forward;
 };
+
+/* The table of the thread's current device. Where ZD_HAVE_CUDA, on a GPU:
+ * kernels_cuda. */
+enum zd_status kernels_device(
+        enum dtype dtype, const struct kernels **table_out);
 
 /* The CPU table for a compute type: the fast paths this machine can run (AMX,
  * AVX-512, AVX2, plain), chosen here. */
@@ -58,6 +76,27 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out);
 /* The plain definitions, for tests: loops, one thread, no library. */
 enum zd_status kernels_plain(
         enum dtype dtype, const struct kernels **table_out);
+
+/* The CUDA table (kernels_cuda.cu). The first call on a device opens cuBLASLt
+ * and, for the fast attention, cuDNN. ZD_ERR_UNFIT: cuBLASLt is not there. */
+enum zd_status kernels_cuda(enum dtype dtype, const struct kernels **table_out);
+
+/* What operations on a device borrow while they run: partial sums, sort orders,
+ * the products' workspace. One block for all, because they run one after the
+ * other on the compute stream; planned by model (span "kernels.workspace") and
+ * handed over before the first operation. Nothing on the CPU. */
+struct kernels_request {
+    enum device_backend backend; /* resolved */
+    enum dtype dtype;
+    int N;       /* tokens of the largest pass */
+    int C;       /* widest row that is normed */
+    int columns; /* widest row of a bias's gradient */
+    int V;
+};
+size_t kernels_workspace_bytes(const struct kernels_request *request);
+/* For the thread's current device; the memory is the caller's and outlives it.
+ */
+void kernels_set_workspace(void *device, size_t bytes);
 
 /* Threads that CPU operations use (OpenMP), and every other OpenMP region of
  * the calling thread; call once at start. */

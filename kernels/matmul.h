@@ -26,6 +26,36 @@ typedef enum zd_status matmul_fn(
         const void *bias,                   /* (N) or NULL */
         int M, int N, int K, bool trans_a, bool trans_b, bool accumulate);
 
+/* --- with what comes before or after it ------------------------------------
+ * Sums of a column (dbias) are taken in fp32 over what is stored, rounded or
+ * not: a tolerance, not bits, holds between fused and composed. */
+
+/* pre = a op(b) + bias, out = gelu(pre): the first product of an MLP. */
+typedef enum zd_status matmul_gelu_fn(
+        struct stream *stream, void *out, /* (M, N) */
+        void *pre,                        /* (M, N) kept for backward */
+        const void *a,                    /* (M, K) */
+        const void *b,                    /* (K, N), or (N, K) with trans_b */
+        const void *bias,                 /* (N) or NULL */
+        int M, int N, int K, bool trans_b);
+
+/* dpre = (dout op(b)) * gelu'(pre). */
+typedef enum zd_status matmul_dgelu_fn(
+        struct stream *stream, void *dpre, /* (M, N) */
+        const void *dout,                  /* (M, K) */
+        const void *b,                     /* (K, N), or (N, K) with trans_b */
+        const void *pre,                   /* (M, N) */
+        int M, int N, int K, bool trans_b);
+
+/* dweight(rows, columns) [+]= a^T b and dbias(out) [+]= the sums of dy's
+ * columns, where dy (tokens, out) is b, or with dy_first a. */
+typedef enum zd_status matmul_weight_grads_fn(
+        struct stream *stream, float *dweight, /* (rows, columns) */
+        float *dbias,                          /* (out) or NULL */
+        const void *a,                         /* (tokens, rows) */
+        const void *b,                         /* (tokens, columns) */
+        int rows, int columns, int tokens, bool dy_first, bool accumulate);
+
 /* Bytes of panel scratch a process holds for this compute type. */
 size_t matmul_scratch_bytes(enum dtype dtype);
 

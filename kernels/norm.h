@@ -51,4 +51,16 @@ typedef enum zd_status rmsnorm_backward_fn(
         const float *rstd,               /* (N) */
         int N, int C, bool accumulate);
 
+/* sum = a + b, rounded as it is stored, then the norm of sum: the residual
+ * stream between two halves of a layer, and between layers. sum may be a or b;
+ * bits as of add and then the norm. */
+typedef enum zd_status add_layernorm_forward_fn(
+        struct stream *stream, void *sum, /* (N, C) */
+        void *out, float *mean, float *rstd, const void *a, const void *b,
+        const void *weight, const void *bias, float eps, int N, int C);
+typedef enum zd_status add_rmsnorm_forward_fn(
+        struct stream *stream, void *sum, /* (N, C) */
+        void *out, float *rstd, const void *a, const void *b,
+        const void *weight, float eps, int N, int C);
+
 #endif

@@ -7,7 +7,10 @@
 /* Channels a head may have, in the plain and in the fast attention. */
 enum { ATTENTION_MAX_D = 512 };
 
-/* Every operation of struct kernels, to fill a table by name. */
+/* What has no type of its own (losses.c). */
+add_losses_fn add_losses_cpu;
+
+/* Every other operation of struct kernels, to fill a table by name. */
 #define KERNELS_EACH(OP)                                                       \
     OP(matmul)                                                                 \
     OP(layernorm_forward)                                                      \

@@ -17,6 +17,8 @@
 const struct kernels kernels_plain_bf16 = {
         .dtype = DTYPE_BF16,
         .name = "plain bf16",
+        .logits_dtype = DTYPE_FP32,
+        .add_losses = add_losses_cpu,
 #define OP(op) .op = op##_plain_bf16,
         KERNELS_EACH(OP)
 #undef OP

@@ -17,6 +17,8 @@
 const struct kernels kernels_plain_fp16 = {
         .dtype = DTYPE_FP16,
         .name = "plain fp16",
+        .logits_dtype = DTYPE_FP32,
+        .add_losses = add_losses_cpu,
 #define OP(op) .op = op##_plain_fp16,
         KERNELS_EACH(OP)
 #undef OP

@@ -105,7 +105,7 @@ static void *push_attention_scratch(struct stack *s, const struct dims *d)
             .v_stride = kv_stride,
             .scale = 1.0f,
     };
-    return push_bytes(s, attention_scratch_bytes(&shape, d->dtype));
+    return push_bytes(s, attention_scratch_bytes(&shape, d->dtype, DEVICE_CPU));
 }
 
 static void push_statistics(

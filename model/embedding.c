@@ -40,7 +40,7 @@ static enum zd_status scatter(
     if (!add)
         memset(grad, 0, model->table->params[id].count * sizeof *grad);
     return model->kernels->embedding_backward(
-            NULL, grad, rows, dx, N, model->config->hidden_size);
+            NULL, grad, rows, NULL, dx, N, model->config->hidden_size);
 }
 
 enum zd_status embedding_backward(

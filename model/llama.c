@@ -109,8 +109,7 @@ enum zd_status llama_mlp_forward(
     ZD_TRY(linear_forward(model, &gate, acts->gate, acts->norm2, pass->N));
     ZD_TRY(linear_forward(model, &up, acts->up, acts->norm2, pass->N));
     ZD_TRY(model->kernels->swiglu_forward(
-            NULL, acts->act, acts->gate, acts->up,
-            (size_t)pass->N * (size_t)F));
+            NULL, acts->act, acts->gate, acts->up, pass->N, F, F));
     if (!out)
         return ZD_OK;
     return linear_forward(model, &down, out, acts->act, pass->N);
@@ -129,8 +128,7 @@ enum zd_status llama_mlp_backward(
     ZD_TRY(linear_backward(
             model, &down, g->gate, pass->acts->dx, acts->act, N, accumulate));
     ZD_TRY(model->kernels->swiglu_backward(
-            NULL, g->gate, g->up, g->gate, acts->gate, acts->up,
-            (size_t)N * (size_t)F));
+            NULL, g->gate, g->up, g->gate, acts->gate, acts->up, N, F, F));
     ZD_TRY(linear_backward(
             model, &gate, g->hidden, g->gate, acts->norm2, N, accumulate));
     return linear_backward_add(

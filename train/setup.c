@@ -179,7 +179,7 @@ static enum zd_status take_memory(struct trainer *trainer)
 {
     const struct job_plan *plan = &trainer->plan;
     ZD_TRY(create_streams(trainer));
-    ZD_TRY(kernels_cpu(trainer->job->train.dtype, &trainer->kernels));
+    ZD_TRY(kernels_device(trainer->job->train.dtype, &trainer->kernels));
     ZD_TRY(arena_take(&trainer->arena, &plan->arena));
     if (arena_plan_find(&plan->arena, "comm.staging"))
         comm_set_staging(

@@ -186,10 +186,12 @@ static double activation_case(struct runner a, struct runner b)
         RUN(most, gelu_forward(NULL, out[0].of[r], x, count));
         RUN(most, gelu_backward(NULL, out[1].of[r], g, x, count));
         RUN(most, gelu_backward(NULL, out[2].of[r], out[2].of[r], x, count));
-        RUN(most, swiglu_forward(NULL, out[3].of[r], x, u, count));
+        RUN(most, swiglu_forward(
+                          NULL, out[3].of[r], x, u, 1, (int)count,
+                          (int64_t)count));
         RUN(most, swiglu_backward(
                           NULL, out[4].of[r], out[5].of[r], g, out[4].of[r],
-                          out[5].of[r], count));
+                          out[5].of[r], 1, (int)count, (int64_t)count));
         RUN(most, add(NULL, out[6].of[r], out[6].of[r], x, count));
         for (int k = 0; k < 7; k++)
             pair_compare(&most, out[k]);
@@ -216,7 +218,7 @@ static double embedding_case(struct runner a, struct runner b)
         void *dout = random_array(type, count, 0.1f, 6);
         RUN(most, embedding_forward(NULL, set.of[r], ids, table, N, C, false));
         RUN(most, embedding_forward(NULL, added.of[r], ids, table, N, C, true));
-        RUN(most, embedding_backward(NULL, dtable.of[r], ids, dout, N, C));
+        RUN(most, embedding_backward(NULL, dtable.of[r], ids, NULL, dout, N, C));
         RUN(most, reduce_rows(NULL, sums.of[r], dout, N, C, i & 1));
         pair_compare(&most, set);
         pair_compare(&most, added);
@@ -295,7 +297,7 @@ static void attention_run(
     size_t k_at = (size_t)(H * D) * bytes, v_at = (size_t)(KV * D) * bytes;
     v_at += k_at;
     set_threads(a.threads > b.threads ? a : b);
-    size_t scratch_bytes = attention_scratch_bytes(&s, type);
+    size_t scratch_bytes = attention_scratch_bytes(&s, type, DEVICE_CPU);
     void *scratch = malloc(scratch_bytes ? scratch_bytes : 1);
     RUN(*most, attention_forward(
                        NULL, out.of[r], lse.of[r], qkv, qkv + k_at, qkv + v_at,

@@ -157,7 +157,7 @@ static double gelu_loss(const struct probe *p)
 
 static double swiglu_loss(const struct probe *p)
 {
-    swiglu_forward_double(NULL, p->out, p->x, p->y, p->count);
+    swiglu_forward_double(NULL, p->out, p->x, p->y, 1, (int)p->count, 0);
     return weighted(p);
 }
 
@@ -178,7 +178,7 @@ Test(kernels_plain, activations_have_the_gradients_of_their_definitions)
     k->gelu_backward(NULL, dx, dout, x, COUNT);
     expect_gradient(&p, p.x, dx, COUNT, "gelu");
     p.loss = swiglu_loss;
-    k->swiglu_backward(NULL, dx, du, dout, x, u, COUNT);
+    k->swiglu_backward(NULL, dx, du, dout, x, u, 1, COUNT, COUNT);
     expect_gradient(&p, p.x, dx, COUNT, "swiglu gate");
     expect_gradient(&p, p.y, du, COUNT, "swiglu up");
 }
@@ -279,7 +279,7 @@ Test(kernels_plain, linear_operations_are_transposed_by_their_backward)
     float weights[ROWS * S], d[ROWS * S] = {0}, out[N * S];
     memcpy(weights, floats(ROWS * S, 1.0f, 5), sizeof weights);
     k->embedding_forward(NULL, out, ids, weights, N, S, false);
-    k->embedding_backward(NULL, d, ids, y, N, S);
+    k->embedding_backward(NULL, d, ids, NULL, y, N, S);
     left = right = 0.0;
     for (int i = 0; i < N * S; i++)
         left += (double)out[i] * (double)y[i];

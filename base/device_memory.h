@@ -1,0 +1,40 @@
+/* device_memory.h - memory of the thread's current device, from the host.
+ *
+ * On a GPU the host must not touch device memory but through these calls; on
+ * the CPU they are mmap, memcpy and memset. All but the allocations take their
+ * turn on the compute stream: what kernels queued before has been done to what
+ * they read, and kernels queued later see what they wrote. Errors:
+ * ZD_ERR_MEMORY when an allocation is refused, ZD_ERR_DEVICE else. */
+#ifndef ZD_BASE_DEVICE_MEMORY_H
+#define ZD_BASE_DEVICE_MEMORY_H
+
+#include "base/device.h"
+
+/* One block, aligned to a page at least, of zeros. For arenas. */
+enum zd_status device_take(size_t bytes, void **device_out);
+void device_give(void *device, size_t bytes);
+
+/* Page-locks memory of the host, so that copies run beside the host and at
+ * full speed. Does nothing on the CPU. Pages are touched by it. */
+enum zd_status device_pin(void *host, size_t bytes);
+void device_unpin(void *host);
+
+enum zd_status device_clear(void *device, size_t bytes);
+/* Between two places of the device; they do not overlap. */
+enum zd_status device_move(void *to, const void *from, size_t bytes);
+/* Waits until the values are there. */
+enum zd_status device_read(void *host, const void *device, size_t bytes);
+/* `host` may be reused when it returns. */
+enum zd_status device_write(void *device, const void *host, size_t bytes);
+
+/* Waits for all that was queued on the compute stream. */
+enum zd_status device_finish(void);
+/* The first failure of an asynchronous operation since the device was opened,
+ * if it is known by now; a GPU that has failed once fails ever after. Waits for
+ * nothing. Once per step. */
+enum zd_status device_check(void);
+/* Bytes that the whole device has in use now, by everybody, as the driver says;
+ * on the CPU what this process has resident. */
+enum zd_status device_used_bytes(uint64_t *bytes_out);
+
+#endif

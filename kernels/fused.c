@@ -1,0 +1,75 @@
+#include "kernels/fused.h"
+
+enum zd_status fused_matmul_gelu(
+        const struct kernels *kernels, struct stream *stream, void *out,
+        void *pre, const void *a, const void *b, const void *bias, int M, int N,
+        int K, bool trans_b)
+{
+    if (kernels->matmul_gelu)
+        return kernels->matmul_gelu(
+                stream, out, pre, a, b, bias, M, N, K, trans_b);
+    ZD_TRY(kernels->matmul(
+            stream, pre, kernels->dtype, a, b, bias, M, N, K, false, trans_b,
+            false));
+    return kernels->gelu_forward(stream, out, pre, (size_t)M * (size_t)N);
+}
+
+enum zd_status fused_matmul_dgelu(
+        const struct kernels *kernels, struct stream *stream, void *dpre,
+        const void *dout, const void *b, const void *pre, int M, int N, int K,
+        bool trans_b)
+{
+    if (kernels->matmul_dgelu)
+        return kernels->matmul_dgelu(
+                stream, dpre, dout, b, pre, M, N, K, trans_b);
+    ZD_TRY(kernels->matmul(
+            stream, dpre, kernels->dtype, dout, b, NULL, M, N, K, false,
+            trans_b, false));
+    return kernels->gelu_backward(
+            stream, dpre, dpre, pre, (size_t)M * (size_t)N);
+}
+
+enum zd_status fused_weight_grads(
+        const struct kernels *kernels, struct stream *stream, float *dweight,
+        float *dbias, const void *a, const void *b, int rows, int columns,
+        int tokens, bool dy_first, bool accumulate)
+{
+    if (dweight && dbias && kernels->matmul_weight_grads)
+        return kernels->matmul_weight_grads(
+                stream, dweight, dbias, a, b, rows, columns, tokens, dy_first,
+                accumulate);
+    if (dweight)
+        ZD_TRY(kernels->matmul(
+                stream, dweight, DTYPE_FP32, a, b, NULL, rows, columns, tokens,
+                true, false, accumulate));
+    if (!dbias)
+        return ZD_OK;
+    return kernels->reduce_rows(
+            stream, dbias, dy_first ? a : b, tokens, dy_first ? rows : columns,
+            accumulate);
+}
+
+enum zd_status fused_add_layernorm(
+        const struct kernels *kernels, struct stream *stream, void *sum,
+        void *out, float *mean, float *rstd, const void *a, const void *b,
+        const void *weight, const void *bias, float eps, int N, int C)
+{
+    if (kernels->add_layernorm_forward)
+        return kernels->add_layernorm_forward(
+                stream, sum, out, mean, rstd, a, b, weight, bias, eps, N, C);
+    ZD_TRY(kernels->add(stream, sum, a, b, (size_t)N * (size_t)C));
+    return kernels->layernorm_forward(
+            stream, out, mean, rstd, sum, weight, bias, eps, N, C);
+}
+
+enum zd_status fused_add_rmsnorm(
+        const struct kernels *kernels, struct stream *stream, void *sum,
+        void *out, float *rstd, const void *a, const void *b,
+        const void *weight, float eps, int N, int C)
+{
+    if (kernels->add_rmsnorm_forward)
+        return kernels->add_rmsnorm_forward(
+                stream, sum, out, rstd, a, b, weight, eps, N, C);
+    ZD_TRY(kernels->add(stream, sum, a, b, (size_t)N * (size_t)C));
+    return kernels->rmsnorm_forward(stream, out, rstd, sum, weight, eps, N, C);
+}

@@ -1,0 +1,31 @@
+/* fused.h - operations that a table may have in one pass: where it has not,
+ * they are composed of the table's own parts, with the same results. Arguments
+ * as in the headers of the families. */
+#ifndef ZD_KERNELS_FUSED_H
+#define ZD_KERNELS_FUSED_H
+
+#include "kernels/kernels.h"
+
+enum zd_status fused_matmul_gelu(
+        const struct kernels *kernels, struct stream *stream, void *out,
+        void *pre, const void *a, const void *b, const void *bias, int M, int N,
+        int K, bool trans_b);
+enum zd_status fused_matmul_dgelu(
+        const struct kernels *kernels, struct stream *stream, void *dpre,
+        const void *dout, const void *b, const void *pre, int M, int N, int K,
+        bool trans_b);
+/* dweight and dbias may each be NULL: frozen. */
+enum zd_status fused_weight_grads(
+        const struct kernels *kernels, struct stream *stream, float *dweight,
+        float *dbias, const void *a, const void *b, int rows, int columns,
+        int tokens, bool dy_first, bool accumulate);
+enum zd_status fused_add_layernorm(
+        const struct kernels *kernels, struct stream *stream, void *sum,
+        void *out, float *mean, float *rstd, const void *a, const void *b,
+        const void *weight, const void *bias, float eps, int N, int C);
+enum zd_status fused_add_rmsnorm(
+        const struct kernels *kernels, struct stream *stream, void *sum,
+        void *out, float *rstd, const void *a, const void *b,
+        const void *weight, float eps, int N, int C);
+
+#endif
