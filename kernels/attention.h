@@ -2,7 +2,8 @@
  *
  *   Token t of a sample sees the tokens doc_start[t] .. t of the same sample.
  *   scores = scale * q k^T, p = softmax(scores), out = p v. Query head h uses
- *   key/value head h / (H / KV).
+ *   key/value head h / (H / KV). doc_start never falls from a token to the next
+ *   (documents lie one after the other).
  *
  * Source:  Vaswani et al. 2017, arXiv:1706.03762, equation 1; backward by
  *          recomputing p from the log-sum-exp (Dao et al. 2022,
@@ -23,10 +24,14 @@ struct attention_shape {
     int B, T, H, KV, D;
     int64_t q_stride, k_stride, v_stride; /* also those of dq, dk, dv */
     float scale;                          /* 1/sqrt(D) */
+    /* Documents in the B samples together, as the host counted them in what it
+     * sent to the device; B: every sample is one document. 0: not known. It
+     * chooses a path and says nothing that doc_start does not say. */
+    int documents;
 };
 
 /* `backend` is resolved: what a GPU needs can be planned where there is none.
- */
+ * It does not depend on `documents`. */
 size_t attention_scratch_bytes(
         const struct attention_shape *shape, enum dtype dtype,
         enum device_backend backend);
