@@ -6,6 +6,7 @@
 # Three builds: as it is used; with the address and undefined-behaviour sanitizers, for the unit tests; and with
 # the thread sanitizer, for the suite tsan: plain programs whose ranks are threads, kernels on one thread (Criterion's
 # workers and OpenMP's barriers give it false alarms). Tests of several ranks are in the suites ranks (threads) and mpi.
+# These three are without CUDA.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 70
 select_long=(--no-suite long)
@@ -52,7 +53,7 @@ finish() {
     exit
 }
 
-if build build; then
+if build build -Dcuda=disabled; then
     run_suite build "tests" "${select_long[@]}"
 else
     bad=1
@@ -61,7 +62,7 @@ fi
 
 # A leak or an error must end a test: Criterion forgives an exit code of a child that has reported its result.
 export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=abort_on_error=1:halt_on_error=1:print_stacktrace=1
-if build build-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1; then
+if build build-asan -Dcuda=disabled -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1; then
     run_suite build-asan "unit tests and requests under address and undefined-behaviour sanitizers" --suite unit --suite fuzz
 else
     bad=1
@@ -71,7 +72,7 @@ fi
 fixed=()
 if setarch -R true 2>/dev/null; then fixed=(--wrapper "setarch -R"); fi
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 OMP_NUM_THREADS=1
-if build build-tsan -Db_sanitize=thread -Db_lundef=false -Doptimization=1; then
+if build build-tsan -Dcuda=disabled -Db_sanitize=thread -Db_lundef=false -Doptimization=1; then
     run_suite build-tsan "ranks as threads under the thread sanitizer" "${fixed[@]}" --suite tsan
 else
     bad=1
