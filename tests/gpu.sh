@@ -1,0 +1,195 @@
+#!/usr/bin/env bash
+# What a GPU must show, from a folder that deploy/bundle.sh made (or a build folder of this machine).
+#   tests/gpu.sh FOLDER [PART]...      kernels parity ranks offload sanitizer; all of them without a word
+# A line for each check goes to FOLDER/gpu-tests.txt, which is appended to, and to the terminal; no command runs longer
+# than eight minutes. Ends with 0 when nothing failed. Where there is no GPU it says so and ends with 69.
+set -uo pipefail
+here=$(dirname "$(dirname "$(readlink -f "$0")")")
+folder=$(readlink -f "${1:?the folder that deploy/bundle.sh made, or a build folder}") || exit 66
+shift
+parts=("$@")
+[[ ${#parts[@]} -gt 0 ]] || parts=(kernels parity ranks offload sanitizer)
+results=${ZEROD_GPU_RESULTS:-$folder/gpu-tests.txt}
+limit=470
+
+if [[ -e $folder/payload.tar.gz ]]; then
+    # shellcheck source=deploy/bundle-env.sh
+    source "$here/deploy/bundle-env.sh" "$folder" || exit 66
+    source_root=$BUNDLE/source programs=$BUNDLE/programs list=$BUNDLE/tests.list
+    commit=$(cat "$BUNDLE/commit")
+else
+    source_root=$here programs='' list=$(mktemp)
+    meson introspect --tests "$folder" | python3 -c '
+import json, sys
+for test in json.load(sys.stdin):
+    if any(suite.split(":")[-1] == "cuda" for suite in test["suite"]):
+        print("\t".join([test["name"], *test["cmd"]]))' >"$list"
+    PATH=$folder/daemon:$PATH
+    commit=$(git -C "$here" rev-parse --short HEAD)
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export XDG_RUNTIME_DIR=$work LC_ALL=C
+ln -s "$source_root/tests" "$work/tests"
+cd "$work" || exit 70
+failed=0
+say() { printf '%s\n' "$*" | tee -a "$results"; }
+# verdict PART WHAT CODE LOG: a line; of a failure also the end of what was said.
+verdict() {
+    local word=ok
+    if [[ $3 -eq 124 || $3 -eq 137 ]]; then word="FAILED (eight minutes)"; elif [[ $3 -ne 0 ]]; then word="FAILED ($3)"; fi
+    say "$1 | $2 | $word"
+    if [[ $word != ok ]]; then
+        failed=1
+        tail -n 25 "$4" | sed 's/^/    /' | tee -a "$results"
+    fi
+}
+# attempt PART WHAT COMMAND...
+attempt() {
+    local part=$1 what=$2
+    shift 2
+    timeout -k 10 "$limit" "$@" >"$work/log" 2>&1
+    verdict "$part" "$what" $? "$work/log"
+}
+report() { # the same, but a failure is only told
+    local part=$1 what=$2 code
+    shift 2
+    timeout -k 10 "$limit" "$@" >"$work/log" 2>&1
+    code=$?
+    say "$part | $what | reported: $([[ $code -eq 0 ]] && echo works || echo "does not work ($code): $(grep -m 1 -E 'error|NCCL' "$work/log")")"
+}
+
+# --- programs of the suite cuda
+# run_tests PART PREFIX...: those whose name begins with one of the prefixes.
+run_tests() {
+    local part=$1 name program arguments prefix
+    shift
+    while IFS=$'\t' read -r name program arguments; do
+        for prefix in "$@"; do
+            [[ $name == "$prefix"* ]] || continue
+            # shellcheck disable=SC2086 # arguments are words
+            attempt "$part" "$name" "${programs:+$programs/}$program" $arguments
+            if grep -qiE '# skip|skipped: [1-9]|no CUDA device' "$work/log"; then
+                failed=1
+                say "$part | $name | FAILED: something was skipped on a machine with a GPU"
+            fi
+            break
+        done
+    done <"$list"
+}
+part_kernels() { run_tests kernels base kernels optim; }
+part_parity() { run_tests parity train parity; }
+
+# --- runs of zerod
+# train NAME RANKS ARGUMENT...: a run of the fixture's job; its model is NAME/hf.
+train() {
+    local name=$1 ranks=$2
+    shift 2
+    local launch=(mpirun --bind-to none -np "$ranks")
+    [[ $ranks -gt 0 ]] || launch=()
+    timeout -k 10 "$limit" "${launch[@]}" zerod --job "$source_root/tests/fixtures/$fixture/job.toml" \
+        --set job.output_dir="$work/$name" --set data.cache_dir="$work/cache" --set device.backend=cuda \
+        --set model.path="$source_root/tests/fixtures/$fixture/model" \
+        --set "data.train=[{path = \"$source_root/tests/fixtures/$fixture/data.bin\", format = \"nanogpt\"}]" "$@" >"$work/log" 2>&1
+}
+weights() { sha256sum <"$work/$1/hf/model.safetensors"; }
+# equal PART WHAT NAME BASE: the exported weights of two runs have the same bits.
+equal() {
+    if [[ -s $work/$3/hf/model.safetensors && $(weights "$3") == "$(weights "$4")" ]]; then
+        say "$1 | $2 | ok"
+    else
+        failed=1
+        say "$1 | $2 | FAILED: other weights than $4's"
+    fi
+}
+each_stage() { # PART PREFIX RANKS ARGUMENT...
+    local part=$1 prefix=$2 ranks=$3 stage
+    shift 3
+    for stage in 0 1 2 3; do
+        train "$prefix-$stage" "$ranks" --set zero.stage=$stage "$@"
+        verdict "$part" "$fixture, $ranks ranks, stage $stage${*:+, $*}" $? "$work/log"
+        [[ $stage -eq 0 ]] || equal "$part" "$fixture, $ranks ranks, stage $stage: bits of stage 0" "$prefix-$stage" "$prefix-0"
+    done
+}
+part_ranks() {
+    for fixture in llama_odd gpt2; do
+        each_stage ranks "$fixture-nccl1" 1 --set comm.backend=nccl
+        each_stage ranks "$fixture-staged2" 2
+        each_stage ranks "$fixture-staged4" 4
+    done
+    # several ranks of one GPU under NCCL: only where the library lets itself be told that they are several hosts
+    fixture=llama_odd
+    cat >"$work/as-host" <<'END'
+#!/bin/sh
+export NCCL_HOSTID="rank$OMPI_COMM_WORLD_RANK" NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_NVLS_ENABLE=0 NCCL_MAX_CTAS=2
+exec zerod "$@"
+END
+    chmod +x "$work/as-host"
+    report ranks "two ranks of one GPU under NCCL with distinct NCCL_HOSTID" mpirun --bind-to none -np 2 "$work/as-host" \
+        --job "$source_root/tests/fixtures/$fixture/job.toml" --set job.output_dir="$work/hostid" --set data.cache_dir="$work/cache" \
+        --set device.backend=cuda --set comm.backend=nccl --set model.path="$source_root/tests/fixtures/$fixture/model" \
+        --set "data.train=[{path = \"$source_root/tests/fixtures/$fixture/data.bin\", format = \"nanogpt\"}]"
+}
+part_offload() {
+    fixture=llama_odd
+    local type name
+    for type in fp32 bf16 fp16; do
+        local base=(--set "train.dtype=$type" --set optim.name=adamw_8bit --set train.gradient_checkpointing=full)
+        train "plain-$type" 0 "${base[@]}"
+        verdict offload "$type, nothing offloaded" $? "$work/log"
+        while IFS='|' read -r name arguments; do
+            # shellcheck disable=SC2086 # arguments are words
+            train "$name-$type" 0 "${base[@]}" $arguments
+            verdict offload "$type, $name" $? "$work/log"
+            equal offload "$type, $name: bits of the run without offload" "$name-$type" "plain-$type"
+        done <<END
+optimizer|--set offload.optimizer=cpu
+undo|--set offload.optimizer=cpu --set offload.clipping=undo
+nvme|--set offload.optimizer=nvme --set offload.nvme_path=$work
+params|--set offload.optimizer=cpu --set offload.params=cpu --set zero.stage=3
+activations|--set offload.optimizer=cpu --set offload.activations=cpu
+END
+    done
+    train paged 0 --set optim.name=paged_adamw_8bit
+    verdict offload "paged 8-bit states" $? "$work/log"
+    train unpaged 0 --set optim.name=adamw_8bit
+    equal offload "paged 8-bit states: bits of states that are not" paged unpaged
+}
+
+part_sanitizer() {
+    local tool name program arguments
+    if ! command -v compute-sanitizer >/dev/null; then
+        say "sanitizer | compute-sanitizer | skipped: not on this machine"
+        return
+    fi
+    while IFS=$'\t' read -r name program arguments; do
+        [[ $name == kernels* || $name == optim* ]] || continue
+        for tool in memcheck racecheck; do
+            # shellcheck disable=SC2086 # arguments are words
+            attempt sanitizer "$name under $tool" compute-sanitizer --tool "$tool" --error-exitcode 9 --target-processes all \
+                "${programs:+$programs/}$program" $arguments
+            if grep -q 'Device not supported' "$work/log"; then
+                say "sanitizer | $name under $tool | reported: this machine's runtime does not let it look"
+                return
+            fi
+        done
+    done <"$list"
+}
+
+say "== zerod $commit, $(date -u +%FT%TZ), $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
+if ! fixture=llama_odd train probe 0 --set train.max_steps=1; then
+    say "gpu | a first step | FAILED"
+    tail -n 12 "$work/log" | sed 's/^/    /' | tee -a "$results"
+    exit 69
+fi
+for part in "${parts[@]}"; do
+    if ! declare -F "part_$part" >/dev/null; then
+        echo "gpu.sh: no part $part; there are: kernels parity ranks offload sanitizer" >&2
+        exit 64
+    fi
+    begin=$SECONDS
+    "part_$part"
+    say "$part | all of it | $((SECONDS - begin)) s"
+done
+exit $failed
