@@ -1,0 +1,162 @@
+#include "kernels/column_sums.cuh"
+#include "kernels/cuda.cuh"
+
+extern "C" {
+#include "kernels/cuda_table.h"
+}
+
+/* --- add ------------------------------------------------------------------ */
+
+enum { ADD_BLOCK = 256 };
+
+template <typename T, int W>
+static __global__ void add_kernel(T *out, const T *a, const T *b, int64_t count)
+{
+    int64_t whole = count / W * W;
+    for (int64_t i = thread_of_grid() * W; i < whole;
+         i += threads_of_grid() * W) {
+        float x[W], y[W];
+        load_floats<W>(x, a + i);
+        load_floats<W>(y, b + i);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            x[j] += y[j];
+        store_floats<W>(out + i, x);
+    }
+    int64_t rest = whole + thread_of_grid();
+    if (rest < count)
+        out[rest] = from_float<T>(to_float(a[rest]) + to_float(b[rest]));
+}
+
+template <typename T>
+static enum zd_status add_any(
+        struct stream *stream, void *out, const void *a, const void *b,
+        size_t count)
+{
+    const int W = full_width<T>::value;
+    cudaStream_t on = device_cuda_stream(stream);
+    int64_t n = (int64_t)count;
+    if (count == 0)
+        return ZD_OK;
+    if (is_aligned(out) && is_aligned(a) && is_aligned(b))
+        ZD_LAUNCH(
+                (add_kernel<T, W>), grid_for(n / W + 1, ADD_BLOCK, GRID_MOST),
+                ADD_BLOCK, 0, on, (T *)out, (const T *)a, (const T *)b, n);
+    else
+        ZD_LAUNCH(
+                (add_kernel<T, 1>), grid_for(n, ADD_BLOCK, GRID_MOST),
+                ADD_BLOCK, 0, on, (T *)out, (const T *)a, (const T *)b, n);
+    return ZD_OK;
+}
+
+/* --- reduce_rows ---------------------------------------------------------- */
+
+/* A block sums a piece of the rows of a tile of columns: a warp reads 32 packs
+ * of a row, the warps take every eighth row. REDUCE_BLOCKS of them in all fill
+ * a GPU of 132 multiprocessors four times over and are not one more on a larger
+ * one, so that the order of the sums is the same on both. */
+enum {
+    REDUCE_BLOCK = 256,
+    REDUCE_WARPS = REDUCE_BLOCK / WARP,
+    REDUCE_BLOCKS = 528,
+    REDUCE_MIN_ROWS = 32, /* of a piece: four to a warp */
+    REDUCE_MAX_W = 8
+};
+
+template <typename T, int W>
+static __global__ void reduce_rows_kernel(
+        float *partials, const T *x, int N, int C, int pieces)
+{
+    __shared__ float sums[REDUCE_WARPS][WARP * W];
+    int lane = lane_of_warp(), warp = warp_of_block();
+    int tile = (int)blockIdx.x / pieces, piece = (int)blockIdx.x % pieces;
+    int64_t rows = (N + pieces - 1) / pieces;
+    int64_t first = piece * rows;
+    int64_t end = first + rows < N ? first + rows : N;
+    int column = (tile * WARP + lane) * W;
+    float sum[W] = {0};
+    if (column < C)
+        for (int64_t n = first + warp; n < end; n += REDUCE_WARPS) {
+            float v[W];
+            load_floats<W>(v, x + n * C + column);
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                sum[j] += v[j];
+        }
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        sums[warp][lane * W + j] = sum[j];
+    __syncthreads();
+    for (int c = (int)threadIdx.x; c < WARP * W; c += REDUCE_BLOCK) {
+        int at = tile * WARP * W + c;
+        float total = 0.0f;
+        for (int w = 0; w < REDUCE_WARPS; w++)
+            total += sums[w][c];
+        if (at < C)
+            partials[(int64_t)piece * C + at] = total;
+    }
+}
+
+/* Pieces for a tile of so many columns; what partial sums take is bounded by
+ * REDUCE_BLOCKS tiles. */
+static int reduce_pieces(int N, int C, int columns)
+{
+    int64_t tiles = ceil_div(C, columns);
+    int64_t most = ceil_div(N, REDUCE_MIN_ROWS);
+    int64_t pieces = REDUCE_BLOCKS / tiles;
+    pieces = pieces < most ? pieces : most;
+    return (int)(pieces < 1 ? 1 : pieces);
+}
+
+extern "C" size_t reduce_rows_cuda_workspace_bytes(int columns)
+{
+    size_t tiles = (size_t)REDUCE_BLOCKS * WARP * REDUCE_MAX_W;
+    return (tiles > (size_t)columns ? tiles : (size_t)columns) * sizeof(float);
+}
+
+template <typename T, int W>
+static enum zd_status reduce_rows_packs(
+        cudaStream_t on, float *out, const T *x, int N, int C, bool accumulate)
+{
+    int pieces = reduce_pieces(N, C, WARP * W);
+    unsigned tiles = (unsigned)ceil_div(C, WARP * W);
+    float *partials =
+            (float *)cuda_workspace((size_t)pieces * C * sizeof(float));
+    assert(partials);
+    ZD_LAUNCH(
+            (reduce_rows_kernel<T, W>), tiles * (unsigned)pieces, REDUCE_BLOCK,
+            0, on, partials, x, N, C, pieces);
+    return sum_pieces(on, out, NULL, partials, pieces, C, C, accumulate);
+}
+
+template <typename T>
+static enum zd_status reduce_rows_any(
+        struct stream *stream, float *out, const void *x, int N, int C,
+        bool accumulate)
+{
+    const int W = full_width<T>::value;
+    cudaStream_t on = device_cuda_stream(stream);
+    if (C <= 0)
+        return ZD_OK;
+    if (C % W == 0 && is_aligned(x))
+        return reduce_rows_packs<T, W>(on, out, (const T *)x, N, C, accumulate);
+    return reduce_rows_packs<T, 1>(on, out, (const T *)x, N, C, accumulate);
+}
+
+#define DEFINE(type, T)                                                        \
+    extern "C" enum zd_status add_cuda_##type(                                 \
+            struct stream *stream, void *out, const void *a, const void *b,    \
+            size_t count)                                                      \
+    {                                                                          \
+        return add_any<T>(stream, out, a, b, count);                           \
+    }                                                                          \
+    extern "C" enum zd_status reduce_rows_cuda_##type(                         \
+            struct stream *stream, float *out, const void *x, int N, int C,    \
+            bool accumulate)                                                   \
+    {                                                                          \
+        return reduce_rows_any<T>(stream, out, x, N, C, accumulate);           \
+    }
+DEFINE(fp32, float)
+DEFINE(bf16, bf16)
+DEFINE(fp16, fp16)
+#undef DEFINE
