@@ -32,7 +32,13 @@ extern "C" {
 #include "base/dtype.h"
 }
 
-#ifndef ZD_EMULATE
+#ifdef ZD_EMULATE
+#undef ZD_LAUNCH
+#define ZD_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)              \
+    ZD_CUDA(zd_emulate_launch(                                                 \
+            #kernel, kernel, (grid), (block), (shared_bytes), (stream),        \
+            __VA_ARGS__))
+#else
 #define ZD_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)              \
     do {                                                                       \
         kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__);    \
