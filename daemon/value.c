@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/rfc3339.h"
+#include "daemon/value_words.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -322,61 +323,17 @@ static bool read_checkpointing(
 
 /* --- sizes and times --- */
 
-/* "64MiB", "5 GB", "1.5e9" into bytes; false when it is none. */
-static bool parse_size(const char *text, double *bytes_out)
-{
-    static const struct {
-        const char *name;
-        double bytes;
-    } units[] = {
-            {"", 1},
-            {"B", 1},
-            {"KB", 1e3},
-            {"MB", 1e6},
-            {"GB", 1e9},
-            {"TB", 1e12},
-            {"KiB", 1024.0},
-            {"MiB", 1048576.0},
-            {"GiB", 1073741824.0},
-            {"TiB", 1099511627776.0}};
-    char *end;
-    if (!isdigit((unsigned char)text[0]))
-        return false;
-    double number = strtod(text, &end);
-    end += strspn(end, " ");
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (strcasecmp(end, units[i].name) == 0) {
-            *bytes_out = number * units[i].bytes;
-            return true;
-        }
-    return false;
-}
-
-/* "90%" into 0.9. */
-static bool parse_percent(const char *text, double *share_out)
-{
-    char *end;
-    if (!isdigit((unsigned char)text[0]))
-        return false;
-    double share = strtod(text, &end) / 100;
-    end += strspn(end, " ");
-    if (strcmp(end, "%") != 0)
-        return false;
-    *share_out = share;
-    return true;
-}
-
 static bool read_size(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node, void *base)
 {
     double bytes, share = 0;
     if (node->kind == TOML_STRING) {
-        if (key->type == SCHEMA_LIMIT && parse_percent(node->string, &share)) {
+        if (key->type == SCHEMA_LIMIT && words_percent(node->string, &share)) {
             if (!(share > 0 && share <= 1))
                 return fail_range(job, key, node);
             bytes = 0;
-        } else if (!parse_size(node->string, &bytes))
+        } else if (!words_size(node->string, &bytes))
             return fail_word(job, key, node);
     } else if (!get_number(node, &bytes))
         return fail_type(job, key, node);
@@ -387,33 +344,6 @@ static bool read_size(
     if (key->type == SCHEMA_LIMIT)
         *FIELD(double, base, key->offset2) = share;
     return true;
-}
-
-/* "1h30m": numbers with units that become smaller. */
-static bool parse_duration(const char *text, double *seconds_out)
-{
-    static const struct {
-        const char *name;
-        double seconds;
-    } units[] = {{"d", 86400}, {"h", 3600}, {"m", 60}, {"s", 1}};
-    double total = 0, last = INFINITY;
-    while (*text) {
-        char *end;
-        double unit = 0;
-        if (!isdigit((unsigned char)*text))
-            return false;
-        double number = strtod(text, &end);
-        for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-            if (*end && tolower((unsigned char)*end) == units[i].name[0])
-                unit = units[i].seconds;
-        if (unit == 0 || unit >= last)
-            return false;
-        total += number * unit;
-        last = unit;
-        text = end + 1;
-    }
-    *seconds_out = total;
-    return isfinite(last); /* something was read */
 }
 
 static bool read_duration(
@@ -427,7 +357,7 @@ static bool read_duration(
         *FIELD(double, base, key->offset) = 0;
         return true;
     }
-    if (!parse_duration(node->string, &seconds))
+    if (!words_duration(node->string, &seconds))
         return fail_word(job, key, node);
     if (!in_range(key, seconds))
         return fail_range(job, key, node);
@@ -446,7 +376,7 @@ static bool read_moment(
     if (!is_text || !node->string)
         return fail_type(job, key, node);
     if (node->string[0] && !rfc3339_parse(node->string, &at)) {
-        if (!parse_duration(node->string, &after))
+        if (!words_duration(node->string, &after))
             return fail_word(job, key, node);
         if (!(after > 0 && after <= key->max))
             return fail_range(job, key, node);
