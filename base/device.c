@@ -136,6 +136,8 @@ int device_threads(
 enum stream_mode device_stream_mode(
         const struct device_options *options, bool offloads)
 {
+    if (device_backend() == DEVICE_CUDA)
+        return STREAM_CUDA;
     switch (options->streams) {
     case DEVICE_STREAMS_INLINE:
         return STREAM_INLINE;

@@ -1,11 +1,20 @@
 /* device_current.c - the device of a thread. */
-#include "base/device.h"
+#include "base/device_table.h"
+
+static _Thread_local struct device *current;
+
+const struct device_table *device_table(void)
+{
+    return current ? current->table : &device_table_cpu;
+}
 
 int device_gpu_count(const char **why_out)
 {
+    const char *why = NULL;
+    int count = device_gpus(&why);
     if (why_out)
-        *why_out = "this zerod was built without CUDA";
-    return 0;
+        *why_out = why;
+    return count;
 }
 
 enum device_backend device_resolve(enum device_backend backend)
@@ -23,7 +32,8 @@ enum zd_status device_open(
     *device_out = NULL;
     if (backend == DEVICE_CPU)
         return ZD_OK;
-    device_gpu_count(&why);
+    if (device_gpu_count(&why) > 0)
+        return device_open_gpu(local_rank, local_size, device_out);
     ZD_FAIL(ZD_ERR_UNFIT, "E1201", "device.backend = \"cuda\": %s", why);
     zd_fail_help("device.backend = \"cpu\"");
     return ZD_ERR_UNFIT;
@@ -31,24 +41,34 @@ enum zd_status device_open(
 
 void device_close(struct device *device)
 {
+    if (!device)
+        return;
+    if (current == device)
+        current = NULL;
+    device->table->close(device);
 }
 
 void device_use(struct device *device)
 {
+    current = device;
+    if (device)
+        device->table->use(device);
 }
 
 struct device *device_current(void)
 {
-    return NULL;
+    return current;
 }
 
 enum device_backend device_backend(void)
 {
-    return DEVICE_CPU;
+    return current ? current->facts.backend : DEVICE_CPU;
 }
 
 struct device_facts device_facts(void)
 {
+    if (current)
+        return current->facts;
     return (struct device_facts){
             .backend = DEVICE_CPU,
             .name = "cpu",

@@ -1,87 +1,80 @@
-/* device_memory.c - the CPU device: memory of the process. */
-#include "base/device_memory.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+/* device_memory.c - to the device of the calling thread. */
+#include "base/device_table.h"
 
 enum zd_status device_take(size_t bytes, void **device_out)
 {
-    /* mmap, not malloc: exact size, page-aligned, clear, and untouched pages
-     * cost nothing */
-    void *base =
-            mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602",
-                "the system refused %zu bytes of device memory: %s", bytes,
-                strerror(errno));
-    madvise(base, bytes, MADV_HUGEPAGE);
-    *device_out = base;
-    return ZD_OK;
+    return device_table()->take(bytes, device_out);
 }
 
 void device_give(void *device, size_t bytes)
 {
     if (device)
-        munmap(device, bytes);
+        device_table()->give(device, bytes);
+}
+
+enum zd_status device_vacate(void *device, size_t bytes)
+{
+    return device ? device_table()->vacate(device, bytes) : ZD_OK;
+}
+
+enum zd_status device_occupy(void *device, size_t bytes)
+{
+    return device ? device_table()->occupy(device, bytes) : ZD_OK;
+}
+
+enum zd_status device_take_pinned(size_t bytes, void **host_out)
+{
+    return device_table()->take_pinned(bytes, host_out);
+}
+
+void device_give_pinned(void *host, size_t bytes)
+{
+    if (host)
+        device_table()->give_pinned(host, bytes);
 }
 
 enum zd_status device_pin(void *host, size_t bytes)
 {
-    return ZD_OK;
+    return bytes ? device_table()->pin(host, bytes) : ZD_OK;
 }
 
 void device_unpin(void *host)
 {
+    if (host)
+        device_table()->unpin(host);
 }
 
 enum zd_status device_clear(void *device, size_t bytes)
 {
-    memset(device, 0, bytes);
-    return ZD_OK;
+    return bytes ? device_table()->clear(device, bytes) : ZD_OK;
 }
 
 enum zd_status device_move(void *to, const void *from, size_t bytes)
 {
-    memcpy(to, from, bytes);
-    return ZD_OK;
+    return bytes ? device_table()->move(to, from, bytes) : ZD_OK;
 }
 
 enum zd_status device_read(void *host, const void *device, size_t bytes)
 {
-    memcpy(host, device, bytes);
-    return ZD_OK;
+    return bytes ? device_table()->read(host, device, bytes) : ZD_OK;
 }
 
 enum zd_status device_write(void *device, const void *host, size_t bytes)
 {
-    memcpy(device, host, bytes);
-    return ZD_OK;
+    return bytes ? device_table()->write(device, host, bytes) : ZD_OK;
 }
 
 enum zd_status device_finish(void)
 {
-    return ZD_OK;
+    return device_table()->finish();
 }
 
 enum zd_status device_check(void)
 {
-    return ZD_OK;
+    return device_table()->check();
 }
 
 enum zd_status device_used_bytes(uint64_t *bytes_out)
 {
-    unsigned long long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-    bool is_read = file && fscanf(file, "%*u %llu", &pages) == 1;
-    if (file)
-        fclose(file);
-    if (!is_read)
-        return ZD_FAIL(ZD_ERR_UNFIT, "E1200", "cannot read /proc/self/statm");
-    *bytes_out = pages * (uint64_t)sysconf(_SC_PAGESIZE);
-    return ZD_OK;
+    return device_table()->used_bytes(bytes_out);
 }

@@ -8,8 +8,8 @@
  *     event_wait(event);                       so does the calling thread
  *
  * Modes: STREAM_THREAD has a worker thread; STREAM_INLINE does its work at once
- * in the caller; STREAM_CUDA is a stream of the thread's GPU. A stream of NULL is
- * the compute stream (base/device.h). On the CPU that is the caller's own:
+ * in the caller; STREAM_CUDA is a stream of the thread's GPU. A stream of NULL
+ * is the compute stream (base/device.h). On the CPU that is the caller's own:
  * inline, and a wait on it is the caller's; kernels on the CPU finish when they
  * return, and an event recorded inline is done at once. On a GPU a wait on NULL
  * holds later kernels, not the caller, and event_wait holds the caller.

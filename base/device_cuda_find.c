@@ -1,0 +1,141 @@
+/* device_cuda_find.c - which GPUs there are, and why not. No context is made.
+ */
+#include "base/gpu_cuda.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Why the runtime sees no GPU, with its own words for what is rare. */
+static const char *reason(cudaError_t error)
+{
+    static _Thread_local char why[256];
+    int driver = 0, runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    if (error == cudaErrorInsufficientDriver && driver == 0)
+        return "there is no NVIDIA driver on this machine";
+    if (error == cudaErrorInsufficientDriver)
+        snprintf(
+                why, sizeof why,
+                "the NVIDIA driver is for CUDA %d.%d, and this program needs "
+                "one for CUDA %d.%d: install a newer driver",
+                driver / 1000, driver % 1000 / 10, runtime / 1000,
+                runtime % 1000 / 10);
+    else if (error == cudaErrorNoDevice || error == cudaSuccess)
+        return "the NVIDIA driver sees no GPU, or CUDA_VISIBLE_DEVICES hides "
+               "them all";
+    else
+        snprintf(
+                why, sizeof why, "the NVIDIA driver does not start: %s (%s)",
+                cudaGetErrorString(error), cudaGetErrorName(error));
+    return why;
+}
+
+int device_gpus(const char **why_out)
+{
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    cudaGetLastError();
+    if (error == cudaSuccess && count > 0)
+        return count;
+    *why_out = reason(error);
+    return 0;
+}
+
+/* "GPU-8-4-4-4-12" hexadecimal digits, as nvidia-smi writes it. */
+static void format_uuid(const cudaUUID_t *uuid, char *out, size_t bytes)
+{
+    size_t used = (size_t)snprintf(out, bytes, "GPU");
+    for (int i = 0; i < 16 && used + 4 < bytes; i++) {
+        bool begins = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+        used += (size_t)snprintf(
+                out + used, bytes - used, "%s%02x", begins ? "-" : "",
+                (unsigned char)uuid->bytes[i]);
+    }
+}
+
+/* The node that the system says the GPU hangs at; -1: it does not say. */
+static int numa_node(int index)
+{
+    char bus[32] = "", path[96];
+    int node = -1;
+    if (cudaDeviceGetPCIBusId(bus, sizeof bus, index) != cudaSuccess) {
+        cudaGetLastError();
+        return -1;
+    }
+    for (char *c = bus; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", bus);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return -1;
+    if (fscanf(file, "%d", &node) != 1)
+        node = -1;
+    fclose(file);
+    return node;
+}
+
+enum zd_status gpu_read_facts(int index, struct device_facts *facts)
+{
+    struct cudaDeviceProp properties;
+    *facts = (struct device_facts){.backend = DEVICE_CUDA, .index = index};
+    ZD_CUDA(cudaGetDeviceProperties(&properties, index));
+    snprintf(facts->name, sizeof facts->name, "%.95s", properties.name);
+    format_uuid(&properties.uuid, facts->uuid, sizeof facts->uuid);
+    facts->major = properties.major;
+    facts->minor = properties.minor;
+    facts->multiprocessors = properties.multiProcessorCount;
+    facts->total_bytes = properties.totalGlobalMem;
+    facts->numa_node = numa_node(index);
+    ZD_CUDA(cudaDriverGetVersion(&facts->driver));
+    ZD_CUDA(cudaRuntimeGetVersion(&facts->runtime));
+    return ZD_OK;
+}
+
+static const char *fix_of(cudaError_t error)
+{
+    switch (error) {
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorDeviceUninitialized:
+        return "another process has this GPU for itself, or its compute mode "
+               "prohibits programs: `nvidia-smi` shows both, `nvidia-smi -c 0` "
+               "lets several in";
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorInvalidKernelImage:
+    case cudaErrorUnsupportedPtxVersion:
+        return "build zerod for it: meson configure -Dgpu_archs=all";
+    case cudaErrorMemoryAllocation:
+        return "end what fills the GPU's memory; `nvidia-smi` lists it";
+    case cudaErrorECCUncorrectable:
+    case cudaErrorHardwareStackError:
+        return "the GPU is broken or wants a reset: see `dmesg` for its Xid";
+    default:
+        return "`nvidia-smi` and `dmesg` say more; device.backend = \"cpu\" "
+               "does without it";
+    }
+}
+
+enum zd_status gpu_refused(
+        const struct device_facts *facts, cudaError_t error, const char *call)
+{
+    cudaGetLastError();
+    bool is_old = error == cudaErrorNoKernelImageForDevice ||
+                  error == cudaErrorInvalidDeviceFunction ||
+                  error == cudaErrorInvalidKernelImage ||
+                  error == cudaErrorUnsupportedPtxVersion;
+    if (is_old)
+        ZD_FAIL(ZD_ERR_UNFIT, "E1203",
+                "this zerod has no code for GPU %d (%s, compute capability "
+                "%d.%d): %s",
+                facts->index, facts->name, facts->major, facts->minor,
+                cudaGetErrorString(error));
+    else
+        ZD_FAIL(ZD_ERR_UNFIT, "E1202",
+                "GPU %d (%s) cannot be used: %s: %s (%s)", facts->index,
+                facts->name, call, cudaGetErrorString(error),
+                cudaGetErrorName(error));
+    zd_fail_help("%s", fix_of(error));
+    return ZD_ERR_UNFIT;
+}

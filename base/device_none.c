@@ -1,0 +1,14 @@
+/* device_none.c - the GPUs of a program that was built without CUDA. */
+#include "base/device_table.h"
+
+int device_gpus(const char **why_out)
+{
+    *why_out = "this zerod was built without CUDA";
+    return 0;
+}
+
+enum zd_status device_open_gpu(
+        int local_rank, int local_size, struct device **device_out)
+{
+    return ZD_ERR_UNFIT;
+}

@@ -1,0 +1,56 @@
+/* gpu_cuda.h - the GPU of a rank, as the files of base see it that drive it. */
+#ifndef ZD_BASE_GPU_CUDA_H
+#define ZD_BASE_GPU_CUDA_H
+
+#include "base/device_cuda.h"
+#include "base/device_table.h"
+
+#include <pthread.h>
+
+/* Pieces of page-locked memory that device_write passes through, so that
+ * neither side waits for the other. */
+enum { STAGING_SLOTS = 4, STAGING_BYTES = 1 << 20 };
+struct gpu_staging {
+    pthread_mutex_t lock;
+    char *slots; /* STAGING_SLOTS of STAGING_BYTES */
+    cudaEvent_t sent[STAGING_SLOTS];
+    int next;
+};
+
+struct gpu {
+    struct device head;
+    struct stream *compute;
+    struct gpu_staging staging;
+};
+
+/* The GPU of the calling thread, which has one. */
+struct gpu *gpu_current(void);
+/* Any thread may come: makes the GPU its own for CUDA. */
+void gpu_enter(const struct gpu *gpu);
+
+/* Facts that need no context. */
+enum zd_status gpu_read_facts(int index, struct device_facts *facts_out);
+/* The record of a refusal to open a GPU, with a fix. */
+enum zd_status gpu_refused(
+        const struct device_facts *facts, cudaError_t error, const char *call);
+
+extern const struct stream_table stream_table_cuda;
+extern const struct device_table device_table_cuda;
+
+/* device_memory_cuda.c, for the table. */
+enum zd_status gpu_take(size_t bytes, void **device_out);
+void gpu_give(void *device, size_t bytes);
+enum zd_status gpu_vacate(void *device, size_t bytes);
+enum zd_status gpu_occupy(void *device, size_t bytes);
+enum zd_status gpu_take_pinned(size_t bytes, void **host_out);
+void gpu_give_pinned(void *host, size_t bytes);
+enum zd_status gpu_pin(void *host, size_t bytes);
+void gpu_unpin(void *host);
+enum zd_status gpu_clear(void *device, size_t bytes);
+enum zd_status gpu_move(void *to, const void *from, size_t bytes);
+enum zd_status gpu_read(void *host, const void *device, size_t bytes);
+enum zd_status gpu_write(void *device, const void *host, size_t bytes);
+enum zd_status gpu_staging_init(struct gpu_staging *staging);
+void gpu_staging_fini(struct gpu_staging *staging);
+
+#endif
