@@ -1,0 +1,587 @@
+/* matmul_plan_cuda.c - descriptors, layouts and an algorithm for each shape of
+ * product, made at its first use and kept for each GPU. UNTESTED on a GPU. */
+#include "kernels/matmul_plan_cuda.h"
+
+#include "base/device_cuda.h"
+#include "base/log.h"
+#include "kernels/cuda_table.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEVICES = 16, LOCK_TIMEOUT_MS = 60000 };
+
+static struct plan_table tables[DEVICES] = {
+        [0 ... DEVICES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+
+_Static_assert(sizeof(struct product) == 24, "products are compared as bytes");
+
+/* --- the library's words -------------------------------------------------- */
+
+static cudaDataType_t cuda_type(uint8_t dtype)
+{
+    static const cudaDataType_t types[] = {
+            [DTYPE_FP32] = CUDA_R_32F,
+            [DTYPE_BF16] = CUDA_R_16BF,
+            [DTYPE_FP16] = CUDA_R_16F,
+    };
+    return types[dtype];
+}
+
+static cublasLtEpilogue_t epilogue_of(uint8_t epilogue)
+{
+    static const cublasLtEpilogue_t epilogues[] = {
+            [PRODUCT_PLAIN] = CUBLASLT_EPILOGUE_DEFAULT,
+            [PRODUCT_BIAS] = CUBLASLT_EPILOGUE_BIAS,
+            [PRODUCT_GELU_AUX] = CUBLASLT_EPILOGUE_GELU_AUX,
+            [PRODUCT_GELU_AUX_BIAS] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+            [PRODUCT_DGELU] = CUBLASLT_EPILOGUE_DGELU,
+            [PRODUCT_BGRADA] = CUBLASLT_EPILOGUE_BGRADA,
+            [PRODUCT_BGRADB] = CUBLASLT_EPILOGUE_BGRADB,
+    };
+    return epilogues[epilogue];
+}
+
+static bool has_bias(const struct product *p)
+{
+    return p->epilogue == PRODUCT_BIAS || p->epilogue == PRODUCT_BGRADA ||
+           p->epilogue == PRODUCT_BGRADB ||
+           p->epilogue == PRODUCT_GELU_AUX_BIAS;
+}
+
+static bool has_aux(const struct product *p)
+{
+    return p->epilogue == PRODUCT_GELU_AUX || p->epilogue == PRODUCT_DGELU ||
+           p->epilogue == PRODUCT_GELU_AUX_BIAS;
+}
+
+/* --- descriptors ---------------------------------------------------------- */
+
+#define SET(attribute, value)                                                  \
+    ZD_CUBLAS(                                                                 \
+            table->api,                                                        \
+            desc_set(plan->desc, attribute, &(value), sizeof(value)))
+
+static enum zd_status set_pointers(
+        const struct plan_table *table, const struct plan *plan,
+        const void *bias, const void *aux)
+{
+    if (has_bias(&plan->product))
+        SET(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    if (has_aux(&plan->product))
+        SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+    return ZD_OK;
+}
+
+static enum zd_status set_epilogue(
+        const struct plan_table *table, const struct plan *plan)
+{
+    const struct product *p = &plan->product;
+    uint32_t epilogue = (uint32_t)epilogue_of(p->epilogue);
+    int64_t aux_ld = p->m;
+    /* only its alignment is looked at before a product is queued */
+    const void *somewhere = (const void *)(((uintptr_t)1 << 40) + p->alignment);
+    SET(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    if (has_aux(p))
+        SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, aux_ld);
+    return set_pointers(table, plan, somewhere, somewhere);
+}
+
+static enum zd_status describe(
+        const struct plan_table *table, struct plan *plan)
+{
+    const struct product *p = &plan->product;
+    int32_t ta = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    int32_t tb = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    int32_t target = p->sm_target;
+    uint64_t m = (uint64_t)p->m, n = (uint64_t)p->n, k = (uint64_t)p->k;
+    uint64_t a_rows = p->trans_a ? k : m, a_columns = p->trans_a ? m : k;
+    uint64_t b_rows = p->trans_b ? n : k, b_columns = p->trans_b ? k : n;
+    cudaDataType_t type = cuda_type(p->dtype), out = cuda_type(p->out_type);
+    ZD_CUBLAS(
+            table->api,
+            desc_create(
+                    &plan->desc,
+                    p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                    CUDA_R_32F));
+    SET(CUBLASLT_MATMUL_DESC_TRANSA, ta);
+    SET(CUBLASLT_MATMUL_DESC_TRANSB, tb);
+    if (target > 0)
+        SET(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, target);
+    ZD_TRY(set_epilogue(table, plan));
+    ZD_CUBLAS(
+            table->api,
+            layout_create(&plan->a, type, a_rows, a_columns, (int64_t)a_rows));
+    ZD_CUBLAS(
+            table->api,
+            layout_create(&plan->b, type, b_rows, b_columns, (int64_t)b_rows));
+    ZD_CUBLAS(table->api, layout_create(&plan->d, out, m, n, (int64_t)m));
+    return ZD_OK;
+}
+
+#undef SET
+
+static void plan_clear(const struct plan_table *table, struct plan *plan)
+{
+    if (plan->desc)
+        table->api->desc_destroy(plan->desc);
+    if (plan->a)
+        table->api->layout_destroy(plan->a);
+    if (plan->b)
+        table->api->layout_destroy(plan->b);
+    if (plan->d)
+        table->api->layout_destroy(plan->d);
+    memset(plan, 0, sizeof *plan);
+}
+
+/* --- algorithms ----------------------------------------------------------- */
+
+static enum zd_status prefer(
+        const struct plan_table *table, const struct product *product,
+        cublasLtMatmulPreference_t preference)
+{
+    uint64_t workspace = table->workspace_bytes;
+    uint32_t alignment = product->alignment;
+    /* partial sums of a split K: in fp32, added in order by a second kernel */
+    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE |
+                       CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+    };
+    ZD_CUBLAS(
+            table->api,
+            preference_set(
+                    preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                    &workspace, sizeof workspace));
+    ZD_CUBLAS(
+            table->api,
+            preference_set(
+                    preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                    &schemes, sizeof schemes));
+    for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++)
+        ZD_CUBLAS(
+                table->api, preference_set(
+                                    preference, alignments[i], &alignment,
+                                    sizeof alignment));
+    return ZD_OK;
+}
+
+/* What keeps the promises of matmul_cuda.h. What the library does not tell of
+ * an algorithm is taken to be right: it was asked for the same by descriptor
+ * and preference. */
+static bool is_exact(
+        const struct plan_table *table, const struct product *product,
+        const cublasLtMatmulAlgo_t *algorithm)
+{
+    uint64_t flags;
+    uint32_t scheme;
+    size_t written;
+    if (table->api->algo_cap(
+                algorithm, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS, &flags,
+                sizeof flags, &written) == CUBLAS_STATUS_SUCCESS) {
+        if (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F)
+            return false;
+        if (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32 && !product->tf32)
+            return false;
+    }
+    if (table->api->algo_config(
+                algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+                sizeof scheme, &written) == CUBLAS_STATUS_SUCCESS)
+        return scheme == CUBLASLT_REDUCTION_SCHEME_NONE ||
+               scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    return true;
+}
+
+static enum zd_status ask(
+        const struct plan_table *table, const struct plan *plan,
+        cublasLtMatmulPreference_t preference,
+        struct plan_candidates *candidates)
+{
+    cublasLtMatmulHeuristicResult_t results[PLAN_CANDIDATES];
+    int count = 0;
+    ZD_TRY(prefer(table, &plan->product, preference));
+    cublasStatus_t status = table->api->heuristic(
+            table->handle, plan->desc, plan->a, plan->b, plan->d, plan->d,
+            preference, PLAN_CANDIDATES, results, &count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
+        status == CUBLAS_STATUS_INVALID_VALUE)
+        return ZD_OK;
+    ZD_TRY(cublaslt_check(
+            table->api, status, "cublasLtMatmulAlgoGetHeuristic"));
+    for (int i = 0; i < count; i++)
+        if (results[i].state == CUBLAS_STATUS_SUCCESS &&
+            is_exact(table, &plan->product, &results[i].algo))
+            candidates->algorithms[candidates->count++] = results[i].algo;
+    return ZD_OK;
+}
+
+static enum zd_status candidates_of(
+        const struct plan_table *table, const struct plan *plan,
+        struct plan_candidates *candidates)
+{
+    cublasLtMatmulPreference_t preference;
+    candidates->count = 0;
+    ZD_CUBLAS(table->api, preference_create(&preference));
+    enum zd_status status = ask(table, plan, preference, candidates);
+    table->api->preference_destroy(preference);
+    return status;
+}
+
+static uint32_t workspace_kib(const struct plan_table *table)
+{
+    return (uint32_t)(table->workspace_bytes / 1024);
+}
+
+/* The algorithm that the file knows, if the library still takes it. */
+static bool take_tuned(struct plan_table *table, struct plan *plan)
+{
+    cublasLtMatmulHeuristicResult_t result;
+    const struct tuned *tuned =
+            tuning_find(table->tuning, &plan->product, workspace_kib(table));
+    if (!tuned)
+        return false;
+    memcpy(&plan->algorithm, tuned->algorithm, sizeof plan->algorithm);
+    plan->microseconds = (double)tuned->microseconds;
+    if (table->api->algo_check(
+                table->handle, plan->desc, plan->a, plan->b, plan->d, plan->d,
+                &plan->algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
+        result.workspaceSize <= table->workspace_bytes &&
+        is_exact(table, &plan->product, &plan->algorithm)) {
+        table->counters.read++;
+        return true;
+    }
+    plan->microseconds = 0.0;
+    return false;
+}
+
+static enum zd_status measure_and_keep(
+        struct plan_table *table, struct plan *plan,
+        const struct plan_candidates *candidates,
+        const struct product_operands *operands, cudaStream_t stream)
+{
+    struct tuned tuned = {
+            .product = plan->product,
+            .workspace_kib = workspace_kib(table),
+    };
+    ZD_TRY(plan_measure(table, plan, candidates, operands, stream));
+    if (plan->microseconds <= 0.0)
+        return ZD_OK;
+    table->counters.timed++;
+    tuned.microseconds = (float)plan->microseconds;
+    memcpy(tuned.algorithm, &plan->algorithm, sizeof tuned.algorithm);
+    tuning_add(table->tuning, &tuned);
+    return ZD_OK;
+}
+
+static enum zd_status settle(
+        struct plan_table *table, struct plan *plan,
+        const struct plan_candidates *candidates,
+        const struct product_operands *operands, cudaStream_t stream)
+{
+    enum zd_status status = ZD_OK;
+    /* Before the lock: what is queued may wait for a collective, and so for a
+     * rank that waits for the lock. */
+    ZD_CUDA(cudaStreamSynchronize(stream));
+    tuning_lock(table->tuning, LOCK_TIMEOUT_MS);
+    if (!take_tuned(table, plan))
+        status = measure_and_keep(table, plan, candidates, operands, stream);
+    tuning_unlock(table->tuning);
+    return status;
+}
+
+/* What D may be written over by a trial: the caller's, which the product itself
+ * will write over, or where that holds a sum already, memory of our own, which
+ * there need not be; then the first candidate stays. */
+static enum zd_status measure(
+        struct plan_table *table, struct plan *plan,
+        const struct plan_candidates *candidates,
+        const struct product_operands *operands, cudaStream_t stream)
+{
+    struct product_operands trial = *operands;
+    size_t bytes = (size_t)plan->product.m * (size_t)plan->product.n *
+                   dtype_bytes((enum dtype)plan->product.out_type);
+    if (!operands->accumulate)
+        return settle(table, plan, candidates, operands, stream);
+    if (cudaMalloc(&trial.d, bytes) != cudaSuccess) {
+        cudaGetLastError();
+        return ZD_OK;
+    }
+    enum zd_status status = settle(table, plan, candidates, &trial, stream);
+    cudaFree(trial.d);
+    return status;
+}
+
+static enum zd_status choose(
+        struct plan_table *table, struct plan *plan,
+        const struct product_operands *operands, cudaStream_t stream)
+{
+    struct plan_candidates candidates;
+    bool is_timed = table->tuning && plan_is_timed(&plan->product);
+    if (is_timed && take_tuned(table, plan))
+        return ZD_OK;
+    ZD_TRY(candidates_of(table, plan, &candidates));
+    plan->is_refused = candidates.count == 0;
+    if (plan->is_refused) {
+        table->counters.refused++;
+        return ZD_OK;
+    }
+    plan->algorithm = candidates.algorithms[0];
+    if (!is_timed || candidates.count == 1)
+        return ZD_OK;
+    return measure(table, plan, &candidates, operands, stream);
+}
+
+/* --- the table ------------------------------------------------------------ */
+
+static uint32_t hash_of(const struct product *product)
+{
+    uint64_t words[3], hash = 0;
+    memcpy(words, product, sizeof words);
+    for (int i = 0; i < 3; i++) {
+        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    return (uint32_t)(hash >> 16);
+}
+
+/* Its slot, or the empty one where it belongs. */
+static struct plan *slot_of(
+        const struct plan_table *table, const struct product *product)
+{
+    for (uint32_t i = hash_of(product);; i++) {
+        struct plan *plan = &table->plans[i % PLAN_SLOTS];
+        if (!plan->is_made ||
+            memcmp(&plan->product, product, sizeof *product) == 0)
+            return plan;
+    }
+}
+
+static void forget_plans(struct plan_table *table)
+{
+    for (int i = 0; i < PLAN_SLOTS; i++)
+        plan_clear(table, &table->plans[i]);
+    table->count = 0;
+}
+
+static enum zd_status table_open(struct plan_table *table)
+{
+    char gpu[128];
+    struct device_facts facts = device_facts();
+    ZD_TRY(cublaslt_open(&table->api));
+    table->plans = calloc(PLAN_SLOTS, sizeof *table->plans);
+    if (!table->plans)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for products");
+    enum zd_status status = cublaslt_check(
+            table->api, table->api->create(&table->handle), "cublasLtCreate");
+    if (status != ZD_OK) {
+        free(table->plans);
+        return status;
+    }
+    snprintf(
+            gpu, sizeof gpu, "%s, %d multiprocessors", facts.name,
+            facts.multiprocessors);
+    table->tuning = tuning_create(gpu, table->api->name);
+    table->is_open = true;
+    return ZD_OK;
+}
+
+static struct plan_table *table_of_device(void)
+{
+    int device = 0;
+    if (cudaGetDevice(&device) != cudaSuccess)
+        cudaGetLastError();
+    assert(device < DEVICES);
+    return &tables[device];
+}
+
+/* The part of the workspace that the library gets: what follows our own. */
+static size_t library_workspace(void)
+{
+    size_t bytes = cuda_workspace_size();
+    return bytes > 2 * PRODUCT_BORROW_BYTES ? bytes - PRODUCT_BORROW_BYTES : 0;
+}
+
+static enum zd_status ready(struct plan_table *table)
+{
+    if (!table->is_open)
+        ZD_TRY(table_open(table));
+    size_t bytes = library_workspace();
+    if (bytes == table->workspace_bytes)
+        return ZD_OK;
+    forget_plans(table);
+    table->workspace_bytes = bytes;
+    return ZD_OK;
+}
+
+static enum zd_status plan_for(
+        struct plan_table *table, const struct product *product,
+        const struct product_operands *operands, cudaStream_t stream,
+        struct plan **plan_out)
+{
+    struct plan *plan = slot_of(table, product);
+    *plan_out = plan;
+    if (plan->is_made)
+        return ZD_OK;
+    if (table->count >= PLAN_SLOTS / 2) {
+        forget_plans(table);
+        plan = *plan_out = slot_of(table, product);
+    }
+    plan->product = *product;
+    enum zd_status status = describe(table, plan);
+    if (status == ZD_OK)
+        status = choose(table, plan, operands, stream);
+    if (status != ZD_OK) {
+        plan_clear(table, plan);
+        return status;
+    }
+    plan->is_made = true;
+    table->count++;
+    table->counters.plans++;
+    return ZD_OK;
+}
+
+/* -------------------------------------------------------------------------- */
+
+cublasStatus_t plan_launch(
+        const struct plan_table *table, const struct plan *plan,
+        const cublasLtMatmulAlgo_t *algorithm,
+        const struct product_operands *operands, cudaStream_t stream)
+{
+    static const float one = 1.0f, zero = 0.0f;
+    char *workspace = NULL;
+    if (set_pointers(table, plan, operands->bias, operands->aux) != ZD_OK) {
+        zd_error_clear();
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    if (table->workspace_bytes > 0)
+        workspace = (char *)cuda_workspace(
+                            PRODUCT_BORROW_BYTES + table->workspace_bytes) +
+                    PRODUCT_BORROW_BYTES;
+    return table->api->matmul(
+            table->handle, plan->desc, &one, operands->a, plan->a, operands->b,
+            plan->b, operands->accumulate ? &one : &zero, operands->d, plan->d,
+            operands->d, plan->d, algorithm, workspace, table->workspace_bytes,
+            stream);
+}
+
+static enum zd_status run_locked(
+        struct plan_table *table, const struct product *product,
+        const struct product_operands *operands, cudaStream_t stream,
+        bool *done_out)
+{
+    struct plan *plan;
+    *done_out = false;
+    ZD_TRY(ready(table));
+    ZD_TRY(plan_for(table, product, operands, stream, &plan));
+    if (plan->is_refused)
+        return ZD_OK;
+    cublasStatus_t status =
+            plan_launch(table, plan, &plan->algorithm, operands, stream);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
+        status == CUBLAS_STATUS_INVALID_VALUE) {
+        zd_log_warning(
+                "products: %s refuses %d x %d x %d (%s): our own kernel takes "
+                "over",
+                table->api->name, product->n, product->m, product->k,
+                table->api->status_name(status));
+        plan->is_refused = true;
+        table->counters.refused++;
+        return ZD_OK;
+    }
+    *done_out = status == CUBLAS_STATUS_SUCCESS;
+    return cublaslt_check(table->api, status, "cublasLtMatmul");
+}
+
+enum zd_status product_run(
+        struct stream *stream, const struct product *product,
+        const struct product_operands *operands, bool *done_out)
+{
+    struct plan_table *table = table_of_device();
+    cudaStream_t queue = device_cuda_stream(stream);
+    pthread_mutex_lock(&table->lock);
+    enum zd_status status =
+            run_locked(table, product, operands, queue, done_out);
+    pthread_mutex_unlock(&table->lock);
+    return status;
+}
+
+enum zd_status products_open(const char **name_out)
+{
+    struct plan_table *table = table_of_device();
+    enum zd_status status = ZD_OK;
+    pthread_mutex_lock(&table->lock);
+    if (!table->is_open)
+        status = table_open(table);
+    *name_out = status == ZD_OK ? table->api->name : NULL;
+    pthread_mutex_unlock(&table->lock);
+    return status;
+}
+
+void products_close(void)
+{
+    struct plan_table *table = table_of_device();
+    pthread_mutex_lock(&table->lock);
+    if (table->is_open) {
+        forget_plans(table);
+        free(table->plans);
+        tuning_destroy(table->tuning);
+        table->api->destroy(table->handle);
+        table->plans = NULL;
+        table->tuning = NULL;
+        table->is_open = false;
+    }
+    pthread_mutex_unlock(&table->lock);
+}
+
+struct product_counters product_counters(void)
+{
+    struct plan_table *table = table_of_device();
+    pthread_mutex_lock(&table->lock);
+    struct product_counters counters = table->counters;
+    pthread_mutex_unlock(&table->lock);
+    return counters;
+}
+
+static void algorithm_text(
+        const struct plan_table *table, const struct plan *plan, char *out,
+        size_t bytes)
+{
+    int32_t id = -1, split = -1;
+    uint32_t tile = 0, stages = 0;
+    size_t w;
+    const cublasLtMatmulAlgo_t *algo = &plan->algorithm;
+    table->api->algo_config(algo, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, &w);
+    table->api->algo_config(
+            algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile, &w);
+    table->api->algo_config(
+            algo, CUBLASLT_ALGO_CONFIG_STAGES_ID, &stages, sizeof stages, &w);
+    table->api->algo_config(
+            algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split, &w);
+    snprintf(
+            out, bytes, "%d tile %u stages %u split %d", id, tile, stages,
+            split);
+}
+
+double product_measured(
+        const struct product *product, char *algorithm, size_t bytes)
+{
+    struct plan_table *table = table_of_device();
+    double microseconds = 0.0;
+    *algorithm = 0;
+    pthread_mutex_lock(&table->lock);
+    if (table->is_open) {
+        const struct plan *plan = slot_of(table, product);
+        if (plan->is_made && !plan->is_refused) {
+            microseconds = plan->microseconds;
+            algorithm_text(table, plan, algorithm, bytes);
+        }
+    }
+    pthread_mutex_unlock(&table->lock);
+    return microseconds;
+}

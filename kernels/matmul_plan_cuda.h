@@ -1,0 +1,59 @@
+/* matmul_plan_cuda.h - what is kept for a shape of product. Private to
+ * matmul_*_cuda.c. */
+#ifndef ZD_KERNELS_MATMUL_PLAN_CUDA_H
+#define ZD_KERNELS_MATMUL_PLAN_CUDA_H
+
+#include "kernels/cublaslt.h"
+#include "kernels/matmul_cuda.h"
+#include "kernels/matmul_tuning.h"
+
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+
+enum { PLAN_SLOTS = 1024, PLAN_CANDIDATES = 16 };
+
+struct plan {
+    bool is_made, is_refused;
+    struct product product;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulAlgo_t algorithm;
+    double microseconds; /* as measured; 0: it was not */
+};
+
+/* Of one GPU; `lock` is held by whoever reads or writes the rest, also while a
+ * product is queued, because its pointers are set in the shared descriptor. */
+struct plan_table {
+    pthread_mutex_t lock;
+    bool is_open;
+    const struct cublaslt *api;
+    cublasLtHandle_t handle;
+    struct tuning *tuning;
+    size_t workspace_bytes; /* that plans were made for */
+    struct product_counters counters;
+    int count;
+    struct plan *plans; /* PLAN_SLOTS, by hash */
+};
+
+struct plan_candidates {
+    int count;
+    cublasLtMatmulAlgo_t algorithms[PLAN_CANDIDATES];
+};
+
+/* Queues the product by one algorithm. */
+cublasStatus_t plan_launch(
+        const struct plan_table *table, const struct plan *plan,
+        const cublasLtMatmulAlgo_t *algorithm,
+        const struct product_operands *operands, cudaStream_t stream);
+
+/* Measures the candidates on `operands` (operands->d is written over) and sets
+ * the plan's algorithm and time. */
+enum zd_status plan_measure(
+        const struct plan_table *table, struct plan *plan,
+        const struct plan_candidates *candidates,
+        const struct product_operands *operands, cudaStream_t stream);
+
+/* True when this product's algorithm is to be looked up and measured. */
+bool plan_is_timed(const struct product *product);
+
+#endif
