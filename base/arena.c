@@ -1,5 +1,7 @@
 #include "base/arena.h"
 
+#include "base/device_memory.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -87,6 +89,38 @@ size_t arena_plan_kind_bytes(
     return sum;
 }
 
+static enum zd_status take_host(size_t bytes, void **host_out)
+{
+    /* mmap, not malloc: exact size, page-aligned, clear, and untouched pages
+     * cost nothing */
+    void *host =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (host == MAP_FAILED)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602",
+                "the system refused %zu bytes of host memory: %s", bytes,
+                strerror(errno));
+    madvise(host, bytes, MADV_HUGEPAGE);
+    *host_out = host;
+    return ZD_OK;
+}
+
+static enum zd_status take_memory(
+        enum arena_memory memory, size_t bytes, void **base_out)
+{
+    switch (memory) {
+    case ARENA_DEVICE:
+        return device_take(bytes, base_out);
+    case ARENA_PINNED:
+        return device_take_pinned(bytes, base_out);
+    case ARENA_HOST:
+        return take_host(bytes, base_out);
+    default: /* its file is as long as planned */
+        return ZD_OK;
+    }
+}
+
 enum zd_status arena_take(struct arena *arena, const struct arena_plan *plan)
 {
     memset(arena, 0, sizeof *arena);
@@ -95,25 +129,12 @@ enum zd_status arena_take(struct arena *arena, const struct arena_plan *plan)
         size_t bytes = plan->bytes[k];
         if (!bytes)
             continue;
-        if (k == ARENA_DISK) { /* its file is as long as planned */
-            arena->taken_bytes[k] = bytes;
-            continue;
-        }
-        /* mmap, not malloc: exact size, page-aligned, clear, and untouched
-         * pages cost nothing */
-        void *base =
-                mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (base == MAP_FAILED) {
-            int error = errno;
+        enum zd_status status =
+                take_memory((enum arena_memory)k, bytes, &arena->base[k]);
+        if (status != ZD_OK) {
             arena_release(arena);
-            return ZD_FAIL(
-                    ZD_ERR_MEMORY, "E0602",
-                    "the system refused %zu bytes of %s memory: %s", bytes,
-                    arena_memory_name((enum arena_memory)k), strerror(error));
+            return status;
         }
-        madvise(base, bytes, MADV_HUGEPAGE);
-        arena->base[k] = base;
         arena->taken_bytes[k] = bytes;
     }
     return ZD_OK;
@@ -121,22 +142,36 @@ enum zd_status arena_take(struct arena *arena, const struct arena_plan *plan)
 
 void arena_release(struct arena *arena)
 {
-    for (int k = 0; k < ARENA_MEMORIES; k++)
-        if (arena->base[k])
-            munmap(arena->base[k], arena->taken_bytes[k]);
+    void *host = arena->base[ARENA_HOST];
+    device_give(arena->base[ARENA_DEVICE], arena->taken_bytes[ARENA_DEVICE]);
+    device_give_pinned(
+            arena->base[ARENA_PINNED], arena->taken_bytes[ARENA_PINNED]);
+    if (host)
+        munmap(host, arena->taken_bytes[ARENA_HOST]);
     memset(arena, 0, sizeof *arena);
 }
 
 enum zd_status arena_give_back(struct arena *arena, enum arena_memory memory)
 {
     void *base = arena->base[memory];
-    if (base && madvise(base, arena->taken_bytes[memory], MADV_DONTNEED) != 0)
+    size_t bytes = arena->taken_bytes[memory];
+    assert(memory != ARENA_PINNED && "the driver holds on to it");
+    if (memory == ARENA_DEVICE)
+        return device_vacate(base, bytes);
+    if (base && madvise(base, bytes, MADV_DONTNEED) != 0)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E1023",
                 "the system does not take back %zu bytes of %s memory: %s",
-                arena->taken_bytes[memory], arena_memory_name(memory),
-                strerror(errno));
+                bytes, arena_memory_name(memory), strerror(errno));
     return ZD_OK;
+}
+
+enum zd_status arena_take_again(
+        const struct arena *arena, enum arena_memory memory)
+{
+    if (memory != ARENA_DEVICE)
+        return ZD_OK;
+    return device_occupy(arena->base[memory], arena->taken_bytes[memory]);
 }
 
 void *arena_span(const struct arena *arena, const char *name)

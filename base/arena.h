@@ -71,8 +71,11 @@ size_t arena_plan_kind_bytes(
         const struct arena_plan *plan, enum arena_memory memory,
         enum span_kind kind);
 
-/* The allocations of one process. Memory is mapped exactly (page granularity),
- * filled with zero bytes, and not touched until used. */
+/* The allocations of one process, filled with zero bytes. Memory of the host is
+ * mapped exactly (page granularity) and not touched until used. Device and
+ * pinned memory are those of the thread's device (base/device_memory.h): on a
+ * GPU all of them is there at once, and the host reads and writes device memory
+ * by that header's calls alone. */
 struct arena {
     const struct arena_plan *plan; /* borrowed: must outlive the arena */
     void *base[ARENA_MEMORIES];
@@ -82,9 +85,14 @@ struct arena {
 /* One allocation per memory with planned bytes. ZD_ERR_MEMORY when refused. */
 enum zd_status arena_take(struct arena *arena, const struct arena_plan *plan);
 void arena_release(struct arena *arena);
-/* The pages of one memory go back to the system; its addresses stay, and read
- * as zeros. */
+/* The pages of one memory (not of the pinned one) go back to the system; its
+ * addresses stay. On the CPU they read as zeros; on a GPU there is nothing
+ * behind them until arena_take_again, and ZD_ERR_MEMORY where its driver
+ * cannot do that, or has no such memory again. */
 enum zd_status arena_give_back(struct arena *arena, enum arena_memory memory);
+/* Zeros where nothing is; otherwise it does nothing. */
+enum zd_status arena_take_again(
+        const struct arena *arena, enum arena_memory memory);
 /* The span's memory; asserts that the plan has it. */
 void *arena_span(const struct arena *arena, const char *name);
 

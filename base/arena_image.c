@@ -1,5 +1,6 @@
 #include "base/arena_image.h"
 
+#include "base/device_memory.h"
 #include "base/fs.h"
 
 #include <errno.h>
@@ -27,6 +28,40 @@ static char *block_at(const struct arena *arena, int memory, size_t block)
     return (char *)arena->base[memory] + block * ARENA_IMAGE_BLOCK;
 }
 
+/* What memory the host cannot touch passes through; NULL: it can. */
+struct window {
+    char *pinned;
+};
+
+enum { WINDOW_BYTES = RUN_MAX * ARENA_IMAGE_BLOCK };
+
+static enum zd_status window_open(
+        struct window *window, enum arena_memory memory)
+{
+    void *pinned = NULL;
+    if (memory == ARENA_DEVICE && device_backend() == DEVICE_CUDA)
+        ZD_TRY(device_take_pinned(WINDOW_BYTES, &pinned));
+    window->pinned = pinned;
+    return ZD_OK;
+}
+
+static void window_close(struct window *window)
+{
+    device_give_pinned(window->pinned, WINDOW_BYTES);
+}
+
+/* `bytes` of the memory, WINDOW_BYTES at most, where the host can read them.
+ */
+static enum zd_status window_view(
+        const struct window *window, const char *data, size_t bytes,
+        const char **view_out)
+{
+    *view_out = window->pinned ? window->pinned : data;
+    if (!window->pinned)
+        return ZD_OK;
+    return device_read(window->pinned, data, bytes);
+}
+
 static bool is_clear(const char *data, size_t bytes)
 {
     return data[0] == 0 && memcmp(data, data + 1, bytes - 1) == 0;
@@ -47,6 +82,28 @@ static bool is_scratch(
     return false;
 }
 
+static enum zd_status scan_run(
+        const struct arena *arena, struct arena_image *image, size_t first,
+        const struct window *window)
+{
+    enum arena_memory memory = image->memory;
+    size_t end = first + RUN_MAX, bytes = 0;
+    const char *data;
+    if (end > image->block_count)
+        end = image->block_count;
+    for (size_t b = first; b < end; b++)
+        bytes += block_bytes(arena, memory, b);
+    ZD_TRY(window_view(window, block_at(arena, memory, first), bytes, &data));
+    for (size_t b = first; b < end; b++, data += ARENA_IMAGE_BLOCK) {
+        size_t length = block_bytes(arena, memory, b);
+        if (is_scratch(arena, memory, b) || is_clear(data, length))
+            continue;
+        image->kept[b / 64] |= (uint64_t)1 << (b % 64);
+        image->bytes += length;
+    }
+    return ZD_OK;
+}
+
 enum zd_status arena_image_scan(
         const struct arena *arena, enum arena_memory memory,
         struct arena_image *image)
@@ -60,15 +117,18 @@ enum zd_status arena_image_scan(
     if (!image->kept)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory for an arena's image");
-    for (size_t b = 0; b < blocks; b++) {
-        size_t bytes = block_bytes(arena, memory, b);
-        if (is_scratch(arena, memory, b) ||
-            is_clear(block_at(arena, memory, b), bytes))
-            continue;
-        image->kept[b / 64] |= (uint64_t)1 << (b % 64);
-        image->bytes += bytes;
+    struct window window;
+    enum zd_status status = window_open(&window, memory);
+    if (status != ZD_OK) {
+        arena_image_fini(image);
+        return status;
     }
-    return ZD_OK;
+    for (size_t b = 0; status == ZD_OK && b < blocks; b += RUN_MAX)
+        status = scan_run(arena, image, b, &window);
+    window_close(&window);
+    if (status != ZD_OK)
+        arena_image_fini(image);
+    return status;
 }
 
 void arena_image_fini(struct arena_image *image)
@@ -111,13 +171,15 @@ static enum zd_status put_away(int fd, const char *path)
 
 static enum zd_status write_blocks(
         const struct arena *arena, const struct arena_image *image, int fd,
-        const char *path, struct hasher *hasher)
+        const char *path, const struct window *window, struct hasher *hasher)
 {
     char *data;
+    const char *view;
     size_t block = 0, bytes;
     while ((bytes = next_run(arena, image, &block, &data)) > 0) {
-        hasher_update(hasher, data, bytes);
-        ZD_TRY(fs_write(fd, path, data, bytes));
+        ZD_TRY(window_view(window, data, bytes, &view));
+        hasher_update(hasher, view, bytes);
+        ZD_TRY(fs_write(fd, path, view, bytes));
     }
     return put_away(fd, path);
 }
@@ -138,7 +200,12 @@ enum zd_status arena_image_write(
                         strerror(errno));
         goto err_hasher;
     }
-    status = write_blocks(arena, image, fd, path, hasher);
+    struct window window;
+    status = window_open(&window, image->memory);
+    if (status == ZD_OK) {
+        status = write_blocks(arena, image, fd, path, &window, hasher);
+        window_close(&window);
+    }
     close(fd);
     if (status != ZD_OK)
         unlink(path);
@@ -150,17 +217,20 @@ err_hasher:
 
 static enum zd_status read_blocks(
         const struct arena *arena, const struct arena_image *image, int fd,
-        const char *path, struct hasher *hasher)
+        const char *path, const struct window *window, struct hasher *hasher)
 {
     char *data;
     size_t block = 0, bytes;
     uint64_t offset = 0;
     while ((bytes = next_run(arena, image, &block, &data)) > 0) {
-        ZD_TRY(fs_pread(fd, path, data, bytes, offset));
-        hasher_update(hasher, data, bytes);
+        char *here = window->pinned ? window->pinned : data;
+        ZD_TRY(fs_pread(fd, path, here, bytes, offset));
+        hasher_update(hasher, here, bytes);
+        if (window->pinned)
+            ZD_TRY(device_write(data, here, bytes));
         offset += bytes;
     }
-    return ZD_OK;
+    return device_finish();
 }
 
 enum zd_status arena_image_read(
@@ -173,11 +243,19 @@ enum zd_status arena_image_read(
     if (!hasher)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory for an arena's image");
+    struct window window;
     enum zd_status status = fs_open_read(path, &fd, NULL);
+    if (status != ZD_OK)
+        goto err_hasher;
+    status = arena_take_again(arena, image->memory);
+    if (status == ZD_OK)
+        status = window_open(&window, image->memory);
     if (status == ZD_OK) {
-        status = read_blocks(arena, image, fd, path, hasher);
-        close(fd);
+        status = read_blocks(arena, image, fd, path, &window, hasher);
+        window_close(&window);
     }
+    close(fd);
+err_hasher:
     hasher_finish(hasher, digest);
     hasher_destroy(hasher);
     if (status == ZD_OK && strcmp(digest, image->digest) != 0)

@@ -11,9 +11,7 @@
  * are of no use once the pass that made them is over. The trainer's thread
  * alone may touch the memory between scan and read.
  *
- * Written for the CPU device. On a GPU the blocks pass through pinned staging,
- * and arena_give_back unmaps physical memory from a range of addresses that
- * stays reserved (cuMemUnmap): the same four calls. */
+ * Of a GPU the blocks pass through page-locked memory of the host. */
 #ifndef ZD_BASE_ARENA_IMAGE_H
 #define ZD_BASE_ARENA_IMAGE_H
 
@@ -39,8 +37,9 @@ void arena_image_fini(struct arena_image *image);
  * the system goes along, when this returns; on failure it is gone. */
 enum zd_status arena_image_write(
         const struct arena *arena, struct arena_image *image, const char *path);
-/* ZD_ERR_DATA when the file is not what was written, ZD_ERR_IO and others when
- * it cannot be read; what the memory holds is undefined then. */
+/* Takes the memory again first. ZD_ERR_DATA when the file is not what was
+ * written, ZD_ERR_IO and others when it cannot be read; what the memory holds
+ * is undefined then. */
 enum zd_status arena_image_read(
         const struct arena *arena, const struct arena_image *image,
         const char *path);

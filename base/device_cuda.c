@@ -52,6 +52,7 @@ static void close_gpu(struct device *device)
     cudaSetDevice(device->facts.index);
     stream_destroy(gpu->compute);
     gpu_staging_fini(&gpu->staging);
+    gpu_virtual_fini(gpu);
     free(gpu); /* the context is the process's, perhaps of other ranks too */
 }
 
@@ -113,6 +114,7 @@ enum zd_status device_open_gpu(
             open_gpu(gpu, count ? local_rank % count : 0, local_size);
     if (status == ZD_OK) {
         device_use(&gpu->head);
+        gpu_virtual_init(gpu);
         status = stream_create("compute", STREAM_CUDA, &gpu->compute);
         if (status == ZD_OK)
             status = gpu_staging_init(&gpu->staging);

@@ -32,40 +32,59 @@ enum zd_status gpu_clear(void *device, size_t bytes)
     return ZD_OK;
 }
 
+/* Cleared, and so before any stream: others may be the first to use it. */
+static enum zd_status clear_now(void *device, size_t bytes)
+{
+    ZD_TRY(gpu_clear(device, bytes));
+    return device_finish();
+}
+
 enum zd_status gpu_take(size_t bytes, void **device_out)
 {
-    void *device;
-    cudaError_t error = cudaMalloc(&device, bytes);
+    void *device = gpu_virtual_take(gpu_current(), bytes);
+    cudaError_t error = cudaSuccess;
+    if (!device)
+        error = cudaMalloc(&device, bytes);
     if (error != cudaSuccess)
         return device_refused(bytes, error);
-    enum zd_status status = gpu_clear(device, bytes);
-    if (status == ZD_OK) /* other streams may be the first to use it */
-        status = device_finish();
+    enum zd_status status = clear_now(device, bytes);
     if (status != ZD_OK) {
-        cudaFree(device);
+        gpu_give(device, bytes);
         return status;
     }
     *device_out = device;
     return ZD_OK;
 }
 
+/* What is queued may still use it: cudaFree waits, the driver's unmapping does
+ * not. */
 void gpu_give(void *device, size_t bytes)
 {
-    cudaFree(device);
+    cudaDeviceSynchronize();
+    if (!gpu_virtual_give(gpu_current(), device))
+        cudaFree(device);
+    cudaGetLastError();
 }
 
 enum zd_status gpu_vacate(void *device, size_t bytes)
 {
-    return ZD_FAIL(
-            ZD_ERR_MEMORY, "E1207",
-            "the driver of GPU %d cannot take back device memory from a "
+    ZD_CUDA(cudaDeviceSynchronize());
+    if (gpu_virtual_vacate(gpu_current(), device))
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_MEMORY, "E1207",
+            "the driver of GPU %d does not take back device memory from a "
             "running process",
             device_facts().index);
+    zd_fail_help("pause without release");
+    return ZD_ERR_MEMORY;
 }
 
 enum zd_status gpu_occupy(void *device, size_t bytes)
 {
-    return ZD_OK;
+    bool is_new;
+    if (!gpu_virtual_occupy(gpu_current(), device, &is_new))
+        return device_refused(bytes, cudaErrorMemoryAllocation);
+    return is_new ? clear_now(device, bytes) : ZD_OK;
 }
 
 /* --- memory of the host --------------------------------------------------- */
