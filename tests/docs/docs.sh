@@ -13,7 +13,7 @@ log=$work/log
 [ $code -eq 0 ] || { cat "$work/diff"; echo "# ninja -C build job-page writes it"; }
 tell $code "docs/job.md has every key as the program has it"
 
-sources=$(find base kernels comm data model optim offload zero train daemon -name '*.c' -o -name '*.cpp')
+sources=$(find base kernels comm data model optim offload zero train daemon -name '*.c' -o -name '*.cpp' -o -name '*.cu')
 used=$(grep -ohE '"E[0-9]{4}"' $sources | tr -d '"' | sort -u)
 listed=$(grep -oE '^\| E[0-9]{4}' docs/errors.md | tr -d '| ' | sort -u)
 odd=$(printf '%s\n%s\n' "$used" "$listed" | sort | uniq -u)
