@@ -1,0 +1,511 @@
+/* block.cpp - the threads of a block as fibres.
+ *
+ * Threads are started one after the other on one stack; the first that must wait
+ * keeps that stack, and the next one gets another. A kernel in which nobody waits
+ * is therefore a loop over its threads. A warp runs until none of its lanes can
+ * go on, then the next warp does: `ready` has a bit for each thread that may run.
+ *
+ * A wait is a barrier of the block, or a meeting of the lanes of a mask. Meetings
+ * are found by mask and by place in the source: lanes that meet under another
+ * mask, or elsewhere, never come together, and when nobody can run any more that
+ * is told. What the lanes gave stays in the meeting until all have left it, by
+ * their next meeting or their end. */
+#include "tests/cuda/stand_in/fibre.h"
+#include "tests/cuda/stand_in/internal.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sys/mman.h>
+
+__thread struct zd_emulate_dim zd_emulate_thread, zd_emulate_block;
+__thread struct zd_emulate_dim zd_emulate_block_dim, zd_emulate_grid_dim;
+__thread unsigned zd_emulate_flat_thread;
+__thread unsigned char *zd_emulate_shared;
+
+namespace standin
+{
+namespace
+{
+enum { MAX_THREADS = 1024, WARP = 32, MAX_WARPS = MAX_THREADS / WARP };
+const size_t SHARED_BYTES = 227 << 10, PAGE = 4096;
+
+struct site {
+    const char *op, *file;
+    int line;
+};
+
+struct meeting {
+    struct meeting *next, *next_made;
+    struct site site;
+    uint32_t mask, arrived, left;
+    unsigned count, stride;
+    alignas(16) unsigned char bytes[WARP * ZD_EMULATE_EXCHANGE_BYTES];
+};
+
+struct warp {
+    uint32_t present, started, alive, ready;
+    struct meeting *open; /* not all lanes are there */
+    struct meeting *held[WARP];
+};
+} // namespace
+
+struct engine {
+    const struct zd_emulate_launch *launch;
+    struct zd_emulate_dim index[MAX_THREADS], grid;
+    unsigned threads, warps, block_dim[3];
+    uint32_t ready_warps;
+    struct warp warp[MAX_WARPS];
+
+    /* the barrier */
+    unsigned waiting, ended;
+    struct site barrier;
+    unsigned first_waiting, first_ended;
+
+    struct meeting *free_meetings, *made_meetings;
+
+    unsigned current;
+    struct fibre main, *running;
+    struct fibre *fibre_of[MAX_THREADS]; /* of threads that wait */
+    struct site waits_at[MAX_THREADS];
+    struct fibre *idle[MAX_THREADS + 1], *all[MAX_THREADS + 1];
+    unsigned idle_count, all_count;
+    bool failed;
+
+    unsigned char *shared_map;
+};
+
+namespace
+{
+thread_local struct engine *here;
+
+void set_current(struct engine *e, unsigned thread)
+{
+    e->current = thread;
+    zd_emulate_thread = e->index[thread];
+    zd_emulate_flat_thread = thread;
+}
+
+void where(const struct engine *e, unsigned thread, char *out, size_t bytes)
+{
+    const struct zd_emulate_dim &t = e->index[thread];
+    snprintf(
+            out, bytes, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u)",
+            e->launch->name, zd_emulate_block.x, zd_emulate_block.y,
+            zd_emulate_block.z, t.x, t.y, t.z);
+}
+
+/* The next thread that may run, this warp's first; -1: none. */
+int pick(struct engine *e)
+{
+    unsigned w = e->current / WARP;
+    if (!e->warp[w].ready) {
+        if (!e->ready_warps)
+            return -1;
+        w = (unsigned)__builtin_ctz(e->ready_warps);
+    }
+    return (int)(w * WARP + (unsigned)__builtin_ctz(e->warp[w].ready));
+}
+
+void set_waiting(struct engine *e, unsigned thread)
+{
+    struct warp *w = &e->warp[thread / WARP];
+    w->ready &= ~(1u << thread % WARP);
+    if (!w->ready)
+        e->ready_warps &= ~(1u << thread / WARP);
+}
+
+void set_ready(struct engine *e, unsigned warp, uint32_t lanes)
+{
+    e->warp[warp].ready |= lanes;
+    if (e->warp[warp].ready)
+        e->ready_warps |= 1u << warp;
+}
+
+/* --- meetings --------------------------------------------------------------- */
+
+void leave_meeting(struct engine *e, struct warp *w, unsigned lane)
+{
+    struct meeting *m = w->held[lane];
+    if (!m)
+        return;
+    w->held[lane] = nullptr;
+    m->left |= 1u << lane;
+    if (m->left == m->mask) {
+        m->next = e->free_meetings;
+        e->free_meetings = m;
+    }
+}
+
+struct meeting *join_meeting(
+        struct engine *e, struct warp *w, uint32_t mask, unsigned count,
+        const struct site &site)
+{
+    for (struct meeting *m = w->open; m; m = m->next)
+        if (m->mask == mask && m->site.line == site.line &&
+            m->count == count && m->site.op == site.op &&
+            (m->site.file == site.file || !strcmp(m->site.file, site.file)))
+            return m;
+    struct meeting *m = e->free_meetings;
+    if (m) {
+        e->free_meetings = m->next;
+    } else {
+        m = new struct meeting;
+        m->next_made = e->made_meetings;
+        e->made_meetings = m;
+    }
+    m->site = site;
+    m->mask = mask;
+    m->arrived = m->left = 0;
+    m->count = count;
+    m->stride = count <= 4 ? 4 : count <= 8 ? 8 : (count + 15) / 16 * 16;
+    m->next = w->open;
+    w->open = m;
+    return m;
+}
+
+void close_meeting(struct engine *e, unsigned warp, struct meeting *meeting)
+{
+    struct warp *w = &e->warp[warp];
+    struct meeting **at = &w->open;
+    while (*at != meeting)
+        at = &(*at)->next;
+    *at = meeting->next;
+    set_ready(e, warp, meeting->mask);
+}
+
+/* --- mistakes ------------------------------------------------------------------ */
+
+[[noreturn]] void give_up(struct engine *e)
+{
+    e->failed = true;
+    struct fibre *from = e->running;
+    e->running = &e->main;
+    fibre_switch(from, &e->main);
+    abort(); /* its stack is reset before it is used again */
+}
+
+void describe(struct engine *e, unsigned thread, char *out, size_t bytes)
+{
+    const struct warp &w = e->warp[thread / WARP];
+    const struct site &site = e->waits_at[thread];
+    uint32_t bit = 1u << thread % WARP;
+    if (!(w.present & bit))
+        snprintf(out, bytes, "is not in the block");
+    else if (!(w.alive & bit))
+        snprintf(out, bytes, "has ended");
+    else
+        snprintf(
+                out, bytes, "waits in %s at %s:%d", site.op, site.file,
+                site.line);
+}
+
+/* Nobody can run: somebody waits for a thread that never comes. */
+[[noreturn]] void stuck(struct engine *e)
+{
+    char who[256], state[256];
+    for (unsigned i = 0; i < e->warps; i++) {
+        const struct meeting *m = e->warp[i].open;
+        if (!m)
+            continue;
+        unsigned first = i * WARP + (unsigned)__builtin_ctz(m->arrived);
+        unsigned lane = (unsigned)__builtin_ctz(m->mask & ~m->arrived);
+        where(e, first, who, sizeof who);
+        describe(e, i * WARP + lane, state, sizeof state);
+        report("%s: %s at %s:%d waits for lane %u of the mask %08x, which %s",
+               who, m->site.op, m->site.file, m->site.line, lane, m->mask,
+               state);
+        give_up(e);
+    }
+    where(e, e->first_waiting, who, sizeof who);
+    report("%s: waits at the barrier %s:%d for threads that do not come", who,
+           e->barrier.file, e->barrier.line);
+    give_up(e);
+}
+
+void check_ended(struct engine *e)
+{
+    if (!e->ended || !e->waiting)
+        return;
+    char who[256];
+    where(e, e->first_waiting, who, sizeof who);
+    const struct zd_emulate_dim &t = e->index[e->first_ended];
+    report("%s: waits at the barrier %s:%d, and thread (%u,%u,%u) has ended", who,
+           e->barrier.file, e->barrier.line, t.x, t.y, t.z);
+    give_up(e);
+}
+
+/* --- fibres ---------------------------------------------------------------------- */
+
+void fibre_loop(void);
+
+struct fibre *take_fibre(struct engine *e)
+{
+    if (e->idle_count)
+        return e->idle[--e->idle_count];
+    struct fibre *fibre = new struct fibre;
+    fibre_init(fibre, fibre_loop, (int)e->all_count);
+    e->all[e->all_count++] = fibre;
+    return fibre;
+}
+
+/* To the fibre of a thread that may run. */
+struct fibre *resume(struct engine *e, unsigned thread)
+{
+    struct warp *w = &e->warp[thread / WARP];
+    uint32_t bit = 1u << thread % WARP;
+    set_current(e, thread);
+    if (w->started & bit)
+        return e->fibre_of[thread];
+    return take_fibre(e);
+}
+
+void change_to(struct engine *e, struct fibre *to)
+{
+    struct fibre *from = e->running;
+    e->running = to;
+    fibre_switch(from, to);
+}
+
+/* The current thread cannot go on. */
+void wait_here(struct engine *e, const struct site &site)
+{
+    unsigned thread = e->current;
+    e->waits_at[thread] = site;
+    int next = pick(e);
+    if (next < 0)
+        stuck(e);
+    e->fibre_of[thread] = e->running;
+    change_to(e, resume(e, (unsigned)next));
+}
+
+void end_thread(struct engine *e)
+{
+    unsigned thread = e->current, lane = thread % WARP;
+    struct warp *w = &e->warp[thread / WARP];
+    leave_meeting(e, w, lane);
+    w->alive &= ~(1u << lane);
+    set_waiting(e, thread);
+    if (!e->ended++)
+        e->first_ended = thread;
+    check_ended(e);
+}
+
+/* What every fibre does: threads that have not begun, one after the other. */
+void fibre_loop(void)
+{
+    fibre_arrived();
+    struct engine *e = here;
+    for (;;) {
+        unsigned thread = e->current;
+        e->warp[thread / WARP].started |= 1u << thread % WARP;
+        e->launch->run(e->launch->args);
+        end_thread(e);
+        int next = pick(e);
+        if (next < 0 && e->ended < e->threads)
+            stuck(e);
+        struct fibre *self = e->running;
+        if (next < 0) {
+            e->idle[e->idle_count++] = self;
+            change_to(e, &e->main);
+        } else if (e->warp[next / WARP].started >> next % WARP & 1) {
+            e->idle[e->idle_count++] = self;
+            change_to(e, resume(e, (unsigned)next));
+        } else {
+            set_current(e, (unsigned)next);
+        }
+    }
+}
+
+void reset_fibres(struct engine *e)
+{
+    e->idle_count = 0;
+    for (unsigned i = 0; i < e->all_count; i++) {
+        fibre_reset(e->all[i], fibre_loop);
+        e->idle[e->idle_count++] = e->all[i];
+    }
+}
+
+void begin_block(struct engine *e)
+{
+    e->waiting = e->ended = 0;
+    e->failed = false;
+    e->ready_warps = 0;
+    for (unsigned i = 0; i < e->warps; i++) {
+        struct warp *w = &e->warp[i];
+        unsigned lanes = e->threads - i * WARP;
+        memset(w, 0, sizeof *w);
+        w->present = lanes >= WARP ? ~0u : (1u << lanes) - 1;
+        w->alive = w->present;
+        set_ready(e, i, w->present);
+    }
+    set_current(e, 0);
+}
+
+void free_all_meetings(struct engine *e)
+{
+    e->free_meetings = e->made_meetings;
+    for (struct meeting *m = e->made_meetings; m; m = m->next_made)
+        m->next = m->next_made;
+}
+} // namespace
+
+struct engine *engine_create(void)
+{
+    struct engine *e = static_cast<struct engine *>(calloc(1, sizeof *e));
+    size_t bytes = (SHARED_BYTES + PAGE - 1) / PAGE * PAGE;
+    void *memory = mmap(
+            nullptr, bytes + PAGE, PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!e || memory == MAP_FAILED ||
+        mprotect(static_cast<char *>(memory) + bytes, PAGE, PROT_NONE)) {
+        perror("stand-in: shared memory");
+        abort();
+    }
+    e->shared_map = static_cast<unsigned char *>(memory);
+    return e;
+}
+
+void engine_destroy(struct engine *e)
+{
+    size_t bytes = (SHARED_BYTES + PAGE - 1) / PAGE * PAGE;
+    munmap(e->shared_map, bytes + PAGE);
+    for (unsigned i = 0; i < e->all_count; i++) {
+        fibre_fini(e->all[i]);
+        delete e->all[i];
+    }
+    while (e->made_meetings) {
+        struct meeting *m = e->made_meetings;
+        e->made_meetings = m->next_made;
+        delete m;
+    }
+    free(e);
+}
+
+void engine_begin(struct engine *e, const struct zd_emulate_launch *launch)
+{
+    e->launch = launch;
+    const unsigned *b = launch->block, *g = launch->grid;
+    e->threads = b[0] * b[1] * b[2];
+    e->warps = (e->threads + WARP - 1) / WARP;
+    if (memcmp(e->block_dim, b, sizeof e->block_dim)) {
+        memcpy(e->block_dim, b, sizeof e->block_dim);
+        for (unsigned i = 0; i < e->threads; i++)
+            e->index[i] = {i % b[0], i / b[0] % b[1], i / b[0] / b[1]};
+    }
+    e->grid = {g[0], g[1], g[2]};
+    zd_emulate_block_dim = {b[0], b[1], b[2]};
+    zd_emulate_grid_dim = e->grid;
+    size_t bytes = (SHARED_BYTES + PAGE - 1) / PAGE * PAGE;
+    zd_emulate_shared = e->shared_map + bytes -
+                        (launch->shared_bytes + 127) / 128 * 128;
+    if (!e->main.stack_bytes) {
+        fibre_adopt(&e->main);
+        e->main.stack_bytes = 1; /* adopted */
+    }
+}
+
+bool engine_run_block(struct engine *e, uint64_t block)
+{
+    const struct zd_emulate_dim &g = e->grid;
+    zd_emulate_block = {
+            (unsigned)(block % g.x), (unsigned)(block / g.x % g.y),
+            (unsigned)(block / g.x / g.y)};
+    if (e->launch->shared_bytes)
+        memset(zd_emulate_shared, 0xff, e->launch->shared_bytes);
+    here = e;
+    begin_block(e);
+    struct fibre *first = take_fibre(e);
+    e->running = first;
+    fibre_switch(&e->main, first);
+    if (e->failed) {
+        free_all_meetings(e);
+        reset_fibres(e);
+    }
+    return !e->failed;
+}
+
+} // namespace standin
+
+using namespace standin;
+
+void zd_emulate_barrier(const char *file, int line)
+{
+    struct engine *e = here;
+    unsigned thread = e->current;
+    leave_meeting(e, &e->warp[thread / WARP], thread % WARP);
+    struct site site = {"__syncthreads", file, line};
+    if (!e->waiting++) {
+        e->barrier = site;
+        e->first_waiting = thread;
+    } else if (e->barrier.line != line || strcmp(e->barrier.file, file)) {
+        char who[256];
+        where(e, thread, who, sizeof who);
+        const struct zd_emulate_dim &t = e->index[e->first_waiting];
+        report("%s: reaches the barrier %s:%d while thread (%u,%u,%u) waits at "
+               "another, %s:%d",
+               who, file, line, t.x, t.y, t.z, e->barrier.file,
+               e->barrier.line);
+        give_up(e);
+    }
+    check_ended(e);
+    if (e->waiting == e->threads) {
+        e->waiting = 0;
+        for (unsigned i = 0; i < e->warps; i++)
+            set_ready(e, i, e->warp[i].alive);
+        return;
+    }
+    set_waiting(e, thread);
+    wait_here(e, site);
+}
+
+struct zd_emulate_lanes zd_emulate_warp_exchange(
+        unsigned mask, const void *bytes, unsigned count, const char *op,
+        const char *file, int line)
+{
+    struct engine *e = here;
+    unsigned thread = e->current, warp = thread / WARP, lane = thread % WARP;
+    struct warp *w = &e->warp[warp];
+    leave_meeting(e, w, lane);
+    if (!(mask >> lane & 1))
+        zd_emulate_fail(
+                file, line, "%s with mask %08x, which lacks the calling lane %u",
+                op, mask, lane);
+    if (mask & ~w->alive) {
+        unsigned missing = (unsigned)__builtin_ctz(mask & ~w->alive);
+        char state[256];
+        describe(e, warp * WARP + missing, state, sizeof state);
+        zd_emulate_fail(
+                file, line, "%s with mask %08x, of which lane %u %s", op, mask,
+                missing, state);
+    }
+    if (count > ZD_EMULATE_EXCHANGE_BYTES)
+        zd_emulate_fail(file, line, "%s of %u bytes", op, count);
+    struct site site = {op, file, line};
+    struct meeting *m = join_meeting(e, w, mask, count, site);
+    if (count)
+        memcpy(m->bytes + lane * m->stride, bytes, count);
+    m->arrived |= 1u << lane;
+    w->held[lane] = m;
+    if (m->arrived == mask) {
+        close_meeting(e, warp, m);
+    } else {
+        set_waiting(e, thread);
+        wait_here(e, site);
+    }
+    return {m->bytes, m->stride};
+}
+
+void zd_emulate_fail(const char *file, int line, const char *format, ...)
+{
+    struct engine *e = here;
+    char who[256], what[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    where(e, e->current, who, sizeof who);
+    report("%s: %s (%s:%d)", who, what, file, line);
+    give_up(e);
+}

@@ -1,0 +1,45 @@
+/* fibre.h - a stack of its own within a thread of the host, and the change from
+ * one to another in a few instructions. Sanitizers are told. */
+#ifndef ZD_TESTS_CUDA_FIBRE_H
+#define ZD_TESTS_CUDA_FIBRE_H
+
+#include <stddef.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define FIBRE_ASAN 1
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define FIBRE_TSAN 1
+#endif
+#if !defined(__x86_64__)
+#define FIBRE_UCONTEXT 1
+#include <ucontext.h>
+#endif
+
+struct fibre {
+#ifdef FIBRE_UCONTEXT
+    ucontext_t context;
+#else
+    void *stack_pointer;
+#endif
+    char *stack; /* NULL: the thread's own */
+    size_t stack_bytes;
+    void *tsan;
+    const void *bottom; /* of the stack, for ASan */
+    size_t bottom_bytes;
+    int colour;
+};
+
+/* The calling thread itself, so that others can change back to it. */
+void fibre_adopt(struct fibre *fibre);
+/* A fibre that will run entry(), which never returns. `colour` spreads the
+ * stacks over the cache's sets. */
+void fibre_init(struct fibre *fibre, void (*entry)(void), int colour);
+/* As just made: what it was doing is forgotten. */
+void fibre_reset(struct fibre *fibre, void (*entry)(void));
+void fibre_fini(struct fibre *fibre);
+void fibre_switch(struct fibre *from, struct fibre *to);
+/* The first thing that entry() does. */
+void fibre_arrived(void);
+
+#endif

@@ -1,0 +1,111 @@
+/* internal.h - what the files of the stand-in share. */
+#ifndef ZD_TESTS_CUDA_STAND_IN_INTERNAL_H
+#define ZD_TESTS_CUDA_STAND_IN_INTERNAL_H
+
+#include "tests/cuda/stand_in/stand_in.h"
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#define STANDIN_TSAN 1
+#endif
+
+namespace standin
+{
+
+/* --- settings and mistakes (settings.cpp) ----------------------------------- */
+
+struct settings {
+    int gpus, threads;
+    uint64_t memory_bytes, context_bytes;
+    bool abort;
+    bool permuted, reversed;
+    uint64_t seed;
+};
+const struct settings &settings(void);
+
+/* Says what is wrong on stderr and keeps it for zd_standin_report. */
+void report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Failures that were asked for. */
+enum failure {
+    FAIL_MALLOC,
+    FAIL_PIN,
+    FAIL_STREAM,
+    FAIL_LAUNCH,
+    FAIL_STICKY,
+    FAIL_HANG,
+    FAILURES
+};
+/* Counts one such operation; true when it is the one to fail. */
+bool fails_now(enum failure failure);
+/* What every call meets: cudaSuccess, or no device, no driver ... */
+cudaError_t start_error(void);
+void hang(void); /* until zd_standin_unhang */
+
+struct counters {
+    std::atomic<uint64_t> launches, copies, pageable_copies, host_waits;
+    std::atomic<uint64_t> device_bytes, pinned_bytes, reports;
+};
+struct counters &counters(void);
+
+/* --- devices (device.cpp) ---------------------------------------------------- */
+
+cudaError_t keep(cudaError_t error); /* as the thread's last error; returns it */
+int device(void);                    /* of the calling thread */
+cudaError_t sticky(int device);
+void set_sticky(int device, cudaError_t error);
+/* What a call begins with: an error of the start, of the device, or of a host
+ * function that calls the GPU. */
+cudaError_t begin(void);
+void use_device(int device); /* marks its context as made */
+uint64_t used_bytes(int device);
+
+/* --- memory (memory.cpp) ------------------------------------------------------- */
+
+enum kind { PAGEABLE, PINNED, DEVICE };
+/* What these bytes are. False: they leave the allocation that they begin in, or
+ * were never one; *why says so. */
+bool find(
+        const void *address, size_t bytes, enum kind *kind_out,
+        int *device_out, const char **why);
+void *host_of(const void *address);
+bool is_tagged(const void *address);
+
+/* --- streams (stream.cpp) -------------------------------------------------------- */
+
+struct stream;
+struct stream *stream_of(cudaStream_t handle); /* NULL: no such stream */
+int stream_device(const struct stream *stream);
+/* Queues; `what` is static text for reports. */
+void enqueue(
+        struct stream *stream, const char *what, std::function<void()> work);
+/* Waits for all that is queued. */
+void finish(struct stream *stream);
+void finish_device(int device);
+/* Of the stream's thread that calls; -1 elsewhere. */
+int working_device(void);
+bool in_host_function(void);
+
+/* --- kernels (launch.cpp, block.cpp) ----------------------------------------------- */
+
+/* Runs the whole grid; false: a mistake, which was reported. */
+bool run_grid(const struct zd_emulate_launch &launch);
+size_t shared_limit(const void *kernel);
+
+struct engine; /* of one thread of the host: stacks, shared memory */
+struct engine *engine_create(void);
+void engine_destroy(struct engine *engine);
+void engine_begin(
+        struct engine *engine, const struct zd_emulate_launch *launch);
+/* One block; false: a mistake, which was reported. */
+bool engine_run_block(struct engine *engine, uint64_t block);
+
+} // namespace standin
+
+#endif

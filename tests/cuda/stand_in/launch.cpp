@@ -1,0 +1,225 @@
+/* launch.cpp - launches: what a GPU refuses, and the blocks of a grid. */
+#include "tests/cuda/stand_in/internal.h"
+
+#include <cstdlib>
+#include <map>
+#include <thread>
+
+namespace standin
+{
+namespace
+{
+const size_t SHARED_DEFAULT = 48 << 10, SHARED_LIMIT = 227 << 10;
+const unsigned BLOCK_LIMIT[3] = {1024, 1024, 64};
+const unsigned GRID_LIMIT[3] = {0x7fffffff, 65535, 65535};
+
+struct attributes {
+    std::mutex mutex;
+    std::map<const void *, size_t> shared_bytes;
+};
+
+struct attributes &attributes(void)
+{
+    static struct attributes *const one = new struct attributes;
+    return *one;
+}
+
+cudaError_t check(const struct zd_emulate_launch &l)
+{
+    uint64_t threads = 1;
+    for (int i = 0; i < 3; i++) {
+        threads *= l.block[i];
+        if (!l.grid[i] || l.grid[i] > GRID_LIMIT[i] || !l.block[i] ||
+            l.block[i] > BLOCK_LIMIT[i]) {
+            report("launch of %s: a grid of %u,%u,%u blocks of %u,%u,%u threads",
+                   l.name, l.grid[0], l.grid[1], l.grid[2], l.block[0],
+                   l.block[1], l.block[2]);
+            return cudaErrorInvalidConfiguration;
+        }
+    }
+    if (threads > 1024) {
+        report("launch of %s: %llu threads in a block", l.name,
+               (unsigned long long)threads);
+        return cudaErrorInvalidConfiguration;
+    }
+    if (l.shared_bytes > shared_limit(l.kernel)) {
+        report("launch of %s: %zu bytes of shared memory; cudaFuncSetAttribute "
+               "allowed %zu",
+               l.name, l.shared_bytes, shared_limit(l.kernel));
+        return cudaErrorInvalidValue;
+    }
+    return cudaSuccess;
+}
+
+/* The engine of a thread of the host, for as long as that lives. */
+struct own_engine {
+    struct engine *engine = nullptr;
+    ~own_engine()
+    {
+        if (engine)
+            engine_destroy(engine);
+    }
+};
+
+struct engine *this_engine(void)
+{
+    static thread_local struct own_engine own;
+    if (!own.engine)
+        own.engine = engine_create();
+    return own.engine;
+}
+
+/* The i-th block to run: in order, from behind, or by a step that has no factor
+ * in common with their number. */
+uint64_t block_at(uint64_t i, uint64_t blocks, uint64_t step)
+{
+    if (settings().reversed)
+        return blocks - 1 - i;
+    return (uint64_t)((unsigned __int128)i * step % blocks);
+}
+
+uint64_t step_for(uint64_t blocks)
+{
+    if (!settings().permuted)
+        return 1;
+    uint64_t step = (settings().seed * 2654435761u + blocks / 2) % blocks;
+    for (;; step++) {
+        uint64_t a = step ? step : 1, b = blocks;
+        while (b) {
+            uint64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1)
+            return step ? step : 1;
+    }
+}
+
+struct run {
+    const struct zd_emulate_launch *launch;
+    uint64_t blocks, step;
+    std::atomic<uint64_t> next;
+    std::atomic<bool> failed;
+};
+
+void run_blocks(struct run *run)
+{
+    struct engine *engine = this_engine();
+    engine_begin(engine, run->launch);
+    for (;;) {
+        uint64_t i = run->next.fetch_add(1);
+        if (i >= run->blocks || run->failed)
+            return;
+        if (!engine_run_block(engine, block_at(i, run->blocks, run->step)))
+            run->failed = true;
+    }
+}
+} // namespace
+
+size_t shared_limit(const void *kernel)
+{
+    struct attributes &a = attributes();
+    std::lock_guard<std::mutex> lock(a.mutex);
+    auto it = a.shared_bytes.find(kernel);
+    return it == a.shared_bytes.end() ? SHARED_DEFAULT : it->second;
+}
+
+bool run_grid(const struct zd_emulate_launch &launch)
+{
+    struct run run = {};
+    run.launch = &launch;
+    run.blocks = (uint64_t)launch.grid[0] * launch.grid[1] * launch.grid[2];
+    run.step = step_for(run.blocks);
+    std::vector<std::thread> others;
+    for (int i = 1; i < settings().threads && (uint64_t)i < run.blocks; i++)
+        others.emplace_back(run_blocks, &run);
+    run_blocks(&run);
+    for (std::thread &one : others)
+        one.join();
+    return !run.failed;
+}
+} // namespace standin
+
+using namespace standin;
+
+int zd_emulate_device(cudaStream_t stream)
+{
+    if (!stream)
+        return device();
+    int at = 0;
+    return cudaStreamGetDevice(stream, &at) ? device() : at;
+}
+
+cudaError_t zd_emulate_enqueue(
+        const struct zd_emulate_launch *launch, cudaStream_t stream,
+        bool arguments_ok)
+{
+    cudaError_t error = begin();
+    struct stream *s = error ? nullptr : stream_of(stream);
+    if (!error && !s)
+        error = cudaErrorInvalidResourceHandle;
+    if (!error && !arguments_ok)
+        error = cudaErrorIllegalAddress;
+    if (!error)
+        error = check(*launch);
+    if (!error && fails_now(FAIL_LAUNCH))
+        error = cudaErrorLaunchOutOfResources;
+    if (error) {
+        free(launch->args);
+        return keep(error);
+    }
+    counters().launches++;
+    bool hangs = fails_now(FAIL_HANG), breaks = fails_now(FAIL_STICKY);
+    struct zd_emulate_launch copy = *launch;
+    enqueue(s, launch->name, [=] {
+        if (hangs)
+            hang();
+        int at = stream_device(s);
+        if (breaks || (!sticky(at) && !run_grid(copy)))
+            set_sticky(at, breaks ? cudaErrorECCUncorrectable
+                                  : cudaErrorLaunchFailure);
+        free(copy.args);
+    });
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(
+        const void *kernel, enum cudaFuncAttribute attribute, int value)
+{
+    cudaError_t error = begin();
+    if (error)
+        return keep(error);
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize)
+        return cudaSuccess;
+    if (value < 0 || (size_t)value > SHARED_LIMIT)
+        return keep(cudaErrorInvalidValue);
+    struct attributes &a = attributes();
+    std::lock_guard<std::mutex> lock(a.mutex);
+    a.shared_bytes[kernel] = (size_t)value;
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *kernel)
+{
+    cudaError_t error = begin();
+    if (error)
+        return keep(error);
+    *out = {};
+    out->maxThreadsPerBlock = 1024;
+    out->numRegs = 32;
+    out->ptxVersion = out->binaryVersion = 90;
+    out->maxDynamicSharedSizeBytes = (int)shared_limit(kernel);
+    return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        int *blocks_out, const void *kernel, int threads, size_t shared_bytes)
+{
+    int by_threads = 2048 / (threads > 0 ? threads : 1);
+    int by_memory =
+            shared_bytes ? (int)((228 << 10) / (shared_bytes + 1024)) : 32;
+    int blocks = by_threads < by_memory ? by_threads : by_memory;
+    *blocks_out = blocks < 32 ? blocks : 32;
+    return cudaSuccess;
+}

@@ -1,0 +1,513 @@
+/* memory.cpp - memory of the device (the host's, under other addresses) and
+ * page-locked memory; copies and fills between them.
+ *
+ * An allocation is mapped for itself and ends at a page that cannot be touched;
+ * its address carries TAG in the 16 high bits, where no address of user space
+ * has any. Every copy is checked against the allocations it touches. */
+#include "tests/cuda/stand_in/internal.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <sys/mman.h>
+
+namespace standin
+{
+namespace
+{
+const uintptr_t TAG = 0x0d5eull << 48, TAG_MASK = 0xffffull << 48;
+const size_t PAGE = 4096, ALIGNMENT = 512;
+
+struct block {
+    size_t bytes;
+    enum kind kind;
+    int device;
+    bool registered; /* PINNED: the caller's memory */
+    void *map;
+    size_t map_bytes;
+};
+
+struct memory {
+    std::mutex mutex;
+    std::map<uintptr_t, struct block> blocks; /* by address as callers see it */
+    std::map<int, uint64_t> device_bytes;
+};
+
+struct memory &memory(void)
+{
+    static struct memory *const one = new struct memory;
+    return *one;
+}
+
+/* The block that holds this address, or ends at it; locked by the caller. */
+std::map<uintptr_t, struct block>::iterator block_at(uintptr_t address)
+{
+    auto &blocks = memory().blocks;
+    auto it = blocks.upper_bound(address);
+    if (it == blocks.begin())
+        return blocks.end();
+    --it;
+    return address <= it->first + it->second.bytes ? it : blocks.end();
+}
+
+bool overlaps(uintptr_t address, size_t bytes)
+{
+    auto &blocks = memory().blocks;
+    auto it = blocks.lower_bound(address + bytes);
+    if (it == blocks.begin())
+        return false;
+    --it;
+    return it->first + it->second.bytes > address;
+}
+} // namespace
+
+bool is_tagged(const void *address)
+{
+    return ((uintptr_t)address & TAG_MASK) == TAG;
+}
+
+void *host_of(const void *address)
+{
+    uintptr_t a = (uintptr_t)address;
+    return (void *)((a & TAG_MASK) == TAG ? a & ~TAG_MASK : a);
+}
+
+bool find(
+        const void *address, size_t bytes, enum kind *kind_out,
+        int *device_out, const char **why)
+{
+    struct memory &m = memory();
+    std::lock_guard<std::mutex> lock(m.mutex);
+    uintptr_t a = (uintptr_t)address;
+    *kind_out = PAGEABLE;
+    *device_out = -1;
+    auto it = block_at(a);
+    if (it == m.blocks.end() ||
+        (it->second.kind == PINNED && a == it->first + it->second.bytes)) {
+        *why = "is in no allocation of the device";
+        if (is_tagged(address))
+            *kind_out = DEVICE;
+        else if (overlaps(a, bytes))
+            *why = "reaches into page-locked memory";
+        else
+            return true;
+        return false;
+    }
+    *kind_out = it->second.kind;
+    *device_out = it->second.device;
+    *why = "leaves its allocation";
+    return a + bytes <= it->first + it->second.bytes;
+}
+
+uint64_t used_bytes(int device)
+{
+    struct memory &m = memory();
+    std::lock_guard<std::mutex> lock(m.mutex);
+    return m.device_bytes[device] + settings().context_bytes;
+}
+
+/* --- allocations ------------------------------------------------------------ */
+
+static cudaError_t device_malloc(void **out, size_t bytes)
+{
+    struct memory &m = memory();
+    int owner = device();
+    size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t map_bytes = (rounded + PAGE - 1) / PAGE * PAGE;
+    std::lock_guard<std::mutex> lock(m.mutex);
+    if (m.device_bytes[owner] + settings().context_bytes + map_bytes >
+        settings().memory_bytes)
+        return cudaErrorMemoryAllocation;
+    void *map =
+            mmap(nullptr, map_bytes + PAGE, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+        return cudaErrorMemoryAllocation;
+    mprotect(static_cast<char *>(map) + map_bytes, PAGE, PROT_NONE);
+    uintptr_t address = ((uintptr_t)map + map_bytes - rounded) | TAG;
+    m.blocks[address] = {bytes, DEVICE, owner, false, map, map_bytes};
+    m.device_bytes[owner] += map_bytes;
+    counters().device_bytes += map_bytes;
+    *out = (void *)address;
+    return cudaSuccess;
+}
+
+static cudaError_t device_free(void *address)
+{
+    struct memory &m = memory();
+    struct block block;
+    {
+        std::lock_guard<std::mutex> lock(m.mutex);
+        auto it = m.blocks.find((uintptr_t)address);
+        if (it == m.blocks.end() || it->second.kind != DEVICE)
+            return cudaErrorInvalidValue;
+        block = it->second;
+        m.blocks.erase(it);
+        m.device_bytes[block.device] -= block.map_bytes;
+        counters().device_bytes -= block.map_bytes;
+    }
+    munmap(block.map, block.map_bytes + PAGE);
+    return cudaSuccess;
+}
+
+static cudaError_t add_pinned(void *host, size_t bytes, bool registered)
+{
+    struct memory &m = memory();
+    std::lock_guard<std::mutex> lock(m.mutex);
+    if (overlaps((uintptr_t)host, bytes))
+        return cudaErrorHostMemoryAlreadyRegistered;
+    m.blocks[(uintptr_t)host] = {bytes, PINNED, -1, registered, nullptr, 0};
+    counters().pinned_bytes += bytes;
+    return cudaSuccess;
+}
+
+static bool drop_pinned(void *host, bool registered)
+{
+    struct memory &m = memory();
+    std::lock_guard<std::mutex> lock(m.mutex);
+    auto it = m.blocks.find((uintptr_t)host);
+    if (it == m.blocks.end() || it->second.kind != PINNED ||
+        it->second.registered != registered)
+        return false;
+    counters().pinned_bytes -= it->second.bytes;
+    m.blocks.erase(it);
+    return true;
+}
+
+/* --- copies ----------------------------------------------------------------- */
+
+struct end {
+    enum kind kind;
+    int device;
+};
+
+static bool
+check_end(const void *address, size_t bytes, const char *what, struct end *end)
+{
+    const char *why;
+    if (find(address, bytes, &end->kind, &end->device, &why))
+        return true;
+    report("%s: %zu bytes at %p %s", what, bytes, address, why);
+    return false;
+}
+
+static cudaError_t check_copy(
+        const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+        struct end *to_end, struct end *from_end)
+{
+    if (!check_end(to, bytes, "destination of a copy", to_end) ||
+        !check_end(from, bytes, "source of a copy", from_end))
+        return cudaErrorInvalidValue;
+    bool to_device = to_end->kind == DEVICE;
+    bool from_device = from_end->kind == DEVICE;
+    bool fits = kind == cudaMemcpyDefault ||
+                (to_device == (kind == cudaMemcpyHostToDevice ||
+                               kind == cudaMemcpyDeviceToDevice) &&
+                 from_device == (kind == cudaMemcpyDeviceToHost ||
+                                 kind == cudaMemcpyDeviceToDevice));
+    if (fits)
+        return cudaSuccess;
+    report("a copy of kind %d from %p to %p: that is not what these are",
+           (int)kind, from, to);
+    return cudaErrorInvalidMemcpyDirection;
+}
+
+/* rows of `bytes` each; pitches are the distances of rows. */
+struct rectangle {
+    size_t rows, bytes, to_pitch, from_pitch;
+};
+
+static void
+copy_rows(void *to, const void *from, const struct rectangle &r)
+{
+    char *t = static_cast<char *>(host_of(to));
+    const char *f = static_cast<const char *>(host_of(from));
+    if (r.rows == 1 || (r.bytes == r.to_pitch && r.bytes == r.from_pitch)) {
+        memmove(t, f, r.rows * r.bytes);
+        return;
+    }
+    for (size_t i = 0; i < r.rows; i++)
+        memmove(t + i * r.to_pitch, f + i * r.from_pitch, r.bytes);
+}
+
+static size_t extent(size_t rows, size_t bytes, size_t pitch)
+{
+    return rows ? (rows - 1) * pitch + bytes : 0;
+}
+
+static cudaError_t
+copy(void *to, const void *from, const struct rectangle &r,
+     enum cudaMemcpyKind kind, cudaStream_t handle, bool is_async)
+{
+    cudaError_t error = begin();
+    if (error)
+        return error;
+    struct stream *stream = stream_of(handle);
+    if (!stream)
+        return cudaErrorInvalidResourceHandle;
+    size_t from_bytes = extent(r.rows, r.bytes, r.from_pitch);
+    struct end to_end, from_end;
+    size_t to_bytes = extent(r.rows, r.bytes, r.to_pitch);
+    if (!r.bytes || !r.rows)
+        return cudaSuccess;
+    error = check_copy(
+            to, from, to_bytes < from_bytes ? from_bytes : to_bytes, kind,
+            &to_end, &from_end);
+    if (r.to_pitch != r.from_pitch && error)
+        error = check_copy(to, from, r.bytes, kind, &to_end, &from_end);
+    if (error)
+        return error;
+    counters().copies++;
+    bool pageable = to_end.kind == PAGEABLE || from_end.kind == PAGEABLE;
+    bool between_hosts = to_end.kind != DEVICE && from_end.kind != DEVICE;
+    counters().pageable_copies += pageable;
+    if (is_async && from_end.kind == PAGEABLE && !between_hosts) {
+        /* staged: the caller's memory is read before the call returns */
+        void *staged = malloc(from_bytes);
+        if (!staged)
+            return cudaErrorMemoryAllocation;
+        memcpy(staged, from, from_bytes);
+        enqueue(stream, "copy", [=] {
+            copy_rows(to, staged, r);
+            free(staged);
+        });
+        return cudaSuccess;
+    }
+    enqueue(stream, "copy", [=] { copy_rows(to, from, r); });
+    bool on_device = to_end.kind == DEVICE && from_end.kind == DEVICE;
+    if ((is_async && (pageable || between_hosts)) ||
+        (!is_async && !on_device)) {
+        counters().host_waits++;
+        finish(stream);
+        return sticky(device());
+    }
+    return cudaSuccess;
+}
+
+static cudaError_t fill(void *to, int value, size_t bytes, cudaStream_t handle)
+{
+    cudaError_t error = begin();
+    if (error)
+        return error;
+    struct stream *stream = stream_of(handle);
+    if (!stream)
+        return cudaErrorInvalidResourceHandle;
+    if (!bytes)
+        return cudaSuccess;
+    struct end end;
+    if (!check_end(to, bytes, "a memset", &end))
+        return cudaErrorInvalidValue;
+    if (end.kind == PAGEABLE) {
+        report("a memset of %p, which is memory of the host", to);
+        return cudaErrorInvalidValue;
+    }
+    enqueue(stream, "memset", [=] { memset(host_of(to), value, bytes); });
+    return cudaSuccess;
+}
+} // namespace standin
+
+using namespace standin;
+
+void *zd_standin_host(const void *address)
+{
+    return host_of(address);
+}
+
+bool zd_standin_is_reachable(const void *address, size_t bytes)
+{
+    enum kind kind;
+    int owner;
+    const char *why;
+    return find(address, bytes, &kind, &owner, &why) && kind != PAGEABLE;
+}
+
+bool zd_emulate_translate(void *value, size_t bytes, bool pointer, int device)
+{
+    unsigned char *at = static_cast<unsigned char *>(value);
+    for (size_t i = 0; i + 8 <= bytes; i += 8) {
+        void *word;
+        memcpy(&word, at + i, 8);
+        if (!word || (!pointer && !is_tagged(word)))
+            continue;
+        enum kind kind;
+        int owner;
+        const char *why;
+        bool known = find(word, 0, &kind, &owner, &why);
+        if (pointer && (!known || kind == PAGEABLE)) {
+            report("an argument of a kernel, %p, is no memory of the device nor "
+                   "page-locked",
+                   word);
+            return false;
+        }
+        if (known && kind == DEVICE && owner != device) {
+            report("an argument of a kernel, %p, is memory of another device",
+                   word);
+            return false;
+        }
+        if (known && kind == DEVICE) {
+            void *host = host_of(word);
+            memcpy(at + i, &host, 8);
+        }
+    }
+    return true;
+}
+
+/* --- the runtime's functions --------------------------------------------------- */
+
+cudaError_t cudaMalloc(void **out, size_t bytes)
+{
+    cudaError_t error = begin();
+    if (error)
+        return keep(error);
+    if (!out)
+        return keep(cudaErrorInvalidValue);
+    *out = nullptr;
+    if (fails_now(FAIL_MALLOC))
+        return keep(cudaErrorMemoryAllocation);
+    return bytes ? keep(device_malloc(out, bytes)) : cudaSuccess;
+}
+
+cudaError_t cudaFree(void *address)
+{
+    cudaError_t error = begin();
+    if (error)
+        return keep(error);
+    if (!address)
+        return cudaSuccess;
+    enum kind kind;
+    int owner;
+    const char *why;
+    find(address, 0, &kind, &owner, &why);
+    if (kind == DEVICE && owner >= 0)
+        finish_device(owner);
+    return keep(device_free(address));
+}
+
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+    cudaError_t error = begin();
+    if (error)
+        return keep(error);
+    *out = nullptr;
+    size_t rounded = (bytes + PAGE - 1) / PAGE * PAGE;
+    if (fails_now(FAIL_PIN) || posix_memalign(out, PAGE, rounded))
+        return keep(cudaErrorMemoryAllocation);
+    return keep(add_pinned(*out, bytes, false));
+}
+
+cudaError_t cudaMallocHost(void **out, size_t bytes)
+{
+    return cudaHostAlloc(out, bytes, cudaHostAllocDefault);
+}
+
+cudaError_t cudaFreeHost(void *host)
+{
+    cudaError_t error = begin();
+    if (error)
+        return keep(error);
+    if (!host)
+        return cudaSuccess;
+    for (int i = 0; i < settings().gpus; i++)
+        finish_device(i);
+    if (!drop_pinned(host, false))
+        return keep(cudaErrorInvalidValue);
+    free(host);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void *host, size_t bytes, unsigned flags)
+{
+    cudaError_t error = begin();
+    if (error)
+        return keep(error);
+    if (!host || !bytes || is_tagged(host))
+        return keep(cudaErrorInvalidValue);
+    if (fails_now(FAIL_PIN))
+        return keep(cudaErrorMemoryAllocation);
+    return keep(add_pinned(host, bytes, true));
+}
+
+cudaError_t cudaHostUnregister(void *host)
+{
+    cudaError_t error = begin();
+    if (error)
+        return keep(error);
+    for (int i = 0; i < settings().gpus; i++)
+        finish_device(i);
+    return drop_pinned(host, true) ? cudaSuccess
+                                   : keep(cudaErrorHostMemoryNotRegistered);
+}
+
+cudaError_t cudaHostGetDevicePointer(void **out, void *host, unsigned flags)
+{
+    *out = host;
+    return zd_standin_is_reachable(host, 1) ? cudaSuccess
+                                            : keep(cudaErrorInvalidValue);
+}
+
+cudaError_t
+cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    return keep(copy(to, from, {1, bytes, bytes, bytes}, kind, nullptr, false));
+}
+
+cudaError_t cudaMemcpyAsync(
+        void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+        cudaStream_t stream)
+{
+    return keep(copy(to, from, {1, bytes, bytes, bytes}, kind, stream, true));
+}
+
+cudaError_t cudaMemcpy2DAsync(
+        void *to, size_t to_pitch, const void *from, size_t from_pitch,
+        size_t width, size_t height, enum cudaMemcpyKind kind,
+        cudaStream_t stream)
+{
+    if (width > to_pitch || width > from_pitch)
+        return keep(cudaErrorInvalidPitchValue);
+    return keep(
+            copy(to, from, {height, width, to_pitch, from_pitch}, kind, stream,
+                 true));
+}
+
+cudaError_t cudaMemset(void *to, int value, size_t bytes)
+{
+    return keep(fill(to, value, bytes, nullptr));
+}
+
+cudaError_t
+cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
+{
+    return keep(fill(to, value, bytes, stream));
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total_out)
+{
+    cudaError_t error = begin();
+    if (error)
+        return keep(error);
+    *total_out = settings().memory_bytes;
+    *free_out = settings().memory_bytes - used_bytes(device());
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(
+        struct cudaPointerAttributes *out, const void *address)
+{
+    cudaError_t error = begin();
+    if (error)
+        return keep(error);
+    enum kind kind;
+    int owner;
+    const char *why;
+    if (!find(address, 1, &kind, &owner, &why) && kind != PAGEABLE)
+        return keep(cudaErrorInvalidValue);
+    *out = {};
+    out->type = kind == DEVICE   ? cudaMemoryTypeDevice
+                : kind == PINNED ? cudaMemoryTypeHost
+                                 : cudaMemoryTypeUnregistered;
+    out->device = kind == DEVICE ? owner : kind == PINNED ? 0 : -2;
+    out->devicePointer = kind == PAGEABLE ? nullptr : (void *)address;
+    out->hostPointer = kind == PINNED ? (void *)address : nullptr;
+    return cudaSuccess;
+}

@@ -1,0 +1,218 @@
+/* settings.cpp - the environment, reports of mistakes, failures asked for. */
+#include "tests/cuda/stand_in/internal.h"
+
+#include <climits>
+#include <condition_variable>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace standin
+{
+namespace
+{
+struct state {
+    std::mutex mutex;
+    std::condition_variable unhung;
+    char text[1024];
+    bool hangs_end;
+    bool no_device, no_driver, old_driver, busy;
+    uint64_t fail_at[FAILURES], count[FAILURES];
+    struct counters counters;
+};
+
+/* Never destroyed: threads of streams may outlive main. */
+struct state &state(void)
+{
+    static struct state *const one = new struct state();
+    return *one;
+}
+
+uint64_t bytes_of(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    if (!text || !*text)
+        return otherwise;
+    char *end;
+    double value = strtod(text, &end);
+    int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+    return (uint64_t)(value * (double)(1ull << shift));
+}
+
+void add_failure(struct state &s, const char *name, uint64_t number)
+{
+    static const struct {
+        const char *name;
+        enum failure failure;
+    } counted[] = {
+            {"malloc", FAIL_MALLOC}, {"pin", FAIL_PIN},
+            {"stream", FAIL_STREAM}, {"launch", FAIL_LAUNCH},
+            {"sticky", FAIL_STICKY}, {"hang", FAIL_HANG},
+    };
+    for (const auto &one : counted)
+        if (!strcmp(name, one.name)) {
+            s.fail_at[one.failure] = s.count[one.failure] + number;
+            return;
+        }
+    if (!strcmp(name, "no_device"))
+        s.no_device = true;
+    else if (!strcmp(name, "no_driver"))
+        s.no_driver = true;
+    else if (!strcmp(name, "old_driver"))
+        s.old_driver = true;
+    else if (!strcmp(name, "busy"))
+        s.busy = true;
+    else {
+        fprintf(stderr, "stand-in: no failure is called %s\n", name);
+        abort();
+    }
+}
+
+void set_failures(struct state &s, const char *failures)
+{
+    s.no_device = s.no_driver = s.old_driver = s.busy = false;
+    memset(s.fail_at, 0, sizeof s.fail_at);
+    memset(s.count, 0, sizeof s.count);
+    if (!failures)
+        return;
+    char list[512], *rest = list;
+    snprintf(list, sizeof list, "%s", failures);
+    for (char *one; (one = strsep(&rest, ",")) != nullptr;) {
+        char *colon = strchr(one, ':');
+        if (colon)
+            *colon = 0;
+        if (*one)
+            add_failure(s, one, colon ? strtoull(colon + 1, nullptr, 10) : 1);
+    }
+}
+
+struct settings read_settings(void)
+{
+    struct settings s = {};
+    s.gpus = (int)bytes_of("ZD_STANDIN_GPUS", 1);
+    s.threads = (int)bytes_of("ZD_STANDIN_THREADS", 1);
+    s.memory_bytes = bytes_of("ZD_STANDIN_MEMORY", 8ull << 30);
+    s.context_bytes = bytes_of("ZD_STANDIN_CONTEXT", 64ull << 20);
+    s.abort = bytes_of("ZD_STANDIN_ABORT", 0);
+    const char *order = getenv("ZD_STANDIN_ORDER");
+    if (order && !strcmp(order, "reverse"))
+        s.reversed = true;
+    else if (order && *order && strcmp(order, "forward")) {
+        s.permuted = true;
+        s.seed = strtoull(order, nullptr, 10);
+    }
+    const char *failures = getenv("ZD_STANDIN_FAIL");
+    if (failures)
+        set_failures(state(), failures);
+    return s;
+}
+} // namespace
+
+const struct settings &settings(void)
+{
+    static const struct settings one = read_settings();
+    return one;
+}
+
+struct counters &counters(void)
+{
+    return state().counters;
+}
+
+void report(const char *format, ...)
+{
+    struct state &s = state();
+    char text[sizeof s.text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "stand-in for CUDA: %s\n", text);
+    {
+        std::lock_guard<std::mutex> lock(s.mutex);
+        memcpy(s.text, text, sizeof text);
+        s.counters.reports++;
+    }
+    if (settings().abort)
+        abort();
+}
+
+bool fails_now(enum failure failure)
+{
+    settings();
+    struct state &s = state();
+    std::lock_guard<std::mutex> lock(s.mutex);
+    return ++s.count[failure] == s.fail_at[failure];
+}
+
+cudaError_t start_error(void)
+{
+    settings();
+    struct state &s = state();
+    if (s.no_driver || s.old_driver)
+        return cudaErrorInsufficientDriver;
+    if (s.no_device || !settings().gpus)
+        return cudaErrorNoDevice;
+    return cudaSuccess;
+}
+
+bool is_busy(void)
+{
+    return state().busy;
+}
+
+int driver_version(void)
+{
+    struct state &s = state();
+    return s.no_driver ? 0 : s.old_driver ? 12000 : CUDART_VERSION;
+}
+
+void hang(void)
+{
+    struct state &s = state();
+    std::unique_lock<std::mutex> lock(s.mutex);
+    while (!s.hangs_end)
+        s.unhung.wait(lock);
+}
+} // namespace standin
+
+using namespace standin;
+
+void zd_standin_fail(const char *failures)
+{
+    settings();
+    std::lock_guard<std::mutex> lock(state().mutex);
+    set_failures(state(), failures);
+}
+
+void zd_standin_unhang(void)
+{
+    std::lock_guard<std::mutex> lock(state().mutex);
+    state().hangs_end = true;
+    state().unhung.notify_all();
+}
+
+struct zd_standin_counters zd_standin_counters(void)
+{
+    struct counters &c = counters();
+    return {c.launches,   c.copies,       c.pageable_copies, c.host_waits,
+            c.device_bytes, c.pinned_bytes, c.reports};
+}
+
+const char *zd_standin_report(void)
+{
+    return state().text;
+}
+
+void zd_standin_forget(void)
+{
+    {
+        std::lock_guard<std::mutex> lock(state().mutex);
+        state().text[0] = 0;
+        state().counters.reports = 0;
+    }
+    for (int i = 0; i < settings().gpus; i++)
+        set_sticky(i, cudaSuccess);
+    cudaGetLastError();
+}
