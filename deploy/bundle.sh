@@ -82,6 +82,6 @@ tar -C "$tree" --sort=name --owner=0 --group=0 --numeric-owner -cf - . | gzip -9
 bytes=$(stat -c %s "$out/payload.tar.gz")
 printf '%s: %d.%d MiB, %d tests\n' "$out/payload.tar.gz" $((bytes >> 20)) $(((bytes >> 10) % 1024 * 10 / 1024)) "$(wc -l <"$tree/tests.list")" >&2
 if [[ $bytes -gt $((48 << 20)) ]]; then
-    echo "bundle.sh: more than 48 MiB: build for fewer architectures (-Dcuda_archs=90)" >&2
+    echo "bundle.sh: more than 48 MiB: build for fewer architectures (-Dgpu_archs=90)" >&2
     exit 69
 fi

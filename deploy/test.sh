@@ -6,7 +6,8 @@
 # Three builds: as it is used; with the address and undefined-behaviour sanitizers, for the unit tests; and with
 # the thread sanitizer, for the suite tsan: plain programs whose ranks are threads, kernels on one thread (Criterion's
 # workers and OpenMP's barriers give it false alarms). Tests of several ranks are in the suites ranks (threads) and mpi.
-# These three are without CUDA.
+# These three are without CUDA. Where its toolkit is, CUDA is built twice: by nvcc, which must compile and link (--long: for
+# every architecture), and for the CPU with stand-ins for driver and libraries (tests/cuda), which runs the suite cuda.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 70
 select_long=(--no-suite long)
@@ -76,5 +77,32 @@ if build build-tsan -Dcuda=disabled -Db_sanitize=thread -Db_lundef=false -Doptim
     run_suite build-tsan "ranks as threads under the thread sanitizer" "${fixed[@]}" --suite tsan
 else
     bad=1
+fi
+unset OMP_NUM_THREADS
+
+# told NAME RESULT: a test of this script's own, as meson would log it
+told() {
+    printf '{"name": "%s", "result": "%s", "stdout": ""}\n' "$1" "$2" >>build/told.json
+    [[ $2 != FAIL ]] || bad=1
+}
+mkdir -p build && : >build/told.json
+logs+=(build/told.json)
+archs=90
+[[ ${#select_long[@]} -gt 0 ]] || archs=all
+if ! ./deploy/cuda/find.sh >/dev/null 2>&1; then
+    echo "== CUDA: skipped, there is no toolkit here (deploy/cuda/find.sh says where it looks)" >&2
+    told "CUDA by nvcc" SKIP
+    told "CUDA on the CPU" SKIP
+else
+    if build build-cuda --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_archs=$archs; then
+        told "CUDA by nvcc" OK
+    else
+        told "CUDA by nvcc" FAIL
+    fi
+    if build build-standin --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_stand_in=true -Doptimization=2; then
+        run_suite build-standin "CUDA on the CPU" --suite cuda "${select_long[@]}"
+    else
+        told "CUDA on the CPU" FAIL
+    fi
 fi
 finish
