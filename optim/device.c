@@ -1,0 +1,100 @@
+/* device.c - the table of the CPU: optim.h on all OpenMP threads. */
+#include "optim/device.h"
+
+enum { TURN = 65536 }; /* elements that keep a thread busy */
+
+static enum zd_status update(
+        const struct optim_span *span, const struct optim_step *step)
+{
+    optim_update_threads(span, step);
+    return ZD_OK;
+}
+
+static enum zd_status add_squares(
+        struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
+{
+    optim_add_squares_threads(sum, grad, type, count);
+    return ZD_OK;
+}
+
+static enum zd_status add_block_sums(
+        int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
+        enum dtype type, size_t begin, size_t count, double norm)
+{
+    optim_add_block_sums_threads(sums, blocks, grad, type, begin, count, norm);
+    return ZD_OK;
+}
+
+static enum zd_status update_blocks(
+        float *block_v, const int64_t *sums, const struct tensor_blocks *blocks,
+        const struct optim_step *step, double norm)
+{
+    optim_update_blocks(block_v, sums, blocks, step, norm);
+    return ZD_OK;
+}
+
+static enum zd_status lane_clear(
+        enum optim_lane lane, enum optim_format format, void *values,
+        float *scales, size_t count)
+{
+    optim_lane_clear(lane, format, values, scales, count);
+    return ZD_OK;
+}
+
+/* --- conversions ---------------------------------------------------------- */
+
+static enum zd_status convert(
+        void *to, enum dtype to_type, const void *from, enum dtype from_type,
+        size_t count)
+{
+    size_t turns = (count + TURN - 1) / TURN;
+#pragma omp parallel for schedule(static) if (turns > 1)
+    for (size_t turn = 0; turn < turns; turn++) {
+        size_t at = turn * TURN;
+        dtype_convert(
+                (char *)to + at * dtype_bytes(to_type), to_type,
+                (const char *)from + at * dtype_bytes(from_type), from_type,
+                count - at < TURN ? count - at : TURN);
+    }
+    return ZD_OK;
+}
+
+static enum zd_status round_values(float *values, enum dtype type, size_t count)
+{
+    size_t turns = (count + TURN - 1) / TURN;
+#pragma omp parallel for schedule(static) if (turns > 1)
+    for (size_t turn = 0; turn < turns; turn++) {
+        size_t at = turn * TURN;
+        dtype_round(values + at, type, count - at < TURN ? count - at : TURN);
+    }
+    return ZD_OK;
+}
+
+/* Elements [begin, 2 begin) move to where those before them lay, which have
+ * moved, so each doubling can be shared among threads. */
+static enum zd_status narrow(float *values, enum dtype type, size_t count)
+{
+    size_t begin = count < TURN ? count : TURN;
+    dtype_narrow_in_place(values, type, begin);
+    for (size_t n = begin; begin < count; begin += n, n = begin) {
+        n = count - begin < n ? count - begin : n;
+        convert((uint16_t *)values + begin, type, values + begin, DTYPE_FP32,
+                n);
+    }
+    return ZD_OK;
+}
+
+static const struct optim_device cpu_table = {
+        .update = update,
+        .add_squares = add_squares,
+        .add_block_sums = add_block_sums,
+        .update_blocks = update_blocks,
+        .lane_clear = lane_clear,
+        .convert = convert,
+        .round = round_values,
+        .narrow = narrow};
+
+const struct optim_device *optim_device(void)
+{
+    return &cpu_table;
+}
