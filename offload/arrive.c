@@ -147,9 +147,10 @@ enum zd_status offload_grads_down(
     };
     assert(request->accumulates || (micro == 0 && last));
     ZD_TRY(offload_failure(offload));
+    struct stream *down = offload->place.down;
     /* the slots may still be carrying parameters */
     if (micro == 0)
-        ZD_TRY(params_await_slots(offload, index));
+        ZD_TRY(params_follow(offload, index, down));
     set_parts(offload, &job);
     if (job.is_staged) {
         job.stage_first = offload->grad_stage.next;
@@ -159,7 +160,6 @@ enum zd_status offload_grads_down(
     uint64_t number = works ? job_add(offload, &job) : 0;
     if (works)
         segment->last_job = number + 1;
-    struct stream *down = offload->place.down;
     ZD_TRY(stream_wait(down, ready));
     ZD_TRY(queue_chunks(offload, segment, from, &job, number, works));
     count_down(offload, segment);
@@ -169,7 +169,7 @@ enum zd_status offload_grads_down(
 enum zd_status offload_grads_wait(struct offload *offload, int segment)
 {
     struct wait wait = wait_begin(offload, WAIT_DOWN);
-    enum zd_status status = event_wait(offload->segments[segment].down);
+    enum zd_status status = stream_wait(NULL, offload->segments[segment].down);
     wait_end(offload, &wait, WAIT_DOWN);
     ZD_TRY(status);
     return offload_failure(offload);

@@ -150,6 +150,7 @@ enum zd_status offload_create(
     offload->request = *request;
     offload->place = *place;
     offload->arena = arena;
+    offload->device = device_current();
     offload->is_in_file = request->options->optimizer == OFFLOAD_NVME;
     offload->waits_at = clock_seconds();
     pthread_mutex_init(&offload->lock, NULL);

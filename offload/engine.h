@@ -67,6 +67,7 @@ struct offload {
     struct offload_request request;
     struct offload_place place;
     const struct arena *arena;
+    struct device *device; /* of the trainer, for the uploader */
     bool is_in_file;
 
     struct chunk *chunks;
@@ -179,8 +180,9 @@ void params_note_updated(struct offload *offload, int chunk);
 void *params_uploader(void *offload); /* a thread */
 /* Until the segment's parameters have been made on the host. */
 void params_await_host(struct offload *offload, int segment);
-/* Until they have left it too, when they live on the device. */
-enum zd_status params_await_slots(struct offload *offload, int segment);
+/* The same; what `stream` does later follows their copies to the device. */
+enum zd_status params_follow(
+        struct offload *offload, int segment, struct stream *stream);
 
 /* --- lock.c */
 enum zd_status pinned_lock(struct offload *offload);

@@ -27,6 +27,8 @@
  *                                      before the next use of its parameters
  *
  * Threads: all calls come from the trainer. Workers touch host memory only.
+ * Waits for copies are the compute stream's (base/stream.h): on the CPU that is
+ * the trainer, on a GPU it goes on. Waits for workers are the trainer's.
  * Bits: those of optim_update over the same elements, whatever the chunks, the
  * threads, the tier and the clipping strategy.
  * Errors: ZD_ERR_IO of the disk, told by the next call. Nothing on the step
@@ -133,7 +135,7 @@ void offload_step_begin(
 enum zd_status offload_grads_down(
         struct offload *offload, int segment, const void *from,
         struct event *ready, int micro, bool last);
-/* Until `from` may be written again. */
+/* What the compute stream does later may write `from` again. */
 enum zd_status offload_grads_wait(struct offload *offload, int segment);
 /* Waits for all segments and adds the squares of their gradients, as
  * optim_add_squares, after rounding. */
@@ -152,7 +154,8 @@ enum zd_status offload_skip(struct offload *offload);
 /* Where the new parameters of a segment go when they live on the device: queued
  * chunk by chunk as workers finish. Set once. */
 void offload_params_to(struct offload *offload, int segment, void *device);
-/* Until they are there. */
+/* Until they are on their way; what the compute stream does later finds them
+ * there. */
 enum zd_status offload_params_wait(struct offload *offload, int segment);
 /* Until a segment's update is made, wherever its parameters go. */
 enum zd_status offload_update_wait(struct offload *offload, int segment);
@@ -161,7 +164,8 @@ enum zd_status offload_update_wait(struct offload *offload, int segment);
 enum zd_status offload_params_up(
         struct offload *offload, int segment, size_t begin, size_t count,
         void *to, struct event *done);
-/* Until `done` of offload_params_up is; the report tells what for. */
+/* What the compute stream does later follows `done` of offload_params_up; the
+ * report tells what for. */
 enum zd_status offload_up_wait(struct offload *offload, struct event *done);
 /* Until everything under way is done. */
 enum zd_status offload_finish(struct offload *offload);

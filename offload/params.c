@@ -52,6 +52,7 @@ static void note_sent(struct offload *offload, int index, enum zd_status status)
 void *params_uploader(void *ctx)
 {
     struct offload *offload = ctx;
+    device_use(offload->device);
     pthread_mutex_lock(&offload->lock);
     while (!offload->is_stopping) {
         int index = offload->next_up;
@@ -125,21 +126,22 @@ static void await_queued(struct offload *offload, const struct segment *segment)
     pthread_mutex_unlock(&offload->lock);
 }
 
-enum zd_status params_await_slots(struct offload *offload, int index)
+enum zd_status params_follow(
+        struct offload *offload, int index, struct stream *stream)
 {
     struct segment *segment = &offload->segments[index];
     params_await_host(offload, index);
     if (!offload->has_uploader)
         return ZD_OK;
     await_queued(offload, segment);
-    return event_wait(segment->up);
+    return stream_wait(stream, segment->up);
 }
 
 enum zd_status offload_params_wait(struct offload *offload, int index)
 {
     ZD_TRY(offload_update_wait(offload, index));
     struct wait wait = wait_begin(offload, WAIT_UP);
-    enum zd_status status = params_await_slots(offload, index);
+    enum zd_status status = params_follow(offload, index, NULL);
     wait_end(offload, &wait, WAIT_UP);
     return status;
 }
@@ -155,7 +157,7 @@ enum zd_status offload_update_wait(struct offload *offload, int index)
 enum zd_status offload_up_wait(struct offload *offload, struct event *done)
 {
     struct wait wait = wait_begin(offload, WAIT_UP);
-    enum zd_status status = event_wait(done);
+    enum zd_status status = stream_wait(NULL, done);
     wait_end(offload, &wait, WAIT_UP);
     ZD_TRY(status);
     return offload_failure(offload);

@@ -105,17 +105,27 @@ static enum zd_status load_range(
     return ZD_OK;
 }
 
+static enum zd_status load_blocks_of(struct load *load, int id, size_t count)
+{
+    const char *name = load->table->params[id].name;
+    if (!count ||
+        pieces_format(load->checkpoint, OPTIM_V, name) != OPTIM_BLOCKS)
+        return ZD_OK;
+    float *v = malloc(count * sizeof *v);
+    if (!v)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    enum zd_status status =
+            pieces_read_blocks(load->checkpoint, name, count, v);
+    if (status == ZD_OK)
+        status = zero_blocks_write(load->zero, id, v);
+    free(v);
+    return status;
+}
+
 static enum zd_status load_blocks(struct load *load)
 {
-    for (int id = 0; id < load->table->count; id++) {
-        const struct param *param = &load->table->params[id];
-        float *block_v = zero_block_v(load->zero, id);
-        if (block_v && pieces_format(load->checkpoint, OPTIM_V, param->name) ==
-                               OPTIM_BLOCKS)
-            ZD_TRY(pieces_read_blocks(
-                    load->checkpoint, param->name, (size_t)param->blocks.count,
-                    block_v));
-    }
+    for (int id = 0; id < load->table->count; id++)
+        ZD_TRY(load_blocks_of(load, id, zero_block_count(load->zero, id)));
     return ZD_OK;
 }
 

@@ -94,6 +94,21 @@ static int list_pieces(
  * a chunk of offload has by default, so that one on a disk is read once. */
 enum { CHUNK = 1 << 20 };
 
+static enum zd_status write_blocks(
+        const struct checkpoint_writer *writer, const struct piece *piece,
+        struct st_writer *out)
+{
+    size_t bytes = piece->count * sizeof(float);
+    float *v = malloc(bytes);
+    if (!v)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    enum zd_status status = zero_blocks_read(writer->zero, piece->range.id, v);
+    if (status == ZD_OK)
+        status = st_writer_write(out, v, bytes);
+    free(v);
+    return status;
+}
+
 static enum zd_status write_piece(
         const struct checkpoint_writer *writer, const struct piece *piece,
         void *buffer, struct st_writer *out)
@@ -101,9 +116,7 @@ static enum zd_status write_piece(
     const struct zero_range *range = &piece->range;
     bool scales = piece->part == PART_SCALES;
     if (piece->part == PART_BLOCKS)
-        return st_writer_write(
-                out, zero_block_v(writer->zero, range->id),
-                piece->count * sizeof(float));
+        return write_blocks(writer, piece, out);
     for (size_t done = 0; done < range->count; done += CHUNK) {
         size_t left = range->count - done;
         size_t count = left < CHUNK ? left : CHUNK, bytes;

@@ -120,38 +120,39 @@ enum zd_status grads_acquire(
 
 /* What several micro-batches added up in fp32, reduced, is rounded once to the
  * compute type, where it lies. */
-static void round_sums(struct zero *zero)
+static enum zd_status round_sums(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
     if (plan->grad_dtype == plan->request.dtype)
-        return;
+        return ZD_OK;
     for (int s = 0; s < plan->segment_count; s++)
         if (plan->segments[s].trainable)
-            round_floats(
+            ZD_TRY(optim_device()->round(
                     zero->memory[s].grad_shard, plan->request.dtype,
-                    plan->segments[s].shard_count);
+                    plan->segments[s].shard_count));
+    return ZD_OK;
 }
 
 /* The work buffer of a complete unit becomes what is kept or sent. */
-static void round_unit(struct zero *zero, int unit)
+static enum zd_status round_unit(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
     float *work = zero->work + plan->work_offsets[unit];
     if (writes_in_place(zero) || plan->grad_dtype == DTYPE_FP32)
-        return;
-    if (plan->grads_cut || plan->grads_pass) {
-        round_in_place(work, plan->grad_dtype, plan_grad_count(plan, unit));
-        return;
-    }
+        return ZD_OK;
+    if (plan->grads_cut || plan->grads_pass)
+        return optim_device()->narrow(
+                work, plan->grad_dtype, plan_grad_count(plan, unit));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
         if (!plan->segments[s].trainable)
             continue;
-        round_to_16(
-                zero->memory[s].grad_full, plan->grad_dtype, work,
-                plan->segments[s].count);
+        ZD_TRY(optim_device()->convert(
+                zero->memory[s].grad_full, plan->grad_dtype, work, DTYPE_FP32,
+                plan->segments[s].count));
         work += plan->segments[s].count;
     }
+    return ZD_OK;
 }
 
 /* --- reduction ------------------------------------------------------------ */
@@ -244,7 +245,7 @@ enum zd_status grads_release(void *ctx, int unit)
                 "the model completes the gradient of unit %d out of order",
                 unit);
     zero->grads_done++;
-    round_unit(zero, unit);
+    ZD_TRY(round_unit(zero, unit));
     if (!leaves_now(zero))
         return ZD_OK;
     bool completes =
@@ -300,8 +301,10 @@ enum zd_status zero_reduce_finish(struct zero *zero)
                 "%d of %d gradients of micro-batch %d are complete",
                 zero->grads_done, plan->grad_unit_count, zero->micro);
     ZD_TRY(ops_wait_all(&zero->ops));
-    if (!plan->states_on_host)
-        round_sums(zero);
+    if (!plan->states_on_host) {
+        ZD_TRY(round_sums(zero));
+        ZD_TRY(norm_begin(zero));
+    }
     if (!plan->states_cut && zero->world > 1)
         ZD_TRY(gather_grads(zero));
     return plan->states_on_host ? grads_send_rest(zero) : ZD_OK;

@@ -27,20 +27,31 @@ char *grads_passing(const struct zero *zero, int unit)
                                    dtype_bytes(zero->plan->grad_dtype);
 }
 
-void *grads_round_kept(struct zero *zero, int s)
+enum zd_status grads_round_kept(struct zero *zero, int s, void **grad_out)
 {
     const struct zero_plan *plan = zero->plan;
     const struct segment_memory *memory = &zero->memory[s];
-    void *grad = plan->states_cut ? memory->grad_shard : memory->grad_full;
-    if (plan->grad_dtype != plan->request.dtype)
-        round_in_place(grad, plan->request.dtype, memory->state_count);
-    return grad;
+    *grad_out = plan->states_cut ? memory->grad_shard : memory->grad_full;
+    if (plan->grad_dtype == plan->request.dtype)
+        return ZD_OK;
+    return optim_device()->narrow(
+            *grad_out, plan->request.dtype, memory->state_count);
+}
+
+/* A segment's gradient lies at `from` when the compute stream is here. */
+static enum zd_status send_segment(
+        struct zero *zero, int s, const void *from, int micro, bool is_last)
+{
+    const struct zero_offload *offload = &zero->offload;
+    ZD_TRY(stream_record(NULL, offload->grads_ready));
+    return offload_grads_down(
+            offload->engine, offload->segments[s], from, offload->grads_ready,
+            micro, is_last);
 }
 
 static enum zd_status send_unit(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
-    const struct zero_offload *offload = &zero->offload;
     const uint64_t *ticket = &zero->grad_ops[2 * unit];
     int micro = plan->grads_pass ? zero->sent_micro : 0;
     bool is_last = !plan->grads_pass ||
@@ -53,10 +64,10 @@ static enum zd_status send_unit(struct zero *zero, int unit)
         if (!plan->segments[s].trainable)
             continue;
         ZD_TRY(ops_wait(&zero->ops, *ticket++));
-        ZD_TRY(offload_grads_down(
-                offload->engine, offload->segments[s],
-                plan->grads_pass ? from : grads_round_kept(zero, s), NULL,
-                micro, is_last));
+        void *kept = from;
+        if (!plan->grads_pass)
+            ZD_TRY(grads_round_kept(zero, s, &kept));
+        ZD_TRY(send_segment(zero, s, kept, micro, is_last));
         from += zero->memory[s].state_count * dtype_bytes(plan->grad_dtype);
     }
     return ZD_OK;

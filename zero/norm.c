@@ -3,16 +3,19 @@
  *
  * Each tensor is cut into pieces of 256 elements from its start. Shards are
  * multiples of 256, so a piece lies on one rank; sums of pieces go into an
- * exact sum, whose order does not matter (optim_add_squares). */
+ * exact sum, whose order does not matter (optim_add_squares). On the device the
+ * sum is queued when the last reduction is, and read once: that is where a step
+ * waits for the device. */
 #include "zero/private.h"
 
 #include <math.h>
 
-/* Squares of this rank's shard: all shards together are the model once. */
-static void add_shard(const struct zero *zero, struct exact_sum *sum)
+/* All shards together are the model once. */
+enum zd_status norm_begin(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
     size_t bytes = dtype_bytes(plan->grad_dtype);
+    ZD_TRY(device_clear(zero->squares, sizeof *zero->squares));
     for (int s = 0; s < plan->segment_count; s++) {
         const struct zero_segment *segment = &plan->segments[s];
         if (!segment->trainable)
@@ -21,12 +24,13 @@ static void add_shard(const struct zero *zero, struct exact_sum *sum)
         struct zero_run run = {.id = -1};
         while (zero_run_next(
                 plan, s, begin, begin + segment->shard_count, &run))
-            optim_add_squares_threads(
-                    sum,
+            ZD_TRY(optim_device()->add_squares(
+                    zero->squares,
                     (const char *)zero->memory[s].grad_shard +
                             (run.offset - begin) * bytes,
-                    plan->grad_dtype, run.count);
+                    plan->grad_dtype, run.count));
     }
+    return ZD_OK;
 }
 
 /* A sum on the wire: its digits, carried, and its non-finite terms. */
@@ -55,7 +59,7 @@ enum zd_status zero_grad_norm(
     if (zero->plan->states_on_host)
         ZD_TRY(host_add_squares(zero, &squares));
     else
-        add_shard(zero, &squares);
+        ZD_TRY(device_read(&squares, zero->squares, sizeof squares));
     pack(words, &squares);
     if (extra)
         pack(extra_words, extra);

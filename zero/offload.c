@@ -30,8 +30,11 @@ static enum zd_status take_tables(struct zero *zero)
         !offload->run_sums || !offload->run_blocks)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
-    if (plan->params_on_host)
+    ZD_TRY(event_create(&offload->grads_ready));
+    if (plan->params_on_host) {
         ZD_TRY(event_create(&offload->persistent_event));
+        ZD_TRY(event_create(&offload->slots_free));
+    }
     for (size_t i = 0; plan->params_on_host && i < slots; i++)
         ZD_TRY(event_create(&offload->slot_events[i]));
     return ZD_OK;
@@ -92,6 +95,8 @@ void host_end(struct zero *zero)
          offload->slot_events && i < plan->outer_slots + plan->layer_slots; i++)
         event_destroy(offload->slot_events[i]);
     event_destroy(offload->persistent_event);
+    event_destroy(offload->slots_free);
+    event_destroy(offload->grads_ready);
     free(offload->slot_events);
     free(offload->segments);
     free(offload->due);
@@ -246,6 +251,8 @@ enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
     struct zero_offload *offload = &zero->offload;
     struct event *arrived = offload->slot_events[slot];
     size_t bytes = dtype_bytes(plan->request.dtype);
+    ZD_TRY(stream_record(NULL, offload->slots_free));
+    ZD_TRY(stream_wait(offload->up, offload->slots_free));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
         const struct zero_segment *segment = &plan->segments[s];

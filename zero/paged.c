@@ -136,7 +136,7 @@ static enum zd_status update_chunk(
         if (optim_scale_count(format, chunk->count))
             span.scale[lane] = (float *)(buffer + lanes.scales[lane]);
     }
-    optim_update_threads(&span, step);
+    ZD_TRY(optim_device()->update(&span, step));
     return send(paged, k);
 }
 
@@ -149,7 +149,7 @@ enum zd_status paged_update(struct zero *zero, const struct optim_step *step)
     for (int k = 0; k < count; k++) {
         int until = (int)((int64_t)zero->run_count * (k + 1) / count);
         for (; done < until; done++)
-            states_update_resident(zero, &zero->runs[done], step);
+            ZD_TRY(states_update_resident(zero, &zero->runs[done], step));
         ZD_TRY(update_chunk(zero, k, step));
         if (k + PAGED_BUFFERS < count)
             ZD_TRY(fetch(paged, k + PAGED_BUFFERS));
@@ -180,7 +180,8 @@ struct lane_memory paged_lane(
     struct lane_memory memory = {
             .values =
                     chunk + lanes.values[lane] + optim_lane_bytes(format, skip),
-            .count = count < held - skip ? count : held - skip};
+            .count = count < held - skip ? count : held - skip,
+            .on_host = true};
     if (optim_scale_count(format, held))
         memory.scales = (float *)(chunk + lanes.scales[lane]) +
                         optim_scale_count(format, skip);

@@ -4,6 +4,7 @@
  *   zero.states.8bit   | run 2: m | run 2: v | run 3: m | ..
  *   zero.states.scales | run 2: m | run 2: v | .. one fp32 per 256 elements
  *   zero.blocks        | every block of tensor 0 | of tensor 1 | .. (Adam-mini)
+ *   zero.sums          | the squares of the gradients
  *
  * Paged states that do not fit are spilled: from the first run on, chunks go to
  * zero.paged on the host until request.spill_bytes are there. Arrays have the
@@ -240,8 +241,18 @@ enum zd_status plan_state_spans(
         const struct zero_plan *plan, struct arena_plan *arena)
 {
     enum arena_memory memory = plan->states_on_host ? ARENA_HOST : ARENA_DEVICE;
-    if (!plan->states_on_host)
+    bool visits = !plan->states_on_host && plan->states_cut &&
+                  plan->request.world > 1; /* the sums, between ranks */
+    if (!plan->states_on_host) {
         ZD_TRY(add_states(plan, arena));
+        ZD_TRY(plan_span(
+                arena, "zero.sums", ARENA_DEVICE, SPAN_BUFFERS, 1,
+                sizeof(struct exact_sum)));
+    }
+    if (visits)
+        ZD_TRY(plan_span(
+                arena, "zero.blocks.words", ARENA_HOST, SPAN_BUFFERS,
+                2 * plan->block_count, sizeof(int64_t)));
     ZD_TRY(plan_span(
             arena, "zero.blocks", memory, SPAN_OPTIMIZER, plan->block_count,
             sizeof(float)));

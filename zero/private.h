@@ -1,10 +1,9 @@
 /* private.h - what one rank holds while it runs. Private to zero.
  *
  *   ops.c         collectives under way, at most COMM_OPS_MAX of them
- *   params.c      params hooks: the stage-3 program; the gather after the
- * update grads.c       grads hooks: work buffers, buckets, reduction
+ *   params.c      params hooks: the stage-3 program; the update's gather
+ *   grads.c       grads hooks: work buffers, buckets, reduction
  *   grads_down.c  what was reduced goes to the host
- *   round.c       gradients to the compute type
  *   norm.c        the norm
  *   states.c      the update of this rank's states
  *   paged.c       the update of those that are spilled to the host
@@ -12,10 +11,16 @@
  *   ranges.c      states and weights from outside: loading, saving
  *   zero.c        create and destroy; the step
  *
- * What is planned before: plan_parts.h. */
+ * What is planned before: plan_parts.h.
+ *
+ * Memory of the device is the device's: it is read and written by
+ * optim/device.h, base/device_memory.h, streams and collectives, whose order is
+ * the compute stream's. What lies on the host says so. */
 #ifndef ZD_ZERO_PRIVATE_H
 #define ZD_ZERO_PRIVATE_H
 
+#include "base/device_memory.h"
+#include "optim/device.h"
 #include "zero/plan_parts.h"
 #include "zero/zero.h"
 
@@ -66,7 +71,9 @@ struct zero_offload {
     struct stream *up;          /* for frozen parameters */
     struct event **slot_events; /* by slot: its copies have arrived */
     struct event *persistent_event;
-    bool has_states; /* other than those of the start */
+    struct event *grads_ready; /* what goes down next lies there */
+    struct event *slots_free;  /* what read the slots before has ended */
+    bool has_states;           /* other than those of the start */
 };
 
 /* A chunk of states on the host. */
@@ -129,9 +136,14 @@ struct zero {
     /* states.c */
     struct run_memory *runs; /* in the order of state_walk_next */
     int run_count;
-    float *block_v;      /* (block_count) Adam-mini, whole on every rank */
-    int64_t *block_sums; /* (block_count, 2) */
-    double norm;         /* of the gradients at hand, by zero_grad_norm */
+    /* Adam-mini; on the host when the states are */
+    float *block_v;       /* (block_count) whole on every rank */
+    int64_t *block_sums;  /* (block_count, 2) */
+    int64_t *block_words; /* on the host: the sums between ranks */
+
+    /* norm.c */
+    struct exact_sum *squares; /* on the device; NULL: gradients are not */
+    double norm;               /* of the gradients at hand, by zero_grad_norm */
 
     /* ranges.c */
     struct zero_range *ranges[ZERO_RANGES];
@@ -178,8 +190,9 @@ enum zd_status grads_release(void *ctx, int unit);
 /* The kept gradient of a segment (of the part with states here), reduced, in
  * the compute type: several micro-batches were added up in fp32, at whose front
  * it lies then. Once a step. */
-void *grads_round_kept(struct zero *zero, int s);
-/* Until the copies of a unit's gradient to the host have left their source. */
+enum zd_status grads_round_kept(struct zero *zero, int s, void **grad_out);
+/* What the compute stream does later follows the copies of a unit's gradient to
+ * the host. */
 enum zd_status grads_wait_down(struct zero *zero, int unit);
 /* Where the reduced shards of a unit lie on their way. */
 char *grads_passing(const struct zero *zero, int unit);
@@ -191,14 +204,10 @@ enum zd_status grads_send(struct zero *zero, int end);
 /* The rest of the micro-batch; then the next one's may begin. */
 enum zd_status grads_send_rest(struct zero *zero);
 
-/* --- round.c -------------------------------------------------------------- */
+/* --- norm.c --------------------------------------------------------------- */
 
-/* To nearest even: to bf16 or fp16; values that stay floats; or to 16 bits at
- * the front of the floats' own memory. */
-void round_to_16(
-        uint16_t *out, enum dtype type, const float *values, size_t count);
-void round_floats(float *values, enum dtype type, size_t count);
-void round_in_place(float *values, enum dtype type, size_t count);
+/* Queues the squares of this rank's reduced shard. */
+enum zd_status norm_begin(struct zero *zero);
 
 /* --- offload.c ------------------------------------------------------------ */
 
@@ -221,12 +230,13 @@ enum zd_status host_write(
 enum zd_status host_clear(struct zero *zero);
 /* The engine makes new parameters: before their next use the device waits. */
 void host_params_made(struct zero *zero);
-/* Until the device has the parameters of segment `s` after the last update. */
+/* Until the parameters of segment `s` after the last update are on their way;
+ * what the compute stream does later follows their copies. */
 enum zd_status host_segment_wait(struct zero *zero, int s);
 /* Parameters on the host: queue the copies of this rank's part of a unit to its
  * place in the slot. */
 enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out);
-/* Until those copies of the unit that `move` acquires are there. */
+/* The same for those copies of the unit that `move` acquires. */
 enum zd_status host_unit_wait(struct zero *zero, const struct zero_move *move);
 
 /* --- states.c ------------------------------------------------------------- */
@@ -238,7 +248,7 @@ const void *states_grad(const struct zero *zero, const struct run_memory *run);
 /* Its weights, of plan_master_type. */
 void *states_master(const struct zero *zero, const struct run_memory *run);
 /* States as at the start of training. */
-void states_clear(struct zero *zero);
+enum zd_status states_clear(struct zero *zero);
 
 /* A lane of the run from element `begin` of it on, as far as it lies in one
  * place, at most `count` elements. */
@@ -246,6 +256,7 @@ struct lane_memory {
     char *values;
     float *scales; /* NULL: none */
     size_t count;
+    bool on_host; /* else on the device */
 };
 struct lane_memory states_lane(
         const struct zero *zero, const struct run_memory *run, int lane,
@@ -255,7 +266,7 @@ struct optim_span states_span(
         const struct zero *zero, const struct run_memory *run, size_t begin,
         size_t count);
 /* The update of what a run has on the device. */
-void states_update_resident(
+enum zd_status states_update_resident(
         const struct zero *zero, const struct run_memory *run,
         const struct optim_step *step);
 

@@ -106,6 +106,45 @@ struct zero_range zero_range_at(
 
 /* --- reading and writing -------------------------------------------------- */
 
+/* Between the caller's memory and a place of this rank's. */
+static enum zd_status copy_out(
+        bool on_host, void *to, const void *from, size_t bytes)
+{
+    if (!on_host)
+        return device_read(to, from, bytes);
+    memcpy(to, from, bytes);
+    return ZD_OK;
+}
+
+static enum zd_status copy_in(
+        bool on_host, void *to, const void *from, size_t bytes)
+{
+    if (!on_host)
+        return device_write(to, from, bytes);
+    memcpy(to, from, bytes);
+    return ZD_OK;
+}
+
+/* Of what does not train: its fp32 copies, or the parameters themselves. */
+static bool frozen_master_on_host(const struct zero *zero)
+{
+    return zero->plan->states_on_host;
+}
+
+static bool frozen_params_on_host(const struct zero *zero)
+{
+    return zero->plan->params_on_host;
+}
+
+static bool weights_on_host(
+        const struct zero *zero, const struct zero_range *range)
+{
+    if (range->trains) /* else they are the engine's */
+        return false;
+    return zero->memory[range->segment].master ? frozen_master_on_host(zero)
+                                               : frozen_params_on_host(zero);
+}
+
 static char *weights_at(
         const struct zero *zero, const struct zero_range *range, size_t begin)
 {
@@ -125,7 +164,9 @@ static struct lane_memory memory_of(
 {
     if (lane == ZERO_WEIGHTS)
         return (struct lane_memory){
-                .values = weights_at(zero, range, begin), .count = count};
+                .values = weights_at(zero, range, begin),
+                .count = count,
+                .on_host = weights_on_host(zero, range)};
     const struct run_memory *run = &zero->runs[range->run];
     size_t skip = range->offset - run->at.run.offset;
     return states_lane(zero, run, lane, skip + begin, count);
@@ -159,11 +200,15 @@ enum zd_status zero_range_read(
         struct lane_memory from =
                 memory_of(zero, range, lane, begin + done, count - done);
         if (values)
-            memcpy((char *)values + value_bytes(range, lane, done), from.values,
-                   value_bytes(range, lane, from.count));
+            ZD_TRY(copy_out(
+                    from.on_host,
+                    (char *)values + value_bytes(range, lane, done),
+                    from.values, value_bytes(range, lane, from.count)));
         if (scales && from.scales)
-            memcpy(scales + scale_count(range, lane, done), from.scales,
-                   scale_count(range, lane, from.count) * sizeof *scales);
+            ZD_TRY(copy_out(
+                    from.on_host, scales + scale_count(range, lane, done),
+                    from.scales,
+                    scale_count(range, lane, from.count) * sizeof *scales));
         done += from.count;
     }
     return ZD_OK;
@@ -180,49 +225,98 @@ enum zd_status zero_range_write(
     for (size_t done = 0; done < count;) {
         struct lane_memory to =
                 memory_of(zero, range, lane, begin + done, count - done);
-        memcpy(to.values, (const char *)values + value_bytes(range, lane, done),
-               value_bytes(range, lane, to.count));
+        ZD_TRY(
+                copy_in(to.on_host, to.values,
+                        (const char *)values + value_bytes(range, lane, done),
+                        value_bytes(range, lane, to.count)));
         if (to.scales)
-            memcpy(to.scales, scales + scale_count(range, lane, done),
-                   scale_count(range, lane, to.count) * sizeof *scales);
+            ZD_TRY(copy_in(
+                    to.on_host, to.scales,
+                    scales + scale_count(range, lane, done),
+                    scale_count(range, lane, to.count) * sizeof *scales));
         done += to.count;
     }
     return ZD_OK;
 }
 
-float *zero_block_v(struct zero *zero, int id)
+size_t zero_block_count(const struct zero *zero, int id)
 {
     const struct zero_plan *plan = zero->plan;
     if (zero_layout_of(plan, id).lane[OPTIM_V] != OPTIM_BLOCKS)
-        return NULL;
-    return zero->block_v + plan->places[id].blocks;
+        return 0;
+    return (size_t)plan->request.table->params[id].blocks.count;
+}
+
+enum zd_status zero_blocks_read(const struct zero *zero, int id, float *values)
+{
+    const struct zero_plan *plan = zero->plan;
+    return copy_out(
+            plan->states_on_host, values,
+            zero->block_v + plan->places[id].blocks,
+            zero_block_count(zero, id) * sizeof *values);
+}
+
+enum zd_status zero_blocks_write(struct zero *zero, int id, const float *values)
+{
+    const struct zero_plan *plan = zero->plan;
+    return copy_in(
+            plan->states_on_host, zero->block_v + plan->places[id].blocks,
+            values, zero_block_count(zero, id) * sizeof *values);
 }
 
 enum zd_status zero_states_clear(struct zero *zero)
 {
     ZD_TRY(paged_finish(zero));
-    states_clear(zero);
+    ZD_TRY(states_clear(zero));
     return zero->plan->states_on_host ? host_clear(zero) : ZD_OK;
 }
 
 /* --- parameters from masters ---------------------------------------------- */
 
+/* Elements of the buffers that weights pass through: a chunk of offload. */
+enum { LIMIT = 1 << 20 };
+
+/* This rank's shard of frozen parameters, from fp32 copies on the host. */
+static enum zd_status round_from_host(struct zero *zero, int s)
+{
+    const struct segment_memory *memory = &zero->memory[s];
+    const float *master = memory->master;
+    enum dtype type = zero->plan->request.dtype;
+    size_t count = zero->plan->segments[s].shard_count;
+    void *rounded = malloc(LIMIT * dtype_bytes(type));
+    enum zd_status status = ZD_OK;
+    if (!rounded)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory rounding weights");
+    for (size_t done = 0; done < count && status == ZD_OK; done += LIMIT) {
+        size_t n = count - done < LIMIT ? count - done : LIMIT;
+        dtype_convert(rounded, type, master + done, DTYPE_FP32, n);
+        status =
+                copy_in(frozen_params_on_host(zero),
+                        (char *)memory->shard + done * dtype_bytes(type),
+                        rounded, n * dtype_bytes(type));
+    }
+    free(rounded);
+    return status;
+}
+
 /* This rank's parameters, rounded from its masters: of its part of the states,
  * or of its shard of frozen tensors. */
-static void round_segment(struct zero *zero, int s)
+static enum zd_status round_segment(struct zero *zero, int s)
 {
     const struct zero_plan *plan = zero->plan;
     const struct segment_memory *memory = &zero->memory[s];
-    enum dtype type = plan->request.dtype;
     bool whole = trains(zero, s) && !plan->states_cut;
     bool has_master = trains(zero, s)
                               ? plan_has_master(plan) && !plan->states_on_host
                               : memory->master != NULL;
     if (!has_master)
-        return;
-    dtype_convert(
-            whole ? memory->full : memory->shard, type, memory->master,
-            DTYPE_FP32,
+        return ZD_OK;
+    if (!trains(zero, s) && frozen_master_on_host(zero))
+        return round_from_host(zero, s);
+    return optim_device()->convert(
+            whole ? memory->full : memory->shard, plan->request.dtype,
+            memory->master, DTYPE_FP32,
             whole ? plan->segments[s].count : plan->segments[s].shard_count);
 }
 
@@ -230,7 +324,7 @@ enum zd_status zero_ranges_loaded(struct zero *zero)
 {
     ZD_TRY(ops_wait_all(&zero->ops));
     for (int s = 0; s < zero->plan->segment_count; s++)
-        round_segment(zero, s);
+        ZD_TRY(round_segment(zero, s));
     if (zero->plan->states_on_host) {
         ZD_TRY(offload_masters_written(zero->offload.engine));
         ZD_TRY(offload_finish(zero->offload.engine));
@@ -240,9 +334,6 @@ enum zd_status zero_ranges_loaded(struct zero *zero)
 }
 
 /* --- loading -------------------------------------------------------------- */
-
-/* Elements of the buffers that weights pass through: a chunk of offload. */
-enum { LIMIT = 1 << 20 };
 
 static enum zd_status load_range(
         struct zero *zero, const struct zero_range *range,

@@ -43,6 +43,7 @@ enum zd_status states_create(struct zero *zero)
         arrays[i] = zero_span(zero, state_array_name((enum state_array)i));
     zero->block_v = zero_span(zero, "zero.blocks");
     zero->block_sums = zero_span(zero, "zero.blocks.sums");
+    zero->block_words = zero_span(zero, "zero.blocks.words");
     walk = state_walk_begin(plan, zero->rank);
     while (zero->run_count < count && state_walk_next(&walk))
         place_run(zero, arrays, &walk.at, &zero->runs[zero->run_count++]);
@@ -70,31 +71,41 @@ struct lane_memory states_lane(
     return memory;
 }
 
-static void clear_lane(
+static enum zd_status clear_lane(
         const struct zero *zero, const struct run_memory *run, int lane)
 {
     enum optim_format format = run->at.layout.lane[lane];
     size_t count = run->at.run.count;
     if (zero->plan->states_on_host || !optim_lane_bytes(format, count))
-        return;
+        return ZD_OK;
     for (size_t done = 0; done < count;) {
         struct lane_memory memory =
                 states_lane(zero, run, lane, done, count - done);
-        optim_lane_clear(
-                (enum optim_lane)lane, format, memory.values, memory.scales,
-                memory.count);
+        if (memory.on_host)
+            optim_lane_clear(
+                    (enum optim_lane)lane, format, memory.values, memory.scales,
+                    memory.count);
+        else
+            ZD_TRY(optim_device()->lane_clear(
+                    (enum optim_lane)lane, format, memory.values, memory.scales,
+                    memory.count));
         done += memory.count;
     }
+    return ZD_OK;
 }
 
-void states_clear(struct zero *zero)
+enum zd_status states_clear(struct zero *zero)
 {
+    size_t bytes = zero->plan->block_count * sizeof *zero->block_v;
     for (int i = 0; i < zero->run_count; i++)
         for (int lane = 0; lane < OPTIM_LANES; lane++)
-            clear_lane(zero, &zero->runs[i], lane);
-    if (zero->block_v)
-        memset(zero->block_v, 0,
-               zero->plan->block_count * sizeof *zero->block_v);
+            ZD_TRY(clear_lane(zero, &zero->runs[i], lane));
+    if (!bytes)
+        return ZD_OK;
+    if (!zero->plan->states_on_host)
+        return device_clear(zero->block_v, bytes);
+    memset(zero->block_v, 0, bytes);
+    return ZD_OK;
 }
 
 /* Element `offset` of the segment in an array that begins where this rank's
@@ -130,39 +141,68 @@ static bool has_blocks(const struct run_memory *run)
     return run->at.layout.lane[OPTIM_V] == OPTIM_BLOCKS;
 }
 
-static void add_block_sums(struct zero *zero, const struct run_memory *run)
+static enum zd_status add_block_sums(
+        struct zero *zero, const struct run_memory *run)
 {
     const struct zero_plan *plan = zero->plan;
     const struct zero_run *at = &run->at.run;
-    optim_add_block_sums_threads(
+    return optim_device()->add_block_sums(
             zero->block_sums + 2 * plan->places[at->id].blocks,
             &plan->request.table->params[at->id].blocks, states_grad(zero, run),
             plan->grad_dtype, at->begin, at->count, zero->norm);
 }
 
-/* The new v of every block, on every rank. Where the states are cut so is what
- * a rank adds; else each has the whole gradient and adds up all of it. */
+/* This rank's part of the sums. Where the states are cut so is what a rank
+ * adds; else each has the whole gradient and adds up all of it. */
+static enum zd_status sum_blocks(struct zero *zero)
+{
+    size_t bytes = 2 * zero->plan->block_count * sizeof *zero->block_sums;
+    if (zero->plan->states_on_host) {
+        memset(zero->block_sums, 0, bytes);
+        return host_add_block_sums(zero);
+    }
+    ZD_TRY(device_clear(zero->block_sums, bytes));
+    for (int i = 0; i < zero->run_count; i++)
+        if (has_blocks(&zero->runs[i]))
+            ZD_TRY(add_block_sums(zero, &zero->runs[i]));
+    return ZD_OK;
+}
+
+/* Sums over ranks are made by the host, so those of the device visit it: a
+ * second wait in the steps of Adam-mini with several ranks. */
+static enum zd_status reduce_blocks(struct zero *zero)
+{
+    size_t words = 2 * zero->plan->block_count;
+    size_t bytes = words * sizeof *zero->block_words;
+    if (!zero->block_words)
+        return comm_all_reduce_i64(
+                zero->comm, zero->block_sums, words, COMM_SUM);
+    ZD_TRY(device_read(zero->block_words, zero->block_sums, bytes));
+    ZD_TRY(comm_all_reduce_i64(zero->comm, zero->block_words, words, COMM_SUM));
+    return device_write(zero->block_sums, zero->block_words, bytes);
+}
+
+/* The new v of every block, on every rank. */
 static enum zd_status update_blocks(
         struct zero *zero, const struct optim_step *step)
 {
     const struct zero_plan *plan = zero->plan;
     const struct param_table *table = plan->request.table;
-    size_t words = 2 * plan->block_count;
-    memset(zero->block_sums, 0, words * sizeof *zero->block_sums);
-    for (int i = 0; !plan->states_on_host && i < zero->run_count; i++)
-        if (has_blocks(&zero->runs[i]))
-            add_block_sums(zero, &zero->runs[i]);
-    if (plan->states_on_host)
-        ZD_TRY(host_add_block_sums(zero));
-    if (plan->states_cut)
-        ZD_TRY(comm_all_reduce_i64(
-                zero->comm, zero->block_sums, words, COMM_SUM));
+    ZD_TRY(sum_blocks(zero));
+    if (plan->states_cut && zero->world > 1)
+        ZD_TRY(reduce_blocks(zero));
     for (int id = 0; id < table->count; id++) {
         size_t first = plan->places[id].blocks;
-        if (zero_layout_of(plan, id).lane[OPTIM_V] == OPTIM_BLOCKS)
-            optim_update_blocks(
-                    zero->block_v + first, zero->block_sums + 2 * first,
-                    &table->params[id].blocks, step, zero->norm);
+        if (zero_layout_of(plan, id).lane[OPTIM_V] != OPTIM_BLOCKS)
+            continue;
+        float *v = zero->block_v + first;
+        const int64_t *sums = zero->block_sums + 2 * first;
+        const struct tensor_blocks *blocks = &table->params[id].blocks;
+        if (plan->states_on_host)
+            optim_update_blocks(v, sums, blocks, step, zero->norm);
+        else
+            ZD_TRY(optim_device()->update_blocks(
+                    v, sums, blocks, step, zero->norm));
     }
     return ZD_OK;
 }
@@ -208,7 +248,7 @@ struct optim_span states_span(
     return span;
 }
 
-void states_update_resident(
+enum zd_status states_update_resident(
         const struct zero *zero, const struct run_memory *run,
         const struct optim_step *step)
 {
@@ -226,8 +266,9 @@ void states_update_resident(
             span.state[lane] = memory.values;
             span.scale[lane] = memory.scales;
         }
-        optim_update_threads(&span, step);
+        ZD_TRY(optim_device()->update(&span, step));
     }
+    return ZD_OK;
 }
 
 enum zd_status zero_update(struct zero *zero, const struct optim_step *step)
@@ -239,6 +280,6 @@ enum zd_status zero_update(struct zero *zero, const struct optim_step *step)
     if (zero->paged.chunk_count)
         return paged_update(zero, step);
     for (int i = 0; i < zero->run_count; i++)
-        states_update_resident(zero, &zero->runs[i], step);
+        ZD_TRY(states_update_resident(zero, &zero->runs[i], step));
     return ZD_OK;
 }

@@ -142,6 +142,7 @@ enum zd_status zero_create(
     zero->work = zero_span(zero, "zero.grads.work");
     zero->passing = zero_span(zero, "zero.grads.passing");
     zero->slots = zero_span(zero, "zero.params.slots");
+    zero->squares = zero_span(zero, "zero.sums");
     place_segments(zero);
     if (plan->request.train)
         place_gradients_in_order(zero);

@@ -4,7 +4,7 @@
  *   zero_step_expect      offload.clipping = "undo"
  *   for each micro-batch: zero_micro_begin, model_forward, model_backward
  *                         (zero_hooks gathers, releases, buckets and reduces)
- *   zero_reduce_finish    every reduction has arrived
+ *   zero_reduce_finish    every reduction has arrived; the norm is begun
  *   zero_grad_norm        agreed by all ranks, exact (base/exact_sum.h)
  *   zero_update           this rank's states; with Adam-mini the block sums are
  *                         added up over ranks before
@@ -58,8 +58,10 @@ enum zd_status zero_reduce_finish(struct zero *zero);
 /* Norm of the whole model's gradient: the root of an exact sum over pieces of
  * 256 elements counted from each tensor's start. A piece is summed in fp64 in
  * eight lanes, so the value does not depend on how shards are cut. NaN when an
- * element is not finite. Equal on all ranks to the bit. `extra` (may be NULL)
- * is merged over ranks in the same exchange: the loss. */
+ * element is not finite. Equal on all ranks to the bit. `extra` (may be NULL),
+ * of the host, is merged over ranks in the same exchange: the loss. Waits for
+ * the device; who reads the loss from it does so between zero_reduce_finish,
+ * which has queued the norm, and this call, and the two are one wait. */
 enum zd_status zero_grad_norm(
         struct zero *zero, double *norm_out, struct exact_sum *extra);
 /* After zero_grad_norm, whose norm Adam-mini's block sums are scaled by. */
@@ -114,9 +116,12 @@ enum zd_status zero_range_read(
 enum zd_status zero_range_write(
         struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count, const void *values, const float *scales);
-/* Adam-mini's v of every block of tensor `id`, held whole by every rank
- * (params[id].blocks.count values); NULL for other formats. */
-float *zero_block_v(struct zero *zero, int id);
+/* Adam-mini's v of every block of tensor `id`, held whole by every rank:
+ * params[id].blocks.count values, 0 for other formats. */
+size_t zero_block_count(const struct zero *zero, int id);
+enum zd_status zero_blocks_read(const struct zero *zero, int id, float *values);
+enum zd_status zero_blocks_write(
+        struct zero *zero, int id, const float *values);
 
 /* States (m and v) as at the start of training. */
 enum zd_status zero_states_clear(struct zero *zero);

@@ -60,7 +60,6 @@ static enum zd_status save_range(
 {
     const struct outcome *out = rank->outcome;
     size_t tensor = tensor_start(&rank->fake->table, range->id);
-    const float *block_v = zero_block_v(zero, range->id);
     float *values = calloc(range->count, sizeof *values);
     enum zd_status status = zero_range_read(
             zero, range, ZERO_WEIGHTS, 0, range->count, values, NULL);
@@ -75,9 +74,9 @@ static enum zd_status save_range(
                     zero, range, lane, 0, range->count, home.values,
                     home.scales);
     }
-    if (block_v && range->begin == 0)
-        memcpy(out->block_v + tensor, block_v,
-               (size_t)rank->fake->table.params[range->id].blocks.count * 4);
+    if (status == ZD_OK && range->begin == 0 &&
+        zero_block_count(zero, range->id))
+        status = zero_blocks_read(zero, range->id, out->block_v + tensor);
     return status;
 }
 
@@ -113,19 +112,20 @@ static enum zd_status restore_range(
     return status;
 }
 
-static void restore_blocks(const struct rank *rank, struct zero *zero)
+static enum zd_status restore_blocks(const struct rank *rank, struct zero *zero)
 {
     const struct param_table *table = &rank->fake->table;
     for (int id = 0; id < table->count; id++)
-        if (zero_block_v(zero, id))
-            memcpy(zero_block_v(zero, id),
-                   rank->scenario->resume->block_v + tensor_start(table, id),
-                   (size_t)table->params[id].blocks.count * sizeof(float));
+        if (zero_block_count(zero, id))
+            ZD_TRY(zero_blocks_write(
+                    zero, id,
+                    rank->scenario->resume->block_v + tensor_start(table, id)));
+    return ZD_OK;
 }
 
 static enum zd_status restore(const struct rank *rank, struct zero *zero)
 {
-    restore_blocks(rank, zero);
+    ZD_TRY(restore_blocks(rank, zero));
     for (int i = 0; i < zero_range_count(zero, ZERO_HOLDS); i++) {
         struct zero_range range = zero_range_at(zero, ZERO_HOLDS, i);
         ZD_TRY(restore_range(rank, zero, &range));
