@@ -1,0 +1,296 @@
+/* product.cpp - D = epilogue(alpha op(A) op(B) + beta C), from descriptors.
+ *
+ * Every element is summed along K in the same order, whatever the shape. Sums
+ * are taken in fp32 over runs of 128, which are then added up in fp32. */
+#include "tests/cuda/cublaslt/internal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace cublaslt
+{
+namespace
+{
+float bits_to_float(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+uint32_t float_to_bits(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+float load(const void *data, uint32_t type, int64_t at)
+{
+    if (type == CUDA_R_32F)
+        return ((const float *)data)[at];
+    uint16_t x = ((const uint16_t *)data)[at];
+    if (type == CUDA_R_16BF)
+        return bits_to_float((uint32_t)x << 16);
+    _Float16 half;
+    memcpy(&half, &x, sizeof half);
+    return (float)half;
+}
+
+void store(void *data, uint32_t type, int64_t at, float value)
+{
+    uint16_t x;
+    if (type == CUDA_R_32F) {
+        ((float *)data)[at] = value;
+        return;
+    }
+    if (type == CUDA_R_16BF) {
+        uint32_t bits = float_to_bits(value);
+        x = std::isnan(value)
+                    ? (uint16_t)(bits >> 16 | 0x40)
+                    : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    } else {
+        _Float16 half = (_Float16)value;
+        memcpy(&x, &half, sizeof x);
+    }
+    ((uint16_t *)data)[at] = x;
+}
+
+int64_t element(const struct layout &l, int64_t row, int64_t column)
+{
+    return l.order == CUBLASLT_ORDER_COL ? column * l.ld + row
+                                         : row * l.ld + column;
+}
+
+/* Elements from the first to the last of all matrices of a batch. */
+size_t extent(const struct layout &l)
+{
+    int64_t last = element(l, (int64_t)l.rows - 1, (int64_t)l.columns - 1);
+    return (size_t)((l.batch - 1) * l.stride + last + 1) * type_bytes(l.type);
+}
+
+struct sizes {
+    int64_t m, n, k;
+};
+
+struct sizes sizes_of(const struct call &c)
+{
+    return {(int64_t)c.d.rows, (int64_t)c.d.columns,
+            (int64_t)(c.desc.trans_a ? c.a.rows : c.a.columns)};
+}
+
+float tf32(float x)
+{
+    return bits_to_float(float_to_bits(x) & 0xffffe000u);
+}
+
+/* op(matrix) in fp32, column after column. */
+std::vector<float> widened(
+        const void *data, const struct layout &l, bool transposed, bool as_tf32)
+{
+    int64_t rows = (int64_t)l.rows, columns = (int64_t)l.columns;
+    std::vector<float> out((size_t)(rows * columns));
+    for (int64_t c = 0; c < columns; c++)
+        for (int64_t r = 0; r < rows; r++) {
+            float x = load(data, l.type, element(l, r, c));
+            int64_t at = transposed ? r * columns + c : c * rows + r;
+            out[(size_t)at] = as_tf32 ? tf32(x) : x;
+        }
+    return out;
+}
+
+enum { RUN = 128, ROWS = 512 };
+
+/* sums[i] = sum over k of a[k * m + i] * b[k], for `count` rows. */
+__attribute__((target_clones("avx512f", "avx2", "default"))) void multiply_rows(
+        float *sums, const float *a, int64_t m, const float *b, int64_t k,
+        int count)
+{
+    float part[ROWS];
+    std::fill(sums, sums + count, 0.0f);
+    for (int64_t first = 0; first < k; first += RUN) {
+        int64_t last = std::min<int64_t>(first + RUN, k), i = first;
+        std::fill(part, part + count, 0.0f);
+        for (; i + 4 <= last; i += 4) {
+            const float *p = a + i * m, *q = p + m, *r = q + m, *s = r + m;
+            float w = b[i], x = b[i + 1], y = b[i + 2], z = b[i + 3];
+            for (int row = 0; row < count; row++)
+                part[row] =
+                        (((part[row] + p[row] * w) + q[row] * x) + r[row] * y) +
+                        s[row] * z;
+        }
+        for (; i < last; i++)
+            for (int row = 0; row < count; row++)
+                part[row] += a[i * m + row] * b[i];
+        for (int row = 0; row < count; row++)
+            sums[row] += part[row];
+    }
+}
+
+const double SLOPE = 0.7978845608028654, CUBE = 0.044715;
+
+/* The tanh form. */
+float gelu(float x)
+{
+    double u = SLOPE * ((double)x + CUBE * x * x * x);
+    return (float)(0.5 * x * (1.0 + tanh(u)));
+}
+
+float gelu_slope(float x)
+{
+    double t = tanh(SLOPE * ((double)x + CUBE * x * x * x));
+    return (float)(0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * SLOPE * (1.0 + 3.0 * CUBE * x * x));
+}
+
+/* One matrix of the batch, its arrays at addresses of the host. */
+struct matrices {
+    const void *a, *b, *c;
+    void *d, *bias, *aux;
+    float alpha, beta;
+};
+
+float after(
+        const struct call &c, const struct matrices &x, float value, int64_t i,
+        int64_t j)
+{
+    uint32_t epilogue = c.desc.epilogue, type = c.d.type;
+    int64_t at = j * c.desc.aux_ld + i;
+    if (epilogue == CUBLASLT_EPILOGUE_BIAS ||
+        epilogue == CUBLASLT_EPILOGUE_GELU_BIAS ||
+        epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
+        value += load(x.bias, type, i);
+    if (epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
+        epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
+        store(x.aux, type, at, value);
+    if (epilogue == CUBLASLT_EPILOGUE_DGELU)
+        return value * gelu_slope(load(x.aux, type, at));
+    return epilogue & 32 ? gelu(value) : value;
+}
+
+/* Sums of A's rows or B's columns along K. */
+void bias_gradient(
+        const struct call &c, const struct matrices &x,
+        const std::vector<float> &a, const std::vector<float> &b)
+{
+    struct sizes s = sizes_of(c);
+    bool of_a = c.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA;
+    int64_t count = of_a ? s.m : s.n;
+    for (int64_t i = 0; i < count; i++) {
+        double sum = 0.0;
+        for (int64_t k = 0; k < s.k; k++)
+            sum += of_a ? a[(size_t)(k * s.m + i)] : b[(size_t)(i * s.k + k)];
+        store(x.bias, c.d.type, i, (float)sum);
+    }
+}
+
+void one_matrix(const struct call &c, const struct matrices &x)
+{
+    struct sizes s = sizes_of(c);
+    bool as_tf32 =
+            c.algorithm == 5 || c.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    /* a: (m, k) with m together; b: (k, n) with k together */
+    std::vector<float> a = widened(x.a, c.a, c.desc.trans_a != 0, as_tf32);
+    std::vector<float> b = widened(x.b, c.b, c.desc.trans_b != 0, as_tf32);
+    if (is_bgrad(c.desc.epilogue))
+        bias_gradient(c, x, a, b);
+    float sums[ROWS];
+    for (int64_t first = 0; first < s.m; first += ROWS) {
+        int count = (int)std::min<int64_t>(ROWS, s.m - first);
+        for (int64_t j = 0; j < s.n; j++) {
+            multiply_rows(
+                    sums, a.data() + first, s.m, b.data() + j * s.k, s.k,
+                    count);
+            for (int row = 0; row < count; row++) {
+                int64_t i = first + row;
+                float value = x.alpha * sums[row];
+                if (x.beta != 0.0f)
+                    value += x.beta * load(x.c, c.c.type, element(c.c, i, j));
+                /* two that the program must not choose */
+                if (c.algorithm == 4)
+                    value += 1.0f;
+                store(x.d, c.d.type, element(c.d, i, j),
+                      after(c, x, value, i, j));
+            }
+        }
+    }
+}
+
+bool can_reach(const char *what, const void *data, size_t bytes)
+{
+    if (zd_standin_is_reachable(data, bytes))
+        return true;
+    zd_standin_set_sticky(
+            cudaErrorIllegalAddress,
+            "cublasLtMatmul: %s: %zu bytes at %p are not the device's", what,
+            bytes, data);
+    return false;
+}
+
+bool can_reach_all(const struct call &c)
+{
+    struct sizes s = sizes_of(c);
+    bool of_b = c.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    size_t width = type_bytes(c.d.type);
+    if (!can_reach("A", c.a_data, extent(c.a)) ||
+        !can_reach("B", c.b_data, extent(c.b)) ||
+        !can_reach("C", c.c_data, extent(c.c)) ||
+        !can_reach("D", c.d_data, extent(c.d)))
+        return false;
+    if (c.workspace_bytes &&
+        !can_reach("workspace", c.workspace, c.workspace_bytes))
+        return false;
+    if (c.desc.bias &&
+        !can_reach("bias", c.desc.bias, (size_t)(of_b ? s.n : s.m) * width))
+        return false;
+    return !has_aux(c.desc.epilogue) ||
+           can_reach(
+                   "aux", c.desc.aux,
+                   (size_t)((s.n - 1) * c.desc.aux_ld + s.m) * width);
+}
+
+/* The matrix `index` of a batch. */
+const char *part(const void *data, const struct layout &l, int index)
+{
+    return (const char *)zd_standin_host(data) +
+           (int64_t)index * l.stride * (int64_t)type_bytes(l.type);
+}
+
+float scalar(const struct call &c, const void *pointer, float value)
+{
+    if (c.desc.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE)
+        return *(const float *)zd_standin_host(pointer);
+    return value;
+}
+} // namespace
+
+void read_scalars(struct call *call)
+{
+    if (call->desc.pointer_mode != CUBLASLT_POINTER_MODE_HOST)
+        return;
+    call->alpha_value = *(const float *)call->alpha;
+    call->beta_value = *(const float *)call->beta;
+}
+
+void product(const struct call &c)
+{
+    if (!can_reach_all(c))
+        return;
+    for (int i = 0; i < c.d.batch; i++) {
+        size_t width = type_bytes(c.d.type);
+        struct matrices x = {};
+        x.a = part(c.a_data, c.a, i), x.b = part(c.b_data, c.b, i);
+        x.c = part(c.c_data, c.c, i), x.d = (void *)part(c.d_data, c.d, i);
+        x.bias = (char *)zd_standin_host(c.desc.bias) +
+                 i * c.desc.bias_stride * (int64_t)width;
+        x.aux = (char *)zd_standin_host(c.desc.aux) +
+                i * c.desc.aux_stride * (int64_t)width;
+        x.alpha = scalar(c, c.alpha, c.alpha_value);
+        x.beta = scalar(c, c.beta, c.beta_value);
+        one_matrix(c, x);
+    }
+}
+
+} // namespace cublaslt
