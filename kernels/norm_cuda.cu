@@ -162,18 +162,18 @@ static enum zd_status norm_forward_any(
     cudaStream_t on = device_cuda_stream(stream);
     if (p.N <= 0)
         return ZD_OK;
-    if (p.C > NORM_MAX_C) {
+    bool is_wide = p.C % W == 0 && is_aligned(p.sum) && is_aligned(p.out) &&
+                   is_aligned(p.a) && is_aligned(p.b) && is_aligned(p.weight) &&
+                   is_aligned(p.bias);
+    p.lanes = norm_lanes(p.C, is_wide ? W : 1);
+    if (p.lanes == 0) {
         ZD_LAUNCH(
                 (norm_forward_long_kernel<T, CENTRED>), (unsigned)p.N,
                 NORM_BLOCK, 0, on, p);
         return ZD_OK;
     }
-    bool is_wide = p.C % W == 0 && is_aligned(p.sum) && is_aligned(p.out) &&
-                   is_aligned(p.a) && is_aligned(p.b) && is_aligned(p.weight) &&
-                   is_aligned(p.bias);
-    p.lanes = norm_lanes(p.C, is_wide ? W : 1);
     if (!is_wide)
-        return launch<T, 1, NORM_COLUMNS, CENTRED>(on, p);
+        return launch<T, 1, NORM_SINGLES, CENTRED>(on, p);
     int packs = norm_packs(p.C, W, p.lanes);
     if (packs <= PACKS / 4)
         return launch<T, W, PACKS / 4, CENTRED>(on, p);

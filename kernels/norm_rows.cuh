@@ -16,8 +16,8 @@
 enum {
     NORM_BLOCK = 256,
     NORM_WARPS = NORM_BLOCK / WARP,
-    NORM_COLUMNS = 32,                      /* most to a thread */
-    NORM_MAX_C = NORM_BLOCK * NORM_COLUMNS, /* longer rows: norm_long_cuda.cu */
+    NORM_COLUMNS = 32, /* most to a thread, in packs */
+    NORM_SINGLES = 8,  /* most to a thread where rows cannot be read in packs */
     NORM_MIN_LANES = 8
 };
 
@@ -45,13 +45,15 @@ static __device__ inline void team_sum(
     }
 }
 
-/* The smallest team whose threads hold a row of C elements in packs of W. */
+/* The smallest team whose threads hold a row of C elements in packs of W;
+ * 0: the row is too long (the kernels of long rows). */
 static inline int norm_lanes(int C, int W)
 {
-    int lanes = NORM_MIN_LANES;
-    while ((int64_t)lanes * NORM_COLUMNS < C + (W - 1))
-        lanes *= 2;
-    return lanes;
+    int64_t columns = W == 1 ? NORM_SINGLES : NORM_COLUMNS;
+    for (int lanes = NORM_MIN_LANES; lanes <= NORM_BLOCK; lanes *= 2)
+        if (lanes * columns >= C)
+            return lanes;
+    return 0;
 }
 
 /* Packs of a thread: those of the row divided among the team. */
