@@ -3,6 +3,7 @@
 
 extern "C" {
 #include "kernels/cuda_table.h"
+#include "kernels/cuda_workspace.h"
 }
 
 /* --- add ------------------------------------------------------------------ */
@@ -52,15 +53,11 @@ static enum zd_status add_any(
 /* --- reduce_rows ---------------------------------------------------------- */
 
 /* A block sums a piece of the rows of a tile of columns: a warp reads 32 packs
- * of a row, the warps take every eighth row. REDUCE_BLOCKS of them in all fill
- * a GPU of 132 multiprocessors four times over and are not one more on a larger
- * one, so that the order of the sums is the same on both. */
+ * of a row, the warps take every eighth row. */
 enum {
     REDUCE_BLOCK = 256,
     REDUCE_WARPS = REDUCE_BLOCK / WARP,
-    REDUCE_BLOCKS = 528,
     REDUCE_MIN_ROWS = 32, /* of a piece: four to a warp */
-    REDUCE_MAX_W = 8
 };
 
 template <typename T, int W>
@@ -97,21 +94,13 @@ static __global__ void reduce_rows_kernel(
     }
 }
 
-/* Pieces for a tile of so many columns; what partial sums take is bounded by
- * REDUCE_BLOCKS tiles. */
+/* Pieces for tiles of so many columns. */
 static int reduce_pieces(int N, int C, int columns)
 {
-    int64_t tiles = ceil_div(C, columns);
     int64_t most = ceil_div(N, REDUCE_MIN_ROWS);
-    int64_t pieces = REDUCE_BLOCKS / tiles;
+    int64_t pieces = REDUCE_TILES / ceil_div(C, columns);
     pieces = pieces < most ? pieces : most;
     return (int)(pieces < 1 ? 1 : pieces);
-}
-
-extern "C" size_t reduce_rows_cuda_workspace_bytes(int columns)
-{
-    size_t tiles = (size_t)REDUCE_BLOCKS * WARP * REDUCE_MAX_W;
-    return (tiles > (size_t)columns ? tiles : (size_t)columns) * sizeof(float);
 }
 
 template <typename T, int W>

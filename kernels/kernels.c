@@ -1,6 +1,7 @@
 #include "kernels/kernels.h"
 
 #include "kernels/backend.h"
+#include "kernels/cuda_table.h"
 #include "kernels/plain.h"
 #include "kernels/products.h"
 #include "kernels/scratch.h"
@@ -140,23 +141,18 @@ size_t attention_scratch_bytes(
         enum device_backend backend)
 {
     const struct cpu_backend *cpu = backend_at(machine_isa(), dtype);
-    assert(backend == DEVICE_CPU);
+    if (backend == DEVICE_CUDA)
+        return attention_cuda_scratch_bytes(shape, dtype);
     return cpu->attention_floats(shape) * sizeof(float);
-}
-
-size_t kernels_workspace_bytes(const struct kernels_request *request)
-{
-    assert(request->backend == DEVICE_CPU);
-    return 0;
-}
-
-void kernels_set_workspace(void *device, size_t bytes)
-{
 }
 
 enum zd_status kernels_device(
         enum dtype dtype, const struct kernels **table_out)
 {
+#if ZD_HAVE_CUDA
+    if (device_backend() == DEVICE_CUDA)
+        return kernels_cuda(dtype, table_out);
+#endif
     return kernels_cpu(dtype, table_out);
 }
 

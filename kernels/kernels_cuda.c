@@ -1,32 +1,52 @@
 #include "kernels/cuda_table.h"
+#include "kernels/plain.h"
 
-#include "base/device_cuda.h"
-
-#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 
-/* --- the workspace ---------------------------------------------------------- */
+/* Logits and their gradients share memory, hence one type. */
+#define TABLE(type, TYPE)                                                      \
+    {                                                                          \
+        .dtype = DTYPE_##TYPE, .logits_dtype = DTYPE_##TYPE,                   \
+        KERNELS_EACH(OP_##TYPE).add_losses = add_losses_cuda,                  \
+        .matmul_gelu = CUDA_NAME(matmul_gelu, type),                           \
+        .matmul_dgelu = CUDA_NAME(matmul_dgelu, type),                         \
+        .matmul_weight_grads = CUDA_NAME(matmul_weight_grads, type),           \
+        .add_layernorm_forward = CUDA_NAME(add_layernorm_forward, type),       \
+        .add_rmsnorm_forward = CUDA_NAME(add_rmsnorm_forward, type),           \
+    }
+#define OP_FP32(op) .op = CUDA_NAME(op, fp32),
+#define OP_BF16(op) .op = CUDA_NAME(op, bf16),
+#define OP_FP16(op) .op = CUDA_NAME(op, fp16),
+static const struct kernels own_tables[] = {
+        [DTYPE_FP32] = TABLE(fp32, FP32),
+        [DTYPE_BF16] = TABLE(bf16, BF16),
+        [DTYPE_FP16] = TABLE(fp16, FP16),
+};
+#undef OP_FP32
+#undef OP_BF16
+#undef OP_FP16
+#undef TABLE
 
-/* A device is used by one thread (a rank), so the memory that this thread's
- * operations borrow is the thread's. */
-static _Thread_local struct {
-    void *memory;
-    size_t bytes;
-} workspace;
-
-void kernels_set_workspace(void *device, size_t bytes)
+enum zd_status kernels_cuda(enum dtype dtype, const struct kernels **table_out)
 {
-    workspace.memory = device;
-    workspace.bytes = bytes;
-}
+    /* One table per type, filled again with the same values by later calls and
+     * by ranks that are threads; GPUs of a process are alike. */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct kernels tables[DTYPE_FP16 + 1];
+    static char names[DTYPE_FP16 + 1][96];
+    const char *products, *attention;
+    struct kernels table = own_tables[dtype];
+    ZD_TRY(matmul_cuda_open(&table, &products));
+    ZD_TRY(attention_cuda_choose(&table, &attention));
 
-void *cuda_workspace(size_t bytes)
-{
-    return bytes <= workspace.bytes ? workspace.memory : NULL;
-}
-
-size_t cuda_workspace_size(void)
-{
-    return workspace.bytes;
+    pthread_mutex_lock(&lock);
+    snprintf(
+            names[dtype], sizeof names[dtype], "cuda %s (%s, %s)",
+            dtype_name(dtype), products, attention);
+    table.name = names[dtype];
+    tables[dtype] = table;
+    pthread_mutex_unlock(&lock);
+    *table_out = &tables[dtype];
+    return ZD_OK;
 }

@@ -15,10 +15,6 @@
 #include <assert.h>
 #include <stdatomic.h>
 
-/* 32 MiB is what NVIDIA recommends on sm_90; less loses the fastest
- * algorithms. */
-enum { LIBRARY_WORKSPACE_BYTES = 32 * 1024 * 1024 };
-
 static _Atomic int sm_target;
 static _Atomic int tf32_allowed;
 
@@ -274,9 +270,4 @@ ENTRIES(fp16, FP16)
 enum zd_status matmul_cuda_open(struct kernels *table, const char **name_out)
 {
     return products_open(name_out);
-}
-
-size_t matmul_cuda_workspace_bytes(enum dtype dtype)
-{
-    return PRODUCT_BORROW_BYTES + LIBRARY_WORKSPACE_BYTES;
 }

@@ -88,8 +88,13 @@ enum zd_status product_run(
  * static. ZD_ERR_UNFIT: it is not there. */
 enum zd_status products_open(const char **name_out);
 
-/* What an epilogue's own arrays may take of the workspace's beginning. */
-enum { PRODUCT_BORROW_BYTES = 256 * 1024 };
+/* What an epilogue's own arrays may take of the workspace's beginning. 32 MiB
+ * behind it are what NVIDIA recommends on sm_90; less loses the fastest
+ * algorithms. */
+enum {
+    PRODUCT_BORROW_BYTES = 256 * 1024,
+    LIBRARY_WORKSPACE_BYTES = 32 * 1024 * 1024,
+};
 
 /* Forgets what is kept for the thread's GPU: plans and the library's handle. */
 void products_close(void);

@@ -11,11 +11,8 @@
 
 extern "C" {
 #include "kernels/cuda_table.h"
+#include "kernels/cuda_workspace.h"
 }
-
-/* Two blocks to each of 132 multiprocessors; registers allow no more for wide
- * rows. More would leave more partial sums. */
-enum { NORM_GRID = 264, LONG_PIECES = 4 };
 
 struct norm_backward {
     void *dx;
@@ -209,14 +206,6 @@ static __global__ void weight_sums_kernel(struct norm_backward p, int pieces)
 /* --- launches ----------------------------------------------------------------
  */
 
-/* Also for rows that take fewer partial sums. */
-extern "C" size_t norm_cuda_workspace_bytes(int C)
-{
-    size_t pieces =
-            norm_lanes(C, full_width<bf16>::value) ? NORM_GRID : LONG_PIECES;
-    return pieces * 2 * (size_t)C * sizeof(float);
-}
-
 template <typename T, int W, int PACKS, bool CENTRED>
 static enum zd_status launch(cudaStream_t on, struct norm_backward p, int grid)
 {
@@ -277,7 +266,7 @@ static enum zd_status norm_backward_any(
                    is_aligned(p.weight);
     p.lanes = norm_lanes(p.C, is_wide ? W : 1);
     if (p.N > 0 && p.lanes == 0) {
-        pieces = LONG_PIECES;
+        pieces = NORM_LONG_PIECES;
         ZD_TRY((launch_long<T, CENTRED>(on, p, pieces)));
     } else if (p.N > 0) {
         pieces = (int)grid_for(p.N, NORM_BLOCK / p.lanes, NORM_GRID);
