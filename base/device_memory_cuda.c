@@ -41,9 +41,9 @@ static enum zd_status clear_now(void *device, size_t bytes)
 
 enum zd_status gpu_take(size_t bytes, void **device_out)
 {
-    void *device = gpu_virtual_take(gpu_current(), bytes);
-    cudaError_t error = cudaSuccess;
-    if (!device)
+    void *device;
+    cudaError_t error = gpu_virtual_take(gpu_current(), bytes, &device);
+    if (error == cudaErrorNotSupported)
         error = cudaMalloc(&device, bytes);
     if (error != cudaSuccess)
         return device_refused(bytes, error);

@@ -116,24 +116,37 @@ static void free_block(const struct gpu *gpu, struct gpu_block *block)
     free(block);
 }
 
-void *gpu_virtual_take(struct gpu *gpu, size_t bytes)
+/* Only what the GPU has too little of is a refusal; the rest says that this
+ * driver does not do it, or not here. */
+static cudaError_t as_runtime(CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        return cudaSuccess;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? cudaErrorMemoryAllocation
+                                              : cudaErrorNotSupported;
+}
+
+cudaError_t gpu_virtual_take(struct gpu *gpu, size_t bytes, void **base_out)
 {
     struct gpu_virtual *v = &gpu->virtual;
     size_t grains = v->grain ? (bytes + v->grain - 1) / v->grain : 0;
     struct gpu_block *block = grains ? calloc(1, sizeof *block) : NULL;
     if (!block)
-        return NULL;
+        return cudaErrorNotSupported;
     block->bytes = grains * v->grain;
-    if (v->reserve(&block->base, block->bytes, 0, 0, 0) != CUDA_SUCCESS ||
-        map(gpu, block) != CUDA_SUCCESS) {
+    CUresult result = v->reserve(&block->base, block->bytes, 0, 0, 0);
+    if (result == CUDA_SUCCESS)
+        result = map(gpu, block);
+    if (result != CUDA_SUCCESS) {
         free_block(gpu, block);
-        return NULL;
+        return as_runtime(result);
     }
     pthread_mutex_lock(&v->lock);
     block->next = v->blocks;
     v->blocks = block;
     pthread_mutex_unlock(&v->lock);
-    return (void *)block->base;
+    *base_out = (void *)block->base;
+    return cudaSuccess;
 }
 
 /* Where the list points to the block that begins there; NULL: it is not ours.

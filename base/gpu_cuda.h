@@ -53,8 +53,8 @@ enum zd_status gpu_refused(
 
 void gpu_virtual_init(struct gpu *gpu);
 void gpu_virtual_fini(struct gpu *gpu);
-/* NULL: not this way; the caller tries another, and tells why it fails. */
-void *gpu_virtual_take(struct gpu *gpu, size_t bytes);
+/* cudaErrorMemoryAllocation, or cudaErrorNotSupported: not this way. */
+cudaError_t gpu_virtual_take(struct gpu *gpu, size_t bytes, void **base_out);
 /* False: the block is not of gpu_virtual_take (or the driver refuses). */
 bool gpu_virtual_give(struct gpu *gpu, void *base);
 bool gpu_virtual_vacate(struct gpu *gpu, void *base);

@@ -75,6 +75,13 @@ bool find(
         const void *address, size_t bytes, enum kind *kind_out,
         int *device_out, const char **why);
 void *host_of(const void *address);
+void *tagged(const void *address); /* as the device's address */
+/* For virtual.cpp: counts bytes of a device as used, false: there are not so
+ * many; and lets addresses (tagged) be memory of it or no longer. */
+bool charge(int device, size_t bytes);
+void discharge(int device, size_t bytes);
+void add_mapped(void *address, size_t bytes, int device);
+void drop_mapped(void *address);
 bool is_tagged(const void *address);
 
 /* --- streams (stream.cpp) -------------------------------------------------------- */

@@ -22,7 +22,7 @@ struct block {
     size_t bytes;
     enum kind kind;
     int device;
-    bool registered; /* PINNED: the caller's memory */
+    bool registered; /* PINNED: the caller's memory; DEVICE: virtual.cpp's */
     void *map;
     size_t map_bytes;
 };
@@ -66,6 +66,11 @@ bool is_tagged(const void *address)
     return ((uintptr_t)address & TAG_MASK) == TAG;
 }
 
+void *tagged(const void *address)
+{
+    return (void *)((uintptr_t)address | TAG);
+}
+
 void *host_of(const void *address)
 {
     uintptr_t a = (uintptr_t)address;
@@ -106,6 +111,40 @@ uint64_t used_bytes(int device)
     return m.device_bytes[device] + settings().context_bytes;
 }
 
+bool charge(int device, size_t bytes)
+{
+    struct memory &m = memory();
+    std::lock_guard<std::mutex> lock(m.mutex);
+    if (m.device_bytes[device] + settings().context_bytes + bytes >
+        settings().memory_bytes)
+        return false;
+    m.device_bytes[device] += bytes;
+    counters().device_bytes += bytes;
+    return true;
+}
+
+void discharge(int device, size_t bytes)
+{
+    struct memory &m = memory();
+    std::lock_guard<std::mutex> lock(m.mutex);
+    m.device_bytes[device] -= bytes;
+    counters().device_bytes -= bytes;
+}
+
+void add_mapped(void *address, size_t bytes, int device)
+{
+    struct memory &m = memory();
+    std::lock_guard<std::mutex> lock(m.mutex);
+    m.blocks[(uintptr_t)address] = {bytes, DEVICE, device, true, nullptr, 0};
+}
+
+void drop_mapped(void *address)
+{
+    struct memory &m = memory();
+    std::lock_guard<std::mutex> lock(m.mutex);
+    m.blocks.erase((uintptr_t)address);
+}
+
 /* --- allocations ------------------------------------------------------------ */
 
 static cudaError_t device_malloc(void **out, size_t bytes)
@@ -139,7 +178,8 @@ static cudaError_t device_free(void *address)
     {
         std::lock_guard<std::mutex> lock(m.mutex);
         auto it = m.blocks.find((uintptr_t)address);
-        if (it == m.blocks.end() || it->second.kind != DEVICE)
+        if (it == m.blocks.end() || it->second.kind != DEVICE ||
+            it->second.registered)
             return cudaErrorInvalidValue;
         block = it->second;
         m.blocks.erase(it);
