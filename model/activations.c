@@ -8,7 +8,11 @@ enum {
     HEAD_CHUNK_TOKENS = 512,
     /* A chunk's logits: long enough to use the gradient of a large head well,
      * which is read and written once per chunk. */
-    HEAD_CHUNK_BYTES = 256 << 20
+    HEAD_CHUNK_BYTES = 256 << 20,
+    /* A GPU does as many products in the time of that traffic as make a chunk
+     * of some thousand tokens. */
+    GPU_CHUNK_TOKENS = 8192,
+    GPU_CHUNK_BYTES = 512 << 20
 };
 
 /* A stack of arrays; `peak` is how high it ever was. */
@@ -45,18 +49,22 @@ static void *at(void *array, size_t elements, const struct stack *s)
 /* What every layout is made from. */
 struct dims {
     const struct model_config *config;
-    enum dtype dtype;
+    enum device_backend backend;
+    enum dtype dtype, logits_dtype;
     size_t N, C, F, q, kv, H, KV;
     int B, T;
     bool gpt2;
 };
 
 static struct dims dims_of(
-        const struct model_config *config, enum dtype dtype, int B, int T)
+        const struct model_config *config, const struct model_shape *shape,
+        int B, int T)
 {
     return (struct dims){
             .config = config,
-            .dtype = dtype,
+            .backend = shape_backend(shape),
+            .dtype = shape->dtype,
+            .logits_dtype = shape_logits_dtype(shape),
             .N = (size_t)B * (size_t)T,
             .C = (size_t)config->hidden_size,
             .F = (size_t)config->intermediate_size,
@@ -105,7 +113,7 @@ static void *push_attention_scratch(struct stack *s, const struct dims *d)
             .v_stride = kv_stride,
             .scale = 1.0f,
     };
-    return push_bytes(s, attention_scratch_bytes(&shape, d->dtype, DEVICE_CPU));
+    return push_bytes(s, attention_scratch_bytes(&shape, d->dtype, d->backend));
 }
 
 static void push_statistics(
@@ -193,11 +201,13 @@ static void push_grads(
 /* Equal pieces of at most the limit. */
 static int head_chunk(const struct dims *d, int asked)
 {
+    bool gpu = d->backend == DEVICE_CUDA;
+    size_t row = dtype_bytes(d->logits_dtype) * (size_t)d->config->vocab_size;
+    size_t bytes = gpu ? GPU_CHUNK_BYTES : HEAD_CHUNK_BYTES;
+    size_t tokens = gpu ? GPU_CHUNK_TOKENS : HEAD_CHUNK_TOKENS;
     size_t limit = (size_t)asked;
-    if (!asked) {
-        limit = HEAD_CHUNK_BYTES / (4 * (size_t)d->config->vocab_size);
-        limit = limit > HEAD_CHUNK_TOKENS ? HEAD_CHUNK_TOKENS : limit;
-    }
+    if (!asked)
+        limit = bytes / row > tokens ? tokens : bytes / row;
     limit = max_size(limit, 1);
     size_t pieces = (d->N + limit - 1) / limit;
     return (int)((d->N + pieces - 1) / pieces);
@@ -209,14 +219,15 @@ static void push_head(
 {
     size_t n = (size_t)chunk, V = (size_t)d->config->vocab_size;
     h->chunk = chunk;
+    h->logits_dtype = d->logits_dtype;
     h->norm = push(s, n, d->C);
     h->mean = d->gpt2 ? push_floats(s, n) : NULL;
     h->rstd = push_floats(s, n);
     h->losses = push_floats(s, n);
-    h->logits = push_floats(s, n * V);
+    h->logits = push_bytes(s, n * V * dtype_bytes(d->logits_dtype));
     if (!train)
         return;
-    h->dlogits = d->dtype == DTYPE_FP32 ? (void *)h->logits : push(s, n, V);
+    h->dlogits = d->dtype == d->logits_dtype ? h->logits : push(s, n, V);
     h->dnorm = push(s, n, d->C);
 }
 
@@ -262,7 +273,7 @@ enum zd_status activations_train(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, char *base, struct activations *out)
 {
-    struct dims d = dims_of(config, shape->dtype, shape->B, shape->T);
+    struct dims d = dims_of(config, shape, shape->B, shape->T);
     struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
     struct activations a = {.first = activations_first_layer(config, table)};
     int kept = config->layers + 1 - a.first;
@@ -312,7 +323,7 @@ enum zd_status activations_eval(
         const struct model_config *config, const struct model_shape *shape,
         char *base, struct activations *out)
 {
-    struct dims d = dims_of(config, shape->dtype, shape->eval_B, shape->T);
+    struct dims d = dims_of(config, shape, shape->eval_B, shape->T);
     struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
     struct activations a = {0};
     ZD_TRY(lay_lean(
@@ -325,7 +336,8 @@ enum zd_status activations_decode(
         const struct model_config *config, const struct model_shape *shape,
         char *base, struct activations *out)
 {
-    struct dims d = dims_of(config, shape->dtype, 1, shape->decode_batch);
+    struct dims d = dims_of(config, shape, 1, shape->decode_batch);
+    d.logits_dtype = DTYPE_FP32; /* the host reads them */
     struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
     struct activations a = {0};
     size_t rows = (size_t)config->layers * (size_t)shape->decode_capacity;

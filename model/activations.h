@@ -56,9 +56,11 @@ struct head_acts {
     int chunk;          /* tokens at a time */
     void *norm, *dnorm; /* (chunk, C) */
     float *mean, *rstd; /* (chunk) */
-    float *logits;      /* (chunk, V) */
-    void *dlogits;      /* (chunk, V); in fp32 the logits themselves */
-    float *losses;      /* (chunk) */
+    void *logits;       /* (chunk, V) of logits_dtype */
+    void *dlogits;      /* (chunk, V); of one type with them: the logits
+                           themselves */
+    enum dtype logits_dtype;
+    float *losses; /* (chunk) */
 };
 
 struct activations {
@@ -80,6 +82,17 @@ struct activations {
     char *k_cache, *v_cache;  /* (L, capacity, kv) */
     size_t cache_layer_bytes; /* of one layer's keys */
 };
+
+static inline enum device_backend shape_backend(const struct model_shape *shape)
+{
+    return shape->backend == DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
+}
+
+/* Of the kernel table that the shape will run with (kernels.h). */
+static inline enum dtype shape_logits_dtype(const struct model_shape *shape)
+{
+    return shape->backend == DEVICE_CUDA ? shape->dtype : DTYPE_FP32;
+}
 
 /* The first layer that has a backward; L + 1 when none has. */
 int activations_first_layer(

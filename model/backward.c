@@ -28,26 +28,25 @@ static enum zd_status backward_segment(
 }
 
 enum zd_status model_backward(
-        struct model *model, const struct model_batch *batch,
-        const struct model_hooks *hooks)
+        struct model *model, const struct model_hooks *hooks)
 {
     const struct activations *acts = &model->train;
-    struct pass pass = pass_of(batch, &model->train);
+    const struct pass *pass = &model->pass;
     int layers = model->config->layers;
     if (!acts->recompute)
         for (int layer = layers; layer >= acts->first; layer--) {
             ZD_TRY(unit_acquire(model, hooks, layer));
-            ZD_TRY(backward_one(model, &pass, layer, hooks));
+            ZD_TRY(backward_one(model, pass, layer, hooks));
         }
     else
         for (int s = acts->segments - 1; s >= 0; s--) {
-            ZD_TRY(residuals_return(model, &pass, s));
+            ZD_TRY(residuals_return(model, pass, s));
             int from = acts->first + s * acts->segment;
             int to = from + acts->segment - 1;
             ZD_TRY(backward_segment(
-                    model, &pass, from, to < layers ? to : layers, hooks));
+                    model, pass, from, to < layers ? to : layers, hooks));
         }
-    ZD_TRY(embedding_backward(model, &pass, hooks));
+    ZD_TRY(embedding_backward(model, pass, hooks));
     hooks_end(model);
     return ZD_OK;
 }

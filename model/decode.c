@@ -17,6 +17,7 @@ enum zd_status model_decode(
     };
     assert(count > 0 && count <= model->shape.decode_batch);
     assert(past >= 0 && past + count <= model->shape.decode_capacity);
+    ZD_TRY(batch_place(model, &pass, false));
     hooks_begin(model, &model->eval_events);
     ZD_TRY(forward_layers(model, &pass, hooks));
     ZD_TRY(head_logits(model, &pass, hooks, logits));

@@ -66,24 +66,27 @@ struct pass pass_of(const struct model_batch *batch, struct activations *acts)
 
 enum zd_status model_forward(
         struct model *model, const struct model_batch *batch, float dloss,
-        const struct model_hooks *hooks, struct exact_sum *loss)
+        const struct model_hooks *hooks)
 {
-    struct pass pass = pass_of(batch, &model->train);
+    struct pass *pass = &model->pass;
+    *pass = pass_of(batch, &model->train);
     assert(batch->B <= model->shape.B && batch->T <= model->shape.T);
+    ZD_TRY(batch_place(model, pass, true));
     hooks_begin(model, &model->train_events);
-    ZD_TRY(forward_layers(model, &pass, hooks));
-    return head_loss(model, &pass, true, dloss, hooks, loss);
+    ZD_TRY(forward_layers(model, pass, hooks));
+    return head_loss(model, pass, true, dloss, hooks);
 }
 
 enum zd_status model_evaluate(
         struct model *model, const struct model_batch *batch,
-        const struct model_hooks *hooks, struct exact_sum *loss)
+        const struct model_hooks *hooks)
 {
     struct pass pass = pass_of(batch, &model->eval);
     assert(batch->B <= model->shape.eval_B && batch->T <= model->shape.T);
+    ZD_TRY(batch_place(model, &pass, false));
     hooks_begin(model, &model->eval_events);
     ZD_TRY(forward_layers(model, &pass, hooks));
-    ZD_TRY(head_loss(model, &pass, false, 0.0f, hooks, loss));
+    ZD_TRY(head_loss(model, &pass, false, 0.0f, hooks));
     hooks_end(model);
     return ZD_OK;
 }

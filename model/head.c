@@ -1,5 +1,7 @@
 #include "model/internal.h"
 
+#include "base/device_memory.h"
+
 static enum zd_status head_acquire(
         struct model *model, const struct model_hooks *hooks)
 {
@@ -45,10 +47,9 @@ static enum zd_status head_grads_acquire(
     return ZD_OK;
 }
 
-/* Rows begin .. begin+n-1 of what the last layer gave, as logits in fp32. */
+/* Rows begin .. begin+n-1 of what the last layer gave, as logits. */
 static enum zd_status chunk_logits(
-        const struct model *model, const struct pass *pass, int begin, int n,
-        float *logits)
+        const struct model *model, const struct pass *pass, int begin, int n)
 {
     const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
@@ -58,8 +59,8 @@ static enum zd_status chunk_logits(
                     (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
     ZD_TRY(norm_forward(model, &norm, h->norm, h->mean, h->rstd, x, n));
     return k->matmul(
-            NULL, logits, DTYPE_FP32, h->norm, model->params[model->head], NULL,
-            n, V, C, false, true, false);
+            NULL, h->logits, h->logits_dtype, h->norm,
+            model->params[model->head], NULL, n, V, C, false, true, false);
 }
 
 static enum zd_status chunk_backward(
@@ -91,8 +92,9 @@ static enum zd_status chunk_backward(
 
 enum zd_status head_loss(
         struct model *model, const struct pass *pass, bool train, float dloss,
-        const struct model_hooks *hooks, struct exact_sum *loss)
+        const struct model_hooks *hooks)
 {
+    const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
     struct head_grads grads = {0};
     ZD_TRY(head_acquire(model, hooks));
@@ -101,12 +103,11 @@ enum zd_status head_loss(
     for (int begin = 0; begin < pass->N; begin += h->chunk) {
         int n = pass->N - begin < h->chunk ? pass->N - begin : h->chunk;
         const int32_t *targets = pass->targets + begin;
-        ZD_TRY(chunk_logits(model, pass, begin, n, h->logits));
-        ZD_TRY(model->kernels->cross_entropy(
+        ZD_TRY(chunk_logits(model, pass, begin, n));
+        ZD_TRY(k->cross_entropy(
                 NULL, h->losses, train ? h->dlogits : NULL, h->logits, targets,
                 dloss, n, model->config->vocab_size));
-        for (int i = 0; i < n; i++)
-            exact_sum_add(loss, h->losses[i]); /* 0 where masked */
+        ZD_TRY(k->add_losses(NULL, model->loss, h->losses, n));
         if (train)
             ZD_TRY(chunk_backward(model, pass, begin, n, &grads));
     }
@@ -119,7 +120,15 @@ enum zd_status head_logits(
         struct model *model, const struct pass *pass,
         const struct model_hooks *hooks, float *logits)
 {
+    size_t V = (size_t)model->config->vocab_size;
     ZD_TRY(head_acquire(model, hooks));
-    ZD_TRY(chunk_logits(model, pass, pass->N - 1, 1, logits));
-    return head_release(model, hooks);
+    ZD_TRY(chunk_logits(model, pass, pass->N - 1, 1));
+    ZD_TRY(head_release(model, hooks));
+    return device_read(logits, pass->acts->head.logits, V * sizeof *logits);
+}
+
+enum zd_status model_loss_take(struct model *model, struct exact_sum *sum_out)
+{
+    ZD_TRY(device_read(sum_out, model->loss, sizeof *sum_out));
+    return device_clear(model->loss, sizeof *model->loss);
 }

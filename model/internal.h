@@ -35,10 +35,15 @@ struct event_list {
     int count;
 };
 
-/* The tokens that a pass works on. */
+/* The tokens that a pass works on; the arrays are the caller's until
+ * batch_place has put them where kernels read. */
 struct pass {
     int B, T, N;
     const int32_t *tokens, *targets, *doc_start;
+    const int32_t *positions;
+    int documents; /* in the B samples together */
+    /* on a GPU, where there is a backward (kernels/embedding.h); else NULL */
+    const int32_t *token_order, *position_order;
     bool decode;
     int past; /* decode: tokens that are in the cache */
     struct activations *acts;
@@ -53,6 +58,17 @@ struct residuals {
     struct model_offload_report report;
 };
 
+/* What passes read on a GPU (batch.c). Of each slot: its copy to the device. */
+enum { BATCH_SLOTS = 2 };
+struct batch_upload {
+    int32_t *device;  /* (planes, plane); NULL: the CPU */
+    int32_t *staging; /* (BATCH_SLOTS, planes, plane) pinned */
+    int32_t *counts;  /* (rows of the larger table + 1) on the host */
+    size_t plane;     /* elements of a plane of the largest pass */
+    unsigned next;
+    struct event *sent[BATCH_SLOTS];
+};
+
 struct model {
     const struct model_config *config;
     const struct param_table *table;
@@ -60,7 +76,10 @@ struct model {
     struct model_shape shape;
     struct activations train, eval, decode;
     float *cosine, *sine;   /* (positions, D/2); NULL for gpt2 */
-    int32_t *positions;     /* of the tokens of the pass */
+    int32_t *positions;     /* of the tokens of the pass, on the CPU */
+    struct exact_sum *loss; /* on the device; since model_loss_take */
+    struct batch_upload upload;
+    struct pass pass;       /* of the last model_forward */
     int role_offset[ROLES]; /* from a layer's first id; -1: no such tensor */
     int wte, wpe, final_norm, final_norm_bias, head; /* ids; -1: none */
     bool *unit_trains;                               /* (unit_count); owned */
@@ -76,7 +95,22 @@ struct model {
 
 /* plan.c */
 int model_positions(const struct model_shape *shape); /* rows of the angles */
+size_t model_most_tokens(const struct model_shape *shape); /* of any pass */
 enum zd_status model_lay_out(struct model *model, char *base);
+
+/* batch.c */
+static inline size_t batch_planes(const struct model_config *config)
+{
+    return config->family == MODEL_GPT2 ? 6 : 5; /* position_order */
+}
+size_t batch_plane_tokens(size_t tokens); /* elements of a plane */
+enum zd_status batch_upload_init(
+        struct batch_upload *upload, const struct arena *arena);
+void batch_upload_fini(struct batch_upload *upload);
+/* Fills pass->positions and documents, and on a GPU the orders; the arrays lie
+ * on the device then. */
+enum zd_status batch_place(
+        struct model *model, struct pass *pass, bool has_backward);
 
 /* hooks.c: every call of a hook goes through these, which hold the order to
  * model_unit_events. */
@@ -176,14 +210,15 @@ enum zd_status embedding_backward(
         struct model *model, const struct pass *pass,
         const struct model_hooks *hooks);
 
-/* head.c: loss of the pass; in training also the gradients of the head's unit
- * and, into acts->dx, of the last layer's output. */
+/* head.c: loss of the pass, added to model->loss; in training also the
+ * gradients of the head's unit and, into acts->dx, of the last layer's output.
+ */
 enum zd_status head_loss(
         struct model *model, const struct pass *pass, bool train, float dloss,
-        const struct model_hooks *hooks, struct exact_sum *loss);
+        const struct model_hooks *hooks);
 enum zd_status head_logits(
         struct model *model, const struct pass *pass,
-        const struct model_hooks *hooks, float *logits);
+        const struct model_hooks *hooks, float *logits); /* on the host */
 
 /* residuals.c. With nothing offloaded all of it is nothing. */
 enum zd_status residuals_init(struct residuals *residuals, char *host);

@@ -1,7 +1,8 @@
 #include "model/internal.h"
 
+#include "base/device_memory.h"
+
 #include <math.h>
-#include <string.h>
 
 static bool is_gpt2(const struct model *model)
 {
@@ -23,6 +24,7 @@ static struct attention_shape attention_shape(
             .k_stride = is_gpt2(model) ? 3 * q : kv,
             .v_stride = is_gpt2(model) ? 3 * q : kv,
             .scale = (float)(1.0 / sqrt((double)c->head_dim)),
+            .documents = pass->documents,
     };
 }
 
@@ -41,8 +43,8 @@ static enum zd_status attend_cached(
     for (int n = 0; n < pass->N; n++) {
         size_t to = (size_t)(pass->past + n) * row;
         size_t from = (size_t)n * (size_t)s.k_stride * element;
-        memcpy(k_cache + to, (const char *)acts->k + from, row);
-        memcpy(v_cache + to, (const char *)acts->v + from, row);
+        ZD_TRY(device_move(k_cache + to, (const char *)acts->k + from, row));
+        ZD_TRY(device_move(v_cache + to, (const char *)acts->v + from, row));
     }
     return k->attention_decode(
             NULL, acts->att, acts->q, k_cache, v_cache, pass->N, pass->past,

@@ -39,16 +39,17 @@ static enum zd_status head_norm_backward(
 }
 
 static enum zd_status rotate(
-        const struct model *model, void *q, void *k, int N, bool backward)
+        const struct model *model, const struct pass *pass, void *q, void *k,
+        bool backward)
 {
     const struct model_config *c = model->config;
     const struct kernels *kernels = model->kernels;
-    int H = c->heads, KV = c->kv_heads, D = c->head_dim;
+    int N = pass->N, H = c->heads, KV = c->kv_heads, D = c->head_dim;
     ZD_TRY(kernels->rope(
-            NULL, q, model->cosine, model->sine, model->positions, N, H, D,
+            NULL, q, model->cosine, model->sine, pass->positions, N, H, D,
             (int64_t)H * D, backward));
     return kernels->rope(
-            NULL, k, model->cosine, model->sine, model->positions, N, KV, D,
+            NULL, k, model->cosine, model->sine, pass->positions, N, KV, D,
             (int64_t)KV * D, backward);
 }
 
@@ -70,7 +71,7 @@ enum zd_status llama_qkv_forward(
                 model, layer, ROLE_K_NORM, acts->k, acts->k_rstd, acts->k_raw,
                 N * c->kv_heads));
     }
-    return rotate(model, acts->q, acts->k, N, false);
+    return rotate(model, pass, acts->q, acts->k, false);
 }
 
 enum zd_status llama_qkv_backward(
@@ -81,7 +82,7 @@ enum zd_status llama_qkv_backward(
     const struct layer_grads *g = &pass->acts->grads;
     struct qkv p = qkv_of(model, layer);
     int N = pass->N;
-    ZD_TRY(rotate(model, g->q, g->k, N, true));
+    ZD_TRY(rotate(model, pass, g->q, g->k, true));
     if (c->qk_norm) {
         ZD_TRY(head_norm_backward(
                 model, layer, ROLE_Q_NORM, g->q, acts->q_rstd, acts->q_raw,

@@ -1,3 +1,4 @@
+#include "base/device_memory.h"
 #include "model/internal.h"
 #include "model/rope.h"
 
@@ -87,14 +88,41 @@ static enum zd_status alloc_tables(struct model *model)
     return list_events(model, MODEL_EVAL, &model->eval_events);
 }
 
-static void fill_angles(struct model *model, float *angles)
+static enum zd_status fill_angles(struct model *model, float *angles)
 {
     size_t positions = (size_t)model_positions(&model->shape);
+    size_t count = positions * (size_t)(model->config->head_dim / 2);
+    size_t bytes = 2 * count * sizeof(float);
     if (model->config->family == MODEL_GPT2)
-        return;
+        return ZD_OK;
     model->cosine = angles;
-    model->sine = angles + positions * (size_t)(model->config->head_dim / 2);
-    rope_fill(model->config, (int)positions, model->cosine, model->sine);
+    model->sine = angles + count;
+    float *host = malloc(bytes);
+    if (!host)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model");
+    rope_fill(model->config, (int)positions, host, host + count);
+    enum zd_status status = device_write(angles, host, bytes);
+    free(host);
+    return status;
+}
+
+/* What lies on the device beside the activations. */
+static enum zd_status take_buffers(
+        struct model *model, const struct arena *arena)
+{
+    const struct arena_span *workspace =
+            arena_plan_find(arena->plan, "kernels.workspace");
+    if (workspace)
+        kernels_set_workspace(
+                arena_span(arena, workspace->name), workspace->bytes);
+    if (shape_backend(&model->shape) == DEVICE_CUDA)
+        ZD_TRY(batch_upload_init(&model->upload, arena));
+    else
+        model->positions = arena_span(arena, "model.positions");
+    model->upload.plane = batch_plane_tokens(model_most_tokens(&model->shape));
+    model->loss = arena_span(arena, "model.loss");
+    ZD_TRY(device_clear(model->loss, sizeof *model->loss));
+    return fill_angles(model, arena_span(arena, "model.rope"));
 }
 
 enum zd_status model_create(
@@ -115,13 +143,13 @@ enum zd_status model_create(
     if (status == ZD_OK && model->train.offloaded)
         status = residuals_init(
                 &model->residuals, arena_span(arena, "model.residuals"));
+    if (status == ZD_OK)
+        status = take_buffers(model, arena);
     if (status != ZD_OK) {
         model_destroy(model);
         return status;
     }
     find_tensors(model);
-    model->positions = arena_span(arena, "model.positions");
-    fill_angles(model, arena_span(arena, "model.rope"));
     *model_out = model;
     return ZD_OK;
 }
@@ -131,6 +159,7 @@ void model_destroy(struct model *model)
     if (!model)
         return;
     residuals_fini(&model->residuals);
+    batch_upload_fini(&model->upload);
     activations_fini(&model->train);
     activations_fini(&model->eval);
     activations_fini(&model->decode);

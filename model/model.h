@@ -73,7 +73,8 @@ struct model_shape {
     int B, T;   /* of a training micro-batch */
     int eval_B; /* of an evaluation batch; 0: none */
     struct checkpointing checkpointing;
-    enum dtype dtype;         /* compute type */
+    enum dtype dtype;            /* compute type */
+    enum device_backend backend; /* resolved; AUTO counts as the CPU */
     int head_chunk;           /* tokens whose logits exist at a time; 0: auto */
     int decode_capacity;      /* positions of the key/value cache; 0: none */
     int decode_batch;         /* tokens of one decode call at most; 0: none */
@@ -89,7 +90,8 @@ struct model_streams {
 };
 
 /* Ask for the activations of this shape: spans "model.*". Pure. Activations lie
- * on a stack within their span; lifetimes that do not overlap share bytes. */
+ * on a stack within their span; lifetimes that do not overlap share bytes. For
+ * a GPU also "kernels.workspace", which model_create hands over. */
 enum zd_status model_plan(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct arena_plan *plan);
@@ -121,23 +123,25 @@ struct model_batch {
 };
 
 /* Forward, loss, and the head's part of the gradient. Each unmasked token
- * weighs `dloss` in the gradient. *loss is added to: sum of the unmasked
- * losses. */
+ * weighs `dloss` in the gradient. The batch is the caller's again after
+ * model_backward. */
 enum zd_status model_forward(
         struct model *model, const struct model_batch *batch, float dloss,
-        const struct model_hooks *hooks, struct exact_sum *loss);
+        const struct model_hooks *hooks);
 /* The rest of the gradient, for the batch of the last model_forward. */
 enum zd_status model_backward(
-        struct model *model, const struct model_batch *batch,
-        const struct model_hooks *hooks);
+        struct model *model, const struct model_hooks *hooks);
 /* Loss only; keeps nothing. Only hooks->params_* are called. */
 enum zd_status model_evaluate(
         struct model *model, const struct model_batch *batch,
-        const struct model_hooks *hooks, struct exact_sum *loss);
+        const struct model_hooks *hooks);
+/* The unmasked losses of all tokens since the last call, added up exactly.
+ * Waits for the device: once a step. At most 2^30 tokens between two calls. */
+enum zd_status model_loss_take(struct model *model, struct exact_sum *sum_out);
 
 /* Generation: run `count` new tokens (at positions past..) through the model
- * with the key/value cache and write the logits of the last one, (V) fp32.
- * model_decode with past = 0 starts a new text. */
+ * with the key/value cache and write the logits of the last one, (V) fp32 on
+ * the host. model_decode with past = 0 starts a new text. */
 enum zd_status model_decode(
         struct model *model, const int32_t *tokens, int count, int past,
         const struct model_hooks *hooks, float *logits);

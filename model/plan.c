@@ -42,6 +42,11 @@ static enum zd_status check_offload(
     return ZD_ERR_CONFIG;
 }
 
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 int model_positions(const struct model_shape *shape)
 {
     int positions = shape->train || shape->eval_B ? shape->T : 0;
@@ -49,13 +54,58 @@ int model_positions(const struct model_shape *shape)
                                               : positions;
 }
 
-static size_t most_tokens(const struct model_shape *shape)
+size_t model_most_tokens(const struct model_shape *shape)
 {
     size_t train = shape->train ? (size_t)shape->B * (size_t)shape->T : 0;
     size_t eval = (size_t)shape->eval_B * (size_t)shape->T;
     size_t decode = (size_t)shape->decode_batch;
-    size_t most = train > eval ? train : eval;
-    return most > decode ? most : decode;
+    return max_size(max_size(train, eval), decode);
+}
+
+/* The tokens of a pass on the device, and what they go there by. */
+static enum zd_status plan_batch(
+        const struct model_config *config, const struct model_shape *shape,
+        struct arena_plan *plan)
+{
+    size_t tokens = model_most_tokens(shape);
+    if (shape_backend(shape) != DEVICE_CUDA)
+        return arena_plan_add(
+                plan, "model.positions", ARENA_DEVICE, SPAN_BUFFERS,
+                tokens * sizeof(int32_t));
+    size_t bytes =
+            batch_planes(config) * batch_plane_tokens(tokens) * sizeof(int32_t);
+    size_t rows = max_size(
+            (size_t)config->vocab_size, (size_t)model_positions(shape));
+    ZD_TRY(arena_plan_add(
+            plan, "model.batch", ARENA_DEVICE, SPAN_BUFFERS, bytes));
+    ZD_TRY(arena_plan_add(
+            plan, "model.batch.staging", ARENA_PINNED, SPAN_BUFFERS,
+            BATCH_SLOTS * bytes));
+    return arena_plan_add(
+            plan, "model.batch.counts", ARENA_HOST, SPAN_BUFFERS,
+            (rows + 1) * sizeof(int32_t));
+}
+
+/* What kernels of a GPU borrow, one after the other. */
+static enum zd_status plan_workspace(
+        const struct model_config *config, const struct model_shape *shape,
+        struct arena_plan *plan)
+{
+    size_t q = (size_t)config->heads * (size_t)config->head_dim;
+    size_t C = (size_t)config->hidden_size;
+    size_t columns = max_size((size_t)config->intermediate_size, q);
+    if (shape_backend(shape) != DEVICE_CUDA)
+        return ZD_OK;
+    struct kernels_request request = {
+            .backend = DEVICE_CUDA,
+            .dtype = shape->dtype,
+            .N = (int)model_most_tokens(shape),
+            .C = (int)max_size(C, (size_t)config->head_dim),
+            .columns = (int)max_size(columns, 3 * C),
+            .V = config->vocab_size};
+    return arena_plan_add(
+            plan, "kernels.workspace", ARENA_DEVICE, SPAN_BUFFERS,
+            kernels_workspace_bytes(&request));
 }
 
 enum zd_status model_plan(
@@ -83,9 +133,11 @@ enum zd_status model_plan(
         ZD_TRY(arena_plan_add(
                 plan, "model.residuals", ARENA_PINNED, SPAN_ACTIVATIONS,
                 residuals));
+    ZD_TRY(plan_batch(config, shape, plan));
+    ZD_TRY(plan_workspace(config, shape, plan));
     ZD_TRY(arena_plan_add(
-            plan, "model.positions", ARENA_DEVICE, SPAN_BUFFERS,
-            most_tokens(shape) * sizeof(int32_t)));
+            plan, "model.loss", ARENA_DEVICE, SPAN_BUFFERS,
+            sizeof(struct exact_sum)));
     return arena_plan_add(
             plan, "model.rope", ARENA_DEVICE, SPAN_BUFFERS,
             angles * sizeof(float));

@@ -41,8 +41,8 @@ static enum zd_status fill_batch(
 }
 
 static enum zd_status run_batches(
-        struct trainer *trainer, int64_t samples, struct exact_sum *loss,
-        int64_t *targets, enum zd_status *read)
+        struct trainer *trainer, int64_t samples, int64_t *targets,
+        enum zd_status *read)
 {
     int B = trainer->plan.shape.eval_B, T = trainer->plan.shape.T;
     int64_t across = (int64_t)B * comm_size(trainer->comm);
@@ -62,7 +62,7 @@ static enum zd_status run_batches(
                 fill_batch(trainer, mine, samples, memory, targets);
         *read = *read == ZD_OK ? filled : *read;
         ZD_TRY(zero_eval_begin(trainer->zero));
-        ZD_TRY(model_evaluate(trainer->model, &batch, &hooks, loss));
+        ZD_TRY(model_evaluate(trainer->model, &batch, &hooks));
     }
     return ZD_OK;
 }
@@ -119,9 +119,8 @@ enum zd_status trainer_evaluate(
     if (!trainer->eval_data)
         return ZD_OK;
     trainer_tell_state(trainer, RUN_EVALUATING);
-    exact_sum_clear(&loss);
-    ZD_TRY(run_batches(
-            trainer, samples_to_take(trainer), &loss, &targets, &read));
+    ZD_TRY(run_batches(trainer, samples_to_take(trainer), &targets, &read));
+    ZD_TRY(model_loss_take(trainer->model, &loss));
     read = comm_agree(trainer->comm, read);
     if (read_out)
         *read_out = read;

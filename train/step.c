@@ -104,13 +104,12 @@ static double phase_end(
         const struct trainer *trainer, const char *name, double began)
 {
     double now = clock_seconds();
-    spans_add(
-            trace_spans(trainer->trace), LANE_TRAINER, name, -1, began, now);
+    spans_add(trace_spans(trainer->trace), LANE_TRAINER, name, -1, began, now);
     return now;
 }
 
 static enum zd_status run_micro(
-        struct trainer *trainer, int a, float dloss, struct exact_sum *loss,
+        struct trainer *trainer, int a, float dloss,
         struct train_step_report *report)
 {
     const struct loader_batch *loaded = &trainer->batches[a];
@@ -125,9 +124,9 @@ static enum zd_status run_micro(
     double began = clock_seconds();
 
     ZD_TRY(zero_micro_begin(trainer->zero, a));
-    ZD_TRY(model_forward(trainer->model, &batch, dloss, &hooks, loss));
+    ZD_TRY(model_forward(trainer->model, &batch, dloss, &hooks));
     double half = phase_end(trainer, "forward", began);
-    ZD_TRY(model_backward(trainer->model, &batch, &hooks));
+    ZD_TRY(model_backward(trainer->model, &hooks));
     report->forward_seconds += half - began;
     report->backward_seconds += phase_end(trainer, "backward", half) - half;
     return ZD_OK;
@@ -216,18 +215,18 @@ static enum zd_status compute(
     int64_t mine = targets_here(trainer);
     struct optim_step unclipped = step_of(trainer, report, 1);
 
-    exact_sum_clear(&loss);
     ZD_TRY(zero_step_begin(trainer->zero));
     zero_step_expect(trainer->zero, &unclipped);
     for (int a = 0; a < trainer->plan.accumulation; a++)
-        ZD_TRY(run_micro(trainer, a, dloss, &loss, report));
+        ZD_TRY(run_micro(trainer, a, dloss, report));
+    double began = clock_seconds();
+    ZD_TRY(zero_reduce_finish(trainer->zero));
+    ZD_TRY(model_loss_take(trainer->model, &loss));
     if (!trainer->job->train.average_tokens_across_devices) {
         double mean = mine ? exact_sum_value(&loss) / (double)mine : 0;
         exact_sum_clear(&loss);
         exact_sum_add(&loss, mean);
     }
-    double began = clock_seconds();
-    ZD_TRY(zero_reduce_finish(trainer->zero));
     ZD_TRY(zero_grad_norm(trainer->zero, &report->grad_norm, &loss));
     report->reduce_seconds = phase_end(trainer, "reduce", began) - began;
     report->loss = loss_of(trainer, &loss, targets);

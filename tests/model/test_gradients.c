@@ -10,14 +10,6 @@
  * move it by far more than that. */
 enum { B = 2, T = 11 };
 
-static double loss_of(struct tiny *t, const struct model_batch *batch)
-{
-    struct exact_sum loss;
-    exact_sum_clear(&loss);
-    tiny_must(model_evaluate(t->model, batch, &t->hooks, &loss));
-    return exact_sum_value(&loss);
-}
-
 static double difference_along(
         struct tiny *t, const struct model_batch *batch, int id,
         const float *direction, double step)
@@ -30,7 +22,7 @@ static double difference_along(
         double sign = side ? -step : step;
         for (size_t i = 0; i < count; i++)
             w[i] = (float)(kept[i] + sign * direction[i]);
-        loss[side] = loss_of(t, batch);
+        loss[side] = tiny_evaluate(t, batch);
     }
     applied = 2.0 * step;
     memcpy(w, kept, count * sizeof *w);

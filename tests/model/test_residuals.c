@@ -49,28 +49,23 @@ static double slow_step(
         struct tiny *t, const struct model_batch *batch,
         const struct model_streams *streams)
 {
-    struct exact_sum loss;
-    exact_sum_clear(&loss);
     stream_call(streams->down, dawdle, NULL, 3000);
-    tiny_must(model_forward(t->model, batch, 0.1f, &t->hooks, &loss));
+    tiny_must(model_forward(t->model, batch, 0.1f, &t->hooks));
     stream_call(streams->up, dawdle, NULL, 3000);
-    tiny_must(model_backward(t->model, batch, &t->hooks));
-    return exact_sum_value(&loss);
+    tiny_must(model_backward(t->model, &t->hooks));
+    return tiny_loss(t);
 }
 
 /* Micro-batches, the last one smaller, with an evaluation between them. */
 static double train(struct tiny *t, const struct model_streams *streams)
 {
     struct tokens tokens;
-    struct exact_sum loss;
     double sum = 0;
     for (int m = 0; m < MICROS; m++) {
         int samples = m == MICROS - 1 ? 1 : B;
         tokens_fill(&tokens, (uint64_t)m + 1, samples, T, t->config.vocab_size);
         sum += slow_step(t, &tokens.batch, streams);
-        exact_sum_clear(&loss);
-        tiny_must(model_evaluate(t->model, &tokens.batch, &t->hooks, &loss));
-        sum += exact_sum_value(&loss);
+        sum += tiny_evaluate(t, &tokens.batch);
     }
     return sum;
 }

@@ -88,16 +88,29 @@ static inline void tiny_fini(struct tiny *t)
     model_config_fini(&t->config);
 }
 
+/* The losses since the last call, added up. */
+static inline double tiny_loss(struct tiny *t)
+{
+    struct exact_sum loss;
+    tiny_must(model_loss_take(t->model, &loss));
+    return exact_sum_value(&loss);
+}
+
+static inline double tiny_evaluate(
+        struct tiny *t, const struct model_batch *batch)
+{
+    tiny_must(model_evaluate(t->model, batch, &t->hooks));
+    return tiny_loss(t);
+}
+
 /* One micro-batch; gradients are left in the holder. Returns the sum of losses.
  */
 static inline double tiny_step(
         struct tiny *t, const struct model_batch *batch, float dloss)
 {
-    struct exact_sum loss;
-    exact_sum_clear(&loss);
-    tiny_must(model_forward(t->model, batch, dloss, &t->hooks, &loss));
-    tiny_must(model_backward(t->model, batch, &t->hooks));
-    return exact_sum_value(&loss);
+    tiny_must(model_forward(t->model, batch, dloss, &t->hooks));
+    tiny_must(model_backward(t->model, &t->hooks));
+    return tiny_loss(t);
 }
 
 #endif

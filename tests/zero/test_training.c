@@ -69,7 +69,6 @@ static enum zd_status step(struct rank *rank, int k)
     struct model_batch batch = {tokens, targets, doc_start, B, T};
     struct exact_sum loss;
     double norm;
-    exact_sum_clear(&loss);
     make_batch(comm_rank(rank->comm), k, tokens, targets);
     for (int i = 0; i < B * T; i++)
         counts[0] += targets[i] >= 0;
@@ -77,9 +76,10 @@ static enum zd_status step(struct rank *rank, int k)
     ZD_TRY(comm_all_reduce_i64(rank->comm, counts, ZERO_STEP_COUNTS, COMM_SUM));
     ZD_TRY(zero_micro_begin(zero, 0));
     ZD_TRY(model_forward(
-            rank->model, &batch, 1.0f / (float)counts[0], &hooks, &loss));
-    ZD_TRY(model_backward(rank->model, &batch, &hooks));
+            rank->model, &batch, 1.0f / (float)counts[0], &hooks));
+    ZD_TRY(model_backward(rank->model, &hooks));
     ZD_TRY(zero_reduce_finish(zero));
+    ZD_TRY(model_loss_take(rank->model, &loss));
     ZD_TRY(zero_grad_norm(zero, &norm, &loss));
     struct optim_options options = optim_options_default();
     struct optim_step update = {
@@ -101,12 +101,12 @@ static enum zd_status evaluate(struct rank *rank)
     int32_t tokens[B * T], targets[B * T], doc_start[B * T] = {0};
     struct model_batch batch = {tokens, targets, doc_start, B, T};
     struct exact_sum loss;
-    exact_sum_clear(&loss);
     ZD_TRY(zero_eval_begin(rank->zero));
     for (int k = 0; k < 2; k++) {
         make_batch(comm_rank(rank->comm), STEPS + k, tokens, targets);
-        ZD_TRY(model_evaluate(rank->model, &batch, &hooks, &loss));
+        ZD_TRY(model_evaluate(rank->model, &batch, &hooks));
     }
+    ZD_TRY(model_loss_take(rank->model, &loss));
     if (comm_rank(rank->comm) == 0)
         rank->shared->evaluated = exact_sum_value(&loss);
     return ZD_OK;

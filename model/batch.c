@@ -1,0 +1,114 @@
+/* batch.c - the tokens of a pass, where kernels read them.
+ *
+ * The CPU reads the caller's arrays. For a GPU what a pass reads is packed into
+ * one of two pinned slots and goes up in one copy of the compute stream, behind
+ * the kernels of the pass before: the host fills the other slot meanwhile and
+ * waits for nothing, unless it is two passes ahead.
+ *
+ *     tokens | positions | doc_start | targets | token_order | position_order
+ */
+#include "model/internal.h"
+
+#include <string.h>
+
+enum { ALIGN_TOKENS = ARENA_ALIGN / (int)sizeof(int32_t) };
+
+size_t batch_plane_tokens(size_t tokens)
+{
+    return (tokens + ALIGN_TOKENS - 1) / ALIGN_TOKENS * ALIGN_TOKENS;
+}
+
+enum zd_status batch_upload_init(
+        struct batch_upload *upload, const struct arena *arena)
+{
+    upload->device = arena_span(arena, "model.batch");
+    upload->staging = arena_span(arena, "model.batch.staging");
+    upload->counts = arena_span(arena, "model.batch.counts");
+    for (int slot = 0; slot < BATCH_SLOTS; slot++)
+        ZD_TRY(event_create(&upload->sent[slot]));
+    return ZD_OK;
+}
+
+void batch_upload_fini(struct batch_upload *upload)
+{
+    for (int slot = 0; slot < BATCH_SLOTS; slot++)
+        event_destroy(upload->sent[slot]);
+}
+
+/* Positions count from the document's first token. */
+static void fill_positions(int32_t *positions, struct pass *pass)
+{
+    pass->documents = 0;
+    for (int n = 0; n < pass->N; n++) {
+        positions[n] = pass->decode ? pass->past + n
+                                    : n % pass->T - pass->doc_start[n];
+        pass->documents += positions[n] == 0;
+    }
+}
+
+/* The next plane of a slot; its place on the device. */
+struct packer {
+    int32_t *host, *device;
+    size_t plane, used;
+};
+
+static int32_t *pack(
+        struct packer *p, const int32_t *values, int N, const int32_t **device)
+{
+    int32_t *to = p->host + p->used;
+    if (values)
+        memcpy(to, values, (size_t)N * sizeof *to);
+    *device = p->device + p->used;
+    p->used += p->plane;
+    return to;
+}
+
+/* Gradients of the tables are added up in the order of their rows. */
+static void pack_orders(
+        const struct model *model, struct pass *pass, struct packer *p,
+        const int32_t *tokens, const int32_t *positions)
+{
+    int32_t *counts = model->upload.counts;
+    embedding_order(
+            pack(p, NULL, 0, &pass->token_order), tokens, pass->N,
+            model->config->vocab_size, counts);
+    if (model->wpe >= 0)
+        embedding_order(
+                pack(p, NULL, 0, &pass->position_order), positions, pass->N,
+                pass->T, counts);
+}
+
+static enum zd_status send(
+        struct model *model, struct pass *pass, bool has_backward)
+{
+    struct batch_upload *u = &model->upload;
+    int slot = u->next++ % BATCH_SLOTS;
+    size_t room = batch_planes(model->config) * u->plane;
+    const int32_t *tokens = pass->tokens;
+    struct packer p = {
+            .host = u->staging + (size_t)slot * room,
+            .device = u->device,
+            .plane = batch_plane_tokens((size_t)pass->N)};
+    ZD_TRY(event_wait(u->sent[slot]));
+    pack(&p, tokens, pass->N, &pass->tokens);
+    int32_t *positions = pack(&p, NULL, 0, &pass->positions);
+    fill_positions(positions, pass);
+    if (pass->doc_start)
+        pack(&p, pass->doc_start, pass->N, &pass->doc_start);
+    if (pass->targets)
+        pack(&p, pass->targets, pass->N, &pass->targets);
+    if (has_backward && model->unit_trains[0])
+        pack_orders(model, pass, &p, tokens, positions);
+    ZD_TRY(stream_copy(NULL, p.device, p.host, p.used * sizeof *p.host));
+    return stream_record(NULL, u->sent[slot]);
+}
+
+enum zd_status batch_place(
+        struct model *model, struct pass *pass, bool has_backward)
+{
+    if (model->upload.device)
+        return send(model, pass, has_backward);
+    fill_positions(model->positions, pass);
+    pass->positions = model->positions;
+    return ZD_OK;
+}
