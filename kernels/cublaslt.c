@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TEXT_OF(x) #x
@@ -78,7 +79,12 @@ static enum zd_status bind_symbols(void *library, struct cublaslt *api)
 
 static enum zd_status open_now(struct cublaslt *api)
 {
-    const char *const names[] = {soname, "libcublasLt.so", NULL};
+    const char *file = getenv("ZEROD_CUBLASLT");
+    const char *const names[] = {
+            file && *file ? file : soname,
+            file && *file ? NULL : "libcublasLt.so",
+            NULL,
+    };
     char why[512];
     void *library = library_open(names, why, sizeof why);
     if (!library)

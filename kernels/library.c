@@ -94,6 +94,8 @@ void *library_open(const char *const *names, char *why, size_t why_bytes)
     static const char packages[] = "lib/python3*/site-packages/nvidia/*/lib";
     void *handle;
     *why = 0;
+    if (strchr(names[0], '/'))
+        return open_one(&search, names[0]);
     handle = open_in_list(&search, getenv("ZEROD_LIBRARY_PATH"));
     for (const char *const *name = names; *name && !handle; name++)
         handle = open_one(&search, *name);

@@ -11,9 +11,9 @@
 
 #include <stddef.h>
 
-/* The handle of the first of `names` (ends with NULL) that opens, or NULL with
- * the dynamic linker's last word in `why`. It is never closed: NVIDIA's
- * libraries do not survive that. */
+/* The handle of the first of `names` that opens (ends with NULL; a path stands
+ * for itself, alone), or NULL with the dynamic linker's last word in `why`. It
+ * is never closed: NVIDIA's libraries do not survive that. */
 void *library_open(const char *const *names, char *why, size_t why_bytes);
 
 #endif
