@@ -400,11 +400,15 @@ static struct plan_table *table_of_device(void)
     return &tables[device];
 }
 
-/* The part of the workspace that the library gets: what follows our own. */
+/* The part of the workspace that the library gets: what follows our own, and no
+ * more than it makes use of, because another size is another choice. */
 static size_t library_workspace(void)
 {
-    size_t bytes = cuda_workspace_size();
-    return bytes > 2 * PRODUCT_BORROW_BYTES ? bytes - PRODUCT_BORROW_BYTES : 0;
+    size_t bytes = cuda_workspace_size(), most = LIBRARY_WORKSPACE_BYTES;
+    if (bytes <= 2 * PRODUCT_BORROW_BYTES)
+        return 0;
+    bytes -= PRODUCT_BORROW_BYTES;
+    return bytes < most ? bytes : most;
 }
 
 static enum zd_status ready(struct plan_table *table)
