@@ -1,14 +1,15 @@
-/* emulate.h - CUDA C++ for the compiler of the CPU: what nvcc knows and g++ does
- * not, so that kernels/*.cu can be compiled as C++17 and run without a GPU.
+/* emulate.h - CUDA C++ for the compiler of the CPU: what nvcc knows and g++
+ * does not, so that the .cu of kernels can be compiled as C++17 and run without
+ * a GPU.
  *
  * A grid is a loop over blocks, the threads of a block are fibres of one thread
  * of the host (stand_in/block.cpp). The wrapper of the build puts this file in
  * front of a .cu; nothing else includes it.
  *
  * ZD_LAUNCH (kernels/cuda.cuh) calls zd_emulate_launch, which queues a run on a
- * stream of the stand-in for the CUDA runtime. Device addresses in the arguments,
- * also in structs passed by value, become addresses of the host; addresses kept
- * in device memory do not.
+ * stream of the stand-in for the CUDA runtime. Device addresses in the
+ * arguments, also in structs passed by value, become addresses of the host;
+ * addresses kept in device memory do not.
  *
  * What is checked: barriers reached by some threads only or from different
  * lines, lanes missing from a mask, shuffles from a lane outside the mask,
@@ -43,15 +44,13 @@
 #undef __constant__
 #undef __launch_bounds__
 #undef __forceinline__
-#undef __noinline__
 #define __global__
 #define __device__
 #define __host__
-#define __shared__             static thread_local
+#define __shared__ static thread_local
 #define __constant__
 #define __launch_bounds__(...)
-#define __forceinline__        inline __attribute__((always_inline))
-#define __noinline__           __attribute__((noinline))
+#define __forceinline__ inline __attribute__((always_inline))
 
 /* --- where a thread is ---------------------------------------------------- */
 
@@ -101,8 +100,8 @@ cudaError_t zd_emulate_launch(
     launch.block[2] = block.z;
     launch.shared_bytes = shared_bytes;
     int device = zd_emulate_device(stream);
-    packed_type *packed = new (std::malloc(sizeof(packed_type))) packed_type{
-            kernel, std::tuple<P...>(std::forward<A>(args)...)};
+    packed_type *packed = new (std::malloc(sizeof(packed_type)))
+            packed_type{kernel, std::tuple<P...>(std::forward<A>(args)...)};
     launch.args = packed;
     bool ok = std::apply(
             [device](auto &...one) {
@@ -114,14 +113,14 @@ cudaError_t zd_emulate_launch(
 
 /* --- barriers and lanes --------------------------------------------------- */
 
-#define __syncthreads()  zd_emulate_barrier(__FILE__, __LINE__)
-#define __syncwarp(...)  zd_emulate_syncwarp(__FILE__, __LINE__, ##__VA_ARGS__)
-#define __threadfence()  __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define __syncthreads()       zd_emulate_barrier(__FILE__, __LINE__)
+#define __syncwarp(...)       zd_emulate_syncwarp(__FILE__, __LINE__, ##__VA_ARGS__)
+#define __threadfence()       __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define __threadfence_block() __atomic_thread_fence(__ATOMIC_SEQ_CST)
-#define __trap()         zd_emulate_fail(__FILE__, __LINE__, "__trap")
+#define __trap()              zd_emulate_fail(__FILE__, __LINE__, "__trap")
 
-inline void
-zd_emulate_syncwarp(const char *file, int line, unsigned mask = 0xffffffffu)
+inline void zd_emulate_syncwarp(
+        const char *file, int line, unsigned mask = 0xffffffffu)
 {
     zd_emulate_warp_exchange(mask, NULL, 0, "__syncwarp", file, line);
 }
@@ -164,8 +163,11 @@ inline T zd_emulate_shuffle(
     if (!inside)
         return value;
     if (!(mask >> from & 1))
-        zd_emulate_fail(file, line, "%s reads lane %d, which is not in the "
-                        "mask %08x", op, from, mask);
+        zd_emulate_fail(
+                file, line,
+                "%s reads lane %d, which is not in the "
+                "mask %08x",
+                op, from, mask);
     return values[from];
 }
 

@@ -3,13 +3,17 @@
 #ifndef ZD_TESTS_CUDA_EMULATE_MATH_H
 #define ZD_TESTS_CUDA_EMULATE_MATH_H
 
-/* --- loads and stores: a GPU refuses what is not aligned to its size ------- */
+/* --- loads and stores: a GPU refuses what is not aligned to its size -------
+ */
 
 template <typename T> inline void zd_emulate_aligned(const T *p, const char *op)
 {
     if ((uintptr_t)p % sizeof(T))
-        zd_emulate_fail(__FILE__, __LINE__, "%s of %zu bytes at %p, which is "
-                        "not aligned", op, sizeof(T), (const void *)p);
+        zd_emulate_fail(
+                __FILE__, __LINE__,
+                "%s of %zu bytes at %p, which is "
+                "not aligned",
+                op, sizeof(T), (const void *)p);
 }
 #define LOAD(name)                                                             \
     template <typename T> inline T name(const T *p)                            \
@@ -329,7 +333,8 @@ inline double max(double a, double b)
     return ::fmax(a, b);
 }
 
-/* --- atomics: each returns what was there before ---------------------------- */
+/* --- atomics: each returns what was there before ----------------------------
+ */
 
 /* Changes *p as `change` says. */
 template <typename T, typename F> inline T zd_emulate_atomic(T *p, F change)
@@ -348,9 +353,8 @@ template <typename T, typename F> inline T zd_emulate_atomic(T *p, F change)
 #define ATOMIC(name, T, expression)                                            \
     inline T name(T *p, T value)                                               \
     {                                                                          \
-        return zd_emulate_atomic(p, [value](T was) -> T {                      \
-            return (T)(expression);                                            \
-        });                                                                    \
+        return zd_emulate_atomic(                                              \
+                p, [value](T was) -> T { return (T)(expression); });           \
     }
 #define ATOMICS(T)                                                             \
     ATOMIC(atomicAdd, T, was + value)                                          \
@@ -359,7 +363,7 @@ template <typename T, typename F> inline T zd_emulate_atomic(T *p, F change)
     ATOMICS(T)                                                                 \
     ATOMIC(atomicMax, T, was < value ? value : was)                            \
     ATOMIC(atomicMin, T, value < was ? value : was)                            \
-    ATOMIC(atomicAnd, T, was & value)                                          \
+    ATOMIC(atomicAnd, T, was &value)                                           \
     ATOMIC(atomicOr, T, was | value)                                           \
     ATOMIC(atomicXor, T, was ^ value)                                          \
     inline T atomicCAS(T *p, T compare, T value)                               \

@@ -1,15 +1,16 @@
 /* block.cpp - the threads of a block as fibres.
  *
- * Threads are started one after the other on one stack; the first that must wait
- * keeps that stack, and the next one gets another. A kernel in which nobody waits
- * is therefore a loop over its threads. A warp runs until none of its lanes can
- * go on, then the next warp does: `ready` has a bit for each thread that may run.
+ * Threads are started one after the other on one stack; the first that must
+ * wait keeps that stack, and the next one gets another. A kernel in which
+ * nobody waits is therefore a loop over its threads. A warp runs until none of
+ * its lanes can go on, then the next warp does: `ready` has a bit for each
+ * thread that may run.
  *
- * A wait is a barrier of the block, or a meeting of the lanes of a mask. Meetings
- * are found by mask and by place in the source: lanes that meet under another
- * mask, or elsewhere, never come together, and when nobody can run any more that
- * is told. What the lanes gave stays in the meeting until all have left it, by
- * their next meeting or their end. */
+ * A wait is a barrier of the block, or a meeting of the lanes of a mask.
+ * Meetings are found by mask and by place in the source: lanes that meet under
+ * another mask, or elsewhere, never come together, and when nobody can run any
+ * more that is told. What the lanes gave stays in the meeting until all have
+ * left it, by their next meeting or their end. */
 #include "tests/cuda/stand_in/fibre.h"
 #include "tests/cuda/stand_in/internal.h"
 
@@ -123,7 +124,8 @@ void set_ready(struct engine *e, unsigned warp, uint32_t lanes)
         e->ready_warps |= 1u << warp;
 }
 
-/* --- meetings --------------------------------------------------------------- */
+/* --- meetings ---------------------------------------------------------------
+ */
 
 void leave_meeting(struct engine *e, struct warp *w, unsigned lane)
 {
@@ -143,8 +145,8 @@ struct meeting *join_meeting(
         const struct site &site)
 {
     for (struct meeting *m = w->open; m; m = m->next)
-        if (m->mask == mask && m->site.line == site.line &&
-            m->count == count && m->site.op == site.op &&
+        if (m->mask == mask && m->site.line == site.line && m->count == count &&
+            m->site.op == site.op &&
             (m->site.file == site.file || !strcmp(m->site.file, site.file)))
             return m;
     struct meeting *m = e->free_meetings;
@@ -175,7 +177,8 @@ void close_meeting(struct engine *e, unsigned warp, struct meeting *meeting)
     set_ready(e, warp, meeting->mask);
 }
 
-/* --- mistakes ------------------------------------------------------------------ */
+/* --- mistakes
+ * ------------------------------------------------------------------ */
 
 [[noreturn]] void give_up(struct engine *e)
 {
@@ -231,12 +234,13 @@ void check_ended(struct engine *e)
     char who[256];
     where(e, e->first_waiting, who, sizeof who);
     const struct zd_emulate_dim &t = e->index[e->first_ended];
-    report("%s: waits at the barrier %s:%d, and thread (%u,%u,%u) has ended", who,
-           e->barrier.file, e->barrier.line, t.x, t.y, t.z);
+    report("%s: waits at the barrier %s:%d, and thread (%u,%u,%u) has ended",
+           who, e->barrier.file, e->barrier.line, t.x, t.y, t.z);
     give_up(e);
 }
 
-/* --- fibres ---------------------------------------------------------------------- */
+/* --- fibres
+ * ---------------------------------------------------------------------- */
 
 void fibre_loop(void);
 
@@ -355,9 +359,9 @@ struct engine *engine_create(void)
 {
     struct engine *e = static_cast<struct engine *>(calloc(1, sizeof *e));
     size_t bytes = (SHARED_BYTES + PAGE - 1) / PAGE * PAGE;
-    void *memory = mmap(
-            nullptr, bytes + PAGE, PROT_READ | PROT_WRITE,
-            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+            mmap(nullptr, bytes + PAGE, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!e || memory == MAP_FAILED ||
         mprotect(static_cast<char *>(memory) + bytes, PAGE, PROT_NONE)) {
         perror("stand-in: shared memory");
@@ -398,8 +402,8 @@ void engine_begin(struct engine *e, const struct zd_emulate_launch *launch)
     zd_emulate_block_dim = {b[0], b[1], b[2]};
     zd_emulate_grid_dim = e->grid;
     size_t bytes = (SHARED_BYTES + PAGE - 1) / PAGE * PAGE;
-    zd_emulate_shared = e->shared_map + bytes -
-                        (launch->shared_bytes + 127) / 128 * 128;
+    zd_emulate_shared =
+            e->shared_map + bytes - (launch->shared_bytes + 127) / 128 * 128;
     if (!e->main.stack_bytes) {
         fibre_adopt(&e->main);
         e->main.stack_bytes = 1; /* adopted */
@@ -470,8 +474,9 @@ struct zd_emulate_lanes zd_emulate_warp_exchange(
     leave_meeting(e, w, lane);
     if (!(mask >> lane & 1))
         zd_emulate_fail(
-                file, line, "%s with mask %08x, which lacks the calling lane %u",
-                op, mask, lane);
+                file, line,
+                "%s with mask %08x, which lacks the calling lane %u", op, mask,
+                lane);
     if (mask & ~w->alive) {
         unsigned missing = (unsigned)__builtin_ctz(mask & ~w->alive);
         char state[256];

@@ -152,8 +152,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int index)
     return cudaSuccess;
 }
 
-cudaError_t
-cudaDeviceGetAttribute(int *value_out, enum cudaDeviceAttr attribute, int index)
+cudaError_t cudaDeviceGetAttribute(
+        int *value_out, enum cudaDeviceAttr attribute, int index)
 {
     struct cudaDeviceProp p;
     cudaError_t error = cudaGetDeviceProperties(&p, index);

@@ -1,7 +1,7 @@
 /* fibre.cpp - the change of stacks: own assembly on x86-64, ucontext elsewhere.
  *
- * On x86-64 a fibre that does not run has the registers that a call preserves on
- * its stack, and below them where it goes on (System V ABI, 3.2.1). */
+ * On x86-64 a fibre that does not run has the registers that a call preserves
+ * on its stack, and below them where it goes on (System V ABI, 3.2.1). */
 #include "tests/cuda/stand_in/fibre.h"
 
 #include <cstdint>
@@ -89,9 +89,9 @@ void fibre_adopt(struct fibre *fibre)
 void fibre_init(struct fibre *fibre, void (*entry)(void), int colour)
 {
     memset(static_cast<void *>(fibre), 0, sizeof *fibre);
-    void *memory = mmap(
-            nullptr, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
-            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory =
+            mmap(nullptr, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED || mprotect(memory, GUARD_BYTES, PROT_NONE)) {
         perror("stand-in: a fibre's stack");
         abort();

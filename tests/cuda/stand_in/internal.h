@@ -18,7 +18,8 @@
 namespace standin
 {
 
-/* --- settings and mistakes (settings.cpp) ----------------------------------- */
+/* --- settings and mistakes (settings.cpp) -----------------------------------
+ */
 
 struct settings {
     int gpus, threads;
@@ -54,10 +55,12 @@ struct counters {
 };
 struct counters &counters(void);
 
-/* --- devices (device.cpp) ---------------------------------------------------- */
+/* --- devices (device.cpp) ----------------------------------------------------
+ */
 
-cudaError_t keep(cudaError_t error); /* as the thread's last error; returns it */
-int device(void);                    /* of the calling thread */
+cudaError_t keep(
+        cudaError_t error); /* as the thread's last error; returns it */
+int device(void);           /* of the calling thread */
 cudaError_t sticky(int device);
 void set_sticky(int device, cudaError_t error);
 /* What a call begins with: an error of the start, of the device, or of a host
@@ -66,14 +69,15 @@ cudaError_t begin(void);
 void use_device(int device); /* marks its context as made */
 uint64_t used_bytes(int device);
 
-/* --- memory (memory.cpp) ------------------------------------------------------- */
+/* --- memory (memory.cpp)
+ * ------------------------------------------------------- */
 
 enum kind { PAGEABLE, PINNED, DEVICE };
 /* What these bytes are. False: they leave the allocation that they begin in, or
  * were never one; *why says so. */
 bool find(
-        const void *address, size_t bytes, enum kind *kind_out,
-        int *device_out, const char **why);
+        const void *address, size_t bytes, enum kind *kind_out, int *device_out,
+        const char **why);
 void *host_of(const void *address);
 void *tagged(const void *address); /* as the device's address */
 /* For virtual.cpp: counts bytes of a device as used, false: there are not so
@@ -84,7 +88,8 @@ void add_mapped(void *address, size_t bytes, int device);
 void drop_mapped(void *address);
 bool is_tagged(const void *address);
 
-/* --- streams (stream.cpp) -------------------------------------------------------- */
+/* --- streams (stream.cpp)
+ * -------------------------------------------------------- */
 
 struct stream;
 struct stream *stream_of(cudaStream_t handle); /* NULL: no such stream */
@@ -99,7 +104,8 @@ void finish_device(int device);
 int working_device(void);
 bool in_host_function(void);
 
-/* --- kernels (launch.cpp, block.cpp) ----------------------------------------------- */
+/* --- kernels (launch.cpp, block.cpp)
+ * ----------------------------------------------- */
 
 /* Runs the whole grid; false: a mistake, which was reported. */
 bool run_grid(const struct zd_emulate_launch &launch);

@@ -31,7 +31,8 @@ cudaError_t check(const struct zd_emulate_launch &l)
         threads *= l.block[i];
         if (!l.grid[i] || l.grid[i] > GRID_LIMIT[i] || !l.block[i] ||
             l.block[i] > BLOCK_LIMIT[i]) {
-            report("launch of %s: a grid of %u,%u,%u blocks of %u,%u,%u threads",
+            report("launch of %s: a grid of %u,%u,%u blocks of %u,%u,%u "
+                   "threads",
                    l.name, l.grid[0], l.grid[1], l.grid[2], l.block[0],
                    l.block[1], l.block[2]);
             return cudaErrorInvalidConfiguration;
@@ -176,8 +177,9 @@ cudaError_t zd_emulate_enqueue(
             hang();
         int at = stream_device(s);
         if (breaks || (!sticky(at) && !run_grid(copy)))
-            set_sticky(at, breaks ? cudaErrorECCUncorrectable
-                                  : cudaErrorLaunchFailure);
+            set_sticky(
+                    at, breaks ? cudaErrorECCUncorrectable
+                               : cudaErrorLaunchFailure);
         free(copy.args);
     });
     return cudaSuccess;
@@ -199,8 +201,8 @@ cudaError_t cudaFuncSetAttribute(
     return cudaSuccess;
 }
 
-cudaError_t
-cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *kernel)
+cudaError_t cudaFuncGetAttributes(
+        struct cudaFuncAttributes *out, const void *kernel)
 {
     cudaError_t error = begin();
     if (error)

@@ -78,8 +78,8 @@ void *host_of(const void *address)
 }
 
 bool find(
-        const void *address, size_t bytes, enum kind *kind_out,
-        int *device_out, const char **why)
+        const void *address, size_t bytes, enum kind *kind_out, int *device_out,
+        const char **why)
 {
     struct memory &m = memory();
     std::lock_guard<std::mutex> lock(m.mutex);
@@ -131,8 +131,17 @@ void discharge(int device, size_t bytes)
     counters().device_bytes -= bytes;
 }
 
+/* New memory of a device is no zeros. Only the beginning of what is large: all
+ * of it would be touched. */
+static void poison(void *address, size_t bytes)
+{
+    const size_t most = 16 << 20;
+    memset(host_of(address), 0xff, bytes < most ? bytes : most);
+}
+
 void add_mapped(void *address, size_t bytes, int device)
 {
+    poison(address, bytes);
     struct memory &m = memory();
     std::lock_guard<std::mutex> lock(m.mutex);
     m.blocks[(uintptr_t)address] = {bytes, DEVICE, device, true, nullptr, 0};
@@ -145,7 +154,8 @@ void drop_mapped(void *address)
     m.blocks.erase((uintptr_t)address);
 }
 
-/* --- allocations ------------------------------------------------------------ */
+/* --- allocations ------------------------------------------------------------
+ */
 
 static cudaError_t device_malloc(void **out, size_t bytes)
 {
@@ -168,6 +178,7 @@ static cudaError_t device_malloc(void **out, size_t bytes)
     m.device_bytes[owner] += map_bytes;
     counters().device_bytes += map_bytes;
     *out = (void *)address;
+    poison(*out, rounded);
     return cudaSuccess;
 }
 
@@ -214,15 +225,16 @@ static bool drop_pinned(void *host, bool registered)
     return true;
 }
 
-/* --- copies ----------------------------------------------------------------- */
+/* --- copies -----------------------------------------------------------------
+ */
 
 struct end {
     enum kind kind;
     int device;
 };
 
-static bool
-check_end(const void *address, size_t bytes, const char *what, struct end *end)
+static bool check_end(
+        const void *address, size_t bytes, const char *what, struct end *end)
 {
     const char *why;
     if (find(address, bytes, &end->kind, &end->device, &why))
@@ -232,8 +244,8 @@ check_end(const void *address, size_t bytes, const char *what, struct end *end)
 }
 
 static cudaError_t check_copy(
-        const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-        struct end *to_end, struct end *from_end)
+        const void *to, const void *from, size_t bytes,
+        enum cudaMemcpyKind kind, struct end *to_end, struct end *from_end)
 {
     if (!check_end(to, bytes, "destination of a copy", to_end) ||
         !check_end(from, bytes, "source of a copy", from_end))
@@ -257,8 +269,7 @@ struct rectangle {
     size_t rows, bytes, to_pitch, from_pitch;
 };
 
-static void
-copy_rows(void *to, const void *from, const struct rectangle &r)
+static void copy_rows(void *to, const void *from, const struct rectangle &r)
 {
     char *t = static_cast<char *>(host_of(to));
     const char *f = static_cast<const char *>(host_of(from));
@@ -275,9 +286,9 @@ static size_t extent(size_t rows, size_t bytes, size_t pitch)
     return rows ? (rows - 1) * pitch + bytes : 0;
 }
 
-static cudaError_t
-copy(void *to, const void *from, const struct rectangle &r,
-     enum cudaMemcpyKind kind, cudaStream_t handle, bool is_async)
+static cudaError_t copy(
+        void *to, const void *from, const struct rectangle &r,
+        enum cudaMemcpyKind kind, cudaStream_t handle, bool is_async)
 {
     cudaError_t error = begin();
     if (error)
@@ -374,7 +385,8 @@ bool zd_emulate_translate(void *value, size_t bytes, bool pointer, int device)
         const char *why;
         bool known = find(word, 0, &kind, &owner, &why);
         if (pointer && (!known || kind == PAGEABLE)) {
-            report("an argument of a kernel, %p, is no memory of the device nor "
+            report("an argument of a kernel, %p, is no memory of the device "
+                   "nor "
                    "page-locked",
                    word);
             return false;
@@ -392,7 +404,8 @@ bool zd_emulate_translate(void *value, size_t bytes, bool pointer, int device)
     return true;
 }
 
-/* --- the runtime's functions --------------------------------------------------- */
+/* --- the runtime's functions
+ * --------------------------------------------------- */
 
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
@@ -485,8 +498,8 @@ cudaError_t cudaHostGetDevicePointer(void **out, void *host, unsigned flags)
                                             : keep(cudaErrorInvalidValue);
 }
 
-cudaError_t
-cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+cudaError_t cudaMemcpy(
+        void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     return keep(copy(to, from, {1, bytes, bytes, bytes}, kind, nullptr, false));
 }
@@ -515,8 +528,8 @@ cudaError_t cudaMemset(void *to, int value, size_t bytes)
     return keep(fill(to, value, bytes, nullptr));
 }
 
-cudaError_t
-cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
+cudaError_t cudaMemsetAsync(
+        void *to, int value, size_t bytes, cudaStream_t stream)
 {
     return keep(fill(to, value, bytes, stream));
 }

@@ -196,7 +196,7 @@ void zd_standin_unhang(void)
 struct zd_standin_counters zd_standin_counters(void)
 {
     struct counters &c = counters();
-    return {c.launches,   c.copies,       c.pageable_copies, c.host_waits,
+    return {c.launches,     c.copies,       c.pageable_copies, c.host_waits,
             c.device_bytes, c.pinned_bytes, c.reports};
 }
 

@@ -38,13 +38,14 @@ bool zd_standin_is_reachable(const void *address, size_t bytes);
 /* Queues work of a library on a stream; `ctx` is the caller's until fn has run.
  * The function runs on the stream's thread and may wait for other processes. */
 typedef void zd_standin_fn(void *ctx);
-cudaError_t
-zd_standin_enqueue(cudaStream_t stream, zd_standin_fn *fn, void *ctx);
+cudaError_t zd_standin_enqueue(
+        cudaStream_t stream, zd_standin_fn *fn, void *ctx);
 /* From work that runs on a stream: the device has failed, for good. */
 void zd_standin_set_sticky(cudaError_t error, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 
-/* --- failures, and what happened ------------------------------------------- */
+/* --- failures, and what happened -------------------------------------------
+ */
 
 /* Adds failures, a list with commas; NULL: none from now on, counts restart.
  *     malloc:N    the N-th cudaMalloc from here is refused (1 = the next)
@@ -71,7 +72,8 @@ const char *zd_standin_report(void);
  * be queued. */
 void zd_standin_forget(void);
 
-/* --- for emulate.h ---------------------------------------------------------- */
+/* --- for emulate.h ----------------------------------------------------------
+ */
 
 struct zd_emulate_launch {
     const char *name;

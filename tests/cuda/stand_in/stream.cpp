@@ -178,8 +178,7 @@ void wait_until(struct stream *s, uint64_t at)
 }
 
 /* Returns the place in the stream's order. */
-uint64_t push(
-        struct stream *s, const char *what, std::function<void()> work)
+uint64_t push(struct stream *s, const char *what, std::function<void()> work)
 {
     struct operation *op = new struct operation();
     op->what = what;
@@ -431,10 +430,11 @@ static cudaError_t query_event(cudaEvent_t handle, bool waits)
 
 using namespace standin;
 
-/* --- streams ---------------------------------------------------------------------- */
+/* --- streams
+ * ---------------------------------------------------------------------- */
 
-static cudaError_t
-create_stream(cudaStream_t *out, unsigned flags, int priority)
+static cudaError_t create_stream(
+        cudaStream_t *out, unsigned flags, int priority)
 {
     cudaError_t error = begin();
     if (error)
@@ -532,8 +532,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     return keep(sticky(s->device));
 }
 
-cudaError_t
-cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+cudaError_t cudaStreamWaitEvent(
+        cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     return keep(wait_event(stream, event));
 }
@@ -554,8 +554,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *ctx)
     return cudaSuccess;
 }
 
-cudaError_t
-zd_standin_enqueue(cudaStream_t stream, zd_standin_fn *fn, void *ctx)
+cudaError_t zd_standin_enqueue(
+        cudaStream_t stream, zd_standin_fn *fn, void *ctx)
 {
     cudaError_t error = begin();
     if (error)
@@ -570,7 +570,8 @@ zd_standin_enqueue(cudaStream_t stream, zd_standin_fn *fn, void *ctx)
     return cudaSuccess;
 }
 
-/* --- events ------------------------------------------------------------------------- */
+/* --- events
+ * ------------------------------------------------------------------------- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 {
@@ -625,8 +626,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     return error == cudaErrorNotReady ? error : keep(error);
 }
 
-cudaError_t
-cudaEventElapsedTime(float *ms_out, cudaEvent_t from, cudaEvent_t to)
+cudaError_t cudaEventElapsedTime(
+        float *ms_out, cudaEvent_t from, cudaEvent_t to)
 {
     struct event *a = event_of(from), *b = event_of(to);
     if (!a || !b || !a->timed || !b->timed)

@@ -1,0 +1,423 @@
+/* The emulator of kernels itself: what it computes, and the mistakes it finds.
+ */
+#include "tests/cuda/emulate.h"
+
+#include <criterion/criterion.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace
+{
+enum { N = 10000, BLOCKS = 7 };
+
+/* Values of the device that hold 0, 1, 2 ... count - 1. */
+float *device_floats(int count)
+{
+    float *device = nullptr;
+    float *host = new float[(size_t)count];
+    for (int i = 0; i < count; i++)
+        host[i] = (float)i;
+    cr_assert_eq(cudaMalloc((void **)&device, (size_t)count * 4), cudaSuccess);
+    cr_assert_eq(
+            cudaMemcpy(device, host, (size_t)count * 4, cudaMemcpyHostToDevice),
+            cudaSuccess);
+    delete[] host;
+    return device;
+}
+
+void read_floats(float *host, const float *device, int count)
+{
+    cr_assert_eq(
+            cudaMemcpy(host, device, (size_t)count * 4, cudaMemcpyDeviceToHost),
+            cudaSuccess);
+}
+
+/* A kernel that must fail, and what the report must say. */
+template <typename... P, typename... A>
+void expect_report(
+        const char *what, void (*kernel)(P...), dim3 grid, dim3 block,
+        A... args)
+{
+    cr_assert_eq(
+            zd_emulate_launch("broken", kernel, grid, block, 0, 0, args...),
+            cudaSuccess);
+    cr_expect_eq(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
+    cr_expect_eq(cudaGetLastError(), cudaErrorLaunchFailure);
+    cr_expect_eq(cudaGetLastError(), cudaErrorLaunchFailure, "sticky");
+    cr_expect(
+            strstr(zd_standin_report(), what), "\"%s\" lacks \"%s\"",
+            zd_standin_report(), what);
+    cr_expect(strstr(zd_standin_report(), "kernel broken, block ("));
+    zd_standin_forget();
+}
+
+/* --- what is computed -------------------------------------------------------
+ */
+
+__global__ void block_sums(float *out, const float *in, int count)
+{
+    __shared__ float parts[32];
+    float sum = 0;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count;
+         i += gridDim.x * blockDim.x)
+        sum += in[i];
+    for (int offset = 16; offset; offset /= 2)
+        sum += __shfl_down_sync(0xffffffffu, sum, offset);
+    if (threadIdx.x % 32 == 0)
+        parts[threadIdx.x / 32] = sum;
+    __syncthreads();
+    for (unsigned half = blockDim.x / 64; half; half /= 2) {
+        if (threadIdx.x < half)
+            parts[threadIdx.x] += parts[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        out[blockIdx.x] = parts[0];
+}
+
+Test(cuda_emulate, reduces_with_shuffles_and_barriers)
+{
+    float *in = device_floats(N), *out = device_floats(BLOCKS), sums[BLOCKS];
+    cr_assert_eq(
+            zd_emulate_launch(
+                    "sums", block_sums, BLOCKS, 256, 0, 0, out, in, (int)N),
+            cudaSuccess);
+    read_floats(sums, out, BLOCKS);
+    double sum = 0;
+    for (int i = 0; i < BLOCKS; i++)
+        sum += sums[i];
+    cr_expect_eq(sum, N * (N - 1.0) / 2);
+}
+
+__global__ void every_shuffle(int *out)
+{
+    int lane = (int)threadIdx.x % 32, *o = out + threadIdx.x * 8;
+    o[0] = __shfl_sync(0xffffffffu, lane * 3, 5);
+    o[1] = __shfl_sync(0xffffffffu, lane, 3, 8);
+    o[2] = __shfl_up_sync(0xffffffffu, lane, 2);
+    o[3] = __shfl_down_sync(0xffffffffu, lane, 1, 4);
+    o[4] = __shfl_xor_sync(0xffffffffu, lane, 4, 16);
+    o[5] = (int)__ballot_sync(0xffffffffu, lane % 2);
+    o[6] = __any_sync(0xffffffffu, lane == 31) +
+           2 * __all_sync(0xffffffffu, lane < 31);
+    o[7] = 0;
+    if (lane < 12)
+        o[7] = __shfl_xor_sync(0xfffu, lane, 1);
+    else
+        o[7] = __shfl_xor_sync(0xfffff000u, lane + 100, 1);
+}
+
+Test(cuda_emulate, shuffles_and_votes_as_the_manual_says)
+{
+    enum { THREADS = 64 };
+    int *out, host[THREADS * 8];
+    cudaMalloc((void **)&out, sizeof host);
+    zd_emulate_launch("shuffles", every_shuffle, 1, THREADS, 0, 0, out);
+    cr_assert_eq(
+            cudaMemcpy(host, out, sizeof host, cudaMemcpyDefault), cudaSuccess);
+    for (int t = 0; t < THREADS; t++) {
+        int lane = t % 32, *o = host + t * 8;
+        cr_expect_eq(o[0], 15);
+        cr_expect_eq(o[1], lane / 8 * 8 + 3);
+        cr_expect_eq(o[2], lane < 2 ? lane : lane - 2);
+        cr_expect_eq(o[3], lane % 4 == 3 ? lane : lane + 1);
+        cr_expect_eq(o[4], lane ^ 4);
+        cr_expect_eq((unsigned)o[5], 0xaaaaaaaau);
+        cr_expect_eq(o[6], 1);
+        cr_expect_eq(o[7], lane < 12 ? lane ^ 1 : (lane ^ 1) + 100);
+    }
+}
+
+struct pointers {
+    int count;
+    float *out;
+    const float *in;
+};
+
+__global__ void reverse(struct pointers p, float add)
+{
+    float *shared = reinterpret_cast<float *>(zd_emulate_shared);
+    int i = (int)(threadIdx.x + threadIdx.y * blockDim.x);
+    bool was_nan = shared[i] != shared[i];
+    __syncthreads();
+    shared[i] = p.in[i];
+    __syncthreads();
+    p.out[i] = shared[p.count - 1 - i] + (was_nan ? add : 0.0f);
+}
+
+Test(cuda_emulate, structs_carry_addresses_and_shared_memory_is_poisoned)
+{
+    enum { COUNT = 96 };
+    float *in = device_floats(COUNT), *out = device_floats(COUNT), host[COUNT];
+    struct pointers p = {COUNT, out, in};
+    for (int round = 0; round < 2; round++) {
+        zd_emulate_launch(
+                "reverse", reverse, 1, dim3(32, 3), COUNT * 4, 0, p, 0.5f);
+        read_floats(host, out, COUNT);
+        for (int i = 0; i < COUNT; i++)
+            cr_expect_eq(host[i], (float)(COUNT - 1 - i) + 0.5f);
+    }
+}
+
+__global__ void count_up(int *total, unsigned *largest, float *sum)
+{
+    atomicAdd(total, 1);
+    atomicMax(largest, blockIdx.x * blockDim.x + threadIdx.x);
+    atomicAdd(sum, 0.5f);
+    if (atomicCAS(total + 1, 0, 7) == 0)
+        atomicAdd(total + 2, 1);
+}
+
+Test(cuda_emulate, atomics_of_all_threads)
+{
+    int *total, host[4];
+    cudaMalloc((void **)&total, 16);
+    cudaMemset(total, 0, 16);
+    unsigned *largest;
+    float *sum, sum_host;
+    unsigned largest_host;
+    cudaMalloc((void **)&largest, 4);
+    cudaMalloc((void **)&sum, 4);
+    cudaMemset(largest, 0, 4);
+    cudaMemset(sum, 0, 4);
+    zd_emulate_launch("count", count_up, 10, 100, 0, 0, total, largest, sum);
+    cudaMemcpy(host, total, 16, cudaMemcpyDefault);
+    cudaMemcpy(&largest_host, largest, 4, cudaMemcpyDefault);
+    cudaMemcpy(&sum_host, sum, 4, cudaMemcpyDefault);
+    cr_expect_eq(host[0], 1000);
+    cr_expect_eq(host[1], 7);
+    cr_expect_eq(host[2], 1);
+    cr_expect_eq(largest_host, 999u);
+    cr_expect_eq(sum_host, 500.0f);
+}
+
+__global__ void bits_and_halves(uint64_t *out)
+{
+    out[0] = (uint64_t)__brev(1u);
+    out[1] = (uint64_t)__clz(1);
+    out[2] = (uint64_t)__popc(0xf0f0u);
+    out[3] = (uint64_t)__ffs(8);
+    out[4] = __umulhi(0x80000000u, 6u);
+    out[5] = __byte_perm(0x33221100u, 0x77665544u, 0x7520u);
+    out[6] = __funnelshift_l(0x80000000u, 1u, 1);
+    out[7] = __float_as_uint(rsqrtf(4.0f));
+    out[8] = (uint64_t)max(3, min(9, 5));
+    out[9] = (uint64_t)__float2int_rn(2.5f);
+}
+
+Test(cuda_emulate, intrinsics_of_one_thread)
+{
+    const uint64_t expected[] = {0x80000000u, 31, 8,           4, 3,
+                                 0x77552200u, 3,  0x3f000000u, 5, 2};
+    uint64_t *out, host[10];
+    cudaMalloc((void **)&out, sizeof host);
+    zd_emulate_launch("bits", bits_and_halves, 1, 1, 0, 0, out);
+    cudaMemcpy(host, out, sizeof host, cudaMemcpyDefault);
+    for (int i = 0; i < 10; i++)
+        cr_expect_eq(host[i], expected[i], "%d: %lx", i, (long)host[i]);
+}
+
+/* --- mistakes
+ * ----------------------------------------------------------------- */
+
+__global__ void some_skip_the_barrier(float *out)
+{
+    if (threadIdx.x < 100)
+        __syncthreads();
+    out[threadIdx.x] = 1;
+}
+
+__global__ void two_barriers(float *out)
+{
+    if (threadIdx.x < 100) {
+        out[0] = 1;
+        __syncthreads();
+    } else {
+        out[1] = 1;
+        __syncthreads();
+    }
+}
+
+Test(cuda_emulate, divergent_barriers_are_reported)
+{
+    float *out = device_floats(256);
+    expect_report("has ended", some_skip_the_barrier, 2, 128, out);
+    expect_report("waits at another", two_barriers, 1, 128, out);
+}
+
+__global__ void lane_has_ended(float *out)
+{
+    if (threadIdx.x == 37)
+        return;
+    out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1.0f, 1);
+}
+
+__global__ void lane_is_elsewhere(float *out)
+{
+    if (threadIdx.x != 37)
+        out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1.0f, 1);
+    __syncthreads();
+}
+
+__global__ void masks_differ(float *out)
+{
+    unsigned mask = threadIdx.x < 16 ? 0xffffu : 0xffffffffu;
+    out[threadIdx.x] = __shfl_xor_sync(mask, 1.0f, 1);
+}
+
+__global__ void reads_outside_the_mask(float *out)
+{
+    if (threadIdx.x < 8)
+        out[threadIdx.x] = __shfl_xor_sync(0xffu, 1.0f, 8);
+}
+
+__global__ void caller_is_not_in_the_mask(float *out)
+{
+    __syncwarp(0xfffffffeu);
+    out[0] = 1;
+}
+
+Test(cuda_emulate, missing_lanes_are_reported)
+{
+    float *out = device_floats(256);
+    expect_report(
+            "mask ffffffff, of which lane 5 has ended", lane_has_ended, 1, 64,
+            out);
+    expect_report(
+            "lane 5 of the mask ffffffff, which waits in __syncthreads",
+            lane_is_elsewhere, 1, 64, out);
+    expect_report(
+            "mask ffffffff, of which lane 0 has ended", masks_differ, 1, 32,
+            out);
+    expect_report(
+            "which is not in the mask 000000ff", reads_outside_the_mask, 1, 32,
+            out);
+    expect_report(
+            "lacks the calling lane 0", caller_is_not_in_the_mask, 1, 32, out);
+    expect_report("lane 16 is not in the block", lane_has_ended, 1, 16, out);
+}
+
+__global__ void misaligned(float *out)
+{
+    float4 x = __ldg(reinterpret_cast<const float4 *>(out + 1));
+    out[0] = x.x;
+}
+
+Test(cuda_emulate, misaligned_packs_are_reported)
+{
+    expect_report("not aligned", misaligned, 1, 1, device_floats(64));
+}
+
+__global__ void nothing(float *)
+{
+}
+
+Test(cuda_emulate, impossible_launches_are_refused)
+{
+    float *out = device_floats(16), host[16];
+    auto launch = [&](dim3 grid, dim3 block, size_t shared, float *p) {
+        return zd_emulate_launch("none", nothing, grid, block, shared, 0, p);
+    };
+    cr_expect_eq(launch(0, 32, 0, out), cudaErrorInvalidConfiguration);
+    cr_expect_eq(launch(1, 0, 0, out), cudaErrorInvalidConfiguration);
+    cr_expect_eq(launch(1, 1056, 0, out), cudaErrorInvalidConfiguration);
+    cr_expect_eq(
+            launch(1, dim3(64, 32), 0, out), cudaErrorInvalidConfiguration);
+    cr_expect_eq(
+            launch(dim3(1, 65536), 32, 0, out), cudaErrorInvalidConfiguration);
+    cr_expect_eq(launch(1, 32, (48 << 10) + 1, out), cudaErrorInvalidValue);
+    cr_expect_eq(
+            cudaFuncSetAttribute(
+                    (const void *)nothing,
+                    cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10),
+            cudaErrorInvalidValue);
+    cr_expect_eq(
+            cudaFuncSetAttribute(
+                    (const void *)nothing,
+                    cudaFuncAttributeMaxDynamicSharedMemorySize, 100 << 10),
+            cudaSuccess);
+    cr_expect_eq(launch(1, 32, 100 << 10, out), cudaSuccess);
+    cr_expect_eq(launch(1, 32, 0, host), cudaErrorIllegalAddress);
+    cr_expect_eq(launch(1, 32, 0, nullptr), cudaSuccess);
+    cr_expect_eq(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+/* What a child process does ends it by a signal, or by a sanitizer's report. */
+bool is_fatal(void (*action)(void))
+{
+    pid_t child = fork();
+    if (!child) {
+        freopen("/dev/null", "w", stderr);
+        action();
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    return !WIFEXITED(status) || WEXITSTATUS(status);
+}
+
+float *volatile touched;
+Test(cuda_emulate, the_host_cannot_dereference_device_memory)
+{
+    float *out = device_floats(16);
+    touched = out;
+    cr_expect(is_fatal([] { touched[0] = 1; }));
+    touched = static_cast<float *>(zd_standin_host(out));
+    cr_expect(!is_fatal([] { touched[0] = 1; }));
+}
+
+/* --- the order of blocks
+ * ---------------------------------------------------------- */
+
+__global__ void take_numbers(int *counter, int *turn_of)
+{
+    turn_of[blockIdx.x] = atomicAdd(counter, 1);
+}
+
+void read_turns(int turns[BLOCKS])
+{
+    int *counter, *turn_of;
+    cudaMalloc((void **)&counter, 4);
+    cudaMalloc((void **)&turn_of, BLOCKS * 4);
+    cudaMemset(counter, 0, 4);
+    zd_emulate_launch("turns", take_numbers, BLOCKS, 1, 0, 0, counter, turn_of);
+    cudaMemcpy(turns, turn_of, BLOCKS * 4, cudaMemcpyDefault);
+}
+
+Test(cuda_emulate, blocks_run_in_another_order_when_asked)
+{
+    setenv("ZD_STANDIN_ORDER", "reverse", 1);
+    int turns[BLOCKS];
+    read_turns(turns);
+    for (int i = 0; i < BLOCKS; i++)
+        cr_expect_eq(turns[i], BLOCKS - 1 - i);
+}
+
+Test(cuda_emulate, blocks_run_in_a_permuted_order_when_asked)
+{
+    setenv("ZD_STANDIN_ORDER", "3", 1);
+    int turns[BLOCKS], seen = 0;
+    bool in_order = true;
+    read_turns(turns);
+    for (int i = 0; i < BLOCKS; i++) {
+        seen |= 1 << turns[i];
+        in_order = in_order && turns[i] == i;
+    }
+    cr_expect_eq(seen, (1 << BLOCKS) - 1);
+    cr_expect(!in_order);
+}
+
+Test(cuda_emulate, blocks_run_on_two_threads_when_asked)
+{
+    setenv("ZD_STANDIN_THREADS", "2", 1);
+    float *in = device_floats(N), *out = device_floats(64), sums[64];
+    for (int round = 0; round < 20; round++) {
+        zd_emulate_launch("sums", block_sums, 64, 128, 0, 0, out, in, (int)N);
+        read_floats(sums, out, 64);
+        double sum = 0;
+        for (int i = 0; i < 64; i++)
+            sum += sums[i];
+        cr_assert_eq(sum, N * (N - 1.0) / 2);
+    }
+}
+} // namespace
