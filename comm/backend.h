@@ -40,7 +40,15 @@ struct comm_functions {
     enum zd_status (*gather)(
             struct comm *comm, const void *mine, size_t bytes, void *all,
             enum comm_traffic traffic);
+    /* Is this operation done, so that a wait for it would not wait for a peer?
+     * NULL: cannot be told. */
+    enum zd_status (*test)(
+            struct comm *comm, const struct comm_op *op, bool *done_out);
     void (*abort)(struct comm *comm, int exit_code);
+    /* Spans of a taken plan; NULL: the staging of the host's transport only. */
+    void (*set_memory)(struct comm *comm, const struct arena *arena);
+    enum comm_transport transport;
+    const char *name;
     void (*destroy)(struct comm *comm);
 };
 
@@ -49,6 +57,10 @@ struct comm {
     const struct comm_functions *functions;
     int rank, size;
     int local_rank, local_size;
+    int node_size;  /* ranks whose sum is rounded before nodes are added */
+    bool nodes_fit; /* could sums be taken in two levels, with .. */
+    int ranks_per_node; /* .. so many ranks in a node? */
+    bool is_device; /* collectives work on memory of the thread's device */
     char host[COMM_HOST_MAX];
     struct comm_options options;
     struct comm_counters counters;
@@ -70,11 +82,19 @@ void comm_base_fini(struct comm *comm);
 /* Staging of one rank: ring slots of `size - 1` chunks each. */
 enum { STAGING_SLOTS = 4 };
 size_t staging_chunk_bytes(int size);
+size_t comm_staging_bytes(int size);
+
+/* How sums are taken: comm->node_size from the options and from where the ranks
+ * are. `fits`: every node has as many ranks, those of a node follow each other.
+ * ZD_ERR_CONFIG when two levels are wanted and do not fit. */
+enum zd_status comm_levels_settle(struct comm *comm, bool fits, int per_node);
 
 /* to[i] = [to[i] +] parts[0][i] + parts[1][i] + .., in that order, in fp32,
- * rounded once. `to` may be one of the parts. parts: (part_count). */
+ * rounded once. With node_size < part_count: each node_size parts are added and
+ * rounded to `type`, and the sums are added in order. `to` may be one of the
+ * parts. parts: (part_count). */
 void sum_parts(
         void *to, enum dtype type, bool accumulate, const void *const *parts,
-        int part_count, size_t count);
+        int part_count, int node_size, size_t count);
 
 #endif

@@ -1,5 +1,8 @@
 #include "comm/backend.h"
 
+#include "base/device_memory.h"
+#include "comm/comm_device.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +40,47 @@ struct comm_counters comm_counters(const struct comm *comm)
     return comm->counters;
 }
 
+enum comm_transport comm_transport(const struct comm *comm)
+{
+    return comm->functions->transport;
+}
+
+const char *comm_transport_name(const struct comm *comm)
+{
+    return comm->functions->name;
+}
+
+int comm_node_size(const struct comm *comm)
+{
+    return comm->node_size;
+}
+
+/* --- levels --------------------------------------------------------------- */
+
+enum zd_status comm_levels_settle(struct comm *comm, bool fits, int per_node)
+{
+    const struct comm_options *options = &comm->options;
+    if (options->ranks_per_node > 0) {
+        per_node = options->ranks_per_node;
+        fits = comm->size % per_node == 0;
+    }
+    comm->node_size = comm->size;
+    comm->nodes_fit = fits;
+    comm->ranks_per_node = fits ? per_node : comm->size;
+    if (options->hierarchical != COMM_LEVELS_TWO)
+        return ZD_OK;
+    if (!fits) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E1230",
+                "comm.hierarchical = true: the %d ranks are not nodes of equal "
+                "size with neighbouring ranks",
+                comm->size);
+        zd_fail_help("comm.hierarchical = \"auto\"");
+        return ZD_ERR_CONFIG;
+    }
+    comm->node_size = per_node;
+    return ZD_OK;
+}
+
 /* --- staging -------------------------------------------------------------- */
 
 /* A chunk is small enough for a core's cache, where it is summed right after it
@@ -52,12 +96,29 @@ size_t staging_chunk_bytes(int size)
     return share < chunk_min ? chunk_min : share;
 }
 
+size_t comm_staging_bytes(int size)
+{
+    return (size_t)(size - 1) * STAGING_SLOTS * staging_chunk_bytes(size);
+}
+
 enum zd_status comm_plan(struct arena_plan *plan, int world)
 {
-    size_t bytes =
-            (size_t)(world - 1) * STAGING_SLOTS * staging_chunk_bytes(world);
     return arena_plan_add(
-            plan, "comm.staging", ARENA_DEVICE, SPAN_BUFFERS, bytes);
+            plan, "comm.staging", ARENA_DEVICE, SPAN_BUFFERS,
+            comm_staging_bytes(world));
+}
+
+static bool has_span(const struct arena *arena, const char *name)
+{
+    return arena_plan_find(arena->plan, name) != NULL;
+}
+
+void comm_set_memory(struct comm *comm, const struct arena *arena)
+{
+    if (comm->functions->set_memory)
+        comm->functions->set_memory(comm, arena);
+    else if (has_span(arena, "comm.staging"))
+        comm_set_staging(comm, arena_span(arena, "comm.staging"));
 }
 
 void comm_set_staging(struct comm *comm, void *staging)
@@ -75,6 +136,10 @@ enum zd_status comm_base_init(
     comm->rank = rank;
     comm->size = size;
     comm->options = *options;
+    const char *nodes = getenv("ZEROD_TEST_RANKS_PER_NODE");
+    if (nodes && comm->options.ranks_per_node == 0)
+        comm->options.ranks_per_node = atoi(nodes);
+    comm->node_size = size;
     for (int i = 0; i < COMM_OPS_MAX; i++)
         comm->ops[i].slot = i;
     comm->reduce_scratch = malloc((size_t)size * COMM_REDUCE_PIECE * 8);
@@ -105,11 +170,15 @@ void comm_destroy(struct comm *comm)
 
 /* --- collectives ---------------------------------------------------------- */
 
+/* In turn, so that operations that are waited for in the order in which they
+ * began have the same slots on all ranks, however begins and waits mix. */
 static struct comm_op *take_op(struct comm *comm)
 {
-    for (int i = 0; i < COMM_OPS_MAX; i++)
-        if (!comm->ops[i].in_use)
-            return &comm->ops[i];
+    for (int i = 0; i < COMM_OPS_MAX; i++) {
+        uint64_t slot = (comm->next_sequence + (uint64_t)i) % COMM_OPS_MAX;
+        if (!comm->ops[slot].in_use)
+            return &comm->ops[slot];
+    }
     assert(!"more than COMM_OPS_MAX operations under way");
     return NULL;
 }
@@ -141,8 +210,12 @@ enum zd_status comm_all_gather_begin(
 {
     size_t bytes = count * dtype_bytes(type);
     char *own = (char *)full + (size_t)comm->rank * bytes;
-    if (own != shard && bytes)
-        memcpy(own, shard, bytes);
+    if (own != shard && bytes) {
+        if (!comm->is_device)
+            memcpy(own, shard, bytes);
+        else if (comm->size == 1) /* with more, the back end does it */
+            ZD_TRY(device_move(own, shard, bytes));
+    }
     struct comm_op request = {
             .kind = OP_ALL_GATHER,
             .from = shard,
@@ -152,13 +225,27 @@ enum zd_status comm_all_gather_begin(
     return begin(comm, &request, op_out);
 }
 
+/* The reduce_scatter of one rank. */
+static enum zd_status take_own(
+        struct comm *comm, const void *full, void *shard, size_t count,
+        enum dtype type, bool accumulate)
+{
+    if (!comm->is_device)
+        sum_parts(shard, type, accumulate, &full, 1, 1, count);
+    else if (accumulate)
+        return comm_device_add(NULL, shard, full, count);
+    else if (count)
+        return device_move(shard, full, count * dtype_bytes(type));
+    return ZD_OK;
+}
+
 enum zd_status comm_reduce_scatter_begin(
         struct comm *comm, const void *full, void *shard, size_t count,
         enum dtype type, bool accumulate, struct comm_op **op_out)
 {
     assert(!accumulate || type == DTYPE_FP32);
     if (comm->size == 1 && (accumulate || shard != full))
-        sum_parts(shard, type, accumulate, &full, 1, count);
+        ZD_TRY(take_own(comm, full, shard, count, type, accumulate));
     struct comm_op request = {
             .kind = OP_REDUCE_SCATTER,
             .from = full,

@@ -1,10 +1,15 @@
 /* comm.h - ranks and collectives behind one table: threads of one process
- * (comm_local), MPI (comm_mpi), later NCCL.
+ * (comm_local), MPI (comm_mpi), and for memory of a GPU NCCL or copies through
+ * the host (comm_device_create).
  *
  * Every rank calls the same collectives in the same order with the same counts.
- * Results do not depend on the back end: a reduce_scatter adds the ranks'
+ * The sum of a reduce_scatter has one definition: it adds the ranks'
  * contributions in rank order (0, 1, .. N-1) in fp32 and rounds once to the type
- * sent, so stages, bucket sizes and back ends give the same bits.
+ * sent, so stages, bucket sizes and back ends give the same bits. In two levels
+ * (comm_options.hierarchical) the ranks of a node are added in rank order and
+ * rounded to the type sent, then the nodes' sums in order, and rounded. Only
+ * NCCL on real GPUs adds in an order of its own, that of its rings and trees:
+ * see comm_options.reduce.
  *
  * Wire bytes are counted where they are handed to another rank: what this rank
  * sends, payload only. For N ranks and a full array of E elements (N * count)
@@ -23,13 +28,24 @@
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/status.h"
+#include "base/stream.h"
 
 #include <stdint.h>
 
 enum comm_backend { COMM_AUTO, COMM_MPI, COMM_LOCAL, COMM_NCCL };
 
+/* Collectives in two levels: within a node, and between the ranks that have the
+ * same place in their nodes (a rail). AUTO: with NCCL on several nodes that have
+ * the same number of ranks. */
+enum comm_hierarchy { COMM_LEVELS_AUTO, COMM_LEVELS_ONE, COMM_LEVELS_TWO };
+
 struct comm_options { /* [comm] */
     enum comm_backend backend;
+    enum comm_hierarchy hierarchical;
+    int ranks_per_node; /* for tests: nodes of so many ranks; 0: as they are, or
+                           as the variable ZEROD_TEST_RANKS_PER_NODE says */
+    double timeout;     /* seconds that an operation may take; 0: no limit */
+    int max_ctas;       /* multiprocessors that NCCL may take; 0: its choice */
     bool round_robin; /* start each rank's sends at its right neighbour, so
                          that no rank is everybody's first (zero's option) */
 };
@@ -49,11 +65,38 @@ int comm_local_rank(const struct comm *comm); /* among ranks of this host */
 int comm_local_size(const struct comm *comm);
 const char *comm_host(const struct comm *comm);
 struct comm_counters comm_counters(const struct comm *comm);
+/* Ranks of a node when sums are taken in two levels, else comm_size. */
+int comm_node_size(const struct comm *comm);
 
-/* Bytes of staging a rank needs for `world` ranks (a pure function, so the plan
- * can price it), named "comm.staging" in `plan` by comm_plan. Nothing for one
- * rank. The span is handed over with comm_set_staging before the first
- * reduce_scatter. */
+/* How collectives on the device's memory travel: HOST: the ranks' memory is the
+ * host's; STAGED: through pinned memory and the host's transport; NCCL. */
+enum comm_transport { COMM_TRANSPORT_HOST, COMM_TRANSPORT_STAGED,
+    COMM_TRANSPORT_NCCL };
+enum comm_transport comm_transport(const struct comm *comm);
+/* "mpi", "threads", "mpi, staged", "nccl 2.28.9" .. ; static. */
+const char *comm_transport_name(const struct comm *comm);
+/* What comm_device_create will come to on ranks that each see `gpus` GPUs and
+ * share their host with `local_size` ranks; for plans made elsewhere. */
+enum comm_transport comm_transport_expected(
+        const struct comm_options *options, bool on_gpu, int local_size,
+        int gpus);
+
+/* Bytes of staging a rank needs (a pure function, so the plan can price it):
+ * "comm.staging" for the host's transport, "comm.pinned" for copies, and
+ * "comm.device" for what NCCL needs beside the caller's memory. Nothing for one
+ * rank. The spans are handed over with comm_set_memory before the first
+ * collective. */
+struct comm_needs {
+    enum comm_transport transport;
+    int world;
+    int node_size; /* comm_node_size; 0: `world`, one level */
+    size_t shard_bytes;      /* largest shard of any operation */
+    size_t accumulate_bytes; /* of one that accumulates; 0: none does */
+};
+enum zd_status comm_plan_needs(
+        struct arena_plan *plan, const struct comm_needs *needs);
+void comm_set_memory(struct comm *comm, const struct arena *arena);
+/* The same for the host's transport alone. */
 enum zd_status comm_plan(struct arena_plan *plan, int world);
 void comm_set_staging(struct comm *comm, void *staging);
 
@@ -105,6 +148,23 @@ enum zd_status comm_agree(struct comm *comm, enum zd_status mine);
  * code is this one. Threads: every rank's waits fail with ZD_ERR_PEER. */
 void comm_abort(struct comm *comm, int exit_code);
 void comm_destroy(struct comm *comm);
+
+/* --- the device's memory -------------------------------------------------- */
+
+/* A comm whose collectives work on memory of the thread's current device, while
+ * scalars, control messages and agreement go through `control`, which must
+ * outlive it. On the CPU that is `control` itself. On a GPU NCCL when every rank
+ * has one of its own (options->backend NCCL: always), else copies through the
+ * host, which a notice says. Every rank calls it. Errors: ZD_ERR_UNFIT, CONFIG
+ * or PEER, the same on all ranks. */
+enum zd_status comm_device_create(
+        struct comm *control, const struct comm_options *options,
+        struct comm **comm_out);
+/* Copies through the host, on the CPU device too; `mode` is that of its streams.
+ * As far as the host's transport allows, copies and messages run beside the
+ * caller, moved on by comm_progress; comm_wait may hold the host. */
+enum zd_status comm_staged_create(
+        struct comm *control, enum stream_mode mode, struct comm **comm_out);
 
 /* --- back ends ------------------------------------------------------------ */
 

@@ -142,7 +142,7 @@ static enum zd_status local_wait(struct comm *comm, struct comm_op *op)
                     (const char *)local->parts[r] + (size_t)comm->rank * bytes;
         sum_parts(
                 op->to, op->type, op->accumulate, local->parts, comm->size,
-                op->count);
+                comm->node_size, op->count);
     }
     return finish(local, op->slot, op->sequence);
 }
@@ -229,6 +229,8 @@ static const struct comm_functions local_functions = {
         .barrier = local_barrier,
         .broadcast = local_broadcast,
         .gather = local_gather,
+        .transport = COMM_TRANSPORT_HOST,
+        .name = "threads",
         .abort = local_abort,
         .destroy = local_destroy,
 };
@@ -273,6 +275,13 @@ static enum zd_status member_create(
     }
     local->base.local_rank = rank;
     local->base.local_size = group->size;
+    status = comm_levels_settle(&local->base, true, group->size);
+    if (status != ZD_OK) {
+        comm_base_fini(&local->base);
+        free(local->parts);
+        free(local);
+        return status;
+    }
     gethostname(local->base.host, sizeof local->base.host - 1);
     local->group = group;
     group->members++;

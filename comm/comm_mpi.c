@@ -123,6 +123,15 @@ static enum zd_status mpi_progress(struct comm *comm)
     return progress(mpi_of(comm), &moved);
 }
 
+static enum zd_status mpi_test(
+        struct comm *comm, const struct comm_op *op, bool *done_out)
+{
+    bool moved = false;
+    ZD_TRY(progress(mpi_of(comm), &moved));
+    *done_out = stream_op_is_done(op);
+    return ZD_OK;
+}
+
 static enum zd_status mpi_barrier(struct comm *comm)
 {
     struct mpi *mpi = mpi_of(comm);
@@ -196,9 +205,12 @@ static const struct comm_functions mpi_functions = {
         .begin = mpi_begin,
         .wait = mpi_wait,
         .progress = mpi_progress,
+        .test = mpi_test,
         .barrier = mpi_barrier,
         .broadcast = mpi_broadcast,
         .gather = mpi_gather,
+        .transport = COMM_TRANSPORT_HOST,
+        .name = "mpi",
         .abort = mpi_abort,
         .destroy = mpi_destroy,
 };
@@ -253,6 +265,18 @@ static enum zd_status look_around(struct mpi *mpi)
     return ZD_OK;
 }
 
+/* Nodes as rank numbers have them: all with as many ranks, side by side? */
+static enum zd_status settle_levels(struct mpi *mpi)
+{
+    struct comm *comm = &mpi->base;
+    int mine[2] = {comm->local_rank, comm->local_size};
+    int k = mine[1], fits = 1;
+    ZD_MPI(MPI_Bcast, &k, 1, MPI_INT, 0, mpi->world);
+    fits = mine[1] == k && mine[0] == comm->rank % k && comm->size % k == 0;
+    ZD_MPI(MPI_Allreduce, MPI_IN_PLACE, &fits, 1, MPI_INT, MPI_MIN, mpi->world);
+    return comm_levels_settle(comm, fits, k);
+}
+
 static enum zd_status connect(
         struct mpi *mpi, const struct comm_options *options)
 {
@@ -264,6 +288,7 @@ static enum zd_status connect(
     ZD_MPI(MPI_Comm_size, mpi->world, &size);
     ZD_TRY(comm_base_init(&mpi->base, &mpi_functions, rank, size, options));
     ZD_TRY(look_around(mpi));
+    ZD_TRY(settle_levels(mpi));
     mpi->requests = calloc(2 * (size_t)size, sizeof *mpi->requests);
     if (!mpi->requests)
         return ZD_FAIL(

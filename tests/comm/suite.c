@@ -1,5 +1,6 @@
 #include "tests/comm/suite.h"
 
+#include "base/device_memory.h"
 #include "base/exact_sum.h"
 
 #include <math.h>
@@ -18,6 +19,34 @@ bool suite_check(bool holds, const struct comm *comm, const char *what)
 
 static const enum dtype types[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 enum { TYPES = sizeof types / sizeof types[0] };
+
+/* --- memory of the device ------------------------------------------------- */
+
+/* A copy of `bytes` of the host in the memory that collectives of this comm
+ * work on; on the CPU that is the host's, as it is. */
+static void *up(void *host, size_t bytes)
+{
+    void *device = host;
+    if (device_backend() == DEVICE_CPU)
+        return host;
+    if (device_take(bytes + 1, &device) != ZD_OK ||
+        (bytes && device_write(device, host, bytes) != ZD_OK))
+        abort();
+    return device;
+}
+
+/* The device's values, where the host can look at them. */
+static void look(void *host, const void *device, size_t bytes)
+{
+    if (host != device && bytes && device_read(host, device, bytes) != ZD_OK)
+        abort();
+}
+
+static void drop(void *host, void *device, size_t bytes)
+{
+    if (host != device)
+        device_give(device, bytes + 1);
+}
 
 /* --- data ----------------------------------------------------------------- */
 
@@ -54,15 +83,33 @@ static float stored_value(enum dtype type, int rank, size_t i)
     return back;
 }
 
-/* What a reduce_scatter must give: ranks in order, in fp32, rounded once. */
-static void expect_sum(
-        void *out, enum dtype type, int size, size_t first, size_t count,
-        const float *added_to)
+static float rounded(enum dtype type, float value)
 {
+    uint16_t narrow;
+    if (type != DTYPE_FP32) {
+        dtype_convert(&narrow, type, &value, DTYPE_FP32, 1);
+        dtype_convert(&value, DTYPE_FP32, &narrow, type, 1);
+    }
+    return value;
+}
+
+/* What a reduce_scatter must give: ranks in order, in fp32, rounded once; with
+ * nodes, each node's sum rounded, and the nodes in order. */
+static void expect_sum(
+        void *out, enum dtype type, const struct comm *comm, size_t first,
+        size_t count, const float *added_to)
+{
+    int size = comm_size(comm), per_node = comm_node_size(comm);
     for (size_t i = 0; i < count; i++) {
-        float sum = stored_value(type, 0, first + i);
-        for (int r = 1; r < size; r++)
-            sum += stored_value(type, r, first + i);
+        float sum = 0;
+        for (int node = 0; node < size; node += per_node) {
+            float part = stored_value(type, node, first + i);
+            for (int r = node + 1; r < node + per_node; r++)
+                part += stored_value(type, r, first + i);
+            if (per_node < size)
+                part = rounded(type, part);
+            sum = node == 0 ? part : sum + part;
+        }
         if (added_to)
             sum += added_to[i];
         dtype_convert(
@@ -94,11 +141,19 @@ static bool reduce_scatter_one(
     struct comm_op *op;
     fill(full, type, comm_rank(comm), 0, size * count);
     memcpy(before, full, size * count * width);
-    expect_sum(want, type, (int)size, mine, count, NULL);
-    bool holds = CHECK(
-            comm, comm_reduce_scatter_begin(
-                          comm, full, to, count, type, false, &op) == ZD_OK);
+    expect_sum(want, type, comm, mine, count, NULL);
+    char *d_full = up(full, size * count * width);
+    char *d_shard = up(shard, count * width);
+    bool holds =
+            CHECK(comm, comm_reduce_scatter_begin(
+                                comm, d_full,
+                                in_place ? d_full + mine * width : d_shard,
+                                count, type, false, &op) == ZD_OK);
     holds = holds && CHECK(comm, comm_wait(comm, op) == ZD_OK);
+    look(full, d_full, size * count * width);
+    look(shard, d_shard, count * width);
+    drop(full, d_full, size * count * width);
+    drop(shard, d_shard, count * width);
     holds = holds && CHECK(comm, memcmp(to, want, count * width) == 0);
     if (in_place)
         memcpy(before + mine * width, want, count * width);
@@ -134,16 +189,21 @@ static bool accumulate_one(struct comm *comm, size_t count)
     bool holds = true;
     fill(full, DTYPE_FP32, comm_rank(comm), 0, size * count);
     fill(shard, DTYPE_FP32, 1000 + comm_rank(comm), 0, count);
+    float *d_full = up(full, size * count * sizeof *full);
+    float *d_shard = up(shard, count * sizeof *shard);
     for (int micro = 0; micro < 3 && holds; micro++) {
-        expect_sum(want, DTYPE_FP32, (int)size, mine, count, shard);
+        expect_sum(want, DTYPE_FP32, comm, mine, count, shard);
         holds =
                 CHECK(comm, comm_reduce_scatter_begin(
-                                    comm, full, shard, count, DTYPE_FP32, true,
-                                    &op) == ZD_OK);
+                                    comm, d_full, d_shard, count, DTYPE_FP32,
+                                    true, &op) == ZD_OK);
         holds = holds && CHECK(comm, comm_wait(comm, op) == ZD_OK);
+        look(shard, d_shard, count * sizeof *shard);
         holds = holds &&
                 CHECK(comm, memcmp(shard, want, count * sizeof *want) == 0);
     }
+    drop(full, d_full, size * count * sizeof *full);
+    drop(shard, d_shard, count * sizeof *shard);
     free(full);
     free(shard);
     free(want);
@@ -172,11 +232,16 @@ static bool all_gather_one(
         fill(want + r * count * width, type, (int)r, 0, count);
     if (in_place)
         memcpy(full + mine * width, shard, count * width);
-    bool holds =
-            CHECK(comm, comm_all_gather_begin(
-                                comm, in_place ? full + mine * width : shard,
-                                full, count, type, &op) == ZD_OK);
+    char *d_full = up(full, size * count * width);
+    char *d_shard = up(shard, count * width);
+    bool holds = CHECK(
+            comm, comm_all_gather_begin(
+                          comm, in_place ? d_full + mine * width : d_shard,
+                          d_full, count, type, &op) == ZD_OK);
     holds = holds && CHECK(comm, comm_wait(comm, op) == ZD_OK);
+    look(full, d_full, size * count * width);
+    drop(full, d_full, size * count * width);
+    drop(shard, d_shard, count * width);
     holds = holds && CHECK(comm, memcmp(full, want, size * count * width) == 0);
     free(full);
     free(want);
@@ -202,6 +267,7 @@ static bool many_at_once(struct comm *comm)
 {
     size_t size = (size_t)comm_size(comm), rank = (size_t)comm_rank(comm);
     float *full[COMM_OPS_MAX], *shard[COMM_OPS_MAX], *want[COMM_OPS_MAX];
+    float *d_full[COMM_OPS_MAX], *d_shard[COMM_OPS_MAX];
     struct comm_op *op[COMM_OPS_MAX];
     size_t count[COMM_OPS_MAX];
     bool holds = true;
@@ -216,18 +282,22 @@ static bool many_at_once(struct comm *comm)
                 for (size_t r = 0; r < size; r++)
                     fill(want[k] + r * count[k], DTYPE_FP32, (int)r, 0,
                          count[k]);
-                holds &=
-                        CHECK(comm, comm_all_gather_begin(
-                                            comm, shard[k], full[k], count[k],
-                                            DTYPE_FP32, &op[k]) == ZD_OK);
+                d_full[k] = up(full[k], size * count[k] * sizeof **full);
+                d_shard[k] = up(shard[k], count[k] * sizeof **shard);
+                holds &= CHECK(
+                        comm, comm_all_gather_begin(
+                                      comm, d_shard[k], d_full[k], count[k],
+                                      DTYPE_FP32, &op[k]) == ZD_OK);
             } else {
                 fill(full[k], DTYPE_FP32, (int)rank, 0, size * count[k]);
                 expect_sum(
-                        want[k], DTYPE_FP32, (int)size, rank * count[k],
-                        count[k], NULL);
+                        want[k], DTYPE_FP32, comm, rank * count[k], count[k],
+                        NULL);
+                d_full[k] = up(full[k], size * count[k] * sizeof **full);
+                d_shard[k] = up(shard[k], count[k] * sizeof **shard);
                 holds &= CHECK(
                         comm, comm_reduce_scatter_begin(
-                                      comm, full[k], shard[k], count[k],
+                                      comm, d_full[k], d_shard[k], count[k],
                                       DTYPE_FP32, false, &op[k]) == ZD_OK);
             }
             holds &= CHECK(comm, comm_progress(comm) == ZD_OK);
@@ -235,6 +305,8 @@ static bool many_at_once(struct comm *comm)
         for (size_t i = 0; i < COMM_OPS_MAX; i++) {
             size_t k = (i * 7 + (size_t)round) % COMM_OPS_MAX;
             holds &= CHECK(comm, comm_wait(comm, op[k]) == ZD_OK);
+            look(full[k], d_full[k], size * count[k] * sizeof **full);
+            look(shard[k], d_shard[k], count[k] * sizeof **shard);
             if (k % 3 == 1)
                 holds &= CHECK(
                         comm, memcmp(full[k], want[k],
@@ -245,6 +317,8 @@ static bool many_at_once(struct comm *comm)
                                            count[k] * sizeof **shard) == 0);
         }
         for (size_t k = 0; k < COMM_OPS_MAX; k++) {
+            drop(full[k], d_full[k], size * count[k] * sizeof **full);
+            drop(shard[k], d_shard[k], count[k] * sizeof **shard);
             free(full[k]);
             free(shard[k]);
             free(want[k]);
@@ -265,25 +339,36 @@ static bool one_ahead_with_late_ranks(struct comm *comm)
     struct comm_op *op[DEPTH];
     bool holds = true;
     fill(full, DTYPE_FP32, (int)rank, 0, size * COUNT);
-    expect_sum(want, DTYPE_FP32, (int)size, rank * COUNT, COUNT, NULL);
+    expect_sum(want, DTYPE_FP32, comm, rank * COUNT, COUNT, NULL);
+    float *d_full = up(full, size * COUNT * sizeof *full);
+    float *d_shard = up(shard, COUNT * DEPTH * sizeof *shard);
     for (int step = 0; step < STEPS + DEPTH - 1; step++) {
         if (step % comm_size(comm) == comm_rank(comm))
             usleep(500);
         if (step < STEPS)
-            holds &= CHECK(
-                    comm,
-                    comm_reduce_scatter_begin(
-                            comm, full, shard + COUNT * (step % DEPTH), COUNT,
-                            DTYPE_FP32, false, &op[step % DEPTH]) == ZD_OK);
+            holds &=
+                    CHECK(comm, comm_reduce_scatter_begin(
+                                        comm, d_full,
+                                        d_shard + COUNT * (step % DEPTH), COUNT,
+                                        DTYPE_FP32, false,
+                                        &op[step % DEPTH]) == ZD_OK);
         int done = step - DEPTH + 1;
         if (done < 0)
             continue;
         holds &= CHECK(comm, comm_wait(comm, op[done % DEPTH]) == ZD_OK);
+        look(shard + COUNT * (done % DEPTH), d_shard + COUNT * (done % DEPTH),
+             COUNT * sizeof *shard);
         holds &=
                 CHECK(comm, memcmp(shard + COUNT * (done % DEPTH), want,
                                    COUNT * sizeof *want) == 0);
         memset(shard + COUNT * (done % DEPTH), 0, COUNT * sizeof *shard);
+        if (device_clear(
+                    d_shard + COUNT * (done % DEPTH), COUNT * sizeof *shard) !=
+            ZD_OK)
+            abort();
     }
+    drop(full, d_full, size * COUNT * sizeof *full);
+    drop(shard, d_shard, COUNT * DEPTH * sizeof *shard);
     free(full);
     free(shard);
     free(want);
@@ -295,6 +380,7 @@ static bool counters_follow_the_formula(struct comm *comm)
     enum { COUNT = 70001 };
     uint64_t size = (uint64_t)comm_size(comm);
     char *full = calloc(size * COUNT, 4), *shard = calloc(COUNT, 4);
+    char *d_full = up(full, size * COUNT * 4), *d_shard = up(shard, COUNT * 4);
     int64_t scalars[300] = {0};
     struct comm_op *op;
     bool holds = true;
@@ -302,11 +388,11 @@ static bool counters_follow_the_formula(struct comm *comm)
         uint64_t wire = (size - 1) * COUNT * dtype_bytes(types[t]);
         struct comm_counters before = comm_counters(comm);
         holds &= comm_reduce_scatter_begin(
-                         comm, full, shard, COUNT, types[t], false, &op) ==
+                         comm, d_full, d_shard, COUNT, types[t], false, &op) ==
                  ZD_OK;
         holds &= comm_wait(comm, op) == ZD_OK;
         holds &= comm_all_gather_begin(
-                         comm, shard, full, COUNT, types[t], &op) == ZD_OK;
+                         comm, d_shard, d_full, COUNT, types[t], &op) == ZD_OK;
         holds &= comm_wait(comm, op) == ZD_OK;
         holds &= comm_all_reduce_i64(comm, scalars, 300, COMM_SUM) == ZD_OK;
         struct comm_counters after = comm_counters(comm);
@@ -317,6 +403,8 @@ static bool counters_follow_the_formula(struct comm *comm)
                 CHECK(comm, after.all_reduce - before.all_reduce ==
                                     (size - 1) * 300 * 8);
     }
+    drop(full, d_full, size * COUNT * 4);
+    drop(shard, d_shard, COUNT * 4);
     free(full);
     free(shard);
     return holds;

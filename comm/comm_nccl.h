@@ -1,0 +1,19 @@
+/* comm_nccl.h - the NCCL back end to the choice of back ends; for this folder
+ * only. Without ZD_HAVE_NCCL all of it is refused by name. */
+#ifndef ZD_COMM_COMM_NCCL_H
+#define ZD_COMM_COMM_NCCL_H
+
+#include "comm/backend.h"
+
+/* Is there a library to open? ZD_ERR_UNFIT, with what was tried. */
+enum zd_status nccl_available(void);
+/* Joins the ranks of control, each on its own GPU. */
+enum zd_status comm_nccl_create(
+        struct comm *control, const struct comm_options *options,
+        struct comm **comm_out);
+
+/* Device memory beside the caller's: sums that are added to fp32 shards, and
+ * what lies between the two levels. */
+size_t nccl_device_bytes(const struct comm_needs *needs);
+
+#endif

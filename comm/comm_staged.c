@@ -1,0 +1,342 @@
+/* Collectives on a device's memory through the host: pieces of an operation go
+ * down into pinned memory, through the host's transport, and up again.
+ *
+ *   compute  --op begun--.                                .--waits for done--
+ *   down                 '-> piece 0 | piece 1 | ..       |
+ *   host                          piece 0 | piece 1 | ..  |
+ *   up                                 piece 0 | piece 1 -'
+ *
+ * A round is one piece of one operation. Rounds pass the three places in the
+ * order in which they were begun, the same on all ranks; STAGED_SLOTS of them
+ * are between the first and the last. The host moves them on: in begin and
+ * comm_progress as far as nothing has to be waited for, in comm_wait until the
+ * operation's last copy up is queued. */
+#include "comm/comm_device.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct round {
+    struct comm_op *op;
+    size_t first, count; /* elements of a shard */
+    struct event *down, *up;
+    struct comm_op *host_op;
+};
+
+struct staged {
+    struct comm_device device;
+    struct stream *down, *up;
+    char *pinned;
+    size_t piece_bytes;
+    struct round slots[STAGED_SLOTS];
+    uint64_t queued, hosted, finished; /* rounds that got so far */
+    struct comm_op *ops[COMM_OPS_MAX]; /* a ring; those with rounds */
+    uint64_t begun, next;              /* next: the one whose rounds begin */
+    struct event *ready[COMM_OPS_MAX], *done[COMM_OPS_MAX]; /* by op->slot */
+    struct event *last_up; /* of the last round that went up; borrowed */
+};
+
+static struct staged *staged_of(struct comm *comm)
+{
+    return (struct staged *)comm;
+}
+
+/* --- pinned memory -------------------------------------------------------- */
+
+/* Large enough that neither copies nor messages show their cost. */
+size_t staged_piece_bytes(int size, size_t shard_bytes)
+{
+    const size_t piece_max = 1 << 20, total = 64 << 20, unit = 4 << 10;
+    size_t piece = total / STAGED_SLOTS / ((size_t)size + 1);
+    if (piece > piece_max)
+        piece = piece_max;
+    if (piece > shard_bytes)
+        piece = shard_bytes;
+    return piece < unit ? unit : (piece + unit - 1) / unit * unit;
+}
+
+size_t staged_pinned_bytes(int size, size_t shard_bytes)
+{
+    return STAGED_SLOTS * ((size_t)size + 1) *
+           staged_piece_bytes(size, shard_bytes);
+}
+
+static char *slot_full(const struct staged *staged, uint64_t round)
+{
+    size_t size = (size_t)staged->device.base.size;
+    return staged->pinned +
+           round % STAGED_SLOTS * (size + 1) * staged->piece_bytes;
+}
+
+static char *slot_shard(const struct staged *staged, uint64_t round)
+{
+    return slot_full(staged, round) +
+           (size_t)staged->device.base.size * staged->piece_bytes;
+}
+
+static struct round *round_of(struct staged *staged, uint64_t number)
+{
+    return &staged->slots[number % STAGED_SLOTS];
+}
+
+/* --- down ----------------------------------------------------------------- */
+
+/* The piece of every rank, one behind the other. */
+static enum zd_status copy_full(
+        struct staged *staged, const struct round *round, char *host, bool down)
+{
+    const struct comm_op *op = round->op;
+    struct comm *comm = &staged->device.base;
+    size_t width = dtype_bytes(op->type), bytes = round->count * width;
+    for (int r = 0; r < comm->size; r++) {
+        size_t place = ((size_t)r * op->count + round->first) * width;
+        char *mine = host + (size_t)r * bytes;
+        if (down)
+            ZD_TRY(stream_copy(
+                    staged->down, mine, (const char *)op->from + place, bytes));
+        else if (
+                r != comm->rank ||
+                (char *)op->to + (size_t)r * op->count * width != op->from)
+            ZD_TRY(stream_copy(
+                    staged->up, (char *)op->to + place, mine, bytes));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status queue_down(struct staged *staged)
+{
+    uint64_t number = staged->queued;
+    struct round *round = round_of(staged, number);
+    struct comm_op *op = staged->ops[staged->next % COMM_OPS_MAX];
+    size_t width = dtype_bytes(op->type);
+    size_t piece = staged->piece_bytes / width;
+    round->op = op;
+    round->first = op->begun[0] * piece;
+    round->count = op->count - round->first;
+    if (round->count > piece)
+        round->count = piece;
+    ZD_TRY(stream_wait(staged->down, staged->ready[op->slot]));
+    ZD_TRY(stream_wait(staged->down, round->up)); /* the slot is free */
+    if (op->kind == OP_REDUCE_SCATTER)
+        ZD_TRY(copy_full(staged, round, slot_full(staged, number), true));
+    if (op->kind == OP_ALL_GATHER || op->accumulate) {
+        const char *from = op->accumulate ? op->to : op->from;
+        if (op->accumulate) /* what an operation before it added */
+            ZD_TRY(stream_wait(staged->down, staged->last_up));
+        ZD_TRY(stream_copy(
+                staged->down, slot_shard(staged, number),
+                from + round->first * width, round->count * width));
+    }
+    ZD_TRY(stream_record(staged->down, round->down));
+    staged->queued++;
+    if (++op->begun[0] == op->rounds)
+        staged->next++;
+    return ZD_OK;
+}
+
+/* Sums that are added to what is there need it as the operations before left
+ * it.
+ */
+static bool may_go_down(const struct staged *staged)
+{
+    if (staged->next == staged->begun ||
+        staged->queued - staged->finished == STAGED_SLOTS)
+        return false;
+    const struct comm_op *op = staged->ops[staged->next % COMM_OPS_MAX];
+    return !op->accumulate || op->begun[0] > 0 ||
+           staged->finished == staged->queued;
+}
+
+/* --- host, up ------------------------------------------------------------- */
+
+static enum zd_status begin_on_host(struct staged *staged)
+{
+    uint64_t number = staged->hosted;
+    struct round *round = round_of(staged, number);
+    const struct comm_op *op = round->op;
+    struct comm *control = staged->device.control;
+    char *full = slot_full(staged, number), *shard = slot_shard(staged, number);
+    if (op->kind == OP_ALL_GATHER)
+        ZD_TRY(comm_all_gather_begin(
+                control, shard, full, round->count, op->type, &round->host_op));
+    else
+        ZD_TRY(comm_reduce_scatter_begin(
+                control, full, shard, round->count, op->type, op->accumulate,
+                &round->host_op));
+    staged->hosted++;
+    return ZD_OK;
+}
+
+static enum zd_status finish_on_host(struct staged *staged)
+{
+    uint64_t number = staged->finished;
+    struct round *round = round_of(staged, number);
+    struct comm_op *op = round->op;
+    size_t width = dtype_bytes(op->type);
+    ZD_TRY(comm_wait(staged->device.control, round->host_op));
+    if (op->kind == OP_ALL_GATHER)
+        ZD_TRY(copy_full(staged, round, slot_full(staged, number), false));
+    else
+        ZD_TRY(stream_copy(
+                staged->up, (char *)op->to + round->first * width,
+                slot_shard(staged, number), round->count * width));
+    ZD_TRY(stream_record(staged->up, round->up));
+    staged->last_up = round->up;
+    staged->finished++;
+    if (++op->done[0] == op->rounds)
+        ZD_TRY(stream_record(staged->up, staged->done[op->slot]));
+    return ZD_OK;
+}
+
+/* Would finishing the oldest round wait for nobody? A transport that cannot
+ * tell is asked only when the caller waits. */
+static enum zd_status has_arrived(struct staged *staged, bool *arrived_out)
+{
+    struct comm *control = staged->device.control;
+    *arrived_out = false;
+    if (staged->finished == staged->hosted || !control->functions->test)
+        return ZD_OK;
+    return control->functions->test(
+            control, round_of(staged, staged->finished)->host_op, arrived_out);
+}
+
+/* As far as nothing has to be waited for. */
+static enum zd_status move_on(struct staged *staged)
+{
+    bool arrived, moved;
+    do {
+        moved = false;
+        while (may_go_down(staged))
+            ZD_TRY(queue_down(staged));
+        while (staged->hosted < staged->queued &&
+               event_is_done(round_of(staged, staged->hosted)->down)) {
+            ZD_TRY(begin_on_host(staged));
+            moved = true;
+        }
+        ZD_TRY(has_arrived(staged, &arrived));
+        if (arrived) {
+            ZD_TRY(finish_on_host(staged));
+            moved = true;
+        }
+    } while (moved);
+    return ZD_OK;
+}
+
+/* --- collectives ---------------------------------------------------------- */
+
+static enum zd_status staged_begin(struct comm *comm, struct comm_op *op)
+{
+    struct staged *staged = staged_of(comm);
+    size_t piece = staged->piece_bytes / dtype_bytes(op->type);
+    assert(staged->pinned);
+    op->rounds = (op->count + piece - 1) / piece;
+    comm_device_count(comm, op);
+    if (op->rounds == 0)
+        return ZD_OK;
+    ZD_TRY(stream_record(NULL, staged->ready[op->slot]));
+    staged->ops[staged->begun++ % COMM_OPS_MAX] = op;
+    return move_on(staged);
+}
+
+static enum zd_status staged_wait(struct comm *comm, struct comm_op *op)
+{
+    struct staged *staged = staged_of(comm);
+    if (op->rounds == 0)
+        return ZD_OK;
+    for (;;) {
+        ZD_TRY(move_on(staged));
+        if (op->done[0] == op->rounds)
+            break;
+        if (staged->finished < staged->hosted) {
+            ZD_TRY(finish_on_host(staged));
+        } else {
+            ZD_TRY(event_wait(round_of(staged, staged->hosted)->down));
+            ZD_TRY(begin_on_host(staged));
+        }
+    }
+    return stream_wait(NULL, staged->done[op->slot]);
+}
+
+static enum zd_status staged_progress(struct comm *comm)
+{
+    return move_on(staged_of(comm));
+}
+
+/* --- life ----------------------------------------------------------------- */
+
+static void staged_set_memory(struct comm *comm, const struct arena *arena)
+{
+    struct staged *staged = staged_of(comm);
+    const struct arena_span *span = arena_plan_find(arena->plan, "comm.pinned");
+    comm_set_memory(staged->device.control, arena);
+    if (!span)
+        return;
+    staged->pinned = arena_span(arena, "comm.pinned");
+    staged->piece_bytes = span->bytes / STAGED_SLOTS / ((size_t)comm->size + 1);
+}
+
+static void staged_destroy(struct comm *comm)
+{
+    struct staged *staged = staged_of(comm);
+    stream_finish(staged->down);
+    stream_finish(staged->up);
+    for (int i = 0; i < COMM_OPS_MAX; i++) {
+        event_destroy(staged->ready[i]);
+        event_destroy(staged->done[i]);
+    }
+    for (int i = 0; i < STAGED_SLOTS; i++) {
+        event_destroy(staged->slots[i].down);
+        event_destroy(staged->slots[i].up);
+    }
+    stream_destroy(staged->down);
+    stream_destroy(staged->up);
+    comm_base_fini(comm);
+    free(staged);
+}
+
+static const struct comm_functions staged_functions = {
+        .begin = staged_begin,
+        .wait = staged_wait,
+        .progress = staged_progress,
+        .barrier = comm_device_barrier,
+        .broadcast = comm_device_broadcast,
+        .gather = comm_device_gather,
+        .set_memory = staged_set_memory,
+        .transport = COMM_TRANSPORT_STAGED,
+        .name = "staged through the host",
+        .abort = comm_device_abort,
+        .destroy = staged_destroy,
+};
+
+static enum zd_status create_parts(struct staged *staged, enum stream_mode mode)
+{
+    ZD_TRY(stream_create("comm down", mode, &staged->down));
+    ZD_TRY(stream_create("comm up", mode, &staged->up));
+    for (int i = 0; i < COMM_OPS_MAX; i++) {
+        ZD_TRY(event_create(&staged->ready[i]));
+        ZD_TRY(event_create(&staged->done[i]));
+    }
+    for (int i = 0; i < STAGED_SLOTS; i++) {
+        ZD_TRY(event_create(&staged->slots[i].down));
+        ZD_TRY(event_create(&staged->slots[i].up));
+    }
+    return ZD_OK;
+}
+
+enum zd_status comm_staged_create(
+        struct comm *control, enum stream_mode mode, struct comm **comm_out)
+{
+    struct staged *staged = calloc(1, sizeof *staged);
+    if (!staged)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    enum zd_status status =
+            comm_device_init(&staged->device, control, &staged_functions);
+    if (status == ZD_OK && control->size > 1)
+        status = create_parts(staged, mode);
+    if (status != ZD_OK) {
+        staged_destroy(&staged->device.base);
+        return status;
+    }
+    *comm_out = &staged->device.base;
+    return ZD_OK;
+}

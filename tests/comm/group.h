@@ -1,0 +1,23 @@
+/* group.h - ranks as threads of one process, each with a comm for its device's
+ * memory over comm_local, for programs that print TAP. */
+#ifndef ZD_TESTS_COMM_GROUP_H
+#define ZD_TESTS_COMM_GROUP_H
+
+#include "comm/comm.h"
+
+enum { GROUP_MAX = 8 };
+
+struct group_case {
+    const char *name;         /* of the group, for the report */
+    int size, ranks_per_node; /* ranks_per_node 0: one level */
+    enum stream_mode mode;    /* of staged collectives on the CPU */
+    size_t shard_bytes;       /* planned: small, so that rounds are many */
+    bool on_gpu;
+    enum comm_backend backend; /* on_gpu */
+};
+
+/* Run the suite; prints a line per case, numbered from *number on. Returns how
+ * many did not hold. */
+int group_run(const struct group_case *group, int *number);
+
+#endif

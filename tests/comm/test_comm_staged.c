@@ -1,0 +1,26 @@
+/* The suite through staged collectives on the CPU device, whose streams are
+ * inline or threads, over ranks as threads; TAP. Also under a thread sanitizer,
+ * which finds events that are not waited for. */
+#include "tests/comm/group.h"
+#include "tests/comm/suite.h"
+
+#include <stdio.h>
+
+static const struct group_case groups[] = {
+        {"inline", 2, 0, STREAM_INLINE, 300000},
+        {"threads", 1, 0, STREAM_THREAD, 300000},
+        {"threads", 2, 0, STREAM_THREAD, 300000},
+        {"threads", 3, 0, STREAM_THREAD, 8192},
+        {"threads", 4, 2, STREAM_THREAD, 65536},
+        {"threads", 8, 4, STREAM_THREAD, 300000},
+};
+enum { GROUPS = sizeof groups / sizeof groups[0] };
+
+int main(void)
+{
+    int number = 0, failed = 0;
+    printf("1..%d\n", GROUPS * suite_case_count);
+    for (int g = 0; g < GROUPS; g++)
+        failed += group_run(&groups[g], &number);
+    return failed != 0;
+}
