@@ -63,7 +63,8 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
     struct job_plan plan;
     ZD_TRY(cli_need_job(args, (int)args->world, true, &job));
     enum zd_status status =
-            job_plan_build(job_options(job), (int)args->world, 1, &plan);
+            job_plan_build(
+                    job_options(job), (int)args->world, 1, NULL, &plan);
     if (status != ZD_OK && cli_wants_json(args))
         print_record(args);
     if (status == ZD_OK) {

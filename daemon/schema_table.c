@@ -127,7 +127,12 @@ static const struct schema_choice aio_backends[] = {
         {"libaio", 0, "!"},
         {0}};
 static const struct schema_choice comm_backends[] = {
-        {"auto", COMM_AUTO}, {"mpi", COMM_MPI}, {"nccl", COMM_NCCL, "!"}, {0}};
+        {"auto", COMM_AUTO}, {"mpi", COMM_MPI}, {"nccl", COMM_NCCL}, {0}};
+static const struct schema_choice comm_hierarchies[] = {
+        {"auto", COMM_LEVELS_AUTO},
+        {"false", COMM_LEVELS_ONE},
+        {"true", COMM_LEVELS_TWO},
+        {0}};
 static const struct schema_choice eval_strategies[] = {
         {"no", EVAL_NO}, {"steps", EVAL_STEPS}, {"epoch", EVAL_EPOCH}, {0}};
 static const struct schema_choice save_strategies[] = {
@@ -307,8 +312,9 @@ const struct schema_key schema_table[] = {
 {"aio", "overlap_events", SCHEMA_BOOL, JOB(offload.aio.overlap_events), .help = "Submit while others are under way"},
 
 {"comm", "backend", SCHEMA_ENUM, JOB(comm.backend), .choices = comm_backends, .help = "Transport of the collectives"},
-{"comm", "timeout", SCHEMA_STRING, UNAVAILABLE("0|0s"), .help = "Watchdog of the collectives"},
-{"comm", "hierarchical", SCHEMA_STRING, UNAVAILABLE("auto|false"), .help = "Collectives in two levels"},
+{"comm", "timeout", SCHEMA_DURATION, JOB(comm.timeout), .max = 1e9, .help = "Watchdog of NCCL's collectives: the job ends when one takes longer; 0 = none"},
+{"comm", "hierarchical", SCHEMA_ENUM, JOB(comm.hierarchical), .choices = comm_hierarchies, .help = "Collectives in two levels, within nodes and between them; auto: with NCCL on several nodes"},
+{"comm", "max_ctas", SCHEMA_INT, JOB(comm.max_ctas), .max = 64, .help = "Multiprocessors that NCCL may take; 0 = its choice"},
 
 {"eval", "eval_strategy", SCHEMA_ENUM, JOB(eval.eval_strategy), .choices = eval_strategies, .help = "When to evaluate"},
 {"eval", "eval_steps", SCHEMA_STEPS, JOB(eval.eval_steps), .flags = SCHEMA_ABOVE_MIN, .max = COUNT_MAX, .help = "Steps between evaluations, or a fraction of all"},

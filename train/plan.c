@@ -71,6 +71,48 @@ int job_plan_batches(const struct train_job *job, int accumulation)
     return 2 * (accumulation + ahead);
 }
 
+/* How collectives will travel. */
+static void plan_transport(
+        const struct train_job *job, int local_size, const struct comm *comm,
+        struct job_plan *plan)
+{
+    bool on_gpu = device_resolve(job->device.backend) == DEVICE_CUDA;
+    int per_node = job->comm.ranks_per_node;
+    plan->transport = comm ? comm_transport(comm)
+                           : comm_transport_expected(
+                                     &job->comm, on_gpu, local_size,
+                                     on_gpu ? device_gpu_count(NULL) : 0);
+    plan->node_size = comm ? comm_node_size(comm)
+                      : job->comm.hierarchical == COMM_LEVELS_TWO && per_node
+                              ? per_node
+                              : plan->world;
+}
+
+/* The largest shard of any collective, and of those that add to what is there.
+ */
+static enum zd_status plan_comm(struct job_plan *plan)
+{
+    const struct zero_plan *zero = &plan->zero;
+    struct comm_needs needs = {
+            .transport = plan->transport,
+            .world = plan->world,
+            .node_size = plan->node_size};
+    size_t sent = dtype_bytes(zero->request.dtype);
+    size_t grad = dtype_bytes(zero->grad_dtype);
+    bool adds = zero->grads_cut && !zero->grads_pass &&
+                zero->grad_dtype == DTYPE_FP32;
+    for (int s = 0; s < zero->segment_count; s++) {
+        const struct zero_segment *segment = &zero->segments[s];
+        size_t width = segment->trainable && grad > sent ? grad : sent;
+        if (segment->shard_count * width > needs.shard_bytes)
+            needs.shard_bytes = segment->shard_count * width;
+        if (adds && segment->trainable &&
+            segment->shard_count * grad > needs.accumulate_bytes)
+            needs.accumulate_bytes = segment->shard_count * grad;
+    }
+    return comm_plan_needs(&plan->arena, &needs);
+}
+
 static enum zd_status plan_spans(
         const struct train_job *job, struct job_plan *plan)
 {
@@ -78,7 +120,7 @@ static enum zd_status plan_spans(
     int T = job->data.cutoff_len;
 
     ZD_TRY(zero_plan_spans(&plan->zero, arena));
-    ZD_TRY(comm_plan(arena, plan->world));
+    ZD_TRY(plan_comm(plan));
     ZD_TRY(model_plan(&plan->config, &plan->table, &plan->shape, arena));
     ZD_TRY(arena_plan_add(
             arena, "train.batches", ARENA_HOST, SPAN_BUFFERS,
@@ -129,12 +171,13 @@ enum zd_status job_plan_try(
 
 enum zd_status job_plan_build(
         const struct train_job *job, int world, int local_size,
-        struct job_plan *plan)
+        const struct comm *comm, struct job_plan *plan)
 {
     enum zd_status status;
 
     memset(plan, 0, sizeof *plan);
     plan->world = world;
+    plan_transport(job, local_size, comm, plan);
     int sharing = local_size > 1 ? local_size : world;
     kernels_set_threads(device_threads(
             &job->device, device_affinity_cpus(), device_online_cpus(),

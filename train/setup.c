@@ -181,9 +181,7 @@ static enum zd_status take_memory(struct trainer *trainer)
     ZD_TRY(create_streams(trainer));
     ZD_TRY(kernels_device(trainer->job->train.dtype, &trainer->kernels));
     ZD_TRY(arena_take(&trainer->arena, &plan->arena));
-    if (arena_plan_find(&plan->arena, "comm.staging"))
-        comm_set_staging(
-                trainer->comm, arena_span(&trainer->arena, "comm.staging"));
+    comm_set_memory(trainer->comm, &trainer->arena);
     ZD_TRY(model_create(
             &plan->config, &plan->table, &plan->shape, trainer->kernels,
             &trainer->arena, &trainer->model));
@@ -329,9 +327,10 @@ static enum zd_status prepare(struct trainer *trainer)
                               &job->run, deadline_clock(), &trainer->deadline)
                     : ZD_OK;
     ZD_TRY(comm_agree(trainer->comm, status));
+    ZD_TRY(comm_device_create(trainer->control, &job->comm, &trainer->comm));
     status = job_plan_build(
             job, trainer->plan.world, comm_local_size(trainer->comm),
-            &trainer->plan);
+            trainer->comm, &trainer->plan);
     if (status == ZD_OK)
         status = plan_check_machine(
                 job, comm_local_size(trainer->comm), &trainer->plan);
@@ -389,7 +388,7 @@ enum zd_status trainer_init(
 {
     memset(trainer, 0, sizeof *trainer);
     trainer->job = job;
-    trainer->comm = comm;
+    trainer->comm = trainer->control = comm;
     trainer->observer = observer;
     trainer->output_dir.lock = -1;
     trainer->last_saved_step = -1;
@@ -437,6 +436,8 @@ void trainer_fini(struct trainer *trainer)
     stream_destroy(trainer->streams_up);
     trainer_release_fini(trainer);
     trace_destroy(trainer->trace);
+    if (trainer->comm != trainer->control)
+        comm_destroy(trainer->comm); /* before the memory that it knows */
     arena_release(&trainer->arena);
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);

@@ -31,8 +31,10 @@ struct job_plan {
     struct arena_plan arena;
     struct model_shape shape;
     int world;
-    int per_device, accumulation; /* B, A */
-    int64_t global_batch;         /* G */
+    enum comm_transport transport; /* of collectives, and .. */
+    int node_size;                 /* .. ranks of a node in two levels */
+    int per_device, accumulation;  /* B, A */
+    int64_t global_batch;          /* G */
     enum dtype export_dtype;
     struct plan_limits limits; /* that it was fitted to */
     bool chose_checkpointing;  /* gradient_checkpointing = "auto" */
@@ -44,14 +46,14 @@ struct job_plan {
 /* Reads config.json when model.path is given. ZD_ERR_UNFIT when a limit of
  * [device] is exceeded: need, limit and the largest spans, and what would fit.
  * `local_size`: how many ranks share this machine's memory when no limit is
- * given
- * (`zerod plan` passes 1). Sets the thread count of the kernels, whose scratch
+ * given (`zerod plan` passes 1). `comm` says how collectives travel; NULL: as
+ * they would between ranks of machines like this one. Sets the thread count of the kernels, whose scratch
  * is part of the plan, for `world` ranks on this machine (or local_size when
  * that is not 1). Resolves gradient_checkpointing = "auto" and
  * auto_find_batch_size. */
 enum zd_status job_plan_build(
         const struct train_job *job, int world, int local_size,
-        struct job_plan *plan_out);
+        const struct comm *comm, struct job_plan *plan_out);
 void job_plan_fini(struct job_plan *plan);
 /* The object of plan.json. `taken`: the arena of a run, or NULL. New reference.
  */

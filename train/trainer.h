@@ -19,7 +19,8 @@
 
 struct trainer {
     const struct train_job *job;
-    struct comm *comm;
+    struct comm *comm;    /* of the device's memory */
+    struct comm *control; /* borrowed; the same on the CPU */
     const struct train_observer *observer;
     struct train_observer replayed; /* rank 0, run.replay: `observer` is this */
     struct replay *replay;

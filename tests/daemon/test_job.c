@@ -86,7 +86,6 @@ static const struct bad_case bad_cases[] = {
         {"[run]\ndeadline_margin = \"0s\"\n", "E0206", 2, 19, "auto"},
         /* not in this version */
         {"[data]\nchat_template = \"mistral\"\n", "E0208", 2, 17, "chatml"},
-        {"[comm]\nbackend = \"nccl\"\n", "E0208", 2, 11, "not available"},
         {"[train]\ntf32 = true\n", "E0208", 2, 1, "switch it off"},
         {"[train]\ndeterministic = true\n", "E0208", 2, 1, "not available"},
         {"[lora]\nenabled = true\n", "E0208", 2, 1, "not available"},
