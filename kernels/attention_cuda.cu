@@ -49,6 +49,38 @@ template <typename E> static bool tiles_can(const attention_pass<E> &p)
     return p.D <= 128 && rows_are_packs(p, 4);
 }
 
+template <typename E> static bool mma_can(const attention_pass<E> &p)
+{
+    return p.D <= 128 && p.scale > 0.0f && rows_are_packs(p, 8) &&
+           device_facts().major >= 8;
+}
+
+/* fp32 has no tensor cores that keep its bits. */
+template <typename E> struct has_mma {
+    static const bool value = true;
+};
+template <> struct has_mma<float> {
+    static const bool value = false;
+};
+
+template <typename E>
+static enum zd_status forward_by(cudaStream_t on, const attention_pass<E> &p)
+{
+    if constexpr (has_mma<E>::value)
+        if (mma_can(p))
+            return mma_forward(on, p);
+    return tiles_can(p) ? tiles_forward(on, p) : rows_forward(on, p);
+}
+
+template <typename E>
+static enum zd_status backward_by(cudaStream_t on, const attention_pass<E> &p)
+{
+    if constexpr (has_mma<E>::value)
+        if (mma_can(p))
+            return mma_backward(on, p);
+    return tiles_can(p) ? tiles_backward(on, p) : rows_backward(on, p);
+}
+
 template <typename E>
 static enum zd_status forward(
         struct stream *stream, void *out, float *lse, const void *q,
@@ -56,9 +88,8 @@ static enum zd_status forward(
         const struct attention_shape *shape)
 {
     attention_pass<E> p = pass_of<E>(q, k, v, doc_start, shape);
-    cudaStream_t on = device_cuda_stream(stream);
     p.out = (E *)out, p.lse = lse;
-    return tiles_can(p) ? tiles_forward(on, p) : rows_forward(on, p);
+    return forward_by(device_cuda_stream(stream), p);
 }
 
 template <typename E>
@@ -69,12 +100,11 @@ static enum zd_status backward(
         const struct attention_shape *shape)
 {
     attention_pass<E> p = pass_of<E>(q, k, v, doc_start, shape);
-    cudaStream_t on = device_cuda_stream(stream);
     p.dq = (E *)dq, p.dk = (E *)dk, p.dv = (E *)dv;
     p.dout = (const E *)dout;
     p.out = (E *)out, p.lse = (float *)lse; /* read only, here */
     p.delta = (float *)scratch;
-    return tiles_can(p) ? tiles_backward(on, p) : rows_backward(on, p);
+    return backward_by(device_cuda_stream(stream), p);
 }
 
 /* The new tokens are the rows of one sample, the cache its keys. */

@@ -11,8 +11,11 @@
 #ifndef ZD_KERNELS_ATTENTION_CUDA_CUH
 #define ZD_KERNELS_ATTENTION_CUDA_CUH
 
-#include "kernels/attention.h"
 #include "kernels/cuda.cuh"
+
+extern "C" {
+#include "kernels/attention.h"
+}
 
 /* Softmax is computed in powers of two: exp(x) = 2^(x LOG2E). */
 static constexpr float LOG2E = 1.4426950408889634f;
@@ -83,6 +86,10 @@ template <typename E>
 enum zd_status tiles_forward(cudaStream_t stream, const attention_pass<E> &p);
 template <typename E>
 enum zd_status tiles_backward(cudaStream_t stream, const attention_pass<E> &p);
+template <typename E>
+enum zd_status mma_forward(cudaStream_t stream, const attention_pass<E> &p);
+template <typename E>
+enum zd_status mma_backward(cudaStream_t stream, const attention_pass<E> &p);
 /* delta of every row: the first kernel of a backward. */
 template <typename E>
 enum zd_status row_deltas(cudaStream_t stream, const attention_pass<E> &p);

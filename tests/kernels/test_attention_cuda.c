@@ -1,0 +1,317 @@
+/* Attention on the GPU (or its stand-in) against the plain definition: every
+ * family of kernels, at sizes that divide by nothing. */
+#include "tests/kernels/arrays.h"
+
+#include "base/device_memory.h"
+#include "kernels/cuda_table.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const struct ops {
+    attention_forward_fn *forward;
+    attention_backward_fn *backward;
+    attention_decode_fn *decode;
+} own[] = {
+        {attention_forward_cuda_fp32, attention_backward_cuda_fp32,
+         attention_decode_cuda_fp32},
+        {attention_forward_cuda_bf16, attention_backward_cuda_bf16,
+         attention_decode_cuda_bf16},
+        {attention_forward_cuda_fp16, attention_backward_cuda_fp16,
+         attention_decode_cuda_fp16},
+};
+
+/* As in cases.c: what one rounding of a result may be. */
+static const double tolerance[] = {1e-5, 9e-3, 1.3e-3};
+
+struct problem {
+    enum dtype dtype;
+    int B, T, H, KV, D;
+    bool fused;   /* q, k, v in one array */
+    int document; /* tokens; 0: one document */
+};
+
+/* Each an array of the host and its twin on the device. */
+struct both {
+    void *host, *device;
+    size_t bytes;
+};
+
+static struct both both_of(void *host, size_t bytes)
+{
+    struct both x = {host, NULL, bytes};
+    cr_assert_eq(device_take(bytes, &x.device), ZD_OK);
+    cr_assert_eq(device_write(x.device, host, bytes), ZD_OK);
+    return x;
+}
+
+static void both_free(struct both x)
+{
+    free(x.host);
+    device_give(x.device, x.bytes);
+}
+
+struct arrays {
+    struct both in, dout, out, lse, grads, starts; /* in: q, k, v */
+    void *scratch;
+    size_t scratch_bytes, k_at, v_at; /* bytes into `in` and `grads` */
+    struct attention_shape shape;
+};
+
+static struct arrays arrays_of(struct problem p)
+{
+    size_t element = dtype_bytes(p.dtype), rows = (size_t)(p.B * p.T);
+    size_t q = (size_t)(p.H * p.D), kv = (size_t)(p.KV * p.D);
+    size_t count = rows * (q + 2 * kv);
+    struct arrays a = {
+            .shape = {
+                    .B = p.B,
+                    .T = p.T,
+                    .H = p.H,
+                    .KV = p.KV,
+                    .D = p.D,
+                    .q_stride = (int64_t)(p.fused ? q + 2 * kv : q),
+                    .k_stride = (int64_t)(p.fused ? q + 2 * kv : kv),
+                    .v_stride = (int64_t)(p.fused ? q + 2 * kv : kv),
+                    .scale = 1.0f / sqrtf((float)p.D),
+            }};
+    a.k_at = element * (p.fused ? q : rows * q);
+    a.v_at = element * (p.fused ? q + kv : rows * (q + kv));
+    int32_t *starts = calloc(rows, sizeof *starts);
+    for (size_t i = 0; p.document && i < rows; i++) {
+        int t = (int)i % p.T, step = p.document + (int)i / p.T;
+        starts[i] = t / step * step;
+    }
+    a.starts = both_of(starts, rows * sizeof *starts);
+    a.in = both_of(random_array(p.dtype, count, 2.0f, 1), count * element);
+    a.grads = both_of(random_array(p.dtype, count, 1.0f, 2), count * element);
+    a.dout = both_of(
+            random_array(p.dtype, rows * q, 1.0f, 3), rows * q * element);
+    a.out = both_of(
+            random_array(p.dtype, rows * q, 1.0f, 4), rows * q * element);
+    size_t lse = rows * (size_t)p.H * sizeof(float);
+    a.lse = both_of(random_array(DTYPE_FP32, lse / 4, 1.0f, 5), lse);
+    a.scratch_bytes = attention_cuda_scratch_bytes(&a.shape, p.dtype);
+    cr_assert_eq(device_take(a.scratch_bytes, &a.scratch), ZD_OK);
+    return a;
+}
+
+static void arrays_free(struct arrays *a)
+{
+    both_free(a->in), both_free(a->dout), both_free(a->out);
+    both_free(a->lse), both_free(a->grads), both_free(a->starts);
+    device_give(a->scratch, a->scratch_bytes);
+}
+
+/* Backward reads the out and lse that `definition` made, so that an error of
+ * forward does not show twice. */
+static void run_definition(struct arrays *a, enum dtype dtype)
+{
+    const struct kernels *plain;
+    const char *in = a->in.host;
+    char *grads = a->grads.host;
+    cr_assert_eq(kernels_plain(dtype, &plain), ZD_OK);
+    plain->attention_forward(
+            NULL, a->out.host, a->lse.host, in, in + a->k_at, in + a->v_at,
+            a->starts.host, NULL, &a->shape);
+    plain->attention_backward(
+            NULL, grads, grads + a->k_at, grads + a->v_at, a->dout.host,
+            a->out.host, a->lse.host, in, in + a->k_at, in + a->v_at,
+            a->starts.host, NULL, &a->shape);
+}
+
+static void run_forward(struct arrays *a, enum dtype dtype)
+{
+    const char *in = a->in.device;
+    cr_assert_eq(
+            own[dtype].forward(
+                    NULL, a->out.device, a->lse.device, in, in + a->k_at,
+                    in + a->v_at, a->starts.device, a->scratch, &a->shape),
+            ZD_OK);
+}
+
+static void run_backward(struct arrays *a, enum dtype dtype)
+{
+    const char *in = a->in.device;
+    char *grads = a->grads.device;
+    cr_assert_eq(
+            own[dtype].backward(
+                    NULL, grads, grads + a->k_at, grads + a->v_at,
+                    a->dout.device, a->out.device, a->lse.device, in,
+                    in + a->k_at, in + a->v_at, a->starts.device, a->scratch,
+                    &a->shape),
+            ZD_OK);
+}
+
+static void expect_near(
+        const char *what, struct problem p, struct both x, enum dtype dtype)
+{
+    void *got = malloc(x.bytes);
+    cr_assert_eq(device_read(got, x.device, x.bytes), ZD_OK);
+    double error = worst(got, x.host, dtype, x.bytes / dtype_bytes(dtype));
+    free(got);
+    cr_expect(
+            error <= tolerance[p.dtype],
+            "%s of %s B=%d T=%d H=%d KV=%d D=%d documents of %d: %g", what,
+            dtype_name(p.dtype), p.B, p.T, p.H, p.KV, p.D, p.document, error);
+}
+
+static void check(struct problem p)
+{
+    struct arrays a = arrays_of(p);
+    run_definition(&a, p.dtype);
+    run_forward(&a, p.dtype);
+    expect_near("out", p, a.out, p.dtype);
+    expect_near("lse", p, a.lse, DTYPE_FP32);
+    cr_assert_eq(device_write(a.out.device, a.out.host, a.out.bytes), ZD_OK);
+    cr_assert_eq(device_write(a.lse.device, a.lse.host, a.lse.bytes), ZD_OK);
+    run_backward(&a, p.dtype);
+    expect_near("gradients", p, a.grads, p.dtype);
+    cr_expect_eq(device_check(), ZD_OK);
+    arrays_free(&a);
+}
+
+static struct device *device;
+
+static void open_gpu(void)
+{
+    const char *why = "";
+    if (device_gpu_count(&why) == 0)
+        cr_skip("no CUDA device: %s", why);
+    cr_assert_eq(device_open(DEVICE_CUDA, 0, 1, &device), ZD_OK);
+    device_use(device);
+}
+
+static void close_gpu(void)
+{
+    device_use(NULL);
+    device_close(device);
+}
+
+TestSuite(attention_cuda, .init = open_gpu, .fini = close_gpu);
+
+static const enum dtype types[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
+
+/* Heads that no pack fits, and heads beyond the tiles' 128. */
+Test(attention_cuda, rows_of_any_width_follow_the_definition)
+{
+    for (int i = 0; i < 3; i++)
+        check((struct problem){types[i], 2, 29, 4, 2, 37, true, i ? 0 : 8});
+    check((struct problem){DTYPE_FP32, 1, 13, 1, 1, 512, false, 0});
+    check((struct problem){DTYPE_BF16, 1, 13, 2, 1, 256, false, 5});
+}
+
+Test(attention_cuda, tiles_follow_the_definition)
+{
+    check((struct problem){DTYPE_FP32, 2, 70, 2, 1, 20, true, 23});
+    check((struct problem){DTYPE_FP32, 1, 131, 2, 2, 64, false, 0});
+    check((struct problem){DTYPE_FP32, 2, 45, 4, 1, 128, true, 17});
+    check((struct problem){DTYPE_BF16, 1, 70, 2, 2, 20, true, 0});
+    check((struct problem){DTYPE_FP16, 1, 70, 2, 1, 36, true, 50});
+}
+
+Test(attention_cuda, tensor_cores_follow_the_definition)
+{
+    static const int widths[] = {40, 64, 80, 96, 128};
+    for (int i = 0; i < 5; i++) {
+        enum dtype dtype = types[1 + i % 2];
+        check((struct problem){
+                dtype, 1, 150, 2, 1 + i % 2, widths[i], i & 1, 0});
+        check((struct problem){
+                dtype, 2, 77, 2, 2 - i % 2, widths[i], true, 10 + 9 * i});
+    }
+    check((struct problem){DTYPE_FP16, 1, 200, 4, 1, 64, true, 140});
+    check((struct problem){DTYPE_BF16, 1, 1, 1, 1, 128, true, 0});
+}
+
+/* What a sum of bits says of out, lse and gradients. */
+static uint64_t digest(struct problem p)
+{
+    struct arrays a = arrays_of(p);
+    struct both all[] = {a.out, a.lse, a.grads};
+    uint64_t sum = 0;
+    run_forward(&a, p.dtype);
+    run_backward(&a, p.dtype);
+    for (int i = 0; i < 3; i++) {
+        unsigned char *got = malloc(all[i].bytes);
+        cr_assert_eq(device_read(got, all[i].device, all[i].bytes), ZD_OK);
+        for (size_t j = 0; j < all[i].bytes; j++)
+            sum = sum * 0x100000001b3u + got[j];
+        free(got);
+    }
+    arrays_free(&a);
+    return sum;
+}
+
+static uint64_t digest_in_order(const char *order, struct problem p)
+{
+    uint64_t sum = 0;
+    int ends[2];
+    cr_assert_eq(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("ZD_STANDIN_ORDER", order, 1);
+        open_gpu();
+        sum = digest(p);
+        _exit(write(ends[1], &sum, sizeof sum) != sizeof sum);
+    }
+    close(ends[1]);
+    cr_assert_eq(read(ends[0], &sum, sizeof sum), sizeof sum);
+    close(ends[0]);
+    cr_assert_eq(waitpid(child, NULL, 0), child);
+    return sum;
+}
+
+/* Blocks of a grid come in any order: on a GPU as they like, in the stand-in as
+ * it is told. */
+Test(attention_order, blocks_in_any_order_give_the_same_bits)
+{
+    const struct problem problems[] = {
+            {DTYPE_FP32, 1, 90, 2, 1, 64, true, 40},
+            {DTYPE_BF16, 1, 150, 2, 1, 64, true, 0},
+            {DTYPE_FP32, 1, 20, 2, 1, 7, true, 0},
+    };
+    if (device_gpu_count(NULL) == 0)
+        cr_skip("no CUDA device");
+    for (int i = 0; i < 3; i++) {
+        uint64_t forward = digest_in_order("forward", problems[i]);
+        cr_expect_eq(forward, digest_in_order("reverse", problems[i]));
+        cr_expect_eq(forward, digest_in_order("7", problems[i]));
+    }
+}
+
+Test(attention_cuda, decoding_follows_the_definition)
+{
+    for (int i = 0; i < 6; i++) {
+        enum dtype dtype = types[i % 3];
+        const struct kernels *plain;
+        int n = i & 1 ? 5 : 1, past = 20 * i, H = 4, KV = i & 1 ? 4 : 2;
+        int D = i < 3 ? 40 : 160, stride = H * D + 8;
+        size_t element = dtype_bytes(dtype), cache = (size_t)(past + n);
+        cache *= (size_t)(KV * D);
+        size_t queries = (size_t)(n * stride), outs = (size_t)(n * H * D);
+        struct both q = both_of(
+                random_array(dtype, queries, 2.0f, 1), queries * element);
+        struct both k =
+                both_of(random_array(dtype, cache, 2.0f, 2), cache * element);
+        struct both v =
+                both_of(random_array(dtype, cache, 1.0f, 3), cache * element);
+        struct both out =
+                both_of(random_array(dtype, outs, 1.0f, 4), outs * element);
+        kernels_plain(dtype, &plain);
+        plain->attention_decode(
+                NULL, out.host, q.host, k.host, v.host, n, past, H, KV, D,
+                stride, 0.2f);
+        cr_assert_eq(
+                own[dtype].decode(
+                        NULL, out.device, q.device, k.device, v.device, n, past,
+                        H, KV, D, stride, 0.2f),
+                ZD_OK);
+        expect_near(
+                "decode", (struct problem){dtype, 1, n, H, KV, D, false, 0},
+                out, dtype);
+        both_free(q), both_free(k), both_free(v), both_free(out);
+    }
+}
