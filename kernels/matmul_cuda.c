@@ -89,7 +89,8 @@ static enum zd_status matmul(
         const void *b, const void *bias, enum dtype dtype, int M, int N, int K,
         bool trans_a, bool trans_b, bool accumulate)
 {
-    bool done, fuses_bias = bias && out_type == dtype;
+    bool fuses_bias = bias && out_type == dtype;
+    enum product_outcome outcome;
     struct product_operands operands = {
             .a = b,
             .b = a,
@@ -101,8 +102,8 @@ static enum zd_status matmul(
             dtype, out_type, M, N, K, trans_a, trans_b,
             fuses_bias ? PRODUCT_BIAS : PRODUCT_PLAIN, &operands);
     assert(!accumulate || out_type == DTYPE_FP32);
-    ZD_TRY(product_run(stream, &product, &operands, &done));
-    if (!done)
+    ZD_TRY(product_run(stream, &product, &operands, &outcome));
+    if (outcome == PRODUCT_REFUSED)
         return matmul_own_cuda(
                 stream, out, out_type, a, b, bias, dtype, M, N, K, trans_a,
                 trans_b, accumulate);
@@ -117,90 +118,156 @@ static bool can_fuse_gelu(enum dtype dtype, int N)
     return dtype != DTYPE_FP32 && N % 8 == 0;
 }
 
+/* The product with its epilogue, else `apart`; which of them is the faster is
+ * found out at its first use. */
+static enum zd_status fused_or_apart(
+        struct stream *stream, const struct product *product,
+        const struct product_operands *operands, product_fn *apart,
+        const void *ctx)
+{
+    enum product_outcome outcome;
+    ZD_TRY(product_run(stream, product, operands, &outcome));
+    if (outcome == PRODUCT_REFUSED)
+        return apart(ctx);
+    if (outcome == PRODUCT_UNDECIDED)
+        return product_decide(stream, product, operands, apart, ctx);
+    return ZD_OK;
+}
+
+/* --- GELU ----------------------------------------------------------------- */
+
+struct gelu {
+    struct stream *stream;
+    enum dtype dtype;
+    void *out, *pre; /* forward: both written; backward: pre is read */
+    const void *a, *b, *bias;
+    int M, N, K;
+    bool trans_b;
+};
+
+static enum zd_status gelu_apart(const void *ctx)
+{
+    const struct gelu *g = ctx;
+    ZD_TRY(
+            matmul(g->stream, g->pre, g->dtype, g->a, g->b, g->bias, g->dtype,
+                   g->M, g->N, g->K, false, g->trans_b, false));
+    return gelu_forward_of[g->dtype](
+            g->stream, g->out, g->pre, (size_t)g->M * (size_t)g->N);
+}
+
+static enum zd_status dgelu_apart(const void *ctx)
+{
+    const struct gelu *g = ctx;
+    ZD_TRY(
+            matmul(g->stream, g->out, g->dtype, g->a, g->b, NULL, g->dtype,
+                   g->M, g->N, g->K, false, g->trans_b, false));
+    return gelu_backward_of[g->dtype](
+            g->stream, g->out, g->out, g->pre, (size_t)g->M * (size_t)g->N);
+}
+
+static enum zd_status gelu_product(
+        const struct gelu *g, enum product_epilogue epilogue, product_fn *apart)
+{
+    struct product_operands operands = {
+            .a = g->b,
+            .b = g->a,
+            .d = g->out,
+            .bias = (void *)g->bias,
+            .aux = g->pre,
+    };
+    struct product product = product_of(
+            g->dtype, g->dtype, g->M, g->N, g->K, false, g->trans_b, epilogue,
+            &operands);
+    if (!can_fuse_gelu(g->dtype, g->N))
+        return apart(g);
+    return fused_or_apart(g->stream, &product, &operands, apart, g);
+}
+
 static enum zd_status matmul_gelu(
         struct stream *stream, void *out, void *pre, const void *a,
         const void *b, const void *bias, enum dtype dtype, int M, int N, int K,
         bool trans_b)
 {
-    if (can_fuse_gelu(dtype, N)) {
-        bool done;
-        struct product_operands operands = {
-                .a = b,
-                .b = a,
-                .d = out,
-                .bias = (void *)bias,
-                .aux = pre,
-        };
-        struct product product = product_of(
-                dtype, dtype, M, N, K, false, trans_b,
-                bias ? PRODUCT_GELU_AUX_BIAS : PRODUCT_GELU_AUX, &operands);
-        ZD_TRY(product_run(stream, &product, &operands, &done));
-        if (done)
-            return ZD_OK;
-    }
-    ZD_TRY(
-            matmul(stream, pre, dtype, a, b, bias, dtype, M, N, K, false,
-                   trans_b, false));
-    return gelu_forward_of[dtype](stream, out, pre, (size_t)M * (size_t)N);
+    const struct gelu g = {stream, dtype, out, pre, a,      b,
+                           bias,   M,     N,   K,   trans_b};
+    return gelu_product(
+            &g, bias ? PRODUCT_GELU_AUX_BIAS : PRODUCT_GELU_AUX, gelu_apart);
 }
 
 static enum zd_status matmul_dgelu(
         struct stream *stream, void *dpre, const void *dout, const void *b,
         const void *pre, enum dtype dtype, int M, int N, int K, bool trans_b)
 {
-    if (can_fuse_gelu(dtype, N)) {
-        bool done;
-        struct product_operands operands = {
-                .a = b,
-                .b = dout,
-                .d = dpre,
-                .aux = (void *)pre,
-        };
-        struct product product = product_of(
-                dtype, dtype, M, N, K, false, trans_b, PRODUCT_DGELU,
-                &operands);
-        ZD_TRY(product_run(stream, &product, &operands, &done));
-        if (done)
-            return ZD_OK;
-    }
-    ZD_TRY(
-            matmul(stream, dpre, dtype, dout, b, NULL, dtype, M, N, K, false,
-                   trans_b, false));
-    return gelu_backward_of[dtype](
-            stream, dpre, dpre, pre, (size_t)M * (size_t)N);
+    const struct gelu g = {stream, dtype, dpre, (void *)pre, dout,   b,
+                           NULL,   M,     N,    K,           trans_b};
+    return gelu_product(&g, PRODUCT_DGELU, dgelu_apart);
 }
 
-/* dweight and, in the same pass over dy, the sums of its columns. *done_out
- * false: the library cannot, nothing was queued. */
-static enum zd_status weight_grads_fused(
-        struct stream *stream, float *dweight, float *dbias, const void *a,
-        const void *b, enum dtype dtype, int rows, int columns, int tokens,
-        bool dy_first, bool accumulate, bool *done_out)
+/* --- gradients of a linear layer's parameters ------------------------------
+ */
+
+struct grads {
+    struct stream *stream;
+    enum dtype dtype;
+    float *dweight, *dbias;
+    const void *a, *b;
+    int rows, columns, tokens;
+    bool dy_first, accumulate;
+};
+
+static int bias_count(const struct grads *g)
 {
-    int count = dy_first ? rows : columns;
-    size_t bytes = (size_t)count * sizeof *dbias;
-    float *sums = dbias;
-    *done_out = false;
-    if (accumulate) {
-        if (bytes > PRODUCT_BORROW_BYTES || cuda_workspace_size() < bytes)
-            return ZD_OK;
-        sums = cuda_workspace(bytes);
-    }
-    struct product_operands operands = {
-            .a = b,
-            .b = a,
-            .d = dweight,
+    return g->dy_first ? g->rows : g->columns;
+}
+
+static enum zd_status grads_apart(const void *ctx)
+{
+    const struct grads *g = ctx;
+    ZD_TRY(matmul(
+            g->stream, g->dweight, DTYPE_FP32, g->a, g->b, NULL, g->dtype,
+            g->rows, g->columns, g->tokens, true, false, g->accumulate));
+    return reduce_rows_of[g->dtype](
+            g->stream, g->dbias, g->dy_first ? g->a : g->b, g->tokens,
+            bias_count(g), g->accumulate);
+}
+
+/* In one pass; the sums of columns, which overwrite, go into `sums`. */
+static struct product_operands grads_operands(
+        const struct grads *g, float *sums)
+{
+    return (struct product_operands){
+            .a = g->b,
+            .b = g->a,
+            .d = g->dweight,
             .bias = sums,
-            .accumulate = accumulate,
+            .accumulate = g->accumulate,
     };
-    /* our b is its A, whose columns of ours are rows there */
-    struct product product = product_of(
-            dtype, DTYPE_FP32, rows, columns, tokens, true, false,
-            dy_first ? PRODUCT_BGRADB : PRODUCT_BGRADA, &operands);
-    ZD_TRY(product_run(stream, &product, &operands, done_out));
-    if (*done_out && accumulate)
-        return matmul_add_sums_cuda(stream, dbias, sums, count);
-    return ZD_OK;
+}
+
+/* Our b is the library's A, and columns of ours are rows there. */
+static struct product grads_product(
+        const struct grads *g, const struct product_operands *operands)
+{
+    return product_of(
+            g->dtype, DTYPE_FP32, g->rows, g->columns, g->tokens, true, false,
+            g->dy_first ? PRODUCT_BGRADB : PRODUCT_BGRADA, operands);
+}
+
+/* The sums go by way of the workspace. What is added to cannot be measured
+ * against its parts: that waits for a call that overwrites. */
+static enum zd_status grads_added(const struct grads *g)
+{
+    size_t bytes = (size_t)bias_count(g) * sizeof(float);
+    enum product_outcome outcome;
+    if (bytes > PRODUCT_BORROW_BYTES || cuda_workspace_size() < bytes)
+        return grads_apart(g);
+    float *sums = cuda_workspace(bytes);
+    struct product_operands operands = grads_operands(g, sums);
+    struct product product = grads_product(g, &operands);
+    ZD_TRY(product_run(g->stream, &product, &operands, &outcome));
+    if (outcome == PRODUCT_REFUSED)
+        return grads_apart(g);
+    return matmul_add_sums_cuda(g->stream, g->dbias, sums, bias_count(g));
 }
 
 static enum zd_status matmul_weight_grads(
@@ -208,21 +275,17 @@ static enum zd_status matmul_weight_grads(
         const void *b, enum dtype dtype, int rows, int columns, int tokens,
         bool dy_first, bool accumulate)
 {
-    bool done = false;
-    if (dbias)
-        ZD_TRY(weight_grads_fused(
-                stream, dweight, dbias, a, b, dtype, rows, columns, tokens,
-                dy_first, accumulate, &done));
-    if (done)
-        return ZD_OK;
-    ZD_TRY(
-            matmul(stream, dweight, DTYPE_FP32, a, b, NULL, dtype, rows,
-                   columns, tokens, true, false, accumulate));
+    const struct grads g = {stream, dtype,   dweight, dbias,    a,         b,
+                            rows,   columns, tokens,  dy_first, accumulate};
     if (!dbias)
-        return ZD_OK;
-    return reduce_rows_of[dtype](
-            stream, dbias, dy_first ? a : b, tokens, dy_first ? rows : columns,
-            accumulate);
+        return matmul(
+                stream, dweight, DTYPE_FP32, a, b, NULL, dtype, rows, columns,
+                tokens, true, false, accumulate);
+    if (accumulate)
+        return grads_added(&g);
+    struct product_operands operands = grads_operands(&g, dbias);
+    struct product product = grads_product(&g, &operands);
+    return fused_or_apart(stream, &product, &operands, grads_apart, &g);
 }
 
 /* --- the table's entries -------------------------------------------------- */

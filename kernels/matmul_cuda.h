@@ -77,12 +77,28 @@ struct product_operands {
     bool accumulate;
 };
 
-/* Queues it. *done_out false: the library has no algorithm for it on this GPU,
- * and nothing was queued. The first product of a shape makes its plan, and may
- * wait for the GPU to time it. */
+enum product_outcome {
+    PRODUCT_REFUSED, /* nothing was queued: the library has no algorithm for it
+                        on this GPU, or in parts it is faster */
+    PRODUCT_QUEUED,
+    PRODUCT_UNDECIDED /* queued, and whether it is faster than its parts is to
+                         be measured: product_decide */
+};
+/* The first product of a shape makes its plan, and may wait for the GPU to time
+ * it. */
 enum zd_status product_run(
         struct stream *stream, const struct product *product,
-        const struct product_operands *operands, bool *done_out);
+        const struct product_operands *operands,
+        enum product_outcome *outcome_out);
+
+/* Measures a product with an epilogue against `apart`, which queues the same in
+ * parts, and remembers which is the faster. Both run several times: what they
+ * write they must overwrite. */
+typedef enum zd_status product_fn(const void *ctx);
+enum zd_status product_decide(
+        struct stream *stream, const struct product *product,
+        const struct product_operands *operands, product_fn *apart,
+        const void *ctx);
 
 /* Opens the library for the thread's GPU, once. *name_out: "cuBLASLt 13.1.0";
  * static. ZD_ERR_UNFIT: it is not there. */

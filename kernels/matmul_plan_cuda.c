@@ -15,7 +15,7 @@
 enum { DEVICES = 16, LOCK_TIMEOUT_MS = 60000 };
 
 static struct plan_table tables[DEVICES] = {
-        [0 ... DEVICES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+        [0 ... DEVICES - 1] = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}};
 
 _Static_assert(sizeof(struct product) == 24, "products are compared as bytes");
 
@@ -248,6 +248,7 @@ static bool take_tuned(struct plan_table *table, struct plan *plan)
         return false;
     memcpy(&plan->algorithm, tuned->algorithm, sizeof plan->algorithm);
     plan->microseconds = (double)tuned->microseconds;
+    plan->parts = tuned->parts;
     if (table->api->algo_check(
                 table->handle, plan->desc, plan->a, plan->b, plan->d, plan->d,
                 &plan->algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
@@ -257,7 +258,20 @@ static bool take_tuned(struct plan_table *table, struct plan *plan)
         return true;
     }
     plan->microseconds = 0.0;
+    plan->parts = TUNED_UNDECIDED;
     return false;
+}
+
+static void remember(struct plan_table *table, const struct plan *plan)
+{
+    struct tuned tuned = {
+            .product = plan->product,
+            .parts = plan->parts,
+            .workspace_kib = workspace_kib(table),
+            .microseconds = (float)plan->microseconds,
+    };
+    memcpy(tuned.algorithm, &plan->algorithm, sizeof tuned.algorithm);
+    tuning_add(table->tuning, &tuned);
 }
 
 static enum zd_status measure_and_keep(
@@ -265,17 +279,11 @@ static enum zd_status measure_and_keep(
         const struct plan_candidates *candidates,
         const struct product_operands *operands, cudaStream_t stream)
 {
-    struct tuned tuned = {
-            .product = plan->product,
-            .workspace_kib = workspace_kib(table),
-    };
     ZD_TRY(plan_measure(table, plan, candidates, operands, stream));
     if (plan->microseconds <= 0.0)
         return ZD_OK;
     table->counters.timed++;
-    tuned.microseconds = (float)plan->microseconds;
-    memcpy(tuned.algorithm, &plan->algorithm, sizeof tuned.algorithm);
-    tuning_add(table->tuning, &tuned);
+    remember(table, plan);
     return ZD_OK;
 }
 
@@ -474,43 +482,121 @@ cublasStatus_t plan_launch(
             stream);
 }
 
+/* Where parts are measured: a bias alone costs nothing. */
+static bool has_parts(const struct product *p)
+{
+    return p->epilogue != PRODUCT_PLAIN && p->epilogue != PRODUCT_BIAS;
+}
+
+static bool is_undecided(const struct plan *plan)
+{
+    return plan->microseconds > 0.0 && plan->parts == TUNED_UNDECIDED &&
+           has_parts(&plan->product);
+}
+
+static void refuse(
+        struct plan_table *table, struct plan *plan, cublasStatus_t status)
+{
+    zd_log_warning(
+            "products: %s refuses %d x %d x %d (%s): our own kernel takes over",
+            table->api->name, plan->product.n, plan->product.m, plan->product.k,
+            table->api->status_name(status));
+    plan->is_refused = true;
+    table->counters.refused++;
+}
+
 static enum zd_status run_locked(
         struct plan_table *table, const struct product *product,
         const struct product_operands *operands, cudaStream_t stream,
-        bool *done_out)
+        enum product_outcome *outcome_out)
 {
     struct plan *plan;
-    *done_out = false;
+    *outcome_out = PRODUCT_REFUSED;
     ZD_TRY(ready(table));
     ZD_TRY(plan_for(table, product, operands, stream, &plan));
-    if (plan->is_refused)
+    if (plan->is_refused || plan->parts == TUNED_APART)
         return ZD_OK;
     cublasStatus_t status =
             plan_launch(table, plan, &plan->algorithm, operands, stream);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
         status == CUBLAS_STATUS_INVALID_VALUE) {
-        zd_log_warning(
-                "products: %s refuses %d x %d x %d (%s): our own kernel takes "
-                "over",
-                table->api->name, product->n, product->m, product->k,
-                table->api->status_name(status));
-        plan->is_refused = true;
-        table->counters.refused++;
+        refuse(table, plan, status);
         return ZD_OK;
     }
-    *done_out = status == CUBLAS_STATUS_SUCCESS;
+    *outcome_out = is_undecided(plan) ? PRODUCT_UNDECIDED : PRODUCT_QUEUED;
     return cublaslt_check(table->api, status, "cublasLtMatmul");
 }
 
 enum zd_status product_run(
         struct stream *stream, const struct product *product,
-        const struct product_operands *operands, bool *done_out)
+        const struct product_operands *operands,
+        enum product_outcome *outcome_out)
 {
     struct plan_table *table = table_of_device();
     cudaStream_t queue = device_cuda_stream(stream);
     pthread_mutex_lock(&table->lock);
     enum zd_status status =
-            run_locked(table, product, operands, queue, done_out);
+            run_locked(table, product, operands, queue, outcome_out);
+    pthread_mutex_unlock(&table->lock);
+    return status;
+}
+
+struct fused {
+    const struct plan_table *table;
+    const struct plan *plan;
+    const struct product_operands *operands;
+    cudaStream_t stream;
+};
+
+static enum zd_status run_fused(const void *ctx)
+{
+    const struct fused *f = ctx;
+    return cublaslt_check(
+            f->table->api,
+            plan_launch(
+                    f->table, f->plan, &f->plan->algorithm, f->operands,
+                    f->stream),
+            "cublasLtMatmul");
+}
+
+static enum zd_status decide_locked(
+        struct plan_table *table, struct plan *plan,
+        const struct product_operands *operands, cudaStream_t stream,
+        product_fn *apart, const void *ctx)
+{
+    struct fused fused = {table, plan, operands, stream};
+    double together, in_parts;
+    const struct tuned *tuned =
+            tuning_find(table->tuning, &plan->product, workspace_kib(table));
+    if (tuned && tuned->parts != TUNED_UNDECIDED) {
+        plan->parts = tuned->parts; /* by another process, meanwhile */
+        return ZD_OK;
+    }
+    ZD_TRY(plan_time(run_fused, &fused, stream, &together));
+    ZD_TRY(plan_time(apart, ctx, stream, &in_parts));
+    plan->parts = together <= in_parts ? TUNED_FUSED : TUNED_APART;
+    remember(table, plan);
+    return ZD_OK;
+}
+
+enum zd_status product_decide(
+        struct stream *stream, const struct product *product,
+        const struct product_operands *operands, product_fn *apart,
+        const void *ctx)
+{
+    struct plan_table *table = table_of_device();
+    cudaStream_t queue = device_cuda_stream(stream);
+    /* makes the plans of the parts, and waits before the lock: see settle */
+    ZD_TRY(apart(ctx));
+    ZD_CUDA(cudaStreamSynchronize(queue));
+    enum zd_status status = ZD_OK;
+    pthread_mutex_lock(&table->lock);
+    struct plan *plan = slot_of(table, product);
+    if (plan->is_made && is_undecided(plan)) {
+        tuning_lock(table->tuning, LOCK_TIMEOUT_MS);
+        status = decide_locked(table, plan, operands, queue, apart, ctx);
+        tuning_unlock(table->tuning);
+    }
     pthread_mutex_unlock(&table->lock);
     return status;
 }

@@ -19,10 +19,12 @@ struct plan {
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
     double microseconds; /* as measured; 0: it was not */
+    enum tuned_parts parts;
 };
 
-/* Of one GPU; `lock` is held by whoever reads or writes the rest, also while a
- * product is queued, because its pointers are set in the shared descriptor. */
+/* Of one GPU; `lock`, which its holder may take again, is held by whoever reads
+ * or writes the rest, also while a product is queued, because its pointers are
+ * set in the shared descriptor. */
 struct plan_table {
     pthread_mutex_t lock;
     bool is_open;
@@ -52,6 +54,11 @@ enum zd_status plan_measure(
         const struct plan_table *table, struct plan *plan,
         const struct plan_candidates *candidates,
         const struct product_operands *operands, cudaStream_t stream);
+
+/* The shortest of a few runs of what `run` queues, in microseconds. */
+enum zd_status plan_time(
+        product_fn *run, const void *ctx, cudaStream_t stream,
+        double *microseconds_out);
 
 /* True when this product's algorithm is to be looked up and measured. */
 bool plan_is_timed(const struct product *product);

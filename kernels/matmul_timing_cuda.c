@@ -139,3 +139,36 @@ enum zd_status plan_measure(
     stopwatch_destroy(&trial.watch);
     return status;
 }
+
+static enum zd_status time_once(
+        const struct stopwatch *watch, product_fn *run, const void *ctx,
+        cudaStream_t stream, double *took_out)
+{
+    float milliseconds;
+    ZD_CUDA(cudaEventRecord(watch->start, stream));
+    ZD_TRY(run(ctx));
+    ZD_CUDA(cudaEventRecord(watch->stop, stream));
+    ZD_CUDA(cudaEventSynchronize(watch->stop));
+    ZD_CUDA(cudaEventElapsedTime(&milliseconds, watch->start, watch->stop));
+    *took_out = 1e3 * (double)milliseconds;
+    return ZD_OK;
+}
+
+enum zd_status plan_time(
+        product_fn *run, const void *ctx, cudaStream_t stream,
+        double *microseconds_out)
+{
+    enum { RUNS = 5 };
+    struct stopwatch watch;
+    enum zd_status status = ZD_OK;
+    *microseconds_out = 1e30;
+    ZD_TRY(stopwatch_create(&watch));
+    for (int i = 0; i < RUNS && status == ZD_OK; i++) {
+        double took = 1e30;
+        status = time_once(&watch, run, ctx, stream, &took);
+        if (took < *microseconds_out)
+            *microseconds_out = took;
+    }
+    stopwatch_destroy(&watch);
+    return status;
+}

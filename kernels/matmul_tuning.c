@@ -73,11 +73,14 @@ static void set_path(struct tuning *tuning)
 static bool parse_line(const char *line, struct tuned *out)
 {
     int m, n, k, sm, dtype, out_type, ta, tb, epilogue, alignment, tf32, used;
+    int parts;
     struct tuned t = {0};
-    if (sscanf(line, "%d %d %d %d %d %d %d %d %d %d %d %" SCNu32 " %f%n", &m,
+    if (sscanf(line, "%d %d %d %d %d %d %d %d %d %d %d %d %" SCNu32 " %f%n", &m,
                &n, &k, &sm, &dtype, &out_type, &ta, &tb, &epilogue, &alignment,
-               &tf32, &t.workspace_kib, &t.microseconds, &used) != 13)
+               &tf32, &parts, &t.workspace_kib, &t.microseconds, &used) != 14 ||
+        parts < TUNED_UNDECIDED || parts > TUNED_APART)
         return false;
+    t.parts = (enum tuned_parts)parts;
     t.product = (struct product){
             .m = m,
             .n = n,
@@ -201,9 +204,9 @@ static size_t print_line(char *out, const struct tuned *t)
     const struct product *p = &t->product;
     int used = snprintf(
             out, LINE_BYTES,
-            "%d %d %d %d %d %d %d %d %d %d %d %" PRIu32 " %.2f", p->m, p->n,
+            "%d %d %d %d %d %d %d %d %d %d %d %d %" PRIu32 " %.2f", p->m, p->n,
             p->k, p->sm_target, p->dtype, p->out_type, p->trans_a, p->trans_b,
-            p->epilogue, p->alignment, p->tf32, t->workspace_kib,
+            p->epilogue, p->alignment, p->tf32, (int)t->parts, t->workspace_kib,
             (double)t->microseconds);
     for (int i = 0; i < 8; i++)
         used += snprintf(

@@ -19,8 +19,12 @@
 
 #include "kernels/matmul_cuda.h"
 
+/* Whether an epilogue is faster than its parts; PLAIN products have none. */
+enum tuned_parts { TUNED_UNDECIDED, TUNED_FUSED, TUNED_APART };
+
 struct tuned {
     struct product product;
+    enum tuned_parts parts;
     uint64_t algorithm[8];
     uint32_t workspace_kib; /* that was offered to the library */
     float microseconds;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <unistd.h>
 
 using namespace cublaslt;
 
@@ -20,7 +21,7 @@ struct cublaslt_standin_counters counters;
 std::mutex counters_lock;
 
 struct failures {
-    bool empty, refuse, no_bgrad, no_gelu, create;
+    bool empty, refuse, no_bgrad, no_gelu, create, slow_epilogue, slow_plain;
     uint64_t fail_at; /* products until one fails; 0: none */
 };
 struct failures failures;
@@ -35,6 +36,8 @@ void set_failures(const char *text)
     failures.no_bgrad = strstr(text, "no_bgrad") != NULL;
     failures.no_gelu = strstr(text, "no_gelu") != NULL;
     failures.create = strstr(text, "create") != NULL;
+    failures.slow_epilogue = strstr(text, "slow_epilogue") != NULL;
+    failures.slow_plain = strstr(text, "slow_plain") != NULL;
     const char *at = strstr(text, "fail:");
     failures.fail_at = at ? strtoull(at + 5, NULL, 10) : 0;
 }
@@ -400,6 +403,8 @@ bool fails_now(void)
 void work(void *ctx)
 {
     struct call *c = (struct call *)ctx;
+    if (c->is_slow)
+        usleep(3000);
     product(*c);
     delete c;
 }
@@ -719,6 +724,9 @@ cublasStatus_t cublasLtMatmul(
     if (fails_now())
         return CUBLAS_STATUS_EXECUTION_FAILED;
     read_scalars(&call);
+    call.is_slow = has_aux(call.desc.epilogue) || is_bgrad(call.desc.epilogue)
+                           ? failures.slow_epilogue
+                           : failures.slow_plain;
     count_product(call);
     struct call *queued = new struct call(call);
     if (zd_standin_enqueue(stream, work, queued) != cudaSuccess) {

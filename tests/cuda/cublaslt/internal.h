@@ -52,6 +52,7 @@ struct call {
     void *d_data, *workspace;
     size_t workspace_bytes;
     int algorithm;
+    bool is_slow;
 };
 
 inline size_t type_bytes(uint32_t type)
