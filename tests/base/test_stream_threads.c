@@ -1,8 +1,11 @@
 /* Streams under a thread sanitizer: rows visit the host and come back through
- * two buffers, and only events keep one row from another's place. */
-#include "base/stream.h"
+ * two buffers, and only events keep one row from another's place. On a GPU it
+ * is the other way round: from two buffers of the host to the device's memory.
+ */
+#include "base/device_memory.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,12 +14,20 @@ enum { ROWS = 40, COUNT = 1000, BUFFERS = 2, ROUNDS = 3 };
 struct relay {
     struct stream *down, *up;
     struct event *left[BUFFERS], *here[BUFFERS], *home[ROWS];
-    int buffer[BUFFERS][COUNT];
-    int host[ROWS][COUNT];
+    int (*buffer)[COUNT]; /* BUFFERS, which the caller can touch */
+    int (*away)[COUNT];   /* ROWS */
 };
+
+enum { ROW_BYTES = COUNT * sizeof(int) };
 
 static bool relay_init(struct relay *r, enum stream_mode mode)
 {
+    void *buffer, *away;
+    if (device_take_pinned(BUFFERS * ROW_BYTES, &buffer) != ZD_OK ||
+        device_take(ROWS * ROW_BYTES, &away) != ZD_OK)
+        return false;
+    r->buffer = buffer;
+    r->away = away;
     bool ok = stream_create("down", mode, &r->down) == ZD_OK &&
               stream_create("up", mode, &r->up) == ZD_OK;
     for (int i = 0; i < BUFFERS; i++)
@@ -37,6 +48,8 @@ static void relay_fini(struct relay *r)
     }
     for (int i = 0; i < ROWS; i++)
         event_destroy(r->home[i]);
+    device_give_pinned(r->buffer, BUFFERS * ROW_BYTES);
+    device_give(r->away, ROWS * ROW_BYTES);
 }
 
 /* A slow way: who does not wait for it is early. */
@@ -54,7 +67,7 @@ static void send(struct relay *r, int round)
         for (int i = 0; i < COUNT; i++)
             r->buffer[b][i] = round * 1000000 + row * 1000 + i;
         stream_call(r->down, dawdle, NULL, row % 3 ? 0 : 500);
-        stream_copy(r->down, r->host[row], r->buffer[b], sizeof r->host[row]);
+        stream_copy(r->down, r->away[row], r->buffer[b], ROW_BYTES);
         stream_record(r->down, r->left[b]);
         stream_record(r->down, r->home[row]);
     }
@@ -66,7 +79,7 @@ static void fetch(struct relay *r, int row)
     stream_wait(r->up, r->left[b]);
     stream_wait(r->up, r->home[row]);
     stream_call(r->up, dawdle, NULL, row % 3 ? 0 : 500);
-    stream_copy(r->up, r->buffer[b], r->host[row], sizeof r->host[row]);
+    stream_copy(r->up, r->buffer[b], r->away[row], ROW_BYTES);
     stream_record(r->up, r->here[b]);
 }
 
@@ -85,22 +98,32 @@ static int receive(struct relay *r, int round)
     return wrong;
 }
 
-int main(void)
+static void test(int number, const char *name, enum stream_mode mode)
 {
     static struct relay relay;
-    enum stream_mode modes[] = {STREAM_INLINE, STREAM_THREAD};
-    const char *names[] = {"inline", "a thread"};
-    printf("1..2\n");
-    for (int m = 0; m < 2; m++) {
-        memset(&relay, 0, sizeof relay);
-        int wrong = relay_init(&relay, modes[m]) ? 0 : 1;
-        for (int round = 0; round < ROUNDS && !wrong; round++) {
-            send(&relay, round);
-            wrong += receive(&relay, round);
-        }
-        relay_fini(&relay);
-        printf("%sok %d - rows come back, streams are %s\n",
-               wrong ? "not " : "", m + 1, names[m]);
+    memset(&relay, 0, sizeof relay);
+    int wrong = relay_init(&relay, mode) ? 0 : 1;
+    for (int round = 0; round < ROUNDS && !wrong; round++) {
+        send(&relay, round);
+        wrong += receive(&relay, round);
+    }
+    relay_fini(&relay);
+    printf("%sok %d - rows come back, streams are %s\n", wrong ? "not " : "",
+           number, name);
+}
+
+int main(void)
+{
+    struct device *gpu = NULL;
+    bool has_gpu = device_gpu_count(NULL) > 0 &&
+                   device_open(DEVICE_CUDA, 0, 1, &gpu) == ZD_OK;
+    printf("1..%d\n", has_gpu ? 3 : 2);
+    test(1, "inline", STREAM_INLINE);
+    test(2, "a thread", STREAM_THREAD);
+    if (has_gpu) {
+        device_use(gpu);
+        test(3, "a GPU's", STREAM_CUDA);
+        device_close(gpu);
     }
     return 0;
 }

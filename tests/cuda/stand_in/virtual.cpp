@@ -148,6 +148,7 @@ CUresult set_access(
     if (mprotect(host_of((void *)base), bytes, PROT_READ | PROT_WRITE) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     it->second.is_accessible = true;
+    memset(host_of((void *)base), 0x5a, 4096); /* nobody promised zeros */
     add_mapped((void *)base, bytes, it->second.allocation->device);
     return CUDA_SUCCESS;
 }
