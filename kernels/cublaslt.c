@@ -1,6 +1,6 @@
 #include "kernels/cublaslt.h"
 
-#include "kernels/library.h"
+#include "base/library.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* cublaslt.h - the door to cuBLASLt, NVIDIA's library of matrix products.
  *
  * It is opened at run time (ZEROD_CUBLASLT names the file; else by
- * kernels/library.h) and never linked: a machine without it, or without a GPU,
+ * base/library.h) and never linked: a machine without it, or without a GPU,
  * starts this program all the same. Only what we call is in the table; the
  * types are those of cublasLt.h. */
 #ifndef ZD_KERNELS_CUBLASLT_H

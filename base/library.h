@@ -1,13 +1,14 @@
-/* library.h - opens NVIDIA's libraries where they are: none of them is needed
- * to start this program, and none on a machine without a GPU.
+/* library.h - opens NVIDIA's libraries (cuBLASLt, cuDNN, NCCL) where they are:
+ * none of them is needed to start this program, and none on a machine without a
+ * GPU.
  *
  * Order: the folders of ZEROD_LIBRARY_PATH (separated by ':'); the dynamic
  * linker's own (LD_LIBRARY_PATH, the binary's rpath, ld.so.conf); the folders
  * "lib" beside and above the executable; CUDA_HOME and /usr/local/cuda; the
  * nvidia packages of the active Python environment (VIRTUAL_ENV,
  * CONDA_PREFIX). */
-#ifndef ZD_KERNELS_LIBRARY_H
-#define ZD_KERNELS_LIBRARY_H
+#ifndef ZD_BASE_LIBRARY_H
+#define ZD_BASE_LIBRARY_H
 
 #include <stddef.h>
 
