@@ -124,7 +124,8 @@ struct product_counters {
 };
 struct product_counters product_counters(void);
 /* The time of one product as it was measured, in microseconds, and the
- * algorithm as text ("66.3"); 0 and "" when it was not. For bench. */
+ * algorithm as text ("66 tile 20 stages 35 split 1", "in parts"); 0 and "" when
+ * it was not. For bench. */
 double product_measured(
         const struct product *product, char *algorithm, size_t bytes);
 

@@ -646,6 +646,10 @@ static void algorithm_text(
     uint32_t tile = 0, stages = 0;
     size_t w;
     const cublasLtMatmulAlgo_t *algo = &plan->algorithm;
+    if (plan->parts == TUNED_APART) {
+        snprintf(out, bytes, "in parts");
+        return;
+    }
     table->api->algo_config(algo, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, &w);
     table->api->algo_config(
             algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile, &w);
