@@ -1,5 +1,13 @@
-/* device.c - the table of the CPU: optim.h on all OpenMP threads. */
+/* device.c - the tables of devices; that of the CPU is optim.h on all OpenMP
+ * threads. */
 #include "optim/device.h"
+
+#include "base/device.h"
+#include "zd_config.h"
+
+#if ZD_HAVE_CUDA
+#include "optim/device_cuda.h"
+#endif
 
 enum { TURN = 65536 }; /* elements that keep a thread busy */
 
@@ -94,7 +102,23 @@ static const struct optim_device cpu_table = {
         .round = round_values,
         .narrow = narrow};
 
+#if ZD_HAVE_CUDA
+static const struct optim_device cuda_table = {
+        .update = optim_update_cuda,
+        .add_squares = optim_add_squares_cuda,
+        .add_block_sums = optim_add_block_sums_cuda,
+        .update_blocks = optim_update_blocks_cuda,
+        .lane_clear = optim_lane_clear_cuda,
+        .convert = optim_convert_cuda,
+        .round = optim_round_cuda,
+        .narrow = optim_narrow_cuda};
+#endif
+
 const struct optim_device *optim_device(void)
 {
+#if ZD_HAVE_CUDA
+    if (device_backend() == DEVICE_CUDA)
+        return &cuda_table;
+#endif
     return &cpu_table;
 }

@@ -11,7 +11,11 @@
 /* AVX2 comes with FMA and F16C; AVX512 is F, BW, VL and DQ. */
 enum isa { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_AVX512VBMI, ISA_COUNT };
 
+#if defined(__CUDACC__)
+#define INLINED static __host__ __device__ __forceinline__
+#else
 #define INLINED static inline __attribute__((always_inline))
+#endif
 #if defined(__x86_64__)
 #define FOR_AVX2 __attribute__((target("avx2,fma,f16c")))
 #define FOR_AVX512                                                             \

@@ -1,0 +1,185 @@
+/* codec_cuda.cuh - optim/codec.h on a GPU: one element of a qblock at a time,
+ * the same numbers and operations as codec_encode_plain and codec_decode_plain.
+ *
+ * A class is looked up twice for each element, and lanes of a warp need
+ * different ones: the numbers lie in shared memory, where that costs nothing.
+ */
+#ifndef ZD_OPTIM_CODEC_CUDA_CUH
+#define ZD_OPTIM_CODEC_CUDA_CUH
+
+#include "kernels/cuda.cuh"
+
+extern "C" {
+#include "optim/codec.h"
+}
+
+#include "optim/codec_tables.h"
+
+struct codec_numbers {
+    float a[CODEC_CLASSES], b[CODEC_CLASSES]; /* decode */
+    float d[CODEC_CLASSES];                   /* encode */
+    float t[CODEC_CLASSES]; /* where class k + 1 begins; the last: nowhere */
+};
+
+#define OF_DECADES(MACRO, BINS)                                                \
+    MACRO(1, BINS(1)), MACRO(2, BINS(2)), MACRO(3, BINS(3)),                   \
+            MACRO(4, BINS(4)), MACRO(5, BINS(5)), MACRO(6, BINS(6)),           \
+            MACRO(7, BINS(7))
+#define REACH                                                                  \
+    CODEC_D(1), CODEC_D(2), CODEC_D(3), CODEC_D(4), CODEC_D(5), CODEC_D(6),    \
+            CODEC_D(7), CODEC_D_ONE
+#define T_OF_SIX(BINS)                                                         \
+    CODEC_T(1, BINS(1)), CODEC_T(2, BINS(2)), CODEC_T(3, BINS(3)),             \
+            CODEC_T(4, BINS(4)), CODEC_T(5, BINS(5)), CODEC_T(6, BINS(6))
+#define NOWHERE 0x1p127f
+
+static __device__ const struct codec_numbers codec_numbers[OPTIM_LANES] = {
+        {{0, OF_DECADES(CODEC_A, CODEC_M_BINS), 1.0f / 128},
+         {0, OF_DECADES(CODEC_B, CODEC_M_BINS), 0},
+         {0, REACH},
+         {CODEC_M_T_ZERO, T_OF_SIX(CODEC_M_BINS), CODEC_M_T_ONE, NOWHERE}},
+        {{0, OF_DECADES(CODEC_A, CODEC_V_BINS), 1.0f / 256},
+         {0, OF_DECADES(CODEC_B, CODEC_V_BINS), 0},
+         {0, REACH},
+         {0, T_OF_SIX(CODEC_V_BINS), CODEC_V_T_ONE, NOWHERE}},
+};
+
+#undef OF_DECADES
+#undef REACH
+#undef T_OF_SIX
+#undef NOWHERE
+
+/* Binades from 2^-31 to 1: each has at most one border of classes. */
+enum { CODEC_BINADES = 32 };
+
+struct codec_shared {
+    struct codec_numbers numbers[OPTIM_LANES];
+    int first[OPTIM_LANES][CODEC_BINADES]; /* the class of a binade's begin */
+};
+
+/* By all threads of a block, at least 64. */
+__device__ inline void codec_load(struct codec_shared *codec)
+{
+    enum { WORDS = sizeof codec->numbers / (sizeof(float)) };
+    const float *from = codec_numbers[0].a;
+    float *to = codec->numbers[0].a;
+    for (int i = (int)threadIdx.x; i < WORDS; i += (int)blockDim.x)
+        to[i] = from[i];
+    if (threadIdx.x < OPTIM_LANES * CODEC_BINADES) {
+        int lane = (int)threadIdx.x / CODEC_BINADES;
+        int binade = (int)threadIdx.x % CODEC_BINADES, k = 0;
+        float begin = float_of_bits(
+                (uint32_t)(127 + binade - (CODEC_BINADES - 1)) << 23);
+        for (int i = 0; i < CODEC_CLASSES - 1; i++)
+            k += begin >= codec_numbers[lane].t[i];
+        codec->first[lane][binade] = k;
+    }
+    __syncthreads();
+}
+
+__device__ inline bool codec_is_finite(float x)
+{
+    return (bits_of_float(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+/* A power of two by which values and scale become tame. */
+__device__ inline float codec_taming(float scale)
+{
+    if (scale < CODEC_TAME_MIN)
+        return 0x1p100f;
+    return scale > CODEC_TAME_MAX ? 0x1p-100f : 1.0f;
+}
+
+/* --- decode --------------------------------------------------------------- */
+
+struct codec_decoder {
+    const struct codec_numbers *numbers;
+    float scale;   /* tame */
+    float inverse; /* of the power: dividing by it is exact but for the last
+                      rounding, and so is this */
+    bool is_finite;
+};
+
+template <int LANE>
+__device__ inline struct codec_decoder codec_decoder_of(
+        const struct codec_shared *codec, float scale)
+{
+    float power = codec_taming(scale);
+    struct codec_decoder decoder = {
+            &codec->numbers[LANE], scale * power, 1.0f / power,
+            codec_is_finite(scale)};
+    return decoder;
+}
+
+template <int LANE>
+__device__ inline float codec_decode_one(
+        const struct codec_decoder *decoder, int code)
+{
+    int rank = LANE == OPTIM_M ? code - 127 : code + 1;
+    int k = 32 - __clz(rank < 0 ? -rank : rank) - (LANE == OPTIM_V);
+    float slope = decoder->numbers->a[k] * decoder->scale;
+    float start = decoder->numbers->b[k] * decoder->scale;
+    float x = fmaf(slope, (float)rank, rank < 0 ? -start : start);
+    return decoder->is_finite ? x * decoder->inverse
+                              : float_of_bits(0x7fc00000u);
+}
+
+/* --- encode --------------------------------------------------------------- */
+
+/* What a lane's scale is the largest of, as integers. */
+template <int LANE> __device__ inline uint32_t codec_size(float x)
+{
+    return bits_of_float(x) & (LANE == OPTIM_M ? 0x7fffffffu : 0xffffffffu);
+}
+
+struct codec_encoder {
+    const struct codec_shared *codec;
+    float power, inverse;
+    bool is_plain; /* nothing, or not finite: the codes of 0 */
+};
+
+template <int LANE>
+__device__ inline struct codec_encoder codec_encoder_of(
+        const struct codec_shared *codec, float scale)
+{
+    float power = codec_taming(scale);
+    struct codec_encoder encoder = {
+            codec, power, 1.0f / (scale * power),
+            scale == 0 || !codec_is_finite(scale)};
+    return encoder;
+}
+
+/* The rank of a magnitude on its side of the map. */
+template <int LANE>
+__device__ inline int codec_rank(const struct codec_shared *codec, float y)
+{
+    const struct codec_numbers *numbers = &codec->numbers[LANE];
+    if (LANE == OPTIM_V && y < CODEC_V_LEAST)
+        y = CODEC_V_LEAST;
+    int binade = (int)(bits_of_float(y) >> 23) - 127 + CODEC_BINADES - 1;
+    binade = binade < 0 ? 0 : binade < CODEC_BINADES ? binade : 31;
+    int k = codec->first[LANE][binade];
+    k += y >= numbers->t[k];
+    if (k == 0)
+        return 0;
+    float f = fmaf(y, numbers->d[k], CODEC_START);
+    f = f < CODEC_LIMIT ? f : CODEC_LIMIT;
+    return (int)(f * (float)(1 << (LANE == OPTIM_M ? k - 1 : k)));
+}
+
+template <int LANE>
+__device__ inline uint32_t codec_encode_one(
+        const struct codec_encoder *encoder, float x)
+{
+    if (encoder->is_plain)
+        return LANE == OPTIM_M ? 127 : 0;
+    float y = x * encoder->power * encoder->inverse;
+    int rank = codec_rank<LANE>(encoder->codec, fabsf(y));
+    if (LANE == OPTIM_V)
+        return (uint32_t)(x > 0 ? rank - 1 : 0);
+    if (bits_of_float(y) >> 31)
+        return (uint32_t)(127 - (rank < 127 ? rank : 127));
+    return (uint32_t)(127 + rank);
+}
+
+#endif

@@ -1,0 +1,521 @@
+/* update_cuda.cuh - the update of a span on a GPU.
+ *
+ * A warp takes a qblock of 256 elements. A lane has two runs of four, so that
+ * every access of the warp is whole and in order, whatever the type:
+ *
+ *     lane        0       1          31      0         1
+ *     elements    0 .. 3  4 .. 7  .. 127     128 .. 131  132 ..
+ *
+ * Bits: those of optim_update_plain. The arithmetic is that of
+ * optim/elements.h; this file is compiled without contraction into fused
+ * multiply-adds, as the CPU's is (a NaN stays one, perhaps another).
+ *
+ * Types are looked at where memory is read and written: all threads agree on
+ * them, and that costs less than a kernel for each of them would. */
+#ifndef ZD_OPTIM_UPDATE_CUDA_CUH
+#define ZD_OPTIM_UPDATE_CUDA_CUH
+
+#include "optim/codec_cuda.cuh"
+
+extern "C" {
+#include "optim/elements.h"
+}
+
+enum { LANE_ELEMENTS = OPTIM_QBLOCK / WARP, QUAD = 4 };
+
+/* What the elements of a span go through. */
+enum update_rule {
+    RULE_ADAMW,
+    RULE_ADAM_MINI,
+    RULE_LION,
+    RULE_MOMENTUM,
+    RULE_SGD
+};
+
+struct update_args {
+    struct optim_span span; /* block_v, if any, of the device; blocks: below */
+    struct tensor_blocks blocks;
+    struct optim_factors factors;
+    uint64_t seed;
+    int64_t t;
+    size_t first, end; /* qblocks of the span */
+    bool is_aligned;   /* four elements of any array are one access */
+};
+
+/* --- where a lane's elements are ------------------------------------------ */
+
+/* Element `j` of a lane in the qblock. */
+__device__ inline int element_of_lane(int j)
+{
+    return j / QUAD * (OPTIM_QBLOCK / 2) + lane_of_warp() * QUAD + j % QUAD;
+}
+
+/* A qblock's part of the span. */
+struct place {
+    size_t at; /* in the span */
+    int count; /* at most 256 */
+    bool whole;
+};
+
+__device__ inline struct place place_of(
+        const struct update_args *args, size_t qblock)
+{
+    size_t at = qblock * OPTIM_QBLOCK, left = args->span.count - at;
+    struct place place = {
+            at, left < OPTIM_QBLOCK ? (int)left : OPTIM_QBLOCK, false};
+    place.whole = args->is_aligned && place.count == OPTIM_QBLOCK;
+    return place;
+}
+
+/* --- values as they lie in memory ----------------------------------------- */
+
+/* A lane's eight elements: a word each, two in a word, or four. */
+template <int BYTES> struct raw {
+    static const int words = LANE_ELEMENTS * BYTES / 4;
+    uint32_t word[words];
+};
+
+template <int BYTES> struct element_word;
+template <> struct element_word<1> {
+    typedef uint8_t type;
+};
+template <> struct element_word<2> {
+    typedef uint16_t type;
+};
+template <> struct element_word<4> {
+    typedef uint32_t type;
+};
+
+template <int BYTES>
+__device__ inline uint32_t raw_at(const struct raw<BYTES> *raw, int j)
+{
+    const int each = 4 / BYTES;
+    uint32_t word = raw->word[j / each];
+    return BYTES == 4 ? word
+                      : word >> (8 * BYTES * (j % each)) &
+                                ((1u << (8 * (BYTES % 4))) - 1);
+}
+
+template <int BYTES>
+__device__ inline void raw_put(struct raw<BYTES> *raw, int j, uint32_t value)
+{
+    const int each = 4 / BYTES;
+    uint32_t shifted = value << (8 * BYTES * (j % each));
+    if (j % each == 0)
+        raw->word[j / each] = shifted;
+    else
+        raw->word[j / each] |= shifted;
+}
+
+/* What lies beyond a partial qblock reads as bits of zero. */
+template <int BYTES>
+__device__ inline struct raw<BYTES> raw_load(
+        const void *array, const struct place *place) {
+    typedef typename element_word<BYTES>::type element;
+    struct raw<BYTES> raw;
+    const element *from = (const element *)array + place->at;
+    if (place->whole) {
+#pragma unroll
+        for (int quad = 0; quad < 2; quad++) {
+            pack<uint32_t, BYTES> four = load_pack<BYTES>(
+                    (const uint32_t *)(from + element_of_lane(quad * QUAD)));
+#pragma unroll
+            for (int i = 0; i < BYTES; i++)
+                raw.word[quad * BYTES + i] = four.at[i];
+        }
+        return raw;
+    }
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++) {
+        int e = element_of_lane(j);
+        raw_put(&raw, j, e < place->count ? (uint32_t)from[e] : 0);
+    }
+    return raw;
+}
+
+template <int BYTES>
+__device__ inline void raw_store(
+        void *array, const struct place *place, const struct raw<BYTES> *raw)
+{
+    typedef typename element_word<BYTES>::type element;
+    element *to = (element *)array + place->at;
+    if (place->whole) {
+#pragma unroll
+        for (int quad = 0; quad < 2; quad++) {
+            pack<uint32_t, BYTES> four;
+#pragma unroll
+            for (int i = 0; i < BYTES; i++)
+                four.at[i] = raw->word[quad * BYTES + i];
+            store_pack<BYTES>(
+                    (uint32_t *)(to + element_of_lane(quad * QUAD)), four);
+        }
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++) {
+        int e = element_of_lane(j);
+        if (e < place->count)
+            to[e] = (element)raw_at(raw, j);
+    }
+}
+
+/* --- arrays of a dtype ---------------------------------------------------- */
+
+/* Read before it is decoded, so that all arrays are on their way together. */
+struct fetched {
+    struct raw<4> wide;
+    struct raw<2> narrow;
+};
+
+__device__ inline void fetch(
+        struct fetched *out, const void *array, enum dtype type,
+        const struct place *place)
+{
+    if (type == DTYPE_FP32)
+        out->wide = raw_load<4>(array, place);
+    else
+        out->narrow = raw_load<2>(array, place);
+}
+
+__device__ inline void decode_fetched(
+        float (&out)[LANE_ELEMENTS], const struct fetched *in, enum dtype type)
+{
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++)
+        if (type == DTYPE_FP32)
+            out[j] = float_of_bits(raw_at(&in->wide, j));
+        else if (type == DTYPE_BF16)
+            out[j] = float_of_bits(raw_at(&in->narrow, j) << 16);
+        else
+            out[j] = fp16_float((uint16_t)raw_at(&in->narrow, j));
+}
+
+__device__ inline void store_values(
+        void *array, enum dtype type, const struct place *place,
+        const float (&values)[LANE_ELEMENTS])
+{
+    struct raw<4> wide;
+    struct raw<2> narrow;
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++)
+        if (type == DTYPE_FP32)
+            raw_put(&wide, j, bits_of_float(values[j]));
+        else if (type == DTYPE_BF16)
+            raw_put(&narrow, j, bf16_bits(values[j]));
+        else
+            raw_put(&narrow, j, fp16_bits(values[j]));
+    if (type == DTYPE_FP32)
+        raw_store(array, place, &wide);
+    else
+        raw_store(array, place, &narrow);
+}
+
+/* --- chance --------------------------------------------------------------- */
+
+/* rng_philox, of base/rng.c. */
+__device__ inline void philox(
+        uint64_t seed, uint64_t stream, uint64_t index, uint32_t (&out)[4])
+{
+    const uint64_t m0 = 0xd2511f53, m1 = 0xcd9e8d57;
+    const uint32_t w0 = 0x9e3779b9, w1 = 0xbb67ae85;
+    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32);
+    uint32_t c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = m0 * c0, p1 = m1 * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        k0 += w0;
+        k1 += w1;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+/* optim_draws_plain: a lane makes call `lane`, whose draws are those of
+ * elements lane, lane + 32, .., and takes its own from the lanes that have
+ * them. All lanes of the warp together. */
+__device__ inline void draw(
+        const struct update_args *args, uint64_t stream, size_t qblock,
+        uint16_t (&draws)[LANE_ELEMENTS])
+{
+    uint32_t words[4];
+    qblock += args->span.begin / OPTIM_QBLOCK;
+    uint64_t first = (uint64_t)args->t << 32 | qblock * OPTIM_DRAW_CALLS;
+    philox(args->seed, stream, first + (uint64_t)lane_of_warp(), words);
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++) {
+        int e = element_of_lane(j), from = e % OPTIM_DRAW_CALLS;
+        int quad = j / QUAD; /* words 0 and 1, or 2 and 3 */
+        uint32_t low = __shfl_sync(ALL_LANES, words[2 * quad], from);
+        uint32_t high = __shfl_sync(ALL_LANES, words[2 * quad + 1], from);
+        uint32_t word = e / 64 % 2 ? high : low;
+        draws[j] = (uint16_t)(e / 32 % 2 ? word >> 16 : word);
+    }
+}
+
+/* bf16 by chance, and the values that were stored into x. */
+__device__ inline void store_by_chance(
+        const struct update_args *args, uint64_t stream, size_t qblock,
+        void *array, const struct place *place, float (&x)[LANE_ELEMENTS])
+{
+    uint16_t draws[LANE_ELEMENTS];
+    struct raw<2> out;
+    draw(args, stream, qblock, draws);
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++) {
+        uint16_t rounded = round_stochastic(x[j], draws[j]);
+        raw_put(&out, j, rounded);
+        x[j] = float_of_bits((uint32_t)rounded << 16);
+    }
+    raw_store(array, place, &out);
+}
+
+/* --- states --------------------------------------------------------------- */
+
+template <int FORMAT> struct state_raw {
+    struct raw<FORMAT == OPTIM_8BIT ? 1 : FORMAT == OPTIM_BF16 ? 2 : 4> raw;
+    float scale;
+};
+
+template <int LANE, int FORMAT>
+__device__ inline void fetch_state(
+        struct state_raw<FORMAT> *out, const struct optim_span *span,
+        const struct place *place)
+{
+    const int bytes = FORMAT == OPTIM_8BIT ? 1 : FORMAT == OPTIM_BF16 ? 2 : 4;
+    if (FORMAT == OPTIM_NONE || FORMAT == OPTIM_BLOCKS)
+        return;
+    out->raw = raw_load<bytes>(span->state[LANE], place);
+    if (FORMAT == OPTIM_8BIT)
+        out->scale = span->scale[LANE][place->at / OPTIM_QBLOCK];
+}
+
+template <int LANE, int FORMAT>
+__device__ inline void decode_state(
+        float (&out)[LANE_ELEMENTS], const struct state_raw<FORMAT> *in,
+        const struct codec_shared *codec)
+{
+    struct codec_decoder decoder = {};
+    if (FORMAT == OPTIM_8BIT)
+        decoder = codec_decoder_of<LANE>(codec, in->scale);
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++)
+        if (FORMAT == OPTIM_8BIT)
+            out[j] = codec_decode_one<LANE>(&decoder, (int)raw_at(&in->raw, j));
+        else if (FORMAT == OPTIM_BF16)
+            out[j] = float_of_bits(raw_at(&in->raw, j) << 16);
+        else if (FORMAT == OPTIM_FP32)
+            out[j] = float_of_bits(raw_at(&in->raw, j));
+}
+
+/* All lanes of the warp together. */
+template <int LANE>
+__device__ inline float scale_of(
+        const float (&x)[LANE_ELEMENTS], const struct place *place)
+{
+    uint32_t largest = 0;
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++) {
+        uint32_t size = codec_size<LANE>(x[j]);
+        if (element_of_lane(j) < place->count && size > largest)
+            largest = size;
+    }
+#pragma unroll
+    for (int offset = WARP / 2; offset > 0; offset /= 2) {
+        uint32_t other = __shfl_xor_sync(ALL_LANES, largest, offset);
+        largest = other > largest ? other : largest;
+    }
+    return float_of_bits(largest);
+}
+
+template <int LANE>
+__device__ inline void store_8bit(
+        const struct optim_span *span, const struct place *place,
+        const float (&x)[LANE_ELEMENTS], const struct codec_shared *codec)
+{
+    float scale = scale_of<LANE>(x, place);
+    struct codec_encoder encoder = codec_encoder_of<LANE>(codec, scale);
+    struct raw<1> codes;
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++)
+        raw_put(&codes, j, codec_encode_one<LANE>(&encoder, x[j]));
+    raw_store(span->state[LANE], place, &codes);
+    if (lane_of_warp() == 0)
+        span->scale[LANE][place->at / OPTIM_QBLOCK] = scale;
+}
+
+template <int LANE, int FORMAT>
+__device__ inline void store_state(
+        const struct update_args *args, size_t qblock,
+        const struct place *place, float (&x)[LANE_ELEMENTS],
+        const struct codec_shared *codec)
+{
+    const struct optim_span *span = &args->span;
+    if (FORMAT == OPTIM_8BIT)
+        store_8bit<LANE>(span, place, x, codec);
+    else if (FORMAT == OPTIM_BF16 && LANE == OPTIM_V)
+        store_by_chance(
+                args, ~span->tensor, qblock, span->state[LANE], place, x);
+    else if (FORMAT == OPTIM_BF16)
+        store_values(span->state[LANE], DTYPE_BF16, place, x);
+    else if (FORMAT == OPTIM_FP32)
+        store_values(span->state[LANE], DTYPE_FP32, place, x);
+}
+
+/* --- Adam-mini ------------------------------------------------------------ */
+
+/* tensor_blocks_of_line, on a GPU. */
+__device__ inline int64_t block_of_line(
+        const struct tensor_blocks *blocks, int64_t line)
+{
+    int s = blocks->section_count - 1;
+    while (s > 0 && line < blocks->sections[s].begin)
+        s--;
+    return blocks->sections[s].first +
+           (line - blocks->sections[s].begin) / blocks->sections[s].group;
+}
+
+/* The v of a lane's elements. */
+__device__ inline void expand_blocks(
+        const struct update_args *args, const struct place *place,
+        float (&v)[LANE_ELEMENTS])
+{
+    const struct tensor_blocks *blocks = &args->blocks;
+    int64_t row = 0, column = 0;
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++) {
+        int e = element_of_lane(j);
+        if (j % QUAD == 0) {
+            int64_t element = (int64_t)(args->span.begin + place->at) + e;
+            row = element / blocks->columns;
+            column = element % blocks->columns;
+        }
+        if (e < place->count)
+            v[j] = args->span.block_v[block_of_line(
+                    blocks, blocks->by_column ? column : row)];
+        if (++column == blocks->columns) {
+            column = 0;
+            row++;
+        }
+    }
+}
+
+/* --- the update ----------------------------------------------------------- */
+
+template <int RULE>
+__device__ inline float update_element(
+        const struct optim_factors *f, float weight, float *m, float *v,
+        float grad)
+{
+    switch (RULE) {
+    case RULE_ADAMW:
+        return adamw_element(f, weight, m, v, grad);
+    case RULE_ADAM_MINI:
+        return adam_mini_element(f, weight, m, *v, grad);
+    case RULE_LION:
+        return lion_element(f, weight, m, grad);
+    case RULE_MOMENTUM:
+        return momentum_element(f, weight, m, grad);
+    default:
+        return sgd_element(f, weight, grad);
+    }
+}
+
+template <int RULE, int M, int V>
+__device__ inline void update_qblock(
+        const struct update_args *args, size_t qblock,
+        const struct codec_shared *codec)
+{
+    const struct optim_span *span = &args->span;
+    struct place place = place_of(args, qblock);
+    struct fetched weights, grads;
+    struct state_raw<M> m_raw;
+    struct state_raw<V> v_raw;
+    float weight[LANE_ELEMENTS], grad[LANE_ELEMENTS];
+    float m[LANE_ELEMENTS] = {}, v[LANE_ELEMENTS] = {};
+
+    fetch(&grads, span->grad, span->grad_type, &place);
+    fetch(&weights, span->master, span->master_type, &place);
+    fetch_state<OPTIM_M, M>(&m_raw, span, &place);
+    fetch_state<OPTIM_V, V>(&v_raw, span, &place);
+    decode_fetched(grad, &grads, span->grad_type);
+    decode_fetched(weight, &weights, span->master_type);
+    decode_state<OPTIM_M, M>(m, &m_raw, codec);
+    decode_state<OPTIM_V, V>(v, &v_raw, codec);
+    if (V == OPTIM_BLOCKS)
+        expand_blocks(args, &place, v);
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; j++)
+        weight[j] = update_element<RULE>(
+                &args->factors, weight[j], &m[j], &v[j], grad[j]);
+
+    /* weights may take the place of the gradients of other lanes */
+    __syncwarp(ALL_LANES);
+    store_state<OPTIM_M, M>(args, qblock, &place, m, codec);
+    store_state<OPTIM_V, V>(args, qblock, &place, v, codec);
+    if (span->master_type == DTYPE_BF16)
+        store_by_chance(
+                args, span->tensor, qblock, span->master, &place, weight);
+    else
+        store_values(span->master, DTYPE_FP32, &place, weight);
+    if (span->param)
+        store_values(span->param, span->param_type, &place, weight);
+}
+
+enum { UPDATE_THREADS = 256, UPDATE_WARPS = UPDATE_THREADS / WARP };
+
+template <int RULE, int M, int V>
+static __global__ void __launch_bounds__(UPDATE_THREADS)
+        update_kernel(const struct update_args args)
+{
+    __shared__ struct codec_shared codec;
+    if (M == OPTIM_8BIT || V == OPTIM_8BIT)
+        codec_load(&codec);
+    size_t step = (size_t)gridDim.x * UPDATE_WARPS;
+    size_t qblock = args.first + (size_t)blockIdx.x * UPDATE_WARPS +
+                    (size_t)warp_of_block();
+    for (; qblock < args.end; qblock += step)
+        update_qblock<RULE, M, V>(&args, qblock, &codec);
+}
+
+/* --- launches ------------------------------------------------------------- */
+
+template <int RULE, int M, int V>
+static enum zd_status update_launch(const struct update_args *args)
+{
+    /* a few turns for each warp of the largest GPU: tables are read once */
+    enum { MOST_BLOCKS = 4096 };
+    int64_t warps = (int64_t)(args->end - args->first);
+    ZD_LAUNCH(
+            (update_kernel<RULE, M, V>),
+            grid_for(warps, UPDATE_WARPS, MOST_BLOCKS), UPDATE_THREADS, 0,
+            device_cuda_stream(NULL), *args);
+    return ZD_OK;
+}
+
+/* By the format of m. */
+template <int RULE, int V>
+static enum zd_status update_launch_m(const struct update_args *args)
+{
+    switch (args->span.layout.lane[OPTIM_M]) {
+    case OPTIM_8BIT:
+        return update_launch<RULE, OPTIM_8BIT, V>(args);
+    case OPTIM_BF16:
+        return update_launch<RULE, OPTIM_BF16, V>(args);
+    default:
+        return update_launch<RULE, OPTIM_FP32, V>(args);
+    }
+}
+
+/* update_adamw_cuda.cu; update_cuda.cu */
+enum zd_status update_launch_adamw(const struct update_args *args);
+enum zd_status update_launch_others(
+        const struct update_args *args, enum optim_name name);
+
+#endif

@@ -1,0 +1,492 @@
+/* test_cuda.c - what optimizers do to memory of a GPU has the bits of the plain
+ * definitions. */
+#include "base/device_memory.h"
+#include "optim/codec.h"
+#include "optim/device.h"
+#include "tests/optim/family.h"
+
+#include <criterion/criterion.h>
+
+static struct device *gpu;
+
+#define MUST(call) cr_assert_eq((call), ZD_OK, "%s", zd_error_get()->what)
+
+static void begin(void)
+{
+    if (device_gpu_count(NULL) == 0)
+        cr_skip("no CUDA device");
+    MUST(device_open(DEVICE_CUDA, 0, 1, &gpu));
+    device_use(gpu);
+    cr_assert_eq(device_backend(), DEVICE_CUDA);
+}
+
+static void end(void)
+{
+    if (!gpu)
+        return;
+    MUST(device_check());
+    device_use(NULL);
+    device_close(gpu);
+}
+
+TestSuite(cuda, .init = begin, .fini = end, .timeout = 300);
+
+/* --- memory --------------------------------------------------------------- */
+
+/* A block of the device, and where the next array of it begins. */
+struct heap {
+    char *base;
+    size_t bytes, used;
+};
+
+static struct heap heap_make(size_t bytes)
+{
+    struct heap heap = {.bytes = bytes};
+    void *base;
+    MUST(device_take(bytes, &base));
+    heap.base = base;
+    return heap;
+}
+
+static void heap_drop(struct heap *heap)
+{
+    MUST(device_finish());
+    device_give(heap->base, heap->bytes);
+}
+
+/* `bytes` of the host on the device, `skew` bytes after an aligned place. */
+static void *heap_copy(
+        struct heap *heap, const void *host, size_t bytes, size_t skew)
+{
+    char *at = heap->base + heap->used + skew;
+    heap->used += (bytes + skew + 63) / 64 * 64;
+    cr_assert_leq(heap->used, heap->bytes);
+    if (bytes && host)
+        MUST(device_write(at, host, bytes));
+    return at;
+}
+
+/* --- the update ----------------------------------------------------------- */
+
+static size_t lane_bytes(const struct tensor *t, int lane)
+{
+    return optim_lane_bytes(t->layout.lane[lane], t->count);
+}
+
+static size_t scale_bytes(const struct tensor *t, int lane)
+{
+    return optim_scale_count(t->layout.lane[lane], t->count) * sizeof(float);
+}
+
+/* A twin whose arrays lie on the device. */
+static struct tensor on_device(
+        const struct tensor *t, struct heap *heap, size_t skew)
+{
+    struct tensor d = *t;
+    size_t wide = t->count * sizeof(float);
+    d.master = heap_copy(heap, t->master, wide, skew);
+    d.grad = heap_copy(heap, t->grad, wide, skew);
+    d.param = heap_copy(heap, t->param, wide, skew);
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        d.state[lane] =
+                heap_copy(heap, t->state[lane], lane_bytes(t, lane), skew);
+        d.scale[lane] =
+                heap_copy(heap, t->scale[lane], scale_bytes(t, lane), 0);
+    }
+    d.block_v = heap_copy(
+            heap, t->block_v, (size_t)t->shape.blocks.count * sizeof(float), 0);
+    return d;
+}
+
+static void read_back(struct tensor *host, const struct tensor *d)
+{
+    size_t wide = host->count * sizeof(float);
+    MUST(device_read(host->master, d->master, wide));
+    MUST(device_read(host->grad, d->grad, wide));
+    MUST(device_read(host->param, d->param, wide));
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        MUST(device_read(
+                host->state[lane], d->state[lane], lane_bytes(host, lane)));
+        MUST(device_read(
+                host->scale[lane], d->scale[lane], scale_bytes(host, lane)));
+    }
+    MUST(device_read(
+            host->block_v, d->block_v,
+            (size_t)host->shape.blocks.count * sizeof(float)));
+}
+
+static double norm_of(const struct tensor *t)
+{
+    struct exact_sum squares;
+    exact_sum_clear(&squares);
+    optim_add_squares(&squares, t->grad, t->shape.grad_type, t->count);
+    return sqrt(exact_sum_value(&squares));
+}
+
+/* Spans begin at qblocks 0, 3, 3 + 8 ..: some are partial at the end. */
+static size_t span_end(size_t begin, size_t count)
+{
+    size_t end = begin + (begin ? 8 : 3) * 256;
+    return end < count ? end : count;
+}
+
+static void update_twin(
+        const struct tensor *d, const struct tensor *host,
+        const struct optim_step *step, int64_t *sums)
+{
+    const struct optim_device *table = optim_device();
+    const struct tensor_blocks *blocks = &d->shape.blocks;
+    if (d->layout.lane[OPTIM_V] == OPTIM_BLOCKS) {
+        double norm = norm_of(host);
+        MUST(device_clear(sums, (size_t)blocks->count * 2 * sizeof *sums));
+        MUST(table->add_block_sums(
+                sums, blocks, d->grad, d->shape.grad_type, 0, d->count, norm));
+        MUST(table->update_blocks(d->block_v, sums, blocks, step, norm));
+    }
+    for (size_t at = 0, to; at < d->count; at = to) {
+        to = span_end(at, d->count);
+        struct optim_span span = tensor_span(d, at, to - at);
+        MUST(table->update(&span, step));
+    }
+}
+
+static void update_plainly(struct tensor *t, const struct optim_step *step)
+{
+    for (size_t at = 0, to; at < t->count; at = to) {
+        to = span_end(at, t->count);
+        struct optim_span span = tensor_span(t, at, to - at);
+        optim_update_plain(&span, step);
+        tensor_keep_param(t, at, to - at);
+    }
+}
+
+static void keep_params(struct tensor *t)
+{
+    for (size_t at = 0, to; at < t->count; at = to) {
+        to = span_end(at, t->count);
+        tensor_keep_param(t, at, to - at);
+    }
+}
+
+/* Three steps. */
+static void expect_equal(const struct shape *shape, size_t skew)
+{
+    struct tensor plain = tensor_make(shape), seen = tensor_make(shape);
+    struct heap heap = heap_make(64 * plain.count + (1 << 16));
+    struct tensor twin = on_device(&plain, &heap, skew);
+    int64_t *sums = heap_copy(&heap, NULL, (size_t)shape->blocks.count * 16, 0);
+    for (int t = 1; t <= 3; t++) {
+        struct optim_step step = tensor_step(&plain, t);
+        tensor_draw_grad(&plain, t);
+        MUST(device_write(twin.grad, plain.grad, plain.count * 4));
+        update_twin(&twin, &plain, &step, sums);
+        tensor_update_blocks(&plain, &step);
+        update_plainly(&plain, &step);
+        read_back(&seen, &twin);
+        keep_params(&seen);
+        cr_assert(
+                tensor_equal(&plain, &seen),
+                "%s, master %s, gradient %s, parameter %s%s, skew %zu: step %d",
+                shape->variant->label, dtype_name(shape->master_type),
+                dtype_name(shape->grad_type), dtype_name(shape->param_type),
+                shape->in_place    ? " in place"
+                : shape->has_param ? ""
+                                   : " absent",
+                skew, t);
+    }
+    heap_drop(&heap);
+    tensor_drop(&plain);
+    tensor_drop(&seen);
+}
+
+/* Every pair of types, with the parameter apart, in place and absent. */
+static void expect_equal_for_types(
+        const struct variant *variant, const struct tensor_blocks *blocks)
+{
+    for (int kind = 0; kind < 2 * 3 * 3 * 3; kind++) {
+        struct shape shape = {
+                .variant = variant,
+                .master_type = kind % 2 ? DTYPE_BF16 : DTYPE_FP32,
+                .grad_type = (enum dtype)(kind / 2 % 3),
+                .param_type = (enum dtype)(kind / 6 % 3),
+                .has_param = kind / 18 == 1,
+                .in_place = kind / 18 == 2,
+                .blocks = *blocks};
+        bool is_needless = kind / 18 == 0 && kind / 6 % 3 > 0;
+        if (is_needless ||
+            (shape.in_place &&
+             dtype_bytes(shape.param_type) > dtype_bytes(shape.grad_type)))
+            continue;
+        expect_equal(&shape, 0);
+    }
+}
+
+Test(cuda, updates_have_the_bits_of_the_definition)
+{
+    struct tensor_blocks blocks = fused_blocks(23, 211);
+    for (int k = 0; k < VARIANTS; k++)
+        expect_equal_for_types(&variants[k], &blocks);
+}
+
+Test(cuda, updates_of_unaligned_and_small_tensors_too)
+{
+    struct tensor_blocks all[] = {
+            row_blocks(1, 1, 1), row_blocks(17, 15, 4), row_blocks(40, 211, 8)};
+    for (int k = 0; k < VARIANTS; k++)
+        for (int i = 0; i < 3; i++) {
+            struct shape shape = {
+                    .variant = &variants[k],
+                    .grad_type = DTYPE_BF16,
+                    .param_type = DTYPE_BF16,
+                    .has_param = true,
+                    .blocks = all[i]};
+            expect_equal(&shape, i == 2 ? 4 : 0);
+        }
+}
+
+/* --- the codec ------------------------------------------------------------ */
+
+/* Values of every magnitude, under scales that are tame and wild. An update
+ * whose rate is 0 and whose betas keep everything decodes and encodes. */
+Test(cuda, codes_of_every_scale_are_those_of_the_codec)
+{
+    static const float scales[] = {0,      1,       3e-40f,  1e-30f,
+                                   3e-24f, 0x1p28f, 0x1p29f, 3e38f};
+    struct shape shape = {
+            .variant = &variants[2], .blocks = row_blocks(64, 256, 1)};
+    struct tensor plain = tensor_make(&shape), seen = tensor_make(&shape);
+    struct heap heap = heap_make(64 * plain.count);
+    plain.options.adam_beta1 = plain.options.adam_beta2 = 0.75;
+    for (size_t i = 0; i < plain.count; i++) {
+        ((uint8_t *)plain.state[OPTIM_M])[i] = (uint8_t)(i * 37);
+        ((uint8_t *)plain.state[OPTIM_V])[i] = (uint8_t)(i * 101);
+    }
+    for (size_t q = 0; q < plain.count / 256; q++) {
+        plain.scale[OPTIM_M][q] = scales[q % 8];
+        plain.scale[OPTIM_V][q] = scales[q / 8 % 8];
+    }
+    struct tensor twin = on_device(&plain, &heap, 0);
+    for (int t = 1; t <= 3; t++) {
+        struct optim_step step = tensor_step(&plain, t);
+        update_twin(&twin, &plain, &step, NULL);
+        update_plainly(&plain, &step);
+        read_back(&seen, &twin);
+        cr_assert(tensor_equal(&plain, &seen), "step %d", t);
+    }
+    heap_drop(&heap);
+    tensor_drop(&plain);
+    tensor_drop(&seen);
+}
+
+/* --- sums ----------------------------------------------------------------- */
+
+static void *draw(enum dtype type, size_t count)
+{
+    struct shape shape = {
+            .variant = &variants[7],
+            .grad_type = type,
+            .blocks = row_blocks((int64_t)count, 1, 1)};
+    struct tensor t = tensor_make(&shape);
+    tensor_draw_grad(&t, 1);
+    void *grad = t.grad;
+    t.grad = NULL;
+    tensor_drop(&t);
+    return grad;
+}
+
+static void expect_squares(enum dtype type, size_t count)
+{
+    void *grad = draw(type, count);
+    struct heap heap = heap_make(4 * count + 4096);
+    void *there = heap_copy(&heap, grad, count * dtype_bytes(type), 0);
+    struct exact_sum expected, seen;
+    exact_sum_clear(&expected);
+    struct exact_sum *sum = heap_copy(&heap, &expected, sizeof expected, 0);
+    for (int times = 0; times < 2; times++) {
+        optim_add_squares(&expected, grad, type, count);
+        MUST(optim_device()->add_squares(sum, there, type, count));
+    }
+    MUST(device_read(&seen, sum, sizeof seen));
+    exact_sum_carry(&expected);
+    cr_expect_eq(seen.pending, (int64_t)(2 * ((count + 255) / 256)));
+    exact_sum_carry(&seen);
+    cr_expect(
+            memcmp(&seen, &expected, sizeof seen) == 0, "%s, %zu elements",
+            dtype_name(type), count);
+    heap_drop(&heap);
+    free(grad);
+}
+
+Test(cuda, squares_have_the_bits_of_their_definition)
+{
+    static const size_t counts[] = {0, 1, 9, 255, 256, 1000, 50001};
+    for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
+        for (int k = 0; k < 7; k++)
+            expect_squares((enum dtype)type, counts[k]);
+}
+
+Test(cuda, infinities_and_nan_are_counted)
+{
+    float x[300] = {[4] = INFINITY, [290] = NAN};
+    struct heap heap = heap_make(1 << 16);
+    struct exact_sum sum;
+    exact_sum_clear(&sum);
+    void *grad = heap_copy(&heap, x, sizeof x, 0);
+    struct exact_sum *there = heap_copy(&heap, &sum, sizeof sum, 0);
+    MUST(optim_device()->add_squares(there, grad, DTYPE_FP32, 300));
+    MUST(device_read(&sum, there, sizeof sum));
+    cr_expect_eq(sum.nonfinite, 2);
+    heap_drop(&heap);
+}
+
+/* The two words of a block as one number. */
+static __int128 joined(const int64_t *words)
+{
+    return ((__int128)words[0] << 42) + words[1];
+}
+
+/* The tensor in one run or in two, each of which begins at a multiple of 256.
+ */
+static void expect_block_sums(
+        const struct tensor_blocks *blocks, enum dtype type, size_t cut)
+{
+    size_t count = (size_t)(blocks->rows * blocks->columns);
+    size_t words = (size_t)blocks->count * 2, bytes = words * sizeof(int64_t);
+    void *grad = draw(type, count);
+    struct heap heap = heap_make(8 * count + 2 * bytes + 4096);
+    char *there = heap_copy(&heap, grad, count * dtype_bytes(type), 0);
+    int64_t *expected = calloc(words, sizeof *expected);
+    int64_t *seen = calloc(words, sizeof *seen);
+    int64_t *sums = heap_copy(&heap, seen, bytes, 0);
+    optim_add_block_sums(expected, blocks, grad, type, 0, count, 3.5);
+    MUST(optim_device()->add_block_sums(
+            sums, blocks, there, type, 0, cut, 3.5));
+    MUST(optim_device()->add_block_sums(
+            sums, blocks, there + cut * dtype_bytes(type), type, cut,
+            count - cut, 3.5));
+    MUST(device_read(seen, sums, bytes));
+    for (int64_t b = 0; b < blocks->count; b++)
+        cr_expect(
+                joined(seen + 2 * b) == joined(expected + 2 * b),
+                "%s, cut at %zu: block %d", dtype_name(type), cut, (int)b);
+    heap_drop(&heap);
+    free(grad);
+    free(expected);
+    free(seen);
+}
+
+Test(cuda, block_sums_are_those_of_the_cpu_however_cut)
+{
+    struct tensor_blocks all[] = {
+            fused_blocks(301, 47), row_blocks(64, 256, 8),
+            row_blocks(64, 777, 1), row_blocks(50001, 1, 50001)};
+    for (int k = 0; k < 4; k++)
+        for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
+            for (size_t cut = 0; cut < 10240; cut += 5120)
+                expect_block_sums(&all[k], (enum dtype)type, cut);
+}
+
+/* --- conversions ---------------------------------------------------------- */
+
+/* Any bits: numbers, infinities and NaN of every kind. */
+static void *draw_bits(enum dtype type, size_t count)
+{
+    float *wide = malloc(count * sizeof *wide);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = (uint32_t)rng_u64(7, (uint64_t)type, i);
+        if (i % 2) /* near to what 16 bits can hold */
+            bits = (bits & 0x80ffffffu) | (0x30000000u + (bits & 0x17000000u));
+        memcpy(wide + i, &bits, sizeof bits);
+    }
+    if (type != DTYPE_FP32)
+        for (size_t i = 0; i < count; i++)
+            ((uint16_t *)wide)[i] = (uint16_t)rng_u64(8, 0, i);
+    return wide;
+}
+
+static void expect_conversion(
+        enum dtype from, enum dtype to, size_t count, size_t skew)
+{
+    size_t in_bytes = count * dtype_bytes(from);
+    size_t out_bytes = count * dtype_bytes(to);
+    void *in = draw_bits(from, count), *expected = malloc(out_bytes + 1),
+         *seen = malloc(out_bytes + 1);
+    struct heap heap = heap_make(8 * count + 4096);
+    void *source = heap_copy(&heap, in, in_bytes, skew);
+    void *target = heap_copy(&heap, NULL, out_bytes, 0);
+    MUST(optim_device()->convert(target, to, source, from, count));
+    MUST(device_read(seen, target, out_bytes));
+    dtype_convert(expected, to, in, from, count);
+    cr_expect(
+            memcmp(seen, expected, out_bytes) == 0, "%s to %s, %zu, skew %zu",
+            dtype_name(from), dtype_name(to), count, skew);
+    heap_drop(&heap);
+    free(in);
+    free(expected);
+    free(seen);
+}
+
+Test(cuda, conversions_have_the_bits_of_the_cpu)
+{
+    static const size_t counts[] = {0, 1, 7, 8, 4096, 70001};
+    for (int from = DTYPE_FP32; from <= DTYPE_FP16; from++)
+        for (int to = DTYPE_FP32; to <= DTYPE_FP16; to++)
+            for (int k = 0; k < 6; k++)
+                for (size_t skew = 0; skew <= 4; skew += 4)
+                    expect_conversion(
+                            (enum dtype)from, (enum dtype)to, counts[k], skew);
+}
+
+Test(cuda, floats_are_rounded_and_narrowed_in_place)
+{
+    static const size_t counts[] = {0, 1, 255, 2047, 2048, 2049, 4097, 70001};
+    for (int k = 0; k < 8; k++)
+        for (int type = DTYPE_BF16; type <= DTYPE_FP16; type++)
+            for (int narrows = 0; narrows < 2; narrows++) {
+                size_t count = counts[k], bytes = count * sizeof(float);
+                float *x = draw_bits(DTYPE_FP32, count);
+                float *seen = malloc(bytes + 1);
+                struct heap heap = heap_make(bytes + 4096);
+                float *there = heap_copy(&heap, x, bytes, 0);
+                const struct optim_device *table = optim_device();
+                MUST((narrows ? table->narrow
+                              : table->round)(there, (enum dtype)type, count));
+                (narrows ? dtype_narrow_in_place
+                         : dtype_round)(x, (enum dtype)type, count);
+                MUST(device_read(seen, there, bytes));
+                cr_expect(
+                        memcmp(seen, x, narrows ? bytes / 2 : bytes) == 0,
+                        "%s, %zu%s", dtype_name((enum dtype)type), count,
+                        narrows ? ", narrowed" : "");
+                heap_drop(&heap);
+                free(x);
+                free(seen);
+            }
+}
+
+/* --- states --------------------------------------------------------------- */
+
+Test(cuda, cleared_states_are_those_of_the_cpu)
+{
+    enum { COUNT = 1000, BYTES = 4096 };
+    for (int lane = 0; lane < OPTIM_LANES; lane++)
+        for (int format = OPTIM_NONE; format <= OPTIM_8BIT; format++) {
+            char expected[BYTES], seen[BYTES];
+            float scales[4] = {9, 9, 9, 9}, seen_scales[4] = {9, 9, 9, 9};
+            struct heap heap = heap_make(1 << 14);
+            memset(expected, 9, BYTES);
+            char *values = heap_copy(&heap, expected, BYTES, 0);
+            float *there = heap_copy(&heap, scales, sizeof scales, 0);
+            MUST(optim_device()->lane_clear(
+                    (enum optim_lane)lane, (enum optim_format)format, values,
+                    there, COUNT));
+            optim_lane_clear(
+                    (enum optim_lane)lane, (enum optim_format)format, expected,
+                    scales, COUNT);
+            MUST(device_read(seen, values, BYTES));
+            MUST(device_read(seen_scales, there, sizeof scales));
+            cr_expect(memcmp(seen, expected, BYTES) == 0);
+            cr_expect(memcmp(seen_scales, scales, sizeof scales) == 0);
+            heap_drop(&heap);
+        }
+}
