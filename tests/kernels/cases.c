@@ -1,51 +1,8 @@
 #include "cases.h"
 
 #include "arrays.h"
-
-#define RUN(result, call)                                                      \
-    for (int turn_ = 0; turn_ < 2; turn_++) {                                  \
-        const struct kernels *ops = turn_ ? b.ops : a.ops;                     \
-        int r = turn_;                                                         \
-        set_threads(turn_ ? b : a);                                            \
-        if (ops->call != ZD_OK)                                                \
-            result = INFINITY;                                                 \
-    }
-
-/* 0: leave the number as it is, which threads may not change at once. */
-static void set_threads(struct runner runner)
-{
-    if (runner.threads > 0)
-        kernels_set_threads(runner.threads);
-}
-
-static void raise_to(double *most, double value)
-{
-    if (!(value <= *most))
-        *most = value;
-}
-
-/* Two copies of the same random array: one for each runner. */
-struct pair {
-    void *of[2];
-    enum dtype dtype;
-    size_t count;
-};
-
-static struct pair pair_of(
-        enum dtype dtype, size_t count, float scale, uint64_t seed)
-{
-    struct pair p = {.dtype = dtype, .count = count};
-    for (int i = 0; i < 2; i++)
-        p.of[i] = random_array(dtype, count, scale, seed);
-    return p;
-}
-
-static void pair_compare(double *most, struct pair p)
-{
-    raise_to(most, worst(p.of[0], p.of[1], p.dtype, p.count));
-    free(p.of[0]);
-    free(p.of[1]);
-}
+#include "kernels/fused.h"
+#include "run.h"
 
 static void matmul_shape(
         double *most, struct runner a, struct runner b, int M, int N, int K,
@@ -56,16 +13,16 @@ static void matmul_shape(
     bool narrow = !accumulate && flags & 8, with_bias = flags & 16;
     enum dtype out_type = narrow ? type : DTYPE_FP32;
     float scale = 1.0f / sqrtf((float)K); /* results near 1 */
-    void *x = random_array(type, (size_t)M * K, scale, 1);
-    void *y = random_array(type, (size_t)K * N, 1.0f, 2);
-    void *bias = with_bias ? random_array(type, (size_t)N, 1.0f, 3) : NULL;
+    pair_runners(a, b);
+    struct pair x = pair_of(type, (size_t)M * K, scale, 1);
+    struct pair y = pair_of(type, (size_t)K * N, 1.0f, 2);
+    struct pair bias = pair_of(type, (size_t)N, 1.0f, 3);
     struct pair out = pair_of(out_type, (size_t)M * N, 1.0f, 4);
-    RUN(*most, matmul(NULL, out.of[r], out_type, x, y, bias, M, N, K, trans_a,
-                      trans_b, accumulate));
+    RUN(*most, matmul(NULL, out.of[r], out_type, x.of[r], y.of[r],
+                      with_bias ? bias.of[r] : NULL, M, N, K, trans_a, trans_b,
+                      accumulate));
     pair_compare(most, out);
-    free(x);
-    free(y);
-    free(bias);
+    pair_free(x), pair_free(y), pair_free(bias);
 }
 
 static double matmul_case(struct runner a, struct runner b)
@@ -82,265 +39,313 @@ static double matmul_case(struct runner a, struct runner b)
     return most;
 }
 
-static double layernorm_case(struct runner a, struct runner b)
+static void rope_shape(
+        double *most, struct runner a, struct runner b, int H, int D, int pad,
+        bool backward)
 {
-    double most = 0.0;
-    enum dtype type = a.ops->dtype;
-    for (int i = 0; i < 8; i++) {
-        int N = i & 1 ? 37 : 257, C = i & 2 ? 48 : 509;
-        bool accumulate = i & 4;
-        size_t count = (size_t)N * C, c = (size_t)C;
-        void *x = random_array(type, count, 2.0f, 1);
-        void *w = random_array(type, c, 1.0f, 2);
-        void *bias = random_array(type, c, 1.0f, 3);
-        void *dout = random_array(type, count, 1.0f, 4);
-        void *res = random_array(type, count, 1.0f, 5);
-        struct pair out = pair_of(type, count, 1.0f, 6);
-        struct pair dx = pair_of(type, count, 1.0f, 7);
-        struct pair mean = pair_of(DTYPE_FP32, (size_t)N, 1.0f, 8);
-        struct pair rstd = pair_of(DTYPE_FP32, (size_t)N, 1.0f, 9);
-        struct pair dw = pair_of(DTYPE_FP32, c, 1.0f, 10);
-        struct pair db = pair_of(DTYPE_FP32, c, 1.0f, 11);
-        RUN(most, layernorm_forward(
-                          NULL, out.of[r], mean.of[r], rstd.of[r], x, w, bias,
-                          1e-5f, N, C));
-        RUN(most, layernorm_backward(
-                          NULL, dx.of[r], dw.of[r], db.of[r], dout,
-                          i & 1 ? res : NULL, x, w, mean.of[0], rstd.of[0], N,
-                          C, accumulate));
-        RUN(most, layernorm_backward(
-                          NULL, dx.of[r], NULL, NULL, dout, dx.of[r], x, w,
-                          mean.of[0], rstd.of[0], N, C, false));
-        pair_compare(&most, out);
-        pair_compare(&most, dx);
-        pair_compare(&most, mean);
-        pair_compare(&most, rstd);
-        pair_compare(&most, dw);
-        pair_compare(&most, db);
-        free(x), free(w), free(bias), free(dout), free(res);
-    }
-    return most;
-}
-
-static double rmsnorm_case(struct runner a, struct runner b)
-{
-    double most = 0.0;
-    enum dtype type = a.ops->dtype;
-    for (int i = 0; i < 8; i++) {
-        int N = i & 1 ? 37 : 257, C = i & 2 ? 48 : 509;
-        size_t count = (size_t)N * C, c = (size_t)C;
-        void *x = random_array(type, count, 2.0f, 1);
-        void *w = random_array(type, c, 1.0f, 2);
-        void *res = random_array(type, count, 1.0f, 5);
-        struct pair out = pair_of(type, count, 1.0f, 6);
-        struct pair dx = pair_of(type, count, 1.0f, 7);
-        struct pair rstd = pair_of(DTYPE_FP32, (size_t)N, 1.0f, 9);
-        struct pair dw = pair_of(DTYPE_FP32, c, 1.0f, 10);
-        RUN(most,
-            rmsnorm_forward(NULL, out.of[r], rstd.of[r], x, w, 1e-5f, N, C));
-        RUN(most, rmsnorm_backward(
-                          NULL, dx.of[r], dw.of[r], dx.of[r],
-                          i & 1 ? res : NULL, x, w, rstd.of[0], N, C, i & 4));
-        pair_compare(&most, out);
-        pair_compare(&most, dx);
-        pair_compare(&most, rstd);
-        pair_compare(&most, dw);
-        free(x), free(w), free(res);
-    }
-    return most;
+    enum { N = 111 };
+    int stride = H * D + pad;
+    int32_t list[N];
+    for (int n = 0; n < N; n++)
+        list[n] = (n * 7) % N;
+    pair_runners(a, b);
+    struct pair cosine = pair_of(DTYPE_FP32, (size_t)(N * D / 2), 1.0f, 1);
+    struct pair sine = pair_of(DTYPE_FP32, (size_t)(N * D / 2), 1.0f, 2);
+    struct pair positions = pair_of_ints(list, N);
+    struct pair x = pair_of(a.ops->dtype, (size_t)(N * stride), 1.0f, 3);
+    RUN(*most, rope(NULL, x.of[r], cosine.of[r], sine.of[r], positions.of[r], N,
+                    H, D, stride, backward));
+    pair_compare(most, x);
+    pair_free(cosine), pair_free(sine), pair_free(positions);
 }
 
 static double rope_case(struct runner a, struct runner b)
 {
     double most = 0.0;
     static const int widths[] = {16, 40, 64, 128};
-    for (int i = 0; i < 8; i++) {
-        int N = 111, H = 5, D = widths[i / 2], stride = H * D + 24;
-        float *cosine = random_floats((size_t)(N * D / 2), 1.0f, 1);
-        float *sine = random_floats((size_t)(N * D / 2), 1.0f, 2);
-        int32_t positions[111];
-        for (int n = 0; n < N; n++)
-            positions[n] = (n * 7) % N;
-        struct pair x = pair_of(a.ops->dtype, (size_t)(N * stride), 1.0f, 3);
-        RUN(most, rope(NULL, x.of[r], cosine, sine, positions, N, H, D, stride,
-                       i & 1));
-        pair_compare(&most, x);
-        free(cosine), free(sine);
-    }
+    for (int i = 0; i < 8; i++)
+        rope_shape(&most, a, b, 5, widths[i / 2], 24, i & 1);
     return most;
+}
+
+static void activation_shape(
+        double *most, struct runner a, struct runner b, size_t count)
+{
+    enum dtype type = a.ops->dtype;
+    pair_runners(a, b);
+    struct pair x = pair_of(type, count, 12.0f, 1); /* into both tails */
+    struct pair g = pair_of(type, count, 1.0f, 2);
+    struct pair u = pair_of(type, count, 3.0f, 3);
+    struct pair out[7];
+    int F = (int)count;
+    for (int k = 0; k < 7; k++)
+        out[k] = pair_of(type, count, 2.0f, 10 + (uint64_t)k);
+    RUN(*most, gelu_forward(NULL, out[0].of[r], x.of[r], count));
+    RUN(*most, gelu_backward(NULL, out[1].of[r], g.of[r], x.of[r], count));
+    RUN(*most, gelu_backward(NULL, out[2].of[r], out[2].of[r], x.of[r], count));
+    RUN(*most, swiglu_forward(NULL, out[3].of[r], x.of[r], u.of[r], 1, F, F));
+    RUN(*most, swiglu_backward(
+                       NULL, out[4].of[r], out[5].of[r], g.of[r], out[4].of[r],
+                       out[5].of[r], 1, F, F));
+    RUN(*most, add(NULL, out[6].of[r], out[6].of[r], x.of[r], count));
+    for (int k = 0; k < 7; k++)
+        pair_compare(most, out[k]);
+    pair_free(x), pair_free(g), pair_free(u);
+}
+
+/* gate and up are the halves of one array. */
+static void swiglu_rows(
+        double *most, struct runner a, struct runner b, int N, int F, int pad)
+{
+    enum dtype type = a.ops->dtype;
+    int64_t stride = 2 * F + pad;
+    size_t fused = (size_t)N * (size_t)stride, count = (size_t)N * (size_t)F;
+    size_t up = (size_t)F * dtype_bytes(type);
+    pair_runners(a, b);
+    struct pair x = pair_of(type, fused, 6.0f, 1);
+    struct pair d = pair_of(type, count, 1.0f, 2);
+    struct pair out = pair_of(type, count, 1.0f, 3);
+    struct pair dx = pair_of(type, fused, 1.0f, 4);
+    struct pair same = pair_of(type, fused, 6.0f, 1);
+    RUN(*most,
+        swiglu_forward(
+                NULL, out.of[r], x.of[r], (char *)x.of[r] + up, N, F, stride));
+    RUN(*most, swiglu_backward(
+                       NULL, dx.of[r], (char *)dx.of[r] + up, d.of[r], x.of[r],
+                       (char *)x.of[r] + up, N, F, stride));
+    RUN(*most, swiglu_backward(
+                       NULL, same.of[r], (char *)same.of[r] + up, d.of[r],
+                       same.of[r], (char *)same.of[r] + up, N, F, stride));
+    pair_compare(most, out);
+    pair_compare(most, dx);
+    pair_compare(most, same);
+    pair_free(x), pair_free(d);
 }
 
 static double activation_case(struct runner a, struct runner b)
 {
     double most = 0.0;
-    enum dtype type = a.ops->dtype;
-    static const size_t counts[] = {1, 37, 40001};
-    for (int i = 0; i < 3; i++) {
-        size_t count = counts[i];
-        void *x = random_array(type, count, 12.0f, 1); /* into both tails */
-        void *g = random_array(type, count, 1.0f, 2);
-        void *u = random_array(type, count, 3.0f, 3);
-        struct pair out[7];
-        for (int k = 0; k < 7; k++)
-            out[k] = pair_of(type, count, 2.0f, 10 + (uint64_t)k);
-        RUN(most, gelu_forward(NULL, out[0].of[r], x, count));
-        RUN(most, gelu_backward(NULL, out[1].of[r], g, x, count));
-        RUN(most, gelu_backward(NULL, out[2].of[r], out[2].of[r], x, count));
-        RUN(most, swiglu_forward(
-                          NULL, out[3].of[r], x, u, 1, (int)count,
-                          (int64_t)count));
-        RUN(most, swiglu_backward(
-                          NULL, out[4].of[r], out[5].of[r], g, out[4].of[r],
-                          out[5].of[r], 1, (int)count, (int64_t)count));
-        RUN(most, add(NULL, out[6].of[r], out[6].of[r], x, count));
-        for (int k = 0; k < 7; k++)
-            pair_compare(&most, out[k]);
-        free(x), free(g), free(u);
-    }
+    activation_shape(&most, a, b, 1);
+    activation_shape(&most, a, b, 37);
+    activation_shape(&most, a, b, 40001);
+    swiglu_rows(&most, a, b, 7, 48, 0);
+    swiglu_rows(&most, a, b, 5, 1360, 16);
+    swiglu_rows(&most, a, b, 3, 37, 5);
     return most;
+}
+
+/* ids are below `rows`. */
+static void embedding_shape(
+        double *most, struct runner a, struct runner b, const int32_t *list,
+        int N, int C, int rows)
+{
+    enum dtype type = a.ops->dtype;
+    size_t count = (size_t)N * (size_t)C, entries = (size_t)rows * (size_t)C;
+    int32_t *sorted = malloc(((size_t)N + 1) * sizeof *sorted);
+    int32_t *scratch = malloc(((size_t)rows + 1) * sizeof *scratch);
+    embedding_order(sorted, list, N, rows, scratch);
+    pair_runners(a, b);
+    struct pair ids = pair_of_ints(list, (size_t)N);
+    struct pair order = pair_of_ints(sorted, (size_t)N);
+    struct pair table = pair_of(type, entries, 1.0f, 1);
+    struct pair set = pair_of(type, count, 1.0f, 2);
+    struct pair added = pair_of(type, count, 1.0f, 3);
+    struct pair dtable = pair_of(DTYPE_FP32, entries, 1.0f, 4);
+    struct pair dout = pair_of(type, count, 0.1f, 6);
+    RUN(*most, embedding_forward(
+                       NULL, set.of[r], ids.of[r], table.of[r], N, C, false));
+    RUN(*most, embedding_forward(
+                       NULL, added.of[r], ids.of[r], table.of[r], N, C, true));
+    RUN(*most,
+        embedding_backward(
+                NULL, dtable.of[r], ids.of[r], order.of[r], dout.of[r], N, C));
+    pair_compare(most, set);
+    pair_compare(most, added);
+    pair_compare(most, dtable);
+    pair_free(ids), pair_free(order), pair_free(table), pair_free(dout);
+    free(sorted), free(scratch);
+}
+
+static void reduce_shape(
+        double *most, struct runner a, struct runner b, int N, int C,
+        bool accumulate)
+{
+    pair_runners(a, b);
+    struct pair x = pair_of(a.ops->dtype, (size_t)N * (size_t)C, 0.1f, 6);
+    struct pair sums = pair_of(DTYPE_FP32, (size_t)C, 1.0f, 5);
+    RUN(*most, reduce_rows(NULL, sums.of[r], x.of[r], N, C, accumulate));
+    pair_compare(most, sums);
+    pair_free(x);
 }
 
 static double embedding_case(struct runner a, struct runner b)
 {
     double most = 0.0;
-    enum dtype type = a.ops->dtype;
     for (int i = 0; i < 4; i++) {
         int N = i & 1 ? 37 : 700, C = i & 2 ? 48 : 509, rows = 13;
-        size_t count = (size_t)N * C, entries = (size_t)rows * C;
-        void *table = random_array(type, entries, 1.0f, 1);
         int32_t ids[700];
         for (int n = 0; n < N; n++) /* ids repeat */
             ids[n] = (n * n) % rows;
-        struct pair set = pair_of(type, count, 1.0f, 2);
-        struct pair added = pair_of(type, count, 1.0f, 3);
-        struct pair dtable = pair_of(DTYPE_FP32, entries, 1.0f, 4);
-        struct pair sums = pair_of(DTYPE_FP32, (size_t)C, 1.0f, 5);
-        void *dout = random_array(type, count, 0.1f, 6);
-        RUN(most, embedding_forward(NULL, set.of[r], ids, table, N, C, false));
-        RUN(most, embedding_forward(NULL, added.of[r], ids, table, N, C, true));
-        RUN(most, embedding_backward(NULL, dtable.of[r], ids, NULL, dout, N, C));
-        RUN(most, reduce_rows(NULL, sums.of[r], dout, N, C, i & 1));
-        pair_compare(&most, set);
-        pair_compare(&most, added);
-        pair_compare(&most, dtable);
-        pair_compare(&most, sums);
-        free(table), free(dout);
+        embedding_shape(&most, a, b, ids, N, C, rows);
+        reduce_shape(&most, a, b, N, C, i & 1);
     }
     return most;
+}
+
+/* The gradient in the place of the logits, where the types agree. */
+static void cross_entropy_in_place(
+        double *most, struct runner runner, const float *logits,
+        const struct pair *targets, const struct pair *expected, float dloss,
+        int n, int V)
+{
+    enum dtype type = runner.ops->dtype;
+    size_t count = (size_t)n * (size_t)V;
+    if (type != runner.ops->logits_dtype)
+        return;
+    struct pair same = pair_of_logits(logits, count);
+    struct pair losses = pair_of(DTYPE_FP32, (size_t)n, 1.0f, 2);
+    runner_enter(runner);
+    if (runner.ops->cross_entropy(
+                NULL, losses.of[0], same.of[0], same.of[0], targets->of[0],
+                dloss, n, V) != ZD_OK)
+        *most = INFINITY;
+    void *in_place = pair_fetch(&same, 0), *apart = pair_fetch(expected, 0);
+    raise_to(most, worst(in_place, apart, type, count));
+    free(in_place), free(apart);
+    pair_free(same), pair_free(losses);
+}
+
+static void cross_entropy_shape(
+        double *most, struct runner a, struct runner b, int n, int V,
+        float dloss)
+{
+    size_t count = (size_t)n * (size_t)V;
+    float *floats = random_floats(count, 9.0f, 1);
+    int32_t list[64];
+    for (int t = 0; t < n; t++)
+        list[t] = t % 5 == 2 ? -1 : t * 13 % V;
+    list[0] = V - 1;
+    pair_runners(a, b);
+    struct pair logits = pair_of_logits(floats, count);
+    struct pair targets = pair_of_ints(list, (size_t)n);
+    struct pair losses = pair_of(DTYPE_FP32, (size_t)n, 1.0f, 2);
+    struct pair alone = pair_of(DTYPE_FP32, (size_t)n, 1.0f, 3);
+    struct pair d = pair_of(a.ops->dtype, count, 1.0f, 4);
+    RUN(*most, cross_entropy(
+                       NULL, losses.of[r], d.of[r], logits.of[r], targets.of[r],
+                       dloss, n, V));
+    RUN(*most, cross_entropy(
+                       NULL, alone.of[r], NULL, logits.of[r], targets.of[r],
+                       dloss, n, V));
+    cross_entropy_in_place(most, a, floats, &targets, &d, dloss, n, V);
+    pair_compare(most, losses);
+    pair_compare(most, alone);
+    pair_compare(most, d);
+    pair_free(logits), pair_free(targets);
+    free(floats);
 }
 
 static double cross_entropy_case(struct runner a, struct runner b)
 {
     double most = 0.0;
-    for (int i = 0; i < 2; i++) {
-        int n = 37, V = i ? 509 : 2003;
-        size_t count = (size_t)n * V;
-        float *logits = random_floats(count, 9.0f, 1);
-        int32_t targets[37];
-        for (int t = 0; t < n; t++)
-            targets[t] = t % 5 == 2 ? -1 : t * 13 % V;
-        struct pair losses = pair_of(DTYPE_FP32, (size_t)n, 1.0f, 2);
-        struct pair alone = pair_of(DTYPE_FP32, (size_t)n, 1.0f, 3);
-        struct pair d = pair_of(a.ops->dtype, count, 1.0f, 4);
-        RUN(most,
-            cross_entropy(
-                    NULL, losses.of[r], d.of[r], logits, targets, 0.5f, n, V));
-        RUN(most,
-            cross_entropy(
-                    NULL, alone.of[r], NULL, logits, targets, 0.5f, n, V));
-        raise_to(&most, worst(alone.of[0], losses.of[0], DTYPE_FP32, n));
-        if (a.ops->dtype == DTYPE_FP32) { /* in place */
-            memcpy(alone.of[0], losses.of[0], (size_t)n * sizeof(float));
-            float *same = copy_of(logits, count * sizeof *logits);
-            set_threads(a);
-            a.ops->cross_entropy(
-                    NULL, alone.of[0], same, same, targets, 0.5f, n, V);
-            raise_to(&most, worst(same, d.of[1], DTYPE_FP32, count));
-            free(same);
-        }
-        pair_compare(&most, losses);
-        pair_compare(&most, alone);
-        pair_compare(&most, d);
-        free(logits);
-    }
+    cross_entropy_shape(&most, a, b, 37, 2003, 0.5f);
+    cross_entropy_shape(&most, a, b, 37, 509, 0.5f);
     return most;
 }
 
-static void attention_run(
-        double *most, struct runner a, struct runner b, int T, int H, int KV,
-        int D, bool documents)
-{
-    enum dtype type = a.ops->dtype;
-    int B = 2;
-    struct attention_shape s = {
-            B,
-            T,
-            H,
-            KV,
-            D,
-            (H + 2 * KV) * D,
-            (H + 2 * KV) * D,
-            (H + 2 * KV) * D,
-            1.0f / sqrtf((float)D)};
-    size_t rows = (size_t)B * T, fused = rows * (size_t)s.q_stride;
-    size_t outs = rows * (size_t)(H * D), bytes = dtype_bytes(type);
-    char *qkv = random_array(type, fused, 2.0f, 1);
-    void *dout = random_array(type, outs, 1.0f, 2);
-    int32_t *starts = calloc(rows, sizeof *starts);
-    for (size_t i = 0; documents && i < rows; i++) {
-        int t = (int)(i % (size_t)T), step = i < (size_t)T ? 13 : 150;
-        starts[i] = t / step * step;
-    }
-    struct pair out = pair_of(type, outs, 1.0f, 3);
-    struct pair lse = pair_of(DTYPE_FP32, rows * (size_t)H, 1.0f, 4);
-    struct pair d = pair_of(type, fused, 1.0f, 5);
-    size_t k_at = (size_t)(H * D) * bytes, v_at = (size_t)(KV * D) * bytes;
-    v_at += k_at;
-    set_threads(a.threads > b.threads ? a : b);
-    size_t scratch_bytes = attention_scratch_bytes(&s, type, DEVICE_CPU);
-    void *scratch = malloc(scratch_bytes ? scratch_bytes : 1);
-    RUN(*most, attention_forward(
-                       NULL, out.of[r], lse.of[r], qkv, qkv + k_at, qkv + v_at,
-                       starts, scratch, &s));
-    RUN(*most, attention_backward(
-                       NULL, d.of[r], (char *)d.of[r] + k_at,
-                       (char *)d.of[r] + v_at, dout, out.of[0], lse.of[0], qkv,
-                       qkv + k_at, qkv + v_at, starts, scratch, &s));
-    pair_compare(most, out);
-    pair_compare(most, lse);
-    pair_compare(most, d);
-    free(qkv), free(dout), free(starts), free(scratch);
-}
+/* --- what is special on a GPU ----------------------------------------------
+ */
 
-static double attention_case(struct runner a, struct runner b)
+/* Rows that begin at any alignment, shorter than a pack too; large gradients,
+ * so that the tolerance is one of their size. */
+static double vocabulary_case(struct runner a, struct runner b)
 {
     double most = 0.0;
-    static const int widths[] = {16, 40, 64, 128};
-    for (int i = 0; i < 8; i++)
-        attention_run(&most, a, b, 37, i & 1 ? 3 : 6, 3, widths[i / 2], i & 1);
-    attention_run(&most, a, b, 301, 3, 1, 16, false);
-    attention_run(&most, a, b, 301, 2, 2, 40, true);
-    attention_run(&most, a, b, 193, 1, 1, 20, false);
+    cross_entropy_shape(&most, a, b, 2, 50257, 64.0f);
+    for (int V = 1; V < 20; V += 3)
+        cross_entropy_shape(&most, a, b, 9, V, 64.0f);
+    cross_entropy_shape(&most, a, b, 3, 1024, 64.0f);
     return most;
 }
 
-static double decode_case(struct runner a, struct runner b)
+/* Runs of equal ids: short, over the end of a piece, over several pieces, all
+ * one; and rows of several tiles. */
+static double runs_case(struct runner a, struct runner b)
+{
+    double most = 0.0;
+    enum { N = 600 };
+    int32_t ids[N];
+    for (int kind = 0; kind < 4; kind++) {
+        for (int n = 0; n < N; n++)
+            ids[n] = kind == 0   ? n % 300
+                     : kind == 1 ? (n % 7 ? 11 : n % 5)
+                     : kind == 2 ? n * n % 31
+                                 : 5;
+        embedding_shape(&most, a, b, ids, N, 72, 301);
+        embedding_shape(&most, a, b, ids, 33 + kind, 1600, 301);
+        embedding_shape(&most, a, b, ids, 64, 37, 301);
+    }
+    embedding_shape(&most, a, b, ids, 0, 8, 6);
+    return most;
+}
+
+static double columns_case(struct runner a, struct runner b)
+{
+    double most = 0.0;
+    static const int shapes[][2] = {{2000, 8}, {700, 2304}, {1, 1600},
+                                    {65, 771}, {33, 1},     {0, 40}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        reduce_shape(&most, a, b, shapes[i][0], shapes[i][1], i & 1);
+    rope_shape(&most, a, b, 32, 128, 2 * 8 * 128, false);
+    rope_shape(&most, a, b, 3, 6, 1, true);
+    activation_shape(&most, a, b, 0);
+    activation_shape(&most, a, b, 2056);
+    return most;
+}
+
+/* What the table has in one pass, against the parts of the other. */
+static double fused_case(struct runner a, struct runner b)
 {
     double most = 0.0;
     enum dtype type = a.ops->dtype;
-    for (int i = 0; i < 6; i++) {
-        int n = i & 1 ? 37 : 1, past = i * 40, H = 6, KV = 3;
-        int D = i < 3 ? 40 : 64, stride = H * D + 8;
-        size_t cache = (size_t)(past + n) * (size_t)(KV * D);
-        void *q = random_array(type, (size_t)(n * stride), 2.0f, 1);
-        void *k = random_array(type, cache, 2.0f, 2);
-        void *v = random_array(type, cache, 1.0f, 3);
-        struct pair out = pair_of(type, (size_t)(n * H * D), 1.0f, 4);
-        RUN(most,
-            attention_decode(
-                    NULL, out.of[r], q, k, v, n, past, H, KV, D, stride, 0.2f));
+    static const int shapes[][3] = {{24, 48, 72}, {17, 136, 40}, {5, 33, 9}};
+    pair_runners(a, b);
+    for (int i = 0; i < 3; i++) {
+        int M = shapes[i][0], N = shapes[i][1], K = shapes[i][2];
+        size_t m = (size_t)M, n = (size_t)N, k = (size_t)K;
+        float scale = 1.0f / sqrtf((float)K);
+        struct pair x = pair_of(type, m * k, 3.0f * scale, 1);
+        struct pair w = pair_of(type, n * k, 1.0f, 2);
+        struct pair bias = pair_of(type, n, 1.0f, 3);
+        struct pair out = pair_of(type, m * n, 1.0f, 4);
+        struct pair pre = pair_of(type, m * n, 1.0f, 5);
+        struct pair dpre = pair_of(type, m * n, 1.0f, 6);
+        struct pair dw = pair_of(DTYPE_FP32, k * n, 1.0f, 7);
+        struct pair db = pair_of(DTYPE_FP32, n, 1.0f, 8);
+        RUN_FUSED(
+                most, fused_matmul_gelu(
+                              ops, NULL, out.of[r], pre.of[r], x.of[r], w.of[r],
+                              bias.of[r], M, N, K, i & 1));
+        struct pair p = pair_of_first(&pre), y = pair_of_first(&out);
+        RUN_FUSED(
+                most, fused_matmul_dgelu(
+                              ops, NULL, dpre.of[r], x.of[r], w.of[r], p.of[r],
+                              M, N, K, i & 1));
+        RUN_FUSED(
+                most, fused_weight_grads(
+                              ops, NULL, dw.of[r], db.of[r], x.of[r], y.of[r],
+                              K, N, M, false, i & 1));
+        RUN_FUSED(
+                most, fused_weight_grads(
+                              ops, NULL, dw.of[r], db.of[r], y.of[r], x.of[r],
+                              N, K, M, true, true));
         pair_compare(&most, out);
-        free(q), free(k), free(v);
+        pair_compare(&most, pre);
+        pair_compare(&most, dpre);
+        pair_compare(&most, dw);
+        pair_compare(&most, db);
+        pair_free(x), pair_free(w), pair_free(bias), pair_free(p);
+        pair_free(y);
     }
     return most;
 }
@@ -360,3 +365,13 @@ const struct op_case op_cases[] = {
         {"attention_decode", decode_case, {4e-6, 5e-3, 7e-4}},
 };
 const int op_case_count = sizeof op_cases / sizeof op_cases[0];
+
+const struct op_case cuda_cases[] = {
+        {"norm shapes", norm_shapes_case, {2e-5, 9e-3, 1.3e-3}},
+        {"add and norm", add_norm_case, {2e-5, 9e-3, 1.3e-3}},
+        {"vocabulary", vocabulary_case, {4e-6, 5e-3, 7e-4}},
+        {"runs of ids", runs_case, {4e-6, 5e-3, 7e-4}},
+        {"columns", columns_case, {4e-6, 5e-3, 7e-4}},
+        {"fused products", fused_case, {4e-6, 9e-3, 1.3e-3}},
+};
+const int cuda_case_count = sizeof cuda_cases / sizeof cuda_cases[0];

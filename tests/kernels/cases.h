@@ -1,18 +1,13 @@
 /* cases.h - every operation run twice on the same random arrays, at odd shapes:
- * by table `a` and by table `b`. Each returns the worst difference found.
+ * by runner `a` and by runner `b`. Each returns the worst difference found.
  *
  * test_fast.c compares a fast table with the plain one; test_threads.c one fast
- * table with itself at another number of threads. */
+ * table with itself at another number of threads; test_cuda.c a GPU's with the
+ * plain one. */
 #ifndef ZD_TESTS_KERNELS_CASES_H
 #define ZD_TESTS_KERNELS_CASES_H
 
-#include "kernels/kernels.h"
-
-/* What runs the operations, and what sets the scene for it (threads). */
-struct runner {
-    const struct kernels *ops;
-    int threads; /* 0: as they are */
-};
+#include "pair.h"
 
 typedef double case_fn(struct runner a, struct runner b);
 
@@ -24,5 +19,18 @@ struct op_case {
 
 extern const struct op_case op_cases[];
 extern const int op_case_count;
+
+/* Shapes and operations that say something of a GPU only. */
+extern const struct op_case cuda_cases[];
+extern const int cuda_case_count;
+
+/* cases_norm.c, for these lists */
+double layernorm_case(struct runner a, struct runner b);
+double rmsnorm_case(struct runner a, struct runner b);
+double norm_shapes_case(struct runner a, struct runner b);
+double add_norm_case(struct runner a, struct runner b);
+/* cases_attention.c */
+double attention_case(struct runner a, struct runner b);
+double decode_case(struct runner a, struct runner b);
 
 #endif

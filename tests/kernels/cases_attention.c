@@ -1,0 +1,108 @@
+#include "cases.h"
+
+#include "run.h"
+
+static size_t scratch_for(
+        const struct attention_shape *shape, struct runner runner)
+{
+    runner_enter(runner);
+    return attention_scratch_bytes(
+            shape, runner.ops->dtype, runner.device ? DEVICE_CUDA : DEVICE_CPU);
+}
+
+static size_t most_scratch(
+        const struct attention_shape *shape, struct runner a, struct runner b)
+{
+    size_t x = scratch_for(shape, a.threads > b.threads ? a : b);
+    size_t y = scratch_for(shape, a.threads > b.threads ? b : a);
+    /* asked for the larger number of threads last: it has parts for each */
+    size_t z = scratch_for(shape, a.threads > b.threads ? a : b);
+    return x > y ? (x > z ? x : z) : (y > z ? y : z);
+}
+
+static void attention_run(
+        double *most, struct runner a, struct runner b, int T, int H, int KV,
+        int D, bool documents)
+{
+    enum dtype type = a.ops->dtype;
+    int B = 2;
+    struct attention_shape s = {
+            .B = B,
+            .T = T,
+            .H = H,
+            .KV = KV,
+            .D = D,
+            .q_stride = (H + 2 * KV) * D,
+            .k_stride = (H + 2 * KV) * D,
+            .v_stride = (H + 2 * KV) * D,
+            .scale = 1.0f / sqrtf((float)D)};
+    size_t rows = (size_t)B * (size_t)T, fused = rows * (size_t)s.q_stride;
+    size_t outs = rows * (size_t)(H * D), bytes = dtype_bytes(type);
+    int32_t *list = calloc(rows, sizeof *list);
+    for (size_t i = 0; documents && i < rows; i++) {
+        int t = (int)(i % (size_t)T), step = i < (size_t)T ? 13 : 150;
+        list[i] = t / step * step;
+    }
+    pair_runners(a, b);
+    struct pair starts = pair_of_ints(list, rows);
+    struct pair q = pair_of(type, fused, 2.0f, 1), k = q, v = q;
+    struct pair dout = pair_of(type, outs, 1.0f, 2);
+    struct pair out = pair_of(type, outs, 1.0f, 3);
+    struct pair lse = pair_of(DTYPE_FP32, rows * (size_t)H, 1.0f, 4);
+    struct pair dq = pair_of(type, fused, 1.0f, 5), dk = dq, dv = dq;
+    struct pair scratch = pair_of_zeros(most_scratch(&s, a, b));
+    for (int i = 0; i < 2; i++) {
+        size_t k_at = (size_t)(H * D) * bytes;
+        size_t v_at = k_at + (size_t)(KV * D) * bytes;
+        k.of[i] = (char *)q.of[i] + k_at, v.of[i] = (char *)q.of[i] + v_at;
+        dk.of[i] = (char *)dq.of[i] + k_at, dv.of[i] = (char *)dq.of[i] + v_at;
+    }
+    RUN(*most, attention_forward(
+                       NULL, out.of[r], lse.of[r], q.of[r], k.of[r], v.of[r],
+                       starts.of[r], scratch.of[r], &s));
+    struct pair o = pair_of_first(&out), l = pair_of_first(&lse);
+    RUN(*most, attention_backward(
+                       NULL, dq.of[r], dk.of[r], dv.of[r], dout.of[r], o.of[r],
+                       l.of[r], q.of[r], k.of[r], v.of[r], starts.of[r],
+                       scratch.of[r], &s));
+    pair_compare(most, out);
+    pair_compare(most, lse);
+    pair_compare(most, dq);
+    pair_free(starts), pair_free(q), pair_free(dout), pair_free(scratch);
+    pair_free(o), pair_free(l);
+    free(list);
+}
+
+double attention_case(struct runner a, struct runner b)
+{
+    double most = 0.0;
+    static const int widths[] = {16, 40, 64, 128};
+    for (int i = 0; i < 8; i++)
+        attention_run(&most, a, b, 37, i & 1 ? 3 : 6, 3, widths[i / 2], i & 1);
+    attention_run(&most, a, b, 301, 3, 1, 16, false);
+    attention_run(&most, a, b, 301, 2, 2, 40, true);
+    attention_run(&most, a, b, 193, 1, 1, 20, false);
+    return most;
+}
+
+double decode_case(struct runner a, struct runner b)
+{
+    double most = 0.0;
+    enum dtype type = a.ops->dtype;
+    pair_runners(a, b);
+    for (int i = 0; i < 6; i++) {
+        int n = i & 1 ? 37 : 1, past = i * 40, H = 6, KV = 3;
+        int D = i < 3 ? 40 : 64, stride = H * D + 8;
+        size_t cache = (size_t)(past + n) * (size_t)(KV * D);
+        struct pair q = pair_of(type, (size_t)(n * stride), 2.0f, 1);
+        struct pair k = pair_of(type, cache, 2.0f, 2);
+        struct pair v = pair_of(type, cache, 1.0f, 3);
+        struct pair out = pair_of(type, (size_t)(n * H * D), 1.0f, 4);
+        RUN(most, attention_decode(
+                          NULL, out.of[r], q.of[r], k.of[r], v.of[r], n, past,
+                          H, KV, D, stride, 0.2f));
+        pair_compare(&most, out);
+        pair_free(q), pair_free(k), pair_free(v);
+    }
+    return most;
+}

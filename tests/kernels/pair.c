@@ -1,0 +1,185 @@
+#include "pair.h"
+
+#include "arrays.h"
+#include "base/device_memory.h"
+
+#include <stdio.h>
+
+static _Thread_local struct runner runners[2];
+static _Thread_local uint64_t digest;
+
+/* 0: leave the number as it is, which threads may not change at once. */
+void runner_enter(struct runner runner)
+{
+    device_use(runner.device);
+    if (runner.threads > 0)
+        kernels_set_threads(runner.threads);
+}
+
+void pair_runners(struct runner a, struct runner b)
+{
+    runners[0] = a;
+    runners[1] = b;
+}
+
+static void check(enum zd_status status)
+{
+    if (status == ZD_OK)
+        return;
+    zd_error_print(stderr, zd_error_get());
+    abort();
+}
+
+/* Bytes of the block that an array lies in: one too many, and never none. */
+static size_t block_bytes(const struct pair *p, int i)
+{
+    size_t elements = p->count + (size_t)p->runner[i].shift + 1;
+    return elements * dtype_bytes(p->dtype[i]);
+}
+
+static size_t shift_bytes(const struct pair *p, int i)
+{
+    return (size_t)p->runner[i].shift * dtype_bytes(p->dtype[i]);
+}
+
+/* Puts the array where its runner wants it. */
+static void place(struct pair *p, int i, const void *values)
+{
+    size_t bytes = p->count * dtype_bytes(p->dtype[i]);
+    void *block;
+    device_use(p->runner[i].device);
+    if (p->runner[i].device) {
+        check(device_take(block_bytes(p, i), &block));
+        p->of[i] = (char *)block + shift_bytes(p, i);
+        if (bytes)
+            check(device_write(p->of[i], values, bytes));
+        return;
+    }
+    block = malloc(block_bytes(p, i));
+    p->of[i] = (char *)block + shift_bytes(p, i);
+    memcpy(p->of[i], values, bytes);
+}
+
+static void release(struct pair *p, int i)
+{
+    char *block = (char *)p->of[i] - shift_bytes(p, i);
+    device_use(p->runner[i].device);
+    if (p->runner[i].device)
+        device_give(block, block_bytes(p, i));
+    else
+        free(block);
+}
+
+static struct pair begin(enum dtype dtype, size_t count)
+{
+    return (struct pair){
+            .runner = {runners[0], runners[1]},
+            .dtype = {dtype, dtype},
+            .count = count};
+}
+
+static struct pair pair_with(enum dtype dtype, size_t count, const void *values)
+{
+    struct pair p = begin(dtype, count);
+    for (int i = 0; i < 2; i++)
+        place(&p, i, values);
+    return p;
+}
+
+struct pair pair_of(enum dtype dtype, size_t count, float scale, uint64_t seed)
+{
+    void *values = random_array(dtype, count, scale, seed);
+    struct pair p = pair_with(dtype, count, values);
+    free(values);
+    return p;
+}
+
+struct pair pair_of_ints(const int32_t *ints, size_t count)
+{
+    return pair_with(DTYPE_FP32, count, ints);
+}
+
+struct pair pair_of_zeros(size_t bytes)
+{
+    size_t count = (bytes + sizeof(float) - 1) / sizeof(float);
+    void *zeros = calloc(count + 1, sizeof(float));
+    struct pair p = pair_with(DTYPE_FP32, count, zeros);
+    free(zeros);
+    return p;
+}
+
+struct pair pair_of_logits(const float *floats, size_t count)
+{
+    struct pair p = begin(DTYPE_FP32, count);
+    float *values = copy_of(floats, count * sizeof *values);
+    void *narrow = malloc(count * sizeof *values + 1);
+    for (int i = 0; i < 2; i++) {
+        p.dtype[i] = p.runner[i].ops->logits_dtype;
+        dtype_round(values, p.dtype[i], count);
+    }
+    for (int i = 0; i < 2; i++) {
+        dtype_convert(narrow, p.dtype[i], values, DTYPE_FP32, count);
+        place(&p, i, narrow);
+    }
+    free(values);
+    free(narrow);
+    return p;
+}
+
+void *pair_fetch(const struct pair *p, int i)
+{
+    size_t bytes = p->count * dtype_bytes(p->dtype[i]);
+    void *values = malloc(bytes + 1);
+    device_use(p->runner[i].device);
+    if (bytes && p->runner[i].device)
+        check(device_read(values, p->of[i], bytes));
+    else
+        memcpy(values, p->of[i], bytes);
+    return values;
+}
+
+struct pair pair_of_first(const struct pair *p)
+{
+    void *values = pair_fetch(p, 0);
+    struct pair same = pair_with(p->dtype[0], p->count, values);
+    free(values);
+    return same;
+}
+
+/* FNV-1a. */
+static void add_to_digest(const unsigned char *values, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        digest = (digest ^ values[i]) * 1099511628211u;
+}
+
+uint64_t pair_digest(void)
+{
+    uint64_t was = digest;
+    digest = 14695981039346656037u;
+    return was;
+}
+
+void raise_to(double *most, double value)
+{
+    if (!(value <= *most))
+        *most = isnan(value) ? INFINITY : value;
+}
+
+void pair_compare(double *most, struct pair p)
+{
+    void *values[2];
+    for (int i = 0; i < 2; i++)
+        values[i] = pair_fetch(&p, i);
+    raise_to(most, worst(values[0], values[1], p.dtype[0], p.count));
+    add_to_digest(values[0], p.count * dtype_bytes(p.dtype[0]));
+    free(values[0]);
+    free(values[1]);
+    pair_free(p);
+}
+
+void pair_free(struct pair p)
+{
+    release(&p, 0);
+    release(&p, 1);
+}

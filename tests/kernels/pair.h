@@ -1,0 +1,56 @@
+/* pair.h - the same array twice, once for each of two runners of an operation,
+ * where each of them wants it: in memory of the host or of a GPU.
+ *
+ * Operations are given of[0] and of[1]. A pair that was a result is compared
+ * and freed by pair_compare, one that was input freed by pair_free. */
+#ifndef ZD_TESTS_KERNELS_PAIR_H
+#define ZD_TESTS_KERNELS_PAIR_H
+
+#include "kernels/kernels.h"
+
+/* What runs the operations, and what sets the scene for it. */
+struct runner {
+    const struct kernels *ops;
+    int threads;           /* 0: as they are */
+    struct device *device; /* NULL: the CPU */
+    int shift;             /* elements from an aligned place to an array */
+};
+
+/* Makes the calling thread run as the runner does. */
+void runner_enter(struct runner runner);
+
+struct pair {
+    void *of[2];
+    struct runner runner[2];
+    enum dtype dtype[2];
+    size_t count;
+};
+
+/* The runners of the pairs made from now on, in the calling thread. */
+void pair_runners(struct runner a, struct runner b);
+
+/* Random in [-scale, scale), the same in both. */
+struct pair pair_of(enum dtype dtype, size_t count, float scale, uint64_t seed);
+/* These floats as logits of either table: both have the values of the narrower
+ * one. */
+struct pair pair_of_logits(const float *floats, size_t count);
+struct pair pair_of_ints(const int32_t *ints, size_t count);
+struct pair pair_of_zeros(size_t bytes); /* as floats */
+/* Both have what the first runner has there now. */
+struct pair pair_of_first(const struct pair *pair);
+
+/* The values in the host's memory, to be freed. */
+void *pair_fetch(const struct pair *pair, int which);
+
+/* Raises *most to the greatest |a - b| / (1 + |b|). */
+void pair_compare(double *most, struct pair pair);
+void pair_free(struct pair pair);
+
+/* Raises *most to value; to infinity when it is no number. */
+void raise_to(double *most, double value);
+
+/* Of the first runner's results compared since the last call, in this thread:
+ * tells whether two runs gave the same bits. */
+uint64_t pair_digest(void);
+
+#endif
