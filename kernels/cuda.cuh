@@ -206,6 +206,14 @@ template <typename T, int W> struct pack {
     };
 };
 
+template <typename T, int W> __device__ inline pack<T, W> zero_pack(void)
+{
+    typedef typename pack<T, W>::word word;
+    pack<T, W> x;
+    x.whole = word();
+    return x;
+}
+
 /* p is aligned to the size of the pack. */
 template <int W, typename T> __device__ inline pack<T, W> load_pack(const T *p)
 {

@@ -86,6 +86,7 @@ static __global__ void __launch_bounds__(NORM_BLOCK)
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
             int c = (k * p.lanes + lane) * W;
+            x[k] = dout[k] = zero_pack<T, W>();
             if (!is_row || c >= p.C)
                 continue;
             x[k] = load_pack<W>((const T *)p.x + n * p.C + c);
