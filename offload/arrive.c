@@ -98,7 +98,7 @@ static enum zd_status queue_chunks(
         const char *from, const struct job *job, uint64_t number, bool works)
 {
     const struct offload_request *request = &offload->request;
-    struct stream *down = offload->place.down;
+    struct feed *down = &offload->down;
     size_t wide = dtype_bytes(offload_grad_type(request));
     for (int i = 0; i < segment->chunk_count; i++) {
         const struct chunk *chunk = &offload->chunks[job->first + i];
@@ -108,12 +108,12 @@ static enum zd_status queue_chunks(
         void *to = memory.slot;
         if (job->is_staged) {
             uint64_t passage = job->stage_first + (uint64_t)i;
-            ZD_TRY(stream_call(down, await_buffer, offload, (int64_t)passage));
+            ZD_TRY(feed_hold(down, await_buffer, offload, (int64_t)passage));
             to = stage_buffer(&offload->grad_stage, passage);
         }
-        ZD_TRY(stream_copy(down, to, from + at * wide, chunk->count * wide));
+        ZD_TRY(feed_copy(down, to, from + at * wide, chunk->count * wide));
         if (works)
-            ZD_TRY(stream_call(down, note_arrived, offload, (int64_t)number));
+            ZD_TRY(feed_call(down, note_arrived, offload, (int64_t)number));
     }
     return ZD_OK;
 }
@@ -147,10 +147,10 @@ enum zd_status offload_grads_down(
     };
     assert(request->accumulates || (micro == 0 && last));
     ZD_TRY(offload_failure(offload));
-    struct stream *down = offload->place.down;
+    struct feed *down = &offload->down;
     /* the slots may still be carrying parameters */
     if (micro == 0)
-        ZD_TRY(params_follow(offload, index, down));
+        ZD_TRY(params_leave_slots(offload, index));
     set_parts(offload, &job);
     if (job.is_staged) {
         job.stage_first = offload->grad_stage.next;
@@ -160,16 +160,17 @@ enum zd_status offload_grads_down(
     uint64_t number = works ? job_add(offload, &job) : 0;
     if (works)
         segment->last_job = number + 1;
-    ZD_TRY(stream_wait(down, ready));
+    ZD_TRY(feed_wait(down, ready));
     ZD_TRY(queue_chunks(offload, segment, from, &job, number, works));
     count_down(offload, segment);
-    return stream_record(down, segment->down);
+    return feed_record(down, segment->down);
 }
 
 enum zd_status offload_grads_wait(struct offload *offload, int segment)
 {
     struct wait wait = wait_begin(offload, WAIT_DOWN);
-    enum zd_status status = stream_wait(NULL, offload->segments[segment].down);
+    enum zd_status status =
+            feed_follow(&offload->down, offload->segments[segment].down, NULL);
     wait_end(offload, &wait, WAIT_DOWN);
     ZD_TRY(status);
     return offload_failure(offload);
@@ -178,8 +179,14 @@ enum zd_status offload_grads_wait(struct offload *offload, int segment)
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum)
 {
     struct wait wait = wait_begin(offload, WAIT_HOST);
-    jobs_wait(offload);
+    /* a GPU that has failed calls nobody: its error is told here */
+    enum zd_status status = device_backend() == DEVICE_CUDA
+                                    ? feed_finish(&offload->down)
+                                    : ZD_OK;
+    if (status == ZD_OK)
+        jobs_wait(offload);
     wait_end(offload, &wait, WAIT_DOWN);
+    ZD_TRY(status);
     for (int i = 0; i < offload->worker_count; i++) {
         exact_sum_merge(sum, &offload->workers[i].squares);
         exact_sum_clear(&offload->workers[i].squares);

@@ -121,6 +121,18 @@ static void create_stages(struct offload *offload)
             params / STAGE_BUFFERS);
 }
 
+/* On a GPU a stream must not be held by a function that waits for workers:
+ * gradients that pass through buffers, parameters that lie on the host. */
+static enum zd_status create_feeds(struct offload *offload)
+{
+    const struct offload_request *request = &offload->request;
+    bool is_gpu = device_backend() == DEVICE_CUDA;
+    bool down = is_gpu && stage_grad_bytes(request) > 0;
+    bool up = is_gpu && request->params_on_host;
+    ZD_TRY(feed_init(&offload->down, offload->place.down, down));
+    return feed_init(&offload->up, offload->place.up, up);
+}
+
 static enum zd_status clear_states(struct offload *offload)
 {
     struct job job = {
@@ -157,7 +169,10 @@ enum zd_status offload_create(
     pthread_cond_init(&offload->work, NULL);
     pthread_cond_init(&offload->progress, NULL);
     create_stages(offload);
-    enum zd_status status = take_tables(offload);
+    enum zd_status status = create_feeds(offload);
+    if (status != ZD_OK)
+        goto err_destroy;
+    status = take_tables(offload);
     if (status != ZD_OK)
         goto err_destroy;
     fill_tables(offload);
@@ -188,13 +203,13 @@ err_destroy:
 /* Until every job has ended, every copy is on its stream, and both are done. */
 static enum zd_status settle(struct offload *offload)
 {
-    stream_finish(offload->place.down);
+    ZD_TRY(feed_finish(&offload->down));
     jobs_wait(offload);
     pthread_mutex_lock(&offload->lock);
     while (offload->has_uploader && offload->next_up < offload->chunk_count)
         pthread_cond_wait(&offload->progress, &offload->lock);
     pthread_mutex_unlock(&offload->lock);
-    return stream_finish(offload->place.up);
+    return feed_finish(&offload->up);
 }
 
 enum zd_status offload_finish(struct offload *offload)
@@ -208,10 +223,12 @@ void offload_destroy(struct offload *offload)
 {
     if (!offload)
         return;
-    if (offload->worker_count) {
+    if (offload->worker_count)
         settle(offload);
+    feed_fini(&offload->down);
+    feed_fini(&offload->up);
+    if (offload->worker_count)
         workers_stop(offload);
-    }
     pinned_unlock(offload);
     if (offload->store)
         offload->store->ops->destroy(offload->store);

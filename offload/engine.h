@@ -12,6 +12,7 @@
 #ifndef ZD_OFFLOAD_ENGINE_H
 #define ZD_OFFLOAD_ENGINE_H
 
+#include "offload/feed.h"
 #include "offload/image.h"
 #include "offload/stage.h"
 
@@ -82,6 +83,7 @@ struct offload {
     struct run_place *places;
     char *undo_grads;
     struct stage grad_stage, param_stage;
+    struct feed down, up; /* the trainer's way to the streams of `place` */
     int locked_spans; /* see lock.c */
 
     struct worker *workers;
@@ -180,9 +182,8 @@ void params_note_updated(struct offload *offload, int chunk);
 void *params_uploader(void *offload); /* a thread */
 /* Until the segment's parameters have been made on the host. */
 void params_await_host(struct offload *offload, int segment);
-/* The same; what `stream` does later follows their copies to the device. */
-enum zd_status params_follow(
-        struct offload *offload, int segment, struct stream *stream);
+/* The same; what comes down later follows their copies to the device. */
+enum zd_status params_leave_slots(struct offload *offload, int segment);
 
 /* --- lock.c */
 enum zd_status pinned_lock(struct offload *offload);

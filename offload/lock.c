@@ -1,5 +1,6 @@
 /* lock.c - pinned spans of a CPU device are locked in memory when the job asks
- * for it (with a GPU the driver locks them). */
+ * for it. With a GPU the driver has locked them: the arena's pinned memory is.
+ */
 #include "offload/engine.h"
 
 #include <errno.h>
@@ -20,6 +21,11 @@ static const struct {
         {OFFLOAD_RING, "offload.ring"},
 };
 enum { PINNED = sizeof pinned / sizeof pinned[0] };
+
+static bool is_pinned_already(void)
+{
+    return device_backend() == DEVICE_CUDA;
+}
 
 /* CAP_IPC_LOCK goes beyond every limit. */
 static bool may_lock_anything(void)
@@ -53,7 +59,7 @@ enum zd_status pinned_check(
 {
     size_t need = bytes_to_lock(bytes);
     struct rlimit limit;
-    if (options->pin_memory != OFFLOAD_PIN_YES ||
+    if (options->pin_memory != OFFLOAD_PIN_YES || is_pinned_already() ||
         getrlimit(RLIMIT_MEMLOCK, &limit) != 0 ||
         limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= need ||
         may_lock_anything())
@@ -82,7 +88,8 @@ void pinned_unlock(struct offload *offload)
 
 enum zd_status pinned_lock(struct offload *offload)
 {
-    if (offload->request.options->pin_memory != OFFLOAD_PIN_YES)
+    if (offload->request.options->pin_memory != OFFLOAD_PIN_YES ||
+        is_pinned_already())
         return ZD_OK;
     for (int i = 0; i < PINNED; i++) {
         const struct arena_span *span =

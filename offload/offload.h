@@ -167,6 +167,12 @@ enum zd_status offload_params_up(
 /* What the compute stream does later follows `done` of offload_params_up; the
  * report tells what for. */
 enum zd_status offload_up_wait(struct offload *offload, struct event *done);
+/* What goes up from now on follows the event. */
+enum zd_status offload_up_after(struct offload *offload, struct event *event);
+/* In turn with offload_params_up: other memory of the host, which is pinned. */
+enum zd_status offload_copy_up(
+        struct offload *offload, const void *from, void *to, size_t bytes,
+        struct event *done);
 /* Until everything under way is done. */
 enum zd_status offload_finish(struct offload *offload);
 

@@ -126,22 +126,29 @@ static void await_queued(struct offload *offload, const struct segment *segment)
     pthread_mutex_unlock(&offload->lock);
 }
 
-enum zd_status params_follow(
-        struct offload *offload, int index, struct stream *stream)
+/* Until the segment's copies to the device, if any, are on the stream. */
+static void await_copies(struct offload *offload, int index)
 {
-    struct segment *segment = &offload->segments[index];
     params_await_host(offload, index);
-    if (!offload->has_uploader)
-        return ZD_OK;
-    await_queued(offload, segment);
-    return stream_wait(stream, segment->up);
+    if (offload->has_uploader)
+        await_queued(offload, &offload->segments[index]);
+}
+
+enum zd_status params_leave_slots(struct offload *offload, int index)
+{
+    await_copies(offload, index);
+    return feed_wait(
+            &offload->down,
+            offload->has_uploader ? offload->segments[index].up : NULL);
 }
 
 enum zd_status offload_params_wait(struct offload *offload, int index)
 {
     ZD_TRY(offload_update_wait(offload, index));
     struct wait wait = wait_begin(offload, WAIT_UP);
-    enum zd_status status = params_follow(offload, index, NULL);
+    await_copies(offload, index);
+    enum zd_status status = stream_wait(
+            NULL, offload->has_uploader ? offload->segments[index].up : NULL);
     wait_end(offload, &wait, WAIT_UP);
     return status;
 }
@@ -157,7 +164,7 @@ enum zd_status offload_update_wait(struct offload *offload, int index)
 enum zd_status offload_up_wait(struct offload *offload, struct event *done)
 {
     struct wait wait = wait_begin(offload, WAIT_UP);
-    enum zd_status status = stream_wait(NULL, done);
+    enum zd_status status = feed_follow(&offload->up, done, NULL);
     wait_end(offload, &wait, WAIT_UP);
     ZD_TRY(status);
     return offload_failure(offload);
@@ -192,10 +199,10 @@ struct passage {
 static enum zd_status send_from_memory(
         struct offload *offload, const struct passage *passage)
 {
-    struct stream *up = offload->place.up;
+    struct feed *up = &offload->up;
     size_t wide = dtype_bytes(offload->request.dtype);
-    ZD_TRY(stream_call(up, await_made, offload, passage->segment));
-    return stream_copy(
+    ZD_TRY(feed_hold(up, await_made, offload, passage->segment));
+    return feed_copy(
             up, passage->to,
             params_of(offload, passage->segment) + passage->begin * wide,
             passage->count * wide);
@@ -243,19 +250,19 @@ static enum zd_status queue_fetched(
         uint64_t number)
 {
     struct stage *stage = &offload->param_stage;
-    struct stream *up = offload->place.up;
+    struct feed *up = &offload->up;
     size_t wide = dtype_bytes(offload->request.dtype);
     size_t begin = chunk_begin(offload, index), from = begin;
     size_t end = begin + offload->chunks[index].count;
     size_t passage_end = passage->begin + passage->count;
     from = from > passage->begin ? from : passage->begin;
     end = end < passage_end ? end : passage_end;
-    ZD_TRY(stream_call(up, await_fetched, offload, (int64_t)number));
-    ZD_TRY(stream_copy(
+    ZD_TRY(feed_hold(up, await_fetched, offload, (int64_t)number));
+    ZD_TRY(feed_copy(
             up, passage->to + (from - passage->begin) * wide,
             (char *)stage_buffer(stage, number) + (from - begin) * wide,
             (end - from) * wide));
-    return stream_call(up, note_sent_up, stage, (int64_t)number);
+    return feed_call(up, note_sent_up, stage, (int64_t)number);
 }
 
 /* Padding between runs is not in the file and stays as it is. */
@@ -310,5 +317,18 @@ enum zd_status offload_params_up(
     pthread_mutex_lock(&offload->lock);
     offload->report.up_bytes += count * dtype_bytes(request->dtype);
     pthread_mutex_unlock(&offload->lock);
-    return done ? stream_record(offload->place.up, done) : ZD_OK;
+    return done ? feed_record(&offload->up, done) : ZD_OK;
+}
+
+enum zd_status offload_up_after(struct offload *offload, struct event *event)
+{
+    return feed_wait(&offload->up, event);
+}
+
+enum zd_status offload_copy_up(
+        struct offload *offload, const void *from, void *to, size_t bytes,
+        struct event *done)
+{
+    ZD_TRY(feed_copy(&offload->up, to, from, bytes));
+    return feed_record(&offload->up, done);
 }

@@ -75,7 +75,6 @@ enum zd_status host_begin(struct zero *zero, const struct offload_place *place)
     if (!place)
         return ZD_FAIL(
                 ZD_ERR_BUG, "E0915", "planned with offload, made without");
-    offload->up = place->up;
     ZD_TRY(plan_request_of(zero->plan, zero->rank, &offload->request));
     ZD_TRY(take_tables(zero));
     number_segments(zero->plan, offload->segments);
@@ -252,7 +251,7 @@ enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
     struct event *arrived = offload->slot_events[slot];
     size_t bytes = dtype_bytes(plan->request.dtype);
     ZD_TRY(stream_record(NULL, offload->slots_free));
-    ZD_TRY(stream_wait(offload->up, offload->slots_free));
+    ZD_TRY(offload_up_after(offload->engine, offload->slots_free));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
         const struct zero_segment *segment = &plan->segments[s];
@@ -266,10 +265,9 @@ enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
                     segment->shard_count, mine, arrived));
             continue;
         }
-        ZD_TRY(stream_copy(
-                offload->up, mine, zero->memory[s].shard,
-                segment->shard_count * bytes));
-        ZD_TRY(stream_record(offload->up, arrived));
+        ZD_TRY(offload_copy_up(
+                offload->engine, zero->memory[s].shard, mine,
+                segment->shard_count * bytes, arrived));
     }
     return ZD_OK;
 }

@@ -68,7 +68,6 @@ struct zero_offload {
                       waited for yet */
     int64_t **run_sums;         /* by run: Adam-mini's sums of its tensor */
     const float **run_blocks;   /* by run: v of the blocks of its tensor */
-    struct stream *up;          /* for frozen parameters */
     struct event **slot_events; /* by slot: its copies have arrived */
     struct event *persistent_event;
     struct event *grads_ready; /* what goes down next lies there */

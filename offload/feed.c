@@ -1,0 +1,205 @@
+#include "offload/feed.h"
+
+#include <signal.h>
+#include <string.h>
+
+/* On the stream, in the thread that feeds it. */
+static enum zd_status issue(
+        struct stream *stream, const struct feed_operation *op)
+{
+    switch (op->kind) {
+    case FEED_HOLD:
+        op->fn(op->ctx, op->arg);
+        return ZD_OK;
+    case FEED_COPY:
+        return stream_copy(stream, op->to, op->from, op->bytes);
+    case FEED_CALL:
+        return stream_call(stream, op->fn, op->ctx, op->arg);
+    case FEED_WAIT:
+        return stream_wait(stream, op->event);
+    case FEED_RECORD:
+        return stream_record(stream, op->event);
+    }
+    return ZD_OK;
+}
+
+/* After a failure nothing is issued, but nobody is left waiting for a place. */
+static void *work(void *ctx)
+{
+    struct feed *feed = ctx;
+    device_use(feed->device);
+    pthread_mutex_lock(&feed->lock);
+    for (;;) {
+        while (!feed->count && !feed->is_stopping)
+            pthread_cond_wait(&feed->changed, &feed->lock);
+        if (!feed->count)
+            break;
+        enum zd_status status = feed->status;
+        pthread_mutex_unlock(&feed->lock);
+        if (status == ZD_OK)
+            status = issue(feed->stream, &feed->ring[feed->first]);
+        pthread_mutex_lock(&feed->lock);
+        if (status != ZD_OK && feed->status == ZD_OK) {
+            feed->status = status;
+            feed->error = *zd_error_get();
+        }
+        feed->first = (feed->first + 1) % FEED_OPERATIONS;
+        feed->count--;
+        pthread_cond_broadcast(&feed->changed);
+    }
+    pthread_mutex_unlock(&feed->lock);
+    return NULL;
+}
+
+/* Signals are for the main thread: the feed begins with all of them blocked. */
+static int start_thread(struct feed *feed)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int refused = pthread_create(&feed->thread, NULL, work, feed);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!refused)
+        pthread_setname_np(feed->thread, "offload-feed");
+    return refused;
+}
+
+enum zd_status feed_init(
+        struct feed *feed, struct stream *stream, bool has_thread)
+{
+    memset(feed, 0, sizeof *feed);
+    feed->stream = stream;
+    feed->device = device_current();
+    if (!has_thread)
+        return ZD_OK;
+    pthread_mutex_init(&feed->lock, NULL);
+    pthread_cond_init(&feed->changed, NULL);
+    if (start_thread(feed) != 0) {
+        pthread_cond_destroy(&feed->changed);
+        pthread_mutex_destroy(&feed->lock);
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602",
+                "the system refused a thread for the copies of offload");
+    }
+    feed->has_thread = true;
+    return ZD_OK;
+}
+
+void feed_fini(struct feed *feed)
+{
+    if (!feed->has_thread)
+        return;
+    pthread_mutex_lock(&feed->lock);
+    feed->is_stopping = true;
+    pthread_cond_broadcast(&feed->changed);
+    pthread_mutex_unlock(&feed->lock);
+    pthread_join(feed->thread, NULL);
+    pthread_cond_destroy(&feed->changed);
+    pthread_mutex_destroy(&feed->lock);
+    feed->has_thread = false;
+}
+
+/* Under the lock: the thread's failure, as the caller's. */
+static enum zd_status failure(const struct feed *feed)
+{
+    if (feed->status != ZD_OK)
+        zd_error_set(&feed->error);
+    return feed->status;
+}
+
+/* Waits for a place when the ring is full. */
+static enum zd_status push(struct feed *feed, const struct feed_operation *op)
+{
+    pthread_mutex_lock(&feed->lock);
+    while (feed->count == FEED_OPERATIONS)
+        pthread_cond_wait(&feed->changed, &feed->lock);
+    feed->ring[(feed->first + feed->count++) % FEED_OPERATIONS] = *op;
+    pthread_cond_broadcast(&feed->changed);
+    enum zd_status status = failure(feed);
+    pthread_mutex_unlock(&feed->lock);
+    return status;
+}
+
+enum zd_status feed_hold(
+        struct feed *feed, stream_fn *fn, void *ctx, int64_t arg)
+{
+    struct feed_operation op = {
+            .kind = FEED_HOLD, .fn = fn, .ctx = ctx, .arg = arg};
+    return feed->has_thread ? push(feed, &op)
+                            : stream_call(feed->stream, fn, ctx, arg);
+}
+
+static enum zd_status do_or_push(
+        struct feed *feed, const struct feed_operation *op)
+{
+    return feed->has_thread ? push(feed, op) : issue(feed->stream, op);
+}
+
+enum zd_status feed_call(
+        struct feed *feed, stream_fn *fn, void *ctx, int64_t arg)
+{
+    struct feed_operation op = {
+            .kind = FEED_CALL, .fn = fn, .ctx = ctx, .arg = arg};
+    return do_or_push(feed, &op);
+}
+
+enum zd_status feed_copy(
+        struct feed *feed, void *to, const void *from, size_t bytes)
+{
+    struct feed_operation op = {
+            .kind = FEED_COPY, .to = to, .from = from, .bytes = bytes};
+    return do_or_push(feed, &op);
+}
+
+enum zd_status feed_wait(struct feed *feed, struct event *event)
+{
+    struct feed_operation op = {.kind = FEED_WAIT, .event = event};
+    return event ? do_or_push(feed, &op) : ZD_OK;
+}
+
+enum zd_status feed_record(struct feed *feed, struct event *event)
+{
+    struct feed_operation op = {.kind = FEED_RECORD, .event = event};
+    return do_or_push(feed, &op);
+}
+
+/* Under the lock: a record of the event is not on the stream yet. */
+static bool has_record(const struct feed *feed, const struct event *event)
+{
+    for (int i = 0; i < feed->count; i++) {
+        const struct feed_operation *op =
+                &feed->ring[(feed->first + i) % FEED_OPERATIONS];
+        if (op->kind == FEED_RECORD && op->event == event)
+            return true;
+    }
+    return false;
+}
+
+enum zd_status feed_follow(
+        struct feed *feed, struct event *event, struct stream *stream)
+{
+    enum zd_status status = ZD_OK;
+    if (feed->has_thread) {
+        pthread_mutex_lock(&feed->lock);
+        while (has_record(feed, event))
+            pthread_cond_wait(&feed->changed, &feed->lock);
+        status = failure(feed);
+        pthread_mutex_unlock(&feed->lock);
+    }
+    ZD_TRY(status);
+    return stream_wait(stream, event);
+}
+
+enum zd_status feed_finish(struct feed *feed)
+{
+    enum zd_status status = ZD_OK;
+    if (feed->has_thread) {
+        pthread_mutex_lock(&feed->lock);
+        while (feed->count)
+            pthread_cond_wait(&feed->changed, &feed->lock);
+        status = failure(feed);
+        pthread_mutex_unlock(&feed->lock);
+    }
+    ZD_TRY(stream_finish(feed->stream));
+    return status;
+}

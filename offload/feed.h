@@ -1,0 +1,74 @@
+/* feed.h - a stream that may have to wait for the workers. Private to offload.
+ *
+ * On the CPU a stream's own thread calls functions of the host and may be held
+ * by one. On a GPU a thread of the driver calls those of all streams: one that
+ * waits for a worker there could wait for a function behind it. So where a
+ * stream waits for workers, a thread of the feed does, and queues on the stream
+ * what comes after:
+ *
+ *     feed      hold: workers have filled it | copy | record | hold ..
+ *     stream                                   copy   record
+ *
+ * Calls are those of base/stream.h, in one order for all. An event that was
+ * recorded through a feed is waited for by feed_follow alone, which waits until
+ * the record is on the stream. One thread (the trainer) feeds. Errors: the
+ * first of the thread's is told by every call after it. */
+#ifndef ZD_OFFLOAD_FEED_H
+#define ZD_OFFLOAD_FEED_H
+
+#include "base/device.h"
+
+#include <pthread.h>
+
+enum { FEED_OPERATIONS = 256 };
+
+enum feed_kind { FEED_HOLD, FEED_COPY, FEED_CALL, FEED_WAIT, FEED_RECORD };
+
+struct feed_operation {
+    enum feed_kind kind;
+    stream_fn *fn; /* hold, call */
+    void *ctx;
+    int64_t arg;
+    void *to; /* copy */
+    const void *from;
+    size_t bytes;
+    struct event *event; /* wait, record */
+};
+
+struct feed {
+    struct stream *stream; /* borrowed; NULL: copies are made at once */
+    bool has_thread;       /* else the stream itself is held */
+    pthread_t thread;
+    struct device *device; /* of who made it */
+    pthread_mutex_t lock;  /* of all below */
+    pthread_cond_t changed;
+    bool is_stopping;
+    enum zd_status status;
+    struct zd_error error;
+    int first, count; /* of the ring; the first is being worked on */
+    struct feed_operation ring[FEED_OPERATIONS];
+};
+
+/* `has_thread`: functions that wait do so in a thread of the feed. */
+enum zd_status feed_init(
+        struct feed *feed, struct stream *stream, bool has_thread);
+/* What was fed is done first. All-zero is accepted. */
+void feed_fini(struct feed *feed);
+
+/* `fn` may wait for workers: what is fed later waits for its return. */
+enum zd_status feed_hold(
+        struct feed *feed, stream_fn *fn, void *ctx, int64_t arg);
+/* `fn` only tells somebody that the stream has come here. */
+enum zd_status feed_call(
+        struct feed *feed, stream_fn *fn, void *ctx, int64_t arg);
+enum zd_status feed_copy(
+        struct feed *feed, void *to, const void *from, size_t bytes);
+enum zd_status feed_wait(struct feed *feed, struct event *event);
+enum zd_status feed_record(struct feed *feed, struct event *event);
+/* What `stream` does later follows the event's last record. */
+enum zd_status feed_follow(
+        struct feed *feed, struct event *event, struct stream *stream);
+/* Until all that was fed is done. */
+enum zd_status feed_finish(struct feed *feed);
+
+#endif
