@@ -33,17 +33,17 @@ void read_floats(float *host, const float *device, int count)
 }
 
 /* A kernel that must fail, and what the report must say. */
-template <typename... P, typename... A>
+template <typename P>
 void expect_report(
-        const char *what, void (*kernel)(P...), dim3 grid, dim3 block,
-        A... args)
+        const char *what, void (*kernel)(P *), dim3 grid, dim3 block, P *p,
+        cudaError_t error = cudaErrorLaunchFailure)
 {
     cr_assert_eq(
-            zd_emulate_launch("broken", kernel, grid, block, 0, 0, args...),
+            zd_emulate_launch("broken", kernel, grid, block, 0, 0, p),
             cudaSuccess);
-    cr_expect_eq(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
-    cr_expect_eq(cudaGetLastError(), cudaErrorLaunchFailure);
-    cr_expect_eq(cudaGetLastError(), cudaErrorLaunchFailure, "sticky");
+    cr_expect_eq(cudaDeviceSynchronize(), error);
+    cr_expect_eq(cudaGetLastError(), error);
+    cr_expect_eq(cudaGetLastError(), error, "sticky");
     cr_expect(
             strstr(zd_standin_report(), what), "\"%s\" lacks \"%s\"",
             zd_standin_report(), what);
@@ -143,6 +143,29 @@ __global__ void reverse(struct pointers p, float add)
     shared[i] = p.in[i];
     __syncthreads();
     p.out[i] = shared[p.count - 1 - i] + (was_nan ? add : 0.0f);
+}
+
+template <typename T> __global__ void poisoned(T *nans)
+{
+    __shared__ float a[64];
+    __shared__ T b[2];
+    nans[threadIdx.x] = (T)(a[threadIdx.x] != a[threadIdx.x]) + (b[1] != b[1]);
+    __syncthreads();
+    a[threadIdx.x] = b[threadIdx.x % 2] = 0;
+}
+
+Test(cuda_emulate, static_shared_memory_is_poisoned)
+{
+    float *out = device_floats(64), host[64];
+    for (int round = 0; round < 2; round++) {
+        zd_emulate_launch("poisoned", poisoned<float>, 3, 64, 0, 0, out);
+        read_floats(host, out, 64);
+        for (int i = 0; i < 64; i++)
+            cr_expect_eq(host[i], 2);
+    }
+    struct cudaFuncAttributes attributes;
+    cudaFuncGetAttributes(&attributes, (const void *)poisoned<float>);
+    cr_expect_eq(attributes.sharedSizeBytes, 64 * 4 + 2 * 4);
 }
 
 Test(cuda_emulate, structs_carry_addresses_and_shared_memory_is_poisoned)
@@ -306,6 +329,36 @@ __global__ void misaligned(float *out)
 Test(cuda_emulate, misaligned_packs_are_reported)
 {
     expect_report("not aligned", misaligned, 1, 1, device_floats(64));
+}
+
+__global__ void writes_behind(float *out)
+{
+    out[threadIdx.x * 32] = 1;
+}
+
+struct indirect {
+    float *out;
+};
+
+__global__ void follows_a_kept_address(struct indirect *p)
+{
+    *p->out = 1;
+}
+
+Test(cuda_emulate, accesses_outside_of_memory_are_reported)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    float *out = device_floats(128);
+    expect_report(
+            "block (0,0,0), thread (4,0,0): touches", writes_behind, 1, 8, out,
+            cudaErrorIllegalAddress);
+    struct indirect *kept, host = {out};
+    cudaMalloc((void **)&kept, sizeof *kept);
+    cudaMemcpy(kept, &host, sizeof host, cudaMemcpyDefault);
+    expect_report(
+            "an address of the device", follows_a_kept_address, 1, 1, kept,
+            cudaErrorIllegalAddress);
+#endif
 }
 
 __global__ void nothing(float *)

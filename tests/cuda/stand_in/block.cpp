@@ -14,10 +14,12 @@
 #include "tests/cuda/stand_in/fibre.h"
 #include "tests/cuda/stand_in/internal.h"
 
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <pthread.h>
 #include <sys/mman.h>
 
 __thread struct zd_emulate_dim zd_emulate_thread, zd_emulate_block;
@@ -68,13 +70,16 @@ struct engine {
 
     unsigned current;
     struct fibre main, *running;
+    pthread_t owner;
+    bool has_owner, reversed;
     struct fibre *fibre_of[MAX_THREADS]; /* of threads that wait */
     struct site waits_at[MAX_THREADS];
     struct fibre *idle[MAX_THREADS + 1], *all[MAX_THREADS + 1];
     unsigned idle_count, all_count;
-    bool failed;
+    cudaError_t error;
 
     unsigned char *shared_map;
+    struct static_shared statics;
 };
 
 namespace
@@ -97,6 +102,12 @@ void where(const struct engine *e, unsigned thread, char *out, size_t bytes)
             zd_emulate_block.z, t.x, t.y, t.z);
 }
 
+unsigned one_of(const struct engine *e, uint32_t bits)
+{
+    return e->reversed ? 31 - (unsigned)__builtin_clz(bits)
+                       : (unsigned)__builtin_ctz(bits);
+}
+
 /* The next thread that may run, this warp's first; -1: none. */
 int pick(struct engine *e)
 {
@@ -104,9 +115,9 @@ int pick(struct engine *e)
     if (!e->warp[w].ready) {
         if (!e->ready_warps)
             return -1;
-        w = (unsigned)__builtin_ctz(e->ready_warps);
+        w = one_of(e, e->ready_warps);
     }
-    return (int)(w * WARP + (unsigned)__builtin_ctz(e->warp[w].ready));
+    return (int)(w * WARP + one_of(e, e->warp[w].ready));
 }
 
 void set_waiting(struct engine *e, unsigned thread)
@@ -180,9 +191,10 @@ void close_meeting(struct engine *e, unsigned warp, struct meeting *meeting)
 /* --- mistakes
  * ------------------------------------------------------------------ */
 
-[[noreturn]] void give_up(struct engine *e)
+[[noreturn]] void give_up(
+        struct engine *e, cudaError_t error = cudaErrorLaunchFailure)
 {
-    e->failed = true;
+    e->error = error;
     struct fibre *from = e->running;
     e->running = &e->main;
     fibre_switch(from, &e->main);
@@ -334,7 +346,7 @@ void reset_fibres(struct engine *e)
 void begin_block(struct engine *e)
 {
     e->waiting = e->ended = 0;
-    e->failed = false;
+    e->error = cudaSuccess;
     e->ready_warps = 0;
     for (unsigned i = 0; i < e->warps; i++) {
         struct warp *w = &e->warp[i];
@@ -344,7 +356,8 @@ void begin_block(struct engine *e)
         w->alive = w->present;
         set_ready(e, i, w->present);
     }
-    set_current(e, 0);
+    e->reversed = settings().reversed;
+    set_current(e, e->reversed ? e->threads - 1 : 0);
 }
 
 void free_all_meetings(struct engine *e)
@@ -355,9 +368,44 @@ void free_all_meetings(struct engine *e)
 }
 } // namespace
 
+/* A kernel touches what is no memory: as on a GPU an error that stays, and the
+ * process goes on. Anybody else's fault is what it always is. */
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    struct engine *e = here;
+    if (!e || !e->running || e->running == &e->main) {
+        signal(number, SIG_DFL);
+        return;
+    }
+    char who[256];
+    where(e, e->current, who, sizeof who);
+    report("%s: touches %p, where no memory is%s", who, info->si_addr,
+           info->si_addr
+                   ? ""
+                   : " (or an address of the device, which only arguments "
+                     "of kernels may carry)");
+    give_up(e, cudaErrorIllegalAddress);
+}
+
+/* Unless somebody else, a sanitizer say, looks after faults. */
+static void watch_faults(void)
+{
+    static std::once_flag once;
+    std::call_once(once, [] {
+        struct sigaction action = {}, before;
+        action.sa_sigaction = on_fault;
+        action.sa_flags = SA_SIGINFO | SA_NODEFER;
+        for (int number : {SIGSEGV, SIGBUS})
+            if (!sigaction(number, nullptr, &before) &&
+                before.sa_handler == SIG_DFL)
+                sigaction(number, &action, nullptr);
+    });
+}
+
 struct engine *engine_create(void)
 {
-    struct engine *e = static_cast<struct engine *>(calloc(1, sizeof *e));
+    watch_faults();
+    struct engine *e = new struct engine();
     size_t bytes = (SHARED_BYTES + PAGE - 1) / PAGE * PAGE;
     void *memory =
             mmap(nullptr, bytes + PAGE, PROT_READ | PROT_WRITE,
@@ -369,22 +417,6 @@ struct engine *engine_create(void)
     }
     e->shared_map = static_cast<unsigned char *>(memory);
     return e;
-}
-
-void engine_destroy(struct engine *e)
-{
-    size_t bytes = (SHARED_BYTES + PAGE - 1) / PAGE * PAGE;
-    munmap(e->shared_map, bytes + PAGE);
-    for (unsigned i = 0; i < e->all_count; i++) {
-        fibre_fini(e->all[i]);
-        delete e->all[i];
-    }
-    while (e->made_meetings) {
-        struct meeting *m = e->made_meetings;
-        e->made_meetings = m->next_made;
-        delete m;
-    }
-    free(e);
 }
 
 void engine_begin(struct engine *e, const struct zd_emulate_launch *launch)
@@ -404,13 +436,18 @@ void engine_begin(struct engine *e, const struct zd_emulate_launch *launch)
     size_t bytes = (SHARED_BYTES + PAGE - 1) / PAGE * PAGE;
     zd_emulate_shared =
             e->shared_map + bytes - (launch->shared_bytes + 127) / 128 * 128;
-    if (!e->main.stack_bytes) {
+    e->statics = static_shared_here(launch->kernel);
+    if (!e->has_owner || !pthread_equal(e->owner, pthread_self())) {
+        /* compilers keep addresses of thread-local memory: those that the
+         * fibres have seen are of another thread */
+        reset_fibres(e);
         fibre_adopt(&e->main);
-        e->main.stack_bytes = 1; /* adopted */
+        e->owner = pthread_self();
+        e->has_owner = true;
     }
 }
 
-bool engine_run_block(struct engine *e, uint64_t block)
+cudaError_t engine_run_block(struct engine *e, uint64_t block)
 {
     const struct zd_emulate_dim &g = e->grid;
     zd_emulate_block = {
@@ -418,16 +455,20 @@ bool engine_run_block(struct engine *e, uint64_t block)
             (unsigned)(block / g.x / g.y)};
     if (e->launch->shared_bytes)
         memset(zd_emulate_shared, 0xff, e->launch->shared_bytes);
+    if (e->statics.base)
+        for (const auto &part : e->statics.parts)
+            memset(e->statics.base + part.first, 0xff, part.second);
     here = e;
     begin_block(e);
     struct fibre *first = take_fibre(e);
     e->running = first;
     fibre_switch(&e->main, first);
-    if (e->failed) {
+    e->running = nullptr;
+    if (e->error) {
         free_all_meetings(e);
         reset_fibres(e);
     }
-    return !e->failed;
+    return e->error;
 }
 
 } // namespace standin

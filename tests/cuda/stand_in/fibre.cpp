@@ -119,19 +119,6 @@ void fibre_reset(struct fibre *fibre, void (*entry)(void))
     prepare(fibre, entry);
 }
 
-void fibre_fini(struct fibre *fibre)
-{
-    if (!fibre->stack)
-        return;
-#ifdef FIBRE_TSAN
-    __tsan_destroy_fiber(fibre->tsan);
-#endif
-#ifdef FIBRE_ASAN
-    __asan_unpoison_memory_region(fibre->stack, fibre->stack_bytes);
-#endif
-    munmap(fibre->stack - GUARD_BYTES, GUARD_BYTES + fibre->stack_bytes);
-}
-
 void fibre_arrived(void)
 {
 #ifdef FIBRE_ASAN

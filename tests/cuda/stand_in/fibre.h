@@ -37,7 +37,6 @@ void fibre_adopt(struct fibre *fibre);
 void fibre_init(struct fibre *fibre, void (*entry)(void), int colour);
 /* As just made: what it was doing is forgotten. */
 void fibre_reset(struct fibre *fibre, void (*entry)(void));
-void fibre_fini(struct fibre *fibre);
 void fibre_switch(struct fibre *from, struct fibre *to);
 /* The first thing that entry() does. */
 void fibre_arrived(void);

@@ -107,17 +107,28 @@ bool in_host_function(void);
 /* --- kernels (launch.cpp, block.cpp)
  * ----------------------------------------------- */
 
-/* Runs the whole grid; false: a mistake, which was reported. */
-bool run_grid(const struct zd_emulate_launch &launch);
+/* Runs the whole grid; not cudaSuccess: a mistake, which was reported. */
+cudaError_t run_grid(const struct zd_emulate_launch &launch);
 size_t shared_limit(const void *kernel);
 
-struct engine; /* of one thread of the host: stacks, shared memory */
+/* The __shared__ arrays of a kernel (statics.cpp): offset and bytes of each in
+ * the thread's memory, which begins at `base` (NULL: not known). */
+struct static_shared {
+    uintptr_t module;
+    size_t bytes;
+    std::vector<std::pair<uint64_t, size_t>> parts;
+    char *base;
+};
+const struct static_shared *static_shared_of(const void *kernel);
+struct static_shared static_shared_here(const void *kernel); /* with base */
+
+/* Of one thread of the host: stacks, shared memory. Lives for ever. */
+struct engine;
 struct engine *engine_create(void);
-void engine_destroy(struct engine *engine);
 void engine_begin(
         struct engine *engine, const struct zd_emulate_launch *launch);
-/* One block; false: a mistake, which was reported. */
-bool engine_run_block(struct engine *engine, uint64_t block);
+/* One block; not cudaSuccess: a mistake, which was reported. */
+cudaError_t engine_run_block(struct engine *engine, uint64_t block);
 
 } // namespace standin
 

@@ -43,30 +43,57 @@ cudaError_t check(const struct zd_emulate_launch &l)
                (unsigned long long)threads);
         return cudaErrorInvalidConfiguration;
     }
-    if (l.shared_bytes > shared_limit(l.kernel)) {
-        report("launch of %s: %zu bytes of shared memory; cudaFuncSetAttribute "
-               "allowed %zu",
-               l.name, l.shared_bytes, shared_limit(l.kernel));
+    size_t fixed = static_shared_of(l.kernel)->bytes;
+    size_t limit = shared_limit(l.kernel);
+    if (l.shared_bytes + fixed >
+                (limit < SHARED_DEFAULT ? SHARED_DEFAULT : limit) ||
+        l.shared_bytes + fixed > SHARED_LIMIT) {
+        report("launch of %s: %zu bytes of shared memory and %zu of its own; "
+               "cudaFuncSetAttribute allowed %zu",
+               l.name, l.shared_bytes, fixed, limit);
         return cudaErrorInvalidValue;
     }
     return cudaSuccess;
 }
 
-/* The engine of a thread of the host, for as long as that lives. */
+/* Engines of threads that have ended, for the next ones: stacks are dear. */
+struct idle_engines {
+    std::mutex mutex;
+    std::vector<struct engine *> list;
+};
+
+struct idle_engines &idle_engines(void)
+{
+    static struct idle_engines *const one = new struct idle_engines;
+    return *one;
+}
+
 struct own_engine {
-    struct engine *engine = nullptr;
+    struct engine *engine;
+
+    own_engine(void)
+    {
+        struct idle_engines &idle = idle_engines();
+        {
+            std::lock_guard<std::mutex> lock(idle.mutex);
+            engine = idle.list.empty() ? nullptr : idle.list.back();
+            if (engine)
+                idle.list.pop_back();
+        }
+        if (!engine)
+            engine = engine_create();
+    }
     ~own_engine()
     {
-        if (engine)
-            engine_destroy(engine);
+        struct idle_engines &idle = idle_engines();
+        std::lock_guard<std::mutex> lock(idle.mutex);
+        idle.list.push_back(engine);
     }
 };
 
 struct engine *this_engine(void)
 {
     static thread_local struct own_engine own;
-    if (!own.engine)
-        own.engine = engine_create();
     return own.engine;
 }
 
@@ -100,7 +127,7 @@ struct run {
     const struct zd_emulate_launch *launch;
     uint64_t blocks, step;
     std::atomic<uint64_t> next;
-    std::atomic<bool> failed;
+    std::atomic<int> error;
 };
 
 void run_blocks(struct run *run)
@@ -109,10 +136,12 @@ void run_blocks(struct run *run)
     engine_begin(engine, run->launch);
     for (;;) {
         uint64_t i = run->next.fetch_add(1);
-        if (i >= run->blocks || run->failed)
+        if (i >= run->blocks || run->error)
             return;
-        if (!engine_run_block(engine, block_at(i, run->blocks, run->step)))
-            run->failed = true;
+        cudaError_t error =
+                engine_run_block(engine, block_at(i, run->blocks, run->step));
+        if (error)
+            run->error = error;
     }
 }
 } // namespace
@@ -125,7 +154,7 @@ size_t shared_limit(const void *kernel)
     return it == a.shared_bytes.end() ? SHARED_DEFAULT : it->second;
 }
 
-bool run_grid(const struct zd_emulate_launch &launch)
+cudaError_t run_grid(const struct zd_emulate_launch &launch)
 {
     struct run run = {};
     run.launch = &launch;
@@ -137,7 +166,7 @@ bool run_grid(const struct zd_emulate_launch &launch)
     run_blocks(&run);
     for (std::thread &one : others)
         one.join();
-    return !run.failed;
+    return (cudaError_t)run.error.load();
 }
 } // namespace standin
 
@@ -176,10 +205,11 @@ cudaError_t zd_emulate_enqueue(
         if (hangs)
             hang();
         int at = stream_device(s);
-        if (breaks || (!sticky(at) && !run_grid(copy)))
-            set_sticky(
-                    at, breaks ? cudaErrorECCUncorrectable
-                               : cudaErrorLaunchFailure);
+        cudaError_t error = breaks       ? cudaErrorECCUncorrectable
+                            : sticky(at) ? cudaSuccess
+                                         : run_grid(copy);
+        if (error)
+            set_sticky(at, error);
         free(copy.args);
     });
     return cudaSuccess;
@@ -212,6 +242,7 @@ cudaError_t cudaFuncGetAttributes(
     out->numRegs = 32;
     out->ptxVersion = out->binaryVersion = 90;
     out->maxDynamicSharedSizeBytes = (int)shared_limit(kernel);
+    out->sharedSizeBytes = static_shared_of(kernel)->bytes;
     return cudaSuccess;
 }
 
