@@ -8,7 +8,7 @@
 
 struct device_options device_options_default(void)
 {
-    return (struct device_options){.backend = DEVICE_AUTO};
+    return (struct device_options){.backend = DEVICE_AUTO, .gpus = "auto"};
 }
 
 /* A number in a one-line file; 0 when there is none ("max"). */

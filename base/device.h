@@ -27,7 +27,8 @@ enum device_streams {
 
 struct device_options { /* [device] */
     enum device_backend backend;
-    uint64_t memory_limit;        /* bytes per rank; 0 = all there is */
+    const char *gpus;      /* "auto", or "2,0": which of those a process sees */
+    uint64_t memory_limit; /* bytes per rank; 0 = all there is */
     double memory_limit_fraction; /* > 0: a share ("90%") of what there is */
     uint64_t host_memory_limit;
     double host_memory_limit_fraction;
@@ -79,6 +80,14 @@ struct device_facts {
 int device_gpu_count(const char **why_out);
 /* DEVICE_CPU or DEVICE_CUDA: AUTO is CUDA where there is a GPU. */
 enum device_backend device_resolve(enum device_backend backend);
+
+/* Whether it is "auto" or numbers with commas between them. */
+bool device_gpus_are_valid(const char *gpus);
+/* The number that this rank opens its device by: the one `options->gpus` has
+ * for it, its ranks taking them in turn; with "auto" its own. ZD_ERR_UNFIT when
+ * there is no such GPU. */
+enum zd_status device_place(
+        const struct device_options *options, int local_rank, int *place_out);
 
 struct device;
 /* The device of the rank with this number among the `local_size` of its host;

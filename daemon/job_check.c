@@ -215,6 +215,18 @@ static void check_model(struct job *job)
     model_config_fini(&config);
 }
 
+static void check_gpus(struct job *job)
+{
+    const char *gpus = job->options.device.gpus;
+    if (!job_is_sound(job, "device", "gpus") || device_gpus_are_valid(gpus))
+        return;
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, "E0206",
+            job_place(job, "device", "gpus"), NULL,
+            "gpus = \"%.80s\": it is \"auto\", or numbers with commas", gpus);
+    problem_help(&job->problems, "gpus = \"0,1\"");
+}
+
 void job_check(struct job *job)
 {
     check_required(job);
@@ -223,6 +235,7 @@ void job_check(struct job *job)
     check_eval(job);
     job_check_optim(job);
     job_check_offload(job);
+    check_gpus(job);
     job_check_control(job);
     check_model(job);
 }

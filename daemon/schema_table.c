@@ -190,7 +190,7 @@ const struct schema_key schema_table[] = {
 {"run", "on_sigusr2", SCHEMA_ENUM, JOB(run.on_sigusr2), .choices = on_sigusr, .help = "What SIGUSR2 does"},
 
 {"device", "backend", SCHEMA_ENUM, JOB(device.backend), .choices = device_backends, .flags = SCHEMA_PER_RANK, .help = "Where the arithmetic runs"},
-{"device", "gpus", SCHEMA_STRING, UNAVAILABLE("auto"), .help = "GPUs of this host"},
+{"device", "gpus", SCHEMA_STRING, JOB(device.gpus), .flags = SCHEMA_PER_RANK, .help = "GPUs that the ranks of a host take in turn, of those that `CUDA_VISIBLE_DEVICES` leaves: `\"0,2\"`; auto: all"},
 {"device", "memory_limit", SCHEMA_LIMIT, JOB(device.memory_limit), JOB(device.memory_limit_fraction), .flags = SCHEMA_PER_RANK, .help = "Device memory a rank may use; 0 = what there is"},
 {"device", "host_memory_limit", SCHEMA_LIMIT, JOB(device.host_memory_limit), JOB(device.host_memory_limit_fraction), .flags = SCHEMA_PER_RANK, .help = "Host memory a rank may use; 0 = what there is"},
 {"device", "cpu_threads", SCHEMA_INT, JOB(device.cpu_threads), .flags = SCHEMA_AUTO | SCHEMA_PER_RANK, .min = 1, .max = 4096, .help = "Threads per rank; auto: from the affinity mask"},

@@ -1,6 +1,7 @@
 #include "base/device.h"
 
 #include <criterion/criterion.h>
+#include <string.h>
 
 Test(device, threads_follow_the_mask)
 {
@@ -33,4 +34,36 @@ Test(device, streams_are_threads_when_something_is_offloaded)
     cr_expect_eq(device_stream_mode(&options, true), STREAM_INLINE);
     options.streams = DEVICE_STREAMS_THREADS;
     cr_expect_eq(device_stream_mode(&options, false), STREAM_THREAD);
+}
+
+Test(device, lists_of_gpus)
+{
+    const char *good[] = {"auto", "0", "3,1", "0,0,7"};
+    const char *bad[] = {"",   "all", "0,",  ",0",   "0 1",
+                         "-1", "1.5", "0;1", "0, 1", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        cr_expect(device_gpus_are_valid(good[i]), "%s", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        cr_expect_not(device_gpus_are_valid(bad[i]), "%s", bad[i]);
+}
+
+Test(device, without_a_gpu_the_cpu_is_automatic_and_why_is_told)
+{
+    const char *why;
+    struct device *device;
+    struct device_options options = device_options_default();
+    int place;
+    if (device_gpu_count(&why) > 0)
+        cr_skip_test("there is a GPU");
+    cr_assert(why && why[0]);
+    cr_expect_eq(device_resolve(DEVICE_AUTO), DEVICE_CPU);
+    cr_expect_eq(device_open(DEVICE_CPU, 0, 1, &device), ZD_OK);
+    cr_expect_null(device);
+    cr_expect_eq(device_open(DEVICE_CUDA, 0, 1, &device), ZD_ERR_UNFIT);
+    cr_expect_str_eq(zd_error_get()->code, "E1201");
+    cr_expect(strstr(zd_error_get()->what, why));
+    options.gpus = "7";
+    cr_expect_eq(device_place(&options, 3, &place), ZD_OK);
+    cr_expect_eq(place, 3);
+    cr_expect_eq(device_backend(), DEVICE_CPU);
 }

@@ -182,3 +182,27 @@ Test(device_refused, ranks_take_gpus_in_turn_and_see_that_they_share_one)
     }
     cr_expect_str_neq(facts[0].uuid, facts[1].uuid);
 }
+
+Test(device_refused, a_list_says_which_gpus_ranks_take)
+{
+    setenv("ZD_STANDIN_GPUS", "4", 1);
+    struct device_options options = {.backend = DEVICE_AUTO, .gpus = "3,1"};
+    const int expected[] = {3, 1, 3, 1, 3};
+    int place;
+    for (int rank = 0; rank < 5; rank++) {
+        cr_assert_eq(device_place(&options, rank, &place), ZD_OK);
+        cr_expect_eq(place, expected[rank]);
+    }
+    options.gpus = "0,4";
+    cr_expect_eq(device_place(&options, 0, &place), ZD_OK);
+    cr_expect_eq(device_place(&options, 1, &place), ZD_ERR_UNFIT);
+    cr_expect_str_eq(zd_error_get()->code, "E1208");
+    cr_expect(strstr(zd_error_get()->what, "no GPU 4"));
+    zd_error_clear();
+    options.gpus = "auto";
+    cr_expect_eq(device_place(&options, 6, &place), ZD_OK);
+    cr_expect_eq(place, 6);
+    options.backend = DEVICE_CPU;
+    options.gpus = "9";
+    cr_expect_eq(device_place(&options, 1, &place), ZD_OK);
+}

@@ -681,3 +681,22 @@ Test(job, a_batch_that_does_not_divide_names_the_nearest)
     cr_expect(says(&c.problems->items[0], "9"));
     job_case_fini(&c);
 }
+
+Test(job, gpus_are_numbers)
+{
+    const char *good[] = {"auto", "0", "2,0"}, *bad[] = {"", "all", "0 1"};
+    struct job_case c;
+    char text[64];
+    for (int i = 0; i < 3; i++) {
+        snprintf(text, sizeof text, "[device]\ngpus = \"%s\"\n", good[i]);
+        job_case_init(&c, text);
+        cr_assert_eq(c.status, ZD_OK);
+        cr_expect_str_eq(job_options(c.job)->device.gpus, good[i]);
+        job_case_fini(&c);
+        snprintf(text, sizeof text, "[device]\ngpus = \"%s\"\n", bad[i]);
+        job_case_init(&c, text);
+        cr_expect_eq(c.status, ZD_ERR_CONFIG);
+        cr_expect_str_eq(c.problems->items[0].code, "E0206");
+        job_case_fini(&c);
+    }
+}
