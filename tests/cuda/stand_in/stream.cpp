@@ -124,6 +124,7 @@ struct all &all(void)
 
 thread_local struct stream *working;
 thread_local bool calls_host;
+thread_local bool ends; /* this stream's thread */
 
 void run_next(struct stream *s)
 {
@@ -154,7 +155,7 @@ void *stream_main(void *arg)
     struct stream *s = static_cast<struct stream *>(arg);
     working = s;
     pthread_setname_np(pthread_self(), "gpu stream");
-    for (;;)
+    while (!ends)
         run_next(s);
     return nullptr;
 }
@@ -499,8 +500,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     struct stream *s = stream_of(stream);
     if (!s || s->is_default)
         return keep(cudaErrorInvalidResourceHandle);
-    push(s, "end of a stream", [] { pthread_exit(nullptr); });
+    /* others may wait for all streams just now: the end is done too */
     s->alive = 0;
+    push(s, "end of a stream", [] { ends = true; });
     return cudaSuccess;
 }
 
