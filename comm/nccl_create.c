@@ -1,0 +1,202 @@
+/* Joining and leaving. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/comm_nccl.h"
+#include "comm/nccl_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Ranks that start late are waited for this long without a limit of the job. */
+static const double JOIN_SECONDS = 600;
+static const double LEAVE_SECONDS = 10;
+
+/* --- waiting for the library ---------------------------------------------- */
+
+enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds)
+{
+    double begun = clock_seconds();
+    for (int polls = 0;; polls++) {
+        ncclResult_t state = ncclSuccess;
+        pthread_mutex_lock(&nccl->calls);
+        nccl->functions->CommGetAsyncError(comm, &state);
+        pthread_mutex_unlock(&nccl->calls);
+        if (state != ncclInProgress)
+            return nccl_check(nccl->functions, state, "NCCL", comm);
+        if (atomic_load(&nccl->has_failed))
+            return ZD_FAIL(
+                    ZD_ERR_PEER, "E0501", "a collective failed; see above");
+        double waited = clock_seconds() - begun;
+        if (seconds > 0 && waited > seconds)
+            return ZD_FAIL(
+                    ZD_ERR_PEER, "E1234",
+                    "NCCL is not ready after %.0f s (comm.timeout): a rank "
+                    "does not come, or cannot be reached",
+                    waited);
+        if (polls > 64)
+            nanosleep(&(struct timespec){.tv_nsec = 50 * 1000}, NULL);
+    }
+}
+
+/* --- joining -------------------------------------------------------------- */
+
+static double join_seconds(const struct nccl *nccl)
+{
+    double timeout = nccl->device.base.options.timeout;
+    return timeout > 0 ? timeout : JOIN_SECONDS;
+}
+
+static ncclConfig_t configuration(const struct nccl *nccl)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    config.splitShare = 1;
+    if (nccl->device.base.options.max_ctas > 0)
+        config.maxCTAs = nccl->device.base.options.max_ctas;
+    return config;
+}
+
+/* Rank 0 makes the name of the group, all join under it. */
+static enum zd_status join_world(struct nccl *nccl)
+{
+    struct comm *control = nccl->device.control;
+    ncclConfig_t config = configuration(nccl);
+    ncclUniqueId id;
+    memset(&id, 0, sizeof id);
+    enum zd_status status = ZD_OK;
+    if (control->rank == 0)
+        status = nccl_check(
+                nccl->functions, nccl->functions->GetUniqueId(&id),
+                "ncclGetUniqueId", NULL);
+    ZD_TRY(comm_agree(control, status));
+    ZD_TRY(comm_broadcast(control, &id, sizeof id, 0));
+    ncclComm_t *world = &nccl->comms[NCCL_WORLD];
+    ZD_NCCL(nccl->functions, NULL, CommInitRankConfig, world, control->size, id,
+            control->rank, &config);
+    return nccl_settle(nccl, *world, join_seconds(nccl));
+}
+
+static enum zd_status split(struct nccl *nccl, int which, int color, int key)
+{
+    ncclConfig_t config = configuration(nccl);
+    ncclComm_t world = nccl->comms[NCCL_WORLD];
+    ZD_NCCL(nccl->functions, world, CommSplit, world, color, key,
+            &nccl->comms[which], &config);
+    ZD_TRY(nccl_settle(nccl, world, join_seconds(nccl)));
+    return nccl_settle(nccl, nccl->comms[which], join_seconds(nccl));
+}
+
+/* Nodes, and rails across them; the ranks of a node are neighbours. */
+static enum zd_status join_levels(struct nccl *nccl)
+{
+    struct comm *comm = &nccl->device.base;
+    bool wanted =
+            comm->options.hierarchical == COMM_LEVELS_TWO ||
+            (comm->options.hierarchical == COMM_LEVELS_AUTO && comm->nodes_fit);
+    int k = comm->ranks_per_node;
+    nccl->nodes = 1;
+    comm->node_size = comm->size;
+    if (!wanted || !comm->nodes_fit || k == 1 || k == comm->size)
+        return ZD_OK;
+    comm->node_size = k;
+    nccl->nodes = comm->size / k;
+    ZD_TRY(split(nccl, NCCL_NODE, comm->rank / k, comm->rank));
+    return split(nccl, NCCL_RAIL, comm->rank % k, comm->rank);
+}
+
+static enum zd_status create_events(struct nccl *nccl)
+{
+    ZD_TRY(stream_create("comm", STREAM_CUDA, &nccl->stream));
+    for (int i = 0; i < COMM_OPS_MAX; i++)
+        ZD_TRY(event_create(&nccl->ready[i]));
+    for (int i = 0; i < FLIGHT_ENTRIES; i++)
+        ZD_TRY(event_create(&nccl->done[i]));
+    return ZD_OK;
+}
+
+static enum zd_status join(struct nccl *nccl)
+{
+    struct comm *control = nccl->device.control;
+    enum zd_status status = create_events(nccl);
+    ZD_TRY(comm_agree(control, status));
+    status = join_world(nccl);
+    if (status == ZD_OK)
+        status = join_levels(nccl);
+    if (status == ZD_ERR_PEER) /* here it is the cause, not a symptom */
+        status = ZD_ERR_UNFIT;
+    ZD_TRY(comm_agree(control, status));
+    ZD_TRY(nccl_seats_take(nccl));
+    return comm_agree(control, nccl_watch_start(nccl));
+}
+
+enum zd_status comm_nccl_create(
+        struct comm *control, const struct comm_options *options,
+        struct comm **comm_out)
+{
+    struct nccl *nccl = calloc(1, sizeof *nccl);
+    if (!nccl)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    pthread_mutex_init(&nccl->lock, NULL);
+    pthread_mutex_init(&nccl->calls, NULL);
+    pthread_cond_init(&nccl->changed, NULL);
+    nccl->gpu = device_current();
+    enum zd_status status = nccl_open(&nccl->functions);
+    if (status == ZD_OK)
+        status = comm_device_init(&nccl->device, control, &nccl_backend);
+    if (status == ZD_OK) {
+        nccl->device.base.options = *options;
+        status = join(nccl);
+    }
+    if (status != ZD_OK) {
+        atomic_store(&nccl->has_failed, true);
+        nccl_abort_all(nccl);
+        nccl_destroy(&nccl->device.base);
+        return status;
+    }
+    if (control->rank == 0)
+        zd_log_info(
+                "collectives by %s, %s", nccl->functions->version_text,
+                nccl->nodes > 1 ? "in two levels" : "in one level");
+    *comm_out = &nccl->device.base;
+    return ZD_OK;
+}
+
+/* --- leaving -------------------------------------------------------------- */
+
+static void leave_comm(struct nccl *nccl, ncclComm_t comm)
+{
+    const struct nccl_functions *f = nccl->functions;
+    enum zd_status status =
+            nccl_check(f, f->CommFinalize(comm), "ncclCommFinalize", comm);
+    if (status == ZD_OK)
+        status = nccl_settle(nccl, comm, LEAVE_SECONDS);
+    if (status == ZD_OK)
+        f->CommDestroy(comm);
+}
+
+/* After a failure the memory stays with the threads that may still look at it;
+ * the process is about to end. */
+void nccl_destroy(struct comm *comm)
+{
+    struct nccl *nccl = (struct nccl *)comm;
+    nccl_watch_stop(nccl);
+    nccl_seats_leave(nccl);
+    if (atomic_load(&nccl->has_failed))
+        return;
+    stream_finish(nccl->stream);
+    nccl_set_memory(comm, NULL);
+    for (int c = NCCL_COMMS - 1; c >= 0; c--)
+        if (nccl->comms[c])
+            leave_comm(nccl, nccl->comms[c]);
+    for (int i = 0; i < COMM_OPS_MAX; i++)
+        event_destroy(nccl->ready[i]);
+    for (int i = 0; i < FLIGHT_ENTRIES; i++)
+        event_destroy(nccl->done[i]);
+    stream_destroy(nccl->stream);
+    comm_base_fini(comm);
+    pthread_cond_destroy(&nccl->changed);
+    pthread_mutex_destroy(&nccl->calls);
+    pthread_mutex_destroy(&nccl->lock);
+    free(nccl);
+}

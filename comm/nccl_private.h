@@ -1,0 +1,111 @@
+/* nccl_private.h - what the files of the NCCL back end share.
+ *
+ *   compute --begin a-begin b------------------ wait a --------- wait b --
+ *               ready     '--ready                ^ done           ^ done
+ *   comm                       '-[ a, b in one group ]-------------'
+ *
+ * begin notes the operation; the next progress or wait queues all that were
+ * noted in one ncclGroup, on a stream of higher priority, behind an event of the
+ * compute stream. The same calls on all ranks, so the same groups.
+ *
+ * In two levels a group is two: within the node and along the rail (the ranks
+ * with the same place in their nodes), with `scratch` between them:
+ *
+ *   all_gather:      rail: shard -> scratch (nodes, count)
+ *                    node: scratch[d] -> the ranks of node d in full
+ *   reduce_scatter:  node: the ranks of node d in full -> scratch[d]
+ *                    rail: scratch -> shard
+ *
+ * Threads: the trainer's; and the watch (nccl_watch.c), which looks at events
+ * and asynchronous errors, and ends the job when an operation takes too long. */
+#ifndef ZD_COMM_NCCL_PRIVATE_H
+#define ZD_COMM_NCCL_PRIVATE_H
+
+#include "base/device.h"
+#include "comm/comm_device.h"
+#include "comm/nccl_door.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { FLIGHT_ENTRIES = 64, NCCL_COMMS = 3 };
+
+/* One operation in the record of the last ones. */
+struct flight {
+    uint64_t number; /* sequence + 1; 0: none yet */
+    enum comm_op_kind kind;
+    enum dtype type;
+    size_t bytes; /* of the full array */
+    double begun, queued, done; /* clock_seconds; 0: not yet */
+};
+
+/* How far the ranks of this host are, in memory they share. */
+struct seat {
+    _Atomic uint64_t begun, done; /* numbers */
+};
+
+struct nccl {
+    struct comm_device device;
+    const struct nccl_functions *functions;
+    struct device *gpu;
+    ncclComm_t comms[NCCL_COMMS]; /* world, node, rail; NULL: one level */
+    int nodes;
+    pthread_mutex_t calls; /* of the library, on the communicators */
+    struct stream *stream;
+    struct event *ready[COMM_OPS_MAX]; /* by slot */
+    struct event *done[FLIGHT_ENTRIES]; /* by sequence */
+    struct comm_op *pending[COMM_OPS_MAX];
+    size_t pending_scratch[COMM_OPS_MAX]; /* where each has its part */
+    int pending_count;
+    char *scratch;
+    size_t scratch_bytes, scratch_used;
+    void *registered[NCCL_COMMS];
+
+    /* the watch */
+    pthread_t watch;
+    bool is_watched;
+    pthread_mutex_t lock; /* of all below but the atomics */
+    pthread_cond_t changed;
+    bool stops;
+    struct flight flights[FLIGHT_ENTRIES]; /* by sequence */
+    uint64_t flight_first, flight_count;   /* first: not known to be done */
+    atomic_bool has_failed;
+    struct seat *seats;     /* (ranks of this host) NULL: cannot be had */
+    int *seat_ranks;        /* (ranks of this host) */
+    int seat_count, seat;
+};
+
+enum { NCCL_WORLD, NCCL_NODE, NCCL_RAIL };
+
+/* --- comm_nccl.c ---------------------------------------------------------- */
+
+extern const struct comm_functions nccl_backend;
+/* NULL: the memory is about to go. */
+void nccl_set_memory(struct comm *comm, const struct arena *arena);
+
+/* --- nccl_create.c -------------------------------------------------------- */
+
+/* Until `comm` is not in progress. ZD_ERR_PEER: it failed, or it took longer
+ * than `seconds` (0: no limit). */
+enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds);
+void nccl_destroy(struct comm *comm);
+
+/* --- nccl_watch.c --------------------------------------------------------- */
+
+enum zd_status nccl_watch_start(struct nccl *nccl);
+void nccl_watch_stop(struct nccl *nccl);
+void nccl_note_begun(struct nccl *nccl, const struct comm_op *op);
+void nccl_note_queued(struct nccl *nccl, const struct comm_op *op);
+/* Prints the record of the last operations, aborts the communicators beside the
+ * caller, and ends the process with the code of a lost peer if it has not ended
+ * by itself soon. Once; later calls do nothing. */
+void nccl_fail(struct nccl *nccl, const char *why);
+/* Aborts the communicators on a thread of its own; false: that hangs. */
+bool nccl_abort_all(struct nccl *nccl);
+
+/* --- nccl_seats.c --------------------------------------------------------- */
+
+enum zd_status nccl_seats_take(struct nccl *nccl);
+void nccl_seats_leave(struct nccl *nccl);
+
+#endif

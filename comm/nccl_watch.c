@@ -1,0 +1,299 @@
+/* The watch over operations under way: a thread that sees when they are done,
+ * when NCCL reports an error, and when one takes longer than comm.timeout. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/nccl_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const long LOOK_NS = 50 * 1000 * 1000;
+/* How long an abort may take, and then the end of the process by itself. */
+static const double ABORT_SECONDS = 5, END_SECONDS = 5;
+enum { TOLD = 16 }; /* operations of the record that are printed */
+
+static const char *const kind_names[] = {"all_gather", "reduce_scatter"};
+
+/* --- the record ----------------------------------------------------------- */
+
+static struct flight *flight_of(struct nccl *nccl, uint64_t sequence)
+{
+    return &nccl->flights[sequence % FLIGHT_ENTRIES];
+}
+
+void nccl_note_begun(struct nccl *nccl, const struct comm_op *op)
+{
+    pthread_mutex_lock(&nccl->lock);
+    *flight_of(nccl, op->sequence) = (struct flight){
+            .number = op->sequence + 1,
+            .kind = op->kind,
+            .type = op->type,
+            .bytes = op->count * dtype_bytes(op->type) *
+                     (size_t)nccl->device.base.size,
+            .begun = clock_seconds()};
+    nccl->flight_count = op->sequence + 1;
+    if (nccl->seats)
+        atomic_store(&nccl->seats[nccl->seat].begun, op->sequence + 1);
+    pthread_mutex_unlock(&nccl->lock);
+}
+
+void nccl_note_queued(struct nccl *nccl, const struct comm_op *op)
+{
+    pthread_mutex_lock(&nccl->lock);
+    flight_of(nccl, op->sequence)->queued = clock_seconds();
+    pthread_mutex_unlock(&nccl->lock);
+}
+
+/* Operations end in the order in which they were queued. Under the lock. */
+static void note_done(struct nccl *nccl)
+{
+    while (nccl->flight_first < nccl->flight_count) {
+        struct flight *flight = flight_of(nccl, nccl->flight_first);
+        bool is_ours = flight->number == nccl->flight_first + 1;
+        if (is_ours && !flight->queued)
+            return;
+        if (is_ours &&
+            !event_is_done(nccl->done[nccl->flight_first % FLIGHT_ENTRIES]))
+            return;
+        if (is_ours)
+            flight->done = clock_seconds();
+        nccl->flight_first++;
+        if (nccl->seats)
+            atomic_store(&nccl->seats[nccl->seat].done, nccl->flight_first);
+    }
+}
+
+static void tell_flight(struct nccl *nccl, const struct flight *flight)
+{
+    double now = clock_seconds();
+    char state[96];
+    if (flight->done)
+        snprintf(
+                state, sizeof state, "done after %.3f s",
+                flight->done - flight->begun);
+    else
+        snprintf(
+                state, sizeof state, "%s, begun %.1f s ago",
+                flight->queued ? "under way" : "not queued yet",
+                now - flight->begun);
+    zd_log(ZD_LOG_ERROR, "  #%llu %s %s %zu bytes: %s",
+           (unsigned long long)flight->number, kind_names[flight->kind],
+           dtype_name(flight->type), flight->bytes, state);
+}
+
+/* Which ranks of this host have not begun what this one waits for. */
+static void tell_late(struct nccl *nccl)
+{
+    uint64_t waits_for = nccl->flight_first + 1;
+    bool is_late = false;
+    if (nccl->flight_first == nccl->flight_count)
+        return;
+    for (int s = 0; nccl->seats && s < nccl->seat_count; s++) {
+        uint64_t begun = atomic_load(&nccl->seats[s].begun);
+        if (begun >= waits_for)
+            continue;
+        is_late = true;
+        zd_log(ZD_LOG_ERROR,
+               "  rank %d (%s) has not entered #%llu; its last is #%llu",
+               nccl->seat_ranks[s], nccl->device.base.host,
+               (unsigned long long)waits_for, (unsigned long long)begun);
+    }
+    if (!is_late && nccl->seats)
+        zd_log(ZD_LOG_ERROR, "  every rank of %s has entered #%llu",
+               nccl->device.base.host, (unsigned long long)waits_for);
+}
+
+static void tell_record(struct nccl *nccl)
+{
+    pthread_mutex_lock(&nccl->lock);
+    uint64_t count = nccl->flight_count;
+    zd_log(ZD_LOG_ERROR,
+           "rank %d (%s): its last collectives:", nccl->device.base.rank,
+           nccl->device.base.host);
+    for (uint64_t n = count > TOLD ? count - TOLD : 0; n < count; n++)
+        if (flight_of(nccl, n)->number == n + 1)
+            tell_flight(nccl, flight_of(nccl, n));
+    tell_late(nccl);
+    pthread_mutex_unlock(&nccl->lock);
+}
+
+/* --- the end -------------------------------------------------------------- */
+
+struct abortion { /* outlives both who waits and who aborts */
+    struct nccl *nccl;
+    atomic_bool is_done;
+};
+
+static void *abort_comms(void *ctx)
+{
+    struct abortion *abortion = ctx;
+    struct nccl *nccl = abortion->nccl;
+    device_use(nccl->gpu);
+    for (int c = NCCL_COMMS - 1; c >= 0; c--)
+        if (nccl->comms[c])
+            nccl->functions->CommAbort(nccl->comms[c]);
+    atomic_store(&abortion->is_done, true);
+    return NULL;
+}
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+}
+
+/* What aborts may hang, and is left behind then, with its few bytes. */
+bool nccl_abort_all(struct nccl *nccl)
+{
+    struct abortion *abortion = calloc(1, sizeof *abortion);
+    pthread_t thread;
+    if (!abortion)
+        return false;
+    abortion->nccl = nccl;
+    if (pthread_create(&thread, NULL, abort_comms, abortion) != 0) {
+        free(abortion);
+        return false;
+    }
+    pthread_detach(thread);
+    double begun = clock_seconds();
+    while (!atomic_load(&abortion->is_done) &&
+           clock_seconds() - begun < ABORT_SECONDS)
+        nap();
+    bool is_done = atomic_load(&abortion->is_done);
+    if (is_done)
+        free(abortion);
+    return is_done;
+}
+
+/* Whatever else hangs, the process ends, with the code of a lost peer. */
+static void *end_process(void *ctx)
+{
+    struct nccl *nccl = ctx;
+    if (!nccl_abort_all(nccl))
+        zd_log(ZD_LOG_ERROR, "rank %d: ncclCommAbort hangs",
+               nccl->device.base.rank);
+    double begun = clock_seconds();
+    while (clock_seconds() - begun < END_SECONDS)
+        nap();
+    fflush(stdout);
+    fflush(stderr);
+    _exit(zd_exit_code(ZD_ERR_PEER));
+}
+
+void nccl_fail(struct nccl *nccl, const char *why)
+{
+    pthread_t thread;
+    if (atomic_exchange(&nccl->has_failed, true))
+        return;
+    zd_log(ZD_LOG_ERROR, "rank %d: %s", nccl->device.base.rank, why);
+    tell_record(nccl);
+    if (pthread_create(&thread, NULL, end_process, nccl) == 0)
+        pthread_detach(thread);
+    else
+        end_process(nccl);
+}
+
+/* --- the thread ----------------------------------------------------------- */
+
+static bool is_overdue(struct nccl *nccl, char *why, size_t bytes)
+{
+    double timeout = nccl->device.base.options.timeout;
+    bool is_late = false;
+    pthread_mutex_lock(&nccl->lock);
+    note_done(nccl);
+    if (nccl->flight_first < nccl->flight_count && timeout > 0) {
+        const struct flight *flight = flight_of(nccl, nccl->flight_first);
+        double taken = clock_seconds() - flight->begun;
+        is_late = taken > timeout;
+        snprintf(
+                why, bytes,
+                "error[E1235]: %s #%llu (%s, %zu bytes) is not done after "
+                "%.1f s (comm.timeout)",
+                kind_names[flight->kind], (unsigned long long)flight->number,
+                dtype_name(flight->type), flight->bytes, taken);
+    }
+    pthread_mutex_unlock(&nccl->lock);
+    return is_late;
+}
+
+/* Under nccl->calls. */
+static bool look_for_error(struct nccl *nccl, char *why, size_t bytes)
+{
+    for (int c = 0; c < NCCL_COMMS; c++) {
+        ncclResult_t state = ncclSuccess;
+        if (!nccl->comms[c])
+            continue;
+        nccl->functions->CommGetAsyncError(nccl->comms[c], &state);
+        if (state == ncclSuccess || state == ncclInProgress)
+            continue;
+        snprintf(
+                why, bytes, "error[E1233]: NCCL failed: %s: %s",
+                nccl->functions->GetErrorString(state),
+                nccl->functions->GetLastError(nccl->comms[c]));
+        return true;
+    }
+    return false;
+}
+
+static bool has_error(struct nccl *nccl, char *why, size_t bytes)
+{
+    if (pthread_mutex_trylock(&nccl->calls) != 0)
+        return false; /* the trainer is there, and sees it */
+    bool has = look_for_error(nccl, why, bytes);
+    pthread_mutex_unlock(&nccl->calls);
+    return has;
+}
+static bool goes_on(struct nccl *nccl)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_NS;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000L;
+    }
+    pthread_mutex_lock(&nccl->lock);
+    while (!nccl->stops &&
+           pthread_cond_timedwait(&nccl->changed, &nccl->lock, &until) !=
+                   ETIMEDOUT)
+        ;
+    bool stops = nccl->stops;
+    pthread_mutex_unlock(&nccl->lock);
+    return !stops;
+}
+
+static void *watch(void *ctx)
+{
+    struct nccl *nccl = ctx;
+    char why[1024];
+    device_use(nccl->gpu);
+    while (goes_on(nccl) && !atomic_load(&nccl->has_failed))
+        if (has_error(nccl, why, sizeof why) ||
+            is_overdue(nccl, why, sizeof why))
+            nccl_fail(nccl, why);
+    return NULL;
+}
+
+enum zd_status nccl_watch_start(struct nccl *nccl)
+{
+    if (pthread_create(&nccl->watch, NULL, watch, nccl) != 0)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602",
+                "the system refused a thread to watch over collectives");
+    nccl->is_watched = true;
+    return ZD_OK;
+}
+
+void nccl_watch_stop(struct nccl *nccl)
+{
+    if (!nccl->is_watched)
+        return;
+    pthread_mutex_lock(&nccl->lock);
+    nccl->stops = true;
+    pthread_cond_broadcast(&nccl->changed);
+    pthread_mutex_unlock(&nccl->lock);
+    pthread_join(nccl->watch, NULL);
+    nccl->is_watched = false;
+}

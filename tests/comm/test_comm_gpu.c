@@ -1,0 +1,34 @@
+/* The suite on the stand-ins for CUDA and NCCL, over ranks as threads with a GPU
+ * each; TAP. The same bits are wanted of NCCL, of staged collectives and of
+ * comm_local (suite.c), in one level and in two. Argument: nccl or staged. */
+#include "tests/comm/group.h"
+#include "tests/comm/suite.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct group_case groups[] = {
+        {.size = 1, .shard_bytes = 700000},
+        {.size = 2, .shard_bytes = 700000},
+        {.size = 3, .shard_bytes = 700000},
+        {.size = 8, .shard_bytes = 700000},
+        {.size = 4, .ranks_per_node = 2, .shard_bytes = 700000},
+        {.size = 8, .ranks_per_node = 4, .shard_bytes = 700000},
+        {.size = 8, .ranks_per_node = 2, .shard_bytes = 700000},
+};
+enum { GROUPS = sizeof groups / sizeof groups[0] };
+
+int main(int argc, char **argv)
+{
+    bool is_staged = argc == 2 && strcmp(argv[1], "staged") == 0;
+    int number = 0, failed = 0;
+    printf("1..%d\n", GROUPS * suite_case_count);
+    for (int g = 0; g < GROUPS; g++) {
+        struct group_case group = groups[g];
+        group.name = is_staged ? "staged" : "nccl";
+        group.on_gpu = true;
+        group.backend = is_staged ? COMM_MPI : COMM_NCCL;
+        failed += group_run(&group, &number);
+    }
+    return failed != 0;
+}

@@ -1,0 +1,243 @@
+/* What operations do on their streams. */
+#include "tests/cuda/nccl/internal.h"
+
+extern "C" {
+#include "base/dtype.h"
+}
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <unistd.h>
+
+static const char *const kind_names[] = {
+        "AllGather", "ReduceScatter", "AllReduce", "Broadcast", "Send/Recv"};
+
+size_t type_bytes(ncclDataType_t type)
+{
+    switch (type) {
+    case ncclInt8:
+    case ncclUint8:
+        return 1;
+    case ncclFloat16:
+    case ncclBfloat16:
+        return 2;
+    case ncclInt32:
+    case ncclUint32:
+    case ncclFloat32:
+        return 4;
+    case ncclInt64:
+    case ncclUint64:
+    case ncclFloat64:
+        return 8;
+    default:
+        return 0;
+    }
+}
+
+void comm_fail(
+        struct ncclComm *comm, ncclResult_t error, const char *format, ...)
+{
+    va_list args;
+    std::lock_guard<std::mutex> hold(comm->lock);
+    if (comm->error != ncclSuccess)
+        return;
+    comm->error = error;
+    va_start(args, format);
+    vsnprintf(comm->message, sizeof comm->message, format, args);
+    va_end(args);
+}
+
+/* The half that is written before the next meeting, and read after it. */
+static int next_half(struct ncclComm *comm)
+{
+    return (int)((comm->phase + 1) % 2);
+}
+
+static unsigned char *buffer_of(struct ncclComm *comm, int rank, int half)
+{
+    return comm->buffers + (size_t)rank * BUFFER_BYTES +
+           (size_t)half * HALF_BYTES;
+}
+
+static void describe(
+        char *out, size_t bytes, const struct description *description)
+{
+    snprintf(
+            out, bytes, "%s #%llu of %llu elements of type %d, reduction %d",
+            kind_names[description->kind],
+            (unsigned long long)description->number,
+            (unsigned long long)description->count, description->type,
+            description->reduction);
+}
+
+static size_t largest_send(const struct operation *op)
+{
+    size_t most = 0;
+    for (const struct transfer &t : op->transfers)
+        most = std::max(most, t.bytes);
+    return most;
+}
+
+static void enter(struct operation *op, int half)
+{
+    struct ncclComm *comm = op->comm;
+    comm->board->places[comm->rank].descriptions[half] = {
+            op->number, op->kind,  op->type,        op->reduction,
+            op->root,   op->count, largest_send(op)};
+}
+
+/* All ranks are in the same operation, or it fails on all. */
+static bool is_the_same(struct operation *op, int half)
+{
+    struct ncclComm *comm = op->comm;
+    const struct description *first =
+            &comm->board->places[0].descriptions[half];
+    for (int r = 1; r < comm->size; r++) {
+        const struct description *other =
+                &comm->board->places[r].descriptions[half];
+        char a[128], b[128];
+        if (memcmp(first, other, offsetof(struct description, most)) == 0)
+            continue;
+        describe(a, sizeof a, first);
+        describe(b, sizeof b, other);
+        comm_fail(
+                comm, ncclInvalidUsage, "rank 0 is in %s, rank %d in %s", a, r,
+                b);
+        return false;
+    }
+    return true;
+}
+
+/* --- sums ----------------------------------------------------------------- */
+
+static enum dtype dtype_of(ncclDataType_t type)
+{
+    return type == ncclFloat32   ? DTYPE_FP32
+           : type == ncclFloat16 ? DTYPE_FP16
+                                 : DTYPE_BF16;
+}
+
+/* to = the ranks' values at `place` of their buffers, in rank order, in fp32,
+ * rounded once. */
+static void sum(
+        struct operation *op, int half, unsigned char *to, size_t place,
+        size_t count)
+{
+    enum { BLOCK = 1024 };
+    enum dtype type = dtype_of(op->type);
+    size_t width = dtype_bytes(type);
+    float total[BLOCK], value[BLOCK];
+    for (size_t at = 0, n; at < count; at += n) {
+        n = std::min(count - at, (size_t)BLOCK);
+        for (int r = 0; r < op->comm->size; r++) {
+            dtype_convert(
+                    r == 0 ? total : value, DTYPE_FP32,
+                    buffer_of(op->comm, r, half) + place + at * width, type, n);
+            for (size_t i = 0; i < n && r > 0; i++)
+                total[i] += value[i];
+        }
+        dtype_convert(to + at * width, type, total, DTYPE_FP32, n);
+    }
+}
+
+/* --- rounds --------------------------------------------------------------- */
+
+/* Bytes of a piece of one round: of a whole message, or of one rank's part. */
+static size_t piece_bytes(const struct operation *op)
+{
+    bool is_cut = op->kind == REDUCE_SCATTER || op->kind == POINTS;
+    size_t bytes = HALF_BYTES / (is_cut ? (size_t)op->comm->size : 1);
+    return bytes / 64 * 64;
+}
+
+static size_t rounds_of(const struct operation *op, int half)
+{
+    size_t bytes = op->count * type_bytes(op->type);
+    for (int r = 0; r < op->comm->size && op->kind == POINTS; r++)
+        bytes = std::max(
+                bytes,
+                (size_t)op->comm->board->places[r].descriptions[half].most);
+    return (bytes + piece_bytes(op) - 1) / piece_bytes(op);
+}
+
+/* This rank's part of a round, into its buffer. at: bytes of a message. */
+static void give(struct operation *op, int half, size_t at)
+{
+    struct ncclComm *comm = op->comm;
+    size_t room = piece_bytes(op), bytes = op->count * type_bytes(op->type);
+    unsigned char *own = buffer_of(comm, comm->rank, half);
+    const char *from = (const char *)op->from;
+    if (op->kind == POINTS) {
+        for (const struct transfer &t : op->transfers)
+            if (t.is_send && at < t.bytes)
+                memcpy(own + (size_t)t.peer * room, (char *)t.data + at,
+                       std::min(room, t.bytes - at));
+        return;
+    }
+    if (at >= bytes)
+        return;
+    size_t piece = std::min(room, bytes - at);
+    if (op->kind == REDUCE_SCATTER)
+        for (size_t r = 0; r < (size_t)comm->size; r++)
+            memcpy(own + r * room, from + r * bytes + at, piece);
+    else if (op->kind != BROADCAST || comm->rank == op->root)
+        memcpy(own, from + at, piece);
+}
+
+static void take(struct operation *op, int half, size_t at)
+{
+    struct ncclComm *comm = op->comm;
+    size_t width = type_bytes(op->type), bytes = op->count * width;
+    size_t room = piece_bytes(op), own = (size_t)comm->rank;
+    if (op->kind == POINTS) {
+        for (const struct transfer &t : op->transfers)
+            if (!t.is_send && at < t.bytes)
+                memcpy((char *)t.data + at,
+                       buffer_of(comm, t.peer, half) + own * room,
+                       std::min(room, t.bytes - at));
+        return;
+    }
+    size_t piece = std::min(room, bytes - at);
+    unsigned char *to = (unsigned char *)op->to + at;
+    if (op->kind == REDUCE_SCATTER)
+        sum(op, half, to, own * room, piece / width);
+    else if (op->kind == ALL_REDUCE)
+        sum(op, half, to, 0, piece / width);
+    else if (op->kind == BROADCAST)
+        memcpy(to, buffer_of(comm, op->root, half), piece);
+    else
+        for (size_t r = 0; r < (size_t)comm->size; r++)
+            memcpy(to + r * bytes, buffer_of(comm, (int)r, half), piece);
+}
+
+static void move(struct operation *op)
+{
+    struct ncclComm *comm = op->comm;
+    size_t rounds = 1;
+    for (size_t round = 0; round < rounds; round++) {
+        int half = next_half(comm);
+        enter(op, half);
+        give(op, half, round * piece_bytes(op));
+        if (!board_meet(comm) || (round == 0 && !is_the_same(op, half)))
+            return;
+        if (round == 0)
+            rounds = rounds_of(op, half);
+        if (round < rounds)
+            take(op, half, round * piece_bytes(op));
+    }
+}
+
+void operation_run(void *ctx)
+{
+    struct operation *op = (struct operation *)ctx;
+    struct ncclComm *comm = op->comm;
+    if (op->is_hung)
+        while (!comm->is_aborted.load())
+            usleep(1000);
+    if (!comm->is_aborted.load())
+        move(op);
+    comm->under_way.fetch_sub(1);
+    delete op;
+}

@@ -1,0 +1,526 @@
+/* A stand-in for libnccl.so.2, for tests without a GPU: what this program uses
+ * of NCCL, with its rules.
+ *
+ * - Ranks are added in rank order in fp32 and rounded once.
+ * - A communicator that does not block is ready, and what is called on it is
+ *   queued, only when ncclCommGetAsyncError says ncclSuccess, not earlier.
+ * - Buffers are checked against the device's memory.
+ * - Two ranks on one GPU are refused, as NCCL 2.28 does (NCCL_HOSTID makes
+ * other hosts of them).
+ * - ncclCommAbort ends what this rank has queued, and nothing elsewhere. */
+#include "tests/cuda/nccl/internal.h"
+#include "tests/cuda/stand_in/stand_in.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+/* What is collected between ncclGroupStart and its end, by thread. */
+struct group {
+    int depth;
+    std::vector<struct operation *> operations;
+};
+static thread_local struct group group;
+static thread_local char thread_message[MESSAGE_BYTES];
+
+static ncclResult_t refuse(const char *what)
+{
+    snprintf(thread_message, sizeof thread_message, "%s", what);
+    return ncclInvalidArgument;
+}
+
+struct unique { /* in ncclUniqueId */
+    uint32_t magic;
+    int32_t pid, fd;
+};
+static const uint32_t MAGIC = 0x7a6e6363;
+
+/* --- queueing ------------------------------------------------------------- */
+
+static ncclResult_t queue(struct ncclComm *comm, struct operation *op)
+{
+    op->number = ++comm->operations;
+    op->is_hung = failure_wanted("hang", op->number, comm->world_rank);
+    comm->under_way.fetch_add(1);
+    cudaError_t error = zd_standin_enqueue(op->stream, operation_run, op);
+    if (error != cudaSuccess)
+        return ncclUnhandledCudaError;
+    if (failure_wanted("async", op->number, comm->world_rank))
+        comm_fail(
+                comm, ncclRemoteError, "operation %llu: injected failure",
+                (unsigned long long)op->number);
+    return ncclSuccess;
+}
+
+static ncclResult_t queue_all(
+        struct ncclComm *comm, const std::vector<struct operation *> &all)
+{
+    for (struct operation *op : all) {
+        ncclResult_t result = queue(comm, op);
+        if (result != ncclSuccess)
+            return result;
+    }
+    return ncclSuccess;
+}
+
+/* One operation of sends and receives for all those of a communicator. */
+static void merge_points(std::vector<struct operation *> *operations)
+{
+    std::vector<struct operation *> merged;
+    struct operation *points = nullptr;
+    for (struct operation *op : *operations) {
+        if (op->kind == POINTS && points) {
+            points->transfers.push_back(op->transfers[0]);
+            delete op;
+            continue;
+        }
+        if (op->kind == POINTS)
+            points = op;
+        merged.push_back(op);
+    }
+    *operations = merged;
+}
+
+static ncclResult_t hand_over(
+        struct ncclComm *comm, std::vector<struct operation *> operations)
+{
+    merge_points(&operations);
+    if (comm->is_blocking)
+        return queue_all(comm, operations);
+    std::lock_guard<std::mutex> hold(comm->lock);
+    comm->pending.insert(
+            comm->pending.end(), operations.begin(), operations.end());
+    comm->is_pending = true;
+    comm->polls_left = 1;
+    return ncclInProgress;
+}
+
+static ncclResult_t end_group(void)
+{
+    ncclResult_t result = ncclSuccess;
+    std::vector<struct operation *> all;
+    all.swap(group.operations);
+    while (!all.empty()) {
+        struct ncclComm *comm = all[0]->comm;
+        std::vector<struct operation *> own, rest;
+        for (struct operation *op : all)
+            (op->comm == comm ? own : rest).push_back(op);
+        ncclResult_t one = hand_over(comm, own);
+        if (one != ncclSuccess && result != ncclInProgress)
+            result = one;
+        all.swap(rest);
+    }
+    return result;
+}
+
+static ncclResult_t add(struct operation *op)
+{
+    struct ncclComm *comm = op->comm;
+    {
+        std::lock_guard<std::mutex> hold(comm->lock);
+        if (!comm->is_ready.load() || comm->is_pending) {
+            delete op;
+            snprintf(
+                    thread_message, sizeof thread_message,
+                    "the communicator is still in progress");
+            return ncclInvalidUsage;
+        }
+    }
+    if (comm->is_aborted.load()) {
+        delete op;
+        return ncclInvalidUsage;
+    }
+    group.operations.push_back(op);
+    return group.depth > 0 ? ncclSuccess : end_group();
+}
+
+static struct operation *operation(
+        enum op_kind kind, const void *from, size_t from_bytes, void *to,
+        size_t to_bytes, ncclComm_t comm, cudaStream_t stream)
+{
+    if ((from_bytes && !zd_standin_is_reachable(from, from_bytes)) ||
+        (to_bytes && !zd_standin_is_reachable(to, to_bytes))) {
+        refuse("a buffer is not memory of the device");
+        fprintf(stderr, "nccl stand-in: %s\n", thread_message);
+        return nullptr;
+    }
+    struct operation *op = new struct operation();
+    op->kind = kind;
+    op->from = zd_standin_host(from);
+    op->to = zd_standin_host(to);
+    op->comm = comm;
+    op->stream = stream;
+    return op;
+}
+
+static ncclResult_t collective(
+        enum op_kind kind, const void *from, void *to, size_t count,
+        ncclDataType_t type, ncclRedOp_t reduction, int root, ncclComm_t comm,
+        cudaStream_t stream)
+{
+    size_t bytes = count * type_bytes(type), all = bytes * (size_t)comm->size;
+    bool sums = kind == REDUCE_SCATTER || kind == ALL_REDUCE;
+    bool adds =
+            type == ncclFloat32 || type == ncclFloat16 || type == ncclBfloat16;
+    if (type_bytes(type) == 0 || (sums && (!adds || reduction != ncclSum)))
+        return refuse("no such type or reduction here");
+    bool reads = kind != BROADCAST || comm->rank == root;
+    struct operation *op = operation(
+            kind, from,
+            !reads                   ? 0
+            : kind == REDUCE_SCATTER ? all
+                                     : bytes,
+            to, kind == ALL_GATHER ? all : bytes, comm, stream);
+    if (!op)
+        return ncclInvalidArgument;
+    op->count = count;
+    op->type = type;
+    op->reduction = reduction;
+    op->root = root;
+    return add(op);
+}
+
+static ncclResult_t point(
+        bool is_send, void *data, size_t count, ncclDataType_t type, int peer,
+        ncclComm_t comm, cudaStream_t stream)
+{
+    size_t bytes = count * type_bytes(type);
+    if (peer < 0 || peer >= comm->size)
+        return refuse("no such peer");
+    struct operation *op =
+            operation(POINTS, data, bytes, data, 0, comm, stream);
+    if (!op)
+        return ncclInvalidArgument;
+    op->transfers.push_back({is_send, peer, op->to, bytes});
+    return add(op);
+}
+
+/* --- joining -------------------------------------------------------------- */
+
+static uint64_t hash_text(const std::string &text)
+{
+    return std::hash<std::string>()(text) | 1;
+}
+
+static uint64_t host_hash(void)
+{
+    char name[256] = "";
+    const char *id = getenv("NCCL_HOSTID");
+    gethostname(name, sizeof name - 1);
+    return hash_text(id && *id ? id : name);
+}
+
+/* Waits for the others and for who is on which GPU. */
+static void join(struct ncclComm *comm, uint64_t bus)
+{
+    struct place *places = comm->board->places;
+    while (failure_wanted("init", 0, comm->world_rank) &&
+           !comm->is_aborted.load())
+        usleep(1000);
+    places[comm->rank].words[0] = host_hash();
+    places[comm->rank].words[1] = bus;
+    if (!board_meet(comm))
+        return;
+    for (int a = 0; a < comm->size; a++)
+        for (int b = a + 1; b < comm->size; b++)
+            if (places[a].words[0] == places[b].words[0] &&
+                places[a].words[1] == places[b].words[1])
+                comm_fail(
+                        comm, ncclInvalidUsage,
+                        "Duplicate GPU detected : rank %d and rank %d both on "
+                        "CUDA device %llx",
+                        a, b, (unsigned long long)places[a].words[1]);
+    if (board_meet(comm))
+        comm->is_ready.store(true);
+}
+
+static uint64_t own_bus(void)
+{
+    char bus[64] = "";
+    int device = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetPCIBusId(bus, sizeof bus, device);
+    return hash_text(bus);
+}
+
+static struct ncclComm *new_comm(
+        int rank, int size, int world_rank, const ncclConfig_t *config)
+{
+    struct ncclComm *comm = new struct ncclComm();
+    comm->rank = rank;
+    comm->size = size;
+    comm->world_rank = world_rank;
+    comm->is_blocking = !config || config->blocking != 0;
+    return comm;
+}
+
+static ncclResult_t run_or_begin(
+        struct ncclComm *comm, std::function<void()> work)
+{
+    if (comm->is_blocking) {
+        work();
+        return comm->error;
+    }
+    std::thread(work).detach();
+    return ncclInProgress;
+}
+
+static void split(
+        struct ncclComm *parent, struct ncclComm *comm, int color, int key,
+        uint64_t bus)
+{
+    struct place *places = parent->board->places;
+    uint64_t *mine = places[parent->rank].words;
+    mine[0] = (uint64_t)color;
+    mine[1] = (uint64_t)key;
+    int file = board_new_file();
+    mine[2] = (uint64_t)getpid();
+    mine[3] = (uint64_t)file;
+    if (!board_meet(parent))
+        return;
+    int first = -1;
+    for (int r = 0; r < parent->size; r++) {
+        if (places[r].words[0] != (uint64_t)color)
+            continue;
+        if (first < 0)
+            first = r;
+        comm->size++;
+        if (places[r].words[1] < (uint64_t)key ||
+            (places[r].words[1] == (uint64_t)key && r < parent->rank))
+            comm->rank++;
+    }
+    bool mapped = board_map(
+            comm, (int)places[first].words[2], (int)places[first].words[3]);
+    if (!board_meet(parent))
+        return;
+    close(file);
+    if (mapped)
+        join(comm, bus);
+    else
+        comm_fail(comm, ncclSystemError, "cannot map the group's file");
+}
+
+/* --- the library's own ---------------------------------------------------- */
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = 22809;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    struct unique unique = {MAGIC, (int32_t)getpid(), board_new_file()};
+    memset(id, 0, sizeof *id);
+    memcpy(id, &unique, sizeof unique);
+    return unique.fd < 0 ? ncclSystemError : ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(
+        ncclComm_t *out, int size, ncclUniqueId id, int rank,
+        ncclConfig_t *config)
+{
+    struct unique unique;
+    memcpy(&unique, &id, sizeof unique);
+    if (unique.magic != MAGIC || size > RANKS_MAX || rank >= size)
+        return refuse("no unique id, or too many ranks for the stand-in");
+    if (config && config->magic != 0xcafebeef)
+        return refuse("a configuration that was not initialised");
+    struct ncclComm *comm = new_comm(rank, size, rank, config);
+    if (!board_map(comm, unique.pid, unique.fd))
+        return ncclSystemError;
+    *out = comm;
+    uint64_t bus = own_bus();
+    return run_or_begin(comm, [=] { join(comm, bus); });
+}
+
+ncclResult_t ncclCommSplit(
+        ncclComm_t parent, int color, int key, ncclComm_t *out,
+        ncclConfig_t *config)
+{
+    if (!parent->is_ready.load())
+        return ncclInvalidUsage;
+    struct ncclComm *comm = new_comm(0, 0, parent->world_rank, config);
+    if (!config)
+        comm->is_blocking = parent->is_blocking;
+    *out = comm;
+    uint64_t bus = own_bus();
+    return run_or_begin(comm, [=] { split(parent, comm, color, key, bus); });
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out)
+{
+    std::lock_guard<std::mutex> hold(comm->lock);
+    *out = ncclSuccess;
+    if (comm->error != ncclSuccess) {
+        *out = comm->error;
+    } else if (!comm->is_ready.load()) {
+        *out = ncclInProgress;
+    } else if (comm->is_pending && comm->polls_left-- > 0) {
+        *out = ncclInProgress;
+    } else if (comm->is_pending) {
+        std::vector<struct operation *> pending;
+        pending.swap(comm->pending);
+        comm->is_pending = false;
+        comm->lock.unlock(); /* queueing may fail, and says so */
+        *out = queue_all(comm, pending);
+        comm->lock.lock();
+    }
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    while (failure_wanted("abort", 0, comm->world_rank))
+        usleep(100 * 1000);
+    comm->is_aborted.store(true);
+    while (comm->under_way.load() > 0)
+        usleep(100);
+    return ncclSuccess; /* the memory stays: threads may still look at it */
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    if (comm->is_blocking)
+        return ncclSuccess;
+    std::lock_guard<std::mutex> hold(comm->lock);
+    comm->is_pending = true;
+    comm->polls_left = 1;
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    while (comm->under_way.load() > 0)
+        usleep(100);
+    if (!comm->registered.empty())
+        fprintf(stderr, "nccl stand-in: a buffer is still registered\n");
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommRegister(
+        const ncclComm_t comm, void *data, size_t bytes, void **handle)
+{
+    if (!zd_standin_is_reachable(data, bytes))
+        return refuse("a buffer is not memory of the device");
+    std::lock_guard<std::mutex> hold(comm->lock);
+    comm->registered.push_back(data);
+    *handle = data;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    std::lock_guard<std::mutex> hold(comm->lock);
+    for (size_t i = 0; i < comm->registered.size(); i++)
+        if (comm->registered[i] == handle) {
+            comm->registered.erase(comm->registered.begin() + (long)i);
+            return ncclSuccess;
+        }
+    return refuse("was not registered");
+}
+
+ncclResult_t ncclMemAlloc(void **out, size_t bytes)
+{
+    return cudaMalloc(out, bytes) == cudaSuccess ? ncclSuccess
+                                                 : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclMemFree(void *data)
+{
+    return cudaFree(data) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    switch (result) {
+    case ncclSuccess:
+        return "no error";
+    case ncclUnhandledCudaError:
+        return "unhandled cuda error";
+    case ncclSystemError:
+        return "unhandled system error";
+    case ncclInvalidArgument:
+        return "invalid argument";
+    case ncclInvalidUsage:
+        return "invalid usage";
+    case ncclRemoteError:
+        return "remote process exited or there was a network error";
+    case ncclInProgress:
+        return "NCCL operation in progress";
+    default:
+        return "unknown result code";
+    }
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    return comm && comm->message[0] ? comm->message : thread_message;
+}
+
+ncclResult_t ncclGroupStart(void)
+{
+    group.depth++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    if (group.depth == 0)
+        return ncclInvalidUsage;
+    return --group.depth > 0 ? ncclSuccess : end_group();
+}
+
+ncclResult_t ncclAllGather(
+        const void *from, void *to, size_t count, ncclDataType_t type,
+        ncclComm_t comm, cudaStream_t stream)
+{
+    return collective(
+            ALL_GATHER, from, to, count, type, ncclSum, 0, comm, stream);
+}
+
+ncclResult_t ncclReduceScatter(
+        const void *from, void *to, size_t count, ncclDataType_t type,
+        ncclRedOp_t reduction, ncclComm_t comm, cudaStream_t stream)
+{
+    return collective(
+            REDUCE_SCATTER, from, to, count, type, reduction, 0, comm, stream);
+}
+
+ncclResult_t ncclAllReduce(
+        const void *from, void *to, size_t count, ncclDataType_t type,
+        ncclRedOp_t reduction, ncclComm_t comm, cudaStream_t stream)
+{
+    return collective(
+            ALL_REDUCE, from, to, count, type, reduction, 0, comm, stream);
+}
+
+ncclResult_t ncclBroadcast(
+        const void *from, void *to, size_t count, ncclDataType_t type, int root,
+        ncclComm_t comm, cudaStream_t stream)
+{
+    return collective(
+            BROADCAST, from, to, count, type, ncclSum, root, comm, stream);
+}
+
+ncclResult_t ncclSend(
+        const void *data, size_t count, ncclDataType_t type, int peer,
+        ncclComm_t comm, cudaStream_t stream)
+{
+    return point(true, (void *)data, count, type, peer, comm, stream);
+}
+
+ncclResult_t ncclRecv(
+        void *data, size_t count, ncclDataType_t type, int peer,
+        ncclComm_t comm, cudaStream_t stream)
+{
+    return point(false, data, count, type, peer, comm, stream);
+}
+
+} /* extern "C" */
