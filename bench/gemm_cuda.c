@@ -203,8 +203,7 @@ static enum zd_status measure(const struct job *j, double *ms_out)
     return device_check();
 }
 
-/* --- memory -----------------------------------------------------------------
- */
+/* --- memory -------------------------------------------------------------- */
 
 /* Uniform in [-1, 1) as bf16, in all of it: never zeros, which are faster. */
 static enum zd_status fill(void *device, size_t bytes)
@@ -283,8 +282,7 @@ static void give(struct memory *memory)
     device_give(memory->workspace, memory->workspace_bytes);
 }
 
-/* --- the table ---------------------------------------------------------------
- */
+/* --- the table ----------------------------------------------------------- */
 
 static enum zd_status one(const struct job *j, const char *name, double *ms_out)
 {

@@ -134,7 +134,7 @@ static enum zd_status fused_or_apart(
     return ZD_OK;
 }
 
-/* --- GELU ----------------------------------------------------------------- */
+/* --- GELU ---------------------------------------------------------------- */
 
 struct gelu {
     struct stream *stream;
@@ -203,8 +203,7 @@ static enum zd_status matmul_dgelu(
     return gelu_product(&g, PRODUCT_DGELU, dgelu_apart);
 }
 
-/* --- gradients of a linear layer's parameters ------------------------------
- */
+/* --- gradients of a linear layer's parameters ---------------------------- */
 
 struct grads {
     struct stream *stream;
@@ -288,7 +287,7 @@ static enum zd_status matmul_weight_grads(
     return fused_or_apart(stream, &product, &operands, grads_apart, &g);
 }
 
-/* --- the table's entries -------------------------------------------------- */
+/* --- the table's entries ------------------------------------------------- */
 
 #define ENTRIES(type, TYPE)                                                    \
     enum zd_status matmul_cuda_##type(                                         \

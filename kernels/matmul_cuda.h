@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-/* --- settings of the process ---------------------------------------------- */
+/* --- settings of the process --------------------------------------------- */
 
 /* Multiprocessors that products may count on; 0: all. For the time in which a
  * collective takes some. The next products are planned for that number. */
@@ -45,7 +45,7 @@ void products_set_tf32(bool allowed);
 enum products_timing { PRODUCTS_HEURISTIC, PRODUCTS_LARGE, PRODUCTS_ALL };
 void products_set_timing(enum products_timing timing);
 
-/* --- one product ---------------------------------------------------------- */
+/* --- one product --------------------------------------------------------- */
 
 enum product_epilogue {
     PRODUCT_PLAIN,

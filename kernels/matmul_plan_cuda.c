@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEVICES = 16, LOCK_TIMEOUT_MS = 60000 };
+enum { DEVICES = 16, LOCK_TIMEOUT_MS = 10000 };
 
 static struct plan_table tables[DEVICES] = {
         [0 ... DEVICES - 1] = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}};
 
 _Static_assert(sizeof(struct product) == 24, "products are compared as bytes");
 
-/* --- the library's words -------------------------------------------------- */
+/* --- the library's words ------------------------------------------------- */
 
 static cudaDataType_t cuda_type(uint8_t dtype)
 {
@@ -58,7 +58,7 @@ static bool has_aux(const struct product *p)
            p->epilogue == PRODUCT_GELU_AUX_BIAS;
 }
 
-/* --- descriptors ---------------------------------------------------------- */
+/* --- descriptors --------------------------------------------------------- */
 
 #define SET(attribute, value)                                                  \
     ZD_CUBLAS(                                                                 \
@@ -90,8 +90,7 @@ static enum zd_status set_epilogue(
     return set_pointers(table, plan, somewhere, somewhere);
 }
 
-static enum zd_status describe(
-        const struct plan_table *table, struct plan *plan)
+enum zd_status plan_describe(const struct plan_table *table, struct plan *plan)
 {
     const struct product *p = &plan->product;
     int32_t ta = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -124,7 +123,7 @@ static enum zd_status describe(
 
 #undef SET
 
-static void plan_clear(const struct plan_table *table, struct plan *plan)
+void plan_clear(const struct plan_table *table, struct plan *plan)
 {
     if (plan->desc)
         table->api->desc_destroy(plan->desc);
@@ -137,7 +136,7 @@ static void plan_clear(const struct plan_table *table, struct plan *plan)
     memset(plan, 0, sizeof *plan);
 }
 
-/* --- algorithms ----------------------------------------------------------- */
+/* --- algorithms ---------------------------------------------------------- */
 
 static enum zd_status prefer(
         const struct plan_table *table, const struct product *product,
@@ -345,7 +344,7 @@ static enum zd_status choose(
     return measure(table, plan, &candidates, operands, stream);
 }
 
-/* --- the table ------------------------------------------------------------ */
+/* --- the table ----------------------------------------------------------- */
 
 static uint32_t hash_of(const struct product *product)
 {
@@ -445,7 +444,7 @@ static enum zd_status plan_for(
         plan = *plan_out = slot_of(table, product);
     }
     plan->product = *product;
-    enum zd_status status = describe(table, plan);
+    enum zd_status status = plan_describe(table, plan);
     if (status == ZD_OK)
         status = choose(table, plan, operands, stream);
     if (status != ZD_OK) {
@@ -458,7 +457,7 @@ static enum zd_status plan_for(
     return ZD_OK;
 }
 
-/* -------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------- */
 
 cublasStatus_t plan_launch(
         const struct plan_table *table, const struct plan *plan,
@@ -498,9 +497,10 @@ static void refuse(
         struct plan_table *table, struct plan *plan, cublasStatus_t status)
 {
     zd_log_warning(
-            "products: %s refuses %d x %d x %d (%s): our own kernel takes over",
+            "products: %s refuses %d x %d x %d, epilogue %d, which it had "
+            "offered (%s): done without it",
             table->api->name, plan->product.n, plan->product.m, plan->product.k,
-            table->api->status_name(status));
+            plan->product.epilogue, table->api->status_name(status));
     plan->is_refused = true;
     table->counters.refused++;
 }

@@ -42,6 +42,11 @@ struct plan_candidates {
     cublasLtMatmulAlgo_t algorithms[PLAN_CANDIDATES];
 };
 
+/* Descriptors and layouts of plan->product, in an otherwise empty plan; needs
+ * no GPU. plan_clear takes them back, also half of them. */
+enum zd_status plan_describe(const struct plan_table *table, struct plan *plan);
+void plan_clear(const struct plan_table *table, struct plan *plan);
+
 /* Queues the product by one algorithm. */
 cublasStatus_t plan_launch(
         const struct plan_table *table, const struct plan *plan,

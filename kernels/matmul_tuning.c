@@ -30,7 +30,7 @@ struct tuning {
     struct tuned *tuned; /* MOST_TUNED */
 };
 
-/* --- where ---------------------------------------------------------------- */
+/* --- where --------------------------------------------------------------- */
 
 static bool cache_folder(char *out, size_t bytes)
 {
@@ -68,7 +68,7 @@ static void set_path(struct tuning *tuning)
             gpu, library);
 }
 
-/* --- reading -------------------------------------------------------------- */
+/* --- reading ------------------------------------------------------------- */
 
 static bool parse_line(const char *line, struct tuned *out)
 {
@@ -197,7 +197,7 @@ static void read_file(struct tuning *tuning)
     free(text);
 }
 
-/* --- writing -------------------------------------------------------------- */
+/* --- writing ------------------------------------------------------------- */
 
 static size_t print_line(char *out, const struct tuned *t)
 {
@@ -243,7 +243,7 @@ static enum zd_status write_file(struct tuning *tuning)
     return status;
 }
 
-/* --- several processes ---------------------------------------------------- */
+/* --- several processes --------------------------------------------------- */
 
 static int open_lock(const struct tuning *tuning)
 {
@@ -300,7 +300,7 @@ void tuning_add(struct tuning *tuning, const struct tuned *tuned)
     }
 }
 
-/* -------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------- */
 
 struct tuning *tuning_create(const char *gpu, const char *library)
 {

@@ -11,6 +11,7 @@
 #include "kernels/fused.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul_cuda.h"
+#include "kernels/matmul_plan_cuda.h"
 #include "kernels/matmul_tuning.h"
 #include "tests/cuda/cublaslt/cublaslt_standin.h"
 
@@ -60,8 +61,7 @@ static void end(void)
     zd_error_clear();
 }
 
-/* --- the stand-in's doors ---------------------------------------------------
- */
+/* --- the stand-in's doors ------------------------------------------------ */
 
 static void *standin(const char *name)
 {
@@ -87,8 +87,7 @@ static void let_fail(const char *failures)
     ((cublaslt_standin_fail_fn *)standin("cublaslt_standin_fail"))(failures);
 }
 
-/* --- one product on both ----------------------------------------------------
- */
+/* --- one product on both ------------------------------------------------- */
 
 /* The same array on the host and on the GPU. */
 struct twin {
@@ -269,8 +268,7 @@ static void check_all_products(enum dtype dtype)
                     flags & 16);
 }
 
-/* --- values ------------------------------------------------------------------
- */
+/* --- values -------------------------------------------------------------- */
 
 Test(matmul_cuda, fp32_products_are_the_plain_ones, .init = begin, .fini = end)
 {
@@ -328,8 +326,7 @@ Test(matmul_cuda, a_place_at_an_odd_address_is_served, .init = begin,
     twin_free(&a), twin_free(&b);
 }
 
-/* --- what the library refuses
- * -------------------------------------------------- */
+/* --- what the library refuses -------------------------------------------- */
 
 static void check_some(void)
 {
@@ -411,8 +408,35 @@ Test(matmul_cuda, a_library_without_our_functions_is_named)
     cr_assert_str_eq(zd_error_get()->code, "E1221");
 }
 
-/* --- settings
- * ------------------------------------------------------------------ */
+/* The one thing that NVIDIA's own library does without a GPU. */
+Test(matmul_cuda, the_library_takes_our_descriptors)
+{
+    struct plan_table table = {0};
+    if (cublaslt_open(&table.api) != ZD_OK) {
+        zd_error_clear();
+        cr_skip("no cuBLASLt");
+    }
+    for (int epilogue = PRODUCT_PLAIN; epilogue <= PRODUCT_BGRADB; epilogue++)
+        for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
+            struct plan plan = {0};
+            plan.product = (struct product){
+                    .m = 64,
+                    .n = 32,
+                    .k = 16,
+                    .sm_target = 100 * (dtype == DTYPE_BF16),
+                    .dtype = (uint8_t)dtype,
+                    .out_type = (uint8_t)dtype,
+                    .trans_a = epilogue & 1,
+                    .epilogue = (uint8_t)epilogue,
+                    .alignment = 16,
+                    .tf32 = dtype == DTYPE_FP32,
+            };
+            MUST(plan_describe(&table, &plan));
+            plan_clear(&table, &plan);
+        }
+}
+
+/* --- settings ------------------------------------------------------------ */
 
 Test(matmul_cuda, collectives_are_left_their_multiprocessors, .init = begin,
      .fini = end)
@@ -457,8 +481,7 @@ Test(matmul_cuda, tf32_is_asked_for, .init = begin, .fini = end)
     cr_assert_gt(error, 1e-4);
 }
 
-/* --- timing and its file
- * --------------------------------------------------------- */
+/* --- timing and its file ------------------------------------------------- */
 
 /* Products of several kinds, twice each; returns how many. */
 static int several_products(void)
@@ -623,8 +646,7 @@ Test(matmul_cuda, a_place_that_cannot_be_written_is_no_error,
     cr_assert_eq(zd_error_get()->status, ZD_OK);
 }
 
-/* --- the file alone
- * ---------------------------------------------------------------- */
+/* --- the file alone ------------------------------------------------------ */
 
 static void cache_only(void)
 {

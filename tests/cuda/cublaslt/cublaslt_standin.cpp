@@ -47,8 +47,7 @@ __attribute__((constructor)) void start(void)
     set_failures(getenv("ZD_STANDIN_CUBLASLT"));
 }
 
-/* --- attributes -------------------------------------------------------------
- */
+/* --- attributes ---------------------------------------------------------- */
 
 /* One attribute: where it lies and how long it is. NULL: there is no such. */
 struct place {
@@ -167,8 +166,7 @@ cublasStatus_t read_place(
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* --- what the library supports
- * ------------------------------------------------ */
+/* --- what the library supports ------------------------------------------- */
 
 bool is_known_type(uint32_t type)
 {
@@ -284,8 +282,7 @@ bool gather(
     return true;
 }
 
-/* --- algorithms
- * ----------------------------------------------------------------- */
+/* --- algorithms ---------------------------------------------------------- */
 
 struct algorithm {
     uint64_t magic;
@@ -410,8 +407,7 @@ void work(void *ctx)
 }
 } // namespace
 
-/* --- for tests
- * ------------------------------------------------------------------- */
+/* --- for tests ----------------------------------------------------------- */
 
 extern "C" struct cublaslt_standin_counters cublaslt_standin_counters(void)
 {
@@ -426,8 +422,7 @@ extern "C" void cublaslt_standin_fail(const char *text)
     counters = {};
 }
 
-/* --- the library
- * ------------------------------------------------------------------ */
+/* --- the library --------------------------------------------------------- */
 
 extern "C" {
 
