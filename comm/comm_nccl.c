@@ -207,9 +207,11 @@ static enum zd_status flush(struct nccl *nccl)
     enum zd_status status = queue_all(nccl);
     nccl->pending_count = 0;
     nccl->scratch_used = 0; /* what is queued later comes later */
-    if (status != ZD_OK)
-        nccl_fail(nccl, zd_error_get()->what);
-    return status;
+    if (status == ZD_OK)
+        return ZD_OK;
+    nccl_fail(nccl);
+    zd_error_clear(); /* has been told */
+    return check_alive(nccl);
 }
 
 /* --- the back end --------------------------------------------------------- */

@@ -96,10 +96,10 @@ enum zd_status nccl_watch_start(struct nccl *nccl);
 void nccl_watch_stop(struct nccl *nccl);
 void nccl_note_begun(struct nccl *nccl, const struct comm_op *op);
 void nccl_note_queued(struct nccl *nccl, const struct comm_op *op);
-/* Prints the record of the last operations, aborts the communicators beside the
- * caller, and ends the process with the code of a lost peer if it has not ended
- * by itself soon. Once; later calls do nothing. */
-void nccl_fail(struct nccl *nccl, const char *why);
+/* Prints the thread's error and the record of the last operations, aborts the
+ * communicators beside the caller, and ends the process with the code of a lost
+ * peer if it has not ended by itself soon. Once; later calls do nothing. */
+void nccl_fail(struct nccl *nccl);
 /* Aborts the communicators on a thread of its own; false: that hangs. */
 bool nccl_abort_all(struct nccl *nccl);
 

@@ -182,12 +182,14 @@ static void *end_process(void *ctx)
     _exit(zd_exit_code(ZD_ERR_PEER));
 }
 
-void nccl_fail(struct nccl *nccl, const char *why)
+void nccl_fail(struct nccl *nccl)
 {
     pthread_t thread;
     if (atomic_exchange(&nccl->has_failed, true))
         return;
-    zd_log(ZD_LOG_ERROR, "rank %d: %s", nccl->device.base.rank, why);
+    zd_fail_where(
+            "rank %d (%s)", nccl->device.base.rank, nccl->device.base.host);
+    zd_error_print(stderr, zd_error_get());
     tell_record(nccl);
     if (pthread_create(&thread, NULL, end_process, nccl) == 0)
         pthread_detach(thread);
@@ -197,54 +199,44 @@ void nccl_fail(struct nccl *nccl, const char *why)
 
 /* --- the thread ----------------------------------------------------------- */
 
-static bool is_overdue(struct nccl *nccl, char *why, size_t bytes)
+static enum zd_status check_time(struct nccl *nccl)
 {
     double timeout = nccl->device.base.options.timeout;
-    bool is_late = false;
+    enum zd_status status = ZD_OK;
     pthread_mutex_lock(&nccl->lock);
     note_done(nccl);
     if (nccl->flight_first < nccl->flight_count && timeout > 0) {
         const struct flight *flight = flight_of(nccl, nccl->flight_first);
         double taken = clock_seconds() - flight->begun;
-        is_late = taken > timeout;
-        snprintf(
-                why, bytes,
-                "error[E1235]: %s #%llu (%s, %zu bytes) is not done after "
-                "%.1f s (comm.timeout)",
-                kind_names[flight->kind], (unsigned long long)flight->number,
-                dtype_name(flight->type), flight->bytes, taken);
+        if (taken > timeout)
+            status =
+                    ZD_FAIL(ZD_ERR_PEER, "E1235",
+                            "%s #%llu (%s, %zu bytes) is not done after %.1f s "
+                            "(comm.timeout)",
+                            kind_names[flight->kind],
+                            (unsigned long long)flight->number,
+                            dtype_name(flight->type), flight->bytes, taken);
     }
     pthread_mutex_unlock(&nccl->lock);
-    return is_late;
+    return status;
 }
 
-/* Under nccl->calls. */
-static bool look_for_error(struct nccl *nccl, char *why, size_t bytes)
+static enum zd_status check_errors(struct nccl *nccl)
 {
-    for (int c = 0; c < NCCL_COMMS; c++) {
+    enum zd_status status = ZD_OK;
+    if (pthread_mutex_trylock(&nccl->calls) != 0)
+        return ZD_OK; /* the trainer is there, and sees it */
+    for (int c = 0; c < NCCL_COMMS && status == ZD_OK; c++) {
         ncclResult_t state = ncclSuccess;
         if (!nccl->comms[c])
             continue;
         nccl->functions->CommGetAsyncError(nccl->comms[c], &state);
-        if (state == ncclSuccess || state == ncclInProgress)
-            continue;
-        snprintf(
-                why, bytes, "error[E1233]: NCCL failed: %s: %s",
-                nccl->functions->GetErrorString(state),
-                nccl->functions->GetLastError(nccl->comms[c]));
-        return true;
+        status = nccl_check(nccl->functions, state, "NCCL", nccl->comms[c]);
     }
-    return false;
+    pthread_mutex_unlock(&nccl->calls);
+    return status;
 }
 
-static bool has_error(struct nccl *nccl, char *why, size_t bytes)
-{
-    if (pthread_mutex_trylock(&nccl->calls) != 0)
-        return false; /* the trainer is there, and sees it */
-    bool has = look_for_error(nccl, why, bytes);
-    pthread_mutex_unlock(&nccl->calls);
-    return has;
-}
 static bool goes_on(struct nccl *nccl)
 {
     struct timespec until;
@@ -267,12 +259,10 @@ static bool goes_on(struct nccl *nccl)
 static void *watch(void *ctx)
 {
     struct nccl *nccl = ctx;
-    char why[1024];
     device_use(nccl->gpu);
     while (goes_on(nccl) && !atomic_load(&nccl->has_failed))
-        if (has_error(nccl, why, sizeof why) ||
-            is_overdue(nccl, why, sizeof why))
-            nccl_fail(nccl, why);
+        if (check_errors(nccl) != ZD_OK || check_time(nccl) != ZD_OK)
+            nccl_fail(nccl);
     return NULL;
 }
 

@@ -1,5 +1,5 @@
-/* The suite on the stand-ins for CUDA and NCCL, over ranks as threads with a GPU
- * each; TAP. The same bits are wanted of NCCL, of staged collectives and of
+/* The suite on the stand-ins for CUDA and NCCL, over ranks as threads with a
+ * GPU each; TAP. The same bits are wanted of NCCL, of staged collectives and of
  * comm_local (suite.c), in one level and in two. Argument: nccl or staged. */
 #include "tests/comm/group.h"
 #include "tests/comm/suite.h"

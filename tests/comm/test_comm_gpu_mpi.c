@@ -1,0 +1,116 @@
+/* Collectives of device memory between processes, on the stand-ins for CUDA and
+ * NCCL. Arguments:
+ *
+ *     suite WAY        the suite over WAY, nccl or staged; TAP from rank 0
+ *     work [LATE]      all_gathers of 40000 bytes for ever, with comm.timeout =
+ *                      2 s; rank LATE stops coming after the tenth */
+#include "base/device_memory.h"
+#include "comm/comm.h"
+#include "tests/comm/suite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct comm_options options;
+static struct comm *control, *comm;
+static struct device *device;
+static struct arena_plan plan;
+static struct arena arena;
+
+static int fail(enum zd_status status)
+{
+    zd_error_print(stderr, zd_error_get());
+    comm_destroy(control);
+    return zd_exit_code(status);
+}
+
+static enum zd_status open_all(void)
+{
+    const size_t largest = 700000;
+    ZD_TRY(device_open(
+            DEVICE_CUDA, comm_local_rank(control), comm_local_size(control),
+            &device));
+    device_use(device);
+    ZD_TRY(comm_device_create(control, &options, &comm));
+    struct comm_needs needs = {
+            .transport = comm_transport(comm),
+            .world = comm_size(comm),
+            .node_size = comm_node_size(comm),
+            .shard_bytes = largest,
+            .accumulate_bytes = largest};
+    arena_plan_init(&plan);
+    ZD_TRY(comm_plan_needs(&plan, &needs));
+    ZD_TRY(arena_take(&arena, &plan));
+    comm_set_memory(comm, &arena);
+    return ZD_OK;
+}
+
+static void close_all(void)
+{
+    comm_destroy(comm);
+    arena_release(&arena);
+    arena_plan_fini(&plan);
+    comm_destroy(control);
+    device_use(NULL);
+    device_close(device);
+}
+
+static int run_suite(void)
+{
+    int failed = 0;
+    if (comm_rank(comm) == 0)
+        printf("1..%d\n", suite_case_count);
+    for (int c = 0; c < suite_case_count; c++) {
+        int64_t holds = suite_cases[c].run(comm);
+        comm_all_reduce_i64(comm, &holds, 1, COMM_MIN);
+        failed += !holds;
+        if (comm_rank(comm) == 0)
+            printf("%s %d - %s, %d ranks, nodes of %d: %s\n",
+                   holds ? "ok" : "not ok", c + 1, comm_transport_name(comm),
+                   comm_size(comm), comm_node_size(comm), suite_cases[c].name);
+        fflush(stdout);
+    }
+    close_all();
+    return failed != 0;
+}
+
+/* One wait of the host per operation, as training has one per step. */
+static enum zd_status work(int late)
+{
+    enum { COUNT = 10000 };
+    void *full;
+    ZD_TRY(device_take((size_t)comm_size(comm) * COUNT * 4, &full));
+    char *own = (char *)full + (size_t)comm_rank(comm) * COUNT * 4;
+    for (int step = 0;; step++) {
+        struct comm_op *op;
+        while (step == 10 && comm_rank(comm) == late)
+            sleep(1);
+        ZD_TRY(comm_all_gather_begin(comm, own, full, COUNT, DTYPE_FP32, &op));
+        ZD_TRY(comm_wait(comm, op));
+        ZD_TRY(device_finish());
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct comm_options host = {.backend = COMM_MPI};
+    bool is_suite = argc == 3 && strcmp(argv[1], "suite") == 0;
+    bool is_staged = is_suite && strcmp(argv[2], "staged") == 0;
+    options = (struct comm_options){
+            .backend = is_staged ? COMM_MPI : COMM_NCCL,
+            .hierarchical = getenv("ZEROD_TEST_RANKS_PER_NODE")
+                                    ? COMM_LEVELS_TWO
+                                    : COMM_LEVELS_AUTO,
+            .timeout = is_suite ? 0 : 2};
+    host.hierarchical = options.hierarchical;
+    enum zd_status status = comm_mpi_create(&argc, &argv, &host, &control);
+    if (status == ZD_OK)
+        status = open_all();
+    if (status != ZD_OK)
+        return fail(status);
+    if (is_suite)
+        return run_suite();
+    return fail(work(argc == 3 ? atoi(argv[2]) : -1));
+}
