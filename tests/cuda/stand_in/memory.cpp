@@ -135,7 +135,7 @@ void discharge(int device, size_t bytes)
  * of it would be touched. */
 static void poison(void *address, size_t bytes)
 {
-    const size_t most = 16 << 20;
+    const size_t most = 1 << 20;
     memset(host_of(address), 0xff, bytes < most ? bytes : most);
 }
 
