@@ -43,6 +43,12 @@ Test(device_refused, a_busy_gpu_is_an_error)
     cr_expect(strstr(zd_error_get()->help, "nvidia-smi"));
 }
 
+Test(device_refused, a_gpu_that_the_program_was_not_built_for)
+{
+    expect_refused("no_code", "E1203", "compute capability 9.0");
+    cr_expect(strstr(zd_error_get()->help, "gpu_archs"));
+}
+
 Test(device_refused, a_stream_or_page_locking_is_refused_at_the_opening)
 {
     struct device *device;

@@ -47,6 +47,7 @@ enum failure {
 bool fails_now(enum failure failure);
 /* What every call meets: cudaSuccess, or no device, no driver ... */
 cudaError_t start_error(void);
+bool has_no_code(void); /* the program, for this GPU */
 void hang(void); /* until zd_standin_unhang */
 
 struct counters {

@@ -237,6 +237,8 @@ cudaError_t cudaFuncGetAttributes(
     cudaError_t error = begin();
     if (error)
         return keep(error);
+    if (has_no_code())
+        return keep(cudaErrorNoKernelImageForDevice);
     *out = {};
     out->maxThreadsPerBlock = 1024;
     out->numRegs = 32;

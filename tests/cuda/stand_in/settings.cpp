@@ -17,7 +17,7 @@ struct state {
     std::condition_variable unhung;
     char text[1024];
     bool hangs_end;
-    bool no_device, no_driver, old_driver, busy;
+    bool no_device, no_driver, old_driver, busy, no_code;
     uint64_t fail_at[FAILURES], count[FAILURES];
     struct counters counters;
 };
@@ -63,6 +63,8 @@ void add_failure(struct state &s, const char *name, uint64_t number)
         s.old_driver = true;
     else if (!strcmp(name, "busy"))
         s.busy = true;
+    else if (!strcmp(name, "no_code"))
+        s.no_code = true;
     else {
         fprintf(stderr, "stand-in: no failure is called %s\n", name);
         abort();
@@ -71,7 +73,7 @@ void add_failure(struct state &s, const char *name, uint64_t number)
 
 void set_failures(struct state &s, const char *failures)
 {
-    s.no_device = s.no_driver = s.old_driver = s.busy = false;
+    s.no_device = s.no_driver = s.old_driver = s.busy = s.no_code = false;
     memset(s.fail_at, 0, sizeof s.fail_at);
     memset(s.count, 0, sizeof s.count);
     if (!failures)
@@ -160,6 +162,11 @@ cudaError_t start_error(void)
 bool is_busy(void)
 {
     return state().busy;
+}
+
+bool has_no_code(void)
+{
+    return state().no_code;
 }
 
 int driver_version(void)
