@@ -53,8 +53,9 @@ __device__ inline void exact_window_add(
     memcpy(&bits, &value, sizeof bits);
     int exponent = (int)(bits >> 52) & 0x7ff;
     uint64_t mantissa = bits & (((uint64_t)1 << 52) - 1);
-    if (exponent == 0x7ff) {
+    if (exponent == 0x7ff) { /* exact_sum_pending counts it, the sum does not */
         exact_digit_add(&sum->nonfinite, 1);
+        exact_digit_add(&sum->pending, -1);
         return;
     }
     if (exponent)
