@@ -113,9 +113,9 @@ static enum zd_status matmul(
 }
 
 /* bf16 and fp16 only, and where the aux matrix suits the library. */
-static bool can_fuse_gelu(enum dtype dtype, int N)
+static bool can_fuse_gelu(enum dtype dtype, int N, const void *aux)
 {
-    return dtype != DTYPE_FP32 && N % 8 == 0;
+    return dtype != DTYPE_FP32 && N % 8 == 0 && (uintptr_t)aux % 16 == 0;
 }
 
 /* The product with its epilogue, else `apart`; which of them is the faster is
@@ -178,7 +178,7 @@ static enum zd_status gelu_product(
     struct product product = product_of(
             g->dtype, g->dtype, g->M, g->N, g->K, false, g->trans_b, epilogue,
             &operands);
-    if (!can_fuse_gelu(g->dtype, g->N))
+    if (!can_fuse_gelu(g->dtype, g->N, g->pre))
         return apart(g);
     return fused_or_apart(g->stream, &product, &operands, apart, g);
 }

@@ -282,6 +282,10 @@ static enum zd_status measure_and_keep(
     if (plan->microseconds <= 0.0)
         return ZD_OK;
     table->counters.timed++;
+    zd_log_debug(
+            "products: %d x %d x %d, epilogue %d: %.1f us, the best of %d",
+            plan->product.n, plan->product.m, plan->product.k,
+            plan->product.epilogue, plan->microseconds, candidates->count);
     remember(table, plan);
     return ZD_OK;
 }
