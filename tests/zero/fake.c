@@ -1,5 +1,6 @@
 #include "fake.h"
 
+#include "base/device_memory.h"
 #include "base/rng.h"
 
 #include <stdlib.h>
@@ -110,48 +111,74 @@ struct run {
     const void **params;
     float **grads;
     double sum;
+    /* a tensor's, of the host; both as long as the largest */
+    void *param;
+    float *grad;
 };
 
-static double param_at(const struct run *run, int id, size_t i)
+static double param_at(const struct run *run, size_t i)
 {
     if (run->pass->dtype == DTYPE_BF16)
-        return (double)bf16_to_float(((const uint16_t *)run->params[id])[i]);
+        return (double)bf16_to_float(((const uint16_t *)run->param)[i]);
     if (run->pass->dtype == DTYPE_FP16)
-        return (double)fp16_to_float(((const uint16_t *)run->params[id])[i]);
-    return (double)((const float *)run->params[id])[i];
+        return (double)fp16_to_float(((const uint16_t *)run->param)[i]);
+    return (double)((const float *)run->param)[i];
 }
 
-static void see(struct run *run, int unit)
+static enum zd_status read_param(struct run *run, int id)
+{
+    size_t count = run->pass->fake->table.params[id].count;
+    return device_read(
+            run->param, run->params[id], count * dtype_bytes(run->pass->dtype));
+}
+
+static enum zd_status see(struct run *run, int unit)
 {
     const struct param_table *table = &run->pass->fake->table;
     for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
-         id++)
+         id++) {
+        ZD_TRY(read_param(run, id));
         for (size_t i = 0; i < table->params[id].count; i++)
-            run->sum += (double)(i % 7 + 1) * param_at(run, id, i);
+            run->sum += (double)(i % 7 + 1) * param_at(run, i);
+    }
+    return ZD_OK;
 }
 
 /* The gradient of one micro-batch on one rank: a hash, and a part of the
  * parameter where that is there to be read. */
-static void write_grads(struct run *run, int unit, bool accumulate, bool read)
+static enum zd_status write_grad(
+        struct run *run, int id, bool accumulate, bool read)
 {
     const struct fake_pass *pass = run->pass;
-    const struct param_table *table = &pass->fake->table;
+    size_t count = pass->fake->table.params[id].count;
     uint64_t seed = 1000u * (unsigned)pass->step + 10u * (unsigned)pass->rank +
                     (unsigned)pass->micro;
-    for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
-         id++) {
-        for (size_t i = 0; run->grads[id] && i < table->params[id].count; i++) {
-            float value =
-                    (float)(rng_uniform(seed, (uint64_t)id, i) - 0.5) * 0.1f;
-            if (read)
-                value += 0.01f * (float)param_at(run, id, i);
-            if (pass->silent)
-                value = 0;
-            if (pass->broken && i == 3)
-                value = 1.0f / 0.0f;
-            run->grads[id][i] = accumulate ? run->grads[id][i] + value : value;
-        }
+    if (read)
+        ZD_TRY(read_param(run, id));
+    if (accumulate)
+        ZD_TRY(device_read(run->grad, run->grads[id], count * sizeof(float)));
+    for (size_t i = 0; i < count; i++) {
+        float value = (float)(rng_uniform(seed, (uint64_t)id, i) - 0.5) * 0.1f;
+        if (read)
+            value += 0.01f * (float)param_at(run, i);
+        if (pass->silent)
+            value = 0;
+        if (pass->broken && i == 3)
+            value = 1.0f / 0.0f;
+        run->grad[i] = accumulate ? run->grad[i] + value : value;
     }
+    return device_write(run->grads[id], run->grad, count * sizeof(float));
+}
+
+static enum zd_status write_grads(
+        struct run *run, int unit, bool accumulate, bool read)
+{
+    const struct param_table *table = &run->pass->fake->table;
+    for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
+         id++)
+        if (run->grads[id])
+            ZD_TRY(write_grad(run, id, accumulate, read));
+    return ZD_OK;
 }
 
 static bool trains(const struct fake *fake, int unit)
@@ -171,7 +198,7 @@ static enum zd_status unit_grads(
     if (!trains(run->pass->fake, unit))
         return ZD_OK;
     ZD_TRY(hooks->grads_acquire(hooks->ctx, unit, run->grads, &accumulate));
-    write_grads(run, unit, accumulate, read);
+    ZD_TRY(write_grads(run, unit, accumulate, read));
     return hold ? ZD_OK : hooks->grads_release(hooks->ctx, unit);
 }
 
@@ -185,7 +212,7 @@ static enum zd_status embedding_grads(struct run *run)
         return ZD_OK;
     if (!fake->config.tied)
         return unit_grads(run, 0, false, false);
-    write_grads(run, 0, true, false);
+    ZD_TRY(write_grads(run, 0, true, false));
     return hooks->grads_release(hooks->ctx, 0);
 }
 
@@ -200,7 +227,7 @@ static enum zd_status step_through(
         int unit = events[i].unit;
         if (events[i].acquire) {
             ZD_TRY(hooks->params_acquire(hooks->ctx, unit, run->params));
-            see(run, unit);
+            ZD_TRY(see(run, unit));
             backward |= unit == head;
             if (train && backward && (unit == head || unit == 0))
                 ZD_TRY(unit_grads(run, unit, true, true));
@@ -215,6 +242,15 @@ static enum zd_status step_through(
     return train ? embedding_grads(run) : ZD_OK;
 }
 
+static size_t largest_bytes(const struct fake *fake)
+{
+    size_t most = 0;
+    for (int id = 0; id < fake->table.count; id++)
+        if (fake->table.params[id].count > most)
+            most = fake->table.params[id].count;
+    return most * sizeof(float);
+}
+
 static enum zd_status run_pass(
         const struct fake_pass *pass, enum model_pass kind, double *sum_out)
 {
@@ -226,11 +262,15 @@ static enum zd_status run_pass(
     struct run run = {
             .pass = pass,
             .params = calloc((size_t)fake->table.count, sizeof *run.params),
-            .grads = calloc((size_t)fake->table.count, sizeof *run.grads)};
+            .grads = calloc((size_t)fake->table.count, sizeof *run.grads),
+            .param = malloc(largest_bytes(fake)),
+            .grad = malloc(largest_bytes(fake))};
     enum zd_status status =
             step_through(&run, events, count, kind == MODEL_TRAIN);
     free(run.params);
     free(run.grads);
+    free(run.param);
+    free(run.grad);
     if (sum_out)
         *sum_out = run.sum;
     return status;

@@ -1,5 +1,7 @@
 #include "world.h"
 
+#include "base/device_memory.h"
+
 #include <math.h>
 #include <omp.h>
 #include <pthread.h>
@@ -257,8 +259,10 @@ static enum zd_status place_create(
             .worker_threads = s->workers > 0 ? s->workers : 1,
             .first_cpu = -1,
             .file_name = "world"};
-    ZD_TRY(stream_create("down", s->streams, &place->down));
-    return stream_create("up", s->streams, &place->up);
+    enum stream_mode mode =
+            device_backend() == DEVICE_CUDA ? STREAM_CUDA : s->streams;
+    ZD_TRY(stream_create("down", mode, &place->down));
+    return stream_create("up", mode, &place->up);
 }
 
 static void place_destroy(struct offload_place *place)
@@ -267,24 +271,31 @@ static void place_destroy(struct offload_place *place)
     stream_destroy(place->up);
 }
 
-static enum zd_status run_rank(struct rank *rank)
+/* The largest shard of any collective, in its widest type. */
+static enum zd_status plan_comm(
+        const struct rank *rank, struct arena_plan *memory)
+{
+    const struct zero_plan *plan = rank->plan;
+    struct comm_needs needs = {
+            .transport = comm_transport(rank->comm),
+            .world = rank->scenario->world};
+    for (int s = 0; s < plan->segment_count; s++) {
+        size_t bytes = plan->segments[s].shard_count * sizeof(float);
+        if (bytes > needs.shard_bytes)
+            needs.shard_bytes = needs.accumulate_bytes = bytes;
+    }
+    return comm_plan_needs(memory, &needs);
+}
+
+static enum zd_status run_planned(
+        struct rank *rank, const struct arena_plan *memory)
 {
     struct offload_place place = {0};
-    struct arena_plan memory;
     struct arena arena;
     struct zero *zero = NULL;
-    arena_plan_init(&memory);
-    enum zd_status status = zero_plan_spans(rank->plan, &memory);
-    if (status == ZD_OK)
-        status = comm_plan(&memory, rank->scenario->world);
-    if (status != ZD_OK)
-        goto err_plan;
-    status = arena_take(&arena, &memory);
-    if (status != ZD_OK)
-        goto err_plan;
-    if (arena_plan_find(&memory, "comm.staging"))
-        comm_set_staging(rank->comm, arena_span(&arena, "comm.staging"));
-    status = place_create(rank, &place);
+    ZD_TRY(arena_take(&arena, memory));
+    comm_set_memory(rank->comm, &arena);
+    enum zd_status status = place_create(rank, &place);
     rank->place = &place;
     if (status == ZD_OK)
         status = zero_create(rank->plan, rank->comm, &arena, &place, &zero);
@@ -293,8 +304,44 @@ static enum zd_status run_rank(struct rank *rank)
     zero_destroy(zero);
     place_destroy(&place);
     arena_release(&arena);
-err_plan:
+    return status;
+}
+
+static enum zd_status run_rank(struct rank *rank)
+{
+    struct arena_plan memory;
+    arena_plan_init(&memory);
+    enum zd_status status = zero_plan_spans(rank->plan, &memory);
+    if (status == ZD_OK)
+        status = plan_comm(rank, &memory);
+    if (status == ZD_OK)
+        status = run_planned(rank, &memory);
     arena_plan_fini(&memory);
+    return status;
+}
+
+/* On its device, over a comm for the device's memory. */
+static enum zd_status run_on_device(struct rank *rank)
+{
+    const struct scenario *s = rank->scenario;
+    struct comm_options options = {.backend = COMM_AUTO};
+    struct comm *control = rank->comm;
+    struct device *device;
+    if (s->backend != DEVICE_CUDA)
+        return run_rank(rank);
+    ZD_TRY(device_open(DEVICE_CUDA, comm_rank(control), s->world, &device));
+    device_use(device);
+    enum zd_status status = comm_device_create(control, &options, &rank->comm);
+    if (status == ZD_OK) {
+        status = run_rank(rank);
+        if (status == ZD_OK)
+            status = device_check();
+        if (rank->comm != control)
+            comm_destroy(rank->comm);
+    }
+    rank->comm = control;
+    device_use(NULL);
+    device_close(device);
     return status;
 }
 
@@ -303,7 +350,7 @@ static void *rank_main(void *ctx)
     struct rank *rank = ctx;
     if (rank->scenario->threads)
         omp_set_num_threads(rank->scenario->threads);
-    rank->status = run_rank(rank);
+    rank->status = run_on_device(rank);
     if (rank->status != ZD_OK)
         snprintf(rank->what, sizeof rank->what, "%s", zd_error_get()->what);
     comm_destroy(rank->comm);

@@ -18,7 +18,8 @@ struct scenario {
     bool accumulate_on_host;
     size_t spill_bytes; /* paged states */
     int dawdle_us;      /* the streams are slow before each update */
-    enum stream_mode streams;
+    enum device_backend backend; /* 0: the CPU */
+    enum stream_mode streams;    /* of the CPU */
     int workers; /* of the engine */
     struct checkpointing checkpointing;
     bool solo;  /* ranks but the first have no gradient: the sum is the same
