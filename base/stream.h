@@ -49,7 +49,9 @@ void event_destroy(struct event *event); /* waits until it is done */
 enum zd_status stream_copy(
         struct stream *stream, void *to, const void *from, size_t bytes);
 /* A function of the host, in the stream's order. It must not queue work, nor
- * call the GPU. */
+ * call the GPU, nor wait for what comes later on any stream: one thread of the
+ * driver may do the calls of all streams. After a failure of the GPU it is not
+ * called any more. */
 typedef void stream_fn(void *ctx, int64_t arg);
 enum zd_status stream_call(
         struct stream *stream, stream_fn *fn, void *ctx, int64_t arg);

@@ -96,6 +96,7 @@ if ! ./deploy/cuda/find.sh >/dev/null 2>&1; then
 else
     if build build-cuda --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_archs=$archs; then
         told "CUDA by nvcc" OK
+        run_suite build-cuda "the program with CUDA where there is no driver" --suite no-driver
     else
         told "CUDA by nvcc" FAIL
     fi
