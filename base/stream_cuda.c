@@ -92,7 +92,7 @@ static enum zd_status open_stream(struct cuda_stream *stream, const char *name)
     ZD_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     ZD_CUDA(cudaStreamCreateWithPriority(
             &stream->handle, cudaStreamNonBlocking,
-            strcmp(name, "comm") == 0 ? greatest : least));
+            strncmp(name, "comm", 4) == 0 ? greatest : least));
     ZD_CUDA(cudaEventCreate(&stream->origin));
     for (int i = 0; !stream->is_compute && i < STREAM_COPIES; i++) {
         unsigned flags = cudaEventBlockingSync;

@@ -267,6 +267,8 @@ static enum zd_status staged_progress(struct comm *comm)
 static void staged_set_memory(struct comm *comm, const struct arena *arena)
 {
     struct staged *staged = staged_of(comm);
+    if (!arena) /* memory of the host stays where it is */
+        return;
     const struct arena_span *span = arena_plan_find(arena->plan, "comm.pinned");
     comm_set_memory(staged->device.control, arena);
     if (!span)
