@@ -88,6 +88,9 @@ bool device_gpus_are_valid(const char *gpus);
  * there is no such GPU. */
 enum zd_status device_place(
         const struct device_options *options, int local_rank, int *place_out);
+/* GPUs that ranks get in this way: with more ranks than that on a host, some
+ * share one. */
+int device_places(const struct device_options *options);
 
 struct device;
 /* The device of the rank with this number among the `local_size` of its host;

@@ -61,3 +61,21 @@ enum zd_status device_place(
     zd_fail_help("they are counted from 0, after CUDA_VISIBLE_DEVICES");
     return ZD_ERR_UNFIT;
 }
+
+int device_places(const struct device_options *options)
+{
+    const char *list = options->gpus;
+    uint64_t taken[GPUS_MAX / 64 + 1] = {0};
+    int places = 0;
+    if (is_auto(list))
+        return device_gpu_count(NULL);
+    while (list) {
+        int gpu = next_gpu(&list);
+        if (gpu < 0)
+            return 0;
+        uint64_t bit = (uint64_t)1 << (gpu % 64);
+        places += !(taken[gpu / 64] & bit);
+        taken[gpu / 64] |= bit;
+    }
+    return places;
+}

@@ -45,6 +45,10 @@ Test(device, lists_of_gpus)
         cr_expect(device_gpus_are_valid(good[i]), "%s", good[i]);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         cr_expect_not(device_gpus_are_valid(bad[i]), "%s", bad[i]);
+    struct device_options options = {.gpus = "3,1,3,0"};
+    cr_expect_eq(device_places(&options), 3);
+    options.gpus = "auto";
+    cr_expect_eq(device_places(&options), device_gpu_count(NULL));
 }
 
 Test(device, without_a_gpu_the_cpu_is_automatic_and_why_is_told)
