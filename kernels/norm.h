@@ -52,8 +52,8 @@ typedef enum zd_status rmsnorm_backward_fn(
         int N, int C, bool accumulate);
 
 /* sum = a + b, rounded as it is stored, then the norm of sum: the residual
- * stream between two halves of a layer, and between layers. sum may be a or b;
- * bits as of add and then the norm. */
+ * stream between two halves of a layer, and between layers. sum may be a or b,
+ * out may be b; bits as of add and then the norm. */
 typedef enum zd_status add_layernorm_forward_fn(
         struct stream *stream, void *sum, /* (N, C) */
         void *out, float *mean, float *rstd, const void *a, const void *b,

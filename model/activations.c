@@ -296,6 +296,7 @@ enum zd_status activations_train(
     size_t above = s.top;
     if (kept)
         a.scratch = push_attention_scratch(&s, &d);
+    a.head_covers = a.recompute || !kept;
     s.top = a.recompute ? below : above;
     push_head(&s, &d, head_chunk(&d, shape->head_chunk), true, &a.head);
     s.top = above;

@@ -69,9 +69,10 @@ struct activations {
     int segment; /* layers of a segment */
     int segments;
     bool recompute;
-    void **inputs;            /* (segments); owned */
-    int offloaded;            /* inputs 0 .. offloaded - 1 visit the host */
-    size_t input_bytes;       /* of one there */
+    bool head_covers;   /* the head's arrays lie where the last layer's do */
+    void **inputs;      /* (segments); owned */
+    int offloaded;      /* inputs 0 .. offloaded - 1 visit the host */
+    size_t input_bytes; /* of one there */
     struct layer_acts *slots; /* (segment); owned */
     struct layer_acts lean;
     void *lean_scratch, *scratch; /* of attention, forward */

@@ -20,7 +20,7 @@ static enum zd_status backward_segment(
 {
     for (int layer = from; layer <= to; layer++) {
         ZD_TRY(unit_acquire(model, hooks, layer));
-        ZD_TRY(forward_kept(model, pass, layer, layer < to));
+        ZD_TRY(forward_kept(model, pass, layer, false, layer < to));
     }
     for (int layer = to; layer >= from; layer--)
         ZD_TRY(backward_one(model, pass, layer, hooks));

@@ -22,12 +22,42 @@ static void *output_of(const struct activations *acts, int layer, int layers)
 }
 
 enum zd_status forward_kept(
-        struct model *model, const struct pass *pass, int layer, bool output)
+        struct model *model, const struct pass *pass, int layer, bool leaves,
+        bool output)
 {
     struct layer_acts slot = kept_acts(pass->acts, layer);
     void *out =
             output ? output_of(pass->acts, layer, model->config->layers) : NULL;
+    ZD_TRY(layer_enter(model, pass, layer, &slot));
+    if (leaves)
+        ZD_TRY(residuals_leave(model, pass, layer));
     return layer_forward(model, pass, layer, &slot, pass->acts->scratch, out);
+}
+
+/* A layer's output is summed up with the norm of the next, in one pass over
+ * memory, unless that one's arrays lie over the terms. */
+static enum zd_status settle_sum(
+        struct model *model, const struct pass *pass, int layer)
+{
+    const struct activations *acts = pass->acts;
+    int layers = model->config->layers;
+    struct residual_sum due = model->due;
+    size_t count = (size_t)pass->N * (size_t)model->config->hidden_size;
+    if (layer == layers ? !acts->head_covers : layer + 1 != acts->first)
+        return ZD_OK;
+    model->due = (struct residual_sum){0};
+    return model->kernels->add(
+            NULL, output_of(acts, layer, layers), due.a, due.b, count);
+}
+
+static enum zd_status forward_lean(
+        struct model *model, const struct pass *pass, int layer)
+{
+    const struct activations *acts = pass->acts;
+    ZD_TRY(layer_enter(model, pass, layer, &acts->lean));
+    return layer_forward(
+            model, pass, layer, &acts->lean, acts->lean_scratch,
+            output_of(acts, layer, model->config->layers));
 }
 
 enum zd_status forward_layers(
@@ -36,16 +66,15 @@ enum zd_status forward_layers(
 {
     const struct activations *acts = pass->acts;
     int layers = model->config->layers;
+    model->due = (struct residual_sum){0};
     ZD_TRY(embedding_forward(model, pass, hooks, output_of(acts, 0, layers)));
     for (int layer = 1; layer <= layers; layer++) {
         ZD_TRY(unit_acquire(model, hooks, layer));
-        if (layer >= acts->first) {
-            ZD_TRY(residuals_leave(model, pass, layer));
-            ZD_TRY(forward_kept(model, pass, layer, true));
-        } else
-            ZD_TRY(layer_forward(
-                    model, pass, layer, &acts->lean, acts->lean_scratch,
-                    output_of(acts, layer, layers)));
+        if (layer >= acts->first)
+            ZD_TRY(forward_kept(model, pass, layer, true, true));
+        else
+            ZD_TRY(forward_lean(model, pass, layer));
+        ZD_TRY(settle_sum(model, pass, layer));
         ZD_TRY(unit_release(model, hooks, layer));
     }
     return ZD_OK;

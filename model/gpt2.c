@@ -1,3 +1,4 @@
+#include "kernels/fused.h"
 #include "model/internal.h"
 
 enum zd_status gpt2_qkv_forward(
@@ -27,9 +28,9 @@ enum zd_status gpt2_mlp_forward(
     int C = model->config->hidden_size, F = model->config->intermediate_size;
     struct linear fc = layer_linear(model, layer, ROLE_GATE, C, F);
     struct linear proj = layer_linear(model, layer, ROLE_DOWN, F, C);
-    ZD_TRY(linear_forward(model, &fc, acts->gate, acts->norm2, pass->N));
-    ZD_TRY(model->kernels->gelu_forward(
-            NULL, acts->act, acts->gate, (size_t)pass->N * (size_t)F));
+    ZD_TRY(fused_matmul_gelu(
+            model->kernels, NULL, acts->act, acts->gate, acts->norm2, fc.weight,
+            fc.bias, pass->N, F, C, !fc.conv1d));
     if (!out)
         return ZD_OK;
     return linear_forward(model, &proj, out, acts->act, pass->N);
@@ -43,11 +44,11 @@ enum zd_status gpt2_mlp_backward(
     int C = model->config->hidden_size, F = model->config->intermediate_size;
     struct linear fc = layer_linear(model, layer, ROLE_GATE, C, F);
     struct linear proj = layer_linear(model, layer, ROLE_DOWN, F, C);
-    ZD_TRY(linear_backward(
-            model, &proj, g->gate, pass->acts->dx, acts->act, pass->N,
-            accumulate));
-    ZD_TRY(model->kernels->gelu_backward(
-            NULL, g->gate, g->gate, acts->gate, (size_t)pass->N * (size_t)F));
+    ZD_TRY(linear_backward_params(
+            model, &proj, pass->acts->dx, acts->act, pass->N, accumulate));
+    ZD_TRY(fused_matmul_dgelu(
+            model->kernels, NULL, g->gate, pass->acts->dx, proj.weight,
+            acts->gate, pass->N, F, C, proj.conv1d));
     return linear_backward(
             model, &fc, g->hidden, g->gate, acts->norm2, pass->N, accumulate);
 }

@@ -55,9 +55,14 @@ static enum zd_status chunk_logits(
     const struct head_acts *h = &pass->acts->head;
     struct norm norm = final_norm(model);
     int C = model->config->hidden_size, V = model->config->vocab_size;
-    const char *x = (const char *)pass->acts->last +
-                    (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
-    ZD_TRY(norm_forward(model, &norm, h->norm, h->mean, h->rstd, x, n));
+    size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
+    char *x = (char *)pass->acts->last + offset;
+    struct residual_sum due = model->due;
+    if (due.a)
+        due = (struct residual_sum){
+                (const char *)due.a + offset, (const char *)due.b + offset};
+    ZD_TRY(norm_forward_sum(
+            model, &norm, h->norm, h->mean, h->rstd, x, &due, n));
     return k->matmul(
             NULL, h->logits, h->logits_dtype, h->norm,
             model->params[model->head], NULL, n, V, C, false, true, false);
@@ -111,6 +116,7 @@ enum zd_status head_loss(
         if (train)
             ZD_TRY(chunk_backward(model, pass, begin, n, &grads));
     }
+    model->due = (struct residual_sum){0};
     if (train)
         ZD_TRY(unit_grads_release(model, hooks, model->config->layers + 1));
     return head_release(model, hooks);

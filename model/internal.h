@@ -69,6 +69,12 @@ struct batch_upload {
     struct event *sent[BATCH_SLOTS];
 };
 
+/* A sum of the residual stream that is due: both terms are there. It is taken
+ * together with the norm that reads it. a NULL: none. */
+struct residual_sum {
+    const void *a, *b;
+};
+
 struct model {
     const struct model_config *config;
     const struct param_table *table;
@@ -79,8 +85,9 @@ struct model {
     int32_t *positions;     /* of the tokens of the pass, on the CPU */
     struct exact_sum *loss; /* on the device; since model_loss_take */
     struct batch_upload upload;
-    struct pass pass;       /* of the last model_forward */
-    int role_offset[ROLES]; /* from a layer's first id; -1: no such tensor */
+    struct pass pass;        /* of the last model_forward */
+    struct residual_sum due; /* the last layer's output, in what comes next */
+    int role_offset[ROLES];  /* from a layer's first id; -1: no such tensor */
     int wte, wpe, final_norm, final_norm_bias, head; /* ids; -1: none */
     bool *unit_trains;                               /* (unit_count); owned */
     const void **params; /* (table->count), set by the hooks; owned */
@@ -141,8 +148,11 @@ struct linear layer_linear(
 enum zd_status linear_forward(
         const struct model *model, const struct linear *linear, void *y,
         const void *x, int N);
-/* Gradients of weight and bias (with `accumulate` added), and dx, unless NULL.
- */
+/* Gradients of weight and bias, with `accumulate` added to. */
+enum zd_status linear_backward_params(
+        const struct model *model, const struct linear *linear, const void *dy,
+        const void *x, int N, bool accumulate);
+/* The same and dx, unless NULL. */
 enum zd_status linear_backward(
         const struct model *model, const struct linear *linear, void *dx,
         const void *dy, const void *x, int N, bool accumulate);
@@ -161,15 +171,26 @@ struct norm final_norm(const struct model *model);
 enum zd_status norm_forward(
         const struct model *model, const struct norm *norm, void *out,
         float *mean, float *rstd, const void *x, int N);
+/* sum = a + b, then its norm; without a sum that is due, the norm of `sum`. */
+enum zd_status norm_forward_sum(
+        const struct model *model, const struct norm *norm, void *out,
+        float *mean, float *rstd, void *sum, const struct residual_sum *of,
+        int N);
 /* dx = [dresidual +] J^T dout; dresidual may be dx. */
 enum zd_status norm_backward(
         const struct model *model, const struct norm *norm, void *dx,
         const void *dout, const void *dresidual, const void *x,
         const float *mean, const float *rstd, int N, bool accumulate);
 
-/* layer.c. With out == NULL only what backward reads is computed. */
+/* layer.c. First the sum of the layer before, if it is due: acts->x is there
+ * after it. */
+enum zd_status layer_enter(
+        struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts);
+/* Behind layer_enter. With out == NULL only what backward reads is computed;
+ * else the output is due as a sum (model->due) whose place is `out`. */
 enum zd_status layer_forward(
-        const struct model *model, const struct pass *pass, int layer,
+        struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, void *scratch, void *out);
 /* acts->dx holds the gradient of the layer's output, then of its input. */
 enum zd_status layer_backward(
@@ -223,8 +244,8 @@ enum zd_status head_logits(
 /* residuals.c. With nothing offloaded all of it is nothing. */
 enum zd_status residuals_init(struct residuals *residuals, char *host);
 void residuals_fini(struct residuals *residuals);
-/* Before the forward of `layer`, which has a backward: its input begins to
- * leave when a segment begins here, and the layer's output has a place. */
+/* When the input of `layer`, which has a backward, is there: it begins to leave
+ * when a segment begins here, and the layer's output has a place. */
 enum zd_status residuals_leave(
         struct model *model, const struct pass *pass, int layer);
 /* Before a segment is computed again: its input is here, that of the segment
@@ -242,6 +263,7 @@ enum zd_status forward_layers(
 struct layer_acts kept_acts(const struct activations *acts, int layer);
 /* Such a layer's forward; without `output` only what backward reads. */
 enum zd_status forward_kept(
-        struct model *model, const struct pass *pass, int layer, bool output);
+        struct model *model, const struct pass *pass, int layer, bool leaves,
+        bool output);
 
 #endif

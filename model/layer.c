@@ -63,31 +63,41 @@ static enum zd_status attend(
             pass->doc_start, scratch, &shape);
 }
 
+enum zd_status layer_enter(
+        struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
+{
+    struct residual_sum due = model->due;
+    struct norm norm1 = layer_norm(model, layer, ROLE_NORM1);
+    model->due = (struct residual_sum){0};
+    return norm_forward_sum(
+            model, &norm1, acts->norm1, acts->mean1, acts->rstd1, acts->x, &due,
+            pass->N);
+}
+
 enum zd_status layer_forward(
-        const struct model *model, const struct pass *pass, int layer,
+        struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, void *scratch, void *out)
 {
-    const struct kernels *k = model->kernels;
     const struct model_config *c = model->config;
     int N = pass->N, C = c->hidden_size;
-    size_t count = (size_t)N * (size_t)C;
-    struct norm norm1 = layer_norm(model, layer, ROLE_NORM1);
+    struct residual_sum half = {acts->x, acts->proj};
     struct norm norm2 = layer_norm(model, layer, ROLE_NORM2);
     struct linear o =
             layer_linear(model, layer, ROLE_O, c->heads * c->head_dim, C);
-    ZD_TRY(norm_forward(
-            model, &norm1, acts->norm1, acts->mean1, acts->rstd1, acts->x, N));
     ZD_TRY((is_gpt2(model) ? gpt2_qkv_forward
                            : llama_qkv_forward)(model, pass, layer, acts));
     ZD_TRY(attend(model, pass, layer, acts, scratch));
     ZD_TRY(linear_forward(model, &o, acts->proj, acts->att, N));
-    ZD_TRY(k->add(NULL, acts->x2, acts->x, acts->proj, count));
-    ZD_TRY(norm_forward(
-            model, &norm2, acts->norm2, acts->mean2, acts->rstd2, acts->x2, N));
+    ZD_TRY(norm_forward_sum(
+            model, &norm2, acts->norm2, acts->mean2, acts->rstd2, acts->x2,
+            &half, N));
     void *mlp_out = acts->mlp_out ? acts->mlp_out : out;
     ZD_TRY((is_gpt2(model) ? gpt2_mlp_forward : llama_mlp_forward)(
             model, pass, layer, acts, mlp_out));
-    return out ? k->add(NULL, out, acts->x2, mlp_out, count) : ZD_OK;
+    if (out)
+        model->due = (struct residual_sum){acts->x2, mlp_out};
+    return ZD_OK;
 }
 
 enum zd_status layer_backward(

@@ -1,3 +1,4 @@
+#include "kernels/fused.h"
 #include "model/internal.h"
 
 struct linear layer_linear(
@@ -26,23 +27,16 @@ enum zd_status linear_forward(
             linear->in, false, !linear->conv1d, false);
 }
 
-static enum zd_status backward_params(
+/* x^T dy, or dy^T x: as the weight is stored. */
+enum zd_status linear_backward_params(
         const struct model *model, const struct linear *linear, const void *dy,
         const void *x, int N, bool accumulate)
 {
-    const struct kernels *k = model->kernels;
-    if (linear->dweight) { /* x^T dy, or dy^T x: as the weight is stored */
-        const void *a = linear->conv1d ? x : dy, *b = linear->conv1d ? dy : x;
-        int rows = linear->conv1d ? linear->in : linear->out;
-        int columns = linear->conv1d ? linear->out : linear->in;
-        ZD_TRY(k->matmul(
-                NULL, linear->dweight, DTYPE_FP32, a, b, NULL, rows, columns, N,
-                true, false, accumulate));
-    }
-    if (linear->dbias)
-        ZD_TRY(k->reduce_rows(
-                NULL, linear->dbias, dy, N, linear->out, accumulate));
-    return ZD_OK;
+    bool first = !linear->conv1d;
+    return fused_weight_grads(
+            model->kernels, NULL, linear->dweight, linear->dbias,
+            first ? dy : x, first ? x : dy, first ? linear->out : linear->in,
+            first ? linear->in : linear->out, N, first, accumulate);
 }
 
 enum zd_status linear_backward(
@@ -50,7 +44,7 @@ enum zd_status linear_backward(
         const void *dy, const void *x, int N, bool accumulate)
 {
     const struct kernels *k = model->kernels;
-    ZD_TRY(backward_params(model, linear, dy, x, N, accumulate));
+    ZD_TRY(linear_backward_params(model, linear, dy, x, N, accumulate));
     if (!dx)
         return ZD_OK;
     return k->matmul(
@@ -67,7 +61,7 @@ enum zd_status linear_backward_add(
         ZD_TRY(linear_backward(model, linear, sum, dy, x, N, accumulate));
         return k->add(NULL, dx, dx, sum, (size_t)N * (size_t)linear->in);
     }
-    ZD_TRY(backward_params(model, linear, dy, x, N, accumulate));
+    ZD_TRY(linear_backward_params(model, linear, dy, x, N, accumulate));
     return k->matmul(
             NULL, dx, DTYPE_FP32, dy, linear->weight, NULL, N, linear->in,
             linear->out, false, linear->conv1d, true);

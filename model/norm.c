@@ -1,3 +1,4 @@
+#include "kernels/fused.h"
 #include "model/internal.h"
 
 static struct norm norm_at(const struct model *model, int weight, int bias)
@@ -35,6 +36,24 @@ enum zd_status norm_forward(
         return k->layernorm_forward(
                 NULL, out, mean, rstd, x, norm->weight, norm->bias, eps, N, C);
     return k->rmsnorm_forward(NULL, out, rstd, x, norm->weight, eps, N, C);
+}
+
+enum zd_status norm_forward_sum(
+        const struct model *model, const struct norm *norm, void *out,
+        float *mean, float *rstd, void *sum, const struct residual_sum *of,
+        int N)
+{
+    int C = model->config->hidden_size;
+    float eps = model->config->norm_eps;
+    if (!of->a)
+        return norm_forward(model, norm, out, mean, rstd, sum, N);
+    if (norm->bias)
+        return fused_add_layernorm(
+                model->kernels, NULL, sum, out, mean, rstd, of->a, of->b,
+                norm->weight, norm->bias, eps, N, C);
+    return fused_add_rmsnorm(
+            model->kernels, NULL, sum, out, rstd, of->a, of->b, norm->weight,
+            eps, N, C);
 }
 
 enum zd_status norm_backward(
