@@ -71,6 +71,7 @@ struct device_facts {
     int numa_node;                    /* -1: not known */
     uint64_t total_bytes, free_bytes; /* when it was opened */
     uint64_t context_bytes;           /* what the driver took to open it */
+    int sharers;                      /* ranks that it is divided by */
     int driver, runtime;              /* 13000: 13.0; 0: none */
 };
 
@@ -100,6 +101,10 @@ struct device;
 enum zd_status device_open(
         enum device_backend backend, int local_rank, int local_size,
         struct device **device_out);
+/* So many ranks of this host have opened the same GPU, all of them by now: what
+ * is free of it, read anew, is divided by them (facts.free_bytes). NULL: the
+ * CPU, nothing. ZD_ERR_DEVICE. */
+enum zd_status device_share(struct device *device, int sharers);
 /* Everything on it was released before. NULL is accepted. */
 void device_close(struct device *device);
 /* The calling thread's current device; NULL: the CPU. */

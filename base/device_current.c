@@ -39,6 +39,25 @@ enum zd_status device_open(
     return ZD_ERR_UNFIT;
 }
 
+enum zd_status device_share(struct device *device, int sharers)
+{
+    struct device *before = current;
+    uint64_t used;
+    if (!device)
+        return ZD_OK;
+    device_use(device);
+    enum zd_status status = device->table->used_bytes(&used);
+    device_use(before);
+    ZD_TRY(status);
+    struct device_facts *facts = &device->facts;
+    uint64_t total = facts->total_bytes;
+    facts->sharers = sharers;
+    facts->free_bytes = (total > used ? total - used : 0) / (uint64_t)sharers;
+    if (sharers > 1)
+        facts->context_bytes = 0; /* not to be told apart */
+    return ZD_OK;
+}
+
 void device_close(struct device *device)
 {
     if (!device)

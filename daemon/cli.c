@@ -138,8 +138,8 @@ static void print_version(bool json)
     } parts[] = {
             {"onednn", ZD_HAVE_ONEDNN},
             {"openblas", ZD_HAVE_OPENBLAS},
-            {"cuda", false},
-            {"nccl", false}};
+            {"cuda", ZD_HAVE_CUDA},
+            {"nccl", ZD_HAVE_NCCL}};
     if (!json) {
         printf("zerod %s\n", ZD_VERSION);
         return;

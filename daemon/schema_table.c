@@ -23,7 +23,7 @@ static const struct schema_choice on_sigusr[] = {
 static const struct schema_choice device_backends[] = {
         {"auto", DEVICE_AUTO},
         {"cpu", DEVICE_CPU},
-        {"cuda", DEVICE_CUDA, "!"},
+        {"cuda", DEVICE_CUDA},
         {0}};
 static const struct schema_choice model_inits[] = {
         {"pretrained", MODEL_PRETRAINED}, {"random", MODEL_RANDOM}, {0}};

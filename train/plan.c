@@ -36,6 +36,7 @@ static struct model_shape own_shape(
             .eval_B = evaluates ? job->eval.per_device_eval_batch_size : 0,
             .checkpointing = job->train.gradient_checkpointing,
             .dtype = job->train.dtype,
+            .backend = device_resolve(job->device.backend),
             .decode_capacity = sample_capacity(job, config->max_positions),
             .train = true,
             .offload_activations = job->offload.activations != OFFLOAD_NONE,
@@ -177,6 +178,8 @@ enum zd_status job_plan_build(
 
     memset(plan, 0, sizeof *plan);
     plan->world = world;
+    plan->backend = device_resolve(job->device.backend);
+    plan->context_bytes = plan->backend == DEVICE_CUDA ? PLAN_CONTEXT_BYTES : 0;
     plan_transport(job, local_size, comm, plan);
     int sharing = local_size > 1 ? local_size : world;
     kernels_set_threads(device_threads(

@@ -17,7 +17,9 @@ void plan_limit_name(
 {
     bool is_device = memory == ARENA_DEVICE;
     bool is_host = memory == ARENA_HOST || memory == ARENA_PINNED;
-    if (is_device && limits->limits_device)
+    if (is_device && !limits->limits_device && limits->on_gpu)
+        snprintf(out, PLAN_NAME_MAX, "what is free on the GPU");
+    else if (is_device && limits->limits_device)
         snprintf(out, PLAN_NAME_MAX, "device.memory_limit");
     else if (is_host && limits->limits_host)
         snprintf(out, PLAN_NAME_MAX, "device.host_memory_limit");
@@ -38,9 +40,54 @@ uint64_t job_machine_memory(int local_size)
            (uint64_t)(local_size > 0 ? local_size : 1);
 }
 
+uint64_t plan_device_bytes(const struct job_plan *plan)
+{
+    return plan->arena.bytes[ARENA_DEVICE] + plan->context_bytes;
+}
+
+/* What a plan may take of the thread's GPU: what is free, and what of the
+ * driver's part is taken already. */
+static uint64_t gpu_bytes(void)
+{
+    struct device_facts facts = device_facts();
+    uint64_t taken = facts.context_bytes;
+    if (facts.backend != DEVICE_CUDA)
+        return UINT64_MAX;
+    if (!taken || taken > PLAN_CONTEXT_BYTES)
+        taken = PLAN_CONTEXT_BYTES;
+    return facts.free_bytes + taken;
+}
+
+static struct plan_limits gpu_limits(
+        const struct device_options *device, int local_size)
+{
+    struct device_facts facts = device_facts();
+    bool is_here = facts.backend == DEVICE_CUDA;
+    uint64_t share = job_machine_memory(local_size), bytes = gpu_bytes();
+    if (device->memory_limit_fraction > 0 && is_here)
+        bytes = (uint64_t)(device->memory_limit_fraction * (double)facts.total_bytes);
+    else if (device->memory_limit)
+        bytes = device->memory_limit;
+    return (struct plan_limits){
+            .device = bytes,
+            .host = limit_of(
+                    device->host_memory_limit,
+                    device->host_memory_limit_fraction, share),
+            .total = UINT64_MAX,
+            .on_gpu = true,
+            .limits_device = device->memory_limit ||
+                             (device->memory_limit_fraction > 0 && is_here),
+            .limits_host = device->host_memory_limit ||
+                           device->host_memory_limit_fraction > 0,
+            .local_size = local_size,
+    };
+}
+
 static struct plan_limits limits_of(const struct train_job *job, int local_size)
 {
     const struct device_options *device = &job->device;
+    if (device_resolve(device->backend) == DEVICE_CUDA)
+        return gpu_limits(device, local_size);
     uint64_t share = job_machine_memory(local_size);
     bool limits_device =
             device->memory_limit || device->memory_limit_fraction > 0;
@@ -61,8 +108,7 @@ static struct plan_limits limits_of(const struct train_job *job, int local_size)
 
 static bool fits(const struct job_plan *plan, const struct plan_limits *limits)
 {
-    uint64_t device = plan->arena.bytes[ARENA_DEVICE];
-    uint64_t host = plan_host_bytes(plan);
+    uint64_t device = plan_device_bytes(plan), host = plan_host_bytes(plan);
     return device <= limits->device && host <= limits->host &&
            device + host <= limits->total;
 }
@@ -113,12 +159,12 @@ static enum zd_status try_spills(
     const struct arena_span *all = arena_plan_find(&plan->arena, "zero.paged");
     size_t few = 0, enough = all ? all->bytes : 0;
     *fits_out = false;
-    if (!all || plan->arena.bytes[ARENA_DEVICE] > limits->device)
+    if (!all || plan_device_bytes(plan) > limits->device)
         return ZD_OK;
     while (enough - few > 1) {
         size_t middle = few + (enough - few) / 2;
         ZD_TRY(try_to_spill(job, choice, middle, plan));
-        if (plan->arena.bytes[ARENA_DEVICE] <= limits->device)
+        if (plan_device_bytes(plan) <= limits->device)
             enough = middle;
         else
             few = middle;
@@ -194,10 +240,13 @@ enum zd_status plan_fit(
 enum zd_status plan_check_machine(
         const struct train_job *job, int local_size, struct job_plan *plan)
 {
+    bool on_gpu = plan->backend == DEVICE_CUDA;
+    uint64_t memory = job_machine_memory(local_size);
     const struct plan_limits limits = {
-            .device = UINT64_MAX,
-            .host = UINT64_MAX,
-            .total = job_machine_memory(local_size),
+            .device = on_gpu ? gpu_bytes() : UINT64_MAX,
+            .host = on_gpu ? memory : UINT64_MAX,
+            .total = on_gpu ? UINT64_MAX : memory,
+            .on_gpu = on_gpu,
             .local_size = local_size};
     return fits(plan, &limits) ? ZD_OK : plan_refuse(job, plan, &limits);
 }

@@ -216,6 +216,10 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
             "reduce_scatter", (json_int_t)wire->reduce_scatter, "all_gather",
             (json_int_t)wire->all_gather, "all_reduce",
             (json_int_t)wire->all_reduce);
+    if (plan->context_bytes)
+        json_object_set_new(
+                json, "context_bytes",
+                json_integer((json_int_t)plan->context_bytes));
     json_object_set_new(
             json, "request_bytes",
             json_pack(
@@ -352,12 +356,14 @@ static void print_memory(
             mib(arena->bytes[memory]));
     if (has_limit && memory != ARENA_DEVICE && arena->bytes[ARENA_PINNED])
         fprintf(stream, ", with pinned %.3f", mib(plan_host_bytes(plan)));
-    if (has_limit) {
+    uint64_t limit =
+            memory == ARENA_DEVICE ? plan->limits.device : plan->limits.host;
+    if (memory == ARENA_DEVICE && plan->context_bytes)
+        fprintf(stream, ", with what the driver takes (estimated) %.3f",
+                mib(plan_device_bytes(plan)));
+    if (has_limit && limit < UINT64_MAX) {
         plan_limit_name(&plan->limits, memory, source);
-        fprintf(stream, " of %.3f (%s)",
-                mib(memory == ARENA_DEVICE ? plan->limits.device
-                                           : plan->limits.host),
-                source);
+        fprintf(stream, " of %.3f (%s)", mib(limit), source);
     }
     fputc('\n', stream);
     for (int i = 0; i < arena->span_count; i++)

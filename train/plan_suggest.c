@@ -32,7 +32,7 @@ enum shortage { SHORT_DEVICE, SHORT_HOST, SHORT_TOTAL };
 static enum shortage shortage_of(
         const struct job_plan *plan, const struct plan_limits *limits)
 {
-    if (plan->arena.bytes[ARENA_DEVICE] > limits->device)
+    if (plan_device_bytes(plan) > limits->device)
         return SHORT_DEVICE;
     return plan_host_bytes(plan) > limits->host ? SHORT_HOST : SHORT_TOTAL;
 }
@@ -200,7 +200,7 @@ static bool change_fits(
         if (plan_try_choice(&changed, choice, limits, plan, &is_fit) != ZD_OK) {
             zd_error_clear();
         } else if (is_fit) {
-            fitting->device = plan->arena.bytes[ARENA_DEVICE];
+            fitting->device = plan_device_bytes(plan);
             fitting->host = plan_host_bytes(plan);
             fitting->disk = plan->arena.bytes[ARENA_DISK];
             return true;
@@ -316,7 +316,9 @@ uint64_t plan_host_bytes(const struct job_plan *plan)
 
 uint64_t job_plan_memory(const struct job_plan *plan)
 {
-    return plan->arena.bytes[ARENA_DEVICE] + plan_host_bytes(plan);
+    bool in_host = plan->backend == DEVICE_CPU;
+    return (in_host ? plan->arena.bytes[ARENA_DEVICE] : 0) +
+           plan_host_bytes(plan);
 }
 
 enum zd_status plan_refuse(
@@ -328,8 +330,7 @@ enum zd_status plan_refuse(
     char need[32], limit[32], source[PLAN_NAME_MAX], help[1000] = "";
     struct text_buffer text = {.out = help, .bytes = sizeof help};
     enum shortage shortage = shortage_of(plan, limits);
-    uint64_t device = plan->arena.bytes[ARENA_DEVICE];
-    uint64_t host = plan_host_bytes(plan);
+    uint64_t device = plan_device_bytes(plan), host = plan_host_bytes(plan);
     uint64_t needs[] = {device, host, device + host};
     uint64_t bounds[] = {limits->device, limits->host, limits->total};
     static const enum arena_memory memories[] = {

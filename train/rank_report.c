@@ -123,7 +123,10 @@ static void fill(
             &trainer->job->device, device_affinity_cpus(), device_online_cpus(),
             comm_local_size(trainer->comm));
     snprintf(report->host, sizeof report->host, "%s", comm_host(trainer->comm));
-    snprintf(report->device, sizeof report->device, "cpu");
+    struct device_facts device = device_facts();
+    snprintf(
+            report->device, sizeof report->device, "%s",
+            device.uuid[0] ? device.uuid : device.name);
     device_affinity_list(report->cpus, sizeof report->cpus);
     report->step = trainer->state.step;
     report->heartbeat = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;

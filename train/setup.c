@@ -327,6 +327,7 @@ static enum zd_status prepare(struct trainer *trainer)
                               &job->run, deadline_clock(), &trainer->deadline)
                     : ZD_OK;
     ZD_TRY(comm_agree(trainer->comm, status));
+    ZD_TRY(rank_device_open(trainer));
     ZD_TRY(comm_device_create(trainer->control, &job->comm, &trainer->comm));
     status = job_plan_build(
             job, trainer->plan.world, comm_local_size(trainer->comm),
@@ -444,4 +445,5 @@ void trainer_fini(struct trainer *trainer)
     text_close(&trainer->text);
     output_dir_close(&trainer->output_dir);
     job_plan_fini(&trainer->plan);
+    rank_device_close(trainer);
 }

@@ -1,5 +1,6 @@
 /* step.c - one optimizer step on all ranks. */
 #include "base/clock.h"
+#include "base/device_memory.h"
 #include "train/live.h"
 #include "train/signals.h"
 
@@ -228,6 +229,7 @@ static enum zd_status compute(
         exact_sum_add(&loss, mean);
     }
     ZD_TRY(zero_grad_norm(trainer->zero, &report->grad_norm, &loss));
+    ZD_TRY(device_check());
     report->reduce_seconds = phase_end(trainer, "reduce", began) - began;
     report->loss = loss_of(trainer, &loss, targets);
     report->grad_norm /= scale_of(trainer);

@@ -15,9 +15,12 @@
 
 /* What a rank may take. The CPU device lies in the host's memory: `total` holds
  * for both together, unless the job limits each (it may speak of another
- * machine then; the run is held to this one's memory all the same). */
+ * machine then; the run is held to this one's memory all the same). A GPU has
+ * memory of its own, and `device` counts what its driver takes of it too; where
+ * neither the job nor the thread's device sets that limit there is none. */
 struct plan_limits {
-    uint64_t device, host, total;    /* bytes */
+    uint64_t device, host, total; /* bytes; UINT64_MAX: no limit */
+    bool on_gpu;
     bool limits_device, limits_host; /* given by the job; else the machine's */
     int local_size; /* ranks that share this machine's memory */
 };
@@ -33,6 +36,9 @@ struct job_plan {
     int world;
     enum comm_transport transport; /* of collectives, and .. */
     int node_size;                 /* .. ranks of a node in two levels */
+    enum device_backend backend;   /* resolved */
+    uint64_t context_bytes;        /* of the device, beside the arena: what the
+                                      driver and its libraries take, estimated */
     int per_device, accumulation;  /* B, A */
     int64_t global_batch;          /* G */
     enum dtype export_dtype;
@@ -47,10 +53,10 @@ struct job_plan {
  * [device] is exceeded: need, limit and the largest spans, and what would fit.
  * `local_size`: how many ranks share this machine's memory when no limit is
  * given (`zerod plan` passes 1). `comm` says how collectives travel; NULL: as
- * they would between ranks of machines like this one. Sets the thread count of the kernels, whose scratch
- * is part of the plan, for `world` ranks on this machine (or local_size when
- * that is not 1). Resolves gradient_checkpointing = "auto" and
- * auto_find_batch_size. */
+ * they would between ranks of machines like this one. Sets the thread count of
+ * the kernels, whose scratch is part of the plan, for `world` ranks on this
+ * machine (or local_size when that is not 1). Resolves gradient_checkpointing =
+ * "auto" and auto_find_batch_size. */
 enum zd_status job_plan_build(
         const struct train_job *job, int world, int local_size,
         const struct comm *comm, struct job_plan *plan_out);

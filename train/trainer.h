@@ -8,6 +8,7 @@
 #include "train/events.h"
 #include "train/metrics.h"
 #include "train/output_dir.h"
+#include "train/rank_device.h"
 #include "train/rank_report.h"
 #include "train/release.h"
 #include "train/replay.h"
@@ -27,6 +28,8 @@ struct trainer {
     struct job_plan plan;
     struct output_dir output_dir;
     struct text text;
+    struct device *device; /* NULL: the CPU */
+    int device_sharers;    /* ranks on the same GPU, this one too; 0: the CPU */
     const struct kernels *kernels;
     struct arena arena;
     struct dataset *train_data, *eval_data; /* eval_data may be NULL */
