@@ -189,7 +189,7 @@ const struct schema_key schema_table[] = {
 {"run", "on_sigusr1", SCHEMA_ENUM, JOB(run.on_sigusr1), .choices = on_sigusr, .help = "What SIGUSR1 does"},
 {"run", "on_sigusr2", SCHEMA_ENUM, JOB(run.on_sigusr2), .choices = on_sigusr, .help = "What SIGUSR2 does"},
 
-{"device", "backend", SCHEMA_ENUM, JOB(device.backend), .choices = device_backends, .flags = SCHEMA_PER_RANK, .help = "Where the arithmetic runs"},
+{"device", "backend", SCHEMA_ENUM, JOB(device.backend), .choices = device_backends, .flags = SCHEMA_PER_RANK, .help = "Where the arithmetic runs; auto: on a GPU where there is one"},
 {"device", "gpus", SCHEMA_STRING, JOB(device.gpus), .flags = SCHEMA_PER_RANK, .help = "GPUs that the ranks of a host take in turn, of those that `CUDA_VISIBLE_DEVICES` leaves: `\"0,2\"`; auto: all"},
 {"device", "memory_limit", SCHEMA_LIMIT, JOB(device.memory_limit), JOB(device.memory_limit_fraction), .flags = SCHEMA_PER_RANK, .help = "Device memory a rank may use; 0 = what there is"},
 {"device", "host_memory_limit", SCHEMA_LIMIT, JOB(device.host_memory_limit), JOB(device.host_memory_limit_fraction), .flags = SCHEMA_PER_RANK, .help = "Host memory a rank may use; 0 = what there is"},
