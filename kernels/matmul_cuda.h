@@ -5,7 +5,8 @@
  * per column of ours is one per row of D, which is what epilogues know.
  *
  *   matmul_cuda.c          the operations of matmul.h, and what is composed
- *   matmul_plan_cuda.c     descriptors and algorithms, kept for each shape
+ *   matmul_run_cuda.c      the plans of a GPU, kept for each shape
+ *   matmul_plan_cuda.c     one of them: descriptors, an algorithm
  *   matmul_timing_cuda.c   which of the algorithms is the fastest here
  *   matmul_tuning.c        the file that remembers it
  *   matmul_own_cuda.cu     our own product, for what the library refuses

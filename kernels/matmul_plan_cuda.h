@@ -10,7 +10,7 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
-enum { PLAN_SLOTS = 1024, PLAN_CANDIDATES = 16 };
+enum { PLAN_SLOTS = 1024, PLAN_CANDIDATES = 16, PLAN_LOCK_TIMEOUT_MS = 10000 };
 
 struct plan {
     bool is_made, is_refused;
@@ -46,6 +46,16 @@ struct plan_candidates {
  * no GPU. plan_clear takes them back, also half of them. */
 enum zd_status plan_describe(const struct plan_table *table, struct plan *plan);
 void plan_clear(const struct plan_table *table, struct plan *plan);
+
+/* Sets the algorithm of a plan that is described: the one that the file knows,
+ * the fastest (then `operands` are those of the first product), or the
+ * library's first; or is_refused. */
+enum zd_status plan_choose(
+        struct plan_table *table, struct plan *plan,
+        const struct product_operands *operands, cudaStream_t stream);
+/* Into the file; the lock is held. */
+void plan_remember(struct plan_table *table, const struct plan *plan);
+uint32_t plan_workspace_kib(const struct plan_table *table);
 
 /* Queues the product by one algorithm. */
 cublasStatus_t plan_launch(
