@@ -1,0 +1,250 @@
+/* kernels_cuda.c - how near the operations of a GPU that are no products come
+ * to the bandwidth of a plain copy on it.
+ *
+ *   bench_kernels_cuda [bf16|fp16|fp32 [N [C [repeats]]]]
+ *
+ * N tokens of C channels (16384, 4096), an MLP of 4 C, a vocabulary of 50257 in
+ * a chunk of 1024 rows at most. A line: the operation, the bytes that it must
+ * read and write, the median of its times, and its bandwidth as a share of the
+ * copy's. What fits in the L2 cache reads faster than a copy: choose N C
+ * accordingly.
+ */
+#include "base/clock.h"
+#include "base/device_memory.h"
+#include "kernels/fused.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUNS = 7, D = 128, V = 50257, CHUNK = 1024 };
+
+struct bench {
+    const struct kernels *ops;
+    int N, C, repeats;
+    size_t unit; /* bytes of N*C elements */
+    double copy; /* bytes per second */
+};
+
+static void must(enum zd_status status)
+{
+    if (status == ZD_OK)
+        return;
+    zd_error_print(stderr, zd_error_get());
+    exit(zd_exit_code(status));
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Uniform in [-1, 1). The process's end frees it. */
+static void *numbers(enum dtype dtype, size_t count)
+{
+    enum { BLOCK = 1 << 20 };
+    size_t bytes = dtype_bytes(dtype);
+    float *floats = malloc(BLOCK * sizeof *floats);
+    char *narrow = malloc(BLOCK * sizeof *floats);
+    uint32_t state = 1;
+    void *out;
+    must(device_take(count * bytes + 16, &out));
+    for (size_t i = 0; i < count; i += BLOCK) {
+        size_t n = count - i < BLOCK ? count - i : BLOCK;
+        for (size_t k = 0; k < n; k++) {
+            state = state * 1664525u + 1013904223u;
+            floats[k] = (float)(int32_t)state * 0x1p-31f;
+        }
+        dtype_convert(narrow, dtype, floats, DTYPE_FP32, n);
+        must(device_write((char *)out + i * bytes, narrow, n * bytes));
+    }
+    free(floats);
+    free(narrow);
+    return out;
+}
+
+static int32_t *ints(const int32_t *list, size_t count)
+{
+    void *out;
+    must(device_take(count * sizeof *list, &out));
+    must(device_write(out, list, count * sizeof *list));
+    return out;
+}
+
+static void show(
+        const struct bench *b, const char *name, double bytes, double s)
+{
+    double share = b->copy > 0 ? bytes / s / b->copy : 1.0;
+    printf("%-24s %9.1f MB %9.1f us %8.1f GB/s %6.3f of copy\n", name,
+           bytes * 1e-6, s * 1e6, bytes / s * 1e-9, share);
+}
+
+/* The median time of `call`, queued `repeats` times in a row. */
+#define TIME(seconds, call)                                                    \
+    do {                                                                       \
+        double times_[RUNS];                                                   \
+        must(call);                                                            \
+        must(device_finish());                                                 \
+        for (int run_ = 0; run_ < RUNS; run_++) {                              \
+            double start_ = clock_seconds();                                   \
+            for (int i_ = 0; i_ < b->repeats; i_++)                            \
+                must(call);                                                    \
+            must(device_finish());                                             \
+            times_[run_] = (clock_seconds() - start_) / b->repeats;            \
+        }                                                                      \
+        qsort(times_, RUNS, sizeof times_[0], by_value);                       \
+        seconds = times_[RUNS / 2];                                            \
+    } while (0)
+#define OP(name, bytes, call)                                                  \
+    do {                                                                       \
+        double took_;                                                          \
+        TIME(took_, call);                                                     \
+        show(b, name, (double)(bytes), took_);                                 \
+    } while (0)
+
+static void copies(struct bench *b, void *to, const void *from)
+{
+    double seconds;
+    TIME(seconds, device_move(to, from, 4 * b->unit));
+    b->copy = 8.0 * (double)b->unit / seconds;
+    show(b, "copy", 8.0 * (double)b->unit, seconds);
+}
+
+static void norms(struct bench *b, char *x, char *y, char *z, float *sums)
+{
+    const struct kernels *k = b->ops;
+    int N = b->N, C = b->C, rows = N * (C / D);
+    size_t u = b->unit, elements = (size_t)N * (size_t)C;
+    float *mean = numbers(DTYPE_FP32, elements / D + (size_t)N);
+    float *rstd = numbers(DTYPE_FP32, elements / D + (size_t)N);
+    void *w = numbers(k->dtype, (size_t)C);
+    OP("layernorm forward", 2 * u,
+       k->layernorm_forward(NULL, y, mean, rstd, x, w, w, 1e-5f, N, C));
+    OP("add + layernorm", 4 * u,
+       fused_add_layernorm(k, NULL, z, y, mean, rstd, x, z, w, w, 1e-5f, N, C));
+    OP("layernorm backward", 4 * u,
+       k->layernorm_backward(
+               NULL, y, sums, sums + C, z, y, x, w, mean, rstd, N, C, true));
+    OP("rmsnorm forward", 2 * u,
+       k->rmsnorm_forward(NULL, y, rstd, x, w, 1e-5f, N, C));
+    OP("add + rmsnorm", 4 * u,
+       fused_add_rmsnorm(k, NULL, z, y, rstd, x, z, w, 1e-5f, N, C));
+    OP("rmsnorm backward", 4 * u,
+       k->rmsnorm_backward(NULL, y, sums, z, y, x, w, rstd, N, C, true));
+    OP("rmsnorm of heads", 2 * u,
+       k->rmsnorm_forward(NULL, y, rstd, x, w, 1e-5f, rows, D));
+    OP("  backward", 3 * u,
+       k->rmsnorm_backward(NULL, y, sums, z, NULL, x, w, rstd, rows, D, true));
+}
+
+static void elements(struct bench *b, char *x, char *y, char *z, float *sums)
+{
+    const struct kernels *k = b->ops;
+    int N = b->N, C = b->C;
+    size_t u = b->unit, count = (size_t)N * (size_t)C;
+    char *up = x + 2 * (size_t)C * dtype_bytes(k->dtype);
+    char *dup = z + 2 * (size_t)C * dtype_bytes(k->dtype);
+    OP("add", 3 * u, k->add(NULL, y, x, z, count));
+    OP("gelu forward", 8 * u, k->gelu_forward(NULL, y, x, 4 * count));
+    OP("gelu backward", 12 * u, k->gelu_backward(NULL, y, y, x, 4 * count));
+    OP("swiglu forward", 6 * u,
+       k->swiglu_forward(NULL, y, x, up, N, 2 * C, 4 * C));
+    OP("swiglu backward", 10 * u,
+       k->swiglu_backward(NULL, z, dup, y, x, up, N, 2 * C, 4 * C));
+    OP("bias gradient C", u, k->reduce_rows(NULL, sums, x, N, C, true));
+    OP("bias gradient 4C", 4 * u,
+       k->reduce_rows(NULL, sums, x, N, 4 * C, true));
+}
+
+static void tokens(struct bench *b, char *x, char *y)
+{
+    const struct kernels *k = b->ops;
+    int N = b->N, C = b->C;
+    size_t u = b->unit, n = (size_t)N;
+    int32_t *list = malloc(n * sizeof *list), *order = malloc(n * sizeof *list);
+    int32_t *scratch = malloc((V + 1) * sizeof *scratch);
+    float *angles = numbers(DTYPE_FP32, n * D / 2);
+    void *table = numbers(k->dtype, (size_t)V * (size_t)C);
+    float *dtable = numbers(DTYPE_FP32, (size_t)V * (size_t)C);
+    for (int i = 0; i < N; i++)
+        list[i] = i;
+    int32_t *positions = ints(list, n);
+    /* few ids are frequent, as in text */
+    for (int i = 0; i < N; i++)
+        list[i] =
+                (int32_t)((uint64_t)V * V / ((uint64_t)(i * 7919 % V) + 1) % V);
+    embedding_order(order, list, N, V, scratch);
+    int32_t *ids = ints(list, n), *sorted = ints(order, n);
+    OP("rope", 2 * u,
+       k->rope(NULL, x, angles, angles, positions, N, C / D, D, C, false));
+    OP("embedding forward", 2 * u,
+       k->embedding_forward(NULL, y, ids, table, N, C, false));
+    OP("embedding backward", u,
+       k->embedding_backward(NULL, dtable, ids, sorted, x, N, C));
+    free(list), free(order), free(scratch);
+}
+
+static void losses(struct bench *b)
+{
+    const struct kernels *k = b->ops;
+    int32_t list[CHUNK];
+    int n = b->N < CHUNK ? b->N : CHUNK;
+    size_t count = (size_t)n * V;
+    void *logits = numbers(k->logits_dtype, count);
+    float *out = numbers(DTYPE_FP32, CHUNK), *sum = numbers(DTYPE_FP32, 256);
+    for (int i = 0; i < CHUNK; i++)
+        list[i] = i * 7919 % V;
+    int32_t *targets = ints(list, CHUNK);
+    must(device_clear(sum, 256 * sizeof *sum));
+    OP("cross entropy", 2 * count * dtype_bytes(k->dtype),
+       k->cross_entropy(NULL, out, logits, logits, targets, 1e-3f, n, V));
+    OP("add losses", (size_t)n * sizeof *out,
+       k->add_losses(NULL, (struct exact_sum *)sum, out, n));
+}
+
+int main(int argc, char **argv)
+{
+    struct bench bench = {.N = 16384, .C = 4096, .repeats = 20};
+    struct bench *b = &bench;
+    enum dtype dtype = DTYPE_BF16;
+    struct device *device;
+    void *workspace;
+    for (enum dtype d = DTYPE_FP32; argc > 1 && d <= DTYPE_FP16; d++)
+        if (strcmp(argv[1], dtype_name(d)) == 0)
+            dtype = d;
+    if (argc > 2)
+        b->N = atoi(argv[2]);
+    if (argc > 3)
+        b->C = atoi(argv[3]) / D * D;
+    if (argc > 4)
+        b->repeats = atoi(argv[4]);
+    if (b->N < 1 || b->C < D || b->repeats < 1)
+        return 64;
+    must(device_open(DEVICE_CUDA, 0, 1, &device));
+    device_use(device);
+    must(kernels_device(dtype, &b->ops));
+    struct kernels_request request = {
+            .backend = DEVICE_CUDA,
+            .dtype = dtype,
+            .N = b->N,
+            .C = b->C,
+            .columns = 4 * b->C,
+            .V = V};
+    size_t bytes = kernels_workspace_bytes(&request);
+    must(device_take(bytes, &workspace));
+    kernels_set_workspace(workspace, bytes);
+    size_t wide = 4 * (size_t)b->N * (size_t)b->C;
+    b->unit = wide / 4 * dtype_bytes(dtype);
+    printf("%s on %s, N=%d C=%d\n", b->ops->name, device_facts().name, b->N,
+           b->C);
+    char *x = numbers(dtype, wide), *y = numbers(dtype, wide);
+    char *z = numbers(dtype, wide);
+    float *sums = numbers(DTYPE_FP32, 8 * (size_t)b->C);
+    copies(b, y, x);
+    norms(b, x, y, z, sums);
+    elements(b, x, y, z, sums);
+    tokens(b, x, y);
+    losses(b);
+    return 0;
+}
