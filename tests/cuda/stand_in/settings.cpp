@@ -89,6 +89,17 @@ void set_failures(struct state &s, const char *failures)
     }
 }
 
+void summarise(void)
+{
+    struct counters &c = state().counters;
+    fprintf(stderr,
+            "stand-in for CUDA: %llu launches, %llu copies (%llu of memory "
+            "that is not page-locked), %llu waits of the host\n",
+            (unsigned long long)c.launches, (unsigned long long)c.copies,
+            (unsigned long long)c.pageable_copies,
+            (unsigned long long)c.host_waits);
+}
+
 struct settings read_settings(void)
 {
     struct settings s = {};
@@ -97,6 +108,8 @@ struct settings read_settings(void)
     s.memory_bytes = bytes_of("ZD_STANDIN_MEMORY", 8ull << 30);
     s.context_bytes = bytes_of("ZD_STANDIN_CONTEXT", 64ull << 20);
     s.abort = bytes_of("ZD_STANDIN_ABORT", 0);
+    if (bytes_of("ZD_STANDIN_SUMMARY", 0))
+        atexit(summarise);
     const char *order = getenv("ZD_STANDIN_ORDER");
     if (order && !strcmp(order, "reverse"))
         s.reversed = true;

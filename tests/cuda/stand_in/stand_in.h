@@ -5,14 +5,15 @@
  * host cannot use it by mistake: every dereference of one is a fault.
  *
  * Environment, read once:
- *     ZD_STANDIN_GPUS=1           how many there are
- *     ZD_STANDIN_MEMORY=8G        bytes of each; K, M, G
- *     ZD_STANDIN_CONTEXT=64M      what a process takes of it by using it
- *     ZD_STANDIN_ORDER=forward    of blocks: forward, reverse (of the threads
- * of a block too), or a seed ZD_STANDIN_THREADS=1        threads of the host
- * that run a grid's blocks ZD_STANDIN_ABORT=0          1: a report ends the
- * process (SIGABRT) ZD_STANDIN_FAIL=...         failures, see zd_standin_fail()
- */
+ *     ZD_STANDIN_GPUS=1          how many there are
+ *     ZD_STANDIN_MEMORY=8G       bytes of each; K, M, G
+ *     ZD_STANDIN_CONTEXT=64M     what a process takes of it by using it
+ *     ZD_STANDIN_ORDER=forward   of blocks: forward, reverse (of the threads
+ *                                in a block too), or a seed
+ *     ZD_STANDIN_THREADS=1       threads of the host that run a grid's blocks
+ *     ZD_STANDIN_ABORT=0         1: a report ends the process (SIGABRT)
+ *     ZD_STANDIN_SUMMARY=0       1: says at the end what was counted
+ *     ZD_STANDIN_FAIL=...        failures, see zd_standin_fail() */
 #ifndef ZD_TESTS_CUDA_STAND_IN_H
 #define ZD_TESTS_CUDA_STAND_IN_H
 
