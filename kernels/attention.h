@@ -30,6 +30,14 @@ struct attention_shape {
     int documents;
 };
 
+/* On a GPU. AUTO: cuDNN where it does a shape with sums in an order that never
+ * changes, and our own kernels else; CUDNN: also where the sums of dq are in no
+ * fixed order, and an error where there is no cuDNN; OWN: never cuDNN. */
+enum attention_choice { ATTENTION_AUTO, ATTENTION_CUDNN, ATTENTION_OWN };
+/* Once at start, before anything is planned: it changes what scratch is. */
+void kernels_set_attention(enum attention_choice choice);
+enum attention_choice kernels_attention(void);
+
 /* `backend` is resolved: what a GPU needs can be planned where there is none.
  * It does not depend on `documents`. */
 size_t attention_scratch_bytes(

@@ -84,7 +84,7 @@ static enum zd_status backward_by(cudaStream_t on, const attention_pass<E> &p)
 template <typename E>
 static enum zd_status forward(
         struct stream *stream, void *out, float *lse, const void *q,
-        const void *k, const void *v, const int32_t *doc_start, void *scratch,
+        const void *k, const void *v, const int32_t *doc_start,
         const struct attention_shape *shape)
 {
     attention_pass<E> p = pass_of<E>(q, k, v, doc_start, shape);
@@ -128,8 +128,7 @@ static enum zd_status decode(
             const void *k, const void *v, const int32_t *doc_start,            \
             void *scratch, const struct attention_shape *shape)                \
     {                                                                          \
-        return forward<E>(                                                     \
-                stream, out, lse, q, k, v, doc_start, scratch, shape);         \
+        return forward<E>(stream, out, lse, q, k, v, doc_start, shape);        \
     }                                                                          \
     extern "C" enum zd_status attention_backward_cuda_##type(                  \
             struct stream *stream, void *dq, void *dk, void *dv,               \
@@ -155,10 +154,3 @@ ATTENTION(float, fp32)
 ATTENTION(bf16, bf16)
 ATTENTION(fp16, fp16)
 #undef ATTENTION
-
-extern "C" enum zd_status attention_cuda_choose(
-        struct kernels *table, const char **name_out)
-{
-    *name_out = "own attention";
-    return ZD_OK;
-}

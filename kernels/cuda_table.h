@@ -38,13 +38,15 @@ add_losses_fn add_losses_cuda;
 CUDA_DECLARE(attention_forward)
 CUDA_DECLARE(attention_backward)
 CUDA_DECLARE(attention_decode)
-/* Replaces the attention of `table` where something faster than our own kernel
- * is there (cuDNN), for the current device; *name_out: "cuDNN 9.19 attention",
- * or "own attention"; static. */
+/* Replaces the attention of `table` as kernels_attention() says, for the
+ * current device; *name_out: "cuDNN 9.19 attention", or "own attention";
+ * static. ZD_ERR_UNFIT, E1224: cuDNN was asked for and is not there. */
 enum zd_status attention_cuda_choose(
         struct kernels *table, const char **name_out);
 size_t attention_cuda_scratch_bytes(
         const struct attention_shape *shape, enum dtype dtype);
+/* The front of it, which our own kernels use. */
+size_t attention_own_scratch_bytes(const struct attention_shape *shape);
 
 /* matmul_cuda*.c: cuBLASLt. */
 CUDA_DECLARE(matmul)

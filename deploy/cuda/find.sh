@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Where the CUDA toolkit is: its compiler, headers and static runtime. deploy/cuda/meson.build asks; so may a person.
-#   deploy/cuda/find.sh    one name=value a line: nvcc, include, library, version and, where there is an nccl.h, nccl
+#   deploy/cuda/find.sh    one name=value a line: nvcc, include, library, version; nccl, cudnn and cudnn_frontend where headers are
 # The first of these that has all three: $CUDA_HOME, $CUDA_PATH, the nvcc on PATH, /usr/local/cuda, the newest
 # /usr/local/cuda-*, and the folders of PyPI's wheels (nvidia-cuda-nvcc, -runtime, -crt, -cccl: nvidia/cu13) of
 # $VIRTUAL_ENV and of python3. Ends with 69 where there is none, and says on stderr where it has looked.
@@ -49,6 +49,19 @@ while IFS= read -r root; do
     if nccl=$(folder_of ${NCCL_HOME:+"$NCCL_HOME/include/nccl.h"} "$include/nccl.h" /usr/include/nccl.h \
             /usr/local/include/nccl.h "${wheel_nccl[@]}"); then
         printf 'nccl=%s\n' "$nccl"
+    fi
+    # cudnn-frontend (headers alone: PyPI's nvidia-cudnn-frontend puts them into site-packages/include) and cuDNN's own
+    wheel_cudnn=() wheel_frontend=()
+    for wheel in "${wheels[@]}"; do
+        wheel_cudnn+=("$wheel/cudnn/include/cudnn.h")
+        wheel_frontend+=("${wheel%/nvidia}/include/cudnn_frontend.h")
+    done
+    if cudnn=$(folder_of ${CUDNN_HOME:+"$CUDNN_HOME/include/cudnn.h"} "$include/cudnn.h" /usr/include/cudnn.h \
+            /usr/include/*-linux-gnu/cudnn.h "${wheel_cudnn[@]}") &&
+        frontend=$(folder_of ${CUDNN_FRONTEND_HOME:+"$CUDNN_FRONTEND_HOME/include/cudnn_frontend.h"} \
+            "$include/cudnn_frontend.h" /usr/include/cudnn_frontend.h /usr/local/include/cudnn_frontend.h \
+            "${wheel_frontend[@]}"); then
+        printf 'cudnn=%s\ncudnn_frontend=%s\n' "$cudnn" "$frontend"
     fi
     exit 0
 done < <(toolkits)

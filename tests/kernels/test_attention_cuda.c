@@ -76,6 +76,7 @@ static struct arrays arrays_of(struct problem p)
                     .k_stride = (int64_t)(p.fused ? q + 2 * kv : kv),
                     .v_stride = (int64_t)(p.fused ? q + 2 * kv : kv),
                     .scale = 1.0f / sqrtf((float)p.D),
+                    .documents = p.document ? 0 : p.B,
             }};
     a.k_at = element * (p.fused ? q : rows * q);
     a.v_at = element * (p.fused ? q + kv : rows * (q + kv));
@@ -122,22 +123,22 @@ static void run_definition(struct arrays *a, enum dtype dtype)
             a->starts.host, NULL, &a->shape);
 }
 
-static void run_forward(struct arrays *a, enum dtype dtype)
+static void run_forward(struct arrays *a, const struct ops *ops)
 {
     const char *in = a->in.device;
     cr_assert_eq(
-            own[dtype].forward(
+            ops->forward(
                     NULL, a->out.device, a->lse.device, in, in + a->k_at,
                     in + a->v_at, a->starts.device, a->scratch, &a->shape),
             ZD_OK);
 }
 
-static void run_backward(struct arrays *a, enum dtype dtype)
+static void run_backward(struct arrays *a, const struct ops *ops)
 {
     const char *in = a->in.device;
     char *grads = a->grads.device;
     cr_assert_eq(
-            own[dtype].backward(
+            ops->backward(
                     NULL, grads, grads + a->k_at, grads + a->v_at,
                     a->dout.device, a->out.device, a->lse.device, in,
                     in + a->k_at, in + a->v_at, a->starts.device, a->scratch,
@@ -158,19 +159,24 @@ static void expect_near(
             dtype_name(p.dtype), p.B, p.T, p.H, p.KV, p.D, p.document, error);
 }
 
-static void check(struct problem p)
+static void check_by(const struct ops *ops, struct problem p)
 {
     struct arrays a = arrays_of(p);
     run_definition(&a, p.dtype);
-    run_forward(&a, p.dtype);
+    run_forward(&a, ops);
     expect_near("out", p, a.out, p.dtype);
     expect_near("lse", p, a.lse, DTYPE_FP32);
     cr_assert_eq(device_write(a.out.device, a.out.host, a.out.bytes), ZD_OK);
     cr_assert_eq(device_write(a.lse.device, a.lse.host, a.lse.bytes), ZD_OK);
-    run_backward(&a, p.dtype);
+    run_backward(&a, ops);
     expect_near("gradients", p, a.grads, p.dtype);
     cr_expect_eq(device_check(), ZD_OK);
     arrays_free(&a);
+}
+
+static void check(struct problem p)
+{
+    check_by(&own[p.dtype], p);
 }
 
 static struct device *device;
@@ -232,8 +238,8 @@ static uint64_t digest(struct problem p)
     struct arrays a = arrays_of(p);
     struct both all[] = {a.out, a.lse, a.grads};
     uint64_t sum = 0;
-    run_forward(&a, p.dtype);
-    run_backward(&a, p.dtype);
+    run_forward(&a, &own[p.dtype]);
+    run_backward(&a, &own[p.dtype]);
     for (int i = 0; i < 3; i++) {
         unsigned char *got = malloc(all[i].bytes);
         cr_assert_eq(device_read(got, all[i].device, all[i].bytes), ZD_OK);
@@ -314,4 +320,78 @@ Test(attention_cuda, decoding_follows_the_definition)
                 out, dtype);
         both_free(q), both_free(k), both_free(v), both_free(out);
     }
+}
+
+/* The attention of a table whose choice is made; true: it is cuDNN's. */
+static bool choose(enum dtype dtype, struct ops *ops_out)
+{
+    const char *name;
+    struct kernels table = {
+            .dtype = dtype,
+            .attention_forward = own[dtype].forward,
+            .attention_backward = own[dtype].backward,
+    };
+    cr_assert_eq(attention_cuda_choose(&table, &name), ZD_OK);
+    *ops_out = (struct ops){table.attention_forward, table.attention_backward};
+    return strstr(name, "cuDNN") != NULL;
+}
+
+/* Where the machine has it; several documents go to our own kernels. */
+Test(attention_cuda, cudnn_follows_the_definition)
+{
+    struct ops ops;
+    for (int i = 1; i < 3; i++)
+        for (int j = 0; j < 2; j++) {
+            kernels_set_attention(j ? ATTENTION_CUDNN : ATTENTION_AUTO);
+            if (j == 0 && !choose(types[i], &ops))
+                cr_skip("no cuDNN");
+            choose(types[i], &ops);
+            check_by(
+                    &ops,
+                    (struct problem){types[i], 2, 256, 4, 4, 64, true, 0});
+            check_by(
+                    &ops,
+                    (struct problem){types[i], 1, 300, 4, 1, 128, false, 0});
+            check_by(
+                    &ops,
+                    (struct problem){types[i], 1, 90, 2, 1, 64, true, 40});
+        }
+}
+
+Test(attention_choice, our_own_kernels_want_less_scratch_than_cudnn_may)
+{
+    struct attention_shape s = {2, 100, 4, 2, 64, 256, 128, 128, 0.1f, 2};
+    kernels_set_attention(ATTENTION_OWN);
+    size_t least = attention_cuda_scratch_bytes(&s, DTYPE_BF16);
+    cr_expect_geq(least, (size_t)(2 * 100 * 4) * sizeof(float));
+    kernels_set_attention(ATTENTION_AUTO);
+    cr_expect_geq(attention_cuda_scratch_bytes(&s, DTYPE_BF16), least);
+    cr_expect_eq(attention_cuda_scratch_bytes(&s, DTYPE_FP32), least);
+}
+
+/* Asked for in words and not to be had: said, with the way out. */
+Test(attention_cuda, cudnn_that_cannot_be_had_is_an_error_only_when_asked_for)
+{
+    struct kernels table = {.dtype = DTYPE_FP32};
+    struct ops ops;
+    const char *name;
+    kernels_set_attention(ATTENTION_CUDNN);
+    cr_expect_eq(attention_cuda_choose(&table, &name), ZD_ERR_UNFIT);
+    cr_expect_str_eq(zd_error_get()->code, "E1224");
+    zd_error_clear();
+    kernels_set_attention(ATTENTION_AUTO);
+    cr_expect_not(choose(DTYPE_FP32, &ops));
+    cr_expect(ops.forward == own[DTYPE_FP32].forward);
+}
+
+/* No library where it is looked for first, and no GPU that the real one would
+ * work on in the stand-in: our own kernels. */
+Test(attention_cuda, without_a_library_auto_is_our_own)
+{
+    struct ops ops;
+    kernels_set_attention(ATTENTION_AUTO);
+    if (choose(DTYPE_BF16, &ops))
+        cr_skip("there is a cuDNN that works");
+    cr_expect(ops.forward == own[DTYPE_BF16].forward);
+    cr_expect(ops.backward == own[DTYPE_BF16].backward);
 }
