@@ -27,6 +27,11 @@ static const struct schema_choice device_backends[] = {
         {0}};
 static const struct schema_choice model_inits[] = {
         {"pretrained", MODEL_PRETRAINED}, {"random", MODEL_RANDOM}, {0}};
+static const struct schema_choice attentions[] = {
+        {"auto", ATTENTION_AUTO},
+        {"cudnn", ATTENTION_CUDNN},
+        {"own", ATTENTION_OWN},
+        {0}};
 static const struct schema_choice dtypes[] = {
         {"bf16", DTYPE_BF16},
         {"fp32", DTYPE_FP32},
@@ -201,7 +206,7 @@ const struct schema_key schema_table[] = {
 {"model", "tokenizer", SCHEMA_STRING, JOB(model.tokenizer), .flags = SCHEMA_NULLABLE, .help = "tokenizer.json or its directory; without one in the model's, bytes", .fallback = "`model.path`"},
 {"model", "init", SCHEMA_ENUM, JOB(model.init), .choices = model_inits, .help = "Where the first weights come from", .fallback = "`\"pretrained\"`; with [model.config] `\"random\"`"},
 {"model", "dtype", SCHEMA_DTYPE, JOB(model.dtype_auto), JOB(model.dtype), .choices = export_dtypes, .help = "Element type of the exported model; auto: as it was stored"},
-{"model", "attn", SCHEMA_STRING, UNAVAILABLE("auto"), .help = "Attention kernel"},
+{"model", "attn", SCHEMA_ENUM, JOB(model.attn), .choices = attentions, .help = "On a GPU: auto: cuDNN where it is there and adds in a fixed order, else our own kernels; cudnn: also where it does not, and an error without it"},
 {"model", "config", SCHEMA_TABLE, JOB(model.config), .help = "Model from scratch: the keys of Hugging Face's config.json"},
 
 {"lora", "enabled", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Train low-rank adapters"},

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "comm/comm.h"
 #include "data/dataset.h"
+#include "kernels/attention.h"
 #include "model/model.h"
 #include "offload/options.h"
 #include "optim/optim.h"
@@ -44,6 +45,7 @@ struct model_options {     /* [model] */
     enum model_init init;
     bool dtype_auto;
     enum dtype dtype; /* of export */
+    enum attention_choice attn;
     json_t *config;   /* [model.config], or NULL */
 };
 

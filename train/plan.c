@@ -185,6 +185,7 @@ enum zd_status job_plan_build(
     kernels_set_threads(device_threads(
             &job->device, device_affinity_cpus(), device_online_cpus(),
             sharing));
+    kernels_set_attention(job->model.attn);
     ZD_TRY(train_resolve_batch(
             &job->train, world, &plan->per_device, &plan->accumulation,
             &plan->global_batch));
