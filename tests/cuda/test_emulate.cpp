@@ -395,6 +395,32 @@ Test(cuda_emulate, impossible_launches_are_refused)
     cr_expect_eq(cudaDeviceSynchronize(), cudaSuccess);
 }
 
+Test(cuda_emulate, launches_fail_when_asked)
+{
+    float *out = device_floats(16);
+    void *p;
+    cudaStream_t stream;
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    auto launch = [&] {
+        return zd_emulate_launch("none", nothing, 1, 32, 0, stream, out);
+    };
+    zd_standin_fail("launch:2");
+    cr_expect_eq(launch(), cudaSuccess);
+    cr_expect_eq(launch(), cudaErrorLaunchOutOfResources);
+    cr_expect_eq(launch(), cudaSuccess);
+    zd_standin_fail("hang:1");
+    cr_expect_eq(launch(), cudaSuccess);
+    cr_expect_eq(cudaStreamQuery(stream), cudaErrorNotReady);
+    zd_standin_unhang();
+    cr_expect_eq(cudaStreamSynchronize(stream), cudaSuccess);
+    zd_standin_fail("sticky:1");
+    cr_expect_eq(launch(), cudaSuccess);
+    cr_expect_eq(cudaStreamSynchronize(stream), cudaErrorECCUncorrectable);
+    cr_expect_eq(launch(), cudaErrorECCUncorrectable);
+    cr_expect_eq(cudaMalloc(&p, 64), cudaErrorECCUncorrectable);
+    cr_expect_eq(cudaGetLastError(), cudaErrorECCUncorrectable);
+}
+
 /* What a child process does ends it by a signal, or by a sanitizer's report. */
 bool is_fatal(void (*action)(void))
 {
