@@ -43,16 +43,17 @@ static const uint32_t MAGIC = 0x7a6e6363;
 
 static ncclResult_t queue(struct ncclComm *comm, struct operation *op)
 {
-    op->number = ++comm->operations;
-    op->is_hung = failure_wanted("hang", op->number, comm->world_rank);
+    uint64_t number = ++comm->operations; /* op goes when it has run */
+    op->number = number;
+    op->is_hung = failure_wanted("hang", number, comm->world_rank);
     comm->under_way.fetch_add(1);
     cudaError_t error = zd_standin_enqueue(op->stream, operation_run, op);
     if (error != cudaSuccess)
         return ncclUnhandledCudaError;
-    if (failure_wanted("async", op->number, comm->world_rank))
+    if (failure_wanted("async", number, comm->world_rank))
         comm_fail(
                 comm, ncclRemoteError, "operation %llu: injected failure",
-                (unsigned long long)op->number);
+                (unsigned long long)number);
     return ncclSuccess;
 }
 
