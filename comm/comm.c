@@ -117,7 +117,7 @@ void comm_set_memory(struct comm *comm, const struct arena *arena)
 {
     if (comm->functions->set_memory)
         comm->functions->set_memory(comm, arena);
-    else if (has_span(arena, "comm.staging"))
+    else if (arena && has_span(arena, "comm.staging"))
         comm_set_staging(comm, arena_span(arena, "comm.staging"));
 }
 

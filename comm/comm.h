@@ -85,7 +85,8 @@ enum comm_transport comm_transport_expected(
  * "comm.staging" for the host's transport, "comm.pinned" for copies, and
  * "comm.device" for what NCCL needs beside the caller's memory. Nothing for one
  * rank. The spans are handed over with comm_set_memory before the first
- * collective. */
+ * collective; NULL: the device's memory is about to go, and is handed over again
+ * when it is back. */
 struct comm_needs {
     enum comm_transport transport;
     int world;
