@@ -82,7 +82,7 @@ static void plan_transport(
     plan->transport = comm ? comm_transport(comm)
                            : comm_transport_expected(
                                      &job->comm, on_gpu, local_size,
-                                     on_gpu ? device_gpu_count(NULL) : 0);
+                                     on_gpu ? device_places(&job->device) : 0);
     plan->node_size = comm ? comm_node_size(comm)
                       : job->comm.hierarchical == COMM_LEVELS_TWO && per_node
                               ? per_node

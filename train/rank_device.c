@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/text_buffer.h"
 #include "train/trainer.h"
+#include "zd_config.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,13 +88,29 @@ static enum zd_status compare(struct trainer *trainer)
     return status;
 }
 
+/* Where a GPU could have been taken. */
+static void tell_fallback(const struct trainer *trainer)
+{
+    const char *why;
+    if (!ZD_HAVE_CUDA || !trainer_is_first(trainer) ||
+        trainer->job->device.backend != DEVICE_AUTO ||
+        device_gpu_count(&why) > 0)
+        return;
+    zd_log_info("the CPU computes: %s", why);
+}
+
 enum zd_status rank_device_open(struct trainer *trainer)
 {
+    int place;
     struct comm *comm = trainer->comm;
-    enum device_backend backend = device_resolve(trainer->job->device.backend);
-    enum zd_status status = device_open(
-            backend, comm_local_rank(comm), comm_local_size(comm),
-            &trainer->device);
+    const struct device_options *options = &trainer->job->device;
+    enum zd_status status =
+            device_place(options, comm_local_rank(comm), &place);
+    if (status == ZD_OK)
+        status = device_open(
+                device_resolve(options->backend), place, comm_local_size(comm),
+                &trainer->device);
+    tell_fallback(trainer);
     ZD_TRY(comm_agree(comm, status));
     device_use(trainer->device);
     ZD_TRY(compare(trainer)); /* every rank has opened its own by now */

@@ -125,7 +125,7 @@ static void fill(
     snprintf(report->host, sizeof report->host, "%s", comm_host(trainer->comm));
     struct device_facts device = device_facts();
     snprintf(
-            report->device, sizeof report->device, "%s",
+            report->device, sizeof report->device, "%.63s",
             device.uuid[0] ? device.uuid : device.name);
     device_affinity_list(report->cpus, sizeof report->cpus);
     report->step = trainer->state.step;
