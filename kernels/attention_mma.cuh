@@ -567,12 +567,12 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
 
 /* --- launches ------------------------------------------------------------- */
 
-/* Empty on an architecture without them; attention_cuda.cu does not come here
- * then. */
+/* On an architecture without them attention_cuda.cu does not come here, unless a
+ * newer GPU runs code that was compiled for an old one alone: it fails aloud. */
 #if ZD_MMA
 #define MMA_BODY(call) call
 #else
-#define MMA_BODY(call)
+#define MMA_BODY(call) __trap()
 #endif
 #define MMA_KERNEL(name)                                                       \
     template <typename S>                                                      \

@@ -20,7 +20,7 @@
 #elif !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define ZD_MMA 1
 #else
-#define ZD_MMA 0 /* this architecture has none: kernels are empty */
+#define ZD_MMA 0 /* this architecture has none: kernels trap */
 #endif
 
 #ifndef ZD_EMULATE
