@@ -567,8 +567,9 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
 
 /* --- launches ------------------------------------------------------------- */
 
-/* On an architecture without them attention_cuda.cu does not come here, unless a
- * newer GPU runs code that was compiled for an old one alone: it fails aloud. */
+/* On an architecture without them attention_cuda.cu does not come here, unless
+ * a newer GPU runs code that was compiled for an old one alone: it fails aloud.
+ */
 #if ZD_MMA
 #define MMA_BODY(call) call
 #else
