@@ -77,7 +77,7 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out);
 enum zd_status kernels_plain(
         enum dtype dtype, const struct kernels **table_out);
 
-/* The CUDA table (kernels_cuda.cu). The first call on a device opens cuBLASLt
+/* The CUDA table (kernels_cuda.c). The first call on a device opens cuBLASLt
  * and, for the fast attention, cuDNN. ZD_ERR_UNFIT: cuBLASLt is not there. */
 enum zd_status kernels_cuda(enum dtype dtype, const struct kernels **table_out);
 
