@@ -94,7 +94,8 @@ enum zd_status job_threads_run_observed(
     snprintf(texts[1], sizeof texts[1], "data.cache_dir=%s/cache", dir);
     snprintf(texts[2], sizeof texts[2], "log.rank_logs=none");
     snprintf(texts[3], sizeof texts[3], "device.cpu_threads=1");
-    for (int i = 0; i < 4; i++)
+    snprintf(texts[4], sizeof texts[4], "device.backend=cpu");
+    for (int i = 0; i < 5; i++)
         overrides[count++] = override_of(texts[i]);
     for (; sets && *sets; sets++)
         overrides[count++] = override_of(*sets);
