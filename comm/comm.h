@@ -8,8 +8,7 @@
  * sent, so stages, bucket sizes and back ends give the same bits. In two levels
  * (comm_options.hierarchical) the ranks of a node are added in rank order and
  * rounded to the type sent, then the nodes' sums in order, and rounded. Only
- * NCCL on real GPUs adds in an order of its own, that of its rings and trees:
- * see comm_options.reduce.
+ * NCCL on real GPUs adds in an order of its own, that of its rings and trees.
  *
  * Wire bytes are counted where they are handed to another rank: what this rank
  * sends, payload only. For N ranks and a full array of E elements (N * count)

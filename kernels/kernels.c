@@ -8,6 +8,10 @@
 
 #include "zd_config.h"
 
+#if ZD_HAVE_CUDA
+#include "kernels/matmul_cuda.h"
+#endif
+
 #include <assert.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -154,6 +158,15 @@ enum zd_status kernels_device(
         return kernels_cuda(dtype, table_out);
 #endif
     return kernels_cpu(dtype, table_out);
+}
+
+void kernels_leave_multiprocessors(int count)
+{
+#if ZD_HAVE_CUDA
+    int all = device_facts().multiprocessors;
+    if (device_backend() == DEVICE_CUDA)
+        products_set_sm_target(count > 0 && count < all ? all - count : 0);
+#endif
 }
 
 size_t matmul_scratch_bytes(enum dtype dtype)

@@ -98,6 +98,10 @@ size_t kernels_workspace_bytes(const struct kernels_request *request);
  */
 void kernels_set_workspace(void *device, size_t bytes);
 
+/* Multiprocessors of a GPU that products leave to others, NCCL's kernels; 0:
+ * none. Nothing on the CPU. Before the first operation. */
+void kernels_leave_multiprocessors(int count);
+
 /* Threads that CPU operations use (OpenMP), and every other OpenMP region of
  * the calling thread; call once at start. */
 void kernels_set_threads(int threads);

@@ -180,6 +180,8 @@ static enum zd_status take_memory(struct trainer *trainer)
     const struct job_plan *plan = &trainer->plan;
     ZD_TRY(create_streams(trainer));
     ZD_TRY(kernels_device(trainer->job->train.dtype, &trainer->kernels));
+    kernels_leave_multiprocessors(
+            comm_size(trainer->comm) > 1 ? trainer->job->comm.max_ctas : 0);
     ZD_TRY(arena_take(&trainer->arena, &plan->arena));
     comm_set_memory(trainer->comm, &trainer->arena);
     ZD_TRY(model_create(
