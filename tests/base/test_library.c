@@ -51,7 +51,7 @@ Test(library, what_is_nowhere_is_named, .init = begin, .fini = end)
 
 Test(library, folders_of_ours_come_first, .init = begin, .fini = end)
 {
-    char list[128];
+    char list[256];
     plant("two", "libzerod-planted.so.1");
     snprintf(list, sizeof list, "%s/one::%s/two", folder, folder);
     cr_assert_null(open_one("libzerod-planted.so.1"));

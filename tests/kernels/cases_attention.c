@@ -1,6 +1,7 @@
 #include "cases.h"
-
 #include "run.h"
+
+#include <stdlib.h>
 
 static size_t scratch_for(
         const struct attention_shape *shape, struct runner runner)
