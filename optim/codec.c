@@ -13,33 +13,19 @@ struct map {
     float t[CODEC_CLASSES - 1]; /* where class k + 1 begins; v is never 0 */
 };
 
-#define OF_DECADES(MACRO, BINS)                                                \
-    MACRO(1, BINS(1)), MACRO(2, BINS(2)), MACRO(3, BINS(3)),                   \
-            MACRO(4, BINS(4)), MACRO(5, BINS(5)), MACRO(6, BINS(6)),           \
-            MACRO(7, BINS(7))
-#define REACH                                                                  \
-    CODEC_D(1), CODEC_D(2), CODEC_D(3), CODEC_D(4), CODEC_D(5), CODEC_D(6),    \
-            CODEC_D(7), CODEC_D_ONE
-#define T_OF_SIX(BINS)                                                         \
-    CODEC_T(1, BINS(1)), CODEC_T(2, BINS(2)), CODEC_T(3, BINS(3)),             \
-            CODEC_T(4, BINS(4)), CODEC_T(5, BINS(5)), CODEC_T(6, BINS(6))
-
 static const struct map maps[OPTIM_LANES] = {
         [OPTIM_M] =
-                {.a = {0, OF_DECADES(CODEC_A, CODEC_M_BINS), 1.0f / 128},
-                 .b = {0, OF_DECADES(CODEC_B, CODEC_M_BINS), 0},
-                 .d = {0, REACH},
-                 .t = {CODEC_M_T_ZERO, T_OF_SIX(CODEC_M_BINS), CODEC_M_T_ONE}},
+                {.a = {0, CODEC_OF_DECADES(CODEC_A, CODEC_M_BINS), 1.0f / 128},
+                 .b = {0, CODEC_OF_DECADES(CODEC_B, CODEC_M_BINS), 0},
+                 .d = {0, CODEC_REACH},
+                 .t = {CODEC_M_T_ZERO, CODEC_T_OF_SIX(CODEC_M_BINS),
+                       CODEC_M_T_ONE}},
         [OPTIM_V] =
-                {.a = {0, OF_DECADES(CODEC_A, CODEC_V_BINS), 1.0f / 256},
-                 .b = {0, OF_DECADES(CODEC_B, CODEC_V_BINS), 0},
-                 .d = {0, REACH},
-                 .t = {0, T_OF_SIX(CODEC_V_BINS), CODEC_V_T_ONE}},
+                {.a = {0, CODEC_OF_DECADES(CODEC_A, CODEC_V_BINS), 1.0f / 256},
+                 .b = {0, CODEC_OF_DECADES(CODEC_B, CODEC_V_BINS), 0},
+                 .d = {0, CODEC_REACH},
+                 .t = {0, CODEC_T_OF_SIX(CODEC_V_BINS), CODEC_V_T_ONE}},
 };
-
-#undef OF_DECADES
-#undef REACH
-#undef T_OF_SIX
 
 /* A power of two by which values and scale become tame. */
 static float taming(float scale)

@@ -21,32 +21,19 @@ struct codec_numbers {
     float t[CODEC_CLASSES]; /* where class k + 1 begins; the last: nowhere */
 };
 
-#define OF_DECADES(MACRO, BINS)                                                \
-    MACRO(1, BINS(1)), MACRO(2, BINS(2)), MACRO(3, BINS(3)),                   \
-            MACRO(4, BINS(4)), MACRO(5, BINS(5)), MACRO(6, BINS(6)),           \
-            MACRO(7, BINS(7))
-#define REACH                                                                  \
-    CODEC_D(1), CODEC_D(2), CODEC_D(3), CODEC_D(4), CODEC_D(5), CODEC_D(6),    \
-            CODEC_D(7), CODEC_D_ONE
-#define T_OF_SIX(BINS)                                                         \
-    CODEC_T(1, BINS(1)), CODEC_T(2, BINS(2)), CODEC_T(3, BINS(3)),             \
-            CODEC_T(4, BINS(4)), CODEC_T(5, BINS(5)), CODEC_T(6, BINS(6))
 #define NOWHERE 0x1p127f
 
 static __device__ const struct codec_numbers codec_numbers[OPTIM_LANES] = {
-        {{0, OF_DECADES(CODEC_A, CODEC_M_BINS), 1.0f / 128},
-         {0, OF_DECADES(CODEC_B, CODEC_M_BINS), 0},
-         {0, REACH},
-         {CODEC_M_T_ZERO, T_OF_SIX(CODEC_M_BINS), CODEC_M_T_ONE, NOWHERE}},
-        {{0, OF_DECADES(CODEC_A, CODEC_V_BINS), 1.0f / 256},
-         {0, OF_DECADES(CODEC_B, CODEC_V_BINS), 0},
-         {0, REACH},
-         {0, T_OF_SIX(CODEC_V_BINS), CODEC_V_T_ONE, NOWHERE}},
+        {{0, CODEC_OF_DECADES(CODEC_A, CODEC_M_BINS), 1.0f / 128},
+         {0, CODEC_OF_DECADES(CODEC_B, CODEC_M_BINS), 0},
+         {0, CODEC_REACH},
+         {CODEC_M_T_ZERO, CODEC_T_OF_SIX(CODEC_M_BINS), CODEC_M_T_ONE, NOWHERE}},
+        {{0, CODEC_OF_DECADES(CODEC_A, CODEC_V_BINS), 1.0f / 256},
+         {0, CODEC_OF_DECADES(CODEC_B, CODEC_V_BINS), 0},
+         {0, CODEC_REACH},
+         {0, CODEC_T_OF_SIX(CODEC_V_BINS), CODEC_V_T_ONE, NOWHERE}},
 };
 
-#undef OF_DECADES
-#undef REACH
-#undef T_OF_SIX
 #undef NOWHERE
 
 /* Binades from 2^-31 to 1: each has at most one border of classes. */

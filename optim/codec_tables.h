@@ -48,4 +48,16 @@ enum { CODEC_CLASSES = 9 };
 /* A v is at least this, which rounds to the smallest entry, 3.25e-7. */
 #define CODEC_V_LEAST 2e-7f
 
+/* Rows of the tables of classes: a number for each decade. */
+#define CODEC_OF_DECADES(MACRO, BINS)                                          \
+    MACRO(1, BINS(1)), MACRO(2, BINS(2)), MACRO(3, BINS(3)),                   \
+            MACRO(4, BINS(4)), MACRO(5, BINS(5)), MACRO(6, BINS(6)),           \
+            MACRO(7, BINS(7))
+#define CODEC_REACH                                                            \
+    CODEC_D(1), CODEC_D(2), CODEC_D(3), CODEC_D(4), CODEC_D(5), CODEC_D(6),    \
+            CODEC_D(7), CODEC_D_ONE
+#define CODEC_T_OF_SIX(BINS)                                                   \
+    CODEC_T(1, BINS(1)), CODEC_T(2, BINS(2)), CODEC_T(3, BINS(3)),             \
+            CODEC_T(4, BINS(4)), CODEC_T(5, BINS(5)), CODEC_T(6, BINS(6))
+
 #endif

@@ -15,6 +15,7 @@
 #ifndef ZD_OPTIM_UPDATE_CUDA_CUH
 #define ZD_OPTIM_UPDATE_CUDA_CUH
 
+#include "base/philox.h"
 #include "optim/codec_cuda.cuh"
 
 extern "C" {
@@ -211,31 +212,6 @@ __device__ inline void store_values(
 }
 
 /* --- chance --------------------------------------------------------------- */
-
-/* rng_philox, of base/rng.c. */
-__device__ inline void philox(
-        uint64_t seed, uint64_t stream, uint64_t index, uint32_t (&out)[4])
-{
-    const uint64_t m0 = 0xd2511f53, m1 = 0xcd9e8d57;
-    const uint32_t w0 = 0x9e3779b9, w1 = 0xbb67ae85;
-    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32);
-    uint32_t c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-#pragma unroll
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = m0 * c0, p1 = m1 * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        k0 += w0;
-        k1 += w1;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
-}
 
 /* optim_draws_plain: a lane makes call `lane`, whose draws are those of
  * elements lane, lane + 32, .., and takes its own from the lanes that have
