@@ -7,6 +7,7 @@
 #include "train/batches.h"
 #include "train/live.h"
 #include "train/plan_fit.h"
+#include "train/rank_device.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -195,6 +196,18 @@ static enum zd_status take_memory(struct trainer *trainer)
             &trainer->zero);
 }
 
+/* The plan has a stated guess for it. */
+static void tell_context(const struct trainer *trainer)
+{
+    uint64_t bytes = rank_device_context_bytes(trainer);
+    if (bytes > 0 && trainer_is_first(trainer))
+        zd_log_info(
+                "beside its arenas the GPU has %.0f MiB in use, where %.0f MiB "
+                "were planned",
+                (double)bytes / 0x1p20,
+                (double)trainer->plan.context_bytes / 0x1p20);
+}
+
 static enum zd_status load_weights(struct trainer *trainer)
 {
     struct weight_source source;
@@ -352,6 +365,7 @@ static enum zd_status prepare(struct trainer *trainer)
     ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
     status = take_memory(trainer);
     ZD_TRY(comm_agree(trainer->comm, status));
+    tell_context(trainer);
     trainer->batch_room = job_plan_batches(job, trainer->plan.accumulation);
     fill_writer(trainer);
     return ZD_OK;
