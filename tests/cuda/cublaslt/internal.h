@@ -55,6 +55,17 @@ struct call {
     bool is_slow;
 };
 
+/* What cublasLtMatmulAlgo_t holds. */
+struct algorithm {
+    uint64_t magic;
+    int32_t id, split;
+    uint32_t scheme, alignment;
+    uint64_t workspace, implementation;
+    uint64_t types; /* that it was made for */
+    uint64_t spare[2];
+};
+static_assert(sizeof(struct algorithm) == sizeof(cublasLtMatmulAlgo_t), "");
+
 inline size_t type_bytes(uint32_t type)
 {
     return type == CUDA_R_32F ? 4 : 2;
@@ -72,6 +83,61 @@ inline bool has_aux(uint32_t epilogue)
            epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
            epilogue == CUBLASLT_EPILOGUE_DGELU;
 }
+
+inline bool has_bias(uint32_t epilogue)
+{
+    return epilogue == CUBLASLT_EPILOGUE_BIAS || is_bgrad(epilogue) ||
+           epilogue == CUBLASLT_EPILOGUE_GELU_BIAS ||
+           epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+
+inline bool is_aligned_to(const void *pointer, size_t alignment)
+{
+    return (uintptr_t)pointer % alignment == 0;
+}
+
+/* --- failures and counters (cublaslt_standin.cpp) ------------------------ */
+
+struct failures {
+    bool empty, refuse, no_bgrad, no_gelu, create, slow_epilogue, slow_plain;
+    uint64_t fail_at; /* products until one fails; 0: none */
+};
+const struct failures &asked_failures(void);
+void count_call(uint64_t cublaslt_standin_counters::*counter);
+
+/* --- attributes and descriptors (descriptors.cpp) ------------------------ */
+
+/* One attribute: where it lies and how long it is. NULL: there is no such. */
+struct place {
+    void *at;
+    size_t bytes;
+};
+
+template <typename T> struct place place_of(T *field)
+{
+    return {field, sizeof(T)};
+}
+
+cublasStatus_t read_place(
+        struct place place, void *value, size_t bytes, size_t *written);
+
+/* Copies what the handles stand for; false: one of them is none. */
+bool gather(
+        struct call *c, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+        cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t cc,
+        cublasLtMatrixLayout_t d);
+
+/* --- what is supported (support.cpp, algorithms.cpp) --------------------- */
+
+/* Types, shapes and epilogue. */
+cublasStatus_t check_call(const struct call &c);
+/* The addresses, for an algorithm that wants operands so aligned. */
+cublasStatus_t check_pointers(const struct call &c, size_t alignment);
+struct algorithm algorithm_of(int id, const struct call &c);
+/* Whether this algorithm can do it at all, whatever the pointers. */
+cublasStatus_t check_algorithm(const struct algorithm &a, const struct call &c);
+
+/* --- the product (product.cpp) ------------------------------------------- */
 
 void read_scalars(struct call *call);
 /* On the stream's thread. Arrays that the device cannot reach make it fail for

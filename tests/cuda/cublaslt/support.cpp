@@ -1,0 +1,114 @@
+/* support.cpp - what the library supports: types, shapes, epilogues and
+ * addresses of a product, whatever the algorithm. */
+#include "tests/cuda/cublaslt/internal.h"
+
+namespace cublaslt
+{
+namespace
+{
+bool is_known_type(uint32_t type)
+{
+    return type == CUDA_R_32F || type == CUDA_R_16BF || type == CUDA_R_16F;
+}
+
+bool is_known_epilogue(uint32_t epilogue)
+{
+    return epilogue == CUBLASLT_EPILOGUE_DEFAULT || has_bias(epilogue) ||
+           has_aux(epilogue) || epilogue == CUBLASLT_EPILOGUE_GELU;
+}
+
+/* Compute and scale types with the types of A, B and C, D. */
+cublasStatus_t check_types(const struct call &c)
+{
+    uint32_t in = c.a.type, out = c.d.type;
+    bool tf32 = c.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    if (c.desc.compute != CUBLAS_COMPUTE_32F && !tf32 &&
+        c.desc.compute != CUBLAS_COMPUTE_32F_PEDANTIC)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (c.desc.scale != CUDA_R_32F || c.b.type != in || c.c.type != out ||
+        !is_known_type(in) || !is_known_type(out))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (out != in && out != CUDA_R_32F)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (tf32 && in != CUDA_R_32F)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+bool fits(const struct layout &l, uint64_t rows, uint64_t columns)
+{
+    int64_t least = (int64_t)(l.order == CUBLASLT_ORDER_COL ? rows : columns);
+    return l.rows == rows && l.columns == columns && l.ld >= least &&
+           (l.order == CUBLASLT_ORDER_COL || l.order == CUBLASLT_ORDER_ROW);
+}
+
+cublasStatus_t check_shapes(const struct call &c)
+{
+    uint64_t m = c.d.rows, n = c.d.columns;
+    uint64_t k = c.desc.trans_a ? c.a.rows : c.a.columns;
+    if (!m || !n || !k)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!fits(c.a, c.desc.trans_a ? k : m, c.desc.trans_a ? m : k) ||
+        !fits(c.b, c.desc.trans_b ? n : k, c.desc.trans_b ? k : n) ||
+        !fits(c.c, m, n) || !fits(c.d, m, n))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (c.a.batch != c.d.batch || c.b.batch != c.d.batch ||
+        c.c.batch != c.d.batch || c.d.batch < 1)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t check_epilogue(const struct call &c)
+{
+    const struct desc &d = c.desc;
+    if (!is_known_epilogue(d.epilogue))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (asked_failures().no_bgrad && is_bgrad(d.epilogue))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (asked_failures().no_gelu && d.epilogue & 0xe0)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (d.epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
+        c.d.order != CUBLASLT_ORDER_COL)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    /* a bias is of D's type */
+    int32_t type = (int32_t)c.d.type;
+    if (has_bias(d.epilogue) && d.bias_type != -1 && d.bias_type != type)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!has_aux(d.epilogue))
+        return CUBLAS_STATUS_SUCCESS;
+    if (d.aux_type != -1 && d.aux_type != type)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (d.aux_ld < (int64_t)c.d.rows || d.aux_ld % 8 || d.aux_stride % 8)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return CUBLAS_STATUS_SUCCESS;
+}
+} // namespace
+
+cublasStatus_t check_call(const struct call &c)
+{
+    cublasStatus_t status = check_types(c);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = check_shapes(c);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = check_epilogue(c);
+    return status;
+}
+
+cublasStatus_t check_pointers(const struct call &c, size_t alignment)
+{
+    const struct desc &d = c.desc;
+    size_t out_bytes = type_bytes(c.d.type);
+    if (!c.a_data || !c.b_data || !c.d_data || !c.c_data)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!is_aligned_to(c.a_data, alignment) ||
+        !is_aligned_to(c.b_data, alignment) ||
+        !is_aligned_to(c.d_data, out_bytes < alignment ? alignment : out_bytes))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (has_bias(d.epilogue) && (!d.bias || !is_aligned_to(d.bias, out_bytes)))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    /* aux is moved 16 bytes at a time */
+    if (has_aux(d.epilogue) && (!d.aux || !is_aligned_to(d.aux, 16)))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return CUBLAS_STATUS_SUCCESS;
+}
+} // namespace cublaslt
