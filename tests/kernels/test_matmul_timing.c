@@ -1,0 +1,174 @@
+/* test_matmul_timing.c - how the algorithms of products on a GPU are timed,
+ * chosen and remembered, by what the stand-in for cuBLASLt was asked. */
+#include "product_cases.h"
+
+#include "base/fs.h"
+#include "kernels/matmul_cuda.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+
+/* Products of several kinds, twice each; returns how many. */
+static int several_products(void)
+{
+    for (int i = 0; i < 2; i++) {
+        check_matmul(DTYPE_FP32, 96, 64, 128, false, true, true, false, false);
+        check_matmul(DTYPE_BF16, 96, 64, 128, false, true, false, true, true);
+        check_matmul(DTYPE_FP16, 96, 64, 128, true, false, true, false, false);
+        check_weight_grads(DTYPE_BF16, 64, 32, 96, true, true);
+        check_gelu(DTYPE_BF16, 64, 32, 96, true, true);
+    }
+    return 10;
+}
+
+static void begin_timed(void)
+{
+    gpu_begin();
+    products_set_timing(PRODUCTS_ALL);
+    unsetenv("ZEROD_MATMUL_TIMING");
+    if (!is_standin())
+        cr_skip("not the stand-in");
+    let_fail(NULL);
+}
+
+/* The first file of the cache whose name ends so; "" when there is none. */
+static const char *tuning_file(const char *end)
+{
+    static char path[PATH_MAX];
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s/zerod", gpu_cache());
+    DIR *dir = opendir(folder);
+    *path = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
+        size_t length = strlen(entry->d_name), tail = strlen(end);
+        if (length > tail && strcmp(entry->d_name + length - tail, end) == 0)
+            fs_join(path, sizeof path, folder, entry->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    return path;
+}
+
+Test(matmul_timing, a_second_start_times_nothing, .init = begin_timed,
+     .fini = gpu_end)
+{
+    several_products();
+    struct product_counters first = product_counters();
+    struct cublaslt_standin_counters then = asked();
+    /* with the plan of the part that GELU was measured against */
+    cr_assert_eq(first.plans, 6);
+    cr_assert_eq(first.timed, first.plans);
+    cr_assert_gt(then.products, 50);
+    /* neither the reduction in place nor TF32 was even tried */
+    cr_assert_eq(then.of_algorithm[4], 0);
+    cr_assert_eq(then.of_algorithm[5], 0);
+    cr_assert_gt(then.of_algorithm[3], 0);
+    cr_assert(*tuning_file(".txt"));
+
+    products_close(); /* as a new process */
+    let_fail(NULL);
+    int count = several_products();
+    struct product_counters second = product_counters();
+    cr_assert_geq(second.plans - first.plans, 5);
+    cr_assert_eq(second.read, second.plans - first.plans);
+    cr_assert_eq(second.timed, first.timed);
+    cr_assert_eq(asked().heuristics, 0);
+    cr_assert_eq(asked().products, count);
+}
+
+static void fused_products(void)
+{
+    check_gelu(DTYPE_BF16, 64, 32, 96, true, true);
+    check_dgelu(DTYPE_BF16, 64, 32, 96, true);
+    check_weight_grads(DTYPE_BF16, 64, 32, 96, true, false);
+    check_weight_grads(DTYPE_BF16, 64, 32, 96, true, true);
+}
+
+/* How many of the four are one call from now on. */
+static uint64_t fused_from_now_on(const char *slow)
+{
+    let_fail(slow);
+    fused_products();
+    let_fail(NULL);
+    fused_products();
+    uint64_t fused = asked().with_epilogue;
+    products_close(); /* the file says the same, and nothing is timed again */
+    let_fail(NULL);
+    fused_products();
+    cr_assert_eq(asked().products, 4);
+    cr_assert_eq(asked().heuristics, 0);
+    /* the bias of the first product, when that is apart */
+    cr_assert_eq(asked().with_epilogue, fused);
+    return fused;
+}
+
+Test(matmul_timing, an_epilogue_that_is_slow_gives_way_to_its_parts,
+     .init = begin_timed, .fini = gpu_end)
+{
+    cr_assert_eq(fused_from_now_on("slow_epilogue"), 1);
+}
+
+Test(matmul_timing, an_epilogue_that_is_fast_stays, .init = begin_timed,
+     .fini = gpu_end)
+{
+    cr_assert_eq(fused_from_now_on("slow_plain"), 4);
+}
+
+Test(matmul_timing, without_timing_the_first_algorithm_is_taken,
+     .init = begin_timed, .fini = gpu_end)
+{
+    products_set_timing(PRODUCTS_HEURISTIC);
+    int count = several_products();
+    cr_assert_eq(product_counters().timed, 0);
+    cr_assert_eq(asked().products, count);
+    cr_assert_eq(asked().of_algorithm[1], count);
+    cr_assert_str_eq(tuning_file(".txt"), "");
+    products_close();
+    let_fail(NULL);
+    setenv("ZEROD_MATMUL_TIMING", "all", 1); /* stands above the setting */
+    several_products();
+    cr_assert_gt(product_counters().timed, 0);
+}
+
+Test(matmul_timing, small_products_are_not_timed, .init = begin_timed,
+     .fini = gpu_end)
+{
+    products_set_timing(PRODUCTS_LARGE);
+    int count = several_products();
+    cr_assert_eq(asked().products, count);
+    cr_assert_eq(product_counters().timed, 0);
+}
+
+static void damage(const char *path, long from_end, char byte)
+{
+    FILE *file = fopen(path, "r+");
+    cr_assert(file);
+    fseek(file, from_end, SEEK_END);
+    fputc(byte, file);
+    fclose(file);
+}
+
+Test(matmul_timing, a_damaged_file_is_replaced, .init = begin_timed,
+     .fini = gpu_end)
+{
+    several_products();
+    uint64_t timed = product_counters().timed;
+    damage(tuning_file(".txt"), -20, 'x');
+    products_close();
+    several_products();
+    cr_assert_eq(product_counters().timed, 2 * timed);
+    cr_assert_eq(product_counters().read, 0, "%d", (int)timed);
+    products_close();
+    several_products();
+    cr_assert_eq(product_counters().timed, 2 * timed);
+}
+
+Test(matmul_timing, a_place_that_cannot_be_written_is_no_error,
+     .init = begin_timed, .fini = gpu_end)
+{
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    int count = several_products();
+    cr_assert_gt(asked().products, count);
+    cr_assert_eq(zd_error_get()->status, ZD_OK);
+}

@@ -1,0 +1,147 @@
+/* test_matmul_tuning.c - the file that remembers the algorithms of products:
+ * several writers, other GPUs and libraries, rubbish, a lock that is held. */
+#include "base/fs.h"
+#include "kernels/matmul_tuning.h"
+
+#include <criterion/criterion.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static char cache[64];
+
+static void cache_only(void)
+{
+    snprintf(cache, sizeof cache, "/tmp/zerod-tuning-%d", (int)getpid());
+    setenv("XDG_CACHE_HOME", cache, 1);
+}
+
+static void cache_end(void)
+{
+    fs_remove_tree(cache);
+    zd_error_clear();
+}
+
+static struct tuned tuned_of(int m)
+{
+    struct tuned t = {
+            .product = {.m = m, .n = 7, .k = 9, .alignment = 16},
+            .workspace_kib = 32768,
+            .microseconds = (float)m,
+    };
+    for (int i = 0; i < 8; i++)
+        t.algorithm[i] = (uint64_t)m << (i * 8);
+    return t;
+}
+
+static bool knows(const struct tuning *tuning, int m)
+{
+    struct tuned t = tuned_of(m);
+    const struct tuned *found =
+            tuning_find(tuning, &t.product, t.workspace_kib);
+    return found && memcmp(found->algorithm, t.algorithm, 64) == 0;
+}
+
+enum { EACH = 40 };
+
+struct writer {
+    pthread_t thread;
+    int first;
+};
+
+static void *write_some(void *ctx)
+{
+    struct writer *writer = ctx;
+    struct tuning *tuning = tuning_create("GPU", "library");
+    for (int i = 0; i < EACH; i++) {
+        struct tuned t = tuned_of(writer->first + i);
+        tuning_lock(tuning, 60000);
+        tuning_add(tuning, &t);
+        tuning_unlock(tuning);
+    }
+    tuning_destroy(tuning);
+    return NULL;
+}
+
+Test(matmul_tuning, nothing_is_lost_between_writers, .init = cache_only,
+     .fini = cache_end)
+{
+    struct writer writers[] = {{.first = 1}, {.first = 1000}, {.first = 2000}};
+    for (int i = 0; i < 3; i++)
+        pthread_create(&writers[i].thread, NULL, write_some, &writers[i]);
+    for (int i = 0; i < 3; i++)
+        pthread_join(writers[i].thread, NULL);
+    struct tuning *tuning = tuning_create("GPU", "library");
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < EACH; j++)
+            cr_assert(knows(tuning, writers[i].first + j));
+    tuning_destroy(tuning);
+}
+
+Test(matmul_tuning, another_gpu_or_library_is_not_believed, .init = cache_only,
+     .fini = cache_end)
+{
+    struct tuned t = tuned_of(5);
+    struct tuning *tuning = tuning_create("GPU 1", "library 13.1");
+    tuning_lock(tuning, 1000);
+    tuning_add(tuning, &t);
+    tuning_unlock(tuning);
+    tuning_destroy(tuning);
+    /* names that make the same path */
+    struct tuning *gpu2 = tuning_create("GPU-1", "library 13.1");
+    struct tuning *library2 = tuning_create("GPU 1", "library-13.1");
+    struct tuning *same = tuning_create("GPU 1", "library 13.1");
+    cr_assert_str_eq(tuning_path(gpu2), tuning_path(same));
+    cr_assert(!knows(gpu2, 5));
+    cr_assert(!knows(library2, 5));
+    cr_assert(knows(same, 5));
+    tuning_destroy(gpu2), tuning_destroy(library2), tuning_destroy(same);
+}
+
+Test(matmul_tuning, files_of_rubbish_are_ignored, .init = cache_only,
+     .fini = cache_end)
+{
+    static const char *const texts[] = {
+            "",
+            "\n",
+            "zerod products 1",
+            "zerod products 1\n",
+            "zerod products 2 abc\nGPU\nlibrary\n",
+            "zerod products 1 abc\nGPU\nlibrary\n1 2 3\n"};
+    char folder[PATH_MAX], path[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s/zerod", cache);
+    cr_assert_eq(fs_make_dirs(folder), ZD_OK);
+    fs_join(path, sizeof path, folder, "products-gpu-library.txt");
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct tuned t = tuned_of(3);
+        cr_assert_eq(fs_write_file(path, texts[i], strlen(texts[i])), ZD_OK);
+        struct tuning *tuning = tuning_create("GPU", "library");
+        cr_assert(!knows(tuning, 3));
+        tuning_lock(tuning, 1000);
+        tuning_add(tuning, &t);
+        tuning_unlock(tuning);
+        tuning_destroy(tuning);
+        tuning = tuning_create("GPU", "library");
+        cr_assert(knows(tuning, 3), "after \"%s\"", texts[i]);
+        tuning_destroy(tuning);
+    }
+}
+
+Test(matmul_tuning, a_lock_that_is_held_is_not_waited_for_for_ever,
+     .init = cache_only, .fini = cache_end)
+{
+    struct tuning *first = tuning_create("GPU", "library");
+    struct tuning *second = tuning_create("GPU", "library");
+    struct tuned t = tuned_of(4);
+    tuning_lock(first, 1000);
+    tuning_lock(second, 10);
+    tuning_add(second, &t); /* for itself only */
+    tuning_unlock(second);
+    cr_assert(knows(second, 4));
+    tuning_unlock(first);
+    struct tuning *third = tuning_create("GPU", "library");
+    cr_assert(!knows(third, 4));
+    tuning_destroy(first), tuning_destroy(second), tuning_destroy(third);
+}
