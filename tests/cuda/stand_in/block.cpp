@@ -135,8 +135,7 @@ void set_ready(struct engine *e, unsigned warp, uint32_t lanes)
         e->ready_warps |= 1u << warp;
 }
 
-/* --- meetings ---------------------------------------------------------------
- */
+/* --- meetings ------------------------------------------------------------ */
 
 void leave_meeting(struct engine *e, struct warp *w, unsigned lane)
 {
@@ -188,8 +187,7 @@ void close_meeting(struct engine *e, unsigned warp, struct meeting *meeting)
     set_ready(e, warp, meeting->mask);
 }
 
-/* --- mistakes
- * ------------------------------------------------------------------ */
+/* --- mistakes ------------------------------------------------------------ */
 
 [[noreturn]] void give_up(
         struct engine *e, cudaError_t error = cudaErrorLaunchFailure)
@@ -251,8 +249,7 @@ void check_ended(struct engine *e)
     give_up(e);
 }
 
-/* --- fibres
- * ---------------------------------------------------------------------- */
+/* --- fibres -------------------------------------------------------------- */
 
 void fibre_loop(void);
 

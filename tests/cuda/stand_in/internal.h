@@ -18,8 +18,7 @@
 namespace standin
 {
 
-/* --- settings and mistakes (settings.cpp) -----------------------------------
- */
+/* --- settings and mistakes (settings.cpp) -------------------------------- */
 
 struct settings {
     int gpus, threads;
@@ -56,8 +55,7 @@ struct counters {
 };
 struct counters &counters(void);
 
-/* --- devices (device.cpp) ----------------------------------------------------
- */
+/* --- devices (device.cpp) ------------------------------------------------ */
 
 cudaError_t keep(
         cudaError_t error); /* as the thread's last error; returns it */
@@ -70,8 +68,7 @@ cudaError_t begin(void);
 void use_device(int device); /* marks its context as made */
 uint64_t used_bytes(int device);
 
-/* --- memory (memory.cpp)
- * ------------------------------------------------------- */
+/* --- memory (memory.cpp) ------------------------------------------------- */
 
 enum kind { PAGEABLE, PINNED, DEVICE };
 /* What these bytes are. False: they leave the allocation that they begin in, or
@@ -89,8 +86,7 @@ void add_mapped(void *address, size_t bytes, int device);
 void drop_mapped(void *address);
 bool is_tagged(const void *address);
 
-/* --- streams (stream.cpp)
- * -------------------------------------------------------- */
+/* --- streams (stream.cpp) ------------------------------------------------ */
 
 struct stream;
 struct stream *stream_of(cudaStream_t handle); /* NULL: no such stream */
@@ -105,8 +101,7 @@ void finish_device(int device);
 int working_device(void);
 bool in_host_function(void);
 
-/* --- kernels (launch.cpp, block.cpp)
- * ----------------------------------------------- */
+/* --- kernels (launch.cpp, block.cpp) ------------------------------------- */
 
 /* Runs the whole grid; not cudaSuccess: a mistake, which was reported. */
 cudaError_t run_grid(const struct zd_emulate_launch &launch);

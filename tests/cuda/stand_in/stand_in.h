@@ -46,8 +46,7 @@ cudaError_t zd_standin_enqueue(
 void zd_standin_set_sticky(cudaError_t error, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 
-/* --- failures, and what happened -------------------------------------------
- */
+/* --- failures, and what happened ----------------------------------------- */
 
 /* Adds failures, a list with commas; NULL: none from now on, counts restart.
  *     malloc:N    the N-th cudaMalloc from here is refused (1 = the next)
@@ -75,8 +74,7 @@ const char *zd_standin_report(void);
  * be queued. */
 void zd_standin_forget(void);
 
-/* --- for emulate.h ----------------------------------------------------------
- */
+/* --- for emulate.h ------------------------------------------------------- */
 
 struct zd_emulate_launch {
     const char *name;

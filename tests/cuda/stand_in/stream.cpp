@@ -431,8 +431,7 @@ static cudaError_t query_event(cudaEvent_t handle, bool waits)
 
 using namespace standin;
 
-/* --- streams
- * ---------------------------------------------------------------------- */
+/* --- streams ------------------------------------------------------------- */
 
 static cudaError_t create_stream(
         cudaStream_t *out, unsigned flags, int priority)
@@ -572,8 +571,7 @@ cudaError_t zd_standin_enqueue(
     return cudaSuccess;
 }
 
-/* --- events
- * ------------------------------------------------------------------------- */
+/* --- events -------------------------------------------------------------- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 {
