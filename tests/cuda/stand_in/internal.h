@@ -86,7 +86,7 @@ void add_mapped(void *address, size_t bytes, int device);
 void drop_mapped(void *address);
 bool is_tagged(const void *address);
 
-/* --- streams (stream.cpp) ------------------------------------------------ */
+/* --- streams (stream.cpp; what events need of them: stream.h) ------------ */
 
 struct stream;
 struct stream *stream_of(cudaStream_t handle); /* NULL: no such stream */

@@ -1,17 +1,13 @@
-/* stream.cpp - streams as threads of the host, and events.
+/* stream.cpp - streams as threads of the host.
  *
  * Under a thread sanitizer only what CUDA orders may look ordered, or a missing
  * wait is hidden by our own locks. So a queue is a list that its callers extend
  * and its thread follows without a lock, `done` is read and written without
  * order in the sanitizer's eyes, and order is told to it at the places where
  * CUDA gives it: from queueing to running, from a record to a wait for it, from
- * the work of a stream to a wait for the stream.
- *
- * Streams and events live for ever once made (a few hundred bytes), so that the
- * use of one that was destroyed is noticed and not a crash. */
-#include "tests/cuda/stand_in/internal.h"
+ * the work of a stream to a wait for the stream. */
+#include "tests/cuda/stand_in/stream.h"
 
-#include <cerrno>
 #include <climits>
 #include <ctime>
 #include <linux/futex.h>
@@ -23,42 +19,11 @@ namespace standin
 {
 namespace
 {
-#ifdef STANDIN_TSAN
-const auto ACQUIRE = std::memory_order_relaxed;
-const auto RELEASE = std::memory_order_relaxed;
-void tell_release(void *key)
-{
-    __tsan_release(key);
-}
-void tell_acquire(void *key)
-{
-    __tsan_acquire(key);
-}
-#else
-const auto ACQUIRE = std::memory_order_acquire;
-const auto RELEASE = std::memory_order_release;
-void tell_release(void *key)
-{
-    (void)key;
-}
-void tell_acquire(void *key)
-{
-    (void)key;
-}
-#endif
-
 struct operation {
     std::atomic<struct operation *> next;
     const char *what;
     std::function<void()> work;
 };
-
-double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 /* A counter of 32 bits that others wait for. The waits have a limit, after
  * which they look again: a wake that is lost costs that much and no more. */
@@ -72,8 +37,6 @@ void futex_wake(std::atomic<uint32_t> *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
-
-const uint32_t ALIVE = 0x57ea4a11u;
 } // namespace
 
 struct stream {
@@ -96,23 +59,9 @@ struct stream {
 
 namespace
 {
-struct event {
-    std::atomic<uint32_t> alive;
-    int device;
-    bool timed;
-    struct event *next;
-    std::mutex mutex;
-    struct stream *stream; /* of the last record */
-    uint64_t at;
-    unsigned records;
-    std::atomic<double> when;
-    char keys[8]; /* of the last records */
-};
-
 struct all {
     std::mutex mutex;
     struct stream *streams;
-    struct event *events;
     std::vector<struct stream *> defaults; /* by device */
 };
 
@@ -158,44 +107,6 @@ void *stream_main(void *arg)
     while (!ends)
         run_next(s);
     return nullptr;
-}
-
-bool is_done(struct stream *s, uint64_t at)
-{
-    return s->done.load(ACQUIRE) >= at;
-}
-
-void wait_until(struct stream *s, uint64_t at)
-{
-    s->waiters.fetch_add(1, std::memory_order_relaxed);
-    for (;;) {
-        uint32_t seen = s->done_word.load(std::memory_order_relaxed);
-        __sync_synchronize();
-        if (is_done(s, at))
-            break;
-        futex_wait(&s->done_word, seen);
-    }
-    s->waiters.fetch_sub(1, std::memory_order_relaxed);
-}
-
-/* Returns the place in the stream's order. */
-uint64_t push(struct stream *s, const char *what, std::function<void()> work)
-{
-    struct operation *op = new struct operation();
-    op->what = what;
-    op->work = std::move(work);
-    uint64_t at;
-    {
-        std::lock_guard<std::mutex> lock(s->producers);
-        at = ++s->queued;
-        s->tail->next.store(op, std::memory_order_release);
-        s->tail = op;
-    }
-    s->queued_word.fetch_add(1, std::memory_order_relaxed);
-    __sync_synchronize();
-    if (s->sleeps.load(std::memory_order_relaxed))
-        futex_wake(&s->queued_word);
-    return at;
 }
 
 uint64_t queued(struct stream *s)
@@ -261,7 +172,45 @@ std::vector<struct stream *> streams_of(int device)
     return out;
 }
 
-/* The legacy default stream waits for the blocking ones, and they for it. */
+} // namespace
+
+bool is_done(struct stream *s, uint64_t at)
+{
+    return s->done.load(ACQUIRE) >= at;
+}
+
+void wait_until(struct stream *s, uint64_t at)
+{
+    s->waiters.fetch_add(1, std::memory_order_relaxed);
+    for (;;) {
+        uint32_t seen = s->done_word.load(std::memory_order_relaxed);
+        __sync_synchronize();
+        if (is_done(s, at))
+            break;
+        futex_wait(&s->done_word, seen);
+    }
+    s->waiters.fetch_sub(1, std::memory_order_relaxed);
+}
+
+uint64_t push(struct stream *s, const char *what, std::function<void()> work)
+{
+    struct operation *op = new struct operation();
+    op->what = what;
+    op->work = std::move(work);
+    uint64_t at;
+    {
+        std::lock_guard<std::mutex> lock(s->producers);
+        at = ++s->queued;
+        s->tail->next.store(op, std::memory_order_release);
+        s->tail = op;
+    }
+    s->queued_word.fetch_add(1, std::memory_order_relaxed);
+    __sync_synchronize();
+    if (s->sleeps.load(std::memory_order_relaxed))
+        futex_wake(&s->queued_word);
+    return at;
+}
+
 void order(struct stream *s)
 {
     if (!s->is_blocking)
@@ -282,8 +231,6 @@ void order(struct stream *s)
     if (legacy)
         chain(s, legacy);
 }
-} // namespace
-
 int working_device(void)
 {
     return working ? working->device : -1;
@@ -300,15 +247,7 @@ struct stream *stream_of(cudaStream_t handle)
         return default_stream(device());
     struct all &a = all();
     std::lock_guard<std::mutex> lock(a.mutex);
-    for (struct stream *s = a.streams; s; s = s->next)
-        if ((cudaStream_t)s == handle) {
-            if (s->alive == ALIVE)
-                return s;
-            report("stream %p was destroyed", (void *)handle);
-            return nullptr;
-        }
-    report("%p is no stream", (void *)handle);
-    return nullptr;
+    return find_alive(a.streams, handle, "stream");
 }
 
 int stream_device(const struct stream *stream)
@@ -334,99 +273,6 @@ void finish_device(int device)
         finish(s);
 }
 
-/* NULL: no such event (reported). */
-static struct event *event_of(cudaEvent_t handle)
-{
-    struct all &a = all();
-    std::lock_guard<std::mutex> lock(a.mutex);
-    for (struct event *e = a.events; e; e = e->next)
-        if ((cudaEvent_t)e == handle) {
-            if (e->alive == ALIVE)
-                return e;
-            report("event %p was destroyed", (void *)handle);
-            return nullptr;
-        }
-    report("%p is no event", (void *)handle);
-    return nullptr;
-}
-
-/* The last record of an event. */
-struct record {
-    struct stream *stream;
-    uint64_t at;
-    char *key;
-};
-
-static struct record last_record(struct event *e)
-{
-    std::lock_guard<std::mutex> lock(e->mutex);
-    return {e->stream, e->at, &e->keys[e->records % sizeof e->keys]};
-}
-
-static cudaError_t record(cudaEvent_t handle, cudaStream_t stream)
-{
-    cudaError_t error = begin();
-    if (error)
-        return error;
-    struct event *e = event_of(handle);
-    struct stream *s = stream_of(stream);
-    if (!e || !s)
-        return cudaErrorInvalidResourceHandle;
-    if (e->device != s->device) {
-        report("an event of device %d is recorded on a stream of device %d",
-               e->device, s->device);
-        return cudaErrorInvalidResourceHandle;
-    }
-    order(s);
-    std::lock_guard<std::mutex> lock(e->mutex);
-    char *key = &e->keys[++e->records % sizeof e->keys];
-    e->stream = s;
-    e->at = push(s, "record of an event", [=] {
-        e->when.store(now_ms(), std::memory_order_relaxed);
-        tell_release(key);
-    });
-    return cudaSuccess;
-}
-
-static cudaError_t wait_event(cudaStream_t stream, cudaEvent_t handle)
-{
-    cudaError_t error = begin();
-    if (error)
-        return error;
-    struct event *e = event_of(handle);
-    struct stream *s = stream_of(stream);
-    if (!e || !s)
-        return cudaErrorInvalidResourceHandle;
-    struct record r = last_record(e);
-    if (!r.stream || r.stream == s)
-        return cudaSuccess;
-    enqueue(s, "wait for an event", [=] {
-        wait_until(r.stream, r.at);
-        tell_acquire(r.key);
-    });
-    return cudaSuccess;
-}
-
-static cudaError_t query_event(cudaEvent_t handle, bool waits)
-{
-    cudaError_t error = begin();
-    if (error)
-        return error;
-    struct event *e = event_of(handle);
-    if (!e)
-        return cudaErrorInvalidResourceHandle;
-    struct record r = last_record(e);
-    if (!r.stream)
-        return cudaSuccess;
-    if (waits) {
-        counters().host_waits++;
-        wait_until(r.stream, r.at);
-    } else if (!is_done(r.stream, r.at)) {
-        return sticky(e->device) ? sticky(e->device) : cudaErrorNotReady;
-    }
-    tell_acquire(r.key);
-    return sticky(e->device);
-}
 } // namespace standin
 
 using namespace standin;
@@ -533,12 +379,6 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     return keep(sticky(s->device));
 }
 
-cudaError_t cudaStreamWaitEvent(
-        cudaStream_t stream, cudaEvent_t event, unsigned flags)
-{
-    return keep(wait_event(stream, event));
-}
-
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *ctx)
 {
     cudaError_t error = begin();
@@ -568,75 +408,5 @@ cudaError_t zd_standin_enqueue(
         if (!sticky(s->device))
             fn(ctx);
     });
-    return cudaSuccess;
-}
-
-/* --- events -------------------------------------------------------------- */
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
-{
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
-    struct event *e = new struct event();
-    e->device = device();
-    e->timed = !(flags & cudaEventDisableTiming);
-    e->alive = ALIVE;
-    struct all &a = all();
-    std::lock_guard<std::mutex> lock(a.mutex);
-    e->next = a.events;
-    a.events = e;
-    *out = (cudaEvent_t)e;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t *out)
-{
-    return cudaEventCreateWithFlags(out, cudaEventDefault);
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event)
-{
-    struct event *e = event_of(event);
-    if (!e)
-        return keep(cudaErrorInvalidResourceHandle);
-    e->alive = 0;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-    return keep(record(event, stream));
-}
-
-cudaError_t cudaEventRecordWithFlags(
-        cudaEvent_t event, cudaStream_t stream, unsigned flags)
-{
-    return keep(record(event, stream));
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t event)
-{
-    return keep(query_event(event, true));
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event)
-{
-    cudaError_t error = query_event(event, false);
-    return error == cudaErrorNotReady ? error : keep(error);
-}
-
-cudaError_t cudaEventElapsedTime(
-        float *ms_out, cudaEvent_t from, cudaEvent_t to)
-{
-    struct event *a = event_of(from), *b = event_of(to);
-    if (!a || !b || !a->timed || !b->timed)
-        return keep(cudaErrorInvalidResourceHandle);
-    struct record ra = last_record(a), rb = last_record(b);
-    if (!ra.stream || !rb.stream)
-        return keep(cudaErrorInvalidResourceHandle);
-    if (!is_done(ra.stream, ra.at) || !is_done(rb.stream, rb.at))
-        return cudaErrorNotReady;
-    *ms_out = (float)(b->when - a->when);
     return cudaSuccess;
 }

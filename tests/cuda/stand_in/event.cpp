@@ -1,0 +1,202 @@
+/* event.cpp - events: what was queued on a stream when they were recorded. */
+#include "tests/cuda/stand_in/stream.h"
+
+#include <ctime>
+
+namespace standin
+{
+namespace
+{
+struct event {
+    std::atomic<uint32_t> alive;
+    int device;
+    bool timed;
+    struct event *next;
+    std::mutex mutex;
+    struct stream *stream; /* of the last record */
+    uint64_t at;
+    unsigned records;
+    std::atomic<double> when;
+    char keys[8]; /* of the last records */
+};
+
+struct all {
+    std::mutex mutex;
+    struct event *events;
+};
+
+struct all &all(void)
+{
+    static struct all *const one = new struct all();
+    return *one;
+}
+
+double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+struct event *event_of(cudaEvent_t handle)
+{
+    struct all &a = all();
+    std::lock_guard<std::mutex> lock(a.mutex);
+    return find_alive(a.events, handle, "event");
+}
+
+/* The last record of an event. */
+struct record {
+    struct stream *stream;
+    uint64_t at;
+    char *key;
+};
+
+struct record last_record(struct event *e)
+{
+    std::lock_guard<std::mutex> lock(e->mutex);
+    return {e->stream, e->at, &e->keys[e->records % sizeof e->keys]};
+}
+
+cudaError_t record_event(cudaEvent_t handle, cudaStream_t stream)
+{
+    cudaError_t error = begin();
+    if (error)
+        return error;
+    struct event *e = event_of(handle);
+    struct stream *s = stream_of(stream);
+    if (!e || !s)
+        return cudaErrorInvalidResourceHandle;
+    if (e->device != stream_device(s)) {
+        report("an event of device %d is recorded on a stream of device %d",
+               e->device, stream_device(s));
+        return cudaErrorInvalidResourceHandle;
+    }
+    order(s);
+    std::lock_guard<std::mutex> lock(e->mutex);
+    char *key = &e->keys[++e->records % sizeof e->keys];
+    e->stream = s;
+    e->at = push(s, "record of an event", [=] {
+        e->when.store(now_ms(), std::memory_order_relaxed);
+        tell_release(key);
+    });
+    return cudaSuccess;
+}
+
+cudaError_t wait_event(cudaStream_t stream, cudaEvent_t handle)
+{
+    cudaError_t error = begin();
+    if (error)
+        return error;
+    struct event *e = event_of(handle);
+    struct stream *s = stream_of(stream);
+    if (!e || !s)
+        return cudaErrorInvalidResourceHandle;
+    struct record r = last_record(e);
+    if (!r.stream || r.stream == s)
+        return cudaSuccess;
+    enqueue(s, "wait for an event", [=] {
+        wait_until(r.stream, r.at);
+        tell_acquire(r.key);
+    });
+    return cudaSuccess;
+}
+
+cudaError_t query_event(cudaEvent_t handle, bool waits)
+{
+    cudaError_t error = begin();
+    if (error)
+        return error;
+    struct event *e = event_of(handle);
+    if (!e)
+        return cudaErrorInvalidResourceHandle;
+    struct record r = last_record(e);
+    if (!r.stream)
+        return cudaSuccess;
+    if (waits) {
+        counters().host_waits++;
+        wait_until(r.stream, r.at);
+    } else if (!is_done(r.stream, r.at)) {
+        return sticky(e->device) ? sticky(e->device) : cudaErrorNotReady;
+    }
+    tell_acquire(r.key);
+    return sticky(e->device);
+}
+} // namespace
+} // namespace standin
+
+using namespace standin;
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
+{
+    cudaError_t error = begin();
+    if (error)
+        return keep(error);
+    struct event *e = new struct event();
+    e->device = device();
+    e->timed = !(flags & cudaEventDisableTiming);
+    e->alive = ALIVE;
+    struct all &a = all();
+    std::lock_guard<std::mutex> lock(a.mutex);
+    e->next = a.events;
+    a.events = e;
+    *out = (cudaEvent_t)e;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *out)
+{
+    return cudaEventCreateWithFlags(out, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    struct event *e = event_of(event);
+    if (!e)
+        return keep(cudaErrorInvalidResourceHandle);
+    e->alive = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    return keep(record_event(event, stream));
+}
+
+cudaError_t cudaEventRecordWithFlags(
+        cudaEvent_t event, cudaStream_t stream, unsigned flags)
+{
+    return keep(record_event(event, stream));
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    return keep(query_event(event, true));
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    cudaError_t error = query_event(event, false);
+    return error == cudaErrorNotReady ? error : keep(error);
+}
+
+cudaError_t cudaEventElapsedTime(
+        float *ms_out, cudaEvent_t from, cudaEvent_t to)
+{
+    struct event *a = event_of(from), *b = event_of(to);
+    if (!a || !b || !a->timed || !b->timed)
+        return keep(cudaErrorInvalidResourceHandle);
+    struct record ra = last_record(a), rb = last_record(b);
+    if (!ra.stream || !rb.stream)
+        return keep(cudaErrorInvalidResourceHandle);
+    if (!is_done(ra.stream, ra.at) || !is_done(rb.stream, rb.at))
+        return cudaErrorNotReady;
+    *ms_out = (float)(b->when - a->when);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(
+        cudaStream_t stream, cudaEvent_t event, unsigned flags)
+{
+    return keep(wait_event(stream, event));
+}

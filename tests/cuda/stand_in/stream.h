@@ -1,0 +1,64 @@
+/* stream.h - what streams and events share: the order of a stream, and what a
+ * thread sanitizer is told of it (see stream.cpp). */
+#ifndef ZD_TESTS_CUDA_STAND_IN_STREAM_H
+#define ZD_TESTS_CUDA_STAND_IN_STREAM_H
+
+#include "tests/cuda/stand_in/internal.h"
+
+namespace standin
+{
+
+#ifdef STANDIN_TSAN
+const auto ACQUIRE = std::memory_order_relaxed;
+const auto RELEASE = std::memory_order_relaxed;
+inline void tell_release(void *key)
+{
+    __tsan_release(key);
+}
+inline void tell_acquire(void *key)
+{
+    __tsan_acquire(key);
+}
+#else
+const auto ACQUIRE = std::memory_order_acquire;
+const auto RELEASE = std::memory_order_release;
+inline void tell_release(void *key)
+{
+    (void)key;
+}
+inline void tell_acquire(void *key)
+{
+    (void)key;
+}
+#endif
+
+/* Queues; returns the place in the stream's order. */
+uint64_t push(struct stream *s, const char *what, std::function<void()> work);
+bool is_done(struct stream *s, uint64_t at);
+void wait_until(struct stream *s, uint64_t at);
+/* The legacy default stream waits for the blocking ones, and they for it. */
+void order(struct stream *s);
+
+/* Streams and events live for ever once made (a few hundred bytes), so that the
+ * use of one that was destroyed is noticed and not a crash. */
+const uint32_t ALIVE = 0x57ea4a11u;
+
+/* The one of a list that has this handle; NULL, and a report, when there is
+ * none or it was destroyed. */
+template <typename T>
+T *find_alive(T *list, const void *handle, const char *what)
+{
+    for (T *one = list; one; one = one->next)
+        if (one == handle) {
+            if (one->alive == ALIVE)
+                return one;
+            report("%s %p was destroyed", what, handle);
+            return nullptr;
+        }
+    report("%p is no %s", handle, what);
+    return nullptr;
+}
+
+} // namespace standin
+
+#endif
