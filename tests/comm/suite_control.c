@@ -1,0 +1,203 @@
+/* Cases of the suite: scalars, control messages, failures. */
+#include "base/exact_sum.h"
+#include "tests/comm/suite_cases.h"
+#include "tests/comm/suite_data.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool case_scalars_are_reduced_in_rank_order(struct comm *comm)
+{
+    enum { COUNT = 300 };
+    int size = comm_size(comm), rank = comm_rank(comm);
+    bool holds = true;
+    for (int reduction = COMM_SUM; reduction <= COMM_MIN; reduction++) {
+        int64_t whole[COUNT];
+        double real[COUNT];
+        for (size_t i = 0; i < COUNT; i++) {
+            real[i] = (double)data_value(rank, i) / 3;
+            whole[i] = (int64_t)(real[i] * 1e15);
+        }
+        enum comm_reduction how = (enum comm_reduction)reduction;
+        holds &= CHECK(
+                comm, comm_all_reduce_i64(comm, whole, COUNT, how) == ZD_OK);
+        holds &= CHECK(
+                comm, comm_all_reduce_f64(comm, real, COUNT, how) == ZD_OK);
+        for (size_t i = 0; i < COUNT && holds; i++) {
+            double want = (double)data_value(0, i) / 3;
+            int64_t want_whole = (int64_t)(want * 1e15);
+            for (int r = 1; r < size; r++) {
+                double x = (double)data_value(r, i) / 3;
+                int64_t n = (int64_t)(x * 1e15);
+                bool takes = how == COMM_MAX ? x > want : x < want;
+                want = how == COMM_SUM ? want + x : takes ? x : want;
+                want_whole = how == COMM_SUM ? want_whole + n
+                             : takes         ? n
+                                             : want_whole;
+            }
+            holds &= CHECK(comm, real[i] == want && whole[i] == want_whole);
+        }
+    }
+    return holds;
+}
+
+bool case_digits_of_an_exact_sum_add_up(struct comm *comm)
+{
+    enum { TERMS = 840 }; /* divides by 1 .. 8 */
+    int size = comm_size(comm), rank = comm_rank(comm);
+    struct exact_sum part, whole;
+    exact_sum_clear(&part);
+    exact_sum_clear(&whole);
+    for (size_t i = 0; i < TERMS; i++) {
+        double term = ldexp(data_value(0, i), (int)(i % 600) - 300);
+        exact_sum_add(&whole, term);
+        if ((int)i % size == rank)
+            exact_sum_add(&part, term);
+    }
+    exact_sum_carry(&part);
+    return CHECK(comm, comm_all_reduce_i64(
+                               comm, part.digit, EXACT_SUM_DIGITS, COMM_SUM) ==
+                               ZD_OK) &&
+           CHECK(comm, exact_sum_value(&part) == exact_sum_value(&whole));
+}
+
+bool case_control_messages_arrive(struct comm *comm)
+{
+    enum { BYTES = 100003 };
+    int size = comm_size(comm), rank = comm_rank(comm);
+    char *data = malloc(BYTES), *all = malloc((size_t)size * BYTES);
+    struct comm_counters before = comm_counters(comm);
+    bool holds = true;
+    for (int root = 0; root < size; root++) {
+        memset(data, rank + 1, BYTES);
+        holds &= CHECK(comm, comm_broadcast(comm, data, BYTES, root) == ZD_OK);
+        holds &=
+                CHECK(comm, data[0] == root + 1 && data[BYTES - 1] == root + 1);
+    }
+    for (size_t bytes = 1; bytes <= BYTES; bytes *= 47) {
+        memset(data, 64 + rank, bytes);
+        holds &= CHECK(comm, comm_gather_all(comm, data, bytes, all) == ZD_OK);
+        for (int r = 0; r < size; r++)
+            holds &= CHECK(
+                    comm, all[(size_t)r * bytes] == 64 + r &&
+                                  all[(size_t)(r + 1) * bytes - 1] == 64 + r);
+        holds &= CHECK(comm, comm_barrier(comm) == ZD_OK);
+    }
+    struct comm_counters after = comm_counters(comm);
+    holds &= CHECK(comm, memcmp(&before, &after, sizeof before) == 0);
+    free(data);
+    free(all);
+    return holds;
+}
+
+bool case_ranks_know_their_places(struct comm *comm)
+{
+    int size = comm_size(comm);
+    int64_t ranks = comm_rank(comm);
+    return CHECK(comm,
+                 comm_all_reduce_i64(comm, &ranks, 1, COMM_SUM) == ZD_OK) &&
+           CHECK(comm, ranks == (int64_t)size * (size - 1) / 2) &&
+           CHECK(comm, comm_local_size(comm) == size) &&
+           CHECK(comm, comm_local_rank(comm) == comm_rank(comm)) &&
+           CHECK(comm, comm_host(comm)[0] != '\0');
+}
+
+/* --- failures ------------------------------------------------------------- */
+
+static enum zd_status agree_on(
+        struct comm *comm, bool fails, enum zd_status status, const char *what)
+{
+    zd_error_clear();
+    enum zd_status mine = ZD_OK;
+    if (fails) {
+        mine = ZD_FAIL(status, "E0999", "%s", what);
+        zd_fail_where("file:1");
+    }
+    return comm_agree(comm, mine);
+}
+
+bool case_all_well_is_well(struct comm *comm)
+{
+    return CHECK(comm, agree_on(comm, false, ZD_OK, "") == ZD_OK);
+}
+
+bool case_one_failure_is_everyones(struct comm *comm)
+{
+    int size = comm_size(comm), rank = comm_rank(comm);
+    bool holds = true;
+    for (int bad = 0; bad < size && size > 1; bad++) {
+        char where[64];
+        holds &= CHECK(
+                comm, agree_on(comm, rank == bad, ZD_ERR_DATA, "broken") ==
+                              ZD_ERR_DATA);
+        snprintf(where, sizeof where, "file:1 (rank %d)", bad);
+        if (rank == bad)
+            holds &= CHECK(comm, strcmp(zd_error_get()->where, where) == 0);
+        else
+            holds &= CHECK(comm, zd_error_get()->status == ZD_OK);
+        /* settled again on the way out: the same */
+        holds &= CHECK(comm, comm_agree(comm, ZD_ERR_DATA) == ZD_ERR_DATA);
+        if (rank == bad)
+            holds &= CHECK(comm, strcmp(zd_error_get()->where, where) == 0);
+        else
+            holds &= CHECK(comm, zd_error_get()->status == ZD_OK);
+    }
+    zd_error_clear();
+    return holds;
+}
+
+bool case_equal_failures_are_told_once(struct comm *comm)
+{
+    int size = comm_size(comm), rank = comm_rank(comm);
+    char where[64];
+    bool holds =
+            CHECK(comm, agree_on(comm, true, ZD_ERR_CONFIG, "the same") ==
+                                ZD_ERR_CONFIG);
+    snprintf(where, sizeof where, "file:1 (ranks 0-%d)", size - 1);
+    if (rank == 0)
+        holds &=
+                CHECK(comm, strcmp(zd_error_get()->where,
+                                   size > 1 ? where : "file:1") == 0);
+    else
+        holds &= CHECK(comm, zd_error_get()->status == ZD_OK);
+    zd_error_clear();
+    return holds;
+}
+
+bool case_groups_of_ranks_are_named(struct comm *comm)
+{
+    int rank = comm_rank(comm);
+    if (comm_size(comm) < 5)
+        return true;
+    /* 1, 2 and 4 of one mind; 0 well; 3 fails otherwise */
+    const char *what = rank == 3 ? "other" : "same";
+    enum zd_status status = rank == 3 ? ZD_ERR_DATA : ZD_ERR_IO;
+    bool fails = rank >= 1 && rank <= 4;
+    bool holds = CHECK(comm, agree_on(comm, fails, status, what) == ZD_ERR_IO);
+    if (rank == 1)
+        holds &=
+                CHECK(comm, strcmp(zd_error_get()->where,
+                                   "file:1 (ranks 1-2, 4)") == 0);
+    else
+        holds &= CHECK(comm, zd_error_get()->status == ZD_OK);
+    zd_error_clear();
+    return holds;
+}
+
+bool case_a_lost_peer_is_not_the_cause(struct comm *comm)
+{
+    int size = comm_size(comm), rank = comm_rank(comm);
+    bool is_last = rank == size - 1;
+    bool holds = CHECK(
+            comm, agree_on(
+                          comm, true, is_last ? ZD_ERR_IO : ZD_ERR_PEER,
+                          is_last ? "disk full" : "lost a peer") == ZD_ERR_IO);
+    if (is_last)
+        holds &= CHECK(comm, strcmp(zd_error_get()->what, "disk full") == 0);
+    else
+        holds &= CHECK(comm, zd_error_get()->status == ZD_OK);
+    zd_error_clear();
+    return holds;
+}
