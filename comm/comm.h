@@ -8,7 +8,8 @@
  * sent, so stages, bucket sizes and back ends give the same bits. In two levels
  * (comm_options.hierarchical) the ranks of a node are added in rank order and
  * rounded to the type sent, then the nodes' sums in order, and rounded. Only
- * NCCL on real GPUs adds in an order of its own, that of its rings and trees.
+ * NCCL adds in an order of its own, that of its rings and trees, unless
+ * comm_options.reduce says otherwise.
  *
  * Wire bytes are counted where they are handed to another rank: what this rank
  * sends, payload only. For N ranks and a full array of E elements (N * count)
@@ -38,11 +39,16 @@ enum comm_backend { COMM_AUTO, COMM_MPI, COMM_LOCAL, COMM_NCCL };
  * the same number of ranks. */
 enum comm_hierarchy { COMM_LEVELS_AUTO, COMM_LEVELS_ONE, COMM_LEVELS_TWO };
 
+/* Sums over NCCL. FAST: as NCCL takes them. ORDERED: the definition's bits, by an
+ * exchange of the parts and sums of our own. Elsewhere they are always so. */
+enum comm_sums { COMM_REDUCE_FAST, COMM_REDUCE_ORDERED };
+
 struct comm_options { /* [comm] */
     enum comm_backend backend;
     enum comm_hierarchy hierarchical;
     int ranks_per_node; /* for tests: nodes of so many ranks; 0: as they are, or
                            as the variable ZEROD_TEST_RANKS_PER_NODE says */
+    enum comm_sums reduce;
     double timeout;     /* seconds that an operation may take; 0: no limit */
     int max_ctas;       /* multiprocessors that NCCL may take; 0: its choice */
     bool round_robin; /* start each rank's sends at its right neighbour, so
@@ -91,7 +97,9 @@ struct comm_needs {
     int world;
     int node_size; /* comm_node_size; 0: `world`, one level */
     size_t shard_bytes;      /* largest shard of any operation */
+    size_t reduce_bytes;     /* of a reduce_scatter */
     size_t accumulate_bytes; /* of one that accumulates; 0: none does */
+    bool is_ordered;         /* comm_options.reduce is ORDERED */
 };
 enum zd_status comm_plan_needs(
         struct arena_plan *plan, const struct comm_needs *needs);

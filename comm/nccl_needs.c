@@ -1,13 +1,44 @@
 #include "comm/comm_nccl.h"
+#include "comm/nccl_slots.h"
+
+/* Beyond this the pieces of a large shard pass through the same scratch one
+ * behind the other. */
+static const size_t EXCHANGE_BYTES = (size_t)256 << 20;
+/* With very many ranks a piece stays this large, for messages' sake. */
+static const size_t PIECE_MIN = 256 << 10;
+
+static size_t rounded_up(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+size_t nccl_ordered_slots(int world, int nodes)
+{
+    return nodes > 1 ? (size_t)world : (size_t)world - 1;
+}
+
+/* Room to exchange the parts of one piece of the largest shard. */
+static size_t exchange_bytes(const struct comm_needs *needs, int nodes)
+{
+    size_t slots = nccl_ordered_slots(needs->world, nodes);
+    size_t piece = EXCHANGE_BYTES / slots / NCCL_SLOT_ALIGN * NCCL_SLOT_ALIGN;
+    size_t whole = rounded_up(needs->reduce_bytes, NCCL_SLOT_ALIGN);
+    if (piece < PIECE_MIN)
+        piece = PIECE_MIN;
+    return slots * (whole < piece ? whole : piece);
+}
 
 /* One operation of the largest size must fit; smaller ones then share it. */
 size_t nccl_device_bytes(const struct comm_needs *needs)
 {
-    size_t bytes = (needs->accumulate_bytes + ARENA_ALIGN - 1) / ARENA_ALIGN *
-                   ARENA_ALIGN;
-    if (needs->node_size > 0 && needs->node_size < needs->world)
-        bytes += (size_t)(needs->world / needs->node_size) *
-                 ((needs->shard_bytes + ARENA_ALIGN - 1) / ARENA_ALIGN *
-                  ARENA_ALIGN);
-    return bytes;
+    bool has_nodes = needs->node_size > 0 && needs->node_size < needs->world;
+    int nodes = has_nodes ? needs->world / needs->node_size : 1;
+    size_t levels =
+            has_nodes ? (size_t)nodes *
+                                rounded_up(needs->shard_bytes, ARENA_ALIGN)
+                      : 0;
+    if (!needs->is_ordered)
+        return levels + rounded_up(needs->accumulate_bytes, ARENA_ALIGN);
+    size_t exchange = exchange_bytes(needs, nodes);
+    return exchange > levels ? exchange : levels;
 }

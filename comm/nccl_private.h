@@ -5,8 +5,8 @@
  *   comm                       '-[ a, b in one group ]-------------'
  *
  * begin notes the operation; the next progress or wait queues all that were
- * noted in one ncclGroup, on a stream of higher priority, behind an event of the
- * compute stream. The same calls on all ranks, so the same groups.
+ * noted in one ncclGroup, on a stream of higher priority, behind an event of
+ * the compute stream. The same calls on all ranks, so the same groups.
  *
  * In two levels a group is two: within the node and along the rail (the ranks
  * with the same place in their nodes), with `scratch` between them:
@@ -16,14 +16,19 @@
  *   reduce_scatter:  node: the ranks of node d in full -> scratch[d]
  *                    rail: scratch -> shard
  *
+ * Sums in rank order are exchanges and kernels of ours instead
+ * (nccl_ordered.c).
+ *
  * Threads: the trainer's; and the watch (nccl_watch.c), which looks at events
- * and asynchronous errors, and ends the job when an operation takes too long. */
+ * and asynchronous errors, and ends the job when an operation takes too long.
+ */
 #ifndef ZD_COMM_NCCL_PRIVATE_H
 #define ZD_COMM_NCCL_PRIVATE_H
 
 #include "base/device.h"
 #include "comm/comm_device.h"
 #include "comm/nccl_door.h"
+#include "comm/nccl_slots.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -35,7 +40,7 @@ struct flight {
     uint64_t number; /* sequence + 1; 0: none yet */
     enum comm_op_kind kind;
     enum dtype type;
-    size_t bytes; /* of the full array */
+    size_t bytes;               /* of the full array */
     double begun, queued, done; /* clock_seconds; 0: not yet */
 };
 
@@ -52,13 +57,15 @@ struct nccl {
     int nodes;
     pthread_mutex_t calls; /* of the library, on the communicators */
     struct stream *stream;
-    struct event *ready[COMM_OPS_MAX]; /* by slot */
+    struct event *ready[COMM_OPS_MAX];  /* by slot */
     struct event *done[FLIGHT_ENTRIES]; /* by sequence */
     struct comm_op *pending[COMM_OPS_MAX];
     size_t pending_scratch[COMM_OPS_MAX]; /* where each has its part */
     int pending_count;
     char *scratch;
     size_t scratch_bytes, scratch_used;
+    size_t round; /* of what is being queued: sums in rank order may need more
+                     than one */
     void *registered[NCCL_COMMS];
 
     /* the watch */
@@ -70,8 +77,8 @@ struct nccl {
     struct flight flights[FLIGHT_ENTRIES]; /* by sequence */
     uint64_t flight_first, flight_count;   /* first: not known to be done */
     atomic_bool has_failed;
-    struct seat *seats;     /* (ranks of this host) NULL: cannot be had */
-    int *seat_ranks;        /* (ranks of this host) */
+    struct seat *seats; /* (ranks of this host) NULL: cannot be had */
+    int *seat_ranks;    /* (ranks of this host) */
     int seat_count, seat;
 };
 
@@ -82,6 +89,31 @@ enum { NCCL_WORLD, NCCL_NODE, NCCL_RAIL };
 extern const struct comm_functions nccl_backend;
 /* NULL: the memory is about to go. */
 void nccl_set_memory(struct comm *comm, const struct arena *arena);
+
+/* --- nccl_queue.c --------------------------------------------------------- */
+
+ncclDataType_t nccl_type_of(enum dtype type);
+struct event *nccl_done_of(struct nccl *nccl, const struct comm_op *op);
+/* ZD_ERR_PEER after a failure, which has been told. */
+enum zd_status nccl_check_alive(struct nccl *nccl);
+/* Bytes of scratch that an operation has to itself until it is done. */
+size_t nccl_scratch_need(const struct nccl *nccl, const struct comm_op *op);
+/* Queues what is pending. */
+enum zd_status nccl_flush(struct nccl *nccl);
+
+/* --- nccl_ordered.c --------------------------------------------------------
+ */
+
+size_t nccl_ordered_need(const struct nccl *nccl, const struct comm_op *op);
+size_t nccl_ordered_rounds(const struct nccl *nccl, const struct comm_op *op);
+/* Of pending operation `i` and the round: what belongs into a group of the
+ * communicator, and the sums behind it. */
+enum zd_status nccl_ordered_put_world(struct nccl *nccl, int i);
+enum zd_status nccl_ordered_sum_world(struct nccl *nccl, int i);
+enum zd_status nccl_ordered_put_node(struct nccl *nccl, int i);
+enum zd_status nccl_ordered_sum_node(struct nccl *nccl, int i);
+enum zd_status nccl_ordered_put_rail(struct nccl *nccl, int i);
+enum zd_status nccl_ordered_sum_rail(struct nccl *nccl, int i);
 
 /* --- nccl_create.c -------------------------------------------------------- */
 

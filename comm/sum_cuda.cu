@@ -31,3 +31,73 @@ extern "C" enum zd_status comm_add_cuda(
                 device_cuda_stream(stream), to, from, count);
     return ZD_OK;
 }
+
+/* --- parts of several ranks ----------------------------------------------- */
+
+/* A thread adds the packs of all parts at its place; `to` may be `own`, which
+ * it has read by then. */
+template <typename T, int W>
+__global__ void sum_kernel(
+        T *to, const T *own, const T *others, size_t stride, size_t packs,
+        int parts, int place, bool accumulate)
+{
+    size_t step = (size_t)gridDim.x * blockDim.x;
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < packs;
+         i += step) {
+        float sum[W] = {}, x[W];
+        for (int p = 0; p < parts; p++) {
+            int slot = p < place ? p : p - 1;
+            const T *part = p == place ? own : others + (size_t)slot * stride;
+            load_floats(x, part + i * W);
+#pragma unroll
+            for (int k = 0; k < W; k++)
+                sum[k] = p == 0 ? x[k] : sum[k] + x[k];
+        }
+        if (accumulate) {
+            load_floats(x, to + i * W);
+#pragma unroll
+            for (int k = 0; k < W; k++)
+                sum[k] += x[k];
+        }
+        store_floats(to + i * W, sum);
+    }
+}
+
+template <typename T, int W>
+static enum zd_status launch(struct stream *stream, const struct sum_cuda *s)
+{
+    size_t packs = s->count / W;
+    ZD_LAUNCH(
+            (sum_kernel<T, W>), grid_of(packs), BLOCK, 0,
+            device_cuda_stream(stream), (T *)s->to, (const T *)s->own,
+            (const T *)s->others, s->stride, packs, s->parts, s->place,
+            s->accumulate);
+    return ZD_OK;
+}
+
+template <typename T>
+static enum zd_status sum_of_type(
+        struct stream *stream, const struct sum_cuda *s)
+{
+    const int W = full_width<T>::value;
+    uintptr_t places = (uintptr_t)s->to | (uintptr_t)s->own |
+                       (uintptr_t)s->others | s->stride * sizeof(T);
+    if (places % 16 == 0 && s->count % W == 0)
+        return launch<T, W>(stream, s);
+    return launch<T, 1>(stream, s);
+}
+
+extern "C" enum zd_status comm_sum_cuda(
+        struct stream *stream, const struct sum_cuda *request)
+{
+    if (request->count == 0)
+        return ZD_OK;
+    switch (request->type) {
+    case DTYPE_FP32:
+        return sum_of_type<float>(stream, request);
+    case DTYPE_BF16:
+        return sum_of_type<bf16>(stream, request);
+    default:
+        return sum_of_type<fp16>(stream, request);
+    }
+}

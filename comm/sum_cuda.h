@@ -2,10 +2,26 @@
 #ifndef ZD_COMM_SUM_CUDA_H
 #define ZD_COMM_SUM_CUDA_H
 
+#include "base/dtype.h"
 #include "base/stream.h"
 
 /* to[i] += from[i] */
 enum zd_status comm_add_cuda(
         struct stream *stream, float *to, const float *from, size_t count);
+
+/* `parts` arrays: this rank's own is the one at `place`, the others lie
+ * `stride` elements apart, in order. */
+struct sum_cuda {
+    void *to; /* may be `own` */
+    const void *own, *others;
+    size_t stride, count; /* elements */
+    int parts, place;
+    enum dtype type;
+    bool accumulate; /* fp32 only */
+};
+/* to[i] = part 0 [i] + part 1 [i] + .. [+ to[i]], in that order, in fp32,
+ * rounded once: the bits of sum_parts. */
+enum zd_status comm_sum_cuda(
+        struct stream *stream, const struct sum_cuda *request);
 
 #endif

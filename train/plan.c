@@ -91,13 +91,15 @@ static void plan_transport(
 
 /* The largest shard of any collective, and of those that add to what is there.
  */
-static enum zd_status plan_comm(struct job_plan *plan)
+static enum zd_status plan_comm(
+        const struct train_job *job, struct job_plan *plan)
 {
     const struct zero_plan *zero = &plan->zero;
     struct comm_needs needs = {
             .transport = plan->transport,
             .world = plan->world,
-            .node_size = plan->node_size};
+            .node_size = plan->node_size,
+            .is_ordered = job->comm.reduce == COMM_REDUCE_ORDERED};
     size_t sent = dtype_bytes(zero->request.dtype);
     size_t grad = dtype_bytes(zero->grad_dtype);
     bool adds = zero->grads_cut && !zero->grads_pass &&
@@ -107,6 +109,9 @@ static enum zd_status plan_comm(struct job_plan *plan)
         size_t width = segment->trainable && grad > sent ? grad : sent;
         if (segment->shard_count * width > needs.shard_bytes)
             needs.shard_bytes = segment->shard_count * width;
+        if (segment->trainable &&
+            segment->shard_count * grad > needs.reduce_bytes)
+            needs.reduce_bytes = segment->shard_count * grad;
         if (adds && segment->trainable &&
             segment->shard_count * grad > needs.accumulate_bytes)
             needs.accumulate_bytes = segment->shard_count * grad;
@@ -121,7 +126,7 @@ static enum zd_status plan_spans(
     int T = job->data.cutoff_len;
 
     ZD_TRY(zero_plan_spans(&plan->zero, arena));
-    ZD_TRY(plan_comm(plan));
+    ZD_TRY(plan_comm(job, plan));
     ZD_TRY(model_plan(&plan->config, &plan->table, &plan->shape, arena));
     ZD_TRY(arena_plan_add(
             arena, "train.batches", ARENA_HOST, SPAN_BUFFERS,

@@ -29,6 +29,7 @@ static enum zd_status create(
 {
     struct comm_options options = {
             .backend = group->backend,
+            .reduce = group->reduce,
             .hierarchical =
                     group->ranks_per_node ? COMM_LEVELS_TWO : COMM_LEVELS_ONE,
             .ranks_per_node = group->ranks_per_node};
@@ -56,6 +57,9 @@ static void *run_member(void *arg)
             .world = size,
             .node_size = comm_node_size(comm),
             .shard_bytes = group->shard_bytes,
+            .reduce_bytes = group->reduce_bytes ? group->reduce_bytes
+                                                : group->shard_bytes,
+            .is_ordered = group->reduce == COMM_REDUCE_ORDERED,
             .accumulate_bytes = group->shard_bytes};
     arena_plan_init(&plan);
     must(comm_plan_needs(&plan, &needs));

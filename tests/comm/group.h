@@ -14,6 +14,8 @@ struct group_case {
     size_t shard_bytes;       /* planned: small, so that rounds are many */
     bool on_gpu;
     enum comm_backend backend; /* on_gpu */
+    enum comm_sums reduce;
+    size_t reduce_bytes; /* planned for sums in rank order; 0: shard_bytes */
 };
 
 /* Run the suite; prints a line per case, numbered from *number on. Returns how

@@ -1,9 +1,9 @@
 /* Collectives of device memory between processes, on the stand-ins for CUDA and
  * NCCL. Arguments:
  *
- *     suite WAY        the suite over WAY, nccl or staged; TAP from rank 0
- *     work [LATE]      all_gathers of 40000 bytes for ever, with comm.timeout =
- *                      2 s; rank LATE stops coming after the tenth */
+ *     suite WAY        the suite over WAY, nccl, ordered or staged; TAP from
+ * rank 0 work [LATE]      all_gathers of 40000 bytes for ever, with
+ * comm.timeout = 2 s; rank LATE stops coming after the tenth */
 #include "base/device_memory.h"
 #include "comm/comm.h"
 #include "tests/comm/suite.h"
@@ -39,6 +39,8 @@ static enum zd_status open_all(void)
             .world = comm_size(comm),
             .node_size = comm_node_size(comm),
             .shard_bytes = largest,
+            .reduce_bytes = largest,
+            .is_ordered = options.reduce == COMM_REDUCE_ORDERED,
             .accumulate_bytes = largest};
     arena_plan_init(&plan);
     ZD_TRY(comm_plan_needs(&plan, &needs));
@@ -98,11 +100,15 @@ int main(int argc, char **argv)
     struct comm_options host = {.backend = COMM_MPI};
     bool is_suite = argc == 3 && strcmp(argv[1], "suite") == 0;
     bool is_staged = is_suite && strcmp(argv[2], "staged") == 0;
+    bool is_ordered = is_suite && strcmp(argv[2], "ordered") == 0;
+    if (is_ordered)
+        setenv("NCCL_STANDIN_SUMS", "ring", 1);
     options = (struct comm_options){
             .backend = is_staged ? COMM_MPI : COMM_NCCL,
             .hierarchical = getenv("ZEROD_TEST_RANKS_PER_NODE")
                                     ? COMM_LEVELS_TWO
                                     : COMM_LEVELS_AUTO,
+            .reduce = is_ordered ? COMM_REDUCE_ORDERED : COMM_REDUCE_FAST,
             .timeout = is_suite ? 0 : 2};
     host.hierarchical = options.hierarchical;
     enum zd_status status = comm_mpi_create(&argc, &argv, &host, &control);

@@ -282,7 +282,8 @@ static enum zd_status plan_comm(
     for (int s = 0; s < plan->segment_count; s++) {
         size_t bytes = plan->segments[s].shard_count * sizeof(float);
         if (bytes > needs.shard_bytes)
-            needs.shard_bytes = needs.accumulate_bytes = bytes;
+            needs.shard_bytes = needs.reduce_bytes = needs.accumulate_bytes =
+                    bytes;
     }
     return comm_plan_needs(memory, &needs);
 }

@@ -46,13 +46,14 @@ struct description { /* of the operation that a rank has entered */
     uint64_t number;
     int32_t kind, type, reduction, root;
     uint64_t count;
-    uint64_t most; /* bytes of its largest send; may differ */
+    uint64_t most; /* bytes of its largest send; may differ, as the next may */
+    uint64_t sends[RANKS_MAX]; /* bytes for each rank */
 };
 
 struct place {
     std::atomic<uint64_t> phase;
     struct description descriptions[2]; /* by half */
-    uint64_t words[4]; /* of the joining and of splits */
+    uint64_t words[4];                  /* of the joining and of splits */
 };
 
 struct board {

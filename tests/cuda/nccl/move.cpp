@@ -8,6 +8,7 @@ extern "C" {
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <unistd.h>
 
@@ -83,9 +84,32 @@ static size_t largest_send(const struct operation *op)
 static void enter(struct operation *op, int half)
 {
     struct ncclComm *comm = op->comm;
-    comm->board->places[comm->rank].descriptions[half] = {
-            op->number, op->kind,  op->type,        op->reduction,
-            op->root,   op->count, largest_send(op)};
+    struct description *description =
+            &comm->board->places[comm->rank].descriptions[half];
+    *description = {op->number, op->kind,  op->type,         op->reduction,
+                    op->root,   op->count, largest_send(op), {}};
+    for (const struct transfer &t : op->transfers)
+        if (t.is_send)
+            description->sends[t.peer] = t.bytes;
+}
+
+/* What is received is what the peer sends. */
+static bool transfers_meet(struct operation *op, int half)
+{
+    struct ncclComm *comm = op->comm;
+    for (const struct transfer &t : op->transfers) {
+        unsigned long long sent = comm->board->places[t.peer]
+                                          .descriptions[half]
+                                          .sends[comm->rank];
+        if (t.is_send || sent == t.bytes)
+            continue;
+        comm_fail(
+                comm, ncclInvalidUsage,
+                "rank %d receives %zu bytes of rank %d, which sends %llu",
+                comm->rank, t.bytes, t.peer, sent);
+        return false;
+    }
+    return true;
 }
 
 /* All ranks are in the same operation, or it fails on all. */
@@ -119,24 +143,40 @@ static enum dtype dtype_of(ncclDataType_t type)
                                  : DTYPE_BF16;
 }
 
-/* to = the ranks' values at `place` of their buffers, in rank order, in fp32,
- * rounded once. */
+/* NCCL_STANDIN_SUMS=ring: as along a ring, from the rank behind the one that
+ * keeps the sum, and rounded where it is passed on. */
+static bool sums_in_rings(void)
+{
+    const char *sums = getenv("NCCL_STANDIN_SUMS");
+    return sums && strcmp(sums, "ring") == 0;
+}
+
+/* to = the sum of the ranks' values at `place` of their buffers, in rank order,
+ * in fp32, rounded once; or in a ring that ends at rank `last`. */
 static void sum(
         struct operation *op, int half, unsigned char *to, size_t place,
-        size_t count)
+        size_t count, int last)
 {
     enum { BLOCK = 1024 };
     enum dtype type = dtype_of(op->type);
     size_t width = dtype_bytes(type);
     float total[BLOCK], value[BLOCK];
+    uint16_t narrow[BLOCK];
+    bool in_ring = sums_in_rings();
+    int size = op->comm->size, first = in_ring ? (last + 1) % size : 0;
     for (size_t at = 0, n; at < count; at += n) {
         n = std::min(count - at, (size_t)BLOCK);
-        for (int r = 0; r < op->comm->size; r++) {
+        for (int k = 0; k < size; k++) {
+            int r = (first + k) % size;
             dtype_convert(
-                    r == 0 ? total : value, DTYPE_FP32,
+                    k == 0 ? total : value, DTYPE_FP32,
                     buffer_of(op->comm, r, half) + place + at * width, type, n);
-            for (size_t i = 0; i < n && r > 0; i++)
+            for (size_t i = 0; i < n && k > 0; i++)
                 total[i] += value[i];
+            if (in_ring && type != DTYPE_FP32) {
+                dtype_convert(narrow, type, total, DTYPE_FP32, n);
+                dtype_convert(total, DTYPE_FP32, narrow, type, n);
+            }
         }
         dtype_convert(to + at * width, type, total, DTYPE_FP32, n);
     }
@@ -202,9 +242,9 @@ static void take(struct operation *op, int half, size_t at)
     size_t piece = std::min(room, bytes - at);
     unsigned char *to = (unsigned char *)op->to + at;
     if (op->kind == REDUCE_SCATTER)
-        sum(op, half, to, own * room, piece / width);
+        sum(op, half, to, own * room, piece / width, comm->rank);
     else if (op->kind == ALL_REDUCE)
-        sum(op, half, to, 0, piece / width);
+        sum(op, half, to, 0, piece / width, 0);
     else if (op->kind == BROADCAST)
         memcpy(to, buffer_of(comm, op->root, half), piece);
     else
@@ -220,7 +260,9 @@ static void move(struct operation *op)
         int half = next_half(comm);
         enter(op, half);
         give(op, half, round * piece_bytes(op));
-        if (!board_meet(comm) || (round == 0 && !is_the_same(op, half)))
+        if (!board_meet(comm))
+            return;
+        if (round == 0 && (!is_the_same(op, half) || !transfers_meet(op, half)))
             return;
         if (round == 0)
             rounds = rounds_of(op, half);

@@ -1,7 +1,9 @@
 /* A stand-in for libnccl.so.2, for tests without a GPU: what this program uses
  * of NCCL, with its rules.
  *
- * - Ranks are added in rank order in fp32 and rounded once.
+ * - Ranks are added in rank order in fp32 and rounded once; with
+ *   NCCL_STANDIN_SUMS=ring in other orders, and rounded at each hop.
+ * - NCCL_STANDIN_VERSION is the version that it says it has.
  * - A communicator that does not block is ready, and what is called on it is
  *   queued, only when ncclCommGetAsyncError says ncclSuccess, not earlier.
  * - Buffers are checked against the device's memory.
@@ -68,20 +70,31 @@ static ncclResult_t queue_all(
     return ncclSuccess;
 }
 
-/* One operation of sends and receives for all those of a communicator. */
+static bool has_transfer(const struct operation *op, const struct transfer &t)
+{
+    for (const struct transfer &own : op->transfers)
+        if (own.is_send == t.is_send && own.peer == t.peer)
+            return true;
+    return false;
+}
+
+/* The sends and receives of a communicator become operations that have at most
+ * one to and from each peer; every rank must come to as many. */
 static void merge_points(std::vector<struct operation *> *operations)
 {
     std::vector<struct operation *> merged;
-    struct operation *points = nullptr;
     for (struct operation *op : *operations) {
-        if (op->kind == POINTS && points) {
-            points->transfers.push_back(op->transfers[0]);
+        struct operation *home = nullptr;
+        for (size_t i = 0; i < merged.size() && op->kind == POINTS; i++)
+            if (!home && merged[i]->kind == POINTS &&
+                !has_transfer(merged[i], op->transfers[0]))
+                home = merged[i];
+        if (home) {
+            home->transfers.push_back(op->transfers[0]);
             delete op;
-            continue;
+        } else {
+            merged.push_back(op);
         }
-        if (op->kind == POINTS)
-            points = op;
-        merged.push_back(op);
     }
     *operations = merged;
 }
@@ -311,7 +324,8 @@ extern "C" {
 
 ncclResult_t ncclGetVersion(int *version)
 {
-    *version = 22809;
+    const char *other = getenv("NCCL_STANDIN_VERSION");
+    *version = other ? atoi(other) : 22809;
     return ncclSuccess;
 }
 

@@ -1,0 +1,227 @@
+/* Sums in rank order over NCCL (comm.reduce = "ordered"): ranks exchange their
+ * parts, and a kernel of ours adds them, so that they have the bits of
+ * sum_parts on any number of GPUs, by any algorithm and version of NCCL.
+ * UNTESTED on a GPU.
+ *
+ * Slots of scratch of one operation, each as large as a piece of a shard:
+ *
+ *   one level    the parts of the other ranks, in rank order
+ *   two levels   A: the parts of the node's other ranks, for each node (k-1, n)
+ *                B: the node's sums, for each node (n)
+ *                then A again: the other nodes' sums (n-1)
+ *
+ * A shard that is larger than a slot goes in several rounds, which need the
+ * exchange and the sum of the one before to be over: the stream sees to that.
+ */
+#include "comm/nccl_private.h"
+#include "comm/sum_cuda.h"
+
+#include "base/device_cuda.h"
+
+/* A piece of one operation, and what is around it. */
+struct piece {
+    const struct comm_op *op;
+    ncclDataType_t type;
+    size_t width, at, count; /* at, count: elements of a shard */
+    size_t slot_bytes;
+    char *slots;
+    int k, nodes, place, node; /* of this rank: place in its node */
+};
+
+static size_t rounded_up(size_t bytes)
+{
+    return (bytes + NCCL_SLOT_ALIGN - 1) / NCCL_SLOT_ALIGN * NCCL_SLOT_ALIGN;
+}
+
+static size_t slots_of(const struct nccl *nccl)
+{
+    return nccl_ordered_slots(nccl->device.base.size, nccl->nodes);
+}
+
+static size_t slot_bytes(const struct nccl *nccl, const struct comm_op *op)
+{
+    size_t whole = rounded_up(op->count * dtype_bytes(op->type));
+    size_t most = nccl->scratch_bytes / slots_of(nccl) / NCCL_SLOT_ALIGN *
+                  NCCL_SLOT_ALIGN;
+    return whole < most ? whole : most;
+}
+
+size_t nccl_ordered_need(const struct nccl *nccl, const struct comm_op *op)
+{
+    size_t slot = slot_bytes(nccl, op);
+    bool has_room = slot > 0 || op->count == 0;
+    return has_room ? slots_of(nccl) * slot : SIZE_MAX;
+}
+
+size_t nccl_ordered_rounds(const struct nccl *nccl, const struct comm_op *op)
+{
+    size_t piece = slot_bytes(nccl, op);
+    size_t bytes = op->count * dtype_bytes(op->type);
+    return piece ? (bytes + piece - 1) / piece : 1;
+}
+
+/* False: this round has nothing of it. */
+static bool find_piece(struct nccl *nccl, int i, struct piece *piece)
+{
+    const struct comm *comm = &nccl->device.base;
+    const struct comm_op *op = nccl->pending[i];
+    struct piece p = {
+            .op = op,
+            .type = nccl_type_of(op->type),
+            .width = dtype_bytes(op->type),
+            .slot_bytes = slot_bytes(nccl, op),
+            .slots = nccl->scratch + nccl->pending_scratch[i],
+            .k = comm->size / nccl->nodes,
+            .nodes = nccl->nodes};
+    size_t most = p.slot_bytes / p.width;
+    p.place = comm->rank % p.k;
+    p.node = comm->rank / p.k;
+    p.at = nccl->round * most;
+    if (op->kind != OP_REDUCE_SCATTER || p.at >= op->count)
+        return false;
+    p.count = op->count - p.at < most ? op->count - p.at : most;
+    *piece = p;
+    return true;
+}
+
+/* This rank's contribution to the piece of `rank`. */
+static const char *part_for(const struct piece *p, int rank)
+{
+    return (const char *)p->op->from +
+           ((size_t)rank * p->op->count + p->at) * p->width;
+}
+
+static char *slot(const struct piece *p, int number)
+{
+    return p->slots + (size_t)number * p->slot_bytes;
+}
+
+/* Among the others: the slot of the rank with this number. */
+static int among_others(int number, int own)
+{
+    return number < own ? number : number - 1;
+}
+
+static enum zd_status exchange(
+        struct nccl *nccl, int which, const struct piece *p, const void *give,
+        int to, void *take, int from)
+{
+    const struct nccl_functions *f = nccl->functions;
+    ncclComm_t comm = nccl->comms[which];
+    cudaStream_t stream = device_cuda_stream(nccl->stream);
+    ZD_NCCL(f, comm, Send, give, p->count, p->type, to, comm, stream);
+    ZD_NCCL(f, comm, Recv, take, p->count, p->type, from, comm, stream);
+    return ZD_OK;
+}
+
+/* --- one level ------------------------------------------------------------ */
+
+enum zd_status nccl_ordered_put_world(struct nccl *nccl, int i)
+{
+    int size = nccl->device.base.size, own = nccl->device.base.rank;
+    struct piece p;
+    if (!find_piece(nccl, i, &p))
+        return ZD_OK;
+    for (int away = 1; away < size; away++) {
+        int to = (own + away) % size, from = (own + size - away) % size;
+        ZD_TRY(exchange(
+                nccl, NCCL_WORLD, &p, part_for(&p, to), to,
+                slot(&p, among_others(from, own)), from));
+    }
+    return ZD_OK;
+}
+
+enum zd_status nccl_ordered_sum_world(struct nccl *nccl, int i)
+{
+    int own = nccl->device.base.rank;
+    struct piece p;
+    if (!find_piece(nccl, i, &p))
+        return ZD_OK;
+    struct sum_cuda sum = {
+            .to = (char *)p.op->to + p.at * p.width,
+            .own = part_for(&p, own),
+            .others = slot(&p, 0),
+            .stride = p.slot_bytes / p.width,
+            .count = p.count,
+            .parts = nccl->device.base.size,
+            .place = own,
+            .type = p.op->type,
+            .accumulate = p.op->accumulate};
+    return comm_sum_cuda(nccl->stream, &sum);
+}
+
+/* --- two levels ----------------------------------------------------------- */
+
+static char *node_sum(const struct piece *p, int node)
+{
+    return slot(p, (p->k - 1) * p->nodes + node);
+}
+
+enum zd_status nccl_ordered_put_node(struct nccl *nccl, int i)
+{
+    struct piece p;
+    if (!find_piece(nccl, i, &p))
+        return ZD_OK;
+    for (int away = 1; away < p.k; away++) {
+        int to = (p.place + away) % p.k, from = (p.place + p.k - away) % p.k;
+        int first = among_others(from, p.place) * p.nodes;
+        for (int d = 0; d < p.nodes; d++)
+            ZD_TRY(exchange(
+                    nccl, NCCL_NODE, &p, part_for(&p, d * p.k + to), to,
+                    slot(&p, first + d), from));
+    }
+    return ZD_OK;
+}
+
+enum zd_status nccl_ordered_sum_node(struct nccl *nccl, int i)
+{
+    struct piece p;
+    if (!find_piece(nccl, i, &p))
+        return ZD_OK;
+    for (int d = 0; d < p.nodes; d++) {
+        struct sum_cuda sum = {
+                .to = node_sum(&p, d),
+                .own = part_for(&p, d * p.k + p.place),
+                .others = slot(&p, d),
+                .stride = (size_t)p.nodes * p.slot_bytes / p.width,
+                .count = p.count,
+                .parts = p.k,
+                .place = p.place,
+                .type = p.op->type};
+        ZD_TRY(comm_sum_cuda(nccl->stream, &sum));
+    }
+    return ZD_OK;
+}
+
+enum zd_status nccl_ordered_put_rail(struct nccl *nccl, int i)
+{
+    struct piece p;
+    if (!find_piece(nccl, i, &p))
+        return ZD_OK;
+    for (int away = 1; away < p.nodes; away++) {
+        int to = (p.node + away) % p.nodes;
+        int from = (p.node + p.nodes - away) % p.nodes;
+        ZD_TRY(exchange(
+                nccl, NCCL_RAIL, &p, node_sum(&p, to), to,
+                slot(&p, among_others(from, p.node)), from));
+    }
+    return ZD_OK;
+}
+
+enum zd_status nccl_ordered_sum_rail(struct nccl *nccl, int i)
+{
+    struct piece p;
+    if (!find_piece(nccl, i, &p))
+        return ZD_OK;
+    struct sum_cuda sum = {
+            .to = (char *)p.op->to + p.at * p.width,
+            .own = node_sum(&p, p.node),
+            .others = slot(&p, 0),
+            .stride = p.slot_bytes / p.width,
+            .count = p.count,
+            .parts = p.nodes,
+            .place = p.node,
+            .type = p.op->type,
+            .accumulate = p.op->accumulate};
+    return comm_sum_cuda(nccl->stream, &sum);
+}

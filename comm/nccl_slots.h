@@ -1,0 +1,14 @@
+/* nccl_slots.h - the scratch of sums in rank order, to its plan and its use. */
+#ifndef ZD_COMM_NCCL_SLOTS_H
+#define ZD_COMM_NCCL_SLOTS_H
+
+#include <stddef.h>
+
+/* So that kernels can move 16 bytes at a time, and messages are aligned. */
+enum { NCCL_SLOT_ALIGN = 256 };
+
+/* Slots that the exchange of one operation needs, each of a piece of a shard.
+ */
+size_t nccl_ordered_slots(int world, int nodes);
+
+#endif
