@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Install the Debian packages of packages.txt that are missing.
-#   deploy/install.sh [build] [run] [test] [ci] [demo] [net]        without a word: build run
+#   deploy/install.sh [build] [run] [test] [ci] [demo] [net] [cudnn]        without a word: build run
 # Asks nothing (sudo may want its password). Ends with 0 at once, and without the network, when nothing is missing.
+# cudnn: the headers of cudnn-frontend too, from PyPI into .cache/ of the source tree (deploy/cuda/cudnn_frontend.sh).
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 [[ $# -gt 0 ]] || set -- build run
@@ -40,12 +41,18 @@ find_missing() {
     done
 }
 
+# What comes from elsewhere, once the packages are there.
+finish() {
+    if [[ " $* " == *" cudnn "* ]]; then exec "$here/cuda/cudnn_frontend.sh"; fi
+    exit 0
+}
+
 if ! command -v apt-get >/dev/null; then
     echo "install.sh: this is no Debian system; install what $here/packages.txt names by other means" >&2
     exit 69
 fi
 find_missing "$@"
-[[ ${#missing[@]} -gt 0 ]] || exit 0
+[[ ${#missing[@]} -gt 0 ]] || finish "$@"
 
 as_root=()
 if [[ $(id -u) -ne 0 ]]; then
@@ -77,3 +84,5 @@ if ! "${apt[@]}" install --no-install-recommends "${missing[@]}" >"$log" 2>&1; t
         exit 69
     fi
 fi
+rm -f "$log" # exec leaves no trap
+finish "$@"

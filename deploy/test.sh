@@ -91,16 +91,25 @@ archs=90
 [[ ${#select_long[@]} -gt 0 ]] || archs=all
 if ! ./deploy/cuda/find.sh >/dev/null 2>&1; then
     echo "== CUDA: skipped, there is no toolkit here (deploy/cuda/find.sh says where it looks)" >&2
-    told "CUDA by nvcc" SKIP
-    told "CUDA on the CPU" SKIP
+    for part in "CUDA by nvcc" "cuDNN's attention" "CUDA on the CPU"; do told "$part" SKIP; done
 else
-    if build build-cuda --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_archs=$archs; then
+    # Attention by cuDNN is compiled where its headers can be had; the build goes on without them.
+    cudnn=disabled
+    if ./deploy/install.sh cudnn && ./deploy/cuda/find.sh | grep -q '^cudnn='; then
+        cudnn=enabled
+    else
+        echo "== cuDNN's attention: skipped, its headers or those of cudnn-frontend are not here" >&2
+        told "cuDNN's attention" SKIP
+    fi
+    if build build-cuda --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_archs=$archs -Dcudnn=$cudnn; then
         told "CUDA by nvcc" OK
         run_suite build-cuda "the program with CUDA where there is no driver" --suite no-driver
     else
         told "CUDA by nvcc" FAIL
     fi
-    if build build-standin --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_stand_in=true -Doptimization=2; then
+    # cuDNN has no stand-in: its door is compiled once, above
+    if build build-standin --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled \
+            -Doptimization=2; then
         run_suite build-standin "CUDA on the CPU" --suite cuda "${select_long[@]}"
     else
         told "CUDA on the CPU" FAIL

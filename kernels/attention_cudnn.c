@@ -7,19 +7,18 @@
 
 #include "zd_config.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
+
+/* Once in a process. */
+static void say_once(atomic_flag *said, const char *what, const char *why)
+{
+    if (!atomic_flag_test_and_set(said))
+        zd_log_info("attention: %s%s", what, why);
+}
 
 #if ZD_HAVE_CUDNN
 #include "kernels/cudnn_door.h"
-
-#include <stdatomic.h>
-
-/* Once in a process: said at the first batch that it holds for. */
-static void say_once(atomic_flag *said, const char *what)
-{
-    if (!atomic_flag_test_and_set(said))
-        zd_log_info("attention: %s", what);
-}
 
 /* cuDNN knows nothing of documents within a sample. */
 static bool may_try(const struct attention_shape *s)
@@ -28,8 +27,10 @@ static bool may_try(const struct attention_shape *s)
     if (s->documents == s->B)
         return s->D % 8 == 0;
     say_once(
-            &several, "samples of several documents are done by our own "
-                      "kernels, not by cuDNN");
+            &several,
+            "samples of several documents are done by our own kernels, "
+            "not by cuDNN",
+            "");
     return false;
 }
 
@@ -170,6 +171,7 @@ static void take_cudnn(struct kernels *table)
 enum zd_status attention_cuda_choose(
         struct kernels *table, const char **name_out)
 {
+    static atomic_flag not_there = ATOMIC_FLAG_INIT;
     enum attention_choice choice = kernels_attention();
     char why[256] = "it has no fp32 attention";
     *name_out = "own attention";
@@ -185,6 +187,7 @@ enum zd_status attention_cuda_choose(
                      "cannot be had");
         return ZD_ERR_UNFIT;
     }
-    zd_log_debug("attention by our own kernels; cuDNN: %s", why);
+    if (table->dtype != DTYPE_FP32)
+        say_once(&not_there, "our own kernels; cuDNN: ", why);
     return ZD_OK;
 }

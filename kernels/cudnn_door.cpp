@@ -99,7 +99,9 @@ static const char *open_library(void)
     static std::once_flag once;
     static char why[256];
     std::call_once(once, [] {
-        static const char *const names[] = {"libcudnn.so.9", NULL};
+        const char *file = getenv("ZEROD_CUDNN");
+        const char *const names[] = {
+                file && *file ? file : "libcudnn.so.9", NULL};
         fe::cudnn_dlhandle = library_open(names, why, sizeof why);
         if (!fe::cudnn_dlhandle) {
             if (!*why)

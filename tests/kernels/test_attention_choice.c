@@ -1,0 +1,89 @@
+/* test_attention_choice.c - which attention a GPU's table gets where cuDNN
+ * cannot be loaded: an error when it was asked for, a line when it was not. */
+#include <criterion/criterion.h>
+
+#include "base/log.h"
+#include "kernels/cuda_table.h"
+
+#include "zd_config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char said[1024];
+
+static void keep(void *ctx, enum zd_log_level level, const char *message)
+{
+    if (level == ZD_LOG_INFO)
+        snprintf(
+                said + strlen(said), sizeof said - strlen(said), "%s\n",
+                message);
+}
+
+/* What the dynamic linker says of a file that is not there, or that the
+ * headers were not there when this was built. */
+static const char *reason(void)
+{
+    return ZD_HAVE_CUDNN ? "/nowhere/libcudnn.so.9"
+                         : "built without cudnn-frontend";
+}
+
+static void begin(void)
+{
+    setenv("ZEROD_CUDNN", "/nowhere/libcudnn.so.9", 1);
+    zd_log_set_hook(keep, NULL);
+}
+
+static int dummy;
+
+/* A table that must come back as it went in. */
+static enum zd_status choose(
+        enum dtype dtype, enum attention_choice choice, const char **name_out)
+{
+    struct kernels table = {
+            .dtype = dtype,
+            .attention_forward = (attention_forward_fn *)&dummy,
+            .attention_backward = (attention_backward_fn *)&dummy,
+    };
+    kernels_set_attention(choice);
+    enum zd_status status = attention_cuda_choose(&table, name_out);
+    cr_expect(table.attention_forward == (attention_forward_fn *)&dummy);
+    cr_expect(table.attention_backward == (attention_backward_fn *)&dummy);
+    return status;
+}
+
+TestSuite(attention_choice, .init = begin);
+
+Test(attention_choice, cudnn_that_is_asked_for_and_not_there_is_an_error)
+{
+    const char *name;
+    cr_expect_eq(choose(DTYPE_BF16, ATTENTION_CUDNN, &name), ZD_ERR_UNFIT);
+    cr_expect_str_eq(zd_error_get()->code, "E1224");
+    cr_expect(
+            strstr(zd_error_get()->what, reason()) != NULL, "%s",
+            zd_error_get()->what);
+    cr_expect_str_empty(said);
+}
+
+Test(attention_choice, automatic_is_our_own_and_says_why_once)
+{
+    const char *name;
+    cr_expect_eq(choose(DTYPE_BF16, ATTENTION_AUTO, &name), ZD_OK);
+    cr_expect_str_eq(name, "own attention");
+    cr_expect_eq(
+            strncmp(said, "attention: our own kernels; cuDNN: ", 35), 0, "%s",
+            said);
+    cr_expect(strstr(said, reason()) != NULL, "%s", said);
+    size_t length = strlen(said);
+    cr_expect_eq(choose(DTYPE_FP16, ATTENTION_AUTO, &name), ZD_OK);
+    cr_expect_eq(strlen(said), length, "%s", said);
+}
+
+Test(attention_choice, fp32_and_our_own_need_no_word)
+{
+    const char *name;
+    cr_expect_eq(choose(DTYPE_FP32, ATTENTION_AUTO, &name), ZD_OK);
+    cr_expect_eq(choose(DTYPE_BF16, ATTENTION_OWN, &name), ZD_OK);
+    cr_expect_str_empty(said);
+}
