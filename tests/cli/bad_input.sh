@@ -8,6 +8,7 @@
 # changed: what an earlier run left there. One line of TAP tells.
 zerod=$(realpath "$1")
 fixtures=$2/tests/fixtures
+. "$2/tests/support/small_job.sh"
 dir=$(mktemp -d) || exit 99
 export XDG_RUNTIME_DIR="$dir" # jobs of equal names that run beside each other do not meet
 trap 'rm -rf "$dir"' EXIT
@@ -49,10 +50,7 @@ edit() {
 # --- the sound job ---
 
 mkdir "$dir/sound" && cd "$dir/sound" || exit 99
-cp -r "$fixtures/llama/model" model
-for i in 1 2 3 4 5 6 7 8; do
-    echo "The miller's daughter kept the accounts of the mill, and she kept them better than her father had, line $i."
-done >data.txt
+small_inputs "$fixtures"
 cat >job.toml <<'TOML'
 [job]
 name = "sound"

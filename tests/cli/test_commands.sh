@@ -3,29 +3,10 @@
 # CASES is the program of cases.c. What generate writes is held against transformers in tests/program.
 fixtures=$2/tests/fixtures cases=$(realpath "$3")
 . "$2/tests/cli/lib.sh"
+. "$2/tests/support/small_job.sh"
 plain() { ! grep -q "$(printf '\033')" out err; }
 
-cp -r "$fixtures/llama/model" model
-for i in 1 2 3 4 5 6 7 8; do
-    echo "The miller's daughter kept the accounts of the mill, and she kept them better than her father had, line $i."
-done >data.txt
-cat >job.toml <<'TOML'
-[job]
-output_dir = "run"
-[model]
-path = "model"
-dtype = "fp32"
-[data]
-cutoff_len = 32
-cache_dir = "cache"
-[[data.train]]
-path = "data.txt"
-[train]
-max_steps = 3
-dtype = "fp32"
-[device]
-cpu_threads = 1
-TOML
+small_job "$fixtures"
 
 # --- validate ---
 ok 'validate' call 0 validate job.toml

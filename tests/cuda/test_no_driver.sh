@@ -7,28 +7,9 @@ if [ -e /dev/nvidiactl ] || ldconfig -p 2>/dev/null | grep -q libcuda.so.1; then
     exit 0
 fi
 . "$2/tests/cli/lib.sh"
+. "$2/tests/support/small_job.sh"
 
-cp -r "$fixtures/llama/model" model
-for i in 1 2 3 4 5 6 7 8; do
-    echo "The miller's daughter kept the accounts of the mill, and she kept them better than her father had, line $i."
-done >data.txt
-cat >job.toml <<'TOML'
-[job]
-output_dir = "run"
-[model]
-path = "model"
-dtype = "fp32"
-[data]
-cutoff_len = 32
-cache_dir = "cache"
-[[data.train]]
-path = "data.txt"
-[train]
-max_steps = 3
-dtype = "fp32"
-[device]
-cpu_threads = 1
-TOML
+small_job "$fixtures"
 
 ok 'it starts' call 0 --version
 ok 'no library of CUDA is needed to start it' eval '! ldd "$zerod" | grep -qE "cuda|cublas|cudnn|nccl|libnvidia"'
