@@ -9,31 +9,14 @@
 
 static struct scenario scenario(int stage, int world, enum dtype dtype)
 {
-    struct scenario s = {
-            .shape = {.layers = 3, .scale = 12, .freeze_every = 6},
-            .world = world,
-            .accumulation = 1,
-            .steps = 2,
-            .options = zero_options_default(),
-            .optim = optim_options_default(),
-            .clip = 1,
-            .offload = offload_options_default(),
-            .streams = STREAM_THREAD,
-            .workers = 2,
-            .dtype = dtype,
-            .storage = DTYPE_FP32};
-    s.options.stage = stage;
-    s.optim.learning_rate = 0.01;
+    struct scenario s = scenario_default(stage, world, dtype);
+    s.shape.layers = 3;
+    s.shape.scale = 12;
+    s.steps = 2;
+    s.streams = STREAM_THREAD;
+    s.workers = 2;
     s.offload.chunk_bytes = 4096; /* a tensor is several chunks */
     return s;
-}
-
-static bool same_run(const struct outcome *a, const struct outcome *b)
-{
-    return outcome_same(a, b) && a->seen == b->seen &&
-           a->evaluated == b->evaluated &&
-           !memcmp(a->norms, b->norms, sizeof a->norms) &&
-           !memcmp(a->losses, b->losses, sizeof a->losses);
 }
 
 static void compare(const struct scenario *s, const char *what)
@@ -48,7 +31,7 @@ static void compare(const struct scenario *s, const char *what)
     snprintf(
             name, sizeof name, "%s: stage %d, %d ranks, %s", what,
             s->options.stage, s->world, dtype_name(s->dtype));
-    report(is_sound && same_run(&want, &got), name,
+    report(is_sound && outcome_same_run(&want, &got), name,
            is_sound ? "other bits than the CPU" : "see above");
     outcome_fini(&want);
     outcome_fini(&got);

@@ -8,34 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- what is compared ----------------------------------------------------- */
-
-/* The same run with and without offload. */
-static bool same_run(const struct outcome *a, const struct outcome *b)
-{
-    return outcome_same(a, b) && a->seen == b->seen &&
-           a->evaluated == b->evaluated &&
-           !memcmp(a->norms, b->norms, sizeof a->norms) &&
-           !memcmp(a->losses, b->losses, sizeof a->losses);
-}
-
 static struct scenario scenario(int stage, int world, enum dtype dtype)
 {
-    struct scenario s = {
-            .shape = {.layers = 4, .scale = 2, .freeze_every = 6},
-            .world = world,
-            .accumulation = 1,
-            .steps = 3,
-            .options = zero_options_default(),
-            .optim = optim_options_default(),
-            .clip = 1,
-            .offload = offload_options_default(),
-            .streams = STREAM_THREAD,
-            .workers = 1,
-            .dtype = dtype,
-            .storage = DTYPE_FP32};
-    s.options.stage = stage;
-    s.optim.learning_rate = 0.01;
+    struct scenario s = scenario_default(stage, world, dtype);
+    s.streams = STREAM_THREAD;
+    s.workers = 1;
     s.offload.chunk_bytes = 2048; /* a tensor is several chunks */
     return s;
 }
@@ -48,7 +25,7 @@ static bool offload_changes_nothing(const struct scenario *s)
     device.accumulate_on_host = false;
     struct outcome want = world_run(&device), got = world_run(s);
     bool ok = outcome_sound(&want) && outcome_sound(&got);
-    if (ok && !same_run(&want, &got)) {
+    if (ok && !outcome_same_run(&want, &got)) {
         printf("# stage %d world %d %s: other bits\n", s->options.stage,
                s->world, dtype_name(s->dtype));
         ok = false;
@@ -60,39 +37,14 @@ static bool offload_changes_nothing(const struct scenario *s)
 
 /* --- stages, worlds, types, ways to send ---------------------------------- */
 
-/* What must not change a bit, in turn. */
 static void vary(struct scenario *s, int variant)
 {
-    struct zero_options *o = &s->options;
-    s->shape.tied = variant & 1;
-    s->shape.freeze_low = (variant & 6) == 6;
+    scenario_vary(s, variant);
     s->streams = variant % 3 ? STREAM_THREAD : STREAM_INLINE;
     s->workers = variant & 2 ? 3 : 1;
     s->clip = variant % 4 ? 1 : 1e9;
     s->offload.clipping =
             variant % 7 < 3 ? OFFLOAD_CLIP_UNDO : OFFLOAD_CLIP_WAIT;
-    switch (variant % 5) {
-    case 0:
-        break;
-    case 1:
-        o->overlap_comm = false;
-        break;
-    case 2:
-        o->reduce_bucket_size = 5000;
-        o->prefetch_bucket_size = 1 << 20;
-        o->allgather_bucket_size = 4000;
-        break;
-    case 3:
-        o->max_reuse_distance = 1 << 20;
-        o->param_persistence_threshold = 300;
-        break;
-    case 4:
-        o->reduce_bucket_size = 1 << 30;
-        s->checkpointing =
-                (struct checkpointing){.mode = CHECKPOINTING_EVERY, .every = 3};
-        s->evaluates = true;
-        break;
-    }
 }
 
 static void test_optimizer_on_host(void)

@@ -38,18 +38,12 @@ enum { VARIANTS = sizeof variants / sizeof variants[0] };
 static struct scenario scenario(
         const struct variant *v, int stage, int world, enum dtype dtype)
 {
-    struct scenario s = {
-            .shape = {.layers = 2, .scale = 12, .freeze_every = 6},
-            .world = world,
-            .accumulation = 1,
-            .steps = 2,
-            .options = zero_options_default(),
-            .optim = optim_options_default(),
-            .dtype = v->no_master ? DTYPE_BF16 : dtype,
-            .storage = DTYPE_FP32,
-            .solo = true};
-    s.options.stage = stage;
-    s.optim.learning_rate = 0.01;
+    struct scenario s =
+            scenario_default(stage, world, v->no_master ? DTYPE_BF16 : dtype);
+    s.shape.layers = 2;
+    s.shape.scale = 12;
+    s.steps = 2;
+    s.solo = true;
     s.optim.name = v->optimizer;
     s.optim.state_type = v->states;
     s.optim.momentum = v->momentum;

@@ -23,6 +23,54 @@ struct rank {
     char what[1024];
 };
 
+struct scenario scenario_default(int stage, int world, enum dtype dtype)
+{
+    struct scenario s = {
+            .shape = {.layers = 4, .scale = 2, .freeze_every = 6},
+            .world = world,
+            .accumulation = 1,
+            .steps = 3,
+            .options = zero_options_default(),
+            .optim = optim_options_default(),
+            .clip = 1,
+            .offload = offload_options_default(),
+            .dtype = dtype,
+            .storage = DTYPE_FP32};
+    s.options.stage = stage;
+    s.optim.learning_rate = 0.01;
+    return s;
+}
+
+void scenario_vary(struct scenario *s, int variant)
+{
+    struct zero_options *o = &s->options;
+    s->shape.tied = variant & 1;
+    s->shape.freeze_low = (variant & 6) == 6;
+    switch (variant % 5) {
+    case 0:
+        break;
+    case 1:
+        o->overlap_comm = false;
+        break;
+    case 2:
+        o->reduce_bucket_size = 5000;
+        o->prefetch_bucket_size = 1 << 20;
+        o->allgather_bucket_size = 4000;
+        break;
+    case 3:
+        o->max_reuse_distance = 1 << 20;
+        o->param_persistence_threshold = 300;
+        o->sub_group_size = 100;
+        break;
+    case 4:
+        o->reduce_bucket_size = 1 << 30;
+        s->checkpointing =
+                (struct checkpointing){.mode = CHECKPOINTING_EVERY, .every = 3};
+        s->evaluates = true;
+        break;
+    }
+}
+
 size_t tensor_start(const struct param_table *table, int id)
 {
     size_t start = 0;
@@ -402,6 +450,14 @@ bool outcome_same(const struct outcome *a, const struct outcome *b)
         same = !memcmp(a->state[lane], b->state[lane], bytes) &&
                !memcmp(a->scale[lane], b->scale[lane], bytes);
     return same;
+}
+
+bool outcome_same_run(const struct outcome *a, const struct outcome *b)
+{
+    return outcome_same(a, b) && a->seen == b->seen &&
+           a->evaluated == b->evaluated &&
+           !memcmp(a->norms, b->norms, sizeof a->norms) &&
+           !memcmp(a->losses, b->losses, sizeof a->losses);
 }
 
 static void collect(

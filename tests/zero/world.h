@@ -16,11 +16,11 @@ struct scenario {
     double clip; /* largest norm; 0: 1 */
     struct offload_options offload;
     bool accumulate_on_host;
-    size_t spill_bytes; /* paged states */
-    int dawdle_us;      /* the streams are slow before each update */
+    size_t spill_bytes;          /* paged states */
+    int dawdle_us;               /* the streams are slow before each update */
     enum device_backend backend; /* 0: the CPU */
     enum stream_mode streams;    /* of the CPU */
-    int workers; /* of the engine */
+    int workers;                 /* of the engine */
     struct checkpointing checkpointing;
     bool solo;  /* ranks but the first have no gradient: the sum is the same
                    in every world */
@@ -52,12 +52,21 @@ struct outcome {
     char what[1024];
 };
 
+/* Three small steps of fp32 storage, clipped at 1, nothing on the host. */
+struct scenario scenario_default(int stage, int world, enum dtype dtype);
+/* What must not change a bit, in turn: what the model has, how stage 3 gathers,
+ * how gradients are put together, and the rest of what is only about when and
+ * where. */
+void scenario_vary(struct scenario *s, int variant);
+
 /* Where tensor `id` begins in the arrays of an outcome. */
 size_t tensor_start(const struct param_table *table, int id);
 
 struct outcome world_run(const struct scenario *scenario);
 void outcome_fini(struct outcome *outcome);
 bool outcome_same(const struct outcome *a, const struct outcome *b);
+/* The states, and all that was seen on the way: sums, norms, losses. */
+bool outcome_same_run(const struct outcome *a, const struct outcome *b);
 /* A run that went through, on ranks that agree, sending what was planned. */
 bool outcome_sound(const struct outcome *outcome);
 
