@@ -56,6 +56,7 @@ static enum zd_status nccl_progress(struct comm *comm)
 static void nccl_abort(struct comm *comm, int exit_code)
 {
     struct nccl *nccl = nccl_of(comm);
+    nccl_await_told(nccl);
     nccl_abort_all(nccl);
     comm_device_abort(comm, exit_code);
 }

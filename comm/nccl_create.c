@@ -120,6 +120,7 @@ static enum zd_status join(struct nccl *nccl)
     struct comm *control = nccl->device.control;
     enum zd_status status = create_events(nccl);
     ZD_TRY(comm_agree(control, status));
+    ZD_TRY(comm_agree(control, nccl_versions_agree(nccl)));
     status = join_world(nccl);
     if (status == ZD_OK)
         status = join_levels(nccl);

@@ -28,6 +28,7 @@
 #include "base/device.h"
 #include "comm/comm_device.h"
 #include "comm/nccl_door.h"
+#include "comm/nccl_hosts.h"
 #include "comm/nccl_slots.h"
 
 #include <pthread.h>
@@ -42,11 +43,6 @@ struct flight {
     enum dtype type;
     size_t bytes;               /* of the full array */
     double begun, queued, done; /* clock_seconds; 0: not yet */
-};
-
-/* How far the ranks of this host are, in memory they share. */
-struct seat {
-    _Atomic uint64_t begun, done; /* numbers */
 };
 
 struct nccl {
@@ -76,7 +72,8 @@ struct nccl {
     bool stops;
     struct flight flights[FLIGHT_ENTRIES]; /* by sequence */
     uint64_t flight_first, flight_count;   /* first: not known to be done */
-    atomic_bool has_failed;
+    atomic_bool has_failed, is_told;       /* is_told: the record is printed */
+    struct hosts *hosts;                   /* NULL: there are no other hosts */
     struct seat *seats; /* (ranks of this host) NULL: cannot be had */
     int *seat_ranks;    /* (ranks of this host) */
     int seat_count, seat;
@@ -126,14 +123,31 @@ void nccl_destroy(struct comm *comm);
 
 enum zd_status nccl_watch_start(struct nccl *nccl);
 void nccl_watch_stop(struct nccl *nccl);
-void nccl_note_begun(struct nccl *nccl, const struct comm_op *op);
-void nccl_note_queued(struct nccl *nccl, const struct comm_op *op);
 /* Prints the thread's error and the record of the last operations, aborts the
  * communicators beside the caller, and ends the process with the code of a lost
  * peer if it has not ended by itself soon. Once; later calls do nothing. */
 void nccl_fail(struct nccl *nccl);
+/* After a failure: until its record is printed, in bounded time. */
+void nccl_await_told(struct nccl *nccl);
 /* Aborts the communicators on a thread of its own; false: that hangs. */
 bool nccl_abort_all(struct nccl *nccl);
+
+/* --- nccl_record.c -------------------------------------------------------- */
+
+void nccl_note_begun(struct nccl *nccl, const struct comm_op *op);
+void nccl_note_queued(struct nccl *nccl, const struct comm_op *op);
+/* Looks which operations are done. Under the lock. */
+void nccl_note_done(struct nccl *nccl);
+struct flight *nccl_flight_of(struct nccl *nccl, uint64_t sequence);
+const char *nccl_kind_name(enum comm_op_kind kind);
+/* Prints the last operations, and which ranks have not entered what hangs. */
+void nccl_tell_record(struct nccl *nccl);
+
+/* --- nccl_versions.c -------------------------------------------------------
+ */
+
+/* ZD_ERR_UNFIT, with all versions, when the ranks opened different ones. */
+enum zd_status nccl_versions_agree(struct nccl *nccl);
 
 /* --- nccl_seats.c --------------------------------------------------------- */
 

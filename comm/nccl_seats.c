@@ -33,12 +33,24 @@ static void find_seats(struct nccl *nccl, const struct about *all)
 {
     const struct comm *comm = &nccl->device.base;
     for (int r = 0; r < comm->size; r++) {
-        if (strcmp(all[r].host, comm->host) != 0)
+        if (strcmp(all[r].host, all[comm->rank].host) != 0)
             continue;
         if (r == comm->rank)
             nccl->seat = nccl->seat_count;
         nccl->seat_ranks[nccl->seat_count++] = r;
     }
+}
+
+/* Nodes that a test asks for are hosts. */
+static void name_host(const struct comm *control, char *out)
+{
+    int per_node = control->options.ranks_per_node;
+    size_t used = strlen(control->host);
+    memcpy(out, control->host, COMM_HOST_MAX);
+    if (per_node > 0)
+        snprintf(
+                out + used, COMM_HOST_MAX - used, "/%d",
+                control->rank / per_node);
 }
 
 enum zd_status nccl_seats_take(struct nccl *nccl)
@@ -54,7 +66,7 @@ enum zd_status nccl_seats_take(struct nccl *nccl)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     }
     mine.file = memfd_create("zerod ranks", MFD_CLOEXEC);
-    memcpy(mine.host, comm->host, sizeof mine.host);
+    name_host(control, mine.host);
     enum zd_status status = comm_gather_all(control, &mine, sizeof mine, all);
     if (status == ZD_OK) {
         find_seats(nccl, all);
@@ -67,6 +79,8 @@ enum zd_status nccl_seats_take(struct nccl *nccl)
     if (mine.file >= 0)
         close(mine.file);
     free(all);
+    if (status == ZD_OK)
+        status = hosts_create(control, mine.host, nccl->seats, &nccl->hosts);
     return status;
 }
 
@@ -74,6 +88,8 @@ void nccl_seats_leave(struct nccl *nccl)
 {
     if (atomic_load(&nccl->has_failed))
         return;
+    hosts_destroy(nccl->hosts);
+    nccl->hosts = NULL;
     if (nccl->seats)
         munmap(nccl->seats, (size_t)nccl->seat_count * sizeof(struct seat));
     nccl->seats = NULL;

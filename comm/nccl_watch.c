@@ -13,112 +13,8 @@
 static const long LOOK_NS = 50 * 1000 * 1000;
 /* How long an abort may take, and then the end of the process by itself. */
 static const double ABORT_SECONDS = 5, END_SECONDS = 5;
-enum { TOLD = 16 }; /* operations of the record that are printed */
-
-static const char *const kind_names[] = {"all_gather", "reduce_scatter"};
-
-/* --- the record ----------------------------------------------------------- */
-
-static struct flight *flight_of(struct nccl *nccl, uint64_t sequence)
-{
-    return &nccl->flights[sequence % FLIGHT_ENTRIES];
-}
-
-void nccl_note_begun(struct nccl *nccl, const struct comm_op *op)
-{
-    pthread_mutex_lock(&nccl->lock);
-    *flight_of(nccl, op->sequence) = (struct flight){
-            .number = op->sequence + 1,
-            .kind = op->kind,
-            .type = op->type,
-            .bytes = op->count * dtype_bytes(op->type) *
-                     (size_t)nccl->device.base.size,
-            .begun = clock_seconds()};
-    nccl->flight_count = op->sequence + 1;
-    if (nccl->seats)
-        atomic_store(&nccl->seats[nccl->seat].begun, op->sequence + 1);
-    pthread_mutex_unlock(&nccl->lock);
-}
-
-void nccl_note_queued(struct nccl *nccl, const struct comm_op *op)
-{
-    pthread_mutex_lock(&nccl->lock);
-    flight_of(nccl, op->sequence)->queued = clock_seconds();
-    pthread_mutex_unlock(&nccl->lock);
-}
-
-/* Operations end in the order in which they were queued. Under the lock. */
-static void note_done(struct nccl *nccl)
-{
-    while (nccl->flight_first < nccl->flight_count) {
-        struct flight *flight = flight_of(nccl, nccl->flight_first);
-        bool is_ours = flight->number == nccl->flight_first + 1;
-        if (is_ours && !flight->queued)
-            return;
-        if (is_ours &&
-            !event_is_done(nccl->done[nccl->flight_first % FLIGHT_ENTRIES]))
-            return;
-        if (is_ours)
-            flight->done = clock_seconds();
-        nccl->flight_first++;
-        if (nccl->seats)
-            atomic_store(&nccl->seats[nccl->seat].done, nccl->flight_first);
-    }
-}
-
-static void tell_flight(struct nccl *nccl, const struct flight *flight)
-{
-    double now = clock_seconds();
-    char state[96];
-    if (flight->done)
-        snprintf(
-                state, sizeof state, "done after %.3f s",
-                flight->done - flight->begun);
-    else
-        snprintf(
-                state, sizeof state, "%s, begun %.1f s ago",
-                flight->queued ? "under way" : "not queued yet",
-                now - flight->begun);
-    zd_log(ZD_LOG_ERROR, "  #%llu %s %s %zu bytes: %s",
-           (unsigned long long)flight->number, kind_names[flight->kind],
-           dtype_name(flight->type), flight->bytes, state);
-}
-
-/* Which ranks of this host have not begun what this one waits for. */
-static void tell_late(struct nccl *nccl)
-{
-    uint64_t waits_for = nccl->flight_first + 1;
-    bool is_late = false;
-    if (nccl->flight_first == nccl->flight_count)
-        return;
-    for (int s = 0; nccl->seats && s < nccl->seat_count; s++) {
-        uint64_t begun = atomic_load(&nccl->seats[s].begun);
-        if (begun >= waits_for)
-            continue;
-        is_late = true;
-        zd_log(ZD_LOG_ERROR,
-               "  rank %d (%s) has not entered #%llu; its last is #%llu",
-               nccl->seat_ranks[s], nccl->device.base.host,
-               (unsigned long long)waits_for, (unsigned long long)begun);
-    }
-    if (!is_late && nccl->seats)
-        zd_log(ZD_LOG_ERROR, "  every rank of %s has entered #%llu",
-               nccl->device.base.host, (unsigned long long)waits_for);
-}
-
-static void tell_record(struct nccl *nccl)
-{
-    pthread_mutex_lock(&nccl->lock);
-    uint64_t count = nccl->flight_count;
-    zd_log(ZD_LOG_ERROR,
-           "rank %d (%s): its last collectives:", nccl->device.base.rank,
-           nccl->device.base.host);
-    for (uint64_t n = count > TOLD ? count - TOLD : 0; n < count; n++)
-        if (flight_of(nccl, n)->number == n + 1)
-            tell_flight(nccl, flight_of(nccl, n));
-    tell_late(nccl);
-    pthread_mutex_unlock(&nccl->lock);
-}
+/* Telling asks other hosts, and may wait for them. */
+static const double TELL_SECONDS = 3;
 
 /* --- the end -------------------------------------------------------------- */
 
@@ -142,6 +38,15 @@ static void *abort_comms(void *ctx)
 static void nap(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+}
+
+/* The job must not end while another thread still says why. */
+void nccl_await_told(struct nccl *nccl)
+{
+    double begun = clock_seconds();
+    while (atomic_load(&nccl->has_failed) && !atomic_load(&nccl->is_told) &&
+           clock_seconds() - begun < TELL_SECONDS)
+        nap();
 }
 
 /* What aborts may hang, and is left behind then, with its few bytes. */
@@ -190,7 +95,8 @@ void nccl_fail(struct nccl *nccl)
     zd_fail_where(
             "rank %d (%s)", nccl->device.base.rank, nccl->device.base.host);
     zd_error_print(stderr, zd_error_get());
-    tell_record(nccl);
+    nccl_tell_record(nccl);
+    atomic_store(&nccl->is_told, true);
     if (pthread_create(&thread, NULL, end_process, nccl) == 0)
         pthread_detach(thread);
     else
@@ -204,16 +110,16 @@ static enum zd_status check_time(struct nccl *nccl)
     double timeout = nccl->device.base.options.timeout;
     enum zd_status status = ZD_OK;
     pthread_mutex_lock(&nccl->lock);
-    note_done(nccl);
+    nccl_note_done(nccl);
     if (nccl->flight_first < nccl->flight_count && timeout > 0) {
-        const struct flight *flight = flight_of(nccl, nccl->flight_first);
+        const struct flight *flight = nccl_flight_of(nccl, nccl->flight_first);
         double taken = clock_seconds() - flight->begun;
         if (taken > timeout)
             status =
                     ZD_FAIL(ZD_ERR_PEER, "E1235",
                             "%s #%llu (%s, %zu bytes) is not done after %.1f s "
                             "(comm.timeout)",
-                            kind_names[flight->kind],
+                            nccl_kind_name(flight->kind),
                             (unsigned long long)flight->number,
                             dtype_name(flight->type), flight->bytes, taken);
     }

@@ -1,13 +1,19 @@
 /* Collectives of device memory between processes, on the stand-ins for CUDA and
  * NCCL. Arguments:
  *
- *     suite WAY        the suite over WAY, nccl, ordered or staged; TAP from
- * rank 0 work [LATE]      all_gathers of 40000 bytes for ever, with
- * comm.timeout = 2 s; rank LATE stops coming after the tenth */
+ *     suite WAY          the suite over WAY: nccl, ordered or staged; TAP from
+ *                        rank 0
+ *     work [FAULT RANK]  all_gathers of 40000 bytes a rank for ever, with
+ *                        comm.timeout = 2 s; after ten the rank is
+ *                          late      comes no more
+ *                          stopped   the same, as a whole process
+ *                          short     gathers less than the others
+ *                          other     reduces where they gather */
 #include "base/device_memory.h"
 #include "comm/comm.h"
 #include "tests/comm/suite.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +50,7 @@ static enum zd_status open_all(void)
             .accumulate_bytes = largest};
     arena_plan_init(&plan);
     ZD_TRY(comm_plan_needs(&plan, &needs));
-    ZD_TRY(arena_take(&arena, &plan));
+    ZD_TRY(comm_agree(control, arena_take(&arena, &plan)));
     comm_set_memory(comm, &arena);
     return ZD_OK;
 }
@@ -78,18 +84,46 @@ static int run_suite(void)
     return failed != 0;
 }
 
-/* One wait of the host per operation, as training has one per step. */
-static enum zd_status work(int late)
+enum fault { NONE, LATE, STOPPED, SHORT, OTHER, FAULTS };
+static const char *const fault_names[FAULTS] = {
+        "none", "late", "stopped", "short", "other"};
+
+static enum fault fault_of(const char *name)
+{
+    for (int f = 0; f < FAULTS; f++)
+        if (strcmp(name, fault_names[f]) == 0)
+            return (enum fault)f;
+    fprintf(stderr, "no fault is called %s\n", name);
+    exit(64);
+}
+
+static enum zd_status begin(
+        void *full, enum fault fault, struct comm_op **op_out)
 {
     enum { COUNT = 10000 };
+    size_t place = (size_t)comm_rank(comm) * COUNT * 4;
+    void *own = (char *)full + place;
+    if (fault == OTHER)
+        return comm_reduce_scatter_begin(
+                comm, full, own, COUNT, DTYPE_FP32, false, op_out);
+    return comm_all_gather_begin(
+            comm, own, full, fault == SHORT ? COUNT / 2 : COUNT, DTYPE_FP32,
+            op_out);
+}
+
+/* One wait of the host per operation, as training has one per step. */
+static enum zd_status work(enum fault fault)
+{
     void *full;
-    ZD_TRY(device_take((size_t)comm_size(comm) * COUNT * 4, &full));
-    char *own = (char *)full + (size_t)comm_rank(comm) * COUNT * 4;
+    ZD_TRY(device_take((size_t)comm_size(comm) * 40000, &full));
     for (int step = 0;; step++) {
         struct comm_op *op;
-        while (step == 10 && comm_rank(comm) == late)
+        enum fault now = step >= 10 ? fault : NONE;
+        while (now == LATE)
             sleep(1);
-        ZD_TRY(comm_all_gather_begin(comm, own, full, COUNT, DTYPE_FP32, &op));
+        if (now == STOPPED)
+            raise(SIGSTOP);
+        ZD_TRY(begin(full, now, &op));
         ZD_TRY(comm_wait(comm, op));
         ZD_TRY(device_finish());
     }
@@ -118,5 +152,9 @@ int main(int argc, char **argv)
         return fail(status);
     if (is_suite)
         return run_suite();
-    return fail(work(argc == 3 ? atoi(argv[2]) : -1));
+    bool has_fault = argc == 4 && atoi(argv[3]) == comm_rank(comm);
+    status = work(has_fault ? fault_of(argv[2]) : NONE);
+    zd_error_print(stderr, zd_error_get());
+    comm_abort(comm, zd_exit_code(status));
+    return zd_exit_code(status);
 }

@@ -1,0 +1,47 @@
+/* nccl_hosts.h - how far the ranks of other hosts are, asked when a collective
+ * hangs; for this folder only.
+ *
+ *   host-a                                   host-b
+ *   rank 1: asks  ---- datagram: ask ---->   a thread of its first rank,
+ *                 <--- datagram: numbers -   which looks at the host's seats
+ *
+ * MPI cannot be used for it: its thread is the trainer's, which may be what
+ * hangs. The thread on the other side does nothing but wait for questions, so
+ * that it answers while its trainer computes, reads or hangs. Datagrams carry a
+ * secret of the job, which MPI has distributed, and questions without it get no
+ * answer; ports are taken only where there are several hosts. Datagrams are
+ * IPv4, and go to all addresses of a host until it has answered. Nobody has to
+ * answer: a host that does not is named as such. */
+#ifndef ZD_COMM_NCCL_HOSTS_H
+#define ZD_COMM_NCCL_HOSTS_H
+
+#include "comm/backend.h"
+
+#include <stdatomic.h>
+
+enum { HOSTS_SEATS_MAX = 128 }; /* ranks of a host that can be told */
+
+/* How far the ranks of a host are, in memory they share. */
+struct seat {
+    _Atomic uint64_t begun, done; /* numbers of collectives */
+};
+
+struct hosts;
+
+struct hosts_question {
+    uint64_t *begun;    /* (size) by rank; set for ranks of hosts that answer */
+    bool *has_answered; /* (size) by rank */
+};
+
+/* Every rank calls it, with the name of its host as it is to be told. NULL is
+ * what there is for one host, and where the system gives no socket. */
+enum zd_status hosts_create(
+        struct comm *control, const char *host, const struct seat *seats,
+        struct hosts **hosts_out);
+void hosts_destroy(struct hosts *hosts);
+/* The name of a rank's host. */
+const char *hosts_name(const struct hosts *hosts, int rank);
+/* Asks all other hosts; takes a second at most. Any thread. */
+void hosts_ask(struct hosts *hosts, const struct hosts_question *question);
+
+#endif

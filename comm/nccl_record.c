@@ -1,0 +1,174 @@
+/* The record of the last operations, and who is late. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/nccl_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOLD = 16 }; /* operations of the record that are printed */
+static const char *const kind_names[] = {"all_gather", "reduce_scatter"};
+
+const char *nccl_kind_name(enum comm_op_kind kind)
+{
+    return kind_names[kind];
+}
+
+/* --- the record ----------------------------------------------------------- */
+
+struct flight *nccl_flight_of(struct nccl *nccl, uint64_t sequence)
+{
+    return &nccl->flights[sequence % FLIGHT_ENTRIES];
+}
+
+void nccl_note_begun(struct nccl *nccl, const struct comm_op *op)
+{
+    pthread_mutex_lock(&nccl->lock);
+    *nccl_flight_of(nccl, op->sequence) = (struct flight){
+            .number = op->sequence + 1,
+            .kind = op->kind,
+            .type = op->type,
+            .bytes = op->count * dtype_bytes(op->type) *
+                     (size_t)nccl->device.base.size,
+            .begun = clock_seconds()};
+    nccl->flight_count = op->sequence + 1;
+    if (nccl->seats)
+        atomic_store(&nccl->seats[nccl->seat].begun, op->sequence + 1);
+    pthread_mutex_unlock(&nccl->lock);
+}
+
+void nccl_note_queued(struct nccl *nccl, const struct comm_op *op)
+{
+    pthread_mutex_lock(&nccl->lock);
+    nccl_flight_of(nccl, op->sequence)->queued = clock_seconds();
+    pthread_mutex_unlock(&nccl->lock);
+}
+
+/* Operations end in the order in which they were queued. */
+void nccl_note_done(struct nccl *nccl)
+{
+    while (nccl->flight_first < nccl->flight_count) {
+        struct flight *flight = nccl_flight_of(nccl, nccl->flight_first);
+        bool is_ours = flight->number == nccl->flight_first + 1;
+        if (is_ours && !flight->queued)
+            return;
+        if (is_ours &&
+            !event_is_done(nccl->done[nccl->flight_first % FLIGHT_ENTRIES]))
+            return;
+        if (is_ours)
+            flight->done = clock_seconds();
+        nccl->flight_first++;
+        if (nccl->seats)
+            atomic_store(&nccl->seats[nccl->seat].done, nccl->flight_first);
+    }
+}
+
+static void tell_flight(struct nccl *nccl, const struct flight *flight)
+{
+    double now = clock_seconds();
+    char state[96];
+    if (flight->done)
+        snprintf(
+                state, sizeof state, "done after %.3f s",
+                flight->done - flight->begun);
+    else
+        snprintf(
+                state, sizeof state, "%s, begun %.1f s ago",
+                flight->queued ? "under way" : "not queued yet",
+                now - flight->begun);
+    zd_log(ZD_LOG_ERROR, "  rank %d: #%llu %s %s %zu bytes: %s",
+           nccl->device.base.rank, (unsigned long long)flight->number,
+           kind_names[flight->kind], dtype_name(flight->type), flight->bytes,
+           state);
+}
+
+/* --- who is late ---------------------------------------------------------- */
+
+/* What is known of all ranks; with no memory for it, nothing. */
+static bool look_around(struct nccl *nccl, struct hosts_question *known)
+{
+    size_t size = (size_t)nccl->device.base.size;
+    known->begun = calloc(size, sizeof *known->begun);
+    known->has_answered = calloc(size, sizeof *known->has_answered);
+    if (!known->begun || !known->has_answered)
+        return false;
+    if (nccl->hosts)
+        hosts_ask(nccl->hosts, known);
+    for (int s = 0; nccl->seats && s < nccl->seat_count; s++) {
+        int rank = nccl->seat_ranks[s];
+        known->begun[rank] = atomic_load(&nccl->seats[s].begun);
+        known->has_answered[rank] = true;
+    }
+    return true;
+}
+
+static const char *host_of(const struct nccl *nccl, int rank)
+{
+    return nccl->hosts ? hosts_name(nccl->hosts, rank) : nccl->device.base.host;
+}
+
+/* Ranks from `first` on that are on one host and of which nothing is known. */
+static int tell_silent(
+        const struct nccl *nccl, const struct hosts_question *known, int first)
+{
+    int last = first;
+    while (last + 1 < nccl->device.base.size &&
+           !known->has_answered[last + 1] &&
+           strcmp(host_of(nccl, last + 1), host_of(nccl, first)) == 0)
+        last++;
+    char ranks[32];
+    snprintf(
+            ranks, sizeof ranks, last > first ? "ranks %d to %d" : "rank %d",
+            first, last);
+    zd_log(ZD_LOG_ERROR, "  %s, of %s, does not say how far it is",
+           host_of(nccl, first), ranks);
+    return last;
+}
+
+/* Which ranks have not begun what this one waits for. Under the lock. */
+static void tell_late(struct nccl *nccl, const struct hosts_question *known)
+{
+    unsigned long long waits_for = nccl->flight_first + 1;
+    bool all_came = true;
+    if (nccl->flight_first == nccl->flight_count)
+        return;
+    for (int r = 0; r < nccl->device.base.size; r++) {
+        bool is_late = known->has_answered[r] && known->begun[r] < waits_for;
+        all_came = all_came && known->has_answered[r] && !is_late;
+        if (is_late)
+            zd_log(ZD_LOG_ERROR,
+                   "  rank %d (%s) has not entered #%llu; its last is #%llu", r,
+                   host_of(nccl, r), waits_for,
+                   (unsigned long long)known->begun[r]);
+        else if (!known->has_answered[r])
+            r = tell_silent(nccl, known, r);
+    }
+    if (all_came)
+        zd_log(ZD_LOG_ERROR, "  every rank has entered #%llu", waits_for);
+}
+
+static void tell_flights(struct nccl *nccl)
+{
+    uint64_t count = nccl->flight_count;
+    zd_log(ZD_LOG_ERROR,
+           "rank %d (%s): its last collectives:", nccl->device.base.rank,
+           nccl->device.base.host);
+    for (uint64_t n = count > TOLD ? count - TOLD : 0; n < count; n++)
+        if (nccl_flight_of(nccl, n)->number == n + 1)
+            tell_flight(nccl, nccl_flight_of(nccl, n));
+}
+
+void nccl_tell_record(struct nccl *nccl)
+{
+    struct hosts_question known = {0};
+    pthread_mutex_lock(&nccl->lock);
+    tell_flights(nccl);
+    pthread_mutex_unlock(&nccl->lock);
+    bool is_known = look_around(nccl, &known);
+    pthread_mutex_lock(&nccl->lock);
+    if (is_known)
+        tell_late(nccl, &known);
+    pthread_mutex_unlock(&nccl->lock);
+    free(known.begun);
+    free(known.has_answered);
+}
