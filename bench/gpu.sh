@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # A row of the table of GPU figures: ours and the peer's in turn, in one run.
 #   bench/gpu.sh FOLDER ROW [OPTION]...     FOLDER: made by deploy/bundle.sh, or a build folder; without ROW: the rows
-# The peers need Python with torch and transformers (bitsandbytes, torchao where the row says so). Results are appended to
-# FOLDER/gpu-bench.jsonl and printed; a row takes less than eight minutes (--rounds, --steps change that).
+# The peers need Python with torch and transformers ($ZEROD_PEER_PYTHON, else python3); bitsandbytes and torchao are used where
+# they are, and reported where they are not. Results are appended to FOLDER/gpu-bench.jsonl and printed; a row takes less than
+# eight minutes (--limit SECONDS, --rounds, --steps). --tiny tries it all over models of nothing, also on a build with stand-ins.
 set -euo pipefail
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
 folder=$(readlink -f "${1:?the folder that deploy/bundle.sh made, or a build folder}")
@@ -10,9 +11,13 @@ shift
 if [[ -e $folder/payload.tar.gz ]]; then
     # shellcheck source=deploy/bundle-env.sh
     source "$here/deploy/bundle-env.sh" "$folder"
-    programs=$BUNDLE/programs
+    programs=$BUNDLE/programs commit=$(cat "$BUNDLE/commit")
 else
-    programs=$folder/bench
+    programs=$folder/bench commit=$(git -C "$here" rev-parse --short HEAD 2>/dev/null || echo unknown)
     PATH=$folder/daemon:$PATH
+    # a build with the stand-ins of tests/cuda, to try this script
+    if [[ -d $folder/tests/cuda/cublaslt ]]; then
+        export LD_LIBRARY_PATH=$folder/tests/cuda/cublaslt:$folder/tests/cuda/nccl${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    fi
 fi
-exec python3 "$here/bench/gpu_rows.py" --programs "$programs" --results "$folder/gpu-bench.jsonl" "$@"
+exec python3 "$here/bench/gpu_rows.py" --programs "$programs" --results "$folder/gpu-bench.jsonl" --commit "$commit" "$@"

@@ -4,22 +4,27 @@
     bench/gpu.sh FOLDER                     the rows
     bench/gpu.sh FOLDER gpt2-124m           one of them
     bench/gpu.sh FOLDER llama-8b --rounds 2 --steps 4
+    bench/gpu.sh FOLDER table               the last result of each row, as a table
+    bench/gpu.sh FOLDER fit                 what every row plans on this machine; nothing is trained
 
 A round runs each program once in a process of its own, so that none holds memory while another runs, and all meet the same
 machine; a run's figure is the median of its steps after the warm-up. Printed: the median over rounds of tokens per second,
-of the ratio within a round, and of ours the planned and the used bytes of the device. Weights and tokens are random."""
+of the ratio within a round, and of ours the planned and the used bytes of the device. Weights and tokens are random. A row ends
+within --limit seconds: a round that would not be done in time is not begun. A peer that is not installed is "missing" in the
+result and no failure; the exit code is 1 when ours gave no figure."""
 
 import argparse
 import json
-import os
-import random
+import re
+import shutil
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import gpu_work as work
 
 HERE = Path(__file__).resolve().parent
 GPT2 = {"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024}
@@ -35,220 +40,374 @@ MODELS = {
     "llama-8b": dict(LLAMA, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32,
                      num_key_value_heads=8, head_dim=128, tie_word_embeddings=False),
 }
+# --tiny: the same rows over models of nothing, to try the scripts where there is no GPU. Peers are not compiled there.
+TINY = {"gpt2": {"vocab_size": 500, "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 2},
+        "llama": {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+                  "num_key_value_heads": 2, "head_dim": 16}}
 
 
 class Row:
-    """A training row: a model, T, B, sequences of a step, and settings of both sides."""
+    """A training row: a model, T, B, sequences of a step, and settings of both sides. steps, warmup: of a run, the second of the
+    first. must: the ratio to the peer."""
 
-    def __init__(self, model, T, B, global_batch, must, aim, ours=(), peer=(), note=""):
-        self.model, self.T, self.B, self.global_batch = model, T, B, global_batch
-        self.must, self.aim, self.ours, self.peer, self.note = must, aim, list(ours), peer, note
+    def __init__(self, model, T, B, global_batch, must, aim, ours=(), peer=("--optimizer", "torch"), peer_batch=0, note="", steps=6,
+                 warmup=2, llmc=""):
+        self.config, self.T, self.B, self.global_batch = MODELS[model], T, B, global_batch
+        self.must, self.aim, self.ours, self.peer, self.note = must, aim, list(ours), peer and list(peer), note
+        self.peer_batch, self.steps, self.warmup, self.llmc = peer_batch, steps, warmup, llmc
+
+    def made_tiny(self):
+        self.config = dict(self.config, **TINY[self.config["model_type"]])
+        self.T, self.steps, self.warmup = 32, 3, 1
+        self.global_batch = min(self.global_batch, 4)
+        self.B = min(self.B, 2)
+        self.peer = self.peer and [*self.peer, "--eager"]
+        self.ours = [re.sub("memory_limit=.*", "memory_limit=1GB", s) for s in self.ours]
+        return self
 
 
 EIGHT_BIT = ["optim.name=adamw_8bit"]
 CAPPED = EIGHT_BIT + ["device.memory_limit=24GB", "offload.optimizer=cpu", "train.gradient_checkpointing=full"]
+PEER_8BIT = ["--optimizer", "bnb-8bit,ao-8bit,torch-bf16"]
+PEER_CAPPED = ["--cap", "24e9", "--checkpointing", "--chunks", "16", "--optimizer"]
+LONG = {"steps": 3, "warmup": 1}
 ROWS = {
-    "gpt2-124m": Row("gpt2-124m", 1024, 64, 512, "1.10 of torch", "520k tokens/s on an H200"),
-    "gpt2-774m": Row("gpt2-774m", 1024, 32, 512, "1.10 of torch", "100k tokens/s on an H200"),
-    "gpt2-xl": Row("gpt2-xl", 1024, 16, 512, "1.10 of torch", "55k tokens/s on an H200"),
-    "llama-1b": Row("llama-1b", 4096, 8, 32, "1.10 of torch", "65k tokens/s on an H200", EIGHT_BIT, ["--optimizer", "bnb8"]),
-    "llama-3b": Row("llama-3b", 4096, 4, 16, "1.10 of torch", "27k tokens/s on an H200", EIGHT_BIT, ["--optimizer", "bnb8"]),
-    "llama-8b": Row("llama-8b", 8192, 1, 4, "1.10 of torch", "11.4k tokens/s on an H200", EIGHT_BIT, ["--optimizer", "bnb8"]),
-    "llama-8b-24gb": Row("llama-8b", 8192, 2, 2, "1.3 of torch with CPU offload", "8000 tokens/s", CAPPED + ["offload.activations=cpu"],
-                         ["--optimizer", "ao-offload", "--cap", "24", "--checkpointing", "--batch", "1"],
-                         "one micro-batch of 16k tokens"),
-    "llama-8b-24gb-2x8k": Row("llama-8b", 8192, 1, 2, "1.3 of torch with CPU offload", "8000 tokens/s", CAPPED,
-                              ["--optimizer", "ao-offload", "--cap", "24", "--checkpointing"], "two micro-batches of 8k tokens"),
-    "gpt2-xl-6gb": Row("gpt2-xl", 1024, 4, 64, "planned = used within 2 %", "60 % of the speed without the cap",
-                       EIGHT_BIT + ["device.memory_limit=6GiB", "offload.optimizer=cpu", "train.gradient_checkpointing=full"], None,
-                       "the peer is ours without the cap"),
+    "gpt2-124m": Row("gpt2-124m", 1024, 64, 512, 1.1, "520k tokens/s on an H200", llmc="d12"),
+    "gpt2-774m": Row("gpt2-774m", 1024, 32, 512, 1.1, "100k tokens/s on an H200", llmc="d36", **LONG),
+    "gpt2-xl": Row("gpt2-xl", 1024, 16, 512, 1.1, "55k tokens/s on an H200", llmc="d48", **LONG),
+    "llama-1b": Row("llama-1b", 4096, 8, 32, 1.1, "65k tokens/s on an H200", EIGHT_BIT, PEER_8BIT),
+    "llama-3b": Row("llama-3b", 4096, 4, 16, 1.1, "27k tokens/s on an H200", EIGHT_BIT, PEER_8BIT),
+    "llama-8b": Row("llama-8b", 8192, 1, 4, 1.1, "11.4k tokens/s on an H200", EIGHT_BIT, PEER_8BIT, steps=4, warmup=1),
+    "llama-8b-24gb": Row("llama-8b", 8192, 2, 2, 1.3, "8000 tokens/s", CAPPED + ["offload.activations=cpu"],
+                         PEER_CAPPED + ["ao-offload,host"], note="one micro-batch of 16k tokens", steps=4, warmup=1),
+    "llama-8b-24gb-2x8k": Row("llama-8b", 8192, 1, 2, 1.3, "8000 tokens/s", CAPPED, PEER_CAPPED + ["host"],
+                              note="two micro-batches of 8k tokens", steps=4, warmup=1),
+    "gpt2-xl-6gb": Row("gpt2-xl", 1024, 16, 64, 0.6, "60 % of the speed without the limit; planned = used within 2 %",
+                       EIGHT_BIT + ["device.memory_limit=6GiB", "offload.optimizer=cpu", "offload.activations=cpu",
+                                    "train.gradient_checkpointing=full"], None,
+                       note="the peer is ours without the limit", steps=5, warmup=1),
 }
+# without "none" the planner would rather recompute activations than page
+PAGED = Row("llama-1b", 1024, 4, 4, 0.99, "paged 8-bit ahead of paged 32-bit", ["train.gradient_checkpointing=none"], steps=8, warmup=3)
+START = Row("gpt2-124m", 1024, 4, 4, 5, "1.0 s", steps=1, warmup=0)
 OTHERS = {
-    "adamw": "AdamW step, fp32 and 8-bit states, 1B parameters: against torch fused and a plain copy (must 1.0 of torch; aim 92 % and 85 % of the copy)",
+    "adamw": "AdamW step, fp32 and 8-bit states, 1B parameters: against torch fused and a plain copy (must: 1.0; aim: 92 % and 85 % of the copy)",
     "paged": "adamw, 8-bit, paged 32-bit, paged 8-bit on a 1B model, fitting and 20 % too large: step time and bytes, against bitsandbytes' four",
-    "start": "124M: from the command to the first step done, against a torch script (must 5; aim 1.0 s)",
+    "start": "124M: from the command to the first step done, against a torch script (must: 5; aim: 1.0 s)",
     "kernels": "every kernel as a share of a plain copy, products and attention in TFLOP/s",
+    "fit": "what each training row plans on this machine, and whether it fits",
 }
 
 
-def write_tokens(path, vocabulary, count):
-    """A token file in nanoGPT's form (uint16) or of 32-bit tokens in llm.c's, by the size of the vocabulary."""
-    rng = random.Random(1)
-    wide = vocabulary > 65536
-    with open(path, "wb") as file:
-        if wide:
-            file.write(struct.pack("<256i", 20240801, 7, count, *([0] * 253)))
-        for _ in range(0, count, 65536):
-            file.write(struct.pack(f"<65536{'I' if wide else 'H'}", *(rng.randrange(vocabulary) for _ in range(65536))))
-    return "llmc" if wide else "nanogpt"
+def rounds(args, clock):
+    """Numbers of rounds, as long as another is likely to be done in time; a little more than the last one took is kept."""
+    for index in range(args.rounds):
+        begin, left = time.monotonic(), clock.left()
+        yield index
+        if clock.left() < 1.15 * (time.monotonic() - begin) or left <= 1:
+            return
 
 
-def toml_value(value):
-    return json.dumps(value)
+def prepare(folder, row, steps):
+    folder = Path(folder)
+    tokens = folder / "tokens.bin"
+    work.write_tokens(tokens, row.config["vocab_size"], row.global_batch * (row.T + 1) * (steps + 3))
+    return work.write_job(folder, row, tokens), tokens
 
 
-def write_job(folder, row, tokens):
-    config = MODELS[row.model]
-    path, format = tokens
-    lines = ["schema = 1", "[job]", 'name = "bench"', "[model.config]"]
-    lines += [f"{key} = {toml_value(value)}" for key, value in config.items()]
-    lines += ["[data]", f"cutoff_len = {row.T}", "shuffle = false", "[[data.train]]", f"path = {toml_value(str(path))}",
-              f'format = "{format}"']
-    lines += ["[train]", 'dtype = "bf16"', f"per_device_train_batch_size = {row.B}", f"global_batch_size = {row.global_batch}",
-              "[optim]", "learning_rate = 1e-4", "max_grad_norm = 1.0", "[checkpoint]", 'save_strategy = "no"',
-              "[report]", "html = false"]
-    job = Path(folder) / "job.toml"
-    job.write_text("\n".join(lines) + "\n")
-    return job
+# --- training rows
 
-
-def run_ours(folder, job, row, settings, steps):
-    out = Path(folder) / f"out-{time.monotonic_ns()}"
-    command = ["zerod", "--job", str(job), "--set", "device.backend=cuda", "--set", f"job.output_dir={out}",
-               "--set", f"train.max_steps={steps}"]
-    for setting in settings:
-        command += ["--set", setting]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=470)
-    if said.returncode:
-        sys.exit(f"zerod ended with {said.returncode}:\n{said.stdout[-1500:]}{said.stderr[-1500:]}")
-    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    rates = [r["tokens_per_second"] for r in rows if "tokens_per_second" in r]
-    plan = json.loads((out / "plan.json").read_text())
-    status = json.loads((out / "status.json").read_text()) if (out / "status.json").exists() else {}
-    return {"tokens_per_second": statistics.median(rates[2:]), "plan": plan, "status": status}
-
-
-def run_peer(row, arguments, steps):
-    command = [sys.executable, str(HERE / "peers" / "gpu_train.py"), "--config", json.dumps(MODELS[row.model]), "--seq", str(row.T),
-               "--batch", str(row.B), "--tokens", str(row.global_batch * row.T), "--steps", str(steps), *arguments]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=470)
-    if said.returncode:
-        print(said.stderr[-1500:], file=sys.stderr)
+def llmc_program(args):
+    """train_gpt2cu of llm.c, built from the source at --llmc; None or {"failed": ..} where it cannot be."""
+    if not args.llmc:
         return None
-    return json.loads(said.stdout.splitlines()[-1])
-
-
-def median(values):
-    values = [v for v in values if v]
-    return statistics.median(values) if values else None
-
-
-def train_row(name, args):
-    row = ROWS[name]
-    result = {"row": name, "must": row.must, "aim": row.aim, "note": row.note, "rounds": []}
-    with tempfile.TemporaryDirectory() as folder:
-        need = row.global_batch * (row.T + 1) * (args.steps + 3)
-        tokens = Path(folder) / "tokens.bin"
-        job = write_job(folder, row, (tokens, write_tokens(tokens, MODELS[row.model]["vocab_size"], need)))
-        for _ in range(args.rounds):
-            ours = run_ours(folder, job, row, row.ours, args.steps)
-            if row.peer is None:
-                peer = run_ours(folder, job, row, EIGHT_BIT, args.steps)
-            else:
-                peer = run_peer(row, row.peer, args.steps)
-            rate = peer and peer["tokens_per_second"]
-            result["rounds"].append({"ours": ours["tokens_per_second"], "peer": rate,
-                                     "ratio": rate and ours["tokens_per_second"] / rate})
-            result["device_bytes"] = {"plan": {a["name"]: a["planned_bytes"] for a in ours["plan"]["ranks"][0]["arenas"]}, "status": ours["status"].get("ranks")}
-            result["peer"] = peer and {k: v for k, v in peer.items() if k != "plan"}
-    for key in ("ours", "peer", "ratio"):
-        result[key + "_median"] = median([r[key] for r in result["rounds"]])
-    return result
-
-
-def start_row(args):
-    row = ROWS["gpt2-124m"]
-    result = {"row": "start", "rounds": []}
-    with tempfile.TemporaryDirectory() as folder:
-        tokens = Path(folder) / "tokens.bin"
-        small = Row(row.model, 1024, 4, 4, "", "")
-        job = write_job(folder, small, (tokens, write_tokens(tokens, 50257, 65536)))
-        for _ in range(args.rounds + 1):  # the first fills the caches of both
-            begin = time.monotonic()
-            run = subprocess.Popen(["zerod", "--job", str(job), "--set", "device.backend=cuda", "--set", f"job.output_dir={folder}/out-{begin}",
-                                    "--set", "train.max_steps=1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            ours = None
-            for line in run.stdout:
-                if line.startswith("step 1/"):
-                    ours = time.monotonic() - begin
-            run.wait()
-            begin = time.monotonic()
-            subprocess.run([sys.executable, str(HERE / "peers" / "gpu_train.py"), "--config", json.dumps(MODELS["gpt2-124m"]), "--seq", "1024",
-                            "--batch", "4", "--tokens", "4096", "--steps", "1", "--warmup", "0"], capture_output=True, check=True)
-            peer = time.monotonic() - begin
-            result["rounds"].append({"ours_seconds": ours, "peer_seconds": peer, "ratio": ours and peer / ours})
-    result["ratio_median"] = median([r["ratio"] for r in result["rounds"][1:]])
-    return result
-
-
-def program_row(name, args):
-    programs = {"adamw": [["bench_optim_cuda"]], "kernels": [["bench_kernels_cuda"], ["bench_gemm_cuda"]]}[name]
-    result = {"row": name, "said": []}
-    for command in programs:
-        path = Path(args.programs) / command[0]
-        if not path.exists():
-            sys.exit(f"{path} was not built: ninja -C BUILD bench/{command[0]}")
-        said = subprocess.run([str(path), *command[1:]], capture_output=True, text=True, timeout=470)
-        print(said.stdout, said.stderr, sep="")
-        result["said"].append(said.stdout)
+    copy = Path(tempfile.gettempdir()) / "zerod-llmc"
+    if not (copy / "train_gpt2cu").exists():
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(args.llmc, copy, ignore=shutil.ignore_patterns(".git"))
+        command = ["make", "-C", str(copy), "train_gpt2cu", "NO_MULTI_GPU=1", "NO_USE_MPI=1"]
+        if args.cudnn_frontend:
+            command += ["USE_CUDNN=1", f"CUDNN_FRONTEND_PATH={args.cudnn_frontend}"]
+        try:
+            said = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        except (subprocess.TimeoutExpired, FileNotFoundError) as error:
+            return {"failed": f"llm.c was not built: {error}"}
         if said.returncode:
-            sys.exit(said.returncode)
-    if name == "adamw":
-        said = subprocess.run([sys.executable, str(HERE / "peers" / "gpu_adamw.py")], capture_output=True, text=True, timeout=470)
-        print(said.stdout, said.stderr, sep="")
-        result["peer"] = said.stdout
-    return result
+            return {"failed": "llm.c was not built", "said": work.tail(said.stdout + said.stderr)}
+    return copy / "train_gpt2cu"
 
 
-def paged_row(args):
-    """The four optimizers of both sides: room for everything, then a limit 20 % below what states on the device need."""
-    row = Row("llama-1b", 1024, 4, 4, "", "")
-    result = {"row": "paged", "rounds": []}
-    names = ["adamw", "adamw_8bit", "paged_adamw_32bit", "paged_adamw_8bit"]
+def run_llmc(program, row, tokens, steps, warmup, clock):
+    command = [str(program), "-i", str(tokens), "-j", str(tokens), "-e", row.llmc, "-b", str(row.B), "-t", str(row.T),
+               "-d", str(row.global_batch * row.T), "-x", str(steps), "-v", "0", "-s", "0", "-h", "0"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=clock.left())
+    except subprocess.TimeoutExpired:
+        return {"failed": "no time left"}
+    times = [float(t) / 1e3 for t in re.findall(r"\| *([\d.]+) ms \|", said.stdout)]
+    if said.returncode or not times:
+        return {"failed": f"ended with {said.returncode}", "said": work.tail(said.stdout + said.stderr)}
+    return {"tokens_per_second": row.global_batch * row.T / statistics.median(times[warmup:] or times)}
+
+
+def run_round(row, job, tokens, llmc, args, clock):
+    steps, warmup = args.steps or row.steps, row.warmup
+    ours = work.run_ours(job, row.ours, steps, warmup, clock)
+    if row.peer is None:
+        peer = work.run_ours(job, EIGHT_BIT, steps, warmup, clock)
+    else:
+        peer = work.run_peer(row, row.peer, steps, warmup, clock)
+    entry = {"ours": ours, "peer": peer}
+    if isinstance(llmc, Path):
+        entry["llmc"] = run_llmc(llmc, row, tokens, steps, warmup, clock)
+    rate = ours["tokens_per_second"]
+    for name in ("peer", "llmc"):
+        other = entry.get(name, {}).get("tokens_per_second")
+        entry[name + "_ratio"] = other and rate / other
+    return entry
+
+
+def train_row(name, args, clock, result):
+    row = ROWS[name]
+    result.update(must=row.must, aim=row.aim, note=row.note, rounds=[])
+    llmc = llmc_program(args) if row.llmc else None
+    if isinstance(llmc, dict):
+        result["llmc"] = llmc
     with tempfile.TemporaryDirectory() as folder:
-        tokens = Path(folder) / "tokens.bin"
-        job = write_job(folder, row, (tokens, write_tokens(tokens, 128256, row.global_batch * 1025 * (args.steps + 3))))
-        for name in names:
-            free = run_ours(folder, job, row, [f"optim.name={name}"], args.steps)
-            entry = {"name": name, "ours": free["tokens_per_second"], "device_bytes": free["status"].get("ranks"),
-                     "peer": run_peer(row, ["--optimizer", "bnb-" + name.replace("adamw_8bit", "8bit").replace("adamw", "32bit")], args.steps)}
-            if name.startswith("paged"):
-                states = 8 if "32bit" in name else 2
-                limit = int(1.24e9 * (4 + 2 + 2 + states) + 3e9) - int(0.2 * 1.24e9 * states)
-                capped = run_ours(folder, job, row, [f"optim.name={name}", f"device.memory_limit={limit}"], args.steps)
-                entry["too_large"] = {"limit": limit, "ours": capped["tokens_per_second"]}
-            result["rounds"].append(entry)
-    return result
+        job, tokens = prepare(folder, row, args.steps or row.steps)
+        for _ in rounds(args, clock):
+            try:
+                result["rounds"].append(run_round(row, job, tokens, llmc, args, clock))
+            except work.Failed:
+                if not result["rounds"]:
+                    raise
+                break  # the rounds before it stand
+    done = result["rounds"]
+    result["ours_tokens_per_second"] = work.median([r["ours"]["tokens_per_second"] for r in done])
+    result["peer_tokens_per_second"] = work.median([r["peer"].get("tokens_per_second") for r in done])
+    result["ratio"] = work.median([r["peer_ratio"] for r in done])
+    result["llmc_ratio"] = work.median([r["llmc_ratio"] for r in done])
+    result["bytes"] = done[-1]["ours"]["bytes"]
+
+
+# --- from the command to the first step
+
+def start_once(command, mark):
+    """Seconds until the program says `mark`, or ends where mark is None; and what it said."""
+    begin, seen, said = time.monotonic(), None, []
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    for line in run.stdout:
+        said.append(line)
+        if mark and line.startswith(mark) and seen is None:
+            seen = time.monotonic() - begin
+    run.wait()
+    if mark is None and run.returncode == 0:
+        seen = time.monotonic() - begin
+    return seen, "".join(said)
+
+
+def start_row(args, clock, result):
+    """Weights from a file that a first run of ours has written; the first round of all is not counted: it fills caches."""
+    row = START
+    result.update(must=row.must, aim=row.aim, rounds=[])
+    with tempfile.TemporaryDirectory() as folder:
+        job, _ = prepare(folder, row, 1)
+        model = Path(folder) / "first" / "hf"
+        made = work.zerod(work.arguments_of(job, [f"job.output_dir={folder}/first", "train.max_steps=1", "checkpoint.export=hf"]), clock)
+        if made.returncode:
+            raise work.Failed(f"zerod ended with {made.returncode}:\n{work.tail(made.stdout + made.stderr)}")
+        text = job.read_text()
+        at, end = text.index("[model.config]"), text.index("[data]")
+        job.write_text(f"{text[:at]}[model]\npath = {json.dumps(str(model))}\n{text[end:]}")
+        peer = [work.PYTHON, str(HERE / "peers" / "gpu_train.py"), "--config", json.dumps(row.config), "--model", str(model), "--seq", str(row.T),
+                "--batch", str(row.B), "--tokens", str(row.B * row.T), "--steps", "1", "--eager"]
+        for index in rounds(argparse.Namespace(rounds=args.rounds + 1), clock):
+            settings = [f"job.output_dir={folder}/out-{index}", "train.max_steps=1"]
+            ours, said = start_once(["zerod", *work.arguments_of(job, settings)], "step 1/")
+            if ours is None:
+                raise work.Failed(f"zerod told of no step:\n{work.tail(said)}")
+            theirs, heard = start_once(peer, None)
+            lines = [line for line in heard.splitlines() if line.startswith("{")]
+            answer = json.loads(lines[-1]) if lines else {"failed": work.tail(heard)}
+            if "tokens_per_second" not in answer:
+                theirs, result["peer"] = None, answer
+            result["rounds"].append({"ours_seconds": ours, "peer_seconds": theirs, "ratio": theirs and theirs / ours,
+                                     "said": [line for line in said.splitlines() if "to the first step" in line]})
+    counted = result["rounds"][1:] or result["rounds"]
+    result["ours_seconds"] = work.median([r["ours_seconds"] for r in counted])
+    result["peer_seconds"] = work.median([r["peer_seconds"] for r in counted])
+    result["ratio"] = work.median([r["ratio"] for r in counted])
+
+
+# --- programs of ours
+
+def said_by(command, clock):
+    try:
+        said = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=clock.left())
+    except subprocess.TimeoutExpired as error:
+        raise work.Failed(f"{Path(command[0]).name}: no time left") from error
+    return said.returncode, said.stdout, said.stderr
+
+
+def program(args, name, *arguments):
+    path = Path(args.programs) / name
+    if not path.exists():
+        raise work.Failed(f"{path} was not built: ninja -C BUILD bench/{name}")
+    return [path, *arguments]
+
+
+def kernels_row(args, clock, result):
+    result["said"] = []
+    small = {"bench_kernels_cuda": ["bf16", "64", "256", "1"], "bench_gemm_cuda": ["tiny"]}
+    for name in small:
+        code, said, errors = said_by(program(args, name, *(small[name] if args.tiny else [])), clock)
+        print(said, errors, sep="")
+        result["said"].append(said)
+        if code:
+            raise work.Failed(f"{name} ended with {code}:\n{work.tail(errors)}")
+
+
+def adamw_row(args, clock, result):
+    """Each round: ours, then the peers' program; its figures are medians already."""
+    size = ["--millions", "1", "--rounds", "1"] if args.tiny else []
+    result.update(must=1.0, aim="92 % of the copy with fp32 states, 85 % with 8-bit states", rounds=[])
+    for _ in rounds(args, clock):
+        code, said, errors = said_by(program(args, "bench_optim_cuda", *size), clock)
+        print(said, errors, sep="")
+        if code:
+            raise work.Failed(f"bench_optim_cuda ended with {code}:\n{work.tail(errors)}")
+        lines = re.findall(r"^(.+?) +(\d+)M elements +([\d.]+) ms +([\d.]+) GB/s +([\d.]+) %", said, re.M)
+        ours = {name: {"elements_per_second": int(m) * 2 ** 20 / (float(ms) / 1e3) if float(ms) else None, "percent_of_copy": float(share)}
+                for name, m, ms, _, share in lines}
+        code, said, errors = said_by([work.PYTHON, HERE / "peers" / "gpu_adamw.py", *size], clock)
+        print(said, sep="")
+        last = said.strip().splitlines()[-1] if code == 0 and said.strip() else ""
+        peer = json.loads(last) if last.startswith("{") else {"failed": work.tail(errors)}
+        torch_rate = peer.get("torch fused, fp32 states", {}).get("elements_per_second")
+        rate = ours.get("adamw", {}).get("elements_per_second")
+        result["rounds"].append({"ours": ours, "peer": peer, "ratio": rate and torch_rate and rate / torch_rate})
+    result["ratio"] = work.median([r["ratio"] for r in result["rounds"]])
+    for name in ("adamw", "adamw_8bit"):
+        result[f"{name}_percent_of_copy"] = work.median([r["ours"].get(name, {}).get("percent_of_copy") for r in result["rounds"]])
+
+
+# --- paged states
+
+def paged_entry(name, job, args, clock):
+    """One optimizer: with room for everything, and with a limit that the run without paging is 20 % too large for."""
+    row, settings = PAGED, [*PAGED.ours, f"optim.name={name}"]
+    plain = name.replace("paged_", "").replace("_32bit", "")
+    free = work.run_ours(job, settings, row.steps, row.warmup, clock)
+    peer = "bnb-" + name.replace("adamw_", "").replace("adamw", "32bit")
+    entry = {"name": name, "fitting": {"ours": free, "peer": work.run_peer(row, ["--optimizer", peer, *row.peer[2:]], row.steps, row.warmup, clock)}}
+    planned = work.device_bytes(work.plan_of(job, [*PAGED.ours, f"optim.name={plain}"], clock), "")
+    need, arena = planned["planned"], planned["arena"]
+    limit = need - int(arena * (0.05 if args.tiny else 1 - 1 / 1.2))
+    try:
+        large = work.run_ours(job, [*settings, f"device.memory_limit={limit}"], row.steps, row.warmup, clock)
+    except work.Failed as error:
+        large = {"failed": str(error)}
+    entry["too_large"] = {"need": need, "limit": limit, "ours": large, "peer": "not run: memory that is managed beyond what is free can hang a GPU"}
+    return entry
+
+
+def paged_row(args, clock, result):
+    """States that page must be planned for and run in the smaller memory; the others must be refused there before they start."""
+    result.update(must=PAGED.must, aim=PAGED.aim, entries=[])
+    with tempfile.TemporaryDirectory() as folder:
+        job, _ = prepare(folder, PAGED, PAGED.steps)
+        for name in ("adamw", "paged_adamw_32bit", "adamw_8bit", "paged_adamw_8bit"):
+            result["entries"].append(paged_entry(name, job, args, clock))
+    seconds = {e["name"]: e["fitting"]["ours"]["step_seconds"] for e in result["entries"]}
+    large = {e["name"]: e["too_large"]["ours"].get("step_seconds") for e in result["entries"]}
+    result["paged_over_plain"] = {"32bit": seconds["paged_adamw_32bit"] / seconds["adamw"],
+                                  "8bit": seconds["paged_adamw_8bit"] / seconds["adamw_8bit"]}
+    result["too_large_seconds"] = large
+    if large["paged_adamw_32bit"] is None or large["paged_adamw_8bit"] is None:
+        raise work.Failed("paged states did not run where they are too large")
+
+
+def fit_row(args, clock, result):
+    """No peers: the planned bytes of each training row beside its limit."""
+    result["rows"] = {}
+    for name, row in ROWS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            job, _ = prepare(folder, row, 0)
+            try:
+                plan = work.plan_of(job, row.ours, clock)
+                planned, layout = work.device_bytes(plan, "")["planned"], plan["layout"]
+                result["rows"][name] = {"planned": planned, "layout": layout}
+                print(f"{name:20} {planned / 1e9:7.2f} GB of the device, checkpointing {layout['gradient_checkpointing']}")
+            except work.Failed as error:
+                result["rows"][name] = {"failed": str(error)}
+                print(f"{name:20} {error}")
+
+
+def table(path):
+    """The last result of each row, one line each, as docs and reports want them."""
+    last = {}
+    for line in Path(path).read_text().splitlines() if Path(path).exists() else []:
+        result = json.loads(line)
+        last[result["row"]] = result
+    shown = lambda value, form: format(value, form) if isinstance(value, (int, float)) else "-"
+    print("| row | ours | peer | ratio | must | llm.c | planned GB | used GB | differ % | GPU |\n|" + "---|" * 10)
+    for name, r in last.items():
+        ours = r.get("ours_tokens_per_second") or r.get("ours_seconds")
+        peer = r.get("peer_tokens_per_second") or r.get("peer_seconds")
+        used = r.get("bytes", {})
+        planned = used.get("planned")
+        print(f"| {name}{' (tiny)' if r['tiny'] else ''}{' FAILED' if 'failed' in r else ''} | {shown(ours, '.5g')} | {shown(peer, '.5g')} "
+              f"| {shown(r.get('ratio'), '.3f')} | {r.get('must', '-')} | {shown(r.get('llmc_ratio'), '.3f')} "
+              f"| {shown(planned and planned / 1e9, '.2f')} | {shown(used.get('used') and used['used'] / 1e9, '.2f')} "
+              f"| {shown(used.get('difference_percent'), '.1f')} | {r.get('gpu', '-')} |")
+
+
+ROW_OF = {"adamw": adamw_row, "paged": paged_row, "start": start_row, "kernels": kernels_row, "fit": fit_row}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("row", nargs="?", choices=[*ROWS, *OTHERS])
+    parser.add_argument("row", nargs="?", choices=[*ROWS, *OTHERS, "table"])
     parser.add_argument("--programs", required=True, help="folder of bench_* programs")
     parser.add_argument("--results", required=True, help="file that a JSON object for each row is appended to")
+    parser.add_argument("--commit", default="", help="goes into the result")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=6, help="of a run; the first two are not counted")
+    parser.add_argument("--steps", type=int, help="of a run, those that are not counted among them")
+    parser.add_argument("--limit", type=float, default=470, help="seconds that the row may take")
+    parser.add_argument("--llmc", help="llm.c's source, which is built here for the rows of GPT-2")
+    parser.add_argument("--cudnn-frontend", help="cudnn-frontend's include folder, for llm.c")
+    parser.add_argument("--tiny", action="store_true", help="models of nothing: tries the scripts, and measures nothing")
     args = parser.parse_args()
     if not args.row:
         for name, row in ROWS.items():
-            print(f"{name:20} {row.model}, T = {row.T}, {row.global_batch * row.T} tokens a step; must: {row.must}; aim: {row.aim}")
+            print(f"{name:20} T = {row.T}, {row.global_batch * row.T} tokens a step; must: {row.must} of the peer; aim: {row.aim}")
         for name, what in OTHERS.items():
             print(f"{name:20} {what}")
         return
-    if args.row in ROWS:
-        result = train_row(args.row, args)
-    elif args.row == "start":
-        result = start_row(args)
-    elif args.row == "paged":
-        result = paged_row(args)
-    else:
-        result = program_row(args.row, args)
-    result["when"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
-    result["gpu"] = smi.stdout.strip()
+    if args.row == "table":
+        table(args.results)
+        return
+    if args.tiny:
+        for row in [*ROWS.values(), PAGED, START]:
+            row.made_tiny()
+        PAGED.config.update(hidden_size=256, intermediate_size=512, vocab_size=2048)  # states beside which a workspace is small
+    clock, begin = work.Clock(args.limit), time.monotonic()
+    result = {"row": args.row, "commit": args.commit, "tiny": args.tiny, "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    if shutil.which("nvidia-smi"):
+        smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
+        result["gpu"] = smi.stdout.strip()
+    try:
+        if args.row in ROWS:
+            train_row(args.row, args, clock, result)
+        else:
+            ROW_OF[args.row](args, clock, result)
+    except work.Failed as error:
+        result["failed"] = str(error)
+    result["seconds"] = round(time.monotonic() - begin, 1)
     with open(args.results, "a") as file:
         file.write(json.dumps(result) + "\n")
     print(json.dumps(result, indent=1))
+    sys.exit(1 if "failed" in result else 0)
 
 
 if __name__ == "__main__":

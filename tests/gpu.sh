@@ -2,7 +2,8 @@
 # What a GPU must show, from a folder that deploy/bundle.sh made (or a build folder of this machine).
 #   tests/gpu.sh FOLDER [PART]...      kernels parity ranks offload sanitizer; all of them without a word
 # A line for each check goes to FOLDER/gpu-tests.txt, which is appended to, and to the terminal; no command runs longer
-# than eight minutes. ZEROD_GPU_STEPS=2 makes runs of zerod shorter. Ends with 0 when nothing failed. Where there is no GPU it says so and ends with 69.
+# than eight minutes. ZEROD_GPU_STEPS=2 makes runs of zerod shorter, ZEROD_GPU_RESULTS names another file. Ends with 0 when nothing
+# failed. Where no first step can be made it says why and ends with 69.
 set -uo pipefail
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
 folder=$(readlink -f "${1:?the folder that deploy/bundle.sh made, or a build folder}") || exit 66
@@ -25,6 +26,10 @@ for test in json.load(sys.stdin):
     if any(suite.split(":")[-1] == "cuda" for suite in test["suite"]):
         print("\t".join([test["name"], *test["cmd"]]))' >"$list"
     PATH=$folder/daemon:$PATH
+    # a build with the stand-ins of tests/cuda, to try this script
+    if [[ -d $folder/tests/cuda/cublaslt ]]; then
+        export LD_LIBRARY_PATH=$folder/tests/cuda/cublaslt:$folder/tests/cuda/nccl${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    fi
     commit=$(git -C "$here" rev-parse --short HEAD)
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 fi

@@ -1,0 +1,177 @@
+"""Runs of zerod and of its peers for bench/gpu_rows.py: token files, jobs, what a run says, and the time that is left."""
+
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PYTHON = os.environ.get("ZEROD_PEER_PYTHON", sys.executable)
+BLOCK = 1 << 18
+
+
+class Failed(Exception):
+    """Ours did not give its figure; the text says why."""
+
+
+class Clock:
+    """The time of a row: no program is started that would not be done in it."""
+
+    def __init__(self, seconds):
+        self.end = time.monotonic() + seconds
+
+    def left(self):
+        return max(1.0, self.end - time.monotonic())
+
+
+class Memory:
+    """The most that the driver reports as used while this is open, less what was in use before; None without nvidia-smi."""
+
+    def __enter__(self):
+        self.stop, self.most, self.before = threading.Event(), None, self.used()
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+
+    @staticmethod
+    def used():
+        if not shutil.which("nvidia-smi"):
+            return None
+        said = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True)
+        words = said.stdout.split()
+        return int(words[0]) << 20 if words and words[0].isdigit() else None
+
+    def watch(self):
+        while self.before is not None and not self.stop.wait(0.5):
+            self.most = max(self.most or 0, (self.used() or 0) - self.before)
+
+
+def write_tokens(path, vocabulary, count):
+    """A token file in llm.c's form (magic numbers of GPT-2 and Llama 3), by the size of the vocabulary: the same random block
+    over and over, to its end."""
+    rng = random.Random(1)
+    wide = vocabulary > 65536
+    block = struct.pack(f"<{BLOCK}{'I' if wide else 'H'}", *rng.choices(range(vocabulary), k=BLOCK))
+    bytes_left = count * (4 if wide else 2)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<256i", 20240801 if wide else 20240520, 7 if wide else 1, count, *([0] * 253)))
+        while bytes_left > 0:
+            file.write(block[:bytes_left])
+            bytes_left -= len(block)
+
+
+def write_job(folder, row, tokens):
+    """row: config, T, B, global_batch. The path of a job of random weights that writes nothing large."""
+    lines = ["schema = 1", "[job]", 'name = "bench"', "[model.config]"]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in row.config.items()]
+    lines += ["[data]", f"cutoff_len = {row.T}", "shuffle = false", f"cache_dir = {json.dumps(str(folder / 'cache'))}", "[[data.train]]",
+              f"path = {json.dumps(str(tokens))}", 'format = "llmc"']
+    lines += ["[train]", 'dtype = "bf16"', f"per_device_train_batch_size = {row.B}", f"global_batch_size = {row.global_batch}",
+              "[optim]", "learning_rate = 1e-4", "max_grad_norm = 1.0", "[checkpoint]", 'save_strategy = "no"', 'export = "none"',
+              "[report]", "html = false"]
+    job = folder / "job.toml"
+    job.write_text("\n".join(lines) + "\n")
+    return job
+
+
+def tail(text, lines=12):
+    return "\n".join(text.strip().splitlines()[-lines:])
+
+
+def device_bytes(plan, said):
+    """Planned and used bytes of the device of rank 0, the driver's share included; used is None where the run did not tell."""
+    device = next(a for a in plan["ranks"][0]["arenas"] if a["name"] == "device")
+    planned = device["planned_bytes"] + plan.get("context_bytes", 0)
+    used = device.get("used_bytes") or plan.get("used_bytes")
+    told = re.search(r"beside its arenas the GPU has ([\d.]+) MiB in use", said)
+    if used is None and told:
+        used = device["taken_bytes"] + int(float(told[1]) * 2 ** 20)
+    return {"planned": planned, "used": used, "arena": device["planned_bytes"], "context_planned": plan.get("context_bytes"),
+            "difference_percent": used and 100 * (planned - used) / used}
+
+
+def zerod(arguments, clock):
+    try:
+        return subprocess.run(["zerod", *arguments], capture_output=True, text=True, timeout=clock.left())
+    except subprocess.TimeoutExpired as error:
+        raise Failed("zerod: no time left") from error
+
+
+def arguments_of(job, settings):
+    words = ["--job", str(job), "--set", "device.backend=cuda"]
+    for setting in settings:
+        words += ["--set", setting]
+    return words
+
+
+def run_ours(job, settings, steps, warmup, clock):
+    """The figures of a run: the median of its steps after the first `warmup`. Failed with the end of what it said."""
+    out = job.parent / f"out-{time.monotonic_ns()}"
+    with Memory() as memory:
+        said = zerod(arguments_of(job, [*settings, f"job.output_dir={out}", f"train.max_steps={steps}"]), clock)
+    text = said.stdout + said.stderr
+    if said.returncode:
+        raise Failed(f"zerod ended with {said.returncode}:\n{tail(text)}")
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    rows = [r for r in rows if "tokens_per_second" in r]
+    plan = json.loads((out / "plan.json").read_text())
+    counted = rows[warmup:] or rows
+    result = {"tokens_per_second": statistics.median(r["tokens_per_second"] for r in counted),
+              "step_seconds": statistics.median(r["step_seconds"] for r in counted), "loss": rows[-1]["loss"],
+              "bytes": device_bytes(plan, text), "layout": plan["layout"],
+              "said": [line for line in text.splitlines() if "to the first step" in line or line.startswith("warning")]}
+    result["bytes"]["driver_peak"] = memory.most
+    if result["bytes"]["used"] is None:
+        result["bytes"]["used"] = memory.most
+    shutil.rmtree(out, ignore_errors=True)
+    return result
+
+
+def plan_of(job, settings, clock):
+    """What `zerod plan` says of a job: its JSON, or Failed."""
+    said = zerod(["plan", *arguments_of(job, settings), "--world", "1", "--format", "json"], clock)
+    if said.returncode:
+        raise Failed(f"zerod plan ended with {said.returncode}:\n{tail(said.stdout + said.stderr)}")
+    return json.loads(said.stdout)
+
+
+def peer_once(words, clock):
+    try:
+        said = subprocess.run([PYTHON, str(HERE / "peers" / "gpu_train.py"), *words], capture_output=True, text=True, timeout=clock.left())
+    except subprocess.TimeoutExpired:
+        return {"failed": "no time left"}
+    except FileNotFoundError:
+        return {"missing": PYTHON}
+    lines = [line for line in said.stdout.splitlines() if line.startswith("{")]
+    if said.returncode or not lines:
+        return {"failed": f"ended with {said.returncode}", "said": tail(said.stderr)}
+    return json.loads(lines[-1])
+
+
+def run_peer(row, arguments, steps, warmup, clock):
+    """The peer's figures, or why there are none: {"missing": ..}, {"failed": ..}. Out of memory it tries half the batch."""
+    batch = row.peer_batch or row.B
+    while True:
+        words = ["--config", json.dumps(row.config), "--seq", str(row.T), "--batch", str(batch), "--tokens", str(row.global_batch * row.T),
+                 "--steps", str(steps), "--warmup", str(warmup), *arguments]
+        result = peer_once(words, clock)
+        if result.get("failed") != "out of memory" or batch == 1:
+            return result
+        batch //= 2
+
+
+def median(values):
+    values = [v for v in values if v]
+    return statistics.median(values) if values else None
