@@ -8,6 +8,7 @@
 # workers and OpenMP's barriers give it false alarms). Tests of several ranks are in the suites ranks (threads) and mpi.
 # These three are without CUDA. Where its toolkit is, CUDA is built twice: by nvcc, which must compile and link (--long: for
 # every architecture), and for the CPU with stand-ins for driver and libraries (tests/cuda), which runs the suite cuda.
+# CPU kernels are compiled there for the base instructions alone: half of a build's time.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 70
 select_long=(--no-suite long)
@@ -101,7 +102,8 @@ else
         echo "== cuDNN's attention: skipped, its headers or those of cudnn-frontend are not here" >&2
         told "cuDNN's attention" SKIP
     fi
-    if build build-cuda --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_archs=$archs -Dcudnn=$cudnn; then
+    if build build-cuda --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_archs=$archs -Dcudnn=$cudnn \
+            -Dcpu_isa=base; then
         told "CUDA by nvcc" OK
         run_suite build-cuda "the program with CUDA where there is no driver" --suite no-driver
     else
@@ -109,7 +111,7 @@ else
     fi
     # cuDNN has no stand-in: its door is compiled once, above
     if build build-standin --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled \
-            -Doptimization=2; then
+            -Doptimization=2 -Dcpu_isa=base; then
         run_suite build-standin "CUDA on the CPU" --suite cuda "${select_long[@]}"
     else
         told "CUDA on the CPU" FAIL

@@ -26,7 +26,7 @@ extern const struct cpu_backend backend_cpu_fp16_avx512;
 int kernels_threads(void);
 
 /* The fast paths for "base", "avx2" or "avx512", or NULL where this machine
- * cannot run them: for tests, which try them all. */
+ * cannot run them or this build has none: for tests, which try them all. */
 const struct cpu_backend *kernels_backend(const char *isa, enum dtype dtype);
 
 #endif

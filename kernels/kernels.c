@@ -37,42 +37,46 @@ int kernels_threads(void)
     return kernel_threads > 0 ? kernel_threads : omp_get_max_threads();
 }
 
+/* In the order of ZD_CPU_ISA, the last that this was compiled for. */
 enum isa { ISA_BASE, ISA_AVX2, ISA_AVX512 };
 enum { DTYPES = DTYPE_FP16 + 1 };
 
 static enum isa machine_isa(void)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") &&
+    if (ZD_CPU_ISA >= ISA_AVX512 && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         return ISA_AVX512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("f16c"))
+    if (ZD_CPU_ISA >= ISA_AVX2 && __builtin_cpu_supports("avx2") &&
+        __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
         return ISA_AVX2;
 #endif
     return ISA_BASE;
 }
 
+/* `isa` is one that this machine has, and that there is code for. */
 static const struct cpu_backend *backend_at(enum isa isa, enum dtype dtype)
 {
-#if defined(__x86_64__)
-    static const struct cpu_backend *const backends[][DTYPES] = {
-            {&backend_cpu_fp32_base, &backend_cpu_bf16_base,
-             &backend_cpu_fp16_base},
-            {&backend_cpu_fp32_avx2, &backend_cpu_bf16_avx2,
-             &backend_cpu_fp16_avx2},
-            {&backend_cpu_fp32_avx512, &backend_cpu_bf16_avx512,
-             &backend_cpu_fp16_avx512},
-    };
-    return backends[isa][dtype];
-#else
-    static const struct cpu_backend *const backends[DTYPES] = {
+    static const struct cpu_backend *const base[DTYPES] = {
             &backend_cpu_fp32_base, &backend_cpu_bf16_base,
             &backend_cpu_fp16_base};
-    return backends[dtype];
+#if ZD_CPU_ISA >= 1
+    static const struct cpu_backend *const avx2[DTYPES] = {
+            &backend_cpu_fp32_avx2, &backend_cpu_bf16_avx2,
+            &backend_cpu_fp16_avx2};
+    if (isa == ISA_AVX2)
+        return avx2[dtype];
 #endif
+#if ZD_CPU_ISA >= 2
+    static const struct cpu_backend *const avx512[DTYPES] = {
+            &backend_cpu_fp32_avx512, &backend_cpu_bf16_avx512,
+            &backend_cpu_fp16_avx512};
+    if (isa == ISA_AVX512)
+        return avx512[dtype];
+#endif
+    return base[dtype];
 }
 
 const struct cpu_backend *kernels_backend(const char *isa, enum dtype dtype)
