@@ -133,9 +133,10 @@ static void norms(struct bench *b, char *x, char *y, char *z, float *sums)
     OP("rmsnorm backward", 4 * u,
        k->rmsnorm_backward(NULL, y, sums, z, y, x, w, rstd, N, C, true));
     OP("rmsnorm of heads", 2 * u,
-       k->rmsnorm_forward(NULL, y, rstd, x, w, 1e-5f, rows, D));
+       k->head_norm_forward(NULL, y, rstd, x, w, 1e-5f, rows, 1, D, D, D));
     OP("  backward", 3 * u,
-       k->rmsnorm_backward(NULL, y, sums, z, NULL, x, w, rstd, rows, D, true));
+       k->head_norm_backward(
+               NULL, y, sums, z, x, w, rstd, rows, 1, D, D, D, true));
 }
 
 static void elements(struct bench *b, char *x, char *y, char *z, float *sums)

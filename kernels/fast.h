@@ -26,6 +26,8 @@ layernorm_forward_fn FAST(layernorm_forward);
 layernorm_backward_fn FAST(layernorm_backward);
 rmsnorm_forward_fn FAST(rmsnorm_forward);
 rmsnorm_backward_fn FAST(rmsnorm_backward);
+head_norm_forward_fn FAST(head_norm_forward);
+head_norm_backward_fn FAST(head_norm_backward);
 rope_fn FAST(rope);
 attention_forward_fn FAST(attention_forward);
 attention_backward_fn FAST(attention_backward);

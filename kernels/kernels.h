@@ -41,6 +41,8 @@ struct kernels {
     layernorm_backward_fn *layernorm_backward;
     rmsnorm_forward_fn *rmsnorm_forward;
     rmsnorm_backward_fn *rmsnorm_backward;
+    head_norm_forward_fn *head_norm_forward;
+    head_norm_backward_fn *head_norm_backward;
     rope_fn *rope;
     attention_forward_fn *attention_forward;
     attention_backward_fn *attention_backward;

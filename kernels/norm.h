@@ -14,6 +14,8 @@
 
 #include "base/device.h"
 
+#include <stdint.h>
+
 typedef enum zd_status layernorm_forward_fn(
         struct stream *stream, void *out, /* (N, C) */
         float *mean,                      /* (N) kept for backward */
@@ -50,6 +52,27 @@ typedef enum zd_status rmsnorm_backward_fn(
         const void *weight,              /* (C) */
         const float *rstd,               /* (N) */
         int N, int C, bool accumulate);
+
+/* rmsnorm of every head of q or k for itself: N tokens of H heads of D
+ * channels, one weight (D) for all heads. Rows of consecutive tokens are
+ * `x_stride` apart in x and dx, `out_stride` in out and dout, so that q and k
+ * may lie in one array with others. dx may be dout where the strides are equal.
+ * Bits as of rmsnorm where both strides are H * D. */
+typedef enum zd_status head_norm_forward_fn(
+        struct stream *stream, void *out, /* (N, H, D) */
+        float *rstd,                      /* (N, H) kept for backward */
+        const void *x,                    /* (N, H, D) */
+        const void *weight,               /* (D) */
+        float eps, int N, int H, int D, int64_t out_stride, int64_t x_stride);
+typedef enum zd_status head_norm_backward_fn(
+        struct stream *stream, void *dx, /* (N, H, D) */
+        float *dweight,                  /* (D) or NULL */
+        const void *dout,                /* (N, H, D) */
+        const void *x,                   /* (N, H, D) */
+        const void *weight,              /* (D) */
+        const float *rstd,               /* (N, H) */
+        int N, int H, int D, int64_t out_stride, int64_t x_stride,
+        bool accumulate);
 
 /* sum = a + b, rounded as it is stored, then the norm of sum: the residual
  * stream between two halves of a layer, and between layers. sum may be a or b,

@@ -21,6 +21,8 @@ struct norm_backward {
     const float *mean, *rstd; /* mean: layernorm only */
     int N, C, lanes;
     bool is_frozen; /* no partials */
+    int heads;      /* of a token; 0: rows lie densely (norm_rows.cuh) */
+    int64_t out_stride, x_stride; /* of dout; of x and dx */
 };
 
 /* Adds the sums of the block's teams and writes them to its row of `partials`.
@@ -78,6 +80,8 @@ static __global__ void __launch_bounds__(NORM_BLOCK)
     for (int64_t first = (int64_t)blockIdx.x * teams; first < p.N;
          first += (int64_t)gridDim.x * teams) {
         int64_t n = first + team;
+        int64_t at = norm_row(n, p.C, p.heads, p.x_stride);
+        int64_t out_at = norm_row(n, p.C, p.heads, p.out_stride);
         bool is_row = n < p.N;
         float mean = CENTRED && is_row ? p.mean[n] : 0.0f;
         float rstd = is_row ? p.rstd[n] : 0.0f;
@@ -89,8 +93,8 @@ static __global__ void __launch_bounds__(NORM_BLOCK)
             x[k] = dout[k] = zero_pack<T, W>();
             if (!is_row || c >= p.C)
                 continue;
-            x[k] = load_pack<W>((const T *)p.x + n * p.C + c);
-            dout[k] = load_pack<W>((const T *)p.dout + n * p.C + c);
+            x[k] = load_pack<W>((const T *)p.x + at + c);
+            dout[k] = load_pack<W>((const T *)p.dout + out_at + c);
         }
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
@@ -130,7 +134,7 @@ static __global__ void __launch_bounds__(NORM_BLOCK)
                 if (p.dresidual)
                     d[j] += residual[j];
             }
-            store_floats<W>((T *)p.dx + n * p.C + c, d);
+            store_floats<W>((T *)p.dx + at + c, d);
         }
     }
 
@@ -151,7 +155,9 @@ static __global__ void norm_backward_long_kernel(struct norm_backward p)
 {
     __shared__ float shared[MAX_WARPS];
     int64_t n = blockIdx.x;
-    const T *x = (const T *)p.x + n * p.C, *dout = (const T *)p.dout + n * p.C;
+    int64_t at = norm_row(n, p.C, p.heads, p.x_stride);
+    const T *x = (const T *)p.x + at;
+    const T *dout = (const T *)p.dout + norm_row(n, p.C, p.heads, p.out_stride);
     const T *weight = (const T *)p.weight;
     float mean = CENTRED ? p.mean[n] : 0.0f, rstd = p.rstd[n];
     float sum_g = 0.0f, sum_gx = 0.0f;
@@ -168,7 +174,7 @@ static __global__ void norm_backward_long_kernel(struct norm_backward p)
         float d = rstd * (g - mean_g - xhat * mean_gx);
         if (p.dresidual)
             d += to_float(((const T *)p.dresidual)[n * p.C + c]);
-        ((T *)p.dx)[n * p.C + c] = from_float<T>(d);
+        ((T *)p.dx)[at + c] = from_float<T>(d);
     }
 }
 
@@ -184,8 +190,10 @@ static __global__ void weight_sums_kernel(struct norm_backward p, int pieces)
     float dweight = 0.0f, dbias = 0.0f;
     if (c < p.C)
         for (int64_t n = first + warp; n < end; n += NORM_WARPS) {
-            float d = to_float(((const T *)p.dout)[n * p.C + c]);
-            float x = to_float(((const T *)p.x)[n * p.C + c]);
+            int64_t at = norm_row(n, p.C, p.heads, p.x_stride) + c;
+            int64_t out_at = norm_row(n, p.C, p.heads, p.out_stride) + c;
+            float d = to_float(((const T *)p.dout)[out_at]);
+            float x = to_float(((const T *)p.x)[at]);
             dweight += d * (CENTRED ? x - p.mean[n] : x) * p.rstd[n];
             dbias += d;
         }
@@ -262,9 +270,10 @@ static enum zd_status norm_backward_any(
     p.is_frozen = !dweight && !dbias;
     p.partials = (float *)cuda_workspace(norm_cuda_workspace_bytes(p.C));
     assert(p.partials);
-    bool is_wide = p.C % W == 0 && is_aligned(p.dx) && is_aligned(p.dout) &&
-                   is_aligned(p.dresidual) && is_aligned(p.x) &&
-                   is_aligned(p.weight);
+    bool is_wide = p.C % W == 0 && p.x_stride % W == 0 &&
+                   p.out_stride % W == 0 && is_aligned(p.dx) &&
+                   is_aligned(p.dout) && is_aligned(p.dresidual) &&
+                   is_aligned(p.x) && is_aligned(p.weight);
     p.lanes = norm_lanes(p.C, is_wide ? W : 1);
     if (p.N > 0 && p.lanes == 0) {
         pieces = NORM_LONG_PIECES;
@@ -286,8 +295,9 @@ static enum zd_status norm_backward_any(
             const void *weight, const float *mean, const float *rstd, int N,   \
             int C, bool accumulate)                                            \
     {                                                                          \
-        struct norm_backward p = {dx,   NULL, dout, dresidual, x, weight,      \
-                                  mean, rstd, N,    C,         0, false};      \
+        struct norm_backward p = {dx,     NULL,  dout, dresidual, x,           \
+                                  weight, mean,  rstd, N,         C,           \
+                                  0,      false, 0,    0,         0};          \
         return norm_backward_any<T, true>(                                     \
                 stream, p, dweight, dbias, accumulate);                        \
     }                                                                          \
@@ -296,8 +306,21 @@ static enum zd_status norm_backward_any(
             const void *dresidual, const void *x, const void *weight,          \
             const float *rstd, int N, int C, bool accumulate)                  \
     {                                                                          \
-        struct norm_backward p = {dx,   NULL, dout, dresidual, x, weight,      \
-                                  NULL, rstd, N,    C,         0, false};      \
+        struct norm_backward p = {dx,     NULL,  dout, dresidual, x,           \
+                                  weight, NULL,  rstd, N,         C,           \
+                                  0,      false, 0,    0,         0};          \
+        return norm_backward_any<T, false>(                                    \
+                stream, p, dweight, NULL, accumulate);                         \
+    }                                                                          \
+    extern "C" enum zd_status head_norm_backward_cuda_##type(                  \
+            struct stream *stream, void *dx, float *dweight, const void *dout, \
+            const void *x, const void *weight, const float *rstd, int N,       \
+            int H, int D, int64_t out_stride, int64_t x_stride,                \
+            bool accumulate)                                                   \
+    {                                                                          \
+        struct norm_backward p = {dx,     NULL,  dout, NULL,       x,          \
+                                  weight, NULL,  rstd, N * H,      D,          \
+                                  0,      false, H,    out_stride, x_stride};  \
         return norm_backward_any<T, false>(                                    \
                 stream, p, dweight, NULL, accumulate);                         \
     }

@@ -193,3 +193,37 @@ enum zd_status FAST(rmsnorm_backward)(
     }
     return ZD_OK;
 }
+
+/* Heads that lie densely are rows; else each token's are. */
+enum zd_status FAST(head_norm_forward)(
+        struct stream *stream, void *out, float *rstd, const void *x,
+        const void *weight, float eps, int N, int H, int D, int64_t out_stride,
+        int64_t x_stride)
+{
+    if (out_stride == (int64_t)H * D && x_stride == out_stride)
+        return FAST(rmsnorm_forward)(
+                stream, out, rstd, x, weight, eps, N * H, D);
+    for (int n = 0; n < N; n++)
+        ZD_TRY(FAST(rmsnorm_forward)(
+                stream, (elem *)out + n * out_stride, rstd + (size_t)n * H,
+                (const elem *)x + n * x_stride, weight, eps, H, D));
+    return ZD_OK;
+}
+
+enum zd_status FAST(head_norm_backward)(
+        struct stream *stream, void *dx, float *dweight, const void *dout,
+        const void *x, const void *weight, const float *rstd, int N, int H,
+        int D, int64_t out_stride, int64_t x_stride, bool accumulate)
+{
+    if (out_stride == (int64_t)H * D && x_stride == out_stride)
+        return FAST(rmsnorm_backward)(
+                stream, dx, dweight, dout, NULL, x, weight, rstd, N * H, D,
+                accumulate);
+    for (int n = 0; n < N; n++)
+        ZD_TRY(FAST(rmsnorm_backward)(
+                stream, (elem *)dx + n * x_stride, dweight,
+                (const elem *)dout + n * out_stride, NULL,
+                (const elem *)x + n * x_stride, weight, rstd + (size_t)n * H, H,
+                D, accumulate || n > 0));
+    return ZD_OK;
+}

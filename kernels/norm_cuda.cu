@@ -17,6 +17,8 @@ struct norm_forward {
     const void *weight, *bias;
     float eps;
     int N, C, lanes;
+    int heads; /* of a token; 0: rows lie densely (norm_rows.cuh) */
+    int64_t out_stride, x_stride;
 };
 
 template <typename T, int W, int PACKS, bool CENTRED>
@@ -26,7 +28,9 @@ static __global__ void norm_forward_kernel(struct norm_forward p)
     int lane = (int)threadIdx.x % p.lanes, team = (int)threadIdx.x / p.lanes;
     int64_t n = (int64_t)blockIdx.x * (NORM_BLOCK / p.lanes) + team;
     bool is_row = n < p.N;
-    const T *a = (const T *)p.a + n * p.C, *b = (const T *)p.b;
+    const T *a = (const T *)p.a + norm_row(n, p.C, p.heads, p.x_stride);
+    const T *b = (const T *)p.b;
+    T *out = (T *)p.out + norm_row(n, p.C, p.heads, p.out_stride);
     float x[PACKS][W], total = 0.0f, squares = 0.0f;
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
@@ -86,7 +90,7 @@ static __global__ void norm_forward_kernel(struct norm_forward p)
                 x[k][j] = (x[k][j] - mean) * rstd * w[j] + shift[j];
             else
                 x[k][j] = rounded_to<T>(x[k][j] * rstd) * w[j];
-        store_floats<W>((T *)p.out + n * p.C + c, x[k]);
+        store_floats<W>(out + c, x[k]);
     }
     if (lane == 0) {
         if (CENTRED)
@@ -103,7 +107,7 @@ static __global__ void norm_forward_long_kernel(struct norm_forward p)
 {
     __shared__ float shared[MAX_WARPS];
     int64_t n = blockIdx.x;
-    const T *a = (const T *)p.a + n * p.C;
+    const T *a = (const T *)p.a + norm_row(n, p.C, p.heads, p.x_stride);
     const T *b = p.b ? (const T *)p.b + n * p.C : NULL;
     T *sum = p.b ? (T *)p.sum + n * p.C : NULL;
     float total = 0.0f, squares = 0.0f, mean = 0.0f;
@@ -126,7 +130,7 @@ static __global__ void norm_forward_long_kernel(struct norm_forward p)
     }
     squares = block_sum(squares, shared);
     float rstd = 1.0f / sqrtf(squares / (float)p.C + p.eps);
-    T *out = (T *)p.out + n * p.C;
+    T *out = (T *)p.out + norm_row(n, p.C, p.heads, p.out_stride);
     for (int c = (int)threadIdx.x; c < p.C; c += NORM_BLOCK) {
         float x = (to_float(row[c]) - mean) * rstd;
         float w = to_float(((const T *)p.weight)[c]);
@@ -162,9 +166,10 @@ static enum zd_status norm_forward_any(
     cudaStream_t on = device_cuda_stream(stream);
     if (p.N <= 0)
         return ZD_OK;
-    bool is_wide = p.C % W == 0 && is_aligned(p.sum) && is_aligned(p.out) &&
-                   is_aligned(p.a) && is_aligned(p.b) && is_aligned(p.weight) &&
-                   is_aligned(p.bias);
+    bool is_wide = p.C % W == 0 && p.x_stride % W == 0 &&
+                   p.out_stride % W == 0 && is_aligned(p.sum) &&
+                   is_aligned(p.out) && is_aligned(p.a) && is_aligned(p.b) &&
+                   is_aligned(p.weight) && is_aligned(p.bias);
     p.lanes = norm_lanes(p.C, is_wide ? W : 1);
     if (p.lanes == 0) {
         ZD_LAUNCH(
@@ -190,8 +195,8 @@ static enum zd_status norm_forward_any(
             const void *x, const void *weight, const void *bias, float eps,    \
             int N, int C)                                                      \
     {                                                                          \
-        struct norm_forward p = {NULL,   out,  mean, rstd, x, NULL,            \
-                                 weight, bias, eps,  N,    C, 0};              \
+        struct norm_forward p = {NULL, out, mean, rstd, x, NULL, weight, bias, \
+                                 eps,  N,   C,    0,    0, 0,    0};           \
         return norm_forward_any<T, true>(stream, p);                           \
     }                                                                          \
     extern "C" enum zd_status add_layernorm_forward_cuda_##type(               \
@@ -199,16 +204,26 @@ static enum zd_status norm_forward_any(
             float *rstd, const void *a, const void *b, const void *weight,     \
             const void *bias, float eps, int N, int C)                         \
     {                                                                          \
-        struct norm_forward p = {sum,    out,  mean, rstd, a, b,               \
-                                 weight, bias, eps,  N,    C, 0};              \
+        struct norm_forward p = {sum, out, mean, rstd, a, b, weight, bias,     \
+                                 eps, N,   C,    0,    0, 0, 0};               \
         return norm_forward_any<T, true>(stream, p);                           \
     }                                                                          \
     extern "C" enum zd_status rmsnorm_forward_cuda_##type(                     \
             struct stream *stream, void *out, float *rstd, const void *x,      \
             const void *weight, float eps, int N, int C)                       \
     {                                                                          \
-        struct norm_forward p = {NULL,   out,  NULL, rstd, x, NULL,            \
-                                 weight, NULL, eps,  N,    C, 0};              \
+        struct norm_forward p = {NULL, out, NULL, rstd, x, NULL, weight, NULL, \
+                                 eps,  N,   C,    0,    0, 0,    0};           \
+        return norm_forward_any<T, false>(stream, p);                          \
+    }                                                                          \
+    extern "C" enum zd_status head_norm_forward_cuda_##type(                   \
+            struct stream *stream, void *out, float *rstd, const void *x,      \
+            const void *weight, float eps, int N, int H, int D,                \
+            int64_t out_stride, int64_t x_stride)                              \
+    {                                                                          \
+        struct norm_forward p = {NULL, out,    NULL, rstd,       x,            \
+                                 NULL, weight, NULL, eps,        N * H,        \
+                                 D,    0,      H,    out_stride, x_stride};    \
         return norm_forward_any<T, false>(stream, p);                          \
     }                                                                          \
     extern "C" enum zd_status add_rmsnorm_forward_cuda_##type(                 \
@@ -216,8 +231,8 @@ static enum zd_status norm_forward_any(
             const void *a, const void *b, const void *weight, float eps,       \
             int N, int C)                                                      \
     {                                                                          \
-        struct norm_forward p = {sum,    out,  NULL, rstd, a, b,               \
-                                 weight, NULL, eps,  N,    C, 0};              \
+        struct norm_forward p = {sum, out, NULL, rstd, a, b, weight, NULL,     \
+                                 eps, N,   C,    0,    0, 0, 0};               \
         return norm_forward_any<T, false>(stream, p);                          \
     }
 DEFINE(fp32, float)

@@ -62,4 +62,16 @@ static inline int norm_packs(int C, int W, int lanes)
     return (int)ceil_div(ceil_div(C, W), lanes);
 }
 
+/* Where row n of C elements begins. `heads`: rows are heads, so many to a
+ * token, and those of consecutive tokens lie `stride` apart; 0: rows lie
+ * densely. */
+static __device__ inline int64_t norm_row(
+        int64_t n, int C, int heads, int64_t stride)
+{
+    if (heads == 0)
+        return n * C;
+    unsigned token = (unsigned)n / (unsigned)heads;
+    return token * stride + (int64_t)((unsigned)n % (unsigned)heads) * C;
+}
+
 #endif

@@ -17,6 +17,8 @@ add_losses_fn add_losses_cpu;
     OP(layernorm_backward)                                                     \
     OP(rmsnorm_forward)                                                        \
     OP(rmsnorm_backward)                                                       \
+    OP(head_norm_forward)                                                      \
+    OP(head_norm_backward)                                                     \
     OP(rope)                                                                   \
     OP(attention_forward)                                                      \
     OP(attention_backward)                                                     \

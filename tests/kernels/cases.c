@@ -357,6 +357,7 @@ const struct op_case op_cases[] = {
         {"matmul", matmul_case, {4e-6, 5e-3, 7e-4}},
         {"layernorm", layernorm_case, {2e-5, 9e-3, 1.3e-3}},
         {"rmsnorm", rmsnorm_case, {1e-5, 9e-3, 1.3e-3}},
+        {"rmsnorm of heads", head_norm_case, {2e-5, 9e-3, 1.3e-3}},
         {"rope", rope_case, {1e-6, 5e-3, 7e-4}},
         {"activation", activation_case, {2e-6, 5e-3, 7e-4}},
         {"embedding", embedding_case, {4e-6, 5e-3, 7e-4}},

@@ -27,6 +27,7 @@ extern const int cuda_case_count;
 /* cases_norm.c, for these lists */
 double layernorm_case(struct runner a, struct runner b);
 double rmsnorm_case(struct runner a, struct runner b);
+double head_norm_case(struct runner a, struct runner b);
 double norm_shapes_case(struct runner a, struct runner b);
 double add_norm_case(struct runner a, struct runner b);
 /* cases_attention.c */

@@ -88,6 +88,50 @@ double rmsnorm_case(struct runner a, struct runner b)
     return most;
 }
 
+/* Heads of q and k: densely, and in rows that hold more than them. */
+static void head_norm_shape(
+        double *most, struct runner a, struct runner b, int N, int H, int D,
+        int out_gap, int x_gap)
+{
+    enum dtype type = a.ops->dtype;
+    int64_t out_stride = H * D + out_gap, x_stride = H * D + x_gap;
+    size_t outs = (size_t)(N * out_stride), xs = (size_t)(N * x_stride);
+    pair_runners(a, b);
+    struct pair x = pair_of(type, xs, 2.0f, 1);
+    struct pair w = pair_of(type, (size_t)D, 1.0f, 2);
+    struct pair out = pair_of(type, outs, 1.0f, 6);
+    struct pair dout = pair_of(type, outs, 1.0f, 4);
+    struct pair dx = pair_of(type, xs, 1.0f, 7);
+    struct pair rstd = pair_of(DTYPE_FP32, (size_t)(N * H), 1.0f, 9);
+    struct pair dw = pair_of(DTYPE_FP32, (size_t)D, 1.0f, 10);
+    RUN(*most, head_norm_forward(
+                       NULL, out.of[r], rstd.of[r], x.of[r], w.of[r], 1e-5f, N,
+                       H, D, out_stride, x_stride));
+    struct pair s = pair_of_first(&rstd);
+    for (int i = 0; i < 2; i++) /* then frozen, or added to */
+        RUN(*most, head_norm_backward(
+                           NULL, dx.of[r], i && N % 2 ? NULL : dw.of[r],
+                           dout.of[r], x.of[r], w.of[r], s.of[r], N, H, D,
+                           out_stride, x_stride, i > 0));
+    pair_compare(most, out);
+    pair_compare(most, dx);
+    pair_compare(most, rstd);
+    pair_compare(most, dw);
+    pair_free(x), pair_free(w), pair_free(dout), pair_free(s);
+}
+
+double head_norm_case(struct runner a, struct runner b)
+{
+    double most = 0.0;
+    head_norm_shape(&most, a, b, 37, 4, 64, 0, 0);
+    head_norm_shape(&most, a, b, 90, 4, 64, 128, 256);
+    head_norm_shape(&most, a, b, 21, 3, 128, 0, 1024);
+    head_norm_shape(&most, a, b, 9, 2, 48, 3, 5);
+    head_norm_shape(&most, a, b, 33, 1, 10, 20, 0);
+    head_norm_shape(&most, a, b, 2, 2, 8200, 16, 8);
+    return most;
+}
+
 /* Teams of every size (kernels/norm_rows.cuh), all numbers of packs, rows too
  * long for registers, q and k norms, and no row at all. */
 double norm_shapes_case(struct runner a, struct runner b)
