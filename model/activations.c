@@ -54,6 +54,8 @@ struct dims {
     size_t N, C, F, q, kv, H, KV;
     int B, T;
     bool gpt2;
+    unsigned joined;
+    struct row_strides strides;
 };
 
 static struct dims dims_of(
@@ -75,6 +77,8 @@ static struct dims dims_of(
             .B = B,
             .T = T,
             .gpt2 = config->family == MODEL_GPT2,
+            .joined = shape->joined,
+            .strides = activations_strides(config, shape->joined),
     };
 }
 
@@ -83,34 +87,59 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* q, k and v: one array for gpt2, whose projection makes all three at once. */
-static void push_qkv(
-        struct stack *s, const struct dims *d, void **q, void **k, void **v)
+struct row_strides activations_strides(
+        const struct model_config *config, unsigned joined)
 {
-    if (d->gpt2) {
-        *q = push(s, d->N, 3 * d->C);
-        *k = at(*q, d->C, s);
-        *v = at(*q, 2 * d->C, s);
-        return;
+    int64_t q = (int64_t)config->heads * config->head_dim;
+    int64_t kv = (int64_t)config->kv_heads * config->head_dim;
+    int64_t F = config->intermediate_size, all = q + 2 * kv;
+    struct row_strides s = {q, kv, q, kv, kv, F};
+    if (config->family == MODEL_GPT2 || joined & JOIN_QKV)
+        s.q_raw = s.k_raw = s.q = s.k = s.v = all;
+    if (joined & JOIN_QKV && config->qk_norm)
+        s.q = s.k = q + kv;
+    if (joined & JOIN_GATE_UP)
+        s.gate = 2 * F;
+    return s;
+}
+
+/* Where q, k and v lie. */
+struct heads {
+    void *q_raw, *k_raw, *q, *k, *v;
+};
+
+/* `apart`: q and k before and after their norms have an array each. */
+static struct heads push_heads(
+        struct stack *s, const struct dims *d, bool apart)
+{
+    struct heads h;
+    bool one = d->gpt2 || d->joined & JOIN_QKV;
+    h.q = push(s, d->N, one ? d->q + 2 * d->kv : d->q);
+    h.k = one ? at(h.q, d->q, s) : push(s, d->N, d->kv);
+    h.v = one ? at(h.q, d->q + d->kv, s) : push(s, d->N, d->kv);
+    h.q_raw = h.q;
+    h.k_raw = h.k;
+    if (apart && one) {
+        h.q = push(s, d->N, d->q + d->kv);
+        h.k = at(h.q, d->q, s);
+    } else if (apart) {
+        h.q_raw = push(s, d->N, d->q);
+        h.k_raw = push(s, d->N, d->kv);
     }
-    *q = push(s, d->N, d->q);
-    *k = push(s, d->N, d->kv);
-    *v = push(s, d->N, d->kv);
+    return h;
 }
 
 static void *push_attention_scratch(struct stack *s, const struct dims *d)
 {
-    int q_stride = d->gpt2 ? 3 * (int)d->C : (int)d->q;
-    int kv_stride = d->gpt2 ? 3 * (int)d->C : (int)d->kv;
     struct attention_shape shape = {
             .B = d->B,
             .T = d->T,
             .H = (int)d->H,
             .KV = (int)d->KV,
             .D = d->config->head_dim,
-            .q_stride = q_stride,
-            .k_stride = kv_stride,
-            .v_stride = kv_stride,
+            .q_stride = d->strides.q,
+            .k_stride = d->strides.k,
+            .v_stride = d->strides.v,
             .scale = 1.0f,
     };
     return push_bytes(s, attention_scratch_bytes(&shape, d->dtype, d->backend));
@@ -131,16 +160,25 @@ static void push_statistics(
 }
 
 /* What attention reads; q and k before their norms too, where they have any. */
-static void push_heads(
+static void push_attention(
         struct stack *s, const struct dims *d, struct layer_acts *a)
 {
-    push_qkv(s, d, &a->q, &a->k, &a->v);
-    a->q_raw = a->q;
-    a->k_raw = a->k;
-    if (d->config->qk_norm) {
-        a->q_raw = push(s, d->N, d->q);
-        a->k_raw = push(s, d->N, d->kv);
-    }
+    struct heads h = push_heads(s, d, d->config->qk_norm);
+    a->q_raw = h.q_raw;
+    a->k_raw = h.k_raw;
+    a->q = h.q;
+    a->k = h.k;
+    a->v = h.v;
+    a->att = push(s, d->N, d->q);
+}
+
+static void push_mlp(
+        struct stack *s, const struct dims *d, struct layer_acts *a)
+{
+    bool one = d->joined & JOIN_GATE_UP;
+    a->gate = push(s, d->N, one ? 2 * d->F : d->F);
+    a->up = d->gpt2 ? NULL : one ? at(a->gate, d->F, s) : push(s, d->N, d->F);
+    a->act = push(s, d->N, d->F);
 }
 
 /* All of a layer side by side: backward reads it. */
@@ -151,14 +189,11 @@ static void push_slot(
         a->x = push(s, d->N, d->C);
     push_statistics(s, d, a);
     a->norm1 = push(s, d->N, d->C);
-    push_heads(s, d, a);
-    a->att = push(s, d->N, d->q);
+    push_attention(s, d, a);
     a->x2 = push(s, d->N, d->C);
     a->proj = a->x2;
     a->norm2 = push(s, d->N, d->C);
-    a->gate = push(s, d->N, d->F);
-    a->up = d->gpt2 ? NULL : push(s, d->N, d->F);
-    a->act = push(s, d->N, d->F);
+    push_mlp(s, d, a);
 }
 
 /* The same with shared bytes: attention is over when the MLP begins, and one
@@ -173,28 +208,33 @@ static void push_lean(
     a->norm1 = push(s, d->N, d->C);
     a->norm2 = a->proj = a->mlp_out = a->norm1;
     size_t mark = s->top;
-    push_heads(s, d, a);
-    a->att = push(s, d->N, d->q);
+    push_attention(s, d, a);
     if (!decode)
         *scratch = push_attention_scratch(s, d);
     s->top = mark;
-    a->gate = push(s, d->N, d->F);
-    a->up = d->gpt2 ? NULL : push(s, d->N, d->F);
-    a->act = push(s, d->N, d->F);
+    push_mlp(s, d, a);
     s->top = s->peak;
 }
 
 static void push_grads(
         struct stack *s, const struct dims *d, struct layer_grads *g)
 {
+    unsigned all = JOIN_QKV | JOIN_GATE_UP;
+    bool adds = !d->gpt2 && (d->joined & all) != all;
     g->hidden = push(s, d->N, max_size(d->C, d->q));
-    if (!d->gpt2 && d->dtype != DTYPE_FP32)
+    if (adds && d->dtype != DTYPE_FP32)
         g->sum = push(s, d->N, d->C);
     size_t mark = s->top;
-    g->gate = push(s, d->N, d->F);
-    g->up = d->gpt2 ? NULL : push(s, d->N, d->F);
+    g->act = push(s, d->N, d->F);
     s->top = mark;
-    push_qkv(s, d, &g->q, &g->k, &g->v);
+    /* dense, a norm's gradient takes the place of what it is made from */
+    struct heads h =
+            push_heads(s, d, d->config->qk_norm && d->joined & JOIN_QKV);
+    g->q_raw = h.q_raw;
+    g->k_raw = h.k_raw;
+    g->q = h.q;
+    g->k = h.k;
+    g->v = h.v;
     g->scratch = push_attention_scratch(s, d);
 }
 

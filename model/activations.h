@@ -32,25 +32,35 @@ struct layer_acts {
     void *norm1;            /* (N, C) */
     void *q_raw, *k_raw;    /* before their norms; else q and k themselves */
     float *q_rstd, *k_rstd; /* (N*H), (N*KV) */
-    void *q, *k, *v;        /* gpt2: one (N, 3C) array */
+    void *q, *k, *v;        /* rows: struct row_strides */
     void *att;              /* (N, q) */
     float *lse;             /* (B, H, T) */
     void *proj;             /* (N, C) */
     void *x2;               /* (N, C) x + proj */
     float *mean2, *rstd2;   /* (N) */
     void *norm2;            /* (N, C) */
-    void *gate, *up;        /* (N, F); gpt2 has no up */
+    void *gate, *up;        /* (N, F), then their gradients; gpt2 has no up */
     void *act;              /* (N, F) */
     void *mlp_out;          /* (N, C); NULL: straight into the output */
 };
 
-struct layer_grads { /* inside one layer's backward */
-    void *hidden;    /* (N, max(C, q)) */
-    void *sum;       /* (N, C): second term of a sum in bf16; else NULL */
-    void *gate, *up; /* (N, F) */
-    void *q, *k, *v;
-    void *scratch; /* of attention */
+struct layer_grads {     /* inside one layer's backward */
+    void *hidden;        /* (N, max(C, q)) */
+    void *sum;           /* (N, C): second term of a sum in bf16; else NULL */
+    void *act;           /* (N, F) */
+    void *q_raw, *k_raw; /* before their norms; else q and k themselves */
+    void *q, *k, *v;     /* rows as in layer_acts */
+    void *scratch;       /* of attention */
 };
+
+/* Elements between the rows of consecutive tokens. What one product makes lies
+ * in one array: gpt2's q | k | v, with JOIN_QKV q_raw | k_raw | v, and q | k
+ * where they have norms; with JOIN_GATE_UP gate | up. */
+struct row_strides {
+    int64_t q_raw, k_raw, q, k, v, gate;
+};
+struct row_strides activations_strides(
+        const struct model_config *config, unsigned joined);
 
 struct head_acts {
     int chunk;          /* tokens at a time */

@@ -7,7 +7,7 @@ enum zd_status gpt2_qkv_forward(
 {
     int C = model->config->hidden_size;
     struct linear qkv = layer_linear(model, layer, ROLE_Q, C, 3 * C);
-    return linear_forward(model, &qkv, acts->q, acts->norm1, pass->N);
+    return linear_forward(model, &qkv, acts->q_raw, acts->norm1, pass->N);
 }
 
 enum zd_status gpt2_qkv_backward(
@@ -18,7 +18,7 @@ enum zd_status gpt2_qkv_backward(
     int C = model->config->hidden_size;
     struct linear qkv = layer_linear(model, layer, ROLE_Q, C, 3 * C);
     return linear_backward(
-            model, &qkv, g->hidden, g->q, acts->norm1, pass->N, accumulate);
+            model, &qkv, g->hidden, g->q_raw, acts->norm1, pass->N, accumulate);
 }
 
 enum zd_status gpt2_mlp_forward(
@@ -47,8 +47,8 @@ enum zd_status gpt2_mlp_backward(
     ZD_TRY(linear_backward_params(
             model, &proj, pass->acts->dx, acts->act, pass->N, accumulate));
     ZD_TRY(fused_matmul_dgelu(
-            model->kernels, NULL, g->gate, pass->acts->dx, proj.weight,
+            model->kernels, NULL, g->act, pass->acts->dx, proj.weight,
             acts->gate, pass->N, F, C, proj.conv1d));
     return linear_backward(
-            model, &fc, g->hidden, g->gate, acts->norm2, pass->N, accumulate);
+            model, &fc, g->hidden, g->act, acts->norm2, pass->N, accumulate);
 }

@@ -80,6 +80,7 @@ struct model {
     const struct param_table *table;
     const struct kernels *kernels;
     struct model_shape shape;
+    struct row_strides strides;
     struct activations train, eval, decode;
     float *cosine, *sine;   /* (positions, D/2); NULL for gpt2 */
     int32_t *positions;     /* of the tokens of the pass, on the CPU */
@@ -145,6 +146,11 @@ struct linear {
 struct linear layer_linear(
         const struct model *model, int layer, enum role weight, int in,
         int out);
+/* The projections `first` to `last`, which follow each other in memory
+ * (model_shape.joined), as one. */
+struct linear layer_joined(
+        const struct model *model, int layer, enum role first, enum role last,
+        int in);
 enum zd_status linear_forward(
         const struct model *model, const struct linear *linear, void *y,
         const void *x, int N);

@@ -13,16 +13,16 @@ static struct attention_shape attention_shape(
         const struct model *model, const struct pass *pass)
 {
     const struct model_config *c = model->config;
-    int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    struct row_strides strides = model->strides;
     return (struct attention_shape){
             .B = pass->B,
             .T = pass->T,
             .H = c->heads,
             .KV = c->kv_heads,
             .D = c->head_dim,
-            .q_stride = is_gpt2(model) ? 3 * q : q,
-            .k_stride = is_gpt2(model) ? 3 * q : kv,
-            .v_stride = is_gpt2(model) ? 3 * q : kv,
+            .q_stride = strides.q,
+            .k_stride = strides.k,
+            .v_stride = strides.v,
             .scale = (float)(1.0 / sqrt((double)c->head_dim)),
             .documents = pass->documents,
     };
@@ -42,9 +42,10 @@ static enum zd_status attend_cached(
     char *v_cache = all->v_cache + (size_t)(layer - 1) * all->cache_layer_bytes;
     for (int n = 0; n < pass->N; n++) {
         size_t to = (size_t)(pass->past + n) * row;
-        size_t from = (size_t)n * (size_t)s.k_stride * element;
-        ZD_TRY(device_move(k_cache + to, (const char *)acts->k + from, row));
-        ZD_TRY(device_move(v_cache + to, (const char *)acts->v + from, row));
+        size_t key = (size_t)n * (size_t)s.k_stride * element;
+        size_t value = (size_t)n * (size_t)s.v_stride * element;
+        ZD_TRY(device_move(k_cache + to, (const char *)acts->k + key, row));
+        ZD_TRY(device_move(v_cache + to, (const char *)acts->v + value, row));
     }
     return k->attention_decode(
             NULL, acts->att, acts->q, k_cache, v_cache, pass->N, pass->past,

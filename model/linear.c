@@ -1,6 +1,8 @@
 #include "kernels/fused.h"
 #include "model/internal.h"
 
+#include <assert.h>
+
 struct linear layer_linear(
         const struct model *model, int layer, enum role weight, int in, int out)
 {
@@ -15,6 +17,34 @@ struct linear layer_linear(
             .out = out,
             .conv1d = model->config->family == MODEL_GPT2,
     };
+}
+
+/* Tensor `id` begins where the one before it ends, and so do their gradients.
+ */
+static bool goes_on(const struct model *model, int id)
+{
+    size_t count = model->table->params[id - 1].count;
+    const char *before = model->params[id - 1];
+    const float *grad = model->grads[id - 1];
+    return model->params[id] ==
+                   before + count * dtype_bytes(model->kernels->dtype) &&
+           model->grads[id] == (grad ? grad + count : NULL);
+}
+
+struct linear layer_joined(
+        const struct model *model, int layer, enum role first, enum role last,
+        int in)
+{
+    int unit = model->table->unit_first[layer], out = 0;
+    int weight = model->role_offset[first],
+        bias = model->role_offset[first + 1];
+    int others = model->role_offset[last] - weight;
+    for (int i = 0; i <= others; i++) {
+        out += (int)model->table->params[unit + weight + i].shape[0];
+        assert(i == 0 || goes_on(model, unit + weight + i));
+        assert(i == 0 || bias < 0 || goes_on(model, unit + bias + i));
+    }
+    return layer_linear(model, layer, first, in, out);
 }
 
 enum zd_status linear_forward(

@@ -136,6 +136,7 @@ enum zd_status model_create(
     model->config = config;
     model->table = table;
     model->shape = *shape;
+    model->strides = activations_strides(config, shape->joined);
     model->kernels = kernels;
     enum zd_status status = alloc_tables(model);
     if (status == ZD_OK)

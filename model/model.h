@@ -75,10 +75,14 @@ struct model_shape {
     struct checkpointing checkpointing;
     enum dtype dtype;            /* compute type */
     enum device_backend backend; /* resolved; AUTO counts as the CPU */
-    int head_chunk;           /* tokens whose logits exist at a time; 0: auto */
-    int decode_capacity;      /* positions of the key/value cache; 0: none */
-    int decode_batch;         /* tokens of one decode call at most; 0: none */
-    bool train;               /* false: forward only (generate) */
+    int head_chunk;      /* tokens whose logits exist at a time; 0: auto */
+    int decode_capacity; /* positions of the key/value cache; 0: none */
+    int decode_batch;    /* tokens of one decode call at most; 0: none */
+    bool train;          /* false: forward only (generate) */
+    unsigned joined;     /* param_join: these projections follow each other in
+                            memory, and one product makes them; the same in every
+                            layer. Another order of sums than separate products,
+                            so the CPU, whose bits are the definition, has none. */
     bool offload_activations; /* inputs of recomputed segments lie on the host
                                  (pinned) and visit the device; needs a mode
                                  that recomputes */

@@ -135,15 +135,25 @@ static void add_gpt2(struct builder *b)
 }
 
 /* Linear: the weight is [out, in]. */
-static struct param *add_linear(
+static struct param *add_weight(
+        struct builder *b, int i, const char *name, int in, int out)
+{
+    return add_matrix(b, out, in, "model.layers.%d.%s.weight", i, name);
+}
+
+static struct param *add_bias(
+        struct builder *b, int i, const char *name, int out)
+{
+    return add_vector(
+            b, PARAM_INIT_CLEAR, out, "model.layers.%d.%s.bias", i, name);
+}
+
+static void add_linear(
         struct builder *b, int i, const char *name, int in, int out, bool bias)
 {
-    struct param *p =
-            add_matrix(b, out, in, "model.layers.%d.%s.weight", i, name);
+    add_weight(b, i, name, in, out);
     if (bias)
-        add_vector(
-                b, PARAM_INIT_CLEAR, out, "model.layers.%d.%s.bias", i, name);
-    return p;
+        add_bias(b, i, name, out);
 }
 
 static void add_layer_norm(
@@ -152,25 +162,49 @@ static void add_layer_norm(
     add_vector(b, PARAM_INIT_ONES, count, "model.layers.%d.%s.weight", i, name);
 }
 
+/* The weights, then the biases: each kind as one matrix. */
+static void add_qkv(struct builder *b, int i)
+{
+    const struct model_config *c = b->config;
+    int C = c->hidden_size, D = c->head_dim;
+    int q = c->heads * D, kv = c->kv_heads * D;
+    set_blocks(add_weight(b, i, "self_attn.q_proj", C, q), false, D);
+    struct param *k = add_weight(b, i, "self_attn.k_proj", C, kv);
+    set_blocks(k, false, D);
+    k->joins = JOIN_QKV;
+    add_weight(b, i, "self_attn.v_proj", C, kv)->joins = JOIN_QKV;
+    if (!c->qkv_bias)
+        return;
+    add_bias(b, i, "self_attn.q_proj", q);
+    add_bias(b, i, "self_attn.k_proj", kv)->joins = JOIN_QKV;
+    add_bias(b, i, "self_attn.v_proj", kv)->joins = JOIN_QKV;
+}
+
+static void add_gate_up(struct builder *b, int i)
+{
+    const struct model_config *c = b->config;
+    int C = c->hidden_size, F = c->intermediate_size;
+    add_weight(b, i, "mlp.gate_proj", C, F);
+    add_weight(b, i, "mlp.up_proj", C, F)->joins = JOIN_GATE_UP;
+    if (!c->mlp_bias)
+        return;
+    add_bias(b, i, "mlp.gate_proj", F);
+    add_bias(b, i, "mlp.up_proj", F)->joins = JOIN_GATE_UP;
+}
+
 static void add_llama_layer(struct builder *b, int i)
 {
     const struct model_config *c = b->config;
     int C = c->hidden_size, F = c->intermediate_size, D = c->head_dim;
-    int q = c->heads * D, kv = c->kv_heads * D;
     add_layer_norm(b, i, "input_layernorm", C);
-    set_blocks(
-            add_linear(b, i, "self_attn.q_proj", C, q, c->qkv_bias), false, D);
-    set_blocks(
-            add_linear(b, i, "self_attn.k_proj", C, kv, c->qkv_bias), false, D);
-    add_linear(b, i, "self_attn.v_proj", C, kv, c->qkv_bias);
+    add_qkv(b, i);
     if (c->qk_norm) {
         add_layer_norm(b, i, "self_attn.q_norm", D);
         add_layer_norm(b, i, "self_attn.k_norm", D);
     }
-    add_linear(b, i, "self_attn.o_proj", q, C, c->out_bias);
+    add_linear(b, i, "self_attn.o_proj", c->heads * D, C, c->out_bias);
     add_layer_norm(b, i, "post_attention_layernorm", C);
-    add_linear(b, i, "mlp.gate_proj", C, F, c->mlp_bias);
-    add_linear(b, i, "mlp.up_proj", C, F, c->mlp_bias);
+    add_gate_up(b, i);
     add_linear(b, i, "mlp.down_proj", F, C, c->mlp_bias);
 }
 

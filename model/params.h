@@ -13,6 +13,10 @@
 
 enum { PARAM_NAME_MAX = 96 };
 
+/* Projections of one input, whose tensors follow each other in the table: one
+ * product makes them all where they also follow each other in memory. Bits. */
+enum param_join { JOIN_QKV = 1, JOIN_GATE_UP = 2 };
+
 enum param_init { PARAM_INIT_NORMAL, PARAM_INIT_ONES, PARAM_INIT_CLEAR };
 
 struct param {
@@ -24,6 +28,8 @@ struct param {
     bool trainable;              /* false: no gradient, no optimizer state */
     bool decays;                 /* weight decay applies: matrices only */
     bool is_embedding;           /* tokens or positions; not an untied head */
+    unsigned joins;              /* param_join in which it goes on from the
+                                    tensor before it; 0: from none */
     struct tensor_blocks blocks; /* what shares a second moment in Adam-mini */
     enum param_init init;
     float init_std; /* GPT-2's residual projections are scaled by

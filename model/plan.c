@@ -93,7 +93,9 @@ static enum zd_status plan_workspace(
 {
     size_t q = (size_t)config->heads * (size_t)config->head_dim;
     size_t C = (size_t)config->hidden_size;
-    size_t columns = max_size((size_t)config->intermediate_size, q);
+    size_t kv = (size_t)config->kv_heads * (size_t)config->head_dim;
+    size_t columns =
+            max_size(2 * (size_t)config->intermediate_size, q + 2 * kv);
     if (shape_backend(shape) != DEVICE_CUDA)
         return ZD_OK;
     struct kernels_request request = {
@@ -101,7 +103,7 @@ static enum zd_status plan_workspace(
             .dtype = shape->dtype,
             .N = (int)model_most_tokens(shape),
             .C = (int)max_size(C, (size_t)config->head_dim),
-            .columns = (int)max_size(columns, 3 * C),
+            .columns = (int)max_size(columns, C),
             .V = config->vocab_size};
     return arena_plan_add(
             plan, "kernels.workspace", ARENA_DEVICE, SPAN_BUFFERS,

@@ -155,7 +155,6 @@ enum zd_status job_plan_try(
     plan->accumulation = choice->A;
     plan->shape = own_shape(job, &plan->config, choice->B);
     plan->shape.checkpointing = choice->checkpointing;
-    ZD_TRY(plan_on_request(job, plan));
     struct zero_request request = {
             .config = &plan->config,
             .table = &plan->table,
@@ -172,6 +171,9 @@ enum zd_status job_plan_try(
             .spill_bytes = choice->spill_bytes,
     };
     ZD_TRY(zero_plan_build(&request, &plan->zero));
+    if (plan->backend == DEVICE_CUDA)
+        plan->shape.joined = zero_joined(&plan->zero);
+    ZD_TRY(plan_on_request(job, plan));
     return plan_spans(job, plan);
 }
 

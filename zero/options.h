@@ -19,7 +19,8 @@ struct zero_options {
     int64_t prefetch_bucket_size; /* stage 3: parameters gathered ahead of their
                                   use, at most; 0 = auto: the next unit */
     int64_t param_persistence_threshold; /* stage 3: tensors with fewer elements
-                                   stay gathered; 0 = none */
+                                   stay gathered; 0 = none. Projections
+                                   that one product may read go together */
     int64_t max_live_parameters; /* stage 3: gathered at a time, at most, not
                                    counting persistent tensors; 0 = auto: what
                                    compute, prefetch and reuse need */

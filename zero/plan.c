@@ -12,13 +12,19 @@ static size_t round_up(size_t count, size_t multiple)
 
 enum kind { SHARDED, PERSISTENT, FROZEN, KINDS };
 
-static enum kind kind_of(
-        const struct zero_plan *plan, const struct param *param)
+/* A tensor that goes on from others is as persistent as the first of them, so
+ * that a product finds them in one segment. */
+static enum kind kind_of(const struct zero_plan *plan, int id)
 {
+    const struct param *params = plan->request.table->params;
     int64_t threshold = plan->request.options.param_persistence_threshold;
-    if (!param->trainable)
+    int first = id;
+    while (params[first].joins)
+        first--;
+    if (!params[id].trainable)
         return FROZEN;
-    if (plan->params_cut && threshold > 0 && param->count < (size_t)threshold)
+    if (plan->params_cut && threshold > 0 &&
+        params[first].count < (size_t)threshold)
         return PERSISTENT;
     return SHARDED;
 }
@@ -41,7 +47,7 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
     size_t world = (size_t)plan->request.world;
     for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
          id++) {
-        if (kind_of(plan, &table->params[id]) != kind)
+        if (kind_of(plan, id) != kind)
             continue;
         size_t offset = round_up(segment.used, ZERO_ALIGN);
         plan->places[id] = (struct zero_place){
@@ -114,6 +120,21 @@ size_t plan_grad_count(const struct zero_plan *plan, int unit)
         if (plan->segments[s].trainable)
             count += plan->segments[s].count;
     return count;
+}
+
+unsigned zero_joined(const struct zero_plan *plan)
+{
+    const struct param_table *table = plan->request.table;
+    unsigned joined = 0, apart = 0;
+    for (int id = 1; id < table->count; id++) {
+        const struct zero_place *place = &plan->places[id];
+        const struct zero_place *before = place - 1;
+        joined |= table->params[id].joins;
+        if (place->segment != before->segment ||
+            place->offset != before->offset + table->params[id - 1].count)
+            apart |= table->params[id].joins;
+    }
+    return joined & ~apart;
 }
 
 bool zero_run_next(

@@ -137,14 +137,19 @@ struct zero_plan {
 enum zd_status zero_plan_build(
         const struct zero_request *request, struct zero_plan *plan_out);
 void zero_plan_fini(struct zero_plan *plan);
-/* Between two steps: a step has so many micro-batches from now on, in the memory
- * that the plan has. ZD_ERR_UNFIT where that would need other memory; then
- * nothing was changed. */
+/* Between two steps: a step has so many micro-batches from now on, in the
+ * memory that the plan has. ZD_ERR_UNFIT where that would need other memory;
+ * then nothing was changed. */
 enum zd_status zero_plan_reaccumulate(struct zero_plan *plan, int accumulation);
 /* Spans "zero.*" (params, grads, optimizer, buffers), the same for every rank.
  */
 enum zd_status zero_plan_spans(
         const struct zero_plan *plan, struct arena_plan *arena);
+
+/* Which projections (param_join) lie one behind the other in every layer, in
+ * parameters and gradients alike: their sizes are multiples of ZERO_ALIGN, and
+ * all or none of them train. The same at every stage, world and tier. */
+unsigned zero_joined(const struct zero_plan *plan);
 
 /* A run of elements of one tensor within one segment. */
 struct zero_run {

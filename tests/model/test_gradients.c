@@ -37,7 +37,7 @@ static void check_tensor(
     const float *grad = holder_grad(t->holder, id);
     float *direction = malloc(param->count * sizeof *direction);
     double norm = 0.0, length = 0.0, expected = 0.0;
-    rng_normal(11, (uint64_t)id, 0, param->count, direction);
+    rng_normal(11, rng_stream(param->name), 0, param->count, direction);
     for (size_t i = 0; i < param->count; i++)
         norm += (double)grad[i] * grad[i];
     norm = sqrt(norm);
@@ -80,7 +80,8 @@ static void check_model(const char *config)
         if (t.table.params[id].dims == 1) {
             float noise, *w = holder_param(t.holder, id);
             for (size_t i = 0; i < t.table.params[id].count; i++) {
-                rng_normal(5, (uint64_t)id, i, 1, &noise);
+                rng_normal(
+                        5, rng_stream(t.table.params[id].name), i, 1, &noise);
                 w[i] += 0.2f * noise;
             }
         }

@@ -2,12 +2,15 @@
  * with what is offloaded against what is not.
  *
  *   test_gpu parity | offload | worlds | resume
+ *   test_gpu products     on the stand-in only, which counts
  *
  * The stand-in's device addresses are no addresses of the host: that a job runs
  * at all shows that the host touches no device memory. */
 #include "base/fs.h"
+#include "tests/cuda/cublaslt/cublaslt_standin.h"
 #include "tests/support/job_threads.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +141,52 @@ static void test_resume(void)
     fs_remove_tree(whole);
 }
 
+/* Products of the stand-in for cuBLASLt since the process began; 0 before it
+ * was opened, and where it is NVIDIA's. */
+static uint64_t products(void)
+{
+    void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD);
+    cublaslt_standin_counters_fn *counters =
+            library ? dlsym(library, "cublaslt_standin_counters") : NULL;
+    return counters ? counters().products : 0;
+}
+
+/* One micro-batch, through a head in one chunk (3 products) and two layers. */
+static void expect_products(
+        const char *fixture, const char *set, int of_layer, const char *what)
+{
+    const char *sets[] = {
+            "train.max_steps=1",
+            "train.global_batch_size=2",
+            "train.per_device_train_batch_size=2",
+            "train.gradient_checkpointing=none",
+            "eval.eval_strategy=no",
+            "control.socket=none",
+            set,
+            NULL};
+    const char *dir = job_threads_dir();
+    uint64_t before = products();
+    bool ran = runs(fixture, "cuda", sets, 1, dir);
+    int count = (int)(products() - before);
+    tap_ok(ran && count == 3 + 2 * of_layer, "%s: %s, %d products in all",
+           fixture, what, count);
+    fs_remove_tree(dir);
+}
+
+/* qkv, o, gate|up, down: forward, and for the gradients of inputs and of
+ * weights. */
+static void test_products(void)
+{
+    static const char *const fixtures[] = {"llama", "mistral", "qwen3"};
+    for (int f = 0; f < 3; f++)
+        expect_products(fixtures[f], NULL, 12, "q, k, v and gate, up as one");
+    expect_products(
+            "llama", "train.freeze=[\"k_proj\"]", 17,
+            "without k's gradient q, k and v are three");
+    expect_products("qwen2", NULL, 18, "its biases are too short for qkv");
+    expect_products("llama_odd", NULL, 21, "no tensor ends where one begins");
+}
+
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "parity";
@@ -151,6 +200,8 @@ int main(int argc, char **argv)
         test_offload();
     else if (strcmp(part, "worlds") == 0)
         test_worlds();
+    else if (strcmp(part, "products") == 0)
+        test_products();
     else
         test_resume();
     return tap_done();

@@ -647,3 +647,69 @@ Test(zero_plan, offload_that_does_not_go_together_is_refused)
     r.accumulate_on_host = true;
     refuses(&r, "E0662");
 }
+
+/* --- projections that one product reads ----------------------------------- */
+
+#define SIZES(type, C, F, H, KV, D)                                            \
+    "{\"model_type\":\"" type "\",\"vocab_size\":16,\"num_hidden_layers\":2,"  \
+    "\"hidden_size\":" #C ",\"intermediate_size\":" #F                         \
+    ",\"num_attention_heads\":" #H ",\"num_key_value_heads\":" #KV             \
+    ",\"head_dim\":" #D "}"
+
+static unsigned joined_of(
+        const char *text, const char *freeze, int stage, int world,
+        int64_t threshold)
+{
+    struct model_config config;
+    struct param_table table;
+    json_t *json;
+    cr_assert_eq(
+            json_parse(text, strlen(text), "test", ZD_ERR_BUG, &json), ZD_OK);
+    cr_assert_eq(
+            model_config_parse(json, "test", ZD_ERR_CONFIG, &config), ZD_OK,
+            "%s", zd_error_get()->what);
+    cr_assert_eq(
+            param_table_build(&config, &freeze, freeze != NULL, &table), ZD_OK);
+    struct zero_request r = request(stage, world, 1);
+    r.config = &config;
+    r.table = &table;
+    r.options.param_persistence_threshold = threshold;
+    struct zero_plan plan = build(&r);
+    unsigned joined = zero_joined(&plan);
+    zero_plan_fini(&plan);
+    param_table_fini(&table);
+    model_config_fini(&config);
+    json_decref(json);
+    return joined;
+}
+
+Test(zero_plan, projections_follow_each_other_where_one_product_may_read_them)
+{
+    enum { BOTH = JOIN_QKV | JOIN_GATE_UP };
+    static const struct {
+        const char *config, *freeze;
+        unsigned joined;
+    } cases[] = {
+            {SIZES("llama", 2048, 8192, 32, 8, 64), NULL, BOTH},
+            {SIZES("llama", 42, 67, 6, 3, 10), NULL, 0},
+            {SIZES("qwen2", 1536, 8960, 12, 2, 128), NULL, BOTH},
+            {SIZES("qwen2", 896, 4864, 14, 2, 64), NULL, JOIN_GATE_UP},
+            {SIZES("qwen3", 1024, 3072, 16, 8, 128), NULL, BOTH},
+            {SIZES("llama", 64, 256, 4, 2, 16), "*self_attn*", BOTH},
+            {SIZES("llama", 64, 256, 4, 2, 16), "k_proj", JOIN_GATE_UP},
+            {SIZES("llama", 64, 256, 4, 2, 16), "*layers.1.*up_proj*",
+             JOIN_QKV},
+            {"{\"model_type\":\"gpt2\",\"vocab_size\":16,\"n_embd\":64,"
+             "\"n_layer\":1,\"n_head\":4,\"n_positions\":8}",
+             NULL, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int stage = 0; stage <= 3; stage++)
+            for (int world = 1; world <= 3; world += 2)
+                cr_expect_eq(
+                        joined_of(
+                                cases[i].config, cases[i].freeze, stage, world,
+                                world == 3 ? 3000 : 0),
+                        cases[i].joined, "model %zu, stage %d, %d ranks", i,
+                        stage, world);
+}

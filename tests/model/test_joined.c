@@ -1,0 +1,341 @@
+/* Projections that one product makes: what separate products make, but for the
+ * order of sums; with fewer operations. On the CPU's tables, in memory where
+ * tensors follow each other as they do in ZeRO's units. */
+#include "tests/model/shapes.h"
+#include "tests/model/tiny.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+
+enum { B = 2, T = 11, LAYERS = 5, BOTH = JOIN_QKV | JOIN_GATE_UP };
+
+#define SHAPE_QWEN2                                                            \
+    "{\"model_type\":\"qwen2\",\"vocab_size\":31,\"hidden_size\":12,"          \
+    "\"intermediate_size\":19,\"num_hidden_layers\":5,"                        \
+    "\"num_attention_heads\":6,\"num_key_value_heads\":2,"                     \
+    "\"tie_word_embeddings\":true,\"initializer_range\":0.3}"
+
+static const char *const shapes[] = {SHAPE_LLAMA, SHAPE_QWEN2, SHAPE_QWEN3};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* --- a table that counts -------------------------------------------------- */
+
+static struct {
+    int products, ropes, adds;
+} called;
+static const struct kernels *real;
+
+static enum zd_status count_matmul(
+        struct stream *stream, void *out, enum dtype out_type, const void *a,
+        const void *b, const void *bias, int M, int N, int K, bool trans_a,
+        bool trans_b, bool accumulate)
+{
+    called.products++;
+    return real->matmul(
+            stream, out, out_type, a, b, bias, M, N, K, trans_a, trans_b,
+            accumulate);
+}
+
+static enum zd_status count_rope(
+        struct stream *stream, void *x, const float *cosine, const float *sine,
+        const int32_t *positions, int N, int H, int D, int64_t row_stride,
+        bool backward)
+{
+    called.ropes++;
+    return real->rope(
+            stream, x, cosine, sine, positions, N, H, D, row_stride, backward);
+}
+
+static enum zd_status count_add(
+        struct stream *stream, void *out, const void *a, const void *b,
+        size_t count)
+{
+    called.adds++;
+    return real->add(stream, out, a, b, count);
+}
+
+static struct kernels counting_table(enum dtype dtype)
+{
+    tiny_must(kernels_plain(dtype, &real));
+    struct kernels table = *real;
+    table.matmul = count_matmul;
+    table.rope = count_rope;
+    table.add = count_add;
+    memset(&called, 0, sizeof called);
+    return table;
+}
+
+/* --- memory without gaps -------------------------------------------------- */
+
+struct dense {
+    const struct param_table *table;
+    size_t element;
+    char *params;
+    float *grads;
+    bool written[LAYERS + 2];
+};
+
+/* Elements before tensor `id`. */
+static size_t place(const struct dense *d, int id)
+{
+    size_t offset = 0;
+    for (int i = 0; i < id; i++)
+        offset += d->table->params[i].count;
+    return offset;
+}
+
+static enum zd_status params_acquire(void *ctx, int unit, const void **params)
+{
+    const struct dense *d = ctx;
+    for (int id = d->table->unit_first[unit];
+         id < d->table->unit_first[unit + 1]; id++)
+        params[id] = d->params + place(d, id) * d->element;
+    return ZD_OK;
+}
+
+static enum zd_status params_release(void *ctx, int unit)
+{
+    return ZD_OK;
+}
+
+static enum zd_status grads_acquire(
+        void *ctx, int unit, float **grads, bool *accumulate_out)
+{
+    const struct dense *d = ctx;
+    for (int id = d->table->unit_first[unit];
+         id < d->table->unit_first[unit + 1]; id++)
+        grads[id] =
+                d->table->params[id].trainable ? d->grads + place(d, id) : NULL;
+    *accumulate_out = d->written[unit];
+    return ZD_OK;
+}
+
+static enum zd_status grads_release(void *ctx, int unit)
+{
+    struct dense *d = ctx;
+    d->written[unit] = true;
+    return ZD_OK;
+}
+
+/* The holder's weights, biases and norms away from the 0 and 1 that they begin
+ * with. */
+static void dense_init(struct dense *d, struct tiny *t)
+{
+    *d = (struct dense){
+            .table = &t->table, .element = dtype_bytes(t->shape.dtype)};
+    d->params = malloc(t->table.total * d->element);
+    d->grads = calloc(t->table.total, sizeof *d->grads);
+    for (int id = 0; id < t->table.count; id++) {
+        const struct param *p = &t->table.params[id];
+        float *w = malloc(p->count * sizeof *w);
+        dtype_convert(
+                w, DTYPE_FP32, holder_param(t->holder, id), t->shape.dtype,
+                p->count);
+        for (size_t i = 0; p->dims == 1 && i < p->count; i++) {
+            float noise;
+            rng_normal(5, (uint64_t)id, i, 1, &noise);
+            w[i] += 0.2f * noise;
+        }
+        dtype_convert(
+                d->params + place(d, id) * d->element, t->shape.dtype, w,
+                DTYPE_FP32, p->count);
+        free(w);
+    }
+    t->hooks = (struct model_hooks){
+            d, params_acquire, params_release, grads_acquire, grads_release};
+}
+
+static void dense_fini(struct dense *d)
+{
+    free(d->params);
+    free(d->grads);
+}
+
+/* --- two micro-batches, joined or not ------------------------------------- */
+
+struct run {
+    struct kernels kernels;
+    struct tiny tiny;
+    struct dense dense;
+    struct tokens tokens;
+    double loss, evaluated;
+};
+
+static void run_init(
+        struct run *r, const char *config, const char *freeze, enum dtype dtype,
+        enum checkpointing_mode mode, unsigned joined)
+{
+    struct model_shape shape = {
+            .B = B,
+            .T = T,
+            .eval_B = B,
+            .checkpointing = {mode, 2},
+            .dtype = dtype,
+            .head_chunk = 5,
+            .decode_capacity = 24,
+            .decode_batch = 7,
+            .joined = joined,
+            .train = true,
+    };
+    r->kernels = counting_table(dtype);
+    tiny_init(&r->tiny, config, freeze, &shape, &r->kernels);
+    dense_init(&r->dense, &r->tiny);
+    tokens_fill(&r->tokens, 3, B, T, r->tiny.config.vocab_size);
+}
+
+static void run_steps(struct run *r, int micros)
+{
+    r->evaluated = tiny_evaluate(&r->tiny, &r->tokens.batch);
+    memset(&called, 0, sizeof called);
+    for (int i = 0; i < micros; i++)
+        r->loss = tiny_step(&r->tiny, &r->tokens.batch, 1.0f);
+}
+
+static void run_fini(struct run *r)
+{
+    tiny_fini(&r->tiny);
+    dense_fini(&r->dense);
+}
+
+/* By norm, of each tensor. */
+static void expect_near(const struct run *a, const struct run *b, double limit)
+{
+    const struct param_table *table = &a->tiny.table;
+    cr_expect(fabs(a->loss / b->loss - 1.0) < limit);
+    cr_expect(fabs(a->evaluated / b->evaluated - 1.0) < limit);
+    for (int id = 0; id < table->count; id++) {
+        const float *x = a->dense.grads + place(&a->dense, id);
+        const float *y = b->dense.grads + place(&b->dense, id);
+        double apart = 0.0, norm = 0.0;
+        for (size_t i = 0; i < table->params[id].count; i++) {
+            apart += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+            norm += (double)y[i] * y[i];
+        }
+        cr_expect(
+                sqrt(apart) <= limit * sqrt(norm), "%s: %g of %g apart",
+                table->params[id].name, sqrt(apart), sqrt(norm));
+    }
+}
+
+static void compare(
+        const char *config, const char *freeze, enum dtype dtype,
+        enum checkpointing_mode mode, unsigned joined, double limit)
+{
+    struct run one, apart;
+    run_init(&apart, config, freeze, dtype, mode, 0);
+    run_steps(&apart, 2);
+    run_init(&one, config, freeze, dtype, mode, joined);
+    run_steps(&one, 2);
+    expect_near(&one, &apart, limit);
+    run_fini(&one);
+    run_fini(&apart);
+}
+
+Test(model_joined, gradients_are_those_of_separate_products)
+{
+    static const enum checkpointing_mode modes[] = {
+            CHECKPOINTING_NONE, CHECKPOINTING_EVERY, CHECKPOINTING_FULL};
+    for (int s = 0; s < SHAPES; s++)
+        for (unsigned joined = 1; joined <= BOTH; joined++)
+            compare(shapes[s], NULL, DTYPE_FP32, modes[(s + joined) % 3],
+                    joined, 2e-5);
+}
+
+/* Separate products round twice more on the way to dx. */
+Test(model_joined, gradients_in_bf16_are_as_near_as_their_roundings)
+{
+    for (int s = 0; s < SHAPES; s++)
+        compare(shapes[s], NULL, DTYPE_BF16, CHECKPOINTING_NONE, BOTH, 3e-2);
+}
+
+Test(model_joined, frozen_projections_have_no_gradient)
+{
+    static const char *const freeze[] = {
+            "*_proj.weight", "*self_attn*", "*mlp*", "*_proj.bias"};
+    for (int i = 0; i < 4; i++)
+        compare(SHAPE_LLAMA, freeze[i], DTYPE_FP32, CHECKPOINTING_NONE, BOTH,
+                2e-5);
+}
+
+static void decode(struct run *r, float *logits)
+{
+    for (int past = 0; past < 20; past += 5)
+        tiny_must(model_decode(
+                r->tiny.model, r->tokens.tokens + past, 5, past, &r->tiny.hooks,
+                logits));
+}
+
+Test(model_joined, samples_read_the_same_rows)
+{
+    for (int s = 0; s < SHAPES; s++) {
+        struct run one, apart;
+        float a[40], b[40];
+        run_init(&apart, shapes[s], NULL, DTYPE_FP32, CHECKPOINTING_NONE, 0);
+        decode(&apart, a);
+        run_init(&one, shapes[s], NULL, DTYPE_FP32, CHECKPOINTING_NONE, BOTH);
+        decode(&one, b);
+        for (int v = 0; v < one.tiny.config.vocab_size; v++)
+            cr_expect(fabsf(a[v] - b[v]) < 1e-5f);
+        run_fini(&one);
+        run_fini(&apart);
+    }
+}
+
+/* Of a layer: q, k, v, gate and up are two products and not five, forward and
+ * for each of the two gradients; q and k turn together; nothing is added up. */
+Test(model_joined, a_layer_has_fewer_operations)
+{
+    for (int s = 0; s < SHAPES; s++) {
+        struct run one, apart;
+        run_init(&apart, shapes[s], NULL, DTYPE_BF16, CHECKPOINTING_NONE, 0);
+        run_steps(&apart, 1);
+        int products = called.products, ropes = called.ropes;
+        int adds = called.adds;
+        run_init(&one, shapes[s], NULL, DTYPE_BF16, CHECKPOINTING_NONE, BOTH);
+        run_steps(&one, 1);
+        cr_expect_eq(products - called.products, LAYERS * 3 * 3);
+        cr_expect_eq(ropes - called.ropes, LAYERS * 2);
+        cr_expect_eq(adds - called.adds, LAYERS * 3);
+        run_fini(&one);
+        run_fini(&apart);
+    }
+}
+
+static size_t planned(const char *text, unsigned joined)
+{
+    struct model_config config;
+    struct param_table table;
+    struct arena_plan plan;
+    struct model_shape shape = {
+            .B = 1,
+            .T = 1024,
+            .checkpointing = {CHECKPOINTING_FULL, 0},
+            .dtype = DTYPE_BF16,
+            .joined = joined,
+            .train = true,
+    };
+    tiny_config(text, &config);
+    tiny_must(param_table_build(&config, NULL, 0, &table));
+    arena_plan_init(&plan);
+    tiny_must(model_plan(&config, &table, &shape, &plan));
+    size_t bytes = arena_plan_find(&plan, "model.activations")->bytes;
+    arena_plan_fini(&plan);
+    param_table_fini(&table);
+    model_config_fini(&config);
+    return bytes;
+}
+
+Test(model_joined, no_more_memory_is_planned)
+{
+    static const char *const large[] = {
+            "{\"model_type\":\"llama\",\"vocab_size\":16,\"hidden_size\":4096,"
+            "\"intermediate_size\":14336,\"num_hidden_layers\":2,"
+            "\"num_attention_heads\":32,\"num_key_value_heads\":8}",
+            "{\"model_type\":\"qwen3\",\"vocab_size\":16,\"hidden_size\":4096,"
+            "\"intermediate_size\":12288,\"num_hidden_layers\":2,"
+            "\"num_attention_heads\":32,\"num_key_value_heads\":8,"
+            "\"head_dim\":128}"};
+    for (int i = 0; i < 2; i++)
+        cr_expect_leq(planned(large[i], BOTH), planned(large[i], 0));
+}
