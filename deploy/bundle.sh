@@ -4,7 +4,8 @@
 # Makes OUT_FOLDER/payload.tar.gz: programs (stripped), the shared libraries they load and Open MPI's run time (plug-ins,
 # help texts, mpirun), the tests' fixtures and scripts. glibc, the driver, cuBLAS, cuDNN and NCCL are the machine's.
 # There: source deploy/bundle-env.sh OUT_FOLDER, or tests/gpu.sh OUT_FOLDER and bench/gpu.sh OUT_FOLDER ROW.
-# BUILD_FOLDER: a build with -Dcuda=enabled whose CUDA architectures fit the machine.
+# BUILD_FOLDER: a build with -Dcuda=enabled whose CUDA architectures fit the machine; for attention by cuDNN run
+# deploy/install.sh cudnn before it is configured.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "$0")")")
 build=$(readlink -f "${1:?a build folder}")

@@ -8,7 +8,10 @@ say() { printf '\n== %s\n' "$*" >&2; }
 
 ./deploy/install.sh build run demo
 say "building zerod and zerodctl (build/daemon/zerod, build/daemon/ctl/zerodctl)"
-./deploy/build.sh build --target daemon/zerod --target daemon/ctl/zerodctl
+# A toolkit where there is no GPU would only cost minutes of compiling.
+cuda=()
+if [[ ! -e /dev/nvidiactl && ! -e /dev/dxg ]]; then cuda=(-Dcuda=disabled); fi
+./deploy/build.sh build --target daemon/zerod --target daemon/ctl/zerodctl "${cuda[@]}"
 zerod=build/daemon/zerod
 trained=$SECONDS
 
