@@ -57,6 +57,33 @@ int comm_node_size(const struct comm *comm)
 
 /* --- levels --------------------------------------------------------------- */
 
+static enum zd_status refuse_levels(int world)
+{
+    ZD_FAIL(ZD_ERR_CONFIG, "E1230",
+            "comm.hierarchical = true: the %d ranks are not nodes of equal "
+            "size with neighbouring ranks",
+            world);
+    zd_fail_help("comm.hierarchical = \"auto\"");
+    return ZD_ERR_CONFIG;
+}
+
+enum zd_status comm_node_size_expected(
+        const struct comm_options *options, enum comm_transport transport,
+        int world, int per_node, int *node_size_out)
+{
+    bool is_nccl = transport == COMM_TRANSPORT_NCCL;
+    bool wanted = options->hierarchical == COMM_LEVELS_TWO ||
+                  (options->hierarchical == COMM_LEVELS_AUTO && is_nccl);
+    bool fits = per_node > 0 && per_node < world && world % per_node == 0;
+    *node_size_out = world;
+    if (options->hierarchical == COMM_LEVELS_TWO && per_node > 0 &&
+        world % per_node != 0)
+        return refuse_levels(world);
+    if (wanted && fits && (per_node > 1 || !is_nccl))
+        *node_size_out = per_node;
+    return ZD_OK;
+}
+
 enum zd_status comm_levels_settle(struct comm *comm, bool fits, int per_node)
 {
     const struct comm_options *options = &comm->options;
@@ -69,14 +96,8 @@ enum zd_status comm_levels_settle(struct comm *comm, bool fits, int per_node)
     comm->ranks_per_node = fits ? per_node : comm->size;
     if (options->hierarchical != COMM_LEVELS_TWO)
         return ZD_OK;
-    if (!fits) {
-        ZD_FAIL(ZD_ERR_CONFIG, "E1230",
-                "comm.hierarchical = true: the %d ranks are not nodes of equal "
-                "size with neighbouring ranks",
-                comm->size);
-        zd_fail_help("comm.hierarchical = \"auto\"");
-        return ZD_ERR_CONFIG;
-    }
+    if (!fits)
+        return refuse_levels(comm->size);
     comm->node_size = per_node;
     return ZD_OK;
 }

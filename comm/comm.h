@@ -86,6 +86,12 @@ enum comm_transport comm_transport_expected(
         const struct comm_options *options, bool on_gpu, int local_size,
         int gpus);
 
+/* What comm_node_size will be then, where nodes have `per_node` ranks (0: all are
+ * on one). ZD_ERR_CONFIG as comm_device_create has it. */
+enum zd_status comm_node_size_expected(
+        const struct comm_options *options, enum comm_transport transport,
+        int world, int per_node, int *node_size_out);
+
 /* Bytes of staging a rank needs (a pure function, so the plan can price it):
  * "comm.staging" for the host's transport, "comm.pinned" for copies, and
  * "comm.device" for what NCCL needs beside the caller's memory. Nothing for one

@@ -15,7 +15,7 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     const char *job, *out, *dtype, *model, *prompt, *tokenizer;
     const char *format, *log_format, *resume, *replay;
     struct cli_list sets;
-    int64_t world, max_steps, stop_after, max_new_tokens, seed;
+    int64_t world, per_node, max_steps, stop_after, max_new_tokens, seed;
     double temperature, top_p;
     bool print, json, quiet, verbose, no_progress;
     bool temperature_given;

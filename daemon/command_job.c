@@ -49,7 +49,8 @@ static void print_record(const struct cli_args *args)
 /* The job's own limits may be those of another machine. */
 static void warn_of_machine(const struct job_plan *plan)
 {
-    uint64_t here = job_machine_memory(1), takes = job_plan_memory(plan);
+    uint64_t here = job_machine_memory(plan->limits.local_size),
+             takes = job_plan_memory(plan);
     if (takes > here)
         zd_log_warning(
                 "a rank takes %.3f MiB of memory and this machine has %.3f MiB "
@@ -62,9 +63,9 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
     struct job *job;
     struct job_plan plan;
     ZD_TRY(cli_need_job(args, (int)args->world, true, &job));
-    enum zd_status status =
-            job_plan_build(
-                    job_options(job), (int)args->world, 1, NULL, &plan);
+    enum zd_status status = job_plan_build(
+            job_options(job), (int)args->world, (int)args->per_node, NULL,
+            &plan);
     if (status != ZD_OK && cli_wants_json(args))
         print_record(args);
     if (status == ZD_OK) {

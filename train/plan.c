@@ -72,21 +72,31 @@ int job_plan_batches(const struct train_job *job, int accumulation)
     return 2 * (accumulation + ahead);
 }
 
+/* Elsewhere than in the run: nodes are as they are said to be, or have a rank
+ * for each GPU of this machine. */
+static enum zd_status expect_transport(
+        const struct train_job *job, int local_size, struct job_plan *plan)
+{
+    bool on_gpu = plan->backend == DEVICE_CUDA;
+    int gpus = on_gpu ? device_places(&job->device) : 0;
+    int per_node = local_size > 0 ? local_size : gpus;
+    plan->transport =
+            comm_transport_expected(&job->comm, on_gpu, local_size, gpus);
+    return comm_node_size_expected(
+            &job->comm, plan->transport, plan->world, per_node,
+            &plan->node_size);
+}
+
 /* How collectives will travel. */
-static void plan_transport(
+static enum zd_status plan_transport(
         const struct train_job *job, int local_size, const struct comm *comm,
         struct job_plan *plan)
 {
-    bool on_gpu = device_resolve(job->device.backend) == DEVICE_CUDA;
-    int per_node = job->comm.ranks_per_node;
-    plan->transport = comm ? comm_transport(comm)
-                           : comm_transport_expected(
-                                     &job->comm, on_gpu, local_size,
-                                     on_gpu ? device_places(&job->device) : 0);
-    plan->node_size = comm ? comm_node_size(comm)
-                      : job->comm.hierarchical == COMM_LEVELS_TWO && per_node
-                              ? per_node
-                              : plan->world;
+    if (!comm)
+        return expect_transport(job, local_size, plan);
+    plan->transport = comm_transport(comm);
+    plan->node_size = comm_node_size(comm);
+    return ZD_OK;
 }
 
 /* The largest shard of any collective, and of those that add to what is there.
@@ -187,7 +197,7 @@ enum zd_status job_plan_build(
     plan->world = world;
     plan->backend = device_resolve(job->device.backend);
     plan->context_bytes = plan->backend == DEVICE_CUDA ? PLAN_CONTEXT_BYTES : 0;
-    plan_transport(job, local_size, comm, plan);
+    ZD_TRY(plan_transport(job, local_size, comm, plan));
     int sharing = local_size > 1 ? local_size : world;
     kernels_set_threads(device_threads(
             &job->device, device_affinity_cpus(), device_online_cpus(),

@@ -46,6 +46,15 @@ static const char *masters_name(const struct zero_request *request)
                                                       : "fp32 master weights";
 }
 
+static const char *transport_name(enum comm_transport transport)
+{
+    static const char *const names[] = {
+            [COMM_TRANSPORT_HOST] = "the host",
+            [COMM_TRANSPORT_STAGED] = "the host's memory and MPI",
+            [COMM_TRANSPORT_NCCL] = "NCCL"};
+    return names[transport];
+}
+
 static const char *tier_place(enum offload_tier tier)
 {
     static const char *const names[] = {
@@ -216,6 +225,12 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
             "reduce_scatter", (json_int_t)wire->reduce_scatter, "all_gather",
             (json_int_t)wire->all_gather, "all_reduce",
             (json_int_t)wire->all_reduce);
+    if (plan->backend == DEVICE_CUDA)
+        json_object_set_new(
+                json, "collectives",
+                json_pack(
+                        "{s:s, s:i}", "over", transport_name(plan->transport),
+                        "ranks_per_node", plan->node_size));
     if (plan->context_bytes)
         json_object_set_new(
                 json, "context_bytes",
@@ -312,6 +327,16 @@ struct job_paged job_plan_paged(const struct job_plan *plan)
     return paged;
 }
 
+static void print_collectives(const struct job_plan *plan, FILE *stream)
+{
+    fprintf(stream, "         collectives over %s",
+            transport_name(plan->transport));
+    if (plan->node_size < plan->world)
+        fprintf(stream, ", in two levels: %d nodes of %d ranks",
+                plan->world / plan->node_size, plan->node_size);
+    fputc('\n', stream);
+}
+
 static void print_layout(const struct job_plan *plan, FILE *stream)
 {
     const struct zero_request *request = &plan->zero.request;
@@ -336,6 +361,8 @@ static void print_layout(const struct job_plan *plan, FILE *stream)
                 chose_place ? " (by auto)" : "");
     fprintf(stream, "\n         optimizer %s, %s states, %s\n", optimizer,
             states_name(&request->optim), masters_name(request));
+    if (plan->world > 1 && plan->backend == DEVICE_CUDA)
+        print_collectives(plan, stream);
     if (moves_anything(offload))
         fprintf(stream,
                 "         optimizer states %s, parameters %s, residual streams "

@@ -52,8 +52,8 @@ struct job_plan {
 /* Reads config.json when model.path is given. ZD_ERR_UNFIT when a limit of
  * [device] is exceeded: need, limit and the largest spans, and what would fit.
  * `local_size`: how many ranks share this machine's memory when no limit is
- * given (`zerod plan` passes 1). `comm` says how collectives travel; NULL: as
- * they would between ranks of machines like this one. Sets the thread count of
+ * given; 0: it is not known, and one has all of it. `comm` says how collectives travel; NULL: as
+ * they would between ranks of machines like this one, local_size on each. Sets the thread count of
  * the kernels, whose scratch is part of the plan, for `world` ranks on this
  * machine (or local_size when that is not 1). Resolves gradient_checkpointing =
  * "auto" and auto_find_batch_size. */

@@ -3,17 +3,8 @@
 # and in two levels of 2 x 4; a GPU alone computes with everything offloaded what it computes without.
 #   test_gpu.sh ZEROD SOURCE_ROOT
 source "$(dirname "$0")/lib.sh"
-export ZD_STANDIN_GPUS=8 ZD_STANDIN_CONTEXT=1M ZD_STANDIN_MEMORY=1G OMP_NUM_THREADS=1
-settings=(--set device.backend=cuda --set device.cpu_threads=1 --set train.max_steps=2
-    --set data.cutoff_len=16 --set train.global_batch_size=8)
-
-# same RUN OTHER: losses, norms and exported weights have equal bits.
-same() {
-    [[ $code -eq 0 ]] || { echo "exit code $code"; return 1; }
-    [[ $(rows "$1") -eq 2 && $(column "$1" loss) == "$(column "$2" loss)" ]] || { echo "losses:" $(column "$1" loss) "|" $(column "$2" loss); return 1; }
-    [[ $(column "$1" grad_norm) == "$(column "$2" grad_norm)" ]] || { echo "norms:" $(column "$1" grad_norm) "|" $(column "$2" grad_norm); return 1; }
-    cmp "$1/hf/model.safetensors" "$2/hf/model.safetensors"
-}
+source "$(dirname "$0")/gpu_lib.sh"
+settings+=(--set train.global_batch_size=8)
 
 run mpi 8 "${settings[@]}" --set comm.backend=mpi --set zero.stage=0
 check "eight ranks over MPI" code_is 0
