@@ -39,9 +39,46 @@ struct hosts {
 struct message {
     unsigned char token[TOKEN_BYTES];
     uint32_t kind, first, count; /* first: first rank of the host that tells */
-    uint64_t begun[HOSTS_SEATS_MAX];
+    uint64_t number;             /* that is asked for */
+    struct told {
+        uint64_t begun, what;
+    } seats[HOSTS_SEATS_MAX];
 };
-static const size_t HEAD_BYTES = offsetof(struct message, begun);
+static const size_t HEAD_BYTES = offsetof(struct message, seats);
+
+/* --- what collectives are --------------------------------------------------
+ */
+
+const char *seat_kind_name(enum comm_op_kind kind)
+{
+    return kind == OP_ALL_GATHER ? "all_gather" : "reduce_scatter";
+}
+
+static const int TYPE_BIT = 48, KIND_BIT = 56;
+
+uint64_t seat_word(enum comm_op_kind kind, enum dtype type, size_t bytes)
+{
+    return ((uint64_t)kind + 1) << KIND_BIT | (uint64_t)type << TYPE_BIT |
+           bytes;
+}
+
+void seat_word_text(uint64_t word, char *out, size_t out_bytes)
+{
+    enum comm_op_kind kind = (enum comm_op_kind)((word >> KIND_BIT) - 1);
+    enum dtype type = (enum dtype)(word >> TYPE_BIT & 0xff);
+    uint64_t bytes = word & (((uint64_t)1 << TYPE_BIT) - 1);
+    snprintf(
+            out, out_bytes, "%s %s %llu bytes", seat_kind_name(kind),
+            dtype_name(type), (unsigned long long)bytes);
+}
+
+uint64_t seat_what(const struct seat *seat, uint64_t number)
+{
+    uint64_t begun = atomic_load(&seat->begun);
+    if (number == 0 || begun < number || begun - number >= SEAT_RECORD)
+        return 0;
+    return atomic_load(&seat->what[number % SEAT_RECORD]);
+}
 
 /* --- addresses ------------------------------------------------------------ */
 
@@ -93,7 +130,7 @@ static bool receive(
     return got >= (ssize_t)HEAD_BYTES &&
            memcmp(message->token, hosts->all[0].token, TOKEN_BYTES) == 0 &&
            message->count <= HOSTS_SEATS_MAX &&
-           (size_t)got >= HEAD_BYTES + message->count * sizeof(uint64_t);
+           (size_t)got >= HEAD_BYTES + message->count * sizeof(struct told);
 }
 
 static struct message message_of(const struct hosts *hosts, uint32_t kind)
@@ -106,18 +143,19 @@ static struct message message_of(const struct hosts *hosts, uint32_t kind)
 
 /* --- answering ------------------------------------------------------------ */
 
-static void tell(struct hosts *hosts, const struct sockaddr_in *to)
+static void tell(
+        struct hosts *hosts, const struct sockaddr_in *to, uint64_t number)
 {
     struct message message = message_of(hosts, TELL);
     int own = hosts->first[hosts->rank];
     for (int r = 0; r < hosts->size && hosts->seats; r++)
         if (hosts->first[r] == own && message.count < HOSTS_SEATS_MAX) {
-            message.begun[message.count] =
-                    atomic_load(&hosts->seats[message.count].begun);
-            message.count++;
+            const struct seat *seat = &hosts->seats[message.count];
+            message.seats[message.count++] = (struct told){
+                    atomic_load(&seat->begun), seat_what(seat, number)};
         }
     sendto(hosts->socket, &message,
-           HEAD_BYTES + message.count * sizeof(uint64_t), 0,
+           HEAD_BYTES + message.count * sizeof(struct told), 0,
            (const struct sockaddr *)to, sizeof *to);
 }
 
@@ -134,7 +172,7 @@ static void *answer(void *ctx)
             break;
         if (fds[0].revents && receive(hosts, hosts->socket, &message, &from) &&
             message.kind == ASK)
-            tell(hosts, &from);
+            tell(hosts, &from, message.number);
     }
     return NULL;
 }
@@ -146,6 +184,7 @@ static void send_questions(
         const struct hosts_question *question)
 {
     struct message message = message_of(hosts, ASK);
+    message.number = question->number;
     for (int r = 0; r < hosts->size; r++) {
         const struct about *about = &hosts->all[r];
         if (hosts->first[r] != r || r == hosts->first[hosts->rank] ||
@@ -169,7 +208,8 @@ static void take_answer(
     uint32_t seat = 0;
     for (int r = 0; r < hosts->size && seat < message->count; r++)
         if (hosts->first[r] == (int)message->first) {
-            question->begun[r] = message->begun[seat++];
+            question->begun[r] = message->seats[seat].begun;
+            question->what[r] = message->seats[seat++].what;
             question->has_answered[r] = true;
         }
 }

@@ -19,18 +19,33 @@
 
 #include <stdatomic.h>
 
-enum { HOSTS_SEATS_MAX = 128 }; /* ranks of a host that can be told */
+enum {
+    HOSTS_SEATS_MAX = 64, /* ranks of a host that can be told */
+    SEAT_RECORD = 64,     /* collectives whose description is kept */
+};
 
 /* How far the ranks of a host are, in memory they share. */
 struct seat {
-    _Atomic uint64_t begun, done; /* numbers of collectives */
+    _Atomic uint64_t begun, done;       /* numbers of collectives */
+    _Atomic uint64_t what[SEAT_RECORD]; /* of the last ones, by number */
 };
+
+/* Kind, type and bytes of a collective in one word. */
+uint64_t seat_word(enum comm_op_kind kind, enum dtype type, size_t bytes);
+/* "all_gather fp32 120000 bytes" */
+void seat_word_text(uint64_t word, char *out, size_t out_bytes);
+/* What a rank has under this number; 0: not entered, or too long ago. */
+uint64_t seat_what(const struct seat *seat, uint64_t number);
+const char *seat_kind_name(enum comm_op_kind kind);
 
 struct hosts;
 
 struct hosts_question {
-    uint64_t *begun;    /* (size) by rank; set for ranks of hosts that answer */
-    bool *has_answered; /* (size) by rank */
+    uint64_t number; /* of the collective that hangs */
+    /* of ranks whose hosts answer, by rank: */
+    uint64_t *begun; /* (size) */
+    uint64_t *what;  /* (size) what they have under `number`; see seat_what */
+    bool *has_answered; /* (size) */
 };
 
 /* Every rank calls it, with the name of its host as it is to be told. NULL is

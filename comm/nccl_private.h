@@ -139,7 +139,6 @@ void nccl_note_queued(struct nccl *nccl, const struct comm_op *op);
 /* Looks which operations are done. Under the lock. */
 void nccl_note_done(struct nccl *nccl);
 struct flight *nccl_flight_of(struct nccl *nccl, uint64_t sequence);
-const char *nccl_kind_name(enum comm_op_kind kind);
 /* Prints the last operations, and which ranks have not entered what hangs. */
 void nccl_tell_record(struct nccl *nccl);
 

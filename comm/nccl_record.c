@@ -7,18 +7,20 @@
 #include <string.h>
 
 enum { TOLD = 16 }; /* operations of the record that are printed */
-static const char *const kind_names[] = {"all_gather", "reduce_scatter"};
-
-const char *nccl_kind_name(enum comm_op_kind kind)
-{
-    return kind_names[kind];
-}
-
 /* --- the record ----------------------------------------------------------- */
 
 struct flight *nccl_flight_of(struct nccl *nccl, uint64_t sequence)
 {
     return &nccl->flights[sequence % FLIGHT_ENTRIES];
+}
+
+static void note_seat(struct nccl *nccl, const struct flight *flight)
+{
+    struct seat *seat = &nccl->seats[nccl->seat];
+    atomic_store(
+            &seat->what[flight->number % SEAT_RECORD],
+            seat_word(flight->kind, flight->type, flight->bytes));
+    atomic_store(&seat->begun, flight->number);
 }
 
 void nccl_note_begun(struct nccl *nccl, const struct comm_op *op)
@@ -33,7 +35,7 @@ void nccl_note_begun(struct nccl *nccl, const struct comm_op *op)
             .begun = clock_seconds()};
     nccl->flight_count = op->sequence + 1;
     if (nccl->seats)
-        atomic_store(&nccl->seats[nccl->seat].begun, op->sequence + 1);
+        note_seat(nccl, nccl_flight_of(nccl, op->sequence));
     pthread_mutex_unlock(&nccl->lock);
 }
 
@@ -78,8 +80,8 @@ static void tell_flight(struct nccl *nccl, const struct flight *flight)
                 now - flight->begun);
     zd_log(ZD_LOG_ERROR, "  rank %d: #%llu %s %s %zu bytes: %s",
            nccl->device.base.rank, (unsigned long long)flight->number,
-           kind_names[flight->kind], dtype_name(flight->type), flight->bytes,
-           state);
+           seat_kind_name(flight->kind), dtype_name(flight->type),
+           flight->bytes, state);
 }
 
 /* --- who is late ---------------------------------------------------------- */
@@ -89,14 +91,16 @@ static bool look_around(struct nccl *nccl, struct hosts_question *known)
 {
     size_t size = (size_t)nccl->device.base.size;
     known->begun = calloc(size, sizeof *known->begun);
+    known->what = calloc(size, sizeof *known->what);
     known->has_answered = calloc(size, sizeof *known->has_answered);
-    if (!known->begun || !known->has_answered)
+    if (!known->begun || !known->what || !known->has_answered)
         return false;
     if (nccl->hosts)
         hosts_ask(nccl->hosts, known);
     for (int s = 0; nccl->seats && s < nccl->seat_count; s++) {
         int rank = nccl->seat_ranks[s];
         known->begun[rank] = atomic_load(&nccl->seats[s].begun);
+        known->what[rank] = seat_what(&nccl->seats[s], known->number);
         known->has_answered[rank] = true;
     }
     return true;
@@ -125,16 +129,32 @@ static int tell_silent(
     return last;
 }
 
-/* Which ranks have not begun what this one waits for. Under the lock. */
+/* Under this number another rank has another collective than this one. NCCL may
+ * hang then, or mix up what they hold. */
+static bool tell_other(
+        const struct nccl *nccl, const struct hosts_question *known, int rank)
+{
+    uint64_t own = known->what[nccl->device.base.rank];
+    char theirs[64], ours[64];
+    if (own == 0 || known->what[rank] == 0 || known->what[rank] == own)
+        return false;
+    seat_word_text(known->what[rank], theirs, sizeof theirs);
+    seat_word_text(own, ours, sizeof ours);
+    zd_log(ZD_LOG_ERROR, "  rank %d (%s) has %s as #%llu, this one %s", rank,
+           host_of(nccl, rank), theirs, (unsigned long long)known->number,
+           ours);
+    return true;
+}
+
+/* Which ranks have not begun what this one waits for, or something else. */
 static void tell_late(struct nccl *nccl, const struct hosts_question *known)
 {
-    unsigned long long waits_for = nccl->flight_first + 1;
+    unsigned long long waits_for = known->number;
     bool all_came = true;
-    if (nccl->flight_first == nccl->flight_count)
-        return;
     for (int r = 0; r < nccl->device.base.size; r++) {
         bool is_late = known->has_answered[r] && known->begun[r] < waits_for;
-        all_came = all_came && known->has_answered[r] && !is_late;
+        all_came = all_came && known->has_answered[r] && !is_late &&
+                   !tell_other(nccl, known, r);
         if (is_late)
             zd_log(ZD_LOG_ERROR,
                    "  rank %d (%s) has not entered #%llu; its last is #%llu", r,
@@ -163,12 +183,12 @@ void nccl_tell_record(struct nccl *nccl)
     struct hosts_question known = {0};
     pthread_mutex_lock(&nccl->lock);
     tell_flights(nccl);
+    bool waits = nccl->flight_first < nccl->flight_count;
+    known.number = nccl->flight_first + 1;
     pthread_mutex_unlock(&nccl->lock);
-    bool is_known = look_around(nccl, &known);
-    pthread_mutex_lock(&nccl->lock);
-    if (is_known)
+    if (waits && look_around(nccl, &known))
         tell_late(nccl, &known);
-    pthread_mutex_unlock(&nccl->lock);
     free(known.begun);
+    free(known.what);
     free(known.has_answered);
 }

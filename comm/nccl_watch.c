@@ -119,7 +119,7 @@ static enum zd_status check_time(struct nccl *nccl)
                     ZD_FAIL(ZD_ERR_PEER, "E1235",
                             "%s #%llu (%s, %zu bytes) is not done after %.1f s "
                             "(comm.timeout)",
-                            nccl_kind_name(flight->kind),
+                            seat_kind_name(flight->kind),
                             (unsigned long long)flight->number,
                             dtype_name(flight->type), flight->bytes, taken);
     }

@@ -51,7 +51,7 @@ other() {
     launch -np 2 "$program" work : -np 1 -x "$1" "$program" work
 }
 
-echo 1..13
+echo 1..15
 run "" work late 1
 check "a rank that does not come is named" 75 'E1235' 'all_gather #11 (fp32, 120000 bytes) is not done' \
     'rank 1 (.*) has not entered #11; its last is #10' '#10 all_gather fp32 120000 bytes: done'
@@ -65,6 +65,12 @@ check "another count on one rank is an error" 75 'E1233' 'its last collectives' 
     'rank 0 is in AllGather #11 of 10000' 'rank 1 in AllGather #11 of 5000'
 run "" work other 2
 check "another collective on one rank is an error" 75 'E1233' 'rank 0 is in AllGather #11' 'rank 2 in ReduceScatter #11'
+run unequal work short 1
+check "where ranks hang in different counts these are told" 75 'E1235' \
+    'rank 1 (.*) has all_gather fp32 60000 bytes as #11, this one all_gather fp32 120000 bytes'
+NCCL_STANDIN_FAIL=unequal nodes work other 2
+check "on other hosts too" 75 'E1235' '--> rank [01] ' \
+    'rank 2 (.*/1) has reduce_scatter fp32 160000 bytes as #11, this one all_gather fp32 160000 bytes'
 run hang:5@2 work
 check "an operation that hangs is named" 75 'E1235' 'all_gather #5 ' 'every rank has entered #5'
 run async:7@0 work

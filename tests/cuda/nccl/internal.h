@@ -101,7 +101,8 @@ void comm_fail(
  *     async:N[@R]   rank R's N-th operation fails after it was queued
  *     hang:N[@R]    it never ends
  *     init[@R]      a communicator is never ready
- *     abort[@R]     ncclCommAbort never returns */
+ *     abort[@R]     ncclCommAbort never returns
+ *     unequal       ranks in different operations hang; otherwise they fail */
 bool failure_wanted(const char *name, uint64_t number, int rank);
 
 #endif
