@@ -40,21 +40,25 @@ static __device__ const struct codec_numbers codec_numbers[OPTIM_LANES] = {
 enum { CODEC_BINADES = 32 };
 
 struct codec_shared {
-    struct codec_numbers numbers[OPTIM_LANES];
+    pack<float, 2> lines[OPTIM_LANES][CODEC_CLASSES]; /* a, b: one access */
+    float d[OPTIM_LANES][CODEC_CLASSES], t[OPTIM_LANES][CODEC_CLASSES];
     int first[OPTIM_LANES][CODEC_BINADES]; /* the class of a binade's begin */
 };
 
 /* By all threads of a block, at least 64. */
 __device__ inline void codec_load(struct codec_shared *codec)
 {
-    enum { WORDS = sizeof codec->numbers / (sizeof(float)) };
-    const float *from = codec_numbers[0].a;
-    float *to = codec->numbers[0].a;
-    for (int i = (int)threadIdx.x; i < WORDS; i += (int)blockDim.x)
-        to[i] = from[i];
-    if (threadIdx.x < OPTIM_LANES * CODEC_BINADES) {
-        int lane = (int)threadIdx.x / CODEC_BINADES;
-        int binade = (int)threadIdx.x % CODEC_BINADES, k = 0;
+    int thread = (int)threadIdx.x;
+    if (thread < OPTIM_LANES * CODEC_CLASSES) {
+        int lane = thread / CODEC_CLASSES, k = thread % CODEC_CLASSES;
+        codec->lines[lane][k].at[0] = codec_numbers[lane].a[k];
+        codec->lines[lane][k].at[1] = codec_numbers[lane].b[k];
+        codec->d[lane][k] = codec_numbers[lane].d[k];
+        codec->t[lane][k] = codec_numbers[lane].t[k];
+    }
+    if (thread < OPTIM_LANES * CODEC_BINADES) {
+        int lane = thread / CODEC_BINADES;
+        int binade = thread % CODEC_BINADES, k = 0;
         float begin = float_of_bits(
                 (uint32_t)(127 + binade - (CODEC_BINADES - 1)) << 23);
         for (int i = 0; i < CODEC_CLASSES - 1; i++)
@@ -80,7 +84,7 @@ __device__ inline float codec_taming(float scale)
 /* --- decode --------------------------------------------------------------- */
 
 struct codec_decoder {
-    const struct codec_numbers *numbers;
+    const pack<float, 2> *lines;
     float scale;   /* tame */
     float inverse; /* of the power: dividing by it is exact but for the last
                       rounding, and so is this */
@@ -93,7 +97,7 @@ __device__ inline struct codec_decoder codec_decoder_of(
 {
     float power = codec_taming(scale);
     struct codec_decoder decoder = {
-            &codec->numbers[LANE], scale * power, 1.0f / power,
+            codec->lines[LANE], scale * power, 1.0f / power,
             codec_is_finite(scale)};
     return decoder;
 }
@@ -104,8 +108,9 @@ __device__ inline float codec_decode_one(
 {
     int rank = LANE == OPTIM_M ? code - 127 : code + 1;
     int k = 32 - __clz(rank < 0 ? -rank : rank) - (LANE == OPTIM_V);
-    float slope = decoder->numbers->a[k] * decoder->scale;
-    float start = decoder->numbers->b[k] * decoder->scale;
+    pack<float, 2> line = load_pack<2>(decoder->lines[k].at);
+    float slope = line.at[0] * decoder->scale;
+    float start = line.at[1] * decoder->scale;
     float x = fmaf(slope, (float)rank, rank < 0 ? -start : start);
     return decoder->is_finite ? x * decoder->inverse
                               : float_of_bits(0x7fc00000u);
@@ -136,37 +141,38 @@ __device__ inline struct codec_encoder codec_encoder_of(
     return encoder;
 }
 
-/* The rank of a magnitude on its side of the map. */
+/* The rank of a magnitude on its side of the map. Without a branch: class 0
+ * has d = 0, and 8/9 of its unit is rank 0. */
 template <int LANE>
 __device__ inline int codec_rank(const struct codec_shared *codec, float y)
 {
-    const struct codec_numbers *numbers = &codec->numbers[LANE];
-    if (LANE == OPTIM_V && y < CODEC_V_LEAST)
-        y = CODEC_V_LEAST;
+    if (LANE == OPTIM_V)
+        y = fmaxf(y, CODEC_V_LEAST);
     int binade = (int)(bits_of_float(y) >> 23) - 127 + CODEC_BINADES - 1;
-    binade = binade < 0 ? 0 : binade < CODEC_BINADES ? binade : 31;
+    binade = min(max(binade, 0), CODEC_BINADES - 1);
     int k = codec->first[LANE][binade];
-    k += y >= numbers->t[k];
-    if (k == 0)
-        return 0;
-    float f = fmaf(y, numbers->d[k], CODEC_START);
-    f = f < CODEC_LIMIT ? f : CODEC_LIMIT;
-    return (int)(f * (float)(1 << (LANE == OPTIM_M ? k - 1 : k)));
+    k += y >= codec->t[LANE][k];
+    float f = fminf(fmaf(y, codec->d[LANE][k], CODEC_START), CODEC_LIMIT);
+    int power = LANE == OPTIM_M ? k - 1 : k;
+    return (int)(f * float_of_bits((uint32_t)(127 + power) << 23));
 }
 
+/* Of a qblock that is not plain. */
 template <int LANE>
 __device__ inline uint32_t codec_encode_one(
         const struct codec_encoder *encoder, float x)
 {
-    if (encoder->is_plain)
-        return LANE == OPTIM_M ? 127 : 0;
     float y = x * encoder->power * encoder->inverse;
     int rank = codec_rank<LANE>(encoder->codec, fabsf(y));
     if (LANE == OPTIM_V)
         return (uint32_t)(x > 0 ? rank - 1 : 0);
-    if (bits_of_float(y) >> 31)
-        return (uint32_t)(127 - (rank < 127 ? rank : 127));
-    return (uint32_t)(127 + rank);
+    rank = min(rank, bits_of_float(y) >> 31 ? 127 : 128);
+    return (uint32_t)(bits_of_float(y) >> 31 ? 127 - rank : 127 + rank);
+}
+
+template <int LANE> __device__ inline uint32_t codec_plain_code(void)
+{
+    return LANE == OPTIM_M ? 127 : 0;
 }
 
 #endif

@@ -59,12 +59,13 @@ struct place {
 };
 
 __device__ inline struct place place_of(
-        const struct update_args *args, size_t qblock)
+        const struct update_args *args, size_t qblock, bool whole)
 {
     size_t at = qblock * OPTIM_QBLOCK, left = args->span.count - at;
     struct place place = {
-            at, left < OPTIM_QBLOCK ? (int)left : OPTIM_QBLOCK, false};
-    place.whole = args->is_aligned && place.count == OPTIM_QBLOCK;
+            at, left < OPTIM_QBLOCK ? (int)left : OPTIM_QBLOCK, whole};
+    if (whole)
+        place.count = OPTIM_QBLOCK;
     return place;
 }
 
@@ -118,7 +119,7 @@ __device__ inline struct raw<BYTES> raw_load(
     if (place->whole) {
 #pragma unroll
         for (int quad = 0; quad < 2; quad++) {
-            pack<uint32_t, BYTES> four = load_pack<BYTES>(
+            pack<uint32_t, BYTES> four = load_pack_once<BYTES>(
                     (const uint32_t *)(from + element_of_lane(quad * QUAD)));
 #pragma unroll
             for (int i = 0; i < BYTES; i++)
@@ -147,7 +148,7 @@ __device__ inline void raw_store(
 #pragma unroll
             for (int i = 0; i < BYTES; i++)
                 four.at[i] = raw->word[quad * BYTES + i];
-            store_pack<BYTES>(
+            store_pack_once<BYTES>(
                     (uint32_t *)(to + element_of_lane(quad * QUAD)), four);
         }
         return;
@@ -181,14 +182,19 @@ __device__ inline void fetch(
 __device__ inline void decode_fetched(
         float (&out)[LANE_ELEMENTS], const struct fetched *in, enum dtype type)
 {
+    if (type == DTYPE_FP32) {
 #pragma unroll
-    for (int j = 0; j < LANE_ELEMENTS; j++)
-        if (type == DTYPE_FP32)
+        for (int j = 0; j < LANE_ELEMENTS; j++)
             out[j] = float_of_bits(raw_at(&in->wide, j));
-        else if (type == DTYPE_BF16)
+    } else if (type == DTYPE_BF16) {
+#pragma unroll
+        for (int j = 0; j < LANE_ELEMENTS; j++)
             out[j] = float_of_bits(raw_at(&in->narrow, j) << 16);
-        else
+    } else {
+#pragma unroll
+        for (int j = 0; j < LANE_ELEMENTS; j++)
             out[j] = fp16_float((uint16_t)raw_at(&in->narrow, j));
+    }
 }
 
 __device__ inline void store_values(
@@ -197,18 +203,22 @@ __device__ inline void store_values(
 {
     struct raw<4> wide;
     struct raw<2> narrow;
+    if (type == DTYPE_FP32) {
 #pragma unroll
-    for (int j = 0; j < LANE_ELEMENTS; j++)
-        if (type == DTYPE_FP32)
+        for (int j = 0; j < LANE_ELEMENTS; j++)
             raw_put(&wide, j, bits_of_float(values[j]));
-        else if (type == DTYPE_BF16)
-            raw_put(&narrow, j, bf16_bits(values[j]));
-        else
-            raw_put(&narrow, j, fp16_bits(values[j]));
-    if (type == DTYPE_FP32)
         raw_store(array, place, &wide);
-    else
+    } else if (type == DTYPE_BF16) {
+#pragma unroll
+        for (int j = 0; j < LANE_ELEMENTS; j += 2)
+            narrow.word[j / 2] = two_bf16(values[j], values[j + 1]);
         raw_store(array, place, &narrow);
+    } else {
+#pragma unroll
+        for (int j = 0; j < LANE_ELEMENTS; j++)
+            raw_put(&narrow, j, fp16_bits(values[j]));
+        raw_store(array, place, &narrow);
+    }
 }
 
 /* --- chance --------------------------------------------------------------- */
@@ -318,9 +328,15 @@ __device__ inline void store_8bit(
     float scale = scale_of<LANE>(x, place);
     struct codec_encoder encoder = codec_encoder_of<LANE>(codec, scale);
     struct raw<1> codes;
+    if (encoder.is_plain) { /* alike for the warp */
 #pragma unroll
-    for (int j = 0; j < LANE_ELEMENTS; j++)
-        raw_put(&codes, j, codec_encode_one<LANE>(&encoder, x[j]));
+        for (int j = 0; j < LANE_ELEMENTS; j++)
+            raw_put(&codes, j, codec_plain_code<LANE>());
+    } else {
+#pragma unroll
+        for (int j = 0; j < LANE_ELEMENTS; j++)
+            raw_put(&codes, j, codec_encode_one<LANE>(&encoder, x[j]));
+    }
     raw_store(span->state[LANE], place, &codes);
     if (lane_of_warp() == 0)
         span->scale[LANE][place->at / OPTIM_QBLOCK] = scale;
@@ -363,7 +379,8 @@ __device__ inline void expand_blocks(
         float (&v)[LANE_ELEMENTS])
 {
     const struct tensor_blocks *blocks = &args->blocks;
-    int64_t row = 0, column = 0;
+    int64_t row = 0, column = 0, known = -1; /* the line that `value` is of */
+    float value = 0;
 #pragma unroll
     for (int j = 0; j < LANE_ELEMENTS; j++) {
         int e = element_of_lane(j);
@@ -372,9 +389,13 @@ __device__ inline void expand_blocks(
             row = element / blocks->columns;
             column = element % blocks->columns;
         }
+        int64_t line = blocks->by_column ? column : row;
+        if (e < place->count && line != known) {
+            value = args->span.block_v[block_of_line(blocks, line)];
+            known = line;
+        }
         if (e < place->count)
-            v[j] = args->span.block_v[block_of_line(
-                    blocks, blocks->by_column ? column : row)];
+            v[j] = value;
         if (++column == blocks->columns) {
             column = 0;
             row++;
@@ -403,13 +424,13 @@ __device__ inline float update_element(
     }
 }
 
-template <int RULE, int M, int V>
+template <int RULE, int M, int V, bool WHOLE>
 __device__ inline void update_qblock(
         const struct update_args *args, size_t qblock,
         const struct codec_shared *codec)
 {
     const struct optim_span *span = &args->span;
-    struct place place = place_of(args, qblock);
+    struct place place = place_of(args, qblock, WHOLE);
     struct fetched weights, grads;
     struct state_raw<M> m_raw;
     struct state_raw<V> v_raw;
@@ -446,7 +467,10 @@ __device__ inline void update_qblock(
 
 enum { UPDATE_THREADS = 256, UPDATE_WARPS = UPDATE_THREADS / WARP };
 
-template <int RULE, int M, int V>
+/* WHOLE: all qblocks are, and four elements of any array are one access. A
+ * kernel of its own: in one with both ways the compiler lets them share stores
+ * of single elements. */
+template <int RULE, int M, int V, bool WHOLE>
 static __global__ void __launch_bounds__(UPDATE_THREADS)
         update_kernel(const struct update_args args)
 {
@@ -457,22 +481,38 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
     size_t qblock = args.first + (size_t)blockIdx.x * UPDATE_WARPS +
                     (size_t)warp_of_block();
     for (; qblock < args.end; qblock += step)
-        update_qblock<RULE, M, V>(&args, qblock, &codec);
+        update_qblock<RULE, M, V, WHOLE>(&args, qblock, &codec);
 }
 
 /* --- launches ------------------------------------------------------------- */
 
-template <int RULE, int M, int V>
-static enum zd_status update_launch(const struct update_args *args)
+template <int RULE, int M, int V, bool WHOLE>
+static enum zd_status update_launch_some(const struct update_args *args)
 {
     /* a few turns for each warp of the largest GPU: tables are read once */
     enum { MOST_BLOCKS = 4096 };
-    int64_t warps = (int64_t)(args->end - args->first);
+    int64_t warps = (int64_t)args->end - (int64_t)args->first;
+    if (warps <= 0)
+        return ZD_OK;
     ZD_LAUNCH(
-            (update_kernel<RULE, M, V>),
+            (update_kernel<RULE, M, V, WHOLE>),
             grid_for(warps, UPDATE_WARPS, MOST_BLOCKS), UPDATE_THREADS, 0,
             device_cuda_stream(NULL), *args);
     return ZD_OK;
+}
+
+/* Whole qblocks, and the last one where it is not. */
+template <int RULE, int M, int V>
+static enum zd_status update_launch(const struct update_args *args)
+{
+    struct update_args whole = *args, rest = *args;
+    size_t count = args->is_aligned ? args->span.count / OPTIM_QBLOCK : 0;
+    if (count < whole.end)
+        whole.end = count;
+    if (rest.first < count)
+        rest.first = count;
+    ZD_TRY((update_launch_some<RULE, M, V, true>(&whole)));
+    return update_launch_some<RULE, M, V, false>(&rest);
 }
 
 /* By the format of m. */

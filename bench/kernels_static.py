@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""What nvcc made of the kernels, read from the objects of a build: no GPU is needed.
+
+    bench/kernels_static.py BUILD [--arch 90] [--only REGEX] [--loops] [--check]
+
+A line for each kernel:
+  regs   registers of a thread       stack  bytes of local memory a thread has
+  smem   static shared memory        warps  that fit a multiprocessor's registers (64 at most)
+  spill  loads and stores of local memory, and of those how many in loops (60/12: 60, of them 12)
+  load, store   accesses to global memory by their bits: 16x128 2x32
+  div    integer divisions (by their conversions), and of those how many in loops
+  code   instructions
+--loops adds the innermost loops: instructions, products of tensor cores (mma), loads of matrices (ldsm), shared loads and
+stores, exponentials and their like (mufu), barriers.
+--check says nothing but what is wrong: a kernel that spills and is not in ALLOWED below, or is there and does not.
+Its end is 1 then; 77 where there is no cuobjdump (looked for: $CUOBJDUMP, PATH, the toolkit, Triton's package).
+"""
+import argparse
+import collections
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+# Kernels that may keep something in local memory, by architecture: why.
+ALLOWED = []
+
+REGISTERS, WARPS, GRAIN = 65536, 64, 256  # of a multiprocessor; a warp's registers come in grains
+
+
+def find_cuobjdump():
+    places = [os.environ.get("CUOBJDUMP"), shutil.which("cuobjdump"), "/usr/local/cuda/bin/cuobjdump"]
+    for root in (os.environ.get("VIRTUAL_ENV"), sys.prefix, "/usr/local", "/usr"):
+        if root:
+            places += glob.glob(root + "/lib/python3*/*-packages/triton/backends/nvidia/bin/cuobjdump")
+    return next((p for p in places if p and os.access(p, os.X_OK)), None)
+
+
+def readable(names):
+    try:
+        out = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return dict(zip(names, names))
+    short = {}
+    for name, line in zip(names, out.split("\n")):
+        line = re.sub(r"^void ", "", line)
+        depth = 0
+        for i, c in enumerate(line):  # the arguments: the first parenthesis outside of <>
+            depth += (c == "<") - (c == ">")
+            if c == "(" and depth == 0:
+                line = line[:i]
+                break
+        line = re.sub(r"\((?:int|bool|optim_\w+)\)", "", line)
+        short[name] = line.replace("> >", ">>")
+    return short
+
+
+class Kernel:
+    def __init__(self, file, name):
+        self.file, self.name = file, name
+        self.regs = self.stack = self.shared = 0
+        self.code = []  # (address, opcode, branch target or None)
+
+    def loops(self):
+        """Innermost loops, as lists of opcodes."""
+        spans = sorted({(to, at) for at, _, to in self.code if to is not None and to < at})
+        inner = [s for s in spans if not any(o != s and s[0] <= o[0] and o[1] <= s[1] for o in spans)]
+        return [[op for at, op, _ in self.code if a <= at <= b] for a, b in inner]
+
+    def in_loops(self):
+        spans = [(to, at) for at, _, to in self.code if to is not None and to < at]
+        return [op for at, op, _ in self.code if any(a <= at <= b for a, b in spans)]
+
+
+def count(ops, *starts):
+    return sum(op.startswith(starts) for op in ops)
+
+
+def widths(ops, start):
+    bits = collections.Counter()
+    for op in ops:
+        if op.startswith(start):
+            parts = op.split(".")
+            bits[128 if "128" in parts else 64 if "64" in parts else 16 if "U16" in parts or "S16" in parts
+                 else 8 if "U8" in parts or "S8" in parts else 32] += 1
+    return " ".join("%dx%d" % (bits[b], b) for b in sorted(bits, reverse=True)) or "-"
+
+
+def read(tool, path, arch):
+    run = lambda *args: subprocess.run([tool, "-arch", "sm_" + arch, *args, path], capture_output=True, text=True).stdout
+    kernels, now = {}, None
+    for line in run("-sass").split("\n"):
+        found = re.match(r"\s*Function : (\S+)", line)
+        if found:
+            now = kernels.setdefault(found[1], Kernel(os.path.basename(path).replace(".cu.o", ""), found[1]))
+            continue
+        found = now and re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+ )?\s*([A-Z][\w.]*)(.*?);", line)
+        if found:
+            to = re.search(r"\b0x([0-9a-f]+)\s*$", found[3].strip()) if found[2].startswith("BRA") else None
+            now.code.append((int(found[1], 16), found[2], int(to[1], 16) if to else None))
+    now = None
+    for line in run("--dump-resource-usage").split("\n"):
+        found = re.match(r"\s*Function (\S+):", line)
+        if found:
+            now = kernels.get(found[1])
+        elif now and "REG:" in line:
+            values = dict(re.findall(r"(\w+)(?:\[0\])?:(\d+)", line))
+            now.regs, now.stack = int(values["REG"]), int(values["STACK"])
+            now.shared = int(values["SHARED"]) - (1024 if int(arch) >= 90 else 0)  # the system's own
+    return list(kernels.values())
+
+
+def warps(kernel):
+    each = -(-kernel.regs * 32 // GRAIN) * GRAIN
+    return min(WARPS, REGISTERS // each // 4 * 4) if each else WARPS
+
+
+def show(kernels, names, with_loops):
+    print("%-74s %4s %5s %6s %5s %9s %-22s %-16s %6s %6s" % (
+        "kernel", "regs", "stack", "smem", "warps", "spill", "load", "store", "div", "code"))
+    for k in kernels:
+        ops, looped = [op for _, op, _ in k.code], k.in_loops()
+        spills = "%d/%d" % (count(ops, "LDL", "STL"), count(looped, "LDL", "STL"))
+        divisions = "%d/%d" % (count(ops, "I2F.U32.RP", "I2F.RP"), count(looped, "I2F.U32.RP", "I2F.RP"))
+        print("%-74s %4d %5d %6d %5d %9s %-22s %-16s %6s %6d" % (
+            names[k.name][-74:], k.regs, k.stack, k.shared, warps(k), spills, widths(ops, "LDG"), widths(ops, "STG"),
+            divisions, len(ops)))
+        for loop in k.loops() if with_loops else []:
+            if len(loop) > 8:
+                print("    loop of %d: mma %d, ldsm %d, lds %d, sts %d, global %d, mufu %d, barriers %d, local %d" % (
+                    len(loop), count(loop, "HMMA"), count(loop, "LDSM"), count(loop, "LDS.", "LDS"),
+                    count(loop, "STS"), count(loop, "LDG", "STG", "LDGSTS"), count(loop, "MUFU"),
+                    count(loop, "BAR"), count(loop, "LDL", "STL")))
+
+
+def check(kernels, names):
+    wrong, used = [], set()
+    for k in kernels:
+        local = count([op for _, op, _ in k.code], "LDL", "STL")
+        reasons = [i for i, (what, _) in enumerate(ALLOWED) if re.search(what, names[k.name])]
+        used.update(reasons if local else [])
+        if local and not reasons:
+            wrong.append("%s: %d accesses to local memory, %d bytes of it" % (names[k.name], local, k.stack))
+    wrong += ["allowed to spill, and does not: " + what for i, (what, _) in enumerate(ALLOWED) if i not in used]
+    for line in wrong:
+        print(line)
+    print("%d kernels, %d complaints" % (len(kernels), len(wrong)))
+    return bool(wrong) or not kernels
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("--arch", default="90")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--loops", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    tool = find_cuobjdump()
+    if not tool:
+        print("no cuobjdump: $CUOBJDUMP, PATH, the toolkit and Triton's package have none")
+        return 77
+    kernels = []
+    for path in sorted(glob.glob(args.build + "/**/*.cu.o", recursive=True)):
+        if "/tests/" not in path:
+            kernels += read(tool, path, args.arch)
+    names = readable([k.name for k in kernels])
+    kernels = [k for k in kernels if re.search(args.only, names[k.name])]
+    if args.check:
+        return check(kernels, names)
+    show(kernels, names, args.loops)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
