@@ -51,7 +51,7 @@ template <typename E> static bool tiles_can(const attention_pass<E> &p)
 
 template <typename E> static bool mma_can(const attention_pass<E> &p)
 {
-    return p.D <= 128 && p.scale > 0.0f && rows_are_packs(p, 8) &&
+    return p.D <= 256 && p.scale > 0.0f && rows_are_packs(p, 8) &&
            device_facts().major >= 8;
 }
 

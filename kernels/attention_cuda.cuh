@@ -3,7 +3,7 @@
  * Three families, chosen in attention_cuda.cu by what a shape allows:
  *   rows   any shape: a block for each row, its warps share out the other side
  *   tiles  fp32 multiply-adds on tiles in shared memory (D <= 128, D % 4 == 0)
- *   mma    tensor cores, bf16 and fp16 (sm_80 and later, D % 8 == 0)
+ *   mma    tensor cores, bf16 and fp16 (sm_80 and later, D <= 256, D % 8 == 0)
  *
  * All are exact about what a token sees, skip what no row of theirs sees, and
  * add in an order that shapes and documents alone decide: dq has a pass of its

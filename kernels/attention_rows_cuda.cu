@@ -156,31 +156,50 @@ __global__ void __launch_bounds__(32 * WARPS)
     row_store(p.dv + token * p.v_stride + kv * p.D, sum_v, 1.0f, p.D, rows);
 }
 
-/* A warp for each row of each head. */
-template <typename E>
+/* `lanes` neighbours (a power of two) for each row of each head, W elements of
+ * it at a time. */
+template <typename E, int W>
 __global__ void __launch_bounds__(32 * WARPS)
-        row_delta_kernel(const attention_pass<E> p)
+        row_delta_kernel(const attention_pass<E> p, int lanes)
 {
-    int lane = threadIdx.x & 31;
-    int t = blockIdx.x * WARPS + (threadIdx.x >> 5);
+    int lane = (int)threadIdx.x % lanes, rows = 32 * WARPS / lanes;
+    int t = (int)blockIdx.x * rows + (int)threadIdx.x / lanes;
     int h = blockIdx.y, b = blockIdx.z;
-    if (t >= p.T)
-        return;
     int64_t at = out_at(p, b, h) + (int64_t)t * p.H * p.D;
     float sum = 0.0f;
-    for (int d = lane; d < p.D; d += 32)
-        sum = fmaf(to_float(p.out[at + d]), to_float(p.dout[at + d]), sum);
-    sum = warp_sum(sum);
-    if (lane == 0)
+    for (int d = lane * W; t < p.T && d < p.D; d += lanes * W) {
+        float out[W], dout[W];
+        load_floats<W>(out, p.out + at + d);
+        load_floats<W>(dout, p.dout + at + d);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            sum = fmaf(out[j], dout[j], sum);
+    }
+    sum = lanes_sum(sum, lanes);
+    if (lane == 0 && t < p.T)
         p.delta[lse_at(p, b, h) + t] = sum;
+}
+
+template <typename E, int W>
+static enum zd_status row_deltas_by(
+        cudaStream_t stream, const attention_pass<E> &p)
+{
+    int lanes = 1;
+    while (lanes < 32 && lanes * W < p.D)
+        lanes *= 2;
+    int rows = 32 * WARPS / lanes;
+    dim3 grid((unsigned)ceil_div(p.T, rows), p.H, p.B);
+    ZD_LAUNCH((row_delta_kernel<E, W>), grid, 32 * WARPS, 0, stream, p, lanes);
+    return ZD_OK;
 }
 
 template <typename E>
 enum zd_status row_deltas(cudaStream_t stream, const attention_pass<E> &p)
 {
-    dim3 grid((p.T + WARPS - 1) / WARPS, p.H, p.B);
-    ZD_LAUNCH((row_delta_kernel<E>), grid, 32 * WARPS, 0, stream, p);
-    return ZD_OK;
+    const int W = full_width<E>::value;
+    if (p.D % W == 0 && is_aligned(p.out) && is_aligned(p.dout))
+        return row_deltas_by<E, W>(stream, p);
+    return row_deltas_by<E, 1>(stream, p);
 }
 
 template <typename E>

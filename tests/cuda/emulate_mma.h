@@ -56,6 +56,16 @@ inline void zd_emulate_ldmatrix(
             0xffffffffu, (const uint16_t *)row, "ldmatrix", __FILE__, __LINE__);
     int g = zd_emulate_lane() / 4, t = zd_emulate_lane() % 4;
     for (int i = 0; i < 4; i++) {
+        /* a matrix is read in one go where its rows lie in different banks */
+        unsigned banks = 0;
+        for (int r = 0; r < 8; r++)
+            banks |= 1u << ((uintptr_t)rows[8 * i + r] / 16 % 8);
+        if (banks != 0xff)
+            zd_emulate_fail(
+                    __FILE__, __LINE__,
+                    "ldmatrix of rows that share banks of shared memory");
+    }
+    for (int i = 0; i < 4; i++) {
         uint16_t low =
                 transposed ? rows[8 * i + 2 * t][g] : rows[8 * i + g][2 * t];
         uint16_t high = transposed ? rows[8 * i + 2 * t + 1][g]

@@ -206,7 +206,7 @@ Test(attention_cuda, rows_of_any_width_follow_the_definition)
     for (int i = 0; i < 3; i++)
         check((struct problem){types[i], 2, 29, 4, 2, 37, true, i ? 0 : 8});
     check((struct problem){DTYPE_FP32, 1, 13, 1, 1, 512, false, 0});
-    check((struct problem){DTYPE_BF16, 1, 13, 2, 1, 256, false, 5});
+    check((struct problem){DTYPE_BF16, 1, 13, 2, 1, 264, false, 5});
 }
 
 Test(attention_cuda, tiles_follow_the_definition)
@@ -230,6 +230,15 @@ Test(attention_cuda, tensor_cores_follow_the_definition)
     }
     check((struct problem){DTYPE_FP16, 1, 200, 4, 1, 64, true, 140});
     check((struct problem){DTYPE_BF16, 1, 1, 1, 1, 128, true, 0});
+}
+
+/* Heads whose dk and dv are passes of their own. */
+Test(attention_cuda, tensor_cores_follow_the_definition_for_wide_heads)
+{
+    check((struct problem){DTYPE_BF16, 1, 90, 2, 1, 192, true, 0});
+    check((struct problem){DTYPE_FP16, 1, 75, 2, 2, 136, false, 31});
+    check((struct problem){DTYPE_BF16, 2, 70, 2, 1, 256, true, 23});
+    check((struct problem){DTYPE_FP16, 1, 130, 1, 1, 256, true, 0});
 }
 
 /* What a sum of bits says of out, lse and gradients. */
@@ -278,10 +287,11 @@ Test(attention_order, blocks_in_any_order_give_the_same_bits)
             {DTYPE_FP32, 1, 90, 2, 1, 64, true, 40},
             {DTYPE_BF16, 1, 150, 2, 1, 64, true, 0},
             {DTYPE_FP32, 1, 20, 2, 1, 7, true, 0},
+            {DTYPE_BF16, 1, 70, 2, 1, 200, true, 0},
     };
     if (device_gpu_count(NULL) == 0)
         cr_skip("no CUDA device");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         uint64_t forward = digest_in_order("forward", problems[i]);
         cr_expect_eq(forward, digest_in_order("reverse", problems[i]));
         cr_expect_eq(forward, digest_in_order("7", problems[i]));
