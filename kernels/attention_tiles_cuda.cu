@@ -183,7 +183,7 @@ __device__ __forceinline__ void softmax_step(
 
 /* Query tiles from the last, which see the most keys, to the first. */
 template <typename S, typename E>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 2)
         tiles_forward_kernel(const attention_pass<E> p)
 {
     ZD_SHARED(float, shared);
@@ -257,7 +257,7 @@ __device__ __forceinline__ float weight_again(
 }
 
 template <typename S, typename E>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 2)
         tiles_dq_kernel(const attention_pass<E> p)
 {
     ZD_SHARED(float, shared);
@@ -341,7 +341,7 @@ __device__ void keys_step(
 /* A tile of keys of a key/value head, from all heads of its group. The first
  * tiles are seen by the most queries and come first. */
 template <typename S, typename E>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 2)
         tiles_dkv_kernel(const attention_pass<E> p)
 {
     ZD_SHARED(float, shared);

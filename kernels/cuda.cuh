@@ -100,13 +100,14 @@ __host__ __device__ inline uint16_t fp16_bits(float f)
 {
     uint32_t bits = bits_of_float(f), magnitude = bits & 0x7fffffffu;
     uint32_t sign = (bits >> 16) & 0x8000u;
-    if (magnitude > 0x7f800000u)
-        return (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+    uint16_t nan = (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
 #ifdef __CUDA_ARCH__
     uint16_t half;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(f));
-    return half;
+    return magnitude > 0x7f800000u ? nan : half; /* no branch */
 #else
+    if (magnitude > 0x7f800000u)
+        return nan;
     if (magnitude >= 0x477ff000u) /* rounds to 2^16 or more */
         return (uint16_t)(sign | 0x7c00u);
     if (magnitude < 0x38800000u) { /* subnormal: the addition rounds */
@@ -121,16 +122,16 @@ __host__ __device__ inline uint16_t fp16_bits(float f)
 __host__ __device__ inline float fp16_float(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-    uint32_t exponent = (half >> 10) & 0x1fu, fraction = half & 0x3ffu;
-    if (exponent == 0x1f && fraction)
-        return float_of_bits(sign | 0x7fc00000u | (fraction << 13));
+    uint32_t fraction = half & 0x3ffu;
+    float nan = float_of_bits(sign | 0x7fc00000u | (fraction << 13));
 #ifdef __CUDA_ARCH__
     float f;
     asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(half));
-    return f;
+    return (half & 0x7fffu) > 0x7c00u ? nan : f; /* no branch */
 #else
+    uint32_t exponent = (half >> 10) & 0x1fu;
     if (exponent == 0x1f)
-        return float_of_bits(sign | 0x7f800000u);
+        return fraction ? nan : float_of_bits(sign | 0x7f800000u);
     if (exponent)
         return float_of_bits(
                 sign | ((exponent + 112) << 23) | (fraction << 13));
@@ -269,6 +270,17 @@ __device__ inline uint32_t two_bf16(float low, float high)
 #endif
 }
 
+__device__ inline uint32_t two_fp16(float low, float high)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+#else
+    return fp16_bits(low) | (uint32_t)fp16_bits(high) << 16;
+#endif
+}
+
 template <typename T, int W>
 __device__ inline pack<T, W> packed(const float (&in)[W])
 {
@@ -287,6 +299,17 @@ __device__ inline pack<bf16, 8> packed<bf16, 8>(const float (&in)[8])
     x.whole.y = two_bf16(in[2], in[3]);
     x.whole.z = two_bf16(in[4], in[5]);
     x.whole.w = two_bf16(in[6], in[7]);
+    return x;
+}
+
+template <>
+__device__ inline pack<fp16, 8> packed<fp16, 8>(const float (&in)[8])
+{
+    pack<fp16, 8> x;
+    x.whole.x = two_fp16(in[0], in[1]);
+    x.whole.y = two_fp16(in[2], in[3]);
+    x.whole.z = two_fp16(in[4], in[5]);
+    x.whole.w = two_fp16(in[6], in[7]);
     return x;
 }
 

@@ -132,13 +132,7 @@ __device__ __forceinline__ uint32_t two_elements(bf16, float low, float high)
 
 __device__ __forceinline__ uint32_t two_elements(fp16, float low, float high)
 {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    uint32_t both;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    return both;
-#else
-    return fp16_bits(low) | (uint32_t)fp16_bits(high) << 16;
-#endif
+    return two_fp16(low, high);
 }
 
 #endif
