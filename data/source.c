@@ -17,7 +17,7 @@ enum {
     PART_BYTES = 64 << 10,
 };
 
-const char *data_format_name(enum data_format format)
+static const char *data_format_name(enum data_format format)
 {
     static const char *const names[] = {"auto",     "text",   "chat",
                                         "sharegpt", "alpaca", "completion",

@@ -35,6 +35,4 @@ enum zd_status source_identity(const struct data_file *file, bool portable,
 /* x.idx of x.bin, or of x. */
 void megatron_index_path(const char *bin, char path[PATH_MAX]);
 
-const char *data_format_name(enum data_format format);
-
 #endif

@@ -200,13 +200,6 @@ struct split_scan { /* over one stretch */
 };
 /* The end of the pre-token that begins at scan->at, which moves there. */
 enum zd_status split_scan_next(struct split_scan *scan, size_t *end_out);
-/* The same for a known pattern, by hand. */
-size_t split_known(
-        enum split_kind kind, const uint8_t *classes, const unsigned char *text,
-        size_t bytes, size_t at);
-/* Rewrite a pattern of Hugging Face's engine for PCRE2, its classes written
- * out. The caller frees *out. */
-enum zd_status split_translate(const char *pattern, char **out);
 
 /* ---- byte pairs ---- */
 

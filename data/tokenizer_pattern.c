@@ -325,7 +325,9 @@ static enum zd_status translate_next(struct translation *t)
     }
 }
 
-enum zd_status split_translate(const char *pattern, char **out)
+/* Rewrite a pattern of Hugging Face's engine for PCRE2, its classes written
+ * out. The caller frees *out. */
+static enum zd_status split_translate(const char *pattern, char **out)
 {
     struct translation t = {.pattern = (const unsigned char *)pattern};
     enum zd_status status = ZD_OK;

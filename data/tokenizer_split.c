@@ -155,7 +155,8 @@ static size_t llama3_end(const struct view *v, size_t at, int most_digits)
     return end;
 }
 
-size_t split_known(
+/* split_scan_next for a known pattern, by hand. */
+static size_t split_known(
         enum split_kind kind, const uint8_t *classes, const unsigned char *text,
         size_t bytes, size_t at)
 {

@@ -73,7 +73,6 @@ size_t cuda_workspace_size(void);
 
 /* What each family needs of it. */
 size_t norm_cuda_workspace_bytes(int C);
-size_t reduce_rows_cuda_workspace_bytes(int columns);
 size_t embedding_cuda_workspace_bytes(int N, int C);
 
 #endif

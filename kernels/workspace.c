@@ -14,7 +14,7 @@ size_t norm_cuda_workspace_bytes(int C)
 }
 
 /* With one piece of the rows there may be more columns than tiles. */
-size_t reduce_rows_cuda_workspace_bytes(int columns)
+static size_t reduce_rows_cuda_workspace_bytes(int columns)
 {
     size_t sums = (size_t)REDUCE_TILES * REDUCE_TILE_COLUMNS;
     return greater(sums, (size_t)columns) * sizeof(float);

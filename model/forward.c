@@ -80,7 +80,8 @@ enum zd_status forward_layers(
     return ZD_OK;
 }
 
-struct pass pass_of(const struct model_batch *batch, struct activations *acts)
+static struct pass pass_of(
+        const struct model_batch *batch, struct activations *acts)
 {
     return (struct pass){
             .B = batch->B,

@@ -174,9 +174,6 @@ struct norm {
 };
 struct norm layer_norm(const struct model *model, int layer, enum role weight);
 struct norm final_norm(const struct model *model);
-enum zd_status norm_forward(
-        const struct model *model, const struct norm *norm, void *out,
-        float *mean, float *rstd, const void *x, int N);
 /* sum = a + b, then its norm; without a sum that is due, the norm of `sum`. */
 enum zd_status norm_forward_sum(
         const struct model *model, const struct norm *norm, void *out,
@@ -260,7 +257,6 @@ enum zd_status residuals_return(
         struct model *model, const struct pass *pass, int segment);
 
 /* forward.c */
-struct pass pass_of(const struct model_batch *batch, struct activations *acts);
 /* Embedding and layers; the result is in pass->acts->last. */
 enum zd_status forward_layers(
         struct model *model, const struct pass *pass,

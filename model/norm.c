@@ -25,7 +25,7 @@ struct norm final_norm(const struct model *model)
     return norm_at(model, model->final_norm, model->final_norm_bias);
 }
 
-enum zd_status norm_forward(
+static enum zd_status norm_forward(
         const struct model *model, const struct norm *norm, void *out,
         float *mean, float *rstd, const void *x, int N)
 {

@@ -180,9 +180,8 @@ void params_begin(struct offload *offload);
 /* Under the lock: a chunk's parameter is final. */
 void params_note_updated(struct offload *offload, int chunk);
 void *params_uploader(void *offload); /* a thread */
-/* Until the segment's parameters have been made on the host. */
-void params_await_host(struct offload *offload, int segment);
-/* The same; what comes down later follows their copies to the device. */
+/* Waits until the segment's parameters have been made on the host; what comes
+ * down later follows their copies to the device. */
 enum zd_status params_leave_slots(struct offload *offload, int segment);
 
 /* --- lock.c */

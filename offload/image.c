@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-enum offload_part image_lane_part(enum optim_format format)
+/* Where values of a lane lie; OFFLOAD_PARTS for a format without any. */
+static enum offload_part image_lane_part(enum optim_format format)
 {
     switch (format) {
     case OPTIM_FP32:

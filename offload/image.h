@@ -17,8 +17,6 @@ struct image {
     char *part[OFFLOAD_PARTS];      /* MASTER .. STATES_32BIT */
 };
 
-/* Where values of a lane lie; OFFLOAD_PARTS for a format without any. */
-enum offload_part image_lane_part(enum optim_format format);
 /* Adds the bytes of masters and states to `bytes`; notes in places (by run, may
  * be NULL) where each begins. */
 void image_measure(

@@ -109,7 +109,8 @@ void params_note_updated(struct offload *offload, int index)
         pthread_cond_broadcast(&offload->progress);
 }
 
-void params_await_host(struct offload *offload, int index)
+/* Until the segment's parameters have been made on the host. */
+static void params_await_host(struct offload *offload, int index)
 {
     struct segment *segment = &offload->segments[index];
     pthread_mutex_lock(&offload->lock);

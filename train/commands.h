@@ -29,10 +29,6 @@ enum zd_status trainer_command(struct trainer *trainer);
 /* The run ends: what was taken and not done is told so. */
 void commands_refuse(struct trainer *trainer);
 
-/* The members of its event: "command", its parameters, "uid", "pid". New
- * reference. */
-json_t *command_json(const struct train_command *command);
-
 /* The list of the checkpoints has it from here on: before it is done, so that a
  * checkpoint which it makes holds it too. One that fails is taken off again. */
 void command_list(struct trainer *trainer, const struct train_command *command);

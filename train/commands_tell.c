@@ -26,7 +26,9 @@ static json_t *settings_json(const struct train_command *command)
     return settings;
 }
 
-json_t *command_json(const struct train_command *command)
+/* The members of its event: "command", its parameters, "uid", "pid". New
+ * reference. */
+static json_t *command_json(const struct train_command *command)
 {
     json_t *json =
             json_pack("{s:s}", "command", train_command_name(command->kind));

@@ -27,7 +27,11 @@ char *grads_passing(const struct zero *zero, int unit)
                                    dtype_bytes(zero->plan->grad_dtype);
 }
 
-enum zd_status grads_round_kept(struct zero *zero, int s, void **grad_out)
+/* The kept gradient of a segment (of the part with states here), reduced, in
+ * the compute type: several micro-batches were added up in fp32, at whose front
+ * it lies then. Once a step. */
+static enum zd_status grads_round_kept(
+        struct zero *zero, int s, void **grad_out)
 {
     const struct zero_plan *plan = zero->plan;
     const struct segment_memory *memory = &zero->memory[s];

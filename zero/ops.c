@@ -18,7 +18,7 @@ static enum zd_status finish(struct op_queue *ops, struct pending_op *pending)
     return comm_wait(ops->comm, op);
 }
 
-enum zd_status ops_wait_oldest(struct op_queue *ops)
+static enum zd_status ops_wait_oldest(struct op_queue *ops)
 {
     struct pending_op *oldest = NULL;
     for (int i = 0; i < COMM_OPS_MAX; i++) {

@@ -166,7 +166,6 @@ enum zd_status ops_reduce_scatter(
 /* Until this one is finished; at once when it is, or is 0. */
 enum zd_status ops_wait(struct op_queue *ops, uint64_t ticket);
 enum zd_status ops_wait_all(struct op_queue *ops);
-enum zd_status ops_wait_oldest(struct op_queue *ops);
 
 /* --- params.c ------------------------------------------------------------- */
 
@@ -186,10 +185,6 @@ enum zd_status grads_release(void *ctx, int unit);
 
 /* --- grads_down.c --------------------------------------------------------- */
 
-/* The kept gradient of a segment (of the part with states here), reduced, in
- * the compute type: several micro-batches were added up in fp32, at whose front
- * it lies then. Once a step. */
-enum zd_status grads_round_kept(struct zero *zero, int s, void **grad_out);
 /* What the compute stream does later follows the copies of a unit's gradient to
  * the host. */
 enum zd_status grads_wait_down(struct zero *zero, int unit);
@@ -242,10 +237,6 @@ enum zd_status host_unit_wait(struct zero *zero, const struct zero_move *move);
 
 enum zd_status states_create(struct zero *zero);
 void states_destroy(struct zero *zero);
-/* This rank's kept gradient of a run, of plan->grad_dtype. */
-const void *states_grad(const struct zero *zero, const struct run_memory *run);
-/* Its weights, of plan_master_type. */
-void *states_master(const struct zero *zero, const struct run_memory *run);
 /* States as at the start of training. */
 enum zd_status states_clear(struct zero *zero);
 

@@ -19,14 +19,14 @@
 
 #include <stdlib.h>
 
-void program_fini(struct program *program)
+static void program_fini(struct program *program)
 {
     free(program->units);
     free(program->next_use);
     free(program->content);
 }
 
-enum zd_status program_init(
+static enum zd_status program_init(
         struct program *program, const struct zero_plan *plan,
         const struct unit_event *events, int event_count, int repeats)
 {

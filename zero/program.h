@@ -29,11 +29,6 @@ struct program {
     int *content;  /* by slot: unit in it; -1 */
 };
 
-enum zd_status program_init(
-        struct program *program, const struct zero_plan *plan,
-        const struct unit_event *events, int event_count, int repeats);
-void program_fini(struct program *program);
-
 static inline int move_count(const struct program *program)
 {
     return program->event_count * program->repeats;

@@ -118,14 +118,18 @@ static char *state_element(
     return (char *)base + (run->at.run.offset - begin) * dtype_bytes(type);
 }
 
-void *states_master(const struct zero *zero, const struct run_memory *run)
+/* This rank's weights of a run, of plan_master_type. */
+static void *states_master(
+        const struct zero *zero, const struct run_memory *run)
 {
     return state_element(
             zero, run, zero->memory[run->at.segment].master,
             plan_master_type(zero->plan));
 }
 
-const void *states_grad(const struct zero *zero, const struct run_memory *run)
+/* This rank's kept gradient of a run, of plan->grad_dtype. */
+static const void *states_grad(
+        const struct zero *zero, const struct run_memory *run)
 {
     const struct segment_memory *memory = &zero->memory[run->at.segment];
     return state_element(

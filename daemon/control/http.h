@@ -89,10 +89,6 @@ enum zd_status http_listen_tcp(
  * (uv_run) before it is closed: libuv gives its handles back then. */
 void http_destroy(struct http_server *server, double seconds);
 
-/* The folder of the sockets: $XDG_RUNTIME_DIR/zerod where that is a folder of
- * ours, else, or with `in_tmp`, /tmp/zerod-UID. Who looks for a running job
- * looks in both: a login may have the variable and a batch system not. */
-void http_socket_folder(bool in_tmp, char *out, size_t out_bytes);
 /* The path of a job's socket; ZD_ERR_CREATE when it is too long. */
 enum zd_status http_socket_path(
         const char *job_name, char *out, size_t out_bytes);

@@ -38,7 +38,10 @@ static bool is_runtime_folder(const char *path)
            S_ISDIR(info.st_mode) && info.st_uid == geteuid();
 }
 
-void http_socket_folder(bool in_tmp, char *out, size_t out_bytes)
+/* The folder of the sockets: $XDG_RUNTIME_DIR/zerod where that is a folder of
+ * ours, else, or with `in_tmp`, /tmp/zerod-UID. Who looks for a running job
+ * looks in both: a login may have the variable and a batch system not. */
+static void http_socket_folder(bool in_tmp, char *out, size_t out_bytes)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     if (!in_tmp && is_runtime_folder(runtime))
