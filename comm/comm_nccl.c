@@ -97,7 +97,9 @@ static void register_memory(struct nccl *nccl, void *base, size_t bytes)
         zd_log_info(
                 "nccl: the device's memory is not registered (%s); messages "
                 "pass through buffers",
-                nccl->functions->GetErrorString(result));
+                result == ncclSuccess
+                        ? "NCCL does without it here"
+                        : nccl->functions->GetErrorString(result));
 }
 
 void nccl_set_memory(struct comm *comm, const struct arena *arena)

@@ -30,7 +30,7 @@ struct seat {
     _Atomic uint64_t what[SEAT_RECORD]; /* of the last ones, by number */
 };
 
-/* Kind, type and bytes of a collective in one word. */
+/* nccl_seats.c: kind, type and bytes of a collective in one word. */
 uint64_t seat_word(enum comm_op_kind kind, enum dtype type, size_t bytes);
 /* "all_gather fp32 120000 bytes" */
 void seat_word_text(uint64_t word, char *out, size_t out_bytes);
