@@ -47,7 +47,7 @@ bool fails_now(enum failure failure);
 /* What every call meets: cudaSuccess, or no device, no driver ... */
 cudaError_t start_error(void);
 bool has_no_code(void); /* the program, for this GPU */
-void hang(void); /* until zd_standin_unhang */
+void hang(void);        /* until zd_standin_unhang */
 
 struct counters {
     std::atomic<uint64_t> launches, copies, pageable_copies, host_waits;
@@ -69,6 +69,10 @@ void use_device(int device); /* marks its context as made */
 uint64_t used_bytes(int device);
 
 /* --- memory (memory.cpp) ------------------------------------------------- */
+
+/* board.cpp: says what this process takes of a GPU, and asks what others do. */
+void board_put(int device, uint64_t bytes);
+uint64_t board_others(int device);
 
 enum kind { PAGEABLE, PINNED, DEVICE };
 /* What these bytes are. False: they leave the allocation that they begin in, or

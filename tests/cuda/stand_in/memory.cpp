@@ -61,6 +61,32 @@ bool overlaps(uintptr_t address, size_t bytes)
 }
 } // namespace
 
+/* Of this process, its context included. The next three: the lock is held. */
+static uint64_t used_here(int device)
+{
+    uint64_t bytes = memory().device_bytes[device] + settings().context_bytes;
+    board_put(device, bytes);
+    return bytes;
+}
+
+static bool add_bytes(int device, size_t bytes)
+{
+    if (used_here(device) + board_others(device) + bytes >
+        settings().memory_bytes)
+        return false;
+    memory().device_bytes[device] += bytes;
+    counters().device_bytes += bytes;
+    used_here(device);
+    return true;
+}
+
+static void remove_bytes(int device, size_t bytes)
+{
+    memory().device_bytes[device] -= bytes;
+    counters().device_bytes -= bytes;
+    used_here(device);
+}
+
 bool is_tagged(const void *address)
 {
     return ((uintptr_t)address & TAG_MASK) == TAG;
@@ -108,27 +134,21 @@ uint64_t used_bytes(int device)
 {
     struct memory &m = memory();
     std::lock_guard<std::mutex> lock(m.mutex);
-    return m.device_bytes[device] + settings().context_bytes;
+    return used_here(device) + board_others(device);
 }
 
 bool charge(int device, size_t bytes)
 {
     struct memory &m = memory();
     std::lock_guard<std::mutex> lock(m.mutex);
-    if (m.device_bytes[device] + settings().context_bytes + bytes >
-        settings().memory_bytes)
-        return false;
-    m.device_bytes[device] += bytes;
-    counters().device_bytes += bytes;
-    return true;
+    return add_bytes(device, bytes);
 }
 
 void discharge(int device, size_t bytes)
 {
     struct memory &m = memory();
     std::lock_guard<std::mutex> lock(m.mutex);
-    m.device_bytes[device] -= bytes;
-    counters().device_bytes -= bytes;
+    remove_bytes(device, bytes);
 }
 
 /* New memory of a device is no zeros. Only the beginning of what is large: all
@@ -163,19 +183,18 @@ static cudaError_t device_malloc(void **out, size_t bytes)
     size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     size_t map_bytes = (rounded + PAGE - 1) / PAGE * PAGE;
     std::lock_guard<std::mutex> lock(m.mutex);
-    if (m.device_bytes[owner] + settings().context_bytes + map_bytes >
-        settings().memory_bytes)
-        return cudaErrorMemoryAllocation;
     void *map =
             mmap(nullptr, map_bytes + PAGE, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
         return cudaErrorMemoryAllocation;
+    if (!add_bytes(owner, map_bytes)) {
+        munmap(map, map_bytes + PAGE);
+        return cudaErrorMemoryAllocation;
+    }
     mprotect(static_cast<char *>(map) + map_bytes, PAGE, PROT_NONE);
     uintptr_t address = ((uintptr_t)map + map_bytes - rounded) | TAG;
     m.blocks[address] = {bytes, DEVICE, owner, false, map, map_bytes};
-    m.device_bytes[owner] += map_bytes;
-    counters().device_bytes += map_bytes;
     *out = (void *)address;
     poison(*out, rounded);
     return cudaSuccess;
@@ -193,8 +212,7 @@ static cudaError_t device_free(void *address)
             return cudaErrorInvalidValue;
         block = it->second;
         m.blocks.erase(it);
-        m.device_bytes[block.device] -= block.map_bytes;
-        counters().device_bytes -= block.map_bytes;
+        remove_bytes(block.device, block.map_bytes);
     }
     munmap(block.map, block.map_bytes + PAGE);
     return cudaSuccess;
@@ -371,7 +389,8 @@ cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total_out)
     if (error)
         return keep(error);
     *total_out = settings().memory_bytes;
-    *free_out = settings().memory_bytes - used_bytes(device());
+    uint64_t used = used_bytes(device()), total = settings().memory_bytes;
+    *free_out = total > used ? total - used : 0;
     return cudaSuccess;
 }
 

@@ -8,6 +8,8 @@
  *     ZD_STANDIN_GPUS=1          how many there are
  *     ZD_STANDIN_MEMORY=8G       bytes of each; K, M, G
  *     ZD_STANDIN_CONTEXT=64M     what a process takes of it by using it
+ *     ZD_STANDIN_BOARD           a file: processes see there what the others
+ *                                take of a GPU, and NVML's stand-in whose it is
  *     ZD_STANDIN_ORDER=forward   of blocks: forward, reverse (of the threads
  *                                in a block too), or a seed
  *     ZD_STANDIN_THREADS=1       threads of the host that run a grid's blocks
