@@ -8,7 +8,8 @@
 
 struct device_options device_options_default(void)
 {
-    return (struct device_options){.backend = DEVICE_AUTO, .gpus = "auto"};
+    return (struct device_options){
+            .backend = DEVICE_AUTO, .gpus = "auto", .numa_bind = true};
 }
 
 /* A number in a one-line file; 0 when there is none ("max"). */

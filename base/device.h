@@ -33,6 +33,7 @@ struct device_options { /* [device] */
     uint64_t host_memory_limit;
     double host_memory_limit_fraction;
     int cpu_threads; /* per rank; 0 = from the affinity mask */
+    bool numa_bind;  /* threads and memory of the host near the device */
     enum device_streams streams;
 };
 
@@ -65,14 +66,17 @@ struct device_facts {
     enum device_backend backend; /* DEVICE_CPU or DEVICE_CUDA */
     char name[96];               /* "NVIDIA H200"; of the CPU: "cpu" */
     char uuid[48];               /* "GPU-..."; empty: the CPU */
+    char pci[16];                /* "0000:3b:00.0"; empty: not known */
     int index;                   /* among the GPUs that this process sees */
     int major, minor;            /* compute capability */
     int multiprocessors;
     int numa_node;                    /* -1: not known */
     uint64_t total_bytes, free_bytes; /* when it was opened */
-    uint64_t context_bytes;           /* what the driver took to open it */
-    int sharers;                      /* ranks that it is divided by */
-    int driver, runtime;              /* 13000: 13.0; 0: none */
+    uint64_t context_bytes; /* what the driver took to open it; 0: others are
+                               on it, and it does not tell us apart */
+    uint64_t grain_bytes; /* device memory is taken in whole ones; 0: no such */
+    int sharers;          /* ranks that it is divided by */
+    int driver, runtime;  /* 13000: 13.0; 0: none */
 };
 
 /* GPUs that this process may use; 0 also where there is no driver or this
@@ -102,9 +106,13 @@ enum zd_status device_open(
         enum device_backend backend, int local_rank, int local_size,
         struct device **device_out);
 /* So many ranks of this host have opened the same GPU, all of them by now: what
- * is free of it, read anew, is divided by them (facts.free_bytes). NULL: the
+ * is free of it, read anew, is divided by them (facts.free_bytes), and what one
+ * of them has by having opened it is known (facts.context_bytes). NULL: the
  * CPU, nothing. ZD_ERR_DEVICE. */
 enum zd_status device_share(struct device *device, int sharers);
+/* Memory of the host that is page-locked for it may lie on any node of the
+ * machine from now on. NULL is accepted. */
+void device_forget_node(struct device *device);
 /* Everything on it was released before. NULL is accepted. */
 void device_close(struct device *device);
 /* The calling thread's current device; NULL: the CPU. */

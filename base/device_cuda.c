@@ -72,9 +72,7 @@ static cudaError_t open_context(int index, const char **call_out)
     return device_probe();
 }
 
-/* What is in use once a rank alone has opened its GPU is its context and
- * whatever else runs there: in either case not for the plan. */
-static cudaError_t read_memory(struct device_facts *facts, int local_size)
+static cudaError_t read_memory(struct device_facts *facts)
 {
     size_t free_bytes, total_bytes;
     cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes);
@@ -82,18 +80,17 @@ static cudaError_t read_memory(struct device_facts *facts, int local_size)
         return error;
     facts->free_bytes = free_bytes;
     facts->total_bytes = total_bytes;
-    facts->context_bytes = local_size == 1 ? total_bytes - free_bytes : 0;
     return cudaSuccess;
 }
 
-static enum zd_status open_gpu(struct gpu *gpu, int index, int local_size)
+static enum zd_status open_gpu(struct gpu *gpu, int index)
 {
     const char *call;
     ZD_TRY(gpu_read_facts(index, &gpu->head.facts));
     cudaError_t error = open_context(index, &call);
     if (error == cudaSuccess) {
         call = "cudaMemGetInfo";
-        error = read_memory(&gpu->head.facts, local_size);
+        error = read_memory(&gpu->head.facts);
     }
     if (error != cudaSuccess)
         return gpu_refused(&gpu->head.facts, error, call);
@@ -110,11 +107,11 @@ enum zd_status device_open_gpu(
     if (!gpu)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a device");
     gpu->head.table = &device_table_cuda;
-    enum zd_status status =
-            open_gpu(gpu, count ? local_rank % count : 0, local_size);
+    enum zd_status status = open_gpu(gpu, count ? local_rank % count : 0);
     if (status == ZD_OK) {
         device_use(&gpu->head);
         gpu_virtual_init(gpu);
+        gpu->head.facts.grain_bytes = gpu->virtual.grain;
         status = stream_create("compute", STREAM_CUDA, &gpu->compute);
         if (status == ZD_OK)
             status = gpu_staging_init(&gpu->staging);
@@ -160,6 +157,12 @@ static enum zd_status used_bytes(uint64_t *bytes_out)
     return ZD_OK;
 }
 
+static uint64_t process_bytes(void)
+{
+    struct device_facts facts = device_facts();
+    return gpu_process_bytes(&facts);
+}
+
 const struct device_table device_table_cuda = {
         .streams = &stream_table_cuda,
         .close = close_gpu,
@@ -172,6 +175,7 @@ const struct device_table device_table_cuda = {
         .give_pinned = gpu_give_pinned,
         .pin = gpu_pin,
         .unpin = gpu_unpin,
+        .lend_staging = gpu_lend_staging,
         .clear = gpu_clear,
         .move = gpu_move,
         .read = gpu_read,
@@ -179,4 +183,5 @@ const struct device_table device_table_cuda = {
         .finish = finish,
         .check = check,
         .used_bytes = used_bytes,
+        .process_bytes = process_bytes,
 };

@@ -1,6 +1,7 @@
 /* device_cuda_find.c - which GPUs there are, and why not. No context is made.
  */
 #include "base/gpu_cuda.h"
+#include "base/numa.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -55,25 +56,15 @@ static void format_uuid(const cudaUUID_t *uuid, char *out, size_t bytes)
     }
 }
 
-/* The node that the system says the GPU hangs at; -1: it does not say. */
-static int numa_node(int index)
+/* Its place as sysfs writes it, "0000:3b:00.0"; empty: not known. */
+static void read_pci(int index, char *out, int bytes)
 {
-    char bus[32] = "", path[96];
-    int node = -1;
-    if (cudaDeviceGetPCIBusId(bus, sizeof bus, index) != cudaSuccess) {
+    if (cudaDeviceGetPCIBusId(out, bytes, index) != cudaSuccess) {
         cudaGetLastError();
-        return -1;
+        *out = '\0';
     }
-    for (char *c = bus; *c; c++)
+    for (char *c = out; *c; c++)
         *c = (char)tolower((unsigned char)*c);
-    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", bus);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return -1;
-    if (fscanf(file, "%d", &node) != 1)
-        node = -1;
-    fclose(file);
-    return node;
 }
 
 enum zd_status gpu_read_facts(int index, struct device_facts *facts)
@@ -87,7 +78,8 @@ enum zd_status gpu_read_facts(int index, struct device_facts *facts)
     facts->minor = properties.minor;
     facts->multiprocessors = properties.multiProcessorCount;
     facts->total_bytes = properties.totalGlobalMem;
-    facts->numa_node = numa_node(index);
+    read_pci(index, facts->pci, sizeof facts->pci);
+    facts->numa_node = numa_node_of_pci(facts->pci);
     ZD_CUDA(cudaDriverGetVersion(&facts->driver));
     ZD_CUDA(cudaRuntimeGetVersion(&facts->runtime));
     return ZD_OK;

@@ -39,23 +39,32 @@ enum zd_status device_open(
     return ZD_ERR_UNFIT;
 }
 
+/* More than a context is: somebody else's memory is in it. */
+#define CONTEXT_MAX ((uint64_t)1 << 30)
+
 enum zd_status device_share(struct device *device, int sharers)
 {
     struct device *before = current;
-    uint64_t used;
+    uint64_t used = 0;
     if (!device)
         return ZD_OK;
-    device_use(device);
-    enum zd_status status = device->table->used_bytes(&used);
-    device_use(before);
-    ZD_TRY(status);
     struct device_facts *facts = &device->facts;
     uint64_t total = facts->total_bytes;
+    device_use(device);
+    enum zd_status status = device->table->used_bytes(&used);
+    bool is_alone = sharers == 1 && used <= CONTEXT_MAX;
+    if (status == ZD_OK)
+        facts->context_bytes = is_alone ? used : device_process_bytes();
+    device_use(before);
     facts->sharers = sharers;
     facts->free_bytes = (total > used ? total - used : 0) / (uint64_t)sharers;
-    if (sharers > 1)
-        facts->context_bytes = 0; /* not to be told apart */
-    return ZD_OK;
+    return status;
+}
+
+void device_forget_node(struct device *device)
+{
+    if (device)
+        device->facts.numa_node = -1;
 }
 
 void device_close(struct device *device)

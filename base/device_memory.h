@@ -31,6 +31,13 @@ void device_give_pinned(void *host, size_t bytes);
 enum zd_status device_pin(void *host, size_t bytes);
 void device_unpin(void *host);
 
+/* Page-locked memory that device_write passes through, DEVICE_STAGING_BYTES of
+ * it: a caller's that has counted it; NULL: no longer, once all that was
+ * written is there. Without it device_write takes some of its own the first
+ * time. The CPU needs none. */
+enum { DEVICE_STAGING_BYTES = 4 << 20 };
+enum zd_status device_lend_staging(void *pinned);
+
 enum zd_status device_clear(void *device, size_t bytes);
 /* Between two places of the device; they do not overlap. */
 enum zd_status device_move(void *to, const void *from, size_t bytes);
@@ -48,5 +55,8 @@ enum zd_status device_check(void);
 /* Bytes that the whole device has in use now, by everybody, as the driver says;
  * on the CPU what this process has resident. */
 enum zd_status device_used_bytes(uint64_t *bytes_out);
+/* Bytes of it that this process has, as the driver tells processes apart; 0: it
+ * does not. Opens NVML the first time: for where others are on the device. */
+uint64_t device_process_bytes(void);
 
 #endif

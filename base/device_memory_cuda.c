@@ -101,11 +101,20 @@ static void prefer_node(void *host, size_t bytes, int node)
     syscall(SYS_mbind, host, bytes, MPOL_PREFERRED, mask, sizeof mask * 8, 0);
 }
 
+/* Of these pages; anything else is a failure of the GPU from before. */
+static bool is_refusal(cudaError_t error)
+{
+    return error == cudaErrorMemoryAllocation ||
+           error == cudaErrorOperatingSystem ||
+           error == cudaErrorHostMemoryAlreadyRegistered ||
+           error == cudaErrorNotSupported || error == cudaErrorInvalidValue;
+}
+
 enum zd_status gpu_pin(void *host, size_t bytes)
 {
     cudaError_t error = cudaHostRegister(host, bytes, cudaHostRegisterPortable);
-    if (error == cudaSuccess)
-        return ZD_OK;
+    if (error == cudaSuccess || !is_refusal(error))
+        return device_cuda_check(error, "cudaHostRegister");
     cudaGetLastError();
     ZD_FAIL(ZD_ERR_MEMORY, "E1205",
             "the driver refused to page-lock %zu bytes of the host's memory: "
@@ -174,20 +183,46 @@ void gpu_staging_fini(struct gpu_staging *staging)
     for (int i = 0; i < STAGING_SLOTS; i++)
         if (staging->sent[i])
             cudaEventDestroy(staging->sent[i]);
-    if (staging->slots)
-        gpu_give_pinned(staging->slots, (size_t)STAGING_SLOTS * STAGING_BYTES);
+    if (staging->slots && !staging->is_lent)
+        gpu_give_pinned(staging->slots, DEVICE_STAGING_BYTES);
     pthread_mutex_destroy(&staging->lock);
 }
 
 enum zd_status gpu_staging_init(struct gpu_staging *staging)
 {
-    void *slots;
     pthread_mutex_init(&staging->lock, NULL);
     for (int i = 0; i < STAGING_SLOTS; i++)
         ZD_CUDA(cudaEventCreateWithFlags(
                 &staging->sent[i],
                 cudaEventDisableTiming | cudaEventBlockingSync));
-    ZD_TRY(gpu_take_pinned((size_t)STAGING_SLOTS * STAGING_BYTES, &slots));
+    return ZD_OK;
+}
+
+/* Nothing passes through the slots when others take their place. At the end of
+ * a run what went wrong before has been told. */
+enum zd_status gpu_lend_staging(void *pinned)
+{
+    struct gpu_staging *staging = &gpu_current()->staging;
+    pthread_mutex_lock(&staging->lock);
+    cudaError_t error = cudaStreamSynchronize(device_cuda_stream(NULL));
+    enum zd_status status =
+            pinned ? device_cuda_check(error, "cudaStreamSynchronize") : ZD_OK;
+    cudaGetLastError();
+    if (staging->slots && !staging->is_lent)
+        gpu_give_pinned(staging->slots, DEVICE_STAGING_BYTES);
+    staging->slots = pinned;
+    staging->is_lent = pinned != NULL;
+    pthread_mutex_unlock(&staging->lock);
+    return status;
+}
+
+/* The lock is held. */
+static enum zd_status need_slots(struct gpu_staging *staging)
+{
+    void *slots;
+    if (staging->slots)
+        return ZD_OK;
+    ZD_TRY(gpu_take_pinned(DEVICE_STAGING_BYTES, &slots));
     staging->slots = slots;
     return ZD_OK;
 }
@@ -212,8 +247,8 @@ static enum zd_status send_piece(
 enum zd_status gpu_write(void *device, const void *host, size_t bytes)
 {
     struct gpu_staging *staging = &gpu_current()->staging;
-    enum zd_status status = ZD_OK;
     pthread_mutex_lock(&staging->lock);
+    enum zd_status status = need_slots(staging);
     for (size_t at = 0; status == ZD_OK && at < bytes; at += STAGING_BYTES) {
         size_t rest = bytes - at;
         status = send_piece(

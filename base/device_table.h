@@ -51,6 +51,7 @@ struct device_table {
     void (*give_pinned)(void *host, size_t bytes);
     enum zd_status (*pin)(void *host, size_t bytes);
     void (*unpin)(void *host);
+    enum zd_status (*lend_staging)(void *pinned); /* NULL: it needs none */
     enum zd_status (*clear)(void *device, size_t bytes);
     enum zd_status (*move)(void *to, const void *from, size_t bytes);
     enum zd_status (*read)(void *host, const void *device, size_t bytes);
@@ -58,6 +59,7 @@ struct device_table {
     enum zd_status (*finish)(void);
     enum zd_status (*check)(void);
     enum zd_status (*used_bytes)(uint64_t *bytes_out);
+    uint64_t (*process_bytes)(void); /* NULL: it has no such */
 };
 
 extern const struct device_table device_table_cpu;

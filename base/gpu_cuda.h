@@ -10,10 +10,14 @@
 
 /* Pieces of page-locked memory that device_write passes through, so that
  * neither side waits for the other. */
-enum { STAGING_SLOTS = 4, STAGING_BYTES = 1 << 20 };
+enum {
+    STAGING_SLOTS = 4,
+    STAGING_BYTES = DEVICE_STAGING_BYTES / STAGING_SLOTS
+};
 struct gpu_staging {
     pthread_mutex_t lock;
-    char *slots; /* STAGING_SLOTS of STAGING_BYTES */
+    char *slots;  /* STAGING_SLOTS of STAGING_BYTES; NULL: none yet */
+    bool is_lent; /* slots are somebody else's */
     cudaEvent_t sent[STAGING_SLOTS];
     int next;
 };
@@ -51,6 +55,10 @@ enum zd_status gpu_read_facts(int index, struct device_facts *facts_out);
 enum zd_status gpu_refused(
         const struct device_facts *facts, cudaError_t error, const char *call);
 
+/* device_nvml.c: bytes of the GPU that this process has, as the driver tells
+ * processes apart; 0: it does not. */
+uint64_t gpu_process_bytes(const struct device_facts *facts);
+
 void gpu_virtual_init(struct gpu *gpu);
 void gpu_virtual_fini(struct gpu *gpu);
 /* cudaErrorMemoryAllocation, or cudaErrorNotSupported: not this way. */
@@ -77,6 +85,7 @@ enum zd_status gpu_clear(void *device, size_t bytes);
 enum zd_status gpu_move(void *to, const void *from, size_t bytes);
 enum zd_status gpu_read(void *host, const void *device, size_t bytes);
 enum zd_status gpu_write(void *device, const void *host, size_t bytes);
+enum zd_status gpu_lend_staging(void *pinned);
 enum zd_status gpu_staging_init(struct gpu_staging *staging);
 void gpu_staging_fini(struct gpu_staging *staging);
 

@@ -20,6 +20,7 @@ static int *numbers(int first)
 Test(device_cuda, says_what_it_is)
 {
     struct device *device = gpu_case_open();
+    cr_assert_eq(device_share(device, 1), ZD_OK);
     struct device_facts facts = device_facts();
     cr_expect_eq(device_backend(), DEVICE_CUDA);
     cr_expect_eq(facts.backend, DEVICE_CUDA);
@@ -31,6 +32,8 @@ Test(device_cuda, says_what_it_is)
     cr_expect_gt(facts.free_bytes, 0u);
     cr_expect_leq(facts.free_bytes, facts.total_bytes);
     cr_expect_eq(facts.free_bytes + facts.context_bytes, facts.total_bytes);
+    cr_expect_gt(facts.grain_bytes, 0u);
+    cr_expect_eq(strlen(facts.pci), sizeof "0000:3b:00.0" - 1, "%s", facts.pci);
     cr_expect_geq(facts.driver, facts.runtime);
     device_close(device);
     cr_expect_eq(device_backend(), DEVICE_CPU, "a closed one is nobody's");
@@ -124,6 +127,29 @@ Test(device_cuda, vacated_memory_is_free_and_comes_back_at_its_address)
     cr_assert_eq(device_used_bytes(&again), ZD_OK);
     cr_expect_leq(again, without);
     device_close(device);
+}
+
+Test(device_cuda, staging_may_be_lent)
+{
+    struct device *device = gpu_case_open();
+    int *host = numbers(3), *back = calloc(COUNT, sizeof *back);
+    size_t bytes = COUNT * sizeof *host;
+    void *a, *pinned;
+    cr_assert_eq(device_take(bytes, &a), ZD_OK);
+    cr_assert_eq(device_take_pinned(DEVICE_STAGING_BYTES, &pinned), ZD_OK);
+    for (int lent = 0; lent < 3; lent++) { /* its own, ours, its own */
+        cr_assert_eq(device_lend_staging(lent == 1 ? pinned : NULL), ZD_OK);
+        cr_assert_eq(device_clear(a, bytes), ZD_OK);
+        cr_assert_eq(device_write(a, host, bytes), ZD_OK);
+        cr_assert_eq(device_read(back, a, bytes), ZD_OK);
+        cr_expect_arr_eq(back, host, bytes);
+        cr_expect_eq(((int *)pinned)[0] != 0, lent > 0, "%d", lent);
+    }
+    device_give_pinned(pinned, DEVICE_STAGING_BYTES);
+    device_give(a, bytes);
+    device_close(device);
+    free(host);
+    free(back);
 }
 
 Test(device_cuda, pinned_memory_is_clear_and_exact)

@@ -49,19 +49,29 @@ Test(device_refused, a_gpu_that_the_program_was_not_built_for)
     cr_expect(strstr(zd_error_get()->help, "gpu_archs"));
 }
 
-Test(device_refused, a_stream_or_page_locking_is_refused_at_the_opening)
+Test(device_refused, a_stream_is_refused_at_the_opening)
 {
     struct device *device;
     zd_standin_fail("stream:1");
     cr_expect_neq(device_open(DEVICE_CUDA, 0, 1, &device), ZD_OK);
     cr_expect_str_eq(zd_error_get()->code, "E1206");
-    zd_error_clear();
-    zd_standin_fail("pin:1");
-    cr_expect_eq(device_open(DEVICE_CUDA, 0, 1, &device), ZD_ERR_MEMORY);
-    cr_expect_str_eq(zd_error_get()->code, "E1205");
     cr_expect_null(device_current());
     zd_standin_fail(NULL);
     cr_expect_eq(device_open(DEVICE_CUDA, 0, 1, &device), ZD_OK);
+    device_close(device);
+}
+
+Test(device_refused, page_locking_is_refused_at_the_first_write)
+{
+    struct device *device = gpu_case_open();
+    int value = 1;
+    void *a;
+    cr_assert_eq(device_take(sizeof value, &a), ZD_OK);
+    zd_standin_fail("pin:1");
+    cr_expect_eq(device_write(a, &value, sizeof value), ZD_ERR_MEMORY);
+    cr_expect_str_eq(zd_error_get()->code, "E1205");
+    cr_expect_eq(device_write(a, &value, sizeof value), ZD_OK);
+    device_give(a, sizeof value);
     device_close(device);
 }
 
