@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { RUN_MAX = 64 }; /* blocks of one read or write: 4 MiB */
@@ -133,6 +134,8 @@ enum zd_status arena_image_scan(
 
 void arena_image_fini(struct arena_image *image)
 {
+    if (image->held)
+        munmap(image->held, image->bytes);
     free(image->kept);
     memset(image, 0, sizeof *image);
 }
@@ -265,4 +268,59 @@ err_hasher:
                         "memory of a paused rank",
                         path);
     return status;
+}
+
+/* --- in the host's memory -------------------------------------------------
+ */
+
+static enum zd_status hold_blocks(
+        const struct arena *arena, const struct arena_image *image,
+        const struct window *window)
+{
+    char *data, *to = image->held;
+    const char *view;
+    size_t block = 0, bytes;
+    while ((bytes = next_run(arena, image, &block, &data)) > 0) {
+        ZD_TRY(window_view(window, data, bytes, &view));
+        memcpy(to, view, bytes);
+        to += bytes;
+    }
+    return ZD_OK;
+}
+
+enum zd_status arena_image_hold(
+        const struct arena *arena, struct arena_image *image)
+{
+    struct window window;
+    if (!image->bytes)
+        return ZD_OK;
+    void *held =
+            mmap(NULL, image->bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (held == MAP_FAILED)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602",
+                "the system refused %llu bytes of host memory: %s",
+                (unsigned long long)image->bytes, strerror(errno));
+    image->held = held;
+    enum zd_status status = window_open(&window, image->memory);
+    if (status == ZD_OK) {
+        status = hold_blocks(arena, image, &window);
+        window_close(&window);
+    }
+    return status;
+}
+
+enum zd_status arena_image_put_back(
+        const struct arena *arena, const struct arena_image *image)
+{
+    char *data;
+    const char *from = image->held;
+    size_t block = 0, bytes;
+    ZD_TRY(arena_take_again(arena, image->memory));
+    while ((bytes = next_run(arena, image, &block, &data)) > 0) {
+        ZD_TRY(device_write(data, from, bytes));
+        from += bytes;
+    }
+    return device_finish();
 }

@@ -1,11 +1,14 @@
-/* arena_image.h - what one memory of an arena holds, in a file; its pages back
- * at the system meanwhile, its addresses kept.
+/* arena_image.h - what one memory of an arena holds, in a file or in memory of
+ * the host; its pages back at the system meanwhile, its addresses kept.
  *
  *     arena_image_scan    which blocks are not zero (nothing is written)
  *     arena_image_write   those blocks, one behind the other, into a new file
  *     arena_give_back     the pages go; the mapping reads as zeros
  *     arena_image_read    the blocks come back from the file, and are the same
  *                         bytes: their digest says so
+ *
+ *     arena_image_hold, arena_image_put_back    the same with the host's memory
+ *                         in the file's place, for a device that has its own
  *
  * Left out are blocks of zeros and spans of SPAN_ACTIVATIONS, whose contents
  * are of no use once the pass that made them is over. The trainer's thread
@@ -26,6 +29,7 @@ struct arena_image {
     uint64_t *kept; /* bit of each block: is in the file; owned */
     uint64_t bytes; /* of the file */
     char digest[HASH_HEX];
+    char *held; /* what would be in the file; NULL: it is there; owned */
 };
 
 /* Nothing of `image` is owned before; ZD_ERR_MEMORY. */
@@ -43,5 +47,12 @@ enum zd_status arena_image_write(
 enum zd_status arena_image_read(
         const struct arena *arena, const struct arena_image *image,
         const char *path);
+
+/* ZD_ERR_MEMORY when the system has no such memory; others of the device. */
+enum zd_status arena_image_hold(
+        const struct arena *arena, struct arena_image *image);
+/* Takes the memory again first; what is held stays until arena_image_fini. */
+enum zd_status arena_image_put_back(
+        const struct arena *arena, const struct arena_image *image);
 
 #endif
