@@ -58,11 +58,38 @@ static void warn_of_machine(const struct job_plan *plan)
                 (double)takes / (1 << 20), (double)here / (1 << 20));
 }
 
+/* The GPU that rank 0 would take, opened: the plan then knows what its driver
+ * takes of it and what is free. NULL: the job asks for none, or it cannot be
+ * opened now, and is planned for like one that is elsewhere. */
+static struct device *open_gpu(const struct device_options *options)
+{
+    struct device *device = NULL;
+    int place;
+    if (device_resolve(options->backend) != DEVICE_CUDA ||
+        device_gpu_count(NULL) == 0)
+        return NULL;
+    enum zd_status status = device_place(options, 0, &place);
+    if (status == ZD_OK)
+        status = device_open(DEVICE_CUDA, place, 1, &device);
+    if (status == ZD_OK)
+        status = device_share(device, 1);
+    if (status != ZD_OK) {
+        zd_log_warning(
+                "the plan is for a GPU elsewhere: %s", zd_error_get()->what);
+        zd_error_clear();
+        device_close(device);
+        return NULL;
+    }
+    device_use(device);
+    return device;
+}
+
 enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
 {
     struct job *job;
     struct job_plan plan;
     ZD_TRY(cli_need_job(args, (int)args->world, true, &job));
+    struct device *device = open_gpu(&job_options(job)->device);
     enum zd_status status = job_plan_build(
             job_options(job), (int)args->world, (int)args->per_node, NULL,
             &plan);
@@ -79,6 +106,7 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
         }
         job_plan_fini(&plan);
     }
+    device_close(device);
     job_free(job);
     return status;
 }

@@ -202,7 +202,7 @@ const struct schema_key schema_table[] = {
 {"device", "host_memory_limit", SCHEMA_LIMIT, JOB(device.host_memory_limit), JOB(device.host_memory_limit_fraction), .flags = SCHEMA_PER_RANK, .help = "Host memory a rank may use; 0 = what there is"},
 {"device", "cpu_threads", SCHEMA_INT, JOB(device.cpu_threads), .flags = SCHEMA_AUTO | SCHEMA_PER_RANK, .min = 1, .max = 4096, .help = "Threads per rank; auto: from the affinity mask"},
 {"device", "streams", SCHEMA_ENUM, JOB(device.streams), .choices = device_streams, .flags = SCHEMA_PER_RANK, .help = "Copies of the CPU device: by threads beside it, or in line"},
-{"device", "numa_bind", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Bind memory to the NUMA node of the rank"},
+{"device", "numa_bind", SCHEMA_BOOL, JOB(device.numa_bind), .flags = SCHEMA_PER_RANK, .help = "Threads and page-locked memory of a rank on the NUMA node of its GPU"},
 
 {"model", "path", SCHEMA_STRING, JOB(model.path), .flags = SCHEMA_NULLABLE, .help = "Hugging Face directory of the model"},
 {"model", "tokenizer", SCHEMA_STRING, JOB(model.tokenizer), .flags = SCHEMA_NULLABLE, .help = "tokenizer.json or its directory; without one in the model's, bytes", .fallback = "`model.path`"},

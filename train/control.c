@@ -107,3 +107,14 @@ const char *train_phase_name(enum train_phase phase)
     };
     return names[phase];
 }
+
+json_t *train_gpu_json(const struct train_gpu_report *gpu)
+{
+    if (!gpu->name[0])
+        return json_null();
+    return json_pack(
+            "{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name", gpu->name, "uuid",
+            gpu->uuid, "pci", gpu->pci, "total", (json_int_t)gpu->total, "used",
+            (json_int_t)gpu->used, "held", (json_int_t)gpu->held, "planned",
+            (json_int_t)gpu->planned);
+}

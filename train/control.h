@@ -76,8 +76,8 @@ struct train_control {
     bool (*next)(void *ctx, int64_t step, struct train_command *out);
     /* What became of it. `error` is NULL when it was done; then `result`
      * (borrowed, may be NULL) is an object: {"path"} of a checkpoint or a
-     * profile, {"eval_loss"}, {"samples": [{"prompt", "text"}]}, the settings of a
-     * set. For pause it is called when the run holds, for stop when its
+     * profile, {"eval_loss"}, {"samples": [{"prompt", "text"}]}, the settings
+     * of a set. For pause it is called when the run holds, for stop when its
      * checkpoint is there. */
     void (*done)(
             void *ctx, const struct train_command *command, int64_t step,
@@ -128,6 +128,19 @@ enum train_phase {
 };
 const char *train_phase_name(enum train_phase phase); /* "data" */
 
+/* A rank's GPU, in bytes, as its driver has it. `held`: what this process has
+ * of it; where ranks share a GPU, which hold the same, an equal part of what
+ * all of its processes have. */
+struct train_gpu_report {
+    char name[64];        /* "NVIDIA H200"; empty: the CPU */
+    char uuid[48];        /* "GPU-..." */
+    char pci[16];         /* "0000:3b:00.0" */
+    uint64_t total, used; /* by everybody */
+    uint64_t held, planned;
+};
+/* Its members by name; null: the CPU. New reference. */
+json_t *train_gpu_json(const struct train_gpu_report *gpu);
+
 /* A rank, as it was when the ranks were last asked: at a step boundary, every
  * two seconds at most, and before the first step. Plain bytes: gathered. */
 struct train_rank_report {
@@ -135,6 +148,7 @@ struct train_rank_report {
     char host[64];
     char device[64]; /* "cpu", or a GPU's UUID */
     char cpus[64];   /* "0-15", cut with ".." */
+    struct train_gpu_report gpu;
     int64_t step;
     double heartbeat; /* seconds since 1970 */
     uint64_t planned[ARENA_MEMORIES], taken[ARENA_MEMORIES]; /* bytes */

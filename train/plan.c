@@ -1,4 +1,5 @@
 /* plan.c - what a rank will hold and send, from (job, world) alone. */
+#include "base/device_memory.h"
 #include "train/plan_fit.h"
 #include "train/train.h"
 
@@ -137,6 +138,10 @@ static enum zd_status plan_spans(
 
     ZD_TRY(zero_plan_spans(&plan->zero, arena));
     ZD_TRY(plan_comm(job, plan));
+    if (plan->backend == DEVICE_CUDA)
+        ZD_TRY(arena_plan_add(
+                arena, "device.staging", ARENA_PINNED, SPAN_BUFFERS,
+                DEVICE_STAGING_BYTES));
     ZD_TRY(model_plan(&plan->config, &plan->table, &plan->shape, arena));
     ZD_TRY(arena_plan_add(
             arena, "train.batches", ARENA_HOST, SPAN_BUFFERS,
@@ -196,8 +201,10 @@ enum zd_status job_plan_build(
     memset(plan, 0, sizeof *plan);
     plan->world = world;
     plan->backend = device_resolve(job->device.backend);
-    plan->context_bytes = plan->backend == DEVICE_CUDA ? PLAN_CONTEXT_BYTES : 0;
     ZD_TRY(plan_transport(job, local_size, comm, plan));
+    if (plan->backend == DEVICE_CUDA)
+        plan->context = plan_context(job, plan);
+    plan->context_bytes = plan_context_sum(&plan->context);
     int sharing = local_size > 1 ? local_size : world;
     kernels_set_threads(device_threads(
             &job->device, device_affinity_cpus(), device_online_cpus(),
@@ -231,5 +238,6 @@ void job_plan_fini(struct job_plan *plan)
     arena_plan_fini(&plan->arena);
     param_table_fini(&plan->table);
     model_config_fini(&plan->config);
+    json_decref(plan->measured);
     memset(plan, 0, sizeof *plan);
 }

@@ -42,28 +42,30 @@ uint64_t job_machine_memory(int local_size)
 
 uint64_t plan_device_bytes(const struct job_plan *plan)
 {
-    return plan->arena.bytes[ARENA_DEVICE] + plan->context_bytes;
+    uint64_t grain = device_facts().grain_bytes;
+    uint64_t bytes = plan->arena.bytes[ARENA_DEVICE];
+    if (grain)
+        bytes = (bytes + grain - 1) / grain * grain;
+    return bytes + plan->context_bytes;
 }
 
-/* What a plan may take of the thread's GPU: what is free, and what of the
- * driver's part is taken already. */
-static uint64_t gpu_bytes(void)
+/* What a plan may take of the thread's GPU: what is free, and the driver's
+ * part, which is taken already. */
+static uint64_t gpu_bytes(const struct job_plan *plan)
 {
     struct device_facts facts = device_facts();
-    uint64_t taken = facts.context_bytes;
     if (facts.backend != DEVICE_CUDA)
         return UINT64_MAX;
-    if (!taken || taken > PLAN_CONTEXT_BYTES)
-        taken = PLAN_CONTEXT_BYTES;
-    return facts.free_bytes + taken;
+    return facts.free_bytes + plan->context.driver;
 }
 
 static struct plan_limits gpu_limits(
-        const struct device_options *device, int local_size)
+        const struct device_options *device, int local_size,
+        const struct job_plan *plan)
 {
     struct device_facts facts = device_facts();
     bool is_here = facts.backend == DEVICE_CUDA;
-    uint64_t share = job_machine_memory(local_size), bytes = gpu_bytes();
+    uint64_t share = job_machine_memory(local_size), bytes = gpu_bytes(plan);
     if (device->memory_limit_fraction > 0 && is_here)
         bytes = (uint64_t)(device->memory_limit_fraction * (double)facts.total_bytes);
     else if (device->memory_limit)
@@ -83,11 +85,13 @@ static struct plan_limits gpu_limits(
     };
 }
 
-static struct plan_limits limits_of(const struct train_job *job, int local_size)
+static struct plan_limits limits_of(
+        const struct train_job *job, int local_size,
+        const struct job_plan *plan)
 {
     const struct device_options *device = &job->device;
     if (device_resolve(device->backend) == DEVICE_CUDA)
-        return gpu_limits(device, local_size);
+        return gpu_limits(device, local_size, plan);
     uint64_t share = job_machine_memory(local_size);
     bool limits_device =
             device->memory_limit || device->memory_limit_fraction > 0;
@@ -220,7 +224,7 @@ static enum zd_status try_modes(
 enum zd_status plan_fit(
         const struct train_job *job, int local_size, struct job_plan *plan)
 {
-    const struct plan_limits limits = limits_of(job, local_size);
+    const struct plan_limits limits = limits_of(job, local_size, plan);
     int B = plan->per_device, A = plan->accumulation;
     bool fit = false;
 
@@ -243,7 +247,7 @@ enum zd_status plan_check_machine(
     bool on_gpu = plan->backend == DEVICE_CUDA;
     uint64_t memory = job_machine_memory(local_size);
     const struct plan_limits limits = {
-            .device = on_gpu ? gpu_bytes() : UINT64_MAX,
+            .device = on_gpu ? gpu_bytes(plan) : UINT64_MAX,
             .host = on_gpu ? memory : UINT64_MAX,
             .total = on_gpu ? UINT64_MAX : memory,
             .on_gpu = on_gpu,

@@ -5,10 +5,11 @@
 
 #include "train/train.h"
 
-/* What a CUDA context, the code of kernels that are loaded as they are called,
- * and cuBLASLt hold of a GPU beside what was asked for. UNTESTED on a GPU: by
- * what others report of CUDA 13 on H100 (performance.md); a run measures it. */
-#define PLAN_CONTEXT_BYTES ((uint64_t)600 << 20)
+/* plan_context.c: what the thread's GPU, or one like an H200 where it has none,
+ * has taken beside the arena, with collectives as the plan has them. */
+struct plan_context plan_context(
+        const struct train_job *job, const struct job_plan *plan);
+uint64_t plan_context_sum(const struct plan_context *context);
 
 /* Fill `plan` (config and table are there) for the job's checkpointing mode and
  * batch, resolving auto. ZD_ERR_UNFIT when nothing allowed fits. */
@@ -35,7 +36,8 @@ void plan_optimizer_name(
 void plan_limit_name(
         const struct plan_limits *limits, enum arena_memory memory,
         char out[PLAN_NAME_MAX]);
-/* Bytes of the device, with those that the driver takes. */
+/* Bytes of the device, with those that the driver takes, and in whole grains
+ * where the thread's device has some. */
 uint64_t plan_device_bytes(const struct job_plan *plan);
 /* Bytes of the host's memory, pinned or not. */
 uint64_t plan_host_bytes(const struct job_plan *plan);

@@ -211,6 +211,17 @@ static json_t *layout_json(const struct job_plan *plan)
             request->accumulate_on_host ? "host" : "device");
 }
 
+static json_t *context_json(const struct plan_context *context)
+{
+    return json_pack(
+            "{s:I, s:b, s:I, s:I, s:I, s:I}", "driver",
+            (json_int_t)context->driver, "measured", context->is_measured,
+            "kernels", (json_int_t)context->kernels, "products",
+            (json_int_t)context->products, "attention",
+            (json_int_t)context->attention, "collectives",
+            (json_int_t)context->collectives);
+}
+
 json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
 {
     json_t *ranks = json_array();
@@ -235,6 +246,10 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
         json_object_set_new(
                 json, "context_bytes",
                 json_integer((json_int_t)plan->context_bytes));
+    if (plan->context_bytes)
+        json_object_set_new(json, "context", context_json(&plan->context));
+    if (plan->measured)
+        json_object_set(json, "measured", plan->measured);
     json_object_set_new(
             json, "request_bytes",
             json_pack(
@@ -386,7 +401,7 @@ static void print_memory(
     uint64_t limit =
             memory == ARENA_DEVICE ? plan->limits.device : plan->limits.host;
     if (memory == ARENA_DEVICE && plan->context_bytes)
-        fprintf(stream, ", with what the driver takes (estimated) %.3f",
+        fprintf(stream, ", with driver and libraries %.3f",
                 mib(plan_device_bytes(plan)));
     if (has_limit && limit < UINT64_MAX) {
         plan_limit_name(&plan->limits, memory, source);
@@ -398,6 +413,18 @@ static void print_memory(
             fprintf(stream, "    %-32s %-12s %14.3f\n", arena->spans[i].name,
                     span_kind_name(arena->spans[i].kind),
                     mib(arena->spans[i].bytes));
+}
+
+/* The rest of it is allowed for, by what is known of CUDA 13. */
+static void print_context(const struct plan_context *context, FILE *stream)
+{
+    fprintf(stream,
+            "driver and libraries (MiB): context %.0f (%s), kernels %.0f, "
+            "cuBLASLt %.0f, cuDNN %.0f, NCCL %.0f\n",
+            mib(context->driver),
+            context->is_measured ? "measured" : "estimated",
+            mib(context->kernels), mib(context->products),
+            mib(context->attention), mib(context->collectives));
 }
 
 static void print_moves(const struct moves *moves, FILE *stream)
@@ -434,6 +461,8 @@ void job_plan_print(const struct job_plan *plan, FILE *stream)
                     plan, (enum arena_memory)k, k != ARENA_DISK && !is_second,
                     stream);
     }
+    if (plan->context_bytes)
+        print_context(&plan->context, stream);
     print_per_parameter(plan, false, stream);
     print_per_parameter(plan, true, stream);
     if (paged.host)

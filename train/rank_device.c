@@ -2,7 +2,9 @@
 
 #include "base/device_memory.h"
 #include "base/log.h"
+#include "base/numa.h"
 #include "base/text_buffer.h"
+#include "train/plan_fit.h"
 #include "train/trainer.h"
 #include "zd_config.h"
 
@@ -12,7 +14,7 @@
 /* What ranks tell each other about their devices. */
 struct rank_device {
     char host[64], uuid[48];
-    int32_t backend;
+    int32_t backend, node;
 };
 
 static struct rank_device describe(const struct trainer *trainer)
@@ -23,6 +25,7 @@ static struct rank_device describe(const struct trainer *trainer)
     snprintf(mine.host, sizeof mine.host, "%s", comm_host(trainer->comm));
     snprintf(mine.uuid, sizeof mine.uuid, "%s", facts.uuid);
     mine.backend = facts.backend;
+    mine.node = facts.numa_node;
     return mine;
 }
 
@@ -68,6 +71,22 @@ static void tell_shared(const struct rank_device *all, int size)
     }
 }
 
+/* Ranks whose GPUs hang at one node of a host divide its CPUs. Before any
+ * thread of this rank's work is started. */
+static void bind_near(const struct rank_device *all, int size, int rank)
+{
+    const struct rank_device *mine = &all[rank];
+    int place = 0, places = 0;
+    for (int r = 0; r < size; r++) {
+        bool is_near = all[r].node == mine->node &&
+                       strcmp(all[r].host, mine->host) == 0;
+        place += is_near && r < rank;
+        places += is_near;
+    }
+    if (mine->backend == DEVICE_CUDA && numa_bind(mine->node, place, places))
+        zd_log_debug("on CPUs of NUMA node %d, the GPU's", mine->node);
+}
+
 static enum zd_status compare(struct trainer *trainer)
 {
     int size = comm_size(trainer->comm), rank = comm_rank(trainer->comm);
@@ -84,6 +103,8 @@ static enum zd_status compare(struct trainer *trainer)
         trainer->device_sharers += is_shared(&all[rank], &all[r]);
     if (status == ZD_OK && rank == 0)
         tell_shared(all, size);
+    if (status == ZD_OK && trainer->job->device.numa_bind)
+        bind_near(all, size, rank);
     free(all);
     return status;
 }
@@ -112,6 +133,8 @@ enum zd_status rank_device_open(struct trainer *trainer)
                 &trainer->device);
     tell_fallback(trainer);
     ZD_TRY(comm_agree(comm, status));
+    if (!options->numa_bind)
+        device_forget_node(trainer->device);
     device_use(trainer->device);
     ZD_TRY(compare(trainer)); /* every rank has opened its own by now */
     status = device_share(trainer->device, trainer->device_sharers);
@@ -125,14 +148,81 @@ void rank_device_close(struct trainer *trainer)
     trainer->device = NULL;
 }
 
-uint64_t rank_device_context_bytes(const struct trainer *trainer)
+/* NVML is asked only where something else is on the GPU. */
+static uint64_t held_bytes(
+        const struct trainer *trainer, const struct train_gpu_report *gpu)
 {
-    uint64_t used, taken = trainer->arena.taken_bytes[ARENA_DEVICE];
-    if (trainer->device_sharers != 1)
-        return 0;
-    if (device_used_bytes(&used) != ZD_OK) {
-        zd_error_clear();
-        return 0;
+    uint64_t sharers = (uint64_t)trainer->device_sharers;
+    bool is_alone =
+            sharers == 1 && gpu->used <= gpu->planned + gpu->planned / 50;
+    uint64_t held = is_alone ? gpu->used : device_process_bytes();
+    return held ? held : gpu->used / sharers;
+}
+
+void rank_device_measure(
+        const struct trainer *trainer, struct train_gpu_report *out)
+{
+    struct device_facts facts = device_facts();
+    memset(out, 0, sizeof *out);
+    if (facts.backend != DEVICE_CUDA)
+        return;
+    snprintf(out->name, sizeof out->name, "%.63s", facts.name);
+    snprintf(out->uuid, sizeof out->uuid, "%s", facts.uuid);
+    snprintf(out->pci, sizeof out->pci, "%s", facts.pci);
+    out->total = facts.total_bytes;
+    out->planned = plan_device_bytes(&trainer->plan);
+    if (device_used_bytes(&out->used) != ZD_OK)
+        zd_error_clear(); /* the step finds what is wrong */
+    out->held = held_bytes(trainer, out);
+}
+
+static json_t *measured_json(const struct train_gpu_report *all, int size)
+{
+    json_t *list = json_array();
+    for (int r = 0; r < size; r++) {
+        json_t *gpu = train_gpu_json(&all[r]);
+        json_object_set_new(gpu, "rank", json_integer(r));
+        json_array_append_new(list, gpu);
     }
-    return used > taken ? used - taken : 0;
+    return list;
+}
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / 0x1p20;
+}
+
+/* Of the rank that holds most. What libraries load with the first step is yet
+ * to come. */
+static void log_measured(const struct train_gpu_report *all, int size)
+{
+    int most = 0;
+    for (int r = 1; r < size; r++)
+        if (all[r].held > all[most].held)
+            most = r;
+    zd_log_info(
+            "rank %d holds %.0f MiB of %s (%s), where %.0f MiB were planned; "
+            "in use there %.0f of %.0f MiB",
+            most, mib(all[most].held), all[most].name, all[most].pci,
+            mib(all[most].planned), mib(all[most].used), mib(all[most].total));
+}
+
+enum zd_status rank_device_tell(struct trainer *trainer)
+{
+    struct train_gpu_report mine;
+    int size = comm_size(trainer->comm);
+    if (device_backend() != DEVICE_CUDA) /* on all ranks */
+        return ZD_OK;
+    struct train_gpu_report *all = malloc((size_t)size * sizeof *all);
+    if (!all)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    rank_device_measure(trainer, &mine);
+    enum zd_status status =
+            comm_gather_all(trainer->comm, &mine, sizeof mine, all);
+    if (status == ZD_OK && trainer_is_first(trainer)) {
+        trainer->plan.measured = measured_json(all, size);
+        log_measured(all, size);
+    }
+    free(all);
+    return status;
 }

@@ -14,9 +14,13 @@ struct trainer;
 enum zd_status rank_device_open(struct trainer *trainer);
 void rank_device_close(struct trainer *trainer);
 
-/* Once the run has taken its memory: what the driver and libraries hold beside
- * the arenas, by what the GPU says is in use; 0: the CPU, or other ranks are on
- * the GPU. */
-uint64_t rank_device_context_bytes(const struct trainer *trainer);
+/* What the driver says of this rank's GPU now; all 0: the CPU, or it does not
+ * say. Waits for nothing. */
+void rank_device_measure(
+        const struct trainer *trainer, struct train_gpu_report *out);
+
+/* Once the run has taken its memory: every rank's GPU is measured, for the plan
+ * of rank 0 (plan.measured) and its log. Collective. */
+enum zd_status rank_device_tell(struct trainer *trainer);
 
 #endif

@@ -130,6 +130,7 @@ static void fill(
     device_affinity_list(report->cpus, sizeof report->cpus);
     report->step = trainer->state.step;
     report->heartbeat = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    rank_device_measure(trainer, &report->gpu);
     fill_memory(trainer, report);
     fill_counters(trainer, report);
 }

@@ -2,6 +2,7 @@
  * which a user's mistakes are cheapest to find: plan, output, text, data,
  * memory, weights. */
 #include "base/clock.h"
+#include "base/device_memory.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "train/batches.h"
@@ -185,6 +186,9 @@ static enum zd_status take_memory(struct trainer *trainer)
             comm_size(trainer->comm) > 1 ? trainer->job->comm.max_ctas : 0);
     ZD_TRY(arena_take(&trainer->arena, &plan->arena));
     comm_set_memory(trainer->comm, &trainer->arena);
+    if (device_backend() == DEVICE_CUDA)
+        ZD_TRY(device_lend_staging(
+                arena_span(&trainer->arena, "device.staging")));
     ZD_TRY(model_create(
             &plan->config, &plan->table, &plan->shape, trainer->kernels,
             &trainer->arena, &trainer->model));
@@ -194,18 +198,6 @@ static enum zd_status take_memory(struct trainer *trainer)
     return zero_create(
             &plan->zero, trainer->comm, &trainer->arena, &place,
             &trainer->zero);
-}
-
-/* The plan has a stated guess for it. */
-static void tell_context(const struct trainer *trainer)
-{
-    uint64_t bytes = rank_device_context_bytes(trainer);
-    if (bytes > 0 && trainer_is_first(trainer))
-        zd_log_info(
-                "beside its arenas the GPU has %.0f MiB in use, where %.0f MiB "
-                "were planned",
-                (double)bytes / 0x1p20,
-                (double)trainer->plan.context_bytes / 0x1p20);
 }
 
 static enum zd_status load_weights(struct trainer *trainer)
@@ -221,7 +213,8 @@ static enum zd_status load_weights(struct trainer *trainer)
 static enum zd_status write_plan(struct trainer *trainer)
 {
     char path[PATH_MAX];
-    enum zd_status status = ZD_OK;
+    enum zd_status status = rank_device_tell(trainer);
+    ZD_TRY(status);
     if (trainer_is_first(trainer)) {
         json_t *json = job_plan_json(&trainer->plan, &trainer->arena);
         fs_join(path, sizeof path, trainer->job->job.output_dir, "plan.json");
@@ -365,7 +358,6 @@ static enum zd_status prepare(struct trainer *trainer)
     ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
     status = take_memory(trainer);
     ZD_TRY(comm_agree(trainer->comm, status));
-    tell_context(trainer);
     trainer->batch_room = job_plan_batches(job, trainer->plan.accumulation);
     fill_writer(trainer);
     return ZD_OK;
@@ -455,6 +447,7 @@ void trainer_fini(struct trainer *trainer)
     trace_destroy(trainer->trace);
     if (trainer->comm != trainer->control)
         comm_destroy(trainer->comm); /* before the memory that it knows */
+    device_lend_staging(NULL);
     arena_release(&trainer->arena);
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);

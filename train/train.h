@@ -25,6 +25,18 @@ struct plan_limits {
     int local_size; /* ranks that share this machine's memory */
 };
 
+/* What a process has of a GPU beside what it asks for, in bytes. The driver's
+ * part is measured where the GPU is at hand and tells; the rest is allowed for.
+ */
+struct plan_context {
+    uint64_t driver;      /* the context, local memory of all threads in it */
+    uint64_t kernels;     /* our code, loaded as it is called; likewise .. */
+    uint64_t products;    /* .. cuBLASLt's */
+    uint64_t attention;   /* .. cuDNN's */
+    uint64_t collectives; /* NCCL's code and the buffers of its channels */
+    bool is_measured;     /* `driver` */
+};
+
 /* Everything that follows from (job, world) without touching data or weights.
  */
 struct job_plan {
@@ -37,13 +49,16 @@ struct job_plan {
     enum comm_transport transport; /* of collectives, and .. */
     int node_size;                 /* .. ranks of a node in two levels */
     enum device_backend backend;   /* resolved */
-    uint64_t context_bytes;        /* of the device, beside the arena: what the
-                                      driver and its libraries take, estimated */
+    struct plan_context context;   /* of the device, beside the arena; */
+    uint64_t context_bytes;        /* .. its sum; 0: the CPU */
     int per_device, accumulation;  /* B, A */
     int64_t global_batch;          /* G */
     enum dtype export_dtype;
     struct plan_limits limits; /* that it was fitted to */
     bool chose_checkpointing;  /* gradient_checkpointing = "auto" */
+    json_t *measured; /* of each rank's GPU once the run has taken its memory:
+                         [{"rank", and what train_gpu_json says}]; NULL: the
+                         CPU, or nothing was taken; owned */
     /* of the arena, room for evaluations and samples that are only asked for
      * while the run goes on (control.socket) */
     uint64_t request_device_bytes, request_host_bytes;
