@@ -112,6 +112,21 @@ static void set_speed(json_t *object, const struct run_state *state)
     set_number(object, "updated", state->updated);
 }
 
+/* The GPU of the rank that holds most. */
+static void set_device(json_t *object, const struct run_state *state)
+{
+    const struct train_rank_report *most = NULL;
+    for (int r = 0; r < state->rank_count; r++)
+        if (!most || state->ranks[r].gpu.held > most->gpu.held)
+            most = &state->ranks[r];
+    bool on_gpu = most && most->gpu.name[0];
+    set_text(object, "device", on_gpu ? "cuda" : "cpu");
+    json_t *gpu = on_gpu ? train_gpu_json(&most->gpu) : NULL;
+    if (gpu)
+        set_integer(gpu, "rank", most->rank);
+    set(object, "gpu", gpu);
+}
+
 static void set_shape(json_t *object, const struct run_state *state)
 {
     const struct train_job *job = state->job;
@@ -121,7 +136,7 @@ static void set_shape(json_t *object, const struct run_state *state)
     set_text(object, "dtype", dtype_name(job->train.dtype));
     set_text(object, "optimizer", train_optimizer_name(job->optim.name));
     set_known(object, "parameters", state->parameters, known);
-    set_text(object, "device", "cpu");
+    set_device(object, state);
     set_known(object, "global_batch_size", state->global_batch, known);
     set_known(object, "per_device_train_batch_size", state->per_device, known);
     set_integer(
@@ -212,6 +227,7 @@ static json_t *rank_json(const struct train_rank_report *rank)
     set_text(object, "host", rank->host);
     set_integer(object, "pid", rank->pid);
     set_text(object, "device", rank->device);
+    set(object, "gpu", train_gpu_json(&rank->gpu));
     set_text(object, "cpus", rank->cpus);
     set_integer(object, "threads", rank->threads);
     set_integer(object, "step", rank->step);
@@ -274,9 +290,10 @@ json_t *run_state_memory(const struct run_state *state)
         json_array_append_new(
                 ranks,
                 json_pack(
-                        "{s:i, s:o, s:I, s:I}", "rank", rank->rank, "memory",
-                        memories, "resident", (json_int_t)rank->resident,
-                        "resident_peak", (json_int_t)rank->resident_peak));
+                        "{s:i, s:o, s:o, s:I, s:I}", "rank", rank->rank, "gpu",
+                        train_gpu_json(&rank->gpu), "memory", memories,
+                        "resident", (json_int_t)rank->resident, "resident_peak",
+                        (json_int_t)rank->resident_peak));
     }
     set(object, "ranks", ranks);
     set(object, "plan", json_incref(state->plan));

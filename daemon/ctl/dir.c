@@ -76,8 +76,9 @@ static enum zd_status get_memory(
         json_array_append_new(
                 list,
                 json_pack(
-                        "{s:O?, s:o, s:O?, s:O?}", "rank",
-                        json_object_get(rank, "rank"), "memory",
+                        "{s:O?, s:O?, s:o, s:O?, s:O?}", "rank",
+                        json_object_get(rank, "rank"), "gpu",
+                        json_object_get(rank, "gpu"), "memory",
                         memory_list(memory), "resident",
                         json_object_get(rank, "resident"), "resident_peak",
                         json_object_get(rank, "resident_peak")));

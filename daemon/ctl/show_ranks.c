@@ -15,6 +15,19 @@ static double sum_of(const json_t *object, const char *const *keys, int count)
     return sum;
 }
 
+/* What its GPU has of this rank, and all of it that is in use. */
+static void add_gpu(
+        struct grid *grid, const struct look *look, const json_t *rank)
+{
+    static const char *const keys[] = {"held", "planned", "used"};
+    const json_t *gpu = json_object_get(rank, "gpu");
+    char text[TEXT_SHORT];
+    grid_add(grid, look, "%s", json_text_of(gpu, "name", "-"));
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        grid_add(
+                grid, look, "%s", text_bytes(json_real_of(gpu, keys[i]), text));
+}
+
 static void add_rank(
         struct grid *grid, const struct look *look, const json_t *rank,
         double last_step)
@@ -53,6 +66,18 @@ static void add_rank(
     grid_add(grid, look, "%.0f", isfinite(pid) ? pid : 0);
 }
 
+static bool has_gpu(const json_t *answer)
+{
+    json_t *rank;
+    size_t i;
+    json_array_foreach(json_object_get(answer, "ranks"), i, rank)
+    {
+        if (json_is_object(json_object_get(rank, "gpu")))
+            return true;
+    }
+    return false;
+}
+
 void show_ranks(const struct look *look, const json_t *answer, FILE *out)
 {
     static const struct grid_column columns[] = {
@@ -63,15 +88,25 @@ void show_ranks(const struct look *look, const json_t *answer, FILE *out)
             {"RESIDENT", true, 80}, {"PEAK", true, 50},
             {"SENT", true, 45},     {"OFFLOADED", true, 35},
             {"SEEN", true, 85},     {"THREADS", true, 30},
-            {"CPUS", false, 20},    {"PID", true, 25}};
+            {"CPUS", false, 20},    {"PID", true, 25},
+            {"GPU", false, 55},     {"GPU HELD", true, 89},
+            {"GPU PLAN", true, 88}, {"GPU USED", true, 41}};
+    enum { OF_GPUS = 4 }; /* the last ones */
+    int count = sizeof columns / sizeof columns[0];
+    bool has_gpus = has_gpu(answer);
     struct grid *grid =
-            grid_create(columns, sizeof columns / sizeof columns[0]);
+            grid_create(columns, has_gpus ? count : count - OF_GPUS);
     json_t *ranks = json_object_get(answer, "ranks"), *rank;
     double last_step = 0;
     size_t i;
     json_array_foreach(ranks, i, rank) last_step =
             fmax(last_step, json_real_of(rank, "step"));
-    json_array_foreach(ranks, i, rank) add_rank(grid, look, rank, last_step);
+    json_array_foreach(ranks, i, rank)
+    {
+        add_rank(grid, look, rank, last_step);
+        if (has_gpus)
+            add_gpu(grid, look, rank);
+    }
     grid_print(grid, look, out);
     grid_destroy(grid);
 }
@@ -86,6 +121,8 @@ static void add_bytes(
     double bytes = json_real_of(object, key);
     grid_add(grid, look, "%s", bytes == 0 ? "-" : text_bytes(bytes, text));
 }
+
+enum { SPANS = 5 }; /* kinds of them */
 
 static void add_memory(
         struct grid *grid, const struct look *look, const json_t *rank,
@@ -121,7 +158,30 @@ static void add_resident(
     grid_add(grid, look, "-");
     add_bytes(grid, look, rank, "resident");
     add_bytes(grid, look, rank, "resident_peak");
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 1 + SPANS; i++)
+        grid_add(grid, look, "-");
+}
+
+/* The arenas on the device are part of it; its row has the GPU's bytes where
+ * others have their limit. */
+static void add_gpu_memory(
+        struct grid *grid, const struct look *look, const json_t *rank)
+{
+    const json_t *gpu = json_object_get(rank, "gpu");
+    double number = json_real_of(rank, "rank");
+    double held = json_real_of(gpu, "held"), total = json_real_of(gpu, "total");
+    if (!json_is_object(gpu))
+        return;
+    grid_add(grid, look, "%.0f", isfinite(number) ? number : -1);
+    grid_add(grid, look, "gpu");
+    add_bytes(grid, look, gpu, "planned");
+    add_bytes(grid, look, gpu, "held");
+    add_bytes(grid, look, gpu, "total");
+    if (total > 0 && isfinite(held))
+        grid_add(grid, look, "%.0f", 100 * held / total);
+    else
+        grid_add(grid, look, "-");
+    for (int i = 0; i < SPANS; i++)
         grid_add(grid, look, "-");
 }
 
@@ -148,6 +208,7 @@ void show_memory(const struct look *look, const json_t *answer, FILE *out)
             if (is_used)
                 add_memory(grid, look, rank, memory);
         }
+        add_gpu_memory(grid, look, rank);
         add_resident(grid, look, rank);
     }
     grid_print(grid, look, out);

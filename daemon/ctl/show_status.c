@@ -225,6 +225,21 @@ static void print_line(
     free(safe);
 }
 
+/* "NVIDIA H200, rank 0: 21.5 GiB held, 21.4 GiB planned, of 140 GiB" */
+static void print_gpu(const struct look *look, const json_t *gpu, FILE *out)
+{
+    char line[256], held[TEXT_SHORT], planned[TEXT_SHORT], total[TEXT_SHORT];
+    if (!json_is_object(gpu))
+        return;
+    snprintf(
+            line, sizeof line, "%s, rank %.0f: %s held, %s planned, of %s",
+            json_text_of(gpu, "name", "-"), fmax(json_real_of(gpu, "rank"), 0),
+            text_bytes(json_real_of(gpu, "held"), held),
+            text_bytes(json_real_of(gpu, "planned"), planned),
+            text_bytes(json_real_of(gpu, "total"), total));
+    print_line(look, "gpu", line, out);
+}
+
 static void print_facts(
         const struct look *look, const json_t *status, FILE *out)
 {
@@ -245,6 +260,7 @@ static void print_facts(
             fmax(json_real_of(status, "stage"), 0),
             json_text_of(status, "device", "-"));
     print_line(look, "world", line, out);
+    print_gpu(look, json_object_get(status, "gpu"), out);
     snprintf(
             line, sizeof line, "%.0f samples: %.0f a rank, %.0f accumulated",
             fmax(json_real_of(status, "global_batch_size"), 0),

@@ -232,7 +232,9 @@ static int print_phases(
 
 /* --- ranks --- */
 
-/* rank 0  step 120  lag 0  220ms  [####----] 1.2 GiB of 2.0 GiB  seen 1s ago */
+/* rank 0  step 120  lag 0  220ms  [####----] 1.2 GiB of 2.0 GiB  seen 1s ago
+ * The memory is what the rank holds of its GPU's, on a CPU what it has taken of
+ * what was planned. */
 static void print_rank(
         const struct look *look, const json_t *rank, double last_step,
         int columns, FILE *out)
@@ -240,8 +242,12 @@ static void print_rank(
     struct line line = line_begin(look, columns, out);
     double step = json_real_of(rank, "step"), lag = last_step - step;
     double seen = look->now - json_real_of(rank, "heartbeat");
-    double taken = rank_memory(rank, "taken"),
-           planned = rank_memory(rank, "planned");
+    const json_t *gpu = json_object_get(rank, "gpu");
+    bool on_gpu = json_is_object(gpu);
+    double taken = on_gpu ? json_real_of(gpu, "held")
+                          : rank_memory(rank, "taken"),
+           planned = on_gpu ? json_real_of(gpu, "total")
+                            : rank_memory(rank, "planned");
     char text[TEXT_SHORT], of[TEXT_SHORT], size[TEXT_SHORT * 2 + 8];
     put(&line, LOOK_PLAIN, "%4.0f", fmax(json_real_of(rank, "rank"), 0));
     put(&line, LOOK_PLAIN, " %7.0f", isfinite(step) ? step : 0);

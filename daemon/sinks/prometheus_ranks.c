@@ -183,6 +183,69 @@ static void put_memory_kinds(
             }
 }
 
+static uint64_t gpu_total_of(const struct train_gpu_report *gpu)
+{
+    return gpu->total;
+}
+
+static uint64_t gpu_used_of(const struct train_gpu_report *gpu)
+{
+    return gpu->used;
+}
+
+static uint64_t gpu_held_of(const struct train_gpu_report *gpu)
+{
+    return gpu->held;
+}
+
+static uint64_t gpu_planned_of(const struct train_gpu_report *gpu)
+{
+    return gpu->planned;
+}
+
+/* Labelled by the GPU's UUID, as dcgm-exporter's series are. */
+static void put_gpu(
+        struct exposition *to, const struct run_state *state, const char *name,
+        const char *help, uint64_t (*value)(const struct train_gpu_report *))
+{
+    struct family family = {name, FAMILY_GAUGE, "bytes", help};
+    char number[16];
+    family_open(to, &family);
+    for (int r = 0; r < state->rank_count; r++)
+        family_sample(
+                to, (double)value(&state->ranks[r].gpu), "rank",
+                rank_name(&state->ranks[r], number), "gpu",
+                state->ranks[r].gpu.uuid, NULL);
+}
+
+/* All ranks have a GPU, or none has. */
+static void put_gpus(struct exposition *to, const struct run_state *state)
+{
+    char number[16];
+    if (state->rank_count == 0 || !state->ranks[0].gpu.name[0])
+        return;
+    family_open(
+            to, &(struct family){
+                        "zerod_gpu", FAMILY_INFO, NULL, "The GPU of a rank."});
+    for (int r = 0; r < state->rank_count; r++) {
+        const struct train_gpu_report *gpu = &state->ranks[r].gpu;
+        family_sample(
+                to, 1, "rank", rank_name(&state->ranks[r], number), "gpu",
+                gpu->uuid, "name", gpu->name, "pci", gpu->pci, NULL);
+    }
+    put_gpu(to, state, "zerod_gpu_memory_total_bytes",
+            "Memory of the rank's GPU.", gpu_total_of);
+    put_gpu(to, state, "zerod_gpu_memory_used_bytes",
+            "What of it is in use, by everybody, as the driver says.",
+            gpu_used_of);
+    put_gpu(to, state, "zerod_gpu_memory_held_bytes",
+            "What of it the rank holds, with what driver and libraries take.",
+            gpu_held_of);
+    put_gpu(to, state, "zerod_gpu_memory_planned_bytes",
+            "What of it the rank was planned to hold, with that.",
+            gpu_planned_of);
+}
+
 void prometheus_put_memories(
         struct exposition *to, const struct run_state *state)
 {
@@ -209,6 +272,7 @@ void prometheus_put_memories(
                     "zerod_rank_resident_peak_bytes", FAMILY_GAUGE, "bytes",
                     "The most that it had (VmHWM)."},
             peak_of);
+    put_gpus(to, state);
 }
 
 /* --- bytes that moved --- */
