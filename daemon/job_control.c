@@ -94,21 +94,18 @@ static void check_group(struct job *job)
             &job->problems, "`id -G` tells your groups, `getent group` all");
 }
 
-/* The CPU device lies in the host's memory: moving it there frees none. What a
- * GPU held goes to the disk. */
+/* The CPU device lies in the host's memory: moving it there frees none. */
 static void check_release(struct job *job)
 {
     const struct device_options *device = &job->options.device;
-    if (job->options.control.release_to != RELEASE_HOST)
+    if (job->options.control.release_to != RELEASE_HOST ||
+        device_resolve(device->backend) == DEVICE_CUDA)
         return;
     problem_add(
             &job->problems, ZD_ERR_CONFIG, "E0213",
             job_place(job, "control", "release_to"), NULL,
-            device->backend == DEVICE_CUDA
-                    ? "release_to = \"host\" is not available in this version: "
-                      "what a GPU held goes to the disk"
-                    : "release_to = \"host\" gives nothing back on the CPU "
-                      "device, whose memory is the host's");
+            "release_to = \"host\" gives nothing back on the CPU device, whose "
+            "memory is the host's");
     problem_help(&job->problems, "release_to = \"auto\", or \"disk\"");
 }
 

@@ -374,7 +374,7 @@ const struct schema_key schema_table[] = {
 {"control", "metrics_listen", SCHEMA_STRING, JOB(control.metrics_listen), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "HOST:PORT that answers GET /metrics, and nothing else, to anybody: `\"127.0.0.1:9479\"`, `\"[::1]:9479\"`"},
 {"control", "readonly", SCHEMA_BOOL, JOB(control.readonly), .flags = SCHEMA_PER_RANK, .help = "Refuse commands on the socket"},
 {"control", "status_gid", SCHEMA_INT, JOB(control.status_gid), .flags = SCHEMA_PER_RANK, .min = -1, .max = INT_MAX, .help = "Group whose members may read; -1: none. One of the groups of whoever starts the job"},
-{"control", "release_to", SCHEMA_ENUM, JOB(control.release_to), .choices = release_tos, .help = "Where pause --release puts the device's memory; auto: the disk"},
+{"control", "release_to", SCHEMA_ENUM, JOB(control.release_to), .choices = release_tos, .help = "Where pause --release puts the device's memory; auto: the host's memory for that of a GPU where twice as much is free there, else the disk"},
 };
 /* clang-format on */
 

@@ -160,8 +160,10 @@ void command_tell(
         return;
     if (failed)
         zd_log_warning(
-                "%s was not done, the run goes on: %s",
-                train_command_name(command->kind), outcome->error.what);
+                "%s was not done, the run %s: %s",
+                train_command_name(command->kind),
+                trainer->is_paused ? "stays paused" : "goes on",
+                outcome->error.what);
     else
         say_done(command, trainer->state.step);
     if (!failed)

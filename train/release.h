@@ -1,14 +1,15 @@
 /* release.h - the device's memory of a paused run, given back to the system and
  * taken again, bit for bit and at the same addresses. Internal to train.
  *
- *   trainer_release   this rank's device arena goes to
- *                     output_dir/.released-rank-NNNNN, then its memory goes
- *   trainer_retake    the memory is taken, filled from the file, and its digest
- *                     compared; the file goes
+ *   trainer_release   this rank's device arena goes to memory of the host, or
+ *                     to output_dir/.released-rank-NNNNN, then its memory goes
+ *   trainer_retake    the memory is taken and filled from there; the digest of
+ *                     a file is compared; file or memory of the host go
  *
- * Where to: control.release_to. A GPU's arena may go to memory of the host; the
- * CPU device's lies there already, so it goes to a file whatever the job says.
- * Host and pinned arenas stay: on a GPU machine they are no part of the device.
+ * Where to: control.release_to. "auto" takes the host's memory for a GPU's
+ * arena where twice as much of it is free. The CPU device's lies there already,
+ * so it goes to a file. Host and pinned arenas stay: on a GPU machine they are
+ * no part of the device.
  *
  * Both are collective, and made between steps. A failure is the same status on
  * all ranks (comm_agree) and leaves them as they were: an arena that cannot be
@@ -25,7 +26,7 @@
 struct trainer;
 
 /* *bytes_out: device memory that all ranks gave back; may be NULL. Released
- * already: ZD_OK and 0. Errors: E1020 no room, and those of files. */
+ * already: ZD_OK and 0. Errors: E1020 and E1024 no room, and those of files. */
 enum zd_status trainer_release(struct trainer *trainer, uint64_t *bytes_out);
 /* Not released: ZD_OK. Errors: E1022 the memory is not there any more, E1021 a
  * file is not what was written, and those of files. */
