@@ -1,8 +1,8 @@
 /* value.c - one TOML value into one field of the options. */
 #include "daemon/job_internal.h"
 
-#include "base/log.h"
 #include "base/rfc3339.h"
+#include "daemon/value_parts.h"
 #include "daemon/value_words.h"
 
 #include <ctype.h>
@@ -14,11 +14,9 @@
 
 enum { STRING_MAX = 1000 }; /* paths are joined in buffers of PATH_MAX */
 
-#define FIELD(type, base, offset) ((type *)((char *)(base) + (offset)))
-
 /* --- what can be wrong --- */
 
-static bool fail_type(
+bool value_fail_type(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node)
 {
@@ -31,7 +29,7 @@ static bool fail_type(
     return false;
 }
 
-static bool fail_range(
+bool value_fail_range(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node)
 {
@@ -43,8 +41,7 @@ static bool fail_range(
     return false;
 }
 
-/* A string that is none of the accepted ones. */
-static bool fail_word(
+bool value_fail_word(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node)
 {
@@ -110,9 +107,9 @@ static bool read_integer(
     int64_t value = 0;
     if (!((key->flags & SCHEMA_AUTO) && is_auto(node))) {
         if (!get_integer(node, &value))
-            return fail_type(job, key, node);
+            return value_fail_type(job, key, node);
         if (!in_range(key, (double)value))
-            return fail_range(job, key, node);
+            return value_fail_range(job, key, node);
     }
     if (key->type == SCHEMA_INT)
         *FIELD(int, base, key->offset) = (int)value;
@@ -129,11 +126,11 @@ static bool read_real(
 {
     double value;
     if (!get_number(node, &value))
-        return fail_type(job, key, node);
+        return value_fail_type(job, key, node);
     bool is_whole = value == floor(value);
     if (!in_range(key, value) ||
         (key->type == SCHEMA_STEPS && value > 1 && !is_whole))
-        return fail_range(job, key, node);
+        return value_fail_range(job, key, node);
     *FIELD(double, base, key->offset) = value;
     return true;
 }
@@ -143,16 +140,16 @@ static bool read_string(
         const struct toml_node *node, void *base)
 {
     if (node->kind != TOML_STRING)
-        return fail_type(job, key, node);
+        return value_fail_type(job, key, node);
     size_t length = strlen(node->string);
     if (key->flags & SCHEMA_NAMES) {
         for (size_t i = 0; i < length; i++)
             if (!isalnum((unsigned char)node->string[i]) &&
                 !strchr("._-", node->string[i]))
-                return fail_range(job, key, node);
+                return value_fail_range(job, key, node);
         bool is_dots = strspn(node->string, ".") == length;
         if (is_dots || length > 48)
-            return fail_range(job, key, node);
+            return value_fail_range(job, key, node);
     }
     if (length > STRING_MAX) {
         problem_add(
@@ -167,160 +164,6 @@ static bool read_string(
     return true;
 }
 
-/* --- choices --- */
-
-/* true and false may be words among others, as in `auto | true | false`. */
-static const struct schema_choice *find_bool(
-        const struct schema_key *key, bool value)
-{
-    for (const struct schema_choice *c = key->choices; c->name; c++)
-        if (strcmp(c->name, value ? "true" : "false") == 0)
-            return c;
-    return NULL;
-}
-
-static const struct schema_choice *find_choice(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node)
-{
-    if (node->kind == TOML_BOOL && find_bool(key, node->boolean))
-        return find_bool(key, node->boolean);
-    if (node->kind != TOML_STRING) {
-        fail_type(job, key, node);
-        return NULL;
-    }
-    for (const struct schema_choice *c = key->choices; c->name; c++) {
-        if (strcasecmp(c->name, node->string) != 0)
-            continue;
-        if (!c->note || c->note[0] != '!')
-            return c;
-        char accepts[256];
-        schema_accepts(key, accepts, sizeof accepts);
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0208", node->place, accepts,
-                "%s = \"%s\" in [%s] is not available in this version",
-                key->name, c->name, key->section);
-        return NULL;
-    }
-    fail_word(job, key, node);
-    return NULL;
-}
-
-static bool read_choice(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
-{
-    const struct schema_choice *choice = find_choice(job, key, node);
-    if (!choice)
-        return false;
-    if (key->type == SCHEMA_WORD)
-        *FIELD(const char *, base, key->offset) = choice->name;
-    else if (key->type == SCHEMA_DTYPE) {
-        *FIELD(bool, base, key->offset) = choice->value < 0;
-        if (choice->value >= 0)
-            *FIELD(enum dtype, base, key->offset2) = (enum dtype)choice->value;
-    } else if (key->flags & SCHEMA_AS_BOOL)
-        *FIELD(bool, base, key->offset) = choice->value != 0;
-    else
-        *FIELD(int, base, key->offset) = choice->value;
-    return true;
-}
-
-/* Name, type of states and paging together; other names say what they became.
- */
-static bool read_optimizer(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
-{
-    const struct schema_choice *choice = find_choice(job, key, node);
-    struct optim_options *optim =
-            FIELD(struct optim_options, base, key->offset);
-    if (!choice)
-        return false;
-    optim->name = (enum optim_name)(choice->value & 0xff);
-    optim->state_type = choice->value & SCHEMA_STATES_8BIT ? OPTIM_STATE_8BIT
-                                                           : OPTIM_STATE_FP32;
-    optim->paged = choice->value & SCHEMA_STATES_PAGED;
-    if (choice->note)
-        for (const struct schema_choice *c = key->choices; c->name; c++)
-            if (c->value == choice->value && !c->note)
-                zd_log_info(
-                        "note: `%s = \"%s\"` in [%s] is read as \"%s\"",
-                        key->name, choice->name, key->section, c->name);
-    return true;
-}
-
-static bool read_resume(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
-{
-    static const char *const modes[] = {"auto", "never", "must"};
-    if (node->kind != TOML_STRING)
-        return fail_type(job, key, node);
-    if (!node->string[0])
-        return fail_word(job, key, node);
-    enum resume_mode mode = RESUME_PATH;
-    for (int i = 0; i < 3; i++)
-        if (strcasecmp(node->string, modes[i]) == 0)
-            mode = (enum resume_mode)(RESUME_AUTO + i);
-    *FIELD(enum resume_mode, base, key->offset) = mode;
-    *FIELD(const char *, base, key->offset2) =
-            mode == RESUME_PATH ? job_string(job, "%s", node->string) : NULL;
-    return true;
-}
-
-/* A word without a slash is more likely a word that we do not know. */
-static bool read_socket(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
-{
-    static const char *const words[] = {"auto", "none"};
-    if (node->kind != TOML_STRING)
-        return fail_type(job, key, node);
-    enum control_socket what = CONTROL_PATH;
-    if (strcasecmp(node->string, words[0]) == 0)
-        what = CONTROL_AUTO;
-    else if (strcasecmp(node->string, words[1]) == 0)
-        what = CONTROL_NONE;
-    else if (!strchr(node->string, '/'))
-        return fail_word(job, key, node);
-    *FIELD(enum control_socket, base, key->offset) = what;
-    *FIELD(const char *, base, key->offset2) =
-            what == CONTROL_PATH ? job_string(job, "%s", node->string) : NULL;
-    return true;
-}
-
-static bool read_checkpointing(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
-{
-    static const struct {
-        const char *name;
-        enum checkpointing_mode mode;
-    } modes[] = {
-            {"none", CHECKPOINTING_NONE},
-            {"full", CHECKPOINTING_FULL},
-            {"sqrt", CHECKPOINTING_SQRT},
-            {"auto", CHECKPOINTING_AUTO}};
-    struct checkpointing *out = FIELD(struct checkpointing, base, key->offset);
-    if (node->kind != TOML_STRING)
-        return fail_type(job, key, node);
-    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
-        if (strcasecmp(node->string, modes[i].name) == 0) {
-            *out = (struct checkpointing){modes[i].mode, 0};
-            return true;
-        }
-    if (strncasecmp(node->string, "every:", 6) != 0 ||
-        !isdigit((unsigned char)node->string[6]))
-        return fail_word(job, key, node);
-    char *end;
-    long every = strtol(node->string + 6, &end, 10);
-    if (*end || every < 1 || every > 100000)
-        return fail_range(job, key, node);
-    *out = (struct checkpointing){CHECKPOINTING_EVERY, (int)every};
-    return true;
-}
-
 /* --- sizes and times --- */
 
 static bool read_size(
@@ -331,15 +174,15 @@ static bool read_size(
     if (node->kind == TOML_STRING) {
         if (key->type == SCHEMA_LIMIT && words_percent(node->string, &share)) {
             if (!(share > 0 && share <= 1))
-                return fail_range(job, key, node);
+                return value_fail_range(job, key, node);
             bytes = 0;
         } else if (!words_size(node->string, &bytes))
-            return fail_word(job, key, node);
+            return value_fail_word(job, key, node);
     } else if (!get_number(node, &bytes))
-        return fail_type(job, key, node);
+        return value_fail_type(job, key, node);
     if (!(bytes >= 0 && bytes <= 1e18) ||
         (bytes < 1 && (key->flags & SCHEMA_ABOVE_MIN)))
-        return fail_range(job, key, node);
+        return value_fail_range(job, key, node);
     *FIELD(uint64_t, base, key->offset) = (uint64_t)bytes;
     if (key->type == SCHEMA_LIMIT)
         *FIELD(double, base, key->offset2) = share;
@@ -352,15 +195,15 @@ static bool read_duration(
 {
     double seconds;
     if (node->kind != TOML_STRING)
-        return fail_type(job, key, node);
+        return value_fail_type(job, key, node);
     if ((key->flags & SCHEMA_AUTO) && is_auto(node)) {
         *FIELD(double, base, key->offset) = 0;
         return true;
     }
     if (!words_duration(node->string, &seconds))
-        return fail_word(job, key, node);
+        return value_fail_word(job, key, node);
     if (!in_range(key, seconds))
-        return fail_range(job, key, node);
+        return value_fail_range(job, key, node);
     *FIELD(double, base, key->offset) = seconds;
     return true;
 }
@@ -374,12 +217,12 @@ static bool read_moment(
     double at = 0, after = 0;
     bool is_text = node->kind == TOML_STRING || node->kind == TOML_DATETIME;
     if (!is_text || !node->string)
-        return fail_type(job, key, node);
+        return value_fail_type(job, key, node);
     if (node->string[0] && !rfc3339_parse(node->string, &at)) {
         if (!words_duration(node->string, &after))
-            return fail_word(job, key, node);
+            return value_fail_word(job, key, node);
         if (!(after > 0 && after <= key->max))
-            return fail_range(job, key, node);
+            return value_fail_range(job, key, node);
     }
     *FIELD(double, base, key->offset) = at;
     *FIELD(double, base, key->offset2) = after;
@@ -393,12 +236,12 @@ static bool read_strings(
         const struct toml_node *node, void *base)
 {
     if (node->kind != TOML_ARRAY)
-        return fail_type(job, key, node);
+        return value_fail_type(job, key, node);
     const char **strings =
             job_alloc(job, (size_t)(node->count + 1) * sizeof *strings);
     for (int i = 0; i < node->count; i++) {
         if (node->items[i]->kind != TOML_STRING)
-            return fail_type(job, key, node->items[i]);
+            return value_fail_type(job, key, node->items[i]);
         strings[i] = job_string(job, "%s", node->items[i]->string);
     }
     *FIELD(const char *const *, base, key->offset) = strings;
@@ -417,12 +260,12 @@ bool value_read(
     case SCHEMA_WORD:
     case SCHEMA_ENUM:
     case SCHEMA_DTYPE:
-        return read_choice(job, key, node, base);
+        return value_read_choice(job, key, node, base);
     case SCHEMA_OPTIMIZER:
-        return read_optimizer(job, key, node, base);
+        return value_read_optimizer(job, key, node, base);
     case SCHEMA_BOOL:
         if (node->kind != TOML_BOOL)
-            return fail_type(job, key, node);
+            return value_fail_type(job, key, node);
         *FIELD(bool, base, key->offset) = node->boolean;
         return true;
     case SCHEMA_INT:
@@ -442,14 +285,14 @@ bool value_read(
     case SCHEMA_STRINGS:
         return read_strings(job, key, node, base);
     case SCHEMA_RESUME:
-        return read_resume(job, key, node, base);
+        return value_read_resume(job, key, node, base);
     case SCHEMA_SOCKET:
-        return read_socket(job, key, node, base);
+        return value_read_socket(job, key, node, base);
     case SCHEMA_CHECKPOINTING:
-        return read_checkpointing(job, key, node, base);
+        return value_read_checkpointing(job, key, node, base);
     case SCHEMA_VERSION:
         if (!get_integer(node, &version))
-            return fail_type(job, key, node);
+            return value_fail_type(job, key, node);
         if (version != 1) {
             problem_add(
                     &job->problems, ZD_ERR_CONFIG, "E0218", node->place,
@@ -460,7 +303,7 @@ bool value_read(
         return true;
     case SCHEMA_TABLE:
         if (node->kind != TOML_TABLE)
-            return fail_type(job, key, node);
+            return value_fail_type(job, key, node);
         *FIELD(json_t *, base, key->offset) = value_table_json(job, node);
         return *FIELD(json_t *, base, key->offset) != NULL;
     case SCHEMA_ENTRIES: /* job_values.c walks them */
