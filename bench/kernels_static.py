@@ -12,7 +12,7 @@ A line for each kernel:
   code   instructions
 --loops adds the innermost loops: instructions, products of tensor cores (mma), loads of matrices (ldsm), shared loads and
 stores, exponentials and their like (mufu), barriers.
---check says nothing but what is wrong: a kernel that spills and is not in ALLOWED below, or is there and does not.
+--check says nothing but what is wrong: a kernel that has local memory and is not in ALLOWED below, or is there and has none.
 Its end is 1 then; 77 where there is no cuobjdump (looked for: $CUOBJDUMP, PATH, the toolkit, Triton's package).
 """
 import argparse
@@ -27,6 +27,7 @@ import sys
 # Kernels that may keep something in local memory, by architecture: why.
 ALLOWED = [
     (r"^tiles_.*fp16>", "a pack of four fp16 lies there for a moment, outside of the loops"),
+    (r"^norm_backward_kernel<float, 4, 8, false>$", "ptxas stays at 128 registers, for two blocks of a multiprocessor"),
     (r"^rows_kernel<", "Adam-mini's block sums: what lives across the calls that divide 64-bit integers, once in 256 elements"),
 ]
 
@@ -91,13 +92,14 @@ def widths(ops, start):
     return " ".join("%dx%d" % (bits[b], b) for b in sorted(bits, reverse=True)) or "-"
 
 
-def read(tool, path, arch):
+def read(tool, path, arch, with_code):
     run = lambda *args: subprocess.run([tool, "-arch", "sm_" + arch, *args, path], capture_output=True, text=True).stdout
     kernels, now = {}, None
-    for line in run("-sass").split("\n"):
+    file = os.path.basename(path).replace(".cu.o", "")
+    for line in run("-sass").split("\n") if with_code else []:
         found = re.match(r"\s*Function : (\S+)", line)
         if found:
-            now = kernels.setdefault(found[1], Kernel(os.path.basename(path).replace(".cu.o", ""), found[1]))
+            now = kernels.setdefault(found[1], Kernel(file, found[1]))
             continue
         found = now and re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+ )?\s*([A-Z][\w.]*)(.*?);", line)
         if found:
@@ -107,11 +109,11 @@ def read(tool, path, arch):
     for line in run("--dump-resource-usage").split("\n"):
         found = re.match(r"\s*Function (\S+):", line)
         if found:
-            now = kernels.get(found[1])
+            now = kernels.setdefault(found[1], Kernel(file, found[1]))
         elif now and "REG:" in line:
             values = dict(re.findall(r"(\w+)(?:\[0\])?:(\d+)", line))
             now.regs, now.stack = int(values["REG"]), int(values["STACK"])
-            now.shared = int(values["SHARED"]) - (1024 if int(arch) >= 90 else 0)  # the system's own
+            now.shared = max(0, int(values["SHARED"]) - (1024 if int(arch) >= 90 else 0))  # the system's
     return list(kernels.values())
 
 
@@ -141,12 +143,11 @@ def show(kernels, names, with_loops):
 def check(kernels, names):
     wrong, used = [], set()
     for k in kernels:
-        local = count([op for _, op, _ in k.code], "LDL", "STL")
         reasons = [i for i, (what, _) in enumerate(ALLOWED) if re.search(what, names[k.name])]
-        used.update(reasons if local else [])
-        if local and not reasons:
-            wrong.append("%s: %d accesses to local memory, %d bytes of it" % (names[k.name], local, k.stack))
-    wrong += ["allowed to spill, and does not: " + what for i, (what, _) in enumerate(ALLOWED) if i not in used]
+        used.update(reasons if k.stack else [])
+        if k.stack and not reasons:
+            wrong.append("%s: %d bytes of local memory, %d registers" % (names[k.name], k.stack, k.regs))
+    wrong += ["allowed local memory, and has none: " + what for i, (what, _) in enumerate(ALLOWED) if i not in used]
     for line in wrong:
         print(line)
     print("%d kernels, %d complaints" % (len(kernels), len(wrong)))
@@ -168,7 +169,7 @@ def main():
     kernels = []
     for path in sorted(glob.glob(args.build + "/**/*.cu.o", recursive=True)):
         if "/tests/" not in path:
-            kernels += read(tool, path, args.arch)
+            kernels += read(tool, path, args.arch, not args.check)
     names = readable([k.name for k in kernels])
     kernels = [k for k in kernels if re.search(args.only, names[k.name])]
     if args.check:
