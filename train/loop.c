@@ -263,6 +263,7 @@ static enum zd_status finish(struct trainer *trainer)
     if (complete)
         ZD_TRY(trainer_export(trainer));
     ZD_TRY(rank_report_ask(trainer));
+    ZD_TRY(rank_device_tell(trainer));
     show_end(
             trainer, complete && job->checkpoint.export != EXPORT_NONE,
             !complete);

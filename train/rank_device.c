@@ -192,27 +192,28 @@ static double mib(uint64_t bytes)
     return (double)bytes / 0x1p20;
 }
 
-/* Of the rank that holds most. What libraries load with the first step is yet
- * to come. */
+/* Of the rank that holds most. */
 static void log_measured(const struct train_gpu_report *all, int size)
 {
     int most = 0;
     for (int r = 1; r < size; r++)
         if (all[r].held > all[most].held)
             most = r;
+    double held = mib(all[most].held), planned = mib(all[most].planned);
     zd_log_info(
-            "rank %d holds %.0f MiB of %s (%s), where %.0f MiB were planned; "
-            "in use there %.0f of %.0f MiB",
-            most, mib(all[most].held), all[most].name, all[most].pci,
-            mib(all[most].planned), mib(all[most].used), mib(all[most].total));
+            "rank %d holds %.0f MiB of %s (%s), where %.0f MiB were planned "
+            "(%+.1f %%); in use there %.0f of %.0f MiB",
+            most, held, all[most].name, all[most].pci, planned,
+            planned > 0 ? 100 * (held - planned) / planned : 0,
+            mib(all[most].used), mib(all[most].total));
 }
 
 enum zd_status rank_device_tell(struct trainer *trainer)
 {
     struct train_gpu_report mine;
     int size = comm_size(trainer->comm);
-    if (device_backend() != DEVICE_CUDA) /* on all ranks */
-        return ZD_OK;
+    if (device_backend() != DEVICE_CUDA || trainer_is_released(trainer))
+        return ZD_OK; /* on all ranks */
     struct train_gpu_report *all = malloc((size_t)size * sizeof *all);
     if (!all)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
@@ -220,7 +221,8 @@ enum zd_status rank_device_tell(struct trainer *trainer)
     enum zd_status status =
             comm_gather_all(trainer->comm, &mine, sizeof mine, all);
     if (status == ZD_OK && trainer_is_first(trainer)) {
-        trainer->plan.measured = measured_json(all, size);
+        if (!trainer->plan.measured)
+            trainer->plan.measured = measured_json(all, size);
         log_measured(all, size);
     }
     free(all);

@@ -19,8 +19,9 @@ void rank_device_close(struct trainer *trainer);
 void rank_device_measure(
         const struct trainer *trainer, struct train_gpu_report *out);
 
-/* Once the run has taken its memory: every rank's GPU is measured, for the plan
- * of rank 0 (plan.measured) and its log. Collective. */
+/* Every rank's GPU is measured, for rank 0's log; the first time, once the run
+ * has taken its memory, for its plan too (plan.measured). At the end of a run
+ * it has what libraries load with the first step. Collective. */
 enum zd_status rank_device_tell(struct trainer *trainer);
 
 #endif
