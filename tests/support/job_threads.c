@@ -160,18 +160,23 @@ bool same_column(const char *a, const char *b, const char *key, int rows)
     return same;
 }
 
-bool same_model(const char *a, const char *b)
+bool same_output(const char *a, const char *b, const char *name)
 {
     char path[PATH_MAX], *x = NULL, *y = NULL;
     size_t x_bytes = 0, y_bytes = 0;
-    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", a);
+    snprintf(path, sizeof path, "%s/out/%s", a, name);
     bool ok = fs_read_file(path, 1 << 28, &x, &x_bytes) == ZD_OK;
-    snprintf(path, sizeof path, "%s/out/hf/model.safetensors", b);
+    snprintf(path, sizeof path, "%s/out/%s", b, name);
     ok = ok && fs_read_file(path, 1 << 28, &y, &y_bytes) == ZD_OK;
     ok = ok && x_bytes == y_bytes && memcmp(x, y, x_bytes) == 0;
     free(x);
     free(y);
     return ok;
+}
+
+bool same_model(const char *a, const char *b)
+{
+    return same_output(a, b, "hf/model.safetensors");
 }
 
 static char root[] = "/tmp/zerod-job-XXXXXX";

@@ -25,6 +25,8 @@ int job_threads_column(const char *dir, const char *key, double **values_out);
 /* Are the columns of two runs equal to the bit, and of `rows` rows (0: of as
  * many as there are, but some)? */
 bool same_column(const char *a, const char *b, const char *key, int rows);
+/* Have two runs written the same bytes to out/NAME? */
+bool same_output(const char *a, const char *b, const char *name);
 /* Are the models that two runs exported equal, byte for byte? */
 bool same_model(const char *a, const char *b);
 

@@ -59,32 +59,17 @@ static void set_common(struct sets *sets, const char *dtype)
     set(sets, text);
 }
 
-static bool same_file(const char *a, const char *b, const char *name)
-{
-    char path[PATH_MAX], *x = NULL, *y = NULL;
-    size_t m = 0, n = 0;
-    snprintf(path, sizeof path, "%s/out/%s", a, name);
-    bool ok = fs_read_file(path, 1 << 28, &x, &m) == ZD_OK;
-    snprintf(path, sizeof path, "%s/out/%s", b, name);
-    ok = ok && fs_read_file(path, 1 << 28, &y, &n) == ZD_OK;
-    ok = ok && m == n && memcmp(x, y, m) == 0;
-    free(x);
-    free(y);
-    return ok;
-}
-
 static bool same_run(const char *a, const char *b, int world)
 {
     char name[96];
     bool same = same_column(a, b, "loss", 0) &&
                 same_column(a, b, "grad_norm", 0) &&
-                same_column(a, b, "eval_loss", 0) &&
-                same_file(a, b, "hf/model.safetensors");
+                same_column(a, b, "eval_loss", 0) && same_model(a, b);
     for (int r = 1; r <= world; r++) {
         snprintf(
                 name, sizeof name,
                 "checkpoint-000003/shard-%05d-of-%05d.safetensors", r, world);
-        same = same && same_file(a, b, name);
+        same = same && same_output(a, b, name);
     }
     return same;
 }
@@ -525,7 +510,7 @@ static void resumes_agree(int a, int b, const char *dtype)
     }
     tap_ok(ran && same_column(dirs[0], dirs[1], "loss", 0) &&
                    same_column(dirs[0], dirs[1], "grad_norm", 0) &&
-                   same_file(dirs[0], dirs[1], "hf/model.safetensors"),
+                   same_model(dirs[0], dirs[1]),
            "%s: saved at %d ranks, resumed at %d, offloaded before or after",
            dtype, a, b);
 }
