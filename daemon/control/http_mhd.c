@@ -274,10 +274,18 @@ static void on_completed(
         http_conn_enter(conn, CONN_IDLE);
 }
 
+/* It runs in one thread, and says so where it can: since 1.0 a connection that
+ * is added begins only at the next run unless it does. */
+#if MHD_VERSION >= 0x00097707
+enum { ONE_THREAD = MHD_USE_NO_THREAD_SAFETY };
+#else
+enum { ONE_THREAD = 0 };
+#endif
+
 enum zd_status http_mhd_start(struct http_server *server)
 {
     server->mhd = MHD_start_daemon(
-            MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET |
+            MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | ONE_THREAD |
                     MHD_ALLOW_SUSPEND_RESUME |
                     MHD_USE_TURBO, /* reads at once; on_connection can still
                                       send */
