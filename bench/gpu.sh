@@ -20,4 +20,7 @@ else
         export LD_LIBRARY_PATH=$folder/tests/cuda/cublaslt:$folder/tests/cuda/nccl${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     fi
 fi
+# Python and the peers run with the machine's own libraries, zerod with those of the bundle
+export ZEROD_LIBRARIES=${LD_LIBRARY_PATH:-}
+if [[ -n ${ZEROD_OUTER_LIBRARY_PATH+set} ]]; then export LD_LIBRARY_PATH=$ZEROD_OUTER_LIBRARY_PATH; fi
 exec python3 "$here/bench/gpu_rows.py" --programs "$programs" --results "$folder/gpu-bench.jsonl" --commit "$commit" "$@"

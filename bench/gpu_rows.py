@@ -192,10 +192,13 @@ def train_row(name, args, clock, result):
 
 # --- from the command to the first step
 
-def start_once(command, mark):
+def start_once(command, mark, env=None):
     """Seconds until the program says `mark`, or ends where mark is None; and what it said."""
     begin, seen, said = time.monotonic(), None, []
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    except OSError:
+        return None, json.dumps({"missing": command[0]})
     for line in run.stdout:
         said.append(line)
         if mark and line.startswith(mark) and seen is None:
@@ -223,7 +226,7 @@ def start_row(args, clock, result):
                 "--batch", str(row.B), "--tokens", str(row.B * row.T), "--steps", "1", "--eager"]
         for index in rounds(argparse.Namespace(rounds=args.rounds + 1), clock):
             settings = [f"job.output_dir={folder}/out-{index}", "train.max_steps=1"]
-            ours, said = start_once(["zerod", *work.arguments_of(job, settings)], "step 1/")
+            ours, said = start_once(["zerod", *work.arguments_of(job, settings)], "step 1/", work.OURS)
             if ours is None:
                 raise work.Failed(f"zerod told of no step:\n{work.tail(said)}")
             theirs, heard = start_once(peer, None)
@@ -241,9 +244,9 @@ def start_row(args, clock, result):
 
 # --- programs of ours
 
-def said_by(command, clock):
+def said_by(command, clock, env=None):
     try:
-        said = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=clock.left())
+        said = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=clock.left(), env=env)
     except subprocess.TimeoutExpired as error:
         raise work.Failed(f"{Path(command[0]).name}: no time left") from error
     return said.returncode, said.stdout, said.stderr
@@ -260,7 +263,7 @@ def kernels_row(args, clock, result):
     result["said"] = []
     small = {"bench_kernels_cuda": ["bf16", "64", "256", "1"], "bench_gemm_cuda": ["tiny"]}
     for name in small:
-        code, said, errors = said_by(program(args, name, *(small[name] if args.tiny else [])), clock)
+        code, said, errors = said_by(program(args, name, *(small[name] if args.tiny else [])), clock, work.OURS)
         print(said, errors, sep="")
         result["said"].append(said)
         if code:
@@ -272,17 +275,15 @@ def adamw_row(args, clock, result):
     size = ["--millions", "1", "--rounds", "1"] if args.tiny else []
     result.update(must=1.0, aim="92 % of the copy with fp32 states, 85 % with 8-bit states", rounds=[])
     for _ in rounds(args, clock):
-        code, said, errors = said_by(program(args, "bench_optim_cuda", *size), clock)
+        code, said, errors = said_by(program(args, "bench_optim_cuda", *size), clock, work.OURS)
         print(said, errors, sep="")
         if code:
             raise work.Failed(f"bench_optim_cuda ended with {code}:\n{work.tail(errors)}")
         lines = re.findall(r"^(.+?) +(\d+)M elements +([\d.]+) ms +([\d.]+) GB/s +([\d.]+) %", said, re.M)
         ours = {name: {"elements_per_second": int(m) * 2 ** 20 / (float(ms) / 1e3) if float(ms) else None, "percent_of_copy": float(share)}
                 for name, m, ms, _, share in lines}
-        code, said, errors = said_by([work.PYTHON, HERE / "peers" / "gpu_adamw.py", *size], clock)
-        print(said, sep="")
-        last = said.strip().splitlines()[-1] if code == 0 and said.strip() else ""
-        peer = json.loads(last) if last.startswith("{") else {"failed": work.tail(errors)}
+        peer = work.peer_once("gpu_adamw.py", size, clock)
+        print(json.dumps(peer))
         torch_rate = peer.get("torch fused, fp32 states", {}).get("elements_per_second")
         rate = ours.get("adamw", {}).get("elements_per_second")
         result["rounds"].append({"ours": ours, "peer": peer, "ratio": rate and torch_rate and rate / torch_rate})

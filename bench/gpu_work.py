@@ -16,6 +16,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PYTHON = os.environ.get("ZEROD_PEER_PYTHON", sys.executable)
 BLOCK = 1 << 18
+# zerod's libraries are not the peers': see bench/gpu.sh
+OURS = dict(os.environ, LD_LIBRARY_PATH=os.environ.get("ZEROD_LIBRARIES", os.environ.get("LD_LIBRARY_PATH", "")))
 
 
 class Failed(Exception):
@@ -104,9 +106,11 @@ def device_bytes(plan, said):
 
 def zerod(arguments, clock):
     try:
-        return subprocess.run(["zerod", *arguments], capture_output=True, text=True, timeout=clock.left())
+        return subprocess.run(["zerod", *arguments], capture_output=True, text=True, timeout=clock.left(), env=OURS)
     except subprocess.TimeoutExpired as error:
         raise Failed("zerod: no time left") from error
+    except OSError as error:
+        raise Failed(f"zerod: {error}") from error
 
 
 def arguments_of(job, settings):
@@ -147,9 +151,10 @@ def plan_of(job, settings, clock):
     return json.loads(said.stdout)
 
 
-def peer_once(words, clock):
+def peer_once(script, words, clock):
+    """The object that a peer says last, or why there is none: {"missing": ..}, {"failed": ..}."""
     try:
-        said = subprocess.run([PYTHON, str(HERE / "peers" / "gpu_train.py"), *words], capture_output=True, text=True, timeout=clock.left())
+        said = subprocess.run([PYTHON, str(HERE / "peers" / script), *words], capture_output=True, text=True, timeout=clock.left())
     except subprocess.TimeoutExpired:
         return {"failed": "no time left"}
     except FileNotFoundError:
@@ -166,7 +171,7 @@ def run_peer(row, arguments, steps, warmup, clock):
     while True:
         words = ["--config", json.dumps(row.config), "--seq", str(row.T), "--batch", str(batch), "--tokens", str(row.global_batch * row.T),
                  "--steps", str(steps), "--warmup", str(warmup), *arguments]
-        result = peer_once(words, clock)
+        result = peer_once("gpu_train.py", words, clock)
         if result.get("failed") != "out of memory" or batch == 1:
             return result
         batch //= 2

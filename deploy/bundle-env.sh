@@ -11,9 +11,15 @@ if [[ ! -e $BUNDLE/commit ]]; then
 fi
 unset _payload
 export BUNDLE PATH=$BUNDLE/bin:$PATH
-# The machine's own CUDA libraries, where a Python environment has them: behind those of the bundle.
-_nvidia=$(find /usr/local/lib /usr/lib /opt -maxdepth 7 -path '*/nvidia/*/lib' -type d 2>/dev/null | paste -sd:)
-export LD_LIBRARY_PATH=$BUNDLE/lib:${LD_LIBRARY_PATH:-}${_nvidia:+:$_nvidia}:/usr/local/cuda/lib64
+# The machine's own CUDA libraries, where a Python environment has them: behind those of the bundle. Programs of the machine
+# (Python above all) are best run with the library path as it was: ZEROD_OUTER_LIBRARY_PATH.
+_nvidia=$(python3 -c 'import glob, nvidia
+print(":".join(folder for root in nvidia.__path__ for folder in sorted(glob.glob(root + "/*/lib"))))' 2>/dev/null)
+if [[ -z $_nvidia ]]; then
+    _nvidia=$(find /usr/local/lib /usr/lib /opt -maxdepth 9 -path '*/site-packages/nvidia/*/lib' -type d -prune 2>/dev/null | paste -sd:)
+fi
+export ZEROD_OUTER_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
+export LD_LIBRARY_PATH=$BUNDLE/lib:${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${_nvidia:+$_nvidia:}/usr/local/cuda/lib64
 unset _nvidia
 export OPAL_PREFIX=$BUNDLE OPAL_BINDIR=$BUNDLE/bin OPAL_LIBDIR=$BUNDLE/lib OPAL_PKGLIBDIR=$BUNDLE/openmpi/lib
 export OPAL_PKGDATADIR=$BUNDLE/openmpi/share OPAL_SYSCONFDIR=$BUNDLE/openmpi/etc

@@ -4,8 +4,8 @@
 # Makes OUT_FOLDER/payload.tar.gz: programs (stripped), the shared libraries they load and Open MPI's run time (plug-ins,
 # help texts, mpirun), the tests' fixtures and scripts. glibc, the driver, cuBLAS, cuDNN and NCCL are the machine's.
 # There: source deploy/bundle-env.sh OUT_FOLDER, or tests/gpu.sh OUT_FOLDER and bench/gpu.sh OUT_FOLDER ROW.
-# BUILD_FOLDER: a build with -Dcuda=enabled whose CUDA architectures fit the machine; for attention by cuDNN run
-# deploy/install.sh cudnn before it is configured.
+# BUILD_FOLDER: set up with -Dcuda=enabled and CUDA architectures that fit the machine; what is not built yet is built. For
+# attention by cuDNN run deploy/install.sh cudnn before that.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "$0")")")
 build=$(readlink -f "${1:?a build folder}")
@@ -13,6 +13,8 @@ out=${2:?the folder to make}
 [[ -f $build/build.ninja ]] || { echo "bundle.sh: $build is no build folder" >&2; exit 66; }
 mkdir -p "$out"
 out=$(readlink -f "$out")
+benches=(bench/bench_optim_cuda bench/bench_kernels_cuda bench/bench_gemm_cuda bench/bench_comm)
+ninja -C "$build" daemon/zerod daemon/ctl/zerodctl cuda-programs tests/mpi/local_run "${benches[@]}" >&2
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree"/{bin,lib,programs,openmpi/{lib,share,etc},pmix}
@@ -35,10 +37,7 @@ while IFS=$'\t' read -r name program arguments; do
     fi
 done <"$tree/tests.all"
 rm "$tree/tests.all"
-for program in "$build"/bench/*; do
-    if [[ -f $program && -x $program ]]; then cp "$program" "$tree/programs"; fi
-done
-if [[ -x $build/tests/mpi/local_run ]]; then cp "$build/tests/mpi/local_run" "$tree/programs"; fi
+for program in "${benches[@]}" tests/mpi/local_run; do cp "$build/$program" "$tree/programs"; done
 
 # --- Open MPI's run time
 launcher=$(readlink -f "$(command -v mpirun)")

@@ -96,7 +96,7 @@ train() {
     local launch=(mpirun --bind-to none -np "$ranks")
     [[ $ranks -gt 0 ]] || launch=()
     timeout -k 10 "$limit" "${launch[@]}" zerod --job "$source_root/tests/fixtures/$fixture/job.toml" \
-        ${ZEROD_GPU_STEPS:+--set train.max_steps="$ZEROD_GPU_STEPS"} --set job.output_dir="$work/$name" --set data.cache_dir="$work/cache" --set device.backend=cuda \
+        ${ZEROD_GPU_STEPS:+--set train.max_steps="$ZEROD_GPU_STEPS" --set optim.warmup_steps=0} --set job.output_dir="$work/$name" --set data.cache_dir="$work/cache" --set device.backend=cuda \
         --set model.path="$source_root/tests/fixtures/$fixture/model" \
         --set "data.train=[{path = \"$source_root/tests/fixtures/$fixture/data.bin\", format = \"nanogpt\"}]" "$@" >"$work/log" 2>&1
 }
