@@ -9,6 +9,7 @@
 #include "zd_config.h"
 
 #if ZD_HAVE_CUDA
+#include "kernels/cublaslt.h"
 #include "kernels/matmul_cuda.h"
 #endif
 
@@ -162,6 +163,15 @@ enum zd_status kernels_device(
         return kernels_cuda(dtype, table_out);
 #endif
     return kernels_cpu(dtype, table_out);
+}
+
+void kernels_open_libraries(void)
+{
+#if ZD_HAVE_CUDA
+    const struct cublaslt *api;
+    if (cublaslt_open(&api) != ZD_OK)
+        zd_error_clear();
+#endif
 }
 
 void kernels_leave_multiprocessors(int count)

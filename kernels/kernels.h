@@ -82,6 +82,10 @@ enum zd_status kernels_plain(
 /* The CUDA table (kernels_cuda.c). The first call on a device opens cuBLASLt
  * and, for the fast attention, cuDNN. ZD_ERR_UNFIT: cuBLASLt is not there. */
 enum zd_status kernels_cuda(enum dtype dtype, const struct kernels **table_out);
+/* Opens cuBLASLt, half a gigabyte that the dynamic linker works on for a tenth
+ * of a second: on any thread, while another opens the GPU. A failure is told by
+ * kernels_cuda. Nothing where there is no CUDA. */
+void kernels_open_libraries(void);
 
 /* What operations on a device borrow while they run: partial sums, sort orders,
  * the products' workspace. One block for all, because they run one after the

@@ -6,7 +6,8 @@
 #include "model/params.h"
 
 /* Something that can produce elements [begin, begin+count) of tensor `id` of a
- * table as fp32: a Hugging Face directory, random numbers, a checkpoint. */
+ * table as fp32: a Hugging Face directory, random numbers, a checkpoint. The
+ * first two may be read by several threads at once. */
 struct weight_source {
     enum zd_status (*read)(void *ctx, int id, size_t begin, size_t count,
             float *out);

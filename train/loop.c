@@ -158,6 +158,20 @@ static void warn_if_masked(
             (long long)report->step);
 }
 
+/* Of a GPU; a CPU's first step hides the rest, and the line is for debugging.
+ */
+static void tell_startup(struct trainer *trainer)
+{
+    bool told = trainer->device_sharers > 0 ||
+                trainer->job->log.level == ZD_LOG_DEBUG;
+    if (trainer->startup.count == 0)
+        return;
+    startup_mark(&trainer->startup, "first step");
+    if (trainer_is_first(trainer) && told)
+        startup_tell(&trainer->startup);
+    trainer->startup = (struct startup){0};
+}
+
 static enum zd_status after_step(
         struct trainer *trainer, const struct train_step_report *report,
         const struct comm_counters *before)
@@ -176,6 +190,7 @@ static enum zd_status after_step(
         tell_scale(trainer, report);
     }
     ZD_TRY(trainer_tell_step(trainer, report, &wire));
+    tell_startup(trainer);
     return check_guard(trainer, report);
 }
 
@@ -299,6 +314,7 @@ static enum zd_status run(struct trainer *trainer)
     ZD_TRY(between_end(trainer));
     ZD_TRY(rank_report_ask(trainer));
     trainer_tell_state(trainer, RUN_RUNNING);
+    startup_mark(&trainer->startup, "files");
     ZD_TRY(run_steps(trainer, &stopped));
     if (!stopped)
         return finish(trainer);

@@ -4,10 +4,12 @@
 #include "base/log.h"
 #include "base/numa.h"
 #include "base/text_buffer.h"
+#include "kernels/kernels.h"
 #include "train/plan_fit.h"
 #include "train/trainer.h"
 #include "zd_config.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +122,26 @@ static void tell_fallback(const struct trainer *trainer)
     zd_log_info("the CPU computes: %s", why);
 }
 
+static void *open_libraries(void *unused)
+{
+    kernels_open_libraries();
+    return unused;
+}
+
+/* The libraries of a GPU's kernels are opened beside it, not after it. */
+static enum zd_status open_with_libraries(
+        struct trainer *trainer, enum device_backend backend, int place)
+{
+    pthread_t helper;
+    bool has_helper = backend == DEVICE_CUDA &&
+                      pthread_create(&helper, NULL, open_libraries, NULL) == 0;
+    enum zd_status status = device_open(
+            backend, place, comm_local_size(trainer->comm), &trainer->device);
+    if (has_helper)
+        pthread_join(helper, NULL);
+    return status;
+}
+
 enum zd_status rank_device_open(struct trainer *trainer)
 {
     int place;
@@ -128,9 +150,8 @@ enum zd_status rank_device_open(struct trainer *trainer)
     enum zd_status status =
             device_place(options, comm_local_rank(comm), &place);
     if (status == ZD_OK)
-        status = device_open(
-                device_resolve(options->backend), place, comm_local_size(comm),
-                &trainer->device);
+        status = open_with_libraries(
+                trainer, device_resolve(options->backend), place);
     tell_fallback(trainer);
     ZD_TRY(comm_agree(comm, status));
     if (!options->numa_bind)

@@ -182,6 +182,7 @@ static enum zd_status take_memory(struct trainer *trainer)
     const struct job_plan *plan = &trainer->plan;
     ZD_TRY(create_streams(trainer));
     ZD_TRY(kernels_device(trainer->job->train.dtype, &trainer->kernels));
+    startup_mark(&trainer->startup, "libraries");
     kernels_leave_multiprocessors(
             comm_size(trainer->comm) > 1 ? trainer->job->comm.max_ctas : 0);
     ZD_TRY(arena_take(&trainer->arena, &plan->arena));
@@ -336,7 +337,9 @@ static enum zd_status prepare(struct trainer *trainer)
                     : ZD_OK;
     ZD_TRY(comm_agree(trainer->comm, status));
     ZD_TRY(rank_device_open(trainer));
+    startup_mark(&trainer->startup, "device");
     ZD_TRY(comm_device_create(trainer->control, &job->comm, &trainer->comm));
+    startup_mark(&trainer->startup, "communicators");
     status = job_plan_build(
             job, trainer->plan.world, comm_local_size(trainer->comm),
             trainer->comm, &trainer->plan);
@@ -348,6 +351,7 @@ static enum zd_status prepare(struct trainer *trainer)
                 &job->offload, trainer->plan.zero.offload_bytes,
                 comm_local_size(trainer->comm));
     ZD_TRY(comm_agree(trainer->comm, status));
+    startup_mark(&trainer->startup, "plan");
     ZD_TRY(output_dir_open(
             trainer->comm, job->job.output_dir, &trainer->output_dir));
     ZD_TRY(open_events(trainer));
@@ -356,8 +360,10 @@ static enum zd_status prepare(struct trainer *trainer)
     ZD_TRY(comm_agree(trainer->comm, status));
     ZD_TRY(open_data(trainer));
     ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
+    startup_mark(&trainer->startup, "text and data");
     status = take_memory(trainer);
     ZD_TRY(comm_agree(trainer->comm, status));
+    startup_mark(&trainer->startup, "memory");
     trainer->batch_room = job_plan_batches(job, trainer->plan.accumulation);
     fill_writer(trainer);
     return ZD_OK;
@@ -404,6 +410,7 @@ enum zd_status trainer_init(
     trainer->plan.world = comm_size(comm);
     trainer->last_loss = NAN;
     trainer->started = trainer->last_save_time = clock_seconds();
+    startup_begin(&trainer->startup);
 
     ZD_TRY(open_replay(trainer));
     ZD_TRY(prepare(trainer));
@@ -411,6 +418,7 @@ enum zd_status trainer_init(
     ZD_TRY(trainer_resume(trainer));
     if (!trainer->resumed_from[0])
         ZD_TRY(load_weights(trainer));
+    startup_mark(&trainer->startup, "weights");
     *finished_out = trainer->state.step >= trainer->state.max_steps;
     ZD_TRY(write_plan(trainer));
     show_banner(trainer);

@@ -12,6 +12,7 @@
 #include "train/rank_report.h"
 #include "train/release.h"
 #include "train/replay.h"
+#include "train/startup.h"
 #include "train/text.h"
 #include "train/trace.h"
 #include "train/trainer_state.h"
@@ -60,6 +61,7 @@ struct trainer {
     bool told_masked;        /* a step without targets was said */
     double last_loss;
     double started;
+    struct startup startup; /* until the first step has ended */
     int64_t tokens_here; /* trained on by this process */
     struct train_offload_report offload_total;
     struct train_offload_report offload_late; /* of the last step's update, made

@@ -335,6 +335,45 @@ enum zd_status zero_ranges_loaded(struct zero *zero)
 
 /* --- loading -------------------------------------------------------------- */
 
+/* What a thread reads at a time: its fp32 values stay in a second-level cache.
+ */
+enum { PIECE = 1 << 16 };
+
+struct load { /* of part of a range, in pieces */
+    const struct weight_source *source;
+    const struct zero_range *range;
+    size_t begin, count; /* of the range's tensor */
+    float *wide;
+    uint16_t *narrow; /* NULL: not rounded */
+};
+
+static enum zd_status load_piece(const struct load *load, size_t at)
+{
+    size_t left = load->count - at, count = left < PIECE ? left : PIECE;
+    ZD_TRY(load->source->read(
+            load->source->ctx, load->range->id, load->begin + at, count,
+            load->wide + at));
+    if (load->narrow)
+        dtype_convert(
+                load->narrow + at, load->range->weight_type, load->wide + at,
+                DTYPE_FP32, count);
+    return ZD_OK;
+}
+
+/* By all threads: reading a file, and more so making random numbers, takes a
+ * thread longer than the device takes to be written. */
+static enum zd_status load_pieces(const struct load *load)
+{
+    int failed = 0;
+#pragma omp parallel for schedule(dynamic) reduction(+ : failed)
+    for (size_t at = 0; at < load->count; at += PIECE)
+        failed += load_piece(load, at) != ZD_OK;
+    /* an error's record is its thread's: once more, for this one's */
+    for (size_t at = 0; failed && at < load->count; at += PIECE)
+        ZD_TRY(load_piece(load, at));
+    return ZD_OK;
+}
+
 static enum zd_status load_range(
         struct zero *zero, const struct zero_range *range,
         const struct weight_source *source, float *wide, uint16_t *narrow)
@@ -343,10 +382,13 @@ static enum zd_status load_range(
     for (size_t done = 0; done < range->count; done += LIMIT) {
         size_t left = range->count - done;
         size_t count = left < LIMIT ? left : LIMIT;
-        ZD_TRY(source->read(
-                source->ctx, range->id, range->begin + done, count, wide));
-        if (rounds)
-            dtype_convert(narrow, range->weight_type, wide, DTYPE_FP32, count);
+        ZD_TRY(load_pieces(&(struct load){
+                .source = source,
+                .range = range,
+                .begin = range->begin + done,
+                .count = count,
+                .wide = wide,
+                .narrow = rounds ? narrow : NULL}));
         ZD_TRY(zero_range_write(
                 zero, range, ZERO_WEIGHTS, done, count,
                 rounds ? (const void *)narrow : wide, NULL));

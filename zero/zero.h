@@ -41,7 +41,8 @@ enum zd_status zero_create(
 void zero_destroy(struct zero *zero);
 
 /* Fill parameters and master weights from `source`; moments are cleared. Each
- * rank reads its shard only, then parameters are gathered as the stage asks. */
+ * rank reads its shard only, by several threads, then parameters are gathered
+ * as the stage asks. */
 enum zd_status zero_load(struct zero *zero, const struct weight_source *source);
 
 struct model_hooks zero_hooks(struct zero *zero);
