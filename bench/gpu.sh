@@ -8,7 +8,7 @@ set -euo pipefail
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
 folder=$(readlink -f "${1:?the folder that deploy/bundle.sh made, or a build folder}")
 shift
-if [[ -e $folder/payload.tar.gz ]]; then
+if [[ -e $folder/payload.tar.xz ]]; then
     # shellcheck source=deploy/bundle-env.sh
     source "$here/deploy/bundle-env.sh" "$folder"
     programs=$BUNDLE/programs commit=$(cat "$BUNDLE/commit")

@@ -2,12 +2,13 @@
 # Source this with the folder that deploy/bundle.sh made: unpacks it once and sets what its programs need.
 #   source deploy/bundle-env.sh FOLDER
 # Afterwards: $BUNDLE is the unpacked folder, zerod, zerodctl and mpirun are on the PATH.
-_payload=$(readlink -f "${1:?the folder that deploy/bundle.sh made}")/payload.tar.gz
+_payload=$(readlink -f "${1:?the folder that deploy/bundle.sh made}")/payload.tar.xz
 BUNDLE=${ZEROD_BUNDLE_DIR:-${TMPDIR:-/tmp}/zerod-bundle-$(stat -c '%Y-%s' "$_payload")}
 if [[ ! -e $BUNDLE/commit ]]; then
     rm -rf "$BUNDLE.new"
     mkdir -p "$BUNDLE.new"
-    tar -xf "$_payload" -C "$BUNDLE.new" && mv -T "$BUNDLE.new" "$BUNDLE"
+    if command -v xz >/dev/null; then xz -dc "$_payload"; else LD_LIBRARY_PATH=$(dirname "$_payload") "$(dirname "$_payload")/xz" -dc "$_payload"; fi |
+        tar -xf - -C "$BUNDLE.new" && mv -T "$BUNDLE.new" "$BUNDLE"
 fi
 unset _payload
 export BUNDLE PATH=$BUNDLE/bin:$PATH

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Gather what a GPU machine needs to run zerod, its tests and its benchmarks, though it has neither Open MPI nor libuv.
 #   deploy/bundle.sh BUILD_FOLDER OUT_FOLDER
-# Makes OUT_FOLDER/payload.tar.gz: programs (stripped), the shared libraries they load and Open MPI's run time (plug-ins,
+# Makes OUT_FOLDER/payload.tar.xz: programs (stripped), the shared libraries they load and Open MPI's run time (plug-ins,
 # help texts, mpirun), the tests' fixtures and scripts. glibc, the driver, cuBLAS, cuDNN and NCCL are the machine's.
 # There: source deploy/bundle-env.sh OUT_FOLDER, or tests/gpu.sh OUT_FOLDER and bench/gpu.sh OUT_FOLDER ROW.
 # BUILD_FOLDER: set up with -Dcuda=enabled and CUDA architectures that fit the machine; what is not built yet is built. For
@@ -78,9 +78,13 @@ find "$tree" -type f \( -perm -u+x -o -name '*.so*' \) -print0 | xargs -0 -n 1 s
 mkdir -p "$tree/source"
 (cd "$root" && git ls-files tests bench deploy | tar -cf - -T -) | tar -xf - -C "$tree/source"
 git -C "$root" rev-parse --short HEAD >"$tree/commit"
-tar -C "$tree" --sort=name --owner=0 --group=0 --numeric-owner -cf - . | gzip -9 >"$out/payload.tar.gz"
-bytes=$(stat -c %s "$out/payload.tar.gz")
-printf '%s: %d.%d MiB, %d tests\n' "$out/payload.tar.gz" $((bytes >> 20)) $(((bytes >> 10) % 1024 * 10 / 1024)) "$(wc -l <"$tree/tests.list")" >&2
+# Every program holds the same kernels: a dictionary that reaches back over several of them packs those once (with gzip
+# the payload is three times as large). xz travels along, for machines that have none.
+tar -C "$tree" --sort=name --owner=0 --group=0 --numeric-owner -cf - . | xz -T1 --lzma2=preset=2,dict=96MiB >"$out/payload.tar.xz"
+cp -L "$(command -v xz)" "$out/xz"
+cp -L "$(ldd "$out/xz" | awk '$1 ~ /^liblzma/ { print $3 }')" "$out/liblzma.so.5"
+bytes=$(stat -c %s "$out/payload.tar.xz")
+printf '%s: %d.%d MiB, %d tests\n' "$out/payload.tar.xz" $((bytes >> 20)) $(((bytes >> 10) % 1024 * 10 / 1024)) "$(wc -l <"$tree/tests.list")" >&2
 if [[ $bytes -gt $((48 << 20)) ]]; then
     echo "bundle.sh: more than 48 MiB: build for fewer architectures (-Dgpu_archs=90)" >&2
     exit 69

@@ -13,7 +13,7 @@ parts=("$@")
 results=${ZEROD_GPU_RESULTS:-$folder/gpu-tests.txt}
 limit=470
 
-if [[ -e $folder/payload.tar.gz ]]; then
+if [[ -e $folder/payload.tar.xz ]]; then
     # shellcheck source=deploy/bundle-env.sh
     source "$here/deploy/bundle-env.sh" "$folder" || exit 66
     source_root=$BUNDLE/source programs=$BUNDLE/programs list=$BUNDLE/tests.list
