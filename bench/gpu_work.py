@@ -96,10 +96,8 @@ def device_bytes(plan, said):
     """Planned and used bytes of the device of rank 0, the driver's share included; used is None where the run did not tell."""
     device = next(a for a in plan["ranks"][0]["arenas"] if a["name"] == "device")
     planned = device["planned_bytes"] + plan.get("context_bytes", 0)
-    used = device.get("used_bytes") or plan.get("used_bytes")
-    told = re.search(r"beside its arenas the GPU has ([\d.]+) MiB in use", said)
-    if used is None and told:
-        used = device["taken_bytes"] + int(float(told[1]) * 2 ** 20)
+    told = re.findall(r"holds (\d+) MiB of .*where \d+ MiB were planned", said)  # once the memory is taken, and at the end
+    used = int(told[-1]) << 20 if told else None
     return {"planned": planned, "used": used, "arena": device["planned_bytes"], "context_planned": plan.get("context_bytes"),
             "difference_percent": used and 100 * (planned - used) / used}
 
