@@ -137,6 +137,9 @@ __device__ void sums_store(
 /* Over the 16 threads of a row of scores; all get it. */
 __device__ __forceinline__ float side_max(float x)
 {
+#ifdef ZD_EMULATE
+    return zd_emulate_max(x, SIDE);
+#endif
 #pragma unroll
     for (int offset = SIDE / 2; offset > 0; offset /= 2)
         x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, offset));

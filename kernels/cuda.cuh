@@ -413,6 +413,9 @@ static const int64_t GRID_MOST = 0x7fffffff;
  * the warp calls it and gets its group's result. */
 template <typename T> __device__ inline T lanes_sum(T v, int lanes)
 {
+#ifdef ZD_EMULATE /* the lanes meet once, for the same sums */
+    return zd_emulate_sum(v, lanes);
+#endif
     for (int offset = lanes / 2; offset > 0; offset /= 2)
         v += __shfl_xor_sync(ALL_LANES, v, offset);
     return v;
@@ -420,6 +423,9 @@ template <typename T> __device__ inline T lanes_sum(T v, int lanes)
 
 template <typename T> __device__ inline T warp_sum(T v)
 {
+#ifdef ZD_EMULATE
+    return zd_emulate_sum(v, WARP);
+#endif
 #pragma unroll
     for (int offset = WARP / 2; offset > 0; offset /= 2)
         v += __shfl_xor_sync(ALL_LANES, v, offset);
@@ -428,6 +434,9 @@ template <typename T> __device__ inline T warp_sum(T v)
 
 __device__ inline float warp_max(float v)
 {
+#ifdef ZD_EMULATE
+    return zd_emulate_max(v, WARP);
+#endif
 #pragma unroll
     for (int offset = WARP / 2; offset > 0; offset /= 2)
         v = fmaxf(v, __shfl_xor_sync(ALL_LANES, v, offset));

@@ -215,6 +215,37 @@ inline T zd_emulate_shfl_up(
             from >= (lane & ~(width - 1)));
 }
 
+/* What a group of `lanes` neighbours has after shuffles over half of it, a
+ * quarter, ... one: pairs are combined in the same order, and the lanes meet
+ * once. */
+template <typename T, typename F>
+inline T zd_emulate_butterfly(T value, int lanes, F combine, const char *op)
+{
+    auto values = zd_emulate_exchange(0xffffffffu, value, op, __FILE__, lanes);
+    int first = zd_emulate_lane() & ~(lanes - 1);
+    T all[32];
+    for (int i = 0; i < lanes; i++)
+        all[i] = values[first + i];
+    for (int offset = lanes / 2; offset > 0; offset /= 2)
+        for (int i = 0; i < offset; i++)
+            all[i] = combine(all[i], all[i + offset]);
+    return all[0];
+}
+
+template <typename T> inline T zd_emulate_sum(T value, int lanes)
+{
+    return zd_emulate_butterfly(
+            value, lanes, [](T a, T b) { return a + b; }, "a sum of lanes");
+}
+
+inline float zd_emulate_max(float value, int lanes)
+{
+    return zd_emulate_butterfly(
+            value, lanes,
+            [](float a, float b) { return a > b || b != b ? a : b; },
+            "a maximum of lanes");
+}
+
 inline unsigned zd_emulate_vote(
         const char *op, const char *file, int line, unsigned mask, int vote)
 {

@@ -5,8 +5,6 @@
 #ifndef ZD_TESTS_CUDA_EMULATE_MMA_H
 #define ZD_TESTS_CUDA_EMULATE_MMA_H
 
-/* Products of two elements of 16 bits are exact in fp32; sums are taken in
- * double, which is no worse than any order a GPU may take. */
 template <typename E> inline float zd_emulate_half(uint32_t word, int upper)
 {
     E x;
@@ -14,33 +12,40 @@ template <typename E> inline float zd_emulate_half(uint32_t word, int upper)
     return to_float(x);
 }
 
+/* What a lane has of both factors: a word is two elements. */
 struct zd_emulate_fragments {
-    uint32_t a[4], b[2];
+    float a[4][2], b[2][2];
 };
 
+/* Products of two elements of 16 bits are exact in fp32; sums are taken in
+ * double, which is no worse than any order a GPU may take. */
 template <typename E>
 inline void mma_16x8x16(
         E, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-    zd_emulate_fragments mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
+    zd_emulate_fragments mine;
+    for (int half = 0; half < 2; half++) {
+        for (int i = 0; i < 4; i++)
+            mine.a[i][half] = zd_emulate_half<E>(a[i], half);
+        mine.b[0][half] = zd_emulate_half<E>(b0, half);
+        mine.b[1][half] = zd_emulate_half<E>(b1, half);
+    }
     auto lanes =
             zd_emulate_exchange(0xffffffffu, mine, "mma", __FILE__, __LINE__);
     int g = zd_emulate_lane() / 4, t = zd_emulate_lane() % 4;
-    float columns[2][16];
-    for (int i = 0; i < 2; i++)
-        for (int k = 0; k < 16; k++)
-            columns[i][k] = zd_emulate_half<E>(
-                    lanes[(2 * t + i) * 4 + k % 8 / 2].b[k / 8], k % 2);
-    for (int r = 0; r < 2; r++) {
-        double sum[2] = {c[2 * r], c[2 * r + 1]};
-        for (int k = 0; k < 16; k++) {
-            float x = zd_emulate_half<E>(
-                    lanes[g * 4 + k % 8 / 2].a[r + 2 * (k / 8)], k % 2);
-            sum[0] += (double)(x * columns[0][k]);
-            sum[1] += (double)(x * columns[1][k]);
-        }
-        c[2 * r] = (float)sum[0], c[2 * r + 1] = (float)sum[1];
+    double sum[4] = {c[0], c[1], c[2], c[3]};
+    for (int k = 0; k < 16; k++) {
+        const zd_emulate_fragments &rows = lanes[g * 4 + k % 8 / 2];
+        float x[2] = {
+                rows.a[2 * (k / 8)][k % 2], rows.a[1 + 2 * (k / 8)][k % 2]};
+        float y[2] = {
+                lanes[2 * t * 4 + k % 8 / 2].b[k / 8][k % 2],
+                lanes[(2 * t + 1) * 4 + k % 8 / 2].b[k / 8][k % 2]};
+        for (int i = 0; i < 4; i++)
+            sum[i] += (double)(x[i / 2] * y[i % 2]);
     }
+    for (int i = 0; i < 4; i++)
+        c[i] = (float)sum[i];
 }
 
 inline void zd_emulate_ldmatrix(

@@ -128,6 +128,38 @@ Test(cuda_emulate, shuffles_and_votes_as_the_manual_says)
     }
 }
 
+/* What stands in cuda.cuh's reductions for their shuffles. */
+__global__ void butterflies(float *out, int *differ)
+{
+    float x = (float)(threadIdx.x * 37 % 64) * 0.1f - 3.0f;
+    for (int lanes = 1; lanes <= 32; lanes *= 2) {
+        float sum = x, most = x;
+        for (int offset = lanes / 2; offset > 0; offset /= 2) {
+            sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+            most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, offset));
+        }
+        if (sum != zd_emulate_sum(x, lanes) || most != zd_emulate_max(x, lanes))
+            *differ = lanes;
+        out[threadIdx.x] = sum;
+    }
+}
+
+Test(cuda_emulate, sums_of_lanes_have_the_bits_of_shuffles)
+{
+    enum { THREADS = 64 };
+    float *out, host[THREADS];
+    int *differ, where = 1;
+    cudaMalloc((void **)&out, sizeof host);
+    cudaMalloc((void **)&differ, sizeof *differ);
+    cudaMemset(differ, 0, sizeof *differ);
+    zd_emulate_launch(
+            "butterflies", butterflies, 1, THREADS, 0, 0, out, differ);
+    cudaMemcpy(&where, differ, sizeof where, cudaMemcpyDefault);
+    cr_assert_eq(
+            cudaMemcpy(host, out, sizeof host, cudaMemcpyDefault), cudaSuccess);
+    cr_expect_eq(where, 0);
+}
+
 struct pointers {
     int count;
     float *out;

@@ -52,6 +52,14 @@ struct warp {
     struct meeting *open; /* not all lanes are there */
     struct meeting *held[WARP];
 };
+
+#define RARELY(condition) __builtin_expect(!!(condition), 0)
+
+/* Literals of one source file are one pointer; those of a header are not. */
+inline bool is_file(const char *a, const char *b)
+{
+    return a == b || !strcmp(a, b);
+}
 } // namespace
 
 struct engine {
@@ -73,7 +81,6 @@ struct engine {
     pthread_t owner;
     bool has_owner, reversed;
     struct fibre *fibre_of[MAX_THREADS]; /* of threads that wait */
-    struct site waits_at[MAX_THREADS];
     struct fibre *idle[MAX_THREADS + 1], *all[MAX_THREADS + 1];
     unsigned idle_count, all_count;
     cudaError_t error;
@@ -156,8 +163,7 @@ struct meeting *join_meeting(
 {
     for (struct meeting *m = w->open; m; m = m->next)
         if (m->mask == mask && m->site.line == site.line && m->count == count &&
-            m->site.op == site.op &&
-            (m->site.file == site.file || !strcmp(m->site.file, site.file)))
+            m->site.op == site.op && is_file(m->site.file, site.file))
             return m;
     struct meeting *m = e->free_meetings;
     if (m) {
@@ -202,7 +208,8 @@ void close_meeting(struct engine *e, unsigned warp, struct meeting *meeting)
 void describe(struct engine *e, unsigned thread, char *out, size_t bytes)
 {
     const struct warp &w = e->warp[thread / WARP];
-    const struct site &site = e->waits_at[thread];
+    const struct meeting *m = w.held[thread % WARP];
+    const struct site &site = m ? m->site : e->barrier;
     uint32_t bit = 1u << thread % WARP;
     if (!(w.present & bit))
         snprintf(out, bytes, "is not in the block");
@@ -282,14 +289,12 @@ void change_to(struct engine *e, struct fibre *to)
 }
 
 /* The current thread cannot go on. */
-void wait_here(struct engine *e, const struct site &site)
+void wait_here(struct engine *e)
 {
-    unsigned thread = e->current;
-    e->waits_at[thread] = site;
     int next = pick(e);
-    if (next < 0)
+    if (RARELY(next < 0))
         stuck(e);
-    e->fibre_of[thread] = e->running;
+    e->fibre_of[e->current] = e->running;
     change_to(e, resume(e, (unsigned)next));
 }
 
@@ -472,26 +477,33 @@ cudaError_t engine_run_block(struct engine *e, uint64_t block)
 
 using namespace standin;
 
+/* Another place than where the others wait. */
+[[noreturn]] static void fail_barrier(
+        struct engine *e, const char *file, int line)
+{
+    char who[256];
+    where(e, e->current, who, sizeof who);
+    const struct zd_emulate_dim &t = e->index[e->first_waiting];
+    report("%s: reaches the barrier %s:%d while thread (%u,%u,%u) waits at "
+           "another, %s:%d",
+           who, file, line, t.x, t.y, t.z, e->barrier.file, e->barrier.line);
+    give_up(e);
+}
+
 void zd_emulate_barrier(const char *file, int line)
 {
     struct engine *e = here;
     unsigned thread = e->current;
     leave_meeting(e, &e->warp[thread / WARP], thread % WARP);
-    struct site site = {"__syncthreads", file, line};
     if (!e->waiting++) {
-        e->barrier = site;
+        e->barrier = {"__syncthreads", file, line};
         e->first_waiting = thread;
-    } else if (e->barrier.line != line || strcmp(e->barrier.file, file)) {
-        char who[256];
-        where(e, thread, who, sizeof who);
-        const struct zd_emulate_dim &t = e->index[e->first_waiting];
-        report("%s: reaches the barrier %s:%d while thread (%u,%u,%u) waits at "
-               "another, %s:%d",
-               who, file, line, t.x, t.y, t.z, e->barrier.file,
-               e->barrier.line);
-        give_up(e);
+    } else if (RARELY(e->barrier.line != line ||
+                      !is_file(e->barrier.file, file))) {
+        fail_barrier(e, file, line);
     }
-    check_ended(e);
+    if (RARELY(e->ended))
+        check_ended(e);
     if (e->waiting == e->threads) {
         e->waiting = 0;
         for (unsigned i = 0; i < e->warps; i++)
@@ -499,7 +511,40 @@ void zd_emulate_barrier(const char *file, int line)
         return;
     }
     set_waiting(e, thread);
-    wait_here(e, site);
+    wait_here(e);
+}
+
+/* A mask that the calling lane or the warp does not allow. */
+[[noreturn]] static void fail_exchange(
+        struct engine *e, unsigned mask, unsigned count, const char *op,
+        const char *file, int line)
+{
+    unsigned thread = e->current, warp = thread / WARP;
+    unsigned gone = mask & ~e->warp[warp].alive;
+    if (!(mask >> thread % WARP & 1))
+        zd_emulate_fail(
+                file, line,
+                "%s with mask %08x, which lacks the calling lane %u", op, mask,
+                thread % WARP);
+    if (!gone)
+        zd_emulate_fail(file, line, "%s of %u bytes", op, count);
+    unsigned missing = (unsigned)__builtin_ctz(gone);
+    char state[256];
+    describe(e, warp * WARP + missing, state, sizeof state);
+    zd_emulate_fail(
+            file, line, "%s with mask %08x, of which lane %u %s", op, mask,
+            missing, state);
+}
+
+/* What most exchanges give; the sizes that are known are no calls. */
+static inline void put(void *to, const void *from, unsigned count)
+{
+    if (count == 4)
+        memcpy(to, from, 4);
+    else if (count == 8)
+        memcpy(to, from, 8);
+    else if (count)
+        memcpy(to, from, count);
 }
 
 struct zd_emulate_lanes zd_emulate_warp_exchange(
@@ -510,32 +555,18 @@ struct zd_emulate_lanes zd_emulate_warp_exchange(
     unsigned thread = e->current, warp = thread / WARP, lane = thread % WARP;
     struct warp *w = &e->warp[warp];
     leave_meeting(e, w, lane);
-    if (!(mask >> lane & 1))
-        zd_emulate_fail(
-                file, line,
-                "%s with mask %08x, which lacks the calling lane %u", op, mask,
-                lane);
-    if (mask & ~w->alive) {
-        unsigned missing = (unsigned)__builtin_ctz(mask & ~w->alive);
-        char state[256];
-        describe(e, warp * WARP + missing, state, sizeof state);
-        zd_emulate_fail(
-                file, line, "%s with mask %08x, of which lane %u %s", op, mask,
-                missing, state);
-    }
-    if (count > ZD_EMULATE_EXCHANGE_BYTES)
-        zd_emulate_fail(file, line, "%s of %u bytes", op, count);
-    struct site site = {op, file, line};
-    struct meeting *m = join_meeting(e, w, mask, count, site);
-    if (count)
-        memcpy(m->bytes + lane * m->stride, bytes, count);
+    if (RARELY(!(mask >> lane & 1) || mask & ~w->alive ||
+               count > ZD_EMULATE_EXCHANGE_BYTES))
+        fail_exchange(e, mask, count, op, file, line);
+    struct meeting *m = join_meeting(e, w, mask, count, {op, file, line});
+    put(m->bytes + lane * m->stride, bytes, count);
     m->arrived |= 1u << lane;
     w->held[lane] = m;
     if (m->arrived == mask) {
         close_meeting(e, warp, m);
     } else {
         set_waiting(e, thread);
-        wait_here(e, site);
+        wait_here(e);
     }
     return {m->bytes, m->stride};
 }
