@@ -1,7 +1,7 @@
 /* test_gpu.c - whole jobs on a GPU, or on its stand-in: against the CPU, and
  * with what is offloaded against what is not.
  *
- *   test_gpu parity | offload | worlds | resume
+ *   test_gpu parity | parity_all | offload | worlds | resume
  *   test_gpu products     on the stand-in only, which counts
  *
  * The stand-in's device addresses are no addresses of the host: that a job runs
@@ -15,30 +15,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SETS = 16 };
+enum { SETS = 24 };
 
-/* A short run of a fixture; `sets` after those that all have. */
-static bool runs(
-        const char *fixture, const char *backend, const char *const *sets,
-        int world, const char *dir)
+/* Gradients are infinite at the first scale, and again when it has grown. */
+#define OVERFLOWS                                                              \
+    "train.dtype=fp16", "train.fp16.initial_scale_power=22",                   \
+            "train.fp16.loss_scale_window=3"
+
+/* A run of a fixture, or of a job file; `base` and `sets` after those that all
+ * have. */
+static bool runs_with(
+        const char *fixture, const char *backend, const char *const *base,
+        const char *const *sets, int world, const char *dir)
 {
     char path[128], device[64];
-    const char *all[SETS] = {
-            device,
-            "train.max_steps=2",
-            "train.global_batch_size=4",
-            "optim.warmup_steps=0",
-            "control.socket=none",
-    };
-    int count = 5;
-    snprintf(path, sizeof path, "tests/fixtures/%s/job.toml", fixture);
+    const char *all[SETS] = {device, "control.socket=none"};
+    int count = 2;
+    if (strchr(fixture, '/'))
+        snprintf(path, sizeof path, "%s", fixture);
+    else
+        snprintf(path, sizeof path, "tests/fixtures/%s/job.toml", fixture);
     snprintf(device, sizeof device, "device.backend=%s", backend);
+    for (; base && *base && count < SETS - 1; base++)
+        all[count++] = *base;
     for (; sets && *sets && count < SETS - 1; sets++)
         all[count++] = *sets;
     enum zd_status status = job_threads_run(path, all, world, dir);
     if (status != ZD_OK && status != ZD_ERR_STOPPED)
         zd_error_print(stderr, zd_error_get());
     return status == ZD_OK || status == ZD_ERR_STOPPED;
+}
+
+static const char *const two_steps[] = {
+        "train.max_steps=2", "train.global_batch_size=4",
+        "optim.warmup_steps=0", NULL};
+
+static bool runs(
+        const char *fixture, const char *backend, const char *const *sets,
+        int world, const char *dir)
+{
+    return runs_with(fixture, backend, two_steps, sets, world, dir);
 }
 
 /* The largest relative difference of a column of two runs. */
@@ -49,6 +65,8 @@ static double difference(const char *a, const char *b, const char *key)
     if (job_threads_column(b, key, &y) != count || !count)
         worst = INFINITY;
     for (int i = 0; i < count && worst < INFINITY; i++) {
+        if (isnan(x[i]) && isnan(y[i])) /* a norm that overflowed in both */
+            continue;
         double d = fabs(x[i] - y[i]) / fabs(x[i]);
         worst = !(d <= worst) ? (isnan(d) ? INFINITY : d) : worst;
     }
@@ -57,58 +75,179 @@ static double difference(const char *a, const char *b, const char *key)
     return worst;
 }
 
-/* The fixtures' own tolerances: 1e-5 in fp32, 1 % of a loss in bf16. */
-static void compare(
-        const char *fixture, const char *const *sets, int world, double loss,
-        double norm, const char *what)
+/* Steps whose gradients were not finite: their rows say so. */
+static int skipped_steps(const char *dir)
+{
+    double *values;
+    int count = job_threads_column(dir, "skipped", &values);
+    free(values);
+    return count;
+}
+
+/* A run on the GPU against the same on the CPU. */
+struct comparison {
+    const char *fixture, *what;
+    const char *const *base, *const *sets;
+    int world, rows;
+    double loss, norm; /* largest relative differences allowed */
+    bool overflows;    /* steps are skipped, the same ones in both */
+};
+
+static void compare(struct comparison c)
 {
     const char *cpu = job_threads_dir(), *gpu = job_threads_dir();
-    bool ran = runs(fixture, "cpu", sets, world, cpu) &&
-               runs(fixture, "cuda", sets, world, gpu);
+    bool ran = runs_with(c.fixture, "cpu", c.base, c.sets, c.world, cpu) &&
+               runs_with(c.fixture, "cuda", c.base, c.sets, c.world, gpu);
     double of_loss = ran ? difference(cpu, gpu, "loss") : INFINITY;
     double of_norm = ran ? difference(cpu, gpu, "grad_norm") : INFINITY;
-    tap_ok(of_loss <= loss && of_norm <= norm,
-           "%s, %s: loss %.2g and norm %.2g from the CPU's", fixture, what,
-           of_loss, of_norm);
+    double *losses = NULL;
+    int skipped = skipped_steps(gpu);
+    int rows = ran ? job_threads_column(gpu, "loss", &losses) : 0;
+    bool as_asked = !c.overflows ||
+                    (skipped > 0 && same_column(cpu, gpu, "loss_scale", 0) &&
+                     skipped == skipped_steps(cpu));
+    tap_ok(of_loss <= c.loss && of_norm <= c.norm && rows == c.rows && as_asked,
+           "%s, %s: %d losses within %.2g and norms within %.2g of the CPU's, "
+           "%d steps skipped",
+           c.fixture, c.what, rows, of_loss, of_norm, skipped);
+    free(losses);
     fs_remove_tree(cpu);
     fs_remove_tree(gpu);
 }
 
+/* The fixtures' own tolerances: 1e-5 of a loss in fp32, 1 % in 16 bits. */
+static void compare_type(const char *fixture, int type, const char *const *base)
+{
+    static const char *const types[][4] = {
+            {"train.dtype=fp32"}, {"train.dtype=bf16"}, {OVERFLOWS}};
+    static const char *const names[] = {"fp32", "bf16", "fp16"};
+    compare((struct comparison){
+            .fixture = fixture,
+            .what = names[type],
+            .base = base,
+            .sets = types[type],
+            .world = 1,
+            .rows = 20,
+            .loss = type ? 1e-2 : 1e-5,
+            .norm = type ? 1e-1 : 1e-4,
+            .overflows = type == 2});
+}
+
+static const char *const fixtures[] = {"gpt2",    "llama", "llama_odd",
+                                       "mistral", "qwen2", "qwen3"};
+enum { FIXTURES = sizeof fixtures / sizeof fixtures[0] };
+
+/* Twenty steps of every fixture in fp32 and in a type of 16 bits: small steps,
+ * and once everything recomputed. */
 static void test_parity(void)
 {
-    static const char *const fixtures[] = {"gpt2", "llama_odd", "qwen3"};
-    static const char *const bf16[] = {"train.dtype=bf16", NULL};
+    static const char *const small[] = {"train.global_batch_size=1", NULL};
     static const char *const full[] = {
-            "train.gradient_checkpointing=full", "eval.eval_strategy=no", NULL};
-    for (int f = 0; f < 3; f++) {
-        compare(fixtures[f], NULL, 1, 1e-5, 1e-4, "fp32");
-        compare(fixtures[f], bf16, 1, 1e-2, 5e-2, "bf16");
+            "train.gradient_checkpointing=full", NULL};
+    for (int f = 0; f < FIXTURES; f++) {
+        compare_type(fixtures[f], 0, small);
+        compare_type(fixtures[f], 1 + f % 2, small);
     }
-    compare("llama", full, 1, 1e-5, 1e-4, "fp32, recomputed");
+    compare((struct comparison){
+            "llama", "fp32, recomputed", two_steps, full, 1, 2, 1e-5, 1e-4,
+            false});
+}
+
+/* Their own jobs, in every type. */
+static void test_parity_all(void)
+{
+    for (int f = 0; f < FIXTURES; f++)
+        for (int type = 0; type < 3; type++)
+            compare_type(fixtures[f], type, NULL);
+}
+
+/* A run, and others of the same that keep something elsewhere. */
+struct offload_group {
+    const char *fixture;
+    const char *base[8];
+    const char *cases[8][6];
+};
+
+/* Tensors above and below 4096 elements, no key of AdamW alone. */
+#define JOB         "tests/train/states.toml"
+#define STATES      "offload.optimizer=cpu"
+#define DISK        "offload.optimizer=nvme", "offload.chunk_bytes=4096"
+#define PARAMS      "offload.params=cpu"
+#define UNDO        "offload.clipping=undo"
+#define ACTIVATIONS "offload.activations=cpu"
+#define RECOMPUTED  "train.gradient_checkpointing=full"
+
+static const struct offload_group offload_groups[] = {
+        {"llama",
+         {NULL},
+         {{STATES},
+          {STATES, UNDO},
+          {STATES, PARAMS},
+          {DISK},
+          {DISK, "offload.params=nvme"},
+          {RECOMPUTED, ACTIVATIONS},
+          {"optim.name=paged_adamw"}}},
+        {"gpt2",
+         {"train.dtype=bf16", "optim.name=adamw_8bit", RECOMPUTED},
+         {{STATES, PARAMS, ACTIVATIONS},
+          {STATES, UNDO},
+          {DISK},
+          {"optim.name=paged_adamw_8bit"}}},
+        {"qwen3",
+         {OVERFLOWS, "optim.name=adam_mini", "train.max_steps=4", RECOMPUTED},
+         {{STATES}, {STATES, PARAMS, ACTIVATIONS}, {DISK}}},
+        {JOB, {"optim.name=lion"}, {{STATES, UNDO, PARAMS}, {DISK}}},
+        {JOB,
+         {OVERFLOWS, "optim.name=lion_8bit", "train.max_steps=4"},
+         {{STATES, UNDO}, {DISK}}},
+};
+
+/* NULL-terminated: all of `more` behind those of `list`. */
+static void append(const char **list, const char *const *more)
+{
+    while (*list)
+        list++;
+    while (more && *more)
+        *list++ = *more++;
+    *list = NULL;
+}
+
+static void test_offload_group(const struct offload_group *group)
+{
+    char path[256];
+    const char *plain = job_threads_dir();
+    snprintf(path, sizeof path, "offload.nvme_path=%s", plain);
+    bool ran = runs(group->fixture, "cuda", group->base, 1, plain);
+    bool overflows = group->base[0] && strstr(group->base[0], "fp16");
+    tap_ok(ran && (skipped_steps(plain) > 0) == overflows,
+           "%s, %s: nothing offloaded runs", group->fixture,
+           group->base[0] ? group->base[0] : "as it is");
+    for (int i = 0; group->cases[i][0]; i++) {
+        const char *sets[SETS] = {NULL}, *dir = job_threads_dir();
+        const char *const where[] = {path, NULL};
+        append(sets, group->base);
+        append(sets, group->cases[i]);
+        if (strstr(group->cases[i][0], "nvme"))
+            append(sets, where);
+        ran = runs(group->fixture, "cuda", sets, 1, dir);
+        tap_ok(ran && same_column(plain, dir, "loss", 0) &&
+                       difference(plain, dir, "grad_norm") == 0 &&
+                       same_model(plain, dir),
+               "%s, %s %s %s: the same bits", group->fixture,
+               group->cases[i][0], group->cases[i][1] ? group->cases[i][1] : "",
+               group->cases[i][1] && group->cases[i][2] ? group->cases[i][2]
+                                                        : "");
+        fs_remove_tree(dir);
+    }
+    fs_remove_tree(plain);
 }
 
 /* The same job with and without something on the host ends in the same bits. */
 static void test_offload(void)
 {
-    static const char *const cases[][6] = {
-            {"offload.optimizer=cpu"},
-            {"offload.optimizer=cpu", "offload.params=cpu"},
-            {"train.gradient_checkpointing=full", "offload.activations=cpu"},
-            {"optim.name=paged_adamw"},
-    };
-    const char *plain = job_threads_dir();
-    tap_ok(runs("llama", "cuda", NULL, 1, plain), "nothing offloaded runs");
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const char *dir = job_threads_dir();
-        bool ran = runs("llama", "cuda", cases[i], 1, dir);
-        tap_ok(ran && same_column(plain, dir, "loss", 2) &&
-                       same_column(plain, dir, "grad_norm", 2) &&
-                       same_model(plain, dir),
-               "%s%s%s: the same bits", cases[i][0], cases[i][1] ? ", " : "",
-               cases[i][1] ? cases[i][1] : "");
-        fs_remove_tree(dir);
-    }
-    fs_remove_tree(plain);
+    for (size_t i = 0; i < sizeof offload_groups / sizeof offload_groups[0];
+         i++)
+        test_offload_group(&offload_groups[i]);
 }
 
 /* Ranks that share a GPU: their collectives go through the host. */
@@ -119,8 +258,29 @@ static void test_worlds(void)
         const char *sets[] = {set, NULL};
         snprintf(set, sizeof set, "zero.stage=%d", stage);
         snprintf(what, sizeof what, "2 ranks, stage %d", stage);
-        compare("llama", sets, 2, 1e-5, 1e-4, what);
+        compare((struct comparison){
+                "llama", what, two_steps, sets, 2, 2, 1e-5, 1e-4, false});
     }
+}
+
+/* Saved by so many ranks, read by so many others. */
+static void test_resume_worlds(void)
+{
+    static const char *const twelve[] = {
+            "train.max_steps=4", "train.global_batch_size=12",
+            "optim.warmup_steps=0", "zero.stage=3", NULL};
+    static const char *const stops[][2] = {
+            {"run.stop_after=1"}, {"run.stop_after=2"}, {NULL}};
+    static const int worlds[] = {1, 4, 3};
+    const char *alone = job_threads_dir(), *dir = job_threads_dir();
+    bool ran = runs_with("llama", "cpu", twelve, NULL, 1, alone);
+    for (int i = 0; i < 3; i++)
+        ran = ran &&
+              runs_with("llama", "cuda", twelve, stops[i], worlds[i], dir);
+    double loss = ran ? difference(alone, dir, "loss") : INFINITY;
+    tap_ok(loss <= 1e-5, "1, then 4, then 3 ranks: loss %.2g", loss);
+    fs_remove_tree(alone);
+    fs_remove_tree(dir);
 }
 
 /* A checkpoint belongs to no device. */
@@ -139,6 +299,7 @@ static void test_resume(void)
         fs_remove_tree(dir);
     }
     fs_remove_tree(whole);
+    test_resume_worlds();
 }
 
 /* Products of the stand-in for cuBLASLt since the process began; 0 before it
@@ -177,9 +338,9 @@ static void expect_products(
  * weights. */
 static void test_products(void)
 {
-    static const char *const fixtures[] = {"llama", "mistral", "qwen3"};
+    static const char *const joined[] = {"llama", "mistral", "qwen3"};
     for (int f = 0; f < 3; f++)
-        expect_products(fixtures[f], NULL, 12, "q, k, v and gate, up as one");
+        expect_products(joined[f], NULL, 12, "q, k, v and gate, up as one");
     expect_products(
             "llama", "train.freeze=[\"k_proj\"]", 17,
             "without k's gradient q, k and v are three");
@@ -196,6 +357,8 @@ int main(int argc, char **argv)
     }
     if (strcmp(part, "parity") == 0)
         test_parity();
+    else if (strcmp(part, "parity_all") == 0)
+        test_parity_all();
     else if (strcmp(part, "offload") == 0)
         test_offload();
     else if (strcmp(part, "worlds") == 0)
