@@ -324,7 +324,8 @@ def paged_row(args, clock, result):
     result["paged_over_plain"] = {"32bit": seconds["paged_adamw_32bit"] / seconds["adamw"],
                                   "8bit": seconds["paged_adamw_8bit"] / seconds["adamw_8bit"]}
     result["too_large_seconds"] = large
-    if large["paged_adamw_32bit"] is None or large["paged_adamw_8bit"] is None:
+    # the buffers that paging needs are larger than the states of a tiny model
+    if not args.tiny and (large["paged_adamw_32bit"] is None or large["paged_adamw_8bit"] is None):
         raise work.Failed("paged states did not run where they are too large")
 
 
