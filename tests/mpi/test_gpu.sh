@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Eight ranks with a GPU each, on the stand-ins: stages 0 to 3 over NCCL have the bits of the same ranks over MPI, in one level
-# and in two levels of 2 x 4; a GPU alone computes with everything offloaded what it computes without.
+# and in two levels of 2 x 4; a GPU alone computes with everything offloaded what it computes without; what kill -9 has ended
+# goes on with the bits of a run that nobody ended.
 #   test_gpu.sh ZEROD SOURCE_ROOT
 source "$(dirname "$0")/lib.sh"
 source "$(dirname "$0")/gpu_lib.sh"
@@ -29,4 +30,28 @@ run offloaded 0 "${alone[@]}" --set offload.optimizer=cpu --set offload.params=c
 check "optimizer, parameters and activations offloaded: the same bits" same offloaded plain
 run disk 0 "${alone[@]}" --set offload.optimizer=nvme --set offload.nvme_path="$folder"
 check "states on disk: the same bits" same disk plain
+
+# At any moment, either rank; with states on the GPU, and with states and parameters in a file.
+long=("${settings[@]}" --set comm.backend=nccl --set zero.stage=3 --set train.max_steps=12 --set checkpoint.save_steps=2)
+mkdir states
+in_file=(--set offload.optimizer=nvme --set offload.params=nvme --set offload.nvme_path=states)
+run whole 2 "${long[@]}"
+check "two GPUs in stage 3, unbroken" code_is 0
+for victim in 1 2; do
+    tier=()
+    [[ $victim -eq 1 ]] || tier=("${in_file[@]}")
+    start killed-$victim 2 "${long[@]}" "${tier[@]}"
+    wait_rows killed-$victim $((3 * victim + RANDOM % 3))
+    kill -KILL "$(children "$pid" | tr ' ' '\n' | sed -n "${victim}p")"
+    finish_started
+    check "kill -9 of a rank after $(rows killed-$victim) steps ends mpirun, not with 0" [ "$code" -ne 0 ]
+    check "  what was committed verifies" all_verify killed-$victim
+    run killed-$victim 2 "${long[@]}" "${tier[@]}"
+    check "  the next start goes on" says 'resum'
+    check "  to the end" code_is 0
+    check "  with the unbroken run's bits" same_run whole killed-$victim
+    check "  leaving nothing behind" no_leftovers killed-$victim
+done
+is_empty() { [[ -z $(ls -A "$1") ]] || { ls -A "$1"; return 1; }; }
+check "nor in the file's folder" is_empty states
 plan
