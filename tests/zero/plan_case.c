@@ -1,0 +1,75 @@
+#include "plan_case.h"
+
+#include <criterion/criterion.h>
+
+struct fake fake;
+struct fake_shape shape = {.layers = 3, .scale = 1, .freeze_every = 5};
+
+void plan_setup(void)
+{
+    fake_create(&fake, &shape);
+}
+
+void plan_teardown(void)
+{
+    fake_destroy(&fake);
+}
+
+struct zero_request request(int stage, int world, int accumulation)
+{
+    struct zero_options options = zero_options_default();
+    options.stage = stage;
+    return (struct zero_request){
+            .config = &fake.config,
+            .table = &fake.table,
+            .world = world,
+            .options = options,
+            .dtype = DTYPE_BF16,
+            .storage_dtype = DTYPE_BF16,
+            .accumulation = accumulation,
+            .train = true};
+}
+
+struct zero_plan build(const struct zero_request *r)
+{
+    struct zero_plan plan;
+    cr_assert_eq(zero_plan_build(r, &plan), ZD_OK, "%s", zd_error_get()->what);
+    return plan;
+}
+
+size_t trainable(const struct zero_plan *plan)
+{
+    size_t count = 0;
+    for (int s = 0; s < plan->segment_count; s++)
+        count += plan->segments[s].trainable ? plan->segments[s].count : 0;
+    return count;
+}
+
+size_t all(const struct zero_plan *plan)
+{
+    size_t count = 0;
+    for (int s = 0; s < plan->segment_count; s++)
+        count += plan->segments[s].count;
+    return count;
+}
+
+uint64_t share(size_t count, int world, size_t bytes)
+{
+    return (uint64_t)count * (uint64_t)(world - 1) / (uint64_t)world * bytes;
+}
+
+size_t span_bytes(const struct arena_plan *arena, const char *name)
+{
+    const struct arena_span *span = arena_plan_find(arena, name);
+    return span ? span->bytes : 0;
+}
+
+size_t bytes_of(const struct zero_plan *plan, const char *name)
+{
+    struct arena_plan arena;
+    arena_plan_init(&arena);
+    cr_assert_eq(zero_plan_spans(plan, &arena), ZD_OK);
+    size_t bytes = span_bytes(&arena, name);
+    arena_plan_fini(&arena);
+    return bytes;
+}

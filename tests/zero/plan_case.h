@@ -1,0 +1,29 @@
+/* plan_case.h - plans of the fake model: what a test asks for, and what it
+ * counts in the answer. */
+#ifndef ZD_TESTS_ZERO_PLAN_CASE_H
+#define ZD_TESTS_ZERO_PLAN_CASE_H
+
+#include "fake.h"
+
+/* The model, of the test's own process: made in `shape` by plan_setup. */
+extern struct fake fake;
+extern struct fake_shape shape;
+
+void plan_setup(void);
+void plan_teardown(void);
+
+/* Training of the model in bf16; nothing is offloaded. */
+struct zero_request request(int stage, int world, int accumulation);
+/* The plan, which must come about. */
+struct zero_plan build(const struct zero_request *r);
+
+/* Padded elements: all trainable, and all. */
+size_t trainable(const struct zero_plan *plan);
+size_t all(const struct zero_plan *plan);
+/* What a rank sends when `count` elements are gathered or scattered. */
+uint64_t share(size_t count, int world, size_t bytes);
+/* Of the span of this name; 0: there is none. */
+size_t span_bytes(const struct arena_plan *arena, const char *name);
+size_t bytes_of(const struct zero_plan *plan, const char *name);
+
+#endif

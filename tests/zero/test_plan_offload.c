@@ -1,0 +1,172 @@
+#include "plan_case.h"
+
+#include "zero/plan_parts.h"
+
+#include <criterion/criterion.h>
+
+TestSuite(zero_plan_offload, .init = plan_setup, .fini = plan_teardown);
+
+static struct zero_request offloaded(int stage, int world, int accumulation)
+{
+    struct zero_request r = request(stage, world, accumulation);
+    r.optim = optim_options_default();
+    r.offload = offload_options_default();
+    r.offload.optimizer = OFFLOAD_CPU;
+    return r;
+}
+
+/* Gradients that pass are not kept; masters and states are the engine's. */
+Test(zero_plan_offload, offload_leaves_parameters_and_buffers_on_the_device)
+{
+    for (int world = 1; world <= 4; world++) {
+        for (int stage = 0; stage <= 3; stage++) {
+            struct zero_request r = offloaded(stage, world, 1);
+            struct zero_plan plan = build(&r);
+            struct arena_plan arena;
+            arena_plan_init(&arena);
+            cr_assert_eq(zero_plan_spans(&plan, &arena), ZD_OK);
+            bool keeps = stage == 0 && world > 1;
+            cr_assert_eq(span_bytes(&arena, "zero.grads") > 0, keeps);
+            cr_assert_eq(span_bytes(&arena, "zero.m"), 0);
+            cr_assert_eq(span_bytes(&arena, "zero.master"), 0);
+            cr_assert_gt(span_bytes(&arena, "zero.params"), 0);
+            cr_assert_gt(span_bytes(&arena, "offload.master"), 0);
+            cr_assert_eq(
+                    span_bytes(&arena, "zero.grads.passing") > 0,
+                    world > 1 && stage > 0);
+            cr_assert_eq(
+                    arena_plan_kind_bytes(&arena, ARENA_DEVICE, SPAN_OPTIMIZER),
+                    0);
+            arena_plan_fini(&arena);
+            zero_plan_fini(&plan);
+        }
+    }
+}
+
+/* Of parameters on the host the device holds slots alone. */
+Test(zero_plan_offload, parameters_on_the_host_leave_slots_on_the_device)
+{
+    for (int world = 1; world <= 4; world++) {
+        for (int stage = world > 1 ? 3 : 0; stage <= 3; stage++) {
+            struct zero_request r = offloaded(stage, world, 1);
+            r.offload.params = OFFLOAD_CPU;
+            struct zero_plan plan = build(&r);
+            struct arena_plan arena;
+            arena_plan_init(&arena);
+            cr_assert_eq(zero_plan_spans(&plan, &arena), ZD_OK);
+            cr_assert(plan.params_cut);
+            cr_assert_eq(plan.layer_slots, 2);
+            cr_assert_eq(
+                    arena_plan_kind_bytes(&arena, ARENA_DEVICE, SPAN_PARAMS),
+                    0);
+            cr_assert_gt(span_bytes(&arena, "zero.params.slots"), 0);
+            cr_assert_eq(
+                    arena_plan_find(&arena, "zero.params.frozen")->memory,
+                    ARENA_PINNED);
+            arena_plan_fini(&arena);
+            zero_plan_fini(&plan);
+        }
+    }
+}
+
+/* Shards of a bucket stay where they are until the bucket after the next one is
+ * reduced; two neighbours never share memory. */
+Test(zero_plan_offload, passing_shards_of_neighbours_lie_apart)
+{
+    struct fake_shape deep = {.layers = 9, .scale = 1, .tied = true};
+    fake_destroy(&fake);
+    fake_create(&fake, &deep);
+    for (int variant = 0; variant < 8; variant++) {
+        struct zero_request r = offloaded(1 + variant % 3, 2 + variant % 3, 1);
+        r.options.reduce_bucket_size = variant & 1 ? 3000 : 0;
+        r.options.overlap_comm = variant & 2;
+        struct zero_plan plan = build(&r);
+        size_t whole = 0;
+        for (int i = 0; i < plan.grad_unit_count; i++) {
+            int unit = plan.grad_units[i];
+            size_t at = plan.passing_offsets[unit];
+            size_t count = plan_grad_count(&plan, unit) / (size_t)r.world;
+            whole += count;
+            cr_assert_leq(at + count, plan.passing_count);
+            for (int k = 0; k < i; k++) {
+                int other = plan.grad_units[k];
+                size_t begin = plan.passing_offsets[other];
+                size_t end =
+                        begin + plan_grad_count(&plan, other) / (size_t)r.world;
+                int apart = plan.grad_buckets[i] - plan.grad_buckets[k];
+                if (apart <= (r.options.overlap_comm ? 1 : 0))
+                    cr_assert(end <= at || at + count <= begin);
+            }
+        }
+        cr_assert_lt(plan.passing_count, whole);
+        zero_plan_fini(&plan);
+    }
+}
+
+Test(zero_plan_offload, each_micro_batch_that_the_host_adds_is_reduced)
+{
+    for (int stage = 1; stage <= 3; stage++) {
+        struct zero_request r = offloaded(stage, 4, 3);
+        r.accumulate_on_host = true;
+        struct zero_plan plan = build(&r);
+        cr_assert_eq(
+                plan.wire.reduce_scatter, 3 * share(trainable(&plan), 4, 4));
+        cr_assert_gt(plan.offload_bytes[OFFLOAD_ACCUMULATORS], 0);
+        zero_plan_fini(&plan);
+        r.accumulate_on_host = false; /* stage 1: only the last one */
+        plan = build(&r);
+        cr_assert_eq(
+                plan.wire.reduce_scatter,
+                (stage == 1 ? 1 : 3) * share(trainable(&plan), 4, 4));
+        cr_assert_eq(plan.offload_bytes[OFFLOAD_ACCUMULATORS], 0);
+        zero_plan_fini(&plan);
+    }
+}
+
+/* 4 of master, 2 of the slot; 1 each of m and v and two scales per 256, or 8 of
+ * small tensors. */
+Test(zero_plan_offload, a_parameter_takes_8_03_bytes_of_the_host)
+{
+    struct fake_shape big = {.layers = 2, .scale = 64};
+    fake_destroy(&fake);
+    fake_create(&fake, &big);
+    struct zero_request r = offloaded(2, 1, 1);
+    r.optim.state_type = OPTIM_STATE_8BIT;
+    r.optim.stable_embedding = false;
+    struct zero_plan plan = build(&r);
+    double bytes = 0, want = 0;
+    for (int part = 0; part < OFFLOAD_PARTS; part++)
+        bytes += (double)plan.offload_bytes[part];
+    for (int id = 0; id < fake.table.count; id++) {
+        size_t count = fake.table.params[id].count;
+        want += (double)count *
+                (6 + (count >= OPTIM_8BIT_MIN ? 2 + 8.0 / 256 : 8));
+    }
+    cr_assert_geq(bytes, want);
+    cr_assert_leq(bytes, 1.06 * want, "%g bytes", bytes / want);
+    zero_plan_fini(&plan);
+}
+
+static void refuses(const struct zero_request *r, const char *code)
+{
+    struct zero_plan plan;
+    cr_assert_eq(zero_plan_build(r, &plan), ZD_ERR_CONFIG);
+    cr_assert_str_eq(zd_error_get()->code, code);
+    zd_error_clear();
+}
+
+Test(zero_plan_offload, offload_that_does_not_go_together_is_refused)
+{
+    struct zero_request r = offloaded(3, 2, 1);
+    r.offload.params = OFFLOAD_CPU;
+    r.offload.optimizer = OFFLOAD_NONE;
+    refuses(&r, "E0660");
+    for (int stage = 0; stage <= 2; stage++) {
+        r = offloaded(stage, 2, 1);
+        r.offload.params = OFFLOAD_CPU;
+        refuses(&r, "E0661");
+    }
+    r = offloaded(0, 2, 4);
+    r.accumulate_on_host = true;
+    refuses(&r, "E0662");
+}
