@@ -5,8 +5,8 @@
  * state at b; accumulation and checkpointing change nothing that they should
  * not. */
 #include "base/fs.h"
-#include "base/safetensors.h"
 #include "tests/support/job_threads.h"
+#include "tests/support/saved_state.h"
 
 #include <limits.h>
 #include <math.h>
@@ -186,84 +186,6 @@ static void every_cut_resumes(const char *dtype)
     curve_free(&base);
 }
 
-/* Every array of a checkpoint, put together from its shards: "m/NAME" ->
- * values. */
-struct state {
-    struct array {
-        char *name;
-        float *values;
-        uint64_t count;
-    } * arrays;
-    int count;
-};
-
-enum { ARRAYS_MAX = 512, ELEMENTS_MAX = 1 << 16 };
-
-static struct array *array_of(struct state *state, const char *name, size_t n)
-{
-    for (int i = 0; i < state->count; i++)
-        if (strncmp(state->arrays[i].name, name, n) == 0 &&
-            !state->arrays[i].name[n])
-            return &state->arrays[i];
-    struct array *array = &state->arrays[state->count++];
-    array->name = strndup(name, n);
-    array->values = calloc(ELEMENTS_MAX, sizeof *array->values);
-    return array;
-}
-
-static void add_shard(struct state *state, const char *path)
-{
-    struct st_file *file;
-    if (st_open(path, &file) != ZD_OK)
-        return;
-    for (int t = 0; t < file->tensor_count; t++) {
-        const struct st_tensor *tensor = &file->tensors[t];
-        const char *at = strrchr(tensor->name, '@');
-        struct array *array =
-                array_of(state, tensor->name, (size_t)(at - tensor->name));
-        st_read_float(
-                file, tensor, 0, tensor->count,
-                array->values + strtoull(at + 1, NULL, 10));
-        array->count += tensor->count;
-    }
-    st_close(file);
-}
-
-static struct state state_of(const char *dir, int world, int step)
-{
-    char path[PATH_MAX];
-    struct state state = {.arrays = calloc(ARRAYS_MAX, sizeof(struct array))};
-    for (int r = 1; r <= world; r++) {
-        snprintf(
-                path, sizeof path,
-                "%s/out/checkpoint-%06d/shard-%05d-of-%05d.safetensors", dir,
-                step, r, world);
-        add_shard(&state, path);
-    }
-    return state;
-}
-
-static bool same_state(struct state *a, struct state *b)
-{
-    bool same = a->count == b->count && a->count > 0;
-    for (int i = 0; i < a->count && same; i++) {
-        const struct array *x = &a->arrays[i];
-        const struct array *y = array_of(b, x->name, strlen(x->name));
-        same = x->count == y->count &&
-               memcmp(x->values, y->values, x->count * sizeof(float)) == 0;
-    }
-    return same;
-}
-
-static void state_free(struct state *state)
-{
-    for (int i = 0; i < state->count; i++) {
-        free(state->arrays[i].name);
-        free(state->arrays[i].values);
-    }
-    free(state->arrays);
-}
-
 /* Load at b ranks into another folder and save at once: nothing is computed. */
 static bool moves_unchanged(const char *from, int a, int b)
 {
@@ -275,11 +197,7 @@ static bool moves_unchanged(const char *from, int a, int b)
             resume, sizeof resume, "run.resume=%s/out/checkpoint-000006", from);
     if (!run(dir, b, sets))
         return false;
-    struct state x = state_of(from, a, 6), y = state_of(dir, b, 6);
-    bool same = same_state(&x, &y);
-    state_free(&x);
-    state_free(&y);
-    return same;
+    return same_saved_state(from, a, dir, b, 6);
 }
 
 /* Save at a ranks, load at b: the state is the same and the losses go on. */

@@ -2,9 +2,9 @@
  * to the bit, worlds to 1e-5, and checkpoints carry every state between them.
  */
 #include "base/fs.h"
-#include "base/safetensors.h"
 #include "optim/optim.h"
 #include "tests/support/job_threads.h"
+#include "tests/support/saved_state.h"
 #include "train/manifest.h"
 
 #include <limits.h>
@@ -14,6 +14,7 @@
 
 static const char *job = "tests/train/states.toml";
 enum { STEPS = 6, CUT = 3, SETS = 16 };
+enum { BYTES_MAX = 1 << 23 };
 
 struct variant {
     const char *name;
@@ -82,104 +83,6 @@ static double apart(const char *a, const char *b)
     free(x.loss);
     free(y.loss);
     return most;
-}
-
-/* --- what a checkpoint holds ---------------------------------------------- */
-
-/* One array put together from all shards: "m/NAME" and its bytes. */
-struct array {
-    char *name;
-    char type[12];
-    char *bytes;
-    size_t used, room;
-};
-struct state {
-    struct array *arrays;
-    int count;
-};
-enum { ARRAYS_MAX = 512, BYTES_MAX = 1 << 23 };
-
-static struct array *array_of(struct state *state, const char *name, size_t n)
-{
-    for (int i = 0; i < state->count; i++)
-        if (strncmp(state->arrays[i].name, name, n) == 0 &&
-            !state->arrays[i].name[n])
-            return &state->arrays[i];
-    struct array *array = &state->arrays[state->count++];
-    array->name = strndup(name, n);
-    return array;
-}
-
-static char *bytes_at(struct array *array, size_t begin, size_t bytes)
-{
-    if (begin + bytes > array->room) {
-        array->bytes = realloc(array->bytes, begin + bytes);
-        memset(array->bytes + array->room, 0, begin + bytes - array->room);
-        array->room = begin + bytes;
-    }
-    return array->bytes + begin;
-}
-
-static void add_shard(struct state *state, const char *path)
-{
-    struct st_file *file;
-    if (st_open(path, &file) != ZD_OK)
-        return;
-    for (int t = 0; t < file->tensor_count; t++) {
-        const struct st_tensor *tensor = &file->tensors[t];
-        const char *at = strrchr(tensor->name, '@');
-        struct array *array =
-                array_of(state, tensor->name, (size_t)(at - tensor->name));
-        size_t begin = strtoull(at + 1, NULL, 10);
-        if (strstr(array->name, "_scale/"))
-            begin /= OPTIM_QBLOCK;
-        snprintf(array->type, sizeof array->type, "%s", tensor->dtype);
-        st_read_bytes(
-                file, tensor, 0, tensor->bytes,
-                bytes_at(
-                        array, begin * (tensor->bytes / tensor->count),
-                        tensor->bytes));
-        array->used += tensor->bytes;
-    }
-    st_close(file);
-}
-
-static struct state state_of(const char *dir, int world, int step)
-{
-    char path[PATH_MAX];
-    struct state state = {.arrays = calloc(ARRAYS_MAX, sizeof(struct array))};
-    for (int r = 1; r <= world; r++) {
-        snprintf(
-                path, sizeof path,
-                "%s/out/checkpoint-%06d/shard-%05d-of-%05d.safetensors", dir,
-                step, r, world);
-        add_shard(&state, path);
-    }
-    return state;
-}
-
-static void state_free(struct state *state)
-{
-    for (int i = 0; i < state->count; i++) {
-        free(state->arrays[i].name);
-        free(state->arrays[i].bytes);
-    }
-    free(state->arrays);
-}
-
-static bool same_state(const char *a, int a_world, const char *b, int b_world)
-{
-    struct state x = state_of(a, a_world, CUT), y = state_of(b, b_world, CUT);
-    bool same = x.count == y.count && x.count > 0;
-    for (int i = 0; i < x.count && same; i++) {
-        const struct array *p = &x.arrays[i];
-        const struct array *q = array_of(&y, p->name, strlen(p->name));
-        same = p->used == q->used && strcmp(p->type, q->type) == 0 &&
-               !memcmp(p->bytes, q->bytes, p->used);
-    }
-    state_free(&x);
-    state_free(&y);
-    return same;
 }
 
 /* --- one training --------------------------------------------------------- */
@@ -259,7 +162,7 @@ static bool has_its_arrays(const struct variant *v, const char *dir, int world)
             {"m_scale/", {"_8bit", NULL}},
             {"v_scale/", {"adamw_8bit", NULL}},
             {"v_blocks/", {"adam_mini", NULL}}};
-    struct state state = state_of(dir, world, CUT);
+    struct saved_state state = saved_state_of(dir, world, CUT);
     bool ok = true;
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         bool found = false, wanted = strstr(v->name, "momentum") && k == 0;
@@ -270,7 +173,7 @@ static bool has_its_arrays(const struct variant *v, const char *dir, int world)
             wanted |= strstr(v->name, kinds[k].names[n]) != NULL;
         ok = ok && found == wanted;
     }
-    state_free(&state);
+    saved_state_free(&state);
     return ok;
 }
 
@@ -285,7 +188,7 @@ static void states_move(const struct variant *v, int turn)
         if (a == 1)
             tap_ok(from && has_its_arrays(v, from, a),
                    "%s: its arrays and no other", v->name);
-        tap_ok(to && same_state(from, a, to, b),
+        tap_ok(to && same_saved_state(from, a, to, b, CUT),
                "%s: saved at %d ranks (%s), loaded at %d (%s): the same bits",
                v->name, a, was, b, is);
     }
@@ -315,105 +218,11 @@ static void long_tensors_move(void)
     const char *from = saved_at(&v, 1, 0, device);
     const char *through = from ? moved_to(from, &v, 3, 2, host) : NULL;
     const char *to = through ? moved_to(through, &v, 2, 0, device) : NULL;
-    tap_ok(to && same_state(from, 1, through, 3) && same_state(from, 1, to, 2),
+    tap_ok(to && same_saved_state(from, 1, through, 3, CUT) &&
+                   same_saved_state(from, 1, to, 2, CUT),
            "tensors longer than the buffers: the same bits");
     resumes(&v, 1, 0);
     job = small;
-}
-
-/* --- Adam-mini's blocks --------------------------------------------------- */
-
-struct sizes {
-    size_t width, inner, heads, head_dim;
-};
-
-static size_t columns_of(const char *name, const struct sizes *s)
-{
-    if (strstr(name, "c_attn"))
-        return 3 * s->width;
-    if (strstr(name, "c_fc") || strstr(name, "down_proj"))
-        return s->inner;
-    return strstr(name, "norm") || strstr(name, "ln_") ? 1 : s->width;
-}
-
-/* The partition written out by the names of tensors. */
-static size_t block_of(const char *name, const struct sizes *s, size_t element)
-{
-    size_t columns = columns_of(name, s);
-    size_t row = element / columns, column = element % columns;
-    if (strstr(name, "c_attn")) {
-        size_t part = column / s->width, at = column % s->width;
-        return part == 2 ? 2 * s->heads + at
-                         : part * s->heads + at / s->head_dim;
-    }
-    if (strstr(name, "c_fc") || strstr(name, "c_proj"))
-        return column;
-    if (strstr(name, "q_proj") || strstr(name, "k_proj"))
-        return row / s->head_dim;
-    return strstr(name, "norm") || strstr(name, "ln_") ? 0 : row;
-}
-
-/* After one step m is (1 - b1) g, and v (1 - b2) times the mean of g^2. */
-static double worst_block(
-        const struct array *v, const struct array *m, const struct sizes *s)
-{
-    size_t count = m->used / 4, blocks = v->used / 4, used = 0;
-    double *sum = calloc(count, sizeof *sum), worst = 0;
-    double *members = calloc(count, sizeof *members);
-    for (size_t e = 0; e < count; e++) {
-        size_t b = block_of(v->name, s, e);
-        double g = (double)((float *)m->bytes)[e] / (1 - 0.9);
-        sum[b] += g * g;
-        members[b]++;
-        used = b >= used ? b + 1 : used;
-    }
-    for (size_t b = 0; b < used && b < blocks; b++) {
-        double want = (1 - 0.95) * sum[b] / members[b];
-        double got = (double)((float *)v->bytes)[b];
-        worst = fmax(worst, want > 0 ? fabs(got / want - 1) : fabs(got));
-    }
-    free(sum);
-    free(members);
-    return used == blocks ? worst : INFINITY;
-}
-
-/* `path` at 1 to 4 ranks: shards cut heads, rows and columns. */
-static void blocks_are_the_papers(
-        const char *path, const struct sizes *sizes, int tensors)
-{
-    static const struct variant v = {
-            "adam_mini", {"optim.name=adam_mini", "run.stop_after=1"}};
-    const char *before = job;
-    job = path;
-    for (int world = 1; world <= 4; world++) {
-        char set[32];
-        const char *dir = job_threads_dir();
-        const char *sets[] = {set, world % 2 ? device : host, NULL};
-        snprintf(set, sizeof set, "zero.stage=%d", world % 4);
-        bool ok = run(dir, &v, world, sets);
-        struct state state = state_of(dir, world, 1);
-        double worst = 0;
-        int found = 0;
-        for (int i = 0; i < state.count; i++) {
-            const char *name = state.arrays[i].name;
-            char m_name[200];
-            if (strncmp(name, "v_blocks/", 9) != 0)
-                continue;
-            snprintf(m_name, sizeof m_name, "m/%s", name + 9);
-            worst = fmax(
-                    worst,
-                    worst_block(
-                            &state.arrays[i],
-                            array_of(&state, m_name, strlen(m_name)), sizes));
-            found++;
-        }
-        tap_ok(ok && found == tensors && worst < 1e-5,
-               "%s, %d ranks: v of %d tensors' blocks is the mean of their "
-               "squares (%.1g)",
-               path, world, found, worst);
-        state_free(&state);
-    }
-    job = before;
 }
 
 /* --- other formats -------------------------------------------------------- */
@@ -429,13 +238,14 @@ static const struct variant *find(const char *name)
 /* Every lane of `to` is that of `from` read and written in its own format. */
 static bool converted(const char *from, const char *to, int *changed)
 {
-    struct state x = state_of(from, 2, CUT), y = state_of(to, 3, CUT);
+    struct saved_state x = saved_state_of(from, 2, CUT),
+                       y = saved_state_of(to, 3, CUT);
     bool same = true;
     float *wide = calloc(BYTES_MAX, 1), *scales = calloc(BYTES_MAX, 1);
     void *values = calloc(BYTES_MAX, 1);
     for (int i = 0; i < y.count; i++) {
-        struct array *q = &y.arrays[i];
-        struct array *p = array_of(&x, q->name, strlen(q->name));
+        struct saved_array *q = &y.arrays[i];
+        struct saved_array *p = saved_array_of(&x, q->name, strlen(q->name));
         enum optim_lane lane = q->name[0] == 'm' ? OPTIM_M : OPTIM_V;
         char scale_name[200];
         bool narrow = strcmp(q->type, "U8") == 0;
@@ -449,7 +259,8 @@ static bool converted(const char *from, const char *to, int *changed)
         *changed += narrow != narrowed;
         optim_lane_read(
                 lane, narrowed ? OPTIM_8BIT : OPTIM_FP32, p->bytes,
-                narrowed ? (float *)array_of(&x, scale_name, strlen(scale_name))
+                narrowed ? (float *)saved_array_of(
+                                   &x, scale_name, strlen(scale_name))
                                    ->bytes
                          : NULL,
                 count, wide);
@@ -465,8 +276,8 @@ static bool converted(const char *from, const char *to, int *changed)
     free(wide);
     free(scales);
     free(values);
-    state_free(&x);
-    state_free(&y);
+    saved_state_free(&x);
+    saved_state_free(&y);
     return same;
 }
 
@@ -498,14 +309,14 @@ static void families_change(void)
     const char *from = saved_at(find("adamw"), 2, 3, host);
     const char *to = from ? moved_to(from, find("lion"), 2, 3, host) : NULL;
     bool ok = to != NULL;
-    struct state x = {0}, y = {0};
+    struct saved_state x = {0}, y = {0};
     if (ok) {
-        x = state_of(from, 2, CUT);
-        y = state_of(to, 2, CUT);
+        x = saved_state_of(from, 2, CUT);
+        y = saved_state_of(to, 2, CUT);
     }
     for (int i = 0; i < y.count; i++) {
-        struct array *q = &y.arrays[i];
-        struct array *p = array_of(&x, q->name, strlen(q->name));
+        struct saved_array *q = &y.arrays[i];
+        struct saved_array *p = saved_array_of(&x, q->name, strlen(q->name));
         for (size_t k = 0;
              q->name[0] == 'm' && q->name[1] == '/' && k < q->used; k++)
             ok = ok && q->bytes[k] == 0;
@@ -515,8 +326,8 @@ static void families_change(void)
     }
     tap_ok(ok && applied_steps(from, CUT) == CUT && applied_steps(to, CUT) == 0,
            "adamw -> lion: the weights go on, states and t begin anew");
-    state_free(&x);
-    state_free(&y);
+    saved_state_free(&x);
+    saved_state_free(&y);
 }
 
 /* A manifest of format 1 says nothing of the optimizer. */
@@ -563,12 +374,7 @@ int main(int argc, char **argv)
             resumes(&variants[i], 2, i % 4);
         }
     }
-    if (trains) {
-        static const struct sizes gpt2 = {32, 128, 4, 8};
-        static const struct sizes llama = {64, 160, 4, 16};
-        blocks_are_the_papers("tests/fixtures/gpt2/job.toml", &gpt2, 3 * 6 + 3);
-        blocks_are_the_papers(job, &llama, 2 * 9 + 3);
-    } else {
+    if (!trains) {
         formats_change("adamw", "adamw_8bit");
         formats_change("adamw_8bit", "adamw");
         formats_change("adam_mini", "adam_mini_8bit");
