@@ -3,117 +3,19 @@
  * planned.
  *
  *   test_offload runs     layouts, threads, streams, optimizers, micro-batches
- *   test_offload nvme     states and parameters in a file
  *   test_offload resume   saved with offload, resumed without, or reversed
  *   test_offload tsan     a few jobs, for a thread sanitizer */
 #include "base/fs.h"
+#include "offload_case.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"
 
-#include <dirent.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LLAMA  "tests/fixtures/llama_odd/job.toml"
-#define GPT2   "tests/fixtures/gpt2/job.toml"
 #define RECIPE "tests/train/recipe.toml"
 #define PLAIN  "tests/train/bytes.toml" /* says nothing of the optimizer */
-
-enum { STEPS = 5, SETS = 24 };
-
-/* What a job is run with; NULL ends a list. */
-struct sets {
-    const char *list[SETS];
-    int count;
-    char text[SETS][PATH_MAX];
-};
-
-static void set(struct sets *sets, const char *text)
-{
-    snprintf(sets->text[sets->count], sizeof sets->text[0], "%s", text);
-    sets->list[sets->count] = sets->text[sets->count];
-    sets->list[++sets->count] = NULL;
-}
-
-static void set_all(struct sets *sets, const char *const *texts)
-{
-    for (; texts && *texts; texts++)
-        set(sets, *texts);
-}
-
-/* Evaluation and a checkpoint lie between the steps: both read parameters and
- * states while updates may still be under way. */
-static void set_common(struct sets *sets, const char *dtype)
-{
-    char text[64];
-    static const char *const texts[] = {
-            "train.max_steps=5",        "data.val_split=0.2",
-            "eval.eval_strategy=steps", "eval.eval_steps=2",
-            "eval.max_batches=1",       "checkpoint.save_strategy=steps",
-            "checkpoint.save_steps=3",  NULL};
-    *sets = (struct sets){0};
-    set_all(sets, texts);
-    snprintf(text, sizeof text, "train.dtype=%s", dtype);
-    set(sets, text);
-}
-
-static bool same_run(const char *a, const char *b, int world)
-{
-    char name[96];
-    bool same = same_column(a, b, "loss", 0) &&
-                same_column(a, b, "grad_norm", 0) &&
-                same_column(a, b, "eval_loss", 0) && same_model(a, b);
-    for (int r = 1; r <= world; r++) {
-        snprintf(
-                name, sizeof name,
-                "checkpoint-000003/shard-%05d-of-%05d.safetensors", r, world);
-        same = same && same_output(a, b, name);
-    }
-    return same;
-}
-
-static bool as_planned(const char *dir)
-{
-    json_t *plan = plan_check_open(dir);
-    bool ok =
-            plan && plan_check_sent(plan, dir, STEPS) && plan_check_taken(plan);
-    json_decref(plan);
-    return ok;
-}
-
-/* The run of these settings with more of them; its folder. */
-static const char *run(
-        const char *job, const struct sets *common, const char *const *more,
-        int world, bool *ran_out)
-{
-    struct sets sets = {0};
-    const char *dir = job_threads_dir();
-    set_all(&sets, common->list);
-    set_all(&sets, more);
-    *ran_out = job_threads_run(job, sets.list, world, dir) == ZD_OK;
-    return dir;
-}
-
-/* `layout` with and without `offload`. */
-static void compare(
-        const char *job, const struct sets *common, const char *const *layout,
-        const char *const *offload, int world, const char *what)
-{
-    struct sets both = {0};
-    bool ran, ran_too;
-    set_all(&both, layout);
-    set_all(&both, offload);
-    const char *a = run(job, common, layout, world, &ran);
-    const char *b = run(job, common, both.list, world, &ran_too);
-    bool same = ran && ran_too && same_run(a, b, world);
-    tap_ok(same, "world %d, %s: offloaded, the same bits", world, what);
-    tap_ok(ran_too && as_planned(b), "world %d, %s: wire and memory as planned",
-           world, what);
-    fs_remove_tree(a);
-    fs_remove_tree(b);
-}
 
 /* --- layouts -------------------------------------------------------------- */
 
@@ -249,83 +151,6 @@ static void host_sums_are_near(void)
     }
 }
 
-/* --- NVMe ----------------------------------------------------------------- */
-
-struct nvme_case {
-    const char *job, *dtype;
-    int world;
-    const char *layout[4], *offload[6];
-};
-
-static const struct nvme_case nvme_cases[] = {
-        {LLAMA,
-         "fp32",
-         1,
-         {"optim.name=adamw"},
-         {"offload.params=nvme", "aio.backend=threads",
-          "offload.chunk_bytes=2048", "aio.block_size=4096"}},
-        {LLAMA,
-         "bf16",
-         2,
-         {"zero.stage=1", "train.per_device_train_batch_size=4"},
-         {"offload.accumulate=device", "offload.threads=3"}},
-        {GPT2,
-         "bf16",
-         2,
-         {"zero.stage=3", "optim.name=adamw_8bit"},
-         {"offload.params=nvme", "offload.chunk_bytes=4096",
-          "aio.single_submit=true"}},
-        {GPT2,
-         "fp16",
-         3,
-         {"zero.stage=2", "train.per_device_train_batch_size=2",
-          "optim.name=adamw_8bit"},
-         {"offload.accumulate=host", "aio.overlap_events=false",
-          "device.streams=inline"}},
-        {LLAMA,
-         "bf16",
-         2,
-         {"zero.stage=3", "train.per_device_train_batch_size=4",
-          "optim.name=adam_mini_8bit"},
-         {"offload.params=nvme", "offload.accumulate=host",
-          "offload.chunk_bytes=4096", "device.streams=threads"}},
-        {LLAMA,
-         "fp32",
-         2,
-         {"zero.stage=3"},
-         {"offload.params=cpu", "offload.threads=2", "aio.queue_depth=1"}},
-};
-
-static int entries(const char *path)
-{
-    DIR *dir = opendir(path);
-    int count = 0;
-    while (dir && readdir(dir))
-        count++;
-    if (dir)
-        closedir(dir);
-    return count - 2; /* . and .. */
-}
-
-static void nvme_agrees(void)
-{
-    const char *disk = job_threads_dir();
-    for (size_t i = 0; i < sizeof nvme_cases / sizeof nvme_cases[0]; i++) {
-        const struct nvme_case *c = &nvme_cases[i];
-        struct sets common, offload = {0};
-        char text[PATH_MAX], what[32];
-        snprintf(text, sizeof text, "offload.nvme_path=%s", disk);
-        snprintf(what, sizeof what, "NVMe %zu", i + 1);
-        set_common(&common, c->dtype);
-        set(&offload, "offload.optimizer=nvme");
-        set(&offload, text);
-        set_all(&offload, c->offload);
-        compare(c->job, &common, c->layout, offload.list, c->world, what);
-    }
-    tap_ok(entries(disk) == 0, "nothing is left on the disk");
-    fs_remove_tree(disk);
-}
-
 /* fp16: the first steps overflow at this scale and are skipped, by all ranks.
  */
 static void overflow_is_skipped(void)
@@ -407,74 +232,6 @@ static void accumulates_where_it_fits(void)
            "micro-batches are added up on the device (%.0f bytes), or on the "
            "host where that does not fit (%.0f)",
            most, less);
-}
-
-/* --- the report ----------------------------------------------------------- */
-
-static double *column(const char *dir, const char *key, bool *ok)
-{
-    double *values = NULL;
-    *ok = job_threads_column(dir, key, &values) == STEPS && *ok;
-    return values;
-}
-
-/* Nobody waits for less than nothing or longer than the step. */
-static bool waits_add_up(const char *dir)
-{
-    static const char *const keys[] = {
-            "offload.wait_seconds.down", "offload.wait_seconds.host_step",
-            "offload.wait_seconds.up", "offload.wait_seconds.activations"};
-    bool ok = true;
-    double sum[STEPS] = {0}, *step = column(dir, "step_seconds", &ok);
-    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
-        double *wait = column(dir, keys[k], &ok);
-        for (int i = 0; i < STEPS && ok; i++) {
-            ok = wait[i] >= 0;
-            sum[i] += wait[i];
-        }
-        free(wait);
-    }
-    for (int i = 0; i < STEPS && ok; i++)
-        ok = sum[i] <= step[i];
-    free(step);
-    return ok;
-}
-
-static bool each_step_moves_the_same(const char *dir, const char *key)
-{
-    bool ok = true;
-    double *bytes = column(dir, key, &ok);
-    for (int i = 0; i < STEPS && ok; i++)
-        ok = bytes[i] > 0 && bytes[i] == bytes[0];
-    free(bytes);
-    return ok;
-}
-
-/* What evaluations and saves move between steps is in no row. */
-static void reports_are_of_steps(void)
-{
-    static const char *const tiers[][5] = {
-            {"offload.optimizer=cpu"},
-            {"offload.optimizer=cpu", "offload.params=cpu",
-             "offload.activations=cpu", "train.gradient_checkpointing=full"},
-            {"offload.optimizer=nvme", "offload.params=nvme",
-             "offload.nvme_path=/tmp"}};
-    for (int world = 1; world <= 2; world++)
-        for (int i = 0; i < 3; i++) {
-            struct sets common;
-            bool ran;
-            set_common(&common, "bf16");
-            const char *dir = run(LLAMA, &common, tiers[i], world, &ran);
-            tap_ok(ran && waits_add_up(dir),
-                   "world %d, tier %d: the waits of a step are a part of it",
-                   world, i);
-            tap_ok(each_step_moves_the_same(dir, "offload.down_bytes") &&
-                           (i == 0 ||
-                            each_step_moves_the_same(dir, "offload.up_bytes")),
-                   "world %d, tier %d: each row has the bytes of one step",
-                   world, i);
-            fs_remove_tree(dir);
-        }
 }
 
 /* --- resume --------------------------------------------------------------- */
@@ -576,9 +333,6 @@ int main(int argc, char **argv)
         host_sums_are_near();
         overflow_is_skipped();
         accumulates_where_it_fits();
-        reports_are_of_steps();
-    } else if (strcmp(part, "nvme") == 0) {
-        nvme_agrees();
     } else if (strcmp(part, "resume") == 0) {
         resumes_agree(2, 3, "bf16");
         resumes_agree(3, 1, "bf16");

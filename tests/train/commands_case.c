@@ -1,0 +1,71 @@
+#include "commands_case.h"
+
+#include "tests/support/job_threads.h"
+#include "train/checkpoint.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SETS = 16 };
+
+struct curve curve_of(const char *dir)
+{
+    struct curve curve;
+    curve.count = job_threads_column(dir, "loss", &curve.loss);
+    job_threads_column(dir, "learning_rate", &curve.rate);
+    return curve;
+}
+
+void curve_free(struct curve *curve)
+{
+    free(curve->loss);
+    free(curve->rate);
+}
+
+bool same_curve(const char *a, const char *b)
+{
+    struct curve x = curve_of(a), y = curve_of(b);
+    size_t bytes = (size_t)x.count * sizeof(double);
+    bool same = x.count == STEPS && x.count == y.count &&
+                memcmp(x.loss, y.loss, bytes) == 0 &&
+                memcmp(x.rate, y.rate, bytes) == 0;
+    curve_free(&x);
+    curve_free(&y);
+    return same;
+}
+
+bool verifies(const char *dir, int step)
+{
+    char path[PATH_MAX];
+    struct checkpoint *checkpoint = NULL;
+    snprintf(path, sizeof path, "%s/out/checkpoint-%06d", dir, step);
+    bool ok = checkpoint_open(path, true, &checkpoint) == ZD_OK &&
+              checkpoint_state(checkpoint).step == step;
+    checkpoint_close(checkpoint);
+    return ok;
+}
+
+bool run(
+        const char *dir, int world, const char *const *more,
+        struct commander *commander)
+{
+    const char *sets[SETS + 4] = {
+            "train.max_steps=12", "checkpoint.save_strategy=no"};
+    int count = 2;
+    for (; more && *more; more++)
+        sets[count++] = *more;
+    enum zd_status status = job_threads_run_observed(
+            JOB, sets, world, dir, commander ? &commander->observer : NULL);
+    return status == ZD_OK;
+}
+
+void add_set(
+        struct commander *commander, int64_t step, enum train_setting_id id,
+        double value)
+{
+    struct train_command *command = commander_add(commander, step, COMMAND_SET);
+    command->given[id] = true;
+    command->value[id] = value;
+}

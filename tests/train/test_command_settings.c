@@ -1,0 +1,172 @@
+/* test_command_settings.c - what is set while a run goes on takes effect at a
+ * step boundary, is kept over stop and start, and holds until its key is
+ * edited. */
+#include "commands_case.h"
+#include "tests/support/job_threads.h"
+
+#include <math.h>
+#include <string.h>
+
+static void a_rate_is_set_exactly(void)
+{
+    struct commander commander;
+    const char *plain = job_threads_dir(), *dir = job_threads_dir();
+    bool ran = run(plain, 2, NULL, NULL);
+    commander_init(&commander);
+    add_set(&commander, 4, SET_LEARNING_RATE, 1e-3 / 3);
+    ran = ran && run(dir, 2, NULL, &commander);
+    struct curve before = curve_of(plain), after = curve_of(dir);
+    bool same = ran && after.count == STEPS;
+    for (int i = 0; same && i < STEPS; i++) {
+        double scale = i < 4 ? 1 : 1e-3 / 3 / before.rate[4];
+        same = fabs(after.rate[i] / (before.rate[i] * scale) - 1) < 1e-14;
+    }
+    tap_ok(commander_all_done(&commander) && same && after.rate[4] == 1e-3 / 3,
+           "the next step has the rate that was set, the rest is scaled");
+    tap_ok(memcmp(before.loss, after.loss, 5 * sizeof(double)) == 0 &&
+                   before.loss[6] != after.loss[6],
+           "and it takes effect there");
+    curve_free(&before);
+    curve_free(&after);
+    commander_fini(&commander);
+}
+
+/* The rest of the run is that of a job which has this batch from there on. */
+static void accumulation_changes(int world, const char *stage)
+{
+    struct commander commander;
+    const char *resumed = job_threads_dir(), *dir = job_threads_dir();
+    const char *first[] = {stage, "run.stop_after=5", NULL};
+    const char *rest[] = {
+            stage, "train.global_batch_size=72",
+            "train.gradient_accumulation_steps=3", NULL};
+    const char *plain[] = {stage, NULL};
+    bool ran =
+            run(resumed, world, first, NULL) && run(resumed, world, rest, NULL);
+    commander_init(&commander);
+    add_set(&commander, 5, SET_ACCUMULATION, 3);
+    ran = ran && run(dir, world, plain, &commander);
+    tap_ok(ran && commander_all_done(&commander) && same_curve(resumed, dir) &&
+                   same_model(resumed, dir),
+           "world %d, %s: three micro-batches from step 6 on", world, stage);
+    commander_fini(&commander);
+}
+
+/* Set, stop, start again: as if it had not stopped. */
+static void settings_are_kept(int world)
+{
+    struct commander commander;
+    const char *whole = job_threads_dir(), *dir = job_threads_dir();
+    bool ran = true;
+    for (int i = 0; i < 2; i++) {
+        commander_init(&commander);
+        add_set(&commander, 3, SET_LEARNING_RATE, 0.004);
+        add_set(&commander, 3, SET_MAX_GRAD_NORM, 0.05);
+        add_set(&commander, 6, SET_ACCUMULATION, 2);
+        if (i == 1)
+            commander_add(&commander, 6, COMMAND_STOP)->save = true;
+        ran = ran && run(i ? dir : whole, world, NULL, &commander) &&
+              commander_all_done(&commander);
+        commander_fini(&commander);
+    }
+    ran = ran && run(dir, world, NULL, NULL);
+    tap_ok(ran && same_curve(whole, dir) && same_model(whole, dir),
+           "world %d: what was set is kept over stop and start", world);
+}
+
+/* .. also with another number of ranks: the same global batch, the same rate */
+static void settings_move(int from, int to)
+{
+    struct commander commander;
+    const char *whole = job_threads_dir(), *dir = job_threads_dir();
+    bool ran = true;
+    for (int i = 0; i < 2; i++) {
+        commander_init(&commander);
+        add_set(&commander, 3, SET_LEARNING_RATE, 0.004);
+        add_set(&commander, 3, SET_ACCUMULATION, 2);
+        if (i == 1)
+            commander_add(&commander, 7, COMMAND_STOP)->save = true;
+        ran = ran && run(i ? dir : whole, from, NULL, &commander);
+        commander_fini(&commander);
+    }
+    ran = ran && run(dir, to, NULL, NULL);
+    struct curve a = curve_of(whole), b = curve_of(dir);
+    double worst = ran && a.count == STEPS && b.count == STEPS ? 0 : INFINITY;
+    for (int i = 0; i < STEPS && worst < 1; i++) {
+        worst = fmax(worst, fabs(a.loss[i] - b.loss[i]) / a.loss[i]);
+        worst = fmax(worst, a.rate[i] == b.rate[i] ? 0 : 1);
+    }
+    tap_ok(worst < 1e-5, "set at %d ranks, resumed at %d: %.2g", from, to,
+           worst);
+    curve_free(&a);
+    curve_free(&b);
+}
+
+/* The job file, when it is edited after that, holds again. */
+static void an_edited_key_holds(void)
+{
+    struct commander commander;
+    const char *dir = job_threads_dir();
+    const char *edited[] = {
+            "optim.learning_rate=0.003", "optim.lr_scheduler_type=constant",
+            NULL};
+    commander_init(&commander);
+    add_set(&commander, 3, SET_LEARNING_RATE, 0.004);
+    add_set(&commander, 3, SET_MAX_GRAD_NORM, 0.05);
+    commander_add(&commander, 7, COMMAND_STOP)->save = true;
+    bool ran = run(dir, 1, NULL, &commander);
+    commander_fini(&commander);
+    commander_init(&commander);
+    add_set(&commander, 9, SET_LOGGING_STEPS, 7);
+    ran = ran && run(dir, 1, edited, &commander);
+    struct curve curve = curve_of(dir);
+    const json_t *settings = commander.entries[0].result;
+    tap_ok(ran && curve.rate[7] == 0.003 && curve.rate[11] == 0.003,
+           "a key that was edited since then holds again");
+    tap_ok(json_real_value(json_object_get(settings, "max_grad_norm")) ==
+                           0.05 &&
+                   json_integer_value(
+                           json_object_get(settings, "logging_steps")) == 7,
+           "the others stay set");
+    curve_free(&curve);
+    commander_fini(&commander);
+}
+
+static void wrong_settings_are_told(void)
+{
+    struct commander commander;
+    const char *plain = job_threads_dir(), *dir = job_threads_dir();
+    static const char *const codes[] = {"E1005", "E1005", "E1006",
+                                        "E1006", "E1008", "E1008"};
+    const char *sets[] = {"train.dtype=bf16", NULL};
+    bool ran = run(plain, 2, sets, NULL);
+    commander_init(&commander);
+    add_set(&commander, 2, SET_LEARNING_RATE, 0);
+    add_set(&commander, 2, SET_LOGGING_STEPS, 1.5);
+    add_set(&commander, 2, SET_SAVE_STEPS, 5);
+    add_set(&commander, 2, SET_EVAL_STEPS, 5);
+    add_set(&commander, 2, SET_ACCUMULATION, 2); /* gradients in bf16 */
+    add_set(&commander, 2, SET_ACCUMULATION, 1 << 20);
+    ran = ran && run(dir, 2, sets, &commander);
+    for (int i = 0; i < commander.count; i++)
+        tap_ok(ran && strcmp(commander.entries[i].error.code, codes[i]) == 0,
+               "refused: %s", commander.entries[i].error.what);
+    tap_ok(same_curve(plain, dir) && same_model(plain, dir),
+           "what is refused changes nothing");
+    commander_fini(&commander);
+}
+
+int main(void)
+{
+    a_rate_is_set_exactly();
+    for (int world = 1; world <= 3; world++)
+        accumulation_changes(world, "zero.stage=3");
+    accumulation_changes(2, "zero.stage=1");
+    for (int world = 1; world <= 3; world++)
+        settings_are_kept(world);
+    settings_move(1, 2);
+    settings_move(3, 2);
+    an_edited_key_holds();
+    wrong_settings_are_told();
+    return tap_done();
+}
