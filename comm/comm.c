@@ -307,19 +307,6 @@ static int64_t combine_i64(int64_t a, int64_t b, enum comm_reduction reduction)
     return 0;
 }
 
-static double combine_f64(double a, double b, enum comm_reduction reduction)
-{
-    switch (reduction) {
-    case COMM_SUM:
-        return a + b;
-    case COMM_MAX:
-        return a > b ? a : b;
-    case COMM_MIN:
-        return a < b ? a : b;
-    }
-    return 0;
-}
-
 /* The next piece of `count` values from all ranks: (size, *piece_out). */
 static enum zd_status gather_piece(
         struct comm *comm, const void *values, size_t count, size_t *piece_out)
@@ -344,24 +331,6 @@ enum zd_status comm_all_reduce_i64(
             values[i] = all[i];
             for (int r = 1; r < comm->size; r++)
                 values[i] = combine_i64(
-                        values[i], all[(size_t)r * piece + i], reduction);
-        }
-    }
-    return ZD_OK;
-}
-
-enum zd_status comm_all_reduce_f64(
-        struct comm *comm, double *values, size_t count,
-        enum comm_reduction reduction)
-{
-    const double *all = comm->reduce_scratch;
-    for (size_t piece; count && comm->size > 1;
-         count -= piece, values += piece) {
-        ZD_TRY(gather_piece(comm, values, count, &piece));
-        for (size_t i = 0; i < piece; i++) {
-            values[i] = all[i];
-            for (int r = 1; r < comm->size; r++)
-                values[i] = combine_f64(
                         values[i], all[(size_t)r * piece + i], reduction);
         }
     }

@@ -139,8 +139,6 @@ enum zd_status comm_progress(struct comm *comm);
 enum comm_reduction { COMM_SUM, COMM_MAX, COMM_MIN };
 enum zd_status comm_all_reduce_i64(struct comm *comm, int64_t *values,
         size_t count, enum comm_reduction reduction);
-enum zd_status comm_all_reduce_f64(struct comm *comm, double *values,
-        size_t count, enum comm_reduction reduction);
 
 /* Control messages: not counted, any size. */
 enum zd_status comm_barrier(struct comm *comm);
