@@ -36,7 +36,6 @@ enum zd_status comm_device_add(
 /* Pinned memory of staged collectives: slots of a piece from every rank and one
  * of this rank's own. */
 enum { STAGED_SLOTS = 4 };
-size_t staged_piece_bytes(int size, size_t shard_bytes);
 size_t staged_pinned_bytes(int size, size_t shard_bytes);
 
 #endif

@@ -44,7 +44,7 @@ static struct staged *staged_of(struct comm *comm)
 /* --- pinned memory -------------------------------------------------------- */
 
 /* Large enough that neither copies nor messages show their cost. */
-size_t staged_piece_bytes(int size, size_t shard_bytes)
+static size_t piece_bytes(int size, size_t shard_bytes)
 {
     const size_t piece_max = 1 << 20, total = 64 << 20, unit = 4 << 10;
     size_t piece = total / STAGED_SLOTS / ((size_t)size + 1);
@@ -57,8 +57,7 @@ size_t staged_piece_bytes(int size, size_t shard_bytes)
 
 size_t staged_pinned_bytes(int size, size_t shard_bytes)
 {
-    return STAGED_SLOTS * ((size_t)size + 1) *
-           staged_piece_bytes(size, shard_bytes);
+    return STAGED_SLOTS * ((size_t)size + 1) * piece_bytes(size, shard_bytes);
 }
 
 static char *slot_full(const struct staged *staged, uint64_t round)
