@@ -259,7 +259,7 @@ const struct schema_key schema_table[] = {
 {"train", "gradient_accumulation_steps", SCHEMA_INT, JOB(train.gradient_accumulation_steps), .flags = SCHEMA_AUTO, .min = 1, .max = 1 << 24, .help = "Micro-batches of a step (A)", .fallback = "1, or as the other two say"},
 {"train", "global_batch_size", SCHEMA_INT64, JOB(train.global_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1e12, .aliases = "train_batch_size", .help = "Samples of a step over all ranks (G = B x A x ranks)", .fallback = "B x A x ranks"},
 {"train", "dtype", SCHEMA_ENUM, JOB(train.dtype), .choices = dtypes, .help = "Compute type; master weights are fp32"},
-{"train", "tf32", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "TF32 products on GPUs"},
+{"train", "tf32", SCHEMA_BOOL, JOB(train.tf32), .help = "Products of fp32 in TF32 on a GPU; a CPU multiplies in fp32"},
 {"train", "gradient_checkpointing", SCHEMA_CHECKPOINTING, JOB(train.gradient_checkpointing), .help = "Which layers keep their activations"},
 {"train", "freeze", SCHEMA_STRINGS, JOB(train.freeze), JOB(train.freeze_count), .help = "Patterns of tensor names that are not trained"},
 {"train", "label_smoothing_factor", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Label smoothing"},

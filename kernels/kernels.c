@@ -174,6 +174,14 @@ void kernels_open_libraries(void)
 #endif
 }
 
+void kernels_allow_tf32(bool allowed)
+{
+#if ZD_HAVE_CUDA
+    if (device_backend() == DEVICE_CUDA)
+        products_set_tf32(allowed);
+#endif
+}
+
 void kernels_leave_multiprocessors(int count)
 {
 #if ZD_HAVE_CUDA

@@ -104,6 +104,10 @@ size_t kernels_workspace_bytes(const struct kernels_request *request);
  */
 void kernels_set_workspace(void *device, size_t bytes);
 
+/* Products of fp32 on a GPU may be made in TF32 (10 bits of fraction): off
+ * until allowed. Nothing on the CPU. Before the first operation. */
+void kernels_allow_tf32(bool allowed);
+
 /* Multiprocessors of a GPU that products leave to others, NCCL's kernels; 0:
  * none. Nothing on the CPU. Before the first operation. */
 void kernels_leave_multiprocessors(int count);

@@ -64,6 +64,7 @@ struct train_options { /* [train] */
     int per_device_train_batch_size;
     int gradient_accumulation_steps;
     enum dtype dtype;
+    bool tf32; /* products of fp32 on a GPU */
     struct checkpointing gradient_checkpointing;
     bool average_tokens_across_devices;
     bool auto_find_batch_size;

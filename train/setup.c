@@ -182,6 +182,7 @@ static enum zd_status take_memory(struct trainer *trainer)
     const struct job_plan *plan = &trainer->plan;
     ZD_TRY(create_streams(trainer));
     ZD_TRY(kernels_device(trainer->job->train.dtype, &trainer->kernels));
+    kernels_allow_tf32(trainer->job->train.tf32);
     startup_mark(&trainer->startup, "libraries");
     kernels_leave_multiprocessors(
             comm_size(trainer->comm) > 1 ? trainer->job->comm.max_ctas : 0);

@@ -86,8 +86,7 @@ static const struct bad_case bad_cases[] = {
         {"[run]\ndeadline_margin = \"0s\"\n", "E0206", 2, 19, "auto"},
         /* not in this version */
         {"[data]\nchat_template = \"mistral\"\n", "E0208", 2, 17, "chatml"},
-        {"[train]\ntf32 = true\n", "E0208", 2, 1, "switch it off"},
-        {"[train]\ndeterministic = true\n", "E0208", 2, 1, "not available"},
+        {"[train]\ndeterministic = true\n", "E0208", 2, 1, "switch it off"},
         {"[lora]\nenabled = true\n", "E0208", 2, 1, "not available"},
         {"[report]\nmetrics_jsonl = true\n", "E0208", 2, 1, "not available"},
         {"[guard]\nloss_spike_zscore = 3.0\n", "E0208", 2, 1, "not available"},
@@ -424,13 +423,26 @@ Test(job, off_values_of_unavailable_keys_are_accepted)
     struct job_case c;
     job_case_init(
             &c,
-            "[train]\ntf32 = false\nneftune_noise_alpha = 0.0\n"
+            "[train]\ndeterministic = false\nneftune_noise_alpha = 0.0\n"
             "[lora]\nenabled = false\n[offload]\noptimizer = \"none\"\n"
             "nvme_path = \"\"\n[checkpoint]\nasync_save = false\n"
             "[control]\nsocket = \"none\"\nstatus_gid = -1\n[model]\nattn = "
             "\"auto\"\n");
     cr_expect_eq(c.status, ZD_OK);
     cr_expect_eq(c.problems->count, 0);
+    job_case_fini(&c);
+}
+
+Test(job, tf32_is_off_until_it_is_asked_for)
+{
+    struct job_case c;
+    job_case_init(&c, "[train]\ntf32 = true\n");
+    cr_expect_eq(c.status, ZD_OK);
+    cr_expect(job_options(c.job)->train.tf32);
+    job_case_fini(&c);
+    job_case_init(&c, "");
+    cr_expect_eq(c.status, ZD_OK);
+    cr_expect_not(job_options(c.job)->train.tf32);
     job_case_fini(&c);
 }
 
@@ -634,7 +646,7 @@ Test(job, json_says_value_origin_and_availability)
             json_string_value(json_object_get(row, "origin")), "job.toml:3"));
     row = json_object_get(values, "train.per_device_train_batch_size");
     cr_expect_eq(json_integer_value(json_object_get(row, "value")), 4);
-    row = json_object_get(values, "train.tf32");
+    row = json_object_get(values, "train.deterministic");
     cr_expect(json_is_false(json_object_get(row, "available")));
     row = json_object_get(values, "optim.weight_decay");
     cr_expect_str_eq(
