@@ -47,7 +47,7 @@ static const struct model models[] = {
         {"gpt2-124m",
          32 * 1024,
          12,
-         50304,
+         50257,
          768,
          true,
          {{"qkv", 768, 2304},
@@ -57,7 +57,7 @@ static const struct model models[] = {
         {"gpt2-774m",
          16 * 1024,
          36,
-         50304,
+         50257,
          1280,
          true,
          {{"qkv", 1280, 3840},
@@ -67,7 +67,7 @@ static const struct model models[] = {
         {"gpt2-xl",
          8 * 1024,
          48,
-         50304,
+         50257,
          1600,
          true,
          {{"qkv", 1600, 4800},
@@ -117,15 +117,39 @@ struct job {
     int tokens, in, out;
     bool gelu; /* after it; of dX: before it */
     bool has_bias;
+    bool is_head;    /* weights (out, in); rows of y as those of logits */
     void *x, *w, *y; /* dX writes x, dW writes w (fp32) */
     void *aux;       /* like y, or of dX like x */
     void *bias;      /* fp32 room for the greatest */
 };
 
+static enum zd_status run_head(const struct job *j)
+{
+    int row = logits_stride(DEVICE_CUDA, j->out);
+    struct matmul_strides forward = {.out = row, .a = j->in, .b = j->in};
+    struct matmul_strides backward = {.out = j->in, .a = row, .b = j->in};
+    switch (j->pass) {
+    case FORWARD:
+        return fused_matmul_strided(
+                j->k, NULL, j->y, j->k->dtype, j->x, j->w, &forward, j->tokens,
+                j->out, j->in, false, true, false);
+    case DX:
+        return fused_matmul_strided(
+                j->k, NULL, j->x, j->k->dtype, j->y, j->w, &backward, j->tokens,
+                j->in, j->out, false, false, false);
+    default:
+        return fused_matmul_strided(
+                j->k, NULL, j->w, DTYPE_FP32, j->y, j->x, &backward, j->out,
+                j->in, j->tokens, true, false, false);
+    }
+}
+
 static enum zd_status run(const struct job *j)
 {
     bool linear = !j->model->is_gpt2; /* weights (out, in) */
     const void *bias = j->has_bias ? j->bias : NULL;
+    if (j->is_head)
+        return run_head(j);
     switch (j->pass) {
     case FORWARD:
         if (j->gelu)
@@ -155,7 +179,8 @@ static enum zd_status run(const struct job *j)
 /* The plan's key: what matmul_cuda.c makes of the same call. */
 static struct product product_of(const struct job *j)
 {
-    bool linear = !j->model->is_gpt2;
+    bool linear = !j->model->is_gpt2 || j->is_head;
+    int row = j->is_head ? logits_stride(DEVICE_CUDA, j->out) : j->out;
     struct product p = {.dtype = DTYPE_BF16, .alignment = 16};
     p.out_type = DTYPE_BF16;
     if (j->pass == FORWARD) {
@@ -171,6 +196,8 @@ static struct product product_of(const struct job *j)
         p.k = j->tokens, p.trans_b = true, p.out_type = DTYPE_FP32;
         p.epilogue = j->has_bias ? PRODUCT_BGRADA : PRODUCT_PLAIN;
     }
+    if (row > j->out)
+        *(j->pass == FORWARD ? &p.ldd : &p.ldb) = row;
     return p;
 }
 
@@ -242,7 +269,8 @@ struct memory {
 static void measure_model(const struct model *m, struct memory *memory)
 {
     size_t tokens = (size_t)m->tokens, wide = 0;
-    size_t most = (size_t)HEAD_TOKENS * (size_t)m->V * 2;
+    size_t most =
+            (size_t)HEAD_TOKENS * (size_t)logits_stride(DEVICE_CUDA, m->V) * 2;
     size_t w = (size_t)m->V * (size_t)m->C * 4;
     for (int i = 0; i < 4; i++) {
         const struct layer_product *p = &m->products[i];
@@ -341,6 +369,7 @@ static enum zd_status run_model(
     }
     job.in = m->C, job.out = m->V, job.tokens = HEAD_TOKENS;
     job.has_bias = false;
+    job.is_head = true;
     ZD_TRY(fill(memory->w, memory->w_bytes));
     ZD_TRY(three(job, "head", &ms));
     total += ms * m->tokens / HEAD_TOKENS;

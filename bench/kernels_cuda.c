@@ -191,15 +191,17 @@ static void losses(struct bench *b)
     const struct kernels *k = b->ops;
     int32_t list[CHUNK];
     int n = b->N < CHUNK ? b->N : CHUNK;
-    size_t count = (size_t)n * V;
+    int stride = logits_stride(DEVICE_CUDA, V);
+    size_t count = (size_t)n * (size_t)stride;
     void *logits = numbers(k->logits_dtype, count);
     float *out = numbers(DTYPE_FP32, CHUNK), *sum = numbers(DTYPE_FP32, 256);
     for (int i = 0; i < CHUNK; i++)
         list[i] = i * 7919 % V;
     int32_t *targets = ints(list, CHUNK);
     must(device_clear(sum, 256 * sizeof *sum));
-    OP("cross entropy", 2 * count * dtype_bytes(k->dtype),
-       k->cross_entropy(NULL, out, logits, logits, targets, 1e-3f, n, V));
+    OP("cross entropy", 2 * (size_t)n * V * dtype_bytes(k->dtype),
+       k->cross_entropy(
+               NULL, out, logits, logits, targets, 1e-3f, n, V, stride));
     OP("add losses", (size_t)n * sizeof *out,
        k->add_losses(NULL, (struct exact_sum *)sum, out, n));
 }

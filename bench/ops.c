@@ -123,7 +123,7 @@ static void bench(enum dtype dtype, int T, int repeats)
        k->embedding_backward(NULL, a.dtable, a.ids, NULL, a.y, N, C))
     OP("cross entropy", N / (double)CHUNK,
        k->cross_entropy(
-               NULL, a.lse, a.dlogits, a.logits, a.ids, 1e-3f, CHUNK, V))
+               NULL, a.lse, a.dlogits, a.logits, a.ids, 1e-3f, CHUNK, V, V))
 #undef OP
     printf("  %-20s %37.2f ms\n", "all of a step", total * 1e3);
     fini(&a);

@@ -35,14 +35,14 @@ static float row_exp_sum(const float *row, float top, int V)
 /* Each row is in cache after the first of its three passes. e^x is computed
  * twice rather than stored, since dlogits may be narrower. */
 enum zd_status FAST(cross_entropy)(
-        struct stream *stream, float *losses, void *dlogits,
-        const void *logits, const int32_t *targets, float dloss, int n, int V)
+        struct stream *stream, float *losses, void *dlogits, const void *logits,
+        const int32_t *targets, float dloss, int n, int V, int stride)
 {
 #pragma omp parallel for num_threads(threads_for((size_t)n *V))                \
         schedule(dynamic, 4)
     for (int i = 0; i < n; i++) {
-        const float *row = (const float *)logits + (size_t)i * V;
-        elem *d = dlogits ? (elem *)dlogits + (size_t)i * V : NULL;
+        const float *row = (const float *)logits + (size_t)i * stride;
+        elem *d = dlogits ? (elem *)dlogits + (size_t)i * stride : NULL;
         int target = targets[i];
         if (target < 0) {
             losses[i] = 0.0f;

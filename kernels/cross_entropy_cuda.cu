@@ -6,8 +6,8 @@
  * the gradient, in the logits' place if asked to. Rows begin at the last, which
  * the product before has just written.
  *
- * A vocabulary of 50257 puts rows at any alignment: packs begin at the first
- * aligned element of a row. */
+ * Rows may begin at any alignment: packs begin at a row's first aligned
+ * element. */
 #include "kernels/cuda.cuh"
 
 extern "C" {
@@ -122,12 +122,12 @@ static __device__ inline void row_gradient(
 template <typename T, int W>
 static __global__ void __launch_bounds__(LOSS_BLOCK) cross_entropy_kernel(
         float *losses, T *dlogits, const T *logits, const int32_t *targets,
-        float dloss, int n, int V)
+        float dloss, int n, int V, int stride)
 {
     __shared__ float shared[MAX_WARPS];
     int64_t i = n - 1 - (int)blockIdx.x;
-    const T *row = logits + i * V;
-    T *d = dlogits ? dlogits + i * V : NULL;
+    const T *row = logits + i * stride;
+    T *d = dlogits ? dlogits + i * stride : NULL;
     int target = targets[i];
     if (target < 0) {
         if (threadIdx.x == 0)
@@ -147,23 +147,25 @@ static __global__ void __launch_bounds__(LOSS_BLOCK) cross_entropy_kernel(
 template <typename T>
 static enum zd_status cross_entropy_any(
         struct stream *stream, float *losses, void *dlogits, const void *logits,
-        const int32_t *targets, float dloss, int n, int V)
+        const int32_t *targets, float dloss, int n, int V, int stride)
 {
     const int W = full_width<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     if (n <= 0)
         return ZD_OK;
-    assert(V > 0);
+    assert(V > 0 && stride >= V);
     bool is_alike =
             !dlogits || ((uintptr_t)dlogits - (uintptr_t)logits) % 16 == 0;
     if (is_alike)
         ZD_LAUNCH(
                 (cross_entropy_kernel<T, W>), (unsigned)n, LOSS_BLOCK, 0, on,
-                losses, (T *)dlogits, (const T *)logits, targets, dloss, n, V);
+                losses, (T *)dlogits, (const T *)logits, targets, dloss, n, V,
+                stride);
     else
         ZD_LAUNCH(
                 (cross_entropy_kernel<T, 1>), (unsigned)n, LOSS_BLOCK, 0, on,
-                losses, (T *)dlogits, (const T *)logits, targets, dloss, n, V);
+                losses, (T *)dlogits, (const T *)logits, targets, dloss, n, V,
+                stride);
     return ZD_OK;
 }
 
@@ -171,10 +173,11 @@ static enum zd_status cross_entropy_any(
     extern "C" enum zd_status cross_entropy_cuda_##type(                       \
             struct stream *stream, float *losses, void *dlogits,               \
             const void *logits, const int32_t *targets, float dloss, int n,    \
-            int V)                                                             \
+            int V, int stride)                                                 \
     {                                                                          \
         return cross_entropy_any<T>(                                           \
-                stream, losses, dlogits, logits, targets, dloss, n, V);        \
+                stream, losses, dlogits, logits, targets, dloss, n, V,         \
+                stride);                                                       \
     }
 DEFINE(fp32, float)
 DEFINE(bf16, bf16)

@@ -52,6 +52,7 @@ size_t attention_own_scratch_bytes(const struct attention_shape *shape);
 
 /* matmul_cuda*.c: cuBLASLt. */
 CUDA_DECLARE(matmul)
+CUDA_DECLARE(matmul_strided)
 CUDA_DECLARE(matmul_gelu)
 CUDA_DECLARE(matmul_dgelu)
 CUDA_DECLARE(matmul_weight_grads)

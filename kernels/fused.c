@@ -1,5 +1,24 @@
 #include "kernels/fused.h"
 
+#include <assert.h>
+
+enum zd_status fused_matmul_strided(
+        const struct kernels *kernels, struct stream *stream, void *out,
+        enum dtype out_type, const void *a, const void *b,
+        const struct matmul_strides *strides, int M, int N, int K, bool trans_a,
+        bool trans_b, bool accumulate)
+{
+    if (kernels->matmul_strided)
+        return kernels->matmul_strided(
+                stream, out, out_type, a, b, strides, M, N, K, trans_a, trans_b,
+                accumulate);
+    assert(strides->out == N && strides->a == (trans_a ? M : K) &&
+           strides->b == (trans_b ? K : N));
+    return kernels->matmul(
+            stream, out, out_type, a, b, NULL, M, N, K, trans_a, trans_b,
+            accumulate);
+}
+
 enum zd_status fused_matmul_gelu(
         const struct kernels *kernels, struct stream *stream, void *out,
         void *pre, const void *a, const void *b, const void *bias, int M, int N,

@@ -6,6 +6,12 @@
 
 #include "kernels/kernels.h"
 
+/* Rows that lie apart are for tables that have matmul_strided: a GPU's. */
+enum zd_status fused_matmul_strided(
+        const struct kernels *kernels, struct stream *stream, void *out,
+        enum dtype out_type, const void *a, const void *b,
+        const struct matmul_strides *strides, int M, int N, int K, bool trans_a,
+        bool trans_b, bool accumulate);
 enum zd_status fused_matmul_gelu(
         const struct kernels *kernels, struct stream *stream, void *out,
         void *pre, const void *a, const void *b, const void *bias, int M, int N,

@@ -58,8 +58,10 @@ struct kernels {
     reduce_rows_fn *reduce_rows;
     add_losses_fn *add_losses;
 
-    /* Several of the above in one pass over memory. NULL: there is none, and
-     * fused.h composes it from the parts; call sites use fused.h. */
+    /* Several of the above in one pass over memory, and matmul of rows that
+     * lie apart. NULL: there is none, and fused.h composes it from the parts,
+     * or asks for rows without gaps; call sites use fused.h. */
+    matmul_strided_fn *matmul_strided;
     matmul_gelu_fn *matmul_gelu;
     matmul_dgelu_fn *matmul_dgelu;
     matmul_weight_grads_fn *matmul_weight_grads;

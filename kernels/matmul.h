@@ -26,6 +26,20 @@ typedef enum zd_status matmul_fn(
         const void *bias,                   /* (N) or NULL */
         int M, int N, int K, bool trans_a, bool trans_b, bool accumulate);
 
+/* Elements from one row to the next, as the matrix is stored. */
+struct matmul_strides {
+    int out, a, b;
+};
+
+/* matmul of matrices whose rows lie apart: what is between them is neither read
+ * nor written. No bias. */
+typedef enum zd_status matmul_strided_fn(
+        struct stream *stream, void *out,   /* (M, N) of out_type */
+        enum dtype out_type, const void *a, /* (M, K) or (K, M) */
+        const void *b,                      /* (K, N) or (N, K) */
+        const struct matmul_strides *strides, int M, int N, int K, bool trans_a,
+        bool trans_b, bool accumulate);
+
 /* --- with what comes before or after it ------------------------------------
  * Sums of a column (dbias) are taken in fp32 over what is stored, rounded or
  * not: a tolerance, not bits, holds between fused and composed. */

@@ -62,6 +62,13 @@ static uint8_t alignment_of(const struct product_operands *o)
     return (uint8_t)(bits & -bits);
 }
 
+/* Of a matrix `width` elements wide; no gap is one way only of a plan's key. */
+static int32_t gap_or_none(int stride, int width)
+{
+    assert(stride >= width);
+    return stride == width ? 0 : stride;
+}
+
 /* Row-major out(M,N) = op(a) op(b) as the library sees it. */
 static struct product product_of(
         enum dtype dtype, enum dtype out_type, int M, int N, int K,
@@ -84,10 +91,11 @@ static struct product product_of(
     };
 }
 
-static enum zd_status matmul(
+static enum zd_status matmul_strided(
         struct stream *stream, void *out, enum dtype out_type, const void *a,
-        const void *b, const void *bias, enum dtype dtype, int M, int N, int K,
-        bool trans_a, bool trans_b, bool accumulate)
+        const void *b, const void *bias, const struct matmul_strides *strides,
+        enum dtype dtype, int M, int N, int K, bool trans_a, bool trans_b,
+        bool accumulate)
 {
     bool fuses_bias = bias && out_type == dtype;
     enum product_outcome outcome;
@@ -102,14 +110,29 @@ static enum zd_status matmul(
             dtype, out_type, M, N, K, trans_a, trans_b,
             fuses_bias ? PRODUCT_BIAS : PRODUCT_PLAIN, &operands);
     assert(!accumulate || out_type == DTYPE_FP32);
+    assert(!bias || strides->out == N);
+    product.lda = gap_or_none(strides->b, trans_b ? K : N);
+    product.ldb = gap_or_none(strides->a, trans_a ? M : K);
+    product.ldd = gap_or_none(strides->out, N);
     ZD_TRY(product_run(stream, &product, &operands, &outcome));
     if (outcome == PRODUCT_REFUSED)
         return matmul_own_cuda(
-                stream, out, out_type, a, b, bias, dtype, M, N, K, trans_a,
-                trans_b, accumulate);
+                stream, out, out_type, a, b, bias, strides, dtype, M, N, K,
+                trans_a, trans_b, accumulate);
     if (bias && !fuses_bias)
         return matmul_add_bias_cuda(stream, out, out_type, bias, dtype, M, N);
     return ZD_OK;
+}
+
+static enum zd_status matmul(
+        struct stream *stream, void *out, enum dtype out_type, const void *a,
+        const void *b, const void *bias, enum dtype dtype, int M, int N, int K,
+        bool trans_a, bool trans_b, bool accumulate)
+{
+    struct matmul_strides dense = {N, trans_a ? M : K, trans_b ? K : N};
+    return matmul_strided(
+            stream, out, out_type, a, b, bias, &dense, dtype, M, N, K, trans_a,
+            trans_b, accumulate);
 }
 
 /* bf16 and fp16 only, and where the aux matrix suits the library. */
@@ -298,6 +321,16 @@ static enum zd_status matmul_weight_grads(
         return matmul(                                                         \
                 stream, out, out_type, a, b, bias, DTYPE_##TYPE, M, N, K,      \
                 trans_a, trans_b, accumulate);                                 \
+    }                                                                          \
+    enum zd_status matmul_strided_cuda_##type(                                 \
+            struct stream *stream, void *out, enum dtype out_type,             \
+            const void *a, const void *b,                                      \
+            const struct matmul_strides *strides, int M, int N, int K,         \
+            bool trans_a, bool trans_b, bool accumulate)                       \
+    {                                                                          \
+        return matmul_strided(                                                 \
+                stream, out, out_type, a, b, NULL, strides, DTYPE_##TYPE, M,   \
+                N, K, trans_a, trans_b, accumulate);                           \
     }                                                                          \
     enum zd_status matmul_gelu_cuda_##type(                                    \
             struct stream *stream, void *out, void *pre, const void *a,        \

@@ -19,6 +19,7 @@
 
 #include "base/device.h"
 #include "base/dtype.h"
+#include "kernels/matmul.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,12 +63,13 @@ enum product_epilogue {
 struct product {
     int32_t m, n, k;
     int32_t sm_target;
+    int32_t lda, ldb, ldd;   /* elements between columns; 0: there is no gap */
     uint8_t dtype, out_type; /* enum dtype: of A and B, of C and D */
     uint8_t trans_a, trans_b;
     uint8_t epilogue;
     uint8_t alignment; /* bytes that every pointer is a multiple of: 1-16 */
     uint8_t tf32;
-    uint8_t spare;
+    uint8_t spare[5];
 };
 
 struct product_operands {
@@ -135,8 +137,9 @@ double product_measured(
 
 enum zd_status matmul_own_cuda(
         struct stream *stream, void *out, enum dtype out_type, const void *a,
-        const void *b, const void *bias, enum dtype dtype, int M, int N, int K,
-        bool trans_a, bool trans_b, bool accumulate);
+        const void *b, const void *bias, const struct matmul_strides *strides,
+        enum dtype dtype, int M, int N, int K, bool trans_a, bool trans_b,
+        bool accumulate);
 /* out(M,N) of out_type += bias(N) of dtype in every row. */
 enum zd_status matmul_add_bias_cuda(
         struct stream *stream, void *out, enum dtype out_type, const void *bias,

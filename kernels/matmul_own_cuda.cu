@@ -12,6 +12,7 @@ enum { TILE = 64, DEPTH = 16, THREADS = 256, EACH = 4 };
 struct shape {
     int M, N, K;
     bool trans_a, trans_b, accumulate;
+    struct matmul_strides strides;
 };
 
 /* Slices of a and b, along K first, so that a thread reads four neighbours. */
@@ -24,13 +25,14 @@ struct slices {
 template <typename T>
 __device__ void load_slice(
         float (*slice)[TILE + 4], const T *from, int first, int count, int k0,
-        int K, bool along_k)
+        int K, int stride, bool along_k)
 {
     for (int i = (int)threadIdx.x; i < TILE * DEPTH; i += THREADS) {
         int row = along_k ? i / DEPTH : i % TILE;
         int depth = along_k ? i % DEPTH : i / TILE;
         int r = first + row, k = k0 + depth;
-        int64_t at = along_k ? (int64_t)r * K + k : (int64_t)k * count + r;
+        int64_t at =
+                along_k ? (int64_t)r * stride + k : (int64_t)k * stride + r;
         slice[depth][row] = r < count && k < K ? to_float(from[at]) : 0.0f;
     }
 }
@@ -57,8 +59,12 @@ __global__ void __launch_bounds__(THREADS)
     int column = (int)threadIdx.x % (TILE / EACH) * EACH;
     float sums[EACH][EACH] = {{0}};
     for (int k0 = 0; k0 < shape.K; k0 += DEPTH) {
-        load_slice(s.a, a, row0, shape.M, k0, shape.K, !shape.trans_a);
-        load_slice(s.b, b, column0, shape.N, k0, shape.K, shape.trans_b);
+        load_slice(
+                s.a, a, row0, shape.M, k0, shape.K, shape.strides.a,
+                !shape.trans_a);
+        load_slice(
+                s.b, b, column0, shape.N, k0, shape.K, shape.strides.b,
+                shape.trans_b);
         __syncthreads();
         multiply_slices(sums, &s, row, column);
         __syncthreads();
@@ -68,7 +74,7 @@ __global__ void __launch_bounds__(THREADS)
             int r = row0 + row + i, c = column0 + column + j;
             if (r >= shape.M || c >= shape.N)
                 continue;
-            int64_t at = (int64_t)r * shape.N + c;
+            int64_t at = (int64_t)r * shape.strides.out + c;
             float value = sums[i][j];
             if (bias)
                 value += to_float(bias[c]);
@@ -106,11 +112,12 @@ static enum zd_status product_to(
 
 extern "C" enum zd_status matmul_own_cuda(
         struct stream *stream, void *out, enum dtype out_type, const void *a,
-        const void *b, const void *bias, enum dtype dtype, int M, int N, int K,
-        bool trans_a, bool trans_b, bool accumulate)
+        const void *b, const void *bias, const struct matmul_strides *strides,
+        enum dtype dtype, int M, int N, int K, bool trans_a, bool trans_b,
+        bool accumulate)
 {
     cudaStream_t queue = device_cuda_stream(stream);
-    struct shape shape = {M, N, K, trans_a, trans_b, accumulate};
+    struct shape shape = {M, N, K, trans_a, trans_b, accumulate, *strides};
     assert(out_type == DTYPE_FP32 || out_type == dtype);
     if (dtype == DTYPE_BF16)
         return product_to<bf16>(queue, out, out_type, a, b, bias, shape);

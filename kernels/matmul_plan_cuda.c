@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(struct product) == 24, "products are compared as bytes");
+_Static_assert(sizeof(struct product) == 40, "products are compared as bytes");
 
 /* --- the library's words ------------------------------------------------- */
 
@@ -47,6 +47,11 @@ static bool has_aux(const struct product *p)
 {
     return p->epilogue == PRODUCT_GELU_AUX || p->epilogue == PRODUCT_DGELU ||
            p->epilogue == PRODUCT_GELU_AUX_BIAS;
+}
+
+static int64_t ldd_of(const struct product *p)
+{
+    return p->ldd ? p->ldd : p->m;
 }
 
 /* --- descriptors --------------------------------------------------------- */
@@ -90,6 +95,8 @@ enum zd_status plan_describe(const struct plan_table *table, struct plan *plan)
     uint64_t m = (uint64_t)p->m, n = (uint64_t)p->n, k = (uint64_t)p->k;
     uint64_t a_rows = p->trans_a ? k : m, a_columns = p->trans_a ? m : k;
     uint64_t b_rows = p->trans_b ? n : k, b_columns = p->trans_b ? k : n;
+    int64_t lda = p->lda ? p->lda : (int64_t)a_rows;
+    int64_t ldb = p->ldb ? p->ldb : (int64_t)b_rows;
     cudaDataType_t type = cuda_type(p->dtype), out = cuda_type(p->out_type);
     ZD_CUBLAS(
             table->api,
@@ -103,12 +110,10 @@ enum zd_status plan_describe(const struct plan_table *table, struct plan *plan)
         SET(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, target);
     ZD_TRY(set_epilogue(table, plan));
     ZD_CUBLAS(
-            table->api,
-            layout_create(&plan->a, type, a_rows, a_columns, (int64_t)a_rows));
+            table->api, layout_create(&plan->a, type, a_rows, a_columns, lda));
     ZD_CUBLAS(
-            table->api,
-            layout_create(&plan->b, type, b_rows, b_columns, (int64_t)b_rows));
-    ZD_CUBLAS(table->api, layout_create(&plan->d, out, m, n, (int64_t)m));
+            table->api, layout_create(&plan->b, type, b_rows, b_columns, ldb));
+    ZD_CUBLAS(table->api, layout_create(&plan->d, out, m, n, ldd_of(p)));
     return ZD_OK;
 }
 
@@ -306,7 +311,7 @@ static enum zd_status measure(
         const struct product_operands *operands, cudaStream_t stream)
 {
     struct product_operands trial = *operands;
-    size_t bytes = (size_t)plan->product.m * (size_t)plan->product.n *
+    size_t bytes = (size_t)ldd_of(&plan->product) * (size_t)plan->product.n *
                    dtype_bytes((enum dtype)plan->product.out_type);
     if (!operands->accumulate)
         return settle(table, plan, candidates, operands, stream);

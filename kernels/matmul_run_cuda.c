@@ -20,9 +20,10 @@ static struct plan_table tables[DEVICES] = {
 
 static uint32_t hash_of(const struct product *product)
 {
-    uint64_t words[3], hash = 0;
+    enum { WORDS = sizeof *product / sizeof(uint64_t) };
+    uint64_t words[WORDS], hash = 0;
     memcpy(words, product, sizeof words);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < WORDS; i++) {
         hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 29;
     }

@@ -19,7 +19,7 @@
 
 enum { MOST_TUNED = 4096, MOST_BYTES = 4 * 1024 * 1024, LINE_BYTES = 320 };
 
-static const char magic[] = "zerod products 1";
+static const char magic[] = "zerod products 2";
 
 struct tuning {
     char gpu[128], library[64];
@@ -73,11 +73,13 @@ static void set_path(struct tuning *tuning)
 static bool parse_line(const char *line, struct tuned *out)
 {
     int m, n, k, sm, dtype, out_type, ta, tb, epilogue, alignment, tf32, used;
-    int parts;
+    int lda, ldb, ldd, parts;
     struct tuned t = {0};
-    if (sscanf(line, "%d %d %d %d %d %d %d %d %d %d %d %d %" SCNu32 " %f%n", &m,
-               &n, &k, &sm, &dtype, &out_type, &ta, &tb, &epilogue, &alignment,
-               &tf32, &parts, &t.workspace_kib, &t.microseconds, &used) != 14 ||
+    if (sscanf(line,
+               "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %" SCNu32 " %f%n",
+               &m, &n, &k, &sm, &lda, &ldb, &ldd, &dtype, &out_type, &ta, &tb,
+               &epilogue, &alignment, &tf32, &parts, &t.workspace_kib,
+               &t.microseconds, &used) != 17 ||
         parts < TUNED_UNDECIDED || parts > TUNED_APART)
         return false;
     t.parts = (enum tuned_parts)parts;
@@ -86,6 +88,9 @@ static bool parse_line(const char *line, struct tuned *out)
             .n = n,
             .k = k,
             .sm_target = sm,
+            .lda = lda,
+            .ldb = ldb,
+            .ldd = ldd,
             .dtype = (uint8_t)dtype,
             .out_type = (uint8_t)out_type,
             .trans_a = (uint8_t)ta,
@@ -204,10 +209,10 @@ static size_t print_line(char *out, const struct tuned *t)
     const struct product *p = &t->product;
     int used = snprintf(
             out, LINE_BYTES,
-            "%d %d %d %d %d %d %d %d %d %d %d %d %" PRIu32 " %.2f", p->m, p->n,
-            p->k, p->sm_target, p->dtype, p->out_type, p->trans_a, p->trans_b,
-            p->epilogue, p->alignment, p->tf32, (int)t->parts, t->workspace_kib,
-            (double)t->microseconds);
+            "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %" PRIu32 " %.2f",
+            p->m, p->n, p->k, p->sm_target, p->lda, p->ldb, p->ldd, p->dtype,
+            p->out_type, p->trans_a, p->trans_b, p->epilogue, p->alignment,
+            p->tf32, (int)t->parts, t->workspace_kib, (double)t->microseconds);
     for (int i = 0; i < 8; i++)
         used += snprintf(
                 out + used, LINE_BYTES - (size_t)used, " %" PRIx64,

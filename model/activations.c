@@ -52,6 +52,7 @@ struct dims {
     enum device_backend backend;
     enum dtype dtype, logits_dtype;
     size_t N, C, F, q, kv, H, KV;
+    int logits_stride;
     int B, T;
     bool gpt2;
     unsigned joined;
@@ -67,6 +68,8 @@ static struct dims dims_of(
             .backend = shape_backend(shape),
             .dtype = shape->dtype,
             .logits_dtype = shape_logits_dtype(shape),
+            .logits_stride =
+                    logits_stride(shape_backend(shape), config->vocab_size),
             .N = (size_t)B * (size_t)T,
             .C = (size_t)config->hidden_size,
             .F = (size_t)config->intermediate_size,
@@ -242,7 +245,7 @@ static void push_grads(
 static int head_chunk(const struct dims *d, int asked)
 {
     bool gpu = d->backend == DEVICE_CUDA;
-    size_t row = dtype_bytes(d->logits_dtype) * (size_t)d->config->vocab_size;
+    size_t row = dtype_bytes(d->logits_dtype) * (size_t)d->logits_stride;
     size_t bytes = gpu ? GPU_CHUNK_BYTES : HEAD_CHUNK_BYTES;
     size_t tokens = gpu ? GPU_CHUNK_TOKENS : HEAD_CHUNK_TOKENS;
     size_t limit = (size_t)asked;
@@ -257,17 +260,18 @@ static void push_head(
         struct stack *s, const struct dims *d, int chunk, bool train,
         struct head_acts *h)
 {
-    size_t n = (size_t)chunk, V = (size_t)d->config->vocab_size;
+    size_t n = (size_t)chunk, row = (size_t)d->logits_stride;
     h->chunk = chunk;
+    h->stride = d->logits_stride;
     h->logits_dtype = d->logits_dtype;
     h->norm = push(s, n, d->C);
     h->mean = d->gpt2 ? push_floats(s, n) : NULL;
     h->rstd = push_floats(s, n);
     h->losses = push_floats(s, n);
-    h->logits = push_bytes(s, n * V * dtype_bytes(d->logits_dtype));
+    h->logits = push_bytes(s, n * row * dtype_bytes(d->logits_dtype));
     if (!train)
         return;
-    h->dlogits = d->dtype == d->logits_dtype ? h->logits : push(s, n, V);
+    h->dlogits = d->dtype == d->logits_dtype ? h->logits : push(s, n, row);
     h->dnorm = push(s, n, d->C);
 }
 

@@ -66,6 +66,7 @@ struct head_acts {
     int chunk;          /* tokens at a time */
     void *norm, *dnorm; /* (chunk, C) */
     float *mean, *rstd; /* (chunk) */
+    int stride;         /* elements between rows of logits and dlogits */
     void *logits;       /* (chunk, V) of logits_dtype */
     void *dlogits;      /* (chunk, V); of one type with them: the logits
                            themselves */

@@ -1,6 +1,7 @@
 #include "model/internal.h"
 
 #include "base/device_memory.h"
+#include "kernels/fused.h"
 
 static enum zd_status head_acquire(
         struct model *model, const struct model_hooks *hooks)
@@ -63,9 +64,10 @@ static enum zd_status chunk_logits(
                 (const char *)due.a + offset, (const char *)due.b + offset};
     ZD_TRY(norm_forward_sum(
             model, &norm, h->norm, h->mean, h->rstd, x, &due, n));
-    return k->matmul(
-            NULL, h->logits, h->logits_dtype, h->norm,
-            model->params[model->head], NULL, n, V, C, false, true, false);
+    struct matmul_strides strides = {.out = h->stride, .a = C, .b = C};
+    return fused_matmul_strided(
+            k, NULL, h->logits, h->logits_dtype, h->norm,
+            model->params[model->head], &strides, n, V, C, false, true, false);
 }
 
 static enum zd_status chunk_backward(
@@ -77,14 +79,15 @@ static enum zd_status chunk_backward(
     struct norm norm = final_norm(model);
     int C = model->config->hidden_size, V = model->config->vocab_size;
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
+    struct matmul_strides strides = {.out = C, .a = h->stride, .b = C};
     if (grads->dhead)
-        ZD_TRY(k->matmul(
-                NULL, grads->dhead, DTYPE_FP32, h->dlogits, h->norm, NULL, V, C,
-                n, true, false, grads->head_add));
+        ZD_TRY(fused_matmul_strided(
+                k, NULL, grads->dhead, DTYPE_FP32, h->dlogits, h->norm,
+                &strides, V, C, n, true, false, grads->head_add));
     if (grads->dx_needed) {
-        ZD_TRY(k->matmul(
-                NULL, h->dnorm, k->dtype, h->dlogits,
-                model->params[model->head], NULL, n, C, V, false, false,
+        ZD_TRY(fused_matmul_strided(
+                k, NULL, h->dnorm, k->dtype, h->dlogits,
+                model->params[model->head], &strides, n, C, V, false, false,
                 false));
         ZD_TRY(norm_backward(
                 model, &norm, (char *)pass->acts->dx + offset, h->dnorm, NULL,
@@ -111,7 +114,7 @@ enum zd_status head_loss(
         ZD_TRY(chunk_logits(model, pass, begin, n));
         ZD_TRY(k->cross_entropy(
                 NULL, h->losses, train ? h->dlogits : NULL, h->logits, targets,
-                dloss, n, model->config->vocab_size));
+                dloss, n, model->config->vocab_size, h->stride));
         ZD_TRY(k->add_losses(NULL, model->loss, h->losses, n));
         if (train)
             ZD_TRY(chunk_backward(model, pass, begin, n, &grads));

@@ -156,6 +156,92 @@ void check_matmul(
     twin_free(&a), twin_free(&b), twin_free(&bias);
 }
 
+/* `count` rows with a gap of no numbers behind each, on both sides. */
+static struct twin gapped(
+        enum dtype dtype, int count, int width, int gap, float scale,
+        uint64_t seed)
+{
+    int stride = width + gap;
+    struct twin t = twin(dtype, (size_t)count * stride, scale, seed);
+    for (int row = 0; row < count; row++)
+        memset((char *)t.host +
+                       ((size_t)row * stride + width) * dtype_bytes(dtype),
+               0xff, (size_t)gap * dtype_bytes(dtype));
+    MUST(device_write(t.device, t.host, twin_bytes(&t)));
+    return t;
+}
+
+/* Rows of the GPU's `out` against those of the dense `want`, and its gaps. */
+static void compare_rows(
+        struct twin *out, const struct twin *want, int M, int N, int stride,
+        const char *what)
+{
+    size_t element = dtype_bytes(out->dtype);
+    char *got = malloc(twin_bytes(out));
+    double error = 0.0;
+    MUST(device_read(got, out->device, twin_bytes(out)));
+    for (int i = 0; i < M; i++) {
+        char *row = got + (size_t)i * stride * element;
+        double e =
+                worst(row, (char *)want->host + (size_t)i * N * element,
+                      out->dtype, (size_t)N);
+        if (!(e <= error))
+            error = isnan(e) ? INFINITY : e;
+        for (size_t j = N * element; j < stride * element; j++)
+            cr_assert_eq((unsigned char)row[j], 0xff, "%s: a gap", what);
+    }
+    cr_expect(
+            error <= tolerances[out->dtype], "%s, %s: %g", what,
+            dtype_name(out->dtype), error);
+    free(got);
+    twin_free(out);
+}
+
+static void *dense_copy(const struct twin *t, int count, int width, int stride)
+{
+    size_t element = dtype_bytes(t->dtype);
+    char *copy = malloc((size_t)count * width * element);
+    for (int i = 0; i < count; i++)
+        memcpy(copy + (size_t)i * width * element,
+               (char *)t->host + (size_t)i * stride * element, width * element);
+    return copy;
+}
+
+void check_strided(
+        enum dtype dtype, int M, int N, int K, bool trans_a, bool trans_b,
+        bool accumulate, int gap)
+{
+    struct tables t = tables_of(dtype);
+    enum dtype out_type = accumulate ? DTYPE_FP32 : dtype;
+    int rows = trans_a ? K : M, width = trans_a ? M : K;
+    struct matmul_strides strides = {
+            .out = N + gap,
+            .a = width + gap,
+            .b = trans_b ? K : N,
+    };
+    char what[96];
+    float scale = 1.0f / sqrtf((float)K);
+    struct twin a = gapped(dtype, rows, width, gap, scale, 1);
+    struct twin b = twin(dtype, (size_t)K * N, 1.0f, 2);
+    struct twin out = gapped(out_type, M, N, gap, 1.0f, 4);
+    struct twin want = {.dtype = out_type, .count = (size_t)M * N};
+    void *dense_a = dense_copy(&a, rows, width, strides.a);
+    want.host = dense_copy(&out, M, N, strides.out);
+    MUST(t.plain->matmul(
+            NULL, want.host, out_type, dense_a, b.host, NULL, M, N, K, trans_a,
+            trans_b, accumulate));
+    MUST(fused_matmul_strided(
+            t.gpu, NULL, out.device, out_type, a.device, b.device, &strides, M,
+            N, K, trans_a, trans_b, accumulate));
+    snprintf(
+            what, sizeof what, "%dx%dx%d%s%s%s, gaps of %d", M, N, K,
+            trans_a ? " a^T" : "", trans_b ? " b^T" : "",
+            accumulate ? " +=" : "", gap);
+    compare_rows(&out, &want, M, N, strides.out, what);
+    twin_free(&a), twin_free(&b);
+    free(dense_a), free(want.host);
+}
+
 void check_gelu(
         enum dtype dtype, int M, int N, int K, bool trans_b, bool with_bias)
 {

@@ -50,6 +50,11 @@ struct tables tables_of(enum dtype dtype);
 void check_matmul(
         enum dtype dtype, int M, int N, int K, bool trans_a, bool trans_b,
         bool accumulate, bool narrow, bool with_bias);
+/* The same where rows lie `gap` elements apart, with no numbers between them:
+ * strides of out and of a, as the head's products have. */
+void check_strided(
+        enum dtype dtype, int M, int N, int K, bool trans_a, bool trans_b,
+        bool accumulate, int gap);
 void check_gelu(
         enum dtype dtype, int M, int N, int K, bool trans_b, bool with_bias);
 void check_dgelu(enum dtype dtype, int M, int N, int K, bool trans_b);

@@ -62,6 +62,63 @@ Test(matmul_cuda, fused_products_are_their_parts, .init = gpu_begin,
         check_fused((enum dtype)dtype);
 }
 
+/* Chosen by heuristics, timed, and by our own kernel. */
+static void check_all_strided(void)
+{
+    for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
+        for (int flags = 0; flags < 8; flags++)
+            for (int gap = 0; gap < 14; gap += 13)
+                check_strided(
+                        (enum dtype)dtype, 37, 51, 70, flags & 1, flags & 2,
+                        flags & 4, gap);
+}
+
+Test(matmul_cuda, rows_may_lie_apart, .init = gpu_begin, .fini = gpu_end)
+{
+    check_all_strided();
+    products_set_timing(PRODUCTS_ALL);
+    products_close();
+    check_all_strided();
+    if (!is_standin())
+        return;
+    let_fail("empty");
+    products_set_timing(PRODUCTS_HEURISTIC);
+    products_close();
+    uint64_t before = asked().products;
+    check_all_strided();
+    cr_assert_eq(asked().products, before);
+}
+
+/* Of the stand-in's algorithms the second takes only rows that begin at
+ * multiples of 16 bytes. */
+static bool fast_algorithm_is_tried(int V, int stride)
+{
+    enum { N = 8, C = 32 };
+    struct tables t = tables_of(DTYPE_BF16);
+    struct matmul_strides strides = {.out = stride, .a = C, .b = C};
+    struct twin x = twin(DTYPE_BF16, N * C, 1.0f, 1);
+    struct twin w = twin(DTYPE_BF16, (size_t)V * C, 1.0f, 2);
+    struct twin y = twin(DTYPE_BF16, (size_t)N * stride, 1.0f, 3);
+    let_fail(NULL);
+    products_set_timing(PRODUCTS_ALL);
+    MUST(fused_matmul_strided(
+            t.gpu, NULL, y.device, DTYPE_BF16, x.device, w.device, &strides, N,
+            V, C, false, true, false));
+    twin_free(&x), twin_free(&w), twin_free(&y);
+    return asked().of_algorithm[2] > 0;
+}
+
+Test(matmul_cuda, an_odd_vocabulary_has_the_fast_algorithms, .init = gpu_begin,
+     .fini = gpu_end)
+{
+    if (!is_standin())
+        cr_skip("not the stand-in");
+    cr_assert_eq(logits_stride(DEVICE_CUDA, 50257), 50304);
+    cr_assert_eq(logits_stride(DEVICE_CPU, 50257), 50257);
+    cr_assert_not(fast_algorithm_is_tried(257, 257));
+    cr_assert(fast_algorithm_is_tried(257, logits_stride(DEVICE_CUDA, 257)));
+}
+
 /* Epilogues are in use, or the test above would prove nothing. */
 Test(matmul_cuda, fused_products_are_one_call, .init = gpu_begin,
      .fini = gpu_end)

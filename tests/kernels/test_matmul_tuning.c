@@ -27,7 +27,7 @@ static void cache_end(void)
 static struct tuned tuned_of(int m)
 {
     struct tuned t = {
-            .product = {.m = m, .n = 7, .k = 9, .alignment = 16},
+            .product = {.m = m, .n = 7, .k = 9, .ldb = 64, .alignment = 16},
             .workspace_kib = 32768,
             .microseconds = (float)m,
     };
@@ -106,10 +106,10 @@ Test(matmul_tuning, files_of_rubbish_are_ignored, .init = cache_only,
     static const char *const texts[] = {
             "",
             "\n",
-            "zerod products 1",
-            "zerod products 1\n",
+            "zerod products 2",
+            "zerod products 2\n",
             "zerod products 2 abc\nGPU\nlibrary\n",
-            "zerod products 1 abc\nGPU\nlibrary\n1 2 3\n"};
+            "zerod products 2 abc\nGPU\nlibrary\n1 2 3\n"};
     char folder[PATH_MAX], path[PATH_MAX];
     snprintf(folder, sizeof folder, "%s/zerod", cache);
     cr_assert_eq(fs_make_dirs(folder), ZD_OK);

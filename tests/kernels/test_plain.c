@@ -185,7 +185,8 @@ Test(kernels_plain, activations_have_the_gradients_of_their_definitions)
 
 static double cross_entropy_loss(const struct probe *p)
 {
-    cross_entropy_double(NULL, p->out, NULL, p->x, p->ids, 1.0f, p->N, p->V);
+    cross_entropy_double(
+            NULL, p->out, NULL, p->x, p->ids, 1.0f, p->N, p->V, p->V);
     return weighted(p);
 }
 
@@ -206,7 +207,7 @@ Test(kernels_plain, cross_entropy_has_the_gradient_of_its_loss)
             .V = V,
             .ids = targets};
     kernels_plain_fp32.cross_entropy(
-            NULL, losses, d, logits, targets, 0.25f, N, V);
+            NULL, losses, d, logits, targets, 0.25f, N, V, V);
     expect_gradient(&p, p.x, d, N * V, "cross entropy");
     cr_expect_eq(losses[1], 0.0f);
 }
