@@ -77,20 +77,15 @@ template <typename T>
 static enum zd_status gelu_forward_any(
         struct stream *stream, void *out, const void *x, size_t count)
 {
-    const int W = full_width<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     int64_t n = (int64_t)count;
+    bool is_packed = are_aligned(out, x);
     if (count == 0)
         return ZD_OK;
-    if (is_aligned(out) && is_aligned(x))
-        ZD_LAUNCH(
-                (gelu_forward_kernel<T, W>),
-                grid_for(n / W + 1, FLAT_BLOCK, GRID_MOST), FLAT_BLOCK, 0, on,
-                (T *)out, (const T *)x, n);
-    else
-        ZD_LAUNCH(
-                (gelu_forward_kernel<T, 1>), grid_for(n, FLAT_BLOCK, GRID_MOST),
-                FLAT_BLOCK, 0, on, (T *)out, (const T *)x, n);
+    ZD_LAUNCH_PACKED(
+            gelu_forward_kernel, T, is_packed,
+            grid_of_packs<T>(n, is_packed, FLAT_BLOCK, GRID_MOST), FLAT_BLOCK,
+            on, (T *)out, (const T *)x, n);
     return ZD_OK;
 }
 
@@ -99,21 +94,15 @@ static enum zd_status gelu_backward_any(
         struct stream *stream, void *dx, const void *dout, const void *x,
         size_t count)
 {
-    const int W = full_width<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     int64_t n = (int64_t)count;
+    bool is_packed = are_aligned(dx, dout, x);
     if (count == 0)
         return ZD_OK;
-    if (is_aligned(dx) && is_aligned(dout) && is_aligned(x))
-        ZD_LAUNCH(
-                (gelu_backward_kernel<T, W>),
-                grid_for(n / W + 1, FLAT_BLOCK, GRID_MOST), FLAT_BLOCK, 0, on,
-                (T *)dx, (const T *)dout, (const T *)x, n);
-    else
-        ZD_LAUNCH(
-                (gelu_backward_kernel<T, 1>),
-                grid_for(n, FLAT_BLOCK, GRID_MOST), FLAT_BLOCK, 0, on, (T *)dx,
-                (const T *)dout, (const T *)x, n);
+    ZD_LAUNCH_PACKED(
+            gelu_backward_kernel, T, is_packed,
+            grid_of_packs<T>(n, is_packed, FLAT_BLOCK, GRID_MOST), FLAT_BLOCK,
+            on, (T *)dx, (const T *)dout, (const T *)x, n);
     return ZD_OK;
 }
 
@@ -175,22 +164,16 @@ static enum zd_status swiglu_forward_any(
         int N, int F, int64_t stride)
 {
     const int W = full_width<T>::value;
-    cudaStream_t on = device_cuda_stream(stream);
     int tiles;
+    bool is_packed =
+            F % W == 0 && stride % W == 0 && are_aligned(out, gate, up);
     if (N <= 0 || F <= 0)
         return ZD_OK;
-    if (F % W == 0 && stride % W == 0 && is_aligned(out) && is_aligned(gate) &&
-        is_aligned(up)) {
-        unsigned grid = row_tiles(N, F, W, &tiles);
-        ZD_LAUNCH(
-                (swiglu_forward_kernel<T, W>), grid, ROWS_BLOCK, 0, on,
-                (T *)out, (const T *)gate, (const T *)up, F, stride, tiles);
-    } else {
-        unsigned grid = row_tiles(N, F, 1, &tiles);
-        ZD_LAUNCH(
-                (swiglu_forward_kernel<T, 1>), grid, ROWS_BLOCK, 0, on,
-                (T *)out, (const T *)gate, (const T *)up, F, stride, tiles);
-    }
+    unsigned grid = row_tiles(N, F, is_packed ? W : 1, &tiles);
+    ZD_LAUNCH_PACKED(
+            swiglu_forward_kernel, T, is_packed, grid, ROWS_BLOCK,
+            device_cuda_stream(stream), (T *)out, (const T *)gate,
+            (const T *)up, F, stride, tiles);
     return ZD_OK;
 }
 
@@ -200,24 +183,16 @@ static enum zd_status swiglu_backward_any(
         const void *gate, const void *up, int N, int F, int64_t stride)
 {
     const int W = full_width<T>::value;
-    cudaStream_t on = device_cuda_stream(stream);
     int tiles;
+    bool is_packed = F % W == 0 && stride % W == 0 &&
+                     are_aligned(dgate, dup, dout, gate, up);
     if (N <= 0 || F <= 0)
         return ZD_OK;
-    if (F % W == 0 && stride % W == 0 && is_aligned(dgate) && is_aligned(dup) &&
-        is_aligned(dout) && is_aligned(gate) && is_aligned(up)) {
-        unsigned grid = row_tiles(N, F, W, &tiles);
-        ZD_LAUNCH(
-                (swiglu_backward_kernel<T, W>), grid, ROWS_BLOCK, 0, on,
-                (T *)dgate, (T *)dup, (const T *)dout, (const T *)gate,
-                (const T *)up, F, stride, tiles);
-    } else {
-        unsigned grid = row_tiles(N, F, 1, &tiles);
-        ZD_LAUNCH(
-                (swiglu_backward_kernel<T, 1>), grid, ROWS_BLOCK, 0, on,
-                (T *)dgate, (T *)dup, (const T *)dout, (const T *)gate,
-                (const T *)up, F, stride, tiles);
-    }
+    unsigned grid = row_tiles(N, F, is_packed ? W : 1, &tiles);
+    ZD_LAUNCH_PACKED(
+            swiglu_backward_kernel, T, is_packed, grid, ROWS_BLOCK,
+            device_cuda_stream(stream), (T *)dgate, (T *)dup, (const T *)dout,
+            (const T *)gate, (const T *)up, F, stride, tiles);
     return ZD_OK;
 }
 

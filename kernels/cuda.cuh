@@ -368,6 +368,11 @@ inline bool is_aligned(const void *p)
     return (uintptr_t)p % 16 == 0;
 }
 
+template <typename... Pointers> inline bool are_aligned(Pointers... p)
+{
+    return (is_aligned(p) && ...);
+}
+
 /* --- indices -------------------------------------------------------------- */
 
 __device__ inline int lane_of_warp(void)
@@ -406,6 +411,28 @@ inline unsigned grid_for(int64_t work, int block, int64_t most)
 
 /* Most blocks of a grid that loops: the largest that every GPU takes. */
 static const int64_t GRID_MOST = 0x7fffffff;
+
+/* Queues a kernel<T, W> that works in packs of W elements: whole ones of 16
+ * bytes, or where `is_packed` is false (an address, a row) single elements. */
+#define ZD_LAUNCH_PACKED(kernel, T, is_packed, grid, block, stream, ...)       \
+    do {                                                                       \
+        if (is_packed)                                                         \
+            ZD_LAUNCH(                                                         \
+                    (kernel<T, full_width<T>::value>), grid, block, 0, stream, \
+                    __VA_ARGS__);                                              \
+        else                                                                   \
+            ZD_LAUNCH((kernel<T, 1>), grid, block, 0, stream, __VA_ARGS__);    \
+    } while (0)
+
+/* The grid of one that loops over `count` elements, and over those behind the
+ * last whole pack. */
+template <typename T>
+inline unsigned grid_of_packs(
+        int64_t count, bool is_packed, int block, int64_t most)
+{
+    int64_t packs = is_packed ? count / full_width<T>::value + 1 : count;
+    return grid_for(packs, block, most);
+}
 
 /* --- reductions ----------------------------------------------------------- */
 

@@ -34,19 +34,15 @@ static enum zd_status add_any(
         struct stream *stream, void *out, const void *a, const void *b,
         size_t count)
 {
-    const int W = full_width<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     int64_t n = (int64_t)count;
+    bool is_packed = are_aligned(out, a, b);
     if (count == 0)
         return ZD_OK;
-    if (is_aligned(out) && is_aligned(a) && is_aligned(b))
-        ZD_LAUNCH(
-                (add_kernel<T, W>), grid_for(n / W + 1, ADD_BLOCK, GRID_MOST),
-                ADD_BLOCK, 0, on, (T *)out, (const T *)a, (const T *)b, n);
-    else
-        ZD_LAUNCH(
-                (add_kernel<T, 1>), grid_for(n, ADD_BLOCK, GRID_MOST),
-                ADD_BLOCK, 0, on, (T *)out, (const T *)a, (const T *)b, n);
+    ZD_LAUNCH_PACKED(
+            add_kernel, T, is_packed,
+            grid_of_packs<T>(n, is_packed, ADD_BLOCK, GRID_MOST), ADD_BLOCK, on,
+            (T *)out, (const T *)a, (const T *)b, n);
     return ZD_OK;
 }
 
