@@ -5,30 +5,37 @@ extern "C" {
 #include "comm/sum_cuda.h"
 }
 
-static const size_t GRID_MAX = 1024;
-enum { BLOCK = 256 };
+enum { BLOCK = 256, GRID_MAX = 1024 };
 
-static unsigned grid_of(size_t count)
+template <typename T, int W>
+__global__ void add_kernel(T *to, const T *from, int64_t count)
 {
-    size_t blocks = (count + BLOCK - 1) / BLOCK;
-    return (unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX);
-}
-
-__global__ void add_kernel(float *to, const float *from, size_t count)
-{
-    size_t step = (size_t)gridDim.x * blockDim.x;
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
-         i += step)
-        to[i] = from[i] + to[i];
+    int64_t whole = count / W * W;
+    for (int64_t i = thread_of_grid() * W; i < whole;
+         i += threads_of_grid() * W) {
+        float x[W], y[W];
+        load_floats<W>(x, from + i);
+        load_floats<W>(y, to + i);
+#pragma unroll
+        for (int k = 0; k < W; k++)
+            x[k] += y[k];
+        store_floats<W>(to + i, x);
+    }
+    int64_t rest = whole + thread_of_grid();
+    if (rest < count)
+        to[rest] = from[rest] + to[rest];
 }
 
 extern "C" enum zd_status comm_add_cuda(
         struct stream *stream, float *to, const float *from, size_t count)
 {
+    int64_t n = (int64_t)count;
+    bool is_packed = are_aligned(to, from);
     if (count > 0)
-        ZD_LAUNCH(
-                add_kernel, grid_of(count), BLOCK, 0,
-                device_cuda_stream(stream), to, from, count);
+        ZD_LAUNCH_PACKED(
+                add_kernel, float, is_packed,
+                grid_of_packs<float>(n, is_packed, BLOCK, GRID_MAX), BLOCK,
+                device_cuda_stream(stream), to, from, n);
     return ZD_OK;
 }
 
@@ -68,8 +75,8 @@ static enum zd_status launch(struct stream *stream, const struct sum_cuda *s)
 {
     size_t packs = s->count / W;
     ZD_LAUNCH(
-            (sum_kernel<T, W>), grid_of(packs), BLOCK, 0,
-            device_cuda_stream(stream), (T *)s->to, (const T *)s->own,
+            (sum_kernel<T, W>), grid_for((int64_t)packs, BLOCK, GRID_MAX),
+            BLOCK, 0, device_cuda_stream(stream), (T *)s->to, (const T *)s->own,
             (const T *)s->others, s->stride, packs, s->parts, s->place,
             s->accumulate);
     return ZD_OK;

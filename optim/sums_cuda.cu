@@ -14,50 +14,86 @@ enum { THREADS = 256, WARPS = THREADS / WARP, MOST_BLOCKS = 2048 };
 /* --- squares -------------------------------------------------------------- */
 
 /* Eight threads are the eight lanes of a piece (optim_add_squares), and a warp
- * has four pieces. */
+ * has four pieces. A lane's elements lie eight apart, so the warp reads its
+ * pieces in packs of 16 bytes, which neighbours have next to each other, and
+ * the lanes take their elements out of shared memory. */
 enum { PIECE_LANES = 8, PIECES = WARP / PIECE_LANES };
 
+/* Of a warp. Eight elements between pieces: then lanes of one place in two
+ * pieces are in different banks. */
+template <typename T> struct alignas(16) warp_pieces {
+    T elements[PIECES][OPTIM_QBLOCK + PIECE_LANES];
+};
+
+/* The warp's pieces, all whole and aligned. */
 template <typename T>
-__device__ static inline double piece_sum(
-        const T *grad, size_t at, size_t count, int lane)
+__device__ static inline void read_pieces(
+        struct warp_pieces<T> *pieces, const T *grad)
 {
-    double sum = 0;
-    if (at + OPTIM_QBLOCK <= count) {
-#pragma unroll 8
-        for (int i = lane; i < OPTIM_QBLOCK; i += PIECE_LANES) {
-            double x = (double)to_float(grad[at + (size_t)i]);
-            sum += x * x;
-        }
-    } else {
-        for (size_t i = at + (size_t)lane; i < count; i += PIECE_LANES) {
-            double x = (double)to_float(grad[i]);
-            sum += x * x;
-        }
+    const int W = full_width<T>::value, PACKS = OPTIM_QBLOCK / W;
+    const int EACH = PIECES * PACKS / WARP;
+    pack<T, W> packs[EACH];
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        packs[i] = load_pack<W>(grad + (i * WARP + lane_of_warp()) * W);
+    __syncwarp(ALL_LANES); /* everyone has taken what was there */
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        int at = i * WARP + lane_of_warp();
+        store_pack<W>(&pieces->elements[at / PACKS][at % PACKS * W], packs[i]);
     }
-    /* ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)) */
+    __syncwarp(ALL_LANES);
+}
+
+/* ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)) */
+__device__ static inline double sum_of_lanes(double sum)
+{
     sum += __shfl_xor_sync(ALL_LANES, sum, 4);
     sum += __shfl_xor_sync(ALL_LANES, sum, 2);
     return sum + __shfl_xor_sync(ALL_LANES, sum, 1);
 }
 
+/* A lane's sum over `count` elements of a piece. */
 template <typename T>
-static __global__ void squares_kernel(
-        struct exact_sum *sum, const T *grad, size_t count)
+__device__ static inline double lane_sum(const T *piece, int64_t count)
 {
+    double sum = 0;
+#pragma unroll 8
+    for (int i = lane_of_warp() % PIECE_LANES; i < count; i += PIECE_LANES) {
+        double x = (double)to_float(piece[i]);
+        sum += x * x;
+    }
+    return sum;
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS) squares_kernel(
+        struct exact_sum *sum, const T *grad, int64_t count, bool is_packed)
+{
+    __shared__ struct warp_pieces<T> shared[WARPS];
+    struct warp_pieces<T> *mine = &shared[warp_of_block()];
     struct exact_window window = exact_window_empty();
-    int lane = lane_of_warp() % PIECE_LANES;
-    size_t pieces = (count + OPTIM_QBLOCK - 1) / OPTIM_QBLOCK;
-    size_t warp = (size_t)blockIdx.x * WARPS + (size_t)warp_of_block();
-    size_t step = (size_t)gridDim.x * WARPS * PIECES;
-    for (size_t first = warp * PIECES; first < pieces; first += step) {
-        size_t piece = first + (size_t)(lane_of_warp() / PIECE_LANES);
-        double squares = piece_sum(grad, piece * OPTIM_QBLOCK, count, lane);
-        if (piece < pieces && lane == 0)
+    int place = lane_of_warp() / PIECE_LANES;
+    int64_t pieces = (count + OPTIM_QBLOCK - 1) / OPTIM_QBLOCK;
+    int64_t warp = (int64_t)blockIdx.x * WARPS + warp_of_block();
+    int64_t step = (int64_t)gridDim.x * WARPS * PIECES;
+    for (int64_t first = warp * PIECES; first < pieces; first += step) {
+        int64_t at = (first + place) * OPTIM_QBLOCK;
+        double squares;
+        if (is_packed && (first + PIECES) * OPTIM_QBLOCK <= count) {
+            read_pieces(mine, grad + first * OPTIM_QBLOCK);
+            squares = lane_sum(mine->elements[place], OPTIM_QBLOCK);
+        } else {
+            int64_t rest = count - at, most = OPTIM_QBLOCK;
+            squares = lane_sum(grad + at, rest < most ? rest : most);
+        }
+        squares = sum_of_lanes(squares);
+        if (at < count && lane_of_warp() % PIECE_LANES == 0)
             exact_window_add(sum, &window, squares);
     }
     exact_window_flush(sum, &window);
     if (thread_of_grid() == 0)
-        exact_sum_pending(sum, (int64_t)pieces);
+        exact_sum_pending(sum, pieces);
 }
 
 template <typename T>
@@ -67,7 +103,8 @@ static enum zd_status add_squares(
     int64_t pieces = ceil_div((int64_t)count, OPTIM_QBLOCK);
     ZD_LAUNCH(
             (squares_kernel<T>), grid_for(pieces, WARPS * PIECES, MOST_BLOCKS),
-            THREADS, 0, device_cuda_stream(NULL), sum, (const T *)grad, count);
+            THREADS, 0, device_cuda_stream(NULL), sum, (const T *)grad,
+            (int64_t)count, is_aligned(grad));
     return ZD_OK;
 }
 

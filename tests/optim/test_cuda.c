@@ -294,11 +294,11 @@ static void *draw(enum dtype type, size_t count)
     return grad;
 }
 
-static void expect_squares(enum dtype type, size_t count)
+static void expect_squares(enum dtype type, size_t count, size_t skew)
 {
     void *grad = draw(type, count);
     struct heap heap = heap_make(4 * count + 4096);
-    void *there = heap_copy(&heap, grad, count * dtype_bytes(type), 0);
+    void *there = heap_copy(&heap, grad, count * dtype_bytes(type), skew);
     struct exact_sum expected, seen;
     exact_sum_clear(&expected);
     struct exact_sum *sum = heap_copy(&heap, &expected, sizeof expected, 0);
@@ -319,10 +319,13 @@ static void expect_squares(enum dtype type, size_t count)
 
 Test(cuda, squares_have_the_bits_of_their_definition)
 {
-    static const size_t counts[] = {0, 1, 9, 255, 256, 1000, 50001};
+    /* 1024: whole pieces for a warp; its packs need 16 bytes */
+    static const size_t counts[] = {0,    1,    9,     255,  256,
+                                    1000, 1024, 50001, 65536};
     for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
-        for (int k = 0; k < 7; k++)
-            expect_squares((enum dtype)type, counts[k]);
+        for (int k = 0; k < 9; k++)
+            for (size_t skew = 0; skew <= 4; skew += 4)
+                expect_squares((enum dtype)type, counts[k], skew);
 }
 
 Test(cuda, infinities_and_nan_are_counted)
