@@ -33,17 +33,6 @@ void device_give_pinned(void *host, size_t bytes)
         device_table()->give_pinned(host, bytes);
 }
 
-enum zd_status device_pin(void *host, size_t bytes)
-{
-    return bytes ? device_table()->pin(host, bytes) : ZD_OK;
-}
-
-void device_unpin(void *host)
-{
-    if (host)
-        device_table()->unpin(host);
-}
-
 enum zd_status device_clear(void *device, size_t bytes)
 {
     return bytes ? device_table()->clear(device, bytes) : ZD_OK;

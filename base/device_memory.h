@@ -22,14 +22,10 @@ enum zd_status device_vacate(void *device, size_t bytes);
 enum zd_status device_occupy(void *device, size_t bytes);
 
 /* Memory of the host, of zeros, in whole pages and no more than that; on a GPU
- * near it (on its NUMA node where the system goes along) and page-locked. */
+ * near it (on its NUMA node where the system goes along) and page-locked, so
+ * that copies run beside the host and at full speed. */
 enum zd_status device_take_pinned(size_t bytes, void **host_out);
 void device_give_pinned(void *host, size_t bytes);
-
-/* Page-locks memory of the host, so that copies run beside the host and at
- * full speed. Does nothing on the CPU. Pages are touched by it. */
-enum zd_status device_pin(void *host, size_t bytes);
-void device_unpin(void *host);
 
 /* Page-locked memory that device_write passes through, DEVICE_STAGING_BYTES of
  * it: a caller's that has counted it; NULL: no longer, once all that was

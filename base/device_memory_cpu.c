@@ -44,15 +44,6 @@ static enum zd_status occupy(void *device, size_t bytes)
     return ZD_OK; /* page by page, as they are touched */
 }
 
-static enum zd_status pin(void *host, size_t bytes)
-{
-    return ZD_OK;
-}
-
-static void unpin(void *host)
-{
-}
-
 static enum zd_status clear(void *device, size_t bytes)
 {
     memset(device, 0, bytes);
@@ -109,8 +100,6 @@ const struct device_table device_table_cpu = {
         .occupy = occupy,
         .take_pinned = take,
         .give_pinned = give,
-        .pin = pin,
-        .unpin = unpin,
         .clear = clear,
         .move = move,
         .read = read_back,

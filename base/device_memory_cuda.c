@@ -110,7 +110,7 @@ static bool is_refusal(cudaError_t error)
            error == cudaErrorNotSupported || error == cudaErrorInvalidValue;
 }
 
-enum zd_status gpu_pin(void *host, size_t bytes)
+static enum zd_status page_lock(void *host, size_t bytes)
 {
     cudaError_t error = cudaHostRegister(host, bytes, cudaHostRegisterPortable);
     if (error == cudaSuccess || !is_refusal(error))
@@ -126,12 +126,6 @@ enum zd_status gpu_pin(void *host, size_t bytes)
     return ZD_ERR_MEMORY;
 }
 
-void gpu_unpin(void *host)
-{
-    cudaHostUnregister(host);
-    cudaGetLastError();
-}
-
 enum zd_status gpu_take_pinned(size_t bytes, void **host_out)
 {
     void *host =
@@ -144,7 +138,7 @@ enum zd_status gpu_take_pinned(size_t bytes, void **host_out)
                 strerror(errno));
     madvise(host, bytes, MADV_HUGEPAGE);
     prefer_node(host, bytes, device_facts().numa_node);
-    enum zd_status status = gpu_pin(host, bytes);
+    enum zd_status status = page_lock(host, bytes);
     if (status != ZD_OK) {
         munmap(host, bytes);
         return status;
@@ -155,7 +149,8 @@ enum zd_status gpu_take_pinned(size_t bytes, void **host_out)
 
 void gpu_give_pinned(void *host, size_t bytes)
 {
-    gpu_unpin(host);
+    cudaHostUnregister(host);
+    cudaGetLastError();
     munmap(host, bytes);
 }
 

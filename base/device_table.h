@@ -49,8 +49,6 @@ struct device_table {
     enum zd_status (*occupy)(void *device, size_t bytes);
     enum zd_status (*take_pinned)(size_t bytes, void **host_out);
     void (*give_pinned)(void *host, size_t bytes);
-    enum zd_status (*pin)(void *host, size_t bytes);
-    void (*unpin)(void *host);
     enum zd_status (*lend_staging)(void *pinned); /* NULL: it needs none */
     enum zd_status (*clear)(void *device, size_t bytes);
     enum zd_status (*move)(void *to, const void *from, size_t bytes);

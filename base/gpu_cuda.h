@@ -79,8 +79,6 @@ enum zd_status gpu_vacate(void *device, size_t bytes);
 enum zd_status gpu_occupy(void *device, size_t bytes);
 enum zd_status gpu_take_pinned(size_t bytes, void **host_out);
 void gpu_give_pinned(void *host, size_t bytes);
-enum zd_status gpu_pin(void *host, size_t bytes);
-void gpu_unpin(void *host);
 enum zd_status gpu_clear(void *device, size_t bytes);
 enum zd_status gpu_move(void *to, const void *from, size_t bytes);
 enum zd_status gpu_read(void *host, const void *device, size_t bytes);
