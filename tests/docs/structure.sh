@@ -1,5 +1,6 @@
 #!/bin/sh
-# The folders include what the table of STYLE.md lets them, and no source speaks of work that is left to do.
+# The folders include what the table of STYLE.md lets them, and no file speaks of work that is left to do, is a symbolic
+# link or knows a machine by its paths.
 #   structure.sh        prints TAP; run from the repository's root
 . tests/support/tap.sh
 scratch_folder
@@ -37,9 +38,39 @@ cut -d' ' -f1 "$work/table" | xargs grep -rl '^ *# *include "tests/' >"$work/odd
 [ "$(cat "$work/odd")" = kernels/mma.cuh ]
 tell $? "only kernels/mma.cuh includes something of the tests"
 
-git grep -nwE 'TODO|FIXME|XXX|HACK' -- '*.[ch]' '*.cu' '*.cuh' '*.cpp' '*.sh' '*.py' '*.build' ':!tests/docs/structure.sh' |
-    sed 's/^/# /' >"$work/odd"
-cat "$work/odd"
-[ ! -s "$work/odd" ]
-tell $? "nothing is marked as left to do"
+# What no file that is tracked may hold, and a repository with one of each: FOLDER of a repository.
+left_to_do() {
+    git -C "$1" grep -InwE 'TODO|FIXME|XXX|HACK|TBD|WIP' -- ':!tests/docs/structure.sh'
+}
+links() {
+    git -C "$1" ls-files -s | sed -n 's/^120000 [^\t]*\t//p'
+}
+machine_paths() {
+    git -C "$1" grep -InE '(^|[^[:alnum:]_.}])/(work|root|home/[[:alnum:]_.-]+)/' -- ':!tests/docs/structure.sh'
+}
+
+tell_none() { # CHECK NAME
+    "$1" . | sed 's/^/# /' >"$work/odd"
+    cat "$work/odd"
+    [ ! -s "$work/odd" ]
+    tell $? "$2"
+}
+tell_none left_to_do "nothing is marked as left to do"
+tell_none links "no symbolic link is tracked"
+tell_none machine_paths "no file names a path of one machine"
+
+git init -q "$work/bad"
+printf '%s\n' 'int x; /* TODO: y */' 'is todo, hackneyed, mktemp x.XXXXXX' >"$work/bad/a.c"
+printf '%s\n' 'See FIXME.' >"$work/bad/a.md"
+printf '%s\n' 'run /work/x/y' 'cc="/root/bin/cc"' '/home/ann/zerod' '$work/root/x /home/ ${b}/work/z' >"$work/bad/a.sh"
+ln -s a.c "$work/bad/b.c"
+git -C "$work/bad" add -A
+left_to_do "$work/bad" | cut -d: -f1,2 >"$work/found"
+[ "$(cat "$work/found")" = "$(printf '%s\n' a.c:1 a.md:1)" ]
+tell $? "a mark of work left to do would be found"
+[ "$(links "$work/bad")" = b.c ]
+tell $? "a symbolic link would be found"
+machine_paths "$work/bad" | cut -d: -f1,2 >"$work/found"
+[ "$(cat "$work/found")" = "$(printf '%s\n' a.sh:1 a.sh:2 a.sh:3)" ]
+tell $? "a path of a machine would be found"
 tests_end
