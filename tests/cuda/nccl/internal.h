@@ -97,6 +97,16 @@ void comm_fail(
         struct ncclComm *comm, ncclResult_t error, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
+/* --- queue.cpp: from the call to the stream ------------------------------- */
+
+/* Queues what was called while the communicator was in progress. */
+ncclResult_t queue_all(
+        struct ncclComm *comm, const std::vector<struct operation *> &all);
+
+/* What ncclGetLastError says to this thread; says it: ncclInvalidArgument. */
+extern thread_local char thread_message[MESSAGE_BYTES];
+ncclResult_t refuse(const char *what);
+
 /* --- failures: NCCL_STANDIN_FAIL, a list with commas ------------------------
  *     async:N[@R]   rank R's N-th operation fails after it was queued
  *     hang:N[@R]    it never ends
