@@ -14,6 +14,9 @@
     "max_position_embeddings = 4096\n\n[[data.train]]\npath = "                \
     "\"/dev/null\"\n"
 
+/* Characters, for texts that are too long. */
+#define SIXTEEN "abcdefghijklmnop"
+
 struct job_case {
     struct scratch scratch;
     struct job *job;
