@@ -5,6 +5,8 @@
 zerod=$(realpath "$1")
 scratch_folder
 cd "$work" || exit 99
+# What is planned and told here is the CPU's, also where there is a GPU or its stand-in.
+export CUDA_VISIBLE_DEVICES=
 export LC_ALL=C.UTF-8 OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 call() {

@@ -103,7 +103,9 @@ void summarise(void)
 struct settings read_settings(void)
 {
     struct settings s = {};
-    s.gpus = (int)bytes_of("ZD_STANDIN_GPUS", 1);
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    bool are_hidden = visible && !*visible;
+    s.gpus = are_hidden ? 0 : (int)bytes_of("ZD_STANDIN_GPUS", 1);
     s.threads = (int)bytes_of("ZD_STANDIN_THREADS", 1);
     s.memory_bytes = bytes_of("ZD_STANDIN_MEMORY", 8ull << 30);
     s.context_bytes = bytes_of("ZD_STANDIN_CONTEXT", 64ull << 20);
