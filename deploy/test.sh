@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Build zerod and run its tests; the last line is "N passed, N failed, N skipped".
 #   deploy/test.sh           everything that a change must pass: under twenty minutes on two cores
-#   deploy/test.sh --long    the suite `long` too
+#   deploy/test.sh --long    the suite `long` too, and CUDA's stand-ins under the thread sanitizer
 # With CI set, the packages of the group `ci` are installed too.
 # Three builds: as it is used; with the address and undefined-behaviour sanitizers, for the unit tests; and with
 # the thread sanitizer, for the suite tsan: plain programs whose ranks are threads, kernels on one thread (Criterion's
@@ -9,6 +9,7 @@
 # These three are without CUDA. Where its toolkit is, CUDA is built twice: by nvcc, which must compile and link (--long: for
 # every architecture), and for the CPU with stand-ins for driver and libraries (tests/cuda), which runs the suite cuda.
 # CPU kernels are compiled there for the base instructions alone: half of a build's time.
+# With the thread sanitizer the stand-ins are a build more, of more than three minutes of CPU: only with --long.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 70
 select_long=(--no-suite long)
@@ -115,6 +116,17 @@ else
         run_suite build-standin "CUDA on the CPU" --suite cuda "${select_long[@]}"
     else
         told "CUDA on the CPU" FAIL
+    fi
+    if [[ ${#select_long[@]} -eq 0 ]]; then
+        export OMP_NUM_THREADS=1
+        if build build-standin-tsan --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_stand_in=true \
+                -Dcudnn=disabled -Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Dcpu_isa=base; then
+            run_suite build-standin-tsan "streams of GPUs under the thread sanitizer" "${fixed[@]}" \
+                "zero cuda" train_gpu_races "comm gpu races nccl" "comm gpu races ordered" "comm gpu races staged" "stand-in order"
+        else
+            told "streams of GPUs under the thread sanitizer" FAIL
+        fi
+        unset OMP_NUM_THREADS
     fi
 fi
 finish

@@ -3,6 +3,7 @@
  *
  *   test_gpu parity | parity_all | offload | worlds | resume
  *   test_gpu products     on the stand-in only, which counts
+ *   test_gpu races        what moves beside the kernels, for a thread sanitizer
  *
  * The stand-in's device addresses are no addresses of the host: that a job runs
  * at all shows that the host touches no device memory. */
@@ -166,6 +167,7 @@ struct offload_group {
     const char *fixture;
     const char *base[8];
     const char *cases[8][6];
+    int world; /* 0: one rank */
 };
 
 /* Tensors above and below 4096 elements, no key of AdamW alone. */
@@ -217,7 +219,8 @@ static void test_offload_group(const struct offload_group *group)
     char path[256];
     const char *plain = job_threads_dir();
     snprintf(path, sizeof path, "offload.nvme_path=%s", plain);
-    bool ran = runs(group->fixture, "cuda", group->base, 1, plain);
+    int world = group->world ? group->world : 1;
+    bool ran = runs(group->fixture, "cuda", group->base, world, plain);
     bool overflows = group->base[0] && strstr(group->base[0], "fp16");
     tap_ok(ran && (skipped_steps(plain) > 0) == overflows,
            "%s, %s: nothing offloaded runs", group->fixture,
@@ -229,7 +232,7 @@ static void test_offload_group(const struct offload_group *group)
         append(sets, group->cases[i]);
         if (strstr(group->cases[i][0], "nvme"))
             append(sets, where);
-        ran = runs(group->fixture, "cuda", sets, 1, dir);
+        ran = runs(group->fixture, "cuda", sets, world, dir);
         tap_ok(ran && same_column(plain, dir, "loss", 0) &&
                        difference(plain, dir, "grad_norm") == 0 &&
                        same_model(plain, dir),
@@ -248,6 +251,29 @@ static void test_offload(void)
     for (size_t i = 0; i < sizeof offload_groups / sizeof offload_groups[0];
          i++)
         test_offload_group(&offload_groups[i]);
+}
+
+/* Copies beside the kernels, in every way to have one, and threads of the host
+ * that wait for some of them; alone, and two ranks that share a GPU. Short rows
+ * in fp32: the emulated tensor cores are slow under a sanitizer. */
+static void test_races(void)
+{
+    static const struct offload_group groups[] = {
+            {"llama",
+             {"data.cutoff_len=8", RECOMPUTED, "train.global_batch_size=2"},
+             {{STATES, PARAMS, ACTIVATIONS},
+              {STATES, UNDO},
+              {DISK, "offload.params=nvme", ACTIVATIONS},
+              {"optim.name=paged_adamw"}},
+             1},
+            {"llama",
+             {"data.cutoff_len=8", RECOMPUTED, "zero.stage=3",
+              "train.global_batch_size=2"},
+             {{STATES, PARAMS, ACTIVATIONS}},
+             2},
+    };
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        test_offload_group(&groups[i]);
 }
 
 /* Ranks that share a GPU: their collectives go through the host. */
@@ -363,6 +389,8 @@ int main(int argc, char **argv)
         test_offload();
     else if (strcmp(part, "worlds") == 0)
         test_worlds();
+    else if (strcmp(part, "races") == 0)
+        test_races();
     else if (strcmp(part, "products") == 0)
         test_products();
     else
