@@ -1,15 +1,25 @@
 # shellcheck shell=bash
 # Source this with the folder that deploy/bundle.sh made: unpacks it once and sets what its programs need.
-#   source deploy/bundle-env.sh FOLDER
-# Afterwards: $BUNDLE is the unpacked folder, zerod, zerodctl and mpirun are on the PATH.
+#   source deploy/bundle-env.sh FOLDER || exit
+# Afterwards: $BUNDLE is the unpacked folder, zerod, zerodctl and mpirun are on the PATH. Without them (the payload is cut, the disk full) it returns 66.
 _payload=$(readlink -f "${1:?the folder that deploy/bundle.sh made}")/payload.tar.xz
+if [[ ! -s $_payload ]]; then
+    echo "bundle-env.sh: there is no $_payload" >&2
+    return 66
+fi
 BUNDLE=${ZEROD_BUNDLE_DIR:-${TMPDIR:-/tmp}/zerod-bundle-$(stat -c '%Y-%s' "$_payload")}
+_unpack() {
+    if command -v xz >/dev/null; then xz -dc "$_payload"; else LD_LIBRARY_PATH=$(dirname "$_payload") "$(dirname "$_payload")/xz" -dc "$_payload"; fi
+}
 if [[ ! -e $BUNDLE/commit ]]; then
     rm -rf "$BUNDLE.new"
-    mkdir -p "$BUNDLE.new"
-    if command -v xz >/dev/null; then xz -dc "$_payload"; else LD_LIBRARY_PATH=$(dirname "$_payload") "$(dirname "$_payload")/xz" -dc "$_payload"; fi |
-        tar -xf - -C "$BUNDLE.new" && mv -T "$BUNDLE.new" "$BUNDLE"
+    if ! mkdir -p "$BUNDLE.new" || ! (set -o pipefail && _unpack | tar -xf - -C "$BUNDLE.new") || ! mv -T "$BUNDLE.new" "$BUNDLE"; then
+        echo "bundle-env.sh: $_payload cannot be unpacked to $BUNDLE: is it whole, and is there room?" >&2
+        rm -rf "$BUNDLE.new"
+        return 66
+    fi
 fi
+unset -f _unpack
 unset _payload
 export BUNDLE PATH=$BUNDLE/bin:$PATH
 # The machine's own CUDA libraries, where a Python environment has them: behind those of the bundle. Programs of the machine

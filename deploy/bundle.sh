@@ -8,15 +8,20 @@
 # attention by cuDNN run deploy/install.sh cudnn before that.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "$0")")")
-build=$(readlink -f "${1:?a build folder}")
-out=${2:?the folder to make}
-[[ -f $build/build.ninja ]] || { echo "bundle.sh: $build is no build folder" >&2; exit 66; }
+# shellcheck source=deploy/gpu-folder.sh
+source "$root/deploy/gpu-folder.sh"
+tell_usage "$@"
+[[ $# -eq 2 ]] || { usage >&2; exit 64; }
+[[ -f $1/build.ninja ]] || refuse 66 "$1 is no build folder"
+build=$(readlink -f "$1") out=$2
+config() { grep -q "^#define $1 1" "$build/zd_config.h"; }
+config ZD_HAVE_CUDA || refuse 66 "$build was set up without -Dcuda=enabled"
 mkdir -p "$out"
 out=$(readlink -f "$out")
 benches=(bench/bench_optim_cuda bench/bench_kernels_cuda bench/bench_gemm_cuda bench/bench_comm)
 ninja -C "$build" daemon/zerod daemon/ctl/zerodctl cuda-programs tests/mpi/local_run "${benches[@]}" >&2
 tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
+trap 'rm -rf "$tree" "$out/payload.tar.xz.new"' EXIT
 mkdir -p "$tree"/{bin,lib,programs,openmpi/{lib,share,etc},pmix}
 
 # --- programs: zerod, zerodctl, the tests of the suite cuda, the benchmarks
@@ -80,11 +85,19 @@ mkdir -p "$tree/source"
 git -C "$root" rev-parse --short HEAD >"$tree/commit"
 # Every program holds the same kernels: a dictionary that reaches back over several of them packs those once (with gzip
 # the payload is three times as large). xz travels along, for machines that have none.
-tar -C "$tree" --sort=name --owner=0 --group=0 --numeric-owner -cf - . | xz -T1 --lzma2=preset=2,dict=96MiB >"$out/payload.tar.xz"
+echo "bundle.sh: packing, some minutes" >&2
 cp -L "$(command -v xz)" "$out/xz"
 cp -L "$(ldd "$out/xz" | awk '$1 ~ /^liblzma/ { print $3 }')" "$out/liblzma.so.5"
+# under its own name only when it is whole
+tar -C "$tree" --sort=name --owner=0 --group=0 --numeric-owner -cf - . | xz -T1 --lzma2=preset=2,dict=96MiB >"$out/payload.tar.xz.new"
+mv "$out/payload.tar.xz.new" "$out/payload.tar.xz"
 bytes=$(stat -c %s "$out/payload.tar.xz")
-printf '%s: %d.%d MiB, %d tests\n' "$out/payload.tar.xz" $((bytes >> 20)) $(((bytes >> 10) % 1024 * 10 / 1024)) "$(wc -l <"$tree/tests.list")" >&2
+archs=$(meson introspect --buildoptions "$build" | python3 -c '
+import json, sys
+print(next(option["value"] for option in json.load(sys.stdin) if option["name"] == "gpu_archs"))')
+printf '%s: %d.%d MiB, %d tests, CUDA architectures %s, %s cuDNN, %s NCCL\n' "$out/payload.tar.xz" $((bytes >> 20)) \
+    $(((bytes >> 10) % 1024 * 10 / 1024)) "$(wc -l <"$tree/tests.list")" "$archs" \
+    "$(config ZD_HAVE_CUDNN && echo with || echo without)" "$(config ZD_HAVE_NCCL && echo with || echo without)" >&2
 if [[ $bytes -gt $((48 << 20)) ]]; then
     echo "bundle.sh: more than 48 MiB: build for fewer architectures (-Dgpu_archs=90)" >&2
     exit 69
