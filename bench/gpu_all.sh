@@ -3,8 +3,9 @@
 #   bench/gpu_all.sh FOLDER [--minutes 9] [--results FOLDER] [--only NAME,NAME] [--again] [OPTION]...
 # FOLDER: made by deploy/bundle.sh, or a build folder. Results go to gpu-tests.txt (tests/gpu.sh), gpu-bench.jsonl (bench/gpu.sh)
 # and gpu-done.txt in --results, else in FOLDER; what lies in FOLDER from earlier calls is taken along. A unit is begun when the
-# time that it is expected to take, on an H200, is left; --again also takes those that failed. Other options are bench/gpu.sh's.
-# Ends with 0 when nothing of this call failed.
+# time that it is expected to take, on an H200, is left; --again also takes those that failed before. Other options are bench/gpu.sh's.
+# Ends with 0 when nothing of this call failed, with 1 also when nothing is left but what failed before. Without a GPU that zerod can
+# use it stops with 69 and notes nothing; 64: a word it does not know; 66: no such folder, or its payload is cut.
 set -uo pipefail
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
 # seconds expected, kind, name: a part of tests/gpu.sh or a row of bench/gpu.sh
@@ -28,18 +29,29 @@ units='
 220 row llama-8b-24gb-2x8k
 400 test sanitizer
 '
-folder=$(readlink -f "${1:?the folder that deploy/bundle.sh made, or a build folder}") || exit 66
+# shellcheck source=deploy/gpu-folder.sh
+source "$here/deploy/gpu-folder.sh"
+tell_usage "$@"
+gpu_folder "$1"
 shift
 minutes=9 results=$folder only='' again=0 options=()
 while [[ $# -gt 0 ]]; do
     case $1 in
-        --minutes) minutes=$2 && shift 2 ;;
-        --results) results=$2 && shift 2 ;;
-        --only) only=$2 && shift 2 ;;
+        --minutes | --results | --only)
+            [[ $# -ge 2 && -n $2 && $2 != --* ]] || refuse 64 "$1 wants a value"
+            printf -v "${1#--}" %s "$2"
+            shift 2
+            ;;
         --again) again=1 && shift ;;
         *) options+=("$1") && shift ;;
     esac
 done
+[[ $minutes =~ ^[0-9]{1,6}$ ]] || refuse 64 "--minutes $minutes: a whole number is wanted"
+names=$(while read -r _ kind name; do printf '%s %s ' "$name" "$kind-$name"; done <<<"$units")
+for name in ${only//,/ }; do
+    [[ " $names " == *" $name "* ]] || refuse 64 "--only $name: there is no such unit; there are: $(awk 'NF { print $2 "-" $3 }' <<<"$units" | xargs)"
+done
+python3 "$here/bench/gpu_rows.py" start --programs . --results . --check ${options[@]+"${options[@]}"} || exit
 mkdir -p "$results" || exit 73
 results=$(readlink -f "$results")
 if [[ $results != "$folder" ]]; then
@@ -48,18 +60,27 @@ if [[ $results != "$folder" ]]; then
     done
 fi
 finished=$results/gpu-done.txt
-touch "$finished"
-end=$((SECONDS + minutes * 60))
+end=$((SECONDS + 10#$minutes * 60))
 
 is_wanted() { # KIND NAME
     if [[ -n $only ]]; then [[ ,$only, == *,"$2",* || ,$only, == *,"$1-$2",* ]] || return 1; fi
-    if grep -q "^$1 $2 ok" "$finished"; then return 1; fi
-    [[ $again -eq 1 ]] || ! grep -q "^$1 $2 failed" "$finished"
+    ! has_word "$1" "$2" ok
 }
-failed=0
+has_word() { grep -qs "^$1 $2 $3" "$finished"; }
+# stop CODE: what no unit can get past ends the call, and is not the unit's failure.
+stop() {
+    echo "gpu_all.sh: stopped, nothing of it is noted"
+    exit "$1"
+}
+failed=0 attempted=0 failed_before=()
 while read -r seconds kind name; do
     [[ -n $name ]] || continue
     is_wanted "$kind" "$name" || continue
+    if [[ $again -eq 0 ]] && has_word "$kind" "$name" failed; then
+        failed_before+=("$kind-$name")
+        continue
+    fi
+    attempted=1
     left=$((end - SECONDS))
     if [[ $left -lt $seconds ]]; then
         echo "-- $kind $name: not begun, $left s are left of the $seconds that it may take"
@@ -77,6 +98,10 @@ while read -r seconds kind name; do
             ${options[@]+"${options[@]}"} </dev/null >"$results/gpu-row.log" 2>&1
     fi
     code=$?
+    if [[ $code -eq 64 || $code -eq 66 || $code -eq 69 ]]; then
+        [[ $kind == test ]] || tail -n 25 "$results/gpu-row.log"
+        stop $code
+    fi
     word=ok
     if [[ $code -eq 124 || $code -eq 137 ]]; then
         word="cut" # is begun anew
@@ -90,4 +115,8 @@ while read -r seconds kind name; do
     echo "$kind $name $word, code $code, $((SECONDS - begin)) s, $(date -u +%FT%TZ)" | tee -a "$finished"
 done <<<"$units"
 "$here/bench/gpu.sh" "$folder" table --results "$results/gpu-bench.jsonl"
+if [[ ${#failed_before[@]} -gt 0 ]]; then
+    echo "failed before and not tried again without --again: ${failed_before[*]}"
+    [[ $attempted -eq 1 ]] || failed=1
+fi
 exit $failed

@@ -11,7 +11,8 @@ A round runs each program once in a process of its own, so that none holds memor
 machine; a run's figure is the median of its steps after the warm-up. Printed: the median over rounds of tokens per second,
 of the ratio within a round, and of ours the planned and the used bytes of the device. Weights and tokens are random. A row ends
 within --limit seconds: a round that would not be done in time is not begun. A peer that is not installed is "missing" in the
-result and no failure; the exit code is 1 when ours gave no figure."""
+result and no failure; the exit code is 1 when ours gave no figure or, of fit, when a row does not fit. Without a GPU that zerod can
+use it is 69, and no result is written."""
 
 import argparse
 import json
@@ -330,8 +331,8 @@ def paged_row(args, clock, result):
 
 
 def fit_row(args, clock, result):
-    """No peers: the planned bytes of each training row beside its limit."""
-    result["rows"] = {}
+    """No peers: the planned bytes of each training row beside its limit, or why it is refused."""
+    result.update(rows={}, refused=[])
     for name, row in ROWS.items():
         with tempfile.TemporaryDirectory() as folder:
             job, _ = prepare(folder, row, 0)
@@ -342,7 +343,10 @@ def fit_row(args, clock, result):
                 print(f"{name:20} {planned / 1e9:7.2f} GB of the device, checkpointing {layout['gradient_checkpointing']}")
             except work.Failed as error:
                 result["rows"][name] = {"failed": str(error)}
+                result["refused"].append(name)
                 print(f"{name:20} {error}")
+    if result["refused"]:
+        print(f"{len(result['refused'])} of {len(ROWS)} rows do not fit here: {' '.join(result['refused'])}")
 
 
 def table(path):
@@ -367,8 +371,16 @@ def table(path):
 ROW_OF = {"adamw": adamw_row, "paged": paged_row, "start": start_row, "kernels": kernels_row, "fit": fit_row}
 
 
+class Parser(argparse.ArgumentParser):
+    """Ends with 64 where it does not understand a word."""
+
+    def error(self, message):
+        self.print_usage(sys.stderr)
+        self.exit(64, f"gpu.sh: {message}\n")
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="gpu.sh FOLDER", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("row", nargs="?", choices=[*ROWS, *OTHERS, "table"])
     parser.add_argument("--programs", required=True, help="folder of bench_* programs")
     parser.add_argument("--results", required=True, help="file that a JSON object for each row is appended to")
@@ -379,7 +391,10 @@ def main():
     parser.add_argument("--llmc", help="llm.c's source, which is built here for the rows of GPT-2")
     parser.add_argument("--cudnn-frontend", help="cudnn-frontend's include folder, for llm.c")
     parser.add_argument("--tiny", action="store_true", help="models of nothing: tries the scripts, and measures nothing")
+    parser.add_argument("--check", action="store_true", help="only look at the arguments")
     args = parser.parse_args()
+    if args.check:
+        return
     if not args.row:
         for name, row in ROWS.items():
             print(f"{name:20} T = {row.T}, {row.global_batch * row.T} tokens a step; must: {row.must} of the peer; aim: {row.aim}")
@@ -404,12 +419,16 @@ def main():
         else:
             ROW_OF[args.row](args, clock, result)
     except work.Failed as error:
+        if work.has_no_gpu(str(error)):
+            print(f"{error}\ngpu.sh: zerod finds no GPU here that it can use; no result was written", file=sys.stderr)
+            sys.exit(69)
         result["failed"] = str(error)
     result["seconds"] = round(time.monotonic() - begin, 1)
     with open(args.results, "a") as file:
         file.write(json.dumps(result) + "\n")
-    print(json.dumps(result, indent=1))
-    sys.exit(1 if "failed" in result else 0)
+    if args.row != "fit":  # which has said it all
+        print(json.dumps(result, indent=1))
+    sys.exit(1 if "failed" in result or result.get("refused") else 0)
 
 
 if __name__ == "__main__":

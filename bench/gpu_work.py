@@ -24,6 +24,11 @@ class Failed(Exception):
     """Ours did not give its figure; the text says why."""
 
 
+def has_no_gpu(text):
+    """Whether zerod said that no GPU, driver or cuBLASLt can be used: then nothing would run here (deploy/gpu-folder.sh has it too)."""
+    return re.search(r"error\[(E1201|E1202|E1203|E1220)\]", text) is not None
+
+
 class Clock:
     """The time of a row: no program is started that would not be done in it."""
 
@@ -145,7 +150,8 @@ def plan_of(job, settings, clock):
     """What `zerod plan` says of a job: its JSON, or Failed."""
     said = zerod(["plan", *arguments_of(job, settings), "--world", "1", "--format", "json"], clock)
     if said.returncode:
-        raise Failed(f"zerod plan ended with {said.returncode}:\n{tail(said.stdout + said.stderr)}")
+        # what stdout holds is the same refusal as JSON
+        raise Failed(f"zerod plan ended with {said.returncode}:\n{tail(said.stderr or said.stdout)}")
     return json.loads(said.stdout)
 
 

@@ -3,13 +3,20 @@
 #   tests/gpu.sh FOLDER [PART]...      kernels parity ranks offload sanitizer; all of them without a word
 # A line for each check goes to FOLDER/gpu-tests.txt, which is appended to, and to the terminal; no command runs longer
 # than eight minutes. ZEROD_GPU_STEPS=2 makes runs of zerod shorter, ZEROD_GPU_RESULTS names another file. Ends with 0 when nothing
-# failed. Where no first step can be made it says why and ends with 69.
+# failed. Without a GPU that it can use it says why, writes no result and ends with 69; 66: no such folder, or its payload is cut.
 set -uo pipefail
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
-folder=$(readlink -f "${1:?the folder that deploy/bundle.sh made, or a build folder}") || exit 66
+# shellcheck source=deploy/gpu-folder.sh
+source "$here/deploy/gpu-folder.sh"
+tell_usage "$@"
+gpu_folder "$1"
 shift
+all=(kernels parity ranks offload sanitizer)
+for part in "$@"; do
+    [[ " ${all[*]} " == *" $part "* ]] || refuse 64 "no part $part; there are: ${all[*]}"
+done
 parts=("$@")
-[[ ${#parts[@]} -gt 0 ]] || parts=(kernels parity ranks offload sanitizer)
+[[ ${#parts[@]} -gt 0 ]] || parts=("${all[@]}")
 results=${ZEROD_GPU_RESULTS:-$folder/gpu-tests.txt}
 limit=470
 
@@ -20,11 +27,12 @@ if [[ -e $folder/payload.tar.xz ]]; then
     commit=$(cat "$BUNDLE/commit")
 else
     source_root=$here programs='' list=$(mktemp)
-    meson introspect --tests "$folder" | python3 -c '
+    tests=$(meson introspect --tests "$folder") || refuse 66 "$folder: meson does not know it"
+    python3 -c '
 import json, sys
 for test in json.load(sys.stdin):
     if any(suite.split(":")[-1] == "cuda" for suite in test["suite"]):
-        print("\t".join([test["name"], *test["cmd"]]))' >"$list"
+        print("\t".join([test["name"], *test["cmd"]]))' <<<"$tests" >"$list"
     PATH=$folder/daemon:$PATH
     # a build with the stand-ins of tests/cuda, to try this script
     if [[ -d $folder/tests/cuda/cublaslt ]]; then
@@ -184,17 +192,16 @@ part_sanitizer() {
     done <"$list"
 }
 
-say "== zerod $commit, $(date -u +%FT%TZ), $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
-if ! fixture=llama_odd train probe 0 --set train.max_steps=1; then
-    say "gpu | a first step | FAILED"
-    tail -n 12 "$work/log" | sed 's/^/    /' | tee -a "$results"
-    exit 69
+fixture=llama_odd train probe 0 --set train.max_steps=1
+code=$?
+if [[ $code -ne 0 ]] && grep -qE "$no_gpu" "$work/log"; then
+    tail -n 12 "$work/log" >&2
+    refuse 69 "zerod finds no GPU here that it can use; nothing was run or written"
 fi
+say "== zerod $commit, $(date -u +%FT%TZ), $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
+verdict gpu "a first step" $code "$work/log"
+[[ $code -eq 0 ]] || exit 1
 for part in "${parts[@]}"; do
-    if ! declare -F "part_$part" >/dev/null; then
-        echo "gpu.sh: no part $part; there are: kernels parity ranks offload sanitizer" >&2
-        exit 64
-    fi
     begin=$SECONDS
     "part_$part"
     say "$part | all of it | $((SECONDS - begin)) s"

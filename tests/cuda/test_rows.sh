@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The scripts of the table of GPU figures, over models of nothing and without peers: a row that needs none, the order of
-# all, and a run of it that goes on where the one before stopped.
+# all, and a run of it that goes on where the one before stopped; and how the scripts refuse what they cannot do.
 #   test_rows.sh BUILD_FOLDER SOURCE_ROOT
 build=$1
 # shellcheck source=tests/support/tap.sh
@@ -10,7 +10,7 @@ scratch_folder
 cd "$work" || exit 99
 export ZD_STANDIN_CONTEXT=1M ZD_STANDIN_MEMORY=2G OMP_NUM_THREADS=1
 tiny=(--tiny --rounds 1 --steps 2)
-one=(--minutes 8 --only "gpt2-xl-6gb,no-such-row" --results out "${tiny[@]}")
+one=(--minutes 8 --only gpt2-xl-6gb --results out "${tiny[@]}")
 
 said() { # KEY: of the last result
     python3 -c 'import json, sys
@@ -44,4 +44,41 @@ printf '#!/bin/sh\nexit 3\n' >broken/daemon/zerod && chmod +x broken/daemon/zero
 tell $? "a run of ours that fails fails the row"
 "$rows" "$work/broken" table >log 2>err && grep -q 'gpt2-124m (tiny) FAILED' log
 tell $? "and the table says so"
+"$all" "$work/broken" --only gpt2-124m "${tiny[@]}" >log 2>err
+[[ $? -eq 1 && $(wc -l <broken/gpu-done.txt) -eq 1 ]] && grep -q -- '--again: row-gpt2-124m' log
+tell $? "it is not tried again without --again, and that is said"
+
+# --- refusals
+# ends CODE WHAT COMMAND...: ends with CODE, without a traceback, and makes no file or folder here.
+ends() {
+    local code=$1 what=$2 before
+    shift 2
+    before=$(find . ! -name log ! -name err | sort)
+    "$@" >log 2>err
+    [[ $? -eq $code && $(find . ! -name log ! -name err | sort) == "$before" ]] && ! grep -q Traceback log err
+    tell $? "$what"
+}
+for script in tests/gpu.sh bench/gpu.sh bench/gpu_all.sh deploy/bundle.sh; do
+    ends 0 "$script --help is usage" "$2/$script" --help
+    ends 64 "$script alone" "$2/$script"
+    ends 66 "$script and a folder that is not there" "$2/$script" nosuch out
+done
+mkdir empty
+for script in tests/gpu.sh bench/gpu.sh bench/gpu_all.sh; do ends 66 "$script and a folder of nothing" "$2/$script" empty; done
+ends 64 "a part that there is not" "$2/tests/gpu.sh" "$build" kernels nosuch
+ends 64 "a row that there is not" "$rows" "$build" nosuch
+ends 64 "an option that there is not" "$all" "$build" --nosuch --results none
+ends 64 "a unit that there is not" "$all" "$build" --only gpt2-124m,nosuch --results none
+ends 64 "minutes without a number" "$all" "$build" --minutes
+
+mkdir -p home/daemon
+printf '#!/bin/sh\necho "error[E1201]: there is no NVIDIA driver on this machine" >&2\nexit 69\n' >home/daemon/zerod && chmod +x home/daemon/zerod
+ends 69 "a row without a GPU leaves no result" "$rows" "$work/home" gpt2-124m "${tiny[@]}"
+"$all" "$work/home" --results away "${tiny[@]}" --only gpt2-124m,start >log 2>err
+[[ $? -eq 69 && ! -e away/gpu-done.txt && ! -e away/gpu-bench.jsonl && $(grep -c '^-- row' log) -eq 1 ]]
+tell $? "all of them without a GPU stop at the first, and none is noted"
+
+mkdir cut && head -c 1000 /dev/urandom >cut/payload.tar.xz
+ZEROD_BUNDLE_DIR=$work/unpacked ends 66 "a payload that is cut: the tests" "$2/tests/gpu.sh" cut
+ZEROD_BUNDLE_DIR=$work/unpacked ends 66 "a payload that is cut: a row" "$rows" cut adamw
 tests_end
