@@ -265,7 +265,7 @@ def kernels_row(args, clock, result):
     small = {"bench_kernels_cuda": ["bf16", "64", "256", "1"], "bench_gemm_cuda": ["tiny"]}
     for name in small:
         code, said, errors = said_by(program(args, name, *(small[name] if args.tiny else [])), clock, work.OURS)
-        print(said, errors, sep="")
+        print(said, end="" if code else errors)
         result["said"].append(said)
         if code:
             raise work.Failed(f"{name} ended with {code}:\n{work.tail(errors)}")
@@ -277,7 +277,7 @@ def adamw_row(args, clock, result):
     result.update(must=1.0, aim="92 % of the copy with fp32 states, 85 % with 8-bit states", rounds=[])
     for _ in rounds(args, clock):
         code, said, errors = said_by(program(args, "bench_optim_cuda", *size), clock, work.OURS)
-        print(said, errors, sep="")
+        print(said, end="" if code else errors)
         if code:
             raise work.Failed(f"bench_optim_cuda ended with {code}:\n{work.tail(errors)}")
         lines = re.findall(r"^(.+?) +(\d+)M elements +([\d.]+) ms +([\d.]+) GB/s +([\d.]+) %", said, re.M)
@@ -380,7 +380,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main():
-    parser = Parser(prog="gpu.sh FOLDER", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(usage="bench/gpu.sh FOLDER [ROW] [OPTION]...; --help says more", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("row", nargs="?", choices=[*ROWS, *OTHERS, "table"])
     parser.add_argument("--programs", required=True, help="folder of bench_* programs")
     parser.add_argument("--results", required=True, help="file that a JSON object for each row is appended to")
