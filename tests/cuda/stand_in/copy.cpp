@@ -100,12 +100,16 @@ cudaError_t copy(
             return cudaErrorMemoryAllocation;
         memcpy(staged, from, from_bytes);
         enqueue(stream, "copy", [=] {
-            copy_rows(to, staged, r);
+            if (!sticky(stream_device(stream)))
+                copy_rows(to, staged, r);
             free(staged);
         });
         return cudaSuccess;
     }
-    enqueue(stream, "copy", [=] { copy_rows(to, from, r); });
+    enqueue(stream, "copy", [=] {
+        if (!sticky(stream_device(stream)))
+            copy_rows(to, from, r);
+    });
     bool on_device = to_end.kind == DEVICE && from_end.kind == DEVICE;
     if ((is_async && (pageable || between_hosts)) ||
         (!is_async && !on_device)) {
@@ -133,7 +137,10 @@ cudaError_t fill(void *to, int value, size_t bytes, cudaStream_t handle)
         report("a memset of %p, which is memory of the host", to);
         return cudaErrorInvalidValue;
     }
-    enqueue(stream, "memset", [=] { memset(host_of(to), value, bytes); });
+    enqueue(stream, "memset", [=] {
+        if (!sticky(stream_device(stream)))
+            memset(host_of(to), value, bytes);
+    });
     return cudaSuccess;
 }
 } // namespace

@@ -388,6 +388,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *ctx)
     if (!s || !fn)
         return keep(cudaErrorInvalidValue);
     enqueue(s, "host function", [=] {
+        if (sticky(s->device))
+            return;
         calls_host = true;
         fn(ctx);
         calls_host = false;
