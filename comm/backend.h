@@ -45,6 +45,7 @@ struct comm_functions {
     enum zd_status (*test)(
             struct comm *comm, const struct comm_op *op, bool *done_out);
     void (*abort)(struct comm *comm, int exit_code);
+    void (*give_up)(struct comm *comm); /* NULL: there is nothing to end */
     /* Spans of a taken plan; NULL: the staging of the host's transport only. */
     void (*set_memory)(struct comm *comm, const struct arena *arena);
     enum comm_transport transport;

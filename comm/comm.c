@@ -183,6 +183,12 @@ void comm_abort(struct comm *comm, int exit_code)
     comm->functions->abort(comm, exit_code);
 }
 
+void comm_give_up(struct comm *comm)
+{
+    if (comm->functions->give_up)
+        comm->functions->give_up(comm);
+}
+
 void comm_destroy(struct comm *comm)
 {
     if (comm)

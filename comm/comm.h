@@ -159,6 +159,10 @@ enum zd_status comm_agree(struct comm *comm, enum zd_status mine);
 /* End the whole job with this exit code. MPI: does not return, and mpirun's exit
  * code is this one. Threads: every rank's waits fail with ZD_ERR_PEER. */
 void comm_abort(struct comm *comm, int exit_code);
+/* This rank has failed and leaves alone, perhaps in the middle of collectives
+ * on a device that its peers wait for: what is under way ends without them, in
+ * bounded time, and nothing more is told. Then only comm_destroy. */
+void comm_give_up(struct comm *comm);
 void comm_destroy(struct comm *comm);
 
 /* --- the device's memory -------------------------------------------------- */

@@ -61,6 +61,11 @@ static void nccl_abort(struct comm *comm, int exit_code)
     comm_device_abort(comm, exit_code);
 }
 
+static void give_up(struct comm *comm)
+{
+    nccl_give_up(nccl_of(comm));
+}
+
 /* --- memory --------------------------------------------------------------- */
 
 static void deregister(struct nccl *nccl)
@@ -130,5 +135,6 @@ const struct comm_functions nccl_backend = {
         .transport = COMM_TRANSPORT_NCCL,
         .name = "nccl",
         .abort = nccl_abort,
+        .give_up = give_up,
         .destroy = nccl_destroy,
 };

@@ -24,9 +24,7 @@ enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds)
         pthread_mutex_unlock(&nccl->calls);
         if (state != ncclInProgress)
             return nccl_check(nccl->functions, state, "NCCL", comm);
-        if (atomic_load(&nccl->has_failed))
-            return ZD_FAIL(
-                    ZD_ERR_PEER, "E0501", "a collective failed; see above");
+        ZD_TRY(nccl_check_alive(nccl));
         double waited = clock_seconds() - begun;
         if (seconds > 0 && waited > seconds)
             return ZD_FAIL(
@@ -117,6 +115,16 @@ static enum zd_status create_events(struct nccl *nccl)
     return ZD_OK;
 }
 
+/* Before all agree on it: the others may wait for this rank to join, for as
+ * long as join_seconds. The ends of its connections may tell them earlier. */
+static void stay_out(struct nccl *nccl)
+{
+    zd_log(ZD_LOG_ERROR, "rank %d (%s) does not join NCCL: %s",
+           nccl->device.base.rank, nccl->device.base.host,
+           zd_error_get()->what);
+    nccl_give_up(nccl);
+}
+
 static enum zd_status join(struct nccl *nccl)
 {
     struct comm *control = nccl->device.control;
@@ -128,6 +136,8 @@ static enum zd_status join(struct nccl *nccl)
         status = join_levels(nccl);
     if (status == ZD_ERR_PEER) /* here it is the cause, not a symptom */
         status = ZD_ERR_UNFIT;
+    if (status != ZD_OK)
+        stay_out(nccl);
     ZD_TRY(comm_agree(control, status));
     ZD_TRY(nccl_seats_take(nccl));
     return comm_agree(control, nccl_watch_start(nccl));
@@ -152,8 +162,7 @@ enum zd_status comm_nccl_create(
         status = join(nccl);
     }
     if (status != ZD_OK) {
-        atomic_store(&nccl->has_failed, true);
-        nccl_abort_all(nccl);
+        nccl_give_up(nccl);
         nccl_destroy(&nccl->device.base);
         return status;
     }
@@ -184,6 +193,7 @@ void nccl_destroy(struct comm *comm)
 {
     struct nccl *nccl = (struct nccl *)comm;
     nccl_watch_stop(nccl);
+    nccl_await_told(nccl);
     nccl_seats_leave(nccl);
     if (atomic_load(&nccl->has_failed))
         return;

@@ -73,6 +73,7 @@ struct nccl {
     struct flight flights[FLIGHT_ENTRIES]; /* by sequence */
     uint64_t flight_first, flight_count;   /* first: not known to be done */
     atomic_bool has_failed, is_told;       /* is_told: the record is printed */
+    atomic_bool gave_up; /* by nccl_give_up: the watch has nothing to add */
     struct hosts *hosts;                   /* NULL: there are no other hosts */
     struct seat *seats; /* (ranks of this host) NULL: cannot be had */
     int *seat_ranks;    /* (ranks of this host) */
@@ -91,7 +92,8 @@ void nccl_set_memory(struct comm *comm, const struct arena *arena);
 
 ncclDataType_t nccl_type_of(enum dtype type);
 struct event *nccl_done_of(struct nccl *nccl, const struct comm_op *op);
-/* ZD_ERR_PEER after a failure, which has been told. */
+/* After a failure: ZD_ERR_PEER with no record, for the watch tells it; or what
+ * is wrong with this rank's GPU. */
 enum zd_status nccl_check_alive(struct nccl *nccl);
 /* Bytes of scratch that an operation has to itself until it is done. */
 size_t nccl_scratch_need(const struct nccl *nccl, const struct comm_op *op);
@@ -131,6 +133,8 @@ void nccl_fail(struct nccl *nccl);
 void nccl_await_told(struct nccl *nccl);
 /* Aborts the communicators on a thread of its own; false: that hangs. */
 bool nccl_abort_all(struct nccl *nccl);
+/* See comm_give_up. */
+void nccl_give_up(struct nccl *nccl);
 
 /* --- nccl_record.c -------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
 #include "comm/sum_cuda.h"
 
 #include "base/device_cuda.h"
+#include "base/device_memory.h"
 
 ncclDataType_t nccl_type_of(enum dtype type)
 {
@@ -21,7 +22,8 @@ enum zd_status nccl_check_alive(struct nccl *nccl)
 {
     if (!atomic_load(&nccl->has_failed))
         return ZD_OK;
-    return ZD_FAIL(ZD_ERR_PEER, "E0501", "a collective failed; see above");
+    ZD_TRY(device_check()); /* this rank's GPU may be the cause */
+    return ZD_ERR_PEER;
 }
 
 enum { SCRATCH_ALIGN = 64 };
@@ -243,8 +245,9 @@ enum zd_status nccl_flush(struct nccl *nccl)
     enum zd_status status = queue_all(nccl);
     nccl->pending_count = 0;
     nccl->scratch_used = 0; /* what is queued later comes later */
-    if (status == ZD_OK)
-        return ZD_OK;
+    if (status != ZD_ERR_PEER) /* a failed GPU is this rank's own cause */
+        return status;
+    ZD_TRY(nccl_check_alive(nccl));
     nccl_fail(nccl);
     zd_error_clear(); /* has been told */
     return nccl_check_alive(nccl);

@@ -13,8 +13,11 @@
 static const long LOOK_NS = 50 * 1000 * 1000;
 /* How long an abort may take, and then the end of the process by itself. */
 static const double ABORT_SECONDS = 5, END_SECONDS = 5;
-/* Telling asks other hosts, and may wait for them. */
-static const double TELL_SECONDS = 3;
+/* Telling waits for the cause, asks other hosts, and may wait for them. */
+static const double TELL_SECONDS = 5;
+/* A peer whose GPU failed says so, and ends the job within this time: what its
+ * end does to the others is no cause. */
+static const double CAUSE_SECONDS = 2;
 
 /* --- the end -------------------------------------------------------------- */
 
@@ -38,6 +41,14 @@ static void *abort_comms(void *ctx)
 static void nap(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+}
+
+/* Less when this rank finds a cause of its own. */
+static void nap_while_needed(struct nccl *nccl, double seconds)
+{
+    double begun = clock_seconds();
+    while (!atomic_load(&nccl->gave_up) && clock_seconds() - begun < seconds)
+        nap();
 }
 
 /* The job must not end while another thread still says why. */
@@ -79,9 +90,9 @@ static void *end_process(void *ctx)
     if (!nccl_abort_all(nccl))
         zd_log(ZD_LOG_ERROR, "rank %d: ncclCommAbort hangs",
                nccl->device.base.rank);
-    double begun = clock_seconds();
-    while (clock_seconds() - begun < END_SECONDS)
-        nap();
+    nap_while_needed(nccl, END_SECONDS);
+    if (atomic_load(&nccl->gave_up))
+        return NULL;
     fflush(stdout);
     fflush(stderr);
     _exit(zd_exit_code(ZD_ERR_PEER));
@@ -92,6 +103,9 @@ void nccl_fail(struct nccl *nccl)
     pthread_t thread;
     if (atomic_exchange(&nccl->has_failed, true))
         return;
+    nap_while_needed(nccl, CAUSE_SECONDS);
+    if (atomic_load(&nccl->gave_up))
+        return;
     zd_fail_where(
             "rank %d (%s)", nccl->device.base.rank, nccl->device.base.host);
     zd_error_print(stderr, zd_error_get());
@@ -101,6 +115,14 @@ void nccl_fail(struct nccl *nccl)
         pthread_detach(thread);
     else
         end_process(nccl);
+}
+
+void nccl_give_up(struct nccl *nccl)
+{
+    atomic_store(&nccl->gave_up, true);
+    atomic_store(&nccl->is_told, true);
+    atomic_store(&nccl->has_failed, true);
+    nccl_abort_all(nccl);
 }
 
 /* --- the thread ----------------------------------------------------------- */

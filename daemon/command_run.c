@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ENDING_SECONDS = 10, SYMPTOM_SECONDS = 3 };
+enum { ENDING_SECONDS = 10, GIVE_UP_SECONDS = 1, SYMPTOM_SECONDS = 3 };
 
 /* --- the job, the same on all ranks --- */
 
@@ -135,6 +135,42 @@ static enum zd_status start_telling(
     return control_create(job, control_out);
 }
 
+/* --- a failure --- */
+
+/* Read by the handler below alone; set before it is installed. */
+static volatile sig_atomic_t ending_code;
+
+static void end_now(int signal_number)
+{
+    (void)signal_number;
+    _exit(ending_code);
+}
+
+static void end_within(unsigned seconds, enum zd_status status)
+{
+    ending_code = zd_exit_code(status);
+    signal(SIGALRM, end_now);
+    alarm(seconds);
+}
+
+/* This rank has said why: what fails while it gives back its memory is no news.
+ * goes_first: with a failed GPU, alone or as the one that tells for all. */
+static bool has_told, goes_first;
+
+/* The cause is on the screen before anything is given back: with a failed GPU
+ * that may hang, and a peer's comm.timeout must not come first. */
+static void tell_cause(struct comm *comm, enum zd_status status)
+{
+    const struct zd_error *error = zd_error_get();
+    if (comm_size(comm) == 1 || status == ZD_ERR_PEER || error->status == ZD_OK)
+        return;
+    zd_fail_where("rank %d (%s)", comm_rank(comm), comm_host(comm));
+    zd_error_print(stderr, error);
+    has_told = true;
+    goes_first = status == ZD_ERR_DEVICE;
+    end_within(goes_first ? GIVE_UP_SECONDS : ENDING_SECONDS, status);
+}
+
 static enum zd_status train(struct comm *comm, const struct job *job)
 {
     const struct train_job *options = job_options(job);
@@ -148,6 +184,7 @@ static enum zd_status train(struct comm *comm, const struct job *job)
     if (status == ZD_OK) {
         struct train_observer screen = report_observer(report);
         struct train_observer observer = control_observer(control, &screen);
+        observer.failed = tell_cause;
         status = train_run(options, comm, &observer);
     }
     control_destroy(control, status);
@@ -157,32 +194,25 @@ static enum zd_status train(struct comm *comm, const struct job *job)
 
 /* --- the ending --- */
 
-/* Read by the handler below alone; set before it is installed. */
-static volatile sig_atomic_t ending_code;
-
-static void end_now(int signal_number)
-{
-    (void)signal_number;
-    _exit(ending_code);
-}
-
 /* A failure that could be told is on all ranks: they leave together. One that
  * could not (rank 0's disk is full in the middle of a step) leaves the others
  * waiting for this rank; then it goes alone, and mpirun ends them with its
- * code. */
+ * code; at once where its GPU failed. */
 static void leave(struct comm *comm, enum zd_status status)
 {
     const struct zd_error *error = zd_error_get();
     bool is_alone = comm_size(comm) == 1;
     if (status == ZD_ERR_PEER && error->status != ZD_OK && !is_alone)
         sleep(SYMPTOM_SECONDS); /* whoever knows the cause tells it first */
-    zd_error_print(stderr, error);
+    if (!has_told)
+        zd_error_print(stderr, error);
     zd_error_clear();
-    if (status != ZD_OK && !is_alone) {
-        ending_code = zd_exit_code(status);
-        signal(SIGALRM, end_now);
-        alarm(ENDING_SECONDS);
+    if (goes_first) {
+        fflush(stdout);
+        _exit(zd_exit_code(status));
     }
+    if (status != ZD_OK && !is_alone)
+        end_within(ENDING_SECONDS, status);
     comm_destroy(comm);
     alarm(0);
 }

@@ -350,6 +350,16 @@ void train_catch_signals(void)
     signals_install(&options);
 }
 
+/* Said first: a rank that leaves alone ends collectives that its peers wait
+ * for, and a GPU that failed may hold up its own end. */
+static void fail(struct trainer *trainer, enum zd_status status)
+{
+    if (trainer->observer->failed)
+        trainer->observer->failed(trainer->control, status);
+    comm_give_up(trainer->comm);
+    trainer_tell_state(trainer, RUN_FAILED);
+}
+
 enum zd_status train_run(
         const struct train_job *job, struct comm *comm,
         const struct train_observer *observer)
@@ -365,7 +375,7 @@ enum zd_status train_run(
         trainer_tell_state(&trainer, RUN_DONE);
     commands_refuse(&trainer);
     if (status != ZD_OK && status != ZD_ERR_STOPPED)
-        trainer_tell_state(&trainer, RUN_FAILED);
+        fail(&trainer, status);
     trainer_fini(&trainer);
     return status;
 }

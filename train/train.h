@@ -179,6 +179,9 @@ struct train_observer {
     /* any thread of rank 0: warnings are events too. It must not log. */
     void (*event)(void *ctx, const struct train_event *event);
     const struct train_control *control; /* NULL: nobody asks anything */
+    /* Every rank's: the run has failed with the thread's record, and now gives
+     * back what it holds, which may hang: peers may wait for this rank. */
+    void (*failed)(struct comm *comm, enum zd_status status);
 };
 
 /* From here on USR1, USR2, TERM and INT are noted, and acted on between steps
