@@ -41,7 +41,7 @@ struct message {
     uint32_t kind, first, count; /* first: first rank of the host that tells */
     uint64_t number;             /* that is asked for */
     struct told {
-        uint64_t begun, what;
+        uint64_t begun, done, what;
     } seats[HOSTS_SEATS_MAX];
 };
 static const size_t HEAD_BYTES = offsetof(struct message, seats);
@@ -118,7 +118,8 @@ static void tell(
         if (hosts->first[r] == own && message.count < HOSTS_SEATS_MAX) {
             const struct seat *seat = &hosts->seats[message.count];
             message.seats[message.count++] = (struct told){
-                    atomic_load(&seat->begun), seat_what(seat, number)};
+                    atomic_load(&seat->begun), atomic_load(&seat->done),
+                    seat_what(seat, number)};
         }
     sendto(hosts->socket, &message,
            HEAD_BYTES + message.count * sizeof(struct told), 0,
@@ -175,6 +176,7 @@ static void take_answer(
     for (int r = 0; r < hosts->size && seat < message->count; r++)
         if (hosts->first[r] == (int)message->first) {
             question->begun[r] = message->seats[seat].begun;
+            question->done[r] = message->seats[seat].done;
             question->what[r] = message->seats[seat++].what;
             question->has_answered[r] = true;
         }

@@ -28,6 +28,8 @@ enum {
 struct seat {
     _Atomic uint64_t begun, done;       /* numbers of collectives */
     _Atomic uint64_t what[SEAT_RECORD]; /* of the last ones, by number */
+    _Atomic int32_t teller; /* of the first seat: rank + 1 that tells of a
+                               failure for its host; 0: none yet */
 };
 
 /* nccl_seats.c: kind, type and bytes of a collective in one word. */
@@ -44,6 +46,7 @@ struct hosts_question {
     uint64_t number; /* of the collective that hangs */
     /* of ranks whose hosts answer, by rank: */
     uint64_t *begun; /* (size) */
+    uint64_t *done;  /* (size) */
     uint64_t *what;  /* (size) what they have under `number`; see seat_what */
     bool *has_answered; /* (size) */
 };

@@ -91,15 +91,17 @@ static bool look_around(struct nccl *nccl, struct hosts_question *known)
 {
     size_t size = (size_t)nccl->device.base.size;
     known->begun = calloc(size, sizeof *known->begun);
+    known->done = calloc(size, sizeof *known->done);
     known->what = calloc(size, sizeof *known->what);
     known->has_answered = calloc(size, sizeof *known->has_answered);
-    if (!known->begun || !known->what || !known->has_answered)
+    if (!known->begun || !known->done || !known->what || !known->has_answered)
         return false;
     if (nccl->hosts)
         hosts_ask(nccl->hosts, known);
     for (int s = 0; nccl->seats && s < nccl->seat_count; s++) {
         int rank = nccl->seat_ranks[s];
         known->begun[rank] = atomic_load(&nccl->seats[s].begun);
+        known->done[rank] = atomic_load(&nccl->seats[s].done);
         known->what[rank] = seat_what(&nccl->seats[s], known->number);
         known->has_answered[rank] = true;
     }
@@ -146,6 +148,25 @@ static bool tell_other(
     return true;
 }
 
+/* All have queued it; one whose GPU or process stands still has finished less
+ * than the others. */
+static void tell_slow(struct nccl *nccl, const struct hosts_question *known)
+{
+    int size = nccl->device.base.size;
+    uint64_t least = known->done[0], most = known->done[0];
+    for (int r = 1; r < size; r++) {
+        least = known->done[r] < least ? known->done[r] : least;
+        most = known->done[r] > most ? known->done[r] : most;
+    }
+    for (int r = 0; r < size && least < most; r++)
+        if (known->done[r] == least)
+            zd_log(ZD_LOG_ERROR,
+                   "  rank %d (%s) has finished least: up to #%llu, others up "
+                   "to #%llu",
+                   r, host_of(nccl, r), (unsigned long long)least,
+                   (unsigned long long)most);
+}
+
 /* Which ranks have not begun what this one waits for, or something else. */
 static void tell_late(struct nccl *nccl, const struct hosts_question *known)
 {
@@ -163,8 +184,10 @@ static void tell_late(struct nccl *nccl, const struct hosts_question *known)
         else if (!known->has_answered[r])
             r = tell_silent(nccl, known, r);
     }
-    if (all_came)
-        zd_log(ZD_LOG_ERROR, "  every rank has entered #%llu", waits_for);
+    if (!all_came)
+        return;
+    zd_log(ZD_LOG_ERROR, "  every rank has entered #%llu", waits_for);
+    tell_slow(nccl, known);
 }
 
 static void tell_flights(struct nccl *nccl)
@@ -189,6 +212,7 @@ void nccl_tell_record(struct nccl *nccl)
     if (waits && look_around(nccl, &known))
         tell_late(nccl, &known);
     free(known.begun);
+    free(known.done);
     free(known.what);
     free(known.has_answered);
 }

@@ -98,6 +98,22 @@ static void *end_process(void *ctx)
     _exit(zd_exit_code(ZD_ERR_PEER));
 }
 
+/* One rank of a host prints the error; those that fail beside it only say so.
+ */
+static void tell_error(struct nccl *nccl)
+{
+    const struct comm *comm = &nccl->device.base;
+    int32_t none = 0;
+    if (nccl->seats && !atomic_compare_exchange_strong(
+                               &nccl->seats[0].teller, &none, comm->rank + 1)) {
+        zd_log(ZD_LOG_ERROR, "rank %d (%s) too: %s", comm->rank, comm->host,
+               zd_error_get()->what);
+        return;
+    }
+    zd_fail_where("rank %d (%s)", comm->rank, comm->host);
+    zd_error_print(stderr, zd_error_get());
+}
+
 void nccl_fail(struct nccl *nccl)
 {
     pthread_t thread;
@@ -106,9 +122,7 @@ void nccl_fail(struct nccl *nccl)
     nap_while_needed(nccl, CAUSE_SECONDS);
     if (atomic_load(&nccl->gave_up))
         return;
-    zd_fail_where(
-            "rank %d (%s)", nccl->device.base.rank, nccl->device.base.host);
-    zd_error_print(stderr, zd_error_get());
+    tell_error(nccl);
     nccl_tell_record(nccl);
     atomic_store(&nccl->is_told, true);
     if (pthread_create(&thread, NULL, end_process, nccl) == 0)

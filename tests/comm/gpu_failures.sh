@@ -51,7 +51,7 @@ other() {
     launch -np 2 "$program" work : -np 1 -x "$1" "$program" work
 }
 
-echo 1..15
+echo 1..16
 run "" work late 1
 check "a rank that does not come is named" 75 'E1235' 'all_gather #11 (fp32, 120000 bytes) is not done' \
     'rank 1 (.*) has not entered #11; its last is #10' '#10 all_gather fp32 120000 bytes: done'
@@ -73,6 +73,11 @@ check "on other hosts too" 75 'E1235' '--> rank [01] ' \
     'rank 2 (.*/1) has reduce_scatter fp32 160000 bytes as #11, this one all_gather fp32 160000 bytes'
 run hang:5@2 work
 check "an operation that hangs is named" 75 'E1235' 'all_gather #5 ' 'every rank has entered #5'
+number=$((number + 1))
+if [ "$(grep -c '^error' "$out/said")" -eq 1 ]; then echo "ok $number - by one rank"; else
+    sed 's/^/# /' "$out/said"
+    echo "not ok $number - by one rank"
+fi
 run async:7@0 work
 check "an asynchronous error ends the job" 75 'E1233' 'injected failure' 'its last collectives'
 run hang:5@2,abort work
