@@ -20,7 +20,7 @@ static const char *reason(cudaError_t error)
         snprintf(
                 why, sizeof why,
                 "the NVIDIA driver is for CUDA %d.%d, and this program needs "
-                "one for CUDA %d.%d: install a newer driver",
+                "one for CUDA %d.%d",
                 driver / 1000, driver % 1000 / 10, runtime / 1000,
                 runtime % 1000 / 10);
     else if (error == cudaErrorNoDevice || error == cudaSuccess)
@@ -42,6 +42,15 @@ int device_gpus(const char **why_out)
         return count;
     *why_out = reason(error);
     return 0;
+}
+
+const char *device_gpus_help(void)
+{
+    int driver = 0, runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    return driver < runtime ? "install the NVIDIA driver, 580 or later"
+                            : "`nvidia-smi` lists the GPUs of this machine";
 }
 
 /* "GPU-8-4-4-4-12" hexadecimal digits, as nvidia-smi writes it. */

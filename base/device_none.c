@@ -7,6 +7,11 @@ int device_gpus(const char **why_out)
     return 0;
 }
 
+const char *device_gpus_help(void)
+{
+    return "build zerod with -Dcuda=enabled (docs/gpu.md)";
+}
+
 enum zd_status device_open_gpu(
         int local_rank, int local_size, struct device **device_out)
 {

@@ -73,6 +73,8 @@ const struct device_table *device_table(void);
 
 /* Without CUDA there is none, and why says so. */
 int device_gpus(const char **why_out);
+/* What to do where there is none; static. */
+const char *device_gpus_help(void);
 enum zd_status device_open_gpu(
         int local_rank, int local_size, struct device **device_out);
 
