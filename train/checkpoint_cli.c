@@ -150,12 +150,31 @@ static void print_loss_scale(const json_t *progress, FILE *out)
                     json_object_get(scale, "hysteresis")));
 }
 
+/* Where a checkpoint is wanted, and `path` is the folder of several. */
+static enum zd_status help_to_choose(const char *path, enum zd_status status)
+{
+    char manifest[PATH_MAX];
+    struct zd_error error = *zd_error_get();
+    int64_t *steps = NULL;
+    int count = 0;
+    fs_join(manifest, sizeof manifest, path, CHECKPOINT_MANIFEST);
+    if (status == ZD_OK || fs_exists(manifest))
+        return status;
+    if (checkpoint_list(path, &steps, &count) != ZD_OK)
+        zd_error_clear();
+    free(steps);
+    zd_error_set(&error);
+    if (count > 0)
+        zd_fail_help("`zerod ckpt ls %s` names its checkpoints", path);
+    return status;
+}
+
 enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
 {
     size_t i;
     json_t *file, *manifest, *row;
     ZD_TRY(check_folder(path));
-    ZD_TRY(manifest_read(path, &manifest));
+    ZD_TRY(help_to_choose(path, manifest_read(path, &manifest)));
     json_decref(manifest);
     row = summary(path);
     zd_error_clear();
@@ -195,7 +214,8 @@ enum zd_status checkpoint_verify(const char *path, bool json, FILE *out)
 {
     struct checkpoint *checkpoint;
     ZD_TRY(check_folder(path));
-    enum zd_status status = checkpoint_open(path, true, &checkpoint);
+    enum zd_status status =
+            help_to_choose(path, checkpoint_open(path, true, &checkpoint));
     if (status == ZD_ERR_NO_INPUT)
         status = ZD_ERR_DATA;
     if (status == ZD_OK)
@@ -219,7 +239,7 @@ enum zd_status train_export(
 {
     struct checkpoint *checkpoint;
     ZD_TRY(check_folder(path));
-    ZD_TRY(checkpoint_open(path, true, &checkpoint));
+    ZD_TRY(help_to_choose(path, checkpoint_open(path, true, &checkpoint)));
     enum zd_status status = export_checkpoint(
             checkpoint, path, out_dir, dtype_given ? &dtype : NULL,
             5000000000u);

@@ -34,6 +34,8 @@ damage 'a FIFO for the manifest' 65 'c/manifest.json' 'rm c/manifest.json; mkfif
 damage 'no checkpoint' 66 'c' 'rm -r c'
 row 'show: a manifest changed by hand' 65 'E0803|c/manifest.json' "cp -r $c c; edit c/manifest.json 's/\"step\": 2/\"step\": 3/'" ckpt show c
 row 'show: a folder without a manifest' 65 'E0801|model' '' ckpt show model
+row 'show: the folder of a run' 65 'E0801|ckpt ls out' '' ckpt show out
+row 'verify: the folder of a run' 65 'E0801|ckpt ls out' '' ckpt verify out
 row 'ls: a file' 65 'E0801|data.txt' '' ckpt ls data.txt
 row 'ls: nothing' 66 'E0801|none' '' ckpt ls none
 
