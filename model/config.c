@@ -389,6 +389,8 @@ enum zd_status model_config_read(
                 status == ZD_ERR_DATA ? "the model `%s` is no folder"
                                       : "the model folder `%s` does not exist",
                 dir);
+        zd_fail_help("the folder of a Hugging Face model; for `zerod plan` its "
+                     "config.json alone is enough");
         return status;
     }
     fs_join(path, sizeof path, dir, "config.json");
