@@ -40,6 +40,10 @@ const struct problems *job_problems(const struct job *job);
 /* Strings and arrays in it live as long as the job. */
 const struct train_job *job_options(const struct job *job);
 
+/* Keys that the job gives and that do nothing because the CPU computes, as
+ * "model.attn, comm.timeout"; false: there is none. */
+bool job_idle_keys(const struct job *job, char *out, size_t bytes);
+
 /* Every key, its value and where it came from: as TOML text that can be read
  * again, or as one object {"file", "world", "values": {"train.max_steps":
  * {"value", "origin", "available"}}}. New reference. */
