@@ -94,7 +94,7 @@ enum comm_transport comm_transport_expected(
         return COMM_TRANSPORT_HOST;
     if (options->backend == COMM_MPI || options->backend == COMM_LOCAL)
         return COMM_TRANSPORT_STAGED;
-    if (options->backend == COMM_AUTO && local_size > gpus)
+    if (options->backend == COMM_AUTO && (!ZD_HAVE_NCCL || local_size > gpus))
         return COMM_TRANSPORT_STAGED;
     return COMM_TRANSPORT_NCCL;
 }

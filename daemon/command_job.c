@@ -5,6 +5,7 @@
 #include "train/text.h"
 #include "train/train.h"
 
+#include <inttypes.h>
 #include <unistd.h>
 
 static const char *job_path(const struct cli_args *args)
@@ -58,6 +59,21 @@ static void warn_of_machine(const struct job_plan *plan)
                 (double)takes / (1 << 20), (double)here / (1 << 20));
 }
 
+/* Nodes are alike: what is planned for one rank is so for all. */
+static enum zd_status check_nodes(const struct cli_args *args)
+{
+    int64_t k = args->per_node;
+    if (k == 0 || args->world % k == 0)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_USAGE, "E0101",
+            k > args->world ? "--per-node %" PRId64 " is more than the %" PRId64
+                              " of --world"
+                            : "--per-node %" PRId64
+                              " does not divide the %" PRId64 " of --world",
+            k, args->world);
+}
+
 /* The GPU that rank 0 would take, opened: the plan then knows what its driver
  * takes of it and what is free. NULL: the job asks for none, or it cannot be
  * opened now, and is planned for like one that is elsewhere. */
@@ -88,6 +104,7 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
 {
     struct job *job;
     struct job_plan plan;
+    ZD_TRY(check_nodes(args));
     ZD_TRY(cli_need_job(args, (int)args->world, true, &job));
     struct device *device = open_gpu(&job_options(job)->device);
     enum zd_status status = job_plan_build(

@@ -2,6 +2,7 @@
 #include "base/device_memory.h"
 #include "train/plan_fit.h"
 #include "train/train.h"
+#include "zd_config.h"
 
 #include <string.h>
 
@@ -73,14 +74,29 @@ int job_plan_batches(const struct train_job *job, int accumulation)
     return 2 * (accumulation + ahead);
 }
 
+/* GPUs that the ranks of a node have in the plan; of a machine elsewhere, one
+ * for each of them. */
+static int planned_gpus(
+        const struct train_job *job, int local_size,
+        const struct job_plan *plan)
+{
+    if (plan->backend != DEVICE_CUDA)
+        return 0;
+    int places = device_places(&job->device);
+    int ranks = local_size > 0 ? local_size : plan->world;
+    return places > 0 ? places : ranks;
+}
+
 /* Elsewhere than in the run: nodes are as they are said to be, or have a rank
  * for each GPU of this machine. */
 static enum zd_status expect_transport(
         const struct train_job *job, int local_size, struct job_plan *plan)
 {
     bool on_gpu = plan->backend == DEVICE_CUDA;
-    int gpus = on_gpu ? device_places(&job->device) : 0;
+    int gpus = planned_gpus(job, local_size, plan);
     int per_node = local_size > 0 ? local_size : gpus;
+    plan->lacks_nccl =
+            on_gpu && !ZD_HAVE_NCCL && job->comm.backend == COMM_AUTO;
     plan->transport =
             comm_transport_expected(&job->comm, on_gpu, local_size, gpus);
     return comm_node_size_expected(
@@ -201,6 +217,8 @@ enum zd_status job_plan_build(
     memset(plan, 0, sizeof *plan);
     plan->world = world;
     plan->backend = device_resolve(job->device.backend);
+    if (job->device.backend != DEVICE_CPU)
+        device_gpu_count(&plan->no_gpu);
     ZD_TRY(plan_transport(job, local_size, comm, plan));
     if (plan->backend == DEVICE_CUDA)
         plan->context = plan_context(job, plan);

@@ -55,6 +55,11 @@ static const char *transport_name(enum comm_transport transport)
     return names[transport];
 }
 
+static const char *backend_name(const struct job_plan *plan)
+{
+    return plan->backend == DEVICE_CUDA ? "cuda" : "cpu";
+}
+
 static const char *tier_place(enum offload_tier tier)
 {
     static const char *const names[] = {
@@ -236,6 +241,11 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
             "reduce_scatter", (json_int_t)wire->reduce_scatter, "all_gather",
             (json_int_t)wire->all_gather, "all_reduce",
             (json_int_t)wire->all_reduce);
+    json_object_set_new(
+            json, "device",
+            json_pack(
+                    "{s:s, s:s*}", "backend", backend_name(plan), "no_gpu",
+                    plan->no_gpu));
     if (plan->backend == DEVICE_CUDA)
         json_object_set_new(
                 json, "collectives",
@@ -349,6 +359,25 @@ static void print_collectives(const struct job_plan *plan, FILE *stream)
     if (plan->node_size < plan->world)
         fprintf(stream, ", in two levels: %d nodes of %d ranks",
                 plan->world / plan->node_size, plan->node_size);
+    if (plan->lacks_nccl)
+        fputs(": this zerod was built without NCCL; for one that has it add "
+              "--set comm.backend=nccl",
+              stream);
+    fputc('\n', stream);
+}
+
+static void print_device(const struct job_plan *plan, FILE *stream)
+{
+    struct device_facts facts = device_facts();
+    fprintf(stream, "device   %s", backend_name(plan));
+    if (plan->no_gpu && plan->backend == DEVICE_CUDA)
+        fprintf(stream, ", of another machine: %s", plan->no_gpu);
+    else if (plan->no_gpu)
+        fprintf(stream,
+                ": %s; for a machine with GPUs add --set device.backend=cuda",
+                plan->no_gpu);
+    else if (facts.backend == DEVICE_CUDA)
+        fprintf(stream, ": %s", facts.name);
     fputc('\n', stream);
 }
 
@@ -452,6 +481,7 @@ void job_plan_print(const struct job_plan *plan, FILE *stream)
     model_config_describe(&plan->config, model, sizeof model);
     fprintf(stream, "model    %s, %zu parameters (%zu trained)\n", model,
             plan->table.total, plan->table.trainable);
+    print_device(plan, stream);
     print_layout(plan, stream);
     fprintf(stream, "each rank holds (MiB):\n");
     for (int k = 0; k < ARENA_MEMORIES; k++) {

@@ -49,6 +49,9 @@ struct job_plan {
     enum comm_transport transport; /* of collectives, and .. */
     int node_size;                 /* .. ranks of a node in two levels */
     enum device_backend backend;   /* resolved */
+    const char *no_gpu; /* why there is none here, where one was asked for or
+                           would have been taken; NULL; static */
+    bool lacks_nccl; /* STAGED is what comm.backend = "auto" means without it */
     struct plan_context context;   /* of the device, beside the arena; */
     uint64_t context_bytes;        /* .. its sum; 0: the CPU */
     int per_device, accumulation;  /* B, A */

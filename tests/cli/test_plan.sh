@@ -127,6 +127,36 @@ ok 'all on disk: a sentence of its own' eval 'call 0 plan --job job.toml --world
 ok 'slots in memory, the rest on disk' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. &&
     has "^disk bytes per trained parameter [0-9.]+: file" out && has "^host bytes per trained parameter [0-9.]+: slots [0-9.]+$" out'
 
+# --- GPUs that are elsewhere ---
+nodes=(plan --job job.toml --world 8 --per-node 4)
+ok 'no GPU here: the plan is of the CPU, and says how to ask for another' eval 'call 0 "${nodes[@]}" &&
+    has "^device   cpu: .+; for a machine with GPUs add --set device.backend=cuda$" out'
+ok '  the CPU that was asked for: not a word more' eval 'call 0 "${nodes[@]}" --set device.backend=cpu && has "^device   cpu$" out'
+ok '  planned for GPUs: why they are not here' eval 'call 0 "${nodes[@]}" --set device.backend=cuda &&
+    has "^device   cuda, of another machine: .+$" out && has "^driver and libraries" out'
+ok '  as JSON' eval 'call 0 "${nodes[@]}" --set device.backend=cuda --format json && grep -A1 "\"device\": {" out | has "\"backend\": \"cuda\"" - &&
+    has "\"no_gpu\": \".+\"" out'
+ok 'GPUs are joined by NCCL, one for each rank of a node' eval 'call 0 "${nodes[@]}" --set device.backend=cuda --set comm.backend=nccl &&
+    has "collectives over NCCL, in two levels: 2 nodes of 4 ranks$" out && has "^    comm.device" out && ! has "NCCL 0$" out'
+if "$zerod" --version --json | has '"nccl": true' -; then
+    ok '  by themselves' eval 'mv out asked && call 0 "${nodes[@]}" --set device.backend=cuda && diff asked out'
+else
+    ok '  unless this program has none, which it says' eval 'call 0 "${nodes[@]}" --set device.backend=cuda &&
+        has "the host.s memory and MPI: this zerod was built without NCCL; .* --set comm.backend=nccl$" out'
+fi
+ok '  more ranks of a node than GPUs that the job names' eval 'call 0 "${nodes[@]}" --set device.backend=cuda --set device.gpus=\"0,1\" &&
+    has "collectives over the host.s memory and MPI" out'
+for k in 3 16; do
+    ok "nodes of $k are none of 8 ranks" eval "call 64 plan --job job.toml --world 8 --per-node $k && has 'E0101.*--per-node $k' err"
+done
+
+# --- keys of GPUs ---
+ok 'a run on the CPU names the keys that do nothing there' eval 'rm -rf run && call 0 --job job.toml --set comm.timeout=30s --set model.attn=cudnn \
+    --set train.max_steps=1 && has "without effect on the CPU: model.attn, comm.timeout$" err'
+ok '  and is silent where there is none' eval 'rm -rf run && call 0 --job job.toml --set train.max_steps=1 && ! has "without effect" err'
+ok 'without a GPU: what to do about it' eval 'call 69 --job job.toml --set device.backend=cuda && has "E1201" err &&
+    has "^  = help: (build zerod with -Dcuda=enabled .docs/gpu.md.|install the NVIDIA driver, 580 or later|.nvidia-smi. lists)" err'
+
 # --- what a run moves ---
 # Three steps bring down three times what was planned. Parameters of an update that is under way count in the next step's
 # report, so that those of the last may lack.
