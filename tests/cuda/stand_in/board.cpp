@@ -51,7 +51,7 @@ struct board_slot *claim(int device)
             !slot.pid.compare_exchange_strong(owner, getpid()))
             continue;
         slot.bytes = 0;
-        slot.gpu = device;
+        slot.gpu = settings().visible[device];
         return &slot;
     }
     return nullptr;
@@ -76,8 +76,9 @@ uint64_t board_others(int device)
     uint64_t sum = 0;
     if (!board())
         return 0;
+    int gpu = settings().visible[device];
     for (const struct board_slot &slot : board()->slots)
-        if (slot.pid != getpid() && slot.gpu == device && is_alive(slot.pid))
+        if (slot.pid != getpid() && slot.gpu == gpu && is_alive(slot.pid))
             sum += slot.bytes;
     return sum;
 }

@@ -121,7 +121,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int index)
     memset(static_cast<void *>(out), 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "Stand-in GPU");
     memcpy(out->uuid.bytes, "zerod stand-in", 14);
-    out->uuid.bytes[15] = (char)index;
+    out->uuid.bytes[15] = (char)settings().visible[index];
     out->totalGlobalMem = settings().memory_bytes;
     out->sharedMemPerBlock = 48 << 10;
     out->sharedMemPerBlockOptin = 227 << 10;
@@ -148,7 +148,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int index)
     out->hostRegisterSupported = 1;
     out->canMapHostMemory = 1;
     out->canUseHostPointerForRegisteredMem = 1;
-    out->pciBusID = index + 1;
+    out->pciBusID = settings().visible[index] + 1;
     return cudaSuccess;
 }
 
@@ -223,7 +223,9 @@ cudaError_t cudaDeviceGetPCIBusId(char *out, int bytes, int index)
 {
     if (index < 0 || index >= settings().gpus)
         return keep(cudaErrorInvalidDevice);
-    snprintf(out, (size_t)bytes, "0000:%02X:00.0", index + 1);
+    snprintf(
+            out, (size_t)bytes, "0000:%02X:00.0",
+            settings().visible[index] + 1);
     return cudaSuccess;
 }
 

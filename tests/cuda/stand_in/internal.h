@@ -22,6 +22,7 @@ namespace standin
 
 struct settings {
     int gpus, threads;
+    int visible[64]; /* the machine's number of each that this process sees */
     uint64_t memory_bytes, context_bytes;
     bool abort;
     bool permuted, reversed;

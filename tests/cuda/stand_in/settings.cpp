@@ -100,12 +100,36 @@ void summarise(void)
             (unsigned long long)c.host_waits);
 }
 
+/* Numbers up to the first that is none, or is not there; one that comes twice
+ * hides all. */
+void read_visible(struct settings &s)
+{
+    int count = (int)bytes_of("ZD_STANDIN_GPUS", 1);
+    const int most = sizeof s.visible / sizeof s.visible[0];
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    if (!list) {
+        for (; s.gpus < count && s.gpus < most; s.gpus++)
+            s.visible[s.gpus] = s.gpus;
+        return;
+    }
+    uint64_t seen = 0;
+    for (char *end; *list >= '0' && *list <= '9'; list = end + (*end == ',')) {
+        long gpu = strtol(list, &end, 10);
+        if ((*end && *end != ',') || gpu >= count || gpu >= most)
+            return;
+        if (seen >> gpu & 1) {
+            s.gpus = 0;
+            return;
+        }
+        seen |= 1ull << gpu;
+        s.visible[s.gpus++] = (int)gpu;
+    }
+}
+
 struct settings read_settings(void)
 {
     struct settings s = {};
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    bool are_hidden = visible && !*visible;
-    s.gpus = are_hidden ? 0 : (int)bytes_of("ZD_STANDIN_GPUS", 1);
+    read_visible(s);
     s.threads = (int)bytes_of("ZD_STANDIN_THREADS", 1);
     s.memory_bytes = bytes_of("ZD_STANDIN_MEMORY", 8ull << 30);
     s.context_bytes = bytes_of("ZD_STANDIN_CONTEXT", 64ull << 20);

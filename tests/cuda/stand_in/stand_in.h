@@ -6,7 +6,7 @@
  *
  * Environment, read once:
  *     ZD_STANDIN_GPUS=1          how many there are
- *     CUDA_VISIBLE_DEVICES=      set and empty: none, as for the real one
+ *     CUDA_VISIBLE_DEVICES=      which of them, in that order; empty: none
  *     ZD_STANDIN_MEMORY=8G       bytes of each; K, M, G
  *     ZD_STANDIN_CONTEXT=64M     what a process takes of it by using it
  *     ZD_STANDIN_BOARD           a file: processes see there what the others
