@@ -117,6 +117,8 @@ const char *schema_suggest_choice(
 {
     const char *best = NULL;
     int best_distance = INT_MAX;
+    if (strcmp(typed, "gpu") == 0) /* nearer to "cpu" by letters */
+        typed = "cuda";
     for (const struct schema_choice *c = key->choices; c && c->name; c++) {
         int distance = edit_distance(typed, c->name);
         bool is_there = !c->note || c->note[0] != '!';

@@ -65,6 +65,7 @@ static const struct bad_case bad_cases[] = {
          "E0206", 4, 18, "above 0"},
         /* words */
         {"[train]\ndtype = \"int8\"\n", "E0207", 2, 9, "bf16 | fp32 | fp16"},
+        {"[device]\nbackend = \"gpu\"\n", "E0207", 2, 11, "\"cuda\"?"},
         {"[checkpoint]\nsave_strategy = \"yes\"\n", "E0207", 2, 17, "steps"},
         {"[device]\nmemory_limit = \"many\"\n", "E0207", 2, 16, "12GiB"},
         {"[checkpoint]\nsave_every = \"30\"\n", "E0207", 2, 14, "1h30m"},
