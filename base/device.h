@@ -83,7 +83,7 @@ struct device_facts {
  * program was built without CUDA. Makes no context. *why_out (may be NULL): a
  * sentence on why there is none; static. */
 int device_gpu_count(const char **why_out);
-/* DEVICE_CPU or DEVICE_CUDA: AUTO is CUDA where there is a GPU. */
+/* AUTO: DEVICE_CPU where there is no GPU or no driver at all, else CUDA. */
 enum device_backend device_resolve(enum device_backend backend);
 
 /* Whether it is "auto" or numbers with commas between them. */

@@ -10,6 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+void device_cuda_help(void)
+{
+    zd_fail_help(
+            "look for an Xid in `dmesg`: it says whether the GPU itself "
+            "failed; the same command again resumes from the last checkpoint");
+}
+
 enum zd_status device_cuda_check(cudaError_t error, const char *call)
 {
     if (error == cudaSuccess)
@@ -24,6 +31,7 @@ enum zd_status device_cuda_check(cudaError_t error, const char *call)
     else
         ZD_FAIL(ZD_ERR_DEVICE, "E1206", "%.*s: %s (%s)", name, call,
                 cudaGetErrorString(error), cudaGetErrorName(error));
+    device_cuda_help();
     return ZD_ERR_DEVICE;
 }
 
@@ -107,7 +115,7 @@ enum zd_status device_open_gpu(
     if (!gpu)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a device");
     gpu->head.table = &device_table_cuda;
-    enum zd_status status = open_gpu(gpu, count ? local_rank % count : 0);
+    enum zd_status status = open_gpu(gpu, count > 0 ? local_rank % count : 0);
     if (status == ZD_OK) {
         device_use(&gpu->head);
         gpu_virtual_init(gpu);
@@ -141,12 +149,7 @@ static enum zd_status check(void)
         error = cudaGetLastError();
     if (error == cudaSuccess || error == cudaErrorNotReady)
         return ZD_OK;
-    device_cuda_check(error, "what was queued on the GPU");
-    zd_fail_help(
-            "%s", "`dmesg` shows an Xid of the driver if the GPU itself "
-                  "failed; start "
-                  "again from the last checkpoint");
-    return ZD_ERR_DEVICE;
+    return device_cuda_check(error, "what was queued on the GPU");
 }
 
 static enum zd_status used_bytes(uint64_t *bytes_out)

@@ -33,6 +33,15 @@ static const char *reason(cudaError_t error)
     return why;
 }
 
+/* Not a machine whose GPU ought to compute and whose driver is in the way. */
+static bool is_absent(cudaError_t error)
+{
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    return error == cudaSuccess || error == cudaErrorNoDevice ||
+           (error == cudaErrorInsufficientDriver && driver == 0);
+}
+
 int device_gpus(const char **why_out)
 {
     int count = 0;
@@ -41,7 +50,7 @@ int device_gpus(const char **why_out)
     if (error == cudaSuccess && count > 0)
         return count;
     *why_out = reason(error);
-    return 0;
+    return is_absent(error) ? 0 : -1;
 }
 
 const char *device_gpus_help(void)

@@ -14,14 +14,15 @@ int device_gpu_count(const char **why_out)
     int count = device_gpus(&why);
     if (why_out)
         *why_out = why;
-    return count;
+    return count > 0 ? count : 0;
 }
 
 enum device_backend device_resolve(enum device_backend backend)
 {
+    const char *why;
     if (backend != DEVICE_AUTO)
         return backend;
-    return device_gpu_count(NULL) > 0 ? DEVICE_CUDA : DEVICE_CPU;
+    return device_gpus(&why) != 0 ? DEVICE_CUDA : DEVICE_CPU;
 }
 
 enum zd_status device_open(
@@ -34,7 +35,7 @@ enum zd_status device_open(
         return ZD_OK;
     if (device_gpu_count(&why) > 0)
         return device_open_gpu(local_rank, local_size, device_out);
-    ZD_FAIL(ZD_ERR_UNFIT, "E1201", "device.backend = \"cuda\": %s", why);
+    ZD_FAIL(ZD_ERR_UNFIT, "E1201", "no GPU can be used: %s", why);
     zd_fail_help("%s; or device.backend = \"cpu\"", device_gpus_help());
     return ZD_ERR_UNFIT;
 }

@@ -71,7 +71,8 @@ struct device {
 /* The table of the thread's device. */
 const struct device_table *device_table(void);
 
-/* Without CUDA there is none, and why says so. */
+/* How many there are; 0: there is no GPU or no driver; -1: a driver is there
+ * and does not start, so that nobody knows. *why_out says why there is none. */
 int device_gpus(const char **why_out);
 /* What to do where there is none; static. */
 const char *device_gpus_help(void);

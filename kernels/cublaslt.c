@@ -1,5 +1,6 @@
 #include "kernels/cublaslt.h"
 
+#include "base/device_cuda.h"
 #include "base/library.h"
 
 #include <dlfcn.h>
@@ -117,9 +118,14 @@ enum zd_status cublaslt_check(
 {
     if (status == CUBLAS_STATUS_SUCCESS)
         return ZD_OK;
-    return ZD_FAIL(
-            status == CUBLAS_STATUS_ALLOC_FAILED ? ZD_ERR_MEMORY
-                                                 : ZD_ERR_DEVICE,
-            "E1222", "%s: %.*s: %s: %s", api->name, (int)strcspn(call, "("),
-            call, api->status_name(status), api->status_string(status));
+    bool is_memory = status == CUBLAS_STATUS_ALLOC_FAILED;
+    enum zd_status failed = is_memory ? ZD_ERR_MEMORY : ZD_ERR_DEVICE;
+    ZD_FAIL(failed, "E1222", "%s: %.*s: %s: %s", api->name,
+            (int)strcspn(call, "("), call, api->status_name(status),
+            api->status_string(status));
+    if (is_memory)
+        zd_fail_help("end what else fills the GPU; `nvidia-smi` lists it");
+    else
+        device_cuda_help();
+    return failed;
 }

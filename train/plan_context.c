@@ -12,11 +12,13 @@
  *   kernels,      code of what was called. cuBLASLt's kernels are a few hundred
  *   products,     KiB to 2 MiB each, a model has some thirty shapes; its
  *   attention     workspace is the arena's.
- *   collectives   a channel's ring has a buffer of 9.2 MiB (NCCL_BUFFSIZE 4
- * MiB, LL128 4.7, LL 0.5) on its receiving side, taken in grains of 2 MiB, and
- * a grain on its sending side: 12 MiB. Rings only: nothing of ours needs trees.
- * Communicators made by a split share them. 24 channels on Hopper with NVLink,
- * unless comm.max_ctas says fewer; 64 MiB for its code and the rest. */
+ *   collectives   a channel's ring has a buffer of 9.2 MiB on its receiving
+ *                 side (NCCL_BUFFSIZE 4 MiB, LL128 4.7, LL 0.5), taken in
+ *                 grains of 2 MiB, and a grain on its sending side: 12 MiB.
+ *                 Rings only: nothing of ours needs trees. Communicators made
+ *                 by a split share them. 24 channels on Hopper with NVLink,
+ *                 unless comm.max_ctas says fewer; 64 MiB for its code and the
+ *                 rest. */
 #include "train/plan_fit.h"
 #include "zd_config.h"
 
@@ -67,7 +69,9 @@ struct plan_context plan_context(
 {
     struct device_facts facts = device_facts();
     bool is_measured = facts.context_bytes > 0;
-    bool has_nccl = plan->world > 1 && plan->transport == COMM_TRANSPORT_NCCL;
+    /* one rank opens it only where the job names it */
+    bool has_nccl = plan->transport == COMM_TRANSPORT_NCCL &&
+                    (plan->world > 1 || job->comm.backend == COMM_NCCL);
     bool may_cudnn =
             ZD_HAVE_CUDNN && job->model.attn != ATTENTION_OWN &&
             job->train.dtype != DTYPE_FP32;

@@ -37,7 +37,8 @@ static bool is_shared(const struct rank_device *a, const struct rank_device *b)
            strcmp(a->host, b->host) == 0 && strcmp(a->uuid, b->uuid) == 0;
 }
 
-/* With "auto" a host without a GPU would compute on its CPU. */
+/* With "auto" a host without a GPU would compute on its CPU. All ranks know it,
+ * so the first alone tells it. */
 static enum zd_status check_same(const struct rank_device *all, int size)
 {
     for (int r = 1; r < size; r++) {
@@ -98,8 +99,9 @@ static enum zd_status compare(struct trainer *trainer)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     enum zd_status status =
             comm_gather_all(trainer->comm, &mine, sizeof mine, all);
-    if (status == ZD_OK)
+    if (status == ZD_OK && rank == 0)
         status = check_same(all, size);
+    status = comm_agree(trainer->comm, status);
     trainer->device_sharers = 0;
     for (int r = 0; status == ZD_OK && r < size; r++)
         trainer->device_sharers += is_shared(&all[rank], &all[r]);
@@ -117,8 +119,9 @@ static void tell_fallback(const struct trainer *trainer)
     const char *why;
     if (!ZD_HAVE_CUDA || !trainer_is_first(trainer) ||
         trainer->job->device.backend != DEVICE_AUTO ||
-        device_gpu_count(&why) > 0)
+        device_resolve(DEVICE_AUTO) != DEVICE_CPU)
         return;
+    device_gpu_count(&why);
     zd_log_info("the CPU computes: %s", why);
 }
 

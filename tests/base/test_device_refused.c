@@ -26,7 +26,7 @@ Test(device_refused, without_a_gpu_the_cpu_is_automatic_and_why_is_told)
 {
     const char *why;
     expect_refused("no_driver", "E1201", "no NVIDIA driver");
-    expect_refused("old_driver", "E1201", "is for CUDA 12.0");
+    cr_expect_eq(device_resolve(DEVICE_AUTO), DEVICE_CPU);
     expect_refused("no_device", "E1201", "no GPU");
     cr_expect_eq(device_gpu_count(&why), 0);
     cr_expect(strstr(why, "no GPU"));
@@ -35,6 +35,14 @@ Test(device_refused, without_a_gpu_the_cpu_is_automatic_and_why_is_told)
 }
 
 /* A GPU that is there and refuses is not left aside in silence. */
+Test(device_refused, a_driver_that_does_not_start_is_an_error)
+{
+    expect_refused("old_driver", "E1201", "is for CUDA 12.0");
+    cr_expect_eq(device_gpu_count(NULL), 0);
+    cr_expect_eq(device_resolve(DEVICE_AUTO), DEVICE_CUDA);
+    cr_expect_eq(device_resolve(DEVICE_CPU), DEVICE_CPU);
+}
+
 Test(device_refused, a_busy_gpu_is_an_error)
 {
     zd_standin_fail("busy");
@@ -149,6 +157,7 @@ Test(device_refused, a_failure_of_the_gpu_is_told_and_stays)
     cr_expect_str_eq(zd_error_get()->code, "E1206");
     cr_expect(strstr(what, "GPU 0 (Stand-in GPU)"), "%s", what);
     cr_expect(strstr(what, "cudaErrorIllegalAddress"), "%s", what);
+    cr_expect(strstr(zd_error_get()->help, "Xid"), "what to do");
     zd_error_clear();
     cr_expect_eq(device_write(a, &value, sizeof value), ZD_ERR_DEVICE);
     zd_error_clear();
@@ -190,6 +199,47 @@ Test(device_refused, ranks_take_gpus_in_turn_and_see_that_they_share_one)
         device_close(device[rank]);
     }
     cr_expect_str_neq(facts[0].uuid, facts[1].uuid);
+}
+
+/* As CUDA_VISIBLE_DEVICES has them: the process' first, and so on. */
+static void expect_visible(const char *list, const char *const *pci, int count)
+{
+    setenv("CUDA_VISIBLE_DEVICES", list, 1);
+    cr_expect_eq(device_gpu_count(NULL), count);
+    for (int i = 0; i < count; i++) {
+        struct device *device;
+        cr_assert_eq(device_open(DEVICE_CUDA, i, count, &device), ZD_OK);
+        device_use(device);
+        cr_expect_str_eq(device_facts().pci, pci[i]);
+        cr_expect_eq(device_facts().index, i);
+        device_close(device);
+    }
+}
+
+Test(device_refused, a_process_sees_the_gpus_that_it_is_left_in_their_order)
+{
+    const char *const pci[] = {"0000:04:00.0", "0000:02:00.0"};
+    setenv("ZD_STANDIN_GPUS", "4", 1);
+    expect_visible("3,1", pci, 2);
+}
+
+Test(device_refused, a_list_of_gpus_ends_at_the_first_that_is_not_there)
+{
+    const char *const pci[] = {"0000:03:00.0"};
+    setenv("ZD_STANDIN_GPUS", "4", 1);
+    expect_visible("2,4,1", pci, 1);
+}
+
+Test(device_refused, an_empty_list_leaves_none)
+{
+    expect_visible("", NULL, 0);
+    cr_expect_eq(device_resolve(DEVICE_AUTO), DEVICE_CPU);
+}
+
+Test(device_refused, a_gpu_named_twice_leaves_none)
+{
+    setenv("ZD_STANDIN_GPUS", "4", 1);
+    expect_visible("1,2,1", NULL, 0);
 }
 
 Test(device_refused, a_list_says_which_gpus_ranks_take)

@@ -217,6 +217,7 @@ Test(matmul_cuda, a_product_that_fails_is_an_error, .init = gpu_begin,
             ZD_ERR_DEVICE);
     cr_assert_str_eq(zd_error_get()->code, "E1222");
     cr_assert(strstr(zd_error_get()->what, "CUBLAS_STATUS_EXECUTION_FAILED"));
+    cr_assert(strstr(zd_error_get()->help, "Xid"));
     zd_error_clear();
     twin_free(&x), twin_free(&out);
 }

@@ -35,10 +35,22 @@ export ZD_STANDIN_FAIL=no_device
 run fallback 0 "${settings[@]}" --set device.backend=auto
 check "automatic takes the CPU where there is no GPU" code_is 0
 check "and says so" says "the CPU computes: "
+export ZD_STANDIN_FAIL=old_driver
+run unsure 0 "${settings[@]}" --set device.backend=auto
+check "but not where a driver is there and does not start" fails_with 69 E1201
+check "whatever keeps it" says "install a newer driver"
 export ZD_STANDIN_FAIL=busy
 run insists 0 "${settings[@]}" --set device.backend=auto
-check "but not where there is one that cannot be had" fails_with 69 E1202
+check "nor where there is one that cannot be had" fails_with 69 E1202
 unset ZD_STANDIN_FAIL
+
+# The second of two ranks is left none, as on a host without one.
+mkdir uneven-programs
+printf '#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 0 ] || export CUDA_VISIBLE_DEVICES=\nexec "%s" "$@"\n' "$zerod" >uneven-programs/zerod
+chmod +x uneven-programs/zerod
+PATH=$folder/uneven-programs:$PATH run uneven 2 "${settings[@]}" --set device.backend=auto
+check "ranks with and without a GPU do not mix, which is told once" fails_with 69 E1250
+check "with the rank that has none" says "rank 1 on .* has none"
 
 export ZD_STANDIN_BOARD=$folder/board
 run shared 2 "${cuda[@]}" --set zero.stage=0
@@ -49,6 +61,8 @@ used=$(rank shared used | sort -n | tail -n 1)
 check "each knows what of it is its own: $first and $second of $used" \
     [ "$first" -gt $((8 << 20)) ] && [ "$first" -eq "$second" ] && [ $((first + second)) -eq "$used" ]
 unset ZD_STANDIN_BOARD
+run nccl 1 "${cuda[@]}" --set comm.backend=nccl
+check "what NCCL takes is planned for one rank too" grep -q '"collectives": *[1-9]' nccl/plan.json
 run plan 1 "${cuda[@]}"
 check "plan.json has what was measured" grep -q '"measured"' plan/plan.json
 
