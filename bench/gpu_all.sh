@@ -73,6 +73,8 @@ stop() {
     exit "$1"
 }
 failed=0 attempted=0 failed_before=()
+# shellcheck source=tests/support/bounded.sh
+source "$here/tests/support/bounded.sh"
 while read -r seconds kind name; do
     [[ -n $name ]] || continue
     is_wanted "$kind" "$name" || continue
@@ -90,11 +92,11 @@ while read -r seconds kind name; do
     echo "-- $kind $name"
     begin=$SECONDS
     if [[ $kind == test ]]; then
-        ZEROD_GPU_RESULTS=$results/gpu-tests.txt timeout -k 10 "$left" "$here/tests/gpu.sh" "$folder" "$name" </dev/null
+        ZEROD_GPU_RESULTS=$results/gpu-tests.txt bounded "$left" "$here/tests/gpu.sh" "$folder" "$name" </dev/null
     else
         # a row of several rounds leaves time to the others
         limit=$((seconds * 3 / 2 < left ? seconds * 3 / 2 : left))
-        timeout -k 10 $((left + 5)) "$here/bench/gpu.sh" "$folder" "$name" --limit "$limit" --results "$results/gpu-bench.jsonl" \
+        bounded $((left + 5)) "$here/bench/gpu.sh" "$folder" "$name" --limit "$limit" --results "$results/gpu-bench.jsonl" \
             ${options[@]+"${options[@]}"} </dev/null >"$results/gpu-row.log" 2>&1
     fi
     code=$?

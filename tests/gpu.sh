@@ -42,7 +42,9 @@ for test in json.load(sys.stdin):
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 fi
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/support/bounded.sh
+source "$here/tests/support/bounded.sh"
+trap 'bounded_end; rm -rf "$work"' EXIT
 export XDG_RUNTIME_DIR=$work LC_ALL=C
 ln -s "$source_root/tests" "$work/tests"
 cd "$work" || exit 70
@@ -62,13 +64,13 @@ verdict() {
 attempt() {
     local part=$1 what=$2
     shift 2
-    timeout -k 10 "$limit" "$@" >"$work/log" 2>&1
+    bounded "$limit" "$@" >"$work/log" 2>&1
     verdict "$part" "$what" $? "$work/log"
 }
 report() { # the same, but a failure is only told
     local part=$1 what=$2 code
     shift 2
-    timeout -k 10 "$limit" "$@" >"$work/log" 2>&1
+    bounded "$limit" "$@" >"$work/log" 2>&1
     code=$?
     say "$part | $what | reported: $([[ $code -eq 0 ]] && echo works || echo "does not work ($code): $(grep -m 1 -E 'error|NCCL' "$work/log")")"
 }
@@ -94,19 +96,24 @@ run_tests() {
     done <"$list"
 }
 part_kernels() { run_tests kernels base kernels optim zero; }
-part_parity() { run_tests parity train_gpu; }
+part_parity() { run_tests parity train_gpu_parity train_gpu_worlds train_gpu_resume; }
 
 # --- runs of zerod
+# options_of NAME: of such a run, in the array `options`.
+options_of() {
+    options=(--job "$source_root/tests/fixtures/$fixture/job.toml" --set job.output_dir="$work/$1"
+        --set data.cache_dir="$work/cache" --set device.backend=cuda --set model.path="$source_root/tests/fixtures/$fixture/model"
+        --set "data.train=[{path = \"$source_root/tests/fixtures/$fixture/data.bin\", format = \"nanogpt\"}]"
+        ${ZEROD_GPU_STEPS:+--set train.max_steps="$ZEROD_GPU_STEPS" --set optim.warmup_steps=0})
+}
 # train NAME RANKS ARGUMENT...: a run of the fixture's job; its model is NAME/hf.
 train() {
     local name=$1 ranks=$2
     shift 2
     local launch=(mpirun --bind-to none -np "$ranks")
     [[ $ranks -gt 0 ]] || launch=()
-    timeout -k 10 "$limit" "${launch[@]}" zerod --job "$source_root/tests/fixtures/$fixture/job.toml" \
-        ${ZEROD_GPU_STEPS:+--set train.max_steps="$ZEROD_GPU_STEPS" --set optim.warmup_steps=0} --set job.output_dir="$work/$name" --set data.cache_dir="$work/cache" --set device.backend=cuda \
-        --set model.path="$source_root/tests/fixtures/$fixture/model" \
-        --set "data.train=[{path = \"$source_root/tests/fixtures/$fixture/data.bin\", format = \"nanogpt\"}]" "$@" >"$work/log" 2>&1
+    options_of "$name"
+    bounded "$limit" "${launch[@]}" zerod "${options[@]}" "$@" >"$work/log" 2>&1
 }
 weights() { sha256sum <"$work/$1/hf/model.safetensors"; }
 # equal PART WHAT NAME BASE: the exported weights of two runs have the same bits.
@@ -141,31 +148,20 @@ export NCCL_HOSTID="rank$OMPI_COMM_WORLD_RANK" NCCL_SOCKET_IFNAME=lo NCCL_IB_DIS
 exec zerod "$@"
 END
     chmod +x "$work/as-host"
+    options_of hostid
     report ranks "two ranks of one GPU under NCCL with distinct NCCL_HOSTID" mpirun --bind-to none -np 2 "$work/as-host" \
-        --job "$source_root/tests/fixtures/$fixture/job.toml" --set job.output_dir="$work/hostid" --set data.cache_dir="$work/cache" \
-        --set device.backend=cuda --set comm.backend=nccl --set model.path="$source_root/tests/fixtures/$fixture/model" \
-        --set "data.train=[{path = \"$source_root/tests/fixtures/$fixture/data.bin\", format = \"nanogpt\"}]"
+        "${options[@]}" --set comm.backend=nccl
 }
+# every kind, bit by bit, is in a program; of the command itself some
 part_offload() {
+    run_tests offload train_gpu_offload
     fixture=llama_odd
-    local type name
-    for type in fp32 bf16 fp16; do
-        local base=(--set "train.dtype=$type" --set optim.name=adamw_8bit --set train.gradient_checkpointing=full)
-        train "plain-$type" 0 "${base[@]}"
-        verdict offload "$type, nothing offloaded" $? "$work/log"
-        while IFS='|' read -r name arguments; do
-            # shellcheck disable=SC2086 # arguments are words
-            train "$name-$type" 0 "${base[@]}" $arguments
-            verdict offload "$type, $name" $? "$work/log"
-            equal offload "$type, $name: bits of the run without offload" "$name-$type" "plain-$type"
-        done <<END
-optimizer|--set offload.optimizer=cpu
-undo|--set offload.optimizer=cpu --set offload.clipping=undo
-nvme|--set offload.optimizer=nvme --set offload.nvme_path=$work
-params|--set offload.optimizer=cpu --set offload.params=cpu --set zero.stage=3
-activations|--set offload.optimizer=cpu --set offload.activations=cpu
-END
-    done
+    local base=(--set train.dtype=bf16 --set optim.name=adamw_8bit)
+    train plain 0 "${base[@]}"
+    verdict offload "nothing offloaded" $? "$work/log"
+    train moved 0 "${base[@]}" --set offload.optimizer=cpu --set offload.params=cpu --set zero.stage=3
+    verdict offload "states and parameters on the host" $? "$work/log"
+    equal offload "states and parameters on the host: bits of the run without offload" moved plain
     train paged 0 --set optim.name=paged_adamw_8bit
     verdict offload "paged 8-bit states" $? "$work/log"
     train unpaged 0 --set optim.name=adamw_8bit

@@ -81,4 +81,22 @@ tell $? "all of them without a GPU stop at the first, and none is noted"
 mkdir cut && head -c 1000 /dev/urandom >cut/payload.tar.xz
 ZEROD_BUNDLE_DIR=$work/unpacked ends 66 "a payload that is cut: the tests" "$2/tests/gpu.sh" cut
 ZEROD_BUNDLE_DIR=$work/unpacked ends 66 "a payload that is cut: a row" "$rows" cut adamw
+
+# What a script runs in bounded time ends with it, also in a group of its own: nothing is left on the GPU for the next.
+cat >cut.sh <<END
+source "$2/tests/support/bounded.sh"
+bounded 300 sh -c 'sleep 300 & echo \$! >worker.tmp && mv worker.tmp worker && wait'
+END
+bash cut.sh >log 2>err &
+script=$! tries=0
+while [[ ! -e worker && -d /proc/$script ]]; do sleep 0.05; done
+kill "$script"
+wait "$script"
+code=$?
+while [[ $(sed 's/.*) //; s/ .*//' "/proc/$(cat worker)/stat" 2>/dev/null) == [RSD] ]]; do
+    [[ $((tries++)) -lt 100 ]] || break
+    sleep 0.05
+done
+[[ $code -eq 143 && $tries -lt 100 ]]
+tell $? "a test that is cut ends with all that it ran"
 tests_end
