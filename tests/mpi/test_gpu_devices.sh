@@ -23,7 +23,7 @@ rank() { tr -d '\n' <"$1/status.json" | sed 's/.*"ranks"//' | grep -o "\"$2\": *
 
 refused no-driver E1201 "no NVIDIA driver" no_driver "${cuda[@]}"
 refused no-gpu E1201 "sees no GPU" no_device "${cuda[@]}"
-refused old-driver E1201 "install a newer driver" old_driver "${cuda[@]}"
+refused old-driver E1201 "install the NVIDIA driver" old_driver "${cuda[@]}"
 refused busy E1202 "Stand-in GPU" busy "${cuda[@]}"
 check "busy: it says what to do" says "nvidia-smi"
 refused old-gpu E1203 "compute capability 9.0" no_code "${cuda[@]}"
@@ -38,7 +38,7 @@ check "and says so" says "the CPU computes: "
 export ZD_STANDIN_FAIL=old_driver
 run unsure 0 "${settings[@]}" --set device.backend=auto
 check "but not where a driver is there and does not start" fails_with 69 E1201
-check "whatever keeps it" says "install a newer driver"
+check "whatever keeps it" says "install the NVIDIA driver"
 export ZD_STANDIN_FAIL=busy
 run insists 0 "${settings[@]}" --set device.backend=auto
 check "nor where there is one that cannot be had" fails_with 69 E1202
