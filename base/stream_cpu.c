@@ -1,9 +1,9 @@
 /* stream_cpu.c - streams of the CPU: a worker thread, or the caller itself. */
 #include "base/device_table.h"
 #include "base/spans.h"
+#include "base/threads.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,23 +136,6 @@ static void *work(void *ctx)
     return NULL;
 }
 
-/* Signals are for the main thread: the worker begins with all of them blocked.
- */
-static int start_worker(struct cpu_stream *stream, const char *name)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int refused = pthread_create(&stream->worker, NULL, work, stream);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    char short_name[16]; /* what the system takes */
-    strncpy(short_name, name, sizeof short_name - 1);
-    short_name[sizeof short_name - 1] = 0;
-    if (!refused)
-        pthread_setname_np(stream->worker, short_name);
-    return refused;
-}
-
 static void destroy(struct stream *base)
 {
     struct cpu_stream *stream = (struct cpu_stream *)base;
@@ -178,7 +161,8 @@ static enum zd_status create(
     stream->mode = mode;
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->changed, NULL);
-    if (mode == STREAM_THREAD && start_worker(stream, name) != 0) {
+    if (mode == STREAM_THREAD &&
+        thread_start(&stream->worker, name, work, stream) != 0) {
         stream->mode = STREAM_INLINE;
         destroy(&stream->head);
         return ZD_FAIL(

@@ -1,6 +1,7 @@
 #include "comm/nccl_hosts.h"
 
 #include "base/clock.h"
+#include "base/threads.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -255,8 +255,9 @@ static void start_answering(struct hosts *hosts)
         !has_secret)
         return;
     hosts->stop = eventfd(0, EFD_CLOEXEC);
-    hosts->answers = hosts->stop >= 0 &&
-                     pthread_create(&hosts->thread, NULL, answer, hosts) == 0;
+    hosts->answers =
+            hosts->stop >= 0 &&
+            thread_start(&hosts->thread, "zerod-hosts", answer, hosts) == 0;
 }
 
 enum zd_status hosts_create(

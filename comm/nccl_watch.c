@@ -2,6 +2,7 @@
  * when NCCL reports an error, and when one takes longer than comm.timeout. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "comm/nccl_private.h"
 
 #include <errno.h>
@@ -68,7 +69,7 @@ bool nccl_abort_all(struct nccl *nccl)
     if (!abortion)
         return false;
     abortion->nccl = nccl;
-    if (pthread_create(&thread, NULL, abort_comms, abortion) != 0) {
+    if (thread_start(&thread, "zerod-abort", abort_comms, abortion) != 0) {
         free(abortion);
         return false;
     }
@@ -125,7 +126,7 @@ void nccl_fail(struct nccl *nccl)
     tell_error(nccl);
     nccl_tell_record(nccl);
     atomic_store(&nccl->is_told, true);
-    if (pthread_create(&thread, NULL, end_process, nccl) == 0)
+    if (thread_start(&thread, "zerod-end", end_process, nccl) == 0)
         pthread_detach(thread);
     else
         end_process(nccl);
@@ -210,7 +211,7 @@ static void *watch(void *ctx)
 
 enum zd_status nccl_watch_start(struct nccl *nccl)
 {
-    if (pthread_create(&nccl->watch, NULL, watch, nccl) != 0)
+    if (thread_start(&nccl->watch, "zerod-watch", watch, nccl) != 0)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602",
                 "the system refused a thread to watch over collectives");

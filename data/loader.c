@@ -7,8 +7,9 @@
  * thread may be P batches ahead and not touch one of them. */
 #include "data/dataset_internal.h"
 
+#include "base/threads.h"
+
 #include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 struct slot {
@@ -132,7 +133,7 @@ enum zd_status loader_create(
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->may_produce, NULL);
     pthread_cond_init(&loader->may_consume, NULL);
-    if (pthread_create(&loader->thread, NULL, produce, loader) != 0)
+    if (thread_start(&loader->thread, "zerod-batches", produce, loader) != 0)
         goto err_sync;
     *out = loader;
     return ZD_OK;

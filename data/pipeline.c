@@ -11,8 +11,8 @@
 #include "data/tokenise.h"
 
 #include "base/log.h"
+#include "base/threads.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -242,7 +242,7 @@ enum zd_status tokenise_files(
     pthread_cond_init(&pipeline.ready, NULL);
     pthread_cond_init(&pipeline.done, NULL);
     while (started < threads &&
-           pthread_create(&ids[started], NULL, work, &pipeline) == 0)
+           thread_start(&ids[started], "zerod-text", work, &pipeline) == 0)
         started++;
     enum zd_status status =
             started > 0 ? run(&pipeline, list, sink, ctx)

@@ -1,8 +1,9 @@
 #include "offload/aio_private.h"
 
+#include "base/threads.h"
+
 #include <assert.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,21 +174,16 @@ static void stop_threads(struct aio *aio)
         pthread_join(aio->threads[i], NULL);
 }
 
-/* Signals are for the program's other threads. */
 static enum zd_status start_threads(struct aio *aio, int count)
 {
-    sigset_t all, before;
     int error = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     for (int i = 0; i < count && !error; i++) {
-        error = pthread_create(
-                &aio->threads[i], NULL, aio->uring ? aio_uring_run : run_thread,
-                aio);
+        error = thread_start(
+                &aio->threads[i], "zerod-aio",
+                aio->uring ? aio_uring_run : run_thread, aio);
         if (!error)
-            pthread_setname_np(aio->threads[aio->thread_count++], "zerod-aio");
+            aio->thread_count++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!error)
         return ZD_OK;
     stop_threads(aio);

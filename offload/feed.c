@@ -1,6 +1,7 @@
 #include "offload/feed.h"
 
-#include <signal.h>
+#include "base/threads.h"
+
 #include <string.h>
 
 /* On the stream, in the thread that feeds it. */
@@ -51,19 +52,6 @@ static void *work(void *ctx)
     return NULL;
 }
 
-/* Signals are for the main thread: the feed begins with all of them blocked. */
-static int start_thread(struct feed *feed)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int refused = pthread_create(&feed->thread, NULL, work, feed);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!refused)
-        pthread_setname_np(feed->thread, "offload-feed");
-    return refused;
-}
-
 enum zd_status feed_init(
         struct feed *feed, struct stream *stream, bool has_thread)
 {
@@ -74,7 +62,7 @@ enum zd_status feed_init(
         return ZD_OK;
     pthread_mutex_init(&feed->lock, NULL);
     pthread_cond_init(&feed->changed, NULL);
-    if (start_thread(feed) != 0) {
+    if (thread_start(&feed->thread, "offload-feed", work, feed) != 0) {
         pthread_cond_destroy(&feed->changed);
         pthread_mutex_destroy(&feed->lock);
         return ZD_FAIL(

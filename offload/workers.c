@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/spans.h"
+#include "base/threads.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 
 enum zd_status offload_failure(struct offload *offload)
@@ -267,17 +267,11 @@ static void bind_worker(const struct worker *worker)
 static enum zd_status start_thread(
         pthread_t *thread, void *(*fn)(void *), void *ctx, const char *name)
 {
-    sigset_t all, before; /* signals are for the main thread */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int refused = pthread_create(thread, NULL, fn, ctx);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (refused)
+    if (thread_start(thread, name, fn, ctx) != 0)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602",
                 "the system refused a thread for the offload engine (%s)",
                 name);
-    pthread_setname_np(*thread, name);
     return ZD_OK;
 }
 

@@ -4,12 +4,12 @@
 #include "base/log.h"
 #include "base/numa.h"
 #include "base/text_buffer.h"
+#include "base/threads.h"
 #include "kernels/kernels.h"
 #include "train/plan_fit.h"
 #include "train/trainer.h"
 #include "zd_config.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,8 +136,9 @@ static enum zd_status open_with_libraries(
         struct trainer *trainer, enum device_backend backend, int place)
 {
     pthread_t helper;
-    bool has_helper = backend == DEVICE_CUDA &&
-                      pthread_create(&helper, NULL, open_libraries, NULL) == 0;
+    bool has_helper =
+            backend == DEVICE_CUDA &&
+            thread_start(&helper, "zerod-open", open_libraries, NULL) == 0;
     enum zd_status status = device_open(
             backend, place, comm_local_size(trainer->comm), &trainer->device);
     if (has_helper)

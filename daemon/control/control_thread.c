@@ -1,8 +1,9 @@
 #include "daemon/control/control_thread.h"
 
+#include "base/threads.h"
+
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,6 @@ static void *run(void *arg)
 {
     struct start start = *(struct start *)arg;
     free(arg);
-    pthread_setname_np(pthread_self(), "zerod-control");
     leave_the_trainers_core();
     ask_for_a_short_slice();
     return start.body(start.arg);
@@ -66,15 +66,11 @@ static void *run(void *arg)
 enum zd_status control_thread_start(
         void *(*body)(void *), void *arg, pthread_t *thread_out)
 {
-    sigset_t all, before;
     struct start *start = malloc(sizeof *start);
     if (!start)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     *start = (struct start){body, arg};
-    sigfillset(&all); /* they are the trainer's */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(thread_out, NULL, run, start);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = thread_start(thread_out, "zerod-control", run, start);
     if (error) {
         free(start);
         return ZD_FAIL(

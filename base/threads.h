@@ -1,0 +1,15 @@
+/* threads.h - threads of our own. Signals are for the program's main thread,
+ * so every other one begins with all of them blocked. */
+#ifndef ZD_BASE_THREADS_H
+#define ZD_BASE_THREADS_H
+
+#include <pthread.h>
+
+/* Start body(ctx) as a thread of that name, of which the system keeps 15
+ * letters. Returns what pthread_create does: 0, or an error number and no
+ * thread. */
+int thread_start(
+        pthread_t *thread_out, const char *name, void *(*body)(void *),
+        void *ctx);
+
+#endif
