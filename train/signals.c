@@ -1,21 +1,27 @@
 #include "train/signals.h"
 
 #include "base/clock.h"
+#include "base/threads.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* The only state a handler may touch: signals are process-wide, so is this. The
- * handler may run in any thread, and ranks may be threads; atomics without a
- * lock are safe in both. */
+ * handler runs in a thread of its own, and ranks may be threads; atomics
+ * without a lock are safe in both. */
 static atomic_int pending_usr1, pending_usr2, pending_term, term_count;
 static struct timespec term_at; /* written once, before pending_term */
 /* Of the job; ranks that are threads of one process each set the same. */
 static struct run_options wanted;
 static pthread_mutex_t wanted_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool cut_short;
+
+#define HANDLED 4
+static const int numbers[HANDLED] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
+static bool is_taken; /* by a thread of their own; written once */
 
 static void on_signal(int number)
 {
@@ -31,16 +37,57 @@ static void on_signal(int number)
     }
 }
 
+static void handled_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    for (int i = 0; i < HANDLED; i++)
+        sigaddset(set, numbers[i]);
+}
+
+static void *take_signals(void *unused)
+{
+    sigset_t set;
+    handled_signals(&set);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    for (;;)
+        pause();
+    return unused;
+}
+
+/* Handlers run on the stack of the thread that takes a signal, and a thread
+ * that computes may have none: generated code (oneDNN's products) keeps a
+ * pointer into the heap in the stack pointer, and a handler's frame would lie
+ * over what is there. So one thread takes them all, and those that compute,
+ * which are started later, inherit that they do not. */
+static void start_taking(void)
+{
+    pthread_t thread;
+    if (thread_start(&thread, "zerod-signals", take_signals, NULL) != 0)
+        return; /* handlers where they come: as good as it gets */
+    pthread_detach(thread);
+    is_taken = true;
+}
+
+static void leave_to_their_thread(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    sigset_t set;
+    pthread_once(&once, start_taking);
+    handled_signals(&set);
+    if (is_taken)
+        pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 void signals_install(const struct run_options *options)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    static const int numbers[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
     pthread_mutex_lock(&wanted_lock);
     wanted = *options;
     pthread_mutex_unlock(&wanted_lock);
     sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+    for (int i = 0; i < HANDLED; i++)
         sigaction(numbers[i], &action, NULL);
+    leave_to_their_thread();
     /* a reader that left and a file that may not grow are errors of write */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);

@@ -23,8 +23,9 @@ static inline bool signals_has(int64_t sum, int64_t bit)
     return (sum / bit) % ((int64_t)1 << 15) != 0;
 }
 
-/* Install handlers for USR1, USR2, TERM, INT as the job says. What came before
- * is not forgotten. */
+/* Install handlers for USR1, USR2, TERM, INT as the job says. They run in a
+ * thread of their own; the calling one, and what it starts from now on, has
+ * these signals blocked. What came before is not forgotten. */
 void signals_install(const struct run_options *options);
 /* Flags raised since the last call, once each. A TERM or INT that leaves too
  * little time for a save of `save_seconds` (mpirun kills its ranks a second
