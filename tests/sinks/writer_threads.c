@@ -30,7 +30,7 @@ static void hand(struct sink_writer *writer, int number)
 /* The last text alone, or all of them in order. */
 static bool is_right(int number, bool appends)
 {
-    char name[32], line[LINE_BYTES + 1], *text;
+    char name[32], line[16], *text;
     size_t bytes;
     bool right = true;
     snprintf(
