@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "daemon/control/messages.h"
+#include "daemon/control/run_state_rings.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -47,9 +48,7 @@ enum zd_status run_state_create(
     struct run_state *state = calloc(1, sizeof *state);
     if (!state)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    state->events = calloc(EVENTS_KEPT, sizeof *state->events);
-    state->samples = calloc(SAMPLES_KEPT, sizeof *state->samples);
-    if (!state->events || !state->samples) {
+    if (!run_state_rings_init(state)) {
         run_state_destroy(state);
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     }
@@ -75,20 +74,11 @@ void run_state_destroy(struct run_state *state)
 {
     if (!state)
         return;
-    for (int i = 0; state->events && i < EVENTS_KEPT; i++)
-        free(state->events[i].text);
-    for (int i = 0; state->samples && i < SAMPLES_KEPT; i++) {
-        free(state->samples[i].prompt);
-        free(state->samples[i].text);
-    }
-    for (int i = 0; i < WARNINGS_KEPT; i++)
-        free(state->warnings[i].message);
+    run_state_rings_fini(state);
     for (int i = 0; i < SERIES_COUNT; i++)
         history_fini(&state->series[i]);
     json_decref(state->plan);
     free(state->ranks);
-    free(state->events);
-    free(state->samples);
     free(state);
 }
 
@@ -275,25 +265,6 @@ static void take_eval(struct run_state *state, const struct feed_eval *eval)
     history_add(&state->series[SERIES_EVAL_LOSS], eval->step, eval->eval_loss);
 }
 
-static void take_sample(
-        struct run_state *state, const struct feed_sample *sample)
-{
-    const char *prompt = (const char *)(sample + 1);
-    int at = (state->sample_first + state->sample_count) % SAMPLES_KEPT;
-    struct kept_sample *kept = &state->samples[at];
-    if (state->sample_count == SAMPLES_KEPT)
-        state->sample_first = (state->sample_first + 1) % SAMPLES_KEPT;
-    else
-        state->sample_count++;
-    free(kept->prompt);
-    free(kept->text);
-    *kept = (struct kept_sample){
-            .step = sample->step,
-            .time = sample->time,
-            .prompt = strdup(prompt),
-            .text = strdup(prompt + strlen(prompt) + 1)};
-}
-
 static void take_saved(struct run_state *state, const struct feed_saved *saved)
 {
     const char *path = (const char *)(saved + 1);
@@ -353,65 +324,6 @@ static void take_ranks(struct run_state *state, const struct feed_ranks *ranks)
             (double)most / (double)(1 << 30));
 }
 
-/* --- events --- */
-
-static void keep_warning(
-        struct run_state *state, const struct feed_event *event,
-        const char *text)
-{
-    json_t *object = json_loads(text, 0, NULL);
-    const char *message = json_string_value(json_object_get(object, "message"));
-    int at = (state->warning_first + state->warning_count) % WARNINGS_KEPT;
-    if (state->warning_count == WARNINGS_KEPT)
-        state->warning_first = (state->warning_first + 1) % WARNINGS_KEPT;
-    else
-        state->warning_count++;
-    free(state->warnings[at].message);
-    state->warnings[at] = (struct kept_warning){
-            .time = event->time,
-            .step = event->step,
-            .message = strdup(message ? message : text)};
-    json_decref(object);
-}
-
-static const struct kept_event *keep_event(
-        struct run_state *state, const struct feed_event *event)
-{
-    const char *text = (const char *)(event + 1);
-    int at = (state->event_first + state->event_count) % EVENTS_KEPT;
-    struct kept_event *kept = &state->events[at];
-    if (strcmp(event->kind, "warning") == 0)
-        keep_warning(state, event, text);
-    if (state->event_count == EVENTS_KEPT)
-        state->event_first = (state->event_first + 1) % EVENTS_KEPT;
-    else
-        state->event_count++;
-    char *copy = strdup(text);
-    free(kept->text);
-    *kept = (struct kept_event){
-            .id = event->id, .step = event->step, .text = copy};
-    memcpy(kept->kind, event->kind, sizeof kept->kind);
-    return copy ? kept : NULL;
-}
-
-const struct kept_event *run_state_event(const struct run_state *state, int i)
-{
-    return &state->events[(state->event_first + i) % EVENTS_KEPT];
-}
-
-int run_state_events_after(const struct run_state *state, int64_t id)
-{
-    int low = 0, high = state->event_count;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (run_state_event(state, middle)->id > id)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-
 /* --- commands --- */
 
 /* The next step's report has them all; until then, as they were asked for. */
@@ -466,7 +378,7 @@ const struct kept_event *run_state_take(
         take_eval(state, payload);
         break;
     case FEED_SAMPLE:
-        take_sample(state, payload);
+        run_state_keep_sample(state, payload);
         break;
     case FEED_SAVED:
         take_saved(state, payload);
@@ -479,7 +391,7 @@ const struct kept_event *run_state_take(
         break;
     case FEED_EVENT:
     case FEED_STEP_EVENT:
-        return keep_event(state, payload);
+        return run_state_keep_event(state, payload);
     case FEED_DONE:
         take_done(state, payload);
         break;

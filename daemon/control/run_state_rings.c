@@ -1,0 +1,106 @@
+/* run_state_rings.c - the last events, warnings and samples of a run.
+ */
+#include "daemon/control/run_state_rings.h"
+
+#include "daemon/control/messages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool run_state_rings_init(struct run_state *state)
+{
+    state->events = calloc(EVENTS_KEPT, sizeof *state->events);
+    state->samples = calloc(SAMPLES_KEPT, sizeof *state->samples);
+    return state->events && state->samples;
+}
+
+void run_state_rings_fini(struct run_state *state)
+{
+    for (int i = 0; state->events && i < EVENTS_KEPT; i++)
+        free(state->events[i].text);
+    for (int i = 0; state->samples && i < SAMPLES_KEPT; i++) {
+        free(state->samples[i].prompt);
+        free(state->samples[i].text);
+    }
+    for (int i = 0; i < WARNINGS_KEPT; i++)
+        free(state->warnings[i].message);
+    free(state->events);
+    free(state->samples);
+}
+
+/* The place of one more; in a full ring, that of the oldest. */
+static int ring_push(int *first, int *count, int kept)
+{
+    int at = (*first + *count) % kept;
+    if (*count == kept)
+        *first = (*first + 1) % kept;
+    else
+        ++*count;
+    return at;
+}
+
+static void keep_warning(
+        struct run_state *state, const struct feed_event *event,
+        const char *text)
+{
+    json_t *object = json_loads(text, 0, NULL);
+    const char *message = json_string_value(json_object_get(object, "message"));
+    int at = ring_push(
+            &state->warning_first, &state->warning_count, WARNINGS_KEPT);
+    free(state->warnings[at].message);
+    state->warnings[at] = (struct kept_warning){
+            .time = event->time,
+            .step = event->step,
+            .message = strdup(message ? message : text)};
+    json_decref(object);
+}
+
+const struct kept_event *run_state_keep_event(
+        struct run_state *state, const struct feed_event *event)
+{
+    const char *text = (const char *)(event + 1);
+    int at = ring_push(&state->event_first, &state->event_count, EVENTS_KEPT);
+    struct kept_event *kept = &state->events[at];
+    if (strcmp(event->kind, "warning") == 0)
+        keep_warning(state, event, text);
+    char *copy = strdup(text);
+    free(kept->text);
+    *kept = (struct kept_event){
+            .id = event->id, .step = event->step, .text = copy};
+    memcpy(kept->kind, event->kind, sizeof kept->kind);
+    return copy ? kept : NULL;
+}
+
+void run_state_keep_sample(
+        struct run_state *state, const struct feed_sample *sample)
+{
+    const char *prompt = (const char *)(sample + 1);
+    int at =
+            ring_push(&state->sample_first, &state->sample_count, SAMPLES_KEPT);
+    struct kept_sample *kept = &state->samples[at];
+    free(kept->prompt);
+    free(kept->text);
+    *kept = (struct kept_sample){
+            .step = sample->step,
+            .time = sample->time,
+            .prompt = strdup(prompt),
+            .text = strdup(prompt + strlen(prompt) + 1)};
+}
+
+const struct kept_event *run_state_event(const struct run_state *state, int i)
+{
+    return &state->events[(state->event_first + i) % EVENTS_KEPT];
+}
+
+int run_state_events_after(const struct run_state *state, int64_t id)
+{
+    int low = 0, high = state->event_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (run_state_event(state, middle)->id > id)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
