@@ -51,7 +51,7 @@ other() {
     launch -np 2 "$program" work : -np 1 -x "$1" "$program" work
 }
 
-echo 1..16
+echo 1..18
 run "" work late 1
 check "a rank that does not come is named" 75 'E1235' 'all_gather #11 (fp32, 120000 bytes) is not done' \
     'rank 1 (.*) has not entered #11; its last is #10' '#10 all_gather fp32 120000 bytes: done'
@@ -77,6 +77,16 @@ number=$((number + 1))
 if [ "$(grep -c '^error' "$out/said")" -eq 1 ]; then echo "ok $number - by one rank"; else
     sed 's/^/# /' "$out/said"
     echo "not ok $number - by one rank"
+fi
+run stick:5@2 ahead
+check "a rank whose GPU stands still is named where all have entered" 75 'E1235' 'every rank has entered #' \
+    'rank 2 (.*) has finished least: up to #4, others up to #5'
+number=$((number + 1))
+if grep 'has finished least' "$out/said" | grep -qv 'rank 2 '; then
+    sed 's/^/# /' "$out/said"
+    echo "not ok $number - and no other"
+else
+    echo "ok $number - and no other"
 fi
 run async:7@0 work
 check "an asynchronous error ends the job" 75 'E1233' 'injected failure' 'its last collectives'

@@ -4,11 +4,13 @@
  *     suite WAY          the suite over WAY: nccl, ordered or staged; TAP from
  *                        rank 0
  *     work [FAULT RANK]  all_gathers of 40000 bytes a rank for ever, with
- *                        comm.timeout = 2 s; after ten the rank is
+ *                        comm.timeout = 2 s and one wait of the host for each;
+ *                        after ten the rank is
  *                          late      comes no more
  *                          stopped   the same, as a whole process
  *                          short     gathers less than the others
- *                          other     reduces where they gather */
+ *                          other     reduces where they gather
+ *     ahead              the same, with one wait of the host for every ten */
 #include "base/device_memory.h"
 #include "comm/comm.h"
 #include "tests/comm/suite.h"
@@ -111,8 +113,8 @@ static enum zd_status begin(
             op_out);
 }
 
-/* One wait of the host per operation, as training has one per step. */
-static enum zd_status work(enum fault fault)
+/* One wait of the host for so many operations. */
+static enum zd_status work(enum fault fault, int per_wait)
 {
     void *full;
     ZD_TRY(device_take((size_t)comm_size(comm) * 40000, &full));
@@ -125,7 +127,8 @@ static enum zd_status work(enum fault fault)
             raise(SIGSTOP);
         ZD_TRY(begin(full, now, &op));
         ZD_TRY(comm_wait(comm, op));
-        ZD_TRY(device_finish());
+        if ((step + 1) % per_wait == 0)
+            ZD_TRY(device_finish());
     }
 }
 
@@ -153,7 +156,8 @@ int main(int argc, char **argv)
     if (is_suite)
         return run_suite();
     bool has_fault = argc == 4 && atoi(argv[3]) == comm_rank(comm);
-    status = work(has_fault ? fault_of(argv[2]) : NONE);
+    bool is_ahead = argc >= 2 && strcmp(argv[1], "ahead") == 0;
+    status = work(has_fault ? fault_of(argv[2]) : NONE, is_ahead ? 10 : 1);
     zd_error_print(stderr, zd_error_get());
     comm_abort(comm, zd_exit_code(status));
     return zd_exit_code(status);

@@ -39,7 +39,7 @@ struct operation {
     struct ncclComm *comm;
     uint64_t number; /* of the communicator's operations, from 1 */
     cudaStream_t stream;
-    bool is_hung;
+    bool is_hung, is_stuck; /* before it begins; after it has done its part */
 };
 
 struct description { /* of the operation that a rank has entered */
@@ -110,6 +110,7 @@ ncclResult_t refuse(const char *what);
 /* --- failures: NCCL_STANDIN_FAIL, a list with commas ------------------------
  *     async:N[@R]   rank R's N-th operation fails after it was queued
  *     hang:N[@R]    it never ends
+ *     stick:N[@R]   it ends for the others, but the rank's stream stands still
  *     init[@R]      a communicator is never ready
  *     abort[@R]     ncclCommAbort never returns
  *     unequal       ranks in different operations hang; otherwise they fail */

@@ -274,15 +274,22 @@ static void move(struct operation *op)
     }
 }
 
+static void wait_for_abort(const struct ncclComm *comm)
+{
+    while (!comm->is_aborted.load())
+        usleep(1000);
+}
+
 void operation_run(void *ctx)
 {
     struct operation *op = (struct operation *)ctx;
     struct ncclComm *comm = op->comm;
     if (op->is_hung)
-        while (!comm->is_aborted.load())
-            usleep(1000);
+        wait_for_abort(comm);
     if (!comm->is_aborted.load())
         move(op);
+    if (op->is_stuck)
+        wait_for_abort(comm);
     comm->under_way.fetch_sub(1);
     delete op;
 }

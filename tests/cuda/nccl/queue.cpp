@@ -24,6 +24,7 @@ static ncclResult_t queue(struct ncclComm *comm, struct operation *op)
     uint64_t number = ++comm->operations; /* op goes when it has run */
     op->number = number;
     op->is_hung = failure_wanted("hang", number, comm->world_rank);
+    op->is_stuck = failure_wanted("stick", number, comm->world_rank);
     comm->under_way.fetch_add(1);
     cudaError_t error = zd_standin_enqueue(op->stream, operation_run, op);
     if (error != cudaSuccess)
