@@ -2,7 +2,7 @@
  * with what is offloaded against what is not.
  *
  *   test_gpu parity | parity_all | offload | worlds | resume
- *   test_gpu products     on the stand-in only, which counts
+ *   test_gpu products     on the stand-in only, which counts; and TF32
  *   test_gpu races        what moves beside the kernels, for a thread sanitizer
  *
  * The stand-in's device addresses are no addresses of the host: that a job runs
@@ -328,19 +328,18 @@ static void test_resume(void)
     test_resume_worlds();
 }
 
-/* Products of the stand-in for cuBLASLt since the process began; 0 before it
- * was opened, and where it is NVIDIA's. */
-static uint64_t products(void)
+/* Of the stand-in for cuBLASLt since the process began; nothing before it was
+ * opened, and where it is NVIDIA's. */
+static struct cublaslt_standin_counters counted(void)
 {
     void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD);
     cublaslt_standin_counters_fn *counters =
             library ? dlsym(library, "cublaslt_standin_counters") : NULL;
-    return counters ? counters().products : 0;
+    return counters ? counters() : (struct cublaslt_standin_counters){0};
 }
 
-/* One micro-batch, through a head in one chunk (3 products) and two layers. */
-static void expect_products(
-        const char *fixture, const char *set, int of_layer, const char *what)
+/* One micro-batch. NULL: one setting less. */
+static bool runs_once(const char *fixture, const char *set, const char *more)
 {
     const char *sets[] = {
             "train.max_steps=1",
@@ -348,16 +347,46 @@ static void expect_products(
             "train.per_device_train_batch_size=2",
             "train.gradient_checkpointing=none",
             "eval.eval_strategy=no",
-            "control.socket=none",
             set,
+            more,
             NULL};
     const char *dir = job_threads_dir();
-    uint64_t before = products();
     bool ran = runs(fixture, "cuda", sets, 1, dir);
-    int count = (int)(products() - before);
+    fs_remove_tree(dir);
+    return ran;
+}
+
+/* Through a head in one chunk (3 products) and two layers. */
+static void expect_products(
+        const char *fixture, const char *set, int of_layer, const char *what)
+{
+    uint64_t before = counted().products;
+    bool ran = runs_once(fixture, set, NULL);
+    int count = (int)(counted().products - before);
     tap_ok(ran && count == 3 + 2 * of_layer, "%s: %s, %d products in all",
            fixture, what, count);
-    fs_remove_tree(dir);
+}
+
+/* All products of fp32 are in TF32 when the job says so, and no other. */
+static void test_tf32(void)
+{
+    static const struct {
+        const char *set, *more, *what;
+        bool is_tf32;
+    } jobs[] = {
+            {"train.tf32=true", NULL, "fp32 with train.tf32", true},
+            {NULL, NULL, "fp32 without", false},
+            {"train.tf32=true", "train.dtype=bf16", "bf16 with it", false},
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        struct cublaslt_standin_counters before = counted();
+        bool ran = runs_once("llama", jobs[i].set, jobs[i].more);
+        struct cublaslt_standin_counters after = counted();
+        int all = (int)(after.products - before.products);
+        int in_tf32 = (int)(after.in_tf32 - before.in_tf32);
+        tap_ok(ran && all > 0 && in_tf32 == (jobs[i].is_tf32 ? all : 0),
+               "%s: %d of %d products in TF32", jobs[i].what, in_tf32, all);
+    }
 }
 
 /* qkv, o, gate|up, down: forward, and for the gradients of inputs and of
@@ -392,7 +421,7 @@ int main(int argc, char **argv)
     else if (strcmp(part, "races") == 0)
         test_races();
     else if (strcmp(part, "products") == 0)
-        test_products();
+        test_products(), test_tf32();
     else
         test_resume();
     return tap_done();

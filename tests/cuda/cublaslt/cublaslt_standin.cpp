@@ -44,6 +44,7 @@ void count_product(const struct call &c)
     counters.products++;
     counters.of_algorithm[c.algorithm]++;
     counters.with_epilogue += c.desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+    counters.in_tf32 += c.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     counters.sm_target = c.desc.sm_target;
 }
 

@@ -34,6 +34,7 @@ struct cublaslt_standin_counters {
     uint64_t heuristics, checks, products;
     uint64_t of_algorithm[8]; /* products by each */
     uint64_t with_epilogue;   /* products with another than the default */
+    uint64_t in_tf32;         /* products that may round fp32 to TF32 */
     int32_t sm_target;        /* of the last product */
 };
 
