@@ -194,6 +194,17 @@ static enum zd_status after_step(
     return check_guard(trainer, report);
 }
 
+/* Else a run that was resumed behind run.stop_after ends without a word why. */
+static void tell_nothing_to_do(const struct trainer *trainer)
+{
+    if (trainer_is_first(trainer))
+        zd_log_info(
+                "nothing to do: run.stop_after (--stop-after) ends this run "
+                "after step %lld, and %s is at step %lld already",
+                (long long)trainer->job->run.stop_after, trainer->resumed_from,
+                (long long)trainer->state.step);
+}
+
 static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
 {
     struct train_step_report report;
@@ -204,6 +215,8 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         last = stop_after;
 
     *stopped_out = false;
+    if (state->step >= last)
+        tell_nothing_to_do(trainer);
     while (state->step < last && !trainer->is_stopped) {
         struct step_turn turn;
         struct comm_counters before = comm_counters(trainer->comm);

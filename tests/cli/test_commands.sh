@@ -68,6 +68,13 @@ ok '  nothing on stdout, no escape codes' eval '[ ! -s out ] && plain'
 ok '  the banner, a line of the first step, the next command' eval 'has "model .*llama" err && has "^step 1/3" err && has "next " err'
 ok '  its checkpoints are there, no model yet' eval '[ -d run/checkpoint-000001 ] && [ -d run/checkpoint-000002 ] && [ ! -e run/hf ]'
 ok '  a row of metrics for each step' eval '[ $(wc -l <run/metrics.jsonl) = 2 ]'
+sum_of_run() { find run -name 'checkpoint-*' -prune -o -name metrics.jsonl -print0 | xargs -0 cat; ls run; }
+sum_of_run >before
+ok 'a run that is there already: nothing to do, and why' eval 'call 0 --job job.toml --stop-after 1 --set checkpoint.save_steps=1 &&
+    has "^nothing to do: .*--stop-after.* after step 1, and run/checkpoint-000002 is at step 2 already$" err && ! has "^step " err'
+ok '  also at that very step' eval 'call 0 --job job.toml --stop-after 2 --set checkpoint.save_steps=1 && [ $(grep -c "^nothing to do: " err) = 1 ]'
+ok '  and it leaves rows and checkpoints as they were' eval 'sum_of_run | cmp - before'
+ok '  a run with steps to make says nothing of it' eval 'call 0 --job job.toml --stop-after 1 --set job.output_dir=short && ! has "nothing to do" err && rm -r short'
 call 0 plan --job job.toml --world 1 --format json
 ok '  plan.json is the plan' eval 'planned run/plan.json | cmp - out'
 ok '  every planned byte was taken' eval \
