@@ -211,6 +211,20 @@ static void add_row(struct resumed_rows *rows, const json_t *row, int64_t step)
     }
 }
 
+static void add_offload_wait(
+        struct resumed_rows *rows, const json_t *row, int64_t step)
+{
+    const json_t *waits =
+            json_object_get(json_object_get(row, "offload"), "wait_seconds");
+    double sum = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)waits, key, value) sum +=
+            json_number_value(value);
+    if (waits)
+        history_add(&rows->series[SERIES_OFFLOAD_WAIT], step, sum);
+}
+
 struct resumed_rows *resumed_rows_read(const char *path, int64_t step)
 {
     char *line = NULL;
@@ -224,6 +238,8 @@ struct resumed_rows *resumed_rows_read(const char *path, int64_t step)
         int64_t row_step = json_is_integer(at) ? json_integer_value(at) : -1;
         if (row_step >= 0 && row_step <= step)
             add_row(rows, row, row_step);
+        if (row_step >= 0 && row_step <= step)
+            add_offload_wait(rows, row, row_step);
         json_decref(row);
         if (row_step < 0 || row_step > step)
             break; /* torn, or of a step that the resumed run makes again */

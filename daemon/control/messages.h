@@ -5,10 +5,12 @@
 
 #include "daemon/control/feed.h"
 #include "daemon/control/history.h"
+#include "daemon/control/past.h"
 
 struct feed_banner {           /* FEED_BANNER */
     json_t *plan;              /* owned by who takes the message; may be NULL */
     struct resumed_rows *rows; /* likewise; NULL: a fresh start */
+    struct past *past;         /* likewise */
     int world, zero_stage, per_device, accumulation, accumulation_max;
     int64_t global_batch, parameters, max_steps, samples_per_epoch, first_step;
     int64_t samples_taken, tokens_seen, skipped_steps;

@@ -170,6 +170,7 @@ static void take_banner(
         state->last_checkpoint_time = banner->checkpoint_time;
     }
     take_rows(state, banner->rows);
+    run_state_take_past(state, banner->past);
     if (state->state == RUN_STARTING)
         state->state_since = run_state_now();
     if (state->state == RUN_STARTING)
@@ -418,6 +419,7 @@ void feed_message_free(const struct feed_head *head, const void *payload)
         const struct feed_banner *banner = payload;
         json_decref(banner->plan);
         resumed_rows_free(banner->rows);
+        past_free(banner->past);
     } else if (head->kind == FEED_DONE) {
         const struct feed_done *done = payload;
         json_decref(done->result);

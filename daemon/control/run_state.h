@@ -8,19 +8,9 @@
 
 #include "daemon/control/feed.h"
 #include "daemon/control/history.h"
+#include "daemon/control/past.h"
 
-enum {
-    EVENTS_KEPT = 4096,
-    SAMPLES_KEPT = 100,
-    WARNINGS_KEPT = 20,
-    STEP_BUCKETS = 16
-};
-
-struct kept_event {
-    int64_t id, step;
-    char kind[16];
-    char *text; /* owned: one line of JSON */
-};
+enum { SAMPLES_KEPT = 100, WARNINGS_KEPT = 20, STEP_BUCKETS = 16 };
 
 struct kept_sample {
     int64_t step;
@@ -121,8 +111,8 @@ json_t *run_state_history(
 /* {"learning_rate", "max_grad_norm", ..} as they are now. */
 json_t *run_state_settings(const struct run_state *state);
 /* Everything that the page draws, for report.html: {"status", "ranks",
- * "memory", "history", "samples", "config", "log": [lines], "events": [all that
- * are still known but steps]}. */
+ * "memory", "history", "samples", "config", "log": [lines], "events": [those of
+ * output_dir/events.jsonl that stand: past.h]}. */
 json_t *run_state_report(const struct run_state *state, json_t *config);
 
 #endif

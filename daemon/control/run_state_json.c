@@ -363,17 +363,27 @@ static json_t *log_json(const struct run_state *state)
     return lines;
 }
 
+/* The ring has steps too, and forgets the rest for them; the file has all but
+ * steps. What a full disk did not take is in the ring alone. */
 static json_t *events_json(const struct run_state *state)
 {
+    char path[PATH_MAX];
     json_t *array = json_array();
-    for (int i = 0; i < state->event_count; i++) {
+    snprintf(
+            path, sizeof path, "%.4000s/events.jsonl",
+            state->job->job.output_dir);
+    struct past *past = past_read(path);
+    for (int i = 0; past && i < state->event_count; i++) {
         const struct kept_event *event = run_state_event(state, i);
-        json_t *object = strcmp(event->kind, "step") != 0 && event->text
-                                 ? json_loads(event->text, 0, NULL)
-                                 : NULL;
+        if (strcmp(event->kind, "step") != 0 && event->text)
+            past_add(past, event);
+    }
+    for (int i = 0; past && i < past->count; i++) {
+        json_t *object = json_loads(past->events[i].text, 0, NULL);
         if (object)
             json_array_append_new(array, object);
     }
+    past_free(past);
     return array;
 }
 

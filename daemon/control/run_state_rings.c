@@ -71,20 +71,64 @@ const struct kept_event *run_state_keep_event(
     return copy ? kept : NULL;
 }
 
-void run_state_keep_sample(
-        struct run_state *state, const struct feed_sample *sample)
+static void keep_sample(
+        struct run_state *state, int64_t step, double time, const char *prompt,
+        const char *text)
 {
-    const char *prompt = (const char *)(sample + 1);
     int at =
             ring_push(&state->sample_first, &state->sample_count, SAMPLES_KEPT);
     struct kept_sample *kept = &state->samples[at];
     free(kept->prompt);
     free(kept->text);
     *kept = (struct kept_sample){
-            .step = sample->step,
-            .time = sample->time,
+            .step = step,
+            .time = time,
             .prompt = strdup(prompt),
-            .text = strdup(prompt + strlen(prompt) + 1)};
+            .text = strdup(text)};
+}
+
+void run_state_keep_sample(
+        struct run_state *state, const struct feed_sample *sample)
+{
+    const char *prompt = (const char *)(sample + 1);
+    keep_sample(
+            state, sample->step, sample->time, prompt,
+            prompt + strlen(prompt) + 1);
+}
+
+static void keep_past_sample(
+        struct run_state *state, const struct kept_event *event)
+{
+    json_t *object = json_loads(event->text, 0, NULL);
+    const char *prompt = json_string_value(json_object_get(object, "prompt"));
+    const char *text = json_string_value(json_object_get(object, "text"));
+    if (prompt && text)
+        keep_sample(
+                state, event->step,
+                json_number_value(json_object_get(object, "time")), prompt,
+                text);
+    json_decref(object);
+}
+
+void run_state_take_past(struct run_state *state, struct past *past)
+{
+    if (!past)
+        return;
+    for (int i = 0; i < state->event_count; i++)
+        past_add(past, run_state_event(state, i));
+    for (int i = 0; i < EVENTS_KEPT; i++)
+        free(state->events[i].text);
+    memset(state->events, 0, EVENTS_KEPT * sizeof *state->events);
+    state->event_first = state->event_count = 0;
+    int first = past->count > EVENTS_KEPT ? past->count - EVENTS_KEPT : 0;
+    for (int i = first; i < past->count; i++) {
+        struct kept_event *event = &past->events[i];
+        if (strcmp(event->kind, "sample") == 0)
+            keep_past_sample(state, event);
+        state->events[state->event_count++] = *event;
+        event->text = NULL;
+    }
+    past_free(past);
 }
 
 const struct kept_event *run_state_event(const struct run_state *state, int i)

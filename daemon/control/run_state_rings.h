@@ -17,5 +17,9 @@ const struct kept_event *run_state_keep_event(
         struct run_state *state, const struct feed_event *event);
 void run_state_keep_sample(
         struct run_state *state, const struct feed_sample *sample);
+/* The events and samples of earlier processes of the run, when only events lie
+ * in the ring: these come behind them, and a `resumed` among them says which
+ * stand. Takes ownership; may be NULL. */
+void run_state_take_past(struct run_state *state, struct past *past);
 
 #endif

@@ -32,10 +32,11 @@ static void describe_resumed(
             banner->resumed_from);
     if (stat(banner->resumed_from, &info) == 0)
         out->checkpoint_time = (double)info.st_mtime;
-    snprintf(
-            path, sizeof path, "%.4000s/metrics.jsonl",
-            banner->job->job.output_dir);
+    const char *dir = banner->job->job.output_dir;
+    snprintf(path, sizeof path, "%.4000s/metrics.jsonl", dir);
     out->rows = resumed_rows_read(path, banner->resumed_step);
+    snprintf(path, sizeof path, "%.4000s/events.jsonl", dir);
+    out->past = past_read(path);
 }
 
 static void on_banner(void *ctx, const struct train_banner *banner)

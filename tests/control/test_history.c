@@ -99,7 +99,8 @@ Test(history, rows_of_an_earlier_process_are_read_up_to_the_step_resumed)
     struct scratch scratch;
     static const char text[] =
             "{\"step\": 1, \"loss\": 5.5, \"grad_norm\": null, "
-            "\"phase_seconds\": {\"forward\": 0.25}}\n"
+            "\"phase_seconds\": {\"forward\": 0.25}, "
+            "\"offload\": {\"wait_seconds\": {\"down\": 0.5, \"up\": 0.25}}}\n"
             "{\"step\": 2, \"loss\": 5.25}\n"
             "{\"step\": 2, \"eval_loss\": 5.0}\n"
             "{\"step\": 3, \"loss\": 4.0}\n"
@@ -113,6 +114,8 @@ Test(history, rows_of_an_earlier_process_are_read_up_to_the_step_resumed)
     cr_expect_eq(rows->series[SERIES_GRAD_NORM].count, 0);
     cr_expect_eq(rows->series[SERIES_FORWARD].value[0], 0.25);
     cr_expect_eq(rows->series[SERIES_EVAL_LOSS].step[0], 2);
+    cr_expect_eq(rows->series[SERIES_OFFLOAD_WAIT].count, 1);
+    cr_expect_eq(rows->series[SERIES_OFFLOAD_WAIT].value[0], 0.75);
     resumed_rows_free(rows);
     rows = resumed_rows_read(path, 100);
     cr_expect_eq(rows->series[SERIES_LOSS].count, 3);

@@ -153,6 +153,49 @@ Test(run_state, a_resumed_run_begins_with_its_rows)
     cr_expect_eq(state->series[SERIES_LOSS].count, 41);
 }
 
+/* The banner comes behind the first events of its process. */
+Test(run_state, a_resumed_run_begins_with_its_events_and_samples)
+{
+    static const char *const before[] = {
+            "{\"id\": 1, \"event\": \"sample\", \"step\": 40, \"time\": 5.5, "
+            "\"prompt\": \"In\", \"text\": \" the\"}",
+            "{\"id\": 2, \"event\": \"sample\", \"step\": 41, \"time\": 6.5, "
+            "\"prompt\": \"In\", \"text\": \" vain\"}"};
+    struct past *past = calloc(1, sizeof *past);
+    for (int i = 0; i < 2; i++)
+        past_add(
+                past, &(struct kept_event){
+                              .id = i + 1,
+                              .step = 40 + i,
+                              .kind = "sample",
+                              .text = (char *)(uintptr_t)before[i]});
+    struct feed_banner banner = {
+            .first_step = 40,
+            .eval_loss = NAN,
+            .best_eval_loss = NAN,
+            .past = past,
+            .resumed_from = "out/checkpoint-000040"};
+    char resumed[sizeof(struct feed_event) + 128] = {0};
+    struct feed_event event = {.id = 3, .step = 40, .kind = "resumed"};
+    memcpy(resumed, &event, sizeof event);
+    strcpy(resumed + sizeof event,
+           "{\"id\": 3, \"event\": \"resumed\", \"from\": \"out\", "
+           "\"after\": 1}");
+    take(FEED_EVENT, resumed, sizeof resumed);
+    take(FEED_BANNER, &banner, sizeof banner);
+    take_event(4, "eval", "{\"id\": 4}");
+    cr_assert_eq(state->event_count, 3);
+    cr_expect_eq(run_state_event(state, 0)->id, 1);
+    cr_expect_eq(run_state_event(state, 1)->id, 3);
+    cr_expect_eq(run_state_event(state, 2)->id, 4);
+    json_t *json = run_state_samples(state, 100);
+    json_t *samples = json_object_get(json, "samples");
+    cr_assert_eq(json_array_size(samples), 1, "the other is made again");
+    cr_expect_eq(number(json_array_get(samples, 0), "step"), 40);
+    cr_expect_eq(number(json_array_get(samples, 0), "time"), 5.5);
+    json_decref(json);
+}
+
 Test(run_state, events_and_warnings_are_rings)
 {
     char text[64];

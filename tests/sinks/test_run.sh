@@ -61,6 +61,46 @@ code=$?
 [[ $code -eq 0 ]] || sed 's/^/# /' "$dir/told"
 tell $code "systemd is told READY, then STOPPING, once each"
 
+# Steps 1 to 5, then, as after a kill behind checkpoint 2, from there on: steps 3 to 5 are made again.
+again() {
+    run again --set train.max_steps=6 --set checkpoint.save_steps=2 --set data.val_split=0.2 --set eval.eval_steps=1 \
+        --set sample.steps=1 --set 'sample.prompts=["The "]' --set sample.max_new_tokens=4 "$@"
+}
+again --stop-after 5
+rm -r "$dir"/again/checkpoint-00000[45]
+again
+code=$?
+python3 - "$dir/again/report.html" <<'END'
+import json, sys
+html = open(sys.argv[1]).read()
+begin = html.index('id="zerod-data" type="application/json">')
+report = json.loads(html[html.index('{', begin):html.index('</script>', begin)])
+steps = list(range(1, 7))
+series, events = report['history']['series'], report['events']
+of = lambda kind: [e for e in events if e['event'] == kind]
+checks = {
+    'losses': (series['train/loss']['step'], steps),
+    'evaluations': (series['eval/loss']['step'], [0] + steps),
+    'samples': ([s['step'] for s in report['samples']], steps[::-1]),
+    'events of samples': ([e['step'] for e in of('sample')], steps),
+    'events of evaluations': ([e['step'] for e in of('eval')], [0] + steps),
+    'events of checkpoints': ([e['step'] for e in of('checkpoint')], [2, 4, 6]),
+    'resumes': ([e['step'] for e in of('resumed')], [2]),
+    'the state is told of both processes': ([e['state'] for e in of('state')].count('done'), 2),
+}
+for name, (got, wanted) in checks.items():
+    if got != wanted:
+        print('#', name, got, 'not', wanted)
+# of the steps that were made twice the second time counts
+resumed = of('resumed')[0]['time']
+late = [s['step'] for s in report['samples'] if s['time'] > resumed]
+if late != [6, 5, 4, 3]:
+    print('# samples after the resume', late)
+sys.exit(late != [6, 5, 4, 3] or any(got != wanted for got, wanted in checks.values()))
+END
+[[ $? -eq 0 && $code -eq 0 ]]
+tell $? "report.html of a run that was resumed has what was before, each step once, and the resume"
+
 run plain --set report.tensorboard=false --set report.html=false --set report.prometheus_textfile=
 [[ -s $dir/plain/status.json && ! -e $dir/plain/tensorboard && ! -e $dir/plain/report.html ]]
 tell $? "what [report] switches off is not written"
