@@ -64,9 +64,9 @@ done
 cp -L "$(where pkgdatadir)"/help-*.txt "$tree/openmpi/share" 2>/dev/null || true
 : >"$tree/openmpi/etc/openmpi-mca-params.conf"
 : >"$tree/openmpi/etc/openmpi-default-hostfile"
-pmix=$(ldd "$pkglib"/mca_pmix_ext*.so 2>/dev/null | awk '/libpmix/ { print $3; exit }')
+pmix=$(ldd "$pkglib"/mca_pmix_ext*.so 2>/dev/null | awk '/libpmix/ && !seen++ { print $3 }')
 if [[ -n $pmix ]]; then
-    plugins=$(find "$(dirname "$(readlink -f "$pmix")")" "$(dirname "$pmix")" /usr/lib -maxdepth 6 -name 'mca_bfrops_v*.so' 2>/dev/null | head -n 1)
+    plugins=$(find "$(dirname "$(readlink -f "$pmix")")" "$(dirname "$pmix")" /usr/lib -maxdepth 6 -name 'mca_bfrops_v*.so' 2>/dev/null | sed -n 1p)
     if [[ -n $plugins ]]; then cp -L "$(dirname "$plugins")"/*.so "$tree/pmix"; fi
 fi
 

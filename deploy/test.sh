@@ -97,10 +97,14 @@ if ! ./deploy/cuda/find.sh >/dev/null 2>&1; then
 else
     # Attention by cuDNN is compiled where its headers can be had; the build goes on without them.
     cudnn=disabled
-    if ./deploy/install.sh cudnn && ./deploy/cuda/find.sh | grep -q '^cudnn='; then
-        cudnn=enabled
+    if ! ./deploy/install.sh cudnn; then
+        echo "== cuDNN's attention: skipped, the headers of cudnn-frontend are not here" >&2
+    elif ! ./deploy/cuda/find.sh | grep '^cudnn=' >/dev/null; then
+        echo "== cuDNN's attention: skipped, cudnn.h is not here" >&2
     else
-        echo "== cuDNN's attention: skipped, its headers or those of cudnn-frontend are not here" >&2
+        cudnn=enabled
+    fi
+    if [[ $cudnn == disabled ]]; then
         told "cuDNN's attention" SKIP
     fi
     if build build-cuda --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_archs=$archs -Dcudnn=$cudnn \

@@ -194,7 +194,7 @@ if [[ $code -ne 0 ]] && grep -qE "$no_gpu" "$work/log"; then
     tail -n 12 "$work/log" >&2
     refuse 69 "zerod finds no GPU here that it can use; nothing was run or written"
 fi
-say "== zerod $commit, $(date -u +%FT%TZ), $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
+say "== zerod $commit, $(date -u +%FT%TZ), $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | sed -n 1p)"
 verdict gpu "a first step" $code "$work/log"
 [[ $code -eq 0 ]] || exit 1
 for part in "${parts[@]}"; do

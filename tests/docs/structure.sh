@@ -49,6 +49,14 @@ links() {
 machine_paths() {
     git -C "$1" grep -InE '(^|[^[:alnum:]_.}])/(work|root|home/[[:alnum:]_.-]+)/'
 }
+# A reader that leaves early kills the writer by SIGPIPE, now and then, and with pipefail that is a failure: bash writes line
+# by line. `grep >/dev/null` and `sed -n 1p` read to the end.
+early_ends() {
+    git -C "$1" grep -lz pipefail -- '*.sh' | (cd "$1" && xargs -0r awk '
+        FNR == 1 { on = 0 }
+        /^set .*pipefail/ { on = 1 }
+        on && /\|[[:space:]]*(grep -[[:alpha:]]*q|head |awk .*exit)/ { print FILENAME ":" FNR ": " $0 }')
+}
 
 tell_none() { # CHECK NAME
     "$1" . | sed 's/^/# /' >"$work/odd"
@@ -59,6 +67,7 @@ tell_none() { # CHECK NAME
 tell_none left_to_do "nothing is marked as left to do"
 tell_none links "no symbolic link is tracked"
 tell_none machine_paths "no file names a path of one machine"
+tell_none early_ends "no pipe with pipefail has a reader that leaves early"
 
 git init -q "$work/bad"
 printf 'int x; /* TO%s: y */\nis todo, hackneyed, mktemp x.XXXXXX\n' DO >"$work/bad/a.c"
@@ -66,6 +75,7 @@ printf 'See FIX%s.\n' ME >"$work/bad/a.md"
 printf 'run /%s/x/y\ncc="/%s/bin/cc"\n/%s/ann/zerod\n' work root home >"$work/bad/a.sh"
 printf '$work/%s/x /home/ ${b}/%s/z\n' root work >>"$work/bad/a.sh"
 ln -s a.c "$work/bad/b.c"
+printf 'a | grep -q b\nset -uo pipefail\na | sed -n 1p\na | %s -n 1\na | %s -xq b\n' head grep >"$work/bad/b.sh"
 git -C "$work/bad" add -A
 left_to_do "$work/bad" | cut -d: -f1,2 >"$work/found"
 [ "$(cat "$work/found")" = "$(printf '%s\n' a.c:1 a.md:1)" ]
@@ -75,4 +85,6 @@ tell $? "a symbolic link would be found"
 machine_paths "$work/bad" | cut -d: -f1,2 >"$work/found"
 [ "$(cat "$work/found")" = "$(printf '%s\n' a.sh:1 a.sh:2 a.sh:3)" ]
 tell $? "a path of a machine would be found"
+[ "$(early_ends "$work/bad" | cut -d: -f1,2)" = "$(printf '%s\n' b.sh:4 b.sh:5)" ]
+tell $? "a reader that leaves early would be found"
 tests_end

@@ -26,7 +26,7 @@ hosts=deploy/netns/two-hosts.sh
 code=0
 timeout 110 $hosts -n 4 "${job[@]}" --set zero.stage=3 --set "job.output_dir=$work/shared" >"$work/log" 2>&1 || code=$?
 if [[ $code -eq 77 ]]; then
-    why=$(grep -h 'two-hosts: skipped' "$work/log" | head -n 1)
+    why=$(grep -h 'two-hosts: skipped' "$work/log" | sed -n 1p)
     skip "two hosts, output_dir shared" "${why#two-hosts: skipped: }"
     skip "two hosts, output_dir not shared" "${why#two-hosts: skipped: }"
 else
