@@ -10,20 +10,7 @@ enum { BLOCK = 256, GRID_MAX = 1024 };
 template <typename T, int W>
 __global__ void add_kernel(T *to, const T *from, int64_t count)
 {
-    int64_t whole = count / W * W;
-    for (int64_t i = thread_of_grid() * W; i < whole;
-         i += threads_of_grid() * W) {
-        float x[W], y[W];
-        load_floats<W>(x, from + i);
-        load_floats<W>(y, to + i);
-#pragma unroll
-        for (int k = 0; k < W; k++)
-            x[k] += y[k];
-        store_floats<W>(to + i, x);
-    }
-    int64_t rest = whole + thread_of_grid();
-    if (rest < count)
-        to[rest] = from[rest] + to[rest];
+    add_arrays<W>(to, from, to, count);
 }
 
 extern "C" enum zd_status comm_add_cuda(

@@ -115,6 +115,27 @@ inline unsigned grid_of_packs(
     return grid_for(packs, block, most);
 }
 
+/* What a kernel<T, W> does to add two arrays: packs, then the elements behind
+ * the last whole one. `out` may be `a` or `b`. */
+template <int W, typename T>
+__device__ inline void add_arrays(T *out, const T *a, const T *b, int64_t count)
+{
+    int64_t whole = count / W * W;
+    for (int64_t i = thread_of_grid() * W; i < whole;
+         i += threads_of_grid() * W) {
+        float x[W], y[W];
+        load_floats<W>(x, a + i);
+        load_floats<W>(y, b + i);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            x[j] += y[j];
+        store_floats<W>(out + i, x);
+    }
+    int64_t rest = whole + thread_of_grid();
+    if (rest < count)
+        out[rest] = from_float<T>(to_float(a[rest]) + to_float(b[rest]));
+}
+
 /* --- reductions ----------------------------------------------------------- */
 
 /* Over groups of `lanes` neighbours (a power of two up to 32); every lane of

@@ -13,20 +13,7 @@ enum { ADD_BLOCK = 256 };
 template <typename T, int W>
 static __global__ void add_kernel(T *out, const T *a, const T *b, int64_t count)
 {
-    int64_t whole = count / W * W;
-    for (int64_t i = thread_of_grid() * W; i < whole;
-         i += threads_of_grid() * W) {
-        float x[W], y[W];
-        load_floats<W>(x, a + i);
-        load_floats<W>(y, b + i);
-#pragma unroll
-        for (int j = 0; j < W; j++)
-            x[j] += y[j];
-        store_floats<W>(out + i, x);
-    }
-    int64_t rest = whole + thread_of_grid();
-    if (rest < count)
-        out[rest] = from_float<T>(to_float(a[rest]) + to_float(b[rest]));
+    add_arrays<W>(out, a, b, count);
 }
 
 template <typename T>
