@@ -11,15 +11,11 @@
  * another mask, or elsewhere, never come together, and when nobody can run any
  * more that is told. What the lanes gave stays in the meeting until all have
  * left it, by their next meeting or their end. */
-#include "tests/cuda/stand_in/fibre.h"
-#include "tests/cuda/stand_in/internal.h"
+#include "tests/cuda/stand_in/engine.h"
 
-#include <csignal>
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <pthread.h>
 #include <sys/mman.h>
 
 __thread struct zd_emulate_dim zd_emulate_thread, zd_emulate_block;
@@ -29,29 +25,11 @@ __thread unsigned char *zd_emulate_shared;
 
 namespace standin
 {
+__thread struct engine *here;
+
 namespace
 {
-enum { MAX_THREADS = 1024, WARP = 32, MAX_WARPS = MAX_THREADS / WARP };
 const size_t SHARED_BYTES = 227 << 10, PAGE = 4096;
-
-struct site {
-    const char *op, *file;
-    int line;
-};
-
-struct meeting {
-    struct meeting *next, *next_made;
-    struct site site;
-    uint32_t mask, arrived, left;
-    unsigned count, stride;
-    alignas(16) unsigned char bytes[WARP * ZD_EMULATE_EXCHANGE_BYTES];
-};
-
-struct warp {
-    uint32_t present, started, alive, ready;
-    struct meeting *open; /* not all lanes are there */
-    struct meeting *held[WARP];
-};
 
 #define RARELY(condition) __builtin_expect(!!(condition), 0)
 
@@ -60,53 +38,12 @@ inline bool is_file(const char *a, const char *b)
 {
     return a == b || !strcmp(a, b);
 }
-} // namespace
-
-struct engine {
-    const struct zd_emulate_launch *launch;
-    struct zd_emulate_dim index[MAX_THREADS], grid;
-    unsigned threads, warps, block_dim[3];
-    uint32_t ready_warps;
-    struct warp warp[MAX_WARPS];
-
-    /* the barrier */
-    unsigned waiting, ended;
-    struct site barrier;
-    unsigned first_waiting, first_ended;
-
-    struct meeting *free_meetings, *made_meetings;
-
-    unsigned current;
-    struct fibre main, *running;
-    pthread_t owner;
-    bool has_owner, reversed;
-    struct fibre *fibre_of[MAX_THREADS]; /* of threads that wait */
-    struct fibre *idle[MAX_THREADS + 1], *all[MAX_THREADS + 1];
-    unsigned idle_count, all_count;
-    cudaError_t error;
-
-    unsigned char *shared_map;
-    struct static_shared statics;
-};
-
-namespace
-{
-thread_local struct engine *here;
 
 void set_current(struct engine *e, unsigned thread)
 {
     e->current = thread;
     zd_emulate_thread = e->index[thread];
     zd_emulate_flat_thread = thread;
-}
-
-void where(const struct engine *e, unsigned thread, char *out, size_t bytes)
-{
-    const struct zd_emulate_dim &t = e->index[thread];
-    snprintf(
-            out, bytes, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u)",
-            e->launch->name, zd_emulate_block.x, zd_emulate_block.y,
-            zd_emulate_block.z, t.x, t.y, t.z);
 }
 
 unsigned one_of(const struct engine *e, uint32_t bits)
@@ -193,67 +130,11 @@ void close_meeting(struct engine *e, unsigned warp, struct meeting *meeting)
     set_ready(e, warp, meeting->mask);
 }
 
-/* --- mistakes ------------------------------------------------------------ */
-
-[[noreturn]] void give_up(
-        struct engine *e, cudaError_t error = cudaErrorLaunchFailure)
+/* Who waits at the barrier waits for all. */
+inline void check_ended(struct engine *e)
 {
-    e->error = error;
-    struct fibre *from = e->running;
-    e->running = &e->main;
-    fibre_switch(from, &e->main);
-    abort(); /* its stack is reset before it is used again */
-}
-
-void describe(struct engine *e, unsigned thread, char *out, size_t bytes)
-{
-    const struct warp &w = e->warp[thread / WARP];
-    const struct meeting *m = w.held[thread % WARP];
-    const struct site &site = m ? m->site : e->barrier;
-    uint32_t bit = 1u << thread % WARP;
-    if (!(w.present & bit))
-        snprintf(out, bytes, "is not in the block");
-    else if (!(w.alive & bit))
-        snprintf(out, bytes, "has ended");
-    else
-        snprintf(
-                out, bytes, "waits in %s at %s:%d", site.op, site.file,
-                site.line);
-}
-
-/* Nobody can run: somebody waits for a thread that never comes. */
-[[noreturn]] void stuck(struct engine *e)
-{
-    char who[256], state[256];
-    for (unsigned i = 0; i < e->warps; i++) {
-        const struct meeting *m = e->warp[i].open;
-        if (!m)
-            continue;
-        unsigned first = i * WARP + (unsigned)__builtin_ctz(m->arrived);
-        unsigned lane = (unsigned)__builtin_ctz(m->mask & ~m->arrived);
-        where(e, first, who, sizeof who);
-        describe(e, i * WARP + lane, state, sizeof state);
-        report("%s: %s at %s:%d waits for lane %u of the mask %08x, which %s",
-               who, m->site.op, m->site.file, m->site.line, lane, m->mask,
-               state);
-        give_up(e);
-    }
-    where(e, e->first_waiting, who, sizeof who);
-    report("%s: waits at the barrier %s:%d for threads that do not come", who,
-           e->barrier.file, e->barrier.line);
-    give_up(e);
-}
-
-void check_ended(struct engine *e)
-{
-    if (!e->ended || !e->waiting)
-        return;
-    char who[256];
-    where(e, e->first_waiting, who, sizeof who);
-    const struct zd_emulate_dim &t = e->index[e->first_ended];
-    report("%s: waits at the barrier %s:%d, and thread (%u,%u,%u) has ended",
-           who, e->barrier.file, e->barrier.line, t.x, t.y, t.z);
-    give_up(e);
+    if (e->ended && e->waiting)
+        fail_ended(e);
 }
 
 /* --- fibres -------------------------------------------------------------- */
@@ -370,40 +251,6 @@ void free_all_meetings(struct engine *e)
 }
 } // namespace
 
-/* A kernel touches what is no memory: as on a GPU an error that stays, and the
- * process goes on. Anybody else's fault is what it always is. */
-static void on_fault(int number, siginfo_t *info, void *context)
-{
-    struct engine *e = here;
-    if (!e || !e->running || e->running == &e->main) {
-        signal(number, SIG_DFL);
-        return;
-    }
-    char who[256];
-    where(e, e->current, who, sizeof who);
-    report("%s: touches %p, where no memory is%s", who, info->si_addr,
-           info->si_addr
-                   ? ""
-                   : " (or an address of the device, which only arguments "
-                     "of kernels may carry)");
-    give_up(e, cudaErrorIllegalAddress);
-}
-
-/* Unless somebody else, a sanitizer say, looks after faults. */
-static void watch_faults(void)
-{
-    static std::once_flag once;
-    std::call_once(once, [] {
-        struct sigaction action = {}, before;
-        action.sa_sigaction = on_fault;
-        action.sa_flags = SA_SIGINFO | SA_NODEFER;
-        for (int number : {SIGSEGV, SIGBUS})
-            if (!sigaction(number, nullptr, &before) &&
-                before.sa_handler == SIG_DFL)
-                sigaction(number, &action, nullptr);
-    });
-}
-
 struct engine *engine_create(void)
 {
     watch_faults();
@@ -477,19 +324,6 @@ cudaError_t engine_run_block(struct engine *e, uint64_t block)
 
 using namespace standin;
 
-/* Another place than where the others wait. */
-[[noreturn]] static void fail_barrier(
-        struct engine *e, const char *file, int line)
-{
-    char who[256];
-    where(e, e->current, who, sizeof who);
-    const struct zd_emulate_dim &t = e->index[e->first_waiting];
-    report("%s: reaches the barrier %s:%d while thread (%u,%u,%u) waits at "
-           "another, %s:%d",
-           who, file, line, t.x, t.y, t.z, e->barrier.file, e->barrier.line);
-    give_up(e);
-}
-
 void zd_emulate_barrier(const char *file, int line)
 {
     struct engine *e = here;
@@ -512,28 +346,6 @@ void zd_emulate_barrier(const char *file, int line)
     }
     set_waiting(e, thread);
     wait_here(e);
-}
-
-/* A mask that the calling lane or the warp does not allow. */
-[[noreturn]] static void fail_exchange(
-        struct engine *e, unsigned mask, unsigned count, const char *op,
-        const char *file, int line)
-{
-    unsigned thread = e->current, warp = thread / WARP;
-    unsigned gone = mask & ~e->warp[warp].alive;
-    if (!(mask >> thread % WARP & 1))
-        zd_emulate_fail(
-                file, line,
-                "%s with mask %08x, which lacks the calling lane %u", op, mask,
-                thread % WARP);
-    if (!gone)
-        zd_emulate_fail(file, line, "%s of %u bytes", op, count);
-    unsigned missing = (unsigned)__builtin_ctz(gone);
-    char state[256];
-    describe(e, warp * WARP + missing, state, sizeof state);
-    zd_emulate_fail(
-            file, line, "%s with mask %08x, of which lane %u %s", op, mask,
-            missing, state);
 }
 
 /* What most exchanges give; the sizes that are known are no calls. */
@@ -569,17 +381,4 @@ struct zd_emulate_lanes zd_emulate_warp_exchange(
         wait_here(e);
     }
     return {m->bytes, m->stride};
-}
-
-void zd_emulate_fail(const char *file, int line, const char *format, ...)
-{
-    struct engine *e = here;
-    char who[256], what[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    where(e, e->current, who, sizeof who);
-    report("%s: %s (%s:%d)", who, what, file, line);
-    give_up(e);
 }

@@ -45,6 +45,20 @@ struct event *event_of(cudaEvent_t handle)
     return find_alive(a.events, handle, "event");
 }
 
+/* What a call with an event and a stream begins with. */
+cudaError_t find(
+        cudaEvent_t event, cudaStream_t stream, struct event **event_out,
+        struct stream **stream_out)
+{
+    cudaError_t error = begin();
+    if (error)
+        return error;
+    *event_out = event_of(event);
+    *stream_out = stream_of(stream);
+    return *event_out && *stream_out ? cudaSuccess
+                                     : cudaErrorInvalidResourceHandle;
+}
+
 /* The last record of an event. */
 struct record {
     struct stream *stream;
@@ -60,13 +74,11 @@ struct record last_record(struct event *e)
 
 cudaError_t record_event(cudaEvent_t handle, cudaStream_t stream)
 {
-    cudaError_t error = begin();
+    struct event *e;
+    struct stream *s;
+    cudaError_t error = find(handle, stream, &e, &s);
     if (error)
         return error;
-    struct event *e = event_of(handle);
-    struct stream *s = stream_of(stream);
-    if (!e || !s)
-        return cudaErrorInvalidResourceHandle;
     if (e->device != stream_device(s)) {
         report("an event of device %d is recorded on a stream of device %d",
                e->device, stream_device(s));
@@ -85,13 +97,11 @@ cudaError_t record_event(cudaEvent_t handle, cudaStream_t stream)
 
 cudaError_t wait_event(cudaStream_t stream, cudaEvent_t handle)
 {
-    cudaError_t error = begin();
+    struct event *e;
+    struct stream *s;
+    cudaError_t error = find(handle, stream, &e, &s);
     if (error)
         return error;
-    struct event *e = event_of(handle);
-    struct stream *s = stream_of(stream);
-    if (!e || !s)
-        return cudaErrorInvalidResourceHandle;
     struct record r = last_record(e);
     if (!r.stream || r.stream == s)
         return cudaSuccess;
