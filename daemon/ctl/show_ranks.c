@@ -15,6 +15,15 @@ static double sum_of(const json_t *object, const char *const *keys, int count)
     return sum;
 }
 
+/* A number without a fraction, or `missing`. */
+static void add_whole(
+        struct grid *grid, const struct look *look, const json_t *object,
+        const char *key, double missing)
+{
+    double number = json_real_of(object, key);
+    grid_add(grid, look, "%.0f", isfinite(number) ? number : missing);
+}
+
 /* What its GPU has of this rank, and all of it that is in use. */
 static void add_gpu(
         struct grid *grid, const struct look *look, const json_t *rank)
@@ -37,13 +46,12 @@ static void add_rank(
     static const char *const moved[] = {
             "down_bytes", "up_bytes", "disk_read_bytes", "disk_written_bytes"};
     char text[TEXT_SHORT];
-    double number = json_real_of(rank, "rank");
     double step = json_real_of(rank, "step");
     double seen = json_real_of(rank, "heartbeat");
-    grid_add(grid, look, "%.0f", isfinite(number) ? number : -1);
+    add_whole(grid, look, rank, "rank", -1);
     grid_add(grid, look, "%s", json_text_of(rank, "host", "-"));
     grid_add(grid, look, "%s", json_text_of(rank, "device", "-"));
-    grid_add(grid, look, "%.0f", isfinite(step) ? step : 0);
+    add_whole(grid, look, rank, "step", 0);
     grid_add(grid, look, "%.0f", isfinite(step) ? last_step - step : 0);
     grid_style(grid, last_step > step ? LOOK_WARN : LOOK_PLAIN);
     grid_add(
@@ -62,8 +70,7 @@ static void add_rank(
     grid_style(grid, look->now - seen > 60 ? LOOK_BAD : LOOK_PLAIN);
     grid_add(grid, look, "%s", text_count(json_real_of(rank, "threads"), text));
     grid_add(grid, look, "%s", json_text_of(rank, "cpus", "-"));
-    double pid = json_real_of(rank, "pid");
-    grid_add(grid, look, "%.0f", isfinite(pid) ? pid : 0);
+    add_whole(grid, look, rank, "pid", 0);
 }
 
 static bool has_gpu(const json_t *answer)
@@ -122,6 +129,16 @@ static void add_bytes(
     grid_add(grid, look, "%s", bytes == 0 ? "-" : text_bytes(bytes, text));
 }
 
+/* What `part` is of `whole`; "-" where either is not known. */
+static void add_percent(
+        struct grid *grid, const struct look *look, double part, double whole)
+{
+    if (whole > 0 && isfinite(part))
+        grid_add(grid, look, "%.0f", 100 * part / whole);
+    else
+        grid_add(grid, look, "-");
+}
+
 enum { SPANS = 5 }; /* kinds of them */
 
 static void add_memory(
@@ -131,20 +148,16 @@ static void add_memory(
     static const char *const kinds[] = {
             "params", "grads", "optimizer", "activations", "buffers"};
     const json_t *of_kinds = json_object_get(memory, "kinds");
-    double number = json_real_of(rank, "rank");
     double taken = json_real_of(memory, "taken"),
            planned = json_real_of(memory, "planned"),
            limit = json_real_of(memory, "limit");
     double of = limit > 0 ? limit : planned;
-    grid_add(grid, look, "%.0f", isfinite(number) ? number : -1);
+    add_whole(grid, look, rank, "rank", -1);
     grid_add(grid, look, "%s", json_text_of(memory, "where", "-"));
     add_bytes(grid, look, memory, "planned");
     add_bytes(grid, look, memory, "taken");
     add_bytes(grid, look, memory, "limit");
-    if (of > 0 && isfinite(taken))
-        grid_add(grid, look, "%.0f", 100 * taken / of);
-    else
-        grid_add(grid, look, "-");
+    add_percent(grid, look, taken, of);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         add_bytes(grid, look, of_kinds, kinds[i]);
 }
@@ -152,8 +165,7 @@ static void add_memory(
 static void add_resident(
         struct grid *grid, const struct look *look, const json_t *rank)
 {
-    double number = json_real_of(rank, "rank");
-    grid_add(grid, look, "%.0f", isfinite(number) ? number : -1);
+    add_whole(grid, look, rank, "rank", -1);
     grid_add(grid, look, "process");
     grid_add(grid, look, "-");
     add_bytes(grid, look, rank, "resident");
@@ -168,19 +180,15 @@ static void add_gpu_memory(
         struct grid *grid, const struct look *look, const json_t *rank)
 {
     const json_t *gpu = json_object_get(rank, "gpu");
-    double number = json_real_of(rank, "rank");
     double held = json_real_of(gpu, "held"), total = json_real_of(gpu, "total");
     if (!json_is_object(gpu))
         return;
-    grid_add(grid, look, "%.0f", isfinite(number) ? number : -1);
+    add_whole(grid, look, rank, "rank", -1);
     grid_add(grid, look, "gpu");
     add_bytes(grid, look, gpu, "planned");
     add_bytes(grid, look, gpu, "held");
     add_bytes(grid, look, gpu, "total");
-    if (total > 0 && isfinite(held))
-        grid_add(grid, look, "%.0f", 100 * held / total);
-    else
-        grid_add(grid, look, "-");
+    add_percent(grid, look, held, total);
     for (int i = 0; i < SPANS; i++)
         grid_add(grid, look, "-");
 }
