@@ -4,8 +4,7 @@
 #define ZD_TESTS_ZERO_WORLD_H
 
 #include "fake.h"
-
-enum { STEPS_MAX = 4 };
+#include "outcome.h"
 
 struct scenario {
     struct fake_shape shape;
@@ -34,24 +33,6 @@ struct scenario {
     const struct outcome *resume; /* load this state instead of the first */
 };
 
-/* What a run leaves: the state of all tensors one behind the other. Element e
- * of all lies at e in master; in `state` at bytes 4 e of its tensor's start and
- * as its format has it, scales and blocks from the tensor's start on. */
-struct outcome {
-    size_t total;
-    float *master;
-    char *state[OPTIM_LANES];
-    float *scale[OPTIM_LANES], *block_v;
-    double norms[STEPS_MAX], losses[STEPS_MAX];
-    double seen, evaluated;        /* sums of parameters, of rank 0 */
-    struct offload_report offload; /* of all steps, of rank 0 */
-    size_t paged, device; /* planned bytes: spilled states, and the device */
-    int records;          /* ranks that know why they ended */
-    bool wire_matches, ranks_agree;
-    enum zd_status status;
-    char what[1024];
-};
-
 /* Three small steps of fp32 storage, clipped at 1, nothing on the host. */
 struct scenario scenario_default(int stage, int world, enum dtype dtype);
 /* What must not change a bit, in turn: what the model has, how stage 3 gathers,
@@ -59,16 +40,7 @@ struct scenario scenario_default(int stage, int world, enum dtype dtype);
  * where. */
 void scenario_vary(struct scenario *s, int variant);
 
-/* Where tensor `id` begins in the arrays of an outcome. */
-size_t tensor_start(const struct param_table *table, int id);
-
 struct outcome world_run(const struct scenario *scenario);
-void outcome_fini(struct outcome *outcome);
-bool outcome_same(const struct outcome *a, const struct outcome *b);
-/* The states, and all that was seen on the way: sums, norms, losses. */
-bool outcome_same_run(const struct outcome *a, const struct outcome *b);
-/* A run that went through, on ranks that agree, sending what was planned. */
-bool outcome_sound(const struct outcome *outcome);
 
 /* TAP: one line per test; `why` when it failed. */
 void report(bool ok, const char *name, const char *why);
