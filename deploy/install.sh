@@ -76,6 +76,7 @@ if [[ $known -eq 0 ]]; then
     find_missing "$@"
 fi
 echo "== installing Debian packages${as_root[0]:+ with sudo}: ${missing[*]}" >&2
+echo "   a download and a minute or two; apt's words meanwhile: tail -f $log" >&2
 if ! "${apt[@]}" install --no-install-recommends "${missing[@]}" >"$log" 2>&1; then
     "${apt[@]}" update >>"$log" 2>&1 || true
     if ! "${apt[@]}" install --no-install-recommends "${missing[@]}" >>"$log" 2>&1; then

@@ -6,6 +6,7 @@ cd "$(dirname "$(readlink -f "$0")")/.."
 begin=$SECONDS
 say() { printf '\n== %s\n' "$*" >&2; }
 
+say "packages: ./deploy/install.sh build run demo (nothing to do where all are here)"
 ./deploy/install.sh build run demo
 say "building zerod and zerodctl (build/daemon/zerod, build/daemon/ctl/zerodctl)"
 # A toolkit where there is no GPU would only cost minutes of compiling.

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# What the build says before it is silent for minutes, with a meson and a ninja that only play. Prints TAP.
+#   test_build.sh ZEROD SOURCE
+source=$(realpath "$2")
+. "$source/tests/support/tap.sh"
+scratch_folder
+cd "$work" || exit 99
+mkdir -p tree/deploy bin
+cp "$source"/deploy/{build,quickstart}.sh tree/deploy
+printf '#!/bin/sh\nexit 0\n' >tree/deploy/install.sh
+# Each notes how many lines had been said when it was started.
+cat >bin/meson <<'END'
+#!/bin/sh
+echo "meson $(wc -l <"$work/err")" >>"$work/order"
+echo "Build type: native build"
+: >"$2/build.ninja"
+END
+cat >bin/ninja <<'END'
+#!/bin/sh
+case " $* " in
+    *' -n '*)
+        [ "$left" = 0 ] && { echo 'ninja: no work to do.'; exit 0; }
+        i=1
+        while [ $i -le "$left" ]; do echo "[$i/$left] Compiling C object $i"; i=$((i + 1)); done
+        exit 0 ;;
+esac
+echo "ninja $(wc -l <"$work/err")" >>"$work/order"
+echo '[1/2] Compiling C object a'
+echo "a.c:3:1: $said"
+echo '[2/2] Linking target b'
+exit "$fails"
+END
+chmod +x bin/* tree/deploy/*
+export work left=2 fails=0 said='note: so'
+build() { # CODE: of a build of the folder out
+    local want=$1 code
+    PATH=$work/bin:$PATH tree/deploy/build.sh out --target b >text 2>err
+    code=$?
+    [ $code = "$want" ] || { echo "exit $code, not $want"; return 1; }
+}
+has() { grep -qE -e "$1" "$2"; }
+
+ok 'a build of a new folder' build 0
+ok '  setting up is told, with its log' has '^   meson setup out: .*; log: out/setup.log$' err
+ok '  building is told, with its steps, its time and its log' has '^   ninja -C out: 2 steps, about 1 minute on [0-9]+ cores?; log: out/build.log$' err
+ok '  each before it begins' diff - order <<<$'meson 1\nninja 2'
+ok '  the logs are there' eval 'has "native build" tree/out/setup.log && has "2/2" tree/out/build.log'
+ok '  what is no warning stays in the log' eval '[ $(wc -l <err) = 2 ] && [ ! -s text ]'
+ok 'minutes grow with the steps' eval 'left=$((600 * $(nproc))) && build 0 && has "about 5 minutes on" err && ! has "meson setup" err'
+ok 'where nothing is left to do' eval 'left=0 && build 0 && has "everything is built" err'
+ok 'a warning is shown' eval "said='warning: so' && build 0 && has 'a.c:3:1: warning: so' err"
+ok 'a build that fails ends with 70 and its last lines' eval "said='error: so' && fails=1 && build 70 && has 'a.c:3:1: error: so' err"
+fails=0
+if command -v script >/dev/null; then
+    : >err
+    ok 'on a terminal the step is shown' eval \
+        'PATH=$work/bin:$PATH TERM=xterm script -qec "tree/deploy/build.sh out" /dev/null >seen && has "\[1/2\] Compiling" seen && has "\[2/2\] Linking" seen'
+    ok '  and the log has it too' has '2/2' tree/out/build.log
+    export fails=1
+    ok '  and a failure is one' eval '! PATH=$work/bin:$PATH TERM=xterm script -qec "tree/deploy/build.sh out" /dev/null >seen'
+else
+    skip 'on a terminal the step is shown' 'there is no script(1)'
+fi
+quickstart() {
+    PATH=$work/bin:$PATH tree/deploy/quickstart.sh >text 2>err
+    [ $? = 70 ] && has '^== building zerod and zerodctl' err && has 'log: build/setup.log$' err && has 'log: build/build.log$' err
+}
+export fails=1 left=2
+ok 'the quickstart says so too' quickstart
+tests_end
