@@ -71,12 +71,10 @@ cudaError_t copy(
         void *to, const void *from, const struct rectangle &r,
         enum cudaMemcpyKind kind, cudaStream_t handle, bool is_async)
 {
-    cudaError_t error = begin();
+    struct stream *stream;
+    cudaError_t error = begin_on(handle, &stream);
     if (error)
         return error;
-    struct stream *stream = stream_of(handle);
-    if (!stream)
-        return cudaErrorInvalidResourceHandle;
     size_t from_bytes = extent(r.rows, r.bytes, r.from_pitch);
     struct end to_end, from_end;
     size_t to_bytes = extent(r.rows, r.bytes, r.to_pitch);
@@ -122,12 +120,10 @@ cudaError_t copy(
 
 cudaError_t fill(void *to, int value, size_t bytes, cudaStream_t handle)
 {
-    cudaError_t error = begin();
+    struct stream *stream;
+    cudaError_t error = begin_on(handle, &stream);
     if (error)
         return error;
-    struct stream *stream = stream_of(handle);
-    if (!stream)
-        return cudaErrorInvalidResourceHandle;
     if (!bytes)
         return cudaSuccess;
     struct end end;

@@ -95,6 +95,9 @@ bool is_tagged(const void *address);
 
 struct stream;
 struct stream *stream_of(cudaStream_t handle); /* NULL: no such stream */
+/* What a call on a stream begins with: begin(), and the stream there must be.
+ */
+cudaError_t begin_on(cudaStream_t handle, struct stream **stream_out);
 int stream_device(const struct stream *stream);
 /* Queues; `what` is static text for reports. */
 void enqueue(

@@ -184,10 +184,8 @@ cudaError_t zd_emulate_enqueue(
         const struct zd_emulate_launch *launch, cudaStream_t stream,
         bool arguments_ok)
 {
-    cudaError_t error = begin();
-    struct stream *s = error ? nullptr : stream_of(stream);
-    if (!error && !s)
-        error = cudaErrorInvalidResourceHandle;
+    struct stream *s;
+    cudaError_t error = begin_on(stream, &s);
     if (!error && !arguments_ok)
         error = cudaErrorIllegalAddress;
     if (!error)

@@ -250,6 +250,15 @@ struct stream *stream_of(cudaStream_t handle)
     return find_alive(a.streams, handle, "stream");
 }
 
+cudaError_t begin_on(cudaStream_t handle, struct stream **stream_out)
+{
+    cudaError_t error = begin();
+    if (error)
+        return error;
+    *stream_out = stream_of(handle);
+    return *stream_out ? cudaSuccess : cudaErrorInvalidResourceHandle;
+}
+
 int stream_device(const struct stream *stream)
 {
     return stream->device;
@@ -353,12 +362,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    cudaError_t error = begin();
+    struct stream *s;
+    cudaError_t error = begin_on(stream, &s);
     if (error)
         return keep(error);
-    struct stream *s = stream_of(stream);
-    if (!s)
-        return keep(cudaErrorInvalidResourceHandle);
     counters().host_waits++;
     order(s);
     finish(s);
@@ -367,12 +374,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-    cudaError_t error = begin();
+    struct stream *s;
+    cudaError_t error = begin_on(stream, &s);
     if (error)
         return keep(error);
-    struct stream *s = stream_of(stream);
-    if (!s)
-        return keep(cudaErrorInvalidResourceHandle);
     if (!is_done(s, queued(s)))
         return cudaErrorNotReady;
     finish(s);
@@ -400,12 +405,10 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *ctx)
 cudaError_t zd_standin_enqueue(
         cudaStream_t stream, zd_standin_fn *fn, void *ctx)
 {
-    cudaError_t error = begin();
+    struct stream *s;
+    cudaError_t error = begin_on(stream, &s);
     if (error)
         return keep(error);
-    struct stream *s = stream_of(stream);
-    if (!s)
-        return keep(cudaErrorInvalidResourceHandle);
     enqueue(s, "work of a library", [=] {
         if (!sticky(s->device))
             fn(ctx);
