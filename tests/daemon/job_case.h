@@ -43,15 +43,21 @@ static inline void job_case_load(
     c->problems = job_problems(c->job);
 }
 
+/* `text` alone. */
+static inline void job_case_init_alone(struct job_case *c, const char *text)
+{
+    memset(c, 0, sizeof *c);
+    scratch_init(&c->scratch);
+    job_case_load(c, "job.toml", text, NULL, 0, 0);
+}
+
 /* `text` and what a whole job needs. */
 static inline void job_case_init(struct job_case *c, const char *text)
 {
     char *whole = NULL;
-    memset(c, 0, sizeof *c);
-    scratch_init(&c->scratch);
     if (asprintf(&whole, "%s%s", text, JOB_REST) < 0)
         abort();
-    job_case_load(c, "job.toml", whole, NULL, 0, 0);
+    job_case_init_alone(c, whole);
     free(whole);
 }
 

@@ -180,11 +180,20 @@ Test(job_problems, each_mistake_is_told_with_its_place)
     }
 }
 
+/* To be freed. */
+static char *printed(const struct problems *problems)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    problems_print(problems, stream);
+    fclose(stream);
+    return text;
+}
+
 Test(job_problems, all_mistakes_are_told_in_one_run_in_their_order)
 {
     struct job_case c;
-    char *text = NULL;
-    size_t bytes;
     job_case_init(
             &c, "[train]\nmax_steps = \"x\"\n[optim]\nlearning_rat = 1\n"
                 "adam_beta1 = 2\n[zero]\nstage = 7\n[nope]\n");
@@ -193,9 +202,7 @@ Test(job_problems, all_mistakes_are_told_in_one_run_in_their_order)
         cr_expect(
                 c.problems->items[i].place.line >
                 c.problems->items[i - 1].place.line);
-    FILE *stream = open_memstream(&text, &bytes);
-    problems_print(c.problems, stream);
-    fclose(stream);
+    char *text = printed(c.problems);
     int errors = 0;
     for (const char *at = text; at; at = strchr(at, '\n')) {
         at += *at == '\n';
@@ -212,12 +219,8 @@ Test(job_problems, all_mistakes_are_told_in_one_run_in_their_order)
 Test(job_problems, control_characters_do_not_reach_the_terminal)
 {
     struct job_case c;
-    char *text = NULL;
-    size_t bytes;
     job_case_init(&c, "[train]\n\"\\u001b[31mred\" = 1\n");
-    FILE *stream = open_memstream(&text, &bytes);
-    problems_print(c.problems, stream);
-    fclose(stream);
+    char *text = printed(c.problems);
     cr_expect_null(strchr(text, 0x1b));
     free(text);
     job_case_fini(&c);
@@ -225,15 +228,12 @@ Test(job_problems, control_characters_do_not_reach_the_terminal)
 
 Test(job_problems, a_key_of_the_model_is_found_in_its_table)
 {
-    struct job_case c = {0};
-    scratch_init(&c.scratch);
-    job_case_load(
-            &c, "job.toml",
-            "[model.config]\nmodel_type = \"llama\"\nhidden_size = 64\n"
-            "num_hidden_layers = 2\nnum_attention_heads = 4\n"
-            "intermediate_size = 128\nvocab_size = -3\n"
-            "[[data.train]]\npath = \"/dev/null\"\n",
-            NULL, 0, 0);
+    struct job_case c;
+    job_case_init_alone(
+            &c, "[model.config]\nmodel_type = \"llama\"\nhidden_size = 64\n"
+                "num_hidden_layers = 2\nnum_attention_heads = 4\n"
+                "intermediate_size = 128\nvocab_size = -3\n"
+                "[[data.train]]\npath = \"/dev/null\"\n");
     cr_expect_eq(c.status, ZD_ERR_CONFIG);
     cr_assert_eq(c.problems->count, 1);
     cr_expect_eq(
@@ -244,9 +244,8 @@ Test(job_problems, a_key_of_the_model_is_found_in_its_table)
 
 Test(job_problems, what_is_missing_is_told)
 {
-    struct job_case c = {0};
-    scratch_init(&c.scratch);
-    job_case_load(&c, "job.toml", "", NULL, 0, 0);
+    struct job_case c;
+    job_case_init_alone(&c, "");
     cr_expect_eq(c.status, ZD_ERR_CONFIG);
     cr_assert_eq(c.problems->count, 2);
     cr_expect_str_eq(c.problems->items[0].code, "E0210");
@@ -268,13 +267,12 @@ Test(job_problems, what_does_not_exist_is_66_when_all_else_is_right)
 
 Test(job_problems, a_file_over_a_mebibyte_or_missing_is_refused)
 {
-    struct job_case c = {0};
+    struct job_case c;
     size_t bytes = TOML_MAX_BYTES + 1;
     char *text = malloc(bytes + 1);
     memset(text, '\n', bytes);
     text[bytes] = '\0';
-    scratch_init(&c.scratch);
-    job_case_load(&c, "job.toml", text, NULL, 0, 0);
+    job_case_init_alone(&c, text);
     cr_expect_eq(c.status, ZD_ERR_CONFIG);
     cr_expect_eq(c.problems->count, 1);
     job_free(c.job);
