@@ -108,6 +108,14 @@ static enum zd_status agree_on(
     return comm_agree(comm, mine);
 }
 
+/* One rank has the error to tell, with its place; the others have none. */
+static bool is_told_by(struct comm *comm, int teller, const char *where)
+{
+    const struct zd_error *error = zd_error_get();
+    return comm_rank(comm) == teller ? strcmp(error->where, where) == 0
+                                     : error->status == ZD_OK;
+}
+
 bool case_all_well_is_well(struct comm *comm)
 {
     return CHECK(comm, agree_on(comm, false, ZD_OK, "") == ZD_OK);
@@ -123,16 +131,10 @@ bool case_one_failure_is_everyones(struct comm *comm)
                 comm, agree_on(comm, rank == bad, ZD_ERR_DATA, "broken") ==
                               ZD_ERR_DATA);
         snprintf(where, sizeof where, "file:1 (rank %d)", bad);
-        if (rank == bad)
-            holds &= CHECK(comm, strcmp(zd_error_get()->where, where) == 0);
-        else
-            holds &= CHECK(comm, zd_error_get()->status == ZD_OK);
+        holds &= CHECK(comm, is_told_by(comm, bad, where));
         /* settled again on the way out: the same */
         holds &= CHECK(comm, comm_agree(comm, ZD_ERR_DATA) == ZD_ERR_DATA);
-        if (rank == bad)
-            holds &= CHECK(comm, strcmp(zd_error_get()->where, where) == 0);
-        else
-            holds &= CHECK(comm, zd_error_get()->status == ZD_OK);
+        holds &= CHECK(comm, is_told_by(comm, bad, where));
     }
     zd_error_clear();
     return holds;
@@ -140,18 +142,13 @@ bool case_one_failure_is_everyones(struct comm *comm)
 
 bool case_equal_failures_are_told_once(struct comm *comm)
 {
-    int size = comm_size(comm), rank = comm_rank(comm);
+    int size = comm_size(comm);
     char where[64];
     bool holds =
             CHECK(comm, agree_on(comm, true, ZD_ERR_CONFIG, "the same") ==
                                 ZD_ERR_CONFIG);
     snprintf(where, sizeof where, "file:1 (ranks 0-%d)", size - 1);
-    if (rank == 0)
-        holds &=
-                CHECK(comm, strcmp(zd_error_get()->where,
-                                   size > 1 ? where : "file:1") == 0);
-    else
-        holds &= CHECK(comm, zd_error_get()->status == ZD_OK);
+    holds &= CHECK(comm, is_told_by(comm, 0, size > 1 ? where : "file:1"));
     zd_error_clear();
     return holds;
 }
@@ -166,12 +163,7 @@ bool case_groups_of_ranks_are_named(struct comm *comm)
     enum zd_status status = rank == 3 ? ZD_ERR_DATA : ZD_ERR_IO;
     bool fails = rank >= 1 && rank <= 4;
     bool holds = CHECK(comm, agree_on(comm, fails, status, what) == ZD_ERR_IO);
-    if (rank == 1)
-        holds &=
-                CHECK(comm, strcmp(zd_error_get()->where,
-                                   "file:1 (ranks 1-2, 4)") == 0);
-    else
-        holds &= CHECK(comm, zd_error_get()->status == ZD_OK);
+    holds &= CHECK(comm, is_told_by(comm, 1, "file:1 (ranks 1-2, 4)"));
     zd_error_clear();
     return holds;
 }
