@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static void pauses_change_nothing(int world)
 {
@@ -68,7 +69,7 @@ static bool next_then_signal(void *ctx, int64_t step, struct train_command *out)
     const struct commander *commander = &meddler->commander;
     bool is_held = commander->entries[0].done_count > 0;
     if (is_held && ++meddler->asked_paused == 2)
-        raise(meddler->signal);
+        kill(getpid(), meddler->signal); /* not to this thread alone */
     return !is_held &&
            commander->control.next(commander->control.ctx, step, out);
 }
