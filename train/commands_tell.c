@@ -3,6 +3,7 @@
 #include "train/commands.h"
 
 #include "base/log.h"
+#include "train/live.h"
 
 #include <string.h>
 
@@ -134,20 +135,10 @@ static void say_done(const struct train_command *command, int64_t step)
 static void warn_of_warmup(
         const struct trainer *trainer, const struct train_command *command)
 {
-    const struct optim_options *optim = &trainer->job->optim;
-    int64_t steps = trainer->state.max_steps;
-    int64_t warmup = optim_warmup_steps(optim, steps);
-    if (command->kind != COMMAND_SET || !command->given[SET_LEARNING_RATE] ||
-        trainer->state.step + 1 >= warmup)
-        return;
-    zd_log_warning(
-            "the warm-up goes on: from %.4g at step %lld learning_rate rises "
-            "to %.4g at step %lld",
-            command->value[SET_LEARNING_RATE],
-            (long long)trainer->state.step + 1,
-            command->value[SET_LEARNING_RATE] * (double)warmup /
-                    (double)(trainer->state.step + 1),
-            (long long)warmup);
+    char note[256];
+    if (command->kind == COMMAND_SET && command->given[SET_LEARNING_RATE] &&
+        live_in_warmup(trainer) && live_rate_note(trainer, note, sizeof note))
+        zd_log_warning("%s", note);
 }
 
 void command_tell(

@@ -16,16 +16,51 @@ static double scheduled_rate(const struct trainer *trainer)
             trainer->state.max_steps);
 }
 
-double live_learning_rate(const struct trainer *trainer)
+/* Of the step behind `steps` of them. */
+static double rate_after(const struct trainer *trainer, int64_t steps)
 {
     const struct train_live *live = &trainer->state.live;
-    double rate = scheduled_rate(trainer);
+    double rate = optim_learning_rate(
+            &trainer->job->optim, steps, trainer->state.max_steps);
     if (!(live->rate_set > 0))
         return rate;
     /* the rate that was asked for, exactly, wherever the schedule stands as it
      * stood then */
     return rate == live->rate_base ? live->rate_set
                                    : rate * (live->rate_set / live->rate_base);
+}
+
+double live_learning_rate(const struct trainer *trainer)
+{
+    return rate_after(trainer, trainer->state.step);
+}
+
+bool live_in_warmup(const struct trainer *trainer)
+{
+    return trainer->state.step + 1 <
+           optim_warmup_steps(&trainer->job->optim, trainer->state.max_steps);
+}
+
+bool live_rate_note(const struct trainer *trainer, char *text, size_t bytes)
+{
+    int64_t next = trainer->state.step + 1, last = trainer->state.max_steps;
+    int64_t warmup = optim_warmup_steps(&trainer->job->optim, last);
+    double now = live_learning_rate(trainer);
+    double end = rate_after(trainer, last - 1);
+    char rise[96] = "";
+    if (live_in_warmup(trainer))
+        snprintf(
+                rise, sizeof rise, "rises to %.4g at step %lld, and is ",
+                rate_after(trainer, warmup - 1), (long long)warmup);
+    else if (next >= last || end == now)
+        return false; /* it is what it stays */
+    snprintf(
+            text, bytes,
+            "the %s goes on: learning_rate is %.4g at step %lld, the next, "
+            "%s%.4g at step %lld, the last",
+            rise[0] ? "warm-up" : "schedule", now, (long long)next,
+            rise[0] ? rise : "and ", end, (long long)last);
+    return true;
 }
 
 double live_max_grad_norm(const struct trainer *trainer)
@@ -211,8 +246,12 @@ enum zd_status live_set(
                 trainer, (int)command->value[SET_ACCUMULATION], outcome));
     if (outcome->status != ZD_OK)
         return ZD_OK;
+    char note[256];
     apply(trainer, command);
     outcome->result = settings_json(trainer);
+    if (command->given[SET_LEARNING_RATE] &&
+        live_rate_note(trainer, note, sizeof note))
+        json_object_set_new(outcome->result, "note", json_string(note));
     return ZD_OK;
 }
 

@@ -7,6 +7,10 @@
 
 /* Of the next step. */
 double live_learning_rate(const struct trainer *trainer);
+/* Is the step after the next one's rate higher because of the warm-up? */
+bool live_in_warmup(const struct trainer *trainer);
+/* How the rate changes behind the next step, a sentence; false: it stays. */
+bool live_rate_note(const struct trainer *trainer, char *text, size_t bytes);
 double live_max_grad_norm(const struct trainer *trainer);
 /* In whole steps; 0: never. */
 int64_t live_save_steps(const struct trainer *trainer);

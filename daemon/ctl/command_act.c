@@ -137,6 +137,8 @@ static void show_set(
     printf("from step %.0f on:\n", step_of(answer) + 1);
     json_object_foreach((json_t *)result, key, value)
     {
+        if (strcmp(key, "note") == 0)
+            continue;
         fputs("  ", stdout);
         text_print(look, key, false, stdout);
         double number = json_is_number(value) ? json_number_value(value) : NAN;
@@ -144,6 +146,11 @@ static void show_set(
             printf(" = %.0f\n", number);
         else
             printf(" = %s\n", text_number(number, text));
+    }
+    const char *note = json_text_of(result, "note", NULL);
+    if (note) {
+        text_print(look, note, false, stdout);
+        putchar('\n');
     }
 }
 

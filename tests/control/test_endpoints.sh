@@ -125,8 +125,10 @@ check "which are kept" holds '"prompt":"the"'
 post set '{"learning_rate": 0.0001220703125, "logging_steps": 3, "wait": true}'
 check "settings while paused" answers 200
 check "as they are now" holds '"learning_rate":0.0001220703125'
+check "with the next step's rate and what the warm-up makes of it" \
+    holds "\"note\":\"the warm-up goes on: learning_rate is 0.0001221 at step $((held + 1)), the next, rises to "
 get /v1/status
-check "whoever sets a rate during the warm-up is warned" holds 'the warm-up goes on: from 0.0001221 at step'
+check "whoever sets a rate during the warm-up is warned" holds 'the warm-up goes on: learning_rate is 0.0001221 at step'
 check "it holds still" [ "$(number step)" = "$held" ]
 post resume '{"wait": true}'
 check "resume" answers 200

@@ -84,7 +84,8 @@ static const char *result_of(const char *command)
             {"pause", "{\"released_bytes\": 1073741824}"},
             {"resume", "{}"},
             {"stop", "{\"path\": \"out/quickstart/checkpoint-000120\"}"},
-            {"set", "{\"learning_rate\": 1e-4, \"save_steps\": 50}"},
+            {"set", "{\"learning_rate\": 1e-4, \"save_steps\": 50, \"note\": "
+                    "\"the warm-up goes on\"}"},
             {"profile", "{\"path\": \"out/quickstart/trace.json\"}"}};
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
         if (strcmp(results[i][0], command) == 0)

@@ -31,6 +31,67 @@ static void a_rate_is_set_exactly(void)
     commander_fini(&commander);
 }
 
+/* Is the note of that command's result this one? NULL: it has none. */
+static bool notes(const struct commander *commander, int at, const char *wanted)
+{
+    const json_t *result = commander->entries[at].result;
+    const char *note = json_string_value(json_object_get(result, "note"));
+    bool same = wanted ? note && strcmp(note, wanted) == 0 : !note;
+    if (!same)
+        printf("# %s\n# not %s\n", note ? note : "none",
+               wanted ? wanted : "none");
+    return same;
+}
+
+/* What is said of the rates is what the steps have. */
+static void the_answer_tells_what_the_schedule_makes_of_it(void)
+{
+    struct commander commander;
+    char rises[256], falls[256];
+    const char *dir = job_threads_dir(), *still = job_threads_dir();
+    const char *warm[] = {"optim.warmup_steps=6", NULL};
+    const char *constant[] = {"optim.lr_scheduler_type=constant", NULL};
+    commander_init(&commander);
+    add_set(&commander, 2, SET_LEARNING_RATE, 3e-4);
+    add_set(&commander, 8, SET_MAX_GRAD_NORM, 0.5);
+    bool ran = run(dir, 1, warm, &commander);
+    struct curve curve = curve_of(dir);
+    ran = ran && curve.count == STEPS;
+    snprintf(
+            rises, sizeof rises,
+            "the warm-up goes on: learning_rate is 0.0003 at step 3, the next, "
+            "rises to %.4g at step 6, and is %.4g at step 12, the last",
+            ran ? curve.rate[5] : 0, ran ? curve.rate[11] : 0);
+    tap_ok(ran && curve.rate[5] > curve.rate[2] &&
+                   notes(&commander, 0, rises) && notes(&commander, 1, NULL),
+           "a rate set in the warm-up: the next, the highest and the last are "
+           "told");
+    curve_free(&curve);
+    commander_fini(&commander);
+
+    commander_init(&commander);
+    add_set(&commander, 9, SET_LEARNING_RATE, 3e-4);
+    ran = run(still, 1, NULL, &commander);
+    curve = curve_of(still);
+    ran = ran && curve.count == STEPS;
+    snprintf(
+            falls, sizeof falls,
+            "the schedule goes on: learning_rate is 0.0003 at step 10, the "
+            "next, and %.4g at step 12, the last",
+            ran ? curve.rate[11] : 0);
+    tap_ok(ran && curve.rate[11] < curve.rate[9] && notes(&commander, 0, falls),
+           "behind it, the next and the last");
+    curve_free(&curve);
+    commander_fini(&commander);
+
+    commander_init(&commander);
+    add_set(&commander, 9, SET_LEARNING_RATE, 3e-4);
+    tap_ok(run(job_threads_dir(), 1, constant, &commander) &&
+                   notes(&commander, 0, NULL),
+           "a rate that stays needs no word");
+    commander_fini(&commander);
+}
+
 /* The rest of the run is that of a job which has this batch from there on. */
 static void accumulation_changes(int world, const char *stage)
 {
@@ -159,6 +220,7 @@ static void wrong_settings_are_told(void)
 int main(void)
 {
     a_rate_is_set_exactly();
+    the_answer_tells_what_the_schedule_makes_of_it();
     for (int world = 1; world <= 3; world++)
         accumulation_changes(world, "zero.stage=3");
     accumulation_changes(2, "zero.stage=1");
