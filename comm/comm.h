@@ -129,7 +129,8 @@ enum zd_status comm_reduce_scatter_begin(struct comm *comm, const void *full,
 /* Finish an operation. On a GPU an operation begins when what the compute stream
  * has queued is done, and waiting holds what the compute stream queues later,
  * not the host. Operations may be waited for in any order that is the
- * same on all ranks. At most COMM_OPS_MAX may be under way. */
+ * same on all ranks; several that add to one shard, in the order in which they
+ * were begun. At most COMM_OPS_MAX may be under way. */
 enum { COMM_OPS_MAX = 16 };
 enum zd_status comm_wait(struct comm *comm, struct comm_op *op);
 /* Let transports that need it move (no-op elsewhere). */

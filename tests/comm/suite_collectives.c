@@ -68,29 +68,38 @@ bool case_reduce_scatter(struct comm *comm)
     return holds;
 }
 
-static bool accumulate_one(struct comm *comm, size_t count)
+/* Three micro-batches; at_once: none is waited for before all are begun. */
+static bool accumulate_one(struct comm *comm, size_t count, bool at_once)
 {
+    enum { MICROS = 3 };
     size_t size = (size_t)comm_size(comm);
     size_t mine = (size_t)comm_rank(comm) * count;
     float *full = malloc((size * count + 1) * sizeof *full);
     float *shard = malloc((count + 1) * sizeof *shard);
     float *want = malloc((count + 1) * sizeof *want);
-    struct comm_op *op;
+    struct comm_op *op[MICROS];
     bool holds = true;
     data_fill(full, DTYPE_FP32, comm_rank(comm), 0, size * count);
     data_fill(shard, DTYPE_FP32, 1000 + comm_rank(comm), 0, count);
     float *d_full = data_up(full, size * count * sizeof *full);
     float *d_shard = data_up(shard, count * sizeof *shard);
-    for (int micro = 0; micro < 3; micro++) {
-        data_expect_sum(want, DTYPE_FP32, comm, mine, count, shard);
+    for (int micro = 0; micro < MICROS; micro++) {
+        data_expect_sum(
+                want, DTYPE_FP32, comm, mine, count, micro ? want : shard);
         holds &=
                 CHECK(comm, comm_reduce_scatter_begin(
                                     comm, d_full, d_shard, count, DTYPE_FP32,
-                                    true, &op) == ZD_OK);
-        holds &= CHECK(comm, comm_wait(comm, op) == ZD_OK);
+                                    true, &op[micro]) == ZD_OK);
+        if (at_once)
+            continue;
+        holds &= CHECK(comm, comm_wait(comm, op[micro]) == ZD_OK);
         data_look(shard, d_shard, count * sizeof *shard);
         holds &= CHECK(comm, memcmp(shard, want, count * sizeof *want) == 0);
     }
+    for (int micro = 0; at_once && micro < MICROS; micro++)
+        holds &= CHECK(comm, comm_wait(comm, op[micro]) == ZD_OK);
+    data_look(shard, d_shard, count * sizeof *shard);
+    holds &= CHECK(comm, memcmp(shard, want, count * sizeof *want) == 0);
     data_drop(full, d_full, size * count * sizeof *full);
     data_drop(shard, d_shard, count * sizeof *shard);
     free(full);
@@ -103,7 +112,8 @@ bool case_reduce_scatter_accumulates(struct comm *comm)
 {
     bool holds = true;
     for (int c = 0; c < COUNTS; c++)
-        holds &= accumulate_one(comm, counts[c]);
+        for (int at_once = 0; at_once < 2; at_once++)
+            holds &= accumulate_one(comm, counts[c], at_once);
     return holds;
 }
 
