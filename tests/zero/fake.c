@@ -144,6 +144,20 @@ static enum zd_status see(struct run *run, int unit)
     return ZD_OK;
 }
 
+/* As a kernel that runs when the host has gone on: who puts something else
+ * there must wait for it. */
+static enum zd_status read_late(const struct run *run, int unit)
+{
+    const struct param_table *table = &run->pass->fake->table;
+    size_t wide = dtype_bytes(run->pass->dtype);
+    for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
+         id++)
+        ZD_TRY(device_move(
+                run->pass->late, run->params[id],
+                table->params[id].count * wide));
+    return ZD_OK;
+}
+
 /* The gradient of one micro-batch on one rank: a hash, and a part of the
  * parameter where that is there to be read. */
 static enum zd_status write_grad(
@@ -237,12 +251,13 @@ static enum zd_status step_through(
             ZD_TRY(hooks->grads_release(hooks->ctx, head));
         if (train && backward && unit != head && unit != 0)
             ZD_TRY(unit_grads(run, unit, true, false));
+        ZD_TRY(read_late(run, unit));
         ZD_TRY(hooks->params_release(hooks->ctx, unit));
     }
     return train ? embedding_grads(run) : ZD_OK;
 }
 
-static size_t largest_bytes(const struct fake *fake)
+size_t fake_largest_bytes(const struct fake *fake)
 {
     size_t most = 0;
     for (int id = 0; id < fake->table.count; id++)
@@ -263,8 +278,8 @@ static enum zd_status run_pass(
             .pass = pass,
             .params = calloc((size_t)fake->table.count, sizeof *run.params),
             .grads = calloc((size_t)fake->table.count, sizeof *run.grads),
-            .param = malloc(largest_bytes(fake)),
-            .grad = malloc(largest_bytes(fake))};
+            .param = malloc(fake_largest_bytes(fake)),
+            .grad = malloc(fake_largest_bytes(fake))};
     enum zd_status status =
             step_through(&run, events, count, kind == MODEL_TRAIN);
     free(run.params);

@@ -35,7 +35,9 @@ struct fake_pass {
     int rank, micro, step;
     bool silent; /* every gradient is 0 */
     bool broken; /* one gradient is not finite */
+    void *late;  /* fake_largest_bytes of the device */
 };
+size_t fake_largest_bytes(const struct fake *fake); /* of a tensor, in fp32 */
 /* Forward and backward of a micro-batch. *sum_out (may be NULL): what the
  * parameters that were seen add up to. */
 enum zd_status fake_train(const struct fake_pass *pass, double *sum_out);

@@ -102,6 +102,14 @@ static void compare_paged(void)
         s.spill_bytes = 40000;
         s.optim.state_type = world == 1 ? OPTIM_STATE_8BIT : OPTIM_STATE_FP32;
         compare(&s, "paged states");
+        s.clears = true;
+        compare(&s, "paged states, cleared");
+        s.clears = false;
+        struct outcome before = world_run(&s);
+        s.goes_back = true;
+        s.resume = &before;
+        compare(&s, "paged states, loaded anew");
+        outcome_fini(&before);
     }
 }
 
@@ -120,6 +128,8 @@ static void compare_offload(const char *folder)
         s.accumulation = variant / 4 % 2 ? 2 : 1;
         s.accumulate_on_host = s.accumulation > 1 && variant % 4;
         s.evaluates = params;
+        if (variant == 3)
+            s.options.param_persistence_threshold = 300;
         if (variant == 6)
             s.optim.name = OPTIM_ADAM_MINI;
         compare(&s, where == OFFLOAD_CPU ? params ? "parameters on the host"

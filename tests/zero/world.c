@@ -15,6 +15,7 @@ struct rank {
     const struct zero_plan *plan;
     struct comm *comm;
     const struct offload_place *place;
+    void *late; /* see struct fake_pass */
     struct offload_report offload;
     struct outcome *outcome; /* each rank writes its own ranges */
     enum zd_status status;
@@ -115,7 +116,8 @@ static enum zd_status step(struct rank *rank, struct zero *zero, int k)
                 .step = s->first_step + k,
                 .silent = s->still || (s->solo && comm_rank(rank->comm) > 0),
                 .broken = s->broken && k == s->steps - 1 &&
-                          comm_rank(rank->comm) == s->world - 1};
+                          comm_rank(rank->comm) == s->world - 1,
+                .late = rank->late};
         double seen;
         ZD_TRY(zero_micro_begin(zero, micro));
         ZD_TRY(fake_train(&pass, &seen));
@@ -141,7 +143,8 @@ static enum zd_status evaluate(struct rank *rank, struct zero *zero)
     struct fake_pass pass = {
             .fake = rank->fake,
             .hooks = &hooks,
-            .dtype = rank->scenario->dtype};
+            .dtype = rank->scenario->dtype,
+            .late = rank->late};
     ZD_TRY(zero_eval_begin(zero));
     ZD_TRY(fake_evaluate(&pass, &rank->evaluated));
     return fake_evaluate(&pass, &rank->evaluated);
@@ -183,6 +186,10 @@ static enum zd_status run_steps(struct rank *rank, struct zero *zero)
         if (s->evaluates)
             ZD_TRY(evaluate(rank, zero));
     }
+    if (s->goes_back)
+        ZD_TRY(outcome_restore(s->resume, &fake->table, zero));
+    if (s->clears)
+        ZD_TRY(zero_states_clear(zero));
     rank->offload = zero_offload_report(zero);
     return outcome_save(rank->outcome, &fake->table, zero);
 }
@@ -234,10 +241,14 @@ static enum zd_status run_planned(
     comm_set_memory(rank->comm, &arena);
     enum zd_status status = place_create(rank, &place);
     rank->place = &place;
+    size_t late_bytes = fake_largest_bytes(rank->fake);
     if (status == ZD_OK)
         status = zero_create(rank->plan, rank->comm, &arena, &place, &zero);
     if (status == ZD_OK)
+        status = device_take(late_bytes, &rank->late);
+    if (status == ZD_OK)
         status = run_steps(rank, zero);
+    device_give(rank->late, late_bytes);
     zero_destroy(zero);
     place_destroy(&place);
     arena_release(&arena);

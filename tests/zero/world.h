@@ -31,6 +31,8 @@ struct scenario {
     int threads;      /* OpenMP threads of a rank; 0: as they are */
     int first_step;
     const struct outcome *resume; /* load this state instead of the first */
+    bool goes_back; /* to that state again, straight after the last step */
+    bool clears;    /* the states, straight after it */
 };
 
 /* Three small steps of fp32 storage, clipped at 1, nothing on the host. */
