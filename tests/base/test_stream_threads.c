@@ -112,17 +112,41 @@ static void test(int number, const char *name, enum stream_mode mode)
            number, name);
 }
 
+/* To a GPU and back, through slots that are used again and again, into memory
+ * of the host that the GPU writes while the host goes on. */
+static void test_copies(int number)
+{
+    enum { COUNT = 2 * DEVICE_STAGING_BYTES / sizeof(int) + 1000 };
+    const size_t bytes = COUNT * sizeof(int);
+    void *device = NULL, *pinned = NULL;
+    int *values = malloc(bytes), wrong = 0;
+    for (int i = 0; i < COUNT; i++)
+        values[i] = i;
+    bool ok = device_take(bytes, &device) == ZD_OK &&
+              device_take_pinned(bytes, &pinned) == ZD_OK &&
+              device_write(device, values, bytes) == ZD_OK &&
+              device_read(pinned, device, bytes) == ZD_OK;
+    for (int i = 0; ok && i < COUNT; i++)
+        wrong += ((int *)pinned)[i] != i;
+    device_give_pinned(pinned, bytes);
+    device_give(device, bytes);
+    free(values);
+    printf("%sok %d - what was written comes back\n",
+           ok && !wrong ? "" : "not ", number);
+}
+
 int main(void)
 {
     struct device *gpu = NULL;
     bool has_gpu = device_gpu_count(NULL) > 0 &&
                    device_open(DEVICE_CUDA, 0, 1, &gpu) == ZD_OK;
-    printf("1..%d\n", has_gpu ? 3 : 2);
+    printf("1..%d\n", has_gpu ? 4 : 2);
     test(1, "inline", STREAM_INLINE);
     test(2, "a thread", STREAM_THREAD);
     if (has_gpu) {
         device_use(gpu);
         test(3, "a GPU's", STREAM_CUDA);
+        test_copies(4);
         device_close(gpu);
     }
     return 0;
