@@ -3,6 +3,7 @@
 # curve goes on as if nothing had happened. TRIES and SEED may be set.
 source "$(dirname "$0")/lib.sh" "$1" "$2"
 tries=${TRIES:-30}
+limit=600 # 400 steps, most of which are saved: three minutes on a machine that does other things too
 RANDOM=${SEED:-$(date +%s)}
 note "SEED=$RANDOM"
 steps=(--set train.max_steps=400 --set checkpoint.save_steps=1 --set checkpoint.save_total_limit=2
