@@ -116,17 +116,17 @@ static void test(int number, const char *name, enum stream_mode mode)
  * of the host that the GPU writes while the host goes on. */
 static void test_copies(int number)
 {
-    enum { COUNT = 2 * DEVICE_STAGING_BYTES / sizeof(int) + 1000 };
-    const size_t bytes = COUNT * sizeof(int);
+    enum { VALUES = 2 * DEVICE_STAGING_BYTES / sizeof(int) + 1000 };
+    const size_t bytes = VALUES * sizeof(int);
     void *device = NULL, *pinned = NULL;
     int *values = malloc(bytes), wrong = 0;
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < VALUES; i++)
         values[i] = i;
     bool ok = device_take(bytes, &device) == ZD_OK &&
               device_take_pinned(bytes, &pinned) == ZD_OK &&
               device_write(device, values, bytes) == ZD_OK &&
               device_read(pinned, device, bytes) == ZD_OK;
-    for (int i = 0; ok && i < COUNT; i++)
+    for (int i = 0; ok && i < VALUES; i++)
         wrong += ((int *)pinned)[i] != i;
     device_give_pinned(pinned, bytes);
     device_give(device, bytes);
