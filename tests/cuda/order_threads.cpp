@@ -112,6 +112,24 @@ int buffer_is_reused(void)
     return 0;
 }
 
+/* The same, and kernels are launched and have run meanwhile. */
+int buffer_is_reused_late(void)
+{
+    struct program p;
+    create(&p);
+    for (int i = 0; i < ROUNDS; i++) {
+        p.host[i] = 1;
+        cudaMemcpyAsync(
+                p.device, p.host, COUNT * 4, cudaMemcpyHostToDevice, p.compute);
+        launch(&p);
+        usleep(20000);
+        launch(&p);
+        zd_standin_is_reachable(p.device, COUNT * 4);
+    }
+    cudaDeviceSynchronize();
+    return 0;
+}
+
 /* Two streams write the same memory; a third one waits for both. */
 int streams_are_independent(void)
 {
@@ -147,6 +165,7 @@ const struct {
         {"host_does_not_wait", host_does_not_wait, true},
         {"host_is_only_late", host_is_only_late, true},
         {"buffer_is_reused", buffer_is_reused, true},
+        {"buffer_is_reused_late", buffer_is_reused_late, true},
         {"streams_are_independent", streams_are_independent, true},
 };
 

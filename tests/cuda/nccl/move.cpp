@@ -290,6 +290,6 @@ void operation_run(void *ctx)
         move(op);
     if (op->is_stuck)
         wait_for_abort(comm);
-    comm->under_way.fetch_sub(1);
+    comm->under_way.fetch_sub(1, std::memory_order_release);
     delete op;
 }

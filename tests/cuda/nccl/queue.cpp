@@ -25,7 +25,7 @@ static ncclResult_t queue(struct ncclComm *comm, struct operation *op)
     op->number = number;
     op->is_hung = failure_wanted("hang", number, comm->world_rank);
     op->is_stuck = failure_wanted("stick", number, comm->world_rank);
-    comm->under_way.fetch_add(1);
+    comm->under_way.fetch_add(1, std::memory_order_relaxed);
     cudaError_t error = zd_standin_enqueue(op->stream, operation_run, op);
     if (error != cudaSuccess)
         return ncclUnhandledCudaError;

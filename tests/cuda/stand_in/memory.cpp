@@ -107,6 +107,7 @@ bool find(
         const void *address, size_t bytes, enum kind *kind_out, int *device_out,
         const char **why)
 {
+    struct unseen unseen;
     struct memory &m = memory();
     std::lock_guard<std::mutex> lock(m.mutex);
     uintptr_t a = (uintptr_t)address;

@@ -129,6 +129,7 @@ int find_tls(struct dl_phdr_info *info, size_t bytes, void *ctx)
 
 const struct static_shared *static_shared_of(const void *kernel)
 {
+    struct unseen unseen;
     struct cache &c = cache();
     std::lock_guard<std::mutex> lock(c.mutex);
     auto it = c.kernels.find(kernel);
