@@ -260,7 +260,8 @@ static void test_races(void)
 {
     static const struct offload_group groups[] = {
             {"llama",
-             {"data.cutoff_len=8", RECOMPUTED, "train.global_batch_size=2"},
+             {"data.cutoff_len=8", RECOMPUTED, "train.global_batch_size=3",
+              "train.per_device_train_batch_size=1"},
              {{STATES, PARAMS, ACTIVATIONS},
               {STATES, UNDO},
               {DISK, "offload.params=nvme", ACTIVATIONS},
