@@ -165,7 +165,8 @@ enum zd_status host_segment_wait(struct zero *zero, int s)
     offload->due[s] = false;
     if (!zero->plan->params_on_host)
         return offload_params_wait(offload->engine, offload->segments[s]);
-    /* persistent: it lives on the device although the engine keeps it too */
+    /* persistent: it lives on the device although the engine keeps it too. The
+     * copy waits for the update; so does this, for the report's sake. */
     ZD_TRY(offload_params_up(
             offload->engine, offload->segments[s], 0,
             zero->memory[s].state_count, zero->memory[s].shard,
