@@ -1,13 +1,14 @@
 /* exact_sum.h - a sum of doubles that does not depend on their order.
  *
  * A fixed-point accumulator wide enough for every finite double (Kulisch); the
- * digits of two accumulators add like integers, so partial sums of ranks, threads
- * and shards combine to the same bits however the work was cut. Used for the
- * gradient norm and for losses.
+ * digits of two accumulators add like integers, so partial sums of ranks,
+ * threads and shards combine to the same bits however the work was cut. Used
+ * for the gradient norm and for losses.
  *
- * A digit holds 32 bits of the sum in an int64_t, so 2^30 additions (or that many
- * merged accumulators) fit before exact_sum_carry must be called; exact_sum_add
- * does it by itself. Not-a-number and infinities are counted apart. */
+ * A digit holds 32 bits of the sum in an int64_t, so 2^30 additions (or that
+ * many merged accumulators) fit before exact_sum_carry must be called;
+ * exact_sum_add does it by itself. Not-a-number and infinities are counted
+ * apart. */
 #ifndef ZD_BASE_EXACT_SUM_H
 #define ZD_BASE_EXACT_SUM_H
 

@@ -1,6 +1,6 @@
-/* fs.h - files, the careful way: regular files only (a directory, FIFO or device
- * is an error at once, never a hang), EINTR retried, close checked, durable
- * writes that replace by rename. Errors name the path. */
+/* fs.h - files, the careful way: regular files only (a directory, FIFO or
+ * device is an error at once, never a hang), EINTR retried, close checked,
+ * durable writes that replace by rename. Errors name the path. */
 #ifndef ZD_BASE_FS_H
 #define ZD_BASE_FS_H
 
@@ -15,13 +15,13 @@
 enum zd_status fs_open_read(const char *path, int *fd_out, uint64_t *size_out);
 /* Whole file into heap memory with a NUL behind it; ZD_ERR_DATA above `max`.
  * The caller frees *data_out. */
-enum zd_status fs_read_file(const char *path, uint64_t max, char **data_out,
-        size_t *bytes_out);
+enum zd_status fs_read_file(
+        const char *path, uint64_t max, char **data_out, size_t *bytes_out);
 /* Exactly `bytes` at `offset`, or an error (a short file is ZD_ERR_DATA). */
-enum zd_status fs_pread(int fd, const char *path, void *data, size_t bytes,
-        uint64_t offset);
-enum zd_status fs_write(int fd, const char *path, const void *data,
-        size_t bytes);
+enum zd_status fs_pread(
+        int fd, const char *path, void *data, size_t bytes, uint64_t offset);
+enum zd_status fs_write(
+        int fd, const char *path, const void *data, size_t bytes);
 /* Write beside, fsync, rename over, fsync the folder. */
 enum zd_status fs_write_file(const char *path, const void *data, size_t bytes);
 enum zd_status fs_sync_dir(const char *path);

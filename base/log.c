@@ -30,8 +30,7 @@ static struct {
     void *ctx;
 } hook = {.mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
 
-static const char *const level_names[] = {
-        "debug", "info", "warning", "error"};
+static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
 void zd_log_configure(const struct zd_log_options *options)
 {
@@ -44,11 +43,13 @@ enum zd_status zd_log_open(const char *path)
 {
     int fd = -1;
     if (path) {
-        fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK,
+        fd = open(
+                path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK,
                 0640);
         if (fd < 0)
-            return ZD_FAIL(ZD_ERR_CREATE, "E0701", "cannot open log %s: %s",
-                    path, strerror(errno));
+            return ZD_FAIL(
+                    ZD_ERR_CREATE, "E0701", "cannot open log %s: %s", path,
+                    strerror(errno));
     }
     pthread_mutex_lock(&sink.mutex);
     if (sink.file >= 0)
@@ -106,7 +107,8 @@ static void escape_controls(char *text)
 }
 
 /* One finished line into out; returns its length. */
-static size_t format_line(char *out, size_t out_bytes, enum zd_log_level level,
+static size_t format_line(
+        char *out, size_t out_bytes, enum zd_log_level level,
         const char *message, bool stamped)
 {
     int rank = sink.options.rank;
@@ -118,7 +120,8 @@ static size_t format_line(char *out, size_t out_bytes, enum zd_log_level level,
     gmtime_r(&now.tv_sec, &tm);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &tm);
     if (sink.options.json) {
-        json_t *line = json_pack("{s:s, s:s, s:i, s:s}", "time", when, "level",
+        json_t *line = json_pack(
+                "{s:s, s:s, s:i, s:s}", "time", when, "level",
                 level_names[level], "rank", rank < 0 ? 0 : rank, "message",
                 message);
         char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
@@ -130,9 +133,11 @@ static size_t format_line(char *out, size_t out_bytes, enum zd_log_level level,
         if (stamped)
             snprintf(prefix, sizeof prefix, "%s ", when);
         if (rank > 0)
-            snprintf(prefix + strlen(prefix), sizeof prefix - strlen(prefix),
+            snprintf(
+                    prefix + strlen(prefix), sizeof prefix - strlen(prefix),
                     "[rank %d] ", rank);
-        n = snprintf(out, out_bytes, "%s%s%s\n", prefix,
+        n = snprintf(
+                out, out_bytes, "%s%s%s\n", prefix,
                 level == ZD_LOG_WARNING ? "warning: " : "", message);
     }
     if (n < 0)
@@ -158,7 +163,7 @@ void zd_log(enum zd_log_level level, const char *format, ...)
     escape_controls(message);
     pthread_mutex_lock(&sink.mutex);
     if (sink.options.rank <= 0 || sink.options.all_ranks ||
-            level >= ZD_LOG_WARNING) {
+        level >= ZD_LOG_WARNING) {
         bytes = format_line(line, sizeof line, level, message, false);
         if (sink.hide)
             sink.hide(sink.bar);

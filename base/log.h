@@ -15,9 +15,9 @@ enum zd_log_level { ZD_LOG_DEBUG, ZD_LOG_INFO, ZD_LOG_WARNING, ZD_LOG_ERROR };
 
 struct zd_log_options {
     enum zd_log_level level;
-    bool json;       /* one JSON object per line: time, level, rank, message */
-    bool all_ranks;  /* log.rank_logs = "stdout": every rank on stderr too */
-    int rank;        /* -1 before ranks are known */
+    bool json;      /* one JSON object per line: time, level, rank, message */
+    bool all_ranks; /* log.rank_logs = "stdout": every rank on stderr too */
+    int rank;       /* -1 before ranks are known */
 };
 
 void zd_log_configure(const struct zd_log_options *options);
@@ -36,8 +36,8 @@ void zd_log_set_hook(
         void (*hook)(void *ctx, enum zd_log_level level, const char *message),
         void *ctx);
 
-#define zd_log_debug(...) zd_log(ZD_LOG_DEBUG, __VA_ARGS__)
-#define zd_log_info(...) zd_log(ZD_LOG_INFO, __VA_ARGS__)
+#define zd_log_debug(...)   zd_log(ZD_LOG_DEBUG, __VA_ARGS__)
+#define zd_log_info(...)    zd_log(ZD_LOG_INFO, __VA_ARGS__)
 #define zd_log_warning(...) zd_log(ZD_LOG_WARNING, __VA_ARGS__)
 
 #endif

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 /* Four independent 32-bit words for (seed, stream, index). */
-void rng_philox(uint64_t seed, uint64_t stream, uint64_t index,
-        uint32_t out[4]);
+void rng_philox(
+        uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4]);
 
 /* A stream number for a name (FNV-1a 64), e.g. a tensor's. */
 uint64_t rng_stream(const char *name);
@@ -22,13 +22,14 @@ uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t index);
 double rng_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 /* Standard normal deviates for elements begin..begin+count-1 of a stream
  * (Box-Muller; element e uses half e%2 of counter e/2). */
-void rng_normal(uint64_t seed, uint64_t stream, uint64_t begin, size_t count,
+void rng_normal(
+        uint64_t seed, uint64_t stream, uint64_t begin, size_t count,
         float *out);
 
 /* Position `index` of a pseudo-random permutation of 0..count-1 chosen by
  * (seed, stream); O(1) time and memory (a Feistel network with cycle walking,
  * Black and Rogaway 2002). */
-uint64_t rng_permute(uint64_t seed, uint64_t stream, uint64_t index,
-        uint64_t count);
+uint64_t rng_permute(
+        uint64_t seed, uint64_t stream, uint64_t index, uint64_t count);
 
 #endif

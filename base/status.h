@@ -53,8 +53,9 @@ int zd_exit_code(enum zd_status status);
 
 /* Record a failure and return `status`. `code` is "E" and four digits; every
  * code is used for one kind of mistake and is listed in docs/errors.md. */
-enum zd_status zd_fail(enum zd_status status, const char *code,
-        const char *format, ...) __attribute__((format(printf, 3, 4)));
+enum zd_status zd_fail(
+        enum zd_status status, const char *code, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
 
 /* Add where it happened / how to mend it to the record just made. */
 void zd_fail_where(const char *format, ...)
@@ -73,7 +74,8 @@ void zd_error_print(FILE *stream, const struct zd_error *error);
 #define ZD_FAIL(status, code, ...) zd_fail((status), (code), __VA_ARGS__)
 
 /* Return from the calling function when `call` failed. For functions that own
- * nothing at that point; the others use goto labels named for what they undo. */
+ * nothing at that point; the others use goto labels named for what they undo.
+ */
 #define ZD_TRY(call)                                                           \
     do {                                                                       \
         enum zd_status zd_try_status_ = (call);                                \

@@ -58,10 +58,10 @@ struct comm {
     const struct comm_functions *functions;
     int rank, size;
     int local_rank, local_size;
-    int node_size;  /* ranks whose sum is rounded before nodes are added */
-    bool nodes_fit; /* could sums be taken in two levels, with .. */
+    int node_size;      /* ranks whose sum is rounded before nodes are added */
+    bool nodes_fit;     /* could sums be taken in two levels, with .. */
     int ranks_per_node; /* .. so many ranks in a node? */
-    bool is_device; /* collectives work on memory of the thread's device */
+    bool is_device;     /* collectives work on memory of the thread's device */
     char host[COMM_HOST_MAX];
     struct comm_options options;
     struct comm_counters counters;

@@ -4,18 +4,18 @@
  *
  * Every rank calls the same collectives in the same order with the same counts.
  * The sum of a reduce_scatter has one definition: it adds the ranks'
- * contributions in rank order (0, 1, .. N-1) in fp32 and rounds once to the type
- * sent, so stages, bucket sizes and back ends give the same bits. In two levels
- * (comm_options.hierarchical) the ranks of a node are added in rank order and
- * rounded to the type sent, then the nodes' sums in order, and rounded. Only
- * NCCL adds in an order of its own, that of its rings and trees, unless
- * comm_options.reduce says otherwise.
+ * contributions in rank order (0, 1, .. N-1) in fp32 and rounds once to the
+ * type sent, so stages, bucket sizes and back ends give the same bits. In two
+ * levels (comm_options.hierarchical) the ranks of a node are added in rank
+ * order and rounded to the type sent, then the nodes' sums in order, and
+ * rounded. Only NCCL adds in an order of its own, that of its rings and trees,
+ * unless comm_options.reduce says otherwise.
  *
  * Wire bytes are counted where they are handed to another rank: what this rank
  * sends, payload only. For N ranks and a full array of E elements (N * count)
- * of size s, reduce_scatter and all_gather send (N-1)/N * E * s each. The sends of
- * scalars (all_reduce) go to every other rank. Broadcasts and gathers of control
- * messages (set-up, saving) are not part of a step and not counted.
+ * of size s, reduce_scatter and all_gather send (N-1)/N * E * s each. The sends
+ * of scalars (all_reduce) go to every other rank. Broadcasts and gathers of
+ * control messages (set-up, saving) are not part of a step and not counted.
  *
  * Threads: one thread per rank calls into a comm (MPI_THREAD_FUNNELED).
  * Waiting yields the core: idle ranks do not slow the busy ones when there are
@@ -35,12 +35,13 @@
 enum comm_backend { COMM_AUTO, COMM_MPI, COMM_LOCAL, COMM_NCCL };
 
 /* Collectives in two levels: within a node, and between the ranks that have the
- * same place in their nodes (a rail). AUTO: with NCCL on several nodes that have
- * the same number of ranks. */
+ * same place in their nodes (a rail). AUTO: with NCCL on several nodes that
+ * have the same number of ranks. */
 enum comm_hierarchy { COMM_LEVELS_AUTO, COMM_LEVELS_ONE, COMM_LEVELS_TWO };
 
-/* Sums over NCCL. FAST: as NCCL takes them. ORDERED: the definition's bits, by an
- * exchange of the parts and sums of our own. Elsewhere they are always so. */
+/* Sums over NCCL. FAST: as NCCL takes them. ORDERED: the definition's bits, by
+ * an exchange of the parts and sums of our own. Elsewhere they are always so.
+ */
 enum comm_sums { COMM_REDUCE_FAST, COMM_REDUCE_ORDERED };
 
 struct comm_options { /* [comm] */
@@ -49,8 +50,8 @@ struct comm_options { /* [comm] */
     int ranks_per_node; /* for tests: nodes of so many ranks; 0: as they are, or
                            as the variable ZEROD_TEST_RANKS_PER_NODE says */
     enum comm_sums reduce;
-    double timeout;     /* seconds that an operation may take; 0: no limit */
-    int max_ctas;       /* multiprocessors that NCCL may take; 0: its choice */
+    double timeout;   /* seconds that an operation may take; 0: no limit */
+    int max_ctas;     /* multiprocessors that NCCL may take; 0: its choice */
     bool round_robin; /* start each rank's sends at its right neighbour, so
                          that no rank is everybody's first (zero's option) */
 };
@@ -61,7 +62,7 @@ struct comm_counters { /* bytes this rank handed to others */
     uint64_t all_reduce;
 };
 
-struct comm; /* a rank's membership in a group */
+struct comm;    /* a rank's membership in a group */
 struct comm_op; /* a collective under way; owned by its comm */
 
 int comm_rank(const struct comm *comm);
@@ -75,8 +76,11 @@ int comm_node_size(const struct comm *comm);
 
 /* How collectives on the device's memory travel: HOST: the ranks' memory is the
  * host's; STAGED: through pinned memory and the host's transport; NCCL. */
-enum comm_transport { COMM_TRANSPORT_HOST, COMM_TRANSPORT_STAGED,
-    COMM_TRANSPORT_NCCL };
+enum comm_transport {
+    COMM_TRANSPORT_HOST,
+    COMM_TRANSPORT_STAGED,
+    COMM_TRANSPORT_NCCL
+};
 enum comm_transport comm_transport(const struct comm *comm);
 /* "mpi", "threads", "mpi, staged", "nccl 2.28.9" .. ; static. */
 const char *comm_transport_name(const struct comm *comm);
@@ -86,8 +90,8 @@ enum comm_transport comm_transport_expected(
         const struct comm_options *options, bool on_gpu, int local_size,
         int gpus);
 
-/* What comm_node_size will be then, where nodes have `per_node` ranks (0: all are
- * on one). ZD_ERR_CONFIG as comm_device_create has it. */
+/* What comm_node_size will be then, where nodes have `per_node` ranks (0: all
+ * are on one). ZD_ERR_CONFIG as comm_device_create has it. */
 enum zd_status comm_node_size_expected(
         const struct comm_options *options, enum comm_transport transport,
         int world, int per_node, int *node_size_out);
@@ -96,12 +100,12 @@ enum zd_status comm_node_size_expected(
  * "comm.staging" for the host's transport, "comm.pinned" for copies, and
  * "comm.device" for what NCCL needs beside the caller's memory. Nothing for one
  * rank. The spans are handed over with comm_set_memory before the first
- * collective; NULL: the device's memory is about to go, and is handed over again
- * when it is back. */
+ * collective; NULL: the device's memory is about to go, and is handed over
+ * again when it is back. */
 struct comm_needs {
     enum comm_transport transport;
     int world;
-    int node_size; /* comm_node_size; 0: `world`, one level */
+    int node_size;           /* comm_node_size; 0: `world`, one level */
     size_t shard_bytes;      /* largest shard of any operation */
     size_t reduce_bytes;     /* of a reduce_scatter */
     size_t accumulate_bytes; /* of one that accumulates; 0: none does */
@@ -114,21 +118,22 @@ void comm_set_memory(struct comm *comm, const struct arena *arena);
 enum zd_status comm_plan(struct arena_plan *plan, int world);
 void comm_set_staging(struct comm *comm, void *staging);
 
-/* full = the shards of all ranks, in rank order. `shard` may be this rank's part
- * of `full`. count: elements of one shard. */
-enum zd_status comm_all_gather_begin(struct comm *comm, const void *shard,
-        void *full, size_t count, enum dtype type, struct comm_op **op_out);
+/* full = the shards of all ranks, in rank order. `shard` may be this rank's
+ * part of `full`. count: elements of one shard. */
+enum zd_status comm_all_gather_begin(
+        struct comm *comm, const void *shard, void *full, size_t count,
+        enum dtype type, struct comm_op **op_out);
 
 /* shard = [shard +] sum over ranks of their part of `full`; `shard` may be this
  * rank's part of `full`. With accumulate (fp32 only) the sum is added to what
  * shard holds. `full` is left alone elsewhere and may be reused after wait. */
-enum zd_status comm_reduce_scatter_begin(struct comm *comm, const void *full,
-        void *shard, size_t count, enum dtype type, bool accumulate,
-        struct comm_op **op_out);
+enum zd_status comm_reduce_scatter_begin(
+        struct comm *comm, const void *full, void *shard, size_t count,
+        enum dtype type, bool accumulate, struct comm_op **op_out);
 
-/* Finish an operation. On a GPU an operation begins when what the compute stream
- * has queued is done, and waiting holds what the compute stream queues later,
- * not the host. Operations may be waited for in any order that is the
+/* Finish an operation. On a GPU an operation begins when what the compute
+ * stream has queued is done, and waiting holds what the compute stream queues
+ * later, not the host. Operations may be waited for in any order that is the
  * same on all ranks; several that add to one shard, in the order in which they
  * were begun. At most COMM_OPS_MAX may be under way. */
 enum { COMM_OPS_MAX = 16 };
@@ -138,27 +143,29 @@ enum zd_status comm_progress(struct comm *comm);
 
 /* In place; sums are taken in rank order. */
 enum comm_reduction { COMM_SUM, COMM_MAX, COMM_MIN };
-enum zd_status comm_all_reduce_i64(struct comm *comm, int64_t *values,
-        size_t count, enum comm_reduction reduction);
+enum zd_status comm_all_reduce_i64(
+        struct comm *comm, int64_t *values, size_t count,
+        enum comm_reduction reduction);
 
 /* Control messages: not counted, any size. */
 enum zd_status comm_barrier(struct comm *comm);
-enum zd_status comm_broadcast(struct comm *comm, void *data, size_t bytes,
-        int root);
+enum zd_status comm_broadcast(
+        struct comm *comm, void *data, size_t bytes, int root);
 /* all: (size, bytes). */
-enum zd_status comm_gather_all(struct comm *comm, const void *mine,
-        size_t bytes, void *all);
+enum zd_status comm_gather_all(
+        struct comm *comm, const void *mine, size_t bytes, void *all);
 
 /* Settle a failure that can be survived or must be told once: every rank calls
  * with its own status (and its thread's error record). ZD_OK when all are. Else
  * all ranks return the same status, that of the lowest rank that knows a cause
- * (one that only lost a peer does not), so that all end with the same exit code;
- * that rank keeps its record, whose `where` now says which ranks had the same one
+ * (one that only lost a peer does not), so that all end with the same exit
+ * code; that rank keeps its record, whose `where` now says which ranks had the
+ * same one
  * ("ranks 0-7"), and the others have none. Settling again changes nothing. */
 enum zd_status comm_agree(struct comm *comm, enum zd_status mine);
 
-/* End the whole job with this exit code. MPI: does not return, and mpirun's exit
- * code is this one. Threads: every rank's waits fail with ZD_ERR_PEER. */
+/* End the whole job with this exit code. MPI: does not return, and mpirun's
+ * exit code is this one. Threads: every rank's waits fail with ZD_ERR_PEER. */
 void comm_abort(struct comm *comm, int exit_code);
 /* This rank has failed and leaves alone, perhaps in the middle of collectives
  * on a device that its peers wait for: what is under way ends without them, in
@@ -170,16 +177,16 @@ void comm_destroy(struct comm *comm);
 
 /* A comm whose collectives work on memory of the thread's current device, while
  * scalars, control messages and agreement go through `control`, which must
- * outlive it. On the CPU that is `control` itself. On a GPU NCCL when every rank
- * has one of its own (options->backend NCCL: always), else copies through the
- * host, which a notice says. Every rank calls it. Errors: ZD_ERR_UNFIT, CONFIG
- * or PEER, the same on all ranks. */
+ * outlive it. On the CPU that is `control` itself. On a GPU NCCL when every
+ * rank has one of its own (options->backend NCCL: always), else copies through
+ * the host, which a notice says. Every rank calls it. Errors: ZD_ERR_UNFIT,
+ * CONFIG or PEER, the same on all ranks. */
 enum zd_status comm_device_create(
         struct comm *control, const struct comm_options *options,
         struct comm **comm_out);
-/* Copies through the host, on the CPU device too; `mode` is that of its streams.
- * As far as the host's transport allows, copies and messages run beside the
- * caller, moved on by comm_progress; comm_wait may hold the host. */
+/* Copies through the host, on the CPU device too; `mode` is that of its
+ * streams. As far as the host's transport allows, copies and messages run
+ * beside the caller, moved on by comm_progress; comm_wait may hold the host. */
 enum zd_status comm_staged_create(
         struct comm *control, enum stream_mode mode, struct comm **comm_out);
 
@@ -187,12 +194,13 @@ enum zd_status comm_staged_create(
 
 /* A group of `size` ranks that are threads of this process; comms_out: (size).
  * Each thread uses its own and destroys it. */
-enum zd_status comm_local_create(int size, const struct comm_options *options,
-        struct comm **comms_out);
+enum zd_status comm_local_create(
+        int size, const struct comm_options *options, struct comm **comms_out);
 
 /* MPI_COMM_WORLD; initialises MPI when nobody has (and then finalises it in
  * comm_destroy). Without mpirun it is a world of 1. */
-enum zd_status comm_mpi_create(int *argc, char ***argv,
-        const struct comm_options *options, struct comm **comm_out);
+enum zd_status comm_mpi_create(
+        int *argc, char ***argv, const struct comm_options *options,
+        struct comm **comm_out);
 
 #endif

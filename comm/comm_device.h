@@ -1,12 +1,12 @@
-/* comm_device.h - what the back ends for a device's memory share; for this folder
- * only. */
+/* comm_device.h - what the back ends for a device's memory share; for this
+ * folder only. */
 #ifndef ZD_COMM_COMM_DEVICE_H
 #define ZD_COMM_COMM_DEVICE_H
 
 #include "comm/backend.h"
 
-/* The first member of such a back end's own struct: collectives are its own, the
- * rest goes through `control`. */
+/* The first member of such a back end's own struct: collectives are its own,
+ * the rest goes through `control`. */
 struct comm_device {
     struct comm base;
     struct comm *control; /* borrowed */
@@ -29,7 +29,8 @@ void comm_device_abort(struct comm *comm, int exit_code);
 /* What this rank hands to others, whatever the way it travels. */
 void comm_device_count(struct comm *comm, const struct comm_op *op);
 
-/* to += from, in memory of the thread's device; stream NULL: the compute one. */
+/* to += from, in memory of the thread's device; stream NULL: the compute one.
+ */
 enum zd_status comm_device_add(
         struct stream *stream, float *to, const float *from, size_t count);
 

@@ -244,7 +244,7 @@ enum zd_status nccl_flush(struct nccl *nccl)
     ZD_TRY(nccl_check_alive(nccl));
     enum zd_status status = queue_all(nccl);
     nccl->pending_count = 0;
-    nccl->scratch_used = 0; /* what is queued later comes later */
+    nccl->scratch_used = 0;    /* what is queued later comes later */
     if (status != ZD_ERR_PEER) /* a failed GPU is this rank's own cause */
         return status;
     ZD_TRY(nccl_check_alive(nccl));

@@ -23,13 +23,15 @@ enum zd_status command_ckpt_ls(struct cli_args *args, int *argc, char ***argv)
 
 enum zd_status command_ckpt_show(struct cli_args *args, int *argc, char ***argv)
 {
-    return checkpoint_show(args->line.operands[0], cli_wants_json(args), stdout);
+    return checkpoint_show(
+            args->line.operands[0], cli_wants_json(args), stdout);
 }
 
 enum zd_status command_ckpt_verify(
         struct cli_args *args, int *argc, char ***argv)
 {
-    return checkpoint_verify(args->line.operands[0], cli_wants_json(args), stdout);
+    return checkpoint_verify(
+            args->line.operands[0], cli_wants_json(args), stdout);
 }
 
 enum zd_status command_generate(struct cli_args *args, int *argc, char ***argv)

@@ -28,9 +28,9 @@ enum schema_type {                /* TOML accepted            field written */
                    SCHEMA_LIMIT, /* a size or "90%"          uint64_t, double */
                    SCHEMA_DURATION, /* "1h30m"                  double seconds
                                      */
-                   SCHEMA_MOMENT, /* RFC 3339, "1h30m" or ""  double seconds
-                                     since 1970, double seconds from the start
-                                   */
+                   SCHEMA_MOMENT,   /* RFC 3339, "1h30m" or ""  double seconds
+                                       since 1970, double seconds from the start
+                                     */
                    SCHEMA_STRINGS, /* array of strings         const char *const
                                     *, int */
                    SCHEMA_RESUME, /* mode or a path           enum, const char *

@@ -21,10 +21,7 @@ static const struct schema_choice on_sigusr[] = {
         {"exit", ON_SIGNAL_EXIT},
         {0}};
 static const struct schema_choice device_backends[] = {
-        {"auto", DEVICE_AUTO},
-        {"cpu", DEVICE_CPU},
-        {"cuda", DEVICE_CUDA},
-        {0}};
+        {"auto", DEVICE_AUTO}, {"cpu", DEVICE_CPU}, {"cuda", DEVICE_CUDA}, {0}};
 static const struct schema_choice model_inits[] = {
         {"pretrained", MODEL_PRETRAINED}, {"random", MODEL_RANDOM}, {0}};
 static const struct schema_choice attentions[] = {
@@ -389,7 +386,8 @@ const char *schema_section_note(const char *section)
              "Only with `train.dtype = \"fp16\"`; the names are DeepSpeed's"},
             {"aio", "Of the tier `nvme` of [offload]"},
             {"report", "What a run writes beside metrics.jsonl"},
-            {"control", "Who may ask a running job and steer it: docs/control.md"}};
+            {"control",
+             "Who may ask a running job and steer it: docs/control.md"}};
     for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++)
         if (strcmp(notes[i].section, section) == 0)
             return notes[i].note;

@@ -258,8 +258,7 @@ void convert(const toml_source *source, const toml::node &from, toml_node *to)
     } else {
         to->kind = TOML_DATETIME;
         if (auto *moment = from.as_date_time())
-            to->string = copy_text(
-                    text_of(moment->get()), from.source().begin);
+            to->string = copy_text(text_of(moment->get()), from.source().begin);
     }
 }
 

@@ -14,29 +14,31 @@ struct corpus {
     struct file_list list;
     struct token_cache cache; /* words and documents, or documents only */
     struct raw raw;           /* when list.is_tokens */
-    int eos;        /* documents of raw tokens end behind it; -1: unknown */
+    int eos; /* documents of raw tokens end behind it; -1: unknown */
     int vocab_size;
-    uint64_t count; /* tokens */
-    size_t touched_bytes; /* of the mapping, since its pages were let go */
+    uint64_t count;        /* tokens */
+    size_t touched_bytes;  /* of the mapping, since its pages were let go */
     char digest[HASH_HEX]; /* of the content, the same on every host */
 };
 
 /* Find the files of `entry`; tokenise what is not in the cache. `check`: read
  * the cache whole and compare digests, read pre-tokenised files whole up to
  * 4 GiB and check every id. */
-enum zd_status corpus_open(const struct dataset_request *request,
-        const struct data_entry *entry, bool check, struct corpus *corpus_out);
+enum zd_status corpus_open(
+        const struct dataset_request *request, const struct data_entry *entry,
+        bool check, struct corpus *corpus_out);
 void corpus_close(struct corpus *corpus);
 
 /* Words [at, at + count). WORD_FIRST of word `at` is set when a document begins
  * there. ZD_ERR_DATA for an id beyond the vocabulary. */
-enum zd_status corpus_words(struct corpus *corpus, uint64_t at, size_t count,
-        uint32_t *words);
+enum zd_status corpus_words(
+        struct corpus *corpus, uint64_t at, size_t count, uint32_t *words);
 /* Documents, or -1 when they were not counted. */
 int64_t corpus_documents(const struct corpus *corpus);
 /* Where document `index` begins and how many tokens it has. */
-void corpus_document(const struct corpus *corpus, int64_t index,
-        uint64_t *begin_out, uint64_t *count_out);
+void corpus_document(
+        const struct corpus *corpus, int64_t index, uint64_t *begin_out,
+        uint64_t *count_out);
 /* Tokens that the loss counts, or -1 when they were not counted. */
 int64_t corpus_trained(const struct corpus *corpus);
 

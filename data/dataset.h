@@ -2,25 +2,37 @@
  *
  *   files -> documents -> tokens (cache, memory-mapped) -> samples -> order
  *
- * Which sample the n-th one is depends on (data_seed, n) alone: with M samples it
- * is number (n mod M) of epoch n / M, through a permutation of (data_seed, epoch)
- * when shuffled. Of several [[data.train]] entries each makes its own M_k samples;
- * an epoch takes round(weight_k M_k) of entry k.
+ * Which sample the n-th one is depends on (data_seed, n) alone: with M samples
+ * it is number (n mod M) of epoch n / M, through a permutation of (data_seed,
+ * epoch) when shuffled. Of several [[data.train]] entries each makes its own
+ * M_k samples; an epoch takes round(weight_k M_k) of entry k.
  *
  * packing: the documents in file order, each followed by end-of-text, form one
- * stream; sample j is stream[jT .. jT+T]. No packing: one document a sample, its
- * first T+1 tokens, padding masked. See docs/data.md. */
+ * stream; sample j is stream[jT .. jT+T]. No packing: one document a sample,
+ * its first T+1 tokens, padding masked. See docs/data.md. */
 #ifndef ZD_DATA_DATASET_H
 #define ZD_DATA_DATASET_H
 
 #include "data/tokenizer.h"
 
 enum data_format {
-    DATA_AUTO, DATA_TEXT, DATA_CHAT, DATA_SHAREGPT, DATA_ALPACA,
-    DATA_COMPLETION, DATA_MEGATRON, DATA_LLMC, DATA_NANOGPT
+    DATA_AUTO,
+    DATA_TEXT,
+    DATA_CHAT,
+    DATA_SHAREGPT,
+    DATA_ALPACA,
+    DATA_COMPLETION,
+    DATA_MEGATRON,
+    DATA_LLMC,
+    DATA_NANOGPT
 };
 enum chat_template {
-    CHAT_AUTO, CHAT_CHATML, CHAT_LLAMA3, CHAT_MISTRAL, CHAT_QWEN, CHAT_NONE
+    CHAT_AUTO,
+    CHAT_CHATML,
+    CHAT_LLAMA3,
+    CHAT_MISTRAL,
+    CHAT_QWEN,
+    CHAT_NONE
 };
 enum train_on { TRAIN_ON_ASSISTANT, TRAIN_ON_ALL };
 
@@ -34,14 +46,14 @@ struct data_entry { /* one [[data.train]] or [[data.eval]]; strings borrowed */
 };
 
 struct data_options { /* [data] */
-    int cutoff_len; /* T */
+    int cutoff_len;   /* T */
     bool packing, shuffle, add_eos;
     enum chat_template chat_template;
     enum train_on train_on;
-    const char *cache_dir;      /* "auto": beside nothing the user owns:
-                                   $XDG_CACHE_HOME/zerod or ~/.cache/zerod */
-    int preprocessing_threads;  /* 0 = auto */
-    int prefetch;               /* batches */
+    const char *cache_dir;     /* "auto": beside nothing the user owns:
+                                  $XDG_CACHE_HOME/zerod or ~/.cache/zerod */
+    int preprocessing_threads; /* 0 = auto */
+    int prefetch;              /* batches */
     double val_split;
     struct data_entry *train, *eval; /* borrowed arrays */
     int train_count, eval_count;
@@ -57,24 +69,24 @@ struct dataset_request {
     const struct data_entry *entries;
     int entry_count;
     const struct tokenizer *tokenizer; /* NULL: only pre-tokenised data */
-    int eos;          /* end-of-text id; -1: none */
-    int vocab_size;   /* of the model: ids must be below */
+    int eos;                           /* end-of-text id; -1: none */
+    int vocab_size;                    /* of the model: ids must be below */
     uint64_t data_seed;
-    bool shuffle;     /* false for evaluation */
+    bool shuffle; /* false for evaluation */
     /* Part of every entry's samples, for val_split: [from, to) with
      * 0 <= from < to <= 1, cut at the nearest whole sample. */
     double from, to;
 };
 
-/* Tokenise into the cache whatever is not there yet. Everything is checked: text
- * whole, pre-tokenised files whole up to 4 GiB. One rank per host calls it, then
- * all call dataset_open. Prints progress through zd_log_info. */
+/* Tokenise into the cache whatever is not there yet. Everything is checked:
+ * text whole, pre-tokenised files whole up to 4 GiB. One rank per host calls
+ * it, then all call dataset_open. Prints progress through zd_log_info. */
 enum zd_status dataset_prepare(const struct dataset_request *request);
 /* As above, but the cache's digest is not compared again and ids are checked as
- * they are read. ZD_ERR_DATA naming the file when an entry gives not one sample.
- * The request may go afterwards. */
-enum zd_status dataset_open(const struct dataset_request *request,
-        struct dataset **out);
+ * they are read. ZD_ERR_DATA naming the file when an entry gives not one
+ * sample. The request may go afterwards. */
+enum zd_status dataset_open(
+        const struct dataset_request *request, struct dataset **out);
 void dataset_close(struct dataset *dataset);
 
 int64_t dataset_samples(const struct dataset *dataset); /* M of an epoch */
@@ -84,11 +96,11 @@ int64_t dataset_tokens(const struct dataset *dataset);  /* of all documents */
 const char *dataset_digest(const struct dataset *dataset);
 
 /* The n-th sample ever taken: tokens, targets (-1 masked), doc_start, each (T).
- * *token_count_out: input tokens, padding not counted. A bad token found late is
- * ZD_ERR_DATA. May be called from one thread at a time. */
-enum zd_status dataset_sample(struct dataset *dataset, int64_t n,
-        int32_t *tokens, int32_t *targets, int32_t *doc_start,
-        int *token_count_out);
+ * *token_count_out: input tokens, padding not counted. A bad token found late
+ * is ZD_ERR_DATA. May be called from one thread at a time. */
+enum zd_status dataset_sample(
+        struct dataset *dataset, int64_t n, int32_t *tokens, int32_t *targets,
+        int32_t *doc_start, int *token_count_out);
 
 /* A loader reads batches ahead on a thread of its own into planned buffers. */
 struct loader;
@@ -108,13 +120,14 @@ struct loader_order {
 /* The dataset belongs to the loader's thread until loader_destroy. T is its
  * cutoff_len. `keep` batches stay valid while `ahead` are read ahead (each at
  * least 1); `memory`: for keep + ahead. */
-enum zd_status loader_create(struct dataset *dataset, struct loader_order order,
-        int64_t first_batch, int64_t batch_count, int B, int T, int keep,
-        int ahead, void *memory, struct loader **out);
+enum zd_status loader_create(
+        struct dataset *dataset, struct loader_order order, int64_t first_batch,
+        int64_t batch_count, int B, int T, int keep, int ahead, void *memory,
+        struct loader **out);
 /* The next batch; valid until the `keep`-th call after this one. A failure
  * comes with the batch it happened in. At most `batch_count` calls. */
-enum zd_status loader_next(struct loader *loader,
-        struct loader_batch *batch_out);
+enum zd_status loader_next(
+        struct loader *loader, struct loader_batch *batch_out);
 void loader_destroy(struct loader *loader);
 
 #endif

@@ -9,8 +9,8 @@
  * Markers of a template are recognised as added tokens; what people wrote in a
  * message never is. Neighbours of the same sort become one piece, so that they
  * are encoded as one text and have the ids that the whole text would have. A
- * piece that the loss counts is encoded by itself: the mask falls between tokens,
- * and the ids are those a model is given when it has to answer. */
+ * piece that the loss counts is encoded by itself: the mask falls between
+ * tokens, and the ids are those a model is given when it has to answer. */
 #ifndef ZD_DATA_DOCUMENT_H
 #define ZD_DATA_DOCUMENT_H
 
@@ -33,13 +33,14 @@ struct document {
 
 void document_clear(struct document *document);
 void document_fini(struct document *document);
-enum zd_status document_add(struct document *document, const char *text,
-        size_t bytes, unsigned flags, bool train);
+enum zd_status document_add(
+        struct document *document, const char *text, size_t bytes,
+        unsigned flags, bool train);
 
 /* Everything that decides the tokens of a record but the record itself. */
 struct recipe {
     const struct tokenizer *tokenizer;
-    const struct data_entry *entry; /* field names */
+    const struct data_entry *entry;   /* field names */
     enum chat_template chat_template; /* never CHAT_AUTO, once resolved */
     enum train_on train_on;
     int eos;       /* -1: no end-of-text is added */
@@ -54,19 +55,22 @@ struct chat_message {
 
 /* The template that a job gets: CHAT_AUTO takes the one whose markers the
  * tokenizer has. ZD_ERR_CONFIG for CHAT_MISTRAL and when there is none. */
-enum zd_status chat_template_resolve(enum chat_template wanted,
-        const struct tokenizer *tokenizer, enum chat_template *template_out);
+enum zd_status chat_template_resolve(
+        enum chat_template wanted, const struct tokenizer *tokenizer,
+        enum chat_template *template_out);
 /* Append a conversation. */
-enum zd_status chat_render(const struct recipe *recipe,
-        const struct chat_message *messages, size_t count,
-        struct document *document);
+enum zd_status chat_render(
+        const struct recipe *recipe, const struct chat_message *messages,
+        size_t count, struct document *document);
 
-/* What the keys of a JSON record say its format is; DATA_AUTO: nothing known. */
-enum data_format record_format(const json_t *record,
-        const struct data_entry *entry);
+/* What the keys of a JSON record say its format is; DATA_AUTO: nothing known.
+ */
+enum data_format record_format(
+        const json_t *record, const struct data_entry *entry);
 /* Fill `document` from a record. Errors are ZD_ERR_DATA without a place, which
  * the caller adds. */
-enum zd_status record_read(const struct recipe *recipe, enum data_format format,
+enum zd_status record_read(
+        const struct recipe *recipe, enum data_format format,
         const json_t *record, struct document *document);
 
 #endif

@@ -5,7 +5,8 @@
  *   nanoGPT    uint16 from the first byte
  *
  * The tokens of all files form one stream. It is made of runs: stretches that
- * lie in one file one behind the other; one a file but for odd Megatron indices.
+ * lie in one file one behind the other; one a file but for odd Megatron
+ * indices.
  *
  * Source:  Megatron-LM indexed_dataset.py, llm.c dataloader.h, nanoGPT. */
 #ifndef ZD_DATA_RAW_H
@@ -46,25 +47,27 @@ struct raw_documents {
     void *ctx;
 };
 
-/* Open and check the files' headers and sizes. A Megatron index is read through,
- * checked, and its documents go to `documents` (may be NULL). The list must
- * outlive `raw`. */
-enum zd_status raw_open(struct raw *raw, const struct file_list *list,
+/* Open and check the files' headers and sizes. A Megatron index is read
+ * through, checked, and its documents go to `documents` (may be NULL). The list
+ * must outlive `raw`. */
+enum zd_status raw_open(
+        struct raw *raw, const struct file_list *list,
         const struct raw_documents *documents);
 void raw_close(struct raw *raw);
 
-/* Tokens [at, at + count) of the stream. An id that is not below `vocab_size` is
- * ZD_ERR_DATA naming file and position. */
-enum zd_status raw_read(struct raw *raw, uint64_t at, size_t count,
-        int vocab_size, uint32_t *ids);
+/* Tokens [at, at + count) of the stream. An id that is not below `vocab_size`
+ * is ZD_ERR_DATA naming file and position. */
+enum zd_status raw_read(
+        struct raw *raw, uint64_t at, size_t count, int vocab_size,
+        uint32_t *ids);
 /* Is `position` the first token of a file? */
 bool raw_begins_file(const struct raw *raw, uint64_t position);
 
 /* For raw_open: a run of `count` tokens at `offset` of file `file`. */
-enum zd_status raw_add_run(struct raw *raw, int file, uint64_t offset,
-        uint64_t count);
+enum zd_status raw_add_run(
+        struct raw *raw, int file, uint64_t offset, uint64_t count);
 /* megatron.c: check the index of `file` and add its runs and documents. */
-enum zd_status megatron_open(struct raw *raw, int file,
-        const struct raw_documents *documents);
+enum zd_status megatron_open(
+        struct raw *raw, int file, const struct raw_documents *documents);
 
 #endif

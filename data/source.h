@@ -22,15 +22,16 @@ struct file_list {
 /* Find what the entry's path (a file or a glob) names and settle each format.
  * ZD_ERR_NO_INPUT when nothing matches; ZD_ERR_DATA for a directory, FIFO or
  * device and for an empty file; ZD_ERR_CONFIG when a format must be named. */
-enum zd_status sources_find(const struct data_entry *entry,
-        struct file_list *list_out);
+enum zd_status sources_find(
+        const struct data_entry *entry, struct file_list *list_out);
 void sources_free(struct file_list *list);
 
 /* Add to `hasher` what tells this file's content from any other. Up to 64 MiB
- * the whole content (a Megatron file's index included); above that its size, parts spread over it, and, unless
- * `portable`, the file system's word that it has not changed. */
-enum zd_status source_identity(const struct data_file *file, bool portable,
-        struct hasher *hasher);
+ * the whole content (a Megatron file's index included); above that its size,
+ * parts spread over it, and, unless `portable`, the file system's word that it
+ * has not changed. */
+enum zd_status source_identity(
+        const struct data_file *file, bool portable, struct hasher *hasher);
 
 /* x.idx of x.bin, or of x. */
 void megatron_index_path(const char *bin, char path[PATH_MAX]);

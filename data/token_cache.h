@@ -5,11 +5,12 @@
  *   docs     (doc_count + 1) x uint64: where documents begin in the stream of
  *            tokens, then where it ends
  *
- * The key names the content: it is made of everything that decides the words, so
- * a file is never out of date. An index of pre-tokenised data is such a file with
- * documents and no words. Files are written under a temporary name, synced, and
- * renamed, so processes may build the same one at once; what an interrupted one
- * left behind is removed by the next. Numbers are little-endian. */
+ * The key names the content: it is made of everything that decides the words,
+ * so a file is never out of date. An index of pre-tokenised data is such a file
+ * with documents and no words. Files are written under a temporary name,
+ * synced, and renamed, so processes may build the same one at once; what an
+ * interrupted one left behind is removed by the next. Numbers are
+ * little-endian. */
 #ifndef ZD_DATA_TOKEN_CACHE_H
 #define ZD_DATA_TOKEN_CACHE_H
 
@@ -29,31 +30,32 @@ struct token_cache { /* open; all zero: none */
     char digest[HASH_HEX];  /* of words and docs */
 };
 
-/* `option` or, for "auto", $XDG_CACHE_HOME/zerod or ~/.cache/zerod; made when it
- * does not exist. */
+/* `option` or, for "auto", $XDG_CACHE_HOME/zerod or ~/.cache/zerod; made when
+ * it does not exist. */
 enum zd_status token_cache_folder(const char *option, char folder[PATH_MAX]);
 
 /* Map the file of `key`. *found_out is false when there is none, or a damaged
- * one, which is told in a warning. `verify`: all of it is read and compared with
- * its digest; otherwise header and size must agree. */
-enum zd_status token_cache_open(const char *folder, const char *key, bool verify,
+ * one, which is told in a warning. `verify`: all of it is read and compared
+ * with its digest; otherwise header and size must agree. */
+enum zd_status token_cache_open(
+        const char *folder, const char *key, bool verify,
         struct token_cache *cache_out, bool *found_out);
 void token_cache_close(struct token_cache *cache);
 /* Let go of mapped pages, which count as this process's memory. */
 void token_cache_drop_pages(const struct token_cache *cache);
 
 struct cache_writer;
-enum zd_status cache_writer_create(const char *folder, const char *key,
-        struct cache_writer **writer_out);
+enum zd_status cache_writer_create(
+        const char *folder, const char *key, struct cache_writer **writer_out);
 /* Append words; those with WORD_FIRST begin documents. */
-enum zd_status cache_writer_words(void *writer, const uint32_t *words,
-        size_t count);
+enum zd_status cache_writer_words(
+        void *writer, const uint32_t *words, size_t count);
 /* For an index: a document begins at `position`. */
 enum zd_status cache_writer_document(void *writer, uint64_t position);
-/* Put it in place; `tokens`: where the stream of an index ends. Frees the writer whatever
- * happens. */
-enum zd_status cache_writer_finish(struct cache_writer *writer,
-        uint64_t tokens);
+/* Put it in place; `tokens`: where the stream of an index ends. Frees the
+ * writer whatever happens. */
+enum zd_status cache_writer_finish(
+        struct cache_writer *writer, uint64_t tokens);
 void cache_writer_abandon(struct cache_writer *writer);
 
 #endif

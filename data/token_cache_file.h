@@ -1,4 +1,5 @@
-/* token_cache_file.h - the layout of a cache file, for its reader and writer. */
+/* token_cache_file.h - the layout of a cache file, for its reader and writer.
+ */
 #ifndef ZD_DATA_TOKEN_CACHE_FILE_H
 #define ZD_DATA_TOKEN_CACHE_FILE_H
 

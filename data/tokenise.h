@@ -6,8 +6,9 @@
  *   bit 30      first token of a document (the loss never counts it)
  *   bits 0..29  id
  *
- * A unit is some whole lines of a JSONL file, or a part of a text file that ends
- * where the tokenizer says it may be cut (tokenizer_cut). Units are read in order by one thread, tokenised by any, and their words taken in order
+ * A unit is some whole lines of a JSONL file, or a part of a text file that
+ * ends where the tokenizer says it may be cut (tokenizer_cut). Units are read
+ * in order by one thread, tokenised by any, and their words taken in order
  * again, so the result does not depend on the number of threads. */
 #ifndef ZD_DATA_TOKENISE_H
 #define ZD_DATA_TOKENISE_H
@@ -32,18 +33,19 @@ struct unit {
 struct unit_reader {
     const struct file_list *list;
     const struct tokenizer *tokenizer;
-    int file; /* index of the open file */
-    int fd;   /* -1: none */
+    int file;         /* index of the open file */
+    int fd;           /* -1: none */
     uint64_t at, end; /* next byte; end of what is not blank at the end */
     int64_t line;
 };
-void unit_reader_init(struct unit_reader *reader, const struct file_list *list,
+void unit_reader_init(
+        struct unit_reader *reader, const struct file_list *list,
         const struct tokenizer *tokenizer);
 void unit_reader_fini(struct unit_reader *reader);
-/* The next unit into `unit`, whose text is used again. *more_out false: there is
- * none. */
-enum zd_status unit_read(struct unit_reader *reader, struct unit *unit,
-        bool *more_out);
+/* The next unit into `unit`, whose text is used again. *more_out false: there
+ * is none. */
+enum zd_status unit_read(
+        struct unit_reader *reader, struct unit *unit, bool *more_out);
 
 /* What one thread needs. */
 struct tokeniser {
@@ -51,17 +53,18 @@ struct tokeniser {
     struct encoder *encoder;
     struct document document;
 };
-enum zd_status tokeniser_init(struct tokeniser *tokeniser,
-        const struct recipe *recipe);
+enum zd_status tokeniser_init(
+        struct tokeniser *tokeniser, const struct recipe *recipe);
 void tokeniser_fini(struct tokeniser *tokeniser);
 /* Append the words of a unit (uint32_t kept in the vector's ids). Errors name
  * file, line and, for bytes that are not UTF-8, the byte offset. */
-enum zd_status tokenise_unit(struct tokeniser *tokeniser,
-        const struct unit *unit, struct token_vector *words);
+enum zd_status tokenise_unit(
+        struct tokeniser *tokeniser, const struct unit *unit,
+        struct token_vector *words);
 
 /* All words of `list`, in order, handed to `sink`; `threads` of them work. */
-enum zd_status tokenise_files(const struct file_list *list,
-        const struct recipe *recipe, int threads,
+enum zd_status tokenise_files(
+        const struct file_list *list, const struct recipe *recipe, int threads,
         enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count),
         void *ctx);
 

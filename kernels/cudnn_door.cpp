@@ -22,8 +22,8 @@ static void *door_symbol(void *handle, const char *name);
 #undef dlsym
 
 extern "C" {
-#include "kernels/cudnn_door.h"
 #include "base/library.h"
+#include "kernels/cudnn_door.h"
 }
 
 namespace fe = cudnn_frontend;

@@ -21,7 +21,13 @@ extern "C" {
 #include "kernels/cuda_workspace.h"
 }
 
-enum { FORWARD_BLOCK = 128, BACKWARD_BLOCK = 128, FIRST = 0, LAST = 1, NO_ID = -1 };
+enum {
+    FORWARD_BLOCK = 128,
+    BACKWARD_BLOCK = 128,
+    FIRST = 0,
+    LAST = 1,
+    NO_ID = -1
+};
 
 template <typename T, int W>
 static __global__ void embedding_forward_kernel(

@@ -1,6 +1,6 @@
 /* config.h - the shape of a model, from Hugging Face's config.json (v4 and v5
- * keys) or from [model.config] of the job file. A key that we do not support and
- * that has a value other than its default is refused by name.
+ * keys) or from [model.config] of the job file. A key that we do not support
+ * and that has a value other than its default is refused by name.
  *
  * Families: gpt2; llama (Llama 3.x, rope_type default and llama3), mistral
  * (without window), qwen2 (q, k, v bias), qwen3 (q/k norm, own head_dim). */
@@ -32,33 +32,34 @@ struct model_config {
     int head_dim;          /* D */
     int max_positions;     /* longest sequence */
     float norm_eps;
-    bool tied;             /* the head is the token embedding */
+    bool tied; /* the head is the token embedding */
     bool qkv_bias, out_bias, mlp_bias;
-    bool qk_norm;          /* RMSNorm over each head of q and k (Qwen3) */
+    bool qk_norm; /* RMSNorm over each head of q and k (Qwen3) */
     double rope_theta;
-    bool rope_llama3;      /* the frequencies are scaled, see model/rope.c */
+    bool rope_llama3; /* the frequencies are scaled, see model/rope.c */
     double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
     int rope_original_positions;
-    double initializer_range;   /* standard deviation of random weights */
-    enum dtype storage_dtype;   /* of the files: what "auto" exports */
-    bool has_dropout;           /* stated in the file; not applied */
-    int bos_token_id;           /* -1: none */
-    int eos_token_id;           /* the first of a list; -1: none */
-    json_t *json;               /* the keys as given, for export; owned */
+    double initializer_range; /* standard deviation of random weights */
+    enum dtype storage_dtype; /* of the files: what "auto" exports */
+    bool has_dropout;         /* stated in the file; not applied */
+    int bos_token_id;         /* -1: none */
+    int eos_token_id;         /* the first of a list; -1: none */
+    json_t *json;             /* the keys as given, for export; owned */
 };
 
 /* `on_error` is ZD_ERR_DATA for a file, ZD_ERR_CONFIG for [model.config];
  * `name` says where ("models/x/config.json", "job.toml [model.config]"). Every
  * problem is one error; the first is reported. `json` is borrowed. */
-enum zd_status model_config_parse(const json_t *json, const char *name,
-        enum zd_status on_error, struct model_config *config_out);
-/* DIR/config.json. */
-enum zd_status model_config_read(const char *dir,
+enum zd_status model_config_parse(
+        const json_t *json, const char *name, enum zd_status on_error,
         struct model_config *config_out);
+/* DIR/config.json. */
+enum zd_status model_config_read(
+        const char *dir, struct model_config *config_out);
 void model_config_fini(struct model_config *config);
 const char *model_family_name(enum model_family family); /* "llama" */
 /* Short text for the banner: "llama, 16 layers, 2048 wide, 32/8 heads". */
-void model_config_describe(const struct model_config *config, char *out,
-        size_t out_bytes);
+void model_config_describe(
+        const struct model_config *config, char *out, size_t out_bytes);
 
 #endif

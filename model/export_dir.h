@@ -14,8 +14,8 @@
 extern const char *const export_copied_files[];
 
 /* ZD_ERR_CREATE unless `dir` does not exist, is empty, or holds an export and
- * nothing else. `finished`: its weights must carry our mark (what an interrupted
- * export left may be torn). */
+ * nothing else. `finished`: its weights must carry our mark (what an
+ * interrupted export left may be torn). */
 enum zd_status export_dir_check(const char *dir, bool finished);
 /* `from` becomes `to`; what was `to` is removed. */
 enum zd_status export_dir_replace(const char *from, const char *to);

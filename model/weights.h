@@ -9,8 +9,8 @@
  * table as fp32: a Hugging Face directory, random numbers, a checkpoint. The
  * first two may be read by several threads at once. */
 struct weight_source {
-    enum zd_status (*read)(void *ctx, int id, size_t begin, size_t count,
-            float *out);
+    enum zd_status (*read)(
+            void *ctx, int id, size_t begin, size_t count, float *out);
     void (*close)(void *ctx); /* may be NULL */
     void *ctx;
 };
@@ -20,26 +20,28 @@ struct weight_source {
  * once with the right shape and a float type; tensors that are not ours are
  * refused by name but for known buffers (rotary inv_freq, causal masks, a tied
  * lm_head equal in shape). GPT-2 names with or without "transformer.". A value
- * that is NaN or infinite is found when it is read: ZD_ERR_DATA naming tensor and
- * index. `config` and `table` are borrowed and must outlive the source.
+ * that is NaN or infinite is found when it is read: ZD_ERR_DATA naming tensor
+ * and index. `config` and `table` are borrowed and must outlive the source.
  * storage_out (may be NULL): the type most elements are stored in. */
-enum zd_status weights_open_hf(const char *dir,
-        const struct model_config *config, const struct param_table *table,
-        enum dtype *storage_out, struct weight_source *source_out);
+enum zd_status weights_open_hf(
+        const char *dir, const struct model_config *config,
+        const struct param_table *table, enum dtype *storage_out,
+        struct weight_source *source_out);
 
-/* Random initial weights keyed on (seed, tensor name, element): the same at every
- * world size and stage. */
-enum zd_status weights_open_random(uint64_t seed,
-        const struct param_table *table, struct weight_source *source_out);
+/* Random initial weights keyed on (seed, tensor name, element): the same at
+ * every world size and stage. */
+enum zd_status weights_open_random(
+        uint64_t seed, const struct param_table *table,
+        struct weight_source *source_out);
 
 void weights_close(struct weight_source *source);
 
 struct hf_export_options {
-    enum dtype dtype;           /* element type of the files */
-    uint64_t max_shard_bytes;   /* 5 GB; a larger tensor gets a file of its own */
-    const char *copy_from;      /* folder whose config.json, generation_config,
-                                   tokenizer files are copied; NULL: none, then
-                                   config.json is written from config->json */
+    enum dtype dtype;         /* element type of the files */
+    uint64_t max_shard_bytes; /* 5 GB; a larger tensor gets a file of its own */
+    const char *copy_from;    /* folder whose config.json, generation_config,
+                                 tokenizer files are copied; NULL: none, then
+                                 config.json is written from config->json */
     const char *tokenizer_from; /* folder of the tokenizer files when that is
                                    another one; NULL: copy_from */
     bool gpt2_prefix;           /* "transformer." before GPT-2 names, as
@@ -48,11 +50,11 @@ struct hf_export_options {
 
 /* Write a directory that transformers loads: config.json, tokenizer files,
  * model.safetensors (or shards and an index), streaming in pieces of bounded
- * size. Made as `dir`.tmp and renamed; an existing `dir` that we wrote before is
- * replaced, anything else there is ZD_ERR_CREATE. */
-enum zd_status weights_export_hf(const char *dir,
-        const struct model_config *config, const struct param_table *table,
-        const struct weight_source *source,
+ * size. Made as `dir`.tmp and renamed; an existing `dir` that we wrote before
+ * is replaced, anything else there is ZD_ERR_CREATE. */
+enum zd_status weights_export_hf(
+        const char *dir, const struct model_config *config,
+        const struct param_table *table, const struct weight_source *source,
         const struct hf_export_options *options);
 
 #endif

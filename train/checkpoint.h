@@ -66,8 +66,8 @@ struct checkpoint_writer {
     struct run_identity identity;
     int64_t global_batch; /* of the job, whatever `set` has made of it */
     /* of rank 0 (events.h); all 0 where nobody asks anything */
-    const json_t *commands; /* done so far: an array of events' members */
-    int64_t last_event;     /* its id */
+    const json_t *commands;    /* done so far: an array of events' members */
+    int64_t last_event;        /* its id */
     const char *trainer_state; /* text of trainer_state.json; NULL: none */
 };
 

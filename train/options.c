@@ -52,7 +52,8 @@ struct train_job train_job_default(void)
                     .logging_first_step = true,
                     .progress = PROGRESS_AUTO,
                     .rank_logs = RANK_LOGS_FILES},
-            .report = {.tensorboard = true, .trainer_state = true, .html = true},
+            .report =
+                    {.tensorboard = true, .trainer_state = true, .html = true},
             .control = {.socket = CONTROL_AUTO, .status_gid = -1},
     };
 }

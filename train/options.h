@@ -46,7 +46,7 @@ struct model_options {     /* [model] */
     bool dtype_auto;
     enum dtype dtype; /* of export */
     enum attention_choice attn;
-    json_t *config;   /* [model.config], or NULL */
+    json_t *config; /* [model.config], or NULL */
 };
 
 struct fp16_options {  /* [train.fp16], with dtype = "fp16" only */

@@ -72,9 +72,8 @@ struct plan_context plan_context(
     /* one rank opens it only where the job names it */
     bool has_nccl = plan->transport == COMM_TRANSPORT_NCCL &&
                     (plan->world > 1 || job->comm.backend == COMM_NCCL);
-    bool may_cudnn =
-            ZD_HAVE_CUDNN && job->model.attn != ATTENTION_OWN &&
-            job->train.dtype != DTYPE_FP32;
+    bool may_cudnn = ZD_HAVE_CUDNN && job->model.attn != ATTENTION_OWN &&
+                     job->train.dtype != DTYPE_FP32;
     return (struct plan_context){
             .driver = is_measured ? facts.context_bytes : driver_bytes(&facts),
             .is_measured = is_measured,

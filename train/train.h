@@ -52,10 +52,10 @@ struct job_plan {
     const char *no_gpu; /* why there is none here, where one was asked for or
                            would have been taken; NULL; static */
     bool lacks_nccl; /* STAGED is what comm.backend = "auto" means without it */
-    struct plan_context context;   /* of the device, beside the arena; */
-    uint64_t context_bytes;        /* .. its sum; 0: the CPU */
-    int per_device, accumulation;  /* B, A */
-    int64_t global_batch;          /* G */
+    struct plan_context context;  /* of the device, beside the arena; */
+    uint64_t context_bytes;       /* .. its sum; 0: the CPU */
+    int per_device, accumulation; /* B, A */
+    int64_t global_batch;         /* G */
     enum dtype export_dtype;
     struct plan_limits limits; /* that it was fitted to */
     bool chose_checkpointing;  /* gradient_checkpointing = "auto" */
@@ -70,11 +70,12 @@ struct job_plan {
 /* Reads config.json when model.path is given. ZD_ERR_UNFIT when a limit of
  * [device] is exceeded: need, limit and the largest spans, and what would fit.
  * `local_size`: how many ranks share this machine's memory when no limit is
- * given; 0: it is not known, and one has all of it. `comm` says how collectives travel; NULL: as
- * they would between ranks of machines like this one, local_size on each. Sets the thread count of
- * the kernels, whose scratch is part of the plan, for `world` ranks on this
- * machine (or local_size when that is not 1). Resolves gradient_checkpointing =
- * "auto" and auto_find_batch_size. */
+ * given; 0: it is not known, and one has all of it. `comm` says how collectives
+ * travel; NULL: as they would between ranks of machines like this one,
+ * local_size on each. Sets the thread count of the kernels, whose scratch is
+ * part of the plan, for `world` ranks on this machine (or local_size when that
+ * is not 1). Resolves gradient_checkpointing = "auto" and auto_find_batch_size.
+ */
 enum zd_status job_plan_build(
         const struct train_job *job, int world, int local_size,
         const struct comm *comm, struct job_plan *plan_out);

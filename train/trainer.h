@@ -62,7 +62,7 @@ struct trainer {
     double last_loss;
     double started;
     struct startup startup; /* until the first step has ended */
-    int64_t tokens_here; /* trained on by this process */
+    int64_t tokens_here;    /* trained on by this process */
     struct train_offload_report offload_total;
     struct train_offload_report offload_late; /* of the last step's update, made
                                                  before what lies between */
@@ -74,7 +74,7 @@ struct trainer {
     bool is_paused, is_stopped; /* the same on all ranks */
     int between_depth;          /* between.h */
     struct rank_meter meter;
-    struct state_history history; /* rank 0 */
+    struct state_history history;  /* rank 0 */
     struct trace *trace;           /* NULL: nothing is traced */
     struct train_command profiled; /* rank 0: by whom */
     struct deadline deadline;      /* rank 0's clock is looked at */
@@ -136,7 +136,7 @@ struct sample_request {
     const char *const *prompts;
     int count, max_new_tokens;
     bool is_asked; /* max_new_tokens is: it is not cut to the room */
-    json_t *told; /* NULL, or rank 0's array: {"prompt", "text"} are added */
+    json_t *told;  /* NULL, or rank 0's array: {"prompt", "text"} are added */
 };
 /* Those of the job. */
 enum zd_status trainer_sample(struct trainer *trainer);

@@ -193,9 +193,9 @@ Test(tokenizer_broken, sequences_are_checked)
                      "\"behavior\": \"Removed\"") ", " BYTES("false", "false")),
              false},
             {SEQUENCE(
-                     SPLIT("\"Regex\": \"a+\"", "\"behavior\": \"Isolated\", "
-                                                "\"invert\": true") ", " BYTES(
-                             "false", "false")),
+                     SPLIT("\"Regex\": \"a+\"",
+                           "\"behavior\": \"Isolated\", "
+                           "\"invert\": true") ", " BYTES("false", "false")),
              false},
             {SEQUENCE(SPLIT("\"Regex\": \"a+\"", ISOLATED) ", " BYTES(
                      "true", "false")),

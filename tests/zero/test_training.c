@@ -75,8 +75,7 @@ static enum zd_status step(struct rank *rank, int k)
     ZD_TRY(zero_step_begin(zero));
     ZD_TRY(comm_all_reduce_i64(rank->comm, counts, ZERO_STEP_COUNTS, COMM_SUM));
     ZD_TRY(zero_micro_begin(zero, 0));
-    ZD_TRY(model_forward(
-            rank->model, &batch, 1.0f / (float)counts[0], &hooks));
+    ZD_TRY(model_forward(rank->model, &batch, 1.0f / (float)counts[0], &hooks));
     ZD_TRY(model_backward(rank->model, &hooks));
     ZD_TRY(zero_reduce_finish(zero));
     ZD_TRY(model_loss_take(rank->model, &loss));
