@@ -32,7 +32,7 @@ tests_end() {
 
 # scratch_folder: its name in `work`, removed at the end; jobs of equal names that run beside each other do not meet.
 scratch_folder() {
-    work=$(mktemp -d) || exit 99
+    work=$(mktemp -d "${TMPDIR:-/tmp}/zerod-XXXXXX") || exit 99 # no dot: mandoc takes what follows it for a section
     export XDG_RUNTIME_DIR="$work"
     trap 'rm -rf "$work"' EXIT
 }
