@@ -28,7 +28,7 @@ if [[ -z $steps ]]; then
     say "ninja -C $folder: everything is built"
 else
     kernels=$(grep -c 'Generating .*_cuda\.cu\.o' <<<"$planned" || true)
-    cores=$(nproc)
+    cores=$(env -u OMP_NUM_THREADS nproc)
     minutes=$((((steps + 25 * kernels) / 2 / cores + 59) / 60))
     [[ $minutes -gt 0 ]] || minutes=1
     say "ninja -C $folder: $steps steps, about $minutes minute$([[ $minutes -eq 1 ]] || echo s) on $cores core$(
@@ -52,4 +52,5 @@ else
     build >"$log" || code=$?
 fi
 if [[ $code -ne 0 ]]; then tail -n 60 "$log" >&2; exit 70; fi
-if grep -q 'warning:' "$log"; then grep -A 4 'warning:' "$log" >&2; fi
+warning='warning( #[0-9]+(-D)?)?:' # nvcc's have a number
+if grep -qE "$warning" "$log"; then grep -E -A 4 "$warning" "$log" >&2; fi

@@ -110,6 +110,8 @@ else
     if build build-cuda --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_archs=$archs -Dcudnn=$cudnn \
             -Dcpu_isa=base; then
         told "CUDA by nvcc" OK
+        if grep -qE 'warning( #[0-9]+(-D)?)?:' build-cuda/build.log; then told "CUDA by nvcc, without warnings" FAIL
+        else told "CUDA by nvcc, without warnings" OK; fi
         run_suite build-cuda "the program with CUDA where there is no driver" --suite no-driver
     else
         told "CUDA by nvcc" FAIL
