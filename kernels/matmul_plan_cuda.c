@@ -302,28 +302,6 @@ static enum zd_status settle(
     return status;
 }
 
-/* What D may be written over by a trial: the caller's, which the product itself
- * will write over, or where that holds a sum already, memory of our own, which
- * there need not be; then the first candidate stays. */
-static enum zd_status measure(
-        struct plan_table *table, struct plan *plan,
-        const struct plan_candidates *candidates,
-        const struct product_operands *operands, cudaStream_t stream)
-{
-    struct product_operands trial = *operands;
-    size_t bytes = (size_t)ldd_of(&plan->product) * (size_t)plan->product.n *
-                   dtype_bytes((enum dtype)plan->product.out_type);
-    if (!operands->accumulate)
-        return settle(table, plan, candidates, operands, stream);
-    if (cudaMalloc(&trial.d, bytes) != cudaSuccess) {
-        cudaGetLastError();
-        return ZD_OK;
-    }
-    enum zd_status status = settle(table, plan, candidates, &trial, stream);
-    cudaFree(trial.d);
-    return status;
-}
-
 enum zd_status plan_choose(
         struct plan_table *table, struct plan *plan,
         const struct product_operands *operands, cudaStream_t stream)
@@ -339,9 +317,12 @@ enum zd_status plan_choose(
         return ZD_OK;
     }
     plan->algorithm = candidates.algorithms[0];
-    if (!is_timed || candidates.count == 1)
+    /* A trial writes over D. Where that holds a sum the first proposal stays:
+     * gradients are written before they are added to, so that only the last,
+     * shorter chunk of a head meets its shape here. */
+    if (!is_timed || candidates.count == 1 || operands->accumulate)
         return ZD_OK;
-    return measure(table, plan, &candidates, operands, stream);
+    return settle(table, plan, &candidates, operands, stream);
 }
 
 /* --- a product ------------------------------------------------------------ */
