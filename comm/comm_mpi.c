@@ -288,7 +288,6 @@ static enum zd_status connect(
     ZD_MPI(MPI_Comm_size, mpi->world, &size);
     ZD_TRY(comm_base_init(&mpi->base, &mpi_functions, rank, size, options));
     ZD_TRY(look_around(mpi));
-    ZD_TRY(settle_levels(mpi));
     mpi->requests = calloc(2 * (size_t)size, sizeof *mpi->requests);
     if (!mpi->requests)
         return ZD_FAIL(
@@ -296,7 +295,7 @@ static enum zd_status connect(
                 size);
     for (int s = 0; s < 2; s++)
         ZD_TRY(stream_init(&mpi->streams[s], mpi, (enum comm_op_kind)s));
-    return ZD_OK;
+    return comm_agree(&mpi->base, settle_levels(mpi));
 }
 
 enum zd_status comm_mpi_create(

@@ -44,6 +44,17 @@ run insists 0 "${settings[@]}" --set device.backend=auto
 check "nor where there is one that cannot be had" fails_with 69 E1202
 unset ZD_STANDIN_FAIL
 
+# What [comm] asks for and these ranks cannot have.
+run on-cpu 0 "${settings[@]}" --set device.backend=cpu --set comm.backend=nccl
+check "NCCL for ranks on the CPU: 78" fails_with 78 E1232
+mkdir other-library
+cp "$(ldd "$zerod" | sed -n 's/.*libjansson.* => \([^ ]*\).*/\1/p')" other-library/libnccl.so.2
+ZEROD_LIBRARY_PATH=$folder/other-library run no-nccl 0 "${cuda[@]}" --set comm.backend=nccl
+check "a library that is not NCCL: 69" fails_with 69 E1231
+check "with what is missing in it" says "has no nccl.*too old"
+ZEROD_TEST_RANKS_PER_NODE=2 ZD_STANDIN_GPUS=3 run odd 3 "${cuda[@]}" --set train.global_batch_size=3 --set comm.hierarchical=true
+check "two levels for three ranks on nodes of two: 78" fails_with 78 E1230
+
 # The second of two ranks is left none, as on a host without one.
 mkdir uneven-programs
 printf '#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 0 ] || export CUDA_VISIBLE_DEVICES=\nexec "%s" "$@"\n' "$zerod" >uneven-programs/zerod
