@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # What a GPU must show, from a folder that deploy/bundle.sh made (or a build folder of this machine).
 #   tests/gpu.sh FOLDER [PART]...      kernels parity ranks offload sanitizer; all of them without a word
-# A line for each check goes to FOLDER/gpu-tests.txt, which is appended to, and to the terminal; no command runs longer
-# than eight minutes. ZEROD_GPU_STEPS=2 makes runs of zerod shorter, ZEROD_GPU_RESULTS names another file. Ends with 0 when nothing
-# failed. Without a GPU that it can use it says why, writes no result and ends with 69; 66: no such folder, or its payload is cut.
+# A line for each check goes to FOLDER/gpu-tests.txt, which is appended to, and to the terminal. No command that it runs takes
+# longer than eight minutes; bench/gpu_all.sh bounds a part. ZEROD_GPU_STEPS=2 makes runs of zerod shorter, ZEROD_GPU_RESULTS
+# names another file. Ends with 0 when nothing failed. Without a GPU that it can use it says why, writes no result and ends
+# with 69; 66: no such folder, or its payload is cut.
 set -uo pipefail
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
 # shellcheck source=deploy/gpu-folder.sh
@@ -78,11 +79,12 @@ report() { # the same, but a failure is only told
 # --- programs of the suite cuda
 # run_tests PART PREFIX...: those whose name begins with one of the prefixes.
 run_tests() {
-    local part=$1 name program arguments prefix
+    local part=$1 name program arguments prefix matches=0
     shift
     while IFS=$'\t' read -r name program arguments; do
         for prefix in "$@"; do
             [[ $name == "$prefix"* ]] || continue
+            matches=$((matches + 1))
             # shellcheck disable=SC2086 # arguments are words
             attempt "$part" "$name" "${programs:+$programs/}$program" $arguments
             if grep -q 'no CUDA device' "$work/log"; then
@@ -94,8 +96,12 @@ run_tests() {
             break
         done
     done <"$list"
+    if [[ $matches -eq 0 ]]; then
+        failed=1
+        say "$part | $* | FAILED: $list has no such program"
+    fi
 }
-part_kernels() { run_tests kernels base kernels optim zero; }
+part_kernels() { run_tests kernels base kernels attention optim zero; }
 part_parity() { run_tests parity train_gpu_parity train_gpu_worlds train_gpu_resume; }
 
 # --- runs of zerod

@@ -17,7 +17,7 @@ done
 export ZEROD_TEST_RANKS_PER_NODE=4
 run mpi24 8 "${settings[@]}" --set comm.backend=mpi --set comm.hierarchical=true --set zero.stage=1
 check "two nodes of four ranks over MPI, in two levels" code_is 0
-for stage in 0 3; do
+for stage in 0 1 2 3; do
     run nccl24-$stage 8 "${settings[@]}" --set comm.backend=nccl --set comm.hierarchical=true --set zero.stage=$stage
     check "stage $stage over NCCL in two levels: the bits of MPI" same nccl24-$stage mpi24
 done
