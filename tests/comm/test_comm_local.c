@@ -102,11 +102,23 @@ static void run_abort(void)
     report(holds, 4, "an abort reaches the ranks that wait");
 }
 
+/* Every size; under the thread sanitizer, for which all take two minutes, one
+ * of each kind: alone, even, odd, the largest. */
+static bool is_tested(int size)
+{
+#ifdef __SANITIZE_THREAD__
+    return size <= 3 || size == 5 || size == SIZE_MAX_TESTED;
+#else
+    return true;
+#endif
+}
+
 int main(void)
 {
-    printf("1..%d\n", SIZE_MAX_TESTED * suite_case_count + 1);
     for (int size = 1; size <= SIZE_MAX_TESTED; size++)
-        run_suite(size);
+        if (is_tested(size))
+            run_suite(size);
     run_abort();
+    printf("1..%d\n", tests_run);
     return tests_failed != 0;
 }
