@@ -147,6 +147,8 @@ static enum zd_status start_telling(
 /* Read by the handler below alone; set before it is installed. */
 static volatile sig_atomic_t ending_code;
 
+/* May meet a thread that computes, which spoils its memory (train/signals.c):
+ * nothing is read after it. */
 static void end_now(int signal_number)
 {
     (void)signal_number;

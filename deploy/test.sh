@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Build zerod and run its tests; the last line is "N passed, N failed, N skipped".
-#   deploy/test.sh           everything that a change must pass: under twenty minutes on two cores
+#   deploy/test.sh           everything that a change must pass: under twenty-five minutes on two cores
 #   deploy/test.sh --long    the suite `long` too, and CUDA's stand-ins under the thread sanitizer
 # With CI set, the packages of the group `ci` are installed too.
 # Three builds: as it is used; with the address and undefined-behaviour sanitizers, for the unit tests; and with

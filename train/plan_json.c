@@ -98,12 +98,12 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
                         "{s:s, s:i}", "over",
                         plan_transport_name(plan->transport), "ranks_per_node",
                         plan->node_size));
-    if (plan->context_bytes)
+    if (plan->context_bytes) {
         json_object_set_new(
                 json, "context_bytes",
                 json_integer((json_int_t)plan->context_bytes));
-    if (plan->context_bytes)
         json_object_set_new(json, "context", context_json(&plan->context));
+    }
     if (plan->measured)
         json_object_set(json, "measured", plan->measured);
     json_object_set_new(

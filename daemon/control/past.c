@@ -57,16 +57,24 @@ static void undo(struct past *past, const struct kept_event *resumed)
     json_decref(object);
 }
 
+/* The oldest go. */
+static void keep_last(struct past *past)
+{
+    int over = past->count - EVENTS_KEPT;
+    if (over <= 0)
+        return;
+    for (int i = 0; i < over; i++)
+        free(past->events[i].text);
+    memmove(past->events, past->events + over,
+            EVENTS_KEPT * sizeof *past->events);
+    past->count = EVENTS_KEPT;
+}
+
 /* Room for one more; the oldest go by thousands, so that it costs nothing. */
 static bool make_room(struct past *past)
 {
-    if (past->count == 2 * EVENTS_KEPT) {
-        for (int i = 0; i < EVENTS_KEPT; i++)
-            free(past->events[i].text);
-        memmove(past->events, past->events + EVENTS_KEPT,
-                EVENTS_KEPT * sizeof *past->events);
-        past->count = EVENTS_KEPT;
-    }
+    if (past->count == 2 * EVENTS_KEPT)
+        keep_last(past);
     if (past->count < past->room)
         return true;
     int room = past->room ? 2 * past->room : 64;
@@ -104,19 +112,6 @@ static void add_line(struct past *past, char *line)
     if (event.id > 0)
         past_add(past, &event);
     json_decref(object);
-}
-
-/* The oldest go. */
-static void keep_last(struct past *past)
-{
-    int over = past->count - EVENTS_KEPT;
-    if (over <= 0)
-        return;
-    for (int i = 0; i < over; i++)
-        free(past->events[i].text);
-    memmove(past->events, past->events + over,
-            EVENTS_KEPT * sizeof *past->events);
-    past->count = EVENTS_KEPT;
 }
 
 struct past *past_read(const char *path)
