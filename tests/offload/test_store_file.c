@@ -1,6 +1,7 @@
 #include "tests/offload/store_case.h"
 
 #include "offload/aio.h"
+#include "offload/store_record.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -102,6 +103,20 @@ static struct store_list all_chunks(
     return (struct store_list){chunks, test->chunk_count, reads, writes};
 }
 
+/* A buffer whose write took long may keep its chunk through a whole list. Of
+ * this one every buffer takes a chunk of the last half as it begins; all_chunks
+ * begins with the first half, so it finds none of its chunks in the ring. */
+static void take_every_buffer(struct store_case *test)
+{
+    int chunks[CASE_CHUNKS_MAX], half = test->chunk_count / 2;
+    cr_assert(record_ring_count(&test->request, test->chunk_count) <= half);
+    for (int i = 0; i < half; i++)
+        chunks[i] = test->chunk_count - half + i;
+    struct store_list list = {chunks, half, CHUNK_STATES, 0};
+    cr_expect(case_go_through(test, &list, NULL, 1, NULL) == 0);
+    moved(test);
+}
+
 Test(store_file, only_the_parts_of_a_list_are_moved)
 {
     struct store_case test;
@@ -119,12 +134,14 @@ Test(store_file, only_the_parts_of_a_list_are_moved)
     cr_expect(report.disk_read_bytes == 0);
     cr_expect(report.disk_written_bytes == slots);
 
+    take_every_buffer(&test);
     list = all_chunks(&test, chunks, CHUNK_STATES, CHUNK_STATES);
     cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
     report = moved(&test);
     cr_expect(report.disk_read_bytes == test.file_bytes - slots);
     cr_expect(report.disk_written_bytes == test.file_bytes - slots);
 
+    take_every_buffer(&test);
     list = all_chunks(
             &test, chunks, CHUNK_STATES | CHUNK_SLOT,
             CHUNK_STATES | CHUNK_SLOT);
@@ -136,6 +153,7 @@ Test(store_file, only_the_parts_of_a_list_are_moved)
     size_t masters = 0;
     for (int i = 0; i < test.chunk_count; i++)
         masters += (test.chunks[i].count * 4 + 4095) / 4096 * 4096;
+    take_every_buffer(&test);
     list = all_chunks(&test, chunks, CHUNK_MASTER | CHUNK_SLOT, CHUNK_M);
     cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
     report = moved(&test);
