@@ -1,4 +1,6 @@
 """count_tests.py TESTLOG.json...: add up meson's test logs as "PASSED FAILED SKIPPED".
+count_tests.py --failures TESTLOG.json...: print what the tests that failed said on their standard output, which meson
+keeps to itself when a test speaks TAP.
 
 A test that speaks TAP counts once for each of its lines, any other once. One that ended badly without a failing line
 (crash, timeout, fewer tests than its plan) counts one failure more."""
@@ -27,12 +29,27 @@ def count(test):
     return passed, failed, skipped
 
 
-def main():
-    total = [0, 0, 0]
-    for path in sys.argv[1:]:
+def tests(paths):
+    for path in paths:
         with open(path, encoding="utf-8") as log:
-            for line in log:
-                total = [a + b for a, b in zip(total, count(json.loads(line)))]
+            yield from map(json.loads, log)
+
+
+def print_failures(paths):
+    for test in tests(paths):
+        if test["result"] in BAD:
+            lines = (test.get("stdout") or "").splitlines()
+            lines = [line for line in lines if not re.match(r"\s*(ok\b|#)", line)]
+            print(f"-- {test['name']}: {test['result']}", *lines[-100:], sep="\n")
+
+
+def main():
+    if sys.argv[1:2] == ["--failures"]:
+        print_failures(sys.argv[2:])
+        return
+    total = [0, 0, 0]
+    for test in tests(sys.argv[1:]):
+        total = [a + b for a, b in zip(total, count(test))]
     print(*total)
 
 

@@ -34,6 +34,7 @@ run_suite() {
             >"$folder/test.out" 2>&1; then
         bad=1
         tail -n 200 "$folder/test.out" >&2
+        python3 deploy/count_tests.py --failures "$folder"/meson-logs/testlog*.json >&2
     fi
     cat "$folder"/meson-logs/testlog*.json >"$folder/test.json" 2>/dev/null
     logs+=("$folder/test.json")
