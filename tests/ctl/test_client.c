@@ -34,10 +34,15 @@ static struct stub *start(enum stub_manner manner)
     return stub;
 }
 
-static enum zd_status ask(const char *target, json_t **json)
+/* A job that says nothing is given up soon; one that answers may be slow to. */
+static enum zd_status ask(
+        const char *target, enum stub_manner manner, json_t **json)
 {
     struct client_request request = {
-            .socket = path, .method = "GET", .target = target, .timeout = 0.4};
+            .socket = path,
+            .method = "GET",
+            .target = target,
+            .timeout = manner == STUB_HANG ? 0.4 : 60};
     return client_json(&request, json);
 }
 
@@ -54,7 +59,7 @@ Test(ctl_client, every_framing_gives_the_same_answer)
     json_t *first = NULL, *json;
     for (size_t i = 0; i < 4; i++) {
         struct stub *stub = start(manners[i]);
-        cr_assert_eq(ask("/v1/status", &json), ZD_OK);
+        cr_assert_eq(ask("/v1/status", manners[i], &json), ZD_OK);
         cr_assert(!first || json_equal(first, json));
         if (!first)
             first = json_incref(json);
@@ -79,7 +84,8 @@ Test(ctl_client, no_answer_is_told_apart)
     json_t *json;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct stub *stub = start(cases[i].manner);
-        cr_assert_eq(ask("/v1/status", &json), ZD_ERR_UNFIT);
+        cr_assert_eq(
+                ask("/v1/status", cases[i].manner, &json), ZD_ERR_UNFIT);
         cr_assert_null(json);
         cr_assert(
                 strstr(zd_error_get()->what, cases[i].says), "%s",
@@ -93,7 +99,7 @@ Test(ctl_client, no_answer_is_told_apart)
 Test(ctl_client, a_job_that_is_gone_is_told_apart)
 {
     json_t *json;
-    cr_assert_eq(ask("/v1/status", &json), ZD_ERR_NO_INPUT);
+    cr_assert_eq(ask("/v1/status", STUB_PLAIN, &json), ZD_ERR_NO_INPUT);
     cr_assert(client_job_is_gone());
     check_code("E1090");
     struct stub *stub = start(STUB_PLAIN);
@@ -102,7 +108,7 @@ Test(ctl_client, a_job_that_is_gone_is_told_apart)
     cr_assert_eq(link(path, kept), 0);
     stub_stop(stub);
     cr_assert_eq(rename(kept, path), 0); /* as a crash leaves it */
-    cr_assert_eq(ask("/v1/status", &json), ZD_ERR_NO_INPUT);
+    cr_assert_eq(ask("/v1/status", STUB_PLAIN, &json), ZD_ERR_NO_INPUT);
     cr_assert(client_job_is_gone());
     check_code("E1090");
 }
@@ -118,7 +124,7 @@ static enum zd_status post(enum stub_manner manner, const char *command)
             .method = "POST",
             .target = target,
             .body = "{\"wait\":true}",
-            .timeout = 5};
+            .timeout = 60};
     enum zd_status status = client_json(&request, &json);
     json_decref(json);
     stub_stop(stub);
