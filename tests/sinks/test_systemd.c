@@ -153,8 +153,18 @@ Test(systemd, the_watchdog_is_fed_by_steps_and_not_by_a_run_that_hangs)
     sink.step(sink.ctx, &c.state);
     sink.tick(sink.ctx, &c.state);
     cr_expect(has(heard(), "WATCHDOG=1"), "a step itself feeds");
+    sink.close(sink.ctx, &c.state);
+}
+
+/* An hour's watchdog: half of it does not pass between two lines of a test. */
+Test(systemd, the_watchdog_is_not_fed_before_half_its_time)
+{
+    open_sink("3600000000");
+    sink.step(sink.ctx, &c.state);
+    cr_expect(has(heard(), "WATCHDOG=1"));
     state_case_step(&c, 2);
     sink.step(sink.ctx, &c.state);
+    sink.tick(sink.ctx, &c.state);
     cr_expect_not(has(heard(), "WATCHDOG=1"), "so soon");
     sink.close(sink.ctx, &c.state);
 }
@@ -168,7 +178,7 @@ Test(systemd, a_paused_run_is_alive_and_an_evaluation_for_some_time)
     cr_expect(is_fed());
     cr_expect(is_fed());
     c.state.state = RUN_EVALUATING;
-    c.state.state_since = run_state_now();
+    c.state.state_since = run_state_now() + 60; /* its time is not over yet */
     cr_expect(is_fed());
     c.state.state_since = run_state_now() - 0.51;
     cr_expect_not(is_fed(), "ten times WatchdogSec have passed");
