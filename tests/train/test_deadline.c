@@ -94,12 +94,25 @@ static void slurm_ends_it(void)
     unsetenv("SLURM_JOB_END_TIME");
 }
 
+enum { TRIES = 4 };
+
+static const char *const deadlines[TRIES] = {
+        "run.deadline=2s", "run.deadline=6s", "run.deadline=20s",
+        "run.deadline=60s"};
+
+/* A second of training; where that makes no step, on a machine that does other
+ * things too, another run has more. */
 static void it_comes_between_steps(int world)
 {
-    const char *dir = job_threads_dir();
-    bool stopped = run(dir, world, "run.deadline=2s", "run.deadline_margin=1s",
-                       NULL) == ZD_ERR_STOPPED;
-    int64_t steps = steps_saved(dir);
+    const char *dir = NULL;
+    bool stopped = true;
+    int64_t steps = 0;
+    for (int try = 0; try < TRIES && stopped && steps == 0; try++) {
+        dir = job_threads_dir();
+        stopped = run(dir, world, deadlines[try], "run.deadline_margin=1s",
+                      NULL) == ZD_ERR_STOPPED;
+        steps = steps_saved(dir);
+    }
     double *loss;
     int rows = job_threads_column(dir, "loss", &loss);
     free(loss);
@@ -107,16 +120,24 @@ static void it_comes_between_steps(int world)
            "world %d: saved after all of %lld steps", world, (long long)steps);
 }
 
+/* Here that second must reach the pause. */
 static void it_comes_while_paused(bool release)
 {
     struct commander commander;
-    const char *dir = job_threads_dir();
-    commander_init(&commander);
-    commander_add(&commander, 3, COMMAND_PAUSE)->release = release;
-    bool stopped = run(dir, 2, "run.deadline=2s", "run.deadline_margin=1s",
-                       &commander) == ZD_ERR_STOPPED;
-    tap_ok(stopped && commander_all_done(&commander) && steps_saved(dir) == 3 &&
-                   commander_saw(&commander, RUN_PAUSED),
+    const char *dir = NULL;
+    bool stopped = true, paused = false;
+    for (int try = 0; try < TRIES && stopped && !paused; try++) {
+        if (try > 0)
+            commander_fini(&commander);
+        commander_init(&commander);
+        commander_add(&commander, 3, COMMAND_PAUSE)->release = release;
+        dir = job_threads_dir();
+        stopped = run(dir, 2, deadlines[try], "run.deadline_margin=1s",
+                      &commander) == ZD_ERR_STOPPED;
+        paused = commander_saw(&commander, RUN_PAUSED);
+    }
+    tap_ok(stopped && paused && commander_all_done(&commander) &&
+                   steps_saved(dir) == 3,
            "%s: saved where it held", release ? "released" : "paused");
     commander_fini(&commander);
 }
