@@ -84,8 +84,7 @@ Test(ctl_client, no_answer_is_told_apart)
     json_t *json;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct stub *stub = start(cases[i].manner);
-        cr_assert_eq(
-                ask("/v1/status", cases[i].manner, &json), ZD_ERR_UNFIT);
+        cr_assert_eq(ask("/v1/status", cases[i].manner, &json), ZD_ERR_UNFIT);
         cr_assert_null(json);
         cr_assert(
                 strstr(zd_error_get()->what, cases[i].says), "%s",
