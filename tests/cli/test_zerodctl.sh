@@ -23,11 +23,11 @@ max_batches = 1
 cpu_threads = 1
 TOML
 
-# ctl CODE ARGUMENT...: within a minute; stdout in `out.txt`, stderr in `err`; no escape code anywhere
+# ctl CODE ARGUMENT...: in bounded time; stdout in `out.txt`, stderr in `err`; no escape code anywhere
 ctl() {
     local want=$1 code
     shift
-    timeout 60 "$ctl" "$@" >out.txt 2>err </dev/null
+    timeout 120 "$ctl" "$@" >out.txt 2>err </dev/null
     code=$?
     [ $code = "$want" ] || { echo "exit $code, not $want: $*"; cat err; return 1; }
     ! grep -q "$(printf '\033')" out.txt err
@@ -107,6 +107,11 @@ ok '--dir finds the socket' ctl 0 set logging_steps=100 --dir made
 follower=$!
 "$ctl" status -w -i 0.1s >watched 2>/dev/null &
 watcher=$!
+# Both have found the job before it goes.
+until [ -s followed ] && [ -s watched ]; do
+    kill -0 "$job" "$follower" "$watcher" 2>/dev/null || break
+    sleep 0.05
+done
 ok 'stop' ctl 0 stop
 ok '  tells the checkpoint' says 'stopped after step [0-9]+, checkpoint made/'
 wait "$job"
