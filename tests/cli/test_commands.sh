@@ -244,6 +244,6 @@ for words in 'validate job.toml --print' 'plan --job job.toml --world 8 --format
     'data encode --tokenizer model big.txt' '--help' 'ckpt ls run'; do
     [ -e big.txt ] || for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cat data.txt data.txt data.txt data.txt; done >big.txt
     ok "zerod $words | head -1" eval \
-        "{ timeout 10 \"$zerod\" $words 2>err; echo \$? >code; } | head -1 >line; [ -s line ] && ! grep -q '^error' err && [ \$(cat code) -lt 124 ]"
+        "{ timeout 100 \"$zerod\" $words 2>err; echo \$? >code; } | head -1 >line; [ -s line ] && ! grep -q '^error' err && [ \$(cat code) -lt 124 ]"
 done
 tests_end

@@ -15,7 +15,7 @@ int main(int argc, char **argv)
         char command[4096];
         snprintf(
                 command, sizeof command,
-                "timeout 60 '%s' --oversubscribe -np 3 '%s' --abort %d "
+                "timeout 100 '%s' --oversubscribe -np 3 '%s' --abort %d "
                 "2>/dev/null "
                 "</dev/null",
                 argv[1], argv[2], codes[i]);

@@ -42,7 +42,7 @@ tell() { # OK NAME
 check() {
     name=$1 want=$2
     shift 2
-    timeout 20 "$ctl" "$@" >stdout 2>stderr </dev/null
+    timeout 100 "$ctl" "$@" >stdout 2>stderr </dev/null
     code=$?
     why=
     [ "$code" = "$want" ] || why="exit $code, not $want"

@@ -57,7 +57,7 @@ run() {
     local launch=(mpirun -np "$ranks")
     [[ $ranks -gt 0 ]] || launch=()
     code=0
-    timeout -k 5 "${limit:-100}" "${launch[@]}" zerod --job job.toml --set job.output_dir="$name" "$@" \
+    timeout -k 5 "${limit:-200}" "${launch[@]}" zerod --job job.toml --set job.output_dir="$name" "$@" \
         >"$name.out" 2>"$name.err" || code=$?
 }
 # start NAME RANKS ARGUMENT...: in the background; $pid is mpirun's.
@@ -74,11 +74,11 @@ start() {
 # Wait for what was started; one that never ends is killed and fails by its code.
 finish_started() {
     local tries=0
-    while [[ -d /proc/$pid && $(state "$pid") != Z && $tries -lt 1000 ]]; do
+    while [[ -d /proc/$pid && $(state "$pid") != Z && $tries -lt 2000 ]]; do
         sleep 0.1
         tries=$((tries + 1))
     done
-    [[ $tries -lt 1000 ]] || kill -KILL $(children "$pid") "$pid"
+    [[ $tries -lt 2000 ]] || kill -KILL $(children "$pid") "$pid"
     code=0
     wait "$pid" 2>/dev/null || code=$?
 }
@@ -92,7 +92,7 @@ rows() { column "$1" loss | wc -l; }
 # wait_rows NAME COUNT: until that many steps are done.
 wait_rows() {
     local tries=0
-    while [[ $(rows "$1") -lt $2 && $tries -lt 1200 && -d /proc/$pid && $(state "$pid") != Z ]]; do
+    while [[ $(rows "$1") -lt $2 && $tries -lt 3000 && -d /proc/$pid && $(state "$pid") != Z ]]; do
         sleep 0.05
         tries=$((tries + 1))
     done

@@ -14,14 +14,14 @@ END
 chmod +x from_rank.sh
 
 code=0 name=differs
-timeout -k 5 60 mpirun -np 4 ./from_rank.sh 1 optim.learning_rate=3e-3 --job job.toml --set job.output_dir=differs \
+timeout -k 5 200 mpirun -np 4 ./from_rank.sh 1 optim.learning_rate=3e-3 --job job.toml --set job.output_dir=differs \
     >differs.out 2>differs.err || code=$?
 check "job files that differ between ranks: 78" fails_with 78 E0217
 check "it says in what" says learning_rate
 check "nothing was written" [ ! -e differs ]
 
 code=0 name=wrong
-timeout -k 5 60 mpirun -np 4 ./from_rank.sh 2 optim.lerning_rate=3e-3 --job job.toml --set job.output_dir=wrong \
+timeout -k 5 200 mpirun -np 4 ./from_rank.sh 2 optim.lerning_rate=3e-3 --job job.toml --set job.output_dir=wrong \
     >wrong.out 2>wrong.err || code=$?
 check "a mistake in one rank's job: 78, told once" code_is 78
 check "told once" [ "$(grep -c '^error' wrong.err)" -eq 1 ]
@@ -51,7 +51,7 @@ check "a job that does not fit: 69" code_is 69
 check "told once" [ "$(grep -c '^error' limit.err)" -eq 1 ]
 touch file
 name=file-out code=0
-timeout -k 5 60 mpirun -np 4 zerod --job job.toml --set job.output_dir=file/out >file-out.out 2>file-out.err || code=$?
+timeout -k 5 200 mpirun -np 4 zerod --job job.toml --set job.output_dir=file/out >file-out.out 2>file-out.err || code=$?
 check "an output_dir that cannot be made: 73" code_is 73
 check "told once" [ "$(grep -c '^error' file-out.err)" -eq 1 ]
 run usage 4 --nonsense
@@ -89,7 +89,7 @@ exec zerod "$@"
 END
     chmod +x locked.sh
     code=0 name=locked
-    timeout -k 5 60 mpirun -np 2 ./locked.sh --job job.toml --set job.output_dir=locked --set offload.optimizer=cpu \
+    timeout -k 5 200 mpirun -np 2 ./locked.sh --job job.toml --set job.output_dir=locked --set offload.optimizer=cpu \
         --set offload.pin_memory=true >locked.out 2>locked.err || code=$?
     check "locked memory beyond the limit: 69" fails_with 69 E0652
 else

@@ -19,7 +19,7 @@ for ((try = 1; try <= tries; try++)); do
     kill -KILL "${victims[RANDOM % ${#victims[@]}]}" 2>/dev/null
     finish_started
     # mpirun itself may have been the one: its ranks follow by themselves, and rank 0 holds a lock until then
-    flock -w 10 killed/.zerod.lock true
+    flock -w 100 killed/.zerod.lock true
     check "try $try: after $(rows killed) steps, $(checkpoints killed | wc -l) checkpoints: all verify" all_verify killed
     [[ $(rows killed) -lt 390 ]] || break
 done

@@ -24,7 +24,7 @@ for ((try = 1; try <= tries; try++)); do
     victims=($(children "$pid") "$pid")
     kill -KILL "${victims[RANDOM % ${#victims[@]}]}" 2>/dev/null
     finish_started
-    flock -w 10 killed/.zerod.lock true # as in test_kill.sh
+    flock -w 100 killed/.zerod.lock true # as in test_kill.sh
     if [[ -n $(newest killed) ]]; then
         check "try $try: after $(rows killed) steps: all checkpoints verify" all_verify killed
     fi

@@ -9,7 +9,7 @@ check "one rank, without mpirun" code_is 0
 for stage in 1 2 3; do
     write_job eight-$stage | sed "\$a[zero]\nstage = $stage" >job.toml
     name=eight-$stage code=0
-    timeout -k 5 100 mpirun -np 8 zerod --job job.toml >$name.out 2>$name.err || code=$?
+    timeout -k 5 200 mpirun -np 8 zerod --job job.toml >$name.out 2>$name.err || code=$?
     check "mpirun -np 8 zerod --job job.toml, stage $stage, ends in bounded time" code_is 0
     check "stage $stage on 8 ranks: losses as with one" near alone $name
     check "stage $stage on 8 ranks: one thread each" says "8 (8 on this host) x 1 thread,"

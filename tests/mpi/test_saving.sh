@@ -8,7 +8,7 @@ steps=(--set train.max_steps=8 --set checkpoint.save_total_limit=0 --set checkpo
 run limited 0 "${steps[@]}" --set run.stop_after=2 --set checkpoint.save_steps=2
 check "a first checkpoint" code_is 0
 cp -r limited limited-three
-(ulimit -f 400; limit=60 run limited 0 "${steps[@]}" --set run.stop_after=7 --set checkpoint.save_steps=5; exit "$code")
+(ulimit -f 400; run limited 0 "${steps[@]}" --set run.stop_after=7 --set checkpoint.save_steps=5; exit "$code")
 code=$?
 name=limited
 check "files that cannot grow: the save in between is reported" says "checkpoint at step 5 was not saved, training goes on"
@@ -17,7 +17,7 @@ check "told once" [ "$(grep -c '^error' limited.err)" -eq 1 ]
 check "training went on" [ "$(rows limited)" -eq 7 ]
 check "what was committed stays" all_verify limited
 check "nothing half-written" no_leftovers limited
-(ulimit -f 400; limit=60 run limited-three 0 "${steps[@]}" --set checkpoint.save_steps=1; exit "$code")
+(ulimit -f 400; run limited-three 0 "${steps[@]}" --set checkpoint.save_steps=1; exit "$code")
 code=$?
 name=limited-three
 check "three in a row: 74" code_is 74
@@ -28,7 +28,7 @@ check "one row a step" diff <(column limited step) <(seq 8)
 
 # One rank alone cannot write: limited once MPI has started, whose own files are larger.
 code=0 name=single
-timeout -k 5 60 mpirun -np 2 -x LD_PRELOAD="$limit_files" -x ZEROD_TEST_FILE_KIB=400 -x ZEROD_TEST_FILE_RANK=1 \
+timeout -k 5 200 mpirun -np 2 -x LD_PRELOAD="$limit_files" -x ZEROD_TEST_FILE_KIB=400 -x ZEROD_TEST_FILE_RANK=1 \
     zerod --job job.toml --set job.output_dir=single "${steps[@]}" >single.out 2>single.err || code=$?
 check "rank 1 alone cannot write: 74" code_is 74
 check "rank 1 alone cannot write: told once" [ "$(grep -c '^error' single.err)" -eq 1 ]
@@ -49,7 +49,7 @@ cp -r disk/out kept
 exit \$code
 END
     name=disk code=0
-    timeout -k 5 100 unshare -m bash inside.sh 1200k mpirun -np 2 zerod --job job.toml --set job.output_dir=disk/out \
+    timeout -k 5 200 unshare -m bash inside.sh 1200k mpirun -np 2 zerod --job job.toml --set job.output_dir=disk/out \
         "${steps[@]}" --set checkpoint.save_steps=4 >disk.out 2>disk.err || code=$?
     check "a full disk: 74 when the last save fails" fails_with 74 E0806
     check "a full disk: training went on to the end" [ "$(rows kept)" -eq 8 ]
@@ -57,7 +57,7 @@ END
     check "a full disk: nothing half-written" no_leftovers kept
     rm -rf kept
     code=0
-    timeout -k 5 100 unshare -m bash inside.sh 500k mpirun -np 2 zerod --job job.toml --set job.output_dir=disk/out \
+    timeout -k 5 200 unshare -m bash inside.sh 500k mpirun -np 2 zerod --job job.toml --set job.output_dir=disk/out \
         "${steps[@]}" --set checkpoint.save_steps=4 >disk.out 2>disk.err || code=$?
     check "no room at all: the save in between is reported" says "checkpoint at step 4 was not saved"
     check "no room at all: 74" fails_with 74 E0806

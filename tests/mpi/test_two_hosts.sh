@@ -4,7 +4,7 @@ source "$(dirname "$0")/lib.sh" "$1" "$2"
 two_hosts() {
     name=$1 code=0
     shift
-    timeout -k 5 100 "$source_root/deploy/netns/two-hosts.sh" "$@" >"$name.out" 2>"$name.err" || code=$?
+    timeout -k 5 200 "$source_root/deploy/netns/two-hosts.sh" "$@" >"$name.out" 2>"$name.err" || code=$?
 }
 two_hosts try -n 2 true
 [[ $code -ne 77 ]] || skip_all "$(tail -n 1 try.err)"
