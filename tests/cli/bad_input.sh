@@ -3,7 +3,7 @@
 #   row NAME CODE SAID SETUP [ARGUMENT]...
 #
 # Copies the sound job of this file to a fresh folder, damages it there by SETUP (shell text) and runs
-# "zerod ARGUMENT..." ("--job job.toml" without one) for at most 10 s. It has to end with CODE, one line that begins
+# "zerod ARGUMENT..." ("--job job.toml" without one) for at most 100 s. It has to end with CODE, one line that begins
 # with "error[E", nothing on stdout, every part of SAID (parted by |) on stderr, and no byte of the folder `out`
 # changed: what an earlier run left there. One line of TAP tells.
 zerod=$(realpath "$1")
@@ -89,7 +89,7 @@ row() {
     eval "$setup" >"$dir/setup" 2>&1 || why='; the set-up failed'
     [ ! -s "$dir/setup" ] || why='; the set-up says something'
     state >"$dir/before"
-    timeout -k 1 10 "$zerod" "$@" >"$dir/stdout" 2>"$dir/stderr"
+    timeout -k 1 100 "$zerod" "$@" >"$dir/stdout" 2>"$dir/stderr"
     code=$?
     state >"$dir/after"
     [ $code = "$want" ] || why="$why; exit $code, not $want"

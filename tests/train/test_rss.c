@@ -24,6 +24,8 @@ static int run_zerod(
     snprintf(cache, sizeof cache, "data.cache_dir=%s/cache", dir);
     pid_t child = fork();
     if (child == 0) {
+        /* in /tmp its socket would be found by tests that look for jobs */
+        setenv("XDG_RUNTIME_DIR", dir, 1);
         if (!freopen("/dev/null", "w", stderr))
             _exit(126);
         execl(zerod, zerod, "--job", "tests/train/middle.toml", "--set", out,
