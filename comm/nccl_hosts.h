@@ -30,6 +30,7 @@ struct seat {
     _Atomic uint64_t what[SEAT_RECORD]; /* of the last ones, by number */
     _Atomic int32_t teller; /* of the first seat: rank + 1 that tells of a
                                failure for its host; 0: none yet */
+    atomic_bool is_told;    /* of the first seat: the teller has done so */
 };
 
 /* nccl_seats.c: kind, type and bytes of a collective in one word. */

@@ -19,6 +19,8 @@ static const double TELL_SECONDS = 5;
 /* A peer whose GPU failed says so, and ends the job within this time: what its
  * end does to the others is no cause. */
 static const double CAUSE_SECONDS = 2;
+/* For the rank that tells the error, in which it may ask other hosts. */
+static const double TELLER_SECONDS = 2;
 
 /* --- the end -------------------------------------------------------------- */
 
@@ -99,9 +101,9 @@ static void *end_process(void *ctx)
     _exit(zd_exit_code(ZD_ERR_PEER));
 }
 
-/* One rank of a host prints the error; those that fail beside it only say so.
- */
-static void tell_error(struct nccl *nccl)
+/* One rank of a host prints the error; those that fail beside it only say so,
+ * and are not the teller. */
+static bool tell_error(struct nccl *nccl)
 {
     const struct comm *comm = &nccl->device.base;
     int32_t none = 0;
@@ -109,10 +111,22 @@ static void tell_error(struct nccl *nccl)
                                &nccl->seats[0].teller, &none, comm->rank + 1)) {
         zd_log(ZD_LOG_ERROR, "rank %d (%s) too: %s", comm->rank, comm->host,
                zd_error_get()->what);
-        return;
+        return false;
     }
     zd_fail_where("rank %d (%s)", comm->rank, comm->host);
     zd_error_print(stderr, zd_error_get());
+    return true;
+}
+
+/* The end of another rank ends the teller too, which may not have come to
+ * print a word. */
+static void await_teller(struct nccl *nccl)
+{
+    double begun = clock_seconds();
+    while (!atomic_load(&nccl->gave_up) &&
+           !atomic_load(&nccl->seats[0].is_told) &&
+           clock_seconds() - begun < TELLER_SECONDS)
+        nap();
 }
 
 void nccl_fail(struct nccl *nccl)
@@ -123,8 +137,12 @@ void nccl_fail(struct nccl *nccl)
     nap_while_needed(nccl, CAUSE_SECONDS);
     if (atomic_load(&nccl->gave_up))
         return;
-    tell_error(nccl);
+    bool is_teller = tell_error(nccl);
     nccl_tell_record(nccl);
+    if (!is_teller)
+        await_teller(nccl);
+    else if (nccl->seats)
+        atomic_store(&nccl->seats[0].is_told, true);
     atomic_store(&nccl->is_told, true);
     if (thread_start(&thread, "zerod-end", end_process, nccl) == 0)
         pthread_detach(thread);

@@ -3,9 +3,9 @@
  *
  *     suite WAY          the suite over WAY: nccl, ordered or staged; TAP from
  *                        rank 0
- *     work [FAULT RANK]  all_gathers of 40000 bytes a rank for ever, with
+ *     work [FAULT RANKS] all_gathers of 40000 bytes a rank for ever, with
  *                        comm.timeout = 2 s and one wait of the host for each;
- *                        after ten the rank is
+ *                        after ten the rank, or FIRST-LAST, is
  *                          late      comes no more
  *                          stopped   the same, as a whole process
  *                          short     gathers less than the others
@@ -132,6 +132,15 @@ static enum zd_status work(enum fault fault, int per_wait)
     }
 }
 
+/* RANK or FIRST-LAST */
+static bool is_among(int rank, const char *ranks)
+{
+    int first = -1, last = -1;
+    return sscanf(ranks, "%d-%d", &first, &last) == 2
+                   ? rank >= first && rank <= last
+                   : rank == first;
+}
+
 int main(int argc, char **argv)
 {
     struct comm_options host = {.backend = COMM_MPI};
@@ -155,7 +164,7 @@ int main(int argc, char **argv)
         return fail(status);
     if (is_suite)
         return run_suite();
-    bool has_fault = argc == 4 && atoi(argv[3]) == comm_rank(comm);
+    bool has_fault = argc == 4 && is_among(comm_rank(comm), argv[3]);
     bool is_ahead = argc >= 2 && strcmp(argv[1], "ahead") == 0;
     status = work(has_fault ? fault_of(argv[2]) : NONE, is_ahead ? 10 : 1);
     zd_error_print(stderr, zd_error_get());
