@@ -45,6 +45,9 @@ bool zd_standin_is_reachable(const void *address, size_t bytes);
 typedef void zd_standin_fn(void *ctx);
 cudaError_t zd_standin_enqueue(
         cudaStream_t stream, zd_standin_fn *fn, void *ctx);
+/* From work that runs on a stream: it takes so much longer for events that are
+ * recorded from now on, without waiting for it. */
+void zd_standin_pass_ms(unsigned ms);
 /* From work that runs on a stream: the device has failed, for good. */
 void zd_standin_set_sticky(cudaError_t error, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
