@@ -229,10 +229,22 @@ Test(offload_engine_store, lets_go_of_segments_one_by_one)
 
 /* --- what waits are for --------------------------------------------------- */
 
-static void *let_go_later(void *ctx)
+/* What is held back takes a tenth of a second, the others next to nothing; on a
+ * machine so busy that one of them takes longer by chance, twice as long the
+ * next time. */
+enum { ATTEMPTS = 7 };
+
+static void sleep_a_while(void *ctx, int64_t attempt)
 {
-    struct timespec a_while = {.tv_nsec = 100 * 1000000};
+    int64_t ms = 100 << attempt;
+    struct timespec a_while = {ms / 1000, ms % 1000 * 1000000};
+    (void)ctx;
     nanosleep(&a_while, NULL);
+}
+
+static void *let_go_later(void *attempt)
+{
+    sleep_a_while(NULL, *(int *)attempt);
     hold(false);
     return NULL;
 }
@@ -240,7 +252,8 @@ static void *let_go_later(void *ctx)
 /* Chunks of an update, or of the parameters after it, are not given out for a
  * while, and the trainer waits for the second segment's parameters. */
 static struct offload_report wait_for_params(
-        enum offload_tier optimizer, enum offload_tier params, bool in_update)
+        enum offload_tier optimizer, enum offload_tier params, bool in_update,
+        int attempt)
 {
     struct exact_sum sum;
     struct engine_test *f = malloc(sizeof *f);
@@ -269,7 +282,7 @@ static struct offload_report wait_for_params(
         offload_report_take(f->offload);
         hold(true);
     }
-    cr_assert_eq(pthread_create(&thread, NULL, let_go_later, NULL), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, let_go_later, &attempt), 0);
     if (f->request.params_on_host) {
         cr_assert_eq(
                 offload_params_up(f->offload, 1, 0, COUNT, f->device, done),
@@ -285,10 +298,6 @@ static struct offload_report wait_for_params(
     free(f);
     return report;
 }
-
-/* What is held back takes a tenth of a second, the others none; on a machine so
- * busy that one of them takes longer by chance it is tried again. */
-enum { ATTEMPTS = 5 };
 
 static bool is_longest(const double waits[4], int which)
 {
@@ -319,7 +328,8 @@ Test(offload_engine_store, waits_belong_to_what_they_are_for)
         bool is_right = false;
         for (int attempt = 0; attempt < ATTEMPTS && !is_right; attempt++) {
             struct offload_report report = wait_for_params(
-                    cases[i].optimizer, cases[i].params, cases[i].in_update);
+                    cases[i].optimizer, cases[i].params, cases[i].in_update,
+                    attempt);
             double waits[] = {
                     report.wait_host_seconds, report.wait_disk_seconds,
                     report.wait_up_seconds, report.wait_down_seconds};
@@ -330,12 +340,6 @@ Test(offload_engine_store, waits_belong_to_what_they_are_for)
 }
 
 /* A stream up that is slow itself: nobody else is to blame. */
-static void sleep_a_while(void *ctx, int64_t nanoseconds)
-{
-    struct timespec a_while = {.tv_nsec = nanoseconds};
-    nanosleep(&a_while, NULL);
-}
-
 Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys)
 {
     struct engine_test *f = malloc(sizeof *f);
@@ -347,7 +351,7 @@ Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys)
     offload_report_take(f->offload);
     bool is_right = false;
     for (int attempt = 0; attempt < ATTEMPTS && !is_right; attempt++) {
-        cr_assert_eq(stream_call(f->up, sleep_a_while, NULL, 100000000), ZD_OK);
+        cr_assert_eq(stream_call(f->up, sleep_a_while, NULL, attempt), ZD_OK);
         cr_assert_eq(
                 offload_params_up(f->offload, 0, 0, COUNT, f->device, done),
                 ZD_OK);

@@ -38,12 +38,12 @@ Test(signals, no_thread_that_computes_takes_one)
     cr_assert_eq(open, 0);
 }
 
-/* The flags that a signal to the whole process raises, within ten seconds. */
+/* The flags that a signal to the whole process raises, within a minute. */
 static int64_t raised_by(int number)
 {
     int64_t flags = 0;
     cr_assert_eq(kill(getpid(), number), 0);
-    for (int i = 0; i < 1000 && !flags; i++) {
+    for (int i = 0; i < 6000 && !flags; i++) {
         flags = signals_take(0);
         usleep(10000);
     }
@@ -65,5 +65,5 @@ Test(signals, a_second_request_to_end_ends_at_once, .exit_code = 75)
     signals_install(&options);
     cr_assert_eq(raised_by(SIGINT), SIGNALS_EXIT);
     kill(getpid(), SIGINT);
-    sleep(10);
+    sleep(60);
 }
