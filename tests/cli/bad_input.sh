@@ -9,7 +9,7 @@
 zerod=$(realpath "$1")
 fixtures=$2/tests/fixtures
 . "$2/tests/support/small_job.sh"
-dir=$(mktemp -d) || exit 99
+dir=$(mktemp -d /tmp/zerod-XXXXXX) || exit 99 # not below a long TMPDIR: a socket's path has 107 bytes
 export XDG_RUNTIME_DIR="$dir" # jobs of equal names that run beside each other do not meet
 trap 'rm -rf "$dir"' EXIT
 n=0

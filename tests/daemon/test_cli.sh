@@ -2,7 +2,7 @@
 # The binary from outside: exit codes, what goes to stdout, what to stderr. TAP.
 # usage: test_cli.sh ZEROD
 zerod=$(readlink -f "$1")
-dir=$(mktemp -d) || exit 99
+dir=$(mktemp -d /tmp/zerod-XXXXXX) || exit 99 # not below a long TMPDIR: a socket's path has 107 bytes
 export XDG_RUNTIME_DIR="$dir" # jobs of equal names that run beside each other do not meet
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 99

@@ -3,7 +3,7 @@
 #   test_run.sh ZEROD NOTIFY_EAR SOURCE     prints TAP
 zerod=$(readlink -f "$1") ear=$(readlink -f "$2") source=$3
 count=0
-dir=$(mktemp -d)
+dir=$(mktemp -d /tmp/zerod-XXXXXX) # not below a long TMPDIR: a socket's path has 107 bytes
 export XDG_RUNTIME_DIR=$dir OMP_NUM_THREADS=1
 mkdir "$dir/prom"
 "$ear" "$dir/notify" >"$dir/told" &
@@ -39,7 +39,7 @@ is_told() {
     grep -q "^$1" "$dir/told"
 }
 
-wait_until 10 test -S "$dir/notify"
+wait_until 100 test -S "$dir/notify"
 export NOTIFY_SOCKET=$dir/notify
 run done --set train.max_steps=4 --set log.logging_steps=1
 code=$?
@@ -53,7 +53,7 @@ tell $? "report.html has the numbers in it"
 grep -q '^zerod_job_state{zerod_job="done",state="done"} 1$' "$dir/prom/zerod_done.prom" &&
     grep -q '^zerod_train_steps_total{zerod_job="done"} 4$' "$dir/prom/zerod_done.prom"
 tell $? "the text file for Prometheus says done, at the last step"
-wait_until 10 is_told STATUS=done
+wait_until 100 is_told STATUS=done
 ready=$(grep -n '^READY=1' "$dir/told" | cut -d : -f 1)
 stopping=$(grep -n '^STOPPING=1' "$dir/told" | cut -d : -f 1)
 [[ -n $ready && -n $stopping && $ready -lt $stopping ]]
@@ -107,7 +107,7 @@ tell $? "what [report] switches off is not written"
 
 run killed --set train.max_steps=1000000 --set checkpoint.save_strategy=no --set run.on_sigterm=exit &
 pid=$!
-wait_until 60 grep -qs '"step": [1-9]' "$dir/killed/status.json"
+wait_until 100 grep -qs '"step": [1-9]' "$dir/killed/status.json"
 kill -TERM "$(cat "$dir/killed.pid")"
 wait $pid
 code=$?

@@ -32,7 +32,8 @@ tests_end() {
 
 # scratch_folder: its name in `work`, removed at the end; jobs of equal names that run beside each other do not meet.
 scratch_folder() {
-    work=$(mktemp -d "${TMPDIR:-/tmp}/zerod-XXXXXX") || exit 99 # no dot: mandoc takes what follows it for a section
+    # no dot: mandoc takes what follows it for a section; in /tmp: a socket's path has 107 bytes, wherever TMPDIR is
+    work=$(mktemp -d /tmp/zerod-XXXXXX) || exit 99
     export XDG_RUNTIME_DIR="$work"
     trap 'rm -rf "$work"' EXIT
 }
