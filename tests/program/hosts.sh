@@ -15,7 +15,7 @@ show() { tail -n 8 "$work/log" | sed 's/^/# /'; }
 job=("$zerod" --job "$fixture/job.toml" --set "data.cache_dir=$work/cache" --set log.progress=lines)
 for stage in 1 2 3; do
     code=0
-    timeout 110 mpirun -np 8 "${job[@]}" --set zero.stage=$stage --set "job.output_dir=$work/eight" >"$work/log" 2>&1 || code=$?
+    timeout 250 mpirun -np 8 "${job[@]}" --set zero.stage=$stage --set "job.output_dir=$work/eight" >"$work/log" 2>&1 || code=$?
     [[ $code -eq 0 ]] || show
     if [[ $code -eq 0 ]]; then "$expected" run "$fixture" "$work/eight" fp32 || code=$?; fi
     tell $code "mpirun -np 8, stage $stage"
@@ -24,7 +24,7 @@ done
 
 hosts=deploy/netns/two-hosts.sh
 code=0
-timeout 110 $hosts -n 4 "${job[@]}" --set zero.stage=3 --set "job.output_dir=$work/shared" >"$work/log" 2>&1 || code=$?
+timeout 250 $hosts -n 4 "${job[@]}" --set zero.stage=3 --set "job.output_dir=$work/shared" >"$work/log" 2>&1 || code=$?
 if [[ $code -eq 77 ]]; then
     why=$(grep -h 'two-hosts: skipped' "$work/log" | sed -n 1p)
     skip "two hosts, output_dir shared" "${why#two-hosts: skipped: }"
@@ -36,7 +36,7 @@ else
 
     code=0
     mkdir "$work/private"
-    timeout 110 $hosts -n 4 -u "$work/private" "${job[@]}" --set "job.output_dir=$work/private" >"$work/log" 2>&1 || code=$?
+    timeout 250 $hosts -n 4 -u "$work/private" "${job[@]}" --set "job.output_dir=$work/private" >"$work/log" 2>&1 || code=$?
     if [[ $code -eq 73 && $(grep -c '^error' "$work/log") -eq 1 && -z $(ls "$work/private" | grep checkpoint) ]]; then
         code=0
     else
