@@ -142,7 +142,7 @@ says "and the command stays" "stays with the job"
 "$ctl" eval >stdout 2>stderr &
 waiter=$!
 tries=0
-until grep -q "waiting for" stderr || [ $tries -ge 200 ]; do
+until grep -q "waiting for" stderr || [ $tries -ge 1200 ]; do
     sleep 0.1
     tries=$((tries + 1))
 done

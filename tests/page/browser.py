@@ -17,7 +17,7 @@ class Browser:
     """One chromium and one page in it."""
 
     def __init__(self, program):
-        self.profile = tempfile.TemporaryDirectory(prefix="zerod-browser-")
+        self.profile = tempfile.mkdtemp(prefix="zerod-browser-")
         to_r, to_w = os.pipe()
         from_r, from_w = os.pipe()
 
@@ -30,7 +30,7 @@ class Browser:
         self.process = subprocess.Popen(
             [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
              "--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage",
-             "--hide-scrollbars", "--user-data-dir=" + self.profile.name],
+             "--hide-scrollbars", "--user-data-dir=" + self.profile],
             preexec_fn=wire, close_fds=False, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         os.close(to_r), os.close(from_w)
         self.to, self.back, self.buffer = to_w, from_r, b""
@@ -100,8 +100,12 @@ class Browser:
 
     def close(self):
         self.process.terminate()
-        self.process.wait(20)
-        self.profile.cleanup()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.profile, ignore_errors=True)  # its helpers may write for a moment longer
 
 
 class Tap:
@@ -134,7 +138,7 @@ SIZES = [("light", 1400), ("dark", 1400), ("light", 400), ("dark", 400)]
 def look(browser, tap, shots, name):
     for scheme, width in SIZES:
         browser.show(width, 900, scheme)
-        tap.ok(browser.until(WIDE, 5), "%s at %d px, %s: nothing sticks out" % (name, width, scheme))
+        tap.ok(browser.until(WIDE, 60), "%s at %d px, %s: nothing sticks out" % (name, width, scheme))
         if shots:
             browser.shot(pathlib.Path(shots) / ("%s-%s-%d.png" % (name, scheme, width)))
     browser.show(1400, 900, "light")
@@ -173,18 +177,17 @@ def live(browser, tap, args):
     press(browser, "eval")
     note = "document.getElementById('note').textContent"
     tap.ok(browser.until(note + ".includes('eval done')"), "Eval is done, and its loss is told", browser.ask(note))
-    errors = len(browser.console)
     browser.ask("(() => { document.getElementById('rateValue').value = '-1'; document.querySelector('#rate button').click(); })()")
     tap.ok(browser.until("document.getElementById('note').className.includes('bad')"), "a rate that cannot be is refused, and the page says why",
            browser.ask("document.getElementById('note').textContent"))
-    # the browser itself logs an answer of 400; that one was asked for
-    del browser.console[errors:]
     browser.ask(button("stop") + ".click()")
-    tap.ok("?" in browser.ask(button("stop") + ".textContent") and browser.ask("known.status.state") == "running", "Stop asks first")
+    tap.ok("?" in browser.ask(button("stop") + ".textContent") and browser.until("known.status.state === 'running'"), "Stop asks first")
     browser.ask("document.getElementById('keep').click()")
     if args.shots:
         look(browser, tap, args.shots, "live")
-    tap.ok(not browser.console, "no error on the console", "\n".join(browser.console))
+    # the browser itself logs an answer of 400, sooner or later; that one was asked for
+    errors = [line for line in browser.console if not ("/v1/set" in line and "status of 400" in line)]
+    tap.ok(not errors, "no error on the console", "\n".join(errors))
     if args.stop:
         press(browser, "stop")
         press(browser, "stop")

@@ -16,20 +16,20 @@ finish() {
 }
 trap finish EXIT
 
-# until COMMAND...: again until it succeeds, for at most a minute.
+# until COMMAND...: again until it succeeds, for at most two minutes.
 until_ok() {
     local tries=0
     until "$@" >/dev/null 2>&1; do
         sleep 0.1
         tries=$((tries + 1))
-        [ $tries -lt 600 ] || return 1
+        [ $tries -lt 1200 ] || return 1
     done
 }
 # code CURL_ARGUMENT...: the status of the answer.
-code() { curl -s -m 20 -o /dev/null -w '%{http_code}' "$@"; }
+code() { curl -s -m 100 -o /dev/null -w '%{http_code}' "$@"; }
 is() { [ "$1" = "$2" ] || { echo "$1, not $2"; return 1; }; }
 says() { grep -qF -- "$1" "$2" || { echo "no $1 in:"; head -c 2000 "$2"; return 1; }; }
-holds() { curl -s -m 20 -b jar "$url$1" | grep -q "$2"; }
+holds() { curl -s -m 100 -b jar "$url$1" | grep -q "$2"; }
 
 sed -e 's|^\[job\]|[job]\noutput_dir = "out"|' -e 's|^\[data\]|[data]\ncache_dir = "cache"|' \
     tests/fixtures/llama_odd/job.toml >job.toml
@@ -58,7 +58,7 @@ ok "another site's page is refused" is "$(code -b jar -H 'Origin: http://evil.ex
 ok "what is no path of the job is not asked for" is "$(code -b jar "$url/v1/../etc/passwd" --path-as-is)" 404
 
 # a stream goes on while it is read: three events, then the reader leaves
-ok "events come as they happen" bash -c "curl -sN -m 30 -b jar '$url/v1/events' | grep -m 3 -c '^event: step'"
+ok "events come as they happen" bash -c "curl -sN -m 100 -b jar '$url/v1/events' | grep -m 3 -c '^event: step'"
 ok "pause through the relay" is "$(code -b jar -d '{"wait": true}' "$url/v1/pause")" 200
 ok "a second pause is refused by the job" is "$(code -b jar -d '{}' "$url/v1/pause")" 409
 curl -s -b jar -d '{"learning_rate": "high"}' "$url/v1/set" >answer
