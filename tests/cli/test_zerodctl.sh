@@ -7,9 +7,10 @@ export TZ=UTC
 job=
 trap '[ -z "$job" ] || kill -KILL $job 2>/dev/null; rm -rf "$work"' EXIT
 ln -s "$source_root/tests" tests
+# A job keeps its newest 4096 events, each step's among them: steps of some milliseconds, so that a command stays for a while.
 sed -e 's|^\[job\]|[job]\noutput_dir = "made"|' -e 's|^\[data\]|[data]\ncache_dir = "cache"|' \
     -e 's|^name = "fixture-llama_odd"|name = "tested"|' -e 's|^max_steps = .*|max_steps = 1000000|' \
-    -e 's|^global_batch_size = .*|per_device_train_batch_size = 2|' -e 's|^cutoff_len = .*|cutoff_len = 16|' \
+    -e 's|^global_batch_size = .*|per_device_train_batch_size = 8|' \
     tests/fixtures/llama_odd/job.toml >job.toml
 cat >>job.toml <<'TOML'
 [[data.eval]]
