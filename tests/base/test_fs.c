@@ -18,7 +18,7 @@ static void teardown(void)
     scratch_fini(&scratch);
 }
 
-TestSuite(fs, .init = setup, .fini = teardown, .timeout = 10);
+TestSuite(fs, .init = setup, .fini = teardown, .timeout = 100);
 
 static enum zd_status try_open(const char *path)
 {

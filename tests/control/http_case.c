@@ -224,7 +224,7 @@ void case_ask(const struct http_case *c, const char *request, char *reply)
         return;
     case_write(fd, request);
     shutdown(fd, SHUT_WR);
-    case_read(fd, reply, REPLY_MAX, NULL, 10000);
+    case_read(fd, reply, REPLY_MAX, NULL, 30000);
     close(fd);
 }
 

@@ -22,7 +22,7 @@ static void stop(void)
     case_stop(&c);
 }
 
-TestSuite(http, .init = start, .fini = stop, .timeout = 60);
+TestSuite(http, .init = start, .fini = stop, .timeout = 100);
 
 #define HEAD     " HTTP/1.1\r\nHost: zerod\r\n"
 #define GET(at)  "GET " at HEAD "\r\n"
@@ -41,11 +41,11 @@ static void expect_close(const char *request, size_t bytes, const char *wanted)
 {
     int fd = case_connect(&c);
     send(fd, request, bytes, MSG_NOSIGNAL);
-    case_read(fd, reply, sizeof reply, NULL, 5000);
+    case_read(fd, reply, sizeof reply, NULL, 30000);
     cr_expect(
             strstr(reply, wanted), "%.60s gives\n%s\nnot %s", request, reply,
             wanted);
-    cr_expect(case_is_closed(fd, 5000), "%.60s keeps the connection", request);
+    cr_expect(case_is_closed(fd, 30000), "%.60s keeps the connection", request);
     close(fd);
 }
 
@@ -85,14 +85,14 @@ Test(http, the_connection_is_kept)
     int fd = case_connect(&c);
     for (int i = 0; i < 3; i++) {
         cr_assert(case_write(fd, GET("/echo")));
-        case_read(fd, reply, sizeof reply, "act=1\n", 5000);
+        case_read(fd, reply, sizeof reply, "act=1\n", 30000);
         cr_expect(strstr(reply, "path=/echo"));
     }
     cr_assert(case_write(fd, "POST /echo" HEAD "Content-Length: 3\r\n\r\nabc"));
-    case_read(fd, reply, sizeof reply, "act=1\n", 5000);
+    case_read(fd, reply, sizeof reply, "act=1\n", 30000);
     cr_expect(strstr(reply, "body=3:abc"));
     cr_assert(case_write(fd, GET("/echo")));
-    case_read(fd, reply, sizeof reply, "act=1\n", 5000);
+    case_read(fd, reply, sizeof reply, "act=1\n", 30000);
     cr_expect(strstr(reply, "body=0:"), "the body before it is still there");
     close(fd);
 }
@@ -121,7 +121,7 @@ Test(http, a_slow_writer_is_understood)
         if (p - request < 40) /* the server looks between the bytes */
             cr_assert_eq(case_count(&c, "gone"), 0);
     }
-    case_read(fd, reply, sizeof reply, "act=1\n", 5000);
+    case_read(fd, reply, sizeof reply, "act=1\n", 30000);
     cr_expect(strstr(reply, "body=5:hello [slow]=[1]"), "%s", reply);
     close(fd);
 }
@@ -169,7 +169,7 @@ Test(http, garbage_after_a_request_is_refused)
     CLOSES(GET("/echo") "hello\r\n\r\n", "act=1\nHTTP/1.1 400 ");
     int fd = case_connect(&c);
     case_write(fd, LAST("/echo"));
-    case_read(fd, reply, sizeof reply, NULL, 5000);
+    case_read(fd, reply, sizeof reply, NULL, 30000);
     cr_expect(!strstr(reply, "400"), "%s", reply);
     close(fd);
     case_ask(&c, GET("/echo"), reply);
@@ -244,7 +244,7 @@ Test(http, a_large_answer_arrives_whole)
     static char big[(3 << 20) + 4096];
     int fd = case_connect(&c);
     cr_assert(case_write(fd, LAST("/big?bytes=3145728")));
-    size_t bytes = case_read(fd, big, sizeof big, NULL, 5000);
+    size_t bytes = case_read(fd, big, sizeof big, NULL, 30000);
     const char *body = strstr(big, "\r\n\r\n");
     cr_assert(body);
     cr_expect_eq(bytes - (size_t)(body + 4 - big), 3u << 20);
@@ -261,7 +261,7 @@ Test(http, who_has_sent_all_may_close_his_half)
         ;
     cr_expect(!case_is_closed(fd, 50));
     expect("POST /finish" HEAD "\r\n", "path=/finish");
-    case_read(fd, reply, sizeof reply, NULL, 5000);
+    case_read(fd, reply, sizeof reply, NULL, 30000);
     cr_expect(strstr(reply, "{\"done\": true}"), "%s", reply);
     cr_expect_eq(case_count(&c, "gone"), 0);
     close(fd);
@@ -278,7 +278,7 @@ static char *ask_tcp(int port, const char *request)
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     cr_assert(!connect(fd, (struct sockaddr *)&address, sizeof address));
     case_write(fd, request);
-    case_read(fd, reply, sizeof reply, NULL, 5000);
+    case_read(fd, reply, sizeof reply, NULL, 30000);
     close(fd);
     return reply;
 }
@@ -319,7 +319,7 @@ static void *run_bare(void *ctx)
     return NULL;
 }
 
-Test(http_tcp, one_path_is_answered, .timeout = 60)
+Test(http_tcp, one_path_is_answered, .timeout = 100)
 {
     struct sockaddr_in bound;
     socklen_t bytes = sizeof bound;
@@ -345,7 +345,7 @@ Test(http_tcp, one_path_is_answered, .timeout = 60)
     end_bare(&loop, server, &at);
 }
 
-Test(http_tcp, addresses_are_checked, .timeout = 60)
+Test(http_tcp, addresses_are_checked, .timeout = 100)
 {
     static const char *const wrong[] = {
             "",        ":", "9479", ":9479", "localhost:", "localhost:123456",

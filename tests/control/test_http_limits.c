@@ -21,12 +21,12 @@ static void stop(void)
     case_stop(&c);
 }
 
-TestSuite(http_limits, .fini = stop, .timeout = 60);
+TestSuite(http_limits, .fini = stop, .timeout = 100);
 
 #define GET(at)  "GET " at " HTTP/1.1\r\nHost: zerod\r\n\r\n"
 #define POST(at) "POST " at " HTTP/1.1\r\nHost: zerod\r\n\r\n"
 
-enum { STRANGER = 65534, GROUP = 54321, LONG_MS = 10000 };
+enum { STRANGER = 65534, GROUP = 54321, LONG_MS = 30000 };
 
 static int count_descriptors(void)
 {

@@ -28,7 +28,7 @@ static void stop(void)
     cr_assert_eq(system(command), 0);
 }
 
-TestSuite(http_socket, .init = start, .fini = stop, .timeout = 60);
+TestSuite(http_socket, .init = start, .fini = stop, .timeout = 100);
 
 static enum zd_status open_at(
         const char *at, bool is_default, struct http_socket *socket)

@@ -19,7 +19,7 @@ static void stop(void)
     case_stop(&c);
 }
 
-TestSuite(http_streams, .init = start, .fini = stop, .timeout = 60);
+TestSuite(http_streams, .init = start, .fini = stop, .timeout = 100);
 
 #define GET(at)  "GET " at " HTTP/1.1\r\nHost: zerod\r\n\r\n"
 #define POST(at) "POST " at " HTTP/1.1\r\nHost: zerod\r\n\r\n"
@@ -29,7 +29,7 @@ static int open_at(const char *request, const char *until)
     int fd = case_connect(&c);
     cr_assert(case_write(fd, request));
     if (until) {
-        case_read(fd, reply, sizeof reply, until, 5000);
+        case_read(fd, reply, sizeof reply, until, 30000);
         cr_assert(strstr(reply, until), "%s", reply);
     }
     return fd;
@@ -48,11 +48,11 @@ Test(http_streams, bytes_arrive_as_they_are_sent)
     int fd = open_at(GET("/stream"), "hello\n");
     cr_expect(strstr(reply, "Content-Type: text/plain\r\n"));
     case_ask(&c, POST("/tell"), reply);
-    case_read(fd, reply, sizeof reply, "more\n", 5000);
+    case_read(fd, reply, sizeof reply, "more\n", 30000);
     cr_expect(strstr(reply, "more\n"));
     cr_expect(!case_is_closed(fd, 50));
     case_ask(&c, POST("/finish"), reply);
-    case_read(fd, reply, sizeof reply, "0\r\n\r\n", 5000);
+    case_read(fd, reply, sizeof reply, "0\r\n\r\n", 30000);
     cr_expect(strstr(reply, "0\r\n\r\n"), "no end of the chunks: %s", reply);
     cr_expect_eq(case_count(&c, "gone"), 0);
     close(fd);
@@ -62,7 +62,7 @@ Test(http_streams, http_1_0_gets_no_chunks)
 {
     int fd = open_at("GET /stream HTTP/1.0\r\n\r\n", "\r\n\r\nhello\n");
     case_ask(&c, POST("/finish"), reply);
-    cr_expect(case_is_closed(fd, 5000));
+    cr_expect(case_is_closed(fd, 30000));
     close(fd);
 }
 
@@ -71,10 +71,10 @@ Test(http_streams, an_answer_that_came_late_has_a_length)
     int fd = open_at(GET("/later"), NULL);
     wait_count("streams", 1);
     case_ask(&c, POST("/finish"), reply);
-    case_read(fd, reply, sizeof reply, "true}", 5000);
+    case_read(fd, reply, sizeof reply, "true}", 30000);
     cr_expect(strstr(reply, "Content-Length: 14\r\n"), "%s", reply);
     cr_expect(case_write(fd, GET("/echo?again")));
-    case_read(fd, reply, sizeof reply, "[again]", 5000);
+    case_read(fd, reply, sizeof reply, "[again]", 30000);
     cr_expect(strstr(reply, "[again]"), "the connection was not kept");
     close(fd);
 }
@@ -98,7 +98,7 @@ Test(http_streams, who_does_not_read_is_dropped_at_1_MiB)
     int fd = open_at(GET("/pour"), NULL);
     wait_count("failed", 1);
     cr_expect_eq(case_count(&c, "gone"), 1);
-    cr_expect(case_is_closed(fd, 5000));
+    cr_expect(case_is_closed(fd, 30000));
     close(fd);
 }
 
@@ -122,7 +122,7 @@ Test(http_streams, requests_behind_a_stream_wait)
     wait_count("streams", 1);
     cr_expect(!case_is_closed(fd, 50));
     case_ask(&c, POST("/finish"), reply);
-    case_read(fd, reply, sizeof reply, "[n]=[2]", 5000);
+    case_read(fd, reply, sizeof reply, "[n]=[2]", 30000);
     cr_expect(strstr(reply, "true}"));
     cr_expect(strstr(reply, "[n]=[2]"), "%s", reply);
     close(fd);
@@ -141,7 +141,7 @@ Test(http_streams, the_end_closes_all)
     case_stop(&c);
     cr_expect_eq(c.gone_count, 8);
     for (int i = 0; i < 8; i++) {
-        cr_expect(case_is_closed(fds[i], 5000));
+        cr_expect(case_is_closed(fds[i], 30000));
         close(fds[i]);
     }
     case_start(&c, -1);
@@ -163,7 +163,7 @@ Test(http_streams, the_end_waits_for_what_was_answered)
     size_t head = (size_t)(strstr(reply, "\r\n\r\n") + 4 - reply);
     size_t have = strlen(reply) - head;
     pthread_create(&thread, NULL, stop_case, &c);
-    size_t bytes = case_read(fd, big, sizeof big, NULL, 5000);
+    size_t bytes = case_read(fd, big, sizeof big, NULL, 30000);
     cr_expect_eq(have + bytes, 2u << 20);
     close(fd);
     pthread_join(thread, NULL);

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { OUTPUT_MAX = 1 << 20, WAIT_MS = 20000 };
+enum { OUTPUT_MAX = 1 << 20, WAIT_MS = 60000 };
 
 static char folder[] = "/tmp/zerod-top-XXXXXX";
 static char path[64];

@@ -152,7 +152,7 @@ static void owns_nothing(
     scratch_fini(&scratch);
 }
 
-Test(offload_engine, serves_a_rank_that_owns_nothing, .timeout = 30)
+Test(offload_engine, serves_a_rank_that_owns_nothing, .timeout = 100)
 {
     for (int host = 0; host < 2; host++) {
         owns_nothing(OFFLOAD_CPU, host, OFFLOAD_CLIP_WAIT);

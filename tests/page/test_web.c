@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 20000, TEXT_MAX = 1 << 18 };
+enum { WAIT_MS = 60000, TEXT_MAX = 1 << 18 };
 
 static char folder[] = "/tmp/zerod-web-XXXXXX", socket_path[64];
 static int job_fd, port;
@@ -160,7 +160,7 @@ static void end(void)
     rmdir(folder);
 }
 
-TestSuite(web, .init = begin, .fini = end, .timeout = 60);
+TestSuite(web, .init = begin, .fini = end, .timeout = 100);
 
 /* --- tests --- */
 
