@@ -6,7 +6,7 @@ source "$(dirname "$0")/lib.sh"
 source "$(dirname "$0")/gpu_lib.sh"
 settings+=(--set train.global_batch_size=2 --set train.per_device_train_batch_size=1 --set checkpoint.save_strategy=no
     --set checkpoint.export=none --set eval.eval_strategy=no --set control.socket=none --set train.max_steps=1000)
-limit=40
+limit=100
 
 # one_of_two NAME FAILURE RANK ARGUMENT...: only that rank's GPU fails.
 one_of_two() {
@@ -27,7 +27,7 @@ for failure in sticky:100 launch:100; do
         check "$failure on rank $rank of two over NCCL: 69, told once" fails_with 69 E1206
         check "  which names the rank and its host" says "--> rank $rank (.*)"
     done
-    one_of_two "$failure-timeout" $failure 1 --set comm.backend=nccl --set comm.timeout=3s
+    one_of_two "$failure-timeout" $failure 1 --set comm.backend=nccl --set comm.timeout=30s
     check "$failure: the peer's comm.timeout does not come first" fails_with 69 E1206
     one_of_two "$failure-mpi" $failure 1 --set comm.backend=mpi
     check "$failure on one of two over MPI" fails_with 69 E1206
