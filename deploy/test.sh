@@ -117,7 +117,7 @@ else
     else
         told "CUDA by nvcc" FAIL
     fi
-    # cuDNN has no stand-in: its door is compiled once, above
+    # cuDNN itself has no stand-in, only its headers: the door is compiled with the true ones above
     if build build-standin --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled \
             -Doptimization=2 -Dcpu_isa=base; then
         run_suite build-standin "CUDA on the CPU" --suite cuda "${select_long[@]}"

@@ -122,6 +122,24 @@ Test(device_refused, memory_that_others_have_taken_does_not_come_back)
     device_close(device);
 }
 
+Test(device_refused, a_driver_that_keeps_a_process_s_memory_says_so)
+{
+    zd_standin_fail("no_virtual");
+    struct device *device = gpu_case_open();
+    int value = 7, back = 0;
+    void *a;
+    cr_assert_eq(device_take(sizeof value, &a), ZD_OK);
+    cr_assert_eq(device_write(a, &value, sizeof value), ZD_OK);
+    cr_expect_eq(device_vacate(a, sizeof value), ZD_ERR_MEMORY);
+    cr_expect_str_eq(zd_error_get()->code, "E1207");
+    cr_expect(strstr(zd_error_get()->help, "without release"));
+    zd_error_clear();
+    cr_expect_eq(device_read(&back, a, sizeof back), ZD_OK);
+    cr_expect_eq(back, value, "it is still there");
+    device_give(a, sizeof value);
+    device_close(device);
+}
+
 Test(device_refused, pinning_is_refused_with_a_fix)
 {
     struct device *device = gpu_case_open();

@@ -80,8 +80,9 @@ enum failure {
 bool fails_now(enum failure failure);
 /* What every call meets: cudaSuccess, or no device, no driver ... */
 cudaError_t start_error(void);
-bool has_no_code(void); /* the program, for this GPU */
-void hang(void);        /* until zd_standin_unhang */
+bool has_no_code(void);    /* the program, for this GPU */
+bool has_no_virtual(void); /* the driver: none of virtual.cpp */
+void hang(void);           /* until zd_standin_unhang */
 
 struct counters {
     std::atomic<uint64_t> launches, copies, pageable_copies, host_waits;

@@ -17,7 +17,7 @@ struct state {
     std::condition_variable unhung;
     char text[1024];
     bool hangs_end;
-    bool no_device, no_driver, old_driver, busy, no_code;
+    bool no_device, no_driver, old_driver, busy, no_code, no_virtual;
     uint64_t fail_at[FAILURES], count[FAILURES];
     struct counters counters;
 };
@@ -65,6 +65,8 @@ void add_failure(struct state &s, const char *name, uint64_t number)
         s.busy = true;
     else if (!strcmp(name, "no_code"))
         s.no_code = true;
+    else if (!strcmp(name, "no_virtual"))
+        s.no_virtual = true;
     else {
         fprintf(stderr, "stand-in: no failure is called %s\n", name);
         abort();
@@ -73,7 +75,8 @@ void add_failure(struct state &s, const char *name, uint64_t number)
 
 void set_failures(struct state &s, const char *failures)
 {
-    s.no_device = s.no_driver = s.old_driver = s.busy = s.no_code = false;
+    s.no_device = s.no_driver = s.old_driver = s.busy = s.no_code =
+            s.no_virtual = false;
     memset(s.fail_at, 0, sizeof s.fail_at);
     memset(s.count, 0, sizeof s.count);
     if (!failures)
@@ -206,6 +209,11 @@ bool is_busy(void)
 bool has_no_code(void)
 {
     return state().no_code;
+}
+
+bool has_no_virtual(void)
+{
+    return state().no_virtual;
 }
 
 int driver_version(void)

@@ -62,7 +62,8 @@ void zd_standin_set_sticky(cudaError_t error, const char *format, ...)
  *     sticky:N    the N-th launch fails while it runs: an error for ever
  *     hang:N      the N-th launch never ends (zd_standin_unhang())
  *     no_device, no_driver, old_driver, busy    what opening a GPU meets
- *     no_code     the program was not built for this GPU */
+ *     no_code     the program was not built for this GPU
+ *     no_virtual  a driver without virtual memory */
 void zd_standin_fail(const char *failures);
 void zd_standin_unhang(void);
 

@@ -203,7 +203,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(
     *out = nullptr;
     *result_out = cudaDriverEntryPointSymbolNotFound;
     for (const struct entry &entry : entries)
-        if (strcmp(entry.name, name) == 0) {
+        if (strcmp(entry.name, name) == 0 && !has_no_virtual()) {
             *out = entry.function;
             *result_out = cudaDriverEntryPointSuccess;
         }

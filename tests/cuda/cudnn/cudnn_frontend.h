@@ -1,0 +1,243 @@
+/* cudnn_frontend.h - a stand-in for the headers of cudnn-frontend, for
+ * kernels/cudnn_door.cpp alone: the names that it uses, told by a test what to
+ * answer (cudnn_standin.h). No library is behind it. */
+#ifndef ZD_TESTS_CUDA_CUDNN_FRONTEND_H
+#define ZD_TESTS_CUDA_CUDNN_FRONTEND_H
+
+#include "tests/cuda/cudnn/cudnn_standin.h"
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+typedef struct cudnnContext *cudnnHandle_t;
+typedef int cudnnStatus_t;
+enum { CUDNN_STATUS_SUCCESS };
+
+namespace cudnn_frontend
+{
+extern void *cudnn_dlhandle;
+
+enum class DataType_t { FLOAT, HALF, BFLOAT16 };
+enum class HeurMode_t { A };
+
+struct error_t {
+    std::string message;
+    bool is_good() const
+    {
+        return message.empty();
+    }
+    bool is_bad() const
+    {
+        return !is_good();
+    }
+    std::string get_message() const
+    {
+        return message;
+    }
+};
+
+namespace detail
+{
+inline size_t get_backend_version()
+{
+    return cudnn_standin.version;
+}
+inline cudnnStatus_t create_handle(cudnnHandle_t *out)
+{
+    *out = (cudnnHandle_t)&cudnn_standin;
+    cudnn_standin.handles++;
+    return CUDNN_STATUS_SUCCESS;
+}
+inline const char *get_error_string(cudnnStatus_t status)
+{
+    return "of the stand-in";
+}
+inline cudnnStatus_t set_stream(cudnnHandle_t handle, cudaStream_t stream)
+{
+    cudnn_standin.stream = stream;
+    return CUDNN_STATUS_SUCCESS;
+}
+} // namespace detail
+
+namespace graph
+{
+struct Tensor_attributes {
+    int64_t uid = 0;
+    std::vector<int64_t> dim, stride;
+    bool is_output = false;
+
+    Tensor_attributes &set_name(const char *name)
+    {
+        return *this;
+    }
+    Tensor_attributes &set_uid(int64_t value)
+    {
+        uid = value;
+        return *this;
+    }
+    Tensor_attributes &set_dim(const std::vector<int64_t> &value)
+    {
+        dim = value;
+        return *this;
+    }
+    Tensor_attributes &set_stride(const std::vector<int64_t> &value)
+    {
+        stride = value;
+        return *this;
+    }
+    Tensor_attributes &set_output(bool value)
+    {
+        is_output = value;
+        return *this;
+    }
+    Tensor_attributes &set_data_type(DataType_t type)
+    {
+        return *this;
+    }
+    int64_t get_uid() const
+    {
+        return uid;
+    }
+    std::vector<int64_t> get_dim() const
+    {
+        return dim;
+    }
+    std::vector<int64_t> get_stride() const
+    {
+        return stride;
+    }
+};
+typedef std::shared_ptr<Tensor_attributes> tensor_ptr;
+
+struct SDPA_backward_attributes {
+    bool is_deterministic = false;
+
+    SDPA_backward_attributes &set_name(const char *name)
+    {
+        return *this;
+    }
+    SDPA_backward_attributes &set_causal_mask(bool value)
+    {
+        return *this;
+    }
+    SDPA_backward_attributes &set_attn_scale(float value)
+    {
+        return *this;
+    }
+    SDPA_backward_attributes &set_generate_stats(bool value)
+    {
+        return *this;
+    }
+    SDPA_backward_attributes &set_deterministic_algorithm(bool value)
+    {
+        is_deterministic = value;
+        return *this;
+    }
+};
+typedef SDPA_backward_attributes SDPA_attributes;
+
+class Graph
+{
+    tensor_ptr first; /* output */
+
+    template <size_t outputs> std::array<tensor_ptr, outputs> make()
+    {
+        std::array<tensor_ptr, outputs> made;
+        for (auto &one : made)
+            one = std::make_shared<Tensor_attributes>();
+        first = made[0];
+        return made;
+    }
+
+  public:
+    Graph &set_io_data_type(DataType_t type)
+    {
+        return *this;
+    }
+    Graph &set_intermediate_data_type(DataType_t type)
+    {
+        return *this;
+    }
+    Graph &set_compute_data_type(DataType_t type)
+    {
+        return *this;
+    }
+    tensor_ptr tensor(const Tensor_attributes &as)
+    {
+        return std::make_shared<Tensor_attributes>(as);
+    }
+    std::array<tensor_ptr, 2> sdpa(
+            tensor_ptr q, tensor_ptr k, tensor_ptr v,
+            const SDPA_attributes &how)
+    {
+        cudnn_standin.is_backward = 0;
+        return make<2>();
+    }
+    std::array<tensor_ptr, 3> sdpa_backward(
+            tensor_ptr q, tensor_ptr k, tensor_ptr v, tensor_ptr out,
+            tensor_ptr dout, tensor_ptr lse,
+            const SDPA_backward_attributes &how)
+    {
+        cudnn_standin.is_backward = 1;
+        cudnn_standin.is_deterministic = how.is_deterministic;
+        return make<3>();
+    }
+    error_t validate()
+    {
+        if (cudnn_standin.throws)
+            throw std::runtime_error(cudnn_standin.throws);
+        return {};
+    }
+    error_t build_operation_graph(cudnnHandle_t handle)
+    {
+        return {};
+    }
+    error_t create_execution_plans(const std::vector<HeurMode_t> &modes)
+    {
+        return {};
+    }
+    error_t check_support()
+    {
+        const char *says = cudnn_standin.refuses_graph;
+        return {says ? says : ""};
+    }
+    error_t build_plans()
+    {
+        cudnn_standin.built++;
+        return {};
+    }
+    error_t get_workspace_size(int64_t &bytes)
+    {
+        bytes = cudnn_standin.workspace;
+        return {};
+    }
+    /* With the runtime that the headers load by its name. */
+    error_t execute(
+            cudnnHandle_t handle, std::unordered_map<int64_t, void *> &places,
+            void *workspace)
+    {
+        typedef cudaError_t clear_fn(void *, int, size_t, cudaStream_t);
+        void *library = dlopen("libcudart.so.13", 0);
+        auto clear = (clear_fn *)dlsym(library, "cudaMemsetAsync");
+        if (!clear || dlsym(library, "cudaLaunchKernel"))
+            return {"not the program's own runtime"};
+        if (cudnn_standin.fails_to_execute)
+            return {cudnn_standin.fails_to_execute};
+        size_t count = 2; /* bytes of an element */
+        for (int64_t of : first->dim)
+            count *= (size_t)of;
+        clear(places[first->uid], 0, count, (cudaStream_t)cudnn_standin.stream);
+        cudnn_standin.executed++;
+        return {};
+    }
+};
+} // namespace graph
+} // namespace cudnn_frontend
+
+#endif

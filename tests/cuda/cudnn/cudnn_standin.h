@@ -1,0 +1,31 @@
+/* cudnn_standin.h - what a test tells the stand-in for cudnn-frontend, and what
+ * that has been asked. The stand-in computes nothing: a graph that is executed
+ * clears its first output, by the runtime's functions that the headers find. */
+#ifndef ZD_TESTS_CUDA_CUDNN_STANDIN_H
+#define ZD_TESTS_CUDA_CUDNN_STANDIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct cudnn_standin {
+    /* set by the test */
+    size_t version;               /* 90100: 9.1 */
+    const char *refuses_graph;    /* what check_support says; NULL: nothing */
+    const char *throws;           /* what building a graph throws */
+    const char *fails_to_execute; /* what execute says */
+    int64_t workspace;            /* bytes that a graph wants */
+    /* set by the stand-in */
+    int handles, built, executed;
+    int is_backward, is_deterministic; /* the last graph that was built */
+    const void *stream;                /* the last that was set */
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern struct cudnn_standin cudnn_standin; /* the test's */
+#ifdef __cplusplus
+}
+#endif
+
+#endif
