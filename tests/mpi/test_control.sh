@@ -22,7 +22,7 @@ is_odd() { [[ $http != 200 && $http != 202 && $http != 409 && $http != 503 && $h
 nap() { sleep "0.$(printf %02d $((RANDOM % 15)))"; }
 has_socket() {
     local tries=0
-    until [[ -S $socket || $tries -gt 600 ]]; do
+    until [[ -S $socket || $tries -gt 3000 ]]; do
         sleep 0.05
         tries=$((tries + 1))
     done

@@ -23,7 +23,7 @@ start usr2 2 "${long[@]}"
 wait_rows usr2 3
 kill -USR2 "$pid"
 tries=0
-while [[ -z $(checkpoints usr2) && $tries -lt 600 ]]; do sleep 0.05; tries=$((tries + 1)); done
+while [[ -z $(checkpoints usr2) && $tries -lt 3000 ]]; do sleep 0.05; tries=$((tries + 1)); done
 saved=$(newest usr2) at=$(rows usr2)
 check "USR2 saves" verifies "usr2/$saved"
 wait_rows usr2 $((at + 3))
