@@ -110,7 +110,7 @@ follower=$!
 watcher=$!
 # Both have found the job before it goes.
 until [ -s followed ] && [ -s watched ]; do
-    kill -0 "$job" "$follower" "$watcher" 2>/dev/null || break
+    for each in "$job" "$follower" "$watcher"; do kill -0 "$each" 2>/dev/null || break 2; done
     sleep 0.05
 done
 ok 'stop' ctl 0 stop

@@ -133,7 +133,7 @@ check "it holds still" [ "$(number step)" = "$held" ]
 post resume '{"wait": true}'
 check "resume" answers 200
 check "and it goes on" wait_for 100 passed "$held"
-check "at the rate that was set" grep -q "^{\"step\":$((held + 1)),.*\"learning_rate\":0.0001220703125," live/metrics.jsonl
+check "at the rate that was set" wait_for 100 grep -q "^{\"step\":$((held + 1)),.*\"learning_rate\":0.0001220703125," live/metrics.jsonl
 get /v1/config
 check "config tells that it was set" holds "\"origin\":\"set after step $held\""
 check "the screen follows logging_steps" wait_for 100 grep -q "^step $(((held + 3) / 3 * 3))/" live.err
