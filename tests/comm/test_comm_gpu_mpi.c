@@ -4,8 +4,9 @@
  *     suite WAY          the suite over WAY: nccl, ordered or staged; TAP from
  *                        rank 0
  *     work [FAULT RANKS] all_gathers of 40000 bytes a rank for ever, with
- *                        comm.timeout = 2 s and one wait of the host for each;
- *                        after ten the rank, or FIRST-LAST, is
+ *                        comm.timeout = TEST_COMM_TIMEOUT s (2) and one wait of
+ *                        the host for each; after ten the rank, or each of
+ *                        FIRST-LAST,
  *                          late      comes no more
  *                          stopped   the same, as a whole process
  *                          short     gathers less than the others
@@ -147,6 +148,8 @@ int main(int argc, char **argv)
     bool is_suite = argc == 3 && strcmp(argv[1], "suite") == 0;
     bool is_staged = is_suite && strcmp(argv[2], "staged") == 0;
     bool is_ordered = is_suite && strcmp(argv[2], "ordered") == 0;
+    const char *set = getenv("TEST_COMM_TIMEOUT");
+    double seconds = set ? atof(set) : 2;
     if (is_ordered)
         setenv("NCCL_STANDIN_SUMS", "ring", 1);
     options = (struct comm_options){
@@ -155,7 +158,7 @@ int main(int argc, char **argv)
                                     ? COMM_LEVELS_TWO
                                     : COMM_LEVELS_AUTO,
             .reduce = is_ordered ? COMM_REDUCE_ORDERED : COMM_REDUCE_FAST,
-            .timeout = is_suite ? 0 : 2};
+            .timeout = is_suite ? 0 : seconds};
     host.hierarchical = options.hierarchical;
     enum zd_status status = comm_mpi_create(&argc, &argv, &host, &control);
     if (status == ZD_OK)
