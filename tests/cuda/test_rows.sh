@@ -94,9 +94,9 @@ kill "$script"
 wait "$script"
 code=$?
 while [[ $(sed 's/.*) //; s/ .*//' "/proc/$(cat worker)/stat" 2>/dev/null) == [RSD] ]]; do
-    [[ $((tries++)) -lt 100 ]] || break
+    [[ $((tries++)) -lt 1000 ]] || break
     sleep 0.05
 done
-[[ $code -eq 143 && $tries -lt 100 ]]
+[[ $code -eq 143 && $tries -lt 1000 ]]
 tell $? "a test that is cut ends with all that it ran"
 tests_end
