@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Configure a build folder once and build in it.
-#   deploy/build.sh FOLDER [--target T]... [meson option]...
+#   deploy/build.sh FOLDER [--target T]... [--suite S]... [meson option]...
+# Without targets and suites everything is built; of a suite, what its tests need.
 # Before each stage a line says what comes and how long it takes; FOLDER/setup.log and FOLDER/build.log have all that meson
 # and ninja say. On a terminal the step that ninja is at is shown.
 set -euo pipefail
@@ -8,8 +9,18 @@ cd "$(dirname "$(readlink -f "$0")")/.."
 folder=$1
 shift
 targets=()
-while [[ ${1:-} == --target ]]; do targets+=("$2"); shift 2; done
+suites=()
+while [[ ${1:-} == --target || ${1:-} == --suite ]]; do
+    if [[ $1 == --target ]]; then targets+=("$2"); else suites+=("$2"); fi
+    shift 2
+done
 say() { printf '   %s\n' "$*" >&2; }
+
+# What ccache has from one clone is of use in another.
+if command -v ccache >/dev/null; then
+    [[ -n $(ccache --get-config base_dir) ]] || export CCACHE_BASEDIR=$PWD
+    [[ -n ${CCACHE_HASHDIR+set} ]] || export CCACHE_NOHASHDIR=1
+fi
 
 # meson clears out a folder that an interrupted set-up left behind only when told to.
 if [[ ! -f $folder/build.ninja ]]; then
@@ -17,6 +28,11 @@ if [[ ! -f $folder/build.ninja ]]; then
     mkdir -p "$folder"
     say "meson setup $folder: looks for compilers and libraries, half a minute at most; log: $folder/setup.log"
     meson setup "$folder" "$@" >"$folder/setup.log" 2>&1 || { cat "$folder/setup.log" >&2; exit 70; }
+fi
+
+if [[ ${#suites[@]} -gt 0 ]]; then
+    needed=$(python3 deploy/suite_targets.py "$folder" "${suites[@]}")
+    [[ -z $needed ]] || mapfile -t -O "${#targets[@]}" targets <<<"$needed"
 fi
 
 # How many steps there are, and about how long they take: seconds of a core as measured without ccache, with room for a slower

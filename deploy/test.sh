@@ -8,8 +8,14 @@
 # workers and OpenMP's barriers give it false alarms). Tests of several ranks are in the suites ranks (threads) and mpi.
 # These three are without CUDA. Where its toolkit is, CUDA is built twice: by nvcc, which must compile and link (--long: for
 # every architecture), and for the CPU with stand-ins for driver and libraries (tests/cuda), which runs the suite cuda.
-# CPU kernels are compiled there for the base instructions alone: half of a build's time.
 # With the thread sanitizer the stand-ins are a build more, of more than three minutes of CPU: only with --long.
+#
+# What keeps it short without a compiler's cache:
+# - The first build is made alone; the others meanwhile, one behind the other, by processes that take what the tests leave
+#   (nice 19): many tests wait rather than compute. The seconds that a part took say so little; those of CPU are told too.
+# - A sanitizer's build has only what its suites need, at -O1 and with as much debug information as its reports show (-g1).
+# - CPU kernels are compiled for all instructions where the unit tests compare them, with and without the address sanitizer,
+#   and for the base instructions alone in the other builds: half of a build's time, and the same threads.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 70
 select_long=(--no-suite long)
@@ -19,18 +25,38 @@ case ${1:-} in
     *) sed -n '2,4s/^# //p' "$0" >&2; exit 64 ;;
 esac
 export CI="${CI:-}" LC_ALL=C.UTF-8
+# A leak or an error must end a test: Criterion forgives an exit code of a child that has reported its result.
+export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=abort_on_error=1:halt_on_error=1:print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 
 ./deploy/install.sh build run test ${CI:+ci} || exit
 
+has_cuda=no
+cudnn=disabled
+if ! ./deploy/cuda/find.sh >/dev/null 2>&1; then
+    echo "== CUDA: skipped, there is no toolkit here (deploy/cuda/find.sh says where it looks)" >&2
+else
+    has_cuda=yes
+    # Attention by cuDNN is compiled where its headers can be had; the build goes on without them.
+    if ! ./deploy/install.sh cudnn; then
+        echo "== cuDNN's attention: skipped, the headers of cudnn-frontend are not here" >&2
+    elif ! ./deploy/cuda/find.sh | grep '^cudnn=' >/dev/null; then
+        echo "== cuDNN's attention: skipped, cudnn.h is not here" >&2
+    else
+        cudnn=enabled
+    fi
+fi
+
 logs=()
 bad=0
+TIMEFORMAT='   %0R s; of CPU %0U s, and %0S s in the kernel'
 # run_suite FOLDER WHAT [meson test argument]...
 run_suite() {
-    local folder=$1 what=$2 begin=$SECONDS
+    local folder=$1 what=$2
     shift 2
     echo "== $what" >&2
     rm -f "$folder"/meson-logs/testlog*.json # with a wrapper, its name is in the file's
-    if ! meson test -C "$folder" --no-rebuild --print-errorlogs --timeout-multiplier 4 "$@" \
+    if ! time meson test -C "$folder" --no-rebuild --print-errorlogs --timeout-multiplier 4 "$@" \
             >"$folder/test.out" 2>&1; then
         bad=1
         tail -n 200 "$folder/test.out" >&2
@@ -38,35 +64,76 @@ run_suite() {
     fi
     cat "$folder"/meson-logs/testlog*.json >"$folder/test.json" 2>/dev/null
     logs+=("$folder/test.json")
-    echo "   $((SECONDS - begin)) s" >&2
 }
 build() {
-    local begin=$SECONDS
     echo "== building $1" >&2
-    ./deploy/build.sh "$@" || return
-    echo "   $((SECONDS - begin)) s" >&2
+    time ./deploy/build.sh "$@"
+}
+# told NAME RESULT: a test of this script's own, as meson would log it
+told() {
+    printf '{"name": "%s", "result": "%s", "stdout": ""}\n' "$1" "$2" >>"$work/told.json"
+    [[ $2 != FAIL ]] || bad=1
 }
 finish() {
     local passed=0 failed=0 skipped=0
-    if [[ ${#logs[@]} -gt 0 ]]; then
-        read -r passed failed skipped < <(python3 deploy/count_tests.py "${logs[@]}")
-    fi
+    read -r passed failed skipped < <(python3 deploy/count_tests.py "${logs[@]}" "$work/told.json")
     if [[ $bad -ne 0 && $failed -eq 0 ]]; then failed=1; fi
     echo "$passed passed, $failed failed, $skipped skipped"
     [[ $failed -eq 0 ]]
     exit
 }
 
-if build build -Dcuda=disabled; then
-    run_suite build "tests" "${select_long[@]}"
-else
+# The builds behind the first, in the order in which they are waited for.
+build_others() {
+    queued build-asan --suite unit --suite fuzz -Dcuda=disabled -Db_sanitize=address,undefined -Db_lundef=false "${checked[@]}"
+    queued build-tsan --suite tsan -Dcuda=disabled -Db_sanitize=thread -Db_lundef=false -Dcpu_isa=base "${checked[@]}"
+    [[ $has_cuda == yes ]] || return 0
+    # cuDNN itself has no stand-in, only its headers: the door is compiled with the true ones below
+    queued build-standin "${cuda[@]}" -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled -Doptimization=2 -Dcpu_isa=base
+    queued build-cuda "${cuda[@]}" -Dcuda=enabled -Dgpu_archs=$archs -Dcudnn=$cudnn -Dcpu_isa=base
+    [[ ${#select_long[@]} -eq 0 ]] || return 0
+    queued build-standin-tsan "${cuda[@]}" -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled -Db_sanitize=thread \
+        -Db_lundef=false -Dcpu_isa=base "${checked[@]}"
+}
+checked=(-Doptimization=1 -Ddebug=false -Dc_args=-g1 -Dcpp_args=-g1)
+cuda=(--target daemon/zerod --target cuda-programs)
+archs=90
+[[ ${#select_long[@]} -gt 0 ]] || archs=all
+queued() {
+    build "$@" 2>"$work/$1.log" # its lines, for when it is waited for
+    echo "$1 $?"
+}
+# yield_to_tests NICE: for builds; where it cannot be taken back, it stays
+yield_to_tests() { renice -n "$1" -g "$builder" >/dev/null 2>&1; }
+# built FOLDER: wait for it, and say what it said; false if it failed
+built() {
+    local folder code
+    yield_to_tests 0
+    read -r folder code <&"$queue" && [[ $folder == "$1" ]] || return 70
+    yield_to_tests 19
+    cat "$work/$1.log" >&2
+    return "$code"
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+: >"$work/told.json"
+if ! build build -Dcuda=disabled; then
     bad=1
     finish
 fi
+set -m # a group of its own, so that it can be ended whole
+mkfifo "$work/queue"
+build_others >"$work/queue" &
+builder=$!
+set +m
+trap 'kill -- -$builder 2>/dev/null; rm -rf "$work"' EXIT
+exec {queue}<"$work/queue"
+yield_to_tests 19
 
-# A leak or an error must end a test: Criterion forgives an exit code of a child that has reported its result.
-export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=abort_on_error=1:halt_on_error=1:print_stacktrace=1
-if build build-asan -Dcuda=disabled -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1; then
+run_suite build "tests" "${select_long[@]}"
+
+if built build-asan; then
     run_suite build-asan "unit tests and requests under address and undefined-behaviour sanitizers" --suite unit --suite fuzz
 else
     bad=1
@@ -75,65 +142,38 @@ fi
 # gcc's thread sanitizer cannot lay out its memory where the kernel randomises addresses widely.
 fixed=()
 if setarch -R true 2>/dev/null; then fixed=(--wrapper "setarch -R"); fi
-export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 OMP_NUM_THREADS=1
-if build build-tsan -Dcuda=disabled -Db_sanitize=thread -Db_lundef=false -Doptimization=1; then
-    run_suite build-tsan "ranks as threads under the thread sanitizer" "${fixed[@]}" --suite tsan
+if built build-tsan; then
+    OMP_NUM_THREADS=1 run_suite build-tsan "ranks as threads under the thread sanitizer" "${fixed[@]}" --suite tsan
 else
     bad=1
 fi
-unset OMP_NUM_THREADS
 
-# told NAME RESULT: a test of this script's own, as meson would log it
-told() {
-    printf '{"name": "%s", "result": "%s", "stdout": ""}\n' "$1" "$2" >>build/told.json
-    [[ $2 != FAIL ]] || bad=1
-}
-mkdir -p build && : >build/told.json
-logs+=(build/told.json)
-archs=90
-[[ ${#select_long[@]} -gt 0 ]] || archs=all
-if ! ./deploy/cuda/find.sh >/dev/null 2>&1; then
-    echo "== CUDA: skipped, there is no toolkit here (deploy/cuda/find.sh says where it looks)" >&2
+if [[ $has_cuda == no ]]; then
     for part in "CUDA by nvcc" "cuDNN's attention" "CUDA on the CPU"; do told "$part" SKIP; done
+    finish
+fi
+if built build-standin; then
+    run_suite build-standin "CUDA on the CPU" --suite cuda "${select_long[@]}"
 else
-    # Attention by cuDNN is compiled where its headers can be had; the build goes on without them.
-    cudnn=disabled
-    if ! ./deploy/install.sh cudnn; then
-        echo "== cuDNN's attention: skipped, the headers of cudnn-frontend are not here" >&2
-    elif ! ./deploy/cuda/find.sh | grep '^cudnn=' >/dev/null; then
-        echo "== cuDNN's attention: skipped, cudnn.h is not here" >&2
+    told "CUDA on the CPU" FAIL
+fi
+if [[ $cudnn == disabled ]]; then
+    told "cuDNN's attention" SKIP
+fi
+if built build-cuda; then
+    told "CUDA by nvcc" OK
+    if grep -qE 'warning( #[0-9]+(-D)?)?:' build-cuda/build.log; then told "CUDA by nvcc, without warnings" FAIL
+    else told "CUDA by nvcc, without warnings" OK; fi
+    run_suite build-cuda "the program with CUDA where there is no driver" --suite no-driver
+else
+    told "CUDA by nvcc" FAIL
+fi
+if [[ ${#select_long[@]} -eq 0 ]]; then
+    if built build-standin-tsan; then
+        OMP_NUM_THREADS=1 run_suite build-standin-tsan "streams of GPUs under the thread sanitizer" "${fixed[@]}" \
+            "zero cuda" train_gpu_races "comm gpu races nccl" "comm gpu races ordered" "comm gpu races staged" "stand-in order"
     else
-        cudnn=enabled
-    fi
-    if [[ $cudnn == disabled ]]; then
-        told "cuDNN's attention" SKIP
-    fi
-    if build build-cuda --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_archs=$archs -Dcudnn=$cudnn \
-            -Dcpu_isa=base; then
-        told "CUDA by nvcc" OK
-        if grep -qE 'warning( #[0-9]+(-D)?)?:' build-cuda/build.log; then told "CUDA by nvcc, without warnings" FAIL
-        else told "CUDA by nvcc, without warnings" OK; fi
-        run_suite build-cuda "the program with CUDA where there is no driver" --suite no-driver
-    else
-        told "CUDA by nvcc" FAIL
-    fi
-    # cuDNN itself has no stand-in, only its headers: the door is compiled with the true ones above
-    if build build-standin --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled \
-            -Doptimization=2 -Dcpu_isa=base; then
-        run_suite build-standin "CUDA on the CPU" --suite cuda "${select_long[@]}"
-    else
-        told "CUDA on the CPU" FAIL
-    fi
-    if [[ ${#select_long[@]} -eq 0 ]]; then
-        export OMP_NUM_THREADS=1
-        if build build-standin-tsan --target daemon/zerod --target cuda-programs -Dcuda=enabled -Dgpu_stand_in=true \
-                -Dcudnn=disabled -Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Dcpu_isa=base; then
-            run_suite build-standin-tsan "streams of GPUs under the thread sanitizer" "${fixed[@]}" \
-                "zero cuda" train_gpu_races "comm gpu races nccl" "comm gpu races ordered" "comm gpu races staged" "stand-in order"
-        else
-            told "streams of GPUs under the thread sanitizer" FAIL
-        fi
-        unset OMP_NUM_THREADS
+        told "streams of GPUs under the thread sanitizer" FAIL
     fi
 fi
 finish

@@ -6,7 +6,7 @@ source=$(realpath "$2")
 scratch_folder
 cd "$work" || exit 99
 mkdir -p tree/deploy bin
-cp "$source"/deploy/{build,quickstart}.sh tree/deploy
+cp "$source"/deploy/{build.sh,quickstart.sh,suite_targets.py} tree/deploy
 printf '#!/bin/sh\nexit 0\n' >tree/deploy/install.sh
 # Each notes how many lines had been said when it was started.
 cat >bin/meson <<'END'
@@ -25,6 +25,7 @@ case " $* " in
         exit 0 ;;
 esac
 echo "ninja $(wc -l <"$work/err")" >>"$work/order"
+echo "$*" >"$work/asked"
 echo '[1/2] Compiling C object a'
 echo "a.c:3:1: $said"
 echo '[2/2] Linking target b'
@@ -51,6 +52,21 @@ ok 'where nothing is left to do' eval 'left=0 && build 0 && has "everything is b
 ok 'a warning is shown' eval "said='warning: so' && build 0 && has 'a.c:3:1: warning: so' err"
 ok 'a build that fails ends with 70 and its last lines' eval "said='error: so' && fails=1 && build 70 && has 'a.c:3:1: error: so' err"
 fails=0
+# Of a suite, what its tests need: two that share a program, one that is a script.
+mkdir -p tree/out/meson-info
+target() { printf '{"id": "%s", "filename": ["%s/tree/out/%s"]}' "$1" "$(realpath .)" "$2"; }
+printf '[%s, %s, %s]\n' "$(target a@exe t/a)" "$(target b@exe t/b)" "$(target c@exe c)" >tree/out/meson-info/intro-targets.json
+printf '[%s, %s, %s, %s]\n' '{"suite": ["z:unit"], "depends": ["a@exe"]}' '{"suite": ["z:unit", "z:tsan"], "depends": ["a@exe", "c@exe"]}' \
+    '{"suite": ["z:cli"], "depends": ["b@exe"]}' '{"suite": ["z:docs"], "depends": []}' >tree/out/meson-info/intro-tests.json
+suite() { # TARGETS [suite]...: what ninja is asked for
+    local want=$1 name
+    shift
+    PATH=$work/bin:$PATH tree/deploy/build.sh out "$@" >text 2>err && diff - asked <<<"-C out $want"
+}
+ok 'of a suite what its tests need is built' suite 't/a c' --suite unit
+ok '  of several, each once' suite 't/a t/b c' --suite cli --suite tsan --suite unit
+ok '  beside targets' suite 'x t/b' --target x --suite cli
+ok '  and an unknown one is an error' eval '! suite "" --suite unti && has "no test of out has the suite unti" err'
 if command -v script >/dev/null; then
     : >err
     ok 'on a terminal the step is shown' eval \
