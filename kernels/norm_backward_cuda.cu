@@ -62,9 +62,10 @@ static __device__ inline void join_sums(
     }
 }
 
+/* What a block does that is the block'th of `blocks` for p. */
 template <typename T, int W, int PACKS, bool CENTRED>
-static __global__ void __launch_bounds__(NORM_BLOCK)
-        norm_backward_kernel(struct norm_backward p)
+static __device__ inline void norm_backward_rows(
+        const struct norm_backward &p, unsigned block, unsigned blocks)
 {
     __shared__ float shared[2][NORM_WARPS];
     ZD_SHARED(float, joined);
@@ -77,8 +78,8 @@ static __global__ void __launch_bounds__(NORM_BLOCK)
         for (int j = 0; j < W; j++)
             dweight[k][j] = dbias[k][j] = 0.0f;
 
-    for (int64_t first = (int64_t)blockIdx.x * teams; first < p.N;
-         first += (int64_t)gridDim.x * teams) {
+    for (int64_t first = (int64_t)block * teams; first < p.N;
+         first += (int64_t)blocks * teams) {
         int64_t n = first + team;
         int64_t at = norm_row(n, p.C, p.heads, p.x_stride);
         int64_t out_at = norm_row(n, p.C, p.heads, p.out_stride);
@@ -141,10 +142,17 @@ static __global__ void __launch_bounds__(NORM_BLOCK)
     if (p.is_frozen)
         return;
     int sums = CENTRED ? 2 * p.C : p.C;
-    float *partials = p.partials + (int64_t)blockIdx.x * sums;
+    float *partials = p.partials + (int64_t)block * sums;
     join_sums<W, PACKS>(partials, dweight, joined, p.C, p.lanes);
     if (CENTRED)
         join_sums<W, PACKS>(partials + p.C, dbias, joined, p.C, p.lanes);
+}
+
+template <typename T, int W, int PACKS, bool CENTRED>
+static __global__ void __launch_bounds__(NORM_BLOCK)
+        norm_backward_kernel(struct norm_backward p)
+{
+    norm_backward_rows<T, W, PACKS, CENTRED>(p, blockIdx.x, gridDim.x);
 }
 
 /* --- rows too long for registers --------------------------------------------

@@ -21,12 +21,14 @@ struct norm_forward {
     int64_t out_stride, x_stride;
 };
 
+/* What a block does that is the block'th of those for p. */
 template <typename T, int W, int PACKS, bool CENTRED>
-static __global__ void norm_forward_kernel(struct norm_forward p)
+static __device__ inline void norm_forward_rows(
+        const struct norm_forward &p, unsigned block)
 {
     __shared__ float shared[2][NORM_WARPS];
     int lane = (int)threadIdx.x % p.lanes, team = (int)threadIdx.x / p.lanes;
-    int64_t n = (int64_t)blockIdx.x * (NORM_BLOCK / p.lanes) + team;
+    int64_t n = (int64_t)block * (NORM_BLOCK / p.lanes) + team;
     bool is_row = n < p.N;
     const T *a = (const T *)p.a + norm_row(n, p.C, p.heads, p.x_stride);
     const T *b = (const T *)p.b;
@@ -97,6 +99,12 @@ static __global__ void norm_forward_kernel(struct norm_forward p)
             p.mean[n] = mean;
         p.rstd[n] = rstd;
     }
+}
+
+template <typename T, int W, int PACKS, bool CENTRED>
+static __global__ void norm_forward_kernel(struct norm_forward p)
+{
+    norm_forward_rows<T, W, PACKS, CENTRED>(p, blockIdx.x);
 }
 
 /* --- rows too long for registers: a block to a row, several passes ----------

@@ -1,4 +1,4 @@
-#include "kernels/cuda.cuh"
+#include "kernels/rope.cuh"
 
 extern "C" {
 #include "kernels/cuda_table.h"
@@ -19,21 +19,21 @@ static __global__ void rope_kernel(
     if (item >= H * packs)
         return;
     int h = item / packs, i = item % packs * W;
-    T *low = x + n * row_stride + (int64_t)h * D + i, *high = low + half;
+    T *first = x + n * row_stride + (int64_t)h * D + i, *second = first + half;
     int64_t entry = (int64_t)positions[n] * half + i;
     float c[W], s[W], a[W], b[W];
     read_fp32<W>(c, cosine + entry);
     read_fp32<W>(s, sine + entry);
-    load_floats<W>(a, low);
-    load_floats<W>(b, high);
+    load_floats<W>(a, first);
+    load_floats<W>(b, second);
 #pragma unroll
     for (int j = 0; j < W; j++) {
-        float turn = direction * s[j], first = a[j];
-        a[j] = first * c[j] - b[j] * turn;
-        b[j] = b[j] * c[j] + first * turn;
+        float sine = direction * s[j], low = a[j], high = b[j];
+        a[j] = turned_low(low, high, c[j], sine);
+        b[j] = turned_high(low, high, c[j], sine);
     }
-    store_floats<W>(low, a);
-    store_floats<W>(high, b);
+    store_floats<W>(first, a);
+    store_floats<W>(second, b);
 }
 
 template <typename T, int W>
