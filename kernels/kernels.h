@@ -25,6 +25,7 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "kernels/head_norm_rope.h"
 #include "kernels/losses.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
@@ -67,6 +68,8 @@ struct kernels {
     matmul_weight_grads_fn *matmul_weight_grads;
     add_layernorm_forward_fn *add_layernorm_forward;
     add_rmsnorm_forward_fn *add_rmsnorm_forward;
+    head_norm_rope_forward_fn *head_norm_rope_forward;
+    head_norm_rope_backward_fn *head_norm_rope_backward;
 };
 
 /* The table of the thread's current device. Where ZD_HAVE_CUDA, on a GPU:

@@ -15,6 +15,8 @@
         .matmul_weight_grads = CUDA_NAME(matmul_weight_grads, type),           \
         .add_layernorm_forward = CUDA_NAME(add_layernorm_forward, type),       \
         .add_rmsnorm_forward = CUDA_NAME(add_rmsnorm_forward, type),           \
+        .head_norm_rope_forward = CUDA_NAME(head_norm_rope_forward, type),     \
+        .head_norm_rope_backward = CUDA_NAME(head_norm_rope_backward, type),   \
     }
 #define OP_FP32(op) .op = CUDA_NAME(op, fp32),
 #define OP_BF16(op) .op = CUDA_NAME(op, bf16),

@@ -5,13 +5,17 @@
  * teams of a block join their sums in shared memory, in the order of the teams,
  * and the block leaves one row of partial sums in the workspace. A second
  * kernel adds those (column_sums.cuh). So x and dout are read once, and the
- * order of every sum follows from N and C. */
+ * order of every sum follows from N and C. Gradients of heads of q and k that
+ * were turned are turned back as they are read, each thread its own half of a
+ * pair: the other half it reads too, from the first-level cache. */
 #include "kernels/column_sums.cuh"
 #include "kernels/norm_rows.cuh"
+#include "kernels/rope.cuh"
 
 extern "C" {
 #include "kernels/cuda_table.h"
 #include "kernels/cuda_workspace.h"
+#include "kernels/fused.h"
 }
 
 struct norm_backward {
@@ -62,10 +66,26 @@ static __device__ inline void join_sums(
     }
 }
 
-/* What a block does that is the block'th of `blocks` for p. */
-template <typename T, int W, int PACKS, bool CENTRED>
+/* dout of a head at channel c, turned back, as it would have been stored. */
+template <typename T, int W>
+static __device__ inline pack<T, W> turned_back(
+        const T *dout, const struct rope_angles &angles, int64_t token, int c,
+        int D)
+{
+    float own[W], mate[W];
+    load_floats<W>(own, dout + c);
+    load_floats<W>(mate, dout + mate_of(c, D));
+    turn_half<W>(own, mate, angles, token, c, D, -1.0f);
+    return packed<T, W>(own);
+}
+
+/* What a block does that is the block'th of `blocks` for p. TURNS: by `angles`
+ * in the forward pass. A row of dx may take the place of one of dout: all of a
+ * team have read it before their sum is there. */
+template <typename T, int W, int PACKS, bool CENTRED, bool TURNS>
 static __device__ inline void norm_backward_rows(
-        const struct norm_backward &p, unsigned block, unsigned blocks)
+        const struct norm_backward &p, const struct rope_angles &angles,
+        unsigned block, unsigned blocks)
 {
     __shared__ float shared[2][NORM_WARPS];
     ZD_SHARED(float, joined);
@@ -95,7 +115,12 @@ static __device__ inline void norm_backward_rows(
             if (!is_row || c >= p.C)
                 continue;
             x[k] = load_pack<W>((const T *)p.x + at + c);
-            dout[k] = load_pack<W>((const T *)p.dout + out_at + c);
+            const T *row = (const T *)p.dout + out_at;
+            if (TURNS)
+                dout[k] = turned_back<T, W>(
+                        row, angles, norm_token(n, p.heads), c, p.C);
+            else
+                dout[k] = load_pack<W>(row + c);
         }
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
@@ -152,7 +177,26 @@ template <typename T, int W, int PACKS, bool CENTRED>
 static __global__ void __launch_bounds__(NORM_BLOCK)
         norm_backward_kernel(struct norm_backward p)
 {
-    norm_backward_rows<T, W, PACKS, CENTRED>(p, blockIdx.x, gridDim.x);
+    const struct rope_angles none = {NULL, NULL, NULL};
+    norm_backward_rows<T, W, PACKS, CENTRED, false>(
+            p, none, blockIdx.x, gridDim.x);
+}
+
+/* q, k: the first blocks[0] blocks are q's. */
+struct turned_backward {
+    struct norm_backward of[2];
+    struct rope_angles angles;
+    unsigned blocks[2];
+};
+
+template <typename T, int W, int PACKS>
+static __global__ void __launch_bounds__(NORM_BLOCK)
+        head_norm_rope_backward_kernel(struct turned_backward p)
+{
+    bool is_k = blockIdx.x >= p.blocks[0];
+    norm_backward_rows<T, W, PACKS, false, true>(
+            p.of[is_k], p.angles, blockIdx.x - (is_k ? p.blocks[0] : 0),
+            p.blocks[is_k]);
 }
 
 /* --- rows too long for registers --------------------------------------------
@@ -236,10 +280,10 @@ static enum zd_status launch(cudaStream_t on, struct norm_backward p, int grid)
 
 template <typename T, bool CENTRED>
 static enum zd_status launch_rows(
-        cudaStream_t on, struct norm_backward p, bool is_wide, int grid)
+        cudaStream_t on, struct norm_backward p, bool wide, int grid)
 {
     const int W = full_width<T>::value, PACKS = NORM_COLUMNS / W;
-    if (!is_wide)
+    if (!wide)
         return launch<T, 1, NORM_SINGLES, CENTRED>(on, p, grid);
     int packs = norm_packs(p.C, W, p.lanes);
     if (packs <= PACKS / 4)
@@ -267,6 +311,12 @@ static enum zd_status launch_long(
     return ZD_OK;
 }
 
+static bool is_wide(const struct norm_backward &p, int W)
+{
+    return p.C % W == 0 && p.x_stride % W == 0 && p.out_stride % W == 0 &&
+           are_aligned(p.dx, p.dout, p.dresidual, p.x, p.weight);
+}
+
 template <typename T, bool CENTRED>
 static enum zd_status norm_backward_any(
         struct stream *stream, struct norm_backward p, float *dweight,
@@ -278,22 +328,93 @@ static enum zd_status norm_backward_any(
     p.is_frozen = !dweight && !dbias;
     p.partials = (float *)cuda_workspace(norm_cuda_workspace_bytes(p.C));
     assert(p.partials);
-    bool is_wide = p.C % W == 0 && p.x_stride % W == 0 &&
-                   p.out_stride % W == 0 && is_aligned(p.dx) &&
-                   is_aligned(p.dout) && is_aligned(p.dresidual) &&
-                   is_aligned(p.x) && is_aligned(p.weight);
-    p.lanes = norm_lanes(p.C, is_wide ? W : 1);
+    bool wide = is_wide(p, W);
+    p.lanes = norm_lanes(p.C, wide ? W : 1);
     if (p.N > 0 && p.lanes == 0) {
         pieces = NORM_LONG_PIECES;
         ZD_TRY((launch_long<T, CENTRED>(on, p, pieces)));
     } else if (p.N > 0) {
         pieces = (int)grid_for(p.N, NORM_BLOCK / p.lanes, NORM_GRID);
-        ZD_TRY((launch_rows<T, CENTRED>(on, p, is_wide, pieces)));
+        ZD_TRY((launch_rows<T, CENTRED>(on, p, wide, pieces)));
     }
     if (p.is_frozen)
         return ZD_OK;
     return sum_pieces(
             on, dweight, dbias, p.partials, pieces, p.C, sums, accumulate);
+}
+
+template <typename T, int W, int PACKS>
+static enum zd_status launch_turned(cudaStream_t on, struct turned_backward p)
+{
+    bool is_frozen = p.of[0].is_frozen && p.of[1].is_frozen;
+    size_t shared = is_frozen || p.of[0].lanes == NORM_BLOCK
+                            ? 0
+                            : p.of[0].C * sizeof(float);
+    ZD_LAUNCH(
+            (head_norm_rope_backward_kernel<T, W, PACKS>),
+            p.blocks[0] + p.blocks[1], NORM_BLOCK, shared, on, p);
+    return ZD_OK;
+}
+
+template <typename T>
+static enum zd_status launch_turned_rows(
+        cudaStream_t on, const struct turned_backward &p)
+{
+    const int W = full_width<T>::value, PACKS = NORM_COLUMNS / W;
+    int packs = norm_packs(p.of[0].C, W, p.of[0].lanes);
+    if (packs <= PACKS / 4)
+        return launch_turned<T, W, PACKS / 4>(on, p);
+    if (packs <= PACKS / 2)
+        return launch_turned<T, W, PACKS / 2>(on, p);
+    if (packs <= PACKS / 4 * 3)
+        return launch_turned<T, W, PACKS / 4 * 3>(on, p);
+    return launch_turned<T, W, PACKS>(on, p);
+}
+
+static struct norm_backward backward_of(
+        const struct head_norm_backward_args *h, int N, int D)
+{
+    struct norm_backward p = {
+            h->dx,     NULL,        h->dout, NULL,          h->x,
+            h->weight, NULL,        h->rstd, N * h->H,      D,
+            0,         !h->dweight, h->H,    h->out_stride, h->x_stride};
+    return p;
+}
+
+/* As forward (norm_cuda.cu). q and k share the workspace, which has room for
+ * two sums of each column; each has the blocks that it has alone. */
+template <typename T>
+static enum zd_status head_norm_rope_backward_any(
+        head_norm_backward_fn *norm, rope_fn *rope, struct stream *stream,
+        const struct head_norm_backward_args *q,
+        const struct head_norm_backward_args *k,
+        const struct rope_angles *angles, int N, int D, bool accumulate)
+{
+    const int W = full_width<T>::value;
+    cudaStream_t on = device_cuda_stream(stream);
+    const struct head_norm_backward_args *args[] = {q, k};
+    struct turned_backward p = {
+            {backward_of(q, N, D), backward_of(k, N, D)}, *angles, {0, 0}};
+    int lanes = norm_lanes(D, W);
+    if (N <= 0 || D / 2 % W != 0 || lanes == 0 || !is_wide(p.of[0], W) ||
+        !is_wide(p.of[1], W) || !are_aligned(angles->cosine, angles->sine))
+        return head_norm_rope_backward_parts(
+                norm, rope, dtype_of<T>::value, stream, q, k, angles, N, D,
+                accumulate);
+    float *partials = (float *)cuda_workspace(norm_cuda_workspace_bytes(D));
+    assert(partials);
+    for (int i = 0; i < 2; i++) {
+        p.of[i].lanes = lanes;
+        p.of[i].partials = partials + (int64_t)i * NORM_GRID * D;
+        p.blocks[i] = grid_for(p.of[i].N, NORM_BLOCK / lanes, NORM_GRID);
+    }
+    ZD_TRY(launch_turned_rows<T>(on, p));
+    for (int i = 0; i < 2; i++)
+        if (args[i]->dweight)
+            ZD_TRY(sum_pieces(
+                    on, args[i]->dweight, NULL, p.of[i].partials,
+                    (int)p.blocks[i], D, D, accumulate));
+    return ZD_OK;
 }
 
 #define DEFINE(type, T)                                                        \
@@ -331,6 +452,15 @@ static enum zd_status norm_backward_any(
                                   0,      false, H,    out_stride, x_stride};  \
         return norm_backward_any<T, false>(                                    \
                 stream, p, dweight, NULL, accumulate);                         \
+    }                                                                          \
+    extern "C" enum zd_status head_norm_rope_backward_cuda_##type(             \
+            struct stream *stream, const struct head_norm_backward_args *q,    \
+            const struct head_norm_backward_args *k,                           \
+            const struct rope_angles *angles, int N, int D, bool accumulate)   \
+    {                                                                          \
+        return head_norm_rope_backward_any<T>(                                 \
+                head_norm_backward_cuda_##type, rope_cuda_##type, stream, q,   \
+                k, angles, N, D, accumulate);                                  \
     }
 DEFINE(fp32, float)
 DEFINE(bf16, bf16)

@@ -3,11 +3,15 @@
  * A row is read once and kept in registers (norm_rows.cuh): the mean, the
  * variance about it and the result come of one pass over memory. With `b` the
  * row is a + b, rounded as it is stored, which saves the pass that would read
- * the sum again. */
+ * the sum again. Heads of q and k that are turned when they are normed are so
+ * on their way out: each thread norms the other half of its pairs once more,
+ * which the first-level cache has. */
 #include "kernels/norm_rows.cuh"
+#include "kernels/rope.cuh"
 
 extern "C" {
 #include "kernels/cuda_table.h"
+#include "kernels/fused.h"
 }
 
 struct norm_forward {
@@ -21,10 +25,52 @@ struct norm_forward {
     int64_t out_stride, x_stride;
 };
 
-/* What a block does that is the block'th of those for p. */
-template <typename T, int W, int PACKS, bool CENTRED>
+/* A pack of a row, normed. */
+template <typename T, int W>
+static __device__ inline void centre_pack(
+        float (&x)[W], const T *weight, const T *bias, float mean, float rstd)
+{
+    float w[W], shift[W];
+    load_floats<W>(w, weight);
+    load_floats<W>(shift, bias);
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        x[j] = (x[j] - mean) * rstd * w[j] + shift[j];
+}
+
+/* The same without a mean. */
+template <typename T, int W>
+static __device__ inline void scale_pack(
+        float (&x)[W], const T *weight, float rstd)
+{
+    float w[W];
+    load_floats<W>(w, weight);
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        x[j] = rounded_to<T>(x[j] * rstd) * w[j];
+}
+
+/* x, a pack normed, turned: both halves as they would have been stored. */
+template <typename T, int W>
+static __device__ inline void turn_normed(
+        float (&x)[W], const struct norm_forward &p,
+        const struct rope_angles &angles, int64_t n, const T *row, int c,
+        float rstd)
+{
+    float mate[W];
+    int m = mate_of(c, p.C);
+    load_floats<W>(mate, row + m);
+    scale_pack(mate, (const T *)p.weight + m, rstd);
+    unpack(x, packed<T, W>(x));
+    unpack(mate, packed<T, W>(mate));
+    turn_half<W>(x, mate, angles, norm_token(n, p.heads), c, p.C, 1.0f);
+}
+
+/* What a block does that is the block'th of those for p. TURNS: by `angles`. */
+template <typename T, int W, int PACKS, bool CENTRED, bool TURNS>
 static __device__ inline void norm_forward_rows(
-        const struct norm_forward &p, unsigned block)
+        const struct norm_forward &p, const struct rope_angles &angles,
+        unsigned block)
 {
     __shared__ float shared[2][NORM_WARPS];
     int lane = (int)threadIdx.x % p.lanes, team = (int)threadIdx.x / p.lanes;
@@ -82,16 +128,14 @@ static __device__ inline void norm_forward_rows(
         int c = (k * p.lanes + lane) * W;
         if (c >= p.C)
             break;
-        float w[W], shift[W];
-        load_floats<W>(w, (const T *)p.weight + c);
         if (CENTRED)
-            load_floats<W>(shift, (const T *)p.bias + c);
-#pragma unroll
-        for (int j = 0; j < W; j++)
-            if (CENTRED)
-                x[k][j] = (x[k][j] - mean) * rstd * w[j] + shift[j];
-            else
-                x[k][j] = rounded_to<T>(x[k][j] * rstd) * w[j];
+            centre_pack(
+                    x[k], (const T *)p.weight + c, (const T *)p.bias + c, mean,
+                    rstd);
+        else
+            scale_pack(x[k], (const T *)p.weight + c, rstd);
+        if (TURNS)
+            turn_normed(x[k], p, angles, n, a, c, rstd);
         store_floats<W>(out + c, x[k]);
     }
     if (lane == 0) {
@@ -104,7 +148,23 @@ static __device__ inline void norm_forward_rows(
 template <typename T, int W, int PACKS, bool CENTRED>
 static __global__ void norm_forward_kernel(struct norm_forward p)
 {
-    norm_forward_rows<T, W, PACKS, CENTRED>(p, blockIdx.x);
+    const struct rope_angles none = {NULL, NULL, NULL};
+    norm_forward_rows<T, W, PACKS, CENTRED, false>(p, none, blockIdx.x);
+}
+
+/* q, k: the first q_blocks blocks are q's. */
+struct turned_forward {
+    struct norm_forward of[2];
+    struct rope_angles angles;
+    unsigned q_blocks;
+};
+
+template <typename T, int W, int PACKS>
+static __global__ void head_norm_rope_forward_kernel(struct turned_forward p)
+{
+    bool is_k = blockIdx.x >= p.q_blocks;
+    norm_forward_rows<T, W, PACKS, false, true>(
+            p.of[is_k], p.angles, blockIdx.x - (is_k ? p.q_blocks : 0));
 }
 
 /* --- rows too long for registers: a block to a row, several passes ----------
@@ -166,6 +226,12 @@ static enum zd_status launch(cudaStream_t on, struct norm_forward p)
     return ZD_OK;
 }
 
+static bool is_wide(const struct norm_forward &p, int W)
+{
+    return p.C % W == 0 && p.x_stride % W == 0 && p.out_stride % W == 0 &&
+           are_aligned(p.sum, p.out, p.a, p.b, p.weight, p.bias);
+}
+
 template <typename T, bool CENTRED>
 static enum zd_status norm_forward_any(
         struct stream *stream, struct norm_forward p)
@@ -174,18 +240,15 @@ static enum zd_status norm_forward_any(
     cudaStream_t on = device_cuda_stream(stream);
     if (p.N <= 0)
         return ZD_OK;
-    bool is_wide = p.C % W == 0 && p.x_stride % W == 0 &&
-                   p.out_stride % W == 0 && is_aligned(p.sum) &&
-                   is_aligned(p.out) && is_aligned(p.a) && is_aligned(p.b) &&
-                   is_aligned(p.weight) && is_aligned(p.bias);
-    p.lanes = norm_lanes(p.C, is_wide ? W : 1);
+    bool wide = is_wide(p, W);
+    p.lanes = norm_lanes(p.C, wide ? W : 1);
     if (p.lanes == 0) {
         ZD_LAUNCH(
                 (norm_forward_long_kernel<T, CENTRED>), (unsigned)p.N,
                 NORM_BLOCK, 0, on, p);
         return ZD_OK;
     }
-    if (!is_wide)
+    if (!wide)
         return launch<T, 1, NORM_SINGLES, CENTRED>(on, p);
     int packs = norm_packs(p.C, W, p.lanes);
     if (packs <= PACKS / 4)
@@ -195,6 +258,59 @@ static enum zd_status norm_forward_any(
     if (packs <= PACKS / 4 * 3)
         return launch<T, W, PACKS / 4 * 3, CENTRED>(on, p);
     return launch<T, W, PACKS, CENTRED>(on, p);
+}
+
+template <typename T, int W, int PACKS>
+static enum zd_status launch_turned(cudaStream_t on, struct turned_forward p)
+{
+    int rows = NORM_BLOCK / p.of[0].lanes;
+    p.q_blocks = (unsigned)ceil_div(p.of[0].N, rows);
+    ZD_LAUNCH(
+            (head_norm_rope_forward_kernel<T, W, PACKS>),
+            p.q_blocks + (unsigned)ceil_div(p.of[1].N, rows), NORM_BLOCK, 0, on,
+            p);
+    return ZD_OK;
+}
+
+static struct norm_forward forward_of(
+        const struct head_norm_forward_args *h, float eps, int N, int D)
+{
+    struct norm_forward p = {NULL, h->out,    NULL, h->rstd,       h->x,
+                             NULL, h->weight, NULL, eps,           N * h->H,
+                             D,    0,         h->H, h->out_stride, h->x_stride};
+    return p;
+}
+
+/* Rows that lie in whole packs, as do the halves of their heads: one kernel
+ * with the sums of norm_forward_any. Others in parts. */
+template <typename T>
+static enum zd_status head_norm_rope_forward_any(
+        head_norm_forward_fn *norm, rope_fn *rope, struct stream *stream,
+        const struct head_norm_forward_args *q,
+        const struct head_norm_forward_args *k,
+        const struct rope_angles *angles, float eps, int N, int D)
+{
+    const int W = full_width<T>::value, PACKS = NORM_COLUMNS / W;
+    cudaStream_t on = device_cuda_stream(stream);
+    struct turned_forward p = {
+            {forward_of(q, eps, N, D), forward_of(k, eps, N, D)}, *angles, 0};
+    int lanes = norm_lanes(D, W);
+    if (N <= 0)
+        return ZD_OK;
+    if (D / 2 % W != 0 || lanes == 0 || !is_wide(p.of[0], W) ||
+        !is_wide(p.of[1], W) || !are_aligned(angles->cosine, angles->sine))
+        return head_norm_rope_forward_parts(
+                norm, rope, dtype_of<T>::value, stream, q, k, angles, eps, N,
+                D);
+    p.of[0].lanes = p.of[1].lanes = lanes;
+    int packs = norm_packs(D, W, lanes);
+    if (packs <= PACKS / 4)
+        return launch_turned<T, W, PACKS / 4>(on, p);
+    if (packs <= PACKS / 2)
+        return launch_turned<T, W, PACKS / 2>(on, p);
+    if (packs <= PACKS / 4 * 3)
+        return launch_turned<T, W, PACKS / 4 * 3>(on, p);
+    return launch_turned<T, W, PACKS>(on, p);
 }
 
 #define DEFINE(type, T)                                                        \
@@ -242,6 +358,15 @@ static enum zd_status norm_forward_any(
         struct norm_forward p = {sum, out, NULL, rstd, a, b, weight, NULL,     \
                                  eps, N,   C,    0,    0, 0, 0};               \
         return norm_forward_any<T, false>(stream, p);                          \
+    }                                                                          \
+    extern "C" enum zd_status head_norm_rope_forward_cuda_##type(              \
+            struct stream *stream, const struct head_norm_forward_args *q,     \
+            const struct head_norm_forward_args *k,                            \
+            const struct rope_angles *angles, float eps, int N, int D)         \
+    {                                                                          \
+        return head_norm_rope_forward_any<T>(                                  \
+                head_norm_forward_cuda_##type, rope_cuda_##type, stream, q, k, \
+                angles, eps, N, D);                                            \
     }
 DEFINE(fp32, float)
 DEFINE(bf16, bf16)

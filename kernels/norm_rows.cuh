@@ -62,6 +62,12 @@ static inline int norm_packs(int C, int W, int lanes)
     return (int)ceil_div(ceil_div(C, W), lanes);
 }
 
+/* Whose head row n is. */
+static __device__ inline int64_t norm_token(int64_t n, int heads)
+{
+    return (unsigned)n / (unsigned)heads;
+}
+
 /* Where row n of C elements begins. `heads`: rows are heads, so many to a
  * token, and those of consecutive tokens lie `stride` apart; 0: rows lie
  * densely. */
@@ -70,8 +76,8 @@ static __device__ inline int64_t norm_row(
 {
     if (heads == 0)
         return n * C;
-    unsigned token = (unsigned)n / (unsigned)heads;
-    return token * stride + (int64_t)((unsigned)n % (unsigned)heads) * C;
+    return norm_token(n, heads) * stride +
+           (int64_t)((unsigned)n % (unsigned)heads) * C;
 }
 
 #endif

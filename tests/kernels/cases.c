@@ -375,6 +375,7 @@ const struct op_case op_cases[] = {
         {"rmsnorm", rmsnorm_case, {1e-5, 9e-3, 1.3e-3}},
         {"rmsnorm of heads", head_norm_case, {2e-5, 9e-3, 1.3e-3}},
         {"rope", rope_case, {1e-6, 5e-3, 7e-4}},
+        {"rmsnorm of heads, rope", head_norm_rope_case, {2e-5, 1.3e-2, 2e-3}},
         {"activation", activation_case, {2e-6, 5e-3, 7e-4}},
         {"embedding", embedding_case, {4e-6, 5e-3, 7e-4}},
         {"cross_entropy", cross_entropy_case, {2e-6, 5e-3, 7e-4}},

@@ -30,6 +30,8 @@ double rmsnorm_case(struct runner a, struct runner b);
 double head_norm_case(struct runner a, struct runner b);
 double norm_shapes_case(struct runner a, struct runner b);
 double add_norm_case(struct runner a, struct runner b);
+/* cases_head_norm_rope.c */
+double head_norm_rope_case(struct runner a, struct runner b);
 /* cases_attention.c */
 double attention_case(struct runner a, struct runner b);
 double decode_case(struct runner a, struct runner b);

@@ -118,6 +118,23 @@ Test(kernels_cuda, bf16_agrees_at_any_alignment)
     agree(cuda_cases, cuda_case_count, DTYPE_BF16, 3);
 }
 
+/* What is done in one kernel, and the same of its parts: to the bit. */
+Test(kernels_cuda, heads_normed_and_turned_at_once_have_the_bits_of_the_parts)
+{
+    for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
+        struct runner once = cuda_runner((enum dtype)dtype, 0), parts = once;
+        struct kernels table = *once.ops;
+        cr_assert(table.head_norm_rope_forward);
+        cr_assert(table.head_norm_rope_backward);
+        table.head_norm_rope_forward = NULL;
+        table.head_norm_rope_backward = NULL;
+        parts.ops = &table;
+        cr_expect_eq(
+                head_norm_rope_case(once, parts), 0.0, "%s",
+                dtype_name((enum dtype)dtype));
+    }
+}
+
 /* Every case twice, in a process whose blocks run in this order (the
  * stand-in's; a GPU has its own). 0: something differed or failed; else what
  * came out. */
