@@ -1,3 +1,4 @@
+#include "kernels/fused.h"
 #include "model/internal.h"
 
 /* The three projections of attention's input. */
@@ -33,47 +34,81 @@ static struct linear joined_gate_up(const struct model *model, int layer)
             model, layer, ROLE_GATE, ROLE_UP, model->config->hidden_size);
 }
 
-/* Qwen3: each head of q and k is normed, with one weight for all heads. */
-static enum zd_status head_norms_forward(
-        const struct model *model, int layer, const struct layer_acts *acts,
-        int N)
+static struct rope_angles angles_of(
+        const struct model *model, const struct pass *pass)
 {
-    const struct model_config *c = model->config;
-    const struct kernels *k = model->kernels;
-    const struct row_strides *s = &model->strides;
-    const void **params = model->params + model->table->unit_first[layer];
-    if (!c->qk_norm)
-        return ZD_OK;
-    ZD_TRY(k->head_norm_forward(
-            NULL, acts->q, acts->q_rstd, acts->q_raw,
-            params[model->role_offset[ROLE_Q_NORM]], c->norm_eps, N, c->heads,
-            c->head_dim, s->q, s->q_raw));
-    return k->head_norm_forward(
-            NULL, acts->k, acts->k_rstd, acts->k_raw,
-            params[model->role_offset[ROLE_K_NORM]], c->norm_eps, N,
-            c->kv_heads, c->head_dim, s->k, s->k_raw);
+    return (struct rope_angles){model->cosine, model->sine, pass->positions};
 }
 
-static enum zd_status head_norms_backward(
-        const struct model *model, int layer, const struct layer_acts *acts,
-        const struct layer_grads *g, int N, bool accumulate)
+/* Qwen3: each head of q and k is normed before it turns, with one weight for
+ * all heads. */
+static enum zd_status norm_and_rotate(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
 {
     const struct model_config *c = model->config;
-    const struct kernels *k = model->kernels;
+    const struct row_strides *s = &model->strides;
+    const void **params = model->params + model->table->unit_first[layer];
+    const struct rope_angles angles = angles_of(model, pass);
+    const struct head_norm_forward_args q = {
+            .out = acts->q,
+            .rstd = acts->q_rstd,
+            .x = acts->q_raw,
+            .weight = params[model->role_offset[ROLE_Q_NORM]],
+            .H = c->heads,
+            .out_stride = s->q,
+            .x_stride = s->q_raw,
+    };
+    const struct head_norm_forward_args k = {
+            .out = acts->k,
+            .rstd = acts->k_rstd,
+            .x = acts->k_raw,
+            .weight = params[model->role_offset[ROLE_K_NORM]],
+            .H = c->kv_heads,
+            .out_stride = s->k,
+            .x_stride = s->k_raw,
+    };
+    return fused_head_norm_rope_forward(
+            model->kernels, NULL, &q, &k, &angles, c->norm_eps, pass->N,
+            c->head_dim);
+}
+
+static enum zd_status norm_and_rotate_backward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, bool accumulate)
+{
+    const struct model_config *c = model->config;
+    const struct layer_grads *g = &pass->acts->grads;
     const struct row_strides *s = &model->strides;
     int unit = model->table->unit_first[layer];
-    int q = unit + model->role_offset[ROLE_Q_NORM];
-    int kn = unit + model->role_offset[ROLE_K_NORM];
-    if (!c->qk_norm)
-        return ZD_OK;
-    ZD_TRY(k->head_norm_backward(
-            NULL, g->q_raw, model->grads[q], g->q, acts->q_raw,
-            model->params[q], acts->q_rstd, N, c->heads, c->head_dim, s->q,
-            s->q_raw, accumulate));
-    return k->head_norm_backward(
-            NULL, g->k_raw, model->grads[kn], g->k, acts->k_raw,
-            model->params[kn], acts->k_rstd, N, c->kv_heads, c->head_dim, s->k,
-            s->k_raw, accumulate);
+    int q_norm = unit + model->role_offset[ROLE_Q_NORM];
+    int k_norm = unit + model->role_offset[ROLE_K_NORM];
+    const struct rope_angles angles = angles_of(model, pass);
+    const struct head_norm_backward_args q = {
+            .dx = g->q_raw,
+            .dweight = model->grads[q_norm],
+            .dout = g->q,
+            .x = acts->q_raw,
+            .weight = model->params[q_norm],
+            .rstd = acts->q_rstd,
+            .H = c->heads,
+            .out_stride = s->q,
+            .x_stride = s->q_raw,
+    };
+    const struct head_norm_backward_args k = {
+            .dx = g->k_raw,
+            .dweight = model->grads[k_norm],
+            .dout = g->k,
+            .x = acts->k_raw,
+            .weight = model->params[k_norm],
+            .rstd = acts->k_rstd,
+            .H = c->kv_heads,
+            .out_stride = s->k,
+            .x_stride = s->k_raw,
+    };
+    return fused_head_norm_rope_backward(
+            model->kernels, NULL, &q, &k, &angles, pass->N, c->head_dim,
+            accumulate);
 }
 
 /* Heads of k that lie behind those of q turn with them. */
@@ -115,7 +150,8 @@ enum zd_status llama_qkv_forward(
         const struct layer_acts *acts)
 {
     ZD_TRY(project_qkv(model, layer, acts, pass->N));
-    ZD_TRY(head_norms_forward(model, layer, acts, pass->N));
+    if (model->config->qk_norm)
+        return norm_and_rotate(model, pass, layer, acts);
     return rotate(model, pass, acts->q, acts->k, false);
 }
 
@@ -126,8 +162,10 @@ enum zd_status llama_qkv_backward(
     const struct layer_grads *g = &pass->acts->grads;
     const void *x = acts->norm1;
     int N = pass->N;
-    ZD_TRY(rotate(model, pass, g->q, g->k, true));
-    ZD_TRY(head_norms_backward(model, layer, acts, g, N, accumulate));
+    ZD_TRY(model->config->qk_norm
+                   ? norm_and_rotate_backward(
+                             model, pass, layer, acts, accumulate)
+                   : rotate(model, pass, g->q, g->k, true));
     if (joins(model, JOIN_QKV)) {
         struct linear all = joined_qkv(model, layer);
         return linear_backward(
