@@ -136,6 +136,10 @@ static void compare_offload(const char *folder)
                                                   : "optimizer on the host"
                                          : "states in a file");
     }
+    /* what is gathered has just come up from the update */
+    struct scenario s = scenario(3, 2, DTYPE_BF16);
+    s.offload.optimizer = OFFLOAD_CPU;
+    compare(&s, "optimizer on the host");
 }
 
 int main(void)
