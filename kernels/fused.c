@@ -93,8 +93,6 @@ enum zd_status fused_add_rmsnorm(
     return kernels->rmsnorm_forward(stream, out, rstd, sum, weight, eps, N, C);
 }
 
-/* The heads of q and of k in x and y. Those of k that lie behind those of q
- * turn with them. */
 static enum zd_status rotate(
         rope_fn *rope, enum dtype dtype, struct stream *stream, void *x,
         void *y, int H, int KV, int64_t x_stride, int64_t y_stride,
@@ -145,6 +143,16 @@ enum zd_status head_norm_rope_backward_parts(
                      both[i]->x, both[i]->weight, both[i]->rstd, N, both[i]->H,
                      D, both[i]->out_stride, both[i]->x_stride, accumulate));
     return ZD_OK;
+}
+
+enum zd_status fused_rope(
+        const struct kernels *kernels, struct stream *stream, void *q, void *k,
+        int H, int KV, int64_t q_stride, int64_t k_stride,
+        const struct rope_angles *angles, int N, int D, bool backward)
+{
+    return rotate(
+            kernels->rope, kernels->dtype, stream, q, k, H, KV, q_stride,
+            k_stride, angles, N, D, backward);
 }
 
 enum zd_status fused_head_norm_rope_forward(

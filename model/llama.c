@@ -111,24 +111,15 @@ static enum zd_status norm_and_rotate_backward(
             accumulate);
 }
 
-/* Heads of k that lie behind those of q turn with them. */
 static enum zd_status rotate(
         const struct model *model, const struct pass *pass, void *q, void *k,
         bool backward)
 {
     const struct model_config *c = model->config;
-    const struct row_strides *s = &model->strides;
-    rope_fn *rope = model->kernels->rope;
-    bool one = joins(model, JOIN_QKV);
-    int heads = one ? c->heads + c->kv_heads : c->heads;
-    ZD_TRY(
-            rope(NULL, q, model->cosine, model->sine, pass->positions, pass->N,
-                 heads, c->head_dim, s->q, backward));
-    if (one)
-        return ZD_OK;
-    return rope(
-            NULL, k, model->cosine, model->sine, pass->positions, pass->N,
-            c->kv_heads, c->head_dim, s->k, backward);
+    const struct rope_angles angles = angles_of(model, pass);
+    return fused_rope(
+            model->kernels, NULL, q, k, c->heads, c->kv_heads, model->strides.q,
+            model->strides.k, &angles, pass->N, c->head_dim, backward);
 }
 
 static enum zd_status project_qkv(

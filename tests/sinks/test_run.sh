@@ -3,7 +3,7 @@
 #   test_run.sh ZEROD NOTIFY_EAR SOURCE     prints TAP
 zerod=$(readlink -f "$1") ear=$(readlink -f "$2") source=$3
 count=0
-dir=$(mktemp -d /tmp/zerod-XXXXXX) # not below a long TMPDIR: a socket's path has 107 bytes
+dir=$(mktemp -d /tmp/zerod-XXXXXX) || exit 99 # not below a long TMPDIR: a socket's path has 107 bytes
 export XDG_RUNTIME_DIR=$dir OMP_NUM_THREADS=1
 mkdir "$dir/prom"
 "$ear" "$dir/notify" >"$dir/told" &
