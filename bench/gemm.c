@@ -5,7 +5,7 @@
  *   gemm [threads [repeats]]        1024 tokens: B=4 T=256, or B=1 T=1024 */
 #include "bench/timing.h"
 #include "kernels/kernels.h"
-#include "kernels/products.h"
+#include "kernels/matmul/products.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,10 +9,10 @@
  * transpose; dW is fp32, of all tokens, and overwrites. GELU, its gradient and
  * sums of columns (dbias) are part of the product they belong to. The head goes
  * by 2048 tokens at a time. UNTESTED on a GPU. */
-#include "base/device_cuda.h"
+#include "base/device/device_cuda.h"
 #include "kernels/fused.h"
 #include "kernels/kernels.h"
-#include "kernels/matmul_cuda.h"
+#include "kernels/matmul/matmul_cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -18,7 +18,7 @@
  *
  * --serve reads names of modes, a line each, runs each once and answers with
  * seconds: bench/peers/host_step.py races other optimizers against it. */
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "optim/simd.h"
 #include "timing.h"
 

@@ -10,7 +10,7 @@
  * accordingly.
  */
 #include "base/clock.h"
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 #include "kernels/fused.h"
 
 #include <stdio.h>

@@ -10,8 +10,8 @@
  * writes a quarter of the GPU's free memory, at most 4 GiB. Medians.
  * UNTESTED on a GPU. */
 #include "base/clock.h"
-#include "base/device_memory.h"
-#include "base/rng.h"
+#include "base/device/device_memory.h"
+#include "base/number/rng.h"
 #include "optim/device.h"
 
 #include <stdio.h>

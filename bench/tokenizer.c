@@ -8,8 +8,8 @@
  * --lines those of each line of the file as a text of its own, with an empty
  * line behind each: for tests/reference/tokenizer_compare.py. --ordinary does
  * not recognise added tokens. */
-#include "data/tokenizer.h"
-#include "base/fs.h"
+#include "data/tokenizer/tokenizer.h"
+#include "base/file/fs.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,8 @@
  * `zerod --job` as a user runs it, data loading and metrics included, on one
  * rank. The first two steps warm up and do not count; the median of the others
  * does. bench/peers/torch_train.py runs the same work in PyTorch. */
-#include "base/fs.h"
-#include "base/rng.h"
+#include "base/file/fs.h"
+#include "base/number/rng.h"
 #include "train/train.h"
 
 #include <getopt.h>

@@ -1,6 +1,6 @@
 #include "comm/backend.h"
 
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 #include "comm/comm_device.h"
 
 #include <assert.h>

@@ -25,10 +25,10 @@
 #ifndef ZD_COMM_COMM_H
 #define ZD_COMM_COMM_H
 
-#include "base/arena.h"
-#include "base/dtype.h"
+#include "base/device/stream.h"
+#include "base/memory/arena.h"
+#include "base/number/dtype.h"
 #include "base/status.h"
-#include "base/stream.h"
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* Which way collectives on the device's memory go, and what all ways share. */
 #include "comm/comm_device.h"
 
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 #include "base/log.h"
 #include "comm/comm_nccl.h"
 #include "zd_config.h"

@@ -16,7 +16,7 @@
 #include "comm/nccl_private.h"
 #include "comm/sum_cuda.h"
 
-#include "base/device_cuda.h"
+#include "base/device/device_cuda.h"
 
 /* A piece of one operation, and what is around it. */
 struct piece {

@@ -25,7 +25,7 @@
 #ifndef ZD_COMM_NCCL_PRIVATE_H
 #define ZD_COMM_NCCL_PRIVATE_H
 
-#include "base/device.h"
+#include "base/device/device.h"
 #include "comm/comm_device.h"
 #include "comm/nccl_door.h"
 #include "comm/nccl_hosts.h"

@@ -3,8 +3,8 @@
 #include "comm/nccl_private.h"
 #include "comm/sum_cuda.h"
 
-#include "base/device_cuda.h"
-#include "base/device_memory.h"
+#include "base/device/device_cuda.h"
+#include "base/device/device_memory.h"
 
 ncclDataType_t nccl_type_of(enum dtype type)
 {

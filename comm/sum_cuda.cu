@@ -1,5 +1,5 @@
 /* UNTESTED on a GPU. */
-#include "kernels/cuda.cuh"
+#include "kernels/cuda/cuda.cuh"
 
 extern "C" {
 #include "comm/sum_cuda.h"

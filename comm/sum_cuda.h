@@ -2,8 +2,8 @@
 #ifndef ZD_COMM_SUM_CUDA_H
 #define ZD_COMM_SUM_CUDA_H
 
-#include "base/dtype.h"
-#include "base/stream.h"
+#include "base/device/stream.h"
+#include "base/number/dtype.h"
 
 /* to[i] += from[i] */
 enum zd_status comm_add_cuda(

@@ -1,5 +1,5 @@
-#include "daemon/cli.h"
-#include "daemon/output.h"
+#include "daemon/cli/output.h"
+#include "daemon/command/cli.h"
 
 int main(int argc, char **argv)
 {

@@ -1,6 +1,6 @@
 #include "data/dataset_internal.h"
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <assert.h>
 #include <math.h>

@@ -13,7 +13,7 @@
 #ifndef ZD_DATA_DATASET_H
 #define ZD_DATA_DATASET_H
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 enum data_format {
     DATA_AUTO,

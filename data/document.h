@@ -14,7 +14,7 @@
 #ifndef ZD_DATA_DOCUMENT_H
 #define ZD_DATA_DOCUMENT_H
 
-#include "base/json.h"
+#include "base/file/json.h"
 #include "data/dataset.h"
 
 struct piece {

@@ -10,7 +10,7 @@
  * side by side in pieces. */
 #include "data/raw.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "data/raw.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "data/source.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "data/document.h"
 
 #include <glob.h>

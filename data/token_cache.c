@@ -1,6 +1,6 @@
 #include "data/token_cache.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "base/log.h"
 #include "data/token_cache_file.h"
 

@@ -14,7 +14,7 @@
 #ifndef ZD_DATA_TOKEN_CACHE_H
 #define ZD_DATA_TOKEN_CACHE_H
 
-#include "base/hash.h"
+#include "base/file/hash.h"
 #include "base/status.h"
 
 #include <limits.h>

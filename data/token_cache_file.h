@@ -3,7 +3,7 @@
 #ifndef ZD_DATA_TOKEN_CACHE_FILE_H
 #define ZD_DATA_TOKEN_CACHE_FILE_H
 
-#include "base/hash.h"
+#include "base/file/hash.h"
 
 #include <limits.h>
 #include <stddef.h>

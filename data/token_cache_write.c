@@ -1,4 +1,4 @@
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "base/log.h"
 #include "data/token_cache.h"
 #include "data/token_cache_file.h"

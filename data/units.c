@@ -2,7 +2,7 @@
  */
 #include "data/tokenise.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "kernels/fast.h"
+#include "kernels/cpu/fast.h"
 #include "kernels/plain.h"
 
 const struct cpu_backend FAST(backend) = {

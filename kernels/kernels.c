@@ -2,15 +2,15 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda_table.h"
+#include "kernels/matmul/products.h"
+#include "kernels/matmul/scratch.h"
 #include "kernels/plain.h"
-#include "kernels/products.h"
-#include "kernels/scratch.h"
 
 #include "zd_config.h"
 
 #if ZD_HAVE_CUDA
-#include "kernels/cublaslt.h"
-#include "kernels/matmul_cuda.h"
+#include "kernels/matmul/cublaslt.h"
+#include "kernels/matmul/matmul_cuda.h"
 #endif
 
 #include <assert.h>

@@ -18,18 +18,18 @@
 #ifndef ZD_KERNELS_KERNELS_H
 #define ZD_KERNELS_KERNELS_H
 
-#include "base/device.h"
-#include "base/dtype.h"
-#include "kernels/activation.h"
-#include "kernels/attention.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
-#include "kernels/head_norm_rope.h"
-#include "kernels/losses.h"
-#include "kernels/matmul.h"
-#include "kernels/norm.h"
-#include "kernels/rope.h"
+#include "base/device/device.h"
+#include "base/number/dtype.h"
+#include "kernels/attention/attention.h"
+#include "kernels/elementwise/activation.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/loss/cross_entropy.h"
+#include "kernels/loss/losses.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/norm/head_norm_rope.h"
+#include "kernels/norm/norm.h"
+#include "kernels/rope/rope.h"
 
 struct kernels {
     enum dtype dtype;        /* compute type of every `void *` array */

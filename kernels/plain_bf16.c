@@ -12,7 +12,7 @@
 
 #include "kernels/plain_ops.inc"
 
-#include "kernels/plain_attention.inc"
+#include "kernels/attention/attention_plain.inc"
 
 const struct kernels kernels_plain_bf16 = {
         .dtype = DTYPE_BF16,

@@ -11,7 +11,7 @@
 
 #include "kernels/plain_ops.inc"
 
-#include "kernels/plain_attention.inc"
+#include "kernels/attention/attention_plain.inc"
 
 const struct kernels kernels_plain_fp32 = {
         .dtype = DTYPE_FP32,

@@ -1,7 +1,7 @@
 /* workspace.c - what operations on a GPU borrow, one after the other. */
+#include "kernels/cuda/cuda_workspace.h"
 #include "kernels/cuda_table.h"
-#include "kernels/cuda_workspace.h"
-#include "kernels/matmul_cuda.h"
+#include "kernels/matmul/matmul_cuda.h"
 
 static size_t greater(size_t a, size_t b)
 {

@@ -1,6 +1,6 @@
 #include "model/config.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "model/config_keys.h"
 
 #include <limits.h>

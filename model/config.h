@@ -7,8 +7,8 @@
 #ifndef ZD_MODEL_CONFIG_H
 #define ZD_MODEL_CONFIG_H
 
-#include "base/dtype.h"
-#include "base/json.h"
+#include "base/file/json.h"
+#include "base/number/dtype.h"
 #include "base/status.h"
 
 #include <stdint.h>

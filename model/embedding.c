@@ -1,6 +1,6 @@
 #include "model/internal.h"
 
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 
 enum zd_status embedding_forward(
         struct model *model, const struct pass *pass,

@@ -1,7 +1,7 @@
 #include "model/export_dir.h"
 
-#include "base/fs.h"
-#include "base/safetensors.h"
+#include "base/file/fs.h"
+#include "base/file/safetensors.h"
 
 #include <dirent.h>
 #include <errno.h>

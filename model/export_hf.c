@@ -2,8 +2,8 @@
 #include "model/hf_names.h"
 #include "model/weights.h"
 
-#include "base/fs.h"
-#include "base/safetensors.h"
+#include "base/file/fs.h"
+#include "base/file/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -42,7 +42,8 @@ struct pass {
     const int32_t *tokens, *targets, *doc_start;
     const int32_t *positions;
     int documents; /* in the B samples together */
-    /* on a GPU, where there is a backward (kernels/embedding.h); else NULL */
+    /* on a GPU, where there is a backward (kernels/embedding/embedding.h); else
+     * NULL */
     const int32_t *token_order, *position_order;
     bool decode;
     int past; /* decode: tokens that are in the cache */

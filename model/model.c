@@ -1,4 +1,4 @@
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 #include "model/internal.h"
 #include "model/rope.h"
 

@@ -15,8 +15,8 @@
 #ifndef ZD_MODEL_MODEL_H
 #define ZD_MODEL_MODEL_H
 
-#include "base/arena.h"
-#include "base/exact_sum.h"
+#include "base/memory/arena.h"
+#include "base/number/exact_sum.h"
 #include "kernels/kernels.h"
 #include "model/params.h"
 

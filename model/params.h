@@ -8,7 +8,7 @@
 #ifndef ZD_MODEL_PARAMS_H
 #define ZD_MODEL_PARAMS_H
 
-#include "base/tensor_blocks.h"
+#include "base/number/tensor_blocks.h"
 #include "model/config.h"
 
 enum { PARAM_NAME_MAX = 96 };

@@ -1,8 +1,8 @@
 #include "model/hf_names.h"
 #include "model/weights.h"
 
-#include "base/fs.h"
-#include "base/safetensors.h"
+#include "base/file/fs.h"
+#include "base/file/safetensors.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "model/weights.h"
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <stdlib.h>
 #include <string.h>

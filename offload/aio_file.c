@@ -1,4 +1,4 @@
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "offload/aio.h"
 
 #include <errno.h>

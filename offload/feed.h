@@ -9,14 +9,14 @@
  *     feed      hold: workers have filled it | copy | record | hold ..
  *     stream                                   copy   record
  *
- * Calls are those of base/stream.h, in one order for all. An event that was
- * recorded through a feed is waited for by feed_follow alone, which waits until
- * the record is on the stream. One thread (the trainer) feeds. Errors: the
- * first of the thread's is told by every call after it. */
+ * Calls are those of base/device/stream.h, in one order for all. An event that
+ * was recorded through a feed is waited for by feed_follow alone, which waits
+ * until the record is on the stream. One thread (the trainer) feeds. Errors:
+ * the first of the thread's is told by every call after it. */
 #ifndef ZD_OFFLOAD_FEED_H
 #define ZD_OFFLOAD_FEED_H
 
-#include "base/device.h"
+#include "base/device/device.h"
 
 #include <pthread.h>
 

@@ -27,18 +27,17 @@
  *                                      before the next use of its parameters
  *
  * Threads: all calls come from the trainer. Workers touch host memory only.
- * Waits for copies are the compute stream's (base/stream.h): on the CPU that is
- * the trainer, on a GPU it goes on. Waits for workers are the trainer's.
- * Bits: those of optim_update over the same elements, whatever the chunks, the
- * threads, the tier and the clipping strategy.
- * Errors: ZD_ERR_IO of the disk, told by the next call. Nothing on the step
- * path allocates. */
+ * Waits for copies are the compute stream's (base/device/stream.h): on the CPU
+ * that is the trainer, on a GPU it goes on. Waits for workers are the
+ * trainer's. Bits: those of optim_update over the same elements, whatever the
+ * chunks, the threads, the tier and the clipping strategy. Errors: ZD_ERR_IO of
+ * the disk, told by the next call. Nothing on the step path allocates. */
 #ifndef ZD_OFFLOAD_OFFLOAD_H
 #define ZD_OFFLOAD_OFFLOAD_H
 
-#include "base/arena.h"
-#include "base/device.h"
-#include "base/stream.h"
+#include "base/device/device.h"
+#include "base/device/stream.h"
+#include "base/memory/arena.h"
 #include "offload/options.h"
 #include "optim/optim.h"
 

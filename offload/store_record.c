@@ -1,6 +1,6 @@
 #include "offload/store_record.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "offload/aio.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #ifndef ZD_OPTIM_CODEC_CUDA_CUH
 #define ZD_OPTIM_CODEC_CUDA_CUH
 
-#include "kernels/cuda.cuh"
+#include "kernels/cuda/cuda.cuh"
 
 extern "C" {
 #include "optim/codec.h"

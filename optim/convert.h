@@ -1,9 +1,9 @@
-/* convert.h - the conversions of base/dtype.h without branches, for loops that
- * vectorise; the same bits. Private to optim. */
+/* convert.h - the conversions of base/number/dtype.h without branches, for
+ * loops that vectorise; the same bits. Private to optim. */
 #ifndef ZD_OPTIM_CONVERT_H
 #define ZD_OPTIM_CONVERT_H
 
-#include "base/dtype.h"
+#include "base/number/dtype.h"
 #include "optim/isa.h"
 
 INLINED float convert_float(uint32_t bits)

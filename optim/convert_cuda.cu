@@ -1,9 +1,9 @@
 /* convert_cuda.cu - values of one type to another on a GPU, and states at the
- * start of training. The bits of base/dtype.h, those of a NaN too. */
-#include "kernels/cuda.cuh"
+ * start of training. The bits of base/number/dtype.h, those of a NaN too. */
+#include "kernels/cuda/cuda.cuh"
 
 extern "C" {
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 #include "optim/device_cuda.h"
 }
 

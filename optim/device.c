@@ -2,7 +2,7 @@
  * threads. */
 #include "optim/device.h"
 
-#include "base/device.h"
+#include "base/device/device.h"
 #include "zd_config.h"
 
 #if ZD_HAVE_CUDA

@@ -1,6 +1,6 @@
 #include "optim/elements.h"
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 static void set_adam(
         struct optim_factors *f, const struct optim_options *o,

@@ -9,7 +9,7 @@
 
 /* --- draws ---------------------------------------------------------------- */
 
-/* Philox 4x32-10 (base/rng.c) for the calls of a qblock side by side. */
+/* Philox 4x32-10 (base/number/rng.c) for the calls of a qblock side by side. */
 INLINED void draw(
         uint64_t seed, uint64_t stream, int64_t t, size_t qblock,
         uint16_t *restrict draws)

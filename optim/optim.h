@@ -25,10 +25,10 @@
 #ifndef ZD_OPTIM_OPTIM_H
 #define ZD_OPTIM_OPTIM_H
 
-#include "base/dtype.h"
-#include "base/exact_sum.h"
+#include "base/number/dtype.h"
+#include "base/number/exact_sum.h"
+#include "base/number/tensor_blocks.h"
 #include "base/status.h"
-#include "base/tensor_blocks.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -12,7 +12,7 @@
 #ifndef ZD_OPTIM_QBLOCK_CUDA_CUH
 #define ZD_OPTIM_QBLOCK_CUDA_CUH
 
-#include "kernels/cuda.cuh"
+#include "kernels/cuda/cuda.cuh"
 
 extern "C" {
 #include "optim/optim.h"

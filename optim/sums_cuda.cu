@@ -1,9 +1,9 @@
 /* sums_cuda.cu - sums over gradients on a GPU: squares for the norm, and
  * Adam-mini's blocks. Both end in integers, so the order of additions does not
  * matter. */
-#include "kernels/cuda.cuh"
+#include "kernels/cuda/cuda.cuh"
 
-#include "base/exact_sum_cuda.cuh"
+#include "base/number/exact_sum_cuda.cuh"
 
 extern "C" {
 #include "optim/device_cuda.h"

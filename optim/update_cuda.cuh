@@ -7,7 +7,7 @@
 #ifndef ZD_OPTIM_UPDATE_CUDA_CUH
 #define ZD_OPTIM_UPDATE_CUDA_CUH
 
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "optim/codec_cuda.cuh"
 #include "optim/qblock_cuda.cuh"
 

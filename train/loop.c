@@ -1,11 +1,11 @@
 /* loop.c - the run: steps, and what happens between them. */
 #include "base/clock.h"
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "base/log.h"
-#include "train/between.h"
-#include "train/commands.h"
-#include "train/signals.h"
-#include "train/trainer.h"
+#include "train/command/commands.h"
+#include "train/command/signals.h"
+#include "train/trainer/between.h"
+#include "train/trainer/trainer.h"
 
 #include <math.h>
 #include <string.h>

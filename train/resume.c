@@ -1,9 +1,9 @@
 /* resume.c - where to go on: the highest checkpoint that verifies. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "base/log.h"
-#include "train/live.h"
-#include "train/manifest.h"
-#include "train/trainer.h"
+#include "train/checkpoint/manifest.h"
+#include "train/trainer/live.h"
+#include "train/trainer/trainer.h"
 
 #include <math.h>
 #include <stdlib.h>

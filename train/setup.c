@@ -2,14 +2,14 @@
  * which a user's mistakes are cheapest to find: plan, output, text, data,
  * memory, weights. */
 #include "base/clock.h"
-#include "base/device_memory.h"
-#include "base/fs.h"
+#include "base/device/device_memory.h"
+#include "base/file/fs.h"
 #include "base/log.h"
-#include "train/batches.h"
-#include "train/live.h"
-#include "train/plan_fit.h"
-#include "train/rank_device.h"
-#include "train/trainer.h"
+#include "train/plan/fit.h"
+#include "train/trainer/batches.h"
+#include "train/trainer/live.h"
+#include "train/trainer/rank_device.h"
+#include "train/trainer/trainer.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* step.c - one optimizer step on all ranks. */
 #include "base/clock.h"
-#include "base/device_memory.h"
-#include "train/live.h"
-#include "train/signals.h"
+#include "base/device/device_memory.h"
+#include "train/command/signals.h"
+#include "train/trainer/live.h"
 
 #include <math.h>
 

@@ -8,9 +8,9 @@
 #define ZD_TRAIN_TRAIN_H
 
 #include "offload/offload.h"
-#include "train/control.h"
-#include "train/loss_scale.h"
-#include "train/options.h"
+#include "train/job/control.h"
+#include "train/job/loss_scale.h"
+#include "train/job/options.h"
 #include "zero/plan.h"
 
 /* What a rank may take. The CPU device lies in the host's memory: `total` holds

@@ -19,7 +19,7 @@
 #ifndef ZD_ZERO_PLAN_H
 #define ZD_ZERO_PLAN_H
 
-#include "base/arena.h"
+#include "base/memory/arena.h"
 #include "comm/comm.h"
 #include "model/model.h"
 #include "offload/offload.h"

@@ -8,7 +8,7 @@
  * rank holds, its runs those of state_walk_next. */
 #include "zero/plan_parts.h"
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <stdlib.h>
 

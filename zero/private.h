@@ -14,12 +14,12 @@
  * What is planned before: plan_parts.h.
  *
  * Memory of the device is the device's: it is read and written by
- * optim/device.h, base/device_memory.h, streams and collectives, whose order is
- * the compute stream's. What lies on the host says so. */
+ * optim/device.h, base/device/device_memory.h, streams and collectives, whose
+ * order is the compute stream's. What lies on the host says so. */
 #ifndef ZD_ZERO_PRIVATE_H
 #define ZD_ZERO_PRIVATE_H
 
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 #include "optim/device.h"
 #include "zero/plan_parts.h"
 #include "zero/zero.h"

@@ -1,7 +1,7 @@
 /* states.c - the optimizer's states that this rank holds, and their update. */
 #include "zero/private.h"
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  *   for each micro-batch: zero_micro_begin, model_forward, model_backward
  *                         (zero_hooks gathers, releases, buckets and reduces)
  *   zero_reduce_finish    every reduction has arrived; the norm is begun
- *   zero_grad_norm        agreed by all ranks, exact (base/exact_sum.h)
+ *   zero_grad_norm        agreed by all ranks, exact (base/number/exact_sum.h)
  *   zero_update           this rank's states; with Adam-mini the block sums are
  *                         added up over ranks before
  *   zero_gather_params    the new parameters: all of them at stages 1 and 2,

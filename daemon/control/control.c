@@ -2,13 +2,13 @@
 
 #include "base/log.h"
 #include "daemon/control/control_thread.h"
-#include "daemon/control/http.h"
-#include "daemon/control/messages.h"
 #include "daemon/control/routes.h"
-#include "daemon/control/tee.h"
+#include "daemon/http/http.h"
+#include "daemon/job/schema.h"
 #include "daemon/page/page.h"
-#include "daemon/schema.h"
 #include "daemon/sinks/sink.h"
+#include "daemon/state/messages.h"
+#include "daemon/state/tee.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
 #ifndef ZD_DAEMON_CONTROL_CONTROL_H
 #define ZD_DAEMON_CONTROL_CONTROL_H
 
-#include "daemon/job.h"
-#include "train/control.h"
+#include "daemon/job/job.h"
+#include "train/job/control.h"
 
 struct control;
 

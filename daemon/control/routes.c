@@ -1,6 +1,6 @@
 /* routes.c - the table of paths, and what all of them share. */
+#include "base/suggest.h"
 #include "daemon/control/routes_internal.h"
-#include "daemon/suggest.h"
 
 #include <errno.h>
 #include <limits.h>

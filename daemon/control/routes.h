@@ -2,8 +2,8 @@
 #ifndef ZD_DAEMON_CONTROL_ROUTES_H
 #define ZD_DAEMON_CONTROL_ROUTES_H
 
-#include "daemon/control/http.h"
-#include "daemon/control/run_state.h"
+#include "daemon/http/http.h"
+#include "daemon/state/run_state.h"
 
 struct routes; /* run_state, waiting commands, streams */
 

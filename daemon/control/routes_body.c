@@ -1,6 +1,6 @@
 /* routes_body.c - a JSON body into what a command takes. */
 #include "daemon/control/routes_body.h"
-#include "daemon/suggest.h"
+#include "base/suggest.h"
 
 #include <limits.h>
 #include <math.h>

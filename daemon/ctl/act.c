@@ -1,8 +1,8 @@
 #include "daemon/ctl/act.h"
 
+#include "base/suggest.h"
+#include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
-#include "daemon/output.h"
-#include "daemon/suggest.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,8 +1,8 @@
 #include "daemon/ctl/client.h"
 
 #include "base/clock.h"
-#include "daemon/ctl/http_reader.h"
 #include "daemon/ctl/look.h"
+#include "daemon/http/reader.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,7 @@
 #ifndef ZD_CTL_CLIENT_H
 #define ZD_CTL_CLIENT_H
 
-#include "base/json.h"
+#include "base/file/json.h"
 
 struct client_request {
     const char *socket; /* path */

@@ -1,10 +1,10 @@
 /* command_metrics.c - metrics and plot: values over the steps. */
+#include "base/suggest.h"
+#include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/grid.h"
 #include "daemon/ctl/plot.h"
-#include "daemon/output.h"
-#include "daemon/suggest.h"
 
 #include <limits.h>
 #include <math.h>

@@ -1,6 +1,7 @@
 /* command_show.c - the commands that only look: ls, status, ranks, memory,
  * samples, logs, events, config. */
-#include "daemon/cli_parse.h"
+#include "base/suggest.h"
+#include "daemon/cli/parse.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/dir.h"
@@ -8,7 +9,6 @@
 #include "daemon/ctl/jobs.h"
 #include "daemon/ctl/show.h"
 #include "daemon/ctl/watch.h"
-#include "daemon/suggest.h"
 
 #include <limits.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "daemon/ctl/ctl.h"
 #include "daemon/page/web.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* common.c - what the commands share: which job, json and csv. */
+#include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/jobs.h"
-#include "daemon/output.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef ZD_CTL_CTL_H
 #define ZD_CTL_CTL_H
 
-#include "daemon/cli_program.h"
+#include "daemon/cli/program.h"
 #include "daemon/ctl/look.h"
 #include "daemon/ctl/target.h"
 

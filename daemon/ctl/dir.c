@@ -1,6 +1,6 @@
 #include "daemon/ctl/dir.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "daemon/ctl/client.h"
 
 #include <ctype.h>

@@ -9,7 +9,7 @@
 #ifndef ZD_CTL_JOBS_H
 #define ZD_CTL_JOBS_H
 
-#include "base/json.h"
+#include "base/file/json.h"
 
 struct job_found {
     char *name;     /* of the socket's file, without .sock */

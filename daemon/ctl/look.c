@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <utf8proc.h>
 
-#include "daemon/output.h"
+#include "daemon/cli/output.h"
 
 /* --- the screen --- */
 

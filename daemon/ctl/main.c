@@ -1,9 +1,9 @@
 #include "base/log.h"
-#include "daemon/cli_help.h"
-#include "daemon/cli_parse.h"
+#include "daemon/cli/help.h"
+#include "daemon/cli/output.h"
+#include "daemon/cli/parse.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
-#include "daemon/output.h"
 #include "zd_config.h"
 
 static void print_version(bool json)

@@ -3,7 +3,7 @@
 #ifndef ZD_CTL_PLOT_H
 #define ZD_CTL_PLOT_H
 
-#include "base/json.h"
+#include "base/file/json.h"
 #include "daemon/ctl/look.h"
 
 struct curve {     /* points that are not finite are left out */

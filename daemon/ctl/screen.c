@@ -1,6 +1,6 @@
 #include "daemon/ctl/screen.h"
 
-#include "daemon/output.h"
+#include "daemon/cli/output.h"
 
 #include <errno.h>
 #include <fcntl.h>

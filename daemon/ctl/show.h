@@ -2,7 +2,7 @@
 #ifndef ZD_CTL_SHOW_H
 #define ZD_CTL_SHOW_H
 
-#include "base/json.h"
+#include "base/file/json.h"
 #include "daemon/ctl/look.h"
 
 void show_status(const struct look *look, const json_t *status, FILE *out);

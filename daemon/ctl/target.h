@@ -3,7 +3,7 @@
 #ifndef ZD_CTL_TARGET_H
 #define ZD_CTL_TARGET_H
 
-#include "base/json.h"
+#include "base/file/json.h"
 
 struct target {
     char *socket;    /* NULL: files answer */

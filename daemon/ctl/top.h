@@ -3,7 +3,7 @@
 #ifndef ZD_CTL_TOP_H
 #define ZD_CTL_TOP_H
 
-#include "base/json.h"
+#include "base/file/json.h"
 #include "daemon/ctl/look.h"
 
 struct top_data {

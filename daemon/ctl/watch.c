@@ -1,7 +1,7 @@
 #include "daemon/ctl/watch.h"
 
+#include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
-#include "daemon/output.h"
 
 #include <math.h>
 #include <poll.h>

@@ -15,7 +15,7 @@
 #ifndef ZD_DAEMON_PAGE_INLINE_H
 #define ZD_DAEMON_PAGE_INLINE_H
 
-#include "base/json.h"
+#include "base/file/json.h"
 
 /* *html_out: malloc'd, NUL-terminated, *bytes_out long without the NUL.
  * ZD_ERR_MEMORY. */

@@ -3,7 +3,7 @@
 #ifndef ZD_DAEMON_PAGE_UPSTREAM_H
 #define ZD_DAEMON_PAGE_UPSTREAM_H
 
-#include "daemon/ctl/http_reader.h"
+#include "daemon/http/reader.h"
 
 #include <sys/types.h>
 

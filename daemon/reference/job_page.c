@@ -1,6 +1,6 @@
 #include "daemon/reference/job_page.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "daemon/reference/key_text.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "daemon/reference/key_text.h"
 
-#include "daemon/job_internal.h"
+#include "daemon/job/job_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

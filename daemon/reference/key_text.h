@@ -3,7 +3,7 @@
 #ifndef ZD_DAEMON_REFERENCE_KEY_TEXT_H
 #define ZD_DAEMON_REFERENCE_KEY_TEXT_H
 
-#include "daemon/schema.h"
+#include "daemon/job/schema.h"
 
 #include <stdio.h>
 

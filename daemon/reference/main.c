@@ -1,6 +1,6 @@
 /* main.c - zerod-docs: the reference from the tables that the programs use.
  * Part of the build; not installed. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "daemon/reference/job_page.h"
 #include "daemon/reference/programs.h"
 

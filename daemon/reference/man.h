@@ -2,7 +2,7 @@
 #ifndef ZD_DAEMON_REFERENCE_MAN_H
 #define ZD_DAEMON_REFERENCE_MAN_H
 
-#include "daemon/cli_program.h"
+#include "daemon/cli/program.h"
 
 #include <stdio.h>
 

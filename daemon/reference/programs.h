@@ -2,8 +2,8 @@
 #ifndef ZD_DAEMON_REFERENCE_PROGRAMS_H
 #define ZD_DAEMON_REFERENCE_PROGRAMS_H
 
-#include "daemon/cli_program.h"
-#include "daemon/completions.h"
+#include "daemon/cli/program.h"
+#include "daemon/command/completions.h"
 #include "daemon/reference/man.h"
 
 extern const struct cli_program zerod_program, zerodctl_program;

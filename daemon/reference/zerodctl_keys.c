@@ -1,8 +1,8 @@
 #include "daemon/reference/programs.h"
 
-#include "daemon/control/history.h"
 #include "daemon/reference/key_text.h"
-#include "train/control.h"
+#include "daemon/state/history.h"
+#include "train/job/control.h"
 
 #include <stdlib.h>
 

@@ -14,7 +14,7 @@
 #ifndef ZD_DAEMON_SINKS_EXPOSITION_H
 #define ZD_DAEMON_SINKS_EXPOSITION_H
 
-#include "daemon/control/run_state.h"
+#include "daemon/state/run_state.h"
 
 #include <stdio.h>
 

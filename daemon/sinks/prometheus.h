@@ -2,7 +2,7 @@
 #ifndef ZD_DAEMON_SINKS_PROMETHEUS_H
 #define ZD_DAEMON_SINKS_PROMETHEUS_H
 
-#include "daemon/control/run_state.h"
+#include "daemon/state/run_state.h"
 
 enum prometheus_form {
     PROMETHEUS_TEXT,

@@ -1,6 +1,6 @@
 /* report_html.c - output_dir/report.html at the end: the page with the run's
  * numbers inside, to look at without a job and to send to others. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "base/log.h"
 #include "daemon/page/inline.h"
 #include "daemon/sinks/sink.h"

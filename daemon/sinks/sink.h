@@ -11,7 +11,7 @@
 #ifndef ZD_DAEMON_SINKS_SINK_H
 #define ZD_DAEMON_SINKS_SINK_H
 
-#include "daemon/control/run_state.h"
+#include "daemon/state/run_state.h"
 
 #include <uv.h>
 

@@ -1,7 +1,7 @@
 /* status_file.c - output_dir/status.json: the object of GET /v1/status, and the
  * ranks of GET /v1/ranks, for who sees the folder and not the socket (a login
  * node). */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "daemon/sinks/sink.h"
 
 #include <limits.h>

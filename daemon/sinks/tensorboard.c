@@ -9,7 +9,7 @@
  *
  * Steps are written at log.logging_steps, with the values of that step. */
 #include "base/clock.h"
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "base/log.h"
 #include "daemon/sinks/sink.h"
 #include "daemon/sinks/tensorboard_record.h"

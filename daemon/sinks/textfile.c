@@ -4,7 +4,7 @@
  *
  * The file stays behind with the last numbers: the state in it says that the
  * job has ended. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "daemon/sinks/prometheus.h"
 #include "daemon/sinks/sink.h"
 

@@ -3,7 +3,7 @@
 #ifndef ZD_TESTS_BASE_GPU_CASE_H
 #define ZD_TESTS_BASE_GPU_CASE_H
 
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

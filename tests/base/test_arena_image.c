@@ -1,5 +1,5 @@
-#include "base/arena_image.h"
-#include "base/fs.h"
+#include "base/file/fs.h"
+#include "base/memory/arena_image.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>

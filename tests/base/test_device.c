@@ -1,4 +1,4 @@
-#include "base/device.h"
+#include "base/device/device.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Memory of a GPU as the host has it: with stand-ins, or on a GPU. */
-#include "base/arena_image.h"
-#include "base/fs.h"
+#include "base/file/fs.h"
+#include "base/memory/arena_image.h"
 #include "tests/base/gpu_case.h"
 
 #include <stdlib.h>

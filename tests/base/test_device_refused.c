@@ -1,6 +1,6 @@
 /* What opening and using a GPU meets when something is wrong with it: by the
  * failures that the stand-ins inject. */
-#include "base/device_cuda.h"
+#include "base/device/device_cuda.h"
 #include "tests/base/gpu_case.h"
 #include "tests/cuda/stand_in/stand_in.h"
 

@@ -1,5 +1,5 @@
-#include "base/dtype.h"
-#include "base/dtype_lanes.h"
+#include "base/number/dtype.h"
+#include "base/number/dtype_lanes.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

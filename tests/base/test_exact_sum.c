@@ -1,5 +1,5 @@
-#include "base/exact_sum.h"
-#include "base/rng.h"
+#include "base/number/exact_sum.h"
+#include "base/number/rng.h"
 
 #include <criterion/criterion.h>
 #include <float.h>

@@ -1,4 +1,4 @@
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
-#include "base/fs.h"
-#include "base/hash.h"
+#include "base/file/fs.h"
+#include "base/file/hash.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "base/json.h"
+#include "base/file/json.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>

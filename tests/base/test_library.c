@@ -1,4 +1,4 @@
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "base/library.h"
 
 #include <criterion/criterion.h>

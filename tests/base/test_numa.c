@@ -1,7 +1,7 @@
 /* test_numa.c - nodes of a machine that is a folder; the CPUs are those that
  * this test may run on, split into two nodes. */
-#include "base/device.h"
-#include "base/fs.h"
+#include "base/device/device.h"
+#include "base/file/fs.h"
 #include "base/numa.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "base/safetensors.h"
+#include "base/file/safetensors.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
-#include "base/hash.h"
-#include "base/safetensors.h"
+#include "base/file/hash.h"
+#include "base/file/safetensors.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>

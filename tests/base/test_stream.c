@@ -1,4 +1,4 @@
-#include "base/stream.h"
+#include "base/device/stream.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
  * two buffers, and only events keep one row from another's place. On a GPU it
  * is the other way round: from two buffers of the host to the device's memory.
  */
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  *
  * COUNT cases are taken evenly over the list; texts without a byte are left
  * out. */
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/file/fs.h"
+#include "base/file/json.h"
 
 #include <limits.h>
 #include <stdlib.h>

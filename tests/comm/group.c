@@ -1,6 +1,6 @@
 #include "tests/comm/group.h"
 
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 #include "tests/comm/suite.h"
 
 #include <pthread.h>

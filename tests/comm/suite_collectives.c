@@ -1,5 +1,5 @@
 /* Cases of the suite: collectives. */
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 #include "tests/comm/suite_cases.h"
 #include "tests/comm/suite_data.h"
 

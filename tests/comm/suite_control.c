@@ -1,5 +1,5 @@
 /* Cases of the suite: scalars, control messages, failures. */
-#include "base/exact_sum.h"
+#include "base/number/exact_sum.h"
 #include "tests/comm/suite_cases.h"
 #include "tests/comm/suite_data.h"
 

@@ -1,6 +1,6 @@
 #include "tests/comm/suite_data.h"
 
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 
 #include <stdlib.h>
 

@@ -12,7 +12,7 @@
  *                          short     gathers less than the others
  *                          other     reduces where they gather
  *     ahead              the same, with one wait of the host for every ten */
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 #include "comm/comm.h"
 #include "tests/comm/suite.h"
 

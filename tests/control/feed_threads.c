@@ -1,6 +1,6 @@
 /* feed_threads.c - producers and the consumer of a feed, and both ends of a
  * mailbox, at once; for a thread sanitizer. Prints TAP. */
-#include "daemon/control/feed.h"
+#include "daemon/state/feed.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -14,9 +14,9 @@
  *   CC=clang meson setup FOLDER -Db_sanitize=address,undefined -Db_lundef=false
  *        -Dc_args='-fsanitize=fuzzer-no-link -DZD_LIBFUZZER'
  *        -Dc_link_args=-fsanitize=fuzzer */
-#include "daemon/control/http_server.h"
 #include "daemon/control/routes.h"
-#include "daemon/schema.h"
+#include "daemon/http/server.h"
+#include "daemon/job/schema.h"
 #include "tests/control/fuzz_inputs.h"
 #include "tests/support/scratch.h"
 

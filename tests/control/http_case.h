@@ -12,7 +12,7 @@
 #ifndef ZD_TESTS_HTTP_CASE_H
 #define ZD_TESTS_HTTP_CASE_H
 
-#include "daemon/control/http_server.h"
+#include "daemon/http/server.h"
 
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 /* routes_case.c - see routes_case.h. */
 #include "routes_case.h"
 
-#include "daemon/schema.h"
+#include "daemon/job/schema.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

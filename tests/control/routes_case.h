@@ -1,12 +1,12 @@
 /* routes_case.h - the control routes of a run that does not run, without a
  * socket: requests, replies, and what the feed would tell. Streams are
- * http_stream.c's, which keep what is sent when no connection takes it. */
+ * http/stream.c's, which keep what is sent when no connection takes it. */
 #ifndef ZD_TESTS_CONTROL_ROUTES_CASE_H
 #define ZD_TESTS_CONTROL_ROUTES_CASE_H
 
-#include "daemon/control/http_server.h"
-#include "daemon/control/messages.h"
 #include "daemon/control/routes.h"
+#include "daemon/http/server.h"
+#include "daemon/state/messages.h"
 #include "tests/support/scratch.h"
 
 struct routes_case {

@@ -1,4 +1,4 @@
-#include "daemon/control/feed.h"
+#include "daemon/state/feed.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

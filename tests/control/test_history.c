@@ -1,4 +1,4 @@
-#include "daemon/control/history.h"
+#include "daemon/state/history.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>

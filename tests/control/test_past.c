@@ -1,4 +1,4 @@
-#include "daemon/control/past.h"
+#include "daemon/state/past.h"
 
 #include "tests/support/scratch.h"
 

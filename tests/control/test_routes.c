@@ -1,7 +1,7 @@
 /* Every path of docs/control.md: the table, and those that read. */
 #include "routes_case.h"
 
-#include "daemon/schema.h"
+#include "daemon/job/schema.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
-#include "daemon/control/messages.h"
-#include "daemon/control/run_state.h"
+#include "daemon/state/messages.h"
+#include "daemon/state/run_state.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

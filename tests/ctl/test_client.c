@@ -2,7 +2,7 @@
  * from the repository's root. */
 #include "daemon/ctl/act.h"
 #include "daemon/ctl/client.h"
-#include "daemon/ctl/http_reader.h"
+#include "daemon/http/reader.h"
 #include "tests/ctl/stub.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* What the screens look like: golden files in tests/ctl/golden, one a screen.
  * ZD_WRITE_GOLDEN=1 writes them anew; look at them before they are committed.
  * Run from the repository's root. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "daemon/ctl/look.h"
 #include "daemon/ctl/plot.h"
 #include "daemon/ctl/show.h"

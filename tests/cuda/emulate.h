@@ -6,8 +6,8 @@
  * of the host (stand_in/block.cpp). The wrapper of the build puts this file in
  * front of a .cu; nothing else includes it.
  *
- * ZD_LAUNCH (kernels/cuda.cuh) calls zd_emulate_launch, which queues a run on a
- * stream of the stand-in for the CUDA runtime. Device addresses in the
+ * ZD_LAUNCH (kernels/cuda/cuda.cuh) calls zd_emulate_launch, which queues a run
+ * on a stream of the stand-in for the CUDA runtime. Device addresses in the
  * arguments, also in structs passed by value, become addresses of the host;
  * addresses kept in device memory do not.
  *

@@ -1,4 +1,4 @@
-/* emulate_mma.h - kernels/mma.cuh for the CPU; the contract is there.
+/* emulate_mma.h - kernels/cuda/mma.cuh for the CPU; the contract is there.
  *
  * What a GPU would do late is done late: the target of a copy is NaN until its
  * group is waited for, so a wait that is missing shows in the results. */

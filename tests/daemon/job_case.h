@@ -2,7 +2,7 @@
 #ifndef ZD_TESTS_JOB_CASE_H
 #define ZD_TESTS_JOB_CASE_H
 
-#include "daemon/job.h"
+#include "daemon/job/job.h"
 #include "tests/support/scratch.h"
 
 /* What makes any text a whole job: put behind it, so that lines keep their

@@ -1,5 +1,5 @@
-#include "daemon/report.h"
-#include "daemon/report_offload.h"
+#include "daemon/report/offload.h"
+#include "daemon/report/report.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-#include "daemon/schema.h"
-#include "daemon/suggest.h"
+#include "base/suggest.h"
+#include "daemon/job/schema.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

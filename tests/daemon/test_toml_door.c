@@ -1,4 +1,4 @@
-#include "daemon/toml_door.h"
+#include "daemon/job/toml/toml_door.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* A long text tokenised in parts has the ids of the whole. */
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "tests/data/data_case.h"
 
 #include <criterion/criterion.h>

@@ -1,9 +1,9 @@
 /* Ids as Hugging Face tokenizers makes them: small tokenizers with their
  * expected ids (tests/reference/make_tokenizers.py), and the published ones
  * when they are there. */
-#include "base/fs.h"
-#include "base/json.h"
-#include "data/tokenizer.h"
+#include "base/file/fs.h"
+#include "base/file/json.h"
+#include "data/tokenizer/tokenizer.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* Files that are broken, or ask for what is not supported: one clear error
  * each, and whatever the bytes, never a crash. */
-#include "data/tokenizer_internal.h"
+#include "data/tokenizer/tokenizer_internal.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>

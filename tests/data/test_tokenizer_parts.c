@@ -1,7 +1,7 @@
 /* The parts of a tokenizer, each against a slower or a plainer one. */
-#include "data/tokenizer_internal.h"
-#include "data/tokenizer_unicode.h"
-#include "data/tokenizer_utf8.h"
+#include "data/tokenizer/tokenizer_internal.h"
+#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/utf8.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -21,7 +21,7 @@ odd=$(printf '%s\n%s\n' "$used" "$listed" | sort | uniq -u)
 [ -z "$odd" ] || echo "# only in the sources or only in the page:" $odd
 tell $code "docs/errors.md has every error code, and no other"
 
-missing=$(grep -ohE '"[a-z_]+"' train/metrics.c | tr -d '"' | sort -u |
+missing=$(grep -ohE '"[a-z_]+"' train/report/metrics.c | tr -d '"' | sort -u |
     while read -r key; do grep -qF "\`$key\`" docs/metrics.md || echo "# $key"; done)
 [ -z "$missing" ]; code=$?
 echo "$missing" | grep . ; tell $code "docs/metrics.md has every key of metrics.jsonl"

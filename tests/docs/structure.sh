@@ -35,8 +35,8 @@ tell $? "every folder includes only what STYLE.md lets it"
 
 # What the program is made of knows the tests in one place: the emulator of tensor cores.
 cut -d' ' -f1 "$work/table" | xargs grep -rl '^ *# *include "tests/' >"$work/odd"
-[ "$(cat "$work/odd")" = kernels/mma.cuh ]
-tell $? "only kernels/mma.cuh includes something of the tests"
+[ "$(cat "$work/odd")" = kernels/cuda/mma.cuh ]
+tell $? "only kernels/cuda/mma.cuh includes something of the tests"
 
 # What no file that is tracked may hold, and a repository with one of each: FOLDER of a repository. This file is one of
 # them, so that its own examples are put together from pieces.

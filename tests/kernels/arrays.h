@@ -3,7 +3,7 @@
 #ifndef ZD_TESTS_KERNELS_ARRAYS_H
 #define ZD_TESTS_KERNELS_ARRAYS_H
 
-#include "base/dtype.h"
+#include "base/number/dtype.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -132,8 +132,8 @@ double head_norm_case(struct runner a, struct runner b)
     return most;
 }
 
-/* Teams of every size (kernels/norm_rows.cuh), all numbers of packs, rows too
- * long for registers, q and k norms, and no row at all. */
+/* Teams of every size (kernels/norm/norm_rows.cuh), all numbers of packs, rows
+ * too long for registers, q and k norms, and no row at all. */
 double norm_shapes_case(struct runner a, struct runner b)
 {
     double most = 0.0;

@@ -1,7 +1,7 @@
 #include "pair.h"
 
 #include "arrays.h"
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 
 #include <stdio.h>
 

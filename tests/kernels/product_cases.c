@@ -3,12 +3,12 @@
 
 #include "arrays.h"
 
-#include "base/device_memory.h"
-#include "base/fs.h"
-#include "kernels/cublaslt.h"
+#include "base/device/device_memory.h"
+#include "base/file/fs.h"
 #include "kernels/cuda_table.h"
 #include "kernels/fused.h"
-#include "kernels/matmul_cuda.h"
+#include "kernels/matmul/cublaslt.h"
+#include "kernels/matmul/matmul_cuda.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #ifndef ZD_TESTS_KERNELS_PRODUCT_CASES_H
 #define ZD_TESTS_KERNELS_PRODUCT_CASES_H
 
-#include "base/device.h"
+#include "base/device/device.h"
 #include "kernels/kernels.h"
 #include "tests/cuda/cublaslt/cublaslt_standin.h"
 

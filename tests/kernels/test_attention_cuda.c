@@ -2,7 +2,7 @@
  * family of kernels, at sizes that divide by nothing. */
 #include "tests/kernels/arrays.h"
 
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 #include "kernels/cuda_table.h"
 
 #include <criterion/criterion.h>

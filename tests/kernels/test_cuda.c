@@ -2,7 +2,7 @@
  * themselves: on a GPU, or on the stand-in for one (tests/cuda). */
 #include "cases.h"
 
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -182,7 +182,7 @@ Test(kernels_cuda, neither_a_run_nor_the_order_of_blocks_changes_a_bit)
     cr_expect_eq(digest_of_child("7", DTYPE_BF16), forward, "shuffled");
 }
 
-/* Digit for digit what base/exact_sum.h makes of the same losses. */
+/* Digit for digit what base/number/exact_sum.h makes of the same losses. */
 static void add_losses_exactly(
         struct runner runner, const float *losses, int count)
 {

@@ -1,9 +1,9 @@
 /* test_cudnn_door.c - what becomes of cuDNN's answers, which a stand-in for its
  * headers gives: a graph is built once for a shape; what it cannot do is
  * declined, and told once; what fails when it runs is an error. */
-#include "kernels/cudnn_door.h"
+#include "kernels/attention/cudnn_door.h"
 
-#include "base/device_cuda.h"
+#include "base/device/device_cuda.h"
 #include "tests/base/gpu_case.h"
 #include "tests/cuda/cudnn/cudnn_standin.h"
 

@@ -3,7 +3,7 @@
 #include "cases.h"
 
 #include "kernels/backend.h"
-#include "kernels/products.h"
+#include "kernels/matmul/products.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

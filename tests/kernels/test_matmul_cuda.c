@@ -3,11 +3,11 @@
  * look at what the library was asked. */
 #include "product_cases.h"
 
-#include "kernels/cublaslt.h"
 #include "kernels/cuda_table.h"
 #include "kernels/fused.h"
-#include "kernels/matmul_cuda.h"
-#include "kernels/matmul_plan_cuda.h"
+#include "kernels/matmul/cublaslt.h"
+#include "kernels/matmul/matmul_cuda.h"
+#include "kernels/matmul/matmul_plan_cuda.h"
 
 static void check_fused(enum dtype dtype)
 {

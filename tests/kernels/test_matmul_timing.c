@@ -2,8 +2,8 @@
  * chosen and remembered, by what the stand-in for cuBLASLt was asked. */
 #include "product_cases.h"
 
-#include "base/fs.h"
-#include "kernels/matmul_cuda.h"
+#include "base/file/fs.h"
+#include "kernels/matmul/matmul_cuda.h"
 
 #include <dirent.h>
 #include <limits.h>

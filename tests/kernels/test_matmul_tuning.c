@@ -1,7 +1,7 @@
 /* test_matmul_tuning.c - the file that remembers the algorithms of products:
  * several writers, other GPUs and libraries, rubbish, a lock that is held. */
-#include "base/fs.h"
-#include "kernels/matmul_tuning.h"
+#include "base/file/fs.h"
+#include "kernels/matmul/matmul_tuning.h"
 
 #include <criterion/criterion.h>
 #include <limits.h>

@@ -2,7 +2,7 @@
 #ifndef ZD_TESTS_MODEL_SHAPES_H
 #define ZD_TESTS_MODEL_SHAPES_H
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "model/model.h"
 
 #define SHAPE_GPT2                                                             \

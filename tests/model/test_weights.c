@@ -1,6 +1,6 @@
 #include "model/weights.h"
 
-#include "base/safetensors.h"
+#include "base/file/safetensors.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
 #include "tests/support/scratch.h"

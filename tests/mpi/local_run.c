@@ -2,7 +2,7 @@
  *   local_run JOB WORLD DIR [section.key=value]... */
 #include "tests/support/job_threads.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 
 #include <stdlib.h>
 

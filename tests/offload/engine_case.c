@@ -1,6 +1,6 @@
 #include "tests/offload/engine_case.h"
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "tests/offload/engine_fixture.h"
 
 #include <math.h>

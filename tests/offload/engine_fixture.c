@@ -1,6 +1,6 @@
 #include "tests/offload/engine_fixture.h"
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <stdio.h>
 #include <stdlib.h>

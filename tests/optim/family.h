@@ -3,7 +3,7 @@
 #ifndef ZD_TESTS_OPTIM_FAMILY_H
 #define ZD_TESTS_OPTIM_FAMILY_H
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "optim/elements.h"
 
 #include <math.h>

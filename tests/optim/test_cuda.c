@@ -1,6 +1,6 @@
 /* test_cuda.c - what optimizers do to memory of a GPU has the bits of the plain
  * definitions. */
-#include "base/device_memory.h"
+#include "base/device/device_memory.h"
 #include "optim/codec.h"
 #include "optim/device.h"
 #include "tests/optim/family.h"

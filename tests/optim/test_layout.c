@@ -1,6 +1,6 @@
 #include "optim/codec.h"
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

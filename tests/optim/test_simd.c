@@ -1,5 +1,5 @@
 /* The vector code of AdamW against the plain definition, bit by bit. */
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "optim/codec.h"
 #include "optim/simd.h"
 

@@ -7,9 +7,9 @@
  *
  * A run is compared by its metrics.jsonl and, in fp32, by the exported weights;
  * what is out of tolerance is said in lines that begin with '#'. */
-#include "base/fs.h"
-#include "base/json.h"
-#include "base/safetensors.h"
+#include "base/file/fs.h"
+#include "base/file/json.h"
+#include "base/file/safetensors.h"
 
 #include <limits.h>
 #include <math.h>

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Measure the character tables of Hugging Face tokenizers, code point by code
-point, and write data/tokenizer_unicode_tables.c.
+point, and write data/tokenizer/unicode_tables.c.
 
 Only what the library does is used, never a Unicode data file: its ids, not a
 Unicode version, are what the tokenizer has to reproduce. Run it with
 `tokenizers` 0.23.3 installed:
 
-    tests/reference/unicode_tables.py > data/tokenizer_unicode_tables.c
+    tests/reference/unicode_tables.py > data/tokenizer/unicode_tables.c
 """
 import unicodedata
 
@@ -70,7 +70,7 @@ def normal_form():
             triggers.add(c)
     for c in range(0xAC00, 0xD7A4):
         if nfc(chr(c) + "\u11a8") != chr(c) + "\u11a8":
-            assert (c - 0xAC00) % 28 == 0  # tokenizer_unicode.c relies on it
+            assert (c - 0xAC00) % 28 == 0  # tokenizer/unicode.c relies on it
             bases.discard(c)
         else:
             assert (c - 0xAC00) % 28 != 0
@@ -106,10 +106,10 @@ def write(name, comment, points):
 def main():
     triggers, bases = normal_form()
     print(f"""\
-/* tokenizer_unicode_tables.c - written by tests/reference/unicode_tables.py, which
+/* unicode_tables.c - written by tests/reference/unicode_tables.py, which
  * asked Hugging Face tokenizers {tokenizers.__version__} about every code point. Do not edit.
  * clang-format off: a table is easier to compare when its lines are full. */
-#include "data/tokenizer_unicode.h"
+#include "data/tokenizer/unicode.h"
 
 /* clang-format off */""")
     write("unicode_letters", "What \\p{L} matches", by_pattern(r"\p{L}"))

@@ -3,7 +3,7 @@
 #ifndef ZD_TESTS_STATE_CASE_H
 #define ZD_TESTS_STATE_CASE_H
 
-#include "daemon/control/run_state.h"
+#include "daemon/state/run_state.h"
 #include "tests/support/scratch.h"
 
 enum { STATE_CASE_RANKS = 2 };

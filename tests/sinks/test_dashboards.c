@@ -1,6 +1,6 @@
 /* The dashboard and the alerts of deploy/ ask for metrics that there are, by
  * labels that these have. */
-#include "base/json.h"
+#include "base/file/json.h"
 #include "daemon/sinks/prometheus.h"
 #include "tests/sinks/metrics_text.h"
 #include "tests/sinks/state_case.h"

@@ -1,4 +1,4 @@
-#include "base/json.h"
+#include "base/file/json.h"
 #include "daemon/sinks/sink.h"
 #include "tests/sinks/state_case.h"
 

@@ -1,7 +1,7 @@
 #include "tests/support/job_threads.h"
 
-#include "base/fs.h"
-#include "daemon/job.h"
+#include "base/file/fs.h"
+#include "daemon/job/job.h"
 
 #include <limits.h>
 #include <math.h>

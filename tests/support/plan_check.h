@@ -2,7 +2,7 @@
 #ifndef ZD_TESTS_PLAN_CHECK_H
 #define ZD_TESTS_PLAN_CHECK_H
 
-#include "base/json.h"
+#include "base/file/json.h"
 
 #include <stdbool.h>
 

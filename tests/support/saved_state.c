@@ -1,6 +1,6 @@
 #include "saved_state.h"
 
-#include "base/safetensors.h"
+#include "base/file/safetensors.h"
 #include "optim/optim.h"
 
 #include <limits.h>

@@ -3,7 +3,7 @@
 #ifndef ZD_TESTS_SCRATCH_H
 #define ZD_TESTS_SCRATCH_H
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "commands_case.h"
 
 #include "tests/support/job_threads.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <limits.h>
 #include <stdio.h>

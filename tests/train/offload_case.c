@@ -1,6 +1,6 @@
 #include "offload_case.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"
 

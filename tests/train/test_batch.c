@@ -1,4 +1,4 @@
-#include "train/options.h"
+#include "train/job/options.h"
 
 #include <criterion/criterion.h>
 

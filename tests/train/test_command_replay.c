@@ -1,6 +1,6 @@
 /* test_command_replay.c - the events of a run are replayed: what was set while
  * it went on is set again, at the same steps. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "commands_case.h"
 #include "tests/support/job_threads.h"
 

@@ -3,7 +3,7 @@
  * Whatever is asked, the run comes to its end: no deadlock, no step lost, every
  * command told once. Without `set` it has the bits of a run that was asked
  * nothing, with it those of its replay. argv: how many trials. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/support/job_threads.h"
 
 #include <limits.h>

@@ -1,10 +1,10 @@
 /* test_deadline.c - a run that must end in time: it saves, ends with 75, and
  * the next start goes on. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/support/commander.h"
 #include "tests/support/job_threads.h"
-#include "train/checkpoint.h"
-#include "train/deadline.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/job/deadline.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-#include "train/events.h"
+#include "train/report/events.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "base/log.h"
 
 #include <criterion/criterion.h>

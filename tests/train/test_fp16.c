@@ -1,8 +1,8 @@
 /* test_fp16.c - whole fp16 trainings with ranks as threads: overflow is seen by
  * all ranks and costs only its step, stages agree to the bit, a resumed run
  * follows the same scales, and losses are near those of fp32. */
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/file/fs.h"
+#include "base/file/json.h"
 #include "tests/support/job_threads.h"
 
 #include <limits.h>

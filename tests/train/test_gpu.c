@@ -7,7 +7,7 @@
  *
  * The stand-in's device addresses are no addresses of the host: that a job runs
  * at all shows that the host touches no device memory. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/cuda/cublaslt/cublaslt_standin.h"
 #include "tests/support/job_threads.h"
 

@@ -1,7 +1,7 @@
 /* test_gpu_memory.c - what the plan says of a GPU's memory, and of page-locked
  * memory of the host, is what its driver has been asked for: to the byte, when
  * the run begins and when it has ended. On the stand-in, which counts. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/cuda/stand_in/stand_in.h"
 #include "tests/support/job_threads.h"
 

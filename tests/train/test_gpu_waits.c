@@ -4,7 +4,7 @@
  * few bytes each, are all that is copied to or from memory that is not
  * page-locked, and count as a wait themselves. On the stand-in, which counts.
  */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/cuda/stand_in/stand_in.h"
 #include "tests/support/job_threads.h"
 

@@ -1,5 +1,5 @@
-/* Every rule of train/loss_scale.h. */
-#include "train/loss_scale.h"
+/* Every rule of train/job/loss_scale.h. */
+#include "train/job/loss_scale.h"
 
 #include <criterion/criterion.h>
 

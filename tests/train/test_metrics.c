@@ -1,6 +1,6 @@
-#include "train/metrics.h"
+#include "train/report/metrics.h"
 
-#include "base/fs.h"
+#include "base/file/fs.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -5,7 +5,7 @@
  *   test_offload runs     layouts, threads, streams, optimizers, micro-batches
  *   test_offload resume   saved with offload, resumed without, or reversed
  *   test_offload tsan     a few jobs, for a thread sanitizer */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "offload_case.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"

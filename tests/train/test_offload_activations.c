@@ -1,7 +1,7 @@
 /* test_offload_activations.c - offload.activations = "cpu" in whole jobs: the
  * bits of the run without it at every stage, with streams that are threads and
  * that are not; the bytes of memory and of copies are the plan's. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/support/job_threads.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* test_offload_nvme.c - a whole job with its states and parameters in a file:
  * the same bits as without, and nothing left on the disk. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "offload_case.h"
 #include "tests/support/job_threads.h"
 

@@ -1,6 +1,6 @@
 /* test_offload_report.c - what a job that offloads tells of each step: who
  * waited how long, and which bytes were moved. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "offload_case.h"
 #include "tests/support/job_threads.h"
 

@@ -4,7 +4,7 @@
  * unbroken one to the bit at every cut; what was saved at a ranks is the same
  * state at b; accumulation and checkpointing change nothing that they should
  * not. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/saved_state.h"
 

@@ -2,7 +2,7 @@
  * that let all, some and none of the states stay there: the bits of the run
  * that is not paged, memory as planned, and a limit that is too small refused.
  */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/support/job_threads.h"
 
 #include <inttypes.h>

@@ -3,8 +3,8 @@
  * and in fp16 against those of fp32.
  *
  *   test_parity FIXTURE        the folder below tests/fixtures */
-#include "base/fs.h"
-#include "base/safetensors.h"
+#include "base/file/fs.h"
+#include "base/file/safetensors.h"
 #include "tests/support/job_threads.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* test_profile.c - the trace of some steps: it is JSON that a viewer reads, has
  * all ranks, phases and units, lies properly nested, and changes no bit. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "base/spans.h"
 #include "tests/support/commander.h"
 #include "tests/support/job_threads.h"

@@ -1,6 +1,6 @@
 /* test_ranks.c - what rank 0's observer is told of all ranks: before the first
  * step and after the last, and that it is no part of what a step sends. */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/support/commander.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"

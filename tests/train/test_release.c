@@ -4,7 +4,7 @@
  *   runs     stages, ranks, offload, paged states; commands while released
  *   memory   what a released process holds; what a full disk, a changed file
  *            and a crash do */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/support/commander.h"
 #include "tests/support/job_threads.h"
 

@@ -2,7 +2,7 @@
  * stays below planned + 150 MB, and a step touches 95 % of the arenas.
  *
  *   test_rss ZEROD         the binary, run as a child in one process */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/support/job_threads.h"
 
 #include <limits.h>

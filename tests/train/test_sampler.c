@@ -1,4 +1,4 @@
-#include "train/generate.h"
+#include "train/text/generate.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

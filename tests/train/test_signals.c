@@ -1,5 +1,5 @@
-/* What train/signals.h promises of the threads that signals meet. */
-#include "train/signals.h"
+/* What train/command/signals.h promises of the threads that signals meet. */
+#include "train/command/signals.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

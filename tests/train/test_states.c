@@ -1,11 +1,11 @@
 /* test_states.c - whole trainings with every optimizer and format: stages agree
  * to the bit, worlds to 1e-5, and checkpoints carry every state between them.
  */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "optim/optim.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/saved_state.h"
-#include "train/manifest.h"
+#include "train/checkpoint/manifest.h"
 
 #include <limits.h>
 #include <math.h>

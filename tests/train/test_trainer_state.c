@@ -1,9 +1,9 @@
 /* test_trainer_state.c - trainer_state.json: the keys that transformers writes,
  * in checkpoints and at the end, and a history that a resumed run goes on with.
  */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/support/job_threads.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <limits.h>
 #include <math.h>

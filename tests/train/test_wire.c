@@ -6,7 +6,7 @@
  * 1, stage 3 at most 3 n, and hardly less in a model of many layers
  *            (Rajbhandari et al. 2020, section 7)
  *   memory   taken bytes against planned bytes, in the same runs */
-#include "base/fs.h"
+#include "base/file/fs.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"
 

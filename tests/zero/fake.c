@@ -1,7 +1,7 @@
 #include "fake.h"
 
-#include "base/device_memory.h"
-#include "base/rng.h"
+#include "base/device/device_memory.h"
+#include "base/number/rng.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  * also what the program does not ask for yet: batches, row order, leading
  * dimensions beyond the rows, scalars on the device, C apart from D. And it
  * refuses. */
-#include "base/device_cuda.h"
-#include "kernels/cublaslt.h"
+#include "base/device/device_cuda.h"
+#include "kernels/matmul/cublaslt.h"
 
 #include <criterion/criterion.h>
 #include <cuda_runtime_api.h>

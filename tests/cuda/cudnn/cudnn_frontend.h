@@ -1,6 +1,6 @@
 /* cudnn_frontend.h - a stand-in for the headers of cudnn-frontend, for
- * kernels/cudnn_door.cpp alone: the names that it uses, told by a test what to
- * answer (cudnn_standin.h). No library is behind it. */
+ * kernels/attention/cudnn_door.cpp alone: the names that it uses, told by a
+ * test what to answer (cudnn_standin.h). No library is behind it. */
 #ifndef ZD_TESTS_CUDA_CUDNN_FRONTEND_H
 #define ZD_TESTS_CUDA_CUDNN_FRONTEND_H
 

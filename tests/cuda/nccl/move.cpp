@@ -2,7 +2,7 @@
 #include "tests/cuda/nccl/internal.h"
 
 extern "C" {
-#include "base/dtype.h"
+#include "base/number/dtype.h"
 }
 
 #include <algorithm>

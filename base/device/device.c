@@ -1,0 +1,151 @@
+#include "base/device/device.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct device_options device_options_default(void)
+{
+    return (struct device_options){
+            .backend = DEVICE_AUTO, .gpus = "auto", .numa_bind = true};
+}
+
+/* A number in a one-line file; 0 when there is none ("max"). */
+static uint64_t read_number(const char *path)
+{
+    unsigned long long value = 0;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%llu", &value) != 1)
+        value = 0;
+    fclose(file);
+    return value;
+}
+
+uint64_t device_system_memory(void)
+{
+    uint64_t bytes =
+            (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    static const char *const limits[] = {
+            "/sys/fs/cgroup/memory.max",
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    };
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        uint64_t limit = read_number(limits[i]);
+        if (limit && limit < bytes)
+            bytes = limit;
+    }
+    return bytes;
+}
+
+/* The number behind "NAME" at the beginning of a line, in bytes; 0: none. */
+static uint64_t read_field(const char *path, const char *name, uint64_t unit)
+{
+    char line[256];
+    size_t length = strlen(name);
+    unsigned long long value = 0;
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, name, length) == 0 &&
+            sscanf(line + length, "%llu", &value) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return value * unit;
+}
+
+/* What a cgroup leaves: its limit less what it uses, but for files that it can
+ * drop. UINT64_MAX: no limit. */
+static uint64_t cgroup_available(void)
+{
+    uint64_t limit = read_number("/sys/fs/cgroup/memory.max");
+    uint64_t used = read_number("/sys/fs/cgroup/memory.current");
+    uint64_t files =
+            read_field("/sys/fs/cgroup/memory.stat", "inactive_file ", 1) +
+            read_field("/sys/fs/cgroup/memory.stat", "active_file ", 1);
+    if (!limit)
+        return UINT64_MAX;
+    used = used > files ? used - files : 0;
+    return limit > used ? limit - used : 0;
+}
+
+uint64_t device_available_memory(void)
+{
+    uint64_t machine = read_field("/proc/meminfo", "MemAvailable:", 1024);
+    uint64_t group = cgroup_available();
+    return machine < group ? machine : group;
+}
+
+int device_affinity_cpus(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return device_online_cpus();
+    return CPU_COUNT(&set);
+}
+
+void device_affinity_list(char *out, size_t bytes)
+{
+    cpu_set_t set;
+    size_t used = 0;
+    out[0] = '\0';
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        char run[32];
+        int last = cpu;
+        if (!CPU_ISSET(cpu, &set))
+            continue;
+        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set))
+            last++;
+        snprintf(
+                run, sizeof run, last > cpu ? "%s%d-%d" : "%s%d",
+                used ? "," : "", cpu, last);
+        if (used + strlen(run) + sizeof ".." > bytes) {
+            snprintf(out + used, bytes - used, "..");
+            return;
+        }
+        strcpy(out + used, run);
+        used += strlen(run);
+        cpu = last;
+    }
+}
+
+int device_online_cpus(void)
+{
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count > 0 ? (int)count : 1;
+}
+
+int device_threads(
+        const struct device_options *options, int mask_cpus, int online_cpus,
+        int local_size)
+{
+    if (options->cpu_threads > 0)
+        return options->cpu_threads;
+    /* A mask smaller than the machine's share of a rank was set for this rank
+     * alone (mpirun's binding); a full one is shared by the host's ranks. */
+    int threads = mask_cpus;
+    if (local_size > 1 && mask_cpus * local_size > online_cpus)
+        threads = mask_cpus / local_size;
+    return threads > 0 ? threads : 1;
+}
+
+enum stream_mode device_stream_mode(
+        const struct device_options *options, bool offloads)
+{
+    if (device_backend() == DEVICE_CUDA)
+        return STREAM_CUDA;
+    switch (options->streams) {
+    case DEVICE_STREAMS_INLINE:
+        return STREAM_INLINE;
+    case DEVICE_STREAMS_THREADS:
+        return STREAM_THREAD;
+    case DEVICE_STREAMS_AUTO:
+        break;
+    }
+    return offloads ? STREAM_THREAD : STREAM_INLINE;
+}

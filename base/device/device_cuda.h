@@ -1,0 +1,29 @@
+/* device_cuda.h - the GPU behind base/device/device.h, for the files that speak
+ * CUDA:
+ * *_cuda.c and *_cuda.cu. Only where ZD_HAVE_CUDA. */
+#ifndef ZD_BASE_DEVICE_DEVICE_CUDA_H
+#define ZD_BASE_DEVICE_DEVICE_CUDA_H
+
+#include "base/device/device_memory.h"
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The door: an error of CUDA becomes ours, once, with what was called; CUDA's
+ * own record of it is reset. */
+enum zd_status device_cuda_check(cudaError_t error, const char *call);
+/* What to do then: the help of such an error. */
+void device_cuda_help(void);
+#define ZD_CUDA(call) ZD_TRY(device_cuda_check((call), #call))
+
+/* The stream behind ours; NULL: the compute stream of the thread's device. */
+cudaStream_t device_cuda_stream(struct stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,110 @@
+/* device_memory_cpu.c - the CPU device: memory of the process. */
+#include "base/device/device_table.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static enum zd_status take(size_t bytes, void **device_out)
+{
+    /* mmap, not malloc: exact size, page-aligned, clear, and untouched pages
+     * cost nothing */
+    void *base =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602",
+                "the system refused %zu bytes of device memory: %s", bytes,
+                strerror(errno));
+    madvise(base, bytes, MADV_HUGEPAGE);
+    *device_out = base;
+    return ZD_OK;
+}
+
+static void give(void *device, size_t bytes)
+{
+    munmap(device, bytes);
+}
+
+static enum zd_status vacate(void *device, size_t bytes)
+{
+    if (madvise(device, bytes, MADV_DONTNEED) == 0)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_MEMORY, "E1023",
+            "the system does not take back %zu bytes of device memory: %s",
+            bytes, strerror(errno));
+}
+
+static enum zd_status occupy(void *device, size_t bytes)
+{
+    return ZD_OK; /* page by page, as they are touched */
+}
+
+static enum zd_status clear(void *device, size_t bytes)
+{
+    memset(device, 0, bytes);
+    return ZD_OK;
+}
+
+static enum zd_status move(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+    return ZD_OK;
+}
+
+static enum zd_status read_back(void *host, const void *device, size_t bytes)
+{
+    memcpy(host, device, bytes);
+    return ZD_OK;
+}
+
+static enum zd_status write_to(void *device, const void *host, size_t bytes)
+{
+    memcpy(device, host, bytes);
+    return ZD_OK;
+}
+
+static enum zd_status finish(void)
+{
+    return ZD_OK;
+}
+
+static enum zd_status used_bytes(uint64_t *bytes_out)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    bool is_read = file && fscanf(file, "%*u %llu", &pages) == 1;
+    if (file)
+        fclose(file);
+    if (!is_read)
+        return ZD_FAIL(ZD_ERR_UNFIT, "E1200", "cannot read /proc/self/statm");
+    *bytes_out = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return ZD_OK;
+}
+
+static void use_nothing(struct device *device)
+{
+}
+
+const struct device_table device_table_cpu = {
+        .streams = &stream_table_cpu,
+        .close = use_nothing,
+        .use = use_nothing,
+        .take = take,
+        .give = give,
+        .vacate = vacate,
+        .occupy = occupy,
+        .take_pinned = take,
+        .give_pinned = give,
+        .clear = clear,
+        .move = move,
+        .read = read_back,
+        .write = write_to,
+        .finish = finish,
+        .check = finish,
+        .used_bytes = used_bytes,
+};

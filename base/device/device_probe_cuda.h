@@ -1,0 +1,19 @@
+/* device_probe_cuda.h - whether this program has code for a GPU. */
+#ifndef ZD_BASE_DEVICE_DEVICE_PROBE_CUDA_H
+#define ZD_BASE_DEVICE_DEVICE_PROBE_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* cudaSuccess when kernels of this program have code for the thread's GPU, or
+ * PTX that its driver can compile. */
+cudaError_t device_probe(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

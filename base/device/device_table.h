@@ -1,0 +1,82 @@
+/* device_table.h - what a kind of device does behind base/device/device.h,
+ * base/device/device_memory.h and base/device/stream.h. For the files of base
+ * that implement one; nobody else asks which device it is on. */
+#ifndef ZD_BASE_DEVICE_DEVICE_TABLE_H
+#define ZD_BASE_DEVICE_DEVICE_TABLE_H
+
+#include "base/device/device_memory.h"
+
+/* Every stream and every event begins with the table of the kind it is. */
+struct stream {
+    const struct stream_table *table;
+};
+struct event {
+    const struct stream_table *table;
+};
+
+/* As in stream.h. Events are not NULL; a stream of NULL is the compute stream
+ * of the thread's device. */
+struct stream_table {
+    enum zd_status (*create)(
+            const char *name, enum stream_mode mode,
+            struct stream **stream_out);
+    void (*destroy)(struct stream *stream);
+    enum zd_status (*copy)(
+            struct stream *stream, void *to, const void *from, size_t bytes);
+    enum zd_status (*call)(
+            struct stream *stream, stream_fn *fn, void *ctx, int64_t arg);
+    enum zd_status (*record)(struct stream *stream, struct event *event);
+    enum zd_status (*wait)(struct stream *stream, struct event *event);
+    enum zd_status (*finish)(struct stream *stream);
+    void (*set_spans)(struct stream *stream, struct spans *spans, int lane);
+    struct stream_counters (*counters)(struct stream *stream);
+    enum zd_status (*event_create)(struct event **event_out);
+    void (*event_destroy)(struct event *event);
+    enum zd_status (*event_wait)(struct event *event);
+    bool (*event_is_done)(struct event *event);
+};
+
+extern const struct stream_table stream_table_cpu;
+
+/* As in device.h and device_memory.h; no pointer is NULL, no count 0. */
+struct device_table {
+    const struct stream_table *streams;
+    void (*close)(struct device *device);
+    void (*use)(struct device *device);
+    enum zd_status (*take)(size_t bytes, void **device_out);
+    void (*give)(void *device, size_t bytes);
+    enum zd_status (*vacate)(void *device, size_t bytes);
+    enum zd_status (*occupy)(void *device, size_t bytes);
+    enum zd_status (*take_pinned)(size_t bytes, void **host_out);
+    void (*give_pinned)(void *host, size_t bytes);
+    enum zd_status (*lend_staging)(void *pinned); /* NULL: it needs none */
+    enum zd_status (*clear)(void *device, size_t bytes);
+    enum zd_status (*move)(void *to, const void *from, size_t bytes);
+    enum zd_status (*read)(void *host, const void *device, size_t bytes);
+    enum zd_status (*write)(void *device, const void *host, size_t bytes);
+    enum zd_status (*finish)(void);
+    enum zd_status (*check)(void);
+    enum zd_status (*used_bytes)(uint64_t *bytes_out);
+    uint64_t (*process_bytes)(void); /* NULL: it has no such */
+};
+
+extern const struct device_table device_table_cpu;
+
+/* A GPU; the CPU has none. */
+struct device {
+    const struct device_table *table;
+    struct device_facts facts;
+};
+
+/* The table of the thread's device. */
+const struct device_table *device_table(void);
+
+/* How many there are; 0: there is no GPU or no driver; -1: a driver is there
+ * and does not start, so that nobody knows. *why_out says why there is none. */
+int device_gpus(const char **why_out);
+/* What to do where there is none; static. */
+const char *device_gpus_help(void);
+enum zd_status device_open_gpu(
+        int local_rank, int local_size, struct device **device_out);
+
+#endif

@@ -1,0 +1,338 @@
+/* stream_cpu.c - streams of the CPU: a worker thread, or the caller itself. */
+#include "base/device/device_table.h"
+#include "base/spans.h"
+#include "base/threads.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STREAM_OPERATIONS = 256 };
+
+enum operation_kind { COPY, CALL, RECORD, WAIT };
+
+struct operation {
+    enum operation_kind kind;
+    union {
+        struct {
+            void *to;
+            const void *from;
+            size_t bytes;
+        } copy;
+        struct {
+            stream_fn *fn;
+            void *ctx;
+            int64_t arg;
+        } call;
+        struct {
+            struct cpu_event *event;
+            uint64_t record;
+        } event;
+    };
+};
+
+/* Records are numbered; the event is done when the last one is. A wait keeps
+ * the number that was the last when it was queued. */
+struct cpu_event {
+    struct event head;
+    pthread_mutex_t lock; /* of all below; records come from several threads */
+    pthread_cond_t changed;
+    uint64_t recorded, done;
+};
+
+/* Operations first .. first + count - 1 of the ring (modulo its length) are
+ * queued; the worker keeps the first in its place while it works on it. */
+struct cpu_stream {
+    struct stream head;
+    enum stream_mode mode;
+    pthread_t worker;
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t changed;
+    bool stopping;
+    int first, count;
+    struct stream_counters counters;
+    struct spans *spans; /* NULL: nobody asks */
+    int lane;
+    struct operation ring[STREAM_OPERATIONS];
+};
+
+static void await_record(struct cpu_event *event, uint64_t record)
+{
+    pthread_mutex_lock(&event->lock);
+    while (event->done < record)
+        pthread_cond_wait(&event->changed, &event->lock);
+    pthread_mutex_unlock(&event->lock);
+}
+
+/* Records of one event are done in their order, also when they are made on
+ * different streams: an earlier one that is late would be told as done. */
+static void finish_record(struct cpu_event *event, uint64_t record)
+{
+    pthread_mutex_lock(&event->lock);
+    while (event->done + 1 < record)
+        pthread_cond_wait(&event->changed, &event->lock);
+    event->done = record;
+    pthread_cond_broadcast(&event->changed);
+    pthread_mutex_unlock(&event->lock);
+}
+
+static void run(
+        const struct operation *op, struct spans *spans, int lane,
+        struct stream_counters *did)
+{
+    double begin, end;
+    switch (op->kind) {
+    case COPY:
+        begin = clock_seconds();
+        memcpy(op->copy.to, op->copy.from, op->copy.bytes);
+        end = clock_seconds();
+        did->bytes += op->copy.bytes;
+        did->seconds += end - begin;
+        spans_add(spans, lane, "copy", (int64_t)op->copy.bytes, begin, end);
+        break;
+    case CALL:
+        begin = spans_clock(spans);
+        op->call.fn(op->call.ctx, op->call.arg);
+        spans_add(spans, lane, "call", -1, begin, spans_clock(spans));
+        break;
+    case RECORD:
+        finish_record(op->event.event, op->event.record);
+        break;
+    case WAIT:
+        await_record(op->event.event, op->event.record);
+        break;
+    }
+}
+
+static void add_counters(
+        struct stream_counters *sum, const struct stream_counters *did)
+{
+    sum->bytes += did->bytes;
+    sum->seconds += did->seconds;
+}
+
+static void *work(void *ctx)
+{
+    struct cpu_stream *stream = ctx;
+    pthread_mutex_lock(&stream->lock);
+    for (;;) {
+        while (stream->count == 0 && !stream->stopping)
+            pthread_cond_wait(&stream->changed, &stream->lock);
+        if (stream->count == 0)
+            break;
+        struct stream_counters did = {0};
+        const struct operation *op = &stream->ring[stream->first];
+        struct spans *spans = stream->spans;
+        int lane = stream->lane;
+        pthread_mutex_unlock(&stream->lock);
+        run(op, spans, lane, &did);
+        pthread_mutex_lock(&stream->lock);
+        add_counters(&stream->counters, &did);
+        stream->first = (stream->first + 1) % STREAM_OPERATIONS;
+        stream->count--;
+        pthread_cond_broadcast(&stream->changed);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return NULL;
+}
+
+static void destroy(struct stream *base)
+{
+    struct cpu_stream *stream = (struct cpu_stream *)base;
+    if (stream->mode == STREAM_THREAD) {
+        pthread_mutex_lock(&stream->lock);
+        stream->stopping = true;
+        pthread_cond_broadcast(&stream->changed);
+        pthread_mutex_unlock(&stream->lock);
+        pthread_join(stream->worker, NULL);
+    }
+    pthread_cond_destroy(&stream->changed);
+    pthread_mutex_destroy(&stream->lock);
+    free(stream);
+}
+
+static enum zd_status create(
+        const char *name, enum stream_mode mode, struct stream **stream_out)
+{
+    struct cpu_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a stream");
+    stream->head.table = &stream_table_cpu;
+    stream->mode = mode;
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_cond_init(&stream->changed, NULL);
+    if (mode == STREAM_THREAD &&
+        thread_start(&stream->worker, name, work, stream) != 0) {
+        stream->mode = STREAM_INLINE;
+        destroy(&stream->head);
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602",
+                "the system refused a thread for the copies of `%s`", name);
+    }
+    *stream_out = &stream->head;
+    return ZD_OK;
+}
+
+static enum zd_status create_event(struct event **event_out)
+{
+    struct cpu_event *event = calloc(1, sizeof *event);
+    if (!event)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an event");
+    event->head.table = &stream_table_cpu;
+    pthread_mutex_init(&event->lock, NULL);
+    pthread_cond_init(&event->changed, NULL);
+    *event_out = &event->head;
+    return ZD_OK;
+}
+
+/* Waits for a place when the queue is full. */
+static void queue(struct cpu_stream *stream, const struct operation *op)
+{
+    pthread_mutex_lock(&stream->lock);
+    while (stream->count == STREAM_OPERATIONS)
+        pthread_cond_wait(&stream->changed, &stream->lock);
+    int place = (stream->first + stream->count) % STREAM_OPERATIONS;
+    stream->ring[place] = *op;
+    stream->count++;
+    pthread_cond_broadcast(&stream->changed);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+static enum zd_status queue_or_run(
+        struct stream *base, const struct operation *op)
+{
+    struct cpu_stream *stream = (struct cpu_stream *)base;
+    if (stream && stream->mode == STREAM_THREAD) {
+        queue(stream, op);
+        return ZD_OK;
+    }
+    struct stream_counters did = {0};
+    struct spans *spans = NULL;
+    int lane = 0;
+    if (stream) { /* the uploader of the offload engine queues on it too */
+        pthread_mutex_lock(&stream->lock);
+        spans = stream->spans;
+        lane = stream->lane;
+        pthread_mutex_unlock(&stream->lock);
+    }
+    run(op, spans, lane, &did);
+    if (stream) {
+        pthread_mutex_lock(&stream->lock);
+        add_counters(&stream->counters, &did);
+        pthread_mutex_unlock(&stream->lock);
+    }
+    return ZD_OK;
+}
+
+static enum zd_status copy(
+        struct stream *stream, void *to, const void *from, size_t bytes)
+{
+    struct operation op = {.kind = COPY, .copy = {to, from, bytes}};
+    return queue_or_run(stream, &op);
+}
+
+static enum zd_status call(
+        struct stream *stream, stream_fn *fn, void *ctx, int64_t arg)
+{
+    struct operation op = {.kind = CALL, .call = {fn, ctx, arg}};
+    return queue_or_run(stream, &op);
+}
+
+static enum zd_status record(struct stream *stream, struct event *base)
+{
+    struct cpu_event *event = (struct cpu_event *)base;
+    struct operation op = {.kind = RECORD, .event.event = event};
+    pthread_mutex_lock(&event->lock);
+    op.event.record = ++event->recorded;
+    pthread_mutex_unlock(&event->lock);
+    return queue_or_run(stream, &op);
+}
+
+static uint64_t last_record(struct cpu_event *event)
+{
+    pthread_mutex_lock(&event->lock);
+    uint64_t record = event->recorded;
+    pthread_mutex_unlock(&event->lock);
+    return record;
+}
+
+static enum zd_status wait_for(struct stream *stream, struct event *base)
+{
+    struct cpu_event *event = (struct cpu_event *)base;
+    struct operation op = {
+            .kind = WAIT,
+            .event = {event, last_record(event)},
+    };
+    return queue_or_run(stream, &op);
+}
+
+static enum zd_status finish(struct stream *base)
+{
+    struct cpu_stream *stream = (struct cpu_stream *)base;
+    if (!stream)
+        return ZD_OK;
+    pthread_mutex_lock(&stream->lock);
+    while (stream->count > 0)
+        pthread_cond_wait(&stream->changed, &stream->lock);
+    pthread_mutex_unlock(&stream->lock);
+    return ZD_OK;
+}
+
+static void set_spans(struct stream *base, struct spans *spans, int lane)
+{
+    struct cpu_stream *stream = (struct cpu_stream *)base;
+    pthread_mutex_lock(&stream->lock);
+    stream->spans = spans;
+    stream->lane = lane;
+    pthread_mutex_unlock(&stream->lock);
+}
+
+static struct stream_counters get_counters(struct stream *base)
+{
+    struct cpu_stream *stream = (struct cpu_stream *)base;
+    pthread_mutex_lock(&stream->lock);
+    struct stream_counters counters = stream->counters;
+    pthread_mutex_unlock(&stream->lock);
+    return counters;
+}
+
+static enum zd_status wait_event(struct event *base)
+{
+    struct cpu_event *event = (struct cpu_event *)base;
+    await_record(event, last_record(event));
+    return ZD_OK;
+}
+
+static void destroy_event(struct event *base)
+{
+    struct cpu_event *event = (struct cpu_event *)base;
+    wait_event(base);
+    pthread_cond_destroy(&event->changed);
+    pthread_mutex_destroy(&event->lock);
+    free(event);
+}
+
+static bool is_done(struct event *base)
+{
+    struct cpu_event *event = (struct cpu_event *)base;
+    pthread_mutex_lock(&event->lock);
+    bool done = event->done == event->recorded;
+    pthread_mutex_unlock(&event->lock);
+    return done;
+}
+
+const struct stream_table stream_table_cpu = {
+        .create = create,
+        .destroy = destroy,
+        .copy = copy,
+        .call = call,
+        .record = record,
+        .wait = wait_for,
+        .finish = finish,
+        .set_spans = set_spans,
+        .counters = get_counters,
+        .event_create = create_event,
+        .event_destroy = destroy_event,
+        .event_wait = wait_event,
+        .event_is_done = is_done,
+};

@@ -1,0 +1,372 @@
+/* stream_cuda.c - streams and events of a GPU.
+ *
+ * Copies are timed by pairs of events that lie in a ring until they are done;
+ * they are counted when somebody comes by, so that nobody waits for them. Calls
+ * of the host lie in a ring too, since CUDA keeps one pointer of each. Both are
+ * as long as what may be queued. */
+#include "base/device/gpu_cuda.h"
+#include "base/spans.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STREAM_COPIES = 128, STREAM_CALLS = 256 };
+
+struct copy_time {
+    cudaEvent_t begin, end;
+    size_t bytes;
+    struct spans *spans; /* NULL: nobody asks */
+    int lane;
+};
+
+struct host_call {
+    struct cuda_stream *stream;
+    stream_fn *fn;
+    void *ctx;
+    int64_t arg;
+    struct spans *spans;
+    int lane;
+};
+
+struct cuda_stream {
+    struct stream head;
+    struct gpu *gpu;
+    cudaStream_t handle;
+    bool is_compute;                 /* its copies are not timed */
+    pthread_mutex_t lock;            /* of all below but `called` */
+    struct stream_counters counters; /* of copies that are done */
+    struct spans *spans;
+    int lane;
+    cudaEvent_t origin; /* both are of the same moment */
+    double origin_seconds;
+    int first, count; /* copies of the ring that are not counted yet */
+    struct copy_time copies[STREAM_COPIES];
+    uint64_t calls_queued;
+    struct host_call calls[STREAM_CALLS];
+    _Atomic uint64_t called; /* by the driver's thread */
+};
+
+struct cuda_event {
+    struct event head;
+    struct gpu *gpu;
+    cudaEvent_t handle;
+};
+
+static struct cuda_stream *cuda_stream(struct stream *stream)
+{
+    return (struct cuda_stream *)(stream ? stream : gpu_current()->compute);
+}
+
+cudaStream_t device_cuda_stream(struct stream *stream)
+{
+    return cuda_stream(stream)->handle;
+}
+
+/* --- creation ------------------------------------------------------------- */
+
+static void destroy(struct stream *base)
+{
+    struct cuda_stream *stream = (struct cuda_stream *)base;
+    gpu_enter(stream->gpu);
+    if (stream->handle) {
+        cudaStreamSynchronize(stream->handle);
+        cudaStreamDestroy(stream->handle);
+    }
+    for (int i = 0; i < STREAM_COPIES; i++) {
+        if (stream->copies[i].begin)
+            cudaEventDestroy(stream->copies[i].begin);
+        if (stream->copies[i].end)
+            cudaEventDestroy(stream->copies[i].end);
+    }
+    if (stream->origin)
+        cudaEventDestroy(stream->origin);
+    pthread_mutex_destroy(&stream->lock);
+    free(stream);
+}
+
+/* Collectives get their turn before kernels that could fill the GPU. */
+static enum zd_status open_stream(struct cuda_stream *stream, const char *name)
+{
+    int least, greatest;
+    ZD_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    ZD_CUDA(cudaStreamCreateWithPriority(
+            &stream->handle, cudaStreamNonBlocking,
+            strncmp(name, "comm", 4) == 0 ? greatest : least));
+    ZD_CUDA(cudaEventCreate(&stream->origin));
+    for (int i = 0; !stream->is_compute && i < STREAM_COPIES; i++) {
+        unsigned flags = cudaEventBlockingSync;
+        ZD_CUDA(cudaEventCreateWithFlags(&stream->copies[i].begin, flags));
+        ZD_CUDA(cudaEventCreateWithFlags(&stream->copies[i].end, flags));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status create(
+        const char *name, enum stream_mode mode, struct stream **stream_out)
+{
+    struct cuda_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a stream");
+    stream->head.table = &stream_table_cuda;
+    stream->gpu = gpu_current();
+    stream->is_compute = strcmp(name, "compute") == 0;
+    pthread_mutex_init(&stream->lock, NULL);
+    enum zd_status status = open_stream(stream, name);
+    if (status != ZD_OK) {
+        destroy(&stream->head);
+        return status;
+    }
+    *stream_out = &stream->head;
+    return ZD_OK;
+}
+
+static enum zd_status create_event(struct event **event_out)
+{
+    struct cuda_event *event = calloc(1, sizeof *event);
+    if (!event)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an event");
+    event->head.table = &stream_table_cuda;
+    event->gpu = gpu_current();
+    enum zd_status status = device_cuda_check(
+            cudaEventCreateWithFlags(
+                    &event->handle,
+                    cudaEventDisableTiming | cudaEventBlockingSync),
+            "cudaEventCreateWithFlags");
+    if (status != ZD_OK) {
+        free(event);
+        return status;
+    }
+    *event_out = &event->head;
+    return ZD_OK;
+}
+
+/* --- copies and their times ----------------------------------------------- */
+
+static double seconds_between(cudaEvent_t begin, cudaEvent_t end)
+{
+    float ms = 0;
+    if (cudaEventElapsedTime(&ms, begin, end) != cudaSuccess)
+        cudaGetLastError();
+    return 1e-3 * (double)ms;
+}
+
+static void count_copy(struct cuda_stream *stream)
+{
+    const struct copy_time *copy = &stream->copies[stream->first];
+    double seconds = seconds_between(copy->begin, copy->end);
+    stream->counters.bytes += copy->bytes;
+    stream->counters.seconds += seconds;
+    if (copy->spans) {
+        double begin = stream->origin_seconds +
+                       seconds_between(stream->origin, copy->begin);
+        spans_add(
+                copy->spans, copy->lane, "copy", (int64_t)copy->bytes, begin,
+                begin + seconds);
+    }
+    stream->first = (stream->first + 1) % STREAM_COPIES;
+    stream->count--;
+}
+
+/* With the lock. Those that are done; waits until there is a place for
+ * another. */
+static cudaError_t count_copies(struct cuda_stream *stream)
+{
+    while (stream->count > 0) {
+        cudaEvent_t end = stream->copies[stream->first].end;
+        cudaError_t error = stream->count == STREAM_COPIES
+                                    ? cudaEventSynchronize(end)
+                                    : cudaEventQuery(end);
+        if (error == cudaErrorNotReady) {
+            cudaGetLastError();
+            return cudaSuccess;
+        }
+        if (error != cudaSuccess)
+            return error;
+        count_copy(stream);
+    }
+    return cudaSuccess;
+}
+
+static cudaError_t queue_timed(
+        struct cuda_stream *stream, void *to, const void *from, size_t bytes)
+{
+    cudaError_t error = count_copies(stream);
+    int place = (stream->first + stream->count) % STREAM_COPIES;
+    struct copy_time *copy = &stream->copies[place];
+    copy->bytes = bytes;
+    copy->spans = stream->spans;
+    copy->lane = stream->lane;
+    if (error == cudaSuccess)
+        error = cudaEventRecord(copy->begin, stream->handle);
+    if (error == cudaSuccess)
+        error = cudaMemcpyAsync(
+                to, from, bytes, cudaMemcpyDefault, stream->handle);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(copy->end, stream->handle);
+    if (error == cudaSuccess)
+        stream->count++;
+    return error;
+}
+
+static enum zd_status copy(
+        struct stream *base, void *to, const void *from, size_t bytes)
+{
+    struct cuda_stream *stream = cuda_stream(base);
+    cudaError_t error;
+    gpu_enter(stream->gpu);
+    if (stream->is_compute) {
+        error = cudaMemcpyAsync(
+                to, from, bytes, cudaMemcpyDefault, stream->handle);
+    } else {
+        pthread_mutex_lock(&stream->lock);
+        error = queue_timed(stream, to, from, bytes);
+        pthread_mutex_unlock(&stream->lock);
+    }
+    return device_cuda_check(error, "cudaMemcpyAsync");
+}
+
+static struct stream_counters get_counters(struct stream *base)
+{
+    struct cuda_stream *stream = (struct cuda_stream *)base;
+    gpu_enter(stream->gpu);
+    pthread_mutex_lock(&stream->lock);
+    if (count_copies(stream) != cudaSuccess)
+        cudaGetLastError(); /* who waits for the copy is told */
+    struct stream_counters counters = stream->counters;
+    pthread_mutex_unlock(&stream->lock);
+    return counters;
+}
+
+/* The GPU's clock and the host's are laid side by side anew, since they drift
+ * apart: the stream comes to rest for it. */
+static void set_spans(struct stream *base, struct spans *spans, int lane)
+{
+    struct cuda_stream *stream = (struct cuda_stream *)base;
+    gpu_enter(stream->gpu);
+    pthread_mutex_lock(&stream->lock);
+    if (spans && spans != stream->spans) {
+        cudaEventRecord(stream->origin, stream->handle);
+        cudaEventSynchronize(stream->origin);
+        stream->origin_seconds = clock_seconds();
+    }
+    stream->spans = spans;
+    stream->lane = lane;
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* --- calls of the host ---------------------------------------------------- */
+
+static void CUDART_CB run_call(void *ctx)
+{
+    struct host_call *call = ctx;
+    struct cuda_stream *stream = call->stream;
+    double begin = spans_clock(call->spans);
+    call->fn(call->ctx, call->arg);
+    spans_add(
+            call->spans, call->lane, "call", -1, begin,
+            spans_clock(call->spans));
+    atomic_fetch_add(&stream->called, 1);
+}
+
+static enum zd_status call(
+        struct stream *base, stream_fn *fn, void *ctx, int64_t arg)
+{
+    struct cuda_stream *stream = cuda_stream(base);
+    cudaError_t error = cudaSuccess;
+    gpu_enter(stream->gpu);
+    pthread_mutex_lock(&stream->lock);
+    if (stream->calls_queued - atomic_load(&stream->called) == STREAM_CALLS)
+        error = cudaStreamSynchronize(stream->handle);
+    struct host_call *call =
+            &stream->calls[stream->calls_queued % STREAM_CALLS];
+    *call = (struct host_call){
+            .stream = stream,
+            .fn = fn,
+            .ctx = ctx,
+            .arg = arg,
+            .spans = stream->spans,
+            .lane = stream->lane};
+    if (error == cudaSuccess)
+        error = cudaLaunchHostFunc(stream->handle, run_call, call);
+    if (error == cudaSuccess)
+        stream->calls_queued++;
+    pthread_mutex_unlock(&stream->lock);
+    return device_cuda_check(error, "cudaLaunchHostFunc");
+}
+
+/* --- events --------------------------------------------------------------- */
+
+static enum zd_status record(struct stream *base, struct event *event)
+{
+    struct cuda_stream *stream = cuda_stream(base);
+    gpu_enter(stream->gpu);
+    ZD_CUDA(cudaEventRecord(
+            ((struct cuda_event *)event)->handle, stream->handle));
+    return ZD_OK;
+}
+
+static enum zd_status wait_for(struct stream *base, struct event *event)
+{
+    struct cuda_stream *stream = cuda_stream(base);
+    gpu_enter(stream->gpu);
+    ZD_CUDA(cudaStreamWaitEvent(
+            stream->handle, ((struct cuda_event *)event)->handle, 0));
+    return ZD_OK;
+}
+
+static enum zd_status wait_event(struct event *base)
+{
+    struct cuda_event *event = (struct cuda_event *)base;
+    gpu_enter(event->gpu);
+    ZD_CUDA(cudaEventSynchronize(event->handle));
+    return ZD_OK;
+}
+
+/* After a failure nothing is done any more: who asks must not ask for ever. */
+static bool is_done(struct event *base)
+{
+    struct cuda_event *event = (struct cuda_event *)base;
+    gpu_enter(event->gpu);
+    cudaError_t error = cudaEventQuery(event->handle);
+    if (error == cudaErrorNotReady)
+        cudaGetLastError();
+    return error != cudaErrorNotReady;
+}
+
+static void destroy_event(struct event *base)
+{
+    struct cuda_event *event = (struct cuda_event *)base;
+    gpu_enter(event->gpu);
+    cudaEventSynchronize(event->handle);
+    cudaEventDestroy(event->handle);
+    cudaGetLastError();
+    free(event);
+}
+
+static enum zd_status finish(struct stream *base)
+{
+    struct cuda_stream *stream = cuda_stream(base);
+    gpu_enter(stream->gpu);
+    ZD_CUDA(cudaStreamSynchronize(stream->handle));
+    pthread_mutex_lock(&stream->lock);
+    cudaError_t error = count_copies(stream);
+    pthread_mutex_unlock(&stream->lock);
+    return device_cuda_check(error, "cudaEventQuery");
+}
+
+const struct stream_table stream_table_cuda = {
+        .create = create,
+        .destroy = destroy,
+        .copy = copy,
+        .call = call,
+        .record = record,
+        .wait = wait_for,
+        .finish = finish,
+        .set_spans = set_spans,
+        .counters = get_counters,
+        .event_create = create_event,
+        .event_destroy = destroy_event,
+        .event_wait = wait_event,
+        .event_is_done = is_done,
+};

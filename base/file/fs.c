@@ -1,0 +1,293 @@
+#include "base/file/fs.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* Why a path cannot be opened for reading. */
+static enum zd_status fail_open(const char *path, int error)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+        return ZD_FAIL(ZD_ERR_NO_INPUT, "E0712", "%s does not exist", path);
+    case EACCES:
+    case EPERM:
+        return ZD_FAIL(
+                ZD_ERR_DENIED, "E0702", "no permission to read %s", path);
+    default:
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0706", "cannot open %s: %s", path,
+                strerror(error));
+    }
+}
+
+static enum zd_status fail_write(const char *path, int error)
+{
+    enum zd_status status = ZD_FAIL(
+            ZD_ERR_IO, "E0707", "cannot write %s: %s", path, strerror(error));
+    if (error == ENOSPC || error == EDQUOT)
+        zd_fail_help("free some space on that file system");
+    return status;
+}
+
+static enum zd_status check_regular(const char *path, const struct stat *info)
+{
+    if (S_ISREG(info->st_mode))
+        return ZD_OK;
+    const char *kind = S_ISDIR(info->st_mode)    ? "a directory"
+                       : S_ISFIFO(info->st_mode) ? "a FIFO"
+                       : S_ISSOCK(info->st_mode) ? "a socket"
+                                                 : "a device";
+    return ZD_FAIL(ZD_ERR_DATA, "E0703", "%s is %s, not a file", path, kind);
+}
+
+enum zd_status fs_open_read(const char *path, int *fd_out, uint64_t *size_out)
+{
+    struct stat info;
+    /* Looked at before it is opened, because opening a device can act on it,
+     * and after, because it may have been replaced; O_NONBLOCK, because opening
+     * a FIFO would wait for a writer. */
+    if (stat(path, &info) != 0)
+        return fail_open(path, errno);
+    ZD_TRY(check_regular(path, &info));
+    int fd;
+    do
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0)
+        return fail_open(path, errno);
+    enum zd_status status = ZD_OK;
+    if (fstat(fd, &info) != 0)
+        status = fail_open(path, errno);
+    else
+        status = check_regular(path, &info);
+    if (status != ZD_OK) {
+        close(fd);
+        return status;
+    }
+    *fd_out = fd;
+    if (size_out)
+        *size_out = (uint64_t)info.st_size;
+    return ZD_OK;
+}
+
+enum zd_status fs_pread(
+        int fd, const char *path, void *data, size_t bytes, uint64_t offset)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t got = pread(
+                fd, (char *)data + done, bytes - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return ZD_FAIL(
+                    ZD_ERR_IO, "E0706", "cannot read %s: %s", path,
+                    strerror(errno));
+        if (got == 0)
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0705",
+                    "%s ends at byte %llu, %zu bytes early", path,
+                    (unsigned long long)(offset + done), bytes - done);
+        done += (size_t)got;
+    }
+    return ZD_OK;
+}
+
+enum zd_status fs_read_file(
+        const char *path, uint64_t max, char **data_out, size_t *bytes_out)
+{
+    uint64_t bytes;
+    char *data = NULL;
+    int fd;
+    enum zd_status status = fs_open_read(path, &fd, &bytes);
+    if (status != ZD_OK)
+        return status;
+    if (bytes > max) {
+        status =
+                ZD_FAIL(ZD_ERR_DATA, "E0704",
+                        "%s has %llu bytes, more than the %llu allowed", path,
+                        (unsigned long long)bytes, (unsigned long long)max);
+        goto err_close;
+    }
+    data = malloc((size_t)bytes + 1);
+    if (!data) {
+        status = ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
+        goto err_close;
+    }
+    status = fs_pread(fd, path, data, (size_t)bytes, 0);
+    if (status != ZD_OK)
+        goto err_free;
+    close(fd);
+    data[bytes] = '\0';
+    *data_out = data;
+    if (bytes_out)
+        *bytes_out = (size_t)bytes;
+    return ZD_OK;
+
+err_free:
+    free(data);
+err_close:
+    close(fd);
+    return status;
+}
+
+enum zd_status fs_write(
+        int fd, const char *path, const void *data, size_t bytes)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t put = write(fd, (const char *)data + done, bytes - done);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return fail_write(path, errno);
+        done += (size_t)put;
+    }
+    return ZD_OK;
+}
+
+enum zd_status fs_sync_dir(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_open(path, errno);
+    enum zd_status status = ZD_OK;
+    /* some network file systems cannot sync a folder and say EINVAL */
+    if (fsync(fd) != 0 && errno != EINVAL)
+        status = fail_write(path, errno);
+    close(fd);
+    return status;
+}
+
+/* The folder a path lies in. */
+static void parent_of(const char *path, char out[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    size_t length = slash ? (size_t)(slash - path) : 0;
+    if (!slash)
+        strcpy(out, ".");
+    else if (length == 0)
+        strcpy(out, "/");
+    else
+        snprintf(out, PATH_MAX, "%.*s", (int)length, path);
+}
+
+static enum zd_status write_and_sync(
+        const char *path, const void *data, size_t bytes)
+{
+    int fd = open(
+            path,
+            O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
+            0644);
+    if (fd < 0)
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0708", "cannot create %s: %s", path,
+                strerror(errno));
+    enum zd_status status = fs_write(fd, path, data, bytes);
+    if (status == ZD_OK && fsync(fd) != 0)
+        status = fail_write(path, errno);
+    if (close(fd) != 0 && status == ZD_OK)
+        status = fail_write(path, errno);
+    return status;
+}
+
+enum zd_status fs_write_file(const char *path, const void *data, size_t bytes)
+{
+    char beside[PATH_MAX], folder[PATH_MAX];
+    int length = snprintf(beside, sizeof beside, "%s.tmp", path);
+    if (length >= (int)sizeof beside)
+        return ZD_FAIL(ZD_ERR_CREATE, "E0708", "the path %s is too long", path);
+    enum zd_status status = write_and_sync(beside, data, bytes);
+    if (status == ZD_OK && rename(beside, path) != 0)
+        status = fail_write(path, errno);
+    if (status != ZD_OK) {
+        unlink(beside);
+        return status;
+    }
+    parent_of(path, folder);
+    return fs_sync_dir(folder);
+}
+
+enum zd_status fs_make_dirs(const char *path)
+{
+    char part[PATH_MAX];
+    size_t length = strlen(path);
+    if (length >= sizeof part)
+        return ZD_FAIL(ZD_ERR_CREATE, "E0708", "the path %s is too long", path);
+    memcpy(part, path, length + 1);
+    for (size_t i = 1; i <= length; i++) {
+        if (part[i] != '/' && part[i] != '\0')
+            continue;
+        part[i] = '\0';
+        if (mkdir(part, 0755) != 0 && !fs_is_dir(part))
+            return ZD_FAIL(
+                    ZD_ERR_CREATE, "E0708", "cannot make the folder %s: %s",
+                    part,
+                    errno == EEXIST ? "something else has that name"
+                                    : strerror(errno));
+        part[i] = path[i];
+    }
+    return ZD_OK;
+}
+
+bool fs_is_dir(const char *path)
+{
+    /* errno is left to the caller, who may be about to explain a failure */
+    int saved = errno;
+    struct stat info;
+    bool is_dir = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    errno = saved;
+    return is_dir;
+}
+
+bool fs_exists(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
+
+static int remove_entry(
+        const char *path, const struct stat *info, int type,
+        struct FTW *position)
+{
+    return remove(path);
+}
+
+enum zd_status fs_remove_tree(const char *path)
+{
+    /* depth first, links themselves and not what they point to */
+    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) == 0 ||
+        errno == ENOENT)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_IO, "E0709", "cannot remove %s: %s", path, strerror(errno));
+}
+
+enum zd_status fs_free_bytes(const char *path, uint64_t *bytes_out)
+{
+    struct statvfs info;
+    if (statvfs(path, &info) != 0)
+        return fail_open(path, errno);
+    *bytes_out = (uint64_t)info.f_bavail * info.f_frsize;
+    return ZD_OK;
+}
+
+void fs_join(char *out, size_t out_bytes, const char *dir, const char *name)
+{
+    size_t length = strlen(dir);
+    const char *between = length && dir[length - 1] == '/' ? "" : "/";
+    int written = snprintf(out, out_bytes, "%s%s%s", dir, between, name);
+    assert(written >= 0 && (size_t)written < out_bytes);
+    (void)written;
+}

@@ -1,0 +1,39 @@
+/* fs.h - files, the careful way: regular files only (a directory, FIFO or
+ * device is an error at once, never a hang), EINTR retried, close checked,
+ * durable writes that replace by rename. Errors name the path. */
+#ifndef ZD_BASE_FILE_FS_H
+#define ZD_BASE_FILE_FS_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Open a regular file for reading. ZD_ERR_NO_INPUT when it does not exist,
+ * ZD_ERR_DENIED when it may not be read, ZD_ERR_DATA when it is no regular
+ * file. `size_out` may be NULL. */
+enum zd_status fs_open_read(const char *path, int *fd_out, uint64_t *size_out);
+/* Whole file into heap memory with a NUL behind it; ZD_ERR_DATA above `max`.
+ * The caller frees *data_out. */
+enum zd_status fs_read_file(
+        const char *path, uint64_t max, char **data_out, size_t *bytes_out);
+/* Exactly `bytes` at `offset`, or an error (a short file is ZD_ERR_DATA). */
+enum zd_status fs_pread(
+        int fd, const char *path, void *data, size_t bytes, uint64_t offset);
+enum zd_status fs_write(
+        int fd, const char *path, const void *data, size_t bytes);
+/* Write beside, fsync, rename over, fsync the folder. */
+enum zd_status fs_write_file(const char *path, const void *data, size_t bytes);
+enum zd_status fs_sync_dir(const char *path);
+/* mkdir -p; ZD_ERR_CREATE when a part cannot be made or is no folder. */
+enum zd_status fs_make_dirs(const char *path);
+bool fs_is_dir(const char *path);
+bool fs_exists(const char *path);
+/* Remove a folder of ours and everything below it; links are not followed. */
+enum zd_status fs_remove_tree(const char *path);
+/* Free bytes for an ordinary user on the file system that holds `path`. */
+enum zd_status fs_free_bytes(const char *path, uint64_t *bytes_out);
+/* Join with one '/'; asserts that it fits PATH_MAX. */
+void fs_join(char *out, size_t out_bytes, const char *dir, const char *name);
+
+#endif

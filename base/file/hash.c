@@ -1,0 +1,85 @@
+#include "base/file/hash.h"
+
+#include "base/file/fs.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+static void to_hex(XXH128_hash_t hash, char hex[HASH_HEX])
+{
+    static const char digits[] = "0123456789abcdef";
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, hash);
+    for (int i = 0; i < 16; i++) {
+        hex[2 * i] = digits[canonical.digest[i] >> 4];
+        hex[2 * i + 1] = digits[canonical.digest[i] & 15];
+    }
+    hex[HASH_HEX - 1] = '\0';
+}
+
+struct hasher *hasher_create(void)
+{
+    /* the library aligns its own state; ours is that state under our name */
+    XXH3_state_t *state = XXH3_createState();
+    if (state)
+        XXH3_128bits_reset(state);
+    return (struct hasher *)state;
+}
+
+void hasher_update(struct hasher *hasher, const void *data, size_t bytes)
+{
+    XXH3_128bits_update((XXH3_state_t *)hasher, data, bytes);
+}
+
+void hasher_finish(struct hasher *hasher, char hex[HASH_HEX])
+{
+    to_hex(XXH3_128bits_digest((XXH3_state_t *)hasher), hex);
+}
+
+void hasher_destroy(struct hasher *hasher)
+{
+    if (hasher)
+        XXH3_freeState((XXH3_state_t *)hasher);
+}
+
+void hash_bytes(const void *data, size_t bytes, char hex[HASH_HEX])
+{
+    to_hex(XXH3_128bits(data, bytes), hex);
+}
+
+enum zd_status hash_file(
+        const char *path, char hex[HASH_HEX], uint64_t *bytes_out)
+{
+    enum { CHUNK = 1 << 20 };
+    struct hasher *hasher = NULL;
+    char *chunk = NULL;
+    uint64_t bytes = 0;
+    int fd;
+    enum zd_status status = fs_open_read(path, &fd, &bytes);
+    if (status != ZD_OK)
+        return status;
+    hasher = hasher_create();
+    chunk = malloc(CHUNK);
+    if (!hasher || !chunk) {
+        status = ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
+        goto out;
+    }
+    for (uint64_t done = 0; done < bytes;) {
+        size_t part = bytes - done < CHUNK ? (size_t)(bytes - done) : CHUNK;
+        status = fs_pread(fd, path, chunk, part, done);
+        if (status != ZD_OK)
+            goto out;
+        hasher_update(hasher, chunk, part);
+        done += part;
+    }
+    hasher_finish(hasher, hex);
+    if (bytes_out)
+        *bytes_out = bytes;
+out:
+    free(chunk);
+    hasher_destroy(hasher);
+    close(fd);
+    return status;
+}

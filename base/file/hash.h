@@ -1,0 +1,22 @@
+/* hash.h - 128-bit xxh3 digests as 32 hexadecimal characters (the canonical
+ * big-endian form that `xxhsum -H2` prints). */
+#ifndef ZD_BASE_FILE_HASH_H
+#define ZD_BASE_FILE_HASH_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+enum { HASH_HEX = 33 };
+
+struct hasher;                      /* streaming */
+struct hasher *hasher_create(void); /* NULL: out of memory */
+void hasher_update(struct hasher *hasher, const void *data, size_t bytes);
+void hasher_finish(struct hasher *hasher, char hex[HASH_HEX]);
+void hasher_destroy(struct hasher *hasher);
+
+void hash_bytes(const void *data, size_t bytes, char hex[HASH_HEX]);
+enum zd_status hash_file(
+        const char *path, char hex[HASH_HEX], uint64_t *bytes_out);
+
+#endif

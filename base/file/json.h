@@ -1,0 +1,31 @@
+/* json.h - the door to jansson. Duplicate keys are refused, depth is bounded by
+ * the library, and errors name file, line and column.
+ *
+ * Files that include this one may use jansson's json_t getters directly;
+ * reading text and turning jansson's errors into ours happens only here.
+ *
+ * A byte-order mark in front is skipped. Integers beyond 64 bits become reals
+ * (tokenizer_config.json has them). A string may hold NUL (\u0000): use
+ * json_string_length where that matters. */
+#ifndef ZD_BASE_FILE_JSON_H
+#define ZD_BASE_FILE_JSON_H
+
+#include "base/status.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+/* Parse `bytes` of text; errors become `status` (ZD_ERR_DATA for most files)
+ * with "where" = name:line:column. The caller owns *json_out (json_decref). */
+enum zd_status json_parse(
+        const char *text, size_t bytes, const char *name, enum zd_status status,
+        json_t **json_out);
+enum zd_status json_parse_file(
+        const char *path, uint64_t max_bytes, json_t **json_out);
+/* Write with two-space indent and a final newline, durably (fs_write_file). */
+enum zd_status json_write_file(const char *path, const json_t *json);
+/* A real that prints with enough digits to come back exactly; null when it is
+ * not finite. New reference. */
+json_t *json_number_or_null(double value);
+
+#endif

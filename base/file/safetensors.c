@@ -1,0 +1,339 @@
+#include "base/file/safetensors.h"
+
+#include "base/file/fs.h"
+#include "base/file/safetensors_dtype.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static_assert(
+        __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+        "tensor files are little-endian and are read as they are");
+
+enum { LENGTH_BYTES = 8, NAME_MAX_BYTES = 1024, TENSORS_MAX = 1000000 };
+static const uint64_t HEADER_MAX = 100000000; /* the reference's limit */
+
+static enum zd_status fail_file(
+        const struct st_file *file, const char *code, const char *what)
+{
+    enum zd_status status =
+            ZD_FAIL(ZD_ERR_DATA, code, "%s is not a valid safetensors file: %s",
+                    file->path, what);
+    return status;
+}
+
+static enum zd_status fail_tensor(
+        const struct st_file *file, const char *name, const char *code,
+        const char *what)
+{
+    return ZD_FAIL(
+            ZD_ERR_DATA, code, "%s: tensor \"%.*s\" %s", file->path,
+            NAME_MAX_BYTES / 4, name, what);
+}
+
+/* --- reading the header --------------------------------------------------- */
+
+/* Checks 1 to 3: the header's length, before a byte of it is believed. */
+static enum zd_status read_header(
+        const struct st_file *file, char **text_out, size_t *bytes_out)
+{
+    uint64_t bytes;
+    if (file->file_bytes < LENGTH_BYTES)
+        return fail_file(file, "E0721", "it is shorter than 8 bytes");
+    ZD_TRY(fs_pread(file->fd, file->path, &bytes, LENGTH_BYTES, 0));
+    if (memcmp(&bytes, "version ", LENGTH_BYTES) == 0) {
+        enum zd_status status =
+                fail_file(file, "E0721", "it is a Git LFS pointer");
+        zd_fail_help("fetch the real file: git lfs pull");
+        return status;
+    }
+    if (bytes > HEADER_MAX)
+        return fail_file(file, "E0721", "its header is above 100000000 bytes");
+    if (bytes + LENGTH_BYTES > file->file_bytes)
+        return fail_file(file, "E0721", "its header goes beyond its end");
+    char *text = malloc((size_t)bytes + 1);
+    if (!text)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", file->path);
+    enum zd_status status =
+            fs_pread(file->fd, file->path, text, (size_t)bytes, LENGTH_BYTES);
+    if (status != ZD_OK) {
+        free(text);
+        return status;
+    }
+    text[bytes] = '\0';
+    *text_out = text;
+    *bytes_out = (size_t)bytes;
+    return ZD_OK;
+}
+
+/* Refuse absurd headers by their text: as a tree they would take many times
+ * their size. */
+static bool has_too_many_tensors(const char *text, size_t bytes)
+{
+    static const char key[] = "\"data_offsets\"";
+    const size_t key_bytes = sizeof key - 1;
+    int count = 0;
+    for (size_t i = 0; i + key_bytes <= bytes; i++)
+        if (text[i] == '"' && memcmp(text + i, key, key_bytes) == 0 &&
+            ++count > TENSORS_MAX)
+            return true;
+    return false;
+}
+
+/* A non-negative integer of 63 bits; reals and negative numbers are none. */
+static bool get_count(const json_t *json, uint64_t *out)
+{
+    if (!json_is_integer(json) || json_integer_value(json) < 0)
+        return false;
+    *out = (uint64_t)json_integer_value(json);
+    return true;
+}
+
+static enum zd_status parse_shape(
+        const struct st_file *file, struct st_tensor *tensor,
+        const json_t *shape)
+{
+    if (!json_is_array(shape))
+        return fail_tensor(file, tensor->name, "E0723", "has no shape");
+    if (json_array_size(shape) > ST_DIMS_MAX)
+        return fail_tensor(
+                file, tensor->name, "E0723", "has more than 8 dimensions");
+    tensor->dims = (int)json_array_size(shape);
+    for (int i = 0; i < tensor->dims; i++) {
+        uint64_t extent;
+        if (!get_count(json_array_get(shape, (size_t)i), &extent))
+            return fail_tensor(
+                    file, tensor->name, "E0723",
+                    "has a shape that is not of whole numbers");
+        tensor->shape[i] = (int64_t)extent;
+    }
+    return ZD_OK;
+}
+
+/* Offsets are still relative to the byte buffer, and `bytes` is END - BEGIN as
+ * written, until check_layout has seen them. */
+static enum zd_status parse_tensor(
+        const struct st_file *file, const char *name, const json_t *json,
+        struct st_tensor *tensor)
+{
+    uint64_t end;
+    if (strlen(name) > NAME_MAX_BYTES)
+        return fail_tensor(
+                file, name, "E0723", "has a name longer than 1024 bytes");
+    tensor->name = strdup(name);
+    if (!tensor->name)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", file->path);
+    const json_t *dtype = json_object_get(json, "dtype");
+    /* the length too: a string may hold a NUL */
+    if (!json_is_string(dtype) ||
+        json_string_length(dtype) >= sizeof tensor->dtype ||
+        json_string_length(dtype) != strlen(json_string_value(dtype)) ||
+        st_dtype_rank(json_string_value(dtype)) < 0)
+        return fail_tensor(file, name, "E0723", "has an unknown dtype");
+    strcpy(tensor->dtype, json_string_value(dtype));
+    ZD_TRY(parse_shape(file, tensor, json_object_get(json, "shape")));
+    const json_t *offsets = json_object_get(json, "data_offsets");
+    if (json_array_size(offsets) != 2 ||
+        !get_count(json_array_get(offsets, 0), &tensor->begin) ||
+        !get_count(json_array_get(offsets, 1), &end))
+        return fail_tensor(
+                file, name, "E0723",
+                "has data_offsets that are not two whole numbers");
+    if (end < tensor->begin)
+        return fail_tensor(file, name, "E0724", "ends before it begins");
+    tensor->bytes = end - tensor->begin;
+    return ZD_OK;
+}
+
+static enum zd_status check_metadata(
+        const struct st_file *file, json_t *metadata)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(metadata))
+        return fail_file(file, "E0722", "__metadata__ is not an object");
+    json_object_foreach(metadata, key, value) if (!json_is_string(value)) return fail_file(
+            file, "E0722", "__metadata__ holds more than strings");
+    return ZD_OK;
+}
+
+/* Checks 4 and 5: the header is JSON of the right form. */
+static enum zd_status parse_header(
+        struct st_file *file, const char *text, size_t bytes)
+{
+    json_t *root = NULL, *value;
+    const char *key;
+    if (bytes == 0 || text[0] != '{')
+        return fail_file(file, "E0722", "its header does not begin with {");
+    if (has_too_many_tensors(text, bytes))
+        return fail_file(file, "E0722", "it has more than 1000000 tensors");
+    ZD_TRY(json_parse(text, bytes, file->path, ZD_ERR_DATA, &root));
+    file->tensors = calloc(json_object_size(root) + 1, sizeof *file->tensors);
+    if (!file->tensors) {
+        json_decref(root);
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", file->path);
+    }
+    enum zd_status status = ZD_OK;
+    json_object_foreach(root, key, value)
+    {
+        if (strcmp(key, "__metadata__") == 0) {
+            status = check_metadata(file, value);
+            file->metadata = json_incref(value);
+        } else {
+            /* counted first: st_close frees the name even of a bad one */
+            struct st_tensor *tensor = &file->tensors[file->tensor_count++];
+            status = parse_tensor(file, key, value, tensor);
+        }
+        if (status != ZD_OK)
+            break;
+    }
+    json_decref(root);
+    return status;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct st_tensor *x = a, *y = b;
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct st_tensor *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* Checks 6 to 8: tensors lie one behind the other without overlap or hole, each
+ * is as long as its shape says, and the last ends with the file. */
+static enum zd_status check_layout(struct st_file *file, uint64_t data_begin)
+{
+    uint64_t at = 0;
+    qsort(file->tensors, (size_t)file->tensor_count, sizeof *file->tensors,
+          by_offset);
+    for (int i = 0; i < file->tensor_count; i++) {
+        struct st_tensor *tensor = &file->tensors[i];
+        if (tensor->begin != at)
+            return fail_tensor(
+                    file, tensor->name, "E0724",
+                    tensor->begin < at ? "overlaps the one before it"
+                                       : "leaves a hole in front of it");
+        at += tensor->bytes;
+    }
+    for (int i = 0; i < file->tensor_count; i++) {
+        struct st_tensor *tensor = &file->tensors[i];
+        uint64_t bytes;
+        ZD_TRY(st_dtype_extent(
+                file->path, tensor->name, tensor->dtype, tensor->dims,
+                tensor->shape, &tensor->count, &bytes));
+        if (bytes != tensor->bytes)
+            return fail_tensor(
+                    file, tensor->name, "E0725",
+                    "has data of another length than its shape and dtype say");
+        tensor->begin += data_begin;
+    }
+    if (at != file->file_bytes - data_begin)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0726",
+                "%s has %llu bytes of data where its header describes %llu",
+                file->path, (unsigned long long)(file->file_bytes - data_begin),
+                (unsigned long long)at);
+    qsort(file->tensors, (size_t)file->tensor_count, sizeof *file->tensors,
+          by_name);
+    return ZD_OK;
+}
+
+enum zd_status st_open(const char *path, struct st_file **file_out)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    struct st_file *file = calloc(1, sizeof *file);
+    if (!file || !(file->path = strdup(path))) {
+        free(file);
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
+    }
+    file->fd = -1;
+    enum zd_status status = fs_open_read(path, &file->fd, &file->file_bytes);
+    if (status == ZD_OK)
+        status = read_header(file, &text, &bytes);
+    if (status == ZD_OK)
+        status = parse_header(file, text, bytes);
+    if (status == ZD_OK)
+        status = check_layout(file, LENGTH_BYTES + bytes);
+    free(text);
+    if (status != ZD_OK) {
+        st_close(file);
+        return status;
+    }
+    *file_out = file;
+    return ZD_OK;
+}
+
+void st_close(struct st_file *file)
+{
+    if (!file)
+        return;
+    for (int i = 0; i < file->tensor_count; i++)
+        free(file->tensors[i].name);
+    free(file->tensors);
+    json_decref(file->metadata);
+    if (file->fd >= 0)
+        close(file->fd);
+    free(file->path);
+    free(file);
+}
+
+/* --- reading tensors ------------------------------------------------------ */
+
+const struct st_tensor *st_find(const struct st_file *file, const char *name)
+{
+    struct st_tensor key = {.name = (char *)name};
+    return bsearch(
+            &key, file->tensors, (size_t)file->tensor_count,
+            sizeof *file->tensors, by_name);
+}
+
+enum zd_status st_read_bytes(
+        const struct st_file *file, const struct st_tensor *tensor,
+        uint64_t first, size_t bytes, void *out)
+{
+    assert(first <= tensor->bytes && bytes <= tensor->bytes - first);
+    return fs_pread(file->fd, file->path, out, bytes, tensor->begin + first);
+}
+
+enum zd_status st_read_float(
+        const struct st_file *file, const struct st_tensor *tensor,
+        uint64_t first, size_t count, float *out)
+{
+    enum { CHUNK = 16384 };
+    uint16_t chunk[CHUNK];
+    enum dtype type;
+    assert(first <= tensor->count && count <= tensor->count - first);
+    if (strcmp(tensor->dtype, "F32") == 0)
+        return st_read_bytes(file, tensor, 4 * first, 4 * count, out);
+    if (strcmp(tensor->dtype, "BF16") == 0)
+        type = DTYPE_BF16;
+    else if (strcmp(tensor->dtype, "F16") == 0)
+        type = DTYPE_FP16;
+    else
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0727",
+                "%s: tensor \"%s\" is of type %s; F32, BF16 or F16 is needed",
+                file->path, tensor->name, tensor->dtype);
+    for (size_t done = 0; done < count; done += CHUNK) {
+        size_t part = count - done < CHUNK ? count - done : CHUNK;
+        ZD_TRY(st_read_bytes(
+                file, tensor, 2 * (first + done), 2 * part, chunk));
+        dtype_convert(out + done, DTYPE_FP32, chunk, type, part);
+    }
+    return ZD_OK;
+}

@@ -1,0 +1,79 @@
+/* safetensors.h - the one tensor file format we read and write.
+ *
+ * Source:  huggingface/safetensors README and safetensors/src/tensor.rs; the
+ *          checks are made in the reference implementation's order, plus: no
+ *          duplicate keys, at most 1,000,000 tensors, integers only.
+ * Reading: pread, never mmap (a file that changes under us must not be able to
+ *          kill the process); nothing is trusted before it is checked.
+ * Errors:  ZD_ERR_DATA naming file and tensor. */
+#ifndef ZD_BASE_FILE_SAFETENSORS_H
+#define ZD_BASE_FILE_SAFETENSORS_H
+
+#include "base/file/json.h"
+#include "base/number/dtype.h"
+#include "base/status.h"
+
+#include <stdint.h>
+
+enum { ST_DIMS_MAX = 8 };
+
+struct st_tensor {
+    char *name;     /* owned by the file */
+    char dtype[12]; /* as written: "F32", "BF16", "U8", ... */
+    int dims;
+    int64_t shape[ST_DIMS_MAX];
+    uint64_t count; /* elements */
+    uint64_t begin; /* byte offset in the file (absolute) */
+    uint64_t bytes;
+};
+
+struct st_file {
+    char *path;
+    int fd;
+    uint64_t file_bytes;
+    struct st_tensor *tensors; /* sorted by name */
+    int tensor_count;
+    json_t *metadata; /* object of strings, or NULL */
+};
+
+enum zd_status st_open(const char *path, struct st_file **file_out);
+void st_close(struct st_file *file);
+const struct st_tensor *st_find(const struct st_file *file, const char *name);
+/* Elements [first, first+count) as fp32, from F32, BF16 or F16 storage. */
+enum zd_status st_read_float(
+        const struct st_file *file, const struct st_tensor *tensor,
+        uint64_t first, size_t count, float *out);
+/* Raw bytes [first, first+bytes) of the tensor. */
+enum zd_status st_read_bytes(
+        const struct st_file *file, const struct st_tensor *tensor,
+        uint64_t first, size_t bytes, void *out);
+
+/* Streaming writer: declare all tensors, then write their data in the order
+ * st_writer_order gives (dtype descending, then name, as the reference writer
+ * does). The file is made with O_EXCL at `path`; an xxh3-128 digest of
+ * everything written is kept on the way. */
+struct st_writer;
+struct st_entry {
+    const char *name;
+    const char *dtype; /* "F32", "BF16", "F16", ... */
+    int dims;
+    int64_t shape[ST_DIMS_MAX];
+};
+/* `metadata` (object of strings) is borrowed; {"format":"pt"} is always added.
+ * `entries` are copied. */
+enum zd_status st_writer_create(
+        const char *path, const struct st_entry *entries, int entry_count,
+        const json_t *metadata, struct st_writer **writer_out);
+/* Index into `entries` of the i-th tensor in file order. */
+int st_writer_order(const struct st_writer *writer, int i);
+/* Append bytes of the current tensor; moves on by itself when it is full. */
+enum zd_status st_writer_write(
+        struct st_writer *writer, const void *data, size_t bytes);
+/* fsync and close; fails when bytes are missing. digest and bytes may be NULL.
+ * Frees the writer whatever happens. */
+enum zd_status st_writer_finish(
+        struct st_writer *writer, char *digest_hex, uint64_t *bytes_out);
+/* Close and unlink an unfinished file. */
+void st_writer_abandon(struct st_writer *writer);
+
+#endif

@@ -1,0 +1,232 @@
+#include "base/number/dtype_lanes.h"
+
+#include "base/number/dtype.h"
+
+#include <stdbool.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/* --- any machine ---------------------------------------------------------- */
+
+static void widen_bf16_base(float *out, const uint16_t *in, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = bf16_to_float(in[i]);
+}
+
+/* The branches of the scalar definitions as selections, so that the loops
+ * become vectors. */
+static void narrow_bf16_base(uint16_t *out, const float *in, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &in[i], sizeof bits);
+        uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+        uint32_t quiet = (bits >> 16) | 0x40u;
+        uint32_t half = (bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded;
+        out[i] = (uint16_t)half;
+    }
+}
+
+/* An fp16 shifted into the place of a float's exponent and fraction is its
+ * value times 2^-112, also when it is subnormal. */
+static void widen_fp16_base(float *out, const uint16_t *in, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t sign = (uint32_t)(in[i] & 0x8000u) << 16;
+        uint32_t shifted = (uint32_t)(in[i] & 0x7fffu) << 13;
+        uint32_t special = shifted | 0x7f800000u;
+        special |= shifted > 0x0f800000u ? 0x400000u : 0u;
+        float value;
+        memcpy(&value, &shifted, sizeof value);
+        value *= 0x1p112f;
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        bits = sign | (shifted >= 0x0f800000u ? special : bits);
+        memcpy(&out[i], &bits, sizeof bits);
+    }
+}
+
+static void narrow_fp16_base(uint16_t *out, const float *in, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits, small;
+        memcpy(&bits, &in[i], sizeof bits);
+        uint32_t sign = (bits >> 16) & 0x8000u, a = bits & 0x7fffffffu;
+        float sum;
+        memcpy(&sum, &a, sizeof sum);
+        sum += 0.5f;
+        memcpy(&small, &sum, sizeof small);
+        small -= 0x3f000000u;
+        uint32_t rounded = (a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13;
+        uint32_t half = a < 0x38800000u ? small : rounded;
+        half = a >= 0x477ff000u ? 0x7c00u : half;
+        half = a > 0x7f800000u ? 0x7e00u | ((a >> 13) & 0x3ffu) : half;
+        out[i] = (uint16_t)(sign | half);
+    }
+}
+
+static const struct dtype_lanes base = {
+        "base", widen_bf16_base, widen_fp16_base, narrow_bf16_base,
+        narrow_fp16_base};
+
+#if defined(__x86_64__)
+
+/* --- AVX2 and F16C -------------------------------------------------------- */
+
+#define AVX2 __attribute__((target("avx2,f16c")))
+
+AVX2 static void widen_bf16_avx2(float *out, const uint16_t *in, size_t count)
+{
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        __m128i half = _mm_loadu_si128((const __m128i *)(in + i));
+        __m256i bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
+        _mm256_storeu_ps(out + i, _mm256_castsi256_ps(bits));
+    }
+    widen_bf16_base(out + i, in + i, count - i);
+}
+
+AVX2 static void widen_fp16_avx2(float *out, const uint16_t *in, size_t count)
+{
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        __m128i half = _mm_loadu_si128((const __m128i *)(in + i));
+        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(half));
+    }
+    widen_fp16_base(out + i, in + i, count - i);
+}
+
+AVX2 static inline __m256i bf16_bits_avx2(__m256 x)
+{
+    __m256i bits = _mm256_castps_si256(x), high = _mm256_srli_epi32(bits, 16);
+    __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+    __m256i sum = _mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff));
+    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(sum, odd), 16);
+    __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    return _mm256_blendv_epi8(rounded, quiet, nan);
+}
+
+AVX2 static void narrow_bf16_avx2(uint16_t *out, const float *in, size_t count)
+{
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        __m256i a = bf16_bits_avx2(_mm256_loadu_ps(in + i));
+        __m256i b = bf16_bits_avx2(_mm256_loadu_ps(in + i + 8));
+        __m256i mixed = _mm256_packus_epi32(a, b); /* a b a b by 4 elements */
+        _mm256_storeu_si256(
+                (__m256i *)(out + i), _mm256_permute4x64_epi64(mixed, 0xd8));
+    }
+    narrow_bf16_base(out + i, in + i, count - i);
+}
+
+AVX2 static void narrow_fp16_avx2(uint16_t *out, const float *in, size_t count)
+{
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8)
+        _mm_storeu_si128(
+                (__m128i *)(out + i),
+                _mm256_cvtps_ph(
+                        _mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+    narrow_fp16_base(out + i, in + i, count - i);
+}
+
+static const struct dtype_lanes avx2 = {
+        "avx2", widen_bf16_avx2, widen_fp16_avx2, narrow_bf16_avx2,
+        narrow_fp16_avx2};
+
+/* --- AVX-512 -------------------------------------------------------------- */
+
+/* The instruction of AVX512_BF16 is of no use: it takes subnormals for 0. */
+#define AVX512 __attribute__((target("avx512f,avx512bw,f16c")))
+
+AVX512 static void widen_bf16_avx512(
+        float *out, const uint16_t *in, size_t count)
+{
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        __m256i half = _mm256_loadu_si256((const __m256i *)(in + i));
+        __m512i bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
+        _mm512_storeu_ps(out + i, _mm512_castsi512_ps(bits));
+    }
+    widen_bf16_base(out + i, in + i, count - i);
+}
+
+AVX512 static void widen_fp16_avx512(
+        float *out, const uint16_t *in, size_t count)
+{
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        __m256i half = _mm256_loadu_si256((const __m256i *)(in + i));
+        _mm512_storeu_ps(out + i, _mm512_cvtph_ps(half));
+    }
+    widen_fp16_base(out + i, in + i, count - i);
+}
+
+AVX512 static void narrow_bf16_avx512(
+        uint16_t *out, const float *in, size_t count)
+{
+    const __m512i one = _mm512_set1_epi32(1), bias = _mm512_set1_epi32(0x7fff);
+    const __m512i quiet = _mm512_set1_epi32(0x40);
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        __m512 x = _mm512_loadu_ps(in + i);
+        __m512i bits = _mm512_castps_si512(x);
+        __m512i high = _mm512_srli_epi32(bits, 16);
+        __m512i odd = _mm512_and_si512(high, one);
+        __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, bias), odd);
+        __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+        __m512i half = _mm512_mask_or_epi32(
+                _mm512_srli_epi32(sum, 16), nan, high, quiet);
+        _mm256_storeu_si256((__m256i *)(out + i), _mm512_cvtepi32_epi16(half));
+    }
+    narrow_bf16_base(out + i, in + i, count - i);
+}
+
+AVX512 static void narrow_fp16_avx512(
+        uint16_t *out, const float *in, size_t count)
+{
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16)
+        _mm256_storeu_si256(
+                (__m256i *)(out + i),
+                _mm512_cvtps_ph(
+                        _mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+    narrow_fp16_base(out + i, in + i, count - i);
+}
+
+static const struct dtype_lanes avx512 = {
+        "avx512", widen_bf16_avx512, widen_fp16_avx512, narrow_bf16_avx512,
+        narrow_fp16_avx512};
+
+#endif
+
+/* --- the choice ----------------------------------------------------------- */
+
+const struct dtype_lanes *dtype_lanes_at(const char *name)
+{
+#if defined(__x86_64__)
+    bool has_f16c = __builtin_cpu_supports("f16c");
+    if (strcmp(name, "avx512") == 0)
+        return has_f16c && __builtin_cpu_supports("avx512bw") ? &avx512 : NULL;
+    if (strcmp(name, "avx2") == 0)
+        return has_f16c && __builtin_cpu_supports("avx2") ? &avx2 : NULL;
+#endif
+    return strcmp(name, "base") == 0 ? &base : NULL;
+}
+
+const struct dtype_lanes *dtype_lanes(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("f16c")) {
+        if (__builtin_cpu_supports("avx512bw"))
+            return &avx512;
+        if (__builtin_cpu_supports("avx2"))
+            return &avx2;
+    }
+#endif
+    return &base;
+}

@@ -1,0 +1,23 @@
+/* dtype_lanes.h - conversions between float and 16 bits, by the vectors of one
+ * instruction set. Private to base and its tests; others use dtype_convert. */
+#ifndef ZD_BASE_NUMBER_DTYPE_LANES_H
+#define ZD_BASE_NUMBER_DTYPE_LANES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef void dtype_widen_fn(float *out, const uint16_t *in, size_t count);
+typedef void dtype_narrow_fn(uint16_t *out, const float *in, size_t count);
+
+struct dtype_lanes {
+    const char *name; /* "base", "avx2", "avx512" */
+    dtype_widen_fn *widen_bf16, *widen_fp16;
+    dtype_narrow_fn *narrow_bf16, *narrow_fp16;
+};
+
+/* The widest that this machine has. */
+const struct dtype_lanes *dtype_lanes(void);
+/* By name; NULL where this machine cannot run it. */
+const struct dtype_lanes *dtype_lanes_at(const char *name);
+
+#endif

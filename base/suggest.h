@@ -1,0 +1,12 @@
+/* suggest.h - "did you mean": the nearest known word by edits. */
+#ifndef ZD_BASE_SUGGEST_H
+#define ZD_BASE_SUGGEST_H
+
+/* Insertions, deletions, substitutions and swaps of neighbours (case ignored)
+ * that lead from a to b; words above 63 letters count as far away. */
+int edit_distance(const char *a, const char *b);
+
+/* Is a word at this distance from `typed` worth naming? */
+int suggest_is_near(const char *typed, int distance);
+
+#endif

@@ -1,0 +1,122 @@
+#include "daemon/cli/help.h"
+
+#include "base/text_buffer.h"
+
+#include <string.h>
+
+enum { HELP_COLUMNS = 78 };
+
+/* Words of `text` in lines of HELP_COLUMNS, the first after `column` ones. */
+static void print_wrapped(const char *text, int column, FILE *stream)
+{
+    while (*text) {
+        int word = (int)strcspn(text, " \n");
+        if (column > 0 && column + 1 + word > HELP_COLUMNS) {
+            fputc('\n', stream);
+            column = 0;
+        }
+        column += fprintf(stream, "%s%.*s", column > 0 ? " " : "", word, text);
+        text += word;
+        if (*text == '\n') {
+            fputc('\n', stream);
+            column = 0;
+        }
+        text += *text != '\0';
+    }
+    fputc('\n', stream);
+}
+
+static void print_option(const struct cli_option *option, FILE *stream)
+{
+    char left[64];
+    snprintf(
+            left, sizeof left, "%c%c%s--%s%s%s", option->letter ? '-' : ' ',
+            option->letter ? option->letter : ' ', option->letter ? ", " : "  ",
+            option->name, option->value ? " " : "",
+            option->value ? option->value : "");
+    if (strlen(left) > 30) /* the text on a line of its own */
+        fprintf(stream, "  %s\n  %-30s  %s\n", left, "", option->help);
+    else
+        fprintf(stream, "  %-30s  %s\n", left, option->help);
+}
+
+static bool is_common(
+        const struct cli_program *program, const struct cli_option *option)
+{
+    return cli_takes(program, NULL, option);
+}
+
+static int count_common(const struct cli_program *program)
+{
+    int count = 0;
+    for (int i = 0; i < program->option_count; i++)
+        count += is_common(program, &program->options[i]);
+    return count;
+}
+
+static void print_common(const struct cli_program *program, FILE *stream)
+{
+    for (int i = 0; i < program->option_count; i++)
+        if (is_common(program, &program->options[i]))
+            print_option(&program->options[i], stream);
+}
+
+static void print_exits(const struct cli_program *program, FILE *stream)
+{
+    char out[1024];
+    struct text_buffer text = {out, sizeof out, 0};
+    for (int i = 0; i < program->exit_count; i++)
+        text_buffer_add(
+                &text, "%s%d %s", i ? ", " : "", program->exits[i].code,
+                program->exits[i].meaning);
+    text_buffer_add(&text, ".");
+    print_wrapped(out, fprintf(stream, "Exit codes:"), stream);
+}
+
+static void print_program(const struct cli_program *program, FILE *stream)
+{
+    const char *group = NULL;
+    fprintf(stream, "%s - %s\n\n%s", program->name, program->summary,
+            program->examples);
+    for (int i = 0; i < program->command_count; i++) {
+        const struct cli_command *command = &program->commands[i];
+        if (!group || strcmp(group, command->group) != 0)
+            fprintf(stream, "\n%s:\n", command->group);
+        group = command->group;
+        fprintf(stream, "  %-14s  %s\n", command->name, command->help);
+    }
+    if (count_common(program) > 1) { /* more than --help */
+        fputs("\noptions of every command:\n", stream);
+        print_common(program, stream);
+    }
+    fprintf(stream,
+            "\n`%s COMMAND --help` shows its options; `%s --version [--json]` "
+            "the version.\n",
+            program->name, program->name);
+    print_exits(program, stream);
+}
+
+void cli_print_help(
+        const struct cli_program *program, const struct cli_command *command,
+        FILE *stream)
+{
+    if (!command) {
+        print_program(program, stream);
+        return;
+    }
+    fprintf(stream, "%s.\n\nusage: %s %s%s%s [options]\n", command->help,
+            program->name, command->name, command->operands[0] ? " " : "",
+            command->operands);
+    if (command->details) {
+        fputc('\n', stream);
+        print_wrapped(command->details, 0, stream);
+    }
+    fputs("\noptions:\n", stream);
+    for (int i = 0; i < program->option_count; i++)
+        if (cli_takes(program, command, &program->options[i]) &&
+            (!is_common(program, &program->options[i]) ||
+             count_common(program) == 1))
+            print_option(&program->options[i], stream);
+    if (count_common(program) > 1)
+        print_common(program, stream);
+}

@@ -1,0 +1,63 @@
+#include "daemon/cli/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+void output_init(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    for (int fd = 0; fd < 3; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0)
+            continue;
+        /* stdout is opened for reading: writing there must fail, not vanish */
+        int opened = open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY);
+        if (opened != fd)
+            _exit(74);
+    }
+}
+
+void output_json(const json_t *json)
+{
+    json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    fputc('\n', stdout);
+}
+
+int output_finish(int code)
+{
+    errno = 0;
+    bool is_bad = fflush(stdout) != 0;
+    int cause = errno;
+    if (!is_bad && !ferror(stdout))
+        return code;
+    if (code != 0)
+        return code; /* the first failure is the cause */
+    if (cause != EPIPE)
+        fprintf(stderr, "error[E0790]: cannot write the result: %s\n",
+                strerror(cause ? cause : EIO));
+    return 74;
+}
+
+bool output_is_terminal(int fd)
+{
+    const char *term = getenv("TERM");
+    return isatty(fd) && term && term[0] && strcmp(term, "dumb") != 0;
+}
+
+int output_columns(int fd)
+{
+    struct winsize size;
+    if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return 80;
+}
+
+bool output_has_colour(int fd)
+{
+    const char *no_color = getenv("NO_COLOR");
+    return output_is_terminal(fd) && !(no_color && no_color[0]);
+}

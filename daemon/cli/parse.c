@@ -1,0 +1,453 @@
+#include "daemon/cli/parse.h"
+
+#include "base/suggest.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define USAGE "E0101"
+
+/* --- finding --- */
+
+static const struct cli_command *find_command(
+        const struct cli_program *program, const char *first,
+        const char *second, int *words_out)
+{
+    char name[64];
+    for (int words = 2; words >= 1; words--) {
+        if (words == 2 && !second)
+            continue;
+        snprintf(
+                name, sizeof name, "%s%s%s", first, words == 2 ? " " : "",
+                words == 2 ? second : "");
+        for (int i = 0; i < program->command_count; i++)
+            if (strcmp(program->commands[i].name, name) == 0) {
+                *words_out = words;
+                return &program->commands[i];
+            }
+    }
+    return NULL;
+}
+
+static enum zd_status tell_unknown_command(
+        const struct cli_program *program, const char *first,
+        const char *second)
+{
+    char typed[64];
+    const char *best = NULL;
+    int best_distance = INT_MAX;
+    bool is_group = false; /* "ckpt" alone */
+    for (int i = 0; i < program->command_count; i++) {
+        size_t length = strlen(first);
+        const char *name = program->commands[i].name;
+        is_group = is_group ||
+                   (strncmp(name, first, length) == 0 && name[length] == ' ');
+    }
+    bool two = second && second[0] != '-' && is_group;
+    snprintf(
+            typed, sizeof typed, "%s%s%s", first, two ? " " : "",
+            two ? second : "");
+    for (int i = 0; i < program->command_count; i++) {
+        int distance = edit_distance(typed, program->commands[i].name);
+        if (suggest_is_near(typed, distance) && distance < best_distance) {
+            best = program->commands[i].name;
+            best_distance = distance;
+        }
+    }
+    if (is_group && !two)
+        ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s` needs another word", first);
+    else
+        ZD_FAIL(ZD_ERR_USAGE, USAGE, "no command `%s`", typed);
+    if (best)
+        zd_fail_help("did you mean `%s`?", best);
+    else
+        zd_fail_help("%s --help lists the commands", program->name);
+    return ZD_ERR_USAGE;
+}
+
+/* Is `name` one of the words of `list`? */
+static bool list_has(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)); at += length)
+        if ((at == list || at[-1] == ' ') &&
+            (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+bool cli_takes(
+        const struct cli_program *program, const struct cli_command *command,
+        const struct cli_option *option)
+{
+    return strcmp(option->name, "help") == 0 ||
+           list_has(program->common, option->name) ||
+           (command && list_has(command->options, option->name));
+}
+
+static enum zd_status tell_unknown_option(
+        const struct cli_program *program, const struct cli_command *command,
+        const char *typed)
+{
+    const char *best = NULL, *space = command ? " " : "",
+               *words = command ? command->name : "";
+    int best_distance = INT_MAX;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(typed, "="), typed);
+    for (int i = 0; i < program->option_count; i++) {
+        const struct cli_option *option = &program->options[i];
+        int distance = edit_distance(name + strspn(name, "-"), option->name);
+        if (cli_takes(program, command, option) &&
+            suggest_is_near(name, distance) && distance < best_distance) {
+            best = option->name;
+            best_distance = distance;
+        }
+    }
+    ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s%s%s` has no option `%s`", program->name,
+            space, words, name);
+    if (best)
+        zd_fail_help("did you mean `--%s`?", best);
+    else
+        zd_fail_help("%s%s%s --help lists them", program->name, space, words);
+    return ZD_ERR_USAGE;
+}
+
+/* --- values --- */
+
+static enum zd_status fail_value(
+        const struct cli_option *option, const char *text, const char *accepts)
+{
+    return ZD_FAIL(
+            ZD_ERR_USAGE, USAGE, "--%s takes %s, not `%s`", option->name,
+            accepts, text);
+}
+
+static void *field(struct cli_args *args, const struct cli_option *option)
+{
+    return (char *)args + option->offset;
+}
+
+static enum zd_status set_count(
+        const struct cli_option *option, const char *text,
+        struct cli_args *args)
+{
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    bool from_one = option->kind == CLI_COUNT;
+    if (errno || end == text || *end || value < from_one || value > INT_MAX)
+        return fail_value(
+                option, text, from_one ? "a number from 1" : "a number from 0");
+    *(int64_t *)field(args, option) = value;
+    return ZD_OK;
+}
+
+static enum zd_status set_real(
+        const struct cli_option *option, const char *text,
+        struct cli_args *args)
+{
+    char *end;
+    double value = strtod(text, &end);
+    bool is_share = option->kind == CLI_SHARE;
+    if (end == text || *end || !isfinite(value) || value < 0 ||
+        (is_share && (value <= 0 || value > 1)))
+        return fail_value(
+                option, text,
+                is_share ? "a number above 0 and up to 1"
+                         : "a number of at least 0");
+    *(double *)field(args, option) = value;
+    return ZD_OK;
+}
+
+bool cli_parse_duration(const char *text, double *seconds_out)
+{
+    static const struct {
+        char unit;
+        double seconds;
+    } units[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
+    double total = 0, last = INFINITY;
+    if (!*text)
+        return false;
+    while (*text) {
+        char *end;
+        if (!isdigit((unsigned char)*text) && *text != '.')
+            return false; /* no sign, no "inf" */
+        double value = strtod(text, &end), unit = 0;
+        if (end == text || !isfinite(value))
+            return false;
+        if (!*end && isinf(last)) /* a bare number */
+            unit = 1;
+        for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+            if (*end && *end == units[i].unit)
+                unit = units[i].seconds;
+        if (unit == 0 || unit >= last)
+            return false;
+        last = unit;
+        total += value * unit;
+        text = *end ? end + 1 : end;
+    }
+    *seconds_out = total;
+    return true;
+}
+
+static enum zd_status set_duration(
+        const struct cli_option *option, const char *text,
+        struct cli_args *args)
+{
+    if (!cli_parse_duration(text, field(args, option)))
+        return fail_value(option, text, "a time like 90s, 5m or 1h30m");
+    return ZD_OK;
+}
+
+static enum zd_status set_choice(
+        const struct cli_option *option, const char *text,
+        struct cli_args *args)
+{
+    size_t length = strlen(text);
+    for (const char *at = option->choices; at;) {
+        size_t word = strcspn(at, "|");
+        if (word == length && strncmp(at, text, length) == 0) {
+            *(const char **)field(args, option) = text;
+            return ZD_OK;
+        }
+        at = at[word] ? at + word + 1 : NULL;
+    }
+    return fail_value(option, text, option->choices);
+}
+
+static enum zd_status add_setting(
+        const struct cli_option *option, const char *text,
+        struct cli_args *args)
+{
+    struct cli_list *list = field(args, option);
+    if (text[strspn(text, " \t")] == '=' || !strchr(text, '=')) {
+        ZD_FAIL(ZD_ERR_USAGE, USAGE, "--%s takes section.key=value, not `%s`",
+                option->name, text);
+        zd_fail_help("like --%s optim.learning_rate=1e-4", option->name);
+        return ZD_ERR_USAGE;
+    }
+    if (list->count == CLI_LIST_MAX)
+        return ZD_FAIL(
+                ZD_ERR_USAGE, USAGE, "more than %d --%s options", CLI_LIST_MAX,
+                option->name);
+    list->items[list->count++] = text;
+    return ZD_OK;
+}
+
+static enum zd_status set_value(
+        const struct cli_option *option, const char *text,
+        struct cli_args *args)
+{
+    switch (option->kind) {
+    case CLI_FLAG:
+        *(bool *)field(args, option) = true;
+        return ZD_OK;
+    case CLI_TEXT:
+        *(const char **)field(args, option) = text;
+        return ZD_OK;
+    case CLI_CHOICE:
+        return set_choice(option, text, args);
+    case CLI_COUNT:
+    case CLI_NUMBER:
+        return set_count(option, text, args);
+    case CLI_REAL:
+    case CLI_SHARE:
+        return set_real(option, text, args);
+    case CLI_DURATION:
+        return set_duration(option, text, args);
+    case CLI_SETTING:
+        return add_setting(option, text, args);
+    }
+    return ZD_OK;
+}
+
+/* --- the line --- */
+
+/* What is being parsed: the words of one command, or those before any. */
+struct parse {
+    const struct cli_program *program;
+    const struct cli_command *command; /* NULL: before the command */
+    struct cli_args *args;
+    uint64_t given; /* bits of program->options */
+};
+
+/* "--name", "--name=value", "-x" or "-xvalue"; *value_out stays NULL when the
+ * value is not in the same word. */
+static const struct cli_option *match_option(
+        const struct parse *parse, const char *text, const char **value_out)
+{
+    for (int i = 0; i < parse->program->option_count; i++) {
+        const struct cli_option *option = &parse->program->options[i];
+        if (!cli_takes(parse->program, parse->command, option))
+            continue;
+        if (option->letter && text[0] == '-' && text[1] == option->letter &&
+            (!text[2] || option->value)) {
+            *value_out = text[2] ? text + 2 : NULL;
+            return option;
+        }
+        size_t length = strlen(option->name);
+        if (strncmp(text, "--", 2) != 0 ||
+            strncmp(text + 2, option->name, length) != 0)
+            continue;
+        if (text[2 + length] == '=')
+            *value_out = text + 3 + length;
+        if (text[2 + length] == '=' || text[2 + length] == '\0')
+            return option;
+    }
+    return NULL;
+}
+
+static enum zd_status add_operand(struct parse *parse, const char *text)
+{
+    struct cli_line *line = (struct cli_line *)parse->args;
+    if (line->operand_count == parse->command->operands_max) {
+        ZD_FAIL(ZD_ERR_USAGE, USAGE,
+                "`%s %s` does not know what to do with "
+                "`%s`",
+                parse->program->name, parse->command->name, text);
+        zd_fail_help(
+                "%s %s --help shows what it takes", parse->program->name,
+                parse->command->name);
+        return ZD_ERR_USAGE;
+    }
+    line->operands[line->operand_count++] = text;
+    return ZD_OK;
+}
+
+/* argv[*at] is an option; its value may be the next word. */
+static enum zd_status parse_option(
+        struct parse *parse, int argc, char **argv, int *at)
+{
+    const char *text = argv[*at], *value = NULL;
+    const struct cli_option *option = match_option(parse, text, &value);
+    if (!option)
+        return tell_unknown_option(parse->program, parse->command, text);
+    if (!option->value && value)
+        return ZD_FAIL(
+                ZD_ERR_USAGE, USAGE, "--%s takes no value", option->name);
+    if (option->value && !value && *at + 1 == argc)
+        return ZD_FAIL(
+                ZD_ERR_USAGE, USAGE, "--%s needs a value: %s", option->name,
+                option->value);
+    if (option->value && !value)
+        value = argv[++*at];
+    parse->given |= UINT64_C(1) << (option - parse->program->options);
+    return set_value(option, value, parse->args);
+}
+
+/* Before a command (NULL) it stops at the first word that is no option; *at_out
+ * is its index. */
+static enum zd_status parse_words(
+        struct parse *parse, int argc, char **argv, int *at_out)
+{
+    bool only_operands = false;
+    int i;
+    for (i = 0; i < argc; i++) {
+        const char *text = argv[i];
+        bool is_option = !only_operands && text[0] == '-' && text[1];
+        if (!is_option && !parse->command)
+            break;
+        if (is_option && strcmp(text, "--") == 0)
+            only_operands = true;
+        else if (is_option)
+            ZD_TRY(parse_option(parse, argc, argv, &i));
+        else
+            ZD_TRY(add_operand(parse, text));
+    }
+    *at_out = i;
+    return ZD_OK;
+}
+
+static enum zd_status fail_incomplete(
+        const struct parse *parse, const char *what, const char *value)
+{
+    ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s %s` needs %s%s%s", parse->program->name,
+            parse->command->name, what, value ? " " : "", value ? value : "");
+    zd_fail_help("%s %s --help", parse->program->name, parse->command->name);
+    return ZD_ERR_USAGE;
+}
+
+static enum zd_status check_complete(const struct parse *parse)
+{
+    const struct cli_program *program = parse->program;
+    const struct cli_line *line = (const struct cli_line *)parse->args;
+    if (program->check)
+        ZD_TRY(program->check(parse->command, parse->args));
+    if (line->operand_count < parse->command->operands_min)
+        return fail_incomplete(parse, parse->command->operands, NULL);
+    for (int i = 0; i < program->option_count; i++)
+        if (list_has(parse->command->required, program->options[i].name) &&
+            !(parse->given & UINT64_C(1) << i)) {
+            char typed[64];
+            snprintf(typed, sizeof typed, "--%s", program->options[i].name);
+            return fail_incomplete(parse, typed, program->options[i].value);
+        }
+    return ZD_OK;
+}
+
+static enum zd_status tell_nothing(const struct cli_program *program)
+{
+    ZD_FAIL(ZD_ERR_USAGE, USAGE, "nothing to do");
+    zd_fail_help("%s", program->hint);
+    return ZD_ERR_USAGE;
+}
+
+enum zd_status cli_parse(
+        const struct cli_program *program, int argc, char **argv,
+        struct cli_args *args, const struct cli_command **command_out)
+{
+    struct parse parse = {.program = program, .args = args};
+    struct cli_line *line = (struct cli_line *)args;
+    int words = 0, at = 0;
+    assert(program->option_count <= 64);
+    memcpy(args, program->defaults, program->args_bytes);
+    line->program = argv[0];
+    *command_out = NULL;
+    argv++;
+    argc--;
+    if (argc > 0 && strcmp(argv[0], "help") == 0) { /* help ckpt ls */
+        line->help = true;
+        argv++;
+        argc--;
+    } else if (
+            argc > 0 &&
+            (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)) {
+        line->help = true;
+        return ZD_OK;
+    }
+    if (!program->unnamed) {
+        ZD_TRY(parse_words(&parse, argc, argv, &at));
+        argv += at;
+        argc -= at;
+    }
+    if (argc == 0)
+        return line->help ? ZD_OK : tell_nothing(program);
+    parse.command = program->unnamed;
+    if (!program->unnamed || argv[0][0] != '-') {
+        const char *second = argc > 1 ? argv[1] : NULL;
+        parse.command = find_command(program, argv[0], second, &words);
+        if (!parse.command)
+            return tell_unknown_command(program, argv[0], second);
+    }
+    *command_out = parse.command;
+    ZD_TRY(parse_words(&parse, argc - words, argv + words, &at));
+    return line->help ? ZD_OK : check_complete(&parse);
+}
+
+bool cli_is_version(
+        int argc, char **argv, bool *json_out, enum zd_status *status_out)
+{
+    if (argc < 2 || strcmp(argv[1], "--version") != 0)
+        return false;
+    *json_out = argc == 3 && strcmp(argv[2], "--json") == 0;
+    *status_out = ZD_OK;
+    if (argc > (*json_out ? 3 : 2))
+        *status_out = ZD_FAIL(
+                ZD_ERR_USAGE, USAGE, "--version takes --json and no more");
+    return true;
+}

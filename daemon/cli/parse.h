@@ -1,0 +1,22 @@
+/* parse.h - argv against the tables of a program. */
+#ifndef ZD_DAEMON_CLI_PARSE_H
+#define ZD_DAEMON_CLI_PARSE_H
+
+#include "daemon/cli/program.h"
+
+/* `args` (args_bytes of memory) is set to the program's defaults first.
+ * ZD_ERR_USAGE with a record. Words before the first option name the command;
+ * without one it is `unnamed`. *command_out is NULL for `PROGRAM --help`, and
+ * args' help is set when only help is asked for. */
+enum zd_status cli_parse(
+        const struct cli_program *program, int argc, char **argv,
+        struct cli_args *args, const struct cli_command **command_out);
+/* Seconds of "90", "90s", "5m", "1h30m", "2d"; false: none of these. */
+bool cli_parse_duration(const char *text, double *seconds_out);
+/* "PROGRAM --version [--json]": argc and argv as main has them. False: it is
+ * something else. *json_out: with --json. ZD_ERR_USAGE in *status_out when
+ * there is more. */
+bool cli_is_version(
+        int argc, char **argv, bool *json_out, enum zd_status *status_out);
+
+#endif

@@ -1,0 +1,180 @@
+#include "daemon/command/cli.h"
+
+#include "daemon/cli/help.h"
+#include "daemon/cli/output.h"
+#include "daemon/cli/parse.h"
+#include "zd_config.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool cli_wants_json(const struct cli_args *args)
+{
+    return args->format && strcmp(args->format, "json") == 0;
+}
+
+struct zd_log_options cli_log_options(const struct cli_args *args)
+{
+    return (struct zd_log_options){
+            .level = args->quiet     ? ZD_LOG_WARNING
+                     : args->verbose ? ZD_LOG_DEBUG
+                                     : ZD_LOG_INFO,
+            .json = args->log_format && strcmp(args->log_format, "json") == 0,
+            .rank = -1,
+    };
+}
+
+/* --- the job and what overrides it --- */
+
+/* A copy without the blanks at both ends. */
+static char *trimmed(const char *text, size_t bytes)
+{
+    while (bytes && isspace((unsigned char)*text)) {
+        text++;
+        bytes--;
+    }
+    while (bytes && isspace((unsigned char)text[bytes - 1]))
+        bytes--;
+    char *copy = strndup(text, bytes);
+    if (!copy)
+        abort(); /* a few bytes of the command line */
+    return copy;
+}
+
+/* "key=value", also as a file has it: "key = value". */
+static void split_set(const char *set, char **key_out, char **value_out)
+{
+    const char *equals = strchr(set, '=');
+    *key_out = trimmed(set, (size_t)(equals - set));
+    *value_out = trimmed(equals + 1, strlen(equals + 1));
+}
+
+enum zd_status cli_load_job(
+        const struct cli_args *args, int world, bool skip_paths,
+        struct job **job_out)
+{
+    struct job_override overrides[CLI_LIST_MAX + 8];
+    char *keys[CLI_LIST_MAX], *values[CLI_LIST_MAX], steps[24], stop[24];
+    int count = 0;
+
+    for (int i = 0; i < args->sets.count; i++) {
+        split_set(args->sets.items[i], &keys[i], &values[i]);
+        overrides[count++] =
+                (struct job_override){keys[i], values[i], "--set", false};
+    }
+    if (args->resume)
+        overrides[count++] = (struct job_override){
+                "run.resume", args->resume, "--resume", true};
+    if (args->replay)
+        overrides[count++] = (struct job_override){
+                "run.replay", args->replay, "--replay", true};
+    if (args->max_steps >= 0) {
+        snprintf(steps, sizeof steps, "%lld", (long long)args->max_steps);
+        overrides[count++] = (struct job_override){
+                "train.max_steps", steps, "--max-steps", false};
+    }
+    if (args->stop_after >= 0) {
+        snprintf(stop, sizeof stop, "%lld", (long long)args->stop_after);
+        overrides[count++] = (struct job_override){
+                "run.stop_after", stop, "--stop-after", false};
+    }
+    if (args->quiet || args->verbose)
+        overrides[count++] = (struct job_override){
+                "log.level", args->quiet ? "warning" : "debug",
+                args->quiet ? "-q" : "-v", true};
+    if (args->log_format)
+        overrides[count++] = (struct job_override){
+                "log.format", args->log_format, "--log-format", true};
+    if (args->no_progress)
+        overrides[count++] = (struct job_override){
+                "log.progress", "none", "--no-progress", true};
+    struct job_request request = {
+            .path = args->job ? args->job : args->line.operands[0],
+            .overrides = overrides,
+            .override_count = count,
+            .world = world,
+            .skip_paths = skip_paths};
+    enum zd_status status = job_load(&request, job_out);
+    for (int i = 0; i < args->sets.count; i++) {
+        free(keys[i]);
+        free(values[i]);
+    }
+    return status;
+}
+
+void cli_print_errors(const struct cli_args *args, json_t *problems)
+{
+    json_t *result = json_pack(
+            "{s:b, s:s, s:i, s:o}", "valid", 0, "file",
+            args->job ? args->job : args->line.operands[0], "errors",
+            (int)json_array_size(problems), "problems", problems);
+    output_json(result);
+    json_decref(result);
+}
+
+enum zd_status cli_need_job(
+        const struct cli_args *args, int world, bool skip_paths,
+        struct job **job_out)
+{
+    enum zd_status status = cli_load_job(args, world, skip_paths, job_out);
+    if (status != ZD_OK) {
+        problems_print(job_problems(*job_out), stderr);
+        if (cli_wants_json(args))
+            cli_print_errors(args, problems_json(job_problems(*job_out)));
+        job_free(*job_out);
+        *job_out = NULL;
+    }
+    return status;
+}
+
+/* --- the program --- */
+
+static void print_version(bool json)
+{
+    static const struct {
+        const char *name;
+        bool has;
+    } parts[] = {
+            {"onednn", ZD_HAVE_ONEDNN},
+            {"openblas", ZD_HAVE_OPENBLAS},
+            {"cuda", ZD_HAVE_CUDA},
+            {"nccl", ZD_HAVE_NCCL}};
+    if (!json) {
+        printf("zerod %s\n", ZD_VERSION);
+        return;
+    }
+    json_t *object =
+            json_pack("{s:s, s:s}", "name", "zerod", "version", ZD_VERSION);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        json_object_set_new(object, parts[i].name, json_boolean(parts[i].has));
+    output_json(object);
+    json_decref(object);
+}
+
+int cli_main(int argc, char **argv)
+{
+    struct cli_args args;
+    const struct cli_command *command = NULL;
+    bool json;
+    enum zd_status status;
+
+    if (cli_is_version(argc, argv, &json, &status)) {
+        if (status == ZD_OK)
+            print_version(json);
+    } else {
+        status = cli_parse(&zerod_program, argc, argv, &args, &command);
+        if (status != ZD_OK)
+            status = command_run_refused(status, &argc, &argv);
+        if (status == ZD_OK && args.line.help)
+            cli_print_help(&zerod_program, command, stdout);
+        else if (status == ZD_OK) {
+            struct zd_log_options log = cli_log_options(&args);
+            zd_log_configure(&log);
+            status = command->run(&args, &argc, &argv);
+        }
+    }
+    zd_error_print(stderr, zd_error_get());
+    int code = zd_exit_code(status);
+    return output_finish(code);
+}

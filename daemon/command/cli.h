@@ -1,0 +1,68 @@
+/* cli.h - the command line of zerod; its tables are a struct cli_program, from
+ * which parsing, --help and the reference pages come.
+ *
+ * Results go to stdout, everything else to stderr. */
+#ifndef ZD_DAEMON_COMMAND_CLI_H
+#define ZD_DAEMON_COMMAND_CLI_H
+
+#include "base/log.h"
+#include "base/number/dtype.h"
+#include "daemon/cli/program.h"
+#include "daemon/job/job.h"
+
+struct cli_args { /* what was typed; strings borrowed from argv */
+    struct cli_line line;
+    const char *job, *out, *dtype, *model, *prompt, *tokenizer;
+    const char *format, *log_format, *resume, *replay;
+    struct cli_list sets;
+    int64_t world, per_node, max_steps, stop_after, max_new_tokens, seed;
+    double temperature, top_p;
+    bool print, json, quiet, verbose, no_progress;
+    bool temperature_given;
+};
+
+extern const struct cli_program zerod_program;
+
+/* The whole program; returns its exit code. */
+int cli_main(int argc, char **argv);
+
+/* --- for the commands --- */
+
+typedef enum zd_status cli_command_fn(
+        struct cli_args *args, int *argc, char ***argv);
+cli_command_fn command_run;
+/* A command line that is none, `status` and its record: with many ranks one of
+ * them tells, and all end with the same status. */
+enum zd_status command_run_refused(
+        enum zd_status status, int *argc, char ***argv);
+cli_command_fn command_validate;
+cli_command_fn command_plan;
+cli_command_fn command_export;
+cli_command_fn command_ckpt_ls;
+cli_command_fn command_ckpt_show;
+cli_command_fn command_ckpt_verify;
+cli_command_fn command_generate;
+cli_command_fn command_data_encode;
+cli_command_fn command_data_decode;
+cli_command_fn command_data_inspect;
+cli_command_fn command_completions;
+
+/* The job named by --job or the operand, with all options that override a key.
+ * Always sets *job_out, which holds the problems (none printed). */
+enum zd_status cli_load_job(
+        const struct cli_args *args, int world, bool skip_paths,
+        struct job **job_out);
+/* The same, the problems printed (with --format json on stdout too); then
+ * *job_out is NULL. Returns a status whose record, if any, was printed: pass it
+ * up. */
+enum zd_status cli_need_job(
+        const struct cli_args *args, int world, bool skip_paths,
+        struct job **job_out);
+/* --format json of a job that is refused: {"valid": false, "file", "errors",
+ * "problems"} on stdout. Takes the reference to the array of problems_json. */
+void cli_print_errors(const struct cli_args *args, json_t *problems);
+bool cli_wants_json(const struct cli_args *args);
+/* How lines are logged before a job says so. */
+struct zd_log_options cli_log_options(const struct cli_args *args);
+
+#endif

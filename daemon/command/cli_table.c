@@ -1,0 +1,113 @@
+/* cli_table.c - every command and every option. */
+#include "daemon/command/cli.h"
+
+#define ARG(field)   offsetof(struct cli_args, field)
+#define COUNT(table) (int)(sizeof table / sizeof table[0])
+
+/* clang-format off */
+static const struct cli_option options[] = {
+{"job", 0, "FILE", CLI_TEXT, ARG(job), NULL, "The job file"},
+{"set", 0, "SECTION.KEY=VALUE", CLI_SETTING, ARG(sets), NULL, "Override a key of the job file; may be repeated"},
+{"resume", 0, "auto|never|must|PATH", CLI_TEXT, ARG(resume), NULL, "Where to go on from (run.resume)"},
+{"stop-after", 0, "N", CLI_NUMBER, ARG(stop_after), NULL, "End after step N with a checkpoint (run.stop_after)"},
+{"replay", 0, "FILE", CLI_TEXT, ARG(replay), NULL, "Give the commands of an events.jsonl again, each at its step (run.replay)"},
+{"max-steps", 0, "N", CLI_COUNT, ARG(max_steps), NULL, "Length of the schedule (train.max_steps)"},
+{"quiet", 'q', NULL, CLI_FLAG, ARG(quiet), NULL, "Warnings and errors only"},
+{"verbose", 'v', NULL, CLI_FLAG, ARG(verbose), NULL, "Details too"},
+{"log-format", 0, "text|json", CLI_CHOICE, ARG(log_format), "text|json", "Form of the lines on stderr"},
+{"no-progress", 0, NULL, CLI_FLAG, ARG(no_progress), NULL, "No bar, no step lines"},
+{"world", 0, "N", CLI_COUNT, ARG(world), NULL, "Number of ranks"},
+{"per-node", 0, "K", CLI_COUNT, ARG(per_node), NULL, "Ranks of a node, which divides N; default: one node, or on GPUs as many as this machine has"},
+{"print", 0, NULL, CLI_FLAG, ARG(print), NULL, "Show every resolved value and where it came from"},
+{"format", 0, "text|json", CLI_CHOICE, ARG(format), "text|json", "Form of the result"},
+{"out", 'o', "DIR", CLI_TEXT, ARG(out), NULL, "Folder to write"},
+{"dtype", 0, "bf16|fp16|fp32", CLI_CHOICE, ARG(dtype), "bf16|fp16|fp32", "Element type of the files; default: as the model was stored"},
+{"model", 0, "DIR", CLI_TEXT, ARG(model), NULL, "A Hugging Face directory"},
+{"prompt", 0, "TEXT", CLI_TEXT, ARG(prompt), NULL, "Text to continue"},
+{"max-new-tokens", 0, "N", CLI_COUNT, ARG(max_new_tokens), NULL, "Tokens to make at most (64)"},
+{"temperature", 0, "T", CLI_REAL, ARG(temperature), NULL, "Flatness of the distribution; greedy unless given"},
+{"top-p", 0, "P", CLI_SHARE, ARG(top_p), NULL, "Keep the likeliest tokens up to this mass (1)"},
+{"seed", 0, "S", CLI_NUMBER, ARG(seed), NULL, "Seed of the choice of tokens"},
+{"tokenizer", 0, "PATH", CLI_TEXT, ARG(tokenizer), NULL, "tokenizer.json or its directory"},
+{"help", 'h', NULL, CLI_FLAG, ARG(line.help), NULL, "Show this help"},
+};
+
+static const struct cli_command commands[] = {
+{"run", "", 0, 0, "job set resume stop-after replay max-steps quiet verbose log-format no-progress", "job",
+    "Train; the command may be left out: zerod --job FILE", command_run, "commands", NULL},
+{"validate", "FILE", 0, 1, "job world print format set", "",
+    "Check a job file, all problems at once", command_validate, "commands", NULL},
+{"plan", "[FILE]", 0, 1, "job world per-node format set", "world",
+    "Memory and traffic of a job on N ranks", command_plan, "commands",
+    "Of the model its config.json is all that is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
+    "K of them in a node, and NCCL between them where this zerod was built with it."},
+{"export", "CHECKPOINT", 1, 1, "out dtype", "out",
+    "Write a checkpoint as a Hugging Face directory", command_export, "commands", NULL},
+{"ckpt ls", "PATH", 1, 1, "format", "", "List the checkpoints of an output folder", command_ckpt_ls, "commands", NULL},
+{"ckpt show", "PATH", 1, 1, "format", "", "What a checkpoint holds", command_ckpt_show, "commands", NULL},
+{"ckpt verify", "PATH", 1, 1, "format", "", "Read a checkpoint and compare its digests", command_ckpt_verify, "commands", NULL},
+{"generate", "", 0, 0, "model prompt max-new-tokens temperature top-p seed", "model prompt",
+    "Continue a text with a model", command_generate, "commands", NULL},
+{"data encode", "FILE", 1, 1, "tokenizer", "tokenizer", "Text to token ids, one per line", command_data_encode, "commands", NULL},
+{"data decode", "FILE", 1, 1, "tokenizer", "tokenizer", "Token ids, one per line, to the exact bytes", command_data_decode, "commands", NULL},
+{"data inspect", "[FILE]", 0, 1, "job set", "", "Decoded samples of a job and their loss mask", command_data_inspect, "commands", NULL},
+{"completions", "bash|zsh|fish", 1, 1, "", "", "A script that completes command lines of zerod in that shell", command_completions, "commands", NULL},
+};
+/* clang-format on */
+
+static const struct cli_exit exits[] = {
+        {0, "done"},          {64, "command line"},
+        {65, "bad data"},     {66, "missing input"},
+        {69, "does not fit"}, {73, "cannot create"},
+        {74, "I/O"},          {75, "stopped early (start again to resume)"},
+        {77, "permission"},   {78, "job file"},
+        {79, "diverged"},
+};
+
+static const struct cli_args defaults = {
+        .max_steps = -1,
+        .stop_after = -1,
+        .max_new_tokens = 64,
+        .top_p = 1,
+};
+
+/* The job file is an operand or --job, and there is one. */
+static enum zd_status check_job(
+        const struct cli_command *command, const struct cli_args *args)
+{
+    bool by_operand = command->operands_max == 1 &&
+                      cli_takes(&zerod_program, command, &options[0]);
+    if (!by_operand)
+        return ZD_OK;
+    if (args->job && args->line.operand_count)
+        return ZD_FAIL(
+                ZD_ERR_USAGE, "E0101",
+                "the job file is given twice: `%s` and `%s`", args->job,
+                args->line.operands[0]);
+    if (!args->job && !args->line.operand_count) {
+        ZD_FAIL(ZD_ERR_USAGE, "E0101", "`zerod %s` needs a job file",
+                command->name);
+        zd_fail_help("zerod %s --help", command->name);
+        return ZD_ERR_USAGE;
+    }
+    return ZD_OK;
+}
+
+const struct cli_program zerod_program = {
+        .name = "zerod",
+        .summary = "trains language models with ZeRO over MPI",
+        .examples = "  zerod --job FILE                  train on one rank\n"
+                    "  mpirun -np 8 zerod --job FILE     train on eight\n",
+        .hint = "zerod --job job.toml trains; zerod --help lists the commands",
+        .commands = commands,
+        .command_count = COUNT(commands),
+        .unnamed = &commands[0],
+        .options = options,
+        .option_count = COUNT(options),
+        .common = "",
+        .exits = exits,
+        .exit_count = COUNT(exits),
+        .args_bytes = sizeof(struct cli_args),
+        .defaults = &defaults,
+        .check = check_job,
+};

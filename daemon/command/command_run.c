@@ -1,0 +1,311 @@
+/* command_run.c - train: from the command line to train_run on every rank.
+ *
+ *   join the ranks -> read the job on each, agree on it -> train -> one ending
+ *
+ * However many ranks fail, one tells why, and all end with the same code. */
+#include "base/log.h"
+#include "daemon/command/cli.h"
+#include "daemon/control/control.h"
+#include "daemon/report/report.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ENDING_SECONDS = 10, GIVE_UP_SECONDS = 1, SYMPTOM_SECONDS = 3 };
+
+/* --- the job, the same on all ranks --- */
+
+struct verdict { /* of one rank on its job file */
+    int32_t status;
+    char digest[36];
+};
+
+/* The first line that is not the same in two texts of job_canonical. */
+static void first_difference(
+        const char *mine, const char *theirs, char *out, size_t out_bytes)
+{
+    while (*mine && *theirs) {
+        size_t a = strcspn(mine, "\n"), b = strcspn(theirs, "\n");
+        if (a != b || memcmp(mine, theirs, a) != 0)
+            break;
+        mine += a + 1;
+        theirs += b + 1;
+    }
+    snprintf(
+            out, out_bytes, "%.*s here, %.*s on rank 0",
+            (int)(strcspn(mine, "\n") > 200 ? 200 : strcspn(mine, "\n")), mine,
+            (int)(strcspn(theirs, "\n") > 200 ? 200 : strcspn(theirs, "\n")),
+            theirs);
+}
+
+/* Rank 0's text to all; a rank whose own differs says where. */
+static enum zd_status compare_jobs(struct comm *comm, const struct job *job)
+{
+    char *mine = job_canonical(job), *first = mine, difference[640];
+    int64_t bytes = (int64_t)strlen(mine) + 1;
+    enum zd_status status = comm_broadcast(comm, &bytes, sizeof bytes, 0);
+    if (status == ZD_OK && comm_rank(comm) != 0)
+        first = calloc(1, (size_t)bytes);
+    if (!first)
+        abort();
+    if (status == ZD_OK)
+        status = comm_broadcast(comm, first, (size_t)bytes, 0);
+    if (status == ZD_OK && strcmp(mine, first) != 0) {
+        first_difference(mine, first, difference, sizeof difference);
+        status =
+                ZD_FAIL(ZD_ERR_CONFIG, "E0217",
+                        "job files differ between ranks: %s", difference);
+        zd_fail_where("%s", comm_host(comm));
+    }
+    if (first != mine)
+        free(first);
+    free(mine);
+    return comm_agree(comm, status);
+}
+
+/* The problems of a job file are printed by the lowest rank that has them. */
+static enum zd_status agree_on_job(
+        struct comm *comm, const struct job *job, enum zd_status mine)
+{
+    int size = comm_size(comm), teller = -1, differing = 0;
+    struct verdict own = {.status = mine};
+    struct verdict *all = calloc((size_t)size, sizeof *all);
+    if (!all)
+        abort();
+    if (mine == ZD_OK)
+        snprintf(own.digest, sizeof own.digest, "%s", job_options(job)->digest);
+    enum zd_status status = comm_gather_all(comm, &own, sizeof own, all);
+    for (int r = size - 1; status == ZD_OK && r >= 0; r--) {
+        if (all[r].status != ZD_OK)
+            teller = r;
+        differing += strcmp(all[r].digest, all[0].digest) != 0;
+    }
+    if (teller >= 0) {
+        status = (enum zd_status)all[teller].status;
+        if (teller == comm_rank(comm))
+            problems_print(job_problems(job), stderr);
+        if (teller == comm_rank(comm) && teller != 0)
+            fprintf(stderr, "  = note: on rank %d (%s); rank 0 has none\n",
+                    teller, comm_host(comm));
+    } else if (status == ZD_OK && differing) {
+        status = compare_jobs(comm, job);
+    }
+    free(all);
+    return status;
+}
+
+/* --- this rank --- */
+
+static void configure_log(const struct train_job *job, int rank)
+{
+    struct zd_log_options log = {
+            .level = job->log.level,
+            .json = job->log.json,
+            .all_ranks = job->log.rank_logs == RANK_LOGS_STDOUT,
+            .rank = rank};
+    zd_log_configure(&log);
+}
+
+/* mpirun binds a rank to one core by default with one or two ranks: the rest of
+ * the machine would idle. */
+static void warn_about_binding(const struct train_job *job, struct comm *comm)
+{
+    int mask = device_affinity_cpus(), online = device_online_cpus();
+    int fair = online / comm_local_size(comm);
+    if (comm_local_rank(comm) != 0 || job->device.cpu_threads > 0 || mask > 1 ||
+        fair <= 1)
+        return;
+    zd_log_warning(
+            "rank %d may run on 1 of the %d cores of %s and computes "
+            "with 1 thread, where %d per rank are there. mpirun binds "
+            "each rank to one core by default; use:  mpirun --bind-to "
+            "none ...",
+            comm_rank(comm), online, comm_host(comm), fair);
+}
+
+static void tell_idle_keys(const struct job *job)
+{
+    char keys[256];
+    if (job_idle_keys(job, keys, sizeof keys))
+        zd_log_info("without effect on the CPU: %s", keys);
+}
+
+/* Rank 0's: what is seen on the screen, and who answers on the socket. */
+static enum zd_status start_telling(
+        const struct job *job, struct report **report_out,
+        struct control **control_out)
+{
+    ZD_TRY(report_create(job_options(job), report_out));
+    return control_create(job, control_out);
+}
+
+/* --- a failure --- */
+
+/* Read by the handler below alone; set before it is installed. */
+static volatile sig_atomic_t ending_code;
+
+/* May meet a thread that computes, which spoils its memory
+ * (train/command/signals.c): nothing is read after it. */
+static void end_now(int signal_number)
+{
+    (void)signal_number;
+    _exit(ending_code);
+}
+
+static void end_within(unsigned seconds, enum zd_status status)
+{
+    ending_code = zd_exit_code(status);
+    signal(SIGALRM, end_now);
+    alarm(seconds);
+}
+
+/* This rank has said why: what fails while it gives back its memory is no news.
+ * goes_first: with a failed GPU, alone or as the one that tells for all. */
+static bool has_told, goes_first;
+
+/* The cause is on the screen before anything is given back: with a failed GPU
+ * that may hang, and a peer's comm.timeout must not come first. */
+static void tell_cause(struct comm *comm, enum zd_status status)
+{
+    const struct zd_error *error = zd_error_get();
+    if (comm_size(comm) == 1 || status == ZD_ERR_PEER || error->status == ZD_OK)
+        return;
+    zd_fail_where("rank %d (%s)", comm_rank(comm), comm_host(comm));
+    zd_error_print(stderr, error);
+    has_told = true;
+    goes_first = status == ZD_ERR_DEVICE;
+    end_within(goes_first ? GIVE_UP_SECONDS : ENDING_SECONDS, status);
+}
+
+static enum zd_status train(struct comm *comm, const struct job *job)
+{
+    const struct train_job *options = job_options(job);
+    struct report *report = NULL;
+    struct control *control = NULL;
+    enum zd_status status = ZD_OK;
+    warn_about_binding(options, comm);
+    if (comm_rank(comm) == 0)
+        tell_idle_keys(job);
+    if (comm_rank(comm) == 0)
+        status = start_telling(job, &report, &control);
+    status = comm_agree(comm, status);
+    if (status == ZD_OK) {
+        struct train_observer screen = report_observer(report);
+        struct train_observer observer = control_observer(control, &screen);
+        observer.failed = tell_cause;
+        status = train_run(options, comm, &observer);
+    }
+    control_destroy(control, status);
+    report_destroy(report);
+    return status;
+}
+
+/* --- the ending --- */
+
+/* A failure that could be told is on all ranks: they leave together. One that
+ * could not (rank 0's disk is full in the middle of a step) leaves the others
+ * waiting for this rank; then it goes alone, and mpirun ends them with its
+ * code; at once where its GPU failed. */
+static void leave(struct comm *comm, enum zd_status status)
+{
+    const struct zd_error *error = zd_error_get();
+    bool is_alone = comm_size(comm) == 1;
+    if (status == ZD_ERR_PEER && error->status != ZD_OK && !is_alone)
+        sleep(SYMPTOM_SECONDS); /* whoever knows the cause tells it first */
+    if (!has_told)
+        zd_error_print(stderr, error);
+    zd_error_clear();
+    if (goes_first) {
+        fflush(stdout);
+        _exit(zd_exit_code(status));
+    }
+    if (status != ZD_OK && !is_alone)
+        end_within(ENDING_SECONDS, status);
+    comm_destroy(comm);
+    alarm(0);
+}
+
+/* comm is created with options of the job, and the job is checked for the ranks
+ * of comm: what is needed first is read first, in silence. */
+static struct comm_options first_look(struct cli_args *args)
+{
+    struct zd_log_options silent = {.level = ZD_LOG_ERROR, .rank = -1};
+    struct zd_log_options log = cli_log_options(args);
+    struct job *job;
+    struct comm_options options = train_job_default().comm;
+    zd_log_configure(&silent);
+    if (cli_load_job(args, 0, true, &job) == ZD_OK)
+        options = job_options(job)->comm;
+    job_free(job);
+    zd_log_configure(&log);
+    return options;
+}
+
+static bool is_launched(void)
+{
+    static const char *const marks[] = {
+            "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "SLURM_STEP_ID"};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        if (getenv(marks[i]))
+            return true;
+    return false;
+}
+
+/* A process that nobody launched is alone, and needs no MPI: that would take
+ * half a second, write below /tmp and start a helper process. */
+static enum zd_status join(
+        const struct comm_options *options, int *argc, char ***argv,
+        struct comm **comm_out)
+{
+    if (options->backend == COMM_MPI || is_launched())
+        return comm_mpi_create(argc, argv, options, comm_out);
+    return comm_local_create(1, options, comm_out);
+}
+
+enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
+{
+    struct comm_options options = first_look(args);
+    struct comm *comm;
+    struct job *job = NULL;
+    train_catch_signals();
+    ZD_TRY(join(&options, argc, argv, &comm));
+    struct zd_log_options log = cli_log_options(args);
+    log.rank = comm_rank(comm);
+    zd_log_configure(&log);
+
+    /* ranks may have command lines of their own, and one may be refused */
+    enum zd_status status = comm_agree(comm, ZD_OK);
+    if (status == ZD_OK) {
+        status = cli_load_job(args, comm_size(comm), false, &job);
+        status = agree_on_job(comm, job, status);
+    }
+    if (status == ZD_OK) {
+        configure_log(job_options(job), comm_rank(comm));
+        status = train(comm, job);
+    }
+    job_free(job);
+    leave(comm, status);
+    return status;
+}
+
+enum zd_status command_run_refused(
+        enum zd_status status, int *argc, char ***argv)
+{
+    struct comm_options options = train_job_default().comm;
+    struct zd_error error = *zd_error_get();
+    struct comm *comm;
+    if (!is_launched())
+        return status;
+    zd_error_clear();
+    if (comm_mpi_create(argc, argv, &options, &comm) == ZD_OK) {
+        zd_error_set(&error);
+        status = comm_agree(comm, status);
+        leave(comm, status);
+    } else {
+        zd_error_set(&error);
+    }
+    return status;
+}

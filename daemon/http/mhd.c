@@ -1,0 +1,304 @@
+/* mhd.c - libmicrohttpd: from bytes to requests, from replies to bytes.
+ *
+ * The daemon has no socket and no thread of its own: descriptors are handed to
+ * it, and it runs when its epoll descriptor or its timeout says so. It calls
+ *
+ *   on_connection   a connection begins and ends
+ *   on_target       the first line is there
+ *   on_request      the headers, each piece of the body, then the end of it;
+ *                   again when a request that was suspended goes on
+ *   on_completed    the reply was sent, or never will be
+ */
+#include "daemon/http/server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#define BAD_REQUEST "E_BAD_REQUEST"
+#define TOO_LARGE   "E_TOO_LARGE"
+#define SMALL       "a command is one small JSON object"
+
+static struct http_conn *conn_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+/* --- connections ---------------------------------------------------------- */
+
+/* libmicrohttpd closes without a word where the first line is no HTTP. Whoever
+ * has only gone, after an answer, is told nothing. */
+static void refuse_garbage(struct http_conn *conn)
+{
+    static const char body[] =
+            "{\"error\": {\"code\": \"" BAD_REQUEST "\", "
+            "\"message\": \"this is not HTTP/1.1\", \"hint\": null}}\n";
+    char text[512];
+    char byte;
+    if (conn->is_evicted || conn->has_hung_up || conn->raw || conn->is_last ||
+        (conn->state != CONN_FRESH && conn->state != CONN_IDLE))
+        return;
+    if (conn->state == CONN_IDLE &&
+        recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+        return;
+    int bytes = snprintf(
+            text, sizeof text,
+            "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n"
+            "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+            sizeof body - 1, body);
+    send(conn->fd, text, (size_t)bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* The end of a connection; its descriptor is still open. */
+static void on_connection(
+        void *ctx, struct MHD_Connection *mhd, void **slot,
+        enum MHD_ConnectionNotificationCode code)
+{
+    struct http_server *server = ctx;
+    struct http_conn *conn = *slot;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        *slot = NULL;
+        refuse_garbage(conn);
+        http_conn_destroy(conn);
+        return;
+    }
+    conn = server->adding;
+    server->adding = NULL;
+    conn->mhd = mhd;
+    *slot = conn;
+    /* A timeout that is not the daemon's own: then it looks at the connection
+     * whenever it runs. It forgets others that it closed itself, until the
+     * timeout. */
+    MHD_set_connection_option(
+            mhd, MHD_CONNECTION_OPTION_TIMEOUT,
+            (unsigned)(HTTP_STUCK_MS / 1000 + 1));
+}
+
+void http_mhd_add(struct http_conn *conn)
+{
+    struct http_server *server = conn->server;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    server->adding = conn;
+    MHD_add_connection(
+            server->mhd, conn->fd, (struct sockaddr *)&address, sizeof address);
+    if (server->adding) /* it was refused, and closed, before it began */
+        http_conn_destroy(conn);
+    server->adding = NULL;
+}
+
+/* --- requests ------------------------------------------------------------- */
+
+static void *on_target(
+        void *ctx, const char *target, struct MHD_Connection *mhd)
+{
+    struct http_conn *conn = conn_of(mhd);
+    http_conn_forget_request(conn);
+    conn->raw = target;
+    conn->raw_bytes = target ? strlen(target) : 0;
+    conn->target = target ? strdup(target) : NULL;
+    return NULL;
+}
+
+struct headers {
+    int lengths;
+    bool has_encoding, wants_close;
+    unsigned long long length;
+    const char *accept, *last_event_id;
+};
+
+static enum MHD_Result take_header(
+        void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    struct headers *headers = ctx;
+    if (!value)
+        value = "";
+    if (!strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH)) {
+        headers->lengths++;
+        headers->length = strtoull(value, NULL, 10);
+    } else if (!strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING))
+        headers->has_encoding = true;
+    else if (!strcasecmp(name, MHD_HTTP_HEADER_CONNECTION))
+        headers->wants_close |= strcasecmp(value, "keep-alive") != 0;
+    else if (!strcasecmp(name, MHD_HTTP_HEADER_ACCEPT))
+        headers->accept = value;
+    else if (!strcasecmp(name, "Last-Event-ID"))
+        headers->last_event_id = value;
+    return MHD_YES;
+}
+
+static struct headers read_headers(struct http_conn *conn)
+{
+    struct headers headers = {0};
+    MHD_get_connection_values(
+            conn->mhd, MHD_HEADER_KIND, take_header, &headers);
+    return headers;
+}
+
+static size_t header_bytes(struct http_conn *conn)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+            conn->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return info ? info->header_size : 0;
+}
+
+/* The headers are there, a body is not. */
+static enum MHD_Result begin_request(
+        struct http_conn *conn, const char *method, const char *version)
+{
+    struct headers headers = read_headers(conn);
+    conn->is_last = headers.wants_close || strcmp(version, "HTTP/1.1");
+    if (header_bytes(conn) > HTTP_HEADER_MAX)
+        return http_refuse(
+                conn, 431, TOO_LARGE, "the headers are larger than 8 KiB",
+                "parameters belong into the body");
+    /* Between the two is one separator. Further away: a zero byte. */
+    if (!conn->target || version != conn->raw + conn->raw_bytes + 1)
+        return http_refuse(
+                conn, 400, BAD_REQUEST, "the first line is malformed",
+                "GET /v1/status HTTP/1.1");
+    if (strcmp(method, "GET") && strcmp(method, "POST"))
+        return http_refuse(
+                conn, 405, "E_METHOD", "there are only GET and POST",
+                "GET /v1 lists what can be asked");
+    if (headers.has_encoding || headers.lengths > 1)
+        return http_refuse(
+                conn, 400, BAD_REQUEST, "a body needs one Content-Length",
+                "no Transfer-Encoding");
+    conn->body_expected = (size_t)headers.length;
+    conn->phase = PHASE_BODY;
+    if (headers.length > HTTP_BODY_SWALLOWED)
+        return http_refuse(
+                conn, 413, TOO_LARGE, "the body is larger than 64 KiB", SMALL);
+    if (headers.length > HTTP_BODY_MAX)
+        conn->phase = PHASE_TOO_LARGE;
+    else if (headers.length)
+        conn->body = malloc((size_t)headers.length + 1);
+    return headers.length && conn->phase == PHASE_BODY && !conn->body ? MHD_NO
+                                                                      : MHD_YES;
+}
+
+static void take_body(struct http_conn *conn, const char *data, size_t *bytes)
+{
+    size_t room = conn->body_expected - conn->body_bytes;
+    size_t taken = *bytes < room ? *bytes : room;
+    if (conn->phase == PHASE_BODY && conn->body) {
+        memcpy(conn->body + conn->body_bytes, data, taken);
+        conn->body_bytes += taken;
+    }
+    *bytes = 0;
+}
+
+static enum MHD_Result answer(struct http_conn *conn, const char *method)
+{
+    struct http_server *server = conn->server;
+    struct headers headers = read_headers(conn);
+    struct http_request request = {
+            .method = method,
+            .body = conn->body ? conn->body : "",
+            .body_bytes = conn->body_bytes,
+            .accept = headers.accept,
+            .last_event_id = headers.last_event_id,
+            .uid = conn->peer.uid,
+            .pid = conn->peer.pid,
+            .may_act = conn->peer.may_act};
+    const char *wrong = http_target_parse(conn->target, &request);
+    if (wrong)
+        return http_refuse(
+                conn, 400, BAD_REQUEST, wrong,
+                "GET /v1/status, and %XX for other characters");
+    if (conn->peer.is_tcp && strcmp(request.path, server->tcp_path))
+        return http_refuse(
+                conn, 404, "E_NOT_FOUND", "no such path", "GET /metrics");
+    if (conn->peer.is_tcp && strcmp(method, "GET"))
+        return http_refuse(
+                conn, 405, "E_METHOD", "there is only GET", "GET /metrics");
+    struct http_reply reply = {0};
+    http_conn_enter(conn, CONN_BUSY);
+    server->handler(server->ctx, &request, &reply);
+    if (!reply.stream)
+        return http_reply_send(conn, &reply, false);
+    http_stream_attach(reply.stream, conn);
+    conn->phase = PHASE_LATER;
+    http_conn_enter(
+            conn, reply.stream->is_finished ? CONN_BUSY : CONN_DEFERRED);
+    return http_reply_later(conn);
+}
+
+static enum MHD_Result on_request(
+        void *ctx, struct MHD_Connection *mhd, const char *url,
+        const char *method, const char *version, const char *data,
+        size_t *bytes, void **slot)
+{
+    struct http_conn *conn = conn_of(mhd);
+    switch (conn->phase) {
+    case PHASE_NONE:
+        return begin_request(conn, method, version);
+    case PHASE_BODY:
+    case PHASE_TOO_LARGE:
+        if (*bytes) {
+            take_body(conn, data, bytes);
+            return MHD_YES;
+        }
+        if (conn->phase == PHASE_TOO_LARGE)
+            return http_refuse(
+                    conn, 413, TOO_LARGE, "the body is larger than 64 KiB",
+                    SMALL);
+        if (conn->body)
+            conn->body[conn->body_bytes] = '\0';
+        return answer(conn, method);
+    case PHASE_LATER:
+        return http_reply_later(conn);
+    case PHASE_ANSWERED:
+        *bytes = 0;
+        return MHD_YES;
+    }
+    return MHD_NO;
+}
+
+static void on_completed(
+        void *ctx, struct MHD_Connection *mhd, void **slot,
+        enum MHD_RequestTerminationCode code)
+{
+    struct http_conn *conn = conn_of(mhd);
+    if (!conn)
+        return;
+    bool was_whole = conn->phase == PHASE_ANSWERED;
+    conn->server->must_run_again |= !was_whole || conn->is_last ||
+                                    code != MHD_REQUEST_TERMINATED_COMPLETED_OK;
+    http_conn_forget_request(conn);
+    if (was_whole)
+        http_conn_enter(conn, CONN_IDLE);
+}
+
+/* It runs in one thread, and says so where it can: since 1.0 a connection that
+ * is added begins only at the next run unless it does. */
+#if MHD_VERSION >= 0x00097707
+enum { ONE_THREAD = MHD_USE_NO_THREAD_SAFETY };
+#else
+enum { ONE_THREAD = 0 };
+#endif
+
+enum zd_status http_mhd_start(struct http_server *server)
+{
+    server->mhd = MHD_start_daemon(
+            MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | ONE_THREAD |
+                    MHD_ALLOW_SUSPEND_RESUME |
+                    MHD_USE_TURBO, /* reads at once; on_connection can still
+                                      send */
+            0, NULL, NULL, on_request, server, MHD_OPTION_CONNECTION_LIMIT,
+            (unsigned)HTTP_CONNECTIONS_HARD + 16, MHD_OPTION_CONNECTION_TIMEOUT,
+            (unsigned)(HTTP_STUCK_MS / 1000),
+            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_POOL_BYTES,
+            MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION,
+            on_connection, server, MHD_OPTION_URI_LOG_CALLBACK, on_target,
+            server, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
+            MHD_OPTION_END);
+    if (!server->mhd)
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E1044", "the HTTP library does not start");
+    return ZD_OK;
+}

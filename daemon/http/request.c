@@ -1,0 +1,102 @@
+/* request.c - the target of a request, by our own rules: libmicrohttpd is
+ * lenient with zero bytes, spaces and broken escapes, and these names end up in
+ * messages. Errors that the transport itself answers. */
+#include "daemon/http/server.h"
+#include "data/tokenizer/tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* In place. False: a broken escape, a zero byte, no UTF-8. */
+static bool unescape(char *text, bool is_query)
+{
+    char *out = text;
+    for (const char *in = text; *in; in++) {
+        char c = *in;
+        if (c == '%') {
+            int high = hex_digit(in[1]);
+            int low = high < 0 ? -1 : hex_digit(in[2]);
+            if (low < 0 || high + low == 0)
+                return false;
+            c = (char)(high * 16 + low);
+            in += 2;
+        } else if (c == '+' && is_query)
+            c = ' ';
+        *out++ = c;
+    }
+    *out = '\0';
+    size_t bytes = (size_t)(out - text);
+    return utf8_valid_prefix(text, bytes) == bytes;
+}
+
+static const char *parse_query(char *query, struct http_request *request)
+{
+    while (query) {
+        char *name = strsep(&query, "&");
+        char *value = strchr(name, '=');
+        if (value)
+            *value++ = '\0';
+        else
+            value = name + strlen(name);
+        if (!*name)
+            return "a parameter of the query has no name";
+        if (request->param_count == HTTP_PARAMS_MAX)
+            return "the query has more than 16 parameters";
+        if (!unescape(name, true) || !unescape(value, true))
+            return "the query holds a broken escape, or is not UTF-8";
+        request->param_names[request->param_count] = name;
+        request->param_values[request->param_count++] = value;
+    }
+    return NULL;
+}
+
+const char *http_target_parse(char *target, struct http_request *request)
+{
+    static const char scheme[] = "http://";
+    for (const char *p = target; *p; p++)
+        if ((unsigned char)*p <= ' ' || *p == 0x7f || *p == '#')
+            return "the path holds a control character, a space or #";
+    if (!strncmp(target, scheme, sizeof scheme - 1)) { /* as to a proxy */
+        target = strchr(target + sizeof scheme - 1, '/');
+        if (!target)
+            return "the address has no path";
+    }
+    if (*target != '/')
+        return "the path does not begin with /";
+    char *query = target;
+    strsep(&query, "?");
+    if (!unescape(target, false))
+        return "the path holds a broken escape, or is not UTF-8";
+    request->path = target;
+    return query && *query ? parse_query(query, request) : NULL;
+}
+
+void http_reply_error(
+        struct http_reply *reply, int status, const char *code,
+        const char *message, const char *hint)
+{
+    const char *quote = hint ? "\"" : "";
+    char *text = NULL;
+    int bytes = asprintf(
+            &text,
+            "{\"error\": {\"code\": \"%s\", \"message\": \"%s\", "
+            "\"hint\": %s%s%s}}\n",
+            code, message, quote, hint ? hint : "null", quote);
+    *reply = (struct http_reply){
+            .status = status, .content_type = "application/json"};
+    if (bytes < 0) {
+        reply->static_body = "";
+        return;
+    }
+    reply->body = text;
+    reply->body_bytes = (size_t)bytes;
+}

@@ -1,0 +1,294 @@
+/* socket.c - the socket in the file system: its path, its folder, the lock
+ * beside it, and its end.
+ *
+ *   JOB.sock        the socket: 0600, or 0660 with a group that may read
+ *   JOB.sock.lock   flock'ed by the job that answers; holds its pid
+ *
+ * The lock settles two starts at one moment; a socket without one that answers
+ * is somebody else's. Nothing but a dead socket is ever removed. */
+#include "daemon/http/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define HINT "control.socket names another path, or \"none\""
+
+static enum zd_status fail_system(const char *what, const char *path)
+{
+    ZD_FAIL(ZD_ERR_CREATE, "E1044", "cannot %s %s: %s", what, path,
+            strerror(errno));
+    zd_fail_help("%s", HINT);
+    return ZD_ERR_CREATE;
+}
+
+/* --- names ---------------------------------------------------------------- */
+
+/* Some logins leave the variable of another user, or of a folder that was never
+ * made: then it is as if it were not set. */
+static bool is_runtime_folder(const char *path)
+{
+    struct stat info;
+    return path && path[0] == '/' && !stat(path, &info) &&
+           S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
+
+/* The folder of the sockets: $XDG_RUNTIME_DIR/zerod where that is a folder of
+ * ours, else, or with `in_tmp`, /tmp/zerod-UID. Who looks for a running job
+ * looks in both: a login may have the variable and a batch system not. */
+static void http_socket_folder(bool in_tmp, char *out, size_t out_bytes)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    if (!in_tmp && is_runtime_folder(runtime))
+        snprintf(out, out_bytes, "%s/zerod", runtime);
+    else
+        snprintf(out, out_bytes, "/tmp/zerod-%u", (unsigned)geteuid());
+}
+
+static enum zd_status check_length(const char *path, size_t bytes)
+{
+    size_t most = sizeof((struct sockaddr_un *)0)->sun_path - 1;
+    if (bytes <= most)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CREATE, "E1041",
+            "the path of the control socket has %zu bytes, it may have %zu: "
+            "%.200s",
+            bytes, most, path);
+    zd_fail_help(
+            "control.socket names a shorter path; one relative to the folder "
+            "the job is started in will do");
+    return ZD_ERR_CREATE;
+}
+
+enum zd_status http_socket_path(
+        const char *job_name, char *out, size_t out_bytes)
+{
+    char folder[4096];
+    http_socket_folder(false, folder, sizeof folder);
+    if (!job_name[0] || job_name[0] == '.' || strchr(job_name, '/')) {
+        ZD_FAIL(ZD_ERR_CREATE, "E1041",
+                "\"%.80s\" cannot be the name of a socket", job_name);
+        zd_fail_help("job.name without / and not beginning with a dot");
+        return ZD_ERR_CREATE;
+    }
+    size_t bytes = strlen(folder) + strlen(job_name) + strlen("/.sock");
+    ZD_TRY(check_length(folder, bytes));
+    if (bytes >= out_bytes)
+        return check_length(folder, SIZE_MAX);
+    snprintf(out, out_bytes, "%s/%s.sock", folder, job_name);
+    return ZD_OK;
+}
+
+/* --- the folder ----------------------------------------------------------- */
+
+static enum zd_status not_ours(const char *path, const char *why)
+{
+    ZD_FAIL(ZD_ERR_CREATE, "E1042", "the folder of the control socket %s: %s",
+            why, path);
+    zd_fail_help("%s", HINT);
+    return ZD_ERR_CREATE;
+}
+
+static enum zd_status settle_folder(int fd, const char *path, int status_gid)
+{
+    struct stat info;
+    if (fstat(fd, &info))
+        return fail_system("look at", path);
+    if (info.st_uid != geteuid())
+        return not_ours(path, "belongs to another user");
+    if (status_gid >= 0 && info.st_gid != (gid_t)status_gid &&
+        fchown(fd, (uid_t)-1, (gid_t)status_gid))
+        return fail_system("give a group to", path);
+    /* Without a group of ours, one that another job has let in stays. */
+    mode_t mode = status_gid >= 0 ? 0750 : info.st_mode & 0750;
+    if ((info.st_mode & 07777) != mode && fchmod(fd, mode))
+        return fail_system("set the mode of", path);
+    return ZD_OK;
+}
+
+static enum zd_status make_folder(const char *path, int status_gid)
+{
+    if (mkdir(path, 0700) && errno != EEXIST)
+        return fail_system("make", path);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
+        return not_ours(path, "is a link or no folder");
+    if (fd < 0 && errno == EACCES)
+        return not_ours(path, "belongs to another user");
+    if (fd < 0)
+        return fail_system("open", path);
+    enum zd_status status = settle_folder(fd, path, status_gid);
+    close(fd);
+    return status;
+}
+
+/* --- the lock ------------------------------------------------------------- */
+
+/* Who listens there: its pid; 0: nobody; -1: somebody, or it cannot be told. */
+static pid_t probe(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct ucred cred = {.pid = -1};
+    socklen_t bytes = sizeof cred;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    pid_t pid = -1;
+    if (!connect(fd, (struct sockaddr *)&address, sizeof address)) {
+        if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes))
+            pid = cred.pid ? cred.pid : -1;
+    } else if (errno == ECONNREFUSED || errno == ENOENT)
+        pid = 0;
+    close(fd);
+    return pid;
+}
+
+static enum zd_status is_live(const char *path, pid_t pid)
+{
+    if (pid > 0)
+        ZD_FAIL(ZD_ERR_CREATE, "E1040",
+                "a job of this name is running: pid %d answers at %s", (int)pid,
+                path);
+    else
+        ZD_FAIL(ZD_ERR_CREATE, "E1040",
+                "a job of this name is running: it holds %s", path);
+    zd_fail_help("another job.name, or wait for it; zerodctl stop ends it");
+    return ZD_ERR_CREATE;
+}
+
+static pid_t read_pid(int fd)
+{
+    char text[16] = {0};
+    return pread(fd, text, sizeof text - 1, 0) > 0 ? (pid_t)atoi(text) : -1;
+}
+
+/* The file can be removed and made again by others between open and flock. */
+static bool is_still_there(int fd, const char *path)
+{
+    struct stat ours, there;
+    return !fstat(fd, &ours) && !lstat(path, &there) &&
+           ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
+static enum zd_status take_lock(struct http_socket *socket, const char *path)
+{
+    for (;;) {
+        int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0)
+            return fail_system("make the lock", path);
+        if (flock(fd, LOCK_EX | LOCK_NB)) {
+            bool is_taken = errno == EWOULDBLOCK;
+            pid_t pid = read_pid(fd);
+            close(fd);
+            return is_taken ? is_live(socket->path, pid)
+                            : fail_system("lock", path);
+        }
+        if (!is_still_there(fd, path)) {
+            close(fd);
+            continue;
+        }
+        char text[16];
+        int bytes = snprintf(text, sizeof text, "%d\n", (int)getpid());
+        if (ftruncate(fd, 0) || pwrite(fd, text, (size_t)bytes, 0) != bytes) {
+            close(fd);
+            return fail_system("write", path);
+        }
+        socket->lock_fd = fd;
+        return ZD_OK;
+    }
+}
+
+static void lock_path(const struct http_socket *socket, char *out, size_t bytes)
+{
+    snprintf(out, bytes, "%s.lock", socket->path);
+}
+
+/* --- the socket ----------------------------------------------------------- */
+
+static enum zd_status remove_stale(const char *path)
+{
+    struct stat info;
+    if (lstat(path, &info))
+        return errno == ENOENT ? ZD_OK : fail_system("look at", path);
+    if (!S_ISSOCK(info.st_mode)) {
+        ZD_FAIL(ZD_ERR_CREATE, "E1043",
+                "in the place of the control socket is %s: %s",
+                S_ISLNK(info.st_mode) ? "a link" : "another file", path);
+        zd_fail_help("remove it, or: " HINT);
+        return ZD_ERR_CREATE;
+    }
+    pid_t pid = probe(path);
+    if (pid)
+        return is_live(path, pid);
+    return unlink(path) && errno != ENOENT ? fail_system("remove", path)
+                                           : ZD_OK;
+}
+
+/* On Linux a socket's file gets the mode of the socket it is bound from: no
+ * moment in which others could connect, and no umask, which is the whole
+ * process's. */
+static enum zd_status bind_socket(
+        struct http_socket *socket_out, int status_gid)
+{
+    const char *path = socket_out->path;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct stat info;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return fail_system("make", path);
+    socket_out->fd = fd;
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    fchmod(fd, 0600);
+    if (bind(fd, (struct sockaddr *)&address, sizeof address))
+        return fail_system("make", path);
+    if (lstat(path, &info))
+        return fail_system("look at", path);
+    socket_out->device = info.st_dev;
+    socket_out->inode = info.st_ino;
+    if (status_gid >= 0 && lchown(path, (uid_t)-1, (gid_t)status_gid))
+        return fail_system("give a group to", path);
+    if (chmod(path, status_gid >= 0 ? 0660 : 0600))
+        return fail_system("set the mode of", path);
+    return ZD_OK;
+}
+
+enum zd_status http_socket_open(
+        const struct http_options *options, struct http_socket *socket_out)
+{
+    const char *path = options->socket_path;
+    char other[4096 + 8];
+    ZD_TRY(check_length(path, strlen(path)));
+    memcpy(socket_out->path, path, strlen(path) + 1);
+    if (options->is_default_path) {
+        snprintf(other, sizeof other, "%s", path);
+        *strrchr(other, '/') = '\0';
+        ZD_TRY(make_folder(other, options->status_gid));
+    }
+    lock_path(socket_out, other, sizeof other);
+    ZD_TRY(take_lock(socket_out, other));
+    ZD_TRY(remove_stale(path));
+    return bind_socket(socket_out, options->status_gid);
+}
+
+void http_socket_close(struct http_socket *socket)
+{
+    struct stat info;
+    char lock[sizeof socket->path + 8];
+    if (socket->inode && !lstat(socket->path, &info) &&
+        info.st_dev == socket->device && info.st_ino == socket->inode)
+        unlink(socket->path);
+    if (socket->fd >= 0)
+        close(socket->fd);
+    lock_path(socket, lock, sizeof lock);
+    if (socket->lock_fd >= 0 && is_still_there(socket->lock_fd, lock))
+        unlink(lock);
+    if (socket->lock_fd >= 0)
+        close(socket->lock_fd);
+    socket->fd = socket->lock_fd = -1;
+}

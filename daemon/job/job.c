@@ -1,0 +1,165 @@
+#include "daemon/job/job_internal.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A job file is at most a megabyte: running out of memory while it is read is
+ * no state that is worth going on from. */
+static void *must(void *memory)
+{
+    if (!memory)
+        abort();
+    return memory;
+}
+
+static void *pool_keep(struct job *job, void *memory)
+{
+    if ((job->pool_count & (job->pool_count - 1)) == 0) { /* a power of two */
+        size_t capacity = job->pool_count ? 2 * (size_t)job->pool_count : 1;
+        job->pool = must(realloc(job->pool, capacity * sizeof *job->pool));
+    }
+    job->pool[job->pool_count++] = memory;
+    return memory;
+}
+
+void *job_alloc(struct job *job, size_t bytes)
+{
+    return pool_keep(job, must(calloc(1, bytes)));
+}
+
+const char *job_string(struct job *job, const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+    va_start(args, format);
+    int n = vasprintf(&text, format, args);
+    va_end(args);
+    return pool_keep(job, must(n < 0 ? NULL : text));
+}
+
+struct toml_source *job_source(struct job *job, const char *name)
+{
+    size_t count = (size_t)job->source_count + 1;
+    struct toml_source *source = must(calloc(1, sizeof *source));
+    job->sources = must(realloc(job->sources, count * sizeof *job->sources));
+    job->sources[job->source_count++] = source;
+    source->name = must(strdup(name));
+    return source;
+}
+
+/* --- where things stand --- */
+
+static const struct toml_node *find_given(
+        const struct job *job, const char *section, const char *name)
+{
+    return job->given[schema_index(schema_find(section, name))];
+}
+
+bool job_is_given(const struct job *job, const char *section, const char *name)
+{
+    return find_given(job, section, name) != NULL;
+}
+
+bool job_is_sound(const struct job *job, const char *section, const char *name)
+{
+    return !job->refused[schema_index(schema_find(section, name))];
+}
+
+struct toml_place job_place(
+        const struct job *job, const char *section, const char *name)
+{
+    const struct toml_node *node = find_given(job, section, name);
+    if (node)
+        return node->key_place;
+    const struct toml_node *table =
+            job->root ? toml_find(job->root, section) : NULL;
+    if (table)
+        return table->place;
+    struct toml_place file = {.source = job->sources[0]};
+    return file;
+}
+
+void job_derive(
+        struct job *job, const char *section, const char *name,
+        const char *from)
+{
+    job->derived[schema_index(schema_find(section, name))] = from;
+}
+
+void job_leave_out(
+        struct job *job, const char *section, const char *name, const char *why)
+{
+    job->unused[schema_index(schema_find(section, name))] = why;
+}
+
+/* --- life --- */
+
+static struct job *job_create(const struct job_request *request)
+{
+    size_t count = (size_t)schema_count;
+    struct job *job = must(calloc(1, sizeof *job));
+    job->given = must(calloc(count, sizeof *job->given));
+    job->derived = must(calloc(count, sizeof *job->derived));
+    job->unused = must(calloc(count, sizeof *job->unused));
+    job->refused = must(calloc(count, sizeof *job->refused));
+    job->options = train_job_default();
+    job->world = request->world;
+    return job;
+}
+
+enum zd_status job_load(const struct job_request *request, struct job **job_out)
+{
+    struct job *job = job_create(request);
+    *job_out = job;
+    job_read_tree(job, request);
+    if (job->root)
+        job_read_values(job);
+    if (!job->is_partial) {
+        job_settle(job, request->path);
+        job_check(job);
+        if (!job->problems.count && !request->skip_paths)
+            job_check_paths(job);
+    }
+    problems_sort(&job->problems);
+    if (job->problems.count)
+        return problems_status(&job->problems);
+    char *text = job_canonical(job);
+    hash_bytes(text, strlen(text), job->digest);
+    free(text);
+    job->options.digest = job->digest;
+    return ZD_OK;
+}
+
+void job_free(struct job *job)
+{
+    if (!job)
+        return;
+    problems_fini(&job->problems);
+    toml_free(job->root);
+    for (int i = 0; i < job->source_count; i++) {
+        free(job->sources[i]->name);
+        free(job->sources[i]->text);
+        free(job->sources[i]);
+    }
+    for (int i = 0; i < job->pool_count; i++)
+        free(job->pool[i]);
+    json_decref(job->options.model.config);
+    free(job->sources);
+    free(job->pool);
+    free(job->given);
+    free(job->refused);
+    free(job->derived);
+    free(job->unused);
+    free(job);
+}
+
+const struct problems *job_problems(const struct job *job)
+{
+    return &job->problems;
+}
+
+const struct train_job *job_options(const struct job *job)
+{
+    return &job->options;
+}

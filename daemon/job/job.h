@@ -1,0 +1,56 @@
+/* job.h - job.toml read, checked and resolved.
+ *
+ *   file [+ extends] -> tree -> --set -> values -> defaults -> contradictions
+ *
+ * Everything that is wrong is collected (problems.h) and told at once. Every
+ * value remembers where it came from. No MPI, no weights, no data are touched;
+ * the model's config.json is read when the job names a model. */
+#ifndef ZD_DAEMON_JOB_JOB_H
+#define ZD_DAEMON_JOB_JOB_H
+
+#include "daemon/job/toml/problems.h"
+#include "train/job/options.h"
+
+struct job_override {   /* borrowed until job_load returns */
+    const char *key;    /* "section.key" */
+    const char *value;  /* TOML if it parses, else a plain string */
+    const char *origin; /* "--set", "--max-steps": told in errors and --print */
+    bool is_text;       /* never TOML */
+};
+
+struct job_request {
+    const char *path;
+    const struct job_override *overrides;
+    int override_count;
+    int world;       /* ranks; 0: not known, then the batch is settled later */
+    bool skip_paths; /* data and checkpoints need not exist (zerod plan) */
+};
+
+struct job;
+
+/* Always sets *job_out, which holds the problems when it fails. ZD_ERR_CONFIG
+ * for anything in the file or an override; ZD_ERR_NO_INPUT for a file, base,
+ * model or data path that does not exist; ZD_ERR_DATA for a broken config.json.
+ * No error record is made: job_problems are what to print. */
+enum zd_status job_load(
+        const struct job_request *request, struct job **job_out);
+void job_free(struct job *job);
+
+const struct problems *job_problems(const struct job *job);
+/* Strings and arrays in it live as long as the job. */
+const struct train_job *job_options(const struct job *job);
+
+/* Keys that the job gives and that do nothing because the CPU computes, as
+ * "model.attn, comm.timeout"; false: there is none. */
+bool job_idle_keys(const struct job *job, char *out, size_t bytes);
+
+/* Every key, its value and where it came from: as TOML text that can be read
+ * again, or as one object {"file", "world", "values": {"train.max_steps":
+ * {"value", "origin", "available"}}}. New reference. */
+void job_print(const struct job *job, FILE *stream);
+json_t *job_json(const struct job *job);
+/* One line "section.key = value" per key that must be equal on all ranks.
+ * train_job.digest is the digest of this text. The caller frees it. */
+char *job_canonical(const struct job *job);
+
+#endif

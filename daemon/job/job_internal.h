@@ -1,0 +1,81 @@
+/* job_internal.h - the steps of job_load, for the files of this folder alone. */
+#ifndef ZD_DAEMON_JOB_JOB_INTERNAL_H
+#define ZD_DAEMON_JOB_JOB_INTERNAL_H
+
+#include "base/file/hash.h"
+#include "daemon/job/job.h"
+#include "daemon/job/schema.h"
+#include "daemon/job/toml/toml_tree.h"
+
+struct job {
+    struct train_job options;
+    struct problems problems;
+    struct toml_node *root;       /* all files and overrides, merged */
+    struct toml_source **sources; /* owned */
+    int source_count;
+    void **pool; /* owned: strings and arrays of options */
+    int pool_count;
+    const struct toml_node **given; /* (schema_count) NULL: not given */
+    bool *refused;                  /* (schema_count) given, but no good */
+    const char **derived;           /* (schema_count) where a value that was not
+                                       given follows from; NULL: the default */
+    const char **unused; /* (schema_count) why the value means nothing
+                            in this job; NULL: it does */
+    char digest[HASH_HEX];
+    bool is_partial; /* a file could not be read: what is missing is not told */
+    int world;
+    int per_device, accumulation; /* settled; 0: not known */
+    int64_t global_batch;
+};
+
+/* Memory that lives as long as the job, cleared. */
+void *job_alloc(struct job *job, size_t bytes);
+const char *job_string(struct job *job, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+struct toml_source *job_source(struct job *job, const char *name);
+/* Where key `section.name` was given; where its section or the file begins when
+ * it was not. */
+struct toml_place job_place(
+        const struct job *job, const char *section, const char *name);
+bool job_is_given(const struct job *job, const char *section, const char *name);
+/* Not refused: its field may be compared with others. */
+bool job_is_sound(const struct job *job, const char *section, const char *name);
+void job_derive(
+        struct job *job, const char *section, const char *name,
+        const char *from);
+/* The value means nothing here: it is printed as a comment. */
+void job_leave_out(
+        struct job *job, const char *section, const char *name,
+        const char *why);
+
+/* 1. tree.c: read the files, resolve aliases, merge, apply overrides. */
+void job_read_tree(struct job *job, const struct job_request *request);
+/* 2. keys.c: unknown keys, types, ranges; fill options. */
+void job_read_values(struct job *job);
+/* 3. settle.c: defaults that follow from others, the batch. */
+void job_settle(struct job *job, const char *path);
+void job_settle_optim(struct job *job);
+void job_settle_offload(struct job *job);
+/* 4. check.c: what contradicts something else; then, when nothing does,
+ * what does not exist. */
+void job_check(struct job *job);
+/* Of [offload], [optim] and [control] alone; job_check calls them. */
+void job_check_offload(struct job *job);
+void job_check_optim(struct job *job);
+void job_check_control(struct job *job);
+void job_check_paths(struct job *job);
+
+/* value.c: one value between TOML, the options, and JSON. `base` is the struct
+ * that the key's offsets are of. Adds problems and returns false when it
+ * cannot. */
+bool value_read(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base);
+/* New reference. NULL for keys that have no field. */
+json_t *value_json(const struct schema_key *key, const void *base);
+/* Is `node` one of the values that switch an unavailable key off? */
+bool value_is_off(const struct schema_key *key, const struct toml_node *node);
+/* [model.config] as JSON; problems for what JSON cannot hold. */
+json_t *value_table_json(struct job *job, const struct toml_node *node);
+
+#endif

@@ -1,0 +1,169 @@
+/* keys.c - every key of the tree against the schema. */
+#include "daemon/job/job_internal.h"
+
+#include <string.h>
+
+/* "[optim]" for people; keys above all sections have none. */
+static const char *in_section(struct job *job, const char *section)
+{
+    return section[0] ? job_string(job, "[%s]", section)
+                      : "the part above all sections";
+}
+
+static void tell_unknown(
+        struct job *job, const char *section, const struct toml_node *item)
+{
+    const char *here = in_section(job, section);
+    const struct schema_key *key = schema_find_elsewhere(section, item->key);
+    char found[SCHEMA_NAME_MAX];
+    char label[160] = "";
+    if (key) {
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0204", item->key_place, NULL,
+                "`%s` belongs in %s, not %s", item->key,
+                in_section(job, key->section), here);
+        return;
+    }
+    if (job->problems.count < 100 && /* a file full of nonsense */
+        (key = schema_suggest(section, item->key, found))) {
+        if (strcmp(key->section, section) == 0)
+            snprintf(label, sizeof label, "did you mean `%s`?", found);
+        else
+            snprintf(
+                    label, sizeof label, "did you mean `%s` in [%s]?", found,
+                    key->section);
+    }
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, "E0203", item->key_place, label,
+            "unknown key `%.80s` in %s", item->key, here);
+}
+
+static void read_key(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *item, void *base);
+
+/* Known keys into `base`; a table whose name makes a section is walked too. */
+static void read_section(
+        struct job *job, const char *section, const struct toml_node *table,
+        void *base)
+{
+    for (int i = 0; i < table->count; i++) {
+        const struct toml_node *item = table->items[i];
+        const struct schema_key *key = schema_find(section, item->key);
+        char inner[SCHEMA_NAME_MAX * 2];
+        snprintf(inner, sizeof inner, "%s.%.60s", section, item->key);
+        if (key)
+            read_key(job, key, item, base);
+        else if (schema_is_section(inner) && item->kind == TOML_TABLE)
+            read_section(job, inner, item, base);
+        else
+            tell_unknown(job, section, item);
+    }
+}
+
+/* [[data.train]]: one struct per table. */
+static bool read_entries(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    char section[SCHEMA_NAME_MAX];
+    snprintf(section, sizeof section, "%s.%s", key->section, key->name);
+    bool is_array = node->kind == TOML_ARRAY;
+    for (int i = 0; is_array && i < node->count; i++)
+        is_array = node->items[i]->kind == TOML_TABLE;
+    if (!is_array) {
+        char accepts[128];
+        schema_accepts(key, accepts, sizeof accepts);
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0205", node->place, accepts,
+                "[%s] must be an array of tables", section);
+        problem_help(
+                &job->problems, "write [[%s]], in double brackets", section);
+        return false;
+    }
+    struct data_entry *entries =
+            job_alloc(job, (size_t)(node->count + 1) * sizeof *entries);
+    for (int i = 0; i < node->count; i++) {
+        const struct toml_node *table = node->items[i];
+        entries[i] = data_entry_default();
+        read_section(job, section, table, &entries[i]);
+        const struct toml_node *path = toml_find(table, "path");
+        if (!path || (path->kind == TOML_STRING && !path->string[0]))
+            problem_add(
+                    &job->problems, ZD_ERR_CONFIG, "E0210",
+                    path ? path->place : table->place, NULL,
+                    "[[%s]] needs a `path`", section);
+    }
+    *(struct data_entry **)((char *)base + key->offset) = entries;
+    *(int *)((char *)base + key->offset2) = node->count;
+    return true;
+}
+
+static void read_key(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *item, void *base)
+{
+    if (key->flags & SCHEMA_UNAVAILABLE) {
+        if (value_is_off(key, item))
+            return;
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0208", item->key_place,
+                key->off ? "remove this line, or switch it off"
+                         : "remove this line",
+                "`%s` in [%s] is not available in this version", key->name,
+                key->section);
+        return;
+    }
+    /* kept even when its value is refused: it was given, so it is not missing
+     */
+    if (base == &job->options)
+        job->given[schema_index(key)] = item;
+    bool is_read = key->type == SCHEMA_ENTRIES
+                           ? read_entries(job, key, item, base)
+                           : value_read(job, key, item, base);
+    if (base == &job->options)
+        job->refused[schema_index(key)] = !is_read;
+}
+
+static void tell_no_table(struct job *job, const struct toml_node *item)
+{
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, "E0205", item->place, NULL,
+            "[%s] is a section, not %s", item->key, toml_kind_name(item->kind));
+}
+
+static void tell_section(struct job *job, const struct toml_node *item)
+{
+    const char *near = job->problems.count < 100
+                               ? schema_suggest_section(item->key)
+                               : NULL;
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, "E0202", item->key_place,
+            near ? job_string(job, "did you mean [%s]?", near) : NULL,
+            "unknown section [%.80s]", item->key);
+}
+
+/* Dotted names are sections only below their own section: ["data.train"] is not
+ * [data.train]. */
+static bool is_top_section(const char *name)
+{
+    return name[0] && !strchr(name, '.') && schema_is_section(name);
+}
+
+void job_read_values(struct job *job)
+{
+    for (int i = 0; i < job->root->count; i++) {
+        const struct toml_node *item = job->root->items[i];
+        const struct schema_key *key = schema_find("", item->key);
+        if (key)
+            read_key(job, key, item, &job->options);
+        else if (is_top_section(item->key) && item->kind == TOML_TABLE)
+            read_section(job, item->key, item, &job->options);
+        else if (is_top_section(item->key))
+            tell_no_table(job, item);
+        else if (item->kind == TOML_TABLE)
+            tell_section(job, item);
+        else
+            tell_unknown(job, "", item);
+    }
+}

@@ -1,0 +1,270 @@
+/* print.c - the resolved job, for people, programs and other ranks. */
+#include "daemon/job/job_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The fewest digits that come back exactly, marked as a number with a fraction.
+ */
+static void put_real(FILE *stream, double value)
+{
+    char text[40];
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    fputs(text, stream);
+    if (!strpbrk(text, ".en"))
+        fputs(".0", stream);
+}
+
+static void put_key(FILE *stream, const char *key)
+{
+    static const char bare[] = "abcdefghijklmnopqrstuvwxyz"
+                               "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    if (key[0] && strspn(key, bare) == strlen(key)) {
+        fputs(key, stream);
+        return;
+    }
+    json_t *string = json_string(key);
+    json_dumpf(string, stream, JSON_ENCODE_ANY);
+    json_decref(string);
+}
+
+/* JSON as a TOML value: strings are written alike. */
+static void put_value(FILE *stream, const json_t *value)
+{
+    const char *key;
+    json_t *item;
+    size_t i;
+    bool is_first = true;
+    switch (json_typeof(value)) {
+    case JSON_REAL:
+        put_real(stream, json_real_value(value));
+        break;
+    case JSON_ARRAY:
+        fputc('[', stream);
+        json_array_foreach((json_t *)value, i, item)
+        {
+            fputs(i ? ", " : "", stream);
+            put_value(stream, item);
+        }
+        fputc(']', stream);
+        break;
+    case JSON_OBJECT:
+        fputc('{', stream);
+        json_object_foreach((json_t *)value, key, item)
+        {
+            fputs(is_first ? " " : ", ", stream);
+            is_first = false;
+            put_key(stream, key);
+            fputs(" = ", stream);
+            put_value(stream, item);
+        }
+        fputs(is_first ? "}" : " }", stream);
+        break;
+    default:
+        json_dumpf(value, stream, JSON_ENCODE_ANY);
+        break;
+    }
+}
+
+/* --- a row: value and origin --- */
+
+/* The three batch sizes are shown as they are settled, when they are. */
+static json_t *row_value(const struct job *job, const struct schema_key *key)
+{
+    int64_t settled = 0;
+    if (strcmp(key->name, "per_device_train_batch_size") == 0)
+        settled = job->per_device;
+    else if (strcmp(key->name, "gradient_accumulation_steps") == 0)
+        settled = job->accumulation;
+    else if (strcmp(key->name, "global_batch_size") == 0)
+        settled = job->global_batch;
+    if (settled)
+        return json_integer(settled);
+    return value_json(key, &job->options);
+}
+
+static void row_origin(
+        const struct job *job, const struct schema_key *key, char *out,
+        size_t out_bytes)
+{
+    int index = schema_index(key);
+    const struct toml_node *node = job->given[index];
+    bool is_batch = strstr(key->name, "batch_size") ||
+                    strcmp(key->name, "gradient_accumulation_steps") == 0;
+    if (job->unused[index])
+        snprintf(out, out_bytes, "%s", job->unused[index]);
+    else if (node && node->place.line)
+        snprintf(
+                out, out_bytes, "%s:%d", node->key_place.source->name,
+                node->key_place.line);
+    else if (node)
+        snprintf(out, out_bytes, "%s", node->place.source->name);
+    else if (job->derived[index])
+        snprintf(out, out_bytes, "%s", job->derived[index]);
+    else if (
+            is_batch && strcmp(key->section, "train") == 0 && job->world &&
+            (job->options.train.global_batch_size ||
+             strcmp(key->name, "global_batch_size") == 0))
+        snprintf(
+                out, out_bytes, "from the other two, for %d rank%s", job->world,
+                job->world == 1 ? "" : "s");
+    else
+        snprintf(out, out_bytes, "default");
+}
+
+static bool is_entry(const struct schema_key *key)
+{
+    return strncmp(key->section, "data.", 5) == 0;
+}
+
+/* --- text --- */
+
+static void print_entries(
+        const struct schema_key *key, const json_t *entries, FILE *stream)
+{
+    size_t i;
+    json_t *entry, *value;
+    const char *name;
+    json_array_foreach((json_t *)entries, i, entry)
+    {
+        fprintf(stream, "\n[[%s.%s]]\n", key->section, key->name);
+        json_object_foreach(entry, name, value)
+        {
+            fprintf(stream, "%s = ", name);
+            put_value(stream, value);
+            fputc('\n', stream);
+        }
+    }
+}
+
+static void print_table(
+        const struct schema_key *key, const json_t *table, FILE *stream)
+{
+    const char *name;
+    json_t *value;
+    if (!json_is_object(table))
+        return;
+    fprintf(stream, "\n[%s.%s]\n", key->section, key->name);
+    json_object_foreach((json_t *)table, name, value)
+    {
+        put_key(stream, name);
+        fputs(" = ", stream);
+        put_value(stream, value);
+        fputc('\n', stream);
+    }
+}
+
+static void print_row(
+        const struct job *job, const struct schema_key *key, FILE *stream)
+{
+    char origin[1200], *text = NULL;
+    size_t bytes = 0;
+    if (key->flags & SCHEMA_UNAVAILABLE) {
+        fprintf(stream, "# %-32s not available in this version\n", key->name);
+        return;
+    }
+    const char *unused = job->unused[schema_index(key)];
+    if (unused) {
+        fprintf(stream, "# %-32s %s\n", key->name, unused);
+        return;
+    }
+    json_t *value = row_value(job, key);
+    if (!value)
+        return;
+    if (key->type == SCHEMA_ENTRIES)
+        print_entries(key, value, stream);
+    else if (key->type == SCHEMA_TABLE)
+        print_table(key, value, stream);
+    else {
+        FILE *line = open_memstream(&text, &bytes);
+        fprintf(line, "%s = ", key->name);
+        put_value(line, value);
+        fclose(line);
+        row_origin(job, key, origin, sizeof origin);
+        for (char *c = origin; *c; c++) /* a comment is one line */
+            if ((unsigned char)*c < 0x20 || *c == 0x7f)
+                *c = '?';
+        fprintf(stream, "%-42s # %s\n", text, origin);
+        free(text);
+    }
+    json_decref(value);
+}
+
+void job_print(const struct job *job, FILE *stream)
+{
+    const char *section = "";
+    if (job->world)
+        fprintf(stream, "# %s, resolved for %d rank%s\n", job->sources[0]->name,
+                job->world, job->world == 1 ? "" : "s");
+    else
+        fprintf(stream, "# %s, resolved\n", job->sources[0]->name);
+    for (int i = 0; i < schema_count; i++) {
+        const struct schema_key *key = &schema_table[i];
+        if (is_entry(key))
+            continue;
+        if (strcmp(section, key->section) != 0) {
+            section = key->section;
+            fprintf(stream, "\n[%s]\n", section);
+        }
+        print_row(job, key, stream);
+    }
+}
+
+/* --- JSON --- */
+
+json_t *job_json(const struct job *job)
+{
+    json_t *values = json_object();
+    for (int i = 0; i < schema_count; i++) {
+        const struct schema_key *key = &schema_table[i];
+        char name[160], origin[1200];
+        if (is_entry(key) || key->type == SCHEMA_EXTENDS)
+            continue;
+        bool available = !(key->flags & SCHEMA_UNAVAILABLE);
+        json_t *value = available ? row_value(job, key) : json_null();
+        row_origin(job, key, origin, sizeof origin);
+        snprintf(
+                name, sizeof name, "%s%s%s", key->section,
+                key->section[0] ? "." : "", key->name);
+        json_object_set_new(
+                values, name,
+                json_pack(
+                        "{s:o, s:s*, s:b}", "value", value, "origin",
+                        available ? origin : "not available in this version",
+                        "available", available));
+    }
+    return json_pack(
+            "{s:s*, s:o, s:o}", "file", job->sources[0]->name, "world",
+            job->world ? json_integer(job->world) : json_null(), "values",
+            values);
+}
+
+/* --- what ranks compare --- */
+
+char *job_canonical(const struct job *job)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+    if (!stream)
+        abort();
+    for (int i = 0; i < schema_count; i++) {
+        const struct schema_key *key = &schema_table[i];
+        json_t *value;
+        if ((key->flags & (SCHEMA_UNAVAILABLE | SCHEMA_PER_RANK)) ||
+            is_entry(key) || !(value = row_value(job, key)))
+            continue;
+        fprintf(stream, "%s.%s = ", key->section, key->name);
+        json_dumpf(
+                value, stream, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+        fputc('\n', stream);
+        json_decref(value);
+    }
+    fclose(stream);
+    return text;
+}

@@ -1,0 +1,123 @@
+/* schema.h - the one table of job.toml: a line per key. Parsing, validation,
+ * `zerod validate --print`, did-you-mean and the reference page all come from
+ * it.
+ *
+ * A key of this table writes one field (some types: two) of struct train_job,
+ * or of struct data_entry for [[data.train]] and [[data.eval]]. Its default is
+ * what train_job_default() and data_entry_default() hold there, so that no
+ * default is written twice. A key with SCHEMA_UNAVAILABLE is known but does
+ * nothing in this version: it may be given only one of its `off` values. */
+#ifndef ZD_DAEMON_JOB_SCHEMA_H
+#define ZD_DAEMON_JOB_SCHEMA_H
+
+#include "train/job/options.h"
+
+enum { SCHEMA_NAME_MAX = 64 };
+
+enum schema_type {                /* TOML accepted            field written */
+                   SCHEMA_STRING, /* string                   const char * */
+                   SCHEMA_WORD,   /* one of choices           const char * */
+                   SCHEMA_ENUM,  /* one of choices           an enum, or bool */
+                   SCHEMA_BOOL,  /* boolean                  bool */
+                   SCHEMA_INT,   /* integer, also 5e8        int */
+                   SCHEMA_INT64, /* the same                 int64_t */
+                   SCHEMA_UINT64, /* the same, not negative   uint64_t */
+                   SCHEMA_REAL,   /* number                   double */
+                   SCHEMA_STEPS,  /* whole, or fraction < 1   double */
+                   SCHEMA_SIZE,   /* "64MiB", bytes           uint64_t */
+                   SCHEMA_LIMIT, /* a size or "90%"          uint64_t, double */
+                   SCHEMA_DURATION, /* "1h30m"                  double seconds
+                                     */
+                   SCHEMA_MOMENT,   /* RFC 3339, "1h30m" or ""  double seconds
+                                       since 1970, double seconds from the start
+                                     */
+                   SCHEMA_STRINGS, /* array of strings         const char *const
+                                    *, int */
+                   SCHEMA_RESUME, /* mode or a path           enum, const char *
+                                   */
+                   SCHEMA_SOCKET, /* auto, none or a path     enum, const char *
+                                   */
+                   SCHEMA_CHECKPOINTING, /* none, full, every:N, ..  struct
+                                            checkpointing */
+                   SCHEMA_DTYPE,     /* auto or a type           bool auto, enum
+                                        dtype */
+                   SCHEMA_OPTIMIZER, /* one of choices         name, state_type
+                                        and paged of struct optim_options */
+                   SCHEMA_ENTRIES, /* array of tables          struct data_entry
+                                    *, int */
+                   SCHEMA_TABLE,   /* free table               json_t * */
+                   SCHEMA_VERSION, /* the integer 1            nothing */
+                   SCHEMA_EXTENDS  /* path of the base file    nothing */
+};
+
+enum schema_flags {
+    SCHEMA_UNAVAILABLE = 1,
+    SCHEMA_AUTO = 2,      /* "auto" is accepted and stored as 0 */
+    SCHEMA_ABOVE_MIN = 4, /* min itself is out of range */
+    SCHEMA_BELOW_MAX = 8, /* max itself is out of range */
+    SCHEMA_PER_RANK = 16, /* may differ between ranks */
+    SCHEMA_NULLABLE = 32, /* a string whose "" means not given (NULL) */
+    SCHEMA_NAMES = 64,    /* letters, digits, '.', '_', '-' only; 1 to 48 */
+    SCHEMA_NOT_ZERO = 128,
+    SCHEMA_AS_BOOL = 256, /* an enum whose field is a bool */
+};
+
+/* Values of the choices of SCHEMA_OPTIMIZER: an enum optim_name and these. */
+enum { SCHEMA_STATES_8BIT = 1 << 8, SCHEMA_STATES_PAGED = 1 << 9 };
+
+struct schema_choice {
+    const char *name;
+    int value;
+    const char *note; /* NULL; "=" another name of the same value;
+                         "!" not available in this version */
+};
+
+struct schema_key {
+    const char *section, *name; /* "" for keys above all sections */
+    enum schema_type type;
+    size_t offset, offset2;
+    const char *help; /* one line */
+    unsigned flags;
+    double min, max;                     /* numbers; both 0: any */
+    const struct schema_choice *choices; /* ends with a NULL name */
+    const char *aliases;                 /* other names, separated by spaces */
+    const char *off;                     /* SCHEMA_UNAVAILABLE: accepted values,
+                                            separated by '|'; NULL: none */
+    const char *fallback; /* for the reference: what a key that is not given
+                             follows from, where it has no constant default */
+};
+
+/* All keys, section by section in the order of the reference page. */
+extern const struct schema_key schema_table[];
+extern const int schema_count;
+
+/* NULL when there is none. `section` is "optim", "train.fp16", "data.train". */
+const struct schema_key *schema_find(const char *section, const char *name);
+/* By one of its aliases. */
+const struct schema_key *schema_find_alias(
+        const char *section, const char *name);
+/* A key (or alias) of that name in any other section. */
+const struct schema_key *schema_find_elsewhere(
+        const char *section, const char *name);
+/* The nearest name in this section, then in any; NULL when nothing is near.
+ * `found`: the name or alias that is near. */
+const struct schema_key *schema_suggest(
+        const char *section, const char *name, char found[SCHEMA_NAME_MAX]);
+/* The nearest word that a key of choices accepts, by whatever name it has; NULL
+ * when none is near or the key has no choices. */
+const char *schema_suggest_choice(
+        const struct schema_key *key, const char *typed);
+bool schema_is_section(const char *section);
+const char *schema_suggest_section(const char *section); /* NULL: none near */
+/* What the reference says of a section, a sentence without its full stop; NULL:
+ * its keys say it. */
+const char *schema_section_note(const char *section);
+
+int schema_index(const struct schema_key *key);
+/* What a key accepts, for people: "an integer from 1 to 64". */
+void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes);
+
+/* JSON Schema (draft 2020-12) of job.toml. New reference. */
+json_t *schema_json(void);
+
+#endif

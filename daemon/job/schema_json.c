@@ -1,0 +1,183 @@
+/* schema_json.c - the table of keys as JSON Schema, for editors: names, types,
+ * ranges, words, defaults and help. What a schema cannot say (batches that do
+ * not divide, paths that are not there) `zerod validate` says. */
+#include "daemon/job/schema.h"
+
+#include "daemon/job/job_internal.h"
+
+#include <string.h>
+
+static json_t *typed(const char *type)
+{
+    return json_pack("{s:s}", "type", type);
+}
+
+static json_t *string_like(const char *pattern)
+{
+    return json_pack("{s:s, s:s}", "type", "string", "pattern", pattern);
+}
+
+static json_t *one_of(json_t *a, json_t *b)
+{
+    return json_pack("{s:[o, o]}", "anyOf", a, b);
+}
+
+/* The words that are there, and true and false where they are words. */
+static json_t *words_json(const struct schema_key *key)
+{
+    json_t *words = json_array();
+    bool has_bools = false;
+    for (const struct schema_choice *c = key->choices; c->name; c++) {
+        if (c->note && c->note[0] == '!')
+            continue;
+        json_array_append_new(words, json_string(c->name));
+        has_bools = has_bools || strcmp(c->name, "true") == 0;
+    }
+    if (has_bools) {
+        json_array_append_new(words, json_true());
+        json_array_append_new(words, json_false());
+    }
+    return json_pack("{s:o}", "enum", words);
+}
+
+static json_t *range_json(const struct schema_key *key, const char *type)
+{
+    json_t *json = typed(type);
+    bool above = key->flags & SCHEMA_ABOVE_MIN;
+    bool below = key->flags & SCHEMA_BELOW_MAX;
+    if (key->min == 0 && key->max == 0)
+        return json;
+    json_object_set_new(
+            json, above ? "exclusiveMinimum" : "minimum", json_real(key->min));
+    json_object_set_new(
+            json, below ? "exclusiveMaximum" : "maximum", json_real(key->max));
+    return json;
+}
+
+static json_t *section_json(const char *section);
+
+static json_t *type_json(const struct schema_key *key)
+{
+    static const char size[] =
+            "^[0-9.]+([eE][0-9]+)? *([KMGTkmgt][iI]?)?[Bb]?$";
+    switch (key->type) {
+    case SCHEMA_STRING:
+        return key->flags & SCHEMA_NAMES ? string_like("^[A-Za-z0-9._-]{1,48}$")
+                                         : typed("string");
+    case SCHEMA_EXTENDS:
+    case SCHEMA_RESUME:
+    case SCHEMA_MOMENT:
+        return typed("string");
+    case SCHEMA_SOCKET:
+        return string_like("^(auto|none|.*/.*)$");
+    case SCHEMA_WORD:
+    case SCHEMA_ENUM:
+    case SCHEMA_DTYPE:
+    case SCHEMA_OPTIMIZER:
+        return words_json(key);
+    case SCHEMA_BOOL:
+        return typed("boolean");
+    case SCHEMA_INT:
+    case SCHEMA_INT64:
+    case SCHEMA_UINT64:
+        return range_json(key, "integer");
+    case SCHEMA_REAL:
+    case SCHEMA_STEPS:
+        return range_json(key, "number");
+    case SCHEMA_SIZE:
+        return one_of(typed("number"), string_like(size));
+    case SCHEMA_LIMIT:
+        return one_of(
+                typed("number"),
+                one_of(string_like(size), string_like("^[0-9.]+ *%$")));
+    case SCHEMA_DURATION:
+        return string_like("^([0-9.]+[dhmsDHMS])+$");
+    case SCHEMA_STRINGS:
+        return json_pack(
+                "{s:s, s:o}", "type", "array", "items", typed("string"));
+    case SCHEMA_CHECKPOINTING:
+        return string_like("^(none|full|sqrt|auto|every:[0-9]+)$");
+    case SCHEMA_VERSION:
+        return json_pack("{s:i}", "const", 1);
+    case SCHEMA_TABLE:
+        return typed("object");
+    case SCHEMA_ENTRIES:
+        break;
+    }
+    char section[2 * SCHEMA_NAME_MAX];
+    snprintf(section, sizeof section, "%s.%s", key->section, key->name);
+    return json_pack(
+            "{s:s, s:o}", "type", "array", "items", section_json(section));
+}
+
+static json_t *default_json(const struct schema_key *key)
+{
+    struct train_job job = train_job_default();
+    struct data_entry entry = data_entry_default();
+    bool is_entry = strncmp(key->section, "data.", 5) == 0;
+    if (key->flags & SCHEMA_UNAVAILABLE)
+        return NULL;
+    return value_json(key, is_entry ? (void *)&entry : (void *)&job);
+}
+
+static json_t *key_json(const struct schema_key *key)
+{
+    bool is_there = !(key->flags & SCHEMA_UNAVAILABLE);
+    json_t *json = is_there ? type_json(key) : json_object();
+    if (is_there && (key->flags & SCHEMA_AUTO))
+        json = one_of(json, json_pack("{s:s}", "const", "auto"));
+    json_object_set_new(json, "description", json_string(key->help));
+    json_t *value = default_json(key);
+    if (value && !json_is_null(value))
+        json_object_set(json, "default", value);
+    json_decref(value);
+    if (!is_there)
+        json_object_set_new(
+                json, "$comment", json_string("not available in this version"));
+    return json;
+}
+
+/* Sections below this one: "train.fp16" in "train". */
+static void add_inner(json_t *properties, const char *section)
+{
+    size_t length = strlen(section);
+    for (int i = 0; i < schema_count; i++) {
+        const char *other = schema_table[i].section;
+        if (strncmp(other, section, length) != 0 || other[length] != '.')
+            continue;
+        const char *name = other + length + 1;
+        if (!json_object_get(properties, name))
+            json_object_set_new(properties, name, section_json(other));
+    }
+}
+
+static json_t *section_json(const char *section)
+{
+    json_t *properties = json_object();
+    for (int i = 0; i < schema_count; i++)
+        if (strcmp(schema_table[i].section, section) == 0)
+            json_object_set_new(
+                    properties, schema_table[i].name,
+                    key_json(&schema_table[i]));
+    add_inner(properties, section);
+    return json_pack(
+            "{s:s, s:b, s:o}", "type", "object", "additionalProperties", 0,
+            "properties", properties);
+}
+
+json_t *schema_json(void)
+{
+    json_t *json = section_json("");
+    json_t *properties = json_object_get(json, "properties");
+    json_object_set_new(
+            json, "$schema",
+            json_string("https://json-schema.org/draft/2020-12/schema"));
+    json_object_set_new(json, "title", json_string("job.toml of zerod"));
+    for (int i = 0; i < schema_count; i++) {
+        const char *section = schema_table[i].section;
+        if (section[0] && !strchr(section, '.') &&
+            !json_object_get(properties, section))
+            json_object_set_new(properties, section, section_json(section));
+    }
+    return json;
+}

@@ -1,0 +1,395 @@
+/* schema_table.c - every key of job.toml. See schema.h for what a line means.
+ */
+#include "daemon/job/schema.h"
+
+#include <limits.h>
+#include <string.h>
+
+#define JOB(field)        offsetof(struct train_job, field)
+#define ENTRY(field)      offsetof(struct data_entry, field)
+#define UNAVAILABLE(off_) .flags = SCHEMA_UNAVAILABLE, .off = (off_)
+#define SCALE_MAX         4294967296.0 /* 2^32 */
+#define COUNT_MAX         9.0e15 /* integers that a double holds exactly */
+
+static const struct schema_choice on_sigterm[] = {
+        {"checkpoint_and_exit", ON_SIGNAL_CHECKPOINT_AND_EXIT},
+        {"exit", ON_SIGNAL_EXIT},
+        {0}};
+static const struct schema_choice on_sigusr[] = {
+        {"checkpoint_and_exit", ON_SIGNAL_CHECKPOINT_AND_EXIT},
+        {"checkpoint", ON_SIGNAL_CHECKPOINT},
+        {"exit", ON_SIGNAL_EXIT},
+        {0}};
+static const struct schema_choice device_backends[] = {
+        {"auto", DEVICE_AUTO}, {"cpu", DEVICE_CPU}, {"cuda", DEVICE_CUDA}, {0}};
+static const struct schema_choice model_inits[] = {
+        {"pretrained", MODEL_PRETRAINED}, {"random", MODEL_RANDOM}, {0}};
+static const struct schema_choice attentions[] = {
+        {"auto", ATTENTION_AUTO},
+        {"cudnn", ATTENTION_CUDNN},
+        {"own", ATTENTION_OWN},
+        {0}};
+static const struct schema_choice dtypes[] = {
+        {"bf16", DTYPE_BF16},
+        {"fp32", DTYPE_FP32},
+        {"bfloat16", DTYPE_BF16, "="},
+        {"float32", DTYPE_FP32, "="},
+        {"fp16", DTYPE_FP16},
+        {"float16", DTYPE_FP16, "="},
+        {0}};
+static const struct schema_choice export_dtypes[] = {
+        {"auto", -1},
+        {"bf16", DTYPE_BF16},
+        {"fp16", DTYPE_FP16},
+        {"fp32", DTYPE_FP32},
+        {0}};
+static const struct schema_choice chat_templates[] = {
+        {"auto", CHAT_AUTO},
+        {"chatml", CHAT_CHATML},
+        {"llama3", CHAT_LLAMA3},
+        {"qwen", CHAT_QWEN},
+        {"none", CHAT_NONE},
+        {"mistral", CHAT_MISTRAL, "!"},
+        {0}};
+static const struct schema_choice train_ons[] = {
+        {"assistant", TRAIN_ON_ASSISTANT}, {"all", TRAIN_ON_ALL}, {0}};
+static const struct schema_choice data_formats[] = {
+        {"auto", DATA_AUTO},         {"text", DATA_TEXT},
+        {"chat", DATA_CHAT},         {"sharegpt", DATA_SHAREGPT},
+        {"alpaca", DATA_ALPACA},     {"completion", DATA_COMPLETION},
+        {"megatron", DATA_MEGATRON}, {"llmc", DATA_LLMC},
+        {"nanogpt", DATA_NANOGPT},   {0}};
+#define EIGHT SCHEMA_STATES_8BIT
+#define PAGED SCHEMA_STATES_PAGED
+/* Behind the names that we print, those of Hugging Face's OptimizerNames and of
+ * bitsandbytes for the same. */
+static const struct schema_choice optimizers[] = {
+        {"adamw", OPTIM_ADAMW},
+        {"adamw_8bit", OPTIM_ADAMW | EIGHT},
+        {"paged_adamw_32bit", OPTIM_ADAMW | PAGED},
+        {"paged_adamw_8bit", OPTIM_ADAMW | EIGHT | PAGED},
+        {"adam_mini", OPTIM_ADAM_MINI},
+        {"adam_mini_8bit", OPTIM_ADAM_MINI | EIGHT},
+        {"lion", OPTIM_LION},
+        {"lion_8bit", OPTIM_LION | EIGHT},
+        {"paged_lion_32bit", OPTIM_LION | PAGED},
+        {"paged_lion_8bit", OPTIM_LION | EIGHT | PAGED},
+        {"sgd", OPTIM_SGD},
+        {"adamw_torch", OPTIM_ADAMW, "="},
+        {"adamw_torch_fused", OPTIM_ADAMW, "="},
+        {"adamw_apex_fused", OPTIM_ADAMW, "="},
+        {"adamw_hf", OPTIM_ADAMW, "="},
+        {"adamw_32bit", OPTIM_ADAMW, "="},
+        {"adamw_bnb_8bit", OPTIM_ADAMW | EIGHT, "="},
+        {"adamw_torch_8bit", OPTIM_ADAMW | EIGHT, "="},
+        {"paged_adamw", OPTIM_ADAMW | PAGED, "="},
+        {"lion_32bit", OPTIM_LION, "="},
+        {"paged_lion", OPTIM_LION | PAGED, "="},
+        {0}};
+#undef EIGHT
+#undef PAGED
+static const struct schema_choice state_dtypes[] = {
+        {"fp32", OPTIM_STATE_FP32},          {"bf16", OPTIM_STATE_BF16},
+        {"8bit", OPTIM_STATE_8BIT},          {"float32", OPTIM_STATE_FP32, "="},
+        {"bfloat16", OPTIM_STATE_BF16, "="}, {0}};
+static const struct schema_choice masters[] = {
+        {"fp32", OPTIM_MASTER_FP32}, {"none", OPTIM_MASTER_NONE}, {0}};
+static const struct schema_choice schedules[] = {
+        {"linear", LR_LINEAR},     {"cosine", LR_COSINE},
+        {"constant", LR_CONSTANT}, {"constant_with_warmup", LR_CONSTANT, "="},
+        {"wsd", LR_WSD},           {0}};
+static const struct schema_choice device_streams[] = {
+        {"auto", DEVICE_STREAMS_AUTO},
+        {"inline", DEVICE_STREAMS_INLINE},
+        {"threads", DEVICE_STREAMS_THREADS},
+        {0}};
+static const struct schema_choice tiers[] = {
+        {"none", OFFLOAD_NONE},
+        {"cpu", OFFLOAD_CPU},
+        {"nvme", OFFLOAD_NVME},
+        {0}};
+static const struct schema_choice host_tiers[] = {
+        {"none", OFFLOAD_NONE}, {"cpu", OFFLOAD_CPU}, {0}};
+static const struct schema_choice clippings[] = {
+        {"wait", OFFLOAD_CLIP_WAIT}, {"undo", OFFLOAD_CLIP_UNDO}, {0}};
+static const struct schema_choice accumulates[] = {
+        {"auto", OFFLOAD_ACCUMULATE_AUTO},
+        {"device", OFFLOAD_ACCUMULATE_DEVICE},
+        {"host", OFFLOAD_ACCUMULATE_HOST},
+        {0}};
+static const struct schema_choice pins[] = {
+        {"auto", OFFLOAD_PIN_AUTO},
+        {"true", OFFLOAD_PIN_YES},
+        {"false", OFFLOAD_PIN_NO},
+        {0}};
+static const struct schema_choice aio_backends[] = {
+        {"auto", AIO_AUTO},
+        {"io_uring", AIO_IO_URING},
+        {"threads", AIO_THREADS},
+        {"libaio", 0, "!"},
+        {0}};
+static const struct schema_choice comm_backends[] = {
+        {"auto", COMM_AUTO}, {"mpi", COMM_MPI}, {"nccl", COMM_NCCL}, {0}};
+static const struct schema_choice comm_hierarchies[] = {
+        {"auto", COMM_LEVELS_AUTO},
+        {"false", COMM_LEVELS_ONE},
+        {"true", COMM_LEVELS_TWO},
+        {0}};
+static const struct schema_choice comm_sums[] = {
+        {"fast", COMM_REDUCE_FAST}, {"ordered", COMM_REDUCE_ORDERED}, {0}};
+static const struct schema_choice eval_strategies[] = {
+        {"no", EVAL_NO}, {"steps", EVAL_STEPS}, {"epoch", EVAL_EPOCH}, {0}};
+static const struct schema_choice save_strategies[] = {
+        {"no", SAVE_NO},     {"steps", SAVE_STEPS}, {"epoch", SAVE_EPOCH},
+        {"time", SAVE_TIME}, {"best", SAVE_BEST},   {0}};
+static const struct schema_choice best_metrics[] = {
+        {"eval_loss", 0}, {"loss", 0}, {0}};
+static const struct schema_choice exports[] = {
+        {"none", EXPORT_NONE}, {"hf", EXPORT_HF}, {"peft", 0, "!"}, {0}};
+static const struct schema_choice nan_guards[] = {
+        {"skip", GUARD_SKIP}, {"stop", GUARD_STOP}, {0}};
+static const struct schema_choice log_levels[] = {
+        {"debug", ZD_LOG_DEBUG},
+        {"info", ZD_LOG_INFO},
+        {"warning", ZD_LOG_WARNING},
+        {"error", ZD_LOG_ERROR},
+        {0}};
+static const struct schema_choice progress_modes[] = {
+        {"auto", PROGRESS_AUTO},
+        {"bar", PROGRESS_BAR},
+        {"lines", PROGRESS_LINES},
+        {"none", PROGRESS_NONE},
+        {0}};
+static const struct schema_choice rank_logs[] = {
+        {"files", RANK_LOGS_FILES},
+        {"stdout", RANK_LOGS_STDOUT},
+        {"none", RANK_LOGS_NONE},
+        {0}};
+static const struct schema_choice log_formats[] = {
+        {"text", 0}, {"json", 1}, {0}};
+static const struct schema_choice release_tos[] = {
+        {"auto", RELEASE_AUTO},
+        {"host", RELEASE_HOST},
+        {"disk", RELEASE_DISK},
+        {0}};
+
+/* clang-format off */
+const struct schema_key schema_table[] = {
+{"", "schema", SCHEMA_VERSION, .help = "Version of this file's form"},
+{"", "extends", SCHEMA_EXTENDS, .help = "Base file, relative to this one; this file overrides it key by key"},
+
+{"job", "name", SCHEMA_STRING, JOB(job.name), .flags = SCHEMA_NAMES, .help = "Name of the job: of its socket, its page, its default folder", .fallback = "the job file's name without its ending"},
+{"job", "output_dir", SCHEMA_STRING, JOB(job.output_dir), .help = "Folder of checkpoints, metrics and the exported model", .fallback = "`\"out/NAME\"`"},
+{"job", "run_name", SCHEMA_STRING, JOB(job.run_name), .help = "Free text for reports"},
+{"job", "seed", SCHEMA_UINT64, JOB(job.seed), .max = COUNT_MAX, .help = "Seed of random initial weights and of samples"},
+{"job", "data_seed", SCHEMA_UINT64, JOB(job.data_seed), .max = COUNT_MAX, .help = "Seed of the shuffle", .fallback = "`job.seed`"},
+
+{"run", "resume", SCHEMA_RESUME, JOB(run.resume), JOB(run.resume_path), .help = "auto: go on from the newest checkpoint that verifies, if any; never; must; or a path"},
+{"run", "stop_after", SCHEMA_INT64, JOB(run.stop_after), .max = COUNT_MAX, .help = "End after this step with a checkpoint, changing nothing else; 0 = off"},
+{"run", "replay", SCHEMA_STRING, JOB(run.replay), .flags = SCHEMA_NULLABLE, .help = "An events.jsonl whose commands are given again, each at its step (--replay)"},
+{"run", "deadline", SCHEMA_MOMENT, JOB(run.deadline), JOB(run.deadline_after), .max = 1e9, .help = "Save a checkpoint and exit with 75 in time for this moment, or this long after the start", .fallback = "`SLURM_JOB_END_TIME`, or none"},
+{"run", "deadline_margin", SCHEMA_DURATION, JOB(run.deadline_margin), .flags = SCHEMA_AUTO | SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Time kept for that checkpoint; auto: twice the last save and two steps"},
+{"run", "on_sigterm", SCHEMA_ENUM, JOB(run.on_sigterm), .choices = on_sigterm, .help = "What SIGTERM and SIGINT do"},
+{"run", "on_sigusr1", SCHEMA_ENUM, JOB(run.on_sigusr1), .choices = on_sigusr, .help = "What SIGUSR1 does"},
+{"run", "on_sigusr2", SCHEMA_ENUM, JOB(run.on_sigusr2), .choices = on_sigusr, .help = "What SIGUSR2 does"},
+
+{"device", "backend", SCHEMA_ENUM, JOB(device.backend), .choices = device_backends, .flags = SCHEMA_PER_RANK, .help = "Where the arithmetic runs; auto: on a GPU where there is one"},
+{"device", "gpus", SCHEMA_STRING, JOB(device.gpus), .flags = SCHEMA_PER_RANK, .help = "GPUs that the ranks of a host take in turn, of those that `CUDA_VISIBLE_DEVICES` leaves: `\"0,2\"`; auto: all"},
+{"device", "memory_limit", SCHEMA_LIMIT, JOB(device.memory_limit), JOB(device.memory_limit_fraction), .flags = SCHEMA_PER_RANK, .help = "Device memory a rank may use; 0 = what there is"},
+{"device", "host_memory_limit", SCHEMA_LIMIT, JOB(device.host_memory_limit), JOB(device.host_memory_limit_fraction), .flags = SCHEMA_PER_RANK, .help = "Host memory a rank may use; 0 = what there is"},
+{"device", "cpu_threads", SCHEMA_INT, JOB(device.cpu_threads), .flags = SCHEMA_AUTO | SCHEMA_PER_RANK, .min = 1, .max = 4096, .help = "Threads per rank; auto: from the affinity mask"},
+{"device", "streams", SCHEMA_ENUM, JOB(device.streams), .choices = device_streams, .flags = SCHEMA_PER_RANK, .help = "Copies of the CPU device: by threads beside it, or in line"},
+{"device", "numa_bind", SCHEMA_BOOL, JOB(device.numa_bind), .flags = SCHEMA_PER_RANK, .help = "Threads and page-locked memory of a rank on the NUMA node of its GPU"},
+
+{"model", "path", SCHEMA_STRING, JOB(model.path), .flags = SCHEMA_NULLABLE, .help = "Hugging Face directory of the model"},
+{"model", "tokenizer", SCHEMA_STRING, JOB(model.tokenizer), .flags = SCHEMA_NULLABLE, .help = "tokenizer.json or its directory; without one in the model's, bytes", .fallback = "`model.path`"},
+{"model", "init", SCHEMA_ENUM, JOB(model.init), .choices = model_inits, .help = "Where the first weights come from", .fallback = "`\"pretrained\"`; with [model.config] `\"random\"`"},
+{"model", "dtype", SCHEMA_DTYPE, JOB(model.dtype_auto), JOB(model.dtype), .choices = export_dtypes, .help = "Element type of the exported model; auto: as it was stored"},
+{"model", "attn", SCHEMA_ENUM, JOB(model.attn), .choices = attentions, .help = "On a GPU: auto: cuDNN where it is there and adds in a fixed order, else our own kernels; cudnn: also where it does not, and an error without it"},
+{"model", "config", SCHEMA_TABLE, JOB(model.config), .help = "Model from scratch: the keys of Hugging Face's config.json"},
+
+{"lora", "enabled", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Train low-rank adapters"},
+{"lora", "r", SCHEMA_INT, UNAVAILABLE("0"), .help = "Rank of the adapters"},
+{"lora", "lora_alpha", SCHEMA_INT, UNAVAILABLE("0"), .help = "Scale of the adapters"},
+{"lora", "lora_dropout", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Dropout before the adapters"},
+{"lora", "target_modules", SCHEMA_STRINGS, UNAVAILABLE("[]"), .help = "Modules that get adapters"},
+{"lora", "modules_to_save", SCHEMA_STRINGS, UNAVAILABLE("[]"), .help = "Modules trained in full beside the adapters"},
+{"lora", "use_rslora", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Rank-stabilised scale"},
+{"lora", "quantize_base", SCHEMA_STRING, UNAVAILABLE("none"), .help = "Quantise the frozen base"},
+{"lora", "double_quant", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Quantise the scales too"},
+
+{"data", "cutoff_len", SCHEMA_INT, JOB(data.cutoff_len), .min = 1, .max = 16777216, .aliases = "seq_len sequence_len max_seq_length block_size", .help = "Sequence length T in tokens"},
+{"data", "packing", SCHEMA_BOOL, JOB(data.packing), .help = "Put documents one behind the other; attention stays within a document"},
+{"data", "shuffle", SCHEMA_BOOL, JOB(data.shuffle), .help = "Take samples in an order drawn from job.data_seed"},
+{"data", "chat_template", SCHEMA_ENUM, JOB(data.chat_template), .choices = chat_templates, .help = "How conversations become text"},
+{"data", "train_on", SCHEMA_ENUM, JOB(data.train_on), .choices = train_ons, .help = "Which tokens of a conversation count in the loss"},
+{"data", "add_eos", SCHEMA_BOOL, JOB(data.add_eos), .help = "Put the end-of-text token behind every document"},
+{"data", "cache_dir", SCHEMA_STRING, JOB(data.cache_dir), .flags = SCHEMA_PER_RANK, .help = "Folder of tokenised data; auto: the user's cache folder"},
+{"data", "preprocessing_threads", SCHEMA_INT, JOB(data.preprocessing_threads), .flags = SCHEMA_AUTO | SCHEMA_PER_RANK, .min = 1, .max = 4096, .help = "Threads that tokenise"},
+{"data", "prefetch", SCHEMA_INT, JOB(data.prefetch), .flags = SCHEMA_PER_RANK, .min = 1, .max = 1024, .help = "Batches read ahead"},
+{"data", "val_split", SCHEMA_REAL, JOB(data.val_split), .flags = SCHEMA_BELOW_MAX, .max = 1, .help = "Share of the training samples kept for evaluation"},
+{"data", "train", SCHEMA_ENTRIES, JOB(data.train), JOB(data.train_count), .help = "[[data.train]]: what to train on, one table per source", .fallback = "required"},
+{"data", "eval", SCHEMA_ENTRIES, JOB(data.eval), JOB(data.eval_count), .help = "[[data.eval]]: what to evaluate on"},
+
+{"data.train", "path", SCHEMA_STRING, ENTRY(path), .help = "File or glob; .jsonl .txt .bin(+.idx)", .fallback = "required"},
+{"data.train", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = "Form of the files; auto: from name and content"},
+{"data.train", "weight", SCHEMA_REAL, ENTRY(weight), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Share of this source: an epoch takes round(weight x samples)"},
+{"data.train", "field", SCHEMA_STRING, ENTRY(field), .help = "JSONL key of the text"},
+{"data.train", "messages_field", SCHEMA_STRING, ENTRY(messages_field), .help = "JSONL key of the conversation"},
+{"data.train", "role_field", SCHEMA_STRING, ENTRY(role_field), .help = "Key of a message's role"},
+{"data.train", "content_field", SCHEMA_STRING, ENTRY(content_field), .help = "Key of a message's text"},
+{"data.train", "max_samples", SCHEMA_INT64, ENTRY(max_samples), .max = COUNT_MAX, .help = "Use at most so many samples; 0 = all"},
+
+{"data.eval", "name", SCHEMA_STRING, ENTRY(name), .help = "Name in reports"},
+{"data.eval", "path", SCHEMA_STRING, ENTRY(path), .help = "File or glob", .fallback = "required"},
+{"data.eval", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = "Form of the files"},
+{"data.eval", "weight", SCHEMA_REAL, ENTRY(weight), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Share of this source"},
+{"data.eval", "field", SCHEMA_STRING, ENTRY(field), .help = "JSONL key of the text"},
+{"data.eval", "messages_field", SCHEMA_STRING, ENTRY(messages_field), .help = "JSONL key of the conversation"},
+{"data.eval", "role_field", SCHEMA_STRING, ENTRY(role_field), .help = "Key of a message's role"},
+{"data.eval", "content_field", SCHEMA_STRING, ENTRY(content_field), .help = "Key of a message's text"},
+{"data.eval", "max_samples", SCHEMA_INT64, ENTRY(max_samples), .max = COUNT_MAX, .help = "Use at most so many samples; 0 = all"},
+
+{"train", "max_steps", SCHEMA_INT64, JOB(train.max_steps), .flags = SCHEMA_NOT_ZERO, .min = -1, .max = COUNT_MAX, .aliases = "max_iters", .help = "Length of the schedule in steps; -1: from num_train_epochs"},
+{"train", "num_train_epochs", SCHEMA_REAL, JOB(train.num_train_epochs), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .aliases = "epochs num_epochs", .help = "Passes over the data when max_steps is not given"},
+{"train", "per_device_train_batch_size", SCHEMA_INT, JOB(train.per_device_train_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1 << 24, .aliases = "micro_batch_size train_micro_batch_size_per_gpu batch_size", .help = "Samples of one micro-batch on one rank (B)", .fallback = "4, or as the other two say"},
+{"train", "gradient_accumulation_steps", SCHEMA_INT, JOB(train.gradient_accumulation_steps), .flags = SCHEMA_AUTO, .min = 1, .max = 1 << 24, .help = "Micro-batches of a step (A)", .fallback = "1, or as the other two say"},
+{"train", "global_batch_size", SCHEMA_INT64, JOB(train.global_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1e12, .aliases = "train_batch_size", .help = "Samples of a step over all ranks (G = B x A x ranks)", .fallback = "B x A x ranks"},
+{"train", "dtype", SCHEMA_ENUM, JOB(train.dtype), .choices = dtypes, .help = "Compute type; master weights are fp32"},
+{"train", "tf32", SCHEMA_BOOL, JOB(train.tf32), .help = "Products of fp32 in TF32 on a GPU; a CPU multiplies in fp32"},
+{"train", "gradient_checkpointing", SCHEMA_CHECKPOINTING, JOB(train.gradient_checkpointing), .help = "Which layers keep their activations"},
+{"train", "freeze", SCHEMA_STRINGS, JOB(train.freeze), JOB(train.freeze_count), .help = "Patterns of tensor names that are not trained"},
+{"train", "label_smoothing_factor", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Label smoothing"},
+{"train", "neftune_noise_alpha", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Noise on embeddings (NEFTune)"},
+{"train", "average_tokens_across_devices", SCHEMA_BOOL, JOB(train.average_tokens_across_devices), .help = "Divide the loss by the tokens of the whole step"},
+{"train", "deterministic", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "The same bits at every world size"},
+{"train", "auto_find_batch_size", SCHEMA_BOOL, JOB(train.auto_find_batch_size), .help = "Halve the micro-batch until the plan fits"},
+
+{"train.fp16", "loss_scale", SCHEMA_REAL, JOB(train.fp16.loss_scale), .max = SCALE_MAX, .help = "Fixed loss scale; 0 = dynamic"},
+{"train.fp16", "initial_scale_power", SCHEMA_INT, JOB(train.fp16.initial_scale_power), .max = 32, .help = "First dynamic scale, as a power of two"},
+{"train.fp16", "loss_scale_window", SCHEMA_INT, JOB(train.fp16.loss_scale_window), .min = 1, .max = 1e9, .help = "Good steps before the scale grows"},
+{"train.fp16", "hysteresis", SCHEMA_INT, JOB(train.fp16.hysteresis), .min = 1, .max = 1e6, .help = "Overflows before the scale shrinks"},
+{"train.fp16", "min_loss_scale", SCHEMA_REAL, JOB(train.fp16.min_loss_scale), .flags = SCHEMA_ABOVE_MIN, .max = SCALE_MAX, .help = "Smallest loss scale"},
+
+{"optim", "name", SCHEMA_OPTIMIZER, JOB(optim), .choices = optimizers, .aliases = "optimizer", .help = "Optimizer and the type of its states; paged: states that do not fit the device go to the host. Names of Hugging Face and bitsandbytes for the same are read too: docs/optimizers.md"},
+{"optim", "state_dtype", SCHEMA_ENUM, JOB(optim.state_type), .choices = state_dtypes, .help = "Type of the states; bf16 is for `adamw` alone, 8bit comes with the names that end in it", .fallback = "by `optim.name`"},
+{"optim", "stable_embedding", SCHEMA_BOOL, JOB(optim.stable_embedding), .help = "Embeddings keep 32-bit states"},
+{"optim", "master", SCHEMA_ENUM, JOB(optim.master), .choices = masters, .help = "Master weights; none: with `train.dtype = \"bf16\"`, weights are rounded stochastically"},
+{"optim", "learning_rate", SCHEMA_REAL, JOB(optim.learning_rate), .max = 1e6, .aliases = "lr", .help = "Largest learning rate of the schedule"},
+{"optim", "lr_scheduler_type", SCHEMA_ENUM, JOB(optim.lr_scheduler_type), .choices = schedules, .help = "Shape of the schedule after the warm-up"},
+{"optim", "min_lr_ratio", SCHEMA_REAL, JOB(optim.min_lr_ratio), .max = 1, .help = "Last learning rate as a share of the largest"},
+{"optim", "warmup_steps", SCHEMA_STEPS, JOB(optim.warmup_steps), .max = COUNT_MAX, .aliases = "warmup_ratio", .help = "Steps of warm-up, or a fraction below 1 of all"},
+{"optim", "wsd_decay_steps", SCHEMA_STEPS, JOB(optim.wsd_decay_steps), .max = COUNT_MAX, .help = "Steps of decay at the end of wsd, or a fraction of all"},
+{"optim", "weight_decay", SCHEMA_REAL, JOB(optim.weight_decay), .max = 1e6, .help = "Decay of matrices; norms and biases have none"},
+{"optim", "adam_beta1", SCHEMA_REAL, JOB(optim.adam_beta1), .flags = SCHEMA_BELOW_MAX, .max = 1, .aliases = "betas", .help = "Decay of the first moment; Lion: weight of the momentum in an update"},
+{"optim", "adam_beta2", SCHEMA_REAL, JOB(optim.adam_beta2), .flags = SCHEMA_BELOW_MAX, .max = 1, .aliases = "betas", .help = "Decay of the second moment; Lion: of its momentum", .fallback = "0.95; Lion: 0.99"},
+{"optim", "adam_epsilon", SCHEMA_REAL, JOB(optim.adam_epsilon), .max = 1, .help = "Added to the root of the second moment"},
+{"optim", "momentum", SCHEMA_REAL, JOB(optim.momentum), .flags = SCHEMA_BELOW_MAX, .max = 1, .help = "`sgd` alone: decay of its momentum; 0 = none, and no state"},
+{"optim", "max_grad_norm", SCHEMA_REAL, JOB(optim.max_grad_norm), .max = 1e30, .aliases = "gradient_clipping grad_clip", .help = "Clip gradients to this norm; 0 = off"},
+
+{"zero", "stage", SCHEMA_INT, JOB(zero.stage), .max = 3, .help = "What is sharded: 0 nothing, 1 optimizer states, 2 + gradients, 3 + parameters"},
+{"zero", "overlap_comm", SCHEMA_BOOL, JOB(zero.overlap_comm), .help = "Start collectives early and wait for them late"},
+{"zero", "reduce_bucket_size", SCHEMA_INT64, JOB(zero.reduce_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .help = "Gradient elements that wait for one reduce-scatter; auto: each unit goes when it is complete. At stages 2 and 3 they wait in fp32 buffers that the plan shows"},
+{"zero", "allgather_bucket_size", SCHEMA_INT64, JOB(zero.allgather_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .help = "Parameter elements under way after an update (stages 1, 2)"},
+{"zero", "prefetch_bucket_size", SCHEMA_INT64, JOB(zero.prefetch_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_prefetch_bucket_size", .help = "Parameter elements gathered ahead (stage 3); auto: the next unit"},
+{"zero", "param_persistence_threshold", SCHEMA_INT64, JOB(zero.param_persistence_threshold), .max = COUNT_MAX, .aliases = "stage3_param_persistence_threshold", .help = "Tensors with fewer elements stay gathered (stage 3); k and v go with q, up with gate"},
+{"zero", "max_live_parameters", SCHEMA_INT64, JOB(zero.max_live_parameters), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_max_live_parameters", .help = "Parameter elements gathered at a time, at most (stage 3); auto: what compute, prefetch and reuse need"},
+{"zero", "max_reuse_distance", SCHEMA_INT64, JOB(zero.max_reuse_distance), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_max_reuse_distance", .help = "Keep a unit that is used again within so many elements (stage 3); auto: no slots but those of prefetch"},
+{"zero", "sub_group_size", SCHEMA_INT64, JOB(zero.sub_group_size), .min = 1, .max = COUNT_MAX, .help = "Elements of one optimizer tile, in whole pieces of 256"},
+{"zero", "round_robin_gradients", SCHEMA_BOOL, JOB(zero.round_robin_gradients), .help = "Each rank sends first to its right neighbour"},
+
+{"offload", "optimizer", SCHEMA_ENUM, JOB(offload.optimizer), .choices = tiers, .help = "Where master weights and moments live; the update runs on the host"},
+{"offload", "params", SCHEMA_ENUM, JOB(offload.params), .choices = tiers, .help = "Where parameters live between uses (stage 3, or one rank)"},
+{"offload", "activations", SCHEMA_ENUM, JOB(offload.activations), .choices = host_tiers, .help = "Where the residual stream between recomputed layers waits for backward"},
+{"offload", "threads", SCHEMA_INT, JOB(offload.threads), .flags = SCHEMA_AUTO | SCHEMA_PER_RANK, .min = 1, .max = 4096, .help = "Worker threads per rank; auto: from the affinity mask"},
+{"offload", "chunk_bytes", SCHEMA_SIZE, JOB(offload.chunk_bytes), .max = 1e12, .help = "Master weights that a worker takes at a time; 0 = auto"},
+{"offload", "clipping", SCHEMA_ENUM, JOB(offload.clipping), .choices = clippings, .help = "wait: update when the norm is known; undo: at once, taken back if it is clipped"},
+{"offload", "accumulate", SCHEMA_ENUM, JOB(offload.accumulate), .choices = accumulates, .help = "Where gradients of several micro-batches are added up"},
+{"offload", "pin_memory", SCHEMA_ENUM, JOB(offload.pin_memory), .choices = pins, .flags = SCHEMA_PER_RANK, .help = "Lock the memory that an offloaded optimizer copies through; auto: not on the CPU device"},
+{"offload", "nvme_path", SCHEMA_STRING, JOB(offload.nvme_path), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "Folder of the NVMe tier"},
+
+{"aio", "backend", SCHEMA_ENUM, JOB(offload.aio.backend), .choices = aio_backends, .flags = SCHEMA_PER_RANK, .help = "Asynchronous I/O of the NVMe tier"},
+{"aio", "block_size", SCHEMA_UINT64, JOB(offload.aio.block_bytes), .min = 4096, .max = 1 << 30, .help = "Bytes of one transfer, at most"},
+{"aio", "queue_depth", SCHEMA_INT, JOB(offload.aio.queue_depth), .min = 1, .max = 4096, .help = "Transfers under way"},
+{"aio", "intra_op_parallelism", SCHEMA_INT, JOB(offload.aio.intra_op_parallelism), .min = 1, .max = 64, .help = "Threads of the backend `threads`"},
+{"aio", "single_submit", SCHEMA_BOOL, JOB(offload.aio.single_submit), .help = "Submit one transfer at a time"},
+{"aio", "overlap_events", SCHEMA_BOOL, JOB(offload.aio.overlap_events), .help = "Submit while others are under way"},
+
+{"comm", "backend", SCHEMA_ENUM, JOB(comm.backend), .choices = comm_backends, .help = "Transport of the collectives"},
+{"comm", "timeout", SCHEMA_DURATION, JOB(comm.timeout), .max = 1e9, .help = "Watchdog of NCCL's collectives: the job ends when one takes longer; 0 = none"},
+{"comm", "hierarchical", SCHEMA_ENUM, JOB(comm.hierarchical), .choices = comm_hierarchies, .help = "Collectives in two levels, within nodes and between them; auto: with NCCL on several nodes"},
+{"comm", "reduce", SCHEMA_ENUM, JOB(comm.reduce), .choices = comm_sums, .help = "Sums over NCCL: in the order of its rings, or in rank order, with the bits of MPI on any number of GPUs"},
+{"comm", "max_ctas", SCHEMA_INT, JOB(comm.max_ctas), .max = 64, .help = "Multiprocessors that NCCL may take; 0 = its choice"},
+
+{"eval", "eval_strategy", SCHEMA_ENUM, JOB(eval.eval_strategy), .choices = eval_strategies, .help = "When to evaluate"},
+{"eval", "eval_steps", SCHEMA_STEPS, JOB(eval.eval_steps), .flags = SCHEMA_ABOVE_MIN, .max = COUNT_MAX, .help = "Steps between evaluations, or a fraction of all"},
+{"eval", "per_device_eval_batch_size", SCHEMA_INT, JOB(eval.per_device_eval_batch_size), .min = 1, .max = 1 << 24, .help = "Samples of one evaluation batch on one rank"},
+{"eval", "max_batches", SCHEMA_INT64, JOB(eval.max_batches), .max = COUNT_MAX, .help = "Batches of one evaluation; 0 = all"},
+{"eval", "eval_on_start", SCHEMA_BOOL, JOB(eval.eval_on_start), .help = "Evaluate before step 1"},
+
+{"sample", "steps", SCHEMA_INT64, JOB(sample.steps), .max = COUNT_MAX, .help = "Steps between sampled texts; 0 = off"},
+{"sample", "prompts", SCHEMA_STRINGS, JOB(sample.prompts), JOB(sample.prompt_count), .help = "Texts to continue"},
+{"sample", "max_new_tokens", SCHEMA_INT, JOB(sample.max_new_tokens), .min = 1, .max = 1 << 24, .help = "Tokens of a continuation at most"},
+{"sample", "temperature", SCHEMA_REAL, JOB(sample.temperature), .max = 1000, .help = "Flatness of the distribution; 0 = greedy"},
+{"sample", "top_p", SCHEMA_REAL, JOB(sample.top_p), .flags = SCHEMA_ABOVE_MIN, .max = 1, .help = "Keep the likeliest tokens up to this mass"},
+
+{"checkpoint", "save_strategy", SCHEMA_ENUM, JOB(checkpoint.save_strategy), .choices = save_strategies, .help = "When to save; the last step is always saved unless no"},
+{"checkpoint", "save_steps", SCHEMA_STEPS, JOB(checkpoint.save_steps), .flags = SCHEMA_ABOVE_MIN, .max = COUNT_MAX, .help = "Steps between checkpoints, or a fraction of all"},
+{"checkpoint", "save_every", SCHEMA_DURATION, JOB(checkpoint.save_every_seconds), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Time between checkpoints with save_strategy = \"time\""},
+{"checkpoint", "save_total_limit", SCHEMA_INT, JOB(checkpoint.save_total_limit), .max = INT_MAX, .help = "Checkpoints kept; 0 = all"},
+{"checkpoint", "save_only_model", SCHEMA_BOOL, JOB(checkpoint.save_only_model), .help = "Save weights without optimizer states"},
+{"checkpoint", "async_save", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Write in the background"},
+{"checkpoint", "verify", SCHEMA_BOOL, JOB(checkpoint.verify), .help = "Check digests when loading"},
+{"checkpoint", "metric_for_best_model", SCHEMA_WORD, JOB(checkpoint.metric_for_best_model), .choices = best_metrics, .help = "What save_strategy = \"best\" compares"},
+{"checkpoint", "greater_is_better", SCHEMA_BOOL, JOB(checkpoint.greater_is_better), .help = "Larger values of the metric are better"},
+{"checkpoint", "load_best_model_at_end", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Go back to the best checkpoint at the end"},
+{"checkpoint", "export", SCHEMA_ENUM, JOB(checkpoint.export), .choices = exports, .help = "What output_dir/hf holds at the end"},
+{"checkpoint", "max_shard_size", SCHEMA_SIZE, JOB(checkpoint.max_shard_bytes), .flags = SCHEMA_ABOVE_MIN, .max = 1e18, .help = "Largest file of an exported model"},
+
+{"guard", "nan", SCHEMA_ENUM, JOB(guard.nan), .choices = nan_guards, .help = "A step that is not finite: skip it (five in a row stop), or stop"},
+{"guard", "loss_spike_zscore", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Skip updates whose loss is an outlier"},
+{"guard", "loss_watchdog_threshold", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Stop when the loss stays above this"},
+{"guard", "loss_watchdog_patience", SCHEMA_INT, UNAVAILABLE("0"), .help = "Steps above the threshold"},
+{"guard", "early_stopping_patience", SCHEMA_INT, UNAVAILABLE("0"), .help = "Evaluations without improvement"},
+{"guard", "step_timeout", SCHEMA_STRING, UNAVAILABLE("|0|0s"), .help = "Longest time of a step"},
+
+{"log", "level", SCHEMA_ENUM, JOB(log.level), .choices = log_levels, .help = "Least important lines shown"},
+{"log", "logging_steps", SCHEMA_STEPS, JOB(log.logging_steps), .flags = SCHEMA_ABOVE_MIN, .max = COUNT_MAX, .help = "Steps between lines on the screen, or a fraction of all"},
+{"log", "logging_first_step", SCHEMA_BOOL, JOB(log.logging_first_step), .help = "Show step 1 too"},
+{"log", "progress", SCHEMA_ENUM, JOB(log.progress), .choices = progress_modes, .help = "auto: a bar on a terminal, lines otherwise"},
+{"log", "step_breakdown", SCHEMA_BOOL, JOB(log.step_breakdown), .help = "Time of the phases of each shown step"},
+{"log", "rank_logs", SCHEMA_ENUM, JOB(log.rank_logs), .choices = rank_logs, .help = "Lines of ranks other than 0: output_dir/logs, the screen, or nowhere"},
+{"log", "format", SCHEMA_ENUM, JOB(log.json), .choices = log_formats, .flags = SCHEMA_AS_BOOL, .help = "Lines as text, or as one JSON object each"},
+
+{"report", "metrics_jsonl", SCHEMA_BOOL, UNAVAILABLE(NULL), .help = "metrics.jsonl; this version always writes it"},
+{"report", "tensorboard", SCHEMA_BOOL, JOB(report.tensorboard), .help = "TensorBoard's event file in output_dir"},
+{"report", "trainer_state", SCHEMA_BOOL, JOB(report.trainer_state), .help = "trainer_state.json in each checkpoint, as Hugging Face tools read it"},
+{"report", "html", SCHEMA_BOOL, JOB(report.html), .help = "report.html in output_dir at the end: the page with its numbers in it"},
+{"report", "prometheus_textfile", SCHEMA_STRING, JOB(report.prometheus_textfile), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "Folder of node_exporter's text files"},
+
+{"control", "socket", SCHEMA_SOCKET, JOB(control.socket), JOB(control.socket_path), .help = "Where rank 0 answers; auto: below XDG_RUNTIME_DIR; a path has 107 bytes at most"},
+{"control", "metrics_listen", SCHEMA_STRING, JOB(control.metrics_listen), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "HOST:PORT that answers GET /metrics, and nothing else, to anybody: `\"127.0.0.1:9479\"`, `\"[::1]:9479\"`"},
+{"control", "readonly", SCHEMA_BOOL, JOB(control.readonly), .flags = SCHEMA_PER_RANK, .help = "Refuse commands on the socket"},
+{"control", "status_gid", SCHEMA_INT, JOB(control.status_gid), .flags = SCHEMA_PER_RANK, .min = -1, .max = INT_MAX, .help = "Group whose members may read; -1: none. One of the groups of whoever starts the job"},
+{"control", "release_to", SCHEMA_ENUM, JOB(control.release_to), .choices = release_tos, .help = "Where pause --release puts the device's memory; auto: the host's memory for that of a GPU where twice as much is free there, else the disk"},
+};
+/* clang-format on */
+
+const int schema_count = sizeof schema_table / sizeof schema_table[0];
+
+const char *schema_section_note(const char *section)
+{
+    static const struct {
+        const char *section, *note;
+    } notes[] = {
+            {"train.fp16",
+             "Only with `train.dtype = \"fp16\"`; the names are DeepSpeed's"},
+            {"aio", "Of the tier `nvme` of [offload]"},
+            {"report", "What a run writes beside metrics.jsonl"},
+            {"control",
+             "Who may ask a running job and steer it: docs/control.md"}};
+    for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++)
+        if (strcmp(notes[i].section, section) == 0)
+            return notes[i].note;
+    return NULL;
+}

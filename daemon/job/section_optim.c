@@ -1,0 +1,146 @@
+/* section_optim.c - [optim]: what follows from the optimizer's name, and which
+ * keys mean nothing to it. */
+#include "daemon/job/job_internal.h"
+
+#include <string.h>
+#include <strings.h>
+
+static const struct toml_node *given(const struct job *job, const char *name)
+{
+    return job->given[schema_index(schema_find("optim", name))];
+}
+
+/* The value that a key was given, -1 when it was not. Both keys that name the
+ * states write one field, so the field does not tell. */
+static int given_choice(const struct job *job, const char *name)
+{
+    const struct toml_node *node = given(job, name);
+    const struct schema_choice *c = schema_find("optim", name)->choices;
+    if (!node || node->kind != TOML_STRING)
+        return -1;
+    while (c->name && strcasecmp(c->name, node->string) != 0)
+        c++;
+    return c->name ? c->value : -1;
+}
+
+static enum optim_state_type named_state(const struct job *job)
+{
+    int name = given_choice(job, "name");
+    return name >= 0 && name & SCHEMA_STATES_8BIT ? OPTIM_STATE_8BIT
+                                                  : OPTIM_STATE_FP32;
+}
+
+/* --- what does not apply -------------------------------------------------- */
+
+struct exception {
+    const char *key;
+    bool applies[4]; /* by enum optim_name */
+};
+
+static const struct exception exceptions[] = {
+        {"adam_beta1", {true, true, true, false}},
+        {"adam_beta2", {true, true, true, false}},
+        {"adam_epsilon", {true, true, false, false}},
+        {"momentum", {false, false, false, true}},
+};
+enum { EXCEPTIONS = sizeof exceptions / sizeof exceptions[0] };
+
+static const char *family_name(enum optim_name name)
+{
+    static const char *const names[] = {"adamw", "adam_mini", "lion", "sgd"};
+    return names[name];
+}
+
+void job_settle_optim(struct job *job)
+{
+    struct optim_options *optim = &job->options.optim;
+    const struct toml_node *name = given(job, "name");
+    if (name && name->kind == TOML_STRING)
+        job->options.optimizer = name->string;
+    int state = given_choice(job, "state_dtype");
+    job->options.names_states = state >= 0;
+    optim->state_type =
+            state >= 0 ? (enum optim_state_type)state : named_state(job);
+    if (state < 0 && given(job, "name"))
+        job_derive(job, "optim", "state_dtype", "from optim.name");
+    if (optim->name == OPTIM_LION && !given(job, "adam_beta2")) {
+        optim->adam_beta2 = OPTIM_LION_BETA2;
+        job_derive(job, "optim", "adam_beta2", "from optim.name");
+    }
+    for (int i = 0; i < EXCEPTIONS; i++)
+        if (!exceptions[i].applies[optim->name])
+            job_leave_out(
+                    job, "optim", exceptions[i].key,
+                    job_string(
+                            job, "not used by %s", family_name(optim->name)));
+}
+
+static void tell(struct job *job, const char *key, const char *what)
+{
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, "E0213",
+            job_place(job, "optim", key), NULL, "%s", what);
+}
+
+static void check_keys(struct job *job)
+{
+    const struct optim_options *optim = &job->options.optim;
+    for (int i = 0; i < EXCEPTIONS; i++) {
+        const char *key = exceptions[i].key;
+        if (!given(job, key) || exceptions[i].applies[optim->name])
+            continue;
+        tell(job, key,
+             job_string(
+                     job, "`%s` means nothing to optim.name = \"%s\"", key,
+                     family_name(optim->name)));
+        problem_help(&job->problems, "remove this line");
+    }
+}
+
+static void check_states(struct job *job)
+{
+    const struct optim_options *optim = &job->options.optim;
+    int state = given_choice(job, "state_dtype");
+    enum optim_state_type named = named_state(job);
+    if (state < 0 || state == (int)named)
+        return;
+    if (named == OPTIM_STATE_8BIT) {
+        tell(job, "state_dtype",
+             "optim.name says 8-bit states, and state_dtype says otherwise");
+        problem_help(&job->problems, "remove one of the two");
+    } else if (state == OPTIM_STATE_8BIT) {
+        tell(job, "state_dtype", "8-bit states come with the optimizer's name");
+        if (optim->name != OPTIM_SGD)
+            problem_help(
+                    &job->problems, "name = \"%s%s_8bit\"",
+                    optim->paged ? "paged_" : "", family_name(optim->name));
+    } else if (optim->name != OPTIM_ADAMW || optim->paged) {
+        tell(job, "state_dtype",
+             "bf16 states are for optim.name = \"adamw\" alone");
+    }
+}
+
+void job_check_optim(struct job *job)
+{
+    const struct train_job *options = &job->options;
+    if (!job_is_sound(job, "optim", "name"))
+        return;
+    check_keys(job);
+    if (job_is_sound(job, "optim", "state_dtype"))
+        check_states(job);
+    if (options->optim.master == OPTIM_MASTER_NONE &&
+        options->train.dtype != DTYPE_BF16 &&
+        job_is_sound(job, "train", "dtype")) {
+        tell(job, "master",
+             job_string(
+                     job,
+                     "master = \"none\" needs train.dtype = \"bf16\", not "
+                     "\"%s\"",
+                     dtype_name(options->train.dtype)));
+        problem_help(
+                &job->problems,
+                options->train.dtype == DTYPE_FP32
+                        ? "in fp32 the parameters are the masters already"
+                        : "fp16 has too small a range to train without them");
+    }
+}

@@ -1,0 +1,284 @@
+#include "daemon/job/toml/problems.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SHOWN_MAX = 200,   /* problems told; the rest is counted */
+    EXCERPT_MAX = 100, /* code points of a source line */
+};
+
+static char *format_text(const char *format, va_list args)
+{
+    char *text = NULL;
+    if (vasprintf(&text, format, args) < 0)
+        abort(); /* a few bytes for an error message */
+    return text;
+}
+
+void problem_add(
+        struct problems *problems, enum zd_status status, const char *code,
+        struct toml_place place, const char *label, const char *format, ...)
+{
+    if (problems->count == problems->capacity) {
+        int capacity = problems->capacity ? 2 * problems->capacity : 16;
+        struct problem *items =
+                realloc(problems->items, (size_t)capacity * sizeof *items);
+        if (!items)
+            abort();
+        problems->items = items;
+        problems->capacity = capacity;
+    }
+    struct problem *problem = &problems->items[problems->count++];
+    *problem = (struct problem){.status = status, .place = place};
+    snprintf(problem->code, sizeof problem->code, "%s", code);
+    va_list args;
+    va_start(args, format);
+    problem->what = format_text(format, args);
+    va_end(args);
+    if (label && label[0])
+        problem->label = strdup(label);
+}
+
+void problem_help(struct problems *problems, const char *format, ...)
+{
+    struct problem *problem = &problems->items[problems->count - 1];
+    va_list args;
+    va_start(args, format);
+    free(problem->help);
+    problem->help = format_text(format, args);
+    va_end(args);
+}
+
+void problem_take_record(struct problems *problems, struct toml_place place)
+{
+    const struct zd_error *error = zd_error_get();
+    problem_add(
+            problems, error->status, error->code, place, NULL, "%s",
+            error->what);
+    if (error->where[0] && error->status != ZD_ERR_CONFIG)
+        problems->items[problems->count - 1].where = strdup(error->where);
+    if (error->help[0])
+        problem_help(problems, "%s", error->help);
+    zd_error_clear();
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct toml_place *p = &((const struct problem *)a)->place;
+    const struct toml_place *q = &((const struct problem *)b)->place;
+    if (p->source != q->source) /* files in the order of their names; those
+                                   without a file last */
+        return !p->source   ? 1
+               : !q->source ? -1
+                            : strcmp(p->source->name, q->source->name);
+    if (p->line != q->line)
+        return p->line < q->line ? -1 : 1;
+    return p->column < q->column ? -1 : p->column > q->column;
+}
+
+void problems_sort(struct problems *problems)
+{
+    if (problems->count > 1)
+        qsort(problems->items, (size_t)problems->count, sizeof *problems->items,
+              compare);
+}
+
+static void put_escaped(FILE *stream, const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c == '\t')
+            fputc(' ', stream);
+        else if (c < 0x20 || c == 0x7f)
+            fputc('?', stream);
+        else
+            fputc(c, stream);
+    }
+}
+
+/* The bytes of `count` code points from `text`, at most `bytes`. */
+static size_t code_points(const char *text, size_t bytes, int count)
+{
+    size_t i = 0;
+    while (i < bytes && count-- > 0) {
+        i++;
+        while (i < bytes && ((unsigned char)text[i] & 0xc0) == 0x80)
+            i++;
+    }
+    return i;
+}
+
+/* Line `number` (from 1) without its end; NULL when there is none. */
+static const char *find_line(
+        const struct toml_source *source, int number, size_t *bytes_out)
+{
+    const char *at = source->text, *end = at + source->bytes;
+    if (source->bytes >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0)
+        at += 3;
+    for (int i = 1; i < number; i++) {
+        const char *next = memchr(at, '\n', (size_t)(end - at));
+        if (!next)
+            return NULL;
+        at = next + 1;
+    }
+    const char *stop = memchr(at, '\n', (size_t)(end - at));
+    size_t bytes = (size_t)((stop ? stop : end) - at);
+    if (bytes && at[bytes - 1] == '\r')
+        bytes--;
+    *bytes_out = bytes;
+    return at;
+}
+
+/* The source line with a caret below; a long line is cut around the place. */
+static void print_excerpt(FILE *stream, const struct problem *problem)
+{
+    const struct toml_place *place = &problem->place;
+    size_t bytes;
+    const char *line = find_line(place->source, place->line, &bytes);
+    char number[16];
+    int first = 0; /* code points left out in front */
+
+    if (!line) {
+        if (problem->label)
+            fprintf(stream, "  = %s\n", problem->label);
+        return;
+    }
+    int margin = snprintf(number, sizeof number, "%d", place->line);
+    if (place->column > EXCERPT_MAX * 3 / 4)
+        first = place->column - EXCERPT_MAX / 2;
+    size_t skipped = code_points(line, bytes, first);
+    size_t shown = code_points(line + skipped, bytes - skipped, EXCERPT_MAX);
+    fprintf(stream, "%*s |\n%s | ", margin, "", number);
+    put_escaped(stream, line + skipped, shown);
+    fprintf(stream, "\n%*s | %*s", margin, "", place->column - 1 - first, "");
+    int width = place->width;
+    if (width > EXCERPT_MAX - (place->column - 1 - first))
+        width = EXCERPT_MAX - (place->column - 1 - first);
+    for (int i = 0; i < (width > 1 ? width : 1); i++)
+        fputc('^', stream);
+    if (problem->label) {
+        fputc(' ', stream);
+        put_escaped(stream, problem->label, strlen(problem->label));
+    }
+    fputc('\n', stream);
+}
+
+static void print_help(FILE *stream, const char *help)
+{
+    while (*help) {
+        size_t bytes = strcspn(help, "\n");
+        fputs("  = help: ", stream);
+        put_escaped(stream, help, bytes);
+        fputc('\n', stream);
+        help += bytes + (help[bytes] == '\n');
+    }
+}
+
+static void print_problem(FILE *stream, const struct problem *problem)
+{
+    const struct toml_place *place = &problem->place;
+    fprintf(stream, "error[%s]: ", problem->code);
+    put_escaped(stream, problem->what, strlen(problem->what));
+    fputc('\n', stream);
+    bool has_lines = place->source && place->source->text && place->line > 0;
+    if (problem->where) {
+        fputs("  --> ", stream);
+        put_escaped(stream, problem->where, strlen(problem->where));
+        fputc('\n', stream);
+    }
+    if (place->source) {
+        fputs(problem->where ? "  = note: named in " : "  --> ", stream);
+        put_escaped(stream, place->source->name, strlen(place->source->name));
+        if (has_lines)
+            fprintf(stream, ":%d:%d", place->line, place->column);
+        fputc('\n', stream);
+    }
+    if (has_lines)
+        print_excerpt(stream, problem);
+    else if (problem->label) {
+        fputs("  = ", stream);
+        put_escaped(stream, problem->label, strlen(problem->label));
+        fputc('\n', stream);
+    }
+    if (problem->help)
+        print_help(stream, problem->help);
+}
+
+/* null for NULL. The command line may hold what is no UTF-8: then every byte
+ * above ASCII becomes '?'. */
+static json_t *text_json(const char *text)
+{
+    if (!text)
+        return json_null();
+    json_t *string = json_string(text);
+    if (string)
+        return string;
+    char *copy = strdup(text);
+    for (char *c = copy; c && *c; c++)
+        if ((unsigned char)*c >= 0x80)
+            *c = '?';
+    string = json_string(copy);
+    free(copy);
+    return string;
+}
+
+static json_t *problem_json(const struct problem *problem)
+{
+    const struct toml_place *place = &problem->place;
+    bool has_lines = place->source && place->source->text && place->line > 0;
+    const char *file = place->source ? place->source->name : NULL;
+    const char *help = problem->help ? problem->help : problem->label;
+    return json_pack(
+            "{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "code", problem->code,
+            "message", text_json(problem->what), "where",
+            text_json(problem->where), "file", text_json(file), "line",
+            has_lines ? json_integer(place->line) : json_null(), "column",
+            has_lines ? json_integer(place->column) : json_null(), "help",
+            text_json(help));
+}
+
+json_t *problems_json(const struct problems *problems)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < problems->count; i++)
+        json_array_append_new(all, problem_json(&problems->items[i]));
+    return all;
+}
+
+void problems_print(const struct problems *problems, FILE *stream)
+{
+    int shown = problems->count < SHOWN_MAX ? problems->count : SHOWN_MAX;
+    for (int i = 0; i < shown; i++) {
+        if (i)
+            fputc('\n', stream);
+        print_problem(stream, &problems->items[i]);
+    }
+    if (problems->count > shown)
+        fprintf(stream, "\n%d more errors are not shown\n",
+                problems->count - shown);
+    else if (problems->count > 1)
+        fprintf(stream, "\n%d errors\n", problems->count);
+    fflush(stream);
+}
+
+enum zd_status problems_status(const struct problems *problems)
+{
+    for (int i = 0; i < problems->count; i++)
+        if (problems->items[i].status == ZD_ERR_CONFIG)
+            return ZD_ERR_CONFIG;
+    return problems->count ? problems->items[0].status : ZD_OK;
+}
+
+void problems_fini(struct problems *problems)
+{
+    for (int i = 0; i < problems->count; i++) {
+        free(problems->items[i].where);
+        free(problems->items[i].what);
+        free(problems->items[i].label);
+        free(problems->items[i].help);
+    }
+    free(problems->items);
+    *problems = (struct problems){0};
+}

@@ -1,0 +1,393 @@
+/* toml_door.cpp - see toml_door.h. Works with toml++ 3.3 and 3.4, always as
+ * headers: one build of the library's code, with our limits in it. */
+#include <stdexcept>
+
+/* The library asserts what hostile text can make false ("[|a]"): an exception
+ * here, and never an assumption of the optimiser, which it becomes with NDEBUG.
+ */
+#undef NDEBUG
+#define TOML_ASSERT(expr)                                                      \
+    do {                                                                       \
+        if (!(expr))                                                           \
+            throw std::logic_error("a character that cannot stand here");      \
+    } while (false)
+
+#undef TOML_HEADER_ONLY
+#undef TOML_SHARED_LIB
+#define TOML_HEADER_ONLY       1
+#define TOML_SHARED_LIB        0
+#define TOML_EXCEPTIONS        1
+#define TOML_ENABLE_FORMATTERS 0
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wterminate" /* in noexcept functions it ends  \
+                                              */
+#include <toml++/toml.h>
+#pragma GCC diagnostic pop
+
+#include "daemon/job/toml/toml_door.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace
+{
+
+/* --- depth, before the library recurses --- */
+
+/* Walks the text as TOML's lexer would, as far as brackets and dots go: strings
+ * and comments are skipped, and what lies between two separators may hold only
+ * so many dots, because every dot of a key is a table inside a table. */
+class depth_scan
+{
+  public:
+    depth_scan(std::string_view text) : text_(text)
+    {
+    }
+
+    /* True when something nests too deeply; then line() and column() say where.
+     */
+    bool too_deep()
+    {
+        int depth = 0, dots = 0;
+        while (at_ < text_.size()) {
+            char c = text_[at_];
+            if (c == '"' || c == '\'') {
+                skip_string(c);
+                continue;
+            }
+            if (c == '#') {
+                while (at_ < text_.size() && text_[at_] != '\n')
+                    step();
+                continue;
+            }
+            if (c == '[' || c == '{')
+                depth++;
+            if ((c == ']' || c == '}') && depth > 0)
+                depth--;
+            if (c == '.')
+                dots++;
+            else if (std::strchr("=,[]{}\n", c) && c)
+                dots = 0;
+            if (depth > TOML_MAX_DEPTH || dots > TOML_MAX_DEPTH)
+                return true;
+            step();
+        }
+        return false;
+    }
+    int line() const
+    {
+        return line_;
+    }
+    int column() const
+    {
+        return column_;
+    }
+
+  private:
+    void step()
+    {
+        unsigned char c = static_cast<unsigned char>(text_[at_++]);
+        if (c == '\n') {
+            line_++;
+            column_ = 1;
+        } else if ((c & 0xc0) != 0x80) /* not inside a code point */
+            column_++;
+    }
+
+    bool starts_with(const char *s) const
+    {
+        return text_.compare(at_, std::strlen(s), s) == 0;
+    }
+
+    void skip_string(char quote)
+    {
+        const char triple[4] = {quote, quote, quote, 0};
+        bool is_long = starts_with(triple);
+        for (int i = 0; i < (is_long ? 3 : 1); i++)
+            step();
+        while (at_ < text_.size()) {
+            if (quote == '"' && text_[at_] == '\\' && at_ + 1 < text_.size()) {
+                step();
+                step();
+                continue;
+            }
+            if (!is_long && text_[at_] == '\n')
+                return; /* not closed: the parser says so */
+            if (is_long ? starts_with(triple) : text_[at_] == quote) {
+                for (int i = 0; i < (is_long ? 3 : 1); i++)
+                    step();
+                return;
+            }
+            step();
+        }
+    }
+
+    std::string_view text_;
+    size_t at_ = 0;
+    int line_ = 1, column_ = 1;
+};
+
+/* --- the library's tree into ours --- */
+
+struct refused { /* thrown where toml++ accepts what we do not */
+    const char *what;
+    toml::source_position at;
+};
+
+char *copy_text(std::string_view text, toml::source_position at)
+{
+    if (text.find('\0') != text.npos)
+        throw refused{"a NUL character (\\u0000) cannot stand here", at};
+    char *copy = static_cast<char *>(std::malloc(text.size() + 1));
+    if (!copy)
+        throw std::bad_alloc();
+    std::memcpy(copy, text.data(), text.size());
+    copy[text.size()] = '\0';
+    return copy;
+}
+
+toml_place place_of(
+        const toml_source *source, const toml::source_region &region)
+{
+    toml_place place{};
+    place.source = source;
+    place.line = static_cast<int>(region.begin.line);
+    place.column = static_cast<int>(region.begin.column);
+    place.width = 1;
+    if (region.end.line == region.begin.line &&
+        region.end.column > region.begin.column)
+        place.width = static_cast<int>(region.end.column - region.begin.column);
+    return place;
+}
+
+/* Attached before it is filled: whatever is thrown later, the root frees all.
+ */
+toml_node *append(toml_node *parent)
+{
+    auto *node = static_cast<toml_node *>(std::calloc(1, sizeof(toml_node)));
+    if (!node)
+        throw std::bad_alloc();
+    parent->items[parent->count++] = node;
+    return node;
+}
+
+void reserve(toml_node *node, size_t count)
+{
+    node->items = static_cast<toml_node **>(
+            std::calloc(count ? count : 1, sizeof *node->items));
+    if (!node->items)
+        throw std::bad_alloc();
+}
+
+void convert(const toml_source *source, const toml::node &from, toml_node *to);
+
+void convert_table(
+        const toml_source *source, const toml::table &from, toml_node *to)
+{
+    to->kind = TOML_TABLE;
+    reserve(to, from.size());
+    for (auto &&[key, value] : from) {
+        toml_node *item = append(to);
+        item->key = copy_text(key.str(), key.source().begin);
+        item->key_place = place_of(source, key.source());
+        convert(source, value, item);
+    }
+    /* toml++ sorts by name; people read from top to bottom */
+    std::stable_sort(
+            to->items, to->items + to->count,
+            [](const toml_node *a, const toml_node *b) {
+                if (a->key_place.line != b->key_place.line)
+                    return a->key_place.line < b->key_place.line;
+                return a->key_place.column < b->key_place.column;
+            });
+}
+
+/* Whole seconds. */
+std::string text_of(const toml::date_time &moment)
+{
+    char text[64];
+    int used = std::snprintf(
+            text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d",
+            static_cast<int>(moment.date.year),
+            static_cast<int>(moment.date.month),
+            static_cast<int>(moment.date.day),
+            static_cast<int>(moment.time.hour),
+            static_cast<int>(moment.time.minute),
+            static_cast<int>(moment.time.second));
+    if (moment.offset) {
+        int east = static_cast<int>(moment.offset->minutes);
+        int minutes = std::abs(east);
+        std::snprintf(
+                text + used, sizeof text - static_cast<size_t>(used),
+                "%c%02d:%02d", east < 0 ? '-' : '+', minutes / 60,
+                minutes % 60);
+    }
+    return text;
+}
+
+void convert(const toml_source *source, const toml::node &from, toml_node *to)
+{
+    to->place = place_of(source, from.source());
+    if (!to->key)
+        to->key_place = to->place;
+    if (auto *table = from.as_table()) {
+        convert_table(source, *table, to);
+    } else if (auto *array = from.as_array()) {
+        to->kind = TOML_ARRAY;
+        reserve(to, array->size());
+        for (auto &&item : *array)
+            convert(source, item, append(to));
+    } else if (auto *string = from.as_string()) {
+        to->kind = TOML_STRING;
+        to->string = copy_text(string->get(), from.source().begin);
+    } else if (auto *integer = from.as_integer()) {
+        to->kind = TOML_INTEGER;
+        to->integer = integer->get();
+    } else if (auto *real = from.as_floating_point()) {
+        to->kind = TOML_REAL;
+        to->real = real->get();
+    } else if (auto *boolean = from.as_boolean()) {
+        to->kind = TOML_BOOL;
+        to->boolean = boolean->get();
+    } else {
+        to->kind = TOML_DATETIME;
+        if (auto *moment = from.as_date_time())
+            to->string = copy_text(text_of(moment->get()), from.source().begin);
+    }
+}
+
+/* Does the library's own assertion fail on this text? */
+bool breaks_library(std::string_view text)
+{
+    try {
+        toml::table table = toml::parse(text);
+    } catch (const std::logic_error &) {
+        return true;
+    } catch (const toml::parse_error &) {
+    }
+    return false;
+}
+
+/* An assertion has no position: the first line after which it fails is the one.
+ */
+toml::source_position find_breakage(std::string_view text)
+{
+    std::vector<size_t> ends; /* of lines */
+    for (size_t at = 0; at < text.size();) {
+        size_t newline = text.find('\n', at);
+        at = newline == text.npos ? text.size() : newline + 1;
+        ends.push_back(at);
+    }
+    auto first =
+            std::partition_point(ends.begin(), ends.end(), [&](size_t end) {
+                return !breaks_library(text.substr(0, end));
+            });
+    if (first == ends.end())
+        return {1, 1};
+    size_t begin = first == ends.begin() ? 0 : first[-1];
+    size_t column = text.find_first_not_of(" \t[", begin) - begin + 1;
+    return {static_cast<toml::source_index>(first - ends.begin() + 1),
+            static_cast<toml::source_index>(column)};
+}
+
+void set_error(toml_error *error, std::string_view what, int line, int column)
+{
+    const std::string_view prefix = "Error while parsing ";
+    const char *lead = "";
+    if (what.substr(0, prefix.size()) == prefix) {
+        what.remove_prefix(prefix.size());
+        lead = "in ";
+    }
+    size_t room = sizeof error->what - 4;
+    std::snprintf(
+            error->what, sizeof error->what, "%s%.*s", lead,
+            static_cast<int>(std::min(what.size(), room)), what.data());
+    error->line = line;
+    error->column = column;
+}
+
+} // namespace
+
+extern "C" enum zd_status toml_parse(
+        const struct toml_source *source, struct toml_error *error,
+        struct toml_node **root_out)
+{
+    std::string_view text(source->text, source->bytes);
+    depth_scan scan(text);
+    if (scan.too_deep()) {
+        set_error(
+                error, "nested more than 64 levels deep", scan.line(),
+                scan.column());
+        return ZD_ERR_CONFIG;
+    }
+    toml_node *root = nullptr;
+    try {
+        toml::table table = toml::parse(text, std::string_view(source->name));
+        root = static_cast<toml_node *>(std::calloc(1, sizeof *root));
+        if (!root)
+            throw std::bad_alloc();
+        convert(source, table, root);
+        *root_out = root;
+        return ZD_OK;
+    } catch (const toml::parse_error &e) {
+        set_error(
+                error, e.description(), static_cast<int>(e.source().begin.line),
+                static_cast<int>(e.source().begin.column));
+    } catch (const refused &e) {
+        set_error(
+                error, e.what, static_cast<int>(e.at.line),
+                static_cast<int>(e.at.column));
+    } catch (const std::bad_alloc &) {
+        set_error(error, "out of memory", 0, 0);
+        toml_free(root);
+        return ZD_ERR_MEMORY;
+    } catch (const std::logic_error &e) {
+        toml::source_position at = find_breakage(text);
+        set_error(
+                error, e.what(), static_cast<int>(at.line),
+                static_cast<int>(at.column));
+    } catch (const std::exception &e) {
+        set_error(error, e.what(), 0, 0);
+    }
+    toml_free(root);
+    return ZD_ERR_CONFIG;
+}
+
+extern "C" void toml_free(struct toml_node *node)
+{
+    if (!node)
+        return;
+    for (int i = 0; i < node->count; i++)
+        toml_free(node->items[i]);
+    std::free(node->items);
+    std::free(node->key);
+    std::free(node->string);
+    std::free(node);
+}
+
+extern "C" const char *toml_kind_name(enum toml_kind kind)
+{
+    switch (kind) {
+    case TOML_STRING:
+        return "a string";
+    case TOML_INTEGER:
+        return "an integer";
+    case TOML_REAL:
+        return "a number with a fraction";
+    case TOML_BOOL:
+        return "a boolean";
+    case TOML_DATETIME:
+        return "a date or time";
+    case TOML_ARRAY:
+        return "an array";
+    case TOML_TABLE:
+        return "a table";
+    }
+    return "a value";
+}

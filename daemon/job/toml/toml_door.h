@@ -1,0 +1,75 @@
+/* toml_door.h - the door to toml++: text in, a plain C tree out that remembers
+ * where every key and value stands. The only file of this folder that speaks
+ * C++ is behind it.
+ *
+ * Hostile text is an error with a position, never a crash: nesting of brackets
+ * and dotted keys is bounded before the library sees the text, because it
+ * builds and destroys its tree by recursion. A leading byte-order mark is
+ * skipped. */
+#ifndef ZD_DAEMON_JOB_TOML_TOML_DOOR_H
+#define ZD_DAEMON_JOB_TOML_TOML_DOOR_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TOML_MAX_BYTES = 1 << 20, TOML_MAX_DEPTH = 64 };
+
+enum toml_kind {
+    TOML_STRING,
+    TOML_INTEGER,
+    TOML_REAL,
+    TOML_BOOL,
+    TOML_DATETIME,
+    TOML_ARRAY,
+    TOML_TABLE
+};
+
+struct toml_source { /* a file, or a --set value, that nodes came from */
+    char *name;      /* "job.toml", "--set train.max_steps=5" */
+    char *text;      /* whole file, NUL behind it; NULL: no lines to show */
+    size_t bytes;
+};
+
+struct toml_place { /* columns count code points, from 1; line 0: none */
+    const struct toml_source *source;
+    int line, column, width;
+};
+
+struct toml_node {
+    enum toml_kind kind;
+    char *key;                   /* NULL in an array and for the root */
+    struct toml_place key_place; /* equals place where there is no key */
+    struct toml_place place;     /* of the value */
+    char *string;                /* TOML_STRING; holds no NUL. TOML_DATETIME of
+                                    a day and a time: as RFC 3339 has it */
+    int64_t integer;
+    double real;
+    bool boolean;
+    struct toml_node **items; /* of an array or table, in file order */
+    int count;
+};
+
+struct toml_error {
+    char what[400];
+    int line, column;
+};
+
+/* Parse source->text. ZD_ERR_CONFIG fills *error (what and where; no record is
+ * made); ZD_ERR_MEMORY too. `source` is borrowed by the nodes. */
+enum zd_status toml_parse(
+        const struct toml_source *source, struct toml_error *error,
+        struct toml_node **root_out);
+void toml_free(struct toml_node *node);
+/* "string", "integer", ... with its article: "a string". */
+const char *toml_kind_name(enum toml_kind kind);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

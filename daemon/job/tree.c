@@ -1,0 +1,342 @@
+/* tree.c - from files and overrides to one tree of TOML. */
+#include "daemon/job/job_internal.h"
+
+#include "base/file/fs.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EXTENDS_MAX = 16 }; /* files in a chain */
+
+struct chain { /* the files being read, to find a cycle */
+    char *paths[EXTENDS_MAX];
+    int count;
+};
+
+/* --- aliases --- */
+
+/* betas = [a, b] gives two keys. */
+static void split_betas(
+        struct job *job, struct toml_node *section, struct toml_node *betas)
+{
+    static const char *const names[2] = {"adam_beta1", "adam_beta2"};
+    if (betas->kind != TOML_ARRAY || betas->count != 2) {
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0205", betas->place,
+                "like [0.9, 0.95]", "`betas` must be an array of two numbers");
+        toml_free(betas);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        struct toml_node *beta = betas->items[i];
+        toml_rename(beta, names[i]);
+        beta->key_place = betas->key_place;
+        toml_put(section, beta);
+    }
+    betas->count = 0;
+    toml_free(betas);
+}
+
+/* A ratio of 1 would be read as one step. */
+static bool ratio_is_legal(struct job *job, const struct toml_node *node)
+{
+    double value = node->kind == TOML_REAL      ? node->real
+                   : node->kind == TOML_INTEGER ? (double)node->integer
+                                                : -1;
+    if (value >= 0 && value < 1)
+        return true;
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, "E0206", node->place,
+            "a fraction from 0 to below 1", "`warmup_ratio` is out of range");
+    return false;
+}
+
+static bool has_any(
+        const struct toml_node *section, const char *alias,
+        const struct schema_key *key, const char **other_out)
+{
+    *other_out = key->name;
+    if (strcmp(alias, "betas") == 0 && toml_find(section, "adam_beta2"))
+        *other_out = "adam_beta2";
+    return toml_find(section, *other_out) != NULL;
+}
+
+/* Give every key of one file its real name, before files are merged: a file may
+ * override `lr` of its base with `learning_rate`. */
+static void resolve_section(
+        struct job *job, const char *name, struct toml_node *section)
+{
+    for (int i = 0; i < section->count; i++) {
+        struct toml_node *item = section->items[i];
+        const struct schema_key *key;
+        const char *other;
+        if (schema_find(name, item->key) ||
+            !(key = schema_find_alias(name, item->key)))
+            continue;
+        toml_take(section, i--);
+        if (has_any(section, item->key, key, &other)) {
+            problem_add(
+                    &job->problems, ZD_ERR_CONFIG, "E0209", item->key_place,
+                    "remove one of the two",
+                    "`%s` and `%s` in [%s] are one setting given twice",
+                    item->key, other, name);
+            toml_free(item);
+            continue;
+        }
+        bool is_betas = strcmp(item->key, "betas") == 0;
+        zd_log_info(
+                "note: `%s` in [%s] is read as `%s`", item->key, name,
+                is_betas ? "adam_beta1 and adam_beta2" : key->name);
+        if (is_betas) {
+            split_betas(job, section, item);
+        } else if (
+                strcmp(item->key, "warmup_ratio") == 0 &&
+                !ratio_is_legal(job, item)) {
+            toml_free(item);
+        } else {
+            toml_rename(item, key->name);
+            toml_put(section, item);
+        }
+    }
+}
+
+static void resolve_aliases(struct job *job, struct toml_node *root)
+{
+    for (int i = 0; i < root->count; i++)
+        if (root->items[i]->kind == TOML_TABLE)
+            resolve_section(job, root->items[i]->key, root->items[i]);
+}
+
+/* --- files --- */
+
+static bool read_source(
+        struct job *job, const char *path, struct toml_place from,
+        struct toml_source **source_out)
+{
+    struct toml_source *source = job_source(job, path);
+    uint64_t bytes = 0;
+    int fd = -1;
+    enum zd_status status = fs_open_read(path, &fd, &bytes);
+    if (status == ZD_OK)
+        close(fd);
+    if (status == ZD_OK && bytes > TOML_MAX_BYTES) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0201",
+                "%s has %llu bytes; a job file may have 1 MiB", path,
+                (unsigned long long)bytes);
+        status = ZD_ERR_CONFIG;
+    }
+    if (status == ZD_OK)
+        status = fs_read_file(
+                path, TOML_MAX_BYTES, &source->text, &source->bytes);
+    if (status != ZD_OK) {
+        job->is_partial = true;
+        if (!from.source)
+            from.source = source;
+        problem_take_record(&job->problems, from);
+        return false;
+    }
+    *source_out = source;
+    return true;
+}
+
+static struct toml_node *parse_source(
+        struct job *job, const struct toml_source *source)
+{
+    struct toml_node *root = NULL;
+    struct toml_error error;
+    enum zd_status status = toml_parse(source, &error, &root);
+    if (status == ZD_OK)
+        return root;
+    job->is_partial = true;
+    struct toml_place place = {source, error.line, error.column, 1};
+    problem_add(
+            &job->problems, status, "E0201", place, NULL, "not valid TOML: %s",
+            error.what);
+    return NULL;
+}
+
+static struct toml_node *read_file(
+        struct job *job, const char *path, struct toml_place from,
+        struct chain *chain);
+
+/* Read what `extends` names and put `root` over it. */
+static struct toml_node *read_base(
+        struct job *job, const char *path, struct toml_node *root,
+        struct chain *chain)
+{
+    const struct toml_node *extends = toml_find(root, "extends");
+    if (!extends)
+        return root;
+    if (extends->kind != TOML_STRING || !extends->string[0]) {
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0205", extends->place,
+                "the path of a job file", "`extends` must be a string");
+        return root;
+    }
+    const char *slash = strrchr(path, '/');
+    int dir_bytes =
+            slash && extends->string[0] != '/' ? (int)(slash - path) + 1 : 0;
+    const char *base_path =
+            job_string(job, "%.*s%s", dir_bytes, path, extends->string);
+    struct toml_node *base = read_file(job, base_path, extends->place, chain);
+    if (!base)
+        return root;
+    toml_merge(base, root);
+    return base;
+}
+
+static bool enter(
+        struct job *job, const char *path, struct toml_place from,
+        struct chain *chain)
+{
+    char *real = realpath(path, NULL);
+    if (!real) /* reading it says why */
+        real = strdup(path);
+    for (int i = 0; i < chain->count; i++)
+        if (real && strcmp(chain->paths[i], real) == 0) {
+            problem_add(
+                    &job->problems, ZD_ERR_CONFIG, "E0212", from,
+                    "this leads back to a file that is being read",
+                    "`extends` goes in a circle through %s", path);
+            free(real);
+            job->is_partial = true;
+            return false;
+        }
+    if (!real || chain->count == EXTENDS_MAX) {
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0212", from, NULL,
+                "more than %d files extend each other", EXTENDS_MAX);
+        free(real);
+        job->is_partial = true;
+        return false;
+    }
+    chain->paths[chain->count++] = real;
+    return true;
+}
+
+static struct toml_node *read_file(
+        struct job *job, const char *path, struct toml_place from,
+        struct chain *chain)
+{
+    struct toml_source *source;
+    struct toml_node *root = NULL;
+    if (!enter(job, path, from, chain))
+        return NULL;
+    if (read_source(job, path, from, &source))
+        root = parse_source(job, source);
+    if (root) {
+        resolve_aliases(job, root);
+        root = read_base(job, path, root, chain);
+    }
+    free(chain->paths[--chain->count]);
+    return root;
+}
+
+/* --- overrides --- */
+
+/* TOML if it parses to exactly one value, else NULL. */
+static struct toml_node *parse_value(struct job *job, const char *value)
+{
+    struct toml_source *source = job_source(job, "value");
+    struct toml_node *root = NULL, *item = NULL;
+    struct toml_error error;
+    if (asprintf(&source->text, "value = %s", value) < 0)
+        abort();
+    source->bytes = strlen(source->text);
+    if (source->bytes <= TOML_MAX_BYTES &&
+        toml_parse(source, &error, &root) == ZD_OK && root->count == 1)
+        item = toml_take(root, 0);
+    toml_free(root);
+    return item;
+}
+
+/* The whole override is the place of everything in it: it has no lines. */
+static void set_places(struct toml_node *node, struct toml_place place)
+{
+    node->place = node->key_place = place;
+    for (int i = 0; i < node->count; i++)
+        set_places(node->items[i], place);
+}
+
+/* `item` behind the tables that its dotted key names. */
+static struct toml_node *wrap(
+        const char *dotted, struct toml_node *item, struct toml_place place)
+{
+    struct toml_node *tree = toml_new(TOML_TABLE, NULL, place);
+    struct toml_node *table = tree;
+    char *copy = strdup(dotted), *rest = copy, *name;
+    if (!copy)
+        abort();
+    while ((name = strsep(&rest, ".")) && rest) {
+        struct toml_node *inner = toml_new(TOML_TABLE, name, place);
+        toml_put(table, inner);
+        table = inner;
+    }
+    toml_rename(item, name);
+    toml_put(table, item);
+    free(copy);
+    return tree;
+}
+
+enum { KEY_PARTS_MAX = 6 }; /* of section.key: more is nonsense */
+
+static bool is_legal_key(const char *key)
+{
+    int parts = 1;
+    for (; *key; key++)
+        parts += *key == '.';
+    return parts <= KEY_PARTS_MAX;
+}
+
+static bool is_set(const struct job_override *override)
+{
+    return strcmp(override->origin, "--set") == 0;
+}
+
+/* Put an override over what `tree` holds, under the name that it was given. */
+static void add_override(
+        struct job *job, const struct job_override *set, struct toml_node *tree)
+{
+    const char *name =
+            is_set(set) ? job_string(job, "--set %s=%s", set->key, set->value)
+                        : job_string(job, "%s %s", set->origin, set->value);
+    struct toml_place place = {.source = job_source(job, name)};
+    if (!is_legal_key(set->key)) {
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0203", place, NULL,
+                "unknown key `%.80s`", set->key);
+        return;
+    }
+    struct toml_node *item = set->is_text ? NULL : parse_value(job, set->value);
+    if (!item) {
+        item = toml_new(TOML_STRING, NULL, place);
+        item->string = strdup(set->value);
+    }
+    set_places(item, place);
+    toml_merge(tree, wrap(set->key, item, place));
+}
+
+/* All --set are one file as far as names go: one setting under two of them is
+ * refused. Options of their own go over them. */
+static void apply_overrides(struct job *job, const struct job_request *request)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        struct toml_node *tree =
+                toml_new(TOML_TABLE, NULL, (struct toml_place){0});
+        for (int i = 0; i < request->override_count; i++)
+            if (is_set(&request->overrides[i]) == (pass == 0))
+                add_override(job, &request->overrides[i], tree);
+        resolve_aliases(job, tree);
+        toml_merge(job->root, tree);
+    }
+}
+
+void job_read_tree(struct job *job, const struct job_request *request)
+{
+    struct chain chain = {0};
+    job->root = read_file(job, request->path, (struct toml_place){0}, &chain);
+    if (job->root)
+        apply_overrides(job, request);
+}

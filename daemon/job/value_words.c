@@ -1,0 +1,78 @@
+#include "daemon/job/value_words.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* "64MiB", "5 GB", "1.5e9" into bytes; false when it is none. */
+bool words_size(const char *text, double *bytes_out)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {
+            {"", 1},
+            {"B", 1},
+            {"KB", 1e3},
+            {"MB", 1e6},
+            {"GB", 1e9},
+            {"TB", 1e12},
+            {"KiB", 1024.0},
+            {"MiB", 1048576.0},
+            {"GiB", 1073741824.0},
+            {"TiB", 1099511627776.0}};
+    char *end;
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    double number = strtod(text, &end);
+    end += strspn(end, " ");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcasecmp(end, units[i].name) == 0) {
+            *bytes_out = number * units[i].bytes;
+            return true;
+        }
+    return false;
+}
+
+/* "90%" into 0.9. */
+bool words_percent(const char *text, double *share_out)
+{
+    char *end;
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    double share = strtod(text, &end) / 100;
+    end += strspn(end, " ");
+    if (strcmp(end, "%") != 0)
+        return false;
+    *share_out = share;
+    return true;
+}
+
+/* "1h30m": numbers with units that become smaller. */
+bool words_duration(const char *text, double *seconds_out)
+{
+    static const struct {
+        const char *name;
+        double seconds;
+    } units[] = {{"d", 86400}, {"h", 3600}, {"m", 60}, {"s", 1}};
+    double total = 0, last = INFINITY;
+    while (*text) {
+        char *end;
+        double unit = 0;
+        if (!isdigit((unsigned char)*text))
+            return false;
+        double number = strtod(text, &end);
+        for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+            if (*end && tolower((unsigned char)*end) == units[i].name[0])
+                unit = units[i].seconds;
+        if (unit == 0 || unit >= last)
+            return false;
+        total += number * unit;
+        last = unit;
+        text = end + 1;
+    }
+    *seconds_out = total;
+    return isfinite(last); /* something was read */
+}

@@ -1,0 +1,15 @@
+/* value_words.h - sizes, shares and times as people write them. false: the text
+ * is none. */
+#ifndef ZD_DAEMON_JOB_VALUE_WORDS_H
+#define ZD_DAEMON_JOB_VALUE_WORDS_H
+
+#include <stdbool.h>
+
+/* "64MiB", "5 GB", "1.5e9" */
+bool words_size(const char *text, double *bytes_out);
+/* "90%" into 0.9 */
+bool words_percent(const char *text, double *share_out);
+/* "1h30m" */
+bool words_duration(const char *text, double *seconds_out);
+
+#endif

@@ -1,0 +1,243 @@
+#include "daemon/report/banner.h"
+
+#include "base/log.h"
+#include "base/text_buffer.h"
+#include "daemon/report/report.h"
+
+#include <strings.h>
+
+static void format_bytes(size_t bytes, char *out, size_t out_bytes)
+{
+    double value = (double)bytes;
+    if (value >= 1073741824.0)
+        snprintf(out, out_bytes, "%.2f GiB", value / 1073741824.0);
+    else
+        snprintf(out, out_bytes, "%.1f MiB", value / 1048576.0);
+}
+
+static void tell_model(const struct train_banner *banner)
+{
+    const struct job_plan *plan = banner->plan;
+    char what[160], total[16], trained[16];
+    model_config_describe(&plan->config, what, sizeof what);
+    report_short((double)plan->table.total, total, sizeof total);
+    report_short((double)plan->table.trainable, trained, sizeof trained);
+    if (plan->table.trainable == plan->table.total)
+        zd_log_info(
+                "  model    %s, %s parameters, %s", what, total,
+                banner->resumed_from ? "weights of the checkpoint"
+                : banner->job->model.init == MODEL_RANDOM ? "random weights"
+                                                          : "pretrained");
+    else
+        zd_log_info(
+                "  model    %s, %s parameters, %s of them trained", what, total,
+                trained);
+}
+
+static void tell_ranks(const struct train_banner *banner)
+{
+    const struct arena_plan *arena = &banner->plan->arena;
+    struct job_paged paged = job_plan_paged(banner->plan);
+    char device[32], host[32], disk[32];
+    format_bytes(arena->bytes[ARENA_DEVICE], device, sizeof device);
+    format_bytes(
+            arena->bytes[ARENA_HOST] + arena->bytes[ARENA_PINNED], host,
+            sizeof host);
+    zd_log_info(
+            "  ranks    %d (%d on this host) x %d thread%s, ZeRO stage %d, "
+            "%s",
+            banner->world, banner->local_size, banner->threads,
+            banner->threads == 1 ? "" : "s", banner->job->zero.stage,
+            banner->kernels);
+    format_bytes(arena->bytes[ARENA_DISK], disk, sizeof disk);
+    bool has_disk = arena->bytes[ARENA_DISK] > 0;
+    zd_log_info(
+            "  memory   %s device + %s host%s%s%s per rank", device, host,
+            has_disk ? " + " : "", has_disk ? disk : "",
+            has_disk ? " disk" : "");
+    if (!paged.host)
+        return;
+    format_bytes(paged.device, device, sizeof device);
+    format_bytes(paged.host, host, sizeof host);
+    zd_log_info(
+            "  paged    %s of the states on the device, %s on the host", device,
+            host);
+}
+
+static void tell_work(const struct train_banner *banner)
+{
+    const struct job_plan *plan = banner->plan;
+    char tokens[16], all[16];
+    report_short(
+            (double)plan->global_batch * plan->shape.T, tokens, sizeof tokens);
+    report_short((double)banner->train_tokens, all, sizeof all);
+    zd_log_info(
+            "  step     %d x %d x %d ranks = %lld samples of %d tokens = %s "
+            "tokens",
+            plan->per_device, plan->accumulation, banner->world,
+            (long long)plan->global_batch, plan->shape.T, tokens);
+    zd_log_info(
+            "  steps    %lld, %.3g passes over %lld samples (%s tokens)",
+            (long long)banner->max_steps,
+            banner->samples
+                    ? (double)banner->max_steps * (double)plan->global_batch /
+                              (double)banner->samples
+                    : 0,
+            (long long)banner->samples, all);
+    if (banner->eval_samples)
+        zd_log_info("  eval     %lld samples", (long long)banner->eval_samples);
+}
+
+static void tell_scale(const struct train_banner *banner)
+{
+    const struct fp16_options *fp16 = &banner->job->train.fp16;
+    if (fp16->loss_scale > 0)
+        zd_log_info("  scale    loss x %.10g, fixed", banner->loss_scale);
+    else if (banner->loss_scale > 0)
+        zd_log_info(
+                "  scale    loss x %.10g, doubled after %d good steps, halved "
+                "by "
+                "overflows, at least %.10g",
+                banner->loss_scale, fp16->loss_scale_window,
+                fp16->min_loss_scale);
+}
+
+static void tell_text(const struct train_banner *banner)
+{
+    if (banner->eos >= 0)
+        zd_log_info(
+                "  text     %s, end of text %d", banner->tokenizer,
+                banner->eos);
+    else
+        zd_log_info(
+                "  text     %s, no end-of-text token: documents follow "
+                "each other without one",
+                banner->tokenizer);
+    if (banner->plan->config.has_dropout)
+        zd_log_info("  note     the dropout in config.json is not applied");
+}
+
+/* --- what was chosen ------------------------------------------------------ */
+
+static const char *place_name(enum offload_tier tier)
+{
+    static const char *const names[] = {"device", "host", "disk"};
+    return names[tier];
+}
+
+/* The name as it was given, then as `validate --print` has it. */
+static void tell_optimizer(const struct train_banner *banner)
+{
+    static const char *const states[] = {"fp32", "bf16", "8 bits"};
+    const struct train_job *job = banner->job;
+    const struct optim_options *optim = &job->optim;
+    char name[64];
+    bool is_8bit = optim->state_type == OPTIM_STATE_8BIT;
+    snprintf(
+            name, sizeof name, "%s%s%s", optim->paged ? "paged_" : "",
+            train_optimizer_name(optim->name),
+            is_8bit        ? "_8bit"
+            : optim->paged ? "_32bit"
+                           : "");
+    bool is_other = job->optimizer && strcasecmp(job->optimizer, name) != 0;
+    bool has_states = optim->name != OPTIM_SGD || optim->momentum > 0;
+    bool is_small = optim->state_type != OPTIM_STATE_FP32;
+    zd_log_info(
+            "  optim    %s%s%s, %s%s%s, masters %s",
+            is_other ? job->optimizer : "", is_other ? ": " : "", name,
+            has_states ? "states in " : "no states",
+            has_states ? states[optim->state_type] : "",
+            !has_states || !is_small  ? ""
+            : optim->stable_embedding ? " (embeddings and small tensors fp32)"
+                                      : " (small tensors fp32)",
+            optim->master == OPTIM_MASTER_NONE ? "none" : "fp32");
+}
+
+static void tell_offload(const struct train_banner *banner)
+{
+    const struct offload_options *options = &banner->job->offload;
+    const struct offload_facts *facts = &banner->offload;
+    char file[32];
+    if (options->optimizer == OFFLOAD_NONE)
+        return;
+    zd_log_info(
+            "  offload  states on the %s, parameters on the %s; updates by %d "
+            "thread%s, %s; pinned memory %s",
+            place_name(options->optimizer), place_name(options->params),
+            facts->worker_threads, facts->worker_threads == 1 ? "" : "s",
+            facts->is_bound ? "each bound to a CPU" : "not bound to CPUs",
+            facts->is_locked ? "locked" : "not locked");
+    if (!facts->backend)
+        return;
+    format_bytes(banner->plan->arena.bytes[ARENA_DISK], file, sizeof file);
+    zd_log_info(
+            "  file     %s per rank in %s, by %s%s", file, options->nvme_path,
+            facts->backend, facts->is_direct ? "" : ", through the page cache");
+}
+
+/* Residuals of segments that are computed again; two of them stay on the
+ * device. */
+static void tell_activations(const struct train_banner *banner)
+{
+    const struct arena_plan *arena = &banner->plan->arena;
+    if (banner->job->offload.activations == OFFLOAD_NONE)
+        return;
+    const struct arena_span *host = arena_plan_find(arena, "model.residuals");
+    char bytes[32];
+    if (!host) {
+        zd_log_info("  note     offload.activations moves nothing: with at "
+                    "most two segments to compute again their inputs stay on "
+                    "the device");
+        return;
+    }
+    format_bytes(host->bytes, bytes, sizeof bytes);
+    zd_log_info("  offload  %s of activations on the host", bytes);
+}
+
+static const char *checkpointing_name(enum checkpointing_mode mode)
+{
+    static const char *const names[] = {
+            "none", "full", "every", "sqrt", "auto"};
+    return names[mode];
+}
+
+/* What "auto" became, where it had a choice. */
+static void tell_auto(const struct train_banner *banner)
+{
+    const struct train_job *job = banner->job;
+    const struct job_plan *plan = banner->plan;
+    char line[160] = "";
+    struct text_buffer text = {.out = line, .bytes = sizeof line};
+    if (job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO)
+        text_buffer_add(
+                &text, "train.gradient_checkpointing = \"%s\"",
+                checkpointing_name(plan->shape.checkpointing.mode));
+    if (job->offload.optimizer != OFFLOAD_NONE && plan->accumulation > 1 &&
+        job->offload.accumulate == OFFLOAD_ACCUMULATE_AUTO)
+        text_buffer_add(
+                &text, "%soffload.accumulate = \"%s\"", text.used ? ", " : "",
+                plan->zero.request.accumulate_on_host ? "host" : "device");
+    if (text.used)
+        zd_log_info("  auto     %s", line);
+}
+
+void report_banner(const struct train_banner *banner)
+{
+    const struct job_options *job = &banner->job->job;
+    tell_model(banner);
+    tell_ranks(banner);
+    tell_optimizer(banner);
+    tell_offload(banner);
+    tell_activations(banner);
+    tell_auto(banner);
+    tell_work(banner);
+    tell_scale(banner);
+    tell_text(banner);
+    zd_log_info("  output   %s", job->output_dir);
+    if (banner->socket_path)
+        zd_log_info("  control  %s", banner->socket_path);
+    if (banner->resumed_from)
+        zd_log_info(
+                "  resumed  from %s, after step %lld", banner->resumed_from,
+                (long long)banner->resumed_step);
+}

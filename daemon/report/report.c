@@ -1,0 +1,380 @@
+#include "daemon/report/report.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/cli/output.h"
+#include "daemon/report/banner.h"
+#include "daemon/report/offload.h"
+#include "zd_config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BAR_BYTES = 512, BAR_COLUMNS_MAX = 120 };
+
+struct report {
+    const struct train_job *job;
+    bool has_bar, has_lines;
+    bool is_drawn; /* the bar stands on the screen now */
+    char bar[BAR_BYTES];
+    int drawn_columns;
+    double drawn_at;     /* seconds */
+    double mean_seconds; /* of a step, smoothed */
+    int64_t first_step;  /* of this process */
+};
+
+/* --- small texts --- */
+
+void report_duration(double seconds, char *out, size_t out_bytes)
+{
+    long whole = (long)(seconds + 0.5);
+    if (!(seconds < 1e9))
+        snprintf(out, out_bytes, "?");
+    else if (seconds < 60)
+        snprintf(out, out_bytes, "%.1fs", seconds);
+    else if (whole < 3600)
+        snprintf(out, out_bytes, "%ldm%02lds", whole / 60, whole % 60);
+    else
+        snprintf(out, out_bytes, "%ldh%02ldm", whole / 3600, whole / 60 % 60);
+}
+
+void report_short(double value, char *out, size_t out_bytes)
+{
+    static const char units[] = {' ', 'k', 'M', 'G', 'T', 'P'};
+    size_t unit = 0;
+    while (fabs(value) >= 999.5 && unit + 1 < sizeof units) {
+        value /= 1000;
+        unit++;
+    }
+    if (unit == 0)
+        snprintf(out, out_bytes, value < 10 ? "%.1f" : "%.0f", value);
+    else
+        snprintf(out, out_bytes, "%.3g%c", value, units[unit]);
+}
+
+/* --- the bar: drawn over itself with a carriage return, no escape codes --- */
+
+/* Add ` text` when it still fits. */
+static void add_part(char *out, size_t out_bytes, int columns, const char *text)
+{
+    size_t used = strlen(out), length = strlen(text);
+    if (used + 2 + length <= (size_t)columns && used + length + 3 < out_bytes)
+        snprintf(out + used, out_bytes - used, "  %s", text);
+}
+
+void report_bar(
+        const struct train_step_report *step, double eta_seconds, int columns,
+        char *out, size_t out_bytes)
+{
+    char part[64], rate[16], eta[24];
+    double share = step->max_steps > 0
+                           ? (double)step->step / (double)step->max_steps
+                           : 0;
+    int cells = columns >= 70 ? 20 : columns >= 50 ? 10 : 0;
+    out[0] = '\0';
+    if (cells) {
+        int full = (int)(share * cells);
+        size_t used = 0;
+        out[used++] = '[';
+        for (int i = 0; i < cells; i++)
+            out[used++] = i < full ? '=' : i == full ? '>' : ' ';
+        out[used++] = ']';
+        out[used++] = ' ';
+        out[used] = '\0';
+    }
+    size_t used = strlen(out);
+    snprintf(
+            out + used, out_bytes - used, "%lld/%lld %.0f%%",
+            (long long)step->step, (long long)step->max_steps, 100 * share);
+    report_duration(eta_seconds, eta, sizeof eta);
+    report_short(step->tokens_per_second, rate, sizeof rate);
+    snprintf(part, sizeof part, "loss %.4f", step->loss);
+    add_part(out, out_bytes, columns, part);
+    snprintf(part, sizeof part, "eta %s", eta);
+    add_part(out, out_bytes, columns, part);
+    snprintf(part, sizeof part, "%s tok/s", rate);
+    add_part(out, out_bytes, columns, part);
+    snprintf(part, sizeof part, "lr %.2e", step->learning_rate);
+    add_part(out, out_bytes, columns, part);
+}
+
+static void put(const char *text, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = write(STDERR_FILENO, text, bytes);
+        if (n <= 0)
+            return; /* only a bar */
+        text += n;
+        bytes -= (size_t)n;
+    }
+}
+
+static void bar_hide(void *ctx)
+{
+    struct report *report = ctx;
+    char blank[BAR_BYTES];
+    if (!report->is_drawn)
+        return;
+    int n = snprintf(blank, sizeof blank, "\r%*s\r", report->drawn_columns, "");
+    put(blank, (size_t)n);
+    report->is_drawn = false;
+}
+
+static void bar_show(void *ctx)
+{
+    struct report *report = ctx;
+    char line[BAR_BYTES + 2];
+    if (!report->bar[0])
+        return;
+    int n = snprintf(line, sizeof line, "\r%s", report->bar);
+    put(line, (size_t)n);
+    report->drawn_columns = (int)strlen(report->bar);
+    report->is_drawn = true;
+}
+
+static void bar_update(
+        struct report *report, const struct train_step_report *step, double eta)
+{
+    double now = clock_seconds();
+    int columns = output_columns(STDERR_FILENO) - 1;
+    if (columns > BAR_COLUMNS_MAX)
+        columns = BAR_COLUMNS_MAX;
+    if (now - report->drawn_at < 0.1 && step->step < step->max_steps)
+        return;
+    bar_hide(report);
+    report_bar(step, eta, columns, report->bar, sizeof report->bar);
+    bar_show(report);
+    report->drawn_at = now;
+}
+
+static void bar_remove(struct report *report)
+{
+    if (!report->has_bar)
+        return;
+    bar_hide(report);
+    report->bar[0] = '\0';
+}
+
+static void on_banner(void *ctx, const struct train_banner *banner)
+{
+    struct report *report = ctx;
+    report->first_step = banner->resumed_step;
+    report_banner(banner);
+}
+
+/* --- steps --- */
+
+static bool is_shown(
+        const struct report *report, const struct train_step_report *step)
+{
+    const struct log_options *log = &report->job->log;
+    double every = step->settings[SET_LOGGING_STEPS];
+    if (step->step == step->max_steps ||
+        (log->logging_first_step && step->step == 1))
+        return true;
+    return every >= 1 && step->step % (int64_t)every == 0;
+}
+
+static void tell_breakdown(const struct train_step_report *step)
+{
+    zd_log_info(
+            "     %.1f ms: data %.1f  forward %.1f  backward %.1f  reduce "
+            "%.1f  update %.1f  gather %.1f",
+            1e3 * step->step_seconds, 1e3 * step->data_seconds,
+            1e3 * step->forward_seconds, 1e3 * step->backward_seconds,
+            1e3 * step->reduce_seconds, 1e3 * step->update_seconds,
+            1e3 * step->gather_seconds);
+    if (step->offload.active) {
+        char line[320];
+        if (report_offload_line(&step->offload, 1, line, sizeof line))
+            zd_log_info("     offload: %s", line);
+    }
+}
+
+static void on_step(void *ctx, const struct train_step_report *step)
+{
+    struct report *report = ctx;
+    char rate[16], left[24];
+    /* the first step of a process warms caches: it counts for little */
+    report->mean_seconds =
+            step->step <= report->first_step + 2
+                    ? step->step_seconds
+                    : 0.9 * report->mean_seconds + 0.1 * step->step_seconds;
+    double eta = report->mean_seconds * (double)(step->max_steps - step->step);
+    if (report->has_lines && is_shown(report, step)) {
+        report_short(step->tokens_per_second, rate, sizeof rate);
+        report_duration(eta, left, sizeof left);
+        zd_log_info(
+                "step %lld/%lld  loss %.4f  grad_norm %.3g  lr %.3e  %s "
+                "tok/s  eta %s%s%s",
+                (long long)step->step, (long long)step->max_steps, step->loss,
+                step->grad_norm, step->learning_rate, rate, left,
+                step->skipped ? "  skipped: " : "",
+                step->skipped ? step->skipped : "");
+        if (report->job->log.step_breakdown)
+            tell_breakdown(step);
+    }
+    if (report->has_bar)
+        bar_update(report, step, eta);
+}
+
+static void on_eval(void *ctx, int64_t step, double eval_loss)
+{
+    zd_log_info(
+            "eval  step %lld  eval_loss %.4f  perplexity %.4g", (long long)step,
+            eval_loss, exp(eval_loss));
+}
+
+/* One line whatever the text holds. */
+static void copy_line(char *out, size_t out_bytes, const char *text)
+{
+    size_t used = 0;
+    for (; *text && used + 3 < out_bytes; text++) {
+        if (*text == '\n') {
+            out[used++] = '\\';
+            out[used++] = 'n';
+        } else {
+            out[used++] = *text;
+        }
+    }
+    out[used] = '\0';
+}
+
+static void on_sample(
+        void *ctx, int64_t step, const char *prompt, const char *text)
+{
+    char before[256], after[2048];
+    copy_line(before, sizeof before, prompt);
+    copy_line(after, sizeof after, text);
+    zd_log_info("sample  step %lld  %s|%s", (long long)step, before, after);
+}
+
+static void on_saved(void *ctx, int64_t step, const char *path)
+{
+    zd_log_info("saved %s", path);
+}
+
+/* --- the end --- */
+
+/* Updates made as gradients arrived and taken back: each costs one more. */
+static void tell_undone(const struct train_end *end)
+{
+    int64_t undone = end->offload.undone_steps, steps = end->offload_steps;
+    zd_log_info(
+            "  undone      %lld of %lld updates%s", (long long)undone,
+            (long long)steps,
+            undone * 4 > steps ? ": offload.clipping = \"wait\" makes each "
+                                 "once"
+                               : "");
+}
+
+static void tell_offload(
+        const struct train_end *end, const struct offload_options *options)
+{
+    char line[320];
+    int64_t steps = end->offload_steps > 0 ? end->offload_steps : 1;
+    if (options->clipping == OFFLOAD_CLIP_UNDO &&
+        options->optimizer != OFFLOAD_NONE)
+        tell_undone(end);
+    if (!report_offload_line(&end->offload, steps, line, sizeof line))
+        return;
+    zd_log_info("  offload     a step: %s", line);
+    const char *advice = report_offload_advice(
+            &end->offload, steps, end->seconds / (double)steps);
+    if (advice)
+        zd_log_info("              %s", advice);
+}
+
+static void on_end(void *ctx, const struct train_end *end)
+{
+    struct report *report = ctx;
+    char time[24], rate[16], flops[16];
+    bar_remove(report);
+    report_duration(end->seconds, time, sizeof time);
+    report_short(end->tokens_per_second, rate, sizeof rate);
+    report_short(end->model_flops_per_second, flops, sizeof flops);
+    zd_log_info(
+            "%s after step %lld of %lld, in %s",
+            end->stopped_early ? "stopped" : "done", (long long)end->step,
+            (long long)end->max_steps, time);
+    if (isfinite(end->last_loss))
+        zd_log_info("  loss        %.4f", end->last_loss);
+    if (isfinite(end->best_eval_loss))
+        zd_log_info("  best eval   %.4f", end->best_eval_loss);
+    size_t digits = strcspn(flops, "kMGTPE"); /* 210 GFLOP/s */
+    zd_log_info(
+            "  speed       %s tokens/s, %.*s %sFLOP/s", rate, (int)digits,
+            flops, flops + digits);
+    if (end->skipped_steps)
+        zd_log_info(
+                "  skipped     %lld step%s", (long long)end->skipped_steps,
+                end->skipped_steps == 1 ? "" : "s");
+    if (end->offload.active)
+        tell_offload(end, &report->job->offload);
+    zd_log_info("  metrics     %s/metrics.jsonl", report->job->job.output_dir);
+    if (end->checkpoint)
+        zd_log_info("  checkpoint  %s", end->checkpoint);
+    if (end->export_dir) {
+        zd_log_info("  model       %s", end->export_dir);
+        zd_log_info(
+                "  next        zerod generate --model %s --prompt \"...\"",
+                end->export_dir);
+    } else if (end->stopped_early && end->checkpoint) {
+        zd_log_info(
+                "  next        the same command%s goes on from there",
+                report->job->run.stop_after > 0 ? " without --stop-after" : "");
+    } else if (end->checkpoint) {
+        zd_log_info("  next        zerod export %s -o DIR", end->checkpoint);
+    }
+}
+
+/* --- life --- */
+
+enum zd_status report_create(
+        const struct train_job *job, struct report **report_out)
+{
+    struct report *report = calloc(1, sizeof *report);
+    if (!report)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    enum progress_mode mode = job->log.progress;
+    bool may_draw = output_is_terminal(STDERR_FILENO) && !job->log.json &&
+                    job->log.level <= ZD_LOG_INFO;
+    report->job = job;
+    report->has_bar =
+            may_draw && (mode == PROGRESS_AUTO || mode == PROGRESS_BAR);
+    report->has_lines = mode != PROGRESS_NONE;
+    if (report->has_bar)
+        zd_log_set_bar(bar_hide, bar_show, report);
+    *report_out = report;
+    zd_log_info(
+            "zerod %s: %s%s%s", ZD_VERSION, job->job.name,
+            job->job.run_name[0] ? ", " : "", job->job.run_name);
+    return ZD_OK;
+}
+
+void report_destroy(struct report *report)
+{
+    if (!report)
+        return;
+    if (report->has_bar) {
+        bar_remove(report);
+        zd_log_set_bar(NULL, NULL, NULL);
+    }
+    free(report);
+}
+
+struct train_observer report_observer(struct report *report)
+{
+    if (!report)
+        return (struct train_observer){0};
+    return (struct train_observer){
+            .ctx = report,
+            .banner = on_banner,
+            .step = on_step,
+            .eval = on_eval,
+            .sample = on_sample,
+            .saved = on_saved,
+            .end = on_end};
+}

@@ -1,0 +1,28 @@
+/* report.h - what a user sees of a run: banner, steps, evaluations, samples,
+ * end. All of it goes through the log to stderr; on a terminal a bar of one
+ * line stands below it. */
+#ifndef ZD_DAEMON_REPORT_REPORT_H
+#define ZD_DAEMON_REPORT_REPORT_H
+
+#include "train/train.h"
+
+struct report; /* rank 0's */
+
+/* `job` must outlive it. */
+enum zd_status report_create(
+        const struct train_job *job, struct report **report_out);
+void report_destroy(struct report *report);
+/* Calls that go to this report; report may be NULL (other ranks). */
+struct train_observer report_observer(struct report *report);
+
+/* "1h02m", "3m20s", "12.3s" */
+void report_duration(double seconds, char *out, size_t out_bytes);
+/* "12.3k", "1.24M": four characters or so, for rates and counts. */
+void report_short(double value, char *out, size_t out_bytes);
+/* The bar into `out`, at most `columns` wide; parts that do not fit are left
+ * out, the count of steps stays. */
+void report_bar(
+        const struct train_step_report *step, double eta_seconds, int columns,
+        char *out, size_t out_bytes);
+
+#endif

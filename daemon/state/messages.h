@@ -1,0 +1,82 @@
+/* messages.h - what lies in the feed, kind by kind. Plain bytes; pointers only
+ * where a message says that it owns what they point to. */
+#ifndef ZD_DAEMON_STATE_MESSAGES_H
+#define ZD_DAEMON_STATE_MESSAGES_H
+
+#include "daemon/state/feed.h"
+#include "daemon/state/history.h"
+#include "daemon/state/past.h"
+
+struct feed_banner {           /* FEED_BANNER */
+    json_t *plan;              /* owned by who takes the message; may be NULL */
+    struct resumed_rows *rows; /* likewise; NULL: a fresh start */
+    struct past *past;         /* likewise */
+    int world, zero_stage, per_device, accumulation, accumulation_max;
+    int64_t global_batch, parameters, max_steps, samples_per_epoch, first_step;
+    int64_t samples_taken, tokens_seen, skipped_steps;
+    double eval_loss, best_eval_loss; /* NaN: none */
+    double flops_per_token, loss_scale;
+    double checkpoint_time; /* of the one that was resumed from; 0 */
+    bool has_eval_data, has_prompts;
+    double settings[SETTINGS], deadline;
+    bool is_kept[SETTINGS]; /* as in struct train_banner */
+    double kept[SETTINGS];
+    char host[64];
+    char resumed_from[4096]; /* "": a fresh start */
+};
+
+/* FEED_STEP: struct train_step_report */
+
+struct feed_eval { /* FEED_EVAL */
+    int64_t step;
+    double time, eval_loss;
+};
+
+struct feed_sample { /* FEED_SAMPLE; behind it "prompt\0text\0" */
+    int64_t step;
+    double time;
+};
+
+struct feed_saved { /* FEED_SAVED; behind it the path, with its NUL */
+    int64_t step;
+    double time;    /* seconds since 1970 */
+    uint64_t bytes; /* of all its files; 0: not known */
+};
+
+struct feed_state { /* FEED_STATE */
+    enum train_run_state state;
+    int64_t step;
+    double time;
+};
+
+/* FEED_RANKS: reports of ranks first, first + 1, .. follow */
+enum { FEED_RANKS_MAX = 64 }; /* in one message */
+struct feed_ranks {
+    int first, count, total;
+    int unused;
+};
+
+struct feed_event { /* FEED_EVENT, FEED_STEP_EVENT; behind it the text, with its
+                       NUL */
+    int64_t id, step;
+    double time;
+    char kind[16];
+};
+
+struct feed_done { /* FEED_DONE */
+    struct train_command command;
+    int64_t step;
+    bool failed;
+    struct zd_error error;
+    json_t *result; /* owned by who takes the message; may be NULL */
+};
+
+struct feed_end { /* FEED_END */
+    int64_t step;
+    bool stopped_early;
+};
+
+/* Gives back what a message owns that nobody takes in. */
+void feed_message_free(const struct feed_head *head, const void *payload);
+
+#endif

@@ -1,0 +1,144 @@
+#include "daemon/state/past.h"
+
+#include "base/file/json.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static bool is_kind(const struct kept_event *event, const char *kind)
+{
+    return strcmp(event->kind, kind) == 0;
+}
+
+/* A `set` changes what follows the step at which it was done, so it is undone
+ * with the checkpoint of that step too. */
+static bool is_set(const struct kept_event *event)
+{
+    json_t *object = json_loads(event->text, 0, NULL);
+    bool is = strcmp(text_of(object, "command"), "set") == 0;
+    json_decref(object);
+    return is;
+}
+
+/* Was it made again by the process that went on after `step`? */
+static bool is_undone(
+        const struct kept_event *event, int64_t after, int64_t step)
+{
+    bool is_of_run = is_kind(event, "sample") || is_kind(event, "eval") ||
+                     is_kind(event, "checkpoint") || is_kind(event, "command");
+    if (!is_of_run || event->id <= after)
+        return false;
+    return event->step > step || (is_kind(event, "command") && is_set(event));
+}
+
+/* What `resumed` says of those before it. */
+static void undo(struct past *past, const struct kept_event *resumed)
+{
+    int count = 0;
+    json_t *object = json_loads(resumed->text, 0, NULL);
+    bool is_fresh = json_is_null(json_object_get(object, "from"));
+    int64_t after = json_integer_value(json_object_get(object, "after"));
+    for (int i = 0; i < past->count; i++) {
+        struct kept_event *event = &past->events[i];
+        if (is_fresh || is_undone(event, after, resumed->step))
+            free(event->text);
+        else
+            past->events[count++] = *event;
+    }
+    past->count = count;
+    json_decref(object);
+}
+
+/* The oldest go. */
+static void keep_last(struct past *past)
+{
+    int over = past->count - EVENTS_KEPT;
+    if (over <= 0)
+        return;
+    for (int i = 0; i < over; i++)
+        free(past->events[i].text);
+    memmove(past->events, past->events + over,
+            EVENTS_KEPT * sizeof *past->events);
+    past->count = EVENTS_KEPT;
+}
+
+/* Room for one more; the oldest go by thousands, so that it costs nothing. */
+static bool make_room(struct past *past)
+{
+    if (past->count == 2 * EVENTS_KEPT)
+        keep_last(past);
+    if (past->count < past->room)
+        return true;
+    int room = past->room ? 2 * past->room : 64;
+    struct kept_event *events =
+            realloc(past->events, (size_t)room * sizeof *events);
+    if (!events)
+        return false;
+    past->events = events;
+    past->room = room;
+    return true;
+}
+
+void past_add(struct past *past, const struct kept_event *event)
+{
+    if (!event->text ||
+        (past->count && event->id <= past->events[past->count - 1].id))
+        return;
+    if (is_kind(event, "resumed"))
+        undo(past, event);
+    char *text = make_room(past) ? strdup(event->text) : NULL;
+    if (!text)
+        return;
+    past->events[past->count] = *event;
+    past->events[past->count++].text = text;
+}
+
+static void add_line(struct past *past, char *line)
+{
+    json_t *object = json_loads(line, 0, NULL);
+    struct kept_event event = {
+            .id = json_integer_value(json_object_get(object, "id")),
+            .step = json_integer_value(json_object_get(object, "step")),
+            .text = line};
+    snprintf(event.kind, sizeof event.kind, "%s", text_of(object, "event"));
+    if (event.id > 0)
+        past_add(past, &event);
+    json_decref(object);
+}
+
+struct past *past_read(const char *path)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t bytes;
+    struct past *past = calloc(1, sizeof *past);
+    FILE *file = past ? fopen(path, "re") : NULL;
+    while (file && (bytes = getline(&line, &room, file)) > 0) {
+        if (line[bytes - 1] == '\n') /* else it is torn */
+            line[bytes - 1] = '\0';
+        add_line(past, line);
+    }
+    free(line);
+    if (file)
+        fclose(file);
+    if (past)
+        keep_last(past);
+    return past;
+}
+
+void past_free(struct past *past)
+{
+    for (int i = 0; past && i < past->count; i++)
+        free(past->events[i].text);
+    if (past)
+        free(past->events);
+    free(past);
+}

@@ -1,0 +1,427 @@
+/* run_state.c - messages of the feed, one after the other, into what is known.
+ */
+#include "daemon/state/run_state.h"
+
+#include "base/log.h"
+#include "daemon/state/messages.h"
+#include "daemon/state/run_state_rings.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+double run_state_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* --- life --- */
+
+/* 1 ms to 33 s and 4 s to 36 h, each twice the one before. */
+static void set_bounds(struct run_histogram *histogram, double first)
+{
+    for (int i = 0; i < STEP_BUCKETS; i++)
+        histogram->bound[i] = ldexp(first, i);
+}
+
+/* Once: a status asks no file system. */
+static void find_output_dir(struct run_state *state)
+{
+    const char *dir = state->job->job.output_dir;
+    char folder[2048];
+    if (dir[0] != '/' && getcwd(folder, sizeof folder))
+        snprintf(
+                state->output_dir, sizeof state->output_dir, "%s/%.2000s",
+                folder, dir);
+    else
+        snprintf(state->output_dir, sizeof state->output_dir, "%s", dir);
+}
+
+enum zd_status run_state_create(
+        const struct train_job *job, const char *socket_path,
+        struct run_state **state_out)
+{
+    struct run_state *state = calloc(1, sizeof *state);
+    if (!state)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    if (!run_state_rings_init(state)) {
+        run_state_destroy(state);
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    }
+    state->job = job;
+    state->socket_path = socket_path;
+    find_output_dir(state);
+    state->started = state->state_since = run_state_now();
+    state->updated = state->started;
+    state->last_loss = state->last_grad_norm = NAN;
+    state->eval_loss = state->best_eval_loss = NAN;
+    state->last_checkpoint_step = -1;
+    for (int i = 0; i < SETTINGS; i++)
+        state->settings[i] = NAN;
+    state->settings[SET_MAX_GRAD_NORM] = job->optim.max_grad_norm;
+    set_bounds(&state->step_histogram, 0.0078125); /* to 256 s */
+    set_bounds(&state->checkpoint_histogram, 0.0625);
+    gethostname(state->host, sizeof state->host - 1);
+    *state_out = state;
+    return ZD_OK;
+}
+
+void run_state_destroy(struct run_state *state)
+{
+    if (!state)
+        return;
+    run_state_rings_fini(state);
+    for (int i = 0; i < SERIES_COUNT; i++)
+        history_fini(&state->series[i]);
+    json_decref(state->plan);
+    free(state->ranks);
+    free(state);
+}
+
+/* --- numbers --- */
+
+double run_state_eta(const struct run_state *state)
+{
+    int64_t left = state->max_steps - state->step.step;
+    if (!state->has_banner || state->step.step == 0 ||
+        state->state == RUN_STOPPED || state->state == RUN_FAILED)
+        return NAN;
+    if (left <= 0 || state->state == RUN_DONE)
+        return 0;
+    return state->mean_step_seconds > 0
+                   ? state->mean_step_seconds * (double)left
+                   : NAN;
+}
+
+static void observe(struct run_histogram *histogram, double seconds)
+{
+    int i = 0;
+    while (i < STEP_BUCKETS && seconds > histogram->bound[i])
+        i++;
+    histogram->count[i]++;
+    histogram->sum += seconds;
+}
+
+/* --- what happens --- */
+
+/* The rows of earlier processes come in front of everything. */
+static void take_rows(struct run_state *state, struct resumed_rows *rows)
+{
+    if (!rows)
+        return;
+    for (int i = 0; i < SERIES_COUNT; i++) {
+        history_fini(&state->series[i]);
+        state->series[i] = rows->series[i];
+        rows->series[i] = (struct history){0};
+    }
+    const struct history *loss = &state->series[SERIES_LOSS];
+    const struct history *norm = &state->series[SERIES_GRAD_NORM];
+    if (loss->count)
+        state->last_loss = loss->value[loss->count - 1];
+    if (norm->count)
+        state->last_grad_norm = norm->value[norm->count - 1];
+    resumed_rows_free(rows);
+}
+
+static void take_banner(
+        struct run_state *state, const struct feed_banner *banner)
+{
+    json_decref(state->plan);
+    state->plan = banner->plan;
+    state->has_banner = true;
+    state->world = banner->world;
+    state->zero_stage = banner->zero_stage;
+    state->per_device = banner->per_device;
+    state->accumulation = banner->accumulation;
+    state->accumulation_max = banner->accumulation_max;
+    state->global_batch = banner->global_batch;
+    state->parameters = banner->parameters;
+    state->max_steps = banner->max_steps;
+    state->samples_per_epoch = banner->samples_per_epoch;
+    state->first_step = banner->first_step;
+    state->step.step = banner->first_step;
+    state->step.max_steps = banner->max_steps;
+    state->step.loss_scale.scale = banner->loss_scale;
+    state->step.learning_rate = NAN;
+    state->samples_taken = banner->samples_taken;
+    state->tokens = banner->tokens_seen;
+    state->eval_loss = banner->eval_loss;
+    state->best_eval_loss = banner->best_eval_loss;
+    state->flops_per_token = banner->flops_per_token;
+    state->has_eval_data = banner->has_eval_data;
+    state->has_prompts = banner->has_prompts;
+    memcpy(state->settings, banner->settings, sizeof state->settings);
+    for (int i = 0; i < SETTINGS; i++)
+        if (banner->is_kept[i]) {
+            state->is_set[i] = true;
+            state->asked[i] = banner->kept[i];
+            state->set_step[i] = -1;
+        }
+    state->deadline = banner->deadline;
+    memcpy(state->host, banner->host, sizeof state->host);
+    if (banner->resumed_from[0]) {
+        memcpy(state->last_checkpoint, banner->resumed_from,
+               sizeof state->last_checkpoint);
+        state->last_checkpoint_step = banner->first_step;
+        state->last_checkpoint_time = banner->checkpoint_time;
+    }
+    take_rows(state, banner->rows);
+    run_state_take_past(state, banner->past);
+    if (state->state == RUN_STARTING)
+        state->state_since = run_state_now();
+    if (state->state == RUN_STARTING)
+        state->state = RUN_RUNNING;
+}
+
+static void count_skipped(struct run_state *state, const char *why)
+{
+    if (!why)
+        return;
+    if (strcmp(why, "overflow") == 0)
+        state->skipped_overflow++;
+    else if (strcmp(why, "no_targets") == 0)
+        state->skipped_no_targets++;
+    else
+        state->skipped_nonfinite++;
+}
+
+static void add_phases(
+        struct run_state *state, const struct train_step_report *step)
+{
+    const struct offload_report *engine = &step->offload.engine;
+    double *sum = state->phase_seconds;
+    sum[PHASE_DATA] += step->data_seconds;
+    sum[PHASE_FORWARD] += step->forward_seconds;
+    sum[PHASE_BACKWARD] += step->backward_seconds;
+    sum[PHASE_REDUCE] += step->reduce_seconds;
+    sum[PHASE_UPDATE] += step->update_seconds;
+    sum[PHASE_GATHER] += step->gather_seconds;
+    sum[PHASE_DOWN] += engine->wait_down_seconds;
+    sum[PHASE_HOST] += engine->wait_host_seconds;
+    sum[PHASE_UP] += engine->wait_up_seconds;
+    sum[PHASE_DISK] += engine->wait_disk_seconds;
+}
+
+static void add_series(
+        struct run_state *state, const struct train_step_report *step)
+{
+    double scale = step->loss_scale.scale;
+    const double values[SERIES_COUNT] = {
+            [SERIES_LOSS] = step->loss,
+            [SERIES_GRAD_NORM] = step->grad_norm,
+            [SERIES_LEARNING_RATE] = step->learning_rate,
+            [SERIES_LOSS_SCALE] = scale > 0 ? scale : NAN,
+            [SERIES_EVAL_LOSS] = NAN,
+            [SERIES_TOKENS_PER_SECOND] = step->tokens_per_second,
+            [SERIES_STEP_SECONDS] = step->step_seconds,
+            [SERIES_DATA_WAIT] = step->data_seconds,
+            [SERIES_FORWARD] = step->forward_seconds,
+            [SERIES_BACKWARD] = step->backward_seconds,
+            [SERIES_REDUCE] = step->reduce_seconds,
+            [SERIES_UPDATE] = step->update_seconds,
+            [SERIES_GATHER] = step->gather_seconds,
+            [SERIES_OFFLOAD_WAIT] =
+                    step->offload.active ? train_offload_waited(&step->offload)
+                                         : NAN,
+            [SERIES_RESIDENT] = NAN};
+    for (int i = 0; i < SERIES_COUNT; i++)
+        history_add(&state->series[i], step->step, values[i]);
+}
+
+static void take_step(
+        struct run_state *state, const struct train_step_report *step)
+{
+    bool is_early = step->step <= state->first_step + 2; /* warms caches */
+    state->mean_step_seconds = is_early ? step->step_seconds
+                                        : 0.9 * state->mean_step_seconds +
+                                                  0.1 * step->step_seconds;
+    state->step = *step;
+    state->max_steps = step->max_steps;
+    state->updated = run_state_now();
+    state->tokens += step->tokens;
+    memcpy(state->settings, step->settings, sizeof state->settings);
+    state->accumulation = (int)step->settings[SET_ACCUMULATION];
+    state->global_batch = step->global_batch;
+    state->samples_taken += step->global_batch;
+    count_skipped(state, step->skipped);
+    if (isfinite(step->loss))
+        state->last_loss = step->loss;
+    if (isfinite(step->grad_norm))
+        state->last_grad_norm = step->grad_norm;
+    observe(&state->step_histogram, step->step_seconds);
+    add_phases(state, step);
+    add_series(state, step);
+}
+
+static void take_eval(struct run_state *state, const struct feed_eval *eval)
+{
+    state->eval_loss = eval->eval_loss;
+    if (isfinite(eval->eval_loss) &&
+        !(state->best_eval_loss <= eval->eval_loss))
+        state->best_eval_loss = eval->eval_loss;
+    history_add(&state->series[SERIES_EVAL_LOSS], eval->step, eval->eval_loss);
+}
+
+static void take_saved(struct run_state *state, const struct feed_saved *saved)
+{
+    const char *path = (const char *)(saved + 1);
+    state->last_checkpoint_step = saved->step;
+    state->last_checkpoint_seconds =
+            fmax(0, saved->time - fmax(state->last_checkpoint_time,
+                                       state->state_since));
+    state->last_checkpoint_time = saved->time;
+    state->checkpoint_bytes = saved->bytes;
+    snprintf(state->last_checkpoint, sizeof state->last_checkpoint, "%s", path);
+    if (state->state == RUN_CHECKPOINTING)
+        observe(&state->checkpoint_histogram, state->last_checkpoint_seconds);
+}
+
+static void leave_state(struct run_state *state, double now)
+{
+    double seconds = fmax(0, now - state->state_since);
+    if (state->state == RUN_EVALUATING)
+        state->phase_seconds[PHASE_EVAL] += seconds;
+    else if (state->state == RUN_CHECKPOINTING)
+        state->phase_seconds[PHASE_CHECKPOINT] += seconds;
+}
+
+static void take_state(struct run_state *state, const struct feed_state *new)
+{
+    leave_state(state, new->time);
+    state->state = new->state;
+    state->state_since = new->time;
+    if (new->state == RUN_PAUSED)
+        state->is_paused = true;
+    else if (new->state == RUN_RUNNING || new->state >= RUN_STOPPING)
+        state->is_paused = state->is_released = false;
+    if (new->state >= RUN_DONE)
+        state->ended = new->time;
+}
+
+static void take_ranks(struct run_state *state, const struct feed_ranks *ranks)
+{
+    const struct train_rank_report *reports = (const void *)(ranks + 1);
+    if (state->rank_count != ranks->total) {
+        free(state->ranks);
+        state->ranks = calloc((size_t)ranks->total, sizeof *state->ranks);
+        state->rank_count = state->ranks ? ranks->total : 0;
+    }
+    if (!state->ranks)
+        return;
+    memcpy(state->ranks + ranks->first, reports,
+           (size_t)ranks->count * sizeof *reports);
+    if (ranks->first + ranks->count < ranks->total)
+        return;
+    uint64_t most = 0;
+    for (int r = 0; r < state->rank_count; r++)
+        if (state->ranks[r].resident > most)
+            most = state->ranks[r].resident;
+    history_add(
+            &state->series[SERIES_RESIDENT], state->ranks[0].step,
+            (double)most / (double)(1 << 30));
+}
+
+/* --- commands --- */
+
+/* The next step's report has them all; until then, as they were asked for. */
+static void apply_settings(
+        struct run_state *state, const struct train_command *command,
+        int64_t step)
+{
+    for (int i = 0; i < SETTINGS; i++) {
+        if (!command->given[i])
+            continue;
+        state->settings[i] = command->value[i];
+        state->is_set[i] = true;
+        state->asked[i] = command->value[i];
+        state->set_step[i] = step;
+    }
+    if (!command->given[SET_ACCUMULATION])
+        return;
+    state->accumulation = (int)command->value[SET_ACCUMULATION];
+    state->global_batch =
+            (int64_t)state->accumulation * state->world * state->per_device;
+}
+
+static void take_done(struct run_state *state, const struct feed_done *done)
+{
+    const struct train_command *command = &done->command;
+    if (done->failed) {
+        state->checkpoint_failures += command->kind == COMMAND_CHECKPOINT;
+        return;
+    }
+    if (command->kind == COMMAND_SET)
+        apply_settings(state, command, done->step);
+    else if (command->kind == COMMAND_PAUSE) {
+        state->is_paused = true;
+        state->is_released = command->release;
+    } else if (command->kind == COMMAND_RESUME) {
+        state->is_paused = state->is_released = false;
+    }
+}
+
+const struct kept_event *run_state_take(
+        struct run_state *state, const struct feed_head *head,
+        const void *payload)
+{
+    switch (head->kind) {
+    case FEED_BANNER:
+        take_banner(state, payload);
+        break;
+    case FEED_STEP:
+        take_step(state, payload);
+        break;
+    case FEED_EVAL:
+        take_eval(state, payload);
+        break;
+    case FEED_SAMPLE:
+        run_state_keep_sample(state, payload);
+        break;
+    case FEED_SAVED:
+        take_saved(state, payload);
+        break;
+    case FEED_STATE:
+        take_state(state, payload);
+        break;
+    case FEED_RANKS:
+        take_ranks(state, payload);
+        break;
+    case FEED_EVENT:
+    case FEED_STEP_EVENT:
+        return run_state_keep_event(state, payload);
+    case FEED_DONE:
+        take_done(state, payload);
+        break;
+    case FEED_END:
+    case FEED_KINDS:
+        break;
+    }
+    return NULL;
+}
+
+void run_state_end(struct run_state *state, enum train_run_state how)
+{
+    if (state->ended > 0 && state->state == how)
+        return;
+    leave_state(state, run_state_now());
+    state->state = how;
+    state->is_paused = state->is_released = false;
+    state->ended = state->state_since = run_state_now();
+}
+
+void feed_message_free(const struct feed_head *head, const void *payload)
+{
+    if (head->kind == FEED_BANNER) {
+        const struct feed_banner *banner = payload;
+        json_decref(banner->plan);
+        resumed_rows_free(banner->rows);
+        past_free(banner->past);
+    } else if (head->kind == FEED_DONE) {
+        const struct feed_done *done = payload;
+        json_decref(done->result);
+    }
+}

@@ -1,0 +1,118 @@
+/* run_state.h - what the control thread knows of the run: built from the feed,
+ * read by routes and sinks, all in the control thread; no lock.
+ *
+ * Memory is bounded however long the run: series are thinned (each stretch
+ * keeps its smallest and largest value), events and samples are rings. */
+#ifndef ZD_DAEMON_STATE_RUN_STATE_H
+#define ZD_DAEMON_STATE_RUN_STATE_H
+
+#include "daemon/state/feed.h"
+#include "daemon/state/history.h"
+#include "daemon/state/past.h"
+
+enum { SAMPLES_KEPT = 100, WARNINGS_KEPT = 20, STEP_BUCKETS = 16 };
+
+struct kept_sample {
+    int64_t step;
+    double time;
+    char *prompt, *text; /* owned */
+};
+
+struct kept_warning {
+    double time;
+    int64_t step;
+    char *message; /* owned */
+};
+
+struct run_histogram { /* of seconds; Prometheus buckets */
+    double bound[STEP_BUCKETS];
+    uint64_t count[STEP_BUCKETS + 1]; /* not cumulative; last: +Inf */
+    double sum;
+};
+
+struct run_state {
+    const struct train_job *job; /* outlives it */
+    const char *socket_path;     /* or NULL */
+    char output_dir[4096];       /* as a program in another folder finds it */
+    double started;              /* seconds since 1970 */
+    double updated;              /* the last step */
+    double ended;                /* 0: not yet */
+    double state_since;          /* when `state` began */
+    enum train_run_state state;
+    bool is_paused, is_released, has_banner;
+    /* of the banner */
+    json_t *plan; /* plan.json's object; NULL before */
+    int world, zero_stage, per_device, accumulation, accumulation_max;
+    int64_t global_batch, parameters, max_steps, samples_per_epoch, first_step;
+    double flops_per_token;
+    bool has_eval_data, has_prompts; /* what `eval` and `sample` need */
+    char host[64];
+    /* of the steps */
+    struct train_step_report step; /* the last; step 0: none yet */
+    double mean_step_seconds;
+    int64_t tokens, samples_taken, skipped_overflow, skipped_nonfinite,
+            skipped_no_targets;
+    double phase_seconds[PHASES];
+    struct run_histogram step_histogram, checkpoint_histogram;
+    double last_loss, last_grad_norm; /* finite ones; NaN: none yet */
+    double eval_loss, best_eval_loss; /* NaN: none */
+    int64_t last_checkpoint_step;     /* -1: none */
+    double last_checkpoint_time, last_checkpoint_seconds;
+    uint64_t checkpoint_bytes;
+    int64_t checkpoint_failures;
+    char last_checkpoint[4096];
+    double settings[SETTINGS];  /* that hold; NaN: not known, does not apply */
+    bool is_set[SETTINGS];      /* by a command */
+    double asked[SETTINGS];     /* by the last `set` of each */
+    int64_t set_step[SETTINGS]; /* -1: before the run was resumed */
+    double deadline;            /* 0: none */
+    struct train_rank_report *ranks; /* (rank_count) */
+    int rank_count;
+    struct history series[SERIES_COUNT];
+    struct kept_event *events; /* ring (EVENTS_KEPT); ids rise by one */
+    int event_first, event_count;
+    struct kept_sample *samples; /* ring (SAMPLES_KEPT) */
+    int sample_first, sample_count;
+    struct kept_warning warnings[WARNINGS_KEPT];
+    int warning_first, warning_count;
+    uint64_t feed_dropped;
+    int pending[COMMAND_KINDS]; /* commands that wait, counted by routes */
+};
+
+/* `job` and `socket_path` must outlive the state. */
+enum zd_status run_state_create(
+        const struct train_job *job, const char *socket_path,
+        struct run_state **state_out);
+void run_state_destroy(struct run_state *state);
+/* Take a message of the feed in; what it owns is taken over, but for the result
+ * of FEED_DONE, which stays the message's. Returns the event that it became, or
+ * NULL; borrowed until the next call. */
+const struct kept_event *run_state_take(
+        struct run_state *state, const struct feed_head *head,
+        const void *payload);
+/* The end, however it came. */
+void run_state_end(struct run_state *state, enum train_run_state how);
+/* Index of the oldest event kept whose id is above `id`; event_count: none. */
+int run_state_events_after(const struct run_state *state, int64_t id);
+const struct kept_event *run_state_event(const struct run_state *state, int i);
+/* Now, in seconds since 1970. */
+double run_state_now(void);
+/* Of the whole run so far; before its first step, NaN. */
+double run_state_eta(const struct run_state *state);
+
+/* JSON that routes, sinks and status.json share. New references. */
+json_t *run_state_status(const struct run_state *state);
+json_t *run_state_ranks(const struct run_state *state);
+json_t *run_state_memory(const struct run_state *state);
+json_t *run_state_samples(const struct run_state *state, int max);
+/* `names`: bits of enum run_series. */
+json_t *run_state_history(
+        const struct run_state *state, unsigned names, int64_t since, int max);
+/* {"learning_rate", "max_grad_norm", ..} as they are now. */
+json_t *run_state_settings(const struct run_state *state);
+/* Everything that the page draws, for report.html: {"status", "ranks",
+ * "memory", "history", "samples", "config", "log": [lines], "events": [those of
+ * output_dir/events.jsonl that stand: past.h]}. */
+json_t *run_state_report(const struct run_state *state, json_t *config);
+
+#endif

@@ -1,0 +1,150 @@
+/* run_state_rings.c - the last events, warnings and samples of a run.
+ */
+#include "daemon/state/run_state_rings.h"
+
+#include "daemon/state/messages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool run_state_rings_init(struct run_state *state)
+{
+    state->events = calloc(EVENTS_KEPT, sizeof *state->events);
+    state->samples = calloc(SAMPLES_KEPT, sizeof *state->samples);
+    return state->events && state->samples;
+}
+
+void run_state_rings_fini(struct run_state *state)
+{
+    for (int i = 0; state->events && i < EVENTS_KEPT; i++)
+        free(state->events[i].text);
+    for (int i = 0; state->samples && i < SAMPLES_KEPT; i++) {
+        free(state->samples[i].prompt);
+        free(state->samples[i].text);
+    }
+    for (int i = 0; i < WARNINGS_KEPT; i++)
+        free(state->warnings[i].message);
+    free(state->events);
+    free(state->samples);
+}
+
+/* The place of one more; in a full ring, that of the oldest. */
+static int ring_push(int *first, int *count, int kept)
+{
+    int at = (*first + *count) % kept;
+    if (*count == kept)
+        *first = (*first + 1) % kept;
+    else
+        ++*count;
+    return at;
+}
+
+static void keep_warning(
+        struct run_state *state, const struct feed_event *event,
+        const char *text)
+{
+    json_t *object = json_loads(text, 0, NULL);
+    const char *message = json_string_value(json_object_get(object, "message"));
+    int at = ring_push(
+            &state->warning_first, &state->warning_count, WARNINGS_KEPT);
+    free(state->warnings[at].message);
+    state->warnings[at] = (struct kept_warning){
+            .time = event->time,
+            .step = event->step,
+            .message = strdup(message ? message : text)};
+    json_decref(object);
+}
+
+const struct kept_event *run_state_keep_event(
+        struct run_state *state, const struct feed_event *event)
+{
+    const char *text = (const char *)(event + 1);
+    int at = ring_push(&state->event_first, &state->event_count, EVENTS_KEPT);
+    struct kept_event *kept = &state->events[at];
+    if (strcmp(event->kind, "warning") == 0)
+        keep_warning(state, event, text);
+    char *copy = strdup(text);
+    free(kept->text);
+    *kept = (struct kept_event){
+            .id = event->id, .step = event->step, .text = copy};
+    memcpy(kept->kind, event->kind, sizeof kept->kind);
+    return copy ? kept : NULL;
+}
+
+static void keep_sample(
+        struct run_state *state, int64_t step, double time, const char *prompt,
+        const char *text)
+{
+    int at =
+            ring_push(&state->sample_first, &state->sample_count, SAMPLES_KEPT);
+    struct kept_sample *kept = &state->samples[at];
+    free(kept->prompt);
+    free(kept->text);
+    *kept = (struct kept_sample){
+            .step = step,
+            .time = time,
+            .prompt = strdup(prompt),
+            .text = strdup(text)};
+}
+
+void run_state_keep_sample(
+        struct run_state *state, const struct feed_sample *sample)
+{
+    const char *prompt = (const char *)(sample + 1);
+    keep_sample(
+            state, sample->step, sample->time, prompt,
+            prompt + strlen(prompt) + 1);
+}
+
+static void keep_past_sample(
+        struct run_state *state, const struct kept_event *event)
+{
+    json_t *object = json_loads(event->text, 0, NULL);
+    const char *prompt = json_string_value(json_object_get(object, "prompt"));
+    const char *text = json_string_value(json_object_get(object, "text"));
+    if (prompt && text)
+        keep_sample(
+                state, event->step,
+                json_number_value(json_object_get(object, "time")), prompt,
+                text);
+    json_decref(object);
+}
+
+void run_state_take_past(struct run_state *state, struct past *past)
+{
+    if (!past)
+        return;
+    for (int i = 0; i < state->event_count; i++)
+        past_add(past, run_state_event(state, i));
+    for (int i = 0; i < EVENTS_KEPT; i++)
+        free(state->events[i].text);
+    memset(state->events, 0, EVENTS_KEPT * sizeof *state->events);
+    state->event_first = state->event_count = 0;
+    int first = past->count > EVENTS_KEPT ? past->count - EVENTS_KEPT : 0;
+    for (int i = first; i < past->count; i++) {
+        struct kept_event *event = &past->events[i];
+        if (strcmp(event->kind, "sample") == 0)
+            keep_past_sample(state, event);
+        state->events[state->event_count++] = *event;
+        event->text = NULL;
+    }
+    past_free(past);
+}
+
+const struct kept_event *run_state_event(const struct run_state *state, int i)
+{
+    return &state->events[(state->event_first + i) % EVENTS_KEPT];
+}
+
+int run_state_events_after(const struct run_state *state, int64_t id)
+{
+    int low = 0, high = state->event_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (run_state_event(state, middle)->id > id)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}

@@ -1,0 +1,25 @@
+/* run_state_rings.h - the events, warnings and samples that a state of the run
+ * keeps: rings, the oldest goes first. Internal to run_state. */
+#ifndef ZD_DAEMON_STATE_RUN_STATE_RINGS_H
+#define ZD_DAEMON_STATE_RUN_STATE_RINGS_H
+
+#include "daemon/state/run_state.h"
+
+struct feed_event;
+struct feed_sample;
+
+/* False: out of memory; run_state_rings_fini frees what there is. */
+bool run_state_rings_init(struct run_state *state);
+void run_state_rings_fini(struct run_state *state);
+/* A warning's message is kept beside it. Returns the event as it is kept,
+ * borrowed until the next call; NULL: out of memory. */
+const struct kept_event *run_state_keep_event(
+        struct run_state *state, const struct feed_event *event);
+void run_state_keep_sample(
+        struct run_state *state, const struct feed_sample *sample);
+/* The events and samples of earlier processes of the run, when only events lie
+ * in the ring: these come behind them, and a `resumed` among them says which
+ * stand. Takes ownership; may be NULL. */
+void run_state_take_past(struct run_state *state, struct past *past);
+
+#endif

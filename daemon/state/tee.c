@@ -1,0 +1,195 @@
+#include "daemon/state/tee.h"
+
+#include "daemon/state/messages.h"
+#include "daemon/state/run_state.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Call `next`'s function, if it has one. */
+#define TELL_NEXT(tee, function, ...)                                          \
+    do {                                                                       \
+        if ((tee)->next->function)                                             \
+            (tee)->next->function((tee)->next->ctx, __VA_ARGS__);              \
+    } while (0)
+
+/* --- the banner: once, before step 1 --- */
+
+static void describe_resumed(
+        const struct train_banner *banner, struct feed_banner *out)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    out->first_step = banner->resumed_step;
+    if (!banner->resumed_from)
+        return;
+    snprintf(
+            out->resumed_from, sizeof out->resumed_from, "%s",
+            banner->resumed_from);
+    if (stat(banner->resumed_from, &info) == 0)
+        out->checkpoint_time = (double)info.st_mtime;
+    const char *dir = banner->job->job.output_dir;
+    snprintf(path, sizeof path, "%.4000s/metrics.jsonl", dir);
+    out->rows = resumed_rows_read(path, banner->resumed_step);
+    snprintf(path, sizeof path, "%.4000s/events.jsonl", dir);
+    out->past = past_read(path);
+}
+
+static void on_banner(void *ctx, const struct train_banner *banner)
+{
+    struct tee *tee = ctx;
+    const struct job_plan *plan = banner->plan;
+    struct feed_head head = {FEED_BANNER, sizeof(struct feed_banner)};
+    struct feed_banner message = {
+            .plan = job_plan_json(plan, banner->arena),
+            .world = banner->world,
+            .zero_stage = plan->zero.request.options.stage,
+            .per_device = plan->per_device,
+            .accumulation = plan->accumulation,
+            .accumulation_max = banner->accumulation_max,
+            .global_batch = plan->global_batch,
+            .parameters = (int64_t)plan->table.total,
+            .max_steps = banner->max_steps,
+            .samples_per_epoch = banner->samples,
+            .samples_taken = banner->samples_taken,
+            .tokens_seen = banner->tokens_seen,
+            .eval_loss = banner->eval_loss,
+            .best_eval_loss = banner->best_eval_loss,
+            .flops_per_token = model_flops_per_token(
+                    &plan->config, &plan->table, plan->shape.T),
+            .loss_scale = banner->loss_scale,
+            .deadline = banner->deadline,
+            .has_eval_data = plan->shape.eval_B > 0,
+            .has_prompts = banner->job->sample.prompt_count > 0,
+    };
+    memcpy(message.settings, banner->settings, sizeof message.settings);
+    memcpy(message.is_kept, banner->is_kept, sizeof message.is_kept);
+    memcpy(message.kept, banner->kept, sizeof message.kept);
+    gethostname(message.host, sizeof message.host - 1);
+    describe_resumed(banner, &message);
+    if (!feed_push(tee->feed, FEED_BANNER, &message, sizeof message))
+        feed_message_free(&head, &message);
+    struct train_banner whole = *banner;
+    whole.socket_path = tee->socket_path;
+    TELL_NEXT(tee, banner, &whole);
+}
+
+/* --- steps, and what comes between them --- */
+
+static void on_step(void *ctx, const struct train_step_report *report)
+{
+    struct tee *tee = ctx;
+    feed_push(tee->feed, FEED_STEP, report, sizeof *report);
+    TELL_NEXT(tee, step, report);
+}
+
+static void on_eval(void *ctx, int64_t step, double eval_loss)
+{
+    struct tee *tee = ctx;
+    struct feed_eval message = {step, run_state_now(), eval_loss};
+    feed_push(tee->feed, FEED_EVAL, &message, sizeof message);
+    TELL_NEXT(tee, eval, step, eval_loss);
+}
+
+static void on_sample(
+        void *ctx, int64_t step, const char *prompt, const char *text)
+{
+    struct tee *tee = ctx;
+    struct feed_sample message = {step, run_state_now()};
+    struct feed_part parts[] = {
+            {&message, sizeof message},
+            {prompt, strlen(prompt) + 1},
+            {text, strlen(text) + 1}};
+    feed_push_parts(tee->feed, FEED_SAMPLE, parts, 3);
+    TELL_NEXT(tee, sample, step, prompt, text);
+}
+
+static uint64_t folder_bytes(const char *path)
+{
+    uint64_t bytes = 0;
+    struct stat info;
+    DIR *dir = opendir(path);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        if (fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) ==
+                    0 &&
+            S_ISREG(info.st_mode))
+            bytes += (uint64_t)info.st_size;
+    if (dir)
+        closedir(dir);
+    return bytes;
+}
+
+static void on_saved(void *ctx, int64_t step, const char *path)
+{
+    struct tee *tee = ctx;
+    struct feed_saved message = {step, run_state_now(), folder_bytes(path)};
+    struct feed_part parts[] = {
+            {&message, sizeof message}, {path, strlen(path) + 1}};
+    feed_push_parts(tee->feed, FEED_SAVED, parts, 2);
+    TELL_NEXT(tee, saved, step, path);
+}
+
+static void on_end(void *ctx, const struct train_end *end)
+{
+    struct tee *tee = ctx;
+    struct feed_end message = {end->step, end->stopped_early};
+    feed_push(tee->feed, FEED_END, &message, sizeof message);
+    TELL_NEXT(tee, end, end);
+}
+
+static void on_state(void *ctx, enum train_run_state state, int64_t step)
+{
+    struct tee *tee = ctx;
+    struct feed_state message = {state, step, run_state_now()};
+    feed_push(tee->feed, FEED_STATE, &message, sizeof message);
+    TELL_NEXT(tee, state, state, step);
+}
+
+static void on_ranks(
+        void *ctx, const struct train_rank_report *ranks, int count)
+{
+    struct tee *tee = ctx;
+    for (int first = 0; first < count; first += FEED_RANKS_MAX) {
+        int some =
+                count - first < FEED_RANKS_MAX ? count - first : FEED_RANKS_MAX;
+        struct feed_ranks message = {first, some, count, 0};
+        struct feed_part parts[] = {
+                {&message, sizeof message},
+                {ranks + first, (size_t)some * sizeof *ranks}};
+        feed_push_parts(tee->feed, FEED_RANKS, parts, 2);
+    }
+    TELL_NEXT(tee, ranks, ranks, count);
+}
+
+static void on_event(void *ctx, const struct train_event *event)
+{
+    struct tee *tee = ctx;
+    struct feed_event message = {event->id, event->step, event->time, ""};
+    bool is_step = strcmp(event->kind, "step") == 0;
+    snprintf(message.kind, sizeof message.kind, "%s", event->kind);
+    struct feed_part parts[] = {
+            {&message, sizeof message}, {event->text, strlen(event->text) + 1}};
+    feed_push_parts(
+            tee->feed, is_step ? FEED_STEP_EVENT : FEED_EVENT, parts, 2);
+    TELL_NEXT(tee, event, event);
+}
+
+struct train_observer tee_observer(struct tee *tee)
+{
+    return (struct train_observer){
+            .ctx = tee,
+            .banner = on_banner,
+            .step = on_step,
+            .eval = on_eval,
+            .sample = on_sample,
+            .saved = on_saved,
+            .end = on_end,
+            .state = on_state,
+            .ranks = on_ranks,
+            .event = on_event,
+            .control = tee->next->control};
+}

@@ -1,0 +1,208 @@
+/* added.c - find added tokens in a text.
+ *
+ * A scan is leftmost-longest without overlap. A match that fails single_word is
+ * dropped, and the scan goes on behind it. Stripped spaces belong to the token,
+ * but the scan goes on behind the content: the next match may begin within the
+ * spaces that rstrip took, and then hands them out a second time. This is what
+ * the reference does. */
+#include "data/tokenizer/tokenizer_internal.h"
+#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum zd_status added_set_add(struct added_set *set, struct added_token token)
+{
+    if (set->count == set->capacity) {
+        int capacity = set->capacity ? 2 * set->capacity : 64;
+        struct added_token *grown =
+                realloc(set->tokens, (size_t)capacity * sizeof *grown);
+        if (!grown) {
+            free(token.content);
+            return ZD_FAIL(
+                    ZD_ERR_MEMORY, "E0410", "no memory for %d added tokens",
+                    capacity);
+        }
+        set->tokens = grown;
+        set->capacity = capacity;
+    }
+    set->tokens[set->count++] = token;
+    return ZD_OK;
+}
+
+static int by_content(const void *left, const void *right)
+{
+    const struct added_token *a = left, *b = right;
+    int order = memcmp(
+            a->content, b->content, a->bytes < b->bytes ? a->bytes : b->bytes);
+    if (order != 0)
+        return order;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? -1 : 1;
+    /* Two that are the same once normalized: the reference lists special ones
+     * first and takes the first. Ids grow in the order of the file. */
+    if (a->special != b->special)
+        return a->special ? -1 : 1;
+    return a->id < b->id ? -1 : 1;
+}
+
+void added_set_finish(struct added_set *set)
+{
+    int at = 0;
+    if (set->count > 0)
+        qsort(set->tokens, (size_t)set->count, sizeof *set->tokens, by_content);
+    for (int b = 0; b <= 256; b++) {
+        set->first[b] = at;
+        while (at < set->count && b < 256 && set->tokens[at].content[0] == b)
+            at++;
+    }
+}
+
+void added_set_fini(struct added_set *set)
+{
+    for (int i = 0; i < set->count; i++)
+        free(set->tokens[i].content);
+    free(set->tokens);
+    memset(set, 0, sizeof *set);
+}
+
+void added_scan_init(
+        struct added_scan *scan, const struct added_set *set,
+        const uint8_t *classes, const unsigned char *text, size_t bytes)
+{
+    *scan = (struct added_scan){
+            .set = set, .classes = classes, .text = text, .bytes = bytes};
+}
+
+/* First of tokens[from..to-1], which agree up to `depth`, whose byte there is
+ * at least `byte`; the shortest ones, that end there, come first. */
+static int lower_bound(
+        const struct added_set *set, int from, int to, size_t depth, int byte)
+{
+    while (from < to) {
+        int middle = from + (to - from) / 2;
+        const struct added_token *token = &set->tokens[middle];
+        if (token->bytes <= depth || token->content[depth] < byte)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+/* The longest token that the text has at `at`, or NULL. */
+static const struct added_token *longest_at(
+        const struct added_scan *scan, size_t at)
+{
+    const struct added_set *set = scan->set;
+    const struct added_token *found = NULL;
+    int from = set->first[scan->text[at]];
+    int to = set->first[scan->text[at] + 1];
+    for (size_t depth = 1; from < to; depth++) {
+        if (set->tokens[from].bytes == depth) {
+            found = &set->tokens[from];
+            while (from < to && set->tokens[from].bytes == depth)
+                from++;
+        }
+        if (at + depth == scan->bytes)
+            break;
+        int byte = scan->text[at + depth];
+        from = lower_bound(set, from, to, depth, byte);
+        to = lower_bound(set, from, to, depth, byte + 1);
+    }
+    return found;
+}
+
+static bool touches_word(
+        const struct added_scan *scan, size_t begin, size_t end)
+{
+    unsigned step;
+    if (begin > 0) {
+        size_t before = utf8_before(scan->text, begin);
+        uint32_t c = utf8_read(scan->text + before, &step);
+        if (scan->classes[c] & UNICODE_WORD)
+            return true;
+    }
+    if (end == scan->bytes)
+        return false;
+    return scan->classes[utf8_read(scan->text + end, &step)] & UNICODE_WORD;
+}
+
+static size_t strip_left(const struct added_scan *scan, size_t begin)
+{
+    unsigned step;
+    while (begin > scan->begin) {
+        size_t before = utf8_before(scan->text, begin);
+        uint32_t c = utf8_read(scan->text + before, &step);
+        if (!(scan->classes[c] & UNICODE_SPACE))
+            break;
+        begin = before;
+    }
+    /* the match before may have taken spaces, and this one's place, already */
+    return begin > scan->begin ? begin : scan->begin;
+}
+
+static size_t strip_right(const struct added_scan *scan, size_t end)
+{
+    unsigned step;
+    while (end < scan->bytes) {
+        uint32_t c = utf8_read(scan->text + end, &step);
+        if (!(scan->classes[c] & UNICODE_SPACE))
+            break;
+        end += step;
+    }
+    return end;
+}
+
+/* The next match that counts, from scan->at on. */
+static const struct added_token *next_match(
+        struct added_scan *scan, size_t *begin_out, size_t *end_out)
+{
+    const struct added_set *set = scan->set;
+    while (set->count > 0 && scan->at < scan->bytes) {
+        size_t begin = scan->at;
+        int first = scan->text[begin];
+        const struct added_token *token = NULL;
+        if (set->first[first] < set->first[first + 1])
+            token = longest_at(scan, begin);
+        if (!token) {
+            scan->at++;
+            continue;
+        }
+        size_t end = begin + token->bytes;
+        scan->at = end;
+        if (token->single_word && touches_word(scan, begin, end))
+            continue;
+        *begin_out = token->lstrip ? strip_left(scan, begin) : begin;
+        *end_out = token->rstrip ? strip_right(scan, end) : end;
+        return token;
+    }
+    return NULL;
+}
+
+bool added_scan_next(struct added_scan *scan, struct added_piece *piece_out)
+{
+    size_t begin, end;
+    if (!scan->pending) {
+        scan->pending = next_match(scan, &begin, &end);
+        if (!scan->pending)
+            begin = end = scan->bytes;
+        scan->pending_end = end;
+        if (scan->begin < begin) {
+            *piece_out =
+                    (struct added_piece){.begin = scan->begin, .end = begin};
+            scan->begin = begin;
+            return true;
+        }
+    }
+    if (!scan->pending)
+        return false;
+    *piece_out = (struct added_piece){
+            .token = scan->pending,
+            .begin = scan->begin,
+            .end = scan->pending_end};
+    scan->begin = scan->pending_end;
+    scan->pending = NULL;
+    return true;
+}

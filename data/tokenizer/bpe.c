@@ -1,0 +1,211 @@
+/* bpe.c - merge the pair of lowest rank, the leftmost of equals,
+ * until no pair has one.
+ *
+ * Short words: symbols and the ranks of their pairs lie in two arrays; the
+ * lowest rank is searched anew for every merge. Long words: symbols are a
+ * linked list and the pairs wait in a heap ordered by (rank, position), so that
+ * a word of n bytes takes n log n. An entry of the heap is stale when its rank
+ * is no more the one of the pair at its position; the text of a pair only ever
+ * grows and a rank belongs to one pair, so a stale entry cannot become valid
+ * again. */
+#include "data/tokenizer/tokenizer_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHORT_WORD = 96, HEAP_WAYS = 4 };
+
+void bpe_fini(struct bpe *bpe)
+{
+    free(bpe->ids);
+    free(bpe->ranks);
+    free(bpe->prev);
+    free(bpe->next);
+    free(bpe->heap);
+    memset(bpe, 0, sizeof *bpe);
+}
+
+/* Index of the first lowest of ranks[0..count-1]. Two plain passes: the first
+ * one is vectorized, a search that carries the index is not. */
+static int lowest(const int32_t *ranks, int count, int32_t *rank_out)
+{
+    int32_t best = MERGE_NONE;
+    int at = 0;
+    for (int i = 0; i < count; i++)
+        best = ranks[i] < best ? ranks[i] : best;
+    *rank_out = best;
+    if (best == MERGE_NONE)
+        return 0;
+    while (ranks[at] != best)
+        at++;
+    return at;
+}
+
+static enum zd_status encode_short(
+        const struct merges *merges, const unsigned char *word, size_t bytes,
+        struct token_vector *out)
+{
+    int32_t ids[SHORT_WORD], ranks[SHORT_WORD];
+    unsigned char kept[SHORT_WORD];
+    int count = 0;
+    for (size_t i = 0; i < bytes; i++) { /* a byte without a token is dropped */
+        ids[count] = merges->byte_id[word[i]];
+        kept[count] = word[i];
+        count += ids[count] >= 0;
+    }
+    for (int i = 0; i + 1 < count; i++)
+        ranks[i] = merges->byte_rank[kept[i] << 8 | kept[i + 1]];
+    while (count > 1) {
+        int32_t rank;
+        int at = lowest(ranks, count - 1, &rank);
+        if (rank == MERGE_NONE)
+            break;
+        int behind = count - at - 2; /* symbols behind the pair */
+        ids[at] = merges->result[rank];
+        memmove(ids + at + 1, ids + at + 2, (size_t)behind * sizeof *ids);
+        if (behind > 0) {
+            memmove(ranks + at + 1, ranks + at + 2,
+                    (size_t)(behind - 1) * sizeof *ranks);
+            ranks[at] = merges_rank(merges, ids[at], ids[at + 1]);
+        }
+        if (at > 0)
+            ranks[at - 1] = merges_rank(merges, ids[at - 1], ids[at]);
+        count--;
+    }
+    return token_vector_append(out, ids, (size_t)count);
+}
+
+/* ---- long words ---- */
+
+static enum zd_status reserve(struct bpe *bpe, size_t symbols)
+{
+    if (symbols >= UINT32_MAX / 4)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0411",
+                "one word of %zu bytes is more than the tokenizer takes",
+                symbols);
+    if (symbols <= bpe->capacity)
+        return ZD_OK;
+    bpe_fini(bpe);
+    bpe->ids = malloc(symbols * sizeof *bpe->ids);
+    bpe->ranks = malloc(symbols * sizeof *bpe->ranks);
+    bpe->prev = malloc(symbols * sizeof *bpe->prev);
+    bpe->next = malloc(symbols * sizeof *bpe->next);
+    /* one entry for each first pair, at most two for each merge */
+    bpe->heap_capacity = 3 * symbols;
+    bpe->heap = malloc(bpe->heap_capacity * sizeof *bpe->heap);
+    if (!bpe->ids || !bpe->ranks || !bpe->prev || !bpe->next || !bpe->heap) {
+        bpe_fini(bpe);
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0410", "no memory for a word of %zu bytes",
+                symbols);
+    }
+    bpe->capacity = symbols;
+    return ZD_OK;
+}
+
+static void heap_push(struct bpe *bpe, uint64_t entry)
+{
+    size_t at = bpe->heap_count++;
+    while (at > 0) {
+        size_t parent = (at - 1) / HEAP_WAYS;
+        if (bpe->heap[parent] <= entry)
+            break;
+        bpe->heap[at] = bpe->heap[parent];
+        at = parent;
+    }
+    bpe->heap[at] = entry;
+}
+
+static uint64_t heap_pop(struct bpe *bpe)
+{
+    uint64_t top = bpe->heap[0];
+    uint64_t last = bpe->heap[--bpe->heap_count];
+    size_t at = 0;
+    for (;;) {
+        size_t child = at * HEAP_WAYS + 1, best = child;
+        size_t end = child + HEAP_WAYS;
+        if (child >= bpe->heap_count)
+            break;
+        if (end > bpe->heap_count)
+            end = bpe->heap_count;
+        for (size_t c = child + 1; c < end; c++)
+            if (bpe->heap[c] < bpe->heap[best])
+                best = c;
+        if (bpe->heap[best] >= last)
+            break;
+        bpe->heap[at] = bpe->heap[best];
+        at = best;
+    }
+    bpe->heap[at] = last;
+    return top;
+}
+
+/* The pair that begins at `at` is new: find its rank, and queue it. */
+static void pair_renew(
+        struct bpe *bpe, const struct merges *merges, uint32_t at)
+{
+    uint32_t right = bpe->next[at];
+    bpe->ranks[at] =
+            right == UINT32_MAX
+                    ? MERGE_NONE
+                    : merges_rank(merges, bpe->ids[at], bpe->ids[right]);
+    if (bpe->ranks[at] != MERGE_NONE)
+        heap_push(bpe, (uint64_t)bpe->ranks[at] << 32 | at);
+}
+
+static void merge_all(struct bpe *bpe, const struct merges *merges)
+{
+    while (bpe->heap_count > 0) {
+        uint64_t entry = heap_pop(bpe);
+        uint32_t at = (uint32_t)entry;
+        int32_t rank = (int32_t)(entry >> 32);
+        if (bpe->ranks[at] != rank)
+            continue; /* stale */
+        uint32_t gone = bpe->next[at];
+        bpe->ids[at] = merges->result[rank];
+        bpe->ranks[gone] = MERGE_NONE;
+        bpe->next[at] = bpe->next[gone];
+        if (bpe->next[at] != UINT32_MAX)
+            bpe->prev[bpe->next[at]] = at;
+        pair_renew(bpe, merges, at);
+        if (bpe->prev[at] != UINT32_MAX)
+            pair_renew(bpe, merges, bpe->prev[at]);
+    }
+}
+
+static enum zd_status encode_long(
+        struct bpe *bpe, const struct merges *merges, const unsigned char *word,
+        size_t bytes, struct token_vector *out)
+{
+    uint32_t count = 0;
+    ZD_TRY(reserve(bpe, bytes));
+    for (size_t i = 0; i < bytes; i++) {
+        int32_t id = merges->byte_id[word[i]];
+        if (id < 0)
+            continue;
+        bpe->ids[count] = id;
+        bpe->prev[count] = count - 1; /* of the first: UINT32_MAX */
+        bpe->next[count] = count + 1;
+        count++;
+    }
+    if (count == 0)
+        return ZD_OK;
+    bpe->next[count - 1] = UINT32_MAX;
+    bpe->heap_count = 0;
+    for (uint32_t i = 0; i < count; i++)
+        pair_renew(bpe, merges, i);
+    merge_all(bpe, merges);
+    for (uint32_t i = 0; i != UINT32_MAX; i = bpe->next[i])
+        ZD_TRY(token_vector_push(out, bpe->ids[i]));
+    return ZD_OK;
+}
+
+enum zd_status bpe_encode(
+        struct bpe *bpe, const struct merges *merges, const unsigned char *word,
+        size_t bytes, struct token_vector *ids)
+{
+    if (bytes <= SHORT_WORD)
+        return encode_short(merges, word, bytes, ids);
+    return encode_long(bpe, merges, word, bytes, ids);
+}

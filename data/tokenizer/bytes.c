@@ -1,0 +1,79 @@
+/* The byte table of GPT-2: printable bytes stand for themselves, the other 68
+ * in increasing order for U+0100, U+0101, ... */
+#include "data/tokenizer/tokenizer_internal.h"
+#include "data/tokenizer/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_printable(int byte)
+{
+    return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) ||
+           byte >= 0xae;
+}
+
+void byte_table_init(struct byte_table *table)
+{
+    int others = 0;
+    for (int c = 0; c < BYTE_CHARS; c++)
+        table->byte_of[c] = -1;
+    for (int b = 0; b < 256; b++) {
+        int c = is_printable(b) ? b : 256 + others++;
+        table->char_of[b] = (uint16_t)c;
+        table->byte_of[c] = (int16_t)b;
+    }
+}
+
+size_t byte_table_spell(
+        const struct byte_table *table, const unsigned char *bytes,
+        size_t count, unsigned char *out)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++)
+        used += utf8_write(out + used, table->char_of[bytes[i]]);
+    return used;
+}
+
+size_t byte_table_decode(
+        const struct byte_table *table, const unsigned char *token,
+        size_t count, unsigned char *out)
+{
+    size_t used = 0;
+    unsigned step;
+    for (size_t i = 0; i < count; i += step) {
+        uint32_t c = utf8_read(token + i, &step);
+        if (c >= BYTE_CHARS || table->byte_of[c] < 0) {
+            memcpy(out, token, count);
+            return count;
+        }
+        out[used++] = (unsigned char)table->byte_of[c];
+    }
+    return used;
+}
+
+enum zd_status byte_buffer_append(
+        struct byte_buffer *buffer, const void *data, size_t bytes)
+{
+    if (bytes > buffer->capacity - buffer->count) {
+        size_t capacity = buffer->capacity ? buffer->capacity : 4096;
+        while (capacity - buffer->count < bytes && capacity <= SIZE_MAX / 4)
+            capacity *= 2;
+        unsigned char *grown = realloc(buffer->data, capacity);
+        if (!grown)
+            return ZD_FAIL(
+                    ZD_ERR_MEMORY, "E0410", "no memory for %zu bytes of text",
+                    capacity);
+        buffer->data = grown;
+        buffer->capacity = capacity;
+    }
+    if (bytes > 0)
+        memcpy(buffer->data + buffer->count, data, bytes);
+    buffer->count += bytes;
+    return ZD_OK;
+}
+
+void byte_buffer_fini(struct byte_buffer *buffer)
+{
+    free(buffer->data);
+    memset(buffer, 0, sizeof *buffer);
+}

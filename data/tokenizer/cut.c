@@ -1,0 +1,65 @@
+/* cut.c - where a long text may be cut without changing its ids.
+ *
+ * A place behind a letter or a number and before a space or a newline is a
+ * border of pre-tokens for each of the known patterns, whatever surrounds it:
+ * no alternative runs from a letter or a number into white space, and none
+ * looks back. NFC composes nothing across it, as white space is no mark. An
+ * added token could only change that if it holds white space itself, or takes
+ * what follows it (rstrip). */
+#include "data/tokenizer/tokenizer_internal.h"
+#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/utf8.h"
+
+#include <string.h>
+
+static bool keeps_spaces(const struct added_set *set, const uint8_t *classes)
+{
+    for (int i = 0; i < set->count; i++) {
+        const struct added_token *token = &set->tokens[i];
+        unsigned step;
+        if (token->rstrip)
+            return false;
+        for (size_t at = 0; at < token->bytes; at += step)
+            if (classes[utf8_read(token->content + at, &step)] & UNICODE_SPACE)
+                return false;
+    }
+    return true;
+}
+
+/* Does a letter or a number end before `at`, one that NFC leaves alone? The
+ * text may still be no UTF-8. */
+static bool ends_word(
+        const struct tokenizer *tokenizer, const unsigned char *text, size_t at)
+{
+    size_t begin = utf8_before(text, at);
+    unsigned step;
+    if (utf8_valid_prefix((const char *)text + begin, at - begin) != at - begin)
+        return false;
+    int class = tokenizer->classes[utf8_read(text + begin, &step)];
+    return (class & (UNICODE_LETTER | UNICODE_NUMBER)) &&
+           !(class & UNICODE_NFC_TRIGGER);
+}
+
+size_t tokenizer_cut(
+        const struct tokenizer *tokenizer, const char *chars, size_t bytes)
+{
+    const unsigned char *text = (const unsigned char *)chars;
+    if (bytes == 0)
+        return 0;
+    if (tokenizer->is_bytes)
+        return utf8_before(text, bytes); /* the last character may be cut */
+    bool is_known = tokenizer->splitter.kind == SPLIT_GPT2 ||
+                    tokenizer->splitter.kind == SPLIT_LLAMA3 ||
+                    tokenizer->splitter.kind == SPLIT_QWEN2;
+    if (!is_known || !keeps_spaces(&tokenizer->added_raw, tokenizer->classes) ||
+        !keeps_spaces(&tokenizer->added_normalized, tokenizer->classes))
+        return 0;
+    for (size_t at = bytes - 1; at > 0; at--) {
+        /* a part that begins with a newline would be given a prefix space */
+        bool is_place = text[at] == ' ' ||
+                        (text[at] == '\n' && !tokenizer->add_prefix_space);
+        if (is_place && ends_word(tokenizer, text, at))
+            return at;
+    }
+    return 0;
+}

@@ -1,0 +1,414 @@
+/* load.c - model and added tokens of a tokenizer.json. */
+#include "data/tokenizer/tokenizer_internal.h"
+
+#include "base/log.h"
+#include "data/tokenizer/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_absent(const json_t *value)
+{
+    return !value || json_is_null(value);
+}
+
+static enum zd_status broken(const char *what)
+{
+    return ZD_FAIL(ZD_ERR_DATA, "E0402", "broken tokenizer.json: %s", what);
+}
+
+/* ---- vocabulary ---- */
+
+static enum zd_status token_id(
+        const json_t *value, const char *token, int *id_out)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0404",
+                "the id of token `%.200s` is no whole "
+                "number from 0",
+                token);
+    if (json_integer_value(value) >= TOKENIZER_IDS_MAX)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0404",
+                "the id of token `%.200s` is %lld; ids have to be below %d",
+                token, (long long)json_integer_value(value), TOKENIZER_IDS_MAX);
+    *id_out = (int)json_integer_value(value);
+    return ZD_OK;
+}
+
+/* Ids below which all tokens lie: those of the vocabulary, and as many more as
+ * there are added tokens. */
+static enum zd_status ids_needed(
+        json_t *vocab, const json_t *added, int *capacity_out)
+{
+    const char *token;
+    json_t *value;
+    size_t most = json_object_size(vocab), extra = json_array_size(added);
+    json_object_foreach(vocab, token, value)
+    {
+        int id;
+        ZD_TRY(token_id(value, token, &id));
+        if ((size_t)id >= most)
+            most = (size_t)id + 1;
+    }
+    if (most + extra > TOKENIZER_IDS_MAX)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0404",
+                "%zu ids and %zu added tokens: more than %d are not supported",
+                most, extra, TOKENIZER_IDS_MAX);
+    *capacity_out = (int)(most + extra);
+    return ZD_OK;
+}
+
+static enum zd_status load_vocab(
+        struct tokenizer *tokenizer, json_t *vocab, const json_t *added)
+{
+    const char *token;
+    size_t bytes;
+    json_t *value;
+    int capacity = 0;
+    if (!json_is_object(vocab))
+        return broken("model.vocab is no object");
+    if (json_object_size(vocab) == 0)
+        return broken("model.vocab is empty");
+    ZD_TRY(ids_needed(vocab, added, &capacity));
+    ZD_TRY(vocab_init(&tokenizer->vocab, capacity));
+    json_object_keylen_foreach(vocab, token, bytes, value)
+    {
+        ZD_TRY(vocab_add(
+                &tokenizer->vocab, &tokenizer->table, token, bytes,
+                (int)json_integer_value(value)));
+    }
+    return ZD_OK;
+}
+
+/* ---- merges ---- */
+
+struct merge_text {
+    const char *left, *right;
+    size_t left_bytes, right_bytes;
+};
+
+/* "left right", with exactly one space; false: it is not. */
+static bool split_legacy(const json_t *merge, struct merge_text *out)
+{
+    const char *text = json_string_value(merge);
+    size_t bytes = json_string_length(merge);
+    const char *space = memchr(text, ' ', bytes);
+    if (!space)
+        return false;
+    out->left = text;
+    out->left_bytes = (size_t)(space - text);
+    out->right = space + 1;
+    out->right_bytes = bytes - out->left_bytes - 1;
+    return !memchr(out->right, ' ', out->right_bytes);
+}
+
+static bool split_pair(const json_t *merge, struct merge_text *out)
+{
+    const json_t *left = json_array_get(merge, 0);
+    const json_t *right = json_array_get(merge, 1);
+    if (json_array_size(merge) != 2 || !json_is_string(left) ||
+        !json_is_string(right))
+        return false;
+    out->left = json_string_value(left);
+    out->left_bytes = json_string_length(left);
+    out->right = json_string_value(right);
+    out->right_bytes = json_string_length(right);
+    return true;
+}
+
+static enum zd_status missing_part(
+        size_t number, const char *part, const char *text, size_t bytes)
+{
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0405",
+            "merge %zu: its %s `%.*s` is not in the vocabulary", number, part,
+            (int)(bytes < 200 ? bytes : 200), text);
+}
+
+static enum zd_status add_merge(
+        struct tokenizer *tokenizer, const struct merge_text *text,
+        struct byte_buffer *joined, size_t number, int rank)
+{
+    const struct vocab *vocab = &tokenizer->vocab;
+    int left = vocab_find(vocab, text->left, text->left_bytes);
+    int right = vocab_find(vocab, text->right, text->right_bytes);
+    if (left < 0)
+        return missing_part(number, "left part", text->left, text->left_bytes);
+    if (right < 0)
+        return missing_part(
+                number, "right part", text->right, text->right_bytes);
+    joined->count = 0;
+    ZD_TRY(byte_buffer_append(joined, text->left, text->left_bytes));
+    ZD_TRY(byte_buffer_append(joined, text->right, text->right_bytes));
+    int made = vocab_find(vocab, joined->data, joined->count);
+    if (made < 0)
+        return missing_part(
+                number, "result", (const char *)joined->data, joined->count);
+    merges_add(&tokenizer->merges, left, right, rank, made);
+    return ZD_OK;
+}
+
+static enum zd_status load_each_merge(
+        struct tokenizer *tokenizer, const json_t *merges,
+        struct byte_buffer *joined)
+{
+    static const char version[] = "#version";
+    bool is_legacy = json_is_string(json_array_get(merges, 0));
+    size_t number;
+    json_t *merge;
+    int rank = 0;
+    json_array_foreach(merges, number, merge)
+    {
+        struct merge_text text;
+        bool is_good;
+        if (is_legacy && json_is_string(merge) &&
+            strncmp(json_string_value(merge), version, strlen(version)) == 0)
+            continue;
+        if (is_legacy)
+            is_good = json_is_string(merge) && split_legacy(merge, &text);
+        else
+            is_good = split_pair(merge, &text);
+        if (!is_good)
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0405", "merge %zu is not %s", number,
+                    is_legacy ? "two parts with one space between"
+                              : "an array of two strings");
+        ZD_TRY(add_merge(tokenizer, &text, joined, number, rank++));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status load_merges(
+        struct tokenizer *tokenizer, const json_t *merges)
+{
+    struct byte_buffer joined = {0};
+    if (!json_is_array(merges))
+        return broken("model.merges is no array");
+    if (json_array_size(merges) >= TOKENIZER_MERGES_MAX)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0405", "%zu merges: only %d are supported",
+                json_array_size(merges), TOKENIZER_MERGES_MAX - 1);
+    ZD_TRY(merges_init(&tokenizer->merges, (int)json_array_size(merges)));
+    enum zd_status status = load_each_merge(tokenizer, merges, &joined);
+    byte_buffer_fini(&joined);
+    if (status == ZD_OK)
+        merges_finish(&tokenizer->merges, &tokenizer->vocab, &tokenizer->table);
+    return status;
+}
+
+/* ---- model ---- */
+
+static enum zd_status refuse_setting(const char *key, const json_t *value)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    enum zd_status status =
+            ZD_FAIL(ZD_ERR_DATA, "E0403", "model.%s = %.200s is not supported",
+                    key, text ? text : "?");
+    free(text);
+    return status;
+}
+
+static bool has_all_bytes(const struct merges *merges)
+{
+    for (int b = 0; b < 256; b++)
+        if (merges->byte_id[b] < 0)
+            return false;
+    return true;
+}
+
+static enum zd_status check_settings(const json_t *model)
+{
+    static const char *const empty[] = {
+            "continuing_subword_prefix", "end_of_word_suffix"};
+    const json_t *type = json_object_get(model, "type");
+    const json_t *value = json_object_get(model, "dropout");
+    if (type && !json_is_string(type))
+        return broken("model.type is no string");
+    if (type && strcmp(json_string_value(type), "BPE") != 0)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0403",
+                "model.type \"%.100s\" is not supported, only \"BPE\"",
+                json_string_value(type));
+    if (!is_absent(value))
+        return refuse_setting("dropout", value);
+    for (size_t k = 0; k < sizeof empty / sizeof empty[0]; k++) {
+        value = json_object_get(model, empty[k]);
+        if (!is_absent(value) &&
+            !(json_is_string(value) && json_string_length(value) == 0))
+            return refuse_setting(empty[k], value);
+    }
+    value = json_object_get(model, "byte_fallback");
+    if (!is_absent(value) && !json_is_false(value))
+        return refuse_setting("byte_fallback", value);
+    value = json_object_get(model, "ignore_merges");
+    if (!is_absent(value) && !json_is_boolean(value))
+        return broken("model.ignore_merges is neither true nor false");
+    return ZD_OK;
+}
+
+enum zd_status tokenizer_load_model(
+        struct tokenizer *tokenizer, const json_t *root)
+{
+    const json_t *model = json_object_get(root, "model");
+    if (!json_is_object(model))
+        return broken("it has no model");
+    ZD_TRY(check_settings(model));
+    ZD_TRY(load_vocab(
+            tokenizer, json_object_get(model, "vocab"),
+            json_object_get(root, "added_tokens")));
+    ZD_TRY(load_merges(tokenizer, json_object_get(model, "merges")));
+    tokenizer->ignore_merges =
+            json_is_true(json_object_get(model, "ignore_merges"));
+    /* the unknown token stands for bytes that the vocabulary lacks */
+    const json_t *unknown = json_object_get(model, "unk_token");
+    if (!is_absent(unknown) && !has_all_bytes(&tokenizer->merges))
+        return refuse_setting("unk_token", unknown);
+    return ZD_OK;
+}
+
+/* ---- added tokens ---- */
+
+static enum zd_status read_flag(
+        const json_t *token, const char *key, bool fallback, bool *out)
+{
+    const json_t *value = json_object_get(token, key);
+    *out = fallback;
+    if (!value)
+        return ZD_OK;
+    if (!json_is_boolean(value))
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0406",
+                "added token `%.200s`: %s is neither true nor false",
+                json_string_value(json_object_get(token, "content")), key);
+    *out = json_is_true(value);
+    return ZD_OK;
+}
+
+/* The id that the reference gives: the vocabulary's own, else the next free one
+ * in the order of the file. What the file says is only compared. */
+static enum zd_status added_id(
+        struct tokenizer *tokenizer, const char *content, size_t bytes,
+        int listed, int *most, int *id_out)
+{
+    struct vocab *vocab = &tokenizer->vocab;
+    int id = vocab_find(vocab, content, bytes);
+    if (id < 0) {
+        id = *most >= tokenizer->model_tokens ? *most + 1
+                                              : tokenizer->model_tokens;
+        ZD_TRY(vocab_add(vocab, &tokenizer->table, content, bytes, id));
+    }
+    if (id > *most)
+        *most = id;
+    if (id != listed)
+        zd_log_warning(
+                "tokenizer.json lists added token `%.200s` as %d, but "
+                "Hugging Face tokenizers numbers it %d; so does zerod",
+                content, listed, id);
+    *id_out = id;
+    return ZD_OK;
+}
+
+/* What a token is matched by: its content, normalized if it is matched so. Then
+ * this is also what it decodes as. */
+static enum zd_status matched_content(
+        struct tokenizer *tokenizer, const char *content, size_t bytes,
+        struct added_token *token)
+{
+    struct byte_buffer normal = {0};
+    bool changed = false;
+    enum zd_status status = ZD_OK;
+    if (token->normalized && tokenizer->nfc)
+        status = nfc_normalize(
+                tokenizer->classes, (const unsigned char *)content, bytes,
+                &normal, &changed);
+    if (status == ZD_OK && changed)
+        status = vocab_set_decoded(
+                &tokenizer->vocab, &tokenizer->table, normal.data, normal.count,
+                token->id);
+    else if (status == ZD_OK)
+        status = byte_buffer_append(&normal, content, bytes);
+    if (status != ZD_OK) {
+        byte_buffer_fini(&normal);
+        return status;
+    }
+    token->content = normal.data;
+    token->bytes = normal.count;
+    return ZD_OK;
+}
+
+static enum zd_status load_added(
+        struct tokenizer *tokenizer, const json_t *item, int *most)
+{
+    const json_t *content = json_object_get(item, "content");
+    struct added_token token = {0};
+    int listed;
+    if (!json_is_string(content))
+        return ZD_FAIL(ZD_ERR_DATA, "E0406", "an added token has no content");
+    const char *text = json_string_value(content);
+    size_t bytes = json_string_length(content);
+    ZD_TRY(token_id(json_object_get(item, "id"), text, &listed));
+    ZD_TRY(read_flag(item, "special", false, &token.special));
+    ZD_TRY(read_flag(item, "normalized", !token.special, &token.normalized));
+    ZD_TRY(read_flag(item, "single_word", false, &token.single_word));
+    ZD_TRY(read_flag(item, "lstrip", false, &token.lstrip));
+    ZD_TRY(read_flag(item, "rstrip", false, &token.rstrip));
+    if (bytes == 0)
+        return ZD_OK; /* as the reference: it matches nothing */
+    ZD_TRY(added_id(tokenizer, text, bytes, listed, most, &token.id));
+    ZD_TRY(matched_content(tokenizer, text, bytes, &token));
+    return added_set_add(
+            token.normalized ? &tokenizer->added_normalized
+                             : &tokenizer->added_raw,
+            token);
+}
+
+/* Two added tokens with one content or one id are a mistake in the file. */
+static enum zd_status check_repeated(const json_t *added)
+{
+    json_t *seen = json_object(), *item;
+    enum zd_status status = ZD_OK;
+    size_t i;
+    json_array_foreach(added, i, item)
+    {
+        const json_t *content = json_object_get(item, "content");
+        const json_t *id = json_object_get(item, "id");
+        char number[40];
+        if (!json_is_string(content) || !json_is_integer(id))
+            continue; /* load_added says so */
+        snprintf(
+                number, sizeof number, "i%lld",
+                (long long)json_integer_value(id));
+        const char *other = json_string_value(json_object_get(seen, number));
+        if (other) {
+            status = ZD_FAIL(
+                    ZD_ERR_DATA, "E0406",
+                    "added tokens `%.200s` and `%.200s` have one id, %s", other,
+                    json_string_value(content), number + 1);
+            break;
+        }
+        json_object_set(seen, number, (json_t *)content);
+    }
+    json_decref(seen);
+    return status;
+}
+
+enum zd_status tokenizer_load_added(
+        struct tokenizer *tokenizer, const json_t *root)
+{
+    const json_t *added = json_object_get(root, "added_tokens");
+    json_t *item;
+    size_t i;
+    int most = -1;
+    tokenizer->model_tokens = tokenizer->vocab.count;
+    if (!is_absent(added) && !json_is_array(added))
+        return broken("added_tokens is no array");
+    ZD_TRY(check_repeated(added));
+    json_array_foreach(added, i, item)
+            ZD_TRY(load_added(tokenizer, item, &most));
+    added_set_finish(&tokenizer->added_raw);
+    added_set_finish(&tokenizer->added_normalized);
+    return ZD_OK;
+}

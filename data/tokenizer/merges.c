@@ -1,0 +1,58 @@
+#include "data/tokenizer/tokenizer_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum zd_status merges_init(struct merges *merges, int count)
+{
+    int bits = 4;
+    while ((UINT64_C(1) << bits) < (uint64_t)count * 3 / 2 + 1)
+        bits++;
+    size_t slots = (size_t)1 << bits;
+    merges->slots = malloc(slots * sizeof *merges->slots);
+    merges->result = malloc(((size_t)count + 1) * sizeof *merges->result);
+    merges->byte_rank = malloc(65536 * sizeof *merges->byte_rank);
+    merges->shift = 64 - bits;
+    merges->mask = slots - 1;
+    merges->count = count;
+    if (!merges->slots || !merges->result || !merges->byte_rank)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0410", "no memory for %d merges", count);
+    memset(merges->slots, 0xff, slots * sizeof *merges->slots);
+    return ZD_OK;
+}
+
+void merges_fini(struct merges *merges)
+{
+    free(merges->slots);
+    free(merges->result);
+    free(merges->byte_rank);
+}
+
+void merges_add(struct merges *merges, int left, int right, int rank, int id)
+{
+    uint64_t key = (uint64_t)left << 21 | (uint64_t)right;
+    uint64_t at = key * 0x9e3779b97f4a7c15u >> merges->shift;
+    while (merges->slots[at] != UINT64_MAX && merges->slots[at] >> 22 != key)
+        at = (at + 1) & merges->mask;
+    merges->slots[at] = key << 22 | (uint64_t)rank;
+    merges->result[rank] = id;
+}
+
+void merges_finish(
+        struct merges *merges, const struct vocab *vocab,
+        const struct byte_table *table)
+{
+    for (int b = 0; b < 256; b++) {
+        unsigned char byte = (unsigned char)b, spelling[2];
+        size_t bytes = byte_table_spell(table, &byte, 1, spelling);
+        merges->byte_id[b] = vocab_find(vocab, spelling, bytes);
+    }
+    for (int pair = 0; pair < 65536; pair++) {
+        int left = merges->byte_id[pair >> 8];
+        int right = merges->byte_id[pair & 255];
+        merges->byte_rank[pair] = left < 0 || right < 0
+                                          ? MERGE_NONE
+                                          : merges_rank(merges, left, right);
+    }
+}

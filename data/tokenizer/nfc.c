@@ -1,0 +1,146 @@
+/* nfc.c - NFC as the reference's tables have it (Unicode 9), with
+ * utf8proc's mappings.
+ *
+ * A text is cut in pieces: a run of triggers (code points that NFC of that
+ * version may move, change or compose with what is before) and the base in
+ * front of it, if it is one that composes. Everything else is copied. utf8proc
+ * so only ever sees code points that were there in Unicode 9, and for these
+ * Unicode promises that nothing changes; what later versions added is never
+ * composed or moved. Reordering is done here: utf8proc's takes quadratic time.
+ */
+#include "data/tokenizer/tokenizer_internal.h"
+#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+enum { POINTS_PER_CHARACTER = 4 }; /* longest canonical decomposition */
+
+struct points { /* one piece, decomposed */
+    utf8proc_int32_t *data;
+    size_t count;
+};
+
+static int combining_class(utf8proc_int32_t c)
+{
+    return utf8proc_get_property(c)->combining_class;
+}
+
+static void decompose(
+        struct points *points, const unsigned char *text, size_t bytes)
+{
+    unsigned step;
+    for (size_t i = 0; i < bytes; i += step) {
+        int boundary = UTF8PROC_BOUNDCLASS_START;
+        uint32_t c = utf8_read(text + i, &step);
+        points->count += (size_t)utf8proc_decompose_char(
+                (utf8proc_int32_t)c, points->data + points->count,
+                POINTS_PER_CHARACTER, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE,
+                &boundary);
+    }
+}
+
+/* Sort marks by class, equals in their order: by insertion when they are few,
+ * else by counting (`spare` has room for them). */
+static void order_marks(
+        utf8proc_int32_t *marks, size_t count, utf8proc_int32_t *spare)
+{
+    enum { FEW = 16, CLASSES = 256 };
+    size_t begin[CLASSES + 1] = {0};
+    if (count <= FEW) {
+        for (size_t i = 1; i < count; i++) {
+            utf8proc_int32_t mark = marks[i];
+            size_t to = i;
+            while (to > 0 &&
+                   combining_class(marks[to - 1]) > combining_class(mark)) {
+                marks[to] = marks[to - 1];
+                to--;
+            }
+            marks[to] = mark;
+        }
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        begin[combining_class(marks[i]) + 1]++;
+    for (int c = 0; c < CLASSES; c++)
+        begin[c + 1] += begin[c];
+    for (size_t i = 0; i < count; i++)
+        spare[begin[combining_class(marks[i])]++] = marks[i];
+    memcpy(marks, spare, count * sizeof *marks);
+}
+
+static void reorder(struct points *points, utf8proc_int32_t *spare)
+{
+    for (size_t i = 0; i < points->count;) {
+        size_t end = i;
+        while (end < points->count && combining_class(points->data[end]) > 0)
+            end++;
+        if (end > i + 1)
+            order_marks(points->data + i, end - i, spare);
+        i = end + (end == i);
+    }
+}
+
+static enum zd_status normalize_piece(
+        const unsigned char *text, size_t bytes, struct byte_buffer *out)
+{
+    enum { SMALL = 64 };
+    utf8proc_int32_t small[2 * SMALL];
+    struct points points = {.data = small};
+    enum zd_status status = ZD_OK;
+    /* a character has at least 2 bytes here, but for a base of one */
+    size_t room = (bytes / 2 + 1) * POINTS_PER_CHARACTER;
+    if (room > SMALL) {
+        points.data = malloc(2 * room * sizeof *points.data);
+        if (!points.data)
+            return ZD_FAIL(
+                    ZD_ERR_MEMORY, "E0410", "no memory to normalize %zu bytes",
+                    bytes);
+    }
+    decompose(&points, text, bytes);
+    reorder(&points, points.data + (room > SMALL ? room : SMALL));
+    size_t count = (size_t)utf8proc_normalize_utf32(
+            points.data, (utf8proc_ssize_t)points.count,
+            UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    for (size_t i = 0; i < count && status == ZD_OK; i++) {
+        unsigned char character[4];
+        unsigned length = utf8_write(character, (uint32_t)points.data[i]);
+        status = byte_buffer_append(out, character, length);
+    }
+    if (points.data != small)
+        free(points.data);
+    return status;
+}
+
+enum zd_status nfc_normalize(
+        const uint8_t *classes, const unsigned char *text, size_t bytes,
+        struct byte_buffer *out, bool *changed_out)
+{
+    size_t copied = 0, base = 0, at = 0;
+    bool has_base = false;
+    unsigned step;
+    *changed_out = false;
+    while (at < bytes) {
+        uint8_t class = classes[utf8_read(text + at, &step)];
+        if (!(class & UNICODE_NFC_TRIGGER)) {
+            has_base = class & UNICODE_NFC_BASE;
+            base = at;
+            at += step;
+            continue;
+        }
+        size_t begin = has_base ? base : at;
+        while (at < bytes &&
+               classes[utf8_read(text + at, &step)] & UNICODE_NFC_TRIGGER)
+            at += step;
+        ZD_TRY(byte_buffer_append(out, text + copied, begin - copied));
+        ZD_TRY(normalize_piece(text + begin, at - begin, out));
+        copied = at;
+        has_base = false;
+        *changed_out = true;
+    }
+    if (*changed_out)
+        ZD_TRY(byte_buffer_append(out, text + copied, bytes - copied));
+    return ZD_OK;
+}

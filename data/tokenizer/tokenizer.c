@@ -1,0 +1,223 @@
+#include "data/tokenizer/tokenizer.h"
+
+#include "base/file/fs.h"
+#include "data/tokenizer/tokenizer_internal.h"
+#include "data/tokenizer/unicode.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Goes into the digest: change it when the same file gives other ids. */
+static const char rules[] = "zerod byte-level BPE 1";
+static const char byte_rules[] = "zerod bytes 1";
+
+enum { BYTES_EOS = 256, BYTES_VOCAB = 257 };
+
+void tokenizer_close(struct tokenizer *tokenizer)
+{
+    if (!tokenizer)
+        return;
+    free(tokenizer->prefix);
+    free(tokenizer->classes);
+    vocab_fini(&tokenizer->vocab);
+    merges_fini(&tokenizer->merges);
+    added_set_fini(&tokenizer->added_raw);
+    added_set_fini(&tokenizer->added_normalized);
+    splitter_fini(&tokenizer->splitter);
+    free(tokenizer);
+}
+
+static struct tokenizer *create(void)
+{
+    struct tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
+    if (tokenizer) {
+        tokenizer->eos = -1;
+        byte_table_init(&tokenizer->table);
+        tokenizer->classes = unicode_classes_create();
+    }
+    if (!tokenizer || !tokenizer->classes) {
+        tokenizer_close(tokenizer);
+        ZD_FAIL(ZD_ERR_MEMORY, "E0410", "no memory for a tokenizer");
+        return NULL;
+    }
+    return tokenizer;
+}
+
+/* eos_token of tokenizer_config.json, if there is such a file. */
+static enum zd_status load_config(struct tokenizer *tokenizer, const char *path)
+{
+    json_t *config;
+    enum zd_status status = ZD_OK;
+    if (!fs_exists(path))
+        return ZD_OK;
+    ZD_TRY(json_parse_file(path, TOKENIZER_FILE_MAX, &config));
+    const json_t *eos = json_object_get(config, "eos_token");
+    if (json_is_object(eos))
+        eos = json_object_get(eos, "content");
+    if (json_is_string(eos)) {
+        tokenizer->eos = vocab_find(
+                &tokenizer->vocab, json_string_value(eos),
+                json_string_length(eos));
+        if (tokenizer->eos < 0)
+            status =
+                    ZD_FAIL(ZD_ERR_DATA, "E0408",
+                            "eos_token `%.200s` is no token of tokenizer.json",
+                            json_string_value(eos));
+    } else if (eos && !json_is_null(eos)) {
+        status = ZD_FAIL(
+                ZD_ERR_DATA, "E0408",
+                "eos_token is neither a string nor an object with content");
+    }
+    if (status != ZD_OK)
+        zd_fail_where("%s", path);
+    json_decref(config);
+    return status;
+}
+
+static enum zd_status load_parts(
+        struct tokenizer *tokenizer, const json_t *root)
+{
+    if (!json_is_object(root))
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0402",
+                "broken tokenizer.json: it is no JSON object");
+    ZD_TRY(tokenizer_load_pipeline(tokenizer, root));
+    ZD_TRY(tokenizer_load_model(tokenizer, root));
+    ZD_TRY(tokenizer_load_added(tokenizer, root));
+    return tokenizer_load_prefix(tokenizer, root);
+}
+
+static enum zd_status load_file(struct tokenizer *tokenizer, const char *path)
+{
+    char *text;
+    size_t bytes;
+    json_t *root = NULL;
+    ZD_TRY(fs_read_file(path, TOKENIZER_FILE_MAX, &text, &bytes));
+    char digest[HASH_HEX + sizeof rules];
+    hash_bytes(text, bytes, digest);
+    memcpy(digest + HASH_HEX, rules, sizeof rules);
+    hash_bytes(digest, sizeof digest, tokenizer->digest);
+    enum zd_status status = json_parse(text, bytes, path, ZD_ERR_DATA, &root);
+    free(text);
+    if (status == ZD_OK)
+        status = load_parts(tokenizer, root);
+    if (status != ZD_OK)
+        zd_fail_where("%s", path);
+    json_decref(root);
+    return status;
+}
+
+enum zd_status tokenizer_open(const char *path, struct tokenizer **out)
+{
+    char file[PATH_MAX], config[PATH_MAX];
+    if (strlen(path) + sizeof "/tokenizer_config.json" > PATH_MAX)
+        return ZD_FAIL(
+                ZD_ERR_NO_INPUT, "E0401", "path of a tokenizer is too long");
+    if (fs_is_dir(path)) {
+        fs_join(file, sizeof file, path, "tokenizer.json");
+        fs_join(config, sizeof config, path, "tokenizer_config.json");
+    } else {
+        const char *slash = strrchr(path, '/');
+        snprintf(file, sizeof file, "%s", path);
+        snprintf(
+                config, sizeof config, "%.*s%s",
+                slash ? (int)(slash - path) + 1 : 0, path,
+                "tokenizer_config.json");
+    }
+    struct tokenizer *tokenizer = create();
+    if (!tokenizer)
+        return ZD_ERR_MEMORY;
+    enum zd_status status = load_file(tokenizer, file);
+    if (status == ZD_OK)
+        status = load_config(tokenizer, config);
+    if (status != ZD_OK) {
+        tokenizer_close(tokenizer);
+        return status;
+    }
+    snprintf(
+            tokenizer->describe, sizeof tokenizer->describe,
+            "byte-level BPE, %d tokens, %d merges", tokenizer->vocab.count,
+            tokenizer->merges.count);
+    *out = tokenizer;
+    return ZD_OK;
+}
+
+enum zd_status tokenizer_open_bytes(struct tokenizer **out)
+{
+    struct tokenizer *tokenizer = create();
+    enum zd_status status;
+    if (!tokenizer)
+        return ZD_ERR_MEMORY;
+    tokenizer->is_bytes = true;
+    tokenizer->eos = BYTES_EOS;
+    status = vocab_init(&tokenizer->vocab, BYTES_VOCAB);
+    for (int b = 0; b < 256 && status == ZD_OK; b++) {
+        unsigned char byte = (unsigned char)b, spelling[2];
+        size_t bytes = byte_table_spell(&tokenizer->table, &byte, 1, spelling);
+        status = vocab_add(
+                &tokenizer->vocab, &tokenizer->table, (const char *)spelling,
+                bytes, b);
+    }
+    if (status == ZD_OK) /* end of text stands for no byte */
+        status = vocab_add(
+                &tokenizer->vocab, &tokenizer->table, "", 0, BYTES_EOS);
+    if (status != ZD_OK) {
+        tokenizer_close(tokenizer);
+        return status;
+    }
+    hash_bytes(byte_rules, sizeof byte_rules, tokenizer->digest);
+    snprintf(
+            tokenizer->describe, sizeof tokenizer->describe,
+            "bytes, 256 is end of text");
+    *out = tokenizer;
+    return ZD_OK;
+}
+
+int tokenizer_vocab_size(const struct tokenizer *tokenizer)
+{
+    return tokenizer->vocab.ids;
+}
+
+int tokenizer_eos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->eos;
+}
+
+const int32_t *tokenizer_prefix(
+        const struct tokenizer *tokenizer, int *count_out)
+{
+    *count_out = tokenizer->prefix_count;
+    return tokenizer->prefix;
+}
+
+int tokenizer_token_id(const struct tokenizer *tokenizer, const char *token)
+{
+    return vocab_find(&tokenizer->vocab, token, strlen(token));
+}
+
+const char *tokenizer_digest(const struct tokenizer *tokenizer)
+{
+    return tokenizer->digest;
+}
+
+const char *tokenizer_describe(const struct tokenizer *tokenizer)
+{
+    return tokenizer->describe;
+}
+
+enum zd_status tokenizer_token_bytes(
+        const struct tokenizer *tokenizer, int32_t id, const char **bytes_out,
+        size_t *count_out)
+{
+    const struct vocab *vocab = &tokenizer->vocab;
+    if (id < 0 || id >= vocab->ids || !vocab->tokens[id].present)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0409",
+                "%d is no token id; the vocabulary has %d tokens, the last is "
+                "%d",
+                id, vocab->count, vocab->ids - 1);
+    *bytes_out = (const char *)vocab->text.data + vocab->tokens[id].decoded;
+    *count_out = vocab->tokens[id].decoded_bytes;
+    return ZD_OK;
+}

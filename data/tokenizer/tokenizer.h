@@ -1,0 +1,74 @@
+/* tokenizer.h - byte-level BPE from tokenizer.json, to the id the same as
+ * Hugging Face tokenizers (measured against 0.23, see docs/tokenizer.md), and a
+ * built-in byte tokenizer (id = byte, 256 = end of text).
+ *
+ * Threads: a tokenizer is immutable after creation; an encoder (scratch,
+ * caches) belongs to one thread. */
+#ifndef ZD_DATA_TOKENIZER_TOKENIZER_H
+#define ZD_DATA_TOKENIZER_TOKENIZER_H
+
+#include "base/file/hash.h"
+#include "base/status.h"
+
+#include <stdint.h>
+
+struct tokenizer;
+
+/* `path`: a tokenizer.json or the directory that holds it (then
+ * tokenizer_config.json beside it names eos and bos). ZD_ERR_NO_INPUT when
+ * there is none; ZD_ERR_DATA for a broken or unsupported one, naming what. */
+enum zd_status tokenizer_open(const char *path, struct tokenizer **out);
+enum zd_status tokenizer_open_bytes(struct tokenizer **out);
+void tokenizer_close(struct tokenizer *tokenizer);
+
+/* One more than the largest id. */
+int tokenizer_vocab_size(const struct tokenizer *tokenizer);
+/* End of text: tokenizer_config.json's eos_token; -1 when it names none. */
+int tokenizer_eos(const struct tokenizer *tokenizer);
+/* The ids that the post-processor puts in front of a text (BOS); count 0..n. */
+const int32_t *tokenizer_prefix(
+        const struct tokenizer *tokenizer, int *count_out);
+int tokenizer_token_id(
+        const struct tokenizer *tokenizer,
+        const char *token); /* -1: no such token */
+/* Digest of everything that decides ids; for caches and resume checks. */
+const char *tokenizer_digest(const struct tokenizer *tokenizer);
+const char *tokenizer_describe(const struct tokenizer *tokenizer);
+
+struct token_vector { /* grows; ids owned, free with token_vector_fini */
+    int32_t *ids;
+    size_t count, capacity;
+};
+enum zd_status token_vector_push(struct token_vector *vector, int32_t id);
+enum zd_status token_vector_append(
+        struct token_vector *vector, const int32_t *ids, size_t count);
+void token_vector_fini(struct token_vector *vector);
+
+struct encoder;
+enum zd_status encoder_create(
+        const struct tokenizer *tokenizer, struct encoder **out);
+void encoder_destroy(struct encoder *encoder);
+enum encode_flags {
+    ENCODE_ADDED_TOKENS = 1, /* added tokens in the text are recognised; without
+                                it the text is ordinary throughout */
+};
+/* Append the ids of `text` (UTF-8). Invalid UTF-8 is ZD_ERR_DATA; then
+ * *bad_offset_out (may be NULL) is the byte offset in `text`. */
+enum zd_status encoder_encode(
+        struct encoder *encoder, const char *text, size_t bytes, unsigned flags,
+        struct token_vector *ids, size_t *bad_offset_out);
+/* A place in `text`, as late as possible, where it may be cut: the ids of the
+ * two parts, one behind the other, are those of the whole, whatever comes
+ * behind `bytes`. 0 when no such place is known. The text need not be valid
+ * UTF-8. */
+size_t tokenizer_cut(
+        const struct tokenizer *tokenizer, const char *text, size_t bytes);
+/* The exact bytes of a token. ZD_ERR_DATA for an id that is none. Borrowed. */
+enum zd_status tokenizer_token_bytes(
+        const struct tokenizer *tokenizer, int32_t id, const char **bytes_out,
+        size_t *count_out);
+
+/* First invalid byte of `text` as UTF-8, or `bytes` when it is valid. */
+size_t utf8_valid_prefix(const char *text, size_t bytes);
+
+#endif

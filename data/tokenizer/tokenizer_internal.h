@@ -1,0 +1,250 @@
+/* tokenizer_internal.h - the parts of a tokenizer, private to this folder
+ * and their tests.
+ *
+ *   text -> added tokens, first scan (raw text)
+ *        -> normalize each stretch between (NFC)
+ *        -> added tokens, second scan (normalized text)
+ *        -> split each stretch between into pre-tokens
+ *        -> ids of each pre-token: cache, whole token, or merges
+ *
+ * A tokenizer never changes after it was opened; an encoder holds the scratch
+ * of one thread. */
+#ifndef ZD_DATA_TOKENIZER_TOKENIZER_INTERNAL_H
+#define ZD_DATA_TOKENIZER_TOKENIZER_INTERNAL_H
+
+#include "base/file/json.h"
+#include "data/tokenizer/tokenizer.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+enum {
+    TOKENIZER_FILE_MAX = 64 << 20, /* bytes */
+    TOKENIZER_IDS_MAX = 1 << 21,   /* ids are below: 21 bits */
+    TOKENIZER_MERGES_MAX = 1 << 22 /* fewer: ranks have 22 bits */
+};
+
+/* ---- growing bytes ---- */
+
+struct byte_buffer {
+    unsigned char *data;
+    size_t count, capacity;
+};
+enum zd_status byte_buffer_append(
+        struct byte_buffer *buffer, const void *data, size_t bytes);
+void byte_buffer_fini(struct byte_buffer *buffer);
+
+/* ---- the byte table: every byte as a printable character ---- */
+
+enum { BYTE_CHARS = 256 + 68 }; /* characters U+0000..U+0143 are looked up */
+
+struct byte_table {
+    uint16_t char_of[256];
+    int16_t byte_of[BYTE_CHARS]; /* -1: stands for no byte */
+};
+void byte_table_init(struct byte_table *table);
+/* Bytes as characters. `out` has room for 2 * bytes; returns bytes written. */
+size_t byte_table_spell(
+        const struct byte_table *table, const unsigned char *bytes,
+        size_t count, unsigned char *out);
+/* The bytes a token stands for: those of its characters when all of them are in
+ * the table, else its own UTF-8. `out` has room for `count` bytes. */
+size_t byte_table_decode(
+        const struct byte_table *table, const unsigned char *token,
+        size_t count, unsigned char *out);
+
+/* ---- tokens: id <-> spelling, id -> bytes ---- */
+
+struct vocab_token {
+    uint32_t spelling, spelling_bytes; /* in `text` */
+    uint32_t decoded, decoded_bytes;
+    bool present; /* false: a gap between ids */
+};
+struct vocab {
+    struct vocab_token *tokens; /* by id */
+    int ids;                    /* one more than the largest id */
+    int capacity;               /* of `tokens` */
+    int count;                  /* tokens there are */
+    int longest;                /* bytes of the longest spelling */
+    struct byte_buffer text;
+    uint32_t *slots; /* id + 1, 0 free; open addressing */
+    uint32_t slot_mask;
+};
+/* Room for ids below `capacity`. */
+enum zd_status vocab_init(struct vocab *vocab, int capacity);
+void vocab_fini(struct vocab *vocab);
+/* ZD_ERR_DATA when the id is taken; the spelling must be new. */
+enum zd_status vocab_add(
+        struct vocab *vocab, const struct byte_table *table,
+        const char *spelling, size_t bytes, int id);
+/* Let an id decode as another spelling would. */
+enum zd_status vocab_set_decoded(
+        struct vocab *vocab, const struct byte_table *table,
+        const void *spelling, size_t bytes, int id);
+int vocab_find(
+        const struct vocab *vocab, const void *spelling, size_t bytes); /* -1 */
+
+/* ---- merges: (left id, right id) -> rank, rank -> id ---- */
+
+enum { MERGE_NONE = INT32_MAX };
+
+struct merges {
+    uint64_t *slots; /* left:21 right:21 rank:22; all ones: free */
+    int shift;       /* of the hash, to a slot */
+    uint64_t mask;
+    int32_t *result;      /* (count) id that rank makes */
+    int32_t *byte_rank;   /* (256*256) rank of two bytes' tokens */
+    int32_t byte_id[256]; /* -1: the vocabulary lacks the byte */
+    int count;
+};
+enum zd_status merges_init(struct merges *merges, int count);
+void merges_fini(struct merges *merges);
+/* The same pair again: the later rank counts. */
+void merges_add(struct merges *merges, int left, int right, int rank, int id);
+/* After the last merges_add: fill the tables of bytes. */
+void merges_finish(
+        struct merges *merges, const struct vocab *vocab,
+        const struct byte_table *table);
+
+static inline int merges_rank(const struct merges *merges, int left, int right)
+{
+    uint64_t key = (uint64_t)left << 21 | (uint64_t)right;
+    uint64_t at = key * 0x9e3779b97f4a7c15u >> merges->shift;
+    for (;; at = (at + 1) & merges->mask) {
+        uint64_t slot = merges->slots[at];
+        if (slot == UINT64_MAX)
+            return MERGE_NONE;
+        if (slot >> 22 == key)
+            return (int)(slot & (TOKENIZER_MERGES_MAX - 1));
+    }
+}
+
+/* ---- added tokens ---- */
+
+struct added_token {
+    int id;
+    unsigned char *content; /* owned; normalized when it is matched so */
+    size_t bytes;
+    bool single_word, lstrip, rstrip;
+    bool normalized, special;
+};
+/* The tokens that one scan looks for. */
+struct added_set {
+    struct added_token *tokens; /* sorted by content */
+    int count, capacity;
+    int first[257]; /* tokens whose content begins with byte b: first[b].. */
+};
+/* Takes ownership of token.content, also when it fails. */
+enum zd_status added_set_add(struct added_set *set, struct added_token token);
+void added_set_finish(struct added_set *set); /* sort; before the first scan */
+void added_set_fini(struct added_set *set);
+
+struct added_scan {
+    const struct added_set *set;
+    const uint8_t *classes;
+    const unsigned char *text;
+    size_t bytes;
+    size_t at;    /* where the search goes on */
+    size_t begin; /* of the text not handed out yet */
+    const struct added_token *pending;
+    size_t pending_end;
+};
+struct added_piece {
+    const struct added_token *token; /* NULL: a stretch of text */
+    size_t begin, end;
+};
+void added_scan_init(
+        struct added_scan *scan, const struct added_set *set,
+        const uint8_t *classes, const unsigned char *text, size_t bytes);
+bool added_scan_next(struct added_scan *scan, struct added_piece *piece_out);
+
+/* ---- NFC ---- */
+
+/* Append the NFC of `text` to `out`; *changed_out is false, and nothing is
+ * appended, when the text is sure to be NFC already. */
+enum zd_status nfc_normalize(
+        const uint8_t *classes, const unsigned char *text, size_t bytes,
+        struct byte_buffer *out, bool *changed_out);
+
+/* ---- pre-tokens ---- */
+
+extern const char split_pattern_gpt2[], split_pattern_llama3[],
+        split_pattern_qwen2[];
+
+enum split_kind {
+    SPLIT_WHOLE,
+    SPLIT_GPT2,
+    SPLIT_LLAMA3,
+    SPLIT_QWEN2,
+    SPLIT_PATTERN
+};
+
+struct splitter {
+    enum split_kind kind;
+    pcre2_code *code; /* SPLIT_PATTERN */
+};
+/* `pattern` NULL: text stays whole. The known patterns get a scanner of their
+ * own unless `plain` asks for the general way, which gives the same. */
+enum zd_status splitter_init(
+        struct splitter *splitter, const char *pattern, bool plain);
+void splitter_fini(struct splitter *splitter);
+
+struct split_scan { /* over one stretch */
+    const struct splitter *splitter;
+    const uint8_t *classes;
+    const unsigned char *text;
+    size_t bytes, at;
+    pcre2_match_data *match; /* SPLIT_PATTERN */
+    pcre2_match_context *context;
+    size_t match_begin, match_end; /* found and not handed out */
+};
+/* The end of the pre-token that begins at scan->at, which moves there. */
+enum zd_status split_scan_next(struct split_scan *scan, size_t *end_out);
+
+/* ---- byte pairs ---- */
+
+struct bpe { /* scratch for long words */
+    int32_t *ids, *ranks;
+    uint32_t *prev, *next;
+    uint64_t *heap;
+    size_t capacity, heap_count, heap_capacity;
+};
+void bpe_fini(struct bpe *bpe);
+/* Append the ids of one pre-token. */
+enum zd_status bpe_encode(
+        struct bpe *bpe, const struct merges *merges, const unsigned char *word,
+        size_t bytes, struct token_vector *ids);
+
+/* ---- the whole ---- */
+
+struct tokenizer {
+    bool is_bytes; /* the built-in byte tokenizer: none of the parts below */
+    char digest[HASH_HEX];
+    char describe[160];
+    int eos;
+    int32_t *prefix;
+    int prefix_count;
+
+    uint8_t *classes;
+    struct byte_table table;
+    struct vocab vocab;
+    int model_tokens; /* of `vocab`, those that are no added ones */
+    struct merges merges;
+    struct added_set added_raw, added_normalized;
+    struct splitter splitter;
+    bool nfc, add_prefix_space, ignore_merges;
+};
+
+/* The parts of a tokenizer.json, in the order they are to be loaded. */
+/* normalizer, pre_tokenizer, decoder */
+enum zd_status tokenizer_load_pipeline(
+        struct tokenizer *tokenizer, const json_t *root);
+enum zd_status tokenizer_load_model(
+        struct tokenizer *tokenizer, const json_t *root);
+enum zd_status tokenizer_load_added(
+        struct tokenizer *tokenizer, const json_t *root);
+/* post_processor */
+enum zd_status tokenizer_load_prefix(
+        struct tokenizer *tokenizer, const json_t *root);
+
+#endif

@@ -1,0 +1,62 @@
+/* utf8.h - reading and writing single characters of valid UTF-8. */
+#ifndef ZD_DATA_TOKENIZER_UTF8_H
+#define ZD_DATA_TOKENIZER_UTF8_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The character at `p`, which must be the start of a whole, valid one. */
+static inline uint32_t utf8_read(const unsigned char *p, unsigned *bytes_out)
+{
+    if (p[0] < 0x80) {
+        *bytes_out = 1;
+        return p[0];
+    }
+    if (p[0] < 0xe0) {
+        *bytes_out = 2;
+        return (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu);
+    }
+    if (p[0] < 0xf0) {
+        *bytes_out = 3;
+        return (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+    }
+    *bytes_out = 4;
+    return (p[0] & 0x07u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 |
+           (p[3] & 0x3fu);
+}
+
+/* Where the character that ends before `at` begins; `at` > 0. */
+static inline size_t utf8_before(const unsigned char *text, size_t at)
+{
+    do
+        at--;
+    while (at > 0 && (text[at] & 0xc0) == 0x80);
+    return at;
+}
+
+/* Write `c` (no surrogate); returns 1..4 bytes. */
+static inline unsigned utf8_write(unsigned char *p, uint32_t c)
+{
+    if (c < 0x80) {
+        p[0] = (unsigned char)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        p[0] = (unsigned char)(0xc0 | c >> 6);
+        p[1] = (unsigned char)(0x80 | (c & 0x3f));
+        return 2;
+    }
+    if (c < 0x10000) {
+        p[0] = (unsigned char)(0xe0 | c >> 12);
+        p[1] = (unsigned char)(0x80 | (c >> 6 & 0x3f));
+        p[2] = (unsigned char)(0x80 | (c & 0x3f));
+        return 3;
+    }
+    p[0] = (unsigned char)(0xf0 | c >> 18);
+    p[1] = (unsigned char)(0x80 | (c >> 12 & 0x3f));
+    p[2] = (unsigned char)(0x80 | (c >> 6 & 0x3f));
+    p[3] = (unsigned char)(0x80 | (c & 0x3f));
+    return 4;
+}
+
+#endif

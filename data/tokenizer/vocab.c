@@ -1,0 +1,106 @@
+#include "data/tokenizer/tokenizer_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Spellings are short: eight bytes a round, each round a multiplication. */
+static uint64_t spelling_hash(const unsigned char *p, size_t bytes)
+{
+    uint64_t hash = bytes * 0x9e3779b97f4a7c15u;
+    while (bytes > 0) {
+        uint64_t part = 0;
+        size_t take = bytes < sizeof part ? bytes : sizeof part;
+        memcpy(&part, p, take);
+        hash = (hash ^ part) * 0xff51afd7ed558ccdu;
+        hash ^= hash >> 32;
+        p += take;
+        bytes -= take;
+    }
+    return hash;
+}
+
+enum zd_status vocab_init(struct vocab *vocab, int capacity)
+{
+    uint32_t slots = 1024;
+    while (slots < 2 * (uint32_t)capacity)
+        slots *= 2;
+    vocab->tokens = calloc((size_t)capacity + 1, sizeof *vocab->tokens);
+    vocab->slots = calloc(slots, sizeof *vocab->slots);
+    vocab->slot_mask = slots - 1;
+    vocab->capacity = capacity;
+    if (!vocab->tokens || !vocab->slots)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0410", "no memory for a vocabulary of %d ids",
+                capacity);
+    return ZD_OK;
+}
+
+void vocab_fini(struct vocab *vocab)
+{
+    free(vocab->tokens);
+    free(vocab->slots);
+    byte_buffer_fini(&vocab->text);
+}
+
+/* The slot that holds the spelling, or the free one where it belongs. */
+static uint32_t *slot_of(
+        const struct vocab *vocab, const void *spelling, size_t bytes)
+{
+    uint32_t at = (uint32_t)spelling_hash(spelling, bytes);
+    for (;; at++) {
+        uint32_t *slot = &vocab->slots[at & vocab->slot_mask];
+        if (*slot == 0)
+            return slot;
+        const struct vocab_token *token = &vocab->tokens[*slot - 1];
+        if (token->spelling_bytes == bytes &&
+            memcmp(vocab->text.data + token->spelling, spelling, bytes) == 0)
+            return slot;
+    }
+}
+
+int vocab_find(const struct vocab *vocab, const void *spelling, size_t bytes)
+{
+    return (int)*slot_of(vocab, spelling, bytes) - 1;
+}
+
+enum zd_status vocab_set_decoded(
+        struct vocab *vocab, const struct byte_table *table,
+        const void *spelling, size_t bytes, int id)
+{
+    struct vocab_token *token = &vocab->tokens[id];
+    struct byte_buffer *text = &vocab->text;
+    size_t begin = text->count;
+    ZD_TRY(byte_buffer_append(text, spelling, bytes)); /* as much at most */
+    token->decoded = (uint32_t)begin;
+    token->decoded_bytes = (uint32_t)byte_table_decode(
+            table, spelling, bytes, text->data + begin);
+    text->count = begin + token->decoded_bytes;
+    return ZD_OK;
+}
+
+enum zd_status vocab_add(
+        struct vocab *vocab, const struct byte_table *table,
+        const char *spelling, size_t bytes, int id)
+{
+    struct vocab_token *token = &vocab->tokens[id];
+    struct byte_buffer *text = &vocab->text;
+    size_t begin = text->count;
+    if (token->present)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0404",
+                "tokens `%.*s` and `%.*s` have one id, %d",
+                (int)token->spelling_bytes, text->data + token->spelling,
+                (int)bytes, spelling, id);
+    ZD_TRY(byte_buffer_append(text, spelling, bytes));
+    *slot_of(vocab, spelling, bytes) = (uint32_t)id + 1;
+    token->present = true;
+    token->spelling = (uint32_t)begin;
+    token->spelling_bytes = (uint32_t)bytes;
+    ZD_TRY(vocab_set_decoded(vocab, table, spelling, bytes, id));
+    if (id >= vocab->ids)
+        vocab->ids = id + 1;
+    if ((int)bytes > vocab->longest)
+        vocab->longest = (int)bytes;
+    vocab->count++;
+    return ZD_OK;
+}

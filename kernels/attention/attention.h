@@ -1,0 +1,72 @@
+/* attention.h - causal attention within documents, grouped queries.
+ *
+ *   Token t of a sample sees the tokens doc_start[t] .. t of the same sample.
+ *   scores = scale * q k^T, p = softmax(scores), out = p v. Query head h uses
+ *   key/value head h / (H / KV). doc_start never falls from a token to the next
+ *   (documents lie one after the other).
+ *
+ * Source:  Vaswani et al. 2017, arXiv:1706.03762, equation 1; backward by
+ *          recomputing p from the log-sum-exp (Dao et al. 2022,
+ *          arXiv:2205.14135, algorithm 4): memory is O(T), not O(T^2).
+ * Strides: in elements, between the rows of consecutive tokens; within a row
+ *          head h begins at h*D. So q, k, v may lie in one fused array.
+ * Scratch: attention_scratch_bytes(...) bytes, same for both directions. There
+ *          is a part for each thread: ask after kernels_set_threads. */
+#ifndef ZD_KERNELS_ATTENTION_ATTENTION_H
+#define ZD_KERNELS_ATTENTION_ATTENTION_H
+
+#include "base/device/device.h"
+#include "base/number/dtype.h"
+
+#include <stdint.h>
+
+struct attention_shape {
+    int B, T, H, KV, D;
+    int64_t q_stride, k_stride, v_stride; /* also those of dq, dk, dv */
+    float scale;                          /* 1/sqrt(D) */
+    /* Documents in the B samples together, as the host counted them in what it
+     * sent to the device; B: every sample is one document. 0: not known. It
+     * chooses a path and says nothing that doc_start does not say. */
+    int documents;
+};
+
+/* On a GPU. AUTO: cuDNN where it does a shape with sums in an order that never
+ * changes, and our own kernels else; CUDNN: also where the sums of dq are in no
+ * fixed order, and an error where there is no cuDNN; OWN: never cuDNN. */
+enum attention_choice { ATTENTION_AUTO, ATTENTION_CUDNN, ATTENTION_OWN };
+/* Once at start, before anything is planned: it changes what scratch is. */
+void kernels_set_attention(enum attention_choice choice);
+enum attention_choice kernels_attention(void);
+
+/* `backend` is resolved: what a GPU needs can be planned where there is none.
+ * It does not depend on `documents`. */
+size_t attention_scratch_bytes(
+        const struct attention_shape *shape, enum dtype dtype,
+        enum device_backend backend);
+
+typedef enum zd_status attention_forward_fn(
+        struct stream *stream, void *out, /* (B*T, H*D), rows H*D apart */
+        float *lse, /* (B, H, T) log-sum-exp, kept for backward */
+        const void *q, const void *k, const void *v,
+        const int32_t *doc_start, /* (B, T): index within the sample */
+        void *scratch, const struct attention_shape *shape);
+
+typedef enum zd_status attention_backward_fn(
+        struct stream *stream, void *dq, void *dk,
+        void *dv,         /* overwritten; strides as q, k, v */
+        const void *dout, /* (B*T, H*D) */
+        const void *out,  /* (B*T, H*D) */
+        const float *lse, /* (B, H, T) */
+        const void *q, const void *k, const void *v, const int32_t *doc_start,
+        void *scratch, const struct attention_shape *shape);
+
+/* New tokens against a cache of keys and values, for generation. The n new
+ * tokens are at positions past .. past+n-1 and see every position up to their
+ * own. k_cache, v_cache: (capacity, KV*D), the new rows already stored. */
+typedef enum zd_status attention_decode_fn(
+        struct stream *stream, void *out, /* (n, H*D) */
+        const void *q,                    /* (n, H*D), rows q_stride apart */
+        const void *k_cache, const void *v_cache, int n, int past, int H,
+        int KV, int D, int64_t q_stride, float scale);
+
+#endif

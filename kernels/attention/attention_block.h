@@ -1,0 +1,159 @@
+/* attention_block.h - a block of scores: the queries of one block against the
+ * keys of another, which of them see each other, and the products over them.
+ *
+ *   keys    k0 ........ k0+KEYS        a block of scores is QUERIES x KEYS and
+ *   query   x x x x x x . . . .        lives in L2. Row t sees the keys from
+ *   rows    x x x x x x x x . .        doc_start[t] to t: `.` is not computed,
+ *           . . x x x x x x x x        in whole columns of NR and rows of MR.
+ *
+ * For attention_cpu.c. */
+#ifndef ZD_KERNELS_ATTENTION_ATTENTION_BLOCK_H
+#define ZD_KERNELS_ATTENTION_ATTENTION_BLOCK_H
+
+#include "kernels/cpu/fast.h"
+#include "kernels/cpu/gemm_tile.h"
+
+/* Multiples of every MR and NR. 192 x 96 floats with their operands fill about
+ * 200 KiB. */
+enum { QUERIES = 192, KEYS = 96 };
+
+/* The least common multiple of MR and NR. */
+enum { UNIT = VL == 4 ? 24 : VL == 8 ? 48 : 96 };
+
+/* Columns of an operand, padded with zeros to whole panels. */
+static int padded(int D)
+{
+    return (D + NR - 1) / NR * NR;
+}
+
+static int rounded_up(int x, int unit)
+{
+    return (x + unit - 1) / unit * unit;
+}
+
+/* Rows and columns of a block of scores: fewer when the sample is short. */
+static int block_queries(int T)
+{
+    return T < QUERIES ? rounded_up(T, MR) : QUERIES;
+}
+
+static int block_keys(int T)
+{
+    return T < KEYS ? rounded_up(T, UNIT) : KEYS;
+}
+
+/* One MR x NR tile of out [+]= a b; see tile_multiply for the strides. */
+ALWAYS_INLINE void tile_add(
+        float *out, int64_t out_row, const float *a, int64_t a_row,
+        int64_t a_step, const float *b, int64_t b_row, int K, bool add)
+{
+    vf acc[MR][NV];
+    memset(acc, 0, sizeof acc);
+    tile_multiply(acc, a, a_row, a_step, b, b_row, K);
+    for (int i = 0; i < MR; i++)
+        for (int j = 0; j < NV; j++) {
+            float *o = out + i * out_row + j * VL;
+            vf_store(o, add ? vf_load(o) + acc[i][j] : acc[i][j]);
+        }
+}
+
+/* The queries of one block against the keys of one block. */
+struct block {
+    int q0, q1;      /* queries of the sample */
+    int k0, k1;      /* keys of the sample */
+    int keys;        /* columns of the array of scores */
+    int first, last; /* rows of the block that see a key of it, whole tiles */
+    const int32_t *doc_start; /* of the sample */
+};
+
+/* Keys [*low, *high) of the block that row i sees; empty past the last row. */
+ALWAYS_INLINE void row_keys(const struct block *b, int i, int *low, int *high)
+{
+    int t = b->q0 + i;
+    if (t >= b->q1) {
+        *low = *high = 0;
+        return;
+    }
+    int from = b->doc_start[t] > b->k0 ? b->doc_start[t] : b->k0;
+    int to = t + 1 < b->k1 ? t + 1 : b->k1;
+    *low = from - b->k0;
+    *high = to > from ? to - b->k0 : *low;
+}
+
+/* Keys of the block up to the last one that rows i .. i+MR-1 may see. */
+ALWAYS_INLINE int tile_limit(const struct block *b, int i)
+{
+    int t = b->q0 + i + MR < b->q1 ? b->q0 + i + MR : b->q1;
+    return (t < b->k1 ? t : b->k1) - b->k0;
+}
+
+/* Sets first and last; false when no row sees a key. Both doc_start[t] and t
+ * grow with t, so the rows that do are consecutive. */
+static bool block_rows(struct block *b)
+{
+    int first = b->k0 > b->q0 ? b->k0 : b->q0, last = b->q1;
+    while (last > first && b->doc_start[last - 1] >= b->k1)
+        last--;
+    if (last <= first)
+        return false;
+    b->first = (first - b->q0) / MR * MR;
+    b->last = rounded_up(last - b->q0, MR);
+    return true;
+}
+
+/* scores(i, j) = a_i b_j for the pairs of the block; bt is b transposed. */
+static void block_scores(
+        float *scores, const float *a, int D, int64_t a_row, const float *bt,
+        const struct block *b)
+{
+    for (int i = b->first; i < b->last; i += MR) {
+        int limit = tile_limit(b, i);
+        for (int j = 0; j < limit; j += NR)
+            tile_add(
+                    scores + i * b->keys + j, b->keys, a + i * a_row, a_row, 1,
+                    bt + j, b->keys, D, false);
+    }
+}
+
+/* out_i += sum_j p(i, j) b_j */
+static void block_combine(
+        float *out, int width, const float *p, const float *rows,
+        const struct block *b)
+{
+    for (int i = b->first; i < b->last; i += MR) {
+        int limit = tile_limit(b, i);
+        for (int c = 0; c < width; c += NR)
+            tile_add(
+                    out + (int64_t)i * width + c, width, p + i * b->keys,
+                    b->keys, 1, rows + c, width, limit, true);
+    }
+}
+
+/* out_j += sum_i p(i, j) a_i: tile j starts at the first query that sees it. */
+static void block_collect(
+        float *out, int width, const float *p, const float *a,
+        const struct block *b)
+{
+    for (int j = 0; j < b->k1 - b->k0; j += MR) {
+        int seen = b->k0 + j - b->q0;
+        int from = seen > b->first ? seen : b->first;
+        if (from >= b->last)
+            break;
+        for (int c = 0; c < width; c += NR)
+            tile_add(
+                    out + (int64_t)j * width + c, width, p + from * b->keys + j,
+                    1, b->keys, a + (int64_t)from * width + c, width,
+                    b->last - from, true);
+    }
+}
+
+/* Scores outside [low, high) become -inf, whose exponential is 0. */
+ALWAYS_INLINE void mask_row(float *row, int low, int high, int end)
+{
+    for (int j = 0; j < low; j++)
+        row[j] = -INFINITY;
+    for (int j = high; j < end; j++)
+        row[j] = -INFINITY;
+}
+
+#endif

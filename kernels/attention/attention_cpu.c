@@ -1,0 +1,359 @@
+/* attention_cpu.c - attention as small matrix products on one thread each, by
+ * blocks of queries and keys (attention_block.h).
+ *
+ * Forward keeps a running maximum and sum for each row (Milakov, Gimelshein
+ * 2018, arXiv:1805.02867); backward recomputes p from lse. A task owns all that
+ * it sums: a block of queries forward, a key/value head backward, so the order
+ * does not depend on threads. All operands are first widened to fp32. */
+#include "kernels/attention/attention_block.h"
+
+/* Turns a row of scores into e^(score - top), updates the row's running
+ * maximum and sum, and rescales what the row has collected so far. */
+ALWAYS_INLINE void softmax_row(
+        float *row, int end, float *top, float *sum, float *out, int width)
+{
+    vf most = vf_all(*top), total = {0};
+    for (int j = 0; j < end; j += VL)
+        most = vf_max(vf_load(row + j), most);
+    float new_top = vf_top(most);
+    for (int j = 0; j < end; j += VL) {
+        vf p = vf_exp(vf_load(row + j) - new_top);
+        vf_store(row + j, p);
+        total += p;
+    }
+    if (new_top != *top) { /* the first time e^-inf clears nothing: out is 0 */
+        float scale = vf_exp(vf_all(*top - new_top))[0];
+        for (int c = 0; c < width; c += VL)
+            vf_store(out + c, vf_load(out + c) * scale);
+        *sum *= scale;
+        *top = new_top;
+    }
+    *sum += vf_sum(total);
+}
+
+static void block_softmax(
+        float *scores, float *top, float *sum, float *out, int width,
+        const struct block *b)
+{
+    for (int i = b->first; i < b->last; i++) {
+        float *row = scores + i * b->keys;
+        int low, high, end = rounded_up(tile_limit(b, i / MR * MR), VL);
+        row_keys(b, i, &low, &high);
+        if (low == high) {
+            memset(row, 0, (size_t)end * sizeof *row);
+            continue;
+        }
+        mask_row(row, low, high, end);
+        softmax_row(
+                row, end, &top[i], &sum[i], out + (int64_t)i * width, width);
+    }
+}
+
+/* Rows of a strided array, widened, scaled and padded to `width`; rows from
+ * `rows` to `tile_rows` are 0. */
+static void widen_rows(
+        float *out, int width, const elem *in, int64_t in_row, int rows,
+        int tile_rows, int D, float scale)
+{
+    for (int i = 0; i < rows; i++) {
+        float *o = out + (int64_t)i * width;
+        for (int c = 0; c < width; c += VL) {
+            vf v = c < D ? load_some(in + i * in_row + c, D - c) : (vf){0};
+            vf_store(o + c, v * scale);
+        }
+    }
+    memset(out + (int64_t)rows * width, 0,
+           (size_t)(tile_rows - rows) * (size_t)width * sizeof *out);
+}
+
+static size_t forward_floats(int T, int D)
+{
+    size_t width = (size_t)padded(D), keys = (size_t)block_keys(T);
+    size_t queries = (size_t)block_queries(T);
+    return 2 * queries * width /* q, out */ + queries * keys /* scores */ +
+           2 * keys * width /* k transposed, v */ + 2 * queries;
+}
+
+/* One head's queries q0 .. q1 of sample b. */
+static void forward_task(
+        const struct attention_shape *s, elem *out, float *lse, const elem *q,
+        const elem *k, const elem *v, const int32_t *doc_start, float *memory,
+        int q0, int q1, int h)
+{
+    int D = s->D, width = padded(D), kv = h / (s->H / s->KV) * D;
+    int rows = q1 - q0, tile_rows = rounded_up(rows, MR);
+    int queries = block_queries(s->T), keys = block_keys(s->T);
+    float *fq = memory, *fo = fq + queries * width, *kt = fo + queries * width;
+    float *fv = kt + keys * width, *scores = fv + keys * width;
+    float *top = scores + queries * keys, *sum = top + queries;
+    widen_rows(
+            fq, width, q + q0 * s->q_stride + h * D, s->q_stride, rows,
+            tile_rows, D, s->scale);
+    memset(fo, 0, (size_t)tile_rows * (size_t)width * sizeof *fo);
+    for (int i = 0; i < tile_rows; i++) {
+        top[i] = -INFINITY;
+        sum[i] = 0.0f;
+    }
+    for (int k0 = doc_start[q0] / keys * keys; k0 < q1; k0 += keys) {
+        struct block b = {
+                .q0 = q0,
+                .q1 = q1,
+                .k0 = k0,
+                .k1 = k0 + keys < s->T ? k0 + keys : s->T,
+                .keys = keys,
+                .doc_start = doc_start};
+        if (!block_rows(&b))
+            continue;
+        pack_transposed(
+                kt, keys, k + k0 * s->k_stride + kv, s->k_stride, b.k1 - k0, D);
+        widen_rows(
+                fv, width, v + k0 * s->v_stride + kv, s->v_stride, b.k1 - k0,
+                b.k1 - k0, D, 1.0f);
+        block_scores(scores, fq, D, width, kt, &b);
+        block_softmax(scores, top, sum, fo, width, &b);
+        block_combine(fo, width, scores, fv, &b);
+    }
+    for (int i = 0; i < rows; i++) {
+        elem *o = out + ((int64_t)(q0 + i) * s->H + h) * D;
+        for (int c = 0; c < D; c += VL)
+            store_some(
+                    o + c, vf_load(fo + (int64_t)i * width + c) / sum[i],
+                    D - c);
+        lse[(int64_t)h * s->T + q0 + i] = top[i] + logf(sum[i]);
+    }
+}
+
+/* No more threads than tasks, so that each has a use for its scratch. */
+static int task_threads(const struct attention_shape *s, int tasks)
+{
+    size_t pairs = (size_t)s->B * (size_t)s->H * (size_t)s->T * (size_t)s->T;
+    int threads = threads_for(pairs);
+    return threads < tasks ? threads : tasks;
+}
+
+static int forward_threads(const struct attention_shape *s)
+{
+    return task_threads(s, s->B * s->H * ((s->T + QUERIES - 1) / QUERIES));
+}
+
+static int backward_threads(const struct attention_shape *s)
+{
+    return task_threads(s, s->B * s->KV);
+}
+
+enum zd_status FAST(attention_forward)(
+        struct stream *stream, void *out, float *lse, const void *q,
+        const void *k, const void *v, const int32_t *doc_start, void *scratch,
+        const struct attention_shape *s)
+{
+    int blocks = (s->T + QUERIES - 1) / QUERIES;
+    size_t floats = forward_floats(s->T, s->D);
+#pragma omp parallel for num_threads(forward_threads(s)) collapse(3)           \
+        schedule(dynamic)
+    for (int b = 0; b < s->B; b++)
+        for (int h = 0; h < s->H; h++)
+            for (int i = blocks - 1; i >= 0; i--) { /* the longest first */
+                int64_t token = (int64_t)b * s->T;
+                int end = (i + 1) * QUERIES < s->T ? (i + 1) * QUERIES : s->T;
+                forward_task(
+                        s, (elem *)out + token * s->H * s->D,
+                        lse + token * s->H,
+                        (const elem *)q + token * s->q_stride,
+                        (const elem *)k + token * s->k_stride,
+                        (const elem *)v + token * s->v_stride,
+                        doc_start + token,
+                        (float *)scratch +
+                                floats * (size_t)omp_get_thread_num(),
+                        i * QUERIES, end, h);
+            }
+    return ZD_OK;
+}
+
+/* What a backward task works on: whole columns of a head for the sample's
+ * tokens, and one block of scores. */
+struct backward {
+    const struct attention_shape *s;
+    int width, rows;                /* of the padded arrays */
+    int queries, keys;              /* of a block of scores */
+    float *q, *dout, *dq, *dk, *dv; /* (rows, width) */
+    float *delta;                   /* (rows) sum_d dout out */
+    float *kt, *vt;                 /* (D, keys) */
+    float *k;                       /* (keys, width) */
+    float *p, *ds;                  /* (queries, keys) */
+};
+
+static size_t backward_floats(int T, int D)
+{
+    size_t width = (size_t)padded(D), rows = (size_t)rounded_up(T, MR);
+    size_t queries = (size_t)block_queries(T), keys = (size_t)block_keys(T);
+    return 5 * rows * width + rows + keys * width + 2 * keys * (size_t)D +
+           2 * queries * keys;
+}
+
+static struct backward backward_layout(
+        const struct attention_shape *s, float *memory)
+{
+    struct backward w = {
+            .s = s,
+            .width = padded(s->D),
+            .rows = rounded_up(s->T, MR),
+            .queries = block_queries(s->T),
+            .keys = block_keys(s->T)};
+    size_t whole = (size_t)w.rows * (size_t)w.width;
+    size_t keys = (size_t)w.keys * (size_t)w.width;
+    size_t columns = (size_t)w.keys * (size_t)s->D;
+    w.q = memory;
+    w.dout = w.q + whole;
+    w.dq = w.dout + whole;
+    w.dk = w.dq + whole;
+    w.dv = w.dk + whole;
+    w.kt = w.dv + whole;
+    w.vt = w.kt + columns;
+    w.k = w.vt + columns;
+    w.p = w.k + keys;
+    w.ds = w.p + w.queries * w.keys;
+    w.delta = w.ds + w.queries * w.keys;
+    return w;
+}
+
+/* p = e^(score - lse) and ds = p (dp - delta), in the places of the scores and
+ * of dp. The scale of the scores is in w->q. */
+static void block_gradient(
+        const struct backward *w, const float *lse, const struct block *b)
+{
+    for (int i = b->first; i < b->last; i++) {
+        float *p = w->p + i * w->keys, *ds = w->ds + i * w->keys;
+        int low, high, end = rounded_up(tile_limit(b, i / MR * MR), VL);
+        row_keys(b, i, &low, &high);
+        if (low < high) {
+            float l = lse[b->q0 + i], delta = w->delta[b->q0 + i];
+            mask_row(p, low, high, end);
+            for (int j = 0; j < end; j += VL) {
+                vf e = vf_exp(vf_load(p + j) - l);
+                vf_store(p + j, e);
+                vf_store(ds + j, e * (vf_load(ds + j) - delta));
+            }
+        } else {
+            end = 0;
+        }
+        memset(p + end, 0, (size_t)(w->keys - end) * sizeof *p);
+        memset(ds + end, 0, (size_t)(w->keys - end) * sizeof *ds);
+    }
+}
+
+static void backward_keys(
+        const struct backward *w, const float *lse, const elem *k,
+        const elem *v, const int32_t *doc_start, int k0)
+{
+    const struct attention_shape *s = w->s;
+    int k1 = k0 + w->keys < s->T ? k0 + w->keys : s->T, width = w->width;
+    pack_transposed(
+            w->kt, w->keys, k + k0 * s->k_stride, s->k_stride, k1 - k0, s->D);
+    pack_transposed(
+            w->vt, w->keys, v + k0 * s->v_stride, s->v_stride, k1 - k0, s->D);
+    widen_rows(
+            w->k, width, k + k0 * s->k_stride, s->k_stride, k1 - k0, w->keys,
+            s->D, 1.0f);
+    for (int q0 = k0 / w->queries * w->queries; q0 < s->T; q0 += w->queries) {
+        struct block b = {
+                .q0 = q0,
+                .q1 = q0 + w->queries < s->T ? q0 + w->queries : s->T,
+                .k0 = k0,
+                .k1 = k1,
+                .keys = w->keys,
+                .doc_start = doc_start};
+        int64_t at = (int64_t)q0 * width;
+        if (doc_start[q0] >= k1)
+            break;
+        if (!block_rows(&b))
+            continue;
+        block_scores(w->p, w->q + at, s->D, width, w->kt, &b);
+        block_scores(w->ds, w->dout + at, s->D, width, w->vt, &b);
+        block_gradient(w, lse, &b);
+        block_collect(
+                w->dv + (int64_t)k0 * width, width, w->p, w->dout + at, &b);
+        block_collect(w->dk + (int64_t)k0 * width, width, w->ds, w->q + at, &b);
+        block_combine(w->dq + at, width, w->ds, w->k, &b);
+    }
+}
+
+/* delta = sum_d dout out, for every token of a head. */
+static void backward_delta(
+        const struct backward *w, const elem *out, int64_t out_row)
+{
+    for (int t = 0; t < w->s->T; t++) {
+        vf sum = {0};
+        for (int c = 0; c < w->s->D; c += VL)
+            sum += vf_load(w->dout + (int64_t)t * w->width + c) *
+                   load_some(out + t * out_row + c, w->s->D - c);
+        w->delta[t] = vf_sum(sum);
+    }
+}
+
+static void narrow_rows(
+        elem *out, int64_t out_row, const float *in, int width, int rows, int D,
+        float scale)
+{
+    for (int t = 0; t < rows; t++)
+        for (int c = 0; c < D; c += VL)
+            store_some(
+                    out + t * out_row + c,
+                    vf_load(in + (int64_t)t * width + c) * scale, D - c);
+}
+
+enum zd_status FAST(attention_backward)(
+        struct stream *stream, void *dq, void *dk, void *dv, const void *dout,
+        const void *out, const float *lse, const void *q, const void *k,
+        const void *v, const int32_t *doc_start, void *scratch,
+        const struct attention_shape *s)
+{
+    int D = s->D, T = s->T, group = s->H / s->KV;
+    size_t floats = backward_floats(T, D);
+#pragma omp parallel for num_threads(backward_threads(s)) collapse(2)          \
+        schedule(dynamic)
+    for (int b = 0; b < s->B; b++)
+        for (int kv = 0; kv < s->KV; kv++) {
+            struct backward w = backward_layout(
+                    s,
+                    (float *)scratch + floats * (size_t)omp_get_thread_num());
+            size_t whole = (size_t)w.rows * (size_t)w.width * sizeof(float);
+            int64_t token = (int64_t)b * T, row = (int64_t)s->H * D;
+            int64_t at_k = token * s->k_stride + (int64_t)kv * D;
+            int64_t at_v = token * s->v_stride + (int64_t)kv * D;
+            memset(w.dk, 0, whole);
+            memset(w.dv, 0, whole);
+            for (int h = kv * group; h < (kv + 1) * group; h++) {
+                int64_t at_q = token * s->q_stride + (int64_t)h * D;
+                int64_t at_out = token * row + (int64_t)h * D;
+                widen_rows(
+                        w.q, w.width, (const elem *)q + at_q, s->q_stride, T,
+                        w.rows, D, s->scale);
+                widen_rows(
+                        w.dout, w.width, (const elem *)dout + at_out, row, T,
+                        w.rows, D, 1.0f);
+                backward_delta(&w, (const elem *)out + at_out, row);
+                memset(w.dq, 0, whole);
+                for (int k0 = 0; k0 < T; k0 += w.keys)
+                    backward_keys(
+                            &w, lse + (token * s->H + (int64_t)h * T),
+                            (const elem *)k + at_k, (const elem *)v + at_v,
+                            doc_start + token, k0);
+                narrow_rows(
+                        (elem *)dq + at_q, s->q_stride, w.dq, w.width, T, D,
+                        s->scale);
+            }
+            /* w.q carries the scale that dk needs. */
+            narrow_rows(
+                    (elem *)dk + at_k, s->k_stride, w.dk, w.width, T, D, 1.0f);
+            narrow_rows(
+                    (elem *)dv + at_v, s->v_stride, w.dv, w.width, T, D, 1.0f);
+        }
+    return ZD_OK;
+}
+
+size_t FAST(attention_floats)(const struct attention_shape *s)
+{
+    size_t forward = forward_floats(s->T, s->D) * (size_t)forward_threads(s);
+    size_t backward = backward_floats(s->T, s->D) * (size_t)backward_threads(s);
+    return forward > backward ? forward : backward;
+}

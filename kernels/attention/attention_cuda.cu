@@ -1,0 +1,156 @@
+/* attention_cuda.cu - the CUDA twins of attention.h: which family of kernels
+ * does a shape (attention_cuda.cuh). */
+#include "kernels/attention/attention_cuda.cuh"
+
+extern "C" {
+#include "kernels/cuda_table.h"
+}
+
+enum zd_status attention_allow_shared(const void *kernel, size_t bytes)
+{
+    if (bytes <= 48 * 1024)
+        return ZD_OK;
+    ZD_CUDA(cudaFuncSetAttribute(
+            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    return ZD_OK;
+}
+
+template <typename E>
+static attention_pass<E> pass_of(
+        const void *q, const void *k, const void *v, const int32_t *doc_start,
+        const struct attention_shape *s)
+{
+    attention_pass<E> p = {};
+    p.q = (const E *)q, p.k = (const E *)k, p.v = (const E *)v;
+    p.doc_start = doc_start;
+    p.q_stride = s->q_stride;
+    p.k_stride = s->k_stride;
+    p.v_stride = s->v_stride;
+    p.B = s->B, p.T = s->T, p.H = s->H, p.KV = s->KV, p.D = s->D;
+    p.scale = s->scale;
+    assert(s->H % s->KV == 0 && s->D <= 512);
+    return p;
+}
+
+/* May rows of every array be read `width` elements at a time? */
+template <typename E>
+static bool rows_are_packs(const attention_pass<E> &p, int width)
+{
+    uintptr_t places = (uintptr_t)p.q | (uintptr_t)p.k | (uintptr_t)p.v |
+                       (uintptr_t)p.out | (uintptr_t)p.dq | (uintptr_t)p.dk |
+                       (uintptr_t)p.dv | (uintptr_t)p.dout;
+    return places % (width * sizeof(E)) == 0 && p.D % width == 0 &&
+           p.q_stride % width == 0 && p.k_stride % width == 0 &&
+           p.v_stride % width == 0;
+}
+
+template <typename E> static bool tiles_can(const attention_pass<E> &p)
+{
+    return p.D <= 128 && rows_are_packs(p, 4);
+}
+
+template <typename E> static bool mma_can(const attention_pass<E> &p)
+{
+    return p.D <= 256 && p.scale > 0.0f && rows_are_packs(p, 8) &&
+           device_facts().major >= 8;
+}
+
+/* fp32 has no tensor cores that keep its bits. */
+template <typename E> struct has_mma {
+    static const bool value = true;
+};
+template <> struct has_mma<float> {
+    static const bool value = false;
+};
+
+template <typename E>
+static enum zd_status forward_by(cudaStream_t on, const attention_pass<E> &p)
+{
+    if constexpr (has_mma<E>::value)
+        if (mma_can(p))
+            return mma_forward(on, p);
+    return tiles_can(p) ? tiles_forward(on, p) : rows_forward(on, p);
+}
+
+template <typename E>
+static enum zd_status backward_by(cudaStream_t on, const attention_pass<E> &p)
+{
+    if constexpr (has_mma<E>::value)
+        if (mma_can(p))
+            return mma_backward(on, p);
+    return tiles_can(p) ? tiles_backward(on, p) : rows_backward(on, p);
+}
+
+template <typename E>
+static enum zd_status forward(
+        struct stream *stream, void *out, float *lse, const void *q,
+        const void *k, const void *v, const int32_t *doc_start,
+        const struct attention_shape *shape)
+{
+    attention_pass<E> p = pass_of<E>(q, k, v, doc_start, shape);
+    p.out = (E *)out, p.lse = lse;
+    return forward_by(device_cuda_stream(stream), p);
+}
+
+template <typename E>
+static enum zd_status backward(
+        struct stream *stream, void *dq, void *dk, void *dv, const void *dout,
+        const void *out, const float *lse, const void *q, const void *k,
+        const void *v, const int32_t *doc_start, void *scratch,
+        const struct attention_shape *shape)
+{
+    attention_pass<E> p = pass_of<E>(q, k, v, doc_start, shape);
+    p.dq = (E *)dq, p.dk = (E *)dk, p.dv = (E *)dv;
+    p.dout = (const E *)dout;
+    p.out = (E *)out, p.lse = (float *)lse; /* read only, here */
+    p.delta = (float *)scratch;
+    return backward_by(device_cuda_stream(stream), p);
+}
+
+/* The new tokens are the rows of one sample, the cache its keys. */
+template <typename E>
+static enum zd_status decode(
+        struct stream *stream, void *out, const void *q, const void *k_cache,
+        const void *v_cache, int n, int past, int H, int KV, int D,
+        int64_t q_stride, float scale)
+{
+    int64_t row = (int64_t)KV * D;
+    struct attention_shape shape = {1,        n,   H,   KV,    D,
+                                    q_stride, row, row, scale, 1};
+    attention_pass<E> p = pass_of<E>(q, k_cache, v_cache, NULL, &shape);
+    p.out = (E *)out, p.past = past;
+    return rows_forward(device_cuda_stream(stream), p);
+}
+
+#define ATTENTION(E, type)                                                     \
+    extern "C" enum zd_status attention_forward_cuda_##type(                   \
+            struct stream *stream, void *out, float *lse, const void *q,       \
+            const void *k, const void *v, const int32_t *doc_start,            \
+            void *scratch, const struct attention_shape *shape)                \
+    {                                                                          \
+        return forward<E>(stream, out, lse, q, k, v, doc_start, shape);        \
+    }                                                                          \
+    extern "C" enum zd_status attention_backward_cuda_##type(                  \
+            struct stream *stream, void *dq, void *dk, void *dv,               \
+            const void *dout, const void *out, const float *lse,               \
+            const void *q, const void *k, const void *v,                       \
+            const int32_t *doc_start, void *scratch,                           \
+            const struct attention_shape *shape)                               \
+    {                                                                          \
+        return backward<E>(                                                    \
+                stream, dq, dk, dv, dout, out, lse, q, k, v, doc_start,        \
+                scratch, shape);                                               \
+    }                                                                          \
+    extern "C" enum zd_status attention_decode_cuda_##type(                    \
+            struct stream *stream, void *out, const void *q,                   \
+            const void *k_cache, const void *v_cache, int n, int past, int H,  \
+            int KV, int D, int64_t q_stride, float scale)                      \
+    {                                                                          \
+        return decode<E>(                                                      \
+                stream, out, q, k_cache, v_cache, n, past, H, KV, D, q_stride, \
+                scale);                                                        \
+    }
+ATTENTION(float, fp32)
+ATTENTION(bf16, bf16)
+ATTENTION(fp16, fp16)
+#undef ATTENTION

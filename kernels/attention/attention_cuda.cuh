@@ -1,0 +1,97 @@
+/* attention_cuda.cuh - what the attention kernels of CUDA have in common.
+ *
+ * Three families, chosen in attention_cuda.cu by what a shape allows:
+ *   rows   any shape: a block for each row, its warps share out the other side
+ *   tiles  fp32 multiply-adds on tiles in shared memory (D <= 128, D % 4 == 0)
+ *   mma    tensor cores, bf16 and fp16 (sm_80 and later, D <= 256, D % 8 == 0)
+ *
+ * All are exact about what a token sees, skip what no row of theirs sees, and
+ * add in an order that shapes and documents alone decide: dq has a pass of its
+ * own, no sum is made by atomics. */
+#ifndef ZD_KERNELS_ATTENTION_ATTENTION_CUDA_CUH
+#define ZD_KERNELS_ATTENTION_ATTENTION_CUDA_CUH
+
+#include "kernels/cuda/cuda.cuh"
+
+extern "C" {
+#include "kernels/attention/attention.h"
+}
+
+/* Softmax is computed in powers of two: exp(x) = 2^(x LOG2E). */
+static constexpr float LOG2E = 1.4426950408889634f;
+static constexpr float LN2 = 0.6931471805599453f;
+
+/* One pass over the heads of a batch; by value to every kernel. E: elements. */
+template <typename E> struct attention_pass {
+    E *out;          /* forward */
+    float *lse;      /* (B, H, T); written by forward */
+    float *delta;    /* (B, H, T) sums of dout * out: backward */
+    E *dq, *dk, *dv; /* backward */
+    const E *dout;   /* backward */
+    const E *q, *k, *v;
+    const int32_t *doc_start; /* (B, T); NULL: decode */
+    int64_t q_stride, k_stride, v_stride;
+    int B, T, H, KV, D;
+    int past; /* decode: tokens before the first row */
+    float scale;
+};
+
+/* Where sample b and head h (or key/value head kv) begin. */
+template <typename E>
+__device__ __forceinline__ const E *q_rows(
+        const attention_pass<E> &p, int b, int h)
+{
+    return p.q + (int64_t)b * p.T * p.q_stride + h * p.D;
+}
+
+template <typename E>
+__device__ __forceinline__ const E *k_rows(
+        const attention_pass<E> &p, int b, int kv)
+{
+    return p.k + (int64_t)b * p.T * p.k_stride + kv * p.D;
+}
+
+template <typename E>
+__device__ __forceinline__ const E *v_rows(
+        const attention_pass<E> &p, int b, int kv)
+{
+    return p.v + (int64_t)b * p.T * p.v_stride + kv * p.D;
+}
+
+/* Offset of head h of sample b in out and dout, whose rows are H*D apart. */
+template <typename E>
+__device__ __forceinline__ int64_t
+out_at(const attention_pass<E> &p, int b, int h)
+{
+    return ((int64_t)b * p.T * p.H + h) * p.D;
+}
+
+/* Offset of head h of sample b in lse and delta. */
+template <typename E>
+__device__ __forceinline__ int64_t
+lse_at(const attention_pass<E> &p, int b, int h)
+{
+    return ((int64_t)b * p.H + h) * p.T;
+}
+
+/* More than 48 KB of dynamic shared memory must be asked for. */
+enum zd_status attention_allow_shared(const void *kernel, size_t bytes);
+
+/* The families. A shape that a family cannot do is for the caller to know. */
+template <typename E>
+enum zd_status rows_forward(cudaStream_t stream, const attention_pass<E> &p);
+template <typename E>
+enum zd_status rows_backward(cudaStream_t stream, const attention_pass<E> &p);
+template <typename E>
+enum zd_status tiles_forward(cudaStream_t stream, const attention_pass<E> &p);
+template <typename E>
+enum zd_status tiles_backward(cudaStream_t stream, const attention_pass<E> &p);
+template <typename E>
+enum zd_status mma_forward(cudaStream_t stream, const attention_pass<E> &p);
+template <typename E>
+enum zd_status mma_backward(cudaStream_t stream, const attention_pass<E> &p);
+/* delta of every row: the first kernel of a backward. */
+template <typename E>
+enum zd_status row_deltas(cudaStream_t stream, const attention_pass<E> &p);
+
+#endif

@@ -1,0 +1,128 @@
+/* attention_mma.cuh - attention on tensor cores for bf16 and fp16, instantiated
+ * in attention_mma_*.cu: which tiles a head size gets, and the launches.
+ *
+ * UNTESTED on a GPU; tiles were chosen by what nvcc makes of them
+ * (bench/kernels_static.py) and by the bytes of shared memory that a product
+ * reads (attention_mma_tiles.cuh). */
+#ifndef ZD_KERNELS_ATTENTION_ATTENTION_MMA_CUH
+#define ZD_KERNELS_ATTENTION_ATTENTION_MMA_CUH
+
+#include "kernels/attention/attention_mma_dkv.cuh"
+#include "kernels/attention/attention_mma_dq.cuh"
+#include "kernels/attention/attention_mma_forward.cuh"
+
+/* On an architecture without them attention_cuda.cu does not come here, unless
+ * a newer GPU runs code that was compiled for an old one alone: it fails aloud.
+ */
+#if ZD_MMA
+#define MMA_BODY(...) __VA_ARGS__
+#else
+#define MMA_BODY(...) __trap()
+#endif
+
+template <typename S>
+__global__ void __launch_bounds__(MMA_THREADS)
+        mma_forward_kernel(const attention_pass<typename S::E> p)
+{
+    MMA_BODY(mma_forward<S>(p));
+}
+
+template <typename S>
+__global__ void __launch_bounds__(MMA_THREADS)
+        mma_dq_kernel(const attention_pass<typename S::E> p)
+{
+    MMA_BODY(mma_dq<S>(p));
+}
+
+template <typename S, bool DK, bool DV>
+__global__ void __launch_bounds__(MMA_THREADS)
+        mma_dkv_kernel(const attention_pass<typename S::E> p)
+{
+    MMA_BODY(mma_dkv<S, DK, DV>(p));
+}
+
+#undef MMA_BODY
+
+template <typename S>
+static enum zd_status mma_forward_with(
+        cudaStream_t stream, const attention_pass<typename S::E> &p)
+{
+    size_t bytes = (S::OWN_TILE + 2 * S::OTHER_TILE) * sizeof(typename S::E);
+    dim3 grid((unsigned)ceil_div(p.T, S::OWN), p.H, p.B);
+    ZD_TRY(attention_allow_shared((const void *)mma_forward_kernel<S>, bytes));
+    ZD_LAUNCH((mma_forward_kernel<S>), grid, MMA_THREADS, bytes, stream, p);
+    return ZD_OK;
+}
+
+template <typename S>
+static enum zd_status mma_dq_with(
+        cudaStream_t stream, const attention_pass<typename S::E> &p)
+{
+    size_t bytes = 2 * (S::OWN_TILE + S::OTHER_TILE) * sizeof(typename S::E);
+    dim3 grid((unsigned)ceil_div(p.T, S::OWN), p.H, p.B);
+    ZD_TRY(attention_allow_shared((const void *)mma_dq_kernel<S>, bytes));
+    ZD_LAUNCH((mma_dq_kernel<S>), grid, MMA_THREADS, bytes, stream, p);
+    return ZD_OK;
+}
+
+template <typename S, bool DK, bool DV>
+static enum zd_status mma_dkv_with(
+        cudaStream_t stream, const attention_pass<typename S::E> &p)
+{
+    size_t tiles = (DK ? 2 : 1) * S::OWN_TILE + 2 * S::OTHER_TILE;
+    size_t bytes = tiles * sizeof(typename S::E);
+    dim3 grid((unsigned)ceil_div(p.T, S::OWN), p.KV, p.B);
+    ZD_TRY(attention_allow_shared(
+            (const void *)mma_dkv_kernel<S, DK, DV>, bytes));
+    ZD_LAUNCH((mma_dkv_kernel<S, DK, DV>), grid, MMA_THREADS, bytes, stream, p);
+    return ZD_OK;
+}
+
+/* Head sizes up to 256; D is rounded up to the next that has a kernel. No block
+ * takes more than the 99 KiB of shared memory that consumers' GPUs give it. */
+template <typename E>
+enum zd_status mma_forward(cudaStream_t stream, const attention_pass<E> &p)
+{
+    if (p.D <= 64)
+        return mma_forward_with<mma_shape<E, 64, 2, 64>>(stream, p);
+    if (p.D <= 96)
+        return mma_forward_with<mma_shape<E, 96, 2, 64>>(stream, p);
+    if (p.D <= 128)
+        return mma_forward_with<mma_shape<E, 128, 2, 64>>(stream, p);
+    if (p.D <= 192)
+        return mma_forward_with<mma_shape<E, 192, 1, 64>>(stream, p);
+    return mma_forward_with<mma_shape<E, 256, 1, 64>>(stream, p);
+}
+
+/* dk and dv in two passes: one more product. */
+template <typename S>
+static enum zd_status mma_wide_backward(
+        cudaStream_t stream, const attention_pass<typename S::E> &p)
+{
+    ZD_TRY((mma_dq_with<S>(stream, p)));
+    ZD_TRY((mma_dkv_with<S, false, true>(stream, p)));
+    return mma_dkv_with<S, true, false>(stream, p);
+}
+
+template <typename E>
+enum zd_status mma_backward(cudaStream_t stream, const attention_pass<E> &p)
+{
+    ZD_TRY(row_deltas(stream, p));
+    if (p.D <= 64) {
+        ZD_TRY((mma_dq_with<mma_shape<E, 64, 2, 64>>(stream, p)));
+        return mma_dkv_with<mma_shape<E, 64, 2, 32>, true, true>(stream, p);
+    }
+    if (p.D <= 96) {
+        ZD_TRY((mma_dq_with<mma_shape<E, 96, 2, 32>>(stream, p)));
+        return mma_dkv_with<mma_shape<E, 96, 1, 64>, true, true>(stream, p);
+    }
+    if (p.D <= 128) {
+        ZD_TRY((mma_dq_with<mma_shape<E, 128, 2, 32>>(stream, p)));
+        return mma_dkv_with<mma_shape<E, 128, 1, 64>, true, true>(stream, p);
+    }
+    if (p.D <= 192)
+        return mma_wide_backward<mma_shape<E, 192, 1, 32>>(stream, p);
+    return mma_wide_backward<mma_shape<E, 256, 1, 32>>(stream, p);
+}
+
+#endif

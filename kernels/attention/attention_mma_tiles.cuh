@@ -1,0 +1,202 @@
+/* attention_mma_tiles.cuh - tiles of attention's rows in shared memory, and
+ * what the warps of a block do with them on tensor cores.
+ *
+ * A block has 4 warps and 64 M rows of its own side, 16 M to a warp, which
+ * meet tiles of N rows of the other side. A warp makes the scores of its rows
+ * and keeps them in registers: the accumulators of the first product have the
+ * layout of the left operand of the next, so weights never pass through shared
+ * memory. Rows in shared memory are DP + 8 elements apart, so that the 8 rows
+ * of an ldmatrix lie in different banks (tests/cuda/emulate_mma.h insists).
+ *
+ * Shared memory is what limits these products: an mma (16 x 8 x 16) takes 256
+ * bytes of the other side, shared by M of them, and 4096 / N bytes of its own,
+ * or none where that comes from registers; a multiprocessor reads 128 bytes in
+ * a clock and does an mma in 2 (A100) or about 1.6 (H100: mma.sync reaches 63 %
+ * of its peak, Luo et al., arXiv:2402.13499). So M = 2 wherever the registers
+ * suffice, N large where M cannot be. */
+#ifndef ZD_KERNELS_ATTENTION_ATTENTION_MMA_TILES_CUH
+#define ZD_KERNELS_ATTENTION_ATTENTION_MMA_TILES_CUH
+
+#include "kernels/attention/attention_cuda.cuh"
+#include "kernels/cuda/mma.cuh"
+
+static constexpr int MMA_WARPS = 4, MMA_THREADS = 32 * MMA_WARPS;
+
+template <typename E_, int DP_, int M_, int N_> struct mma_shape {
+    typedef E_ E;
+    static constexpr int DP = DP_; /* head size, rounded up with zeros */
+    static constexpr int M = M_, N = N_;
+    static constexpr int WARP_ROWS = 16 * M, OWN = MMA_WARPS * WARP_ROWS;
+    static constexpr int ROW = DP + 8;
+    static constexpr int OWN_TILE = OWN * ROW, OTHER_TILE = N * ROW;
+    static constexpr int COLUMNS = N / 8, D_COLUMNS = DP / 8;
+};
+
+/* --- tiles ---------------------------------------------------------------- */
+
+/* Rows first .. of `from`, ROWS of them, zeros beyond `count` rows and D. A
+ * thread copies a chunk of every STEP-th row and goes from row to row: offsets
+ * of rows that are known before a loop would be kept in registers during it. */
+template <typename S, int ROWS, typename E>
+__device__ __forceinline__ void tile_fetch(
+        E *tile, const E *from, int64_t stride, int first, int count, int D)
+{
+    constexpr int CHUNKS = S::DP / 8, STEP = MMA_THREADS / CHUNKS;
+    int r = (int)threadIdx.x / CHUNKS, d = (int)threadIdx.x % CHUNKS * 8;
+    const E *row = from + (first + r) * stride + d;
+    tile += r * S::ROW + d;
+    if (r >= STEP)
+        return;
+#pragma unroll
+    for (int i = 0; i < ROWS; i += STEP, row += STEP * stride)
+        if (ROWS % STEP == 0 || r + i < ROWS)
+            copy_async_16(
+                    tile + i * S::ROW, row, first + r + i < count && d < D);
+}
+
+/* score = (this warp's rows of `own`) (rows of `other`)' */
+template <typename S, typename E>
+__device__ __forceinline__ void rows_dot(
+        float (&score)[S::M][S::COLUMNS][4], const E *own, const E *other)
+{
+    int lane = threadIdx.x & 31;
+    own += ((int)threadIdx.x / 32 * S::WARP_ROWS + (lane & 15)) * S::ROW +
+           (lane >> 4) * 8;
+    other += ((lane >> 4) * 8 + (lane & 7)) * S::ROW + ((lane >> 3) & 1) * 8;
+#pragma unroll
+    for (int m = 0; m < S::M; m++)
+#pragma unroll
+        for (int n = 0; n < S::COLUMNS; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                score[m][n][i] = 0.0f;
+#pragma unroll
+    for (int d = 0; d < S::DP; d += 16) {
+        uint32_t a[S::M][4], b[4];
+#pragma unroll
+        for (int m = 0; m < S::M; m++)
+            ldmatrix_x4(a[m], own + m * 16 * S::ROW + d);
+#pragma unroll
+        for (int n = 0; n < S::COLUMNS; n += 2) {
+            ldmatrix_x4(b, other + n * 8 * S::ROW + d);
+#pragma unroll
+            for (int m = 0; m < S::M; m++) {
+                mma_16x8x16(E(), score[m][n], a[m], b[0], b[1]);
+                mma_16x8x16(E(), score[m][n + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
+/* sum += weight (rows of `other`), weights rounded to E. */
+template <typename S, typename E>
+__device__ __forceinline__ void rows_add(
+        float (&sum)[S::M][S::D_COLUMNS][4],
+        const float (&weight)[S::M][S::COLUMNS][4], const E *other)
+{
+    int lane = threadIdx.x & 31;
+    other += (lane & 15) * S::ROW + (lane >> 4) * 8;
+#pragma unroll
+    for (int k = 0; k < S::N; k += 16) {
+        uint32_t a[S::M][4], b[4];
+#pragma unroll
+        for (int m = 0; m < S::M; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float *w = &weight[m][k / 8 + i / 2][i % 2 * 2];
+                a[m][i] = two_elements(E(), w[0], w[1]);
+            }
+#pragma unroll
+        for (int d = 0; d < S::D_COLUMNS; d += 2) {
+            ldmatrix_x4_trans(b, other + k * S::ROW + d * 8);
+#pragma unroll
+            for (int m = 0; m < S::M; m++) {
+                mma_16x8x16(E(), sum[m][d], a[m], b[0], b[1]);
+                mma_16x8x16(E(), sum[m][d + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
+/* This warp's rows of `to` from its sums, times a factor for each row (two rows
+ * of a thread to an m). They pass through the warp's own rows of `tile`, which
+ * nobody else reads any more, and leave in packs of 16 bytes. */
+template <typename S, typename E>
+__device__ __forceinline__ void rows_store(
+        E *to, int64_t stride, int first, int count, int D, E *tile,
+        const float (&sum)[S::M][S::D_COLUMNS][4],
+        const float (&factor)[S::M][2])
+{
+    constexpr int CHUNKS = S::DP / 8;
+    int lane = threadIdx.x & 31, row0 = (int)threadIdx.x / 32 * S::WARP_ROWS;
+    tile += row0 * S::ROW;
+    __syncwarp(ALL_LANES);
+#pragma unroll
+    for (int m = 0; m < S::M; m++)
+#pragma unroll
+        for (int n = 0; n < S::D_COLUMNS; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                E *at = tile + (m * 16 + i * 8 + lane / 4) * S::ROW + n * 8 +
+                        lane % 4 * 2;
+                *(uint32_t *)at = two_elements(
+                        E(), factor[m][i] * sum[m][n][2 * i],
+                        factor[m][i] * sum[m][n][2 * i + 1]);
+            }
+    __syncwarp(ALL_LANES);
+    for (int i = lane; i < S::WARP_ROWS * CHUNKS; i += 32) {
+        int r = i / CHUNKS, d = i % CHUNKS * 8, row = first + row0 + r;
+        if (row < count && d < D)
+            store_pack<8>(
+                    to + row * stride + d, load_pack<8>(tile + r * S::ROW + d));
+    }
+}
+
+template <int M, int N>
+__device__ __forceinline__ void sums_clear(float (&sum)[M][N][4])
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                sum[m][n][i] = 0.0f;
+}
+
+/* Row i (0, 1) of this thread in tile m of its warp; its columns are 8 n +
+ * column_of_thread() + 0, 1. */
+template <typename S> __device__ __forceinline__ int own_row(int m, int i)
+{
+    int warp = (int)threadIdx.x / 32, lane = threadIdx.x & 31;
+    return warp * S::WARP_ROWS + m * 16 + i * 8 + lane / 4;
+}
+
+__device__ __forceinline__ int column_of_thread(void)
+{
+    return (int)threadIdx.x % 4 * 2;
+}
+
+/* Keys that a row does not see score -inf. starts: of the sample's rows, each
+ * the first token that its row sees. */
+template <typename S>
+__device__ __forceinline__ void scores_mask(
+        float (&score)[S::M][S::COLUMNS][4], const int32_t *starts, int T,
+        int q0, int k0)
+{
+#pragma unroll
+    for (int m = 0; m < S::M; m++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            int row = q0 + own_row<S>(m, i), key0 = k0 + column_of_thread();
+            int first = (row < T ? starts[row] : T) - key0, last = row - key0;
+#pragma unroll
+            for (int n = 0; n < S::COLUMNS; n++)
+#pragma unroll
+                for (int j = 0; j < 2; j++)
+                    if (8 * n + j < first || 8 * n + j > last)
+                        score[m][n][2 * i + j] = -INFINITY;
+        }
+}
+
+#endif

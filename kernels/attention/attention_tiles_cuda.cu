@@ -1,0 +1,434 @@
+/* attention_tiles_cuda.cu - attention by fp32 multiply-adds on tiles in shared
+ * memory: fp32, and any type on a GPU without bf16 tensor cores.
+ *
+ * A block has 16 x 16 threads and R = 16 I rows of its own side. Against each
+ * tile of R rows of the other side it makes an R x R tile of scores, of which
+ * thread (ty, tx) has rows ty + 16 i and columns tx + 16 j, and sums rows of D
+ * values, of which it has columns 64 c + 4 tx .. + 3. Rows in shared memory are
+ * D + 4 floats apart, so that 8 neighbours read 16 bytes each without a
+ * conflict.
+ *
+ * I is the most whose tiles fit into the 64 KB of shared memory of sm_75, the
+ * least that any GPU has. UNTESTED on a GPU. */
+#include "kernels/attention/attention_cuda.cuh"
+
+static constexpr int SIDE = 16, THREADS = SIDE * SIDE;
+
+/* Shapes of a kernel: DP floats in a row (D rounded up to 64), R rows. */
+template <int DP_, int I_> struct tile_shape {
+    static constexpr int DP = DP_, I = I_, R = SIDE * I_;
+    static constexpr int ROW = DP_ + 4, P_ROW = R + 4;
+    static constexpr int TILE = R * ROW, P_TILE = R * P_ROW;
+    static constexpr int C = DP_ / 64; /* float4 columns of a thread */
+};
+
+__device__ __forceinline__ int tx_of_thread(void)
+{
+    return threadIdx.x % SIDE;
+}
+
+__device__ __forceinline__ int ty_of_thread(void)
+{
+    return threadIdx.x / SIDE;
+}
+
+/* Rows first .. of `from` into a tile, zeros beyond `count` rows and D. */
+template <typename S, typename E>
+__device__ void tile_load(
+        float *tile, const E *from, int64_t stride, int first, int count, int D)
+{
+    for (int i = threadIdx.x; i < S::R * (S::DP / 4); i += THREADS) {
+        int r = i / (S::DP / 4), d = i % (S::DP / 4) * 4;
+        float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        if (first + r < count && d < D)
+            load_floats<4>(x, from + (int64_t)(first + r) * stride + d);
+        write_fp32<4>(tile + r * S::ROW + d, x);
+    }
+}
+
+/* score[i][j] = row (ty + 16 i) of a  .  row (tx + 16 j) of b. */
+template <typename S>
+__device__ __forceinline__ void tile_dot(
+        float (&score)[S::I][S::I], const float *a, const float *b)
+{
+    a += ty_of_thread() * S::ROW, b += tx_of_thread() * S::ROW;
+#pragma unroll
+    for (int i = 0; i < S::I; i++)
+#pragma unroll
+        for (int j = 0; j < S::I; j++)
+            score[i][j] = 0.0f;
+#pragma unroll 4
+    for (int d = 0; d < S::DP; d += 4) {
+        float x[S::I][4], y[S::I][4];
+#pragma unroll
+        for (int i = 0; i < S::I; i++) {
+            read_fp32<4>(x[i], a + i * SIDE * S::ROW + d);
+            read_fp32<4>(y[i], b + i * SIDE * S::ROW + d);
+        }
+#pragma unroll
+        for (int i = 0; i < S::I; i++)
+#pragma unroll
+            for (int j = 0; j < S::I; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    score[i][j] = fmaf(x[i][e], y[j][e], score[i][j]);
+    }
+}
+
+template <typename S>
+__device__ __forceinline__ void scores_store(
+        float *p_tile, const float (&score)[S::I][S::I])
+{
+#pragma unroll
+    for (int i = 0; i < S::I; i++)
+#pragma unroll
+        for (int j = 0; j < S::I; j++)
+            p_tile[(ty_of_thread() + SIDE * i) * S::P_ROW + tx_of_thread() +
+                   SIDE * j] = score[i][j];
+}
+
+/* sum[i] += (row ty + 16 i of p) times b, in the columns of this thread. */
+template <typename S>
+__device__ __forceinline__ void tile_multiply_add(
+        float (&sum)[S::I][S::C][4], const float *p_tile, const float *b)
+{
+    p_tile += ty_of_thread() * S::P_ROW, b += 4 * tx_of_thread();
+#pragma unroll 2
+    for (int j = 0; j < S::R; j += 4) {
+        float p[S::I][4];
+#pragma unroll
+        for (int i = 0; i < S::I; i++)
+            read_fp32<4>(p[i], p_tile + i * SIDE * S::P_ROW + j);
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+#pragma unroll
+            for (int c = 0; c < S::C; c++) {
+                float y[4];
+                read_fp32<4>(y, b + (j + e) * S::ROW + 64 * c);
+#pragma unroll
+                for (int i = 0; i < S::I; i++)
+#pragma unroll
+                    for (int x = 0; x < 4; x++)
+                        sum[i][c][x] = fmaf(p[i][e], y[x], sum[i][c][x]);
+            }
+    }
+}
+
+/* Rows of this thread, each times its factor, to rows first .. of `to`. */
+template <typename S, typename E>
+__device__ void sums_store(
+        E *to, int64_t stride, int first, int count, int D,
+        const float (&sum)[S::I][S::C][4], const float (&factor)[S::I])
+{
+#pragma unroll
+    for (int i = 0; i < S::I; i++)
+#pragma unroll
+        for (int c = 0; c < S::C; c++) {
+            int row = first + ty_of_thread() + SIDE * i;
+            int d = 64 * c + 4 * tx_of_thread();
+            float x[4];
+            for (int e = 0; e < 4; e++)
+                x[e] = factor[i] * sum[i][c][e];
+            if (row < count && d < D)
+                store_floats<4>(to + (int64_t)row * stride + d, x);
+        }
+}
+
+/* Over the 16 threads of a row of scores; all get it. */
+__device__ __forceinline__ float side_max(float x)
+{
+#ifdef ZD_EMULATE
+    return zd_emulate_max(x, SIDE);
+#endif
+#pragma unroll
+    for (int offset = SIDE / 2; offset > 0; offset /= 2)
+        x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, offset));
+    return x;
+}
+
+/* Scores become weights under a running maximum, the sums so far are rescaled.
+ * A row that has seen nothing yet (first[i] is its first key, T for a row that
+ * is none) keeps top = -inf and takes nothing. */
+template <typename S>
+__device__ __forceinline__ void softmax_step(
+        float (&score)[S::I][S::I], float (&top)[S::I], float (&sum)[S::I],
+        float (&acc)[S::I][S::C][4], const int (&first)[S::I], int q0, int k0,
+        float scale)
+{
+#pragma unroll
+    for (int i = 0; i < S::I; i++) {
+        int row = q0 + ty_of_thread() + SIDE * i;
+        float most = -INFINITY;
+#pragma unroll
+        for (int j = 0; j < S::I; j++) {
+            int key = k0 + tx_of_thread() + SIDE * j;
+            bool sees = key >= first[i] && key <= row;
+            score[i][j] = sees ? scale * score[i][j] : -INFINITY;
+            most = fmaxf(most, score[i][j]);
+        }
+        float new_top = fmaxf(top[i], side_max(most));
+        float base = new_top == -INFINITY ? 0.0f : new_top;
+        float rescale = exp2f(top[i] - base), part = 0.0f;
+#pragma unroll
+        for (int j = 0; j < S::I; j++) {
+            score[i][j] = exp2f(score[i][j] - base);
+            part += score[i][j];
+        }
+        sum[i] = fmaf(rescale, sum[i], lanes_sum(part, SIDE));
+        top[i] = new_top;
+#pragma unroll
+        for (int c = 0; c < S::C; c++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                acc[i][c][e] *= rescale;
+    }
+}
+
+/* Query tiles from the last, which see the most keys, to the first. */
+template <typename S, typename E>
+__global__ void __launch_bounds__(THREADS, 2)
+        tiles_forward_kernel(const attention_pass<E> p)
+{
+    ZD_SHARED(float, shared);
+    float *own = shared, *other = own + S::TILE, *weights = other + S::TILE;
+    int q0 = (int)(gridDim.x - 1 - blockIdx.x) * S::R;
+    int h = blockIdx.y, b = blockIdx.z, kv = h / (p.H / p.KV);
+    const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
+    const int32_t *starts = p.doc_start + (int64_t)b * p.T;
+    float top[S::I], sum[S::I], acc[S::I][S::C][4] = {};
+    int first[S::I];
+#pragma unroll
+    for (int i = 0; i < S::I; i++) {
+        int row = q0 + ty_of_thread() + SIDE * i;
+        first[i] = row < p.T ? starts[row] : p.T;
+        top[i] = -INFINITY, sum[i] = 0.0f;
+    }
+    tile_load<S>(own, q_rows(p, b, h), p.q_stride, q0, p.T, p.D);
+    int end = min(q0 + S::R, p.T);
+    for (int k0 = starts[q0] / S::R * S::R; k0 < end; k0 += S::R) {
+        float score[S::I][S::I];
+        tile_load<S>(other, k, p.k_stride, k0, p.T, p.D);
+        __syncthreads();
+        tile_dot<S>(score, own, other);
+        softmax_step<S>(score, top, sum, acc, first, q0, k0, p.scale * LOG2E);
+        scores_store<S>(weights, score);
+        __syncthreads();
+        tile_load<S>(other, v, p.v_stride, k0, p.T, p.D);
+        __syncthreads();
+        tile_multiply_add<S>(acc, weights, other);
+        __syncthreads();
+    }
+    float factor[S::I];
+#pragma unroll
+    for (int i = 0; i < S::I; i++) {
+        int row = q0 + ty_of_thread() + SIDE * i;
+        factor[i] = 1.0f / sum[i];
+        if (row < p.T && tx_of_thread() == 0)
+            p.lse[lse_at(p, b, h) + row] = LN2 * (top[i] + log2f(sum[i]));
+    }
+    sums_store<S>(
+            p.out + out_at(p, b, h), (int64_t)p.H * p.D, q0, p.T, p.D, acc,
+            factor);
+}
+
+/* What a backward knows of a query: of the tile's rows, in shared memory. */
+struct query_facts {
+    float lse, delta; /* lse times LOG2E */
+    int first;        /* the first key it sees; T: it is no row */
+};
+
+template <typename S, typename E>
+__device__ void facts_load(
+        query_facts *facts, const attention_pass<E> &p, int b, int h, int q0)
+{
+    for (int r = threadIdx.x; r < S::R; r += THREADS) {
+        int row = q0 + r;
+        bool is_row = row < p.T;
+        int64_t at = lse_at(p, b, h) + (is_row ? row : 0);
+        facts[r].lse = is_row ? LOG2E * p.lse[at] : 0.0f;
+        facts[r].delta = is_row ? p.delta[at] : 0.0f;
+        facts[r].first = is_row ? p.doc_start[(int64_t)b * p.T + row] : p.T;
+    }
+}
+
+/* The weight of a key for a query, as forward had it. */
+__device__ __forceinline__ float weight_again(
+        float score, float scale, query_facts facts, int row, int key)
+{
+    bool sees = key >= facts.first && key <= row;
+    return sees ? exp2f(scale * score - facts.lse) : 0.0f;
+}
+
+template <typename S, typename E>
+__global__ void __launch_bounds__(THREADS, 2)
+        tiles_dq_kernel(const attention_pass<E> p)
+{
+    ZD_SHARED(float, shared);
+    float *q_tile = shared, *g_tile = q_tile + S::TILE;
+    float *k_tile = g_tile + S::TILE, *v_tile = k_tile + S::TILE;
+    float *weights = v_tile + S::TILE;
+    query_facts *facts = (query_facts *)(weights + S::P_TILE);
+    int q0 = (int)(gridDim.x - 1 - blockIdx.x) * S::R;
+    int h = blockIdx.y, b = blockIdx.z, kv = h / (p.H / p.KV);
+    const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
+    float acc[S::I][S::C][4] = {};
+    facts_load<S>(facts, p, b, h, q0);
+    tile_load<S>(q_tile, q_rows(p, b, h), p.q_stride, q0, p.T, p.D);
+    tile_load<S>(
+            g_tile, p.dout + out_at(p, b, h), (int64_t)p.H * p.D, q0, p.T, p.D);
+    int first = p.doc_start[(int64_t)b * p.T + q0], end = min(q0 + S::R, p.T);
+    for (int k0 = first / S::R * S::R; k0 < end; k0 += S::R) {
+        float score[S::I][S::I], dp[S::I][S::I];
+        tile_load<S>(k_tile, k, p.k_stride, k0, p.T, p.D);
+        tile_load<S>(v_tile, v, p.v_stride, k0, p.T, p.D);
+        __syncthreads();
+        tile_dot<S>(score, q_tile, k_tile);
+        tile_dot<S>(dp, g_tile, v_tile);
+#pragma unroll
+        for (int i = 0; i < S::I; i++) {
+            int r = ty_of_thread() + SIDE * i;
+            query_facts f = facts[r];
+#pragma unroll
+            for (int j = 0; j < S::I; j++) {
+                int key = k0 + tx_of_thread() + SIDE * j;
+                float w = weight_again(
+                        score[i][j], p.scale * LOG2E, f, q0 + r, key);
+                score[i][j] = w * (dp[i][j] - f.delta);
+            }
+        }
+        scores_store<S>(weights, score);
+        __syncthreads();
+        tile_multiply_add<S>(acc, weights, k_tile);
+        __syncthreads();
+    }
+    float factor[S::I];
+#pragma unroll
+    for (int i = 0; i < S::I; i++)
+        factor[i] = p.scale;
+    E *dq = p.dq + (int64_t)b * p.T * p.q_stride + h * p.D;
+    sums_store<S>(dq, p.q_stride, q0, p.T, p.D, acc, factor);
+}
+
+/* One tile of queries, loaded, for a tile of keys: adds to dv and dk. */
+template <typename S>
+__device__ void keys_step(
+        float (&sum_k)[S::I][S::C][4], float (&sum_v)[S::I][S::C][4],
+        const float *k_tile, const float *v_tile, const float *q_tile,
+        const float *g_tile, float *weights, const query_facts *facts, int q0,
+        int k0, float scale)
+{
+    float score[S::I][S::I], dp[S::I][S::I];
+    tile_dot<S>(score, k_tile, q_tile);
+    tile_dot<S>(dp, v_tile, g_tile);
+#pragma unroll
+    for (int j = 0; j < S::I; j++) {
+        int r = tx_of_thread() + SIDE * j;
+        query_facts f = facts[r];
+#pragma unroll
+        for (int i = 0; i < S::I; i++) {
+            int key = k0 + ty_of_thread() + SIDE * i;
+            score[i][j] = weight_again(score[i][j], scale, f, q0 + r, key);
+            dp[i][j] = score[i][j] * (dp[i][j] - f.delta);
+        }
+    }
+    scores_store<S>(weights, score);
+    __syncthreads();
+    tile_multiply_add<S>(sum_v, weights, g_tile);
+    __syncthreads();
+    scores_store<S>(weights, dp);
+    __syncthreads();
+    tile_multiply_add<S>(sum_k, weights, q_tile);
+    __syncthreads();
+}
+
+/* A tile of keys of a key/value head, from all heads of its group. The first
+ * tiles are seen by the most queries and come first. */
+template <typename S, typename E>
+__global__ void __launch_bounds__(THREADS, 2)
+        tiles_dkv_kernel(const attention_pass<E> p)
+{
+    ZD_SHARED(float, shared);
+    float *k_tile = shared, *v_tile = k_tile + S::TILE;
+    float *q_tile = v_tile + S::TILE, *g_tile = q_tile + S::TILE;
+    float *weights = g_tile + S::TILE;
+    query_facts *facts = (query_facts *)(weights + S::P_TILE);
+    int k0 = (int)blockIdx.x * S::R, kv = blockIdx.y, b = blockIdx.z;
+    int group = p.H / p.KV, end = min(k0 + S::R, p.T);
+    const int32_t *starts = p.doc_start + (int64_t)b * p.T;
+    float sum_k[S::I][S::C][4] = {}, sum_v[S::I][S::C][4] = {};
+    tile_load<S>(k_tile, k_rows(p, b, kv), p.k_stride, k0, p.T, p.D);
+    tile_load<S>(v_tile, v_rows(p, b, kv), p.v_stride, k0, p.T, p.D);
+    for (int h = kv * group; h < (kv + 1) * group; h++) {
+        const E *q = q_rows(p, b, h), *dout = p.dout + out_at(p, b, h);
+        for (int q0 = k0; q0 < p.T && starts[q0] < end; q0 += S::R) {
+            tile_load<S>(q_tile, q, p.q_stride, q0, p.T, p.D);
+            tile_load<S>(g_tile, dout, (int64_t)p.H * p.D, q0, p.T, p.D);
+            facts_load<S>(facts, p, b, h, q0);
+            __syncthreads();
+            keys_step<S>(
+                    sum_k, sum_v, k_tile, v_tile, q_tile, g_tile, weights,
+                    facts, q0, k0, p.scale * LOG2E);
+        }
+    }
+    float factor_k[S::I], factor_v[S::I];
+#pragma unroll
+    for (int i = 0; i < S::I; i++)
+        factor_k[i] = p.scale, factor_v[i] = 1.0f;
+    E *dk = p.dk + (int64_t)b * p.T * p.k_stride + kv * p.D;
+    E *dv = p.dv + (int64_t)b * p.T * p.v_stride + kv * p.D;
+    sums_store<S>(dk, p.k_stride, k0, p.T, p.D, sum_k, factor_k);
+    sums_store<S>(dv, p.v_stride, k0, p.T, p.D, sum_v, factor_v);
+}
+
+template <typename S, typename E>
+static enum zd_status forward_with(
+        cudaStream_t stream, const attention_pass<E> &p)
+{
+    size_t bytes = (2 * S::TILE + S::P_TILE) * sizeof(float);
+    dim3 grid((p.T + S::R - 1) / S::R, p.H, p.B);
+    ZD_TRY(attention_allow_shared(
+            (const void *)tiles_forward_kernel<S, E>, bytes));
+    ZD_LAUNCH((tiles_forward_kernel<S, E>), grid, THREADS, bytes, stream, p);
+    return ZD_OK;
+}
+
+template <typename S, typename E>
+static enum zd_status backward_with(
+        cudaStream_t stream, const attention_pass<E> &p)
+{
+    size_t bytes = (4 * S::TILE + S::P_TILE) * sizeof(float) +
+                   S::R * sizeof(query_facts);
+    dim3 queries((p.T + S::R - 1) / S::R, p.H, p.B), keys(queries.x, p.KV, p.B);
+    ZD_TRY(row_deltas(stream, p));
+    ZD_TRY(attention_allow_shared((const void *)tiles_dq_kernel<S, E>, bytes));
+    ZD_LAUNCH((tiles_dq_kernel<S, E>), queries, THREADS, bytes, stream, p);
+    ZD_TRY(attention_allow_shared((const void *)tiles_dkv_kernel<S, E>, bytes));
+    ZD_LAUNCH((tiles_dkv_kernel<S, E>), keys, THREADS, bytes, stream, p);
+    return ZD_OK;
+}
+
+template <typename E>
+enum zd_status tiles_forward(cudaStream_t stream, const attention_pass<E> &p)
+{
+    if (p.D <= 64)
+        return forward_with<tile_shape<64, 4>>(stream, p);
+    return forward_with<tile_shape<128, 2>>(stream, p);
+}
+
+template <typename E>
+enum zd_status tiles_backward(cudaStream_t stream, const attention_pass<E> &p)
+{
+    if (p.D <= 64)
+        return backward_with<tile_shape<64, 2>>(stream, p);
+    return backward_with<tile_shape<128, 1>>(stream, p);
+}
+
+#define TILES(E)                                                               \
+    template enum zd_status tiles_forward<E>(                                  \
+            cudaStream_t, const attention_pass<E> &);                          \
+    template enum zd_status tiles_backward<E>(                                 \
+            cudaStream_t, const attention_pass<E> &);
+TILES(float)
+TILES(bf16)
+TILES(fp16)
+#undef TILES

@@ -1,0 +1,387 @@
+/* cudnn_door.cpp - see cudnn_door.h.
+ *
+ * cudnn-frontend looks up the functions of libcudnn with dlsym, and those of
+ * the CUDA runtime in a libcudart.so. This program has its runtime within: the
+ * lookups of the headers are taken over here, and answered with ours.
+ *
+ * Graphs: cuDNN's developer guide, "Graph API", attention fprop and bprop.
+ * UNTESTED on a GPU. */
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <mutex>
+#include <string.h>
+
+#include "zd_config.h"
+
+static void *door_open(const char *name, int flags);
+static void *door_symbol(void *handle, const char *name);
+#define dlopen door_open
+#define dlsym  door_symbol
+#include <cudnn_frontend.h>
+#undef dlopen
+#undef dlsym
+
+extern "C" {
+#include "base/library.h"
+#include "kernels/attention/cudnn_door.h"
+}
+
+namespace fe = cudnn_frontend;
+namespace cudnn_frontend
+{
+void *cudnn_dlhandle;
+}
+
+/* What attention asks of the runtime; anything else is not found, which is an
+ * exception of the headers and makes us decline. */
+static const struct {
+    const char *name;
+    void *function;
+} runtime[] = {
+#define OURS(name)                                                             \
+    {                                                                          \
+#name, (void *)name                                                    \
+    }
+        OURS(cudaDeviceGetAttribute), OURS(cudaGetDevice),
+        OURS(cudaGetErrorString),     OURS(cudaGetLastError),
+        OURS(cudaMemcpyAsync),        OURS(cudaMemsetAsync),
+        OURS(cudaRuntimeGetVersion),
+#undef OURS
+};
+
+static void *door_open(const char *name, int flags)
+{
+    if (strncmp(name, "libcudart.so.", 13) != 0)
+        return dlopen(name, flags);
+    return atoi(name + 13) == CUDART_VERSION / 1000 ? (void *)runtime : NULL;
+}
+
+static void *door_symbol(void *handle, const char *name)
+{
+    if (handle != (void *)runtime)
+        return dlsym(handle, name);
+    for (const auto &ours : runtime)
+        if (strcmp(ours.name, name) == 0)
+            return ours.function;
+    return NULL;
+}
+
+/* --- the library ---------------------------------------------------------- */
+
+enum { DEVICES = 32, GRAPHS = 64, OLDEST = 90000 };
+
+/* Which graph: compared byte by byte, so made from zeros. */
+struct graph_key {
+    int64_t q_stride, k_stride, v_stride;
+    int B, T, H, KV, D, dtype;
+    float scale;
+    int is_backward, is_deterministic;
+};
+
+struct graph_of_shape {
+    struct graph_key key;
+    std::shared_ptr<fe::graph::Graph> graph; /* none: declined */
+    char why[256];
+};
+
+/* Of one device; used by one thread at a time, its trainer. */
+struct cudnn_device {
+    cudnnHandle_t handle;
+    int count;
+    struct graph_of_shape graphs[GRAPHS];
+};
+
+static struct cudnn_device *devices[DEVICES];
+
+/* Once in a process. "" when it is there. */
+static const char *open_library(void)
+{
+    static std::once_flag once;
+    static char why[256];
+    std::call_once(once, [] {
+        const char *file = getenv("ZEROD_CUDNN");
+        const char *const names[] = {
+                file && *file ? file : "libcudnn.so.9", NULL};
+        fe::cudnn_dlhandle = library_open(names, why, sizeof why);
+        if (!fe::cudnn_dlhandle) {
+            if (!*why)
+                snprintf(why, sizeof why, "no libcudnn.so.9");
+            return;
+        }
+        *why = 0;
+        if (fe::detail::get_backend_version() < OLDEST)
+            snprintf(why, sizeof why, "cuDNN is older than 9.0");
+        /* Where a deterministic backward has a way that needs O(T) and one
+         * that needs O(T^2) bytes (Hopper, 9.25 and later), the first. */
+        setenv("CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT", "0", 0);
+    });
+    return why;
+}
+
+static const char *library_name(void)
+{
+    static char name[32];
+    size_t version = fe::detail::get_backend_version();
+    snprintf(
+            name, sizeof name, "cuDNN %zu.%zu", version / 10000,
+            version / 100 % 100);
+    return name;
+}
+
+static bool open_device(int index, char *why, size_t why_bytes)
+{
+    if (devices[index])
+        return true;
+    auto device = new struct cudnn_device();
+    cudnnStatus_t status = fe::detail::create_handle(&device->handle);
+    if (status != CUDNN_STATUS_SUCCESS) {
+        snprintf(why, why_bytes, "%s", fe::detail::get_error_string(status));
+        delete device;
+        return false;
+    }
+    devices[index] = device;
+    return true;
+}
+
+extern "C" bool cudnn_open(const char **name_out, char *why, size_t why_bytes)
+{
+    static std::mutex lock;
+    std::lock_guard<std::mutex> guard(lock);
+    int index = 0;
+    try {
+        const char *missing = open_library();
+        if (*missing) {
+            snprintf(why, why_bytes, "%s", missing);
+            return false;
+        }
+        if (cudaGetDevice(&index) != cudaSuccess || index >= DEVICES) {
+            cudaGetLastError();
+            snprintf(why, why_bytes, "no device");
+            return false;
+        }
+        *name_out = library_name();
+        return open_device(index, why, why_bytes);
+    } catch (const std::exception &e) {
+        snprintf(why, why_bytes, "%s", e.what());
+        return false;
+    }
+}
+
+/* --- graphs --------------------------------------------------------------- */
+
+/* Names of the tensors of a graph. */
+enum { Q = 1, K, V, OUT, LSE, DOUT, DQ, DK, DV, IDS };
+
+typedef std::shared_ptr<fe::graph::Tensor_attributes> tensor;
+
+/* (B, heads, T, D) whose tokens are `stride` elements apart. */
+static fe::graph::Tensor_attributes rows_tensor(
+        const struct graph_key &key, const char *name, int64_t id,
+        int64_t heads, int64_t stride)
+{
+    int64_t T = key.T, D = key.D;
+    return fe::graph::Tensor_attributes()
+            .set_name(name)
+            .set_uid(id)
+            .set_dim({key.B, heads, T, D})
+            .set_stride({T * stride, D, stride, 1});
+}
+
+static void set_output(const tensor &to, const fe::graph::Tensor_attributes &as)
+{
+    to->set_output(true)
+            .set_uid(as.get_uid())
+            .set_dim(as.get_dim())
+            .set_stride(as.get_stride());
+}
+
+static fe::graph::Tensor_attributes lse_tensor(const struct graph_key &key)
+{
+    int64_t H = key.H, T = key.T;
+    return fe::graph::Tensor_attributes()
+            .set_name("lse")
+            .set_uid(LSE)
+            .set_dim({key.B, H, T, 1})
+            .set_stride({H * T, T, 1, 1})
+            .set_data_type(fe::DataType_t::FLOAT);
+}
+
+static void describe_forward(
+        fe::graph::Graph &graph, const struct graph_key &key)
+{
+    auto options = fe::graph::SDPA_attributes();
+    options.set_name("forward")
+            .set_generate_stats(true)
+            .set_causal_mask(true)
+            .set_attn_scale(key.scale);
+    auto results = graph.sdpa(
+            graph.tensor(rows_tensor(key, "q", Q, key.H, key.q_stride)),
+            graph.tensor(rows_tensor(key, "k", K, key.KV, key.k_stride)),
+            graph.tensor(rows_tensor(key, "v", V, key.KV, key.v_stride)),
+            options);
+    set_output(
+            results[0],
+            rows_tensor(key, "out", OUT, key.H, (int64_t)key.H * key.D));
+    set_output(results[1], lse_tensor(key));
+    results[1]->set_data_type(fe::DataType_t::FLOAT);
+}
+
+static void describe_backward(
+        fe::graph::Graph &graph, const struct graph_key &key)
+{
+    int64_t row = (int64_t)key.H * key.D;
+    auto options = fe::graph::SDPA_backward_attributes();
+    options.set_name("backward")
+            .set_causal_mask(true)
+            .set_attn_scale(key.scale)
+            .set_deterministic_algorithm(key.is_deterministic);
+    auto results = graph.sdpa_backward(
+            graph.tensor(rows_tensor(key, "q", Q, key.H, key.q_stride)),
+            graph.tensor(rows_tensor(key, "k", K, key.KV, key.k_stride)),
+            graph.tensor(rows_tensor(key, "v", V, key.KV, key.v_stride)),
+            graph.tensor(rows_tensor(key, "out", OUT, key.H, row)),
+            graph.tensor(rows_tensor(key, "dout", DOUT, key.H, row)),
+            graph.tensor(lse_tensor(key)), options);
+    set_output(results[0], rows_tensor(key, "dq", DQ, key.H, key.q_stride));
+    set_output(results[1], rows_tensor(key, "dk", DK, key.KV, key.k_stride));
+    set_output(results[2], rows_tensor(key, "dv", DV, key.KV, key.v_stride));
+}
+
+/* The first thing that goes wrong is what the headers say. */
+static fe::error_t build(
+        struct cudnn_device *device, fe::graph::Graph &graph,
+        const struct graph_key &key, int64_t *bytes)
+{
+    graph.set_io_data_type(
+                 key.dtype == DTYPE_BF16 ? fe::DataType_t::BFLOAT16
+                                         : fe::DataType_t::HALF)
+            .set_intermediate_data_type(fe::DataType_t::FLOAT)
+            .set_compute_data_type(fe::DataType_t::FLOAT);
+    if (key.is_backward)
+        describe_backward(graph, key);
+    else
+        describe_forward(graph, key);
+    auto error = graph.validate();
+    if (error.is_good())
+        error = graph.build_operation_graph(device->handle);
+    if (error.is_good())
+        error = graph.create_execution_plans({fe::HeurMode_t::A});
+    if (error.is_good())
+        error = graph.check_support();
+    if (error.is_good())
+        error = graph.build_plans();
+    if (error.is_good())
+        error = graph.get_workspace_size(*bytes);
+    return error;
+}
+
+/* The graph of `made`, or why there is none. */
+static void graph_make(
+        struct cudnn_device *device, struct graph_of_shape *made,
+        size_t most_bytes)
+{
+    int64_t bytes = 0;
+    try {
+        auto graph = std::make_shared<fe::graph::Graph>();
+        auto error = build(device, *graph, made->key, &bytes);
+        if (error.is_bad())
+            snprintf(
+                    made->why, sizeof made->why, "%s",
+                    error.get_message().c_str());
+        else if ((size_t)bytes > most_bytes)
+            snprintf(
+                    made->why, sizeof made->why,
+                    "it wants %lld bytes of work space, there are %zu",
+                    (long long)bytes, most_bytes);
+        else
+            made->graph = graph;
+    } catch (const std::exception &e) {
+        snprintf(made->why, sizeof made->why, "%s", e.what());
+    }
+}
+
+static struct graph_key key_of(const struct cudnn_attention *a)
+{
+    struct graph_key key;
+    const struct attention_shape *s = a->shape;
+    memset(&key, 0, sizeof key);
+    key.q_stride = s->q_stride;
+    key.k_stride = s->k_stride;
+    key.v_stride = s->v_stride;
+    key.B = s->B, key.T = s->T, key.H = s->H, key.KV = s->KV, key.D = s->D;
+    key.dtype = a->dtype;
+    key.scale = s->scale;
+    key.is_backward = a->dq != NULL;
+    key.is_deterministic = a->dq != NULL && a->deterministic;
+    return key;
+}
+
+/* The graph of this shape, built at its first use; NULL: no more fit. */
+static struct graph_of_shape *graph_get(
+        struct cudnn_device *device, const struct cudnn_attention *a)
+{
+    struct graph_key key = key_of(a);
+    for (int i = 0; i < device->count; i++)
+        if (memcmp(&device->graphs[i].key, &key, sizeof key) == 0)
+            return &device->graphs[i];
+    if (device->count == GRAPHS)
+        return NULL;
+    struct graph_of_shape *made = &device->graphs[device->count++];
+    made->key = key;
+    graph_make(device, made, a->workspace_bytes);
+    return made;
+}
+
+/* The headers allocate a map here, as they do within: small, on the host. */
+static bool execute(
+        struct cudnn_device *device, const struct graph_of_shape *graph,
+        cudaStream_t stream, const struct cudnn_attention *a, char *why,
+        size_t why_bytes)
+{
+    std::unordered_map<int64_t, void *> places = {
+            {Q, (void *)a->q}, {K, (void *)a->k}, {V, (void *)a->v},
+            {OUT, a->out},     {LSE, a->lse},
+    };
+    if (a->dq) {
+        places[DOUT] = (void *)a->dout;
+        places[DQ] = a->dq, places[DK] = a->dk, places[DV] = a->dv;
+    }
+    cudnnStatus_t status = fe::detail::set_stream(device->handle, stream);
+    if (status != CUDNN_STATUS_SUCCESS) {
+        snprintf(why, why_bytes, "%s", fe::detail::get_error_string(status));
+        return false;
+    }
+    auto error = graph->graph->execute(device->handle, places, a->workspace);
+    snprintf(why, why_bytes, "%s", error.get_message().c_str());
+    return error.is_good();
+}
+
+extern "C" enum zd_status cudnn_attention_run(
+        void *stream, const struct cudnn_attention *a, bool *done_out,
+        const char **why_out)
+{
+    int index = 0;
+    char why[256] = "";
+    *done_out = false;
+    *why_out = NULL;
+    if (cudaGetDevice(&index) != cudaSuccess || index >= DEVICES ||
+        !devices[index])
+        return ZD_OK;
+    try {
+        struct cudnn_device *device = devices[index];
+        int known = device->count;
+        struct graph_of_shape *graph = graph_get(device, a);
+        if (!graph || !graph->graph) {
+            *why_out = device->count > known ? graph->why : NULL;
+            return ZD_OK;
+        }
+        if (execute(device, graph, (cudaStream_t)stream, a, why, sizeof why)) {
+            *done_out = true;
+            return ZD_OK;
+        }
+    } catch (const std::exception &e) {
+        snprintf(why, sizeof why, "%s", e.what());
+    }
+    return ZD_FAIL(
+            ZD_ERR_DEVICE, "E1223", "cuDNN failed in attention: %s", why);
+}

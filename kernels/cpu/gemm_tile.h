@@ -1,0 +1,112 @@
+/* gemm_tile.h - the inner product everything with matrices is made of: a tile
+ * of MR x NR sums that stays in registers while it runs over K.
+ *
+ * Source: van Zee, van de Geijn 2015, "BLIS", doi:10.1145/2764454, section 3.
+ * 6 x 16 floats fill 12 of AVX2's 16 registers, which leaves two for a row of b
+ * and one for an element of a; 12 x 32 fill 24 of AVX-512's 32. */
+#ifndef ZD_KERNELS_CPU_GEMM_TILE_H
+#define ZD_KERNELS_CPU_GEMM_TILE_H
+
+#include "kernels/cpu/simd.h"
+
+enum { NV = 2, NR = NV * VL, MR = VL == 16 ? 12 : 6 };
+
+/* acc[i][j] += sum_k a(i, k) b(k, j), with a(i, k) at a[i * row + k * step] and
+ * b(k, j) at b[k * b_step + j]. K terms in order. */
+ALWAYS_INLINE void tile_multiply(
+        vf acc[MR][NV], const float *a, int64_t row, int64_t step,
+        const float *b, int64_t b_step, int K)
+{
+#pragma GCC unroll 4
+    for (int k = 0; k < K; k++) {
+        vf bv[NV];
+        for (int j = 0; j < NV; j++)
+            bv[j] = vf_load(b + j * VL);
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+            vf av = vf_all(a[i * row]);
+            for (int j = 0; j < NV; j++)
+                acc[i][j] += av * bv[j];
+        }
+        a += step;
+        b += b_step;
+    }
+}
+
+typedef float v4 __attribute__((vector_size(16)));
+typedef float v4_any __attribute__((vector_size(16), aligned(4), may_alias));
+typedef uint16_t v4h __attribute__((vector_size(8)));
+typedef uint16_t v4h_any __attribute__((vector_size(8), aligned(2), may_alias));
+typedef uint32_t v4u __attribute__((vector_size(16)));
+
+ALWAYS_INLINE v4 load4(const elem *p)
+{
+#if KERNEL_TYPE == KERNEL_BF16
+    v4h narrow = *(const v4h_any *)p;
+    return (v4)(__builtin_convertvector(narrow, v4u) << 16);
+#elif KERNEL_TYPE == KERNEL_FP16 && defined(__F16C__)
+    return (v4)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)p));
+#elif KERNEL_TYPE == KERNEL_FP16
+    return fp16_widen(*(const vh_any *)p);
+#else
+    return *(const v4_any *)p;
+#endif
+}
+
+/* out[k * out_step + r] = in[r * in_row + k] for r, k < 4. */
+ALWAYS_INLINE void transpose_4x4(
+        float *out, int64_t out_step, const elem *in, int64_t in_row)
+{
+    v4 r0 = load4(in), r1 = load4(in + in_row);
+    v4 r2 = load4(in + 2 * in_row), r3 = load4(in + 3 * in_row);
+    v4 a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
+    v4 b = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+    v4 c = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
+    v4 d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+    *(v4_any *)out = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+    *(v4_any *)(out + out_step) = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+    *(v4_any *)(out + 2 * out_step) = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+    *(v4_any *)(out + 3 * out_step) = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
+
+/* out[k * width + r] = in[r * in_row + k], r < rows, k < K; the other columns
+ * up to `width` become 0. */
+ALWAYS_INLINE void pack_transposed(
+        float *out, int width, const elem *in, int64_t in_row, int rows, int K)
+{
+    int r = 0;
+    for (; r + 4 <= rows; r += 4) {
+        const elem *from = in + r * in_row;
+        int k = 0;
+        for (; k + 4 <= K; k += 4)
+            transpose_4x4(
+                    out + (int64_t)k * width + r, width, from + k, in_row);
+        for (; k < K; k++)
+            for (int i = 0; i < 4; i++)
+                out[(int64_t)k * width + r + i] =
+                        elem_to_float(from[i * in_row + k]);
+    }
+    for (; r < width; r++)
+        for (int k = 0; k < K; k++)
+            out[(int64_t)k * width + r] =
+                    r < rows ? elem_to_float(in[r * in_row + k]) : 0.0f;
+}
+
+/* out[k * width + c] = in[k * in_row + c], c < columns; the other columns up to
+ * `width` become 0. */
+ALWAYS_INLINE void pack_rows(
+        float *out, int width, const elem *in, int64_t in_row, int columns,
+        int K)
+{
+    for (int k = 0; k < K; k++) {
+        float *o = out + (int64_t)k * width;
+        int c = 0;
+        for (; c + VL <= columns; c += VL)
+            vf_store(o + c, load(in + c));
+        for (; c < width; c++)
+            o[c] = c < columns ? elem_to_float(in[c]) : 0.0f;
+        in += in_row;
+    }
+}
+
+#endif

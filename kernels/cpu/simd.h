@@ -1,0 +1,296 @@
+/* simd.h - the vector words the fast CPU paths are written in.
+ *
+ * The fast files are compiled once for each instruction set and compute type
+ * (see meson.build), with
+ *
+ *   KERNEL_ISA    the suffix of their names: base, avx2, avx512
+ *   KERNEL_TYPE   of the elements of `void *` arrays: KERNEL_FP32, _BF16, _FP16
+ *
+ * and are written with GCC's vector extensions, so one text serves all of
+ * them and any other processor. VL floats are one vector `vf`. */
+#ifndef ZD_KERNELS_CPU_SIMD_H
+#define ZD_KERNELS_CPU_SIMD_H
+
+#include "base/number/dtype.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define VL 16
+#elif defined(__AVX2__)
+#define VL 8
+#else
+#define VL 4
+#endif
+
+#define KERNEL_FP32 0
+#define KERNEL_BF16 1
+#define KERNEL_FP16 2
+
+#define JOIN4_(a, b, c, d) a##b##c##d
+#define JOIN4(a, b, c, d)  JOIN4_(a, b, c, d)
+#if KERNEL_TYPE == KERNEL_BF16
+typedef uint16_t elem;
+#define ELEM_DTYPE DTYPE_BF16
+#define FAST(op)   JOIN4(op, _cpu_, bf16_, KERNEL_ISA)
+#elif KERNEL_TYPE == KERNEL_FP16
+typedef uint16_t elem;
+#define ELEM_DTYPE DTYPE_FP16
+#define FAST(op)   JOIN4(op, _cpu_, fp16_, KERNEL_ISA)
+#else
+typedef float elem;
+#define ELEM_DTYPE DTYPE_FP32
+#define FAST(op)   JOIN4(op, _cpu_, fp32_, KERNEL_ISA)
+#endif
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+typedef float vf __attribute__((vector_size(VL * 4)));
+typedef int32_t vi __attribute__((vector_size(VL * 4)));
+typedef uint32_t vu __attribute__((vector_size(VL * 4)));
+typedef uint16_t vh __attribute__((vector_size(VL * 2)));
+/* The same, anywhere in memory. */
+typedef float vf_any
+        __attribute__((vector_size(VL * 4), aligned(4), may_alias));
+typedef uint16_t vh_any
+        __attribute__((vector_size(VL * 2), aligned(2), may_alias));
+
+/* x in every lane. (Minus zero: x + 0 is not x when x is -0, so the compiler
+ * would have to keep the addition.) */
+ALWAYS_INLINE vf vf_all(float x)
+{
+    return x - (vf){0};
+}
+
+ALWAYS_INLINE vf vf_load(const float *p)
+{
+    return *(const vf_any *)p;
+}
+
+ALWAYS_INLINE void vf_store(float *p, vf v)
+{
+    *(vf_any *)p = v;
+}
+
+ALWAYS_INLINE vf vf_select(vi mask, vf yes, vf no)
+{
+    return (vf)((mask & (vi)yes) | (~mask & (vi)no));
+}
+
+/* a > b ? a : b, so b when either is no number. Written by hand where the
+ * compiler would not find the one instruction that does it. */
+ALWAYS_INLINE vf vf_max(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return _mm512_max_ps(a, b);
+#elif defined(__AVX2__)
+    return _mm256_max_ps(a, b);
+#else
+    return vf_select(a > b, a, b);
+#endif
+}
+
+/* a < b ? a : b, so b when either is no number. */
+ALWAYS_INLINE vf vf_min(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return _mm512_min_ps(a, b);
+#elif defined(__AVX2__)
+    return _mm256_min_ps(a, b);
+#else
+    return vf_select(a < b, a, b);
+#endif
+}
+
+ALWAYS_INLINE float vf_sum(vf v)
+{
+    float sum[VL];
+    memcpy(sum, &v, sizeof v);
+    for (int width = VL / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++)
+            sum[i] += sum[i + width];
+    return sum[0];
+}
+
+ALWAYS_INLINE float vf_top(vf v)
+{
+    float top = v[0];
+    for (int i = 1; i < VL; i++)
+        top = v[i] > top ? v[i] : top;
+    return top;
+}
+
+/* bf16 bits of v, in the low halves. */
+ALWAYS_INLINE vu round_to_bf16(vf v)
+{
+    vu bits = (vu)v;
+    vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    vu nan = (vu)(v != v);
+    return (nan & ((bits >> 16) | 0x40u)) | (~nan & rounded);
+}
+
+/* fp16 to float and back: one instruction, or where there is none the
+ * selections of base/number/dtype_lanes.c. */
+ALWAYS_INLINE vf fp16_widen(vh narrow)
+{
+#if defined(__AVX512F__)
+    return _mm512_cvtph_ps((__m256i)narrow);
+#elif defined(__AVX2__)
+    return _mm256_cvtph_ps((__m128i)narrow);
+#else
+    vu half = __builtin_convertvector(narrow, vu);
+    vu shifted = (half & 0x7fffu) << 13;
+    vu special = (vu)(shifted >= 0x0f800000u);
+    vu quiet = (vu)(shifted > 0x0f800000u) & 0x400000u;
+    vu value = (vu)((vf)shifted * 0x1p112f);
+    vu bits = (special & (shifted | quiet | 0x7f800000u)) | (~special & value);
+    return (vf)(bits | (half & 0x8000u) << 16);
+#endif
+}
+
+ALWAYS_INLINE vh fp16_narrow(vf v)
+{
+#if defined(__AVX512F__)
+    return (vh)_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+#elif defined(__AVX2__)
+    return (vh)_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+#else
+    vu a = (vu)v & 0x7fffffffu, sign = ((vu)v >> 16) & 0x8000u;
+    vu small = (vu)((vf)a + 0.5f) - 0x3f000000u;
+    vu rounded = (a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13;
+    vu is_small = (vu)(a < 0x38800000u), is_large = (vu)(a >= 0x477ff000u);
+    vu is_nan = (vu)(a > 0x7f800000u);
+    vu nan = is_nan & (0x200u | ((a >> 13) & 0x3ffu));
+    vu half = (is_small & small) | (~is_small & ~is_large & rounded) |
+              (is_large & (0x7c00u | nan));
+    return __builtin_convertvector(half | sign, vh);
+#endif
+}
+
+/* VL elements of the compute type, widened and rounded to nearest even. */
+ALWAYS_INLINE vf load(const elem *p)
+{
+#if KERNEL_TYPE == KERNEL_BF16
+    vh narrow = *(const vh_any *)p;
+    return (vf)(__builtin_convertvector(narrow, vu) << 16);
+#elif KERNEL_TYPE == KERNEL_FP16
+    return fp16_widen(*(const vh_any *)p);
+#else
+    return vf_load(p);
+#endif
+}
+
+ALWAYS_INLINE void store(elem *p, vf v)
+{
+#if KERNEL_TYPE == KERNEL_BF16
+    *(vh_any *)p = __builtin_convertvector(round_to_bf16(v), vh);
+#elif KERNEL_TYPE == KERNEL_FP16
+    *(vh_any *)p = fp16_narrow(v);
+#else
+    vf_store(p, v);
+#endif
+}
+
+/* v as it reads after a store and a load. */
+ALWAYS_INLINE vf round_to_elem(vf v)
+{
+#if KERNEL_TYPE == KERNEL_BF16
+    return (vf)(round_to_bf16(v) << 16);
+#elif KERNEL_TYPE == KERNEL_FP16
+    return fp16_widen(fp16_narrow(v));
+#else
+    return v;
+#endif
+}
+
+ALWAYS_INLINE float elem_to_float(elem x)
+{
+#if KERNEL_TYPE == KERNEL_BF16
+    return bf16_to_float(x);
+#elif KERNEL_TYPE == KERNEL_FP16
+    return fp16_to_float(x);
+#else
+    return x;
+#endif
+}
+
+/* The first `count` elements only, when they are fewer than VL; other lanes are
+ * 0 and not stored. The arithmetic on a tail is then that of a whole vector, to
+ * the bit. */
+ALWAYS_INLINE vf load_some(const elem *p, int64_t count)
+{
+    if (count >= VL)
+        return load(p);
+    elem lanes[VL] = {0};
+    memcpy(lanes, p, (size_t)count * sizeof *p);
+    return load(lanes);
+}
+
+ALWAYS_INLINE void store_some(elem *p, vf v, int64_t count)
+{
+    elem lanes[VL];
+    if (count >= VL) {
+        store(p, v);
+        return;
+    }
+    store(lanes, v);
+    memcpy(p, lanes, (size_t)count * sizeof *p);
+}
+
+ALWAYS_INLINE vf vf_load_some(const float *p, int64_t count)
+{
+    if (count >= VL)
+        return vf_load(p);
+    float lanes[VL] = {0};
+    memcpy(lanes, p, (size_t)count * sizeof *p);
+    return vf_load(lanes);
+}
+
+ALWAYS_INLINE void vf_store_some(float *p, vf v, int64_t count)
+{
+    float lanes[VL];
+    if (count >= VL) {
+        vf_store(p, v);
+        return;
+    }
+    vf_store(lanes, v);
+    memcpy(p, lanes, (size_t)count * sizeof *p);
+}
+
+/* e^x within 2 units in the last place; 0 below -87, infinity from 88.4, NaN
+ * for NaN. x = n ln 2 + r with |r| <= ln 2 / 2, then e^r as a polynomial
+ * (Cephes' expf coefficients) times 2^n. Adding 1.5 * 2^23 rounds to an integer
+ * and leaves n in the low bits. */
+ALWAYS_INLINE vf vf_exp(vf x)
+{
+    const float shift = 12582912.0f, log2_e = 1.44269504f;
+    const float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+    vf clamped = vf_min(vf_all(88.7f), vf_max(vf_all(-87.0f), x));
+    vf shifted = clamped * log2_e + shift;
+    vf n = shifted - shift;
+    vf r = clamped - n * ln2_high;
+    r = r - n * ln2_low;
+    vf p = vf_all(1.9875691500e-4f);
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    vf power = (vf)(((vu)shifted << 23) + 0x3f800000u);
+    return (vf)((vi)(p * power) & ~(x < -87.0f));
+}
+
+/* 1 / (1 + e^-x). The clamp keeps e^-x finite and its reciprocal normal. */
+ALWAYS_INLINE vf vf_sigmoid(vf x)
+{
+    return 1.0f / (1.0f + vf_exp(-vf_max(vf_all(-80.0f), x)));
+}
+
+#endif

@@ -1,0 +1,222 @@
+/* cuda.cuh - what CUDA kernels share: element types and 16-byte packs
+ * (packs.cuh), launches, indices, sums of warps and blocks.
+ *
+ * Written in the C of CUDA: templates over the element type, no library but the
+ * runtime's. Also compiled by g++ with tests/cuda/emulate.h in front
+ * (ZD_EMULATE), where grids are loops; so kernels use no intrinsic that is not
+ * in that header.
+ *
+ *   ZD_LAUNCH((kernel<bf16, 8>), grid, block, shared_bytes, stream, args...)
+ *
+ * queues a kernel on a cudaStream_t and returns from the calling function when
+ * the launch is refused. Its dynamic shared memory is ZD_SHARED(float, name).
+ *
+ * Every sum here is taken in an order that the block's shape alone decides. */
+#ifndef ZD_KERNELS_CUDA_CUDA_CUH
+#define ZD_KERNELS_CUDA_CUDA_CUH
+
+#ifndef ZD_EMULATE
+#include <cuda_runtime.h>
+#endif
+
+#include <assert.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+extern "C" {
+#include "base/device/device_cuda.h"
+#include "base/number/dtype.h"
+}
+
+#include "kernels/cuda/packs.cuh"
+
+#ifdef ZD_EMULATE
+#undef ZD_LAUNCH
+#define ZD_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)              \
+    ZD_CUDA(zd_emulate_launch(                                                 \
+            #kernel, kernel, (grid), (block), (shared_bytes), (stream),        \
+            __VA_ARGS__))
+#else
+#define ZD_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)              \
+    do {                                                                       \
+        kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__);    \
+        ZD_CUDA(cudaGetLastError());                                           \
+    } while (0)
+#define ZD_SHARED(type, name)                                                  \
+    extern __shared__ __align__(16) unsigned char zd_shared_bytes[];           \
+    type *name = (type *)zd_shared_bytes
+#endif
+
+enum { WARP = 32, MAX_WARPS = 32 };
+static const unsigned ALL_LANES = 0xffffffffu;
+
+/* --- indices and grids ---------------------------------------------------- */
+
+__device__ inline int lane_of_warp(void)
+{
+    return (int)threadIdx.x % WARP;
+}
+
+__device__ inline int warp_of_block(void)
+{
+    return (int)threadIdx.x / WARP;
+}
+
+/* Of a one-dimensional grid. */
+__device__ inline int64_t thread_of_grid(void)
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+__device__ inline int64_t threads_of_grid(void)
+{
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
+inline int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Blocks for `work` threads' worth of items, at most `most`: kernels loop over
+ * what is left. */
+inline unsigned grid_for(int64_t work, int block, int64_t most)
+{
+    int64_t blocks = ceil_div(work, block);
+    return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+}
+
+/* Most blocks of a grid that loops: the largest that every GPU takes. */
+static const int64_t GRID_MOST = 0x7fffffff;
+
+/* Queues a kernel<T, W> that works in packs of W elements: whole ones of 16
+ * bytes, or where `is_packed` is false (an address, a row) single elements. */
+#define ZD_LAUNCH_PACKED(kernel, T, is_packed, grid, block, stream, ...)       \
+    do {                                                                       \
+        if (is_packed)                                                         \
+            ZD_LAUNCH(                                                         \
+                    (kernel<T, full_width<T>::value>), grid, block, 0, stream, \
+                    __VA_ARGS__);                                              \
+        else                                                                   \
+            ZD_LAUNCH((kernel<T, 1>), grid, block, 0, stream, __VA_ARGS__);    \
+    } while (0)
+
+/* The grid of one that loops over `count` elements, and over those behind the
+ * last whole pack. */
+template <typename T>
+inline unsigned grid_of_packs(
+        int64_t count, bool is_packed, int block, int64_t most)
+{
+    int64_t packs = is_packed ? count / full_width<T>::value + 1 : count;
+    return grid_for(packs, block, most);
+}
+
+/* What a kernel<T, W> does to add two arrays: packs, then the elements behind
+ * the last whole one. `out` may be `a` or `b`. */
+template <int W, typename T>
+__device__ inline void add_arrays(T *out, const T *a, const T *b, int64_t count)
+{
+    int64_t whole = count / W * W;
+    for (int64_t i = thread_of_grid() * W; i < whole;
+         i += threads_of_grid() * W) {
+        float x[W], y[W];
+        load_floats<W>(x, a + i);
+        load_floats<W>(y, b + i);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            x[j] += y[j];
+        store_floats<W>(out + i, x);
+    }
+    int64_t rest = whole + thread_of_grid();
+    if (rest < count)
+        out[rest] = from_float<T>(to_float(a[rest]) + to_float(b[rest]));
+}
+
+/* --- reductions ----------------------------------------------------------- */
+
+/* Over groups of `lanes` neighbours (a power of two up to 32); every lane of
+ * the warp calls it and gets its group's result. */
+template <typename T> __device__ inline T lanes_sum(T v, int lanes)
+{
+#ifdef ZD_EMULATE /* the lanes meet once, for the same sums */
+    return zd_emulate_sum(v, lanes);
+#endif
+    for (int offset = lanes / 2; offset > 0; offset /= 2)
+        v += __shfl_xor_sync(ALL_LANES, v, offset);
+    return v;
+}
+
+template <typename T> __device__ inline T warp_sum(T v)
+{
+#ifdef ZD_EMULATE
+    return zd_emulate_sum(v, WARP);
+#endif
+#pragma unroll
+    for (int offset = WARP / 2; offset > 0; offset /= 2)
+        v += __shfl_xor_sync(ALL_LANES, v, offset);
+    return v;
+}
+
+__device__ inline float warp_max(float v)
+{
+#ifdef ZD_EMULATE
+    return zd_emulate_max(v, WARP);
+#endif
+#pragma unroll
+    for (int offset = WARP / 2; offset > 0; offset /= 2)
+        v = fmaxf(v, __shfl_xor_sync(ALL_LANES, v, offset));
+    return v;
+}
+
+/* Over a block of whole warps; every thread calls it and gets the result.
+ * `shared`: MAX_WARPS values, free again when it returns. */
+template <typename T> __device__ inline T block_sum(T v, T *shared)
+{
+    int warps = (int)blockDim.x / WARP;
+    v = warp_sum(v);
+    if (lane_of_warp() == 0)
+        shared[warp_of_block()] = v;
+    __syncthreads();
+    v = lane_of_warp() < warps ? shared[lane_of_warp()] : (T)0;
+    __syncthreads();
+    return warp_sum(v);
+}
+
+__device__ inline float block_max(float v, float *shared)
+{
+    int warps = (int)blockDim.x / WARP;
+    v = warp_max(v);
+    if (lane_of_warp() == 0)
+        shared[warp_of_block()] = v;
+    __syncthreads();
+    v = shared[lane_of_warp() < warps ? lane_of_warp() : 0];
+    __syncthreads();
+    return warp_max(v);
+}
+
+/* --- arithmetic ----------------------------------------------------------- */
+
+/* What is good enough depends on the type that results are rounded to. */
+template <typename T> __device__ inline float exp_for(float x)
+{
+    return __expf(x);
+}
+template <> __device__ inline float exp_for<float>(float x)
+{
+    return expf(x);
+}
+
+template <typename T> __device__ inline float sigmoid_for(float x)
+{
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+}
+template <> __device__ inline float sigmoid_for<float>(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+#endif

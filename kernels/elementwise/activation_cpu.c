@@ -1,0 +1,121 @@
+#include "kernels/cpu/fast.h"
+
+/* Elements a thread takes at a time. */
+enum { PIECE = 4096 };
+
+/* The tanh form is x sigmoid(2 u) with u = sqrt(2/pi) (x + 0.044715 x^3), which
+ * loses nothing to cancellation where tanh is near -1. */
+static const float two_scale = 1.5957691216f;
+static const float cube = 0.044715f;
+
+enum zd_status FAST(gelu_forward)(
+        struct stream *stream, void *out, const void *x, size_t count)
+{
+    const elem *ex = x;
+    elem *eout = out;
+#pragma omp parallel for num_threads(threads_for(count))
+    for (size_t first = 0; first < count; first += PIECE) {
+        size_t end = count - first < PIECE ? count : first + PIECE;
+        for (size_t i = first; i < end; i += VL) {
+            vf v = load_some(ex + i, (int64_t)(end - i));
+            vf s = vf_sigmoid(two_scale * (v + cube * v * v * v));
+            store_some(eout + i, v * s, (int64_t)(end - i));
+        }
+    }
+    return ZD_OK;
+}
+
+enum zd_status FAST(gelu_backward)(
+        struct stream *stream, void *dx, const void *dout, const void *x,
+        size_t count)
+{
+    const elem *ex = x, *eg = dout;
+    elem *ed = dx;
+#pragma omp parallel for num_threads(threads_for(count))
+    for (size_t first = 0; first < count; first += PIECE) {
+        size_t end = count - first < PIECE ? count : first + PIECE;
+        for (size_t i = first; i < end; i += VL) {
+            vf v = load_some(ex + i, (int64_t)(end - i));
+            vf g = load_some(eg + i, (int64_t)(end - i));
+            vf s = vf_sigmoid(two_scale * (v + cube * v * v * v));
+            vf du = two_scale * (1.0f + 3.0f * cube * v * v);
+            vf d = g * (s + v * s * (1.0f - s) * du);
+            store_some(ed + i, d, (int64_t)(end - i));
+        }
+    }
+    return ZD_OK;
+}
+
+/* Rows as pieces of work: those that lie together are one long row. */
+struct rows {
+    int64_t count, length, stride; /* of gate and up; the others are dense */
+};
+
+static struct rows rows_of(int N, int F, int64_t stride)
+{
+    if (stride == F)
+        return (struct rows){1, (int64_t)N * F, 0};
+    return (struct rows){N, F, stride};
+}
+
+static void swiglu_run(elem *out, const elem *gate, const elem *up, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += VL) {
+        vf g = load_some(gate + i, n - i);
+        vf u = load_some(up + i, n - i);
+        store_some(out + i, g * vf_sigmoid(g) * u, n - i);
+    }
+}
+
+enum zd_status FAST(swiglu_forward)(
+        struct stream *stream, void *out, const void *gate, const void *up,
+        int N, int F, int64_t stride)
+{
+    struct rows rows = rows_of(N, F, stride);
+    int threads = threads_for((size_t)N * (size_t)F);
+#pragma omp parallel for num_threads(threads) collapse(2)
+    for (int64_t row = 0; row < rows.count; row++)
+        for (int64_t first = 0; first < rows.length; first += PIECE) {
+            int64_t left = rows.length - first;
+            int64_t at = row * rows.stride + first;
+            swiglu_run(
+                    (elem *)out + row * rows.length + first,
+                    (const elem *)gate + at, (const elem *)up + at,
+                    left < PIECE ? left : PIECE);
+        }
+    return ZD_OK;
+}
+
+static void swiglu_back_run(
+        elem *dgate, elem *dup, const elem *dout, const elem *gate,
+        const elem *up, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += VL) {
+        vf d = load_some(dout + i, n - i);
+        vf g = load_some(gate + i, n - i);
+        vf u = load_some(up + i, n - i);
+        vf s = vf_sigmoid(g);
+        store_some(dup + i, d * g * s, n - i);
+        store_some(dgate + i, d * u * s * (1.0f + g * (1.0f - s)), n - i);
+    }
+}
+
+enum zd_status FAST(swiglu_backward)(
+        struct stream *stream, void *dgate, void *dup, const void *dout,
+        const void *gate, const void *up, int N, int F, int64_t stride)
+{
+    struct rows rows = rows_of(N, F, stride);
+    int threads = threads_for((size_t)N * (size_t)F);
+#pragma omp parallel for num_threads(threads) collapse(2)
+    for (int64_t row = 0; row < rows.count; row++)
+        for (int64_t first = 0; first < rows.length; first += PIECE) {
+            int64_t left = rows.length - first;
+            int64_t at = row * rows.stride + first;
+            swiglu_back_run(
+                    (elem *)dgate + at, (elem *)dup + at,
+                    (const elem *)dout + row * rows.length + first,
+                    (const elem *)gate + at, (const elem *)up + at,
+                    left < PIECE ? left : PIECE);
+        }
+    return ZD_OK;
+}

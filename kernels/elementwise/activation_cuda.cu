@@ -1,0 +1,227 @@
+/* activation_cuda.cu - gelu and swiglu on a GPU.
+ *
+ * The tanh of gelu is a sigmoid: 0.5 (1 + tanh(u)) = sigmoid(2 u), so that
+ *
+ *   gelu(x)  = x s,  s = sigmoid(2 u(x)),  u = sqrt(2/pi) (x + 0.044715 x^3)
+ *   gelu'(x) = s + 2 x s (1 - s) u'(x)
+ *
+ * which costs one exponential and cancels nothing in the tails. */
+#include "kernels/cuda/cuda.cuh"
+
+extern "C" {
+#include "kernels/cuda_table.h"
+}
+
+enum { FLAT_BLOCK = 256, ROWS_BLOCK = 128 };
+
+#define GELU_SCALE 0.7978845608028654f /* sqrt(2 / pi) */
+#define GELU_CUBE  0.044715f
+
+template <typename T> static __device__ inline float gelu(float x)
+{
+    float u = GELU_SCALE * (x + GELU_CUBE * x * x * x);
+    return x * sigmoid_for<T>(2.0f * u);
+}
+
+template <typename T> static __device__ inline float dgelu(float x)
+{
+    float u = GELU_SCALE * (x + GELU_CUBE * x * x * x);
+    float du = GELU_SCALE * (1.0f + 3.0f * GELU_CUBE * x * x);
+    float s = sigmoid_for<T>(2.0f * u);
+    return s + 2.0f * x * s * (1.0f - s) * du;
+}
+
+#undef GELU_SCALE
+#undef GELU_CUBE
+
+template <typename T, int W>
+static __global__ void gelu_forward_kernel(T *out, const T *x, int64_t count)
+{
+    int64_t whole = count / W * W;
+    for (int64_t i = thread_of_grid() * W; i < whole;
+         i += threads_of_grid() * W) {
+        float v[W];
+        load_floats<W>(v, x + i);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            v[j] = gelu<T>(v[j]);
+        store_floats<W>(out + i, v);
+    }
+    int64_t rest = whole + thread_of_grid();
+    if (rest < count)
+        out[rest] = from_float<T>(gelu<T>(to_float(x[rest])));
+}
+
+template <typename T, int W>
+static __global__ void gelu_backward_kernel(
+        T *dx, const T *dout, const T *x, int64_t count)
+{
+    int64_t whole = count / W * W;
+    for (int64_t i = thread_of_grid() * W; i < whole;
+         i += threads_of_grid() * W) {
+        float v[W], g[W];
+        load_floats<W>(v, x + i);
+        load_floats<W>(g, dout + i);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            v[j] = g[j] * dgelu<T>(v[j]);
+        store_floats<W>(dx + i, v);
+    }
+    int64_t rest = whole + thread_of_grid();
+    if (rest < count)
+        dx[rest] = from_float<T>(
+                to_float(dout[rest]) * dgelu<T>(to_float(x[rest])));
+}
+
+template <typename T>
+static enum zd_status gelu_forward_any(
+        struct stream *stream, void *out, const void *x, size_t count)
+{
+    cudaStream_t on = device_cuda_stream(stream);
+    int64_t n = (int64_t)count;
+    bool is_packed = are_aligned(out, x);
+    if (count == 0)
+        return ZD_OK;
+    ZD_LAUNCH_PACKED(
+            gelu_forward_kernel, T, is_packed,
+            grid_of_packs<T>(n, is_packed, FLAT_BLOCK, GRID_MOST), FLAT_BLOCK,
+            on, (T *)out, (const T *)x, n);
+    return ZD_OK;
+}
+
+template <typename T>
+static enum zd_status gelu_backward_any(
+        struct stream *stream, void *dx, const void *dout, const void *x,
+        size_t count)
+{
+    cudaStream_t on = device_cuda_stream(stream);
+    int64_t n = (int64_t)count;
+    bool is_packed = are_aligned(dx, dout, x);
+    if (count == 0)
+        return ZD_OK;
+    ZD_LAUNCH_PACKED(
+            gelu_backward_kernel, T, is_packed,
+            grid_of_packs<T>(n, is_packed, FLAT_BLOCK, GRID_MOST), FLAT_BLOCK,
+            on, (T *)dx, (const T *)dout, (const T *)x, n);
+    return ZD_OK;
+}
+
+/* --- swiglu: a block works on a tile of a row ------------------------------
+ */
+
+template <typename T, int W>
+static __global__ void swiglu_forward_kernel(
+        T *out, const T *gate, const T *up, int F, int64_t stride, int tiles)
+{
+    int64_t n = blockIdx.x / (unsigned)tiles;
+    int f = (int)(blockIdx.x % (unsigned)tiles * ROWS_BLOCK + threadIdx.x) * W;
+    if (f >= F)
+        return;
+    float g[W], u[W];
+    load_floats<W>(g, gate + n * stride + f);
+    load_floats<W>(u, up + n * stride + f);
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        g[j] = g[j] * sigmoid_for<T>(g[j]) * u[j];
+    store_floats<W>(out + n * F + f, g);
+}
+
+template <typename T, int W>
+static __global__ void swiglu_backward_kernel(
+        T *dgate, T *dup, const T *dout, const T *gate, const T *up, int F,
+        int64_t stride, int tiles)
+{
+    int64_t n = blockIdx.x / (unsigned)tiles;
+    int f = (int)(blockIdx.x % (unsigned)tiles * ROWS_BLOCK + threadIdx.x) * W;
+    if (f >= F)
+        return;
+    float d[W], g[W], u[W];
+    load_floats<W>(d, dout + n * F + f);
+    load_floats<W>(g, gate + n * stride + f);
+    load_floats<W>(u, up + n * stride + f);
+#pragma unroll
+    for (int j = 0; j < W; j++) {
+        float s = sigmoid_for<T>(g[j]), x = g[j];
+        g[j] = d[j] * u[j] * s * (1.0f + x * (1.0f - s));
+        u[j] = d[j] * x * s;
+    }
+    store_floats<W>(dgate + n * stride + f, g);
+    store_floats<W>(dup + n * stride + f, u);
+}
+
+/* Blocks for N rows of F elements in packs of W; *tiles_out to a row. */
+static unsigned row_tiles(int N, int F, int W, int *tiles_out)
+{
+    int64_t tiles = ceil_div(F, (int64_t)ROWS_BLOCK * W);
+    assert(N * tiles <= GRID_MOST);
+    *tiles_out = (int)tiles;
+    return (unsigned)(N * tiles);
+}
+
+template <typename T>
+static enum zd_status swiglu_forward_any(
+        struct stream *stream, void *out, const void *gate, const void *up,
+        int N, int F, int64_t stride)
+{
+    const int W = full_width<T>::value;
+    int tiles;
+    bool is_packed =
+            F % W == 0 && stride % W == 0 && are_aligned(out, gate, up);
+    if (N <= 0 || F <= 0)
+        return ZD_OK;
+    unsigned grid = row_tiles(N, F, is_packed ? W : 1, &tiles);
+    ZD_LAUNCH_PACKED(
+            swiglu_forward_kernel, T, is_packed, grid, ROWS_BLOCK,
+            device_cuda_stream(stream), (T *)out, (const T *)gate,
+            (const T *)up, F, stride, tiles);
+    return ZD_OK;
+}
+
+template <typename T>
+static enum zd_status swiglu_backward_any(
+        struct stream *stream, void *dgate, void *dup, const void *dout,
+        const void *gate, const void *up, int N, int F, int64_t stride)
+{
+    const int W = full_width<T>::value;
+    int tiles;
+    bool is_packed = F % W == 0 && stride % W == 0 &&
+                     are_aligned(dgate, dup, dout, gate, up);
+    if (N <= 0 || F <= 0)
+        return ZD_OK;
+    unsigned grid = row_tiles(N, F, is_packed ? W : 1, &tiles);
+    ZD_LAUNCH_PACKED(
+            swiglu_backward_kernel, T, is_packed, grid, ROWS_BLOCK,
+            device_cuda_stream(stream), (T *)dgate, (T *)dup, (const T *)dout,
+            (const T *)gate, (const T *)up, F, stride, tiles);
+    return ZD_OK;
+}
+
+#define DEFINE(type, T)                                                        \
+    extern "C" enum zd_status gelu_forward_cuda_##type(                        \
+            struct stream *stream, void *out, const void *x, size_t count)     \
+    {                                                                          \
+        return gelu_forward_any<T>(stream, out, x, count);                     \
+    }                                                                          \
+    extern "C" enum zd_status gelu_backward_cuda_##type(                       \
+            struct stream *stream, void *dx, const void *dout, const void *x,  \
+            size_t count)                                                      \
+    {                                                                          \
+        return gelu_backward_any<T>(stream, dx, dout, x, count);               \
+    }                                                                          \
+    extern "C" enum zd_status swiglu_forward_cuda_##type(                      \
+            struct stream *stream, void *out, const void *gate,                \
+            const void *up, int N, int F, int64_t stride)                      \
+    {                                                                          \
+        return swiglu_forward_any<T>(stream, out, gate, up, N, F, stride);     \
+    }                                                                          \
+    extern "C" enum zd_status swiglu_backward_cuda_##type(                     \
+            struct stream *stream, void *dgate, void *dup, const void *dout,   \
+            const void *gate, const void *up, int N, int F, int64_t stride)    \
+    {                                                                          \
+        return swiglu_backward_any<T>(                                         \
+                stream, dgate, dup, dout, gate, up, N, F, stride);             \
+    }
+DEFINE(fp32, float)
+DEFINE(bf16, bf16)
+DEFINE(fp16, fp16)
+#undef DEFINE

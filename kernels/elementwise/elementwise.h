@@ -1,0 +1,19 @@
+/* elementwise.h - sums that need no family of their own. */
+#ifndef ZD_KERNELS_ELEMENTWISE_ELEMENTWISE_H
+#define ZD_KERNELS_ELEMENTWISE_ELEMENTWISE_H
+
+#include "base/device/device.h"
+
+/* out = a + b; out may be a or b. */
+typedef enum zd_status add_fn(
+        struct stream *stream, void *out, const void *a,
+        const void *b, /* (count) */
+        size_t count);
+
+/* out(C) [+]= sum over N rows of x: the gradient of a bias. */
+typedef enum zd_status reduce_rows_fn(
+        struct stream *stream, float *out, /* (C) */
+        const void *x,                     /* (N, C) */
+        int N, int C, bool accumulate);
+
+#endif

@@ -1,0 +1,31 @@
+/* embedding.h - rows of a table by index, and the transpose of that.
+ *
+ * Backward adds the rows of dout to the rows of dtable in token order (so equal
+ * ids sum in a fixed order); dtable is never cleared here. */
+#ifndef ZD_KERNELS_EMBEDDING_EMBEDDING_H
+#define ZD_KERNELS_EMBEDDING_EMBEDDING_H
+
+#include "base/device/device.h"
+
+#include <stdint.h>
+
+typedef enum zd_status embedding_forward_fn(
+        struct stream *stream, void *out, /* (N, C) */
+        const int32_t *ids,               /* (N), each < rows of the table */
+        const void *table,                /* (rows, C) */
+        int N, int C, bool add);          /* out += instead of out = */
+
+typedef enum zd_status embedding_backward_fn(
+        struct stream *stream, float *dtable, /* (rows, C), added to */
+        const int32_t *ids,                   /* (N) */
+        const int32_t *order, /* (N) tokens in the order of their ids, and
+                                 of their numbers among equal ids; the CPU
+                                 does not read it: NULL */
+        const void *dout,     /* (N, C) */
+        int N, int C);
+
+/* On the host: `order` of ids. scratch: (rows + 1). */
+void embedding_order(
+        int32_t *order, const int32_t *ids, int N, int rows, int32_t *scratch);
+
+#endif

@@ -1,0 +1,37 @@
+/* cross_entropy.h - the loss of a chunk of tokens and its gradient, in one pass
+ * over the logits.
+ *
+ *   loss_n = logsumexp(logits_n) - logits_n[target_n]
+ *   dlogits_n = (softmax(logits_n) - onehot(target_n)) * dloss
+ *
+ * A row whose target is negative is masked: loss 0, gradient 0.
+ *
+ * Rows of logits and of their gradients are `stride` elements apart; what lies
+ * behind the V-th is neither read nor written. */
+#ifndef ZD_KERNELS_LOSS_CROSS_ENTROPY_H
+#define ZD_KERNELS_LOSS_CROSS_ENTROPY_H
+
+#include "base/device/device.h"
+#include "base/number/dtype.h"
+
+#include <stdint.h>
+
+typedef enum zd_status cross_entropy_fn(
+        struct stream *stream, float *losses, /* (n) */
+        void *dlogits,          /* (n, V) compute type; NULL: loss only; may
+                                   be `logits` itself when the types agree */
+        const void *logits,     /* (n, V) of the table's logits_dtype */
+        const int32_t *targets, /* (n); < 0 = masked */
+        float dloss,            /* weight of each token's loss in the total */
+        int n, int V, int stride);
+
+/* Elements from a row of logits to the next. A GPU's products move 16 bytes at
+ * a time, by a descriptor of the whole matrix, only where rows begin at
+ * multiples of them: a vocabulary of 50257 needs room behind its rows. */
+static inline int logits_stride(enum device_backend backend, int V)
+{
+    enum { GPU_ROW = 64 };
+    return backend == DEVICE_CUDA ? (V + GPU_ROW - 1) / GPU_ROW * GPU_ROW : V;
+}
+
+#endif

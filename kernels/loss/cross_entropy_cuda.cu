@@ -1,0 +1,185 @@
+/* cross_entropy_cuda.cu - the loss on a GPU.
+ *
+ * A block to a row. One pass over memory finds the greatest logit and the sum
+ * of exponentials together (Milakov, Gimelshein 2018, arXiv:1805.02867); the
+ * second reads the row from the end, where it is still in a cache, and leaves
+ * the gradient, in the logits' place if asked to. Rows begin at the last, which
+ * the product before has just written.
+ *
+ * Rows may begin at any alignment: packs begin at a row's first aligned
+ * element. */
+#include "kernels/cuda/cuda.cuh"
+
+extern "C" {
+#include "kernels/cuda_table.h"
+}
+
+#include <float.h>
+
+enum { LOSS_BLOCK = 1024 };
+
+/* Elements before a row's first whole pack. */
+template <int W, typename T> static __device__ inline int head_of(const T *row)
+{
+    int ahead = (int)((uintptr_t)row / sizeof(T) % W);
+    return ahead ? W - ahead : 0;
+}
+
+/* max and sum e^(x - max), of values seen so far. */
+struct softmax {
+    float max, sum;
+};
+
+template <typename T>
+static __device__ inline void softmax_see(struct softmax *s, float x)
+{
+    if (x > s->max) {
+        s->sum *= exp_for<T>(s->max - x);
+        s->max = x;
+    }
+    s->sum += exp_for<T>(x - s->max);
+}
+
+template <typename T, int W>
+static __device__ inline void softmax_see_all(
+        struct softmax *s, const float (&x)[W])
+{
+    float max = s->max;
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        max = fmaxf(max, x[j]);
+    if (max > s->max) {
+        s->sum *= exp_for<T>(s->max - max);
+        s->max = max;
+    }
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        s->sum += exp_for<T>(x[j] - max);
+}
+
+template <typename T, int W>
+static __device__ inline struct softmax row_softmax(
+        const T *row, int V, float *shared)
+{
+    struct softmax s = {-FLT_MAX, 0.0f};
+    int head = head_of<W>(row), packs = V > head ? (V - head) / W : 0;
+    int tail = head + packs * W;
+    head = head < V ? head : V;
+    if ((int)threadIdx.x < head)
+        softmax_see<T>(&s, to_float(row[threadIdx.x]));
+    for (int p = (int)threadIdx.x; p < packs; p += LOSS_BLOCK) {
+        float x[W];
+        load_floats<W>(x, row + head + p * W);
+        softmax_see_all<T, W>(&s, x);
+    }
+    if (tail + (int)threadIdx.x < V)
+        softmax_see<T>(&s, to_float(row[tail + threadIdx.x]));
+    float max = block_max(s.max, shared);
+    s.sum = block_sum(s.sum * exp_for<T>(s.max - max), shared);
+    s.max = max;
+    return s;
+}
+
+/* d = (softmax - onehot) dloss, from the row's end to its beginning. `d` may be
+ * `row`; both begin at the same place between packs. */
+template <typename T, int W>
+static __device__ inline void row_gradient(
+        T *d, const T *row, struct softmax s, float dloss, int target, int V)
+{
+    float scale = dloss / s.sum;
+    int head = head_of<W>(row), packs = V > head ? (V - head) / W : 0;
+    int tail = head + packs * W;
+    head = head < V ? head : V;
+    int v = tail + (int)threadIdx.x;
+    if (v < V) {
+        float p = exp_for<T>(to_float(row[v]) - s.max) * scale;
+        d[v] = from_float<T>(v == target ? p - dloss : p);
+    }
+    int last = (int)threadIdx.x;
+    if (last < packs)
+        last += (packs - 1 - last) / LOSS_BLOCK * LOSS_BLOCK;
+    else
+        last = -1;
+    for (int p = last; p >= 0; p -= LOSS_BLOCK) {
+        int first = head + p * W;
+        float x[W];
+        load_floats<W>(x, row + first);
+#pragma unroll
+        for (int j = 0; j < W; j++) {
+            x[j] = exp_for<T>(x[j] - s.max) * scale;
+            if (first + j == target)
+                x[j] -= dloss;
+        }
+        store_pack_once<W>(d + first, packed<T, W>(x));
+    }
+    v = (int)threadIdx.x;
+    if (v < head) {
+        float p = exp_for<T>(to_float(row[v]) - s.max) * scale;
+        d[v] = from_float<T>(v == target ? p - dloss : p);
+    }
+}
+
+template <typename T, int W>
+static __global__ void __launch_bounds__(LOSS_BLOCK) cross_entropy_kernel(
+        float *losses, T *dlogits, const T *logits, const int32_t *targets,
+        float dloss, int n, int V, int stride)
+{
+    __shared__ float shared[MAX_WARPS];
+    int64_t i = n - 1 - (int)blockIdx.x;
+    const T *row = logits + i * stride;
+    T *d = dlogits ? dlogits + i * stride : NULL;
+    int target = targets[i];
+    if (target < 0) {
+        if (threadIdx.x == 0)
+            losses[i] = 0.0f;
+        for (int v = (int)threadIdx.x; d && v < V; v += LOSS_BLOCK)
+            d[v] = from_float<T>(0.0f);
+        return;
+    }
+    float wanted = to_float(row[target]); /* before it is overwritten */
+    struct softmax s = row_softmax<T, W>(row, V, shared);
+    if (threadIdx.x == 0)
+        losses[i] = logf(s.sum) - (wanted - s.max);
+    if (d)
+        row_gradient<T, W>(d, row, s, dloss, target, V);
+}
+
+template <typename T>
+static enum zd_status cross_entropy_any(
+        struct stream *stream, float *losses, void *dlogits, const void *logits,
+        const int32_t *targets, float dloss, int n, int V, int stride)
+{
+    const int W = full_width<T>::value;
+    cudaStream_t on = device_cuda_stream(stream);
+    if (n <= 0)
+        return ZD_OK;
+    assert(V > 0 && stride >= V);
+    bool is_alike =
+            !dlogits || ((uintptr_t)dlogits - (uintptr_t)logits) % 16 == 0;
+    if (is_alike)
+        ZD_LAUNCH(
+                (cross_entropy_kernel<T, W>), (unsigned)n, LOSS_BLOCK, 0, on,
+                losses, (T *)dlogits, (const T *)logits, targets, dloss, n, V,
+                stride);
+    else
+        ZD_LAUNCH(
+                (cross_entropy_kernel<T, 1>), (unsigned)n, LOSS_BLOCK, 0, on,
+                losses, (T *)dlogits, (const T *)logits, targets, dloss, n, V,
+                stride);
+    return ZD_OK;
+}
+
+#define DEFINE(type, T)                                                        \
+    extern "C" enum zd_status cross_entropy_cuda_##type(                       \
+            struct stream *stream, float *losses, void *dlogits,               \
+            const void *logits, const int32_t *targets, float dloss, int n,    \
+            int V, int stride)                                                 \
+    {                                                                          \
+        return cross_entropy_any<T>(                                           \
+                stream, losses, dlogits, logits, targets, dloss, n, V,         \
+                stride);                                                       \
+    }
+DEFINE(fp32, float)
+DEFINE(bf16, bf16)
+DEFINE(fp16, fp16)
+#undef DEFINE

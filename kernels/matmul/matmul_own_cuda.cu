@@ -1,0 +1,180 @@
+/* matmul_own_cuda.cu - our own product: any shape, alignment and transposition,
+ * for what cuBLASLt refuses. Right and steady before fast.
+ *
+ * A block makes a tile of 64 x 64 elements; each of its 256 threads 4 x 4 of
+ * them in registers, from slices of 16 along K in shared memory. Sums run along
+ * K in order, one fused multiply-add after the other. */
+#include "kernels/cuda/cuda.cuh"
+#include "kernels/matmul/matmul_cuda.h"
+
+enum { TILE = 64, DEPTH = 16, THREADS = 256, EACH = 4 };
+
+struct shape {
+    int M, N, K;
+    bool trans_a, trans_b, accumulate;
+    struct matmul_strides strides;
+};
+
+/* Slices of a and b, along K first, so that a thread reads four neighbours. */
+struct slices {
+    float a[DEPTH][TILE + 4];
+    float b[DEPTH][TILE + 4];
+};
+
+/* Neighbouring threads read neighbours in memory, whichever way it lies. */
+template <typename T>
+__device__ void load_slice(
+        float (*slice)[TILE + 4], const T *from, int first, int count, int k0,
+        int K, int stride, bool along_k)
+{
+    for (int i = (int)threadIdx.x; i < TILE * DEPTH; i += THREADS) {
+        int row = along_k ? i / DEPTH : i % TILE;
+        int depth = along_k ? i % DEPTH : i / TILE;
+        int r = first + row, k = k0 + depth;
+        int64_t at =
+                along_k ? (int64_t)r * stride + k : (int64_t)k * stride + r;
+        slice[depth][row] = r < count && k < K ? to_float(from[at]) : 0.0f;
+    }
+}
+
+__device__ inline void multiply_slices(
+        float (&sums)[EACH][EACH], const struct slices *s, int row, int column)
+{
+    for (int k = 0; k < DEPTH; k++) {
+        for (int i = 0; i < EACH; i++)
+            for (int j = 0; j < EACH; j++)
+                sums[i][j] =
+                        fmaf(s->a[k][row + i], s->b[k][column + j], sums[i][j]);
+    }
+}
+
+template <typename T, typename Out>
+__global__ void __launch_bounds__(THREADS)
+        product(Out *out, const T *a, const T *b, const T *bias,
+                struct shape shape)
+{
+    __shared__ struct slices s;
+    int row0 = (int)blockIdx.y * TILE, column0 = (int)blockIdx.x * TILE;
+    int row = (int)threadIdx.x / (TILE / EACH) * EACH;
+    int column = (int)threadIdx.x % (TILE / EACH) * EACH;
+    float sums[EACH][EACH] = {{0}};
+    for (int k0 = 0; k0 < shape.K; k0 += DEPTH) {
+        load_slice(
+                s.a, a, row0, shape.M, k0, shape.K, shape.strides.a,
+                !shape.trans_a);
+        load_slice(
+                s.b, b, column0, shape.N, k0, shape.K, shape.strides.b,
+                shape.trans_b);
+        __syncthreads();
+        multiply_slices(sums, &s, row, column);
+        __syncthreads();
+    }
+    for (int i = 0; i < EACH; i++)
+        for (int j = 0; j < EACH; j++) {
+            int r = row0 + row + i, c = column0 + column + j;
+            if (r >= shape.M || c >= shape.N)
+                continue;
+            int64_t at = (int64_t)r * shape.strides.out + c;
+            float value = sums[i][j];
+            if (bias)
+                value += to_float(bias[c]);
+            if (shape.accumulate)
+                value += to_float(out[at]);
+            out[at] = from_float<Out>(value);
+        }
+}
+
+template <typename T, typename Out>
+static enum zd_status queue_product(
+        cudaStream_t stream, void *out, const void *a, const void *b,
+        const void *bias, struct shape shape)
+{
+    /* rows of blocks: at most 65535, which is 4 million rows */
+    dim3 grid(
+            (unsigned)ceil_div(shape.N, TILE),
+            (unsigned)ceil_div(shape.M, TILE));
+    assert(grid.y <= 65535);
+    ZD_LAUNCH(
+            (product<T, Out>), grid, THREADS, 0, stream, (Out *)out,
+            (const T *)a, (const T *)b, (const T *)bias, shape);
+    return ZD_OK;
+}
+
+template <typename T>
+static enum zd_status product_to(
+        cudaStream_t stream, void *out, enum dtype out_type, const void *a,
+        const void *b, const void *bias, struct shape shape)
+{
+    if (out_type == DTYPE_FP32)
+        return queue_product<T, float>(stream, out, a, b, bias, shape);
+    return queue_product<T, T>(stream, out, a, b, bias, shape);
+}
+
+extern "C" enum zd_status matmul_own_cuda(
+        struct stream *stream, void *out, enum dtype out_type, const void *a,
+        const void *b, const void *bias, const struct matmul_strides *strides,
+        enum dtype dtype, int M, int N, int K, bool trans_a, bool trans_b,
+        bool accumulate)
+{
+    cudaStream_t queue = device_cuda_stream(stream);
+    struct shape shape = {M, N, K, trans_a, trans_b, accumulate, *strides};
+    assert(out_type == DTYPE_FP32 || out_type == dtype);
+    if (dtype == DTYPE_BF16)
+        return product_to<bf16>(queue, out, out_type, a, b, bias, shape);
+    if (dtype == DTYPE_FP16)
+        return product_to<fp16>(queue, out, out_type, a, b, bias, shape);
+    return product_to<float>(queue, out, out_type, a, b, bias, shape);
+}
+
+template <typename T, typename Out>
+__global__ void add_bias(Out *out, const T *bias, int64_t count, int N)
+{
+    for (int64_t i = thread_of_grid(); i < count; i += threads_of_grid())
+        out[i] = from_float<Out>(to_float(out[i]) + to_float(bias[i % N]));
+}
+
+template <typename T>
+static enum zd_status queue_bias(
+        cudaStream_t stream, void *out, enum dtype out_type, const void *bias,
+        int64_t count, int N)
+{
+    unsigned grid = grid_for(count, THREADS, GRID_MOST);
+    if (out_type == DTYPE_FP32)
+        ZD_LAUNCH(
+                (add_bias<T, float>), grid, THREADS, 0, stream, (float *)out,
+                (const T *)bias, count, N);
+    else
+        ZD_LAUNCH(
+                (add_bias<T, T>), grid, THREADS, 0, stream, (T *)out,
+                (const T *)bias, count, N);
+    return ZD_OK;
+}
+
+extern "C" enum zd_status matmul_add_bias_cuda(
+        struct stream *stream, void *out, enum dtype out_type, const void *bias,
+        enum dtype dtype, int M, int N)
+{
+    cudaStream_t queue = device_cuda_stream(stream);
+    int64_t count = (int64_t)M * N;
+    if (dtype == DTYPE_BF16)
+        return queue_bias<bf16>(queue, out, out_type, bias, count, N);
+    if (dtype == DTYPE_FP16)
+        return queue_bias<fp16>(queue, out, out_type, bias, count, N);
+    return queue_bias<float>(queue, out, out_type, bias, count, N);
+}
+
+__global__ void add_sums(float *sums, const float *more, int count)
+{
+    int64_t i = thread_of_grid();
+    if (i < count)
+        sums[i] += more[i];
+}
+
+extern "C" enum zd_status matmul_add_sums_cuda(
+        struct stream *stream, float *sums, const float *more, int count)
+{
+    ZD_LAUNCH(
+            add_sums, grid_for(count, THREADS, GRID_MOST), THREADS, 0,
+            device_cuda_stream(stream), sums, more, count);
+    return ZD_OK;
+}

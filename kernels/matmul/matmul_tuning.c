@@ -1,0 +1,347 @@
+#include "kernels/matmul/matmul_tuning.h"
+
+#include "base/clock.h"
+#include "base/file/fs.h"
+#include "base/file/hash.h"
+#include "base/log.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_TUNED = 4096, MOST_BYTES = 4 * 1024 * 1024, LINE_BYTES = 320 };
+
+static const char magic[] = "zerod products 2";
+
+struct tuning {
+    char gpu[128], library[64];
+    char path[PATH_MAX]; /* empty: nowhere */
+    int lock;            /* descriptor; -1: not held */
+    struct stat seen;    /* the file when it was last read */
+    size_t count;
+    struct tuned *tuned; /* MOST_TUNED */
+};
+
+/* --- where --------------------------------------------------------------- */
+
+static bool cache_folder(char *out, size_t bytes)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length = -1;
+    if (cache && *cache == '/')
+        length = snprintf(out, bytes, "%s/zerod", cache);
+    else if (home && *home == '/')
+        length = snprintf(out, bytes, "%s/.cache/zerod", home);
+    return length > 0 && (size_t)length < bytes;
+}
+
+/* Letters and digits of a text, the others as one '-'. */
+static void slug(char *out, size_t bytes, const char *text)
+{
+    size_t used = 0;
+    for (; *text && used + 1 < bytes; text++) {
+        if (isalnum((unsigned char)*text) || *text == '.')
+            out[used++] = (char)tolower((unsigned char)*text);
+        else if (used > 0 && out[used - 1] != '-')
+            out[used++] = '-';
+    }
+    out[used] = 0;
+}
+
+static void set_path(struct tuning *tuning)
+{
+    char folder[PATH_MAX - 256], gpu[96], library[64];
+    if (!cache_folder(folder, sizeof folder))
+        return;
+    slug(gpu, sizeof gpu, tuning->gpu);
+    slug(library, sizeof library, tuning->library);
+    snprintf(
+            tuning->path, sizeof tuning->path, "%s/products-%s-%s.txt", folder,
+            gpu, library);
+}
+
+/* --- reading ------------------------------------------------------------- */
+
+static bool parse_line(const char *line, struct tuned *out)
+{
+    int m, n, k, sm, dtype, out_type, ta, tb, epilogue, alignment, tf32, used;
+    int lda, ldb, ldd, parts;
+    struct tuned t = {0};
+    if (sscanf(line,
+               "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %" SCNu32 " %f%n",
+               &m, &n, &k, &sm, &lda, &ldb, &ldd, &dtype, &out_type, &ta, &tb,
+               &epilogue, &alignment, &tf32, &parts, &t.workspace_kib,
+               &t.microseconds, &used) != 17 ||
+        parts < TUNED_UNDECIDED || parts > TUNED_APART)
+        return false;
+    t.parts = (enum tuned_parts)parts;
+    t.product = (struct product){
+            .m = m,
+            .n = n,
+            .k = k,
+            .sm_target = sm,
+            .lda = lda,
+            .ldb = ldb,
+            .ldd = ldd,
+            .dtype = (uint8_t)dtype,
+            .out_type = (uint8_t)out_type,
+            .trans_a = (uint8_t)ta,
+            .trans_b = (uint8_t)tb,
+            .epilogue = (uint8_t)epilogue,
+            .alignment = (uint8_t)alignment,
+            .tf32 = (uint8_t)tf32,
+    };
+    for (int i = 0; i < 8; i++) {
+        int more;
+        if (sscanf(line + used, " %" SCNx64 "%n", &t.algorithm[i], &more) != 1)
+            return false;
+        used += more;
+    }
+    if (line[used] != '\n')
+        return false;
+    *out = t;
+    return true;
+}
+
+static struct tuned *find(
+        const struct tuning *tuning, const struct product *product,
+        uint32_t workspace_kib)
+{
+    for (size_t i = 0; i < tuning->count; i++) {
+        struct tuned *t = &tuning->tuned[i];
+        if (t->workspace_kib == workspace_kib &&
+            memcmp(&t->product, product, sizeof *product) == 0)
+            return t;
+    }
+    return NULL;
+}
+
+static void keep(struct tuning *tuning, const struct tuned *tuned)
+{
+    struct tuned *old = find(tuning, &tuned->product, tuned->workspace_kib);
+    if (!old && tuning->count < MOST_TUNED)
+        old = &tuning->tuned[tuning->count++];
+    if (old)
+        *old = *tuned;
+}
+
+/* `text` follows *line_end; NULL when there is no further line. */
+static const char *next_line(const char *text)
+{
+    const char *end = text ? strchr(text, '\n') : NULL;
+    return end ? end + 1 : NULL;
+}
+
+static bool line_is(const char *text, const char *expected)
+{
+    size_t length = strlen(expected);
+    return text && strncmp(text, expected, length) == 0 && text[length] == '\n';
+}
+
+/* A cause, or NULL when the lines were taken. */
+static const char *parse_file(struct tuning *tuning, const char *text)
+{
+    char hex[HASH_HEX], head[sizeof magic + HASH_HEX + 2];
+    const char *body = next_line(text);
+    if (strncmp(text, magic, sizeof magic - 1) != 0)
+        return "it is of another format";
+    if (!body)
+        return "it is damaged";
+    hash_bytes(body, strlen(body), hex);
+    snprintf(head, sizeof head, "%s %s", magic, hex);
+    if (!line_is(text, head))
+        return "it is damaged";
+    const char *library = next_line(body);
+    if (!line_is(body, tuning->gpu) || !line_is(library, tuning->library))
+        return "it is of another GPU or library";
+    for (const char *line = next_line(library); line && *line;
+         line = next_line(line)) {
+        struct tuned t;
+        if (!parse_line(line, &t))
+            return "it is damaged";
+        keep(tuning, &t);
+    }
+    return NULL;
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+static void read_file(struct tuning *tuning)
+{
+    struct stat now;
+    char *text = NULL;
+    size_t bytes;
+    const char *why;
+    if (!*tuning->path || stat(tuning->path, &now) != 0 ||
+        is_same_file(&now, &tuning->seen))
+        return;
+    tuning->seen = now;
+    if (fs_read_file(tuning->path, MOST_BYTES, &text, &bytes) != ZD_OK) {
+        zd_error_clear();
+        why = "it cannot be read";
+    } else {
+        why = parse_file(tuning, text);
+    }
+    if (why)
+        zd_log_warning(
+                "products: %s is ignored: %s; algorithms are timed again",
+                tuning->path, why);
+    free(text);
+}
+
+/* --- writing ------------------------------------------------------------- */
+
+static size_t print_line(char *out, const struct tuned *t)
+{
+    const struct product *p = &t->product;
+    int used = snprintf(
+            out, LINE_BYTES,
+            "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %" PRIu32 " %.2f",
+            p->m, p->n, p->k, p->sm_target, p->lda, p->ldb, p->ldd, p->dtype,
+            p->out_type, p->trans_a, p->trans_b, p->epilogue, p->alignment,
+            p->tf32, (int)t->parts, t->workspace_kib, (double)t->microseconds);
+    for (int i = 0; i < 8; i++)
+        used += snprintf(
+                out + used, LINE_BYTES - (size_t)used, " %" PRIx64,
+                t->algorithm[i]);
+    out[used++] = '\n';
+    return (size_t)used;
+}
+
+static enum zd_status write_file(struct tuning *tuning)
+{
+    char folder[PATH_MAX], hex[HASH_HEX];
+    size_t room = (tuning->count + 4) * LINE_BYTES;
+    char *text = malloc(room), *body;
+    if (!text)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a file");
+    snprintf(folder, sizeof folder, "%s", tuning->path);
+    *strrchr(folder, '/') = 0;
+    size_t head = sizeof magic + HASH_HEX; /* with ' ' and '\n' */
+    body = text + head;
+    size_t used = (size_t)snprintf(
+            body, room - head, "%s\n%s\n", tuning->gpu, tuning->library);
+    for (size_t i = 0; i < tuning->count; i++)
+        used += print_line(body + used, &tuning->tuned[i]);
+    hash_bytes(body, used, hex);
+    memcpy(text, magic, sizeof magic - 1);
+    text[sizeof magic - 1] = ' ';
+    memcpy(text + sizeof magic, hex, HASH_HEX - 1);
+    body[-1] = '\n';
+    enum zd_status status = fs_make_dirs(folder);
+    if (status == ZD_OK)
+        status = fs_write_file(tuning->path, text, head + used);
+    free(text);
+    return status;
+}
+
+/* --- several processes --------------------------------------------------- */
+
+static int open_lock(const struct tuning *tuning)
+{
+    char path[PATH_MAX + 8], folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", tuning->path);
+    *strrchr(folder, '/') = 0;
+    if (fs_make_dirs(folder) != ZD_OK) {
+        zd_error_clear();
+        return -1;
+    }
+    snprintf(path, sizeof path, "%s.lock", tuning->path);
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+}
+
+void tuning_lock(struct tuning *tuning, int timeout_ms)
+{
+    double until = clock_seconds() + timeout_ms * 1e-3;
+    if (!*tuning->path)
+        return;
+    tuning->lock = open_lock(tuning);
+    /* polled and not waited for: whoever holds it may be stopped */
+    while (tuning->lock >= 0 && flock(tuning->lock, LOCK_EX | LOCK_NB) != 0) {
+        if (clock_seconds() > until) {
+            close(tuning->lock);
+            tuning->lock = -1;
+            break;
+        }
+        usleep(2000);
+    }
+    read_file(tuning);
+}
+
+void tuning_unlock(struct tuning *tuning)
+{
+    if (tuning->lock >= 0)
+        close(tuning->lock);
+    tuning->lock = -1;
+}
+
+void tuning_add(struct tuning *tuning, const struct tuned *tuned)
+{
+    keep(tuning, tuned);
+    /* without the lock a file that another process writes would be lost */
+    if (tuning->lock < 0)
+        return;
+    if (write_file(tuning) != ZD_OK) {
+        zd_log_warning(
+                "products: what was timed is not kept: %s",
+                zd_error_get()->what);
+        zd_error_clear();
+        *tuning->path = 0;
+    } else if (stat(tuning->path, &tuning->seen) != 0) {
+        memset(&tuning->seen, 0, sizeof tuning->seen);
+    }
+}
+
+/* ------------------------------------------------------------------------- */
+
+struct tuning *tuning_create(const char *gpu, const char *library)
+{
+    struct tuning *tuning = calloc(1, sizeof *tuning);
+    if (!tuning)
+        return NULL;
+    tuning->tuned = calloc(MOST_TUNED, sizeof *tuning->tuned);
+    if (!tuning->tuned) {
+        free(tuning);
+        return NULL;
+    }
+    tuning->lock = -1;
+    snprintf(tuning->gpu, sizeof tuning->gpu, "%s", gpu);
+    snprintf(tuning->library, sizeof tuning->library, "%s", library);
+    set_path(tuning);
+    read_file(tuning);
+    return tuning;
+}
+
+void tuning_destroy(struct tuning *tuning)
+{
+    if (!tuning)
+        return;
+    tuning_unlock(tuning);
+    free(tuning->tuned);
+    free(tuning);
+}
+
+const struct tuned *tuning_find(
+        const struct tuning *tuning, const struct product *product,
+        uint32_t workspace_kib)
+{
+    return find(tuning, product, workspace_kib);
+}
+
+const char *tuning_path(const struct tuning *tuning)
+{
+    return tuning->path;
+}

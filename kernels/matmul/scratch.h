@@ -1,0 +1,23 @@
+/* scratch.h - memory that a matrix product borrows while it runs.
+ *
+ * A small pool: one block in a process whose only trainer calls products, one
+ * for each rank where ranks are threads. A block is taken from the system the
+ * first time so many are needed at once and kept for good, so a step allocates
+ * nothing. Safe to call from several threads. */
+#ifndef ZD_KERNELS_MATMUL_SCRATCH_H
+#define ZD_KERNELS_MATMUL_SCRATCH_H
+
+#include "base/status.h"
+
+struct scratch;
+
+/* At least `bytes`, aligned to a page, contents undefined. ZD_ERR_MEMORY. */
+enum zd_status scratch_acquire(size_t bytes, struct scratch **scratch_out);
+void scratch_release(struct scratch *scratch);
+/* Blocks that nobody uses go back to the system; the next product takes some
+ * again. */
+void scratch_trim(void);
+
+float *scratch_floats(struct scratch *scratch);
+
+#endif

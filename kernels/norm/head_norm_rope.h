@@ -1,0 +1,51 @@
+/* head_norm_rope.h - q and k from their product to attention: each head is
+ * normed for itself (head_norm_*, norm.h), rounded as it is stored, and turned
+ * (rope.h). Bits as of the one and then the other.
+ *
+ * Backward: the gradients are turned back and rounded, then the norm's
+ * backward. What they were is lost, as after rope: dout is scratch.
+ * A table may have none of it: call fused.h. */
+#ifndef ZD_KERNELS_NORM_HEAD_NORM_ROPE_H
+#define ZD_KERNELS_NORM_HEAD_NORM_ROPE_H
+
+#include "base/device/device.h"
+
+#include <stdint.h>
+
+/* Heads of q, or of k. N tokens of H heads of D channels; rows of consecutive
+ * tokens are x_stride apart in x and dx, out_stride in out and dout. */
+struct head_norm_forward_args {
+    void *out;   /* (N, H, D), not x */
+    float *rstd; /* (N, H) kept for backward */
+    const void *x;
+    const void *weight; /* (D) */
+    int H;
+    int64_t out_stride, x_stride;
+};
+
+struct head_norm_backward_args {
+    void *dx;       /* (N, H, D); may be dout where the strides are equal */
+    float *dweight; /* (D), or NULL: frozen */
+    void *dout;     /* (N, H, D) */
+    const void *x, *weight;
+    const float *rstd;
+    int H;
+    int64_t out_stride, x_stride;
+};
+
+/* As rope's: D is even. */
+struct rope_angles {
+    const float *cosine, *sine; /* (positions, D/2) */
+    const int32_t *positions;   /* (N) */
+};
+
+typedef enum zd_status head_norm_rope_forward_fn(
+        struct stream *stream, const struct head_norm_forward_args *q,
+        const struct head_norm_forward_args *k,
+        const struct rope_angles *angles, float eps, int N, int D);
+typedef enum zd_status head_norm_rope_backward_fn(
+        struct stream *stream, const struct head_norm_backward_args *q,
+        const struct head_norm_backward_args *k,
+        const struct rope_angles *angles, int N, int D, bool accumulate);
+
+#endif

@@ -1,0 +1,83 @@
+/* norm_rows.cuh - how the rows of a norm lie on the threads of a block.
+ *
+ * A row belongs to a team of `lanes` neighbouring threads (a power of two) and
+ * stays in their registers: thread i of the team has the packs i, i + lanes,
+ * ... of W elements, PACKS of them at most. A block of 256 threads has 256 /
+ * lanes teams, each with a row of its own. Rows of q and k norms (64 elements)
+ * have teams of 8 threads, rows of 4096 teams of 128.
+ *
+ * Teams of at most 32 sum by shuffles alone. Larger ones meet in shared memory,
+ * and then all threads of the block do, also those that have no row. */
+#ifndef ZD_KERNELS_NORM_NORM_ROWS_CUH
+#define ZD_KERNELS_NORM_NORM_ROWS_CUH
+
+#include "kernels/cuda/cuda.cuh"
+
+enum {
+    NORM_BLOCK = 256,
+    NORM_WARPS = NORM_BLOCK / WARP,
+    NORM_COLUMNS = 32, /* most to a thread, in packs */
+    NORM_SINGLES = 8,  /* most to a thread where rows cannot be read in packs */
+    NORM_MIN_LANES = 8
+};
+
+/* Sums of two values over a team. shared: 2 NORM_WARPS floats. */
+static __device__ inline void team_sum(
+        float *a, float *b, int lanes, float (*shared)[NORM_WARPS])
+{
+    int within = lanes < WARP ? lanes : WARP;
+    *a = lanes_sum(*a, within);
+    *b = lanes_sum(*b, within);
+    if (lanes <= WARP)
+        return;
+    int warp = warp_of_block(), warps = lanes / WARP;
+    __syncthreads(); /* the sums before these have been read */
+    if (lane_of_warp() == 0) {
+        shared[0][warp] = *a;
+        shared[1][warp] = *b;
+    }
+    __syncthreads();
+    int first = warp / warps * warps;
+    *a = *b = 0.0f;
+    for (int w = first; w < first + warps; w++) {
+        *a += shared[0][w];
+        *b += shared[1][w];
+    }
+}
+
+/* The smallest team whose threads hold a row of C elements in packs of W;
+ * 0: the row is too long (the kernels of long rows). */
+static inline int norm_lanes(int C, int W)
+{
+    int64_t columns = W == 1 ? NORM_SINGLES : NORM_COLUMNS;
+    for (int lanes = NORM_MIN_LANES; lanes <= NORM_BLOCK; lanes *= 2)
+        if (lanes * columns >= C)
+            return lanes;
+    return 0;
+}
+
+/* Packs of a thread: those of the row divided among the team. */
+static inline int norm_packs(int C, int W, int lanes)
+{
+    return (int)ceil_div(ceil_div(C, W), lanes);
+}
+
+/* Whose head row n is. */
+static __device__ inline int64_t norm_token(int64_t n, int heads)
+{
+    return (unsigned)n / (unsigned)heads;
+}
+
+/* Where row n of C elements begins. `heads`: rows are heads, so many to a
+ * token, and those of consecutive tokens lie `stride` apart; 0: rows lie
+ * densely. */
+static __device__ inline int64_t norm_row(
+        int64_t n, int C, int heads, int64_t stride)
+{
+    if (heads == 0)
+        return n * C;
+    return norm_token(n, heads) * stride +
+           (int64_t)((unsigned)n % (unsigned)heads) * C;
+}
+
+#endif

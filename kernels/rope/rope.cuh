@@ -1,0 +1,53 @@
+/* rope.cuh - the rotation of rope.h on a GPU, for the kernels that do it. */
+#ifndef ZD_KERNELS_ROPE_ROPE_CUH
+#define ZD_KERNELS_ROPE_ROPE_CUH
+
+#include "kernels/cuda/cuda.cuh"
+
+extern "C" {
+#include "kernels/norm/head_norm_rope.h"
+}
+
+/* Both halves of a pair, turned. The multiplication that is fused with the
+ * addition is named, so that every kernel gives the same bits. */
+static __device__ inline float turned_low(
+        float low, float high, float cosine, float sine)
+{
+    return fmaf(low, cosine, -(high * sine));
+}
+
+static __device__ inline float turned_high(
+        float low, float high, float cosine, float sine)
+{
+    return fmaf(low, sine, high * cosine);
+}
+
+/* W elements of a head, from channel c on, and those that they are paired
+ * with in its other half: x, turned. D/2 is a multiple of W. */
+template <int W>
+static __device__ inline void turn_half(
+        float (&x)[W], const float (&mate)[W], const struct rope_angles &angles,
+        int64_t token, int c, int D, float direction)
+{
+    int half = D / 2;
+    bool is_high = c >= half;
+    int64_t entry =
+            (int64_t)angles.positions[token] * half + (is_high ? c - half : c);
+    float cosine[W], sine[W];
+    read_fp32<W>(cosine, angles.cosine + entry);
+    read_fp32<W>(sine, angles.sine + entry);
+#pragma unroll
+    for (int j = 0; j < W; j++) {
+        float turn = direction * sine[j];
+        x[j] = is_high ? turned_high(mate[j], x[j], cosine[j], turn)
+                       : turned_low(x[j], mate[j], cosine[j], turn);
+    }
+}
+
+/* Where the elements at channel c have their mates. */
+static __device__ inline int mate_of(int c, int D)
+{
+    return c < D / 2 ? c + D / 2 : c - D / 2;
+}
+
+#endif

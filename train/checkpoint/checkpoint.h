@@ -1,0 +1,130 @@
+/* checkpoint.h - what a run needs to go on: whole or invisible, free of the
+ * world that wrote it. Internal to train.
+ *
+ *   output_dir/
+ *     .tmp-checkpoint-000020/    being written; removed by the next run
+ *     checkpoint-000020/         committed by one rename
+ *       shard-00001-of-00004.safetensors    rank 0's ranges (1-D):
+ *                 master/NAME@BEGIN   weights, F32 (BF16 without masters)
+ *                 m/NAME@BEGIN, v/NAME@BEGIN   as the optimizer holds them:
+ *                                     F32, BF16, or U8 codes with ..
+ *                 m_scale/NAME@BEGIN, v_scale/NAME@BEGIN   .. F32, one per 256
+ *                                     elements from BEGIN, a multiple of 256
+ *                 v_blocks/NAME@0     Adam-mini: F32, one per block, once
+ *                 frozen/NAME@BEGIN   in its own type
+ *       config.json, tokenizer files, trainer_state.json
+ *       manifest.json              last: step, counters, what data and model,
+ *                                  every file with bytes and xxh3-128, and a
+ *                                  digest of itself
+ *
+ * Ranges are counted in elements of the tensor, so any number of ranks can read
+ * what any other number wrote. No absolute path is inside. */
+#ifndef ZD_TRAIN_CHECKPOINT_CHECKPOINT_H
+#define ZD_TRAIN_CHECKPOINT_CHECKPOINT_H
+
+#include "base/file/json.h"
+#include "base/file/safetensors.h"
+#include "train/train.h"
+#include "zero/zero.h"
+
+#define CHECKPOINT_MANIFEST "manifest.json"
+/* Format 1 is older: AdamW with fp32 states, and says nothing of it. */
+enum { CHECKPOINT_FORMAT = 2 };
+
+/* Where a run is; saved in the manifest, restored on resume. */
+struct train_state {
+    int64_t step;          /* updates made or skipped: rows written */
+    int64_t samples_taken; /* the next sample is this one */
+    int64_t tokens_seen;
+    int64_t applied_steps; /* Adam's t */
+    int64_t skipped_steps;
+    int64_t skipped_in_a_row;
+    int64_t max_steps; /* fixed at the first start */
+    double eval_loss;  /* of this step, else of the last; NaN: none */
+    int64_t eval_step;
+    double best_eval_loss; /* NaN: none */
+    int64_t best_step;
+    struct loss_scale loss_scale; /* of the next step; scale 0: not fp16 */
+    struct train_live live;       /* what `set` changed */
+};
+
+/* What must be the same for a resumed run to be the same run. */
+struct run_identity {
+    const char *data_digest;
+    const char *tokenizer_digest; /* "" without one */
+};
+
+struct checkpoint_writer {
+    struct comm *comm;
+    const struct train_job *job;
+    const struct job_plan *plan;
+    struct zero *zero;
+    const char *model_dir;     /* config.json is copied from here, or NULL */
+    const char *tokenizer_dir; /* or NULL */
+    bool gpt2_prefix;          /* as in the model that was loaded */
+    int eos; /* for a config.json that is made here; -1: none */
+    struct run_identity identity;
+    int64_t global_batch; /* of the job, whatever `set` has made of it */
+    /* of rank 0 (events.h); all 0 where nobody asks anything */
+    const json_t *commands;    /* done so far: an array of events' members */
+    int64_t last_event;        /* its id */
+    const char *trainer_state; /* text of trainer_state.json; NULL: none */
+};
+
+/* Collective: save `state` as checkpoint-NNNNNN below output_dir. On failure
+ * nothing is left, older checkpoints are untouched, and the rank that knows
+ * holds the record (comm_agree). `path_out`: (PATH_MAX). */
+enum zd_status checkpoint_save(
+        const struct checkpoint_writer *writer, const struct train_state *state,
+        char *path_out);
+
+/* Names: "checkpoint-000020". */
+void checkpoint_name(char *out, size_t out_bytes, int64_t step);
+/* Remove what interrupted saves left in `output_dir`. */
+enum zd_status checkpoint_sweep(const char *output_dir);
+/* Delete the oldest beyond `limit` (0 = keep all), never the last two that
+ * verify, never the best, never a folder that is not ours. */
+enum zd_status checkpoint_retain(
+        const char *output_dir, int limit, const struct train_job *job);
+
+/* Steps of the committed checkpoints in `output_dir`, highest first; owned. */
+enum zd_status checkpoint_list(
+        const char *output_dir, int64_t **steps_out, int *count_out);
+
+/* --- reading ------------------------------------------------------------ */
+
+struct checkpoint; /* an open one */
+/* `full`: read every file and compare its digest; else sizes only. ZD_ERR_DATA
+ * naming the file that is wrong; ZD_ERR_NO_INPUT when there is none. */
+enum zd_status checkpoint_open(
+        const char *path, bool full, struct checkpoint **out);
+void checkpoint_close(struct checkpoint *checkpoint);
+const json_t *checkpoint_manifest(const struct checkpoint *checkpoint);
+/* Check that the model is `table`'s (ZD_ERR_DATA). */
+enum zd_status checkpoint_match_model(
+        const struct checkpoint *checkpoint, const struct param_table *table);
+/* Check data and tokenizer (ZD_ERR_CONFIG naming what differs) and log a line
+ * for every setting that changed and may. */
+enum zd_status checkpoint_match_run(
+        const struct checkpoint *checkpoint, const struct train_job *job,
+        int64_t global_batch, const struct run_identity *identity);
+struct train_state checkpoint_state(const struct checkpoint *checkpoint);
+/* What became of the optimizer's states. */
+enum checkpoint_moments {
+    MOMENTS_LOADED,
+    MOMENTS_NOT_SAVED, /* checkpoint.save_only_model */
+    MOMENTS_OTHERS     /* of another optimizer: they begin at nothing */
+};
+/* Fill all that this rank holds from whatever files have it. States in another
+ * format than the plan's are converted, and a line says so. */
+enum zd_status checkpoint_load(
+        const struct checkpoint *checkpoint, const struct zero_plan *plan,
+        struct zero *zero, enum checkpoint_moments *moments_out);
+/* "adamw": whose states these are. */
+const char *checkpoint_optimizer(const struct checkpoint *checkpoint);
+/* Weights for export. The checkpoint must outlive the source. */
+enum zd_status checkpoint_source(
+        const struct checkpoint *checkpoint, const struct param_table *table,
+        struct weight_source *source_out);
+
+#endif

@@ -1,0 +1,248 @@
+#include "train/checkpoint/cli.h"
+
+#include "base/file/fs.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/export.h"
+#include "train/checkpoint/manifest.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is told of one checkpoint, whether or not it is sound. New reference. */
+static json_t *summary(const char *path)
+{
+    json_t *manifest, *row = json_object();
+    bool ok = manifest_read(path, &manifest) == ZD_OK;
+    json_object_set_new(row, "path", json_string(path));
+    if (ok) {
+        ok = manifest_check_files(path, manifest, false) == ZD_OK;
+        static const char *const keys[] = {"step", "world", "stage"};
+        for (size_t i = 0; i < 3; i++)
+            json_object_set(row, keys[i], json_object_get(manifest, keys[i]));
+        json_object_set(row, "files", json_object_get(manifest, "files"));
+        json_object_set(row, "tensors", json_object_get(manifest, "tensors"));
+        json_object_set(row, "progress", json_object_get(manifest, "progress"));
+        json_object_set(
+                row, "optimizer", json_object_get(manifest, "optimizer"));
+        json_decref(manifest);
+    }
+    json_object_set_new(row, "ok", json_boolean(ok));
+    if (!ok)
+        json_object_set_new(row, "error", json_string(zd_error_get()->what));
+    return row;
+}
+
+static enum zd_status print_json(json_t *json, FILE *out)
+{
+    char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    if (!text)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    fprintf(out, "%s\n", text);
+    free(text);
+    return ZD_OK;
+}
+
+static uint64_t files_bytes(const json_t *files)
+{
+    size_t i;
+    json_t *file;
+    uint64_t bytes = 0;
+    json_array_foreach(files, i, file) bytes +=
+            (uint64_t)json_integer_value(json_object_get(file, "bytes"));
+    return bytes;
+}
+
+static void print_row(const json_t *row, FILE *out)
+{
+    fprintf(out, "%-10lld %-6lld %-6lld %14llu  %-4s %s\n",
+            (long long)json_integer_value(json_object_get(row, "step")),
+            (long long)json_integer_value(json_object_get(row, "world")),
+            (long long)json_integer_value(json_object_get(row, "stage")),
+            (unsigned long long)files_bytes(json_object_get(row, "files")),
+            json_is_true(json_object_get(row, "ok")) ? "ok" : "BAD",
+            json_string_value(json_object_get(row, "path")));
+}
+
+static enum zd_status check_folder(const char *path)
+{
+    if (!fs_exists(path))
+        return ZD_FAIL(ZD_ERR_NO_INPUT, "E0801", "no such folder: %s", path);
+    if (!fs_is_dir(path))
+        return ZD_FAIL(ZD_ERR_DATA, "E0801", "%s is not a folder", path);
+    return ZD_OK;
+}
+
+enum zd_status checkpoint_ls(const char *path, bool json, FILE *out)
+{
+    char manifest[PATH_MAX], name[64], full[PATH_MAX];
+    int64_t *steps = NULL;
+    int count = 0;
+    json_t *rows, *row;
+    size_t i;
+
+    ZD_TRY(check_folder(path));
+    rows = json_array();
+    fs_join(manifest, sizeof manifest, path, CHECKPOINT_MANIFEST);
+    if (fs_exists(manifest))
+        json_array_append_new(rows, summary(path));
+    else
+        ZD_TRY(checkpoint_list(path, &steps, &count));
+    for (int k = 0; k < count; k++) {
+        checkpoint_name(name, sizeof name, steps[k]);
+        fs_join(full, sizeof full, path, name);
+        json_array_append_new(rows, summary(full));
+        zd_error_clear();
+    }
+    free(steps);
+    zd_error_clear();
+    if (json)
+        return print_json(rows, out);
+    fprintf(out, "%-10s %-6s %-6s %14s  %-4s %s\n", "STEP", "WORLD", "STAGE",
+            "BYTES", "OK", "PATH");
+    json_array_foreach(rows, i, row) print_row(row, out);
+    json_decref(rows);
+    return ZD_OK;
+}
+
+/* "m 8bit 12, fp32 5": tensors with each format. */
+static void print_lane(const json_t *optimizer, const char *lane, FILE *out)
+{
+    const char *format, *comma = " ";
+    json_t *count;
+    json_t *formats = json_object_get(optimizer, lane);
+    if (!json_object_size(formats))
+        return;
+    fprintf(out, "; %s", lane);
+    json_object_foreach(formats, format, count)
+    {
+        fprintf(out, "%s%s in %lld", comma, format,
+                (long long)json_integer_value(count));
+        comma = ", ";
+    }
+}
+
+static void print_optimizer(const json_t *optimizer, FILE *out)
+{
+    if (!optimizer) {
+        fprintf(out, "optim    adamw, fp32\n"); /* format 1 */
+        return;
+    }
+    fprintf(out, "optim    %s, masters %s",
+            json_string_value(json_object_get(optimizer, "name")),
+            json_string_value(json_object_get(optimizer, "master")));
+    print_lane(optimizer, "m", out);
+    print_lane(optimizer, "v", out);
+    fprintf(out, " (tensors)\n");
+}
+
+/* Of a run in fp16; others have none. */
+static void print_loss_scale(const json_t *progress, FILE *out)
+{
+    const json_t *scale = json_object_get(progress, "loss_scale");
+    if (!json_is_object(scale))
+        return;
+    fprintf(out, "scale    loss x %.10g, good steps %lld, hysteresis %lld\n",
+            json_number_value(json_object_get(scale, "scale")),
+            (long long)json_integer_value(json_object_get(scale, "good_steps")),
+            (long long)json_integer_value(
+                    json_object_get(scale, "hysteresis")));
+}
+
+/* Where a checkpoint is wanted, and `path` is the folder of several. */
+static enum zd_status help_to_choose(const char *path, enum zd_status status)
+{
+    char manifest[PATH_MAX];
+    struct zd_error error = *zd_error_get();
+    int64_t *steps = NULL;
+    int count = 0;
+    fs_join(manifest, sizeof manifest, path, CHECKPOINT_MANIFEST);
+    if (status == ZD_OK || fs_exists(manifest))
+        return status;
+    if (checkpoint_list(path, &steps, &count) != ZD_OK)
+        zd_error_clear();
+    free(steps);
+    zd_error_set(&error);
+    if (count > 0)
+        zd_fail_help("`zerod ckpt ls %s` names its checkpoints", path);
+    return status;
+}
+
+enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
+{
+    size_t i;
+    json_t *file, *manifest, *row;
+    ZD_TRY(check_folder(path));
+    ZD_TRY(help_to_choose(path, manifest_read(path, &manifest)));
+    json_decref(manifest);
+    row = summary(path);
+    zd_error_clear();
+    if (json)
+        return print_json(row, out);
+    const json_t *progress = json_object_get(row, "progress");
+    fprintf(out, "step     %lld of %lld\n",
+            (long long)json_integer_value(json_object_get(row, "step")),
+            (long long)json_integer_value(
+                    json_object_get(progress, "max_steps")));
+    fprintf(out, "world    %lld ranks, ZeRO stage %lld\n",
+            (long long)json_integer_value(json_object_get(row, "world")),
+            (long long)json_integer_value(json_object_get(row, "stage")));
+    fprintf(out, "samples  %lld taken, %lld tokens\n",
+            (long long)json_integer_value(
+                    json_object_get(progress, "samples_taken")),
+            (long long)json_integer_value(
+                    json_object_get(progress, "tokens_seen")));
+    print_optimizer(json_object_get(row, "optimizer"), out);
+    print_loss_scale(progress, out);
+    fprintf(out, "tensors  %zu\n",
+            json_object_size(json_object_get(row, "tensors")));
+    json_array_foreach(json_object_get(row, "files"), i, file) fprintf(
+            out, "file     %-40s %14lld bytes  xxh3 %s\n",
+            json_string_value(json_object_get(file, "name")),
+            (long long)json_integer_value(json_object_get(file, "bytes")),
+            json_string_value(json_object_get(file, "xxh3_128")));
+    fprintf(out, "sizes    %s\n",
+            json_is_true(json_object_get(row, "ok"))
+                    ? "ok (zerod ckpt verify reads every byte)"
+                    : "BAD");
+    json_decref(row);
+    return ZD_OK;
+}
+
+enum zd_status checkpoint_verify(const char *path, bool json, FILE *out)
+{
+    struct checkpoint *checkpoint;
+    ZD_TRY(check_folder(path));
+    enum zd_status status =
+            help_to_choose(path, checkpoint_open(path, true, &checkpoint));
+    if (status == ZD_ERR_NO_INPUT)
+        status = ZD_ERR_DATA;
+    if (status == ZD_OK)
+        checkpoint_close(checkpoint);
+    if (json) {
+        json_t *result =
+                json_pack("{s:s, s:b}", "path", path, "ok", status == ZD_OK);
+        if (status != ZD_OK)
+            json_object_set_new(
+                    result, "error", json_string(zd_error_get()->what));
+        print_json(result, out);
+    } else if (status == ZD_OK) {
+        fprintf(out, "%s: every file matches its digest\n", path);
+    }
+    return status;
+}
+
+enum zd_status train_export(
+        const char *path, const char *out_dir, bool dtype_given,
+        enum dtype dtype)
+{
+    struct checkpoint *checkpoint;
+    ZD_TRY(check_folder(path));
+    ZD_TRY(help_to_choose(path, checkpoint_open(path, true, &checkpoint)));
+    enum zd_status status = export_checkpoint(
+            checkpoint, path, out_dir, dtype_given ? &dtype : NULL,
+            5000000000u);
+    checkpoint_close(checkpoint);
+    return status;
+}

@@ -1,0 +1,392 @@
+#include "train/checkpoint/manifest.h"
+
+#include "base/file/fs.h"
+#include "zd_config.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static json_t *freeze_json(const struct train_options *train)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < train->freeze_count; i++)
+        json_array_append_new(list, json_string(train->freeze[i]));
+    return list;
+}
+
+/* A whole number is written as one: people read these. */
+static json_t *plain_number(double value)
+{
+    if (value == (double)(json_int_t)value && fabs(value) < 1e15)
+        return json_integer((json_int_t)value);
+    return json_real(value);
+}
+
+static const char *master_name(const struct optim_options *optim)
+{
+    return optim->master == OPTIM_MASTER_NONE ? "none" : "fp32";
+}
+
+static const char *state_type_name(const struct optim_options *optim)
+{
+    static const char *const names[] = {"fp32", "bf16", "8bit"};
+    return names[optim->state_type];
+}
+
+static void add_fp16_settings(json_t *settings, const struct fp16_options *fp16)
+{
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {
+            {"train.fp16.loss_scale", fp16->loss_scale},
+            {"train.fp16.initial_scale_power", fp16->initial_scale_power},
+            {"train.fp16.loss_scale_window", fp16->loss_scale_window},
+            {"train.fp16.hysteresis", fp16->hysteresis},
+            {"train.fp16.min_loss_scale", fp16->min_loss_scale},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        json_object_set_new(
+                settings, numbers[i].key, plain_number(numbers[i].value));
+}
+
+json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
+{
+    static const char *const schedules[] = {
+            "linear", "cosine", "constant", "wsd"};
+    const struct optim_options *optim = &job->optim;
+    json_t *settings = json_object();
+    struct {
+        const char *key;
+        double value;
+    } numbers[] = {
+            {"optim.learning_rate", optim->learning_rate},
+            {"optim.min_lr_ratio", optim->min_lr_ratio},
+            {"optim.warmup_steps", optim->warmup_steps},
+            {"optim.weight_decay", optim->weight_decay},
+            {"optim.adam_beta1", optim->adam_beta1},
+            {"optim.adam_beta2", optim->adam_beta2},
+            {"optim.adam_epsilon", optim->adam_epsilon},
+            {"optim.momentum", optim->momentum},
+            {"optim.max_grad_norm", optim->max_grad_norm},
+            {"train.global_batch_size", (double)global_batch},
+            {"train.max_steps", (double)job->train.max_steps},
+            {"checkpoint.save_steps", job->checkpoint.save_steps},
+            {"checkpoint.save_total_limit", job->checkpoint.save_total_limit},
+            {"log.logging_steps", job->log.logging_steps},
+            {"eval.eval_steps", job->eval.eval_steps},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        json_object_set_new(
+                settings, numbers[i].key, plain_number(numbers[i].value));
+    json_object_set_new(
+            settings, "optim.lr_scheduler_type",
+            json_string(schedules[optim->lr_scheduler_type]));
+    json_object_set_new(
+            settings, "optim.name",
+            json_string(train_optimizer_name(optim->name)));
+    json_object_set_new(
+            settings, "optim.state_dtype", json_string(state_type_name(optim)));
+    json_object_set_new(
+            settings, "optim.stable_embedding",
+            json_boolean(optim->stable_embedding));
+    json_object_set_new(
+            settings, "optim.master", json_string(master_name(optim)));
+    json_object_set_new(
+            settings, "train.dtype", json_string(dtype_name(job->train.dtype)));
+    if (job->train.dtype == DTYPE_FP16)
+        add_fp16_settings(settings, &job->train.fp16);
+    json_object_set_new(settings, "train.freeze", freeze_json(&job->train));
+    return settings;
+}
+
+static json_t *data_json(
+        const struct train_job *job, const struct run_identity *identity)
+{
+    return json_pack(
+            "{s:s, s:s, s:i, s:b, s:b, s:I}", "digest", identity->data_digest,
+            "tokenizer", identity->tokenizer_digest, "cutoff_len",
+            job->data.cutoff_len, "packing", job->data.packing, "shuffle",
+            job->data.shuffle, "data_seed", (json_int_t)job->job.data_seed);
+}
+
+/* NULL unless the job computes in fp16. */
+static json_t *loss_scale_json(const struct loss_scale *state)
+{
+    if (!(state->scale > 0))
+        return NULL;
+    return json_pack(
+            "{s:o, s:I, s:i}", "scale", plain_number(state->scale),
+            "good_steps", (json_int_t)state->good_steps, "hysteresis",
+            state->hysteresis);
+}
+
+static json_t *tensors_json(const struct param_table *table)
+{
+    json_t *tensors = json_object();
+    for (int id = 0; id < table->count; id++) {
+        const struct param *param = &table->params[id];
+        json_t *shape = json_array();
+        for (int d = 0; d < param->dims; d++)
+            json_array_append_new(shape, json_integer(param->shape[d]));
+        json_object_set_new(tensors, param->name, shape);
+    }
+    return tensors;
+}
+
+/* How many tensors have a lane in each format. */
+static json_t *lane_json(const struct zero_plan *plan, enum optim_lane lane)
+{
+    static const char *const names[] = {"", "fp32", "bf16", "8bit", "blocks"};
+    int counts[OPTIM_BLOCKS + 1] = {0};
+    json_t *formats = json_object();
+    for (int id = 0; id < plan->request.table->count; id++)
+        counts[zero_layout_of(plan, id).lane[lane]]++;
+    for (int format = OPTIM_FP32; format <= OPTIM_BLOCKS; format++)
+        if (counts[format])
+            json_object_set_new(
+                    formats, names[format], json_integer(counts[format]));
+    return formats;
+}
+
+/* Whose states these are, and in which formats: tensors of each. */
+static json_t *optimizer_json(const struct zero_plan *plan)
+{
+    const struct optim_options *optim = &plan->request.optim;
+    return json_pack(
+            "{s:s, s:s, s:s, s:b, s:o, s:o}", "name",
+            train_optimizer_name(optim->name), "master", master_name(optim),
+            "state_dtype", state_type_name(optim), "stable_embedding",
+            optim->stable_embedding, "m", lane_json(plan, OPTIM_M), "v",
+            lane_json(plan, OPTIM_V));
+}
+
+json_t *manifest_build(
+        const struct checkpoint_writer *writer, const struct train_state *state)
+{
+    json_t *progress = json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:I, s:o*}",
+            "samples_taken", (json_int_t)state->samples_taken, "tokens_seen",
+            (json_int_t)state->tokens_seen, "applied_steps",
+            (json_int_t)state->applied_steps, "skipped_steps",
+            (json_int_t)state->skipped_steps, "skipped_in_a_row",
+            (json_int_t)state->skipped_in_a_row, "max_steps",
+            (json_int_t)state->max_steps, "eval_loss",
+            json_number_or_null(state->eval_loss), "eval_step",
+            (json_int_t)state->eval_step, "best_eval_loss",
+            json_number_or_null(state->best_eval_loss), "best_step",
+            (json_int_t)state->best_step, "loss_scale",
+            loss_scale_json(&state->loss_scale));
+    return json_pack(
+            "{s:i, s:s, s:I, s:i, s:i, s:o, s:o*, s:O*, s:I, s:o, s:o, s:o, "
+            "s:o, s:s, "
+            "s:b, s:b, s:[]}",
+            "format", CHECKPOINT_FORMAT, "zerod", ZD_VERSION, "step",
+            (json_int_t)state->step, "world", comm_size(writer->comm), "stage",
+            writer->job->zero.stage, "progress", progress, "live",
+            manifest_live(&state->live, &writer->job->train), "commands",
+            writer->commands, "last_event", (json_int_t)writer->last_event,
+            "data", data_json(writer->job, &writer->identity), "settings",
+            manifest_settings(writer->job, writer->global_batch), "optimizer",
+            optimizer_json(&writer->plan->zero), "tensors",
+            tensors_json(&writer->plan->table), "export_dtype",
+            dtype_name(writer->plan->export_dtype), "gpt2_prefix",
+            writer->gpt2_prefix, "moments",
+            !writer->job->checkpoint.save_only_model, "files");
+}
+
+void manifest_add_file(json_t *manifest, const struct manifest_file *file)
+{
+    json_array_append_new(
+            json_object_get(manifest, "files"),
+            json_pack(
+                    "{s:s, s:I, s:s}", "name", file->name, "bytes",
+                    (json_int_t)file->bytes, "xxh3_128", file->digest));
+}
+
+/* Digest of the manifest without its seal, in one canonical form. */
+static enum zd_status seal_of(const json_t *manifest, char hex[HASH_HEX])
+{
+    json_t *copy = json_copy((json_t *)(uintptr_t)manifest);
+    json_object_del(copy, "manifest_xxh3_128");
+    char *text = json_dumps(
+            copy, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    json_decref(copy);
+    if (!text)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    hash_bytes(text, strlen(text), hex);
+    free(text);
+    return ZD_OK;
+}
+
+enum zd_status manifest_seal(json_t *manifest)
+{
+    char hex[HASH_HEX];
+    ZD_TRY(seal_of(manifest, hex));
+    json_object_set_new(manifest, "manifest_xxh3_128", json_string(hex));
+    return ZD_OK;
+}
+
+static bool name_is_safe(const char *name)
+{
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "abcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t length = strlen(name);
+    return length > 0 && length < 64 && name[0] != '.' &&
+           strspn(name, allowed) == length;
+}
+
+static enum zd_status check_form(const char *path, const json_t *manifest)
+{
+    size_t i;
+    json_t *file;
+    char hex[HASH_HEX];
+    const json_t *files = json_object_get(manifest, "files");
+    const char *seal =
+            json_string_value(json_object_get(manifest, "manifest_xxh3_128"));
+
+    json_int_t format = json_integer_value(json_object_get(manifest, "format"));
+    if (format < 1 || format > CHECKPOINT_FORMAT)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0802", "%s is not a manifest of format 1 to %d",
+                path, CHECKPOINT_FORMAT);
+    ZD_TRY(seal_of(manifest, hex));
+    if (!seal || strcmp(seal, hex) != 0)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0803",
+                "%s was changed after it was written: its digest is %s, it "
+                "states %s",
+                path, hex, seal ? seal : "none");
+    json_array_foreach(files, i, file)
+    {
+        const char *name = json_string_value(json_object_get(file, "name"));
+        if (!name || !name_is_safe(name))
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0802", "%s names a file that may not be: %s",
+                    path, name ? name : "(none)");
+    }
+    if (json_array_size(files) == 0 ||
+        !json_is_object(json_object_get(manifest, "tensors")) ||
+        !json_is_object(json_object_get(manifest, "progress")))
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0802", "%s lacks files, tensors or progress",
+                path);
+    return ZD_OK;
+}
+
+enum zd_status manifest_read(const char *dir, json_t **manifest_out)
+{
+    enum zd_status status;
+    char path[PATH_MAX];
+    json_t *manifest;
+    fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
+    status = json_parse_file(path, (uint64_t)64 << 20, &manifest);
+    if (status == ZD_ERR_NO_INPUT) { /* the folder is there, its manifest not */
+        zd_error_clear();
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0801", "%s is no checkpoint: it has no %s", dir,
+                CHECKPOINT_MANIFEST);
+    }
+    ZD_TRY(status);
+    status = check_form(path, manifest);
+    if (status != ZD_OK) {
+        json_decref(manifest);
+        return status;
+    }
+    *manifest_out = manifest;
+    return ZD_OK;
+}
+
+static enum zd_status check_file(const char *dir, const json_t *file, bool full)
+{
+    char path[PATH_MAX], hex[HASH_HEX];
+    const char *name = json_string_value(json_object_get(file, "name"));
+    const char *digest = json_string_value(json_object_get(file, "xxh3_128"));
+    uint64_t expected =
+            (uint64_t)json_integer_value(json_object_get(file, "bytes"));
+    uint64_t bytes;
+
+    fs_join(path, sizeof path, dir, name);
+    if (full) {
+        ZD_TRY(hash_file(path, hex, &bytes));
+    } else {
+        int fd;
+        ZD_TRY(fs_open_read(path, &fd, &bytes));
+        close(fd);
+    }
+    if (bytes != expected)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0804",
+                "%s has %llu bytes, the manifest says %llu", path,
+                (unsigned long long)bytes, (unsigned long long)expected);
+    if (full && (!digest || strcmp(digest, hex) != 0))
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0805",
+                "%s is damaged: its digest is %s, the manifest says %s", path,
+                hex, digest ? digest : "none");
+    return ZD_OK;
+}
+
+enum zd_status manifest_check_files(
+        const char *dir, const json_t *manifest, bool full)
+{
+    size_t i;
+    json_t *file;
+    json_array_foreach(json_object_get(manifest, "files"), i, file)
+    {
+        enum zd_status status = check_file(dir, file, full);
+        if (status == ZD_ERR_NO_INPUT) { /* inside a checkpoint: damage */
+            struct zd_error error = *zd_error_get();
+            error.status = ZD_ERR_DATA;
+            zd_error_set(&error);
+            return ZD_ERR_DATA;
+        }
+        ZD_TRY(status);
+    }
+    return ZD_OK;
+}
+
+static int64_t integer_at(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+static double number_at(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static struct loss_scale loss_scale_of(const json_t *progress)
+{
+    const json_t *saved = json_object_get(progress, "loss_scale");
+    if (!saved)
+        return (struct loss_scale){0};
+    return (struct loss_scale){
+            .scale = number_at(saved, "scale"),
+            .good_steps = integer_at(saved, "good_steps"),
+            .hysteresis = (int)integer_at(saved, "hysteresis")};
+}
+
+struct train_state manifest_state(const json_t *manifest)
+{
+    const json_t *progress = json_object_get(manifest, "progress");
+    return (struct train_state){
+            .step = integer_at(manifest, "step"),
+            .samples_taken = integer_at(progress, "samples_taken"),
+            .tokens_seen = integer_at(progress, "tokens_seen"),
+            .applied_steps = integer_at(progress, "applied_steps"),
+            .skipped_steps = integer_at(progress, "skipped_steps"),
+            .skipped_in_a_row = integer_at(progress, "skipped_in_a_row"),
+            .max_steps = integer_at(progress, "max_steps"),
+            .eval_loss = number_at(progress, "eval_loss"),
+            .eval_step = integer_at(progress, "eval_step"),
+            .best_eval_loss = number_at(progress, "best_eval_loss"),
+            .best_step = integer_at(progress, "best_step"),
+            .loss_scale = loss_scale_of(progress),
+            .live = manifest_read_live(manifest),
+    };
+}

@@ -1,0 +1,45 @@
+/* manifest.h - manifest.json of a checkpoint: built, sealed with a digest of
+ * itself, read and checked. Internal to train. */
+#ifndef ZD_TRAIN_CHECKPOINT_MANIFEST_H
+#define ZD_TRAIN_CHECKPOINT_MANIFEST_H
+
+#include "base/file/hash.h"
+#include "train/checkpoint/checkpoint.h"
+
+/* One file of the folder. */
+struct manifest_file {
+    char name[64];
+    uint64_t bytes;
+    char digest[HASH_HEX];
+};
+
+/* Everything but the files and the seal. New reference. */
+json_t *manifest_build(
+        const struct checkpoint_writer *writer,
+        const struct train_state *state);
+void manifest_add_file(json_t *manifest, const struct manifest_file *file);
+/* Add the digest over everything else; call last. */
+enum zd_status manifest_seal(json_t *manifest);
+
+/* Read DIR/manifest.json: form, format number, seal, and that file names stay
+ * in the folder. ZD_ERR_DATA naming what is wrong. New reference. */
+enum zd_status manifest_read(const char *dir, json_t **manifest_out);
+/* Files exist with their sizes and, when `full`, their digests. */
+enum zd_status manifest_check_files(
+        const char *dir, const json_t *manifest, bool full);
+
+struct train_state manifest_state(const json_t *manifest);
+
+/* manifest_live.c: what `set` changed, with the batch that the job file gives;
+ * NULL when nothing was set. New reference. */
+json_t *manifest_live(
+        const struct train_live *live, const struct train_options *train);
+struct train_live manifest_read_live(const json_t *manifest);
+/* Does the job file give another batch than when the checkpoint was made? */
+bool manifest_batch_changed(
+        const json_t *manifest, const struct train_options *train);
+
+/* The settings of a job that a resumed run compares. New reference. */
+json_t *manifest_settings(const struct train_job *job, int64_t global_batch);
+
+#endif

@@ -1,0 +1,218 @@
+/* save.c - every rank writes its shard, rank 0 the manifest; the
+ * rename of the folder is the commit. */
+#include "base/file/fs.h"
+#include "base/log.h"
+#include "train/checkpoint/manifest.h"
+#include "train/checkpoint/shard.h"
+#include "train/trainer/trainer_state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void checkpoint_name(char *out, size_t out_bytes, int64_t step)
+{
+    snprintf(out, out_bytes, "checkpoint-%06lld", (long long)step);
+}
+
+/* Small files that make the folder complete without its model's home. */
+static enum zd_status copy_file(
+        const char *from_dir, const char *dir, const char *name,
+        json_t *manifest)
+{
+    enum zd_status status;
+    char from[PATH_MAX], to[PATH_MAX], *data;
+    size_t bytes;
+    struct manifest_file file = {0};
+
+    fs_join(from, sizeof from, from_dir, name);
+    if (!fs_exists(from))
+        return ZD_OK;
+    ZD_TRY(fs_read_file(from, (uint64_t)256 << 20, &data, &bytes));
+    fs_join(to, sizeof to, dir, name);
+    status = fs_write_file(to, data, bytes);
+    snprintf(file.name, sizeof file.name, "%s", name);
+    file.bytes = bytes;
+    hash_bytes(data, bytes, file.digest);
+    free(data);
+    if (status == ZD_OK)
+        manifest_add_file(manifest, &file);
+    return status;
+}
+
+static enum zd_status write_trainer_state(
+        const struct checkpoint_writer *writer, const char *dir,
+        json_t *manifest)
+{
+    char path[PATH_MAX];
+    struct manifest_file file = {.name = TRAINER_STATE_FILE};
+    if (!writer->trainer_state)
+        return ZD_OK;
+    file.bytes = strlen(writer->trainer_state);
+    hash_bytes(writer->trainer_state, file.bytes, file.digest);
+    fs_join(path, sizeof path, dir, file.name);
+    ZD_TRY(fs_write_file(path, writer->trainer_state, file.bytes));
+    manifest_add_file(manifest, &file);
+    return ZD_OK;
+}
+
+static enum zd_status write_config(
+        const struct checkpoint_writer *writer, const char *dir,
+        json_t *manifest)
+{
+    char path[PATH_MAX];
+    struct manifest_file file = {.name = "config.json"};
+    if (writer->model_dir) {
+        ZD_TRY(copy_file(writer->model_dir, dir, "config.json", manifest));
+        return copy_file(
+                writer->model_dir, dir, "generation_config.json", manifest);
+    }
+    fs_join(path, sizeof path, dir, file.name);
+    json_t *config = json_copy(writer->plan->config.json);
+    if (writer->eos >= 0 &&
+        !json_is_integer(json_object_get(config, "eos_token_id")))
+        json_object_set_new(config, "eos_token_id", json_integer(writer->eos));
+    enum zd_status status = json_write_file(path, config);
+    json_decref(config);
+    ZD_TRY(status);
+    ZD_TRY(hash_file(path, file.digest, &file.bytes));
+    manifest_add_file(manifest, &file);
+    return ZD_OK;
+}
+
+static enum zd_status write_manifest(
+        const struct checkpoint_writer *writer, const struct train_state *state,
+        const char *dir, const struct manifest_file *shards)
+{
+    static const char *const tokenizer_files[] = {
+            "tokenizer.json",
+            "tokenizer_config.json",
+            "special_tokens_map.json",
+            "vocab.json",
+            "merges.txt",
+            "added_tokens.json",
+            "chat_template.jinja"};
+    enum zd_status status;
+    char path[PATH_MAX];
+    json_t *manifest = manifest_build(writer, state);
+
+    if (!manifest)
+        return ZD_FAIL(ZD_ERR_BUG, "E0902", "the manifest cannot be built");
+    for (int r = 0; r < comm_size(writer->comm); r++)
+        manifest_add_file(manifest, &shards[r]);
+    status = write_config(writer, dir, manifest);
+    if (status == ZD_OK)
+        status = write_trainer_state(writer, dir, manifest);
+    for (size_t i = 0; status == ZD_OK && writer->tokenizer_dir &&
+                       i < sizeof tokenizer_files / sizeof tokenizer_files[0];
+         i++)
+        status = copy_file(
+                writer->tokenizer_dir, dir, tokenizer_files[i], manifest);
+    if (status == ZD_OK)
+        status = manifest_seal(manifest);
+    fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
+    if (status == ZD_OK)
+        status = json_write_file(path, manifest);
+    json_decref(manifest);
+    return status == ZD_OK ? fs_sync_dir(dir) : status;
+}
+
+static enum zd_status begin_dir(
+        const struct checkpoint_writer *writer, const char *tmp)
+{
+    uint64_t free_bytes, need = checkpoint_shard_bytes(writer);
+    ZD_TRY(checkpoint_sweep(writer->job->job.output_dir));
+    ZD_TRY(fs_free_bytes(writer->job->job.output_dir, &free_bytes));
+    if (free_bytes < need + need / 50) {
+        ZD_FAIL(ZD_ERR_IO, "E0806",
+                "no room for a checkpoint in %s: it takes %llu bytes, %llu are "
+                "free",
+                writer->job->job.output_dir, (unsigned long long)need,
+                (unsigned long long)free_bytes);
+        zd_fail_help("free some space, or keep fewer with "
+                     "checkpoint.save_total_limit");
+        return ZD_ERR_IO;
+    }
+    if (mkdir(tmp, 0750) != 0)
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0807", "cannot make %s: %s", tmp, strerror(errno));
+    return ZD_OK;
+}
+
+/* The commit. A folder of that name (one that does not verify, or of another
+ * branch of the run) changes places with the new one, so that no moment is
+ * without; where the file system cannot, it makes way first. */
+static enum zd_status commit(
+        const char *output_dir, const char *tmp, const char *final)
+{
+    char trash[PATH_MAX];
+    if (renameat2(AT_FDCWD, tmp, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
+        ZD_TRY(fs_sync_dir(output_dir));
+        return fs_remove_tree(tmp);
+    }
+    fs_join(trash, sizeof trash, output_dir, ".tmp-replaced");
+    if (fs_exists(final)) {
+        ZD_TRY(fs_remove_tree(trash));
+        if (rename(final, trash) != 0)
+            return ZD_FAIL(
+                    ZD_ERR_IO, "E0807", "cannot move %s away: %s", final,
+                    strerror(errno));
+    }
+    if (rename(tmp, final) != 0)
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0807", "cannot rename %s to %s: %s", tmp, final,
+                strerror(errno));
+    ZD_TRY(fs_sync_dir(output_dir));
+    return fs_remove_tree(trash);
+}
+
+static enum zd_status save_steps(
+        const struct checkpoint_writer *writer, const struct train_state *state,
+        const char *tmp, const char *final, struct manifest_file *shards)
+{
+    struct manifest_file mine;
+    struct comm *comm = writer->comm;
+    enum zd_status status = ZD_OK;
+    bool first = comm_rank(comm) == 0;
+
+    if (first)
+        status = begin_dir(writer, tmp);
+    ZD_TRY(comm_agree(comm, status));
+    status = checkpoint_write_shard(writer, tmp, &mine);
+    ZD_TRY(comm_agree(comm, status));
+    ZD_TRY(comm_gather_all(comm, &mine, sizeof mine, shards));
+    if (first)
+        status = write_manifest(writer, state, tmp, shards);
+    if (first && status == ZD_OK)
+        status = commit(writer->job->job.output_dir, tmp, final);
+    return comm_agree(comm, status);
+}
+
+enum zd_status checkpoint_save(
+        const struct checkpoint_writer *writer, const struct train_state *state,
+        char *path_out)
+{
+    char name[64], hidden[80], tmp[PATH_MAX];
+    const char *output_dir = writer->job->job.output_dir;
+    struct manifest_file *shards =
+            calloc((size_t)comm_size(writer->comm), sizeof *shards);
+
+    if (!shards)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    checkpoint_name(name, sizeof name, state->step);
+    snprintf(hidden, sizeof hidden, ".tmp-%s", name);
+    fs_join(tmp, sizeof tmp, output_dir, hidden);
+    fs_join(path_out, PATH_MAX, output_dir, name);
+    enum zd_status status = save_steps(writer, state, tmp, path_out, shards);
+    free(shards);
+    if (status != ZD_OK && comm_rank(writer->comm) == 0) {
+        struct zd_error cause = *zd_error_get();
+        fs_remove_tree(tmp); /* best effort; the next save sweeps too */
+        zd_error_set(&cause);
+    }
+    return status;
+}

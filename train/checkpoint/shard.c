@@ -1,0 +1,235 @@
+/* shard.c - the arrays that a rank saves, and their file. */
+#include "train/checkpoint/shard.h"
+
+#include "base/file/fs.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- which ---------------------------------------------------------------- */
+
+enum part { PART_VALUES, PART_SCALES, PART_BLOCKS };
+
+/* One array of one range of this rank. */
+struct piece {
+    char name[PARAM_NAME_MAX + 40];
+    const char *type; /* as safetensors names it */
+    size_t count;     /* values */
+    struct zero_range range;
+    int lane;
+    enum part part;
+};
+
+static void add_piece(
+        const struct checkpoint_writer *writer, struct piece *pieces,
+        int *count, const char *kind, const struct piece *piece)
+{
+    const struct zero_range *range = &piece->range;
+    struct piece *out = &pieces[(*count)++];
+    *out = *piece;
+    snprintf(
+            out->name, sizeof out->name, "%s/%s@%zu", kind,
+            writer->plan->table.params[range->id].name, range->begin);
+}
+
+static void add_lane(
+        const struct checkpoint_writer *writer, struct piece *pieces,
+        int *count, const struct zero_range *range, enum optim_lane lane)
+{
+    static const char *const types[] = {"", "F32", "BF16", "U8", ""};
+    const struct param *param = &writer->plan->table.params[range->id];
+    enum optim_format format = range->layout.lane[lane];
+    struct piece piece = {
+            .type = types[format],
+            .count = range->count,
+            .range = *range,
+            .lane = lane};
+    if (format == OPTIM_BLOCKS && range->begin == 0) { /* once */
+        piece.part = PART_BLOCKS;
+        piece.type = "F32";
+        piece.count = (size_t)param->blocks.count;
+        add_piece(writer, pieces, count, "v_blocks", &piece);
+    }
+    if (format == OPTIM_NONE || format == OPTIM_BLOCKS)
+        return;
+    add_piece(writer, pieces, count, lane == OPTIM_M ? "m" : "v", &piece);
+    if (format != OPTIM_8BIT)
+        return;
+    piece.part = PART_SCALES;
+    piece.type = "F32";
+    piece.count = optim_scale_count(format, range->count);
+    add_piece(
+            writer, pieces, count, lane == OPTIM_M ? "m_scale" : "v_scale",
+            &piece);
+}
+
+enum { PIECES_PER_RANGE = 5 };
+
+/* The arrays this rank saves; returns how many. */
+static int list_pieces(
+        const struct checkpoint_writer *writer, struct piece *pieces)
+{
+    int count = 0;
+    bool moments = !writer->job->checkpoint.save_only_model;
+    for (int i = 0; i < zero_range_count(writer->zero, ZERO_SAVES); i++) {
+        struct zero_range range = zero_range_at(writer->zero, ZERO_SAVES, i);
+        struct piece weights = {
+                .type = dtype_safetensors_name(range.weight_type),
+                .count = range.count,
+                .range = range,
+                .lane = ZERO_WEIGHTS};
+        add_piece(
+                writer, pieces, &count, range.trains ? "master" : "frozen",
+                &weights);
+        for (int lane = 0; moments && lane < OPTIM_LANES; lane++)
+            add_lane(writer, pieces, &count, &range, (enum optim_lane)lane);
+    }
+    return count;
+}
+
+/* --- writing them --------------------------------------------------------- */
+
+/* Elements that are copied out of zero at a time; a multiple of 256. As many as
+ * a chunk of offload has by default, so that one on a disk is read once. */
+enum { CHUNK = 1 << 20 };
+
+static enum zd_status write_blocks(
+        const struct checkpoint_writer *writer, const struct piece *piece,
+        struct st_writer *out)
+{
+    size_t bytes = piece->count * sizeof(float);
+    float *v = malloc(bytes);
+    if (!v)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    enum zd_status status = zero_blocks_read(writer->zero, piece->range.id, v);
+    if (status == ZD_OK)
+        status = st_writer_write(out, v, bytes);
+    free(v);
+    return status;
+}
+
+static enum zd_status write_piece(
+        const struct checkpoint_writer *writer, const struct piece *piece,
+        void *buffer, struct st_writer *out)
+{
+    const struct zero_range *range = &piece->range;
+    bool scales = piece->part == PART_SCALES;
+    if (piece->part == PART_BLOCKS)
+        return write_blocks(writer, piece, out);
+    for (size_t done = 0; done < range->count; done += CHUNK) {
+        size_t left = range->count - done;
+        size_t count = left < CHUNK ? left : CHUNK, bytes;
+        if (piece->lane == ZERO_WEIGHTS)
+            bytes = count * dtype_bytes(range->weight_type);
+        else if (scales)
+            bytes = optim_scale_count(OPTIM_8BIT, count) * sizeof(float);
+        else
+            bytes = optim_lane_bytes(range->layout.lane[piece->lane], count);
+        ZD_TRY(zero_range_read(
+                writer->zero, range, piece->lane, done, count,
+                scales ? NULL : buffer, scales ? buffer : NULL));
+        ZD_TRY(st_writer_write(out, buffer, bytes));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status create_file(
+        const char *path, const struct piece *pieces, int count,
+        struct st_writer **out)
+{
+    struct st_entry *entries = calloc((size_t)count + 1, sizeof *entries);
+    if (!entries)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    for (int i = 0; i < count; i++)
+        entries[i] = (struct st_entry){
+                .name = pieces[i].name,
+                .dtype = pieces[i].type,
+                .dims = 1,
+                .shape = {(int64_t)pieces[i].count}};
+    enum zd_status status = st_writer_create(path, entries, count, NULL, out);
+    free(entries);
+    return status;
+}
+
+static enum zd_status write_pieces(
+        const struct checkpoint_writer *writer, const char *path,
+        const struct piece *pieces, int count, struct manifest_file *file)
+{
+    struct st_writer *out = NULL;
+    void *buffer = malloc(CHUNK * sizeof(float));
+    enum zd_status status;
+    if (!buffer)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    status = create_file(path, pieces, count, &out);
+    if (status != ZD_OK)
+        goto err_buffer;
+    for (int i = 0; i < count && status == ZD_OK; i++)
+        status = write_piece(
+                writer, &pieces[st_writer_order(out, i)], buffer, out);
+    if (status == ZD_OK)
+        status = st_writer_finish(out, file->digest, &file->bytes);
+    else
+        st_writer_abandon(out);
+err_buffer:
+    free(buffer);
+    return status;
+}
+
+enum zd_status checkpoint_write_shard(
+        const struct checkpoint_writer *writer, const char *dir,
+        struct manifest_file *file)
+{
+    enum zd_status status;
+    char path[PATH_MAX];
+    size_t most = PIECES_PER_RANGE *
+                          (size_t)zero_range_count(writer->zero, ZERO_SAVES) +
+                  1;
+    struct piece *pieces = calloc(most, sizeof *pieces);
+
+    if (!pieces)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    memset(file, 0, sizeof *file);
+    snprintf(
+            file->name, sizeof file->name, "shard-%05d-of-%05d.safetensors",
+            comm_rank(writer->comm) + 1, comm_size(writer->comm));
+    fs_join(path, sizeof path, dir, file->name);
+    status = write_pieces(
+            writer, path, pieces, list_pieces(writer, pieces), file);
+    free(pieces);
+    return status;
+}
+
+/* --- what they take ------------------------------------------------------- */
+
+/* Bytes of all ranks' arrays of one tensor. */
+static uint64_t tensor_bytes(const struct checkpoint_writer *writer, int id)
+{
+    const struct zero_plan *plan = &writer->plan->zero;
+    const struct param *param = &plan->request.table->params[id];
+    enum dtype compute = plan->request.dtype;
+    bool none = plan->request.optim.master == OPTIM_MASTER_NONE;
+    if (!param->trainable)
+        return (plan->frozen_master ? 4 : dtype_bytes(compute)) * param->count;
+    uint64_t bytes = (none ? dtype_bytes(compute) : 4) * param->count;
+    struct optim_layout layout = zero_layout_of(plan, id);
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        enum optim_format format = layout.lane[lane];
+        if (writer->job->checkpoint.save_only_model)
+            continue;
+        bytes += optim_lane_bytes(format, param->count) +
+                 4 * optim_scale_count(format, param->count);
+        if (format == OPTIM_BLOCKS)
+            bytes += 4 * (uint64_t)param->blocks.count;
+    }
+    return bytes;
+}
+
+uint64_t checkpoint_shard_bytes(const struct checkpoint_writer *writer)
+{
+    const struct param_table *table = &writer->plan->table;
+    uint64_t bytes = 0;
+    for (int id = 0; id < table->count; id++)
+        bytes += tensor_bytes(writer, id);
+    return bytes;
+}

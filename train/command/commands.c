@@ -1,0 +1,276 @@
+#include "train/command/commands.h"
+
+#include "base/log.h"
+#include "train/trainer/between.h"
+#include "train/trainer/live.h"
+#include "train/trainer/rank_report.h"
+
+#include <string.h>
+
+bool commands_wait(struct trainer *trainer)
+{
+    const struct train_control *control = trainer->observer->control;
+    if (!trainer_is_first(trainer) || !control || trainer->has_command)
+        return trainer->has_command;
+    memset(&trainer->command, 0, sizeof trainer->command);
+    trainer->has_command =
+            control->next(control->ctx, trainer->state.step, &trainer->command);
+    return trainer->has_command;
+}
+
+void command_fail(struct command_outcome *outcome)
+{
+    outcome->error = *zd_error_get();
+    outcome->status = outcome->error.status;
+    zd_error_clear();
+}
+
+enum zd_status command_settle(
+        struct trainer *trainer, enum zd_status status,
+        struct command_outcome *outcome)
+{
+    struct comm *comm = trainer->comm;
+    bool knows = zd_error_get()->status != ZD_OK;
+    int64_t teller = knows ? comm_rank(comm) : comm_size(comm);
+
+    outcome->status = status;
+    if (status == ZD_OK || status == ZD_ERR_PEER)
+        return status;
+    ZD_TRY(comm_all_reduce_i64(comm, &teller, 1, COMM_MIN));
+    outcome->error = *zd_error_get();
+    zd_error_clear();
+    if (teller == comm_size(comm))
+        outcome->error = (struct zd_error){
+                .status = status, .code = "E1001", .what = "it failed"};
+    else
+        ZD_TRY(comm_broadcast(
+                comm, &outcome->error, sizeof outcome->error, (int)teller));
+    return ZD_OK;
+}
+
+/* --- the commands --------------------------------------------------------- */
+
+static enum zd_status do_checkpoint(
+        struct trainer *trainer, struct command_outcome *outcome)
+{
+    ZD_TRY(between_begin(trainer));
+    ZD_TRY(command_settle(trainer, trainer_save_now(trainer), outcome));
+    ZD_TRY(between_end(trainer));
+    if (outcome->status == ZD_OK)
+        outcome->result = json_pack("{s:s}", "path", trainer->last_checkpoint);
+    return ZD_OK;
+}
+
+static enum zd_status do_eval(
+        struct trainer *trainer, struct command_outcome *outcome)
+{
+    enum zd_status read = ZD_OK;
+    if (!trainer->plan.shape.eval_B) {
+        ZD_FAIL(ZD_ERR_USAGE, "E1010", "this run has no evaluation data");
+        zd_fail_help("[[data.eval]] or data.val_split in the job file");
+        command_fail(outcome);
+        return ZD_OK;
+    }
+    ZD_TRY(command_settle(trainer, trainer_open_eval(trainer), outcome));
+    if (outcome->status != ZD_OK)
+        return ZD_OK;
+    ZD_TRY(between_begin(trainer));
+    ZD_TRY(trainer_evaluate(trainer, &read));
+    ZD_TRY(command_settle(trainer, read, outcome));
+    if (outcome->status == ZD_OK)
+        outcome->result = json_pack(
+                "{s:o}", "eval_loss",
+                json_number_or_null(trainer->state.eval_loss));
+    return between_end(trainer);
+}
+
+static enum zd_status do_sample(
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome)
+{
+    const struct sample_options *options = &trainer->job->sample;
+    const char *prompt = command->prompt;
+    struct sample_request request = {
+            .prompts = prompt[0] ? &prompt : options->prompts,
+            .count = prompt[0] ? 1 : options->prompt_count,
+            .max_new_tokens = command->max_new_tokens > 0
+                                      ? command->max_new_tokens
+                                      : options->max_new_tokens,
+            .is_asked = command->max_new_tokens > 0};
+    if (!request.count) {
+        ZD_FAIL(ZD_ERR_USAGE, "E1011",
+                "no prompt is given, and the job has none");
+        zd_fail_help("a prompt, or sample.prompts in the job file");
+    } else if (!trainer->plan.shape.decode_capacity) {
+        ZD_FAIL(ZD_ERR_USAGE, "E1014",
+                "the memory of this run has no room for samples");
+        zd_fail_help("sample.steps and sample.prompts in the job file plan for "
+                     "them");
+    }
+    if (zd_error_get()->status != ZD_OK) {
+        command_fail(outcome);
+        return ZD_OK;
+    }
+    ZD_TRY(command_settle(
+            trainer,
+            comm_agree(trainer->comm, trainer_sample_check(trainer, &request)),
+            outcome));
+    if (outcome->status != ZD_OK)
+        return ZD_OK;
+    outcome->result = json_pack("{s:[]}", "samples");
+    request.told = json_object_get(outcome->result, "samples");
+    ZD_TRY(between_begin(trainer));
+    ZD_TRY(trainer_sample_request(trainer, &request));
+    return between_end(trainer);
+}
+
+static enum zd_status do_stop(
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome)
+{
+    trainer_tell_state(trainer, RUN_STOPPING);
+    if (command->save)
+        ZD_TRY(do_checkpoint(trainer, outcome));
+    else
+        outcome->result = json_object();
+    trainer->is_stopped = outcome->status == ZD_OK;
+    return ZD_OK;
+}
+
+static enum zd_status do_pause(
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome)
+{
+    uint64_t released = 0;
+    if (trainer->is_paused) {
+        ZD_FAIL(ZD_ERR_USAGE, "E1002", "the run is paused already");
+        zd_fail_help("resume makes it go on");
+        command_fail(outcome);
+        return ZD_OK;
+    }
+    /* nothing of the last step is under way while the run holds */
+    ZD_TRY(between_begin(trainer));
+    trainer->is_paused = true;
+    if (command->release)
+        ZD_TRY(command_settle(
+                trainer, trainer_release(trainer, &released), outcome));
+    if (outcome->status != ZD_OK) { /* the run goes on */
+        trainer->is_paused = false;
+        return between_end(trainer);
+    }
+    outcome->result =
+            json_pack("{s:I}", "released_bytes", (json_int_t)released);
+    return rank_report_ask(trainer); /* the last that is heard of them */
+}
+
+static enum zd_status do_resume(
+        struct trainer *trainer, struct command_outcome *outcome)
+{
+    if (!trainer->is_paused) {
+        ZD_FAIL(ZD_ERR_USAGE, "E1003", "the run is not paused");
+        command_fail(outcome);
+        return ZD_OK;
+    }
+    ZD_TRY(command_settle(trainer, trainer_retake(trainer), outcome));
+    if (outcome->status != ZD_OK)
+        return ZD_OK;
+    trainer->is_paused = false;
+    return between_end(trainer);
+}
+
+static enum zd_status act(
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome)
+{
+    switch (command->kind) {
+    case COMMAND_CHECKPOINT:
+        return do_checkpoint(trainer, outcome);
+    case COMMAND_PAUSE:
+        return do_pause(trainer, command, outcome);
+    case COMMAND_RESUME:
+        return do_resume(trainer, outcome);
+    case COMMAND_STOP:
+        return do_stop(trainer, command, outcome);
+    case COMMAND_SET:
+        return live_set(trainer, command, outcome);
+    case COMMAND_PROFILE:
+        return profile_begin(trainer, command, outcome);
+    case COMMAND_EVAL:
+        return do_eval(trainer, outcome);
+    case COMMAND_SAMPLE:
+        return do_sample(trainer, command, outcome);
+    case COMMAND_KINDS:
+        break;
+    }
+    ZD_FAIL(ZD_ERR_USAGE, "E1004", "this run does not know the command");
+    command_fail(outcome);
+    return ZD_OK;
+}
+
+/* Does it read what a released run has given back? */
+static bool needs_memory(const struct train_command *command)
+{
+    switch (command->kind) {
+    case COMMAND_CHECKPOINT:
+    case COMMAND_EVAL:
+    case COMMAND_SAMPLE:
+        return true;
+    case COMMAND_STOP:
+        return command->save;
+    default:
+        return false;
+    }
+}
+
+/* A released run takes its memory for as long as the command needs it. */
+static enum zd_status act_with_memory(
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome)
+{
+    if (!trainer_is_released(trainer) || !needs_memory(command))
+        return act(trainer, command, outcome);
+    ZD_TRY(command_settle(trainer, trainer_retake(trainer), outcome));
+    if (outcome->status != ZD_OK)
+        return ZD_OK;
+    ZD_TRY(act(trainer, command, outcome));
+    return trainer->is_stopped ? ZD_OK : release_again(trainer);
+}
+
+enum zd_status trainer_command(struct trainer *trainer)
+{
+    struct command_outcome outcome = {0};
+    struct train_command command = trainer->command; /* rank 0's */
+    ZD_TRY(comm_broadcast(trainer->comm, &command, sizeof command, 0));
+    command_list(trainer, &command);
+    enum zd_status status = act_with_memory(trainer, &command, &outcome);
+    if (outcome.status != ZD_OK)
+        command_unlist(trainer);
+    if (status == ZD_OK) {
+        trainer->has_command = false;
+        if (!outcome.is_later)
+            command_tell(trainer, &command, &outcome);
+        if (!trainer->is_stopped)
+            trainer_tell_state(
+                    trainer, trainer->is_paused ? RUN_PAUSED : RUN_RUNNING);
+    }
+    json_decref(outcome.result);
+    return status;
+}
+
+void commands_refuse(struct trainer *trainer)
+{
+    const struct train_control *control = trainer->observer->control;
+    struct zd_error error = {
+            .status = ZD_ERR_STOPPED,
+            .code = "E1000",
+            .what = "the run is ending; the command was not done"};
+    if (trainer->trace && trainer_is_first(trainer))
+        control->done(
+                control->ctx, &trainer->profiled, trainer->state.step, &error,
+                NULL);
+    if (!trainer->has_command)
+        return;
+    trainer->has_command = false;
+    control->done(
+            control->ctx, &trainer->command, trainer->state.step, &error, NULL);
+}

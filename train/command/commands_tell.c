@@ -1,0 +1,169 @@
+/* commands_tell.c - what is heard of commands: rank 0's control, an event, and
+ * the list that checkpoints hold. */
+#include "train/command/commands.h"
+
+#include "base/log.h"
+#include "train/trainer/live.h"
+
+#include <string.h>
+
+static json_t *id_or_null(int64_t id)
+{
+    return id >= 0 ? json_integer((json_int_t)id) : json_null();
+}
+
+static json_t *settings_json(const struct train_command *command)
+{
+    json_t *settings = json_object();
+    for (int id = 0; id < SETTINGS; id++) {
+        double value = command->value[id];
+        if (command->given[id])
+            json_object_set_new(
+                    settings, train_settings[id].name,
+                    train_settings[id].is_integer
+                            ? json_integer((json_int_t)value)
+                            : json_real(value));
+    }
+    return settings;
+}
+
+/* The members of its event: "command", its parameters, "uid", "pid". New
+ * reference. */
+static json_t *command_json(const struct train_command *command)
+{
+    json_t *json =
+            json_pack("{s:s}", "command", train_command_name(command->kind));
+    switch (command->kind) {
+    case COMMAND_SAMPLE:
+        json_object_set_new(json, "prompt", json_string(command->prompt));
+        json_object_set_new(
+                json, "max_new_tokens", json_integer(command->max_new_tokens));
+        break;
+    case COMMAND_PAUSE:
+        json_object_set_new(json, "release", json_boolean(command->release));
+        break;
+    case COMMAND_STOP:
+        json_object_set_new(json, "checkpoint", json_boolean(command->save));
+        break;
+    case COMMAND_PROFILE:
+        json_object_set_new(json, "steps", json_integer(command->steps));
+        break;
+    case COMMAND_SET: {
+        json_t *settings = settings_json(command);
+        json_object_update(json, settings);
+        json_decref(settings);
+        break;
+    }
+    default:
+        break;
+    }
+    json_object_set_new(json, "uid", id_or_null(command->uid));
+    json_object_set_new(json, "pid", id_or_null(command->pid));
+    return json;
+}
+
+/* --- the list that checkpoints hold --------------------------------------- */
+
+enum { LISTED_MAX = 1000 }; /* of those that change no bit */
+
+static bool is_set(const json_t *entry)
+{
+    const char *name = json_string_value(json_object_get(entry, "command"));
+    return name && strcmp(name, "set") == 0;
+}
+
+/* The oldest that changed no bit goes when there are many. */
+static void thin_list(json_t *list)
+{
+    size_t oldest = 0, others = 0;
+    for (size_t i = json_array_size(list); i-- > 0;)
+        if (!is_set(json_array_get(list, i))) {
+            oldest = i;
+            others++;
+        }
+    if (others > LISTED_MAX)
+        json_array_remove(list, oldest);
+}
+
+void command_list(struct trainer *trainer, const struct train_command *command)
+{
+    if (!trainer_is_first(trainer))
+        return;
+    if (!trainer->commands)
+        trainer->commands = json_array();
+    json_t *entry = command_json(command);
+    json_object_set_new(entry, "step", json_integer(trainer->state.step));
+    json_array_append_new(trainer->commands, entry);
+    thin_list(trainer->commands);
+    trainer->writer.commands = trainer->commands;
+}
+
+void command_unlist(struct trainer *trainer)
+{
+    size_t count = json_array_size(trainer->commands);
+    if (count > 0)
+        json_array_remove(trainer->commands, count - 1);
+}
+
+/* What the log has of it; checkpoints, evaluations and samples have lines of
+ * their own. */
+static void say_done(const struct train_command *command, int64_t step)
+{
+    switch (command->kind) {
+    case COMMAND_PAUSE:
+        zd_log_info(
+                "paused after step %lld%s", (long long)step,
+                command->release ? ", its memory given back" : "");
+        break;
+    case COMMAND_RESUME:
+        zd_log_info("going on after step %lld", (long long)step);
+        break;
+    case COMMAND_SET:
+        for (int id = 0; id < SETTINGS; id++)
+            if (command->given[id])
+                zd_log_info(
+                        "%s = %.10g from step %lld on", train_settings[id].name,
+                        command->value[id], (long long)step + 1);
+        break;
+    default:
+        break;
+    }
+}
+
+/* The rate that was set is this step's: whoever sets it during the warm-up may
+ * not expect that the schedule goes on rising from there. */
+static void warn_of_warmup(
+        const struct trainer *trainer, const struct train_command *command)
+{
+    char note[256];
+    if (command->kind == COMMAND_SET && command->given[SET_LEARNING_RATE] &&
+        live_in_warmup(trainer) && live_rate_note(trainer, note, sizeof note))
+        zd_log_warning("%s", note);
+}
+
+void command_tell(
+        struct trainer *trainer, const struct train_command *command,
+        const struct command_outcome *outcome)
+{
+    const struct train_control *control = trainer->observer->control;
+    bool failed = outcome->status != ZD_OK;
+    if (!trainer_is_first(trainer))
+        return;
+    if (failed)
+        zd_log_warning(
+                "%s was not done, the run %s: %s",
+                train_command_name(command->kind),
+                trainer->is_paused ? "stays paused" : "goes on",
+                outcome->error.what);
+    else
+        say_done(command, trainer->state.step);
+    if (!failed)
+        warn_of_warmup(trainer, command);
+    json_t *event = command_json(command);
+    if (failed)
+        json_object_set_new(event, "error", json_string(outcome->error.what));
+    events_tell(trainer->events, "command", trainer->state.step, event);
+    control->done(
+            control->ctx, command, trainer->state.step,
+            failed ? &outcome->error : NULL, outcome->result);
+}

@@ -1,0 +1,153 @@
+#include "train/command/signals.h"
+
+#include "base/clock.h"
+#include "base/threads.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* The only state a handler may touch: signals are process-wide, so is this. The
+ * handler runs in a thread of its own, and ranks may be threads; atomics
+ * without a lock are safe in both. */
+static atomic_int pending_usr1, pending_usr2, pending_term, term_count;
+static struct timespec term_at; /* written once, before pending_term */
+/* Of the job; ranks that are threads of one process each set the same. */
+static struct run_options wanted;
+static pthread_mutex_t wanted_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool cut_short;
+
+#define HANDLED 4
+static const int numbers[HANDLED] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
+static bool is_taken; /* by a thread of their own; written once */
+
+static void on_signal(int number)
+{
+    if (number == SIGUSR1)
+        pending_usr1 = 1;
+    else if (number == SIGUSR2)
+        pending_usr2 = 1;
+    else {
+        if (++term_count > 1)
+            _Exit(75); /* asked twice: now, without a save */
+        clock_gettime(CLOCK_MONOTONIC, &term_at);
+        pending_term = 1;
+    }
+}
+
+static void handled_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    for (int i = 0; i < HANDLED; i++)
+        sigaddset(set, numbers[i]);
+}
+
+static void *take_signals(void *unused)
+{
+    sigset_t set;
+    handled_signals(&set);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    for (;;)
+        pause();
+    return unused;
+}
+
+/* Handlers run on the stack of the thread that takes a signal, and a thread
+ * that computes may have none: generated code (oneDNN's products) keeps a
+ * pointer into the heap in the stack pointer, and a handler's frame would lie
+ * over what is there. So one thread takes them all, and those that compute,
+ * which are started later, inherit that they do not. */
+static void start_taking(void)
+{
+    pthread_t thread;
+    if (thread_start(&thread, "zerod-signals", take_signals, NULL) != 0)
+        return; /* handlers where they come: as good as it gets */
+    pthread_detach(thread);
+    is_taken = true;
+}
+
+static void leave_to_their_thread(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    sigset_t set;
+    pthread_once(&once, start_taking);
+    handled_signals(&set);
+    if (is_taken)
+        pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+void signals_install(const struct run_options *options)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    pthread_mutex_lock(&wanted_lock);
+    wanted = *options;
+    pthread_mutex_unlock(&wanted_lock);
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < HANDLED; i++)
+        sigaction(numbers[i], &action, NULL);
+    leave_to_their_thread();
+    /* a reader that left and a file that may not grow are errors of write */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+static int64_t flag_of(enum on_signal what)
+{
+    switch (what) {
+    case ON_SIGNAL_CHECKPOINT:
+        return SIGNALS_SAVE;
+    case ON_SIGNAL_CHECKPOINT_AND_EXIT:
+        return SIGNALS_SAVE_EXIT;
+    case ON_SIGNAL_EXIT:
+        return SIGNALS_EXIT;
+    }
+    return 0;
+}
+
+/* Open MPI's mpirun sends KILL one second after TERM (odls_base_sigkill_timeout
+ * lengthens that; srun gives Slurm's KillWait). */
+static double grace_seconds(void)
+{
+    const char *timeout = getenv("OMPI_MCA_odls_base_sigkill_timeout");
+    if (!getenv("OMPI_COMM_WORLD_SIZE"))
+        return 30;
+    double seconds = timeout ? atof(timeout) : 1.0;
+    return seconds > 0 ? seconds : 1.0;
+}
+
+static struct run_options wanted_now(void)
+{
+    pthread_mutex_lock(&wanted_lock);
+    struct run_options options = wanted;
+    pthread_mutex_unlock(&wanted_lock);
+    return options;
+}
+
+int64_t signals_take(double save_seconds)
+{
+    int64_t flags = 0;
+    const struct run_options options = wanted_now();
+    if (atomic_exchange(&pending_usr1, 0))
+        flags |= flag_of(options.on_sigusr1);
+    if (atomic_exchange(&pending_usr2, 0))
+        flags |= flag_of(options.on_sigusr2);
+    if (atomic_exchange(&pending_term, 0)) {
+        int64_t flag = flag_of(options.on_sigterm);
+        double gone = clock_seconds() - (double)term_at.tv_sec -
+                      1e-9 * (double)term_at.tv_nsec;
+        if (flag != SIGNALS_EXIT &&
+            gone + save_seconds > 0.5 * grace_seconds()) {
+            cut_short = true;
+            flag = SIGNALS_EXIT;
+        }
+        flags |= flag;
+    }
+    return flags;
+}
+
+bool signals_cut_short(void)
+{
+    return cut_short;
+}

@@ -1,0 +1,37 @@
+/* signals.h - what signals ask of a run. Handlers only set flags; the flags of
+ * all ranks are added up in the exchange at the beginning of a step, so that
+ * every rank acts at the same step boundary. Internal to train. */
+#ifndef ZD_TRAIN_COMMAND_SIGNALS_H
+#define ZD_TRAIN_COMMAND_SIGNALS_H
+
+#include "train/job/options.h"
+
+/* Bit-fields of one int64 that may be summed over up to 2^14 ranks. */
+#define SIGNALS_SAVE      ((int64_t)1)       /* save and go on */
+#define SIGNALS_SAVE_EXIT ((int64_t)1 << 15) /* save and end with 75 */
+#define SIGNALS_EXIT      ((int64_t)1 << 30) /* end with 75 */
+/* Rank 0 alone raises these: single bits of the same sum. */
+#define SIGNALS_TIME_SAVE ((int64_t)1 << 45) /* save_every has passed */
+#define SIGNALS_RANKS     ((int64_t)1 << 46) /* tell how the ranks are */
+#define SIGNALS_DEADLINE  ((int64_t)1 << 47) /* why SIGNALS_SAVE_EXIT is set */
+
+/* Does a summed word hold the field that begins at `bit`? */
+static inline bool signals_has(int64_t sum, int64_t bit)
+{
+    if (bit >= SIGNALS_TIME_SAVE)
+        return (sum & bit) != 0;
+    return (sum / bit) % ((int64_t)1 << 15) != 0;
+}
+
+/* Install handlers for USR1, USR2, TERM, INT as the job says. They run in a
+ * thread of their own; the calling one, and what it starts from now on, has
+ * these signals blocked. What came before is not forgotten. */
+void signals_install(const struct run_options *options);
+/* Flags raised since the last call, once each. A TERM or INT that leaves too
+ * little time for a save of `save_seconds` (mpirun kills its ranks a second
+ * after it tells them) asks for an exit without one. */
+int64_t signals_take(double save_seconds);
+/* A save was asked for and cannot end in time. */
+bool signals_cut_short(void);
+
+#endif

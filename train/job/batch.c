@@ -1,0 +1,76 @@
+/* batch.c - the three batch sizes and what each rank takes of a step. */
+#include "train/job/options.h"
+
+/* The multiple of `unit` nearest to `wanted`, at least one unit. */
+static int64_t nearest_multiple(int64_t wanted, int64_t unit)
+{
+    int64_t below = wanted / unit * unit;
+    int64_t above = below + unit;
+    if (below < unit)
+        return above;
+    return wanted - below <= above - wanted ? below : above;
+}
+
+static enum zd_status fail_divide(
+        int64_t global, int64_t unit, const char *unit_text)
+{
+    ZD_FAIL(ZD_ERR_CONFIG, "E0211",
+            "train.global_batch_size = %lld is no multiple of %s = %lld",
+            (long long)global, unit_text, (long long)unit);
+    zd_fail_help(
+            "the nearest that does: train.global_batch_size = %lld",
+            (long long)nearest_multiple(global, unit));
+    return ZD_ERR_CONFIG;
+}
+
+enum zd_status train_resolve_batch(
+        const struct train_options *options, int world, int *per_device_out,
+        int *accumulation_out, int64_t *global_out)
+{
+    int64_t N = world;
+    int64_t G = options->global_batch_size;
+    int64_t B = options->per_device_train_batch_size;
+    int64_t A = options->gradient_accumulation_steps;
+
+    if (G && B && A) {
+        if (B * A * N != G) {
+            ZD_FAIL(ZD_ERR_CONFIG, "E0211",
+                    "batch sizes do not agree: %lld x %lld x %lld ranks = "
+                    "%lld, not %lld",
+                    (long long)B, (long long)A, (long long)N,
+                    (long long)(B * A * N), (long long)G);
+            zd_fail_help(
+                    "remove one of the three, or set "
+                    "train.global_batch_size = %lld",
+                    (long long)(B * A * N));
+            return ZD_ERR_CONFIG;
+        }
+    } else if (G && B) {
+        if (G % (B * N))
+            return fail_divide(G, B * N, "per_device_train_batch_size x ranks");
+        A = G / (B * N);
+    } else if (G) {
+        if (!A)
+            A = 1;
+        if (G % (A * N))
+            return fail_divide(
+                    G, A * N,
+                    A > 1 ? "gradient_accumulation_steps x ranks" : "ranks");
+        B = G / (A * N);
+    } else {
+        if (!B)
+            B = 4;
+        if (!A)
+            A = 1;
+        G = B * A * N;
+    }
+    if (B > INT32_MAX || A > INT32_MAX)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0211",
+                "a batch of %lld x %lld samples per rank is too large",
+                (long long)B, (long long)A);
+    *per_device_out = (int)B;
+    *accumulation_out = (int)A;
+    *global_out = G;
+    return ZD_OK;
+}

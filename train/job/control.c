@@ -1,0 +1,120 @@
+#include "train/job/control.h"
+
+#include <string.h>
+
+/* Integers that a double holds exactly. */
+#define STEPS_MAX 9.0e15
+
+const struct train_setting train_settings[SETTINGS] = {
+        [SET_LEARNING_RATE] =
+                {.name = "learning_rate",
+                 .key = "optim.learning_rate",
+                 .help = "Rate of the next step; the rest of the schedule is "
+                         "scaled with it",
+                 .max = 1e3,
+                 .is_above_min = true},
+        [SET_MAX_GRAD_NORM] =
+                {.name = "max_grad_norm",
+                 .key = "optim.max_grad_norm",
+                 .help = "Clip gradients to this norm; 0 = off",
+                 .max = 1e30},
+        [SET_ACCUMULATION] =
+                {.name = "gradient_accumulation_steps",
+                 .key = "train.gradient_accumulation_steps",
+                 .help = "Micro-batches of a step; changes the global batch",
+                 .min = 1,
+                 .max = 1 << 24,
+                 .is_integer = true},
+        [SET_LOGGING_STEPS] =
+                {.name = "logging_steps",
+                 .key = "log.logging_steps",
+                 .help = "Steps between lines on the screen",
+                 .min = 1,
+                 .max = STEPS_MAX,
+                 .is_integer = true},
+        [SET_SAVE_STEPS] =
+                {.name = "save_steps",
+                 .key = "checkpoint.save_steps",
+                 .help = "Steps between checkpoints",
+                 .min = 1,
+                 .max = STEPS_MAX,
+                 .is_integer = true},
+        [SET_EVAL_STEPS] =
+                {.name = "eval_steps",
+                 .key = "eval.eval_steps",
+                 .help = "Steps between evaluations",
+                 .min = 1,
+                 .max = STEPS_MAX,
+                 .is_integer = true},
+};
+
+static const char *const commands[COMMAND_KINDS] = {
+        [COMMAND_CHECKPOINT] = "checkpoint",
+        [COMMAND_EVAL] = "eval",
+        [COMMAND_SAMPLE] = "sample",
+        [COMMAND_PAUSE] = "pause",
+        [COMMAND_RESUME] = "resume",
+        [COMMAND_STOP] = "stop",
+        [COMMAND_SET] = "set",
+        [COMMAND_PROFILE] = "profile",
+};
+
+const char *train_command_name(enum train_command_kind kind)
+{
+    return commands[kind];
+}
+
+int train_command_find(const char *name)
+{
+    for (int kind = 0; kind < COMMAND_KINDS; kind++)
+        if (strcmp(commands[kind], name) == 0)
+            return kind;
+    return -1;
+}
+
+const char *train_run_state_name(enum train_run_state state)
+{
+    static const char *const names[RUN_STATES] = {
+            [RUN_STARTING] = "starting",
+            [RUN_RUNNING] = "running",
+            [RUN_EVALUATING] = "evaluating",
+            [RUN_SAMPLING] = "sampling",
+            [RUN_CHECKPOINTING] = "checkpointing",
+            [RUN_PAUSED] = "paused",
+            [RUN_STOPPING] = "stopping",
+            [RUN_DONE] = "done",
+            [RUN_STOPPED] = "stopped",
+            [RUN_FAILED] = "failed",
+    };
+    return names[state];
+}
+
+const char *train_phase_name(enum train_phase phase)
+{
+    static const char *const names[PHASES] = {
+            [PHASE_DATA] = "data",
+            [PHASE_FORWARD] = "forward",
+            [PHASE_BACKWARD] = "backward",
+            [PHASE_REDUCE] = "reduce",
+            [PHASE_UPDATE] = "update",
+            [PHASE_GATHER] = "gather",
+            [PHASE_DOWN] = "down",
+            [PHASE_HOST] = "host",
+            [PHASE_UP] = "up",
+            [PHASE_DISK] = "disk",
+            [PHASE_CHECKPOINT] = "checkpoint",
+            [PHASE_EVAL] = "eval",
+    };
+    return names[phase];
+}
+
+json_t *train_gpu_json(const struct train_gpu_report *gpu)
+{
+    if (!gpu->name[0])
+        return json_null();
+    return json_pack(
+            "{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name", gpu->name, "uuid",
+            gpu->uuid, "pci", gpu->pci, "total", (json_int_t)gpu->total, "used",
+            (json_int_t)gpu->used, "held", (json_int_t)gpu->held, "planned",
+            (json_int_t)gpu->planned);
+}

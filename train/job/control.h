@@ -1,0 +1,176 @@
+/* control.h - a run that answers: commands that act on all ranks at one step
+ * boundary, and what it tells of itself beside train_observer's steps.
+ *
+ *   rank 0        train_control.next -> a command          (filled by daemon)
+ *   all ranks     the exchange that begins a step says that there is one; it is
+ *                 broadcast, and acted on before the step computes
+ *   rank 0        train_control.done, and an event
+ *
+ * A command changes nothing but what it says: pause, checkpoint, eval, sample
+ * and profile leave every later bit as it was. `set` is remembered in the
+ * checkpoint (train_live), so a resumed run keeps it. */
+#ifndef ZD_TRAIN_JOB_CONTROL_H
+#define ZD_TRAIN_JOB_CONTROL_H
+
+#include "base/file/json.h"
+#include "base/memory/arena.h"
+#include "base/status.h"
+
+enum train_command_kind {
+    COMMAND_CHECKPOINT, /* also with save_strategy = "no" */
+    COMMAND_EVAL,       /* also with eval_strategy = "no" */
+    COMMAND_SAMPLE,     /* a prompt, or the job's own when it is "" */
+    COMMAND_PAUSE,      /* hold here; release: give the device arena back */
+    COMMAND_RESUME,
+    COMMAND_STOP, /* end with 0, with a checkpoint unless told otherwise */
+    COMMAND_SET,
+    COMMAND_PROFILE, /* trace the next steps */
+    COMMAND_KINDS
+};
+
+/* What `set` can change; train_settings has their names and ranges. */
+enum train_setting_id {
+    SET_LEARNING_RATE, /* the next step's rate; the rest of the schedule is
+                          scaled with it */
+    SET_MAX_GRAD_NORM,
+    SET_ACCUMULATION,
+    SET_LOGGING_STEPS,
+    SET_SAVE_STEPS, /* with save_strategy = "steps" */
+    SET_EVAL_STEPS, /* with eval_strategy = "steps" */
+    SETTINGS
+};
+
+struct train_setting {
+    const char *name; /* "learning_rate" */
+    const char *key;  /* "optim.learning_rate" of job.toml */
+    const char *help;
+    double min, max;
+    bool is_integer, is_above_min;
+};
+extern const struct train_setting train_settings[SETTINGS];
+
+enum { TRAIN_PROMPT_MAX = 4096, TRAIN_PROFILE_MAX = 100 };
+
+struct train_command { /* plain bytes: it is broadcast */
+    int64_t id;        /* of who asks; told back by `done` */
+    enum train_command_kind kind;
+    int64_t uid, pid;     /* who asked; -1: nobody (replay, a deadline) */
+    bool release;         /* pause */
+    bool save;            /* stop */
+    int steps;            /* profile */
+    int max_new_tokens;   /* sample; 0: the job's */
+    bool given[SETTINGS]; /* set */
+    double value[SETTINGS];
+    char prompt[TRAIN_PROMPT_MAX]; /* sample; NUL-terminated UTF-8 */
+};
+
+/* "checkpoint", "eval", ..; -1 for a word that names none. */
+const char *train_command_name(enum train_command_kind kind);
+int train_command_find(const char *name);
+
+/* Rank 0's ears. Functions may be called from the trainer's thread alone and
+ * must not block. */
+struct train_control {
+    void *ctx;
+    /* The next command; false: none. `step`: steps made so far. */
+    bool (*next)(void *ctx, int64_t step, struct train_command *out);
+    /* What became of it. `error` is NULL when it was done; then `result`
+     * (borrowed, may be NULL) is an object: {"path"} of a checkpoint or a
+     * profile, {"eval_loss"}, {"samples": [{"prompt", "text"}]}, the settings
+     * of a set. For pause it is called when the run holds, for stop when its
+     * checkpoint is there. */
+    void (*done)(
+            void *ctx, const struct train_command *command, int64_t step,
+            const struct zd_error *error, const json_t *result);
+};
+
+enum train_run_state {
+    RUN_STARTING,
+    RUN_RUNNING,
+    RUN_EVALUATING,
+    RUN_SAMPLING,
+    RUN_CHECKPOINTING,
+    RUN_PAUSED,
+    RUN_STOPPING,
+    RUN_DONE,    /* all steps made, or as many as stop_after says */
+    RUN_STOPPED, /* on request, by a signal or a deadline */
+    RUN_FAILED,
+    RUN_STATES
+};
+const char *train_run_state_name(enum train_run_state state); /* "running" */
+
+/* Something that happened, with an id one higher than the last one's. Kinds:
+ *   step eval checkpoint sample warning state command resumed
+ * All but steps are lines of output_dir/events.jsonl: {"id", "time", "event",
+ * "step", and the members of `data`}. The id goes on where that file ends. */
+struct train_event {
+    int64_t id;
+    double time;      /* seconds since 1970 */
+    const char *kind; /* "step" */
+    int64_t step;
+    const char *text; /* the whole object, one line, no newline */
+};
+
+enum train_phase {
+    PHASE_DATA,
+    PHASE_FORWARD,
+    PHASE_BACKWARD,
+    PHASE_REDUCE,
+    PHASE_UPDATE,
+    PHASE_GATHER,
+    PHASE_DOWN, /* waits for offload: gradients on their way */
+    PHASE_HOST, /* .. the host's update */
+    PHASE_UP,   /* .. parameters on their way */
+    PHASE_DISK, /* .. NVMe */
+    PHASE_CHECKPOINT,
+    PHASE_EVAL,
+    PHASES
+};
+const char *train_phase_name(enum train_phase phase); /* "data" */
+
+/* A rank's GPU, in bytes, as its driver has it. `held`: what this process has
+ * of it; where ranks share a GPU, which hold the same, an equal part of what
+ * all of its processes have. */
+struct train_gpu_report {
+    char name[64];        /* "NVIDIA H200"; empty: the CPU */
+    char uuid[48];        /* "GPU-..." */
+    char pci[16];         /* "0000:3b:00.0" */
+    uint64_t total, used; /* by everybody */
+    uint64_t held, planned;
+};
+/* Its members by name; null: the CPU. New reference. */
+json_t *train_gpu_json(const struct train_gpu_report *gpu);
+
+/* A rank, as it was when the ranks were last asked: at a step boundary, every
+ * two seconds at most, and before the first step. Plain bytes: gathered. */
+struct train_rank_report {
+    int rank, local_rank, pid, threads;
+    char host[64];
+    char device[64]; /* "cpu", or a GPU's UUID */
+    char cpus[64];   /* "0-15", cut with ".." */
+    struct train_gpu_report gpu;
+    int64_t step;
+    double heartbeat; /* seconds since 1970 */
+    uint64_t planned[ARENA_MEMORIES], taken[ARENA_MEMORIES]; /* bytes */
+    uint64_t kinds[ARENA_MEMORIES][SPAN_KINDS];              /* planned */
+    uint64_t limit[ARENA_MEMORIES];                          /* 0: none known */
+    uint64_t resident, resident_peak; /* of the process (VmRSS, VmHWM) */
+    double phase_seconds[PHASES];     /* since this process began */
+    double step_seconds;              /* mean of the last steps */
+    uint64_t down_bytes, up_bytes, disk_read_bytes, disk_written_bytes;
+    uint64_t reduce_scatter_bytes, all_gather_bytes, all_reduce_bytes;
+};
+
+/* What `set` has changed so far: part of the state that checkpoints hold.
+ * Zeroed memory is a run in which nothing was set. */
+struct train_live {
+    double rate_set, rate_base; /* the rate at which the schedule said
+                                   rate_base is rate_set; 0: never set */
+    bool has_max_grad_norm;
+    double max_grad_norm;
+    int64_t accumulation; /* 0: the job's, and likewise the others */
+    int64_t global_batch; /* that it made, at the world of that time */
+    int64_t logging_steps, save_steps, eval_steps;
+};
+
+#endif

@@ -1,0 +1,75 @@
+#include "train/job/deadline.h"
+
+#include "base/log.h"
+#include "base/rfc3339.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define SLURM_VARIABLE "SLURM_JOB_END_TIME"
+
+double deadline_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* An environment outlives its job in a shell that was opened from it, so a
+ * moment that has passed is none. */
+static void take_slurm(double start, struct deadline *out)
+{
+    const char *text = getenv(SLURM_VARIABLE);
+    char *end;
+    if (!text || !text[0])
+        return;
+    double at = strtod(text, &end);
+    if (*end || !(at > start && at < 1e11)) {
+        zd_log_warning(
+                SLURM_VARIABLE " = \"%.40s\" is no moment to come: this run "
+                               "has no deadline",
+                text);
+        return;
+    }
+    out->at = at;
+    out->is_slurm = true;
+}
+
+enum zd_status deadline_init(
+        const struct run_options *options, double start, struct deadline *out)
+{
+    char text[RFC3339_BYTES];
+    *out = (struct deadline){.margin = options->deadline_margin};
+    if (options->deadline_after > 0)
+        out->at = start + options->deadline_after;
+    else if (options->deadline > 0)
+        out->at = options->deadline;
+    else
+        take_slurm(start, out);
+    if (out->at == 0 || out->at > start)
+        return ZD_OK;
+    rfc3339_print(out->at, text);
+    ZD_FAIL(ZD_ERR_CONFIG, "E1030",
+            "run.deadline = \"%s\" has passed: there is no time to train",
+            text);
+    zd_fail_help("give a later one, or a time from the start like \"8h\"");
+    return ZD_ERR_CONFIG;
+}
+
+bool deadline_has_come(
+        const struct deadline *deadline, double now, double save_seconds,
+        double step_seconds)
+{
+    double margin = deadline->margin > 0 ? deadline->margin
+                                         : 2 * save_seconds + 2 * step_seconds;
+    return deadline->at > 0 && now + margin >= deadline->at;
+}
+
+void deadline_print(const struct deadline *deadline, char *out, size_t bytes)
+{
+    char text[RFC3339_BYTES];
+    rfc3339_print(deadline->at, text);
+    snprintf(
+            out, bytes, "%s%s", text,
+            deadline->is_slurm ? " (" SLURM_VARIABLE ")" : "");
+}

@@ -1,0 +1,33 @@
+/* deadline.h - a run that must end in time ends with a checkpoint. Internal to
+ * train; rank 0 alone looks at its clock, and says so in the exchange that
+ * begins a step, as if USR1 had come (exit code 75).
+ *
+ *   when   [run] deadline, a moment or a time from the start of the process;
+ *          else SLURM_JOB_END_TIME (seconds since 1970); else never
+ *   early  deadline_margin; by itself twice the last save (or what a save is
+ *          guessed to take) and two steps */
+#ifndef ZD_TRAIN_JOB_DEADLINE_H
+#define ZD_TRAIN_JOB_DEADLINE_H
+
+#include "train/job/options.h"
+
+struct deadline {
+    double at;     /* seconds since 1970; 0: none */
+    double margin; /* seconds; 0: as above */
+    bool is_slurm;
+};
+
+/* Seconds since 1970. */
+double deadline_clock(void);
+/* `start`: when the process began. ZD_ERR_CONFIG (E1030) when the job's own has
+ * passed; one of Slurm that makes no sense is told and left out. */
+enum zd_status deadline_init(
+        const struct run_options *options, double start, struct deadline *out);
+/* Is it time to save? */
+bool deadline_has_come(
+        const struct deadline *deadline, double now, double save_seconds,
+        double step_seconds);
+/* "2026-11-22T08:00:00Z (SLURM_JOB_END_TIME)" */
+void deadline_print(const struct deadline *deadline, char *out, size_t bytes);
+
+#endif

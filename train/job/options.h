@@ -1,0 +1,180 @@
+/* options.h - the whole job as the trainer sees it: one options struct per
+ * section of job.toml. daemon fills it; strings and arrays belong to the job.
+ */
+#ifndef ZD_TRAIN_JOB_OPTIONS_H
+#define ZD_TRAIN_JOB_OPTIONS_H
+
+#include "base/device/device.h"
+#include "base/log.h"
+#include "comm/comm.h"
+#include "data/dataset.h"
+#include "kernels/attention/attention.h"
+#include "model/model.h"
+#include "offload/options.h"
+#include "optim/optim.h"
+#include "zero/options.h"
+
+struct job_options { /* [job] */
+    const char *name, *output_dir, *run_name;
+    uint64_t seed, data_seed;
+};
+
+enum on_signal {
+    ON_SIGNAL_CHECKPOINT_AND_EXIT,
+    ON_SIGNAL_EXIT,
+    ON_SIGNAL_CHECKPOINT
+};
+enum resume_mode { RESUME_AUTO, RESUME_NEVER, RESUME_MUST, RESUME_PATH };
+struct run_options { /* [run] */
+    enum resume_mode resume;
+    const char *resume_path;
+    int64_t stop_after; /* 0 = off */
+    enum on_signal on_sigterm, on_sigusr1, on_sigusr2;
+    double deadline;        /* seconds since 1970; 0: SLURM_JOB_END_TIME, or
+                               none */
+    double deadline_margin; /* seconds; 0: twice the last save and two steps */
+    double deadline_after;  /* the same as a time from the start; 0: not so */
+    const char *replay;     /* events.jsonl whose commands are given again at
+                               their steps; NULL: none (--replay) */
+};
+
+enum model_init { MODEL_PRETRAINED, MODEL_RANDOM };
+struct model_options {     /* [model] */
+    const char *path;      /* NULL with [model.config] */
+    const char *tokenizer; /* NULL: path's, else the byte tokenizer */
+    enum model_init init;
+    bool dtype_auto;
+    enum dtype dtype; /* of export */
+    enum attention_choice attn;
+    json_t *config; /* [model.config], or NULL */
+};
+
+struct fp16_options {  /* [train.fp16], with dtype = "fp16" only */
+    double loss_scale; /* 0: dynamic */
+    int initial_scale_power;
+    int loss_scale_window;
+    int hysteresis;
+    double min_loss_scale;
+};
+
+struct train_options { /* [train] */
+    int64_t max_steps; /* -1: from the epochs */
+    double num_train_epochs;
+    int64_t global_batch_size; /* 0 = not given; likewise the next two */
+    int per_device_train_batch_size;
+    int gradient_accumulation_steps;
+    enum dtype dtype;
+    bool tf32; /* products of fp32 on a GPU */
+    struct checkpointing gradient_checkpointing;
+    bool average_tokens_across_devices;
+    bool auto_find_batch_size;
+    const char *const *freeze;
+    int freeze_count;
+    struct fp16_options fp16;
+};
+
+enum eval_strategy { EVAL_NO, EVAL_STEPS, EVAL_EPOCH };
+struct eval_options { /* [eval] */
+    enum eval_strategy eval_strategy;
+    double eval_steps; /* whole steps, or a fraction < 1 of max_steps */
+    int per_device_eval_batch_size;
+    int64_t max_batches;
+    bool eval_on_start;
+};
+
+struct sample_options { /* [sample] */
+    int64_t steps;      /* 0 = off */
+    const char *const *prompts;
+    int prompt_count;
+    int max_new_tokens;
+    double temperature, top_p;
+};
+
+enum save_strategy { SAVE_NO, SAVE_STEPS, SAVE_EPOCH, SAVE_TIME, SAVE_BEST };
+enum export_kind { EXPORT_NONE, EXPORT_HF };
+struct checkpoint_options { /* [checkpoint] */
+    enum save_strategy save_strategy;
+    double save_steps; /* whole steps, or a fraction < 1 of max_steps */
+    double save_every_seconds;
+    int save_total_limit; /* 0 = keep all */
+    bool save_only_model, verify;
+    const char *metric_for_best_model; /* "eval_loss" | "loss" */
+    bool greater_is_better;
+    enum export_kind export;
+    uint64_t max_shard_bytes;
+};
+
+enum guard_nan { GUARD_SKIP, GUARD_STOP };
+struct guard_options { /* [guard] */
+    enum guard_nan nan;
+};
+
+enum progress_mode {
+    PROGRESS_AUTO,
+    PROGRESS_BAR,
+    PROGRESS_LINES,
+    PROGRESS_NONE
+};
+enum rank_logs { RANK_LOGS_FILES, RANK_LOGS_STDOUT, RANK_LOGS_NONE };
+struct log_options { /* [log] */
+    enum zd_log_level level;
+    double logging_steps; /* whole steps, or a fraction < 1 of max_steps */
+    bool logging_first_step;
+    enum progress_mode progress;
+    bool step_breakdown;
+    enum rank_logs rank_logs;
+    bool json;
+};
+
+struct report_options { /* [report] */
+    bool tensorboard, trainer_state, html;
+    const char *prometheus_textfile; /* folder, or NULL */
+};
+
+enum control_socket { CONTROL_AUTO, CONTROL_PATH, CONTROL_NONE };
+enum release_to { RELEASE_AUTO, RELEASE_HOST, RELEASE_DISK };
+struct control_options {        /* [control]; daemon's, but for the next two */
+    enum control_socket socket; /* not NONE: evaluation and samples are planned
+                                   even when their strategies are "no" */
+    enum release_to release_to; /* where pause --release puts the arena */
+    const char *socket_path;    /* with CONTROL_PATH */
+    const char *metrics_listen; /* "127.0.0.1:9479", or NULL */
+    bool readonly;
+    int status_gid; /* -1: none */
+};
+
+struct train_job {
+    struct job_options job;
+    struct run_options run;
+    struct device_options device;
+    struct model_options model;
+    struct data_options data;
+    struct train_options train;
+    struct optim_options optim;
+    struct zero_options zero;
+    struct offload_options offload;
+    struct comm_options comm;
+    struct eval_options eval;
+    struct sample_options sample;
+    struct checkpoint_options checkpoint;
+    struct guard_options guard;
+    struct log_options log;
+    struct report_options report;
+    struct control_options control;
+    const char *optimizer; /* optim.name as it was given; NULL: it was not */
+    bool names_states;     /* optim.state_dtype is given beside it */
+    const char *digest;    /* of the resolved job, compared between ranks */
+};
+
+/* Every default in one place; folders' own defaults are theirs. */
+struct train_job train_job_default(void);
+/* "adamw", "lion", ..: the family, whatever its states' formats. */
+const char *train_optimizer_name(enum optim_name name);
+
+/* Settle B, A, G for `world` ranks: any two give the third; see docs/job.md.
+ * ZD_ERR_CONFIG naming the nearest batch that divides. */
+enum zd_status train_resolve_batch(
+        const struct train_options *options, int world, int *per_device_out,
+        int *accumulation_out, int64_t *global_out);
+
+#endif

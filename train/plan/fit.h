@@ -1,0 +1,75 @@
+/* fit.h - choose what "auto" leaves open so that the job fits, or say why
+ * it does not and what would. Internal to train. */
+#ifndef ZD_TRAIN_PLAN_FIT_H
+#define ZD_TRAIN_PLAN_FIT_H
+
+#include "train/train.h"
+
+/* context.c: what the thread's GPU, or one like an H200 where it has none,
+ * has taken beside the arena, with collectives as the plan has them. */
+struct plan_context plan_context(
+        const struct train_job *job, const struct job_plan *plan);
+uint64_t plan_context_sum(const struct plan_context *context);
+
+/* Fill `plan` (config and table are there) for the job's checkpointing mode and
+ * batch, resolving auto. ZD_ERR_UNFIT when nothing allowed fits. */
+enum zd_status plan_fit(
+        const struct train_job *job, int local_size, struct job_plan *plan);
+
+/* One candidate of what may be open. */
+struct job_choice {
+    struct checkpointing checkpointing;
+    int B, A;
+    bool accumulate_on_host;
+    size_t spill_bytes; /* paged states on the host */
+};
+/* Replaces what the plan held. Defined in plan.c. */
+enum zd_status job_plan_try(
+        const struct train_job *job, const struct job_choice *choice,
+        struct job_plan *plan);
+enum { PLAN_NAME_MAX = 64 };
+/* As optim.name has it: "paged_adamw_8bit". */
+void plan_optimizer_name(
+        const struct optim_options *optim, char out[PLAN_NAME_MAX]);
+/* What sets the limit of a memory (ARENA_MEMORIES: of all together): a key of
+ * [device], or this machine. */
+void plan_limit_name(
+        const struct plan_limits *limits, enum arena_memory memory,
+        char out[PLAN_NAME_MAX]);
+/* Bytes of the device, with those that the driver takes, and in whole grains
+ * where the thread's device has some. */
+uint64_t plan_device_bytes(const struct job_plan *plan);
+/* Bytes of the host's memory, pinned or not. */
+uint64_t plan_host_bytes(const struct job_plan *plan);
+/* The job with checkpointing and batch settled: where gradients of several
+ * micro-batches are added up, and what of paged states lies on the host, as the
+ * limits ask. *fits_out: within the limits. */
+enum zd_status plan_try_choice(
+        const struct train_job *job, struct job_choice *choice,
+        const struct plan_limits *limits, struct job_plan *plan,
+        bool *fits_out);
+/* suggest.c: ZD_ERR_UNFIT with what is short, the largest spans, and the
+ * cheapest changes that would fit. The plan is overwritten. */
+enum zd_status plan_refuse(
+        const struct train_job *job, struct job_plan *plan,
+        const struct plan_limits *limits);
+/* Before a run takes its memory: this machine has it, whatever limits the job
+ * gives. Else as plan_refuse. */
+enum zd_status plan_check_machine(
+        const struct train_job *job, int local_size, struct job_plan *plan);
+/* request.c: what a running job may be asked for is added to plan->shape,
+ * and what it costs to the plan. */
+enum zd_status plan_on_request(
+        const struct train_job *job, struct job_plan *plan);
+static inline size_t plan_eval_batch_bytes(const struct model_shape *shape)
+{
+    return 3 * sizeof(int32_t) * (size_t)shape->eval_B * (size_t)shape->T;
+}
+static inline size_t plan_logits_bytes(int V)
+{
+    return (sizeof(float) + sizeof(int32_t)) * (size_t)V;
+}
+/* Batches that the loader has room for. */
+int job_plan_batches(const struct train_job *job, int accumulation);
+
+#endif

@@ -1,0 +1,128 @@
+/* json.c - the plan as plan.json and the control API have it. */
+#include "train/plan/print.h"
+
+static const char *tier_name(enum offload_tier tier)
+{
+    static const char *const names[] = {"none", "cpu", "nvme"};
+    return names[tier];
+}
+
+static json_t *spans_json(
+        const struct arena_plan *plan, enum arena_memory memory)
+{
+    json_t *spans = json_array();
+    for (int i = 0; i < plan->span_count; i++) {
+        const struct arena_span *span = &plan->spans[i];
+        if (span->memory == memory)
+            json_array_append_new(
+                    spans, json_pack(
+                                   "{s:s, s:s, s:I}", "name", span->name,
+                                   "kind", span_kind_name(span->kind), "bytes",
+                                   (json_int_t)span->bytes));
+    }
+    return spans;
+}
+
+/* Every rank holds the same bytes: shards are padded to equal length. */
+static json_t *rank_json(
+        const struct arena_plan *plan, const struct arena *taken, int rank)
+{
+    json_t *arenas = json_array();
+    for (int k = 0; k < ARENA_MEMORIES; k++) {
+        json_t *arena = json_pack(
+                "{s:s, s:I}", "name", arena_memory_name((enum arena_memory)k),
+                "planned_bytes", (json_int_t)plan->bytes[k]);
+        if (taken)
+            json_object_set_new(
+                    arena, "taken_bytes",
+                    json_integer((json_int_t)taken->taken_bytes[k]));
+        json_object_set_new(
+                arena, "spans", spans_json(plan, (enum arena_memory)k));
+        json_array_append_new(arenas, arena);
+    }
+    return json_pack("{s:i, s:o}", "rank", rank, "arenas", arenas);
+}
+
+static json_t *layout_json(const struct job_plan *plan)
+{
+    const struct zero_request *request = &plan->zero.request;
+    char optimizer[PLAN_NAME_MAX], checkpointing[PLAN_NAME_MAX];
+    plan_optimizer_name(&request->optim, optimizer);
+    plan_checkpointing_name(plan->shape.checkpointing, checkpointing);
+    return json_pack(
+            "{s:s, s:i, s:i, s:s, s:s, s:s, s:{s:s, s:s, s:s, s:s}}", "dtype",
+            dtype_name(request->dtype), "per_device_train_batch_size",
+            plan->per_device, "gradient_accumulation_steps", plan->accumulation,
+            "gradient_checkpointing", checkpointing, "optimizer", optimizer,
+            "states", plan_states_name(&request->optim), "offload", "optimizer",
+            tier_name(request->offload.optimizer), "params",
+            tier_name(request->offload.params), "activations",
+            tier_name(request->offload.activations), "accumulate",
+            request->accumulate_on_host ? "host" : "device");
+}
+
+static json_t *context_json(const struct plan_context *context)
+{
+    return json_pack(
+            "{s:I, s:b, s:I, s:I, s:I, s:I}", "driver",
+            (json_int_t)context->driver, "measured", context->is_measured,
+            "kernels", (json_int_t)context->kernels, "products",
+            (json_int_t)context->products, "attention",
+            (json_int_t)context->attention, "collectives",
+            (json_int_t)context->collectives);
+}
+
+json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
+{
+    json_t *ranks = json_array();
+    const struct comm_counters *wire = &plan->zero.wire;
+    for (int rank = 0; rank < plan->world; rank++)
+        json_array_append_new(ranks, rank_json(&plan->arena, taken, rank));
+    struct plan_moves moves = plan_moves_of(plan);
+    json_t *json = json_pack(
+            "{s:i, s:i, s:o, s:o, s:{s:I, s:I, s:I}}", "world", plan->world,
+            "stage", plan->zero.request.options.stage, "layout",
+            layout_json(plan), "ranks", ranks, "wire_bytes_per_step",
+            "reduce_scatter", (json_int_t)wire->reduce_scatter, "all_gather",
+            (json_int_t)wire->all_gather, "all_reduce",
+            (json_int_t)wire->all_reduce);
+    json_object_set_new(
+            json, "device",
+            json_pack(
+                    "{s:s, s:s*}", "backend", plan_backend_name(plan), "no_gpu",
+                    plan->no_gpu));
+    if (plan->backend == DEVICE_CUDA)
+        json_object_set_new(
+                json, "collectives",
+                json_pack(
+                        "{s:s, s:i}", "over",
+                        plan_transport_name(plan->transport), "ranks_per_node",
+                        plan->node_size));
+    if (plan->context_bytes) {
+        json_object_set_new(
+                json, "context_bytes",
+                json_integer((json_int_t)plan->context_bytes));
+        json_object_set_new(json, "context", context_json(&plan->context));
+    }
+    if (plan->measured)
+        json_object_set(json, "measured", plan->measured);
+    json_object_set_new(
+            json, "request_bytes",
+            json_pack(
+                    "{s:I, s:I}", "device",
+                    (json_int_t)plan->request_device_bytes, "host",
+                    (json_int_t)plan->request_host_bytes));
+    if (moves.is_known)
+        json_object_set_new(
+                json, "offload_bytes_per_step",
+                json_pack(
+                        "{s:I, s:I}", "down", (json_int_t)moves.down, "up",
+                        (json_int_t)moves.up));
+    if (moves.knows_disk)
+        json_object_set_new(
+                json, "disk_bytes_per_step",
+                json_pack(
+                        "{s:I, s:I}", "read", (json_int_t)moves.disk, "written",
+                        (json_int_t)moves.disk));
+    return json;
+}

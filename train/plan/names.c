@@ -1,0 +1,49 @@
+/* names.c - the names of what a plan chose. */
+#include "train/plan/print.h"
+
+void plan_optimizer_name(
+        const struct optim_options *optim, char out[PLAN_NAME_MAX])
+{
+    bool is_8bit = optim->state_type == OPTIM_STATE_8BIT;
+    snprintf(
+            out, PLAN_NAME_MAX, "%s%s%s", optim->paged ? "paged_" : "",
+            train_optimizer_name(optim->name),
+            is_8bit        ? "_8bit"
+            : optim->paged ? "_32bit"
+                           : "");
+}
+
+void plan_checkpointing_name(
+        struct checkpointing checkpointing, char out[PLAN_NAME_MAX])
+{
+    static const char *const names[] = {
+            [CHECKPOINTING_NONE] = "none",
+            [CHECKPOINTING_FULL] = "full",
+            [CHECKPOINTING_SQRT] = "sqrt",
+            [CHECKPOINTING_AUTO] = "auto"};
+    if (checkpointing.mode == CHECKPOINTING_EVERY)
+        snprintf(out, PLAN_NAME_MAX, "every:%d", checkpointing.every);
+    else
+        snprintf(out, PLAN_NAME_MAX, "%s", names[checkpointing.mode]);
+}
+
+const char *plan_states_name(const struct optim_options *optim)
+{
+    static const char *const names[] = {"fp32", "bf16", "8-bit"};
+    bool has_none = optim->name == OPTIM_SGD && optim->momentum == 0;
+    return has_none ? "no" : names[optim->state_type];
+}
+
+const char *plan_transport_name(enum comm_transport transport)
+{
+    static const char *const names[] = {
+            [COMM_TRANSPORT_HOST] = "the host",
+            [COMM_TRANSPORT_STAGED] = "the host's memory and MPI",
+            [COMM_TRANSPORT_NCCL] = "NCCL"};
+    return names[transport];
+}
+
+const char *plan_backend_name(const struct job_plan *plan)
+{
+    return plan->backend == DEVICE_CUDA ? "cuda" : "cpu";
+}

@@ -1,0 +1,207 @@
+#include "train/report/events.h"
+
+#include "base/file/fs.h"
+#include "base/log.h"
+#include "train/report/row_file.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct events {
+    const struct train_observer *observer;
+    pthread_mutex_t mutex; /* guards what follows, and the order of events */
+    char *path;
+    size_t kept;           /* bytes of it that stay */
+    struct row_file *file; /* NULL before events_begin .. */
+    json_t *held;          /* .. when lines wait here */
+    int64_t last_id, last_step;
+};
+
+static int64_t id_of(const char *line, size_t bytes)
+{
+    json_t *object = json_loadb(line, bytes, 0, NULL);
+    int64_t id = json_integer_value(json_object_get(object, "id"));
+    json_decref(object);
+    return id;
+}
+
+/* The highest id, and where the last whole line ends. */
+static enum zd_status read_end(
+        const char *path, int64_t *id_out, size_t *bytes_out)
+{
+    char *text;
+    size_t bytes, length, at = 0;
+    *id_out = 0;
+    *bytes_out = 0;
+    if (!fs_exists(path))
+        return ZD_OK;
+    ZD_TRY(fs_read_file(path, SIZE_MAX, &text, &bytes));
+    while ((length = row_file_line(text + at, bytes - at)) > 0) {
+        int64_t id = id_of(text + at, length);
+        *id_out = id > *id_out ? id : *id_out;
+        at += length + 1;
+    }
+    *bytes_out = at;
+    free(text);
+    return ZD_OK;
+}
+
+/* It is an event too, so not under the mutex. */
+static void tell_trouble(const struct zd_error *trouble)
+{
+    if (trouble->status != ZD_OK)
+        zd_log_warning(
+                "%s; training goes on and the events are kept", trouble->what);
+}
+
+static void on_log(void *ctx, enum zd_log_level level, const char *message)
+{
+    if (level >= ZD_LOG_WARNING)
+        events_tell(ctx, "warning", -1, json_pack("{s:s}", "message", message));
+}
+
+enum zd_status events_open(
+        const char *path, const struct train_observer *observer,
+        struct events **out)
+{
+    struct events *events = calloc(1, sizeof *events);
+    if (!events)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    events->observer = observer;
+    pthread_mutex_init(&events->mutex, NULL);
+    events->path = strdup(path);
+    events->held = json_array();
+    enum zd_status status = read_end(path, &events->last_id, &events->kept);
+    if (status != ZD_OK) {
+        events_close(events);
+        return status;
+    }
+    zd_log_set_hook(on_log, events);
+    *out = events;
+    return ZD_OK;
+}
+
+/* The mutex is held. */
+static void write_held(struct events *events, struct zd_error *trouble)
+{
+    size_t i;
+    json_t *line;
+    json_array_foreach(events->held, i, line) row_file_add(
+            events->file, json_string_value(line), json_string_length(line),
+            trouble);
+    json_decref(events->held);
+    events->held = NULL;
+}
+
+enum zd_status events_begin(struct events *events)
+{
+    struct zd_error trouble = {.status = ZD_OK};
+    if (!events)
+        return ZD_OK;
+    pthread_mutex_lock(&events->mutex);
+    enum zd_status status =
+            row_file_open(events->path, events->kept, &events->file);
+    if (status == ZD_OK)
+        write_held(events, &trouble);
+    pthread_mutex_unlock(&events->mutex);
+    tell_trouble(&trouble);
+    return status;
+}
+
+void events_close(struct events *events)
+{
+    if (!events)
+        return;
+    zd_log_set_hook(NULL, NULL);
+    row_file_close(events->file);
+    json_decref(events->held);
+    free(events->path);
+    pthread_mutex_destroy(&events->mutex);
+    free(events);
+}
+
+/* Seconds since 1970, to the millisecond. */
+static double now_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + floor((double)now.tv_nsec * 1e-6) * 1e-3;
+}
+
+/* The line: numbers come back exactly, as in metrics.jsonl. */
+static char *line_of(const struct train_event *event, const json_t *members)
+{
+    json_t *line = json_pack(
+            "{s:I, s:f, s:s, s:I}", "id", (json_int_t)event->id, "time",
+            event->time, "event", event->kind, "step", (json_int_t)event->step);
+    if (members)
+        json_object_update_missing(line, (json_t *)(uintptr_t)members);
+    char *text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(line);
+    return text;
+}
+
+/* The mutex is held: events reach the file and the observer in their order. */
+static void tell(
+        struct events *events, struct train_event *event, const json_t *members,
+        struct zd_error *trouble)
+{
+    event->id = ++events->last_id;
+    event->time = now_seconds();
+    if (event->step < 0)
+        event->step = events->last_step;
+    events->last_step = event->step;
+    char *text = line_of(event, members);
+    if (!text)
+        return; /* out of memory: one line less */
+    event->text = text;
+    if (events->held && strcmp(event->kind, "step") != 0)
+        json_array_append_new(events->held, json_string(text));
+    else if (events->file && strcmp(event->kind, "step") != 0)
+        row_file_add(events->file, text, strlen(text), trouble);
+    if (events->observer->event)
+        events->observer->event(events->observer->ctx, event);
+    free(text);
+}
+
+void events_tell(
+        struct events *events, const char *kind, int64_t step, json_t *members)
+{
+    struct zd_error trouble = {.status = ZD_OK};
+    struct train_event event = {.kind = kind, .step = step};
+    if (events) {
+        pthread_mutex_lock(&events->mutex);
+        tell(events, &event, members, &trouble);
+        pthread_mutex_unlock(&events->mutex);
+    }
+    json_decref(members);
+    tell_trouble(&trouble);
+}
+
+bool events_want_steps(const struct events *events)
+{
+    return events && events->observer->event;
+}
+
+int64_t events_last_id(struct events *events)
+{
+    if (!events)
+        return 0;
+    pthread_mutex_lock(&events->mutex);
+    int64_t id = events->last_id;
+    pthread_mutex_unlock(&events->mutex);
+    return id;
+}
+
+enum zd_status events_sync(struct events *events)
+{
+    if (!events)
+        return ZD_OK;
+    pthread_mutex_lock(&events->mutex);
+    enum zd_status status = events->file ? row_file_sync(events->file) : ZD_OK;
+    pthread_mutex_unlock(&events->mutex);
+    return status;
+}

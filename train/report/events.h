@@ -1,0 +1,34 @@
+/* events.h - output_dir/events.jsonl: what happened in a run, a line each, with
+ * ids that rise by one (docs/control.md has the kinds). Rank 0.
+ *
+ * Steps have ids too, but are no lines: metrics.jsonl has them. The file is
+ * never cut: a run that goes on from a checkpoint writes `resumed`, which says
+ * what came before it in vain. Internal to train. */
+#ifndef ZD_TRAIN_REPORT_EVENTS_H
+#define ZD_TRAIN_REPORT_EVENTS_H
+
+#include "train/train.h"
+
+struct events;
+
+/* Go on behind the last whole line of `path`, whose `id` is the last one.
+ * Warnings of the log are events from here on until events_close. The file is
+ * not touched, and lines wait in memory, until events_begin: a start that is
+ * refused leaves no trace. */
+enum zd_status events_open(
+        const char *path, const struct train_observer *observer,
+        struct events **out);
+enum zd_status events_begin(struct events *events); /* may be NULL */
+void events_close(struct events *events);
+/* Any thread. Takes ownership of `members` (NULL: none). A disk that takes
+ * nothing is survived as in metrics.jsonl. `events` may be NULL. */
+void events_tell(
+        struct events *events, const char *kind, int64_t step, json_t *members);
+/* Does somebody hear of steps? They are not in the file. */
+bool events_want_steps(const struct events *events);
+/* The last id given; 0: none yet. */
+int64_t events_last_id(struct events *events);
+/* Lines so far are on disk. */
+enum zd_status events_sync(struct events *events);
+
+#endif

@@ -1,0 +1,28 @@
+/* metrics.h - metrics.jsonl: one JSON object a line, one line per step and per
+ * evaluation, numbers with enough digits to come back exactly. Internal to
+ * train; rank 0 only. */
+#ifndef ZD_TRAIN_REPORT_METRICS_H
+#define ZD_TRAIN_REPORT_METRICS_H
+
+#include "comm/comm.h"
+#include "train/train.h"
+
+struct metrics; /* the open file */
+
+/* Open `path` to go on after `step`: rows of later steps are dropped, a torn
+ * last line with them; rows up to `step` are not touched. */
+enum zd_status metrics_open(
+        const char *path, int64_t step, struct metrics **metrics_out);
+void metrics_close(struct metrics *metrics);
+/* The row of a step. New reference. */
+json_t *metrics_row(
+        const struct train_step_report *report,
+        const struct comm_counters *wire, bool breakdown);
+/* Takes ownership of `row`. */
+enum zd_status metrics_add(struct metrics *metrics, json_t *row);
+enum zd_status metrics_eval(
+        struct metrics *metrics, int64_t step, double eval_loss);
+/* Rows written so far are on disk. */
+enum zd_status metrics_sync(struct metrics *metrics);
+
+#endif

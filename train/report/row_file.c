@@ -1,0 +1,120 @@
+#include "train/report/row_file.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct row_file {
+    int fd;
+    char *path;
+    off_t end;     /* of the last whole row in the file */
+    char *pending; /* rows not written yet */
+    size_t pending_bytes;
+    bool is_behind; /* said so */
+};
+
+enum zd_status row_file_open(
+        const char *path, size_t kept, struct row_file **out)
+{
+    struct row_file *file = calloc(1, sizeof *file);
+    if (!file)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    file->path = strdup(path);
+    file->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (file->fd < 0 || ftruncate(file->fd, (off_t)kept) != 0) {
+        ZD_FAIL(ZD_ERR_CREATE, "E0731", "cannot open %s: %s", path,
+                strerror(errno));
+        row_file_close(file);
+        return ZD_ERR_CREATE;
+    }
+    file->end = (off_t)kept;
+    *out = file;
+    return ZD_OK;
+}
+
+void row_file_close(struct row_file *file)
+{
+    if (!file)
+        return;
+    if (file->fd >= 0)
+        close(file->fd);
+    free(file->pending);
+    free(file->path);
+    free(file);
+}
+
+/* Write what is pending; a torn write is taken back. */
+static enum zd_status flush_rows(struct row_file *file)
+{
+    size_t done = 0;
+    while (done < file->pending_bytes) {
+        ssize_t n =
+                pwrite(file->fd, file->pending + done,
+                       file->pending_bytes - done, file->end + (off_t)done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            int error = n < 0 ? errno : ENOSPC;
+            if (ftruncate(file->fd, file->end) != 0)
+                zd_log_debug("cannot cut %s", file->path);
+            return ZD_FAIL(
+                    ZD_ERR_IO, "E0732", "cannot write %s: %s", file->path,
+                    strerror(error));
+        }
+        done += (size_t)n;
+    }
+    file->end += (off_t)done;
+    file->pending_bytes = 0;
+    file->is_behind = false;
+    return ZD_OK;
+}
+
+static enum zd_status append(
+        struct row_file *file, const char *text, size_t bytes)
+{
+    char *more = realloc(file->pending, file->pending_bytes + bytes + 1);
+    if (!more)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    memcpy(more + file->pending_bytes, text, bytes);
+    more[file->pending_bytes + bytes] = '\n';
+    file->pending = more;
+    file->pending_bytes += bytes + 1;
+    return ZD_OK;
+}
+
+enum zd_status row_file_add(
+        struct row_file *file, const char *text, size_t bytes,
+        struct zd_error *told_out)
+{
+    told_out->status = ZD_OK;
+    ZD_TRY(append(file, text, bytes));
+    struct zd_error before = *zd_error_get();
+    zd_error_clear();
+    if (flush_rows(file) != ZD_OK) {
+        if (!file->is_behind)
+            *told_out = *zd_error_get();
+        file->is_behind = true;
+    }
+    zd_error_set(&before); /* of whoever adds a row about a failure */
+    return ZD_OK;
+}
+
+enum zd_status row_file_sync(struct row_file *file)
+{
+    ZD_TRY(flush_rows(file));
+    if (fdatasync(file->fd) != 0)
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0732", "cannot flush %s: %s", file->path,
+                strerror(errno));
+    return ZD_OK;
+}
+
+size_t row_file_line(const char *text, size_t bytes)
+{
+    const char *end = memchr(text, '\n', bytes);
+    return end ? (size_t)(end - text) : 0;
+}

@@ -1,0 +1,24 @@
+/* startup.h - where the time from the process's start to its first step went;
+ * a line of the log tells it. Internal to train. */
+#ifndef ZD_TRAIN_REPORT_STARTUP_H
+#define ZD_TRAIN_REPORT_STARTUP_H
+
+enum { STARTUP_PHASES = 12 };
+
+struct startup {
+    double last; /* clock of the last mark */
+    int count;   /* of phases; 0: not begun, or told */
+    struct startup_phase {
+        const char *name;
+        double seconds;
+    } phases[STARTUP_PHASES];
+};
+
+/* Its first phase is "launch": from the process's start until now. */
+void startup_begin(struct startup *startup);
+/* What was done since the last mark was this; `name` is static. */
+void startup_mark(struct startup *startup, const char *name);
+/* All phases, on the log (level info). */
+void startup_tell(const struct startup *startup);
+
+#endif

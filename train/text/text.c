@@ -1,0 +1,130 @@
+#include "train/text/text.h"
+
+#include "base/file/fs.h"
+
+#include <limits.h>
+#include <string.h>
+
+static bool has_tokenizer(const char *dir)
+{
+    char path[PATH_MAX];
+    fs_join(path, sizeof path, dir, "tokenizer.json");
+    return fs_exists(path);
+}
+
+static bool is_tokenised(const struct data_entry *entry)
+{
+    size_t length = entry->path ? strlen(entry->path) : 0;
+    switch (entry->format) {
+    case DATA_MEGATRON:
+    case DATA_LLMC:
+    case DATA_NANOGPT:
+        return true;
+    case DATA_AUTO:
+        return length > 4 && strcmp(entry->path + length - 4, ".bin") == 0;
+    default:
+        return false;
+    }
+}
+
+static bool all_tokenised(const struct data_options *data)
+{
+    for (int i = 0; i < data->train_count; i++)
+        if (!is_tokenised(&data->train[i]))
+            return false;
+    for (int i = 0; i < data->eval_count; i++)
+        if (!is_tokenised(&data->eval[i]))
+            return false;
+    return true;
+}
+
+static enum zd_status check_vocabulary(
+        const struct text *text, const struct model_config *config,
+        const char *path)
+{
+    int ids = tokenizer_vocab_size(text->tokenizer);
+    if (ids <= config->vocab_size)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E0447",
+            "the tokenizer (%s) has %d ids, the model's vocab_size is %d",
+            tokenizer_describe(text->tokenizer), ids, config->vocab_size);
+    if (path)
+        zd_fail_where("%s", path);
+    zd_fail_help(
+            "use the model's own tokenizer, or a vocab_size of at least "
+            "%d",
+            ids);
+    return ZD_ERR_DATA;
+}
+
+/* `path` is where the tokenizer was read; NULL for the byte tokenizer. */
+static enum zd_status finish(
+        struct text *text, const struct model_config *config, const char *path)
+{
+    enum zd_status status = ZD_OK;
+    text->eos = text->tokenizer ? tokenizer_eos(text->tokenizer) : -1;
+    if (text->eos < 0)
+        text->eos = config->eos_token_id;
+    if (text->tokenizer)
+        status = check_vocabulary(text, config, path);
+    if (status != ZD_OK)
+        text_close(text);
+    return status;
+}
+
+enum zd_status text_open(
+        const struct train_job *job, const struct model_config *config,
+        struct text *text)
+{
+    const char *path = NULL;
+    memset(text, 0, sizeof *text);
+    if (job->model.tokenizer && job->model.tokenizer[0]) {
+        path = job->model.tokenizer;
+        ZD_TRY(tokenizer_open(path, &text->tokenizer));
+        if (fs_is_dir(path))
+            text->dir = path;
+    } else if (job->model.path && has_tokenizer(job->model.path)) {
+        path = job->model.path;
+        ZD_TRY(tokenizer_open(path, &text->tokenizer));
+        text->dir = path;
+    } else if (!all_tokenised(&job->data)) {
+        ZD_TRY(tokenizer_open_bytes(&text->tokenizer));
+    }
+    return finish(text, config, path);
+}
+
+enum zd_status text_open_dir(
+        const char *dir, const struct model_config *config, struct text *text)
+{
+    memset(text, 0, sizeof *text);
+    if (has_tokenizer(dir)) {
+        ZD_TRY(tokenizer_open(dir, &text->tokenizer));
+        text->dir = dir;
+    } else {
+        ZD_TRY(tokenizer_open_bytes(&text->tokenizer));
+    }
+    return finish(text, config, text->dir);
+}
+
+void text_close(struct text *text)
+{
+    if (text->tokenizer)
+        tokenizer_close(text->tokenizer);
+    text->tokenizer = NULL;
+}
+
+bool text_ends(
+        const struct text *text, const struct model_config *config, int32_t id)
+{
+    size_t i;
+    json_t *value;
+    const json_t *listed = json_object_get(config->json, "eos_token_id");
+    if (id == text->eos || id == config->eos_token_id)
+        return true;
+    json_array_foreach(listed, i, value)
+    {
+        if (json_is_integer(value) && json_integer_value(value) == id)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,31 @@
+/* text.h - which tokenizer a job or a model directory means, and its end of
+ * text. Internal to train; daemon uses it for `zerod data inspect`. */
+#ifndef ZD_TRAIN_TEXT_TEXT_H
+#define ZD_TRAIN_TEXT_TEXT_H
+
+#include "data/tokenizer/tokenizer.h"
+#include "model/config.h"
+#include "train/job/options.h"
+
+struct text {
+    struct tokenizer *tokenizer; /* NULL: pre-tokenised data and none given */
+    int eos;                     /* -1: none */
+    const char *dir;             /* folder of its files; NULL: built in */
+};
+
+/* The job's: model.tokenizer, else model.path's, else the byte tokenizer unless
+ * every data entry is pre-tokenised. ZD_ERR_DATA when it has more ids than the
+ * model's vocabulary. `text` borrows strings of `job`. */
+enum zd_status text_open(
+        const struct train_job *job, const struct model_config *config,
+        struct text *text);
+/* A model directory's. */
+enum zd_status text_open_dir(
+        const char *dir, const struct model_config *config, struct text *text);
+void text_close(struct text *text);
+
+/* Is `id` an end of text: the tokenizer's or any of config.json's? */
+bool text_ends(
+        const struct text *text, const struct model_config *config, int32_t id);
+
+#endif

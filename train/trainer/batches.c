@@ -1,0 +1,69 @@
+#include "train/trainer/batches.h"
+
+#include "train/plan/fit.h"
+
+#include <stdlib.h>
+
+static int64_t sample_of(void *ctx, int64_t batch, int b)
+{
+    const struct trainer *trainer = ctx;
+    int64_t A = trainer->plan.accumulation, B = trainer->plan.per_device;
+    int64_t N = trainer->plan.world;
+    int64_t step = batch / A, micro = batch % A;
+    return trainer->base_sample + step * trainer->plan.global_batch +
+           (micro * N + comm_rank(trainer->comm)) * B + b;
+}
+
+enum zd_status batches_start(struct trainer *trainer)
+{
+    const struct job_plan *plan = &trainer->plan;
+    int room = trainer->batch_room, A = plan->accumulation;
+    int ahead = A <= room / 2 ? room / 2 : room - A;
+    int64_t steps = trainer->state.max_steps - trainer->state.step;
+    struct loader_order order = {.sample_of = sample_of, .ctx = trainer};
+    trainer->base_sample = trainer->state.samples_taken;
+    trainer->has_batches = false;
+    trainer->batches = calloc((size_t)A, sizeof *trainer->batches);
+    if (!trainer->batches)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    return loader_create(
+            trainer->train_data, order, 0, steps * A, plan->per_device,
+            plan->shape.T, room - ahead, ahead,
+            arena_span(&trainer->arena, "train.batches"), &trainer->loader);
+}
+
+void batches_stop(struct trainer *trainer)
+{
+    loader_destroy(trainer->loader);
+    free(trainer->batches);
+    trainer->loader = NULL;
+    trainer->batches = NULL;
+}
+
+enum zd_status batches_accumulate(struct trainer *trainer, int accumulation)
+{
+    struct job_plan *plan = &trainer->plan;
+    int most = trainer->batch_room - 1; /* one is read ahead */
+    enum zd_status status;
+    if (accumulation == plan->accumulation)
+        return ZD_OK;
+    if (accumulation > most)
+        status =
+                ZD_FAIL(ZD_ERR_UNFIT, "E1008",
+                        "the memory that was planned keeps %d micro-batches of "
+                        "a step at most, not %d",
+                        most, accumulation);
+    else
+        status = zero_plan_reaccumulate(&plan->zero, accumulation);
+    if (status != ZD_OK) {
+        zd_fail_help(
+                "stop the run, set train.gradient_accumulation_steps = %d in "
+                "its job file and start it again: it goes on from its "
+                "checkpoint",
+                accumulation);
+        return status;
+    }
+    plan->accumulation = accumulation;
+    plan->global_batch = (int64_t)plan->per_device * accumulation * plan->world;
+    return ZD_OK;
+}

@@ -1,0 +1,33 @@
+/* live.h - the settings as `set` has made them: what steps go by. Part of the
+ * state (train_live), so a checkpoint has them. Internal to train. */
+#ifndef ZD_TRAIN_TRAINER_LIVE_H
+#define ZD_TRAIN_TRAINER_LIVE_H
+
+#include "train/command/commands.h"
+
+/* Of the next step. */
+double live_learning_rate(const struct trainer *trainer);
+/* Is the step after the next one's rate higher because of the warm-up? */
+bool live_in_warmup(const struct trainer *trainer);
+/* How the rate changes behind the next step, a sentence; false: it stays. */
+bool live_rate_note(const struct trainer *trainer, char *text, size_t bytes);
+double live_max_grad_norm(const struct trainer *trainer);
+/* In whole steps; 0: never. */
+int64_t live_save_steps(const struct trainer *trainer);
+int64_t live_eval_steps(const struct trainer *trainer);
+/* values: (SETTINGS), as they hold for the next step; NaN: does not apply. */
+void live_settings(const struct trainer *trainer, double *values);
+/* What `set` has asked for since the run began; false: never. */
+void live_asked(const struct trainer *trainer, bool *is_set, double *values);
+
+/* Collective: all that the command gives, or nothing. */
+enum zd_status live_set(
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome);
+
+/* What a resumed run keeps of what was set, after its state was loaded: a key
+ * that the job file has changed since then holds again (`manifest`: of the
+ * checkpoint), and the number of micro-batches takes effect. */
+enum zd_status live_resume(struct trainer *trainer, const json_t *manifest);
+
+#endif

@@ -1,0 +1,116 @@
+#include "train/trainer/output_dir.h"
+
+#include "base/file/fs.h"
+#include "base/log.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/command/release.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOCK_FILE ".zerod.lock"
+
+static enum zd_status take_lock(struct output_dir *dir)
+{
+    char path[PATH_MAX], holder[128] = "";
+    fs_join(path, sizeof path, dir->path, LOCK_FILE);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+    if (fd < 0)
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0733", "cannot create %s: %s", path,
+                strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        ssize_t n = pread(fd, holder, sizeof holder - 1, 0);
+        if (n > 0)
+            holder[strcspn(holder, "\n")] = '\0';
+        close(fd);
+        ZD_FAIL(ZD_ERR_CREATE, "E0734", "%s is in use by another job (%s)",
+                dir->path, n > 0 ? holder : "unknown");
+        zd_fail_help("wait for it, or give this job another job.output_dir");
+        return ZD_ERR_CREATE;
+    }
+    char host[64] = "";
+    gethostname(host, sizeof host - 1);
+    int n = snprintf(
+            holder, sizeof holder, "pid %ld on %s\n", (long)getpid(), host);
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, holder, (size_t)n, 0) != n)
+        zd_log_debug("cannot write %s: %s", path, strerror(errno));
+    dir->lock = fd;
+    return ZD_OK;
+}
+
+static enum zd_status prepare(struct output_dir *dir)
+{
+    ZD_TRY(fs_make_dirs(dir->path));
+    ZD_TRY(take_lock(dir));
+    ZD_TRY(release_sweep(dir->path));
+    return checkpoint_sweep(dir->path);
+}
+
+/* Rank 0 leaves a file with a number that only this start knows; a rank that
+ * cannot read it back writes to another disk. */
+static enum zd_status check_shared(struct comm *comm, struct output_dir *dir)
+{
+    char path[PATH_MAX], expected[40], *found = NULL;
+    enum zd_status status = ZD_OK;
+    uint64_t nonce[2] = {(uint64_t)getpid(), 0};
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    nonce[1] = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    ZD_TRY(comm_broadcast(comm, nonce, sizeof nonce, 0));
+    snprintf(
+            expected, sizeof expected, "%016llx%016llx",
+            (unsigned long long)nonce[0], (unsigned long long)nonce[1]);
+    fs_join(path, sizeof path, dir->path, ".zerod.probe");
+    if (comm_rank(comm) == 0)
+        status = fs_write_file(path, expected, strlen(expected));
+    ZD_TRY(comm_agree(comm, status));
+    if (comm_rank(comm) != 0) {
+        size_t bytes;
+        if (fs_read_file(path, sizeof expected, &found, &bytes) != ZD_OK ||
+            strcmp(found, expected) != 0) {
+            zd_error_clear();
+            status = ZD_FAIL(
+                    ZD_ERR_CREATE, "E0735",
+                    "output_dir %s on host %s is not the folder that rank 0 "
+                    "(host of the first rank) writes to",
+                    dir->path, comm_host(comm));
+            zd_fail_help("put job.output_dir on a file system that all hosts "
+                         "share");
+        }
+        free(found);
+    }
+    status = comm_agree(comm, status);
+    if (comm_rank(comm) == 0)
+        unlink(path);
+    return status;
+}
+
+enum zd_status output_dir_open(
+        struct comm *comm, const char *path, struct output_dir *dir)
+{
+    enum zd_status status = ZD_OK;
+    *dir = (struct output_dir){.path = path, .lock = -1};
+    if (comm_rank(comm) == 0)
+        status = prepare(dir);
+    status = comm_agree(comm, status);
+    if (status == ZD_OK && comm_size(comm) > 1)
+        status = check_shared(comm, dir);
+    if (status != ZD_OK)
+        output_dir_close(dir);
+    return status;
+}
+
+void output_dir_close(struct output_dir *dir)
+{
+    if (dir->lock >= 0)
+        close(dir->lock);
+    dir->lock = -1;
+}

@@ -1,0 +1,255 @@
+#include "train/trainer/rank_device.h"
+
+#include "base/device/device_memory.h"
+#include "base/log.h"
+#include "base/numa.h"
+#include "base/text_buffer.h"
+#include "base/threads.h"
+#include "kernels/kernels.h"
+#include "train/plan/fit.h"
+#include "train/trainer/trainer.h"
+#include "zd_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What ranks tell each other about their devices. */
+struct rank_device {
+    char host[64], uuid[48];
+    int32_t backend, node;
+};
+
+static struct rank_device describe(const struct trainer *trainer)
+{
+    struct rank_device mine;
+    struct device_facts facts = device_facts();
+    memset(&mine, 0, sizeof mine); /* padding too: it is sent */
+    snprintf(mine.host, sizeof mine.host, "%s", comm_host(trainer->comm));
+    snprintf(mine.uuid, sizeof mine.uuid, "%s", facts.uuid);
+    mine.backend = facts.backend;
+    mine.node = facts.numa_node;
+    return mine;
+}
+
+static bool is_shared(const struct rank_device *a, const struct rank_device *b)
+{
+    return a->backend == DEVICE_CUDA && b->backend == DEVICE_CUDA &&
+           strcmp(a->host, b->host) == 0 && strcmp(a->uuid, b->uuid) == 0;
+}
+
+/* With "auto" a host without a GPU would compute on its CPU. All ranks know it,
+ * so the first alone tells it. */
+static enum zd_status check_same(const struct rank_device *all, int size)
+{
+    for (int r = 1; r < size; r++) {
+        if (all[r].backend == all[0].backend)
+            continue;
+        int with = all[0].backend == DEVICE_CUDA ? 0 : r, without = r - with;
+        ZD_FAIL(ZD_ERR_UNFIT, "E1250",
+                "rank %d on %s has a GPU and rank %d on %s has none", with,
+                all[with].host, without, all[without].host);
+        zd_fail_help("device.backend = \"cpu\", or hosts that all have GPUs");
+        return ZD_ERR_UNFIT;
+    }
+    return ZD_OK;
+}
+
+/* The ranks of the first GPU that several of them have. */
+static void tell_shared(const struct rank_device *all, int size)
+{
+    char line[160] = "";
+    struct text_buffer text = {.out = line, .bytes = sizeof line};
+    for (int r = 0; r < size; r++) {
+        for (int other = r; other < size; other++)
+            if (is_shared(&all[r], &all[other]))
+                text_buffer_add(&text, "%s%d", text.used ? ", " : "", other);
+        if (strchr(line, ',')) {
+            zd_log_warning(
+                    "ranks %s share one GPU of %s (%s): each may take its part "
+                    "of what is free, and they compute in turns",
+                    line, all[r].host, all[r].uuid);
+            return;
+        }
+        text.used = 0;
+    }
+}
+
+/* Ranks whose GPUs hang at one node of a host divide its CPUs. Before any
+ * thread of this rank's work is started. */
+static void bind_near(const struct rank_device *all, int size, int rank)
+{
+    const struct rank_device *mine = &all[rank];
+    int place = 0, places = 0;
+    for (int r = 0; r < size; r++) {
+        bool is_near = all[r].node == mine->node &&
+                       strcmp(all[r].host, mine->host) == 0;
+        place += is_near && r < rank;
+        places += is_near;
+    }
+    if (mine->backend == DEVICE_CUDA && numa_bind(mine->node, place, places))
+        zd_log_debug("on CPUs of NUMA node %d, the GPU's", mine->node);
+}
+
+static enum zd_status compare(struct trainer *trainer)
+{
+    int size = comm_size(trainer->comm), rank = comm_rank(trainer->comm);
+    struct rank_device mine = describe(trainer);
+    struct rank_device *all = malloc((size_t)size * sizeof *all);
+    if (!all)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    enum zd_status status =
+            comm_gather_all(trainer->comm, &mine, sizeof mine, all);
+    if (status == ZD_OK && rank == 0)
+        status = check_same(all, size);
+    status = comm_agree(trainer->comm, status);
+    trainer->device_sharers = 0;
+    for (int r = 0; status == ZD_OK && r < size; r++)
+        trainer->device_sharers += is_shared(&all[rank], &all[r]);
+    if (status == ZD_OK && rank == 0)
+        tell_shared(all, size);
+    if (status == ZD_OK && trainer->job->device.numa_bind)
+        bind_near(all, size, rank);
+    free(all);
+    return status;
+}
+
+/* Where a GPU could have been taken. */
+static void tell_fallback(const struct trainer *trainer)
+{
+    const char *why;
+    if (!ZD_HAVE_CUDA || !trainer_is_first(trainer) ||
+        trainer->job->device.backend != DEVICE_AUTO ||
+        device_resolve(DEVICE_AUTO) != DEVICE_CPU)
+        return;
+    device_gpu_count(&why);
+    zd_log_info("the CPU computes: %s", why);
+}
+
+static void *open_libraries(void *unused)
+{
+    kernels_open_libraries();
+    return unused;
+}
+
+/* The libraries of a GPU's kernels are opened beside it, not after it. */
+static enum zd_status open_with_libraries(
+        struct trainer *trainer, enum device_backend backend, int place)
+{
+    pthread_t helper;
+    bool has_helper =
+            backend == DEVICE_CUDA &&
+            thread_start(&helper, "zerod-open", open_libraries, NULL) == 0;
+    enum zd_status status = device_open(
+            backend, place, comm_local_size(trainer->comm), &trainer->device);
+    if (has_helper)
+        pthread_join(helper, NULL);
+    return status;
+}
+
+enum zd_status rank_device_open(struct trainer *trainer)
+{
+    int place;
+    struct comm *comm = trainer->comm;
+    const struct device_options *options = &trainer->job->device;
+    enum zd_status status =
+            device_place(options, comm_local_rank(comm), &place);
+    if (status == ZD_OK)
+        status = open_with_libraries(
+                trainer, device_resolve(options->backend), place);
+    tell_fallback(trainer);
+    ZD_TRY(comm_agree(comm, status));
+    if (!options->numa_bind)
+        device_forget_node(trainer->device);
+    device_use(trainer->device);
+    ZD_TRY(compare(trainer)); /* every rank has opened its own by now */
+    status = device_share(trainer->device, trainer->device_sharers);
+    return comm_agree(comm, status);
+}
+
+void rank_device_close(struct trainer *trainer)
+{
+    device_use(NULL);
+    device_close(trainer->device);
+    trainer->device = NULL;
+}
+
+/* NVML is asked only where something else is on the GPU. */
+static uint64_t held_bytes(
+        const struct trainer *trainer, const struct train_gpu_report *gpu)
+{
+    uint64_t sharers = (uint64_t)trainer->device_sharers;
+    bool is_alone =
+            sharers == 1 && gpu->used <= gpu->planned + gpu->planned / 50;
+    uint64_t held = is_alone ? gpu->used : device_process_bytes();
+    return held ? held : gpu->used / sharers;
+}
+
+void rank_device_measure(
+        const struct trainer *trainer, struct train_gpu_report *out)
+{
+    struct device_facts facts = device_facts();
+    memset(out, 0, sizeof *out);
+    if (facts.backend != DEVICE_CUDA)
+        return;
+    snprintf(out->name, sizeof out->name, "%.63s", facts.name);
+    snprintf(out->uuid, sizeof out->uuid, "%s", facts.uuid);
+    snprintf(out->pci, sizeof out->pci, "%s", facts.pci);
+    out->total = facts.total_bytes;
+    out->planned = plan_device_bytes(&trainer->plan);
+    if (device_used_bytes(&out->used) != ZD_OK)
+        zd_error_clear(); /* the step finds what is wrong */
+    out->held = held_bytes(trainer, out);
+}
+
+static json_t *measured_json(const struct train_gpu_report *all, int size)
+{
+    json_t *list = json_array();
+    for (int r = 0; r < size; r++) {
+        json_t *gpu = train_gpu_json(&all[r]);
+        json_object_set_new(gpu, "rank", json_integer(r));
+        json_array_append_new(list, gpu);
+    }
+    return list;
+}
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / 0x1p20;
+}
+
+/* Of the rank that holds most. */
+static void log_measured(const struct train_gpu_report *all, int size)
+{
+    int most = 0;
+    for (int r = 1; r < size; r++)
+        if (all[r].held > all[most].held)
+            most = r;
+    double held = mib(all[most].held), planned = mib(all[most].planned);
+    zd_log_info(
+            "rank %d holds %.0f MiB of %s (%s), where %.0f MiB were planned "
+            "(%+.1f %%); in use there %.0f of %.0f MiB",
+            most, held, all[most].name, all[most].pci, planned,
+            planned > 0 ? 100 * (held - planned) / planned : 0,
+            mib(all[most].used), mib(all[most].total));
+}
+
+enum zd_status rank_device_tell(struct trainer *trainer)
+{
+    struct train_gpu_report mine;
+    int size = comm_size(trainer->comm);
+    if (device_backend() != DEVICE_CUDA || trainer_is_released(trainer))
+        return ZD_OK; /* on all ranks */
+    struct train_gpu_report *all = malloc((size_t)size * sizeof *all);
+    if (!all)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    rank_device_measure(trainer, &mine);
+    enum zd_status status =
+            comm_gather_all(trainer->comm, &mine, sizeof mine, all);
+    if (status == ZD_OK && trainer_is_first(trainer)) {
+        if (!trainer->plan.measured)
+            trainer->plan.measured = measured_json(all, size);
+        log_measured(all, size);
+    }
+    free(all);
+    return status;
+}

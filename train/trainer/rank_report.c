@@ -1,0 +1,170 @@
+#include "train/trainer/rank_report.h"
+
+#include "base/clock.h"
+#include "train/trainer/trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const double ask_seconds = 2;
+
+/* --- counting --------------------------------------------------------------
+ */
+
+void rank_meter_step(
+        struct rank_meter *meter, const struct train_step_report *report)
+{
+    double *phase = meter->phase_seconds;
+    const struct offload_report *engine = &report->offload.engine;
+    const struct model_offload_report *acts = &report->offload.activations;
+    phase[PHASE_DATA] += report->data_seconds;
+    phase[PHASE_FORWARD] += report->forward_seconds;
+    phase[PHASE_BACKWARD] += report->backward_seconds;
+    phase[PHASE_REDUCE] += report->reduce_seconds;
+    phase[PHASE_UPDATE] += report->update_seconds;
+    phase[PHASE_GATHER] += report->gather_seconds;
+    phase[PHASE_DOWN] += engine->wait_down_seconds;
+    phase[PHASE_HOST] += engine->wait_host_seconds;
+    phase[PHASE_UP] += engine->wait_up_seconds + acts->wait_seconds;
+    phase[PHASE_DISK] += engine->wait_disk_seconds;
+    meter->down_bytes += engine->down_bytes + acts->down_bytes;
+    meter->up_bytes += engine->up_bytes + acts->up_bytes;
+    meter->disk_read_bytes += engine->disk_read_bytes;
+    meter->disk_written_bytes += engine->disk_written_bytes;
+    meter->last_seconds[meter->steps++ % METER_STEPS] = report->step_seconds;
+}
+
+void rank_meter_add(
+        struct trainer *trainer, enum train_phase phase, double began)
+{
+    double now = clock_seconds();
+    trainer->meter.phase_seconds[phase] += now - began;
+    spans_add(
+            trace_spans(trainer->trace), LANE_TRAINER, train_phase_name(phase),
+            -1, began, now);
+}
+
+double rank_meter_step_seconds(const struct rank_meter *meter)
+{
+    double sum = 0;
+    int64_t count = meter->steps < METER_STEPS ? meter->steps : METER_STEPS;
+    for (int64_t i = 0; i < count; i++)
+        sum += meter->last_seconds[i];
+    return count ? sum / (double)count : 0;
+}
+
+/* --- this rank -------------------------------------------------------------
+ */
+
+/* VmRSS and VmHWM of the process, in bytes; 0 where the system does not say. */
+static void read_resident(uint64_t *resident, uint64_t *peak)
+{
+    char line[256];
+    unsigned long long kilobytes;
+    FILE *file = fopen("/proc/self/status", "re");
+    *resident = *peak = 0;
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "VmRSS: %llu", &kilobytes) == 1)
+            *resident = (uint64_t)kilobytes * 1024;
+        if (sscanf(line, "VmHWM: %llu", &kilobytes) == 1)
+            *peak = (uint64_t)kilobytes * 1024;
+    }
+    if (file)
+        fclose(file);
+}
+
+static void fill_memory(
+        const struct trainer *trainer, struct train_rank_report *report)
+{
+    const struct arena_plan *arena = &trainer->plan.arena;
+    const struct plan_limits *limits = &trainer->plan.limits;
+    for (int m = 0; m < ARENA_MEMORIES; m++) {
+        report->planned[m] = arena->bytes[m];
+        report->taken[m] = trainer->arena.taken_bytes[m];
+        for (int kind = 0; kind < SPAN_KINDS; kind++)
+            report->kinds[m][kind] = arena_plan_kind_bytes(
+                    arena, (enum arena_memory)m, (enum span_kind)kind);
+    }
+    if (trainer_is_released(trainer))
+        report->taken[ARENA_DEVICE] = 0;
+    report->limit[ARENA_DEVICE] = limits->device;
+    report->limit[ARENA_HOST] = report->limit[ARENA_PINNED] = limits->host;
+    read_resident(&report->resident, &report->resident_peak);
+}
+
+static void fill_counters(
+        const struct trainer *trainer, struct train_rank_report *report)
+{
+    const struct rank_meter *meter = &trainer->meter;
+    struct comm_counters wire = comm_counters(trainer->comm);
+    memcpy(report->phase_seconds, meter->phase_seconds,
+           sizeof report->phase_seconds);
+    report->step_seconds = rank_meter_step_seconds(meter);
+    report->down_bytes = meter->down_bytes;
+    report->up_bytes = meter->up_bytes;
+    report->disk_read_bytes = meter->disk_read_bytes;
+    report->disk_written_bytes = meter->disk_written_bytes;
+    report->reduce_scatter_bytes = wire.reduce_scatter;
+    report->all_gather_bytes = wire.all_gather;
+    report->all_reduce_bytes = wire.all_reduce;
+}
+
+static void fill(
+        const struct trainer *trainer, struct train_rank_report *report)
+{
+    struct timespec now;
+    memset(report, 0, sizeof *report); /* padding too: it is sent */
+    clock_gettime(CLOCK_REALTIME, &now);
+    report->rank = comm_rank(trainer->comm);
+    report->local_rank = comm_local_rank(trainer->comm);
+    report->pid = (int)getpid();
+    report->threads = device_threads(
+            &trainer->job->device, device_affinity_cpus(), device_online_cpus(),
+            comm_local_size(trainer->comm));
+    snprintf(report->host, sizeof report->host, "%s", comm_host(trainer->comm));
+    struct device_facts device = device_facts();
+    snprintf(
+            report->device, sizeof report->device, "%.63s",
+            device.uuid[0] ? device.uuid : device.name);
+    device_affinity_list(report->cpus, sizeof report->cpus);
+    report->step = trainer->state.step;
+    report->heartbeat = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    rank_device_measure(trainer, &report->gpu);
+    fill_memory(trainer, report);
+    fill_counters(trainer, report);
+}
+
+/* --- all ranks -------------------------------------------------------------
+ */
+
+bool rank_report_is_due(const struct trainer *trainer)
+{
+    return trainer_is_first(trainer) && trainer->observer->ranks &&
+           clock_seconds() - trainer->meter.asked >= ask_seconds;
+}
+
+enum zd_status rank_report_gather(struct trainer *trainer)
+{
+    struct train_rank_report mine;
+    int size = comm_size(trainer->comm);
+    struct train_rank_report *all = malloc((size_t)size * sizeof *all);
+    if (!all)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    fill(trainer, &mine);
+    enum zd_status status =
+            comm_gather_all(trainer->comm, &mine, sizeof mine, all);
+    if (status == ZD_OK && trainer_is_first(trainer) &&
+        trainer->observer->ranks)
+        trainer->observer->ranks(trainer->observer->ctx, all, size);
+    free(all);
+    trainer->meter.asked = clock_seconds();
+    return status;
+}
+
+enum zd_status rank_report_ask(struct trainer *trainer)
+{
+    int32_t wanted = trainer->observer->ranks != NULL;
+    ZD_TRY(comm_broadcast(trainer->comm, &wanted, sizeof wanted, 0));
+    return wanted ? rank_report_gather(trainer) : ZD_OK;
+}

@@ -1,0 +1,40 @@
+/* rank_report.h - what each rank is, holds and did, gathered for
+ * train_observer.ranks. Internal to train.
+ *
+ * Every rank counts for itself (rank_meter). When rank 0's clock says so, a bit
+ * of the exchange that begins a step (SIGNALS_RANKS) has all ranks gather their
+ * reports behind it; that is a control message, no part of a step's wire bytes.
+ */
+#ifndef ZD_TRAIN_TRAINER_RANK_REPORT_H
+#define ZD_TRAIN_TRAINER_RANK_REPORT_H
+
+#include "train/train.h"
+
+struct trainer;
+
+enum { METER_STEPS = 16 };
+struct rank_meter {
+    double phase_seconds[PHASES]; /* since this process began */
+    double last_seconds[METER_STEPS];
+    int64_t steps; /* made here */
+    uint64_t down_bytes, up_bytes, disk_read_bytes, disk_written_bytes;
+    double asked; /* clock when the ranks were asked last; rank 0 */
+};
+
+void rank_meter_step(
+        struct rank_meter *meter, const struct train_step_report *report);
+/* A phase between steps has just ended, which began at that clock. */
+void rank_meter_add(
+        struct trainer *trainer, enum train_phase phase, double began);
+/* Mean of the last METER_STEPS steps; 0: none yet. */
+double rank_meter_step_seconds(const struct rank_meter *meter);
+
+/* Rank 0: the observer wants to know, and two seconds have passed. */
+bool rank_report_is_due(const struct trainer *trainer);
+/* Collective; tells rank 0's observer. */
+enum zd_status rank_report_gather(struct trainer *trainer);
+/* The same whatever the clock says, if the observer wants to know: before the
+ * first step and after the last. Collective. */
+enum zd_status rank_report_ask(struct trainer *trainer);
+
+#endif

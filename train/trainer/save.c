@@ -1,0 +1,149 @@
+/* save.c - when a save fails, and what the end of a run leaves behind. */
+#include "base/clock.h"
+#include "base/file/fs.h"
+#include "base/log.h"
+#include "train/checkpoint/export.h"
+#include "train/trainer/trainer.h"
+
+#include <string.h>
+
+enum { FAILED_SAVES_MAX = 3 };
+
+/* The rows of the steps a checkpoint holds are on disk before it is, and so is
+ * what happened. */
+static enum zd_status sync_rows(struct trainer *trainer)
+{
+    enum zd_status status = ZD_OK;
+    if (trainer_is_first(trainer))
+        status = metrics_sync(trainer->metrics);
+    if (trainer_is_first(trainer) && status == ZD_OK)
+        status = events_sync(trainer->events);
+    return comm_agree(trainer->comm, status);
+}
+
+static void committed(struct trainer *trainer, const char *path, double seconds)
+{
+    trainer->failed_saves = 0;
+    trainer->last_saved_step = trainer->state.step;
+    trainer->save_seconds = seconds;
+    trainer->last_save_time = clock_seconds();
+    strcpy(trainer->last_checkpoint, path);
+    trainer_tell_saved(trainer, path, seconds);
+}
+
+static enum zd_status retain(struct trainer *trainer)
+{
+    enum zd_status status = ZD_OK;
+    const struct train_job *job = trainer->job;
+    if (!trainer_is_first(trainer))
+        return ZD_OK;
+    status = checkpoint_retain(
+            job->job.output_dir, job->checkpoint.save_total_limit, job);
+    if (status != ZD_OK) { /* the new one is safe; old ones stay a while */
+        zd_log_warning("old checkpoints stay: %s", zd_error_get()->what);
+        zd_error_clear();
+    }
+    return ZD_OK;
+}
+
+enum zd_status trainer_save_now(struct trainer *trainer)
+{
+    char path[PATH_MAX];
+    double began = clock_seconds();
+    enum train_run_state before = trainer->run_state;
+
+    if (trainer->last_saved_step == trainer->state.step)
+        return ZD_OK;
+    trainer_tell_state(trainer, RUN_CHECKPOINTING);
+    enum zd_status status = sync_rows(trainer);
+    trainer->writer.last_event = events_last_id(trainer->events);
+    char *text = trainer_state_text(trainer);
+    trainer->writer.trainer_state = text;
+    if (status == ZD_OK)
+        status = checkpoint_save(&trainer->writer, &trainer->state, path);
+    trainer->writer.trainer_state = NULL;
+    free(text);
+    rank_meter_add(trainer, PHASE_CHECKPOINT, began);
+    if (status == ZD_OK) {
+        committed(trainer, path, clock_seconds() - began);
+        status = retain(trainer);
+    }
+    trainer_tell_state(trainer, before);
+    return status;
+}
+
+enum zd_status trainer_save(struct trainer *trainer, bool must)
+{
+    enum zd_status status = trainer_save_now(trainer);
+    /* a transport that is gone: nothing to survive */
+    if (status == ZD_OK || status == ZD_ERR_PEER)
+        return status;
+    if (must || ++trainer->failed_saves == FAILED_SAVES_MAX) {
+        struct zd_error error = *zd_error_get();
+        if (error.status != ZD_OK) {
+            error.status = ZD_ERR_IO;
+            zd_error_set(&error);
+        }
+        return ZD_ERR_IO;
+    }
+    const struct zd_error *error = zd_error_get();
+    if (error->status != ZD_OK)
+        zd_log_warning(
+                "checkpoint at step %lld was not saved, training goes "
+                "on: %s",
+                (long long)trainer->state.step, error->what);
+    zd_error_clear();
+    return ZD_OK;
+}
+
+/* Export reads a checkpoint. Without one of this step (save_strategy = "no")
+ * the weights are written to a hidden folder first, which goes again. */
+static enum zd_status export_from(
+        struct trainer *trainer, const char *path, char *dir)
+{
+    struct checkpoint *checkpoint;
+    fs_join(dir, PATH_MAX, trainer->job->job.output_dir, "hf");
+    ZD_TRY(checkpoint_open(path, trainer->job->checkpoint.verify, &checkpoint));
+    enum zd_status status = export_checkpoint(
+            checkpoint, path, dir, &trainer->plan.export_dtype,
+            trainer->job->checkpoint.max_shard_bytes);
+    checkpoint_close(checkpoint);
+    return status;
+}
+
+static enum zd_status export_unsaved(struct trainer *trainer, char *dir)
+{
+    char path[PATH_MAX], hidden[PATH_MAX];
+    struct train_job job = *trainer->job;
+    struct checkpoint_writer writer = trainer->writer;
+    enum zd_status status = ZD_OK;
+
+    /* written below output_dir/.tmp-export, which every start sweeps */
+    fs_join(hidden, sizeof hidden, trainer->job->job.output_dir, ".tmp-export");
+    job.job.output_dir = hidden;
+    job.checkpoint.save_only_model = true;
+    writer.job = &job;
+    if (trainer_is_first(trainer))
+        status = fs_make_dirs(hidden);
+    ZD_TRY(comm_agree(trainer->comm, status));
+    ZD_TRY(checkpoint_save(&writer, &trainer->state, path));
+    if (trainer_is_first(trainer)) {
+        status = export_from(trainer, path, dir);
+        if (status == ZD_OK)
+            status = fs_remove_tree(hidden);
+    }
+    return status;
+}
+
+enum zd_status trainer_export(struct trainer *trainer)
+{
+    char dir[PATH_MAX];
+    enum zd_status status = ZD_OK;
+    if (trainer->job->checkpoint.export == EXPORT_NONE)
+        return ZD_OK;
+    if (trainer->last_saved_step != trainer->state.step)
+        status = export_unsaved(trainer, dir);
+    else if (trainer_is_first(trainer))
+        status = export_from(trainer, trainer->last_checkpoint, dir);
+    return comm_agree(trainer->comm, status);
+}

@@ -1,0 +1,113 @@
+/* tell.c - what is heard of a run at rank 0: the observer, metrics.jsonl and
+ * events.jsonl. */
+#include "train/trainer/trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void trainer_tell_state(struct trainer *trainer, enum train_run_state state)
+{
+    const struct train_observer *observer = trainer->observer;
+    int64_t step = trainer->state.step;
+    if (trainer->run_state == state && state != RUN_STARTING)
+        return;
+    trainer->run_state = state;
+    if (!trainer_is_first(trainer))
+        return;
+    if (observer->state)
+        observer->state(observer->ctx, state, step);
+    events_tell(
+            trainer->events, "state", step,
+            json_pack("{s:s}", "state", train_run_state_name(state)));
+}
+
+enum zd_status trainer_tell_step(
+        struct trainer *trainer, const struct train_step_report *report,
+        const struct comm_counters *wire)
+{
+    const struct train_observer *observer = trainer->observer;
+    if (!trainer_is_first(trainer))
+        return ZD_OK;
+    json_t *row = metrics_row(report, wire, trainer->job->log.step_breakdown);
+    if (events_want_steps(trainer->events))
+        events_tell(trainer->events, "step", report->step, json_incref(row));
+    ZD_TRY(metrics_add(trainer->metrics, row));
+    trainer_state_step(trainer, report);
+    if (observer->step)
+        observer->step(observer->ctx, report);
+    return ZD_OK;
+}
+
+enum zd_status trainer_tell_eval(struct trainer *trainer, double eval_loss)
+{
+    const struct train_observer *observer = trainer->observer;
+    int64_t step = trainer->state.step;
+    if (!trainer_is_first(trainer))
+        return ZD_OK;
+    if (observer->eval)
+        observer->eval(observer->ctx, step, eval_loss);
+    events_tell(
+            trainer->events, "eval", step,
+            json_pack("{s:o}", "eval_loss", json_number_or_null(eval_loss)));
+    trainer_state_eval(trainer, eval_loss);
+    return metrics_eval(trainer->metrics, step, eval_loss);
+}
+
+/* A text may end within a character, and a model may write any bytes: what is
+ * no UTF-8 becomes U+FFFD. New reference. */
+static json_t *string_of(const char *text)
+{
+    size_t bytes = strlen(text), used = 0;
+    char *clean = malloc(3 * bytes + 1);
+    if (!clean)
+        return json_null();
+    for (size_t at = 0; at < bytes; at++) {
+        size_t valid = utf8_valid_prefix(text + at, bytes - at);
+        memcpy(clean + used, text + at, valid);
+        used += valid;
+        at += valid;
+        if (at < bytes) {
+            memcpy(clean + used, "\xef\xbf\xbd", 3);
+            used += 3;
+        }
+    }
+    json_t *string = json_stringn(clean, used);
+    free(clean);
+    return string;
+}
+
+json_t *trainer_sample_json(const char *prompt, const char *text)
+{
+    return json_pack(
+            "{s:o, s:o}", "prompt", string_of(prompt), "text", string_of(text));
+}
+
+void trainer_tell_sample(
+        struct trainer *trainer, const char *prompt, const char *text)
+{
+    const struct train_observer *observer = trainer->observer;
+    int64_t step = trainer->state.step;
+    if (!trainer_is_first(trainer))
+        return;
+    json_t *sample = trainer_sample_json(prompt, text);
+    const char *clean_prompt =
+            json_string_value(json_object_get(sample, "prompt"));
+    const char *clean_text = json_string_value(json_object_get(sample, "text"));
+    if (observer->sample && clean_prompt && clean_text)
+        observer->sample(observer->ctx, step, clean_prompt, clean_text);
+    events_tell(trainer->events, "sample", step, sample);
+}
+
+void trainer_tell_saved(
+        struct trainer *trainer, const char *path, double seconds)
+{
+    const struct train_observer *observer = trainer->observer;
+    int64_t step = trainer->state.step;
+    if (!trainer_is_first(trainer))
+        return;
+    if (observer->saved)
+        observer->saved(observer->ctx, step, path);
+    events_tell(
+            trainer->events, "checkpoint", step,
+            json_pack("{s:s, s:f}", "path", path, "seconds", seconds));
+}

@@ -1,0 +1,156 @@
+/* trainer.h - one rank's run in progress. Internal to train. */
+#ifndef ZD_TRAIN_TRAINER_TRAINER_H
+#define ZD_TRAIN_TRAINER_TRAINER_H
+
+#include "base/memory/arena_image.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/command/release.h"
+#include "train/command/replay.h"
+#include "train/job/deadline.h"
+#include "train/report/events.h"
+#include "train/report/metrics.h"
+#include "train/report/startup.h"
+#include "train/text/text.h"
+#include "train/trainer/output_dir.h"
+#include "train/trainer/rank_device.h"
+#include "train/trainer/rank_report.h"
+#include "train/trainer/trace.h"
+#include "train/trainer/trainer_state.h"
+
+#include <limits.h>
+
+struct trainer {
+    const struct train_job *job;
+    struct comm *comm;    /* of the device's memory */
+    struct comm *control; /* borrowed; the same on the CPU */
+    const struct train_observer *observer;
+    struct train_observer replayed; /* rank 0, run.replay: `observer` is this */
+    struct replay *replay;
+    struct job_plan plan;
+    struct output_dir output_dir;
+    struct text text;
+    struct device *device; /* NULL: the CPU */
+    int device_sharers;    /* ranks on the same GPU, this one too; 0: the CPU */
+    const struct kernels *kernels;
+    struct arena arena;
+    struct dataset *train_data, *eval_data; /* eval_data may be NULL */
+    struct loader *loader;
+    struct loader_batch *batches; /* (accumulation) of the step at hand */
+    int batch_room;               /* micro-batches that "train.batches" holds */
+    bool has_batches;             /* loaded, and the step has not begun */
+    struct model *model;
+    struct zero *zero;
+    /* what everything that is offloaded copies with; NULL when nothing is */
+    struct stream *streams_down, *streams_up;
+    char offload_file[64]; /* of this rank, in offload.nvme_path */
+    struct checkpoint_writer writer;
+    struct metrics *metrics; /* rank 0 */
+    struct events *events;   /* rank 0 */
+    bool had_events;         /* rank 0: of a run before */
+    json_t *commands;        /* rank 0: done so far (events.h) */
+    struct train_state state;
+    int64_t base_step;   /* where this process began */
+    int64_t base_sample; /* where the loader began */
+    char resumed_from[PATH_MAX];
+    int64_t resumed_event; /* the last event that it knows of */
+    char last_checkpoint[PATH_MAX];
+    int64_t last_saved_step; /* -1: none by this process or resumed from */
+    double save_seconds;     /* of the last save, or an estimate */
+    double last_save_time;   /* clock of the last commit, or of the start */
+    int failed_saves;        /* in a row */
+    bool told_masked;        /* a step without targets was said */
+    double last_loss;
+    double started;
+    struct startup startup; /* until the first step has ended */
+    int64_t tokens_here;    /* trained on by this process */
+    struct train_offload_report offload_total;
+    struct train_offload_report offload_late; /* of the last step's update, made
+                                                 before what lies between */
+    int64_t steps_here;
+    /* commands (commands.h) */
+    enum train_run_state run_state;
+    struct train_command command; /* rank 0: taken, not done yet */
+    bool has_command;
+    bool is_paused, is_stopped; /* the same on all ranks */
+    int between_depth;          /* between.h */
+    struct rank_meter meter;
+    struct state_history history;  /* rank 0 */
+    struct trace *trace;           /* NULL: nothing is traced */
+    struct train_command profiled; /* rank 0: by whom */
+    struct deadline deadline;      /* rank 0's clock is looked at */
+    bool met_deadline;             /* that is why the run ends */
+    struct arena_image *released;  /* what the device held; NULL: it does */
+};
+
+static inline bool trainer_is_first(const struct trainer *trainer)
+{
+    return comm_rank(trainer->comm) == 0;
+}
+
+/* setup.c: everything up to the first step; the caller calls fini whatever
+ * happened. *finished_out: the run was over before. */
+enum zd_status trainer_init(
+        struct trainer *trainer, const struct train_job *job, struct comm *comm,
+        const struct train_observer *observer, bool *finished_out);
+void trainer_fini(struct trainer *trainer);
+
+/* resume.c: find, check and load; state is a fresh start's when there is none.
+ */
+enum zd_status trainer_resume(struct trainer *trainer);
+
+/* step.c: the exchange that begins a step and, unless something is to be acted
+ * on first, the step. */
+struct step_turn {
+    int64_t flags;    /* what signals of any rank asked for; to be obeyed now */
+    bool has_command; /* to be done now (commands.h) */
+    bool ran;         /* a step was made */
+};
+enum zd_status trainer_step(
+        struct trainer *trainer, struct step_turn *turn,
+        struct train_step_report *report);
+
+/* tell.c: rank 0's observer, metrics.jsonl and events.jsonl hear what happened;
+ * the other ranks call them too. */
+void trainer_tell_state(struct trainer *trainer, enum train_run_state state);
+enum zd_status trainer_tell_step(
+        struct trainer *trainer, const struct train_step_report *report,
+        const struct comm_counters *wire);
+enum zd_status trainer_tell_eval(struct trainer *trainer, double eval_loss);
+void trainer_tell_sample(
+        struct trainer *trainer, const char *prompt, const char *text);
+/* {"prompt", "text"}, valid UTF-8. New reference. */
+json_t *trainer_sample_json(const char *prompt, const char *text);
+void trainer_tell_saved(
+        struct trainer *trainer, const char *path, double seconds);
+
+/* evaluate.c */
+/* Nothing without evaluation data. *read_out (may be NULL: then it is the
+ * status): whether the data could be read, the same on all ranks. */
+enum zd_status trainer_evaluate(
+        struct trainer *trainer, enum zd_status *read_out);
+/* setup.c: collective; where the strategy is "no" it is opened when asked for.
+ */
+enum zd_status trainer_open_eval(struct trainer *trainer);
+/* samples.c */
+struct sample_request {
+    const char *const *prompts;
+    int count, max_new_tokens;
+    bool is_asked; /* max_new_tokens is: it is not cut to the room */
+    json_t *told;  /* NULL, or rank 0's array: {"prompt", "text"} are added */
+};
+/* Those of the job. */
+enum zd_status trainer_sample(struct trainer *trainer);
+enum zd_status trainer_sample_request(
+        struct trainer *trainer, const struct sample_request *request);
+/* Could the request be answered? The same on all ranks. */
+enum zd_status trainer_sample_check(
+        struct trainer *trainer, const struct sample_request *request);
+/* save.c: a failed save is reported and survived, unless it `must` succeed or
+ * is the third in a row. */
+enum zd_status trainer_save(struct trainer *trainer, bool must);
+/* Without that policy: every failure is told. Nothing is done when the state as
+ * it is was saved. */
+enum zd_status trainer_save_now(struct trainer *trainer);
+enum zd_status trainer_export(struct trainer *trainer);
+
+#endif

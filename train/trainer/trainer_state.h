@@ -1,0 +1,44 @@
+/* trainer_state.h - trainer_state.json, as Hugging Face's TrainerState reads
+ * it: where the run is, and the history of its logs. In every checkpoint, and
+ * in output_dir at the end ([report] trainer_state). Internal to train; rank 0.
+ *
+ * Source: transformers, trainer_callback.py, TrainerState.save_to_json: the
+ * keys sorted, two blanks to indent. log_history has, every logging_steps,
+ * epoch, grad_norm, learning_rate, loss (the mean since the row before) and
+ * step; and of each evaluation epoch, eval_loss and step. Values that are not
+ * finite are left out, as JSON has none. best_model_checkpoint is the name of a
+ * folder beside it: no absolute path is in a checkpoint. */
+#ifndef ZD_TRAIN_TRAINER_TRAINER_STATE_H
+#define ZD_TRAIN_TRAINER_TRAINER_STATE_H
+
+#include "train/train.h"
+
+#define TRAINER_STATE_FILE "trainer_state.json"
+
+struct trainer;
+
+/* What was logged so far. A memory that runs out costs rows, not the run. */
+struct state_row {
+    int64_t step;
+    double epoch, loss, grad_norm, learning_rate, eval_loss; /* NaN: none */
+};
+struct state_history {
+    struct state_row *rows; /* owned */
+    size_t count, capacity;
+    double loss_sum; /* since the last row */
+    int64_t loss_count;
+};
+
+void trainer_state_step(
+        struct trainer *trainer, const struct train_step_report *report);
+void trainer_state_eval(struct trainer *trainer, double eval_loss);
+/* After the state of a checkpoint was loaded: its history goes on, up to its
+ * step. A checkpoint without one begins it anew. */
+void trainer_state_resume(struct trainer *trainer);
+/* The file's text, owned by the caller; NULL: not wanted, or no memory. */
+char *trainer_state_text(const struct trainer *trainer);
+/* Into output_dir; a disk that does not take it is told and survived. */
+void trainer_state_write(const struct trainer *trainer);
+void trainer_state_fini(struct trainer *trainer);
+
+#endif
