@@ -4,7 +4,7 @@
  * narrower type round to nearest even, once; what is too large becomes
  * infinite; NaN stays NaN, quiet, with the upper bits of its payload. Arrays
  * are converted by whatever vectors the CPU has, with the bits of the scalar
- * definitions (tests/base/test_dtype.c). */
+ * definitions (tests/base/number/test_dtype.c). */
 #ifndef ZD_BASE_NUMBER_DTYPE_H
 #define ZD_BASE_NUMBER_DTYPE_H
 

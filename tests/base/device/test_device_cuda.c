@@ -1,0 +1,228 @@
+/* Memory of a GPU as the host has it: with stand-ins, or on a GPU. */
+#include "base/file/fs.h"
+#include "base/memory/arena_image.h"
+#include "tests/base/device/gpu_case.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COUNT = 1 << 20 };
+
+static int *numbers(int first)
+{
+    int *array = malloc(COUNT * sizeof *array);
+    for (int i = 0; i < COUNT; i++)
+        array[i] = first + i;
+    return array;
+}
+
+Test(device_cuda, says_what_it_is)
+{
+    struct device *device = gpu_case_open();
+    cr_assert_eq(device_share(device, 1), ZD_OK);
+    struct device_facts facts = device_facts();
+    cr_expect_eq(device_backend(), DEVICE_CUDA);
+    cr_expect_eq(facts.backend, DEVICE_CUDA);
+    cr_expect(facts.name[0]);
+    cr_expect_eq(strlen(facts.uuid), sizeof "GPU-" - 1 + 36, "%s", facts.uuid);
+    cr_expect_eq(facts.index, 0);
+    cr_expect_gt(facts.multiprocessors, 0);
+    cr_expect_geq(10 * facts.major + facts.minor, 75);
+    cr_expect_gt(facts.free_bytes, 0u);
+    cr_expect_leq(facts.free_bytes, facts.total_bytes);
+    cr_expect_eq(facts.free_bytes + facts.context_bytes, facts.total_bytes);
+    cr_expect_gt(facts.grain_bytes, 0u);
+    cr_expect_eq(strlen(facts.pci), sizeof "0000:3b:00.0" - 1, "%s", facts.pci);
+    cr_expect_geq(facts.driver, facts.runtime);
+    device_close(device);
+    cr_expect_eq(device_backend(), DEVICE_CPU, "a closed one is nobody's");
+}
+
+Test(device_cuda, automatic_is_a_gpu_where_there_is_one)
+{
+    if (device_gpu_count(NULL) == 0)
+        cr_skip_test("no GPU");
+    cr_expect_eq(device_resolve(DEVICE_AUTO), DEVICE_CUDA);
+    cr_expect_eq(device_resolve(DEVICE_CPU), DEVICE_CPU);
+}
+
+Test(device_cuda, memory_is_clear_and_holds_what_is_written)
+{
+    struct device *device = gpu_case_open();
+    int *host = numbers(7), *back = calloc(COUNT, sizeof *back);
+    size_t bytes = COUNT * sizeof *host;
+    void *a, *b;
+    cr_assert_eq(device_take(bytes, &a), ZD_OK);
+    cr_assert_eq(device_take(bytes, &b), ZD_OK);
+    memset(back, 1, bytes);
+    cr_assert_eq(device_read(back, a, bytes), ZD_OK);
+    for (int i = 0; i < COUNT; i++)
+        cr_assert_eq(back[i], 0);
+    /* longer than all of the staging */
+    cr_assert_eq(device_write((char *)a + 4, host, bytes - 8), ZD_OK);
+    cr_assert_eq(device_move(b, a, bytes), ZD_OK);
+    cr_assert_eq(device_clear(a, bytes), ZD_OK);
+    cr_assert_eq(device_read(back, b, bytes), ZD_OK);
+    cr_expect_eq(back[0], 0);
+    cr_expect_eq(back[COUNT - 1], 0);
+    for (int i = 1; i < COUNT - 1; i++)
+        cr_assert_eq(back[i], host[i - 1]);
+    cr_assert_eq(device_read(back, a, bytes), ZD_OK);
+    cr_expect_eq(back[1], 0);
+    cr_expect_eq(device_check(), ZD_OK);
+    device_give(a, bytes);
+    device_give(b, bytes);
+    device_close(device);
+    free(host);
+    free(back);
+}
+
+Test(device_cuda, written_memory_of_the_host_is_free_at_once)
+{
+    struct device *device = gpu_case_open();
+    struct gate gate = GATE;
+    int value = 1, values[3] = {0};
+    void *a;
+    cr_assert_eq(device_take(sizeof values, &a), ZD_OK);
+    cr_assert_eq(stream_call(NULL, gate_pass, &gate, 0), ZD_OK);
+    for (int i = 0; i < 3; i++) { /* nothing of it can be done yet */
+        cr_assert_eq(device_write((int *)a + i, &value, sizeof value), ZD_OK);
+        value++;
+    }
+    gate_open(&gate);
+    cr_assert_eq(device_read(values, a, sizeof values), ZD_OK);
+    cr_expect_eq(values[0], 1);
+    cr_expect_eq(values[1], 2);
+    cr_expect_eq(values[2], 3);
+    device_give(a, sizeof values);
+    device_close(device);
+}
+
+Test(device_cuda, vacated_memory_is_free_and_comes_back_at_its_address)
+{
+    struct device *device = gpu_case_open();
+    size_t bytes = (size_t)64 << 20;
+    uint64_t before, with, without, again;
+    int value = 5;
+    void *a;
+    cr_assert_eq(device_used_bytes(&before), ZD_OK);
+    cr_assert_eq(device_take(bytes, &a), ZD_OK);
+    cr_assert_eq(device_used_bytes(&with), ZD_OK);
+    cr_expect_geq(with, before + bytes);
+    cr_assert_eq(device_write(a, &value, sizeof value), ZD_OK);
+    cr_assert_eq(device_occupy(a, bytes), ZD_OK, "it is there");
+    cr_assert_eq(device_read(&value, a, sizeof value), ZD_OK);
+    cr_expect_eq(value, 5);
+    cr_assert_eq(device_vacate(a, bytes), ZD_OK, "%s", zd_error_get()->what);
+    cr_assert_eq(device_vacate(a, bytes), ZD_OK, "it is gone");
+    cr_assert_eq(device_used_bytes(&without), ZD_OK);
+    cr_expect_leq(without + bytes, with);
+    cr_assert_eq(device_occupy(a, bytes), ZD_OK);
+    cr_assert_eq(device_used_bytes(&again), ZD_OK);
+    cr_expect_geq(again, without + bytes);
+    cr_assert_eq(device_read(&value, a, sizeof value), ZD_OK);
+    cr_expect_eq(value, 0);
+    device_give(a, bytes);
+    cr_assert_eq(device_used_bytes(&again), ZD_OK);
+    cr_expect_leq(again, without);
+    device_close(device);
+}
+
+Test(device_cuda, staging_may_be_lent)
+{
+    struct device *device = gpu_case_open();
+    int *host = numbers(3), *back = calloc(COUNT, sizeof *back);
+    size_t bytes = COUNT * sizeof *host;
+    void *a, *pinned;
+    cr_assert_eq(device_take(bytes, &a), ZD_OK);
+    cr_assert_eq(device_take_pinned(DEVICE_STAGING_BYTES, &pinned), ZD_OK);
+    for (int lent = 0; lent < 3; lent++) { /* its own, ours, its own */
+        cr_assert_eq(device_lend_staging(lent == 1 ? pinned : NULL), ZD_OK);
+        cr_assert_eq(device_clear(a, bytes), ZD_OK);
+        cr_assert_eq(device_write(a, host, bytes), ZD_OK);
+        cr_assert_eq(device_read(back, a, bytes), ZD_OK);
+        cr_expect_arr_eq(back, host, bytes);
+        cr_expect_eq(((int *)pinned)[0] != 0, lent > 0, "%d", lent);
+    }
+    device_give_pinned(pinned, DEVICE_STAGING_BYTES);
+    device_give(a, bytes);
+    device_close(device);
+    free(host);
+    free(back);
+}
+
+Test(device_cuda, pinned_memory_is_clear_and_exact)
+{
+    struct device *device = gpu_case_open();
+    size_t bytes = 3 * 4096 + 12;
+    void *host, *a;
+    cr_assert_eq(device_take_pinned(bytes, &host), ZD_OK);
+    cr_expect_eq((uintptr_t)host % 4096, 0u);
+    for (size_t i = 0; i < bytes; i++)
+        cr_assert_eq(((char *)host)[i], 0);
+    cr_assert_eq(device_take(bytes, &a), ZD_OK);
+    memset(host, 3, bytes);
+    cr_assert_eq(stream_copy(NULL, a, host, bytes), ZD_OK);
+    cr_assert_eq(device_finish(), ZD_OK);
+    memset(host, 0, bytes);
+    cr_assert_eq(device_read(host, a, bytes), ZD_OK);
+    cr_expect_eq(((char *)host)[bytes - 1], 3);
+    device_give(a, bytes);
+    device_give_pinned(host, bytes);
+    device_close(device);
+}
+
+/* What the arena of the test below held is there again. */
+static void expect_back(const struct arena *arena, const int *host)
+{
+    int *back = calloc(COUNT, sizeof *back);
+    size_t bytes = COUNT * sizeof *host;
+    cr_assert_eq(device_read(back, arena_span(arena, "test.a"), bytes), 0);
+    cr_expect_arr_eq(back, host, bytes);
+    cr_assert_eq(device_read(back, arena_span(arena, "test.b"), 4444), 0);
+    cr_expect_arr_eq(back, host, 4444);
+    cr_assert_eq(device_read(back, arena_span(arena, "test.zero"), 4), 0);
+    cr_expect_eq(back[0], 0);
+    free(back);
+}
+
+Test(device_cuda, an_arena_goes_to_a_file_or_to_memory_and_comes_back)
+{
+    struct device *device = gpu_case_open();
+    char folder[] = "/tmp/arena_gpu.XXXXXX", path[64];
+    struct arena_plan plan;
+    struct arena arena;
+    struct arena_image image;
+    int *host = numbers(3);
+    size_t bytes = COUNT * sizeof *host;
+    cr_assert(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/image", folder);
+    arena_plan_init(&plan);
+    arena_plan_add(&plan, "test.a", ARENA_DEVICE, SPAN_BUFFERS, bytes);
+    arena_plan_add(
+            &plan, "test.zero", ARENA_DEVICE, SPAN_BUFFERS, (size_t)9 << 20);
+    arena_plan_add(&plan, "test.b", ARENA_DEVICE, SPAN_PARAMS, 4444);
+    arena_plan_add(&plan, "test.host", ARENA_HOST, SPAN_PARAMS, 10);
+    arena_plan_add(&plan, "test.pinned", ARENA_PINNED, SPAN_PARAMS, 10);
+    cr_assert_eq(arena_take(&arena, &plan), ZD_OK);
+    cr_assert_eq(device_write(arena_span(&arena, "test.a"), host, bytes), 0);
+    cr_assert_eq(device_write(arena_span(&arena, "test.b"), host, 4444), 0);
+    cr_assert_eq(arena_image_scan(&arena, ARENA_DEVICE, &image), ZD_OK);
+    cr_expect_lt(image.bytes, bytes + 3 * ARENA_IMAGE_BLOCK);
+    cr_assert_eq(arena_image_write(&arena, &image, path), ZD_OK);
+    cr_assert_eq(arena_give_back(&arena, ARENA_DEVICE), ZD_OK);
+    cr_assert_eq(arena_image_read(&arena, &image, path), ZD_OK);
+    expect_back(&arena, host);
+    cr_assert_eq(arena_image_hold(&arena, &image), ZD_OK);
+    cr_assert_eq(arena_give_back(&arena, ARENA_DEVICE), ZD_OK);
+    cr_assert_eq(arena_image_put_back(&arena, &image), ZD_OK);
+    expect_back(&arena, host);
+    arena_image_fini(&image);
+    arena_release(&arena);
+    arena_plan_fini(&plan);
+    unlink(path);
+    rmdir(folder);
+    device_close(device);
+    free(host);
+}

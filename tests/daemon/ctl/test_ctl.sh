@@ -1,0 +1,223 @@
+#!/bin/sh
+# zerodctl from outside, against the stub: which job, exit codes, what goes where. TAP.
+# usage: test_ctl.sh ZERODCTL CTL_STUB SOURCE_ROOT
+ctl=$(readlink -f "$1") stub=$(readlink -f "$2") root=$(readlink -f "$3")
+answers=$root/tests/daemon/ctl/answers
+dir=$(mktemp -d /tmp/zerod-ctl-XXXXXX) || exit 99
+cd "$dir" || exit 99
+export XDG_RUNTIME_DIR="$dir/run" LC_ALL=C.UTF-8 TZ=UTC
+unset COLUMNS LINES NO_COLOR
+n=0 stubs=
+finish() {
+    for pid in $stubs; do kill "$pid" 2>/dev/null; done
+    rm -rf "$dir"
+}
+trap finish EXIT
+mkdir -m 700 run run/zerod
+
+# play SOCKET MANNER: a stub that listens there; ends with the test, or by `unplay`.
+play() {
+    mkfifo "in-$n.$$" "out-$n.$$"
+    "$stub" "$1" "$answers" "$2" <"in-$n.$$" >"out-$n.$$" &
+    pid=$!
+    stubs="$stubs $pid"
+    exec 9>"in-$n.$$"
+    read -r _ready <"out-$n.$$"
+    rm -f "in-$n.$$" "out-$n.$$"
+}
+unplay() {
+    exec 9>&-
+    wait "$pid"
+}
+tell() { # OK NAME
+    n=$((n + 1))
+    if [ "$1" = 0 ]; then
+        echo "ok $n - $2"
+    else
+        echo "not ok $n - $2 # $3"
+        sed 's/^/# /' stdout stderr
+    fi
+}
+# check NAME WANT_CODE COMMAND...: its exit code; escape codes nowhere, one line begins with error unless it is 0.
+check() {
+    name=$1 want=$2
+    shift 2
+    timeout 100 "$ctl" "$@" >stdout 2>stderr </dev/null
+    code=$?
+    why=
+    [ "$code" = "$want" ] || why="exit $code, not $want"
+    errors=$(grep -c '^error' stderr)
+    [ "$want" = 0 ] && wanted=0 || wanted=1
+    [ "$errors" = "$wanted" ] || why="$why; $errors lines begin with error"
+    if grep -q "$(printf '\033')" stdout stderr; then why="$why; escape codes"; fi
+    [ -z "$why" ]; tell $? "$name" "$why"
+}
+says() { grep -qF -e "$2" stdout stderr; tell $? "$1" "it does not say: $2"; }
+
+# --- none, one, several ---
+check "no job is 66" 66 status
+check "ls of none is a title" 0 ls
+says "it has a title" NAME
+check "no command is 64" 64
+check "an unknown command is 64" 64 dance
+check "an option of another command is 64" 64 ls --now
+check "three ways to name a job at once are 64" 64 status -j a -S b
+check "a name with a slash is 64" 64 -j ../x status
+
+play run/zerod/quickstart.sock plain
+check "the only job is found" 0 status
+says "and shown" "step 120 of 400"
+check "options may stand before the command" 0 -j quickstart status
+check "by its socket" 0 status -S run/zerod/quickstart.sock
+check "another name is 66" 66 status -j other
+says "and names what runs" "running: quickstart"
+touch run/zerod/no-socket.sock
+mkfifo run/zerod/fifo.sock
+check "what is no socket is no job" 0 status
+XDG_RUNTIME_DIR=/nowhere check "another folder has no job" 66 status
+
+# --- each command that looks ---
+check "ls" 0 ls
+says "ls names the job" quickstart
+for command in "status -o json" "status -o csv" "ls -o json" "ls -o csv" ranks "ranks -o json" "ranks -o csv" memory \
+    "memory -o csv" "logs" "logs --rank 0 -n 5 --since 5m" events "events --steps -o json" "events -n 2" samples "samples -o json" \
+    metrics "metrics loss" "metrics loss eval/loss --csv" "metrics -o json" plot "plot learning_rate --log --height 9" config \
+    "config optim" "config -o json" "config -o csv" top; do
+    check "$command" 0 $command
+    [ -s stdout ]; tell $? "$command prints something" "stdout is empty"
+done
+check "an unknown series is 64" 64 metrics lost
+says "and the nearest is named" "train/loss"
+check "an unknown key is 64" 64 config optim.learning_rat
+says "and the nearest key is named" "did you mean \`optim.learning_rate\`?"
+check "an unknown key beside a known one is 64" 64 config optim zzz
+COLUMNS=70 check "config on a narrow screen" 0 config
+says "a long value leaves room for where it came from" ORIGIN
+[ "$(awk '{ if (length($0) > 72) n++ } END { print n + 0 }' stdout)" = 0 ]; tell $? "and is cut" "$(wc -L <stdout) columns"
+check "config in a pipe" 0 config model.config
+says "a long value is whole there" '"tie_word_embeddings": true}'
+check "a time that is none is 64" 64 logs --since yesterday
+check "events are no table" 64 events -o csv
+check "csv" 0 metrics loss eval/loss --csv
+head -1 stdout | grep -qx 'step,train/loss,eval/loss'; tell $? "csv has its titles" "$(head -1 stdout)"
+[ "$(wc -l <stdout)" = 121 ]; tell $? "csv has a row for each step" "$(wc -l <stdout) lines"
+grep -qx '120,2.2187,2.4' stdout; tell $? "csv has the numbers as they are" "$(tail -1 stdout)"
+check "json" 0 status -o json
+grep -q '"step": 120' stdout; tell $? "json is the object of the API" ""
+check "events in a pipe" 0 events
+says "control bytes are escaped" '\x1b[2J'
+COLUMNS=40 check "40 columns" 0 status
+[ "$(awk '{ if (length > m) m = length } END { print m }' stdout)" -le 130 ]; tell $? "nothing is wider" ""
+
+# --- each command that acts ---
+for command in checkpoint eval "sample hello" sample pause "pause --release" resume "set learning_rate=1e-4" profile "profile 5" \
+    "checkpoint --no-wait" "checkpoint -o json" "eval -o csv"; do
+    check "$command" 0 $command
+done
+check "checkpoint" 0 checkpoint
+says "it tells the path" "out/quickstart/checkpoint-000120"
+check "sample" 0 sample hello
+says "text of the model is escaped" '\x1b[31m'
+check "set" 0 set learning_rate=1e-4
+says "it tells what the schedule makes of it" "the warm-up goes on"
+check "set of an unknown key is 64" 64 set optim.name=lion
+check "set without a value is 64" 64 set learning_rate
+check "profile of 0 steps is 64" 64 profile 0
+check "wait and no-wait exclude each other" 64 eval --wait --no-wait
+"$ctl" logs 2>/dev/null | head -1 >stdout; tell $? "a reader that leaves early is no error" ""
+
+# --- broken jobs ---
+unplay
+for manner in garbage cut deaf no-json; do
+    play run/zerod/$manner.sock $manner
+    check "$manner: 69" 69 status -j $manner
+    unplay
+done
+play run/zerod/hang.sock hang
+check "ls lists a job that does not answer" 0 ls
+says "as such" "no answer"
+check "a wait has its end" 69 eval --timeout 1s
+says "and the command stays" "stays with the job"
+: >stderr # what was said before would be taken for the waiter's word
+"$ctl" eval >stdout 2>stderr &
+waiter=$!
+tries=0
+until grep -q "waiting for" stderr || [ $tries -ge 1200 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+kill -INT $waiter
+wait $waiter
+[ $? = 130 ]; tell $? "Ctrl-C ends it as a signal does" ""
+says "and leaves the command queued" "left: eval stays queued"
+unplay
+play run/zerod/readonly.sock readonly
+check "a refused command is 77" 77 pause
+says "with the job's hint" "control.readonly = true"
+unplay
+play run/zerod/busy.sock busy
+check "a conflict is 77" 77 pause
+unplay
+play run/zerod/failing.sock failing
+check "a command that failed is 69" 69 checkpoint
+says "with the job's words" "no room for a checkpoint"
+unplay
+play run/zerod/slow.sock slow
+check "a slow command is waited for" 0 eval
+says "and it says for what" "Ctrl-C leaves the command"
+unplay
+
+# --- several, one of them stale ---
+play run/zerod/one.sock plain
+pid_one=$pid
+exec 8>&9
+play run/zerod/two.sock plain
+check "several are 64" 64 status
+says "and named" "one and two"
+says "with what to type" "-j one"
+check "one of several" 0 status -j two
+ln run/zerod/one.sock kept
+exec 8>&-
+unplay
+wait "$pid_one"
+mv kept run/zerod/stale.sock
+check "a stale socket is no job" 66 status
+check "a stale socket by name is 66" 66 status -j stale
+
+# --- files ---
+mkdir -p out/logs
+sed 's/"pid": 4711,/"pid": 4711, "ranks": [{"rank": 0, "host": "node1", "step": 120, "memory": {"device": {"planned": 10, "taken": 5}}}],/' \
+    "$answers/status.json" >out/status.json
+for step in 1 2 3; do echo "{\"step\": $step, \"loss\": $step.5, \"phase_seconds\": {\"data\": 0.5}}"; done >out/metrics.jsonl
+printf '{"step": 4, "lo' >>out/metrics.jsonl
+sed -n 's/^data: //p' "$answers/events.txt" >out/events.jsonl
+cp "$answers/log.txt" out/logs/rank-00000.log
+for command in status ranks "ranks -o csv" memory metrics "metrics loss --csv" plot logs "logs -n 2" events samples top; do
+    check "--dir: $command" 0 $command --dir out
+    says "--dir: $command says where from" "from out/status.json, written"
+done
+check "--dir: metrics" 0 metrics loss perf/data_wait --csv --dir out
+grep -qx '3,3.5,0.5' stdout; tell $? "--dir: rows of metrics.jsonl" "$(tail -1 stdout)"
+check "--dir: logs" 0 logs -n 2 --dir out
+[ "$(wc -l <stdout)" = 2 ]; tell $? "--dir: the last two lines" ""
+check "--dir: commands need the socket" 69 pause --dir out
+says "and the host is named" node1
+sed 's/"state": *"[a-z]*"/"state": "stopped"/' out/status.json >out/ended.json && cp out/status.json out/live.json && mv out/ended.json out/status.json
+check "--dir: a run that has ended takes none" 66 pause --dir out
+says "and that is said" "has ended"
+mv out/live.json out/status.json
+check "--dir: config is not in the files" 66 config --dir out
+check "--dir: no job's folder" 66 status --dir run
+play sock plain
+sed -i "s|/run/user/1000/zerod/quickstart.sock|$dir/sock|" out/status.json
+check "--dir: the socket where it answers" 0 pause --dir out
+unplay
+
+# --- help ---
+check "help" 0 --help
+for group in "look at a job:" "steer it:"; do says "help has $group" "$group"; done
+for verb in $("$ctl" --help | sed -n '/^look at/,/^options/s/^  \([a-z]*\) .*/\1/p'); do
+    check "help of $verb" 0 "$verb" --help
+done
+check "version" 0 --version
+echo "1..$n"

@@ -1,0 +1,356 @@
+/* What the screens look like: golden files in tests/daemon/ctl/golden, one a screen.
+ * ZD_WRITE_GOLDEN=1 writes them anew; look at them before they are committed.
+ * Run from the repository's root. */
+#include "base/file/fs.h"
+#include "daemon/ctl/look.h"
+#include "daemon/ctl/plot.h"
+#include "daemon/ctl/show.h"
+#include "daemon/ctl/top.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOW 1795200033.0
+
+static json_t *recorded(const char *name)
+{
+    char path[128];
+    json_t *json;
+    snprintf(path, sizeof path, "tests/daemon/ctl/answers/%s.json", name);
+    cr_assert_eq(json_parse_file(path, 1 << 20, &json), ZD_OK);
+    return json;
+}
+
+static struct look look_at(int columns, bool has_utf8)
+{
+    return (struct look){
+            .columns = columns, .rows = 24, .has_utf8 = has_utf8, .now = NOW};
+}
+
+/* No control byte but the line's end, and no line wider than the screen. */
+static void check_safe(const struct look *look, const char *text)
+{
+    for (const char *line = text; *line;) {
+        size_t length = strcspn(line, "\n");
+        char *copy = strndup(line, length);
+        for (size_t i = 0; i < length; i++)
+            cr_assert(
+                    (unsigned char)line[i] >= 0x20 && line[i] != 0x7f,
+                    "byte %02x in: %s", line[i], copy);
+        cr_assert(
+                look->columns == 0 || text_width(copy) <= look->columns,
+                "%d columns of %d: %s", text_width(copy), look->columns, copy);
+        free(copy);
+        line += length + (line[length] == '\n');
+    }
+}
+
+static void check_golden(const struct look *look, const char *name, char *text)
+{
+    char path[128], *wanted;
+    size_t bytes;
+    check_safe(look, text);
+    snprintf(
+            path, sizeof path, "tests/daemon/ctl/golden/%s-%d%s.txt", name,
+            look->columns, look->has_utf8 ? "" : "-ascii");
+    if (getenv("ZD_WRITE_GOLDEN"))
+        cr_assert_eq(fs_write_file(path, text, strlen(text)), ZD_OK);
+    cr_assert_eq(
+            fs_read_file(path, 1 << 20, &wanted, &bytes), ZD_OK, "%s", path);
+    cr_assert_str_eq(text, wanted, "%s differs; it is now:\n%s", path, text);
+    free(wanted);
+    free(text);
+}
+
+typedef void show_fn(const struct look *look, const json_t *answer, FILE *out);
+
+static void check_show(const char *name, show_fn *show)
+{
+    static const struct {
+        int columns;
+        bool has_utf8;
+    } looks[] = {{40, true}, {80, true}, {120, true}, {80, false}, {0, true}};
+    json_t *answer = recorded(name);
+    for (size_t i = 0; i < sizeof looks / sizeof looks[0]; i++) {
+        struct look look = look_at(looks[i].columns, looks[i].has_utf8);
+        char *text;
+        size_t bytes;
+        FILE *out = open_memstream(&text, &bytes);
+        show(&look, answer, out);
+        fclose(out);
+        check_golden(&look, name, text);
+    }
+    json_decref(answer);
+}
+
+static void use_utc(void)
+{
+    setenv("TZ", "UTC", 1);
+}
+
+TestSuite(ctl_show, .init = use_utc);
+
+Test(ctl_show, status_fits_every_width)
+{
+    check_show("status", show_status);
+}
+
+Test(ctl_show, ranks_leave_out_what_has_no_room)
+{
+    check_show("ranks", show_ranks);
+}
+
+Test(ctl_show, memory_has_a_row_for_each_place_that_is_used)
+{
+    check_show("memory", show_memory);
+}
+
+Test(ctl_show, jobs_are_one_line_each)
+{
+    json_t *status = recorded("status");
+    json_object_set_new(status, "name", json_string("quick\033[2Jstart"));
+    json_t *jobs = json_pack("[o, {s:s}]", status, "name", "mute");
+    for (int columns = 40; columns <= 120; columns += 40) {
+        struct look look = look_at(columns, true);
+        char *text;
+        size_t bytes;
+        FILE *out = open_memstream(&text, &bytes);
+        show_jobs(&look, jobs, out);
+        fclose(out);
+        check_golden(&look, "ls", text);
+    }
+    json_decref(jobs);
+}
+
+Test(ctl_show, an_empty_status_shows_dashes)
+{
+    static const char *const texts[] = {
+            "{}", "{\"step\": null, \"state\": 7, \"warnings\": [1, {}], "
+                  "\"phase_seconds\": {\"data\": null}, \"pending\": 3}"};
+    for (size_t i = 0; i < 2; i++) {
+        struct look look = look_at(40, true);
+        json_t *status = json_loads(texts[i], 0, NULL);
+        char *text;
+        size_t bytes;
+        FILE *out = open_memstream(&text, &bytes);
+        show_status(&look, status, out);
+        show_status_line(&look, status, out);
+        show_ranks(&look, status, out);
+        show_memory(&look, status, out);
+        show_samples(&look, status, out);
+        show_event(&look, status, out);
+        fclose(out);
+        cr_assert(strstr(text, "loss"));
+        free(text);
+        json_decref(status);
+    }
+}
+
+Test(ctl_show, numbers_out_of_all_bounds_fit_too)
+{
+    static const char *const keys[] = {
+            "step",
+            "max_steps",
+            "eta_seconds",
+            "loss",
+            "tokens",
+            "world",
+            "started",
+            "pid",
+            "last_checkpoint_time",
+            "model_flops_per_second",
+            "elapsed_seconds"};
+    static const double values[] = {-1e300, 1e300, 1e18, -1, 5e-324};
+    struct look look = look_at(40, true);
+    json_t *status = recorded("status");
+    for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+        char *text;
+        size_t bytes;
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            json_object_set_new(status, keys[k], json_real(values[v]));
+        FILE *out = open_memstream(&text, &bytes);
+        struct top_data data = {.status = status, .log = "", .message = ""};
+        top_frame(&look, &data, out);
+        fclose(out);
+        check_safe(&look, text);
+        free(text);
+        out = open_memstream(&text, &bytes);
+        show_status(&look, status, out);
+        fclose(out);
+        free(text);
+    }
+    json_decref(status);
+}
+
+/* --- top --- */
+
+static char *frame_of(
+        const struct look *look, const json_t *status, const json_t *ranks,
+        const char *log)
+{
+    json_t *history = recorded("history");
+    struct top_data data = {
+            .status = status,
+            .ranks = ranks,
+            .history = history,
+            .log = log,
+            .message = "",
+            .has_keys = true};
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    top_frame(look, &data, out);
+    fclose(out);
+    json_decref(history);
+    return text;
+}
+
+static int lines_of(const char *text)
+{
+    int lines = 1;
+    for (; *text; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+static const char log_text[] =
+        "2026-11-20T18:40:00Z step 0/400 loss 7.178\n"
+        "2026-11-20T18:40:01Z warning: \033[31mred\033[0m and \xc2\x9b"
+        "5m \xff \xe2\x80\xae turned\n";
+
+Test(ctl_show, top_fits_40_80_and_120_columns)
+{
+    json_t *status = recorded("status"), *ranks = recorded("ranks");
+    for (int columns = 40; columns <= 120; columns += 40) {
+        struct look look = look_at(columns, true);
+        look.rows = columns == 120 ? 40 : 24;
+        char *text = frame_of(&look, status, ranks, log_text);
+        cr_assert(lines_of(text) <= look.rows);
+        check_golden(&look, "top", text);
+    }
+    struct look look = look_at(80, false);
+    check_golden(&look, "top", frame_of(&look, status, ranks, log_text));
+    json_decref(status);
+    json_decref(ranks);
+}
+
+Test(ctl_show, top_fits_every_window_and_any_number_of_ranks)
+{
+    json_t *status = recorded("status"), *two = recorded("ranks");
+    json_t *many = recorded("ranks"), *list = json_object_get(many, "ranks");
+    for (int i = 2; i < 64; i++)
+        json_array_append_new(list, json_deep_copy(json_array_get(list, 1)));
+    json_t *none = json_object();
+    json_t *const answers[] = {two, many, none};
+    for (int columns = 20; columns <= 130; columns += 7)
+        for (int rows = 5; rows <= 60; rows += 5)
+            for (int i = 0; i < 3; i++) {
+                struct look look = look_at(columns, i != 1);
+                look.rows = rows;
+                char *text = frame_of(&look, status, answers[i], log_text);
+                check_safe(&look, text);
+                cr_assert(
+                        lines_of(text) <= rows, "%d lines in %d x %d",
+                        lines_of(text), columns, rows);
+                free(text);
+            }
+    json_decref(status);
+    json_decref(two);
+    json_decref(many);
+    json_decref(none);
+}
+
+/* --- plot --- */
+
+static char *plot_of(const struct look *look, const struct plot *plot)
+{
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    plot_draw(look, plot, out);
+    fclose(out);
+    return text;
+}
+
+Test(ctl_show, plot_has_axes_in_braille_and_ascii)
+{
+    json_t *history = recorded("history");
+    json_t *series = json_object_get(history, "series");
+    struct plot plot = {
+            .line = curve_of(json_object_get(series, "train/loss")),
+            .dots = curve_of(json_object_get(series, "eval/loss")),
+            .rows = 14};
+    for (int columns = 40; columns <= 120; columns += 40)
+        for (int utf8 = 0; utf8 < 2; utf8++) {
+            struct look look = look_at(columns, utf8);
+            plot.columns = columns;
+            check_golden(&look, "plot", plot_of(&look, &plot));
+        }
+    curve_fini(&plot.line);
+    curve_fini(&plot.dots);
+    json_decref(history);
+}
+
+Test(ctl_show, plot_bears_one_point_a_flat_line_and_wild_values)
+{
+    double x[] = {1, 2, 3, 4}, flat[] = {3, 3, 3, 3},
+           wild[] = {1.7e308, -1.7e308, 0, 5e-320}, zero[] = {0, 0, -1, 0},
+           near[] = {1e17, 1e17 + 16, 1e17, 1e17 + 32};
+    struct look look = look_at(50, true);
+    double *const curves[] = {flat, wild, zero, near};
+    for (int i = 0; i < 4; i++)
+        for (int count = 0; count <= 4; count++)
+            for (int is_log = 0; is_log < 2; is_log++) {
+                struct plot plot = {
+                        .line = {x, curves[i], count},
+                        .columns = 50,
+                        .rows = 8,
+                        .is_log = is_log};
+                char *text = plot_of(&look, &plot);
+                check_safe(&look, text);
+                cr_assert(lines_of(text) <= 9);
+                free(text);
+            }
+}
+
+/* --- text --- */
+
+Test(ctl_show, text_of_a_job_is_escaped)
+{
+    struct look look = look_at(80, true), ascii = look_at(80, false);
+    static const char raw[] = "a\033[2J\r\n\x7f\xc2\x9b"
+                              "é\xff\xe2\x80\xae";
+    char *line = text_escape(&look, raw, sizeof raw - 1, false);
+    cr_assert_str_eq(line, "a\\x1b[2J\\x0d\\n\\x7f\\u{9b}é\\xff\\u{202e}");
+    free(line);
+    line = text_escape(&ascii, "é\n", 3, true);
+    cr_assert_str_eq(line, "\\u{e9}\n");
+    free(line);
+}
+
+Test(ctl_show, text_is_cut_by_columns_not_bytes)
+{
+    struct look look = look_at(80, true);
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    cr_assert_eq(text_fit(&look, "日本語です", 6, true, out), 6);
+    fclose(out);
+    cr_assert_str_eq(text, "日本… ");
+    free(text);
+}
+
+Test(ctl_show, numbers_are_short)
+{
+    char text[TEXT_SHORT];
+    cr_assert_str_eq(text_duration(0.22, text), "220ms");
+    cr_assert_str_eq(text_duration(59.6, text), "1m00s");
+    cr_assert_str_eq(text_duration(3 * 86400 + 7200, text), "3d02h");
+    cr_assert_str_eq(text_duration(1.0 / 0.0, text), "-");
+    cr_assert_str_eq(text_bytes(1023.9 * 1024 * 1024, text), "1.0 GiB");
+    cr_assert_str_eq(text_count(999999, text), "1.0M");
+    cr_assert_str_eq(text_count(7, text), "7");
+    cr_assert_str_eq(text_number(-2.5e-7, text), "-2.500e-07");
+    cr_assert_str_eq(text_number(0.0 / 0.0, text), "-");
+}

@@ -1,0 +1,95 @@
+#!/bin/bash
+# The page of a real run: zerodctl web by curl, report.html, and a browser where there is one. TAP.
+# usage: test_page.sh ZEROD ZERODCTL SOURCE_ROOT
+zerod=$(readlink -f "$1") ctl=$(readlink -f "$2") root=$(readlink -f "$3")
+. "$root/tests/support/tap.sh"
+command -v curl >/dev/null || { echo "1..0 # SKIP curl is not installed"; exit 0; }
+scratch_folder
+cd "$work" || exit 99
+ln -s "$root/tests" tests
+unset SSH_CONNECTION
+export OMP_NUM_THREADS=1
+pids=()
+finish() {
+    for pid in "${pids[@]}"; do kill -KILL "$pid" 2>/dev/null; done
+    rm -rf "$work"
+}
+trap finish EXIT
+
+# until COMMAND...: again until it succeeds, for at most two minutes.
+until_ok() {
+    local tries=0
+    until "$@" >/dev/null 2>&1; do
+        sleep 0.1
+        tries=$((tries + 1))
+        [ $tries -lt 1200 ] || return 1
+    done
+}
+# code CURL_ARGUMENT...: the status of the answer.
+code() { curl -s -m 100 -o /dev/null -w '%{http_code}' "$@"; }
+is() { [ "$1" = "$2" ] || { echo "$1, not $2"; return 1; }; }
+says() { grep -qF -- "$1" "$2" || { echo "no $1 in:"; head -c 2000 "$2"; return 1; }; }
+holds() { curl -s -m 100 -b jar "$url$1" | grep -q "$2"; }
+
+sed -e 's|^\[job\]|[job]\noutput_dir = "out"|' -e 's|^\[data\]|[data]\ncache_dir = "cache"|' \
+    tests/fixtures/llama_odd/job.toml >job.toml
+"$zerod" --job job.toml --max-steps 1000000 --set train.global_batch_size=4 --set data.val_split=0.05 \
+    --set eval.eval_strategy=no --set checkpoint.save_strategy=no --set log.logging_steps=1000 >run.out 2>err &
+run=$!
+pids+=("$run")
+ok "a run answers" until_ok "$ctl" ranks
+"$ctl" web >address 2>web.err &
+web=$!
+pids+=("$web")
+until_ok grep -q token address
+address=$(head -n 1 address)
+url=${address%%/\?*}
+
+ok "without the token nothing is shown" is "$(code "$url/")" 401
+ok "nor with another one" is "$(code "$url/?token=0123456789abcdef0123456789abcdef")" 401
+ok "the address opens the page" is "$(code -c jar "$address")" 200
+ok "once" is "$(code "$address")" 401
+ok "the cookie is for this page alone" says '#HttpOnly_127.0.0.1' jar
+curl -s -b jar "$url/" >page.html
+ok "the page is the one in the program" cmp page.html "$root/daemon/page/page.html"
+ok "the job tells its state through the relay" holds /v1/status '"state"'
+ok "another host name is refused" is "$(code -b jar -H 'Host: evil.example' "$url/v1/status")" 403
+ok "another site's page is refused" is "$(code -b jar -H 'Origin: http://evil.example' -X POST "$url/v1/pause")" 403
+ok "what is no path of the job is not asked for" is "$(code -b jar "$url/v1/../etc/passwd" --path-as-is)" 404
+
+# a stream goes on while it is read: three events, then the reader leaves
+ok "events come as they happen" bash -c "curl -sN -m 100 -b jar '$url/v1/events' | grep -m 3 -c '^event: step'"
+ok "pause through the relay" is "$(code -b jar -d '{"wait": true}' "$url/v1/pause")" 200
+ok "a second pause is refused by the job" is "$(code -b jar -d '{}' "$url/v1/pause")" 409
+curl -s -b jar -d '{"learning_rate": "high"}' "$url/v1/set" >answer
+ok "a wrong value comes back with code and message" says E_BAD_REQUEST answer
+ok "resume through the relay" is "$(code -b jar -d '{"wait": true}' "$url/v1/resume")" 200
+
+python=$(command -v python3) chromium=$(command -v chromium)
+if [ -n "$python" ] && [ -n "$chromium" ]; then
+    "$ctl" web >address2 2>/dev/null &
+    second=$!
+    pids+=("$second")
+    until_ok grep -q token address2
+    ok "a browser draws, pauses and resumes" "$python" tests/daemon/page/browser.py live "$(cat address2)"
+    kill -INT $second
+    wait $second
+    tell $? "Ctrl-C ends a relay with 0"
+else
+    skip "a browser draws, pauses and resumes" "chromium or python3 is not installed"
+fi
+
+ok "stop through the relay" is "$(code -b jar -d '{"wait": true}' "$url/v1/stop")" 200
+wait $run
+tell $? "the run ends with 0"
+wait $web
+tell $? "the relay ends with the job"
+ok "and says so" says "has ended" web.err
+ok "report.html is there" test -s out/report.html
+ok "it has the run inside" says '<script id="zerod-data" type="application/json">{"status":' out/report.html
+if [ -n "$python" ] && [ -n "$chromium" ]; then
+    ok "a browser draws it" "$python" tests/daemon/page/browser.py report out/report.html
+else
+    skip "a browser draws it" "chromium or python3 is not installed"
+fi
+tests_end

@@ -1,0 +1,195 @@
+#include "tests/daemon/sinks/state_case.h"
+
+#include "base/log.h"
+
+#include <math.h>
+
+static void fill_rank(struct train_rank_report *rank, int number)
+{
+    *rank = (struct train_rank_report){
+            .rank = number,
+            .local_rank = number,
+            .pid = 4711 + number,
+            .threads = 2,
+            .host = "node1",
+            .device = "cpu",
+            .cpus = "0-1",
+            .step = 120,
+            .heartbeat = 1795200030.5,
+            .gpu = {.name = "NVIDIA \"H200\"",
+                    .uuid = "GPU-1",
+                    .pci = "0000:3b:00.0",
+                    .total = 150000000000,
+                    .used = 140000000000,
+                    .held = 130000000000,
+                    .planned = 120000000001},
+            .resident = 510000000 + (uint64_t)number,
+            .resident_peak = 520000000 + (uint64_t)number,
+            .step_seconds = 0.22,
+            .down_bytes = 1001,
+            .up_bytes = 1002,
+            .disk_read_bytes = 1003,
+            .disk_written_bytes = 1004,
+            .reduce_scatter_bytes = 2001,
+            .all_gather_bytes = 2002,
+            .all_reduce_bytes = 2003,
+    };
+    for (int memory = 0; memory < ARENA_MEMORIES; memory++) {
+        rank->planned[memory] = 300000 + 1000 * (uint64_t)memory;
+        rank->taken[memory] = 300000 + 1000 * (uint64_t)memory + 1;
+        rank->limit[memory] = memory == ARENA_DEVICE ? 12884901888u : 0;
+        for (int kind = 0; kind < SPAN_KINDS; kind++)
+            rank->kinds[memory][kind] =
+                    40000 + 100 * (uint64_t)memory + (uint64_t)kind;
+    }
+    for (int phase = 0; phase < PHASES; phase++)
+        rank->phase_seconds[phase] = 10.5 + phase + 100 * number;
+}
+
+static void fill_steps(struct run_state *state)
+{
+    static const double bounds[STEP_BUCKETS] = {
+            0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+            0.5,   1,      2.5,   5,    10,    25,   60,  300};
+    state->step = (struct train_step_report){
+            .step = 120,
+            .max_steps = 400,
+            .loss = 2.3125,
+            .grad_norm = 0.84375,
+            .learning_rate = 0.00029,
+            .tokens = 4096,
+            .step_seconds = 0.225,
+            .tokens_per_second = 18204.5,
+            .data_seconds = 0.001,
+            .forward_seconds = 0.07,
+            .backward_seconds = 0.14,
+            .reduce_seconds = 0.005,
+            .update_seconds = 0.006,
+            .gather_seconds = 0.003,
+    };
+    state->settings[SET_LEARNING_RATE] = 0.00029;
+    state->mean_step_seconds = 0.22;
+    state->last_loss = 2.3125;
+    state->last_grad_norm = 0.84375;
+    state->tokens = 491520;
+    state->samples_taken = 3840;
+    state->skipped_nonfinite = 3;
+    state->skipped_no_targets = 1;
+    for (int phase = 0; phase < PHASES; phase++)
+        state->phase_seconds[phase] = 0.25 + phase;
+    memcpy(state->step_histogram.bound, bounds, sizeof bounds);
+    memcpy(state->checkpoint_histogram.bound, bounds, sizeof bounds);
+    state->step_histogram.count[7] = 110;
+    state->step_histogram.count[8] = 9;
+    state->step_histogram.count[STEP_BUCKETS] = 1;
+    state->step_histogram.sum = 326.5;
+    state->checkpoint_histogram.count[9] = 2;
+    state->checkpoint_histogram.sum = 1.5;
+}
+
+static void fill_state(struct state_case *c)
+{
+    struct run_state *state = &c->state;
+    state->job = &c->job;
+    state->socket_path = "/run/user/1000/zerod/tiny.sock";
+    state->started = 1795200000.25;
+    state->updated = 1795200031.5;
+    state->state = RUN_RUNNING;
+    state->state_since = run_state_now();
+    state->has_banner = true;
+    state->world = STATE_CASE_RANKS;
+    state->zero_stage = 3;
+    state->per_device = 4;
+    state->accumulation = 4;
+    state->global_batch = 32;
+    state->parameters = 9000000;
+    state->max_steps = 400;
+    state->samples_per_epoch = 12288;
+    state->flops_per_token = 54000000;
+    strcpy(state->host, "node1");
+    fill_steps(state);
+    state->eval_loss = 2.40625;
+    state->best_eval_loss = 2.375;
+    state->last_checkpoint_step = 100;
+    state->last_checkpoint_time = 1795200025.75;
+    state->last_checkpoint_seconds = 0.75;
+    state->checkpoint_bytes = 108000000;
+    state->checkpoint_failures = 2;
+    strcpy(state->last_checkpoint, "out/tiny/checkpoint-000100");
+    state->ranks = c->ranks;
+    state->rank_count = STATE_CASE_RANKS;
+    state->samples = c->samples;
+    state->feed_dropped = 5;
+}
+
+void state_case_init(struct state_case *c)
+{
+    struct zd_log_options log = {.level = ZD_LOG_INFO, .rank = -1};
+    memset(c, 0, sizeof *c);
+    scratch_init(&c->scratch);
+    zd_log_configure(&log);
+    if (zd_log_open(scratch_path(&c->scratch, "log")) != ZD_OK)
+        abort();
+    c->job = train_job_default();
+    c->job.job.name = "tiny";
+    c->job.job.run_name = "";
+    c->job.job.output_dir = c->scratch.dir;
+    c->job.optimizer = "adamw";
+    c->job.log.logging_steps = 1;
+    for (int r = 0; r < STATE_CASE_RANKS; r++)
+        fill_rank(&c->ranks[r], r);
+    fill_state(c);
+}
+
+void state_case_fini(struct state_case *c)
+{
+    for (int i = 0; i < c->state.sample_count; i++) {
+        free(c->samples[i].prompt);
+        free(c->samples[i].text);
+    }
+    zd_log_open(NULL);
+    scratch_fini(&c->scratch);
+}
+
+void state_case_step(struct state_case *c, double loss)
+{
+    struct run_state *state = &c->state;
+    state->step.step++;
+    state->step.loss = loss;
+    if (isfinite(loss))
+        state->last_loss = loss;
+    state->updated += 0.25;
+}
+
+void state_case_sample(
+        struct state_case *c, const char *prompt, const char *text)
+{
+    c->samples[c->state.sample_count++] = (struct kept_sample){
+            .step = c->state.step.step,
+            .time = c->state.updated,
+            .prompt = strdup(prompt),
+            .text = strdup(text)};
+}
+
+char *state_case_read(struct state_case *c, const char *name, size_t *bytes_out)
+{
+    char *text = NULL;
+    size_t bytes;
+    if (!fs_exists(scratch_path(&c->scratch, name)))
+        return NULL;
+    if (fs_read_file(c->scratch.path, SIZE_MAX, &text, &bytes) != ZD_OK)
+        abort();
+    if (bytes_out)
+        *bytes_out = bytes;
+    return text;
+}
+
+int state_case_log_count(struct state_case *c, const char *word)
+{
+    char *text = state_case_read(c, "log", NULL);
+    int count = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        count += strstr(line, word) != NULL;
+    free(text);
+    return count;
+}

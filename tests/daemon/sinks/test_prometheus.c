@@ -1,0 +1,271 @@
+#include "daemon/sinks/prometheus.h"
+#include "daemon/sinks/sink.h"
+#include "tests/daemon/sinks/metrics_text.h"
+#include "tests/daemon/sinks/state_case.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct state_case c;
+
+static void setup(void)
+{
+    state_case_init(&c);
+    c.state.state_since = 1795200001.75;
+}
+
+static void teardown(void)
+{
+    state_case_fini(&c);
+}
+
+TestSuite(prometheus, .init = setup, .fini = teardown);
+
+static struct metrics read_form(enum prometheus_form form)
+{
+    size_t bytes;
+    char *text = prometheus_write(&c.state, form, &bytes);
+    struct metrics metrics =
+            metrics_parse(text, bytes, form == PROMETHEUS_OPEN_METRICS);
+    free(text);
+    return metrics;
+}
+
+struct expected {
+    const char *name, *labels;
+    double value;
+};
+
+static const struct expected all[] = {
+        {"zerod_job_info", "dtype=bf16,zero_stage=3,world_size=2", 1},
+        {"zerod_job_state", "state=running", 1},
+        {"zerod_job_state", "state=paused", 0},
+        {"zerod_job_state", "state=failed", 0},
+        {"zerod_job_start_timestamp_seconds", "", 1795200000.25},
+        {"zerod_job_state_timestamp_seconds", "", 1795200001.75},
+        {"zerod_control_dropped_messages_total", "", 5},
+        {"zerod_train_steps_total", "", 120},
+        {"zerod_train_steps_target", "", 400},
+        {"zerod_train_tokens_total", "", 491520},
+        {"zerod_train_samples_total", "", 3840},
+        {"zerod_train_epoch", "", 3840.0 / 12288.0},
+        {"zerod_train_eta_seconds", "", 280 * 0.22},
+        {"zerod_train_last_step_timestamp_seconds", "", 1795200031.5},
+        {"zerod_train_loss", "", 2.3125},
+        {"zerod_train_grad_norm", "", 0.84375},
+        {"zerod_train_learning_rate", "", 0.00029},
+        {"zerod_eval_loss", "", 2.40625},
+        {"zerod_eval_best_loss", "", 2.375},
+        {"zerod_train_skipped_steps_total", "reason=overflow", 0},
+        {"zerod_train_skipped_steps_total", "reason=nonfinite", 3},
+        {"zerod_train_skipped_steps_total", "reason=no_targets", 1},
+        {"zerod_step_duration_seconds_bucket", "le=0.1", 0},
+        {"zerod_step_duration_seconds_bucket", "le=0.25", 110},
+        {"zerod_step_duration_seconds_bucket", "le=1.0", 119},
+        {"zerod_step_duration_seconds_bucket", "le=+Inf", 120},
+        {"zerod_step_duration_seconds_sum", "", 326.5},
+        {"zerod_step_duration_seconds_count", "", 120},
+        {"zerod_step_phase_seconds_total", "phase=data", 0.25},
+        {"zerod_step_phase_seconds_total", "phase=eval", 11.25},
+        {"zerod_train_tokens_per_second", "", 4096 / 0.22},
+        {"zerod_model_flops_total", "", 54e6 * 491520},
+        {"zerod_rank_step", "rank=1", 120},
+        {"zerod_rank_last_heartbeat_timestamp_seconds", "rank=0", 1795200030.5},
+        {"zerod_data_wait_seconds_total", "rank=1", 110.5},
+        {"zerod_memory_bytes", "rank=1,where=host,kind=grads", 40101},
+        {"zerod_memory_planned_bytes", "rank=0,where=device", 300000},
+        {"zerod_memory_taken_bytes", "rank=0,where=pinned", 302001},
+        {"zerod_memory_limit_bytes", "rank=0", 12884901888},
+        {"zerod_rank_resident_bytes", "rank=1", 510000001},
+        {"zerod_rank_resident_peak_bytes", "rank=1", 520000001},
+        {"zerod_gpu_info", "rank=1,gpu=GPU-1,pci=0000:3b:00.0", 1},
+        {"zerod_gpu_memory_total_bytes", "rank=0,gpu=GPU-1", 150000000000},
+        {"zerod_gpu_memory_used_bytes", "rank=1,gpu=GPU-1", 140000000000},
+        {"zerod_gpu_memory_held_bytes", "rank=1,gpu=GPU-1", 130000000000},
+        {"zerod_gpu_memory_planned_bytes", "rank=0,gpu=GPU-1", 120000000001},
+        {"zerod_transfer_bytes_total", "rank=0,path=down", 1001},
+        {"zerod_transfer_bytes_total", "rank=0,path=up", 1002},
+        {"zerod_transfer_bytes_total", "rank=0,path=disk_read", 1003},
+        {"zerod_transfer_bytes_total", "rank=0,path=disk_write", 1004},
+        {"zerod_comm_bytes_total", "rank=1,op=reduce_scatter", 2001},
+        {"zerod_comm_bytes_total", "rank=1,op=all_gather", 2002},
+        {"zerod_comm_bytes_total", "rank=1,op=all_reduce", 2003},
+        {"zerod_checkpoint_last_step", "", 100},
+        {"zerod_checkpoint_last_timestamp_seconds", "", 1795200025.75},
+        {"zerod_checkpoint_bytes", "", 108000000},
+        {"zerod_checkpoint_duration_seconds_bucket", "le=1.0", 2},
+        {"zerod_checkpoint_duration_seconds_sum", "", 1.5},
+        {"zerod_checkpoint_failures_total", "", 2},
+};
+
+static void expect_all(const struct metrics *metrics)
+{
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const struct metric_sample *sample =
+                metrics_find(metrics, all[i].name, all[i].labels);
+        cr_assert(sample, "%s{%s}", all[i].name, all[i].labels);
+        cr_expect_eq(
+                sample->value, all[i].value, "%s{%s} %.17g", all[i].name,
+                all[i].labels, sample->value);
+        cr_expect_str_eq(metric_label(sample, "zerod_job"), "tiny");
+    }
+}
+
+Test(prometheus, every_number_stands_under_its_name_in_each_form)
+{
+    enum prometheus_form forms[] = {
+            PROMETHEUS_TEXT, PROMETHEUS_OPEN_METRICS, PROMETHEUS_TEXTFILE};
+    for (int i = 0; i < 3; i++) {
+        struct metrics metrics = read_form(forms[i]);
+        expect_all(&metrics);
+        cr_expect_eq(
+                metrics_has_name(&metrics, "process_open_fds"),
+                forms[i] != PROMETHEUS_TEXTFILE);
+        metrics_free(&metrics);
+    }
+}
+
+Test(prometheus, the_process_is_told_as_it_is)
+{
+    struct metrics metrics = read_form(PROMETHEUS_TEXT);
+    double start =
+            metrics_find(&metrics, "process_start_time_seconds", "")->value;
+    double resident =
+            metrics_find(&metrics, "process_resident_memory_bytes", "")->value;
+    double fds = metrics_find(&metrics, "process_open_fds", "")->value;
+    double now = run_state_now();
+    cr_expect(start <= now + 1 && start > now - 600, "%f %f", start, now);
+    cr_expect(resident > 1e6 && resident < 1e9);
+    cr_expect(metrics_find(&metrics, "process_cpu_seconds_total", ""));
+    double told =
+            metrics_find(&metrics, "zerod_report_timestamp_seconds", "")->value;
+    cr_expect(told <= now && told > now - 60);
+    int more = dup(0);
+    struct metrics again = read_form(PROMETHEUS_TEXT);
+    cr_expect_eq(metrics_find(&again, "process_open_fds", "")->value, fds + 1);
+    close(more);
+    metrics_free(&metrics);
+    metrics_free(&again);
+}
+
+Test(prometheus, what_is_not_known_is_left_out)
+{
+    static const char *const unknown[] = {
+            "zerod_train_loss",        "zerod_train_grad_norm",
+            "zerod_train_loss_scale",  "zerod_eval_loss",
+            "zerod_eval_best_loss",    "zerod_train_eta_seconds",
+            "zerod_train_epoch",       "zerod_train_steps_target",
+            "zerod_checkpoint_bytes",  "zerod_checkpoint_last_step",
+            "zerod_model_flops_total", "zerod_rank_up"};
+    struct run_state *state;
+    size_t bytes;
+    cr_assert_eq(run_state_create(&c.job, NULL, &state), ZD_OK);
+    for (int open = 0; open < 2; open++) {
+        char *text = prometheus_text(state, open, &bytes);
+        struct metrics metrics = metrics_parse(text, bytes, open);
+        for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
+            cr_expect_not(
+                    metrics_has_name(&metrics, unknown[i]), "%s", unknown[i]);
+        cr_expect_eq(
+                metrics_find(&metrics, "zerod_job_state", "state=starting")
+                        ->value,
+                1);
+        metrics_free(&metrics);
+        free(text);
+    }
+    run_state_destroy(state);
+}
+
+Test(prometheus, a_loss_that_is_not_finite_is_told)
+{
+    c.state.step.loss = NAN;
+    c.state.step.grad_norm = INFINITY;
+    struct metrics metrics = read_form(PROMETHEUS_TEXT);
+    cr_expect(isnan(metrics_find(&metrics, "zerod_train_loss", "")->value));
+    cr_expect(
+            isinf(metrics_find(&metrics, "zerod_train_grad_norm", "")->value));
+    metrics_free(&metrics);
+}
+
+Test(prometheus, labels_with_quotes_and_newlines_come_back)
+{
+    static const char odd[] = "C:\\data \"x\"\nline {2},\\n";
+    enum prometheus_form forms[] = {PROMETHEUS_TEXT, PROMETHEUS_OPEN_METRICS};
+    c.job.model.path = odd;
+    strcpy(c.ranks[1].host, "a\"b");
+    for (int i = 0; i < 2; i++) {
+        struct metrics metrics = read_form(forms[i]);
+        cr_expect_str_eq(
+                metric_label(
+                        metrics_find(&metrics, "zerod_job_info", ""), "model"),
+                odd);
+        cr_expect_str_eq(
+                metric_label(
+                        metrics_find(&metrics, "zerod_rank_up", "rank=1"),
+                        "host"),
+                "a\"b");
+        metrics_free(&metrics);
+    }
+}
+
+static double up(int rank)
+{
+    char label[16];
+    snprintf(label, sizeof label, "rank=%d", rank);
+    struct metrics metrics = read_form(PROMETHEUS_TEXT);
+    double value = metrics_find(&metrics, "zerod_rank_up", label)->value;
+    metrics_free(&metrics);
+    return value;
+}
+
+Test(prometheus, a_rank_is_up_while_it_is_heard_or_need_not_answer)
+{
+    double now = run_state_now();
+    c.state.state_since = now - 500;
+    c.ranks[0].heartbeat = now - 10;
+    c.ranks[1].heartbeat = now - 70;
+    cr_expect_eq(up(0), 1);
+    cr_expect_eq(up(1), 0);
+    c.state.mean_step_seconds = 8;
+    cr_expect_eq(up(1), 1, "steps are slow");
+    c.state.mean_step_seconds = 0.2;
+    c.state.state = RUN_PAUSED;
+    cr_expect_eq(up(1), 1, "paused");
+    c.state.state = RUN_RUNNING;
+    c.state.state_since = now - 5;
+    cr_expect_eq(up(1), 1, "just went on");
+    c.state.state = RUN_DONE;
+    cr_expect_eq(up(0), 0);
+}
+
+Test(prometheus, the_text_file_is_the_job_s_and_tells_its_end)
+{
+    uv_loop_t loop;
+    struct sink sink = {0};
+    size_t bytes;
+    cr_assert_eq(uv_loop_init(&loop), 0);
+    cr_assert_eq(textfile_open(&c.job, &loop, &sink), ZD_OK);
+    cr_expect_null(sink.name);
+    c.job.report.prometheus_textfile = c.scratch.dir;
+    cr_assert_eq(textfile_open(&c.job, &loop, &sink), ZD_OK);
+    c.state.has_banner = false;
+    sink.tick(sink.ctx, &c.state);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    cr_expect_null(state_case_read(&c, "zerod_tiny.prom", NULL));
+    c.state.has_banner = true;
+    sink.tick(sink.ctx, &c.state);
+    c.state.state = RUN_STOPPED;
+    sink.close(sink.ctx, &c.state);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    cr_expect_eq(uv_loop_close(&loop), 0);
+    char *text = state_case_read(&c, "zerod_tiny.prom", &bytes);
+    struct metrics metrics = metrics_parse(text, bytes, false);
+    cr_expect_eq(
+            metrics_find(&metrics, "zerod_job_state", "state=stopped")->value,
+            1);
+    cr_expect_eq(metrics_find(&metrics, "zerod_rank_up", "rank=0")->value, 0);
+    metrics_free(&metrics);
+    free(text);
+}

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# What the sinks write, read by programs that others wrote: Prometheus' promtool, and where Python has them (PYTHON
+# names one) TensorBoard's reader and Prometheus' client. The alerts of deploy/, tried by promtool.
+#   test_readers.sh EXAMPLE SOURCE      prints TAP
+example=$1 source=$2
+python=${PYTHON:-python3}
+count=0
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+tell() { # CODE NAME
+    count=$((count + 1))
+    if [[ $1 -eq 0 ]]; then echo "ok $count - $2"; else echo "not ok $count - $2"; fi
+}
+skip() { # NAME WHY
+    count=$((count + 1))
+    echo "ok $count - $1 # SKIP $2"
+}
+shown() { # the output of a command that failed, as comments
+    sed 's/^/# /' "$dir/out"
+}
+
+"$example" "$dir" 2>"$dir/out"
+code=$?
+[[ $code -eq 0 ]] || shown
+tell $code "the example is written"
+
+for text in metrics.txt text/zerod_tiny.prom; do
+    name="promtool has no complaint about $text"
+    if ! command -v promtool >/dev/null; then skip "$name" "no promtool"; continue; fi
+    promtool check metrics <"$dir/$text" >"$dir/out" 2>&1 && [[ ! -s $dir/out ]]
+    code=$?
+    [[ $code -eq 0 ]] || shown
+    tell $code "$name"
+done
+
+for check in "check rules deploy/prometheus/zerod.rules.yml" "test rules deploy/prometheus/zerod.test.yml"; do
+    name="promtool $check"
+    if ! command -v promtool >/dev/null; then skip "$name" "no promtool"; continue; fi
+    # shellcheck disable=SC2086
+    (cd "$source" && promtool $check) >"$dir/out" 2>&1
+    code=$?
+    [[ $code -eq 0 ]] || shown
+    tell $code "$name"
+done
+
+name="TensorBoard's reader finds every number, and none that was undone"
+if "$python" -c 'import tensorboard' 2>/dev/null; then
+    "$python" "$source/tests/daemon/sinks/read_events.py" "$dir/tensorboard" >"$dir/found" 2>"$dir/out"
+    code=$?
+    [[ $code -eq 0 ]] || shown
+    { sed 's/^/scalar /' "$dir/scalars"; sed 's/^/text /' "$dir/texts"; } | sort >"$dir/expected"
+    # of the tags that the example lists
+    cut -d ' ' -f 1,2 "$dir/expected" | sort -u >"$dir/tags"
+    sort "$dir/found" | grep -F -f "$dir/tags" >"$dir/found_listed"
+    diff "$dir/expected" "$dir/found_listed" >"$dir/out" || { code=1; head -n 20 "$dir/out" | sed 's/^/# /'; }
+    [[ -s $dir/expected ]] || code=1
+    tell $code "$name"
+else
+    skip "$name" "no tensorboard for $python"
+fi
+
+name="Prometheus' Python client reads both forms"
+if "$python" -c 'import prometheus_client' 2>/dev/null; then
+    "$python" - "$dir" >"$dir/out" 2>&1 <<'END'
+import sys
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as text
+folder = sys.argv[1]
+def read(parse, name):
+    with open(f"{folder}/{name}", encoding="utf-8", newline="\n") as file:
+        families = list(parse(file.read()))
+    return {(s.name, tuple(sorted(s.labels.items()))): s.value
+            for family in families for s in family.samples if not s.name.startswith("process_")}
+first, second = read(text, "metrics.txt"), read(openmetrics, "metrics.openmetrics")
+assert first == second, set(first.items()) ^ set(second.items())
+assert len(first) > 100, len(first)
+assert any(dict(labels).get("model") == 'a "model\\ of\nmine' for _, labels in first)
+END
+    code=$?
+    [[ $code -eq 0 ]] || shown
+    tell $code "$name"
+else
+    skip "$name" "no prometheus_client for $python"
+fi
+echo "1..$count"

@@ -1,0 +1,75 @@
+#include "base/file/json.h"
+#include "daemon/sinks/sink.h"
+#include "tests/daemon/sinks/state_case.h"
+
+#include <criterion/criterion.h>
+
+static struct state_case c;
+static uv_loop_t loop;
+static struct sink sink;
+
+static void setup(void)
+{
+    state_case_init(&c);
+    cr_assert_eq(uv_loop_init(&loop), 0);
+    cr_assert_eq(status_file_open(&c.job, &loop, &sink), ZD_OK);
+}
+
+static void teardown(void)
+{
+    uv_run(&loop, UV_RUN_DEFAULT);
+    cr_expect_eq(uv_loop_close(&loop), 0);
+    state_case_fini(&c);
+}
+
+TestSuite(status_file, .init = setup, .fini = teardown);
+
+static json_t *read_status(void)
+{
+    json_t *json = NULL;
+    cr_assert_eq(
+            json_parse_file(
+                    scratch_path(&c.scratch, "status.json"), 1 << 20, &json),
+            ZD_OK);
+    return json;
+}
+
+static void expect_status(const char *state, int64_t step)
+{
+    json_t *json = read_status();
+    cr_expect_str_eq(json_string_value(json_object_get(json, "state")), state);
+    cr_expect_eq(json_integer_value(json_object_get(json, "step")), step);
+    json_decref(json);
+}
+
+Test(status_file, is_the_status_at_each_tick_and_at_the_end)
+{
+    sink.tick(sink.ctx, &c.state);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    expect_status("running", 120);
+    state_case_step(&c, 2.25);
+    sink.tick(sink.ctx, &c.state);
+    c.state.state = RUN_STOPPED;
+    sink.close(sink.ctx, &c.state);
+    expect_status("stopped", 121);
+}
+
+Test(status_file, is_not_written_before_the_folder_is_the_run_s)
+{
+    c.state.has_banner = false;
+    c.state.state = RUN_STARTING;
+    sink.tick(sink.ctx, &c.state);
+    c.state.state = RUN_FAILED;
+    sink.close(sink.ctx, &c.state);
+    cr_expect_not(fs_exists(scratch_path(&c.scratch, "status.json")));
+}
+
+Test(status_file, has_the_numbers_to_the_last_digit)
+{
+    sink.close(sink.ctx, &c.state);
+    json_t *json = read_status();
+    cr_expect_eq(
+            json_real_value(json_object_get(json, "learning_rate")), 0.00029);
+    cr_expect_eq(json_real_value(json_object_get(json, "loss")), 2.3125);
+    json_decref(json);
+}

@@ -1,0 +1,277 @@
+#include "base/clock.h"
+#include "daemon/sinks/sink.h"
+#include "tests/daemon/sinks/state_case.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static struct state_case c;
+static struct sink sink;
+static int ear; /* systemd's end */
+
+static void setup(void)
+{
+    state_case_init(&c);
+    ear = -1;
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_USEC");
+}
+
+static void teardown(void)
+{
+    if (ear >= 0)
+        close(ear);
+    state_case_fini(&c);
+}
+
+TestSuite(systemd, .init = setup, .fini = teardown);
+
+/* Listen at a path, or at an abstract name that begins with '@'. */
+static void listen_at(const char *name)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t bytes = strlen(name);
+    memcpy(address.sun_path, name, bytes);
+    if (name[0] == '@')
+        address.sun_path[0] = '\0';
+    ear = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    cr_assert_eq(
+            bind(ear, (struct sockaddr *)&address,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes)),
+            0);
+    setenv("NOTIFY_SOCKET", name, 1);
+}
+
+static void open_sink(const char *watchdog_usec)
+{
+    listen_at(scratch_path(&c.scratch, "notify"));
+    if (watchdog_usec)
+        setenv("WATCHDOG_USEC", watchdog_usec, 1);
+    sink = (struct sink){0};
+    cr_assert_eq(systemd_open(&c.job, &sink), ZD_OK);
+    cr_assert(sink.name);
+}
+
+/* All that was told since, lines ending in '\n'. */
+static const char *heard(void)
+{
+    static char all[8192];
+    size_t used = 0;
+    ssize_t n;
+    while ((n = recv(ear, all + used, sizeof all - used - 2, 0)) > 0) {
+        used += (size_t)n;
+        all[used++] = '\n';
+    }
+    all[used] = '\0';
+    return all;
+}
+
+static bool has(const char *text, const char *line)
+{
+    size_t bytes = strlen(line);
+    for (; text && *text; text = strchr(text, '\n') + 1)
+        if (strncmp(text, line, bytes) == 0 && text[bytes] == '\n')
+            return true;
+    return false;
+}
+
+static void pass(double seconds)
+{
+    double end = clock_seconds() + seconds;
+    while (clock_seconds() < end)
+        usleep(1000);
+}
+
+Test(systemd, a_unit_is_ready_after_the_first_step_and_not_before)
+{
+    open_sink(NULL);
+    c.state.has_banner = false;
+    c.state.state = RUN_STARTING;
+    sink.tick(sink.ctx, &c.state);
+    const char *text = heard();
+    cr_expect_not(has(text, "READY=1"));
+    cr_expect(has(text, "STATUS=starting"), "%s", text);
+    cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
+    c.state.has_banner = true;
+    c.state.state = RUN_RUNNING;
+    sink.tick(sink.ctx, &c.state);
+    cr_expect_not(has(heard(), "READY=1"));
+    sink.step(sink.ctx, &c.state);
+    cr_expect(has(heard(), "READY=1"));
+    sink.step(sink.ctx, &c.state);
+    sink.tick(sink.ctx, &c.state);
+    text = heard();
+    cr_expect_not(has(text, "READY=1"), "said twice");
+    cr_expect_not(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
+    sink.close(sink.ctx, &c.state);
+}
+
+Test(systemd, the_status_is_a_line_that_is_told_when_it_changes)
+{
+    open_sink(NULL);
+    sink.step(sink.ctx, &c.state);
+    sink.tick(sink.ctx, &c.state);
+    const char *text = heard();
+    cr_expect(
+            has(text, "STATUS=step 120/400 loss 2.312 eta 1m02s"), "%s", text);
+    sink.tick(sink.ctx, &c.state);
+    cr_expect_str_empty(heard());
+    c.state.state = RUN_PAUSED;
+    sink.tick(sink.ctx, &c.state);
+    text = heard();
+    cr_expect(has(text, "STATUS=paused, step 120/400 loss 2.312"), "%s", text);
+    c.state.state = RUN_DONE;
+    sink.close(sink.ctx, &c.state);
+    text = heard();
+    cr_expect(has(text, "STOPPING=1"));
+    cr_expect(has(text, "STATUS=done, step 120/400 loss 2.312"), "%s", text);
+}
+
+/* What the watchdog is told in a tick, half its time after the last. */
+static bool is_fed(void)
+{
+    heard();
+    pass(0.03);
+    sink.tick(sink.ctx, &c.state);
+    return has(heard(), "WATCHDOG=1");
+}
+
+Test(systemd, the_watchdog_is_fed_by_steps_and_not_by_a_run_that_hangs)
+{
+    open_sink("50000");
+    sink.step(sink.ctx, &c.state);
+    cr_expect(has(heard(), "WATCHDOG=1"));
+    cr_expect_not(is_fed(), "no step was made");
+    state_case_step(&c, 2);
+    cr_expect(is_fed());
+    cr_expect_not(is_fed());
+    state_case_step(&c, 2);
+    sink.step(sink.ctx, &c.state);
+    sink.tick(sink.ctx, &c.state);
+    cr_expect(has(heard(), "WATCHDOG=1"), "a step itself feeds");
+    sink.close(sink.ctx, &c.state);
+}
+
+/* An hour's watchdog: half of it does not pass between two lines of a test. */
+Test(systemd, the_watchdog_is_not_fed_before_half_its_time)
+{
+    open_sink("3600000000");
+    sink.step(sink.ctx, &c.state);
+    cr_expect(has(heard(), "WATCHDOG=1"));
+    state_case_step(&c, 2);
+    sink.step(sink.ctx, &c.state);
+    sink.tick(sink.ctx, &c.state);
+    cr_expect_not(has(heard(), "WATCHDOG=1"), "so soon");
+    sink.close(sink.ctx, &c.state);
+}
+
+Test(systemd, a_paused_run_is_alive_and_an_evaluation_for_some_time)
+{
+    open_sink("50000");
+    sink.step(sink.ctx, &c.state);
+    c.state.state = RUN_PAUSED;
+    c.state.state_since = run_state_now() - 86400;
+    cr_expect(is_fed());
+    cr_expect(is_fed());
+    c.state.state = RUN_EVALUATING;
+    c.state.state_since = run_state_now() + 60; /* its time is not over yet */
+    cr_expect(is_fed());
+    c.state.state_since = run_state_now() - 0.51;
+    cr_expect_not(is_fed(), "ten times WatchdogSec have passed");
+    c.state.state = RUN_RUNNING;
+    c.state.state_since = run_state_now();
+    cr_expect_not(is_fed());
+    sink.close(sink.ctx, &c.state);
+}
+
+Test(systemd, nothing_feeds_the_watchdog_before_the_unit_is_ready)
+{
+    open_sink("50000");
+    c.state.state = RUN_EVALUATING;
+    cr_expect_not(is_fed());
+    c.state.state = RUN_RUNNING;
+    sink.close(sink.ctx, &c.state);
+}
+
+Test(systemd, a_checkpoint_on_the_way_out_gets_time_but_not_without_end)
+{
+    open_sink(NULL);
+    sink.step(sink.ctx, &c.state);
+    c.state.state = RUN_STOPPING;
+    sink.tick(sink.ctx, &c.state);
+    const char *text = heard();
+    cr_expect(has(text, "STOPPING=1"));
+    cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
+    c.state.state = RUN_CHECKPOINTING;
+    sink.tick(sink.ctx, &c.state);
+    text = heard();
+    cr_expect_not(has(text, "STOPPING=1"), "said twice");
+    cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
+    c.state.state_since = run_state_now() - 3601;
+    sink.tick(sink.ctx, &c.state);
+    cr_expect_not(has(heard(), "EXTEND_TIMEOUT_USEC=30000000"));
+    c.state.state = RUN_STOPPED;
+    sink.close(sink.ctx, &c.state);
+}
+
+Test(systemd, a_run_with_no_step_left_was_ready_and_one_that_failed_was_not)
+{
+    open_sink(NULL);
+    c.state.state = RUN_DONE;
+    sink.close(sink.ctx, &c.state);
+    cr_expect(has(heard(), "READY=1"));
+    cr_assert_eq(systemd_open(&c.job, &sink), ZD_OK);
+    c.state.state = RUN_FAILED;
+    sink.close(sink.ctx, &c.state);
+    const char *text = heard();
+    cr_expect_not(has(text, "READY=1"));
+    cr_expect(has(text, "STOPPING=1"));
+}
+
+Test(systemd, steps_too_slow_for_the_watchdog_are_warned_of_once)
+{
+    open_sink("8000000");
+    sink.step(sink.ctx, &c.state);
+    cr_expect_eq(state_case_log_count(&c, "WatchdogSec"), 0);
+    c.state.step.step_seconds = 4.5;
+    sink.step(sink.ctx, &c.state);
+    sink.step(sink.ctx, &c.state);
+    cr_expect_eq(state_case_log_count(&c, "at least 18 s is needed"), 1);
+    sink.close(sink.ctx, &c.state);
+}
+
+Test(systemd, an_abstract_socket_is_found)
+{
+    char name[64];
+    snprintf(name, sizeof name, "@zerod-test-%ld", (long)getpid());
+    listen_at(name);
+    cr_assert_eq(systemd_open(&c.job, &sink), ZD_OK);
+    cr_assert(sink.name);
+    sink.step(sink.ctx, &c.state);
+    cr_expect(has(heard(), "READY=1"));
+    sink.close(sink.ctx, &c.state);
+}
+
+Test(systemd, without_a_socket_nothing_is_told_and_a_dead_one_is_one_warning)
+{
+    cr_assert_eq(systemd_open(&c.job, &sink), ZD_OK);
+    cr_expect_null(sink.name);
+    setenv("NOTIFY_SOCKET", "relative", 1);
+    cr_assert_eq(systemd_open(&c.job, &sink), ZD_OK);
+    cr_expect_null(sink.name);
+    cr_expect_eq(state_case_log_count(&c, "names no socket"), 1);
+    open_sink(NULL);
+    close(ear);
+    ear = -1;
+    for (int i = 0; i < 5; i++) {
+        state_case_step(&c, 2);
+        sink.step(sink.ctx, &c.state);
+        sink.tick(sink.ctx, &c.state);
+    }
+    sink.close(sink.ctx, &c.state);
+    cr_expect_eq(state_case_log_count(&c, "cannot tell systemd"), 1);
+}

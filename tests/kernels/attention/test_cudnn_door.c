@@ -1,0 +1,152 @@
+/* test_cudnn_door.c - what becomes of cuDNN's answers, which a stand-in for its
+ * headers gives: a graph is built once for a shape; what it cannot do is
+ * declined, and told once; what fails when it runs is an error. */
+#include "kernels/attention/cudnn_door.h"
+
+#include "base/device/device_cuda.h"
+#include "tests/base/device/gpu_case.h"
+#include "tests/cuda/cudnn/cudnn_standin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct cudnn_standin cudnn_standin;
+
+enum { B = 2, T = 8, H = 2, D = 8, COUNT = B * T * H * D };
+
+static struct device *device;
+static void *out;
+static struct attention_shape shape = {
+        .B = B,
+        .T = T,
+        .H = H,
+        .KV = H,
+        .D = D,
+        .q_stride = H * D,
+        .k_stride = H * D,
+        .v_stride = H * D,
+        .scale = 0.3f};
+
+static bool opens(char *why, size_t why_bytes)
+{
+    const char *name = NULL;
+    bool is_open = cudnn_open(&name, why, why_bytes);
+    cr_expect(!is_open || strcmp(name, "cuDNN 9.19") == 0);
+    return is_open;
+}
+
+static void begin(void)
+{
+    setenv("ZEROD_CUDNN", "libm.so.6", 1); /* any: nothing is looked up there */
+    cudnn_standin = (struct cudnn_standin){.version = 91900, .workspace = 100};
+    device = gpu_case_open();
+    cr_assert_eq(device_take(2 * COUNT, &out), ZD_OK);
+}
+
+static void end(void)
+{
+    device_give(out, 2 * COUNT);
+    device_close(device);
+}
+
+TestSuite(cudnn_door, .init = begin, .fini = end);
+
+static enum zd_status run(
+        bool is_backward, bool *done_out, const char **why_out)
+{
+    struct cudnn_attention a = {
+            .dtype = DTYPE_BF16,
+            .shape = &shape,
+            .out = out,
+            .dq = is_backward ? out : NULL,
+            .workspace_bytes = 100,
+            .deterministic = true};
+    return cudnn_attention_run(device_cuda_stream(NULL), &a, done_out, why_out);
+}
+
+static void open_one(void)
+{
+    char why[256] = "";
+    cr_assert(opens(why, sizeof why), "%s", why);
+}
+
+Test(cudnn_door, a_graph_is_built_once_for_a_shape)
+{
+    bool done = false;
+    const char *why;
+    uint16_t ones[COUNT], now[COUNT];
+    memset(ones, 1, sizeof ones);
+    cr_assert_eq(device_write(out, ones, sizeof ones), ZD_OK);
+    open_one();
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(
+                run(false, &done, &why), ZD_OK, "%s", zd_error_get()->what);
+        cr_expect(done);
+        cr_expect_null(why);
+    }
+    cr_expect_eq(cudnn_standin.built, 1);
+    cr_expect_eq(cudnn_standin.executed, 2);
+    cr_assert_eq(device_read(now, out, sizeof now), ZD_OK);
+    for (int i = 0; i < COUNT; i++)
+        cr_assert_eq(now[i], 0, "it ran on the device's memory");
+    cr_assert_eq(run(true, &done, &why), ZD_OK);
+    cr_expect(done);
+    cr_expect_eq(cudnn_standin.built, 2);
+    cr_expect_eq(cudnn_standin.is_backward, 1);
+    cr_expect_eq(cudnn_standin.is_deterministic, 1);
+}
+
+/* And nothing is queued: the caller has another way. */
+static void expect_declined(const char *because)
+{
+    bool done = true;
+    const char *why;
+    open_one();
+    cr_assert_eq(run(false, &done, &why), ZD_OK);
+    cr_expect_not(done);
+    cr_assert_not_null(why);
+    cr_expect(strstr(why, because), "%s", why);
+    cr_assert_eq(run(false, &done, &why), ZD_OK);
+    cr_expect_not(done);
+    cr_expect_null(why, "it is told once");
+    cr_expect_eq(cudnn_standin.executed, 0);
+}
+
+Test(cudnn_door, a_graph_that_it_does_not_support_is_declined)
+{
+    cudnn_standin.refuses_graph = "no such head";
+    expect_declined("no such head");
+}
+
+Test(cudnn_door, headers_that_throw_decline)
+{
+    cudnn_standin.throws = "no such symbol";
+    expect_declined("no such symbol");
+}
+
+Test(cudnn_door, more_work_space_than_there_is_declines)
+{
+    cudnn_standin.workspace = 101;
+    expect_declined("101 bytes of work space, there are 100");
+}
+
+Test(cudnn_door, what_fails_when_it_runs_is_an_error)
+{
+    bool done = true;
+    const char *why;
+    open_one();
+    cudnn_standin.fails_to_execute = "CUDNN_STATUS_EXECUTION_FAILED";
+    cr_expect_eq(run(false, &done, &why), ZD_ERR_DEVICE);
+    cr_expect_not(done);
+    cr_expect_str_eq(zd_error_get()->code, "E1223");
+    cr_expect(strstr(zd_error_get()->what, "CUDNN_STATUS_EXECUTION_FAILED"));
+    zd_error_clear();
+}
+
+Test(cudnn_door, an_old_library_is_refused)
+{
+    char why[256] = "";
+    cudnn_standin.version = 80900;
+    cr_expect_not(opens(why, sizeof why));
+    cr_expect(strstr(why, "older than 9.0"), "%s", why);
+}

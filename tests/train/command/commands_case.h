@@ -1,0 +1,34 @@
+/* commands_case.h - runs of twelve steps that are asked things, and what they
+ * are compared by. For programs that print TAP. */
+#ifndef ZD_TESTS_TRAIN_COMMAND_COMMANDS_CASE_H
+#define ZD_TESTS_TRAIN_COMMAND_COMMANDS_CASE_H
+
+#include "tests/support/commander.h"
+
+#define JOB "tests/fixtures/llama_odd/job.toml"
+enum { STEPS = 12 };
+
+struct curve {
+    double *loss, *rate;
+    int count;
+};
+struct curve curve_of(const char *dir);
+void curve_free(struct curve *curve);
+/* To the bit, and of all steps. */
+bool same_curve(const char *a, const char *b);
+
+/* Is there a checkpoint of this step whose bytes are those of its manifest? */
+bool verifies(const char *dir, int step);
+
+/* Run with more settings (may be NULL); a folder that exists is resumed.
+ * `commander` may be NULL: nothing is asked. */
+bool run(
+        const char *dir, int world, const char *const *more,
+        struct commander *commander);
+
+/* Ask at `step` for another value of a setting. */
+void add_set(
+        struct commander *commander, int64_t step, enum train_setting_id id,
+        double value);
+
+#endif
