@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A job of two ranks under mpirun, asked and steered through curl: every path of docs/control.md.
-source "$(dirname "$0")/../mpi/lib.sh" "$1" "$2"
+source "$(dirname "$0")/../../mpi/lib.sh" "$1" "$2"
 command -v curl >/dev/null || skip_all "curl is not installed"
 socket=$folder/zerod/fixture-llama_odd.sock
 long=(--set train.max_steps=1000000 --set log.logging_steps=1000 --set checkpoint.save_strategy=steps

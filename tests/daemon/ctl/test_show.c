@@ -1,6 +1,6 @@
-/* What the screens look like: golden files in tests/daemon/ctl/golden, one a screen.
- * ZD_WRITE_GOLDEN=1 writes them anew; look at them before they are committed.
- * Run from the repository's root. */
+/* What the screens look like: golden files in tests/daemon/ctl/golden, one a
+ * screen. ZD_WRITE_GOLDEN=1 writes them anew; look at them before they are
+ * committed. Run from the repository's root. */
 #include "base/file/fs.h"
 #include "daemon/ctl/look.h"
 #include "daemon/ctl/plot.h"

@@ -1,8 +1,8 @@
 /* test_offload_report.c - what a job that offloads tells of each step: who
  * waited how long, and which bytes were moved. */
 #include "base/file/fs.h"
-#include "tests/train/offload_case.h"
 #include "tests/support/job_threads.h"
+#include "tests/train/offload_case.h"
 
 #include <stdlib.h>
 
