@@ -245,16 +245,33 @@ static enum zd_status listen_to(struct control *control)
     return ZD_OK;
 }
 
-static void start_handles(struct control *control)
+static enum zd_status fail_loop(int error)
 {
-    uv_loop_init(&control->loop);
-    uv_async_init(&control->loop, &control->wake, on_wake);
+    ZD_FAIL(ZD_ERR_UNFIT, "E1060", "the control loop cannot start: %s",
+            uv_strerror(error));
+    if (error == UV_EMFILE)
+        zd_fail_help("allow this process more open files: ulimit -n 4096");
+    return ZD_ERR_UNFIT;
+}
+
+/* On a failure nothing is left open. */
+static enum zd_status start_handles(struct control *control)
+{
+    int error = uv_loop_init(&control->loop);
+    if (error)
+        return fail_loop(error);
+    error = uv_async_init(&control->loop, &control->wake, on_wake);
+    if (error) {
+        uv_loop_close(&control->loop);
+        return fail_loop(error);
+    }
     uv_timer_init(&control->loop, &control->glance);
     uv_timer_init(&control->loop, &control->sinks_due);
     control->wake.data = control->glance.data = control->sinks_due.data =
             control;
     uv_timer_start(&control->glance, on_glance, GLANCE_MS, GLANCE_MS);
     uv_timer_start(&control->sinks_due, on_sinks_due, SINKS_MS, SINKS_MS);
+    return ZD_OK;
 }
 
 static void release(struct control *control)
@@ -265,7 +282,6 @@ static void release(struct control *control)
         feed_message_free(&head, payload); /* the thread did not start */
         feed_drop(control->feed);
     }
-    uv_loop_close(&control->loop);
     routes_destroy(control->routes);
     run_state_destroy(control->state);
     json_decref(control->config);
@@ -299,8 +315,12 @@ enum zd_status control_create(
     control->job = job_options(job);
     control->config = job_json(job);
     control->schema = schema_json();
-    start_handles(control);
-    enum zd_status status = build(control);
+    enum zd_status status = start_handles(control);
+    if (status != ZD_OK) {
+        release(control);
+        return status;
+    }
+    status = build(control);
     if (status == ZD_OK) {
         *control_out = control;
         return ZD_OK;
@@ -313,6 +333,7 @@ enum zd_status control_create(
         uv_close((uv_handle_t *)&control->sinks_due, NULL);
     }
     uv_run(&control->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&control->loop);
     release(control);
     return status;
 }
@@ -348,5 +369,6 @@ void control_destroy(struct control *control, enum zd_status status)
     atomic_store(&control->ending, 1 + (int)how_it_ended(status));
     uv_async_send(&control->wake);
     pthread_join(control->thread, NULL);
+    uv_loop_close(&control->loop);
     release(control);
 }
