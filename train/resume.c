@@ -9,6 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A checkpoint that cannot be read may be the newest sound one: going on
+ * without it would train again what it holds, and replace it in the end. */
+static enum zd_status fail_unreadable(const char *path, enum zd_status status)
+{
+    struct zd_error cause = *zd_error_get();
+    if (status != ZD_ERR_IO && status != ZD_ERR_DENIED)
+        return status; /* it is wrong, or not there; or memory is short */
+    zd_error_clear();
+    ZD_FAIL(ZD_ERR_IO, "E0813", "%s cannot be read: %.400s", path, cause.what);
+    if (cause.help[0])
+        zd_fail_help("%s", cause.help);
+    else
+        zd_fail_help(
+                "mend that and start again; to go on from an older checkpoint "
+                "name it: --resume PATH");
+    return ZD_ERR_IO;
+}
+
 /* The newest sound checkpoint of output_dir, open; NULL when there is none.
  * Those passed over are named. */
 static enum zd_status open_newest(
@@ -16,36 +34,58 @@ static enum zd_status open_newest(
 {
     int64_t *steps;
     int count;
+    enum zd_status status = ZD_OK;
     *out = NULL;
     ZD_TRY(checkpoint_list(job->job.output_dir, &steps, &count));
-    for (int i = 0; i < count && !*out; i++) {
+    for (int i = 0; i < count && !*out && status == ZD_OK; i++) {
         char name[64];
         checkpoint_name(name, sizeof name, steps[i]);
         fs_join(path, PATH_MAX, job->job.output_dir, name);
-        if (checkpoint_open(path, job->checkpoint.verify, out) != ZD_OK) {
+        status = checkpoint_open(path, job->checkpoint.verify, out);
+        if (status == ZD_ERR_DATA || status == ZD_ERR_NO_INPUT) {
             zd_log_warning("passing over %s: %s", path, zd_error_get()->what);
             zd_error_clear();
-            *out = NULL;
+            status = ZD_OK;
         }
     }
     free(steps);
+    if (status != ZD_OK)
+        return fail_unreadable(path, status);
     if (!*out)
         path[0] = '\0';
     return ZD_OK;
+}
+
+/* "checkpoint-000020", or "checkpoint-000020 to checkpoint-000060 (3)". */
+static void name_steps(
+        const int64_t *steps, int count, char *out, size_t out_bytes)
+{
+    char first[64], last[64];
+    checkpoint_name(first, sizeof first, steps[count - 1]);
+    checkpoint_name(last, sizeof last, steps[0]);
+    if (count == 1)
+        snprintf(out, out_bytes, "%s", first);
+    else
+        snprintf(out, out_bytes, "%s to %s (%d)", first, last, count);
 }
 
 static enum zd_status refuse_existing(const struct train_job *job)
 {
     int64_t *steps;
     int count;
+    char names[160] = "";
     ZD_TRY(checkpoint_list(job->job.output_dir, &steps, &count));
+    if (count)
+        name_steps(steps, count, names, sizeof names);
     free(steps);
     if (!count)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CREATE, "E0812",
-            "%s holds %d checkpoint%s and run.resume is \"never\"",
-            job->job.output_dir, count, count == 1 ? "" : "s");
-    zd_fail_help("use run.resume = \"auto\", or give another job.output_dir");
+            "%s holds %d checkpoint%s and run.resume is \"never\": %s would "
+            "be replaced",
+            job->job.output_dir, count, count == 1 ? "" : "s", names);
+    zd_fail_help("use run.resume = \"auto\", give another job.output_dir, or "
+                 "move them away");
     return ZD_ERR_CREATE;
 }
 
@@ -60,7 +100,9 @@ static enum zd_status choose(const struct train_job *job, char *path)
         if (strlen(job->run.resume_path) >= PATH_MAX)
             return ZD_FAIL(ZD_ERR_NO_INPUT, "E0801", "run.resume is too long");
         strcpy(path, job->run.resume_path);
-        ZD_TRY(checkpoint_open(path, true, &checkpoint));
+        enum zd_status status = checkpoint_open(path, true, &checkpoint);
+        if (status != ZD_OK)
+            return fail_unreadable(path, status);
     } else {
         ZD_TRY(open_newest(job, path, &checkpoint));
     }
@@ -133,9 +175,38 @@ static enum zd_status load(struct trainer *trainer)
     if (status == ZD_OK) {
         status = restore(trainer, checkpoint);
         checkpoint_close(checkpoint);
+    } else {
+        status = fail_unreadable(trainer->resumed_from, status);
     }
     ZD_TRY(comm_agree(trainer->comm, status));
     return zero_ranges_loaded(trainer->zero);
+}
+
+/* A run that goes back to a checkpoint that was named: those behind it are of
+ * another branch, and so are the rows of metrics.jsonl. */
+static enum zd_status tell_replaced(const struct trainer *trainer)
+{
+    const char *output_dir = trainer->job->job.output_dir;
+    int64_t *steps, step = trainer->state.step;
+    int count, later = 0;
+    char names[160];
+    if (trainer->job->run.resume != RESUME_PATH)
+        return ZD_OK;
+    ZD_TRY(checkpoint_list(output_dir, &steps, &count));
+    while (later < count && steps[later] > step)
+        later++;
+    if (later) {
+        name_steps(steps, later, names, sizeof names);
+        zd_log_warning(
+                "this run goes back to step %lld: it replaces, in %s, %s where "
+                "it saves at their steps, and the rows of metrics.jsonl behind "
+                "that step now. What it does not replace is where --resume "
+                "auto "
+                "goes on: move it away if this branch is to be the run",
+                (long long)step, output_dir, names);
+    }
+    free(steps);
+    return ZD_OK;
 }
 
 /* What of the events before does not count. The checkpoint of another folder
@@ -178,6 +249,10 @@ enum zd_status trainer_resume(struct trainer *trainer)
             trainer->last_saved_step = state->step;
     }
     trainer->base_step = state->step;
+    trainer->writer.may_replace = trainer->job->run.resume == RESUME_PATH;
+    if (trainer_is_first(trainer))
+        status = tell_replaced(trainer);
+    ZD_TRY(comm_agree(trainer->comm, status));
     tell_resumed(trainer, is_own);
     return ZD_OK;
 }

@@ -1,6 +1,7 @@
 #include "base/file/fs.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -24,9 +25,11 @@ static enum zd_status fail_open(const char *path, int error)
         return ZD_FAIL(
                 ZD_ERR_DENIED, "E0702", "no permission to read %s", path);
     default:
-        return ZD_FAIL(
-                ZD_ERR_IO, "E0706", "cannot open %s: %s", path,
+        ZD_FAIL(ZD_ERR_IO, "E0706", "cannot open %s: %s", path,
                 strerror(error));
+        if (error == EMFILE)
+            zd_fail_help("allow this process more open files: ulimit -n 4096");
+        return ZD_ERR_IO;
     }
 }
 
@@ -255,6 +258,39 @@ bool fs_exists(const char *path)
 {
     struct stat info;
     return lstat(path, &info) == 0;
+}
+
+enum zd_status fs_look(const char *path, bool *is_there_out)
+{
+    struct stat info;
+    *is_there_out = lstat(path, &info) == 0;
+    if (!*is_there_out && errno != ENOENT && errno != ENOTDIR)
+        return fail_open(path, errno);
+    return ZD_OK;
+}
+
+enum zd_status fs_each_name(
+        const char *path, enum zd_status (*take)(void *ctx, const char *name),
+        void *ctx)
+{
+    enum zd_status status = ZD_OK;
+    struct dirent *entry = NULL;
+    DIR *dir = opendir(path);
+    if (!dir)
+        return fail_open(path, errno);
+    do {
+        errno = 0; /* of readdir: the end and a failure look alike */
+        entry = readdir(dir);
+        if (!entry && errno != 0)
+            status =
+                    ZD_FAIL(ZD_ERR_IO, "E0706", "cannot read %s: %s", path,
+                            strerror(errno));
+        if (entry && strcmp(entry->d_name, ".") != 0 &&
+            strcmp(entry->d_name, "..") != 0)
+            status = take(ctx, entry->d_name);
+    } while (entry && status == ZD_OK);
+    closedir(dir);
+    return status;
 }
 
 static int remove_entry(

@@ -29,6 +29,15 @@ enum zd_status fs_sync_dir(const char *path);
 enum zd_status fs_make_dirs(const char *path);
 bool fs_is_dir(const char *path);
 bool fs_exists(const char *path);
+/* The same, a link itself too, where a "no" is acted upon: what cannot be known
+ * is ZD_ERR_DENIED or ZD_ERR_IO. */
+enum zd_status fs_look(const char *path, bool *is_there_out);
+/* `take` gets each name in the folder, until it fails; ZD_ERR_NO_INPUT when
+ * there is no such folder. A folder that cannot be read to its end is an error.
+ */
+enum zd_status fs_each_name(
+        const char *path, enum zd_status (*take)(void *ctx, const char *name),
+        void *ctx);
 /* Remove a folder of ours and everything below it; links are not followed. */
 enum zd_status fs_remove_tree(const char *path);
 /* Free bytes for an ordinary user on the file system that holds `path`. */

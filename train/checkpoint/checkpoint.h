@@ -65,6 +65,8 @@ struct checkpoint_writer {
     int eos; /* for a config.json that is made here; -1: none */
     struct run_identity identity;
     int64_t global_batch; /* of the job, whatever `set` has made of it */
+    bool may_replace; /* a sound checkpoint of the same name: the run was told
+                         to go back (run.resume = PATH) */
     /* of rank 0 (events.h); all 0 where nobody asks anything */
     const json_t *commands;    /* done so far: an array of events' members */
     int64_t last_event;        /* its id */
@@ -82,10 +84,13 @@ enum zd_status checkpoint_save(
 void checkpoint_name(char *out, size_t out_bytes, int64_t step);
 /* Remove what interrupted saves left in `output_dir`. */
 enum zd_status checkpoint_sweep(const char *output_dir);
-/* Delete the oldest beyond `limit` (0 = keep all), never the last two that
- * verify, never the best, never a folder that is not ours. */
+/* Delete the oldest beyond `limit` (0 = keep all) of those up to `step`, never
+ * the last two that verify, never the best, never a folder that is not ours;
+ * those of later steps are another branch's and count for nothing. Nothing is
+ * deleted while one of them cannot be read. */
 enum zd_status checkpoint_retain(
-        const char *output_dir, int limit, const struct train_job *job);
+        const char *output_dir, int limit, int64_t step,
+        const struct train_job *job);
 
 /* Steps of the committed checkpoints in `output_dir`, highest first; owned. */
 enum zd_status checkpoint_list(
@@ -95,7 +100,8 @@ enum zd_status checkpoint_list(
 
 struct checkpoint; /* an open one */
 /* `full`: read every file and compare its digest; else sizes only. ZD_ERR_DATA
- * naming the file that is wrong; ZD_ERR_NO_INPUT when there is none. */
+ * naming the file that is wrong; ZD_ERR_NO_INPUT when there is none. Any other
+ * status says nothing of the checkpoint: it could not be read. */
 enum zd_status checkpoint_open(
         const char *path, bool full, struct checkpoint **out);
 void checkpoint_close(struct checkpoint *checkpoint);

@@ -9,14 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is told of one checkpoint, whether or not it is sound. New reference. */
+/* What is told of one checkpoint, whether or not it is sound; "ok" is null for
+ * one that cannot be read. New reference. */
 static json_t *summary(const char *path)
 {
     json_t *manifest, *row = json_object();
-    bool ok = manifest_read(path, &manifest) == ZD_OK;
+    enum zd_status status = manifest_read(path, &manifest);
     json_object_set_new(row, "path", json_string(path));
-    if (ok) {
-        ok = manifest_check_files(path, manifest, false) == ZD_OK;
+    if (status == ZD_OK) {
+        status = manifest_check_files(path, manifest, false);
         static const char *const keys[] = {"step", "world", "stage"};
         for (size_t i = 0; i < 3; i++)
             json_object_set(row, keys[i], json_object_get(manifest, keys[i]));
@@ -27,8 +28,10 @@ static json_t *summary(const char *path)
                 row, "optimizer", json_object_get(manifest, "optimizer"));
         json_decref(manifest);
     }
-    json_object_set_new(row, "ok", json_boolean(ok));
-    if (!ok)
+    bool is_known = status == ZD_OK || status == ZD_ERR_DATA;
+    json_object_set_new(
+            row, "ok", is_known ? json_boolean(status == ZD_OK) : json_null());
+    if (status != ZD_OK)
         json_object_set_new(row, "error", json_string(zd_error_get()->what));
     return row;
 }
@@ -56,26 +59,43 @@ static uint64_t files_bytes(const json_t *files)
 
 static void print_row(const json_t *row, FILE *out)
 {
+    const json_t *ok = json_object_get(row, "ok");
     fprintf(out, "%-10lld %-6lld %-6lld %14llu  %-4s %s\n",
             (long long)json_integer_value(json_object_get(row, "step")),
             (long long)json_integer_value(json_object_get(row, "world")),
             (long long)json_integer_value(json_object_get(row, "stage")),
             (unsigned long long)files_bytes(json_object_get(row, "files")),
-            json_is_true(json_object_get(row, "ok")) ? "ok" : "BAD",
+            json_is_null(ok)   ? "?"
+            : json_is_true(ok) ? "ok"
+                               : "BAD",
             json_string_value(json_object_get(row, "path")));
 }
 
 static enum zd_status check_folder(const char *path)
 {
-    if (!fs_exists(path))
+    bool is_there;
+    ZD_TRY(fs_look(path, &is_there));
+    if (!is_there)
         return ZD_FAIL(ZD_ERR_NO_INPUT, "E0801", "no such folder: %s", path);
     if (!fs_is_dir(path))
         return ZD_FAIL(ZD_ERR_DATA, "E0801", "%s is not a folder", path);
     return ZD_OK;
 }
 
+/* The first that cannot be read is told when all others are. */
+static void add_summary(
+        json_t *rows, const char *path, struct zd_error *trouble)
+{
+    json_t *row = summary(path);
+    if (json_is_null(json_object_get(row, "ok")) && trouble->status == ZD_OK)
+        *trouble = *zd_error_get();
+    zd_error_clear();
+    json_array_append_new(rows, row);
+}
+
 enum zd_status checkpoint_ls(const char *path, bool json, FILE *out)
 {
+    struct zd_error trouble = {.status = ZD_OK};
     char manifest[PATH_MAX], name[64], full[PATH_MAX];
     int64_t *steps = NULL;
     int count = 0;
@@ -83,27 +103,30 @@ enum zd_status checkpoint_ls(const char *path, bool json, FILE *out)
     size_t i;
 
     ZD_TRY(check_folder(path));
-    rows = json_array();
     fs_join(manifest, sizeof manifest, path, CHECKPOINT_MANIFEST);
-    if (fs_exists(manifest))
-        json_array_append_new(rows, summary(path));
-    else
+    bool is_one = fs_exists(manifest);
+    if (!is_one)
         ZD_TRY(checkpoint_list(path, &steps, &count));
+    rows = json_array();
+    if (is_one)
+        add_summary(rows, path, &trouble);
     for (int k = 0; k < count; k++) {
         checkpoint_name(name, sizeof name, steps[k]);
         fs_join(full, sizeof full, path, name);
-        json_array_append_new(rows, summary(full));
-        zd_error_clear();
+        add_summary(rows, full, &trouble);
     }
     free(steps);
-    zd_error_clear();
-    if (json)
-        return print_json(rows, out);
+    if (json) {
+        ZD_TRY(print_json(rows, out));
+        zd_error_set(&trouble);
+        return trouble.status;
+    }
     fprintf(out, "%-10s %-6s %-6s %14s  %-4s %s\n", "STEP", "WORLD", "STAGE",
             "BYTES", "OK", "PATH");
     json_array_foreach(rows, i, row) print_row(row, out);
     json_decref(rows);
-    return ZD_OK;
+    zd_error_set(&trouble);
+    return trouble.status;
 }
 
 /* "m 8bit 12, fp32 5": tensors with each format. */
@@ -177,6 +200,10 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
     ZD_TRY(help_to_choose(path, manifest_read(path, &manifest)));
     json_decref(manifest);
     row = summary(path);
+    if (json_is_null(json_object_get(row, "ok"))) {
+        json_decref(row);
+        return zd_error_get()->status;
+    }
     zd_error_clear();
     if (json)
         return print_json(row, out);

@@ -123,7 +123,9 @@ enum zd_status checkpoint_open(
 {
     enum zd_status status;
     struct checkpoint *checkpoint;
-    if (!fs_exists(path))
+    bool is_there;
+    ZD_TRY(fs_look(path, &is_there));
+    if (!is_there)
         return ZD_FAIL(ZD_ERR_NO_INPUT, "E0801", "no checkpoint at %s", path);
     if (!fs_is_dir(path))
         return ZD_FAIL(

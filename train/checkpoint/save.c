@@ -121,10 +121,42 @@ static enum zd_status write_manifest(
     return status == ZD_OK ? fs_sync_dir(dir) : status;
 }
 
+/* What is in the place of the new one goes when it is damaged, or when the run
+ * was told to go back; else it is somebody's work. */
+static enum zd_status check_replaced(
+        const struct checkpoint_writer *writer, const char *final)
+{
+    bool is_there;
+    struct checkpoint *there;
+    ZD_TRY(fs_look(final, &is_there));
+    if (!is_there)
+        return ZD_OK;
+    enum zd_status status = checkpoint_open(final, true, &there);
+    if (status == ZD_OK) {
+        checkpoint_close(there);
+        if (writer->may_replace) {
+            zd_log_info("%s of the branch before is replaced", final);
+            return ZD_OK;
+        }
+        ZD_FAIL(ZD_ERR_IO, "E0814",
+                "%s is there already, and this run did not write it", final);
+        zd_fail_help("move it away, or give this run another job.output_dir");
+        return ZD_ERR_IO;
+    }
+    if (status != ZD_ERR_DATA && status != ZD_ERR_NO_INPUT)
+        return status;
+    zd_log_warning(
+            "%s is replaced: it is damaged (%s)", final, zd_error_get()->what);
+    zd_error_clear();
+    return ZD_OK;
+}
+
 static enum zd_status begin_dir(
-        const struct checkpoint_writer *writer, const char *tmp)
+        const struct checkpoint_writer *writer, const char *tmp,
+        const char *final)
 {
     uint64_t free_bytes, need = checkpoint_shard_bytes(writer);
+    ZD_TRY(check_replaced(writer, final));
     ZD_TRY(checkpoint_sweep(writer->job->job.output_dir));
     ZD_TRY(fs_free_bytes(writer->job->job.output_dir, &free_bytes));
     if (free_bytes < need + need / 50) {
@@ -180,7 +212,7 @@ static enum zd_status save_steps(
     bool first = comm_rank(comm) == 0;
 
     if (first)
-        status = begin_dir(writer, tmp);
+        status = begin_dir(writer, tmp, final);
     ZD_TRY(comm_agree(comm, status));
     status = checkpoint_write_shard(writer, tmp, &mine);
     ZD_TRY(comm_agree(comm, status));

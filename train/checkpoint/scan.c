@@ -4,7 +4,6 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -31,42 +30,48 @@ static int64_t step_of_name(const char *name)
     return strcmp(again, name) == 0 ? step : -1;
 }
 
+struct steps {
+    int64_t *list;
+    int count, capacity;
+};
+
+static enum zd_status take_step(void *ctx, const char *name)
+{
+    struct steps *steps = ctx;
+    int64_t step = step_of_name(name);
+    if (step < 0)
+        return ZD_OK;
+    if (steps->count == steps->capacity) {
+        int capacity = steps->capacity ? 2 * steps->capacity : 16;
+        int64_t *more = realloc(steps->list, (size_t)capacity * sizeof *more);
+        if (!more)
+            return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+        steps->list = more;
+        steps->capacity = capacity;
+    }
+    steps->list[steps->count++] = step;
+    return ZD_OK;
+}
+
 enum zd_status checkpoint_list(
         const char *output_dir, int64_t **steps_out, int *count_out)
 {
-    int64_t *steps = NULL;
-    int count = 0, capacity = 0;
-    struct dirent *entry;
-    DIR *dir = opendir(output_dir);
-
+    struct steps steps = {0};
+    bool is_there;
     *steps_out = NULL;
     *count_out = 0;
-    if (!dir)
-        return errno == ENOENT
-                       ? ZD_OK
-                       : ZD_FAIL(ZD_ERR_IO, "E0807", "cannot read %s: %s",
-                                 output_dir, strerror(errno));
-    while ((entry = readdir(dir))) {
-        int64_t step = step_of_name(entry->d_name);
-        if (step < 0)
-            continue;
-        if (count == capacity) {
-            capacity = capacity ? 2 * capacity : 16;
-            int64_t *more = realloc(steps, (size_t)capacity * sizeof *more);
-            if (!more) {
-                free(steps);
-                closedir(dir);
-                return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-            }
-            steps = more;
-        }
-        steps[count++] = step;
+    ZD_TRY(fs_look(output_dir, &is_there));
+    if (!is_there)
+        return ZD_OK;
+    enum zd_status status = fs_each_name(output_dir, take_step, &steps);
+    if (status != ZD_OK) {
+        free(steps.list);
+        return status;
     }
-    closedir(dir);
-    if (count > 1)
-        qsort(steps, (size_t)count, sizeof *steps, descending);
-    *steps_out = steps;
-    *count_out = count;
+    if (steps.count > 1)
+        qsort(steps.list, (size_t)steps.count, sizeof *steps.list, descending);
+    *steps_out = steps.list;
+    *count_out = steps.count;
     return ZD_OK;
 }
 
@@ -79,48 +84,48 @@ static bool is_leftover(const char *name)
            strncmp(name, ".trash-checkpoint-", 18) == 0;
 }
 
-enum zd_status checkpoint_sweep(const char *output_dir)
+static enum zd_status sweep_name(void *ctx, const char *name)
 {
-    enum zd_status status = ZD_OK;
-    struct dirent *entry;
     char path[PATH_MAX];
-    DIR *dir = opendir(output_dir);
-
-    if (!dir)
+    if (!is_leftover(name))
         return ZD_OK;
-    while (status == ZD_OK && (entry = readdir(dir))) {
-        if (!is_leftover(entry->d_name))
-            continue;
-        fs_join(path, sizeof path, output_dir, entry->d_name);
-        zd_log_debug("removing %s, left by an interrupted save", path);
-        status = fs_remove_tree(path);
-    }
-    closedir(dir);
-    return status;
+    fs_join(path, sizeof path, ctx, name);
+    zd_log_debug("removing %s, left by an interrupted save", path);
+    return fs_remove_tree(path);
 }
 
-/* The manifest of a step, and its files' digests when `full`; the record of a
- * failure is cleared. *eval_loss: of an evaluation at that very step, else NaN.
- */
-static bool verifies(
-        const char *output_dir, int64_t step, bool full, double *eval_loss)
+enum zd_status checkpoint_sweep(const char *output_dir)
+{
+    return fs_each_name(output_dir, sweep_name, (char *)(uintptr_t)output_dir);
+}
+
+/* Is the checkpoint of a step sound (its files' digests too when `full`)? One
+ * that cannot be read is neither: nothing follows from it. *eval_loss: of an
+ * evaluation at that very step, else NaN. */
+static enum zd_status verify(
+        const char *output_dir, int64_t step, bool full, bool *is_sound_out,
+        double *eval_loss)
 {
     char name[64], path[PATH_MAX];
-    json_t *manifest;
+    json_t *manifest = NULL;
     checkpoint_name(name, sizeof name, step);
     fs_join(path, sizeof path, output_dir, name);
     *eval_loss = NAN;
-    if (manifest_read(path, &manifest) != ZD_OK) {
+    enum zd_status status = manifest_read(path, &manifest);
+    if (status == ZD_OK)
+        status = manifest_check_files(path, manifest, full);
+    *is_sound_out = status == ZD_OK;
+    if (status == ZD_ERR_DATA) {
         zd_error_clear();
-        return false;
+        status = ZD_OK;
     }
-    bool ok = manifest_check_files(path, manifest, full) == ZD_OK;
-    struct train_state state = manifest_state(manifest);
-    if (state.eval_step == state.step)
-        *eval_loss = state.eval_loss;
-    json_decref(manifest);
-    zd_error_clear();
-    return ok;
+    if (manifest) {
+        struct train_state state = manifest_state(manifest);
+        if (state.eval_step == state.step)
+            *eval_loss = state.eval_loss;
+        json_decref(manifest);
+    }
+    return status;
 }
 
 static enum zd_status remove_checkpoint(const char *output_dir, int64_t step)
@@ -148,43 +153,59 @@ static bool better(double a, double b, bool greater)
 }
 
 /* The step of the best evaluation among `steps`; -1 when none was evaluated. */
-static int64_t best_of(
-        const char *output_dir, const int64_t *steps, int count, bool greater)
+static enum zd_status best_of(
+        const char *output_dir, const int64_t *steps, int count, bool greater,
+        int64_t *best_out)
 {
-    int64_t best = -1;
     double best_loss = NAN, loss;
-    for (int i = 0; i < count; i++)
-        if (verifies(output_dir, steps[i], false, &loss) &&
-            better(loss, best_loss, greater)) {
+    bool is_sound;
+    *best_out = -1;
+    for (int i = 0; i < count; i++) {
+        ZD_TRY(verify(output_dir, steps[i], false, &is_sound, &loss));
+        if (is_sound && better(loss, best_loss, greater)) {
             best_loss = loss;
-            best = steps[i];
+            *best_out = steps[i];
         }
-    return best;
+    }
+    return ZD_OK;
+}
+
+static enum zd_status retain(
+        const char *output_dir, const int64_t *steps, int count, int limit,
+        bool greater)
+{
+    enum { KEEP_SOUND = 2 };
+    int sound = 0;
+    int64_t best;
+    double loss;
+    ZD_TRY(best_of(output_dir, steps, count, greater, &best));
+    for (int i = 0; i < count; i++) {
+        bool is_needed = sound < KEEP_SOUND;
+        if (is_needed) {
+            ZD_TRY(verify(output_dir, steps[i], true, &is_needed, &loss));
+            sound += is_needed;
+        }
+        if (i >= limit && !is_needed && steps[i] != best)
+            ZD_TRY(remove_checkpoint(output_dir, steps[i]));
+    }
+    return ZD_OK;
 }
 
 enum zd_status checkpoint_retain(
-        const char *output_dir, int limit, const struct train_job *job)
+        const char *output_dir, int limit, int64_t step,
+        const struct train_job *job)
 {
-    enum { KEEP_SOUND = 2 };
     enum zd_status status = ZD_OK;
     int64_t *steps;
-    int count, sound = 0;
-    double loss;
+    int count, later = 0;
 
     ZD_TRY(checkpoint_list(output_dir, &steps, &count));
-    if (limit <= 0 || count <= limit) {
-        free(steps);
-        return ZD_OK;
-    }
-    int64_t best = best_of(
-            output_dir, steps, count, job->checkpoint.greater_is_better);
-    for (int i = 0; i < count && status == ZD_OK; i++) {
-        bool needed = sound < KEEP_SOUND;
-        if (needed)
-            sound += needed = verifies(output_dir, steps[i], true, &loss);
-        if (i >= limit && !needed && steps[i] != best)
-            status = remove_checkpoint(output_dir, steps[i]);
-    }
+    while (later < count && steps[later] > step)
+        later++;
+    if (limit > 0 && count - later > limit)
+        status =
+                retain(output_dir, steps + later, count - later, limit,
+                       job->checkpoint.greater_is_better);
     free(steps);
     return status;
 }

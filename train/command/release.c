@@ -7,7 +7,6 @@
 #include "train/plan/fit.h"
 #include "train/trainer/trainer.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <linux/magic.h>
 #include <malloc.h>
@@ -314,26 +313,20 @@ void trainer_release_fini(struct trainer *trainer)
         forget(trainer);
 }
 
-enum zd_status release_sweep(const char *output_dir)
+static enum zd_status sweep_name(void *ctx, const char *name)
 {
     char path[PATH_MAX];
-    struct dirent *entry;
-    enum zd_status status = ZD_OK;
-    DIR *dir = opendir(output_dir);
-    if (!dir)
+    if (strncmp(name, RELEASED_PREFIX, sizeof RELEASED_PREFIX - 1) != 0)
+        return ZD_OK;
+    fs_join(path, sizeof path, ctx, name);
+    if (unlink(path) != 0)
         return ZD_FAIL(
-                ZD_ERR_IO, "E0706", "cannot read %s: %s", output_dir,
+                ZD_ERR_IO, "E0709", "cannot remove %s: %s", path,
                 strerror(errno));
-    while (status == ZD_OK && (entry = readdir(dir))) {
-        if (strncmp(entry->d_name, RELEASED_PREFIX,
-                    sizeof RELEASED_PREFIX - 1) != 0)
-            continue;
-        fs_join(path, sizeof path, output_dir, entry->d_name);
-        if (unlink(path) != 0)
-            status =
-                    ZD_FAIL(ZD_ERR_IO, "E0709", "cannot remove %s: %s", path,
-                            strerror(errno));
-    }
-    closedir(dir);
-    return status;
+    return ZD_OK;
+}
+
+enum zd_status release_sweep(const char *output_dir)
+{
+    return fs_each_name(output_dir, sweep_name, (char *)(uintptr_t)output_dir);
 }

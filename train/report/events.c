@@ -34,9 +34,11 @@ static enum zd_status read_end(
 {
     char *text;
     size_t bytes, length, at = 0;
+    bool is_there;
     *id_out = 0;
     *bytes_out = 0;
-    if (!fs_exists(path))
+    ZD_TRY(fs_look(path, &is_there));
+    if (!is_there)
         return ZD_OK;
     ZD_TRY(fs_read_file(path, SIZE_MAX, &text, &bytes));
     while ((length = row_file_line(text + at, bytes - at)) > 0) {

@@ -43,8 +43,10 @@ enum zd_status metrics_open(
     char *text = NULL;
     size_t bytes = 0, kept = 0;
     struct metrics *metrics;
+    bool is_there;
 
-    if (fs_exists(path) && step > 0) {
+    ZD_TRY(fs_look(path, &is_there));
+    if (is_there && step > 0) {
         ZD_TRY(fs_read_file(path, SIZE_MAX, &text, &bytes));
         kept = kept_bytes(text, bytes, step);
         free(text);

@@ -38,7 +38,8 @@ static enum zd_status retain(struct trainer *trainer)
     if (!trainer_is_first(trainer))
         return ZD_OK;
     status = checkpoint_retain(
-            job->job.output_dir, job->checkpoint.save_total_limit, job);
+            job->job.output_dir, job->checkpoint.save_total_limit,
+            trainer->state.step, job);
     if (status != ZD_OK) { /* the new one is safe; old ones stay a while */
         zd_log_warning("old checkpoints stay: %s", zd_error_get()->what);
         zd_error_clear();

@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# Checkpoints that cannot be opened or read, which says nothing of what is in them: the run ends with 74, and every byte of
+# `out` stays. And what no run replaces or removes untold. usage: test_unreadable.sh ZEROD SOURCE CASES CALLS LOCAL_RUN
+calls=$(realpath "$4") local_run=$(realpath "$5")
+. "$(dirname "$0")/bad_input.sh"
+if ! "$zerod" --job job.toml --set checkpoint.save_steps=1 --set checkpoint.export=none >"$dir/log" 2>&1; then
+    cat "$dir/log"
+    echo 'Bail out! the sound job does not run'
+    exit 1
+fi
+c=out/checkpoint-000002
+shard=shard-00001-of-00001.safetensors
+more='--job job.toml --set train.max_steps=3'
+ENOENT=2 EIO=5 ENOMEM=12 EACCES=13 ENFILE=23 EMFILE=24
+
+# The program with calls that are refused: $rule is ZEROD_TEST_REFUSE, of tests/support/calls.c.
+real=$zerod rule=
+cat >"$dir/refusing" <<END
+#!/bin/sh
+LD_PRELOAD=$calls exec "$real" "\$@"
+END
+chmod +x "$dir/refusing"
+refuse() { export ZEROD_TEST_REFUSE="$1"; zerod=$dir/refusing; }
+allow() { unset ZEROD_TEST_REFUSE; zerod=$real; }
+
+for rule in "open:$c/shard:$EMFILE" "open:$c/shard:$ENFILE" "open:$c/shard:$ENOMEM" "open:$c/shard:$EIO" \
+    "open:$c/shard:$EACCES" "stat:$c/shard:$EIO" "pread:$c/shard:$EIO" "open:$c/manifest:$EMFILE" \
+    "stat:$c/manifest:$EACCES" "pread:$c/manifest:$EIO" "open:$c/config:$EIO"; do
+    refuse "$rule"
+    row "auto: $rule" 74 "E0813|$c" '' $more
+    row "must: $rule" 74 "E0813|$c" '' $more --resume must
+    row "path: $rule" 74 "E0813|$c" '' $more --resume $c
+done
+refuse "open:$c/shard:$EMFILE"
+row 'what to do without descriptors' 74 'E0813|Too many open files|ulimit -n' '' $more
+row 'verify: no descriptor' 74 'E0706|Too many open files' '' ckpt verify $c
+row 'export: no descriptor' 74 'E0706|Too many open files' '' export $c -o model2
+refuse "stat:$c:$EIO"
+row 'the folder itself: EIO' 74 "E0813|$c" '' $more
+refuse "opendir:out:$EMFILE"
+row 'output_dir cannot be listed: EMFILE' 74 'E0706|out' '' $more
+refuse "stat:out/events.jsonl:$EIO"
+row 'events.jsonl cannot be looked at' 74 'E0706|out/events.jsonl' '' $more
+allow
+
+# --- not rows: what follows trains ---
+fresh() { rm -rf "$dir/work"; cp -r "$dir/sound" "$dir/work" && cd "$dir/work" || exit 99; }
+# told CODE NAME: one line of TAP, and what the program said when it is bad
+told() {
+    n=$((n + 1))
+    if [ "$1" = 0 ]; then
+        echo "ok $n - $2"
+    else
+        echo "not ok $n - $2"
+        sed 's/^/# /' "$dir/stderr"
+    fi
+}
+check() { local name=$1; shift; if "$@"; then told 0 "$name"; else told 1 "$name"; fi; }
+train() { timeout -k 1 100 "$zerod" --job job.toml "$@" >"$dir/stdout" 2>"$dir/stderr"; }
+sums() { (cd out && find "$@" -type f -exec cksum {} + 2>&1 | sort); }
+has() { local each; for each; do [ -d "out/checkpoint-00000$each" ] || return 1; done; }
+
+fresh
+before=$(sums checkpoint-* metrics.jsonl events.jsonl)
+refuse "stat:out/metrics.jsonl:$EIO"
+train --set train.max_steps=3
+code=$?
+allow
+check 'metrics.jsonl cannot be looked at: 74' [ $code = 74 ]
+check 'and none of its rows goes' [ "$before" = "$(sums checkpoint-* metrics.jsonl events.jsonl)" ]
+
+# A folder that cannot be read to its end has perhaps another checkpoint: every readdir of the start in turn.
+fresh
+whole=0
+for ((i = 1; i < 100; i++)); do
+    before=$(sums checkpoint-*)
+    refuse "readdir:/out:$EIO:$i"
+    train --set train.max_steps=3
+    code=$?
+    allow
+    [ $code != 0 ] || break
+    [ $code = 74 ] && [ "$before" = "$(sums checkpoint-*)" ] && grep -q '^error\[E0706\].*out' "$dir/stderr" || whole=1
+done
+check "readdir fails at every entry, $i of them: 74 and nothing is touched" [ "$whole $((i > 10))" = '0 1' ]
+check 'and without a failure the run goes on' grep -q 'checkpoint-000002' "$dir/stderr"
+
+# Descriptors, fewer and fewer: the checkpoint of eight ranks needs eight at once. (Below six libuv aborts.)
+fresh
+rm -rf out
+"$local_run" job.toml 8 "$dir/eight" job.output_dir=out train.max_steps=2 train.global_batch_size=8 checkpoint.export=none \
+    log.rank_logs=none >"$dir/stderr" 2>&1
+check 'eight ranks leave a checkpoint' [ -f out/checkpoint-000002/shard-00008-of-00008.safetensors ]
+before=$(sums checkpoint-*)
+kept=0 refused=0
+for ((i = 6; i < 60; i++)); do
+    (ulimit -n $i; train --set train.max_steps=3 --set train.global_batch_size=8 --set checkpoint.export=none)
+    code=$?
+    [ $code != 0 ] || break
+    [ "$before" = "$(sums checkpoint-*)" ] && [ $code -lt 128 ] || kept=$i
+    if [ $code = 74 ] && grep -q '^error\[E0813\].*Too many open files' "$dir/stderr"; then refused=$((refused + 1)); fi
+done
+check "below $i descriptors nothing is trained and no signal ends it; $refused of the refusals are the checkpoint's" \
+    [ "$kept $((refused >= 7))" = '0 1' ]
+check 'with enough the run goes on from it' grep -q 'checkpoint-000002' "$dir/stderr"
+check 'as the step behind it' [ "$(sed -n 's/.*"step":\([0-9]*\),"loss".*/\1/p' out/metrics.jsonl | tr '\n' ' ')" = '1 2 3 ' ]
+
+# ckpt ls tells what it cannot read from what is damaged.
+fresh
+truncate -s -4 out/checkpoint-000001/$shard
+refuse "open:$c/shard:$EIO"
+timeout 100 "$zerod" ckpt ls out >"$dir/stdout" 2>"$dir/stderr"
+code=$?
+allow
+check 'ls: 74 where one cannot be read' [ $code = 74 ]
+check 'ls: ? for it' grep -qE '^2 .* \?    out/checkpoint-000002$' "$dir/stdout"
+check 'ls: BAD for the damaged one' grep -qE '^1 .* BAD  out/checkpoint-000001$' "$dir/stdout"
+
+# Retention: one that cannot be read may be the best, or one of the last that are sound.
+fresh
+refuse "pread:out/checkpoint-000001/:$EIO"
+train --set train.max_steps=5 --set checkpoint.save_steps=1 --set checkpoint.save_total_limit=1 --set checkpoint.export=none
+code=$?
+allow
+check 'retention: the run goes on' [ $code = 0 ]
+check 'retention: nothing goes while one cannot be read' has 1 2 3 4 5
+check 'retention: said' grep -q 'old checkpoints stay: .*checkpoint-000001' "$dir/stderr"
+train --set train.max_steps=6 --set checkpoint.save_steps=1 --set checkpoint.save_total_limit=1 --set checkpoint.export=none
+check 'retention: when it can be read, old ones go' [ "$(echo out/checkpoint-*)" = 'out/checkpoint-000005 out/checkpoint-000006' ]
+
+# Back to an older checkpoint: what is later is said first, stays, and does not push out what this run saves.
+fresh
+train --set train.max_steps=5 --set checkpoint.save_steps=1 --set checkpoint.save_total_limit=0 --set checkpoint.export=none
+before=$(sums checkpoint-000003 checkpoint-000004 checkpoint-000005)
+train --resume out/checkpoint-000001 --stop-after 2 --set train.max_steps=5 --set checkpoint.save_steps=1 \
+    --set checkpoint.save_total_limit=1 --set optim.learning_rate=1e-3
+check 'going back: what is later is named first' \
+    grep -q 'goes back to step 1: it replaces, in out, checkpoint-000002 to checkpoint-000005 (4)' "$dir/stderr"
+check 'going back: the new checkpoint stays' has 1 2
+check 'going back: and says the learning rate of the branch' grep -q '"optim.learning_rate": 0.001' out/checkpoint-000002/manifest.json
+check 'going back: later ones are as they were' \
+    [ "$before" = "$(sums checkpoint-000003 checkpoint-000004 checkpoint-000005)" ]
+train --set train.max_steps=6
+check 'later ones are where auto goes on' grep -q 'checkpoint-000005' "$dir/stderr"
+done_rows

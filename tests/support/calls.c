@@ -1,0 +1,253 @@
+/*
+ * calls.c - the calls by which a program touches files, for LD_PRELOAD: written
+ * down, and refused.
+ *
+ *   ZEROD_TEST_CALLS=FILE   a line for each call that succeeded: its name, its
+ *                           path, and the other path of a rename, parted by
+ *                           tabs; paths are absolute
+ *   ZEROD_TEST_REFUSE=CALL:PART:ERRNO[:N]
+ *                           CALL (open, opendir, readdir, stat, pread, fsync,
+ *                           rename, mkdir) fails with ERRNO (a number) where
+ * the path has PART in it; N: only the Nth such call
+ *
+ * What it looks like to a program whose machine has no descriptors left, whose
+ * disk fails, or whose folders belong to somebody else, also for root.
+ */
+#undef _FILE_OFFSET_BITS /* both kinds of names are defined below */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The libc's own function of the same name. */
+#define REAL(name)                                                             \
+    static __typeof__(&name) real;                                             \
+    if (!real)                                                                 \
+    real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+
+static int log_file(void)
+{
+    static int file = -2;
+    const char *path = getenv("ZEROD_TEST_CALLS");
+    if (file == -2)
+        file = path ? (int)syscall(
+                              SYS_openat, AT_FDCWD, path,
+                              O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600)
+                    : -1;
+    return file;
+}
+
+static void absolute(const char *path, char out[PATH_MAX])
+{
+    char here[PATH_MAX];
+    if (path[0] == '/' || !getcwd(here, sizeof here))
+        snprintf(out, PATH_MAX, "%s", path);
+    else
+        snprintf(out, PATH_MAX, "%.2000s/%.2000s", here, path);
+}
+
+static void path_of(int fd, char out[PATH_MAX])
+{
+    char link[40];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t bytes = readlink(link, out, PATH_MAX - 1);
+    out[bytes < 0 ? 0 : bytes] = '\0';
+}
+
+static void note(const char *call, const char *path, const char *other)
+{
+    char line[3 * PATH_MAX], first[PATH_MAX], second[PATH_MAX] = "";
+    int saved = errno;
+    if (log_file() < 0)
+        return;
+    absolute(path, first);
+    if (other)
+        absolute(other, second);
+    int bytes = snprintf(
+            line, sizeof line, "%s\t%s%s%s\n", call, first, other ? "\t" : "",
+            second);
+    syscall(SYS_write, log_file(), line, (size_t)bytes);
+    errno = saved;
+}
+
+static void note_fd(const char *call, int fd)
+{
+    char path[PATH_MAX];
+    int saved = errno;
+    if (log_file() >= 0) {
+        path_of(fd, path);
+        note(call, path, NULL);
+    }
+    errno = saved;
+}
+
+static bool refused(const char *call, const char *path)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static int seen;
+    char name[16], part[256];
+    int error, only = 0;
+    const char *rule = getenv("ZEROD_TEST_REFUSE");
+    if (!rule ||
+        sscanf(rule, "%15[^:]:%255[^:]:%d:%d", name, part, &error, &only) < 3)
+        return false;
+    if (strcmp(name, call) != 0 || !strstr(path, part))
+        return false;
+    pthread_mutex_lock(&mutex);
+    bool is_it = ++seen == only || only == 0;
+    pthread_mutex_unlock(&mutex);
+    if (is_it)
+        errno = error;
+    return is_it;
+}
+
+static bool refused_fd(const char *call, int fd)
+{
+    char path[PATH_MAX];
+    int saved = errno;
+    path_of(fd, path);
+    errno = saved;
+    return refused(call, path);
+}
+
+static int opened(int fd, const char *path, int flags)
+{
+    if (fd >= 0 && (flags & O_CREAT))
+        note("create", path, NULL);
+    return fd;
+}
+
+#define OPEN(name)                                                             \
+    int name(const char *path, int flags, ...)                                 \
+    {                                                                          \
+        REAL(name);                                                            \
+        va_list more;                                                          \
+        va_start(more, flags);                                                 \
+        mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;              \
+        va_end(more);                                                          \
+        if (refused("open", path))                                             \
+            return -1;                                                         \
+        return opened(real(path, flags, mode), path, flags);                   \
+    }
+OPEN(open)
+OPEN(open64)
+
+#define STAT(name, type)                                                       \
+    int name(const char *path, struct type *about)                             \
+    {                                                                          \
+        REAL(name);                                                            \
+        return refused("stat", path) ? -1 : real(path, about);                 \
+    }
+STAT(stat, stat)
+STAT(lstat, stat)
+STAT(stat64, stat64)
+STAT(lstat64, stat64)
+
+DIR *opendir(const char *path)
+{
+    REAL(opendir);
+    return refused("opendir", path) ? NULL : real(path);
+}
+
+struct dirent *readdir(DIR *dir)
+{
+    REAL(readdir);
+    return refused_fd("readdir", dirfd(dir)) ? NULL : real(dir);
+}
+struct dirent64 *readdir64(DIR *dir)
+{
+    REAL(readdir64);
+    return refused_fd("readdir", dirfd(dir)) ? NULL : real(dir);
+}
+
+#define PREAD(name, offset_type)                                               \
+    ssize_t name(int fd, void *data, size_t bytes, offset_type at)             \
+    {                                                                          \
+        REAL(name);                                                            \
+        return refused_fd("pread", fd) ? -1 : real(fd, data, bytes, at);       \
+    }
+PREAD(pread, off_t)
+PREAD(pread64, off64_t)
+
+ssize_t write(int fd, const void *data, size_t bytes)
+{
+    REAL(write);
+    ssize_t done = real(fd, data, bytes);
+    if (done > 0)
+        note_fd("write", fd);
+    return done;
+}
+
+#define PWRITE(name, offset_type)                                              \
+    ssize_t name(int fd, const void *data, size_t bytes, offset_type at)       \
+    {                                                                          \
+        REAL(name);                                                            \
+        ssize_t done = real(fd, data, bytes, at);                              \
+        if (done > 0)                                                          \
+            note_fd("write", fd);                                              \
+        return done;                                                           \
+    }
+PWRITE(pwrite, off_t)
+PWRITE(pwrite64, off64_t)
+
+#define SYNC(name)                                                             \
+    int name(int fd)                                                           \
+    {                                                                          \
+        REAL(name);                                                            \
+        int result = refused_fd("fsync", fd) ? -1 : real(fd);                  \
+        if (result == 0)                                                       \
+            note_fd("sync", fd);                                               \
+        return result;                                                         \
+    }
+SYNC(fsync)
+SYNC(fdatasync)
+
+int mkdir(const char *path, mode_t mode)
+{
+    REAL(mkdir);
+    int result = refused("mkdir", path) ? -1 : real(path, mode);
+    if (result == 0)
+        note("mkdir", path, NULL);
+    return result;
+}
+
+int rename(const char *from, const char *to)
+{
+    REAL(rename);
+    int result = refused("rename", to) ? -1 : real(from, to);
+    if (result == 0)
+        note("rename", from, to);
+    return result;
+}
+
+int renameat2(int at, const char *from, int to_at, const char *to, unsigned how)
+{
+    REAL(renameat2);
+    int result = refused("rename", to) ? -1 : real(at, from, to_at, to, how);
+    if (result == 0)
+        note(how & RENAME_EXCHANGE ? "exchange" : "rename", from, to);
+    return result;
+}
+
+#define REMOVE(name)                                                           \
+    int name(const char *path)                                                 \
+    {                                                                          \
+        REAL(name);                                                            \
+        int result = real(path);                                               \
+        if (result == 0)                                                       \
+            note("remove", path, NULL);                                        \
+        return result;                                                         \
+    }
+REMOVE(remove)
+REMOVE(unlink)
+REMOVE(rmdir)
