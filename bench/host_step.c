@@ -170,8 +170,9 @@ static struct optim_span span_of(struct arrays *a, const struct mode *mode)
         span.param = NULL;
     }
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        span.state[lane] = a->state[mode->states][lane];
-        span.scale[lane] = mode->states == OPTIM_8BIT ? a->scale[lane] : NULL;
+        span.lanes.state[lane] = a->state[mode->states][lane];
+        span.lanes.scale[lane] =
+                mode->states == OPTIM_8BIT ? a->scale[lane] : NULL;
     }
     return span;
 }

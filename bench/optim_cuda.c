@@ -71,9 +71,9 @@ static size_t place(struct arrays *a, size_t count)
     at += align(2 * count);
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
         enum optim_format format = span->layout.lane[lane];
-        span->state[lane] = a->base + at;
+        span->lanes.state[lane] = a->base + at;
         at += align(optim_lane_bytes(format, count));
-        span->scale[lane] = (float *)(a->base + at);
+        span->lanes.scale[lane] = (float *)(a->base + at);
         at += align(optim_scale_count(format, count) * sizeof(float));
     }
     a->sum = (struct exact_sum *)(a->base + at);
@@ -143,7 +143,7 @@ static void prepare(struct arrays *a, const struct work *work, size_t wanted)
     for (int lane = 0; lane < OPTIM_LANES; lane++)
         must(optim_device()->lane_clear(
                 (enum optim_lane)lane, a->span.layout.lane[lane],
-                a->span.state[lane], a->span.scale[lane], count));
+                a->span.lanes.state[lane], a->span.lanes.scale[lane], count));
     must(device_clear(a->sum, sizeof *a->sum));
 }
 

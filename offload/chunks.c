@@ -1,38 +1,24 @@
+#include "offload/cut.h"
 #include "offload/store.h"
-
-enum { CHUNK_BYTES = 4 << 20 }; /* of master weights, unless given */
-
-size_t chunk_elements(const struct offload_request *request)
-{
-    uint64_t bytes = request->options->chunk_bytes;
-    size_t count = (size_t)(bytes ? bytes : CHUNK_BYTES) / sizeof(float);
-    count -= count % OPTIM_QBLOCK;
-    return count ? count : OPTIM_QBLOCK;
-}
 
 int chunks_cut(const struct offload_request *request, struct chunk *chunks)
 {
-    size_t most = chunk_elements(request);
+    size_t most = cut_most(request->options);
     int count = 0;
     for (int i = 0; i < request->run_count; i++) {
         const struct offload_run *run = &request->runs[i];
-        for (size_t at = 0; at < run->count; at += most, count++) {
-            size_t left = run->count - at;
-            if (chunks)
-                chunks[count] = (struct chunk){
-                        .run = i,
-                        .segment = run->segment,
-                        .begin = at,
-                        .count = left < most ? left : most,
-                };
+        size_t parts = cut_count(run->count, most);
+        for (size_t part = 0; chunks && part < parts; part++) {
+            struct cut cut = cut_at(run->count, most, part);
+            chunks[(size_t)count + part] = (struct chunk){
+                    .run = i,
+                    .segment = run->segment,
+                    .begin = cut.begin,
+                    .count = cut.count};
         }
+        count += (int)parts;
     }
     return count;
-}
-
-size_t offload_run_padded(const struct offload_run *run)
-{
-    return (run->count + OPTIM_QBLOCK - 1) / OPTIM_QBLOCK * OPTIM_QBLOCK;
 }
 
 enum dtype offload_master_type(const struct optim_options *options)

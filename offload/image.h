@@ -6,9 +6,10 @@
 
 #include "offload/store.h"
 
-/* Where a run's arrays begin in their parts, in bytes. */
+/* Where a run begins in the parts, in bytes. */
 struct run_place {
-    size_t master, state[OPTIM_LANES], scale[OPTIM_LANES];
+    size_t master;
+    struct optim_place lanes;
 };
 
 struct image {
@@ -22,7 +23,7 @@ struct image {
 void image_measure(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS],
         struct run_place *places);
-/* Sets master, state and scale of `memory`. */
+/* Sets master and lanes of `memory`. */
 void image_chunk(
         const struct image *image, const struct chunk *chunk,
         struct chunk_memory *memory);

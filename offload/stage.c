@@ -1,11 +1,13 @@
 #include "offload/stage.h"
 
+#include "offload/cut.h"
+
 /* Of the largest chunk that there is. */
 static size_t buffer_elements(const struct offload_request *request)
 {
-    size_t most = chunk_elements(request), largest = 0;
+    size_t most = cut_most(request->options), largest = 0;
     for (int i = 0; i < request->run_count; i++) {
-        size_t count = offload_run_padded(&request->runs[i]);
+        size_t count = optim_whole_qblocks(request->runs[i].count);
         largest = largest > count ? largest : count;
     }
     return largest < most ? largest : most;

@@ -1,4 +1,5 @@
 /* states.c - masters and states for checkpoints, and from them. */
+#include "offload/cut.h"
 #include "offload/engine.h"
 
 #include <assert.h>
@@ -43,15 +44,15 @@ static void copy_part(
     }
     enum optim_format format =
             request->runs[range->run].layout.lane[range->lane];
-    if (memory->state[range->lane] && range->values)
+    if (memory->lanes.state[range->lane] && range->values)
         copy_either(
-                range->writes, memory->state[range->lane], range->values,
+                range->writes, memory->lanes.state[range->lane], range->values,
                 optim_lane_bytes(format, inside),
                 optim_lane_bytes(format, outside),
                 optim_lane_bytes(format, end - from));
-    if (memory->scale[range->lane] && range->scales)
+    if (memory->lanes.scale[range->lane] && range->scales)
         copy_either(
-                range->writes, memory->scale[range->lane], range->scales,
+                range->writes, memory->lanes.scale[range->lane], range->scales,
                 optim_scale_count(format, inside) * sizeof(float),
                 optim_scale_count(format, outside) * sizeof(float),
                 optim_scale_count(format, end - from) * sizeof(float));
@@ -65,10 +66,10 @@ static unsigned part_of(int lane)
 static enum zd_status copy_range(
         struct offload *offload, const struct lane_range *range)
 {
-    size_t most = chunk_elements(&offload->request);
+    size_t most = cut_most(offload->request.options);
     int first = offload->run_chunks[range->run] + (int)(range->begin / most);
     int end = offload->run_chunks[range->run] +
-              (int)((range->begin + range->count + most - 1) / most);
+              (int)cut_count(range->begin + range->count, most);
     assert(range->begin % OPTIM_QBLOCK == 0);
     assert(range->begin + range->count <=
            offload->request.runs[range->run].count);

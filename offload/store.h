@@ -1,12 +1,13 @@
 /* store.h - where chunks live: in memory, or in a file behind a ring of
  * buffers. Private to offload.
  *
- * A chunk is a part of one run (at most chunk_elements, a multiple of 256 but
- * at a run's end). The workers go through lists of chunks: */
+ * A chunk is a part of one run (offload/cut.h), a multiple of 256 but at a
+ * run's end. The workers go through lists of chunks: */
 #ifndef ZD_OFFLOAD_STORE_H
 #define ZD_OFFLOAD_STORE_H
 
 #include "offload/offload.h"
+#include "optim/lanes.h"
 
 struct chunk {
     int run, segment;
@@ -16,8 +17,7 @@ struct chunk {
 /* Arrays of one chunk; a worker owns them from acquire to release. */
 struct chunk_memory {
     void *master;
-    void *state[OPTIM_LANES];
-    float *scale[OPTIM_LANES];
+    struct optim_lanes lanes;
     void *slot; /* the gradient: the slot, with `accumulates` the accumulator */
     void *param; /* the new parameter: over the gradient, or where parameters
                     have an array of their own */
@@ -100,15 +100,9 @@ enum zd_status store_file_check(
         const struct offload_options *options, uint64_t file_bytes,
         int local_size);
 
-/* Elements of a chunk at most: options->chunk_bytes of fp32 master weights (0:
- * 4 MiB), rounded down to a multiple of 256, at least 256. */
-size_t chunk_elements(const struct offload_request *request);
-/* Cut the runs into chunks of at most chunk_elements, in order; with chunks
- * NULL only counts. */
+/* Cut the runs into chunks (offload/cut.h), in order; with chunks NULL only
+ * counts. */
 int chunks_cut(const struct offload_request *request, struct chunk *chunks);
-/* Elements of a run as memory holds it: up to a multiple of 256, so that every
- * array of every run begins at a multiple of 64 bytes (scales excepted). */
-size_t offload_run_padded(const struct offload_run *run);
 enum dtype offload_master_type(const struct optim_options *options);
 enum dtype offload_grad_type(
         const struct offload_request *request); /* of slots */

@@ -19,21 +19,16 @@ static size_t round_up(size_t bytes, size_t unit)
 struct record record_of(
         const struct offload_request *request, const struct chunk *chunk)
 {
-    const struct optim_layout *layout = &request->runs[chunk->run].layout;
-    size_t count = round_up(chunk->count, OPTIM_QBLOCK);
-    struct record record = {0};
+    size_t count = optim_whole_qblocks(chunk->count);
+    struct record record = {
+            .lanes = optim_record_of(
+                    &request->runs[chunk->run].layout, count, AIO_ALIGN)};
     size_t *part = record.part;
     part[1] = round_up(
             count * dtype_bytes(offload_master_type(request->optim)),
             AIO_ALIGN);
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        enum optim_format format = layout->lane[lane];
-        size_t scales = optim_scale_count(format, count) * sizeof(float);
-        record.scale[lane] =
-                part[1 + lane] +
-                round_up(optim_lane_bytes(format, count), ARENA_ALIGN);
-        part[2 + lane] = round_up(record.scale[lane] + scales, AIO_ALIGN);
-    }
+    part[2] = part[1] + record.lanes.lane[OPTIM_V];
+    part[3] = part[1] + record.lanes.lane[OPTIM_LANES];
     part[4] = part[3];
     if (offload_params_in_file(request))
         part[4] += round_up(count * dtype_bytes(request->dtype), AIO_ALIGN);
@@ -50,17 +45,11 @@ void record_memory(
         const struct offload_request *request, const struct chunk *chunk,
         char *data, struct chunk_memory *memory)
 {
-    const struct optim_layout *layout = &request->runs[chunk->run].layout;
     struct record record = record_of(request, chunk);
     memory->master = data;
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        enum optim_format format = layout->lane[lane];
-        bool exists = optim_lane_bytes(format, chunk->count) > 0;
-        bool scaled = optim_scale_count(format, chunk->count) > 0;
-        memory->state[lane] = exists ? data + record.part[1 + lane] : NULL;
-        memory->scale[lane] =
-                scaled ? (float *)(data + record.scale[lane]) : NULL;
-    }
+    memory->lanes = optim_lanes_in_record(
+            &request->runs[chunk->run].layout, &record.lanes,
+            data + record.part[1]);
     if (offload_params_in_file(request))
         memory->param = data + record.part[3];
     if (offload_grads_in_file(request))

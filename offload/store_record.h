@@ -16,7 +16,7 @@ enum { RECORD_PARTS = 4 };
 
 struct record {                    /* bytes from its start */
     size_t part[RECORD_PARTS + 1]; /* where each begins; last: its end */
-    size_t scale[OPTIM_LANES];
+    struct optim_record lanes;     /* m and v, from part[1] */
 };
 
 struct record record_of(

@@ -20,6 +20,7 @@ void chunk_update(
             .param = memory->param,
             .param_type = request->dtype,
             .layout = run->layout,
+            .lanes = memory->lanes,
             .block_v = block_v,
             .blocks = run->blocks,
             .begin = run->begin + chunk->begin,
@@ -27,10 +28,6 @@ void chunk_update(
             .tensor = run->tensor,
             .decays = run->decays,
     };
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        span.state[lane] = memory->state[lane];
-        span.scale[lane] = memory->scale[lane];
-    }
     optim_update(&span, step);
 }
 
@@ -150,11 +147,7 @@ enum zd_status chunk_clear(struct worker *worker, const struct job *job, int at)
     ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
     memset(memory.master, 0,
            chunk->count * dtype_bytes(offload_master_type(request->optim)));
-    for (int lane = 0; lane < OPTIM_LANES; lane++)
-        if (memory.state[lane])
-            optim_lane_clear(
-                    (enum optim_lane)lane, run->layout.lane[lane],
-                    memory.state[lane], memory.scale[lane], chunk->count);
+    optim_lanes_clear(&run->layout, &memory.lanes, chunk->count);
     memset(memory.slot, 0,
            chunk->count * dtype_bytes(offload_grad_type(request)));
     if (memory.param != memory.slot)

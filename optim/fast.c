@@ -138,7 +138,8 @@ INLINED float *read_lane(
         size_t count, float *buffer)
 {
     enum optim_format format = span->layout.lane[lane];
-    const void *values = after(span->state[lane], optim_lane_bytes(format, at));
+    const void *values =
+            after(span->lanes.state[lane], optim_lane_bytes(format, at));
     switch (format) {
     case OPTIM_NONE:
         return NULL;
@@ -149,7 +150,7 @@ INLINED float *read_lane(
         break;
     case OPTIM_8BIT:
         codec_decode(
-                lane, values, span->scale[lane][at / OPTIM_QBLOCK], count,
+                lane, values, span->lanes.scale[lane][at / OPTIM_QBLOCK], count,
                 buffer);
         break;
     case OPTIM_BLOCKS:
@@ -165,11 +166,11 @@ INLINED void write_lane(
         enum optim_lane lane, size_t at, size_t count, float *values)
 {
     enum optim_format format = span->layout.lane[lane];
-    void *out = after(span->state[lane], optim_lane_bytes(format, at));
+    void *out = after(span->lanes.state[lane], optim_lane_bytes(format, at));
     if (format == OPTIM_8BIT)
         codec_encode(
                 lane, values, count, out,
-                &span->scale[lane][at / OPTIM_QBLOCK]);
+                &span->lanes.scale[lane][at / OPTIM_QBLOCK]);
     else if (format == OPTIM_BF16 && lane == OPTIM_V)
         narrow_by_chance(span, step, ~span->tensor, at, count, values, out);
     else if (format == OPTIM_BF16)

@@ -88,6 +88,11 @@ enum optim_format {
 struct optim_layout {
     enum optim_format lane[OPTIM_LANES];
 };
+/* Where the lanes of a run lie (optim/lanes.h). */
+struct optim_lanes {
+    void *state[OPTIM_LANES];  /* NULL: none, or blocks */
+    float *scale[OPTIM_LANES]; /* 8-bit lanes, else NULL */
+};
 
 /* Formats of a tensor's lanes: 8 bits and bf16 only from OPTIM_8BIT_MIN
  * elements of the whole tensor on, and not for an embedding under
@@ -132,9 +137,8 @@ struct optim_span {
                     NULL: the master is the weight */
     enum dtype param_type;
     struct optim_layout layout;
-    void *state[OPTIM_LANES];
-    float *scale[OPTIM_LANES]; /* 8-bit lanes */
-    const float *block_v;      /* OPTIM_BLOCKS: the new v of every block */
+    struct optim_lanes lanes;
+    const float *block_v; /* OPTIM_BLOCKS: the new v of every block */
     const struct tensor_blocks *blocks; /* of the tensor */
     size_t begin, count;                /* in the tensor */
     uint64_t tensor;                    /* rng_stream of its name */

@@ -18,13 +18,14 @@ static void *place(void *array, enum dtype type, size_t at)
 /* Where qblock-aligned element `at` of a lane and its scale lie. */
 static void *lane_place(const struct optim_span *span, int lane, size_t at)
 {
-    return (char *)span->state[lane] +
+    return (char *)span->lanes.state[lane] +
            optim_lane_bytes(span->layout.lane[lane], at);
 }
 
 static float *scale_place(const struct optim_span *span, int lane, size_t at)
 {
-    return span->scale[lane] ? span->scale[lane] + at / OPTIM_QBLOCK : NULL;
+    return span->lanes.scale[lane] ? span->lanes.scale[lane] + at / OPTIM_QBLOCK
+                                   : NULL;
 }
 
 static void read_qblock(

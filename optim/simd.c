@@ -198,7 +198,7 @@ static void adamw_fp32(
 {
     const struct factors f = factors_of(factors);
     const struct outlet out = outlet_of(span);
-    float *ms = span->state[OPTIM_M], *vs = span->state[OPTIM_V];
+    float *ms = span->lanes.state[OPTIM_M], *vs = span->lanes.state[OPTIM_V];
     for (size_t at = 0; at < count; at += OPTIM_QBLOCK) {
         vf seen = vf_set(0);
         for (size_t i = at; i < at + OPTIM_QBLOCK; i += GROUP) {
@@ -238,10 +238,10 @@ static void adamw_8bit(
     struct encoder em = encoder_of(OPTIM_M), ev = encoder_of(OPTIM_V);
     struct scratch s;
     for (size_t at = 0; at < count; at += OPTIM_QBLOCK) {
-        uint8_t *mc = (uint8_t *)span->state[OPTIM_M] + at;
-        uint8_t *vc = (uint8_t *)span->state[OPTIM_V] + at;
-        float *m_scale = span->scale[OPTIM_M] + at / OPTIM_QBLOCK;
-        float *v_scale = span->scale[OPTIM_V] + at / OPTIM_QBLOCK;
+        uint8_t *mc = (uint8_t *)span->lanes.state[OPTIM_M] + at;
+        uint8_t *vc = (uint8_t *)span->lanes.state[OPTIM_V] + at;
+        float *m_scale = span->lanes.scale[OPTIM_M] + at / OPTIM_QBLOCK;
+        float *v_scale = span->lanes.scale[OPTIM_V] + at / OPTIM_QBLOCK;
         bool tame = (is_tame(*m_scale) || *m_scale == 0) &&
                     (is_tame(*v_scale) || *v_scale == 0);
         struct decoder dm = decoder_of(OPTIM_M, *m_scale);

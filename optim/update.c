@@ -1,5 +1,6 @@
 /* update.c - which code updates a span, and how a span is cut for threads. */
 #include "optim/elements.h"
+#include "optim/lanes.h"
 #include "optim/simd.h"
 
 static void *after(const void *array, size_t bytes)
@@ -15,13 +16,7 @@ static struct optim_span part(
     p.master = after(p.master, begin * dtype_bytes(p.master_type));
     p.grad = after(p.grad, begin * dtype_bytes(p.grad_type));
     p.param = after(p.param, begin * dtype_bytes(p.param_type));
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        enum optim_format format = p.layout.lane[lane];
-        p.state[lane] = after(p.state[lane], optim_lane_bytes(format, begin));
-        p.scale[lane] =
-                after(p.scale[lane],
-                      optim_scale_count(format, begin) * sizeof(float));
-    }
+    p.lanes = optim_lanes_from(&p.layout, &p.lanes, begin);
     p.begin += begin;
     p.count = count;
     return p;

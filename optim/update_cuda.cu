@@ -34,7 +34,7 @@ static bool arrays_are_aligned(const struct optim_span *span)
     uintptr_t bits = (uintptr_t)span->master | (uintptr_t)span->grad |
                      (uintptr_t)span->param;
     for (int lane = 0; lane < OPTIM_LANES; lane++)
-        bits |= (uintptr_t)span->state[lane];
+        bits |= (uintptr_t)span->lanes.state[lane];
     return bits % 16 == 0;
 }
 

@@ -90,9 +90,9 @@ __device__ inline void fetch_state(
     const int bytes = FORMAT == OPTIM_8BIT ? 1 : FORMAT == OPTIM_BF16 ? 2 : 4;
     if (FORMAT == OPTIM_NONE || FORMAT == OPTIM_BLOCKS)
         return;
-    out->raw = raw_load<bytes>(span->state[LANE], place);
+    out->raw = raw_load<bytes>(span->lanes.state[LANE], place);
     if (FORMAT == OPTIM_8BIT)
-        out->scale = span->scale[LANE][place->at / OPTIM_QBLOCK];
+        out->scale = span->lanes.scale[LANE][place->at / OPTIM_QBLOCK];
 }
 
 template <int LANE, int FORMAT>
@@ -150,9 +150,9 @@ __device__ inline void store_8bit(
         for (int j = 0; j < LANE_ELEMENTS; j++)
             raw_put(&codes, j, codec_encode_one<LANE>(&encoder, x[j]));
     }
-    raw_store(span->state[LANE], place, &codes);
+    raw_store(span->lanes.state[LANE], place, &codes);
     if (lane_of_warp() == 0)
-        span->scale[LANE][place->at / OPTIM_QBLOCK] = scale;
+        span->lanes.scale[LANE][place->at / OPTIM_QBLOCK] = scale;
 }
 
 template <int LANE, int FORMAT>
@@ -166,11 +166,11 @@ __device__ inline void store_state(
         store_8bit<LANE>(span, place, x, codec);
     else if (FORMAT == OPTIM_BF16 && LANE == OPTIM_V)
         store_by_chance(
-                args, ~span->tensor, qblock, span->state[LANE], place, x);
+                args, ~span->tensor, qblock, span->lanes.state[LANE], place, x);
     else if (FORMAT == OPTIM_BF16)
-        store_values(span->state[LANE], DTYPE_BF16, place, x);
+        store_values(span->lanes.state[LANE], DTYPE_BF16, place, x);
     else if (FORMAT == OPTIM_FP32)
-        store_values(span->state[LANE], DTYPE_FP32, place, x);
+        store_values(span->lanes.state[LANE], DTYPE_FP32, place, x);
 }
 
 /* --- Adam-mini ------------------------------------------------------------ */

@@ -11,6 +11,7 @@
 #include "zero/private.h"
 
 #include "base/clock.h"
+#include "offload/cut.h"
 
 #include <stdlib.h>
 
@@ -19,20 +20,20 @@
 /* Counts the chunks, and lists them when there is a list. */
 static int list_chunks(const struct zero *zero, struct paged_chunk *chunks)
 {
-    size_t most = state_chunk_count(zero->plan);
+    size_t most = cut_most(&zero->plan->request.offload);
     int chunk_count = 0;
     for (int i = 0; i < zero->run_count; i++) {
         const struct state_run *at = &zero->runs[i].at;
         size_t offset = at->spill_offset;
-        for (size_t begin = 0; begin < at->spilled; begin += most) {
-            size_t left = at->spilled - begin;
-            size_t count = left < most ? left : most;
-            size_t bytes = state_chunk_of(&at->layout, count).bytes;
+        size_t parts = cut_count(at->spilled, most);
+        for (size_t part = 0; part < parts; part++) {
+            struct cut cut = cut_at(at->spilled, most, part);
+            size_t bytes = state_record_bytes(&at->layout, cut.count);
             if (chunks)
                 chunks[chunk_count] = (struct paged_chunk){
                         .run = i,
-                        .begin = begin,
-                        .count = count,
+                        .begin = cut.begin,
+                        .count = cut.count,
                         .offset = offset,
                         .bytes = bytes};
             offset += bytes;
@@ -126,16 +127,9 @@ static enum zd_status update_chunk(
     ZD_TRY(stream_wait(NULL, paged->arrived[k % PAGED_BUFFERS]));
     paged->wait_seconds += clock_seconds() - began;
     struct optim_span span = states_span(zero, run, chunk->begin, chunk->count);
-    struct state_chunk lanes = state_chunk_of(&run->at.layout, chunk->count);
-    char *buffer = buffer_of(paged, k);
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        enum optim_format format = run->at.layout.lane[lane];
-        if (!optim_lane_bytes(format, chunk->count))
-            continue;
-        span.state[lane] = buffer + lanes.values[lane];
-        if (optim_scale_count(format, chunk->count))
-            span.scale[lane] = (float *)(buffer + lanes.scales[lane]);
-    }
+    struct optim_record record = state_record_of(&run->at.layout, chunk->count);
+    span.lanes = optim_lanes_in_record(
+            &run->at.layout, &record, buffer_of(paged, k));
     ZD_TRY(optim_device()->update(&span, step));
     return send(paged, k);
 }
@@ -169,23 +163,19 @@ struct lane_memory paged_lane(
         size_t begin, size_t count)
 {
     const struct state_run *at = &run->at;
-    size_t most = state_chunk_count(zero->plan);
+    size_t most = cut_most(&zero->plan->request.offload);
     size_t number = begin / most, skip = begin % most;
-    size_t held = at->spilled - number * most;
-    held = held < most ? held : most;
-    struct state_chunk lanes = state_chunk_of(&at->layout, held);
-    char *chunk = zero->paged.host + at->spill_offset +
-                  number * state_chunk_of(&at->layout, most).bytes;
-    enum optim_format format = at->layout.lane[lane];
-    struct lane_memory memory = {
-            .values =
-                    chunk + lanes.values[lane] + optim_lane_bytes(format, skip),
+    size_t held = cut_at(at->spilled, most, number).count;
+    struct optim_record record = state_record_of(&at->layout, held);
+    size_t before = number * state_record_bytes(&at->layout, most);
+    struct optim_lanes lanes = optim_lanes_in_record(
+            &at->layout, &record, zero->paged.host + at->spill_offset + before);
+    lanes = optim_lanes_from(&at->layout, &lanes, skip);
+    return (struct lane_memory){
+            .values = lanes.state[lane],
+            .scales = lanes.scale[lane],
             .count = count < held - skip ? count : held - skip,
             .on_host = true};
-    if (optim_scale_count(format, held))
-        memory.scales = (float *)(chunk + lanes.scales[lane]) +
-                        optim_scale_count(format, skip);
-    return memory;
 }
 
 struct offload_report paged_report_take(struct zero *zero)

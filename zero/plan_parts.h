@@ -3,6 +3,7 @@
 #ifndef ZD_ZERO_PLAN_PARTS_H
 #define ZD_ZERO_PLAN_PARTS_H
 
+#include "optim/lanes.h"
 #include "zero/plan.h"
 
 /* Elements that are gathered when `unit` is acquired at stage 3: its segments
@@ -18,19 +19,9 @@ bool plan_has_master(const struct zero_plan *plan);
 /* Type of the weights that the optimizer updates. */
 enum dtype plan_master_type(const struct zero_plan *plan);
 
-/* Arrays of states, a span each: the lanes of a rank's runs one behind the
- * other, each from a multiple of 64 bytes. */
-enum state_array {
-    STATE_M,      /* "zero.m": fp32 */
-    STATE_V,      /* "zero.v": fp32 */
-    STATE_8BIT,   /* "zero.states.8bit": codes of m and v */
-    STATE_SCALES, /* "zero.states.scales" */
-    STATE_BF16,   /* "zero.states.bf16": m and v */
-    STATE_ARRAYS
-};
-const char *state_array_name(enum state_array array);
-/* Where a lane of this format lies; STATE_ARRAYS: it has no elements. */
-enum state_array state_array_of(enum optim_lane lane, enum optim_format format);
+/* The span of each array of states: a rank's runs one behind the other, each
+ * from a multiple of 64 bytes. "zero.m". */
+const char *state_array_name(enum optim_array array);
 
 /* A run of a tensor whose states one rank holds. */
 struct state_run {
@@ -39,9 +30,8 @@ struct state_run {
     struct optim_layout layout;
     /* Paged: the run's first elements lie on the host, chunk by chunk; the rest
      * is on the device. */
-    size_t spilled, spill_offset;     /* elements; bytes in "zero.paged" */
-    size_t value_offset[OPTIM_LANES]; /* bytes in the array of its format */
-    size_t scale_offset[OPTIM_LANES]; /* bytes in STATE_SCALES */
+    size_t spilled, spill_offset; /* elements; bytes in "zero.paged" */
+    struct optim_place place;     /* of the rest, in the arrays */
 };
 /* Walk them, by segment, then offset:
  *     struct state_walk walk = state_walk_begin(plan, rank);
@@ -52,7 +42,7 @@ struct state_walk {
     const struct zero_plan *plan;
     int rank;
     struct state_run at;
-    size_t bytes[STATE_ARRAYS];
+    size_t bytes[OPTIM_ARRAYS];
     size_t spilled;       /* bytes, on the host */
     size_t largest_chunk; /* bytes, of those that could be spilled */
 };
@@ -64,17 +54,14 @@ void plan_state_part(
         const struct zero_plan *plan, int segment, int rank, size_t *begin_out,
         size_t *end_out);
 
-/* Paged states. A chunk is spilled_count elements of a run, fewer at its end:
- *     | m | v | scales of m | scales of v |   each from a multiple of 64 bytes
+/* Paged states: a chunk of a run (offload/cut.h) that is spilled is a record.
  */
-size_t state_chunk_count(const struct zero_plan *plan);
-/* Where a chunk's lanes begin in it, and what it takes. */
-struct state_chunk {
-    size_t values[OPTIM_LANES], scales[OPTIM_LANES]; /* bytes */
-    size_t bytes;
-};
-struct state_chunk state_chunk_of(
-        const struct optim_layout *layout, size_t count);
+static inline struct optim_record state_record_of(
+        const struct optim_layout *layout, size_t count)
+{
+    return optim_record_of(layout, count, ARENA_ALIGN);
+}
+size_t state_record_bytes(const struct optim_layout *layout, size_t count);
 /* Buffers on the device that spilled chunks visit in turn: one comes up, one is
  * updated, one goes down. */
 enum { PAGED_BUFFERS = 3 };

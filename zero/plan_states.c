@@ -15,10 +15,7 @@
  * differ between tensors: a span has the bytes of the rank that needs most. */
 #include "zero/plan_parts.h"
 
-static size_t align(size_t bytes)
-{
-    return (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-}
+#include "offload/cut.h"
 
 struct optim_layout zero_layout_of(const struct zero_plan *plan, int id)
 {
@@ -41,28 +38,15 @@ enum dtype plan_master_type(const struct zero_plan *plan)
     return plan_has_master(plan) ? DTYPE_FP32 : plan->request.dtype;
 }
 
-const char *state_array_name(enum state_array array)
+const char *state_array_name(enum optim_array array)
 {
-    static const char *const names[] = {
-            "zero.m", "zero.v", "zero.states.8bit", "zero.states.scales",
-            "zero.states.bf16"};
+    static const char *const names[OPTIM_ARRAYS] = {
+            [OPTIM_ARRAY_M] = "zero.m",
+            [OPTIM_ARRAY_V] = "zero.v",
+            [OPTIM_ARRAY_8BIT] = "zero.states.8bit",
+            [OPTIM_ARRAY_SCALES] = "zero.states.scales",
+            [OPTIM_ARRAY_BF16] = "zero.states.bf16"};
     return names[array];
-}
-
-enum state_array state_array_of(enum optim_lane lane, enum optim_format format)
-{
-    switch (format) {
-    case OPTIM_FP32:
-        return lane == OPTIM_M ? STATE_M : STATE_V;
-    case OPTIM_BF16:
-        return STATE_BF16;
-    case OPTIM_8BIT:
-        return STATE_8BIT;
-    case OPTIM_NONE:
-    case OPTIM_BLOCKS:
-        break;
-    }
-    return STATE_ARRAYS;
 }
 
 /* --- walking -------------------------------------------------------------- */
@@ -83,28 +67,9 @@ struct state_walk state_walk_begin(const struct zero_plan *plan, int rank)
             .plan = plan, .rank = rank, .at = {.run = {.id = -1}}};
 }
 
-size_t state_chunk_count(const struct zero_plan *plan)
+size_t state_record_bytes(const struct optim_layout *layout, size_t count)
 {
-    size_t bytes = (size_t)plan->request.offload.chunk_bytes;
-    size_t count = (bytes ? bytes : (size_t)4 << 20) / sizeof(float);
-    count = count / OPTIM_QBLOCK * OPTIM_QBLOCK;
-    return count ? count : OPTIM_QBLOCK;
-}
-
-struct state_chunk state_chunk_of(
-        const struct optim_layout *layout, size_t count)
-{
-    struct state_chunk chunk = {.bytes = 0};
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        chunk.values[lane] = chunk.bytes;
-        chunk.bytes += align(optim_lane_bytes(layout->lane[lane], count));
-    }
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        chunk.scales[lane] = chunk.bytes;
-        chunk.bytes += align(
-                optim_scale_count(layout->lane[lane], count) * sizeof(float));
-    }
-    return chunk;
+    return state_record_of(layout, count).lane[OPTIM_LANES];
 }
 
 /* From the first chunk on, until enough is on the host. */
@@ -112,18 +77,18 @@ static void spill_run(struct state_walk *walk)
 {
     struct state_run *at = &walk->at;
     size_t wanted = walk->plan->request.spill_bytes;
-    size_t chunk = state_chunk_count(walk->plan);
-    size_t first = chunk < at->run.count ? chunk : at->run.count;
-    size_t bytes = state_chunk_of(&at->layout, first).bytes;
+    size_t most = cut_most(&walk->plan->request.offload);
+    size_t total = at->run.count, count = cut_count(total, most);
+    size_t largest =
+            state_record_bytes(&at->layout, cut_at(total, most, 0).count);
     at->spilled = 0;
     at->spill_offset = walk->spilled;
-    if (bytes > walk->largest_chunk)
-        walk->largest_chunk = bytes;
-    while (bytes && at->spilled < at->run.count && walk->spilled < wanted) {
-        size_t left = at->run.count - at->spilled;
-        size_t count = left < chunk ? left : chunk;
-        at->spilled += count;
-        walk->spilled += state_chunk_of(&at->layout, count).bytes;
+    if (largest > walk->largest_chunk)
+        walk->largest_chunk = largest;
+    for (size_t i = 0; largest && i < count && walk->spilled < wanted; i++) {
+        struct cut cut = cut_at(total, most, i);
+        at->spilled += cut.count;
+        walk->spilled += state_record_bytes(&at->layout, cut.count);
     }
 }
 
@@ -132,18 +97,11 @@ static void place_run(struct state_walk *walk)
     struct state_run *at = &walk->at;
     at->layout = zero_layout_of(walk->plan, at->run.id);
     spill_run(walk);
-    size_t resident = at->run.count - at->spilled;
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        enum optim_format format = at->layout.lane[lane];
-        enum state_array array = state_array_of((enum optim_lane)lane, format);
-        if (array == STATE_ARRAYS)
-            continue;
-        at->value_offset[lane] = walk->bytes[array];
-        at->scale_offset[lane] = walk->bytes[STATE_SCALES];
-        walk->bytes[array] += align(optim_lane_bytes(format, resident));
-        walk->bytes[STATE_SCALES] +=
-                align(optim_scale_count(format, resident) * sizeof(float));
-    }
+    size_t *ends[OPTIM_ARRAYS];
+    for (int i = 0; i < OPTIM_ARRAYS; i++)
+        ends[i] = &walk->bytes[i];
+    at->place = optim_place_in_arrays(
+            &at->layout, at->run.count - at->spilled, ARENA_ALIGN, ends);
 }
 
 bool state_walk_next(struct state_walk *walk)
@@ -200,7 +158,7 @@ static struct state_walk largest(const struct zero_plan *plan)
         struct state_walk walk = state_walk_begin(plan, rank);
         while (state_walk_next(&walk))
             ;
-        for (int i = 0; i < STATE_ARRAYS; i++)
+        for (int i = 0; i < OPTIM_ARRAYS; i++)
             most.bytes[i] = max_size(most.bytes[i], walk.bytes[i]);
         most.spilled = max_size(most.spilled, walk.spilled);
         most.largest_chunk = max_size(most.largest_chunk, walk.largest_chunk);
@@ -223,9 +181,9 @@ static enum zd_status add_states(
         ZD_TRY(plan_span(
                 arena, "zero.master", ARENA_DEVICE, SPAN_OPTIMIZER,
                 master_count(plan), sizeof(float)));
-    for (int i = 0; i < STATE_ARRAYS; i++)
+    for (int i = 0; i < OPTIM_ARRAYS; i++)
         ZD_TRY(plan_span(
-                arena, state_array_name((enum state_array)i), ARENA_DEVICE,
+                arena, state_array_name((enum optim_array)i), ARENA_DEVICE,
                 SPAN_OPTIMIZER, most.bytes[i], 1));
     if (!most.spilled)
         return ZD_OK;

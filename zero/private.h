@@ -40,10 +40,8 @@ struct segment_memory {
 /* The states of a run in memory. */
 struct run_memory {
     struct state_run at;
-    /* from element at.spilled on; NULL: none, or Adam-mini's blocks */
-    void *state[OPTIM_LANES];
-    float *scale[OPTIM_LANES];
-    uint64_t tensor; /* rng_stream of its name */
+    struct optim_lanes lanes; /* from element at.spilled on */
+    uint64_t tensor;          /* rng_stream of its name */
 };
 
 struct pending_op {

@@ -9,28 +9,20 @@
 /* --- where they lie ------------------------------------------------------- */
 
 static void place_run(
-        const struct zero *zero, char *const arrays[STATE_ARRAYS],
+        const struct zero *zero, char *const arrays[OPTIM_ARRAYS],
         const struct state_run *at, struct run_memory *run)
 {
     const struct param *params = zero->plan->request.table->params;
     *run = (struct run_memory){
             .at = *at, .tensor = rng_stream(params[at->run.id].name)};
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        enum optim_format format = at->layout.lane[lane];
-        enum state_array array = state_array_of((enum optim_lane)lane, format);
-        if (array == STATE_ARRAYS || zero->plan->states_on_host)
-            continue;
-        run->state[lane] = arrays[array] + at->value_offset[lane];
-        if (format == OPTIM_8BIT)
-            run->scale[lane] =
-                    (float *)(arrays[STATE_SCALES] + at->scale_offset[lane]);
-    }
+    if (!zero->plan->states_on_host)
+        run->lanes = optim_lanes_at(&at->layout, &at->place, arrays, 0);
 }
 
 enum zd_status states_create(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
-    char *arrays[STATE_ARRAYS];
+    char *arrays[OPTIM_ARRAYS];
     int count = 0;
     struct state_walk walk = state_walk_begin(plan, zero->rank);
     while (plan->request.train && state_walk_next(&walk))
@@ -39,8 +31,8 @@ enum zd_status states_create(struct zero *zero)
     if (!zero->runs)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
-    for (int i = 0; i < STATE_ARRAYS; i++)
-        arrays[i] = zero_span(zero, state_array_name((enum state_array)i));
+    for (int i = 0; i < OPTIM_ARRAYS; i++)
+        arrays[i] = zero_span(zero, state_array_name((enum optim_array)i));
     zero->block_v = zero_span(zero, "zero.blocks");
     zero->block_sums = zero_span(zero, "zero.blocks.sums");
     zero->block_words = zero_span(zero, "zero.blocks.words");
@@ -59,16 +51,14 @@ struct lane_memory states_lane(
         const struct zero *zero, const struct run_memory *run, int lane,
         size_t begin, size_t count)
 {
-    enum optim_format format = run->at.layout.lane[lane];
     if (begin < run->at.spilled)
         return paged_lane(zero, run, lane, begin, count);
-    size_t skip = begin - run->at.spilled;
-    struct lane_memory memory = {
-            .values = (char *)run->state[lane] + optim_lane_bytes(format, skip),
+    struct optim_lanes lanes = optim_lanes_from(
+            &run->at.layout, &run->lanes, begin - run->at.spilled);
+    return (struct lane_memory){
+            .values = lanes.state[lane],
+            .scales = lanes.scale[lane],
             .count = count};
-    if (run->scale[lane])
-        memory.scales = run->scale[lane] + optim_scale_count(format, skip);
-    return memory;
 }
 
 static enum zd_status clear_lane(
@@ -262,14 +252,8 @@ enum zd_status states_update_resident(
         size_t left = count - done;
         struct optim_span span =
                 states_span(zero, run, done, left < tile ? left : tile);
-        for (int lane = 0; lane < OPTIM_LANES; lane++) {
-            if (!run->state[lane])
-                continue;
-            struct lane_memory memory =
-                    states_lane(zero, run, lane, done, span.count);
-            span.state[lane] = memory.values;
-            span.scale[lane] = memory.scales;
-        }
+        span.lanes = optim_lanes_from(
+                &run->at.layout, &run->lanes, done - run->at.spilled);
         ZD_TRY(optim_device()->update(&span, step));
     }
     return ZD_OK;

@@ -216,8 +216,9 @@ static void plain_update(struct engine_case *c, const struct optim_step *step)
                 .param = p->param,
                 .param_type = c->setting.dtype,
                 .layout = run->layout,
-                .state = {p->state[0], p->state[1]},
-                .scale = {p->scale[0], p->scale[1]},
+                .lanes =
+                        {{p->state[0], p->state[1]},
+                         {p->scale[0], p->scale[1]}},
                 .block_v = p->block_v,
                 .blocks = run->blocks,
                 .begin = run->begin,

@@ -20,7 +20,7 @@ static void make_runs(struct store_case *test)
         run->count = shapes[i].count;
         run->layout.lane[OPTIM_M] = shapes[i].m;
         run->layout.lane[OPTIM_V] = shapes[i].v;
-        test->segment_counts[run->segment] += offload_run_padded(run);
+        test->segment_counts[run->segment] += optim_whole_qblocks(run->count);
     }
     test->segment_offsets[1] = test->segment_counts[0];
 }
@@ -155,8 +155,9 @@ static struct arrays arrays_of(
     size_t count = chunk->count;
     struct arrays arrays = {
             .data =
-                    {memory->master, memory->state[0], memory->state[1],
-                     memory->scale[0], memory->scale[1], memory->slot,
+                    {memory->master, memory->lanes.state[0],
+                     memory->lanes.state[1], memory->lanes.scale[0],
+                     memory->lanes.scale[1], memory->slot,
                      memory->param == memory->slot ? NULL : memory->param},
             .bytes =
                     {count * 4, optim_lane_bytes(layout->lane[0], count),

@@ -168,9 +168,10 @@ static inline struct optim_span tensor_span(
         span.param = (char *)t->param + begin * dtype_bytes(s->param_type);
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
         enum optim_format format = t->layout.lane[lane];
-        span.state[lane] =
+        span.lanes.state[lane] =
                 (char *)t->state[lane] + optim_lane_bytes(format, begin);
-        span.scale[lane] = t->scale[lane] + optim_scale_count(format, begin);
+        span.lanes.scale[lane] =
+                t->scale[lane] + optim_scale_count(format, begin);
     }
     return span;
 }

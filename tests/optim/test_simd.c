@@ -69,8 +69,9 @@ static struct optim_span span_of(struct memory *m, const struct kind *kind)
     if (kind->place != NOWHERE)
         span.param = kind->place == IN_PLACE ? (void *)m->grad : m->param;
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        span.state[lane] = m->state[lane];
-        span.scale[lane] = kind->states == OPTIM_8BIT ? m->scale[lane] : NULL;
+        span.lanes.state[lane] = m->state[lane];
+        span.lanes.scale[lane] =
+                kind->states == OPTIM_8BIT ? m->scale[lane] : NULL;
     }
     return span;
 }
