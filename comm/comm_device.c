@@ -3,7 +3,7 @@
 
 #include "base/device/device_memory.h"
 #include "base/log.h"
-#include "comm/comm_nccl.h"
+#include "comm/nccl/nccl.h"
 #include "zd_config.h"
 
 #include <stdlib.h>

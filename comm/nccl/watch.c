@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/threads.h"
-#include "comm/nccl_private.h"
+#include "comm/nccl/private.h"
 
 #include <errno.h>
 #include <stdlib.h>

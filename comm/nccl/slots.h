@@ -1,4 +1,4 @@
-/* nccl_slots.h - the scratch of sums in rank order, to its plan and its use. */
+/* slots.h - the scratch of sums in rank order, to its plan and its use. */
 #ifndef ZD_COMM_NCCL_SLOTS_H
 #define ZD_COMM_NCCL_SLOTS_H
 

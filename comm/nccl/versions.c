@@ -1,6 +1,6 @@
 /* All ranks must have one version of NCCL: its protocol is no promise between
  * versions, and what it says of a mismatch (or does not) names no host. */
-#include "comm/nccl_private.h"
+#include "comm/nccl/private.h"
 
 #include <stdlib.h>
 #include <string.h>

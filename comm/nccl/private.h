@@ -1,4 +1,4 @@
-/* nccl_private.h - what the files of the NCCL back end share.
+/* private.h - what the files of the NCCL back end share.
  *
  *   compute --begin a-begin b------------------ wait a --------- wait b --
  *               ready     '--ready                ^ done           ^ done
@@ -17,9 +17,9 @@
  *                    rail: scratch -> shard
  *
  * Sums in rank order are exchanges and kernels of ours instead
- * (nccl_ordered.c).
+ * (ordered.c).
  *
- * Threads: the trainer's; and the watch (nccl_watch.c), which looks at events
+ * Threads: the trainer's; and the watch (watch.c), which looks at events
  * and asynchronous errors, and ends the job when an operation takes too long.
  */
 #ifndef ZD_COMM_NCCL_PRIVATE_H
@@ -27,9 +27,9 @@
 
 #include "base/device/device.h"
 #include "comm/comm_device.h"
-#include "comm/nccl_door.h"
-#include "comm/nccl_hosts.h"
-#include "comm/nccl_slots.h"
+#include "comm/nccl/door.h"
+#include "comm/nccl/hosts.h"
+#include "comm/nccl/slots.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -82,13 +82,13 @@ struct nccl {
 
 enum { NCCL_WORLD, NCCL_NODE, NCCL_RAIL };
 
-/* --- comm_nccl.c ---------------------------------------------------------- */
+/* --- nccl.c --------------------------------------------------------------- */
 
 extern const struct comm_functions nccl_backend;
 /* NULL: the memory is about to go. */
 void nccl_set_memory(struct comm *comm, const struct arena *arena);
 
-/* --- nccl_queue.c --------------------------------------------------------- */
+/* --- queue.c -------------------------------------------------------------- */
 
 ncclDataType_t nccl_type_of(enum dtype type);
 struct event *nccl_done_of(struct nccl *nccl, const struct comm_op *op);
@@ -100,8 +100,7 @@ size_t nccl_scratch_need(const struct nccl *nccl, const struct comm_op *op);
 /* Queues what is pending. */
 enum zd_status nccl_flush(struct nccl *nccl);
 
-/* --- nccl_ordered.c --------------------------------------------------------
- */
+/* --- ordered.c ------------------------------------------------------------ */
 
 size_t nccl_ordered_need(const struct nccl *nccl, const struct comm_op *op);
 size_t nccl_ordered_rounds(const struct nccl *nccl, const struct comm_op *op);
@@ -114,14 +113,14 @@ enum zd_status nccl_ordered_sum_node(struct nccl *nccl, int i);
 enum zd_status nccl_ordered_put_rail(struct nccl *nccl, int i);
 enum zd_status nccl_ordered_sum_rail(struct nccl *nccl, int i);
 
-/* --- nccl_create.c -------------------------------------------------------- */
+/* --- create.c ------------------------------------------------------------- */
 
 /* Until `comm` is not in progress. ZD_ERR_PEER: it failed, or it took longer
  * than `seconds` (0: no limit). */
 enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds);
 void nccl_destroy(struct comm *comm);
 
-/* --- nccl_watch.c --------------------------------------------------------- */
+/* --- watch.c -------------------------------------------------------------- */
 
 enum zd_status nccl_watch_start(struct nccl *nccl);
 void nccl_watch_stop(struct nccl *nccl);
@@ -136,7 +135,7 @@ bool nccl_abort_all(struct nccl *nccl);
 /* See comm_give_up. */
 void nccl_give_up(struct nccl *nccl);
 
-/* --- nccl_record.c -------------------------------------------------------- */
+/* --- record.c ------------------------------------------------------------- */
 
 void nccl_note_begun(struct nccl *nccl, const struct comm_op *op);
 void nccl_note_queued(struct nccl *nccl, const struct comm_op *op);
@@ -146,13 +145,12 @@ struct flight *nccl_flight_of(struct nccl *nccl, uint64_t sequence);
 /* Prints the last operations, and which ranks have not entered what hangs. */
 void nccl_tell_record(struct nccl *nccl);
 
-/* --- nccl_versions.c -------------------------------------------------------
- */
+/* --- versions.c ----------------------------------------------------------- */
 
 /* ZD_ERR_UNFIT, with all versions, when the ranks opened different ones. */
 enum zd_status nccl_versions_agree(struct nccl *nccl);
 
-/* --- nccl_seats.c --------------------------------------------------------- */
+/* --- seats.c -------------------------------------------------------------- */
 
 enum zd_status nccl_seats_take(struct nccl *nccl);
 void nccl_seats_leave(struct nccl *nccl);

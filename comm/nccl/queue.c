@@ -1,6 +1,6 @@
 /* What has been begun becomes groups of NCCL on its stream. UNTESTED on a GPU.
  */
-#include "comm/nccl_private.h"
+#include "comm/nccl/private.h"
 #include "comm/sum_cuda.h"
 
 #include "base/device/device_cuda.h"

@@ -1,7 +1,7 @@
 /* Collectives by NCCL on a stream of their own. UNTESTED on a GPU. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "comm/nccl_private.h"
+#include "comm/nccl/private.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Memory that the ranks of a host share, so that one can say which of the
  * others has not come: a file in memory of the host's first rank, opened by the
  * others through /proc. Where that is not allowed, nobody is named. */
-#include "comm/nccl_private.h"
+#include "comm/nccl/private.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* A program built without NCCL. */
-#include "comm/comm_nccl.h"
+#include "comm/nccl/nccl.h"
 
 enum zd_status nccl_available(void)
 {

@@ -1,5 +1,5 @@
-#include "comm/comm_nccl.h"
-#include "comm/nccl_slots.h"
+#include "comm/nccl/nccl.h"
+#include "comm/nccl/slots.h"
 
 /* Beyond this the pieces of a large shard pass through the same scratch one
  * behind the other. */

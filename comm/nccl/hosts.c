@@ -1,4 +1,4 @@
-#include "comm/nccl_hosts.h"
+#include "comm/nccl/hosts.h"
 
 #include "base/clock.h"
 #include "base/threads.h"

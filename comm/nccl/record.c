@@ -1,7 +1,7 @@
 /* The record of the last operations, and who is late. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "comm/nccl_private.h"
+#include "comm/nccl/private.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* comm_nccl.h - the NCCL back end to the choice of back ends; for this folder
+/* nccl.h - the NCCL back end to the choice of back ends; for comm/
  * only. Without ZD_HAVE_NCCL all of it is refused by name. */
-#ifndef ZD_COMM_COMM_NCCL_H
-#define ZD_COMM_COMM_NCCL_H
+#ifndef ZD_COMM_NCCL_NCCL_H
+#define ZD_COMM_NCCL_NCCL_H
 
 #include "comm/backend.h"
 

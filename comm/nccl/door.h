@@ -1,4 +1,4 @@
-/* nccl_door.h - libnccl.so.2, opened when it is wanted, as a table of
+/* door.h - libnccl.so.2, opened when it is wanted, as a table of
  * functions. Only where ZD_HAVE_NCCL. */
 #ifndef ZD_COMM_NCCL_DOOR_H
 #define ZD_COMM_NCCL_DOOR_H

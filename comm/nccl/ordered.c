@@ -13,7 +13,7 @@
  * A shard that is larger than a slot goes in several rounds, which need the
  * exchange and the sum of the one before to be over: the stream sees to that.
  */
-#include "comm/nccl_private.h"
+#include "comm/nccl/private.h"
 #include "comm/sum_cuda.h"
 
 #include "base/device/device_cuda.h"

@@ -1,7 +1,7 @@
-#include "comm/nccl_door.h"
+#include "comm/nccl/door.h"
 
 #include "base/library.h"
-#include "comm/comm_nccl.h"
+#include "comm/nccl/nccl.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

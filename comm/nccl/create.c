@@ -1,8 +1,8 @@
 /* Joining and leaving. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "comm/comm_nccl.h"
-#include "comm/nccl_private.h"
+#include "comm/nccl/nccl.h"
+#include "comm/nccl/private.h"
 
 #include <stdlib.h>
 #include <string.h>
