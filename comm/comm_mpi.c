@@ -11,26 +11,9 @@
 /* One MPI call counts at most 2^31 - 1 elements. */
 static const size_t MESSAGE_MAX = (size_t)1 << 30;
 
-enum zd_status mpi_check(int code, const char *call)
-{
-    char text[MPI_MAX_ERROR_STRING];
-    int length = 0;
-    if (code == MPI_SUCCESS)
-        return ZD_OK;
-    MPI_Error_string(code, text, &length);
-    return ZD_FAIL(ZD_ERR_PEER, "E0502", "%s failed: %.*s", call, length, text);
-}
-
 static struct mpi *mpi_of(struct comm *comm)
 {
     return (struct mpi *)comm;
-}
-
-int mpi_peer(const struct comm *comm, int i)
-{
-    if (comm->options.round_robin)
-        return (comm->rank + 1 + i) % comm->size;
-    return i < comm->rank ? i : i + 1;
 }
 
 /* --- waiting -------------------------------------------------------------- */

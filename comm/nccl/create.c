@@ -1,4 +1,4 @@
-/* Joining and leaving. */
+/* Joining. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/nccl/nccl.h"
@@ -10,34 +10,6 @@
 
 /* Ranks that start late are waited for this long without a limit of the job. */
 static const double JOIN_SECONDS = 600;
-static const double LEAVE_SECONDS = 10;
-
-/* --- waiting for the library ---------------------------------------------- */
-
-enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds)
-{
-    double begun = clock_seconds();
-    for (int polls = 0;; polls++) {
-        ncclResult_t state = ncclSuccess;
-        pthread_mutex_lock(&nccl->calls);
-        nccl->functions->CommGetAsyncError(comm, &state);
-        pthread_mutex_unlock(&nccl->calls);
-        if (state != ncclInProgress)
-            return nccl_check(nccl->functions, state, "NCCL", comm);
-        ZD_TRY(nccl_check_alive(nccl));
-        double waited = clock_seconds() - begun;
-        if (seconds > 0 && waited > seconds)
-            return ZD_FAIL(
-                    ZD_ERR_PEER, "E1234",
-                    "NCCL is not ready after %.0f s (comm.timeout): a rank "
-                    "does not come, or cannot be reached",
-                    waited);
-        if (polls > 64)
-            nanosleep(&(struct timespec){.tv_nsec = 50 * 1000}, NULL);
-    }
-}
-
-/* --- joining -------------------------------------------------------------- */
 
 static double join_seconds(const struct nccl *nccl)
 {
@@ -172,44 +144,4 @@ enum zd_status comm_nccl_create(
                 nccl->nodes > 1 ? "in two levels" : "in one level");
     *comm_out = &nccl->device.base;
     return ZD_OK;
-}
-
-/* --- leaving -------------------------------------------------------------- */
-
-static void leave_comm(struct nccl *nccl, ncclComm_t comm)
-{
-    const struct nccl_functions *f = nccl->functions;
-    enum zd_status status =
-            nccl_check(f, f->CommFinalize(comm), "ncclCommFinalize", comm);
-    if (status == ZD_OK)
-        status = nccl_settle(nccl, comm, LEAVE_SECONDS);
-    if (status == ZD_OK)
-        f->CommDestroy(comm);
-}
-
-/* After a failure the memory stays with the threads that may still look at it;
- * the process is about to end. */
-void nccl_destroy(struct comm *comm)
-{
-    struct nccl *nccl = (struct nccl *)comm;
-    nccl_watch_stop(nccl);
-    nccl_await_told(nccl);
-    nccl_seats_leave(nccl);
-    if (atomic_load(&nccl->has_failed))
-        return;
-    stream_finish(nccl->stream);
-    nccl_set_memory(comm, NULL);
-    for (int c = NCCL_COMMS - 1; c >= 0; c--)
-        if (nccl->comms[c])
-            leave_comm(nccl, nccl->comms[c]);
-    for (int i = 0; i < COMM_OPS_MAX; i++)
-        event_destroy(nccl->ready[i]);
-    for (int i = 0; i < FLIGHT_ENTRIES; i++)
-        event_destroy(nccl->done[i]);
-    stream_destroy(nccl->stream);
-    comm_base_fini(comm);
-    pthread_cond_destroy(&nccl->changed);
-    pthread_mutex_destroy(&nccl->calls);
-    pthread_mutex_destroy(&nccl->lock);
-    free(nccl);
 }

@@ -33,7 +33,7 @@ struct seat {
     atomic_bool is_told;    /* of the first seat: the teller has done so */
 };
 
-/* seats.c: kind, type and bytes of a collective in one word. */
+/* seat.c: kind, type and bytes of a collective in one word. */
 uint64_t seat_word(enum comm_op_kind kind, enum dtype type, size_t bytes);
 /* "all_gather fp32 120000 bytes" */
 void seat_word_text(uint64_t word, char *out, size_t out_bytes);

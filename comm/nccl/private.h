@@ -82,19 +82,28 @@ struct nccl {
 
 enum { NCCL_WORLD, NCCL_NODE, NCCL_RAIL };
 
+/* --- state.c -------------------------------------------------------------- */
+
+ncclDataType_t nccl_type_of(enum dtype type);
+/* After a failure: ZD_ERR_PEER with no record, for the watch tells it; or what
+ * is wrong with this rank's GPU. */
+enum zd_status nccl_check_alive(struct nccl *nccl);
+/* Until `comm` is not in progress. ZD_ERR_PEER: it failed, or it took longer
+ * than `seconds` (0: no limit). */
+enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds);
+
 /* --- nccl.c --------------------------------------------------------------- */
 
 extern const struct comm_functions nccl_backend;
+
+/* --- memory.c ------------------------------------------------------------- */
+
 /* NULL: the memory is about to go. */
 void nccl_set_memory(struct comm *comm, const struct arena *arena);
 
 /* --- queue.c -------------------------------------------------------------- */
 
-ncclDataType_t nccl_type_of(enum dtype type);
 struct event *nccl_done_of(struct nccl *nccl, const struct comm_op *op);
-/* After a failure: ZD_ERR_PEER with no record, for the watch tells it; or what
- * is wrong with this rank's GPU. */
-enum zd_status nccl_check_alive(struct nccl *nccl);
 /* Bytes of scratch that an operation has to itself until it is done. */
 size_t nccl_scratch_need(const struct nccl *nccl, const struct comm_op *op);
 /* Queues what is pending. */
@@ -113,11 +122,8 @@ enum zd_status nccl_ordered_sum_node(struct nccl *nccl, int i);
 enum zd_status nccl_ordered_put_rail(struct nccl *nccl, int i);
 enum zd_status nccl_ordered_sum_rail(struct nccl *nccl, int i);
 
-/* --- create.c ------------------------------------------------------------- */
+/* --- leave.c -------------------------------------------------------------- */
 
-/* Until `comm` is not in progress. ZD_ERR_PEER: it failed, or it took longer
- * than `seconds` (0: no limit). */
-enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds);
 void nccl_destroy(struct comm *comm);
 
 /* --- watch.c -------------------------------------------------------------- */

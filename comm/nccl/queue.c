@@ -6,24 +6,9 @@
 #include "base/device/device_cuda.h"
 #include "base/device/device_memory.h"
 
-ncclDataType_t nccl_type_of(enum dtype type)
-{
-    return type == DTYPE_FP32   ? ncclFloat32
-           : type == DTYPE_BF16 ? ncclBfloat16
-                                : ncclFloat16;
-}
-
 struct event *nccl_done_of(struct nccl *nccl, const struct comm_op *op)
 {
     return nccl->done[op->sequence % FLIGHT_ENTRIES];
-}
-
-enum zd_status nccl_check_alive(struct nccl *nccl)
-{
-    if (!atomic_load(&nccl->has_failed))
-        return ZD_OK;
-    ZD_TRY(device_check()); /* this rank's GPU may be the cause */
-    return ZD_ERR_PEER;
 }
 
 enum { SCRATCH_ALIGN = 64 };

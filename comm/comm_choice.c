@@ -1,0 +1,146 @@
+/* Which way collectives on the device's memory go, and what each needs. */
+#include "base/device/device.h"
+#include "base/log.h"
+#include "comm/comm_device.h"
+#include "comm/nccl/nccl.h"
+#include "zd_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- plans ---------------------------------------------------------------- */
+
+enum comm_transport comm_transport_expected(
+        const struct comm_options *options, bool on_gpu, int local_size,
+        int gpus)
+{
+    if (!on_gpu)
+        return COMM_TRANSPORT_HOST;
+    if (options->backend == COMM_MPI || options->backend == COMM_LOCAL)
+        return COMM_TRANSPORT_STAGED;
+    if (options->backend == COMM_AUTO && (!ZD_HAVE_NCCL || local_size > gpus))
+        return COMM_TRANSPORT_STAGED;
+    return COMM_TRANSPORT_NCCL;
+}
+
+enum zd_status comm_plan_needs(
+        struct arena_plan *plan, const struct comm_needs *needs)
+{
+    int world = needs->world;
+    if (needs->transport == COMM_TRANSPORT_HOST)
+        return comm_plan(plan, world);
+    if (world == 1)
+        return ZD_OK;
+    if (needs->transport == COMM_TRANSPORT_NCCL)
+        return arena_plan_add(
+                plan, "comm.device", ARENA_DEVICE, SPAN_BUFFERS,
+                nccl_device_bytes(needs));
+    ZD_TRY(arena_plan_add(
+            plan, "comm.pinned", ARENA_PINNED, SPAN_BUFFERS,
+            staged_pinned_bytes(world, needs->shard_bytes)));
+    return arena_plan_add(
+            plan, "comm.staging", ARENA_HOST, SPAN_BUFFERS,
+            comm_staging_bytes(world));
+}
+
+/* --- whose GPU is whose --------------------------------------------------- */
+
+struct place { /* of a rank */
+    char uuid[48], host[COMM_HOST_MAX];
+};
+
+/* The first two ranks that have one GPU; false: there are none. */
+static bool find_shared(
+        const struct place *places, int size, int *first_out, int *second_out)
+{
+    for (int a = 0; a < size; a++)
+        for (int b = a + 1; b < size; b++)
+            if (places[a].uuid[0] &&
+                strcmp(places[a].uuid, places[b].uuid) == 0) {
+                *first_out = a;
+                *second_out = b;
+                return true;
+            }
+    return false;
+}
+
+static void tell_shared(
+        const struct comm *control, const struct place *places, int a, int b,
+        bool is_staged)
+{
+    if (control->rank != 0)
+        return;
+    zd_log_info(
+            "ranks %d (%s) and %d (%s) share one GPU, %s: %s", a,
+            places[a].host, b, places[b].host, places[a].uuid,
+            is_staged ? "collectives go through the host"
+                      : "comm.backend = \"nccl\" is tried all the same; NCCL "
+                        "may refuse it");
+}
+
+static enum zd_status look_at_gpus(
+        struct comm *control, bool wants_nccl, bool *shared_out)
+{
+    struct place mine = {0};
+    struct place *places = malloc((size_t)control->size * sizeof *places);
+    struct device_facts facts = device_facts();
+    int a, b;
+    if (!places)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    memcpy(mine.uuid, facts.uuid, sizeof mine.uuid);
+    memcpy(mine.host, control->host, sizeof mine.host);
+    enum zd_status status =
+            comm_gather_all(control, &mine, sizeof mine, places);
+    if (status == ZD_OK) {
+        *shared_out = find_shared(places, control->size, &a, &b);
+        if (*shared_out)
+            tell_shared(control, places, a, b, !wants_nccl);
+    }
+    free(places);
+    return status;
+}
+
+/* --- choice --------------------------------------------------------------- */
+
+/* AUTO without a library to open is a notice; NCCL without it an error. */
+static enum zd_status try_nccl(
+        struct comm *control, const struct comm_options *options,
+        struct comm **comm_out)
+{
+    enum zd_status status = comm_agree(control, nccl_available());
+    if (status == ZD_OK)
+        return comm_nccl_create(control, options, comm_out);
+    if (options->backend == COMM_NCCL)
+        return status;
+    if (control->rank == 0)
+        zd_log_warning(
+                "collectives go through the host: %s", zd_error_get()->what);
+    zd_error_clear();
+    return comm_staged_create(control, STREAM_CUDA, comm_out);
+}
+
+enum zd_status comm_device_create(
+        struct comm *control, const struct comm_options *options,
+        struct comm **comm_out)
+{
+    bool is_shared = false;
+    if (device_backend() == DEVICE_CPU) {
+        if (options->backend == COMM_NCCL) {
+            ZD_FAIL(ZD_ERR_CONFIG, "E1232",
+                    "comm.backend = \"nccl\": the ranks compute on the CPU");
+            zd_fail_help("comm.backend = \"auto\"");
+            return comm_agree(control, ZD_ERR_CONFIG);
+        }
+        *comm_out = control;
+        return ZD_OK;
+    }
+    bool wants_nccl = options->backend == COMM_NCCL;
+    if (control->size > 1)
+        ZD_TRY(look_at_gpus(control, wants_nccl, &is_shared));
+    bool is_staged = options->backend == COMM_MPI ||
+                     options->backend == COMM_LOCAL ||
+                     (is_shared && !wants_nccl);
+    if (is_staged || (control->size == 1 && !wants_nccl))
+        return comm_staged_create(control, STREAM_CUDA, comm_out);
+    return try_nccl(control, options, comm_out);
+}
