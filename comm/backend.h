@@ -7,8 +7,6 @@
 
 #include "comm/comm.h"
 
-enum { COMM_HOST_MAX = 256 };
-
 enum comm_op_kind { OP_ALL_GATHER, OP_REDUCE_SCATTER };
 
 struct comm_op {
@@ -63,6 +61,7 @@ struct comm {
     int ranks_per_node; /* .. so many ranks in a node? */
     bool is_device;     /* collectives work on memory of the thread's device */
     char host[COMM_HOST_MAX];
+    struct topology *topology; /* a device's comm has it borrowed */
     struct comm_options options;
     struct comm_counters counters;
     void *staging;

@@ -35,6 +35,11 @@ const char *comm_host(const struct comm *comm)
     return comm->host;
 }
 
+const struct topology *comm_topology(const struct comm *comm)
+{
+    return comm->topology;
+}
+
 struct comm_counters comm_counters(const struct comm *comm)
 {
     return comm->counters;
@@ -173,6 +178,8 @@ enum zd_status comm_base_init(
 
 void comm_base_fini(struct comm *comm)
 {
+    if (!comm->is_device)
+        free(comm->topology);
     free(comm->reduce_scratch);
 }
 

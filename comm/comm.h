@@ -62,14 +62,19 @@ struct comm_counters { /* bytes this rank handed to others */
     uint64_t all_reduce;
 };
 
-struct comm;    /* a rank's membership in a group */
-struct comm_op; /* a collective under way; owned by its comm */
+struct comm;     /* a rank's membership in a group */
+struct comm_op;  /* a collective under way; owned by its comm */
+struct topology; /* topology.h: who is where */
+
+enum { COMM_HOST_MAX = 256 };
 
 int comm_rank(const struct comm *comm);
 int comm_size(const struct comm *comm);
 int comm_local_rank(const struct comm *comm); /* among ranks of this host */
 int comm_local_size(const struct comm *comm);
 const char *comm_host(const struct comm *comm);
+/* Borrowed; NULL before topology_make. */
+const struct topology *comm_topology(const struct comm *comm);
 struct comm_counters comm_counters(const struct comm *comm);
 /* Ranks of a node when sums are taken in two levels, else comm_size. */
 int comm_node_size(const struct comm *comm);
@@ -179,8 +184,9 @@ void comm_destroy(struct comm *comm);
  * scalars, control messages and agreement go through `control`, which must
  * outlive it. On the CPU that is `control` itself. On a GPU NCCL when every
  * rank has one of its own (options->backend NCCL: always), else copies through
- * the host, which a notice says. Every rank calls it. Errors: ZD_ERR_UNFIT,
- * CONFIG or PEER, the same on all ranks. */
+ * the host, which a notice says. Every rank calls it; the topology is made if
+ * it is not there. Errors: ZD_ERR_UNFIT, CONFIG or PEER, the same on all ranks.
+ */
 enum zd_status comm_device_create(
         struct comm *control, const struct comm_options *options,
         struct comm **comm_out);

@@ -3,10 +3,8 @@
 #include "base/log.h"
 #include "comm/comm_device.h"
 #include "comm/nccl/nccl.h"
+#include "comm/topology.h"
 #include "zd_config.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 /* --- plans ---------------------------------------------------------------- */
 
@@ -45,18 +43,13 @@ enum zd_status comm_plan_needs(
 
 /* --- whose GPU is whose --------------------------------------------------- */
 
-struct place { /* of a rank */
-    char uuid[48], host[COMM_HOST_MAX];
-};
-
 /* The first two ranks that have one GPU; false: there are none. */
 static bool find_shared(
-        const struct place *places, int size, int *first_out, int *second_out)
+        const struct topology *topology, int *first_out, int *second_out)
 {
-    for (int a = 0; a < size; a++)
-        for (int b = a + 1; b < size; b++)
-            if (places[a].uuid[0] &&
-                strcmp(places[a].uuid, places[b].uuid) == 0) {
+    for (int a = 0; a < topology->size; a++)
+        for (int b = a + 1; b < topology->size; b++)
+            if (topology_same_gpu(topology, a, b)) {
                 *first_out = a;
                 *second_out = b;
                 return true;
@@ -64,40 +57,20 @@ static bool find_shared(
     return false;
 }
 
-static void tell_shared(
-        const struct comm *control, const struct place *places, int a, int b,
-        bool is_staged)
+static bool are_shared(const struct comm *control, bool wants_nccl)
 {
-    if (control->rank != 0)
-        return;
-    zd_log_info(
-            "ranks %d (%s) and %d (%s) share one GPU, %s: %s", a,
-            places[a].host, b, places[b].host, places[a].uuid,
-            is_staged ? "collectives go through the host"
-                      : "comm.backend = \"nccl\" is tried all the same; NCCL "
-                        "may refuse it");
-}
-
-static enum zd_status look_at_gpus(
-        struct comm *control, bool wants_nccl, bool *shared_out)
-{
-    struct place mine = {0};
-    struct place *places = malloc((size_t)control->size * sizeof *places);
-    struct device_facts facts = device_facts();
+    const struct topology_rank *ranks = control->topology->ranks;
     int a, b;
-    if (!places)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    memcpy(mine.uuid, facts.uuid, sizeof mine.uuid);
-    memcpy(mine.host, control->host, sizeof mine.host);
-    enum zd_status status =
-            comm_gather_all(control, &mine, sizeof mine, places);
-    if (status == ZD_OK) {
-        *shared_out = find_shared(places, control->size, &a, &b);
-        if (*shared_out)
-            tell_shared(control, places, a, b, !wants_nccl);
-    }
-    free(places);
-    return status;
+    if (!find_shared(control->topology, &a, &b))
+        return false;
+    if (control->rank == 0)
+        zd_log_info(
+                "ranks %d (%s) and %d (%s) share one GPU, %s: %s", a,
+                ranks[a].host, b, ranks[b].host, ranks[a].gpu,
+                wants_nccl ? "comm.backend = \"nccl\" is tried all the same; "
+                             "NCCL may refuse it"
+                           : "collectives go through the host");
+    return true;
 }
 
 /* --- choice --------------------------------------------------------------- */
@@ -123,7 +96,6 @@ enum zd_status comm_device_create(
         struct comm *control, const struct comm_options *options,
         struct comm **comm_out)
 {
-    bool is_shared = false;
     if (device_backend() == DEVICE_CPU) {
         if (options->backend == COMM_NCCL) {
             ZD_FAIL(ZD_ERR_CONFIG, "E1232",
@@ -135,8 +107,9 @@ enum zd_status comm_device_create(
         return ZD_OK;
     }
     bool wants_nccl = options->backend == COMM_NCCL;
-    if (control->size > 1)
-        ZD_TRY(look_at_gpus(control, wants_nccl, &is_shared));
+    if (!control->topology)
+        ZD_TRY(topology_make(control));
+    bool is_shared = are_shared(control, wants_nccl);
     bool is_staged = options->backend == COMM_MPI ||
                      options->backend == COMM_LOCAL ||
                      (is_shared && !wants_nccl);

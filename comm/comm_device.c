@@ -22,6 +22,7 @@ enum zd_status comm_device_init(
     comm->nodes_fit = control->nodes_fit;
     comm->ranks_per_node = control->ranks_per_node;
     comm->is_device = true;
+    comm->topology = control->topology;
     memcpy(comm->host, control->host, sizeof comm->host);
     return ZD_OK;
 }

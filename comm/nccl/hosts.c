@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
+#include "comm/topology.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,8 +21,7 @@ enum { ADDRESSES = 4, TOKEN_BYTES = 16, ASK = 1, TELL };
 static const double ASK_SECONDS = 1;
 static const int AGAIN_MS = 100; /* datagrams get lost */
 
-struct about { /* of a rank, as all get it */
-    char host[COMM_HOST_MAX];
+struct about {                        /* of a rank, as all get it */
     unsigned char token[TOKEN_BYTES]; /* rank 0's holds */
     uint32_t addresses[ADDRESSES];    /* network byte order; 0: none */
     uint16_t port;
@@ -29,9 +29,9 @@ struct about { /* of a rank, as all get it */
 
 struct hosts {
     int size, rank, socket, stop;
-    struct about *all;        /* (size) */
-    int *first;               /* (size) first rank of the host of each */
-    const struct seat *seats; /* borrowed; NULL: nothing to tell */
+    const struct topology *topology; /* borrowed */
+    struct about *all;               /* (size) */
+    const struct seat *seats;        /* borrowed; NULL: nothing to tell */
     pthread_t thread;
     bool answers;
 };
@@ -45,6 +45,12 @@ struct message {
     } seats[HOSTS_SEATS_MAX];
 };
 static const size_t HEAD_BYTES = offsetof(struct message, seats);
+
+/* The lowest rank of its host. */
+static int first_of(const struct hosts *hosts, int rank)
+{
+    return hosts->topology->ranks[rank].first;
+}
 
 /* --- addresses ------------------------------------------------------------ */
 
@@ -102,7 +108,7 @@ static bool receive(
 static struct message message_of(const struct hosts *hosts, uint32_t kind)
 {
     struct message message = {
-            .kind = kind, .first = (uint32_t)hosts->first[hosts->rank]};
+            .kind = kind, .first = (uint32_t)first_of(hosts, hosts->rank)};
     memcpy(message.token, hosts->all[0].token, TOKEN_BYTES);
     return message;
 }
@@ -113,9 +119,9 @@ static void tell(
         struct hosts *hosts, const struct sockaddr_in *to, uint64_t number)
 {
     struct message message = message_of(hosts, TELL);
-    int own = hosts->first[hosts->rank];
+    int own = first_of(hosts, hosts->rank);
     for (int r = 0; r < hosts->size && hosts->seats; r++)
-        if (hosts->first[r] == own && message.count < HOSTS_SEATS_MAX) {
+        if (first_of(hosts, r) == own && message.count < HOSTS_SEATS_MAX) {
             const struct seat *seat = &hosts->seats[message.count];
             message.seats[message.count++] = (struct told){
                     atomic_load(&seat->begun), atomic_load(&seat->done),
@@ -154,7 +160,7 @@ static void send_questions(
     message.number = question->number;
     for (int r = 0; r < hosts->size; r++) {
         const struct about *about = &hosts->all[r];
-        if (hosts->first[r] != r || r == hosts->first[hosts->rank] ||
+        if (first_of(hosts, r) != r || r == first_of(hosts, hosts->rank) ||
             question->has_answered[r])
             continue;
         for (int a = 0; a < ADDRESSES && about->addresses[a]; a++) {
@@ -174,7 +180,7 @@ static void take_answer(
 {
     uint32_t seat = 0;
     for (int r = 0; r < hosts->size && seat < message->count; r++)
-        if (hosts->first[r] == (int)message->first) {
+        if (first_of(hosts, r) == (int)message->first) {
             question->begun[r] = message->seats[seat].begun;
             question->done[r] = message->seats[seat].done;
             question->what[r] = message->seats[seat++].what;
@@ -186,8 +192,8 @@ static bool all_answered(
         const struct hosts *hosts, const struct hosts_question *question)
 {
     for (int r = 0; r < hosts->size; r++)
-        if (hosts->first[r] != hosts->first[hosts->rank] &&
-            hosts->first[r] == r && !question->has_answered[r])
+        if (first_of(hosts, r) != first_of(hosts, hosts->rank) &&
+            first_of(hosts, r) == r && !question->has_answered[r])
             return false;
     return true;
 }
@@ -213,31 +219,11 @@ void hosts_ask(struct hosts *hosts, const struct hosts_question *question)
     close(fd);
 }
 
-const char *hosts_name(const struct hosts *hosts, int rank)
-{
-    return hosts->all[rank].host;
-}
-
 /* --- life ----------------------------------------------------------------- */
 
-static bool find_first(struct hosts *hosts)
-{
-    bool are_several = false;
-    for (int r = 0; r < hosts->size; r++) {
-        int first = 0;
-        while (strcmp(hosts->all[first].host, hosts->all[r].host) != 0)
-            first++;
-        hosts->first[r] = first;
-        are_several = are_several || first != 0;
-    }
-    return are_several;
-}
-
-static enum zd_status exchange(
-        struct hosts *hosts, struct comm *control, const char *host)
+static enum zd_status exchange(struct hosts *hosts, struct comm *control)
 {
     struct about mine = {0};
-    snprintf(mine.host, sizeof mine.host, "%s", host);
     find_addresses(mine.addresses);
     hosts->socket = open_socket(&mine.port);
     /* without a secret or a socket nobody can be asked */
@@ -251,7 +237,7 @@ static enum zd_status exchange(
 static void start_answering(struct hosts *hosts)
 {
     bool has_secret = hosts->all[0].addresses[0] != 0;
-    if (hosts->first[hosts->rank] != hosts->rank || hosts->socket < 0 ||
+    if (first_of(hosts, hosts->rank) != hosts->rank || hosts->socket < 0 ||
         !has_secret)
         return;
     hosts->stop = eventfd(0, EFD_CLOEXEC);
@@ -260,34 +246,43 @@ static void start_answering(struct hosts *hosts)
             thread_start(&hosts->thread, "zerod-hosts", answer, hosts) == 0;
 }
 
+static bool are_several(const struct topology *topology)
+{
+    for (int r = 1; r < topology->size; r++)
+        if (!topology_same_host(topology, 0, r))
+            return true;
+    return false;
+}
+
 enum zd_status hosts_create(
-        struct comm *control, const char *host, const struct seat *seats,
+        struct comm *control, const struct seat *seats,
         struct hosts **hosts_out)
 {
     size_t size = (size_t)comm_size(control);
+    *hosts_out = NULL;
+    if (!are_several(control->topology))
+        return ZD_OK;
     struct hosts *hosts = calloc(1, sizeof *hosts);
     if (!hosts)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     hosts->socket = hosts->stop = -1;
     hosts->size = comm_size(control);
     hosts->rank = comm_rank(control);
+    hosts->topology = control->topology;
     hosts->seats = seats;
     hosts->all = calloc(size, sizeof *hosts->all);
-    hosts->first = calloc(size, sizeof *hosts->first);
     enum zd_status status = ZD_OK;
-    if (!hosts->all || !hosts->first)
+    if (!hosts->all)
         status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     if (status == ZD_OK)
-        status = exchange(hosts, control, host);
-    bool are_several = status == ZD_OK && find_first(hosts);
-    if (!are_several) {
+        status = exchange(hosts, control);
+    if (status != ZD_OK) {
         hosts_destroy(hosts);
-        hosts = NULL;
-    } else {
-        start_answering(hosts);
+        return status;
     }
+    start_answering(hosts);
     *hosts_out = hosts;
-    return status;
+    return ZD_OK;
 }
 
 void hosts_destroy(struct hosts *hosts)
@@ -304,6 +299,5 @@ void hosts_destroy(struct hosts *hosts)
     if (hosts->socket >= 0)
         close(hosts->socket);
     free(hosts->all);
-    free(hosts->first);
     free(hosts);
 }

@@ -52,14 +52,12 @@ struct hosts_question {
     bool *has_answered; /* (size) */
 };
 
-/* Every rank calls it, with the name of its host as it is to be told. NULL is
- * what there is for one host, and where the system gives no socket. */
+/* Every rank calls it. NULL is what there is for one host, and where the system
+ * gives no socket. */
 enum zd_status hosts_create(
-        struct comm *control, const char *host, const struct seat *seats,
+        struct comm *control, const struct seat *seats,
         struct hosts **hosts_out);
 void hosts_destroy(struct hosts *hosts);
-/* The name of a rank's host. */
-const char *hosts_name(const struct hosts *hosts, int rank);
 /* Asks all other hosts; takes a second at most. Any thread. */
 void hosts_ask(struct hosts *hosts, const struct hosts_question *question);
 

@@ -73,11 +73,10 @@ struct nccl {
     struct flight flights[FLIGHT_ENTRIES]; /* by sequence */
     uint64_t flight_first, flight_count;   /* first: not known to be done */
     atomic_bool has_failed, is_told;       /* is_told: the record is printed */
-    atomic_bool gave_up; /* by nccl_give_up: the watch has nothing to add */
-    struct hosts *hosts; /* NULL: there are no other hosts */
-    struct seat *seats;  /* (ranks of this host) NULL: cannot be had */
-    int *seat_ranks;     /* (ranks of this host) */
-    int seat_count, seat;
+    atomic_bool gave_up;  /* by nccl_give_up: the watch has nothing to add */
+    struct hosts *hosts;  /* NULL: there are no other hosts */
+    struct seat *seats;   /* (ranks of this host) NULL: cannot be had */
+    int seat_count, seat; /* in the order of their ranks */
 };
 
 enum { NCCL_WORLD, NCCL_NODE, NCCL_RAIL };

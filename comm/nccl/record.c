@@ -2,9 +2,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/nccl/private.h"
+#include "comm/topology.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { TOLD = 16 }; /* operations of the record that are printed */
 /* --- the record ----------------------------------------------------------- */
@@ -86,6 +86,21 @@ static void tell_flight(struct nccl *nccl, const struct flight *flight)
 
 /* --- who is late ---------------------------------------------------------- */
 
+/* The seats of this host's ranks are in the order of the ranks. */
+static void look_at_seats(struct nccl *nccl, struct hosts_question *known)
+{
+    const struct comm *comm = &nccl->device.base;
+    const struct seat *seat = nccl->seats;
+    for (int r = 0; r < comm->size; r++) {
+        if (!topology_same_host(comm->topology, r, comm->rank))
+            continue;
+        known->begun[r] = atomic_load(&seat->begun);
+        known->done[r] = atomic_load(&seat->done);
+        known->what[r] = seat_what(seat++, known->number);
+        known->has_answered[r] = true;
+    }
+}
+
 /* What is known of all ranks; with no memory for it, nothing. */
 static bool look_around(struct nccl *nccl, struct hosts_question *known)
 {
@@ -98,19 +113,14 @@ static bool look_around(struct nccl *nccl, struct hosts_question *known)
         return false;
     if (nccl->hosts)
         hosts_ask(nccl->hosts, known);
-    for (int s = 0; nccl->seats && s < nccl->seat_count; s++) {
-        int rank = nccl->seat_ranks[s];
-        known->begun[rank] = atomic_load(&nccl->seats[s].begun);
-        known->done[rank] = atomic_load(&nccl->seats[s].done);
-        known->what[rank] = seat_what(&nccl->seats[s], known->number);
-        known->has_answered[rank] = true;
-    }
+    if (nccl->seats)
+        look_at_seats(nccl, known);
     return true;
 }
 
 static const char *host_of(const struct nccl *nccl, int rank)
 {
-    return nccl->hosts ? hosts_name(nccl->hosts, rank) : nccl->device.base.host;
+    return nccl->device.base.topology->ranks[rank].host;
 }
 
 /* Ranks from `first` on that are on one host and of which nothing is known. */
@@ -120,7 +130,7 @@ static int tell_silent(
     int last = first;
     while (last + 1 < nccl->device.base.size &&
            !known->has_answered[last + 1] &&
-           strcmp(host_of(nccl, last + 1), host_of(nccl, first)) == 0)
+           topology_same_host(nccl->device.base.topology, last + 1, first))
         last++;
     char ranks[32];
     snprintf(

@@ -14,6 +14,7 @@ bool suite_check(bool holds, const struct comm *comm, const char *what)
 
 const struct suite_case suite_cases[] = {
         {"ranks know their places", case_ranks_know_their_places},
+        {"who is where is known of every rank", case_who_is_where_is_known},
         {"reduce_scatter adds in rank order and rounds once",
          case_reduce_scatter},
         {"reduce_scatter accumulates", case_reduce_scatter_accumulates},

@@ -1,5 +1,7 @@
 /* Cases of the suite: scalars, control messages, failures. */
+#include "base/device/device.h"
 #include "base/number/exact_sum.h"
+#include "comm/topology.h"
 #include "tests/comm/suite_cases.h"
 #include "tests/comm/suite_data.h"
 
@@ -7,6 +9,37 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Ranks of one process, or of processes of one machine; nodes of a test are
+ * hosts. */
+bool case_who_is_where_is_known(struct comm *comm)
+{
+    int size = comm_size(comm), rank = comm_rank(comm);
+    int node_size = comm_node_size(comm);
+    bool holds = true;
+    if (!comm_topology(comm)) {
+        if (comm_transport(comm) != COMM_TRANSPORT_HOST)
+            return true; /* the control's comm would have it */
+        holds &= CHECK(comm, topology_make(comm) == ZD_OK);
+    }
+    const struct topology *all = comm_topology(comm);
+    holds &= CHECK(comm, all->size == size);
+    holds &= CHECK(comm, all->ranks[rank].pid == (int)getpid());
+    for (int r = 0; r < size; r++) {
+        const struct topology_rank *one = &all->ranks[r];
+        holds &= CHECK(comm, one->first == r / node_size * node_size);
+        holds &=
+                CHECK(comm, topology_same_host(all, r, rank) ==
+                                    (one->first == all->ranks[rank].first));
+        holds &=
+                CHECK(comm, topology_sharers(all, r) ==
+                                    (one->backend == DEVICE_CUDA ? 1 : 0));
+    }
+    size_t bytes = strlen(comm_host(comm));
+    return holds & CHECK(comm, strncmp(all->ranks[rank].host, comm_host(comm),
+                                       bytes) == 0);
+}
 
 bool case_scalars_are_reduced_in_rank_order(struct comm *comm)
 {

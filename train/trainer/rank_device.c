@@ -5,6 +5,7 @@
 #include "base/numa.h"
 #include "base/text_buffer.h"
 #include "base/threads.h"
+#include "comm/topology.h"
 #include "kernels/kernels.h"
 #include "train/plan/fit.h"
 #include "train/trainer/trainer.h"
@@ -13,35 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What ranks tell each other about their devices. */
-struct rank_device {
-    char host[64], uuid[48];
-    int32_t backend, node;
-};
-
-static struct rank_device describe(const struct trainer *trainer)
-{
-    struct rank_device mine;
-    struct device_facts facts = device_facts();
-    memset(&mine, 0, sizeof mine); /* padding too: it is sent */
-    snprintf(mine.host, sizeof mine.host, "%s", comm_host(trainer->comm));
-    snprintf(mine.uuid, sizeof mine.uuid, "%s", facts.uuid);
-    mine.backend = facts.backend;
-    mine.node = facts.numa_node;
-    return mine;
-}
-
-static bool is_shared(const struct rank_device *a, const struct rank_device *b)
-{
-    return a->backend == DEVICE_CUDA && b->backend == DEVICE_CUDA &&
-           strcmp(a->host, b->host) == 0 && strcmp(a->uuid, b->uuid) == 0;
-}
-
 /* With "auto" a host without a GPU would compute on its CPU. All ranks know it,
  * so the first alone tells it. */
-static enum zd_status check_same(const struct rank_device *all, int size)
+static enum zd_status check_same(const struct topology *topology)
 {
-    for (int r = 1; r < size; r++) {
+    const struct topology_rank *all = topology->ranks;
+    for (int r = 1; r < topology->size; r++) {
         if (all[r].backend == all[0].backend)
             continue;
         int with = all[0].backend == DEVICE_CUDA ? 0 : r, without = r - with;
@@ -55,62 +33,57 @@ static enum zd_status check_same(const struct rank_device *all, int size)
 }
 
 /* The ranks of the first GPU that several of them have. */
-static void tell_shared(const struct rank_device *all, int size)
+static void tell_shared(const struct topology *topology)
 {
     char line[160] = "";
     struct text_buffer text = {.out = line, .bytes = sizeof line};
-    for (int r = 0; r < size; r++) {
-        for (int other = r; other < size; other++)
-            if (is_shared(&all[r], &all[other]))
+    for (int r = 0; r < topology->size; r++) {
+        if (topology_sharers(topology, r) < 2)
+            continue;
+        for (int other = r; other < topology->size; other++)
+            if (topology_same_gpu(topology, r, other))
                 text_buffer_add(&text, "%s%d", text.used ? ", " : "", other);
-        if (strchr(line, ',')) {
-            zd_log_warning(
-                    "ranks %s share one GPU of %s (%s): each may take its part "
-                    "of what is free, and they compute in turns",
-                    line, all[r].host, all[r].uuid);
-            return;
-        }
-        text.used = 0;
+        zd_log_warning(
+                "ranks %s share one GPU of %s (%s): each may take its part of "
+                "what is free, and they compute in turns",
+                line, topology->ranks[r].host, topology->ranks[r].gpu);
+        return;
     }
 }
 
 /* Ranks whose GPUs hang at one node of a host divide its CPUs. Before any
  * thread of this rank's work is started. */
-static void bind_near(const struct rank_device *all, int size, int rank)
+static void bind_near(const struct topology *topology, int rank)
 {
-    const struct rank_device *mine = &all[rank];
+    const struct topology_rank *mine = &topology->ranks[rank];
     int place = 0, places = 0;
-    for (int r = 0; r < size; r++) {
-        bool is_near = all[r].node == mine->node &&
-                       strcmp(all[r].host, mine->host) == 0;
+    for (int r = 0; r < topology->size; r++) {
+        bool is_near = topology->ranks[r].numa_node == mine->numa_node &&
+                       topology_same_host(topology, r, rank);
         place += is_near && r < rank;
         places += is_near;
     }
-    if (mine->backend == DEVICE_CUDA && numa_bind(mine->node, place, places))
-        zd_log_debug("on CPUs of NUMA node %d, the GPU's", mine->node);
+    if (mine->backend == DEVICE_CUDA &&
+        numa_bind(mine->numa_node, place, places))
+        zd_log_debug("on CPUs of NUMA node %d, the GPU's", mine->numa_node);
 }
 
+/* Who is where, now that every rank has opened its device. */
 static enum zd_status compare(struct trainer *trainer)
 {
-    int size = comm_size(trainer->comm), rank = comm_rank(trainer->comm);
-    struct rank_device mine = describe(trainer);
-    struct rank_device *all = malloc((size_t)size * sizeof *all);
-    if (!all)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status =
-            comm_gather_all(trainer->comm, &mine, sizeof mine, all);
-    if (status == ZD_OK && rank == 0)
-        status = check_same(all, size);
-    status = comm_agree(trainer->comm, status);
-    trainer->device_sharers = 0;
-    for (int r = 0; status == ZD_OK && r < size; r++)
-        trainer->device_sharers += is_shared(&all[rank], &all[r]);
-    if (status == ZD_OK && rank == 0)
-        tell_shared(all, size);
-    if (status == ZD_OK && trainer->job->device.numa_bind)
-        bind_near(all, size, rank);
-    free(all);
-    return status;
+    struct comm *comm = trainer->comm;
+    enum zd_status status = ZD_OK;
+    ZD_TRY(topology_make(comm));
+    const struct topology *topology = comm_topology(comm);
+    if (trainer_is_first(trainer))
+        status = check_same(topology);
+    ZD_TRY(comm_agree(comm, status));
+    trainer->device_sharers = topology_sharers(topology, comm_rank(comm));
+    if (trainer_is_first(trainer))
+        tell_shared(topology);
+    if (trainer->job->device.numa_bind)
+        bind_near(topology, comm_rank(comm));
+    return ZD_OK;
 }
 
 /* Where a GPU could have been taken. */
@@ -161,7 +134,7 @@ enum zd_status rank_device_open(struct trainer *trainer)
     if (!options->numa_bind)
         device_forget_node(trainer->device);
     device_use(trainer->device);
-    ZD_TRY(compare(trainer)); /* every rank has opened its own by now */
+    ZD_TRY(compare(trainer));
     status = device_share(trainer->device, trainer->device_sharers);
     return comm_agree(comm, status);
 }
