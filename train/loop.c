@@ -3,9 +3,11 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "train/command/commands.h"
+#include "train/command/release.h"
 #include "train/command/signals.h"
+#include "train/run.h"
+#include "train/train.h"
 #include "train/trainer/between.h"
-#include "train/trainer/trainer.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "train/checkpoint/manifest.h"
+#include "train/run.h"
 #include "train/trainer/live.h"
-#include "train/trainer/trainer.h"
 
 #include <math.h>
 #include <stdlib.h>

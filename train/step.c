@@ -1,7 +1,9 @@
 /* step.c - one optimizer step on all ranks. */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
+#include "train/command/commands.h"
 #include "train/command/signals.h"
+#include "train/run.h"
 #include "train/trainer/live.h"
 
 #include <math.h>

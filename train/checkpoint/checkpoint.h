@@ -24,12 +24,17 @@
 
 #include "base/file/json.h"
 #include "base/file/safetensors.h"
-#include "train/train.h"
+#include "train/job/control.h"
+#include "train/job/loss_scale.h"
+#include "train/plan/plan.h"
 #include "zero/zero.h"
 
 #define CHECKPOINT_MANIFEST "manifest.json"
 /* Format 1 is older: AdamW with fp32 states, and says nothing of it. */
 enum { CHECKPOINT_FORMAT = 2 };
+
+/* What trainer_state.h makes, as a file of the checkpoint. */
+#define TRAINER_STATE_FILE "trainer_state.json"
 
 /* Where a run is; saved in the manifest, restored on resume. */
 struct train_state {

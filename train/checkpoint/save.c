@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/shard.h"
-#include "train/trainer/trainer_state.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 #include "train/command/commands.h"
 
 #include "base/log.h"
+#include "train/command/release.h"
 #include "train/trainer/between.h"
 #include "train/trainer/live.h"
 #include "train/trainer/rank_report.h"
@@ -192,7 +193,7 @@ static enum zd_status act(
     case COMMAND_STOP:
         return do_stop(trainer, command, outcome);
     case COMMAND_SET:
-        return live_set(trainer, command, outcome);
+        return settings_set(trainer, command, outcome);
     case COMMAND_PROFILE:
         return profile_begin(trainer, command, outcome);
     case COMMAND_EVAL:

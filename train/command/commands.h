@@ -39,6 +39,11 @@ void command_tell(
         struct trainer *trainer, const struct train_command *command,
         const struct command_outcome *outcome);
 
+/* set.c, collective: all that the command gives, or nothing. */
+enum zd_status settings_set(
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome);
+
 /* profile.c: the steps from here on are traced; after the last of them, or at
  * the end of the run, it is told where the trace is. Both collective. */
 enum zd_status profile_begin(

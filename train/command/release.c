@@ -15,8 +15,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define RELEASED_PREFIX ".released-rank-"
-
 static void path_of(const struct trainer *trainer, char path[PATH_MAX])
 {
     char name[64];
@@ -24,11 +22,6 @@ static void path_of(const struct trainer *trainer, char path[PATH_MAX])
             name, sizeof name, RELEASED_PREFIX "%05d",
             comm_rank(trainer->comm));
     fs_join(path, PATH_MAX, trainer->job->job.output_dir, name);
-}
-
-bool trainer_is_released(const struct trainer *trainer)
-{
-    return trainer->released != NULL;
 }
 
 /* Nothing copies or updates any more. */
@@ -311,22 +304,4 @@ void trainer_release_fini(struct trainer *trainer)
 {
     if (trainer->released)
         forget(trainer);
-}
-
-static enum zd_status sweep_name(void *ctx, const char *name)
-{
-    char path[PATH_MAX];
-    if (strncmp(name, RELEASED_PREFIX, sizeof RELEASED_PREFIX - 1) != 0)
-        return ZD_OK;
-    fs_join(path, sizeof path, ctx, name);
-    if (unlink(path) != 0)
-        return ZD_FAIL(
-                ZD_ERR_IO, "E0709", "cannot remove %s: %s", path,
-                strerror(errno));
-    return ZD_OK;
-}
-
-enum zd_status release_sweep(const char *output_dir)
-{
-    return fs_each_name(output_dir, sweep_name, (char *)(uintptr_t)output_dir);
 }

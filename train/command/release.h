@@ -34,11 +34,7 @@ enum zd_status trainer_retake(struct trainer *trainer);
 /* After something for which a released run took its memory: give it back as
  * before, or say that it stays. A status is one that ends the run. */
 enum zd_status release_again(struct trainer *trainer);
-/* Equal on all ranks. */
-bool trainer_is_released(const struct trainer *trainer);
 /* The end of a run that was never resumed: this rank's file goes. */
 void trainer_release_fini(struct trainer *trainer);
-/* Before a run: files that a crash left in `output_dir`. */
-enum zd_status release_sweep(const char *output_dir);
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef ZD_TRAIN_PLAN_FIT_H
 #define ZD_TRAIN_PLAN_FIT_H
 
-#include "train/train.h"
+#include "train/plan/plan.h"
 
 /* context.c: what the thread's GPU, or one like an H200 where it has none,
  * has taken beside the arena, with collectives as the plan has them. */

@@ -1,7 +1,7 @@
 /* plan.c - what a rank will hold and send, from (job, world) alone. */
+#include "train/plan/plan.h"
 #include "base/device/device_memory.h"
 #include "train/plan/fit.h"
-#include "train/train.h"
 #include "zd_config.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
 #ifndef ZD_TRAIN_REPORT_EVENTS_H
 #define ZD_TRAIN_REPORT_EVENTS_H
 
-#include "train/train.h"
+#include "train/report/observer.h"
 
 struct events;
 

@@ -5,7 +5,7 @@
 #define ZD_TRAIN_REPORT_METRICS_H
 
 #include "comm/comm.h"
-#include "train/train.h"
+#include "train/report/observer.h"
 
 struct metrics; /* the open file */
 

@@ -1,4 +1,4 @@
-#include "train/train.h"
+#include "train/report/observer.h"
 
 void train_offload_add(
         struct train_offload_report *total,

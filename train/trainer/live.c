@@ -9,7 +9,7 @@
 
 /* --- the settings --------------------------------------------------------- */
 
-static double scheduled_rate(const struct trainer *trainer)
+double live_scheduled_rate(const struct trainer *trainer)
 {
     return optim_learning_rate(
             &trainer->job->optim, trainer->state.step,
@@ -89,12 +89,12 @@ int64_t live_eval_steps(const struct trainer *trainer)
             trainer->job->eval.eval_steps);
 }
 
-static bool saves_by_steps(const struct trainer *trainer)
+bool live_saves_by_steps(const struct trainer *trainer)
 {
     return trainer->job->checkpoint.save_strategy == SAVE_STEPS;
 }
 
-static bool evaluates_by_steps(const struct trainer *trainer)
+bool live_evaluates_by_steps(const struct trainer *trainer)
 {
     return trainer->job->eval.eval_strategy == EVAL_STEPS &&
            trainer->plan.shape.eval_B > 0;
@@ -108,9 +108,10 @@ void live_settings(const struct trainer *trainer, double *values)
     values[SET_ACCUMULATION] = trainer->plan.accumulation;
     values[SET_LOGGING_STEPS] = (double)interval(
             trainer, live->logging_steps, trainer->job->log.logging_steps);
-    values[SET_SAVE_STEPS] =
-            saves_by_steps(trainer) ? (double)live_save_steps(trainer) : NAN;
-    values[SET_EVAL_STEPS] = evaluates_by_steps(trainer)
+    values[SET_SAVE_STEPS] = live_saves_by_steps(trainer)
+                                     ? (double)live_save_steps(trainer)
+                                     : NAN;
+    values[SET_EVAL_STEPS] = live_evaluates_by_steps(trainer)
                                      ? (double)live_eval_steps(trainer)
                                      : NAN;
 }
@@ -128,131 +129,6 @@ void live_asked(const struct trainer *trainer, bool *is_set, double *values)
         is_set[id] = values[id] > 0;
     is_set[SET_MAX_GRAD_NORM] = live->has_max_grad_norm;
     is_set[SET_ACCUMULATION] = live->accumulation > 0;
-}
-
-/* --- set ------------------------------------------------------------------ */
-
-static enum zd_status check_range(const struct train_command *command)
-{
-    int given = 0;
-    for (int id = 0; id < SETTINGS; id++) {
-        const struct train_setting *setting = &train_settings[id];
-        double value = command->value[id];
-        if (!command->given[id])
-            continue;
-        given++;
-        if (!(value >= setting->min && value <= setting->max) ||
-            (setting->is_above_min && value == setting->min) ||
-            (setting->is_integer && value != floor(value)))
-            return ZD_FAIL(
-                    ZD_ERR_USAGE, "E1005", "%s cannot be %.17g", setting->name,
-                    value);
-    }
-    if (!given)
-        return ZD_FAIL(ZD_ERR_USAGE, "E1005", "no setting is given");
-    return ZD_OK;
-}
-
-/* What does not depend on this rank alone: all come to the same answer. */
-static enum zd_status check_set(
-        const struct trainer *trainer, const struct train_command *command)
-{
-    ZD_TRY(check_range(command));
-    if (command->given[SET_SAVE_STEPS] && !saves_by_steps(trainer)) {
-        ZD_FAIL(ZD_ERR_USAGE, "E1006",
-                "this run does not save by a number of steps");
-        zd_fail_help("checkpoint.save_strategy = \"steps\"");
-        return ZD_ERR_USAGE;
-    }
-    if (command->given[SET_EVAL_STEPS] && !evaluates_by_steps(trainer)) {
-        ZD_FAIL(ZD_ERR_USAGE, "E1006",
-                "this run does not evaluate by a number of steps");
-        zd_fail_help("eval.eval_strategy = \"steps\", and [[data.eval]]");
-        return ZD_ERR_USAGE;
-    }
-    if (command->given[SET_LEARNING_RATE] && !(scheduled_rate(trainer) > 0))
-        return ZD_FAIL(
-                ZD_ERR_USAGE, "E1007",
-                "the schedule's learning rate is 0 at step %lld and cannot be "
-                "scaled",
-                (long long)trainer->state.step + 1);
-    return ZD_OK;
-}
-
-/* The loader's thread reads the plan, so it stops meanwhile. */
-static enum zd_status change_accumulation(
-        struct trainer *trainer, int accumulation,
-        struct command_outcome *outcome)
-{
-    batches_stop(trainer);
-    enum zd_status status = batches_accumulate(trainer, accumulation);
-    if (status == ZD_ERR_UNFIT || status == ZD_ERR_CONFIG)
-        command_fail(outcome); /* all ranks have the same plan */
-    else
-        ZD_TRY(status);
-    if (status == ZD_OK) {
-        trainer->state.live.accumulation = accumulation;
-        trainer->state.live.global_batch = trainer->plan.global_batch;
-    }
-    return comm_agree(trainer->comm, batches_start(trainer));
-}
-
-static void apply(struct trainer *trainer, const struct train_command *command)
-{
-    struct train_live *live = &trainer->state.live;
-    const double *value = command->value;
-    if (command->given[SET_LEARNING_RATE]) {
-        live->rate_base = scheduled_rate(trainer);
-        live->rate_set = value[SET_LEARNING_RATE];
-    }
-    if (command->given[SET_MAX_GRAD_NORM]) {
-        live->has_max_grad_norm = true;
-        live->max_grad_norm = value[SET_MAX_GRAD_NORM];
-    }
-    if (command->given[SET_LOGGING_STEPS])
-        live->logging_steps = (int64_t)value[SET_LOGGING_STEPS];
-    if (command->given[SET_SAVE_STEPS])
-        live->save_steps = (int64_t)value[SET_SAVE_STEPS];
-    if (command->given[SET_EVAL_STEPS])
-        live->eval_steps = (int64_t)value[SET_EVAL_STEPS];
-    trainer->last_saved_step = -1; /* what is saved of this step says less */
-}
-
-static json_t *settings_json(const struct trainer *trainer)
-{
-    double values[SETTINGS];
-    json_t *json = json_object();
-    live_settings(trainer, values);
-    for (int id = 0; id < SETTINGS; id++) {
-        bool is_whole = train_settings[id].is_integer && !isnan(values[id]);
-        json_object_set_new(
-                json, train_settings[id].name,
-                is_whole ? json_integer((json_int_t)values[id])
-                         : json_number_or_null(values[id]));
-    }
-    return json;
-}
-
-enum zd_status live_set(
-        struct trainer *trainer, const struct train_command *command,
-        struct command_outcome *outcome)
-{
-    if (check_set(trainer, command) != ZD_OK) {
-        command_fail(outcome);
-        return ZD_OK;
-    }
-    if (command->given[SET_ACCUMULATION])
-        ZD_TRY(change_accumulation(
-                trainer, (int)command->value[SET_ACCUMULATION], outcome));
-    if (outcome->status != ZD_OK)
-        return ZD_OK;
-    char note[256];
-    apply(trainer, command);
-    outcome->result = settings_json(trainer);
-    if (command->given[SET_LEARNING_RATE] &&
-        live_rate_note(trainer, note, sizeof note))
-        json_object_set_new(outcome->result, "note", json_string(note));
-    return ZD_OK;
 }
 
 /* --- resume --------------------------------------------------------------- */

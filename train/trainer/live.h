@@ -3,7 +3,7 @@
 #ifndef ZD_TRAIN_TRAINER_LIVE_H
 #define ZD_TRAIN_TRAINER_LIVE_H
 
-#include "train/command/commands.h"
+#include "train/trainer/trainer.h"
 
 /* Of the next step. */
 double live_learning_rate(const struct trainer *trainer);
@@ -20,10 +20,11 @@ void live_settings(const struct trainer *trainer, double *values);
 /* What `set` has asked for since the run began; false: never. */
 void live_asked(const struct trainer *trainer, bool *is_set, double *values);
 
-/* Collective: all that the command gives, or nothing. */
-enum zd_status live_set(
-        struct trainer *trainer, const struct train_command *command,
-        struct command_outcome *outcome);
+/* Has the job these, as intervals of steps? */
+bool live_saves_by_steps(const struct trainer *trainer);
+bool live_evaluates_by_steps(const struct trainer *trainer);
+/* What the schedule says of the next step, whatever was set. */
+double live_scheduled_rate(const struct trainer *trainer);
 
 /* What a resumed run keeps of what was set, after its state was loaded: a key
  * that the job file has changed since then holds again (`manifest`: of the

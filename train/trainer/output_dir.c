@@ -3,7 +3,6 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/command/release.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,11 +44,29 @@ static enum zd_status take_lock(struct output_dir *dir)
     return ZD_OK;
 }
 
+static enum zd_status sweep_name(void *ctx, const char *name)
+{
+    char path[PATH_MAX];
+    if (strncmp(name, RELEASED_PREFIX, sizeof RELEASED_PREFIX - 1) != 0)
+        return ZD_OK;
+    fs_join(path, sizeof path, ctx, name);
+    if (unlink(path) != 0)
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0709", "cannot remove %s: %s", path,
+                strerror(errno));
+    return ZD_OK;
+}
+
+static enum zd_status sweep_released(const char *output_dir)
+{
+    return fs_each_name(output_dir, sweep_name, (char *)(uintptr_t)output_dir);
+}
+
 static enum zd_status prepare(struct output_dir *dir)
 {
     ZD_TRY(fs_make_dirs(dir->path));
     ZD_TRY(take_lock(dir));
-    ZD_TRY(release_sweep(dir->path));
+    ZD_TRY(sweep_released(dir->path));
     return checkpoint_sweep(dir->path);
 }
 

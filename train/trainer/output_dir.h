@@ -5,6 +5,11 @@
 
 #include "comm/comm.h"
 
+/* What a run puts into it while its device's memory is given back, one file a
+ * rank (command/release.h). A crash leaves them there; output_dir_open removes
+ * them. */
+#define RELEASED_PREFIX ".released-rank-"
+
 struct output_dir {
     const char *path; /* borrowed */
     int lock;         /* held open by rank 0; -1 elsewhere */

@@ -4,7 +4,7 @@
 #ifndef ZD_TRAIN_TRAINER_RANK_DEVICE_H
 #define ZD_TRAIN_TRAINER_RANK_DEVICE_H
 
-#include "train/train.h"
+#include "train/report/observer.h"
 
 struct trainer;
 

@@ -8,7 +8,7 @@
 #ifndef ZD_TRAIN_TRAINER_RANK_REPORT_H
 #define ZD_TRAIN_TRAINER_RANK_REPORT_H
 
-#include "train/train.h"
+#include "train/report/observer.h"
 
 struct trainer;
 

@@ -4,8 +4,6 @@
 
 #include "base/memory/arena_image.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/command/release.h"
-#include "train/command/replay.h"
 #include "train/job/deadline.h"
 #include "train/report/events.h"
 #include "train/report/metrics.h"
@@ -18,6 +16,8 @@
 #include "train/trainer/trainer_state.h"
 
 #include <limits.h>
+
+struct replay;
 
 struct trainer {
     const struct train_job *job;
@@ -87,27 +87,12 @@ static inline bool trainer_is_first(const struct trainer *trainer)
     return comm_rank(trainer->comm) == 0;
 }
 
-/* setup.c: everything up to the first step; the caller calls fini whatever
- * happened. *finished_out: the run was over before. */
-enum zd_status trainer_init(
-        struct trainer *trainer, const struct train_job *job, struct comm *comm,
-        const struct train_observer *observer, bool *finished_out);
-void trainer_fini(struct trainer *trainer);
-
-/* resume.c: find, check and load; state is a fresh start's when there is none.
- */
-enum zd_status trainer_resume(struct trainer *trainer);
-
-/* step.c: the exchange that begins a step and, unless something is to be acted
- * on first, the step. */
-struct step_turn {
-    int64_t flags;    /* what signals of any rank asked for; to be obeyed now */
-    bool has_command; /* to be done now (commands.h) */
-    bool ran;         /* a step was made */
-};
-enum zd_status trainer_step(
-        struct trainer *trainer, struct step_turn *turn,
-        struct train_step_report *report);
+/* Has the device's memory been given back (command/release.h)? Equal on all
+ * ranks. */
+static inline bool trainer_is_released(const struct trainer *trainer)
+{
+    return trainer->released != NULL;
+}
 
 /* tell.c: rank 0's observer, metrics.jsonl and events.jsonl hear what happened;
  * the other ranks call them too. */
@@ -128,8 +113,9 @@ void trainer_tell_saved(
  * status): whether the data could be read, the same on all ranks. */
 enum zd_status trainer_evaluate(
         struct trainer *trainer, enum zd_status *read_out);
-/* setup.c: collective; where the strategy is "no" it is opened when asked for.
- */
+/* data.c: collective; where the strategy is "no" the evaluation's are opened
+ * when asked for. */
+enum zd_status trainer_open_data(struct trainer *trainer);
 enum zd_status trainer_open_eval(struct trainer *trainer);
 /* samples.c */
 struct sample_request {

@@ -11,9 +11,7 @@
 #ifndef ZD_TRAIN_TRAINER_TRAINER_STATE_H
 #define ZD_TRAIN_TRAINER_TRAINER_STATE_H
 
-#include "train/train.h"
-
-#define TRAINER_STATE_FILE "trainer_state.json"
+#include "train/report/observer.h"
 
 struct trainer;
 

@@ -1,0 +1,91 @@
+/* plan.h - what a rank will hold and send: pure, for any world, without MPI. */
+#ifndef ZD_TRAIN_PLAN_PLAN_H
+#define ZD_TRAIN_PLAN_PLAN_H
+
+#include "train/job/options.h"
+#include "zero/plan.h"
+
+/* What a rank may take. The CPU device lies in the host's memory: `total` holds
+ * for both together, unless the job limits each (it may speak of another
+ * machine then; the run is held to this one's memory all the same). A GPU has
+ * memory of its own, and `device` counts what its driver takes of it too; where
+ * neither the job nor the thread's device sets that limit there is none. */
+struct plan_limits {
+    uint64_t device, host, total; /* bytes; UINT64_MAX: no limit */
+    bool on_gpu;
+    bool limits_device, limits_host; /* given by the job; else the machine's */
+    int local_size; /* ranks that share this machine's memory */
+};
+
+/* What a process has of a GPU beside what it asks for, in bytes. The driver's
+ * part is measured where the GPU is at hand and tells; the rest is allowed for.
+ */
+struct plan_context {
+    uint64_t driver;      /* the context, local memory of all threads in it */
+    uint64_t kernels;     /* our code, loaded as it is called; likewise .. */
+    uint64_t products;    /* .. cuBLASLt's */
+    uint64_t attention;   /* .. cuDNN's */
+    uint64_t collectives; /* NCCL's code and the buffers of its channels */
+    bool is_measured;     /* `driver` */
+};
+
+/* Everything that follows from (job, world) without touching data or weights.
+ */
+struct job_plan {
+    struct model_config config;
+    struct param_table table;
+    struct zero_plan zero;
+    struct arena_plan arena;
+    struct model_shape shape;
+    int world;
+    enum comm_transport transport; /* of collectives, and .. */
+    int node_size;                 /* .. ranks of a node in two levels */
+    enum device_backend backend;   /* resolved */
+    const char *no_gpu; /* why there is none here, where one was asked for or
+                           would have been taken; NULL; static */
+    bool lacks_nccl; /* STAGED is what comm.backend = "auto" means without it */
+    struct plan_context context;  /* of the device, beside the arena; */
+    uint64_t context_bytes;       /* .. its sum; 0: the CPU */
+    int per_device, accumulation; /* B, A */
+    int64_t global_batch;         /* G */
+    enum dtype export_dtype;
+    struct plan_limits limits; /* that it was fitted to */
+    bool chose_checkpointing;  /* gradient_checkpointing = "auto" */
+    json_t *measured; /* of each rank's GPU once the run has taken its memory:
+                         [{"rank", and what train_gpu_json says}]; NULL: the
+                         CPU, or nothing was taken; owned */
+    /* of the arena, room for evaluations and samples that are only asked for
+     * while the run goes on (control.socket) */
+    uint64_t request_device_bytes, request_host_bytes;
+};
+
+/* Reads config.json when model.path is given. ZD_ERR_UNFIT when a limit of
+ * [device] is exceeded: need, limit and the largest spans, and what would fit.
+ * `local_size`: how many ranks share this machine's memory when no limit is
+ * given; 0: it is not known, and one has all of it. `comm` says how collectives
+ * travel; NULL: as they would between ranks of machines like this one,
+ * local_size on each. Sets the thread count of the kernels, whose scratch is
+ * part of the plan, for `world` ranks on this machine (or local_size when that
+ * is not 1). Resolves gradient_checkpointing = "auto" and auto_find_batch_size.
+ */
+enum zd_status job_plan_build(
+        const struct train_job *job, int world, int local_size,
+        const struct comm *comm, struct job_plan *plan_out);
+void job_plan_fini(struct job_plan *plan);
+/* The object of plan.json. `taken`: the arena of a run, or NULL. New reference.
+ */
+json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken);
+void job_plan_print(const struct job_plan *plan, FILE *stream);
+/* Bytes that each of `local_size` ranks can have of this machine's memory, and
+ * those that a rank of the plan takes, on the CPU device and beside it. */
+uint64_t job_machine_memory(int local_size);
+uint64_t job_plan_memory(const struct job_plan *plan);
+
+/* Paged states (m and v) of a rank; both 0 when all of them are on the device.
+ */
+struct job_paged {
+    size_t device, host; /* bytes */
+};
+struct job_paged job_plan_paged(const struct job_plan *plan);
+
+#endif

@@ -1,0 +1,105 @@
+/* observer.h - what is told of a run: banner, steps, its end, and who listens.
+ */
+#ifndef ZD_TRAIN_REPORT_OBSERVER_H
+#define ZD_TRAIN_REPORT_OBSERVER_H
+
+#include "offload/offload.h"
+#include "train/job/control.h"
+#include "train/job/loss_scale.h"
+#include "train/job/options.h"
+
+struct job_plan;
+
+/* What offload moved, and how long the trainer waited for it. */
+struct train_offload_report {
+    bool active;
+    struct offload_report engine; /* optimizer, parameters */
+    struct model_offload_report activations;
+    bool has_disk;        /* the optimizer is on NVMe: rows tell of it */
+    int64_t undone_steps; /* whose updates were taken back */
+};
+/* total += of */
+void train_offload_add(
+        struct train_offload_report *total,
+        const struct train_offload_report *of);
+double train_offload_waited(const struct train_offload_report *report);
+
+struct train_step_report {
+    int64_t step; /* from 1 */
+    int64_t max_steps;
+    double loss, grad_norm, learning_rate;
+    int64_t tokens;
+    double step_seconds, tokens_per_second;
+    const char *skipped; /* NULL, "nonfinite", "overflow", "no_targets" */
+    bool diverged;       /* loss or norm not finite, and no smaller loss scale
+                            can be tried */
+    struct loss_scale loss_scale;        /* of this step; scale 0: not fp16 */
+    enum loss_scale_change scale_change; /* by this step */
+    double data_seconds, forward_seconds, backward_seconds, reduce_seconds,
+            update_seconds, gather_seconds; /* log.step_breakdown */
+    struct train_offload_report offload;
+    double settings[SETTINGS]; /* that held; NaN: does not apply */
+    int64_t global_batch;
+};
+
+struct train_banner { /* what was understood, known before step 1 */
+    const struct train_job *job;
+    const struct job_plan *plan;
+    const struct arena *arena;
+    const char *kernels; /* kernels->name */
+    const char *tokenizer;
+    int threads, world, local_size;
+    int accumulation_max; /* micro-batches of a step that memory keeps */
+    int64_t max_steps, samples, train_tokens, eval_samples;
+    int eos;
+    struct offload_facts offload; /* all 0: no optimizer on the host */
+    double loss_scale;            /* of the first step; 0: not fp16 */
+    double deadline;              /* seconds since 1970; 0: none */
+    int64_t resumed_step;         /* 0: a fresh start */
+    int64_t samples_taken, tokens_seen;
+    double eval_loss, best_eval_loss; /* NaN: none */
+    const char *resumed_from;
+    double settings[SETTINGS]; /* of the first step, resumed ones too; NaN: does
+                                  not apply */
+    bool is_kept[SETTINGS];    /* `set` before the run was resumed, and kept */
+    double kept[SETTINGS];     /* as it was asked for */
+    const char *socket_path;   /* where the run answers, filled by daemon; NULL:
+                                  nowhere */
+};
+
+struct train_end {
+    int64_t step, max_steps;
+    double last_loss, best_eval_loss, seconds, tokens_per_second;
+    double model_flops_per_second;
+    int64_t skipped_steps;
+    const char *checkpoint; /* last committed, or NULL */
+    const char *export_dir; /* or NULL */
+    bool stopped_early;
+    bool on_request; /* a stop was asked for: the exit code is 0 */
+    struct train_offload_report offload; /* of all steps of this process */
+    int64_t offload_steps;
+};
+
+/* Rank 0's eyes, and its ears; every function may be NULL. Calls come from the
+ * trainer's thread, between steps. */
+struct train_observer {
+    void *ctx;
+    void (*banner)(void *ctx, const struct train_banner *banner);
+    void (*step)(void *ctx, const struct train_step_report *report);
+    void (*eval)(void *ctx, int64_t step, double eval_loss);
+    void (*sample)(/* UTF-8 */
+                   void *ctx, int64_t step, const char *prompt,
+                   const char *text);
+    void (*saved)(void *ctx, int64_t step, const char *path);
+    void (*end)(void *ctx, const struct train_end *end);
+    void (*state)(void *ctx, enum train_run_state state, int64_t step);
+    void (*ranks)(void *ctx, const struct train_rank_report *ranks, int count);
+    /* any thread of rank 0: warnings are events too. It must not log. */
+    void (*event)(void *ctx, const struct train_event *event);
+    const struct train_control *control; /* NULL: nobody asks anything */
+    /* Every rank's: the run has failed with the thread's record, and now gives
+     * back what it holds, which may hang: peers may wait for this rank. */
+    void (*failed)(struct comm *comm, enum zd_status status);
+};
+
+#endif

@@ -1,0 +1,30 @@
+/* run.h - the parts of a run, as loop.c goes through them. Internal to train.
+ */
+#ifndef ZD_TRAIN_RUN_H
+#define ZD_TRAIN_RUN_H
+
+#include "train/trainer/trainer.h"
+
+/* setup.c: everything up to the first step; the caller calls fini whatever
+ * happened. *finished_out: the run was over before. */
+enum zd_status trainer_init(
+        struct trainer *trainer, const struct train_job *job, struct comm *comm,
+        const struct train_observer *observer, bool *finished_out);
+void trainer_fini(struct trainer *trainer);
+
+/* resume.c: find, check and load; state is a fresh start's when there is none.
+ */
+enum zd_status trainer_resume(struct trainer *trainer);
+
+/* step.c: the exchange that begins a step and, unless something is to be acted
+ * on first, the step. */
+struct step_turn {
+    int64_t flags;    /* what signals of any rank asked for; to be obeyed now */
+    bool has_command; /* to be done now (commands.h) */
+    bool ran;         /* a step was made */
+};
+enum zd_status trainer_step(
+        struct trainer *trainer, struct step_turn *turn,
+        struct train_step_report *report);
+
+#endif
