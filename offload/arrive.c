@@ -11,20 +11,6 @@ static void add(float *restrict sum, const float *restrict more, size_t count)
         sum[i] += more[i];
 }
 
-/* To the compute type and back. */
-static void round_values(float *values, enum dtype type, size_t count)
-{
-    uint16_t narrow[1024];
-    size_t piece = sizeof narrow / sizeof narrow[0];
-    if (type == DTYPE_FP32)
-        return;
-    for (size_t at = 0; at < count; at += piece) {
-        size_t n = count - at < piece ? count - at : piece;
-        dtype_convert(narrow, type, values + at, DTYPE_FP32, n);
-        dtype_convert(values + at, DTYPE_FP32, narrow, type, n);
-    }
-}
-
 static void add_up(
         const struct offload_request *request, const struct chunk *chunk,
         const struct job *job, const struct chunk_memory *memory,
@@ -36,7 +22,7 @@ static void add_up(
         memcpy(memory->slot, staged,
                chunk->count * dtype_bytes(offload_grad_type(request)));
     if (request->accumulates && job->is_last)
-        round_values(memory->slot, request->dtype, chunk->count);
+        dtype_round(memory->slot, request->dtype, chunk->count);
 }
 
 static enum zd_status arrive_chunk(
