@@ -187,6 +187,8 @@ enum zd_status offload_read(
 enum zd_status offload_write(
         struct offload *offload, int run, int lane, size_t begin, size_t count,
         const void *values, const float *scales);
+/* States (m and v) as at the start of training. */
+enum zd_status offload_states_clear(struct offload *offload);
 /* Masters were written: round parameters from them, into slots or device. */
 enum zd_status offload_masters_written(struct offload *offload);
 

@@ -135,6 +135,19 @@ static enum zd_status round_chunk(
     return chunk_release(offload, job->first + at);
 }
 
+static enum zd_status clear_lanes(
+        struct worker *worker, const struct job *job, int at)
+{
+    struct offload *offload = worker->offload;
+    const struct chunk *chunk = &offload->chunks[job->first + at];
+    struct chunk_memory memory;
+    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
+    optim_lanes_clear(
+            &offload->request.runs[chunk->run].layout, &memory.lanes,
+            chunk->count);
+    return chunk_release(offload, job->first + at);
+}
+
 /* The state at the start of training. Its pages are first touched here, by the
  * threads that will use them. */
 enum zd_status chunk_clear(struct worker *worker, const struct job *job, int at)
@@ -271,4 +284,13 @@ enum zd_status offload_masters_written(struct offload *offload)
     params_begin(offload);
     job_add(offload, &job);
     return ZD_OK;
+}
+
+enum zd_status offload_states_clear(struct offload *offload)
+{
+    struct job job = job_over_all(offload, clear_lanes);
+    job.writes = CHUNK_M | CHUNK_V;
+    ZD_TRY(offload_finish(offload));
+    job_add(offload, &job);
+    return offload_finish(offload);
 }

@@ -201,46 +201,11 @@ enum zd_status host_write(
             scales);
 }
 
-enum { CLEAR_LIMIT = 1 << 18 }; /* elements at a time */
-
-struct clear_buffer {
-    float values[CLEAR_LIMIT], scales[CLEAR_LIMIT / OPTIM_QBLOCK];
-};
-
-static enum zd_status clear_lane(
-        struct zero *zero, int run, enum optim_lane lane,
-        struct clear_buffer *buffer)
-{
-    enum optim_format format = zero->runs[run].at.layout.lane[lane];
-    size_t total = zero->runs[run].at.run.count;
-    if (format == OPTIM_NONE || format == OPTIM_BLOCKS)
-        return ZD_OK;
-    optim_lane_clear(
-            lane, format, buffer->values, buffer->scales,
-            total < CLEAR_LIMIT ? total : CLEAR_LIMIT);
-    for (size_t done = 0; done < total; done += CLEAR_LIMIT) {
-        size_t left = total - done;
-        ZD_TRY(offload_write(
-                zero->offload.engine, run, lane, done,
-                left < CLEAR_LIMIT ? left : CLEAR_LIMIT, buffer->values,
-                format == OPTIM_8BIT ? buffer->scales : NULL));
-    }
-    return ZD_OK;
-}
-
 enum zd_status host_clear(struct zero *zero)
 {
-    enum zd_status status = ZD_OK;
-    if (!zero->offload.has_states) /* the engine begins with clear ones */
-        return ZD_OK;
-    struct clear_buffer *buffer = malloc(sizeof *buffer);
-    if (!buffer)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory clearing states");
-    for (int i = 0; i < zero->run_count && status == ZD_OK; i++)
-        for (int lane = 0; lane < OPTIM_LANES && status == ZD_OK; lane++)
-            status = clear_lane(zero, i, (enum optim_lane)lane, buffer);
-    free(buffer);
-    return status;
+    /* the engine begins with clear ones */
+    return zero->offload.has_states ? offload_states_clear(zero->offload.engine)
+                                    : ZD_OK;
 }
 
 /* --- parameters on the host ----------------------------------------------- */

@@ -340,6 +340,21 @@ static const char *write_states(struct engine_case *c)
     return NULL;
 }
 
+/* States as at the start; masters stay. */
+static const char *clear_states(struct engine_case *c)
+{
+    for (int i = 0; i < RUNS; i++) {
+        struct plain_run *p = &c->plain[i];
+        for (int lane = 0; lane < OPTIM_LANES; lane++)
+            optim_lane_clear(
+                    (enum optim_lane)lane, c->runs[i].layout.lane[lane],
+                    p->state[lane], p->scale[lane], c->runs[i].count);
+    }
+    if (offload_states_clear(c->offload) != ZD_OK)
+        return "states are not cleared";
+    return compare_states(c);
+}
+
 /* Masters as a new model has them. */
 static const char *load(struct engine_case *c)
 {
@@ -403,6 +418,8 @@ const char *engine_case_run(const struct engine_setting *setting)
         wrong = compare_states(&c);
     if (!wrong)
         wrong = check_report(&c);
+    if (!wrong)
+        wrong = clear_states(&c);
     end_case(&c);
     return wrong;
 }
