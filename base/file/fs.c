@@ -160,11 +160,14 @@ enum zd_status fs_write(
     return ZD_OK;
 }
 
-enum zd_status fs_sync_dir(const char *path)
+static int open_folder(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return fail_open(path, errno);
+    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* Closes it. */
+static enum zd_status sync_folder(int fd, const char *path)
+{
     enum zd_status status = ZD_OK;
     /* some network file systems cannot sync a folder and say EINVAL */
     if (fsync(fd) != 0 && errno != EINVAL)
@@ -173,17 +176,49 @@ enum zd_status fs_sync_dir(const char *path)
     return status;
 }
 
+enum zd_status fs_sync_dir(const char *path)
+{
+    int fd = open_folder(path);
+    return fd < 0 ? fail_open(path, errno) : sync_folder(fd, path);
+}
+
 /* The folder a path lies in. */
 static void parent_of(const char *path, char out[PATH_MAX])
 {
-    const char *slash = strrchr(path, '/');
-    size_t length = slash ? (size_t)(slash - path) : 0;
-    if (!slash)
-        strcpy(out, ".");
-    else if (length == 0)
-        strcpy(out, "/");
-    else
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    while (length > 0 && path[length - 1] != '/')
+        length--;
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    assert(length < PATH_MAX);
+    if (length)
         snprintf(out, PATH_MAX, "%.*s", (int)length, path);
+    else
+        strcpy(out, ".");
+}
+
+/* All of the file system: for a folder in which one may make names and which
+ * one may not read. */
+static enum zd_status sync_all(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return fail_open(path, errno);
+    enum zd_status status = syncfs(fd) == 0 ? ZD_OK : fail_write(path, errno);
+    close(fd);
+    return status;
+}
+
+enum zd_status fs_sync_name(const char *path)
+{
+    char folder[PATH_MAX];
+    parent_of(path, folder);
+    int fd = open_folder(folder);
+    if (fd < 0 && errno == EACCES)
+        return sync_all(path);
+    return fd < 0 ? fail_open(folder, errno) : sync_folder(fd, folder);
 }
 
 static enum zd_status write_and_sync(
@@ -207,7 +242,7 @@ static enum zd_status write_and_sync(
 
 enum zd_status fs_write_file(const char *path, const void *data, size_t bytes)
 {
-    char beside[PATH_MAX], folder[PATH_MAX];
+    char beside[PATH_MAX];
     int length = snprintf(beside, sizeof beside, "%s.tmp", path);
     if (length >= (int)sizeof beside)
         return ZD_FAIL(ZD_ERR_CREATE, "E0708", "the path %s is too long", path);
@@ -218,8 +253,7 @@ enum zd_status fs_write_file(const char *path, const void *data, size_t bytes)
         unlink(beside);
         return status;
     }
-    parent_of(path, folder);
-    return fs_sync_dir(folder);
+    return fs_sync_name(path);
 }
 
 enum zd_status fs_make_dirs(const char *path)
@@ -233,12 +267,15 @@ enum zd_status fs_make_dirs(const char *path)
         if (part[i] != '/' && part[i] != '\0')
             continue;
         part[i] = '\0';
-        if (mkdir(part, 0755) != 0 && !fs_is_dir(part))
+        bool is_made = mkdir(part, 0755) == 0;
+        if (!is_made && !fs_is_dir(part))
             return ZD_FAIL(
                     ZD_ERR_CREATE, "E0708", "cannot make the folder %s: %s",
                     part,
                     errno == EEXIST ? "something else has that name"
                                     : strerror(errno));
+        if (is_made)
+            ZD_TRY(fs_sync_name(part));
         part[i] = path[i];
     }
     return ZD_OK;

@@ -25,7 +25,10 @@ enum zd_status fs_write(
 /* Write beside, fsync, rename over, fsync the folder. */
 enum zd_status fs_write_file(const char *path, const void *data, size_t bytes);
 enum zd_status fs_sync_dir(const char *path);
-/* mkdir -p; ZD_ERR_CREATE when a part cannot be made or is no folder. */
+/* The name of `path` is on the disk, in the folder where it lies. */
+enum zd_status fs_sync_name(const char *path);
+/* mkdir -p, names on the disk; ZD_ERR_CREATE when a part cannot be made or is
+ * no folder. */
 enum zd_status fs_make_dirs(const char *path);
 bool fs_is_dir(const char *path);
 bool fs_exists(const char *path);

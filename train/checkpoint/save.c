@@ -181,6 +181,8 @@ static enum zd_status commit(
         const char *output_dir, const char *tmp, const char *final)
 {
     char trash[PATH_MAX];
+    /* first the names that a visible checkpoint counts on: metrics.jsonl */
+    ZD_TRY(fs_sync_dir(output_dir));
     if (renameat2(AT_FDCWD, tmp, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
         ZD_TRY(fs_sync_dir(output_dir));
         return fs_remove_tree(tmp);

@@ -65,6 +65,7 @@ static enum zd_status sweep_released(const char *output_dir)
 static enum zd_status prepare(struct output_dir *dir)
 {
     ZD_TRY(fs_make_dirs(dir->path));
+    ZD_TRY(fs_sync_name(dir->path)); /* also one that a killed run has made */
     ZD_TRY(take_lock(dir));
     ZD_TRY(sweep_released(dir->path));
     return checkpoint_sweep(dir->path);
