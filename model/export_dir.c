@@ -3,7 +3,6 @@
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -39,60 +38,76 @@ static bool is_export_name(const char *name)
            used > 0 && name[used] == '\0';
 }
 
-/* Weights that we wrote say so. */
-static bool has_our_mark(const char *dir, const char *name)
+/* Weights that we wrote say so. A file that is no such is not ours; one that
+ * cannot be read is an error. */
+static enum zd_status has_our_mark(
+        const char *dir, const char *name, bool *is_ours_out)
 {
     char path[PATH_BYTES];
     struct st_file *file;
     fs_join(path, sizeof path, dir, name);
-    if (st_open(path, &file) != ZD_OK) {
-        zd_error_clear(); /* not ours is an answer, not a failure */
-        return false;
+    enum zd_status status = st_open(path, &file);
+    *is_ours_out = false;
+    if (status == ZD_ERR_DATA || status == ZD_ERR_NO_INPUT) {
+        zd_error_clear();
+        return ZD_OK;
     }
+    ZD_TRY(status);
     const char *writer = json_string_value(
             json_object_get(file->metadata, EXPORT_WRITER_KEY));
-    bool ours = writer && strcmp(writer, EXPORT_WRITER) == 0;
+    *is_ours_out = writer && strcmp(writer, EXPORT_WRITER) == 0;
     st_close(file);
-    return ours;
+    return ZD_OK;
+}
+
+struct found { /* in a folder that an export would replace */
+    const char *dir;
+    char foreign[256];
+    bool is_finished, is_empty, is_marked;
+};
+
+static enum zd_status look_at(void *ctx, const char *name)
+{
+    bool is_ours = true;
+    struct found *found = ctx;
+    const char *end = strrchr(name, '.');
+    found->is_empty = false;
+    if (!is_export_name(name))
+        snprintf(found->foreign, sizeof found->foreign, "%s", name);
+    else if (found->is_finished && end && strcmp(end, ".safetensors") == 0)
+        ZD_TRY(has_our_mark(found->dir, name, &is_ours));
+    found->is_marked = found->is_marked && is_ours;
+    return ZD_OK;
 }
 
 enum zd_status export_dir_check(const char *dir, bool finished)
 {
-    char foreign[256] = "";
-    bool empty = true, marked = true;
-    if (!fs_exists(dir))
+    struct found found = {
+            .dir = dir,
+            .is_finished = finished,
+            .is_empty = true,
+            .is_marked = true};
+    bool is_there;
+    ZD_TRY(fs_look(dir, &is_there));
+    if (!is_there)
         return ZD_OK;
-    DIR *stream = fs_is_dir(dir) ? opendir(dir) : NULL;
-    if (!stream)
+    if (!fs_is_dir(dir))
         return ZD_FAIL(
                 ZD_ERR_CREATE, "E0314",
-                "cannot write the model to `%s`: no folder that can be "
-                "read",
+                "cannot write the model to `%s`: it is there and no folder",
                 dir);
-    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
-        const char *name = entry->d_name;
-        const char *end = strrchr(name, '.');
-        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-            continue;
-        empty = false;
-        if (!is_export_name(name))
-            snprintf(foreign, sizeof foreign, "%s", name);
-        else if (finished && end && strcmp(end, ".safetensors") == 0)
-            marked = marked && has_our_mark(dir, name);
-    }
-    closedir(stream);
-    if (empty || (marked && !*foreign))
+    ZD_TRY(fs_each_name(dir, look_at, &found));
+    if (found.is_empty || (found.is_marked && !found.foreign[0]))
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CREATE, "E0314", "`%s` is there already and %s%s%s", dir,
-            *foreign ? "holds `" : "was not written by zerod", foreign,
-            *foreign ? "`, which no export writes" : "");
+            found.foreign[0] ? "holds `" : "was not written by zerod",
+            found.foreign, found.foreign[0] ? "`, which no export writes" : "");
     zd_fail_help("name another folder, or remove this one");
     return ZD_ERR_CREATE;
 }
 
 enum zd_status export_dir_replace(const char *from, const char *to)
 {
-    char parent[PATH_BYTES];
     /* An exchange leaves no moment without a model; the old one is then
      * under the temporary name. */
     bool exchanged =
@@ -106,12 +121,6 @@ enum zd_status export_dir_replace(const char *from, const char *to)
                     ZD_ERR_IO, "E0315", "cannot rename `%s` to `%s`: %s", from,
                     to, strerror(errno));
     }
-    snprintf(parent, sizeof parent, "%s", to);
-    char *slash = strrchr(parent, '/');
-    if (slash && slash > parent)
-        *slash = '\0';
-    else
-        snprintf(parent, sizeof parent, "%s", slash ? "/" : ".");
-    ZD_TRY(fs_sync_dir(parent));
+    ZD_TRY(fs_sync_name(to));
     return exchanged ? fs_remove_tree(from) : ZD_OK;
 }

@@ -5,8 +5,10 @@
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     PIECE = 1 << 18, /* elements held at a time */
@@ -206,7 +208,9 @@ static enum zd_status copy_file(
     size_t bytes;
     fs_join(from, sizeof from, from_dir, name);
     fs_join(to, sizeof to, to_dir, name);
-    if (!fs_exists(from))
+    bool is_there;
+    ZD_TRY(fs_look(from, &is_there));
+    if (!is_there)
         return ZD_OK;
     ZD_TRY(fs_read_file(from, COPY_BYTES_MAX, &data, &bytes));
     enum zd_status status = fs_write_file(to, data, bytes);
@@ -247,26 +251,55 @@ static enum zd_status write_all(struct hf_export *e)
     return fs_sync_dir(e->dir);
 }
 
+/* Where the files go, and where they are written first. */
+static enum zd_status name_folders(
+        const char *dir, char to[PATH_BYTES - 8], char temporary[PATH_BYTES])
+{
+    size_t length = strlen(dir);
+    while (length > 1 && dir[length - 1] == '/')
+        length--;
+    if (length >= PATH_BYTES - 8)
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0314", "a path of %zu bytes is too long",
+                length);
+    snprintf(to, PATH_BYTES - 8, "%.*s", (int)length, dir);
+    snprintf(temporary, PATH_BYTES, "%s.tmp", to);
+    ZD_TRY(export_dir_check(to, true));
+    return export_dir_check(temporary, false);
+}
+
+static enum zd_status begin_folder(const char *temporary)
+{
+    bool is_there;
+    ZD_TRY(fs_look(temporary, &is_there));
+    if (is_there)
+        ZD_TRY(fs_remove_tree(temporary));
+    return fs_make_dirs(temporary);
+}
+
+enum zd_status weights_export_check(const char *dir)
+{
+    char to[PATH_BYTES - 8], temporary[PATH_BYTES];
+    bool is_there;
+    ZD_TRY(name_folders(dir, to, temporary));
+    ZD_TRY(fs_look(to, &is_there));
+    if (is_there && access(to, W_OK | X_OK) != 0)
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0314",
+                "the model in `%s` cannot be replaced: %s", to,
+                strerror(errno));
+    ZD_TRY(begin_folder(temporary));
+    return fs_remove_tree(temporary);
+}
+
 enum zd_status weights_export_hf(
         const char *dir, const struct model_config *config,
         const struct param_table *table, const struct weight_source *source,
         const struct hf_export_options *options)
 {
     char to[PATH_BYTES - 8], temporary[PATH_BYTES];
-    size_t length = strlen(dir);
-    while (length > 1 && dir[length - 1] == '/')
-        length--;
-    if (length >= sizeof to)
-        return ZD_FAIL(
-                ZD_ERR_CREATE, "E0314", "a path of %zu bytes is too long",
-                length);
-    snprintf(to, sizeof to, "%.*s", (int)length, dir);
-    snprintf(temporary, sizeof temporary, "%s.tmp", to);
-    ZD_TRY(export_dir_check(to, true));
-    ZD_TRY(export_dir_check(temporary, false));
-    if (fs_exists(temporary))
-        ZD_TRY(fs_remove_tree(temporary));
-    ZD_TRY(fs_make_dirs(temporary));
+    ZD_TRY(name_folders(dir, to, temporary));
+    ZD_TRY(begin_folder(temporary));
     struct hf_export e = {
             .dir = temporary,
             .config = config,

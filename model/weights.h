@@ -56,5 +56,8 @@ enum zd_status weights_export_hf(
         const char *dir, const struct model_config *config,
         const struct param_table *table, const struct weight_source *source,
         const struct hf_export_options *options);
+/* Could a model be written to `dir` now? Its folder is made and removed again.
+ * ZD_ERR_CREATE as above. */
+enum zd_status weights_export_check(const char *dir);
 
 #endif

@@ -158,6 +158,9 @@ static enum zd_status restore(
         state->applied_steps = 0;
     const json_t *manifest = checkpoint_manifest(checkpoint);
     const json_t *commands = json_object_get(manifest, "commands");
+    /* the folder of the model need not be there any more */
+    trainer->writer.gpt2_prefix =
+            json_is_true(json_object_get(manifest, "gpt2_prefix"));
     trainer->commands =
             json_is_array(commands) ? json_deep_copy(commands) : NULL;
     trainer->writer.commands = trainer->commands;

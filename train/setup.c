@@ -180,6 +180,30 @@ static enum zd_status write_plan(struct trainer *trainer)
     return comm_agree(trainer->comm, status);
 }
 
+/* What checkpoints and an export will need of the model's folder. */
+static enum zd_status keep_files(struct trainer *trainer)
+{
+    const struct model_options *model = &trainer->job->model;
+    if (!trainer_is_first(trainer))
+        return ZD_OK;
+    return kept_files_read(
+            model->config ? NULL : model->path, trainer->text.dir,
+            &trainer->kept);
+}
+
+/* What the end of the run will write is tried before it has cost anything. */
+static enum zd_status try_export(const struct trainer *trainer)
+{
+    char dir[PATH_MAX];
+    const struct train_job *job = trainer->job;
+    bool is_over = trainer->state.step >= trainer->state.max_steps;
+    if (!trainer_is_first(trainer) || is_over ||
+        job->checkpoint.export == EXPORT_NONE)
+        return ZD_OK;
+    fs_join(dir, sizeof dir, job->job.output_dir, "hf");
+    return weights_export_check(dir);
+}
+
 static void fill_writer(struct trainer *trainer)
 {
     const struct train_job *job = trainer->job;
@@ -188,8 +212,7 @@ static void fill_writer(struct trainer *trainer)
             .job = job,
             .plan = &trainer->plan,
             .zero = trainer->zero,
-            .model_dir = job->model.config ? NULL : job->model.path,
-            .tokenizer_dir = trainer->text.dir,
+            .kept = &trainer->kept,
             .gpt2_prefix = has_gpt2_prefix(job),
             .eos = trainer->text.eos,
             .identity =
@@ -313,6 +336,7 @@ static enum zd_status prepare(struct trainer *trainer)
     ZD_TRY(open_log(trainer));
     status = text_open(job, &trainer->plan.config, &trainer->text);
     ZD_TRY(comm_agree(trainer->comm, status));
+    ZD_TRY(comm_agree(trainer->comm, keep_files(trainer)));
     ZD_TRY(trainer_open_data(trainer));
     ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
     startup_mark(&trainer->startup, "text and data");
@@ -371,6 +395,7 @@ enum zd_status trainer_init(
     ZD_TRY(prepare(trainer));
     trainer->save_seconds = guess_save_seconds(trainer);
     ZD_TRY(trainer_resume(trainer));
+    ZD_TRY(comm_agree(comm, try_export(trainer)));
     if (!trainer->resumed_from[0])
         ZD_TRY(load_weights(trainer));
     startup_mark(&trainer->startup, "weights");
@@ -415,6 +440,7 @@ void trainer_fini(struct trainer *trainer)
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);
     text_close(&trainer->text);
+    kept_files_fini(&trainer->kept);
     output_dir_close(&trainer->output_dir);
     job_plan_fini(&trainer->plan);
     rank_device_close(trainer);

@@ -59,14 +59,15 @@ struct run_identity {
     const char *tokenizer_digest; /* "" without one */
 };
 
+struct kept_files; /* kept.h */
+
 struct checkpoint_writer {
     struct comm *comm;
     const struct train_job *job;
     const struct job_plan *plan;
     struct zero *zero;
-    const char *model_dir;     /* config.json is copied from here, or NULL */
-    const char *tokenizer_dir; /* or NULL */
-    bool gpt2_prefix;          /* as in the model that was loaded */
+    const struct kept_files *kept; /* of the model and its tokenizer; rank 0 */
+    bool gpt2_prefix;              /* as in the model that was loaded */
     int eos; /* for a config.json that is made here; -1: none */
     struct run_identity identity;
     int64_t global_batch; /* of the job, whatever `set` has made of it */

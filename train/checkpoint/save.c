@@ -2,6 +2,7 @@
  * rename of the folder is the commit. */
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "train/checkpoint/kept.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/shard.h"
 
@@ -19,28 +20,17 @@ void checkpoint_name(char *out, size_t out_bytes, int64_t step)
 }
 
 /* Small files that make the folder complete without its model's home. */
-static enum zd_status copy_file(
-        const char *from_dir, const char *dir, const char *name,
-        json_t *manifest)
+static enum zd_status write_kept(
+        const struct kept_file *kept, const char *dir, json_t *manifest)
 {
-    enum zd_status status;
-    char from[PATH_MAX], to[PATH_MAX], *data;
-    size_t bytes;
-    struct manifest_file file = {0};
-
-    fs_join(from, sizeof from, from_dir, name);
-    if (!fs_exists(from))
-        return ZD_OK;
-    ZD_TRY(fs_read_file(from, (uint64_t)256 << 20, &data, &bytes));
-    fs_join(to, sizeof to, dir, name);
-    status = fs_write_file(to, data, bytes);
-    snprintf(file.name, sizeof file.name, "%s", name);
-    file.bytes = bytes;
-    hash_bytes(data, bytes, file.digest);
-    free(data);
-    if (status == ZD_OK)
-        manifest_add_file(manifest, &file);
-    return status;
+    char path[PATH_MAX];
+    struct manifest_file file = {.bytes = kept->bytes};
+    snprintf(file.name, sizeof file.name, "%s", kept->name);
+    strcpy(file.digest, kept->digest);
+    fs_join(path, sizeof path, dir, file.name);
+    ZD_TRY(fs_write_file(path, kept->data, kept->bytes));
+    manifest_add_file(manifest, &file);
+    return ZD_OK;
 }
 
 static enum zd_status write_trainer_state(
@@ -59,17 +49,13 @@ static enum zd_status write_trainer_state(
     return ZD_OK;
 }
 
+/* Of a model that is described in the job file. */
 static enum zd_status write_config(
         const struct checkpoint_writer *writer, const char *dir,
         json_t *manifest)
 {
     char path[PATH_MAX];
     struct manifest_file file = {.name = "config.json"};
-    if (writer->model_dir) {
-        ZD_TRY(copy_file(writer->model_dir, dir, "config.json", manifest));
-        return copy_file(
-                writer->model_dir, dir, "generation_config.json", manifest);
-    }
     fs_join(path, sizeof path, dir, file.name);
     json_t *config = json_copy(writer->plan->config.json);
     if (writer->eos >= 0 &&
@@ -87,15 +73,7 @@ static enum zd_status write_manifest(
         const struct checkpoint_writer *writer, const struct train_state *state,
         const char *dir, const struct manifest_file *shards)
 {
-    static const char *const tokenizer_files[] = {
-            "tokenizer.json",
-            "tokenizer_config.json",
-            "special_tokens_map.json",
-            "vocab.json",
-            "merges.txt",
-            "added_tokens.json",
-            "chat_template.jinja"};
-    enum zd_status status;
+    enum zd_status status = ZD_OK;
     char path[PATH_MAX];
     json_t *manifest = manifest_build(writer, state);
 
@@ -103,14 +81,12 @@ static enum zd_status write_manifest(
         return ZD_FAIL(ZD_ERR_BUG, "E0902", "the manifest cannot be built");
     for (int r = 0; r < comm_size(writer->comm); r++)
         manifest_add_file(manifest, &shards[r]);
-    status = write_config(writer, dir, manifest);
+    for (int i = 0; status == ZD_OK && i < writer->kept->count; i++)
+        status = write_kept(&writer->kept->list[i], dir, manifest);
+    if (status == ZD_OK && !kept_files_have(writer->kept, "config.json"))
+        status = write_config(writer, dir, manifest);
     if (status == ZD_OK)
         status = write_trainer_state(writer, dir, manifest);
-    for (size_t i = 0; status == ZD_OK && writer->tokenizer_dir &&
-                       i < sizeof tokenizer_files / sizeof tokenizer_files[0];
-         i++)
-        status = copy_file(
-                writer->tokenizer_dir, dir, tokenizer_files[i], manifest);
     if (status == ZD_OK)
         status = manifest_seal(manifest);
     fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);

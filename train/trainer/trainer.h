@@ -4,6 +4,7 @@
 
 #include "base/memory/arena_image.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/kept.h"
 #include "train/job/deadline.h"
 #include "train/report/events.h"
 #include "train/report/metrics.h"
@@ -42,7 +43,8 @@ struct trainer {
     struct zero *zero;
     /* what everything that is offloaded copies with; NULL when nothing is */
     struct stream *streams_down, *streams_up;
-    char offload_file[64]; /* of this rank, in offload.nvme_path */
+    char offload_file[64];  /* of this rank, in offload.nvme_path */
+    struct kept_files kept; /* rank 0 */
     struct checkpoint_writer writer;
     struct metrics *metrics; /* rank 0 */
     struct events *events;   /* rank 0 */

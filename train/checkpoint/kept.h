@@ -1,0 +1,31 @@
+/* kept.h - files of the model and its tokenizer that every checkpoint and the
+ * export have a copy of: read before step 1 and kept, so that nothing that
+ * happens to their folder can lose the model in the end. Internal to train. */
+#ifndef ZD_TRAIN_CHECKPOINT_KEPT_H
+#define ZD_TRAIN_CHECKPOINT_KEPT_H
+
+#include "base/file/hash.h"
+#include "base/status.h"
+
+struct kept_file {
+    char name[64];
+    char *data; /* owned */
+    size_t bytes;
+    char digest[HASH_HEX];
+};
+
+struct kept_files {
+    struct kept_file *list; /* owned */
+    int count;
+};
+
+/* config.json and generation_config.json of `model_dir`, the tokenizer's files
+ * of `tokenizer_dir`; either may be NULL, and a file may be absent. One that is
+ * there and cannot be read is an error. */
+enum zd_status kept_files_read(
+        const char *model_dir, const char *tokenizer_dir,
+        struct kept_files *kept);
+bool kept_files_have(const struct kept_files *kept, const char *name);
+void kept_files_fini(struct kept_files *kept);
+
+#endif
