@@ -27,6 +27,9 @@ struct stream_table {
             struct stream *stream, stream_fn *fn, void *ctx, int64_t arg);
     enum zd_status (*record)(struct stream *stream, struct event *event);
     enum zd_status (*wait)(struct stream *stream, struct event *event);
+    enum zd_status (*wait_record)(
+            struct stream *stream, struct event *event, uint64_t record);
+    uint64_t (*event_records)(struct event *event);
     enum zd_status (*finish)(struct stream *stream);
     void (*set_spans)(struct stream *stream, struct spans *spans, int lane);
     struct stream_counters (*counters)(struct stream *stream);

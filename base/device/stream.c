@@ -51,6 +51,18 @@ enum zd_status stream_wait(struct stream *stream, struct event *event)
     return table_of(stream)->wait(stream, event);
 }
 
+enum zd_status stream_wait_record(
+        struct stream *stream, struct event *event, uint64_t record)
+{
+    assert(event->table == table_of(stream));
+    return table_of(stream)->wait_record(stream, event, record);
+}
+
+uint64_t event_records(struct event *event)
+{
+    return event->table->event_records(event);
+}
+
 enum zd_status stream_finish(struct stream *stream)
 {
     return table_of(stream)->finish(stream);

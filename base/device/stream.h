@@ -57,6 +57,14 @@ enum zd_status stream_call(
         struct stream *stream, stream_fn *fn, void *ctx, int64_t arg);
 enum zd_status stream_record(struct stream *stream, struct event *event);
 enum zd_status stream_wait(struct stream *stream, struct event *event);
+/* Records of an event are numbered from 1 in the order in which they were
+ * queued: the last one's, 0 before any. From any thread. */
+uint64_t event_records(struct event *event);
+/* As stream_wait, for that record, which may be queued later. An event of a GPU
+ * knows its last record alone: there the record must be queued, and a wait that
+ * comes after the next one is for that. */
+enum zd_status stream_wait_record(
+        struct stream *stream, struct event *event, uint64_t record);
 /* Both may be called from any thread. */
 enum zd_status event_wait(struct event *event);
 bool event_is_done(struct event *event);

@@ -256,14 +256,24 @@ static uint64_t last_record(struct cpu_event *event)
     return record;
 }
 
-static enum zd_status wait_for(struct stream *stream, struct event *base)
+static enum zd_status wait_record(
+        struct stream *stream, struct event *base, uint64_t record)
 {
-    struct cpu_event *event = (struct cpu_event *)base;
     struct operation op = {
             .kind = WAIT,
-            .event = {event, last_record(event)},
+            .event = {(struct cpu_event *)base, record},
     };
     return queue_or_run(stream, &op);
+}
+
+static enum zd_status wait_for(struct stream *stream, struct event *event)
+{
+    return wait_record(stream, event, last_record((struct cpu_event *)event));
+}
+
+static uint64_t count_records(struct event *event)
+{
+    return last_record((struct cpu_event *)event);
 }
 
 static enum zd_status finish(struct stream *base)
@@ -328,6 +338,8 @@ const struct stream_table stream_table_cpu = {
         .call = call,
         .record = record,
         .wait = wait_for,
+        .wait_record = wait_record,
+        .event_records = count_records,
         .finish = finish,
         .set_spans = set_spans,
         .counters = get_counters,

@@ -51,6 +51,7 @@ struct cuda_event {
     struct event head;
     struct gpu *gpu;
     cudaEvent_t handle;
+    _Atomic uint64_t records;
 };
 
 static struct cuda_stream *cuda_stream(struct stream *stream)
@@ -303,7 +304,13 @@ static enum zd_status record(struct stream *base, struct event *event)
     gpu_enter(stream->gpu);
     ZD_CUDA(cudaEventRecord(
             ((struct cuda_event *)event)->handle, stream->handle));
+    atomic_fetch_add(&((struct cuda_event *)event)->records, 1);
     return ZD_OK;
+}
+
+static uint64_t count_records(struct event *event)
+{
+    return atomic_load(&((struct cuda_event *)event)->records);
 }
 
 static enum zd_status wait_for(struct stream *base, struct event *event)
@@ -313,6 +320,13 @@ static enum zd_status wait_for(struct stream *base, struct event *event)
     ZD_CUDA(cudaStreamWaitEvent(
             stream->handle, ((struct cuda_event *)event)->handle, 0));
     return ZD_OK;
+}
+
+/* Of the last record: it is this one, or one that its stream comes to later. */
+static enum zd_status wait_record(
+        struct stream *stream, struct event *event, uint64_t record)
+{
+    return wait_for(stream, event);
 }
 
 static enum zd_status wait_event(struct event *base)
@@ -362,6 +376,8 @@ const struct stream_table stream_table_cuda = {
         .call = call,
         .record = record,
         .wait = wait_for,
+        .wait_record = wait_record,
+        .event_records = count_records,
         .finish = finish,
         .set_spans = set_spans,
         .counters = get_counters,

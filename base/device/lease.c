@@ -1,0 +1,178 @@
+#include "base/device/lease.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* --- tokens --------------------------------------------------------------- */
+
+enum zd_status marker_create(struct marker *marker_out)
+{
+    *marker_out = (struct marker){0};
+    return event_create(&marker_out->event);
+}
+
+void marker_destroy(struct marker *marker)
+{
+    event_destroy(marker->event);
+    *marker = (struct marker){0};
+}
+
+struct token marker_record_later(struct marker *marker)
+{
+    return (struct token){marker->event, ++marker->asked};
+}
+
+enum zd_status marker_record(
+        struct stream *stream, struct marker *marker, struct token *token_out)
+{
+    struct token token = marker_record_later(marker);
+    ZD_TRY(stream_record(stream, marker->event));
+    *token_out = token;
+    return ZD_OK;
+}
+
+enum zd_status token_wait(struct stream *stream, struct token token)
+{
+    if (!token.number)
+        return ZD_OK;
+    assert(token.event && "a ticket is no event");
+    assert(event_records(token.event) <= token.number &&
+           "a GPU would wait for the next record");
+    return stream_wait_record(stream, token.event, token.number);
+}
+
+/* --- transitions ---------------------------------------------------------- */
+
+static const char *const state_names[] = {
+        "free", "filling", "ready", "in use", "leaving"};
+static const char *const use_names[] = {"FILL", "CHANGE", "READ"};
+
+void lease_init(struct lease *lease, const char *name, int index)
+{
+    *lease = (struct lease){.name = name, .index = index};
+}
+
+bool lease_is(const struct lease *lease, enum lease_state state)
+{
+    return lease->state == state;
+}
+
+#ifdef NDEBUG
+static void check(
+        struct lease *lease, bool is_legal, const char *what, const char *who)
+{
+}
+#else
+static void print_trace(const struct lease *lease)
+{
+    unsigned count = lease->trace_count;
+    unsigned first = count > LEASE_TRACE ? count - LEASE_TRACE : 0;
+    for (unsigned i = first; i < count; i++) {
+        unsigned at = i % LEASE_TRACE;
+        fprintf(stderr, "  %-8s %-8s %-20s %d token%s\n",
+                state_names[lease->trace[at].from], lease->trace[at].what,
+                lease->trace[at].who, lease->trace[at].tokens,
+                lease->trace[at].tokens == 1 ? "" : "s");
+    }
+}
+
+static void check(
+        struct lease *lease, bool is_legal, const char *what, const char *who)
+{
+    unsigned at = lease->trace_count % LEASE_TRACE;
+    if (!is_legal) {
+        fprintf(stderr, "lease \"%s\" %d: %s by \"%s\" while %s\n", lease->name,
+                lease->index, what, who, state_names[lease->state]);
+        print_trace(lease);
+        abort();
+    }
+    lease->trace[at].what = what;
+    lease->trace[at].who = who;
+    lease->trace[at].from = lease->state;
+    lease->trace[at].tokens = lease->written_count + lease->read_count;
+    lease->trace_count++;
+}
+#endif
+
+static void collect(
+        struct lease_tokens *tokens, const struct token *from, int count)
+{
+    for (int i = 0; i < count; i++)
+        tokens->token[tokens->count++] = from[i];
+}
+
+struct lease_tokens lease_acquire(
+        struct lease *lease, enum lease_use use, const char *who)
+{
+    struct lease_tokens tokens = {0};
+    enum lease_state state = lease->state;
+    bool is_legal = use == LEASE_FILL
+                            ? state == LEASE_FREE || state == LEASE_LEAVING
+                    : use == LEASE_CHANGE
+                            ? state == LEASE_READY
+                            : state == LEASE_READY || state == LEASE_IN_USE;
+    check(lease, is_legal, use_names[use], who);
+    collect(&tokens, lease->written, lease->written_count);
+    if (use == LEASE_READ) {
+        lease->state = LEASE_IN_USE;
+        lease->readers++;
+        return tokens;
+    }
+    collect(&tokens, lease->read, lease->read_count);
+    lease->written_count = lease->read_count = 0;
+    lease->state = LEASE_FILLING;
+    return tokens;
+}
+
+/* A later record of an event stands for the earlier ones. */
+void lease_note(struct lease *lease, struct token token)
+{
+    bool writes = lease->state == LEASE_FILLING;
+    struct token *tokens = writes ? lease->written : lease->read;
+    int *count = writes ? &lease->written_count : &lease->read_count;
+    if (!token.number)
+        return;
+    for (int i = 0; i < *count; i++)
+        if (token.event && tokens[i].event == token.event) {
+            tokens[i] = token;
+            return;
+        }
+    if (*count == LEASE_TOKENS)
+        check(lease, false, "one token too many", "");
+    tokens[(*count)++] = token;
+}
+
+void lease_release(struct lease *lease, struct token token)
+{
+    bool is_held = lease->state == LEASE_FILLING || lease->readers > 0;
+    lease_note(lease, token);
+    check(lease, is_held, "release", "");
+    if (lease->state == LEASE_IN_USE && --lease->readers > 0)
+        return;
+    lease->state = LEASE_READY;
+}
+
+enum zd_status lease_take(
+        struct lease *lease, enum lease_use use, const char *who,
+        struct stream *stream)
+{
+    struct lease_tokens tokens = lease_acquire(lease, use, who);
+    for (int i = 0; i < tokens.count; i++)
+        ZD_TRY(token_wait(stream, tokens.token[i]));
+    return ZD_OK;
+}
+
+void lease_drop(struct lease *lease, const char *who)
+{
+    check(lease, lease->state == LEASE_READY, "drop", who);
+    lease->state = LEASE_LEAVING;
+}
+
+void lease_settle(struct lease *lease)
+{
+    check(lease, lease->state != LEASE_FILLING, "settle", "");
+    lease->written_count = lease->read_count = 0;
+    if (lease->state == LEASE_LEAVING)
+        lease->state = LEASE_FREE;
+}

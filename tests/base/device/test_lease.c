@@ -1,0 +1,265 @@
+#include "base/device/lease.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct token ticket(uint64_t number)
+{
+    return (struct token){.number = number};
+}
+
+static const struct token none;
+
+static void fill(struct lease *lease, struct token token)
+{
+    lease_acquire(lease, LEASE_FILL, "filler");
+    lease_release(lease, token);
+}
+
+static void consume(struct lease *lease, struct token token)
+{
+    lease_acquire(lease, LEASE_READ, "reader");
+    lease_release(lease, token);
+}
+
+Test(lease, a_reader_waits_for_the_writer_and_a_writer_for_all)
+{
+    struct lease lease;
+    lease_init(&lease, "test", 0);
+    struct lease_tokens tokens = lease_acquire(&lease, LEASE_FILL, "filler");
+    cr_expect_eq(tokens.count, 0);
+    lease_note(&lease, ticket(7));
+    lease_release(&lease, ticket(8));
+    for (uint64_t reader = 0; reader < 2; reader++) {
+        tokens = lease_acquire(&lease, LEASE_READ, "reader");
+        cr_assert_eq(tokens.count, 2);
+        cr_expect_eq(tokens.token[0].number, 7);
+        cr_expect_eq(tokens.token[1].number, 8);
+        lease_release(&lease, ticket(20 + reader));
+    }
+    lease_drop(&lease, "reader");
+    tokens = lease_acquire(&lease, LEASE_FILL, "filler");
+    cr_assert_eq(tokens.count, 4);
+    cr_expect_eq(tokens.token[3].number, 21);
+    lease_release(&lease, ticket(30));
+    tokens = lease_acquire(&lease, LEASE_READ, "reader");
+    cr_assert_eq(tokens.count, 1);
+    cr_expect_eq(tokens.token[0].number, 30);
+}
+
+Test(lease, a_change_waits_for_all_and_keeps_the_content)
+{
+    struct lease lease;
+    lease_init(&lease, "test", 0);
+    fill(&lease, ticket(1));
+    consume(&lease, ticket(2));
+    struct lease_tokens tokens = lease_acquire(&lease, LEASE_CHANGE, "update");
+    cr_expect_eq(tokens.count, 2);
+    lease_release(&lease, ticket(3));
+    cr_expect(lease_is(&lease, LEASE_READY));
+    cr_expect_eq(lease_acquire(&lease, LEASE_READ, "reader").count, 1);
+}
+
+Test(lease, readers_hold_it_until_the_last_has_released)
+{
+    struct lease lease;
+    lease_init(&lease, "test", 0);
+    fill(&lease, none);
+    lease_acquire(&lease, LEASE_READ, "one");
+    lease_acquire(&lease, LEASE_READ, "other");
+    lease_release(&lease, none);
+    cr_expect(lease_is(&lease, LEASE_IN_USE));
+    lease_release(&lease, none);
+    cr_expect(lease_is(&lease, LEASE_READY));
+}
+
+Test(lease, what_was_waited_for_is_forgotten)
+{
+    struct lease lease;
+    lease_init(&lease, "test", 0);
+    fill(&lease, ticket(1));
+    lease_settle(&lease);
+    cr_expect(lease_is(&lease, LEASE_READY));
+    cr_expect_eq(lease_acquire(&lease, LEASE_READ, "reader").count, 0);
+    lease_release(&lease, ticket(2));
+    lease_drop(&lease, "reader");
+    lease_settle(&lease);
+    cr_expect(lease_is(&lease, LEASE_FREE));
+    cr_expect_eq(lease_acquire(&lease, LEASE_FILL, "filler").count, 0);
+}
+
+Test(lease, a_later_record_of_an_event_stands_for_the_earlier)
+{
+    struct lease lease;
+    struct marker marker;
+    struct token token;
+    cr_assert_eq(marker_create(&marker), ZD_OK);
+    lease_init(&lease, "test", 0);
+    fill(&lease, none);
+    for (int i = 0; i < 2 * LEASE_TOKENS; i++) {
+        cr_assert_eq(marker_record(NULL, &marker, &token), ZD_OK);
+        consume(&lease, token);
+    }
+    lease_drop(&lease, "reader");
+    struct lease_tokens tokens = lease_acquire(&lease, LEASE_FILL, "filler");
+    cr_assert_eq(tokens.count, 1);
+    cr_expect_eq(tokens.token[0].number, 2 * LEASE_TOKENS);
+    marker_destroy(&marker);
+}
+
+/* --- mistakes ------------------------------------------------------------- */
+
+/* What is done wrong after `good`: letters of the calls. */
+static void play(struct lease *lease, const char *calls)
+{
+    for (; *calls; calls++)
+        switch (*calls) {
+        case 'f':
+            lease_acquire(lease, LEASE_FILL, "filler");
+            break;
+        case 'c':
+            lease_acquire(lease, LEASE_CHANGE, "changer");
+            break;
+        case 'r':
+            lease_acquire(lease, LEASE_READ, "reader");
+            break;
+        case '.':
+            lease_release(lease, ticket(1));
+            break;
+        case 'd':
+            lease_drop(lease, "dropper");
+            break;
+        case 's':
+            lease_settle(lease);
+            break;
+        }
+}
+
+/* What a process says that plays them and ends by SIGABRT; false: it does not.
+ */
+static bool ends(const char *calls, char said[4096])
+{
+    int ends[2], code;
+    cr_assert_eq(pipe(ends), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct lease lease;
+        dup2(ends[1], 2);
+        lease_init(&lease, "test", 5);
+        play(&lease, calls);
+        _exit(0);
+    }
+    close(ends[1]);
+    size_t used = 0;
+    for (ssize_t got = 1; got > 0; used += (size_t)got)
+        got = read(ends[0], said + used, 4095 - used);
+    said[used] = '\0';
+    close(ends[0]);
+    cr_assert_eq(waitpid(pid, &code, 0), pid);
+    return WIFSIGNALED(code) && WTERMSIG(code) == SIGABRT;
+}
+
+Test(lease, a_transition_that_there_is_not_ends_the_program)
+{
+    static const char *const wrong[] = {
+            "r",    "c",    "d",    ".",     "ff",    "fr",           "fc",
+            "fd",   "f.f",  "f..",  "fs",    "f.rf",  "f.rc",         "f.rd",
+            "f.dr", "f.dc", "f.dd", "f.r..", "f.ds.", "f.r.r.r.r.r.",
+    };
+    static const char *const right[] = {
+            "f.rr..dsf.", "f.c.c.r.df.", "f.df.", "f.s", "f.rs.", "f.dsf.",
+    };
+    char said[4096];
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        cr_expect(ends(wrong[i], said), "%s", wrong[i]);
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++)
+        cr_expect(!ends(right[i], said), "%s: %s", right[i], said);
+}
+
+Test(lease, a_mistake_tells_the_last_transitions)
+{
+    char said[4096];
+    cr_assert(ends("f.r.r.df.f", said));
+    cr_expect(
+            strncmp(said, "lease \"test\" 5: FILL by \"filler\" while ready\n",
+                    43) == 0,
+            "%s", said);
+    cr_expect(strstr(said, "\n  free     FILL     filler"), "%s", said);
+    cr_expect(strstr(said, "\n  ready    drop     dropper"), "%s", said);
+    cr_expect(strstr(said, "\n  leaving  FILL     filler"), "%s", said);
+    /* only the last of many */
+    char many[128] = "f.";
+    for (int i = 0; i < 20; i++)
+        strcat(many, "c.");
+    cr_assert(ends(strcat(many, "f"), said));
+    int lines = 0;
+    for (const char *at = said; (at = strchr(at, '\n')); at++)
+        lines++;
+    cr_expect_eq(lines, 1 + LEASE_TRACE, "%s", said);
+}
+
+/* --- records -------------------------------------------------------------- */
+
+struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool open;
+};
+
+static void pass_gate(void *ctx, int64_t arg)
+{
+    struct gate *gate = ctx;
+    pthread_mutex_lock(&gate->lock);
+    while (!gate->open)
+        pthread_cond_wait(&gate->changed, &gate->lock);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+static void open_gate(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->open = true;
+    pthread_cond_broadcast(&gate->changed);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+/* A wait is for the record that it names: not for a later one, which has been
+ * queued meanwhile, and also for one that is queued later. */
+Test(lease, a_wait_is_for_its_record, .timeout = 60)
+{
+    struct gate gate = {
+            PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+    struct stream *down, *up;
+    struct marker first, second;
+    struct token token;
+    int from = 1, to = 0;
+    cr_assert_eq(stream_create("down", STREAM_THREAD, &down), ZD_OK);
+    cr_assert_eq(stream_create("up", STREAM_THREAD, &up), ZD_OK);
+    cr_assert_eq(marker_create(&first), ZD_OK);
+    cr_assert_eq(marker_create(&second), ZD_OK);
+
+    cr_assert_eq(marker_record(down, &first, &token), ZD_OK);
+    cr_expect_eq(token.number, 1);
+    stream_call(down, pass_gate, &gate, 0);
+    stream_record(down, first.event); /* held */
+    cr_expect_eq(event_records(first.event), 2);
+    cr_assert_eq(stream_wait_record(up, token.event, 1), ZD_OK);
+    cr_assert_eq(stream_finish(up), ZD_OK);
+    cr_expect(!event_is_done(first.event));
+
+    struct token later = marker_record_later(&second);
+    cr_expect_eq(event_records(second.event), 0);
+    cr_assert_eq(token_wait(up, later), ZD_OK);
+    stream_copy(up, &to, &from, sizeof to);
+    stream_record(down, second.event);
+    open_gate(&gate);
+    cr_assert_eq(stream_finish(up), ZD_OK);
+    cr_expect_eq(to, 1);
+    stream_destroy(down);
+    stream_destroy(up);
+    marker_destroy(&first);
+    marker_destroy(&second);
+}
