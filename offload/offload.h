@@ -9,6 +9,9 @@
  *                                    master, m, v updated; the new parameter
  *   parameters       <---- up ----   takes the gradient's place in the slot
  *
+ * Where the device updates and only lacks room for states, those visit it:
+ * zero/paged.c, which needs none of this.
+ *
  * Per parameter on the host: master 4, m 1, v 1, scales 0.03, slot 2. In fp32
  * the slot has 4 bytes. With `accumulates` an fp32 accumulator takes the slot's
  * place (+2): gradients of micro-batches are added there and rounded once, to

@@ -7,7 +7,12 @@
  *
  * Between two of them comes a part of the states that are on the device: work
  * for the time of the copies. The last copies down go on while the next step
- * begins. */
+ * begins.
+ *
+ * Not a placement of offload/: there the host updates, gradients come to it and
+ * parameters go back; here the device updates, and only states that it has no
+ * room for move. No thread, no job and no norm on the host has a part in it.
+ * What both share is base/lease.h, and the layout of a chunk. */
 #include "zero/private.h"
 
 #include "base/clock.h"
@@ -64,9 +69,10 @@ enum zd_status paged_begin(struct zero *zero, const struct offload_place *place)
         paged->up = place->up;
     }
     for (int b = 0; b < PAGED_BUFFERS; b++) {
-        ZD_TRY(event_create(&paged->arrived[b]));
-        ZD_TRY(event_create(&paged->updated[b]));
-        ZD_TRY(event_create(&paged->left[b]));
+        lease_init(&paged->buffers[b], "zero.paged.staging", b);
+        ZD_TRY(marker_create(&paged->arrived[b]));
+        ZD_TRY(marker_create(&paged->updated[b]));
+        ZD_TRY(marker_create(&paged->left[b]));
     }
     return event_create(&paged->all_left);
 }
@@ -75,9 +81,9 @@ void paged_end(struct zero *zero)
 {
     struct zero_paged *paged = &zero->paged;
     for (int b = 0; b < PAGED_BUFFERS; b++) {
-        event_destroy(paged->arrived[b]);
-        event_destroy(paged->updated[b]);
-        event_destroy(paged->left[b]);
+        marker_destroy(&paged->arrived[b]);
+        marker_destroy(&paged->updated[b]);
+        marker_destroy(&paged->left[b]);
     }
     event_destroy(paged->all_left);
     free(paged->chunks);
@@ -92,29 +98,37 @@ static char *buffer_of(const struct zero_paged *paged, int chunk)
 }
 
 /* Chunk k comes when what was in its buffer has left; in the step before, that
- * was chunk k itself or one after it. */
+ * was chunk k itself or one after it, so that the host has chunk k too. */
 static enum zd_status fetch(struct zero_paged *paged, int k)
 {
     const struct paged_chunk *chunk = &paged->chunks[k];
-    ZD_TRY(stream_wait(paged->up, paged->left[k % PAGED_BUFFERS]));
+    int b = k % PAGED_BUFFERS;
+    struct token arrived;
+    ZD_TRY(lease_take(&paged->buffers[b], LEASE_FILL, "copy up", paged->up));
     ZD_TRY(stream_copy(
             paged->up, buffer_of(paged, k), paged->host + chunk->offset,
             chunk->bytes));
     paged->up_bytes += chunk->bytes;
-    return stream_record(paged->up, paged->arrived[k % PAGED_BUFFERS]);
+    ZD_TRY(marker_record(paged->up, &paged->arrived[b], &arrived));
+    lease_release(&paged->buffers[b], arrived);
+    return ZD_OK;
 }
 
 static enum zd_status send(struct zero_paged *paged, int k)
 {
     const struct paged_chunk *chunk = &paged->chunks[k];
     int b = k % PAGED_BUFFERS;
-    ZD_TRY(stream_record(NULL, paged->updated[b]));
-    ZD_TRY(stream_wait(paged->down, paged->updated[b]));
+    struct lease *buffer = &paged->buffers[b];
+    struct token left;
+    ZD_TRY(lease_take(buffer, LEASE_READ, "copy down", paged->down));
     ZD_TRY(stream_copy(
             paged->down, paged->host + chunk->offset, buffer_of(paged, k),
             chunk->bytes));
     paged->down_bytes += chunk->bytes;
-    return stream_record(paged->down, paged->left[b]);
+    ZD_TRY(marker_record(paged->down, &paged->left[b], &left));
+    lease_release(buffer, left);
+    lease_drop(buffer, "copy down");
+    return ZD_OK;
 }
 
 static enum zd_status update_chunk(
@@ -123,14 +137,18 @@ static enum zd_status update_chunk(
     struct zero_paged *paged = &zero->paged;
     const struct paged_chunk *chunk = &paged->chunks[k];
     const struct run_memory *run = &zero->runs[chunk->run];
+    int b = k % PAGED_BUFFERS;
+    struct token updated;
     double began = clock_seconds();
-    ZD_TRY(stream_wait(NULL, paged->arrived[k % PAGED_BUFFERS]));
+    ZD_TRY(lease_take(&paged->buffers[b], LEASE_CHANGE, "update", NULL));
     paged->wait_seconds += clock_seconds() - began;
     struct optim_span span = states_span(zero, run, chunk->begin, chunk->count);
     struct optim_record record = state_record_of(&run->at.layout, chunk->count);
     span.lanes = optim_lanes_in_record(
             &run->at.layout, &record, buffer_of(paged, k));
     ZD_TRY(optim_device()->update(&span, step));
+    ZD_TRY(marker_record(NULL, &paged->updated[b], &updated));
+    lease_release(&paged->buffers[b], updated);
     return send(paged, k);
 }
 
