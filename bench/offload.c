@@ -120,8 +120,8 @@ static double run_step(
     for (int s = SEGMENTS - 1; s >= 0; s--) {
         compute(bench.backward / SEGMENTS);
         must(offload_grads_down(
-                e->offload, s, bench.grads + (size_t)s * bench.count, NULL, 0,
-                true));
+                e->offload, s, bench.grads + (size_t)s * bench.count,
+                (struct token){0}, 0, true));
     }
     exact_sum_clear(&sum);
     must(offload_squares(e->offload, &sum));

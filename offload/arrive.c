@@ -55,9 +55,9 @@ static enum zd_status arrive_chunk(
     return from_store ? chunk_release(offload, index) : ZD_OK;
 }
 
-static void note_arrived(void *ctx, int64_t number)
+static void note_arrived(void *ctx, int64_t ticket)
 {
-    job_raise(ctx, (uint64_t)number);
+    job_raise(ctx, (uint64_t)ticket);
 }
 
 static void await_buffer(void *ctx, int64_t number)
@@ -81,7 +81,7 @@ static void set_parts(const struct offload *offload, struct job *job)
  * for it. */
 static enum zd_status queue_chunks(
         struct offload *offload, const struct segment *segment,
-        const char *from, const struct job *job, uint64_t number, bool works)
+        const char *from, const struct job *job, uint64_t ticket)
 {
     const struct offload_request *request = &offload->request;
     struct feed *down = &offload->down;
@@ -98,8 +98,8 @@ static enum zd_status queue_chunks(
             to = stage_buffer(&offload->grad_stage, passage);
         }
         ZD_TRY(feed_copy(down, to, from + at * wide, chunk->count * wide));
-        if (works)
-            ZD_TRY(feed_call(down, note_arrived, offload, (int64_t)number));
+        if (ticket)
+            ZD_TRY(feed_call(down, note_arrived, offload, (int64_t)ticket));
     }
     return ZD_OK;
 }
@@ -117,46 +117,49 @@ static void count_down(struct offload *offload, const struct segment *segment)
 
 enum zd_status offload_grads_down(
         struct offload *offload, int index, const void *from,
-        struct event *ready, int micro, bool last)
+        struct token ready, int micro, bool last)
 {
     const struct offload_request *request = &offload->request;
     struct segment *segment = &offload->segments[index];
+    bool updates = last && offload->is_speculative;
     struct job job = {
             .fn = arrive_chunk,
             .first = segment->first_chunk,
             .count = segment->chunk_count,
             .is_last = last,
-            .is_for = last && offload->is_speculative ? WAIT_HOST : WAIT_DOWN,
+            .is_for = updates ? WAIT_HOST : WAIT_DOWN,
             .is_staged = offload_grads_in_file(request) || micro > 0,
-            /* additions to an element keep the order of micro-batches */
-            .after = segment->last_job,
     };
     assert(request->accumulates || (micro == 0 && last));
     ZD_TRY(offload_failure(offload));
     struct feed *down = &offload->down;
-    /* the slots may still be carrying parameters */
-    if (micro == 0)
-        ZD_TRY(params_leave_slots(offload, index));
+    struct token left;
+    /* additions to an element keep the order of micro-batches */
+    ZD_TRY(segment_take_grads(offload, index, micro, updates, &job.after));
     set_parts(offload, &job);
     if (job.is_staged) {
         job.stage_first = offload->grad_stage.next;
         offload->grad_stage.next += (uint64_t)job.count;
     }
-    bool works = (job.is_staged || last) && job.count;
-    uint64_t number = works ? job_add(offload, &job) : 0;
-    if (works)
-        segment->last_job = number + 1;
+    bool works = job.is_staged || last;
+    uint64_t ticket = works ? job_add(offload, &job) : 0;
     ZD_TRY(feed_wait(down, ready));
-    ZD_TRY(queue_chunks(offload, segment, from, &job, number, works));
+    ZD_TRY(queue_chunks(offload, segment, from, &job, ticket));
     count_down(offload, segment);
-    return feed_record(down, segment->down);
+    ZD_TRY(feed_record(down, &segment->down, &left));
+    segment_grads_taken(offload, index, updates, ticket);
+    return ZD_OK;
 }
 
-enum zd_status offload_grads_wait(struct offload *offload, int segment)
+struct token offload_grads_left(const struct offload *offload, int segment)
+{
+    return marker_last(&offload->segments[segment].down);
+}
+
+enum zd_status offload_down_wait(struct offload *offload, struct token left)
 {
     struct wait wait = wait_begin(offload, WAIT_DOWN);
-    enum zd_status status =
-            feed_follow(&offload->down, offload->segments[segment].down, NULL);
+    enum zd_status status = feed_follow(&offload->down, left, NULL);
     wait_end(offload, &wait, WAIT_DOWN);
     ZD_TRY(status);
     return offload_failure(offload);

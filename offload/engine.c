@@ -51,7 +51,6 @@ static void fill_tables(struct offload *offload)
     for (int s = 0; s < request->segment_count; s++) {
         offload->segment_offsets[s] = offset;
         offset += request->segment_counts[s];
-        offload->segments[s].is_queued = true;
     }
     for (int c = offload->chunk_count - 1; c >= 0; c--) {
         const struct chunk *chunk = &offload->chunks[c];
@@ -61,15 +60,6 @@ static void fill_tables(struct offload *offload)
         offload->segments[chunk->segment].chunk_count++;
     }
     offload->next_up = offload->chunk_count;
-}
-
-static enum zd_status create_events(struct offload *offload)
-{
-    for (int s = 0; s < offload->request.segment_count; s++) {
-        ZD_TRY(event_create(&offload->segments[s].down));
-        ZD_TRY(event_create(&offload->segments[s].up));
-    }
-    return ZD_OK;
 }
 
 static enum zd_status create_store(struct offload *offload)
@@ -176,7 +166,7 @@ enum zd_status offload_create(
     if (status != ZD_OK)
         goto err_destroy;
     fill_tables(offload);
-    status = create_events(offload);
+    status = segments_create(offload);
     if (status != ZD_OK)
         goto err_destroy;
     status = create_store(offload);
@@ -216,6 +206,7 @@ enum zd_status offload_finish(struct offload *offload)
 {
     ZD_TRY(settle(offload));
     ZD_TRY(offload_failure(offload));
+    segments_settle(offload);
     return offload->store->ops->finish(offload->store);
 }
 
@@ -232,11 +223,7 @@ void offload_destroy(struct offload *offload)
     pinned_unlock(offload);
     if (offload->store)
         offload->store->ops->destroy(offload->store);
-    for (int s = 0; offload->segments && s < offload->request.segment_count;
-         s++) {
-        event_destroy(offload->segments[s].down);
-        event_destroy(offload->segments[s].up);
-    }
+    segments_destroy(offload);
     stage_fini(&offload->grad_stage);
     stage_fini(&offload->param_stage);
     pthread_cond_destroy(&offload->progress);

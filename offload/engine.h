@@ -31,13 +31,15 @@ enum job_list { LIST_NONE, LIST_WANTED, LIST_BEGINNING, LIST_BEGUN };
 
 struct job {
     job_fn *fn;
+    uint64_t ticket;  /* 1 + its number */
     int first, count; /* chunks */
     int ready, taken, finished;
     bool alone;
-    uint64_t after; /* 1 + number of a job that must have ended; 0: none */
+    uint64_t after;         /* ticket of a job that must have ended; 0: none */
     unsigned reads, writes; /* chunk_parts: what it takes from the store */
     enum job_list list;
     enum wait_for is_for; /* what waits for it are for, the disk apart */
+    bool is_over_all;     /* it goes through every chunk there is */
     bool updates;         /* its chunks' parameters are new afterwards */
     bool ends_update;     /* the host's part of the step ends with it */
     bool is_staged;       /* gradients come through the ring of buffers */
@@ -53,15 +55,19 @@ struct worker {
     struct exact_sum squares; /* the worker's until its jobs have ended */
 };
 
+/* Its leases are of memory on the host: what gradients come down to, and where
+ * new parameters are made, when that is another array (has_own_params). Tokens
+ * are records of `down` and `up`, and tickets of jobs. */
 struct segment {
-    uint64_t last_job;  /* 1 + number of its last arrival; 0: none yet */
-    struct event *down; /* gradients have left the device */
-    struct event *up;   /* parameters are on the device */
+    struct lease slot, params;
+    struct marker down; /* gradients have left the device */
+    struct marker up;   /* parameters have left the host */
+    uint64_t made;      /* ticket of what makes its parameters */
     void *device;       /* where its parameters go, or NULL */
     int first_chunk, chunk_count;
     /* under the lock: */
-    int chunks_left; /* still to be updated */
-    bool is_queued;  /* all its copies up are on the stream */
+    int chunks_left; /* of the job over all chunks */
+    uint64_t ended;  /* last ticket of a job that is done with this segment */
 };
 
 struct offload {
@@ -131,10 +137,11 @@ enum zd_status offload_failure(struct offload *offload);
 /* --- workers.c */
 enum zd_status workers_start(struct offload *offload);
 void workers_stop(struct offload *offload);
-/* Number of the job; waits for a place. A job without chunks is not added. */
+/* Ticket of the job; waits for a place. A job without chunks is not added: 0.
+ */
 uint64_t job_add(struct offload *offload, const struct job *job);
 /* One more chunk of the job may be taken; from any thread. */
-void job_raise(struct offload *offload, uint64_t number);
+void job_raise(struct offload *offload, uint64_t ticket);
 void jobs_wait(struct offload *offload); /* until all have ended */
 /* A chunk's memory, of the list that is begun; release it again. */
 enum zd_status chunk_acquire(
@@ -174,15 +181,44 @@ void chunk_save(
         const struct chunk_memory *memory);
 job_fn chunk_clear;
 
+/* --- segments.c: whose turn it is at a segment's memory. */
+enum zd_status segments_create(struct offload *offload);
+void segments_destroy(struct offload *offload);
+/* Gradients come down; what the stream `down` does later may write to the slot.
+ * *after_out: ticket of the job that adds what came before, or 0. */
+enum zd_status segment_take_grads(
+        struct offload *offload, int segment, int micro, bool updates,
+        uint64_t *after_out);
+/* They are queued, and so is the job that goes through them, if any. */
+void segment_grads_taken(
+        struct offload *offload, int segment, bool updates, uint64_t ticket);
+/* A job over all chunks is about to write: memory is its own when this returns,
+ * which must be after jobs_wait. */
+enum zd_status segments_take(struct offload *offload, const char *who);
+/* The job was added. */
+void segments_taken(struct offload *offload, uint64_t ticket);
+/* Slots that are no home of parameters have had their use, but for what goes up
+ * to the device first when it `sends`. */
+void segments_leave(struct offload *offload, bool sends, const char *who);
+/* All jobs and copies are done. */
+void segments_settle(struct offload *offload);
+/* Until the job is done with the segment. From any thread. */
+void segment_await(struct offload *offload, int segment, uint64_t ticket);
+/* Its parameters' lease. */
+struct lease *segment_params(struct offload *offload, int segment);
+/* Under the lock: a job begins, or is done with a chunk of its own. */
+void segments_note_begun(struct offload *offload, const struct job *job);
+void segments_note_chunk(
+        struct offload *offload, const struct job *job, int chunk);
+
 /* --- params.c */
 /* Parameters of all segments are about to be made again. */
 void params_begin(struct offload *offload);
 /* Under the lock: a chunk's parameter is final. */
 void params_note_updated(struct offload *offload, int chunk);
 void *params_uploader(void *offload); /* a thread */
-/* Waits until the segment's parameters have been made on the host; what comes
- * down later follows their copies to the device. */
-enum zd_status params_leave_slots(struct offload *offload, int segment);
+/* Until a segment's copies up that were asked for are on their stream. */
+enum zd_status params_await_queued(struct offload *offload, int segment);
 
 /* --- lock.c */
 enum zd_status pinned_lock(struct offload *offload);

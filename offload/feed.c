@@ -17,9 +17,9 @@ static enum zd_status issue(
     case FEED_CALL:
         return stream_call(stream, op->fn, op->ctx, op->arg);
     case FEED_WAIT:
-        return stream_wait(stream, op->event);
+        return token_wait(stream, op->token);
     case FEED_RECORD:
-        return stream_record(stream, op->event);
+        return stream_record(stream, op->token.event);
     }
     return ZD_OK;
 }
@@ -139,43 +139,39 @@ enum zd_status feed_copy(
     return do_or_push(feed, &op);
 }
 
-enum zd_status feed_wait(struct feed *feed, struct event *event)
+enum zd_status feed_wait(struct feed *feed, struct token token)
 {
-    struct feed_operation op = {.kind = FEED_WAIT, .event = event};
-    return event ? do_or_push(feed, &op) : ZD_OK;
+    struct feed_operation op = {.kind = FEED_WAIT, .token = token};
+    return token.number ? do_or_push(feed, &op) : ZD_OK;
 }
 
-enum zd_status feed_record(struct feed *feed, struct event *event)
+enum zd_status feed_record(
+        struct feed *feed, struct marker *marker, struct token *token_out)
 {
-    struct feed_operation op = {.kind = FEED_RECORD, .event = event};
+    struct feed_operation op = {
+            .kind = FEED_RECORD, .token = marker_record_later(marker)};
+    *token_out = op.token;
     return do_or_push(feed, &op);
 }
 
-/* Under the lock: a record of the event is not on the stream yet. */
-static bool has_record(const struct feed *feed, const struct event *event)
+/* After a failure records are not made, but what is fed comes to its end. */
+enum zd_status feed_await(struct feed *feed, struct token token)
 {
-    for (int i = 0; i < feed->count; i++) {
-        const struct feed_operation *op =
-                &feed->ring[(feed->first + i) % FEED_OPERATIONS];
-        if (op->kind == FEED_RECORD && op->event == event)
-            return true;
-    }
-    return false;
+    if (!feed->has_thread || !token.number)
+        return ZD_OK;
+    pthread_mutex_lock(&feed->lock);
+    while (feed->count && event_records(token.event) < token.number)
+        pthread_cond_wait(&feed->changed, &feed->lock);
+    enum zd_status status = failure(feed);
+    pthread_mutex_unlock(&feed->lock);
+    return status;
 }
 
 enum zd_status feed_follow(
-        struct feed *feed, struct event *event, struct stream *stream)
+        struct feed *feed, struct token token, struct stream *stream)
 {
-    enum zd_status status = ZD_OK;
-    if (feed->has_thread) {
-        pthread_mutex_lock(&feed->lock);
-        while (has_record(feed, event))
-            pthread_cond_wait(&feed->changed, &feed->lock);
-        status = failure(feed);
-        pthread_mutex_unlock(&feed->lock);
-    }
-    ZD_TRY(status);
-    return stream_wait(stream, event);
+    ZD_TRY(feed_await(feed, token));
+    return token_wait(stream, token);
 }
 
 enum zd_status feed_finish(struct feed *feed)

@@ -9,14 +9,15 @@
  *     feed      hold: workers have filled it | copy | record | hold ..
  *     stream                                   copy   record
  *
- * Calls are those of base/device/stream.h, in one order for all. An event that
- * was recorded through a feed is waited for by feed_follow alone, which waits
- * until the record is on the stream. One thread (the trainer) feeds. Errors:
- * the first of the thread's is told by every call after it. */
+ * Calls are those of base/device/stream.h, in one order for all. A record that
+ * is asked for through a feed is waited for by feed_follow, which waits until
+ * it is on the stream, or after feed_await. One thread (the trainer) feeds.
+ * Errors: the first of the thread's is told by every call after it. */
 #ifndef ZD_OFFLOAD_FEED_H
 #define ZD_OFFLOAD_FEED_H
 
 #include "base/device/device.h"
+#include "base/device/lease.h"
 
 #include <pthread.h>
 
@@ -32,7 +33,7 @@ struct feed_operation {
     void *to; /* copy */
     const void *from;
     size_t bytes;
-    struct event *event; /* wait, record */
+    struct token token; /* wait, record */
 };
 
 struct feed {
@@ -63,11 +64,15 @@ enum zd_status feed_call(
         struct feed *feed, stream_fn *fn, void *ctx, int64_t arg);
 enum zd_status feed_copy(
         struct feed *feed, void *to, const void *from, size_t bytes);
-enum zd_status feed_wait(struct feed *feed, struct event *event);
-enum zd_status feed_record(struct feed *feed, struct event *event);
-/* What `stream` does later follows the event's last record. */
+/* The token's record is on its stream. {0}: at once. */
+enum zd_status feed_wait(struct feed *feed, struct token token);
+enum zd_status feed_record(
+        struct feed *feed, struct marker *marker, struct token *token_out);
+/* Until the record, which was asked for through this feed, is on the stream. */
+enum zd_status feed_await(struct feed *feed, struct token token);
+/* Then, what `stream` does later follows it. */
 enum zd_status feed_follow(
-        struct feed *feed, struct event *event, struct stream *stream);
+        struct feed *feed, struct token token, struct stream *stream);
 /* Until all that was fed is done. */
 enum zd_status feed_finish(struct feed *feed);
 

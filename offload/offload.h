@@ -32,14 +32,16 @@
  * Threads: all calls come from the trainer. Workers touch host memory only.
  * Waits for copies are the compute stream's (base/device/stream.h): on the CPU
  * that is the trainer, on a GPU it goes on. Waits for workers are the
- * trainer's. Bits: those of optim_update over the same elements, whatever the
- * chunks, the threads, the tier and the clipping strategy. Errors: ZD_ERR_IO of
- * the disk, told by the next call. Nothing on the step path allocates. */
+ * trainer's. Memory of the host is the engine's to protect (segments.c); of the
+ * device, the caller's, by the tokens that calls take and leave. Bits: those of
+ * optim_update over the same elements, whatever the chunks, the threads, the
+ * tier and the clipping strategy. Errors: ZD_ERR_IO of the disk, told by the
+ * next call. Nothing on the step path allocates. */
 #ifndef ZD_OFFLOAD_OFFLOAD_H
 #define ZD_OFFLOAD_OFFLOAD_H
 
 #include "base/device/device.h"
-#include "base/device/stream.h"
+#include "base/device/lease.h"
 #include "base/memory/arena.h"
 #include "offload/options.h"
 #include "optim/optim.h"
@@ -132,13 +134,15 @@ void offload_destroy(struct offload *offload); /* removes its file */
 void offload_step_begin(
         struct offload *offload, const struct optim_step *unclipped);
 /* `from`: the segment's reduced gradient on the device: dtype, or fp32 with
- * `accumulates`; it lies there once `ready` is done (NULL: now). `micro` counts
+ * `accumulates`; it lies there once `ready` is done ({0}: now). `micro` counts
  * micro-batches that come down, from 0; `last` says that nothing follows. */
 enum zd_status offload_grads_down(
         struct offload *offload, int segment, const void *from,
-        struct event *ready, int micro, bool last);
-/* What the compute stream does later may write `from` again. */
-enum zd_status offload_grads_wait(struct offload *offload, int segment);
+        struct token ready, int micro, bool last);
+/* The segment's last copies down have left `from`. */
+struct token offload_grads_left(const struct offload *offload, int segment);
+/* What the compute stream does later follows that token. */
+enum zd_status offload_down_wait(struct offload *offload, struct token left);
 /* Waits for all segments and adds the squares of their gradients, as
  * optim_add_squares, after rounding. */
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum);
@@ -165,16 +169,16 @@ enum zd_status offload_update_wait(struct offload *offload, int segment);
  * `begin` on to the device. `done` is recorded behind it. */
 enum zd_status offload_params_up(
         struct offload *offload, int segment, size_t begin, size_t count,
-        void *to, struct event *done);
-/* What the compute stream does later follows `done` of offload_params_up; the
- * report tells what for. */
-enum zd_status offload_up_wait(struct offload *offload, struct event *done);
-/* What goes up from now on follows the event. */
-enum zd_status offload_up_after(struct offload *offload, struct event *event);
+        void *to, struct marker *done);
+/* What the compute stream does later follows a record of `done` of
+ * offload_params_up; the report tells what for. */
+enum zd_status offload_up_wait(struct offload *offload, struct token done);
+/* What goes up from now on follows the token, whose record is queued. */
+enum zd_status offload_up_after(struct offload *offload, struct token token);
 /* In turn with offload_params_up: other memory of the host, which is pinned. */
 enum zd_status offload_copy_up(
         struct offload *offload, const void *from, void *to, size_t bytes,
-        struct event *done);
+        struct marker *done);
 /* Until everything under way is done. */
 enum zd_status offload_finish(struct offload *offload);
 

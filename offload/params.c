@@ -31,22 +31,20 @@ static enum zd_status send_chunk(struct offload *offload, int index)
     ZD_TRY(stream_copy(
             up, (char *)segment->device + at * wide, memory.param,
             chunk->count * wide));
-    return is_last ? stream_record(up, segment->up) : ZD_OK;
+    return is_last ? stream_record(up, segment->up.event) : ZD_OK;
 }
 
 static void note_sent(struct offload *offload, int index, enum zd_status status)
 {
     const struct chunk *chunk = &offload->chunks[index];
-    struct segment *segment = &offload->segments[chunk->segment];
+    const struct segment *segment = &offload->segments[chunk->segment];
     if (status != ZD_OK && offload->status == ZD_OK) {
         offload->status = status;
         offload->error = *zd_error_get();
     }
     offload->next_up++;
-    if (offload->next_up == segment->first_chunk + segment->chunk_count) {
-        segment->is_queued = true;
+    if (offload->next_up == segment->first_chunk + segment->chunk_count)
         pthread_cond_broadcast(&offload->progress);
-    }
 }
 
 void *params_uploader(void *ctx)
@@ -89,11 +87,6 @@ void params_begin(struct offload *offload)
         pthread_cond_wait(&offload->progress, &offload->lock);
     for (int c = 0; c < offload->chunk_count; c++)
         offload->is_updated[c] = false;
-    for (int s = 0; s < offload->request.segment_count; s++) {
-        struct segment *segment = &offload->segments[s];
-        segment->chunks_left = segment->chunk_count;
-        segment->is_queued = !segment->chunk_count;
-    }
     offload->next_up = 0;
     count_up(offload);
     pthread_mutex_unlock(&offload->lock);
@@ -101,55 +94,30 @@ void params_begin(struct offload *offload)
 
 void params_note_updated(struct offload *offload, int index)
 {
-    struct segment *segment =
-            &offload->segments[offload->chunks[index].segment];
     offload->is_updated[index] = true;
-    segment->chunks_left--;
-    if (!segment->chunks_left || index == offload->next_up)
+    if (index == offload->next_up)
         pthread_cond_broadcast(&offload->progress);
 }
 
-/* Until the segment's parameters have been made on the host. */
-static void params_await_host(struct offload *offload, int index)
+enum zd_status params_await_queued(struct offload *offload, int index)
 {
-    struct segment *segment = &offload->segments[index];
+    const struct segment *segment = &offload->segments[index];
+    if (!offload->has_uploader)
+        return feed_await(&offload->up, marker_last(&segment->up));
     pthread_mutex_lock(&offload->lock);
-    while (segment->chunks_left)
+    while (offload->next_up < segment->first_chunk + segment->chunk_count)
         pthread_cond_wait(&offload->progress, &offload->lock);
     pthread_mutex_unlock(&offload->lock);
-}
-
-static void await_queued(struct offload *offload, const struct segment *segment)
-{
-    pthread_mutex_lock(&offload->lock);
-    while (offload->has_uploader && !segment->is_queued)
-        pthread_cond_wait(&offload->progress, &offload->lock);
-    pthread_mutex_unlock(&offload->lock);
-}
-
-/* Until the segment's copies to the device, if any, are on the stream. */
-static void await_copies(struct offload *offload, int index)
-{
-    params_await_host(offload, index);
-    if (offload->has_uploader)
-        await_queued(offload, &offload->segments[index]);
-}
-
-enum zd_status params_leave_slots(struct offload *offload, int index)
-{
-    await_copies(offload, index);
-    return feed_wait(
-            &offload->down,
-            offload->has_uploader ? offload->segments[index].up : NULL);
+    return ZD_OK;
 }
 
 enum zd_status offload_params_wait(struct offload *offload, int index)
 {
     ZD_TRY(offload_update_wait(offload, index));
     struct wait wait = wait_begin(offload, WAIT_UP);
-    await_copies(offload, index);
-    enum zd_status status = stream_wait(
-            NULL, offload->has_uploader ? offload->segments[index].up : NULL);
+    enum zd_status status = params_await_queued(offload, index);
+    if (status == ZD_OK)
+        status = token_wait(NULL, marker_last(&offload->segments[index].up));
     wait_end(offload, &wait, WAIT_UP);
     return status;
 }
@@ -157,12 +125,12 @@ enum zd_status offload_params_wait(struct offload *offload, int index)
 enum zd_status offload_update_wait(struct offload *offload, int index)
 {
     struct wait wait = wait_begin(offload, WAIT_HOST);
-    params_await_host(offload, index);
+    segment_await(offload, index, offload->segments[index].made);
     wait_end(offload, &wait, WAIT_HOST);
     return offload_failure(offload);
 }
 
-enum zd_status offload_up_wait(struct offload *offload, struct event *done)
+enum zd_status offload_up_wait(struct offload *offload, struct token done)
 {
     struct wait wait = wait_begin(offload, WAIT_UP);
     enum zd_status status = feed_follow(&offload->up, done, NULL);
@@ -173,11 +141,14 @@ enum zd_status offload_up_wait(struct offload *offload, struct event *done)
 
 /* --- when they live on the host ------------------------------------------- */
 
-static void await_made(void *ctx, int64_t segment)
+/* `arg`: a ticket and a segment. */
+static void await_made(void *ctx, int64_t arg)
 {
-    waits_hold(ctx, WAIT_UP, true);
-    params_await_host(ctx, (int)segment);
-    waits_hold(ctx, WAIT_UP, false);
+    struct offload *offload = ctx;
+    int64_t segments = offload->request.segment_count;
+    waits_hold(offload, WAIT_UP, true);
+    segment_await(offload, (int)(arg % segments), (uint64_t)(arg / segments));
+    waits_hold(offload, WAIT_UP, false);
 }
 
 /* The segment's parameters as one array, padding included. */
@@ -202,7 +173,10 @@ static enum zd_status send_from_memory(
 {
     struct feed *up = &offload->up;
     size_t wide = dtype_bytes(offload->request.dtype);
-    ZD_TRY(feed_hold(up, await_made, offload, passage->segment));
+    int64_t made = (int64_t)offload->segments[passage->segment].made;
+    ZD_TRY(feed_hold(
+            up, await_made, offload,
+            made * offload->request.segment_count + passage->segment));
     return feed_copy(
             up, passage->to,
             params_of(offload, passage->segment) + passage->begin * wide,
@@ -301,13 +275,17 @@ static enum zd_status send_from_file(
 
 enum zd_status offload_params_up(
         struct offload *offload, int segment, size_t begin, size_t count,
-        void *to, struct event *done)
+        void *to, struct marker *done)
 {
     const struct offload_request *request = &offload->request;
+    struct lease *params = segment_params(offload, segment);
+    struct token left, arrived;
     struct passage passage = {segment, begin, count, to};
     assert(request->params_on_host);
     assert(begin + count <= request->segment_counts[segment]);
     ZD_TRY(offload_failure(offload));
+    /* what was made is waited for by the stream, or by the file's jobs */
+    lease_acquire(params, LEASE_READ, "parameters up");
     /* inline streams make the copy now, and wait for what it needs */
     struct wait wait = wait_begin(offload, WAIT_UP);
     enum zd_status status = offload_params_in_file(request)
@@ -318,18 +296,21 @@ enum zd_status offload_params_up(
     pthread_mutex_lock(&offload->lock);
     offload->report.up_bytes += count * dtype_bytes(request->dtype);
     pthread_mutex_unlock(&offload->lock);
-    return done ? feed_record(&offload->up, done) : ZD_OK;
+    ZD_TRY(feed_record(&offload->up, &offload->segments[segment].up, &left));
+    lease_release(params, left);
+    return done ? feed_record(&offload->up, done, &arrived) : ZD_OK;
 }
 
-enum zd_status offload_up_after(struct offload *offload, struct event *event)
+enum zd_status offload_up_after(struct offload *offload, struct token token)
 {
-    return feed_wait(&offload->up, event);
+    return feed_wait(&offload->up, token);
 }
 
 enum zd_status offload_copy_up(
         struct offload *offload, const void *from, void *to, size_t bytes,
-        struct event *done)
+        struct marker *done)
 {
+    struct token arrived;
     ZD_TRY(feed_copy(&offload->up, to, from, bytes));
-    return feed_record(&offload->up, done);
+    return feed_record(&offload->up, done, &arrived);
 }

@@ -183,6 +183,7 @@ static struct job job_over_all(const struct offload *offload, job_fn *fn)
             .count = offload->chunk_count,
             .ready = offload->chunk_count,
             .alone = true,
+            .is_over_all = true,
             .is_for = WAIT_HOST,
     };
 }
@@ -213,6 +214,12 @@ static void note_begin(struct offload *offload, bool undone)
     pthread_mutex_unlock(&offload->lock);
 }
 
+/* Between segments_take and segments_leave. */
+static void add_over_all(struct offload *offload, const struct job *job)
+{
+    segments_taken(offload, job_add(offload, job));
+}
+
 /* All chunks were updated as their gradients arrived. */
 static void keep_updates(struct offload *offload)
 {
@@ -240,12 +247,15 @@ enum zd_status offload_update(
     offload->is_speculative = false;
     offload->step = *step;
     offload->block_v = block_v;
+    if (!keeps)
+        ZD_TRY(segments_take(offload, was_updated ? "redo" : "update"));
     params_begin(offload);
     note_begin(offload, was_updated && !keeps);
     if (keeps)
         keep_updates(offload);
     else
-        job_add(offload, &job);
+        add_over_all(offload, &job);
+    segments_leave(offload, true, "update");
     return ZD_OK;
 }
 
@@ -260,17 +270,22 @@ enum zd_status offload_skip(struct offload *offload)
     offload->is_speculative = false;
     /* gradients lie where parameters were */
     bool lost = request->params_on_host && !request->accumulates;
-    if (!was_updated && !lost)
-        return ZD_OK;
-    job.ends_update = true;
-    job.reads = was_updated ? CHUNK_STATES : CHUNK_MASTER;
-    job.writes = slots_of(offload_params_in_file(request));
-    if (request->params_on_host) {
-        job.updates = true;
-        params_begin(offload);
+    if (was_updated || lost) {
+        job.ends_update = true;
+        job.reads = was_updated ? CHUNK_STATES : CHUNK_MASTER;
+        job.writes = slots_of(offload_params_in_file(request));
+        job.updates = request->params_on_host;
+        if (job.updates) {
+            ZD_TRY(segments_take(offload, was_updated ? "undo" : "round"));
+            params_begin(offload);
+            note_begin(offload, was_updated);
+            add_over_all(offload, &job);
+        } else {
+            note_begin(offload, was_updated);
+            job_add(offload, &job);
+        }
     }
-    note_begin(offload, was_updated);
-    job_add(offload, &job);
+    segments_leave(offload, false, "skip");
     return ZD_OK;
 }
 
@@ -281,8 +296,10 @@ enum zd_status offload_masters_written(struct offload *offload)
     job.reads = CHUNK_MASTER;
     job.writes = slots_of(offload_params_in_file(&offload->request));
     ZD_TRY(offload_finish(offload));
+    ZD_TRY(segments_take(offload, "round"));
     params_begin(offload);
-    job_add(offload, &job);
+    add_over_all(offload, &job);
+    segments_leave(offload, true, "round");
     return ZD_OK;
 }
 

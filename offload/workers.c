@@ -45,6 +45,8 @@ uint64_t job_add(struct offload *offload, const struct job *job)
     uint64_t number = offload->job_end++;
     struct job *added = job_at(offload, number);
     *added = *job;
+    added->ticket = number + 1;
+    segments_note_begun(offload, added);
     if (offload->is_in_file) {
         added->alone = true; /* one list of the store at a time */
         if (job->reads || job->writes)
@@ -52,13 +54,13 @@ uint64_t job_add(struct offload *offload, const struct job *job)
     }
     pthread_cond_broadcast(&offload->work);
     pthread_mutex_unlock(&offload->lock);
-    return number;
+    return number + 1;
 }
 
-void job_raise(struct offload *offload, uint64_t number)
+void job_raise(struct offload *offload, uint64_t ticket)
 {
     pthread_mutex_lock(&offload->lock);
-    job_at(offload, number)->ready++;
+    job_at(offload, ticket - 1)->ready++;
     pthread_cond_signal(&offload->work);
     pthread_mutex_unlock(&offload->lock);
 }
@@ -221,7 +223,9 @@ static void run_chunk(struct worker *worker, struct job *job)
     offload->report.worker_seconds += seconds;
     if (now.updates)
         params_note_updated(offload, now.first + at);
-    if (++job->finished < job->count)
+    job->finished++;
+    segments_note_chunk(offload, job, now.first + at);
+    if (job->finished < job->count)
         return;
     retire_jobs(offload);
     pthread_cond_broadcast(&offload->work); /* jobs that waited for this one */

@@ -61,27 +61,67 @@ static void point_unit(const struct zero *zero, int unit, float **grads)
     }
 }
 
-/* Before position `i` writes into its work buffer: what used that memory has
- * left. The plan's lifetimes say which buckets that may be; of the micro-batch
- * before, all. */
-static enum zd_status wait_for_work(struct zero *zero, int i)
+/* --- whose turn it is ----------------------------------------------------- */
+
+static enum zd_status wait_for(
+        struct zero *zero, const struct lease_tokens *tokens)
+{
+    for (int i = 0; i < tokens->count; i++) {
+        struct token token = tokens->token[i];
+        ZD_TRY(token.event ? offload_down_wait(zero->offload.engine, token)
+                           : ops_wait(&zero->ops, token.number));
+    }
+    return ZD_OK;
+}
+
+enum zd_status grads_take(
+        struct zero *zero, struct lease *lease, enum lease_use use,
+        const char *who)
+{
+    struct lease_tokens tokens = lease_acquire(lease, use, who);
+    return wait_for(zero, &tokens);
+}
+
+enum zd_status grads_take_over(
+        struct zero *zero, struct lease *lease, const char *who)
+{
+    struct lease_tokens tokens = lease_yield(lease, who);
+    return wait_for(zero, &tokens);
+}
+
+/* The buffers of units share memory: what was in that of position `i`. */
+static enum zd_status take_work(struct zero *zero, int i)
 {
     const struct zero_plan *plan = zero->plan;
-    int last = plan->grad_buckets[i] - 1 - plan_buckets_under_way(plan);
-    bool sends_work = plan->grads_pass && zero->world == 1;
-    if (!zero->work_is_clear && plan->grads_pass && zero->micro > 0)
-        ZD_TRY(grads_send_rest(zero));
+    int unit = plan->grad_units[i];
+    size_t begin = plan->work_offsets[unit];
+    size_t end = begin + plan_grad_count(plan, unit);
+    if (plan->grads_pass)
+        ZD_TRY(grads_send(zero, zero->micro, 0));
     for (int k = 0; k < plan->grad_unit_count; k++) {
-        const uint64_t *tickets = &zero->grad_ops[2 * plan->grad_units[k]];
-        if (zero->work_is_clear && (k >= i || plan->grad_buckets[k] > last))
-            break;
-        ZD_TRY(ops_wait(&zero->ops, tickets[0]));
-        ZD_TRY(ops_wait(&zero->ops, tickets[1]));
-        if (sends_work)
-            ZD_TRY(grads_wait_down(zero, plan->grad_units[k]));
+        int other = plan->grad_units[k];
+        size_t at = plan->work_offsets[other];
+        if (other != unit && at < end &&
+            begin < at + plan_grad_count(plan, other))
+            ZD_TRY(grads_take_over(zero, &zero->grad_work[other], "model"));
     }
-    zero->work_is_clear = true;
-    return ZD_OK;
+    return grads_take(zero, &zero->grad_work[unit], LEASE_FILL, "model");
+}
+
+/* What is kept of the step before is of no more use. */
+static void drop_kept(struct zero *zero)
+{
+    for (int k = 0; k < zero->plan->grad_unit_count; k++) {
+        struct lease *part = &zero->grad_parts[zero->plan->grad_units[k]];
+        if (lease_is(part, LEASE_READY))
+            lease_drop(part, "step");
+    }
+}
+
+/* In the first micro-batch gradients are new, then they are added to. */
+static enum lease_use first_use(const struct zero *zero)
+{
+    return zero->micro == 0 ? LEASE_FILL : LEASE_CHANGE;
 }
 
 enum zd_status grads_acquire(
@@ -109,11 +149,10 @@ enum zd_status grads_acquire(
                 zero->grads_done < plan->grad_unit_count
                         ? plan->grad_units[zero->grads_done]
                         : -1);
-    if (writes_in_place(zero))
-        *accumulate_out = zero->micro > 0;
-    else if (plan->grads_cut || plan->grads_pass)
-        ZD_TRY(wait_for_work(zero, tied ? 0 : position));
-    return ZD_OK;
+    if (!writes_in_place(zero))
+        return take_work(zero, position);
+    *accumulate_out = zero->micro > 0;
+    return grads_take(zero, &zero->grad_parts[unit], first_use(zero), "model");
 }
 
 /* --- rounding ------------------------------------------------------------- */
@@ -133,16 +172,13 @@ static enum zd_status round_sums(struct zero *zero)
     return ZD_OK;
 }
 
-/* The work buffer of a complete unit becomes what is kept or sent. */
-static enum zd_status round_unit(struct zero *zero, int unit)
+/* The work buffer of a unit whose gradient is kept whole. */
+static enum zd_status keep_unit(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
     float *work = zero->work + plan->work_offsets[unit];
-    if (writes_in_place(zero) || plan->grad_dtype == DTYPE_FP32)
-        return ZD_OK;
-    if (plan->grads_cut || plan->grads_pass)
-        return optim_device()->narrow(
-                work, plan->grad_dtype, plan_grad_count(plan, unit));
+    ZD_TRY(grads_take(
+            zero, &zero->grad_parts[unit], first_use(zero), "rounding"));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
         if (!plan->segments[s].trainable)
@@ -152,7 +188,28 @@ static enum zd_status round_unit(struct zero *zero, int unit)
                 plan->segments[s].count));
         work += plan->segments[s].count;
     }
+    lease_drop(&zero->grad_work[unit], "rounding");
+    lease_release(&zero->grad_parts[unit], (struct token){0});
     return ZD_OK;
+}
+
+/* A complete unit becomes what is kept or sent. */
+static enum zd_status complete_unit(struct zero *zero, int unit)
+{
+    const struct zero_plan *plan = zero->plan;
+    bool in_place = writes_in_place(zero);
+    lease_release(
+            in_place ? &zero->grad_parts[unit] : &zero->grad_work[unit],
+            (struct token){0});
+    if (in_place)
+        return ZD_OK;
+    if (!plan->grads_cut && !plan->grads_pass)
+        return keep_unit(zero, unit);
+    if (plan->grad_dtype == DTYPE_FP32)
+        return ZD_OK;
+    return optim_device()->narrow(
+            zero->work + plan->work_offsets[unit], plan->grad_dtype,
+            plan_grad_count(plan, unit));
 }
 
 /* --- reduction ------------------------------------------------------------ */
@@ -172,13 +229,37 @@ static bool leaves_now(const struct zero *zero)
     return zero->plan->grads_cut || is_last_micro(zero);
 }
 
+/* Where the sums of a unit go, and what they are of; what is kept whole is
+ * both. */
+static enum zd_status take_parts(struct zero *zero, int unit)
+{
+    const struct zero_plan *plan = zero->plan;
+    struct lease *part = &zero->grad_parts[unit];
+    const char *who = "reduce_scatter";
+    size_t begin = plan->passing_offsets[unit], world = (size_t)zero->world;
+    size_t end = begin + plan_grad_count(plan, unit) / world;
+    if (!plan->grads_cut)
+        return grads_take(zero, part, LEASE_CHANGE, who);
+    ZD_TRY(grads_take(zero, &zero->grad_work[unit], LEASE_READ, who));
+    if (!plan->grads_pass)
+        return grads_take(zero, part, first_use(zero), who);
+    for (int k = 0; k < plan->grad_unit_count; k++) {
+        int other = plan->grad_units[k];
+        size_t at = plan->passing_offsets[other];
+        if (other != unit && at < end &&
+            begin < at + plan_grad_count(plan, other) / world)
+            ZD_TRY(grads_take_over(zero, &zero->grad_parts[other], who));
+    }
+    return grads_take(zero, part, LEASE_FILL, who);
+}
+
 static enum zd_status reduce_unit(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
     size_t bytes = dtype_bytes(plan->grad_dtype);
     const char *work = (const char *)(zero->work + plan->work_offsets[unit]);
     char *passing = grads_passing(zero, unit);
-    uint64_t *ticket = &zero->grad_ops[2 * unit];
+    ZD_TRY(take_parts(zero, unit));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
         const struct zero_segment *segment = &plan->segments[s];
@@ -188,12 +269,21 @@ static enum zd_status reduce_unit(struct zero *zero, int unit)
         const void *full = plan->grads_cut ? work : memory->grad_full;
         void *shard = plan->grads_pass ? passing : memory->grad_shard;
         bool adds = plan->grads_cut && !plan->grads_pass && zero->micro > 0;
+        struct token reduced = {0};
         ZD_TRY(ops_reduce_scatter(
                 &zero->ops, full, shard, segment->shard_count, plan->grad_dtype,
-                adds, ticket++));
+                adds, &reduced.number));
+        lease_note(&zero->grad_parts[unit], reduced);
+        if (plan->grads_cut)
+            lease_note(&zero->grad_work[unit], reduced);
         work += segment->count * bytes;
         passing += segment->shard_count * bytes;
     }
+    lease_release(&zero->grad_parts[unit], (struct token){0});
+    if (!plan->grads_cut)
+        return ZD_OK;
+    lease_release(&zero->grad_work[unit], (struct token){0});
+    lease_drop(&zero->grad_work[unit], "reduce_scatter");
     return ZD_OK;
 }
 
@@ -210,8 +300,6 @@ static int first_of_bucket(const struct zero_plan *plan, int i)
 static enum zd_status reduce_bucket(struct zero *zero, int first, int last)
 {
     const struct zero_plan *plan = zero->plan;
-    if (plan->grads_pass)
-        ZD_TRY(grads_wait_passing(zero, plan->grad_buckets[first]));
     for (int k = first; k <= last; k++)
         ZD_TRY(reduce_unit(zero, plan->grad_units[k]));
     return plan->request.options.overlap_comm ? ZD_OK
@@ -228,7 +316,7 @@ static enum zd_status flush_bucket(struct zero *zero, int i)
     if (!goes_down(zero))
         return ZD_OK;
     bool is_late = reduces && zero->plan->request.options.overlap_comm;
-    return grads_send(zero, is_late ? first : i + 1);
+    return grads_send(zero, zero->micro, is_late ? first : i + 1);
 }
 
 enum zd_status grads_release(void *ctx, int unit)
@@ -245,7 +333,7 @@ enum zd_status grads_release(void *ctx, int unit)
                 "the model completes the gradient of unit %d out of order",
                 unit);
     zero->grads_done++;
-    ZD_TRY(round_unit(zero, unit));
+    ZD_TRY(complete_unit(zero, unit));
     if (!leaves_now(zero))
         return ZD_OK;
     bool completes =
@@ -256,26 +344,17 @@ enum zd_status grads_release(void *ctx, int unit)
 
 /* --- the step ------------------------------------------------------------- */
 
-/* Of the step before nothing is under way any more. */
-static enum zd_status begin_sending(struct zero *zero)
-{
-    const struct zero_plan *plan = zero->plan;
-    zero->sent = 0;
-    zero->sent_micro = 0;
-    if (plan->states_on_host)
-        for (int i = 0; i < plan->grad_unit_count; i++)
-            ZD_TRY(grads_wait_down(zero, plan->grad_units[i]));
-    return ZD_OK;
-}
-
 enum zd_status zero_micro_begin(struct zero *zero, int micro)
 {
     const struct zero_plan *plan = zero->plan;
     assert(micro >= 0 && micro < plan->request.accumulation);
     zero->micro = micro;
     zero->grads_done = 0;
-    zero->work_is_clear = false;
-    return micro == 0 ? begin_sending(zero) : ZD_OK;
+    if (micro == 0) {
+        zero->sent = 0;
+        drop_kept(zero);
+    }
+    return ZD_OK;
 }
 
 /* Stage 0: every rank gets all of the gradient. */
@@ -307,5 +386,7 @@ enum zd_status zero_reduce_finish(struct zero *zero)
     }
     if (!plan->states_cut && zero->world > 1)
         ZD_TRY(gather_grads(zero));
-    return plan->states_on_host ? grads_send_rest(zero) : ZD_OK;
+    return plan->states_on_host
+                   ? grads_send(zero, zero->micro, plan->grad_unit_count)
+                   : ZD_OK;
 }

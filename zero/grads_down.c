@@ -10,17 +10,6 @@
  * have left; one rank sends what the model wrote. */
 #include "zero/private.h"
 
-enum zd_status grads_wait_down(struct zero *zero, int unit)
-{
-    const struct zero_plan *plan = zero->plan;
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++)
-        if (plan->segments[s].trainable)
-            ZD_TRY(offload_grads_wait(
-                    zero->offload.engine, zero->offload.segments[s]));
-    return ZD_OK;
-}
-
 char *grads_passing(const struct zero *zero, int unit)
 {
     return zero->passing + zero->plan->passing_offsets[unit] *
@@ -47,57 +36,51 @@ static enum zd_status send_segment(
         struct zero *zero, int s, const void *from, int micro, bool is_last)
 {
     const struct zero_offload *offload = &zero->offload;
-    ZD_TRY(stream_record(NULL, offload->grads_ready));
+    struct token ready;
+    ZD_TRY(marker_record(NULL, &offload->ready[s], &ready));
     return offload_grads_down(
-            offload->engine, offload->segments[s], from, offload->grads_ready,
-            micro, is_last);
+            offload->engine, offload->segments[s], from, ready, micro, is_last);
 }
 
-static enum zd_status send_unit(struct zero *zero, int unit)
+static enum zd_status send_unit(struct zero *zero, int unit, int micro)
 {
     const struct zero_plan *plan = zero->plan;
-    const uint64_t *ticket = &zero->grad_ops[2 * unit];
-    int micro = plan->grads_pass ? zero->sent_micro : 0;
-    bool is_last = !plan->grads_pass ||
-                   zero->sent_micro == plan->request.accumulation - 1;
-    char *from = zero->world > 1
-                         ? grads_passing(zero, unit)
-                         : (char *)(zero->work + plan->work_offsets[unit]);
+    bool passes = plan->grads_pass;
+    bool is_last = !passes || micro == plan->request.accumulation - 1;
+    bool is_work = passes && zero->world == 1;
+    struct lease *lease =
+            is_work ? &zero->grad_work[unit] : &zero->grad_parts[unit];
+    char *from = is_work ? (char *)(zero->work + plan->work_offsets[unit])
+                         : grads_passing(zero, unit);
+    ZD_TRY(grads_take(zero, lease, LEASE_READ, "copies down"));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
         if (!plan->segments[s].trainable)
             continue;
-        ZD_TRY(ops_wait(&zero->ops, *ticket++));
         void *kept = from;
-        if (!plan->grads_pass)
+        if (!passes)
             ZD_TRY(grads_round_kept(zero, s, &kept));
-        ZD_TRY(send_segment(zero, s, kept, micro, is_last));
+        ZD_TRY(send_segment(zero, s, kept, passes ? micro : 0, is_last));
+        lease_note(
+                lease,
+                offload_grads_left(
+                        zero->offload.engine, zero->offload.segments[s]));
         from += zero->memory[s].state_count * dtype_bytes(plan->grad_dtype);
     }
+    lease_release(lease, (struct token){0});
+    lease_drop(lease, "copies down");
     return ZD_OK;
 }
 
-enum zd_status grads_send(struct zero *zero, int end)
-{
-    for (; zero->sent < end; zero->sent++)
-        ZD_TRY(send_unit(zero, zero->plan->grad_units[zero->sent]));
-    return ZD_OK;
-}
-
-enum zd_status grads_send_rest(struct zero *zero)
-{
-    ZD_TRY(grads_send(zero, zero->plan->grad_unit_count));
-    zero->sent = 0;
-    zero->sent_micro = zero->micro;
-    return ZD_OK;
-}
-
-enum zd_status grads_wait_passing(struct zero *zero, int bucket)
+enum zd_status grads_send(struct zero *zero, int micro, int end)
 {
     const struct zero_plan *plan = zero->plan;
-    int last = bucket - 1 - plan_buckets_under_way(plan);
-    for (int k = 0; k < plan->grad_unit_count; k++)
-        if (bucket == 0 || plan->grad_buckets[k] <= last)
-            ZD_TRY(grads_wait_down(zero, plan->grad_units[k]));
+    int count = plan->grad_unit_count;
+    if (plan->grads_pass)
+        end += micro * count;
+    for (; zero->sent < end; zero->sent++)
+        ZD_TRY(send_unit(
+                zero, plan->grad_units[zero->sent % count],
+                zero->sent / count));
     return ZD_OK;
 }

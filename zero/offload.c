@@ -22,22 +22,28 @@ static enum zd_status take_tables(struct zero *zero)
     size_t slots = (size_t)(plan->outer_slots + plan->layer_slots);
     size_t runs = (size_t)offload->request.run_count;
     offload->segments = calloc(segments + 1, sizeof *offload->segments);
-    offload->due = calloc(segments + 1, sizeof *offload->due);
-    offload->slot_events = calloc(slots + 1, sizeof *offload->slot_events);
+    offload->params = calloc(segments + 1, sizeof *offload->params);
+    offload->ready = calloc(segments + 1, sizeof *offload->ready);
+    offload->arrived = calloc(slots + 1, sizeof *offload->arrived);
+    offload->left = calloc(slots + 1, sizeof *offload->left);
     offload->run_sums = calloc(runs + 1, sizeof *offload->run_sums);
     offload->run_blocks = calloc(runs + 1, sizeof *offload->run_blocks);
-    if (!offload->segments || !offload->due || !offload->slot_events ||
-        !offload->run_sums || !offload->run_blocks)
+    if (!offload->segments || !offload->params || !offload->ready ||
+        !offload->arrived || !offload->left || !offload->run_sums ||
+        !offload->run_blocks)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
-    ZD_TRY(event_create(&offload->grads_ready));
-    if (plan->params_on_host) {
-        ZD_TRY(event_create(&offload->persistent_event));
-        ZD_TRY(event_create(&offload->slots_free));
+    for (size_t s = 0; s < segments; s++) {
+        lease_init(&offload->params[s], "zero.params", (int)s);
+        ZD_TRY(marker_create(&offload->ready[s]));
     }
-    for (size_t i = 0; plan->params_on_host && i < slots; i++)
-        ZD_TRY(event_create(&offload->slot_events[i]));
-    return ZD_OK;
+    if (!plan->params_on_host)
+        return ZD_OK;
+    for (size_t i = 0; i < slots; i++) {
+        ZD_TRY(marker_create(&offload->arrived[i]));
+        ZD_TRY(marker_create(&offload->left[i]));
+    }
+    return marker_create(&offload->persistent);
 }
 
 /* Adam-mini: where the sums and the v of each run's tensor begin. */
@@ -90,15 +96,20 @@ void host_end(struct zero *zero)
     const struct zero_plan *plan = zero->plan;
     struct zero_offload *offload = &zero->offload;
     offload_destroy(offload->engine);
-    for (int i = 0;
-         offload->slot_events && i < plan->outer_slots + plan->layer_slots; i++)
-        event_destroy(offload->slot_events[i]);
-    event_destroy(offload->persistent_event);
-    event_destroy(offload->slots_free);
-    event_destroy(offload->grads_ready);
-    free(offload->slot_events);
+    for (int s = 0; offload->ready && s < plan->segment_count; s++)
+        marker_destroy(&offload->ready[s]);
+    for (int i = 0; offload->arrived && offload->left &&
+                    i < plan->outer_slots + plan->layer_slots;
+         i++) {
+        marker_destroy(&offload->arrived[i]);
+        marker_destroy(&offload->left[i]);
+    }
+    marker_destroy(&offload->persistent);
+    free(offload->arrived);
+    free(offload->left);
+    free(offload->ready);
     free(offload->segments);
-    free(offload->due);
+    free(offload->params);
     free(offload->run_sums);
     free(offload->run_blocks);
     plan_request_free(&offload->request);
@@ -146,10 +157,18 @@ void host_params_made(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
     struct zero_offload *offload = &zero->offload;
-    for (int s = 0; s < plan->segment_count; s++)
-        offload->due[s] =
-                offload->segments[s] >= 0 &&
-                (!plan->params_on_host || plan->segments[s].persistent);
+    struct token update = {.number = ++offload->updates};
+    for (int s = 0; s < plan->segment_count; s++) {
+        struct lease *params = &offload->params[s];
+        if (offload->segments[s] < 0 ||
+            (plan->params_on_host && !plan->segments[s].persistent))
+            continue;
+        lease_acquire(
+                params,
+                lease_is(params, LEASE_READY) ? LEASE_CHANGE : LEASE_FILL,
+                "engine");
+        lease_release(params, update);
+    }
 }
 
 enum zd_status zero_skip(struct zero *zero)
@@ -160,9 +179,14 @@ enum zd_status zero_skip(struct zero *zero)
 enum zd_status host_segment_wait(struct zero *zero, int s)
 {
     struct zero_offload *offload = &zero->offload;
-    if (!offload->due || !offload->due[s])
+    if (!offload->params || !lease_is(&offload->params[s], LEASE_READY))
         return ZD_OK;
-    offload->due[s] = false;
+    struct lease_tokens tokens =
+            lease_acquire(&offload->params[s], LEASE_READ, "compute stream");
+    lease_settle(&offload->params[s]);
+    lease_release(&offload->params[s], (struct token){0});
+    if (!tokens.count)
+        return ZD_OK;
     if (!zero->plan->params_on_host)
         return offload_params_wait(offload->engine, offload->segments[s]);
     /* persistent: it lives on the device although the engine keeps it too. The
@@ -170,9 +194,9 @@ enum zd_status host_segment_wait(struct zero *zero, int s)
     ZD_TRY(offload_params_up(
             offload->engine, offload->segments[s], 0,
             zero->memory[s].state_count, zero->memory[s].shard,
-            offload->persistent_event));
+            &offload->persistent));
     ZD_TRY(offload_update_wait(offload->engine, offload->segments[s]));
-    return offload_up_wait(offload->engine, offload->persistent_event);
+    return offload_up_wait(offload->engine, marker_last(&offload->persistent));
 }
 
 /* --- states from outside -------------------------------------------------- */
@@ -210,14 +234,16 @@ enum zd_status host_clear(struct zero *zero)
 
 /* --- parameters on the host ----------------------------------------------- */
 
-enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
+enum zd_status host_unit_up(
+        struct zero *zero, int unit, int slot, char *out,
+        const struct lease_tokens *tokens)
 {
     const struct zero_plan *plan = zero->plan;
     struct zero_offload *offload = &zero->offload;
-    struct event *arrived = offload->slot_events[slot];
+    struct marker *arrived = &offload->arrived[slot];
     size_t bytes = dtype_bytes(plan->request.dtype);
-    ZD_TRY(stream_record(NULL, offload->slots_free));
-    ZD_TRY(offload_up_after(offload->engine, offload->slots_free));
+    for (int i = 0; i < tokens->count; i++)
+        ZD_TRY(offload_up_after(offload->engine, tokens->token[i]));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
         const struct zero_segment *segment = &plan->segments[s];
@@ -235,20 +261,19 @@ enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
                 offload->engine, zero->memory[s].shard, mine,
                 segment->shard_count * bytes, arrived));
     }
+    lease_release(&zero->slot_leases[slot], marker_last(arrived));
     return ZD_OK;
 }
 
-/* First for the update, which the copies wait for: a report tells the two
- * apart. */
-enum zd_status host_unit_wait(struct zero *zero, const struct zero_move *move)
+enum zd_status host_unit_made(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
     struct zero_offload *offload = &zero->offload;
-    for (int s = plan->unit_segments[move->unit];
-         s < plan->unit_segments[move->unit + 1]; s++)
+    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
+         s++)
         if (plan->segments[s].trainable && !plan->segments[s].persistent)
             ZD_TRY(offload_update_wait(offload->engine, offload->segments[s]));
-    return offload_up_wait(offload->engine, offload->slot_events[move->slot]);
+    return ZD_OK;
 }
 
 /* --- what it did ---------------------------------------------------------- */

@@ -12,7 +12,7 @@
  * Not a placement of offload/: there the host updates, gradients come to it and
  * parameters go back; here the device updates, and only states that it has no
  * room for move. No thread, no job and no norm on the host has a part in it.
- * What both share is base/lease.h, and the layout of a chunk. */
+ * What both share is base/device/lease.h, and the layout of a chunk. */
 #include "zero/private.h"
 
 #include "base/clock.h"

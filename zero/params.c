@@ -31,21 +31,46 @@ static enum zd_status gather_unit(
         if (segment->persistent)
             continue;
         ZD_TRY(host_segment_wait(zero, s));
+        struct token gathered = {0};
         ZD_TRY(ops_all_gather(
                 &zero->ops, shard, out, segment->shard_count,
-                plan->request.dtype, &zero->slot_ops[move->slot]));
+                plan->request.dtype, &gathered.number));
+        lease_note(&zero->slot_leases[move->slot], gathered);
         out += (size_t)zero->world * shard_bytes;
+    }
+    lease_release(&zero->slot_leases[move->slot], (struct token){0});
+    return ZD_OK;
+}
+
+/* What the compute stream does later may use the slot as it was asked for. */
+static enum zd_status wait_for_slot(
+        struct zero *zero, const struct lease_tokens *tokens)
+{
+    for (int i = 0; i < tokens->count; i++) {
+        struct token token = tokens->token[i];
+        ZD_TRY(token.event ? offload_up_wait(zero->offload.engine, token)
+                           : ops_wait(&zero->ops, token.number));
     }
     return ZD_OK;
 }
 
+/* Copies of the host go up once the model has left the slot; collectives begin
+ * behind what the compute stream has queued. */
 static enum zd_status begin_gather(
         struct zero *zero, const struct zero_move *move)
 {
-    if (!zero->plan->params_on_host)
-        return gather_unit(zero, move, false);
-    return host_unit_up(
-            zero, move->unit, move->slot, slot_at(zero, move->slot));
+    struct lease *slot = &zero->slot_leases[move->slot];
+    bool copies = zero->plan->params_on_host;
+    const char *who = copies ? "copies up" : "all_gather";
+    if (lease_is(slot, LEASE_READY))
+        lease_drop(slot, who);
+    struct lease_tokens tokens = lease_acquire(slot, LEASE_FILL, who);
+    if (copies)
+        return host_unit_up(
+                zero, move->unit, move->slot, slot_at(zero, move->slot),
+                &tokens);
+    ZD_TRY(wait_for_slot(zero, &tokens));
+    return gather_unit(zero, move, false);
 }
 
 /* Parameters on the host, several ranks: begin the collectives of the moves
@@ -59,7 +84,10 @@ static enum zd_status begin_collectives(struct zero *zero)
         const struct zero_move *move = &zero->moves[zero->next_collect];
         if (!move->gather)
             continue;
-        ZD_TRY(host_unit_wait(zero, move));
+        ZD_TRY(host_unit_made(zero, move->unit));
+        struct lease_tokens tokens = lease_acquire(
+                &zero->slot_leases[move->slot], LEASE_CHANGE, "all_gather");
+        ZD_TRY(wait_for_slot(zero, &tokens));
         ZD_TRY(gather_unit(zero, move, true));
     }
     return ZD_OK;
@@ -80,19 +108,28 @@ static enum zd_status begin_gathers(struct zero *zero, int i)
     return ZD_OK;
 }
 
-/* Wait for the gather of `move`. A unit with two segments is two collectives
- * and the slot knows the ticket of the last: the ones before it are older. */
-static enum zd_status wait_gather(
-        struct zero *zero, const struct zero_move *move)
+/* The model gets the slot that `move` acquires. */
+static enum zd_status lend_slot(struct zero *zero, const struct zero_move *move)
 {
-    const struct zero_plan *plan = zero->plan;
-    int last = plan->unit_segments[move->unit + 1];
-    uint64_t ticket = zero->slot_ops[move->slot];
-    if (zero->world == 1)
-        return host_unit_wait(zero, move);
-    for (int s = plan->unit_segments[move->unit]; s < last; s++)
-        if (!plan->segments[s].persistent)
-            ZD_TRY(ops_wait(&zero->ops, ticket--));
+    struct lease *slot = &zero->slot_leases[move->slot];
+    struct lease_tokens tokens = lease_acquire(slot, LEASE_READ, "model");
+    if (move->gather && zero->plan->params_on_host && zero->world == 1)
+        ZD_TRY(host_unit_made(zero, move->unit));
+    ZD_TRY(wait_for_slot(zero, &tokens));
+    lease_settle(slot); /* who uses it later is behind the compute stream */
+    zero->unit_slots[move->unit] = move->slot;
+    return ZD_OK;
+}
+
+/* Copies into it must know when the model has left; they alone are not of the
+ * compute stream's order. */
+static enum zd_status return_slot(struct zero *zero, int unit)
+{
+    int slot = zero->unit_slots[unit];
+    struct token left = {0};
+    if (zero->plan->params_on_host)
+        ZD_TRY(marker_record(NULL, &zero->offload.left[slot], &left));
+    lease_release(&zero->slot_leases[slot], left);
     return ZD_OK;
 }
 
@@ -171,17 +208,15 @@ static enum zd_status acquire_slot(
     const struct zero_move *move = NULL;
     ZD_TRY(next_move(zero, unit, true, &move));
     ZD_TRY(begin_collectives(zero));
-    if (move->gather) {
-        if (zero->next_gather <= zero->at) { /* was not prefetched */
-            ZD_TRY(begin_gathers(zero, zero->at));
-            ZD_TRY(begin_collectives(zero));
-        }
-        ZD_TRY(wait_gather(zero, move));
+    if (move->gather && zero->next_gather <= zero->at) { /* not prefetched */
+        ZD_TRY(begin_gathers(zero, zero->at));
+        ZD_TRY(begin_collectives(zero));
     }
-    ZD_TRY(begin_gathers(zero, zero->at++));
-    if (move->slot >= 0)
+    if (move->slot >= 0) {
+        ZD_TRY(lend_slot(zero, move));
         *gathered_out = slot_at(zero, move->slot);
-    return ZD_OK;
+    }
+    return begin_gathers(zero, zero->at++);
 }
 
 enum zd_status params_acquire(void *ctx, int unit, const void **params)
@@ -208,6 +243,8 @@ enum zd_status params_release(void *ctx, int unit)
     if (!zero->plan->params_cut)
         return ZD_OK;
     ZD_TRY(next_move(zero, unit, false, &move));
+    if (plan_gather_count(zero->plan, unit))
+        ZD_TRY(return_slot(zero, unit));
     ZD_TRY(begin_collectives(zero));
     return begin_gathers(zero, zero->at++);
 }

@@ -1,5 +1,9 @@
 /* private.h - what one rank holds while it runs. Private to zero.
  *
+ * Memory that is handed over has a lease (base/device/lease.h), which knows whom to
+ * wait for. What is used by the compute stream and collectives alone, one
+ * behind the other, needs none.
+ *
  *   ops.c         collectives under way, at most COMM_OPS_MAX of them
  *   params.c      params hooks: the stage-3 program; the update's gather
  *   grads.c       grads hooks: work buffers, buckets, reduction
@@ -62,16 +66,16 @@ struct op_queue {
 struct zero_offload {
     struct offload_request request; /* its arrays are owned */
     struct offload *engine;         /* NULL: states on the device */
-    int *segments; /* by segment: its number at the engine; -1: frozen */
-    bool *due;     /* by segment: its parameters are being updated, and were not
-                      waited for yet */
-    int64_t **run_sums;         /* by run: Adam-mini's sums of its tensor */
-    const float **run_blocks;   /* by run: v of the blocks of its tensor */
-    struct event **slot_events; /* by slot: its copies have arrived */
-    struct event *persistent_event;
-    struct event *grads_ready; /* what goes down next lies there */
-    struct event *slots_free;  /* what read the slots before has ended */
-    bool has_states;           /* other than those of the start */
+    int *segments;        /* by segment: its number at the engine; -1: frozen */
+    struct lease *params; /* by segment: on the device; tickets are updates */
+    struct marker *ready; /* by segment: what goes down next lies there */
+    uint64_t updates;
+    int64_t **run_sums;       /* by run: Adam-mini's sums of its tensor */
+    const float **run_blocks; /* by run: v of the blocks of its tensor */
+    struct marker *arrived;   /* by slot: copies up */
+    struct marker *left;      /* by slot: the model */
+    struct marker persistent; /* copies up of a persistent segment */
+    bool has_states;          /* other than those of the start */
 };
 
 /* A chunk of states on the host. */
@@ -108,25 +112,26 @@ struct zero {
     /* params.c: the program that runs, and how far it is */
     const struct zero_move *moves;
     int move_count;
-    int at;             /* the next move */
-    int next_gather;    /* the next move that gathers and has not begun */
-    int next_collect;   /* parameters on the host: the next move that gathers
-                           and whose collective has not begun */
-    uint64_t *slot_ops; /* by slot: ticket of its last gather */
-    char *slots;        /* zero.params.slots */
+    int at;           /* the next move */
+    int next_gather;  /* the next move that gathers and has not begun */
+    int next_collect; /* parameters on the host: the next move that gathers
+                         and whose collective has not begun */
+    struct lease *slot_leases; /* tickets are collectives */
+    int *unit_slots;           /* by unit that is acquired: its slot */
+    char *slots;               /* zero.params.slots */
 
     /* grads.c */
     int micro;
-    int grads_done;      /* units complete in this micro-batch */
-    int *grads_held;     /* by unit: nested acquires */
-    int *grad_positions; /* by unit: in plan->grad_units; -1: no gradient */
-    uint64_t *grad_ops;  /* (units, 2): tickets of its last reduction, one for
-                            each trainable segment; 0: none */
-    bool work_is_clear;  /* the micro-batch before has left the work buffers */
-    float *work;         /* zero.grads.work */
+    int grads_done;          /* units complete in this micro-batch */
+    int *grads_held;         /* by unit: nested acquires */
+    int *grad_positions;     /* by unit: in plan->grad_units; -1: no gradient */
+    struct lease *grad_work; /* by unit: its part of zero.grads.work */
+    struct lease *grad_parts; /* by unit: what is reduced, kept or passing.
+                                 Tickets are collectives */
+    float *work;              /* zero.grads.work */
 
-    /* grads_down.c: positions before `sent` are on their way, of sent_micro */
-    int sent, sent_micro;
+    /* grads_down.c */
+    int sent;      /* of the step's gradients in their order: on their way */
     char *passing; /* zero.grads.passing */
 
     struct zero_offload offload;
@@ -183,20 +188,23 @@ enum zd_status grads_acquire(
         void *ctx, int unit, float **grads, bool *accumulate_out);
 enum zd_status grads_release(void *ctx, int unit);
 
+/* What the compute stream, and collectives, do later may use memory of a
+ * gradient. */
+enum zd_status grads_take(
+        struct zero *zero, struct lease *lease, enum lease_use use,
+        const char *who);
+/* The same for memory that now goes to another lease. */
+enum zd_status grads_take_over(
+        struct zero *zero, struct lease *lease, const char *who);
+
 /* --- grads_down.c --------------------------------------------------------- */
 
-/* What the compute stream does later follows the copies of a unit's gradient to
- * the host. */
-enum zd_status grads_wait_down(struct zero *zero, int unit);
 /* Where the reduced shards of a unit lie on their way. */
 char *grads_passing(const struct zero *zero, int unit);
-/* Before the reduction of `bucket` writes its shards: what lay there is gone.
- */
-enum zd_status grads_wait_passing(struct zero *zero, int bucket);
-/* Positions before `end` of the order of gradients go down. */
-enum zd_status grads_send(struct zero *zero, int end);
-/* The rest of the micro-batch; then the next one's may begin. */
-enum zd_status grads_send_rest(struct zero *zero);
+/* Gradients go down: those of the micro-batches before `micro`, and of it those
+ * before position `end` of their order. Only what is kept whole for all
+ * micro-batches goes down once. */
+enum zd_status grads_send(struct zero *zero, int micro, int end);
 
 /* --- norm.c --------------------------------------------------------------- */
 
@@ -228,10 +236,12 @@ void host_params_made(struct zero *zero);
  * what the compute stream does later follows their copies. */
 enum zd_status host_segment_wait(struct zero *zero, int s);
 /* Parameters on the host: queue the copies of this rank's part of a unit to its
- * place in the slot. */
-enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out);
-/* The same for those copies of the unit that `move` acquires. */
-enum zd_status host_unit_wait(struct zero *zero, const struct zero_move *move);
+ * place in the slot, once what `tokens` stand for has left it. */
+enum zd_status host_unit_up(
+        struct zero *zero, int unit, int slot, char *out,
+        const struct lease_tokens *tokens);
+/* Until its update is made: a report tells that from the copies. */
+enum zd_status host_unit_made(struct zero *zero, int unit);
 
 /* --- states.c ------------------------------------------------------------- */
 

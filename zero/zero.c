@@ -106,14 +106,25 @@ static enum zd_status take_tables(struct zero *zero)
     size_t slots = (size_t)(plan->outer_slots + plan->layer_slots);
     zero->memory =
             calloc((size_t)plan->segment_count + 1, sizeof *zero->memory);
-    zero->slot_ops = calloc(slots + 1, sizeof *zero->slot_ops);
+    zero->slot_leases = calloc(slots + 1, sizeof *zero->slot_leases);
+    zero->unit_slots = calloc(units, sizeof *zero->unit_slots);
     zero->grads_held = calloc(units, sizeof *zero->grads_held);
     zero->grad_positions = calloc(units, sizeof *zero->grad_positions);
-    zero->grad_ops = calloc(2 * units, sizeof *zero->grad_ops);
-    if (!zero->memory || !zero->slot_ops || !zero->grads_held ||
-        !zero->grad_positions || !zero->grad_ops)
+    zero->grad_work = calloc(units, sizeof *zero->grad_work);
+    zero->grad_parts = calloc(units, sizeof *zero->grad_parts);
+    if (!zero->memory || !zero->slot_leases || !zero->unit_slots ||
+        !zero->grads_held || !zero->grad_positions || !zero->grad_work ||
+        !zero->grad_parts)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
+    for (size_t s = 0; s < slots; s++)
+        lease_init(&zero->slot_leases[s], "zero.params.slots", (int)s);
+    for (size_t u = 0; u < units; u++) {
+        lease_init(&zero->grad_work[u], "zero.grads.work", (int)u);
+        lease_init(
+                &zero->grad_parts[u],
+                plan->grads_pass ? "zero.grads.passing" : "zero.grads", (int)u);
+    }
     return ZD_OK;
 }
 
@@ -170,10 +181,12 @@ void zero_destroy(struct zero *zero)
     host_end(zero);
     paged_end(zero);
     free(zero->memory);
-    free(zero->slot_ops);
+    free(zero->slot_leases);
+    free(zero->unit_slots);
     free(zero->grads_held);
     free(zero->grad_positions);
-    free(zero->grad_ops);
+    free(zero->grad_work);
+    free(zero->grad_parts);
     ranges_destroy(zero);
     states_destroy(zero);
     free(zero);

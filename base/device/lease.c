@@ -23,6 +23,11 @@ struct token marker_record_later(struct marker *marker)
     return (struct token){marker->event, ++marker->asked};
 }
 
+struct token marker_last(const struct marker *marker)
+{
+    return (struct token){marker->event, marker->asked};
+}
+
 enum zd_status marker_record(
         struct stream *stream, struct marker *marker, struct token *token_out)
 {
@@ -167,6 +172,17 @@ void lease_drop(struct lease *lease, const char *who)
 {
     check(lease, lease->state == LEASE_READY, "drop", who);
     lease->state = LEASE_LEAVING;
+}
+
+struct lease_tokens lease_yield(struct lease *lease, const char *who)
+{
+    struct lease_tokens tokens = {0};
+    check(lease, lease->state == LEASE_FREE || lease->state == LEASE_LEAVING,
+          "yield", who);
+    collect(&tokens, lease->written, lease->written_count);
+    collect(&tokens, lease->read, lease->read_count);
+    lease_settle(lease);
+    return tokens;
 }
 
 void lease_settle(struct lease *lease)

@@ -31,6 +31,7 @@
  *           waited for
  *   settle  they have been waited for, by the host or by the one stream in
  *           which all later users are queued: forget them
+ *   yield   as FILL, by who has a lease of its own on the same memory
  *
  * A transition that the picture does not have is a mistake of ours: content
  * that is overwritten before it was dropped, read before it was filled,
@@ -87,6 +88,8 @@ struct marker {
 enum zd_status marker_create(struct marker *marker_out);
 void marker_destroy(struct marker *marker); /* all-zero is accepted */
 struct token marker_record_later(struct marker *marker);
+/* Of the last record that was asked for; {0}: of none. */
+struct token marker_last(const struct marker *marker);
 enum zd_status marker_record(
         struct stream *stream, struct marker *marker, struct token *token_out);
 /* What `stream` does later follows an event's token, whose record is queued;
@@ -144,6 +147,9 @@ enum zd_status lease_take(
         struct lease *lease, enum lease_use use, const char *who,
         struct stream *stream);
 void lease_drop(struct lease *lease, const char *who);
+/* Its memory, or a part of it, is about to be another lease's: what must be
+ * waited for. Free afterwards. */
+struct lease_tokens lease_yield(struct lease *lease, const char *who);
 void lease_settle(struct lease *lease);
 
 /* What is queued on it, for who asks. */

@@ -95,13 +95,15 @@ static enum zd_status send_segment(
                     DTYPE_FP32, c->runs[i].count);
         }
     free(values);
-    ZD_TRY(offload_grads_wait(c->offload, segment));
+    struct token ready;
+    ZD_TRY(offload_down_wait(
+            c->offload, offload_grads_left(c->offload, segment)));
     ZD_TRY(stream_copy(
             c->compute, c->grads[segment], c->source,
             segment_counts[segment] * wide));
-    ZD_TRY(stream_record(c->compute, c->ready));
+    ZD_TRY(marker_record(c->compute, &c->ready, &ready));
     return offload_grads_down(
-            c->offload, segment, c->grads[segment], c->ready, micro, last);
+            c->offload, segment, c->grads[segment], ready, micro, last);
 }
 
 static enum zd_status send_all(struct engine_case *c, int step)
@@ -182,9 +184,9 @@ static enum zd_status fetch_params(struct engine_case *c)
         ZD_TRY(offload_params_up(c->offload, s, 0, half, c->params[s], NULL));
         ZD_TRY(offload_params_up(
                 c->offload, s, half, segment_counts[s] - half,
-                c->params[s] + half * wide, c->done));
+                c->params[s] + half * wide, &c->done));
     }
-    return event_wait(c->done); /* the last of one stream */
+    return event_wait(c->done.event); /* the last of one stream */
 }
 
 static const char *compare_params(struct engine_case *c)

@@ -23,7 +23,7 @@ static enum zd_status add_up(struct offload *offload, const float *grads)
 {
     for (int micro = 0; micro < MICROS; micro++)
         ZD_TRY(offload_grads_down(
-                offload, 0, grads + micro % 3 * COUNT, NULL, micro,
+                offload, 0, grads + micro % 3 * COUNT, (struct token){0}, micro,
                 micro == MICROS - 1));
     return ZD_OK;
 }

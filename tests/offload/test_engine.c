@@ -128,7 +128,8 @@ static void owns_nothing(
         offload_step_begin(offload, &step);
         for (int s = 0; s < 2; s++)
             cr_assert_eq(
-                    offload_grads_down(offload, s, device, NULL, 0, true),
+                    offload_grads_down(
+                            offload, s, device, (struct token){0}, 0, true),
                     ZD_OK);
         cr_assert_eq(offload_squares(offload, &sum), ZD_OK);
         cr_assert_eq(

@@ -134,8 +134,10 @@ static enum zd_status run_step(struct engine_test *f)
     struct optim_step step = {.options = &f->optim, .t = 1, .grad_scale = 1};
     exact_sum_clear(&sum);
     for (int s = 1; s >= 0; s--) {
-        ZD_TRY(offload_grads_down(f->offload, s, f->device, NULL, 0, true));
-        ZD_TRY(offload_grads_wait(f->offload, s));
+        ZD_TRY(offload_grads_down(
+                f->offload, s, f->device, (struct token){0}, 0, true));
+        ZD_TRY(offload_down_wait(
+                f->offload, offload_grads_left(f->offload, s)));
     }
     ZD_TRY(offload_squares(f->offload, &sum));
     ZD_TRY(offload_update(f->offload, &step, NULL));
@@ -210,7 +212,8 @@ Test(offload_engine_store, lets_go_of_segments_one_by_one)
     for (int s = 0; s < 2; s++) {
         offload_params_to(f->offload, s, device[s]);
         cr_assert_eq(
-                offload_grads_down(f->offload, s, f->device, NULL, 0, true),
+                offload_grads_down(
+                        f->offload, s, f->device, (struct token){0}, 0, true),
                 ZD_OK);
     }
     cr_assert_eq(offload_squares(f->offload, &sum), ZD_OK);
@@ -258,18 +261,19 @@ static struct offload_report wait_for_params(
     struct exact_sum sum;
     struct engine_test *f = malloc(sizeof *f);
     struct optim_step step = {.options = &f->optim, .t = 1, .grad_scale = 1};
-    struct event *done;
+    struct marker done;
     pthread_t thread;
     make_tiers(f, optimizer, params, STREAM_THREAD);
     failing_ops.acquire = hold_acquire;
     held_from = in_update ? COUNT / 256 : 0;
     exact_sum_clear(&sum);
-    cr_assert_eq(event_create(&done), ZD_OK);
+    cr_assert_eq(marker_create(&done), ZD_OK);
     for (int s = 0; s < 2; s++) {
         if (!f->request.params_on_host)
             offload_params_to(f->offload, s, f->device);
         cr_assert_eq(
-                offload_grads_down(f->offload, s, f->device, NULL, 0, true),
+                offload_grads_down(
+                        f->offload, s, f->device, (struct token){0}, 0, true),
                 ZD_OK);
     }
     cr_assert_eq(offload_squares(f->offload, &sum), ZD_OK);
@@ -285,15 +289,15 @@ static struct offload_report wait_for_params(
     cr_assert_eq(pthread_create(&thread, NULL, let_go_later, &attempt), 0);
     if (f->request.params_on_host) {
         cr_assert_eq(
-                offload_params_up(f->offload, 1, 0, COUNT, f->device, done),
+                offload_params_up(f->offload, 1, 0, COUNT, f->device, &done),
                 ZD_OK);
-        cr_assert_eq(offload_up_wait(f->offload, done), ZD_OK);
+        cr_assert_eq(offload_up_wait(f->offload, marker_last(&done)), ZD_OK);
     } else {
         cr_assert_eq(offload_params_wait(f->offload, 1), ZD_OK);
     }
     pthread_join(thread, NULL);
     struct offload_report report = offload_report_take(f->offload);
-    event_destroy(done);
+    marker_destroy(&done);
     unmake(f);
     free(f);
     return report;
@@ -343,19 +347,19 @@ Test(offload_engine_store, waits_belong_to_what_they_are_for)
 Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys)
 {
     struct engine_test *f = malloc(sizeof *f);
-    struct event *done;
+    struct marker done;
     calls_left = 1 << 30;
     make_tiers(f, OFFLOAD_NVME, OFFLOAD_NVME, STREAM_THREAD);
-    cr_assert_eq(event_create(&done), ZD_OK);
+    cr_assert_eq(marker_create(&done), ZD_OK);
     cr_assert_eq(run_step(f), ZD_OK);
     offload_report_take(f->offload);
     bool is_right = false;
     for (int attempt = 0; attempt < ATTEMPTS && !is_right; attempt++) {
         cr_assert_eq(stream_call(f->up, sleep_a_while, NULL, attempt), ZD_OK);
         cr_assert_eq(
-                offload_params_up(f->offload, 0, 0, COUNT, f->device, done),
+                offload_params_up(f->offload, 0, 0, COUNT, f->device, &done),
                 ZD_OK);
-        cr_assert_eq(offload_up_wait(f->offload, done), ZD_OK);
+        cr_assert_eq(offload_up_wait(f->offload, marker_last(&done)), ZD_OK);
         struct offload_report report = offload_report_take(f->offload);
         double waits[] = {
                 report.wait_host_seconds, report.wait_disk_seconds,
@@ -363,7 +367,7 @@ Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys)
         is_right = is_longest(waits, 2);
     }
     cr_expect(is_right);
-    event_destroy(done);
+    marker_destroy(&done);
     unmake(f);
     free(f);
 }

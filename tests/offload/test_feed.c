@@ -59,21 +59,22 @@ Test(feed, keeps_its_order_and_does_not_hold_who_feeds)
     struct log log = log_make(false);
     struct feed feed;
     struct stream *stream;
-    struct event *event;
+    struct marker marker;
+    struct token token;
     char from[4] = "abc", to[4] = "";
     cr_assert_eq(stream_create("down", STREAM_INLINE, &stream), ZD_OK);
-    cr_assert_eq(event_create(&event), ZD_OK);
+    cr_assert_eq(marker_create(&marker), ZD_OK);
     cr_assert_eq(feed_init(&feed, stream, true), ZD_OK);
     feed_call(&feed, note, &log, 1);
     feed_hold(&feed, hold, &log, 2); /* returns although the gate is shut */
     feed_copy(&feed, to, from, sizeof to);
-    feed_record(&feed, event);
+    feed_record(&feed, &marker, &token);
     feed_call(&feed, note, &log, 3);
     cr_expect_str_eq(to, "");
 
     pthread_t opener;
     pthread_create(&opener, NULL, open_later, &log);
-    cr_expect_eq(feed_follow(&feed, event, NULL), ZD_OK);
+    cr_expect_eq(feed_follow(&feed, token, NULL), ZD_OK);
     cr_expect_str_eq(to, "abc");
     cr_expect_eq(feed_finish(&feed), ZD_OK);
     cr_expect_eq(log.count, 3);
@@ -81,7 +82,7 @@ Test(feed, keeps_its_order_and_does_not_hold_who_feeds)
         cr_expect_eq(log.seen[i], i + 1);
     pthread_join(opener, NULL);
     feed_fini(&feed);
-    event_destroy(event);
+    marker_destroy(&marker);
     stream_destroy(stream);
 }
 

@@ -1,0 +1,204 @@
+/* segments.c - whose turn it is at a segment's memory on the host.
+ *
+ *   slot     gradients come down (FILL), further micro-batches are added
+ *            (CHANGE), a job updates, redoes, undoes or rounds (CHANGE);
+ *            parameters lie there now, go up (READ), and give way (drop)
+ *   params   where parameters have an array of their own: jobs write there
+ *            (FILL, CHANGE), copies up read; the slot is dropped by the job
+ *
+ * A stream waits for records of other streams, the trainer for tickets of jobs:
+ * no stream is held by a worker that has not begun. */
+#include "offload/engine.h"
+
+static bool has_own_params(const struct offload *offload)
+{
+    return offload->request.accumulates && offload->request.params_on_host;
+}
+
+struct lease *segment_params(struct offload *offload, int index)
+{
+    struct segment *segment = &offload->segments[index];
+    return has_own_params(offload) ? &segment->params : &segment->slot;
+}
+
+enum zd_status segments_create(struct offload *offload)
+{
+    for (int s = 0; s < offload->request.segment_count; s++) {
+        struct segment *segment = &offload->segments[s];
+        lease_init(&segment->slot, "offload.slots", s);
+        lease_init(&segment->params, "offload.params", s);
+        if (offload->request.params_on_host) { /* they are cleared */
+            lease_acquire(segment_params(offload, s), LEASE_FILL, "clear");
+            lease_release(segment_params(offload, s), (struct token){0});
+        }
+        ZD_TRY(marker_create(&segment->down));
+        ZD_TRY(marker_create(&segment->up));
+    }
+    return ZD_OK;
+}
+
+void segments_destroy(struct offload *offload)
+{
+    for (int s = 0; offload->segments && s < offload->request.segment_count;
+         s++) {
+        marker_destroy(&offload->segments[s].down);
+        marker_destroy(&offload->segments[s].up);
+    }
+}
+
+/* --- tickets -------------------------------------------------------------- */
+
+void segment_await(struct offload *offload, int index, uint64_t ticket)
+{
+    const struct segment *segment = &offload->segments[index];
+    pthread_mutex_lock(&offload->lock);
+    while (segment->chunk_count && segment->ended < ticket)
+        pthread_cond_wait(&offload->progress, &offload->lock);
+    pthread_mutex_unlock(&offload->lock);
+}
+
+void segments_note_begun(struct offload *offload, const struct job *job)
+{
+    if (job->is_over_all)
+        for (int s = 0; s < offload->request.segment_count; s++)
+            offload->segments[s].chunks_left = offload->segments[s].chunk_count;
+}
+
+/* Of a job over one segment the last chunk to end is the job's. */
+void segments_note_chunk(
+        struct offload *offload, const struct job *job, int chunk)
+{
+    struct segment *segment =
+            &offload->segments[offload->chunks[chunk].segment];
+    bool is_last = job->is_over_all ? --segment->chunks_left == 0
+                                    : job->finished == job->count;
+    if (!is_last)
+        return;
+    segment->ended = job->ticket;
+    pthread_cond_broadcast(&offload->progress);
+}
+
+/* --- gradients come down -------------------------------------------------- */
+
+/* What the stream `down` does later follows the tokens, but for its own. With
+ * `after_out` tickets are left to the jobs. */
+static enum zd_status follow(
+        struct offload *offload, int index, const struct lease_tokens *tokens,
+        uint64_t *after_out)
+{
+    const struct segment *segment = &offload->segments[index];
+    for (int i = 0; i < tokens->count; i++) {
+        struct token token = tokens->token[i];
+        if (!token.event && after_out)
+            *after_out = token.number;
+        else if (!token.event)
+            segment_await(offload, index, token.number);
+        else if (token.event == segment->up.event) {
+            ZD_TRY(params_await_queued(offload, index));
+            ZD_TRY(feed_wait(&offload->down, token));
+        }
+    }
+    return ZD_OK;
+}
+
+enum zd_status segment_take_grads(
+        struct offload *offload, int index, int micro, bool updates,
+        uint64_t *after_out)
+{
+    struct segment *segment = &offload->segments[index];
+    struct lease *slot = &segment->slot, *params = &segment->params;
+    const char *who = "gradients down";
+    bool is_home = offload->request.params_on_host && !has_own_params(offload);
+    *after_out = 0;
+    if (is_home && lease_is(slot, LEASE_READY))
+        lease_drop(slot, who); /* parameters */
+    struct lease_tokens tokens =
+            lease_acquire(slot, micro ? LEASE_CHANGE : LEASE_FILL, who);
+    ZD_TRY(follow(offload, index, &tokens, micro ? after_out : NULL));
+    if (!updates || !has_own_params(offload))
+        return ZD_OK;
+    tokens = lease_acquire(params, LEASE_CHANGE, who);
+    return follow(offload, index, &tokens, NULL);
+}
+
+void segment_grads_taken(
+        struct offload *offload, int index, bool updates, uint64_t ticket)
+{
+    struct segment *segment = &offload->segments[index];
+    struct token worked = {.number = ticket};
+    lease_note(&segment->slot, marker_last(&segment->down));
+    lease_release(&segment->slot, worked);
+    if (updates)
+        segment->made = ticket;
+    if (updates && has_own_params(offload))
+        lease_release(&segment->params, worked);
+}
+
+/* --- jobs over all chunks ------------------------------------------------- */
+
+/* For workers: no job is under way; copies up have left the host. */
+static enum zd_status take(
+        struct offload *offload, int index, struct lease *lease,
+        const char *who)
+{
+    bool has_content = lease_is(lease, LEASE_READY);
+    struct lease_tokens tokens =
+            lease_acquire(lease, has_content ? LEASE_CHANGE : LEASE_FILL, who);
+    for (int i = 0; i < tokens.count; i++)
+        if (tokens.token[i].event == offload->segments[index].up.event) {
+            ZD_TRY(params_await_queued(offload, index));
+            ZD_TRY(event_wait(tokens.token[i].event));
+        }
+    return ZD_OK;
+}
+
+enum zd_status segments_take(struct offload *offload, const char *who)
+{
+    for (int s = 0; s < offload->request.segment_count; s++) {
+        ZD_TRY(take(offload, s, &offload->segments[s].slot, who));
+        if (has_own_params(offload))
+            ZD_TRY(take(offload, s, &offload->segments[s].params, who));
+    }
+    return ZD_OK;
+}
+
+void segments_taken(struct offload *offload, uint64_t ticket)
+{
+    struct token worked = {.number = ticket};
+    for (int s = 0; s < offload->request.segment_count; s++) {
+        struct segment *segment = &offload->segments[s];
+        segment->made = ticket;
+        lease_release(&segment->slot, worked);
+        if (has_own_params(offload))
+            lease_release(&segment->params, worked);
+    }
+}
+
+/* The uploader sends what is made on the device's behalf. */
+static void send(struct segment *segment)
+{
+    struct token sent = {0};
+    lease_acquire(&segment->slot, LEASE_READ, "parameters up");
+    if (segment->device && segment->chunk_count)
+        sent = marker_record_later(&segment->up);
+    lease_release(&segment->slot, sent);
+}
+
+void segments_leave(struct offload *offload, bool sends, const char *who)
+{
+    bool is_home = offload->request.params_on_host && !has_own_params(offload);
+    for (int s = 0; s < offload->request.segment_count && !is_home; s++) {
+        struct segment *segment = &offload->segments[s];
+        if (sends && !offload->request.params_on_host)
+            send(segment);
+        lease_drop(&segment->slot, who);
+    }
+}
+
+void segments_settle(struct offload *offload)
+{
+    for (int s = 0; s < offload->request.segment_count; s++) {
+        lease_settle(&offload->segments[s].slot);
+        lease_settle(&offload->segments[s].params);
+    }
+}
