@@ -275,15 +275,11 @@ enum zd_status offload_skip(struct offload *offload)
         job.reads = was_updated ? CHUNK_STATES : CHUNK_MASTER;
         job.writes = slots_of(offload_params_in_file(request));
         job.updates = request->params_on_host;
-        if (job.updates) {
-            ZD_TRY(segments_take(offload, was_updated ? "undo" : "round"));
+        ZD_TRY(segments_take(offload, was_updated ? "undo" : "round"));
+        if (job.updates)
             params_begin(offload);
-            note_begin(offload, was_updated);
-            add_over_all(offload, &job);
-        } else {
-            note_begin(offload, was_updated);
-            job_add(offload, &job);
-        }
+        note_begin(offload, was_updated);
+        add_over_all(offload, &job);
     }
     segments_leave(offload, false, "skip");
     return ZD_OK;

@@ -115,7 +115,8 @@ static enum zd_status step(struct rank *rank, struct zero *zero, int k)
                 .micro = micro,
                 .step = s->first_step + k,
                 .silent = s->still || (s->solo && comm_rank(rank->comm) > 0),
-                .broken = s->broken && k == s->steps - 1 &&
+                .broken = ((s->broken && k == s->steps - 1) ||
+                           s->broken_steps & 1 << k) &&
                           comm_rank(rank->comm) == s->world - 1,
                 .late = rank->late};
         double seen;
@@ -131,7 +132,9 @@ static enum zd_status step(struct rank *rank, struct zero *zero, int k)
         return zero_skip(zero);
     double clip = s->clip > 0 ? s->clip : 1;
     update.grad_scale =
-            s->shows_grads ? 1 : (float)fmin(1, clip / (rank->norms[k] + 1e-6));
+            s->shows_grads || s->unclipped_steps & 1 << k
+                    ? 1
+                    : (float)fmin(1, clip / (rank->norms[k] + 1e-6));
     ZD_TRY(delay_streams(rank));
     ZD_TRY(zero_update(zero, &update));
     return zero_gather_params(zero);

@@ -24,11 +24,13 @@ struct scenario {
     bool solo;  /* ranks but the first have no gradient: the sum is the same
                    in every world */
     bool still; /* no rank has one */
-    bool shows_grads; /* nothing is clipped */
-    bool broken;      /* the last step is not finite */
-    bool evaluates;   /* between the steps */
-    bool unreadable;  /* the second rank cannot read its weights */
-    int threads;      /* OpenMP threads of a rank; 0: as they are */
+    bool shows_grads;    /* nothing is clipped */
+    bool broken;         /* the last step is not finite */
+    int broken_steps;    /* bit k: step k is not */
+    int unclipped_steps; /* bit k: step k is not clipped, whatever its norm */
+    bool evaluates;      /* between the steps */
+    bool unreadable;     /* the second rank cannot read its weights */
+    int threads;         /* OpenMP threads of a rank; 0: as they are */
     int first_step;
     const struct outcome *resume; /* load this state instead of the first */
     bool goes_back; /* to that state again, straight after the last step */

@@ -1,0 +1,230 @@
+/* test_schedule - the schedule fuzzer: whatever is late, the bits are the same.
+ *
+ * For every combination of stage, world, what is on the host, clipping,
+ * accumulation and skipped steps: once with streams that are the caller's own,
+ * then with streams of their own and hand-overs that are late at random
+ * (delays.h). A wait that is missing somewhere shows as other bits.
+ *
+ *   test_zero_schedule              each at one stage and world, with a seed,
+ *                                   or SHORT where updates are taken back
+ *   test_zero_schedule long         at all of them, with LONG seeds
+ *   test_zero_schedule NUMBER SEED  that one, to look at it
+ *
+ * A plain program that prints TAP. */
+#include "delays.h"
+#include "world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHORT = 2, LONG = 5 };
+
+enum host {
+    HOST_NOTHING,
+    HOST_STATES,
+    HOST_PARAMS,
+    HOST_NVME,
+    HOST_PAGED,
+    HOSTS
+};
+static const char *const host_names[HOSTS] = {
+        "nothing on the host", "states on the host", "parameters too",
+        "all on NVMe", "paged states"};
+/* What becomes of the steps. */
+enum fate { KEPT, CLIPPED, SKIPPED, MIXED, FATES };
+static const char *const fate_names[FATES] = {
+        "kept", "clipped", "one skipped", "one skipped, one clipped"};
+enum sums { ONE_MICRO, ON_DEVICE, ON_HOST, SUMS };
+static const char *const sum_names[SUMS] = {
+        "one micro-batch", "three", "three, added on the host"};
+enum { STAGES = 4, WORLDS = 3, CLIPPINGS = 2 };
+enum { KIND_COUNT = HOSTS * CLIPPINGS * SUMS * FATES };
+
+struct combination {
+    int stage, world;
+    enum host host;
+    bool undo;
+    enum sums sums;
+    enum fate fate;
+};
+
+static struct combination combination_of(int number)
+{
+    struct combination c;
+    c.fate = (enum fate)(number % FATES);
+    number /= FATES;
+    c.undo = number % CLIPPINGS;
+    number /= CLIPPINGS;
+    c.host = (enum host)(number % HOSTS);
+    number /= HOSTS;
+    c.sums = (enum sums)(number % SUMS);
+    number /= SUMS;
+    c.world = 1 + number % WORLDS;
+    c.stage = number / WORLDS;
+    return c;
+}
+
+/* Those that the plan takes. */
+static bool is_legal(const struct combination *c)
+{
+    bool states = c->host == HOST_STATES || c->host == HOST_PARAMS ||
+                  c->host == HOST_NVME;
+    if (c->undo && (!states || c->host == HOST_NVME))
+        return false;
+    if (c->sums == ON_HOST && (!states || (c->world > 1 && !c->stage)))
+        return false;
+    if (c->host == HOST_PARAMS && c->world > 1 && c->stage < 3)
+        return false;
+    return true;
+}
+
+static struct scenario scenario_of(const struct combination *c, int number)
+{
+    struct scenario s = scenario_default(c->stage, c->world, DTYPE_BF16);
+    /* what else may vary does so with the number */
+    scenario_vary(&s, number % 30);
+    s.streams = STREAM_THREAD;
+    s.workers = 1 + number % 3;
+    s.offload.chunk_bytes = 2048;
+    s.steps = 4;
+    s.accumulation = c->sums == ONE_MICRO ? 1 : 3;
+    s.accumulate_on_host = c->sums == ON_HOST;
+    s.clip = c->fate == CLIPPED || c->fate == MIXED ? 1 : 1e9;
+    s.broken_steps = c->fate == SKIPPED || c->fate == MIXED ? 1 << 1 : 0;
+    if (c->fate == MIXED)
+        s.unclipped_steps = 1 << 2;
+    s.offload.clipping = c->undo ? OFFLOAD_CLIP_UNDO : OFFLOAD_CLIP_WAIT;
+    switch (c->host) {
+    case HOST_PAGED:
+        s.optim.paged = true;
+        s.spill_bytes = SIZE_MAX;
+        break;
+    case HOST_NVME:
+        s.offload.optimizer = OFFLOAD_NVME;
+        s.offload.nvme_path = "/tmp";
+        if (c->world == 1 || c->stage == 3)
+            s.offload.params = OFFLOAD_NVME;
+        break;
+    case HOST_PARAMS:
+        s.offload.params = OFFLOAD_CPU;
+        s.offload.optimizer = OFFLOAD_CPU;
+        break;
+    case HOST_STATES:
+        s.offload.optimizer = OFFLOAD_CPU;
+        break;
+    default:
+        break;
+    }
+    return s;
+}
+
+static struct outcome run_at_once(const struct scenario *s)
+{
+    struct scenario plain = *s;
+    plain.streams = STREAM_INLINE;
+    plain.workers = 1;
+    plain.offload.clipping = OFFLOAD_CLIP_WAIT;
+    return world_run(&plain);
+}
+
+static bool run_late(
+        const struct scenario *s, int number, uint64_t seed,
+        const struct outcome *want)
+{
+    delays_begin(seed);
+    struct outcome got = world_run(s);
+    bool same = got.status == ZD_OK && got.ranks_agree &&
+                outcome_same_run(want, &got);
+    if (!same)
+        printf("# %s: %d %llu (%s)\n",
+               got.status == ZD_OK ? "other bits" : got.what, number,
+               (unsigned long long)seed, delays_say());
+    outcome_fini(&got);
+    return same;
+}
+
+/* One combination under seeds first .. first + seeds - 1. */
+static bool try_combination(int number, uint64_t first, int seeds)
+{
+    struct combination c = combination_of(number);
+    struct scenario s = scenario_of(&c, number);
+    struct outcome want = run_at_once(&s);
+    bool ok = want.status == ZD_OK && want.ranks_agree;
+    if (!ok)
+        printf("# %d: %s\n", number, want.what);
+    delays_count();
+    if (ok) { /* counts the hand-overs */
+        struct outcome got = world_run(&s);
+        ok = outcome_same_run(&want, &got);
+        if (!ok)
+            printf("# other bits: %d, nothing late\n", number);
+        outcome_fini(&got);
+    }
+    for (int i = 0; i < seeds && want.status == ZD_OK; i++)
+        ok &= run_late(&s, number, first + (uint64_t)i, &want);
+    if (!ok)
+        printf("# stage %d, %d ranks, %s, %s, %s, %s\n", c.stage, c.world,
+               host_names[c.host], c.undo ? "undo" : "wait", sum_names[c.sums],
+               fate_names[c.fate]);
+    outcome_fini(&want);
+    return ok;
+}
+
+/* Number i of what is left of a combination at the given place among stages and
+ * worlds, or the first legal one behind it; -1: there is none. */
+static int legal_from(int i, int place)
+{
+    for (int k = 0; k < STAGES * WORLDS; k++) {
+        int number = (place + k) % (STAGES * WORLDS) * KIND_COUNT + i;
+        struct combination c = combination_of(number);
+        if (is_legal(&c))
+            return number;
+    }
+    return -1;
+}
+
+/* By what is on the host and what clipping does. */
+static void try_host(enum host host, bool undo, bool is_long)
+{
+    char name[64];
+    bool ok = true;
+    int tried = 0;
+    for (int i = 0; i < KIND_COUNT; i++) {
+        struct combination c = combination_of(i);
+        if (c.host != host || c.undo != undo)
+            continue;
+        for (int place = 0; place < STAGES * WORLDS; place++) {
+            int number =
+                    is_long ? place * KIND_COUNT + i : legal_from(i, 5 * tried);
+            struct combination all = combination_of(number < 0 ? i : number);
+            if (number < 0 || !is_legal(&all))
+                continue;
+            int seeds = is_long ? LONG : undo ? SHORT : 1;
+            ok &= try_combination(
+                    number, (uint64_t)(seeds * (number + tried)), seeds);
+            if (!is_long)
+                break;
+        }
+        tried++;
+    }
+    snprintf(
+            name, sizeof name, "%s, %s", host_names[host],
+            undo ? "undo" : "wait");
+    report(ok, name, "see above");
+}
+
+int main(int argc, char **argv)
+{
+    bool is_long = argc > 1 && strcmp(argv[1], "long") == 0;
+    if (argc > 2) {
+        int number = atoi(argv[1]);
+        report(try_combination(number, strtoull(argv[2], NULL, 10), 1), argv[1],
+               "see above");
+        return report_done();
+    }
+    for (int host = 0; host < HOSTS; host++)
+        for (int undo = 0; undo < CLIPPINGS; undo++)
+            if (!undo || host == HOST_STATES || host == HOST_PARAMS)
+                try_host((enum host)host, undo, is_long);
+    return report_done();
+}
