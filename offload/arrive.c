@@ -63,9 +63,9 @@ static void note_arrived(void *ctx, int64_t ticket)
 static void await_buffer(void *ctx, int64_t number)
 {
     struct offload *offload = ctx;
-    waits_hold(offload, WAIT_DOWN, true);
+    waits_hold(&offload->waits, WAIT_DOWN, true);
     stage_await_empty(&offload->grad_stage, (uint64_t)number);
-    waits_hold(offload, WAIT_DOWN, false);
+    waits_hold(&offload->waits, WAIT_DOWN, false);
 }
 
 /* Which parts of the store an arrival takes. */
@@ -158,23 +158,23 @@ struct token offload_grads_left(const struct offload *offload, int segment)
 
 enum zd_status offload_down_wait(struct offload *offload, struct token left)
 {
-    struct wait wait = wait_begin(offload, WAIT_DOWN);
+    struct wait wait = wait_begin(&offload->waits, WAIT_DOWN);
     enum zd_status status = feed_follow(&offload->down, left, NULL);
-    wait_end(offload, &wait, WAIT_DOWN);
+    wait_end(&offload->waits, &wait, WAIT_DOWN);
     ZD_TRY(status);
     return offload_failure(offload);
 }
 
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum)
 {
-    struct wait wait = wait_begin(offload, WAIT_HOST);
+    struct wait wait = wait_begin(&offload->waits, WAIT_HOST);
     /* a GPU that has failed calls nobody: its error is told here */
     enum zd_status status = device_backend() == DEVICE_CUDA
                                     ? feed_finish(&offload->down)
                                     : ZD_OK;
     if (status == ZD_OK)
         jobs_wait(offload);
-    wait_end(offload, &wait, WAIT_DOWN);
+    wait_end(&offload->waits, &wait, WAIT_DOWN);
     ZD_TRY(status);
     for (int i = 0; i < offload->worker_count; i++) {
         exact_sum_merge(sum, &offload->workers[i].squares);
@@ -207,7 +207,7 @@ static enum zd_status sum_blocks(
 enum zd_status offload_block_sums(
         struct offload *offload, int64_t *const *sums, double norm)
 {
-    struct wait wait = wait_begin(offload, WAIT_HOST);
+    struct wait wait = wait_begin(&offload->waits, WAIT_HOST);
     struct job job = {
             .fn = sum_blocks,
             .is_for = WAIT_HOST,
@@ -220,6 +220,6 @@ enum zd_status offload_block_sums(
     offload->norm = norm;
     job_add(offload, &job);
     jobs_wait(offload);
-    wait_end(offload, &wait, WAIT_HOST);
+    wait_end(&offload->waits, &wait, WAIT_HOST);
     return offload_failure(offload);
 }

@@ -154,7 +154,7 @@ enum zd_status offload_create(
     offload->arena = arena;
     offload->device = device_current();
     offload->is_in_file = request->options->optimizer == OFFLOAD_NVME;
-    offload->waits_at = clock_seconds();
+    waits_init(&offload->waits);
     pthread_mutex_init(&offload->lock, NULL);
     pthread_cond_init(&offload->work, NULL);
     pthread_cond_init(&offload->progress, NULL);
@@ -174,6 +174,9 @@ enum zd_status offload_create(
         goto err_destroy;
     create_undo(offload);
     status = workers_start(offload);
+    if (status != ZD_OK)
+        goto err_destroy;
+    status = uploader_start(offload);
     if (status != ZD_OK)
         goto err_destroy;
     status = clear_states(offload);
@@ -220,12 +223,14 @@ void offload_destroy(struct offload *offload)
     feed_fini(&offload->up);
     if (offload->worker_count)
         workers_stop(offload);
+    uploader_stop(offload);
     pinned_unlock(offload);
     if (offload->store)
         offload->store->ops->destroy(offload->store);
     segments_destroy(offload);
     stage_fini(&offload->grad_stage);
     stage_fini(&offload->param_stage);
+    waits_fini(&offload->waits);
     pthread_cond_destroy(&offload->progress);
     pthread_cond_destroy(&offload->work);
     pthread_mutex_destroy(&offload->lock);

@@ -15,6 +15,7 @@
 #include "offload/feed.h"
 #include "offload/image.h"
 #include "offload/stage.h"
+#include "offload/waits.h"
 
 #include <pthread.h>
 
@@ -23,9 +24,6 @@ struct job;
 /* One chunk; `at` counts in the job. */
 typedef enum zd_status job_fn(
         struct worker *worker, const struct job *job, int at);
-
-/* What a wait of the trainer may be for. */
-enum wait_for { WAIT_DOWN, WAIT_HOST, WAIT_DISK, WAIT_UP, WAITS };
 
 enum job_list { LIST_NONE, LIST_WANTED, LIST_BEGINNING, LIST_BEGUN };
 
@@ -119,12 +117,7 @@ struct offload {
     bool is_speculative;
     double update_begin; /* seconds */
 
-    /* waits.c, under the lock */
-    int busy;            /* workers that have a chunk */
-    int on_disk;         /* of them, that wait for the disk */
-    bool is_held[WAITS]; /* the stream DOWN, or UP, waits for the workers */
-    double waits_at;     /* until when the next two are counted */
-    double working[WAITS], holding[WAITS][WAITS]; /* seconds */
+    struct waits waits; /* has a lock of its own */
 
     struct offload_report report; /* under the lock */
     struct spans *spans;          /* under the lock; NULL: nobody asks */
@@ -151,24 +144,6 @@ enum zd_status chunk_release(struct offload *offload, int chunk);
 enum zd_status chunk_list_begin(
         struct offload *offload, int first, int count, unsigned reads,
         unsigned writes);
-
-/* --- waits.c */
-/* Under the lock, before anything changes that the waits depend on. */
-void waits_count(struct offload *offload);
-/* A stream (WAIT_DOWN, WAIT_UP) waits for the workers from now on, or no
- * longer. */
-void waits_hold(struct offload *offload, enum wait_for stream, bool is_held);
-struct wait {
-    const double *clocks;
-    double begin, before[WAITS];
-};
-/* A wait of the trainer for a stream (WAIT_DOWN, WAIT_UP) or for the workers
- * (WAIT_HOST). */
-struct wait wait_begin(struct offload *offload, enum wait_for whom);
-/* Into the report: to the workers' and the disk's part what the clocks say, the
- * rest to `rest`. */
-void wait_end(
-        struct offload *offload, const struct wait *wait, enum wait_for rest);
 
 /* --- update.c */
 void chunk_update(
@@ -211,14 +186,16 @@ void segments_note_begun(struct offload *offload, const struct job *job);
 void segments_note_chunk(
         struct offload *offload, const struct job *job, int chunk);
 
-/* --- params.c */
+/* --- uploader.c */
+/* Does nothing when parameters live on the host. */
+enum zd_status uploader_start(struct offload *offload);
+void uploader_stop(struct offload *offload); /* after workers_stop */
 /* Parameters of all segments are about to be made again. */
-void params_begin(struct offload *offload);
+void uploads_begin(struct offload *offload);
 /* Under the lock: a chunk's parameter is final. */
-void params_note_updated(struct offload *offload, int chunk);
-void *params_uploader(void *offload); /* a thread */
+void uploads_note(struct offload *offload, int chunk);
 /* Until a segment's copies up that were asked for are on their stream. */
-enum zd_status params_await_queued(struct offload *offload, int segment);
+enum zd_status uploads_await(struct offload *offload, int segment);
 
 /* --- lock.c */
 enum zd_status pinned_lock(struct offload *offload);

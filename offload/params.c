@@ -1,6 +1,6 @@
 /* params.c - new parameters on their way up. On the device they are expected
- * chunk by chunk: the uploader follows the workers. On the host they wait until
- * they are asked for. */
+ * chunk by chunk: the uploader follows the workers (uploader.c). On the host
+ * they wait until they are asked for. */
 #include "offload/engine.h"
 
 #include <assert.h>
@@ -14,127 +14,30 @@ void offload_params_to(struct offload *offload, int segment, void *device)
     offload->segments[segment].device = device;
 }
 
-/* The chunk's parameters are where chunk_slots says; only jobs write there. */
-static enum zd_status send_chunk(struct offload *offload, int index)
-{
-    const struct offload_request *request = &offload->request;
-    const struct chunk *chunk = &offload->chunks[index];
-    const struct segment *segment = &offload->segments[chunk->segment];
-    size_t wide = dtype_bytes(request->dtype);
-    size_t at = request->runs[chunk->run].offset + chunk->begin;
-    bool is_last = index + 1 == segment->first_chunk + segment->chunk_count;
-    struct stream *up = offload->place.up;
-    struct chunk_memory memory;
-    if (!segment->device)
-        return ZD_OK;
-    chunk_slots(&offload->store_request, chunk, &memory);
-    ZD_TRY(stream_copy(
-            up, (char *)segment->device + at * wide, memory.param,
-            chunk->count * wide));
-    return is_last ? stream_record(up, segment->up.event) : ZD_OK;
-}
-
-static void note_sent(struct offload *offload, int index, enum zd_status status)
-{
-    const struct chunk *chunk = &offload->chunks[index];
-    const struct segment *segment = &offload->segments[chunk->segment];
-    if (status != ZD_OK && offload->status == ZD_OK) {
-        offload->status = status;
-        offload->error = *zd_error_get();
-    }
-    offload->next_up++;
-    if (offload->next_up == segment->first_chunk + segment->chunk_count)
-        pthread_cond_broadcast(&offload->progress);
-}
-
-void *params_uploader(void *ctx)
-{
-    struct offload *offload = ctx;
-    device_use(offload->device);
-    pthread_mutex_lock(&offload->lock);
-    while (!offload->is_stopping) {
-        int index = offload->next_up;
-        if (index == offload->chunk_count || !offload->is_updated[index]) {
-            pthread_cond_wait(&offload->progress, &offload->lock);
-            continue;
-        }
-        pthread_mutex_unlock(&offload->lock);
-        enum zd_status status = send_chunk(offload, index);
-        pthread_mutex_lock(&offload->lock);
-        note_sent(offload, index, status);
-    }
-    pthread_mutex_unlock(&offload->lock);
-    return NULL;
-}
-
-/* --- from the update to there --------------------------------------------- */
-
-/* Under the lock: bytes that an update sends to the device. */
-static void count_up(struct offload *offload)
-{
-    for (int c = 0; c < offload->chunk_count; c++) {
-        const struct chunk *chunk = &offload->chunks[c];
-        if (offload->segments[chunk->segment].device)
-            offload->report.up_bytes +=
-                    chunk->count * dtype_bytes(offload->request.dtype);
-    }
-}
-
-void params_begin(struct offload *offload)
-{
-    pthread_mutex_lock(&offload->lock);
-    while (offload->has_uploader && offload->next_up < offload->chunk_count)
-        pthread_cond_wait(&offload->progress, &offload->lock);
-    for (int c = 0; c < offload->chunk_count; c++)
-        offload->is_updated[c] = false;
-    offload->next_up = 0;
-    count_up(offload);
-    pthread_mutex_unlock(&offload->lock);
-}
-
-void params_note_updated(struct offload *offload, int index)
-{
-    offload->is_updated[index] = true;
-    if (index == offload->next_up)
-        pthread_cond_broadcast(&offload->progress);
-}
-
-enum zd_status params_await_queued(struct offload *offload, int index)
-{
-    const struct segment *segment = &offload->segments[index];
-    if (!offload->has_uploader)
-        return feed_await(&offload->up, marker_last(&segment->up));
-    pthread_mutex_lock(&offload->lock);
-    while (offload->next_up < segment->first_chunk + segment->chunk_count)
-        pthread_cond_wait(&offload->progress, &offload->lock);
-    pthread_mutex_unlock(&offload->lock);
-    return ZD_OK;
-}
-
 enum zd_status offload_params_wait(struct offload *offload, int index)
 {
     ZD_TRY(offload_update_wait(offload, index));
-    struct wait wait = wait_begin(offload, WAIT_UP);
-    enum zd_status status = params_await_queued(offload, index);
+    struct wait wait = wait_begin(&offload->waits, WAIT_UP);
+    enum zd_status status = uploads_await(offload, index);
     if (status == ZD_OK)
         status = token_wait(NULL, marker_last(&offload->segments[index].up));
-    wait_end(offload, &wait, WAIT_UP);
+    wait_end(&offload->waits, &wait, WAIT_UP);
     return status;
 }
 
 enum zd_status offload_update_wait(struct offload *offload, int index)
 {
-    struct wait wait = wait_begin(offload, WAIT_HOST);
+    struct wait wait = wait_begin(&offload->waits, WAIT_HOST);
     segment_await(offload, index, offload->segments[index].made);
-    wait_end(offload, &wait, WAIT_HOST);
+    wait_end(&offload->waits, &wait, WAIT_HOST);
     return offload_failure(offload);
 }
 
 enum zd_status offload_up_wait(struct offload *offload, struct token done)
 {
-    struct wait wait = wait_begin(offload, WAIT_UP);
+    struct wait wait = wait_begin(&offload->waits, WAIT_UP);
     enum zd_status status = feed_follow(&offload->up, done, NULL);
-    wait_end(offload, &wait, WAIT_UP);
+    wait_end(&offload->waits, &wait, WAIT_UP);
     ZD_TRY(status);
     return offload_failure(offload);
 }
@@ -146,9 +49,9 @@ static void await_made(void *ctx, int64_t arg)
 {
     struct offload *offload = ctx;
     int64_t segments = offload->request.segment_count;
-    waits_hold(offload, WAIT_UP, true);
+    waits_hold(&offload->waits, WAIT_UP, true);
     segment_await(offload, (int)(arg % segments), (uint64_t)(arg / segments));
-    waits_hold(offload, WAIT_UP, false);
+    waits_hold(&offload->waits, WAIT_UP, false);
 }
 
 /* The segment's parameters as one array, padding included. */
@@ -203,9 +106,9 @@ static enum zd_status fetch_chunk(
 static void await_fetched(void *ctx, int64_t number)
 {
     struct offload *offload = ctx;
-    waits_hold(offload, WAIT_UP, true);
+    waits_hold(&offload->waits, WAIT_UP, true);
     stage_await_filled(&offload->param_stage, (uint64_t)number);
-    waits_hold(offload, WAIT_UP, false);
+    waits_hold(&offload->waits, WAIT_UP, false);
 }
 
 static void note_sent_up(void *ctx, int64_t number)
@@ -287,11 +190,11 @@ enum zd_status offload_params_up(
     /* what was made is waited for by the stream, or by the file's jobs */
     lease_acquire(params, LEASE_READ, "parameters up");
     /* inline streams make the copy now, and wait for what it needs */
-    struct wait wait = wait_begin(offload, WAIT_UP);
+    struct wait wait = wait_begin(&offload->waits, WAIT_UP);
     enum zd_status status = offload_params_in_file(request)
                                     ? send_from_file(offload, &passage)
                                     : send_from_memory(offload, &passage);
-    wait_end(offload, &wait, WAIT_UP);
+    wait_end(&offload->waits, &wait, WAIT_UP);
     ZD_TRY(status);
     pthread_mutex_lock(&offload->lock);
     offload->report.up_bytes += count * dtype_bytes(request->dtype);

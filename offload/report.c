@@ -23,6 +23,7 @@ struct offload_report offload_report_take(struct offload *offload)
     struct offload_report report = offload->report;
     offload->report = (struct offload_report){0};
     pthread_mutex_unlock(&offload->lock);
+    waits_take(&offload->waits, &report);
     if (offload->store->ops->report)
         offload->store->ops->report(offload->store, &report);
     report.down_seconds = down.seconds - offload->down_before.seconds;

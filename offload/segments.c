@@ -94,7 +94,7 @@ static enum zd_status follow(
         else if (!token.event)
             segment_await(offload, index, token.number);
         else if (token.event == segment->up.event) {
-            ZD_TRY(params_await_queued(offload, index));
+            ZD_TRY(uploads_await(offload, index));
             ZD_TRY(feed_wait(&offload->down, token));
         }
     }
@@ -146,7 +146,7 @@ static enum zd_status take(
             lease_acquire(lease, has_content ? LEASE_CHANGE : LEASE_FILL, who);
     for (int i = 0; i < tokens.count; i++)
         if (tokens.token[i].event == offload->segments[index].up.event) {
-            ZD_TRY(params_await_queued(offload, index));
+            ZD_TRY(uploads_await(offload, index));
             ZD_TRY(event_wait(tokens.token[i].event));
         }
     return ZD_OK;

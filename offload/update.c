@@ -225,7 +225,7 @@ static void keep_updates(struct offload *offload)
 {
     pthread_mutex_lock(&offload->lock);
     for (int c = 0; c < offload->chunk_count; c++)
-        params_note_updated(offload, c);
+        uploads_note(offload, c);
     pthread_mutex_unlock(&offload->lock);
 }
 
@@ -249,7 +249,7 @@ enum zd_status offload_update(
     offload->block_v = block_v;
     if (!keeps)
         ZD_TRY(segments_take(offload, was_updated ? "redo" : "update"));
-    params_begin(offload);
+    uploads_begin(offload);
     note_begin(offload, was_updated && !keeps);
     if (keeps)
         keep_updates(offload);
@@ -277,7 +277,7 @@ enum zd_status offload_skip(struct offload *offload)
         job.updates = request->params_on_host;
         ZD_TRY(segments_take(offload, was_updated ? "undo" : "round"));
         if (job.updates)
-            params_begin(offload);
+            uploads_begin(offload);
         note_begin(offload, was_updated);
         add_over_all(offload, &job);
     }
@@ -293,7 +293,7 @@ enum zd_status offload_masters_written(struct offload *offload)
     job.writes = slots_of(offload_params_in_file(&offload->request));
     ZD_TRY(offload_finish(offload));
     ZD_TRY(segments_take(offload, "round"));
-    params_begin(offload);
+    uploads_begin(offload);
     add_over_all(offload, &job);
     segments_leave(offload, true, "round");
     return ZD_OK;

@@ -1,78 +1,100 @@
-/* waits.c - what the trainer waits for.
- *
- * Clocks run under the engine's lock. `working` says how the time passes for
- * who waits for workers: the share of the busy ones that wait for the disk goes
- * to the disk, the rest to what the first job is for. `holding` of a stream
- * does so too, but stands while the stream can go on: who waits for an event of
- * it waits for the workers only as long as the stream does. A wait is the
- * difference of two readings; what no clock has counted is the copy. */
-#include "offload/engine.h"
+#include "offload/waits.h"
 
 #include "base/clock.h"
 
-/* Under the lock: what the first job makes others wait for. */
-static enum wait_for first_is_for(const struct offload *offload)
+#include <string.h>
+
+void waits_init(struct waits *waits)
 {
-    if (offload->job_begin == offload->job_end)
-        return WAIT_UP;
-    uint64_t at = offload->job_begin % (uint64_t)offload->job_capacity;
-    return offload->jobs[at].is_for;
+    *waits = (struct waits){.counted_to = clock_seconds(), .first = WAIT_UP};
+    pthread_mutex_init(&waits->lock, NULL);
 }
 
-void waits_count(struct offload *offload)
+void waits_fini(struct waits *waits)
 {
+    pthread_mutex_destroy(&waits->lock);
+}
+
+/* Takes the lock, and counts until now: before anything changes that the clocks
+ * depend on. */
+static void enter(struct waits *waits)
+{
+    pthread_mutex_lock(&waits->lock);
     double now = clock_seconds();
-    double passed = now - offload->waits_at;
-    int busy = offload->busy, on_disk = offload->on_disk;
-    double share = busy ? (double)on_disk / busy : 0;
-    enum wait_for rest = first_is_for(offload);
-    offload->waits_at = now;
-    offload->working[WAIT_DISK] += share * passed;
-    offload->working[rest] += (1 - share) * passed;
+    double passed = now - waits->counted_to;
+    double share = waits->busy ? (double)waits->on_disk / waits->busy : 0;
+    waits->counted_to = now;
+    waits->working[WAIT_DISK] += share * passed;
+    waits->working[waits->first] += (1 - share) * passed;
     for (int i = 0; i < WAITS; i++)
-        if (offload->is_held[i]) {
-            offload->holding[i][WAIT_DISK] += share * passed;
-            offload->holding[i][rest] += (1 - share) * passed;
+        if (waits->is_held[i]) {
+            waits->holding[i][WAIT_DISK] += share * passed;
+            waits->holding[i][waits->first] += (1 - share) * passed;
         }
 }
 
-void waits_hold(struct offload *offload, enum wait_for stream, bool is_held)
+static void leave(struct waits *waits)
 {
-    pthread_mutex_lock(&offload->lock);
-    waits_count(offload);
-    offload->is_held[stream] = is_held;
-    pthread_mutex_unlock(&offload->lock);
+    pthread_mutex_unlock(&waits->lock);
 }
 
-struct wait wait_begin(struct offload *offload, enum wait_for whom)
+void waits_work(struct waits *waits, int busy, int on_disk)
+{
+    enter(waits);
+    waits->busy += busy;
+    waits->on_disk += on_disk;
+    leave(waits);
+}
+
+void waits_first(struct waits *waits, uint64_t jobs, enum wait_for first)
+{
+    enter(waits);
+    if (jobs > waits->jobs) {
+        waits->jobs = jobs;
+        waits->first = first;
+    }
+    leave(waits);
+}
+
+void waits_hold(struct waits *waits, enum wait_for stream, bool is_held)
+{
+    enter(waits);
+    waits->is_held[stream] = is_held;
+    leave(waits);
+}
+
+struct wait wait_begin(struct waits *waits, enum wait_for whom)
 {
     struct wait wait = {
-            .clocks = whom == WAIT_HOST ? offload->working
-                                        : offload->holding[whom]};
-    pthread_mutex_lock(&offload->lock);
-    waits_count(offload);
-    wait.begin = offload->waits_at;
-    for (int i = 0; i < WAITS; i++)
-        wait.before[i] = wait.clocks[i];
-    pthread_mutex_unlock(&offload->lock);
+            .clocks =
+                    whom == WAIT_HOST ? waits->working : waits->holding[whom]};
+    enter(waits);
+    wait.begin = waits->counted_to;
+    memcpy(wait.before, wait.clocks, sizeof wait.before);
+    leave(waits);
     return wait;
 }
 
-void wait_end(
-        struct offload *offload, const struct wait *wait, enum wait_for rest)
+void wait_end(struct waits *waits, const struct wait *wait, enum wait_for rest)
 {
-    double passed[WAITS];
-    pthread_mutex_lock(&offload->lock);
-    waits_count(offload);
-    double left = offload->waits_at - wait->begin;
+    enter(waits);
+    double left = waits->counted_to - wait->begin;
     for (int i = 0; i < WAITS; i++) {
-        passed[i] = wait->clocks[i] - wait->before[i];
-        left -= passed[i];
+        double passed = wait->clocks[i] - wait->before[i];
+        waits->waited[i] += passed;
+        left -= passed;
     }
-    passed[rest] += left > 0 ? left : 0; /* below 0 by rounding only */
-    offload->report.wait_down_seconds += passed[WAIT_DOWN];
-    offload->report.wait_host_seconds += passed[WAIT_HOST];
-    offload->report.wait_disk_seconds += passed[WAIT_DISK];
-    offload->report.wait_up_seconds += passed[WAIT_UP];
-    pthread_mutex_unlock(&offload->lock);
+    waits->waited[rest] += left > 0 ? left : 0; /* below 0 by rounding only */
+    leave(waits);
+}
+
+void waits_take(struct waits *waits, struct offload_report *report)
+{
+    enter(waits);
+    report->wait_down_seconds = waits->waited[WAIT_DOWN];
+    report->wait_host_seconds = waits->waited[WAIT_HOST];
+    report->wait_disk_seconds = waits->waited[WAIT_DISK];
+    report->wait_up_seconds = waits->waited[WAIT_UP];
+    memset(waits->waited, 0, sizeof waits->waited);
+    leave(waits);
 }

@@ -33,6 +33,26 @@ static struct job *job_at(struct offload *offload, uint64_t number)
     return &offload->jobs[number % (uint64_t)offload->job_capacity];
 }
 
+/* Under the lock: what is told without it. */
+struct news {
+    uint64_t jobs;
+    enum wait_for first;
+};
+
+static struct news news_of(struct offload *offload)
+{
+    bool is_idle = offload->job_begin == offload->job_end;
+    return (struct news){
+            .jobs = offload->job_begin + offload->job_end,
+            .first = is_idle ? WAIT_UP
+                             : job_at(offload, offload->job_begin)->is_for};
+}
+
+static void tell(struct offload *offload, struct news news)
+{
+    waits_first(&offload->waits, news.jobs, news.first);
+}
+
 uint64_t job_add(struct offload *offload, const struct job *job)
 {
     if (!job->count)
@@ -41,7 +61,6 @@ uint64_t job_add(struct offload *offload, const struct job *job)
     while (offload->job_end - offload->job_begin ==
            (uint64_t)offload->job_capacity)
         pthread_cond_wait(&offload->progress, &offload->lock);
-    waits_count(offload);
     uint64_t number = offload->job_end++;
     struct job *added = job_at(offload, number);
     *added = *job;
@@ -52,8 +71,10 @@ uint64_t job_add(struct offload *offload, const struct job *job)
         if (job->reads || job->writes)
             added->list = LIST_WANTED;
     }
+    struct news news = news_of(offload);
     pthread_cond_broadcast(&offload->work);
     pthread_mutex_unlock(&offload->lock);
+    tell(offload, news);
     return number + 1;
 }
 
@@ -73,25 +94,16 @@ void jobs_wait(struct offload *offload)
     pthread_mutex_unlock(&offload->lock);
 }
 
-/* A worker begins or ends to wait for the disk. */
-static void note_disk(struct offload *offload, int more)
-{
-    pthread_mutex_lock(&offload->lock);
-    waits_count(offload);
-    offload->on_disk += more;
-    pthread_mutex_unlock(&offload->lock);
-}
-
 enum zd_status chunk_acquire(
         struct offload *offload, int chunk, struct chunk_memory *memory_out)
 {
     int at = chunk - offload->list_first;
     if (!offload->is_in_file)
         return offload->store->ops->acquire(offload->store, at, memory_out);
-    note_disk(offload, 1);
+    waits_work(&offload->waits, 0, 1);
     enum zd_status status =
             offload->store->ops->acquire(offload->store, at, memory_out);
-    note_disk(offload, -1);
+    waits_work(&offload->waits, 0, -1);
     return status;
 }
 
@@ -159,16 +171,12 @@ static void note_failure(struct offload *offload, enum zd_status status)
 static void begin_list(struct offload *offload, struct job *job)
 {
     job->list = LIST_BEGINNING;
-    waits_count(offload);
-    offload->busy++;
-    offload->on_disk++;
     pthread_mutex_unlock(&offload->lock);
+    waits_work(&offload->waits, 1, 1);
     enum zd_status status = chunk_list_begin(
             offload, job->first, job->count, job->reads, job->writes);
+    waits_work(&offload->waits, -1, -1);
     pthread_mutex_lock(&offload->lock);
-    waits_count(offload);
-    offload->busy--;
-    offload->on_disk--;
     note_failure(offload, status);
     job->list = LIST_BEGUN;
     pthread_cond_broadcast(&offload->work);
@@ -195,8 +203,6 @@ static void retire_jobs(struct offload *offload)
 static void run_chunk(struct worker *worker, struct job *job)
 {
     struct offload *offload = worker->offload;
-    waits_count(offload);
-    offload->busy++;
     int at = job->taken++;
     const struct job now = *job;
     bool has_failed = offload->status != ZD_OK;
@@ -204,6 +210,7 @@ static void run_chunk(struct worker *worker, struct job *job)
     double begin = clock_seconds();
     enum zd_status status = ZD_OK;
     pthread_mutex_unlock(&offload->lock);
+    waits_work(&offload->waits, 1, 0);
     if (!has_failed)
         status = now.fn(worker, &now, at);
     if (now.is_staged)
@@ -216,19 +223,22 @@ static void run_chunk(struct worker *worker, struct job *job)
     spans_add(
             spans, LANE_WORKERS + worker->index,
             now.updates ? "update" : "chunk", now.first + at, begin, end);
+    waits_work(&offload->waits, -1, 0);
     pthread_mutex_lock(&offload->lock);
-    waits_count(offload);
-    offload->busy--;
     note_failure(offload, status);
     offload->report.worker_seconds += seconds;
     if (now.updates)
-        params_note_updated(offload, now.first + at);
+        uploads_note(offload, now.first + at);
     job->finished++;
     segments_note_chunk(offload, job, now.first + at);
     if (job->finished < job->count)
         return;
     retire_jobs(offload);
     pthread_cond_broadcast(&offload->work); /* jobs that waited for this one */
+    struct news news = news_of(offload);
+    pthread_mutex_unlock(&offload->lock);
+    tell(offload, news);
+    pthread_mutex_lock(&offload->lock);
 }
 
 static void *work(void *ctx)
@@ -293,11 +303,6 @@ enum zd_status workers_start(struct offload *offload)
         offload->worker_count++;
         bind_worker(worker);
     }
-    if (offload->request.params_on_host)
-        return ZD_OK;
-    ZD_TRY(start_thread(
-            &offload->uploader, params_uploader, offload, "offload-up"));
-    offload->has_uploader = true;
     return ZD_OK;
 }
 
@@ -310,6 +315,4 @@ void workers_stop(struct offload *offload)
     pthread_mutex_unlock(&offload->lock);
     for (int i = 0; i < offload->worker_count; i++)
         pthread_join(offload->workers[i].thread, NULL);
-    if (offload->has_uploader)
-        pthread_join(offload->uploader, NULL);
 }
