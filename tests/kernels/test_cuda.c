@@ -3,13 +3,12 @@
 #include "cases.h"
 
 #include "base/device/device_memory.h"
+#include "tests/support/child.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* Largest of what the cases ask for. */
 static const struct kernels_request request = {
@@ -138,12 +137,11 @@ Test(kernels_cuda, heads_normed_and_turned_at_once_have_the_bits_of_the_parts)
 /* Every case twice, in a process whose blocks run in this order (the
  * stand-in's; a GPU has its own). 0: something differed or failed; else what
  * came out. */
-static uint64_t digest_in_order(const char *order, enum dtype dtype)
+static uint64_t digest(const void *dtype)
 {
     struct runner runner = {0};
     bool same = true;
-    setenv("ZD_STANDIN_ORDER", order, 1);
-    if (open_runner(dtype, 0, &runner) != ZD_OK)
+    if (open_runner(*(const enum dtype *)dtype, 0, &runner) != ZD_OK)
         return 0;
     pair_digest();
     for (int c = 0; c < op_case_count; c++)
@@ -155,31 +153,15 @@ static uint64_t digest_in_order(const char *order, enum dtype dtype)
     return same ? pair_digest() : 0;
 }
 
-static uint64_t digest_of_child(const char *order, enum dtype dtype)
-{
-    int ends[2];
-    uint64_t digest = 0;
-    cr_assert_eq(pipe(ends), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        digest = digest_in_order(order, dtype);
-        _exit(write(ends[1], &digest, sizeof digest) != sizeof digest);
-    }
-    close(ends[1]);
-    cr_assert_eq(read(ends[0], &digest, sizeof digest), sizeof digest);
-    close(ends[0]);
-    waitpid(child, NULL, 0);
-    return digest;
-}
-
 Test(kernels_cuda, neither_a_run_nor_the_order_of_blocks_changes_a_bit)
 {
-    if (device_gpu_count(NULL) == 0)
+    enum dtype dtype = DTYPE_BF16;
+    uint64_t forward = child_with_gpu(digest, &dtype, "forward");
+    if (forward == CHILD_NO_GPU)
         cr_skip("no CUDA device");
-    uint64_t forward = digest_of_child("forward", DTYPE_BF16);
     cr_expect_neq(forward, 0, "two runs differ");
-    cr_expect_eq(digest_of_child("reverse", DTYPE_BF16), forward, "reverse");
-    cr_expect_eq(digest_of_child("7", DTYPE_BF16), forward, "shuffled");
+    cr_expect_eq(child_with_gpu(digest, &dtype, "reverse"), forward, "reverse");
+    cr_expect_eq(child_with_gpu(digest, &dtype, "7"), forward, "shuffled");
 }
 
 /* Digit for digit what base/number/exact_sum.h makes of the same losses. */

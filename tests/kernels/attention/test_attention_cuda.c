@@ -4,11 +4,10 @@
 
 #include "base/device/device_memory.h"
 #include "kernels/cuda_table.h"
+#include "tests/support/child.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static const struct ops {
     attention_forward_fn *forward;
@@ -260,23 +259,10 @@ static uint64_t digest(struct problem p)
     return sum;
 }
 
-static uint64_t digest_in_order(const char *order, struct problem p)
+static uint64_t digest_of(const void *problem)
 {
-    uint64_t sum = 0;
-    int ends[2];
-    cr_assert_eq(pipe(ends), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        setenv("ZD_STANDIN_ORDER", order, 1);
-        open_gpu();
-        sum = digest(p);
-        _exit(write(ends[1], &sum, sizeof sum) != sizeof sum);
-    }
-    close(ends[1]);
-    cr_assert_eq(read(ends[0], &sum, sizeof sum), sizeof sum);
-    close(ends[0]);
-    cr_assert_eq(waitpid(child, NULL, 0), child);
-    return sum;
+    open_gpu();
+    return digest(*(const struct problem *)problem);
 }
 
 /* Blocks of a grid come in any order: on a GPU as they like, in the stand-in as
@@ -289,12 +275,13 @@ Test(attention_order, blocks_in_any_order_give_the_same_bits)
             {DTYPE_FP32, 1, 20, 2, 1, 7, true, 0},
             {DTYPE_BF16, 1, 70, 2, 1, 200, true, 0},
     };
-    if (device_gpu_count(NULL) == 0)
-        cr_skip("no CUDA device");
     for (int i = 0; i < 4; i++) {
-        uint64_t forward = digest_in_order("forward", problems[i]);
-        cr_expect_eq(forward, digest_in_order("reverse", problems[i]));
-        cr_expect_eq(forward, digest_in_order("7", problems[i]));
+        uint64_t forward = child_with_gpu(digest_of, &problems[i], "forward");
+        if (forward == CHILD_NO_GPU)
+            cr_skip("no CUDA device");
+        cr_expect_eq(
+                forward, child_with_gpu(digest_of, &problems[i], "reverse"));
+        cr_expect_eq(forward, child_with_gpu(digest_of, &problems[i], "7"));
     }
 }
 
