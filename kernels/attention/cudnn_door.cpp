@@ -45,7 +45,8 @@ static const struct {
         OURS(cudaDeviceGetAttribute), OURS(cudaGetDevice),
         OURS(cudaGetErrorString),     OURS(cudaGetLastError),
         OURS(cudaMemcpyAsync),        OURS(cudaMemsetAsync),
-        OURS(cudaRuntimeGetVersion),
+        OURS(cudaRuntimeGetVersion),  OURS(cudaStreamGetCaptureInfo),
+        OURS(cudaStreamIsCapturing),
 #undef OURS
 };
 

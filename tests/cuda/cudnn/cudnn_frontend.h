@@ -227,6 +227,19 @@ class Graph
         auto clear = (clear_fn *)dlsym(library, "cudaMemsetAsync");
         if (!clear || dlsym(library, "cudaLaunchKernel"))
             return {"not the program's own runtime"};
+        /* the headers ask whether a graph is being captured, each time */
+        typedef cudaError_t info_fn(
+                cudaStream_t, cudaStreamCaptureStatus *, unsigned long long *,
+                cudaGraph_t *, const cudaGraphNode_t **,
+                const cudaGraphEdgeData **, size_t *);
+        auto info = (info_fn *)dlsym(library, "cudaStreamGetCaptureInfo");
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
+        if (!info)
+            return {"Unable to find symbol cudaStreamGetCaptureInfo"};
+        info((cudaStream_t)cudnn_standin.stream, &status, NULL, NULL, NULL,
+             NULL, NULL);
+        if (status != cudaStreamCaptureStatusNone)
+            return {"nobody captures"};
         if (cudnn_standin.fails_to_execute)
             return {cudnn_standin.fails_to_execute};
         size_t count = 2; /* bytes of an element */

@@ -319,6 +319,24 @@ cudaError_t cudaStreamCreateWithPriority(
     return create_stream(out, flags, priority);
 }
 
+/* Graphs are not captured here. */
+cudaError_t cudaStreamIsCapturing(
+        cudaStream_t stream, cudaStreamCaptureStatus *status_out)
+{
+    if (!stream_of(stream))
+        return keep(cudaErrorInvalidResourceHandle);
+    *status_out = cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetCaptureInfo(
+        cudaStream_t stream, cudaStreamCaptureStatus *status_out,
+        unsigned long long *, cudaGraph_t *, const cudaGraphNode_t **,
+        const cudaGraphEdgeData **, size_t *)
+{
+    return cudaStreamIsCapturing(stream, status_out);
+}
+
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority_out)
 {
     struct stream *s = stream_of(stream);
