@@ -1,6 +1,7 @@
 /* device_memory_cuda.c - memory of the thread's GPU, and memory of the host
  * that it can reach. */
 #include "base/device/gpu_cuda.h"
+#include "base/device/populate.h"
 
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -138,6 +139,7 @@ enum zd_status gpu_take_pinned(size_t bytes, void **host_out)
                 strerror(errno));
     madvise(host, bytes, MADV_HUGEPAGE);
     prefer_node(host, bytes, device_facts().numa_node);
+    populate(host, bytes);
     enum zd_status status = page_lock(host, bytes);
     if (status != ZD_OK) {
         munmap(host, bytes);

@@ -45,6 +45,7 @@ enum zd_status arena_plan_add(
         struct arena_plan *plan, const char *name, enum arena_memory memory,
         enum span_kind kind, size_t bytes)
 {
+    size_t align = memory == ARENA_DEVICE ? ARENA_DEVICE_ALIGN : ARENA_ALIGN;
     size_t offset, end;
     assert(strlen(name) < ARENA_NAME_MAX);
     if (arena_plan_find(plan, name))
@@ -59,11 +60,10 @@ enum zd_status arena_plan_add(
         plan->spans = spans;
         plan->span_capacity = capacity;
     }
-    if (__builtin_add_overflow(
-                plan->bytes[memory], (size_t)ARENA_ALIGN - 1, &offset))
+    if (__builtin_add_overflow(plan->bytes[memory], align - 1, &offset))
         return ZD_FAIL(
                 ZD_ERR_UNFIT, "E0603", "span %s is absurdly large", name);
-    offset &= ~(size_t)(ARENA_ALIGN - 1);
+    offset &= ~(align - 1);
     if (__builtin_add_overflow(offset, bytes, &end) || end > SIZE_MAX / 4)
         return ZD_FAIL(
                 ZD_ERR_UNFIT, "E0603", "span %s is absurdly large", name);

@@ -40,7 +40,10 @@ enum span_kind {
 const char *arena_memory_name(enum arena_memory memory); /* "device" ... */
 const char *span_kind_name(enum span_kind kind);         /* "params" ... */
 
-enum { ARENA_NAME_MAX = 96, ARENA_ALIGN = 64 };
+/* Spans of device memory begin where allocations of a GPU would: libraries ask
+ * for it (cuBLASLt refuses a work space that does not). Others, and what is laid
+ * out within a span, at a cache line. */
+enum { ARENA_NAME_MAX = 96, ARENA_ALIGN = 64, ARENA_DEVICE_ALIGN = 256 };
 
 struct arena_span {
     char name[ARENA_NAME_MAX];

@@ -71,7 +71,7 @@ Test(arena, takes_what_was_planned_and_gives_clear_memory)
         char name[16];
         snprintf(name, sizeof name, "span%d", i);
         unsigned char *span = arena_span(&arena, name);
-        cr_assert_eq((uintptr_t)span % ARENA_ALIGN, 0);
+        cr_assert_eq((uintptr_t)span % ARENA_DEVICE_ALIGN, 0);
         for (int k = 0; k < i * 33; k++) {
             cr_assert_eq(span[k], 0, "a span overlaps an earlier one");
             span[k] = 1;

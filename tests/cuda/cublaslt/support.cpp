@@ -100,6 +100,9 @@ cublasStatus_t check_pointers(const struct call &c, size_t alignment)
     size_t out_bytes = type_bytes(c.d.type);
     if (!c.a_data || !c.b_data || !c.d_data || !c.c_data)
         return CUBLAS_STATUS_INVALID_VALUE;
+    /* as the library of an H100 was seen to */
+    if (c.workspace_bytes && !is_aligned_to(c.workspace, 256))
+        return CUBLAS_STATUS_INVALID_VALUE;
     if (!is_aligned_to(c.a_data, alignment) ||
         !is_aligned_to(c.b_data, alignment) ||
         !is_aligned_to(c.d_data, out_bytes < alignment ? alignment : out_bytes))
