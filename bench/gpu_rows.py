@@ -140,7 +140,7 @@ def llmc_program(args):
 
 def run_llmc(program, row, tokens, steps, warmup, clock):
     command = [str(program), "-i", str(tokens), "-j", str(tokens), "-e", row.llmc, "-b", str(row.B), "-t", str(row.T),
-               "-d", str(row.global_batch * row.T), "-x", str(steps), "-v", "0", "-s", "0", "-h", "0"]
+               "-d", str(row.global_batch * row.T), "-x", str(steps), "-v", "1000000", "-m", "1", "-s", "0", "-h", "0"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=clock.left())
     except subprocess.TimeoutExpired:

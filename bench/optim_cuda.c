@@ -7,8 +7,7 @@
  * elements as fit where the GPU has not enough memory. Bytes are those that an
  * element's arrays are read and written by, each once: AdamW with fp32 states
  * 28, with 8-bit states 16.06 (scales are one fp32 per 256). The copy reads and
- * writes a quarter of the GPU's free memory, at most 4 GiB. Medians.
- * UNTESTED on a GPU. */
+ * writes a quarter of the GPU's free memory, at most 4 GiB. Medians. */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
 #include "base/number/rng.h"

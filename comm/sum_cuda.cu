@@ -1,4 +1,4 @@
-/* UNTESTED on a GPU. */
+/* */
 #include "kernels/cuda/cuda.cuh"
 
 extern "C" {

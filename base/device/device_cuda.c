@@ -1,6 +1,4 @@
-/* device_cuda.c - a rank's GPU: its context and what can go wrong with it.
- *
- * UNTESTED on a GPU: run with the stand-ins of tests/cuda only. */
+/* device_cuda.c - a rank's GPU: its context and what can go wrong with it. */
 #include "base/device/device_cuda.h"
 
 #include "base/device/device_probe_cuda.h"

@@ -3,7 +3,7 @@
  * is asked for the first time, and a run that has its GPU for itself never
  * asks: it takes a while to start.
  *
- * UNTESTED on a GPU. In a container of its own process numbers NVML of some
+ * In a container of its own process numbers NVML of some
  * drivers gives those of the host: then this process is not found. */
 #include "base/device/gpu_cuda.h"
 #include "base/library.h"

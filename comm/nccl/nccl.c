@@ -1,4 +1,4 @@
-/* Collectives by NCCL on a stream of their own. UNTESTED on a GPU. */
+/* Collectives by NCCL on a stream of their own. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/nccl/private.h"

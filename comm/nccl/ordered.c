@@ -1,7 +1,7 @@
 /* Sums in rank order over NCCL (comm.reduce = "ordered"): ranks exchange their
  * parts, and a kernel of ours adds them, so that they have the bits of
  * sum_parts on any number of GPUs, by any algorithm and version of NCCL.
- * UNTESTED on a GPU.
+ *
  *
  * Slots of scratch of one operation, each as large as a piece of a shard:
  *

@@ -1,4 +1,4 @@
-/* What has been begun becomes groups of NCCL on its stream. UNTESTED on a GPU.
+/* What has been begun becomes groups of NCCL on its stream.
  */
 #include "comm/nccl/private.h"
 #include "comm/sum_cuda.h"

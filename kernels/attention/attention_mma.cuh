@@ -1,8 +1,7 @@
 /* attention_mma.cuh - attention on tensor cores for bf16 and fp16, instantiated
  * in attention_mma_*.cu: which tiles a head size gets, and the launches.
  *
- * UNTESTED on a GPU; tiles were chosen by what nvcc makes of them
- * (bench/kernels_static.py) and by the bytes of shared memory that a product
+ * Tiles were chosen by what nvcc makes of them (bench/kernels_static.py) and by the bytes of shared memory that a product
  * reads (attention_mma_tiles.cuh). */
 #ifndef ZD_KERNELS_ATTENTION_ATTENTION_MMA_CUH
 #define ZD_KERNELS_ATTENTION_ATTENTION_MMA_CUH

@@ -9,7 +9,7 @@
  * conflict.
  *
  * I is the most whose tiles fit into the 64 KB of shared memory of sm_75, the
- * least that any GPU has. UNTESTED on a GPU. */
+ * least that any GPU has. */
 #include "kernels/attention/attention_cuda.cuh"
 
 static constexpr int SIDE = 16, THREADS = SIDE * SIDE;

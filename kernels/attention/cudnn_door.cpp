@@ -5,7 +5,7 @@
  * lookups of the headers are taken over here, and answered with ours.
  *
  * Graphs: cuDNN's developer guide, "Graph API", attention fprop and bprop.
- * UNTESTED on a GPU. */
+ * */
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <mutex>

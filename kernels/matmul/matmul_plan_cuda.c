@@ -1,5 +1,5 @@
 /* matmul_plan_cuda.c - descriptors, layouts and an algorithm for a shape of
- * product. UNTESTED on a GPU. */
+ * product. */
 #include "kernels/matmul/matmul_plan_cuda.h"
 
 #include "base/device/device_cuda.h"

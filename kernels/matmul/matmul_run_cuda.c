@@ -1,5 +1,5 @@
 /* matmul_run_cuda.c - the plans of a GPU, each made at the first product of its
- * shape, and the products by them. UNTESTED on a GPU. */
+ * shape, and the products by them. */
 #include "kernels/matmul/matmul_plan_cuda.h"
 
 #include "base/device/device_cuda.h"

@@ -1,5 +1,5 @@
 /* matmul_timing_cuda.c - the fastest of the algorithms that the library offers,
- * by trying them. UNTESTED on a GPU. */
+ * by trying them. */
 #include "kernels/matmul/matmul_plan_cuda.h"
 
 #include "base/device/device_cuda.h"

@@ -72,6 +72,14 @@ cublasStatus_t check_algorithm(const struct algorithm &a, const struct call &c)
         !is_multiple(c.b.ld, c.b.type, a.alignment) ||
         !is_multiple(c.d.ld, c.d.type, a.alignment))
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    /* Rows of D, and what is summed where it lies densely: for these the
+     * library of an H100 was seen to offer slow kernels alone. */
+    if (!is_multiple((int64_t)c.d.rows, c.d.type, a.alignment) ||
+        (c.desc.trans_a &&
+         !is_multiple((int64_t)c.a.rows, c.a.type, a.alignment)) ||
+        (!c.desc.trans_b &&
+         !is_multiple((int64_t)c.b.rows, c.b.type, a.alignment)))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     return CUBLAS_STATUS_SUCCESS;
 }
 } // namespace cublaslt
