@@ -1,8 +1,7 @@
 /* populate.h - pages behind memory that was mapped, by several threads.
  *
- * The kernel clears a page when it is first touched, and a thread clears 6 to 8
- * GB a second: the driver, which page-locks on one thread, took 11 s for the
- * host's half of an 8B model. */
+ * The kernel clears a page when it is first touched, and the driver, which
+ * page-locks what it is given, touches on one thread. */
 #ifndef ZD_BASE_DEVICE_POPULATE_H
 #define ZD_BASE_DEVICE_POPULATE_H
 

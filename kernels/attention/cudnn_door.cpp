@@ -85,8 +85,11 @@ struct graph_of_shape {
     char why[256];
 };
 
-/* Of one device; used by one thread at a time, its trainer. */
+/* Of one device. Ranks that are threads may share it: `lock` is held by whoever
+ * reads or writes the rest, until what was asked for is queued, because the
+ * handle has one stream. */
 struct cudnn_device {
+    std::mutex lock;
     cudnnHandle_t handle;
     int count;
     struct graph_of_shape graphs[GRAPHS];
@@ -370,6 +373,7 @@ extern "C" enum zd_status cudnn_attention_run(
         return ZD_OK;
     try {
         struct cudnn_device *device = devices[index];
+        std::lock_guard<std::mutex> guard(device->lock);
         int known = device->count;
         struct graph_of_shape *graph = graph_get(device, a);
         if (!graph || !graph->graph) {

@@ -14,12 +14,15 @@ Test(arena, spans_lie_aligned_one_behind_the_other)
             arena_plan_add(&plan, "b", ARENA_DEVICE, SPAN_PARAMS, 1), ZD_OK);
     cr_assert_eq(
             arena_plan_add(&plan, "h", ARENA_HOST, SPAN_BUFFERS, 7), ZD_OK);
+    cr_assert_eq(
+            arena_plan_add(&plan, "i", ARENA_HOST, SPAN_BUFFERS, 1), ZD_OK);
     cr_expect_eq(arena_plan_find(&plan, "a")->offset, 0);
-    cr_expect_eq(arena_plan_find(&plan, "empty")->offset, 128);
-    cr_expect_eq(arena_plan_find(&plan, "b")->offset, 128);
+    cr_expect_eq(arena_plan_find(&plan, "empty")->offset, 256);
+    cr_expect_eq(arena_plan_find(&plan, "b")->offset, 256);
     cr_expect_eq(arena_plan_find(&plan, "h")->offset, 0);
-    cr_expect_eq(plan.bytes[ARENA_DEVICE], 129);
-    cr_expect_eq(plan.bytes[ARENA_HOST], 7);
+    cr_expect_eq(arena_plan_find(&plan, "i")->offset, 64);
+    cr_expect_eq(plan.bytes[ARENA_DEVICE], 257);
+    cr_expect_eq(plan.bytes[ARENA_HOST], 65);
     cr_expect_null(arena_plan_find(&plan, "none"));
     cr_expect_eq(arena_plan_kind_bytes(&plan, ARENA_DEVICE, SPAN_PARAMS), 101);
     arena_plan_fini(&plan);
