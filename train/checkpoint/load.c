@@ -3,6 +3,7 @@
  * memory twice. */
 #include "base/log.h"
 #include "train/checkpoint/manifest.h"
+#include "train/checkpoint/names.h"
 #include "train/checkpoint/pieces.h"
 
 #include <stdlib.h>
@@ -131,9 +132,6 @@ static enum zd_status load_blocks(struct load *load)
 
 /* --- what is told --------------------------------------------------------- */
 
-static const char *const format_names[] = {
-        "none", "fp32", "bf16", "8bit", "blocks"};
-
 /* One line for all tensors whose states change their format. */
 static void say_converted(const struct load *load, const struct zero_plan *plan)
 {
@@ -157,7 +155,8 @@ static void say_converted(const struct load *load, const struct zero_plan *plan)
                             line + used, sizeof line - used,
                             "%s%s of %d tensors %s -> %s", used ? ", " : "",
                             lane == OPTIM_M ? "m" : "v", counts[lane][from][to],
-                            format_names[from], format_names[to]);
+                            format_name((enum optim_format)from),
+                            format_name((enum optim_format)to));
     if (used)
         zd_log_info("optimizer states change their format: %s", line);
 }

@@ -1,6 +1,7 @@
 #include "train/checkpoint/manifest.h"
 
 #include "base/file/fs.h"
+#include "train/checkpoint/names.h"
 #include "zd_config.h"
 
 #include <limits.h>
@@ -32,8 +33,11 @@ static const char *master_name(const struct optim_options *optim)
 
 static const char *state_type_name(const struct optim_options *optim)
 {
-    static const char *const names[] = {"fp32", "bf16", "8bit"};
-    return names[optim->state_type];
+    static const enum optim_format formats[] = {
+            [OPTIM_STATE_FP32] = OPTIM_FP32,
+            [OPTIM_STATE_BF16] = OPTIM_BF16,
+            [OPTIM_STATE_8BIT] = OPTIM_8BIT};
+    return format_name(formats[optim->state_type]);
 }
 
 static void add_fp16_settings(json_t *settings, const struct fp16_options *fp16)
@@ -140,7 +144,6 @@ static json_t *tensors_json(const struct param_table *table)
 /* How many tensors have a lane in each format. */
 static json_t *lane_json(const struct zero_plan *plan, enum optim_lane lane)
 {
-    static const char *const names[] = {"", "fp32", "bf16", "8bit", "blocks"};
     int counts[OPTIM_BLOCKS + 1] = {0};
     json_t *formats = json_object();
     for (int id = 0; id < plan->request.table->count; id++)
@@ -148,7 +151,8 @@ static json_t *lane_json(const struct zero_plan *plan, enum optim_lane lane)
     for (int format = OPTIM_FP32; format <= OPTIM_BLOCKS; format++)
         if (counts[format])
             json_object_set_new(
-                    formats, names[format], json_integer(counts[format]));
+                    formats, format_name((enum optim_format)format),
+                    json_integer(counts[format]));
     return formats;
 }
 

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
+#include "train/checkpoint/names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +112,7 @@ static json_t *optimizer_of(const json_t *settings)
             json_string_value(json_object_get(settings, "optim.name"));
     const char *states =
             json_string_value(json_object_get(settings, "optim.state_dtype"));
-    bool is_8bit = states && strcmp(states, "8bit") == 0;
+    bool is_8bit = states && strcmp(states, format_name(OPTIM_8BIT)) == 0;
     return json_sprintf("%s%s", name ? name : "adamw", is_8bit ? "_8bit" : "");
 }
 

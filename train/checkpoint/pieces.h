@@ -5,9 +5,8 @@
 
 #include "train/checkpoint/checkpoint.h"
 
-/* Kinds of arrays: "master", "frozen", "m", "v", "m_scale", "v_scale",
- * "v_blocks". Element counts are the tensor's; scales are counted by the
- * elements they cover (OPTIM_QBLOCK each), blocks by themselves. */
+/* Element counts are the tensor's; scales are counted by the elements they
+ * cover (OPTIM_QBLOCK each), blocks by themselves. */
 
 /* How a lane of a tensor was saved; NONE when it was not. */
 enum optim_format pieces_format(

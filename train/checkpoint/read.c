@@ -3,6 +3,7 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "train/checkpoint/manifest.h"
+#include "train/checkpoint/names.h"
 #include "train/checkpoint/pieces.h"
 
 #include <limits.h>
@@ -11,7 +12,7 @@
 
 /* One array of one file: elements [begin, begin+count) of a tensor. */
 struct piece {
-    const char *kind;
+    enum array_kind kind;
     char *name; /* tensor; owned */
     size_t begin, count;
     const struct st_file *file;
@@ -27,22 +28,16 @@ struct checkpoint {
     int piece_count;
 };
 
-static const char *const kinds[] = {"frozen",   "m", "m_scale", "master",
-                                    "v_blocks", "v", "v_scale"};
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
-
 /* Elements of the tensor that one value of this kind stands for. */
-static size_t elements_per_value(const char *kind)
+static size_t elements_per_value(enum array_kind kind)
 {
-    return strcmp(kind, "m_scale") == 0 || strcmp(kind, "v_scale") == 0
-                   ? OPTIM_QBLOCK
-                   : 1;
+    return kind == ARRAY_M_SCALE || kind == ARRAY_V_SCALE ? OPTIM_QBLOCK : 1;
 }
 
 static int compare_pieces(const void *a, const void *b)
 {
     const struct piece *x = a, *y = b;
-    int order = strcmp(x->kind, y->kind);
+    int order = (int)x->kind - (int)y->kind;
     if (!order)
         order = strcmp(x->name, y->name);
     if (!order)
@@ -60,13 +55,14 @@ static enum zd_status parse_piece(
     char *end = NULL;
 
     memset(piece, 0, sizeof *piece);
-    for (size_t i = 0; slash && at > slash && i < KINDS; i++)
-        if (strlen(kinds[i]) == (size_t)(slash - tensor->name) &&
-            memcmp(kinds[i], tensor->name, strlen(kinds[i])) == 0)
-            piece->kind = kinds[i];
-    if (piece->kind)
+    piece->kind = slash && at > slash ? array_kind_of(
+                                                tensor->name,
+                                                (size_t)(slash - tensor->name))
+                                      : ARRAY_KINDS;
+    if (piece->kind != ARRAY_KINDS)
         piece->begin = strtoull(at + 1, &end, 10);
-    if (!piece->kind || *end || at[1] == '\0' || tensor->dims != 1 ||
+    if (piece->kind == ARRAY_KINDS || *end || at[1] == '\0' ||
+        tensor->dims != 1 ||
         piece->begin % elements_per_value(piece->kind) != 0)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0808",
@@ -175,13 +171,14 @@ struct train_state checkpoint_state(const struct checkpoint *checkpoint)
 
 /* The first piece of (kind, name), or NULL; the others follow it. */
 static const struct piece *first_piece(
-        const struct checkpoint *checkpoint, const char *kind, const char *name)
+        const struct checkpoint *checkpoint, enum array_kind kind,
+        const char *name)
 {
     int low = 0, high = checkpoint->piece_count;
     while (low < high) {
         int middle = (low + high) / 2;
         const struct piece *piece = &checkpoint->pieces[middle];
-        int order = strcmp(piece->kind, kind);
+        int order = (int)piece->kind - (int)kind;
         if (!order)
             order = strcmp(piece->name, name);
         if (order < 0)
@@ -192,17 +189,17 @@ static const struct piece *first_piece(
     if (low == checkpoint->piece_count)
         return NULL;
     const struct piece *piece = &checkpoint->pieces[low];
-    bool found =
-            strcmp(piece->kind, kind) == 0 && strcmp(piece->name, name) == 0;
+    bool found = piece->kind == kind && strcmp(piece->name, name) == 0;
     return found ? piece : NULL;
 }
 
 static enum zd_status fail_type(
-        const struct checkpoint *checkpoint, const char *kind, const char *name)
+        const struct checkpoint *checkpoint, enum array_kind kind,
+        const char *name)
 {
     return ZD_FAIL(
             ZD_ERR_DATA, "E0808", "%s: %s of %s has an unexpected type",
-            checkpoint->path, kind, name);
+            checkpoint->path, array_kind_name(kind), name);
 }
 
 /* Values of a piece from its element `skip` on, for `take` elements: fp32
@@ -226,16 +223,16 @@ static enum zd_status read_piece(
 /* Elements [begin, begin+count) of (kind, name), wherever they lie; `out` has
  * value_bytes for each value. */
 static enum zd_status read_run(
-        const struct checkpoint *checkpoint, const char *kind, const char *name,
-        size_t begin, size_t count, const char *type, size_t value_bytes,
-        void *out)
+        const struct checkpoint *checkpoint, enum array_kind kind,
+        const char *name, size_t begin, size_t count, const char *type,
+        size_t value_bytes, void *out)
 {
     size_t at = begin, end = begin + count, per = elements_per_value(kind);
     const struct piece *piece = first_piece(checkpoint, kind, name);
     const struct piece *behind = checkpoint->pieces + checkpoint->piece_count;
 
     for (; piece && piece < behind && at < end; piece++) {
-        if (strcmp(piece->kind, kind) != 0 || strcmp(piece->name, name) != 0)
+        if (piece->kind != kind || strcmp(piece->name, name) != 0)
             break;
         if (piece->begin > at)
             break; /* a gap */
@@ -253,7 +250,7 @@ static enum zd_status read_run(
     if (at < end)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0809", "%s: %s of %s lacks elements from %zu",
-                checkpoint->path, kind, name, at);
+                checkpoint->path, array_kind_name(kind), name, at);
     return ZD_OK;
 }
 
@@ -261,36 +258,27 @@ enum zd_status pieces_read_weights(
         const struct checkpoint *checkpoint, const char *name, size_t begin,
         size_t count, float *out)
 {
-    const char *kind =
-            first_piece(checkpoint, "master", name) ? "master" : "frozen";
+    enum array_kind kind = first_piece(checkpoint, ARRAY_MASTER, name)
+                                   ? ARRAY_MASTER
+                                   : ARRAY_FROZEN;
     return read_run(
             checkpoint, kind, name, begin, count, NULL, sizeof *out, out);
 }
 
 /* --- lanes ---------------------------------------------------------------- */
 
-static const char *const lanes[] = {"m", "v"};
-static const char *const lane_scales[] = {"m_scale", "v_scale"};
-
-static const struct {
-    const char *type;
-    enum optim_format format;
-} lane_types[] = {
-        {"F32", OPTIM_FP32}, {"BF16", OPTIM_BF16}, {"U8", OPTIM_8BIT}};
-
 enum optim_format pieces_format(
         const struct checkpoint *checkpoint, enum optim_lane lane,
         const char *name)
 {
-    const struct piece *piece = first_piece(checkpoint, lanes[lane], name);
+    const struct piece *piece = first_piece(checkpoint, ARRAY_M + lane, name);
     if (!piece)
-        return lane == OPTIM_V && first_piece(checkpoint, "v_blocks", name)
+        return lane == OPTIM_V && first_piece(checkpoint, ARRAY_V_BLOCKS, name)
                        ? OPTIM_BLOCKS
                        : OPTIM_NONE;
-    for (size_t i = 0; i < sizeof lane_types / sizeof lane_types[0]; i++)
-        if (strcmp(piece->tensor->dtype, lane_types[i].type) == 0)
-            return lane_types[i].format;
-    return OPTIM_FP32; /* reading it says what is wrong */
+    enum optim_format format = format_of_type(piece->tensor->dtype);
+    /* reading it says what is wrong */
+    return format == OPTIM_NONE ? OPTIM_FP32 : format;
 }
 
 enum zd_status pieces_read_lane(
@@ -299,18 +287,14 @@ enum zd_status pieces_read_lane(
         float *scales)
 {
     enum optim_format format = pieces_format(checkpoint, lane, name);
-    const char *type = "";
-    for (size_t i = 0; i < sizeof lane_types / sizeof lane_types[0]; i++)
-        if (lane_types[i].format == format)
-            type = lane_types[i].type;
     ZD_TRY(read_run(
-            checkpoint, lanes[lane], name, begin, count, type,
+            checkpoint, ARRAY_M + lane, name, begin, count, format_type(format),
             optim_lane_bytes(format, 1), values));
     if (format != OPTIM_8BIT)
         return ZD_OK;
     return read_run(
-            checkpoint, lane_scales[lane], name, begin, count, "F32",
-            sizeof *scales, scales);
+            checkpoint, ARRAY_M_SCALE + lane, name, begin, count,
+            format_type(OPTIM_FP32), sizeof *scales, scales);
 }
 
 enum zd_status pieces_read_blocks(
@@ -318,7 +302,8 @@ enum zd_status pieces_read_blocks(
         float *out)
 {
     return read_run(
-            checkpoint, "v_blocks", name, 0, count, "F32", sizeof *out, out);
+            checkpoint, ARRAY_V_BLOCKS, name, 0, count, format_type(OPTIM_FP32),
+            sizeof *out, out);
 }
 
 /* --- as a source of weights ----------------------------------------------- */

@@ -2,6 +2,7 @@
 #include "train/checkpoint/shard.h"
 
 #include "base/file/fs.h"
+#include "train/checkpoint/names.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -23,13 +24,13 @@ struct piece {
 
 static void add_piece(
         const struct checkpoint_writer *writer, struct piece *pieces,
-        int *count, const char *kind, const struct piece *piece)
+        int *count, enum array_kind kind, const struct piece *piece)
 {
     const struct zero_range *range = &piece->range;
     struct piece *out = &pieces[(*count)++];
     *out = *piece;
     snprintf(
-            out->name, sizeof out->name, "%s/%s@%zu", kind,
+            out->name, sizeof out->name, "%s/%s@%zu", array_kind_name(kind),
             writer->plan->table.params[range->id].name, range->begin);
 }
 
@@ -37,31 +38,28 @@ static void add_lane(
         const struct checkpoint_writer *writer, struct piece *pieces,
         int *count, const struct zero_range *range, enum optim_lane lane)
 {
-    static const char *const types[] = {"", "F32", "BF16", "U8", ""};
     const struct param *param = &writer->plan->table.params[range->id];
     enum optim_format format = range->layout.lane[lane];
     struct piece piece = {
-            .type = types[format],
+            .type = format_type(format),
             .count = range->count,
             .range = *range,
             .lane = lane};
     if (format == OPTIM_BLOCKS && range->begin == 0) { /* once */
         piece.part = PART_BLOCKS;
-        piece.type = "F32";
+        piece.type = format_type(OPTIM_FP32);
         piece.count = (size_t)param->blocks.count;
-        add_piece(writer, pieces, count, "v_blocks", &piece);
+        add_piece(writer, pieces, count, ARRAY_V_BLOCKS, &piece);
     }
     if (format == OPTIM_NONE || format == OPTIM_BLOCKS)
         return;
-    add_piece(writer, pieces, count, lane == OPTIM_M ? "m" : "v", &piece);
+    add_piece(writer, pieces, count, ARRAY_M + lane, &piece);
     if (format != OPTIM_8BIT)
         return;
     piece.part = PART_SCALES;
-    piece.type = "F32";
+    piece.type = format_type(OPTIM_FP32);
     piece.count = optim_scale_count(format, range->count);
-    add_piece(
-            writer, pieces, count, lane == OPTIM_M ? "m_scale" : "v_scale",
-            &piece);
+    add_piece(writer, pieces, count, ARRAY_M_SCALE + lane, &piece);
 }
 
 enum { PIECES_PER_RANGE = 5 };
@@ -80,8 +78,8 @@ static int list_pieces(
                 .range = range,
                 .lane = ZERO_WEIGHTS};
         add_piece(
-                writer, pieces, &count, range.trains ? "master" : "frozen",
-                &weights);
+                writer, pieces, &count,
+                range.trains ? ARRAY_MASTER : ARRAY_FROZEN, &weights);
         for (int lane = 0; moments && lane < OPTIM_LANES; lane++)
             add_lane(writer, pieces, &count, &range, (enum optim_lane)lane);
     }
