@@ -45,12 +45,6 @@ static const struct exception exceptions[] = {
 };
 enum { EXCEPTIONS = sizeof exceptions / sizeof exceptions[0] };
 
-static const char *family_name(enum optim_name name)
-{
-    static const char *const names[] = {"adamw", "adam_mini", "lion", "sgd"};
-    return names[name];
-}
-
 void job_settle_optim(struct job *job)
 {
     struct optim_options *optim = &job->options.optim;
@@ -72,7 +66,8 @@ void job_settle_optim(struct job *job)
             job_leave_out(
                     job, "optim", exceptions[i].key,
                     job_string(
-                            job, "not used by %s", family_name(optim->name)));
+                            job, "not used by %s",
+                            train_optimizer_name(optim->name)));
 }
 
 static void tell(struct job *job, const char *key, const char *what)
@@ -92,7 +87,7 @@ static void check_keys(struct job *job)
         tell(job, key,
              job_string(
                      job, "`%s` means nothing to optim.name = \"%s\"", key,
-                     family_name(optim->name)));
+                     train_optimizer_name(optim->name)));
         problem_help(&job->problems, "remove this line");
     }
 }
@@ -113,7 +108,8 @@ static void check_states(struct job *job)
         if (optim->name != OPTIM_SGD)
             problem_help(
                     &job->problems, "name = \"%s%s_8bit\"",
-                    optim->paged ? "paged_" : "", family_name(optim->name));
+                    optim->paged ? "paged_" : "",
+                    train_optimizer_name(optim->name));
     } else if (optim->name != OPTIM_ADAMW || optim->paged) {
         tell(job, "state_dtype",
              "bf16 states are for optim.name = \"adamw\" alone");

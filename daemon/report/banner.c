@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/text_buffer.h"
 #include "daemon/report/report.h"
+#include "train/plan/fit.h"
 
 #include <strings.h>
 
@@ -131,14 +132,8 @@ static void tell_optimizer(const struct train_banner *banner)
     static const char *const states[] = {"fp32", "bf16", "8 bits"};
     const struct train_job *job = banner->job;
     const struct optim_options *optim = &job->optim;
-    char name[64];
-    bool is_8bit = optim->state_type == OPTIM_STATE_8BIT;
-    snprintf(
-            name, sizeof name, "%s%s%s", optim->paged ? "paged_" : "",
-            train_optimizer_name(optim->name),
-            is_8bit        ? "_8bit"
-            : optim->paged ? "_32bit"
-                           : "");
+    char name[PLAN_NAME_MAX];
+    plan_optimizer_name(optim, name);
     bool is_other = job->optimizer && strcasecmp(job->optimizer, name) != 0;
     bool has_states = optim->name != OPTIM_SGD || optim->momentum > 0;
     bool is_small = optim->state_type != OPTIM_STATE_FP32;
