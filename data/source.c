@@ -113,7 +113,8 @@ static enum zd_status detect_record(
     ZD_TRY(read_first_line(file->path, file->bytes, &line, &bytes));
     /* what is wrong with the line is said, with its place, when it is read */
     struct zd_error before = *zd_error_get();
-    if (json_parse(line, bytes, file->path, ZD_ERR_DATA, &record) != ZD_OK)
+    if (json_parse_record(line, bytes, file->path, ZD_ERR_DATA, &record) !=
+        ZD_OK)
         zd_error_set(&before);
     free(line);
     if (!record) {

@@ -150,7 +150,7 @@ static enum zd_status tokenise_line(
         zd_fail_where("%s:%lld", path, (long long)line);
         return status;
     }
-    status = json_parse(text, bytes, path, ZD_ERR_DATA, &record);
+    status = json_parse_record(text, bytes, path, ZD_ERR_DATA, &record);
     if (status != ZD_OK) {
         place_in_file(path, line);
         return status;

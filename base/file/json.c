@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { JSON_FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL };
-
 /* Digits that any int64 has room for; longer integers become reals. */
 enum { INT_DIGITS = 18 };
 
@@ -67,9 +65,16 @@ static void copy_string_before(
             text + begin);
 }
 
-enum zd_status json_parse(
-        const char *text, size_t bytes, const char *name, enum zd_status status,
-        json_t **json_out)
+static const char *what_is_wrong(const json_error_t *error)
+{
+    return json_error_code(error) == json_error_null_character
+                   ? "a string holds a NUL (\\u0000)"
+                   : error->text;
+}
+
+static enum zd_status parse(
+        const char *text, size_t bytes, const char *name, size_t flags,
+        enum zd_status status, json_t **json_out)
 {
     json_error_t error;
     if (bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
@@ -77,12 +82,12 @@ enum zd_status json_parse(
         bytes -= 3;
     }
     bool is_widened = false;
-    json_t *json = json_loadb(text, bytes, JSON_FLAGS, &error);
+    json_t *json = json_loadb(text, bytes, flags, &error);
     if (!json && json_error_code(&error) == json_error_numeric_overflow) {
         size_t wide_bytes;
         char *wide = widen_integers(text, bytes, &wide_bytes);
         if (wide)
-            json = json_loadb(wide, wide_bytes, JSON_FLAGS, &error);
+            json = json_loadb(wide, wide_bytes, flags, &error);
         free(wide);
         is_widened = true;
     }
@@ -95,12 +100,28 @@ enum zd_status json_parse(
         ZD_FAIL(status, "E0711",
                 key[0] ? "%s is not valid JSON: duplicate key `%s`"
                        : "%s is not valid JSON: %s",
-                name, key[0] ? key : error.text);
+                name, key[0] ? key : what_is_wrong(&error));
         zd_fail_where("%s:%d:%d", name, error.line, error.column);
         return status;
     }
     *json_out = json;
     return ZD_OK;
+}
+
+enum zd_status json_parse(
+        const char *text, size_t bytes, const char *name, enum zd_status status,
+        json_t **json_out)
+{
+    return parse(text, bytes, name, JSON_REJECT_DUPLICATES, status, json_out);
+}
+
+enum zd_status json_parse_record(
+        const char *text, size_t bytes, const char *name, enum zd_status status,
+        json_t **json_out)
+{
+    return parse(
+            text, bytes, name, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, status,
+            json_out);
 }
 
 enum zd_status json_parse_file(
@@ -115,9 +136,54 @@ enum zd_status json_parse_file(
     return status;
 }
 
+/* The number at `text`, in as few digits as come back exactly; returns the
+ * bytes that were written to `out`. */
+static size_t shorten_real(const char *text, char *out, size_t out_bytes)
+{
+    double value = strtod(text, NULL);
+    int digits = 15;
+    do
+        snprintf(out, out_bytes, "%.*g", digits, value);
+    while (strtod(out, NULL) != value && digits++ < 17);
+    if (!strpbrk(out, ".e"))
+        strcat(out, ".0");
+    return strlen(out);
+}
+
+/* Copy `text`, which jansson wrote with 17 digits for every real: what came as
+ * 1e-06 would go out as 9.9999999999999995e-7. */
+static char *shorten_reals(const char *text)
+{
+    enum { REAL_MAX = 32 };
+    size_t bytes = strlen(text), used = 0;
+    /* 1e22 becomes 1e+22 */
+    char *out = malloc(2 * bytes + REAL_MAX);
+    bool in_string = false;
+    for (size_t i = 0; out && i < bytes;) {
+        size_t length = strspn(text + i, "+-.0123456789eE");
+        bool is_number = !in_string &&
+                         (isdigit((unsigned char)text[i]) || text[i] == '-');
+        if (is_number && strcspn(text + i, ".eE") < length) {
+            used += shorten_real(text + i, out + used, REAL_MAX);
+            i += length;
+            continue;
+        }
+        if (text[i] == '"')
+            in_string = !in_string;
+        out[used++] = text[i++];
+        if (in_string && text[i - 1] == '\\')
+            out[used++] = text[i++];
+    }
+    if (out)
+        out[used] = '\0';
+    return out;
+}
+
 enum zd_status json_write_file(const char *path, const json_t *json)
 {
-    char *text = json_dumps(json, JSON_INDENT(2));
+    char *dumped = json_dumps(json, JSON_INDENT(2));
+    char *text = dumped ? shorten_reals(dumped) : NULL;
+    free(dumped);
     if (!text)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory writing %s", path);

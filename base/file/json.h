@@ -5,8 +5,9 @@
  * reading text and turning jansson's errors into ours happens only here.
  *
  * A byte-order mark in front is skipped. Integers beyond 64 bits become reals
- * (tokenizer_config.json has them). A string may hold NUL (\u0000): use
- * json_string_length where that matters. */
+ * (tokenizer_config.json has them). A string with a NUL in it (\u0000) is
+ * refused, as a name would count up to there; text of data alone may hold one.
+ */
 #ifndef ZD_BASE_FILE_JSON_H
 #define ZD_BASE_FILE_JSON_H
 
@@ -20,9 +21,16 @@
 enum zd_status json_parse(
         const char *text, size_t bytes, const char *name, enum zd_status status,
         json_t **json_out);
+/* The same for a record of data, whose strings may hold NUL: they are taken by
+ * json_string_length, and names among them are checked by whoever reads them.
+ */
+enum zd_status json_parse_record(
+        const char *text, size_t bytes, const char *name, enum zd_status status,
+        json_t **json_out);
 enum zd_status json_parse_file(
         const char *path, uint64_t max_bytes, json_t **json_out);
-/* Write with two-space indent and a final newline, durably (fs_write_file). */
+/* Write with two-space indent and a final newline, durably (fs_write_file);
+ * reals in the fewest digits that come back exactly. */
 enum zd_status json_write_file(const char *path, const json_t *json);
 /* A real that prints with enough digits to come back exactly; null when it is
  * not finite. New reference. */

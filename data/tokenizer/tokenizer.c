@@ -52,6 +52,10 @@ static enum zd_status load_config(struct tokenizer *tokenizer, const char *path)
     if (!fs_exists(path))
         return ZD_OK;
     ZD_TRY(json_parse_file(path, TOKENIZER_FILE_MAX, &config));
+    if (!json_is_object(config))
+        status =
+                ZD_FAIL(ZD_ERR_DATA, "E0402",
+                        "broken tokenizer_config.json: it is no JSON object");
     const json_t *eos = json_object_get(config, "eos_token");
     if (json_is_object(eos))
         eos = json_object_get(eos, "content");

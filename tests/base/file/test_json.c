@@ -96,12 +96,48 @@ Test(json, huge_integers_become_reals_and_nothing_else_changes)
     json_decref(json);
 }
 
-Test(json, strings_may_hold_nul)
+Test(json, a_string_with_nul_is_for_records_alone)
 {
+    static const char text[] = "{\"a\":\n\"a\\u0000b\"}";
     json_t *json = NULL;
-    cr_assert_eq(parse("[\"a\\u0000b\"]", &json), ZD_OK);
-    cr_expect_eq(json_string_length(json_array_get(json, 0)), 3);
+    cr_expect_eq(parse(text, &json), ZD_ERR_DATA);
+    cr_expect_str_eq(zd_error_get()->code, "E0711");
+    cr_expect(strstr(zd_error_get()->what, "holds a NUL"));
+    cr_expect(strstr(zd_error_get()->where, "f.json:2:"));
+    zd_error_clear();
+    cr_assert_eq(
+            json_parse_record(text, strlen(text), "f", ZD_ERR_DATA, &json),
+            ZD_OK);
+    cr_expect_eq(json_string_length(json_object_get(json, "a")), 3);
     json_decref(json);
+}
+
+/* What a reader would call changed: eps, theta, an escaped quote, an integer.
+ */
+Test(json, written_numbers_are_as_short_as_they_came)
+{
+    static const char text[] =
+            "{\n"
+            "  \"eps\": 1e-06,\n"
+            "  \"of\": \"1.50 \\\" 9.9999999999999995e-7\",\n"
+            "  \"theta\": 500000.0,\n"
+            "  \"low\": -0.1,\n"
+            "  \"far\": 1e+22,\n"
+            "  \"third\": 0.3333333333333333,\n"
+            "  \"vocab\": 151936\n"
+            "}\n";
+    struct scratch scratch;
+    json_t *json = NULL;
+    char *written;
+    size_t bytes;
+    scratch_init(&scratch);
+    cr_assert_eq(parse(text, &json), ZD_OK);
+    cr_assert_eq(json_write_file(scratch_path(&scratch, "f"), json), ZD_OK);
+    cr_assert_eq(fs_read_file(scratch.path, 1000, &written, &bytes), ZD_OK);
+    cr_expect_str_eq(written, text);
+    free(written);
+    json_decref(json);
+    scratch_fini(&scratch);
 }
 
 Test(json, written_numbers_come_back_exactly)

@@ -80,7 +80,7 @@ static const struct bad_case bad_cases[] = {
         {"dtype in lower case", "{" T("a", "f32", "1", "0", "4") "}", 4,
          "E0723"},
         {"dtype with a NUL", "{" T("a", "F32\\u0000", "1", "0", "4") "}", 4,
-         "E0723"},
+         "E0711"},
         {"very long dtype",
          "{" T("a", "F3222222222222222222", "1", "0", "4") "}", 4, "E0723"},
         {"negative extent", "{" T("a", "F32", "-1", "0", "4") "}", 4, "E0723"},
