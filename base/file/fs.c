@@ -83,6 +83,21 @@ enum zd_status fs_open_read(const char *path, int *fd_out, uint64_t *size_out)
     return ZD_OK;
 }
 
+FILE *fs_open_lines(const char *path)
+{
+    struct zd_error before = *zd_error_get();
+    FILE *file = NULL;
+    int fd;
+    if (fs_open_read(path, &fd, NULL) != ZD_OK) {
+        zd_error_set(&before);
+        return NULL;
+    }
+    file = fdopen(fd, "r");
+    if (!file)
+        close(fd);
+    return file;
+}
+
 enum zd_status fs_pread(
         int fd, const char *path, void *data, size_t bytes, uint64_t offset)
 {

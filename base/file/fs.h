@@ -13,6 +13,9 @@
  * ZD_ERR_DENIED when it may not be read, ZD_ERR_DATA when it is no regular
  * file. `size_out` may be NULL. */
 enum zd_status fs_open_read(const char *path, int *fd_out, uint64_t *size_out);
+/* A regular file to read by lines; NULL, and no error, when it cannot be: of
+ * files that help where they are there. */
+FILE *fs_open_lines(const char *path);
 /* Whole file into heap memory with a NUL behind it; ZD_ERR_DATA above `max`.
  * The caller frees *data_out. */
 enum zd_status fs_read_file(

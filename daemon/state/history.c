@@ -1,5 +1,7 @@
 #include "daemon/state/history.h"
 
+#include "base/file/fs.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -230,7 +232,7 @@ struct resumed_rows *resumed_rows_read(const char *path, int64_t step)
     char *line = NULL;
     size_t room = 0;
     ssize_t bytes;
-    FILE *file = fopen(path, "re");
+    FILE *file = fs_open_lines(path);
     struct resumed_rows *rows = file ? calloc(1, sizeof *rows) : NULL;
     while (rows && (bytes = getline(&line, &room, file)) > 0) {
         json_t *row = json_loadb(line, (size_t)bytes, 0, NULL);

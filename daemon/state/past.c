@@ -1,5 +1,6 @@
 #include "daemon/state/past.h"
 
+#include "base/file/fs.h"
 #include "base/file/json.h"
 
 #include <stdbool.h>
@@ -120,7 +121,7 @@ struct past *past_read(const char *path)
     size_t room = 0;
     ssize_t bytes;
     struct past *past = calloc(1, sizeof *past);
-    FILE *file = past ? fopen(path, "re") : NULL;
+    FILE *file = past ? fs_open_lines(path) : NULL;
     while (file && (bytes = getline(&line, &room, file)) > 0) {
         if (line[bytes - 1] == '\n') /* else it is torn */
             line[bytes - 1] = '\0';

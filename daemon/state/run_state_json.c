@@ -1,4 +1,5 @@
 /* run_state_json.c - what is known, as docs/control.md says it. */
+#include "base/file/fs.h"
 #include "base/log.h"
 #include "daemon/state/run_state.h"
 
@@ -343,7 +344,7 @@ static json_t *log_json(const struct run_state *state)
     snprintf(
             path, sizeof path, "%.3900s/logs/rank-00000.log",
             state->job->job.output_dir);
-    FILE *file = text ? fopen(path, "re") : NULL;
+    FILE *file = text ? fs_open_lines(path) : NULL;
     size_t bytes = 0;
     if (file) {
         bool is_cut = fseek(file, -(long)BYTES, SEEK_END) == 0;

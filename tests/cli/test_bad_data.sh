@@ -94,5 +94,11 @@ row 'a FIFO for the checkpoint' 65 'E0801|ckpt|not a folder' 'mkfifo ckpt' ckpt 
 row 'a FIFO to resume from' 65 'E0801|ckpt|not a folder' 'mkfifo ckpt' --job job.toml --resume ckpt
 row 'a device to resume from' 65 'E0801|/dev/zero|not a folder' '' --job job.toml --resume /dev/zero
 row 'a FIFO for the output' 73 'fifo' 'mkfifo fifo; edit job.toml "s/\"out\"/\"fifo\"/"'
+for file in metrics.jsonl events.jsonl; do
+    row "a FIFO for $file" 73 "E0731|out/$file is a FIFO" "mkfifo out/$file"
+    row "a FIFO for $file, resumed" 73 "E0731|out/$file is a FIFO" \
+        "'$zerod' --job job.toml >log 2>&1; rm out/$file; mkfifo out/$file; sed -i 's/max_steps.*/max_steps = 3/' job.toml"
+    row "a device for $file" 73 "E0731|out/$file is no file" "ln -s /dev/null out/$file"
+done
 row 'a file above the output' 73 'E0708|data.txt' 'edit job.toml "s/\"out\"/\"data.txt\/out\"/"'
 done_rows

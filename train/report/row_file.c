@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct row_file {
@@ -17,6 +18,28 @@ struct row_file {
     bool is_behind; /* said so */
 };
 
+/* O_NONBLOCK: to open a FIFO would wait for whoever reads it. */
+static enum zd_status open_rows(const char *path, size_t kept, int *fd_out)
+{
+    struct stat info;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    int error = fd < 0 ? errno : 0;
+    *fd_out = fd;
+    if (error == ENXIO ||
+        (!error && fstat(fd, &info) == 0 && !S_ISREG(info.st_mode)))
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0731",
+                "cannot open %s: it is a FIFO, socket or device, not a file",
+                path);
+    if (!error && ftruncate(fd, (off_t)kept) != 0)
+        error = errno;
+    if (error)
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0731", "cannot open %s: %s", path,
+                strerror(error));
+    return ZD_OK;
+}
+
 enum zd_status row_file_open(
         const char *path, size_t kept, struct row_file **out)
 {
@@ -24,12 +47,10 @@ enum zd_status row_file_open(
     if (!file)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     file->path = strdup(path);
-    file->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (file->fd < 0 || ftruncate(file->fd, (off_t)kept) != 0) {
-        ZD_FAIL(ZD_ERR_CREATE, "E0731", "cannot open %s: %s", path,
-                strerror(errno));
+    enum zd_status status = open_rows(path, kept, &file->fd);
+    if (status != ZD_OK) {
         row_file_close(file);
-        return ZD_ERR_CREATE;
+        return status;
     }
     file->end = (off_t)kept;
     *out = file;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -62,11 +63,32 @@ static enum zd_status sweep_released(const char *output_dir)
     return fs_each_name(output_dir, sweep_name, (char *)(uintptr_t)output_dir);
 }
 
+/* What rows are appended to must be files: a FIFO would wait for a reader, and
+ * is found before anything else is written here. */
+static enum zd_status check_rows(const struct output_dir *dir)
+{
+    static const char *const names[] = {"metrics.jsonl", "events.jsonl"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[PATH_MAX];
+        struct stat info;
+        fs_join(path, sizeof path, dir->path, names[i]);
+        if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+            return ZD_FAIL(
+                    ZD_ERR_CREATE, "E0731",
+                    "%s is %s, and rows of the run belong there", path,
+                    S_ISDIR(info.st_mode)    ? "a folder"
+                    : S_ISFIFO(info.st_mode) ? "a FIFO"
+                                             : "no file");
+    }
+    return ZD_OK;
+}
+
 static enum zd_status prepare(struct output_dir *dir)
 {
     ZD_TRY(fs_make_dirs(dir->path));
     ZD_TRY(fs_sync_name(dir->path)); /* also one that a killed run has made */
     ZD_TRY(take_lock(dir));
+    ZD_TRY(check_rows(dir));
     ZD_TRY(sweep_released(dir->path));
     return checkpoint_sweep(dir->path);
 }
