@@ -56,17 +56,26 @@ static enum zd_status add_words(
     return document_add(document, text, strlen(text), 0, train);
 }
 
-static bool is_trained(const struct recipe *recipe, const char *role)
+/* What surrounds the content: the role, the marks of the template. */
+static bool is_trained_whole(
+        const struct recipe *recipe, const struct chat_message *message)
 {
-    return recipe->train_on == TRAIN_ON_ALL || strcmp(role, "assistant") == 0;
+    return recipe->train_on == TRAIN_ON_ALL && !message->is_masked;
+}
+
+static bool is_trained(
+        const struct recipe *recipe, const struct chat_message *message)
+{
+    return !message->is_masked && (recipe->train_on == TRAIN_ON_ALL ||
+                                   strcmp(message->role, "assistant") == 0);
 }
 
 static enum zd_status render_chatml(
         const struct recipe *recipe, const struct chat_message *message,
         struct document *document)
 {
-    bool all = recipe->train_on == TRAIN_ON_ALL;
-    bool train = is_trained(recipe, message->role);
+    bool all = is_trained_whole(recipe, message);
+    bool train = is_trained(recipe, message);
     ZD_TRY(add_marker(document, "<|im_start|>", all));
     ZD_TRY(add_words(document, message->role, all));
     ZD_TRY(add_words(document, "\n", all));
@@ -119,8 +128,8 @@ static enum zd_status render_llama3(
         const struct recipe *recipe, const struct chat_message *message,
         struct document *document)
 {
-    bool all = recipe->train_on == TRAIN_ON_ALL;
-    bool train = is_trained(recipe, message->role);
+    bool all = is_trained_whole(recipe, message);
+    bool train = is_trained(recipe, message);
     const char *content = message->content;
     size_t bytes = message->content_bytes;
     trim(&content, &bytes);
@@ -145,7 +154,7 @@ static enum zd_status render_message(
     case CHAT_NONE:
         return document_add(
                 document, message->content, message->content_bytes, 0,
-                is_trained(recipe, message->role));
+                is_trained(recipe, message));
     case CHAT_AUTO:
     case CHAT_MISTRAL:
         break;
@@ -164,7 +173,7 @@ enum zd_status chat_render(
     if (recipe->chat_template == CHAT_QWEN && count > 0 &&
         strcmp(messages[0].role, "system") != 0) {
         struct chat_message system = {
-                "system", default_system, sizeof default_system - 1};
+                "system", default_system, sizeof default_system - 1, false};
         ZD_TRY(render_message(recipe, &system, document));
     }
     for (size_t i = 0; i < count; i++)

@@ -32,15 +32,6 @@ static enum zd_status key_files(
     return ZD_OK;
 }
 
-static bool has_chat(const struct file_list *list)
-{
-    for (int i = 0; i < list->count; i++)
-        if (list->files[i].format == DATA_CHAT ||
-            list->files[i].format == DATA_SHAREGPT)
-            return true;
-    return false;
-}
-
 static enum zd_status text_key(
         const struct file_list *list, const struct recipe *recipe,
         char key[HASH_HEX])
@@ -48,10 +39,10 @@ static enum zd_status text_key(
     struct hasher *hasher = hasher_create();
     if (!hasher)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
-    key_string(hasher, "words 1");
+    key_string(hasher, "words 2");
     key_string(hasher, tokenizer_digest(recipe->tokenizer));
     key_number(hasher, recipe->eos);
-    if (has_chat(list)) {
+    if (sources_have_chat(list)) {
         key_number(hasher, recipe->chat_template);
         key_number(hasher, recipe->train_on);
     }
@@ -130,7 +121,7 @@ static enum zd_status resolve_recipe(
             .train_on = options->train_on,
             .eos = options->add_eos ? request->eos : -1,
     };
-    if (!has_chat(list))
+    if (!sources_have_chat(list))
         return ZD_OK;
     ZD_TRY(chat_template_resolve(
             options->chat_template, request->tokenizer,

@@ -51,6 +51,7 @@ struct chat_message {
     const char *role;
     const char *content;
     size_t content_bytes;
+    bool is_masked; /* the loss counts nothing of it, whatever train_on says */
 };
 
 /* The template that a job gets: CHAT_AUTO takes the one whose markers the
@@ -67,6 +68,12 @@ enum zd_status chat_render(
  */
 enum data_format record_format(
         const json_t *record, const struct data_entry *entry);
+/* ZD_ERR_DATA, without a place, for a record that cannot be read as `format`
+ * and nothing else: it fits another form too, where the format was not named,
+ * or has a key that would change what is trained and is not heeded. */
+enum zd_status record_check(
+        const json_t *record, const struct data_entry *entry,
+        enum data_format format);
 /* Fill `document` from a record. Errors are ZD_ERR_DATA without a place, which
  * the caller adds. */
 enum zd_status record_read(

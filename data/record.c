@@ -15,10 +15,17 @@ static const char *name_or(
                                                                 : given;
 }
 
+/* The value under `key`; NULL when it is absent or null. */
+static const json_t *get(const json_t *record, const char *key)
+{
+    const json_t *value = json_object_get(record, key);
+    return json_is_null(value) ? NULL : value;
+}
+
 enum data_format record_format(
         const json_t *record, const struct data_entry *entry)
 {
-    const json_t *messages = json_object_get(record, entry->messages_field);
+    const json_t *messages = get(record, entry->messages_field);
     if (messages) {
         const json_t *first = json_array_get(messages, 0);
         return first && !json_object_get(first, entry->role_field) &&
@@ -26,18 +33,114 @@ enum data_format record_format(
                        ? DATA_SHAREGPT
                        : DATA_CHAT;
     }
-    if (json_object_get(record, "conversations"))
+    if (get(record, "conversations"))
         return DATA_SHAREGPT;
-    if (json_object_get(record, "instruction") &&
-        json_object_get(record, "output"))
+    if (get(record, "instruction") && get(record, "output"))
         return DATA_ALPACA;
-    if (json_object_get(record, "prompt") &&
-        json_object_get(record, "completion"))
+    if (get(record, "prompt") && get(record, "completion"))
         return DATA_COMPLETION;
-    if (json_object_get(record, entry->field))
+    if (get(record, entry->field))
         return DATA_TEXT;
     return DATA_AUTO;
 }
+
+/* --- what cannot be read one way alone --- */
+
+/* Two forms that fit are two ways to train: nobody but the job says which. */
+static enum zd_status check_forms(
+        const json_t *record, const struct data_entry *entry)
+{
+    const struct {
+        const char *key, *other, *format;
+    } forms[] = {
+            {entry->messages_field, NULL, "chat"},
+            {"conversations", NULL, "sharegpt"},
+            {"instruction", "output", "alpaca"},
+            {"prompt", "completion", "completion"},
+            {entry->field, NULL, "text"},
+    };
+    int first = -1;
+    for (int i = 0; i < 5; i++) {
+        bool is_same = i == 1 && strcmp(forms[0].key, forms[1].key) == 0;
+        if (is_same || !get(record, forms[i].key) ||
+            (forms[i].other && !get(record, forms[i].other)))
+            continue;
+        if (first < 0) {
+            first = i;
+            continue;
+        }
+        ZD_FAIL(ZD_ERR_DATA, "E0431",
+                "the record fits two forms: it has \"%s\" and \"%s\"",
+                forms[first].key, forms[i].key);
+        zd_fail_help(
+                "say which is meant: format = \"%s\", or format = \"%s\"",
+                forms[first].format, forms[i].format);
+        return ZD_ERR_DATA;
+    }
+    return ZD_OK;
+}
+
+static bool is_empty(const json_t *value)
+{
+    return !value || json_is_null(value) ||
+           (json_is_string(value) && json_string_length(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0);
+}
+
+static enum zd_status refuse_key(const char *what, const char *key)
+{
+    return ZD_FAIL(ZD_ERR_DATA, "E0437", "\"%s\" of %s is not used", key, what);
+}
+
+/* Keys that whoever wrote them expects to change what is trained. */
+static enum zd_status check_keys(
+        const json_t *record, const struct data_entry *entry,
+        enum data_format format)
+{
+    static const char *const keys[] = {
+            "labels", "loss_mask", "images", "videos", "audios"};
+    static const char *const of_chats[] = {"tools", "functions"};
+    const json_t *weight = json_object_get(record, "weight");
+    const json_t *label = json_object_get(record, "label");
+    bool is_chat = format == DATA_CHAT || format == DATA_SHAREGPT;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(keys[i], entry->field) != 0 &&
+            !is_empty(json_object_get(record, keys[i])))
+            return refuse_key("a record", keys[i]);
+    for (size_t i = 0; is_chat && i < sizeof of_chats / sizeof of_chats[0]; i++)
+        if (!is_empty(json_object_get(record, of_chats[i]))) {
+            refuse_key("a conversation", of_chats[i]);
+            zd_fail_help("no template renders tools yet: remove it, or write "
+                         "the tools into the system message");
+            return ZD_ERR_DATA;
+        }
+    if (weight && !json_is_null(weight) &&
+        !(json_is_number(weight) && json_number_value(weight) == 1)) {
+        refuse_key("a record", "weight");
+        zd_fail_help("sources have a weight, in [[data.train]]; so have "
+                     "messages, of 0 or 1");
+        return ZD_ERR_DATA;
+    }
+    if (format != DATA_TEXT && json_is_boolean(label)) {
+        refuse_key("a record", "label");
+        zd_fail_help("what is wanted and what is not would be trained on "
+                     "alike: keep the records with true, without the key");
+        return ZD_ERR_DATA;
+    }
+    return ZD_OK;
+}
+
+enum zd_status record_check(
+        const json_t *record, const struct data_entry *entry,
+        enum data_format format)
+{
+    if (entry->format == DATA_AUTO)
+        ZD_TRY(check_forms(record, entry));
+    return check_keys(record, entry, format);
+}
+
+/* --- text in pieces --- */
 
 /* The string under `key`; an error when it is missing or no string. */
 static enum zd_status get_string(
@@ -85,17 +188,11 @@ static enum zd_status read_completion(
 /* Keys of some Alpaca files that we would have to drop in silence. */
 static enum zd_status refuse_filled(const json_t *record, const char *key)
 {
-    const json_t *value = json_object_get(record, key);
-    bool is_empty = !value || json_is_null(value) ||
-                    (json_is_string(value) && json_string_length(value) == 0) ||
-                    (json_is_array(value) && json_array_size(value) == 0);
-    if (is_empty)
+    if (is_empty(json_object_get(record, key)))
         return ZD_OK;
-    enum zd_status status =
-            ZD_FAIL(ZD_ERR_DATA, "E0437",
-                    "\"%s\" of an Alpaca record is not used", key);
+    refuse_key("an Alpaca record", key);
     zd_fail_help("write such records as \"messages\", one for each turn");
-    return status;
+    return ZD_ERR_DATA;
 }
 
 static enum zd_status read_alpaca(
@@ -138,6 +235,77 @@ static const char *known_role(const char *role)
     return NULL;
 }
 
+/* What a template would render, and what would mask a turn, by names other than
+ * ours. */
+static enum zd_status check_message_keys(size_t index, const json_t *value)
+{
+    static const struct {
+        const char *key;
+        bool is_mask;
+    } keys[] = {
+            {"tool_calls", false},
+            {"function_call", false},
+            {"reasoning_content", false},
+            {"reasoning", false},
+            {"thinking", false},
+            {"images", false},
+            {"audio", false},
+            {"train", true},
+            {"training", true},
+            {"train_detail", true},
+            {"loss", true},
+            {"loss_mask", true},
+            {"mask", true},
+    };
+    char what[40];
+    snprintf(what, sizeof what, "message %zu", index + 1);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (is_empty(json_object_get(value, keys[i].key)))
+            continue;
+        refuse_key(what, keys[i].key);
+        if (keys[i].is_mask)
+            zd_fail_help("\"weight\": 0 keeps a message out of the loss");
+        else
+            zd_fail_help(
+                    "no template renders it yet: without it the model would "
+                    "learn to leave it out. Remove the record, or write what "
+                    "it says into the content");
+        return ZD_ERR_DATA;
+    }
+    return ZD_OK;
+}
+
+/* OpenAI's form: 0 keeps a message out of the loss, 1 says nothing. */
+static enum zd_status read_weight(
+        size_t index, const json_t *value, struct chat_message *message)
+{
+    const json_t *weight = get(value, "weight");
+    double number = json_is_number(weight) ? json_number_value(weight) : -1;
+    if (!weight)
+        return ZD_OK;
+    if (number != 0 && number != 1)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0437",
+                "\"weight\" of message %zu is neither 0 nor 1", index + 1);
+    message->is_masked = number == 0;
+    return ZD_OK;
+}
+
+/* A role is a name: one with a NUL in it is another. */
+static enum zd_status read_role(
+        size_t index, const json_t *role, struct chat_message *message)
+{
+    const char *name = json_string_value(role);
+    bool has_nul = strlen(name) != json_string_length(role);
+    message->role = has_nul ? NULL : known_role(name);
+    if (message->role)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E0438", "message %zu has the unknown role \"%s%s\"",
+            index + 1, name, has_nul ? "\\u0000..." : "");
+    zd_fail_help("roles are system, user, assistant and tool");
+    return ZD_ERR_DATA;
+}
+
 static enum zd_status read_message(
         const struct data_entry *entry, enum data_format format, size_t index,
         const json_t *value, struct chat_message *message)
@@ -150,20 +318,40 @@ static enum zd_status read_message(
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0437", "message %zu is not an object",
                 index + 1);
-    ZD_TRY(get_string(value, role_key, &role));
-    ZD_TRY(get_string(value, content_key, &content));
-    message->role = known_role(json_string_value(role));
+    ZD_TRY(check_message_keys(index, value));
+    enum zd_status status = get_string(value, role_key, &role);
+    if (status == ZD_OK)
+        status = get_string(value, content_key, &content);
+    if (status != ZD_OK) {
+        if (format == DATA_SHAREGPT && json_object_get(value, "role"))
+            zd_fail_help("messages with \"role\" and \"content\" are chat: "
+                         "messages_field = \"conversations\"");
+        return status;
+    }
     message->content = json_string_value(content);
     message->content_bytes = json_string_length(content);
-    if (message->role)
+    ZD_TRY(read_weight(index, value, message));
+    return read_role(index, role, message);
+}
+
+/* ShareGPT has the system's words beside the conversation; they come first. */
+static enum zd_status read_system(
+        const json_t *record, const struct chat_message *first,
+        struct chat_message *message)
+{
+    const json_t *system = get(record, "system");
+    if (is_empty(system))
         return ZD_OK;
-    enum zd_status status =
-            ZD_FAIL(ZD_ERR_DATA, "E0438",
-                    "message %zu has the unknown role "
-                    "\"%s\"",
-                    index + 1, json_string_value(role));
-    zd_fail_help("roles are system, user, assistant and tool");
-    return status;
+    ZD_TRY(get_string(record, "system", &system));
+    if (strcmp(first->role, "system") == 0)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0437",
+                "the record has a \"system\", and its conversation begins with "
+                "a system message too");
+    message->role = "system";
+    message->content = json_string_value(system);
+    message->content_bytes = json_string_length(system);
+    return ZD_OK;
 }
 
 static enum zd_status read_chat(
@@ -182,7 +370,8 @@ static enum zd_status read_chat(
                      : "the record has no \"%s\"",
                 key);
     size_t count = json_array_size(list);
-    struct chat_message *messages = calloc(count, sizeof *messages);
+    /* the first is that of a system */
+    struct chat_message *messages = calloc(count + 1, sizeof *messages);
     if (!messages)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory reading a document");
@@ -190,9 +379,13 @@ static enum zd_status read_chat(
     for (size_t i = 0; i < count && status == ZD_OK; i++)
         status = read_message(
                 recipe->entry, format, i, json_array_get(list, i),
-                &messages[i]);
+                &messages[i + 1]);
     if (status == ZD_OK)
-        status = chat_render(recipe, messages, count, document);
+        status = read_system(record, &messages[1], &messages[0]);
+    bool has_system = messages[0].role;
+    if (status == ZD_OK)
+        status = chat_render(
+                recipe, messages + !has_system, count + has_system, document);
     free(messages);
     return status;
 }
@@ -204,6 +397,7 @@ enum zd_status record_read(
     document_clear(document);
     if (!json_is_object(record))
         return ZD_FAIL(ZD_ERR_DATA, "E0436", "the line is not a JSON object");
+    ZD_TRY(record_check(record, recipe->entry, format));
     switch (format) {
     case DATA_TEXT:
         return read_text(recipe, record, document);

@@ -2,11 +2,13 @@
 
 #include "base/file/fs.h"
 #include "data/document.h"
+#include "data/foreign.h"
+#include "data/match.h"
 
-#include <glob.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,11 +27,17 @@ static const char *data_format_name(enum data_format format)
     return names[format];
 }
 
+/* In either case: a.JSONL is a.jsonl. */
 static bool ends_with(const char *text, const char *end)
 {
     size_t text_length = strlen(text), end_length = strlen(end);
     return text_length >= end_length &&
-           strcmp(text + text_length - end_length, end) == 0;
+           strcasecmp(text + text_length - end_length, end) == 0;
+}
+
+bool source_name_is_tokens(const char *path)
+{
+    return ends_with(path, ".bin");
 }
 
 static bool is_tokens(enum data_format format)
@@ -42,6 +50,11 @@ static bool has_json_name(const char *path)
 {
     return ends_with(path, ".jsonl") || ends_with(path, ".ndjson") ||
            ends_with(path, ".json");
+}
+
+static bool has_text_name(const char *path)
+{
+    return ends_with(path, ".txt") || ends_with(path, ".text");
 }
 
 void megatron_index_path(const char *bin, char path[PATH_MAX])
@@ -123,13 +136,18 @@ static enum zd_status detect_record(
     }
     file->format = record_format(record, entry);
     bool is_known = file->format != DATA_AUTO || !json_is_object(record);
+    enum zd_status status = record_check(record, entry, file->format);
     json_decref(record);
+    if (status != ZD_OK) {
+        zd_fail_where("%s:1", file->path);
+        return status;
+    }
     if (is_known) {
         if (file->format == DATA_AUTO)
             file->format = DATA_TEXT;
         return ZD_OK;
     }
-    enum zd_status status =
+    status =
             ZD_FAIL(ZD_ERR_DATA, "E0431",
                     "the records of %s have the keys of no known format: "
                     "neither \"%s\" nor \"%s\", \"conversations\", "
@@ -169,30 +187,58 @@ static enum zd_status detect_tokens(struct data_file *file)
     return status;
 }
 
+/* A name that says nothing: a table in CSV would be trained on as text. */
+static enum zd_status fail_name(const char *path)
+{
+    ZD_FAIL(ZD_ERR_CONFIG, "E0431",
+            "cannot tell the format of %s: .txt and .text are text, .jsonl, "
+            ".ndjson and .json are records, .bin is tokens",
+            path);
+    zd_fail_help("format = \"text\" trains on the file as it is");
+    return ZD_ERR_CONFIG;
+}
+
+static enum zd_status detect(
+        const struct data_entry *entry, struct data_file *file)
+{
+    if (source_name_is_tokens(file->path))
+        return detect_tokens(file);
+    if (has_json_name(file->path))
+        return detect_record(entry, file);
+    if (!has_text_name(file->path))
+        return fail_name(file->path);
+    file->format = DATA_TEXT;
+    return ZD_OK;
+}
+
 static enum zd_status settle_format(
         const struct data_entry *entry, struct data_file *file)
 {
     int fd;
+    bool may_be_tokens =
+            is_tokens(entry->format) ||
+            (entry->format == DATA_AUTO && source_name_is_tokens(file->path));
     file->format = entry->format;
-    ZD_TRY(fs_open_read(file->path, &fd, &file->bytes));
+    enum zd_status status = fs_open_read(file->path, &fd, &file->bytes);
+    if (status != ZD_OK) {
+        if (fs_is_dir(file->path))
+            zd_fail_help(
+                    "path = \"%s/**/*.jsonl\" takes all such files below it",
+                    file->path);
+        return status;
+    }
+    if (!may_be_tokens)
+        status = foreign_check(fd, file->path);
     close(fd);
+    if (status != ZD_OK)
+        return status;
     if (file->bytes == 0)
         return ZD_FAIL(ZD_ERR_DATA, "E0439", "%s is empty", file->path);
-    if (file->format == DATA_AUTO && ends_with(file->path, ".bin"))
-        ZD_TRY(detect_tokens(file));
-    else if (file->format == DATA_AUTO && has_json_name(file->path))
-        ZD_TRY(detect_record(entry, file));
-    else if (file->format == DATA_AUTO)
-        file->format = DATA_TEXT;
+    if (file->format == DATA_AUTO)
+        ZD_TRY(detect(entry, file));
     file->has_lines = !is_tokens(file->format) &&
                       (file->format != DATA_TEXT || has_json_name(file->path));
     return ZD_OK;
-}
-
-static int compare_paths(const void *a, const void *b)
-{
-    const struct data_file *x = a, *y = b;
-    return strcmp(x->path, y->path);
 }
 
 /* A copy of `path`; of a Megatron index, the path of its .bin. */
@@ -204,39 +250,39 @@ static char *copy_path(const char *path)
     return copy;
 }
 
+static bool is_pattern(const char *path)
+{
+    return strpbrk(path, "*?[{") != NULL;
+}
+
 /* Paths that the pattern names; an index is part of its .bin. */
 static enum zd_status expand(
         const struct data_entry *entry, struct file_list *list)
 {
-    glob_t found = {0};
-    int result = 0;
-    /* a name with brackets in it may simply be a name */
-    bool is_plain = fs_exists(entry->path);
-    if (!is_plain)
-        result = glob(entry->path, GLOB_BRACE, NULL, &found);
-    size_t count = is_plain ? 1 : result == 0 ? found.gl_pathc : 0;
-    list->files = calloc(count ? count : 1, sizeof *list->files);
-    for (size_t i = 0; i < count && list->files; i++) {
-        const char *path = is_plain ? entry->path : found.gl_pathv[i];
-        if (!is_plain && ends_with(path, ".idx"))
+    struct match_list found;
+    ZD_TRY(match_files(entry->path, &found));
+    bool is_plain =
+            found.count == 1 && strcmp(found.paths[0], entry->path) == 0;
+    enum zd_status status = ZD_OK;
+    list->files = calloc((size_t)found.count + 1, sizeof *list->files);
+    for (int i = 0; i < found.count && list->files; i++) {
+        if (!is_plain && ends_with(found.paths[i], ".idx"))
             continue;
-        list->files[list->count].path = copy_path(path);
+        list->files[list->count].path = copy_path(found.paths[i]);
         if (!list->files[list->count++].path)
-            result = GLOB_NOSPACE;
+            status = ZD_ERR_MEMORY;
     }
-    if (!is_plain)
-        globfree(&found);
-    if (!list->files || result == GLOB_NOSPACE)
+    match_free(&found);
+    if (!list->files || status != ZD_OK)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory listing %s",
                 entry->path);
     if (list->count == 0)
         return ZD_FAIL(
                 ZD_ERR_NO_INPUT, "E0430",
-                strpbrk(entry->path, "*?[{") ? "no file matches %s"
-                                             : "%s does not exist",
+                is_pattern(entry->path) ? "no file matches %s"
+                                        : "%s does not exist",
                 entry->path);
-    qsort(list->files, (size_t)list->count, sizeof *list->files, compare_paths);
     return ZD_OK;
 }
 
@@ -271,6 +317,15 @@ void sources_free(struct file_list *list)
         free(list->files[i].path);
     free(list->files);
     memset(list, 0, sizeof *list);
+}
+
+bool sources_have_chat(const struct file_list *list)
+{
+    for (int i = 0; i < list->count; i++)
+        if (list->files[i].format == DATA_CHAT ||
+            list->files[i].format == DATA_SHAREGPT)
+            return true;
+    return false;
 }
 
 static enum zd_status hash_parts(

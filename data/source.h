@@ -21,10 +21,14 @@ struct file_list {
 
 /* Find what the entry's path (a file or a glob) names and settle each format.
  * ZD_ERR_NO_INPUT when nothing matches; ZD_ERR_DATA for a directory, FIFO or
- * device and for an empty file; ZD_ERR_CONFIG when a format must be named. */
+ * device, for an empty file, for one that is no text and no tokens (foreign.h)
+ * and for a first record that cannot be read one way alone; ZD_ERR_CONFIG when
+ * a format must be named. */
 enum zd_status sources_find(
         const struct data_entry *entry, struct file_list *list_out);
 void sources_free(struct file_list *list);
+/* Is any of them conversations? */
+bool sources_have_chat(const struct file_list *list);
 
 /* Add to `hasher` what tells this file's content from any other. Up to 64 MiB
  * the whole content (a Megatron file's index included); above that its size,
@@ -32,6 +36,9 @@ void sources_free(struct file_list *list);
  * has not changed. */
 enum zd_status source_identity(
         const struct data_file *file, bool portable, struct hasher *hasher);
+
+/* Does its name say that a file holds tokens? */
+bool source_name_is_tokens(const char *path);
 
 /* x.idx of x.bin, or of x. */
 void megatron_index_path(const char *bin, char path[PATH_MAX]);

@@ -136,6 +136,184 @@ Test(data_bad, records_that_do_not_fit_name_file_and_line)
     check_rows(rows, COUNT(rows));
 }
 
+/* Each was read one way without a word about the other. */
+Test(data_bad, records_that_fit_two_forms_name_both)
+{
+    static const struct row rows[] = {
+            {"text and messages", "a.jsonl",
+             "{\"text\":\"a\"}\n{\"text\":\"b\",\"messages\":[{\"role\":"
+             "\"user\",\"content\":\"c\"}]}\n",
+             0, DATA_AUTO, "E0431", "\"messages\" and \"text\"", "a.jsonl:2"},
+            {"alpaca with text", "a.jsonl",
+             "{\"instruction\":\"a\",\"output\":\"b\",\"text\":\"ab\"}\n", 0,
+             DATA_AUTO, "E0431", "\"instruction\" and \"text\"", "a.jsonl:1"},
+            {"messages and conversations", "a.jsonl",
+             "{\"messages\":[1],\"conversations\":[1]}\n", 0, DATA_AUTO,
+             "E0431", "\"messages\" and \"conversations\"", "a.jsonl:1"},
+            {"alpaca and completion", "a.jsonl",
+             "{\"instruction\":\"a\",\"output\":\"b\",\"prompt\":\"a\","
+             "\"completion\":\"b\"}\n",
+             0, DATA_AUTO, "E0431", "\"instruction\" and \"prompt\"",
+             "a.jsonl:1"},
+    };
+    check_rows(rows, COUNT(rows));
+}
+
+#define TURN(rest)                                                             \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"                    \
+    "{\"role\":\"assistant\",\"content\":\"b\"" rest "}]}\n"
+#define RECORD(rest) "{\"text\":\"abcd\"" rest "}\n"
+
+/* Each was dropped, and the model trained as if it had not been there. */
+Test(data_bad, keys_that_are_not_heeded_are_named)
+{
+    static const struct row rows[] = {
+            {"tool calls", "a.jsonl",
+             TURN("") TURN(",\"tool_calls\":[{\"id\":\"1\"}]"), 0, DATA_AUTO,
+             "E0437", "\"tool_calls\" of message 2", "a.jsonl:2"},
+            {"tool calls and no content", "a.jsonl",
+             "{\"messages\":[{\"role\":\"assistant\",\"content\":null,"
+             "\"tool_calls\":[1]}]}\n",
+             0, DATA_AUTO, "E0437", "\"tool_calls\" of message 1", "a.jsonl:1"},
+            {"a function call", "a.jsonl",
+             TURN(",\"function_call\":{\"name\":\"f\"}"), 0, DATA_AUTO, "E0437",
+             "\"function_call\"", "a.jsonl:1"},
+            {"reasoning_content", "a.jsonl",
+             TURN(",\"reasoning_content\":\"h\""), 0, DATA_CHAT, "E0437",
+             "\"reasoning_content\"", "a.jsonl:1"},
+            {"reasoning", "a.jsonl", TURN(",\"reasoning\":\"h\""), 0, DATA_AUTO,
+             "E0437", "\"reasoning\"", "a.jsonl:1"},
+            {"thinking", "a.jsonl", TURN(",\"thinking\":\"h\""), 0, DATA_AUTO,
+             "E0437", "\"thinking\"", "a.jsonl:1"},
+            {"a mask by another name", "a.jsonl", TURN(",\"train\":false"), 0,
+             DATA_AUTO, "E0437", "\"train\" of message 2", "a.jsonl:1"},
+            {"half a weight", "a.jsonl", TURN(",\"weight\":0.5"), 0, DATA_AUTO,
+             "E0437", "\"weight\" of message 2 is neither 0 nor 1",
+             "a.jsonl:1"},
+            {"a weight that is none", "a.jsonl", TURN(",\"weight\":\"0\""), 0,
+             DATA_AUTO, "E0437", "\"weight\" of message 2", "a.jsonl:1"},
+            {"tools", "a.jsonl",
+             "{\"tools\":[{\"name\":\"f\"}],\"messages\":[{\"role\":\"user\","
+             "\"content\":\"c\"}]}\n",
+             0, DATA_AUTO, "E0437", "\"tools\"", "a.jsonl:1"},
+            {"tools of sharegpt", "a.jsonl",
+             "{\"tools\":\"[]x\",\"conversations\":[{\"from\":\"gpt\","
+             "\"value\":\"c\"}]}\n",
+             0, DATA_AUTO, "E0437", "\"tools\"", "a.jsonl:1"},
+            {"labels", "a.jsonl", RECORD("") RECORD(",\"labels\":[1]"), 0,
+             DATA_AUTO, "E0437", "\"labels\"", "a.jsonl:2"},
+            {"a row's weight", "a.jsonl", RECORD(",\"weight\":2"), 0, DATA_AUTO,
+             "E0437", "\"weight\" of a record", "a.jsonl:1"},
+            {"images", "a.jsonl", RECORD(",\"images\":[\"a.png\"]"), 0,
+             DATA_AUTO, "E0437", "\"images\"", "a.jsonl:1"},
+            {"what is not wanted", "a.jsonl",
+             "{\"prompt\":\"a\",\"completion\":\"b\",\"label\":false}\n", 0,
+             DATA_AUTO, "E0437", "\"label\"", "a.jsonl:1"},
+            {"two systems", "a.jsonl",
+             "{\"system\":\"s\",\"conversations\":[{\"from\":\"system\","
+             "\"value\":\"c\"}]}\n",
+             0, DATA_AUTO, "E0437", "begins with a system message",
+             "a.jsonl:1"},
+            {"a system of another kind", "a.jsonl",
+             "{\"system\":[1],\"conversations\":[{\"from\":\"gpt\","
+             "\"value\":\"c\"}]}\n",
+             0, DATA_AUTO, "E0437", "\"system\" is not a string", "a.jsonl:1"},
+            {"a NUL in a role", "a.jsonl",
+             "{\"messages\":[{\"role\":\"assistant\\u0000x\","
+             "\"content\":\"c\"}]}\n",
+             0, DATA_AUTO, "E0438", "\"assistant\\u0000", "a.jsonl:1"},
+            {"a NUL in a key", "a.jsonl", "{\"text\\u0000x\":\"c\"}\n", 0,
+             DATA_AUTO, "E0711", "NUL", "a.jsonl:1:"},
+    };
+    check_rows(rows, COUNT(rows));
+}
+
+/* What stands under keys that say nothing is no reason to refuse a record. */
+Test(data_bad, keys_that_say_nothing_are_fine)
+{
+    static const char *const lines[] = {
+            TURN(",\"tool_calls\":null,\"reasoning_content\":\"\",\"weight\":1,"
+                 "\"name\":\"n\""),
+            TURN(",\"tool_calls\":[],\"weight\":null"),
+            RECORD(",\"messages\":null,\"weight\":1.0,\"label\":3,\"id\":9"),
+    };
+    for (size_t i = 0; i < COUNT(lines); i++) {
+        struct data_case test;
+        data_case_init(&test, NULL);
+        data_case_text(&test, "a.jsonl", lines[i]);
+        test.options.chat_template = CHAT_NONE;
+        char *words = data_case_words(&test);
+        cr_expect(words, "%s: %s", lines[i], zd_error_get()->what);
+        free(words);
+        data_case_fini(&test);
+    }
+}
+
+Test(data_bad, conversations_with_roles_say_which_key_would_do)
+{
+    struct data_case test;
+    data_case_init(&test, NULL);
+    data_case_text(
+            &test, "a.jsonl",
+            "{\"conversations\":[{\"role\":\"user\",\"content\":\"hello\"},"
+            "{\"role\":\"assistant\",\"content\":\"answer\"}]}\n");
+    test.options.chat_template = CHAT_NONE;
+    cr_expect_null(data_case_open(&test));
+    cr_expect_str_eq(zd_error_get()->code, "E0437");
+    cr_expect(
+            strstr(zd_error_get()->help, "messages_field = \"conversations\""));
+    zd_error_clear();
+    test.entry.messages_field = "conversations";
+    char *words = data_case_words(&test);
+    cr_expect_str_eq(words, "|[hello]answer");
+    free(words);
+    data_case_fini(&test);
+}
+
+/* Bytes that were trained on as text, and names that say nothing. */
+Test(data_bad, files_that_are_no_text_say_what_they_are)
+{
+    static const struct row rows[] = {
+            {"parquet", "a.parquet", "PAR1....PAR1", 0, DATA_AUTO, "E0431",
+             "a.parquet is a Parquet table", ""},
+            {"parquet by another name", "a.txt", "PAR1....PAR1", 0, DATA_AUTO,
+             "E0431", "Parquet", ""},
+            {"parquet that is to be text", "a.parquet", "PAR1....PAR1", 0,
+             DATA_TEXT, "E0431", "Parquet", ""},
+            {"zstd", "a.jsonl.zst", "\x28\xb5\x2f\xfd....", 0, DATA_AUTO,
+             "E0431", "compressed by zstd", ""},
+            {"gzip", "a.jsonl.gz", "\x1f\x8b\x08....", 0, DATA_CHAT, "E0431",
+             "compressed by gzip", ""},
+            {"arrow", "a.arrow", "ARROW1..", 0, DATA_AUTO, "E0431",
+             "Arrow file", ""},
+            {"a pointer", "a.jsonl",
+             "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", 0,
+             DATA_AUTO, "E0431", "pointer of Git LFS", ""},
+    };
+    check_rows(rows, COUNT(rows));
+}
+
+Test(data_bad, names_that_say_nothing_need_a_format)
+{
+    static const char *const names[] = {
+            "a.csv", "a.yaml", "a.md", "a", "a.tsv"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        struct data_case test;
+        data_case_init(&test, NULL);
+        data_case_text(&test, names[i], "one,two,three,four");
+        cr_expect_null(data_case_open(&test), "%s", names[i]);
+        cr_expect_eq(zd_error_get()->status, ZD_ERR_CONFIG, "%s", names[i]);
+        cr_expect_str_eq(zd_error_get()->code, "E0431");
+        cr_expect(strstr(zd_error_get()->help, "format = \"text\""));
+        zd_error_clear();
+        test.entry.format = DATA_TEXT;
+        char *words = data_case_words(&test);
+        cr_expect(words, "%s", names[i]);
+        free(words);
+        data_case_fini(&test);
+    }
+}
+
 Test(data_bad, files_without_a_sample_are_named)
 {
     static const struct row rows[] = {

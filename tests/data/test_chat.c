@@ -139,6 +139,47 @@ Test(data_chat, sharegpt_names_roles_and_keys_otherwise)
              "a<|im_end|>[\n]"},
             {"under messages", NULL, CHAT_NONE, TRAIN_ON_ASSISTANT, mixed,
              "|[u]a"},
+            {"a system beside it", NULL, CHAT_CHATML, TRAIN_ON_ASSISTANT,
+             "{\"system\":\"s\",\"conversations\":[{\"from\":\"gpt\","
+             "\"value\":\"a\"}]}\n",
+             "|[<|im_start|>system\ns<|im_end|>\n<|im_start|>assistant\n]"
+             "a<|im_end|>[\n]"},
+            {"a system beside messages", NULL, CHAT_NONE, TRAIN_ON_ASSISTANT,
+             "{\"system\":\"s\",\"messages\":[{\"role\":\"assistant\","
+             "\"content\":\"a\"}]}\n",
+             "|[s]a"},
+            {"no system", NULL, CHAT_NONE, TRAIN_ON_ASSISTANT,
+             "{\"system\":\"\",\"tools\":null,\"weight\":1,"
+             "\"conversations\":[{\"from\":\"human\",\"value\":\"u\"},"
+             "{\"from\":\"gpt\",\"value\":\"a\"}]}\n",
+             "|[u]a"},
+    };
+    check_rows(rows, COUNT(rows));
+}
+
+/* OpenAI's form: a turn to read and not to learn. */
+Test(data_chat, a_weight_of_0_masks_a_message)
+{
+    static const char turns[] =
+            "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},"
+            "{\"role\":\"assistant\",\"content\":\"bad\",\"weight\":0},"
+            "{\"role\":\"user\",\"content\":\"v\"},"
+            "{\"role\":\"assistant\",\"content\":\"good\",\"weight\":1}]}"
+            "\n";
+    static const struct row rows[] = {
+            {"assistant", NULL, CHAT_NONE, TRAIN_ON_ASSISTANT, turns,
+             "|[ubadv]good"},
+            {"all", NULL, CHAT_NONE, TRAIN_ON_ALL, turns, "|[ubad]vgood"},
+            {"chatml", NULL, CHAT_CHATML, TRAIN_ON_ALL,
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},"
+             "{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0}]}\n",
+             "|[<]|im_start|>user\nu<|im_end|>\n[<|im_start|>assistant\na"
+             "<|im_end|>\n]"},
+            {"llama3", "llama3", CHAT_LLAMA3, TRAIN_ON_ASSISTANT,
+             "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\","
+             "\"weight\":0},{\"role\":\"assistant\",\"content\":\"b\"}]}\n",
+             "|[<490><492>assistant<493>\n\na<494><492>assistant<493>\n\n]b"
+             "<494>"},
     };
     check_rows(rows, COUNT(rows));
 }

@@ -2,6 +2,7 @@
 #include "tests/data/data_case.h"
 
 #include <criterion/criterion.h>
+#include <unistd.h>
 
 struct row {
     const char *name, *file, *content;
@@ -36,7 +37,9 @@ Test(data_documents, text_files_are_one_document)
             {"mark", "a.txt", "\xef\xbb\xbfhi", DATA_AUTO, "|[h]i$"},
             {"mark inside", "a.txt", "h\xef\xbb\xbf", DATA_AUTO,
              "|[h]\xef\xbb\xbf$"},
-            {"other name", "a.md", "hi\r\n", DATA_AUTO, "|[h]i\r\n$"},
+            {"other name", "a.md", "hi\r\n", DATA_TEXT, "|[h]i\r\n$"},
+            {"longer name", "a.text", "hi", DATA_AUTO, "|[h]i$"},
+            {"in capitals", "a.TXT", "hi", DATA_AUTO, "|[h]i$"},
             {"json as text", "a.dat", "{\"text\":1}", DATA_TEXT,
              "|[{]\"text\":1}$"},
     };
@@ -48,6 +51,8 @@ Test(data_documents, json_lines_are_a_document_each)
     static const struct row rows[] = {
             {"two", "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"cd\"}\n",
              DATA_AUTO, "|[a]b$|[c]d$"},
+            {"in capitals", "a.JSONL", "{\"text\":\"ab\"}\n", DATA_AUTO,
+             "|[a]b$"},
             {"no newline at the end", "a.jsonl", "{\"text\":\"ab\"}", DATA_AUTO,
              "|[a]b$"},
             {"blank last line", "a.jsonl", "{\"text\":\"ab\"}\n\n", DATA_AUTO,
@@ -78,7 +83,7 @@ Test(data_documents, loss_is_on_outputs_and_completions)
             {"empty input", "a.jsonl",
              "{\"instruction\":\"Hi\",\"input\":\"\",\"output\":\"Ho\","
              "\"text\":\"all\"}\n",
-             DATA_AUTO, "|[Hi\n]Ho$"},
+             DATA_ALPACA, "|[Hi\n]Ho$"},
             {"null input", "a.jsonl",
              "{\"instruction\":\"Hi\",\"input\":null,\"output\":\"Ho\"}\n",
              DATA_ALPACA, "|[Hi\n]Ho$"},
@@ -173,6 +178,57 @@ Test(data_documents, a_name_with_brackets_is_a_name_when_it_exists)
     char *words = data_case_words(&test);
     cr_expect_str_eq(words, "|[a]a$");
     free(words);
+    data_case_fini(&test);
+}
+
+static void match(struct data_case *test, const char *pattern, const char *want)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", test->scratch.dir, pattern);
+    test->entry.path = path;
+    char *words = data_case_words(test);
+    if (want)
+        cr_expect_str_eq(
+                words, want, "%s: %s", pattern,
+                words ? words : zd_error_get()->what);
+    else
+        cr_expect_null(words, "%s: %s", pattern, words);
+    free(words);
+}
+
+Test(data_documents, a_pattern_descends_and_takes_each_file_once)
+{
+    struct data_case test;
+    char path[PATH_MAX];
+    data_case_init(&test, NULL);
+    const char *folders[] = {"d", "d/{x}", "d/{x}/z", "d/.h"};
+    for (size_t i = 0; i < COUNT(folders); i++) {
+        snprintf(path, sizeof path, "%s/%s", test.scratch.dir, folders[i]);
+        cr_assert_eq(fs_make_dirs(path), ZD_OK);
+    }
+    data_case_text(&test, "d/a.txt", "aa");
+    data_case_text(&test, "d/{x}/b.txt", "bb");
+    data_case_text(&test, "d/{x}/z/c.txt", "cc");
+    data_case_text(&test, "d/.h/e.txt", "ee");
+    snprintf(path, sizeof path, "%s/d/loop", test.scratch.dir);
+    cr_assert_eq(symlink("..", path), 0);
+    static const char all[] = "|[a]a$|[b]b$|[c]c$";
+    match(&test, "d/**/*.txt", all);
+    match(&test, "d/**", all);
+    match(&test, "**/d/**/**/*.{txt,text}", all);
+    match(&test, "d/**/z/*", "|[c]c$");
+    match(&test, "d/{a,a,?}.txt", "|[a]a$");
+    match(&test, "d/**/none", NULL);
+    cr_expect_eq(zd_error_get()->status, ZD_ERR_NO_INPUT);
+    zd_error_clear();
+    static const char *const wrong[] = {
+            "d/**.txt", "d/a**", "{d/**/a.txt,b}", "d/***/a.txt"};
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        match(&test, wrong[i], NULL);
+        cr_expect_eq(zd_error_get()->status, ZD_ERR_CONFIG, "%s", wrong[i]);
+        cr_expect_str_eq(zd_error_get()->code, "E0448");
+        zd_error_clear();
+    }
     data_case_fini(&test);
 }
 

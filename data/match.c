@@ -1,0 +1,203 @@
+#include "data/match.h"
+
+#include "base/file/fs.h"
+
+#include <dirent.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static enum zd_status fail_memory(const char *pattern)
+{
+    return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory listing %s", pattern);
+}
+
+static enum zd_status add_path(struct match_list *list, const char *path)
+{
+    if (list->count == list->capacity) {
+        int capacity = list->capacity ? 2 * list->capacity : 16;
+        char **paths =
+                realloc(list->paths, (size_t)capacity * sizeof *list->paths);
+        if (!paths)
+            return fail_memory(path);
+        list->paths = paths;
+        list->capacity = capacity;
+    }
+    list->paths[list->count] = strdup(path);
+    if (!list->paths[list->count])
+        return fail_memory(path);
+    list->count++;
+    return ZD_OK;
+}
+
+/* Where `**` stands as a whole name, or NULL. */
+static const char *find_deep(const char *pattern)
+{
+    for (const char *at = pattern; (at = strstr(at, "**")); at++)
+        if ((at == pattern || at[-1] == '/') && (!at[2] || at[2] == '/'))
+            return at;
+    return NULL;
+}
+
+/* Every `**` is a whole name, and stands outside braces. */
+static enum zd_status check_deep(const char *pattern)
+{
+    int depth = 0;
+    for (const char *at = pattern; *at; at++) {
+        depth += *at == '{' ? 1 : *at == '}' ? -1 : 0;
+        if (strncmp(at, "**", 2) != 0)
+            continue;
+        if (depth == 0 && find_deep(at) == at &&
+            (at == pattern || at[-1] == '/')) {
+            at++;
+            continue;
+        }
+        ZD_FAIL(ZD_ERR_CONFIG, "E0448",
+                "%s: `**` stands for folders by itself, between slashes and "
+                "outside braces",
+                pattern);
+        zd_fail_help("data/**/*.jsonl: below data, at any depth");
+        return ZD_ERR_CONFIG;
+    }
+    return ZD_OK;
+}
+
+/* A name as a pattern that it alone matches; false: it does not fit. */
+static bool escape(const char *name, char *out, size_t out_bytes)
+{
+    size_t used = 0;
+    for (; *name; name++) {
+        if (used + 3 > out_bytes)
+            return false;
+        if (strchr("*?[]{},\\~", *name))
+            out[used++] = '\\';
+        out[used++] = *name;
+    }
+    out[used] = '\0';
+    return true;
+}
+
+static enum zd_status match_plain(
+        const char *pattern, bool files_only, struct match_list *list)
+{
+    glob_t found = {0};
+    enum zd_status status = ZD_OK;
+    int result = glob(pattern, GLOB_BRACE, NULL, &found);
+    if (result == GLOB_NOSPACE)
+        status = fail_memory(pattern);
+    for (size_t i = 0; result == 0 && i < found.gl_pathc && status == ZD_OK;
+         i++)
+        if (!files_only || !fs_is_dir(found.gl_pathv[i]))
+            status = add_path(list, found.gl_pathv[i]);
+    globfree(&found);
+    return status;
+}
+
+static enum zd_status match_any(
+        const char *pattern, bool files_only, struct match_list *list);
+
+/* `rest` below `folder` ("" or with a slash at its end) and, so that ** stands
+ * for any depth, below each of its folders. */
+static enum zd_status descend(
+        const char *folder, const char *rest, struct match_list *list)
+{
+    char pattern[PATH_MAX], path[PATH_MAX];
+    struct dirent *item;
+    struct stat info;
+    if (!escape(folder, pattern, sizeof pattern) ||
+        strlen(pattern) + strlen(rest) >= sizeof pattern)
+        return ZD_OK; /* no file has such a path */
+    strcat(pattern, rest);
+    ZD_TRY(match_any(pattern, true, list));
+    DIR *dir = opendir(folder[0] ? folder : ".");
+    enum zd_status status = ZD_OK;
+    while (dir && status == ZD_OK && (item = readdir(dir))) {
+        int length = snprintf(path, sizeof path, "%s%s/", folder, item->d_name);
+        if (item->d_name[0] == '.' || length >= (int)sizeof path)
+            continue;
+        path[length - 1] = '\0';
+        if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode))
+            continue;
+        path[length - 1] = '/';
+        status = descend(path, rest, list);
+    }
+    if (dir)
+        closedir(dir);
+    return status;
+}
+
+static enum zd_status match_deep(
+        const char *pattern, const char *deep, struct match_list *list)
+{
+    char before[PATH_MAX], folder[PATH_MAX];
+    const char *rest = deep[2] ? deep + 3 : "*";
+    struct match_list folders = {0};
+    if (deep == pattern)
+        return descend("", rest, list);
+    if (deep - pattern >= PATH_MAX)
+        return ZD_OK;
+    snprintf(before, sizeof before, "%.*s", (int)(deep - pattern), pattern);
+    enum zd_status status = match_any(before, false, &folders);
+    for (int i = 0; i < folders.count && status == ZD_OK; i++) {
+        snprintf(folder, sizeof folder, "%s", folders.paths[i]);
+        if (fs_is_dir(folder)) /* the pattern has a slash at its end */
+            status = descend(folder, rest, list);
+    }
+    match_free(&folders);
+    return status;
+}
+
+static enum zd_status match_any(
+        const char *pattern, bool files_only, struct match_list *list)
+{
+    const char *deep = find_deep(pattern);
+    return deep ? match_deep(pattern, deep, list)
+                : match_plain(pattern, files_only, list);
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void keep_each_once(struct match_list *list)
+{
+    int kept = 0;
+    if (list->count > 1)
+        qsort(list->paths, (size_t)list->count, sizeof *list->paths,
+              compare_paths);
+    for (int i = 0; i < list->count; i++) {
+        if (kept > 0 && strcmp(list->paths[kept - 1], list->paths[i]) == 0)
+            free(list->paths[i]);
+        else
+            list->paths[kept++] = list->paths[i];
+    }
+    list->count = kept;
+}
+
+enum zd_status match_files(const char *pattern, struct match_list *list_out)
+{
+    struct match_list list = {0};
+    enum zd_status status;
+    if (fs_exists(pattern)) /* brackets in it may simply be a name's */
+        status = add_path(&list, pattern);
+    else if ((status = check_deep(pattern)) == ZD_OK)
+        status = match_any(pattern, false, &list);
+    if (status != ZD_OK) {
+        match_free(&list);
+        return status;
+    }
+    keep_each_once(&list);
+    *list_out = list;
+    return ZD_OK;
+}
+
+void match_free(struct match_list *list)
+{
+    for (int i = 0; i < list->count; i++)
+        free(list->paths[i]);
+    free(list->paths);
+    *list = (struct match_list){0};
+}

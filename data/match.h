@@ -1,0 +1,20 @@
+/* match.h - the files that a path or a pattern of an entry names. */
+#ifndef ZD_DATA_MATCH_H
+#define ZD_DATA_MATCH_H
+
+#include "base/status.h"
+
+struct match_list {
+    char **paths; /* owned; in bytewise order, each once */
+    int count, capacity;
+};
+
+/* `pattern` is the name of a file that exists, whatever characters it has, or a
+ * pattern: * ? [abc] {a,b} and, by itself between slashes, ** for folders at
+ * any depth, none included. Links to folders are not followed by it, and names
+ * that begin with a dot have to be spelled. No match is no error.
+ * ZD_ERR_CONFIG for a ** that is only part of a name or of a brace. */
+enum zd_status match_files(const char *pattern, struct match_list *list_out);
+void match_free(struct match_list *list);
+
+#endif
