@@ -283,6 +283,14 @@ static const struct family_defaults llama_defaults[] = {
         [MODEL_QWEN3] = {151936, 22016, 32, 128, 32768, -1},
 };
 
+/* The key, or the keys, that the width of a head comes from. */
+static const char *head_dim_source(const struct config_reader *r)
+{
+    return get(r, "head_dim") ? "`head_dim`"
+           : get(r, "n_embd") ? "`n_embd` / `n_head`"
+                              : "`hidden_size` / `num_attention_heads`";
+}
+
 static enum zd_status read_heads(
         const struct config_reader *r, const struct family_defaults *d,
         struct model_config *c)
@@ -346,9 +354,9 @@ static enum zd_status read_llama(
     if (c->head_dim % 2 != 0)
         return config_fail(
                 r, "E0302",
-                "heads of %d channels: rotary positions need an "
-                "even number",
-                c->head_dim);
+                "%s is %d: rotary positions need an even number of channels in "
+                "a head",
+                head_dim_source(r), c->head_dim);
     return ZD_OK;
 }
 
@@ -368,8 +376,8 @@ enum zd_status model_config_parse(
     ZD_TRY(read_dtype(&r, &c));
     if (c.head_dim < 1 || c.head_dim > HEAD_DIM_MAX)
         return config_fail(
-                &r, "E0302", "heads of %d channels; from 1 to %d are supported",
-                c.head_dim, HEAD_DIM_MAX);
+                &r, "E0302", "%s is %d; heads have from 1 to %d channels",
+                head_dim_source(&r), c.head_dim, HEAD_DIM_MAX);
     ZD_TRY(config_keys_check_window(&r, &c));
     c.json = config_keys_complete(&r, &c, architectures[c.family]);
     if (!c.json)

@@ -51,7 +51,7 @@ static void split_set(const char *set, char **key_out, char **value_out)
 }
 
 enum zd_status cli_load_job(
-        const struct cli_args *args, int world, bool skip_paths,
+        const struct cli_args *args, int world, enum job_paths paths,
         struct job **job_out)
 {
     struct job_override overrides[CLI_LIST_MAX + 8];
@@ -94,7 +94,7 @@ enum zd_status cli_load_job(
             .overrides = overrides,
             .override_count = count,
             .world = world,
-            .skip_paths = skip_paths};
+            .paths = paths};
     enum zd_status status = job_load(&request, job_out);
     for (int i = 0; i < args->sets.count; i++) {
         free(keys[i]);
@@ -114,10 +114,10 @@ void cli_print_errors(const struct cli_args *args, json_t *problems)
 }
 
 enum zd_status cli_need_job(
-        const struct cli_args *args, int world, bool skip_paths,
+        const struct cli_args *args, int world, enum job_paths paths,
         struct job **job_out)
 {
-    enum zd_status status = cli_load_job(args, world, skip_paths, job_out);
+    enum zd_status status = cli_load_job(args, world, paths, job_out);
     if (status != ZD_OK) {
         problems_print(job_problems(*job_out), stderr);
         if (cli_wants_json(args))

@@ -50,13 +50,13 @@ cli_command_fn command_completions;
 /* The job named by --job or the operand, with all options that override a key.
  * Always sets *job_out, which holds the problems (none printed). */
 enum zd_status cli_load_job(
-        const struct cli_args *args, int world, bool skip_paths,
+        const struct cli_args *args, int world, enum job_paths paths,
         struct job **job_out);
 /* The same, the problems printed (with --format json on stdout too); then
  * *job_out is NULL. Returns a status whose record, if any, was printed: pass it
  * up. */
 enum zd_status cli_need_job(
-        const struct cli_args *args, int world, bool skip_paths,
+        const struct cli_args *args, int world, enum job_paths paths,
         struct job **job_out);
 /* --format json of a job that is refused: {"valid": false, "file", "errors",
  * "problems"} on stdout. Takes the reference to the array of problems_json. */

@@ -16,7 +16,7 @@ static const char *job_path(const struct cli_args *args)
 enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
 {
     struct job *job;
-    ZD_TRY(cli_need_job(args, (int)args->world, false, &job));
+    ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_READ, &job));
     if (cli_wants_json(args)) {
         json_t *result = json_pack(
                 "{s:b, s:s*, s:i, s:[]}", "valid", 1, "file", job_path(args),
@@ -105,7 +105,7 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
     struct job *job;
     struct job_plan plan;
     ZD_TRY(check_nodes(args));
-    ZD_TRY(cli_need_job(args, (int)args->world, true, &job));
+    ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_IGNORED, &job));
     struct device *device = open_gpu(&job_options(job)->device);
     enum zd_status status = job_plan_build(
             job_options(job), (int)args->world, (int)args->per_node, NULL,
@@ -171,7 +171,7 @@ enum zd_status command_data_inspect(
     struct job *job;
     struct model_config config;
     struct text text;
-    ZD_TRY(cli_need_job(args, 0, false, &job));
+    ZD_TRY(cli_need_job(args, 0, JOB_PATHS_EXIST, &job));
     const struct train_job *options = job_options(job);
     enum zd_status status = read_config(&options->model, &config);
     if (status == ZD_OK) {

@@ -237,7 +237,7 @@ static struct comm_options first_look(struct cli_args *args)
     struct job *job;
     struct comm_options options = train_job_default().comm;
     zd_log_configure(&silent);
-    if (cli_load_job(args, 0, true, &job) == ZD_OK)
+    if (cli_load_job(args, 0, JOB_PATHS_IGNORED, &job) == ZD_OK)
         options = job_options(job)->comm;
     job_free(job);
     zd_log_configure(&log);
@@ -279,7 +279,7 @@ enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
     /* ranks may have command lines of their own, and one may be refused */
     enum zd_status status = comm_agree(comm, ZD_OK);
     if (status == ZD_OK) {
-        status = cli_load_job(args, comm_size(comm), false, &job);
+        status = cli_load_job(args, comm_size(comm), JOB_PATHS_EXIST, &job);
         status = agree_on_job(comm, job, status);
     }
     if (status == ZD_OK) {

@@ -3,10 +3,8 @@
 
 #include "base/file/fs.h"
 #include "model/params.h"
-#include "offload/offload.h"
 
 #include <ctype.h>
-#include <glob.h>
 #include <math.h>
 #include <string.h>
 
@@ -238,66 +236,4 @@ void job_check(struct job *job)
     check_gpus(job);
     job_check_control(job);
     check_model(job);
-}
-
-/* --- what does not exist --- */
-
-static void tell_missing(
-        struct job *job, struct toml_place place, const char *what,
-        const char *path)
-{
-    problem_add(
-            &job->problems, ZD_ERR_NO_INPUT, "E0219", place, NULL,
-            "%s %s does not exist", what, path);
-}
-
-static void check_model_path(struct job *job)
-{
-    const struct model_options *model = &job->options.model;
-    struct model_config config;
-    struct toml_place place = job_place(job, "model", "path");
-    if (!model->path)
-        return;
-    if (!fs_exists(model->path))
-        tell_missing(job, place, "model", model->path);
-    else if (model_config_read(model->path, &config) != ZD_OK)
-        problem_take_record(&job->problems, place);
-    else
-        model_config_fini(&config);
-}
-
-static void check_globs(
-        struct job *job, const char *name, const struct data_entry *entries,
-        int count)
-{
-    for (int i = 0; i < count; i++) {
-        glob_t found;
-        int rc = glob(entries[i].path, GLOB_NOSORT, NULL, &found);
-        if (rc == GLOB_NOMATCH)
-            tell_missing(
-                    job, job_place(job, "data", name), "data", entries[i].path);
-        if (rc == 0)
-            globfree(&found);
-    }
-}
-
-void job_check_paths(struct job *job)
-{
-    const struct train_job *options = &job->options;
-    check_model_path(job);
-    if (options->model.tokenizer && !fs_exists(options->model.tokenizer))
-        tell_missing(
-                job, job_place(job, "model", "tokenizer"), "tokenizer",
-                options->model.tokenizer);
-    check_globs(job, "train", options->data.train, options->data.train_count);
-    check_globs(job, "eval", options->data.eval, options->data.eval_count);
-    if (options->offload.optimizer == OFFLOAD_NVME &&
-        offload_check_folder(options->offload.nvme_path) != ZD_OK)
-        problem_take_record(
-                &job->problems, job_place(job, "offload", "nvme_path"));
-    if (options->run.resume == RESUME_PATH &&
-        !fs_exists(options->run.resume_path))
-        tell_missing(
-                job, job_place(job, "run", "resume"), "checkpoint",
-                options->run.resume_path);
 }

@@ -118,8 +118,10 @@ enum zd_status job_load(const struct job_request *request, struct job **job_out)
     if (!job->is_partial) {
         job_settle(job, request->path);
         job_check(job);
-        if (!job->problems.count && !request->skip_paths)
+        if (!job->problems.count && request->paths != JOB_PATHS_IGNORED)
             job_check_paths(job);
+        if (!job->problems.count && request->paths == JOB_PATHS_READ)
+            job_check_files(job);
     }
     problems_sort(&job->problems);
     if (job->problems.count)

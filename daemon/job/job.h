@@ -3,8 +3,9 @@
  *   file [+ extends] -> tree -> --set -> values -> defaults -> contradictions
  *
  * Everything that is wrong is collected (problems.h) and told at once. Every
- * value remembers where it came from. No MPI, no weights, no data are touched;
- * the model's config.json is read when the job names a model. */
+ * value remembers where it came from. No MPI, no weights are touched; the
+ * model's config.json is read when the job names a model, of data the first
+ * records where that is asked for. */
 #ifndef ZD_DAEMON_JOB_JOB_H
 #define ZD_DAEMON_JOB_JOB_H
 
@@ -18,12 +19,17 @@ struct job_override {   /* borrowed until job_load returns */
     bool is_text;       /* never TOML */
 };
 
+/* How far what the job names is looked at: it has to be there (a run reads it
+ * itself); it is what it has to be, too (zerod validate); data and checkpoints
+ * need not exist (zerod plan). */
+enum job_paths { JOB_PATHS_EXIST, JOB_PATHS_READ, JOB_PATHS_IGNORED };
+
 struct job_request {
     const char *path;
     const struct job_override *overrides;
     int override_count;
-    int world;       /* ranks; 0: not known, then the batch is settled later */
-    bool skip_paths; /* data and checkpoints need not exist (zerod plan) */
+    int world; /* ranks; 0: not known, then the batch is settled later */
+    enum job_paths paths;
 };
 
 struct job;

@@ -64,6 +64,9 @@ void job_check_offload(struct job *job);
 void job_check_optim(struct job *job);
 void job_check_control(struct job *job);
 void job_check_paths(struct job *job);
+/* 5. What the files are: their first records and, of conversations, whether the
+ * tokenizer has a template. */
+void job_check_files(struct job *job);
 
 /* value.c: one value between TOML, the options, and JSON. `base` is the struct
  * that the key's offsets are of. Adds problems and returns false when it

@@ -202,7 +202,7 @@ const struct schema_key schema_table[] = {
 {"device", "numa_bind", SCHEMA_BOOL, JOB(device.numa_bind), .flags = SCHEMA_PER_RANK, .help = "Threads and page-locked memory of a rank on the NUMA node of its GPU"},
 
 {"model", "path", SCHEMA_STRING, JOB(model.path), .flags = SCHEMA_NULLABLE, .help = "Hugging Face directory of the model"},
-{"model", "tokenizer", SCHEMA_STRING, JOB(model.tokenizer), .flags = SCHEMA_NULLABLE, .help = "tokenizer.json or its directory; without one in the model's, bytes", .fallback = "`model.path`"},
+{"model", "tokenizer", SCHEMA_STRING, JOB(model.tokenizer), .flags = SCHEMA_NULLABLE, .help = "tokenizer.json or its directory; `\"bytes\"`: every byte is a token", .fallback = "`model.path`; with [model.config] `\"bytes\"`"},
 {"model", "init", SCHEMA_ENUM, JOB(model.init), .choices = model_inits, .help = "Where the first weights come from", .fallback = "`\"pretrained\"`; with [model.config] `\"random\"`"},
 {"model", "dtype", SCHEMA_DTYPE, JOB(model.dtype_auto), JOB(model.dtype), .choices = export_dtypes, .help = "Element type of the exported model; auto: as it was stored"},
 {"model", "attn", SCHEMA_ENUM, JOB(model.attn), .choices = attentions, .help = "On a GPU: auto: cuDNN where it is there and adds in a fixed order, else our own kernels; cudnn: also where it does not, and an error without it"},
@@ -231,7 +231,7 @@ const struct schema_key schema_table[] = {
 {"data", "train", SCHEMA_ENTRIES, JOB(data.train), JOB(data.train_count), .help = "[[data.train]]: what to train on, one table per source", .fallback = "required"},
 {"data", "eval", SCHEMA_ENTRIES, JOB(data.eval), JOB(data.eval_count), .help = "[[data.eval]]: what to evaluate on"},
 
-{"data.train", "path", SCHEMA_STRING, ENTRY(path), .help = "File or glob; .jsonl .txt .bin(+.idx)", .fallback = "required"},
+{"data.train", "path", SCHEMA_STRING, ENTRY(path), .help = "File or pattern (`*`, `**`, `{a,b}`); .jsonl .txt .bin(+.idx)", .fallback = "required"},
 {"data.train", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = "Form of the files; auto: from name and content"},
 {"data.train", "weight", SCHEMA_REAL, ENTRY(weight), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Share of this source: an epoch takes round(weight x samples)"},
 {"data.train", "field", SCHEMA_STRING, ENTRY(field), .help = "JSONL key of the text"},
@@ -241,7 +241,7 @@ const struct schema_key schema_table[] = {
 {"data.train", "max_samples", SCHEMA_INT64, ENTRY(max_samples), .max = COUNT_MAX, .help = "Use at most so many samples; 0 = all"},
 
 {"data.eval", "name", SCHEMA_STRING, ENTRY(name), .help = "Name in reports"},
-{"data.eval", "path", SCHEMA_STRING, ENTRY(path), .help = "File or glob", .fallback = "required"},
+{"data.eval", "path", SCHEMA_STRING, ENTRY(path), .help = "File or pattern", .fallback = "required"},
 {"data.eval", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = "Form of the files"},
 {"data.eval", "weight", SCHEMA_REAL, ENTRY(weight), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Share of this source"},
 {"data.eval", "field", SCHEMA_STRING, ENTRY(field), .help = "JSONL key of the text"},

@@ -169,10 +169,12 @@ static struct toml_node *read_base(
     const struct toml_node *extends = toml_find(root, "extends");
     if (!extends)
         return root;
-    if (extends->kind != TOML_STRING || !extends->string[0]) {
+    bool is_text = extends->kind == TOML_STRING;
+    if (!is_text || !extends->string[0]) {
         problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0205", extends->place,
-                "the path of a job file", "`extends` must be a string");
+                &job->problems, ZD_ERR_CONFIG, is_text ? "E0206" : "E0205",
+                extends->place, "the path of a job file",
+                is_text ? "`extends` is empty" : "`extends` must be a string");
         return root;
     }
     const char *slash = strrchr(path, '/');
@@ -307,6 +309,13 @@ static void add_override(
         problem_add(
                 &job->problems, ZD_ERR_CONFIG, "E0203", place, NULL,
                 "unknown key `%.80s`", set->key);
+        return;
+    }
+    if (strcmp(set->key, "extends") == 0) {
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0203", place, NULL,
+                "`extends` is for job files: what it would bring came too late "
+                "here");
         return;
     }
     struct toml_node *item = set->is_text ? NULL : parse_value(job, set->value);

@@ -34,7 +34,15 @@ bool value_fail_range(
         const struct toml_node *node)
 {
     char accepts[256];
-    schema_accepts(key, accepts, sizeof accepts);
+    double value = node->kind == TOML_INTEGER ? (double)node->integer
+                   : node->kind == TOML_REAL  ? node->real
+                                              : 0;
+    if (key->max > 1e6 && value > key->max) /* few people meet it */
+        snprintf(
+                accepts, sizeof accepts, "%s %.17g",
+                key->flags & SCHEMA_BELOW_MAX ? "below" : "at most", key->max);
+    else
+        schema_accepts(key, accepts, sizeof accepts);
     problem_add(
             &job->problems, ZD_ERR_CONFIG, "E0206", node->place, accepts,
             "`%s` in [%s] is out of range", key->name, key->section);

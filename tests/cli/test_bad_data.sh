@@ -71,6 +71,39 @@ row 'nothing to encode' 66 'none' '' data encode --tokenizer model none
 row 'nothing to decode' 66 'none' '' data decode --tokenizer model none
 row 'no base of a job file' 66 'base.toml|job.toml:1' 'sed -i "1i extends = \"base.toml\"" job.toml'
 
+# second PATH: another source of training
+second() { printf '[[data.train]]\npath = "%s"\n' "$1" >>job.toml; }
+row 'no data of the second source' 66 'E0219|none.txt|job.toml:19:8' 'second none.txt'
+row 'no data of the second source for evaluation' 66 'E0219|none.txt|job.toml:21:8' \
+    'printf "[[data.eval]]\npath = \"data.txt\"\n[[data.eval]]\npath = \"none.txt\"\n" >>job.toml'
+row 'data from where the job file is' 66 'E0219|here.txt|relative to where zerod is started|sub/here.txt is there' \
+    'mkdir sub; cp data.txt sub/here.txt; data here.txt; mv job.toml sub' --job sub/job.toml
+row 'data from another folder' 66 'E0219|none/a.txt|relative to where zerod is started: /tmp/' 'mkdir none; data none/a.txt'
+row 'a data set of a hub' 66 'E0219|tatsu-lab/alpaca|hf download --repo-type dataset tatsu-lab/alpaca' 'data tatsu-lab/alpaca'
+row 'a model of a hub' 66 'E0219|Qwen/Qwen2.5-0.5B|local folders only|hf download Qwen/Qwen2.5-0.5B --local-dir Qwen2.5-0.5B' \
+    'edit job.toml "s|path = \"model\"|path = \"Qwen/Qwen2.5-0.5B\"|"'
+row 'a tokenizer of a hub' 66 'E0219|hf download gpt2' 'sed -i "s/^\[model\]/&\ntokenizer = \"gpt2\"/" job.toml'
+row 'a pattern that descends within a name' 78 'E0448|`**`|data/**/*.jsonl' 'data "a**.txt"'
+
+# --- a pretrained model without a tokenizer ---
+for command in '--job' validate; do
+    row "$command: no tokenizer.json" 66 'E0401|model has no tokenizer.json|tokenizer = "bytes"' 'rm model/tokenizer*' $command job.toml
+    row "$command: the tokenizer of another library" 66 'E0401|AutoTokenizer|save_pretrained' \
+        'rm model/tokenizer*; : >model/tokenizer.model' $command job.toml
+done
+
+# --- what validate says of files ---
+row 'validate: a Parquet table' 65 'E0431|Parquet|to_json|job.toml:11' 'printf PAR1 >a.parquet; data a.parquet' validate job.toml
+row 'validate: compressed data' 65 'E0431|gunzip -k|job.toml:11' 'gzip data.txt; data data.txt.gz' validate job.toml
+row 'validate: a folder' 65 "E0703|data.d is a directory|data.d/**/*.jsonl|job.toml:11" 'mkdir data.d; data data.d' validate job.toml
+row 'validate: a table in CSV' 78 'E0431|a.csv|format = "text"|job.toml:11' 'cp data.txt a.csv; data a.csv' validate job.toml
+row 'a table in CSV' 78 'E0431|a.csv|format = "text"' 'cp data.txt a.csv; data a.csv'
+row 'validate: a record of two forms' 65 'E0431|two forms|a.jsonl:1|job.toml:11' \
+    'printf "{\"text\": \"a\", \"messages\": []}\n" >a.jsonl; data a.jsonl' validate job.toml
+row 'validate: a template that is none' 78 'E0434|has the markers of no template|job.toml:' \
+    'cp -r $fixtures/tokenizers/prefix_space tok; sed -i "s/^\[model\]/&\ntokenizer = \"tok\"/" job.toml
+     printf "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n" >a.jsonl; data a.jsonl' validate job.toml
+
 # --- a folder, FIFO or device where a file belongs ---
 # instead NAME FILE SETUP-BEFORE ARGUMENT...: the same for the three
 instead() {

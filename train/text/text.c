@@ -1,27 +1,33 @@
 #include "train/text/text.h"
 
 #include "base/file/fs.h"
+#include "base/log.h"
+#include "data/source.h"
 
 #include <limits.h>
 #include <string.h>
 
-static bool has_tokenizer(const char *dir)
+static bool has_file(const char *dir, const char *name)
 {
     char path[PATH_MAX];
-    fs_join(path, sizeof path, dir, "tokenizer.json");
+    fs_join(path, sizeof path, dir, name);
     return fs_exists(path);
+}
+
+static bool has_tokenizer(const char *dir)
+{
+    return has_file(dir, "tokenizer.json");
 }
 
 static bool is_tokenised(const struct data_entry *entry)
 {
-    size_t length = entry->path ? strlen(entry->path) : 0;
     switch (entry->format) {
     case DATA_MEGATRON:
     case DATA_LLMC:
     case DATA_NANOGPT:
         return true;
     case DATA_AUTO:
-        return length > 4 && strcmp(entry->path + length - 4, ".bin") == 0;
+        return entry->path && source_name_is_tokens(entry->path);
     default:
         return false;
     }
@@ -72,13 +78,43 @@ static enum zd_status finish(
     return status;
 }
 
+bool text_is_bytes(const char *tokenizer)
+{
+    return strcmp(tokenizer, "bytes") == 0;
+}
+
+enum zd_status text_check(const struct train_job *job)
+{
+    const char *dir = job->model.path;
+    bool is_named = job->model.tokenizer && job->model.tokenizer[0];
+    if (is_named || !dir || has_tokenizer(dir) || all_tokenised(&job->data))
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_NO_INPUT, "E0401",
+            "%s has no tokenizer.json, and the data is text", dir);
+    if (has_file(dir, "tokenizer.model") || has_file(dir, "vocab.json") ||
+        has_file(dir, "tokenizer_config.json"))
+        zd_fail_help(
+                "python3 -c \"from transformers import AutoTokenizer as A; "
+                "A.from_pretrained('%s').save_pretrained('%s')\" makes one of "
+                "the files that are there\n"
+                "tokenizer = \"bytes\" in [model] takes bytes for tokens",
+                dir, dir);
+    else
+        zd_fail_help("tokenizer = \"PATH\" in [model] names one; tokenizer = "
+                     "\"bytes\" takes bytes for tokens");
+    return ZD_ERR_NO_INPUT;
+}
+
 enum zd_status text_open(
         const struct train_job *job, const struct model_config *config,
         struct text *text)
 {
     const char *path = NULL;
     memset(text, 0, sizeof *text);
-    if (job->model.tokenizer && job->model.tokenizer[0]) {
+    ZD_TRY(text_check(job));
+    if (job->model.tokenizer && text_is_bytes(job->model.tokenizer)) {
+        ZD_TRY(tokenizer_open_bytes(&text->tokenizer));
+    } else if (job->model.tokenizer && job->model.tokenizer[0]) {
         path = job->model.tokenizer;
         ZD_TRY(tokenizer_open(path, &text->tokenizer));
         if (fs_is_dir(path))
@@ -101,6 +137,7 @@ enum zd_status text_open_dir(
         ZD_TRY(tokenizer_open(dir, &text->tokenizer));
         text->dir = dir;
     } else {
+        zd_log_info("%s has no tokenizer.json: bytes are its tokens", dir);
         ZD_TRY(tokenizer_open_bytes(&text->tokenizer));
     }
     return finish(text, config, text->dir);

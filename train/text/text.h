@@ -13,13 +13,20 @@ struct text {
     const char *dir;             /* folder of its files; NULL: built in */
 };
 
-/* The job's: model.tokenizer, else model.path's, else the byte tokenizer unless
- * every data entry is pre-tokenised. ZD_ERR_DATA when it has more ids than the
- * model's vocabulary. `text` borrows strings of `job`. */
+/* Does a model.tokenizer ask for bytes ("bytes") rather than name a path? */
+bool text_is_bytes(const char *tokenizer);
+/* ZD_ERR_NO_INPUT when model.path has no tokenizer, none is named, and data
+ * needs one: a model that was trained on other tokens learns nothing of bytes.
+ */
+enum zd_status text_check(const struct train_job *job);
+/* The job's: model.tokenizer, else model.path's; of a model from scratch bytes,
+ * unless every data entry is pre-tokenised. ZD_ERR_DATA when it has more ids
+ * than the model's vocabulary; as text_check. `text` borrows strings of `job`.
+ */
 enum zd_status text_open(
         const struct train_job *job, const struct model_config *config,
         struct text *text);
-/* A model directory's. */
+/* A model directory's; without one bytes, which is told. */
 enum zd_status text_open_dir(
         const char *dir, const struct model_config *config, struct text *text);
 void text_close(struct text *text);

@@ -143,6 +143,24 @@ static const struct bad_case bad_cases[] = {
          "eval_loss"},
         {"schema = 2\n", "E0218", 1, 10, "schema = 1"},
         {"extends = 1\n", "E0205", 1, 11, "string"},
+        {"extends = \"\"\n", "E0206", 1, 11, "is empty"},
+        /* more than a double holds exactly */
+        {"[job]\nseed = 9007199254740993\n", "E0206", 2, 8,
+         "at most 9000000000000000"},
+        {"[job]\ndata_seed = -1\n", "E0206", 2, 13, "at least 0"},
+        {"[run]\nstop_after = 9007199254740993\n", "E0206", 2, 14,
+         "at most 9000000000000000"},
+        /* names of other trainers */
+        {"[train]\nbf16 = true\n", "E0203", 2, 1, "`dtype = \"bf16\"`?"},
+        {"fp16 = true\n", "E0203", 1, 1, "`dtype = \"fp16\"` in [train]?"},
+        {"[data]\ndataset = \"a\"\n", "E0203", 2, 1,
+         "`path` in [[data.train]]?"},
+        {"[data]\ncutoff = 9\n", "E0203", 2, 1, "`cutoff_len`?"},
+        {"[model]\nname_or_path = \"a\"\n", "E0203", 2, 1, "`path`?"},
+        {"model_name_or_path = \"a\"\n", "E0203", 1, 1, "`path` in [model]?"},
+        {"[train]\nworld_size = 8\n", "E0203", 2, 1, "mpirun -np"},
+        {"[training]\nsteps = 8\n", "E0202", 1, 2, "[train]?"},
+        {"[dataset]\npath = 8\n", "E0202", 1, 2, "[[data.train]]?"},
 };
 
 static bool says(const struct problem *problem, const char *text)
@@ -239,6 +257,60 @@ Test(job_problems, a_key_of_the_model_is_found_in_its_table)
     cr_expect_eq(
             c.problems->items[0].place.line, 7, "%s",
             c.problems->items[0].what);
+    job_case_fini(&c);
+}
+
+/* Whichever of the keys it is that is there. */
+Test(job_problems, the_width_of_a_head_names_its_key)
+{
+    static const struct {
+        const char *keys, *says;
+        int line;
+    } rows[] = {
+            {"head_dim = 7\nhidden_size = 64\nnum_attention_heads = 4\n",
+             "`head_dim` is 7", 3},
+            {"num_attention_heads = 4\nhead_dim = 1024\nhidden_size = 64\n",
+             "`head_dim` must be an integer from 1 to 512", 4},
+            {"hidden_size = 28\nnum_attention_heads = 4\nnum_hidden_layers = "
+             "2\n",
+             "`hidden_size` / `num_attention_heads` is 7", 4},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct job_case c;
+        char *text = NULL;
+        cr_assert(
+                asprintf(
+                        &text,
+                        "[model.config]\nmodel_type = \"llama\"\n%s"
+                        "intermediate_size = 128\nvocab_size = 300\n"
+                        "[[data.train]]\npath = \"/dev/null\"\n",
+                        rows[i].keys) > 0);
+        job_case_init_alone(&c, text);
+        cr_expect_eq(c.status, ZD_ERR_CONFIG);
+        cr_assert_eq(c.problems->count, 1);
+        cr_expect(
+                says(&c.problems->items[0], rows[i].says), "%s",
+                c.problems->items[0].what);
+        cr_expect_eq(
+                c.problems->items[0].place.line, rows[i].line, "told in %d: %s",
+                c.problems->items[0].place.line, c.problems->items[0].what);
+        job_case_fini(&c);
+        free(text);
+    }
+}
+
+/* It did nothing: what it names was never read. */
+Test(job_problems, extends_is_no_override)
+{
+    static const struct job_override set = {
+            "extends", "nowhere.toml", "--set", false};
+    struct job_case c = {0};
+    scratch_init(&c.scratch);
+    job_case_load(&c, "job.toml", JOB_REST, &set, 1, 0);
+    cr_expect_eq(c.status, ZD_ERR_CONFIG);
+    cr_assert_eq(c.problems->count, 1);
+    cr_expect_str_eq(c.problems->items[0].code, "E0203");
+    cr_expect(says(&c.problems->items[0], "`extends`"));
     job_case_fini(&c);
 }
 

@@ -1,0 +1,244 @@
+/* paths.c - what the job names and is not there, or is not what it has to
+ * be. */
+#include "daemon/job/job_internal.h"
+
+#include "base/file/fs.h"
+#include "data/document.h"
+#include "data/match.h"
+#include "data/source.h"
+#include "offload/offload.h"
+#include "train/text/text.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- where a key of an entry stands --- */
+
+/* The `i`-th [[data.train]], or NULL where it came in another way. */
+static const struct toml_node *find_entry(
+        const struct job *job, const char *name, int i)
+{
+    const struct toml_node *data = toml_find(job->root, "data");
+    const struct toml_node *list = data ? toml_find(data, name) : NULL;
+    bool is_there = list && list->kind == TOML_ARRAY && i < list->count;
+    return is_there ? list->items[i] : NULL;
+}
+
+static struct toml_place entry_place(
+        const struct job *job, const char *name, int i)
+{
+    const struct toml_node *entry = find_entry(job, name, i);
+    const struct toml_node *path = entry ? toml_find(entry, "path") : NULL;
+    return path    ? path->place
+           : entry ? entry->place
+                   : job_place(job, "data", name);
+}
+
+/* --- what does not exist --- */
+
+/* "Qwen/Qwen2.5-0.5B", and the names from before there were slashes. */
+static bool is_hub_name(const char *path)
+{
+    static const char *const old[] = {
+            "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2"};
+    int slashes = 0;
+    char folder[PATH_MAX];
+    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++)
+        if (strcmp(path, old[i]) == 0)
+            return true;
+    for (const char *c = path; *c; c++) {
+        slashes += *c == '/';
+        if (!isalnum((unsigned char)*c) && !strchr("._-/", *c))
+            return false;
+    }
+    const char *slash = strchr(path, '/');
+    if (slashes != 1 || slash == path || !slash[1] || path[0] == '.')
+        return false;
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+    return !fs_exists(folder);
+}
+
+/* What the folder is called that a hub's name ends in. */
+static const char *last_part(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return slash ? slash + 1 : name;
+}
+
+/* The same path seen from the job file, when something is there. */
+static bool beside_job_file(
+        const struct job *job, const char *path, char found[PATH_MAX])
+{
+    const char *file = job->sources[0]->name, *slash = strrchr(file, '/');
+    if (!slash || (size_t)(slash - file) + strlen(path) + 2 > PATH_MAX)
+        return false;
+    struct match_list list;
+    snprintf(found, PATH_MAX, "%.*s/%s", (int)(slash - file), file, path);
+    if (match_files(found, &list) != ZD_OK) {
+        zd_error_clear();
+        return false;
+    }
+    bool is_there = list.count > 0;
+    match_free(&list);
+    return is_there;
+}
+
+/* `kind` of a hub's thing: "model", "dataset". */
+static void help_missing(struct job *job, const char *kind, const char *path)
+{
+    char folder[PATH_MAX], beside[PATH_MAX];
+    bool is_data = strcmp(kind, "dataset") == 0;
+    if (is_hub_name(path))
+        problem_help(
+                &job->problems,
+                "the name of a %s on a hub? local folders only: hf download "
+                "%s%s --local-dir %s",
+                kind, is_data ? "--repo-type dataset " : "", path,
+                last_part(path));
+    else if (path[0] != '/' && beside_job_file(job, path, beside))
+        problem_help(
+                &job->problems,
+                "paths are relative to where zerod is started; %s is there",
+                beside);
+    else if (path[0] != '/' && getcwd(folder, sizeof folder))
+        problem_help(
+                &job->problems,
+                "paths are relative to where zerod is started: %s", folder);
+}
+
+static void tell_missing(
+        struct job *job, struct toml_place place, const char *what,
+        const char *kind, const char *path)
+{
+    problem_add(
+            &job->problems, ZD_ERR_NO_INPUT, "E0219", place, NULL,
+            "%s %s does not exist", what, path);
+    help_missing(job, kind, path);
+}
+
+static void check_model_path(struct job *job)
+{
+    const struct model_options *model = &job->options.model;
+    struct model_config config;
+    struct toml_place place = job_place(job, "model", "path");
+    if (!model->path)
+        return;
+    if (!fs_exists(model->path))
+        tell_missing(job, place, "model", "model", model->path);
+    else if (model_config_read(model->path, &config) != ZD_OK)
+        problem_take_record(&job->problems, place);
+    else
+        model_config_fini(&config);
+}
+
+static void check_tokenizer(struct job *job)
+{
+    const char *path = job->options.model.tokenizer;
+    if (path && !text_is_bytes(path) && !fs_exists(path))
+        tell_missing(
+                job, job_place(job, "model", "tokenizer"), "tokenizer", "model",
+                path);
+}
+
+static void check_entries(
+        struct job *job, const char *name, const struct data_entry *entries,
+        int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct toml_place place = entry_place(job, name, i);
+        struct match_list found;
+        if (match_files(entries[i].path, &found) != ZD_OK) {
+            problem_take_record(&job->problems, place);
+            continue;
+        }
+        if (found.count == 0)
+            tell_missing(job, place, "data", "dataset", entries[i].path);
+        match_free(&found);
+    }
+}
+
+void job_check_paths(struct job *job)
+{
+    const struct train_job *options = &job->options;
+    check_model_path(job);
+    check_tokenizer(job);
+    check_entries(job, "train", options->data.train, options->data.train_count);
+    check_entries(job, "eval", options->data.eval, options->data.eval_count);
+    if (options->offload.optimizer == OFFLOAD_NVME &&
+        offload_check_folder(options->offload.nvme_path) != ZD_OK)
+        problem_take_record(
+                &job->problems, job_place(job, "offload", "nvme_path"));
+    if (options->run.resume == RESUME_PATH &&
+        !fs_exists(options->run.resume_path))
+        tell_missing(
+                job, job_place(job, "run", "resume"), "checkpoint", "model",
+                options->run.resume_path);
+}
+
+/* --- what the files are --- */
+
+/* What a run would say of its data before it reads them whole. */
+static void check_files(
+        struct job *job, const char *name, const struct data_entry *entries,
+        int count, bool *has_text, bool *has_chat)
+{
+    for (int i = 0; i < count; i++) {
+        struct file_list list;
+        if (sources_find(&entries[i], &list) != ZD_OK) {
+            problem_take_record(&job->problems, entry_place(job, name, i));
+            continue;
+        }
+        *has_text |= !list.is_tokens;
+        *has_chat |= sources_have_chat(&list);
+        sources_free(&list);
+    }
+}
+
+/* The chat template that the tokenizer has the marks of. */
+static void check_template(struct job *job)
+{
+    const struct train_job *options = &job->options;
+    struct model_config config;
+    enum chat_template found;
+    struct text text;
+    enum zd_status status =
+            options->model.config
+                    ? model_config_parse(
+                              options->model.config, "[model.config]",
+                              ZD_ERR_CONFIG, &config)
+                    : model_config_read(options->model.path, &config);
+    if (status != ZD_OK) {
+        problem_take_record(&job->problems, job_place(job, "model", "path"));
+        return;
+    }
+    if (text_open(options, &config, &text) != ZD_OK) {
+        problem_take_record(
+                &job->problems, job_place(job, "model", "tokenizer"));
+    } else {
+        if (text.tokenizer && chat_template_resolve(
+                                      options->data.chat_template,
+                                      text.tokenizer, &found) != ZD_OK)
+            problem_take_record(
+                    &job->problems, job_place(job, "data", "chat_template"));
+        text_close(&text);
+    }
+    model_config_fini(&config);
+}
+
+void job_check_files(struct job *job)
+{
+    const struct train_job *options = &job->options;
+    const struct data_options *data = &options->data;
+    bool has_text = false, has_chat = false;
+    check_files(
+            job, "train", data->train, data->train_count, &has_text, &has_chat);
+    check_files(
+            job, "eval", data->eval, data->eval_count, &has_text, &has_chat);
+    if (has_text && text_check(options) != ZD_OK)
+        problem_take_record(
+                &job->problems, job_place(job, "model", "tokenizer"));
+    else if (has_chat && data->chat_template == CHAT_AUTO)
+        check_template(job);
+}
