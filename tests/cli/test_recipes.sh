@@ -31,7 +31,14 @@ JSON
 llama Llama-3.2-1B 2048 8192 16 32 64 true
 llama Llama-3.2-3B 3072 8192 28 24 128 true
 llama Llama-3.1-8B 4096 14336 32 32 128 false
-for file in data/a.jsonl data/chat.jsonl data/alpaca.jsonl data/val/a.jsonl out/kjv.txt data/train.bin data/val.bin; do echo '{}' >"$file"; done
+tokenizers=$2/tests/fixtures/tokenizers
+cp "$tokenizers"/gpt2/tokenizer*.json models/gpt2-xl
+cp "$tokenizers"/qwen2/tokenizer*.json models/Qwen3-0.6B
+for model in models/Llama*; do cp "$tokenizers"/llama3/tokenizer*.json "$model"; done
+for file in data/a.jsonl data/val/a.jsonl; do echo '{"text": "a"}' >"$file"; done
+echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >data/chat.jsonl
+echo '{"instruction": "a", "output": "b"}' >data/alpaca.jsonl
+for file in out/kjv.txt data/train.bin data/val.bin; do echo text >"$file"; done
 
 for recipe in "$recipes"/*.toml; do
     name=$(basename "$recipe" .toml)
