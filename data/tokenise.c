@@ -85,14 +85,26 @@ static enum zd_status append_prefix(
     return token_vector_append(words, prefix, (size_t)count);
 }
 
+static enum zd_status append_trained(int32_t id, struct token_vector *words)
+{
+    ZD_TRY(token_vector_push(words, id));
+    *words_from(words, words->count - 1) |= WORD_TRAIN;
+    return ZD_OK;
+}
+
+/* What the post-processor puts behind a text, then the end of text unless that
+ * was the last of it. */
 static enum zd_status append_end_of_text(
         const struct tokeniser *tokeniser, struct token_vector *words)
 {
-    if (tokeniser->recipe->eos < 0)
+    int count, eos = tokeniser->recipe->eos;
+    const int32_t *suffix =
+            tokenizer_suffix(tokeniser->recipe->tokenizer, &count);
+    for (int i = 0; i < count; i++)
+        ZD_TRY(append_trained(suffix[i], words));
+    if (eos < 0 || (count > 0 && suffix[count - 1] == eos))
         return ZD_OK;
-    ZD_TRY(token_vector_push(words, tokeniser->recipe->eos));
-    *words_from(words, words->count - 1) |= WORD_TRAIN;
-    return ZD_OK;
+    return append_trained(eos, words);
 }
 
 static enum zd_status tokenise_document(

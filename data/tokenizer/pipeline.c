@@ -126,39 +126,27 @@ static enum zd_status load_pre_tokenizer(
 
 /* ---- post_processor ---- */
 
-static enum zd_status add_prefix(
-        struct tokenizer *tokenizer, const json_t *ids, const char *name)
+static enum zd_status add_around(
+        const struct tokenizer *tokenizer, const json_t *id, const char *name,
+        struct token_vector *around)
 {
-    size_t count = json_array_size(ids), i;
-    json_t *id;
-    int32_t *grown = realloc(
-            tokenizer->prefix,
-            ((size_t)tokenizer->prefix_count + count + 1) * sizeof *grown);
-    if (!grown)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0410", "no memory for a prefix");
-    tokenizer->prefix = grown;
-    json_array_foreach(ids, i, id)
-    {
-        json_int_t value = json_integer_value(id);
-        if (!json_is_integer(id) || value < 0 ||
-            value >= tokenizer->vocab.ids ||
-            !tokenizer->vocab.tokens[value].present)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0407",
-                    "post_processor: an id of `%.200s` is no token", name);
-        tokenizer->prefix[tokenizer->prefix_count++] = (int32_t)value;
-    }
-    return ZD_OK;
+    json_int_t value = json_integer_value(id);
+    if (!json_is_integer(id) || value < 0 || value >= tokenizer->vocab.ids ||
+        !tokenizer->vocab.tokens[value].present)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0407",
+                "post_processor: an id of `%.200s` is no token", name);
+    return token_vector_push(around, (int32_t)value);
 }
 
-/* `single`: special tokens, then the text. */
+/* `single`: special tokens, the text, special tokens. */
 static enum zd_status load_template(
         struct tokenizer *tokenizer, const json_t *part)
 {
     const json_t *single = json_object_get(part, "single");
     const json_t *tokens = json_object_get(part, "special_tokens");
-    json_t *piece;
-    size_t i;
+    json_t *piece, *id;
+    size_t i, k;
     bool has_text = false;
     if (!json_is_array(single))
         return refuse("post_processor", "TemplateProcessing without a list");
@@ -167,11 +155,12 @@ static enum zd_status load_template(
         const json_t *special = json_object_get(piece, "SpecialToken");
         const json_t *text = json_object_get(piece, "Sequence");
         const char *name = json_string_value(json_object_get(special, "id"));
-        if (has_text)
-            return refuse(
-                    "post_processor",
-                    "TemplateProcessing with something behind the text");
         if (json_is_object(text)) {
+            const char *which = json_string_value(json_object_get(text, "id"));
+            if (has_text || !which || strcmp(which, "A") != 0)
+                return refuse(
+                        "post_processor",
+                        "TemplateProcessing with anything but the text once");
             has_text = true;
             continue;
         }
@@ -182,11 +171,51 @@ static enum zd_status load_template(
                     ZD_ERR_DATA, "E0407",
                     "post_processor: special token `%.200s` has no ids",
                     name ? name : "?");
-        ZD_TRY(add_prefix(tokenizer, ids, name));
+        json_array_foreach(ids, k, id)
+        {
+            ZD_TRY(add_around(
+                    tokenizer, id, name,
+                    has_text ? &tokenizer->suffix : &tokenizer->prefix));
+        }
     }
     if (!has_text)
         return refuse("post_processor", "TemplateProcessing without the text");
     return ZD_OK;
+}
+
+/* BertProcessing and RobertaProcessing: "cls" in front, "sep" behind, each
+ * ["[CLS]", id]. */
+static enum zd_status load_bert(struct tokenizer *tokenizer, const json_t *part)
+{
+    static const char *const keys[] = {"cls", "sep"};
+    for (int k = 0; k < 2; k++) {
+        const json_t *pair = json_object_get(part, keys[k]);
+        const char *name = json_string_value(json_array_get(pair, 0));
+        if (json_array_size(pair) != 2 || !name)
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0407",
+                    "post_processor: %s is no pair of a token and its id",
+                    keys[k]);
+        ZD_TRY(add_around(
+                tokenizer, json_array_get(pair, 1), name,
+                k == 0 ? &tokenizer->prefix : &tokenizer->suffix));
+    }
+    return ZD_OK;
+}
+
+/* One that puts tokens around the text; *loaded_out false: ByteLevel, which
+ * moves offsets alone. */
+static enum zd_status load_processor(
+        struct tokenizer *tokenizer, const json_t *part, bool *loaded_out)
+{
+    *loaded_out = true;
+    if (is_type(part, "TemplateProcessing"))
+        return load_template(tokenizer, part);
+    if (is_type(part, "BertProcessing") || is_type(part, "RobertaProcessing"))
+        return load_bert(tokenizer, part);
+    *loaded_out = false;
+    return is_type(part, "ByteLevel") ? ZD_OK
+                                      : refuse("post_processor", type_of(part));
 }
 
 static enum zd_status load_post_processor(
@@ -195,22 +224,17 @@ static enum zd_status load_post_processor(
     const json_t *processors = json_object_get(part, "processors");
     size_t i;
     json_t *inner;
-    int templates = 0;
-    if (is_absent(part) || is_type(part, "ByteLevel"))
+    bool is_loaded, has_one = false;
+    if (is_absent(part))
         return ZD_OK;
-    if (is_type(part, "TemplateProcessing"))
-        return load_template(tokenizer, part);
     if (!is_type(part, "Sequence"))
-        return refuse("post_processor", type_of(part));
+        return load_processor(tokenizer, part, &is_loaded);
     json_array_foreach(processors, i, inner)
     {
-        if (is_type(inner, "ByteLevel"))
-            continue;
-        if (!is_type(inner, "TemplateProcessing"))
-            return refuse("post_processor", type_of(inner));
-        if (templates++ > 0)
+        if (has_one && !is_type(inner, "ByteLevel"))
             return refuse("post_processor", "Sequence of two templates");
-        ZD_TRY(load_template(tokenizer, inner));
+        ZD_TRY(load_processor(tokenizer, inner, &is_loaded));
+        has_one |= is_loaded;
     }
     return ZD_OK;
 }
@@ -243,7 +267,7 @@ enum zd_status tokenizer_load_pipeline(
     return check_others(root);
 }
 
-enum zd_status tokenizer_load_prefix(
+enum zd_status tokenizer_load_around(
         struct tokenizer *tokenizer, const json_t *root)
 {
     return load_post_processor(

@@ -18,7 +18,8 @@ void tokenizer_close(struct tokenizer *tokenizer)
 {
     if (!tokenizer)
         return;
-    free(tokenizer->prefix);
+    token_vector_fini(&tokenizer->prefix);
+    token_vector_fini(&tokenizer->suffix);
     free(tokenizer->classes);
     vocab_fini(&tokenizer->vocab);
     merges_fini(&tokenizer->merges);
@@ -89,7 +90,7 @@ static enum zd_status load_parts(
     ZD_TRY(tokenizer_load_pipeline(tokenizer, root));
     ZD_TRY(tokenizer_load_model(tokenizer, root));
     ZD_TRY(tokenizer_load_added(tokenizer, root));
-    return tokenizer_load_prefix(tokenizer, root);
+    return tokenizer_load_around(tokenizer, root);
 }
 
 static enum zd_status load_file(struct tokenizer *tokenizer, const char *path)
@@ -191,8 +192,15 @@ int tokenizer_eos(const struct tokenizer *tokenizer)
 const int32_t *tokenizer_prefix(
         const struct tokenizer *tokenizer, int *count_out)
 {
-    *count_out = tokenizer->prefix_count;
-    return tokenizer->prefix;
+    *count_out = (int)tokenizer->prefix.count;
+    return tokenizer->prefix.ids;
+}
+
+const int32_t *tokenizer_suffix(
+        const struct tokenizer *tokenizer, int *count_out)
+{
+    *count_out = (int)tokenizer->suffix.count;
+    return tokenizer->suffix.ids;
 }
 
 int tokenizer_token_id(const struct tokenizer *tokenizer, const char *token)

@@ -25,8 +25,11 @@ void tokenizer_close(struct tokenizer *tokenizer);
 int tokenizer_vocab_size(const struct tokenizer *tokenizer);
 /* End of text: tokenizer_config.json's eos_token; -1 when it names none. */
 int tokenizer_eos(const struct tokenizer *tokenizer);
-/* The ids that the post-processor puts in front of a text (BOS); count 0..n. */
+/* The ids that the post-processor puts in front of a text (BOS), and behind it;
+ * count 0..n. */
 const int32_t *tokenizer_prefix(
+        const struct tokenizer *tokenizer, int *count_out);
+const int32_t *tokenizer_suffix(
         const struct tokenizer *tokenizer, int *count_out);
 int tokenizer_token_id(
         const struct tokenizer *tokenizer,

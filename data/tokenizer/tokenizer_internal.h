@@ -222,8 +222,7 @@ struct tokenizer {
     char digest[HASH_HEX];
     char describe[160];
     int eos;
-    int32_t *prefix;
-    int prefix_count;
+    struct token_vector prefix, suffix; /* around a text */
 
     uint8_t *classes;
     struct byte_table table;
@@ -244,7 +243,7 @@ enum zd_status tokenizer_load_model(
 enum zd_status tokenizer_load_added(
         struct tokenizer *tokenizer, const json_t *root);
 /* post_processor */
-enum zd_status tokenizer_load_prefix(
+enum zd_status tokenizer_load_around(
         struct tokenizer *tokenizer, const json_t *root);
 
 #endif

@@ -137,6 +137,79 @@ Test(data_documents, the_post_processors_prefix_begins_every_document)
     data_case_fini(&test);
 }
 
+/* The tokenizer of a case with `pieces` in its template: 456 is <s>, 457 </s>,
+ * the end of text. */
+static void put_around(struct data_case *test, const char *pieces)
+{
+    char path[PATH_MAX], *processor = NULL;
+    json_t *file, *json;
+    fs_join(path, sizeof path, ZD_FIXTURES "/tokenizers/prefix_space",
+            "tokenizer.json");
+    cr_assert_eq(json_parse_file(path, 1 << 24, &file), ZD_OK);
+    cr_assert(
+            asprintf(
+                    &processor,
+                    "{\"type\": \"TemplateProcessing\", \"single\": [%s], "
+                    "\"special_tokens\": {\"<s>\": {\"ids\": [456]}, \"</s>\": "
+                    "{\"ids\": [457]}}}",
+                    pieces) > 0);
+    cr_assert_eq(
+            json_parse(processor, strlen(processor), "p", ZD_ERR_BUG, &json),
+            ZD_OK);
+    json_object_set_new(file, "post_processor", json);
+    scratch_path(&test->scratch, "tokenizer.json");
+    cr_assert_eq(json_write_file(test->scratch.path, file), ZD_OK);
+    tokenizer_close(test->tokenizer);
+    cr_assert_eq(
+            tokenizer_open(test->scratch.path, &test->tokenizer), ZD_OK, "%s",
+            zd_error_get()->what);
+    test->request.tokenizer = test->tokenizer;
+    json_decref(file);
+    free(processor);
+}
+
+Test(data_documents, what_the_post_processor_puts_behind_a_text_is_trained)
+{
+#define TEXT "{\"Sequence\": {\"id\": \"A\"}}"
+#define BOS  "{\"SpecialToken\": {\"id\": \"<s>\"}}"
+#define EOS  "{\"SpecialToken\": {\"id\": \"</s>\"}}"
+    static const struct {
+        const char *pieces, *file, *content, *expected;
+        bool add_eos;
+    } rows[] = {
+            {BOS "," TEXT "," EOS, "a.txt", " x", "|[<456>] x$", true},
+            {BOS "," TEXT "," EOS, "b.txt", " x", "|[<456>] x$", false},
+            {TEXT "," EOS "," BOS, "c.txt", " xy", "|[ ]xy$<456>$", true},
+            {TEXT "," EOS, "d.jsonl",
+             "{\"text\":\" xy\"}\n{\"text\":\" zw\"}\n", "|[ ]xy$|[ ]zw$",
+             true},
+            {TEXT "," EOS, "e.jsonl",
+             "{\"prompt\":\" x\",\"completion\":\" y\"}\n", "|[ x] y$", true},
+            /* a template has its own ends */
+            {TEXT "," EOS, "f.jsonl",
+             "{\"messages\":[{\"role\":\"user\",\"content\":\" x\"},"
+             "{\"role\":\"assistant\",\"content\":\" y\"}]}\n",
+             "|[ x] y", true},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct data_case test;
+        data_case_init(&test, "prefix_space");
+        put_around(&test, rows[i].pieces);
+        data_case_text(&test, rows[i].file, rows[i].content);
+        test.options.add_eos = rows[i].add_eos;
+        test.options.chat_template = CHAT_NONE;
+        char *words = data_case_words(&test);
+        cr_expect_str_eq(
+                words, rows[i].expected, "%s: %s", rows[i].file,
+                words ? words : zd_error_get()->what);
+        free(words);
+        data_case_fini(&test);
+    }
+#undef TEXT
+#undef BOS
+#undef EOS
+}
+
 Test(data_documents, added_tokens_in_plain_text_are_recognised)
 {
     struct data_case test;

@@ -413,3 +413,56 @@ Test(tokenizer_published, qwen2)
 {
     check_published(2);
 }
+
+/* The same tokenizer with each of the post-processors in its place. */
+Test(tokenizer, post_processors_put_the_same_ids_around_a_text)
+{
+    char path[PATH_MAX];
+    json_t *expected, *file, *row, *item;
+    size_t r, i;
+    cr_assert_eq(
+            json_parse_file(
+                    ZD_FIXTURES "/tokenizers/post_processors.json", 1 << 20,
+                    &expected),
+            ZD_OK);
+    snprintf(
+            path, sizeof path, "%s/tokenizers/%s/tokenizer.json", ZD_FIXTURES,
+            json_string_value(json_object_get(expected, "tokenizer")));
+    cr_assert_eq(json_parse_file(path, 1 << 24, &file), ZD_OK);
+    json_array_foreach(json_object_get(expected, "processors"), r, row)
+    {
+        const char *name = json_string_value(json_object_get(row, "name"));
+        struct scratch scratch;
+        const int32_t *around;
+        int count;
+        scratch_init(&scratch);
+        json_object_set(
+                file, "post_processor", json_object_get(row, "post_processor"));
+        cr_assert_eq(
+                json_write_file(scratch_path(&scratch, "tokenizer.json"), file),
+                ZD_OK);
+        struct subject subject = open_subject(scratch.dir);
+        json_array_foreach(json_object_get(row, "cases"), i, item)
+        {
+            struct token_vector whole = {0};
+            size_t bytes;
+            char *text = text_of(item, &bytes);
+            encode(&subject, text, bytes, ENCODE_ADDED_TOKENS);
+            around = tokenizer_prefix(subject.tokenizer, &count);
+            token_vector_append(&whole, around, (size_t)count);
+            token_vector_append(&whole, subject.ids.ids, subject.ids.count);
+            around = tokenizer_suffix(subject.tokenizer, &count);
+            token_vector_append(&whole, around, (size_t)count);
+            cr_expect(
+                    are_ids(&whole, json_object_get(item, "ids")), "%s: `%s`",
+                    name, text);
+            token_vector_fini(&whole);
+            free(text);
+        }
+        close_subject(&subject);
+        scratch_fini(&scratch);
+    }
+    cr_expect_geq(r, 10);
+    json_decref(file);
+    json_decref(expected);
+}

@@ -129,8 +129,14 @@ Test(tokenizer_broken, every_mistake_has_its_error)
              "E0403", "normalizer NFKC"},
             {"\"ByteLevel\", \"add", "\"Whitespace\", \"add", "E0403",
              "pre_tokenizer Whitespace"},
-            {"\"TemplateProcessing\"", "\"BertProcessing\"", "E0403",
-             "post_processor BertProcessing"},
+            {"\"TemplateProcessing\"", "\"BertProcessing\"", "E0407",
+             "cls is no pair"},
+            {"\"TemplateProcessing\"",
+             "\"RobertaProcessing\", \"cls\": [\"<s>\", 4], \"sep\": [\"<s>\", "
+             "6]",
+             "E0407", "an id of `<s>` is no token"},
+            {"\"TemplateProcessing\"", "\"PairProcessing\"", "E0403",
+             "post_processor PairProcessing"},
             {"\"decoder\": {\"type\": \"ByteLevel\"",
              "\"decoder\": {\"type\":"
              " \"Metaspace\"",
@@ -140,9 +146,15 @@ Test(tokenizer_broken, every_mistake_has_its_error)
              "truncation"},
             {"\"padding\": null", "\"padding\": {}", "E0403", "padding"},
             {"{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}",
+             "{\"Sequence\": {\"id\": \"A\"}}, {\"Sequence\": {\"id\":"
+             " \"A\"}}",
+             "E0403", "the text once"},
+            {"{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}",
+             "{\"Sequence\": {\"id\": \"B\"}}", "E0403", "the text once"},
+            {"{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}",
              "{\"Sequence\": {\"id\": \"A\"}}, {\"SpecialToken\": {\"id\":"
-             " \"<s>\"}}",
-             "E0403", "behind the text"},
+             " \"</s>\"}}",
+             "E0407", "`</s>` has no ids"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tokenizer *tokenizer;
