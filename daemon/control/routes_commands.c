@@ -84,7 +84,8 @@ static bool check_pause(
     if (command->kind == COMMAND_RESUME && !state->is_paused &&
         !state->pending[COMMAND_PAUSE])
         return conflict(
-                reply, "POST /v1/pause holds it", "the run is not paused");
+                reply, "zerodctl pause (POST /v1/pause) holds it",
+                "the run is not paused");
     return true;
 }
 

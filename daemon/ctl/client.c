@@ -293,9 +293,11 @@ static enum zd_status status_of(int http, const char **code_out)
 {
     switch (http) {
     case 403:
-    case 409:
         *code_out = "E1093";
         return ZD_ERR_DENIED;
+    case 409: /* nobody forbids it: it cannot be done now */
+        *code_out = "E1087";
+        return ZD_ERR_UNFIT;
     case 500:
     case 503:
         *code_out = "E1096";
@@ -330,6 +332,11 @@ enum zd_status client_check(const struct client_answer *answer)
     }
     json_decref(root);
     return status;
+}
+
+bool client_is_conflict(void)
+{
+    return strcmp(zd_error_get()->code, "E1087") == 0;
 }
 
 enum zd_status client_json(

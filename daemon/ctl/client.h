@@ -5,10 +5,11 @@
  *
  *   E1090  66  there is no such socket
  *   E1092  69  nobody listens, no answer in time, an answer that breaks off
- *   E1093  77  refused by the job (403, 409)
+ *   E1093  77  refused by the job (403)
  *   E1094  77  the socket may not be opened
  *   E1095  64  what was asked for is none of the job's (400, 404, ..)
- *   E1096  69  the command failed, or the run is ending (500, 503) */
+ *   E1096  69  the command failed, or the run is ending (500, 503)
+ *   E1087  69  it cannot be done now (409) */
 #ifndef ZD_CTL_CLIENT_H
 #define ZD_CTL_CLIENT_H
 
@@ -42,6 +43,8 @@ enum zd_status client_ask(
         const struct client_request *request, struct client_answer *answer);
 /* ZD_OK for 2xx; else the record of the job's own words. */
 enum zd_status client_check(const struct client_answer *answer);
+/* Is the record of this thread that of a 409? */
+bool client_is_conflict(void);
 /* client_ask, client_check and json_parse (an object). */
 enum zd_status client_json(
         const struct client_request *request, json_t **json_out);

@@ -46,6 +46,34 @@ static void show_answer(
     fflush(stdout);
 }
 
+/* What was asked for is so already: nothing is left to do, and nothing went
+ * wrong. */
+static bool is_so_already(
+        const struct target *target, const struct cli_args *args,
+        const char *command)
+{
+    struct zd_error refusal = *zd_error_get();
+    bool pauses = strcmp(command, "pause") == 0 && !args->release;
+    json_t *status;
+    if (!client_is_conflict() || !(pauses || strcmp(command, "resume") == 0))
+        return false;
+    zd_error_clear();
+    bool is_known = target_get(target, "/v1/status", &status) == ZD_OK;
+    const char *state = is_known ? json_text_of(status, "state", "") : "";
+    bool is_so = strcmp(state, pauses ? "paused" : "running") == 0;
+    zd_error_clear();
+    if (!is_so)
+        zd_error_set(&refusal);
+    else if (ctl_output(args) == OUTPUT_JSON)
+        ctl_print_json(status);
+    else
+        printf("%s already, after step %.0f; zerodctl %s\n", state,
+               json_real_of(status, "step"),
+               pauses ? "resume goes on" : "pause holds it");
+    json_decref(status);
+    return is_so;
+}
+
 static enum zd_status act(
         const struct cli_args *args, const char *command, json_t *body,
         show_result *show)
@@ -62,7 +90,9 @@ static enum zd_status act(
     }
     status = act_post(
             &target, args, command, body, fmax(args->timeout, 0), &answer);
-    if (status == ZD_OK)
+    if (status != ZD_OK && is_so_already(&target, args, command))
+        status = ZD_OK;
+    else if (status == ZD_OK)
         show_answer(args, &look, command, answer, show);
     json_decref(answer);
     target_fini(&target);

@@ -43,20 +43,21 @@ enum zd_status command_ls(struct cli_args *args, int *argc, char ***argv)
 enum zd_status command_status(struct cli_args *args, int *argc, char ***argv)
 {
     static const struct watch watch = {
-            "/v1/status", NULL, show_status, show_status_line};
+            "/v1/status", NULL, show_status, show_status_line, true};
     return watch_run(args, &watch);
 }
 
 enum zd_status command_ranks(struct cli_args *args, int *argc, char ***argv)
 {
-    static const struct watch watch = {"/v1/ranks", "ranks", show_ranks, NULL};
+    static const struct watch watch = {
+            "/v1/ranks", "ranks", show_ranks, NULL, false};
     return watch_run(args, &watch);
 }
 
 enum zd_status command_memory(struct cli_args *args, int *argc, char ***argv)
 {
     static const struct watch watch = {
-            "/v1/memory", "ranks", show_memory, NULL};
+            "/v1/memory", "ranks", show_memory, NULL, false};
     return watch_run(args, &watch);
 }
 
@@ -68,7 +69,7 @@ enum zd_status command_samples(struct cli_args *args, int *argc, char ***argv)
             (long long)(args->tail < 0    ? 20
                         : args->tail > 100 ? 100
                                            : args->tail));
-    struct watch watch = {what, "samples", show_samples, NULL};
+    struct watch watch = {what, "samples", show_samples, NULL, false};
     return watch_run(args, &watch);
 }
 

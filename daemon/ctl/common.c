@@ -141,7 +141,8 @@ static void tell_files(const struct look *look, const struct target *target)
                 look, json_text_of(target->file, "host", "an unknown host"),
                 false, stderr);
     }
-    fputs(has_ended          ? "; the run has ended\n"
+    fputs(target->is_dead    ? "; the run died\n"
+          : has_ended        ? "; the run has ended\n"
           : target->age > 10 ? "; it is written every 2 s: the run is gone, or "
                                "its disk does not answer\n"
                              : "; the socket is out of reach from here\n",

@@ -99,7 +99,7 @@ double status_share(const json_t *status)
 static bool has_ended(const char *state)
 {
     return strcmp(state, "done") == 0 || strcmp(state, "stopped") == 0 ||
-           strcmp(state, "failed") == 0;
+           strcmp(state, "failed") == 0 || strcmp(state, "died") == 0;
 }
 
 static void print_head(const struct look *look, const json_t *status, FILE *out)

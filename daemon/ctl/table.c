@@ -95,7 +95,7 @@ static const struct cli_command commands[] = {
 
 static const struct cli_exit exits[] = {
         {0, "done"},         {64, "command line or several jobs"},
-        {66, "no such job"}, {69, "no answer or failed"},
+        {66, "no such job"}, {69, "no answer, died, failed or not now"},
         {77, "refused"},
 };
 

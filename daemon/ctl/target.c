@@ -4,10 +4,14 @@
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/dir.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -53,6 +57,25 @@ static bool answers(const json_t *file, const char *socket)
     return is_same;
 }
 
+/* Is the process that wrote `file` gone from this host? A run holds the lock of
+ * its folder as long as it lives, whatever its socket does. */
+static bool is_gone(const char *dir, const json_t *file)
+{
+    char path[PATH_MAX], here[64] = "";
+    const char *host = json_string_value(json_object_get(file, "host"));
+    pid_t pid = (pid_t)json_integer_value(json_object_get(file, "pid"));
+    gethostname(here, sizeof here - 1);
+    if (!host || strcmp(host, here) != 0 || pid <= 0)
+        return false;
+    fs_join(path, sizeof path, dir, ".zerod.lock");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return kill(pid, 0) != 0 && errno == ESRCH;
+    bool is_free = flock(fd, LOCK_SH | LOCK_NB) == 0;
+    close(fd);
+    return is_free;
+}
+
 enum zd_status target_of_dir(const char *dir, struct target *target_out)
 {
     char path[PATH_MAX];
@@ -75,6 +98,10 @@ enum zd_status target_of_dir(const char *dir, struct target *target_out)
     target_out->dir = strdup(dir);
     target_out->file = file;
     target_out->age = difftime(time(NULL), about.st_mtime);
+    target_out->is_dead =
+            !target_file_has_ended(target_out) && is_gone(dir, file);
+    if (target_out->is_dead)
+        json_object_set_new(file, "state", json_string("died"));
     return ZD_OK;
 }
 
@@ -99,7 +126,7 @@ bool target_file_has_ended(const struct target *target)
     if (!state)
         return false;
     return strcmp(state, "done") == 0 || strcmp(state, "stopped") == 0 ||
-           strcmp(state, "failed") == 0;
+           strcmp(state, "failed") == 0 || strcmp(state, "died") == 0;
 }
 
 bool target_has_ended(const struct target *target)

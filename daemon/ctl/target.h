@@ -10,13 +10,16 @@ struct target {
     char *dir;       /* output folder; NULL unless files answer */
     json_t *file;    /* status.json; NULL likewise */
     double age;      /* seconds since status.json was written */
+    bool is_dead;    /* its run ended on this host and left no word: the state
+                        in `file` is then "died" */
     double patience; /* seconds for an answer; 0: 10 */
 };
 
 void target_fini(struct target *target);
 void target_of_socket(const char *socket, struct target *target_out);
 /* Reads dir/status.json; its socket is asked when it answers for the same
- * process. E1097 (66) without that file. */
+ * process. Where it does not, the lock of the folder tells whether the run
+ * lives. E1097 (66) without that file. */
 enum zd_status target_of_dir(const char *dir, struct target *target_out);
 
 /* The answer to GET `what` ("/v1/status", "/v1/metrics/history?name=.."), an

@@ -84,6 +84,22 @@ static enum zd_status renew(struct target *target)
     return ZD_OK;
 }
 
+static enum zd_status fail_dead(const struct target *target)
+{
+    const json_t *file = target->file;
+    ZD_FAIL(ZD_ERR_UNFIT, "E1099",
+            "the run died after step %lld: process %lld is gone and left no "
+            "word",
+            (long long)json_integer_value(json_object_get(file, "step")),
+            (long long)json_integer_value(json_object_get(file, "pid")));
+    zd_fail_where("%s", target->dir);
+    zd_fail_help(
+            "%s/logs has its last words; zerod with the same job file goes "
+            "on from its last checkpoint",
+            target->dir);
+    return ZD_ERR_UNFIT;
+}
+
 enum zd_status watch_run(const struct cli_args *args, const struct watch *watch)
 {
     struct look look = look_of_stdout();
@@ -104,6 +120,8 @@ enum zd_status watch_run(const struct cli_args *args, const struct watch *watch)
         if (status == ZD_OK)
             show_once(args, watch, answer);
         json_decref(answer);
+        if (status == ZD_OK && target.is_dead && watch->tells_death)
+            status = fail_dead(&target);
         if (!args->watch || status != ZD_OK || ferror(stdout))
             break;
         is_first = false;

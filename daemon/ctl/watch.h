@@ -13,6 +13,7 @@ struct watch {
     const char *what, *rows;
     void (*show)(const struct look *look, const json_t *answer, FILE *out);
     void (*line)(const struct look *look, const json_t *answer, FILE *out);
+    bool tells_death; /* E1099 (69) behind what is shown of a run that died */
 };
 enum zd_status watch_run(
         const struct cli_args *args, const struct watch *watch);

@@ -87,10 +87,15 @@ ok 'a value out of range: 64' ctl 64 set learning_rate=-1
 ok 'pause' ctl 0 pause
 before=$(step)
 ok '  status says so' eval '"$ctl" status | head -1 | grep -q paused'
-ok 'pause again: 77' ctl 77 pause
+ok 'pause again: it is so already' ctl 0 pause
+ok '  and says so' says "^paused already, after step $before; zerodctl resume goes on"
+ok 'pause --release of it: not now' ctl 69 pause --release
+ok '  with what would do' grep -q 'zerodctl resume' err
 ok 'checkpoint while paused' ctl 0 checkpoint
 ok '  and no step was made' [ "$(step)" = "$before" ]
 ok 'resume' ctl 0 resume
+ok 'resume again: it is so already' ctl 0 resume
+ok '  and says so' says '^running already, after step'
 ok '  steps go on' wait_for_step $((before + 2))
 ok 'profile' ctl 0 profile 2
 ok '  a trace' grep -q traceEvents "$(head -1 out.txt)"
@@ -133,4 +138,25 @@ ok '  stopped' says '^tested +stopped'
 for command in ranks memory "metrics loss" plot logs events samples top; do
     ok "--dir: $command" ctl 0 $command --dir made
 done
+
+# --- resumed, and killed ---
+last=$(sed -n 's/^ *"step": \([0-9]*\).*/\1/p' made/status.json | head -1)
+ok 'the job resumes' call 0 --job job.toml --stop-after $((last + 1))
+ok '  and says what was set while it ran' has 'set +optim.learning_rate = 0.001, .*logging_steps = 100.*still in force' err
+"$zerod" --job job.toml >zerod.out 2>zerod.err &
+job=$!
+ok 'the job makes steps again' wait_for_step $((last + 3)) 2>/dev/null
+# status.json is written every two seconds, and says "running" from the first
+until grep -q '"state": "running"' made/status.json; do sleep 0.05; done
+ok '--dir: a run that lives is no dead one' ctl 0 status --dir made
+kill -KILL "$job"
+wait "$job" 2>/dev/null
+ok '--dir: a run that was killed is 69' ctl 69 status --dir made
+ok '  died' says '^tested +died'
+ok '  with its step and its process' grep -qE "E1099.*died after step [0-9]+: process $job is gone" err
+ok '  in JSON too' ctl 69 status --dir made -o json
+ok '  the state' says '"state": "died"'
+job=
+ok '--dir: its files are read' ctl 0 metrics loss --dir made
+ok '--dir: it takes no command' ctl 66 pause --dir made
 tests_end

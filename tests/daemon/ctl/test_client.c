@@ -138,7 +138,7 @@ Test(ctl_client, refusals_have_their_exit_codes)
         int exit;
     } cases[] = {
             {STUB_READONLY, "pause", "E1093", 77},
-            {STUB_BUSY, "pause", "E1093", 77},
+            {STUB_BUSY, "pause", "E1087", 69},
             {STUB_FAILING, "checkpoint", "E1096", 69},
             {STUB_ENDING, "checkpoint", "E1096", 69},
             {STUB_PLAIN, "dance", "E1095", 64},
