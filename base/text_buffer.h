@@ -14,4 +14,7 @@ struct text_buffer {
 void text_buffer_add(struct text_buffer *text, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 
+/* `word` as a shell reads it: as it is, or in quotes. */
+void text_buffer_add_word(struct text_buffer *text, const char *word);
+
 #endif

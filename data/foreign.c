@@ -1,5 +1,8 @@
 #include "data/foreign.h"
 
+#include "base/text_buffer.h"
+
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -7,38 +10,43 @@ static const struct {
     const char *magic;
     int bytes;
     const char *what;
-    const char *help; /* how to make text of it; %s: the path */
+    const char *help; /* how to make text of it: a command, and the path */
+    bool takes_path;
 } kinds[] = {
         {"PAR1", 4, "a Parquet table",
          "python3 -c \"import pandas as p, sys; "
          "p.read_parquet(sys.argv[1]).to_json(sys.argv[1] + '.jsonl', "
-         "orient='records', lines=True)\" '%s'"},
+         "orient='records', lines=True)\" ",
+         true},
         {"ARROW1", 6, "an Arrow file",
          "python3 -c \"import pyarrow.feather as f, sys; "
          "f.read_feather(sys.argv[1]).to_json(sys.argv[1] + '.jsonl', "
-         "orient='records', lines=True)\" '%s'"},
+         "orient='records', lines=True)\" ",
+         true},
         {"\xff\xff\xff\xff", 4, "an Arrow stream",
          "python3 -c \"import datasets as d, sys; "
          "d.Dataset.from_file(sys.argv[1]).to_json(sys.argv[1] + "
-         "'.jsonl')\" '%s'"},
-        {"\x28\xb5\x2f\xfd", 4, "compressed by zstd", "zstd -d '%s'"},
-        {"\x1f\x8b", 2, "compressed by gzip", "gunzip -k '%s'"},
-        {"BZh", 3, "compressed by bzip2", "bunzip2 -k '%s'"},
+         "'.jsonl')\" ",
+         true},
+        {"\x28\xb5\x2f\xfd", 4, "compressed by zstd", "zstd -d ", true},
+        {"\x1f\x8b", 2, "compressed by gzip", "gunzip -k ", true},
+        {"BZh", 3, "compressed by bzip2", "bunzip2 -k ", true},
         {"\xfd"
          "7zXZ",
-         6, "compressed by xz", "unxz -k '%s'"},
-        {"PK\3\4", 4, "a zip archive", "unzip '%s'"},
-        {"\x89HDF", 4, "an HDF5 file", NULL},
-        {"\x93NUMPY", 6, "an array of NumPy", NULL},
-        {"SQLite format 3", 15, "an SQLite database", NULL},
-        {"%PDF-", 5, "a PDF", "pdftotext '%s'"},
+         6, "compressed by xz", "unxz -k ", true},
+        {"PK\3\4", 4, "a zip archive", "unzip ", true},
+        {"\x89HDF", 4, "an HDF5 file", NULL, false},
+        {"\x93NUMPY", 6, "an array of NumPy", NULL, false},
+        {"SQLite format 3", 15, "an SQLite database", NULL, false},
+        {"%PDF-", 5, "a PDF", "pdftotext ", true},
         {"version https://git-lfs.github.com/spec/", 40,
-         "a pointer of Git LFS, not the data itself", "git lfs pull"},
+         "a pointer of Git LFS, not the data itself", "git lfs pull", false},
 };
 
 enum zd_status foreign_check(int fd, const char *path)
 {
-    char head[64];
+    char head[64], word[2 * PATH_MAX] = "";
+    struct text_buffer text = {.out = word, .bytes = sizeof word};
     ssize_t bytes = pread(fd, head, sizeof head, 0);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (bytes < kinds[i].bytes ||
@@ -46,8 +54,10 @@ enum zd_status foreign_check(int fd, const char *path)
             continue;
         ZD_FAIL(ZD_ERR_DATA, "E0431", "%s is %s; data is text or JSON Lines",
                 path, kinds[i].what);
+        text_buffer_add_word(&text, path);
         if (kinds[i].help)
-            zd_fail_help(kinds[i].help, path);
+            zd_fail_help(
+                    "%s%s", kinds[i].help, kinds[i].takes_path ? word : "");
         else
             zd_fail_help("write its texts as JSON Lines: {\"text\": \"...\"}");
         return ZD_ERR_DATA;

@@ -105,15 +105,19 @@ static void tell_scale(const struct train_banner *banner)
 
 static void tell_text(const struct train_banner *banner)
 {
+    char chat[48] = "";
+    if (banner->chat_template)
+        snprintf(
+                chat, sizeof chat, ", chat template %s", banner->chat_template);
     if (banner->eos >= 0)
         zd_log_info(
-                "  text     %s, end of text %d", banner->tokenizer,
-                banner->eos);
+                "  text     %s, end of text %d%s", banner->tokenizer,
+                banner->eos, chat);
     else
         zd_log_info(
                 "  text     %s, no end-of-text token: documents follow "
-                "each other without one",
-                banner->tokenizer);
+                "each other without one%s",
+                banner->tokenizer, chat);
     if (banner->plan->config.has_dropout)
         zd_log_info("  note     the dropout in config.json is not applied");
 }
@@ -216,6 +220,23 @@ static void tell_auto(const struct train_banner *banner)
         zd_log_info("  auto     %s", line);
 }
 
+/* What `set` asked for before the run was resumed is not what the job file
+ * says. */
+static void tell_kept(const struct train_banner *banner)
+{
+    char line[320] = "";
+    struct text_buffer text = {.out = line, .bytes = sizeof line};
+    for (int id = 0; id < SETTINGS; id++)
+        if (banner->is_kept[id])
+            text_buffer_add(
+                    &text, "%s%s = %.10g", text.used ? ", " : "",
+                    train_settings[id].key, banner->kept[id]);
+    if (text.used)
+        zd_log_info(
+                "  set      %s: while the run went on, and still in force",
+                line);
+}
+
 void report_banner(const struct train_banner *banner)
 {
     const struct job_options *job = &banner->job->job;
@@ -235,4 +256,5 @@ void report_banner(const struct train_banner *banner)
         zd_log_info(
                 "  resumed  from %s, after step %lld", banner->resumed_from,
                 (long long)banner->resumed_step);
+    tell_kept(banner);
 }

@@ -2,11 +2,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text_buffer.h"
 #include "daemon/cli/output.h"
 #include "daemon/report/banner.h"
 #include "daemon/report/offload.h"
 #include "zd_config.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,6 +289,15 @@ static void tell_offload(
         zd_log_info("              %s", advice);
 }
 
+/* What to type next, whatever characters the path has. */
+static void tell_next(const char *before, const char *path, const char *behind)
+{
+    char line[2 * PATH_MAX] = "";
+    struct text_buffer text = {.out = line, .bytes = sizeof line};
+    text_buffer_add_word(&text, path);
+    zd_log_info("  next        %s %s %s", before, line, behind);
+}
+
 static void on_end(void *ctx, const struct train_end *end)
 {
     struct report *report = ctx;
@@ -318,15 +329,14 @@ static void on_end(void *ctx, const struct train_end *end)
         zd_log_info("  checkpoint  %s", end->checkpoint);
     if (end->export_dir) {
         zd_log_info("  model       %s", end->export_dir);
-        zd_log_info(
-                "  next        zerod generate --model %s --prompt \"...\"",
-                end->export_dir);
+        tell_next(
+                "zerod generate --model", end->export_dir, "--prompt \"...\"");
     } else if (end->stopped_early && end->checkpoint) {
         zd_log_info(
                 "  next        the same command%s goes on from there",
                 report->job->run.stop_after > 0 ? " without --stop-after" : "");
     } else if (end->checkpoint) {
-        zd_log_info("  next        zerod export %s -o DIR", end->checkpoint);
+        tell_next("zerod export", end->checkpoint, "-o DIR");
     }
 }
 

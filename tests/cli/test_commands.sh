@@ -93,6 +93,7 @@ ok 'no absolute path in a checkpoint' eval '! grep -raqF "$work" $c'
 # --- export ---
 ok 'export' call 0 export $c -o hf
 ok '  config, tokenizer and weights' eval '[ -s hf/config.json ] && [ -s hf/tokenizer.json ] && [ -s hf/model.safetensors ]'
+ok '  numbers as they came' grep -q '"rms_norm_eps": 1e-05,' hf/config.json
 ok '  the same bytes again' eval 'call 0 export $c -o hf2 && cmp hf/model.safetensors hf2/model.safetensors'
 ok '  over an export of ours' call 0 export $c -o hf2
 for type in fp32 bf16 fp16; do
@@ -117,6 +118,8 @@ ok '  from step 2' eval '! has "^step [12]/3" err && has "^step 3/3" err && [ -s
 ok '  rows that were there are not rewritten' eval '[ $(wc -l <run/metrics.jsonl) = 3 ]'
 ok 'a finished run says so' call 0 --job job.toml
 ok 'never, where there are checkpoints' call 73 --job job.toml --resume never
+ok 'what to type next is quoted' eval 'call 0 --job job.toml --set job.output_dir="a b" --max-steps 1 &&
+    has "^  next +zerod generate --model .a b/hf. --prompt" err && rm -r "a b"'
 
 # --- what a run says of itself ---
 brief='--job job.toml --set job.output_dir=told --set checkpoint.export=none --set checkpoint.save_strategy=no'

@@ -1,6 +1,7 @@
 #include "train/checkpoint/cli.h"
 
 #include "base/file/fs.h"
+#include "base/text_buffer.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/export.h"
 #include "train/checkpoint/manifest.h"
@@ -176,7 +177,8 @@ static void print_loss_scale(const json_t *progress, FILE *out)
 /* Where a checkpoint is wanted, and `path` is the folder of several. */
 static enum zd_status help_to_choose(const char *path, enum zd_status status)
 {
-    char manifest[PATH_MAX];
+    char manifest[PATH_MAX], word[2 * PATH_MAX] = "";
+    struct text_buffer quoted = {.out = word, .bytes = sizeof word};
     struct zd_error error = *zd_error_get();
     int64_t *steps = NULL;
     int count = 0;
@@ -187,8 +189,9 @@ static enum zd_status help_to_choose(const char *path, enum zd_status status)
         zd_error_clear();
     free(steps);
     zd_error_set(&error);
+    text_buffer_add_word(&quoted, path);
     if (count > 0)
-        zd_fail_help("`zerod ckpt ls %s` names its checkpoints", path);
+        zd_fail_help("`zerod ckpt ls %s` names its checkpoints", word);
     return status;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/text_buffer.h"
 #include "data/source.h"
 
 #include <limits.h>
@@ -86,19 +87,22 @@ bool text_is_bytes(const char *tokenizer)
 enum zd_status text_check(const struct train_job *job)
 {
     const char *dir = job->model.path;
+    char word[2 * PATH_MAX] = "";
+    struct text_buffer quoted = {.out = word, .bytes = sizeof word};
     bool is_named = job->model.tokenizer && job->model.tokenizer[0];
     if (is_named || !dir || has_tokenizer(dir) || all_tokenised(&job->data))
         return ZD_OK;
+    text_buffer_add_word(&quoted, dir);
     ZD_FAIL(ZD_ERR_NO_INPUT, "E0401",
             "%s has no tokenizer.json, and the data is text", dir);
     if (has_file(dir, "tokenizer.model") || has_file(dir, "vocab.json") ||
         has_file(dir, "tokenizer_config.json"))
         zd_fail_help(
-                "python3 -c \"from transformers import AutoTokenizer as A; "
-                "A.from_pretrained('%s').save_pretrained('%s')\" makes one of "
-                "the files that are there\n"
+                "python3 -c \"import sys, transformers as t; d = sys.argv[1]; "
+                "t.AutoTokenizer.from_pretrained(d).save_pretrained(d)\" %s\n"
+                "makes one of the files that are there; "
                 "tokenizer = \"bytes\" in [model] takes bytes for tokens",
-                dir, dir);
+                word);
     else
         zd_fail_help("tokenizer = \"PATH\" in [model] names one; tokenizer = "
                      "\"bytes\" takes bytes for tokens");
