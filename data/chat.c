@@ -43,6 +43,13 @@ enum zd_status chat_template_resolve(
     return status;
 }
 
+const char *chat_template_name(enum chat_template chat_template)
+{
+    static const char *const names[] = {"auto",    "chatml", "llama3",
+                                        "mistral", "qwen",   "none"};
+    return names[chat_template];
+}
+
 static enum zd_status add_marker(
         struct document *document, const char *marker, bool train)
 {

@@ -164,6 +164,8 @@ static enum zd_status open_text(
     char folder[PATH_MAX], key[HASH_HEX];
     bool found;
     ZD_TRY(resolve_recipe(request, entry, &corpus->list, &recipe));
+    if (sources_have_chat(&corpus->list))
+        corpus->chat_template = chat_template_name(recipe.chat_template);
     ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
     ZD_TRY(text_key(&corpus->list, &recipe, key));
     ZD_TRY(token_cache_open(folder, key, check, &corpus->cache, &found));
@@ -388,13 +390,4 @@ void corpus_document(
     const uint64_t *docs = corpus->cache.docs + index;
     *begin_out = docs[0];
     *count_out = docs[1] - docs[0];
-}
-
-int64_t corpus_trained(const struct corpus *corpus)
-{
-    if (!corpus->list.is_tokens)
-        return (int64_t)corpus->cache.trained_count;
-    return corpus->cache.map
-                   ? (int64_t)(corpus->count - corpus->cache.doc_count)
-                   : -1;
 }

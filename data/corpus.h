@@ -16,9 +16,10 @@ struct corpus {
     struct raw raw;           /* when list.is_tokens */
     int eos; /* documents of raw tokens end behind it; -1: unknown */
     int vocab_size;
-    uint64_t count;        /* tokens */
-    size_t touched_bytes;  /* of the mapping, since its pages were let go */
-    char digest[HASH_HEX]; /* of the content, the same on every host */
+    const char *chat_template; /* NULL: no conversations */
+    uint64_t count;            /* tokens */
+    size_t touched_bytes;      /* of the mapping, since its pages were let go */
+    char digest[HASH_HEX];     /* of the content, the same on every host */
 };
 
 /* Find the files of `entry`; tokenise what is not in the cache. `check`: read
@@ -39,7 +40,5 @@ int64_t corpus_documents(const struct corpus *corpus);
 void corpus_document(
         const struct corpus *corpus, int64_t index, uint64_t *begin_out,
         uint64_t *count_out);
-/* Tokens that the loss counts, or -1 when they were not counted. */
-int64_t corpus_trained(const struct corpus *corpus);
 
 #endif

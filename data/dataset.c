@@ -1,5 +1,6 @@
 #include "data/dataset_internal.h"
 
+#include "base/log.h"
 #include "base/number/rng.h"
 
 #include <assert.h>
@@ -90,6 +91,133 @@ static enum zd_status check_request(const struct dataset_request *request)
     return ZD_OK;
 }
 
+/* Words of sample number `sample` of a part into dataset->words; how many there
+ * are, at most T + 1. */
+static enum zd_status read_words(
+        struct dataset *dataset, struct dataset_part *part, int64_t sample,
+        int *count_out)
+{
+    uint64_t begin, count, most = (uint64_t)dataset->T + 1;
+    if (dataset->packing) {
+        begin = (uint64_t)sample * (uint64_t)dataset->T;
+        count = most;
+    } else {
+        corpus_document(&part->corpus, sample, &begin, &count);
+        if (count > most)
+            count = most;
+    }
+    *count_out = (int)count;
+    return corpus_words(&part->corpus, begin, (size_t)count, dataset->words);
+}
+
+/* --- what is trained of it --- */
+
+/* Inputs and targets of one sample that is in dataset->words. */
+static void count_words(
+        const struct dataset *dataset, int count, int *inputs, int *targets)
+{
+    *inputs = count < dataset->T ? count : dataset->T;
+    *targets = 0;
+    for (int t = 1; t < count; t++)
+        *targets += (dataset->words[t] & WORD_TRAIN) != 0;
+}
+
+/* A run without one target would train nothing and end as if it had. */
+static enum zd_status check_trained(
+        struct dataset *dataset, struct dataset_part *part,
+        const struct data_entry *entry)
+{
+    int count, inputs, targets = 0;
+    for (int64_t i = 0; i < part->count && targets == 0; i++) {
+        ZD_TRY(read_words(dataset, part, part->first + i, &count));
+        count_words(dataset, count, &inputs, &targets);
+    }
+    if (targets > 0)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E0449",
+            "nothing of %s is trained: every target of its %lld sample%s is "
+            "masked",
+            entry->path, (long long)part->count, part->count == 1 ? "" : "s");
+    zd_fail_help(
+            "`zerod data inspect` shows them. data.train_on = \"assistant\" "
+            "counts the assistant's turns alone, and data.cutoff_len = %d may "
+            "end before the first of them",
+            dataset->T);
+    return ZD_ERR_DATA;
+}
+
+/* Without packing a sample is the beginning of a document. */
+static void count_cut(
+        const struct dataset *dataset, const struct dataset_part *part,
+        struct dataset_facts *facts)
+{
+    uint64_t begin, tokens, most = (uint64_t)dataset->T + 1;
+    for (int64_t i = 0; !dataset->packing && i < part->count; i++) {
+        corpus_document(&part->corpus, part->first + i, &begin, &tokens);
+        if (tokens <= most)
+            continue;
+        facts->cut_documents++;
+        facts->cut_tokens += (int64_t)tokens;
+        facts->lost_tokens += (int64_t)(tokens - most);
+    }
+}
+
+static void tell_cut(
+        const struct dataset *dataset, const struct dataset_part *part,
+        const struct data_entry *entry)
+{
+    struct dataset_facts facts = {0};
+    count_cut(dataset, part, &facts);
+    if (facts.cut_documents > 0)
+        zd_log_info(
+                "%s: data.cutoff_len = %d cuts %lld of %lld documents; %lld of "
+                "their %lld tokens are left out",
+                entry->path, dataset->T, (long long)facts.cut_documents,
+                (long long)part->count, (long long)facts.lost_tokens,
+                (long long)facts.cut_tokens);
+}
+
+/* An epoch takes `taken` of `count` samples: each as often as the others. */
+static enum zd_status count_part(
+        struct dataset *dataset, struct dataset_part *part,
+        struct dataset_facts *facts)
+{
+    double share = (double)part->taken / (double)part->count;
+    int count, inputs, targets;
+    for (int64_t i = 0; i < part->count; i++) {
+        ZD_TRY(read_words(dataset, part, part->first + i, &count));
+        count_words(dataset, count, &inputs, &targets);
+        facts->inputs += share * inputs;
+        facts->targets += share * targets;
+    }
+    return ZD_OK;
+}
+
+enum zd_status dataset_count(
+        struct dataset *dataset, struct dataset_facts *facts_out)
+{
+    struct dataset_facts facts = {0};
+    for (int i = 0; i < dataset->part_count; i++) {
+        struct dataset_part *part = &dataset->parts[i];
+        int64_t documents = corpus_documents(&part->corpus);
+        facts.documents = facts.documents < 0 || documents < 0
+                                  ? -1
+                                  : facts.documents + documents;
+        count_cut(dataset, part, &facts);
+        ZD_TRY(count_part(dataset, part, &facts));
+    }
+    *facts_out = facts;
+    return ZD_OK;
+}
+
+const char *dataset_chat_template(const struct dataset *dataset)
+{
+    for (int i = 0; i < dataset->part_count; i++)
+        if (dataset->parts[i].corpus.chat_template)
+            return dataset->parts[i].corpus.chat_template;
+    return NULL;
+}
+
 static enum zd_status open_checked(
         const struct dataset_request *request, bool check, struct dataset **out)
 {
@@ -116,6 +244,10 @@ static enum zd_status open_checked(
             break;
         dataset->part_count++;
         status = set_part(part, entry, request);
+        if (status == ZD_OK && check && !request->may_be_masked)
+            status = check_trained(dataset, part, entry);
+        if (status == ZD_OK && check)
+            tell_cut(dataset, part, entry);
         part->base = dataset->samples;
         dataset->samples += part->taken;
     }
@@ -196,24 +328,6 @@ static struct dataset_part *find_sample(
                 (uint64_t)sample, (uint64_t)part->count);
     *sample_out = part->first + sample;
     return part;
-}
-
-/* Words of a sample into dataset->words; how many there are, at most T + 1. */
-static enum zd_status read_words(
-        struct dataset *dataset, struct dataset_part *part, int64_t sample,
-        int *count_out)
-{
-    uint64_t begin, count, most = (uint64_t)dataset->T + 1;
-    if (dataset->packing) {
-        begin = (uint64_t)sample * (uint64_t)dataset->T;
-        count = most;
-    } else {
-        corpus_document(&part->corpus, sample, &begin, &count);
-        if (count > most)
-            count = most;
-    }
-    *count_out = (int)count;
-    return corpus_words(&part->corpus, begin, (size_t)count, dataset->words);
 }
 
 enum zd_status dataset_sample(

@@ -76,11 +76,14 @@ struct dataset_request {
     /* Part of every entry's samples, for val_split: [from, to) with
      * 0 <= from < to <= 1, cut at the nearest whole sample. */
     double from, to;
+    bool may_be_masked; /* of which nothing is trained: to look at it */
 };
 
 /* Tokenise into the cache whatever is not there yet. Everything is checked:
- * text whole, pre-tokenised files whole up to 4 GiB. One rank per host calls
- * it, then all call dataset_open. Prints progress through zd_log_info. */
+ * text whole, pre-tokenised files whole up to 4 GiB; that each entry has a
+ * target that the loss counts (ZD_ERR_DATA). One rank per host calls it, then
+ * all call dataset_open. Prints progress, and what cutoff_len cuts off, through
+ * zd_log_info. */
 enum zd_status dataset_prepare(const struct dataset_request *request);
 /* As above, but the cache's digest is not compared again and ids are checked as
  * they are read. ZD_ERR_DATA naming the file when an entry gives not one
@@ -94,6 +97,20 @@ int64_t dataset_tokens(const struct dataset *dataset);  /* of all documents */
 /* Of the tokens, the weights and what part is taken; the same on every host and
  * for every cutoff_len and packing. */
 const char *dataset_digest(const struct dataset *dataset);
+
+/* "chatml", or NULL where nothing is a conversation. */
+const char *dataset_chat_template(const struct dataset *dataset);
+
+/* What an epoch holds, every sample of it read. */
+struct dataset_facts {
+    int64_t documents; /* of all entries; -1: they were not counted */
+    /* Without packing: documents longer than a sample, their tokens, and how
+     * many of these no sample has. */
+    int64_t cut_documents, cut_tokens, lost_tokens;
+    double inputs, targets; /* of an epoch; those that the loss counts */
+};
+enum zd_status dataset_count(
+        struct dataset *dataset, struct dataset_facts *facts_out);
 
 /* The n-th sample ever taken: tokens, targets (-1 masked), doc_start, each (T).
  * *token_count_out: input tokens, padding not counted. A bad token found late

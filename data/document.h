@@ -59,6 +59,7 @@ struct chat_message {
 enum zd_status chat_template_resolve(
         enum chat_template wanted, const struct tokenizer *tokenizer,
         enum chat_template *template_out);
+const char *chat_template_name(enum chat_template chat_template);
 /* Append a conversation. */
 enum zd_status chat_render(
         const struct recipe *recipe, const struct chat_message *messages,

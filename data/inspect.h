@@ -3,19 +3,52 @@
  * Text that the loss counts is plain. Text that it does not count is dimmed on
  * a terminal, and [-between these-] otherwise. A line of its own marks where a
  * document begins within a sample. Control bytes are written as \xNN, so data
- * cannot send escape codes to a terminal. */
+ * cannot send escape codes to a terminal.
+ *
+ * With ids a token is a line: its id, + when the loss counts it, its text. */
 #ifndef ZD_DATA_INSPECT_H
 #define ZD_DATA_INSPECT_H
 
+#include "base/file/json.h"
 #include "data/dataset.h"
 
 #include <stdio.h>
 
-/* The first `count` samples of training (fewer if there are fewer), after a
- * line of totals. `tokenizer` NULL: ids are printed, as is <N> for one it
- * lacks. `colour`: dim with escape codes; only for a terminal. */
+struct inspect_view {
+    int64_t count; /* samples to show */
+    bool colour;   /* dim with escape codes; only for a terminal */
+    bool ids;
+};
+
+/* The first samples of training (fewer if there are fewer), after lines of
+ * totals, for which all of the data is read. `tokenizer` NULL: ids are printed,
+ * as is <N> for one it lacks. */
 enum zd_status dataset_inspect(
         FILE *out, struct dataset *dataset, const struct tokenizer *tokenizer,
-        int64_t count, bool colour);
+        const struct inspect_view *view);
+/* The same as an object: docs/data.md has its keys. */
+enum zd_status dataset_inspect_json(
+        struct dataset *dataset, const struct tokenizer *tokenizer,
+        const struct inspect_view *view, json_t **json_out);
+
+/* One sample, for both. `arrays`: (3, T), owned. */
+struct inspect_sample {
+    int32_t *tokens, *targets, *doc_start; /* (T) each */
+    int token_count, trained;
+    int shown; /* tokens and, behind the last, its target when it is trained */
+};
+enum zd_status inspect_sample_init(
+        struct inspect_sample *sample, const struct dataset *dataset);
+void inspect_sample_fini(struct inspect_sample *sample);
+enum zd_status inspect_sample_read(
+        struct dataset *dataset, int64_t n, struct inspect_sample *sample);
+/* Token `t` of `shown`. */
+int32_t inspect_sample_token(
+        const struct inspect_sample *sample, int t, bool *trained_out,
+        bool *begins_out);
+/* The bytes of a token, or its number where the tokenizer lacks it. */
+const char *inspect_token_text(
+        const struct tokenizer *tokenizer, int32_t id, char number[16],
+        size_t *bytes_out);
 
 #endif

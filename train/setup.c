@@ -275,6 +275,7 @@ static void show_banner(struct trainer *trainer)
             .tokenizer = trainer->text.tokenizer
                                  ? tokenizer_describe(trainer->text.tokenizer)
                                  : "none: the data is tokenised",
+            .chat_template = dataset_chat_template(trainer->train_data),
             .threads = device_threads(
                     &job->device, device_affinity_cpus(), device_online_cpus(),
                     comm_local_size(trainer->comm)),

@@ -17,7 +17,8 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     struct cli_list sets;
     int64_t world, per_node, max_steps, stop_after, max_new_tokens, seed;
     double temperature, top_p;
-    bool print, json, quiet, verbose, no_progress;
+    int64_t count;
+    bool print, json, quiet, verbose, no_progress, ids;
     bool temperature_given;
 };
 

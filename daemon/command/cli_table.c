@@ -28,6 +28,8 @@ static const struct cli_option options[] = {
 {"temperature", 0, "T", CLI_REAL, ARG(temperature), NULL, "Flatness of the distribution; greedy unless given"},
 {"top-p", 0, "P", CLI_SHARE, ARG(top_p), NULL, "Keep the likeliest tokens up to this mass (1)"},
 {"seed", 0, "S", CLI_NUMBER, ARG(seed), NULL, "Seed of the choice of tokens"},
+{"count", 0, "N", CLI_COUNT, ARG(count), NULL, "Samples to show (3)"},
+{"ids", 0, NULL, CLI_FLAG, ARG(ids), NULL, "Every token on a line of its own, with its id"},
 {"tokenizer", 0, "PATH", CLI_TEXT, ARG(tokenizer), NULL, "tokenizer.json or its directory"},
 {"help", 'h', NULL, CLI_FLAG, ARG(line.help), NULL, "Show this help"},
 };
@@ -50,7 +52,9 @@ static const struct cli_command commands[] = {
     "Continue a text with a model", command_generate, "commands", NULL},
 {"data encode", "FILE", 1, 1, "tokenizer", "tokenizer", "Text to token ids, one per line", command_data_encode, "commands", NULL},
 {"data decode", "FILE", 1, 1, "tokenizer", "tokenizer", "Token ids, one per line, to the exact bytes", command_data_decode, "commands", NULL},
-{"data inspect", "[FILE]", 0, 1, "job set", "", "Decoded samples of a job and their loss mask", command_data_inspect, "commands", NULL},
+{"data inspect", "[FILE]", 0, 1, "job set count ids format", "", "Decoded samples of a job and their loss mask", command_data_inspect, "commands",
+    "The first samples of training, what the loss does not count [-between these-] (dimmed on a terminal); before them documents, tokens, what data.cutoff_len cuts off "
+    "and the share of the targets that is trained. Reads all of the data."},
 {"completions", "bash|zsh|fish", 1, 1, "", "", "A script that completes command lines of zerod in that shell", command_completions, "commands", NULL},
 };
 /* clang-format on */
@@ -68,6 +72,7 @@ static const struct cli_args defaults = {
         .max_steps = -1,
         .stop_after = -1,
         .max_new_tokens = 64,
+        .count = 3,
         .top_p = 1,
 };
 

@@ -130,11 +130,26 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
 
 /* --- data inspect --- */
 
-enum { INSPECTED_SAMPLES = 3 };
+static enum zd_status show_samples(
+        const struct cli_args *args, struct dataset *dataset,
+        const struct text *text)
+{
+    struct inspect_view view = {
+            .count = args->count,
+            .ids = args->ids,
+            .colour = output_has_colour(STDOUT_FILENO)};
+    json_t *json;
+    if (!cli_wants_json(args))
+        return dataset_inspect(stdout, dataset, text->tokenizer, &view);
+    ZD_TRY(dataset_inspect_json(dataset, text->tokenizer, &view, &json));
+    output_json(json);
+    json_decref(json);
+    return ZD_OK;
+}
 
 static enum zd_status inspect(
-        const struct train_job *options, const struct model_config *config,
-        const struct text *text)
+        const struct cli_args *args, const struct train_job *options,
+        const struct model_config *config, const struct text *text)
 {
     struct dataset *dataset;
     struct dataset_request request = {
@@ -146,12 +161,11 @@ static enum zd_status inspect(
             .vocab_size = config->vocab_size,
             .data_seed = options->job.data_seed,
             .shuffle = options->data.shuffle,
-            .to = options->data.eval_count ? 1 : 1 - options->data.val_split};
+            .to = options->data.eval_count ? 1 : 1 - options->data.val_split,
+            .may_be_masked = true};
     ZD_TRY(dataset_prepare(&request));
     ZD_TRY(dataset_open(&request, &dataset));
-    enum zd_status status = dataset_inspect(
-            stdout, dataset, text->tokenizer, INSPECTED_SAMPLES,
-            output_has_colour(STDOUT_FILENO));
+    enum zd_status status = show_samples(args, dataset, text);
     dataset_close(dataset);
     return status;
 }
@@ -177,7 +191,7 @@ enum zd_status command_data_inspect(
     if (status == ZD_OK) {
         status = text_open(options, &config, &text);
         if (status == ZD_OK) {
-            status = inspect(options, &config, &text);
+            status = inspect(args, options, &config, &text);
             text_close(&text);
         }
         model_config_fini(&config);

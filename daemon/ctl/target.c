@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define ANSWER_SECONDS  10
+#define WRITTEN_SECONDS 10 /* status.json is, every two */
 #define COMMENT_SECONDS 15 /* between two signs of life of a stream */
 enum {
     STATUS_MAX = 16 << 20,
@@ -58,8 +59,11 @@ static bool answers(const json_t *file, const char *socket)
 }
 
 /* Is the process that wrote `file` gone from this host? A run holds the lock of
- * its folder as long as it lives, whatever its socket does. */
-static bool is_gone(const char *dir, const json_t *file)
+ * its folder as long as it lives, whatever its socket does. To look at a lock
+ * is to take it for a moment, in which another run could not: so that is done
+ * only where the process may be another's by now, or is not seen and wrote a
+ * moment ago (a container has processes of its own). */
+static bool is_gone(const char *dir, const json_t *file, double age)
 {
     char path[PATH_MAX], here[64] = "";
     const char *host = json_string_value(json_object_get(file, "host"));
@@ -67,10 +71,13 @@ static bool is_gone(const char *dir, const json_t *file)
     gethostname(here, sizeof here - 1);
     if (!host || strcmp(host, here) != 0 || pid <= 0)
         return false;
+    bool is_unseen = kill(pid, 0) != 0 && errno == ESRCH;
+    if (is_unseen && age > WRITTEN_SECONDS)
+        return true;
     fs_join(path, sizeof path, dir, ".zerod.lock");
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
-        return kill(pid, 0) != 0 && errno == ESRCH;
+        return is_unseen;
     bool is_free = flock(fd, LOCK_SH | LOCK_NB) == 0;
     close(fd);
     return is_free;
@@ -99,7 +106,7 @@ enum zd_status target_of_dir(const char *dir, struct target *target_out)
     target_out->file = file;
     target_out->age = difftime(time(NULL), about.st_mtime);
     target_out->is_dead =
-            !target_file_has_ended(target_out) && is_gone(dir, file);
+            !target_file_has_ended(target_out) && is_gone(dir, file, target_out->age);
     if (target_out->is_dead)
         json_object_set_new(file, "state", json_string("died"));
     return ZD_OK;

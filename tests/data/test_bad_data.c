@@ -440,3 +440,51 @@ Test(data_bad, the_first_bad_line_is_the_one_reported)
     free(text);
     data_case_fini(&test);
 }
+
+/* Each trained nothing, exported, and ended with 0. */
+Test(data_bad, data_of_which_nothing_is_trained_is_refused)
+{
+    static const struct {
+        const char *content;
+        enum train_on train_on;
+        bool packing, is_good;
+    } rows[] = {
+            {"{\"messages\":[{\"role\":\"user\",\"content\":\"long "
+             "enough\"}]}\n",
+             TRAIN_ON_ASSISTANT, true, false},
+            {"{\"messages\":[{\"role\":\"user\",\"content\":\"long "
+             "enough\"}]}\n",
+             TRAIN_ON_ALL, true, true},
+            {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"long "
+             "enough\",\"weight\":0}]}\n",
+             TRAIN_ON_ALL, true, false},
+            /* cut before the answer */
+            {"{\"prompt\":\"123456789\",\"completion\":\"a\"}\n",
+             TRAIN_ON_ASSISTANT, false, false},
+            {"{\"prompt\":\"12345678\",\"completion\":\"a\"}\n",
+             TRAIN_ON_ASSISTANT, false, true},
+            /* in the tail that fills no sample */
+            {"{\"prompt\":\"123456789\",\"completion\":\"a\"}\n",
+             TRAIN_ON_ASSISTANT, true, false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct data_case test;
+        data_case_init(&test, NULL);
+        data_case_text(&test, "a.jsonl", rows[i].content);
+        test.options.chat_template = CHAT_NONE;
+        test.options.train_on = rows[i].train_on;
+        test.options.packing = rows[i].packing;
+        struct dataset *dataset = data_case_open(&test);
+        cr_expect_eq(dataset != NULL, rows[i].is_good, "row %zu", i);
+        if (!rows[i].is_good) {
+            cr_expect_eq(zd_error_get()->status, ZD_ERR_DATA);
+            cr_expect_str_eq(zd_error_get()->code, "E0449");
+            zd_error_clear();
+            test.request.may_be_masked = true;
+            dataset = data_case_open(&test);
+            cr_expect_not_null(dataset, "row %zu: to look at", i);
+        }
+        dataset_close(dataset);
+        data_case_fini(&test);
+    }
+}

@@ -10,9 +10,9 @@ static char *inspect(struct data_case *test, int64_t count, bool colour)
     struct dataset *dataset = data_case_open(test);
     cr_assert_not_null(dataset, "%s", zd_error_get()->what);
     FILE *out = open_memstream(&text, &bytes);
+    struct inspect_view view = {.count = count, .colour = colour};
     cr_assert_eq(
-            dataset_inspect(
-                    out, dataset, test->request.tokenizer, count, colour),
+            dataset_inspect(out, dataset, test->request.tokenizer, &view),
             ZD_OK);
     fclose(out);
     dataset_close(dataset);
@@ -31,8 +31,8 @@ Test(data_inspect, masked_text_is_marked)
     char *text = inspect(&test, 5, false);
     cr_expect_str_eq(
             text,
-            "2 documents, 13 tokens, 1 samples of 8 tokens, 76.9 % of the "
-            "tokens trained\n"
+            "2 documents, 13 tokens, 1 sample of 8 tokens; 75.0 % of the "
+            "targets are trained\n"
             "\n=== sample 0: 8 tokens, 6 trained ===\n"
             "[-ab-]c\n--- document ---\n[-d-]\\x1be\\xc2\\x9b\n"
             "\n6 of the 8 targets shown are trained (75.0 %)\n",
@@ -77,5 +77,124 @@ Test(data_inspect, without_a_tokenizer_ids_are_shown)
     text = inspect(&test, 1, false);
     cr_expect(strstr(text, "[-a-]<1999>bcdefg<257>\n"), "%s", text);
     free(text);
+    data_case_fini(&test);
+}
+
+/* 76.9 % of the tokens are: what is trained of them is less once they are cut.
+ */
+Test(data_inspect, the_share_is_of_what_is_left_after_cutting)
+{
+    struct data_case test;
+    data_case_init(&test, NULL);
+    data_case_text(
+            &test, "a.jsonl",
+            "{\"prompt\":\"abcdefg\",\"completion\":\"0123456789abcdef\"}\n"
+            "{\"prompt\":\"ab\",\"completion\":\"c\"}\n");
+    test.options.packing = false;
+    char *text = inspect(&test, 1, false);
+    cr_expect(
+            strstr(text,
+                   "2 documents, 28 tokens, 2 samples of 8 tokens; 33.3 % of "
+                   "the targets are trained\n"
+                   "data.cutoff_len cuts 1 document; 15 of their 24 tokens are "
+                   "left out\n\n"),
+            "%s", text);
+    free(text);
+    data_case_fini(&test);
+}
+
+Test(data_inspect, the_chat_template_is_named)
+{
+    struct data_case test;
+    data_case_init(&test, "qwen2");
+    data_case_text(
+            &test, "a.jsonl",
+            "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},"
+            "{\"role\":\"assistant\",\"content\":\"Ho\"}]}\n");
+    test.options.packing = false;
+    test.options.cutoff_len = 64;
+    char *text = inspect(&test, 1, false);
+    cr_expect(strstr(text, "\nchat template chatml\n"), "%s", text);
+    free(text);
+    data_case_fini(&test);
+}
+
+Test(data_inspect, ids_take_a_line_each)
+{
+    struct data_case test;
+    char *text = NULL;
+    size_t bytes;
+    data_case_init(&test, NULL);
+    data_case_text(
+            &test, "a.jsonl",
+            "{\"prompt\":\"a\",\"completion\":\"\\n\\u001b\\\\\"}\n"
+            "{\"prompt\":\"b\",\"completion\":\"c\"}\n");
+    test.options.cutoff_len = 7;
+    struct dataset *dataset = data_case_open(&test);
+    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
+    struct inspect_view view = {.count = 1, .ids = true};
+    FILE *out = open_memstream(&text, &bytes);
+    cr_assert_eq(
+            dataset_inspect(out, dataset, test.request.tokenizer, &view),
+            ZD_OK);
+    fclose(out);
+    cr_expect(
+            strstr(text, "===\n"
+                         "      97 - a\n"
+                         "      10 + \\n\n"
+                         "      27 + \\x1b\n"
+                         "      92 + \\\\\n"
+                         "     256 + \n"
+                         "--- document ---\n"
+                         "      98 - b\n"
+                         "      99 + c\n"
+                         "     256 + \n\n"),
+            "%s", text);
+    free(text);
+    dataset_close(dataset);
+    data_case_fini(&test);
+}
+
+Test(data_inspect, json_has_texts_and_ids)
+{
+    struct data_case test;
+    json_t *json, *want;
+    static const char expected[] =
+            "{\"documents\": 2, \"tokens\": 10, \"samples\": 1, "
+            "\"cutoff_len\": "
+            "7,"
+            " \"trained_share\": 0.8571428571428571, \"cut_documents\": 0, "
+            "\"cut_tokens\": 0,"
+            " \"lost_tokens\": 0, \"chat_template\": null,"
+            " \"tokenizer\": \"bytes, 256 is end of text\","
+            " \"shown\": [{\"sample\": 0, \"tokens\": 7, \"trained\": 6,"
+            " \"pieces\": ["
+            "{\"text\": \"a\", \"trained\": false, \"ids\": [97]},"
+            "{\"text\": \"\\n\\u001b\\u00e9\", \"trained\": true,"
+            " \"ids\": [10, 27, 195, 169, 256]},"
+            "{\"text\": \"b\", \"trained\": false, \"begins_document\": true,"
+            " \"ids\": [98]},"
+            "{\"text\": \"\\ufffd\", \"trained\": true, \"ids\": [195]}]}]}";
+    data_case_init(&test, NULL);
+    data_case_text(
+            &test, "a.jsonl",
+            "{\"prompt\":\"a\",\"completion\":\"\\n\\u001b\\u00e9\"}\n"
+            "{\"prompt\":\"b\",\"completion\":\"\\u00e9\"}\n");
+    test.options.cutoff_len = 7;
+    struct dataset *dataset = data_case_open(&test);
+    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
+    struct inspect_view view = {.count = 5, .ids = true};
+    cr_assert_eq(
+            dataset_inspect_json(dataset, test.request.tokenizer, &view, &json),
+            ZD_OK);
+    cr_assert_eq(
+            json_parse(expected, strlen(expected), "e", ZD_ERR_BUG, &want),
+            ZD_OK);
+    char *text = json_dumps(json, JSON_SORT_KEYS);
+    cr_expect(json_equal(json, want), "%s", text);
+    free(text);
+    json_decref(json);
+    json_decref(want);
+    dataset_close(dataset);
     data_case_fini(&test);
 }

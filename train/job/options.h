@@ -41,7 +41,8 @@ struct run_options { /* [run] */
 enum model_init { MODEL_PRETRAINED, MODEL_RANDOM };
 struct model_options {     /* [model] */
     const char *path;      /* NULL with [model.config] */
-    const char *tokenizer; /* NULL: path's, else the byte tokenizer */
+    const char *tokenizer; /* "bytes"; NULL: path's, of a model
+                              from scratch bytes */
     enum model_init init;
     bool dtype_auto;
     enum dtype dtype; /* of export */

@@ -48,6 +48,7 @@ struct train_banner { /* what was understood, known before step 1 */
     const struct arena *arena;
     const char *kernels; /* kernels->name */
     const char *tokenizer;
+    const char *chat_template; /* NULL: no conversations */
     int threads, world, local_size;
     int accumulation_max; /* micro-batches of a step that memory keeps */
     int64_t max_steps, samples, train_tokens, eval_samples;
