@@ -63,30 +63,19 @@ static void point_unit(const struct zero *zero, int unit, float **grads)
 
 /* --- whose turn it is ----------------------------------------------------- */
 
-static enum zd_status wait_for(
-        struct zero *zero, const struct lease_tokens *tokens)
-{
-    for (int i = 0; i < tokens->count; i++) {
-        struct token token = tokens->token[i];
-        ZD_TRY(token.event ? offload_down_wait(zero->offload.engine, token)
-                           : ops_wait(&zero->ops, token.number));
-    }
-    return ZD_OK;
-}
-
 enum zd_status grads_take(
         struct zero *zero, struct lease *lease, enum lease_use use,
         const char *who)
 {
     struct lease_tokens tokens = lease_acquire(lease, use, who);
-    return wait_for(zero, &tokens);
+    return tokens_wait(zero, &tokens, offload_down_wait);
 }
 
 enum zd_status grads_take_over(
         struct zero *zero, struct lease *lease, const char *who)
 {
     struct lease_tokens tokens = lease_yield(lease, who);
-    return wait_for(zero, &tokens);
+    return tokens_wait(zero, &tokens, offload_down_wait);
 }
 
 /* The buffers of units share memory: what was in that of position `i`. */
@@ -240,7 +229,8 @@ static enum zd_status take_parts(struct zero *zero, int unit)
     size_t end = begin + plan_grad_count(plan, unit) / world;
     if (!plan->grads_cut)
         return grads_take(zero, part, LEASE_CHANGE, who);
-    ZD_TRY(grads_take(zero, &zero->grad_work[unit], LEASE_READ, who));
+    /* the model has written it in the order of the compute stream */
+    lease_acquire(&zero->grad_work[unit], LEASE_READ, who);
     if (!plan->grads_pass)
         return grads_take(zero, part, first_use(zero), who);
     for (int k = 0; k < plan->grad_unit_count; k++) {

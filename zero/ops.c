@@ -42,6 +42,18 @@ enum zd_status ops_wait_all(struct op_queue *ops)
     return ZD_OK;
 }
 
+enum zd_status tokens_wait(
+        struct zero *zero, const struct lease_tokens *tokens,
+        enum zd_status (*wait)(struct offload *, struct token))
+{
+    for (int i = 0; i < tokens->count; i++) {
+        struct token token = tokens->token[i];
+        ZD_TRY(token.event ? wait(zero->offload.engine, token)
+                           : ops_wait(&zero->ops, token.number));
+    }
+    return ZD_OK;
+}
+
 /* A place for one more. */
 static enum zd_status reserve(struct op_queue *ops, struct pending_op **out)
 {

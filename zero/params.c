@@ -42,18 +42,6 @@ static enum zd_status gather_unit(
     return ZD_OK;
 }
 
-/* What the compute stream does later may use the slot as it was asked for. */
-static enum zd_status wait_for_slot(
-        struct zero *zero, const struct lease_tokens *tokens)
-{
-    for (int i = 0; i < tokens->count; i++) {
-        struct token token = tokens->token[i];
-        ZD_TRY(token.event ? offload_up_wait(zero->offload.engine, token)
-                           : ops_wait(&zero->ops, token.number));
-    }
-    return ZD_OK;
-}
-
 /* Copies of the host go up once the model has left the slot; collectives begin
  * behind what the compute stream has queued. */
 static enum zd_status begin_gather(
@@ -69,7 +57,7 @@ static enum zd_status begin_gather(
         return host_unit_up(
                 zero, move->unit, move->slot, slot_at(zero, move->slot),
                 &tokens);
-    ZD_TRY(wait_for_slot(zero, &tokens));
+    ZD_TRY(tokens_wait(zero, &tokens, offload_up_wait));
     return gather_unit(zero, move, false);
 }
 
@@ -87,7 +75,7 @@ static enum zd_status begin_collectives(struct zero *zero)
         ZD_TRY(host_unit_made(zero, move->unit));
         struct lease_tokens tokens = lease_acquire(
                 &zero->slot_leases[move->slot], LEASE_CHANGE, "all_gather");
-        ZD_TRY(wait_for_slot(zero, &tokens));
+        ZD_TRY(tokens_wait(zero, &tokens, offload_up_wait));
         ZD_TRY(gather_unit(zero, move, true));
     }
     return ZD_OK;
@@ -115,7 +103,7 @@ static enum zd_status lend_slot(struct zero *zero, const struct zero_move *move)
     struct lease_tokens tokens = lease_acquire(slot, LEASE_READ, "model");
     if (move->gather && zero->plan->params_on_host && zero->world == 1)
         ZD_TRY(host_unit_made(zero, move->unit));
-    ZD_TRY(wait_for_slot(zero, &tokens));
+    ZD_TRY(tokens_wait(zero, &tokens, offload_up_wait));
     lease_settle(slot); /* who uses it later is behind the compute stream */
     zero->unit_slots[move->unit] = move->slot;
     return ZD_OK;
@@ -136,7 +124,6 @@ static enum zd_status return_slot(struct zero *zero, int unit)
 enum zd_status params_start(struct zero *zero, enum model_pass pass)
 {
     const struct zero_plan *plan = zero->plan;
-    ZD_TRY(ops_wait_all(&zero->ops));
     if (!plan->params_cut)
         return ZD_OK;
     bool train = pass == MODEL_TRAIN;

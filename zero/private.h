@@ -171,6 +171,12 @@ enum zd_status ops_reduce_scatter(
 /* Until this one is finished; at once when it is, or is 0. */
 enum zd_status ops_wait(struct op_queue *ops, uint64_t ticket);
 enum zd_status ops_wait_all(struct op_queue *ops);
+/* What the compute stream, and collectives, do later may use memory whose lease
+ * has told these tokens: tickets of collectives, and records of the engine's
+ * copies, which are waited for by offload_down_wait or offload_up_wait. */
+enum zd_status tokens_wait(
+        struct zero *zero, const struct lease_tokens *tokens,
+        enum zd_status (*wait)(struct offload *, struct token));
 
 /* --- params.c ------------------------------------------------------------- */
 

@@ -2,6 +2,10 @@
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static void run_case(const struct engine_setting *setting)
 {
@@ -159,5 +163,138 @@ Test(offload_engine, serves_a_rank_that_owns_nothing, .timeout = 100)
         owns_nothing(OFFLOAD_CPU, host, OFFLOAD_CLIP_WAIT);
         owns_nothing(OFFLOAD_CPU, host, OFFLOAD_CLIP_UNDO);
         owns_nothing(OFFLOAD_NVME, host, OFFLOAD_CLIP_WAIT);
+    }
+}
+
+/* --- copies up that are late ---------------------------------------------- */
+
+enum { LATE = 4096 };
+
+struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool open;
+};
+
+static void pass_gate(void *ctx, int64_t arg)
+{
+    struct gate *gate = ctx;
+    pthread_mutex_lock(&gate->lock);
+    while (!gate->open)
+        pthread_cond_wait(&gate->changed, &gate->lock);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+static void *open_late(void *ctx)
+{
+    struct gate *gate = ctx;
+    usleep(30000); /* time for who does not wait to go wrong */
+    pthread_mutex_lock(&gate->lock);
+    gate->open = true;
+    pthread_cond_broadcast(&gate->changed);
+    pthread_mutex_unlock(&gate->lock);
+    return NULL;
+}
+
+/* Two steps on a slow stream up: what the device gets of the first. With
+ * `goes_on` the second step does not wait for it. */
+static void two_steps(
+        bool on_host, bool accumulates, enum offload_clipping clipping,
+        bool goes_on, float got[LATE])
+{
+    static const size_t counts[] = {LATE};
+    struct offload_options options = offload_options_default();
+    struct optim_options optim = optim_options_default();
+    struct offload_run run = {
+            .count = LATE, .layout = {{OPTIM_FP32, OPTIM_FP32}}};
+    struct offload_request request = {
+            .options = &options,
+            .optim = &optim,
+            .segment_counts = counts,
+            .segment_count = 1,
+            .runs = &run,
+            .run_count = 1,
+            .accumulates = accumulates,
+            .params_on_host = on_host};
+    struct offload_place place = {.worker_threads = 2, .first_cpu = -1};
+    struct optim_step step = {
+            .options = &optim, .t = 1, .grad_scale = 1, .learning_rate = 0.5f};
+    struct gate gate = {
+            PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+    struct token now = {0};
+    float *grads = calloc(2 * LATE, sizeof *grads);
+    struct offload *offload;
+    struct arena_plan plan;
+    struct arena arena;
+    struct exact_sum sum;
+    pthread_t opener;
+    size_t bytes[OFFLOAD_PARTS];
+    for (int i = 0; i < 2 * LATE; i++)
+        grads[i] = i < LATE ? 1 + (float)(i % 7) : -3;
+    options.optimizer = OFFLOAD_CPU;
+    options.params = on_host ? OFFLOAD_CPU : OFFLOAD_NONE;
+    options.clipping = clipping;
+    options.chunk_bytes = 4096;
+    arena_plan_init(&plan);
+    exact_sum_clear(&sum);
+    cr_assert_eq(stream_create("down", STREAM_THREAD, &place.down), ZD_OK);
+    cr_assert_eq(stream_create("up", STREAM_THREAD, &place.up), ZD_OK);
+    cr_assert_eq(offload_measure(&request, bytes), ZD_OK);
+    cr_assert_eq(offload_plan_spans(bytes, &plan), ZD_OK);
+    cr_assert_eq(arena_take(&arena, &plan), ZD_OK);
+    cr_assert_eq(offload_create(&request, &arena, &place, &offload), ZD_OK);
+    if (!on_host)
+        offload_params_to(offload, 0, got);
+    for (int k = 0; k < 1 + goes_on; k++) {
+        offload_step_begin(offload, &step);
+        cr_assert_eq(
+                offload_grads_down(offload, 0, grads + k * LATE, now, 0, true),
+                ZD_OK);
+        if (k > 0 && !on_host)
+            break; /* the next update would go up behind the first */
+        cr_assert_eq(offload_squares(offload, &sum), ZD_OK);
+        if (k == 0) {
+            stream_call(place.up, pass_gate, &gate, 0);
+            pthread_create(&opener, NULL, open_late, &gate);
+        }
+        cr_assert_eq(offload_update(offload, &step, NULL), ZD_OK);
+        if (k == 0 && on_host)
+            cr_assert_eq(
+                    offload_params_up(offload, 0, 0, LATE, got, NULL), ZD_OK);
+        step.t++;
+    }
+    cr_assert_eq(offload_finish(offload), ZD_OK);
+    pthread_join(opener, NULL);
+    offload_destroy(offload);
+    stream_destroy(place.down);
+    stream_destroy(place.up);
+    arena_release(&arena);
+    arena_plan_fini(&plan);
+    free(grads);
+}
+
+/* Nobody waits for parameters of the first step; the second, wherever it writes
+ * to, leaves what still goes up. */
+Test(offload_engine, a_step_leaves_what_still_goes_up, .timeout = 100)
+{
+    static const struct {
+        bool on_host, accumulates;
+        enum offload_clipping clipping;
+    } cases[] = {
+            {false, false, OFFLOAD_CLIP_WAIT}, {false, true, OFFLOAD_CLIP_WAIT},
+            {false, false, OFFLOAD_CLIP_UNDO}, {true, false, OFFLOAD_CLIP_WAIT},
+            {true, false, OFFLOAD_CLIP_UNDO},  {true, true, OFFLOAD_CLIP_WAIT},
+            {true, true, OFFLOAD_CLIP_UNDO},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        float want[LATE] = {0}, got[LATE] = {0};
+        two_steps(
+                cases[i].on_host, cases[i].accumulates, cases[i].clipping,
+                false, want);
+        two_steps(
+                cases[i].on_host, cases[i].accumulates, cases[i].clipping, true,
+                got);
+        cr_expect(want[5] != 0);
+        cr_expect_eq(memcmp(want, got, sizeof got), 0, "case %zu", i);
     }
 }
