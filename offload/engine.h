@@ -136,6 +136,7 @@ uint64_t job_add(struct offload *offload, const struct job *job);
 /* One more chunk of the job may be taken; from any thread. */
 void job_raise(struct offload *offload, uint64_t ticket);
 void jobs_wait(struct offload *offload); /* until all have ended */
+bool jobs_have_ended(struct offload *offload);
 /* A chunk's memory, of the list that is begun; release it again. */
 enum zd_status chunk_acquire(
         struct offload *offload, int chunk, struct chunk_memory *memory_out);
@@ -167,8 +168,8 @@ enum zd_status segment_take_grads(
 /* They are queued, and so is the job that goes through them, if any. */
 void segment_grads_taken(
         struct offload *offload, int segment, bool updates, uint64_t ticket);
-/* A job over all chunks is about to write: memory is its own when this returns,
- * which must be after jobs_wait. */
+/* A job over all chunks is about to write, and no other is under way: memory is
+ * its own when this returns. */
 enum zd_status segments_take(struct offload *offload, const char *who);
 /* The job was added. */
 void segments_taken(struct offload *offload, uint64_t ticket);

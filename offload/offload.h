@@ -149,12 +149,13 @@ enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum);
 /* Adds optim_add_block_sums of run i into sums[i] (may be shared by runs). */
 enum zd_status offload_block_sums(
         struct offload *offload, int64_t *const *sums, double norm);
-/* Begins the update and returns. block_v: by run, Adam-mini, else NULL; it and
- * step->options are read until the update is done. */
+/* After offload_squares. Begins the update and returns. block_v: by run,
+ * Adam-mini, else NULL; it and step->options are read until the update is done.
+ */
 enum zd_status offload_update(
         struct offload *offload, const struct optim_step *step,
         const float *const *block_v);
-/* The step is not applied: nothing of it remains. */
+/* The same, where the step is not applied: nothing of it remains. */
 enum zd_status offload_skip(struct offload *offload);
 
 /* Where the new parameters of a segment go when they live on the device: queued

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 
+#include <assert.h>
 #include <string.h>
 
 void chunk_update(
@@ -242,8 +243,8 @@ enum zd_status offload_update(
     job.ends_update = true;
     job.reads = CHUNK_STATES | slots_of(offload_grads_in_file(request));
     job.writes = CHUNK_STATES | slots_of(offload_params_in_file(request));
-    jobs_wait(offload);
     ZD_TRY(offload_failure(offload));
+    assert(jobs_have_ended(offload)); /* offload_squares has waited */
     offload->is_speculative = false;
     offload->step = *step;
     offload->block_v = block_v;
@@ -265,8 +266,8 @@ enum zd_status offload_skip(struct offload *offload)
     bool was_updated = offload->is_speculative;
     struct job job =
             job_over_all(offload, was_updated ? undo_chunk : round_chunk);
-    jobs_wait(offload);
     ZD_TRY(offload_failure(offload));
+    assert(jobs_have_ended(offload));
     offload->is_speculative = false;
     /* gradients lie where parameters were */
     bool lost = request->params_on_host && !request->accumulates;

@@ -94,6 +94,14 @@ void jobs_wait(struct offload *offload)
     pthread_mutex_unlock(&offload->lock);
 }
 
+bool jobs_have_ended(struct offload *offload)
+{
+    pthread_mutex_lock(&offload->lock);
+    bool ended = offload->job_begin == offload->job_end;
+    pthread_mutex_unlock(&offload->lock);
+    return ended;
+}
+
 enum zd_status chunk_acquire(
         struct offload *offload, int chunk, struct chunk_memory *memory_out)
 {

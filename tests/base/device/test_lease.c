@@ -2,6 +2,7 @@
 
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -262,4 +263,17 @@ Test(lease, a_wait_is_for_its_record, .timeout = 60)
     stream_destroy(up);
     marker_destroy(&first);
     marker_destroy(&second);
+}
+
+/* A GPU's event knows its last record alone: who comes to wait for an earlier
+ * one would wait too long. */
+Test(lease, a_wait_behind_the_next_record_is_a_mistake, .signal = SIGABRT)
+{
+    struct marker marker;
+    struct token first, second;
+    cr_assert_eq(marker_create(&marker), ZD_OK);
+    cr_assert_eq(marker_record(NULL, &marker, &first), ZD_OK);
+    cr_assert_eq(token_wait(NULL, first), ZD_OK);
+    cr_assert_eq(marker_record(NULL, &marker, &second), ZD_OK);
+    token_wait(NULL, first);
 }
