@@ -22,9 +22,6 @@ extern const struct cpu_backend backend_cpu_fp32_avx512;
 extern const struct cpu_backend backend_cpu_bf16_avx512;
 extern const struct cpu_backend backend_cpu_fp16_avx512;
 
-/* Threads set by kernels_set_threads (all of them when it was not called). */
-int kernels_threads(void);
-
 /* The fast paths for "base", "avx2" or "avx512", or NULL where this machine
  * cannot run them or this build has none: for tests, which try them all. */
 const struct cpu_backend *kernels_backend(const char *isa, enum dtype dtype);

@@ -1,5 +1,12 @@
-#include "kernels/cpu/fast.h"
+/* fast_table.c - the fast paths of one instruction set and type, by name. */
+#include "kernels/attention/attention_cpu.h"
+#include "kernels/backend.h"
+#include "kernels/matmul/gemm_cpu.h"
 #include "kernels/plain.h"
+
+#define OP(op) op##_fn FAST(op);
+KERNELS_EACH(OP)
+#undef OP
 
 const struct cpu_backend FAST(backend) = {
         .ops = {.dtype = ELEM_DTYPE,

@@ -93,64 +93,12 @@ enum zd_status fused_add_rmsnorm(
     return kernels->rmsnorm_forward(stream, out, rstd, sum, weight, eps, N, C);
 }
 
-static enum zd_status rotate(
-        rope_fn *rope, enum dtype dtype, struct stream *stream, void *x,
-        void *y, int H, int KV, int64_t x_stride, int64_t y_stride,
-        const struct rope_angles *a, int N, int D, bool backward)
-{
-    size_t heads = (size_t)H * (size_t)D * dtype_bytes(dtype);
-    bool one = y == (char *)x + heads && x_stride == y_stride;
-    ZD_TRY(
-            rope(stream, x, a->cosine, a->sine, a->positions, N,
-                 one ? H + KV : H, D, x_stride, backward));
-    if (one)
-        return ZD_OK;
-    return rope(
-            stream, y, a->cosine, a->sine, a->positions, N, KV, D, y_stride,
-            backward);
-}
-
-enum zd_status head_norm_rope_forward_parts(
-        head_norm_forward_fn *norm, rope_fn *rope, enum dtype dtype,
-        struct stream *stream, const struct head_norm_forward_args *q,
-        const struct head_norm_forward_args *k,
-        const struct rope_angles *angles, float eps, int N, int D)
-{
-    const struct head_norm_forward_args *both[] = {q, k};
-    for (int i = 0; i < 2; i++)
-        ZD_TRY(
-                norm(stream, both[i]->out, both[i]->rstd, both[i]->x,
-                     both[i]->weight, eps, N, both[i]->H, D,
-                     both[i]->out_stride, both[i]->x_stride));
-    return rotate(
-            rope, dtype, stream, q->out, k->out, q->H, k->H, q->out_stride,
-            k->out_stride, angles, N, D, false);
-}
-
-enum zd_status head_norm_rope_backward_parts(
-        head_norm_backward_fn *norm, rope_fn *rope, enum dtype dtype,
-        struct stream *stream, const struct head_norm_backward_args *q,
-        const struct head_norm_backward_args *k,
-        const struct rope_angles *angles, int N, int D, bool accumulate)
-{
-    const struct head_norm_backward_args *both[] = {q, k};
-    ZD_TRY(
-            rotate(rope, dtype, stream, q->dout, k->dout, q->H, k->H,
-                   q->out_stride, k->out_stride, angles, N, D, true));
-    for (int i = 0; i < 2; i++)
-        ZD_TRY(
-                norm(stream, both[i]->dx, both[i]->dweight, both[i]->dout,
-                     both[i]->x, both[i]->weight, both[i]->rstd, N, both[i]->H,
-                     D, both[i]->out_stride, both[i]->x_stride, accumulate));
-    return ZD_OK;
-}
-
 enum zd_status fused_rope(
         const struct kernels *kernels, struct stream *stream, void *q, void *k,
         int H, int KV, int64_t q_stride, int64_t k_stride,
         const struct rope_angles *angles, int N, int D, bool backward)
 {
-    return rotate(
+    return rope_both(
             kernels->rope, kernels->dtype, stream, q, k, H, KV, q_stride,
             k_stride, angles, N, D, backward);
 }

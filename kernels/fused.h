@@ -50,17 +50,4 @@ enum zd_status fused_head_norm_rope_backward(
         const struct head_norm_backward_args *k,
         const struct rope_angles *angles, int N, int D, bool accumulate);
 
-/* The same of these parts: for a table that has no kernel for it, and for heads
- * that such a kernel does not take. */
-enum zd_status head_norm_rope_forward_parts(
-        head_norm_forward_fn *norm, rope_fn *rope, enum dtype dtype,
-        struct stream *stream, const struct head_norm_forward_args *q,
-        const struct head_norm_forward_args *k,
-        const struct rope_angles *angles, float eps, int N, int D);
-enum zd_status head_norm_rope_backward_parts(
-        head_norm_backward_fn *norm, rope_fn *rope, enum dtype dtype,
-        struct stream *stream, const struct head_norm_backward_args *q,
-        const struct head_norm_backward_args *k,
-        const struct rope_angles *angles, int N, int D, bool accumulate);
-
 #endif

@@ -1,7 +1,7 @@
 #include "kernels/kernels.h"
 
+#include "kernels/attention/attention_cuda.h"
 #include "kernels/backend.h"
-#include "kernels/cuda_table.h"
 #include "kernels/matmul/products.h"
 #include "kernels/matmul/scratch.h"
 #include "kernels/plain.h"
@@ -17,26 +17,9 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
-#include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Set at start, before any operation runs, and by ranks that are threads of one
- * process each to the same; 0: all OpenMP offers. */
-static _Atomic int kernel_threads;
-
-void kernels_set_threads(int threads)
-{
-    kernel_threads = threads;
-    if (threads > 0)
-        omp_set_num_threads(threads);
-}
-
-int kernels_threads(void)
-{
-    return kernel_threads > 0 ? kernel_threads : omp_get_max_threads();
-}
 
 /* In the order of ZD_CPU_ISA, the last that this was compiled for. */
 enum isa { ISA_BASE, ISA_AVX2, ISA_AVX512 };

@@ -21,6 +21,7 @@
 #include "base/device/device.h"
 #include "base/number/dtype.h"
 #include "kernels/attention/attention.h"
+#include "kernels/cpu/threads.h"
 #include "kernels/elementwise/activation.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
@@ -116,9 +117,5 @@ void kernels_allow_tf32(bool allowed);
 /* Multiprocessors of a GPU that products leave to others, NCCL's kernels; 0:
  * none. Nothing on the CPU. Before the first operation. */
 void kernels_leave_multiprocessors(int count);
-
-/* Threads that CPU operations use (OpenMP), and every other OpenMP region of
- * the calling thread; call once at start. */
-void kernels_set_threads(int threads);
 
 #endif

@@ -1,4 +1,6 @@
-#include "kernels/cuda_table.h"
+#include "kernels/attention/attention_cuda.h"
+#include "kernels/kernels.h"
+#include "kernels/matmul/matmul_cuda.h"
 #include "kernels/plain.h"
 
 #include <pthread.h>
@@ -40,8 +42,12 @@ enum zd_status kernels_cuda(enum dtype dtype, const struct kernels **table_out)
     static char names[DTYPE_FP16 + 1][96];
     const char *products, *attention;
     struct kernels table = own_tables[dtype];
-    ZD_TRY(matmul_cuda_open(&table, &products));
-    ZD_TRY(attention_cuda_choose(&table, &attention));
+    struct attention_pair pair = {
+            table.attention_forward, table.attention_backward};
+    ZD_TRY(matmul_cuda_open(&products));
+    ZD_TRY(attention_cuda_choose(dtype, &pair, &attention));
+    table.attention_forward = pair.forward;
+    table.attention_backward = pair.backward;
 
     pthread_mutex_lock(&lock);
     snprintf(

@@ -4,13 +4,8 @@
 
 #include "kernels/kernels.h"
 
-/* Channels a head may have, in the plain and in the fast attention. */
-enum { ATTENTION_MAX_D = 512 };
-
-/* What has no type of its own (losses.c). */
-add_losses_fn add_losses_cpu;
-
-/* Every other operation of struct kernels, to fill a table by name. */
+/* Every operation of struct kernels that has a type, to fill a table by name.
+ */
 #define KERNELS_EACH(OP)                                                       \
     OP(matmul)                                                                 \
     OP(layernorm_forward)                                                      \

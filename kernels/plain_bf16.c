@@ -12,8 +12,6 @@
 
 #include "kernels/plain_ops.inc"
 
-#include "kernels/attention/attention_plain.inc"
-
 const struct kernels kernels_plain_bf16 = {
         .dtype = DTYPE_BF16,
         .name = "plain bf16",

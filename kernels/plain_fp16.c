@@ -12,8 +12,6 @@
 
 #include "kernels/plain_ops.inc"
 
-#include "kernels/attention/attention_plain.inc"
-
 const struct kernels kernels_plain_fp16 = {
         .dtype = DTYPE_FP16,
         .name = "plain fp16",

@@ -11,8 +11,6 @@
 
 #include "kernels/plain_ops.inc"
 
-#include "kernels/attention/attention_plain.inc"
-
 const struct kernels kernels_plain_fp32 = {
         .dtype = DTYPE_FP32,
         .name = "plain fp32",

@@ -17,6 +17,7 @@
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
+#include "kernels/cuda/cuda_names.h"
 
 #include <stdint.h>
 
@@ -68,5 +69,12 @@ typedef enum zd_status attention_decode_fn(
         const void *q,                    /* (n, H*D), rows q_stride apart */
         const void *k_cache, const void *v_cache, int n, int past, int H,
         int KV, int D, int64_t q_stride, float scale);
+
+/* Channels a head may have, in the plain and in the fast attention. */
+enum { ATTENTION_MAX_D = 512 };
+
+CUDA_DECLARE(attention_forward);
+CUDA_DECLARE(attention_backward);
+CUDA_DECLARE(attention_decode);
 
 #endif

@@ -10,6 +10,7 @@
 #ifndef ZD_KERNELS_ATTENTION_ATTENTION_BLOCK_H
 #define ZD_KERNELS_ATTENTION_ATTENTION_BLOCK_H
 
+#include "kernels/attention/attention.h"
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/gemm_tile.h"
 

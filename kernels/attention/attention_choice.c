@@ -1,5 +1,4 @@
-#include "kernels/attention/attention.h"
-#include "kernels/cuda_table.h"
+#include "kernels/attention/attention_cuda.h"
 
 #include "zd_config.h"
 

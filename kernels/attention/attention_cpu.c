@@ -5,7 +5,12 @@
  * 2018, arXiv:1805.02867); backward recomputes p from lse. A task owns all that
  * it sums: a block of queries forward, a key/value head backward, so the order
  * does not depend on threads. All operands are first widened to fp32. */
+#include "kernels/attention/attention_cpu.h"
+#include "kernels/attention/attention.h"
 #include "kernels/attention/attention_block.h"
+
+attention_forward_fn FAST(attention_forward);
+attention_backward_fn FAST(attention_backward);
 
 /* Turns a row of scores into e^(score - top), updates the row's running
  * maximum and sum, and rescales what the row has collected so far. */

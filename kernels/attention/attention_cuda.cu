@@ -3,7 +3,7 @@
 #include "kernels/attention/attention_cuda.cuh"
 
 extern "C" {
-#include "kernels/cuda_table.h"
+#include "kernels/attention/attention_cuda.h"
 }
 
 enum zd_status attention_allow_shared(const void *kernel, size_t bytes)

@@ -1,6 +1,6 @@
 /* attention_cudnn.c - which attention a table on a GPU has: cuDNN's where it
  * can do a shape, else our own. */
-#include "kernels/cuda_table.h"
+#include "kernels/attention/attention_cuda.h"
 
 #include "base/device/device_cuda.h"
 #include "base/log.h"
@@ -158,14 +158,14 @@ static bool open_cudnn(const char **name_out, char *why, size_t why_bytes)
     return true;
 }
 
-static void take_cudnn(struct kernels *table)
+static void take_cudnn(enum dtype dtype, struct attention_pair *pair)
 {
-    if (table->dtype == DTYPE_BF16) {
-        table->attention_forward = attention_forward_cudnn_bf16;
-        table->attention_backward = attention_backward_cudnn_bf16;
+    if (dtype == DTYPE_BF16) {
+        pair->forward = attention_forward_cudnn_bf16;
+        pair->backward = attention_backward_cudnn_bf16;
     } else {
-        table->attention_forward = attention_forward_cudnn_fp16;
-        table->attention_backward = attention_backward_cudnn_fp16;
+        pair->forward = attention_forward_cudnn_fp16;
+        pair->backward = attention_backward_cudnn_fp16;
     }
 }
 #else
@@ -175,13 +175,13 @@ static bool open_cudnn(const char **name_out, char *why, size_t why_bytes)
     return false;
 }
 
-static void take_cudnn(struct kernels *table)
+static void take_cudnn(enum dtype dtype, struct attention_pair *pair)
 {
 }
 #endif
 
 enum zd_status attention_cuda_choose(
-        struct kernels *table, const char **name_out)
+        enum dtype dtype, struct attention_pair *pair, const char **name_out)
 {
     static atomic_flag not_there = ATOMIC_FLAG_INIT;
     enum attention_choice choice = kernels_attention();
@@ -189,8 +189,8 @@ enum zd_status attention_cuda_choose(
     *name_out = "own attention";
     if (choice == ATTENTION_OWN)
         return ZD_OK;
-    if (table->dtype != DTYPE_FP32 && open_cudnn(name_out, why, sizeof why)) {
-        take_cudnn(table);
+    if (dtype != DTYPE_FP32 && open_cudnn(name_out, why, sizeof why)) {
+        take_cudnn(dtype, pair);
         return ZD_OK;
     }
     if (choice == ATTENTION_CUDNN) {
@@ -199,7 +199,7 @@ enum zd_status attention_cuda_choose(
                      "cannot be had");
         return ZD_ERR_UNFIT;
     }
-    if (table->dtype != DTYPE_FP32)
+    if (dtype != DTYPE_FP32)
         say_once(&not_there, "our own kernels; cuDNN: ", why);
     return ZD_OK;
 }

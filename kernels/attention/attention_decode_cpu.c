@@ -1,5 +1,7 @@
+#include "kernels/attention/attention.h"
 #include "kernels/cpu/fast.h"
-#include "kernels/plain.h"
+
+attention_decode_fn FAST(attention_decode);
 
 /* Keys whose scores are kept at a time. */
 enum { KEYS = 64 };

@@ -11,6 +11,7 @@
 #define ZD_KERNELS_ELEMENTWISE_ACTIVATION_H
 
 #include "base/device/device.h"
+#include "kernels/cuda/cuda_names.h"
 
 typedef enum zd_status gelu_forward_fn(
         struct stream *stream, void *out, /* (count) */
@@ -35,5 +36,10 @@ typedef enum zd_status swiglu_backward_fn(
         const void *dout, /* (N, F); dgate may be it when stride is F */
         const void *gate, const void *up, /* (N, F), rows `stride` apart */
         int N, int F, int64_t stride);
+
+CUDA_DECLARE(gelu_forward);
+CUDA_DECLARE(gelu_backward);
+CUDA_DECLARE(swiglu_forward);
+CUDA_DECLARE(swiglu_backward);
 
 #endif

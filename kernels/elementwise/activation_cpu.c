@@ -1,4 +1,10 @@
 #include "kernels/cpu/fast.h"
+#include "kernels/elementwise/activation.h"
+
+gelu_forward_fn FAST(gelu_forward);
+gelu_backward_fn FAST(gelu_backward);
+swiglu_forward_fn FAST(swiglu_forward);
+swiglu_backward_fn FAST(swiglu_backward);
 
 /* Elements a thread takes at a time. */
 enum { PIECE = 4096 };

@@ -9,7 +9,7 @@
 #include "kernels/cuda/cuda.cuh"
 
 extern "C" {
-#include "kernels/cuda_table.h"
+#include "kernels/elementwise/activation.h"
 }
 
 enum { FLAT_BLOCK = 256, ROWS_BLOCK = 128 };

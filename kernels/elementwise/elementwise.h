@@ -3,6 +3,7 @@
 #define ZD_KERNELS_ELEMENTWISE_ELEMENTWISE_H
 
 #include "base/device/device.h"
+#include "kernels/cuda/cuda_names.h"
 
 /* out = a + b; out may be a or b. */
 typedef enum zd_status add_fn(
@@ -15,5 +16,8 @@ typedef enum zd_status reduce_rows_fn(
         struct stream *stream, float *out, /* (C) */
         const void *x,                     /* (N, C) */
         int N, int C, bool accumulate);
+
+CUDA_DECLARE(add);
+CUDA_DECLARE(reduce_rows);
 
 #endif

@@ -3,7 +3,7 @@
 
 extern "C" {
 #include "kernels/cuda/cuda_workspace.h"
-#include "kernels/cuda_table.h"
+#include "kernels/elementwise/elementwise.h"
 }
 
 /* --- add ------------------------------------------------------------------ */

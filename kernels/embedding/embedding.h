@@ -6,6 +6,7 @@
 #define ZD_KERNELS_EMBEDDING_EMBEDDING_H
 
 #include "base/device/device.h"
+#include "kernels/cuda/cuda_names.h"
 
 #include <stdint.h>
 
@@ -27,5 +28,8 @@ typedef enum zd_status embedding_backward_fn(
 /* On the host: `order` of ids. scratch: (rows + 1). */
 void embedding_order(
         int32_t *order, const int32_t *ids, int N, int rows, int32_t *scratch);
+
+CUDA_DECLARE(embedding_forward);
+CUDA_DECLARE(embedding_backward);
 
 #endif

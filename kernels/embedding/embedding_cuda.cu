@@ -18,7 +18,7 @@
 
 extern "C" {
 #include "kernels/cuda/cuda_workspace.h"
-#include "kernels/cuda_table.h"
+#include "kernels/embedding/embedding.h"
 }
 
 enum {

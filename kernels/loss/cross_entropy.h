@@ -13,6 +13,7 @@
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
+#include "kernels/cuda/cuda_names.h"
 
 #include <stdint.h>
 
@@ -33,5 +34,7 @@ static inline int logits_stride(enum device_backend backend, int V)
     enum { GPU_ROW = 64 };
     return backend == DEVICE_CUDA ? (V + GPU_ROW - 1) / GPU_ROW * GPU_ROW : V;
 }
+
+CUDA_DECLARE(cross_entropy);
 
 #endif

@@ -11,7 +11,7 @@
 #include "kernels/cuda/cuda.cuh"
 
 extern "C" {
-#include "kernels/cuda_table.h"
+#include "kernels/loss/cross_entropy.h"
 }
 
 #include <float.h>

@@ -1,4 +1,4 @@
-#include "kernels/plain.h"
+#include "kernels/loss/losses.h"
 
 enum zd_status add_losses_cpu(
         struct stream *stream, struct exact_sum *sum, const float *losses,

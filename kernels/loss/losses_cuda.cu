@@ -3,7 +3,7 @@
 #include "base/number/exact_sum_cuda.cuh"
 
 extern "C" {
-#include "kernels/cuda_table.h"
+#include "kernels/loss/losses.h"
 }
 
 /* A block: its few thousand terms are soon added. */

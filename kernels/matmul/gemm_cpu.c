@@ -11,9 +11,13 @@
  * Operands of either type and orientation are copied into fp32 panels, so bf16
  * and fp16 cost only the widening. Threads share out the innermost two blocks;
  * the cuts of K depend on K alone, so every element is summed in one order. */
+#include "kernels/matmul/gemm_cpu.h"
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/gemm_tile.h"
+#include "kernels/matmul/matmul.h"
 #include "kernels/matmul/scratch.h"
+
+matmul_fn FAST(matmul);
 
 /* Best of 256, 384 and 512 for KC, and 1024 for NC, on Zen 3 (32 KiB L1, 512
  * KiB L2): GPT-2's products at M = 1024 then run at 175-182 GF/s of 2 cores. */

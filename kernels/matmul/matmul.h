@@ -18,6 +18,7 @@
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
+#include "kernels/cuda/cuda_names.h"
 
 typedef enum zd_status matmul_fn(
         struct stream *stream, void *out,   /* (M, N) of out_type */
@@ -72,5 +73,11 @@ typedef enum zd_status matmul_weight_grads_fn(
 
 /* Bytes of panel scratch a process holds for this compute type. */
 size_t matmul_scratch_bytes(enum dtype dtype);
+
+CUDA_DECLARE(matmul);
+CUDA_DECLARE(matmul_strided);
+CUDA_DECLARE(matmul_gelu);
+CUDA_DECLARE(matmul_dgelu);
+CUDA_DECLARE(matmul_weight_grads);
 
 #endif

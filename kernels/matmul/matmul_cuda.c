@@ -10,7 +10,9 @@
  *     workspace. */
 #include "kernels/matmul/matmul_cuda.h"
 #include "base/device/device_cuda.h"
-#include "kernels/cuda_table.h"
+#include "kernels/cuda/cuda_workspace.h"
+#include "kernels/elementwise/activation.h"
+#include "kernels/elementwise/elementwise.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -435,7 +437,7 @@ ENTRIES(bf16, BF16)
 ENTRIES(fp16, FP16)
 #undef ENTRIES
 
-enum zd_status matmul_cuda_open(struct kernels *table, const char **name_out)
+enum zd_status matmul_cuda_open(const char **name_out)
 {
     return products_open(name_out);
 }

@@ -148,6 +148,15 @@ enum zd_status matmul_add_bias_cuda(
 enum zd_status matmul_add_sums_cuda(
         struct stream *stream, float *sums, const float *more, int count);
 
+/* Opens the library for the current device, once; ZD_ERR_UNFIT: it is not
+ * there. *name_out: "cuBLASLt 13.1"; static. */
+enum zd_status matmul_cuda_open(const char **name_out);
+/* Of the workspace; the same on every GPU. */
+static inline size_t matmul_cuda_workspace_bytes(enum dtype dtype)
+{
+    return PRODUCT_BORROW_BYTES + LIBRARY_WORKSPACE_BYTES;
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,7 +4,7 @@
 
 #include "base/device/device_cuda.h"
 #include "base/log.h"
-#include "kernels/cuda_table.h"
+#include "kernels/cuda/cuda_workspace.h"
 
 #include <string.h>
 

@@ -8,7 +8,9 @@
 #ifndef ZD_KERNELS_NORM_HEAD_NORM_ROPE_H
 #define ZD_KERNELS_NORM_HEAD_NORM_ROPE_H
 
-#include "base/device/device.h"
+#include "kernels/cuda/cuda_names.h"
+#include "kernels/norm/norm.h"
+#include "kernels/rope/rope.h"
 
 #include <stdint.h>
 
@@ -33,12 +35,6 @@ struct head_norm_backward_args {
     int64_t out_stride, x_stride;
 };
 
-/* As rope's: D is even. */
-struct rope_angles {
-    const float *cosine, *sine; /* (positions, D/2) */
-    const int32_t *positions;   /* (N) */
-};
-
 typedef enum zd_status head_norm_rope_forward_fn(
         struct stream *stream, const struct head_norm_forward_args *q,
         const struct head_norm_forward_args *k,
@@ -47,5 +43,21 @@ typedef enum zd_status head_norm_rope_backward_fn(
         struct stream *stream, const struct head_norm_backward_args *q,
         const struct head_norm_backward_args *k,
         const struct rope_angles *angles, int N, int D, bool accumulate);
+
+/* The same of their parts: for a table that has no kernel for it, and for heads
+ * that such a kernel does not take. */
+enum zd_status head_norm_rope_forward_parts(
+        head_norm_forward_fn *norm, rope_fn *rope, enum dtype dtype,
+        struct stream *stream, const struct head_norm_forward_args *q,
+        const struct head_norm_forward_args *k,
+        const struct rope_angles *angles, float eps, int N, int D);
+enum zd_status head_norm_rope_backward_parts(
+        head_norm_backward_fn *norm, rope_fn *rope, enum dtype dtype,
+        struct stream *stream, const struct head_norm_backward_args *q,
+        const struct head_norm_backward_args *k,
+        const struct rope_angles *angles, int N, int D, bool accumulate);
+
+CUDA_DECLARE(head_norm_rope_forward);
+CUDA_DECLARE(head_norm_rope_backward);
 
 #endif

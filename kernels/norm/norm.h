@@ -13,6 +13,7 @@
 #define ZD_KERNELS_NORM_NORM_H
 
 #include "base/device/device.h"
+#include "kernels/cuda/cuda_names.h"
 
 #include <stdint.h>
 
@@ -85,5 +86,14 @@ typedef enum zd_status add_rmsnorm_forward_fn(
         struct stream *stream, void *sum, /* (N, C) */
         void *out, float *rstd, const void *a, const void *b,
         const void *weight, float eps, int N, int C);
+
+CUDA_DECLARE(layernorm_forward);
+CUDA_DECLARE(layernorm_backward);
+CUDA_DECLARE(rmsnorm_forward);
+CUDA_DECLARE(rmsnorm_backward);
+CUDA_DECLARE(head_norm_forward);
+CUDA_DECLARE(head_norm_backward);
+CUDA_DECLARE(add_layernorm_forward);
+CUDA_DECLARE(add_rmsnorm_forward);
 
 #endif

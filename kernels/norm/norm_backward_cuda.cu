@@ -14,8 +14,8 @@
 
 extern "C" {
 #include "kernels/cuda/cuda_workspace.h"
-#include "kernels/cuda_table.h"
-#include "kernels/fused.h"
+#include "kernels/norm/head_norm_rope.h"
+#include "kernels/norm/norm.h"
 }
 
 struct norm_backward {

@@ -1,4 +1,12 @@
 #include "kernels/cpu/fast.h"
+#include "kernels/norm/norm.h"
+
+layernorm_forward_fn FAST(layernorm_forward);
+layernorm_backward_fn FAST(layernorm_backward);
+rmsnorm_forward_fn FAST(rmsnorm_forward);
+rmsnorm_backward_fn FAST(rmsnorm_backward);
+head_norm_forward_fn FAST(head_norm_forward);
+head_norm_backward_fn FAST(head_norm_backward);
 
 /* Columns whose gradients one task keeps in its first-level cache, and rows
  * summed before they join the total (a long sum of small numbers loses less

@@ -10,8 +10,8 @@
 #include "kernels/rope/rope.cuh"
 
 extern "C" {
-#include "kernels/cuda_table.h"
-#include "kernels/fused.h"
+#include "kernels/norm/head_norm_rope.h"
+#include "kernels/norm/norm.h"
 }
 
 struct norm_forward {

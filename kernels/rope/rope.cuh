@@ -5,7 +5,7 @@
 #include "kernels/cuda/cuda.cuh"
 
 extern "C" {
-#include "kernels/norm/head_norm_rope.h"
+#include "kernels/rope/rope.h"
 }
 
 /* Both halves of a pair, turned. The multiplication that is fused with the

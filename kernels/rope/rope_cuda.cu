@@ -1,7 +1,7 @@
 #include "kernels/rope/rope.cuh"
 
 extern "C" {
-#include "kernels/cuda_table.h"
+#include "kernels/rope/rope.h"
 }
 
 enum { ROPE_BLOCK = 128 };

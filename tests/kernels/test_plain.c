@@ -20,8 +20,6 @@
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "kernels/plain_ops.inc"
 
-#include "kernels/attention/attention_plain.inc"
-
 #define STEP      1e-5
 #define TOLERANCE 2e-6 /* of 1 + |gradient|: fp32 inputs, one fp32 rounding */
 

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "base/log.h"
-#include "kernels/cuda_table.h"
+#include "kernels/attention/attention_cuda.h"
 
 #include "zd_config.h"
 
@@ -37,19 +37,18 @@ static void begin(void)
 
 static int dummy;
 
-/* A table that must come back as it went in. */
+/* A pair that must come back as it went in. */
 static enum zd_status choose(
         enum dtype dtype, enum attention_choice choice, const char **name_out)
 {
-    struct kernels table = {
-            .dtype = dtype,
-            .attention_forward = (attention_forward_fn *)&dummy,
-            .attention_backward = (attention_backward_fn *)&dummy,
+    struct attention_pair pair = {
+            .forward = (attention_forward_fn *)&dummy,
+            .backward = (attention_backward_fn *)&dummy,
     };
     kernels_set_attention(choice);
-    enum zd_status status = attention_cuda_choose(&table, name_out);
-    cr_expect(table.attention_forward == (attention_forward_fn *)&dummy);
-    cr_expect(table.attention_backward == (attention_backward_fn *)&dummy);
+    enum zd_status status = attention_cuda_choose(dtype, &pair, name_out);
+    cr_expect(pair.forward == (attention_forward_fn *)&dummy);
+    cr_expect(pair.backward == (attention_backward_fn *)&dummy);
     return status;
 }
 

@@ -3,7 +3,7 @@
 #include "tests/kernels/arrays.h"
 
 #include "base/device/device_memory.h"
-#include "kernels/cuda_table.h"
+#include "kernels/attention/attention_cuda.h"
 #include "tests/support/child.h"
 
 #include <criterion/criterion.h>
@@ -331,13 +331,9 @@ Test(attention_cuda, decoding_follows_the_definition)
 static bool choose(enum dtype dtype, struct ops *ops_out)
 {
     const char *name;
-    struct kernels table = {
-            .dtype = dtype,
-            .attention_forward = own[dtype].forward,
-            .attention_backward = own[dtype].backward,
-    };
-    cr_assert_eq(attention_cuda_choose(&table, &name), ZD_OK);
-    *ops_out = (struct ops){table.attention_forward, table.attention_backward};
+    struct attention_pair pair = {own[dtype].forward, own[dtype].backward};
+    cr_assert_eq(attention_cuda_choose(dtype, &pair, &name), ZD_OK);
+    *ops_out = (struct ops){pair.forward, pair.backward};
     return strstr(name, "cuDNN") != NULL;
 }
 
@@ -378,11 +374,11 @@ Test(attention_choice, our_own_kernels_want_less_scratch_than_cudnn_may)
 /* Asked for in words and not to be had: said, with the way out. */
 Test(attention_cuda, cudnn_that_cannot_be_had_is_an_error_only_when_asked_for)
 {
-    struct kernels table = {.dtype = DTYPE_FP32};
+    struct attention_pair pair = {0};
     struct ops ops;
     const char *name;
     kernels_set_attention(ATTENTION_CUDNN);
-    cr_expect_eq(attention_cuda_choose(&table, &name), ZD_ERR_UNFIT);
+    cr_expect_eq(attention_cuda_choose(DTYPE_FP32, &pair, &name), ZD_ERR_UNFIT);
     cr_expect_str_eq(zd_error_get()->code, "E1224");
     zd_error_clear();
     kernels_set_attention(ATTENTION_AUTO);

@@ -5,7 +5,7 @@
 
 #include "base/device/device_memory.h"
 #include "base/file/fs.h"
-#include "kernels/cuda_table.h"
+#include "kernels/cuda/cuda_workspace.h"
 #include "kernels/fused.h"
 #include "kernels/matmul/cublaslt.h"
 #include "kernels/matmul/matmul_cuda.h"

@@ -3,7 +3,7 @@
  * look at what the library was asked. */
 #include "product_cases.h"
 
-#include "kernels/cuda_table.h"
+#include "kernels/cuda/cuda_workspace.h"
 #include "kernels/fused.h"
 #include "kernels/matmul/cublaslt.h"
 #include "kernels/matmul/matmul_cuda.h"
