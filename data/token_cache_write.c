@@ -31,13 +31,6 @@ struct cache_writer {
     uint64_t word_count, doc_count, trained_count;
 };
 
-void cache_path(char path[PATH_MAX], const char *folder, const char *key)
-{
-    char name[64];
-    snprintf(name, sizeof name, "%s.tokens", key);
-    fs_join(path, PATH_MAX, folder, name);
-}
-
 /* A temporary file whose writer is gone is no longer locked. */
 static void remove_leftovers(const char *folder)
 {

@@ -103,11 +103,6 @@ static enum zd_status read_token(
     return ZD_OK;
 }
 
-static const char *const family_names[] = {
-        [MODEL_GPT2] = "gpt2",       [MODEL_LLAMA] = "llama",
-        [MODEL_MISTRAL] = "mistral", [MODEL_QWEN2] = "qwen2",
-        [MODEL_QWEN3] = "qwen3",
-};
 static const char *const architectures[] = {
         [MODEL_GPT2] = "GPT2LMHeadModel",
         [MODEL_LLAMA] = "LlamaForCausalLM",
@@ -116,11 +111,6 @@ static const char *const architectures[] = {
         [MODEL_QWEN3] = "Qwen3ForCausalLM",
 };
 enum { FAMILIES = 5 };
-
-const char *model_family_name(enum model_family family)
-{
-    return family_names[family];
-}
 
 static enum zd_status read_family(
         const struct config_reader *r, struct model_config *config)
@@ -131,7 +121,7 @@ static enum zd_status read_family(
     const char *name = json_string_value(type);
     for (int i = 0; i < FAMILIES; i++) {
         const char *given = json_string_value(architecture);
-        if (name ? strcmp(name, family_names[i]) == 0
+        if (name ? strcmp(name, model_family_name((enum model_family)i)) == 0
                  : given && strcmp(given, architectures[i]) == 0) {
             config->family = (enum model_family)i;
             if (list && (!given || strcmp(given, architectures[i]) != 0))

@@ -133,19 +133,3 @@ int device_threads(
         threads = mask_cpus / local_size;
     return threads > 0 ? threads : 1;
 }
-
-enum stream_mode device_stream_mode(
-        const struct device_options *options, bool offloads)
-{
-    if (device_backend() == DEVICE_CUDA)
-        return STREAM_CUDA;
-    switch (options->streams) {
-    case DEVICE_STREAMS_INLINE:
-        return STREAM_INLINE;
-    case DEVICE_STREAMS_THREADS:
-        return STREAM_THREAD;
-    case DEVICE_STREAMS_AUTO:
-        break;
-    }
-    return offloads ? STREAM_THREAD : STREAM_INLINE;
-}

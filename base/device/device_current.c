@@ -40,6 +40,11 @@ enum zd_status device_open(
     return ZD_ERR_UNFIT;
 }
 
+static uint64_t process_bytes(const struct device_table *table)
+{
+    return table->process_bytes ? table->process_bytes() : 0;
+}
+
 /* More than a context is: somebody else's memory is in it. */
 #define CONTEXT_MAX ((uint64_t)1 << 30)
 
@@ -55,7 +60,7 @@ enum zd_status device_share(struct device *device, int sharers)
     enum zd_status status = device->table->used_bytes(&used);
     bool is_alone = sharers == 1 && used <= CONTEXT_MAX;
     if (status == ZD_OK)
-        facts->context_bytes = is_alone ? used : device_process_bytes();
+        facts->context_bytes = is_alone ? used : process_bytes(device->table);
     device_use(before);
     facts->sharers = sharers;
     facts->free_bytes = (total > used ? total - used : 0) / (uint64_t)sharers;
@@ -105,4 +110,20 @@ struct device_facts device_facts(void)
             .numa_node = -1,
             .total_bytes = device_system_memory(),
             .free_bytes = device_available_memory()};
+}
+
+enum stream_mode device_stream_mode(
+        const struct device_options *options, bool offloads)
+{
+    if (device_backend() == DEVICE_CUDA)
+        return STREAM_CUDA;
+    switch (options->streams) {
+    case DEVICE_STREAMS_INLINE:
+        return STREAM_INLINE;
+    case DEVICE_STREAMS_THREADS:
+        return STREAM_THREAD;
+    case DEVICE_STREAMS_AUTO:
+        break;
+    }
+    return offloads ? STREAM_THREAD : STREAM_INLINE;
 }

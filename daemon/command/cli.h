@@ -12,6 +12,7 @@
 
 struct cli_args { /* what was typed; strings borrowed from argv */
     struct cli_line line;
+    const struct cli_program *program; /* whose command it is */
     const char *job, *out, *dtype, *model, *prompt, *tokenizer;
     const char *format, *log_format, *resume, *replay;
     struct cli_list sets;

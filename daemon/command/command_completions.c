@@ -6,7 +6,7 @@ enum zd_status command_completions(
 {
     struct completion_keys *keys = completion_job_keys();
     enum zd_status status = completions_print(
-            &zerod_program, keys, args->line.operands[0], stdout);
+            args->program, keys, args->line.operands[0], stdout);
     completion_job_keys_free(keys);
     return status;
 }

@@ -95,7 +95,7 @@ void job_leave_out(
 
 /* --- life --- */
 
-static struct job *job_create(const struct job_request *request)
+struct job *job_create(const struct job_request *request)
 {
     size_t count = (size_t)schema_count;
     struct job *job = must(calloc(1, sizeof *job));
@@ -106,31 +106,6 @@ static struct job *job_create(const struct job_request *request)
     job->options = train_job_default();
     job->world = request->world;
     return job;
-}
-
-enum zd_status job_load(const struct job_request *request, struct job **job_out)
-{
-    struct job *job = job_create(request);
-    *job_out = job;
-    job_read_tree(job, request);
-    if (job->root)
-        job_read_values(job);
-    if (!job->is_partial) {
-        job_settle(job, request->path);
-        job_check(job);
-        if (!job->problems.count && request->paths != JOB_PATHS_IGNORED)
-            job_check_paths(job);
-        if (!job->problems.count && request->paths == JOB_PATHS_READ)
-            job_check_files(job);
-    }
-    problems_sort(&job->problems);
-    if (job->problems.count)
-        return problems_status(&job->problems);
-    char *text = job_canonical(job);
-    hash_bytes(text, strlen(text), job->digest);
-    free(text);
-    job->options.digest = job->digest;
-    return ZD_OK;
 }
 
 void job_free(struct job *job)

@@ -1,4 +1,5 @@
-/* job_internal.h - the steps of job_load, for the files of this folder alone. */
+/* job_internal.h - the steps of job_load, for the files of this folder alone.
+ */
 #ifndef ZD_DAEMON_JOB_JOB_INTERNAL_H
 #define ZD_DAEMON_JOB_JOB_INTERNAL_H
 
@@ -28,6 +29,8 @@ struct job {
     int64_t global_batch;
 };
 
+/* Empty, with every default. */
+struct job *job_create(const struct job_request *request);
 /* Memory that lives as long as the job, cleared. */
 void *job_alloc(struct job *job, size_t bytes);
 const char *job_string(struct job *job, const char *format, ...)

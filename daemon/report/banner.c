@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/text_buffer.h"
-#include "daemon/report/report.h"
+#include "daemon/report/words.h"
 #include "train/plan/fit.h"
 
 #include <strings.h>

@@ -1,7 +1,7 @@
 #include "daemon/report/offload.h"
 
 #include "base/text_buffer.h"
-#include "daemon/report/report.h"
+#include "daemon/report/words.h"
 
 /* "12.3 ms", "45 us": short copies are not none. */
 static void add_time(struct text_buffer *line, double seconds)

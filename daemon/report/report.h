@@ -15,10 +15,6 @@ void report_destroy(struct report *report);
 /* Calls that go to this report; report may be NULL (other ranks). */
 struct train_observer report_observer(struct report *report);
 
-/* "1h02m", "3m20s", "12.3s" */
-void report_duration(double seconds, char *out, size_t out_bytes);
-/* "12.3k", "1.24M": four characters or so, for rates and counts. */
-void report_short(double value, char *out, size_t out_bytes);
 /* The bar into `out`, at most `columns` wide; parts that do not fit are left
  * out, the count of steps stays. */
 void report_bar(

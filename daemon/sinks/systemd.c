@@ -21,7 +21,7 @@
  * unit needs NotifyAccess=all, and WATCHDOG_PID is not ours to compare with. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/report/report.h"
+#include "daemon/report/words.h"
 #include "daemon/sinks/sink.h"
 
 #include <errno.h>

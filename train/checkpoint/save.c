@@ -14,11 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void checkpoint_name(char *out, size_t out_bytes, int64_t step)
-{
-    snprintf(out, out_bytes, "checkpoint-%06lld", (long long)step);
-}
-
 /* Small files that make the folder complete without its model's home. */
 static enum zd_status write_kept(
         const struct kept_file *kept, const char *dir, json_t *manifest)

@@ -10,6 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+void checkpoint_name(char *out, size_t out_bytes, int64_t step)
+{
+    snprintf(out, out_bytes, "checkpoint-%06lld", (long long)step);
+}
+
 static int descending(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;

@@ -23,7 +23,7 @@ struct job_choice {
     bool accumulate_on_host;
     size_t spill_bytes; /* paged states on the host */
 };
-/* Replaces what the plan held. Defined in plan.c. */
+/* try.c: everything for one choice; pure. Replaces what the plan held. */
 enum zd_status job_plan_try(
         const struct train_job *job, const struct job_choice *choice,
         struct job_plan *plan);
@@ -31,6 +31,22 @@ enum { PLAN_NAME_MAX = 64 };
 /* As optim.name has it: "paged_adamw_8bit". */
 void plan_optimizer_name(
         const struct optim_options *optim, char out[PLAN_NAME_MAX]);
+/* What the job, and else this machine, lets a rank take. */
+struct plan_limits plan_limits_of(
+        const struct train_job *job, int local_size,
+        const struct job_plan *plan);
+/* What a plan may take of the thread's GPU: what is free, and the driver's
+ * part, which is taken already. UINT64_MAX: there is none. */
+uint64_t plan_gpu_bytes(const struct job_plan *plan);
+bool plan_fits(const struct job_plan *plan, const struct plan_limits *limits);
+/* choice.c: of the modes of checkpointing, the first that fits. "auto" takes
+ * nothing recomputed, then the mode with the smaller activations of the two
+ * that recompute every layer once. Activations that are offloaded are inputs of
+ * what is recomputed. States are spilled only where recomputing does not do. */
+enum zd_status plan_try_modes(
+        const struct train_job *job, int B, int A,
+        const struct plan_limits *limits, struct job_plan *plan,
+        bool *fits_out);
 /* What sets the limit of a memory (ARENA_MEMORIES: of all together): a key of
  * [device], or this machine. */
 void plan_limit_name(

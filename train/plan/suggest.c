@@ -309,18 +309,6 @@ static void suggest(
                       "data.cutoff_len or a smaller model are left");
 }
 
-uint64_t plan_host_bytes(const struct job_plan *plan)
-{
-    return plan->arena.bytes[ARENA_HOST] + plan->arena.bytes[ARENA_PINNED];
-}
-
-uint64_t job_plan_memory(const struct job_plan *plan)
-{
-    bool in_host = plan->backend == DEVICE_CPU;
-    return (in_host ? plan->arena.bytes[ARENA_DEVICE] : 0) +
-           plan_host_bytes(plan);
-}
-
 enum zd_status plan_refuse(
         const struct train_job *job, struct job_plan *plan,
         const struct plan_limits *limits)

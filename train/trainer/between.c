@@ -4,13 +4,6 @@
 
 #include <math.h>
 
-int64_t steps_interval(double steps, int64_t max_steps)
-{
-    if (steps > 0 && steps < 1)
-        steps = ceil(steps * (double)max_steps);
-    return steps >= 1 ? (int64_t)steps : 0;
-}
-
 static bool is_multiple(int64_t step, int64_t every)
 {
     return every > 0 && step % every == 0;

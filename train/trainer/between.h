@@ -14,7 +14,4 @@ enum zd_status between_end(struct trainer *trainer);
 /* What is due after the step just made. */
 enum zd_status trainer_between(struct trainer *trainer);
 
-/* A count of steps that may be given as a fraction of all; 0: never. */
-int64_t steps_interval(double steps, int64_t max_steps);
-
 #endif

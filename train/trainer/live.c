@@ -70,6 +70,14 @@ double live_max_grad_norm(const struct trainer *trainer)
                                    : trainer->job->optim.max_grad_norm;
 }
 
+/* A count of steps that may be given as a fraction of all; 0: never. */
+static int64_t steps_interval(double steps, int64_t max_steps)
+{
+    if (steps > 0 && steps < 1)
+        steps = ceil(steps * (double)max_steps);
+    return steps >= 1 ? (int64_t)steps : 0;
+}
+
 static int64_t interval(const struct trainer *trainer, int64_t set, double job)
 {
     return set > 0 ? set : steps_interval(job, trainer->state.max_steps);

@@ -1,5 +1,6 @@
 #include "daemon/report/offload.h"
 #include "daemon/report/report.h"
+#include "daemon/report/words.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

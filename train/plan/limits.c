@@ -1,0 +1,126 @@
+/* limits.c - what a rank may take, and what a plan takes of it. */
+#include "train/plan/fit.h"
+
+static uint64_t limit_of(uint64_t bytes, double fraction, uint64_t share)
+{
+    if (fraction > 0)
+        return (uint64_t)(fraction * (double)share);
+    return bytes ? bytes : share;
+}
+
+void plan_limit_name(
+        const struct plan_limits *limits, enum arena_memory memory,
+        char out[PLAN_NAME_MAX])
+{
+    bool is_device = memory == ARENA_DEVICE;
+    bool is_host = memory == ARENA_HOST || memory == ARENA_PINNED;
+    if (is_device && !limits->limits_device && limits->on_gpu)
+        snprintf(out, PLAN_NAME_MAX, "what is free on the GPU");
+    else if (is_device && limits->limits_device)
+        snprintf(out, PLAN_NAME_MAX, "device.memory_limit");
+    else if (is_host && limits->limits_host)
+        snprintf(out, PLAN_NAME_MAX, "device.host_memory_limit");
+    else if (limits->local_size > 1)
+        snprintf(
+                out, PLAN_NAME_MAX,
+                "this machine's memory for each of %d local ranks",
+                limits->local_size);
+    else
+        snprintf(out, PLAN_NAME_MAX, "this machine's memory");
+}
+
+uint64_t job_machine_memory(int local_size)
+{
+    uint64_t reserve = (uint64_t)1 << 30; /* for everything else */
+    uint64_t memory = device_system_memory();
+    return (memory > 2 * reserve ? memory - reserve : memory / 2) /
+           (uint64_t)(local_size > 0 ? local_size : 1);
+}
+
+uint64_t plan_device_bytes(const struct job_plan *plan)
+{
+    uint64_t grain = device_facts().grain_bytes;
+    uint64_t bytes = plan->arena.bytes[ARENA_DEVICE];
+    if (grain)
+        bytes = (bytes + grain - 1) / grain * grain;
+    return bytes + plan->context_bytes;
+}
+
+uint64_t plan_host_bytes(const struct job_plan *plan)
+{
+    return plan->arena.bytes[ARENA_HOST] + plan->arena.bytes[ARENA_PINNED];
+}
+
+uint64_t job_plan_memory(const struct job_plan *plan)
+{
+    bool in_host = plan->backend == DEVICE_CPU;
+    return (in_host ? plan->arena.bytes[ARENA_DEVICE] : 0) +
+           plan_host_bytes(plan);
+}
+
+uint64_t plan_gpu_bytes(const struct job_plan *plan)
+{
+    struct device_facts facts = device_facts();
+    if (facts.backend != DEVICE_CUDA)
+        return UINT64_MAX;
+    return facts.free_bytes + plan->context.driver;
+}
+
+static struct plan_limits gpu_limits(
+        const struct device_options *device, int local_size,
+        const struct job_plan *plan)
+{
+    struct device_facts facts = device_facts();
+    bool is_here = facts.backend == DEVICE_CUDA;
+    uint64_t share = job_machine_memory(local_size),
+             bytes = plan_gpu_bytes(plan);
+    if (device->memory_limit_fraction > 0 && is_here)
+        bytes = (uint64_t)(device->memory_limit_fraction * (double)facts.total_bytes);
+    else if (device->memory_limit)
+        bytes = device->memory_limit;
+    return (struct plan_limits){
+            .device = bytes,
+            .host = limit_of(
+                    device->host_memory_limit,
+                    device->host_memory_limit_fraction, share),
+            .total = UINT64_MAX,
+            .on_gpu = true,
+            .limits_device = device->memory_limit ||
+                             (device->memory_limit_fraction > 0 && is_here),
+            .limits_host = device->host_memory_limit ||
+                           device->host_memory_limit_fraction > 0,
+            .local_size = local_size,
+    };
+}
+
+struct plan_limits plan_limits_of(
+        const struct train_job *job, int local_size,
+        const struct job_plan *plan)
+{
+    const struct device_options *device = &job->device;
+    if (device_resolve(device->backend) == DEVICE_CUDA)
+        return gpu_limits(device, local_size, plan);
+    uint64_t share = job_machine_memory(local_size);
+    bool limits_device =
+            device->memory_limit || device->memory_limit_fraction > 0;
+    bool limits_host =
+            device->host_memory_limit || device->host_memory_limit_fraction > 0;
+    return (struct plan_limits){
+            .device = limit_of(
+                    device->memory_limit, device->memory_limit_fraction, share),
+            .host = limit_of(
+                    device->host_memory_limit,
+                    device->host_memory_limit_fraction, share),
+            .total = limits_device && limits_host ? UINT64_MAX : share,
+            .limits_device = limits_device,
+            .limits_host = limits_host,
+            .local_size = local_size,
+    };
+}
+
+bool plan_fits(const struct job_plan *plan, const struct plan_limits *limits)
+{
+    uint64_t device = plan_device_bytes(plan), host = plan_host_bytes(plan);
+    return device <= limits->device && host <= limits->host &&
+           device + host <= limits->total;
+}
