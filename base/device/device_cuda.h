@@ -1,6 +1,5 @@
 /* device_cuda.h - the GPU behind base/device/device.h, for the files that speak
- * CUDA:
- * *_cuda.c and *_cuda.cu. Only where ZD_HAVE_CUDA. */
+ * CUDA: *_cuda.c and *_cuda.cu. Only where ZD_HAVE_CUDA. */
 #ifndef ZD_BASE_DEVICE_DEVICE_CUDA_H
 #define ZD_BASE_DEVICE_DEVICE_CUDA_H
 

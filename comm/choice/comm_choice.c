@@ -1,4 +1,5 @@
-/* Which way collectives on the device's memory go, and what each needs. */
+/* comm_choice.c - which way collectives on the device's memory go, and what
+ * each needs. */
 #include "base/device/device.h"
 #include "base/log.h"
 #include "comm/comm_device.h"
