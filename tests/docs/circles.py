@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""What calls what, as the linker sees it: no room calls one that STYLE.md does not let it include, and files that call each
+other in a circle are in circles.txt, with a reason.
+
+    circles.py BUILD CC...      prints TAP; run from the repository's root
+
+Arrows are symbols: an object of BUILD uses one that another defines. So a call up through a declaration in a lower header is seen,
+which includes do not show (structure.sh). Inline functions, types and tables of functions make no arrow."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+
+def tables(root):
+    """{folder: folders and files it may include}, {room: rooms likewise}, {rooms that may nothing else}."""
+    folders, rooms, narrow, part = {}, {}, set(), ""
+    with open(os.path.join(root, "STYLE.md"), encoding="utf-8") as style:
+        for line in style:
+            if line.startswith("## "):
+                part = line[3:].split()[0]
+            if part not in ("Folders,", "Folders", "Rooms") or not line.startswith("| `"):
+                continue
+            cells = [cell.replace("`", "").strip() for cell in line.split("|")]
+            name, may = cells[1], cells[3]
+            if part == "Rooms":
+                above = [room for room in rooms if room.split("/")[0] == name.split("/")[0]]
+                rooms[name] = set(above if may == "every room" else may.split())
+                if may.startswith("only"):
+                    narrow.add(name)
+            else:
+                folders[name] = set(list(folders) if may == "all above" else may.split())
+    return folders, rooms, narrow
+
+
+def sources(root, folders):
+    found = []
+    for folder in folders:
+        for where, _, names in os.walk(os.path.join(root, folder)):
+            found += [os.path.relpath(os.path.join(where, n), root) for n in names if n.endswith((".c", ".cpp", ".cu", ".S"))]
+    return found
+
+
+def objects(build, files):
+    """{source: its objects}. meson names the object of b/c.c in a library of folder a "b_c.c.o"; a generator's has the base
+    name of its source, which is unique among .cu files."""
+    of_name, cuda = {}, {}
+    for file in files:
+        folder = os.path.dirname(file)
+        while folder:
+            of_name[folder, os.path.relpath(file, folder).replace("/", "_")] = file
+            folder = os.path.dirname(folder)
+        if file.endswith(".cu"):
+            cuda[os.path.basename(file)] = file
+    made = {}
+    for where, _, names in os.walk(build):
+        folder, private = os.path.split(os.path.relpath(where, build))
+        if not private.endswith(".p"):
+            continue
+        for name in names:
+            if not name.endswith(".o"):
+                continue
+            stem, at = name[:-2], folder
+            while stem.startswith(".._"):
+                stem, at = stem[3:], os.path.dirname(at)
+            file = of_name.get((at, stem))
+            plain = re.sub(r"\.cpp$", "", re.sub(r"^meson-generated_", "", stem))
+            file = file or cuda.get(plain)
+            if file:
+                made.setdefault(file, []).append(os.path.join(where, name))
+    return made
+
+
+def calls(made):
+    """{(file, file): symbols}"""
+    defines, uses = {}, {}
+    for file, built in made.items():
+        told = subprocess.run(["nm", "-g"] + built, check=True, capture_output=True, text=True).stdout
+        for line in told.splitlines():
+            words = line.split()
+            if len(words) == 3 and words[1] in "TDBRC":
+                defines[words[2]] = file
+            elif len(words) == 2 and words[0] == "U":
+                uses.setdefault(file, set()).add(words[1])
+    arrows = {}
+    for file, names in uses.items():
+        for name in sorted(names):
+            other = defines.get(name, file)
+            if other != file:
+                arrows.setdefault((file, other), []).append(name)
+    return arrows
+
+
+def circles(arrows):
+    """Sets of nodes of which each reaches each other, by Tarjan's algorithm without recursion."""
+    after = {}
+    for a, b in arrows:
+        after.setdefault(a, set()).add(b)
+    order, low, path, on_path, found = {}, {}, [], set(), []
+    for start in sorted(after):
+        if start in order:
+            continue
+        work = [(start, None)]
+        while work:
+            node, rest = work.pop()
+            if rest is None:
+                order[node] = low[node] = len(order)
+                path.append(node)
+                on_path.add(node)
+                rest = sorted(after.get(node, ()))
+            while rest:
+                other = rest.pop()
+                if other not in order:
+                    work += [(node, rest + [other]), (other, None)]
+                    break
+                if other in on_path:
+                    low[node] = min(low[node], low[other])
+            else:
+                if low[node] == order[node]:
+                    circle = set()
+                    while node not in circle:
+                        circle.add(path.pop())
+                    on_path -= circle
+                    if len(circle) > 1:
+                        found.append(circle)
+    return found
+
+
+def calls_up(arrows, root):
+    folders, rooms, narrow = tables(root)
+    for (a, b), names in sorted(arrows.items()):
+        room, other = os.path.dirname(a), os.path.dirname(b)
+        folder, their = room.split("/")[0], other.split("/")[0]
+        if room == other:
+            continue
+        may = rooms.get(room, set())
+        if not (other in may if folder == their else their in folders[folder]):
+            yield "%s calls %s: %s" % (a, b, " ".join(names[:4]))
+        elif room in narrow and not {other, their} & may:
+            yield "%s calls %s: %s" % (a, b, " ".join(names[:4]))
+
+
+def listed(path):
+    """Lines "ROOM: FILE FILE... - why". A line that begins with a blank goes on with the reason."""
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            match = re.match(r"(\S+): (.*?) - (.*)", line)
+            if match:
+                yield {os.path.join(match[1], name) for name in match[2].split()}, match[3]
+
+
+def complaints(found, kept, made):
+    """Circles that are not listed; listed ones that are none any more, where this build has all of their files."""
+    for circle in found:
+        if not any(circle <= files for files, _ in kept):
+            yield "a circle: " + " ".join(sorted(circle))
+    for files, why in kept:
+        missing = [file for file in files if not os.path.exists(file)]
+        if missing:
+            yield "circles.txt names %s, which is not there" % " ".join(missing)
+        elif len(why) < 20:
+            yield "circles.txt has no reason for " + " ".join(sorted(files))
+        elif files <= set(made) and files not in found:
+            yield "circles.txt has what is no circle, or a smaller one: " + " ".join(sorted(files))
+
+
+class Tap:
+    def __init__(self):
+        self.count, self.failed = 0, False
+
+    def ok(self, passed, name, notes=()):
+        self.count += 1
+        self.failed |= not passed
+        print("%sok %d - %s" % ("" if passed else "not ", self.count, name))
+        for note in notes:
+            print("# " + note)
+
+
+def planted(tap, cc):
+    """A tree with a circle, and with a call up that no include shows."""
+    with tempfile.TemporaryDirectory() as root:
+        texts = {
+            "low/under/a.c": "void c(void); void a(void); void a(void) { c(); }",
+            "low/over/b.c": "void a(void); void d(void); void b(void); void b(void) { a(); d(); }",
+            "low/over/c.c": "void c(void); void c(void) {}",
+            "low/over/d.c": "void b(void); void d(void); void d(void) { b(); }",
+        }
+        with open(os.path.join(root, "STYLE.md"), "w", encoding="utf-8") as style:
+            style.write("## Folders\n| `low` | x | system headers |\n## Rooms\n| `low/under` | x | |\n| `low/over` | x | low/under |\n")
+        private = os.path.join(root, "build", "low", "liblow.a.p")
+        os.makedirs(private)
+        for name, text in texts.items():
+            file = os.path.join(root, name)
+            os.makedirs(os.path.dirname(file), exist_ok=True)
+            with open(file, "w", encoding="utf-8") as source:
+                source.write(text + "\n")
+            target = os.path.join(private, os.path.relpath(name, "low").replace("/", "_") + ".o")
+            subprocess.run(cc + ["-c", file, "-o", target], check=True)
+        made = objects(os.path.join(root, "build"), sources(root, ["low"]))
+        arrows = calls(made)
+        up = list(calls_up(arrows, root))
+        tap.ok(up == ["low/under/a.c calls low/over/c.c: c"], "a call up would be found", up)
+        found = circles(arrows)
+        tap.ok(found == [{"low/over/b.c", "low/over/d.c"}], "a circle of files would be found", [str(found)])
+        tap.ok(list(complaints(found, [], made)) == ["a circle: low/over/b.c low/over/d.c"], "and that nobody listed it")
+        stale = [({"tests/docs/circles.py", "tests/docs/structure.sh"}, "a reason of some length")]
+        said = list(complaints([], stale, stale[0][0]))
+        tap.ok(len(said) == 1 and "no circle" in said[0], "a line for what is no circle would be found", said)
+
+
+def main():
+    build, cc = sys.argv[1], sys.argv[2:]
+    if not shutil.which("nm"):
+        print("1..0 # SKIP nm is not installed")
+        return
+    tap = Tap()
+    made = objects(build, sources(".", tables(".")[0]))
+    arrows = calls(made)
+    tap.ok(len(made) > 300, "%s has the objects of %d sources" % (build, len(made)))
+    up = list(calls_up(arrows, "."))
+    tap.ok(not up, "no room calls what STYLE.md does not let it include", up)
+    of_rooms = circles({(os.path.dirname(a), os.path.dirname(b)) for a, b in arrows if os.path.dirname(a) != os.path.dirname(b)})
+    tap.ok(not of_rooms, "no circle of rooms that call each other", [" ".join(sorted(circle)) for circle in of_rooms])
+    odd = list(complaints(circles(arrows), list(listed("tests/docs/circles.txt")), made))
+    tap.ok(not odd, "circles of files are those of circles.txt, each with its reason", odd)
+    planted(tap, cc)
+    print("1..%d" % tap.count)
+    sys.exit(tap.failed)
+
+
+main()
