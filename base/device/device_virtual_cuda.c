@@ -76,6 +76,29 @@ void gpu_virtual_fini(struct gpu *gpu)
     pthread_mutex_destroy(&gpu->virtual.lock);
 }
 
+static bool is_refusal(CUresult result)
+{
+    return result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Memory that the network and other processes can reach; without the network
+ * where the GPU cannot (GeForce), alone where the system gives no handles
+ * (containers). */
+static CUresult create(
+        const struct gpu_virtual *v, size_t bytes,
+        CUmemAllocationProp properties, CUmemGenericAllocationHandle *handle)
+{
+    properties.allocFlags.gpuDirectRDMACapable = 1;
+    CUresult result = v->create(handle, bytes, &properties, 0);
+    properties.allocFlags.gpuDirectRDMACapable = 0;
+    if (is_refusal(result))
+        result = v->create(handle, bytes, &properties, 0);
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    if (is_refusal(result))
+        result = v->create(handle, bytes, &properties, 0);
+    return result;
+}
+
 /* Physical memory for all of the block. It belongs to the mapping alone, and
  * goes when that goes. */
 static CUresult map(const struct gpu *gpu, struct gpu_block *block)
@@ -86,13 +109,7 @@ static CUresult map(const struct gpu *gpu, struct gpu_block *block)
     CUmemAccessDesc access = {
             .location = properties.location,
             .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    properties.allocFlags.gpuDirectRDMACapable = 1;
-    CUresult result = v->create(&handle, block->bytes, &properties, 0);
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) {
-        properties.allocFlags.gpuDirectRDMACapable = 0;
-        properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
-        result = v->create(&handle, block->bytes, &properties, 0);
-    }
+    CUresult result = create(v, block->bytes, properties, &handle);
     if (result != CUDA_SUCCESS)
         return result;
     result = v->map(block->base, block->bytes, 0, handle, 0);

@@ -23,6 +23,7 @@ static void *door_symbol(void *handle, const char *name);
 
 extern "C" {
 #include "base/library.h"
+#include "base/log.h"
 #include "kernels/attention/cudnn_door.h"
 }
 
@@ -97,6 +98,30 @@ struct cudnn_device {
 
 static struct cudnn_device *devices[DEVICES];
 
+/* cuDNN compiles engines for Hopper when a graph is built. It opens the
+ * compiler by its name, and finds what is open already: so it is opened where
+ * our own search finds it. */
+static void open_compiler(void)
+{
+    char library[32], parts[40], why[256];
+    const char *const names[] = {library, NULL}, *const part_names[] = {
+                                                         parts, NULL};
+    snprintf(library, sizeof library, "libnvrtc.so.%d", CUDART_VERSION / 1000);
+    snprintf(
+            parts, sizeof parts, "libnvrtc-builtins.so.%d.*",
+            CUDART_VERSION / 1000);
+    if (!library_open(names, why, sizeof why)) {
+        zd_log_warning(
+                "attention: cuDNN has no compiler, which it needs on Hopper "
+                "and later; without it our own, slower kernels do attention "
+                "there: %s; the CUDA toolkit has it, or pip install "
+                "nvidia-cuda-nvrtc",
+                why);
+        return;
+    }
+    library_open(part_names, why, sizeof why);
+}
+
 /* Once in a process. "" when it is there. */
 static const char *open_library(void)
 {
@@ -113,6 +138,7 @@ static const char *open_library(void)
             return;
         }
         *why = 0;
+        open_compiler();
         if (fe::detail::get_backend_version() < OLDEST)
             snprintf(why, sizeof why, "cuDNN is older than 9.0");
         /* Where a deterministic backward has a way that needs O(T) and one

@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void expect_refused(
         const char *failure, const char *code, const char *word)
@@ -138,6 +140,51 @@ Test(device_refused, a_driver_that_keeps_a_process_s_memory_says_so)
     cr_expect_eq(back, value, "it is still there");
     device_give(a, sizeof value);
     device_close(device);
+}
+
+/* Allocations that other processes could be lent, of one. */
+static uint64_t shareable_of(const char *failures)
+{
+    void *a;
+    zd_standin_fail(failures);
+    struct device *device = gpu_case_open();
+    uint64_t before = zd_standin_counters().shareable;
+    cr_assert_eq(device_take(5000, &a), ZD_OK, "%s", failures);
+    uint64_t shareable = zd_standin_counters().shareable - before;
+    device_give(a, 5000);
+    device_close(device);
+    return shareable;
+}
+
+Test(device_refused, a_gpu_without_rdma_keeps_its_handles)
+{
+    cr_expect_eq(shareable_of(NULL), 1);
+    cr_expect_eq(shareable_of("no_rdma"), 1);
+    cr_expect_eq(shareable_of("no_rdma,no_handles"), 0);
+}
+
+static uint64_t count_of_child(void)
+{
+    uint64_t count = 99;
+    int ends[2];
+    cr_assert_eq(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        count = (uint64_t)device_gpu_count(NULL);
+        _exit(write(ends[1], &count, sizeof count) != sizeof count);
+    }
+    cr_assert_eq(read(ends[0], &count, sizeof count), sizeof count);
+    close(ends[0]), close(ends[1]);
+    waitpid(child, NULL, 0);
+    return count;
+}
+
+/* As CUDA does it; so that no test of ours forks behind a count. */
+Test(device_refused, a_child_of_who_has_counted_gpus_has_none)
+{
+    cr_expect_eq(count_of_child(), 1);
+    cr_assert_eq(device_gpu_count(NULL), 1);
+    cr_expect_eq(count_of_child(), 0);
 }
 
 Test(device_refused, pinning_is_refused_with_a_fix)

@@ -82,11 +82,13 @@ bool fails_now(enum failure failure);
 cudaError_t start_error(void);
 bool has_no_code(void);    /* the program, for this GPU */
 bool has_no_virtual(void); /* the driver: none of virtual.cpp */
+bool has_no_rdma(void);    /* the GPU */
+bool has_no_handles(void); /* the system */
 void hang(void);           /* until zd_standin_unhang */
 
 struct counters {
     std::atomic<uint64_t> launches, copies, pageable_copies, host_waits;
-    std::atomic<uint64_t> device_bytes, pinned_bytes, reports;
+    std::atomic<uint64_t> device_bytes, pinned_bytes, reports, shareable;
 };
 struct counters &counters(void);
 

@@ -18,6 +18,8 @@ struct state {
     char text[1024];
     bool hangs_end;
     bool no_device, no_driver, old_driver, busy, no_code, no_virtual;
+    bool no_rdma, no_handles;
+    bool is_started, is_child; /* of a process that had started */
     uint64_t fail_at[FAILURES], count[FAILURES];
     struct counters counters;
 };
@@ -67,6 +69,10 @@ void add_failure(struct state &s, const char *name, uint64_t number)
         s.no_code = true;
     else if (!strcmp(name, "no_virtual"))
         s.no_virtual = true;
+    else if (!strcmp(name, "no_rdma"))
+        s.no_rdma = true;
+    else if (!strcmp(name, "no_handles"))
+        s.no_handles = true;
     else {
         fprintf(stderr, "stand-in: no failure is called %s\n", name);
         abort();
@@ -76,7 +82,7 @@ void add_failure(struct state &s, const char *name, uint64_t number)
 void set_failures(struct state &s, const char *failures)
 {
     s.no_device = s.no_driver = s.old_driver = s.busy = s.no_code =
-            s.no_virtual = false;
+            s.no_virtual = s.no_rdma = s.no_handles = false;
     memset(s.fail_at, 0, sizeof s.fail_at);
     memset(s.count, 0, sizeof s.count);
     if (!failures)
@@ -190,14 +196,24 @@ bool fails_now(enum failure failure)
     return ++s.count[failure] == s.fail_at[failure];
 }
 
+static void note_fork(void)
+{
+    state().is_child = state().is_started;
+}
+
 cudaError_t start_error(void)
 {
     settings();
     struct state &s = state();
+    static const int watch = pthread_atfork(nullptr, nullptr, note_fork);
+    (void)watch;
     if (s.no_driver || s.old_driver)
         return cudaErrorInsufficientDriver;
     if (s.no_device || !settings().gpus)
         return cudaErrorNoDevice;
+    if (s.is_child)
+        return cudaErrorInitializationError;
+    s.is_started = true;
     return cudaSuccess;
 }
 
@@ -214,6 +230,16 @@ bool has_no_code(void)
 bool has_no_virtual(void)
 {
     return state().no_virtual;
+}
+
+bool has_no_rdma(void)
+{
+    return state().no_rdma;
+}
+
+bool has_no_handles(void)
+{
+    return state().no_handles;
 }
 
 int driver_version(void)
@@ -251,7 +277,7 @@ struct zd_standin_counters zd_standin_counters(void)
 {
     struct counters &c = counters();
     return {c.launches,     c.copies,       c.pageable_copies, c.host_waits,
-            c.device_bytes, c.pinned_bytes, c.reports};
+            c.device_bytes, c.pinned_bytes, c.reports,       c.shareable};
 }
 
 const char *zd_standin_report(void)

@@ -63,7 +63,10 @@ void zd_standin_set_sticky(cudaError_t error, const char *format, ...)
  *     hang:N      the N-th launch never ends (zd_standin_unhang())
  *     no_device, no_driver, old_driver, busy    what opening a GPU meets
  *     no_code     the program was not built for this GPU
- *     no_virtual  a driver without virtual memory */
+ *     no_virtual  a driver without virtual memory
+ *     no_rdma     a GPU whose memory the network cannot reach (GeForce)
+ *     no_handles  a system that lends no memory to other processes
+ * Whoever counts or opens GPUs and forks has a child that can do neither. */
 void zd_standin_fail(const char *failures);
 void zd_standin_unhang(void);
 
@@ -73,6 +76,7 @@ struct zd_standin_counters {
     uint64_t device_bytes; /* allocated now, all devices */
     uint64_t pinned_bytes;
     uint64_t reports;
+    uint64_t shareable; /* allocations that have a handle for others */
 };
 struct zd_standin_counters zd_standin_counters(void);
 /* The last report of a mistake (also printed on stderr); "" when none. */

@@ -99,12 +99,17 @@ CUresult create(
     if (!bytes || bytes % GRAIN)
         return wrong("memory that is not of whole grains");
     int device = properties->location.id;
+    bool is_shareable = properties->requestedHandleTypes != 0;
+    if ((properties->allocFlags.gpuDirectRDMACapable && has_no_rdma()) ||
+        (is_shareable && has_no_handles()))
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (fails_now(FAIL_MALLOC) || !charge(device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct allocation *made = new allocation();
     made->bytes = bytes;
     made->device = device;
     *out = (CUmemGenericAllocationHandle)made;
+    counters().shareable += is_shareable;
     return CUDA_SUCCESS;
 }
 
