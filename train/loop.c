@@ -179,6 +179,7 @@ static enum zd_status after_step(
         const struct comm_counters *before)
 {
     struct comm_counters wire = comm_counters(trainer->comm);
+    starts_step(trainer->starts, report->step);
     wire.reduce_scatter -= before->reduce_scatter;
     wire.all_gather -= before->all_gather;
     wire.all_reduce -= before->all_reduce;
@@ -329,6 +330,7 @@ static enum zd_status run(struct trainer *trainer)
     ZD_TRY(between_end(trainer));
     ZD_TRY(rank_report_ask(trainer));
     trainer_tell_state(trainer, RUN_RUNNING);
+    starts_running(trainer->starts);
     startup_mark(&trainer->startup, "files");
     ZD_TRY(run_steps(trainer, &stopped));
     if (!stopped)
@@ -389,6 +391,7 @@ enum zd_status train_run(
     if (status == ZD_OK && finished)
         trainer_tell_state(&trainer, RUN_DONE);
     commands_refuse(&trainer);
+    starts_end(trainer.starts, status);
     if (status != ZD_OK && status != ZD_ERR_STOPPED)
         fail(&trainer, status);
     trainer_fini(&trainer);

@@ -89,11 +89,13 @@ static enum zd_status refuse_existing(const struct train_job *job)
     return ZD_ERR_CREATE;
 }
 
-/* Rank 0 decides; path is empty for a fresh start. */
-static enum zd_status choose(const struct train_job *job, char *path)
+/* Rank 0 decides; path is empty for a fresh start. `digest`: (HASH_HEX) of the
+ * manifest. */
+static enum zd_status choose(
+        const struct train_job *job, char *path, char *digest)
 {
     struct checkpoint *checkpoint = NULL;
-    path[0] = '\0';
+    path[0] = digest[0] = '\0';
     if (job->run.resume == RESUME_NEVER)
         return refuse_existing(job);
     if (job->run.resume == RESUME_PATH) {
@@ -112,6 +114,11 @@ static enum zd_status choose(const struct train_job *job, char *path)
                 "run.resume is \"must\" and %s holds no checkpoint that "
                 "verifies",
                 job->job.output_dir);
+    if (checkpoint)
+        snprintf(
+                digest, HASH_HEX, "%s",
+                json_string_value(json_object_get(
+                        checkpoint_manifest(checkpoint), "manifest_xxh3_128")));
     checkpoint_close(checkpoint);
     return ZD_OK;
 }
@@ -232,14 +239,16 @@ enum zd_status trainer_resume(struct trainer *trainer)
 {
     bool is_own = true;
     enum zd_status status = ZD_OK;
-    char *path = trainer->resumed_from;
+    char *path = trainer->resumed_from, digest[HASH_HEX] = "";
     struct train_state *state = &trainer->state;
 
     if (trainer_is_first(trainer))
-        status = choose(trainer->job, path);
+        status = choose(trainer->job, path, digest);
     ZD_TRY(comm_agree(trainer->comm, status));
     ZD_TRY(comm_broadcast(
             trainer->comm, path, sizeof trainer->resumed_from, 0));
+    ZD_TRY(starts_begin(
+            trainer->comm, trainer->job, digest, path, &trainer->starts));
     if (path[0]) {
         ZD_TRY(load(trainer));
         trainer_state_resume(trainer);
@@ -252,6 +261,7 @@ enum zd_status trainer_resume(struct trainer *trainer)
             trainer->last_saved_step = state->step;
     }
     trainer->base_step = state->step;
+    starts_step(trainer->starts, state->step);
     trainer->writer.may_replace = trainer->job->run.resume == RESUME_PATH;
     if (trainer_is_first(trainer))
         status = tell_replaced(trainer);

@@ -65,7 +65,7 @@ static const struct cli_exit exits[] = {
         {69, "does not fit"}, {73, "cannot create"},
         {74, "I/O"},          {75, "stopped early (start again to resume)"},
         {77, "permission"},   {78, "job file"},
-        {79, "diverged"},
+        {79, "diverged, or keeps ending the same way"},
 };
 
 static const struct cli_args defaults = {

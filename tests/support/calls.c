@@ -6,9 +6,11 @@
  *                           path, and the other path of a rename, parted by
  *                           tabs; paths are absolute
  *   ZEROD_TEST_REFUSE=CALL:PART:ERRNO[:N]
- *                           CALL (open, opendir, readdir, stat, pread, fsync,
- *                           rename, mkdir) fails with ERRNO (a number) where
- * the path has PART in it; N: only the Nth such call
+ *                           CALL (open, opendir, readdir, stat, pread, write,
+ *                           fsync, rename, mkdir) fails with ERRNO (a number)
+ *                           where the path has PART in it; N: only the Nth such
+ *                           call. -11: it is a fault; other numbers below 0 are
+ *                           signals
  *
  * What it looks like to a program whose machine has no descriptors left, whose
  * disk fails, or whose folders belong to somebody else, also for root.
@@ -20,6 +22,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -96,6 +99,7 @@ static bool refused(const char *call, const char *path)
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static int seen;
     char name[16], part[256];
+    int *volatile nowhere = NULL;
     int error, only = 0;
     const char *rule = getenv("ZEROD_TEST_REFUSE");
     if (!rule ||
@@ -106,9 +110,15 @@ static bool refused(const char *call, const char *path)
     pthread_mutex_lock(&mutex);
     bool is_it = ++seen == only || only == 0;
     pthread_mutex_unlock(&mutex);
+    if (is_it && error == -SIGSEGV)
+        *nowhere = 0;
+    if (is_it && error == -SIGABRT)
+        abort();
+    if (is_it && error < 0)
+        kill(getpid(), -error);
     if (is_it)
         errno = error;
-    return is_it;
+    return is_it && error > 0;
 }
 
 static bool refused_fd(const char *call, int fd)
@@ -182,7 +192,7 @@ PREAD(pread64, off64_t)
 ssize_t write(int fd, const void *data, size_t bytes)
 {
     REAL(write);
-    ssize_t done = real(fd, data, bytes);
+    ssize_t done = refused_fd("write", fd) ? -1 : real(fd, data, bytes);
     if (done > 0)
         note_fd("write", fd);
     return done;
@@ -192,7 +202,8 @@ ssize_t write(int fd, const void *data, size_t bytes)
     ssize_t name(int fd, const void *data, size_t bytes, offset_type at)       \
     {                                                                          \
         REAL(name);                                                            \
-        ssize_t done = real(fd, data, bytes, at);                              \
+        ssize_t done =                                                         \
+                refused_fd("write", fd) ? -1 : real(fd, data, bytes, at);      \
         if (done > 0)                                                          \
             note_fd("write", fd);                                              \
         return done;                                                           \

@@ -13,6 +13,7 @@
 #include "train/trainer/output_dir.h"
 #include "train/trainer/rank_device.h"
 #include "train/trainer/rank_report.h"
+#include "train/trainer/starts.h"
 #include "train/trainer/trace.h"
 #include "train/trainer/trainer_state.h"
 
@@ -29,6 +30,7 @@ struct trainer {
     struct replay *replay;
     struct job_plan plan;
     struct output_dir output_dir;
+    struct starts *starts; /* NULL: nobody counts */
     struct text text;
     struct device *device; /* NULL: the CPU */
     int device_sharers;    /* ranks on the same GPU, this one too; 0: the CPU */

@@ -1,0 +1,37 @@
+/* starts.h - how earlier starts of a run ended: a job that ends the same way
+ * each time it is started is not started for ever. Internal to train.
+ *
+ * OUTPUT_DIR/.zerod.starts has a line of JSON for each ending that counts:
+ *
+ *     {"start": .., "from": .., "job": .., "step": 7, "how": "signal 11", ..}
+ *
+ * An ending counts when another start would meet it again: a signal of a fault
+ * (SEGV, BUS, FPE, ILL, ABRT), and errors other than 69, 74 and 75. What the
+ * setup finds wrong costs nothing and is mended by people; of that only 70 and
+ * 79 count. KILL and TERM leave no line.
+ *
+ * Three endings in a row that are the same, from the same checkpoint, with the
+ * same job and after the same step: the fourth start is refused. A step beyond
+ * that one empties the file. */
+#ifndef ZD_TRAIN_TRAINER_STARTS_H
+#define ZD_TRAIN_TRAINER_STARTS_H
+
+#include "comm/comm.h"
+#include "train/job/options.h"
+
+struct starts;
+
+/* Collective. Of rank 0, `from`: the digest of the checkpoint's manifest, ""
+ * without one; `name`: how people know it. ZD_ERR_NUMERICS (79) when the run is
+ * refused. *starts_out is NULL where run.resume names a checkpoint, or is
+ * "never": somebody looks after the run. */
+enum zd_status starts_begin(
+        struct comm *comm, const struct train_job *job, const char *from,
+        const char *name, struct starts **starts_out);
+/* All of these take NULL. */
+void starts_running(struct starts *starts); /* setup is over */
+void starts_step(struct starts *starts, int64_t step);
+/* How this one ends, and the memory. */
+void starts_end(struct starts *starts, enum zd_status status);
+
+#endif
