@@ -15,6 +15,8 @@ void show_memory(const struct look *look, const json_t *answer, FILE *out);
 void show_samples(const struct look *look, const json_t *answer, FILE *out);
 /* `data` of an event as one line. */
 void show_event(const struct look *look, const json_t *event, FILE *out);
+/* Its state in words: "died after step 7". */
+const char *status_state(const json_t *status, char text[TEXT_SHORT]);
 /* step / max_steps; 0 where one is unknown. */
 double status_share(const json_t *status);
 

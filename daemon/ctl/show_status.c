@@ -102,9 +102,23 @@ static bool has_ended(const char *state)
            strcmp(state, "failed") == 0 || strcmp(state, "died") == 0;
 }
 
-static void print_head(const struct look *look, const json_t *status, FILE *out)
+const char *status_state(const json_t *status, char text[TEXT_SHORT])
 {
     const char *state = json_text_of(status, "state", "?");
+    double step = json_real_of(status, "step");
+    if (strcmp(state, "died") != 0)
+        return state;
+    snprintf(
+            text, TEXT_SHORT, "died after step %.0f",
+            isfinite(step) ? step : 0);
+    return text;
+}
+
+static void print_head(const struct look *look, const json_t *status, FILE *out)
+{
+    char words[TEXT_SHORT];
+    const char *state = status_state(status, words);
+    bool is_over = has_ended(json_text_of(status, "state", "?"));
     double step = json_real_of(status, "step"),
            steps = json_real_of(status, "max_steps");
     char eta[TEXT_SHORT], right[96] = "";
@@ -131,9 +145,9 @@ static void print_head(const struct look *look, const json_t *status, FILE *out)
     else
         fprintf(out, "\n%s\n", right);
     free(name);
-    int tail = has_ended(state) ? 0 : (int)strlen(eta) + 6;
+    int tail = is_over ? 0 : (int)strlen(eta) + 6;
     look_bar(look, status_share(status), columns - tail, out);
-    if (has_ended(state))
+    if (is_over)
         fputc('\n', out);
     else
         fprintf(out, "  eta %s\n", eta);
@@ -356,8 +370,9 @@ void show_status(const struct look *look, const json_t *status, FILE *out)
 void show_status_line(const struct look *look, const json_t *status, FILE *out)
 {
     char when[TEXT_SHORT], loss[TEXT_SHORT], speed[TEXT_SHORT], eta[TEXT_SHORT];
+    char words[TEXT_SHORT];
     fprintf(out, "%s ", text_time(look, look->now, when));
-    text_print(look, json_text_of(status, "state", "?"), false, out);
+    text_print(look, status_state(status, words), false, out);
     fprintf(out, " step %.0f/%.0f (%.0f%%) loss %s %s tok/s eta %s\n",
             fmax(json_real_of(status, "step"), 0),
             fmax(json_real_of(status, "max_steps"), 0),

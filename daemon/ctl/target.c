@@ -58,11 +58,26 @@ static bool answers(const json_t *file, const char *socket)
     return is_same;
 }
 
+/* Has this process the name of ours? Others get the numbers of the dead. */
+static bool is_zerod(pid_t pid)
+{
+    char path[64], name[32] = "";
+    snprintf(path, sizeof path, "/proc/%ld/comm", (long)pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return true;
+    if (!fgets(name, sizeof name, file))
+        name[0] = '\0';
+    fclose(file);
+    return strncmp(name, "zerod", 5) == 0;
+}
+
 /* Is the process that wrote `file` gone from this host? A run holds the lock of
- * its folder as long as it lives, whatever its socket does. To look at a lock
- * is to take it for a moment, in which another run could not: so that is done
- * only where the process may be another's by now, or is not seen and wrote a
- * moment ago (a container has processes of its own). */
+ * its folder until it ends, whatever its socket does; then it gives it back and
+ * writes how it ended. To look at a lock is to take it for a moment, in which
+ * another run could not (it tries again, train/trainer/output_dir.c): so that
+ * is done only where the process is another's by now, or is not seen and wrote
+ * a moment ago (a container has processes of its own). */
 static bool is_gone(const char *dir, const json_t *file, double age)
 {
     char path[PATH_MAX], here[64] = "";
@@ -74,6 +89,8 @@ static bool is_gone(const char *dir, const json_t *file, double age)
     bool is_unseen = kill(pid, 0) != 0 && errno == ESRCH;
     if (is_unseen && age > WRITTEN_SECONDS)
         return true;
+    if (!is_unseen && is_zerod(pid))
+        return false;
     fs_join(path, sizeof path, dir, ".zerod.lock");
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
@@ -81,6 +98,24 @@ static bool is_gone(const char *dir, const json_t *file, double age)
     bool is_free = flock(fd, LOCK_SH | LOCK_NB) == 0;
     close(fd);
     return is_free;
+}
+
+/* What a run wrote before it went is read again once it is gone. */
+static enum zd_status look_for_death(
+        struct target *target, const char *dir, const char *path)
+{
+    json_t *again;
+    if (target_file_has_ended(target) ||
+        !is_gone(dir, target->file, target->age))
+        return ZD_OK;
+    ZD_TRY(json_parse_file(path, STATUS_MAX, &again));
+    json_decref(target->file);
+    target->file = again;
+    target->is_dead =
+            !target_file_has_ended(target) && is_gone(dir, again, target->age);
+    if (target->is_dead)
+        json_object_set_new(again, "state", json_string("died"));
+    return ZD_OK;
 }
 
 enum zd_status target_of_dir(const char *dir, struct target *target_out)
@@ -105,11 +140,10 @@ enum zd_status target_of_dir(const char *dir, struct target *target_out)
     target_out->dir = strdup(dir);
     target_out->file = file;
     target_out->age = difftime(time(NULL), about.st_mtime);
-    target_out->is_dead =
-            !target_file_has_ended(target_out) && is_gone(dir, file, target_out->age);
-    if (target_out->is_dead)
-        json_object_set_new(file, "state", json_string("died"));
-    return ZD_OK;
+    enum zd_status status = look_for_death(target_out, dir, path);
+    if (status != ZD_OK)
+        target_fini(target_out);
+    return status;
 }
 
 enum zd_status target_get(

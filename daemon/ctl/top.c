@@ -98,7 +98,8 @@ static void print_head(
         const struct look *look, const json_t *status, int columns, FILE *out)
 {
     struct line line = line_begin(look, columns, out);
-    const char *state = json_text_of(status, "state", "?");
+    char words[TEXT_SHORT];
+    const char *state = status_state(status, words);
     char eta[TEXT_SHORT], clock[TEXT_SHORT], right[64];
     snprintf(
             right, sizeof right, "step %.0f/%.0f %.0f%%",

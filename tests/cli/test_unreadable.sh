@@ -104,6 +104,14 @@ check "below $i descriptors nothing is trained and no signal ends it; $refused o
 check 'with enough the run goes on from it' grep -q 'checkpoint-000002' "$dir/stderr"
 check 'as the step behind it' [ "$(sed -n 's/.*"step":\([0-9]*\),"loss".*/\1/p' out/metrics.jsonl | tr '\n' ' ')" = '1 2 3 ' ]
 
+# The lock of output_dir, which zerodctl shares for a moment to see whether it is held.
+fresh
+refuse "flock:.zerod.lock:11:1"
+train --set train.max_steps=3
+code=$?
+allow
+check 'a lock that somebody shares for a moment is waited for' [ $code = 0 ]
+
 # ckpt ls tells what it cannot read from what is damaged.
 fresh
 truncate -s -4 out/checkpoint-000001/$shard

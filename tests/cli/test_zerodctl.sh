@@ -152,11 +152,26 @@ ok '--dir: a run that lives is no dead one' ctl 0 status --dir made
 kill -KILL "$job"
 wait "$job" 2>/dev/null
 ok '--dir: a run that was killed is 69' ctl 69 status --dir made
-ok '  died' says '^tested +died'
+ok '  died, and where' says '^tested +died after step [0-9]+ '
 ok '  with its step and its process' grep -qE "E1099.*died after step [0-9]+: process $job is gone" err
 ok '  in JSON too' ctl 69 status --dir made -o json
 ok '  the state' says '"state": "died"'
 job=
+# A run that ends gives its lock back before it writes how it ended; and the numbers of the dead are given again.
+cp made/status.json dead.json
+cp "$(command -v sleep)" zerod-sleep
+./zerod-sleep 1000 &
+job=$!
+sed "s/^  \"pid\": .*/  \"pid\": $job,/" dead.json >made/status.json
+ok '--dir: one that still is there may write its end' ctl 0 status --dir made
+kill -KILL "$job"
+wait "$job" 2>/dev/null
+job=
+sed "s/^  \"pid\": .*/  \"pid\": $$,/" dead.json >made/status.json
+ok '--dir: a process that is no zerod is none' ctl 69 status --dir made
+sed 's/^  "host": ".*"/  "host": "elsewhere.example"/' dead.json >made/status.json
+ok '--dir: of another host nothing is known' ctl 0 status --dir made
+cp dead.json made/status.json
 ok '--dir: its files are read' ctl 0 metrics loss --dir made
 ok '--dir: it takes no command' ctl 66 pause --dir made
 tests_end

@@ -7,10 +7,9 @@
  *                           tabs; paths are absolute
  *   ZEROD_TEST_REFUSE=CALL:PART:ERRNO[:N]
  *                           CALL (open, opendir, readdir, stat, pread, write,
- *                           fsync, rename, mkdir) fails with ERRNO (a number)
- *                           where the path has PART in it; N: only the Nth such
- *                           call. -11: it is a fault; other numbers below 0 are
- *                           signals
+ *                           fsync, flock, rename, mkdir) fails with ERRNO (a
+ * number) where the path has PART in it; N: only the Nth such call. -11: it is
+ * a fault; other numbers below 0 are signals
  *
  * What it looks like to a program whose machine has no descriptors left, whose
  * disk fails, or whose folders belong to somebody else, also for root.
@@ -28,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -222,6 +222,12 @@ PWRITE(pwrite64, off64_t)
     }
 SYNC(fsync)
 SYNC(fdatasync)
+
+int flock(int fd, int how)
+{
+    REAL(flock);
+    return refused_fd("flock", fd) ? -1 : real(fd, how);
+}
 
 int mkdir(const char *path, mode_t mode)
 {

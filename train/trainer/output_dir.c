@@ -16,6 +16,18 @@
 
 #define LOCK_FILE ".zerod.lock"
 
+/* zerodctl shares the lock for a moment when it looks whether it is held. */
+static bool lock_soon(int fd)
+{
+    const struct timespec moment = {.tv_nsec = 10000000};
+    for (int tries = 0; tries < 5; tries++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return true;
+        nanosleep(&moment, NULL);
+    }
+    return false;
+}
+
 static enum zd_status take_lock(struct output_dir *dir)
 {
     char path[PATH_MAX], holder[128] = "";
@@ -25,7 +37,7 @@ static enum zd_status take_lock(struct output_dir *dir)
         return ZD_FAIL(
                 ZD_ERR_CREATE, "E0733", "cannot create %s: %s", path,
                 strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (!lock_soon(fd)) {
         ssize_t n = pread(fd, holder, sizeof holder - 1, 0);
         if (n > 0)
             holder[strcspn(holder, "\n")] = '\0';
