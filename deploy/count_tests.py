@@ -2,6 +2,9 @@
 count_tests.py --failures TESTLOG.json...: print what the tests that failed said on their standard output, which meson
 keeps to itself when a test speaks TAP.
 
+count_tests.py --retries TESTLOG.json...: print what was tried again, a line each: tests of failures on a machine that does
+other things say so in a comment, "# again: what: why".
+
 A test that speaks TAP counts once for each of its lines, any other once. One that ended badly without a failing line
 (crash, timeout, fewer tests than its plan) counts one failure more."""
 
@@ -10,6 +13,7 @@ import re
 import sys
 
 LINE = re.compile(r"^\s*(not )?ok\b(.*)$", re.MULTILINE)
+AGAIN = re.compile(r"^\s*# again: (.*)$", re.MULTILINE)
 BAD = ("FAIL", "ERROR", "TIMEOUT", "INTERRUPT", "UNEXPECTEDPASS")
 
 
@@ -43,7 +47,16 @@ def print_failures(paths):
             print(f"-- {test['name']}: {test['result']}", *lines[-100:], sep="\n")
 
 
+def print_retries(paths):
+    for test in tests(paths):
+        for said in AGAIN.findall(test.get("stdout") or ""):
+            print(f"{test['name']}: {said}")
+
+
 def main():
+    if sys.argv[1:2] == ["--retries"]:
+        print_retries(sys.argv[2:])
+        return
     if sys.argv[1:2] == ["--failures"]:
         print_failures(sys.argv[2:])
         return

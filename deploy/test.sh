@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build zerod and run its tests; the last line is "N passed, N failed, N skipped".
+# Build zerod and run its tests; the last line is "N passed, N failed, N skipped", above it what was tried again.
 #   deploy/test.sh           everything that a change must pass: under twenty-five minutes on two cores
 #   deploy/test.sh --long    the suite `long` too, and CUDA's stand-ins under the thread sanitizer
 # With CI set, the packages of the group `ci` are installed too.
@@ -75,9 +75,12 @@ told() {
     [[ $2 != FAIL ]] || bad=1
 }
 finish() {
-    local passed=0 failed=0 skipped=0
+    local passed=0 failed=0 skipped=0 retries
     read -r passed failed skipped < <(python3 deploy/count_tests.py "${logs[@]}" "$work/told.json")
     if [[ $bad -ne 0 && $failed -eq 0 ]]; then failed=1; fi
+    retries=$(python3 deploy/count_tests.py --retries "${logs[@]}" "$work/told.json")
+    echo "$(grep -c . <<<"$retries") tried again${retries:+:}"
+    [[ -z $retries ]] || sed 's/^/    /' <<<"$retries"
     echo "$passed passed, $failed failed, $skipped skipped"
     [[ $failed -eq 0 ]]
     exit

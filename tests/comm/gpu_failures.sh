@@ -7,6 +7,9 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 number=0
 
+# again WHAT..: something is tried again; deploy/test.sh counts these lines.
+again() { echo "# again: $*"; }
+
 # What the last run should have said, or ended with, and has not: missing CODE PATTERN..
 missing() {
     [[ $code -eq $1 ]] || echo "# exit code $code, not $1"
@@ -24,6 +27,7 @@ check() {
     for seconds in 8 30 ''; do
         wrong=$(missing "$@")
         [[ -n $wrong && -n $seconds ]] || break
+        again "$name, now with $seconds s:" "${wrong//$'\n'/;}"
         attempt "$seconds"
     done
     if [[ -z $wrong ]]; then echo "ok $number - $name"; else
@@ -42,6 +46,7 @@ attempt() {
             >"$out/said" 2>&1 </dev/null
         code=$?
         [[ $code -eq 139 ]] && grep -q 'server_finalize' "$out/said" || break
+        again "mpirun crashed in its last act: ${arguments[*]##*/}"
     done
 }
 

@@ -31,6 +31,8 @@ write_job() {
 write_job out >job.toml
 
 note() { echo "# $*"; }
+# again WHAT: WHY: something is tried again; deploy/test.sh counts these lines.
+again() { echo "# again: $*"; }
 skip_all() { echo "1..0 # SKIP $*"; exit 0; }
 plan() { echo "1..$tests"; exit $((failures > 0)); }
 # check WHAT COMMAND...: one test; what the command prints is told when it fails.

@@ -88,6 +88,7 @@ for ((trial = 1; trial <= (trials + 2) / 3; trial++)); do
     ranks=$((1 + trial % 3))
     http=000
     for ((try = 1; try <= 20 && (http == 0 || http == 503); try++)); do # it may be over before it is asked
+        [[ $try -eq 1 ]] || again "set trial $trial: $http, the run was over before it was asked"
         rm -rf "set-$trial"
         start set-$trial $ranks "${steps[@]}"
         wait_rows set-$trial $((1 + RANDOM % 20))

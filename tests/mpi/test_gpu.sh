@@ -42,6 +42,7 @@ for victim in 1 2; do
     [[ $victim -eq 1 ]] || tier=("${in_file[@]}")
     code=0
     for ((try = 1; try <= 20 && code == 0; try++)); do # whoever looks away for a moment finds it done
+        [[ $try -eq 1 ]] || again "kill -9 of rank $((victim - 1)): the run had ended before, with 0"
         rm -rf killed-$victim
         start killed-$victim 2 "${long[@]}" "${tier[@]}"
         wait_rows killed-$victim $((3 * victim + RANDOM % 3))

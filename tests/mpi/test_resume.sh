@@ -11,6 +11,7 @@ check "all of its checkpoints verify" all_verify whole
 for victim in 1 2; do
     code=0
     for ((try = 1; try <= 20 && code == 0; try++)); do # whoever looks away for a moment finds it done
+        [[ $try -eq 1 ]] || again "kill -9 of rank $((victim - 1)): the run had ended before, with 0"
         rm -rf killed-$victim
         start killed-$victim 2 "${steps[@]}"
         wait_rows killed-$victim $((4 * victim + RANDOM % 5))

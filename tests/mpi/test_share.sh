@@ -42,6 +42,7 @@ for stage in 1 3; do
         note "stage $stage: 2 ranks $(median 2-$stage-$try) s a step, 4 ranks $(median 4-$stage-$try) s: $ratio"
         best=$(awk -v a="$best" -v b="$ratio" 'BEGIN { print a < b ? a : b }')
         awk -v r="$best" 'BEGIN { exit !(r <= 1.3) }' && break
+        [[ $try -eq 3 ]] || again "stage $stage: 4 ranks take $ratio times the time of 2"
     done
     check "stage $stage: 4 ranks take $best times the time of 2" awk -v r="$best" 'BEGIN { exit !(r <= 1.3) }'
 done

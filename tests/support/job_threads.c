@@ -222,6 +222,17 @@ void tap_ok(bool passed, const char *format, ...)
     failures += !passed;
 }
 
+void tap_again(const char *format, ...)
+{
+    va_list args;
+    printf("# again: ");
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("\n");
+    fflush(stdout);
+}
+
 int tap_done(void)
 {
     printf("1..%d\n", tests);

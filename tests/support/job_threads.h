@@ -36,6 +36,8 @@ const char *job_threads_dir(void);
 /* TAP. */
 void tap_ok(bool passed, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
+/* Something is tried again, "what: why"; deploy/test.sh counts these lines. */
+void tap_again(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int tap_done(void); /* prints the plan; exit code */
 
 #endif

@@ -108,6 +108,8 @@ static void it_comes_between_steps(int world)
     bool stopped = true;
     int64_t steps = 0;
     for (int try = 0; try < TRIES && stopped && steps == 0; try++) {
+        if (try > 0)
+            tap_again("world %d: no step within %s", world, deadlines[try - 1]);
         dir = job_threads_dir();
         stopped = run(dir, world, deadlines[try], "run.deadline_margin=1s",
                       NULL) == ZD_ERR_STOPPED;
@@ -127,8 +129,10 @@ static void it_comes_while_paused(bool release)
     const char *dir = NULL;
     bool stopped = true, paused = false;
     for (int try = 0; try < TRIES && stopped && !paused; try++) {
-        if (try > 0)
+        if (try > 0) {
+            tap_again("no pause within %s", deadlines[try - 1]);
             commander_fini(&commander);
+        }
         commander_init(&commander);
         commander_add(&commander, 3, COMMAND_PAUSE)->release = release;
         dir = job_threads_dir();
