@@ -1,5 +1,6 @@
 /* device_memory_cpu.c - the CPU device: memory of the process. */
 #include "base/device/device_table.h"
+#include "base/device/host_pages.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,19 +10,7 @@
 
 static enum zd_status take(size_t bytes, void **device_out)
 {
-    /* mmap, not malloc: exact size, page-aligned, clear, and untouched pages
-     * cost nothing */
-    void *base =
-            mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602",
-                "the system refused %zu bytes of device memory: %s", bytes,
-                strerror(errno));
-    madvise(base, bytes, MADV_HUGEPAGE);
-    *device_out = base;
-    return ZD_OK;
+    return host_pages_take(bytes, "device", device_out);
 }
 
 static void give(void *device, size_t bytes)

@@ -1,9 +1,9 @@
 /* device_memory_cuda.c - memory of the thread's GPU, and memory of the host
  * that it can reach. */
 #include "base/device/gpu_cuda.h"
+#include "base/device/host_pages.h"
 #include "base/device/populate.h"
 
-#include <errno.h>
 #include <linux/mempolicy.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -129,15 +129,8 @@ static enum zd_status page_lock(void *host, size_t bytes)
 
 enum zd_status gpu_take_pinned(size_t bytes, void **host_out)
 {
-    void *host =
-            mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (host == MAP_FAILED)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602",
-                "the system refused %zu bytes of pinned memory: %s", bytes,
-                strerror(errno));
-    madvise(host, bytes, MADV_HUGEPAGE);
+    void *host;
+    ZD_TRY(host_pages_take(bytes, "pinned", &host));
     prefer_node(host, bytes, device_facts().numa_node);
     populate(host, bytes);
     enum zd_status status = page_lock(host, bytes);

@@ -1,6 +1,7 @@
 #include "base/memory/arena.h"
 
 #include "base/device/device_memory.h"
+#include "base/device/host_pages.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -89,23 +90,6 @@ size_t arena_plan_kind_bytes(
     return sum;
 }
 
-static enum zd_status take_host(size_t bytes, void **host_out)
-{
-    /* mmap, not malloc: exact size, page-aligned, clear, and untouched pages
-     * cost nothing */
-    void *host =
-            mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (host == MAP_FAILED)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602",
-                "the system refused %zu bytes of host memory: %s", bytes,
-                strerror(errno));
-    madvise(host, bytes, MADV_HUGEPAGE);
-    *host_out = host;
-    return ZD_OK;
-}
-
 static enum zd_status take_memory(
         enum arena_memory memory, size_t bytes, void **base_out)
 {
@@ -115,7 +99,7 @@ static enum zd_status take_memory(
     case ARENA_PINNED:
         return device_take_pinned(bytes, base_out);
     case ARENA_HOST:
-        return take_host(bytes, base_out);
+        return host_pages_take(bytes, "host", base_out);
     default: /* its file is as long as planned */
         return ZD_OK;
     }

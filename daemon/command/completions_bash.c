@@ -61,7 +61,9 @@ static void put_options(FILE *stream, const struct cli_program *program)
     fputs("    esac\n}\n\n", stream);
 }
 
-static void put_value(FILE *stream, const struct completion_value *value)
+static void put_value(
+        FILE *stream, const struct cli_program *program,
+        const struct completion_value *value)
 {
     if (value->words[0] || value->more[0])
         fprintf(stream, "words='%s%s%s'; ", value->words,
@@ -75,36 +77,6 @@ static void put_value(FILE *stream, const struct completion_value *value)
     if (value->is_key)
         fputs("keys=1; ", stream);
     fputs(";;\n", stream);
-}
-
-/* $1: an option with a value, or the command whose operand comes. */
-static void put_values(
-        FILE *stream, const struct cli_program *program,
-        const struct completion_keys *keys)
-{
-    fprintf(stream, "_%s_values() {\n    case $1 in\n", program->name);
-    for (int i = 0; i < program->option_count; i++) {
-        const struct cli_option *option = &program->options[i];
-        if (!option->value)
-            continue;
-        struct completion_value value =
-                completion_value_of(keys, option->value);
-        fprintf(stream, "    --%s", option->name);
-        if (option->letter)
-            fprintf(stream, "|-%c", option->letter);
-        fputs(") ", stream);
-        put_value(stream, &value);
-    }
-    for (int i = 0; i < program->command_count; i++) {
-        const struct cli_command *command = &program->commands[i];
-        struct completion_value value =
-                completion_value_of(keys, command->operands);
-        if (!command->operands_max)
-            continue;
-        fprintf(stream, "    '%s') ", command->name);
-        put_value(stream, &value);
-    }
-    fputs("    esac\n}\n\n", stream);
 }
 
 static void put_keys(
@@ -212,7 +184,7 @@ void completion_put_bash(
             program->name);
     put_commands(stream, program);
     put_options(stream, program);
-    put_values(stream, program, keys);
+    completion_put_values(stream, program, keys, "", put_value);
     put_keys(stream, program, keys);
     completion_put_script(stream, program, script, "|");
 }

@@ -14,6 +14,17 @@ struct completion_value {
 struct completion_value completion_value_of(
         const struct completion_keys *keys, const char *placeholder);
 
+typedef void completion_value_fn(
+        FILE *stream, const struct cli_program *program,
+        const struct completion_value *value);
+/* _NAME_values of bash and zsh: what follows $1, an option with a value or the
+ * command whose operand comes. `open` is what a pattern of theirs begins with.
+ */
+void completion_put_values(
+        FILE *stream, const struct cli_program *program,
+        const struct completion_keys *keys, const char *open,
+        completion_value_fn *put_value);
+
 /* Is commands[index] the first of a group of two words, like "ckpt ls"? Then
  * group_out is "ckpt". */
 bool completion_begins_group(

@@ -60,6 +60,36 @@ struct completion_value completion_value_of(
 
 /* --- scripts --- */
 
+void completion_put_values(
+        FILE *stream, const struct cli_program *program,
+        const struct completion_keys *keys, const char *open,
+        completion_value_fn *put_value)
+{
+    fprintf(stream, "_%s_values() {\n    case $1 in\n", program->name);
+    for (int i = 0; i < program->option_count; i++) {
+        const struct cli_option *option = &program->options[i];
+        if (!option->value)
+            continue;
+        struct completion_value value =
+                completion_value_of(keys, option->value);
+        fprintf(stream, "    %s--%s", open, option->name);
+        if (option->letter)
+            fprintf(stream, "|-%c", option->letter);
+        fputs(") ", stream);
+        put_value(stream, program, &value);
+    }
+    for (int i = 0; i < program->command_count; i++) {
+        const struct cli_command *command = &program->commands[i];
+        struct completion_value value =
+                completion_value_of(keys, command->operands);
+        if (!command->operands_max)
+            continue;
+        fprintf(stream, "    %s'%s') ", open, command->name);
+        put_value(stream, program, &value);
+    }
+    fputs("    esac\n}\n\n", stream);
+}
+
 bool completion_begins_group(
         const struct cli_program *program, int index, char *group_out,
         size_t bytes)

@@ -101,35 +101,6 @@ static void put_value(
     fputs(";;\n", stream);
 }
 
-static void put_values(
-        FILE *stream, const struct cli_program *program,
-        const struct completion_keys *keys)
-{
-    fprintf(stream, "_%s_values() {\n    case $1 in\n", program->name);
-    for (int i = 0; i < program->option_count; i++) {
-        const struct cli_option *option = &program->options[i];
-        if (!option->value)
-            continue;
-        struct completion_value value =
-                completion_value_of(keys, option->value);
-        fprintf(stream, "    (--%s", option->name);
-        if (option->letter)
-            fprintf(stream, "|-%c", option->letter);
-        fputs(") ", stream);
-        put_value(stream, program, &value);
-    }
-    for (int i = 0; i < program->command_count; i++) {
-        const struct cli_command *command = &program->commands[i];
-        struct completion_value value =
-                completion_value_of(keys, command->operands);
-        if (!command->operands_max)
-            continue;
-        fprintf(stream, "    ('%s') ", command->name);
-        put_value(stream, program, &value);
-    }
-    fputs("    esac\n}\n\n", stream);
-}
-
 static void put_keys(
         FILE *stream, const struct cli_program *program,
         const struct completion_keys *all)
@@ -213,7 +184,7 @@ void completion_put_zsh(
             program->name, program->name);
     put_commands(stream, program);
     put_options(stream, program);
-    put_values(stream, program, keys);
+    completion_put_values(stream, program, keys, "(", put_value);
     put_keys(stream, program, keys);
     completion_put_script(stream, program, script, "|");
 }

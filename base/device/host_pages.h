@@ -1,0 +1,13 @@
+/* host_pages.h - memory of the process, by the page: exactly as long as asked
+ * for, clear, and untouched pages cost nothing. munmap gives it back. */
+#ifndef ZD_BASE_DEVICE_HOST_PAGES_H
+#define ZD_BASE_DEVICE_HOST_PAGES_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+/* `kind`, "pinned", is what an error calls it. ZD_ERR_MEMORY. */
+enum zd_status host_pages_take(size_t bytes, const char *kind, void **host_out);
+
+#endif
