@@ -45,3 +45,12 @@ int suggest_is_near(const char *typed, int distance)
     int length = (int)strlen(typed);
     return distance <= (length < 4 ? 1 : length < 9 ? 2 : length / 3);
 }
+
+void suggest_offer(
+        struct suggestion *nearest, const char *typed, int distance,
+        const char *word)
+{
+    if (suggest_is_near(typed, distance) &&
+        (!nearest->word || distance < nearest->distance))
+        *nearest = (struct suggestion){word, distance};
+}

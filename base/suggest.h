@@ -9,4 +9,14 @@ int edit_distance(const char *a, const char *b);
 /* Is a word at this distance from `typed` worth naming? */
 int suggest_is_near(const char *typed, int distance);
 
+/* The nearest of the words offered so far, the first of those as near. Begins
+ * as zeros. */
+struct suggestion {
+    const char *word; /* as it was offered; NULL: none is near */
+    int distance;
+};
+void suggest_offer(
+        struct suggestion *nearest, const char *typed, int distance,
+        const char *word);
+
 #endif

@@ -1,5 +1,7 @@
 #include "model/config_keys.h"
 
+#include "base/suggest.h"
+
 #include <stdarg.h>
 #include <string.h>
 
@@ -175,29 +177,6 @@ static enum zd_status refuse(
     return reader->on_error;
 }
 
-static int edit_distance(const char *a, const char *b)
-{
-    enum { MAX = 64 };
-    int row[MAX + 1];
-    int b_length = (int)strnlen(b, MAX);
-    for (int j = 0; j <= b_length; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1] && i <= MAX; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= b_length; j++) {
-            int best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[b_length];
-}
-
 static enum zd_status check_known(
         const struct config_reader *reader, const char *key, int family)
 {
@@ -211,7 +190,7 @@ static enum zd_status check_known(
         if (!(families & family))
             continue;
         int d = edit_distance(key, name);
-        if (d == 0)
+        if (strcmp(key, name) == 0)
             return ZD_OK;
         if (d < distance)
             distance = d, nearest = name;

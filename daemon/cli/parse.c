@@ -39,8 +39,7 @@ static enum zd_status tell_unknown_command(
         const char *second)
 {
     char typed[64];
-    const char *best = NULL;
-    int best_distance = INT_MAX;
+    struct suggestion nearest = {0};
     bool is_group = false; /* "ckpt" alone */
     for (int i = 0; i < program->command_count; i++) {
         size_t length = strlen(first);
@@ -53,18 +52,15 @@ static enum zd_status tell_unknown_command(
             typed, sizeof typed, "%s%s%s", first, two ? " " : "",
             two ? second : "");
     for (int i = 0; i < program->command_count; i++) {
-        int distance = edit_distance(typed, program->commands[i].name);
-        if (suggest_is_near(typed, distance) && distance < best_distance) {
-            best = program->commands[i].name;
-            best_distance = distance;
-        }
+        const char *name = program->commands[i].name;
+        suggest_offer(&nearest, typed, edit_distance(typed, name), name);
     }
     if (is_group && !two)
         ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s` needs another word", first);
     else
         ZD_FAIL(ZD_ERR_USAGE, USAGE, "no command `%s`", typed);
-    if (best)
-        zd_fail_help("did you mean `%s`?", best);
+    if (nearest.word)
+        zd_fail_help("did you mean `%s`?", nearest.word);
     else
         zd_fail_help("%s --help lists the commands", program->name);
     return ZD_ERR_USAGE;
@@ -94,24 +90,21 @@ static enum zd_status tell_unknown_option(
         const struct cli_program *program, const struct cli_command *command,
         const char *typed)
 {
-    const char *best = NULL, *space = command ? " " : "",
+    struct suggestion nearest = {0};
+    const char *space = command ? " " : "",
                *words = command ? command->name : "";
-    int best_distance = INT_MAX;
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(typed, "="), typed);
     for (int i = 0; i < program->option_count; i++) {
         const struct cli_option *option = &program->options[i];
         int distance = edit_distance(name + strspn(name, "-"), option->name);
-        if (cli_takes(program, command, option) &&
-            suggest_is_near(name, distance) && distance < best_distance) {
-            best = option->name;
-            best_distance = distance;
-        }
+        if (cli_takes(program, command, option))
+            suggest_offer(&nearest, name, distance, option->name);
     }
     ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s%s%s` has no option `%s`", program->name,
             space, words, name);
-    if (best)
-        zd_fail_help("did you mean `--%s`?", best);
+    if (nearest.word)
+        zd_fail_help("did you mean `--%s`?", nearest.word);
     else
         zd_fail_help("%s%s%s --help lists them", program->name, space, words);
     return ZD_ERR_USAGE;

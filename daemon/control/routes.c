@@ -2,7 +2,6 @@
 #include "base/suggest.h"
 #include "daemon/control/routes_internal.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,20 +96,16 @@ static const struct route *find_route(const char *path, const char *method)
 
 static void reply_unknown(struct http_reply *reply, const char *path)
 {
-    const struct route *near = NULL;
-    int best = INT_MAX;
+    struct suggestion nearest = {0};
     char hint[160] = "GET /v1 lists what can be asked";
     for (int i = 0; i < routes_count; i++) {
-        int distance = edit_distance(path, routes_table[i].path);
-        if (distance < best && suggest_is_near(path, distance)) {
-            best = distance;
-            near = &routes_table[i];
-        }
+        const char *known = routes_table[i].path;
+        suggest_offer(&nearest, path, edit_distance(path, known), known);
     }
-    if (near)
+    if (nearest.word)
         snprintf(
-                hint, sizeof hint, "did you mean %s %s?", near->method,
-                near->path);
+                hint, sizeof hint, "did you mean %s %s?",
+                find_route(nearest.word, NULL)->method, nearest.word);
     reply_error(reply, 404, "E_NOT_FOUND", hint, "no such path: %.200s", path);
 }
 

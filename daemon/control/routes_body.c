@@ -2,7 +2,6 @@
 #include "daemon/control/routes_body.h"
 #include "base/suggest.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,15 +115,12 @@ bool body_unknown_key(
         int count)
 {
     char hint[400] = "";
-    int best = INT_MAX;
-    for (int i = 0; i < count; i++) {
-        int distance = edit_distance(key, names[i]);
-        if (distance < best && suggest_is_near(key, distance)) {
-            best = distance;
-            snprintf(hint, sizeof hint, "did you mean `%s`?", names[i]);
-        }
-    }
-    for (int i = 0; best == INT_MAX && i < count; i++)
+    struct suggestion nearest = {0};
+    for (int i = 0; i < count; i++)
+        suggest_offer(&nearest, key, edit_distance(key, names[i]), names[i]);
+    if (nearest.word)
+        snprintf(hint, sizeof hint, "did you mean `%s`?", nearest.word);
+    for (int i = 0; !nearest.word && i < count; i++)
         snprintf(
                 hint + strlen(hint), sizeof hint - strlen(hint), "%s%s",
                 i ? ", " : "it takes ", names[i]);

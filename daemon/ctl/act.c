@@ -5,7 +5,6 @@
 #include "daemon/ctl/client.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -144,23 +143,17 @@ enum { SETTINGS_COUNT = sizeof settings / sizeof settings[0] };
 
 static enum zd_status fail_setting(const char *key)
 {
-    const char *best = NULL;
-    int best_distance = INT_MAX;
+    struct suggestion nearest = {0};
     char all[256] = "";
     for (int i = 0; i < SETTINGS_COUNT; i++) {
-        int distance = edit_distance(key, settings[i].name);
+        const char *name = settings[i].name;
         size_t used = strlen(all);
-        snprintf(
-                all + used, sizeof all - used, "%s%s", i ? ", " : "",
-                settings[i].name);
-        if (suggest_is_near(key, distance) && distance < best_distance) {
-            best = settings[i].name;
-            best_distance = distance;
-        }
+        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", name);
+        suggest_offer(&nearest, key, edit_distance(key, name), name);
     }
     ZD_FAIL(ZD_ERR_USAGE, "E1098", "`%s` cannot be set while a job runs", key);
-    if (best)
-        zd_fail_help("did you mean `%s`?", best);
+    if (nearest.word)
+        zd_fail_help("did you mean `%s`?", nearest.word);
     else
         zd_fail_help("these can: %s", all);
     return ZD_ERR_USAGE;

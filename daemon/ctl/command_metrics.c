@@ -6,7 +6,6 @@
 #include "daemon/ctl/grid.h"
 #include "daemon/ctl/plot.h"
 
-#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -42,8 +41,7 @@ static const char *find_name(const json_t *names, const char *typed)
 
 static enum zd_status fail_name(const json_t *names, const char *typed)
 {
-    const char *best = NULL;
-    int best_distance = INT_MAX;
+    struct suggestion nearest = {0};
     json_t *name;
     size_t i;
     json_array_foreach(names, i, name)
@@ -52,16 +50,12 @@ static enum zd_status fail_name(const json_t *names, const char *typed)
         const char *slash = text ? strchr(text, '/') : NULL;
         for (int whole = 0; text && whole < 2; whole++) {
             const char *word = whole || !slash ? text : slash + 1;
-            int distance = edit_distance(typed, word);
-            if (suggest_is_near(typed, distance) && distance < best_distance) {
-                best = text;
-                best_distance = distance;
-            }
+            suggest_offer(&nearest, typed, edit_distance(typed, word), text);
         }
     }
     ZD_FAIL(ZD_ERR_USAGE, "E1095", "there is no series `%s`", typed);
-    if (best)
-        zd_fail_help("did you mean `%s`?", best);
+    if (nearest.word)
+        zd_fail_help("did you mean `%s`?", nearest.word);
     else
         zd_fail_help("zerodctl metrics lists them");
     return ZD_ERR_USAGE;

@@ -10,7 +10,6 @@
 #include "daemon/ctl/show.h"
 #include "daemon/ctl/watch.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,23 +221,19 @@ static bool is_wanted(const struct cli_args *args, const char *key)
 /* The nearest of the keys, with its section or without. */
 static enum zd_status fail_key(const char *word, json_t *values)
 {
-    const char *best = NULL, *key;
-    int best_distance = INT_MAX;
+    struct suggestion nearest = {0};
+    const char *key;
     json_t *entry;
     json_object_foreach(values, key, entry)
     {
         const char *dot = strchr(key, '.');
         int whole = edit_distance(word, key);
         int end = dot ? edit_distance(word, dot + 1) : whole;
-        int distance = end < whole ? end : whole;
-        if (suggest_is_near(word, distance) && distance < best_distance) {
-            best = key;
-            best_distance = distance;
-        }
+        suggest_offer(&nearest, word, end < whole ? end : whole, key);
     }
     ZD_FAIL(ZD_ERR_USAGE, "E1095", "there is no key `%s`", word);
-    if (best)
-        zd_fail_help("did you mean `%s`?", best);
+    if (nearest.word)
+        zd_fail_help("did you mean `%s`?", nearest.word);
     else
         zd_fail_help("zerodctl config lists them");
     return ZD_ERR_USAGE;

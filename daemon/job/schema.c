@@ -115,20 +115,16 @@ const struct schema_key *schema_suggest(
 const char *schema_suggest_choice(
         const struct schema_key *key, const char *typed)
 {
-    const char *best = NULL;
-    int best_distance = INT_MAX;
+    struct suggestion nearest = {0};
     if (strcmp(typed, "gpu") == 0) /* nearer to "cpu" by letters */
         typed = "cuda";
     for (const struct schema_choice *c = key->choices; c && c->name; c++) {
-        int distance = edit_distance(typed, c->name);
         bool is_there = !c->note || c->note[0] != '!';
-        if (is_there && suggest_is_near(typed, distance) &&
-            distance < best_distance) {
-            best = c->name;
-            best_distance = distance;
-        }
+        if (is_there)
+            suggest_offer(
+                    &nearest, typed, edit_distance(typed, c->name), c->name);
     }
-    return best;
+    return nearest.word;
 }
 
 bool schema_is_section(const char *section)
@@ -141,18 +137,14 @@ bool schema_is_section(const char *section)
 
 const char *schema_suggest_section(const char *section)
 {
-    const char *best = NULL;
-    int best_distance = INT_MAX;
+    struct suggestion nearest = {0};
     for (int i = 0; i < schema_count; i++) {
         const char *name = schema_table[i].section;
-        int distance = edit_distance(section, name);
-        if (name[0] && suggest_is_near(section, distance) &&
-            distance < best_distance) {
-            best = name;
-            best_distance = distance;
-        }
+        if (name[0])
+            suggest_offer(
+                    &nearest, section, edit_distance(section, name), name);
     }
-    return best;
+    return nearest.word;
 }
 
 static size_t append(char *out, size_t out_bytes, size_t used, const char *text)
