@@ -1,7 +1,7 @@
 /* train_cpu.c - tokens/s and model FLOP/s of a whole training step on the CPU.
  *
  *   train_cpu [--dtype fp32|bf16] [--B 4] [--T 256] [--steps 8] [--threads 2]
- *             [--layers 12]
+ *             [--layers 12] [--width 768]
  *
  * The shape is GPT-2's 124M (12 layers, 768 wide, vocabulary 50257, tied),
  * random weights, random tokens, fp32 AdamW, clipping at 1.0: the step of
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WARM = 2, VOCABULARY = 50257, STEPS_MAX = 1000 };
+enum { WARM = 2, VOCABULARY = 50257, HEAD = 64, STEPS_MAX = 1000 };
 
 struct timing {
     double seconds[STEPS_MAX];
@@ -59,17 +59,17 @@ static enum zd_status write_tokens(const char *path, size_t count)
     return status;
 }
 
-static json_t *gpt2_config(int layers, int positions)
+static json_t *gpt2_config(int layers, int width, int positions)
 {
     return json_pack(
             "{s:s, s:i, s:i, s:i, s:i, s:i}", "model_type", "gpt2",
-            "vocab_size", VOCABULARY, "n_embd", 768, "n_layer", layers,
-            "n_head", 12, "n_positions", positions);
+            "vocab_size", VOCABULARY, "n_embd", width, "n_layer", layers,
+            "n_head", width / HEAD, "n_positions", positions);
 }
 
 struct shape {
     enum dtype dtype;
-    int B, T, steps, threads, layers;
+    int B, T, steps, threads, layers, width;
 };
 
 static enum zd_status train(
@@ -93,8 +93,8 @@ static enum zd_status train(
     job.job.output_dir = out;
     job.run.resume = RESUME_NEVER;
     job.device.cpu_threads = shape->threads;
-    job.model.config =
-            gpt2_config(shape->layers, shape->T > 1024 ? shape->T : 1024);
+    job.model.config = gpt2_config(
+            shape->layers, shape->width, shape->T > 1024 ? shape->T : 1024);
     job.data.cache_dir = cache;
     job.data.cutoff_len = shape->T;
     job.data.train = &entry;
@@ -121,7 +121,7 @@ static void report(const struct shape *shape, struct timing *timing)
 {
     struct model_config config;
     struct param_table table;
-    json_t *json = gpt2_config(shape->layers, 1024);
+    json_t *json = gpt2_config(shape->layers, shape->width, 1024);
     const struct train_step_report *last = &timing->last;
 
     qsort(timing->seconds, (size_t)timing->count, sizeof(double), ascending);
@@ -164,8 +164,9 @@ int main(int argc, char **argv)
             {"steps", required_argument, NULL, 's'},
             {"threads", required_argument, NULL, 't'},
             {"layers", required_argument, NULL, 'l'},
+            {"width", required_argument, NULL, 'w'},
             {0}};
-    struct shape shape = {DTYPE_FP32, 4, 256, 8, 2, 12};
+    struct shape shape = {DTYPE_FP32, 4, 256, 8, 2, 12, 768};
     static struct timing timing;
     char dir[] = "/tmp/zerod-bench-XXXXXX";
     int option;
@@ -190,14 +191,20 @@ int main(int argc, char **argv)
         case 'l':
             shape.layers = atoi(optarg);
             break;
+        case 'w':
+            shape.width = atoi(optarg);
+            break;
         default:
             return 64;
         }
     }
     if (shape.B < 1 || shape.T < 1 || shape.steps <= WARM ||
-        shape.steps > STEPS_MAX || shape.layers < 1) {
-        fprintf(stderr, "B, T, layers from 1; steps from %d to %d\n", WARM + 1,
-                STEPS_MAX);
+        shape.steps > STEPS_MAX || shape.layers < 1 || shape.width < HEAD ||
+        shape.width % HEAD) {
+        fprintf(stderr,
+                "B, T, layers from 1; width in multiples of %d; steps from %d "
+                "to %d\n",
+                HEAD, WARM + 1, STEPS_MAX);
         return 64;
     }
     if (!mkdtemp(dir))
