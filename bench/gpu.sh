@@ -6,7 +6,7 @@
 # eight minutes. Options: --limit SECONDS, --rounds N, --steps N, --results FILE, --llmc FOLDER, --cudnn-frontend FOLDER, and --tiny:
 # tries it all over models of nothing, also on a build with stand-ins.
 # Ends with 1 when ours gave no figure or, of the row fit, when a row does not fit; 64: a word it does not know; 66: no such folder, or
-# its payload is cut; 69: no GPU that zerod can use, and no result is written.
+# its payload is cut; 69: no GPU that zerod can use, and no result is written; 77: what was unpacked is not this user's alone.
 set -euo pipefail
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
 # shellcheck source=deploy/gpu-folder.sh

@@ -4,7 +4,7 @@
 # A line for each check goes to FOLDER/gpu-tests.txt, which is appended to, and to the terminal. No command that it runs takes
 # longer than eight minutes; bench/gpu_all.sh bounds a part. ZEROD_GPU_STEPS=2 makes runs of zerod shorter, ZEROD_GPU_RESULTS
 # names another file. Ends with 0 when nothing failed. Without a GPU that it can use it says why, writes no result and ends
-# with 69; 66: no such folder, or its payload is cut.
+# with 69; 66: no such folder, or its payload is cut; 77: what was unpacked is not this user's alone.
 set -uo pipefail
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
 # shellcheck source=deploy/gpu-folder.sh
@@ -23,7 +23,7 @@ limit=470
 
 if [[ -e $folder/payload.tar.xz ]]; then
     # shellcheck source=deploy/bundle-env.sh
-    source "$here/deploy/bundle-env.sh" "$folder" || exit 66
+    source "$here/deploy/bundle-env.sh" "$folder" || exit
     source_root=$BUNDLE/source programs=$BUNDLE/programs list=$BUNDLE/tests.list
     commit=$(cat "$BUNDLE/commit")
 else
