@@ -1,6 +1,10 @@
 /* completions.h - what a shell offers behind TAB, from the tables of a program:
  * commands, options, their words, files and folders where the table says FILE
- * or DIR, names of running jobs where it says JOB, keys where it says so. */
+ * or DIR, names of running jobs where it says JOB, keys where it says so.
+ *
+ * A name of a job is a file's: only sockets of one's own in folders of one's
+ * own are offered, only names that mean nothing to a shell, and none is ever
+ * expanded. */
 #ifndef ZD_DAEMON_COMMAND_COMPLETIONS_H
 #define ZD_DAEMON_COMMAND_COMPLETIONS_H
 

@@ -1,6 +1,7 @@
 /* completions_bash.c - needs nothing but bash itself (4.4): the line is cut at
  * blanks, not at '=' and ':' as COMP_WORDS is, and the part of the answer that
- * bash would repeat is cut off again. */
+ * bash would repeat is cut off again. compgen -W expands what it is given: it
+ * gets words of the tables alone, and no name of a file. */
 #include "daemon/command/completions_internal.h"
 
 #include <string.h>
@@ -69,7 +70,7 @@ static void put_value(
         fprintf(stream, "words='%s%s%s'; ", value->words,
                 value->words[0] ? " " : "", value->more);
     if (value->is_job)
-        fputs("words=$(_zerod_jobs); ", stream);
+        fputs("jobs=1; ", stream);
     if (value->is_file)
         fputs("files=-f; ", stream);
     if (value->is_dir)
@@ -105,18 +106,23 @@ static void put_keys(
 
 static const char script[] =
         "_zerod_jobs() {\n"
-        "    local socket\n"
-        "    for socket in \"${XDG_RUNTIME_DIR:-/}\"/zerod/*.sock "
-        "/tmp/zerod-$UID/*.sock; do\n"
-        "        [[ -e $socket ]] || continue\n"
-        "        socket=${socket##*/}\n"
-        "        echo \"${socket%.sock}\"\n"
+        "    local folder socket name\n"
+        "    for folder in \"${XDG_RUNTIME_DIR:-/}/zerod\" \"/tmp/zerod-$UID\"; "
+        "do\n"
+        "        [[ -O $folder && ! -L $folder ]] || continue\n"
+        "        for socket in \"$folder\"/*.sock; do\n"
+        "            name=${socket##*/}\n"
+        "            name=${name%.sock}\n"
+        "            [[ -S $socket && -O $socket ]] || continue\n"
+        "            [[ $name == -* || $name == "
+        "*[^[:alnum:]._+,@%:=-]* ]] || printf '%s\\n' \"$name\"\n"
+        "        done\n"
         "    done\n"
         "}\n"
         "\n"
         "_NAME() {\n"
         "    local line=${COMP_LINE:0:COMP_POINT} current option= command= "
-        "value before words= files= keys= i\n"
+        "value before words= files= keys= jobs= job i\n"
         "    local -a typed\n"
         "    read -ra typed <<<\"$line\"\n"
         "    [[ $line == *[[:space:]] ]] && typed+=('')\n"
@@ -157,6 +163,9 @@ static const char script[] =
         "    [[ -z $words ]] ||\n"
         "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- "
         "\"$value\")\n"
+        "    [[ -z $jobs ]] || while IFS= read -r job; do\n"
+        "        [[ $job != \"$value\"* ]] || COMPREPLY+=(\"$job\")\n"
+        "    done < <(_zerod_jobs)\n"
         "    if [[ -n $files ]]; then\n"
         "        compopt -o filenames 2>/dev/null\n"
         "        mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < "

@@ -5,9 +5,14 @@
 
 static const char script[] =
         "function __zerod_jobs\n"
-        "    for socket in $XDG_RUNTIME_DIR/zerod/*.sock "
-        "/tmp/zerod-(id -u)/*.sock\n"
-        "        string replace -r '.*/(.*)\\.sock$' '$1' -- $socket\n"
+        "    for folder in $XDG_RUNTIME_DIR/zerod /tmp/zerod-(id -u)\n"
+        "        test -O $folder; and not test -L $folder; or continue\n"
+        "        for socket in $folder/*.sock\n"
+        "            set -l name (string replace -r '.*/(.*)\\.sock$' '$1' -- "
+        "$socket)\n"
+        "            test -S $socket; and test -O $socket; or continue\n"
+        "            string match -r '^[\\w.+,@%:=][\\w.+,@%:=-]*$' -- $name\n"
+        "        end\n"
         "    end\n"
         "end\n"
         "\n"

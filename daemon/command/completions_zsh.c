@@ -91,7 +91,7 @@ static void put_value(
     if (value->words[0] || value->more[0])
         fprintf(stream, "compadd -- %s %s; ", value->words, value->more);
     if (value->is_job)
-        fputs("compadd -- $(_zerod_jobs); ", stream);
+        fputs("compadd -- ${(f)\"$(_zerod_jobs)\"}; ", stream);
     if (value->is_file)
         fputs("_files; ", stream);
     if (value->is_dir)
@@ -131,10 +131,14 @@ static void put_keys(
 
 static const char script[] =
         "_zerod_jobs() {\n"
-        "    local socket\n"
-        "    for socket in ${XDG_RUNTIME_DIR:-/}/zerod/*.sock(N) "
-        "/tmp/zerod-$UID/*.sock(N); do\n"
-        "        print -r -- ${${socket:t}%.sock}\n"
+        "    local folder socket name\n"
+        "    for folder in ${XDG_RUNTIME_DIR:-/}/zerod /tmp/zerod-$UID; do\n"
+        "        [[ -O $folder && ! -L $folder ]] || continue\n"
+        "        for socket in $folder/*.sock(N=U); do\n"
+        "            name=${${socket:t}%.sock}\n"
+        "            [[ $name == -* || $name == "
+        "*[^[:alnum:]._+,@%:=-]* ]] || print -r -- $name\n"
+        "        done\n"
         "    done\n"
         "}\n"
         "\n"

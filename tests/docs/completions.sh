@@ -7,7 +7,13 @@ here=$(dirname "$0")
 scratch_folder
 mkdir -p "$work/zerod" "$work/here/out"
 : >"$work/here/job.toml"
-for job in first second; do : >"$work/zerod/$job.sock"; done
+# Sockets: two of jobs, one whose name a shell would run, and a file that is none. Nothing in another folder is looked at.
+python3 -c '
+import socket, sys
+for path in sys.argv[1:]:
+    socket.socket(socket.AF_UNIX).bind(path)
+' "$work/zerod/first.sock" "$work/zerod/second.sock" "$work/zerod/f\$(touch\${IFS}ran).sock" "$work/zerod/f;touch ran;.sock"
+: >"$work/zerod/file.sock"
 
 # A line as it is typed, then what is offered: the whole word, or with bash and zsh what comes behind its last '='.
 cases_zerod() {
@@ -58,6 +64,9 @@ check() {
     set -- "$@" "$here/complete.$shell" "$work/script" "$program"
     while IFS='|' read -r line _; do set -- "$@" "$line"; done <"$work/cases"
     (cd "$work/here" && timeout 60 "$@") >"$work/offered" 2>&1
+    [ ! -e "$work/here/ran" ]
+    tell $? "  no name of a socket is run by $shell"
+    rm -f "$work/here/ran"
     cut -d '|' -f 2 "$work/cases" >"$work/expected"
     # In any order, without a folder's slash, and without what is typed already.
     while read -r words; do
@@ -80,4 +89,33 @@ for program in zerod zerodctl; do
     check zsh $program zsh -f
     check fish $program fish --no-config
 done
+
+# A folder of jobs that another user made, or a link to one: nothing of it is offered.
+foreign() { # NAME
+    for shell in bash zsh fish; do
+        command -v "$shell" >/dev/null || { skip "$1 ($shell)" "there is no $shell"; continue; }
+        "$docs" completions "$shell" zerodctl >"$work/script"
+        case $shell in
+        bash) set -- "$1" bash --norc ;;
+        zsh) set -- "$1" zsh -f ;;
+        fish) set -- "$1" fish --no-config ;;
+        esac
+        name=$1
+        shift
+        offered=$(cd "$work/here" && timeout 60 "$@" "$here/complete.$shell" "$work/script" zerodctl 'zerodctl -j fi' 2>&1)
+        [ -z "$offered" ]
+        tell $? "$name ($shell)"
+        set -- "$name"
+    done
+}
+mv "$work/zerod" "$work/real"
+ln -s real "$work/zerod"
+foreign "a folder that is a link is passed over"
+rm "$work/zerod"
+mv "$work/real" "$work/zerod"
+if [ "$(id -u)" = 0 ] && chown 65534 "$work/zerod" 2>/dev/null; then
+    foreign "another user's folder is passed over"
+else
+    skip "another user's folder is passed over" "not root: there is no other user"
+fi
 tests_end
