@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include "base/printable.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -99,11 +101,22 @@ static void write_all(int fd, const char *data, size_t bytes)
     }
 }
 
-static void escape_controls(char *text)
+/* One '?' for each character that is not printable: no line gets longer. */
+static void hide_controls(char *text)
 {
-    for (; *text; text++)
-        if (((unsigned char)*text < 0x20 && *text != '\t') || *text == 0x7f)
-            *text = '?';
+    size_t bytes = strlen(text), used = 0;
+    for (size_t at = 0; at < bytes;) {
+        char one[PRINTABLE_MAX];
+        size_t length = printable_one(text + at, bytes - at, one);
+        if (text[at] == '\t' || printable_is(text + at, bytes - at)) {
+            memmove(text + used, text + at, length);
+            used += length;
+        } else {
+            text[used++] = '?';
+        }
+        at += length;
+    }
+    text[used] = '\0';
 }
 
 /* One finished line into out; returns its length. */
@@ -158,9 +171,12 @@ void zd_log(enum zd_log_level level, const char *format, ...)
     if (level < sink.options.level)
         return;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    int length = vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    escape_controls(message);
+    if (length >= (int)sizeof message) /* cut, but not within a character */
+        message[sizeof message - 1 -
+                printable_tail(message, sizeof message - 1)] = '\0';
+    hide_controls(message);
     pthread_mutex_lock(&sink.mutex);
     if (sink.options.rank <= 0 || sink.options.all_ranks ||
         level >= ZD_LOG_WARNING) {

@@ -2,8 +2,9 @@
  *
  * One line per call. Rank 0 writes plainly; other ranks prefix "[rank N] " and
  * are silent below `warning` on stderr. With a log file open (zd_log_open) each
- * rank also writes everything at its level there. Control bytes in the text are
- * escaped, so data cannot send escape codes to a terminal.
+ * rank also writes everything at its level there. What is not printable
+ * (base/printable.h) becomes '?', so data cannot send escape codes to a
+ * terminal.
  *
  * Threads: may be called from any; a line is written with one write(2). */
 #ifndef ZD_BASE_LOG_H

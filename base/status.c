@@ -1,5 +1,7 @@
 #include "base/status.h"
 
+#include "base/printable.h"
+
 #include <stdarg.h>
 #include <string.h>
 
@@ -39,19 +41,20 @@ int zd_exit_code(enum zd_status status)
     return 70;
 }
 
-/* Text from files and users goes to a terminal: control bytes are shown. */
-static void escape_controls(char *out, size_t out_bytes, const char *in)
+/* Text from files and users goes to a terminal: what is not printable is shown
+ * as an escape. */
+static void format_printable(
+        char *out, size_t out_bytes, const char *keep, const char *format,
+        va_list args)
 {
-    size_t used = 0;
-    for (; *in && used + 5 < out_bytes; in++) {
-        unsigned char c = (unsigned char)*in;
-        if (c >= 0x20 && c != 0x7f)
-            out[used++] = (char)c;
-        else
-            used += (size_t)snprintf(
-                    out + used, out_bytes - used, "\\x%02x", c);
+    char raw[sizeof current.what + sizeof current.help];
+    int length = vsnprintf(raw, out_bytes, format, args);
+    size_t bytes = length < 0 ? 0 : (size_t)length;
+    if (bytes >= out_bytes) { /* cut, but not within a character */
+        bytes = out_bytes - 1;
+        bytes -= printable_tail(raw, bytes);
     }
-    out[used] = '\0';
+    printable_copy(out, out_bytes, raw, bytes, keep);
 }
 
 enum zd_status zd_fail(
@@ -60,27 +63,23 @@ enum zd_status zd_fail(
     if (current.status != ZD_OK)
         return status; /* the first failure is the cause */
     va_list args;
-    char raw[sizeof current.what];
     memset(&current, 0, sizeof current);
     current.status = status;
     snprintf(current.code, sizeof current.code, "%s", code);
     va_start(args, format);
-    vsnprintf(raw, sizeof raw, format, args);
+    format_printable(current.what, sizeof current.what, "", format, args);
     va_end(args);
-    escape_controls(current.what, sizeof current.what, raw);
     return status;
 }
 
 void zd_fail_where(const char *format, ...)
 {
     va_list args;
-    char raw[sizeof current.where];
     if (current.where[0])
         return;
     va_start(args, format);
-    vsnprintf(raw, sizeof raw, format, args);
+    format_printable(current.where, sizeof current.where, "", format, args);
     va_end(args);
-    escape_controls(current.where, sizeof current.where, raw);
 }
 
 void zd_fail_help(const char *format, ...)
@@ -89,7 +88,8 @@ void zd_fail_help(const char *format, ...)
     if (current.help[0])
         return;
     va_start(args, format);
-    vsnprintf(current.help, sizeof current.help, format, args);
+    /* each line is one of its own when it is printed */
+    format_printable(current.help, sizeof current.help, "\n", format, args);
     va_end(args);
 }
 

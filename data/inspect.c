@@ -1,5 +1,6 @@
 #include "data/inspect.h"
 
+#include "base/printable.h"
 #include "data/dataset_internal.h"
 
 #include <errno.h>
@@ -33,31 +34,12 @@ static enum zd_status stretch_append(
     return ZD_OK;
 }
 
-/* C0 controls, DEL, and C1 controls (which UTF-8 writes as C2 80 .. C2 9F). */
-static bool is_control(const char *text, size_t left)
-{
-    unsigned char c = (unsigned char)text[0];
-    if (c == '\n' || c == '\t')
-        return false;
-    if (c < 0x20 || c == 0x7f)
-        return true;
-    return c == 0xc2 && left > 1 && (unsigned char)text[1] < 0xa0;
-}
-
+/* Also into a file: the text is looked at, and marks of ours are in it. */
 static void print_text(FILE *out, const char *text, size_t bytes)
 {
-    while (bytes > 0) {
-        size_t valid = utf8_valid_prefix(text, bytes), plain = 0;
-        while (plain < valid && !is_control(text + plain, bytes - plain))
-            plain++;
-        fwrite(text, 1, plain, out);
-        if (plain < bytes)
-            fprintf(out, "\\x%02x", (unsigned char)text[plain++]);
-        /* the second byte of a C1 control is now no UTF-8 by itself and is
-         * escaped by the next round */
-        text += plain;
-        bytes -= plain;
-    }
+    struct printable to = {.out = out, .is_terminal = true};
+    printable_put(&to, text, bytes);
+    printable_end(&to);
 }
 
 static void stretch_flush(struct stretch *stretch)

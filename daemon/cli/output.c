@@ -1,5 +1,7 @@
 #include "daemon/cli/output.h"
 
+#include "base/printable.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -21,10 +23,32 @@ void output_init(void)
     }
 }
 
+FILE *output_begin(struct output *output)
+{
+    *output = (struct output){0};
+    output->stream = open_memstream(&output->text, &output->bytes);
+    if (!output->stream)
+        abort(); /* some bytes */
+    return output->stream;
+}
+
+void output_end(struct output *output)
+{
+    fclose(output->stream);
+    struct printable to = printable_to(stdout);
+    printable_put(&to, output->text, output->bytes);
+    printable_end(&to);
+    free(output->text);
+}
+
 void output_json(const json_t *json)
 {
-    json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    fputc('\n', stdout);
+    struct output output;
+    json_dumpf(
+            json, output_begin(&output),
+            JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    fputc('\n', output.stream);
+    output_end(&output);
 }
 
 int output_finish(int code)

@@ -9,6 +9,18 @@
  * something harmless, so that no file of ours is opened there. */
 void output_init(void);
 void output_json(const json_t *json);
+
+/* What holds text of others (names, values of a file) is written to
+ * output_begin's stream and shown by output_end: on a terminal what is not
+ * printable is escaped (base/printable.h). */
+struct output {
+    FILE *stream; /* of memory */
+    char *text;
+    size_t bytes;
+};
+FILE *output_begin(struct output *output);
+void output_end(struct output *output);
+
 /* Flush stdout. Returns `code`, or 74 when a result could not be written; says
  * so unless the reader closed the pipe. */
 int output_finish(int code);

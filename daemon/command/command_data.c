@@ -1,5 +1,6 @@
 /* command_data.c - text to token ids and back. */
 #include "base/file/fs.h"
+#include "base/printable.h"
 #include "daemon/command/cli.h"
 #include "data/tokenizer/tokenizer.h"
 
@@ -117,6 +118,7 @@ enum zd_status command_data_decode(
 {
     const char *path = args->line.operands[0], *token;
     struct token_vector ids = {0};
+    struct printable to = printable_to(stdout);
     struct tokenizer *tokenizer;
     char *text;
     size_t bytes, count;
@@ -128,8 +130,10 @@ enum zd_status command_data_decode(
     }
     for (size_t i = 0; status == ZD_OK && i < ids.count; i++) {
         status = tokenizer_token_bytes(tokenizer, ids.ids[i], &token, &count);
-        fwrite(token, 1, count, stdout);
+        if (status == ZD_OK)
+            printable_put(&to, token, count);
     }
+    printable_end(&to);
     token_vector_fini(&ids);
     tokenizer_close(tokenizer);
     return status;

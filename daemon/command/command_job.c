@@ -15,6 +15,7 @@ static const char *job_path(const struct cli_args *args)
 
 enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
 {
+    struct output output;
     struct job *job;
     ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_READ, &job));
     if (cli_wants_json(args)) {
@@ -28,9 +29,11 @@ enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
         json_decref(all);
         json_decref(result);
     } else if (args->print) {
-        job_print(job, stdout);
+        job_print(job, output_begin(&output));
+        output_end(&output);
     } else {
-        printf("%s: valid\n", job_path(args));
+        fprintf(output_begin(&output), "%s: valid\n", job_path(args));
+        output_end(&output);
     }
     job_free(job);
     return ZD_OK;
@@ -119,7 +122,9 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
             output_json(json);
             json_decref(json);
         } else {
-            job_plan_print(&plan, stdout);
+            struct output output;
+            job_plan_print(&plan, output_begin(&output));
+            output_end(&output);
         }
         job_plan_fini(&plan);
     }

@@ -1,4 +1,5 @@
 /* command_model.c - checkpoints, exported models, and text from them. */
+#include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "train/checkpoint/cli.h"
 #include "train/text/generate.h"
@@ -16,22 +17,32 @@ enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
             args->line.operands[0], args->out, args->dtype != NULL, dtype);
 }
 
+typedef enum zd_status tell_fn(const char *path, bool json, FILE *out);
+
+static enum zd_status print(tell_fn *tell, const struct cli_args *args)
+{
+    struct output output;
+    enum zd_status status =
+            tell(args->line.operands[0], cli_wants_json(args),
+                 output_begin(&output));
+    output_end(&output);
+    return status;
+}
+
 enum zd_status command_ckpt_ls(struct cli_args *args, int *argc, char ***argv)
 {
-    return checkpoint_ls(args->line.operands[0], cli_wants_json(args), stdout);
+    return print(checkpoint_ls, args);
 }
 
 enum zd_status command_ckpt_show(struct cli_args *args, int *argc, char ***argv)
 {
-    return checkpoint_show(
-            args->line.operands[0], cli_wants_json(args), stdout);
+    return print(checkpoint_show, args);
 }
 
 enum zd_status command_ckpt_verify(
         struct cli_args *args, int *argc, char ***argv)
 {
-    return checkpoint_verify(
-            args->line.operands[0], cli_wants_json(args), stdout);
+    return print(checkpoint_verify, args);
 }
 
 enum zd_status command_generate(struct cli_args *args, int *argc, char ***argv)

@@ -281,8 +281,9 @@ static enum zd_status draw(
     plot.rows = plot.rows < 5 ? 5 : plot.rows;
     if (is_screen)
         fputs("\033[H\033[2J", stdout);
-    printf("%s%s%s", look_style(&look, LOOK_BOLD), name,
-           look_style(&look, LOOK_PLAIN));
+    fputs(look_style(&look, LOOK_BOLD), stdout);
+    text_print(&look, name, false, stdout);
+    fputs(look_style(&look, LOOK_PLAIN), stdout);
     if (plot.dots.count)
         printf("  %s eval/loss", look.has_utf8 ? "●" : "o");
     putchar('\n');

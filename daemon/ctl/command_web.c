@@ -31,16 +31,18 @@ static enum zd_status describe(
 }
 
 /* The address alone goes to stdout. */
-static void tell_address(const struct web *web, const struct shown *shown)
+static void tell_address(
+        const struct look *look, const struct web *web,
+        const struct shown *shown)
 {
     const char *address = web_address(web);
     char host[256] = "HOST";
     printf("%s\n", address);
     fflush(stdout);
-    fprintf(stderr,
-            "The page of %s, for this user alone: the address works once. "
-            "Ctrl-C ends it.\n",
-            shown->name);
+    fputs("The page of ", stderr);
+    text_print(look, shown->name, false, stderr);
+    fputs(", for this user alone: the address works once. Ctrl-C ends it.\n",
+          stderr);
     if (getenv("SSH_CONNECTION")) {
         int port = (int)strtol(strrchr(address, ':') + 1, NULL, 10);
         gethostname(host, sizeof host - 1);
@@ -50,15 +52,20 @@ static void tell_address(const struct web *web, const struct shown *shown)
     }
 }
 
-static void tell_end(const struct shown *shown)
+static void tell_end(const struct look *look, const struct shown *shown)
 {
-    fprintf(stderr, "%s has ended%s%s\n", shown->name,
-            fs_exists(shown->report) ? "; its page: " : "",
-            fs_exists(shown->report) ? shown->report : "");
+    text_print(look, shown->name, false, stderr);
+    fputs(" has ended", stderr);
+    if (fs_exists(shown->report)) {
+        fputs("; its page: ", stderr);
+        text_print(look, shown->report, false, stderr);
+    }
+    fputc('\n', stderr);
 }
 
 static enum zd_status serve(
-        const struct cli_args *args, const struct target *target)
+        const struct cli_args *args, const struct look *look,
+        const struct target *target)
 {
     struct shown shown = {0};
     struct web *web;
@@ -78,11 +85,11 @@ static enum zd_status serve(
             &(struct web_options){
                     .socket = target->socket, .port = (int)args->port},
             &web));
-    tell_address(web, &shown);
+    tell_address(look, web, &shown);
     if (args->open_browser)
         web_open_browser(web);
     if (!web_wait(web))
-        tell_end(&shown);
+        tell_end(look, &shown);
     web_destroy(web);
     return ZD_OK;
 }
@@ -96,7 +103,7 @@ enum zd_status command_web(struct cli_args *args, int *argc, char ***argv)
                 ZD_ERR_USAGE, "E0101", "--port is at most 65535, not %lld",
                 (long long)args->port);
     ZD_TRY(ctl_target(args, &look, &target));
-    enum zd_status status = serve(args, &target);
+    enum zd_status status = serve(args, &look, &target);
     target_fini(&target);
     return status;
 }

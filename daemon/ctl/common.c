@@ -132,7 +132,9 @@ static void tell_files(const struct look *look, const struct target *target)
 {
     char age[TEXT_SHORT];
     bool has_ended = target_file_has_ended(target);
-    fprintf(stderr, "from %s/status.json, written ", target->dir);
+    fputs("from ", stderr);
+    text_print(look, target->dir, false, stderr);
+    fputs("/status.json, written ", stderr);
     text_duration(target->age, age);
     fprintf(stderr, "%s ago", age);
     if (!has_ended) {
@@ -212,7 +214,8 @@ static void flatten(json_t *out, const char *prefix, json_t *value)
     }
 }
 
-/* RFC 4180: quoted where that is needed. */
+/* RFC 4180: quoted where that is needed. What is not printable is escaped on a
+ * terminal when all of it is shown. */
 static void csv_field(const char *text, FILE *out)
 {
     bool is_plain = !text[strcspn(text, ",\"\r\n")];
@@ -226,7 +229,7 @@ static void csv_field(const char *text, FILE *out)
 }
 
 /* As few digits as come back exactly. */
-static void print_real(double value)
+static void print_real(double value, FILE *out)
 {
     char text[40];
     for (int digits = 15; digits <= 17; digits++) {
@@ -234,19 +237,19 @@ static void print_real(double value)
         if (strtod(text, NULL) == value)
             break;
     }
-    fputs(text, stdout);
+    fputs(text, out);
 }
 
-static void print_csv_value(const json_t *value)
+static void print_csv_value(const json_t *value, FILE *out)
 {
     if (json_is_string(value)) {
-        csv_field(json_string_value(value), stdout);
+        csv_field(json_string_value(value), out);
     } else if (json_is_real(value)) {
-        print_real(json_real_value(value));
+        print_real(json_real_value(value), out);
     } else if (value && !json_is_null(value)) {
         char *text =
                 json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-        fputs(text ? text : "", stdout);
+        fputs(text ? text : "", out);
         free(text);
     }
 }
@@ -256,6 +259,8 @@ void ctl_print_csv(const json_t *rows)
     json_t *flat = json_array(), *titles = json_object(), *row, *value;
     const char *key;
     size_t i;
+    struct output output;
+    FILE *out = output_begin(&output);
     json_array_foreach(rows, i, row)
     {
         json_t *one = json_object();
@@ -266,22 +271,23 @@ void ctl_print_csv(const json_t *rows)
     bool is_first = true;
     json_object_foreach(titles, key, value)
     {
-        fputs(is_first ? "" : ",", stdout);
-        csv_field(key, stdout);
+        fputs(is_first ? "" : ",", out);
+        csv_field(key, out);
         is_first = false;
     }
-    fputc('\n', stdout);
+    fputc('\n', out);
     json_array_foreach(flat, i, row)
     {
         is_first = true;
         json_object_foreach(titles, key, value)
         {
-            fputs(is_first ? "" : ",", stdout);
-            print_csv_value(json_object_get(row, key));
+            fputs(is_first ? "" : ",", out);
+            print_csv_value(json_object_get(row, key), out);
             is_first = false;
         }
-        fputc('\n', stdout);
+        fputc('\n', out);
     }
+    output_end(&output);
     json_decref(flat);
     json_decref(titles);
 }

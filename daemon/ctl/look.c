@@ -1,5 +1,7 @@
 #include "daemon/ctl/look.h"
 
+#include "base/printable.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,56 +79,41 @@ enum look_style look_of_state(const char *state)
 
 /* --- text --- */
 
-static bool is_mark_of_direction(int code)
-{
-    return code == 0x200e || code == 0x200f || code == 0x061c ||
-           (code >= 0x202a && code <= 0x202e) ||
-           (code >= 0x2066 && code <= 0x2069) || code == 0x2028 ||
-           code == 0x2029;
-}
-
-/* One character at `text` into `out` (16 bytes); returns the bytes read. */
+/* One character at `text` into `out`; returns the bytes read. */
 static size_t escape_one(
-        const struct look *look, const unsigned char *text, size_t bytes,
-        bool keeps_lines, char *out)
+        const struct look *look, const char *text, size_t bytes,
+        bool keeps_lines, char out[PRINTABLE_MAX])
 {
-    utf8proc_int32_t code;
-    utf8proc_ssize_t used =
-            utf8proc_iterate(text, (utf8proc_ssize_t)bytes, &code);
-    if (used < 1 || code < 0) {
-        snprintf(out, 16, "\\x%02x", text[0]);
+    bool is_line = text[0] == '\n' || text[0] == '\t';
+    if (is_line) {
+        snprintf(
+                out, PRINTABLE_MAX, "%s",
+                keeps_lines       ? (text[0] == '\n' ? "\n" : "\t")
+                : text[0] == '\n' ? "\\n"
+                                  : "\\t");
         return 1;
     }
-    if (code == '\n' || code == '\t')
-        snprintf(
-                out, 16, "%s",
-                keeps_lines    ? (code == '\n' ? "\n" : "\t")
-                : code == '\n' ? "\\n"
-                               : "\\t");
-    else if (code < 0x20 || code == 0x7f)
-        snprintf(out, 16, "\\x%02x", (unsigned)code);
-    else if (
-            (code >= 0x80 && code < 0xa0) || is_mark_of_direction(code) ||
-            (code >= 0x80 && !look->has_utf8))
-        snprintf(out, 16, "\\u{%x}", (unsigned)code);
-    else
-        snprintf(out, 16, "%.*s", (int)used, text);
-    return (size_t)used;
+    utf8proc_int32_t code;
+    size_t used = printable_one(text, bytes, out);
+    if ((unsigned char)out[0] >= 0x80 && !look->has_utf8) {
+        utf8proc_iterate(
+                (const utf8proc_uint8_t *)text, (utf8proc_ssize_t)used, &code);
+        snprintf(out, PRINTABLE_MAX, "\\u{%x}", (unsigned)code);
+    }
+    return used;
 }
 
 char *text_escape(
         const struct look *look, const char *text, size_t bytes,
         bool keeps_lines)
 {
-    char *out = NULL, one[16];
+    char *out = NULL, one[PRINTABLE_MAX];
     size_t size;
     FILE *stream = open_memstream(&out, &size);
     if (!stream)
         return NULL;
     for (size_t at = 0; at < bytes;) {
-        at += escape_one(
-                look, (const unsigned char *)text + at, bytes - at, keeps_lines,
-                one);
+        at += escape_one(look, text + at, bytes - at, keeps_lines, one);
         fputs(one, stream);
     }
     if (fclose(stream) != 0) {

@@ -27,10 +27,15 @@ Test(log, a_file_gets_every_rank_with_control_bytes_shown)
     cr_assert_eq(zd_log_open(scratch_path(&scratch, "log")), ZD_OK);
     zd_log_debug("below the level");
     zd_log_info("red \x1b[31m %d", 7);
+    zd_log_info("as one byte \x9b"
+                "31m, as two \xc2\x9b"
+                "31m, turned \xe2\x80\xae");
     zd_log_open(NULL);
     cr_assert_eq(fs_read_file(scratch.path, 1000, &text, NULL), ZD_OK);
     cr_expect_null(strstr(text, "below"));
     cr_expect_not_null(strstr(text, "[rank 3] red ?[31m 7\n"));
+    cr_expect_not_null(
+            strstr(text, "as one byte ?31m, as two ?31m, turned ?\n"));
     free(text);
 }
 

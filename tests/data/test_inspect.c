@@ -34,7 +34,7 @@ Test(data_inspect, masked_text_is_marked)
             "2 documents, 13 tokens, 1 sample of 8 tokens; 75.0 % of the "
             "targets are trained\n"
             "\n=== sample 0: 8 tokens, 6 trained ===\n"
-            "[-ab-]c\n--- document ---\n[-d-]\\x1be\\xc2\\x9b\n"
+            "[-ab-]c\n--- document ---\n[-d-]\\x1be\\u{9b}\n"
             "\n6 of the 8 targets shown are trained (75.0 %)\n",
             "%s", text);
     free(text);

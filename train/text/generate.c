@@ -1,6 +1,7 @@
 #include "train/text/generate.h"
 
 #include "base/file/fs.h"
+#include "base/printable.h"
 #include "model/holder.h"
 #include "train/text/decoder.h"
 
@@ -16,8 +17,9 @@ struct generate_options generate_options_default(void)
 
 static enum zd_status write_token(void *ctx, const char *bytes, size_t count)
 {
-    FILE *out = ctx;
-    if (fwrite(bytes, 1, count, out) != count || fflush(out) != 0)
+    struct printable *to = ctx;
+    printable_put(to, bytes, count);
+    if (fflush(to->out) != 0 || ferror(to->out))
         return ZD_FAIL(
                 ZD_ERR_IO, "E0732", "cannot write the text: %s",
                 strerror(errno));
@@ -73,6 +75,7 @@ static enum zd_status run(
 {
     enum { DECODE_BATCH = 64 };
     const struct kernels *kernels;
+    struct printable to = printable_to(out);
     struct model_hooks hooks = holder_hooks(g->holder);
     struct device_options device = {.cpu_threads = options->threads};
     size_t V = (size_t)g->config.vocab_size;
@@ -114,8 +117,9 @@ static enum zd_status run(
             .seed = options->seed};
     ZD_TRY(decoder_run(
             &decoder, g->prompt.ids, (int)g->prompt.count,
-            options->max_new_tokens, &sampler, write_token, out));
-    return write_token(out, "\n", 1);
+            options->max_new_tokens, &sampler, write_token, &to));
+    printable_end(&to);
+    return write_token(&to, "\n", 1);
 }
 
 enum zd_status generate_text(const struct generate_options *options, FILE *out)

@@ -1,5 +1,7 @@
 #include "daemon/job/toml/problems.h"
 
+#include "base/printable.h"
+
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,16 +87,19 @@ void problems_sort(struct problems *problems)
               compare);
 }
 
+/* One column for each character: the caret below an excerpt counts them. */
 static void put_escaped(FILE *stream, const char *text, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c == '\t')
+    for (size_t i = 0; i < bytes;) {
+        char one[PRINTABLE_MAX];
+        size_t used = printable_one(text + i, bytes - i, one);
+        if (text[i] == '\t')
             fputc(' ', stream);
-        else if (c < 0x20 || c == 0x7f)
+        else if (!printable_is(text + i, bytes - i))
             fputc('?', stream);
         else
-            fputc(c, stream);
+            fputs(one, stream);
+        i += used;
     }
 }
 
