@@ -103,6 +103,7 @@ enum zd_status act_post(
         return ZD_FAIL(ZD_ERR_MEMORY, "E0901", "no memory for a command");
     struct client_request request = {
             .socket = target->socket,
+            .owner = target->owner,
             .method = "POST",
             .target = path,
             .body = text,

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "daemon/ctl/look.h"
+#include "daemon/http/owner.h"
 #include "daemon/http/reader.h"
 
 #include <errno.h>
@@ -131,6 +132,26 @@ static enum zd_status wait_for(
     }
 }
 
+/* Before anything is sent: what is believed, and who gets the prompt? */
+static enum zd_status check_owner(const struct exchange *exchange)
+{
+    const struct client_request *request = exchange->request;
+    uid_t found;
+    bool acts = strcmp(request->method, "GET") != 0;
+    if (http_owner_is_trusted(
+                exchange->fd, request->socket, request->owner, acts, &found))
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DENIED, "E1094",
+            "%s is not asked: it is another user's (uid %ld)", request->socket,
+            (long)(int)found);
+    zd_fail_help(
+            acts ? "commands go to one's own jobs; root's go to every job that "
+                   "-S names"
+                 : "of another user's job: -S with its socket, if its owner "
+                   "has let you in by control.status_gid");
+    return ZD_ERR_DENIED;
+}
+
 static enum zd_status open_socket(struct exchange *exchange)
 {
     const char *path = exchange->request->socket;
@@ -156,7 +177,7 @@ static enum zd_status open_socket(struct exchange *exchange)
         }
         poll(NULL, 0, RETRY_MS);
     }
-    return ZD_OK;
+    return check_owner(exchange);
 }
 
 static enum zd_status send_request(struct exchange *exchange)

@@ -6,7 +6,7 @@
  *   E1090  66  there is no such socket
  *   E1092  69  nobody listens, no answer in time, an answer that breaks off
  *   E1093  77  refused by the job (403)
- *   E1094  77  the socket may not be opened
+ *   E1094  77  the socket may not be opened, or is not whose it should be
  *   E1095  64  what was asked for is none of the job's (400, 404, ..)
  *   E1096  69  the command failed, or the run is ending (500, 503)
  *   E1087  69  it cannot be done now (409) */
@@ -15,8 +15,11 @@
 
 #include "base/file/json.h"
 
+#include <sys/types.h>
+
 struct client_request {
     const char *socket; /* path */
+    uid_t owner;        /* of the job that was named (daemon/http/owner.h) */
     const char *method; /* "GET" | "POST" */
     const char *target; /* "/v1/logs?tail=10" */
     const char *body;   /* JSON; NULL without one */

@@ -277,6 +277,7 @@ static bool is_gone(const struct target *target)
 {
     struct client_request request = {
             .socket = target->socket,
+            .owner = target->owner,
             .method = "GET",
             .target = "/healthz",
             .timeout = 2};

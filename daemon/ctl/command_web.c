@@ -83,7 +83,9 @@ static enum zd_status serve(
     web_block_signals();
     ZD_TRY(web_create(
             &(struct web_options){
-                    .socket = target->socket, .port = (int)args->port},
+                    .socket = target->socket,
+                    .owner = target->owner,
+                    .port = (int)args->port},
             &web));
     tell_address(look, web, &shown);
     if (args->open_browser)

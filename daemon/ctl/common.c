@@ -164,7 +164,7 @@ enum zd_status ctl_target(
                 "-j, -S and --dir name a job each: "
                 "one of them is enough");
     if (args->socket) {
-        target_of_socket(args->socket, target_out);
+        target_of_named_socket(args->socket, target_out);
         return ZD_OK;
     }
     if (args->job)

@@ -43,10 +43,11 @@ static enum zd_status add(
 
 /* A socket that a job listens on is a job, also when it does not answer. */
 static enum zd_status probe(
-        struct jobs *jobs, const char *name, const char *socket)
+        struct jobs *jobs, const char *name, const char *socket, uid_t owner)
 {
     struct client_request request = {
             .socket = socket,
+            .owner = owner,
             .method = "GET",
             .target = "/v1/status",
             .timeout = PROBE_SECONDS};
@@ -85,7 +86,7 @@ static enum zd_status scan(
             continue;
         snprintf(name, sizeof name, "%.*s", (int)length - 5, entry->d_name);
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        status = probe(jobs, name, path);
+        status = probe(jobs, name, path, all_users ? about.st_uid : 0);
     }
     closedir(dir);
     return status;

@@ -1,6 +1,7 @@
 #include "daemon/ctl/target.h"
 
 #include "base/file/fs.h"
+#include "base/log.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/dir.h"
 
@@ -40,12 +41,24 @@ void target_of_socket(const char *socket, struct target *target_out)
         abort(); /* a path */
 }
 
+void target_of_named_socket(const char *socket, struct target *target_out)
+{
+    struct stat about;
+    target_of_socket(socket, target_out);
+    if (lstat(socket, &about) == 0)
+        target_out->owner = about.st_uid;
+}
+
 /* Does the process that wrote `file` answer on its socket? Another host may
  * have a job of this name. */
-static bool answers(const json_t *file, const char *socket)
+static bool answers(const json_t *file, const char *socket, uid_t owner)
 {
     struct client_request request = {
-            .socket = socket, .method = "GET", .target = "/v1", .timeout = 2};
+            .socket = socket,
+            .owner = owner,
+            .method = "GET",
+            .target = "/v1",
+            .timeout = 2};
     json_t *greeting;
     bool is_same = false;
     if (access(socket, F_OK) != 0)
@@ -53,6 +66,8 @@ static bool answers(const json_t *file, const char *socket)
     if (client_json(&request, &greeting) == ZD_OK)
         is_same = json_integer_value(json_object_get(greeting, "pid")) ==
                   json_integer_value(json_object_get(file, "pid"));
+    else if (zd_error_get()->status == ZD_ERR_DENIED)
+        zd_log_warning("%s", zd_error_get()->what);
     zd_error_clear();
     json_decref(greeting);
     return is_same;
@@ -121,19 +136,20 @@ static enum zd_status look_for_death(
 enum zd_status target_of_dir(const char *dir, struct target *target_out)
 {
     char path[PATH_MAX];
-    struct stat about;
+    struct stat about, folder;
     json_t *file;
     fs_join(path, sizeof path, dir, "status.json");
     *target_out = (struct target){0};
-    if (stat(path, &about) != 0) {
+    if (stat(path, &about) != 0 || stat(dir, &folder) != 0) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1097", "%s holds no status.json", dir);
         zd_fail_help("--dir takes the output_dir of a job");
         return ZD_ERR_NO_INPUT;
     }
     ZD_TRY(json_parse_file(path, STATUS_MAX, &file));
     const char *socket = json_string_value(json_object_get(file, "socket"));
-    if (socket && answers(file, socket)) {
+    if (socket && answers(file, socket, folder.st_uid)) {
         target_of_socket(socket, target_out);
+        target_out->owner = folder.st_uid;
         json_decref(file);
         return ZD_OK;
     }
@@ -153,6 +169,7 @@ enum zd_status target_get(
         return dir_get(target->dir, target->file, what, json_out);
     struct client_request request = {
             .socket = target->socket,
+            .owner = target->owner,
             .method = "GET",
             .target = what,
             .timeout =
@@ -180,6 +197,7 @@ bool target_has_ended(const struct target *target)
             return true;
         struct client_request request = {
                 .socket = target->socket,
+                .owner = target->owner,
                 .method = "GET",
                 .target = "/healthz",
                 .timeout = ENDING_PAUSE_MS * 1e-3};
@@ -293,6 +311,7 @@ enum zd_status target_stream(
     build_query(stream, query, sizeof query);
     struct client_request request = {
             .socket = target->socket,
+            .owner = target->owner,
             .method = "GET",
             .target = query,
             .timeout = !stream->follow     ? ANSWER_SECONDS

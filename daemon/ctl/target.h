@@ -5,6 +5,8 @@
 
 #include "base/file/json.h"
 
+#include <sys/types.h>
+
 struct target {
     char *socket;    /* NULL: files answer */
     char *dir;       /* output folder; NULL unless files answer */
@@ -13,13 +15,19 @@ struct target {
     bool is_dead;    /* its run ended on this host and left no word: the state
                         in `file` is then "died" */
     double patience; /* seconds for an answer; 0: 10 */
+    uid_t owner;     /* of what was named, who may answer beside this user
+                        and root (daemon/http/owner.h) */
 };
 
 void target_fini(struct target *target);
+/* A job of this user's or of root's. */
 void target_of_socket(const char *socket, struct target *target_out);
+/* Whoever it belongs to: its name was typed. */
+void target_of_named_socket(const char *socket, struct target *target_out);
 /* Reads dir/status.json; its socket is asked when it answers for the same
- * process. Where it does not, the lock of the folder tells whether the run
- * lives. E1097 (66) without that file. */
+ * process, and belongs to this user, root or the owner of `dir`. Where it does
+ * not, the lock of the folder tells whether the run lives. E1097 (66) without
+ * that file. */
 enum zd_status target_of_dir(const char *dir, struct target *target_out);
 
 /* The answer to GET `what` ("/v1/status", "/v1/metrics/history?name=.."), an

@@ -1,6 +1,8 @@
 /* upstream.c - see upstream.h. */
 #include "daemon/page/upstream.h"
 
+#include "daemon/http/owner.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -10,8 +12,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-int upstream_connect(const char *socket_path)
+int upstream_connect(const char *socket_path, uid_t owner, bool acts)
 {
+    uid_t found;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(socket_path) >= sizeof address.sun_path) {
         errno = ENAMETOOLONG;
@@ -27,6 +30,11 @@ int upstream_connect(const char *socket_path)
             continue;
         close(fd);
         errno = cause;
+        return -1;
+    }
+    if (!http_owner_is_trusted(fd, socket_path, owner, acts, &found)) {
+        close(fd);
+        errno = ECONNREFUSED;
         return -1;
     }
     return fd;
@@ -132,7 +140,9 @@ struct upstream *upstream_open(const struct upstream_request *request)
     upstream->reader.ctx = upstream;
     upstream->client_fd = request->client_fd;
     upstream->stop_fd = request->stop_fd;
-    upstream->fd = upstream_connect(request->socket);
+    upstream->fd = upstream_connect(
+            request->socket, request->owner,
+            strcmp(request->method, "GET") != 0);
     if (upstream->fd < 0 || !send_request(upstream->fd, request))
         goto err_close;
     while (upstream->reader.state == HTTP_HEAD && !upstream->is_over)

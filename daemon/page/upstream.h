@@ -19,6 +19,7 @@ struct upstream {
 
 struct upstream_request {
     const char *socket; /* path */
+    uid_t owner;        /* of the job (daemon/http/owner.h) */
     const char *method, *target;
     const char *body; /* "" without one */
     size_t body_bytes;
@@ -36,7 +37,8 @@ struct upstream *upstream_open(const struct upstream_request *request);
 ssize_t upstream_read(struct upstream *upstream, char *out, size_t bytes);
 void upstream_close(struct upstream *upstream);
 
-/* Connect to a unix socket; -1 and errno. */
-int upstream_connect(const char *socket);
+/* Connect to a unix socket; -1 and errno: ECONNREFUSED too when it is not whose
+ * it should be (daemon/http/owner.h). */
+int upstream_connect(const char *socket, uid_t owner, bool acts);
 
 #endif

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -29,9 +30,11 @@ enum {
 struct web {
     struct guard guard;
     const char *socket;
+    uid_t owner;
     struct MHD_Daemon *daemon;
     int listen_fd, stop_fd; /* stop_fd: readable once all must end */
     char address[96];
+    char page[PATH_MAX]; /* the file that leads there; "": none */
 };
 
 /* --- one request --- */
@@ -234,6 +237,7 @@ static enum MHD_Result relay(
     bool is_page = strncmp(visit->target, "/?", 2) == 0;
     struct upstream *upstream = upstream_open(&(struct upstream_request){
             .socket = web->socket,
+            .owner = web->owner,
             .method = method,
             .target = is_page ? "/" : visit->target,
             .body = visit->body,
@@ -268,6 +272,16 @@ static void take_body(struct visit *visit, const char *data, size_t bytes)
     visit->body_bytes += bytes;
 }
 
+/* Once: nobody else can use the token. */
+static void tell_entered(const struct web *web)
+{
+    if (web->page[0])
+        unlink(web->page);
+    zd_log_info(
+            "the address was opened, and works no more: whoever did it has the "
+            "page and its buttons. Was it not you, Ctrl-C ends it");
+}
+
 static enum MHD_Result handle(
         void *ctx, struct MHD_Connection *connection, const char *url,
         const char *method, const char *version, const char *data,
@@ -294,8 +308,10 @@ static enum MHD_Result handle(
                                  .origin = header(connection, "Origin"),
                                  .cookies = header(connection, "Cookie"),
                          });
-    if (verdict == GUARD_ENTER)
+    if (verdict == GUARD_ENTER) {
+        tell_entered(web);
         return answer_enter(web, connection);
+    }
     if (verdict != GUARD_PASS)
         return answer_refused(connection, verdict, visit->target);
     if (visit->is_too_large)
@@ -358,6 +374,7 @@ enum zd_status web_create(
     if (!web)
         return ZD_FAIL(ZD_ERR_MEMORY, "E1103", "no memory for the relay");
     web->socket = options->socket;
+    web->owner = options->owner;
     enum zd_status status = listen_on(options->port, &web->listen_fd, &port);
     if (status != ZD_OK)
         goto err_free;
@@ -395,7 +412,7 @@ const char *web_address(const struct web *web)
 
 static bool job_listens(const struct web *web)
 {
-    int fd = upstream_connect(web->socket);
+    int fd = upstream_connect(web->socket, web->owner, false);
     if (fd < 0)
         return errno != ENOENT && errno != ECONNREFUSED;
     close(fd);
@@ -438,17 +455,50 @@ void web_destroy(struct web *web)
     eventfd_write(web->stop_fd, 1);
     MHD_stop_daemon(web->daemon); /* closes the listening socket */
     close(web->stop_fd);
+    if (web->page[0])
+        unlink(web->page);
     free(web);
 }
 
-void web_open_browser(const struct web *web)
+/* A file that leads to the address, 0600 from its first moment. */
+static bool make_page(struct web *web)
+{
+    const char *folder = getenv("XDG_RUNTIME_DIR");
+    if (!folder || folder[0] != '/' || access(folder, W_OK) != 0)
+        folder = "/tmp";
+    int length = snprintf(
+            web->page, sizeof web->page, "%s/zerod-web-XXXXXX.html", folder);
+    int fd = length < (int)sizeof web->page
+                     ? mkostemps(web->page, strlen(".html"), O_CLOEXEC)
+                     : -1;
+    if (fd < 0) {
+        zd_log_warning(
+                "no browser is opened: no file can be made in %s: %s", folder,
+                strerror(errno));
+        web->page[0] = '\0';
+        return false;
+    }
+    bool is_written =
+            dprintf(fd,
+                    "<!doctype html><meta "
+                    "charset=\"utf-8\"><title>zerod</title>"
+                    "<meta name=\"referrer\" content=\"no-referrer\"><meta "
+                    "http-equiv=\"refresh\" content=\"0; url=%s\"><a "
+                    "href=\"%s\">zerod</a>\n",
+                    web->address, web->address) > 0;
+    return close(fd) == 0 && is_written;
+}
+
+void web_open_browser(struct web *web)
 {
     extern char **environ;
-    char *argv[] = {"xdg-open", (char *)web->address, NULL};
+    char *argv[] = {"xdg-open", web->page, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none;
     pid_t pid;
+    if (!make_page(web))
+        return;
     sigemptyset(&none);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);

@@ -4,8 +4,9 @@
  *
  * The job itself opens no port. This relay does, on loopback, as the user who
  * started it and for as long as that lasts; who may pass is guard.h's. The
- * printed address has a token that works once. Answers go through as they come
- * (streams too), with headers that keep the page to itself.
+ * printed address has a token that works once; that it was used is said.
+ * Answers go through as they come (streams too), with headers that keep the
+ * page to itself.
  *
  * Threads: one a connection, libmicrohttpd's; they share only the guard. */
 #ifndef ZD_DAEMON_PAGE_WEB_H
@@ -13,10 +14,13 @@
 
 #include "base/status.h"
 
+#include <sys/types.h>
+
 struct web;
 
 struct web_options {
     const char *socket; /* of the job; outlives the relay */
+    uid_t owner;        /* of the job (daemon/http/owner.h) */
     int port;           /* 0: any that is free */
 };
 
@@ -34,9 +38,10 @@ void web_destroy(struct web *web);
 
 /* Before web_create, so that its threads have it too. */
 void web_block_signals(void);
-/* Start the user's browser (xdg-open) with the address. A line when there is
- * none. Other users of this machine may see the address among its processes
- * for a moment: whoever comes first has the token, and the second is told. */
-void web_open_browser(const struct web *web);
+/* Start the user's browser (xdg-open) with a file of mode 0600 that leads to
+ * the address: what a program is started with, every user of this machine may
+ * read. The file goes when the token is used, at the latest with the relay. A
+ * line when there is no browser, or no place for the file. */
+void web_open_browser(struct web *web);
 
 #endif

@@ -82,4 +82,82 @@ else
     skip 'text of others on a terminal' 'there is no script(1)'
 fi
 ok 'in a file tokens are the bytes that they are' eval 'call 0 data decode --tokenizer "$words" ids.txt && cmp text.txt out'
+
+# --- whose job answers
+# listens FOLDER UID: another user's process behind FOLDER/squat.sock says yes to everything; what it was sent is in FOLDER.got
+cat >listen.py <<'END'
+import json, os, socket, sys
+folder, uid, got = sys.argv[1], int(sys.argv[2]), open(sys.argv[3], "ab", 0)
+os.setgroups([])
+os.setresgid(uid, uid, uid)
+os.setresuid(uid, uid, uid)
+os.makedirs(folder, exist_ok=True)
+server = socket.socket(socket.AF_UNIX)
+server.bind(folder + "/squat.sock")
+os.chmod(folder + "/squat.sock", 0o777)
+server.listen(8)
+print(os.getpid(), flush=True)
+while True:
+    client, _ = server.accept()
+    data = client.recv(65536)
+    got.write(data)
+    body = json.dumps({"pid": 4711, "job": "squat", "state": "running", "result": {}}).encode()
+    if data:
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    client.close()
+END
+listener=
+stop_listener() { [ -z "$listener" ] || { kill "$listener"; wait "$listener"; } 2>/dev/null; listener=; }
+trap 'stop_listener; rm -rf "$work"' EXIT
+listens() {
+    stop_listener
+    : >"$1.got"
+    rm -f "$1.pid"
+    mkfifo "$1.pid"
+    python3 listen.py "$1" "$2" "$1.got" >"$1.pid" 2>listen.err &
+    listener=$!
+    read -r _ <"$1.pid" || { cat listen.err; return 1; }
+}
+# refused CODE WORD FOLDER ARGUMENT...: zerodctl ends so, says the word, and nothing was sent
+refused() {
+    local want=$1 word=$2 folder=$3 code
+    shift 3
+    timeout 60 "$ctl" "$@" >out 2>err </dev/null
+    code=$?
+    [ $code = "$want" ] && grep -q "$word" err && [ ! -s "$folder.got" ] ||
+        { echo "exit $code, not $want; sent: $(cat "$folder.got")"; cat out; return 1; }
+}
+if [ $is_root = 0 ]; then
+    mkdir -m 1777 runtime
+    ok 'a folder of sockets that another user made first' listens "$work/runtime/zerod" "$other"
+    export XDG_RUNTIME_DIR="$work/runtime"
+    ok '  -j: it is not asked: 77' refused 77 E1094 "$work/runtime/zerod" -j squat status
+    ok '  and gets no prompt' refused 77 E1094 "$work/runtime/zerod" -j squat sample 'a secret'
+    ok '  it is no job that runs' refused 66 E1090 "$work/runtime/zerod" status
+    # ours, but a socket in it is theirs
+    mkdir -m 0777 mixed
+    ok "a socket of another user's in a folder of ours" listens "$work/mixed/zerod" "$other"
+    chown 0:0 mixed/zerod
+    export XDG_RUNTIME_DIR="$work/mixed"
+    ok '  is not asked: 77' refused 77 E1094 "$work/mixed/zerod" -j squat status
+    # named by a status.json that others may write
+    mkdir -m 0777 shared_out
+    printf '{"pid": 4711, "state": "running", "job": "x", "socket": "%s", "host": "h"}' "$work/mixed/zerod/squat.sock" \
+        >shared_out/status.json
+    ok "the socket that a status.json names is another user's: the files answer, and it is told" \
+        refused 69 "another user's" "$work/mixed/zerod" --dir shared_out sample 'a secret'
+    # what a typed name names may be asked; commands go there from root alone
+    rm -rf runtime/zerod
+    listens "$work/runtime/zerod" "$other" >log
+    ok "-S names another user's job: root asks it" eval \
+        'timeout 60 "$ctl" -S "$work/runtime/zerod/squat.sock" status -o json && [ -s runtime/zerod.got ]'
+    listens "$work/runtime/third" "$((other - 1))"
+    chmod 0711 "$work/runtime/third"
+    cp "$ctl" ctl && chmod 0755 ctl
+    ok '  others do not send commands there: 77' eval \
+        'as_other timeout 60 ./ctl -S "$work/runtime/third/squat.sock" sample "a secret" >out 2>err; [ $? = 77 ] && [ ! -s runtime/third.got ]'
+    stop_listener
+else
+    skip "another user's sockets" 'not root: there is no other user'
+fi
 tests_end

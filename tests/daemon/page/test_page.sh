@@ -49,6 +49,7 @@ ok "without the token nothing is shown" is "$(code "$url/")" 401
 ok "nor with another one" is "$(code "$url/?token=0123456789abcdef0123456789abcdef")" 401
 ok "the address opens the page" is "$(code -c jar "$address")" 200
 ok "once" is "$(code "$address")" 401
+ok "that it was opened is told" says 'the address was opened' web.err
 ok "the cookie is for this page alone" says '#HttpOnly_127.0.0.1' jar
 curl -s -b jar "$url/" >page.html
 ok "the page is the one in the program" cmp page.html "$root/daemon/page/page.html"
@@ -64,6 +65,30 @@ ok "a second pause is refused by the job" is "$(code -b jar -d '{}' "$url/v1/pau
 curl -s -b jar -d '{"learning_rate": "high"}' "$url/v1/set" >answer
 ok "a wrong value comes back with code and message" says E_BAD_REQUEST answer
 ok "resume through the relay" is "$(code -b jar -d '{"wait": true}' "$url/v1/resume")" 200
+
+# what other users may read of a browser is its command line
+mkdir bin
+cat >bin/xdg-open <<'END'
+#!/bin/sh
+printf '%s\n' "$*" >argv.new
+stat -c %a "$1" >mode
+cat "$1" >leads
+mv argv.new argv
+END
+chmod +x bin/xdg-open
+PATH=$work/bin:$PATH "$ctl" web --open >address3 2>web3.err &
+third=$!
+pids+=("$third")
+until_ok test -e argv
+ok "--open: the token is no word of the browser's" bash -c '! grep -E "token|[0-9a-f]{32}" argv'
+ok "but in a file for this user alone" is "$(cat mode)" 600
+led=$(sed -n 's/.*url=\([^"]*\)".*/\1/p' leads)
+ok "which leads to the address" is "$led" "$(cat address3)"
+ok "that opens the page" is "$(code "$led")" 200
+ok "and the file is gone" test ! -e "$(cat argv)"
+kill -INT $third
+wait $third
+ok "Ctrl-C ends it" is $? 0
 
 python=$(command -v python3) chromium=$(command -v chromium)
 if [ -n "$python" ] && [ -n "$chromium" ]; then
