@@ -1,5 +1,6 @@
 #include "delays.h"
 
+#include "base/device/device_memory.h"
 #include "base/number/rng.h"
 #include "comm/comm.h"
 #include "offload/store.h"
@@ -22,19 +23,18 @@ enum kind {
     CHUNK_BEGIN,
     CHUNK_END,
     HOOK,
+    KERNEL,
     GATHER_BEGIN,
     REDUCE_BEGIN,
     COLLECTIVE_WAIT,
     KINDS
 };
 static const char *const names[KINDS] = {
-        "down copies",  "down calls",
-        "down records", "down waits",
-        "up copies",    "up calls",
-        "up records",   "up waits",
-        "chunks",       "chunks' ends",
-        "hooks",        "gathers",
-        "reductions",   "waits for collectives"};
+        "down copies",  "down calls", "down records",
+        "down waits",   "up copies",  "up calls",
+        "up records",   "up waits",   "chunks",
+        "chunks' ends", "hooks",      "kernels",
+        "gathers",      "reductions", "waits for collectives"};
 enum { DELAYS = 24, LONGEST_US = 4000, ALL_US = 32000, STREAMS = 32 };
 
 /* Written while no other thread of ours runs, but for the counters. */
@@ -162,7 +162,7 @@ static bool goes_down(struct stream *stream)
     return false;
 }
 
-/* The compute stream of a CPU is the trainer itself, whose hooks are late. */
+/* The compute stream (NULL) is late at the hooks. */
 static enum zd_status hold(struct stream *stream, enum kind down, enum kind up)
 {
     int64_t us = stream ? lateness(goes_down(stream) ? down : up) : 0;
@@ -219,6 +219,7 @@ enum zd_status __wrap_chunk_release(struct offload *offload, int chunk)
 
 /* --- the trainer and its collectives -------------------------------------- */
 
+enum zd_status __real_device_move(void *to, const void *from, size_t bytes);
 enum zd_status __real_comm_progress(struct comm *comm);
 enum zd_status __real_comm_wait(struct comm *comm, struct comm_op *op);
 enum zd_status __real_comm_all_gather_begin(
@@ -227,6 +228,7 @@ enum zd_status __real_comm_all_gather_begin(
 enum zd_status __real_comm_reduce_scatter_begin(
         struct comm *comm, const void *full, void *shard, size_t count,
         enum dtype type, bool accumulate, struct comm_op **op_out);
+enum zd_status __wrap_device_move(void *to, const void *from, size_t bytes);
 enum zd_status __wrap_comm_progress(struct comm *comm);
 enum zd_status __wrap_comm_wait(struct comm *comm, struct comm_op *op);
 enum zd_status __wrap_comm_all_gather_begin(
@@ -236,11 +238,22 @@ enum zd_status __wrap_comm_reduce_scatter_begin(
         struct comm *comm, const void *full, void *shard, size_t count,
         enum dtype type, bool accumulate, struct comm_op **op_out);
 
-/* Every hook begins with it. */
+/* Every hook begins with it. On a CPU the compute stream is the trainer, who is
+ * late himself; on a GPU he goes on, and what he queues is late. */
 enum zd_status __wrap_comm_progress(struct comm *comm)
 {
-    be_late(HOOK);
+    int64_t us = lateness(HOOK);
+    if (us)
+        ZD_TRY(__real_stream_call(NULL, nap, NULL, us));
     return __real_comm_progress(comm);
+}
+
+enum zd_status __wrap_device_move(void *to, const void *from, size_t bytes)
+{
+    int64_t us = lateness(KERNEL);
+    if (us)
+        ZD_TRY(__real_stream_call(NULL, nap, NULL, us));
+    return __real_device_move(to, from, bytes);
 }
 
 enum zd_status __wrap_comm_wait(struct comm *comm, struct comm_op *op)

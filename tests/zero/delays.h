@@ -4,7 +4,7 @@
  *
  *   stream down, up    each copy, call, record and wait: the stream itself
  *   workers            before and after a chunk
- *   trainer            each hook of the model
+ *   compute stream     at each hook of the model, and what it then moves
  *   collectives        at their begin, and while they are waited for
  *
  * A seed makes one to three kinds late, the first of them by turns, each a

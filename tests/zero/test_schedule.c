@@ -8,6 +8,8 @@
  *   test_zero_schedule              each at one stage and world, with a seed,
  *                                   or SHORT where updates are taken back
  *   test_zero_schedule long         at all of them, with LONG seeds
+ *   test_zero_schedule cuda         on a GPU, against the CPU: some of those
+ *                                   with anything on the host
  *   test_zero_schedule NUMBER SEED  that one, to look at it
  *
  * A plain program that prints TAP. */
@@ -85,6 +87,8 @@ static struct scenario scenario_of(const struct combination *c, int number)
     scenario_vary(&s, number % 30);
     s.streams = STREAM_THREAD;
     s.workers = 1 + number % 3;
+    if (number % 7 == 3)
+        s.shape.layers = 10; /* more collectives than may be under way */
     s.offload.chunk_bytes = 2048;
     s.steps = 4;
     s.accumulation = c->sums == ONE_MICRO ? 1 : 3;
@@ -118,6 +122,8 @@ static struct scenario scenario_of(const struct combination *c, int number)
     return s;
 }
 
+static bool on_gpu;
+
 static struct outcome run_at_once(const struct scenario *s)
 {
     struct scenario plain = *s;
@@ -131,8 +137,11 @@ static bool run_late(
         const struct scenario *s, int number, uint64_t seed,
         const struct outcome *want)
 {
+    struct scenario late = *s;
+    if (on_gpu)
+        late.backend = DEVICE_CUDA;
     delays_begin(seed);
-    struct outcome got = world_run(s);
+    struct outcome got = world_run(&late);
     bool same = got.status == ZD_OK && got.ranks_agree &&
                 outcome_same_run(want, &got);
     if (!same)
@@ -154,7 +163,10 @@ static bool try_combination(int number, uint64_t first, int seeds)
         printf("# %d: %s\n", number, want.what);
     delays_count();
     if (ok) { /* counts the hand-overs */
-        struct outcome got = world_run(&s);
+        struct scenario prompt = s;
+        if (on_gpu)
+            prompt.backend = DEVICE_CUDA;
+        struct outcome got = world_run(&prompt);
         ok = outcome_same_run(&want, &got);
         if (!ok)
             printf("# other bits: %d, nothing late\n", number);
@@ -191,7 +203,8 @@ static void try_host(enum host host, bool undo, bool is_long)
     int tried = 0;
     for (int i = 0; i < KIND_COUNT; i++) {
         struct combination c = combination_of(i);
-        if (c.host != host || c.undo != undo)
+        if (c.host != host || c.undo != undo ||
+            (on_gpu && ((int)c.fate + (int)c.sums) % 3))
             continue;
         for (int place = 0; place < STAGES * WORLDS; place++) {
             int number =
@@ -216,6 +229,7 @@ static void try_host(enum host host, bool undo, bool is_long)
 int main(int argc, char **argv)
 {
     bool is_long = argc > 1 && strcmp(argv[1], "long") == 0;
+    on_gpu = argc > 1 && strcmp(argv[1], "cuda") == 0;
     if (argc > 2) {
         int number = atoi(argv[1]);
         report(try_combination(number, strtoull(argv[2], NULL, 10), 1), argv[1],
@@ -224,7 +238,8 @@ int main(int argc, char **argv)
     }
     for (int host = 0; host < HOSTS; host++)
         for (int undo = 0; undo < CLIPPINGS; undo++)
-            if (!undo || host == HOST_STATES || host == HOST_PARAMS)
+            if ((!undo || host == HOST_STATES || host == HOST_PARAMS) &&
+                (host != HOST_NOTHING || !on_gpu))
                 try_host((enum host)host, undo, is_long);
     return report_done();
 }
