@@ -162,17 +162,20 @@ static enum zd_status open_text(
 {
     struct recipe recipe;
     char folder[PATH_MAX], key[HASH_HEX];
+    const struct cache_limits limits = {.ids = (uint64_t)corpus->vocab_size};
     bool found;
     ZD_TRY(resolve_recipe(request, entry, &corpus->list, &recipe));
     if (sources_have_chat(&corpus->list))
         corpus->chat_template = chat_template_name(recipe.chat_template);
     ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
     ZD_TRY(text_key(&corpus->list, &recipe, key));
-    ZD_TRY(token_cache_open(folder, key, check, &corpus->cache, &found));
+    ZD_TRY(token_cache_open(
+            folder, key, check, &limits, &corpus->cache, &found));
     if (!found) {
         int threads = thread_count(request->options->preprocessing_threads);
         ZD_TRY(build_text(corpus, &recipe, threads, folder, key));
-        ZD_TRY(token_cache_open(folder, key, false, &corpus->cache, &found));
+        ZD_TRY(token_cache_open(
+                folder, key, false, &limits, &corpus->cache, &found));
         if (!found)
             return ZD_FAIL(
                     ZD_ERR_IO, "E0446",
@@ -273,16 +276,18 @@ static enum zd_status open_tokens(
     bool found;
     ZD_TRY(raw_open(&corpus->raw, &corpus->list, NULL));
     corpus->count = corpus->raw.count;
+    const struct cache_limits limits = {.tokens = corpus->count};
     if (check)
         ZD_TRY(check_ids(corpus));
     if (is_megatron(corpus) || !request->options->packing) {
         ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
         ZD_TRY(index_key(corpus, key));
-        ZD_TRY(token_cache_open(folder, key, check, &corpus->cache, &found));
+        ZD_TRY(token_cache_open(
+                folder, key, check, &limits, &corpus->cache, &found));
         if (!found) {
             ZD_TRY(build_index(corpus, folder, key));
             ZD_TRY(token_cache_open(
-                    folder, key, false, &corpus->cache, &found));
+                    folder, key, false, &limits, &corpus->cache, &found));
         }
         if (!found)
             return ZD_FAIL(
@@ -339,7 +344,8 @@ static enum zd_status mark_raw(
     if (cache->map) {
         for (uint64_t d = find_document(cache, at);
              d < cache->doc_count && cache->docs[d] < at + count; d++)
-            words[cache->docs[d] - at] |= WORD_FIRST;
+            if (cache->docs[d] >= at) /* out of order since it was opened */
+                words[cache->docs[d] - at] |= WORD_FIRST;
     } else {
         uint32_t before = 0;
         bool begins = at == 0;
@@ -374,7 +380,20 @@ enum zd_status corpus_words(
         ZD_TRY(raw_read(&corpus->raw, at, count, corpus->vocab_size, words));
         return mark_raw(corpus, at, count, words);
     }
+    /* whoever owns the file may have written to it since it was opened */
+    if (at > corpus->count || count > corpus->count - at)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0442",
+                "the data cache names tokens behind its %llu",
+                (unsigned long long)corpus->count);
     memcpy(words, corpus->cache.words + at, count * sizeof *words);
+    for (size_t i = 0; i < count; i++)
+        if ((int64_t)(words[i] & WORD_ID) >= corpus->vocab_size)
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0442",
+                    "the data cache holds id %u; the model's vocabulary has %d "
+                    "ids",
+                    words[i] & WORD_ID, corpus->vocab_size);
     return ZD_OK;
 }
 

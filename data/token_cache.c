@@ -3,12 +3,14 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "data/token_cache_file.h"
+#include "data/tokenise.h"
 
 #include <errno.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum zd_status token_cache_folder(const char *option, char folder[PATH_MAX])
@@ -69,32 +71,123 @@ static bool is_sound(
                             (header->doc_count + 1) * sizeof(uint64_t);
 }
 
-static enum zd_status check_digest(
-        int fd, const char *path, const struct cache_header *header,
-        uint64_t bytes, bool *sound_out)
+/* Everything in a file, as it is read: its digest, and whether the words are
+ * some that we would have written. */
+struct check {
+    const struct cache_header *header;
+    const struct cache_limits *limits;
+    struct hasher *all;
+    struct hasher *firsts, *docs; /* where documents begin, said twice */
+    uint64_t trained;
+    bool is_sound;
+};
+
+static void check_words(
+        struct check *check, const uint32_t *words, uint64_t begin,
+        size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t at = begin + i;
+        uint32_t marks = words[i] & (WORD_FIRST | WORD_TRAIN);
+        if (at == check->header->word_count) { /* padding */
+            check->is_sound = check->is_sound && words[i] == 0;
+            continue;
+        }
+        check->is_sound = check->is_sound &&
+                          (words[i] & WORD_ID) < check->limits->ids &&
+                          marks != (WORD_FIRST | WORD_TRAIN);
+        check->trained += marks == WORD_TRAIN;
+        if (marks == WORD_FIRST)
+            hasher_update(check->firsts, &at, sizeof at);
+    }
+}
+
+/* `bytes` of the file from `at` on, words or documents. */
+static void check_piece(
+        struct check *check, const void *piece, uint64_t at, size_t bytes)
+{
+    const struct cache_header *header = check->header;
+    uint64_t docs = cache_docs_offset(header->word_count);
+    uint64_t end = docs + header->doc_count * sizeof(uint64_t);
+    hasher_update(check->all, piece, bytes);
+    if (at < docs)
+        check_words(
+                check, piece, (at - sizeof *header) / sizeof(uint32_t),
+                bytes / sizeof(uint32_t));
+    else if (at < end)
+        hasher_update(
+                check->docs, piece,
+                end - at < bytes ? (size_t)(end - at) : bytes);
+}
+
+static enum zd_status read_all(
+        struct check *check, int fd, const char *path, uint64_t bytes)
 {
     enum { CHUNK = 1 << 20 };
-    char hex[HASH_HEX];
-    struct hasher *hasher = hasher_create();
-    char *chunk = malloc(CHUNK);
-    enum zd_status status = hasher && chunk
-                                    ? ZD_OK
-                                    : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                                              "out of memory reading %s", path);
-    for (uint64_t at = sizeof *header; at < bytes && status == ZD_OK;) {
-        size_t part = bytes - at < CHUNK ? (size_t)(bytes - at) : CHUNK;
+    enum zd_status status = ZD_OK;
+    uint64_t docs = cache_docs_offset(check->header->word_count);
+    void *chunk = malloc(CHUNK);
+    if (!chunk)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
+    for (uint64_t at = sizeof *check->header; at < bytes && status == ZD_OK;) {
+        uint64_t end = at < docs ? docs : bytes;
+        size_t part = end - at < CHUNK ? (size_t)(end - at) : CHUNK;
         status = fs_pread(fd, path, chunk, part, at);
         if (status == ZD_OK)
-            hasher_update(hasher, chunk, part);
+            check_piece(check, chunk, at, part);
         at += part;
     }
-    if (status == ZD_OK) {
-        hasher_finish(hasher, hex);
-        *sound_out = strcmp(hex, header->digest) == 0;
-    }
     free(chunk);
-    hasher_destroy(hasher);
     return status;
+}
+
+static enum zd_status check_content(
+        int fd, const char *path, const struct cache_header *header,
+        const struct cache_limits *limits, uint64_t bytes, bool *sound_out)
+{
+    char all[HASH_HEX], firsts[HASH_HEX], docs[HASH_HEX];
+    struct check check = {
+            .header = header,
+            .limits = limits,
+            .all = hasher_create(),
+            .firsts = hasher_create(),
+            .docs = hasher_create(),
+            .is_sound = true};
+    enum zd_status status = check.all && check.firsts && check.docs
+                                    ? read_all(&check, fd, path, bytes)
+                                    : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
+                                              "out of memory reading %s", path);
+    if (status == ZD_OK) {
+        hasher_finish(check.all, all);
+        hasher_finish(check.firsts, firsts);
+        hasher_finish(check.docs, docs);
+        *sound_out = check.is_sound && strcmp(all, header->digest) == 0 &&
+                     check.trained == header->trained_count &&
+                     (limits->tokens || strcmp(firsts, docs) == 0);
+    }
+    hasher_destroy(check.all);
+    hasher_destroy(check.firsts);
+    hasher_destroy(check.docs);
+    return status;
+}
+
+/* Documents begin one behind the other, and the stream ends where it does. */
+static bool has_order(
+        const struct token_cache *cache, const struct cache_limits *limits)
+{
+    uint64_t end = limits->tokens ? limits->tokens : cache->word_count;
+    for (uint64_t i = 0; i < cache->doc_count; i++)
+        if (cache->docs[i] > cache->docs[i + 1])
+            return false;
+    return cache->docs[cache->doc_count] == end;
+}
+
+static bool is_foreign(int fd)
+{
+    struct stat info;
+    return fstat(fd, &info) != 0 ||
+           (info.st_uid != geteuid() && info.st_uid != 0);
 }
 
 static enum zd_status map_file(
@@ -125,7 +218,8 @@ static enum zd_status map_file(
 
 enum zd_status token_cache_open(
         const char *folder, const char *key, bool verify,
-        struct token_cache *cache_out, bool *found_out)
+        const struct cache_limits *limits, struct token_cache *cache_out,
+        bool *found_out)
 {
     char path[PATH_MAX];
     struct cache_header header;
@@ -142,14 +236,17 @@ enum zd_status token_cache_open(
         status = fs_pread(fd, path, &header, sizeof header, 0);
         sound = status == ZD_OK && is_sound(&header, key, bytes);
     }
-    if (sound && verify)
-        status = check_digest(fd, path, &header, bytes, &sound);
-    if (status == ZD_OK && sound) {
+    if (sound && (verify || is_foreign(fd)))
+        status = check_content(fd, path, &header, limits, bytes, &sound);
+    if (status == ZD_OK && sound)
         status = map_file(fd, path, &header, bytes, cache_out);
-        *found_out = status == ZD_OK;
-    } else if (status == ZD_OK) {
-        zd_log_warning("%s is damaged and is made again", path);
+    if (status == ZD_OK && sound && !has_order(cache_out, limits)) {
+        token_cache_close(cache_out);
+        sound = false;
     }
+    *found_out = status == ZD_OK && sound;
+    if (status == ZD_OK && !sound)
+        zd_log_warning("%s is damaged and is made again", path);
     close(fd);
     return status;
 }

@@ -10,7 +10,9 @@
  * with documents and no words. Files are written under a temporary name,
  * synced, and renamed, so processes may build the same one at once; what an
  * interrupted one left behind is removed by the next. Numbers are
- * little-endian. */
+ * little-endian.
+ *
+ * The folder may be shared, and a file of it another user's. */
 #ifndef ZD_DATA_TOKEN_CACHE_H
 #define ZD_DATA_TOKEN_CACHE_H
 
@@ -34,12 +36,21 @@ struct token_cache { /* open; all zero: none */
  * it does not exist. */
 enum zd_status token_cache_folder(const char *option, char folder[PATH_MAX]);
 
-/* Map the file of `key`. *found_out is false when there is none, or a damaged
- * one, which is told in a warning. `verify`: all of it is read and compared
- * with its digest; otherwise header and size must agree. */
+struct cache_limits { /* of what it is the cache of */
+    uint64_t ids;     /* the vocabulary: of words */
+    uint64_t tokens;  /* of an index: where the stream ends; else 0 */
+};
+
+/* Map the file of `key`. *found_out is false when there is none, or one that is
+ * damaged or holds what no writer of ours wrote, which is told in a warning.
+ * Header, size and documents (their order and range) must always agree;
+ * `verify`: all of it is read too, compared with its digest, and its words must
+ * be in order. The digest is no secret: a file that neither this user nor root
+ * owns is verified whatever is asked. */
 enum zd_status token_cache_open(
         const char *folder, const char *key, bool verify,
-        struct token_cache *cache_out, bool *found_out);
+        const struct cache_limits *limits, struct token_cache *cache_out,
+        bool *found_out);
 void token_cache_close(struct token_cache *cache);
 /* Let go of mapped pages, which count as this process's memory. */
 void token_cache_drop_pages(const struct token_cache *cache);

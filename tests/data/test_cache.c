@@ -1,5 +1,6 @@
 /* The tokenised cache: used again, made again, never trusted blindly. */
 #include "data/dataset_internal.h"
+#include "data/token_cache_file.h"
 #include "tests/data/data_case.h"
 
 #include <criterion/criterion.h>
@@ -140,6 +141,187 @@ Test(data_cache, an_index_is_checked_as_well)
     fputc(1, file);
     fclose(file);
     expect_words(&test, "|[a]$|[b]c$|[d]");
+    data_case_fini(&test);
+}
+
+/* A file of the cache in memory, to be changed and sealed as a writer would. */
+struct forged {
+    char path[PATH_MAX];
+    char *bytes;
+    size_t size;
+    struct cache_header *header;
+    uint32_t *words;
+    uint64_t *docs;
+};
+
+static void forge(const struct data_case *test, struct forged *forged)
+{
+    cache_file(test, forged->path);
+    cr_assert_eq(
+            fs_read_file(forged->path, 1 << 20, &forged->bytes, &forged->size),
+            ZD_OK);
+    forged->header = (struct cache_header *)forged->bytes;
+    forged->words = (uint32_t *)(forged->bytes + sizeof *forged->header);
+    forged->docs =
+            (uint64_t
+                     *)(forged->bytes + cache_docs_offset(forged->header->word_count));
+}
+
+static void plant(struct forged *forged)
+{
+    struct cache_header *header = forged->header;
+    hash_bytes(forged->words, forged->size - sizeof *header, header->digest);
+    memset(header->header_digest, 0, sizeof header->header_digest);
+    cache_header_seal(header);
+    cr_assert_eq(
+            fs_write_file(forged->path, forged->bytes, forged->size), ZD_OK);
+    free(forged->bytes);
+}
+
+static void id_beyond(struct forged *forged)
+{
+    forged->words[2] = WORD_TRAIN | 257;
+}
+
+static void id_far_beyond(struct forged *forged)
+{
+    forged->words[2] = WORD_TRAIN | WORD_ID;
+}
+
+static void both_marks(struct forged *forged)
+{
+    forged->words[0] |= WORD_TRAIN;
+    forged->header->trained_count++;
+}
+
+static void document_beyond(struct forged *forged)
+{
+    forged->docs[1] = UINT64_C(1) << 40;
+}
+
+static void out_of_order(struct forged *forged)
+{
+    forged->docs[0] = 5;
+    forged->docs[1] = 2;
+}
+
+static void document_elsewhere(struct forged *forged)
+{
+    forged->docs[1]--;
+}
+
+static void end_beyond(struct forged *forged)
+{
+    forged->docs[forged->header->doc_count] += 1000;
+}
+
+static void other_count(struct forged *forged)
+{
+    forged->header->trained_count += 1000;
+}
+
+Test(data_cache, what_no_writer_of_ours_wrote_is_made_again)
+{
+    static void (*const ways[])(struct forged *) = {
+            id_beyond,    id_far_beyond,      both_marks, document_beyond,
+            out_of_order, document_elsewhere, end_beyond, other_count};
+    struct data_case test;
+    data_case_init(&test, NULL);
+    data_case_text(
+            &test, "a.jsonl", "{\"text\":\"hello\"}\n{\"text\":\"world\"}");
+    expect_words(&test, "|[h]ello$|[w]orld$");
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        struct forged forged;
+        forge(&test, &forged);
+        ways[i](&forged);
+        plant(&forged);
+        ino_t planted = inode(forged.path);
+        expect_words(&test, "|[h]ello$|[w]orld$");
+        cr_expect_neq(inode(forged.path), planted, "way %zu", i);
+    }
+    data_case_fini(&test);
+}
+
+Test(data_cache, an_index_that_is_planted_is_made_again)
+{
+    static void (*const ways[])(struct forged *) = {
+            document_beyond, out_of_order, end_beyond};
+    struct data_case test;
+    static const uint16_t tokens[] = {'a', 256, 'b', 'c', 256, 'd'};
+    data_case_init(&test, NULL);
+    data_case_file(&test, "a.bin", tokens, sizeof tokens);
+    test.entry.format = DATA_NANOGPT;
+    test.options.packing = false;
+    expect_words(&test, "|[a]$|[b]c$|[d]");
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        struct forged forged;
+        forge(&test, &forged);
+        ways[i](&forged);
+        plant(&forged);
+        ino_t planted = inode(forged.path);
+        expect_words(&test, "|[a]$|[b]c$|[d]");
+        cr_expect_neq(inode(forged.path), planted, "way %zu", i);
+    }
+    data_case_fini(&test);
+}
+
+/* Is the file taken by who does not ask for all of it to be read? */
+static bool is_taken(const struct data_case *test, const char *path)
+{
+    const struct cache_limits limits = {.ids = 257};
+    struct token_cache cache = {0};
+    char key[HASH_HEX];
+    bool found;
+    snprintf(key, sizeof key, "%s", strrchr(path, '/') + 1);
+    cr_assert_eq(
+            token_cache_open(test->cache, key, false, &limits, &cache, &found),
+            ZD_OK);
+    token_cache_close(&cache);
+    return found;
+}
+
+Test(data_cache, another_users_file_is_checked_whole_by_everybody)
+{
+    struct data_case test;
+    struct forged forged;
+    if (geteuid() != 0)
+        cr_skip("not root: there is no other user");
+    data_case_init(&test, NULL);
+    data_case_text(&test, "a.txt", "hello world");
+    expect_words(&test, "|[h]ello world$");
+    forge(&test, &forged);
+    id_beyond(&forged);
+    plant(&forged);
+    cr_expect(is_taken(&test, forged.path), "ours is not read whole again");
+    cr_assert_eq(chown(forged.path, 65534, 65534), 0);
+    cr_expect(!is_taken(&test, forged.path));
+    expect_words(&test, "|[h]ello world$");
+    cr_assert_eq(chown(forged.path, 65534, 65534), 0);
+    cr_expect(is_taken(&test, forged.path), "a sound one is used");
+    data_case_fini(&test);
+}
+
+Test(data_cache, what_is_written_after_it_was_opened_is_an_error)
+{
+    struct data_case test;
+    struct corpus corpus;
+    struct forged forged;
+    uint32_t words[8], id = WORD_TRAIN | 70000;
+    data_case_init(&test, NULL);
+    data_case_text(&test, "a.txt", "hello world");
+    expect_words(&test, "|[h]ello world$");
+    cr_assert_eq(corpus_open(&test.request, &test.entry, true, &corpus), ZD_OK);
+    cr_expect_eq(corpus_words(&corpus, 0, 8, words), ZD_OK);
+    forge(&test, &forged);
+    free(forged.bytes);
+    FILE *file = fopen(forged.path, "r+b");
+    fseek(file, sizeof(struct cache_header) + 2 * sizeof id, SEEK_SET);
+    cr_assert_eq(fwrite(&id, sizeof id, 1, file), 1);
+    fclose(file);
+    cr_expect_eq(corpus_words(&corpus, 0, 8, words), ZD_ERR_DATA);
+    zd_error_clear();
+    cr_expect_eq(corpus_words(&corpus, 8, 8, words), ZD_ERR_DATA);
+    corpus_close(&corpus);
     data_case_fini(&test);
 }
 
