@@ -77,14 +77,15 @@ def objects(build, files):
 def calls(made):
     """{(file, file): symbols}"""
     defines, uses = {}, {}
-    for file, built in made.items():
-        told = subprocess.run(["nm", "-g"] + built, check=True, capture_output=True, text=True).stdout
-        for line in told.splitlines():
-            words = line.split()
-            if len(words) == 3 and words[1] in "TDBRC":
-                defines[words[2]] = file
-            elif len(words) == 2 and words[0] == "U":
-                uses.setdefault(file, set()).add(words[1])
+    of_object = {path: file for file, built in made.items() for path in built}
+    told = subprocess.run(["nm", "-g", "-A"] + list(of_object), check=True, capture_output=True, text=True).stdout
+    for line in told.splitlines():
+        path, words = line.split(":", 1)
+        file, words = of_object[path], words.split()
+        if len(words) == 3 and words[1] in "TDBRC":
+            defines[words[2]] = file
+        elif len(words) == 2 and words[0] == "U":
+            uses.setdefault(file, set()).add(words[1])
     arrows = {}
     for file, names in uses.items():
         for name in sorted(names):
