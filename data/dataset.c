@@ -218,6 +218,18 @@ const char *dataset_chat_template(const struct dataset *dataset)
     return NULL;
 }
 
+void dataset_compare_template(
+        const struct dataset *dataset, const struct dataset_request *request)
+{
+    enum chat_template ours;
+    if (!dataset_chat_template(dataset) || !request->tokenizer)
+        return;
+    if (chat_template_resolve(
+                request->options->chat_template, request->tokenizer, &ours) ==
+        ZD_OK)
+        chat_template_compare(ours, request->tokenizer);
+}
+
 static enum zd_status open_checked(
         const struct dataset_request *request, bool check, struct dataset **out)
 {

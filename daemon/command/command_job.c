@@ -170,6 +170,7 @@ static enum zd_status inspect(
             .may_be_masked = true};
     ZD_TRY(dataset_prepare(&request));
     ZD_TRY(dataset_open(&request, &dataset));
+    dataset_compare_template(dataset, &request);
     enum zd_status status = show_samples(args, dataset, text);
     dataset_close(dataset);
     return status;

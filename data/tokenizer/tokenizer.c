@@ -12,7 +12,7 @@
 static const char rules[] = "zerod byte-level BPE 1";
 static const char byte_rules[] = "zerod bytes 1";
 
-enum { BYTES_EOS = 256, BYTES_VOCAB = 257 };
+enum { BYTES_EOS = 256, BYTES_VOCAB = 257, TEMPLATE_FILE_MAX = 1 << 20 };
 
 void tokenizer_close(struct tokenizer *tokenizer)
 {
@@ -20,6 +20,9 @@ void tokenizer_close(struct tokenizer *tokenizer)
         return;
     token_vector_fini(&tokenizer->prefix);
     token_vector_fini(&tokenizer->suffix);
+    free(tokenizer->chat_template);
+    free(tokenizer->bos_token);
+    free(tokenizer->eos_token);
     free(tokenizer->classes);
     vocab_fini(&tokenizer->vocab);
     merges_fini(&tokenizer->merges);
@@ -43,6 +46,58 @@ static struct tokenizer *create(void)
         return NULL;
     }
     return tokenizer;
+}
+
+/* A token as tokenizer_config.json has it: its text, or an object of it. */
+static const char *token_text(const json_t *config, const char *key)
+{
+    const json_t *token = json_object_get(config, key);
+    return json_string_value(
+            json_is_object(token) ? json_object_get(token, "content") : token);
+}
+
+static char *copy_text(const char *text)
+{
+    return text ? strdup(text) : NULL;
+}
+
+/* One template, or the one of several that is called "default". */
+static const char *template_text(const json_t *config)
+{
+    const json_t *template = json_object_get(config, "chat_template");
+    const json_t *item;
+    size_t i;
+    json_array_foreach(template, i, item)
+    {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (name && strcmp(name, "default") == 0)
+            return json_string_value(json_object_get(item, "template"));
+    }
+    return json_string_value(template);
+}
+
+/* Only to compare with ours: a file that cannot be read is none. */
+static void load_chat(
+        struct tokenizer *tokenizer, const json_t *config, const char *path)
+{
+    char file[PATH_MAX], *text;
+    size_t bytes;
+    const char *slash = strrchr(path, '/');
+    struct zd_error before = *zd_error_get();
+    tokenizer->bos_token = copy_text(token_text(config, "bos_token"));
+    tokenizer->eos_token = copy_text(token_text(config, "eos_token"));
+    tokenizer->chat_template = copy_text(template_text(config));
+    snprintf(
+            file, sizeof file, "%.*s%s", slash ? (int)(slash - path) + 1 : 0,
+            path, "chat_template.jinja");
+    if (!fs_exists(file))
+        return;
+    if (fs_read_file(file, TEMPLATE_FILE_MAX, &text, &bytes) != ZD_OK) {
+        zd_error_set(&before);
+        return;
+    }
+    free(tokenizer->chat_template);
+    tokenizer->chat_template = text;
 }
 
 /* eos_token of tokenizer_config.json, if there is such a file. */
@@ -76,6 +131,8 @@ static enum zd_status load_config(struct tokenizer *tokenizer, const char *path)
     }
     if (status != ZD_OK)
         zd_fail_where("%s", path);
+    else
+        load_chat(tokenizer, config, path);
     json_decref(config);
     return status;
 }
@@ -201,6 +258,13 @@ const int32_t *tokenizer_suffix(
 {
     *count_out = (int)tokenizer->suffix.count;
     return tokenizer->suffix.ids;
+}
+
+struct tokenizer_chat tokenizer_chat(const struct tokenizer *tokenizer)
+{
+    return (struct tokenizer_chat){
+            tokenizer->chat_template, tokenizer->bos_token,
+            tokenizer->eos_token};
 }
 
 int tokenizer_token_id(const struct tokenizer *tokenizer, const char *token)

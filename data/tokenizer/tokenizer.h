@@ -31,6 +31,12 @@ const int32_t *tokenizer_prefix(
         const struct tokenizer *tokenizer, int *count_out);
 const int32_t *tokenizer_suffix(
         const struct tokenizer *tokenizer, int *count_out);
+/* What tokenizer_config.json (or chat_template.jinja beside it) says of
+ * conversations; NULL where it says nothing. Borrowed. */
+struct tokenizer_chat {
+    const char *source, *bos_token, *eos_token;
+};
+struct tokenizer_chat tokenizer_chat(const struct tokenizer *tokenizer);
 int tokenizer_token_id(
         const struct tokenizer *tokenizer,
         const char *token); /* -1: no such token */

@@ -222,7 +222,8 @@ struct tokenizer {
     char digest[HASH_HEX];
     char describe[160];
     int eos;
-    struct token_vector prefix, suffix; /* around a text */
+    struct token_vector prefix, suffix;          /* around a text */
+    char *chat_template, *bos_token, *eos_token; /* owned; NULL: none */
 
     uint8_t *classes;
     struct byte_table table;

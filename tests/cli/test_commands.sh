@@ -121,6 +121,36 @@ ok 'never, where there are checkpoints' call 73 --job job.toml --resume never
 ok 'what to type next is quoted' eval 'call 0 --job job.toml --set job.output_dir="a b" --max-steps 1 &&
     has "^  next +zerod generate --model .a b/hf. --prompt" err && rm -r "a b"'
 
+# --- conversations ---
+cat >chat.jsonl <<'JSON'
+{"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]}
+{"messages": [{"role": "user", "content": "Hi there"}, {"role": "assistant", "content": "Ho ho, and a longer one"}]}
+JSON
+sed 's|^path = "data.txt"|path = "chat.jsonl"|; s|^cutoff_len = .*|cutoff_len = 28|' job.toml >chat.toml
+talk="--job chat.toml --set data.packing=false --set job.output_dir=talk --max-steps 1"
+inspect="data inspect --job chat.toml --set data.packing=false --set data.cutoff_len=64"
+ok 'what cutoff_len cuts is said, and which template is used' eval 'call 0 $talk &&
+    has "^chat.jsonl: data.cutoff_len = 28 cuts [12] of 2 documents; [0-9]+ of their [0-9]+ tokens are left out" err &&
+    has "^  text .*, chat template llama3" err && rm -r talk'
+ok 'data inspect --count' eval 'call 0 $inspect --count 1 && has "^chat template llama3" out && [ $(grep -c "^=== sample" out) = 1 ]'
+ok 'data inspect --ids' eval 'call 0 $inspect --ids && grep -qE "^ +[0-9]+ \+ " out && grep -qE "^ +[0-9]+ - " out'
+ok 'data inspect --format json' eval 'call 0 $inspect --format json && has "\"chat_template\": \"llama3\"" out && has "\"trained\": true" out && [ ! -s err ]'
+# own TEMPLATE: the model has a chat template of its own
+own() { { printf '{"chat_template": "%s",\n' "$1"; tail -n +2 tokenizer_config.was; } >model/tokenizer_config.json; }
+cp model/tokenizer_config.json tokenizer_config.was
+turn="'<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + m.content|trim + '<|eot_id|>'"
+own "{{ '<|begin_of_text|>' }}{% for m in messages %}{{ $turn }}{% endfor %}"
+ok 'a template of the model that is the same is no news' eval 'call 0 $inspect && ! has "own chat_template" err'
+own "{{ '<|begin_of_text|>' }}{% for m in messages %}{% if m.role != 'tool' %}{{ $turn }}{% endif %}{% endfor %}"
+ok '  one that has other words for a tool is named with that' eval 'call 0 $inspect && has "^warning: of conversations with a tool.s turn the model.s own chat_template makes" err'
+own "{% for m in messages %}[{{ m.content }}]{% endfor %}"
+ok '  one that is another is told of once' eval 'call 0 $inspect && has "^warning: of every conversation " err && [ $(grep -c "own chat_template" err) = 1 ]'
+own "{{ raise_exception('no system') }}"
+ok '  one that refuses too, in its words' eval 'call 0 $inspect && has "own chat_template says: no system;" err'
+own "{{ messages|groupby('role') }}"
+ok '  and one that is not read here' eval 'call 0 $inspect && has "cannot be compared .*the filter groupby is not read here" err'
+cp tokenizer_config.was model/tokenizer_config.json
+
 # --- what a run says of itself ---
 brief='--job job.toml --set job.output_dir=told --set checkpoint.export=none --set checkpoint.save_strategy=no'
 ok 'a run with everything on NVMe' eval 'rm -rf told && call 0 $brief --set offload.optimizer=nvme --set offload.params=nvme \

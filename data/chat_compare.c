@@ -1,0 +1,114 @@
+/* chat_compare.c - a model's own chat template beside the one that is used. */
+#include "base/log.h"
+#include "data/document.h"
+#include "data/jinja.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct turn {
+    const char *role, *content;
+};
+
+static const struct turn turns[] = {
+        {"system", "Be brief."},
+        {"user", "What is 2 + 2?"},
+        {"assistant", "Four."},
+        {"tool", "4"},
+        {"assistant", "It is 4."}};
+
+/* Conversations out of these turns, and what is special about each. */
+static const struct {
+    int first, count;
+    const char *what;
+} cases[] = {
+        {0, 3, "every conversation"},
+        {1, 2, "conversations without a system message"},
+        {0, 5, "conversations with a tool's turn"},
+};
+
+/* NUL-terminated, to be freed. */
+static char *our_text(
+        enum chat_template ours, const struct tokenizer *tokenizer, int first,
+        int count)
+{
+    struct recipe recipe = {
+            .tokenizer = tokenizer,
+            .chat_template = ours,
+            .train_on = TRAIN_ON_ALL};
+    struct chat_message messages[sizeof turns / sizeof turns[0]];
+    struct document document = {0};
+    char *text = NULL;
+    for (int i = 0; i < count; i++) {
+        const struct turn *turn = &turns[first + i];
+        messages[i] = (struct chat_message){
+                turn->role, turn->content, strlen(turn->content), false};
+    }
+    if (chat_render(&recipe, messages, (size_t)count, &document) == ZD_OK)
+        text = strndup(document.text ? document.text : "", document.bytes);
+    document_fini(&document);
+    return text;
+}
+
+static json_t *context_of(
+        const struct tokenizer_chat *chat, int first, int count)
+{
+    json_t *messages = json_array();
+    for (int i = 0; i < count; i++)
+        json_array_append_new(
+                messages, json_pack(
+                                  "{s:s, s:s}", "role", turns[first + i].role,
+                                  "content", turns[first + i].content));
+    return json_pack(
+            "{s:o, s:s, s:s, s:n, s:b}", "messages", messages, "bos_token",
+            chat->bos_token ? chat->bos_token : "", "eos_token",
+            chat->eos_token ? chat->eos_token : "", "tools",
+            "add_generation_prompt", 0);
+}
+
+/* BOS is put in front by whoever has it to put. */
+static bool is_same(const char *theirs, const char *ours, const char *bos)
+{
+    size_t length = bos ? strlen(bos) : 0;
+    if (length && strncmp(theirs, bos, length) == 0)
+        theirs += length;
+    if (length && strncmp(ours, bos, length) == 0)
+        ours += length;
+    return strcmp(theirs, ours) == 0;
+}
+
+void chat_template_compare(
+        enum chat_template ours, const struct tokenizer *tokenizer)
+{
+    struct tokenizer_chat chat = tokenizer_chat(tokenizer);
+    for (int i = 0; chat.source && i < 3; i++) {
+        char *theirs = NULL, why[200];
+        char *text = our_text(ours, tokenizer, cases[i].first, cases[i].count);
+        json_t *context = context_of(&chat, cases[i].first, cases[i].count);
+        enum jinja_result result =
+                jinja_render(chat.source, context, &theirs, why, sizeof why);
+        bool is_other = result == JINJA_DONE && text &&
+                        !is_same(theirs, text, chat.bos_token);
+        json_decref(context);
+        free(theirs);
+        free(text);
+        if (result == JINJA_UNKNOWN) {
+            zd_log_warning(
+                    "the model's own chat_template cannot be compared with "
+                    "data.chat_template = \"%s\": %s is not read here",
+                    chat_template_name(ours), why);
+            return;
+        }
+        if (result == JINJA_DONE && !is_other)
+            continue;
+        zd_log_warning(
+                "of %s the model's own chat_template %s%s%s, "
+                "data.chat_template "
+                "= \"%s\" makes other text; `zerod data inspect` shows it",
+                cases[i].what,
+                is_other ? "makes one text" : "says: ", is_other ? "" : why,
+                is_other ? "" : ";", chat_template_name(ours));
+        if (i == 0)
+            return; /* then of all */
+    }
+}

@@ -1,0 +1,116 @@
+/* Chat templates of models: the text that Jinja makes of them
+ * (tests/reference/make_chat_templates.py), and what is not known here. */
+#include "data/jinja.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static json_t *context_of(json_t *messages)
+{
+    return json_pack(
+            "{s:O, s:s, s:s, s:n, s:b}", "messages", messages, "bos_token",
+            "<s>", "eos_token", "</s>", "tools", "add_generation_prompt", 0);
+}
+
+Test(jinja, templates_make_the_text_that_jinja_makes)
+{
+    json_t *file, *row, *expected;
+    size_t i, count = 0;
+    const char *which;
+    cr_assert_eq(
+            json_parse_file(ZD_FIXTURES "/chat_templates.json", 1 << 20, &file),
+            ZD_OK);
+    json_t *conversations = json_object_get(file, "conversations");
+    json_array_foreach(json_object_get(file, "templates"), i, row)
+    {
+        const char *name = json_string_value(json_object_get(row, "name"));
+        json_object_foreach(json_object_get(row, "results"), which, expected)
+        {
+            const char *want =
+                    json_string_value(json_object_get(expected, "text"));
+            const char *raised =
+                    json_string_value(json_object_get(expected, "raised"));
+            json_t *context = context_of(json_object_get(conversations, which));
+            char *text = NULL, why[200];
+            enum jinja_result result = jinja_render(
+                    json_string_value(json_object_get(row, "template")),
+                    context, &text, why, sizeof why);
+            cr_expect_eq(
+                    result, raised ? JINJA_RAISED : JINJA_DONE, "%s, %s: %s",
+                    name, which, why);
+            if (raised)
+                cr_expect_str_eq(why, raised);
+            else if (text)
+                cr_expect_str_eq(text, want, "%s, %s: %s", name, which, text);
+            free(text);
+            json_decref(context);
+            count++;
+        }
+    }
+    cr_expect_geq(count, 21);
+    json_decref(file);
+}
+
+/* Whatever the text: an answer, no crash, no endless loop. */
+Test(jinja, what_is_not_known_is_said)
+{
+    static const char *const rows[][2] = {
+            {"{% macro m() %}{% endmacro %}", "macro"},
+            {"{{ messages | selectattr('role') }}", "selectattr"},
+            {"{{ 'a'.title() }}", ".title()"},
+            {"{{ lipsum() }}", "lipsum()"},
+            {"{% for m in messages if m %}{% endfor %}", "condition"},
+            {"{% for m in messages %}", "without its end"},
+            {"{% if true %}", "without its end"},
+            {"{{ 'a' ", "without its end"},
+            {"{{ }}", "ends early"},
+            {"{{ 1 1 }}", "`1"},
+            {"{{ absent.a.b }}", "undefined"},
+            {"{{ (((((((((((((((((((((((((((((1))))))))))))))))))))))))))))) "
+             "}}",
+             "too deep or too long"},
+            {"{% set a %}b{% endset %}", "set"},
+            {"{{ 1 is odd }}", "the test odd"},
+            {"{% for i in range(90000) %}{% for j in range(90000) %}x{% endfor "
+             "%}{% endfor %}",
+             "too long"},
+    };
+    json_t *messages = json_pack("[{s:s}]", "role", "user");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        json_t *context = context_of(messages);
+        char *text = NULL, why[200];
+        cr_expect_eq(
+                jinja_render(rows[i][0], context, &text, why, sizeof why),
+                JINJA_UNKNOWN, "%s", rows[i][0]);
+        cr_expect(strstr(why, rows[i][1]), "%s: %s", rows[i][0], why);
+        free(text);
+        json_decref(context);
+    }
+    json_decref(messages);
+}
+
+/* Every beginning of a template, and every byte of it left out. */
+Test(jinja, broken_templates_end)
+{
+    static const char whole[] =
+            "{%- for m in messages[1:] %}{{ m.role|upper ~ [1, {'a': 2}]['x'] "
+            "}}{% if m is mapping and not 'b' in m %}{{- m['a'].split(',')[-1] "
+            "}}{% else %}c{% endif %}{# d #}{% endfor %}{% set a.b = -1 %}";
+    json_t *messages = json_pack("[{s:s}, {s:s}]", "a", "b,c", "a", "d");
+    char text[sizeof whole], why[200];
+    for (size_t i = 0; i < sizeof whole; i++)
+        for (int leaves_out = 0; leaves_out < 2; leaves_out++) {
+            json_t *context = context_of(messages);
+            char *out = NULL;
+            memcpy(text, whole, sizeof whole);
+            if (leaves_out)
+                memmove(text + i, whole + i + (i + 1 < sizeof whole),
+                        sizeof whole - i - (i + 1 < sizeof whole));
+            else
+                text[i] = '\0';
+            jinja_render(text, context, &out, why, sizeof why);
+            free(out);
+            json_decref(context);
+        }
+    json_decref(messages);
+}
