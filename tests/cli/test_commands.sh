@@ -121,6 +121,20 @@ ok 'never, where there are checkpoints' call 73 --job job.toml --resume never
 ok 'what to type next is quoted' eval 'call 0 --job job.toml --set job.output_dir="a b" --max-steps 1 &&
     has "^  next +zerod generate --model .a b/hf. --prompt" err && rm -r "a b"'
 
+# --- what data are called ---
+mkdir -p deep/er && cp data.txt 'deep/a[1].txt' && cp data.txt deep/er/b.txt
+for path in 'deep/a[1].txt' 'deep/{er/b,none}.txt' 'deep/**/*.txt' 'deep/*/?.txt'; do
+    sed "s|^path = \"data.txt\"|path = \"$path\"|" job.toml >paths.toml
+    ok "validate: $path is there" call 0 validate paths.toml
+done
+ok 'a run on folders at any depth' eval 'call 0 --job paths.toml --set data.train="[{path = \"deep/**\"}]" --max-steps 1 --set job.output_dir=deeply &&
+    has "^tokenised deep/\*\*: [0-9]+ tokens in 2 documents" err && rm -r deeply'
+mv model/tokenizer.json kept.json
+ok 'tokenizer = "bytes" asks for bytes' eval 'call 0 --job job.toml --set model.tokenizer=bytes --max-steps 1 --set job.output_dir=inbytes &&
+    has "^  text +bytes, 256 is end of text" err'
+ok '  and generate says that it takes them' eval 'call 0 generate --model inbytes/hf --prompt a --max-new-tokens 2 && has "no tokenizer.json: bytes are its tokens" err && rm -r inbytes'
+mv kept.json model/tokenizer.json
+
 # --- conversations ---
 cat >chat.jsonl <<'JSON'
 {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]}
