@@ -1,6 +1,7 @@
 #include "base/file/json.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -16,11 +17,9 @@ enum { INT_DIGITS = 18 };
 static char *widen_integers(const char *text, size_t bytes, size_t *bytes_out)
 {
     /* a number grows by 2 and has at least INT_DIGITS + 1 characters */
-    char *out = malloc(bytes + bytes / INT_DIGITS * 2 + 4);
+    char *out = zd_must(malloc(bytes + bytes / INT_DIGITS * 2 + 4));
     size_t used = 0;
     bool in_string = false;
-    if (!out)
-        return NULL;
     for (size_t i = 0; i < bytes;) {
         char c = text[i];
         if (in_string || !isdigit((unsigned char)c)) {
@@ -65,6 +64,16 @@ static void copy_string_before(
             text + begin);
 }
 
+static void *take(size_t bytes)
+{
+    return zd_must(malloc(bytes));
+}
+
+void json_must_have_memory(void)
+{
+    json_set_alloc_funcs(take, free);
+}
+
 static const char *what_is_wrong(const json_error_t *error)
 {
     return json_error_code(error) == json_error_null_character
@@ -86,8 +95,7 @@ static enum zd_status parse(
     if (!json && json_error_code(&error) == json_error_numeric_overflow) {
         size_t wide_bytes;
         char *wide = widen_integers(text, bytes, &wide_bytes);
-        if (wide)
-            json = json_loadb(wide, wide_bytes, flags, &error);
+        json = json_loadb(wide, wide_bytes, flags, &error);
         free(wide);
         is_widened = true;
     }

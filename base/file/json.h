@@ -29,6 +29,10 @@ enum zd_status json_parse_record(
         json_t **json_out);
 enum zd_status json_parse_file(
         const char *path, uint64_t max_bytes, json_t **json_out);
+/* From now on jansson's memory is had or the process ends (base/must.h): what
+ * it makes lacks nothing, and what it reads is not called wrong where there was
+ * no memory. Before its first use, by programs. */
+void json_must_have_memory(void);
 /* Write with two-space indent and a final newline, durably (fs_write_file);
  * reals in the fewest digits that come back exactly. */
 enum zd_status json_write_file(const char *path, const json_t *json);

@@ -13,6 +13,7 @@
 void output_init(void)
 {
     signal(SIGPIPE, SIG_IGN);
+    json_must_have_memory();
     for (int fd = 0; fd < 3; fd++) {
         if (fcntl(fd, F_GETFD) >= 0)
             continue;

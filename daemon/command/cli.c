@@ -1,5 +1,6 @@
 #include "daemon/command/cli.h"
 
+#include "base/must.h"
 #include "daemon/cli/output.h"
 
 #include <ctype.h>
@@ -35,7 +36,7 @@ static char *trimmed(const char *text, size_t bytes)
         bytes--;
     char *copy = strndup(text, bytes);
     if (!copy)
-        abort(); /* a few bytes of the command line */
+        zd_out_of_memory(); /* a few bytes of the command line */
     return copy;
 }
 

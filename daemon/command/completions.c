@@ -1,5 +1,7 @@
 #include "daemon/command/completions_internal.h"
 
+#include "base/must.h"
+#include "base/text_stream.h"
 #include "daemon/job/schema.h"
 
 #include <stdlib.h>
@@ -40,16 +42,15 @@ static char *words_of(const struct schema_key *key)
 {
     char accepts[1024], *rest = accepts, *words = NULL;
     size_t bytes = 0;
-    FILE *stream = open_memstream(&words, &bytes);
-    if (!stream)
-        abort();
+    int count = 0;
+    FILE *stream = text_stream_open(&words, &bytes);
     schema_accepts(key, accepts, sizeof accepts);
     bool is_list = strstr(accepts, " | ");
     for (char *word; is_list && (word = strsep(&rest, "|"));) {
         word += strspn(word, " ");
         word[strcspn(word, " ")] = '\0';
         if (strlen(word) > 1 && !strchr(word, ':')) /* "a path", "every:N" */
-            fprintf(stream, "%s%s", ftell(stream) ? " " : "", word);
+            fprintf(stream, "%s%s", count++ ? " " : "", word);
     }
     if (key->flags & SCHEMA_AUTO)
         fputs("auto", stream);
@@ -63,14 +64,14 @@ struct completion_keys *completion_job_keys(void)
     struct completion_key *keys = calloc((size_t)schema_count, sizeof *keys);
     int count = 0;
     if (!all || !keys)
-        abort();
+        zd_out_of_memory();
     for (int i = 0; i < schema_count; i++) {
         const struct schema_key *key = &schema_table[i];
         char *name;
         if (!may_be_set(key))
             continue;
         if (asprintf(&name, "%s.%s", key->section, key->name) < 0)
-            abort();
+            zd_out_of_memory();
         keys[count++] = (struct completion_key){
                 .name = name,
                 .values = words_of(key),

@@ -1,5 +1,6 @@
 /* command_metrics.c - metrics and plot: values over the steps. */
 #include "base/suggest.h"
+#include "base/text_stream.h"
 #include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
@@ -97,7 +98,7 @@ static void show_overview(const struct look *look, const json_t *answer)
             least = fmin(least, curve.y[i]);
             most = fmax(most, curve.y[i]);
         }
-        FILE *out = open_memstream(&line, &bytes);
+        FILE *out = text_stream_open(&line, &bytes);
         if (out) {
             plot_sparkline(look, &curve, 24, out);
             fclose(out);

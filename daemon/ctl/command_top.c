@@ -1,4 +1,5 @@
 /* command_top.c - zerodctl top: ask, draw, take a key, again. */
+#include "base/text_stream.h"
 #include "daemon/ctl/act.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
@@ -42,11 +43,9 @@ static char *read_log(const struct target *target)
 {
     char *text = NULL;
     size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
+    FILE *out = text_stream_open(&text, &bytes);
     struct target_stream stream = {
             .tail = LOG_LINES, .line = add_line, .ctx = out};
-    if (!out)
-        return NULL;
     if (target_stream(target, &stream) != ZD_OK)
         zd_error_clear(); /* a job may write no log */
     if (fclose(out) != 0) {
@@ -140,9 +139,7 @@ static void draw_screen(const struct top *top)
 {
     char *text = NULL;
     size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
-    if (!out)
-        return;
+    FILE *out = text_stream_open(&text, &bytes);
     draw(top, true, out);
     if (fclose(out) == 0)
         screen_draw(text);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <utf8proc.h>
 
+#include "base/text_stream.h"
 #include "daemon/cli/output.h"
 
 /* --- the screen --- */
@@ -109,9 +110,7 @@ char *text_escape(
 {
     char *out = NULL, one[PRINTABLE_MAX];
     size_t size;
-    FILE *stream = open_memstream(&out, &size);
-    if (!stream)
-        return NULL;
+    FILE *stream = text_stream_open(&out, &size);
     for (size_t at = 0; at < bytes;) {
         at += escape_one(look, text + at, bytes - at, keeps_lines, one);
         fputs(one, stream);

@@ -1,5 +1,6 @@
 #include "daemon/ctl/screen.h"
 
+#include "base/text_stream.h"
 #include "daemon/cli/output.h"
 
 #include <errno.h>
@@ -110,9 +111,7 @@ void screen_draw(const char *text)
 {
     char *out = NULL;
     size_t bytes;
-    FILE *stream = open_memstream(&out, &bytes);
-    if (!stream)
-        return;
+    FILE *stream = text_stream_open(&out, &bytes);
     fputs("\033[H", stream);
     while (*text) {
         size_t length = strcspn(text, "\n");

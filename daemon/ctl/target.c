@@ -2,6 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/dir.h"
 
@@ -38,7 +39,7 @@ void target_of_socket(const char *socket, struct target *target_out)
 {
     *target_out = (struct target){.socket = strdup(socket)};
     if (!target_out->socket)
-        abort(); /* a path */
+        zd_out_of_memory(); /* a path */
 }
 
 void target_of_named_socket(const char *socket, struct target *target_out)

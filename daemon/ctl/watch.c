@@ -1,5 +1,6 @@
 #include "daemon/ctl/watch.h"
 
+#include "base/text_stream.h"
 #include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
 
@@ -40,9 +41,7 @@ static void show_table(
         watch->show(&look, answer, stdout);
         return;
     }
-    FILE *out = open_memstream(&text, &bytes);
-    if (!out)
-        return;
+    FILE *out = text_stream_open(&text, &bytes);
     watch->show(&look, answer, out);
     if (fclose(out) == 0)
         draw_over(&look, text);

@@ -1,23 +1,16 @@
 #include "daemon/job/job_internal.h"
 
+#include "base/must.h"
+
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A job file is at most a megabyte: running out of memory while it is read is
- * no state that is worth going on from. */
-static void *must(void *memory)
-{
-    if (!memory)
-        abort();
-    return memory;
-}
 
 static void *pool_keep(struct job *job, void *memory)
 {
     if ((job->pool_count & (job->pool_count - 1)) == 0) { /* a power of two */
         size_t capacity = job->pool_count ? 2 * (size_t)job->pool_count : 1;
-        job->pool = must(realloc(job->pool, capacity * sizeof *job->pool));
+        job->pool = zd_must(realloc(job->pool, capacity * sizeof *job->pool));
     }
     job->pool[job->pool_count++] = memory;
     return memory;
@@ -25,7 +18,7 @@ static void *pool_keep(struct job *job, void *memory)
 
 void *job_alloc(struct job *job, size_t bytes)
 {
-    return pool_keep(job, must(calloc(1, bytes)));
+    return pool_keep(job, zd_must(calloc(1, bytes)));
 }
 
 const char *job_string(struct job *job, const char *format, ...)
@@ -35,16 +28,16 @@ const char *job_string(struct job *job, const char *format, ...)
     va_start(args, format);
     int n = vasprintf(&text, format, args);
     va_end(args);
-    return pool_keep(job, must(n < 0 ? NULL : text));
+    return pool_keep(job, zd_must(n < 0 ? NULL : text));
 }
 
 struct toml_source *job_source(struct job *job, const char *name)
 {
     size_t count = (size_t)job->source_count + 1;
-    struct toml_source *source = must(calloc(1, sizeof *source));
-    job->sources = must(realloc(job->sources, count * sizeof *job->sources));
+    struct toml_source *source = zd_must(calloc(1, sizeof *source));
+    job->sources = zd_must(realloc(job->sources, count * sizeof *job->sources));
     job->sources[job->source_count++] = source;
-    source->name = must(strdup(name));
+    source->name = zd_must(strdup(name));
     return source;
 }
 
@@ -98,11 +91,11 @@ void job_leave_out(
 struct job *job_create(const struct job_request *request)
 {
     size_t count = (size_t)schema_count;
-    struct job *job = must(calloc(1, sizeof *job));
-    job->given = must(calloc(count, sizeof *job->given));
-    job->derived = must(calloc(count, sizeof *job->derived));
-    job->unused = must(calloc(count, sizeof *job->unused));
-    job->refused = must(calloc(count, sizeof *job->refused));
+    struct job *job = zd_must(calloc(1, sizeof *job));
+    job->given = zd_must(calloc(count, sizeof *job->given));
+    job->derived = zd_must(calloc(count, sizeof *job->derived));
+    job->unused = zd_must(calloc(count, sizeof *job->unused));
+    job->refused = zd_must(calloc(count, sizeof *job->refused));
     job->options = train_job_default();
     job->world = request->world;
     return job;

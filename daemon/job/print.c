@@ -1,6 +1,8 @@
 /* print.c - the resolved job, for people, programs and other ranks. */
 #include "daemon/job/job_internal.h"
 
+#include "base/text_stream.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,7 +183,7 @@ static void print_row(
     else if (key->type == SCHEMA_TABLE)
         print_table(key, value, stream);
     else {
-        FILE *line = open_memstream(&text, &bytes);
+        FILE *line = text_stream_open(&text, &bytes);
         fprintf(line, "%s = ", key->name);
         put_value(line, value);
         fclose(line);
@@ -250,9 +252,7 @@ char *job_canonical(const struct job *job)
 {
     char *text = NULL;
     size_t bytes = 0;
-    FILE *stream = open_memstream(&text, &bytes);
-    if (!stream)
-        abort();
+    FILE *stream = text_stream_open(&text, &bytes);
     for (int i = 0; i < schema_count; i++) {
         const struct schema_key *key = &schema_table[i];
         json_t *value;

@@ -3,6 +3,7 @@
 
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -195,7 +196,7 @@ static bool enter(
 {
     char *real = realpath(path, NULL);
     if (!real) /* reading it says why */
-        real = strdup(path);
+        real = zd_must(strdup(path));
     for (int i = 0; i < chain->count; i++)
         if (real && strcmp(chain->paths[i], real) == 0) {
             problem_add(
@@ -245,7 +246,7 @@ static struct toml_node *parse_value(struct job *job, const char *value)
     struct toml_node *root = NULL, *item = NULL;
     struct toml_error error;
     if (asprintf(&source->text, "value = %s", value) < 0)
-        abort();
+        zd_out_of_memory();
     source->bytes = strlen(source->text);
     if (source->bytes <= TOML_MAX_BYTES &&
         toml_parse(source, &error, &root) == ZD_OK && root->count == 1)
@@ -270,7 +271,7 @@ static struct toml_node *wrap(
     struct toml_node *table = tree;
     char *copy = strdup(dotted), *rest = copy, *name;
     if (!copy)
-        abort();
+        zd_out_of_memory();
     while ((name = strsep(&rest, ".")) && rest) {
         struct toml_node *inner = toml_new(TOML_TABLE, name, place);
         toml_put(table, inner);
@@ -321,7 +322,7 @@ static void add_override(
     struct toml_node *item = set->is_text ? NULL : parse_value(job, set->value);
     if (!item) {
         item = toml_new(TOML_STRING, NULL, place);
-        item->string = strdup(set->value);
+        item->string = zd_must(strdup(set->value));
     }
     set_places(item, place);
     toml_merge(tree, wrap(set->key, item, place));

@@ -1,6 +1,7 @@
 #include "daemon/reference/job_page.h"
 
 #include "base/file/fs.h"
+#include "base/text_stream.h"
 #include "daemon/reference/key_text.h"
 
 #include <stdlib.h>
@@ -33,9 +34,7 @@ static void put_cell(
 {
     char *text = NULL;
     size_t bytes = 0;
-    FILE *cell = open_memstream(&text, &bytes);
-    if (!cell)
-        abort();
+    FILE *cell = text_stream_open(&text, &bytes);
     put(cell, key);
     fclose(cell);
     fputs("| ", stream);
@@ -141,9 +140,7 @@ enum zd_status job_page_make(const char *path, char **text_out)
     char *text, *page = NULL;
     size_t bytes = 0;
     ZD_TRY(fs_read_file(path, PAGE_MAX, &text, &bytes));
-    FILE *stream = open_memstream(&page, &bytes);
-    if (!stream)
-        abort();
+    FILE *stream = text_stream_open(&page, &bytes);
     enum zd_status status = put_page(stream, path, text);
     fclose(stream);
     free(text);

@@ -1,5 +1,7 @@
 #include "daemon/reference/man.h"
 
+#include "base/must.h"
+#include "base/text_stream.h"
 #include "daemon/reference/key_text.h"
 #include "daemon/reference/roff.h"
 
@@ -44,9 +46,7 @@ static void put_line(
 {
     char *text = NULL;
     size_t bytes = 0;
-    FILE *line = open_memstream(&text, &bytes);
-    if (!line)
-        abort();
+    FILE *line = text_stream_open(&text, &bytes);
     fputs(before, line);
     put(line, key);
     fputs(after, line);
@@ -59,9 +59,7 @@ static void put_section(FILE *stream, const struct schema_key *first)
 {
     char *title = NULL;
     size_t bytes = 0;
-    FILE *line = open_memstream(&title, &bytes);
-    if (!line)
-        abort();
+    FILE *line = text_stream_open(&title, &bytes);
     if (first->section[0])
         key_put_section(line, first->section);
     else
@@ -73,7 +71,7 @@ static void put_section(FILE *stream, const struct schema_key *first)
     if (note) {
         char *text;
         if (asprintf(&text, "%s.", note) < 0)
-            abort();
+            zd_out_of_memory();
         roff_text(stream, text);
         free(text);
     }

@@ -1,5 +1,6 @@
 #include "daemon/reference/man.h"
 
+#include "base/must.h"
 #include "daemon/reference/roff.h"
 
 #include <stdlib.h>
@@ -41,7 +42,7 @@ static void put_paragraphs(FILE *stream, const char *text)
         size_t length = strcspn(text, "\n");
         char *line = strndup(text, length);
         if (!line)
-            abort();
+            zd_out_of_memory();
         roff_text(stream, line);
         fputs(".PP\n", stream);
         free(line);
@@ -134,7 +135,7 @@ static void put_list(FILE *stream, const char *title, const char *lines)
         char *what = strndup(lines + name + 1, length - name - 1);
         char *label = strndup(lines, name);
         if (!what || !label)
-            abort();
+            zd_out_of_memory();
         fputs(".TP\n\\fI", stream);
         roff_inline(stream, label);
         fputs("\\fR\n", stream);

@@ -1,5 +1,6 @@
 #include "daemon/reference/programs.h"
 
+#include "base/text_stream.h"
 #include "daemon/reference/key_text.h"
 #include "daemon/state/history.h"
 #include "train/job/control.h"
@@ -38,9 +39,7 @@ static char *written(void (*put)(FILE *))
 {
     char *text = NULL;
     size_t bytes = 0;
-    FILE *stream = open_memstream(&text, &bytes);
-    if (!stream)
-        abort();
+    FILE *stream = text_stream_open(&text, &bytes);
     put(stream);
     fclose(stream);
     return text;

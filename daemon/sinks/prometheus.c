@@ -6,6 +6,7 @@
 #include "daemon/sinks/prometheus.h"
 
 #include "base/log.h"
+#include "base/text_stream.h"
 #include "daemon/sinks/prometheus_ranks.h"
 #include "daemon/sinks/sink.h"
 #include "zd_config.h"
@@ -231,11 +232,9 @@ char *prometheus_write(
 {
     char *text;
     struct exposition to = {
-            .out = open_memstream(&text, bytes_out),
+            .out = text_stream_open(&text, bytes_out),
             .open_metrics = form == PROMETHEUS_OPEN_METRICS,
             .job = state->job->job.name};
-    if (!to.out)
-        return NULL;
     put_job(&to, state);
     put_progress(&to, state);
     put_losses(&to, state);

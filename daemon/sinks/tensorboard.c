@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/text_stream.h"
 #include "daemon/sinks/sink.h"
 #include "daemon/sinks/tensorboard_record.h"
 
@@ -208,10 +209,8 @@ static char *code_block(const struct kept_sample *sample)
 {
     char *text;
     size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
+    FILE *out = text_stream_open(&text, &bytes);
     const char *parts[] = {sample->prompt, sample->text};
-    if (!out)
-        return NULL;
     fputs("    ", out);
     for (int i = 0; i < 2; i++)
         for (const char *c = parts[i]; *c; c++) {

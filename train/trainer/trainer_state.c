@@ -3,6 +3,7 @@
 #include "base/file/fs.h"
 #include "base/file/json.h"
 #include "base/log.h"
+#include "base/text_stream.h"
 #include "train/trainer/between.h"
 #include "train/trainer/live.h"
 
@@ -269,7 +270,7 @@ char *trainer_state_text(const struct trainer *trainer)
 {
     char *text = NULL;
     size_t bytes;
-    FILE *stream = is_wanted(trainer) ? open_memstream(&text, &bytes) : NULL;
+    FILE *stream = is_wanted(trainer) ? text_stream_open(&text, &bytes) : NULL;
     if (!stream)
         return NULL;
     write_state(stream, trainer);

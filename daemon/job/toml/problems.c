@@ -1,5 +1,6 @@
 #include "daemon/job/toml/problems.h"
 
+#include "base/must.h"
 #include "base/printable.h"
 
 #include <stdarg.h>
@@ -15,7 +16,7 @@ static char *format_text(const char *format, va_list args)
 {
     char *text = NULL;
     if (vasprintf(&text, format, args) < 0)
-        abort(); /* a few bytes for an error message */
+        zd_out_of_memory(); /* a few bytes for an error message */
     return text;
 }
 
@@ -28,7 +29,7 @@ void problem_add(
         struct problem *items =
                 realloc(problems->items, (size_t)capacity * sizeof *items);
         if (!items)
-            abort();
+            zd_out_of_memory();
         problems->items = items;
         problems->capacity = capacity;
     }
@@ -40,7 +41,7 @@ void problem_add(
     problem->what = format_text(format, args);
     va_end(args);
     if (label && label[0])
-        problem->label = strdup(label);
+        problem->label = zd_must(strdup(label));
 }
 
 void problem_help(struct problems *problems, const char *format, ...)
@@ -60,7 +61,8 @@ void problem_take_record(struct problems *problems, struct toml_place place)
             problems, error->status, error->code, place, NULL, "%s",
             error->what);
     if (error->where[0] && error->status != ZD_ERR_CONFIG)
-        problems->items[problems->count - 1].where = strdup(error->where);
+        problems->items[problems->count - 1].where =
+                zd_must(strdup(error->where));
     if (error->help[0])
         problem_help(problems, "%s", error->help);
     zd_error_clear();

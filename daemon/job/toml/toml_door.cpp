@@ -24,6 +24,9 @@
 #include <toml++/toml.h>
 #pragma GCC diagnostic pop
 
+extern "C" {
+#include "base/must.h"
+}
 #include "daemon/job/toml/toml_door.h"
 
 #include <algorithm>
@@ -37,6 +40,22 @@
 
 namespace
 {
+
+/* The library asks for memory in places that may not throw as well. */
+class memory_must_be_had
+{
+  public:
+    memory_must_be_had() : before(std::set_new_handler(zd_out_of_memory))
+    {
+    }
+    ~memory_must_be_had()
+    {
+        std::set_new_handler(before);
+    }
+
+  private:
+    std::new_handler before;
+};
 
 /* --- depth, before the library recurses --- */
 
@@ -144,9 +163,7 @@ char *copy_text(std::string_view text, toml::source_position at)
 {
     if (text.find('\0') != text.npos)
         throw refused{"a NUL character (\\u0000) cannot stand here", at};
-    char *copy = static_cast<char *>(std::malloc(text.size() + 1));
-    if (!copy)
-        throw std::bad_alloc();
+    char *copy = static_cast<char *>(zd_must(std::malloc(text.size() + 1)));
     std::memcpy(copy, text.data(), text.size());
     copy[text.size()] = '\0';
     return copy;
@@ -170,9 +187,8 @@ toml_place place_of(
  */
 toml_node *append(toml_node *parent)
 {
-    auto *node = static_cast<toml_node *>(std::calloc(1, sizeof(toml_node)));
-    if (!node)
-        throw std::bad_alloc();
+    auto *node = static_cast<toml_node *>(
+            zd_must(std::calloc(1, sizeof(toml_node))));
     parent->items[parent->count++] = node;
     return node;
 }
@@ -180,9 +196,7 @@ toml_node *append(toml_node *parent)
 void reserve(toml_node *node, size_t count)
 {
     node->items = static_cast<toml_node **>(
-            std::calloc(count ? count : 1, sizeof *node->items));
-    if (!node->items)
-        throw std::bad_alloc();
+            zd_must(std::calloc(count ? count : 1, sizeof *node->items)));
 }
 
 void convert(const toml_source *source, const toml::node &from, toml_node *to);
@@ -327,11 +341,10 @@ extern "C" enum zd_status toml_parse(
         return ZD_ERR_CONFIG;
     }
     toml_node *root = nullptr;
+    memory_must_be_had must;
     try {
         toml::table table = toml::parse(text, std::string_view(source->name));
-        root = static_cast<toml_node *>(std::calloc(1, sizeof *root));
-        if (!root)
-            throw std::bad_alloc();
+        root = static_cast<toml_node *>(zd_must(std::calloc(1, sizeof *root)));
         convert(source, table, root);
         *root_out = root;
         return ZD_OK;
@@ -343,10 +356,6 @@ extern "C" enum zd_status toml_parse(
         set_error(
                 error, e.what, static_cast<int>(e.at.line),
                 static_cast<int>(e.at.column));
-    } catch (const std::bad_alloc &) {
-        set_error(error, "out of memory", 0, 0);
-        toml_free(root);
-        return ZD_ERR_MEMORY;
     } catch (const std::logic_error &e) {
         toml::source_position at = find_breakage(text);
         set_error(

@@ -60,7 +60,7 @@ struct toml_error {
 };
 
 /* Parse source->text. ZD_ERR_CONFIG fills *error (what and where; no record is
- * made); ZD_ERR_MEMORY too. `source` is borrowed by the nodes. */
+ * made). `source` is borrowed by the nodes. */
 enum zd_status toml_parse(
         const struct toml_source *source, struct toml_error *error,
         struct toml_node **root_out);

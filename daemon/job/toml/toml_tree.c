@@ -1,5 +1,7 @@
 #include "daemon/job/toml/toml_tree.h"
 
+#include "base/must.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +10,7 @@ struct toml_node *toml_new(
 {
     struct toml_node *node = calloc(1, sizeof *node);
     if (!node)
-        abort();
+        zd_out_of_memory();
     node->kind = kind;
     node->place = node->key_place = place;
     if (key)
@@ -20,7 +22,7 @@ void toml_rename(struct toml_node *item, const char *key)
 {
     char *copy = strdup(key);
     if (!copy)
-        abort();
+        zd_out_of_memory();
     free(item->key);
     item->key = copy;
 }
@@ -50,7 +52,7 @@ void toml_put(struct toml_node *table, struct toml_node *item)
     size_t bytes = (size_t)(table->count + 1) * sizeof *table->items;
     struct toml_node **items = realloc(table->items, bytes);
     if (!items)
-        abort();
+        zd_out_of_memory();
     items[table->count++] = item;
     table->items = items;
 }

@@ -1,0 +1,17 @@
+/* must.h - memory without which there is nothing to go on with: names, lines of
+ * a job file, JSON. Whoever can say what failed and go on, or let other ranks
+ * know, returns ZD_ERR_MEMORY instead.
+ *
+ * Where the system refuses it, the process says so once (E0602) and ends with
+ * the code of ZD_ERR_MEMORY; under mpirun the other ranks are ended with it. */
+#ifndef ZD_BASE_MUST_H
+#define ZD_BASE_MUST_H
+
+/* Prints the thread's error, if it has one of this kind, else that there is no
+ * memory. Does not return. */
+void zd_out_of_memory(void) __attribute__((noreturn));
+
+/* Returns what it is given, which is not NULL. */
+void *zd_must(void *memory);
+
+#endif
