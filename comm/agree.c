@@ -1,19 +1,37 @@
-#include "comm/comm.h"
+/* comm_agree asks the system for no memory: what failed may be that there is
+ * none. */
+#include "comm/backend.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct report {
+struct report { /* of a rank */
     int32_t status;
     int32_t has_record;
-    struct zd_error error;
+    uint64_t record; /* equal for equal ones */
 };
+_Static_assert(
+        sizeof(struct report) <= COMM_REDUCE_PIECE * 8,
+        "one for each rank has room in reduce_scratch");
 
-static bool same_record(const struct zd_error *a, const struct zd_error *b)
+static uint64_t mix(uint64_t hash, const char *text)
 {
-    return a->status == b->status && strcmp(a->code, b->code) == 0 &&
-           strcmp(a->what, b->what) == 0 && strcmp(a->where, b->where) == 0;
+    do /* FNV-1a, with the zero at the end */
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    while (*text++);
+    return hash;
+}
+
+static struct report report_of(enum zd_status status)
+{
+    const struct zd_error *error = zd_error_get();
+    uint64_t hash = 14695981039346656037u ^ (uint64_t)error->status;
+    hash = mix(mix(mix(hash, error->code), error->what), error->where);
+    return (struct report){
+            .status = (int32_t)status,
+            .has_record = error->status != ZD_OK,
+            .record = hash};
 }
 
 /* Who tells: the lowest rank that knows a cause. A rank that only lost its peer
@@ -46,10 +64,10 @@ static void name_ranks(
     for (int r = teller; r < size && used + 32 < sizeof list; r++) {
         int last = r;
         if (!reports[r].has_record ||
-            !same_record(&reports[r].error, &reports[teller].error))
+            reports[r].record != reports[teller].record)
             continue;
         while (last + 1 < size && reports[last + 1].has_record &&
-               same_record(&reports[last + 1].error, &reports[teller].error))
+               reports[last + 1].record == reports[teller].record)
             last++;
         used += (size_t)snprintf(
                 list + used, sizeof list - used, last > r ? "%s%d-%d" : "%s%d",
@@ -62,7 +80,7 @@ static void name_ranks(
 
 static void append_ranks(const struct report *reports, int size, int teller)
 {
-    struct zd_error error = reports[teller].error;
+    struct zd_error error = *zd_error_get(); /* the teller's: this rank's */
     char ranks[300];
     size_t used = strlen(error.where);
     /* A failing rank without a record: this was settled before, and the record
@@ -85,32 +103,40 @@ enum zd_status comm_agree(struct comm *comm, enum zd_status mine)
         return mine;
     /* the common case is one small message */
     int32_t status = (int32_t)mine;
-    int32_t *all = malloc((size_t)size * sizeof *all);
-    if (!all)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status result = comm_gather_all(comm, &status, sizeof status, all);
+    int32_t *all = comm->reduce_scratch;
+    ZD_TRY(comm_gather_all(comm, &status, sizeof status, all));
     for (int r = 0; r < size; r++)
         worst |= all[r];
-    free(all);
-    if (result != ZD_OK || worst == ZD_OK)
-        return result;
+    if (worst == ZD_OK)
+        return ZD_OK;
 
-    struct report own = {
-            .status = status,
-            .has_record = zd_error_get()->status != ZD_OK,
-            .error = *zd_error_get()};
-    struct report *reports = malloc((size_t)size * sizeof *reports);
-    if (!reports)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    result = comm_gather_all(comm, &own, sizeof own, reports);
-    if (result == ZD_OK) {
-        int teller = find_teller(reports, size);
-        if (teller == comm_rank(comm))
-            append_ranks(reports, size, teller);
-        else
-            zd_error_clear();
-        result = (enum zd_status)reports[teller].status;
+    struct report own = report_of(mine);
+    struct report *reports = comm->reduce_scratch;
+    ZD_TRY(comm_gather_all(comm, &own, sizeof own, reports));
+    int teller = find_teller(reports, size);
+    if (teller == comm_rank(comm))
+        append_ranks(reports, size, teller);
+    else
+        zd_error_clear();
+    return (enum zd_status)reports[teller].status;
+}
+
+enum zd_status comm_gather_new(
+        struct comm *comm, const void *mine, size_t bytes, void **all_out)
+{
+    void *all = malloc((size_t)comm_size(comm) * bytes);
+    enum zd_status status = ZD_OK;
+    if (!all)
+        status = ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
+                comm_size(comm));
+    status = comm_agree(comm, status);
+    if (status == ZD_OK)
+        status = comm_gather_all(comm, mine, bytes, all);
+    if (status != ZD_OK) {
+        free(all);
+        return status;
     }
-    free(reports);
-    return result;
+    *all_out = all;
+    return ZD_OK;
 }

@@ -159,6 +159,10 @@ enum zd_status comm_broadcast(
 /* all: (size, bytes). */
 enum zd_status comm_gather_all(
         struct comm *comm, const void *mine, size_t bytes, void *all);
+/* The same into memory that is taken for it, on all ranks or on none; the
+ * caller frees it. ZD_ERR_MEMORY on all ranks where one has none. */
+enum zd_status comm_gather_new(
+        struct comm *comm, const void *mine, size_t bytes, void **all_out);
 
 /* Settle a failure that can be survived or must be told once: every rank calls
  * with its own status (and its thread's error record). ZD_OK when all are. Else
@@ -204,7 +208,8 @@ enum zd_status comm_local_create(
         int size, const struct comm_options *options, struct comm **comms_out);
 
 /* MPI_COMM_WORLD; initialises MPI when nobody has (and then finalises it in
- * comm_destroy). Without mpirun it is a world of 1. */
+ * comm_destroy). Without mpirun it is a world of 1. A rank that has no memory
+ * for it prints its error, and ZD_ERR_MEMORY is returned on all. */
 enum zd_status comm_mpi_create(
         int *argc, char ***argv, const struct comm_options *options,
         struct comm **comm_out);

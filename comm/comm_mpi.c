@@ -260,6 +260,44 @@ static enum zd_status settle_levels(struct mpi *mpi)
     return comm_levels_settle(comm, fits, k);
 }
 
+/* What this rank needs for itself. */
+static enum zd_status take_memory(
+        struct mpi *mpi, int rank, int size, const struct comm_options *options)
+{
+    ZD_TRY(comm_base_init(&mpi->base, &mpi_functions, rank, size, options));
+    mpi->requests = calloc(2 * (size_t)size, sizeof *mpi->requests);
+    if (!mpi->requests)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
+                size);
+    for (int s = 0; s < 2; s++)
+        ZD_TRY(stream_init(&mpi->streams[s], mpi, (enum comm_op_kind)s));
+    return ZD_OK;
+}
+
+/* comm_agree without a comm: the lowest rank that failed tells its record, here
+ * since the others may be gone before it gets further, and all return its
+ * status. */
+static enum zd_status agree_early(
+        struct mpi *mpi, int rank, enum zd_status mine)
+{
+    struct {
+        int fails, rank;
+    } first = {mine != ZD_OK, rank};
+    int status = (int)mine;
+    ZD_MPI(MPI_Allreduce, MPI_IN_PLACE, &first, 1, MPI_2INT, MPI_MAXLOC,
+           mpi->world);
+    if (!first.fails)
+        return ZD_OK;
+    ZD_MPI(MPI_Bcast, &status, 1, MPI_INT, first.rank, mpi->world);
+    if (rank == first.rank) {
+        zd_fail_where("rank %d", rank);
+        zd_error_print(stderr, zd_error_get());
+    }
+    zd_error_clear();
+    return (enum zd_status)status;
+}
+
 static enum zd_status connect(
         struct mpi *mpi, const struct comm_options *options)
 {
@@ -269,15 +307,9 @@ static enum zd_status connect(
     ZD_MPI(MPI_Comm_set_errhandler, mpi->world, MPI_ERRORS_RETURN);
     ZD_MPI(MPI_Comm_rank, mpi->world, &rank);
     ZD_MPI(MPI_Comm_size, mpi->world, &size);
-    ZD_TRY(comm_base_init(&mpi->base, &mpi_functions, rank, size, options));
+    enum zd_status status = take_memory(mpi, rank, size, options);
+    ZD_TRY(agree_early(mpi, rank, status));
     ZD_TRY(look_around(mpi));
-    mpi->requests = calloc(2 * (size_t)size, sizeof *mpi->requests);
-    if (!mpi->requests)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
-                size);
-    for (int s = 0; s < 2; s++)
-        ZD_TRY(stream_init(&mpi->streams[s], mpi, (enum comm_op_kind)s));
     return comm_agree(&mpi->base, settle_levels(mpi));
 }
 

@@ -224,13 +224,16 @@ void hosts_ask(struct hosts *hosts, const struct hosts_question *question)
 static enum zd_status exchange(struct hosts *hosts, struct comm *control)
 {
     struct about mine = {0};
+    void *all;
     find_addresses(mine.addresses);
     hosts->socket = open_socket(&mine.port);
     /* without a secret or a socket nobody can be asked */
     if (getrandom(mine.token, TOKEN_BYTES, 0) != TOKEN_BYTES ||
         hosts->socket < 0)
         mine.addresses[0] = 0;
-    return comm_gather_all(control, &mine, sizeof mine, hosts->all);
+    ZD_TRY(comm_gather_new(control, &mine, sizeof mine, &all));
+    hosts->all = all;
+    return ZD_OK;
 }
 
 /* The first rank of a host answers for it. */
@@ -258,24 +261,24 @@ enum zd_status hosts_create(
         struct comm *control, const struct seat *seats,
         struct hosts **hosts_out)
 {
-    size_t size = (size_t)comm_size(control);
     *hosts_out = NULL;
     if (!are_several(control->topology))
         return ZD_OK;
     struct hosts *hosts = calloc(1, sizeof *hosts);
-    if (!hosts)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    hosts->socket = hosts->stop = -1;
-    hosts->size = comm_size(control);
-    hosts->rank = comm_rank(control);
-    hosts->topology = control->topology;
-    hosts->seats = seats;
-    hosts->all = calloc(size, sizeof *hosts->all);
     enum zd_status status = ZD_OK;
-    if (!hosts->all)
+    if (!hosts)
         status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    if (status == ZD_OK)
+    status = comm_agree(control, status);
+    if (status == ZD_OK) {
+        *hosts = (struct hosts){
+                .size = comm_size(control),
+                .rank = comm_rank(control),
+                .socket = -1,
+                .stop = -1,
+                .topology = control->topology,
+                .seats = seats};
         status = exchange(hosts, control);
+    }
     if (status != ZD_OK) {
         hosts_destroy(hosts);
         return status;

@@ -40,11 +40,10 @@ enum zd_status nccl_seats_take(struct nccl *nccl)
     struct comm *control = nccl->device.control;
     const struct topology_rank *ranks = comm->topology->ranks;
     int mine = memfd_create("zerod ranks", MFD_CLOEXEC);
-    int *files = malloc((size_t)comm->size * sizeof *files);
-    if (!files)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status = comm_gather_all(control, &mine, sizeof mine, files);
+    void *all = NULL;
+    enum zd_status status = comm_gather_new(control, &mine, sizeof mine, &all);
     if (status == ZD_OK) {
+        const int *files = all;
         int first = ranks[comm->rank].first;
         find_seats(nccl);
         nccl->seats = map_file(
@@ -54,7 +53,7 @@ enum zd_status nccl_seats_take(struct nccl *nccl)
     }
     if (mine >= 0)
         close(mine);
-    free(files);
+    free(all);
     if (status == ZD_OK)
         status = hosts_create(control, nccl->seats, &nccl->hosts);
     return status;

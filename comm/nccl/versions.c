@@ -50,12 +50,9 @@ enum zd_status nccl_versions_agree(struct nccl *nccl)
 {
     struct comm *control = nccl->device.control;
     int mine = nccl->functions->version;
-    int *all = malloc((size_t)control->size * sizeof *all);
-    if (!all)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status = comm_gather_all(control, &mine, sizeof mine, all);
-    if (status == ZD_OK)
-        status = compare(control->topology, all);
+    void *all;
+    ZD_TRY(comm_gather_new(control, &mine, sizeof mine, &all));
+    enum zd_status status = compare(control->topology, all);
     free(all);
     return status;
 }

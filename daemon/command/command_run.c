@@ -4,6 +4,7 @@
  *
  * However many ranks fail, one tells why, and all end with the same code. */
 #include "base/log.h"
+#include "base/must.h"
 #include "daemon/command/cli.h"
 #include "daemon/control/control.h"
 #include "daemon/report/report.h"
@@ -50,7 +51,7 @@ static enum zd_status compare_jobs(struct comm *comm, const struct job *job)
     if (status == ZD_OK && comm_rank(comm) != 0)
         first = calloc(1, (size_t)bytes);
     if (!first)
-        abort();
+        zd_out_of_memory();
     if (status == ZD_OK)
         status = comm_broadcast(comm, first, (size_t)bytes, 0);
     if (status == ZD_OK && strcmp(mine, first) != 0) {
@@ -72,13 +73,13 @@ static enum zd_status agree_on_job(
 {
     int size = comm_size(comm), teller = -1, differing = 0;
     struct verdict own = {.status = mine};
-    struct verdict *all = calloc((size_t)size, sizeof *all);
-    if (!all)
-        abort();
+    void *verdicts;
     if (mine == ZD_OK)
         snprintf(own.digest, sizeof own.digest, "%s", job_options(job)->digest);
-    enum zd_status status = comm_gather_all(comm, &own, sizeof own, all);
-    for (int r = size - 1; status == ZD_OK && r >= 0; r--) {
+    ZD_TRY(comm_gather_new(comm, &own, sizeof own, &verdicts));
+    const struct verdict *all = verdicts;
+    enum zd_status status = ZD_OK;
+    for (int r = size - 1; r >= 0; r--) {
         if (all[r].status != ZD_OK)
             teller = r;
         differing += strcmp(all[r].digest, all[0].digest) != 0;
@@ -90,10 +91,10 @@ static enum zd_status agree_on_job(
         if (teller == comm_rank(comm) && teller != 0)
             fprintf(stderr, "  = note: on rank %d (%s); rank 0 has none\n",
                     teller, comm_host(comm));
-    } else if (status == ZD_OK && differing) {
+    } else if (differing) {
         status = compare_jobs(comm, job);
     }
-    free(all);
+    free(verdicts);
     return status;
 }
 
@@ -237,7 +238,10 @@ static struct comm_options first_look(struct cli_args *args)
     struct job *job;
     struct comm_options options = train_job_default().comm;
     zd_log_configure(&silent);
-    if (cli_load_job(args, 0, JOB_PATHS_IGNORED, &job) == ZD_OK)
+    enum zd_status status = cli_load_job(args, 0, JOB_PATHS_IGNORED, &job);
+    if (status == ZD_ERR_MEMORY) /* no error of the job, and told by no other */
+        zd_out_of_memory();
+    if (status == ZD_OK)
         options = job_options(job)->comm;
     job_free(job);
     zd_log_configure(&log);

@@ -176,9 +176,10 @@ static enum zd_status commit(
 
 static enum zd_status save_steps(
         const struct checkpoint_writer *writer, const struct train_state *state,
-        const char *tmp, const char *final, struct manifest_file *shards)
+        const char *tmp, const char *final)
 {
     struct manifest_file mine;
+    void *shards; /* of all ranks */
     struct comm *comm = writer->comm;
     enum zd_status status = ZD_OK;
     bool first = comm_rank(comm) == 0;
@@ -188,9 +189,10 @@ static enum zd_status save_steps(
     ZD_TRY(comm_agree(comm, status));
     status = checkpoint_write_shard(writer, tmp, &mine);
     ZD_TRY(comm_agree(comm, status));
-    ZD_TRY(comm_gather_all(comm, &mine, sizeof mine, shards));
+    ZD_TRY(comm_gather_new(comm, &mine, sizeof mine, &shards));
     if (first)
         status = write_manifest(writer, state, tmp, shards);
+    free(shards);
     if (first && status == ZD_OK)
         status = commit(writer->job->job.output_dir, tmp, final);
     return comm_agree(comm, status);
@@ -202,17 +204,12 @@ enum zd_status checkpoint_save(
 {
     char name[64], hidden[80], tmp[PATH_MAX];
     const char *output_dir = writer->job->job.output_dir;
-    struct manifest_file *shards =
-            calloc((size_t)comm_size(writer->comm), sizeof *shards);
 
-    if (!shards)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     checkpoint_name(name, sizeof name, state->step);
     snprintf(hidden, sizeof hidden, ".tmp-%s", name);
     fs_join(tmp, sizeof tmp, output_dir, hidden);
     fs_join(path_out, PATH_MAX, output_dir, name);
-    enum zd_status status = save_steps(writer, state, tmp, path_out, shards);
-    free(shards);
+    enum zd_status status = save_steps(writer, state, tmp, path_out);
     if (status != ZD_OK && comm_rank(writer->comm) == 0) {
         struct zd_error cause = *zd_error_get();
         fs_remove_tree(tmp); /* best effort; the next save sweeps too */

@@ -38,17 +38,14 @@ static enum zd_status come_to_rest(struct trainer *trainer)
 static enum zd_status sum_over_ranks(
         const struct trainer *trainer, uint64_t mine, uint64_t *sum_out)
 {
-    int size = comm_size(trainer->comm);
-    uint64_t *all = malloc((size_t)size * sizeof *all);
-    if (!all)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status =
-            comm_gather_all(trainer->comm, &mine, sizeof mine, all);
+    void *all;
+    ZD_TRY(comm_gather_new(trainer->comm, &mine, sizeof mine, &all));
+    const uint64_t *each = all;
     *sum_out = 0;
-    for (int r = 0; status == ZD_OK && r < size; r++)
-        *sum_out += all[r];
+    for (int r = 0; r < comm_size(trainer->comm); r++)
+        *sum_out += each[r];
     free(all);
-    return status;
+    return ZD_OK;
 }
 
 /* All ranks write to one folder. */

@@ -126,8 +126,9 @@ static enum zd_status check_shared(struct comm *comm, struct output_dir *dir)
     ZD_TRY(comm_agree(comm, status));
     if (comm_rank(comm) != 0) {
         size_t bytes;
-        if (fs_read_file(path, sizeof expected, &found, &bytes) != ZD_OK ||
-            strcmp(found, expected) != 0) {
+        status = fs_read_file(path, sizeof expected, &found, &bytes);
+        if (status != ZD_ERR_MEMORY &&
+            (status != ZD_OK || strcmp(found, expected) != 0)) {
             zd_error_clear();
             status = ZD_FAIL(
                     ZD_ERR_CREATE, "E0735",

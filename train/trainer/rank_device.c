@@ -212,17 +212,14 @@ enum zd_status rank_device_tell(struct trainer *trainer)
     int size = comm_size(trainer->comm);
     if (device_backend() != DEVICE_CUDA || trainer_is_released(trainer))
         return ZD_OK; /* on all ranks */
-    struct train_gpu_report *all = malloc((size_t)size * sizeof *all);
-    if (!all)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    void *all;
     rank_device_measure(trainer, &mine);
-    enum zd_status status =
-            comm_gather_all(trainer->comm, &mine, sizeof mine, all);
-    if (status == ZD_OK && trainer_is_first(trainer)) {
+    ZD_TRY(comm_gather_new(trainer->comm, &mine, sizeof mine, &all));
+    if (trainer_is_first(trainer)) {
         if (!trainer->plan.measured)
             trainer->plan.measured = measured_json(all, size);
         log_measured(all, size);
     }
     free(all);
-    return status;
+    return ZD_OK;
 }

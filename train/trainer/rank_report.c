@@ -148,18 +148,14 @@ enum zd_status rank_report_gather(struct trainer *trainer)
 {
     struct train_rank_report mine;
     int size = comm_size(trainer->comm);
-    struct train_rank_report *all = malloc((size_t)size * sizeof *all);
-    if (!all)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    void *all;
     fill(trainer, &mine);
-    enum zd_status status =
-            comm_gather_all(trainer->comm, &mine, sizeof mine, all);
-    if (status == ZD_OK && trainer_is_first(trainer) &&
-        trainer->observer->ranks)
+    ZD_TRY(comm_gather_new(trainer->comm, &mine, sizeof mine, &all));
+    if (trainer_is_first(trainer) && trainer->observer->ranks)
         trainer->observer->ranks(trainer->observer->ctx, all, size);
     free(all);
     trainer->meter.asked = clock_seconds();
-    return status;
+    return ZD_OK;
 }
 
 enum zd_status rank_report_ask(struct trainer *trainer)
