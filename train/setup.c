@@ -5,6 +5,7 @@
 #include "base/device/device_memory.h"
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "train/command/release.h"
 #include "train/command/replay.h"
 #include "train/plan/fit.h"
@@ -36,8 +37,12 @@ static bool has_gpt2_prefix(const struct train_job *job)
         free(text);
         return prefix;
     }
+    if (zd_error_get()->status == ZD_ERR_MEMORY)
+        zd_out_of_memory();
     fs_join(path, sizeof path, job->model.path, "model.safetensors");
     if (st_open(path, &file) != ZD_OK) {
+        if (zd_error_get()->status == ZD_ERR_MEMORY)
+            zd_out_of_memory();
         zd_error_clear(); /* loading will say so */
         return true;
     }

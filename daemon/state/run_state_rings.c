@@ -2,6 +2,7 @@
  */
 #include "daemon/state/run_state_rings.h"
 
+#include "base/must.h"
 #include "daemon/state/messages.h"
 
 #include <stdlib.h>
@@ -51,7 +52,7 @@ static void keep_warning(
     state->warnings[at] = (struct kept_warning){
             .time = event->time,
             .step = event->step,
-            .message = strdup(message ? message : text)};
+            .message = zd_must(strdup(message ? message : text))};
     json_decref(object);
 }
 
@@ -83,8 +84,8 @@ static void keep_sample(
     *kept = (struct kept_sample){
             .step = step,
             .time = time,
-            .prompt = strdup(prompt),
-            .text = strdup(text)};
+            .prompt = zd_must(strdup(prompt)),
+            .text = zd_must(strdup(text))};
 }
 
 void run_state_keep_sample(

@@ -16,7 +16,7 @@ refuse() {
     timeout -k 5 120 mpirun -np 2 "${settings[@]}" zerod --job job.toml --set job.output_dir="$name" \
         --set job.name="$name" --set data.cache_dir="$name/cache" >"$name.out" 2>"$name.err" || code=$?
 }
-# What others look at (the page of a run, its files of metrics) may be without; a warning says so.
+# What others look at (status, the page of a run) may be without: a warning says so.
 made_the_same() {
     same_run whole-0 "$name" && verifies "$name/checkpoint-000003" || return 1
     grep -q 'training goes on' "$name.err" || diff <(cd whole-0 && ls . hf) <(cd "$name" && ls . hf)

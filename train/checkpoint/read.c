@@ -2,6 +2,7 @@
  * elements of which tensor, read back for any cut. */
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/names.h"
 #include "train/checkpoint/pieces.h"
@@ -130,7 +131,7 @@ enum zd_status checkpoint_open(
     checkpoint = calloc(1, sizeof *checkpoint);
     if (!checkpoint)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    checkpoint->path = strdup(path);
+    checkpoint->path = zd_must(strdup(path));
     status = manifest_read(path, &checkpoint->manifest);
     if (status == ZD_OK)
         status = manifest_check_files(path, checkpoint->manifest, full);

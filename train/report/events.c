@@ -2,6 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "train/report/row_file.h"
 
 #include <math.h>
@@ -74,7 +75,7 @@ enum zd_status events_open(
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     events->observer = observer;
     pthread_mutex_init(&events->mutex, NULL);
-    events->path = strdup(path);
+    events->path = zd_must(strdup(path));
     events->held = json_array();
     enum zd_status status = read_end(path, &events->last_id, &events->kept);
     if (status != ZD_OK) {

@@ -1,6 +1,7 @@
 #include "train/report/row_file.h"
 
 #include "base/log.h"
+#include "base/must.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,7 +47,7 @@ enum zd_status row_file_open(
     struct row_file *file = calloc(1, sizeof *file);
     if (!file)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    file->path = strdup(path);
+    file->path = zd_must(strdup(path));
     enum zd_status status = open_rows(path, kept, &file->fd);
     if (status != ZD_OK) {
         row_file_close(file);
