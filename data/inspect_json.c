@@ -1,3 +1,4 @@
+#include "base/text_stream.h"
 #include "data/dataset_internal.h"
 #include "data/inspect.h"
 
@@ -18,8 +19,8 @@ static json_t *text_json(const char *text, size_t bytes)
 {
     char *out = NULL;
     size_t out_bytes;
-    FILE *stream = open_memstream(&out, &out_bytes);
-    while (stream && bytes > 0) {
+    FILE *stream = text_stream_open(&out, &out_bytes);
+    while (bytes > 0) {
         size_t valid = utf8_valid_prefix(text, bytes);
         fwrite(text, 1, valid, stream);
         if (valid < bytes) {
@@ -29,8 +30,7 @@ static json_t *text_json(const char *text, size_t bytes)
         text += valid;
         bytes -= valid;
     }
-    if (!stream || fclose(stream) != 0)
-        return json_null();
+    fclose(stream);
     json_t *json = json_stringn(out, out_bytes);
     free(out);
     return json;
@@ -73,9 +73,7 @@ static json_t *sample_json(
             passage = (struct passage){
                     .is_trained = is_trained, .begins = begins};
             passage.ids = json_array();
-            passage.stream = open_memstream(&passage.text, &passage.bytes);
-            if (!passage.stream)
-                break;
+            passage.stream = text_stream_open(&passage.text, &passage.bytes);
         }
         const char *text = inspect_token_text(tokenizer, id, number, &bytes);
         fwrite(text, 1, bytes, passage.stream);
