@@ -1,6 +1,7 @@
 #include "daemon/cli/output.h"
 
 #include "base/printable.h"
+#include "base/text_stream.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,9 +28,7 @@ void output_init(void)
 FILE *output_begin(struct output *output)
 {
     *output = (struct output){0};
-    output->stream = open_memstream(&output->text, &output->bytes);
-    if (!output->stream)
-        abort(); /* some bytes */
+    output->stream = text_stream_open(&output->text, &output->bytes);
     return output->stream;
 }
 
