@@ -4,6 +4,7 @@
 
 #include "base/device/device_memory.h"
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/kernels.h"
 #include "tests/support/child.h"
 
 #include <criterion/criterion.h>
@@ -351,9 +352,8 @@ Test(attention_cuda, cudnn_follows_the_definition)
                     &ops,
                     (struct problem){types[i], 2, 256, 4, 4, 64, true, 0});
             check_by(
-                    &ops,
-                    (struct problem){
-                            types[i], 1, 300, 4, 1, 128, false, 0, true});
+                    &ops, (struct problem){
+                                  types[i], 1, 300, 4, 1, 128, false, 0, true});
             check_by(
                     &ops,
                     (struct problem){types[i], 1, 90, 2, 1, 64, true, 40});
