@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,15 +44,24 @@ void zd_log_configure(const struct zd_log_options *options)
 
 enum zd_status zd_log_open(const char *path)
 {
+    struct stat info;
     int fd = -1;
     if (path) {
-        fd = open(
-                path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK,
-                0640);
+        fd =
+                open(path,
+                     O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK |
+                             O_NOFOLLOW,
+                     0640);
         if (fd < 0)
             return ZD_FAIL(
                     ZD_ERR_CREATE, "E0701", "cannot open log %s: %s", path,
-                    strerror(errno));
+                    errno == ELOOP ? "it is a link" : strerror(errno));
+        if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+            close(fd);
+            return ZD_FAIL(
+                    ZD_ERR_CREATE, "E0701", "cannot open log %s: it is no file",
+                    path);
+        }
     }
     pthread_mutex_lock(&sink.mutex);
     if (sink.file >= 0)

@@ -22,7 +22,8 @@ struct zd_log_options {
 };
 
 void zd_log_configure(const struct zd_log_options *options);
-/* Also write to `path` (appended, created 0640). NULL closes. */
+/* Also write to `path` (appended, created 0640): a file, and no link to one.
+ * NULL closes. */
 enum zd_status zd_log_open(const char *path);
 void zd_log(enum zd_log_level level, const char *format, ...)
         __attribute__((format(printf, 2, 3)));

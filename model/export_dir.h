@@ -13,6 +13,12 @@
  * model, the others to its tokenizer. */
 extern const char *const export_copied_files[];
 
+/* What is copied may be a link, but only to a file of the same model: below
+ * `dir`, or in the cache of the hub that `dir` belongs to or that the user has.
+ * Who made the link would else have a copy of what the trainer may read.
+ * ZD_ERR_DATA. */
+enum zd_status export_check_link(const char *dir, const char *name);
+
 /* ZD_ERR_CREATE unless `dir` does not exist, is empty, or holds an export and
  * nothing else. `finished`: its weights must carry our mark (what an
  * interrupted export left may be torn). */

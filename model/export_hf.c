@@ -213,7 +213,9 @@ static enum zd_status copy_file(
     if (!is_there)
         return ZD_OK;
     ZD_TRY(fs_read_file(from, COPY_BYTES_MAX, &data, &bytes));
-    enum zd_status status = fs_write_file(to, data, bytes);
+    enum zd_status status = export_check_link(from_dir, name);
+    if (status == ZD_OK)
+        status = fs_write_file(to, data, bytes);
     free(data);
     return status;
 }

@@ -17,6 +17,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* GPT-2 files name their tensors with or without "transformer."; export keeps
  * what was read. A model made here gets the prefix that save_pretrained writes.
@@ -261,7 +262,12 @@ static enum zd_status open_log(struct trainer *trainer)
     if (job->log.rank_logs != RANK_LOGS_FILES)
         return ZD_OK;
     fs_join(dir, sizeof dir, job->job.output_dir, "logs");
+    struct stat info;
     enum zd_status status = fs_make_dirs(dir);
+    if (status == ZD_OK && (lstat(dir, &info) != 0 || !S_ISDIR(info.st_mode)))
+        status = ZD_FAIL(
+                ZD_ERR_CREATE, "E0701",
+                "cannot write logs to %s: it is a link, not a folder", dir);
     snprintf(name, sizeof name, "rank-%05d.log", comm_rank(trainer->comm));
     fs_join(path, sizeof path, dir, name);
     if (status == ZD_OK)
@@ -337,7 +343,8 @@ static enum zd_status prepare(struct trainer *trainer)
     ZD_TRY(comm_agree(trainer->comm, status));
     startup_mark(&trainer->startup, "plan");
     ZD_TRY(output_dir_open(
-            trainer->comm, job->job.output_dir, &trainer->output_dir));
+            trainer->comm, job->job.output_dir, (mode_t)job->job.output_mode,
+            &trainer->output_dir));
     ZD_TRY(open_events(trainer));
     ZD_TRY(open_log(trainer));
     status = text_open(job, &trainer->plan.config, &trainer->text);

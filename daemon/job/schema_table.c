@@ -128,6 +128,9 @@ static const struct schema_choice aio_backends[] = {
         {"threads", AIO_THREADS},
         {"libaio", 0, "!"},
         {0}};
+static const struct schema_choice output_modes[] = {
+        {"0700", 0700},   {"0750", 0750},   {"0755", 0755}, {"0770", 0770},
+        {"02750", 02750}, {"02770", 02770}, {0}};
 static const struct schema_choice comm_backends[] = {
         {"auto", COMM_AUTO}, {"mpi", COMM_MPI}, {"nccl", COMM_NCCL}, {0}};
 static const struct schema_choice comm_hierarchies[] = {
@@ -180,6 +183,7 @@ const struct schema_key schema_table[] = {
 
 {"job", "name", SCHEMA_STRING, JOB(job.name), .flags = SCHEMA_NAMES, .help = "Name of the job: of its socket, its page, its default folder", .fallback = "the job file's name without its ending"},
 {"job", "output_dir", SCHEMA_STRING, JOB(job.output_dir), .help = "Folder of checkpoints, metrics and the exported model", .fallback = "`\"out/NAME\"`"},
+{"job", "output_mode", SCHEMA_ENUM, JOB(job.output_mode), .choices = output_modes, .help = "Mode of an output_dir that is made, whatever the umask is: samples, prompts and the model lie there. One that exists keeps its own"},
 {"job", "run_name", SCHEMA_STRING, JOB(job.run_name), .help = "Free text for reports"},
 {"job", "seed", SCHEMA_UINT64, JOB(job.seed), .max = COUNT_MAX, .help = "Seed of random initial weights and of samples"},
 {"job", "data_seed", SCHEMA_UINT64, JOB(job.data_seed), .max = COUNT_MAX, .help = "Seed of the shuffle", .fallback = "`job.seed`"},

@@ -160,4 +160,57 @@ if [ $is_root = 0 ]; then
 else
     skip "another user's sockets" 'not root: there is no other user'
 fi
+
+# --- what lies in output_dir, and what is copied into it
+unset XDG_RUNTIME_DIR
+sed -e 's|^\[job\]|[job]\noutput_dir = "made"|' -e 's|^\[data\]|[data]\ncache_dir = "cache"|' -e 's|tests/fixtures|fixtures|' \
+    "$source_root/tests/fixtures/llama_odd/job.toml" >job.toml
+mkdir fixtures && cp -r "$source_root/tests/fixtures/llama_odd" fixtures/
+# runs CODE OPTION...: one step; what is told in `err`
+runs() {
+    rm -rf made
+    [ -z "$prepare" ] || eval "$prepare"
+    call "$1" --job job.toml --max-steps 1 --set train.global_batch_size=4 --set control.socket=none "${@:2}" ||
+        { tail -3 err; return 1; }
+}
+is_mode() { [ "$(stat -c %a "$1")" = "$2" ] || { stat -c '%a %n' "$1"; return 1; }; }
+prepare='umask 022'
+ok 'output_dir is 0750' eval 'runs 0 && is_mode made 750'
+ok '  job.output_mode is another, whatever the umask' eval \
+    '(umask 077; prepare=; runs 0 --set job.output_mode=02770 --set job.output_dir=made/of/ten) && is_mode made/of/ten 2770'
+ok '  and one that exists keeps its own' eval "prepare='mkdir -m 0711 made'; runs 0 && is_mode made 711"
+ok '  a mode that is none: 78' eval 'prepare=; runs 78 --set job.output_mode=0123'
+# linked NAME [OPTION]...: a link in the place of made/NAME is refused, and the file behind it stays as it was
+linked() {
+    local name=$1
+    shift
+    echo precious >victim
+    prepare='mkdir -p "$(dirname "made/$name")" && ln -s "$work/victim" "made/$name"'
+    runs 73 "$@" && has 'is a link' err && [ "$(cat victim)" = precious ]
+}
+ok 'a link in the place of metrics.jsonl: 73, and nothing is written' linked metrics.jsonl
+ok '  of events.jsonl' linked events.jsonl
+ok '  of a log' linked logs/rank-00000.log --set log.rank_logs=files
+ok '  of the folder of logs' eval 'mkdir -p elsewhere; prepare="mkdir made; ln -s ../elsewhere made/logs"
+    runs 73 --set log.rank_logs=files && [ -z "$(ls elsewhere)" ]'
+prepare=
+echo secret >fixtures/secret
+model=fixtures/llama_odd/model
+ln -s ../../secret $model/chat_template.jinja
+ok "a model's link out of its folder: 65, and nothing of it is copied" eval 'runs 65 && has E0316 err && ! grep -rqs secret made'
+rm $model/chat_template.jinja
+echo template >$model/original
+ln -s original $model/chat_template.jinja
+ok '  one within it is' eval 'runs 0 && has template made/hf/chat_template.jinja'
+rm $model/chat_template.jinja
+# as huggingface_hub lays a model out
+mkdir -p hub/models--x/blobs hub/models--x/snapshots
+echo blob >hub/models--x/blobs/abc
+cp -r $model hub/models--x/snapshots/rev
+ln -s ../../blobs/abc hub/models--x/snapshots/rev/chat_template.jinja
+ok '  and one to a blob of the hub' eval 'runs 0 --set model.path=hub/models--x/snapshots/rev && has blob made/hf/chat_template.jinja'
+mkdir local && cp -r $model local/model
+ln -s "$work/hub/models--x/blobs/abc" local/model/chat_template.jinja
+ok '  also from a folder beside the cache' eval 'HF_HUB_CACHE=$work/hub runs 0 --set model.path=local/model && has blob made/hf/chat_template.jinja'
+ok '  which is that of this user' runs 65 --set model.path=local/model
 tests_end

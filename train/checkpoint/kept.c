@@ -37,9 +37,10 @@ static enum zd_status keep(
             fs_read_file(path, BYTES_MAX, &file->data, &file->bytes);
     if (status != ZD_OK)
         return fail_kept(path, status);
+    kept->count++;
+    ZD_TRY(export_check_link(dir, name));
     snprintf(file->name, sizeof file->name, "%s", name);
     hash_bytes(file->data, file->bytes, file->digest);
-    kept->count++;
     return ZD_OK;
 }
 

@@ -3,7 +3,7 @@
 struct train_job train_job_default(void)
 {
     return (struct train_job){
-            .job = {.seed = 42, .data_seed = 42},
+            .job = {.output_mode = 0750, .seed = 42, .data_seed = 42},
             .run = {.resume = RESUME_AUTO,
                     .on_sigterm = ON_SIGNAL_CHECKPOINT_AND_EXIT,
                     .on_sigusr1 = ON_SIGNAL_CHECKPOINT_AND_EXIT,

@@ -16,6 +16,7 @@
 
 struct job_options { /* [job] */
     const char *name, *output_dir, *run_name;
+    int output_mode; /* of an output_dir that is made */
     uint64_t seed, data_seed;
 };
 

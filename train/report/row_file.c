@@ -19,11 +19,14 @@ struct row_file {
     bool is_behind; /* said so */
 };
 
-/* O_NONBLOCK: to open a FIFO would wait for whoever reads it. */
+/* O_NONBLOCK: to open a FIFO would wait for whoever reads it. O_NOFOLLOW: in a
+ * folder of a group a link would lead to a file of another's choice. */
 static enum zd_status open_rows(const char *path, size_t kept, int *fd_out)
 {
     struct stat info;
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    int fd =
+            open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW,
+                 0644);
     int error = fd < 0 ? errno : 0;
     *fd_out = fd;
     if (error == ENXIO ||
@@ -32,6 +35,9 @@ static enum zd_status open_rows(const char *path, size_t kept, int *fd_out)
                 ZD_ERR_CREATE, "E0731",
                 "cannot open %s: it is a FIFO, socket or device, not a file",
                 path);
+    if (error == ELOOP)
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0731", "cannot open %s: it is a link", path);
     if (!error && ftruncate(fd, (off_t)kept) != 0)
         error = errno;
     if (error)

@@ -76,7 +76,8 @@ static enum zd_status sweep_released(const char *output_dir)
 }
 
 /* What rows are appended to must be files: a FIFO would wait for a reader, and
- * is found before anything else is written here. */
+ * is found before anything else is written here. A link is none, wherever it
+ * leads: somebody else of the folder's group may have made it. */
 static enum zd_status check_rows(const struct output_dir *dir)
 {
     static const char *const names[] = {"metrics.jsonl", "events.jsonl"};
@@ -84,20 +85,42 @@ static enum zd_status check_rows(const struct output_dir *dir)
         char path[PATH_MAX];
         struct stat info;
         fs_join(path, sizeof path, dir->path, names[i]);
-        if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        if (lstat(path, &info) == 0 && !S_ISREG(info.st_mode))
             return ZD_FAIL(
                     ZD_ERR_CREATE, "E0731",
                     "%s is %s, and rows of the run belong there", path,
                     S_ISDIR(info.st_mode)    ? "a folder"
                     : S_ISFIFO(info.st_mode) ? "a FIFO"
+                    : S_ISLNK(info.st_mode)  ? "a link"
                                              : "no file");
     }
     return ZD_OK;
 }
 
+/* One that is there keeps its mode: whoever made it has chosen it. */
+static enum zd_status make(const struct output_dir *dir)
+{
+    char parent[PATH_MAX];
+    snprintf(parent, sizeof parent, "%s", dir->path);
+    size_t length = strlen(parent);
+    while (length > 1 && parent[length - 1] == '/')
+        parent[--length] = '\0';
+    char *slash = strrchr(parent, '/');
+    if (slash && slash > parent) {
+        *slash = '\0';
+        ZD_TRY(fs_make_dirs(parent));
+    }
+    /* the umask takes nothing of a mode that was asked for */
+    if (mkdir(dir->path, 0700) == 0 && chmod(dir->path, dir->mode) != 0)
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0708", "cannot set the mode of %s: %s",
+                dir->path, strerror(errno));
+    return fs_make_dirs(dir->path);
+}
+
 static enum zd_status prepare(struct output_dir *dir)
 {
-    ZD_TRY(fs_make_dirs(dir->path));
+    ZD_TRY(make(dir));
     ZD_TRY(fs_sync_name(dir->path)); /* also one that a killed run has made */
     ZD_TRY(take_lock(dir));
     ZD_TRY(check_rows(dir));
@@ -147,10 +170,11 @@ static enum zd_status check_shared(struct comm *comm, struct output_dir *dir)
 }
 
 enum zd_status output_dir_open(
-        struct comm *comm, const char *path, struct output_dir *dir)
+        struct comm *comm, const char *path, mode_t mode,
+        struct output_dir *dir)
 {
     enum zd_status status = ZD_OK;
-    *dir = (struct output_dir){.path = path, .lock = -1};
+    *dir = (struct output_dir){.path = path, .mode = mode, .lock = -1};
     if (comm_rank(comm) == 0)
         status = prepare(dir);
     status = comm_agree(comm, status);

@@ -5,6 +5,8 @@
 
 #include "comm/comm.h"
 
+#include <sys/types.h>
+
 /* What a run puts into it while its device's memory is given back, one file a
  * rank (command/release.h). A crash leaves them there; output_dir_open removes
  * them. */
@@ -12,13 +14,15 @@
 
 struct output_dir {
     const char *path; /* borrowed */
+    mode_t mode;      /* of a folder that is made */
     int lock;         /* held open by rank 0; -1 elsewhere */
 };
 
 /* Collective. ZD_ERR_CREATE when it cannot be made, is locked by another job,
  * or is not the same folder on every host (checkpoints would be torn apart). */
 enum zd_status output_dir_open(
-        struct comm *comm, const char *path, struct output_dir *dir);
+        struct comm *comm, const char *path, mode_t mode,
+        struct output_dir *dir);
 void output_dir_close(struct output_dir *dir);
 
 #endif
