@@ -147,6 +147,24 @@ check 'going back: the new checkpoint stays' has 1 2
 check 'going back: and says the learning rate of the branch' grep -q '"optim.learning_rate": 0.001' out/checkpoint-000002/manifest.json
 check 'going back: later ones are as they were' \
     [ "$before" = "$(sums checkpoint-000003 checkpoint-000004 checkpoint-000005)" ]
+# Where two folders cannot change places, the old one makes way: it is back when the new one does not come.
+before=$(sums checkpoint-000003)
+for rule in "rename:out/checkpoint-000003:$EIO:1" "rename:out/checkpoint-000003:-9:1"; do
+    refuse "$rule"
+    ZEROD_TEST_NO_EXCHANGE=1 train --resume out/checkpoint-000002 --stop-after 3 --set train.max_steps=5 \
+        --set checkpoint.export=none
+    code=$?
+    allow
+    check "going back: $rule ends it" [ $code != 0 ]
+    train --resume out/checkpoint-000005 --set train.max_steps=5 --set checkpoint.export=none
+    check '  and what was to be replaced is there' [ "$before" = "$(sums checkpoint-000003)" ]
+done
+refuse none
+ZEROD_TEST_NO_EXCHANGE=1 train --resume out/checkpoint-000002 --stop-after 3 --set train.max_steps=5 \
+    --set checkpoint.save_steps=1 --set checkpoint.export=none --set optim.learning_rate=1e-3
+check 'going back without a hitch replaces it' grep -q '"optim.learning_rate": 0.001' out/checkpoint-000003/manifest.json
+check '  and leaves nothing behind' [ -z "$(ls -d out/.replaced-* 2>/dev/null)" ]
+allow
 train --set train.max_steps=6
 check 'later ones are where auto goes on' grep -q 'checkpoint-000005' "$dir/stderr"
 done_rows

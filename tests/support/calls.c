@@ -10,6 +10,7 @@
  *                           fsync, flock, rename, mkdir) fails with ERRNO (a
  * number) where the path has PART in it; N: only the Nth such call. -11: it is
  * a fault; other numbers below 0 are signals
+ *   ZEROD_TEST_NO_EXCHANGE  two folders cannot change places, as on NFS
  *
  * What it looks like to a program whose machine has no descriptors left, whose
  * disk fails, or whose folders belong to somebody else, also for root.
@@ -250,6 +251,10 @@ int rename(const char *from, const char *to)
 int renameat2(int at, const char *from, int to_at, const char *to, unsigned how)
 {
     REAL(renameat2);
+    if ((how & RENAME_EXCHANGE) && getenv("ZEROD_TEST_NO_EXCHANGE")) {
+        errno = EINVAL;
+        return -1;
+    }
     int result = refused("rename", to) ? -1 : real(at, from, to_at, to, how);
     if (result == 0)
         note(how & RENAME_EXCHANGE ? "exchange" : "rename", from, to);

@@ -30,6 +30,7 @@
 #include "zero/zero.h"
 
 #define CHECKPOINT_MANIFEST "manifest.json"
+#define CHECKPOINT_AWAY     ".replaced-" /* before the name of one */
 /* Format 1 is older: AdamW with fp32 states, and says nothing of it. */
 enum { CHECKPOINT_FORMAT = 2 };
 
@@ -88,7 +89,8 @@ enum zd_status checkpoint_save(
 
 /* Names: "checkpoint-000020". */
 void checkpoint_name(char *out, size_t out_bytes, int64_t step);
-/* Remove what interrupted saves left in `output_dir`. */
+/* Remove what interrupted saves left in `output_dir`; put back what had made
+ * way to a checkpoint that did not come. */
 enum zd_status checkpoint_sweep(const char *output_dir);
 /* Delete the oldest beyond `limit` (0 = keep all) of those up to `step`, never
  * the last two that verify, never the best, never a folder that is not ours;

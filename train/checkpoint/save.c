@@ -145,33 +145,45 @@ static enum zd_status begin_dir(
     return ZD_OK;
 }
 
+/* OUTPUT_DIR/.replaced-checkpoint-000020: where one makes way to another. */
+static void name_away(char *out, size_t out_bytes, const char *final)
+{
+    const char *name = strrchr(final, '/') + 1;
+    snprintf(
+            out, out_bytes, "%.*s" CHECKPOINT_AWAY "%s", (int)(name - final),
+            final, name);
+}
+
 /* The commit. A folder of that name (one that does not verify, or of another
  * branch of the run) changes places with the new one, so that no moment is
- * without; where the file system cannot, it makes way first. */
+ * without; where the file system cannot, it makes way first, and the next sweep
+ * puts it back if that was all. */
 static enum zd_status commit(
         const char *output_dir, const char *tmp, const char *final)
 {
-    char trash[PATH_MAX];
+    char away[PATH_MAX];
+    bool is_there;
     /* first the names that a visible checkpoint counts on: metrics.jsonl */
     ZD_TRY(fs_sync_dir(output_dir));
     if (renameat2(AT_FDCWD, tmp, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
         ZD_TRY(fs_sync_dir(output_dir));
         return fs_remove_tree(tmp);
     }
-    fs_join(trash, sizeof trash, output_dir, ".tmp-replaced");
-    if (fs_exists(final)) {
-        ZD_TRY(fs_remove_tree(trash));
-        if (rename(final, trash) != 0)
-            return ZD_FAIL(
-                    ZD_ERR_IO, "E0807", "cannot move %s away: %s", final,
-                    strerror(errno));
-    }
-    if (rename(tmp, final) != 0)
+    ZD_TRY(fs_look(final, &is_there));
+    name_away(away, sizeof away, final);
+    if (is_there && rename(final, away) != 0)
         return ZD_FAIL(
-                ZD_ERR_IO, "E0807", "cannot rename %s to %s: %s", tmp, final,
+                ZD_ERR_IO, "E0807", "cannot move %s away: %s", final,
                 strerror(errno));
+    if (rename(tmp, final) != 0) {
+        ZD_FAIL(ZD_ERR_IO, "E0807", "cannot rename %s to %s: %s", tmp, final,
+                strerror(errno));
+        if (is_there && rename(away, final) != 0)
+            zd_log_warning("%s is now %s", final, away);
+        return ZD_ERR_IO;
+    }
     ZD_TRY(fs_sync_dir(output_dir));
-    return fs_remove_tree(trash);
+    return is_there ? fs_remove_tree(away) : ZD_OK;
 }
 
 static enum zd_status save_steps(

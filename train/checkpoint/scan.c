@@ -89,9 +89,29 @@ static bool is_leftover(const char *name)
            strncmp(name, ".trash-checkpoint-", 18) == 0;
 }
 
+/* One that made way to another: it goes when that one is there. */
+static enum zd_status sweep_away(const char *dir, const char *name)
+{
+    char away[PATH_MAX], place[PATH_MAX];
+    bool is_taken;
+    fs_join(away, sizeof away, dir, name);
+    fs_join(place, sizeof place, dir, name + sizeof CHECKPOINT_AWAY - 1);
+    ZD_TRY(fs_look(place, &is_taken));
+    if (is_taken)
+        return fs_remove_tree(away);
+    if (rename(away, place) != 0)
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0807", "cannot rename %s to %s: %s", away, place,
+                strerror(errno));
+    zd_log_info("%s is back: no other took its place", place);
+    return fs_sync_dir(dir);
+}
+
 static enum zd_status sweep_name(void *ctx, const char *name)
 {
     char path[PATH_MAX];
+    if (strncmp(name, CHECKPOINT_AWAY, sizeof CHECKPOINT_AWAY - 1) == 0)
+        return sweep_away(ctx, name);
     if (!is_leftover(name))
         return ZD_OK;
     fs_join(path, sizeof path, ctx, name);

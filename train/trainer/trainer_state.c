@@ -124,9 +124,13 @@ void trainer_state_resume(struct trainer *trainer)
                 sizeof path)
         return;
     fs_join(path, sizeof path, trainer->resumed_from, TRAINER_STATE_FILE);
-    if (!fs_exists(path))
+    bool is_there;
+    enum zd_status status = fs_look(path, &is_there);
+    if (status == ZD_OK && !is_there)
         return;
-    if (json_parse_file(path, (uint64_t)1 << 32, &json) != ZD_OK) {
+    if (status == ZD_OK)
+        status = json_parse_file(path, (uint64_t)1 << 32, &json);
+    if (status != ZD_OK) {
         zd_log_warning(
                 "the history of " TRAINER_STATE_FILE " begins anew: %s",
                 zd_error_get()->what);
