@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -360,6 +361,14 @@ static void tell_ending(const struct starts *starts, enum zd_status status)
     free(text);
 }
 
+/* A start that setup refuses leaves no trace. */
+static bool is_idle(const struct starts *starts)
+{
+    struct stat info;
+    return !starts->is_running && starts->file >= 0 &&
+           fstat(starts->file, &info) == 0 && info.st_size == 0;
+}
+
 void starts_end(struct starts *starts, enum zd_status status)
 {
     if (!starts)
@@ -367,9 +376,10 @@ void starts_end(struct starts *starts, enum zd_status status)
     watch_no_more(starts);
     if (counts(starts, status))
         tell_ending(starts, status);
+    bool is_done = status == ZD_OK || is_idle(starts);
     if (starts->file >= 0)
         close(starts->file);
-    if (status == ZD_OK && comm_rank(starts->comm) == 0)
+    if (is_done && comm_rank(starts->comm) == 0)
         unlink(starts->path);
     free(starts);
 }
