@@ -14,7 +14,7 @@ train() { # FIXTURE WORLD STAGE DTYPE
     local -a start=()
     rm -rf "$out"
     if [[ $2 -gt 1 ]]; then start=(mpirun --oversubscribe --bind-to none -np "$2"); fi
-    timeout 250 "${start[@]}" "$zerod" --job "$fixture/job.toml" --set "job.output_dir=$out" --set "zero.stage=$3" \
+    timeout 60 "${start[@]}" "$zerod" --job "$fixture/job.toml" --set "job.output_dir=$out" --set "zero.stage=$3" \
         --set "train.dtype=$4" --set "data.cache_dir=$work/cache" >"$work/log" 2>&1 </dev/null || code=$?
     if [[ $code -eq 0 ]]; then
         "$expected" run "$fixture" "$out" "$4" || code=$?
