@@ -1,5 +1,6 @@
 #include "tests/support/plan_check.h"
 
+#include "base/memory/arena.h"
 #include "tests/support/job_threads.h"
 
 #include <limits.h>
@@ -56,6 +57,10 @@ bool plan_check_taken(const json_t *plan)
         {
             size_t i;
             json_t *span;
+            bool on_device =
+                    strcmp(json_string_value(json_object_get(arena, "name")),
+                           "device") == 0;
+            json_int_t align = on_device ? ARENA_DEVICE_ALIGN : ARENA_ALIGN;
             json_int_t spans = 0, planned = json_integer_value(json_object_get(
                                           arena, "planned_bytes"));
             json_array_foreach(json_object_get(arena, "spans"), i, span)
@@ -63,7 +68,7 @@ bool plan_check_taken(const json_t *plan)
             same = same &&
                    planned == json_integer_value(
                                       json_object_get(arena, "taken_bytes")) &&
-                   spans <= planned && planned <= spans + 64 * (json_int_t)i;
+                   spans <= planned && planned <= spans + align * (json_int_t)i;
         }
     }
     return same && r > 0;
