@@ -1,5 +1,7 @@
 #include "data/tokenise.h"
 
+#include "base/text_buffer.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,7 +137,7 @@ static bool is_blank(const char *text, size_t bytes)
 
 /* A JSON error knows its place in the line; the line's place in the file is
  * known here. */
-static void place_in_file(const char *path, int64_t line)
+static void place_in_file(const char *path, int64_t line, bool is_array)
 {
     struct zd_error error = *zd_error_get();
     const char *colon = strrchr(error.where, ':');
@@ -144,7 +146,18 @@ static void place_in_file(const char *path, int64_t line)
             error.where, sizeof error.where, "%s:%lld:%d", path,
             (long long)line, column);
     zd_error_set(&error);
-    zd_fail_help("each line of the file is one JSON object");
+    if (!is_array)
+        zd_fail_help("each line of the file is one JSON object");
+}
+
+/* A file that is one array of records, as many tools write them. */
+static void help_array(const char *path)
+{
+    char word[2 * PATH_MAX] = "";
+    struct text_buffer quoted = {.out = word, .bytes = sizeof word};
+    text_buffer_add_word(&quoted, path);
+    zd_fail_help(
+            "jq -c '.[]' %s writes a line for each record of an array", word);
 }
 
 static enum zd_status tokenise_line(
@@ -152,6 +165,7 @@ static enum zd_status tokenise_line(
         const char *text, size_t bytes, struct token_vector *words)
 {
     const char *path = unit->file->path;
+    bool is_array = line == 1 && bytes > 0 && text[0] == '[';
     json_t *record;
     ZD_TRY(check_utf8(unit, text, bytes));
     enum zd_status status = ZD_OK;
@@ -164,7 +178,9 @@ static enum zd_status tokenise_line(
     }
     status = json_parse_record(text, bytes, path, ZD_ERR_DATA, &record);
     if (status != ZD_OK) {
-        place_in_file(path, line);
+        place_in_file(path, line, is_array);
+        if (is_array)
+            help_array(path);
         return status;
     }
     status = record_read(
@@ -175,6 +191,8 @@ static enum zd_status tokenise_line(
         status = tokenise_document(tokeniser, words);
     if (status != ZD_OK)
         zd_fail_where("%s:%lld", path, (long long)line);
+    if (status != ZD_OK && is_array)
+        help_array(path);
     return status;
 }
 

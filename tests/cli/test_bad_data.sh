@@ -31,6 +31,8 @@ row 'decode: a negative id' 65 'E0423|ids:1|-1' 'echo -1 >ids' data decode --tok
 # --- records ---
 row 'a line that is no JSON' 65 'E0711|data.jsonl:2' 'printf "{\"text\": \"a\"}\n{\"text\": \n" >data.jsonl; data data.jsonl'
 row 'a line that is no object' 65 'E0436|data.jsonl:2' 'printf "{\"text\": \"a\"}\n[1]\n" >data.jsonl; data data.jsonl'
+row 'records as one array' 65 "E0711|data.json:1|jq -c '.[]' data.json writes a line" 'printf "[{\"text\": \"a\"},\n{\"text\": \"b\"}]\n" >data.json; data data.json'
+row 'records as one array in a line' 65 "E0436|data.json:1|jq -c '.[]' data.json writes a line" 'printf "[{\"text\": \"a\"}]\n" >data.json; data data.json'
 row 'a blank line between records' 65 'E0436|data.jsonl:2' 'printf "{\"text\": \"a\"}\n\n{\"text\": \"b\"}\n" >data.jsonl; data data.jsonl'
 row 'a record without its key' 65 'E0437|data.jsonl:2|text' 'printf "{\"text\": \"a\"}\n{\"txet\": \"b\"}\n" >data.jsonl; data data.jsonl'
 row 'a key of another kind' 65 'E0437|data.jsonl:1|text' 'printf "{\"text\": 5}\n" >data.jsonl; data data.jsonl'
@@ -131,7 +133,7 @@ for file in metrics.jsonl events.jsonl; do
     row "a FIFO for $file" 73 "E0731|out/$file is a FIFO" "mkfifo out/$file"
     row "a FIFO for $file, resumed" 73 "E0731|out/$file is a FIFO" \
         "'$zerod' --job job.toml >log 2>&1; rm out/$file; mkfifo out/$file; sed -i 's/max_steps.*/max_steps = 3/' job.toml"
-    row "a device for $file" 73 "E0731|out/$file is no file" "ln -s /dev/null out/$file"
+    row "a link for $file" 73 "E0731|out/$file is a link" "ln -s /dev/null out/$file"
 done
 row 'a file above the output' 73 'E0708|data.txt' 'edit job.toml "s/\"out\"/\"data.txt\/out\"/"'
 done_rows
