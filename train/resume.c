@@ -263,6 +263,7 @@ enum zd_status trainer_resume(struct trainer *trainer)
     trainer->base_step = state->step;
     starts_step(trainer->starts, state->step);
     trainer->writer.may_replace = trainer->job->run.resume == RESUME_PATH;
+    trainer->writer.own = trainer->last_checkpoint;
     if (trainer_is_first(trainer))
         status = tell_replaced(trainer);
     ZD_TRY(comm_agree(trainer->comm, status));

@@ -74,6 +74,8 @@ struct checkpoint_writer {
     int64_t global_batch; /* of the job, whatever `set` has made of it */
     bool may_replace; /* a sound checkpoint of the same name: the run was told
                          to go back (run.resume = PATH) */
+    const char *own;  /* path of the last one that this run wrote or goes on
+                         from, which it may write again; NULL: none */
     /* of rank 0 (events.h); all 0 where nobody asks anything */
     const json_t *commands;    /* done so far: an array of events' members */
     int64_t last_event;        /* its id */

@@ -104,6 +104,8 @@ static enum zd_status check_replaced(
     enum zd_status status = checkpoint_open(final, true, &there);
     if (status == ZD_OK) {
         checkpoint_close(there);
+        if (writer->own && strcmp(writer->own, final) == 0)
+            return ZD_OK;
         if (writer->may_replace) {
             zd_log_info("%s of the branch before is replaced", final);
             return ZD_OK;
