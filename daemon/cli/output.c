@@ -32,12 +32,19 @@ FILE *output_begin(struct output *output)
     return output->stream;
 }
 
+/* Why stdout did not take something: stdio keeps that it did not, and forgets
+ * why. */
+static int refusal;
+
 void output_end(struct output *output)
 {
     fclose(output->stream);
+    errno = 0;
     struct printable to = printable_to(stdout);
     printable_put(&to, output->text, output->bytes);
     printable_end(&to);
+    if (ferror(stdout) && !refusal)
+        refusal = errno;
     free(output->text);
 }
 
@@ -55,7 +62,7 @@ int output_finish(int code)
 {
     errno = 0;
     bool is_bad = fflush(stdout) != 0;
-    int cause = errno;
+    int cause = refusal ? refusal : errno;
     if (!is_bad && !ferror(stdout))
         return code;
     if (code != 0)
