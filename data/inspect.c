@@ -149,6 +149,11 @@ static enum zd_status print_sample(
 }
 
 /* A line feed within a token would look like the end of its line. */
+static bool is_escaped(char c)
+{
+    return c == '\n' || c == '\t' || c == '\\';
+}
+
 static void print_token(
         const struct stretch *stretch, int32_t id, bool is_trained)
 {
@@ -160,8 +165,9 @@ static void print_token(
     fprintf(stretch->out, "%s%8d %c ", dims ? "\033[2m" : "", id,
             is_trained ? '+' : '-');
     for (size_t i = 0; stretch->tokenizer && i < bytes;) {
-        size_t line = strcspn(text + i, "\n\t\\");
-        line = line < bytes - i ? line : bytes - i;
+        size_t line = 0;
+        while (i + line < bytes && !is_escaped(text[i + line]))
+            line++;
         print_text(stretch->out, text + i, line);
         i += line;
         if (i < bytes)
