@@ -44,12 +44,23 @@ enum comm_hierarchy { COMM_LEVELS_AUTO, COMM_LEVELS_ONE, COMM_LEVELS_TWO };
  */
 enum comm_sums { COMM_REDUCE_FAST, COMM_REDUCE_ORDERED };
 
+/* The type in which gradients of one micro-batch are sent and added. Back ends
+ * add in fp32 and round once whatever is sent, but NCCL as it takes sums
+ * (FAST) adds in that type, once for each rank. AUTO: fp32 there above 64
+ * ranks. */
+enum comm_reduce_dtype {
+    COMM_REDUCE_DTYPE_AUTO,
+    COMM_REDUCE_DTYPE_FP32,
+    COMM_REDUCE_DTYPE_COMPUTE
+};
+
 struct comm_options { /* [comm] */
     enum comm_backend backend;
     enum comm_hierarchy hierarchical;
     int ranks_per_node; /* for tests: nodes of so many ranks; 0: as they are, or
                            as the variable ZEROD_TEST_RANKS_PER_NODE says */
     enum comm_sums reduce;
+    enum comm_reduce_dtype reduce_dtype;
     double timeout;   /* seconds that an operation may take; 0: no limit */
     int max_ctas;     /* multiprocessors that NCCL may take; 0: its choice */
     bool round_robin; /* start each rank's sends at its right neighbour, so
@@ -94,6 +105,11 @@ const char *comm_transport_name(const struct comm *comm);
 enum comm_transport comm_transport_expected(
         const struct comm_options *options, bool on_gpu, int local_size,
         int gpus);
+
+/* Whether gradients of one micro-batch are sent in fp32. */
+bool comm_reduces_fp32(
+        const struct comm_options *options, enum comm_transport transport,
+        int world);
 
 /* What comm_node_size will be then, where nodes have `per_node` ranks (0: all
  * are on one). ZD_ERR_CONFIG as comm_device_create has it. */

@@ -15,7 +15,9 @@
  * into a reduction in it, whatever the stage, so the stages reduce the same
  * numbers. The sum of several micro-batches is kept and reduced in fp32 and
  * then rounded once, so norm and update see numbers of the compute type. What
- * goes on to the host is grads_down.c's. */
+ * goes on to the host is grads_down.c's.
+ *
+ * With reduce_fp32 one micro-batch is as several are: fp32. */
 #include "zero/private.h"
 
 #include <assert.h>

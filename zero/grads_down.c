@@ -31,6 +31,14 @@ static enum zd_status grads_round_kept(
             *grad_out, plan->request.dtype, memory->state_count);
 }
 
+/* What passes in fp32 is rounded here, unless the host adds several. */
+static bool rounds_passing(const struct zero *zero)
+{
+    const struct zero_plan *plan = zero->plan;
+    return plan->request.accumulation == 1 &&
+           plan->grad_dtype != plan->request.dtype;
+}
+
 /* A segment's gradient lies at `from` when the compute stream is here. */
 static enum zd_status send_segment(
         struct zero *zero, int s, const void *from, int micro, bool is_last)
@@ -60,6 +68,9 @@ static enum zd_status send_unit(struct zero *zero, int unit, int micro)
         void *kept = from;
         if (!passes)
             ZD_TRY(grads_round_kept(zero, s, &kept));
+        else if (rounds_passing(zero))
+            ZD_TRY(optim_device()->narrow(
+                    kept, plan->request.dtype, zero->memory[s].state_count));
         ZD_TRY(send_segment(zero, s, kept, passes ? micro : 0, is_last));
         lease_note(
                 lease,

@@ -264,7 +264,8 @@ static enum zd_status build(struct zero_plan *plan)
     plan->states_cut = stage >= 1 && many;
     plan->frozen_master = request->train && request->dtype != DTYPE_FP32 &&
                           request->storage_dtype != request->dtype;
-    plan->grad_dtype = request->accumulation > 1 ? DTYPE_FP32 : request->dtype;
+    bool in_fp32 = request->accumulation > 1 || (many && request->reduce_fp32);
+    plan->grad_dtype = in_fp32 ? DTYPE_FP32 : request->dtype;
     ZD_TRY(plan_segments(plan));
     if (request->train) {
         plan_blocks(plan);

@@ -74,7 +74,9 @@ struct zero_request {
                                  is wider than the compute type */
     int accumulation;         /* micro-batches of a step */
     struct checkpointing checkpointing;
-    bool train; /* false: parameters only (generate) */
+    bool reduce_fp32; /* gradients of one micro-batch are sent and added in fp32
+                         too, and rounded once to the compute type */
+    bool train;       /* false: parameters only (generate) */
     struct optim_options optim;
     struct offload_options offload;
     bool accumulate_on_host; /* offloaded optimizer, several micro-batches:
@@ -91,7 +93,8 @@ struct zero_plan {
                                   unit_segments[u] .. unit_segments[u+1]-1 */
     struct zero_place *places; /* by tensor id */
     enum dtype grad_dtype;     /* kept and sent: compute type with one
-                                  micro-batch, fp32 with several */
+                                  micro-batch (but reduce_fp32), fp32 with
+                                  several */
     /* What the stage and the world come to. One rank owns everything, so there
      * nothing is cut whatever the stage. */
     bool params_cut;    /* stage 3: units are gathered when they are used */

@@ -22,6 +22,18 @@ enum comm_transport comm_transport_expected(
     return COMM_TRANSPORT_NCCL;
 }
 
+bool comm_reduces_fp32(
+        const struct comm_options *options, enum comm_transport transport,
+        int world)
+{
+    enum { RANKS_OF_16_BITS = 64 };
+    bool adds_in_type = transport == COMM_TRANSPORT_NCCL &&
+                        options->reduce == COMM_REDUCE_FAST;
+    if (options->reduce_dtype != COMM_REDUCE_DTYPE_AUTO)
+        return options->reduce_dtype == COMM_REDUCE_DTYPE_FP32;
+    return adds_in_type && world > RANKS_OF_16_BITS;
+}
+
 enum zd_status comm_plan_needs(
         struct arena_plan *plan, const struct comm_needs *needs)
 {

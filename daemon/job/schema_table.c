@@ -140,6 +140,11 @@ static const struct schema_choice comm_hierarchies[] = {
         {0}};
 static const struct schema_choice comm_sums[] = {
         {"fast", COMM_REDUCE_FAST}, {"ordered", COMM_REDUCE_ORDERED}, {0}};
+static const struct schema_choice comm_reduce_dtypes[] = {
+        {"auto", COMM_REDUCE_DTYPE_AUTO},
+        {"fp32", COMM_REDUCE_DTYPE_FP32},
+        {"compute", COMM_REDUCE_DTYPE_COMPUTE},
+        {0}};
 static const struct schema_choice eval_strategies[] = {
         {"no", EVAL_NO}, {"steps", EVAL_STEPS}, {"epoch", EVAL_EPOCH}, {0}};
 static const struct schema_choice save_strategies[] = {
@@ -323,6 +328,7 @@ const struct schema_key schema_table[] = {
 {"comm", "timeout", SCHEMA_DURATION, JOB(comm.timeout), .max = 1e9, .help = "Watchdog of NCCL's collectives: the job ends when one takes longer; 0 = none"},
 {"comm", "hierarchical", SCHEMA_ENUM, JOB(comm.hierarchical), .choices = comm_hierarchies, .help = "Collectives in two levels, within nodes and between them; auto: with NCCL on several nodes"},
 {"comm", "reduce", SCHEMA_ENUM, JOB(comm.reduce), .choices = comm_sums, .help = "Sums over NCCL: in the order of its rings, or in rank order, with the bits of MPI on any number of GPUs"},
+{"comm", "reduce_dtype", SCHEMA_ENUM, JOB(comm.reduce_dtype), .choices = comm_reduce_dtypes, .help = "Type in which gradients of one micro-batch are sent; NCCL's fast sums are also taken in it. auto: fp32 for those above 64 ranks, else the compute type"},
 {"comm", "max_ctas", SCHEMA_INT, JOB(comm.max_ctas), .max = 64, .help = "Multiprocessors that NCCL may take; 0 = its choice"},
 
 {"eval", "eval_strategy", SCHEMA_ENUM, JOB(eval.eval_strategy), .choices = eval_strategies, .help = "When to evaluate"},

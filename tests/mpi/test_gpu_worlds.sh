@@ -49,11 +49,31 @@ planned() {
     grep -A3 collectives planned.json | grep -q 'ranks_per_node": 2'
 }
 
+# sends RUN DTYPE: what its plan says, in every step
+sends() {
+    local planned count
+    planned=$(sed -n '/wire_bytes_per_step/,/}/s/.*"reduce_scatter": \([0-9]*\).*/\1/p' "$1/plan.json")
+    grep -q "\"reduce_dtype\": \"$2\"" "$1/plan.json" || { echo "the plan does not say $2"; return 1; }
+    count=$(grep -c "\"wire_bytes\":{\"reduce_scatter\":$planned," "$1/metrics.jsonl")
+    [[ -n $planned && $count -gt 0 && $count -eq $(rows "$1") ]] || { echo "$planned bytes planned, in $count rows"; return 1; }
+    bytes=$planned
+}
+half_of() { sends "$1" fp32 && whole=$bytes && sends "$2" bf16 && [[ $whole -eq $((2 * bytes)) ]]; }
+
 bf16=(--set train.dtype=bf16)
 stages 3 fp16 0 1 2 3
 over mpi mpi4 4 0 "${bf16[@]}"
 NCCL_STANDIN_SUMS=ring over nccl ring4 4 0 "${bf16[@]}"
 check "four ranks whose NCCL adds in rings have other bits than MPI" differs ring4 mpi4
+wide=("${bf16[@]}" --set comm.reduce_dtype=fp32)
+over mpi wide-mpi4 4 0 "${wide[@]}"
+check "gradients sent in fp32 are rounded behind their sum: other bits" differs wide-mpi4 mpi4
+for stage in 0 2; do
+    over nccl wide4-$stage 4 $stage "${wide[@]}"
+    check "  the same over NCCL, stage $stage" same wide4-$stage wide-mpi4
+    check "  as many bytes as planned, which says fp32" sends wide4-$stage fp32
+done
+check "  and in the compute type half of them" half_of wide4-0 ring4
 ordered 4 mpi4 1 "${bf16[@]}"
 ordered 4 mpi4 3 "${bf16[@]}"
 

@@ -124,6 +124,25 @@ static void test_accumulation(void)
     }
 }
 
+/* One micro-batch whose gradients are reduced in fp32, kept on the device and
+ * passed on. */
+static void test_reduced_in_fp32(void)
+{
+    int variant = 0;
+    bool ok = true;
+    for (int world = 1; world <= 3; world++)
+        for (int stage = 0; stage <= 3; stage++) {
+            struct scenario s = scenario(stage, world, DTYPE_BF16);
+            vary(&s, variant++);
+            s.reduce_fp32 = true;
+            s.offload.optimizer = OFFLOAD_CPU;
+            if (variant % 3 == 0 && (world == 1 || stage == 3))
+                s.offload.params = OFFLOAD_CPU;
+            ok &= offload_changes_nothing(&s);
+        }
+    report(ok, "gradients are reduced in fp32 and rounded once", "see above");
+}
+
 /* --- optimizers ----------------------------------------------------------- */
 
 static void test_optimizers(void)
@@ -240,6 +259,7 @@ int main(void)
     test_optimizer_on_host();
     test_params_on_host();
     test_accumulation();
+    test_reduced_in_fp32();
     test_optimizers();
     test_skipped();
     test_moves();

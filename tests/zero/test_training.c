@@ -15,6 +15,7 @@ struct layout {
     enum dtype dtype;
     struct checkpointing checkpointing;
     bool offload; /* the residual stream, by threads */
+    bool reduce_fp32;
 };
 
 struct shared {
@@ -237,6 +238,7 @@ static enum zd_status shared_init(
             .dtype = layout->dtype,
             .storage_dtype = DTYPE_BF16,
             .accumulation = 1,
+            .reduce_fp32 = layout->reduce_fp32,
             .checkpointing = layout->checkpointing,
             .optim = optim_options_default(),
             .train = true};
@@ -291,7 +293,8 @@ static bool same(const struct shared *a, const struct shared *b)
 }
 
 /* All layouts of a world against stage 0 without checkpointing. */
-static bool layouts_agree(const char *json, int world, enum dtype dtype)
+static bool layouts_agree(
+        const char *json, int world, enum dtype dtype, bool reduce_fp32)
 {
     static const struct layout others[] = {
             {1, 0, 0, {CHECKPOINTING_NONE, 0}},
@@ -301,7 +304,8 @@ static bool layouts_agree(const char *json, int world, enum dtype dtype)
             {3, 0, 0, {CHECKPOINTING_FULL, 0}},
             {2, 0, 0, {CHECKPOINTING_FULL, 0}, true},
             {3, 0, 0, {CHECKPOINTING_FULL, 0}, true}};
-    struct layout layout = {.world = world, .dtype = dtype};
+    struct layout layout = {
+            .world = world, .dtype = dtype, .reduce_fp32 = reduce_fp32};
     struct shared first;
     bool ok = run(&first, json, &layout);
     ok &= isfinite(first.losses[0]) && first.losses[2] < first.losses[0] &&
@@ -311,6 +315,7 @@ static bool layouts_agree(const char *json, int world, enum dtype dtype)
         layout = others[k];
         layout.world = world;
         layout.dtype = dtype;
+        layout.reduce_fp32 = reduce_fp32;
         ok = run(&other, json, &layout);
         if (ok && !same(&first, &other)) {
             printf("# stage %d with checkpointing %d differs\n", layout.stage,
@@ -323,21 +328,55 @@ static bool layouts_agree(const char *json, int world, enum dtype dtype)
     return ok;
 }
 
+/* Rounded before the ranks are added up, or behind that. */
+static bool rounding_differs(void)
+{
+    struct shared shared[2];
+    bool ok = true;
+    for (int k = 0; k < 2; k++) {
+        struct layout layout = {
+                .stage = 2,
+                .world = 3,
+                .dtype = DTYPE_BF16,
+                .reduce_fp32 = k == 1};
+        ok &= run(&shared[k], llama, &layout);
+    }
+    ok = ok && !same(&shared[0], &shared[1]) &&
+         shared[1].plan.wire.reduce_scatter ==
+                 2 * shared[0].plan.wire.reduce_scatter &&
+         shared[1].plan.wire.all_gather == shared[0].plan.wire.all_gather;
+    for (int k = 0; k < 2; k++)
+        shared_fini(&shared[k]);
+    return ok;
+}
+
+static int tests, failures;
+
+static void tell(bool ok, const char *name)
+{
+    printf("%sok %d - %s\n", ok ? "" : "not ", ++tests, name);
+    failures += !ok;
+}
+
 int main(void)
 {
-    int tests = 0, failures = 0;
     for (int half = 0; half <= 1; half++) {
         for (int family = 0; family <= 1; family++) {
             int world = 2 + family;
-            bool ok = layouts_agree(
-                    family ? gpt2 : llama, world,
-                    half ? DTYPE_BF16 : DTYPE_FP32);
-            printf("%sok %d - every layout trains alike: %s, %s, %d ranks\n",
-                   ok ? "" : "not ", ++tests, family ? "gpt2" : "llama",
-                   half ? "bf16" : "fp32", world);
-            failures += !ok;
+            char name[96];
+            snprintf(
+                    name, sizeof name,
+                    "every layout trains alike: %s, %s, %d ranks",
+                    family ? "gpt2" : "llama", half ? "bf16" : "fp32", world);
+            tell(layouts_agree(
+                         family ? gpt2 : llama, world,
+                         half ? DTYPE_BF16 : DTYPE_FP32, false),
+                 name);
         }
     }
+    tell(layouts_agree(llama, 3, DTYPE_BF16, true),
+         "every layout trains alike: gradients reduced in fp32");
+    tell(rounding_differs(), "which sends twice as much, with other bits");
     printf("1..%d\n", tests);
     return failures > 0;
 }

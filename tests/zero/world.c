@@ -370,6 +370,7 @@ struct outcome world_run(const struct scenario *s)
             .offload = s->offload,
             .accumulate_on_host = s->accumulate_on_host,
             .spill_bytes = s->spill_bytes,
+            .reduce_fp32 = s->reduce_fp32,
             .train = true};
     out.status = zero_plan_build(&request, &plan);
     if (out.status == ZD_OK)

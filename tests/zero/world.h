@@ -15,6 +15,7 @@ struct scenario {
     double clip; /* largest norm; 0: 1 */
     struct offload_options offload;
     bool accumulate_on_host;
+    bool reduce_fp32;            /* of one micro-batch too */
     size_t spill_bytes;          /* paged states */
     int dawdle_us;               /* the streams are slow before each update */
     enum device_backend backend; /* 0: the CPU */

@@ -80,9 +80,10 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
         json_array_append_new(ranks, rank_json(&plan->arena, taken, rank));
     struct plan_moves moves = plan_moves_of(plan);
     json_t *json = json_pack(
-            "{s:i, s:i, s:o, s:o, s:{s:I, s:I, s:I}}", "world", plan->world,
-            "stage", plan->zero.request.options.stage, "layout",
-            layout_json(plan), "ranks", ranks, "wire_bytes_per_step",
+            "{s:i, s:i, s:o, s:o, s:s, s:{s:I, s:I, s:I}}", "world",
+            plan->world, "stage", plan->zero.request.options.stage, "layout",
+            layout_json(plan), "ranks", ranks, "reduce_dtype",
+            dtype_name(plan->zero.grad_dtype), "wire_bytes_per_step",
             "reduce_scatter", (json_int_t)wire->reduce_scatter, "all_gather",
             (json_int_t)wire->all_gather, "all_reduce",
             (json_int_t)wire->all_reduce);

@@ -134,6 +134,8 @@ enum zd_status job_plan_try(
             .offload = job->offload,
             .accumulate_on_host = choice->accumulate_on_host,
             .spill_bytes = choice->spill_bytes,
+            .reduce_fp32 =
+                    comm_reduces_fp32(&job->comm, plan->transport, plan->world),
     };
     ZD_TRY(zero_plan_build(&request, &plan->zero));
     if (plan->backend == DEVICE_CUDA)
