@@ -183,7 +183,8 @@ static void take_answer(
         if (first_of(hosts, r) == (int)message->first) {
             question->begun[r] = message->seats[seat].begun;
             question->done[r] = message->seats[seat].done;
-            question->what[r] = message->seats[seat++].what;
+            uint64_t what = message->seats[seat++].what;
+            question->what[r] = seat_word_is_known(what) ? what : 0;
             question->has_answered[r] = true;
         }
 }

@@ -35,7 +35,9 @@ struct seat {
 
 /* seat.c: kind, type and bytes of a collective in one word. */
 uint64_t seat_word(enum comm_op_kind kind, enum dtype type, size_t bytes);
-/* "all_gather fp32 120000 bytes" */
+/* Whether seat_word makes such words: those of datagrams may be any. */
+bool seat_word_is_known(uint64_t word);
+/* "all_gather fp32 120000 bytes", of one that is known. */
 void seat_word_text(uint64_t word, char *out, size_t out_bytes);
 /* What a rank has under this number; 0: not entered, or too long ago. */
 uint64_t seat_what(const struct seat *seat, uint64_t number);

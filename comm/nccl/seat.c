@@ -14,6 +14,12 @@ uint64_t seat_word(enum comm_op_kind kind, enum dtype type, size_t bytes)
            bytes;
 }
 
+bool seat_word_is_known(uint64_t word)
+{
+    uint64_t kind = word >> KIND_BIT, type = word >> TYPE_BIT & 0xff;
+    return kind >= 1 && kind <= OP_REDUCE_SCATTER + 1 && type <= DTYPE_FP16;
+}
+
 void seat_word_text(uint64_t word, char *out, size_t out_bytes)
 {
     enum comm_op_kind kind = (enum comm_op_kind)((word >> KIND_BIT) - 1);
