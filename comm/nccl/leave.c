@@ -24,7 +24,7 @@ void nccl_destroy(struct comm *comm)
     nccl_watch_stop(nccl);
     nccl_await_told(nccl);
     nccl_seats_leave(nccl);
-    if (atomic_load(&nccl->has_failed))
+    if (atomic_load(&nccl->has_failed) || atomic_load(&nccl->aborts))
         return;
     stream_finish(nccl->stream);
     nccl_set_memory(comm, NULL);

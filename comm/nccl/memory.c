@@ -4,12 +4,15 @@
 
 static void deregister(struct nccl *nccl)
 {
+    bool may_call = nccl_calls_begin(nccl);
     for (int c = 0; c < NCCL_COMMS; c++) {
-        if (nccl->registered[c] && !atomic_load(&nccl->has_failed))
+        if (may_call && nccl->registered[c] && !atomic_load(&nccl->has_failed))
             nccl->functions->CommDeregister(
                     nccl->comms[c], nccl->registered[c]);
         nccl->registered[c] = NULL;
     }
+    if (may_call)
+        nccl_calls_end(nccl);
 }
 
 /* All ranks or none. Not having it costs a copy within NCCL, so it is told and
@@ -17,7 +20,8 @@ static void deregister(struct nccl *nccl)
 static void register_memory(struct nccl *nccl, void *base, size_t bytes)
 {
     struct comm *comm = &nccl->device.base;
-    int64_t is_registered = bytes > 0;
+    bool may_call = nccl_calls_begin(nccl);
+    int64_t is_registered = bytes > 0 && may_call;
     ncclResult_t result = ncclSuccess;
     for (int c = 0; c < NCCL_COMMS && is_registered; c++) {
         if (!nccl->comms[c])
@@ -26,6 +30,8 @@ static void register_memory(struct nccl *nccl, void *base, size_t bytes)
                 nccl->comms[c], base, bytes, &nccl->registered[c]);
         is_registered = result == ncclSuccess && nccl->registered[c];
     }
+    if (may_call)
+        nccl_calls_end(nccl);
     if (comm_all_reduce_i64(
                 nccl->device.control, &is_registered, 1, COMM_MIN) != ZD_OK)
         return; /* the next collective says so */

@@ -51,7 +51,10 @@ struct nccl {
     struct device *gpu;
     ncclComm_t comms[NCCL_COMMS]; /* world, node, rail; NULL: one level */
     int nodes;
-    pthread_mutex_t calls; /* of the library, on the communicators */
+    pthread_mutex_t calls; /* of the library, on the communicators; see
+                              nccl_calls_begin */
+    atomic_bool aborts; /* somebody has begun to abort them; then, in turn: */
+    atomic_bool is_ended, is_aborted; /* no call begins any more; it is done */
     struct stream *stream;
     struct event *ready[COMM_OPS_MAX];  /* by slot */
     struct event *done[FLIGHT_ENTRIES]; /* by sequence */
@@ -84,6 +87,10 @@ enum { NCCL_WORLD, NCCL_NODE, NCCL_RAIL };
 /* --- state.c -------------------------------------------------------------- */
 
 ncclDataType_t nccl_type_of(enum dtype type);
+/* Calls of the library on communicators, of any thread, lie between these two;
+ * false, and nothing is entered: they are being aborted, which frees them. */
+bool nccl_calls_begin(struct nccl *nccl);
+void nccl_calls_end(struct nccl *nccl);
 /* After a failure: ZD_ERR_PEER with no record, for the watch tells it; or what
  * is wrong with this rank's GPU. */
 enum zd_status nccl_check_alive(struct nccl *nccl);
@@ -135,7 +142,8 @@ void nccl_watch_stop(struct nccl *nccl);
 void nccl_fail(struct nccl *nccl);
 /* After a failure: until its record is printed, in bounded time. */
 void nccl_await_told(struct nccl *nccl);
-/* Aborts the communicators on a thread of its own; false: that hangs. */
+/* Aborts the communicators, once, on a thread of its own; false: that hangs. A
+ * call of the library that is under way is waited for, in bounded time. */
 bool nccl_abort_all(struct nccl *nccl);
 /* See comm_give_up. */
 void nccl_give_up(struct nccl *nccl);

@@ -148,10 +148,11 @@ static enum zd_status queue_group(
         struct nccl *nccl, int which, put_fn *put, bool gathers, bool reduces)
 {
     int count;
-    pthread_mutex_lock(&nccl->calls);
+    if (!nccl_calls_begin(nccl))
+        return nccl_check_alive(nccl);
     enum zd_status status =
             put_group(nccl, which, put, gathers, reduces, &count);
-    pthread_mutex_unlock(&nccl->calls);
+    nccl_calls_end(nccl);
     if (status != ZD_OK || count == 0)
         return status;
     /* one that does not block has queued them when it says so */

@@ -14,22 +14,50 @@ ncclDataType_t nccl_type_of(enum dtype type)
 
 enum zd_status nccl_check_alive(struct nccl *nccl)
 {
-    if (!atomic_load(&nccl->has_failed))
+    if (!atomic_load(&nccl->has_failed) && !atomic_load(&nccl->is_ended))
         return ZD_OK;
     ZD_TRY(device_check()); /* this rank's GPU may be the cause */
     return ZD_ERR_PEER;
+}
+
+bool nccl_calls_begin(struct nccl *nccl)
+{
+    pthread_mutex_lock(&nccl->calls);
+    if (!atomic_load(&nccl->is_ended))
+        return true;
+    pthread_mutex_unlock(&nccl->calls);
+    return false;
+}
+
+void nccl_calls_end(struct nccl *nccl)
+{
+    pthread_mutex_unlock(&nccl->calls);
+}
+
+/* *done_out: it is in progress no more. */
+static enum zd_status poll(struct nccl *nccl, ncclComm_t comm, bool *done_out)
+{
+    ncclResult_t state = ncclSuccess;
+    enum zd_status status = ZD_OK;
+    *done_out = false;
+    if (!nccl_calls_begin(nccl))
+        return nccl_check_alive(nccl);
+    nccl->functions->CommGetAsyncError(comm, &state);
+    *done_out = state != ncclInProgress;
+    if (*done_out)
+        status = nccl_check(nccl->functions, state, "NCCL", comm);
+    nccl_calls_end(nccl);
+    return status;
 }
 
 enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds)
 {
     double begun = clock_seconds();
     for (int polls = 0;; polls++) {
-        ncclResult_t state = ncclSuccess;
-        pthread_mutex_lock(&nccl->calls);
-        nccl->functions->CommGetAsyncError(comm, &state);
-        pthread_mutex_unlock(&nccl->calls);
-        if (state != ncclInProgress)
-            return nccl_check(nccl->functions, state, "NCCL", comm);
+        bool is_done;
+        ZD_TRY(poll(nccl, comm, &is_done));
+        if (is_done)
+            return ZD_OK;
         ZD_TRY(nccl_check_alive(nccl));
         double waited = clock_seconds() - begun;
         if (seconds > 0 && waited > seconds)

@@ -14,6 +14,8 @@
 static const long LOOK_NS = 50 * 1000 * 1000;
 /* How long an abort may take, and then the end of the process by itself. */
 static const double ABORT_SECONDS = 5, END_SECONDS = 5;
+/* A call of the library that is under way when communicators are aborted. */
+enum { CALL_SECONDS = 1 };
 /* Telling waits for the cause, asks other hosts, and may wait for them. */
 static const double TELL_SECONDS = 5;
 /* A peer whose GPU failed says so, and ends the job within this time: what its
@@ -24,20 +26,28 @@ static const double TELLER_SECONDS = 2;
 
 /* --- the end -------------------------------------------------------------- */
 
-struct abortion { /* outlives both who waits and who aborts */
-    struct nccl *nccl;
-    atomic_bool is_done;
-};
+/* No call of the library begins any more. One that hangs keeps its lock, and is
+ * what an abort is for. */
+static void end_calls(struct nccl *nccl)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += CALL_SECONDS;
+    bool is_locked = pthread_mutex_timedlock(&nccl->calls, &until) == 0;
+    atomic_store(&nccl->is_ended, true);
+    if (is_locked)
+        pthread_mutex_unlock(&nccl->calls);
+}
 
 static void *abort_comms(void *ctx)
 {
-    struct abortion *abortion = ctx;
-    struct nccl *nccl = abortion->nccl;
+    struct nccl *nccl = ctx;
     device_use(nccl->gpu);
+    end_calls(nccl);
     for (int c = NCCL_COMMS - 1; c >= 0; c--)
         if (nccl->comms[c])
             nccl->functions->CommAbort(nccl->comms[c]);
-    atomic_store(&abortion->is_done, true);
+    atomic_store(&nccl->is_aborted, true);
     return NULL;
 }
 
@@ -63,27 +73,20 @@ void nccl_await_told(struct nccl *nccl)
         nap();
 }
 
-/* What aborts may hang, and is left behind then, with its few bytes. */
+/* What aborts may hang, and is left behind then; the back end stays for it. */
 bool nccl_abort_all(struct nccl *nccl)
 {
-    struct abortion *abortion = calloc(1, sizeof *abortion);
     pthread_t thread;
-    if (!abortion)
-        return false;
-    abortion->nccl = nccl;
-    if (thread_start(&thread, "zerod-abort", abort_comms, abortion) != 0) {
-        free(abortion);
-        return false;
-    }
-    pthread_detach(thread);
     double begun = clock_seconds();
-    while (!atomic_load(&abortion->is_done) &&
+    if (!atomic_exchange(&nccl->aborts, true)) {
+        if (thread_start(&thread, "zerod-abort", abort_comms, nccl) != 0)
+            return false;
+        pthread_detach(thread);
+    }
+    while (!atomic_load(&nccl->is_aborted) &&
            clock_seconds() - begun < ABORT_SECONDS)
         nap();
-    bool is_done = atomic_load(&abortion->is_done);
-    if (is_done)
-        free(abortion);
-    return is_done;
+    return atomic_load(&nccl->is_aborted);
 }
 
 /* Whatever else hangs, the process ends, with the code of a lost peer. */
@@ -187,6 +190,10 @@ static enum zd_status check_errors(struct nccl *nccl)
     enum zd_status status = ZD_OK;
     if (pthread_mutex_trylock(&nccl->calls) != 0)
         return ZD_OK; /* the trainer is there, and sees it */
+    if (atomic_load(&nccl->is_ended)) {
+        pthread_mutex_unlock(&nccl->calls);
+        return ZD_OK;
+    }
     for (int c = 0; c < NCCL_COMMS && status == ZD_OK; c++) {
         ncclResult_t state = ncclSuccess;
         if (!nccl->comms[c])

@@ -9,7 +9,8 @@
  * - Buffers are checked against the device's memory.
  * - Two ranks on one GPU are refused, as NCCL 2.28 does (NCCL_HOSTID makes
  * other hosts of them).
- * - ncclCommAbort ends what this rank has queued, and nothing elsewhere. */
+ * - ncclCommAbort ends what this rank has queued, and nothing elsewhere. It
+ *   frees the communicator: a later call on it ends the process. */
 #include "tests/cuda/nccl/internal.h"
 #include "tests/cuda/stand_in/stand_in.h"
 
@@ -26,6 +27,15 @@ struct unique { /* in ncclUniqueId */
     int32_t pid, fd;
 };
 static const uint32_t MAGIC = 0x7a6e6363;
+
+/* In the library it is no memory any more. */
+static void must_be_there(ncclComm_t comm, const char *call)
+{
+    if (!comm->is_aborted.load())
+        return;
+    fprintf(stderr, "nccl stand-in: %s behind ncclCommAbort\n", call);
+    abort();
+}
 
 /* --- joining -------------------------------------------------------------- */
 
@@ -185,6 +195,7 @@ ncclResult_t ncclCommSplit(
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out)
 {
+    must_be_there(comm, "ncclCommGetAsyncError");
     std::lock_guard<std::mutex> hold(comm->lock);
     *out = ncclSuccess;
     if (comm->error != ncclSuccess) {
@@ -208,6 +219,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     while (failure_wanted("abort", 0, comm->world_rank))
         usleep(100 * 1000);
+    must_be_there(comm, "ncclCommAbort");
     comm->is_aborted.store(true);
     while (comm->under_way.load() > 0)
         usleep(100);
@@ -216,6 +228,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
+    must_be_there(comm, "ncclCommFinalize");
     if (comm->is_blocking)
         return ncclSuccess;
     std::lock_guard<std::mutex> hold(comm->lock);
@@ -226,6 +239,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
+    must_be_there(comm, "ncclCommDestroy");
     while (comm->under_way.load() > 0)
         usleep(100);
     if (!comm->registered.empty())
@@ -236,6 +250,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 ncclResult_t ncclCommRegister(
         const ncclComm_t comm, void *data, size_t bytes, void **handle)
 {
+    must_be_there(comm, "ncclCommRegister");
     if (!zd_standin_is_reachable(data, bytes))
         return refuse("a buffer is not memory of the device");
     std::lock_guard<std::mutex> hold(comm->lock);
@@ -246,6 +261,7 @@ ncclResult_t ncclCommRegister(
 
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
+    must_be_there(comm, "ncclCommDeregister");
     std::lock_guard<std::mutex> hold(comm->lock);
     for (size_t i = 0; i < comm->registered.size(); i++)
         if (comm->registered[i] == handle) {
