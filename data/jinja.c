@@ -3,6 +3,8 @@
  * a pool until the end: templates are small, and are rendered a few times. */
 #include "data/jinja.h"
 
+#include "base/text_stream.h"
+
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -406,15 +408,13 @@ static const json_t *replaced(
 {
     char *out = NULL;
     size_t bytes;
-    FILE *stream = open_memstream(&out, &bytes);
+    FILE *stream = text_stream_open(&out, &bytes);
     const char *next;
-    while (stream && from[0] && (next = strstr(text, from))) {
+    while (from[0] && (next = strstr(text, from))) {
         fwrite(text, 1, (size_t)(next - text), stream);
         fputs(to, stream);
         text = next + strlen(from);
     }
-    if (!stream)
-        return NULL;
     fputs(text, stream);
     fclose(stream);
     const json_t *value = text_value(j, out, bytes);
@@ -1047,16 +1047,15 @@ enum jinja_result jinja_render(
     why[0] = '\0';
     j.items = calloc(ITEMS_MAX, sizeof *j.items);
     j.pool = json_array();
-    j.out = open_memstream(&text, &bytes);
-    if (!j.items || !j.pool || !j.out) {
+    j.out = text_stream_open(&text, &bytes);
+    if (!j.items || !j.pool) {
         stop(&j, JINJA_UNKNOWN, "no memory");
     } else {
         j.scopes[j.scope_count++] = keep(&j, json_copy((json_t *)context));
         cut(&j, source);
         run(&j, 0, j.count);
     }
-    if (j.out)
-        fclose(j.out);
+    fclose(j.out);
     json_decref(j.pool);
     free(j.items);
     if (j.result != JINJA_DONE) {

@@ -252,7 +252,8 @@ void job_plan_print(const struct job_plan *plan, FILE *stream)
     print_moves(&moves, stream);
     fprintf(stream,
             "each rank sends per step (bytes): reduce-scatter %" PRIu64
-            " (in %s), all-gather %" PRIu64 ", all-reduce %" PRIu64 "\n",
-            wire->reduce_scatter, dtype_name(plan->zero.grad_dtype),
-            wire->all_gather, wire->all_reduce);
+            ", all-gather %" PRIu64 ", all-reduce %" PRIu64
+            "; gradients in %s\n",
+            wire->reduce_scatter, wire->all_gather, wire->all_reduce,
+            dtype_name(plan->zero.grad_dtype));
 }
