@@ -1,7 +1,7 @@
 /* chat_compare.c - a model's own chat template beside the one that is used. */
 #include "base/log.h"
 #include "data/document.h"
-#include "data/jinja.h"
+#include "data/jinja/jinja.h"
 
 #include <stdlib.h>
 #include <string.h>

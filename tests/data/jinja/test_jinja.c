@@ -1,6 +1,6 @@
 /* Chat templates of models: the text that Jinja makes of them
  * (tests/reference/make_chat_templates.py), and what is not known here. */
-#include "data/jinja.h"
+#include "data/jinja/jinja.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

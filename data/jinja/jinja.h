@@ -6,8 +6,8 @@
  * tests, filters and the methods of strings and mappings that such templates
  * call. White space as with trim_blocks and lstrip_blocks, which transformers
  * sets. Values are JSON's; a variable that is not there is undefined. */
-#ifndef ZD_DATA_JINJA_H
-#define ZD_DATA_JINJA_H
+#ifndef ZD_DATA_JINJA_JINJA_H
+#define ZD_DATA_JINJA_JINJA_H
 
 #include "base/file/json.h"
 
