@@ -169,6 +169,19 @@ static const json_t *filtered(struct jinja_cursor *c, const json_t *value)
     return c->j->skip ? NULL : jinja_filter(c->j, value, name, list);
 }
 
+/* Python's whole numbers have no end, ours have. */
+static json_int_t whole(
+        struct jinja_cursor *c, char sign, json_int_t a, json_int_t b)
+{
+    json_int_t out = 0;
+    bool is_over = sign == '*'   ? __builtin_mul_overflow(a, b, &out)
+                   : sign == '+' ? __builtin_add_overflow(a, b, &out)
+                                 : __builtin_sub_overflow(a, b, &out);
+    if (is_over)
+        jinja_stop(c->j, JINJA_UNKNOWN, "a whole number of over 64 bits");
+    return out;
+}
+
 static const json_t *primary(struct jinja_cursor *c)
 {
     char name[JINJA_NAME_BYTES];
@@ -181,8 +194,10 @@ static const json_t *primary(struct jinja_cursor *c)
         return take_string(c);
     if (isdigit((unsigned char)*c->at)) {
         json_int_t number = 0;
-        while (c->at < c->end && isdigit((unsigned char)*c->at))
-            number = number * 10 % 1000000000000 + (*c->at++ - '0');
+        while (c->at < c->end && isdigit((unsigned char)*c->at)) {
+            number = whole(c, '*', number, 10);
+            number = whole(c, '+', number, *c->at++ - '0');
+        }
         return jinja_keep(c->j, json_integer(number));
     }
     if (jinja_take(c, "(")) {
@@ -264,7 +279,8 @@ static const json_t *unary(struct jinja_cursor *c)
     if (!jinja_take(c, "-"))
         return postfix(c);
     const json_t *value = postfix(c);
-    return jinja_keep(c->j, json_integer(-json_integer_value(value)));
+    return jinja_keep(
+            c->j, json_integer(whole(c, '-', 0, json_integer_value(value))));
 }
 
 static const json_t *product(struct jinja_cursor *c)
@@ -274,13 +290,16 @@ static const json_t *product(struct jinja_cursor *c)
         bool is_rest = jinja_take(c, "%");
         if (!is_rest && !jinja_take(c, "*"))
             break;
-        json_int_t b = json_integer_value(unary(c));
+        const json_t *other = unary(c);
+        json_int_t b = json_integer_value(other);
         json_int_t a = json_integer_value(value);
-        value = jinja_keep(
-                c->j, json_integer(
-                              !is_rest ? a * b
-                              : b      ? ((a % b) + b) % b
-                                       : 0));
+        bool are_numbers = json_is_integer(value) && json_is_integer(other);
+        if (!c->j->skip && (!are_numbers || (is_rest && b <= 0)))
+            jinja_stop(c->j, JINJA_UNKNOWN, "a product of other things");
+        else if (are_numbers && is_rest && b > 0)
+            value = jinja_keep(c->j, json_integer((a % b + b) % b));
+        else if (are_numbers && !is_rest)
+            value = jinja_keep(c->j, json_integer(whole(c, '*', a, b)));
     }
     return value;
 }
@@ -299,7 +318,7 @@ static const json_t *sum(struct jinja_cursor *c)
         bool are_numbers = json_is_integer(value) && json_is_integer(other);
         json_int_t a = json_integer_value(value), b = json_integer_value(other);
         if (sign != '~' && are_numbers)
-            value = jinja_keep(c->j, json_integer(sign == '+' ? a + b : a - b));
+            value = jinja_keep(c->j, json_integer(whole(c, sign, a, b)));
         else if (sign == '+' && json_is_array(value) && json_is_array(other)) {
             json_t *list = jinja_keep(c->j, json_copy((json_t *)value));
             json_array_extend(list, (json_t *)other);

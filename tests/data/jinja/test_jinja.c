@@ -69,6 +69,10 @@ Test(jinja, what_is_not_known_is_said)
             {"{{ (((((((((((((((((((((((((((((1))))))))))))))))))))))))))))) "
              "}}",
              "too deep or too long"},
+            {"{{ 4000000000 * 4000000000 }}", "64 bits"},
+            {"{{ 99999999999999999999 }}", "64 bits"},
+            {"{{ 'ab' * 3 }}", "a product"},
+            {"{{ 3 % 0 }}", "a product"},
             {"{% set a %}b{% endset %}", "set"},
             {"{{ 1 is odd }}", "the test odd"},
             {"{% for i in range(90000) %}{% for j in range(90000) %}x{% endfor "
