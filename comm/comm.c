@@ -107,6 +107,17 @@ enum zd_status comm_levels_settle(struct comm *comm, bool fits, int per_node)
     return ZD_OK;
 }
 
+/* --- multiprocessors ------------------------------------------------------ */
+
+int comm_max_ctas(const struct comm_options *options, int multiprocessors)
+{
+    enum { LEAST = 8, MOST = 16 };
+    int eighth = multiprocessors / 8;
+    if (options->max_ctas != COMM_CTAS_AUTO)
+        return options->max_ctas;
+    return eighth < LEAST ? LEAST : eighth > MOST ? MOST : eighth;
+}
+
 /* --- staging -------------------------------------------------------------- */
 
 /* A chunk is small enough for a core's cache, where it is summed right after it

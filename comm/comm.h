@@ -54,6 +54,8 @@ enum comm_reduce_dtype {
     COMM_REDUCE_DTYPE_COMPUTE
 };
 
+enum { COMM_CTAS_AUTO = -1 };
+
 struct comm_options { /* [comm] */
     enum comm_backend backend;
     enum comm_hierarchy hierarchical;
@@ -62,7 +64,8 @@ struct comm_options { /* [comm] */
     enum comm_sums reduce;
     enum comm_reduce_dtype reduce_dtype;
     double timeout;   /* seconds that an operation may take; 0: no limit */
-    int max_ctas;     /* multiprocessors that NCCL may take; 0: its choice */
+    int max_ctas;     /* multiprocessors that NCCL may take; 0: its choice;
+                         COMM_CTAS_AUTO */
     bool round_robin; /* start each rank's sends at its right neighbour, so
                          that no rank is everybody's first (zero's option) */
 };
@@ -105,6 +108,10 @@ const char *comm_transport_name(const struct comm *comm);
 enum comm_transport comm_transport_expected(
         const struct comm_options *options, bool on_gpu, int local_size,
         int gpus);
+
+/* What options->max_ctas comes to on a GPU of so many multiprocessors: 0 is
+ * NCCL's choice. */
+int comm_max_ctas(const struct comm_options *options, int multiprocessors);
 
 /* Whether gradients of one micro-batch are sent in fp32. */
 bool comm_reduces_fp32(

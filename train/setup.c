@@ -137,6 +137,16 @@ static struct offload_place place_of(struct trainer *trainer)
             .file_name = trainer->offload_file};
 }
 
+/* Products are planned for what NCCL does not take. */
+static void leave_multiprocessors(const struct trainer *trainer)
+{
+    bool has_nccl = comm_size(trainer->comm) > 1 &&
+                    comm_transport(trainer->comm) == COMM_TRANSPORT_NCCL;
+    int count =
+            comm_max_ctas(&trainer->job->comm, device_facts().multiprocessors);
+    kernels_leave_multiprocessors(has_nccl ? count : 0);
+}
+
 static enum zd_status take_memory(struct trainer *trainer)
 {
     const struct job_plan *plan = &trainer->plan;
@@ -144,8 +154,7 @@ static enum zd_status take_memory(struct trainer *trainer)
     ZD_TRY(kernels_device(trainer->job->train.dtype, &trainer->kernels));
     kernels_allow_tf32(trainer->job->train.tf32);
     startup_mark(&trainer->startup, "libraries");
-    kernels_leave_multiprocessors(
-            comm_size(trainer->comm) > 1 ? trainer->job->comm.max_ctas : 0);
+    leave_multiprocessors(trainer);
     ZD_TRY(arena_take(&trainer->arena, &plan->arena));
     comm_set_memory(trainer->comm, &trainer->arena);
     if (device_backend() == DEVICE_CUDA)

@@ -22,8 +22,10 @@ static ncclConfig_t configuration(const struct nccl *nccl)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     config.splitShare = 1;
-    if (nccl->device.base.options.max_ctas > 0)
-        config.maxCTAs = nccl->device.base.options.max_ctas;
+    int most = comm_max_ctas(
+            &nccl->device.base.options, device_facts().multiprocessors);
+    if (most > 0)
+        config.maxCTAs = most;
     return config;
 }
 

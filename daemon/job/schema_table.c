@@ -329,7 +329,7 @@ const struct schema_key schema_table[] = {
 {"comm", "hierarchical", SCHEMA_ENUM, JOB(comm.hierarchical), .choices = comm_hierarchies, .help = "Collectives in two levels, within nodes and between them; auto: with NCCL on several nodes"},
 {"comm", "reduce", SCHEMA_ENUM, JOB(comm.reduce), .choices = comm_sums, .help = "Sums over NCCL: in the order of its rings, or in rank order, with the bits of MPI on any number of GPUs"},
 {"comm", "reduce_dtype", SCHEMA_ENUM, JOB(comm.reduce_dtype), .choices = comm_reduce_dtypes, .help = "Type in which gradients of one micro-batch are sent; NCCL's fast sums are also taken in it. auto: fp32 for those above 64 ranks, else the compute type"},
-{"comm", "max_ctas", SCHEMA_INT, JOB(comm.max_ctas), .max = 64, .help = "Multiprocessors that NCCL may take; 0 = its choice"},
+{"comm", "max_ctas", SCHEMA_INT, JOB(comm.max_ctas), .flags = SCHEMA_AUTO | SCHEMA_ZERO, .max = 64, .help = "Multiprocessors that NCCL may take, products are planned for the others; auto: an eighth, 8 to 16; 0 = its choice, and products for all"},
 
 {"eval", "eval_strategy", SCHEMA_ENUM, JOB(eval.eval_strategy), .choices = eval_strategies, .help = "When to evaluate"},
 {"eval", "eval_steps", SCHEMA_STEPS, JOB(eval.eval_steps), .flags = SCHEMA_ABOVE_MIN, .max = COUNT_MAX, .help = "Steps between evaluations, or a fraction of all"},

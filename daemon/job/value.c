@@ -61,7 +61,7 @@ static bool read_integer(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node, void *base)
 {
-    int64_t value = 0;
+    int64_t value = key->flags & SCHEMA_ZERO ? -1 : 0;
     if (!((key->flags & SCHEMA_AUTO) && is_auto(node))) {
         if (!get_integer(node, &value))
             return value_fail_type(job, key, node);

@@ -53,7 +53,8 @@ static json_t *integer_json(const struct schema_key *key, const void *base)
                        : key->type == SCHEMA_INT64
                                ? FIELD(int64_t, base, key->offset)
                                : (json_int_t)FIELD(uint64_t, base, key->offset);
-    if (value == 0 && (key->flags & SCHEMA_AUTO))
+    json_int_t automatic = key->flags & SCHEMA_ZERO ? -1 : 0;
+    if (value == automatic && (key->flags & SCHEMA_AUTO))
         return json_string("auto");
     return json_integer(value);
 }

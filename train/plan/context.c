@@ -17,9 +17,9 @@
  *                 side (NCCL_BUFFSIZE 4 MiB, LL128 4.7, LL 0.5), taken in
  *                 grains of 2 MiB, and a grain on its sending side: 12 MiB.
  *                 Rings only: nothing of ours needs trees. Communicators made
- *                 by a split share them. 24 channels on Hopper with NVLink,
- *                 unless comm.max_ctas says fewer; 64 MiB for its code and the
- *                 rest. */
+ *                 by a split share them. As many channels as comm.max_ctas
+ *                 says, with 0 the 24 of Hopper with NVLink; 64 MiB for its
+ *                 code and the rest. */
 #include "train/plan/fit.h"
 #include "zd_config.h"
 
@@ -48,20 +48,25 @@ static uint64_t threads_of(int major, int minor)
     return 2048;
 }
 
+static int multiprocessors_of(const struct device_facts *facts)
+{
+    return facts->backend == DEVICE_CUDA ? facts->multiprocessors
+                                         : H200_MULTIPROCESSORS;
+}
+
 static uint64_t driver_bytes(const struct device_facts *facts)
 {
     bool is_gpu = facts->backend == DEVICE_CUDA;
-    uint64_t count =
-            (uint64_t)(is_gpu ? facts->multiprocessors : H200_MULTIPROCESSORS);
+    uint64_t count = (uint64_t)multiprocessors_of(facts);
     uint64_t threads = is_gpu ? threads_of(facts->major, facts->minor) : 2048;
     return count * threads * STACK_BYTES + BASE_MIB * mib;
 }
 
-static uint64_t nccl_bytes(const struct comm_options *options)
+static uint64_t nccl_bytes(
+        const struct comm_options *options, const struct device_facts *facts)
 {
-    int channels = options->max_ctas > 0 && options->max_ctas < CHANNELS
-                           ? options->max_ctas
-                           : CHANNELS;
+    int most = comm_max_ctas(options, multiprocessors_of(facts));
+    int channels = most > 0 && most < CHANNELS ? most : CHANNELS;
     return (NCCL_MIB + (uint64_t)channels * CHANNEL_MIB) * mib;
 }
 
@@ -81,7 +86,7 @@ struct plan_context plan_context(
             .kernels = KERNELS_MIB * mib,
             .products = PRODUCTS_MIB * mib,
             .attention = may_cudnn ? ATTENTION_MIB * mib : 0,
-            .collectives = has_nccl ? nccl_bytes(&job->comm) : 0,
+            .collectives = has_nccl ? nccl_bytes(&job->comm, &facts) : 0,
     };
 }
 

@@ -55,6 +55,26 @@ Test(job, values_are_read_in_every_way_they_may_be_written)
     job_case_fini(&c);
 }
 
+Test(job, no_multiprocessors_is_another_wish_than_auto)
+{
+    static const struct {
+        const char *text;
+        int want;
+    } cases[] = {
+            {"", COMM_CTAS_AUTO},
+            {"[comm]\nmax_ctas = \"auto\"\n", COMM_CTAS_AUTO},
+            {"[comm]\nmax_ctas = 0\n", 0},
+            {"[comm]\nmax_ctas = 12\n", 12},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct job_case c;
+        job_case_init(&c, cases[i].text);
+        cr_expect_eq(c.status, ZD_OK);
+        cr_expect_eq(job_options(c.job)->comm.max_ctas, cases[i].want);
+        job_case_fini(&c);
+    }
+}
+
 Test(job, a_deadline_is_a_moment_or_a_time_from_the_start)
 {
     static const struct {
