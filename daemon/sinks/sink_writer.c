@@ -4,7 +4,9 @@
  *     waiting -> text, is_busy    ->    write_text
  *     on_written                  <-    error, text kept by an appender
  *
- * text, bytes, error and failed_at belong to the worker while is_busy. */
+ * text, bytes and error belong to the worker while is_busy. The worker is a
+ * thread of one write: libuv's pool ends the process where it cannot be made.
+ */
 #include "base/log.h"
 #include "daemon/sinks/sink.h"
 
@@ -19,12 +21,11 @@
 enum { APPEND_WAITING_MAX = 1 << 20 };
 
 struct sink_writer {
-    uv_loop_t *loop;
-    uv_work_t work;
-    uv_sem_t written; /* posted by the worker, once for each write */
+    uv_thread_t worker; /* while is_busy */
+    uv_async_t written; /* sent by the worker, once for each write */
     char *path;
     bool appends, is_begun; /* the appender's file was made */
-    bool is_busy, is_closing, was_told;
+    bool is_busy, was_told;
     char *waiting;
     size_t waiting_bytes;
     char *text;
@@ -104,11 +105,11 @@ static void write_text(struct sink_writer *writer)
     writer->bytes = 0;
 }
 
-static void on_work(uv_work_t *work)
+static void on_work(void *argument)
 {
-    struct sink_writer *writer = work->data;
+    struct sink_writer *writer = argument;
     write_text(writer);
-    uv_sem_post(&writer->written);
+    uv_async_send(&writer->written);
 }
 
 /* --- the loop's part --- */
@@ -143,27 +144,10 @@ static void look_at_error(struct sink_writer *writer)
 
 static void free_writer(struct sink_writer *writer)
 {
-    uv_sem_destroy(&writer->written);
     free(writer->waiting);
     free(writer->text);
     free(writer->path);
     free(writer);
-}
-
-static void begin_write(struct sink_writer *writer);
-
-static void on_written(uv_work_t *work, int status)
-{
-    struct sink_writer *writer = work->data;
-    if (writer->is_closing) { /* destroy has waited for it */
-        free_writer(writer);
-        return;
-    }
-    uv_sem_wait(&writer->written);
-    writer->is_busy = false;
-    look_at_error(writer);
-    if (writer->waiting && !writer->error)
-        begin_write(writer);
 }
 
 static void take_waiting(struct sink_writer *writer)
@@ -174,13 +158,35 @@ static void take_waiting(struct sink_writer *writer)
     writer->waiting_bytes = 0;
 }
 
+/* Without a thread it is the loop that writes. */
 static void begin_write(struct sink_writer *writer)
 {
     take_waiting(writer);
-    writer->is_busy = true;
-    writer->work.data = writer;
-    if (uv_queue_work(writer->loop, &writer->work, on_work, on_written) != 0)
-        abort(); /* only a NULL callback is refused */
+    writer->is_busy = uv_thread_create(&writer->worker, on_work, writer) == 0;
+    if (writer->is_busy) {
+        uv_ref((uv_handle_t *)&writer->written);
+        return;
+    }
+    write_text(writer);
+    look_at_error(writer);
+}
+
+static void end_write(struct sink_writer *writer)
+{
+    uv_thread_join(&writer->worker);
+    uv_unref((uv_handle_t *)&writer->written);
+    writer->is_busy = false;
+    look_at_error(writer);
+}
+
+static void on_written(uv_async_t *written)
+{
+    struct sink_writer *writer = written->data;
+    if (!writer->is_busy)
+        return;
+    end_write(writer);
+    if (writer->waiting && !writer->error)
+        begin_write(writer);
 }
 
 static void add_waiting(struct sink_writer *writer, char *text, size_t bytes)
@@ -218,13 +224,15 @@ static enum zd_status create(
     struct sink_writer *writer = calloc(1, sizeof *writer);
     if (writer)
         writer->path = strdup(path);
-    if (!writer || !writer->path || uv_sem_init(&writer->written, 0) != 0) {
+    if (!writer || !writer->path ||
+        uv_async_init(loop, &writer->written, on_written) != 0) {
         if (writer)
             free(writer->path);
         free(writer);
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     }
-    writer->loop = loop;
+    writer->written.data = writer;
+    uv_unref((uv_handle_t *)&writer->written);
     writer->appends = appends;
     *writer_out = writer;
     return ZD_OK;
@@ -242,21 +250,21 @@ enum zd_status sink_appender_create(
     return create(loop, path, true, writer_out);
 }
 
+static void on_closed(uv_handle_t *written)
+{
+    free_writer(written->data);
+}
+
 void sink_writer_destroy(struct sink_writer *writer)
 {
     if (!writer)
         return;
-    if (writer->is_busy) {
-        uv_sem_wait(&writer->written);
-        look_at_error(writer);
-    }
+    if (writer->is_busy)
+        end_write(writer);
     if (writer->waiting) {
         take_waiting(writer);
         write_text(writer);
         look_at_error(writer);
     }
-    if (writer->is_busy)
-        writer->is_closing = true; /* on_written frees it */
-    else
-        free_writer(writer);
+    uv_close((uv_handle_t *)&writer->written, on_closed);
 }

@@ -80,6 +80,20 @@ Test(sink_writer, the_end_writes_what_waits_without_the_loop)
     expect_file("file", "last");
 }
 
+/* As where a machine has no memory or no number for one more: libuv takes the
+ * size of stacks from this limit, and no address space has room for this one. */
+Test(sink_writer, where_no_thread_can_be_made_the_loop_writes)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_STACK, &limit);
+    limit.rlim_cur = (rlim_t)1 << 47;
+    cr_assert_eq(setrlimit(RLIMIT_STACK, &limit), 0);
+    struct sink_writer *writer = create("file", false);
+    hand(writer, "text");
+    expect_file("file", "text");
+    sink_writer_destroy(writer);
+}
+
 Test(sink_writer, a_reader_holds_a_whole_file_while_another_replaces_it)
 {
     struct stat before, after;
