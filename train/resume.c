@@ -57,6 +57,12 @@ static enum zd_status open_newest(
 }
 
 /* "checkpoint-000020", or "checkpoint-000020 to checkpoint-000060 (3)". */
+/* It was told to, by a path or by "never". */
+static bool goes_back(const struct train_job *job)
+{
+    return job->run.resume == RESUME_PATH || job->run.resume == RESUME_NEVER;
+}
+
 static void name_steps(
         const int64_t *steps, int count, char *out, size_t out_bytes)
 {
@@ -69,26 +75,6 @@ static void name_steps(
         snprintf(out, out_bytes, "%s to %s (%d)", first, last, count);
 }
 
-static enum zd_status refuse_existing(const struct train_job *job)
-{
-    int64_t *steps;
-    int count;
-    char names[160] = "";
-    ZD_TRY(checkpoint_list(job->job.output_dir, &steps, &count));
-    if (count)
-        name_steps(steps, count, names, sizeof names);
-    free(steps);
-    if (!count)
-        return ZD_OK;
-    ZD_FAIL(ZD_ERR_CREATE, "E0812",
-            "%s holds %d checkpoint%s and run.resume is \"never\": %s would "
-            "be replaced",
-            job->job.output_dir, count, count == 1 ? "" : "s", names);
-    zd_fail_help("use run.resume = \"auto\", give another job.output_dir, or "
-                 "move them away");
-    return ZD_ERR_CREATE;
-}
-
 /* Rank 0 decides; path is empty for a fresh start. `digest`: (HASH_HEX) of the
  * manifest. */
 static enum zd_status choose(
@@ -97,7 +83,7 @@ static enum zd_status choose(
     struct checkpoint *checkpoint = NULL;
     path[0] = digest[0] = '\0';
     if (job->run.resume == RESUME_NEVER)
-        return refuse_existing(job);
+        return ZD_OK; /* tell_replaced says what that costs */
     if (job->run.resume == RESUME_PATH) {
         if (strlen(job->run.resume_path) >= PATH_MAX)
             return ZD_FAIL(ZD_ERR_NO_INPUT, "E0801", "run.resume is too long");
@@ -192,15 +178,16 @@ static enum zd_status load(struct trainer *trainer)
     return zero_ranges_loaded(trainer->zero);
 }
 
-/* A run that goes back to a checkpoint that was named: those behind it are of
- * another branch, and so are the rows of metrics.jsonl. */
+/* A run that goes back to a checkpoint that was named, or to the beginning:
+ * those behind it are of another branch, and so are the rows of
+ * metrics.jsonl. */
 static enum zd_status tell_replaced(const struct trainer *trainer)
 {
     const char *output_dir = trainer->job->job.output_dir;
     int64_t *steps, step = trainer->state.step;
     int count, later = 0;
     char names[160];
-    if (trainer->job->run.resume != RESUME_PATH)
+    if (!goes_back(trainer->job))
         return ZD_OK;
     ZD_TRY(checkpoint_list(output_dir, &steps, &count));
     while (later < count && steps[later] > step)
@@ -208,12 +195,12 @@ static enum zd_status tell_replaced(const struct trainer *trainer)
     if (later) {
         name_steps(steps, later, names, sizeof names);
         zd_log_warning(
-                "this run goes back to step %lld: it replaces, in %s, %s where "
-                "it saves at their steps, and the rows of metrics.jsonl behind "
-                "that step now. What it does not replace is where --resume "
-                "auto "
+                "this run %s step %lld: it replaces, in %s, %s where it saves "
+                "at their steps, and the rows of metrics.jsonl behind that "
+                "step now. What it does not replace is where --resume auto "
                 "goes on: move it away if this branch is to be the run",
-                (long long)step, output_dir, names);
+                step ? "goes back to" : "begins anew at", (long long)step,
+                output_dir, names);
     }
     free(steps);
     return ZD_OK;
@@ -262,7 +249,7 @@ enum zd_status trainer_resume(struct trainer *trainer)
     }
     trainer->base_step = state->step;
     starts_step(trainer->starts, state->step);
-    trainer->writer.may_replace = trainer->job->run.resume == RESUME_PATH;
+    trainer->writer.may_replace = goes_back(trainer->job);
     trainer->writer.own = trainer->last_checkpoint;
     if (trainer_is_first(trainer))
         status = tell_replaced(trainer);

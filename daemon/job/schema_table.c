@@ -193,7 +193,7 @@ const struct schema_key schema_table[] = {
 {"job", "seed", SCHEMA_UINT64, JOB(job.seed), .max = COUNT_MAX, .help = "Seed of random initial weights and of samples"},
 {"job", "data_seed", SCHEMA_UINT64, JOB(job.data_seed), .max = COUNT_MAX, .help = "Seed of the shuffle", .fallback = "`job.seed`"},
 
-{"run", "resume", SCHEMA_RESUME, JOB(run.resume), JOB(run.resume_path), .help = "auto: go on from the newest checkpoint that verifies, if any; never; must; or a path"},
+{"run", "resume", SCHEMA_RESUME, JOB(run.resume), JOB(run.resume_path), .help = "auto: go on from the newest checkpoint that verifies, if any; never: from step 1, replacing what is there; must: or end; a path: from that one"},
 {"run", "stop_after", SCHEMA_INT64, JOB(run.stop_after), .max = COUNT_MAX, .help = "End after this step with a checkpoint, changing nothing else; 0 = off"},
 {"run", "replay", SCHEMA_STRING, JOB(run.replay), .flags = SCHEMA_NULLABLE, .help = "An events.jsonl whose commands are given again, each at its step (--replay)"},
 {"run", "deadline", SCHEMA_MOMENT, JOB(run.deadline), JOB(run.deadline_after), .max = 1e9, .help = "Save a checkpoint and exit with 75 in time for this moment, or this long after the start", .fallback = "`SLURM_JOB_END_TIME`, or none"},

@@ -51,7 +51,6 @@ row 'resume: other packing' 78 'E0811|packing' '' $more --set data.packing=false
 row 'resume: another order' 78 'E0811|shuffle' '' $more --set data.shuffle=false
 row 'resume: another data_seed' 78 'E0811|data_seed|42|7' '' $more --set job.data_seed=7
 row 'resume: another tokenizer' 78 'E0811|tokenizer' 'edit model/tokenizer.json "s/\"h e\", //"' $more
-row 'resume: never, with checkpoints there' 73 'E0812|out|2 checkpoints' '' $more --resume never
 row 'resume: must, and none verifies' 66 'E0801|out' \
     "for i in 1 2; do truncate -s -4 out/checkpoint-00000\$i/$shard; done" $more --resume must
 

@@ -58,8 +58,10 @@ run whole 2 "${steps[@]}"
 check "a finished run whose export was lost makes it again" same_run killed-1 whole
 run none 2 "${steps[@]}" --resume must
 check "must with nothing there: 66" fails_with 66 E0801
-run whole 2 "${steps[@]}" --resume never
-check "never with checkpoints there: 73" fails_with 73 E0812
+cp -r whole anew
+run anew 2 "${steps[@]}" --resume never
+check "never with checkpoints there says what it replaces" says "begins anew at step 0: it replaces, in anew, checkpoint-0000"
+check "and does: the bits of the first time" same_run whole anew
 run from 2 "${steps[@]}" --resume whole/checkpoint-000009
 check "PATH: from there, into another folder" code_is 0
 check "PATH: the same model at the end" same_model killed-1 from
