@@ -24,6 +24,13 @@ struct comm_op {
     size_t rounds, begun[2], done[2];
 };
 
+/* Files that are read or written (comm_files_begin). */
+struct comm_files {
+    struct progress progress;
+    atomic_bool is_taken;
+    const char *what;
+};
+
 /* Who pays for an exchange of small messages. */
 enum comm_traffic { TRAFFIC_CONTROL, TRAFFIC_STEP };
 
@@ -64,6 +71,8 @@ struct comm {
     struct topology *topology; /* a device's comm has it borrowed */
     struct comm_options options;
     struct comm_counters counters;
+    struct comm_files own_files[COMM_FILES_MAX];
+    struct comm_files *files; /* those of the comm of the ranks */
     void *staging;
     void *reduce_scratch; /* (size, COMM_REDUCE_PIECE) 8-byte values */
     struct comm_op ops[COMM_OPS_MAX];

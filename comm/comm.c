@@ -177,6 +177,7 @@ enum zd_status comm_base_init(
     if (nodes && comm->options.ranks_per_node == 0)
         comm->options.ranks_per_node = atoi(nodes);
     comm->node_size = size;
+    comm->files = comm->own_files;
     for (int i = 0; i < COMM_OPS_MAX; i++)
         comm->ops[i].slot = i;
     comm->reduce_scratch = malloc((size_t)size * COMM_REDUCE_PIECE * 8);

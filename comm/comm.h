@@ -28,6 +28,7 @@
 #include "base/device/stream.h"
 #include "base/memory/arena.h"
 #include "base/number/dtype.h"
+#include "base/progress.h"
 #include "base/status.h"
 
 #include <stdint.h>
@@ -204,6 +205,19 @@ void comm_abort(struct comm *comm, int exit_code);
  * bounded time, and nothing more is told. Then only comm_destroy. */
 void comm_give_up(struct comm *comm);
 void comm_destroy(struct comm *comm);
+
+/* --- files ---------------------------------------------------------------- */
+
+/* Between these two a thread of this rank, any, reads or writes files that the
+ * run depends on: "save", "load", static. What the calling thread reads and
+ * writes counts, and that of others with progress_use of what is returned
+ * (base/progress.h); the same thread ends it. At most COMM_FILES_MAX at a time;
+ * further ones are not looked at. `files` may be NULL. */
+enum { COMM_FILES_MAX = 8 };
+struct comm_files;
+struct comm_files *comm_files_begin(struct comm *comm, const char *what);
+struct progress *comm_files_progress(struct comm_files *files);
+void comm_files_end(struct comm_files *files);
 
 /* --- the device's memory -------------------------------------------------- */
 

@@ -23,6 +23,7 @@ enum zd_status comm_device_init(
     comm->ranks_per_node = control->ranks_per_node;
     comm->is_device = true;
     comm->topology = control->topology;
+    comm->files = control->files;
     memcpy(comm->host, control->host, sizeof comm->host);
     return ZD_OK;
 }

@@ -1,5 +1,7 @@
 #include "base/file/fs.h"
 
+#include "base/progress.h"
+
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -117,6 +119,7 @@ enum zd_status fs_pread(
                     "%s ends at byte %llu, %zu bytes early", path,
                     (unsigned long long)(offset + done), bytes - done);
         done += (size_t)got;
+        progress_completed();
     }
     return ZD_OK;
 }
@@ -171,6 +174,7 @@ enum zd_status fs_write(
         if (put < 0)
             return fail_write(path, errno);
         done += (size_t)put;
+        progress_completed();
     }
     return ZD_OK;
 }
@@ -187,6 +191,7 @@ static enum zd_status sync_folder(int fd, const char *path)
     /* some network file systems cannot sync a folder and say EINVAL */
     if (fsync(fd) != 0 && errno != EINVAL)
         status = fail_write(path, errno);
+    progress_completed();
     close(fd);
     return status;
 }
@@ -250,6 +255,7 @@ static enum zd_status write_and_sync(
     enum zd_status status = fs_write(fd, path, data, bytes);
     if (status == ZD_OK && fsync(fd) != 0)
         status = fail_write(path, errno);
+    progress_completed();
     if (close(fd) != 0 && status == ZD_OK)
         status = fail_write(path, errno);
     return status;

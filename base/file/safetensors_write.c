@@ -2,6 +2,7 @@
 #include "base/file/hash.h"
 #include "base/file/safetensors.h"
 #include "base/file/safetensors_dtype.h"
+#include "base/progress.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -237,6 +238,7 @@ enum zd_status st_writer_finish(
         status =
                 ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,
                         strerror(errno));
+    progress_completed();
     if (close(writer->fd) != 0 && status == ZD_OK)
         status =
                 ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,

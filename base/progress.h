@@ -1,0 +1,31 @@
+/* progress.h - that reads and writes go on, for whoever waits for them.
+ *
+ *   a thread                              somebody who waits
+ *   progress_use(&work)
+ *   write -> progress_completed()  ---->  work.completed has risen: it goes on
+ *   fsync -> progress_completed()         it has not for a minute: given up
+ *   progress_use(NULL)
+ *
+ * base/file says it by itself after each read, write and fsync; whoever calls
+ * the system otherwise (mapped files, rings) says it there. Several threads may
+ * use one. A single call should not take long: whoever writes gigabytes has
+ * them on the disk as he goes, so that the last fsync is a short one.
+ *
+ * Threads: any; who uses it is a matter of each thread. */
+#ifndef ZD_BASE_PROGRESS_H
+#define ZD_BASE_PROGRESS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct progress {
+    _Atomic uint64_t completed; /* reads, writes, fsyncs so far */
+};
+
+/* What this thread reads and writes from now on counts there; NULL: nowhere.
+ * Borrowed. Returns where it counted before. */
+struct progress *progress_use(struct progress *progress);
+/* A read, write or fsync of this thread is done. */
+void progress_completed(void);
+
+#endif

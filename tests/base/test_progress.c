@@ -1,0 +1,87 @@
+#include "base/file/fs.h"
+#include "base/file/safetensors.h"
+#include "base/progress.h"
+#include "base/threads.h"
+#include "tests/support/scratch.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct scratch scratch;
+
+static void setup(void)
+{
+    scratch_init(&scratch);
+}
+
+static void teardown(void)
+{
+    scratch_fini(&scratch);
+}
+
+TestSuite(progress, .init = setup, .fini = teardown, .timeout = 100);
+
+static struct progress work;
+
+/* What was completed since it was asked last. */
+static uint64_t completed(void)
+{
+    return atomic_exchange(&work.completed, 0);
+}
+
+Test(progress, reads_writes_and_fsyncs_are_told)
+{
+    const char *path = scratch_path(&scratch, "file");
+    char *data;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    cr_assert_null(progress_use(&work));
+    cr_expect_eq(fs_write(fd, path, "abc", 3), ZD_OK);
+    cr_expect_eq(completed(), 1, "a write");
+    cr_expect_eq(fs_pread(fd, path, (char[3]){0}, 3, 0), ZD_OK);
+    cr_expect_eq(completed(), 1, "a read");
+    close(fd);
+    cr_expect_eq(fs_sync_dir(scratch.dir), ZD_OK);
+    cr_expect_eq(completed(), 1, "an fsync of a folder");
+    cr_expect_eq(fs_write_file(path, "abcd", 4), ZD_OK);
+    cr_expect_eq(completed(), 3, "a write, an fsync, that of the folder");
+    cr_expect_eq(fs_read_file(path, 10, &data, NULL), ZD_OK);
+    cr_expect_eq(completed(), 1);
+    free(data);
+}
+
+Test(progress, a_tensor_file_is_told)
+{
+    struct st_entry entry = {
+            .name = "a", .dtype = "F32", .dims = 1, .shape = {2}};
+    struct st_writer *writer;
+    const char *path = scratch_path(&scratch, "a.safetensors");
+    progress_use(&work);
+    cr_assert_eq(st_writer_create(path, &entry, 1, NULL, &writer), ZD_OK);
+    cr_assert_eq(
+            st_writer_write(writer, (float[]){1, 2}, 2 * sizeof(float)), ZD_OK);
+    completed();
+    cr_assert_eq(st_writer_finish(writer, NULL, NULL), ZD_OK);
+    cr_expect_geq(completed(), 1, "its fsync");
+}
+
+static void *write_elsewhere(void *ctx)
+{
+    fs_write_file(ctx, "abc", 3);
+    return NULL;
+}
+
+Test(progress, each_thread_says_where_it_counts)
+{
+    pthread_t thread;
+    static char path[4096];
+    strcpy(path, scratch_path(&scratch, "file"));
+    cr_assert_null(progress_use(&work));
+    cr_assert_eq(thread_start(&thread, "other", write_elsewhere, path), 0);
+    pthread_join(thread, NULL);
+    cr_expect_eq(completed(), 0, "this thread has written nothing");
+    cr_expect_eq(progress_use(NULL), &work);
+    write_elsewhere(path);
+    cr_expect_eq(completed(), 0, "nowhere to count");
+}
