@@ -69,6 +69,8 @@ int st_writer_order(const struct st_writer *writer, int i);
 /* Append bytes of the current tensor; moves on by itself when it is full. */
 enum zd_status st_writer_write(
         struct st_writer *writer, const void *data, size_t bytes);
+/* xxh3-128 of the bytes of a tensor that is full; the writer's. */
+const char *st_writer_digest(const struct st_writer *writer, int entry);
 /* fsync and close; fails when bytes are missing. digest and bytes may be NULL.
  * Frees the writer whatever happens. */
 enum zd_status st_writer_finish(

@@ -24,7 +24,9 @@ struct slot { /* a tensor in file order */
 struct st_writer {
     char *path;
     int fd;
-    struct hasher *hasher;
+    struct hasher *hasher;        /* of all that was written */
+    struct hasher *tensor_hasher; /* of the slot being written */
+    char (*digests)[HASH_HEX];    /* of full tensors, by entry */
     struct slot *slots;
     int slot_count;
     int current;           /* the slot being written */
@@ -50,7 +52,8 @@ static enum zd_status order_entries(
         int entry_count)
 {
     writer->slots = calloc((size_t)entry_count + 1, sizeof *writer->slots);
-    if (!writer->slots)
+    writer->digests = calloc((size_t)entry_count + 1, sizeof *writer->digests);
+    if (!writer->slots || !writer->digests)
         return fail_memory(writer->path);
     writer->slot_count = entry_count;
     for (int i = 0; i < entry_count; i++) {
@@ -138,6 +141,11 @@ static enum zd_status write_header(struct st_writer *writer, const char *text)
 static void skip_full(struct st_writer *writer)
 {
     while (writer->current_left == 0 && writer->current < writer->slot_count) {
+        if (writer->current >= 0) {
+            int entry = writer->slots[writer->current].entry;
+            hasher_finish(writer->tensor_hasher, writer->digests[entry]);
+            hasher_reset(writer->tensor_hasher);
+        }
         writer->current++;
         if (writer->current < writer->slot_count)
             writer->current_left = writer->slots[writer->current].bytes;
@@ -149,6 +157,8 @@ static void writer_free(struct st_writer *writer)
     if (writer->fd >= 0)
         close(writer->fd);
     hasher_destroy(writer->hasher);
+    hasher_destroy(writer->tensor_hasher);
+    free(writer->digests);
     free(writer->slots);
     free(writer->path);
     free(writer);
@@ -166,8 +176,9 @@ enum zd_status st_writer_create(
     writer->current = -1;
     writer->path = strdup(path);
     writer->hasher = hasher_create();
+    writer->tensor_hasher = hasher_create();
     enum zd_status status = ZD_OK;
-    if (!writer->path || !writer->hasher)
+    if (!writer->path || !writer->hasher || !writer->tensor_hasher)
         status = fail_memory(path);
     if (status == ZD_OK)
         status = order_entries(writer, entries, entry_count);
@@ -215,12 +226,20 @@ enum zd_status st_writer_write(
                               ? bytes
                               : (size_t)writer->current_left;
         ZD_TRY(append(writer, from, part));
+        hasher_update(writer->tensor_hasher, from, part);
         from += part;
         bytes -= part;
         writer->current_left -= part;
         skip_full(writer);
     }
     return ZD_OK;
+}
+
+const char *st_writer_digest(const struct st_writer *writer, int entry)
+{
+    assert(entry >= 0 && entry < writer->slot_count &&
+           writer->digests[entry][0] && "its bytes are not all there");
+    return writer->digests[entry];
 }
 
 enum zd_status st_writer_finish(

@@ -14,8 +14,8 @@
  *                 frozen/NAME@BEGIN   in its own type
  *       config.json, tokenizer files, trainer_state.json
  *       manifest.json              last: step, counters, what data and model,
- *                                  every file with bytes and xxh3-128, and a
- *                                  digest of itself
+ *                                  every file with bytes and xxh3-128, what
+ *                                  each shard holds, and a digest of itself
  *
  * Ranges are counted in elements of the tensor, so any number of ranks can read
  * what any other number wrote. No absolute path is inside. */
@@ -31,8 +31,9 @@
 
 #define CHECKPOINT_MANIFEST "manifest.json"
 #define CHECKPOINT_AWAY     ".replaced-" /* before the name of one */
-/* Format 1 is older: AdamW with fp32 states, and says nothing of it. */
-enum { CHECKPOINT_FORMAT = 2 };
+/* Format 1 is older: AdamW with fp32 states, and says nothing of it. Format 2
+ * does not say which shard holds what. */
+enum { CHECKPOINT_FORMAT = 3 };
 
 /* What trainer_state.h makes, as a file of the checkpoint. */
 #define TRAINER_STATE_FILE "trainer_state.json"

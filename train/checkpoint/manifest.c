@@ -10,6 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Bytes: a thousand shards of 70B parameters take about 30 million. */
+static const uint64_t MANIFEST_MAX = 256 << 20;
+
 static json_t *freeze_json(const struct train_options *train)
 {
     json_t *list = json_array();
@@ -207,8 +210,9 @@ void manifest_add_file(json_t *manifest, const struct manifest_file *file)
     json_array_append_new(
             json_object_get(manifest, "files"),
             json_pack(
-                    "{s:s, s:I, s:s}", "name", file->name, "bytes",
-                    (json_int_t)file->bytes, "xxh3_128", file->digest));
+                    "{s:s, s:I, s:s, s:O*}", "name", file->name, "bytes",
+                    (json_int_t)file->bytes, "xxh3_128", file->digest, "holds",
+                    file->holds));
 }
 
 /* Digest of the manifest without its seal, in one canonical form. */
@@ -287,7 +291,7 @@ enum zd_status manifest_read(const char *dir, json_t **manifest_out)
     char path[PATH_MAX];
     json_t *manifest;
     fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
-    status = json_parse_file(path, (uint64_t)64 << 20, &manifest);
+    status = json_parse_file(path, MANIFEST_MAX, &manifest);
     if (status == ZD_ERR_NO_INPUT) { /* the folder is there, its manifest not */
         zd_error_clear();
         return ZD_FAIL(

@@ -6,12 +6,19 @@
 #include "base/file/hash.h"
 #include "train/checkpoint/checkpoint.h"
 
-/* One file of the folder. */
+/* One file of the folder. Of a shard also what it holds, so that who wants some
+ * of it needs not open it, and who finds it damaged can say where:
+ *
+ *     "model.norm.weight@0+64 master 0f3a.. m 77c1.. v 9e02.."
+ *      tensor, its first element and how many; each array that the file has of
+ *      them with the first HOLDS_DIGEST characters of its xxh3-128 */
 struct manifest_file {
     char name[64];
     uint64_t bytes;
     char digest[HASH_HEX];
+    json_t *holds; /* NULL: no shard */
 };
+enum { HOLDS_DIGEST = 16 };
 
 /* Everything but the files and the seal. New reference. */
 json_t *manifest_build(

@@ -64,9 +64,27 @@ static enum zd_status write_config(
     return ZD_OK;
 }
 
+/* What a rank tells of its shard; `holds` as text, padded to the longest. */
+struct shard_report {
+    struct manifest_file file;
+    char holds[];
+};
+
+static enum zd_status add_shard(
+        json_t *manifest, const struct shard_report *report)
+{
+    struct manifest_file file = report->file;
+    ZD_TRY(json_parse(
+            report->holds, strlen(report->holds), file.name, ZD_ERR_BUG,
+            &file.holds));
+    manifest_add_file(manifest, &file);
+    json_decref(file.holds);
+    return ZD_OK;
+}
+
 static enum zd_status write_manifest(
         const struct checkpoint_writer *writer, const struct train_state *state,
-        const char *dir, const struct manifest_file *shards)
+        const char *dir, const char *reports, size_t report_bytes)
 {
     enum zd_status status = ZD_OK;
     char path[PATH_MAX];
@@ -74,8 +92,9 @@ static enum zd_status write_manifest(
 
     if (!manifest)
         return ZD_FAIL(ZD_ERR_BUG, "E0902", "the manifest cannot be built");
-    for (int r = 0; r < comm_size(writer->comm); r++)
-        manifest_add_file(manifest, &shards[r]);
+    for (int r = 0; status == ZD_OK && r < comm_size(writer->comm); r++)
+        status = add_shard(
+                manifest, (const void *)(reports + (size_t)r * report_bytes));
     for (int i = 0; status == ZD_OK && i < writer->kept->count; i++)
         status = write_kept(&writer->kept->list[i], dir, manifest);
     if (status == ZD_OK && !kept_files_have(writer->kept, "config.json"))
@@ -188,12 +207,50 @@ static enum zd_status commit(
     return is_there ? fs_remove_tree(away) : ZD_OK;
 }
 
+/* Collective: all ranks' reports, each of *bytes_out; the caller frees them. */
+static enum zd_status gather_shards(
+        struct comm *comm, const struct manifest_file *mine, void **all_out,
+        size_t *bytes_out)
+{
+    void *lengths = NULL;
+    struct shard_report *report = NULL;
+    char *text = json_dumps(mine->holds, JSON_COMPACT);
+    size_t length = text ? strlen(text) : 0, longest = 0;
+    enum zd_status status = text ? ZD_OK
+                                 : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
+                                           "out of memory for the manifest");
+    status = comm_agree(comm, status);
+    if (status == ZD_OK)
+        status = comm_gather_new(comm, &length, sizeof length, &lengths);
+    for (int r = 0; status == ZD_OK && r < comm_size(comm); r++)
+        if (((const size_t *)lengths)[r] > longest)
+            longest = ((const size_t *)lengths)[r];
+    *bytes_out = (sizeof *report + longest + 8) / 8 * 8; /* and the NUL */
+    if (status == ZD_OK) {
+        report = calloc(1, *bytes_out);
+        if (!report)
+            status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+        status = comm_agree(comm, status);
+    }
+    if (status == ZD_OK) {
+        report->file = *mine;
+        report->file.holds = NULL;
+        memcpy(report->holds, text, length);
+        status = comm_gather_new(comm, report, *bytes_out, all_out);
+    }
+    free(report);
+    free(lengths);
+    free(text);
+    return status;
+}
+
 static enum zd_status save_steps(
         const struct checkpoint_writer *writer, const struct train_state *state,
         const char *tmp, const char *final)
 {
-    struct manifest_file mine;
+    struct manifest_file mine = {.holds = NULL};
     void *shards; /* of all ranks */
+    size_t bytes;
     struct comm *comm = writer->comm;
     enum zd_status status = ZD_OK;
     bool first = comm_rank(comm) == 0;
@@ -202,10 +259,13 @@ static enum zd_status save_steps(
         status = begin_dir(writer, tmp, final);
     ZD_TRY(comm_agree(comm, status));
     status = checkpoint_write_shard(writer, tmp, &mine);
-    ZD_TRY(comm_agree(comm, status));
-    ZD_TRY(comm_gather_new(comm, &mine, sizeof mine, &shards));
+    status = comm_agree(comm, status);
+    if (status == ZD_OK)
+        status = gather_shards(comm, &mine, &shards, &bytes);
+    json_decref(mine.holds);
+    ZD_TRY(status);
     if (first)
-        status = write_manifest(writer, state, tmp, shards);
+        status = write_manifest(writer, state, tmp, shards, bytes);
     free(shards);
     if (first && status == ZD_OK)
         status = commit(writer->job->job.output_dir, tmp, final);

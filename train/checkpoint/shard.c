@@ -2,6 +2,7 @@
 #include "train/checkpoint/shard.h"
 
 #include "base/file/fs.h"
+#include "base/text_buffer.h"
 #include "train/checkpoint/names.h"
 
 #include <limits.h>
@@ -20,6 +21,7 @@ struct piece {
     struct zero_range range;
     int lane;
     enum part part;
+    enum array_kind kind;
 };
 
 static void add_piece(
@@ -29,6 +31,7 @@ static void add_piece(
     const struct zero_range *range = &piece->range;
     struct piece *out = &pieces[(*count)++];
     *out = *piece;
+    out->kind = kind;
     snprintf(
             out->name, sizeof out->name, "%s/%s@%zu", array_kind_name(kind),
             writer->plan->table.params[range->id].name, range->begin);
@@ -150,6 +153,30 @@ static enum zd_status create_file(
     return status;
 }
 
+/* What the manifest says of the file (manifest.h). */
+static json_t *holds_json(
+        const struct checkpoint_writer *writer, const struct piece *pieces,
+        int count, const struct st_writer *out)
+{
+    char line[PARAM_NAME_MAX + 48 + ARRAY_KINDS * (HOLDS_DIGEST + 16)];
+    json_t *holds = json_array();
+    for (int i = 0; i < count;) {
+        struct text_buffer text = {.out = line, .bytes = sizeof line};
+        struct zero_range range = pieces[i].range;
+        text_buffer_add(
+                &text, "%s@%zu+%zu", writer->plan->table.params[range.id].name,
+                range.begin, range.count);
+        for (; i < count && pieces[i].range.id == range.id &&
+               pieces[i].range.begin == range.begin;
+             i++)
+            text_buffer_add(
+                    &text, " %s %.*s", array_kind_name(pieces[i].kind),
+                    HOLDS_DIGEST, st_writer_digest(out, i));
+        json_array_append_new(holds, json_string(line));
+    }
+    return holds;
+}
+
 static enum zd_status write_pieces(
         const struct checkpoint_writer *writer, const char *path,
         const struct piece *pieces, int count, struct manifest_file *file)
@@ -165,12 +192,18 @@ static enum zd_status write_pieces(
     for (int i = 0; i < count && status == ZD_OK; i++)
         status = write_piece(
                 writer, &pieces[st_writer_order(out, i)], buffer, out);
-    if (status == ZD_OK)
+    if (status == ZD_OK) {
+        file->holds = holds_json(writer, pieces, count, out);
         status = st_writer_finish(out, file->digest, &file->bytes);
-    else
+    } else {
         st_writer_abandon(out);
+    }
 err_buffer:
     free(buffer);
+    if (status != ZD_OK) {
+        json_decref(file->holds);
+        file->holds = NULL;
+    }
     return status;
 }
 

@@ -6,7 +6,8 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 
-/* Write this rank's arrays into `dir`; fills `file` with name, size, digest. */
+/* Write this rank's arrays into `dir`; fills `file` with name, size, digest and
+ * what it holds (the caller's reference). */
 enum zd_status checkpoint_write_shard(
         const struct checkpoint_writer *writer, const char *dir,
         struct manifest_file *file);

@@ -65,6 +65,11 @@ static void write_all(
                     ZD_OK);
         }
     }
+    for (int entry = 0; entry < ENTRIES; entry++) {
+        char digest[HASH_HEX];
+        hash_bytes(data_of[entry], bytes_of[entry], digest);
+        cr_expect_str_eq(st_writer_digest(writer, entry), digest);
+    }
     cr_assert_eq(st_writer_finish(writer, hex, bytes), ZD_OK);
 }
 
