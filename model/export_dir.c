@@ -90,7 +90,9 @@ static bool is_export_name(const char *name)
     int shard, shards, used = 0;
     if (strcmp(name, "config.json") == 0 ||
         strcmp(name, "model.safetensors") == 0 ||
-        strcmp(name, "model.safetensors.index.json") == 0)
+        strcmp(name, "model.safetensors.index.json") == 0 ||
+        strcmp(name, "adapter_config.json") == 0 ||
+        strcmp(name, "adapter_model.safetensors") == 0)
         return true;
     for (int i = 0; export_copied_files[i]; i++)
         if (strcmp(name, export_copied_files[i]) == 0)
@@ -166,6 +168,32 @@ enum zd_status export_dir_check(const char *dir, bool finished)
             found.foreign, found.foreign[0] ? "`, which no export writes" : "");
     zd_fail_help("name another folder, or remove this one");
     return ZD_ERR_CREATE;
+}
+
+enum zd_status export_dir_names(
+        const char *dir, char to[EXPORT_PATH_BYTES],
+        char temporary[EXPORT_PATH_BYTES])
+{
+    size_t length = strlen(dir);
+    while (length > 1 && dir[length - 1] == '/')
+        length--;
+    if (length >= EXPORT_PATH_BYTES - 8)
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0314", "a path of %zu bytes is too long",
+                length);
+    snprintf(to, EXPORT_PATH_BYTES - 8, "%.*s", (int)length, dir);
+    snprintf(temporary, EXPORT_PATH_BYTES, "%.*s.tmp", (int)length, dir);
+    ZD_TRY(export_dir_check(to, true));
+    return export_dir_check(temporary, false);
+}
+
+enum zd_status export_dir_begin(const char *temporary)
+{
+    bool is_there;
+    ZD_TRY(fs_look(temporary, &is_there));
+    if (is_there)
+        ZD_TRY(fs_remove_tree(temporary));
+    return fs_make_dirs(temporary);
 }
 
 enum zd_status export_dir_replace(const char *from, const char *to)

@@ -23,6 +23,14 @@ enum zd_status export_check_link(const char *dir, const char *name);
  * nothing else. `finished`: its weights must carry our mark (what an
  * interrupted export left may be torn). */
 enum zd_status export_dir_check(const char *dir, bool finished);
+/* Where an export to `dir` goes (no slash at its end), and where it is written
+ * first; both are checked as above. */
+enum { EXPORT_PATH_BYTES = 4096 };
+enum zd_status export_dir_names(
+        const char *dir, char to[EXPORT_PATH_BYTES],
+        char temporary[EXPORT_PATH_BYTES]);
+/* An empty folder `temporary`, whatever was there. */
+enum zd_status export_dir_begin(const char *temporary);
 /* `from` becomes `to`; what was `to` is removed. */
 enum zd_status export_dir_replace(const char *from, const char *to);
 

@@ -253,44 +253,18 @@ static enum zd_status write_all(struct hf_export *e)
     return fs_sync_dir(e->dir);
 }
 
-/* Where the files go, and where they are written first. */
-static enum zd_status name_folders(
-        const char *dir, char to[PATH_BYTES - 8], char temporary[PATH_BYTES])
-{
-    size_t length = strlen(dir);
-    while (length > 1 && dir[length - 1] == '/')
-        length--;
-    if (length >= PATH_BYTES - 8)
-        return ZD_FAIL(
-                ZD_ERR_CREATE, "E0314", "a path of %zu bytes is too long",
-                length);
-    snprintf(to, PATH_BYTES - 8, "%.*s", (int)length, dir);
-    snprintf(temporary, PATH_BYTES, "%s.tmp", to);
-    ZD_TRY(export_dir_check(to, true));
-    return export_dir_check(temporary, false);
-}
-
-static enum zd_status begin_folder(const char *temporary)
-{
-    bool is_there;
-    ZD_TRY(fs_look(temporary, &is_there));
-    if (is_there)
-        ZD_TRY(fs_remove_tree(temporary));
-    return fs_make_dirs(temporary);
-}
-
 enum zd_status weights_export_check(const char *dir)
 {
-    char to[PATH_BYTES - 8], temporary[PATH_BYTES];
+    char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
     bool is_there;
-    ZD_TRY(name_folders(dir, to, temporary));
+    ZD_TRY(export_dir_names(dir, to, temporary));
     ZD_TRY(fs_look(to, &is_there));
     if (is_there && access(to, W_OK | X_OK) != 0)
         return ZD_FAIL(
                 ZD_ERR_CREATE, "E0314",
                 "the model in `%s` cannot be replaced: %s", to,
                 strerror(errno));
-    ZD_TRY(begin_folder(temporary));
+    ZD_TRY(export_dir_begin(temporary));
     return fs_remove_tree(temporary);
 }
 
@@ -299,9 +273,9 @@ enum zd_status weights_export_hf(
         const struct param_table *table, const struct weight_source *source,
         const struct hf_export_options *options)
 {
-    char to[PATH_BYTES - 8], temporary[PATH_BYTES];
-    ZD_TRY(name_folders(dir, to, temporary));
-    ZD_TRY(begin_folder(temporary));
+    char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
+    ZD_TRY(export_dir_names(dir, to, temporary));
+    ZD_TRY(export_dir_begin(temporary));
     struct hf_export e = {
             .dir = temporary,
             .config = config,
