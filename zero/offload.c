@@ -241,16 +241,16 @@ enum zd_status host_unit_up(
     const struct zero_plan *plan = zero->plan;
     struct zero_offload *offload = &zero->offload;
     struct marker *arrived = &offload->arrived[slot];
-    size_t bytes = dtype_bytes(plan->request.dtype);
     for (int i = 0; i < tokens->count; i++)
         ZD_TRY(offload_up_after(offload->engine, tokens->token[i]));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
         const struct zero_segment *segment = &plan->segments[s];
-        char *mine = out + (size_t)zero->rank * segment->shard_count * bytes;
+        size_t bytes = zero_segment_bytes(segment, segment->shard_count);
+        char *mine = out + (size_t)zero->rank * bytes;
         if (segment->persistent)
             continue;
-        out += segment->count * bytes;
+        out += zero_segment_bytes(segment, segment->count);
         if (segment->trainable) {
             ZD_TRY(offload_params_up(
                     offload->engine, offload->segments[s], 0,
@@ -258,8 +258,7 @@ enum zd_status host_unit_up(
             continue;
         }
         ZD_TRY(offload_copy_up(
-                offload->engine, zero->memory[s].shard, mine,
-                segment->shard_count * bytes, arrived));
+                offload->engine, zero->memory[s].shard, mine, bytes, arrived));
     }
     lease_release(&zero->slot_leases[slot], marker_last(arrived));
     return ZD_OK;

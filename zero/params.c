@@ -3,16 +3,22 @@
 #include <assert.h>
 #include <string.h>
 
-static size_t compute_bytes(const struct zero *zero)
-{
-    return dtype_bytes(zero->plan->request.dtype);
-}
-
 /* --- gathering a unit (stage 3) ------------------------------------------- */
 
 static char *slot_at(const struct zero *zero, int slot)
 {
-    return zero->slots + zero->plan->slots[slot].offset * compute_bytes(zero);
+    return zero->slots + zero->plan->slots[slot].offset;
+}
+
+/* All ranks' shards of a segment's parameters. */
+static enum zd_status gather_segment(
+        struct zero *zero, int s, const void *shard, void *full,
+        uint64_t *ticket_out)
+{
+    const struct zero_segment *segment = &zero->plan->segments[s];
+    return ops_all_gather(
+            &zero->ops, shard, full, segment->shard_count, segment->format.type,
+            ticket_out);
 }
 
 /* The segments of the unit lie one behind the other in its slot. `in_place`:
@@ -25,16 +31,14 @@ static enum zd_status gather_unit(
     for (int s = plan->unit_segments[move->unit];
          s < plan->unit_segments[move->unit + 1]; s++) {
         const struct zero_segment *segment = &plan->segments[s];
-        size_t shard_bytes = segment->shard_count * compute_bytes(zero);
+        size_t shard_bytes = zero_segment_bytes(segment, segment->shard_count);
         const char *shard = in_place ? out + (size_t)zero->rank * shard_bytes
                                      : zero->memory[s].shard;
         if (segment->persistent)
             continue;
         ZD_TRY(host_segment_wait(zero, s));
         struct token gathered = {0};
-        ZD_TRY(ops_all_gather(
-                &zero->ops, shard, out, segment->shard_count,
-                plan->request.dtype, &gathered.number));
+        ZD_TRY(gather_segment(zero, s, shard, out, &gathered.number));
         lease_note(&zero->slot_leases[move->slot], gathered);
         out += (size_t)zero->world * shard_bytes;
     }
@@ -165,11 +169,11 @@ static void point(
 {
     const struct zero_plan *plan = zero->plan;
     const struct param_table *table = plan->request.table;
-    int unit = plan->segments[segment].unit;
-    for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
-         id++)
+    const struct zero_segment *at = &plan->segments[segment];
+    for (int id = table->unit_first[at->unit];
+         id < table->unit_first[at->unit + 1]; id++)
         if (plan->places[id].segment == segment)
-            params[id] = full + plan->places[id].offset * compute_bytes(zero);
+            params[id] = full + zero_segment_bytes(at, plan->places[id].offset);
 }
 
 static void point_unit(
@@ -182,7 +186,8 @@ static void point_unit(
         const char *full = zero->memory[s].full;
         if (!full) {
             full = gathered;
-            gathered += plan->segments[s].count * compute_bytes(zero);
+            gathered += zero_segment_bytes(
+                    &plan->segments[s], plan->segments[s].count);
         }
         point(zero, s, full, params);
     }
@@ -261,9 +266,7 @@ enum zd_status params_gather(struct zero *zero, bool frozen)
             under_way = 0;
         }
         ZD_TRY(host_segment_wait(zero, s));
-        ZD_TRY(ops_all_gather(
-                &zero->ops, memory->shard, memory->full, segment->shard_count,
-                plan->request.dtype, &ticket));
+        ZD_TRY(gather_segment(zero, s, memory->shard, memory->full, &ticket));
         under_way += segment->count;
         if (!options->overlap_comm)
             ZD_TRY(ops_wait(&zero->ops, ticket));

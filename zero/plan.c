@@ -36,6 +36,13 @@ static enum kind kind_of_segment(const struct zero_segment *segment)
     return segment->persistent ? PERSISTENT : SHARDED;
 }
 
+/* How the parameters of a segment lie where the model reads them. */
+static struct array_format format_of(
+        const struct zero_plan *plan, enum kind kind)
+{
+    return array_format_plain(plan->request.dtype);
+}
+
 /* The tensors of one kind in one unit, one behind the other. */
 static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
 {
@@ -43,7 +50,8 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
     struct zero_segment segment = {
             .unit = unit,
             .trainable = kind != FROZEN,
-            .persistent = kind == PERSISTENT};
+            .persistent = kind == PERSISTENT,
+            .format = format_of(plan, kind)};
     size_t world = (size_t)plan->request.world;
     for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
          id++) {
@@ -64,16 +72,19 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
 static void place_segments(struct zero_plan *plan)
 {
     size_t full[KINDS] = {0}, shard[KINDS] = {0};
-    size_t state_full = 0, state_shard = 0;
+    size_t state_full = 0, state_shard = 0, frozen_shard = 0;
     for (int s = 0; s < plan->segment_count; s++) {
         struct zero_segment *segment = &plan->segments[s];
         enum kind kind = kind_of_segment(segment);
         segment->full_offset = full[kind];
         segment->shard_offset = shard[kind];
-        full[kind] += segment->count;
-        shard[kind] += segment->shard_count;
-        if (!segment->trainable)
+        full[kind] += zero_segment_bytes(segment, segment->count);
+        shard[kind] += zero_segment_bytes(segment, segment->shard_count);
+        if (!segment->trainable) {
+            segment->state_shard_offset = frozen_shard;
+            frozen_shard += segment->shard_count;
             continue;
+        }
         segment->state_full_offset = state_full;
         segment->state_shard_offset = state_shard;
         state_full += segment->count;
@@ -110,6 +121,18 @@ size_t plan_gather_count(const struct zero_plan *plan, int unit)
         if (!plan->segments[s].persistent)
             count += plan->segments[s].count;
     return count;
+}
+
+size_t plan_gather_bytes(const struct zero_plan *plan, int unit)
+{
+    size_t bytes = 0;
+    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
+         s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        if (!segment->persistent)
+            bytes += zero_segment_bytes(segment, segment->count);
+    }
+    return bytes;
 }
 
 size_t plan_grad_count(const struct zero_plan *plan, int unit)
@@ -171,28 +194,30 @@ uint64_t zero_scalar_bytes(int world)
            sizeof(int64_t);
 }
 
-/* What one collective over `count` elements (padded, all ranks') sends. */
-static uint64_t sent(
-        const struct zero_plan *plan, size_t count, enum dtype type)
+/* What one collective over so much (padded, all ranks') sends. */
+static uint64_t sent(const struct zero_plan *plan, size_t bytes)
 {
     uint64_t world = (uint64_t)plan->request.world;
-    return count / world * (world - 1) * dtype_bytes(type);
+    return bytes / world * (world - 1);
 }
 
-static size_t persistent_count(const struct zero_plan *plan)
+/* Of parameters that train, all of them or the persistent ones. */
+static size_t trained_bytes(const struct zero_plan *plan, bool all)
 {
-    size_t count = 0;
-    for (int s = 0; s < plan->segment_count; s++)
-        if (plan->segments[s].persistent)
-            count += plan->segments[s].count;
-    return count;
+    size_t bytes = 0;
+    for (int s = 0; s < plan->segment_count; s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        if (segment->persistent || (all && segment->trainable))
+            bytes += zero_segment_bytes(segment, segment->count);
+    }
+    return bytes;
 }
 
 static void plan_wire(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
-    uint64_t grads = sent(plan, plan->trainable_count, plan->grad_dtype);
-    uint64_t params = sent(plan, plan->trainable_count, request->dtype);
+    uint64_t grads =
+            sent(plan, plan->trainable_count * dtype_bytes(plan->grad_dtype));
     if (!request->train)
         return;
     plan->wire.all_reduce =
@@ -202,16 +227,14 @@ static void plan_wire(struct zero_plan *plan)
     if (!plan->states_cut) {
         plan->wire.all_gather = grads;
     } else if (!plan->params_cut) {
-        plan->wire.all_gather = params;
+        plan->wire.all_gather = sent(plan, trained_bytes(plan, true));
     } else {
-        plan->wire.all_gather =
-                sent(plan, persistent_count(plan), request->dtype);
+        plan->wire.all_gather = sent(plan, trained_bytes(plan, false));
         for (int i = 0; i < plan->train_move_count; i++) {
             const struct zero_move *move = &plan->train_moves[i];
             if (move->gather)
                 plan->wire.all_gather +=
-                        sent(plan, plan_gather_count(plan, move->unit),
-                             request->dtype);
+                        sent(plan, plan_gather_bytes(plan, move->unit));
         }
     }
 }
@@ -314,7 +337,8 @@ void zero_plan_fini(struct zero_plan *plan)
 /* --- spans ---------------------------------------------------------------- */
 
 struct totals {
-    size_t full[KINDS], shard[KINDS]; /* elements */
+    size_t full[KINDS], shard[KINDS]; /* bytes of parameters */
+    size_t frozen, trained;           /* elements of the shards */
 };
 
 static struct totals totals_of(const struct zero_plan *plan)
@@ -322,8 +346,11 @@ static struct totals totals_of(const struct zero_plan *plan)
     struct totals totals = {0};
     for (int s = 0; s < plan->segment_count; s++) {
         const struct zero_segment *segment = &plan->segments[s];
-        totals.full[kind_of_segment(segment)] += segment->count;
-        totals.shard[kind_of_segment(segment)] += segment->shard_count;
+        enum kind kind = kind_of_segment(segment);
+        totals.full[kind] += zero_segment_bytes(segment, segment->count);
+        totals.shard[kind] += zero_segment_bytes(segment, segment->shard_count);
+        *(segment->trainable ? &totals.trained : &totals.frozen) +=
+                segment->shard_count;
     }
     return totals;
 }
@@ -343,9 +370,9 @@ enum zd_status plan_span(
 
 static enum zd_status add(
         struct arena_plan *arena, const char *name, enum span_kind kind,
-        size_t count, enum dtype type)
+        size_t count, size_t element_bytes)
 {
-    return plan_span(arena, name, ARENA_DEVICE, kind, count, dtype_bytes(type));
+    return plan_span(arena, name, ARENA_DEVICE, kind, count, element_bytes);
 }
 
 /* Frozen parameters and their fp32 copies. Copies to the device go out of
@@ -358,13 +385,13 @@ static enum zd_status add_frozen(
     ZD_TRY(plan_span(
             arena, "zero.params.frozen",
             plan->params_on_host ? ARENA_PINNED : ARENA_DEVICE, SPAN_PARAMS,
-            held[FROZEN], dtype_bytes(plan->request.dtype)));
+            held[FROZEN], 1));
     if (!plan->frozen_master)
         return ZD_OK;
     return plan_span(
             arena, "zero.master.frozen",
             plan->states_on_host ? ARENA_HOST : ARENA_DEVICE, SPAN_PARAMS,
-            totals->shard[FROZEN], sizeof(float));
+            totals->frozen, sizeof(float));
 }
 
 static enum zd_status add_params(
@@ -372,33 +399,32 @@ static enum zd_status add_params(
         struct arena_plan *arena)
 {
     const size_t *held = plan->params_cut ? totals->shard : totals->full;
-    enum dtype type = plan->request.dtype;
     size_t slots = 0;
     for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++)
-        slots += plan->slots[s].count;
+        slots += plan->slots[s].bytes;
     if (!plan->params_on_host)
-        ZD_TRY(add(arena, "zero.params", SPAN_PARAMS, held[SHARDED], type));
+        ZD_TRY(add(arena, "zero.params", SPAN_PARAMS, held[SHARDED], 1));
     ZD_TRY(
             add(arena, "zero.params.persistent", SPAN_PARAMS,
-                totals->full[PERSISTENT], type));
+                totals->full[PERSISTENT], 1));
     ZD_TRY(add_frozen(plan, totals, arena));
-    return add(arena, "zero.params.slots", SPAN_BUFFERS, slots, type);
+    return add(arena, "zero.params.slots", SPAN_BUFFERS, slots, 1);
 }
 
 static enum zd_status add_grads(
         const struct zero_plan *plan, const struct totals *totals,
         struct arena_plan *arena)
 {
-    size_t shard = totals->shard[SHARDED] + totals->shard[PERSISTENT];
-    size_t grads = plan->grads_cut ? shard : plan->trainable_count;
+    size_t grads = plan->grads_cut ? totals->trained : plan->trainable_count;
+    size_t bytes = dtype_bytes(plan->grad_dtype);
     if (!plan->grads_pass)
-        ZD_TRY(add(arena, "zero.grads", SPAN_GRADS, grads, plan->grad_dtype));
+        ZD_TRY(add(arena, "zero.grads", SPAN_GRADS, grads, bytes));
     ZD_TRY(
             add(arena, "zero.grads.work", SPAN_BUFFERS, plan->work_count,
-                DTYPE_FP32));
+                sizeof(float)));
     return add(
             arena, "zero.grads.passing", SPAN_BUFFERS, plan->passing_count,
-            plan->grad_dtype);
+            bytes);
 }
 
 enum zd_status zero_plan_spans(

@@ -20,6 +20,7 @@
 #define ZD_ZERO_PLAN_H
 
 #include "base/memory/arena.h"
+#include "base/number/array_format.h"
 #include "comm/comm.h"
 #include "model/model.h"
 #include "offload/offload.h"
@@ -31,16 +32,25 @@ enum { ZERO_ALIGN = 256 };
 struct zero_segment {
     int unit;
     bool trainable, persistent;
-    size_t count;       /* padded: world * shard_count */
-    size_t shard_count; /* elements of one rank's shard */
-    size_t used;        /* elements up to the end of its last tensor */
-    /* Where it begins, in elements, in the arrays of its kind (sharded,
-     * persistent or frozen) and, when trainable, in those of all trainable
-     * segments (master, m, v, gradients): arrays of whole segments, and arrays
-     * of one rank's shards. */
+    struct array_format format; /* of its parameters */
+    size_t count;               /* padded: world * shard_count */
+    size_t shard_count;         /* elements of one rank's shard */
+    size_t used;                /* elements up to the end of its last tensor */
+    /* Where it begins: in bytes in the arrays of its kind (sharded, persistent
+     * or frozen); in elements in those of all frozen segments' masters, or when
+     * trainable of all trainable segments (master, m, v, gradients). Arrays of
+     * whole segments, and arrays of one rank's shards. */
     size_t full_offset, shard_offset;
     size_t state_full_offset, state_shard_offset;
 };
+
+/* What `count` elements of a segment's parameters take. All that gathers,
+ * copies, sends or plans parameters counts bytes by this. */
+static inline size_t zero_segment_bytes(
+        const struct zero_segment *segment, size_t count)
+{
+    return array_format_bytes(segment->format, count);
+}
 
 /* Where tensor id lies. */
 struct zero_place {
@@ -61,7 +71,8 @@ struct zero_move {
 
 /* Memory of gathered units: a slot holds one unit at a time. */
 struct zero_slot {
-    size_t offset, count; /* elements, in zero.params.slots */
+    size_t offset, bytes; /* in zero.params.slots */
+    size_t count;         /* elements of the largest unit that takes it */
 };
 
 struct zero_request {

@@ -50,7 +50,8 @@ struct needs {
     int kept;                  /* layers held, or kept for a use that is near */
     bool outers_held;          /* embedding and head held at once */
     bool outers_kept;          /* .. or one kept while the other is held */
-    size_t outer, head, layer; /* largest gather of each */
+    size_t outer, head, layer; /* largest gather of each: elements */
+    size_t outer_bytes, head_bytes, layer_bytes;
 };
 /* Largest gathers; then, pass by pass, what is held and kept at a time. */
 void needs_sizes(const struct zero_plan *plan, struct needs *needs);

@@ -22,7 +22,7 @@ static bool same_slots(const struct zero_plan *a, const struct zero_plan *b)
         return false;
     for (int i = 0; i < count; i++)
         if (a->slots[i].offset != b->slots[i].offset ||
-            a->slots[i].count != b->slots[i].count)
+            a->slots[i].bytes != b->slots[i].bytes)
             return false;
     return true;
 }

@@ -71,8 +71,13 @@ void needs_sizes(const struct zero_plan *plan, struct needs *needs)
     int last = plan->request.table->unit_count - 1;
     needs->outer = plan_gather_count(plan, 0);
     needs->head = plan_gather_count(plan, last);
-    for (int u = 1; u < last; u++)
+    needs->outer_bytes = plan_gather_bytes(plan, 0);
+    needs->head_bytes = plan_gather_bytes(plan, last);
+    for (int u = 1; u < last; u++) {
         needs->layer = max_size(needs->layer, plan_gather_count(plan, u));
+        needs->layer_bytes =
+                max_size(needs->layer_bytes, plan_gather_bytes(plan, u));
+    }
 }
 
 static int layers_to_gather(const struct zero_plan *plan)
@@ -142,12 +147,16 @@ static enum zd_status choose_slots(
 static enum zd_status lay_out_slots(
         struct zero_plan *plan, const struct needs *needs, bool separate)
 {
-    size_t outers[2] = {outer_elements(needs, false), 0};
+    size_t outer = outer_elements(needs, false);
+    size_t bytes = max_size(needs->outer_bytes, needs->head_bytes);
+    struct zero_slot outers[2] = {{.bytes = bytes, .count = outer}};
     if (separate) {
-        outers[0] = needs->outer;
-        outers[1] = needs->head;
+        outers[0] = (struct zero_slot){
+                .bytes = needs->outer_bytes, .count = needs->outer};
+        outers[1] = (struct zero_slot){
+                .bytes = needs->head_bytes, .count = needs->head};
     }
-    plan->outer_slots = separate ? 2 : outers[0] > 0;
+    plan->outer_slots = separate ? 2 : outer > 0;
     plan->slots =
             calloc((size_t)(plan->outer_slots + plan->layer_slots) + 1,
                    sizeof *plan->slots);
@@ -156,9 +165,11 @@ static enum zd_status lay_out_slots(
                 ZD_ERR_MEMORY, "E0602", "out of memory planning stage 3");
     size_t offset = 0;
     for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++) {
-        size_t count = s < plan->outer_slots ? outers[s] : needs->layer;
-        plan->slots[s] = (struct zero_slot){.offset = offset, .count = count};
-        offset += count;
+        struct zero_slot layer = {
+                .bytes = needs->layer_bytes, .count = needs->layer};
+        plan->slots[s] = s < plan->outer_slots ? outers[s] : layer;
+        plan->slots[s].offset = offset;
+        offset += plan->slots[s].bytes;
     }
     return ZD_OK;
 }

@@ -16,7 +16,6 @@ static void place_params(
         struct segment_memory *memory)
 {
     const struct zero_plan *plan = zero->plan;
-    size_t bytes = dtype_bytes(plan->request.dtype);
     const char *name = !segment->trainable   ? "zero.params.frozen"
                        : segment->persistent ? "zero.params.persistent"
                                              : "zero.params";
@@ -24,12 +23,14 @@ static void place_params(
     if (plan->params_on_host && segment->trainable && !segment->persistent)
         return; /* the engine's */
     if (plan->params_cut && !segment->persistent) {
-        memory->shard = base + segment->shard_offset * bytes;
+        memory->shard = base + segment->shard_offset;
         return;
     }
-    char *full = base + segment->full_offset * bytes;
+    char *full = base + segment->full_offset;
     memory->full = full;
-    memory->shard = full + (size_t)zero->rank * segment->shard_count * bytes;
+    memory->shard =
+            full + (size_t)zero->rank *
+                           zero_segment_bytes(segment, segment->shard_count);
 }
 
 /* Without masters of their own the parameters are the masters; the engine has
@@ -83,7 +84,7 @@ static void place_segments(struct zero *zero)
             place_masters(zero, segment, memory);
             place_grads(zero, segment, memory);
         } else if (!segment->trainable && plan->frozen_master) {
-            memory->master = frozen + segment->shard_offset;
+            memory->master = frozen + segment->state_shard_offset;
         }
     }
 }
