@@ -5,9 +5,18 @@
 
 #include "base/number/rng.h"
 #include "optim/elements.h"
+#include "optim/isa.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+/* A warning of Criterion's own would make a program that speaks TAP end with
+ * 1. */
+static inline void tell_skipped(enum isa isa)
+{
+    fprintf(stderr, "skipped: no %s on this machine\n", isa_name(isa));
+}
 
 /* An optimizer and its states. */
 struct variant {

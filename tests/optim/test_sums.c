@@ -7,7 +7,7 @@ static bool runs(int isa)
 {
     if (isa_runs((enum isa)isa))
         return true;
-    cr_log_warn("skipped: no %s on this machine\n", isa_name((enum isa)isa));
+    tell_skipped((enum isa)isa);
     return false;
 }
 

@@ -114,8 +114,7 @@ Test(update, fast_paths_have_the_bits_of_the_definition, .timeout = 120)
     while (last + 1 < ISA_COUNT && isa_runs((enum isa)(last + 1)))
         last++;
     for (int isa = last + 1; isa < ISA_COUNT; isa++)
-        cr_log_warn(
-                "skipped: no %s on this machine\n", isa_name((enum isa)isa));
+        tell_skipped((enum isa)isa);
     for (int k = 0; k < VARIANTS; k++)
         expect_equal_for_types(
                 &variants[k], &blocks, update_generic, ISA_BASELINE, last);
