@@ -1,7 +1,8 @@
-/* resume.c - where to go on: the highest checkpoint that verifies. */
+/* resume.c - a run as its checkpoint left it. */
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "train/checkpoint/manifest.h"
+#include "train/choose.h"
 #include "train/run.h"
 #include "train/trainer/live.h"
 
@@ -9,60 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A checkpoint that cannot be read may be the newest sound one: going on
- * without it would train again what it holds, and replace it in the end. */
-static enum zd_status fail_unreadable(const char *path, enum zd_status status)
-{
-    struct zd_error cause = *zd_error_get();
-    if (status != ZD_ERR_IO && status != ZD_ERR_DENIED)
-        return status; /* it is wrong, or not there; or memory is short */
-    zd_error_clear();
-    ZD_FAIL(ZD_ERR_IO, "E0813", "%s cannot be read: %.400s", path, cause.what);
-    if (cause.help[0])
-        zd_fail_help("%s", cause.help);
-    else
-        zd_fail_help(
-                "mend that and start again; to go on from an older checkpoint "
-                "name it: --resume PATH");
-    return ZD_ERR_IO;
-}
-
-/* The newest sound checkpoint of output_dir, open; NULL when there is none.
- * Those passed over are named. */
-static enum zd_status open_newest(
-        const struct train_job *job, char *path, struct checkpoint **out)
-{
-    int64_t *steps;
-    int count;
-    enum zd_status status = ZD_OK;
-    *out = NULL;
-    ZD_TRY(checkpoint_list(job->job.output_dir, &steps, &count));
-    for (int i = 0; i < count && !*out && status == ZD_OK; i++) {
-        char name[64];
-        checkpoint_name(name, sizeof name, steps[i]);
-        fs_join(path, PATH_MAX, job->job.output_dir, name);
-        status = checkpoint_open(path, job->checkpoint.verify, out);
-        if (status == ZD_ERR_DATA || status == ZD_ERR_NO_INPUT) {
-            zd_log_warning("passing over %s: %s", path, zd_error_get()->what);
-            zd_error_clear();
-            status = ZD_OK;
-        }
-    }
-    free(steps);
-    if (status != ZD_OK)
-        return fail_unreadable(path, status);
-    if (!*out)
-        path[0] = '\0';
-    return ZD_OK;
-}
-
-/* "checkpoint-000020", or "checkpoint-000020 to checkpoint-000060 (3)". */
 /* It was told to, by a path or by "never". */
 static bool goes_back(const struct train_job *job)
 {
     return job->run.resume == RESUME_PATH || job->run.resume == RESUME_NEVER;
 }
 
+/* "checkpoint-000020", or "checkpoint-000020 to checkpoint-000060 (3)". */
 static void name_steps(
         const int64_t *steps, int count, char *out, size_t out_bytes)
 {
@@ -73,40 +27,6 @@ static void name_steps(
         snprintf(out, out_bytes, "%s", first);
     else
         snprintf(out, out_bytes, "%s to %s (%d)", first, last, count);
-}
-
-/* Rank 0 decides; path is empty for a fresh start. `digest`: (HASH_HEX) of the
- * manifest. */
-static enum zd_status choose(
-        const struct train_job *job, char *path, char *digest)
-{
-    struct checkpoint *checkpoint = NULL;
-    path[0] = digest[0] = '\0';
-    if (job->run.resume == RESUME_NEVER)
-        return ZD_OK; /* tell_replaced says what that costs */
-    if (job->run.resume == RESUME_PATH) {
-        if (strlen(job->run.resume_path) >= PATH_MAX)
-            return ZD_FAIL(ZD_ERR_NO_INPUT, "E0801", "run.resume is too long");
-        strcpy(path, job->run.resume_path);
-        enum zd_status status = checkpoint_open(path, true, &checkpoint);
-        if (status != ZD_OK)
-            return fail_unreadable(path, status);
-    } else {
-        ZD_TRY(open_newest(job, path, &checkpoint));
-    }
-    if (!checkpoint && job->run.resume == RESUME_MUST)
-        return ZD_FAIL(
-                ZD_ERR_NO_INPUT, "E0801",
-                "run.resume is \"must\" and %s holds no checkpoint that "
-                "verifies",
-                job->job.output_dir);
-    if (checkpoint)
-        snprintf(
-                digest, HASH_HEX, "%s",
-                json_string_value(json_object_get(
-                        checkpoint_manifest(checkpoint), "manifest_xxh3_128")));
-    checkpoint_close(checkpoint);
-    return ZD_OK;
 }
 
 static enum zd_status restore(
@@ -166,13 +86,13 @@ static enum zd_status restore(
 static enum zd_status load(struct trainer *trainer)
 {
     struct checkpoint *checkpoint;
-    enum zd_status status =
-            checkpoint_open(trainer->resumed_from, false, &checkpoint);
+    enum zd_status status = checkpoint_open(
+            trainer->resumed_from, CHECKPOINT_TRUSTED, &checkpoint);
     if (status == ZD_OK) {
         status = restore(trainer, checkpoint);
         checkpoint_close(checkpoint);
     } else {
-        status = fail_unreadable(trainer->resumed_from, status);
+        status = choose_unreadable(trainer->resumed_from, status);
     }
     ZD_TRY(comm_agree(trainer->comm, status));
     return zero_ranges_loaded(trainer->zero);
@@ -229,11 +149,7 @@ enum zd_status trainer_resume(struct trainer *trainer)
     char *path = trainer->resumed_from, digest[HASH_HEX] = "";
     struct train_state *state = &trainer->state;
 
-    if (trainer_is_first(trainer))
-        status = choose(trainer->job, path, digest);
-    ZD_TRY(comm_agree(trainer->comm, status));
-    ZD_TRY(comm_broadcast(
-            trainer->comm, path, sizeof trainer->resumed_from, 0));
+    ZD_TRY(choose_checkpoint(trainer->comm, trainer->job, path, digest));
     ZD_TRY(starts_begin(
             trainer->comm, trainer->job, digest, path, &trainer->starts));
     if (path[0]) {

@@ -292,6 +292,25 @@ void st_close(struct st_file *file)
     free(file);
 }
 
+void st_rest(struct st_file *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    file->fd = -1;
+}
+
+enum zd_status st_wake(struct st_file *file)
+{
+    uint64_t bytes;
+    if (file->fd >= 0)
+        return ZD_OK;
+    ZD_TRY(fs_open_read(file->path, &file->fd, &bytes));
+    if (bytes == file->file_bytes)
+        return ZD_OK;
+    st_rest(file);
+    return fail_file(file, "E0726", "its length changed while it was read");
+}
+
 /* --- reading tensors ------------------------------------------------------ */
 
 const struct st_tensor *st_find(const struct st_file *file, const char *name)

@@ -29,7 +29,7 @@ struct st_tensor {
 
 struct st_file {
     char *path;
-    int fd;
+    int fd; /* -1: it rests */
     uint64_t file_bytes;
     struct st_tensor *tensors; /* sorted by name */
     int tensor_count;
@@ -38,6 +38,10 @@ struct st_file {
 
 enum zd_status st_open(const char *path, struct st_file **file_out);
 void st_close(struct st_file *file);
+/* Give its descriptor back, and take one again; what was read of the header
+ * stays. A file of another length by then is ZD_ERR_DATA. */
+void st_rest(struct st_file *file);
+enum zd_status st_wake(struct st_file *file);
 const struct st_tensor *st_find(const struct st_file *file, const char *name);
 /* Elements [first, first+count) as fp32, from F32, BF16 or F16 storage. */
 enum zd_status st_read_float(

@@ -109,12 +109,22 @@ enum zd_status checkpoint_list(
 
 /* --- reading ------------------------------------------------------------ */
 
-struct checkpoint; /* an open one */
-/* `full`: read every file and compare its digest; else sizes only. ZD_ERR_DATA
- * naming the file that is wrong; ZD_ERR_NO_INPUT when there is none. Any other
- * status says nothing of the checkpoint: it could not be read. */
+/* What is looked at of the files when a checkpoint is opened. */
+enum checkpoint_check {
+    CHECKPOINT_SIZES,
+    CHECKPOINT_DIGESTS, /* every byte, on several threads */
+    CHECKPOINT_TRUSTED  /* nothing but the manifest: somebody looked already */
+};
+/* Shards that an open checkpoint has open at a time, of those that hold what is
+ * wanted; no others are touched. */
+enum { CHECKPOINT_OPEN_FILES = 16 };
+
+struct checkpoint; /* an open one; one thread at a time reads from it */
+/* ZD_ERR_DATA naming the file that is wrong, and what of it; ZD_ERR_NO_INPUT
+ * when there is none. Any other status says nothing of the checkpoint: it could
+ * not be read. */
 enum zd_status checkpoint_open(
-        const char *path, bool full, struct checkpoint **out);
+        const char *path, enum checkpoint_check check, struct checkpoint **out);
 void checkpoint_close(struct checkpoint *checkpoint);
 const json_t *checkpoint_manifest(const struct checkpoint *checkpoint);
 /* Check that the model is `table`'s (ZD_ERR_DATA). */

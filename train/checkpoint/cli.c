@@ -244,8 +244,8 @@ enum zd_status checkpoint_verify(const char *path, bool json, FILE *out)
 {
     struct checkpoint *checkpoint;
     ZD_TRY(check_folder(path));
-    enum zd_status status =
-            help_to_choose(path, checkpoint_open(path, true, &checkpoint));
+    enum zd_status status = help_to_choose(
+            path, checkpoint_open(path, CHECKPOINT_DIGESTS, &checkpoint));
     if (status == ZD_ERR_NO_INPUT)
         status = ZD_ERR_DATA;
     if (status == ZD_OK)
@@ -269,7 +269,8 @@ enum zd_status train_export(
 {
     struct checkpoint *checkpoint;
     ZD_TRY(check_folder(path));
-    ZD_TRY(help_to_choose(path, checkpoint_open(path, true, &checkpoint)));
+    ZD_TRY(help_to_choose(
+            path, checkpoint_open(path, CHECKPOINT_DIGESTS, &checkpoint)));
     enum zd_status status = export_checkpoint(
             checkpoint, path, out_dir, dtype_given ? &dtype : NULL,
             5000000000u);

@@ -308,55 +308,6 @@ enum zd_status manifest_read(const char *dir, json_t **manifest_out)
     return ZD_OK;
 }
 
-static enum zd_status check_file(const char *dir, const json_t *file, bool full)
-{
-    char path[PATH_MAX], hex[HASH_HEX];
-    const char *name = json_string_value(json_object_get(file, "name"));
-    const char *digest = json_string_value(json_object_get(file, "xxh3_128"));
-    uint64_t expected =
-            (uint64_t)json_integer_value(json_object_get(file, "bytes"));
-    uint64_t bytes;
-
-    fs_join(path, sizeof path, dir, name);
-    if (full) {
-        ZD_TRY(hash_file(path, hex, &bytes));
-    } else {
-        int fd;
-        ZD_TRY(fs_open_read(path, &fd, &bytes));
-        close(fd);
-    }
-    if (bytes != expected)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0804",
-                "%s has %llu bytes, the manifest says %llu", path,
-                (unsigned long long)bytes, (unsigned long long)expected);
-    if (full && (!digest || strcmp(digest, hex) != 0))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0805",
-                "%s is damaged: its digest is %s, the manifest says %s", path,
-                hex, digest ? digest : "none");
-    return ZD_OK;
-}
-
-enum zd_status manifest_check_files(
-        const char *dir, const json_t *manifest, bool full)
-{
-    size_t i;
-    json_t *file;
-    json_array_foreach(json_object_get(manifest, "files"), i, file)
-    {
-        enum zd_status status = check_file(dir, file, full);
-        if (status == ZD_ERR_NO_INPUT) { /* inside a checkpoint: damage */
-            struct zd_error error = *zd_error_get();
-            error.status = ZD_ERR_DATA;
-            zd_error_set(&error);
-            return ZD_ERR_DATA;
-        }
-        ZD_TRY(status);
-    }
-    return ZD_OK;
-}
-
 static int64_t integer_at(const json_t *object, const char *key)
 {
     return json_integer_value(json_object_get(object, key));

@@ -6,19 +6,14 @@
 #include "base/file/hash.h"
 #include "train/checkpoint/checkpoint.h"
 
-/* One file of the folder. Of a shard also what it holds, so that who wants some
- * of it needs not open it, and who finds it damaged can say where:
- *
- *     "model.norm.weight@0+64 master 0f3a.. m 77c1.. v 9e02.."
- *      tensor, its first element and how many; each array that the file has of
- *      them with the first HOLDS_DIGEST characters of its xxh3-128 */
+/* One file of the folder. */
 struct manifest_file {
     char name[64];
     uint64_t bytes;
     char digest[HASH_HEX];
-    json_t *holds; /* NULL: no shard */
+    json_t *holds; /* of a shard: its text (holds.h) for each range; else NULL
+                    */
 };
-enum { HOLDS_DIGEST = 16 };
 
 /* Everything but the files and the seal. New reference. */
 json_t *manifest_build(
@@ -31,7 +26,7 @@ enum zd_status manifest_seal(json_t *manifest);
 /* Read DIR/manifest.json: form, format number, seal, and that file names stay
  * in the folder. ZD_ERR_DATA naming what is wrong. New reference. */
 enum zd_status manifest_read(const char *dir, json_t **manifest_out);
-/* Files exist with their sizes and, when `full`, their digests. */
+/* verify.c: files exist with their sizes and, when `full`, their digests. */
 enum zd_status manifest_check_files(
         const char *dir, const json_t *manifest, bool full);
 

@@ -3,28 +3,49 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "train/checkpoint/holds.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/names.h"
 #include "train/checkpoint/pieces.h"
 
 #include <limits.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One array of one file: elements [begin, begin+count) of a tensor. */
+/* A file with arrays. Its header is read when it is first wanted. */
+struct shard {
+    char *path; /* owned */
+    uint64_t bytes;
+    struct st_file *file; /* NULL: not read yet */
+    uint64_t used;        /* when it was last wanted */
+};
+
+/* One array of one shard: elements [begin, begin+count) of a tensor. */
 struct piece {
     enum array_kind kind;
     char *name; /* tensor; owned */
     size_t begin, count;
-    const struct st_file *file;
-    const struct st_tensor *tensor;
+    char type[12]; /* as safetensors names it */
+    int shard;
+    const struct st_tensor *tensor; /* NULL: its shard was not read yet */
+};
+
+/* Of thousands of shards a few are open. */
+enum { OPEN_MAX = CHECKPOINT_OPEN_FILES };
+
+/* What reading changes. */
+struct shards {
+    struct shard *list;
+    int count;
+    int open; /* that have a descriptor */
+    uint64_t clock;
 };
 
 struct checkpoint {
     char *path;
     json_t *manifest;
-    struct st_file **files;
-    int file_count;
+    struct shards *shards;
     struct piece *pieces; /* sorted by kind, name, begin */
     int piece_count;
 };
@@ -34,6 +55,9 @@ static size_t elements_per_value(enum array_kind kind)
 {
     return kind == ARRAY_M_SCALE || kind == ARRAY_V_SCALE ? OPTIM_QBLOCK : 1;
 }
+
+/* Of Adam-mini's blocks the manifest does not say how many there are. */
+static const size_t COUNT_UNKNOWN = SIZE_MAX;
 
 static int compare_pieces(const void *a, const void *b)
 {
@@ -46,77 +70,220 @@ static int compare_pieces(const void *a, const void *b)
     return order;
 }
 
+/* --- shards, of which few are open ---------------------------------------- */
+
+static void rest_oldest(struct shards *shards)
+{
+    struct shard *oldest = NULL;
+    for (int i = 0; i < shards->count; i++) {
+        struct shard *shard = &shards->list[i];
+        if (shard->file && shard->file->fd >= 0 &&
+            (!oldest || shard->used < oldest->used))
+            oldest = shard;
+    }
+    if (oldest) {
+        st_rest(oldest->file);
+        shards->open--;
+    }
+}
+
+/* Ready to be read from; its header is then known. */
+static enum zd_status wake_shard(struct shards *shards, struct shard *shard)
+{
+    shard->used = ++shards->clock;
+    if (shard->file && shard->file->fd >= 0)
+        return ZD_OK;
+    if (shards->open == OPEN_MAX)
+        rest_oldest(shards);
+    if (shard->file)
+        ZD_TRY(st_wake(shard->file));
+    else
+        ZD_TRY(st_open(shard->path, &shard->file));
+    shards->open++;
+    if (shard->file->file_bytes != shard->bytes)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0804",
+                "%s has %llu bytes, the manifest says %llu", shard->path,
+                (unsigned long long)shard->file->file_bytes,
+                (unsigned long long)shard->bytes);
+    return ZD_OK;
+}
+
+/* The piece's tensor is known and can be read. */
+static enum zd_status wake_piece(
+        const struct checkpoint *checkpoint, struct piece *piece)
+{
+    char name[PARAM_NAME_MAX + 48];
+    struct shard *shard = &checkpoint->shards->list[piece->shard];
+    ZD_TRY(wake_shard(checkpoint->shards, shard));
+    if (piece->tensor)
+        return ZD_OK;
+    snprintf(
+            name, sizeof name, "%s/%s@%zu", array_kind_name(piece->kind),
+            piece->name, piece->begin);
+    const struct st_tensor *tensor = st_find(shard->file, name);
+    if (!tensor || strcmp(tensor->dtype, piece->type) != 0 ||
+        (piece->count != COUNT_UNKNOWN && tensor->count != piece->count))
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0808",
+                "%s does not hold %s as the manifest says", shard->path, name);
+    piece->count = tensor->count;
+    piece->tensor = tensor;
+    return ZD_OK;
+}
+
+/* --- which shard has what ------------------------------------------------- */
+
+struct list { /* of pieces, as it grows */
+    struct piece *pieces;
+    int count, capacity;
+};
+
+static enum zd_status add_piece(
+        struct list *list, const struct piece *piece, const char *name,
+        size_t name_bytes)
+{
+    if (list->count == list->capacity) {
+        int capacity = list->capacity ? 2 * list->capacity : 256;
+        struct piece *more =
+                realloc(list->pieces, (size_t)capacity * sizeof *more);
+        if (!more)
+            return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+        list->pieces = more;
+        list->capacity = capacity;
+    }
+    list->pieces[list->count] = *piece;
+    list->pieces[list->count].name = strndup(name, name_bytes);
+    if (!list->pieces[list->count].name)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    list->count++;
+    return ZD_OK;
+}
+
 /* "m/NAME@BEGIN" */
-static enum zd_status parse_piece(
-        const struct st_file *file, const struct st_tensor *tensor,
-        struct piece *piece)
+static enum zd_status take_tensor(
+        const struct shard *shard, int index, const struct st_tensor *tensor,
+        struct list *list)
 {
     const char *slash = strchr(tensor->name, '/');
     const char *at = strrchr(tensor->name, '@');
     char *end = NULL;
+    struct piece piece = {
+            .kind = ARRAY_KINDS,
+            .count = tensor->count,
+            .shard = index,
+            .tensor = tensor};
 
-    memset(piece, 0, sizeof *piece);
-    piece->kind = slash && at > slash ? array_kind_of(
-                                                tensor->name,
-                                                (size_t)(slash - tensor->name))
-                                      : ARRAY_KINDS;
-    if (piece->kind != ARRAY_KINDS)
-        piece->begin = strtoull(at + 1, &end, 10);
-    if (piece->kind == ARRAY_KINDS || *end || at[1] == '\0' ||
-        tensor->dims != 1 ||
-        piece->begin % elements_per_value(piece->kind) != 0)
+    if (slash && at > slash)
+        piece.kind =
+                array_kind_of(tensor->name, (size_t)(slash - tensor->name));
+    if (piece.kind != ARRAY_KINDS)
+        piece.begin = strtoull(at + 1, &end, 10);
+    if (piece.kind == ARRAY_KINDS || *end || at[1] == '\0' ||
+        tensor->dims != 1 || piece.begin % elements_per_value(piece.kind) != 0)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0808",
                 "%s holds an array named %s that "
                 "is no part of a checkpoint",
-                file->path, tensor->name);
-    piece->name = strndup(slash + 1, (size_t)(at - slash - 1));
-    piece->count = tensor->count;
-    piece->file = file;
-    piece->tensor = tensor;
-    return piece->name ? ZD_OK
-                       : ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+                shard->path, tensor->name);
+    snprintf(piece.type, sizeof piece.type, "%s", tensor->dtype);
+    return add_piece(list, &piece, slash + 1, (size_t)(at - slash - 1));
 }
 
-static enum zd_status open_shards(struct checkpoint *checkpoint)
+static enum zd_status take_header(
+        struct shards *shards, int index, struct list *list)
+{
+    struct shard *shard = &shards->list[index];
+    ZD_TRY(wake_shard(shards, shard));
+    for (int t = 0; t < shard->file->tensor_count; t++)
+        ZD_TRY(take_tensor(shard, index, &shard->file->tensors[t], list));
+    return ZD_OK;
+}
+
+/* How many values stand for so many elements. */
+static size_t values_of(enum array_kind kind, size_t count)
+{
+    size_t per = elements_per_value(kind);
+    return kind == ARRAY_V_BLOCKS ? COUNT_UNKNOWN : (count + per - 1) / per;
+}
+
+static enum zd_status take_held(
+        const struct shard *shard, int index, const char *text,
+        struct list *list)
+{
+    struct held held;
+    if (!held_parse(text, &held))
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0802", "the manifest says of %s: %.200s",
+                shard->path, text ? text : "(no text)");
+    for (int i = 0; i < held.array_count; i++) {
+        const struct held_array *array = &held.arrays[i];
+        struct piece piece = {
+                .kind = array->kind,
+                .begin = held.begin,
+                .count = values_of(array->kind, held.count),
+                .shard = index};
+        snprintf(piece.type, sizeof piece.type, "%s", array->type);
+        ZD_TRY(add_piece(list, &piece, held.name, strlen(held.name)));
+    }
+    return ZD_OK;
+}
+
+/* A manifest of format 1 or 2 does not say what a shard holds: its header
+ * does. */
+static enum zd_status list_pieces(
+        struct checkpoint *checkpoint, const json_t *entry, int index,
+        struct list *list)
+{
+    size_t i;
+    json_t *text;
+    struct shards *shards = checkpoint->shards;
+    const json_t *holds = json_object_get(entry, "holds");
+    if (!json_is_array(holds))
+        return take_header(shards, index, list);
+    json_array_foreach(holds, i, text) ZD_TRY(take_held(
+            &shards->list[index], index, json_string_value(text), list));
+    return ZD_OK;
+}
+
+static enum zd_status list_shards(struct checkpoint *checkpoint)
 {
     size_t i;
     json_t *entry;
+    struct list list = {.count = 0};
+    enum zd_status status = ZD_OK;
     const json_t *files = json_object_get(checkpoint->manifest, "files");
-    size_t capacity = 0;
+    struct shards *shards = calloc(1, sizeof *shards);
 
-    checkpoint->files =
-            calloc(json_array_size(files), sizeof(struct st_file *));
-    if (!checkpoint->files)
+    checkpoint->shards = shards;
+    if (shards)
+        shards->list = calloc(json_array_size(files) + 1, sizeof *shards->list);
+    if (!shards || !shards->list)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     json_array_foreach(files, i, entry)
     {
         char path[PATH_MAX];
         const char *name = json_string_value(json_object_get(entry, "name"));
-        if (strncmp(name, "shard-", 6) != 0)
+        if (strncmp(name, "shard-", 6) != 0 || status != ZD_OK)
             continue;
+        int index = shards->count++;
         fs_join(path, sizeof path, checkpoint->path, name);
-        ZD_TRY(st_open(path, &checkpoint->files[checkpoint->file_count]));
-        capacity += (size_t)checkpoint->files[checkpoint->file_count++]
-                            ->tensor_count;
+        shards->list[index] = (struct shard){
+                .path = zd_must(strdup(path)),
+                .bytes = (uint64_t)json_integer_value(
+                        json_object_get(entry, "bytes"))};
+        status = list_pieces(checkpoint, entry, index, &list);
     }
-    checkpoint->pieces = calloc(capacity + 1, sizeof *checkpoint->pieces);
-    if (!checkpoint->pieces)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    for (int f = 0; f < checkpoint->file_count; f++) {
-        const struct st_file *file = checkpoint->files[f];
-        for (int t = 0; t < file->tensor_count; t++)
-            ZD_TRY(parse_piece(
-                    file, &file->tensors[t],
-                    &checkpoint->pieces[checkpoint->piece_count++]));
-    }
-    qsort(checkpoint->pieces, (size_t)checkpoint->piece_count,
-          sizeof *checkpoint->pieces, compare_pieces);
-    return ZD_OK;
+    if (status == ZD_OK && list.count > 1)
+        qsort(list.pieces, (size_t)list.count, sizeof *list.pieces,
+              compare_pieces);
+    checkpoint->pieces = list.pieces;
+    checkpoint->piece_count = list.count;
+    return status;
 }
 
 enum zd_status checkpoint_open(
-        const char *path, bool full, struct checkpoint **out)
+        const char *path, enum checkpoint_check check, struct checkpoint **out)
 {
     enum zd_status status;
     struct checkpoint *checkpoint;
@@ -133,10 +300,11 @@ enum zd_status checkpoint_open(
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     checkpoint->path = zd_must(strdup(path));
     status = manifest_read(path, &checkpoint->manifest);
+    if (status == ZD_OK && check != CHECKPOINT_TRUSTED)
+        status = manifest_check_files(
+                path, checkpoint->manifest, check == CHECKPOINT_DIGESTS);
     if (status == ZD_OK)
-        status = manifest_check_files(path, checkpoint->manifest, full);
-    if (status == ZD_OK)
-        status = open_shards(checkpoint);
+        status = list_shards(checkpoint);
     if (status != ZD_OK) {
         checkpoint_close(checkpoint);
         return status;
@@ -151,10 +319,14 @@ void checkpoint_close(struct checkpoint *checkpoint)
         return;
     for (int i = 0; i < checkpoint->piece_count; i++)
         free(checkpoint->pieces[i].name);
-    for (int i = 0; i < checkpoint->file_count; i++)
-        st_close(checkpoint->files[i]);
+    for (int i = 0; checkpoint->shards && i < checkpoint->shards->count; i++) {
+        st_close(checkpoint->shards->list[i].file);
+        free(checkpoint->shards->list[i].path);
+    }
+    if (checkpoint->shards)
+        free(checkpoint->shards->list);
+    free(checkpoint->shards);
     free(checkpoint->pieces);
-    free(checkpoint->files);
     json_decref(checkpoint->manifest);
     free(checkpoint->path);
     free(checkpoint);
@@ -171,7 +343,7 @@ struct train_state checkpoint_state(const struct checkpoint *checkpoint)
 }
 
 /* The first piece of (kind, name), or NULL; the others follow it. */
-static const struct piece *first_piece(
+static struct piece *first_piece(
         const struct checkpoint *checkpoint, enum array_kind kind,
         const char *name)
 {
@@ -189,7 +361,7 @@ static const struct piece *first_piece(
     }
     if (low == checkpoint->piece_count)
         return NULL;
-    const struct piece *piece = &checkpoint->pieces[low];
+    struct piece *piece = &checkpoint->pieces[low];
     bool found = piece->kind == kind && strcmp(piece->name, name) == 0;
     return found ? piece : NULL;
 }
@@ -211,14 +383,14 @@ static enum zd_status read_piece(
 {
     size_t per = elements_per_value(piece->kind);
     const struct st_tensor *tensor = piece->tensor;
+    const struct st_file *file = checkpoint->shards->list[piece->shard].file;
     size_t first = skip / per, count = (take + per - 1) / per;
     if (!type)
-        return st_read_float(piece->file, tensor, first, count, (float *)out);
+        return st_read_float(file, tensor, first, count, (float *)out);
     if (strcmp(tensor->dtype, type) != 0)
         return fail_type(checkpoint, piece->kind, piece->name);
     size_t bytes = tensor->count ? tensor->bytes / tensor->count : 0;
-    return st_read_bytes(
-            piece->file, tensor, first * bytes, count * bytes, out);
+    return st_read_bytes(file, tensor, first * bytes, count * bytes, out);
 }
 
 /* Elements [begin, begin+count) of (kind, name), wherever they lie; `out` has
@@ -229,7 +401,7 @@ static enum zd_status read_run(
         size_t value_bytes, void *out)
 {
     size_t at = begin, end = begin + count, per = elements_per_value(kind);
-    const struct piece *piece = first_piece(checkpoint, kind, name);
+    struct piece *piece = first_piece(checkpoint, kind, name);
     const struct piece *behind = checkpoint->pieces + checkpoint->piece_count;
 
     for (; piece && piece < behind && at < end; piece++) {
@@ -237,8 +409,10 @@ static enum zd_status read_run(
             break;
         if (piece->begin > at)
             break; /* a gap */
-        if (piece->begin + piece->count * per <= at)
+        if (piece->count != COUNT_UNKNOWN &&
+            piece->begin + piece->count * per <= at)
             continue;
+        ZD_TRY(wake_piece(checkpoint, piece));
         size_t skip = at - piece->begin;
         size_t take = piece->count * per - skip;
         if (take > end - at)
@@ -277,7 +451,7 @@ enum optim_format pieces_format(
         return lane == OPTIM_V && first_piece(checkpoint, ARRAY_V_BLOCKS, name)
                        ? OPTIM_BLOCKS
                        : OPTIM_NONE;
-    enum optim_format format = format_of_type(piece->tensor->dtype);
+    enum optim_format format = format_of_type(piece->type);
     /* reading it says what is wrong */
     return format == OPTIM_NONE ? OPTIM_FP32 : format;
 }

@@ -120,7 +120,7 @@ static enum zd_status check_replaced(
     ZD_TRY(fs_look(final, &is_there));
     if (!is_there)
         return ZD_OK;
-    enum zd_status status = checkpoint_open(final, true, &there);
+    enum zd_status status = checkpoint_open(final, CHECKPOINT_DIGESTS, &there);
     if (status == ZD_OK) {
         checkpoint_close(there);
         if (writer->own && strcmp(writer->own, final) == 0)

@@ -2,8 +2,7 @@
 #include "train/checkpoint/shard.h"
 
 #include "base/file/fs.h"
-#include "base/text_buffer.h"
-#include "train/checkpoint/names.h"
+#include "train/checkpoint/holds.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -153,26 +152,27 @@ static enum zd_status create_file(
     return status;
 }
 
-/* What the manifest says of the file (manifest.h). */
+/* What the manifest says of the file. */
 static json_t *holds_json(
         const struct checkpoint_writer *writer, const struct piece *pieces,
         int count, const struct st_writer *out)
 {
-    char line[PARAM_NAME_MAX + 48 + ARRAY_KINDS * (HOLDS_DIGEST + 16)];
+    char text[HELD_TEXT];
     json_t *holds = json_array();
     for (int i = 0; i < count;) {
-        struct text_buffer text = {.out = line, .bytes = sizeof line};
         struct zero_range range = pieces[i].range;
-        text_buffer_add(
-                &text, "%s@%zu+%zu", writer->plan->table.params[range.id].name,
-                range.begin, range.count);
+        struct held held = {.begin = range.begin, .count = range.count};
+        snprintf(
+                held.name, sizeof held.name, "%s",
+                writer->plan->table.params[range.id].name);
         for (; i < count && pieces[i].range.id == range.id &&
                pieces[i].range.begin == range.begin;
              i++)
-            text_buffer_add(
-                    &text, " %s %.*s", array_kind_name(pieces[i].kind),
-                    HOLDS_DIGEST, st_writer_digest(out, i));
-        json_array_append_new(holds, json_string(line));
+            held_add(
+                    &held, pieces[i].kind, pieces[i].type,
+                    st_writer_digest(out, i));
+        held_text(&held, text);
+        json_array_append_new(holds, json_string(text));
     }
     return holds;
 }

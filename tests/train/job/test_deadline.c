@@ -60,7 +60,7 @@ static int64_t steps_saved(const char *dir)
     checkpoint_name(name, sizeof name, steps[0]);
     free(steps);
     snprintf(path, sizeof path, "%s/out/%s", dir, name);
-    if (checkpoint_open(path, true, &checkpoint) == ZD_OK)
+    if (checkpoint_open(path, CHECKPOINT_DIGESTS, &checkpoint) == ZD_OK)
         step = checkpoint_state(checkpoint).step;
     checkpoint_close(checkpoint);
     return step;

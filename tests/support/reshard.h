@@ -1,0 +1,13 @@
+/* reshard.h - a checkpoint as so many ranks would have saved it, of one that a
+ * single rank has: what would take a thousand processes. */
+#ifndef ZD_TESTS_RESHARD_H
+#define ZD_TESTS_RESHARD_H
+
+#include <stdbool.h>
+
+/* Cut FROM, of one rank and with states in fp32, into `shards` files of about
+ * as many elements each, as TO. `format` of its manifest: 2 does not say what a
+ * shard holds. False: it has fewer than 256 elements for each. */
+bool reshard(const char *from, const char *to, int shards, int format);
+
+#endif

@@ -1,0 +1,188 @@
+/* test_many_shards.c - a checkpoint of a thousand ranks where a process may
+ * open few files: listed, shown, verified, resumed and exported; and nobody
+ * opens a shard that has nothing for him. */
+#include "base/file/fs.h"
+#include "tests/support/job_threads.h"
+#include "tests/support/reshard.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/cli.h"
+#include "train/checkpoint/manifest.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static const char *job = "tests/train/states.toml";
+enum { SHARDS = 1024, DESCRIPTORS = 256, OF_A_CHECKPOINT = 64 };
+
+static bool train(const char *dir, int world, const char *stage)
+{
+    const char *sets[] = {
+            stage,
+            "model.config.hidden_size=128",
+            "train.max_steps=4",
+            "checkpoint.save_steps=2",
+            "checkpoint.save_total_limit=0",
+            "checkpoint.export=hf",
+            NULL};
+    return job_threads_run(job, sets, world, dir) == ZD_OK;
+}
+
+/* From now on this process has no more than `count` descriptors. */
+static void allow_descriptors(rlim_t count)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        abort();
+    limit.rlim_cur = count;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        abort();
+}
+
+static rlim_t descriptors_used(void)
+{
+    int next = dup(0);
+    close(next);
+    return (rlim_t)next;
+}
+
+static bool lists(const char *path)
+{
+    char text[400] = "";
+    FILE *out = fmemopen(text, sizeof text, "w");
+    bool ok = checkpoint_ls(path, false, out) == ZD_OK;
+    fclose(out);
+    return ok && strstr(text, " ok ") && strstr(text, " 1024 ");
+}
+
+static bool shows(const char *path)
+{
+    FILE *out = fopen("/dev/null", "w");
+    bool ok = checkpoint_show(path, false, out) == ZD_OK;
+    fclose(out);
+    return ok;
+}
+
+static bool verifies(const char *path)
+{
+    FILE *out = fopen("/dev/null", "w");
+    bool ok = checkpoint_verify(path, false, out) == ZD_OK;
+    fclose(out);
+    return ok;
+}
+
+/* A resumed run of `world` ranks has steps 3 and 4 of the whole one. */
+static bool resumes(
+        const char *whole, const char *checkpoint, int world, const char *stage)
+{
+    char command[3 * PATH_MAX];
+    double *a, *b, apart = 0;
+    const char *dir = job_threads_dir();
+    snprintf(
+            command, sizeof command,
+            "mkdir %s/out && cp -r %s %s/out/checkpoint-000002", dir,
+            checkpoint, dir);
+    if (system(command) != 0 || !train(dir, world, stage))
+        return false;
+    int a_count = job_threads_column(whole, "loss", &a);
+    int b_count = job_threads_column(dir, "loss", &b);
+    bool ok = a_count == 4 && b_count == 2;
+    for (int i = 0; ok && i < 2; i++)
+        apart = a[2 + i] > b[i] ? a[2 + i] - b[i] : b[i] - a[2 + i];
+    ok = ok &&
+         (world == 1 ? memcmp(a + 2, b, 2 * sizeof *a) == 0 : apart < 1e-4);
+    free(a);
+    free(b);
+    return ok && (world > 1 || same_model(whole, dir));
+}
+
+static bool exports(const char *whole, const char *checkpoint)
+{
+    char out[PATH_MAX], command[3 * PATH_MAX];
+    snprintf(out, sizeof out, "%s/hf", job_threads_dir());
+    if (train_export(checkpoint, out, false, DTYPE_FP32) != ZD_OK)
+        return false;
+    snprintf(
+            command, sizeof command,
+            "test -f %s/model.safetensors && cmp %s/out/hf2/model.safetensors "
+            "%s/model.safetensors",
+            out, whole, out);
+    return system(command) == 0;
+}
+
+/* Only the shards that overlap are left; the rest of the folder is gone. */
+static bool reads_few(const char *checkpoint)
+{
+    size_t i;
+    json_t *entry;
+    char path[PATH_MAX];
+    float values[300];
+    int kept = 0;
+    struct model_config config;
+    struct param_table table;
+    struct checkpoint *open;
+    struct weight_source source;
+    const char *wanted = "model.layers.1.mlp.up_proj.weight@";
+
+    if (checkpoint_open(checkpoint, CHECKPOINT_TRUSTED, &open) != ZD_OK ||
+        model_config_read(checkpoint, &config) != ZD_OK ||
+        param_table_build(&config, NULL, 0, &table) != ZD_OK)
+        return false;
+    const json_t *files = json_object_get(checkpoint_manifest(open), "files");
+    json_array_foreach(files, i, entry)
+    {
+        size_t k;
+        json_t *text;
+        bool has = false;
+        json_array_foreach(json_object_get(entry, "holds"), k, text) has |=
+                strncmp(json_string_value(text), wanted, strlen(wanted)) == 0;
+        kept += has;
+        fs_join(path, sizeof path, checkpoint,
+                json_string_value(json_object_get(entry, "name")));
+        if (!has)
+            unlink(path);
+    }
+    int id = 0;
+    while (strncmp(table.params[id].name, wanted, strlen(wanted) - 1) != 0)
+        id++;
+    bool ok = kept > CHECKPOINT_OPEN_FILES && kept < 100 &&
+              checkpoint_source(open, &table, &source) == ZD_OK;
+    for (size_t at = 0; ok && at + 300 <= table.params[id].count; at += 250)
+        ok = source.read(source.ctx, id, at, 300, values) == ZD_OK;
+    weights_close(&source);
+    checkpoint_close(open);
+    param_table_fini(&table);
+    model_config_fini(&config);
+    return ok;
+}
+
+int main(void)
+{
+    char from[PATH_MAX], many[PATH_MAX], old[PATH_MAX];
+    char whole[PATH_MAX / 2], hf[PATH_MAX];
+    snprintf(whole, sizeof whole, "%s", job_threads_dir());
+    snprintf(from, sizeof from, "%s/out/checkpoint-000002", whole);
+    snprintf(hf, sizeof hf, "%s/out/hf2", whole);
+    snprintf(many, sizeof many, "%s/many", job_threads_dir());
+    snprintf(old, sizeof old, "%s/old", job_threads_dir());
+    tap_ok(train(whole, 1, "zero.stage=0"), "a run of one rank");
+    tap_ok(train_export(from, hf, false, DTYPE_FP32) == ZD_OK, "its export");
+    tap_ok(reshard(from, many, SHARDS, 3), "its checkpoint as %d shards",
+           SHARDS);
+    tap_ok(reshard(from, old, SHARDS, 2), "the same in format 2");
+
+    allow_descriptors(DESCRIPTORS);
+    tap_ok(resumes(whole, many, 1, "zero.stage=0"), "resumed by one rank");
+    tap_ok(resumes(whole, old, 1, "zero.stage=0"), "format 2, by one rank");
+    tap_ok(resumes(whole, many, 4, "zero.stage=3"), "resumed by four ranks");
+    allow_descriptors(descriptors_used() + OF_A_CHECKPOINT);
+    tap_ok(lists(many), "listed");
+    tap_ok(shows(many), "shown");
+    tap_ok(verifies(many), "verified");
+    tap_ok(exports(whole, many), "exported");
+    tap_ok(exports(whole, old), "format 2, exported");
+    tap_ok(reads_few(many), "shards that hold nothing of it are not opened");
+    return tap_done();
+}

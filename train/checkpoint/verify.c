@@ -1,0 +1,268 @@
+#include "train/checkpoint/verify.h"
+
+#include "base/device/device.h"
+#include "base/file/fs.h"
+#include "base/progress.h"
+#include "base/text_buffer.h"
+#include "base/threads.h"
+#include "train/checkpoint/holds.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- what of a shard is damaged ------------------------------------------- */
+
+enum { NAMED_MAX = 3 }; /* arrays that a message names; further are counted */
+
+struct damage {
+    char text[400];
+    struct text_buffer buffer;
+    int arrays;
+};
+
+static void add_damaged(
+        struct damage *damage, const struct held *held,
+        const struct held_array *array)
+{
+    if (damage->arrays++ < NAMED_MAX)
+        text_buffer_add(
+                &damage->buffer, "%s%s of %s", damage->arrays > 1 ? ", " : "",
+                array_kind_name(array->kind), held->name);
+}
+
+/* False: the file has no such array, or cannot be read there. */
+static bool check_array(
+        const struct st_file *file, const struct held *held,
+        const struct held_array *array, struct damage *damage)
+{
+    enum { CHUNK = 1 << 20 };
+    char name[PARAM_NAME_MAX + 48], hex[HASH_HEX];
+    snprintf(
+            name, sizeof name, "%s/%s@%zu", array_kind_name(array->kind),
+            held->name, held->begin);
+    const struct st_tensor *tensor = st_find(file, name);
+    if (!tensor || strcmp(tensor->dtype, array->type) != 0)
+        return false;
+    struct hasher *hasher = hasher_create();
+    char *chunk = malloc(CHUNK);
+    bool ok = hasher && chunk;
+    for (uint64_t at = 0; ok && at < tensor->bytes; at += CHUNK) {
+        uint64_t left = tensor->bytes - at;
+        size_t part = left < CHUNK ? (size_t)left : CHUNK;
+        ok = st_read_bytes(file, tensor, at, part, chunk) == ZD_OK;
+        if (ok)
+            hasher_update(hasher, chunk, part);
+    }
+    if (ok)
+        hasher_finish(hasher, hex);
+    if (ok && strncmp(hex, array->digest, HELD_DIGEST) != 0)
+        add_damaged(damage, held, array);
+    free(chunk);
+    hasher_destroy(hasher);
+    return ok;
+}
+
+/* What of a file with a wrong digest is wrong; "" when the manifest does not
+ * say what it holds. */
+static void find_damage(
+        const char *path, const json_t *entry, struct damage *damage)
+{
+    size_t i;
+    json_t *text;
+    struct st_file *file = NULL;
+    const json_t *holds = json_object_get(entry, "holds");
+    damage->buffer = (struct text_buffer){
+            .out = damage->text, .bytes = sizeof damage->text};
+    text_buffer_add(&damage->buffer, "%s", "");
+    if (!holds)
+        return;
+    bool header = st_open(path, &file) != ZD_OK;
+    json_array_foreach(holds, i, text)
+    {
+        struct held held;
+        if (header || !held_parse(json_string_value(text), &held))
+            break;
+        for (int k = 0; k < held.array_count; k++)
+            header |= !check_array(file, &held, &held.arrays[k], damage);
+    }
+    st_close(file);
+    zd_error_clear();
+    if (damage->arrays > NAMED_MAX)
+        text_buffer_add(
+                &damage->buffer, " and %d more", damage->arrays - NAMED_MAX);
+    if (header || damage->arrays == 0) {
+        damage->buffer.used = 0;
+        text_buffer_add(&damage->buffer, "its header");
+    }
+}
+
+/* --- one file ------------------------------------------------------------- */
+
+static enum zd_status file_length(const char *path, uint64_t *bytes_out)
+{
+    int fd;
+    ZD_TRY(fs_open_read(path, &fd, bytes_out));
+    close(fd);
+    return ZD_OK;
+}
+
+static enum zd_status check_file(
+        const char *path, const json_t *entry, bool full)
+{
+    char hex[HASH_HEX];
+    const char *digest = json_string_value(json_object_get(entry, "xxh3_128"));
+    uint64_t bytes, expected = (uint64_t)json_integer_value(
+                            json_object_get(entry, "bytes"));
+
+    ZD_TRY(file_length(path, &bytes));
+    if (bytes == expected && full)
+        ZD_TRY(hash_file(path, hex, &bytes));
+    if (bytes != expected)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0804",
+                "%s has %llu bytes, the manifest says %llu", path,
+                (unsigned long long)bytes, (unsigned long long)expected);
+    if (full && (!digest || strcmp(digest, hex) != 0)) {
+        struct damage damage = {.arrays = 0};
+        find_damage(path, entry, &damage);
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0805",
+                "%s is damaged%s%s: its digest is %s, the manifest says %s",
+                path, damage.text[0] ? " in " : "", damage.text, hex,
+                digest ? digest : "none");
+    }
+    return ZD_OK;
+}
+
+enum zd_status verify_file(const char *dir, const json_t *entry, bool full)
+{
+    char path[PATH_MAX];
+    fs_join(path, sizeof path, dir,
+            json_string_value(json_object_get(entry, "name")));
+    enum zd_status status = check_file(path, entry, full);
+    if (status == ZD_ERR_NO_INPUT) { /* inside a checkpoint: damage */
+        struct zd_error error = *zd_error_get();
+        error.status = status = ZD_ERR_DATA;
+        zd_error_set(&error);
+    }
+    return status;
+}
+
+/* --- by threads ----------------------------------------------------------- */
+
+struct work {
+    const char *dir;
+    const json_t *files;
+    int of;
+    struct progress *progress;
+    _Atomic int next; /* the file that nobody has taken yet */
+    pthread_mutex_t lock;
+    /* under it */
+    int failed; /* the first that is wrong */
+    struct zd_error error;
+};
+
+static void *work_on(void *ctx)
+{
+    struct work *work = ctx;
+    struct progress *before = progress_use(work->progress);
+    int count = (int)json_array_size(work->files);
+    for (;;) {
+        int i = atomic_fetch_add(&work->next, work->of);
+        if (i >= count || i < 0)
+            break;
+        if (verify_file(
+                    work->dir, json_array_get(work->files, (size_t)i), true) ==
+            ZD_OK)
+            continue;
+        pthread_mutex_lock(&work->lock);
+        if (i < work->failed) {
+            work->failed = i;
+            work->error = *zd_error_get();
+        }
+        pthread_mutex_unlock(&work->lock);
+        zd_error_clear();
+        atomic_store(&work->next, count); /* those before it are taken */
+    }
+    progress_use(before);
+    return NULL;
+}
+
+enum zd_status verify_files(
+        const char *dir, const json_t *manifest,
+        const struct verify_share *share)
+{
+    pthread_t threads[VERIFY_THREADS_MAX];
+    struct progress *progress = progress_use(NULL);
+    struct work work = {
+            .dir = dir,
+            .files = json_object_get(manifest, "files"),
+            .of = share->of,
+            .progress = progress,
+            .next = share->first,
+            .failed = INT_MAX};
+    int files = (int)json_array_size(work.files) / share->of, started = 0;
+    int wanted = share->threads ? share->threads : device_affinity_cpus();
+
+    progress_use(progress);
+    if (wanted > VERIFY_THREADS_MAX)
+        wanted = VERIFY_THREADS_MAX;
+    pthread_mutex_init(&work.lock, NULL);
+    while (started + 1 < wanted && started < files &&
+           thread_start(&threads[started], "zerod-verify", work_on, &work) == 0)
+        started++;
+    work_on(&work);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&work.lock);
+    if (work.failed == INT_MAX)
+        return ZD_OK;
+    zd_error_set(&work.error);
+    return work.error.status;
+}
+
+enum zd_status manifest_check_files(
+        const char *dir, const json_t *manifest, bool full)
+{
+    size_t i;
+    json_t *entry;
+    struct verify_share all = {.of = 1};
+    if (full)
+        return verify_files(dir, manifest, &all);
+    json_array_foreach(json_object_get(manifest, "files"), i, entry)
+            ZD_TRY(verify_file(dir, entry, false));
+    return ZD_OK;
+}
+
+/* --- by ranks ------------------------------------------------------------- */
+
+enum zd_status verify_ranks(struct comm *comm, const char *dir, int threads)
+{
+    void *gathered;
+    json_t *manifest = NULL;
+    struct verify_share share = {
+            .first = comm_rank(comm),
+            .of = comm_size(comm),
+            .threads = threads};
+    enum zd_status status = manifest_read(dir, &manifest);
+    if (status == ZD_OK)
+        status = verify_files(dir, manifest, &share);
+    json_decref(manifest);
+    struct zd_error own = {.status = ZD_OK}, worst = {.status = ZD_OK};
+    if (status != ZD_OK)
+        own = *zd_error_get();
+    zd_error_clear();
+    ZD_TRY(comm_gather_new(comm, &own, sizeof own, &gathered));
+    const struct zd_error *all = gathered;
+    for (int r = 0; r < comm_size(comm); r++)
+        if (worst.status == ZD_OK ||
+            (worst.status != ZD_ERR_DATA && all[r].status == ZD_ERR_DATA))
+            worst = all[r];
+    free(gathered);
+    if (comm_rank(comm) == 0 && worst.status != ZD_OK)
+        zd_error_set(&worst);
+    return worst.status;
+}
