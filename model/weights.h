@@ -28,6 +28,11 @@ enum zd_status weights_open_hf(
         const struct param_table *table, enum dtype *storage_out,
         struct weight_source *source_out);
 
+/* GPT-2 files name their tensors with or without "transformer."; export keeps
+ * what was read. True where it cannot be known: save_pretrained writes it, and
+ * loading will say what is wrong. */
+bool weights_hf_has_prefix(const char *dir);
+
 /* Random initial weights keyed on (seed, tensor name, element): the same at
  * every world size and stage. */
 enum zd_status weights_open_random(

@@ -3,6 +3,7 @@
 
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
+#include "base/must.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -282,4 +283,32 @@ enum zd_status weights_open_hf(
         *storage_out = storage_dtype(source);
     *source_out = (struct weight_source){hf_read, hf_close, source};
     return ZD_OK;
+}
+
+bool weights_hf_has_prefix(const char *dir)
+{
+    char path[PATH_BYTES], *text;
+    size_t bytes;
+    struct st_file *file;
+    bool prefix;
+
+    fs_join(path, sizeof path, dir, "model.safetensors.index.json");
+    if (fs_exists(path) &&
+        fs_read_file(path, (uint64_t)64 << 20, &text, &bytes) == ZD_OK) {
+        prefix = strstr(text, "\"transformer.wte.weight\"") != NULL;
+        free(text);
+        return prefix;
+    }
+    if (zd_error_get()->status == ZD_ERR_MEMORY)
+        zd_out_of_memory();
+    fs_join(path, sizeof path, dir, "model.safetensors");
+    if (st_open(path, &file) != ZD_OK) {
+        if (zd_error_get()->status == ZD_ERR_MEMORY)
+            zd_out_of_memory();
+        zd_error_clear();
+        return true;
+    }
+    prefix = st_find(file, "transformer.wte.weight") != NULL;
+    st_close(file);
+    return prefix;
 }

@@ -19,37 +19,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* GPT-2 files name their tensors with or without "transformer."; export keeps
- * what was read. A model made here gets the prefix that save_pretrained writes.
- */
 static bool has_gpt2_prefix(const struct train_job *job)
 {
-    char path[PATH_MAX], *text;
-    size_t bytes;
-    struct st_file *file;
-    bool prefix;
-
-    if (!job->model.path || job->model.init == MODEL_RANDOM)
-        return true;
-    fs_join(path, sizeof path, job->model.path, "model.safetensors.index.json");
-    if (fs_exists(path) &&
-        fs_read_file(path, (uint64_t)64 << 20, &text, &bytes) == ZD_OK) {
-        prefix = strstr(text, "\"transformer.wte.weight\"") != NULL;
-        free(text);
-        return prefix;
-    }
-    if (zd_error_get()->status == ZD_ERR_MEMORY)
-        zd_out_of_memory();
-    fs_join(path, sizeof path, job->model.path, "model.safetensors");
-    if (st_open(path, &file) != ZD_OK) {
-        if (zd_error_get()->status == ZD_ERR_MEMORY)
-            zd_out_of_memory();
-        zd_error_clear(); /* loading will say so */
-        return true;
-    }
-    prefix = st_find(file, "transformer.wte.weight") != NULL;
-    st_close(file);
-    return prefix;
+    bool is_made = !job->model.path || job->model.init == MODEL_RANDOM;
+    return is_made || weights_hf_has_prefix(job->model.path);
 }
 
 static enum zd_status open_source(

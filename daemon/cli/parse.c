@@ -213,12 +213,14 @@ static enum zd_status set_choice(
     return fail_value(option, text, option->choices);
 }
 
-static enum zd_status add_setting(
+static enum zd_status add_to_list(
         const struct cli_option *option, const char *text,
         struct cli_args *args)
 {
     struct cli_list *list = field(args, option);
-    if (text[strspn(text, " \t")] == '=' || !strchr(text, '=')) {
+    bool is_setting = option->kind == CLI_SETTING;
+    if (is_setting &&
+        (text[strspn(text, " \t")] == '=' || !strchr(text, '='))) {
         ZD_FAIL(ZD_ERR_USAGE, USAGE, "--%s takes section.key=value, not `%s`",
                 option->name, text);
         zd_fail_help("like --%s optim.learning_rate=1e-4", option->name);
@@ -253,8 +255,9 @@ static enum zd_status set_value(
         return set_real(option, text, args);
     case CLI_DURATION:
         return set_duration(option, text, args);
+    case CLI_LIST:
     case CLI_SETTING:
-        return add_setting(option, text, args);
+        return add_to_list(option, text, args);
     }
     return ZD_OK;
 }

@@ -14,8 +14,9 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     struct cli_line line;
     const struct cli_program *program; /* whose command it is */
     const char *job, *out, *dtype, *model, *prompt, *tokenizer;
+    const char *base;
     const char *format, *log_format, *resume, *replay;
-    struct cli_list sets;
+    struct cli_list sets, adapters;
     int64_t world, per_node, max_steps, stop_after, max_new_tokens, seed;
     double temperature, top_p;
     int64_t count;
@@ -43,6 +44,7 @@ cli_command_fn command_export;
 cli_command_fn command_ckpt_ls;
 cli_command_fn command_ckpt_show;
 cli_command_fn command_ckpt_verify;
+cli_command_fn command_merge;
 cli_command_fn command_generate;
 cli_command_fn command_data_encode;
 cli_command_fn command_data_decode;

@@ -1,21 +1,115 @@
-/* command_model.c - checkpoints, exported models, and text from them. */
+/* command_model.c - checkpoints, exported models, adapters, and text from them.
+ */
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "train/checkpoint/cli.h"
 #include "train/text/generate.h"
 
+#include "base/file/fs.h"
+#include "base/must.h"
+
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* --dtype; `absent` without it. */
+static enum dtype dtype_of(const struct cli_args *args, enum dtype absent)
+{
+    static const enum dtype types[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
+    for (size_t i = 0; args->dtype && i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(args->dtype, dtype_name(types[i])) == 0)
+            return types[i];
+    return absent;
+}
 
 enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
 {
-    static const enum dtype types[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
-    enum dtype dtype = DTYPE_FP32;
-    for (size_t i = 0; args->dtype && i < sizeof types / sizeof types[0]; i++)
-        if (strcmp(args->dtype, dtype_name(types[i])) == 0)
-            dtype = types[i];
     return train_export(
-            args->line.operands[0], args->out, args->dtype != NULL, dtype);
+            args->line.operands[0], args->out, args->dtype != NULL,
+            dtype_of(args, DTYPE_FP32));
 }
+
+/* --- adapters --- */
+
+/* The adapters of a command line: DIR, or DIR=WEIGHT. */
+struct adapters {
+    char *dirs[CLI_LIST_MAX]; /* owned */
+    struct adapter_choice choices[CLI_LIST_MAX];
+    int count;
+};
+
+static enum zd_status adapters_init(
+        struct adapters *adapters, const struct cli_list *list)
+{
+    adapters->count = 0;
+    for (int i = 0; i < list->count; i++) {
+        char *dir = zd_must(strdup(list->items[i]));
+        char *mark = strrchr(dir, '='), *end;
+        double weight = 1;
+        adapters->dirs[adapters->count++] = dir;
+        if (mark && !fs_is_dir(dir)) {
+            weight = strtod(mark + 1, &end);
+            if (end == mark + 1 || *end || !isfinite(weight))
+                return ZD_FAIL(
+                        ZD_ERR_USAGE, "E0101",
+                        "--adapter takes DIR or DIR=WEIGHT, not `%s`", dir);
+            *mark = '\0';
+        }
+        adapters->choices[i] = (struct adapter_choice){dir, weight};
+    }
+    return ZD_OK;
+}
+
+static void adapters_fini(struct adapters *adapters)
+{
+    for (int i = 0; i < adapters->count; i++)
+        free(adapters->dirs[i]);
+}
+
+static enum zd_status merge(
+        const struct cli_args *args, const struct adapters *adapters,
+        const struct model_config *config, const struct param_table *table)
+{
+    struct weight_source source;
+    enum dtype storage;
+    ZD_TRY(weights_export_check(args->out));
+    ZD_TRY(weights_open_adapted(
+            args->base, config, table, adapters->choices, adapters->count,
+            &storage, &source));
+    struct hf_export_options options = {
+            .dtype = dtype_of(args, storage),
+            .max_shard_bytes = 5000000000u,
+            .copy_from = args->base,
+            .gpt2_prefix = weights_hf_has_prefix(args->base),
+    };
+    enum zd_status status =
+            weights_export_hf(args->out, config, table, &source, &options);
+    weights_close(&source);
+    return status;
+}
+
+enum zd_status command_merge(struct cli_args *args, int *argc, char ***argv)
+{
+    struct adapters adapters;
+    struct model_config config = {0};
+    struct param_table table = {0};
+    enum zd_status status = adapters_init(&adapters, &args->adapters);
+    if (status == ZD_OK && !fs_exists(args->base))
+        status =
+                ZD_FAIL(ZD_ERR_NO_INPUT, "E0301", "no model at %s", args->base);
+    if (status == ZD_OK)
+        status = model_config_read(args->base, &config);
+    if (status == ZD_OK)
+        status = param_table_build(&config, NULL, 0, &table);
+    if (status == ZD_OK)
+        status = merge(args, &adapters, &config, &table);
+    param_table_fini(&table);
+    model_config_fini(&config);
+    adapters_fini(&adapters);
+    return status;
+}
+
+/* --- looking at checkpoints --- */
 
 typedef enum zd_status tell_fn(const char *path, bool json, FILE *out);
 
@@ -48,11 +142,18 @@ enum zd_status command_ckpt_verify(
 enum zd_status command_generate(struct cli_args *args, int *argc, char ***argv)
 {
     struct generate_options options = generate_options_default();
+    struct adapters adapters;
+    enum zd_status status = adapters_init(&adapters, &args->adapters);
+    options.adapters = adapters.choices;
+    options.adapter_count = adapters.count;
     options.model = args->model;
     options.prompt = args->prompt;
     options.max_new_tokens = (int)args->max_new_tokens;
     options.temperature = args->temperature;
     options.top_p = args->top_p;
     options.seed = (uint64_t)args->seed;
-    return generate_text(&options, stdout);
+    if (status == ZD_OK)
+        status = generate_text(&options, stdout);
+    adapters_fini(&adapters);
+    return status;
 }

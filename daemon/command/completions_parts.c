@@ -29,9 +29,11 @@ static void add_part(
             value->more = keys->words ? keys->words : "";
             return;
         }
+    char word[64]; /* DIR of DIR=WEIGHT */
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(part, "="), part);
     if (is_one_of(part, "FILE PATH CHECKPOINT SOCKET"))
         value->is_file = true;
-    else if (is_one_of(part, "DIR OUT"))
+    else if (is_one_of(word, "DIR OUT"))
         value->is_dir = true;
     else if (strcmp(part, "JOB") == 0)
         value->is_job = true;

@@ -112,6 +112,25 @@ warm='generate --model hf --prompt "The mill" --max-new-tokens 24 --temperature 
 ok '  a seed gives one text' eval "call 0 $warm --seed 3 && mv out first && call 0 $warm --seed 3 && cmp out first"
 ok '  another seed another' eval "call 0 $warm --seed 4 && ! cmp -s out first"
 
+# --- adapters ---
+base=$fixtures/llama/model
+lora=$fixtures/adapters/llama-patterns
+ok 'merge' call 0 merge --base "$base" --adapter "$lora" -o merged
+ok '  in the type of the base, its tokenizer beside it' eval \
+    'head -c 2000 merged/model.safetensors | grep -q "\"dtype\": *\"BF16\"" && cmp "$base/tokenizer.json" merged/tokenizer.json'
+ok '  over a merge of ours, in another type' call 0 merge --base "$base" --adapter "$lora" -o merged --dtype fp32
+ok 'generate --adapter' call 0 generate --model "$base" --adapter "$lora" --prompt "The mill" --max-new-tokens 24
+mv out adapted
+ok '  as from the merged model' eval 'call 0 generate --model merged --prompt "The mill" --max-new-tokens 24 && cmp out adapted'
+ok '  not as from the base' eval 'call 0 generate --model "$base" --prompt "The mill" --max-new-tokens 24 && ! cmp -s out adapted'
+ok 'a weight, where modules are saved whole' eval 'call 65 merge --base "$base" --adapter "$lora=0.5" -o no && has "E0324.*patterns" err && [ ! -e no ]'
+ok 'an adapter of another base' eval 'call 65 merge --base "$fixtures/qwen3/model" --adapter "$lora" -o no && has "E032[23]" err && [ ! -e no ]'
+ok 'an adapter that is not there' eval 'call 66 merge --base "$base" --adapter none -o no && has "none/adapter_config.json" err'
+ok 'a weight that is no number' eval 'call 64 merge --base "$base" --adapter "$lora=much" -o no && has "DIR=WEIGHT" err'
+odd=$fixtures/llama_odd/model
+cp -r "$fixtures/adapters/llama_odd-head" head
+ok 'two adapters that save one head' eval 'call 65 merge --base "$odd" --adapter head --adapter head -o no && has "lm_head" err'
+
 # --- the rest of the run ---
 ok 'the run goes on to its end' call 0 --job job.toml --resume auto
 ok '  from step 2' eval '! has "^step [12]/3" err && has "^step 3/3" err && [ -s run/hf/model.safetensors ]'

@@ -64,8 +64,9 @@ static enum zd_status open_model(
     ZD_TRY(model_config_read(options->model, &g->config));
     ZD_TRY(text_open_dir(options->model, &g->config, &g->text));
     ZD_TRY(param_table_build(&g->config, NULL, 0, &g->table));
-    ZD_TRY(weights_open_hf(
-            options->model, &g->config, &g->table, NULL, &g->source));
+    ZD_TRY(weights_open_adapted(
+            options->model, &g->config, &g->table, options->adapters,
+            options->adapter_count, NULL, &g->source));
     ZD_TRY(holder_create(&g->table, DTYPE_FP32, &g->source, false, &g->holder));
     return decoder_encode(&g->text, options->prompt, &g->prompt);
 }

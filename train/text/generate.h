@@ -3,7 +3,7 @@
 #ifndef ZD_TRAIN_TEXT_GENERATE_H
 #define ZD_TRAIN_TEXT_GENERATE_H
 
-#include "base/status.h"
+#include "model/merge.h"
 
 #include <stdint.h>
 
@@ -22,7 +22,9 @@ int32_t sampler_pick(
         int64_t position);
 
 struct generate_options {
-    const char *model;  /* a Hugging Face directory */
+    const char *model;                     /* a Hugging Face directory */
+    const struct adapter_choice *adapters; /* added to it */
+    int adapter_count;
     const char *prompt; /* UTF-8; the tokenizer's BOS is put in front */
     int max_new_tokens;
     double temperature, top_p; /* temperature 0: greedy */
