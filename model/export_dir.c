@@ -170,7 +170,7 @@ enum zd_status export_dir_check(const char *dir, bool finished)
     return ZD_ERR_CREATE;
 }
 
-enum zd_status export_dir_names(
+enum zd_status export_dir_places(
         const char *dir, char to[EXPORT_PATH_BYTES],
         char temporary[EXPORT_PATH_BYTES])
 {
@@ -183,6 +183,14 @@ enum zd_status export_dir_names(
                 length);
     snprintf(to, EXPORT_PATH_BYTES - 8, "%.*s", (int)length, dir);
     snprintf(temporary, EXPORT_PATH_BYTES, "%.*s.tmp", (int)length, dir);
+    return ZD_OK;
+}
+
+enum zd_status export_dir_names(
+        const char *dir, char to[EXPORT_PATH_BYTES],
+        char temporary[EXPORT_PATH_BYTES])
+{
+    ZD_TRY(export_dir_places(dir, to, temporary));
     ZD_TRY(export_dir_check(to, true));
     return export_dir_check(temporary, false);
 }

@@ -6,6 +6,7 @@
 #include "base/file/safetensors.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ struct hf_export {
     const char *dir; /* being written */
     const struct model_config *config;
     const struct param_table *table;
-    const struct weight_source *source;
+    const struct weight_source *source; /* NULL: of who writes no tensor */
     const struct hf_export_options *options;
     int *shard; /* (table->count) file of each tensor, from 0; owned */
     int shards;
@@ -70,30 +71,14 @@ static void name_tensors(struct hf_export *e)
     }
 }
 
-static enum zd_status write_tensor(
-        struct hf_export *e, int id, struct st_writer *writer)
-{
-    size_t count = e->table->params[id].count;
-    enum dtype type = e->options->dtype;
-    for (size_t begin = 0; begin < count; begin += PIECE) {
-        size_t n = count - begin < PIECE ? count - begin : PIECE;
-        ZD_TRY(e->source->read(e->source->ctx, id, begin, n, e->values));
-        dtype_convert(e->packed, type, e->values, DTYPE_FP32, n);
-        ZD_TRY(st_writer_write(writer, e->packed, n * dtype_bytes(type)));
-    }
-    return ZD_OK;
-}
-
 static int list_shard(
-        const struct hf_export *e, int shard, struct st_entry *entries,
-        int *ids)
+        const struct hf_export *e, int shard, struct st_entry *entries)
 {
     int count = 0;
     for (int id = 0; id < e->table->count; id++) {
         const struct param *p = &e->table->params[id];
         if (e->shard[id] != shard)
             continue;
-        ids[count] = id;
         entries[count++] = (struct st_entry){
                 .name = e->names[id],
                 .dtype = dtype_safetensors_name(e->options->dtype),
@@ -104,41 +89,26 @@ static int list_shard(
     return count;
 }
 
-static enum zd_status write_listed(
-        struct hf_export *e, const char *path, const struct st_entry *entries,
-        const int *ids, int count, const json_t *metadata)
+/* The file with its header, at its full length; whose tensors follow. */
+static enum zd_status create_shard(struct hf_export *e, int shard)
 {
     struct st_writer *writer;
-    ZD_TRY(st_writer_create(path, entries, count, metadata, &writer));
-    for (int i = 0; i < count; i++) {
-        enum zd_status status =
-                write_tensor(e, ids[st_writer_order(writer, i)], writer);
-        if (status != ZD_OK) {
-            st_writer_abandon(writer);
-            return status;
-        }
-    }
-    return st_writer_finish(writer, NULL, NULL);
-}
-
-static enum zd_status write_shard(struct hf_export *e, int shard)
-{
     char name[64], path[PATH_BYTES];
     size_t tensors = (size_t)e->table->count;
     struct st_entry *entries = calloc(tensors, sizeof *entries);
-    int *ids = calloc(tensors, sizeof *ids);
     json_t *metadata = json_pack("{s:s}", EXPORT_WRITER_KEY, EXPORT_WRITER);
     enum zd_status status;
     shard_name(e, shard, name);
     fs_join(path, sizeof path, e->dir, name);
-    if (entries && ids && metadata) {
-        int count = list_shard(e, shard, entries, ids);
-        status = write_listed(e, path, entries, ids, count, metadata);
+    if (entries && metadata) {
+        int count = list_shard(e, shard, entries);
+        status = st_writer_create(path, entries, count, metadata, &writer);
+        if (status == ZD_OK)
+            status = st_writer_leave(writer);
     } else {
         status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an export");
     }
     json_decref(metadata);
-    free(ids);
     free(entries);
     return status;
 }
@@ -233,25 +203,128 @@ static enum zd_status copy_files(const struct hf_export *e)
     return ZD_OK;
 }
 
-static enum zd_status write_all(struct hf_export *e)
+/* --- what is in the files ------------------------------------------------- */
+
+/* Bytes [begin, end) of the files' tensors, all files one behind the other. */
+struct span {
+    uint64_t begin, end;
+};
+
+/* Where a byte of a file's tensors lies in it. Parts meet at whole pages, so
+ * that no two hosts write to one. */
+static uint64_t place_of(uint64_t data_begin, uint64_t bytes, uint64_t at)
 {
-    size_t count = (size_t)e->table->count;
-    e->shard = calloc(count, sizeof *e->shard);
-    e->names = calloc(count, sizeof *e->names);
+    enum { PAGE = 4096 };
+    if (at == 0 || at == bytes)
+        return data_begin + at;
+    uint64_t page = (data_begin + at) / PAGE * PAGE;
+    return page > data_begin ? page : data_begin;
+}
+
+/* Bytes [from, to) of the file, which lie in this tensor. */
+static enum zd_status write_run(
+        struct hf_export *e, int fd, const struct st_file *file,
+        const struct st_tensor *tensor, int id, uint64_t from, uint64_t to)
+{
+    enum dtype type = e->options->dtype;
+    size_t size = dtype_bytes(type);
+    while (from < to) {
+        size_t left = (size_t)((to - from) / size);
+        size_t n = left < PIECE ? left : PIECE;
+        size_t begin = (size_t)((from - tensor->begin) / size);
+        ZD_TRY(e->source->read(e->source->ctx, id, begin, n, e->values));
+        dtype_convert(e->packed, type, e->values, DTYPE_FP32, n);
+        ZD_TRY(fs_pwrite(fd, file->path, e->packed, n * size, from));
+        from += n * size;
+    }
+    return ZD_OK;
+}
+
+/* Bytes [from, to) of a file, whatever tensors they belong to. */
+static enum zd_status write_tensors(
+        struct hf_export *e, int fd, const struct st_file *file, int shard,
+        uint64_t from, uint64_t to)
+{
+    for (int id = 0; id < e->table->count; id++) {
+        if (e->shard[id] != shard)
+            continue;
+        const struct st_tensor *tensor = st_find(file, e->names[id]);
+        if (!tensor)
+            return ZD_FAIL(
+                    ZD_ERR_BUG, "E0902", "%s lacks %s", file->path,
+                    e->names[id]);
+        uint64_t end = tensor->begin + tensor->bytes;
+        uint64_t first = from > tensor->begin ? from : tensor->begin;
+        uint64_t last = to < end ? to : end;
+        if (first < last)
+            ZD_TRY(write_run(e, fd, file, tensor, id, first, last));
+    }
+    return ZD_OK;
+}
+
+/* What `mine` has of a file whose tensors begin at `at` of all. */
+static enum zd_status write_part(
+        struct hf_export *e, int shard, uint64_t at, uint64_t bytes,
+        struct span mine)
+{
+    char name[64], path[PATH_BYTES];
+    struct st_file *file;
+    uint64_t end = at + bytes;
+    if (mine.begin >= end || mine.end <= at)
+        return ZD_OK;
+    shard_name(e, shard, name);
+    fs_join(path, sizeof path, e->dir, name);
+    ZD_TRY(st_open(path, &file));
+    uint64_t data = file->file_bytes - bytes;
+    uint64_t from =
+            place_of(data, bytes, mine.begin > at ? mine.begin - at : 0);
+    uint64_t to = place_of(data, bytes, mine.end < end ? mine.end - at : bytes);
+    enum zd_status status = ZD_OK;
+    int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        status =
+                ZD_FAIL(ZD_ERR_CREATE, "E0708", "cannot create %s: %s", path,
+                        strerror(errno));
+    } else {
+        status = write_tensors(e, fd, file, shard, from, to);
+        enum zd_status synced = fs_sync_close(fd, path);
+        status = status == ZD_OK ? synced : status;
+    }
+    st_close(file);
+    return status;
+}
+
+static uint64_t shard_bytes(const struct hf_export *e, int shard)
+{
+    uint64_t bytes = 0;
+    for (int id = 0; id < e->table->count; id++)
+        if (e->shard[id] == shard)
+            bytes +=
+                    e->table->params[id].count * dtype_bytes(e->options->dtype);
+    return bytes;
+}
+
+static enum zd_status write_parts(struct hf_export *e, int part, int parts)
+{
+    uint64_t at = 0;
+    uint64_t total = e->table->total * dtype_bytes(e->options->dtype);
+    uint64_t each = total / (uint64_t)parts;
+    struct span mine = {each * (uint64_t)part, each * (uint64_t)(part + 1)};
+    if (part + 1 == parts)
+        mine.end = total;
     e->values = malloc(PIECE * sizeof *e->values);
     e->packed = malloc(PIECE * sizeof(float));
-    if (!e->shard || !e->names || !e->values || !e->packed)
+    if (!e->values || !e->packed)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an export");
-    cut_shards(e);
-    name_tensors(e);
-    for (int shard = 0; shard < e->shards; shard++)
-        ZD_TRY(write_shard(e, shard));
-    if (e->shards > 1)
-        ZD_TRY(write_index(e));
-    ZD_TRY(write_config(e));
-    ZD_TRY(copy_files(e));
-    return fs_sync_dir(e->dir);
+    for (int shard = 0; shard < e->shards; shard++) {
+        uint64_t bytes = shard_bytes(e, shard);
+        ZD_TRY(write_part(e, shard, at, bytes, mine));
+        at += bytes;
+    }
+    return ZD_OK;
 }
+
+/* --- all of it ------------------------------------------------------------ */
 
 enum zd_status weights_export_check(const char *dir)
 {
@@ -268,25 +341,89 @@ enum zd_status weights_export_check(const char *dir)
     return fs_remove_tree(temporary);
 }
 
+static void export_fini(struct hf_export *e)
+{
+    free(e->shard);
+    free(e->names);
+    free(e->values);
+    free(e->packed);
+}
+
+static enum zd_status export_init(
+        struct hf_export *e, const struct hf_export_job *job,
+        const char *temporary)
+{
+    size_t count = (size_t)job->table->count;
+    *e = (struct hf_export){
+            .dir = temporary,
+            .config = job->config,
+            .table = job->table,
+            .options = &job->options,
+            .shard = calloc(count, sizeof *e->shard),
+            .names = calloc(count, sizeof *e->names),
+    };
+    if (!e->shard || !e->names) {
+        export_fini(e);
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an export");
+    }
+    cut_shards(e);
+    name_tensors(e);
+    return ZD_OK;
+}
+
+enum zd_status weights_export_begin(const struct hf_export_job *job)
+{
+    struct hf_export e;
+    char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
+    ZD_TRY(export_dir_names(job->dir, to, temporary));
+    ZD_TRY(export_dir_begin(temporary));
+    ZD_TRY(export_init(&e, job, temporary));
+    enum zd_status status = ZD_OK;
+    for (int shard = 0; status == ZD_OK && shard < e.shards; shard++)
+        status = create_shard(&e, shard);
+    export_fini(&e);
+    return status;
+}
+
+enum zd_status weights_export_part(
+        const struct hf_export_job *job, const struct weight_source *source,
+        int part, int parts)
+{
+    struct hf_export e;
+    char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
+    ZD_TRY(export_dir_places(job->dir, to, temporary));
+    ZD_TRY(export_init(&e, job, temporary));
+    e.source = source;
+    enum zd_status status = write_parts(&e, part, parts);
+    export_fini(&e);
+    return status;
+}
+
+enum zd_status weights_export_end(const struct hf_export_job *job)
+{
+    struct hf_export e;
+    char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
+    ZD_TRY(export_dir_places(job->dir, to, temporary));
+    ZD_TRY(export_init(&e, job, temporary));
+    enum zd_status status = e.shards > 1 ? write_index(&e) : ZD_OK;
+    if (status == ZD_OK)
+        status = write_config(&e);
+    if (status == ZD_OK)
+        status = copy_files(&e);
+    if (status == ZD_OK)
+        status = fs_sync_dir(temporary);
+    export_fini(&e);
+    return status == ZD_OK ? export_dir_replace(temporary, to) : status;
+}
+
 enum zd_status weights_export_hf(
         const char *dir, const struct model_config *config,
         const struct param_table *table, const struct weight_source *source,
         const struct hf_export_options *options)
 {
-    char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
-    ZD_TRY(export_dir_names(dir, to, temporary));
-    ZD_TRY(export_dir_begin(temporary));
-    struct hf_export e = {
-            .dir = temporary,
-            .config = config,
-            .table = table,
-            .source = source,
-            .options = options,
-    };
-    enum zd_status status = write_all(&e);
-    free(e.shard);
-    free(e.names);
-    free(e.values);
-    free(e.packed);
-    return status == ZD_OK ? export_dir_replace(temporary, to) : status;
+    struct hf_export_job job = {
+            .dir = dir, .config = config, .table = table, .options = *options};
+    ZD_TRY(weights_export_begin(&job));
+    ZD_TRY(weights_export_part(&job, source, 0, 1));
+    return weights_export_end(&job);
 }

@@ -61,6 +61,21 @@ enum zd_status weights_export_hf(
         const char *dir, const struct model_config *config,
         const struct param_table *table, const struct weight_source *source,
         const struct hf_export_options *options);
+
+/* The same by several processes: one begins, then each writes its part (of
+ * `parts`, of about as many bytes each, from `source`), and when all have, one
+ * ends it. Only then is there a new `dir`. */
+struct hf_export_job {
+    const char *dir;
+    const struct model_config *config;
+    const struct param_table *table;
+    struct hf_export_options options;
+};
+enum zd_status weights_export_begin(const struct hf_export_job *job);
+enum zd_status weights_export_part(
+        const struct hf_export_job *job, const struct weight_source *source,
+        int part, int parts);
+enum zd_status weights_export_end(const struct hf_export_job *job);
 /* Could a model be written to `dir` now? Its folder is made and removed again.
  * ZD_ERR_CREATE as above. */
 enum zd_status weights_export_check(const char *dir);

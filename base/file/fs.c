@@ -241,6 +241,36 @@ enum zd_status fs_sync_name(const char *path)
     return fd < 0 ? fail_open(folder, errno) : sync_folder(fd, folder);
 }
 
+enum zd_status fs_pwrite(
+        int fd, const char *path, const void *data, size_t bytes,
+        uint64_t offset)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t put =
+                pwrite(fd, (const char *)data + done, bytes - done,
+                       (off_t)(offset + done));
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return fail_write(path, errno);
+        done += (size_t)put;
+        progress_completed();
+    }
+    return ZD_OK;
+}
+
+enum zd_status fs_sync_close(int fd, const char *path)
+{
+    enum zd_status status = ZD_OK;
+    if (fsync(fd) != 0)
+        status = fail_write(path, errno);
+    progress_completed();
+    if (close(fd) != 0 && status == ZD_OK)
+        status = fail_write(path, errno);
+    return status;
+}
+
 static enum zd_status write_and_sync(
         const char *path, const void *data, size_t bytes)
 {

@@ -25,6 +25,11 @@ enum zd_status fs_pread(
         int fd, const char *path, void *data, size_t bytes, uint64_t offset);
 enum zd_status fs_write(
         int fd, const char *path, const void *data, size_t bytes);
+enum zd_status fs_pwrite(
+        int fd, const char *path, const void *data, size_t bytes,
+        uint64_t offset);
+/* What was written is on the disk; then it is closed, whatever happens. */
+enum zd_status fs_sync_close(int fd, const char *path);
 /* Write beside, fsync, rename over, fsync the folder. */
 enum zd_status fs_write_file(const char *path, const void *data, size_t bytes);
 enum zd_status fs_sync_dir(const char *path);

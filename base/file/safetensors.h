@@ -79,6 +79,10 @@ const char *st_writer_digest(const struct st_writer *writer, int entry);
  * Frees the writer whatever happens. */
 enum zd_status st_writer_finish(
         struct st_writer *writer, char *digest_hex, uint64_t *bytes_out);
+/* Instead of writing: the file gets its whole length, and others write the data
+ * of its tensors at their places (st_open). fsync and close; frees the writer.
+ */
+enum zd_status st_writer_leave(struct st_writer *writer);
 /* Close and unlink an unfinished file. */
 void st_writer_abandon(struct st_writer *writer);
 

@@ -273,6 +273,35 @@ enum zd_status st_writer_finish(
     return status;
 }
 
+/* Where the file system can, what they will write has room from now on. */
+static enum zd_status reserve(struct st_writer *writer)
+{
+    uint64_t bytes = writer->total_bytes;
+    for (int i = 0; i < writer->slot_count; i++)
+        bytes += writer->slots[i].bytes;
+    if (fallocate(writer->fd, 0, 0, (off_t)bytes) == 0)
+        return ZD_OK;
+    if ((errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) &&
+        ftruncate(writer->fd, (off_t)bytes) == 0)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,
+            strerror(errno));
+}
+
+enum zd_status st_writer_leave(struct st_writer *writer)
+{
+    enum zd_status status = reserve(writer);
+    enum zd_status synced = fs_sync_close(writer->fd, writer->path);
+    writer->fd = -1;
+    if (status == ZD_OK)
+        status = synced;
+    if (status != ZD_OK)
+        unlink(writer->path);
+    writer_free(writer);
+    return status;
+}
+
 void st_writer_abandon(struct st_writer *writer)
 {
     if (!writer)

@@ -219,3 +219,55 @@ Test(model_export, what_an_interrupted_export_left_is_swept_away)
     cr_expect_eq(export(&o, DTYPE_BF16, 1 << 30, o.dir), ZD_OK);
     teardown(&o);
 }
+
+/* Each process writes its part of one or of several files; an element is then
+ * never read twice, and the files are those of one process. */
+static size_t elements_read;
+
+static enum zd_status counting_read(
+        void *ctx, int id, size_t begin, size_t count, float *out)
+{
+    const struct weight_source *source = ctx;
+    elements_read += count;
+    return source->read(source->ctx, id, begin, count, out);
+}
+
+Test(model_export, parts_make_the_files_of_one_process)
+{
+    static const uint64_t limits[] = {1 << 30, 40000};
+    static const char *const names[][3] = {
+            {"model.safetensors"},
+            {"model-00001-of-00004.safetensors",
+             "model-00003-of-00004.safetensors",
+             "model.safetensors.index.json"}};
+    for (int parts = 2; parts <= 7; parts += 5)
+        for (int i = 0; i < 2; i++) {
+            struct opened one, many;
+            setup(&one, "llama_odd");
+            setup(&many, "llama_odd");
+            tiny_must(export(&one, DTYPE_BF16, limits[i], one.dir));
+            struct weight_source counted = {
+                    .read = counting_read, .ctx = &many.source};
+            struct hf_export_job job = {
+                    .dir = many.out,
+                    .config = &many.config,
+                    .table = &many.table,
+                    .options = {
+                            .dtype = DTYPE_BF16,
+                            .max_shard_bytes = limits[i],
+                            .copy_from = many.dir}};
+            elements_read = 0;
+            tiny_must(weights_export_begin(&job));
+            for (int part = parts - 1; part >= 0; part--)
+                tiny_must(weights_export_part(&job, &counted, part, parts));
+            cr_expect_not(fs_exists(many.out), "it was there before its end");
+            tiny_must(weights_export_end(&job));
+            cr_expect_eq(elements_read, many.table.total);
+            for (int k = 0; k < 3 && names[i][k]; k++)
+                cr_expect(
+                        same_file(one.out, many.out, names[i][k]), "%s of %d",
+                        names[i][k], parts);
+            teardown(&one);
+            teardown(&many);
+        }
+}

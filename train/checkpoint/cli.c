@@ -267,13 +267,12 @@ enum zd_status train_export(
         const char *path, const char *out_dir, bool dtype_given,
         enum dtype dtype)
 {
-    struct checkpoint *checkpoint;
+    struct export_request request = {
+            .path = path,
+            .out_dir = out_dir,
+            .dtype = dtype_given ? &dtype : NULL,
+            .max_shard_bytes = 5000000000u,
+            .check = CHECKPOINT_DIGESTS};
     ZD_TRY(check_folder(path));
-    ZD_TRY(help_to_choose(
-            path, checkpoint_open(path, CHECKPOINT_DIGESTS, &checkpoint)));
-    enum zd_status status = export_checkpoint(
-            checkpoint, path, out_dir, dtype_given ? &dtype : NULL,
-            5000000000u);
-    checkpoint_close(checkpoint);
-    return status;
+    return help_to_choose(path, export_checkpoint(NULL, &request));
 }

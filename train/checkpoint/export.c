@@ -11,44 +11,68 @@ static enum dtype dtype_of_name(const char *name)
     return DTYPE_FP32; /* loses nothing */
 }
 
-static enum zd_status export_with(
-        const struct checkpoint *checkpoint, const char *path,
-        const char *out_dir, const enum dtype *dtype, uint64_t max_shard_bytes,
-        const struct model_config *config, const struct param_table *table)
+/* What a rank has open. */
+struct export
 {
+    struct checkpoint *checkpoint;
+    struct model_config config;
+    struct param_table table;
     struct weight_source source;
-    const json_t *manifest = checkpoint_manifest(checkpoint);
-    const char *name =
+    struct hf_export_job job;
+};
+
+static enum zd_status export_open(
+        struct export *e, const struct export_request *request)
+{
+    ZD_TRY(checkpoint_open(request->path, request->check, &e->checkpoint));
+    ZD_TRY(model_config_read(request->path, &e->config));
+    ZD_TRY(param_table_build(&e->config, NULL, 0, &e->table));
+    ZD_TRY(checkpoint_match_model(e->checkpoint, &e->table));
+    ZD_TRY(checkpoint_source(e->checkpoint, &e->table, &e->source));
+    const json_t *manifest = checkpoint_manifest(e->checkpoint);
+    const char *type =
             json_string_value(json_object_get(manifest, "export_dtype"));
-    struct hf_export_options options = {
-            .dtype = dtype ? *dtype : dtype_of_name(name),
-            .max_shard_bytes = max_shard_bytes,
-            .copy_from = path,
-            .gpt2_prefix =
-                    json_is_true(json_object_get(manifest, "gpt2_prefix")),
-    };
-    ZD_TRY(checkpoint_match_model(checkpoint, table));
-    ZD_TRY(checkpoint_source(checkpoint, table, &source));
-    enum zd_status status =
-            weights_export_hf(out_dir, config, table, &source, &options);
-    weights_close(&source);
-    return status;
+    bool prefix = json_is_true(json_object_get(manifest, "gpt2_prefix"));
+    e->job = (struct hf_export_job){
+            .dir = request->out_dir,
+            .config = &e->config,
+            .table = &e->table,
+            .options = {
+                    .dtype = request->dtype ? *request->dtype
+                                            : dtype_of_name(type),
+                    .max_shard_bytes = request->max_shard_bytes,
+                    .copy_from = request->path,
+                    .gpt2_prefix = prefix,
+            }};
+    return ZD_OK;
+}
+
+static void export_close(struct export *e)
+{
+    weights_close(&e->source);
+    param_table_fini(&e->table);
+    model_config_fini(&e->config);
+    checkpoint_close(e->checkpoint);
+}
+
+static enum zd_status settle(struct comm *comm, enum zd_status mine)
+{
+    return comm ? comm_agree(comm, mine) : mine;
 }
 
 enum zd_status export_checkpoint(
-        const struct checkpoint *checkpoint, const char *path,
-        const char *out_dir, const enum dtype *dtype, uint64_t max_shard_bytes)
+        struct comm *comm, const struct export_request *request)
 {
-    struct model_config config;
-    struct param_table table;
-    ZD_TRY(model_config_read(path, &config));
-    enum zd_status status = param_table_build(&config, NULL, 0, &table);
-    if (status == ZD_OK) {
-        status = export_with(
-                checkpoint, path, out_dir, dtype, max_shard_bytes, &config,
-                &table);
-        param_table_fini(&table);
-    }
-    model_config_fini(&config);
+    struct export e = {.checkpoint = NULL};
+    int rank = comm ? comm_rank(comm) : 0, size = comm ? comm_size(comm) : 1;
+    enum zd_status status = settle(comm, export_open(&e, request));
+    if (status == ZD_OK)
+        status = settle(comm, rank == 0 ? weights_export_begin(&e.job) : ZD_OK);
+    if (status == ZD_OK)
+        status = settle(
+                comm, weights_export_part(&e.job, &e.source, rank, size));
+    if (status == ZD_OK)
+        status = settle(comm, rank == 0 ? weights_export_end(&e.job) : ZD_OK);
+    export_close(&e);
     return status;
 }

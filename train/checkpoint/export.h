@@ -5,10 +5,18 @@
 
 #include "train/checkpoint/checkpoint.h"
 
-/* `dtype`: NULL = the type the run decided on. `path`: the checkpoint's folder,
- * whose config.json and tokenizer files are taken along. */
+struct export_request {
+    const char *path; /* the checkpoint's folder, whose config.json and
+                         tokenizer files are taken along */
+    const char *out_dir;
+    const enum dtype *dtype; /* NULL: the type the run decided on */
+    uint64_t max_shard_bytes;
+    enum checkpoint_check check;
+};
+
+/* Collective: every rank reads and writes a part of the weights. `comm` NULL:
+ * the caller does all of it. */
 enum zd_status export_checkpoint(
-        const struct checkpoint *checkpoint, const char *path,
-        const char *out_dir, const enum dtype *dtype, uint64_t max_shard_bytes);
+        struct comm *comm, const struct export_request *request);
 
 #endif

@@ -97,22 +97,23 @@ enum zd_status trainer_save(struct trainer *trainer, bool must)
     return ZD_OK;
 }
 
-/* Export reads a checkpoint. Without one of this step (save_strategy = "no")
- * the weights are written to a hidden folder first, which goes again. */
-static enum zd_status export_from(
-        struct trainer *trainer, const char *path, char *dir)
+/* Export reads a checkpoint, which this run has just written or verified.
+ * Without one of this step (save_strategy = "no") the weights are written to a
+ * hidden folder first, which goes again. */
+static enum zd_status export_from(struct trainer *trainer, const char *path)
 {
-    struct checkpoint *checkpoint;
+    char dir[PATH_MAX];
+    struct export_request request = {
+            .path = path,
+            .out_dir = dir,
+            .dtype = &trainer->plan.export_dtype,
+            .max_shard_bytes = trainer->job->checkpoint.max_shard_bytes,
+            .check = CHECKPOINT_TRUSTED};
     fs_join(dir, PATH_MAX, trainer->job->job.output_dir, "hf");
-    ZD_TRY(checkpoint_open(path, trainer->job->checkpoint.verify, &checkpoint));
-    enum zd_status status = export_checkpoint(
-            checkpoint, path, dir, &trainer->plan.export_dtype,
-            trainer->job->checkpoint.max_shard_bytes);
-    checkpoint_close(checkpoint);
-    return status;
+    return export_checkpoint(trainer->comm, &request);
 }
 
-static enum zd_status export_unsaved(struct trainer *trainer, char *dir)
+static enum zd_status export_unsaved(struct trainer *trainer)
 {
     char path[PATH_MAX], hidden[PATH_MAX];
     struct train_job job = *trainer->job;
@@ -128,23 +129,17 @@ static enum zd_status export_unsaved(struct trainer *trainer, char *dir)
         status = fs_make_dirs(hidden);
     ZD_TRY(comm_agree(trainer->comm, status));
     ZD_TRY(checkpoint_save(&writer, &trainer->state, path));
-    if (trainer_is_first(trainer)) {
-        status = export_from(trainer, path, dir);
-        if (status == ZD_OK)
-            status = fs_remove_tree(hidden);
-    }
-    return status;
+    ZD_TRY(export_from(trainer, path));
+    if (trainer_is_first(trainer))
+        status = fs_remove_tree(hidden);
+    return comm_agree(trainer->comm, status);
 }
 
 enum zd_status trainer_export(struct trainer *trainer)
 {
-    char dir[PATH_MAX];
-    enum zd_status status = ZD_OK;
     if (trainer->job->checkpoint.export == EXPORT_NONE)
         return ZD_OK;
     if (trainer->last_saved_step != trainer->state.step)
-        status = export_unsaved(trainer, dir);
-    else if (trainer_is_first(trainer))
-        status = export_from(trainer, trainer->last_checkpoint, dir);
-    return comm_agree(trainer->comm, status);
+        return export_unsaved(trainer);
+    return export_from(trainer, trainer->last_checkpoint);
 }
