@@ -10,6 +10,10 @@
  *                           fsync, flock, rename, mkdir) fails with ERRNO (a
  * number) where the path has PART in it; N: only the Nth such call. -11: it is
  * a fault; other numbers below 0 are signals
+ *   ZEROD_TEST_TRACE=FILE:PART   for each call that changed what lies below a
+ *                           path with PART in it, its name, path, other path,
+ *                           offset and how many bytes follow the line: what a
+ *                           crash may leave (tests/support/crash_states.py)
  *   ZEROD_TEST_NO_EXCHANGE  two folders cannot change places, as on NFS
  *
  * What it looks like to a program whose machine has no descriptors left, whose
@@ -25,12 +29,14 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* The libc's own function of the same name. */
@@ -68,10 +74,57 @@ static void path_of(int fd, char out[PATH_MAX])
     out[bytes < 0 ? 0 : bytes] = '\0';
 }
 
+/* The part that a path must have in it to be traced; NULL: there is no trace.
+ */
+static const char *trace_part(int *file_out)
+{
+    static int file = -2;
+    const char *rule = getenv("ZEROD_TEST_TRACE");
+    const char *colon = rule ? strrchr(rule, ':') : NULL;
+    if (file == -2 && colon) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%.*s", (int)(colon - rule), rule);
+        file = (int)syscall(
+                SYS_openat, AT_FDCWD, path,
+                O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    }
+    *file_out = file;
+    return file >= 0 && colon ? colon + 1 : NULL;
+}
+
+/* One write, so that the lines of several processes do not mix; it is there
+ * before the call returns, and so before what follows from it. */
+static void trace(
+        const char *call, const char *path, const char *other, long long at,
+        const void *data, size_t bytes)
+{
+    char line[3 * PATH_MAX], first[PATH_MAX], second[PATH_MAX] = "";
+    int file, saved = errno;
+    const char *part = trace_part(&file);
+    if (!part)
+        return;
+    absolute(path, first);
+    if (other)
+        absolute(other, second);
+    if (!strstr(first, part))
+        return;
+    int length = snprintf(
+            line, sizeof line, "%s\t%s\t%s\t%lld\t%zu\n", call, first, second,
+            at, data ? bytes : 0);
+    struct iovec parts[] = {
+            {line, (size_t)length},
+            {(void *)(uintptr_t)data, data ? bytes : 0}};
+    if (syscall(SYS_writev, file, parts, data ? 2 : 1) < 0)
+        abort();
+    errno = saved;
+}
+
 static void note(const char *call, const char *path, const char *other)
 {
     char line[3 * PATH_MAX], first[PATH_MAX], second[PATH_MAX] = "";
     int saved = errno;
+    if (strcmp(call, "write") != 0)
+        trace(call, path, other, 0, NULL, 0);
     if (log_file() < 0)
         return;
     absolute(path, first);
@@ -87,10 +140,22 @@ static void note(const char *call, const char *path, const char *other)
 static void note_fd(const char *call, int fd)
 {
     char path[PATH_MAX];
-    int saved = errno;
-    if (log_file() >= 0) {
+    int saved = errno, file;
+    if (log_file() >= 0 || trace_part(&file)) {
         path_of(fd, path);
         note(call, path, NULL);
+    }
+    errno = saved;
+}
+
+static void trace_fd(
+        const char *call, int fd, long long at, const void *data, size_t bytes)
+{
+    char path[PATH_MAX];
+    int saved = errno, file;
+    if (trace_part(&file)) {
+        path_of(fd, path);
+        trace(call, path, NULL, at, data, bytes);
     }
     errno = saved;
 }
@@ -135,6 +200,8 @@ static int opened(int fd, const char *path, int flags)
 {
     if (fd >= 0 && (flags & O_CREAT))
         note("create", path, NULL);
+    if (fd >= 0 && (flags & O_TRUNC))
+        trace("truncate", path, NULL, 0, NULL, 0);
     return fd;
 }
 
@@ -194,8 +261,12 @@ ssize_t write(int fd, const void *data, size_t bytes)
 {
     REAL(write);
     ssize_t done = refused_fd("write", fd) ? -1 : real(fd, data, bytes);
-    if (done > 0)
+    if (done > 0) {
+        trace_fd(
+                "write", fd, (long long)lseek(fd, 0, SEEK_CUR) - done, data,
+                (size_t)done);
         note_fd("write", fd);
+    }
     return done;
 }
 
@@ -205,6 +276,8 @@ ssize_t write(int fd, const void *data, size_t bytes)
         REAL(name);                                                            \
         ssize_t done =                                                         \
                 refused_fd("write", fd) ? -1 : real(fd, data, bytes, at);      \
+        if (done > 0)                                                          \
+            trace_fd("write", fd, at, data, (size_t)done);                     \
         if (done > 0)                                                          \
             note_fd("write", fd);                                              \
         return done;                                                           \
@@ -223,6 +296,30 @@ PWRITE(pwrite64, off64_t)
     }
 SYNC(fsync)
 SYNC(fdatasync)
+
+#define TRUNCATE(name, offset_type)                                            \
+    int name(int fd, offset_type bytes)                                        \
+    {                                                                          \
+        REAL(name);                                                            \
+        int result = real(fd, bytes);                                          \
+        if (result == 0)                                                       \
+            trace_fd("truncate", fd, bytes, NULL, 0);                          \
+        return result;                                                         \
+    }
+TRUNCATE(ftruncate, off_t)
+TRUNCATE(ftruncate64, off64_t)
+
+#define ALLOCATE(name, offset_type)                                            \
+    int name(int fd, int mode, offset_type at, offset_type bytes)              \
+    {                                                                          \
+        REAL(name);                                                            \
+        int result = real(fd, mode, at, bytes);                                \
+        if (result == 0 && mode == 0)                                          \
+            trace_fd("allocate", fd, at + bytes, NULL, 0);                     \
+        return result;                                                         \
+    }
+ALLOCATE(fallocate, off_t)
+ALLOCATE(fallocate64, off64_t)
 
 int flock(int fd, int how)
 {
