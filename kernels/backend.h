@@ -3,6 +3,7 @@
 #define ZD_KERNELS_BACKEND_H
 
 #include "kernels/kernels.h"
+#include "kernels/quant/quant.h"
 
 struct cpu_backend {
     struct kernels ops; /* name is not set */
@@ -10,6 +11,7 @@ struct cpu_backend {
     size_t (*attention_floats)(const struct attention_shape *shape);
     /* Bytes that our own matrix product borrows on so many threads. */
     size_t (*gemm_scratch_bytes)(int threads);
+    const struct quant_ops *quant;
 };
 
 extern const struct cpu_backend backend_cpu_fp32_base;

@@ -3,6 +3,7 @@
 #include "kernels/backend.h"
 #include "kernels/matmul/gemm_cpu.h"
 #include "kernels/plain.h"
+#include "kernels/quant/quant_cpu.h"
 
 #define OP(op) op##_fn FAST(op);
 KERNELS_EACH(OP)
@@ -18,4 +19,5 @@ const struct cpu_backend FAST(backend) = {
         },
         .attention_floats = FAST(attention_floats),
         .gemm_scratch_bytes = FAST(gemm_scratch_bytes),
+        .quant = &FAST(quant_ops),
 };

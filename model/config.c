@@ -376,11 +376,9 @@ enum zd_status model_config_parse(
     return ZD_OK;
 }
 
-enum zd_status model_config_read(
-        const char *dir, struct model_config *config_out)
+/* DIR/config.json as JSON, which the caller lets go of. */
+static enum zd_status read_json(const char *dir, char path[4096], json_t **json)
 {
-    char path[4096];
-    json_t *json;
     if (!fs_is_dir(dir)) {
         enum zd_status status = fs_exists(dir) ? ZD_ERR_DATA : ZD_ERR_NO_INPUT;
         ZD_FAIL(status, "E0303",
@@ -391,10 +389,65 @@ enum zd_status model_config_read(
                      "config.json alone is enough");
         return status;
     }
-    fs_join(path, sizeof path, dir, "config.json");
-    ZD_TRY(json_parse_file(path, CONFIG_BYTES_MAX, &json));
+    fs_join(path, 4096, dir, "config.json");
+    return json_parse_file(path, CONFIG_BYTES_MAX, json);
+}
+
+enum zd_status model_config_read(
+        const char *dir, struct model_config *config_out)
+{
+    char path[4096];
+    json_t *json;
+    ZD_TRY(read_json(dir, path, &json));
     enum zd_status status =
             model_config_parse(json, path, ZD_ERR_DATA, config_out);
+    json_decref(json);
+    return status;
+}
+
+/* The tensors say the rest. */
+static enum zd_status check_quantisation(
+        const struct config_reader *r, const json_t *quantisation)
+{
+    const json_t *blocks = json_object_get(quantisation, "weight_block_size");
+    const char *method =
+            json_string_value(json_object_get(quantisation, "quant_method"));
+    if (method && strcmp(method, "bitsandbytes") == 0)
+        return ZD_OK;
+    if (!method || strcmp(method, "fp8") != 0)
+        return config_fail(
+                r, "E0304",
+                "`quantization_config` is of `%.40s`; bitsandbytes and fp8 can "
+                "be read",
+                method ? method : "no quant_method");
+    for (size_t i = 0; i < 2; i++)
+        if (json_array_size(blocks) != 2 ||
+            json_integer_value(json_array_get(blocks, i)) != 128)
+            return config_fail(
+                    r, "E0304",
+                    "`quantization_config` is fp8 without `weight_block_size` "
+                    "= [128, 128]");
+    return ZD_OK;
+}
+
+enum zd_status model_config_read_stored(
+        const char *dir, struct model_config *config_out)
+{
+    char path[4096];
+    json_t *json;
+    ZD_TRY(read_json(dir, path, &json));
+    struct config_reader reader = {json, path, ZD_ERR_DATA};
+    json_t *quantisation =
+            json_incref(json_object_get(json, "quantization_config"));
+    bool is_quantised = quantisation && !json_is_null(quantisation);
+    enum zd_status status =
+            is_quantised ? check_quantisation(&reader, quantisation) : ZD_OK;
+    json_object_del(json, "quantization_config");
+    if (status == ZD_OK)
+        status = model_config_parse(json, path, ZD_ERR_DATA, config_out);
+    if (status == ZD_OK)
+        config_out->is_quantised = is_quantised;
+    json_decref(quantisation);
     json_decref(json);
     return status;
 }

@@ -41,6 +41,7 @@ struct model_config {
     int rope_original_positions;
     double initializer_range; /* standard deviation of random weights */
     enum dtype storage_dtype; /* of the files: what "auto" exports */
+    bool is_quantised; /* stored in codes: model_config_read_stored */
     bool has_dropout;         /* stated in the file; not applied */
     int bos_token_id;         /* -1: none */
     int eos_token_id;         /* the first of a list; -1: none */
@@ -55,6 +56,12 @@ enum zd_status model_config_parse(
         struct model_config *config_out);
 /* DIR/config.json. */
 enum zd_status model_config_read(
+        const char *dir, struct model_config *config_out);
+/* The same of a model that may be stored quantised, for whoever reads it as
+ * what it decodes to: `quantization_config` is bitsandbytes' or DeepSeek's fp8
+ * in tiles of 128 x 128, and is left out of config->json. The others refuse any
+ * (E0304). */
+enum zd_status model_config_read_stored(
         const char *dir, struct model_config *config_out);
 void model_config_fini(struct model_config *config);
 const char *model_family_name(enum model_family family); /* "llama" */

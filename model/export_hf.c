@@ -155,6 +155,7 @@ static enum zd_status write_config(const struct hf_export *e)
     } else {
         json = json_deep_copy(e->config->json);
     }
+    json_object_del(json, "quantization_config"); /* the weights are whole */
     bool v5 = json_object_get(json, "dtype") != NULL;
     bool v4 = json_object_get(json, "torch_dtype") != NULL;
     int failed = !json;

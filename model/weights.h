@@ -22,7 +22,8 @@ struct weight_source {
  * lm_head equal in shape). GPT-2 names with or without "transformer.". A value
  * that is NaN or infinite is found when it is read: ZD_ERR_DATA naming tensor
  * and index. `config` and `table` are borrowed and must outlive the source.
- * storage_out (may be NULL): the type most elements are stored in. */
+ * storage_out (may be NULL): the type most elements are stored in; of a model
+ * in codes (quantised.h), which reads as what it decodes to, what they were. */
 enum zd_status weights_open_hf(
         const char *dir, const struct model_config *config,
         const struct param_table *table, enum dtype *storage_out,

@@ -1,4 +1,5 @@
 #include "model/hf_names.h"
+#include "model/quantised.h"
 #include "model/weights.h"
 
 #include "base/file/fs.h"
@@ -12,8 +13,9 @@
 enum { INDEX_BYTES_MAX = 256 << 20, PATH_BYTES = 4096 };
 
 struct hf_tensor {
-    const struct st_file *file;
-    const struct st_tensor *tensor;
+    struct stored stored;
+    struct stored *beside;    /* (BESIDES) when there is one; owned */
+    struct quantised *weight; /* when it is stored in codes; owned */
 };
 
 struct hf_source {
@@ -29,9 +31,34 @@ static void hf_close(void *ctx)
     struct hf_source *source = ctx;
     for (int i = 0; i < source->file_count; i++)
         st_close(source->files[i]);
+    for (int id = 0; source->tensors && id < source->table->count; id++) {
+        quantised_fini(source->tensors[id].weight);
+        free(source->tensors[id].weight);
+        free(source->tensors[id].beside);
+    }
     free(source->files);
     free(source->tensors);
     free(source);
+}
+
+/* GPT-2's Conv1D is (in, out), in codes it is (out, in). */
+static bool is_turned(const struct hf_source *source, const struct param *param)
+{
+    return source->config->family == MODEL_GPT2 && !param->is_embedding &&
+           strcmp(param->name, "lm_head.weight") != 0;
+}
+
+static enum zd_status read_values(
+        const struct hf_source *source, int id, size_t begin, size_t count,
+        float *out)
+{
+    const struct hf_tensor *t = &source->tensors[id];
+    if (!t->weight)
+        return st_read_float(
+                t->stored.file, t->stored.tensor, begin, count, out);
+    return is_turned(source, &source->table->params[id])
+                   ? quantised_read_turned(t->weight, begin, count, out)
+                   : quantised_read(t->weight, begin, count, out);
 }
 
 static enum zd_status hf_read(
@@ -39,13 +66,13 @@ static enum zd_status hf_read(
 {
     const struct hf_source *source = ctx;
     const struct hf_tensor *t = &source->tensors[id];
-    ZD_TRY(st_read_float(t->file, t->tensor, begin, count, out));
+    ZD_TRY(read_values(source, id, begin, count, out));
     for (size_t i = 0; i < count; i++)
         if (!isfinite(out[i])) {
             ZD_FAIL(ZD_ERR_DATA, "E0312", "tensor `%s` is %s at element %zu",
-                    t->tensor->name,
+                    t->stored.tensor->name,
                     isnan(out[i]) ? "not a number" : "infinite", begin + i);
-            zd_fail_where("%s", t->file->path);
+            zd_fail_where("%s", t->stored.file->path);
             return ZD_ERR_DATA;
         }
     return ZD_OK;
@@ -107,33 +134,105 @@ static enum zd_status check_extra(
     return ZD_ERR_DATA;
 }
 
+/* What lies beside a weight that is stored in codes. */
+static enum zd_status place_beside(
+        struct hf_source *source, struct stored stored, bool *is_placed)
+{
+    char weight[2 * PARAM_NAME_MAX];
+    enum quant_beside what;
+    *is_placed = false;
+    if (!quantised_split_name(
+                stored.tensor->name, weight, sizeof weight, &what))
+        return ZD_OK;
+    int id = param_table_find(
+            source->table, hf_name_canonical(source->config, weight));
+    if (id < 0 || source->table->params[id].dims != 2)
+        return ZD_OK;
+    struct hf_tensor *slot = &source->tensors[id];
+    if (!slot->beside)
+        slot->beside = calloc(BESIDES, sizeof *slot->beside);
+    if (!slot->beside)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model");
+    if (slot->beside[what].tensor) {
+        ZD_FAIL(ZD_ERR_DATA, "E0309", "tensor `%s` is there twice, also in %s",
+                stored.tensor->name, slot->beside[what].file->path);
+        zd_fail_where("%s", stored.file->path);
+        return ZD_ERR_DATA;
+    }
+    slot->beside[what] = stored;
+    *is_placed = true;
+    return ZD_OK;
+}
+
 static enum zd_status place_tensor(
         struct hf_source *source, const struct st_file *file,
         const struct st_tensor *tensor)
 {
+    bool is_placed;
+    struct stored stored = {file, tensor};
     int id = param_table_find(
             source->table, hf_name_canonical(source->config, tensor->name));
-    if (id < 0)
-        return check_extra(source, file, tensor);
-    const struct param *param = &source->table->params[id];
+    if (id < 0) {
+        ZD_TRY(place_beside(source, stored, &is_placed));
+        return is_placed ? ZD_OK : check_extra(source, file, tensor);
+    }
     struct hf_tensor *slot = &source->tensors[id];
-    if (slot->tensor) {
+    if (slot->stored.tensor) {
         ZD_FAIL(ZD_ERR_DATA, "E0309", "tensor `%s` is there twice, also in %s",
-                tensor->name, slot->file->path);
+                tensor->name, slot->stored.file->path);
         zd_fail_where("%s", file->path);
         return ZD_ERR_DATA;
     }
+    slot->stored = stored;
+    return ZD_OK;
+}
+
+static enum zd_status open_quantised(
+        const struct hf_source *source, struct hf_tensor *slot,
+        const struct param *param)
+{
+    bool turned = is_turned(source, param);
+    if (!source->config->is_quantised) {
+        ZD_FAIL(ZD_ERR_DATA, "E0330",
+                "tensor `%s` is stored in codes; config.json has no "
+                "`quantization_config`",
+                slot->stored.tensor->name);
+        zd_fail_where("%s", slot->stored.file->path);
+        return ZD_ERR_DATA;
+    }
+    int64_t rows = param->shape[turned], columns = param->shape[!turned];
+    slot->weight = calloc(1, sizeof *slot->weight);
+    if (!slot->weight)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model");
+    ZD_TRY(quantised_open(slot->stored, slot->beside, slot->weight));
+    if (slot->weight->rows == rows && slot->weight->columns == columns)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E0310",
+            "tensor `%s` holds a matrix of [%lld, %lld]; config.json asks for "
+            "[%lld, %lld]",
+            slot->stored.tensor->name, (long long)slot->weight->rows,
+            (long long)slot->weight->columns, (long long)rows,
+            (long long)columns);
+    zd_fail_where("%s", slot->stored.file->path);
+    return ZD_ERR_DATA;
+}
+
+/* All of a tensor is known: is it what the table asks for? */
+static enum zd_status check_tensor(
+        const struct hf_source *source, struct hf_tensor *slot,
+        const struct param *param)
+{
+    const struct st_tensor *tensor = slot->stored.tensor;
+    if (slot->beside)
+        return open_quantised(source, slot, param);
     if (!is_float(tensor)) {
         ZD_FAIL(ZD_ERR_DATA, "E0310",
                 "tensor `%s` has the type %s; F32, BF16 and F16 can be read",
                 tensor->name, tensor->dtype);
-        zd_fail_where("%s", file->path);
+        zd_fail_where("%s", slot->stored.file->path);
         return ZD_ERR_DATA;
     }
-    ZD_TRY(check_shape(file, tensor, param->dims, param->shape));
-    slot->file = file;
-    slot->tensor = tensor;
-    return ZD_OK;
+    return check_shape(slot->stored.file, tensor, param->dims, param->shape);
 }
 
 static enum zd_status place_all(struct hf_source *source, const char *dir)
@@ -143,13 +242,16 @@ static enum zd_status place_all(struct hf_source *source, const char *dir)
         for (int t = 0; t < file->tensor_count; t++)
             ZD_TRY(place_tensor(source, file, &file->tensors[t]));
     }
-    for (int id = 0; id < source->table->count; id++)
-        if (!source->tensors[id].tensor) {
+    for (int id = 0; id < source->table->count; id++) {
+        const struct param *param = &source->table->params[id];
+        if (!source->tensors[id].stored.tensor) {
             ZD_FAIL(ZD_ERR_DATA, "E0309", "tensor `%s` is missing",
-                    source->table->params[id].name);
+                    param->name);
             zd_fail_where("%s", dir);
             return ZD_ERR_DATA;
         }
+        ZD_TRY(check_tensor(source, &source->tensors[id], param));
+    }
     return ZD_OK;
 }
 
@@ -242,11 +344,15 @@ static enum zd_status open_files(struct hf_source *source, const char *dir)
     return ZD_ERR_DATA;
 }
 
+/* Of a model in codes: what its weights were. */
 static enum dtype storage_dtype(const struct hf_source *source)
 {
     size_t counts[3] = {0};
     for (int id = 0; id < source->table->count; id++) {
-        const struct st_tensor *t = source->tensors[id].tensor;
+        const struct hf_tensor *tensor = &source->tensors[id];
+        const struct st_tensor *t = tensor->stored.tensor;
+        if (tensor->weight)
+            return tensor->weight->dtype;
         enum dtype type = strcmp(t->dtype, "F32") == 0    ? DTYPE_FP32
                           : strcmp(t->dtype, "BF16") == 0 ? DTYPE_BF16
                                                           : DTYPE_FP16;

@@ -76,6 +76,10 @@ static enum zd_status merge(
     ZD_TRY(weights_open_adapted(
             args->base, config, table, adapters->choices, adapters->count,
             &storage, &source));
+    if (config->is_quantised)
+        zd_log_warning("%s is stored quantised and is dequantised first: to merge "
+                "onto the model that it was made of loses less",
+                args->base);
     struct hf_export_options options = {
             .dtype = dtype_of(args, storage),
             .max_shard_bytes = 5000000000u,
@@ -98,7 +102,7 @@ enum zd_status command_merge(struct cli_args *args, int *argc, char ***argv)
         status =
                 ZD_FAIL(ZD_ERR_NO_INPUT, "E0301", "no model at %s", args->base);
     if (status == ZD_OK)
-        status = model_config_read(args->base, &config);
+        status = model_config_read_stored(args->base, &config);
     if (status == ZD_OK)
         status = param_table_build(&config, NULL, 0, &table);
     if (status == ZD_OK)

@@ -61,7 +61,7 @@ static enum zd_status open_model(
     if (!fs_exists(options->model))
         return ZD_FAIL(
                 ZD_ERR_NO_INPUT, "E0301", "no model at %s", options->model);
-    ZD_TRY(model_config_read(options->model, &g->config));
+    ZD_TRY(model_config_read_stored(options->model, &g->config));
     ZD_TRY(text_open_dir(options->model, &g->config, &g->text));
     ZD_TRY(param_table_build(&g->config, NULL, 0, &g->table));
     ZD_TRY(weights_open_adapted(

@@ -1,0 +1,303 @@
+/* quant.c - the definitions: plain loops. */
+#include "kernels/quant/quant.h"
+
+#include "kernels/quant/quant_tables.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *quant_format_name(enum quant_format format)
+{
+    static const char *const names[] = {"nf4", "fp4", "int8", "fp8"};
+    return names[format];
+}
+
+bool quant_block_is_legal(int64_t block)
+{
+    return block >= QUANT_BLOCK_MIN && block <= QUANT_BLOCK_MAX &&
+           (block & (block - 1)) == 0;
+}
+
+void quant_values(enum quant_format format, float values[16])
+{
+    memcpy(values, format == QUANT_NF4 ? nf4_values : fp4_values,
+           16 * sizeof *values);
+}
+
+/* 127 entries below 0, 0, the same above it, and 1. */
+void quant_dynamic_map(float values[256])
+{
+    for (int i = 0; i < 127; i++) {
+        values[126 - i] = -dynamic_values[i];
+        values[128 + i] = dynamic_values[i];
+    }
+    values[127] = 0;
+    values[255] = 1;
+}
+
+/* --- e4m3 ----------------------------------------------------------------- */
+
+float quant_e4m3_value(uint8_t code)
+{
+    int exponent = (code >> 3) & 15, mantissa = code & 7;
+    float sign = code & 0x80 ? -1.0f : 1.0f;
+    if (exponent == 15 && mantissa == 7)
+        return NAN;
+    if (exponent == 0)
+        return sign * ldexpf((float)mantissa, -9);
+    return sign * ldexpf((float)(8 + mantissa), exponent - 10);
+}
+
+uint8_t quant_e4m3_code(float x)
+{
+    uint8_t sign = signbit(x) ? 0x80 : 0;
+    float magnitude = fabsf(x);
+    if (isnan(x))
+        return sign | 0x7f;
+    if (magnitude >= 448)
+        return sign | 0x7e;
+    int exponent;
+    frexpf(magnitude, &exponent);
+    if (magnitude < 0x1p-6f) /* there numbers are 2^-9 apart, 0 too */
+        exponent = -5;
+    float steps = rintf(ldexpf(magnitude, 4 - exponent)); /* 0..16 */
+    /* of the exponent's first number, each step is one code */
+    int code = (exponent + 5) * 8 + (int)steps;
+    return sign | (uint8_t)code;
+}
+
+/* --- quantising ----------------------------------------------------------- */
+
+static float largest_magnitude(const float *x, size_t count)
+{
+    float most = 0;
+    for (size_t i = 0; i < count; i++)
+        most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+    return most;
+}
+
+static float clamped(float x)
+{
+    return x < -1 ? -1 : x > 1 ? 1 : x;
+}
+
+/* x against the scale of its block: times the reciprocal, or over it. */
+struct scaling {
+    float by, over;
+};
+
+static struct scaling scaling_of(float absmax, bool is_full)
+{
+    const float least = 1e-38f;
+    float safe = absmax > least ? absmax : least;
+    return is_full ? (struct scaling){1.0f / safe, 1}
+                   : (struct scaling){1, safe};
+}
+
+static float scaled(struct scaling scaling, float x)
+{
+    return clamped(x * scaling.by / scaling.over);
+}
+
+/* The scale as it is stored: that of a short block is never 0. */
+static float stored(float absmax, bool is_full)
+{
+    return is_full || absmax > 1e-38f ? absmax : 1e-38f;
+}
+
+static uint8_t code4(const float bounds[15], const uint8_t *order, float x)
+{
+    unsigned rank = 0;
+    for (int i = 0; i < 15; i++)
+        rank += x > bounds[i];
+    return order ? order[rank] : (uint8_t)rank;
+}
+
+static void encode_block(
+        uint8_t *codes, const float *x, enum quant_format format,
+        struct scaling scaling, size_t count)
+{
+    const float *bounds = format == QUANT_NF4 ? nf4_bounds : fp4_bounds;
+    const uint8_t *order = format == QUANT_NF4 ? NULL : fp4_order;
+    for (size_t i = 0; i < count; i += 2) {
+        uint8_t high = code4(bounds, order, scaled(scaling, x[i]));
+        /* behind an odd end there is a zero */
+        float next = i + 1 < count ? scaled(scaling, x[i + 1]) : 0;
+        codes[i / 2] = (uint8_t)(high << 4 | code4(bounds, order, next));
+    }
+}
+
+void quant_encode4(
+        uint8_t *codes, float *absmax, const float *x, enum quant_format format,
+        size_t count, size_t block)
+{
+    for (size_t at = 0, b = 0; at < count; at += block, b++) {
+        bool is_full = count - at >= block;
+        size_t n = is_full ? block : count - at;
+        float most = largest_magnitude(x + at, n);
+        absmax[b] = stored(most, is_full);
+        encode_block(
+                codes + at / 2, x + at, format, scaling_of(most, is_full), n);
+    }
+}
+
+float quant_nested_offset(const float *absmax, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += absmax[i];
+    return (float)(sum / (double)count);
+}
+
+/* Entries whose upper bound lies below x: the lower of two equally near. */
+static uint8_t code_of_map(const float bounds[255], float x)
+{
+    int first = 0, end = 255;
+    while (first < end) {
+        int middle = (first + end) / 2;
+        if (x > bounds[middle])
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return (uint8_t)first;
+}
+
+void quant_nest(
+        uint8_t *codes, float *scales, const float *absmax, float offset,
+        size_t count)
+{
+    float map[256], bounds[255], x[QUANT_NESTED_BLOCK];
+    quant_dynamic_map(map);
+    for (int i = 0; i < 255; i++)
+        bounds[i] = (map[i] + map[i + 1]) / 2;
+    for (size_t at = 0; at < count; at += QUANT_NESTED_BLOCK) {
+        bool is_full = count - at >= QUANT_NESTED_BLOCK;
+        size_t n = is_full ? QUANT_NESTED_BLOCK : count - at;
+        for (size_t i = 0; i < n; i++)
+            x[i] = absmax[at + i] - offset;
+        float most = largest_magnitude(x, n);
+        struct scaling scaling = scaling_of(most, is_full);
+        scales[at / QUANT_NESTED_BLOCK] = stored(most, is_full);
+        for (size_t i = 0; i < n; i++)
+            codes[at + i] = code_of_map(bounds, scaled(scaling, x[i]));
+    }
+}
+
+float quant_encode8(int8_t *codes, const float *x, size_t columns)
+{
+    float scb = largest_magnitude(x, columns);
+    float by = scb > 0 ? 127.0f / scb : 0;
+    for (size_t i = 0; i < columns; i++) {
+        /* of a row of denormals the reciprocal is infinite */
+        float q = isfinite(by) ? rintf(x[i] * by) : rintf(x[i] / scb * 127);
+        codes[i] = (int8_t)(q < -127 ? -127 : q > 127 ? 127 : q);
+    }
+    return scb;
+}
+
+static float largest_in_tile(
+        const float *x, size_t rows, size_t columns, size_t n)
+{
+    float most = 0;
+    for (size_t r = 0; r < rows; r++) {
+        float row = largest_magnitude(x + r * columns, n);
+        most = row > most ? row : most;
+    }
+    return most;
+}
+
+void quant_encode_fp8(
+        uint8_t *codes, float *scales, const float *x, size_t rows,
+        size_t columns)
+{
+    for (size_t at = 0; at < columns; at += QUANT_TILE) {
+        size_t n = columns - at < QUANT_TILE ? columns - at : QUANT_TILE;
+        float scale = largest_in_tile(x + at, rows, columns, n) / 448;
+        scales[at / QUANT_TILE] = scale;
+        for (size_t r = 0; r < rows; r++)
+            for (size_t i = r * columns + at; i < r * columns + at + n; i++)
+                codes[i] = scale > 0 ? quant_e4m3_code(x[i] / scale) : 0;
+    }
+}
+
+/* --- and back ------------------------------------------------------------- */
+
+void quant_unnest(
+        float *absmax, const uint8_t *codes, const float *scales,
+        const float map[256], float offset, size_t nested_block, size_t first,
+        size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        float scaled_entry =
+                map[codes[i]] * scales[(first + i) / nested_block];
+        absmax[i] = scaled_entry + offset;
+    }
+}
+
+static void put(void *out, enum dtype type, size_t i, float x)
+{
+    if (type == DTYPE_FP32)
+        ((float *)out)[i] = x;
+    else
+        ((uint16_t *)out)[i] =
+                type == DTYPE_BF16 ? float_to_bf16(x) : float_to_fp16(x);
+}
+
+static void decode4(
+        void *out, enum dtype type, const uint8_t *codes, const float *absmax,
+        const float values[16], size_t count, size_t block)
+{
+    for (size_t i = 0; i < count; i++) {
+        unsigned code = i % 2 ? codes[i / 2] & 15u : codes[i / 2] >> 4;
+        put(out, type, i, values[code] * absmax[i / block]);
+    }
+}
+
+static void decode8(
+        void *out, enum dtype type, const int8_t *codes, float scb,
+        size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        put(out, type, i, (float)codes[i] * scb * 7.874015718698502e-3f);
+}
+
+static void decode_fp8(
+        void *out, enum dtype type, const uint8_t *codes, float scale,
+        size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        put(out, type, i, quant_e4m3_value(codes[i]) * scale);
+}
+
+/* The three for one type. */
+#define PLAIN(name, type)                                                      \
+    static void decode4_##name(                                                \
+            void *out, const uint8_t *codes, const float *absmax,              \
+            const float values[16], size_t count, size_t block)                \
+    {                                                                          \
+        decode4(out, type, codes, absmax, values, count, block);               \
+    }                                                                          \
+    static void decode8_##name(                                                \
+            void *out, const int8_t *codes, float scb, size_t count)           \
+    {                                                                          \
+        decode8(out, type, codes, scb, count);                                 \
+    }                                                                          \
+    static void decode_fp8_##name(                                             \
+            void *out, const uint8_t *codes, float scale, size_t count)        \
+    {                                                                          \
+        decode_fp8(out, type, codes, scale, count);                            \
+    }
+PLAIN(fp32, DTYPE_FP32)
+PLAIN(bf16, DTYPE_BF16)
+PLAIN(fp16, DTYPE_FP16)
+#undef PLAIN
+
+const struct quant_ops *quant_plain(enum dtype type)
+{
+    static const struct quant_ops ops[] = {
+            [DTYPE_FP32] = {decode4_fp32, decode8_fp32, decode_fp8_fp32},
+            [DTYPE_BF16] = {decode4_bf16, decode8_bf16, decode_fp8_bf16},
+            [DTYPE_FP16] = {decode4_fp16, decode8_fp16, decode_fp8_fp16}};
+    return &ops[type];
+}

@@ -1,0 +1,103 @@
+/* quant.h - weights in 4 and 8 bits: codes, scales, and back.
+ *
+ *   nf4, fp4  blocks of `block` elements in row-major order, the last may be
+ *             short: absmax = max |x|, code = rank of x / absmax among 16
+ *             values; two codes a byte, the even element in the high half
+ *   nested    absmax of 4-bit blocks: code of absmax - offset among the 256
+ *             entries of the signed dynamic map, in blocks of 256
+ *   int8      rows: scb = max |x|, q = round(x (127 / scb))
+ *   fp8       tiles of 128 x 128: scale = max |x| / 448, code = e4m3(x / scale)
+ *
+ * Source:  bitsandbytes 0.50, backends/default/ops.py and functional.py: codes,
+ *          absmax and what they decode to are its Python's to the bit. (A full
+ *          block is multiplied by the rounded reciprocal of its absmax, a short
+ *          one is divided by it; a value on a threshold takes the lower code;
+ *          a full block of zeros has absmax 0, a short one 1e-38.) fp8:
+ *          DeepSeek-V3's weight_scale_inv.
+ * Values:  finite; whoever reads a file has looked.
+ * Memory:  the caller owns every array; nothing is allocated or kept.
+ * Order:   no sum depends on how a tensor is cut, as long as blocks are whole.
+ */
+#ifndef ZD_KERNELS_QUANT_QUANT_H
+#define ZD_KERNELS_QUANT_QUANT_H
+
+#include "base/number/dtype.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum quant_format { QUANT_NF4, QUANT_FP4, QUANT_INT8, QUANT_FP8 };
+
+enum {
+    QUANT_BLOCK = 64,     /* what is written */
+    QUANT_BLOCK_MIN = 32, /* powers of two between these are read */
+    QUANT_BLOCK_MAX = 4096,
+    QUANT_NESTED_BLOCK = 256,
+    QUANT_TILE = 128
+};
+
+const char *quant_format_name(enum quant_format format); /* "nf4" */
+bool quant_block_is_legal(int64_t block);
+
+/* Blocks, tiles or bytes that hold `count` in parts of `part`. */
+static inline size_t quant_parts(size_t count, size_t part)
+{
+    return (count + part - 1) / part;
+}
+
+/* The 16 values of nf4 or fp4, by code; the 256 of the dynamic map. */
+void quant_values(enum quant_format format, float values[16]);
+void quant_dynamic_map(float values[256]);
+/* The value of an e4m3 code; 0x7f and 0xff are no numbers. */
+float quant_e4m3_value(uint8_t code);
+/* The nearest code, ties to even; beyond 448: 448. */
+uint8_t quant_e4m3_code(float x);
+
+/* --- quantising --- */
+
+/* `count` elements in whole blocks but the last: codes (count + 1) / 2, absmax
+ * one a block. Whoever cuts a tensor cuts it at an even number of blocks. */
+void quant_encode4(
+        uint8_t *codes, float *absmax, const float *x, enum quant_format format,
+        size_t count, size_t block);
+/* The mean of all absmax, summed in double. */
+float quant_nested_offset(const float *absmax, size_t count);
+/* (count) codes and one scale for each 256 of them. */
+void quant_nest(
+        uint8_t *codes, float *scales, const float *absmax, float offset,
+        size_t count);
+/* One row of int8; returns its scb. */
+float quant_encode8(int8_t *codes, const float *x, size_t columns);
+/* Up to 128 rows of a matrix: codes, and one scale for each 128 columns. */
+void quant_encode_fp8(
+        uint8_t *codes, float *scales, const float *x, size_t rows,
+        size_t columns);
+
+/* --- and back, rounded once to `type` --- */
+
+/* absmax[i] of block first + i: map[codes[i]] * scale + offset; `scales` begins
+ * with that of block 0. */
+void quant_unnest(
+        float *absmax, const uint8_t *codes, const float *scales,
+        const float map[256], float offset, size_t nested_block, size_t first,
+        size_t count);
+
+/* What decodes, plainly or fast: the same bits. */
+struct quant_ops {
+    /* values[code] * absmax. `codes` begins with a byte, absmax with a block.
+     * Blocks of any even number of elements. */
+    void (*decode4)(
+            void *out, const uint8_t *codes, const float *absmax,
+            const float values[16], size_t count, size_t block);
+    /* code * scb * (1 / 127 rounded), as bitsandbytes has it */
+    void (*decode8)(void *out, const int8_t *codes, float scb, size_t count);
+    /* e4m3 * scale */
+    void (*decode_fp8)(
+            void *out, const uint8_t *codes, float scale, size_t count);
+};
+
+/* The definitions, and the fastest that this machine runs. */
+const struct quant_ops *quant_plain(enum dtype type);
+const struct quant_ops *quant_fast(enum dtype type);
+
+#endif

@@ -1,0 +1,221 @@
+/* quant_cpu.c - decoding, vectors at a time; bits as of quant.c, as nothing is
+ * done but one or two products and a rounding.
+ *
+ * 4 bits: the 16 products of a block are made once and rounded; what is left is
+ * to look them up. 16-bit elements: by bytes, 16 codes in one shuffle for the
+ * lower halves and one for the upper. fp32: a permutation of 16 floats
+ * (AVX-512) or of twice 8 (AVX2). Without either: a loop. */
+#include "kernels/quant/quant_cpu.h"
+
+#include "kernels/cpu/fast.h"
+
+/* A block's products as elements. */
+static void fill_table(elem table[16], const float values[16], float absmax)
+{
+    for (int i = 0; i < 16; i += VL)
+        store(table + i, vf_load(values + i) * absmax);
+}
+
+static void look_up_rest(
+        elem *out, const uint8_t *codes, const elem table[16], size_t from,
+        size_t count)
+{
+    for (size_t i = from; i < count; i++)
+        out[i] = table[i % 2 ? codes[i / 2] & 15u : codes[i / 2] >> 4];
+}
+
+#if defined(__AVX2__) && KERNEL_TYPE != KERNEL_FP32
+
+/* Bytes of the products: lower halves, upper halves. */
+struct table {
+    __m128i low, high;
+};
+
+ALWAYS_INLINE struct table split(const elem table[16])
+{
+    const __m128i even = _mm_setr_epi8(
+            0, 2, 4, 6, 8, 10, 12, 14, -1, -1, -1, -1, -1, -1, -1, -1);
+    const __m128i odd = _mm_setr_epi8(
+            1, 3, 5, 7, 9, 11, 13, 15, -1, -1, -1, -1, -1, -1, -1, -1);
+    __m128i a = _mm_loadu_si128((const __m128i *)table);
+    __m128i b = _mm_loadu_si128((const __m128i *)(table + 8));
+    return (struct table){
+            _mm_unpacklo_epi64(
+                    _mm_shuffle_epi8(a, even), _mm_shuffle_epi8(b, even)),
+            _mm_unpacklo_epi64(
+                    _mm_shuffle_epi8(a, odd), _mm_shuffle_epi8(b, odd))};
+}
+
+/* 16 elements by 16 codes, in order. */
+ALWAYS_INLINE void look_up_16(elem *out, struct table table, __m128i index)
+{
+    __m128i low = _mm_shuffle_epi8(table.low, index);
+    __m128i high = _mm_shuffle_epi8(table.high, index);
+    _mm_storeu_si128((__m128i *)out, _mm_unpacklo_epi8(low, high));
+    _mm_storeu_si128((__m128i *)(out + 8), _mm_unpackhi_epi8(low, high));
+}
+
+ALWAYS_INLINE void decode_block(
+        elem *out, const uint8_t *codes, const elem entries[16], size_t count)
+{
+    const __m128i nibble = _mm_set1_epi8(15);
+    struct table table = split(entries);
+    size_t i = 0;
+    for (; i + 32 <= count; i += 32) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(codes + i / 2));
+        __m128i first = _mm_and_si128(_mm_srli_epi16(bytes, 4), nibble);
+        __m128i second = _mm_and_si128(bytes, nibble);
+        look_up_16(out + i, table, _mm_unpacklo_epi8(first, second));
+        look_up_16(out + i + 16, table, _mm_unpackhi_epi8(first, second));
+    }
+    look_up_rest(out, codes, entries, i, count);
+}
+
+#elif defined(__AVX512F__)
+
+ALWAYS_INLINE void decode_block(
+        elem *out, const uint8_t *codes, const elem entries[16], size_t count)
+{
+    const __m512i shift =
+            _mm512_set_epi32(0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4);
+    __m512 table = _mm512_loadu_ps(entries);
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        __m128i bytes = _mm_loadl_epi64((const __m128i *)(codes + i / 2));
+        /* of an index the permutation looks at four bits */
+        __m512i index = _mm512_srlv_epi32(
+                _mm512_cvtepu8_epi32(_mm_unpacklo_epi8(bytes, bytes)), shift);
+        _mm512_storeu_ps(out + i, _mm512_permutexvar_ps(index, table));
+    }
+    look_up_rest(out, codes, entries, i, count);
+}
+
+#elif defined(__AVX2__)
+
+ALWAYS_INLINE __m256 look_up_8(__m256 low, __m256 high, __m256i index)
+{
+    /* the fourth bit of an index, as a sign, says which half */
+    __m256 half = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));
+    return _mm256_blendv_ps(
+            _mm256_permutevar8x32_ps(low, index),
+            _mm256_permutevar8x32_ps(high, index), half);
+}
+
+ALWAYS_INLINE void decode_block(
+        elem *out, const uint8_t *codes, const elem entries[16], size_t count)
+{
+    const __m256i shift = _mm256_set_epi32(0, 4, 0, 4, 0, 4, 0, 4);
+    __m256 low = _mm256_loadu_ps(entries), high = _mm256_loadu_ps(entries + 8);
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        __m128i bytes = _mm_loadl_epi64((const __m128i *)(codes + i / 2));
+        __m128i twice = _mm_unpacklo_epi8(bytes, bytes);
+        __m256i a = _mm256_srlv_epi32(_mm256_cvtepu8_epi32(twice), shift);
+        __m256i b = _mm256_srlv_epi32(
+                _mm256_cvtepu8_epi32(_mm_srli_si128(twice, 8)), shift);
+        _mm256_storeu_ps(out + i, look_up_8(low, high, a));
+        _mm256_storeu_ps(out + i + 8, look_up_8(low, high, b));
+    }
+    look_up_rest(out, codes, entries, i, count);
+}
+
+#else
+
+ALWAYS_INLINE void decode_block(
+        elem *out, const uint8_t *codes, const elem entries[16], size_t count)
+{
+    size_t pairs = count / 2;
+    for (size_t i = 0; i < pairs; i++) {
+        out[2 * i] = entries[codes[i] >> 4];
+        out[2 * i + 1] = entries[codes[i] & 15];
+    }
+    look_up_rest(out, codes, entries, 2 * pairs, count);
+}
+
+#endif
+
+static void decode4(
+        void *out, const uint8_t *codes, const float *absmax,
+        const float values[16], size_t count, size_t block)
+{
+    int64_t blocks = (int64_t)quant_parts(count, block);
+#pragma omp parallel for schedule(static) num_threads(threads_for(count))
+    for (int64_t b = 0; b < blocks; b++) {
+        elem table[16];
+        size_t at = (size_t)b * block;
+        fill_table(table, values, absmax[b]);
+        decode_block(
+                (elem *)out + at, codes + at / 2, table,
+                count - at < block ? count - at : block);
+    }
+}
+
+ALWAYS_INLINE vf widen_int8(const int8_t *codes)
+{
+#if defined(__AVX512F__)
+    return _mm512_cvtepi32_ps(
+            _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)codes)));
+#elif defined(__AVX2__)
+    return _mm256_cvtepi32_ps(
+            _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)codes)));
+#else
+    vf v;
+    for (int i = 0; i < VL; i++)
+        v[i] = codes[i];
+    return v;
+#endif
+}
+
+static void decode8(void *out, const int8_t *codes, float scb, size_t count)
+{
+    elem *to = out;
+    size_t i = 0;
+    int8_t rest[VL] = {0};
+    for (; i + VL <= count; i += VL)
+        store(to + i, widen_int8(codes + i) * scb * 7.874015718698502e-3f);
+    memcpy(rest, codes + i, count - i);
+    if (i < count)
+        store_some(
+                to + i, widen_int8(rest) * scb * 7.874015718698502e-3f,
+                (int64_t)(count - i));
+}
+
+ALWAYS_INLINE vu widen_bytes(const uint8_t *codes)
+{
+#if defined(__AVX512F__)
+    return (vu)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)codes));
+#elif defined(__AVX2__)
+    return (vu)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)codes));
+#else
+    vu v;
+    for (int i = 0; i < VL; i++)
+        v[i] = codes[i];
+    return v;
+#endif
+}
+
+/* Its bits are those of a float whose exponent is 120 too small; of numbers
+ * below 2^-6 too, as both have them without a leading one. */
+ALWAYS_INLINE vf e4m3_values(const uint8_t *codes)
+{
+    vu bits = widen_bytes(codes);
+    vu magnitude = bits & 0x7fu;
+    vf value = (vf)(magnitude << 20) * 0x1p120f;
+    vu nan = (vu)(magnitude == 0x7fu) & 0x7fc00000u;
+    return (vf)((vu)value | nan | (bits & 0x80u) << 24);
+}
+
+static void decode_fp8(
+        void *out, const uint8_t *codes, float scale, size_t count)
+{
+    elem *to = out;
+    size_t i = 0;
+    uint8_t rest[VL] = {0};
+    for (; i + VL <= count; i += VL)
+        store(to + i, e4m3_values(codes + i) * scale);
+    memcpy(rest, codes + i, count - i);
+    if (i < count)
+        store_some(to + i, e4m3_values(rest) * scale, (int64_t)(count - i));
+}
+
+const struct quant_ops FAST(quant_ops) = {decode4, decode8, decode_fp8};

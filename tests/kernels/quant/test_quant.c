@@ -1,0 +1,268 @@
+/* Against what bitsandbytes' Python definition gives (tests/reference/
+ * make_quantised.py), to the bit; then the fast paths against the plain. */
+#include "kernels/quant/quant.h"
+
+#include "base/file/safetensors.h"
+#include "kernels/backend.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+
+static struct st_file *file;
+
+static void must(enum zd_status status)
+{
+    if (status == ZD_OK)
+        return;
+    zd_error_print(stderr, zd_error_get());
+    abort();
+}
+
+static void open_codes(void)
+{
+    char path[4096];
+    snprintf(
+            path, sizeof path, "%s/quant/codes.safetensors",
+            getenv("ZEROD_FIXTURES"));
+    must(st_open(path, &file));
+}
+
+static void close_codes(void)
+{
+    st_close(file);
+}
+
+TestSuite(kernels_quant, .init = open_codes, .fini = close_codes);
+
+/* A tensor's bytes; the caller frees them. */
+static void *get(const char *name, size_t *count)
+{
+    const struct st_tensor *t = st_find(file, name);
+    cr_assert(t != NULL, "%s", name);
+    void *data = malloc(t->bytes + 1);
+    must(st_read_bytes(file, t, 0, t->bytes, data));
+    if (count)
+        *count = t->count;
+    return data;
+}
+
+static void compare_encoded(enum quant_format format, size_t block)
+{
+    char name[64];
+    size_t count, blocks, bytes;
+    float *x = get("x", &count);
+    snprintf(
+            name, sizeof name, "%s.%zu.codes", quant_format_name(format),
+            block);
+    uint8_t *codes = get(name, &bytes);
+    snprintf(
+            name, sizeof name, "%s.%zu.absmax", quant_format_name(format),
+            block);
+    float *absmax = get(name, &blocks);
+    cr_assert(blocks == quant_parts(count, block) && count % 2 == 1);
+    uint8_t *our_codes = malloc(bytes);
+    float *our_absmax = malloc(blocks * sizeof *our_absmax);
+    quant_encode4(our_codes, our_absmax, x, format, count, block);
+    cr_expect(memcmp(absmax, our_absmax, blocks * 4) == 0, "%s", name);
+    for (size_t i = 0; i < bytes; i++)
+        cr_assert(
+                codes[i] == our_codes[i], "%s: byte %zu is %02x, not %02x",
+                name, i, our_codes[i], codes[i]);
+    free(x);
+    free(codes);
+    free(absmax);
+    free(our_codes);
+    free(our_absmax);
+}
+
+Test(kernels_quant, codes_of_4_bits_are_bitsandbytes)
+{
+    static const size_t blocks[] = {32, 64, 128, 4096};
+    for (int i = 0; i < 4; i++) {
+        compare_encoded(QUANT_NF4, blocks[i]);
+        compare_encoded(QUANT_FP4, blocks[i]);
+    }
+}
+
+Test(kernels_quant, a_tensor_cut_at_blocks_has_the_same_codes)
+{
+    enum { CUT = 1920 };
+    size_t count;
+    float *x = get("x", &count);
+    size_t bytes = quant_parts(count, 2), blocks = quant_parts(count, 64);
+    uint8_t *whole = malloc(2 * bytes), *parts = whole + bytes;
+    float *absmax = malloc(2 * blocks * sizeof *absmax);
+    quant_encode4(whole, absmax, x, QUANT_NF4, count, 64);
+    for (size_t at = 0; at < count; at += CUT)
+        quant_encode4(
+                parts + at / 2, absmax + blocks + at / 64, x + at, QUANT_NF4,
+                count - at < CUT ? count - at : CUT, 64);
+    cr_assert(memcmp(whole, parts, bytes) == 0);
+    cr_assert(memcmp(absmax, absmax + blocks, blocks * 4) == 0);
+    free(x);
+    free(whole);
+    free(absmax);
+}
+
+Test(kernels_quant, nested_codes_are_bitsandbytes)
+{
+    size_t count;
+    float *absmax = get("nested.absmax", &count);
+    float *offset = get("nested.offset", NULL);
+    float *scales = get("nested.scales", NULL);
+    float *back = get("nested.back", NULL);
+    uint8_t *codes = get("nested.codes", NULL);
+    size_t scale_count = quant_parts(count, QUANT_NESTED_BLOCK);
+    uint8_t *our_codes = malloc(count);
+    float *ours = malloc(count * sizeof *ours), map[256];
+    cr_assert(count % QUANT_NESTED_BLOCK != 0);
+    cr_assert(fabsf(quant_nested_offset(absmax, count) - *offset) <= 1e-6f);
+    quant_nest(our_codes, ours, absmax, *offset, count);
+    cr_assert(memcmp(our_codes, codes, count) == 0);
+    cr_assert(memcmp(ours, scales, scale_count * 4) == 0);
+    quant_dynamic_map(map);
+    for (size_t first = 0; first < count; first += 100)
+        quant_unnest(
+                ours + first, codes + first, scales, map, *offset, QUANT_NESTED_BLOCK,
+                first, count - first < 100 ? count - first : 100);
+    cr_assert(memcmp(ours, back, count * 4) == 0);
+    free(absmax);
+    free(offset);
+    free(scales);
+    free(back);
+    free(codes);
+    free(our_codes);
+    free(ours);
+}
+
+Test(kernels_quant, rows_of_int8_are_bitsandbytes)
+{
+    enum { COLUMNS = 67 };
+    size_t count;
+    float *x = get("int8.x", &count), *scb = get("int8.scb", NULL);
+    float *back = get("int8.back", NULL), ours[COLUMNS];
+    int8_t *codes = get("int8.codes", NULL), our_codes[COLUMNS];
+    for (size_t at = 0, r = 0; at < count; at += COLUMNS, r++) {
+        cr_assert(quant_encode8(our_codes, x + at, COLUMNS) == scb[r]);
+        cr_assert(memcmp(our_codes, codes + at, COLUMNS) == 0, "row %zu", r);
+        quant_plain(DTYPE_FP32)->decode8(ours, codes + at, scb[r], COLUMNS);
+        cr_assert(memcmp(ours, back + at, sizeof ours) == 0, "row %zu", r);
+    }
+    float none[4] = {0}, tiny[4] = {0, 1e-45f, -1e-45f, 0};
+    cr_assert(quant_encode8(our_codes, none, 4) == 0 && our_codes[3] == 0);
+    cr_assert(quant_encode8(our_codes, tiny, 4) == 1e-45f);
+    cr_assert(our_codes[1] == 127 && our_codes[2] == -127);
+    free(x);
+    free(scb);
+    free(back);
+    free(codes);
+}
+
+Test(kernels_quant, e4m3_is_torchs)
+{
+    size_t count;
+    float *x = get("e4m3.x", &count), *values = get("e4m3.values", NULL);
+    uint8_t *codes = get("e4m3.codes", NULL);
+    for (size_t i = 0; i < count; i++)
+        cr_assert(
+                quant_e4m3_code(x[i]) == codes[i], "%a is %02x, not %02x", x[i],
+                quant_e4m3_code(x[i]), codes[i]);
+    for (int i = 0; i < 256; i++) {
+        float value = quant_e4m3_value((uint8_t)i);
+        cr_assert(isnan(value) ? values[i] == -9999.0f : value == values[i]);
+    }
+    cr_assert(quant_e4m3_code(1e9f) == 0x7e && quant_e4m3_code(-0.0f) == 0x80);
+    free(x);
+    free(values);
+    free(codes);
+}
+
+Test(kernels_quant, a_tile_of_fp8_reaches_its_largest_and_zeros_stay)
+{
+    enum { ROWS = 3, COLUMNS = 300 };
+    float x[ROWS * COLUMNS] = {0}, scales[3], back[COLUMNS];
+    uint8_t codes[ROWS * COLUMNS];
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        if (i % COLUMNS < 128 || i % COLUMNS >= 256)
+            x[i] = sinf((float)i) * (i % COLUMNS < 128 ? 3 : 1e-5f);
+    quant_encode_fp8(codes, scales, x, ROWS, COLUMNS);
+    cr_assert(scales[1] == 0);
+    for (int r = 0; r < ROWS; r++)
+        for (int t = 0; t < 3; t++) {
+            int n = t < 2 ? 128 : 44, at = r * COLUMNS + 128 * t;
+            quant_plain(DTYPE_FP32)
+                    ->decode_fp8(back, codes + at, scales[t], (size_t)n);
+            for (int i = 0; i < n; i++)
+                cr_assert(
+                        fabsf(back[i] - x[at + i]) <=
+                        fabsf(x[at + i]) / 16 + scales[t] * 0x1p-10f);
+        }
+}
+
+/* --- fast ----------------------------------------------------------------- */
+
+static void compare_fast(const char *isa, enum dtype type)
+{
+    enum { COUNT = 9001, ODD = 3 };
+    static const size_t blocks[] = {32, 64, 256, 4096};
+    const struct cpu_backend *backend = kernels_backend(isa, type);
+    const struct quant_ops *plain = quant_plain(type);
+    static uint8_t codes[COUNT], x[4 * COUNT], y[4 * COUNT];
+    float absmax[COUNT / 32 + 1], values[16];
+    size_t bytes = COUNT * dtype_bytes(type);
+    if (!backend)
+        return;
+    for (int i = 0; i < COUNT; i++)
+        codes[i] = (uint8_t)(i * 167 + i / 256 * 31);
+    for (int b = 0; b < COUNT / 32 + 1; b++)
+        absmax[b] = b % 7 ? expf((float)(b % 40) - 20) : 0;
+    for (int format = QUANT_NF4; format <= QUANT_FP4; format++)
+        for (int i = 0; i < 4; i++) {
+            quant_values((enum quant_format)format, values);
+            memset(x, 1, sizeof x);
+            memset(y, 1, sizeof y);
+            plain->decode4(x, codes, absmax, values, COUNT, blocks[i]);
+            backend->quant->decode4(y, codes, absmax, values, COUNT, blocks[i]);
+            cr_expect(
+                    memcmp(x, y, sizeof x) == 0, "%s %s 4 bits, blocks of %zu",
+                    isa, dtype_name(type), blocks[i]);
+        }
+    for (size_t count = COUNT - ODD; count <= COUNT; count++) {
+        plain->decode8(x, (int8_t *)codes, 0.37f, count);
+        backend->quant->decode8(y, (int8_t *)codes, 0.37f, count);
+        cr_expect(
+                memcmp(x, y, bytes) == 0, "%s %s int8", isa, dtype_name(type));
+    }
+    for (int i = 0; i < COUNT; i++)
+        if ((codes[i] & 0x7f) == 0x7f)
+            codes[i] = 0x81;
+    for (size_t count = COUNT - ODD; count <= COUNT; count++) {
+        plain->decode_fp8(x, codes, 0.37f, count);
+        backend->quant->decode_fp8(y, codes, 0.37f, count);
+        cr_expect(memcmp(x, y, bytes) == 0, "%s %s fp8", isa, dtype_name(type));
+    }
+}
+
+Test(kernels_quant, fast_paths_have_the_bits_of_the_plain)
+{
+    static const char *const names[] = {"base", "avx2", "avx512"};
+    for (int i = 0; i < 3; i++)
+        for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
+            compare_fast(names[i], (enum dtype)type);
+}
+
+Test(kernels_quant, a_number_that_is_none_stays_one_in_every_path)
+{
+    static const char *const names[] = {"base", "avx2", "avx512"};
+    uint8_t codes[2] = {0x7f, 0xff};
+    float out[2];
+    for (int i = 0; i < 3; i++) {
+        const struct cpu_backend *backend =
+                kernels_backend(names[i], DTYPE_FP32);
+        if (!backend)
+            continue;
+        backend->quant->decode_fp8(out, codes, 2, 2);
+        cr_assert(isnan(out[0]) && isnan(out[1]), "%s", names[i]);
+    }
+}
