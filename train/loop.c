@@ -178,7 +178,7 @@ static enum zd_status after_step(
         struct trainer *trainer, const struct train_step_report *report,
         const struct comm_counters *before)
 {
-    struct comm_counters wire = comm_counters(trainer->comm);
+    struct comm_counters wire = zero_wire(trainer->zero);
     starts_step(trainer->starts, report->step);
     wire.reduce_scatter -= before->reduce_scatter;
     wire.all_gather -= before->all_gather;
@@ -222,7 +222,7 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         tell_nothing_to_do(trainer);
     while (state->step < last && !trainer->is_stopped) {
         struct step_turn turn;
-        struct comm_counters before = comm_counters(trainer->comm);
+        struct comm_counters before = zero_wire(trainer->zero);
         ZD_TRY(trainer_step(trainer, &turn, &report));
         /* a save that a signal asked for holds this step too, and its
          * evaluation, unless the run ends here and nothing was computed */
@@ -335,6 +335,7 @@ static enum zd_status run(struct trainer *trainer)
     ZD_TRY(run_steps(trainer, &stopped));
     if (!stopped)
         return finish(trainer);
+    ZD_TRY(zero_settle(trainer->zero));
     show_end(trainer, false, true);
     trainer_tell_state(trainer, RUN_STOPPED);
     if (!trainer_is_first(trainer))

@@ -87,6 +87,7 @@ static enum zd_status exchange(struct trainer *trainer, int64_t words[WORDS])
     if (!words[WORD_FAILED])
         return ZD_OK;
     /* a bad token found late: keep what was trained, then end with the cause */
+    ZD_TRY(zero_settle(trainer->zero));
     ZD_TRY(trainer_save(trainer, false));
     zd_error_set(&error);
     return comm_agree(trainer->comm, loaded);

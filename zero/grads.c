@@ -371,6 +371,7 @@ enum zd_status zero_reduce_finish(struct zero *zero)
                 ZD_ERR_BUG, "E0914",
                 "%d of %d gradients of micro-batch %d are complete",
                 zero->grads_done, plan->grad_unit_count, zero->micro);
+    ZD_TRY(params_spread_finish(zero)); /* units that no pass has used */
     ZD_TRY(ops_wait_all(&zero->ops));
     if (!plan->states_on_host) {
         ZD_TRY(round_sums(zero));

@@ -279,6 +279,7 @@ enum zd_status host_unit_made(struct zero *zero, int unit)
 
 enum zd_status zero_settle(struct zero *zero)
 {
+    ZD_TRY(params_spread_finish(zero));
     if (!zero->offload.engine)
         return paged_finish(zero);
     return offload_finish(zero->offload.engine);

@@ -161,6 +161,140 @@ static enum zd_status next_move(
     return ZD_OK;
 }
 
+/* --- the gather after the update ------------------------------------------ */
+
+/* Have all ranks made all of it (stage 0), or does nobody? */
+static bool is_spread(const struct zero *zero, int s)
+{
+    const struct zero_plan *plan = zero->plan;
+    return zero->memory[s].full && zero->world > 1 && plan->states_cut &&
+           plan->segments[s].trainable && plan->request.train;
+}
+
+static size_t spread_limit(const struct zero *zero)
+{
+    int64_t limit = zero->plan->request.options.allgather_bucket_size;
+    return limit > 0 ? (size_t)limit : SIZE_MAX;
+}
+
+static bool has_room(const struct zero *zero, int s)
+{
+    size_t limit = spread_limit(zero), under_way = zero->spread_under_way;
+    size_t count = zero->plan->segments[s].count;
+    if (under_way == 0)
+        return true;
+    return zero->ops.count < COMM_OPS_MAX && under_way < limit &&
+           count <= limit - under_way;
+}
+
+static enum zd_status spread_wait(struct zero *zero, int s)
+{
+    uint64_t ticket = zero->spread[s];
+    if (!ticket)
+        return ZD_OK;
+    zero->spread[s] = 0;
+    zero->spread_under_way -= zero->plan->segments[s].count;
+    return ops_wait(&zero->ops, ticket);
+}
+
+static enum zd_status spread_begin(struct zero *zero, int s)
+{
+    const struct segment_memory *memory = &zero->memory[s];
+    ZD_TRY(host_segment_wait(zero, s));
+    ZD_TRY(gather_segment(
+            zero, s, memory->shard, memory->full, &zero->spread[s]));
+    zero->spread_under_way += zero->plan->segments[s].count;
+    return zero->plan->request.options.overlap_comm ? ZD_OK
+                                                    : spread_wait(zero, s);
+}
+
+/* Begin those before segment `end`, as far as there is room. */
+static enum zd_status spread_ahead(struct zero *zero, int end)
+{
+    for (; zero->next_spread < end; zero->next_spread++) {
+        if (!is_spread(zero, zero->next_spread))
+            continue;
+        if (!has_room(zero, zero->next_spread))
+            return ZD_OK;
+        ZD_TRY(spread_begin(zero, zero->next_spread));
+    }
+    return ZD_OK;
+}
+
+/* All before segment `end` are done. */
+static enum zd_status spread_finish(struct zero *zero, int end)
+{
+    for (int s = 0; s < end; s++) {
+        ZD_TRY(spread_ahead(zero, end));
+        ZD_TRY(spread_wait(zero, s));
+    }
+    return spread_ahead(zero, end);
+}
+
+/* Gathers are begun as far ahead as there is room. Offloaded updates go on in
+ * the order of use: who begins the next unit's gather waits for it. */
+static enum zd_status spread_unit(struct zero *zero, int unit)
+{
+    const struct zero_plan *plan = zero->plan;
+    int units = plan->request.table->unit_count;
+    int next = unit + 2 < units ? unit + 2 : units;
+    if (zero->next_spread < plan->unit_segments[unit + 1])
+        ZD_TRY(spread_finish(zero, plan->unit_segments[unit + 1]));
+    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
+         s++)
+        ZD_TRY(spread_wait(zero, s));
+    return spread_ahead(
+            zero, plan->states_on_host ? plan->unit_segments[next]
+                                       : plan->segment_count);
+}
+
+enum zd_status params_spread(struct zero *zero)
+{
+    zero->next_spread = 0;
+    return zero->plan->states_on_host
+                   ? ZD_OK
+                   : spread_ahead(zero, zero->plan->segment_count);
+}
+
+enum zd_status params_spread_finish(struct zero *zero)
+{
+    return spread_finish(zero, zero->plan->segment_count);
+}
+
+uint64_t params_spread_owed(const struct zero *zero)
+{
+    const struct zero_plan *plan = zero->plan;
+    uint64_t bytes = 0;
+    for (int s = zero->next_spread; s < plan->segment_count; s++)
+        if (is_spread(zero, s))
+            bytes += (uint64_t)(zero->world - 1) *
+                     zero_segment_bytes(
+                             &plan->segments[s], plan->segments[s].shard_count);
+    return bytes;
+}
+
+/* Those that do not train are gathered once, when they were loaded. */
+static enum zd_status gather_frozen(struct zero *zero)
+{
+    const struct zero_plan *plan = zero->plan;
+    uint64_t ticket;
+    for (int s = 0; s < plan->segment_count; s++) {
+        const struct segment_memory *memory = &zero->memory[s];
+        bool trains = plan->segments[s].trainable && plan->request.train;
+        if (!memory->full || zero->world == 1 || trains)
+            continue;
+        ZD_TRY(gather_segment(zero, s, memory->shard, memory->full, &ticket));
+    }
+    return ops_wait_all(&zero->ops);
+}
+
+enum zd_status params_gather(struct zero *zero)
+{
+    ZD_TRY(gather_frozen(zero));
+    ZD_TRY(params_spread(zero));
+    return params_spread_finish(zero);
+}
+
 /* --- hooks ---------------------------------------------------------------- */
 
 static void point(
@@ -217,6 +351,7 @@ enum zd_status params_acquire(void *ctx, int unit, const void **params)
     const struct zero_plan *plan = zero->plan;
     const char *gathered = NULL;
     ZD_TRY(comm_progress(zero->comm));
+    ZD_TRY(spread_unit(zero, unit));
     if (plan->params_cut)
         ZD_TRY(acquire_slot(zero, unit, &gathered));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
@@ -239,37 +374,4 @@ enum zd_status params_release(void *ctx, int unit)
         ZD_TRY(return_slot(zero, unit));
     ZD_TRY(begin_collectives(zero));
     return begin_gathers(zero, zero->at++);
-}
-
-/* --- the gather after the update ------------------------------------------ */
-
-enum zd_status params_gather(struct zero *zero, bool frozen)
-{
-    const struct zero_plan *plan = zero->plan;
-    const struct zero_options *options = &plan->request.options;
-    size_t limit = options->allgather_bucket_size > 0
-                           ? (size_t)options->allgather_bucket_size
-                           : SIZE_MAX;
-    size_t under_way = 0;
-    uint64_t ticket;
-    for (int s = 0; s < plan->segment_count; s++) {
-        const struct zero_segment *segment = &plan->segments[s];
-        const struct segment_memory *memory = &zero->memory[s];
-        bool whole = segment->trainable && plan->request.train &&
-                     !plan->states_cut; /* stage 0: everyone has made it */
-        if (!memory->full || zero->world == 1 || whole ||
-            (!segment->trainable && !frozen))
-            continue;
-        if (under_way > 0 &&
-            (under_way >= limit || segment->count > limit - under_way)) {
-            ZD_TRY(ops_wait_all(&zero->ops));
-            under_way = 0;
-        }
-        ZD_TRY(host_segment_wait(zero, s));
-        ZD_TRY(gather_segment(zero, s, memory->shard, memory->full, &ticket));
-        under_way += segment->count;
-        if (!options->overlap_comm)
-            ZD_TRY(ops_wait(&zero->ops, ticket));
-    }
-    return ops_wait_all(&zero->ops);
 }

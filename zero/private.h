@@ -118,6 +118,10 @@ struct zero {
                          and whose collective has not begun */
     struct lease *slot_leases; /* tickets are collectives */
     int *unit_slots;           /* by unit that is acquired: its slot */
+    /* gathers after an update, in the order of segments */
+    int next_spread;         /* the next one that has not begun */
+    uint64_t *spread;        /* by segment: its ticket; 0: none is under way */
+    size_t spread_under_way; /* elements */
     char *slots;               /* zero.params.slots */
 
     /* grads.c */
@@ -184,9 +188,15 @@ enum zd_status params_acquire(void *ctx, int unit, const void **params);
 enum zd_status params_release(void *ctx, int unit);
 /* Begin a program: everything gathered so far is stale. */
 enum zd_status params_start(struct zero *zero, enum model_pass pass);
-/* All-gather the parameters of segments that have a full copy: the trainable
- * ones, or with `frozen` those and the frozen ones. */
-enum zd_status params_gather(struct zero *zero, bool frozen);
+/* All-gather the parameters of every segment that has a full copy. */
+enum zd_status params_gather(struct zero *zero);
+/* The same of those that were updated: begun as far as there is room. Who
+ * acquires a unit waits for its own, and begins the ones that follow. */
+enum zd_status params_spread(struct zero *zero);
+/* Until all of them are done. */
+enum zd_status params_spread_finish(struct zero *zero);
+/* Bytes that those which have not begun will send. */
+uint64_t params_spread_owed(const struct zero *zero);
 
 /* --- grads.c -------------------------------------------------------------- */
 

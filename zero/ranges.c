@@ -322,6 +322,7 @@ static enum zd_status round_segment(struct zero *zero, int s)
 
 enum zd_status zero_ranges_loaded(struct zero *zero)
 {
+    ZD_TRY(params_spread_finish(zero));
     ZD_TRY(ops_wait_all(&zero->ops));
     for (int s = 0; s < zero->plan->segment_count; s++)
         ZD_TRY(round_segment(zero, s));
@@ -330,7 +331,7 @@ enum zd_status zero_ranges_loaded(struct zero *zero)
         ZD_TRY(offload_finish(zero->offload.engine));
         host_params_made(zero);
     }
-    return params_gather(zero, true);
+    return params_gather(zero);
 }
 
 /* --- loading -------------------------------------------------------------- */

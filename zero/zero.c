@@ -109,13 +109,16 @@ static enum zd_status take_tables(struct zero *zero)
             calloc((size_t)plan->segment_count + 1, sizeof *zero->memory);
     zero->slot_leases = calloc(slots + 1, sizeof *zero->slot_leases);
     zero->unit_slots = calloc(units, sizeof *zero->unit_slots);
+    zero->spread =
+            calloc((size_t)plan->segment_count + 1, sizeof *zero->spread);
+    zero->next_spread = plan->segment_count;
     zero->grads_held = calloc(units, sizeof *zero->grads_held);
     zero->grad_positions = calloc(units, sizeof *zero->grad_positions);
     zero->grad_work = calloc(units, sizeof *zero->grad_work);
     zero->grad_parts = calloc(units, sizeof *zero->grad_parts);
     if (!zero->memory || !zero->slot_leases || !zero->unit_slots ||
-        !zero->grads_held || !zero->grad_positions || !zero->grad_work ||
-        !zero->grad_parts)
+        !zero->spread || !zero->grads_held || !zero->grad_positions ||
+        !zero->grad_work || !zero->grad_parts)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
     for (size_t s = 0; s < slots; s++)
@@ -184,6 +187,7 @@ void zero_destroy(struct zero *zero)
     free(zero->memory);
     free(zero->slot_leases);
     free(zero->unit_slots);
+    free(zero->spread);
     free(zero->grads_held);
     free(zero->grad_positions);
     free(zero->grad_work);
@@ -218,5 +222,12 @@ enum zd_status zero_eval_begin(struct zero *zero)
 
 enum zd_status zero_gather_params(struct zero *zero)
 {
-    return zero->plan->states_cut ? params_gather(zero, false) : ZD_OK;
+    return params_spread(zero);
+}
+
+struct comm_counters zero_wire(const struct zero *zero)
+{
+    struct comm_counters wire = comm_counters(zero->comm);
+    wire.all_gather += params_spread_owed(zero);
+    return wire;
 }

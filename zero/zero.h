@@ -8,8 +8,9 @@
  *   zero_grad_norm        agreed by all ranks, exact (base/number/exact_sum.h)
  *   zero_update           this rank's states; with Adam-mini the block sums are
  *                         added up over ranks before
- *   zero_gather_params    the new parameters: all of them at stages 1 and 2,
- *                         the persistent ones at stage 3
+ *   zero_gather_params    begins to gather the new parameters: all of them at
+ *                         stages 1 and 2, the persistent ones at stage 3; who
+ *                         acquires a unit waits for its own
  *
  * The same calls are made at every stage and world; what a stage does not need
  * does nothing. A step whose norm is not finite calls zero_skip instead of the
@@ -70,7 +71,10 @@ enum zd_status zero_update(struct zero *zero, const struct optim_step *step);
 enum zd_status zero_gather_params(struct zero *zero);
 /* Instead of the last two: the gradients are dropped. */
 enum zd_status zero_skip(struct zero *zero);
-/* Until updates and copies under way are done. */
+/* What this rank has handed to others, with what gathers of the last update
+ * will that have not begun: what a step sends is counted with it. */
+struct comm_counters zero_wire(const struct zero *zero);
+/* Until updates, gathers and copies under way are done. */
 enum zd_status zero_settle(struct zero *zero);
 /* All 0 without an engine. */
 struct offload_facts zero_offload_facts(const struct zero *zero);

@@ -136,9 +136,9 @@ static enum zd_status run_steps(struct rank *rank)
     weights_close(&source);
     rank->wire_matches = true;
     for (int k = 0; k < STEPS && status == ZD_OK; k++) {
-        struct comm_counters before = comm_counters(rank->comm);
+        struct comm_counters before = zero_wire(rank->zero);
         status = step(rank, k);
-        struct comm_counters after = comm_counters(rank->comm);
+        struct comm_counters after = zero_wire(rank->zero);
         const struct comm_counters *wire = &shared->plan.wire;
         rank->wire_matches &=
                 after.reduce_scatter - before.reduce_scatter ==

@@ -182,10 +182,9 @@ static enum zd_status run_steps(struct rank *rank, struct zero *zero)
         ZD_TRY(outcome_restore(s->resume, &fake->table, zero));
     rank->wire_matches = true;
     for (int k = 0; k < s->steps; k++) {
-        struct comm_counters before = comm_counters(rank->comm);
+        struct comm_counters before = zero_wire(zero);
         ZD_TRY(step(rank, zero, k));
-        rank->wire_matches &=
-                sent_as_planned(rank, before, comm_counters(rank->comm));
+        rank->wire_matches &= sent_as_planned(rank, before, zero_wire(zero));
         if (s->evaluates)
             ZD_TRY(evaluate(rank, zero));
     }
