@@ -49,6 +49,7 @@ static enum zd_status arrive_chunk(
                 &worker->squares, memory.slot, offload_grad_type(request),
                 chunk->count);
     if (updates) {
+        keep_chunk(offload->keep, index, &memory);
         chunk_save(offload, chunk, &memory);
         chunk_update(offload, &offload->unclipped, chunk, &memory, NULL);
     }

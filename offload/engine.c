@@ -234,6 +234,7 @@ void offload_destroy(struct offload *offload)
     pthread_cond_destroy(&offload->progress);
     pthread_cond_destroy(&offload->work);
     pthread_mutex_destroy(&offload->lock);
+    keep_destroy(offload->keep);
     free(offload->workers);
     free(offload->jobs);
     free(offload->segment_offsets);

@@ -14,6 +14,7 @@
 
 #include "offload/feed.h"
 #include "offload/image.h"
+#include "offload/keep.h"
 #include "offload/stage.h"
 #include "offload/waits.h"
 
@@ -83,6 +84,7 @@ struct offload {
     size_t *segment_offsets;
     struct store_request store_request;
     struct store *store;
+    struct keep *keep; /* NULL: nobody reads while updates go on */
     struct image undo; /* old masters and states */
     struct run_place *places;
     char *undo_grads;

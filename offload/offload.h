@@ -195,6 +195,34 @@ enum zd_status offload_read(
 enum zd_status offload_write(
         struct offload *offload, int run, int lane, size_t begin, size_t count,
         const void *values, const float *scales);
+
+/* The same for one thread that reads while updates go on (offload/keep.h), not
+ * of a file: offload_read at the moment of offload_keep_begin. What an update
+ * comes to first is copied into `memory`, of the host, borrowed; where that is
+ * full the update waits for the reader.
+ *
+ *   trainer   offload_keep_begin, offload_keep_want for what will be read,
+ *             offload_keep_open: behind offload_finish, before the next step
+ *   reader    offload_keep_read of all that is wanted, once; offload_keep_end,
+ *             also where it gives up: updates may be waiting for it */
+enum zd_status offload_keep_create(
+        struct offload *offload, void *memory, size_t bytes);
+/* Room for a copy of everything. */
+enum zd_status offload_keep_bytes(
+        const struct offload_request *request, size_t *bytes_out);
+void offload_keep_begin(struct offload *offload);
+/* Elements of a run, their master and with `moments` m and v. */
+void offload_keep_want(
+        struct offload *offload, int run, size_t begin, size_t count,
+        bool moments);
+void offload_keep_open(struct offload *offload);
+enum zd_status offload_keep_read(
+        struct offload *offload, int run, int lane, size_t begin, size_t count,
+        void *values, float *scales);
+void offload_keep_end(struct offload *offload);
+/* Seconds that updates have waited for the reader, since the beginning. */
+double offload_keep_waited(struct offload *offload);
+
 /* States (m and v) as at the start of training. */
 enum zd_status offload_states_clear(struct offload *offload);
 /* Masters were written: round parameters from them, into slots or device. */

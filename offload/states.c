@@ -3,6 +3,7 @@
 #include "offload/engine.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A run's elements begin .. begin + count - 1 of one lane, in the caller's
@@ -83,6 +84,8 @@ static enum zd_status copy_range(
     for (int c = first; c < end; c++) {
         struct chunk_memory memory;
         ZD_TRY(chunk_acquire(offload, c, &memory));
+        if (range->writes)
+            keep_chunk(offload->keep, c, &memory);
         copy_part(offload, &offload->chunks[c], &memory, range);
         ZD_TRY(chunk_release(offload, c));
     }
@@ -110,4 +113,104 @@ enum zd_status offload_write(
                                (float *)(uintptr_t)scales,
                                true};
     return copy_range(offload, &range);
+}
+
+/* --- while updates go on -------------------------------------------------- */
+
+enum zd_status offload_keep_create(
+        struct offload *offload, void *memory, size_t bytes)
+{
+    assert(!offload->is_in_file && !offload->keep);
+    return keep_create(
+            &offload->request, offload->chunks, offload->chunk_count, memory,
+            bytes, &offload->keep);
+}
+
+enum zd_status offload_keep_bytes(
+        const struct offload_request *request, size_t *bytes_out)
+{
+    int count = chunks_cut(request, NULL);
+    struct chunk *chunks = calloc((size_t)count + 1, sizeof *chunks);
+    if (!chunks)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "out of memory planning offload");
+    chunks_cut(request, chunks);
+    *bytes_out = keep_bytes(request, chunks, count);
+    free(chunks);
+    return ZD_OK;
+}
+
+void offload_keep_begin(struct offload *offload)
+{
+    assert(jobs_have_ended(offload));
+    keep_begin(offload->keep);
+}
+
+/* A part of a run within a chunk. */
+struct overlap {
+    int chunk;
+    size_t skip, count; /* elements of the chunk */
+};
+
+static struct overlap overlap_at(
+        const struct offload *offload, int run, size_t begin, size_t count)
+{
+    size_t most = cut_most(offload->request.options);
+    size_t skip = begin % most, room = most - skip;
+    return (struct overlap){
+            .chunk = offload->run_chunks[run] + (int)(begin / most),
+            .skip = skip,
+            .count = count < room ? count : room};
+}
+
+void offload_keep_want(
+        struct offload *offload, int run, size_t begin, size_t count,
+        bool moments)
+{
+    for (size_t done = 0; done < count;) {
+        struct overlap at =
+                overlap_at(offload, run, begin + done, count - done);
+        keep_want(offload->keep, at.chunk, at.count, moments);
+        done += at.count;
+    }
+}
+
+void offload_keep_open(struct offload *offload)
+{
+    keep_open(offload->keep);
+}
+
+enum zd_status offload_keep_read(
+        struct offload *offload, int run, int lane, size_t begin, size_t count,
+        void *values, float *scales)
+{
+    size_t wide = dtype_bytes(offload_master_type(offload->request.optim));
+    const struct optim_layout *layout = &offload->request.runs[run].layout;
+    for (size_t done = 0; done < count;) {
+        struct overlap at =
+                overlap_at(offload, run, begin + done, count - done);
+        struct chunk_memory live;
+        size_t bytes = lane == OPTIM_LANES
+                               ? done * wide
+                               : optim_lane_bytes(layout->lane[lane], done);
+        ZD_TRY(chunk_acquire(offload, at.chunk, &live));
+        keep_read(
+                offload->keep, at.chunk, &live, lane, at.skip, at.count,
+                values ? (char *)values + bytes : NULL,
+                scales ? scales + optim_scale_count(layout->lane[lane], done)
+                       : NULL);
+        ZD_TRY(chunk_release(offload, at.chunk));
+        done += at.count;
+    }
+    return ZD_OK;
+}
+
+void offload_keep_end(struct offload *offload)
+{
+    keep_end(offload->keep);
+}
+
+double offload_keep_waited(struct offload *offload)
+{
+    return keep_waited(offload->keep);
 }

@@ -97,6 +97,7 @@ static enum zd_status update_chunk(
     struct offload *offload = worker->offload;
     struct chunk_memory memory;
     ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
+    keep_chunk(offload->keep, job->first + at, &memory);
     update_now(offload, &offload->chunks[job->first + at], &memory);
     return chunk_release(offload, job->first + at);
 }
@@ -108,6 +109,7 @@ static enum zd_status redo_chunk(
     const struct chunk *chunk = &offload->chunks[job->first + at];
     struct chunk_memory memory;
     ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
+    keep_chunk(offload->keep, job->first + at, &memory);
     put_back(offload, chunk, &memory);
     update_now(offload, chunk, &memory);
     return chunk_release(offload, job->first + at);
@@ -120,6 +122,7 @@ static enum zd_status undo_chunk(
     const struct chunk *chunk = &offload->chunks[job->first + at];
     struct chunk_memory memory;
     ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
+    keep_chunk(offload->keep, job->first + at, &memory);
     put_back(offload, chunk, &memory);
     if (offload->request.params_on_host)
         round_param(offload, chunk, &memory);
@@ -143,6 +146,7 @@ static enum zd_status clear_lanes(
     const struct chunk *chunk = &offload->chunks[job->first + at];
     struct chunk_memory memory;
     ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
+    keep_chunk(offload->keep, job->first + at, &memory);
     optim_lanes_clear(
             &offload->request.runs[chunk->run].layout, &memory.lanes,
             chunk->count);

@@ -1,0 +1,233 @@
+/* keep_threads - a reader and updates at once (offload/keep.h): what is read is
+ * what was, with room for all copies, for some and for none, whoever is late.
+ *
+ * A plain program that prints TAP, for the sanitizers too. */
+#include "base/number/rng.h"
+#include "offload/keep.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { RUNS = 2, WORKERS = 3, ROUNDS = 3, LARGE = 1 << 18 };
+
+struct trial {
+    struct offload_options options;
+    struct optim_options optim;
+    struct offload_run runs[RUNS];
+    struct offload_request request;
+    struct chunk *chunks;
+    struct chunk_memory *live;
+    int chunk_count;
+    struct keep *keep;
+    char *memory;
+    uint64_t seed;
+    int read_until;   /* parts; the reader gives up there */
+    _Atomic int next; /* the update's next chunk, of all rounds */
+    _Atomic int wrong;
+};
+
+static void *must(void *memory)
+{
+    if (!memory)
+        abort();
+    return memory;
+}
+
+static void be_late(const struct trial *t, uint64_t who, uint64_t at)
+{
+    float u = rng_uniform(t->seed, who, at);
+    struct timespec time = {.tv_nsec = (long)(100000 * u)};
+    if (u > 0.7F)
+        nanosleep(&time, NULL);
+}
+
+static size_t bytes_of(const struct trial *t, int chunk, int part)
+{
+    size_t count = t->chunks[chunk].count;
+    const struct optim_layout *layout = &t->runs[t->chunks[chunk].run].layout;
+    if (part == 0)
+        return count * sizeof(float);
+    enum optim_format format = layout->lane[(part - 1) / 2];
+    return part % 2 ? optim_lane_bytes(format, count)
+                    : optim_scale_count(format, count) * sizeof(float);
+}
+
+static char *at(const struct chunk_memory *memory, int part)
+{
+    if (part == 0)
+        return memory->master;
+    return part % 2 ? (char *)memory->lanes.state[part / 2]
+                    : (char *)memory->lanes.scale[part / 2 - 1];
+}
+
+static void fill(const struct trial *t, int chunk, int round)
+{
+    for (int part = 0; part < 5; part++)
+        for (size_t i = 0; i < bytes_of(t, chunk, part); i++)
+            at(&t->live[chunk], part)[i] =
+                    (char)(i * 7 + (size_t)(13 * chunk + 31 * part) +
+                           (size_t)(101 * round) + t->seed);
+}
+
+static bool is_old(
+        const struct trial *t, int chunk, int part, const char *values,
+        size_t skip, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (values[i] !=
+            (char)((skip + i) * 7 + (size_t)(13 * chunk + 31 * part) + t->seed))
+            return false;
+    return true;
+}
+
+/* A part in two reads where it is long enough. */
+static void read_part(struct trial *t, int chunk, int part, char *out)
+{
+    size_t count = t->chunks[chunk].count, bytes = bytes_of(t, chunk, part);
+    size_t half = count > 512 ? 256 : count;
+    int lane = part == 0 ? OPTIM_LANES : (part - 1) / 2;
+    bool scales = part > 0 && part % 2 == 0;
+    for (size_t done = 0; bytes && done < count;) {
+        size_t n = done ? count - done : half;
+        size_t skip = bytes_of(t, chunk, part) * done / count;
+        size_t end = done + n == count ? bytes : bytes * half / count;
+        if (scales) {
+            skip = done / 256 * sizeof(float);
+            end = done + n == count ? bytes : half / 256 * sizeof(float);
+        }
+        keep_read(
+                t->keep, chunk, &t->live[chunk], lane, done, n,
+                scales ? NULL : out, scales ? (float *)(void *)out : NULL);
+        t->wrong += !is_old(t, chunk, part, out, skip, end - skip);
+        done += n;
+        be_late(t, 9, (uint64_t)(chunk * 5 + part));
+    }
+}
+
+/* As a file has them: first one array of all chunks, then the next. */
+static void *run_reader(void *ctx)
+{
+    struct trial *t = ctx;
+    char *out = must(malloc(LARGE));
+    for (int i = 0; i < 5 * t->chunk_count && i < t->read_until; i++)
+        read_part(t, i % t->chunk_count, i / t->chunk_count, out);
+    keep_end(t->keep);
+    free(out);
+    return NULL;
+}
+
+static void *run_worker(void *ctx)
+{
+    struct trial *t = ctx;
+    int i;
+    while ((i = atomic_fetch_add(&t->next, 1)) < t->chunk_count) {
+        be_late(t, 5, (uint64_t)i);
+        for (int round = 1; round <= ROUNDS; round++) {
+            keep_chunk(t->keep, i, &t->live[i]);
+            fill(t, i, round);
+        }
+    }
+    return NULL;
+}
+
+static void make(struct trial *t)
+{
+    t->options = offload_options_default();
+    t->options.chunk_bytes = 1 << 18;
+    t->optim = optim_options_default();
+    t->runs[0] = (struct offload_run){
+            .count = 200000, .layout = {{OPTIM_FP32, OPTIM_FP32}}};
+    t->runs[1] = (struct offload_run){
+            .count = 150000, .layout = {{OPTIM_8BIT, OPTIM_8BIT}}};
+    t->request = (struct offload_request){
+            .options = &t->options,
+            .optim = &t->optim,
+            .runs = t->runs,
+            .run_count = RUNS};
+    t->chunk_count = chunks_cut(&t->request, NULL);
+    t->chunks = must(calloc((size_t)t->chunk_count, sizeof *t->chunks));
+    t->live = must(calloc((size_t)t->chunk_count, sizeof *t->live));
+    chunks_cut(&t->request, t->chunks);
+    for (int c = 0; c < t->chunk_count; c++) {
+        t->live[c].master = must(malloc(bytes_of(t, c, 0)));
+        for (int lane = 0; lane < OPTIM_LANES; lane++) {
+            t->live[c].lanes.state[lane] =
+                    must(malloc(bytes_of(t, c, 1 + 2 * lane) + 1));
+            t->live[c].lanes.scale[lane] =
+                    must(malloc(bytes_of(t, c, 2 + 2 * lane) + 1));
+        }
+    }
+}
+
+static void unmake(struct trial *t)
+{
+    for (int c = 0; c < t->chunk_count; c++) {
+        free(t->live[c].master);
+        for (int lane = 0; lane < OPTIM_LANES; lane++) {
+            free(t->live[c].lanes.state[lane]);
+            free(t->live[c].lanes.scale[lane]);
+        }
+    }
+    free(t->chunks);
+    free(t->live);
+}
+
+/* One snapshot, and updates that race with its reader. */
+static void race(struct trial *t)
+{
+    pthread_t reader, workers[WORKERS];
+    t->next = 0;
+    for (int c = 0; c < t->chunk_count; c++)
+        fill(t, c, 0);
+    keep_begin(t->keep);
+    for (int c = 0; c < t->chunk_count; c++)
+        keep_want(t->keep, c, t->chunks[c].count, true);
+    keep_open(t->keep);
+    pthread_create(&reader, NULL, run_reader, t);
+    for (int w = 0; w < WORKERS; w++)
+        pthread_create(&workers[w], NULL, run_worker, t);
+    pthread_join(reader, NULL);
+    for (int w = 0; w < WORKERS; w++)
+        pthread_join(workers[w], NULL);
+}
+
+/* `eighths` of the room that a copy of everything takes. */
+static int try(int number, size_t eighths, bool gives_up)
+{
+    struct trial t = {.read_until = gives_up ? 7 : 1 << 20};
+    make(&t);
+    size_t all = keep_bytes(&t.request, t.chunks, t.chunk_count);
+    size_t bytes = all * eighths / 8;
+    t.memory = must(malloc(bytes + 1));
+    bool ok = keep_create(
+                      &t.request, t.chunks, t.chunk_count, t.memory, bytes,
+                      &t.keep) == ZD_OK;
+    for (int seed = 1; ok && seed <= 6; seed++) {
+        t.seed = (uint64_t)(100 * number + seed);
+        race(&t);
+    }
+    ok = ok && !t.wrong;
+    printf("%s %d - room for %zu eighths%s\n", ok ? "ok" : "not ok", number,
+           eighths, gives_up ? ", a reader that gives up" : "");
+    if (!ok)
+        printf("# %d reads were not what was\n", t.wrong);
+    keep_destroy(t.keep);
+    free(t.memory);
+    unmake(&t);
+    return ok ? 0 : 1;
+}
+
+int main(void)
+{
+    int failed = try(1, 8, false);
+    failed += try(2, 3, false);
+    failed += try(3, 0, false);
+    failed += try(4, 0, true);
+    failed += try(5, 3, true);
+    printf("1..5\n");
+    return failed != 0;
+}
