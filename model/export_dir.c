@@ -130,13 +130,24 @@ struct found { /* in a folder that an export would replace */
     bool is_finished, is_empty, is_marked;
 };
 
+/* A file that fs_write_file had not renamed yet. */
+static bool is_beside_name(const char *name)
+{
+    char place[256];
+    const char *end = strrchr(name, '.');
+    if (!end || strcmp(end, ".tmp") != 0)
+        return false;
+    snprintf(place, sizeof place, "%.*s", (int)(end - name), name);
+    return is_export_name(place);
+}
+
 static enum zd_status look_at(void *ctx, const char *name)
 {
     bool is_ours = true;
     struct found *found = ctx;
     const char *end = strrchr(name, '.');
     found->is_empty = false;
-    if (!is_export_name(name))
+    if (!is_export_name(name) && (found->is_finished || !is_beside_name(name)))
         snprintf(found->foreign, sizeof found->foreign, "%s", name);
     else if (found->is_finished && end && strcmp(end, ".safetensors") == 0)
         ZD_TRY(has_our_mark(found->dir, name, &is_ours));

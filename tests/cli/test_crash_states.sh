@@ -31,7 +31,7 @@ cpu_threads = 1
 TOML
 sets=()
 for each in "$@"; do sets+=(--set "$each"); done
-for steps in 3 5; do
+for steps in 2 4; do
     if ! timeout -k 5 100 mpirun --oversubscribe -np 2 -x LD_PRELOAD="$calls" -x ZEROD_TEST_TRACE="$work/trace:/folder/out" \
         "$zerod" --job job.toml --set job.output_dir=folder/out --set train.max_steps=$steps "${sets[@]}" >out 2>err; then
         cat err

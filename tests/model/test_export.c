@@ -216,6 +216,9 @@ Test(model_export, what_an_interrupted_export_left_is_swept_away)
     cr_assert(mkdir(path, 0777) == 0);
     strcat(path, "/model.safetensors");
     tiny_must(fs_write_file(path, "torn", 4));
+    /* written, and not yet renamed */
+    snprintf(path, sizeof path, "%s.tmp/config.json.tmp", o.out);
+    tiny_must(fs_write_file(path, "torn", 4));
     cr_expect_eq(export(&o, DTYPE_BF16, 1 << 30, o.dir), ZD_OK);
     teardown(&o);
 }

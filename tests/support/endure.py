@@ -1,0 +1,347 @@
+"""endure.py --trials N --seed S [--jobs J] [--long] [--build DIR]: a run that is broken at random, and started again. Prints TAP.
+
+A trial is a run of two ranks that saves at every other step, keeps two checkpoints and exports a model. One to three times it
+is broken: SIGKILL, SIGSEGV, SIGSTOP for ever, or a disk that is full; a rank, both, or mpirun; inside a call (the n-th write,
+fsync or rename of a save, of a row, of retention, of an export, or the n-th file opened at the start), or from outside at
+a random moment. Then the same command again, to its end. Wanted after each break: no process is left, every checkpoint that
+has its name verifies, and none of which an event has told is gone; at the end: the curve and the model of the unbroken
+run, bit for bit, and no leftovers. --long: also a real disk that is full (where a tmpfs can be mounted), and more steps.
+
+A failed trial prints its number: --seed S --only T does it again, as far as time allows."""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+JOB = """
+[model.config]
+model_type = "llama"
+hidden_size = 16
+intermediate_size = 32
+num_hidden_layers = 1
+num_attention_heads = 2
+vocab_size = 257
+max_position_embeddings = 32
+[data]
+cutoff_len = 16
+cache_dir = "%s/cache"
+[[data.train]]
+path = "%s/data.txt"
+[train]
+dtype = "fp32"
+max_steps = %d
+[checkpoint]
+save_steps = 2
+save_total_limit = 2
+[comm]
+timeout = "%s"
+[device]
+cpu_threads = 1
+"""
+# Ways to run that leave the bits of the run without them.
+WAYS = ([], ["zero.stage=0"], ["zero.stage=1"], ["zero.stage=3", "offload.optimizer=cpu"])
+CALLS = {
+    "saving": [("write", ".tmp-checkpoint", 60), ("fsync", ".tmp-checkpoint", 30), ("rename", ".tmp-checkpoint", 20), ("rename", "/checkpoint-", 8),
+               ("mkdir", ".tmp-checkpoint", 8), ("write", "shard-", 60), ("fsync", "shard-", 8), ("write", "manifest", 8)],
+    "retention": [("rename", ".trash-", 5), ("fsync", "OUT$", 20)],
+    "exporting": [("write", "hf.tmp", 8), ("fsync", "hf.tmp", 5), ("rename", "/hf", 1)],
+    "rows": [("write", "metrics.jsonl", 40), ("fsync", "metrics.jsonl", 8), ("write", "events.jsonl", 20)],
+    "starting": [("open", "/", 200), ("stat", "/", 100), ("write", ".zerod", 4), ("readdir", "/", 10)],
+}
+ENOSPC = 28
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--only", type=int, help="this trial alone")
+    parser.add_argument("--jobs", type=int, default=2, help="trials at a time")
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--build", default=SOURCE + "/build")
+    parser.add_argument("--keep", action="store_true", help="keep the folders of trials that failed")
+    parser.add_argument("--timeout", default="5s", help="comm.timeout of the runs")
+    return parser.parse_args()
+
+
+def processes(word):
+    """Ours: those whose command line has this word, a folder that only one trial has."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                with open(f"/proc/{name}/cmdline", "rb") as file:
+                    line = file.read()
+                with open(f"/proc/{name}/stat", encoding="latin-1") as file:
+                    state = file.read().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                continue
+            if word.encode() in line and state not in "ZX":
+                found.append(int(name))
+    return found
+
+
+def end(pid, which):
+    try:
+        os.kill(pid, which)
+    except ProcessLookupError:
+        pass
+
+
+def children(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(each) for each in file.read().split()]
+    except OSError:
+        return []
+
+
+def column(path, key):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return re.findall(rf'"{key}":([^,}}]*)', file.read())
+    except OSError:
+        return []
+
+
+def read(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+class Campaign:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        self.zerod = os.path.abspath(options.build) + "/daemon/zerod"
+        self.calls = os.path.abspath(options.build) + "/tests/libcalls.so"
+        self.steps = 60 if options.long else 16
+        self.lock = threading.Lock()
+        self.counts = {}
+        with open(folder + "/data.txt", "w", encoding="ascii") as file:
+            file.writelines(f"The miller kept the accounts of the mill, line {i}\n" for i in range(1, 61))
+        with open(folder + "/job.toml", "w", encoding="ascii") as file:
+            file.write(JOB % (folder, folder, self.steps, options.timeout))
+
+    def count(self, what):
+        with self.lock:
+            self.counts[what] = self.counts.get(what, 0) + 1
+
+    def command(self, out, sets, rule=None, rank=0):
+        run = [self.zerod, "--job", self.folder + "/job.toml", "--set", "job.output_dir=" + out]
+        for each in sets:
+            run += ["--set", each]
+        broken = ["env", "LD_PRELOAD=" + self.calls, "ZEROD_TEST_REFUSE=" + rule] + run if rule else run
+        both = [broken, run] if rank == 0 else [run, broken]
+        return ["mpirun", "--oversubscribe", "-np", "1", *both[0], ":", "-np", "1", *both[1]]
+
+    def start(self, out, sets, rule=None, rank=0):
+        with open(out + ".err", "ab") as err:
+            return subprocess.Popen(self.command(out, sets, rule, rank), stdout=err, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True,
+                                    env={**os.environ, "XDG_RUNTIME_DIR": os.path.dirname(out), "OMP_NUM_THREADS": "1"})
+
+    def unbroken(self):
+        out = self.folder + "/whole/out"
+        os.mkdir(os.path.dirname(out))
+        began = time.monotonic()
+        code = self.start(out, []).wait(200)
+        self.length = time.monotonic() - began
+        self.curve = {key: column(out + "/metrics.jsonl", key) for key in ("step", "loss", "grad_norm", "learning_rate", "tokens")}
+        self.model = read(out + "/hf/model.safetensors")
+        return code == 0 and len(self.curve["loss"]) == self.steps and self.model is not None
+
+
+class Trial:
+    def __init__(self, campaign, number):
+        self.campaign, self.number = campaign, number
+        self.chance = random.Random(f"{campaign.options.seed} {number}")
+        self.folder = f"{campaign.folder}/t{number}"
+        self.out = self.folder + "/out"
+        self.log = []
+
+    def choose(self):
+        """How a run is broken: (what, signal or error, rule or None, rank, victim)."""
+        chance = self.chance
+        what = chance.choices(["kill", "segv", "stop", "disk"], [6, 2, 1, 2])[0]
+        inside = chance.random() < 0.7 or what == "disk"
+        victim = chance.choice(["rank 0", "rank 0", "rank 1", "launcher", "all"])
+        if not inside:
+            return what, None, 0, victim
+        moment = chance.choice(["saving", "saving", "retention", "exporting", "rows", "starting"])
+        if what == "disk":
+            moment = chance.choice(["saving", "saving", "exporting", "rows"])
+        call, part, most = chance.choice(CALLS[moment])
+        if what == "disk":
+            call = chance.choice(["write", "fsync"])
+        number = chance.randint(1, most)
+        error = {"kill": -signal.SIGKILL, "segv": -signal.SIGSEGV, "stop": -signal.SIGSTOP, "disk": ENOSPC}[what]
+        rank = 0 if moment in ("retention", "rows") else chance.randrange(2)
+        part = part.replace("OUT$", "/out")
+        rule = f"{call}:{part}:{error}" + ("" if what == "disk" and chance.random() < 0.5 else f":{number}")
+        return what, rule, rank, f"rank {rank}"
+
+    def end_all(self, patience):
+        """Processes that are left after so many seconds; they are ended."""
+        until = time.monotonic() + patience
+        while (left := processes(self.out)) and time.monotonic() < until:
+            time.sleep(0.02)
+        for pid in left:
+            end(pid, signal.SIGKILL)
+        return left
+
+    def hit(self, run, what, victim):
+        """From outside, at a random moment."""
+        which = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "stop": signal.SIGSTOP}[what]
+        until = time.monotonic() + self.chance.uniform(0, 1.05 * self.campaign.length)
+        while run.poll() is None and time.monotonic() < until:
+            time.sleep(0.002)
+        ranks = children(run.pid)
+        pids = {"launcher": [run.pid], "all": ranks + [run.pid]}.get(victim, ranks[:1] if victim == "rank 0" else ranks[1:])
+        for pid in pids:
+            end(pid, which)
+        return bool(pids)
+
+    def fill(self, run):
+        """A disk that is full from a random moment on, until the run has ended."""
+        time.sleep(self.chance.uniform(0, self.campaign.length))
+        try:
+            with open(self.folder + "/filler", "wb", buffering=0) as file:
+                while run.poll() is None:
+                    try:
+                        file.write(b"\0" * 4096)
+                    except OSError:
+                        time.sleep(0.01)
+        finally:
+            os.unlink(self.folder + "/filler")
+
+    def break_it(self, sets):
+        what, rule, rank, victim = self.choose()
+        disk = self.campaign.options.disk and what == "disk" and self.chance.random() < 0.5
+        self.log.append(f"{what} {rule or ('of a real disk' if disk else victim)} ({victim})")
+        run = self.campaign.start(self.out, sets, None if disk else rule, rank)
+        if disk:
+            self.fill(run)
+        elif not rule:
+            self.hit(run, what, victim)
+        # one that stands still is to end by itself; a stopped mpirun is nobody's to find
+        patience = 30 if what == "stop" else 100
+        if what == "stop" and victim in ("launcher", "all"):
+            patience = 2
+        try:
+            code = run.wait(patience)
+        except subprocess.TimeoutExpired:
+            code = None
+            self.campaign.count("ended by hand: mpirun stopped" if patience == 2 else "ended by hand: a rank stopped" if what == "stop" else "ended by hand")
+            for pid in processes(self.out):
+                end(pid, signal.SIGKILL)
+            run.wait(10)
+        self.log.append(f"  code {code}, {len(column(self.out + '/metrics.jsonl', 'loss'))} rows")
+        self.campaign.count(what if code != 0 else f"{what}, too late")
+        if code is None and what not in ("stop",):
+            raise AssertionError("it did not end in 100 s")
+        left = self.end_all(5)
+        if left and what != "stop":
+            raise AssertionError(f"{len(left)} processes are left")
+
+    def check_committed(self):
+        told = 0
+        for line in (read(self.out + "/events.jsonl") or b"").split(b"\n"):
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if event.get("event") == "checkpoint" or event.get("type") == "checkpoint":
+                told = max(told, event.get("step", 0))
+        named = sorted(int(each[11:]) for each in os.listdir(self.out) if each.startswith("checkpoint-")) if os.path.isdir(self.out) else []
+        if told > (named[-1] if named else 0):
+            raise AssertionError(f"checkpoint {told} was told and is gone: {named}")
+        for step in named:
+            done = subprocess.run([self.campaign.zerod, "ckpt", "verify", f"{self.out}/checkpoint-{step:06d}"], capture_output=True, check=False)
+            if done.returncode != 0:
+                raise AssertionError(f"checkpoint {step}: {done.stderr.decode()}")
+
+    def run(self):
+        os.mkdir(self.folder)
+        sets = self.chance.choice(WAYS)
+        self.log.append(" ".join(sets) or "as the job is")
+        for _ in range(self.chance.choices([1, 2, 3], [6, 3, 1])[0]):
+            self.break_it(sets)
+            self.campaign.count("breaks")
+            self.check_committed()
+        code = self.campaign.start(self.out, sets).wait(200)
+        if code != 0:
+            raise AssertionError(f"the last start ended with {code}")
+        for key, values in self.campaign.curve.items():
+            if column(self.out + "/metrics.jsonl", key) != values:
+                raise AssertionError(f"{key} is not that of the unbroken run")
+        if read(self.out + "/hf/model.safetensors") != self.campaign.model:
+            raise AssertionError("the model is not that of the unbroken run")
+        left = [each for each in os.listdir(self.out) if each.startswith((".tmp-", ".trash-", ".replaced-")) or each == "hf.tmp"]
+        if left or self.end_all(5):
+            raise AssertionError(f"left behind: {left}")
+
+    def whole(self):
+        try:
+            self.run()
+            return None
+        except (AssertionError, subprocess.TimeoutExpired, OSError) as error:
+            return str(error)
+        finally:
+            self.end_all(0)
+
+
+def main():
+    options = parse()
+    os.environ.update({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "LC_ALL": "C"})
+    private = ["unshare", "--mount"]  # what is mounted goes with the last of us
+    if options.long and "ZEROD_ENDURE_PRIVATE" not in os.environ and subprocess.run(private + ["true"], capture_output=True, check=False).returncode == 0:
+        os.environ["ZEROD_ENDURE_PRIVATE"] = "1"
+        os.execvp("unshare", private + [sys.executable, *sys.argv])
+    folder = tempfile.mkdtemp(prefix="zerod-endure-", dir="/tmp")
+    options.disk = False
+    mount = ["mount", "-t", "tmpfs", "-o", "size=48m", "none", folder]
+    if "ZEROD_ENDURE_PRIVATE" in os.environ and subprocess.run(mount, capture_output=True, check=False).returncode == 0:
+        options.disk = True
+        options.jobs = 1  # a full disk is everybody's
+    failures, numbers = 0, [options.only] if options.only is not None else range(1, options.trials + 1)
+    print(f"# --seed {options.seed}")
+    try:
+        campaign = Campaign(options, folder)
+        whole = campaign.unbroken()
+        print(f"{'' if whole else 'not '}ok 1 - the unbroken run, {campaign.steps} steps in {campaign.length:.1f} s", flush=True)
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            trials = [Trial(campaign, number) for number in numbers] if whole else []
+            for i, (trial, error) in enumerate(zip(trials, pool.map(Trial.whole, trials))):
+                print(f"{'not ' if error else ''}ok {i + 2} - trial {trial.number}: {'; '.join(trial.log)}", flush=True)
+                failures += error is not None
+                if error:
+                    print(f"# {error}")
+                    for line in (read(trial.out + ".err") or b"").decode(errors="replace").split("\n")[-12:]:
+                        print("#  |", line)
+                if not (error and options.keep):
+                    shutil.rmtree(trial.folder, ignore_errors=True)
+        print(f"1..{len(trials) + 1}")
+        print("#", ", ".join(f"{what}: {count}" for what, count in sorted(campaign.counts.items())))
+        failures += not whole
+    finally:
+        if options.disk:
+            subprocess.run(["umount", folder], check=False)
+        if not (failures and options.keep):
+            shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(failures > 0)
+
+
+main()
