@@ -170,12 +170,13 @@ static enum zd_status open_text(
     ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
     ZD_TRY(text_key(&corpus->list, &recipe, key));
     ZD_TRY(token_cache_open(
-            folder, key, check, &limits, &corpus->cache, &found));
+            folder, key, check ? CACHE_TIMES : CACHE_TRUSTED, &limits,
+            &corpus->cache, &found));
     if (!found) {
         int threads = thread_count(request->options->preprocessing_threads);
         ZD_TRY(build_text(corpus, &recipe, threads, folder, key));
         ZD_TRY(token_cache_open(
-                folder, key, false, &limits, &corpus->cache, &found));
+                folder, key, CACHE_TRUSTED, &limits, &corpus->cache, &found));
         if (!found)
             return ZD_FAIL(
                     ZD_ERR_IO, "E0446",
@@ -283,11 +284,13 @@ static enum zd_status open_tokens(
         ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
         ZD_TRY(index_key(corpus, key));
         ZD_TRY(token_cache_open(
-                folder, key, check, &limits, &corpus->cache, &found));
+                folder, key, check ? CACHE_TIMES : CACHE_TRUSTED, &limits,
+                &corpus->cache, &found));
         if (!found) {
             ZD_TRY(build_index(corpus, folder, key));
             ZD_TRY(token_cache_open(
-                    folder, key, false, &limits, &corpus->cache, &found));
+                    folder, key, CACHE_TRUSTED, &limits, &corpus->cache,
+                    &found));
         }
         if (!found)
             return ZD_FAIL(
@@ -313,6 +316,20 @@ enum zd_status corpus_open(
     }
     *corpus_out = corpus;
     return ZD_OK;
+}
+
+enum zd_status corpus_check(
+        const struct corpus *corpus, const atomic_bool *stop,
+        bool *is_sound_out)
+{
+    struct cache_limits limits = {.ids = (uint64_t)corpus->vocab_size};
+    *is_sound_out = true;
+    if (corpus->list.is_tokens)
+        limits = (struct cache_limits){.tokens = corpus->count};
+    return corpus->cache.map
+                   ? token_cache_check(
+                             &corpus->cache, &limits, stop, is_sound_out)
+                   : ZD_OK;
 }
 
 void corpus_close(struct corpus *corpus)

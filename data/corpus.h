@@ -22,12 +22,16 @@ struct corpus {
     char digest[HASH_HEX];     /* of the content, the same on every host */
 };
 
-/* Find the files of `entry`; tokenise what is not in the cache. `check`: read
- * the cache whole and compare digests, read pre-tokenised files whole up to
- * 4 GiB and check every id. */
+/* Find the files of `entry`; tokenise what is not in the cache. `check`: of the
+ * cache its size and time, and all of it unless these are right; read
+ * pre-tokenised files whole up to 4 GiB and check every id. */
 enum zd_status corpus_open(
         const struct dataset_request *request, const struct data_entry *entry,
         bool check, struct corpus *corpus_out);
+/* Read its cache whole, until *stop: token_cache_check. */
+enum zd_status corpus_check(
+        const struct corpus *corpus, const atomic_bool *stop,
+        bool *is_sound_out);
 void corpus_close(struct corpus *corpus);
 
 /* Words [at, at + count). WORD_FIRST of word `at` is set when a document begins

@@ -2,11 +2,14 @@
 
 #include "base/log.h"
 #include "base/number/rng.h"
+#include "base/threads.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 /* Samples that an entry's documents make. */
 static int64_t count_samples(const struct corpus *corpus, bool packing, int T)
@@ -287,10 +290,59 @@ enum zd_status dataset_open(
     return open_checked(request, false, out);
 }
 
+/* --- the cache, read whole beside the training -----------------------------
+ */
+
+static void *check_caches(void *ctx)
+{
+    struct dataset *dataset = ctx;
+    /* it takes what nobody else wants */
+    setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
+    for (int i = 0; i < dataset->part_count; i++) {
+        bool is_sound;
+        const struct corpus *corpus = &dataset->parts[i].corpus;
+        if (corpus_check(corpus, &dataset->stop, &is_sound) != ZD_OK)
+            zd_log_warning(
+                    "the data cache could not be checked: %s",
+                    zd_error_get()->what);
+        else if (!is_sound)
+            atomic_store(&dataset->damaged, corpus->cache.path);
+        zd_error_clear();
+    }
+    return NULL;
+}
+
+void dataset_check_begin(struct dataset *dataset)
+{
+    if (!dataset->has_checker)
+        dataset->has_checker = thread_start(
+                                       &dataset->checker, "zerod-cache",
+                                       check_caches, dataset) == 0;
+}
+
+void dataset_check_wait(struct dataset *dataset)
+{
+    if (dataset->has_checker)
+        pthread_join(dataset->checker, NULL);
+    dataset->has_checker = false;
+}
+
+static enum zd_status check_damaged(const struct dataset *dataset)
+{
+    const char *path = atomic_load(&dataset->damaged);
+    if (!path)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E0450", "%s is damaged: its digest is another", path);
+    zd_fail_help("start again: it will be made anew");
+    return ZD_ERR_DATA;
+}
+
 void dataset_close(struct dataset *dataset)
 {
     if (!dataset)
         return;
+    atomic_store(&dataset->stop, true);
+    dataset_check_wait(dataset);
     for (int i = 0; i < dataset->part_count; i++)
         corpus_close(&dataset->parts[i].corpus);
     free(dataset->parts);
@@ -350,6 +402,7 @@ enum zd_status dataset_sample(
     int64_t sample;
     int count, T = dataset->T, start = 0;
     assert(n >= 0);
+    ZD_TRY(check_damaged(dataset));
     struct dataset_part *part = find_sample(dataset, n, &sample);
     ZD_TRY(read_words(dataset, part, sample, &count));
     for (int t = 0; t < T; t++) {

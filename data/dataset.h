@@ -80,7 +80,8 @@ struct dataset_request {
 };
 
 /* Tokenise into the cache whatever is not there yet. Everything is checked:
- * text whole, pre-tokenised files whole up to 4 GiB; that each entry has a
+ * text whole, the cache of it by size and time (token_cache.h), pre-tokenised
+ * files whole up to 4 GiB; that each entry has a
  * target that the loss counts (ZD_ERR_DATA). One rank per host calls it, then
  * all call dataset_open. Prints progress, and what cutoff_len cuts off, through
  * zd_log_info. */
@@ -90,7 +91,20 @@ enum zd_status dataset_prepare(const struct dataset_request *request);
  * sample. The request may go afterwards. */
 enum zd_status dataset_open(
         const struct dataset_request *request, struct dataset **out);
+/* Read the cache whole by a thread of its own, which takes only what nobody
+ * else wants. A damaged file: dataset_sample fails from then on (E0450), and
+ * the next start makes it anew. */
+void dataset_check_begin(struct dataset *dataset);
+void dataset_check_wait(struct dataset *dataset); /* until it is done */
 void dataset_close(struct dataset *dataset);
+
+/* Do hosts share the cache's folder? One puts a name into it, (DATASET_PROBE);
+ * others look for it. */
+enum { DATASET_PROBE = 64 };
+enum zd_status dataset_probe_make(
+        const struct data_options *options, char name[DATASET_PROBE]);
+bool dataset_probe_seen(const struct data_options *options, const char *name);
+void dataset_probe_remove(const struct data_options *options, const char *name);
 
 int64_t dataset_samples(const struct dataset *dataset); /* M of an epoch */
 int64_t dataset_tokens(const struct dataset *dataset);  /* of all documents */

@@ -4,6 +4,8 @@
 
 #include "data/corpus.h"
 
+#include <pthread.h>
+
 /* One entry: its samples [first, first + count) take part, of which an epoch
  * takes `taken`, at places [base, base + taken) of the epoch. */
 struct dataset_part {
@@ -20,6 +22,12 @@ struct dataset {
     int64_t samples; /* of an epoch */
     char digest[HASH_HEX];
     uint32_t *words; /* (T + 1) */
+
+    /* of the thread that reads the cache whole */
+    pthread_t checker;
+    bool has_checker;
+    atomic_bool stop;
+    _Atomic(const char *) damaged; /* path of a file that is; NULL: none yet */
 };
 
 #endif

@@ -2,10 +2,12 @@
 
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "data/token_cache_file.h"
 #include "data/tokenise.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +82,7 @@ struct check {
     struct hasher *firsts, *docs; /* where documents begin, said twice */
     uint64_t trained;
     bool is_sound;
+    const atomic_bool *stop; /* NULL: nobody may */
 };
 
 static void check_words(
@@ -131,6 +134,8 @@ static enum zd_status read_all(
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
     for (uint64_t at = sizeof *check->header; at < bytes && status == ZD_OK;) {
+        if (check->stop && atomic_load(check->stop))
+            break;
         uint64_t end = at < docs ? docs : bytes;
         size_t part = end - at < CHUNK ? (size_t)(end - at) : CHUNK;
         status = fs_pread(fd, path, chunk, part, at);
@@ -144,7 +149,8 @@ static enum zd_status read_all(
 
 static enum zd_status check_content(
         int fd, const char *path, const struct cache_header *header,
-        const struct cache_limits *limits, uint64_t bytes, bool *sound_out)
+        const struct cache_limits *limits, uint64_t bytes,
+        const atomic_bool *stop, bool *sound_out)
 {
     char all[HASH_HEX], firsts[HASH_HEX], docs[HASH_HEX];
     struct check check = {
@@ -153,7 +159,8 @@ static enum zd_status check_content(
             .all = hasher_create(),
             .firsts = hasher_create(),
             .docs = hasher_create(),
-            .is_sound = true};
+            .is_sound = true,
+            .stop = stop};
     enum zd_status status = check.all && check.firsts && check.docs
                                     ? read_all(&check, fd, path, bytes)
                                     : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
@@ -183,17 +190,24 @@ static bool has_order(
     return cache->docs[cache->doc_count] == end;
 }
 
-static bool is_foreign(int fd)
+static bool is_foreign(const struct stat *info)
 {
-    struct stat info;
-    return fstat(fd, &info) != 0 ||
-           (info.st_uid != geteuid() && info.st_uid != 0);
+    return info->st_uid != geteuid() && info->st_uid != 0;
+}
+
+static bool has_its_time(
+        const struct cache_header *header, const struct stat *info)
+{
+    return header->modified_s != 0 &&
+           info->st_mtim.tv_sec == header->modified_s &&
+           info->st_mtim.tv_nsec == 0;
 }
 
 static enum zd_status map_file(
         int fd, const char *path, const struct cache_header *header,
-        uint64_t bytes, struct token_cache *cache)
+        const struct stat *info, struct token_cache *cache)
 {
+    size_t bytes = (size_t)info->st_size;
     char *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return ZD_FAIL(
@@ -203,6 +217,9 @@ static enum zd_status map_file(
      */
     madvise(map, bytes, MADV_RANDOM);
     *cache = (struct token_cache){
+            .path = zd_must(strdup(path)),
+            .device = info->st_dev,
+            .inode = info->st_ino,
             .map = map,
             .map_bytes = bytes,
             .words = (const uint32_t *)(map + sizeof *header),
@@ -217,12 +234,13 @@ static enum zd_status map_file(
 }
 
 enum zd_status token_cache_open(
-        const char *folder, const char *key, bool verify,
+        const char *folder, const char *key, enum cache_check check,
         const struct cache_limits *limits, struct token_cache *cache_out,
         bool *found_out)
 {
     char path[PATH_MAX];
     struct cache_header header;
+    struct stat info = {.st_size = 0};
     uint64_t bytes;
     bool sound = false;
     int fd;
@@ -232,14 +250,17 @@ enum zd_status token_cache_open(
         return ZD_OK;
     ZD_TRY(fs_open_read(path, &fd, &bytes));
     enum zd_status status = ZD_OK;
-    if (bytes >= sizeof header) {
+    if (fstat(fd, &info) == 0 && bytes >= sizeof header) {
         status = fs_pread(fd, path, &header, sizeof header, 0);
         sound = status == ZD_OK && is_sound(&header, key, bytes);
     }
-    if (sound && (verify || is_foreign(fd)))
-        status = check_content(fd, path, &header, limits, bytes, &sound);
+    bool whole =
+            check == CACHE_WHOLE || is_foreign(&info) ||
+            (check == CACHE_TIMES && sound && !has_its_time(&header, &info));
+    if (sound && whole)
+        status = check_content(fd, path, &header, limits, bytes, NULL, &sound);
     if (status == ZD_OK && sound)
-        status = map_file(fd, path, &header, bytes, cache_out);
+        status = map_file(fd, path, &header, &info, cache_out);
     if (status == ZD_OK && sound && !has_order(cache_out, limits)) {
         token_cache_close(cache_out);
         sound = false;
@@ -251,8 +272,39 @@ enum zd_status token_cache_open(
     return status;
 }
 
+enum zd_status token_cache_check(
+        const struct token_cache *cache, const struct cache_limits *limits,
+        const atomic_bool *stop, bool *is_sound_out)
+{
+    struct cache_header header;
+    struct stat info;
+    bool sound = true;
+    int fd;
+    *is_sound_out = true;
+    ZD_TRY(fs_open_read(cache->path, &fd, NULL));
+    bool is_it = fstat(fd, &info) == 0 && info.st_dev == cache->device &&
+                 info.st_ino == cache->inode &&
+                 (size_t)info.st_size == cache->map_bytes;
+    enum zd_status status = ZD_OK;
+    if (is_it)
+        status = fs_pread(fd, cache->path, &header, sizeof header, 0);
+    if (is_it && status == ZD_OK)
+        status = check_content(
+                fd, cache->path, &header, limits, cache->map_bytes, stop,
+                &sound);
+    if (atomic_load(stop))
+        sound = true; /* it was not read to its end */
+    if (status == ZD_OK && !sound) {
+        utimensat(AT_FDCWD, cache->path, NULL, 0); /* now */
+        *is_sound_out = false;
+    }
+    close(fd);
+    return status;
+}
+
 void token_cache_close(struct token_cache *cache)
 {
+    free(cache->path);
     if (cache->map)
         munmap(cache->map, cache->map_bytes);
     memset(cache, 0, sizeof *cache);

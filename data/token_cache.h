@@ -20,9 +20,14 @@
 #include "base/status.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct token_cache { /* open; all zero: none */
+    char *path;      /* owned */
+    dev_t device;    /* and inode: which file it is */
+    ino_t inode;
     void *map;
     size_t map_bytes;
     const uint32_t *words;
@@ -41,16 +46,26 @@ struct cache_limits { /* of what it is the cache of */
     uint64_t tokens;  /* of an index: where the stream ends; else 0 */
 };
 
+enum cache_check {
+    CACHE_TRUSTED, /* header, size, and the documents' order and range */
+    CACHE_WHOLE,   /* all of it is read, compared with its digest, and its words
+                      must be in order */
+    CACHE_TIMES    /* whole unless the file's time is that of its header */
+};
+
 /* Map the file of `key`. *found_out is false when there is none, or one that is
  * damaged or holds what no writer of ours wrote, which is told in a warning.
- * Header, size and documents (their order and range) must always agree;
- * `verify`: all of it is read too, compared with its digest, and its words must
- * be in order. The digest is no secret: a file that neither this user nor root
- * owns is verified whatever is asked. */
+ * The digest is no secret: a file that neither this user nor root owns is
+ * read whole whatever is asked. */
 enum zd_status token_cache_open(
-        const char *folder, const char *key, bool verify,
+        const char *folder, const char *key, enum cache_check check,
         const struct cache_limits *limits, struct token_cache *cache_out,
         bool *found_out);
+/* Read an open one whole, until *stop. When it is damaged, the next start will
+ * notice: its time is changed. One that another file has replaced is sound. */
+enum zd_status token_cache_check(
+        const struct token_cache *cache, const struct cache_limits *limits,
+        const atomic_bool *stop, bool *is_sound_out);
 void token_cache_close(struct token_cache *cache);
 /* Let go of mapped pages, which count as this process's memory. */
 void token_cache_drop_pages(const struct token_cache *cache);

@@ -17,7 +17,9 @@ struct cache_header {
     uint32_t version, reserved;
     uint64_t word_count, doc_count, trained_count;
     char key[40], digest[40];
-    char unused[96];
+    int64_t modified_s; /* when the file was written, as its time says; 0: of
+                           an older program */
+    char unused[88];
     char header_digest[32 + 8]; /* of all before it */
 };
 _Static_assert(sizeof(struct cache_header) == 256, "the header is 256 bytes");

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { BUFFER_BYTES = 256 << 10, CHUNK = 1 << 20 };
@@ -177,13 +178,14 @@ static enum zd_status copy_docs(struct cache_writer *writer, uint64_t tokens)
     return status;
 }
 
-static enum zd_status write_header(struct cache_writer *writer)
+static enum zd_status write_header(struct cache_writer *writer, time_t now)
 {
     struct cache_header header = {
             .version = CACHE_VERSION,
             .word_count = writer->word_count,
             .doc_count = writer->doc_count,
             .trained_count = writer->trained_count,
+            .modified_s = now,
     };
     memcpy(header.magic, CACHE_MAGIC, sizeof header.magic);
     memcpy(header.key, writer->key, sizeof header.key);
@@ -197,10 +199,16 @@ static enum zd_status write_header(struct cache_writer *writer)
             writer->words.fd, writer->temporary, &header, sizeof header);
 }
 
+/* The file's time is made that of its header: a later change shows. */
 static enum zd_status commit(struct cache_writer *writer)
 {
-    ZD_TRY(write_header(writer));
-    if (fsync(writer->words.fd) != 0 ||
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    now.tv_nsec = 0; /* which every file system can keep */
+    ZD_TRY(write_header(writer, now.tv_sec));
+    const struct timespec times[] = {now, now};
+    if (futimens(writer->words.fd, times) != 0 ||
+        fsync(writer->words.fd) != 0 ||
         rename(writer->temporary, writer->path) != 0)
         return ZD_FAIL(
                 ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,

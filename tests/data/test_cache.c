@@ -4,6 +4,7 @@
 #include "tests/data/data_case.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -274,7 +275,8 @@ static bool is_taken(const struct data_case *test, const char *path)
     bool found;
     snprintf(key, sizeof key, "%s", strrchr(path, '/') + 1);
     cr_assert_eq(
-            token_cache_open(test->cache, key, false, &limits, &cache, &found),
+            token_cache_open(
+                    test->cache, key, CACHE_TRUSTED, &limits, &cache, &found),
             ZD_OK);
     token_cache_close(&cache);
     return found;
@@ -423,4 +425,66 @@ Test(data_cache, the_folder_is_the_users_cache_unless_named)
     cr_expect_eq(token_cache_folder(scratch.path, folder), ZD_ERR_CREATE);
     zd_error_clear();
     scratch_fini(&scratch);
+}
+
+/* A byte of the words is another, and the file's time is what it was. */
+static void damage_in_silence(const char *path)
+{
+    struct stat info;
+    char byte;
+    cr_assert_eq(stat(path, &info), 0);
+    FILE *file = fopen(path, "r+b");
+    cr_assert_not_null(file);
+    fseek(file, sizeof(struct cache_header), SEEK_SET);
+    cr_assert_eq(fread(&byte, 1, 1, file), 1);
+    byte ^= 1;
+    fseek(file, sizeof(struct cache_header), SEEK_SET);
+    cr_assert_eq(fwrite(&byte, 1, 1, file), 1);
+    cr_assert_eq(fclose(file), 0);
+    const struct timespec times[] = {info.st_atim, info.st_mtim};
+    cr_assert_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+Test(data_cache, a_start_looks_at_times_and_the_whole_is_read_beside_it)
+{
+    struct data_case test;
+    struct dataset *dataset;
+    char path[PATH_MAX];
+    int32_t tokens[64], targets[64], doc_start[64];
+    int count;
+    data_case_init(&test, NULL);
+    data_case_text(&test, "a.txt", "hello world");
+    expect_words(&test, "|[h]ello world$");
+    cache_file(&test, path);
+    ino_t before = inode(path);
+    damage_in_silence(path);
+
+    struct dataset_request request = test.request;
+    cr_assert(request.options->cutoff_len <= 64);
+    cr_assert_eq(dataset_prepare(&request), ZD_OK);
+    cr_expect_eq(inode(path), before, "its time is right: it is not read");
+    cr_assert_eq(dataset_open(&request, &dataset), ZD_OK);
+    cr_expect_eq(
+            dataset_sample(dataset, 0, tokens, targets, doc_start, &count),
+            ZD_OK);
+    dataset_check_begin(dataset);
+    dataset_check_wait(dataset);
+    cr_expect_eq(
+            dataset_sample(dataset, 0, tokens, targets, doc_start, &count),
+            ZD_ERR_DATA);
+    cr_expect_str_eq(zd_error_get()->code, "E0450");
+    zd_error_clear();
+    dataset_close(dataset);
+
+    expect_words(&test, "|[h]ello world$");
+    cr_expect_neq(inode(path), before, "the next start makes it anew");
+    cr_assert_eq(dataset_prepare(&request), ZD_OK);
+    cr_assert_eq(dataset_open(&request, &dataset), ZD_OK);
+    dataset_check_begin(dataset);
+    dataset_check_wait(dataset);
+    cr_expect_eq(
+            dataset_sample(dataset, 0, tokens, targets, doc_start, &count),
+            ZD_OK);
+    dataset_close(dataset);
+    data_case_fini(&test);
 }

@@ -14,6 +14,7 @@ check "one rank" code_is 0
 for stage in 1 3; do
     two_hosts shared-$stage -n 4 "$zerod" --job job.toml --set job.output_dir=shared-$stage --set zero.stage=$stage
     check "2 + 2 ranks on two hosts, stage $stage" code_is 0
+    check "stage $stage: one host fills the cache that both have" says "data.cache_dir is shared by hosts: host-a fills it, 1 waits"
     check "stage $stage: they are two hosts" says "4 (2 on this host)"
     check "stage $stage: the losses of one rank" near alone shared-$stage
     check "stage $stage: whole checkpoints" all_verify shared-$stage

@@ -1,5 +1,9 @@
 /* data.c - the data of a run, opened on all ranks. */
+#include "base/log.h"
+#include "comm/topology.h"
 #include "train/trainer/trainer.h"
+
+#include <stdlib.h>
 
 static struct dataset_request request_of(
         const struct trainer *trainer, bool eval)
@@ -21,16 +25,78 @@ static struct dataset_request request_of(
     };
 }
 
-/* One rank of each host fills the cache, then all map it. */
+static int count_hosts(const struct comm *comm)
+{
+    int hosts = 0;
+    const struct topology *topology = comm_topology(comm);
+    for (int r = 0; r < topology->size; r++)
+        hosts += topology->ranks[r].first == r;
+    return hosts;
+}
+
+/* Collective: is this rank one of a host that shares rank 0's cache, and not
+ * rank 0's own? Those wait until it is filled. */
+static enum zd_status look_who_shares(
+        struct comm *comm, const struct data_options *options, bool *waits_out)
+{
+    void *all = NULL;
+    char probe[DATASET_PROBE] = "";
+    enum zd_status status = ZD_OK;
+    bool first = comm_rank(comm) == 0;
+    bool same_host =
+            topology_same_host(comm_topology(comm), 0, comm_rank(comm));
+    int sharing = 0;
+
+    if (first)
+        status = dataset_probe_make(options, probe);
+    status = comm_agree(comm, status);
+    if (status == ZD_OK)
+        status = comm_broadcast(comm, probe, sizeof probe, 0);
+    char waits =
+            status == ZD_OK && !same_host && dataset_probe_seen(options, probe);
+    if (status == ZD_OK)
+        status = comm_gather_new(comm, &waits, sizeof waits, &all);
+    for (int r = 0; status == ZD_OK && r < comm_size(comm); r++)
+        sharing += ((const char *)all)[r] &&
+                   comm_topology(comm)->ranks[r].first == r;
+    free(all);
+    if (first)
+        dataset_probe_remove(options, probe);
+    if (first && sharing)
+        zd_log_info(
+                "data.cache_dir is shared by hosts: %s fills it, %d wait%s",
+                comm_host(comm), sharing, sharing == 1 ? "s" : "");
+    *waits_out = waits;
+    return status;
+}
+
+/* One rank of each host fills the cache, or one of all hosts that share it. */
+static enum zd_status fill_cache(
+        struct trainer *trainer, const struct dataset_request *request)
+{
+    struct comm *comm = trainer->comm;
+    bool waits = false, fills = comm_local_rank(comm) == 0;
+    enum zd_status status = ZD_OK;
+    if (count_hosts(comm) > 1)
+        ZD_TRY(look_who_shares(comm, request->options, &waits));
+    if (fills && !waits)
+        status = dataset_prepare(request);
+    ZD_TRY(comm_agree(comm, status));
+    if (fills && waits) /* what it finds is checked */
+        status = dataset_prepare(request);
+    return comm_agree(comm, status);
+}
+
+/* Then all map it, and one rank of each host reads it whole beside the
+ * training. */
 static enum zd_status open_dataset(
         struct trainer *trainer, bool eval, struct dataset **out)
 {
     struct dataset_request request = request_of(trainer, eval);
-    enum zd_status status = ZD_OK;
-    if (comm_local_rank(trainer->comm) == 0)
-        status = dataset_prepare(&request);
-    ZD_TRY(comm_agree(trainer->comm, status));
-    status = dataset_open(&request, out);
+    ZD_TRY(fill_cache(trainer, &request));
+    enum zd_status status = dataset_open(&request, out);
+    if (status == ZD_OK && comm_local_rank(trainer->comm) == 0)
+        dataset_check_begin(*out);
     return comm_agree(trainer->comm, status);
 }
 
