@@ -24,6 +24,7 @@
 #include "kernels/cpu/threads.h"
 #include "kernels/elementwise/activation.h"
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/elementwise/masked.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/loss/losses.h"
@@ -58,6 +59,7 @@ struct kernels {
     cross_entropy_fn *cross_entropy;
     add_fn *add;
     reduce_rows_fn *reduce_rows;
+    scale_rows_fn *scale_rows;
     add_losses_fn *add_losses;
 
     /* Several of the above in one pass over memory, and matmul of rows that

@@ -26,7 +26,8 @@
     OP(embedding_backward)                                                     \
     OP(cross_entropy)                                                          \
     OP(add)                                                                    \
-    OP(reduce_rows)
+    OP(reduce_rows)                                                            \
+    OP(scale_rows)
 
 extern const struct kernels kernels_plain_fp32;
 extern const struct kernels kernels_plain_bf16;

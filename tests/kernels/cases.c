@@ -166,6 +166,38 @@ static void embedding_shape(
     free(sorted), free(scratch);
 }
 
+/* Rows apart or not, added or not, with dropout or without. */
+static void scale_rows_shape(
+        double *most, struct runner a, struct runner b, int N, int C, int flags)
+{
+    enum dtype type = a.ops->dtype;
+    int64_t stride = flags & 1 ? C + 5 : C;
+    struct dropout dropout = {
+            .threshold = flags & 2 ? 0x40000000u : 0,
+            .key = 7 * (uint64_t)N,
+            .first_sample = (int64_t)1 << 33,
+            .first_row = 3,
+            .T = 5};
+    pair_runners(a, b);
+    struct pair x = pair_of(type, (size_t)N * (size_t)C, 1.0f, 1);
+    struct pair out = pair_of(type, (size_t)N * (size_t)stride, 1.0f, 2);
+    RUN(*most, scale_rows(
+                       NULL, out.of[r], stride, x.of[r], N, C, 1.5f, &dropout,
+                       flags & 4));
+    pair_compare(most, out);
+    pair_free(x);
+}
+
+static double scale_rows_case(struct runner a, struct runner b)
+{
+    double most = 0.0;
+    static const int shapes[][2] = {{1, 1}, {7, 16}, {13, 67}, {37, 1030}};
+    for (int s = 0; s < 4; s++)
+        for (int flags = 0; flags < 8; flags++)
+            scale_rows_shape(&most, a, b, shapes[s][0], shapes[s][1], flags);
+    return most;
+}
+
 static void reduce_shape(
         double *most, struct runner a, struct runner b, int N, int C,
         bool accumulate)
@@ -378,6 +410,7 @@ const struct op_case op_cases[] = {
         {"rope", rope_case, {1e-6, 5e-3, 7e-4}},
         {"rmsnorm of heads, rope", head_norm_rope_case, {2e-5, 1.3e-2, 2e-3}},
         {"activation", activation_case, {2e-6, 5e-3, 7e-4}},
+        {"rows with dropout", scale_rows_case, {2e-6, 9e-3, 1.3e-3}},
         {"embedding", embedding_case, {4e-6, 5e-3, 7e-4}},
         {"cross_entropy", cross_entropy_case, {2e-6, 5e-3, 7e-4}},
         {"attention", attention_case, {1e-5, 9e-3, 1.3e-3}},

@@ -1,0 +1,49 @@
+/* masked.h - rows times a number, with dropout: what adapters need beside
+ * products.
+ *
+ *   out = [add: out +] scale * keep * x
+ *
+ *   keep is 0 where the word of an element is below `threshold`, else 1; the
+ *   caller's scale has the 1 / (1 - p). The word of element c of token t of
+ *   sample s is word c % 4 of philox(key, s, t ceil(C / 4) + c / 4): the same
+ *   whatever rank, micro-batch and back end the sample falls to.
+ *
+ * Source:  Srivastava et al. 2014, JMLR 15; Salmon et al. 2011 for the words.
+ * Shapes:  rows of out are out_stride elements apart, those of x are dense; out
+ *          may be x where out_stride is C. Row n is, with k = first_row + n,
+ * token k % T of sample first_sample + k / T. */
+#ifndef ZD_KERNELS_ELEMENTWISE_MASKED_H
+#define ZD_KERNELS_ELEMENTWISE_MASKED_H
+
+#include "base/device/device.h"
+#include "base/number/philox.h"
+#include "kernels/cuda/cuda_names.h"
+
+struct dropout {
+    uint32_t threshold; /* p * 2^32; 0: nothing is dropped */
+    uint64_t key;       /* of the module and the step */
+    int64_t first_sample, first_row;
+    int T;
+};
+
+enum { DROPOUT_WORDS = 4 }; /* elements that share a call of philox */
+
+/* Words of elements 4 `group` .. 4 `group` + 3 of row n. */
+PHILOX_HOST_DEVICE static inline void dropout_words(
+        const struct dropout *dropout, int n, int C, int group,
+        uint32_t words[DROPOUT_WORDS])
+{
+    uint64_t groups = ((uint64_t)C + DROPOUT_WORDS - 1) / DROPOUT_WORDS;
+    uint64_t k = (uint64_t)(dropout->first_row + n), T = (uint64_t)dropout->T;
+    philox(dropout->key, (uint64_t)dropout->first_sample + k / T,
+           k % T * groups + (uint64_t)group, words);
+}
+
+typedef enum zd_status scale_rows_fn(
+        struct stream *stream, void *out,  /* (N, C), rows out_stride apart */
+        int64_t out_stride, const void *x, /* (N, C) */
+        int N, int C, float scale, const struct dropout *dropout, bool add);
+
+CUDA_DECLARE(scale_rows);
+
+#endif
