@@ -46,6 +46,11 @@ static void *at(void *array, size_t elements, const struct stack *s)
     return array ? (char *)array + elements * s->element : NULL;
 }
 
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 /* What every layout is made from. */
 struct dims {
     const struct model_config *config;
@@ -57,13 +62,46 @@ struct dims {
     bool gpt2;
     unsigned joined;
     struct row_strides strides;
+    /* adapters: of the layer that has most, r of all; of the head; the widest
+     * in and out and the largest r of any; shares of dropout */
+    size_t low, head_low, widest, most_in, most_r;
+    bool drops;
 };
 
-static struct dims dims_of(
-        const struct model_config *config, const struct model_shape *shape,
-        int B, int T)
+/* What the adapters of a model need. */
+static void measure_adapters(
+        const struct param_table *table, const struct model_shape *shape,
+        struct dims *d)
 {
-    return (struct dims){
+    d->drops = shape->dropout > 0;
+    for (int unit = 0; table->adapters && unit < table->unit_count; unit++) {
+        size_t low = 0;
+        bool is_head = unit == table->unit_count - 1;
+        for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
+             id++) {
+            const struct adapter *adapter = &table->adapters[id];
+            if (!adapter->r)
+                continue;
+            size_t in = (size_t)table->params[adapter->a].shape[1];
+            size_t out = (size_t)table->params[adapter->b].shape[0];
+            low += (size_t)adapter->r;
+            d->most_in = max_size(d->most_in, in);
+            d->most_r = max_size(d->most_r, (size_t)adapter->r);
+            if (!is_head)
+                d->widest = max_size(d->widest, max_size(in, out));
+        }
+        if (is_head)
+            d->head_low = low;
+        else
+            d->low = max_size(d->low, low);
+    }
+}
+
+static struct dims dims_of(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, int B, int T)
+{
+    struct dims d = {
             .config = config,
             .backend = shape_backend(shape),
             .dtype = shape->dtype,
@@ -83,11 +121,8 @@ static struct dims dims_of(
             .joined = shape->joined,
             .strides = activations_strides(config, shape->joined),
     };
-}
-
-static size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
+    measure_adapters(table, shape, &d);
+    return d;
 }
 
 struct row_strides activations_strides(
@@ -197,6 +232,7 @@ static void push_slot(
     a->proj = a->x2;
     a->norm2 = push(s, d->N, d->C);
     push_mlp(s, d, a);
+    a->low = push(s, d->N, d->low);
 }
 
 /* The same with shared bytes: attention is over when the MLP begins, and one
@@ -210,6 +246,7 @@ static void push_lean(
     push_statistics(s, d, a);
     a->norm1 = push(s, d->N, d->C);
     a->norm2 = a->proj = a->mlp_out = a->norm1;
+    a->low = push(s, d->N, d->low);
     size_t mark = s->top;
     push_attention(s, d, a);
     if (!decode)
@@ -269,10 +306,31 @@ static void push_head(
     h->rstd = push_floats(s, n);
     h->losses = push_floats(s, n);
     h->logits = push_bytes(s, n * row * dtype_bytes(d->logits_dtype));
+    h->low = push(s, n, d->head_low);
     if (!train)
         return;
     h->dlogits = d->dtype == d->logits_dtype ? h->logits : push(s, n, row);
     h->dnorm = push(s, n, d->C);
+}
+
+/* Products that cannot be added where they are made, and inputs of which some
+ * were dropped; nothing without adapters. */
+static void push_adapters(
+        struct stack *s, const struct dims *d, int chunk, bool train,
+        struct adapter_scratch *a)
+{
+    bool narrow = d->dtype != DTYPE_FP32, drops = train && d->drops;
+    size_t layers = narrow ? d->widest : drops ? d->most_in : 0;
+    size_t logits =
+            d->logits_dtype != DTYPE_FP32 ? (size_t)d->logits_stride : 0;
+    size_t head = narrow || drops ? max_size(d->C, logits) : 0;
+    size_t wide =
+            max_size(d->N * layers, d->head_low ? (size_t)chunk * head : 0);
+    if (!d->most_r)
+        return;
+    a->wide = push(s, 1, wide);
+    a->dropped = push(s, d->N, drops ? d->most_in : 0);
+    a->du = push(s, d->N, train ? d->most_r : 0);
 }
 
 /* Offloaded inputs take turns in the buffers; the last ones stay. */
@@ -317,7 +375,7 @@ enum zd_status activations_train(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, char *base, struct activations *out)
 {
-    struct dims d = dims_of(config, shape, shape->B, shape->T);
+    struct dims d = dims_of(config, table, shape, shape->B, shape->T);
     struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
     struct activations a = {.first = activations_first_layer(config, table)};
     int kept = config->layers + 1 - a.first;
@@ -330,6 +388,8 @@ enum zd_status activations_train(
     push_inputs(&s, &d, shape->offload_activations, &a);
     a.last = push(&s, d.N, d.C);
     a.dx = push(&s, d.N, d.C);
+    int chunk = head_chunk(&d, shape->head_chunk);
+    push_adapters(&s, &d, chunk, true, &a.adapters);
     size_t below = s.top;
     if (a.first > 1) {
         push_lean(&s, &d, false, &a.lean, &a.lean_scratch);
@@ -342,7 +402,7 @@ enum zd_status activations_train(
         a.scratch = push_attention_scratch(&s, &d);
     a.head_covers = a.recompute || !kept;
     s.top = a.recompute ? below : above;
-    push_head(&s, &d, head_chunk(&d, shape->head_chunk), true, &a.head);
+    push_head(&s, &d, chunk, true, &a.head);
     s.top = above;
     if (kept)
         push_grads(&s, &d, &a.grads);
@@ -357,6 +417,7 @@ static enum zd_status lay_lean(
 {
     a->first = config->layers + 1;
     ZD_TRY(alloc_layers(a));
+    push_adapters(s, d, chunk, false, &a->adapters);
     push_lean(s, d, decode, &a->lean, &a->lean_scratch);
     a->last = a->lean.x;
     push_head(s, d, chunk, false, &a->head);
@@ -365,10 +426,10 @@ static enum zd_status lay_lean(
 }
 
 enum zd_status activations_eval(
-        const struct model_config *config, const struct model_shape *shape,
-        char *base, struct activations *out)
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, char *base, struct activations *out)
 {
-    struct dims d = dims_of(config, shape, shape->eval_B, shape->T);
+    struct dims d = dims_of(config, table, shape, shape->eval_B, shape->T);
     struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
     struct activations a = {0};
     ZD_TRY(lay_lean(
@@ -378,10 +439,10 @@ enum zd_status activations_eval(
 }
 
 enum zd_status activations_decode(
-        const struct model_config *config, const struct model_shape *shape,
-        char *base, struct activations *out)
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, char *base, struct activations *out)
 {
-    struct dims d = dims_of(config, shape, 1, shape->decode_batch);
+    struct dims d = dims_of(config, table, shape, 1, shape->decode_batch);
     d.logits_dtype = DTYPE_FP32; /* the host reads them */
     struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
     struct activations a = {0};

@@ -4,10 +4,9 @@
  * span "model.activations"; the passes never overlap in time, so they share it.
  * Within a training pass, from the bottom up:
  *
- *     inputs of segments | last | dx |   whole step; with offload_activations
- *                                        two inputs that take turns
- *     nothing recomputed:            | slots of all layers |
- *         forward   layers below the first that trains / attention scratch
+ *     inputs of segments | last | dx | of adapters |   whole step; with
+ * offload_activations two inputs that take turns nothing recomputed: | slots of
+ * all layers | forward   layers below the first that trains / attention scratch
  *         head      one chunk of tokens
  *         backward  gradients inside one layer
  *     recomputed: the slots of one segment are above the line too, and the
@@ -21,6 +20,7 @@
 #ifndef ZD_MODEL_ACTIVATIONS_H
 #define ZD_MODEL_ACTIVATIONS_H
 
+#include "model/adapter.h"
 #include "model/model.h"
 
 /* On the device, with offload_activations. */
@@ -42,6 +42,7 @@ struct layer_acts {
     void *gate, *up;        /* (N, F), then their gradients; gpt2 has no up */
     void *act;              /* (N, F) */
     void *mlp_out;          /* (N, C); NULL: straight into the output */
+    void *low;              /* (N, r of all adapters), one behind the other */
 };
 
 struct layer_grads {     /* inside one layer's backward */
@@ -72,6 +73,7 @@ struct head_acts {
                            themselves */
     enum dtype logits_dtype;
     float *losses; /* (chunk) */
+    void *low;     /* (chunk, r) of the head's adapter */
 };
 
 struct activations {
@@ -91,6 +93,7 @@ struct activations {
     void *dx;                     /* (N, C) gradient of the layer at hand */
     struct layer_grads grads;
     struct head_acts head;
+    struct adapter_scratch adapters;
     char *k_cache, *v_cache;  /* (L, capacity, kv) */
     size_t cache_layer_bytes; /* of one layer's keys */
 };
@@ -115,11 +118,11 @@ enum zd_status activations_train(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, char *base, struct activations *out);
 enum zd_status activations_eval(
-        const struct model_config *config, const struct model_shape *shape,
-        char *base, struct activations *out);
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, char *base, struct activations *out);
 enum zd_status activations_decode(
-        const struct model_config *config, const struct model_shape *shape,
-        char *base, struct activations *out);
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, char *base, struct activations *out);
 void activations_fini(struct activations *acts);
 
 #endif

@@ -91,6 +91,8 @@ static struct pass pass_of(
             .targets = batch->targets,
             .doc_start = batch->doc_start,
             .acts = acts,
+            .step = batch->step,
+            .first_sample = batch->first_sample,
     };
 }
 
@@ -100,6 +102,7 @@ enum zd_status model_forward(
 {
     struct pass *pass = &model->pass;
     *pass = pass_of(batch, &model->train);
+    pass->drops = model->shape.dropout > 0;
     assert(batch->B <= model->shape.B && batch->T <= model->shape.T);
     ZD_TRY(batch_place(model, pass, true));
     hooks_begin(model, &model->train_events);

@@ -6,7 +6,8 @@ enum zd_status gpt2_qkv_forward(
         const struct layer_acts *acts)
 {
     int C = model->config->hidden_size;
-    struct linear qkv = layer_linear(model, layer, ROLE_Q, C, 3 * C);
+    struct linear qkv =
+            layer_linear(model, pass, layer, acts, ROLE_Q, C, 3 * C);
     return linear_forward(model, &qkv, acts->q_raw, acts->norm1, pass->N);
 }
 
@@ -16,9 +17,44 @@ enum zd_status gpt2_qkv_backward(
 {
     const struct layer_grads *g = &pass->acts->grads;
     int C = model->config->hidden_size;
-    struct linear qkv = layer_linear(model, layer, ROLE_Q, C, 3 * C);
+    struct linear qkv =
+            layer_linear(model, pass, layer, acts, ROLE_Q, C, 3 * C);
     return linear_backward(
-            model, &qkv, g->hidden, g->q_raw, acts->norm1, pass->N, accumulate);
+            model, &qkv,
+            layer_needs_input_grad(model, pass, layer) ? g->hidden : NULL,
+            g->q_raw, acts->norm1, pass->N, accumulate);
+}
+
+/* gate = x fc, act = gelu(gate): in one pass where no adapter comes between. */
+static enum zd_status fc_gelu(
+        const struct model *model, const struct linear *fc,
+        const struct layer_acts *acts, int N)
+{
+    if (!fc->adapter_count)
+        return fused_matmul_gelu(
+                model->kernels, NULL, acts->act, acts->gate, acts->norm2,
+                fc->weight.values, fc->bias, N, fc->out, fc->in, !fc->conv1d);
+    ZD_TRY(linear_forward(model, fc, acts->gate, acts->norm2, N));
+    return model->kernels->gelu_forward(
+            NULL, acts->act, acts->gate, (size_t)N * (size_t)fc->out);
+}
+
+/* dgate = (dy proj) gelu'(gate), and the gradients of proj. */
+static enum zd_status proj_dgelu(
+        const struct model *model, const struct linear *proj, void *dgate,
+        const void *dy, const struct layer_acts *acts, int N, bool accumulate)
+{
+    size_t count = (size_t)N * (size_t)proj->in;
+    if (proj->adapter_count) {
+        ZD_TRY(linear_backward(
+                model, proj, dgate, dy, acts->act, N, accumulate));
+        return model->kernels->gelu_backward(
+                NULL, dgate, dgate, acts->gate, count);
+    }
+    ZD_TRY(linear_backward_params(model, proj, dy, acts->act, N, accumulate));
+    return fused_matmul_dgelu(
+            model->kernels, NULL, dgate, dy, proj->weight.values, acts->gate, N,
+            proj->in, proj->out, proj->conv1d);
 }
 
 enum zd_status gpt2_mlp_forward(
@@ -26,13 +62,12 @@ enum zd_status gpt2_mlp_forward(
         const struct layer_acts *acts, void *out)
 {
     int C = model->config->hidden_size, F = model->config->intermediate_size;
-    struct linear fc = layer_linear(model, layer, ROLE_GATE, C, F);
-    struct linear proj = layer_linear(model, layer, ROLE_DOWN, F, C);
-    ZD_TRY(fused_matmul_gelu(
-            model->kernels, NULL, acts->act, acts->gate, acts->norm2, fc.weight,
-            fc.bias, pass->N, F, C, !fc.conv1d));
+    struct linear fc = layer_linear(model, pass, layer, acts, ROLE_GATE, C, F);
+    struct linear proj =
+            layer_linear(model, pass, layer, acts, ROLE_DOWN, F, C);
+    ZD_TRY(fc_gelu(model, &fc, acts, pass->N));
     if (!out)
-        return ZD_OK;
+        return linear_adapters_keep(model, &proj, acts->act, pass->N);
     return linear_forward(model, &proj, out, acts->act, pass->N);
 }
 
@@ -42,13 +77,11 @@ enum zd_status gpt2_mlp_backward(
 {
     const struct layer_grads *g = &pass->acts->grads;
     int C = model->config->hidden_size, F = model->config->intermediate_size;
-    struct linear fc = layer_linear(model, layer, ROLE_GATE, C, F);
-    struct linear proj = layer_linear(model, layer, ROLE_DOWN, F, C);
-    ZD_TRY(linear_backward_params(
-            model, &proj, pass->acts->dx, acts->act, pass->N, accumulate));
-    ZD_TRY(fused_matmul_dgelu(
-            model->kernels, NULL, g->act, pass->acts->dx, proj.weight,
-            acts->gate, pass->N, F, C, proj.conv1d));
+    struct linear fc = layer_linear(model, pass, layer, acts, ROLE_GATE, C, F);
+    struct linear proj =
+            layer_linear(model, pass, layer, acts, ROLE_DOWN, F, C);
+    ZD_TRY(proj_dgelu(
+            model, &proj, g->act, pass->acts->dx, acts, pass->N, accumulate));
     return linear_backward(
             model, &fc, g->hidden, g->act, acts->norm2, pass->N, accumulate);
 }

@@ -65,9 +65,11 @@ static enum zd_status chunk_logits(
     ZD_TRY(norm_forward_sum(
             model, &norm, h->norm, h->mean, h->rstd, x, &due, n));
     struct matmul_strides strides = {.out = h->stride, .a = C, .b = C};
-    return fused_matmul_strided(
-            k, NULL, h->logits, h->logits_dtype, h->norm,
-            model->params[model->head], &strides, n, V, C, false, true, false);
+    struct linear head = head_linear(model, pass, h->low);
+    ZD_TRY(fused_matmul_strided(
+            k, NULL, h->logits, h->logits_dtype, h->norm, head.weight.values,
+            &strides, n, V, C, false, true, false));
+    return head_adapters_forward(model, &head, h->logits, h->norm, begin, n);
 }
 
 static enum zd_status chunk_backward(
@@ -80,20 +82,23 @@ static enum zd_status chunk_backward(
     int C = model->config->hidden_size, V = model->config->vocab_size;
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
     struct matmul_strides strides = {.out = C, .a = h->stride, .b = C};
+    struct linear head = head_linear(model, pass, h->low);
     if (grads->dhead)
         ZD_TRY(fused_matmul_strided(
                 k, NULL, grads->dhead, DTYPE_FP32, h->dlogits, h->norm,
                 &strides, V, C, n, true, false, grads->head_add));
-    if (grads->dx_needed) {
+    if (grads->dx_needed)
         ZD_TRY(fused_matmul_strided(
-                k, NULL, h->dnorm, k->dtype, h->dlogits,
-                model->params[model->head], &strides, n, C, V, false, false,
-                false));
+                k, NULL, h->dnorm, k->dtype, h->dlogits, head.weight.values,
+                &strides, n, C, V, false, false, false));
+    ZD_TRY(head_adapters_backward(
+            model, &head, grads->dx_needed ? h->dnorm : NULL, h->dlogits,
+            h->norm, begin, n, grads->norm_add));
+    if (grads->dx_needed)
         ZD_TRY(norm_backward(
                 model, &norm, (char *)pass->acts->dx + offset, h->dnorm, NULL,
                 (const char *)pass->acts->last + offset, h->mean, h->rstd, n,
                 grads->norm_add));
-    }
     grads->head_add = grads->norm_add = true;
     return ZD_OK;
 }

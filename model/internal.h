@@ -2,6 +2,7 @@
 #ifndef ZD_MODEL_INTERNAL_H
 #define ZD_MODEL_INTERNAL_H
 
+#include "base/number/array_format.h"
 #include "model/activations.h"
 
 /* The tensors of a layer by what they do; gpt2's fused projection of q, k and v
@@ -47,6 +48,9 @@ struct pass {
     const int32_t *token_order, *position_order;
     bool decode;
     int past; /* decode: tokens that are in the cache */
+    /* dropout of adapters, in training */
+    bool drops;
+    int64_t step, first_sample;
     struct activations *acts;
 };
 
@@ -60,6 +64,7 @@ struct residuals {
 };
 
 /* What passes read on a GPU (batch.c). Of each slot: its copy to the device. */
+enum { LINEAR_ADAPTERS = 3 }; /* of q, k and v joined */
 enum { BATCH_SLOTS = 2 };
 struct batch_upload {
     int32_t *device;  /* (planes, plane); NULL: the CPU */
@@ -137,24 +142,58 @@ enum zd_status unit_grads_acquire(
 enum zd_status unit_grads_release(
         struct model *model, const struct model_hooks *hooks, int unit);
 
-/* linear.c: y = x W (+ bias), for both layouts of W. */
+/* A weight as a product finds it. */
+struct weight_view {
+    struct array_format format;
+    const void *values;
+};
+
+/* linear.c: y = x W (+ bias), for both layouts of W, and what adapters add. */
 struct linear {
-    const void *weight, *bias;
+    struct weight_view weight;
+    const void *bias;
     float *dweight, *dbias; /* NULL: frozen */
     int in, out;
     bool conv1d; /* weight is [in, out], not [out, in] */
+    struct adapter_view adapters[LINEAR_ADAPTERS];
+    int adapter_count;
+    const struct pass *pass;
 };
+/* `acts`: of the layer, where adapters keep what backward reads. */
 struct linear layer_linear(
-        const struct model *model, int layer, enum role weight, int in,
-        int out);
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, enum role weight, int in, int out);
 /* The projections `first` to `last`, which follow each other in memory
  * (model_shape.joined), as one. */
 struct linear layer_joined(
-        const struct model *model, int layer, enum role first, enum role last,
-        int in);
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, enum role first, enum role last, int in);
 enum zd_status linear_forward(
         const struct model *model, const struct linear *linear, void *y,
         const void *x, int N);
+/* What adapters add to y, which the base has made, and to dx; with the
+ * gradients of the adapters. */
+enum zd_status linear_adapters_forward(
+        const struct model *model, const struct linear *linear, void *y,
+        const void *x, int N);
+/* Of a forward whose y nobody wants, what backward reads. */
+enum zd_status linear_adapters_keep(
+        const struct model *model, const struct linear *linear, const void *x,
+        int N);
+enum zd_status linear_adapters_backward(
+        const struct model *model, const struct linear *linear, void *dx,
+        const void *dy, const void *x, int N, bool accumulate);
+/* Of the untied head, for rows first_row .. of the pass; no adapter: a count of
+ * 0. */
+struct linear head_linear(
+        const struct model *model, const struct pass *pass, void *low);
+enum zd_status head_adapters_forward(
+        const struct model *model, const struct linear *head, void *logits,
+        const void *x, int first_row, int N);
+enum zd_status head_adapters_backward(
+        const struct model *model, const struct linear *head, void *dx,
+        const void *dlogits, const void *x, int first_row, int N,
+        bool accumulate);
 /* Gradients of weight and bias, with `accumulate` added to. */
 enum zd_status linear_backward_params(
         const struct model *model, const struct linear *linear, const void *dy,
@@ -174,6 +213,9 @@ struct norm {
     float *dweight, *dbias;
 };
 struct norm layer_norm(const struct model *model, int layer, enum role weight);
+/* Does anything below the layer's first norm train, or the norm? */
+bool layer_needs_input_grad(
+        const struct model *model, const struct pass *pass, int layer);
 struct norm final_norm(const struct model *model);
 /* sum = a + b, then its norm; without a sum that is due, the norm of `sum`. */
 enum zd_status norm_forward_sum(

@@ -84,8 +84,8 @@ enum zd_status layer_forward(
     int N = pass->N, C = c->hidden_size;
     struct residual_sum half = {acts->x, acts->proj};
     struct norm norm2 = layer_norm(model, layer, ROLE_NORM2);
-    struct linear o =
-            layer_linear(model, layer, ROLE_O, c->heads * c->head_dim, C);
+    struct linear o = layer_linear(
+            model, pass, layer, acts, ROLE_O, c->heads * c->head_dim, C);
     ZD_TRY((is_gpt2(model) ? gpt2_qkv_forward
                            : llama_qkv_forward)(model, pass, layer, acts));
     ZD_TRY(attend(model, pass, layer, acts, scratch));
@@ -113,7 +113,8 @@ enum zd_status layer_backward(
     struct norm norm1 = layer_norm(model, layer, ROLE_NORM1);
     struct norm norm2 = layer_norm(model, layer, ROLE_NORM2);
     struct linear o = layer_linear(
-            model, layer, ROLE_O, c->heads * c->head_dim, c->hidden_size);
+            model, pass, layer, acts, ROLE_O, c->heads * c->head_dim,
+            c->hidden_size);
     /* The residual stream passes dx on; each branch adds its part through the
      * backward of its norm. */
     ZD_TRY((is_gpt2(model) ? gpt2_mlp_backward : llama_mlp_backward)(
@@ -127,6 +128,8 @@ enum zd_status layer_backward(
             acts->k, acts->v, pass->doc_start, g->scratch, &shape));
     ZD_TRY((is_gpt2(model) ? gpt2_qkv_backward : llama_qkv_backward)(
             model, pass, layer, acts, accumulate));
+    if (!layer_needs_input_grad(model, pass, layer))
+        return ZD_OK;
     return norm_backward(
             model, &norm1, dx, g->hidden, dx, acts->x, acts->mean1, acts->rstd1,
             N, accumulate);

@@ -1,22 +1,70 @@
+#include "base/number/rng.h"
 #include "kernels/fused.h"
 #include "model/internal.h"
 
 #include <assert.h>
 
+/* Adapters of a layer keep their products one behind the other, in the order
+ * of the table. */
+static char *low_of(
+        const struct model *model, const struct pass *pass, int unit, int id,
+        void *low)
+{
+    const struct param_table *table = model->table;
+    size_t before = 0;
+    for (int i = table->unit_first[unit]; i < id; i++)
+        before += (size_t)table->adapters[i].r;
+    return (char *)low +
+           before * (size_t)pass->N * dtype_bytes(model->kernels->dtype);
+}
+
+/* Of weight `id`, whose output begins in column `first`. */
+static void add_adapter(
+        const struct model *model, const struct pass *pass, int unit, int id,
+        int first, void *low, struct linear *linear)
+{
+    const struct param_table *table = model->table;
+    if (!param_has_adapter(table, id))
+        return;
+    const struct adapter *adapter = &table->adapters[id];
+    assert(linear->adapter_count < LINEAR_ADAPTERS);
+    linear->adapters[linear->adapter_count++] = (struct adapter_view){
+            .a = model->params[adapter->a],
+            .b = model->params[adapter->b],
+            .da = model->grads[adapter->a],
+            .db = model->grads[adapter->b],
+            .r = adapter->r,
+            .first = first,
+            .out = (int)table->params[adapter->b].shape[0],
+            .scale = adapter->scale,
+            .u = low_of(model, pass, unit, id, low),
+            .stream = rng_stream(table->params[id].name)};
+}
+
+static struct weight_view view_of(const struct model *model, int id)
+{
+    return (struct weight_view){
+            array_format_plain(model->kernels->dtype), model->params[id]};
+}
+
 struct linear layer_linear(
-        const struct model *model, int layer, enum role weight, int in, int out)
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, enum role weight, int in, int out)
 {
     int first = model->table->unit_first[layer];
     int w = model->role_offset[weight], b = model->role_offset[weight + 1];
-    return (struct linear){
-            .weight = model->params[first + w],
+    struct linear linear = {
+            .weight = view_of(model, first + w),
             .bias = b < 0 ? NULL : model->params[first + b],
             .dweight = model->grads[first + w],
             .dbias = b < 0 ? NULL : model->grads[first + b],
             .in = in,
             .out = out,
             .conv1d = model->config->family == MODEL_GPT2,
+            .pass = pass,
     };
+    add_adapter(model, pass, layer, first + w, 0, acts->low, &linear);
+    return linear;
 }
 
 /* Tensor `id` begins where the one before it ends, and so do their gradients.
@@ -32,29 +80,134 @@ static bool goes_on(const struct model *model, int id)
 }
 
 struct linear layer_joined(
-        const struct model *model, int layer, enum role first, enum role last,
-        int in)
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, enum role first, enum role last, int in)
 {
     int unit = model->table->unit_first[layer], out = 0;
     int weight = model->role_offset[first],
         bias = model->role_offset[first + 1];
     int others = model->role_offset[last] - weight;
+    struct linear joined = layer_linear(model, pass, layer, acts, first, in, 0);
     for (int i = 0; i <= others; i++) {
+        if (i > 0)
+            add_adapter(
+                    model, pass, layer, unit + weight + i, out, acts->low,
+                    &joined);
         out += (int)model->table->params[unit + weight + i].shape[0];
         assert(i == 0 || goes_on(model, unit + weight + i));
         assert(i == 0 || bias < 0 || goes_on(model, unit + bias + i));
     }
-    return layer_linear(model, layer, first, in, out);
+    joined.out = out;
+    return joined;
 }
+
+/* --- adapters ------------------------------------------------------------- */
+
+static struct adapter_pass adapter_pass_of(
+        const struct model *model, const struct linear *linear, int first_row,
+        int N, enum dtype y_dtype)
+{
+    const struct pass *pass = linear->pass;
+    return (struct adapter_pass){
+            .kernels = model->kernels,
+            .scratch = &pass->acts->adapters,
+            .dropout_p = pass->drops ? model->shape.dropout : 0,
+            .seed = rng_u64(model->shape.seed, (uint64_t)pass->step, 0),
+            .dropout =
+                    {.first_sample = pass->first_sample,
+                     .first_row = first_row,
+                     .T = pass->T},
+            .N = N,
+            .in = linear->in,
+            .columns = linear->out,
+            .y_dtype = y_dtype};
+}
+
+enum zd_status linear_adapters_forward(
+        const struct model *model, const struct linear *linear, void *y,
+        const void *x, int N)
+{
+    struct adapter_pass pass =
+            adapter_pass_of(model, linear, 0, N, model->kernels->dtype);
+    for (int i = 0; i < linear->adapter_count; i++)
+        ZD_TRY(adapter_forward(&pass, &linear->adapters[i], y, x));
+    return ZD_OK;
+}
+
+enum zd_status linear_adapters_keep(
+        const struct model *model, const struct linear *linear, const void *x,
+        int N)
+{
+    struct adapter_pass pass =
+            adapter_pass_of(model, linear, 0, N, model->kernels->dtype);
+    for (int i = 0; i < linear->adapter_count; i++)
+        ZD_TRY(adapter_keep(&pass, &linear->adapters[i], x));
+    return ZD_OK;
+}
+
+enum zd_status linear_adapters_backward(
+        const struct model *model, const struct linear *linear, void *dx,
+        const void *dy, const void *x, int N, bool accumulate)
+{
+    struct adapter_pass pass =
+            adapter_pass_of(model, linear, 0, N, model->kernels->dtype);
+    for (int i = 0; i < linear->adapter_count; i++)
+        ZD_TRY(adapter_backward(
+                &pass, &linear->adapters[i], dx, dy, x, accumulate));
+    return ZD_OK;
+}
+
+struct linear head_linear(
+        const struct model *model, const struct pass *pass, void *low)
+{
+    struct linear linear = {
+            .weight = view_of(model, model->head),
+            .dweight = model->grads[model->head],
+            .in = model->config->hidden_size,
+            .out = pass->acts->head.stride,
+            .pass = pass};
+    if (!model->config->tied)
+        add_adapter(
+                model, pass, model->config->layers + 1, model->head, 0, low,
+                &linear);
+    return linear;
+}
+
+enum zd_status head_adapters_forward(
+        const struct model *model, const struct linear *head, void *logits,
+        const void *x, int first_row, int N)
+{
+    struct adapter_pass pass = adapter_pass_of(
+            model, head, first_row, N, head->pass->acts->head.logits_dtype);
+    for (int i = 0; i < head->adapter_count; i++)
+        ZD_TRY(adapter_forward(&pass, &head->adapters[i], logits, x));
+    return ZD_OK;
+}
+
+enum zd_status head_adapters_backward(
+        const struct model *model, const struct linear *head, void *dx,
+        const void *dlogits, const void *x, int first_row, int N,
+        bool accumulate)
+{
+    struct adapter_pass pass =
+            adapter_pass_of(model, head, first_row, N, model->kernels->dtype);
+    for (int i = 0; i < head->adapter_count; i++)
+        ZD_TRY(adapter_backward(
+                &pass, &head->adapters[i], dx, dlogits, x, accumulate));
+    return ZD_OK;
+}
+
+/* --- products ------------------------------------------------------------- */
 
 enum zd_status linear_forward(
         const struct model *model, const struct linear *linear, void *y,
         const void *x, int N)
 {
     const struct kernels *k = model->kernels;
-    return k->matmul(
-            NULL, y, k->dtype, x, linear->weight, linear->bias, N, linear->out,
-            linear->in, false, !linear->conv1d, false);
+    ZD_TRY(k->matmul(
+            NULL, y, k->dtype, x, linear->weight.values, linear->bias, N,
+            linear->out, linear->in, false, !linear->conv1d, false));
+    return linear_adapters_forward(model, linear, y, x, N);
 }
 
 /* x^T dy, or dy^T x: as the weight is stored. */
@@ -75,11 +228,11 @@ enum zd_status linear_backward(
 {
     const struct kernels *k = model->kernels;
     ZD_TRY(linear_backward_params(model, linear, dy, x, N, accumulate));
-    if (!dx)
-        return ZD_OK;
-    return k->matmul(
-            NULL, dx, k->dtype, dy, linear->weight, NULL, N, linear->in,
-            linear->out, false, linear->conv1d, false);
+    if (dx)
+        ZD_TRY(k->matmul(
+                NULL, dx, k->dtype, dy, linear->weight.values, NULL, N,
+                linear->in, linear->out, false, linear->conv1d, false));
+    return linear_adapters_backward(model, linear, dx, dy, x, N, accumulate);
 }
 
 enum zd_status linear_backward_add(
@@ -87,12 +240,16 @@ enum zd_status linear_backward_add(
         void *sum, const void *dy, const void *x, int N, bool accumulate)
 {
     const struct kernels *k = model->kernels;
-    if (k->dtype != DTYPE_FP32) {
-        ZD_TRY(linear_backward(model, linear, sum, dy, x, N, accumulate));
+    if (k->dtype != DTYPE_FP32 || !dx) {
+        ZD_TRY(linear_backward(
+                model, linear, dx ? sum : NULL, dy, x, N, accumulate));
+        if (!dx)
+            return ZD_OK;
         return k->add(NULL, dx, dx, sum, (size_t)N * (size_t)linear->in);
     }
     ZD_TRY(linear_backward_params(model, linear, dy, x, N, accumulate));
-    return k->matmul(
-            NULL, dx, DTYPE_FP32, dy, linear->weight, NULL, N, linear->in,
-            linear->out, false, linear->conv1d, true);
+    ZD_TRY(k->matmul(
+            NULL, dx, DTYPE_FP32, dy, linear->weight.values, NULL, N,
+            linear->in, linear->out, false, linear->conv1d, true));
+    return linear_adapters_backward(model, linear, dx, dy, x, N, accumulate);
 }

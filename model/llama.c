@@ -6,14 +6,16 @@ struct qkv {
     struct linear q, k, v;
 };
 
-static struct qkv qkv_of(const struct model *model, int layer)
+static struct qkv qkv_of(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
 {
     const struct model_config *c = model->config;
     int C = c->hidden_size, D = c->head_dim;
     return (struct qkv){
-            layer_linear(model, layer, ROLE_Q, C, c->heads * D),
-            layer_linear(model, layer, ROLE_K, C, c->kv_heads * D),
-            layer_linear(model, layer, ROLE_V, C, c->kv_heads * D),
+            layer_linear(model, pass, layer, acts, ROLE_Q, C, c->heads * D),
+            layer_linear(model, pass, layer, acts, ROLE_K, C, c->kv_heads * D),
+            layer_linear(model, pass, layer, acts, ROLE_V, C, c->kv_heads * D),
     };
 }
 
@@ -22,16 +24,22 @@ static bool joins(const struct model *model, enum param_join join)
     return model->shape.joined & join;
 }
 
-static struct linear joined_qkv(const struct model *model, int layer)
+static struct linear joined_qkv(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
 {
     return layer_joined(
-            model, layer, ROLE_Q, ROLE_V, model->config->hidden_size);
+            model, pass, layer, acts, ROLE_Q, ROLE_V,
+            model->config->hidden_size);
 }
 
-static struct linear joined_gate_up(const struct model *model, int layer)
+static struct linear joined_gate_up(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
 {
     return layer_joined(
-            model, layer, ROLE_GATE, ROLE_UP, model->config->hidden_size);
+            model, pass, layer, acts, ROLE_GATE, ROLE_UP,
+            model->config->hidden_size);
 }
 
 static struct rope_angles angles_of(
@@ -123,12 +131,13 @@ static enum zd_status rotate(
 }
 
 static enum zd_status project_qkv(
-        const struct model *model, int layer, const struct layer_acts *acts,
-        int N)
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
 {
-    struct qkv p = qkv_of(model, layer);
+    int N = pass->N;
+    struct qkv p = qkv_of(model, pass, layer, acts);
     if (joins(model, JOIN_QKV)) {
-        struct linear all = joined_qkv(model, layer);
+        struct linear all = joined_qkv(model, pass, layer, acts);
         return linear_forward(model, &all, acts->q_raw, acts->norm1, N);
     }
     ZD_TRY(linear_forward(model, &p.q, acts->q_raw, acts->norm1, N));
@@ -140,7 +149,7 @@ enum zd_status llama_qkv_forward(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts)
 {
-    ZD_TRY(project_qkv(model, layer, acts, pass->N));
+    ZD_TRY(project_qkv(model, pass, layer, acts));
     if (model->config->qk_norm)
         return norm_and_rotate(model, pass, layer, acts);
     return rotate(model, pass, acts->q, acts->k, false);
@@ -152,35 +161,36 @@ enum zd_status llama_qkv_backward(
 {
     const struct layer_grads *g = &pass->acts->grads;
     const void *x = acts->norm1;
+    void *dx = layer_needs_input_grad(model, pass, layer) ? g->hidden : NULL;
     int N = pass->N;
     ZD_TRY(model->config->qk_norm
                    ? norm_and_rotate_backward(
                              model, pass, layer, acts, accumulate)
                    : rotate(model, pass, g->q, g->k, true));
     if (joins(model, JOIN_QKV)) {
-        struct linear all = joined_qkv(model, layer);
-        return linear_backward(
-                model, &all, g->hidden, g->q_raw, x, N, accumulate);
+        struct linear all = joined_qkv(model, pass, layer, acts);
+        return linear_backward(model, &all, dx, g->q_raw, x, N, accumulate);
     }
-    struct qkv p = qkv_of(model, layer);
-    ZD_TRY(linear_backward(model, &p.q, g->hidden, g->q_raw, x, N, accumulate));
+    struct qkv p = qkv_of(model, pass, layer, acts);
+    ZD_TRY(linear_backward(model, &p.q, dx, g->q_raw, x, N, accumulate));
     ZD_TRY(linear_backward_add(
-            model, &p.k, g->hidden, g->sum, g->k_raw, x, N, accumulate));
-    return linear_backward_add(
-            model, &p.v, g->hidden, g->sum, g->v, x, N, accumulate);
+            model, &p.k, dx, g->sum, g->k_raw, x, N, accumulate));
+    return linear_backward_add(model, &p.v, dx, g->sum, g->v, x, N, accumulate);
 }
 
 static enum zd_status project_gate_up(
-        const struct model *model, int layer, const struct layer_acts *acts,
-        int N)
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
 {
+    int N = pass->N;
     int C = model->config->hidden_size, F = model->config->intermediate_size;
     if (joins(model, JOIN_GATE_UP)) {
-        struct linear both = joined_gate_up(model, layer);
+        struct linear both = joined_gate_up(model, pass, layer, acts);
         return linear_forward(model, &both, acts->gate, acts->norm2, N);
     }
-    struct linear gate = layer_linear(model, layer, ROLE_GATE, C, F);
-    struct linear up = layer_linear(model, layer, ROLE_UP, C, F);
+    struct linear gate =
+            layer_linear(model, pass, layer, acts, ROLE_GATE, C, F);
+    struct linear up = layer_linear(model, pass, layer, acts, ROLE_UP, C, F);
     ZD_TRY(linear_forward(model, &gate, acts->gate, acts->norm2, N));
     return linear_forward(model, &up, acts->up, acts->norm2, N);
 }
@@ -190,13 +200,14 @@ enum zd_status llama_mlp_forward(
         const struct layer_acts *acts, void *out)
 {
     int C = model->config->hidden_size, F = model->config->intermediate_size;
-    struct linear down = layer_linear(model, layer, ROLE_DOWN, F, C);
-    ZD_TRY(project_gate_up(model, layer, acts, pass->N));
+    struct linear down =
+            layer_linear(model, pass, layer, acts, ROLE_DOWN, F, C);
+    ZD_TRY(project_gate_up(model, pass, layer, acts));
     ZD_TRY(model->kernels->swiglu_forward(
             NULL, acts->act, acts->gate, acts->up, pass->N, F,
             model->strides.gate));
     if (!out)
-        return ZD_OK;
+        return linear_adapters_keep(model, &down, acts->act, pass->N);
     return linear_forward(model, &down, out, acts->act, pass->N);
 }
 
@@ -207,7 +218,8 @@ enum zd_status llama_mlp_backward(
 {
     const struct layer_grads *g = &pass->acts->grads;
     int C = model->config->hidden_size, F = model->config->intermediate_size;
-    struct linear down = layer_linear(model, layer, ROLE_DOWN, F, C);
+    struct linear down =
+            layer_linear(model, pass, layer, acts, ROLE_DOWN, F, C);
     const void *x = acts->norm2;
     int N = pass->N;
     ZD_TRY(linear_backward(
@@ -216,12 +228,13 @@ enum zd_status llama_mlp_backward(
             NULL, acts->gate, acts->up, g->act, acts->gate, acts->up, N, F,
             model->strides.gate));
     if (joins(model, JOIN_GATE_UP)) {
-        struct linear both = joined_gate_up(model, layer);
+        struct linear both = joined_gate_up(model, pass, layer, acts);
         return linear_backward(
                 model, &both, g->hidden, acts->gate, x, N, accumulate);
     }
-    struct linear gate = layer_linear(model, layer, ROLE_GATE, C, F);
-    struct linear up = layer_linear(model, layer, ROLE_UP, C, F);
+    struct linear gate =
+            layer_linear(model, pass, layer, acts, ROLE_GATE, C, F);
+    struct linear up = layer_linear(model, pass, layer, acts, ROLE_UP, C, F);
     ZD_TRY(linear_backward(
             model, &gate, g->hidden, acts->gate, x, N, accumulate));
     return linear_backward_add(

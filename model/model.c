@@ -53,7 +53,7 @@ static void find_tensors(struct model *model)
     model->wpe = gpt2 ? model->wte + 1 : -1;
     model->final_norm = t->unit_first[c->layers + 1];
     model->final_norm_bias = gpt2 ? model->final_norm + 1 : -1;
-    model->head = c->tied ? model->wte : t->count - 1;
+    model->head = c->tied ? model->wte : param_table_find(t, "lm_head.weight");
     for (int id = 0; id < t->count; id++)
         if (t->params[id].trainable)
             model->unit_trains[t->params[id].unit] = true;

@@ -83,6 +83,8 @@ struct model_shape {
                             memory, and one product makes them; the same in every
                             layer. Another order of sums than separate products,
                             so the CPU, whose bits are the definition, has none. */
+    double dropout;      /* of adapters' inputs, in training */
+    uint64_t seed;       /* of dropout */
     bool offload_activations; /* inputs of recomputed segments lie on the host
                                  (pinned) and visit the device; needs a mode
                                  that recomputes */
@@ -124,6 +126,9 @@ struct model_batch {
     const int32_t *doc_start; /* (B, T): where token t's document begins in the
                                  sample; its position is t - doc_start[t] */
     int B, T;                 /* B up to the planned one */
+    /* Dropout depends on these: the step, and the number of the first sample
+     * in the run; the others follow. */
+    int64_t step, first_sample;
 };
 
 /* Forward, loss, and the head's part of the gradient. Each unmasked token

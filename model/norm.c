@@ -25,6 +25,14 @@ struct norm final_norm(const struct model *model)
     return norm_at(model, model->final_norm, model->final_norm_bias);
 }
 
+bool layer_needs_input_grad(
+        const struct model *model, const struct pass *pass, int layer)
+{
+    struct norm norm1 = layer_norm(model, layer, ROLE_NORM1);
+    return layer > pass->acts->first || model->unit_trains[0] ||
+           norm1.dweight || norm1.dbias;
+}
+
 static enum zd_status norm_forward(
         const struct model *model, const struct norm *norm, void *out,
         float *mean, float *rstd, const void *x, int N)

@@ -35,6 +35,8 @@ static struct param *add(
     p->shape[1] = columns;
     p->count = (size_t)rows * (size_t)columns;
     p->trainable = true;
+    p->adapts = -1;
+    p->learning_rate = 1;
     p->decays = dims == 2;
     return p;
 }
@@ -321,6 +323,7 @@ void param_table_fini(struct param_table *table)
 {
     if (!table)
         return;
+    free(table->adapters);
     free(table->params);
     free(table->unit_first);
     memset(table, 0, sizeof *table);

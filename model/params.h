@@ -17,7 +17,15 @@ enum { PARAM_NAME_MAX = 96 };
  * product makes them all where they also follow each other in memory. Bits. */
 enum param_join { JOIN_QKV = 1, JOIN_GATE_UP = 2 };
 
-enum param_init { PARAM_INIT_NORMAL, PARAM_INIT_ONES, PARAM_INIT_CLEAR };
+enum param_init {
+    PARAM_INIT_NORMAL,
+    PARAM_INIT_ONES,
+    PARAM_INIT_CLEAR,
+    PARAM_INIT_UNIFORM
+};
+
+/* A tensor of the model, or a factor of an adapter (lora.h). */
+enum param_part { PARAM_BASE, PARAM_LORA_A, PARAM_LORA_B };
 
 struct param {
     char name[PARAM_NAME_MAX]; /* Hugging Face's, canonical for the family */
@@ -33,17 +41,33 @@ struct param {
     struct tensor_blocks blocks; /* what shares a second moment in Adam-mini */
     enum param_init init;
     float init_std; /* GPT-2's residual projections are scaled by
-                       1/sqrt(2 L), as transformers does */
+                       1/sqrt(2 L), as transformers does; UNIFORM: within
+                       +- this */
+    enum param_part part;
+    int adapts;          /* of a factor: id of the weight; else -1 */
+    float learning_rate; /* of this tensor, times the step's (LoRA+) */
+};
+
+/* y += scale B (A x) beside y = W x: A is (r, in), B is (out, r), whichever way
+ * round W is stored. */
+struct adapter {
+    int a, b; /* ids */
+    int r;    /* 0: the tensor has none */
+    float scale;
 };
 
 struct param_table {
     struct param *params; /* owned */
     int count;
-    int unit_count;   /* L + 2 */
-    int *unit_first;  /* (unit_count + 1): ids of unit u are
-                         unit_first[u] .. unit_first[u+1]-1; owned */
-    size_t total;     /* elements of all tensors */
-    size_t trainable; /* elements of those that train */
+    int unit_count;           /* L + 2 */
+    int *unit_first;          /* (unit_count + 1): ids of unit u are
+                                 unit_first[u] .. unit_first[u+1]-1; owned */
+    size_t total;             /* elements of all tensors */
+    size_t trainable;         /* elements of those that train */
+    struct adapter *adapters; /* (count) by id of the weight; owned. NULL: a
+                                 model without. With them the frozen tensors are
+                                 the base's, which is kept apart: checkpoints
+                                 do not hold it */
 };
 
 /* `freeze`: shell patterns (fnmatch) or substrings of tensor names; a pattern
@@ -51,6 +75,18 @@ struct param_table {
 enum zd_status param_table_build(
         const struct model_config *config, const char *const *freeze,
         int freeze_count, struct param_table *table_out);
+/* A weight that is stored [in, out]. */
+static inline bool param_is_conv1d(
+        const struct model_config *config, const struct param *param)
+{
+    return config->family == MODEL_GPT2 && param->dims == 2 &&
+           !param->is_embedding && param->part == PARAM_BASE &&
+           param->unit <= config->layers;
+}
+static inline bool param_has_adapter(const struct param_table *table, int id)
+{
+    return table->adapters && table->adapters[id].r > 0;
+}
 void param_table_fini(struct param_table *table);
 int param_table_find(
         const struct param_table *table, const char *name); /* -1 */

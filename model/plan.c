@@ -9,9 +9,9 @@ static enum zd_status lay_passes(
     if (shape->train)
         ZD_TRY(activations_train(config, table, shape, base, &passes[0]));
     if (shape->eval_B)
-        ZD_TRY(activations_eval(config, shape, base, &passes[1]));
+        ZD_TRY(activations_eval(config, table, shape, base, &passes[1]));
     if (shape->decode_capacity)
-        ZD_TRY(activations_decode(config, shape, base, &passes[2]));
+        ZD_TRY(activations_decode(config, table, shape, base, &passes[2]));
     return ZD_OK;
 }
 

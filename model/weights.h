@@ -22,6 +22,7 @@ struct weight_source {
  * lm_head equal in shape). GPT-2 names with or without "transformer.". A value
  * that is NaN or infinite is found when it is read: ZD_ERR_DATA naming tensor
  * and index. `config` and `table` are borrowed and must outlive the source.
+ * Factors of adapters in the table are not looked for, and not read.
  * storage_out (may be NULL): the type most elements are stored in; of a model
  * in codes (quantised.h), which reads as what it decodes to, what they were. */
 enum zd_status weights_open_hf(
@@ -38,6 +39,14 @@ bool weights_hf_has_prefix(const char *dir);
  * every world size and stage. */
 enum zd_status weights_open_random(
         uint64_t seed, const struct param_table *table,
+        struct weight_source *source_out);
+
+/* Of an adapted model (lora.h): the base's tensors from `base`, which is taken
+ * over also on failure; adapters random, or those of the PEFT adapter at
+ * `path`, with its modules_to_save. */
+enum zd_status weights_open_lora(
+        const struct model_config *config, const struct param_table *table,
+        struct weight_source *base, uint64_t seed, const char *path,
         struct weight_source *source_out);
 
 void weights_close(struct weight_source *source);

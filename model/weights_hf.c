@@ -244,6 +244,8 @@ static enum zd_status place_all(struct hf_source *source, const char *dir)
     }
     for (int id = 0; id < source->table->count; id++) {
         const struct param *param = &source->table->params[id];
+        if (param->part != PARAM_BASE)
+            continue;
         if (!source->tensors[id].stored.tensor) {
             ZD_FAIL(ZD_ERR_DATA, "E0309", "tensor `%s` is missing",
                     param->name);
@@ -353,6 +355,8 @@ static enum dtype storage_dtype(const struct hf_source *source)
         const struct st_tensor *t = tensor->stored.tensor;
         if (tensor->weight)
             return tensor->weight->dtype;
+        if (!t)
+            continue; /* of an adapter */
         enum dtype type = strcmp(t->dtype, "F32") == 0    ? DTYPE_FP32
                           : strcmp(t->dtype, "BF16") == 0 ? DTYPE_BF16
                                                           : DTYPE_FP16;

@@ -15,6 +15,14 @@ static enum zd_status random_read(
 {
     const struct random_source *source = ctx;
     const struct param *param = &source->table->params[id];
+    if (param->init == PARAM_INIT_UNIFORM) {
+        uint64_t stream = rng_stream(param->name);
+        for (size_t i = 0; i < count; i++)
+            out[i] = param->init_std *
+                     (float)(2 * rng_uniform(source->seed, stream, begin + i) -
+                             1);
+        return ZD_OK;
+    }
     if (param->init != PARAM_INIT_NORMAL) {
         float value = param->init == PARAM_INIT_ONES ? 1.0f : 0.0f;
         for (size_t i = 0; i < count; i++)

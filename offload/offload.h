@@ -55,6 +55,7 @@ struct offload_run {
     const struct tensor_blocks *blocks; /* Adam-mini, else NULL */
     uint64_t tensor;                    /* rng_stream of its name */
     bool decays;
+    float rate; /* optim_span */
 };
 
 /* A segment is what comes down and goes up together. */

@@ -28,6 +28,7 @@ void chunk_update(
             .count = chunk->count,
             .tensor = run->tensor,
             .decays = run->decays,
+            .rate = run->rate,
     };
     optim_update(&span, step);
 }

@@ -4,7 +4,7 @@
 
 static void set_adam(
         struct optim_factors *f, const struct optim_options *o,
-        const struct optim_step *step)
+        const struct optim_step *step, double learning_rate)
 {
     double t = (double)step->t;
     f->beta1 = (float)o->adam_beta1;
@@ -13,20 +13,22 @@ static void set_adam(
     f->gain2 = (float)(1.0 - o->adam_beta2);
     f->root_scale = (float)(1.0 / sqrt(1.0 - pow(o->adam_beta2, t)));
     f->epsilon = (float)o->adam_epsilon;
-    f->rate = (float)(step->learning_rate / (1.0 - pow(o->adam_beta1, t)));
+    f->rate = (float)(learning_rate / (1.0 - pow(o->adam_beta1, t)));
 }
 
 struct optim_factors optim_factors_of(
         const struct optim_span *span, const struct optim_step *step)
 {
     const struct optim_options *o = step->options;
-    double decay = span->decays ? step->learning_rate * o->weight_decay : 0;
+    double learning_rate =
+            step->learning_rate * (span->rate > 0 ? (double)span->rate : 1.0);
+    double decay = span->decays ? learning_rate * o->weight_decay : 0;
     struct optim_factors f = {
             .grad_scale = step->grad_scale, .keep = (float)(1.0 - decay)};
-    set_adam(&f, o, step);
+    set_adam(&f, o, step, learning_rate);
     if (o->name == OPTIM_ADAMW || o->name == OPTIM_ADAM_MINI)
         return f;
-    f.rate = (float)step->learning_rate;
+    f.rate = (float)learning_rate;
     if (o->name == OPTIM_SGD) {
         f.beta1 = (float)o->momentum;
         f.gain1 = 1;

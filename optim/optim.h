@@ -143,6 +143,7 @@ struct optim_span {
     size_t begin, count;                /* in the tensor */
     uint64_t tensor;                    /* rng_stream of its name */
     bool decays;                        /* apply weight_decay here */
+    float rate; /* times the step's learning rate; 0: as it is */
 };
 
 struct optim_step {

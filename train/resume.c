@@ -29,6 +29,30 @@ static void name_steps(
         snprintf(out, out_bytes, "%s to %s (%d)", first, last, count);
 }
 
+/* Adapters belong to the base that they were trained on. */
+static enum zd_status match_base(
+        const struct trainer *trainer, const struct checkpoint *checkpoint)
+{
+    char digest[20];
+    const json_t *adapter =
+            json_object_get(checkpoint_manifest(checkpoint), "adapter");
+    const char *was = json_string_value(
+            json_object_get(json_object_get(adapter, "base"), "digest"));
+    if (!trainer->plan.table.adapters)
+        return ZD_OK;
+    snprintf(
+            digest, sizeof digest, "%016llx",
+            (unsigned long long)zero_base_digest(trainer->zero));
+    if (was && strcmp(was, digest) == 0)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E0327",
+            "%s holds an adapter of another base: its digest was %s, that of "
+            "model.path is %s",
+            trainer->resumed_from, was ? was : "nothing", digest);
+    zd_fail_help("give the base back, or start anew in another job.output_dir");
+    return ZD_ERR_DATA;
+}
+
 static enum zd_status restore(
         struct trainer *trainer, const struct checkpoint *checkpoint)
 {
@@ -38,6 +62,7 @@ static enum zd_status restore(
     int64_t max_steps = state->max_steps;
 
     ZD_TRY(checkpoint_match_model(checkpoint, &trainer->plan.table));
+    ZD_TRY(match_base(trainer, checkpoint));
     ZD_TRY(checkpoint_match_run(
             checkpoint, trainer->job, trainer->writer.global_batch,
             &trainer->writer.identity));

@@ -29,10 +29,12 @@ static enum zd_status open_source(
         const struct train_job *job, const struct job_plan *plan,
         struct weight_source *source)
 {
-    if (job->model.config || job->model.init == MODEL_RANDOM)
-        return weights_open_random(job->job.seed, &plan->table, source);
-    return weights_open_hf(
-            job->model.path, &plan->config, &plan->table, NULL, source);
+    ZD_TRY(trainer_open_base(job, &plan->config, &plan->table, source));
+    if (!plan->table.adapters)
+        return ZD_OK;
+    return weights_open_lora(
+            &plan->config, &plan->table, source, job->job.seed, job->lora.path,
+            source);
 }
 
 static enum zd_status fix_steps(struct trainer *trainer)
@@ -188,7 +190,7 @@ static enum zd_status try_export(const struct trainer *trainer)
     if (!trainer_is_first(trainer) || is_over ||
         job->checkpoint.export == EXPORT_NONE)
         return ZD_OK;
-    fs_join(dir, sizeof dir, job->job.output_dir, "hf");
+    fs_join(dir, sizeof dir, job->job.output_dir, export_folder(job));
     return weights_export_check(dir);
 }
 
@@ -389,9 +391,13 @@ enum zd_status trainer_init(
     ZD_TRY(open_replay(trainer));
     ZD_TRY(prepare(trainer));
     trainer->save_seconds = guess_save_seconds(trainer);
+    /* the base, which no checkpoint holds */
+    bool is_adapted = trainer->plan.table.adapters != NULL;
+    if (is_adapted)
+        ZD_TRY(load_weights(trainer));
     ZD_TRY(trainer_resume(trainer));
     ZD_TRY(comm_agree(comm, try_export(trainer)));
-    if (!trainer->resumed_from[0])
+    if (!trainer->resumed_from[0] && !is_adapted)
         ZD_TRY(load_weights(trainer));
     startup_mark(&trainer->startup, "weights");
     *finished_out = trainer->state.step >= trainer->state.max_steps;

@@ -4,6 +4,7 @@
 #include "train/command/commands.h"
 #include "train/command/signals.h"
 #include "train/run.h"
+#include "train/trainer/batches.h"
 #include "train/trainer/live.h"
 
 #include <math.h>
@@ -124,7 +125,9 @@ static enum zd_status run_micro(
             .targets = loaded->targets,
             .doc_start = loaded->doc_start,
             .B = trainer->plan.per_device,
-            .T = trainer->job->data.cutoff_len};
+            .T = trainer->job->data.cutoff_len,
+            .step = trainer->state.step,
+            .first_sample = batches_first_sample(trainer, a)};
     double began = clock_seconds();
 
     ZD_TRY(zero_micro_begin(trainer->zero, a));

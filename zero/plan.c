@@ -286,7 +286,8 @@ static enum zd_status build(struct zero_plan *plan)
     plan->grads_cut = many && (stage >= 2 || (stage == 1 && plan->grads_pass));
     plan->states_cut = stage >= 1 && many;
     plan->frozen_master = request->train && request->dtype != DTYPE_FP32 &&
-                          request->storage_dtype != request->dtype;
+                          request->storage_dtype != request->dtype &&
+                          !request->table->adapters;
     bool in_fp32 = request->accumulation > 1 || (many && request->reduce_fp32);
     plan->grad_dtype = in_fp32 ? DTYPE_FP32 : request->dtype;
     ZD_TRY(plan_segments(plan));

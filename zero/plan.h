@@ -113,7 +113,8 @@ struct zero_plan {
     bool grads_cut;     /* stages 2, 3, and 1 where gradients pass: a rank gets
                            the gradient of its shard in every micro-batch */
     bool frozen_master; /* frozen tensors have an fp32 copy, cut over the ranks,
-                           because the files are wider than the compute type */
+                           because the files are wider than the compute type.
+                           Not those of an adapter's base: nobody saves them */
     /* Offload: masters and states are the engine's (offload/offload.h), which
      * knows the trainable segments, as far as this rank has their states. */
     bool states_on_host;

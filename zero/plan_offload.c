@@ -91,7 +91,8 @@ static struct offload_run run_of(
             .layout = at->layout,
             .blocks = in_blocks ? &param->blocks : NULL,
             .tensor = rng_stream(param->name),
-            .decays = param->decays};
+            .decays = param->decays,
+            .rate = param->learning_rate};
 }
 
 static int count_runs(const struct zero_plan *plan, int rank)

@@ -17,6 +17,8 @@ size_t plan_grad_count(const struct zero_plan *plan, int unit);
 
 /* Masters apart from the parameters: compute in 16 bits, optim.master fp32. */
 bool plan_has_master(const struct zero_plan *plan);
+/* Their span: "zero.adapters" where adapters are what trains. */
+const char *plan_master_name(const struct zero_plan *plan);
 /* Type of the weights that the optimizer updates. */
 enum dtype plan_master_type(const struct zero_plan *plan);
 

@@ -33,6 +33,11 @@ bool plan_has_master(const struct zero_plan *plan)
            plan->request.optim.master == OPTIM_MASTER_FP32;
 }
 
+const char *plan_master_name(const struct zero_plan *plan)
+{
+    return plan->request.table->adapters ? "zero.adapters" : "zero.master";
+}
+
 enum dtype plan_master_type(const struct zero_plan *plan)
 {
     return plan_has_master(plan) ? DTYPE_FP32 : plan->request.dtype;
@@ -179,7 +184,7 @@ static enum zd_status add_states(
     struct state_walk most = largest(plan);
     if (plan_has_master(plan))
         ZD_TRY(plan_span(
-                arena, "zero.master", ARENA_DEVICE, SPAN_OPTIMIZER,
+                arena, plan_master_name(plan), ARENA_DEVICE, SPAN_OPTIMIZER,
                 master_count(plan), sizeof(float)));
     for (int i = 0; i < OPTIM_ARRAYS; i++)
         ZD_TRY(plan_span(

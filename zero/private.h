@@ -154,6 +154,7 @@ struct zero {
     double norm;               /* of the gradients at hand, by zero_grad_norm */
 
     /* ranges.c */
+    uint64_t base_digest;
     struct zero_range *ranges[ZERO_RANGES];
     int range_count[ZERO_RANGES];
 };

@@ -2,6 +2,9 @@
  * be given, and how both are read and written part by part. */
 #include "zero/private.h"
 
+#include "base/file/hash.h"
+#include "base/number/rng.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +14,12 @@
 static bool trains(const struct zero *zero, int segment)
 {
     return zero->plan->request.train && zero->plan->segments[segment].trainable;
+}
+
+/* Frozen under adapters: it stays in the files that it came from. */
+static bool is_base(const struct zero *zero, int segment)
+{
+    return zero->plan->request.table->adapters && !trains(zero, segment);
 }
 
 /* The states' run that has element `offset` of the segment. */
@@ -35,6 +44,7 @@ static struct zero_range range_of(
             .begin = run->begin,
             .count = run->count,
             .trains = trains(zero, s),
+            .is_base = is_base(zero, s),
             .weight_type = plan->request.dtype,
             .layout = zero_layout_of(plan, run->id),
             .segment = s,
@@ -61,6 +71,8 @@ static int list_ranges(
         size_t begin = (size_t)zero->rank * plan->segments[s].shard_count;
         size_t end = begin + plan->segments[s].shard_count;
         struct zero_run run = {.id = -1};
+        if (which == ZERO_SAVES && is_base(zero, s))
+            continue;
         if (which == ZERO_HOLDS && trains(zero, s))
             plan_state_part(plan, s, zero->rank, &begin, &end);
         while (zero_run_next(plan, s, begin, end, &run)) {
@@ -346,7 +358,23 @@ struct load { /* of part of a range, in pieces */
     size_t begin, count; /* of the range's tensor */
     float *wide;
     uint16_t *narrow; /* NULL: not rounded */
+    uint64_t tensor;  /* rng_stream of its name */
+    uint64_t *digest; /* of the base, so far */
 };
+
+/* The sum of digests of 256 values each, with their place: the same for every
+ * cut, in any order. */
+static void add_digest(const struct load *load, size_t at, size_t count)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i += ZERO_ALIGN) {
+        size_t n = count - i < ZERO_ALIGN ? count - i : ZERO_ALIGN;
+        sum +=
+                hash_64(load->wide + at + i, n * sizeof(float),
+                        load->tensor ^ (load->begin + at + i));
+    }
+    __atomic_fetch_add(load->digest, sum, __ATOMIC_RELAXED);
+}
 
 static enum zd_status load_piece(const struct load *load, size_t at)
 {
@@ -354,6 +382,8 @@ static enum zd_status load_piece(const struct load *load, size_t at)
     ZD_TRY(load->source->read(
             load->source->ctx, load->range->id, load->begin + at, count,
             load->wide + at));
+    if (load->range->is_base)
+        add_digest(load, at, count);
     if (load->narrow)
         dtype_convert(
                 load->narrow + at, load->range->weight_type, load->wide + at,
@@ -380,6 +410,8 @@ static enum zd_status load_range(
         const struct weight_source *source, float *wide, uint16_t *narrow)
 {
     bool rounds = range->weight_type != DTYPE_FP32;
+    uint64_t tensor =
+            rng_stream(zero->plan->request.table->params[range->id].name);
     for (size_t done = 0; done < range->count; done += LIMIT) {
         size_t left = range->count - done;
         size_t count = left < LIMIT ? left : LIMIT;
@@ -389,7 +421,9 @@ static enum zd_status load_range(
                 .begin = range->begin + done,
                 .count = count,
                 .wide = wide,
-                .narrow = rounds ? narrow : NULL}));
+                .narrow = rounds ? narrow : NULL,
+                .tensor = tensor,
+                .digest = &zero->base_digest}));
         ZD_TRY(zero_range_write(
                 zero, range, ZERO_WEIGHTS, done, count,
                 rounds ? (const void *)narrow : wide, NULL));
@@ -418,8 +452,18 @@ enum zd_status zero_load(struct zero *zero, const struct weight_source *source)
 {
     /* a file that one rank cannot read must not leave the others in a gather */
     enum zd_status status = zero_states_clear(zero);
+    zero->base_digest = 0;
     if (status == ZD_OK)
         status = load_weights(zero, source);
     ZD_TRY(comm_agree(zero->comm, status));
+    int64_t digest = (int64_t)zero->base_digest;
+    if (zero->plan->request.table->adapters)
+        ZD_TRY(comm_all_reduce_i64(zero->comm, &digest, 1, COMM_SUM));
+    zero->base_digest = (uint64_t)digest;
     return zero_ranges_loaded(zero);
+}
+
+uint64_t zero_base_digest(const struct zero *zero)
+{
+    return zero->base_digest;
 }

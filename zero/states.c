@@ -227,7 +227,8 @@ struct optim_span states_span(
             .begin = at->begin + begin,
             .count = count,
             .tensor = run->tensor,
-            .decays = param->decays};
+            .decays = param->decays,
+            .rate = param->learning_rate};
     span.master = (char *)states_master(zero, run) +
                   begin * dtype_bytes(span.master_type);
     span.grad = (const char *)states_grad(zero, run) +

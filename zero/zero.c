@@ -48,7 +48,8 @@ static void place_masters(
     if (plan->states_on_host)
         return;
     if (plan_has_master(plan))
-        memory->master = (float *)zero_span(zero, "zero.master") + offset;
+        memory->master =
+                (float *)zero_span(zero, plan_master_name(plan)) + offset;
     else
         memory->master = cut ? memory->shard : memory->full;
 }

@@ -88,3 +88,8 @@ out:
     close(fd);
     return status;
 }
+
+uint64_t hash_64(const void *data, size_t bytes, uint64_t seed)
+{
+    return XXH3_64bits_withSeed(data, bytes, seed);
+}

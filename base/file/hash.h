@@ -16,6 +16,9 @@ void hasher_finish(struct hasher *hasher, char hex[HASH_HEX]);
 void hasher_reset(struct hasher *hasher); /* as it was made */
 void hasher_destroy(struct hasher *hasher);
 
+/* 64-bit xxh3. */
+uint64_t hash_64(const void *data, size_t bytes, uint64_t seed);
+
 void hash_bytes(const void *data, size_t bytes, char hex[HASH_HEX]);
 enum zd_status hash_file(
         const char *path, char hex[HASH_HEX], uint64_t *bytes_out);

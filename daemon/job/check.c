@@ -183,10 +183,12 @@ static void check_config(struct job *job, const struct model_config *config)
                 job_place(job, "data", "cutoff_len"), NULL,
                 "data.cutoff_len = %d is beyond the model's %d positions",
                 cutoff_len, config->max_positions);
-    if (param_table_build(config, train->freeze, train->freeze_count, &table))
+    if (param_table_build(config, train->freeze, train->freeze_count, &table)) {
         problem_take_record(&job->problems, job_place(job, "train", "freeze"));
-    else
-        param_table_fini(&table);
+        return;
+    }
+    job_check_adapters(job, config, &table);
+    param_table_fini(&table);
 }
 
 static void check_model(struct job *job)
@@ -231,6 +233,7 @@ void job_check(struct job *job)
     check_schedule(job);
     check_fp16(job);
     check_eval(job);
+    job_check_lora(job);
     job_check_optim(job);
     job_check_offload(job);
     check_gpus(job);

@@ -115,6 +115,12 @@ void job_free(struct job *job)
     for (int i = 0; i < job->pool_count; i++)
         free(job->pool[i]);
     json_decref(job->options.model.config);
+    json_decref(job->options.lora.given);
+    json_decref(job->options.lora.target_modules);
+    json_decref(job->options.lora.exclude_modules);
+    json_decref(job->options.lora.layers_to_transform);
+    json_decref(job->options.lora.rank_pattern);
+    json_decref(job->options.lora.alpha_pattern);
     free(job->sources);
     free(job->pool);
     free(job->given);

@@ -58,6 +58,13 @@ void job_read_values(struct job *job);
 /* 3. settle.c: defaults that follow from others, the batch. */
 void job_settle(struct job *job, const char *path);
 void job_settle_optim(struct job *job);
+/* section_lora.c */
+void job_settle_lora(struct job *job);
+void job_check_lora(struct job *job);
+/* `table`, of the model, becomes that of the adapted one. */
+void job_check_adapters(
+        struct job *job, const struct model_config *config,
+        struct param_table *table);
 void job_settle_offload(struct job *job);
 /* 4. check.c: what contradicts something else; then, when nothing does,
  * what does not exist. */
@@ -82,6 +89,7 @@ json_t *value_json(const struct schema_key *key, const void *base);
 /* Is `node` one of the values that switch an unavailable key off? */
 bool value_is_off(const struct schema_key *key, const struct toml_node *node);
 /* [model.config] as JSON; problems for what JSON cannot hold. */
+json_t *value_node_json(struct job *job, const struct toml_node *node);
 json_t *value_table_json(struct job *job, const struct toml_node *node);
 
 #endif

@@ -133,6 +133,14 @@ static void check_model_path(struct job *job)
         model_config_fini(&config);
 }
 
+static void check_adapter(struct job *job)
+{
+    const char *path = job->options.lora.path;
+    if (path && !fs_exists(path))
+        tell_missing(
+                job, job_place(job, "lora", "path"), "adapter", "lora", path);
+}
+
 static void check_tokenizer(struct job *job)
 {
     const char *path = job->options.model.tokenizer;
@@ -163,6 +171,7 @@ void job_check_paths(struct job *job)
 {
     const struct train_job *options = &job->options;
     check_model_path(job);
+    check_adapter(job);
     check_tokenizer(job);
     check_entries(job, "train", options->data.train, options->data.train_count);
     check_entries(job, "eval", options->data.eval, options->data.eval_count);

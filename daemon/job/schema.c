@@ -242,6 +242,12 @@ void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes)
     case SCHEMA_STRINGS:
         snprintf(out, out_bytes, "an array of strings");
         break;
+    case SCHEMA_MODULES:
+        snprintf(out, out_bytes, "a pattern, or an array of names");
+        break;
+    case SCHEMA_LAYERS:
+        snprintf(out, out_bytes, "an integer, or an array of integers");
+        break;
     case SCHEMA_RESUME:
         snprintf(out, out_bytes, "auto | never | must | a path");
         break;

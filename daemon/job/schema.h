@@ -33,6 +33,10 @@ enum schema_type {                /* TOML accepted            field written */
                                      */
                    SCHEMA_STRINGS, /* array of strings         const char *const
                                     *, int */
+                   SCHEMA_MODULES, /* a string, or some    json_t *; NULL: as
+                                      the default, or with NULLABLE none */
+                   SCHEMA_LAYERS,  /* an integer, or some  json_t *; NULL: none
+                                    */
                    SCHEMA_RESUME, /* mode or a path           enum, const char *
                                    */
                    SCHEMA_SOCKET, /* auto, none or a path     enum, const char *

@@ -56,6 +56,11 @@ static json_t *range_json(const struct schema_key *key, const char *type)
 
 static json_t *section_json(const char *section);
 
+static json_t *array_of(const char *type)
+{
+    return json_pack("{s:s, s:o}", "type", "array", "items", typed(type));
+}
+
 static json_t *type_json(const struct schema_key *key)
 {
     static const char size[] =
@@ -93,8 +98,11 @@ static json_t *type_json(const struct schema_key *key)
     case SCHEMA_DURATION:
         return string_like("^([0-9.]+[dhmsDHMS])+$");
     case SCHEMA_STRINGS:
-        return json_pack(
-                "{s:s, s:o}", "type", "array", "items", typed("string"));
+        return array_of("string");
+    case SCHEMA_MODULES:
+        return one_of(typed("string"), array_of("string"));
+    case SCHEMA_LAYERS:
+        return one_of(typed("integer"), array_of("integer"));
     case SCHEMA_CHECKPOINTING:
         return string_like("^(none|full|sqrt|auto|every:[0-9]+)$");
     case SCHEMA_VERSION:

@@ -24,6 +24,8 @@ static const struct schema_choice device_backends[] = {
         {"auto", DEVICE_AUTO}, {"cpu", DEVICE_CPU}, {"cuda", DEVICE_CUDA}, {0}};
 static const struct schema_choice model_inits[] = {
         {"pretrained", MODEL_PRETRAINED}, {"random", MODEL_RANDOM}, {0}};
+static const struct schema_choice lora_inits[] = {
+        {"default", LORA_INIT_DEFAULT}, {"gaussian", LORA_INIT_GAUSSIAN}, {0}};
 static const struct schema_choice attentions[] = {
         {"auto", ATTENTION_AUTO},
         {"cudnn", ATTENTION_CUDNN},
@@ -129,8 +131,13 @@ static const struct schema_choice aio_backends[] = {
         {"libaio", 0, "!"},
         {0}};
 static const struct schema_choice output_modes[] = {
-        {"0700", 0700},   {"0750", 0750},   {"0755", 0755}, {"0770", 0770},
-        {"02750", 02750}, {"02770", 02770}, {0}};
+        {"0700", 0700},
+        {"0750", 0750},
+        {"0755", 0755},
+        {"0770", 0770},
+        {"02750", 02750},
+        {"02770", 02770},
+        {0}};
 static const struct schema_choice comm_backends[] = {
         {"auto", COMM_AUTO}, {"mpi", COMM_MPI}, {"nccl", COMM_NCCL}, {0}};
 static const struct schema_choice comm_hierarchies[] = {
@@ -153,7 +160,7 @@ static const struct schema_choice save_strategies[] = {
 static const struct schema_choice best_metrics[] = {
         {"eval_loss", 0}, {"loss", 0}, {0}};
 static const struct schema_choice exports[] = {
-        {"none", EXPORT_NONE}, {"hf", EXPORT_HF}, {"peft", 0, "!"}, {0}};
+        {"none", EXPORT_NONE}, {"hf", EXPORT_HF}, {"peft", EXPORT_PEFT}, {0}};
 static const struct schema_choice nan_guards[] = {
         {"skip", GUARD_SKIP}, {"stop", GUARD_STOP}, {0}};
 static const struct schema_choice log_levels[] = {
@@ -217,15 +224,23 @@ const struct schema_key schema_table[] = {
 {"model", "attn", SCHEMA_ENUM, JOB(model.attn), .choices = attentions, .help = "On a GPU: auto: cuDNN where it is there and adds in a fixed order, else our own kernels; cudnn: also where it does not, and an error without it"},
 {"model", "config", SCHEMA_TABLE, JOB(model.config), .help = "Model from scratch: the keys of Hugging Face's config.json"},
 
-{"lora", "enabled", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Train low-rank adapters"},
-{"lora", "r", SCHEMA_INT, UNAVAILABLE("0"), .help = "Rank of the adapters"},
-{"lora", "lora_alpha", SCHEMA_INT, UNAVAILABLE("0"), .help = "Scale of the adapters"},
-{"lora", "lora_dropout", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Dropout before the adapters"},
-{"lora", "target_modules", SCHEMA_STRINGS, UNAVAILABLE("[]"), .help = "Modules that get adapters"},
-{"lora", "modules_to_save", SCHEMA_STRINGS, UNAVAILABLE("[]"), .help = "Modules trained in full beside the adapters"},
-{"lora", "use_rslora", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Rank-stabilised scale"},
+{"lora", "enabled", SCHEMA_BOOL, JOB(lora.enabled), .help = "Train low-rank adapters on a frozen model", .fallback = "`false`; with `path` `true`"},
+{"lora", "path", SCHEMA_STRING, JOB(lora.path), .flags = SCHEMA_NULLABLE, .help = "Folder of a PEFT adapter to go on from; it says what the keys below it say"},
+{"lora", "r", SCHEMA_INT, JOB(lora.r), .min = 1, .max = 65536, .help = "Rank of the adapters"},
+{"lora", "lora_alpha", SCHEMA_REAL, JOB(lora.lora_alpha), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Adapters are multiplied by lora_alpha / r"},
+{"lora", "lora_dropout", SCHEMA_REAL, JOB(lora.lora_dropout), .flags = SCHEMA_BELOW_MAX, .max = 1, .help = "Share of an adapter's inputs that a step leaves out"},
+{"lora", "target_modules", SCHEMA_MODULES, JOB(lora.target_modules), .help = "Modules that get adapters: names, a pattern, or `\"all-linear\"`, those of the layers"},
+{"lora", "exclude_modules", SCHEMA_MODULES, JOB(lora.exclude_modules), .flags = SCHEMA_NULLABLE, .help = "Of them, those that get none"},
+{"lora", "layers_to_transform", SCHEMA_LAYERS, JOB(lora.layers_to_transform), .flags = SCHEMA_NULLABLE, .help = "Layers, from 0, whose modules get adapters", .fallback = "all"},
+{"lora", "modules_to_save", SCHEMA_STRINGS, JOB(lora.modules_to_save), JOB(lora.modules_to_save_count), .help = "Modules trained whole beside the adapters"},
+{"lora", "use_rslora", SCHEMA_BOOL, JOB(lora.use_rslora), .help = "Multiply by lora_alpha / sqrt(r)"},
+{"lora", "use_dora", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Train the lengths of rows apart from their directions (DoRA)"},
+{"lora", "init_lora_weights", SCHEMA_ENUM, JOB(lora.init_lora_weights), .choices = lora_inits, .help = "Of A: uniform within 1 / sqrt(inputs), or normal with 1 / r; B begins at 0"},
+{"lora", "loraplus_lr_ratio", SCHEMA_REAL, JOB(lora.loraplus_lr_ratio), .flags = SCHEMA_ABOVE_MIN, .max = 1e6, .help = "Learning rate of B over that of A (LoRA+)"},
 {"lora", "quantize_base", SCHEMA_STRING, UNAVAILABLE("none"), .help = "Quantise the frozen base"},
 {"lora", "double_quant", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Quantise the scales too"},
+{"lora", "rank_pattern", SCHEMA_TABLE, JOB(lora.rank_pattern), .help = "Ranks of some modules: pattern = rank, the first that matches"},
+{"lora", "alpha_pattern", SCHEMA_TABLE, JOB(lora.alpha_pattern), .help = "lora_alpha of some modules: pattern = alpha"},
 
 {"data", "cutoff_len", SCHEMA_INT, JOB(data.cutoff_len), .min = 1, .max = 16777216, .aliases = "seq_len sequence_len max_seq_length block_size", .help = "Sequence length T in tokens"},
 {"data", "packing", SCHEMA_BOOL, JOB(data.packing), .help = "Put documents one behind the other; attention stays within a document"},
@@ -353,7 +368,7 @@ const struct schema_key schema_table[] = {
 {"checkpoint", "metric_for_best_model", SCHEMA_WORD, JOB(checkpoint.metric_for_best_model), .choices = best_metrics, .help = "What save_strategy = \"best\" compares"},
 {"checkpoint", "greater_is_better", SCHEMA_BOOL, JOB(checkpoint.greater_is_better), .help = "Larger values of the metric are better"},
 {"checkpoint", "load_best_model_at_end", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Go back to the best checkpoint at the end"},
-{"checkpoint", "export", SCHEMA_ENUM, JOB(checkpoint.export), .choices = exports, .help = "What output_dir/hf holds at the end"},
+{"checkpoint", "export", SCHEMA_ENUM, JOB(checkpoint.export), .choices = exports, .help = "What the end writes: hf: the model in output_dir/hf; peft: the adapter in output_dir/peft", .fallback = "`\"hf\"`; with [lora] `\"peft\"`"},
 {"checkpoint", "max_shard_size", SCHEMA_SIZE, JOB(checkpoint.max_shard_bytes), .flags = SCHEMA_ABOVE_MIN, .max = 1e18, .help = "Largest file of an exported model"},
 
 {"guard", "nan", SCHEMA_ENUM, JOB(guard.nan), .choices = nan_guards, .help = "A step that is not finite: skip it (five in a row stop), or stop"},

@@ -116,6 +116,7 @@ void job_settle(struct job *job, const char *path)
         job_derive(job, "model", "init", "from [model.config]");
     }
     job->options.comm.round_robin = job->options.zero.round_robin_gradients;
+    job_settle_lora(job);
     job_settle_optim(job);
     job_settle_offload(job);
     settle_fp16(job);

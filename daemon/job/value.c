@@ -206,6 +206,27 @@ static bool read_strings(
     return true;
 }
 
+/* A string or an integer, or an array of such: kept as it is. */
+static bool read_some(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, enum toml_kind kind, void *base)
+{
+    json_t *json;
+    if (node->kind != kind && node->kind != TOML_ARRAY)
+        return value_fail_type(job, key, node);
+    for (int i = 0; node->kind == TOML_ARRAY && i < node->count; i++)
+        if (node->items[i]->kind != kind)
+            return value_fail_type(job, key, node->items[i]);
+    bool is_none = node->kind == TOML_ARRAY ? node->count == 0
+                   : kind == TOML_STRING    ? !node->string[0]
+                                            : false;
+    if (is_none && !(key->flags & SCHEMA_NULLABLE))
+        return value_fail_range(job, key, node);
+    json = is_none ? NULL : value_node_json(job, node);
+    *FIELD(json_t *, base, key->offset) = json;
+    return is_none || json;
+}
+
 bool value_read(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node, void *base)
@@ -241,6 +262,10 @@ bool value_read(
         return read_moment(job, key, node, base);
     case SCHEMA_STRINGS:
         return read_strings(job, key, node, base);
+    case SCHEMA_MODULES:
+        return read_some(job, key, node, TOML_STRING, base);
+    case SCHEMA_LAYERS:
+        return read_some(job, key, node, TOML_INTEGER, base);
     case SCHEMA_RESUME:
         return value_read_resume(job, key, node, base);
     case SCHEMA_SOCKET:

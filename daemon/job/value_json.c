@@ -176,6 +176,12 @@ json_t *value_json(const struct schema_key *key, const void *base)
         return strings_json(
                 FIELD(char *const *, base, key->offset),
                 FIELD(int, base, key->offset2));
+    case SCHEMA_MODULES:
+    case SCHEMA_LAYERS:
+        if (FIELD(json_t *, base, key->offset))
+            return json_incref((json_t *)FIELD(json_t *, base, key->offset));
+        return key->flags & SCHEMA_NULLABLE ? json_array()
+                                            : json_string("all-linear");
     case SCHEMA_RESUME:
         return resume_json(
                 FIELD(enum resume_mode, base, key->offset),
@@ -211,7 +217,7 @@ json_t *value_json(const struct schema_key *key, const void *base)
 
 /* --- a TOML table as JSON --- */
 
-static json_t *node_json(struct job *job, const struct toml_node *node)
+json_t *value_node_json(struct job *job, const struct toml_node *node)
 {
     json_t *json = NULL;
     switch (node->kind) {
@@ -227,7 +233,8 @@ static json_t *node_json(struct job *job, const struct toml_node *node)
     case TOML_ARRAY:
         json = json_array();
         for (int i = 0; i < node->count; i++)
-            if (json_array_append_new(json, node_json(job, node->items[i]))) {
+            if (json_array_append_new(
+                        json, value_node_json(job, node->items[i]))) {
                 json_decref(json);
                 return NULL;
             }
@@ -240,7 +247,7 @@ static json_t *node_json(struct job *job, const struct toml_node *node)
     if (!json)
         problem_add(
                 &job->problems, ZD_ERR_CONFIG, "E0205", node->place, NULL,
-                "a model's config cannot hold %s",
+                "this table cannot hold %s",
                 node->kind == TOML_REAL ? "inf or nan"
                                         : toml_kind_name(node->kind));
     return json;
@@ -251,7 +258,8 @@ json_t *value_table_json(struct job *job, const struct toml_node *node)
     json_t *object = json_object();
     for (int i = 0; i < node->count; i++) {
         const struct toml_node *item = node->items[i];
-        if (json_object_set_new(object, item->key, node_json(job, item))) {
+        if (json_object_set_new(
+                    object, item->key, value_node_json(job, item))) {
             json_decref(object);
             return NULL;
         }

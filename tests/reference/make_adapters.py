@@ -1,58 +1,139 @@
-#!/usr/bin/env python3
-"""Adapters of the small models of tests/fixtures, as PEFT saves them, and what PEFT merges them into.
+"""Fixtures of adapters: tests/fixtures/MODEL/lora/ for each model of make_models.py.
 
-    python tests/reference/make_adapters.py         writes tests/fixtures/adapters/NAME/
+    adapter_config.json, adapter_model.safetensors   what training begins with, as PEFT saves it; B is not nothing
+    expected.json                                     20 steps of PEFT + PyTorch: losses and norms, what is excepted
+    final.safetensors                                 the adapter after them, as PEFT saves it
+    merged.safetensors                                merge_and_unload of that
 
-Needs torch, transformers and peft; the build and the tests do not. Each folder gets
+Run it after make_models.py, with peft 0.21 (make_adapters.py [MODEL..]). The data, the schedule and the excepted elements are
+make_models.py's: attention within documents, AdamW with decay of matrices, clipping."""
 
-    adapter_config.json, adapter_model.safetensors      what save_pretrained writes; A, B and what else is trained are random
-    merged.safetensors                                  the weights that changed, fp32, named as in the base: merge_and_unload
-                                                        over the base in fp32
-
-The base of NAME is tests/fixtures/BASE/model, BASE the part of NAME before a dash."""
-
+import json
 import os
 import shutil
+import sys
 
 import torch
-from peft import LoraConfig, get_peft_model
-from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-FIXTURES = os.path.join(HERE, "..", "fixtures")
+import make_models as mm
+import make_tokenizers
+
 CASES = {
-    "llama-patterns": dict(r=4, lora_alpha=6, target_modules=["q_proj", "down_proj"], modules_to_save=["embed_tokens"],
-                           rank_pattern={"layers.0.self_attn.q_proj": 2}, alpha_pattern={"down_proj": 3, "proj": 5}),
-    "gpt2-rslora": dict(r=3, lora_alpha=5, use_rslora=True, target_modules=["c_attn", "c_fc"], layers_to_transform=[0, 2],
-                        modules_to_save=["ln_f"], fan_in_fan_out=True),
-    "gpt2-dora": dict(r=2, use_dora=True, target_modules=r".*\.1\.(attn|mlp)\.c_proj", fan_in_fan_out=True),
-    "qwen3-dora": dict(r=2, use_dora=True, target_modules=r".*\.[kv]_proj", exclude_modules=["layers.1.self_attn.v_proj"]),
-    "llama_odd-head": dict(r=2, lora_alpha=2, target_modules=["lm_head", "o_proj"]),
+    "gpt2": dict(target_modules="all-linear", r=4, lora_alpha=8),
+    "llama": dict(target_modules=["q_proj", "v_proj", "up_proj", "down_proj"], r=4, lora_alpha=8, use_rslora=True,
+                  rank_pattern={"mlp.up_proj": 2, r"layers\.1\.self_attn\.q_proj": 8}, alpha_pattern={"down_proj": 6}),
+    "llama_odd": dict(target_modules=["k_proj", "o_proj", "gate_proj", "lm_head"], r=3, lora_alpha=5),
+    "qwen2": dict(target_modules=r".*\.(q|k|v)_proj|.*\.1\.mlp\.down_proj", r=4, lora_alpha=16),
+    "qwen3": dict(target_modules=["q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"], r=4, lora_alpha=8,
+                  layers_to_transform=[1], modules_to_save=["lm_head"]),
+    "mistral": dict(target_modules="all-linear", exclude_modules=["o_proj"], r=4, lora_alpha=4,
+                    modules_to_save=["embed_tokens"]),
 }
+LORAPLUS = {"mistral": 4.0}
+PERTURBED = 8
 
 
-def make(name, keys):
-    torch.manual_seed(len(name))
-    base = os.path.join(FIXTURES, name.split("-")[0], "model")
-    out = os.path.join(FIXTURES, "adapters", name)
-    shutil.rmtree(out, ignore_errors=True)
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    before = {k: v.clone() for k, v in model.state_dict().items()}
-    adapted = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **keys))
+def base_of(spec, folder):
+    return mm.load_model(spec, folder, torch.float32)
+
+
+def make_start(name, spec, model_dir, folder):
+    torch.manual_seed(7)
+    model = get_peft_model(base_of(spec, model_dir), LoraConfig(task_type="CAUSAL_LM", **CASES[name]))
     with torch.no_grad():
-        for p in adapted.parameters():
-            if p.requires_grad:
-                p.add_(0.1 * torch.randn_like(p))
-    adapted.peft_config["default"].base_model_name_or_path = "base"
-    adapted.save_pretrained(out)
-    os.remove(os.path.join(out, "README.md"))
-    merged = adapted.merge_and_unload().state_dict()
-    tied = model.config.tie_word_embeddings
-    save_file({k: v.contiguous() for k, v in merged.items()
-               if not (tied and k == "lm_head.weight") and not torch.equal(v, before[k])},
-              os.path.join(out, "merged.safetensors"))
+        for n, p in model.named_parameters():
+            if "lora_B" in n:
+                p.normal_(std=0.02)
+    model.save_pretrained(folder)
+    path = os.path.join(folder, "adapter_config.json")
+    with open(path) as f:
+        config = json.load(f)
+    config["base_model_name_or_path"] = f"tests/fixtures/{name}/model"
+    config["inference_mode"] = False
+    with open(path, "w") as f:
+        json.dump(config, f, indent=2, sort_keys=True)
+        f.write("\n")
+    os.remove(os.path.join(folder, "README.md"))
 
 
-for case, keys in CASES.items():
-    make(case, keys)
+def train(name, spec, samples, model_dir, folder, noise_seed=None):
+    model = PeftModel.from_pretrained(base_of(spec, model_dir), folder, is_trainable=True).eval()
+    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    ratio = LORAPLUS.get(name, 1.0)
+
+    def group(is_b, decays):
+        return {"params": [p for n, p in named if ("lora_B" in n) == is_b and (p.dim() >= 2) == decays],
+                "weight_decay": mm.DECAY if decays else 0.0, "ratio": ratio if is_b else 1.0}
+
+    groups = [g for g in (group(b, d) for b in (False, True) for d in (True, False)) if g["params"]]
+    optimizer = torch.optim.AdamW(groups, lr=1.0, betas=mm.BETAS, eps=mm.EPS, foreach=False)
+    params = [p for _, p in named]
+    noise = torch.Generator().manual_seed(noise_seed) if noise_seed is not None else None
+    rows = []
+    for step in range(mm.STEPS):
+        tokens, targets, doc_start = mm.batch_of(samples, step)
+        count = int((targets != mm.IGNORED).sum())
+        loss = mm.token_losses(model, tokens, targets, doc_start).sum() / count
+        model.zero_grad()
+        loss.backward()
+        if noise:
+            for p in params:
+                size = 1e-6 * p.grad.square().mean().sqrt()
+                p.grad += size * torch.randn(p.shape, generator=noise) * (p.grad != 0)
+        norm = torch.nn.utils.clip_grad_norm_(params, mm.CLIP)
+        for g in optimizer.param_groups:
+            g["lr"] = mm.learning_rate(spec.optim, step) * g["ratio"]
+        optimizer.step()
+        rows.append({"loss": loss.item(), "grad_norm": norm.item()})
+    return rows, model
+
+
+def saved(model, folder):
+    """What save_pretrained writes of the adapter."""
+    model.save_pretrained(folder)
+    tensors = load_file(os.path.join(folder, "adapter_model.safetensors"))
+    shutil.rmtree(folder)
+    return {n: w for n, w in tensors.items() if ".base_layer" not in n}  # a head that has an adapter: PEFT adds the base
+
+
+def make(name):
+    spec, home = mm.MODELS[name], os.path.join(mm.FIXTURES, name)
+    folder, model_dir = os.path.join(home, "lora"), os.path.join(home, "model")
+    scratch = os.path.join(home, "lora.tmp")
+    shutil.rmtree(folder, ignore_errors=True)
+    doc, config = spec.tokenizer()
+    tokenizer = Tokenizer.from_str(json.dumps(doc))
+    eos = config["eos_token"]
+    spec.eos = tokenizer.token_to_id(eos["content"] if isinstance(eos, dict) else eos)
+    samples = mm.cut_samples(spec, mm.encode_documents(spec, tokenizer, spec.eos))
+    make_start(name, spec, model_dir, folder)
+    rows, model = train(name, spec, samples, model_dir, folder)
+    final = saved(model, scratch)
+    flags = {n: torch.zeros(w.numel(), dtype=torch.bool) for n, w in final.items()}
+    for seed in range(PERTURBED):
+        _, other = train(name, spec, samples, model_dir, folder, noise_seed=seed)
+        for n, w in saved(other, scratch).items():
+            flags[n] |= ((w - final[n]).abs() > mm.ATOL + mm.RTOL * final[n].abs()).flatten()
+    for n, flag in flags.items():
+        assert flag.sum() <= 0.005 * len(flag), (name, n, int(flag.sum()), len(flag))
+    save_file(final, os.path.join(folder, "final.safetensors"), metadata={"format": "pt"})
+    with open(os.path.join(folder, "expected.json"), "w") as f:
+        json.dump({"steps": rows, "loraplus_lr_ratio": LORAPLUS.get(name, 1.0),
+                   "tolerance": {"loss": 1e-5, "grad_norm": 2e-4, "weight_absolute": mm.ATOL, "weight_relative": mm.RTOL},
+                   "excepted": {n: mm.ranges(f.numpy()) for n, f in flags.items() if f.any()}}, f, indent=1)
+        f.write("\n")
+    merged = model.merge_and_unload()
+    names = [k.rsplit(".lora_A", 1)[0].removeprefix("base_model.model.") + ".weight" for k in final if ".lora_A" in k]
+    state = merged.state_dict()
+    save_file({n: state[n].contiguous() for n in sorted(names)[:4]}, os.path.join(folder, "merged.safetensors"),
+              metadata={"format": "pt"})
+    print(name, rows[0]["loss"], rows[-1]["loss"], {n: int(f.sum()) for n, f in flags.items() if f.any()})
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] or CASES:
+        make(name)

@@ -21,14 +21,32 @@ struct export
     struct hf_export_job job;
 };
 
+static enum zd_status open_source(
+        struct export *e, const struct export_request *request)
+{
+    if (checkpoint_is_adapter(e->checkpoint))
+        return export_open_merged(
+                e->checkpoint, &e->config, &e->table, request, &e->source);
+    if (request->merges) {
+        ZD_FAIL(ZD_ERR_DATA, "E0328",
+                "%s holds a whole model, no adapter that could be merged",
+                request->path);
+        zd_fail_help("without --merge it is exported as it is");
+        return ZD_ERR_DATA;
+    }
+    ZD_TRY(checkpoint_match_model(e->checkpoint, &e->table));
+    return checkpoint_source(e->checkpoint, &e->table, &e->source);
+}
+
 static enum zd_status export_open(
         struct export *e, const struct export_request *request)
 {
     ZD_TRY(checkpoint_open(request->path, request->check, &e->checkpoint));
     ZD_TRY(model_config_read(request->path, &e->config));
     ZD_TRY(param_table_build(&e->config, NULL, 0, &e->table));
-    ZD_TRY(checkpoint_match_model(e->checkpoint, &e->table));
-    ZD_TRY(checkpoint_source(e->checkpoint, &e->table, &e->source));
+    if (checkpoint_is_adapter(e->checkpoint) && !request->merges)
+        return ZD_OK;
+    ZD_TRY(open_source(e, request));
     const json_t *manifest = checkpoint_manifest(e->checkpoint);
     const char *type =
             json_string_value(json_object_get(manifest, "export_dtype"));
@@ -60,12 +78,28 @@ static enum zd_status settle(struct comm *comm, enum zd_status mine)
     return comm ? comm_agree(comm, mine) : mine;
 }
 
+/* An adapter is small: rank 0 writes it. */
+static enum zd_status write_adapter(
+        const struct export *e, const struct export_request *request, int rank)
+{
+    if (rank > 0)
+        return ZD_OK;
+    return export_adapter(
+            e->checkpoint, &e->config, request->out_dir,
+            request->dtype ? *request->dtype : DTYPE_FP32);
+}
+
 enum zd_status export_checkpoint(
         struct comm *comm, const struct export_request *request)
 {
     struct export e = {.checkpoint = NULL};
     int rank = comm ? comm_rank(comm) : 0, size = comm ? comm_size(comm) : 1;
     enum zd_status status = settle(comm, export_open(&e, request));
+    if (status == ZD_OK && !e.source.read) {
+        status = settle(comm, write_adapter(&e, request, rank));
+        export_close(&e);
+        return status;
+    }
     if (status == ZD_OK)
         status = settle(comm, rank == 0 ? weights_export_begin(&e.job) : ZD_OK);
     if (status == ZD_OK)

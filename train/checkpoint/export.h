@@ -12,7 +12,28 @@ struct export_request {
     const enum dtype *dtype; /* NULL: the type the run decided on */
     uint64_t max_shard_bytes;
     enum checkpoint_check check;
+    /* Of a checkpoint that holds an adapter: the model with it merged in, not
+     * the adapter as PEFT has it. Its base by `open_base`, or when that is NULL
+     * from where the manifest says. */
+    bool merges;
+    enum zd_status (*open_base)(
+            const void *ctx, const struct model_config *config,
+            const struct param_table *table, struct weight_source *source_out);
+    const void *ctx;
 };
+
+/* Does it hold an adapter, whose base is elsewhere? */
+bool checkpoint_is_adapter(const struct checkpoint *checkpoint);
+/* What it holds as PEFT has it; a line says who cannot read that. */
+enum zd_status export_adapter(
+        const struct checkpoint *checkpoint, const struct model_config *config,
+        const char *out_dir, enum dtype dtype);
+/* The weights of the model with the adapter merged into it. `table` is the
+ * model's own; what is borrowed must outlive the source. */
+enum zd_status export_open_merged(
+        const struct checkpoint *checkpoint, const struct model_config *config,
+        const struct param_table *table, const struct export_request *request,
+        struct weight_source *source_out);
 
 /* Collective: every rank reads and writes a part of the weights. `comm` NULL:
  * the caller does all of it. */

@@ -199,6 +199,8 @@ enum zd_status checkpoint_load(
     for (int i = 0; status == ZD_OK && i < zero_range_count(zero, ZERO_HOLDS);
          i++) {
         struct zero_range range = zero_range_at(zero, ZERO_HOLDS, i);
+        if (range.is_base)
+            continue; /* zero_load read it */
         status = load_range(&load, &range, moments == MOMENTS_LOADED);
     }
     if (status == ZD_OK && moments == MOMENTS_LOADED) {

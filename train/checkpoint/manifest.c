@@ -171,6 +171,22 @@ static json_t *optimizer_json(const struct zero_plan *plan)
             lane_json(plan, OPTIM_V));
 }
 
+/* Whose weights the adapter belongs to; NULL without one. The configuration is
+ * as PEFT's files have it. */
+static json_t *adapter_json(const struct checkpoint_writer *writer)
+{
+    char digest[20];
+    const struct job_plan *plan = writer->plan;
+    if (!plan->table.adapters)
+        return NULL;
+    snprintf(
+            digest, sizeof digest, "%016llx",
+            (unsigned long long)zero_base_digest(writer->zero));
+    return json_pack(
+            "{s:O, s:{s:s?, s:s}}", "config", plan->adapter.json, "base",
+            "path", writer->job->model.path, "digest", digest);
+}
+
 json_t *manifest_build(
         const struct checkpoint_writer *writer, const struct train_state *state)
 {
@@ -190,7 +206,7 @@ json_t *manifest_build(
     return json_pack(
             "{s:i, s:s, s:I, s:i, s:i, s:o, s:o*, s:O*, s:I, s:o, s:o, s:o, "
             "s:o, s:s, "
-            "s:b, s:b, s:[]}",
+            "s:b, s:b, s:o*, s:[]}",
             "format", CHECKPOINT_FORMAT, "zerod", ZD_VERSION, "step",
             (json_int_t)state->step, "world", comm_size(writer->comm), "stage",
             writer->job->zero.stage, "progress", progress, "live",
@@ -202,7 +218,8 @@ json_t *manifest_build(
             tensors_json(&writer->plan->table), "export_dtype",
             dtype_name(writer->plan->export_dtype), "gpt2_prefix",
             writer->gpt2_prefix, "moments",
-            !writer->job->checkpoint.save_only_model, "files");
+            !writer->job->checkpoint.save_only_model, "adapter",
+            adapter_json(writer), "files");
 }
 
 void manifest_add_file(json_t *manifest, const struct manifest_file *file)

@@ -240,6 +240,8 @@ static uint64_t tensor_bytes(const struct checkpoint_writer *writer, int id)
     const struct param *param = &plan->request.table->params[id];
     enum dtype compute = plan->request.dtype;
     bool none = plan->request.optim.master == OPTIM_MASTER_NONE;
+    if (!param->trainable && plan->request.table->adapters)
+        return 0;
     if (!param->trainable)
         return (plan->frozen_master ? 4 : dtype_bytes(compute)) * param->count;
     uint64_t bytes = (none ? dtype_bytes(compute) : 4) * param->count;

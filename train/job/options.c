@@ -10,6 +10,7 @@ struct train_job train_job_default(void)
                     .on_sigusr2 = ON_SIGNAL_CHECKPOINT},
             .device = device_options_default(),
             .model = {.init = MODEL_PRETRAINED, .dtype_auto = true},
+            .lora = lora_options_default(),
             .data = data_options_default(),
             .train =
                     {.max_steps = -1,

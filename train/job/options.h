@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "data/dataset.h"
 #include "kernels/attention/attention.h"
+#include "model/lora.h"
 #include "model/model.h"
 #include "offload/options.h"
 #include "optim/optim.h"
@@ -93,7 +94,7 @@ struct sample_options { /* [sample] */
 };
 
 enum save_strategy { SAVE_NO, SAVE_STEPS, SAVE_EPOCH, SAVE_TIME, SAVE_BEST };
-enum export_kind { EXPORT_NONE, EXPORT_HF };
+enum export_kind { EXPORT_NONE, EXPORT_HF, EXPORT_PEFT };
 struct checkpoint_options { /* [checkpoint] */
     enum save_strategy save_strategy;
     double save_steps; /* whole steps, or a fraction < 1 of max_steps */
@@ -150,6 +151,7 @@ struct train_job {
     struct run_options run;
     struct device_options device;
     struct model_options model;
+    struct lora_options lora;
     struct data_options data;
     struct train_options train;
     struct optim_options optim;

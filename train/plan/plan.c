@@ -69,6 +69,13 @@ static enum zd_status plan_transport(
     return ZD_OK;
 }
 
+/* [lora]: the table is that of the adapted model. */
+static enum zd_status adapt(const struct train_job *job, struct job_plan *plan)
+{
+    ZD_TRY(lora_config(&job->lora, &plan->adapter));
+    return lora_extend(&plan->config, &plan->adapter, &job->lora, &plan->table);
+}
+
 enum zd_status job_plan_build(
         const struct train_job *job, int world, int local_size,
         const struct comm *comm, struct job_plan *plan)
@@ -98,6 +105,8 @@ enum zd_status job_plan_build(
         status = param_table_build(
                 &plan->config, job->train.freeze, job->train.freeze_count,
                 &plan->table);
+    if (status == ZD_OK && job->lora.enabled)
+        status = adapt(job, plan);
     if (status == ZD_OK)
         status = plan_fit(job, local_size, plan);
     if (status != ZD_OK) {
@@ -116,6 +125,7 @@ void job_plan_fini(struct job_plan *plan)
     zero_plan_fini(&plan->zero);
     arena_plan_fini(&plan->arena);
     param_table_fini(&plan->table);
+    peft_config_fini(&plan->adapter);
     model_config_fini(&plan->config);
     json_decref(plan->measured);
     memset(plan, 0, sizeof *plan);

@@ -34,6 +34,7 @@ struct plan_context {
 struct job_plan {
     struct model_config config;
     struct param_table table;
+    struct peft_config adapter; /* with [lora]; json NULL: none */
     struct zero_plan zero;
     struct arena_plan arena;
     struct model_shape shape;

@@ -120,6 +120,8 @@ enum zd_status job_plan_try(
     plan->accumulation = choice->A;
     plan->shape = own_shape(job, &plan->config, choice->B);
     plan->shape.checkpointing = choice->checkpointing;
+    plan->shape.dropout = plan->adapter.lora_dropout;
+    plan->shape.seed = job->job.seed;
     struct zero_request request = {
             .config = &plan->config,
             .table = &plan->table,

@@ -14,6 +14,13 @@ static int64_t sample_of(void *ctx, int64_t batch, int b)
            (micro * N + comm_rank(trainer->comm)) * B + b;
 }
 
+int64_t batches_first_sample(const struct trainer *trainer, int a)
+{
+    int64_t B = trainer->plan.per_device, N = trainer->plan.world;
+    return trainer->state.samples_taken +
+           ((int64_t)a * N + comm_rank(trainer->comm)) * B;
+}
+
 enum zd_status batches_start(struct trainer *trainer)
 {
     const struct job_plan *plan = &trainer->plan;

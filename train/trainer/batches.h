@@ -6,6 +6,8 @@
 #include "train/trainer/trainer.h"
 
 /* Read from the first sample that no step has taken. Sets base_sample. */
+/* Number of row 0 of micro-batch `a` of the step at hand, in the run. */
+int64_t batches_first_sample(const struct trainer *trainer, int a);
 enum zd_status batches_start(struct trainer *trainer);
 void batches_stop(struct trainer *trainer);
 

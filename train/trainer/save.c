@@ -97,19 +97,47 @@ enum zd_status trainer_save(struct trainer *trainer, bool must)
     return ZD_OK;
 }
 
+const char *export_folder(const struct train_job *job)
+{
+    return job->checkpoint.export == EXPORT_PEFT ? "peft" : "hf";
+}
+
+enum zd_status trainer_open_base(
+        const struct train_job *job, const struct model_config *config,
+        const struct param_table *table, struct weight_source *source)
+{
+    if (job->model.config || job->model.init == MODEL_RANDOM)
+        return weights_open_random(job->job.seed, table, source);
+    return weights_open_hf(job->model.path, config, table, NULL, source);
+}
+
+static enum zd_status open_base(
+        const void *ctx, const struct model_config *config,
+        const struct param_table *table, struct weight_source *source)
+{
+    return trainer_open_base(ctx, config, table, source);
+}
+
 /* Export reads a checkpoint, which this run has just written or verified.
  * Without one of this step (save_strategy = "no") the weights are written to a
  * hidden folder first, which goes again. */
 static enum zd_status export_from(struct trainer *trainer, const char *path)
 {
     char dir[PATH_MAX];
+    const struct train_job *job = trainer->job;
+    bool is_adapter = job->checkpoint.export == EXPORT_PEFT;
     struct export_request request = {
             .path = path,
             .out_dir = dir,
             .dtype = &trainer->plan.export_dtype,
-            .max_shard_bytes = trainer->job->checkpoint.max_shard_bytes,
-            .check = CHECKPOINT_TRUSTED};
-    fs_join(dir, PATH_MAX, trainer->job->job.output_dir, "hf");
+            .max_shard_bytes = job->checkpoint.max_shard_bytes,
+            .check = CHECKPOINT_TRUSTED,
+            .merges = !is_adapter && trainer->plan.table.adapters,
+            .open_base = open_base,
+            .ctx = job};
+    if (is_adapter && job->model.dtype_auto)
+        request.dtype = NULL; /* fp32 */
+    fs_join(dir, PATH_MAX, job->job.output_dir, export_folder(job));
     return export_checkpoint(trainer->comm, &request);
 }
 

@@ -142,5 +142,10 @@ enum zd_status trainer_save(struct trainer *trainer, bool must);
  * it is was saved. */
 enum zd_status trainer_save_now(struct trainer *trainer);
 enum zd_status trainer_export(struct trainer *trainer);
+/* Below output_dir: "hf" or "peft". */
+const char *export_folder(const struct train_job *job);
+enum zd_status trainer_open_base(
+        const struct train_job *job, const struct model_config *config,
+        const struct param_table *table, struct weight_source *source);
 
 #endif

@@ -1,0 +1,119 @@
+/* section_lora.c - [lora]: what follows from it, and whether the model has what
+ * it names. */
+#include "base/file/fs.h"
+#include "daemon/job/job_internal.h"
+
+#include <string.h>
+
+/* Keys that an adapter's own configuration has too. */
+static const char *const shared[] = {
+        "r",
+        "lora_alpha",
+        "lora_dropout",
+        "target_modules",
+        "exclude_modules",
+        "layers_to_transform",
+        "modules_to_save",
+        "use_rslora",
+        "init_lora_weights",
+        "rank_pattern",
+        "alpha_pattern",
+};
+enum { SHARED = sizeof shared / sizeof shared[0] };
+
+static void list_given(struct job *job)
+{
+    struct lora_options *lora = &job->options.lora;
+    lora->given = json_object();
+    for (int i = 0; i < SHARED; i++)
+        if (job_is_given(job, "lora", shared[i]) &&
+            job_is_sound(job, "lora", shared[i]))
+            json_object_set_new(
+                    lora->given, shared[i],
+                    value_json(schema_find("lora", shared[i]), &job->options));
+}
+
+void job_settle_lora(struct job *job)
+{
+    struct lora_options *lora = &job->options.lora;
+    struct checkpoint_options *checkpoint = &job->options.checkpoint;
+    list_given(job);
+    if (lora->path && !job_is_given(job, "lora", "enabled")) {
+        lora->enabled = true;
+        job_derive(job, "lora", "enabled", "from lora.path");
+    }
+    if (!lora->enabled) {
+        for (int i = 0; i < SHARED; i++)
+            job_leave_out(job, "lora", shared[i], "only with enabled = true");
+        job_leave_out(
+                job, "lora", "loraplus_lr_ratio", "only with enabled = true");
+        return;
+    }
+    if (!job_is_given(job, "checkpoint", "export")) {
+        checkpoint->export = EXPORT_PEFT;
+        job_derive(job, "checkpoint", "export", "from [lora]");
+    }
+}
+
+static void tell(
+        struct job *job, const char *section, const char *key, const char *what)
+{
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, "E0213",
+            job_place(job, section, key), NULL, "%s", what);
+}
+
+void job_check_lora(struct job *job)
+{
+    const struct train_job *options = &job->options;
+    if (!options->lora.enabled) {
+        if (options->lora.path)
+            tell(job, "lora", "path", "lora.path with enabled = false");
+        if (options->checkpoint.export == EXPORT_PEFT)
+            tell(job, "checkpoint", "export",
+                 "export = \"peft\" writes an adapter, and lora.enabled is "
+                 "false");
+        return;
+    }
+    if (options->train.freeze_count)
+        tell(job, "train", "freeze",
+             "train.freeze and [lora]: with adapters the whole model is frozen "
+             "but for lora.modules_to_save");
+    if (options->optim.master == OPTIM_MASTER_NONE)
+        tell(job, "optim", "master",
+             "master = \"none\" and [lora]: adapters have fp32 masters");
+}
+
+/* The key of [lora] that an error speaks of: "lora.r = 8 is .." */
+static struct toml_place place_of(const struct job *job, const char *what)
+{
+    struct toml_place place = job_place(job, "lora", "enabled");
+    for (int i = 0; i < SHARED; i++) {
+        size_t length = strlen(shared[i]);
+        if (strncmp(what, "lora.", 5) == 0 &&
+            strncmp(what + 5, shared[i], length) == 0)
+            place = job_place(job, "lora", shared[i]);
+    }
+    return place;
+}
+
+void job_check_adapters(
+        struct job *job, const struct model_config *config,
+        struct param_table *table)
+{
+    const struct lora_options *lora = &job->options.lora;
+    struct peft_config adapter;
+    if (!lora->enabled || (lora->path && !fs_exists(lora->path)))
+        return; /* the latter is told with the paths */
+    for (int i = 0; i < SHARED; i++)
+        if (!job_is_sound(job, "lora", shared[i]))
+            return;
+    enum zd_status status = lora_config(lora, &adapter);
+    if (status == ZD_OK) {
+        status = lora_extend(config, &adapter, lora, table);
+        peft_config_fini(&adapter);
+    }
+    if (status != ZD_OK)
+        problem_take_record(
+                &job->problems, place_of(job, zd_error_get()->what));
+}

@@ -1,0 +1,155 @@
+#include "model/adapter.h"
+
+#include "base/number/rng.h"
+#include "kernels/fused.h"
+
+#include <math.h>
+
+/* --- dropout -------------------------------------------------------------- */
+
+static struct dropout dropout_of(
+        const struct adapter_pass *pass, const struct adapter_view *view)
+{
+    struct dropout dropout = pass->dropout;
+    dropout.threshold = (uint32_t)(pass->dropout_p * 0x1p32);
+    dropout.key = rng_u64(pass->seed, view->stream, 0);
+    return dropout;
+}
+
+static float scale_of(
+        const struct adapter_pass *pass, const struct adapter_view *view)
+{
+    return (float)(view->scale / (1.0 - pass->dropout_p));
+}
+
+/* x, or what of it is kept. */
+static enum zd_status kept_input(
+        const struct adapter_pass *pass, const struct adapter_view *view,
+        const void *x, const void **kept_out)
+{
+    struct dropout dropout = dropout_of(pass, view);
+    *kept_out = x;
+    if (!dropout.threshold)
+        return ZD_OK;
+    *kept_out = pass->scratch->dropped;
+    return pass->kernels->scale_rows(
+            NULL, pass->scratch->dropped, pass->in, x, pass->N, pass->in, 1,
+            &dropout, false);
+}
+
+/* --- products ------------------------------------------------------------- */
+
+static enum zd_status scale_in_place(
+        const struct adapter_pass *pass, const struct adapter_view *view,
+        void *u)
+{
+    const struct dropout none = {.T = 1};
+    return pass->kernels->scale_rows(
+            NULL, u, view->r, u, pass->N, view->r, scale_of(pass, view), &none,
+            false);
+}
+
+/* to(N, columns), rows `stride` apart, += keep(low(N, r) factor), the factor
+ * (r, columns) or with `trans` (columns, r). */
+static enum zd_status add_product(
+        const struct adapter_pass *pass, void *to, enum dtype to_dtype,
+        int stride, const void *low, const void *factor, bool trans, int r,
+        int columns, const struct dropout *dropout)
+{
+    const struct kernels *k = pass->kernels;
+    struct matmul_strides strides = {
+            .out = stride, .a = r, .b = trans ? r : columns};
+    if (to_dtype == DTYPE_FP32 && !dropout->threshold)
+        return fused_matmul_strided(
+                k, NULL, to, DTYPE_FP32, low, factor, &strides, pass->N,
+                columns, r, false, trans, true);
+    void *wide = pass->scratch->wide;
+    ZD_TRY(k->matmul(
+            NULL, wide, k->dtype, low, factor, NULL, pass->N, columns, r, false,
+            trans, false));
+    return k->scale_rows(
+            NULL, to, stride, wide, pass->N, columns, 1, dropout, true);
+}
+
+/* Columns of a row that begins `first` elements in. */
+static void *columns_at(const void *rows, int first, enum dtype type)
+{
+    return (char *)(uintptr_t)rows + (size_t)first * dtype_bytes(type);
+}
+
+enum zd_status adapter_keep(
+        const struct adapter_pass *pass, const struct adapter_view *view,
+        const void *x)
+{
+    const struct kernels *k = pass->kernels;
+    const void *kept;
+    ZD_TRY(kept_input(pass, view, x, &kept));
+    ZD_TRY(k->matmul(
+            NULL, view->u, k->dtype, kept, view->a, NULL, pass->N, view->r,
+            pass->in, false, true, false));
+    return scale_in_place(pass, view, view->u);
+}
+
+enum zd_status adapter_forward(
+        const struct adapter_pass *pass, const struct adapter_view *view,
+        void *y, const void *x)
+{
+    const struct dropout none = {.T = 1};
+    ZD_TRY(adapter_keep(pass, view, x));
+    return add_product(
+            pass, columns_at(y, view->first, pass->y_dtype), pass->y_dtype,
+            pass->columns, view->u, view->b, true, view->r, view->out, &none);
+}
+
+enum zd_status adapter_backward(
+        const struct adapter_pass *pass, const struct adapter_view *view,
+        void *dx, const void *dy, const void *x, bool accumulate)
+{
+    const struct kernels *k = pass->kernels;
+    const void *mine = columns_at(dy, view->first, k->dtype), *kept;
+    void *du = pass->scratch->du;
+    struct dropout dropout = dropout_of(pass, view);
+    struct matmul_strides grads = {
+            .out = view->r, .a = pass->columns, .b = view->r};
+    ZD_TRY(fused_matmul_strided(
+            k, NULL, view->db, DTYPE_FP32, mine, view->u, &grads, view->out,
+            view->r, pass->N, true, false, accumulate));
+    ZD_TRY(fused_matmul_strided(
+            k, NULL, du, k->dtype, mine, view->b, &grads, pass->N, view->r,
+            view->out, false, false, false));
+    ZD_TRY(scale_in_place(pass, view, du));
+    ZD_TRY(kept_input(pass, view, x, &kept));
+    ZD_TRY(k->matmul(
+            NULL, view->da, DTYPE_FP32, du, kept, NULL, view->r, pass->in,
+            pass->N, true, false, accumulate));
+    if (!dx)
+        return ZD_OK;
+    return add_product(
+            pass, dx, k->dtype, pass->in, du, view->a, false, view->r, pass->in,
+            &dropout);
+}
+
+/* --- merging -------------------------------------------------------------- */
+
+/* Element (o, i) of B A. */
+static float product_at(const struct adapter_merge *m, size_t o, size_t i)
+{
+    float sum = 0;
+    for (int k = 0; k < m->r; k++)
+        sum += m->b[o * (size_t)m->r + (size_t)k] *
+               m->a[(size_t)k * (size_t)m->in + i];
+    return sum;
+}
+
+void adapter_merge(
+        const struct adapter_merge *m, size_t begin, size_t count,
+        float *weight)
+{
+    size_t columns = (size_t)(m->conv1d ? m->out : m->in);
+    for (size_t e = 0; e < count; e++) {
+        size_t row = (begin + e) / columns, column = (begin + e) % columns;
+        float delta = m->conv1d ? product_at(m, column, row)
+                                : product_at(m, row, column);
+        weight[e] += (float)m->scale * delta;
+    }
+}

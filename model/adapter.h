@@ -1,0 +1,78 @@
+/* adapter.h - low-rank adapters: all their arithmetic.
+ *
+ *   u = scale keep(x) A^T      (N, r), kept for backward
+ *   y += u B^T                 beside y = x W^T
+ *
+ *   dB += dy^T u      du = scale dy B      dA += du^T keep(x)
+ *   dx += keep(du A)
+ *
+ * keep is the dropout of the adapter's input, 1 / (1 - p) with the scale; the
+ * base's own product does not have it. Where the compute type can be added to
+ * (fp32) products are added to y and dx directly, else through scratch.
+ *
+ * Source: Hu et al. 2021, arXiv:2106.09685, section 4.1. */
+#ifndef ZD_MODEL_ADAPTER_H
+#define ZD_MODEL_ADAPTER_H
+
+#include "kernels/kernels.h"
+#include "model/params.h"
+
+/* --- in a pass ------------------------------------------------------------ */
+
+/* What of a linear an adapter changes: columns first .. first + out - 1 of its
+ * output. */
+struct adapter_view {
+    const void *a, *b; /* (r, in), (out, r) */
+    float *da, *db;    /* NULL: frozen */
+    int r, first, out;
+    float scale;
+    void *u;         /* (N, r) */
+    uint64_t stream; /* rng_stream of the weight's name */
+};
+
+/* Arrays that adapters share, one after the other (activations.h). */
+struct adapter_scratch {
+    void *wide;    /* (N, most in or out); NULL: nothing goes through it */
+    void *dropped; /* (N, most in); NULL: no dropout */
+    void *du;      /* (N, most r) */
+};
+
+/* A pass over N rows of x (N, in) and y or dy (N, columns). */
+struct adapter_pass {
+    const struct kernels *kernels;
+    const struct adapter_scratch *scratch;
+    double dropout_p;       /* 0: none, as in evaluation */
+    uint64_t seed;          /* of the step */
+    struct dropout dropout; /* rows; threshold and key are set here */
+    int N, in, columns;
+    enum dtype y_dtype; /* of y: the compute type, or fp32 logits */
+};
+/* u alone: what backward reads of a forward whose y nobody wants. */
+enum zd_status adapter_keep(
+        const struct adapter_pass *pass, const struct adapter_view *view,
+        const void *x);
+enum zd_status adapter_forward(
+        const struct adapter_pass *pass, const struct adapter_view *view,
+        void *y, const void *x);
+/* dx may be NULL: nobody asks for it. */
+enum zd_status adapter_backward(
+        const struct adapter_pass *pass, const struct adapter_view *view,
+        void *dx, const void *dy, const void *x, bool accumulate);
+
+/* --- merging -------------------------------------------------------------- */
+
+/* W + scale B A, on the host, of weights as fp32. */
+struct adapter_merge {
+    int in, out, r;
+    bool conv1d; /* W is (in, out), not (out, in) */
+    double scale;
+    const float *a, *b; /* (r, in), (out, r) */
+};
+/* Elements [begin, begin + count) of the weight, as it is stored, in place.
+ * Each product is summed in fp32 over r, multiplied and added once: within one
+ * rounding of PEFT's merge_and_unload. Any thread. */
+void adapter_merge(
+        const struct adapter_merge *merge, size_t begin, size_t count,
+        float *weight);
+
+#endif

@@ -1,0 +1,50 @@
+/* lora.h - the tensors of a model with adapters: the base, frozen but for
+ * modules_to_save, and behind the tensors of each unit the factors A and B of
+ * its adapters, named as PEFT names them:
+ *
+ *   model.layers.0.self_attn.q_proj.weight           (out, in)
+ *   model.layers.0.self_attn.q_proj.lora_A.weight    (r, in)
+ *   model.layers.0.self_attn.q_proj.lora_B.weight    (out, r)
+ *
+ * Which modules, with which rank and scale: peft_config.h.
+ * Source: Hu et al. 2021, arXiv:2106.09685; LoRA+: Hayou et al. 2024,
+ * arXiv:2402.12354, section 4. */
+#ifndef ZD_MODEL_LORA_H
+#define ZD_MODEL_LORA_H
+
+#include "model/peft_config.h"
+
+enum lora_init { LORA_INIT_DEFAULT, LORA_INIT_GAUSSIAN };
+/* [lora]; all borrowed. */
+struct lora_options {
+    bool enabled;
+    const char *path; /* of a PEFT adapter to go on from; NULL: none */
+    int r;
+    double lora_alpha, lora_dropout;
+    json_t *target_modules, *exclude_modules; /* a text, or texts; NULL: none */
+    const char *const *modules_to_save;
+    int modules_to_save_count;
+    json_t *layers_to_transform;          /* a number, or numbers; NULL: all */
+    json_t *rank_pattern, *alpha_pattern; /* tables of numbers; NULL: none */
+    bool use_rslora, use_dora;
+    enum lora_init init_lora_weights;
+    double loraplus_lr_ratio; /* learning rate of B over that of A */
+    json_t *given; /* of the above what the job gives, as keys of PEFT; NULL:
+                      nothing */
+};
+struct lora_options lora_options_default(void);
+
+/* The adapter's configuration: of `path` and then of the job, which must agree
+ * where both say something (ZD_ERR_CONFIG) but for the dropout. */
+enum zd_status lora_config(
+        const struct lora_options *options, struct peft_config *config_out);
+
+/* Make `table`, whose tensors all train, that of the adapted model.
+ * ZD_ERR_CONFIG: a name that is no module (with the nearest), embeddings or a
+ * tied head as targets, r beyond a matrix, no module at all. `options` may be
+ * NULL: a model that is not trained. */
+enum zd_status lora_extend(
+        const struct model_config *config, const struct peft_config *adapter,
+        const struct lora_options *options, struct param_table *table);
+
+#endif

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Settings of [lora], and adapters, that cannot be; one row each. usage: test_bad_lora.sh ZEROD SOURCE
+. "$(dirname "$0")/bad_input.sh"
+# lora LINE...: a section of these lines, with adapters
+lora() { { echo '[lora]'; echo 'enabled = true'; printf '%s\n' "$@"; } >>job.toml; }
+# from KEY VALUE: an adapter of PEFT's whose configuration has this key so
+from() {
+    cp -r "$fixtures/llama/lora" adapter
+    python3 - "$1" "$2" <<'PY'
+import json, sys
+with open("adapter/adapter_config.json") as f:
+    config = json.load(f)
+config[sys.argv[1]] = json.loads(sys.argv[2])
+with open("adapter/adapter_config.json", "w") as f:
+    json.dump(config, f)
+PY
+    printf '[lora]\npath = "adapter"\n' >>job.toml
+}
+
+row 'a target that is no module' 78 'E0326|job.toml|`q_prj`|"q_proj"' 'lora "target_modules = [\"q_prj\"]"'
+row 'an embedding as a target' 78 'E0326|`embed_tokens`|modules_to_save' 'lora "target_modules = [\"embed_tokens\"]"'
+row 'an embedding that a pattern takes in' 78 'E0326|embed_tokens' 'lora "target_modules = \".*\""'
+row 'a tied head as a target' 78 'E0326|tied' 'lora "target_modules = [\"lm_head\"]"'
+row 'no target at all' 78 'E0206|target_modules' 'lora "target_modules = []"'
+row 'a pattern that fits nothing' 78 'E0326|no module' 'lora "target_modules = \"xyz\""'
+row 'a pattern that cannot be read' 78 'E0320|target_modules' 'lora "target_modules = \"(\""'
+row 'a module to save that is none' 78 'E0326|`lm_haed`' 'lora "modules_to_save = [\"lm_haed\"]"'
+row 'a rank of 0' 78 'E0206|from 1' 'lora "r = 0"'
+row 'a rank beyond the matrix' 78 'E0326|lora.r = 64|at most' 'lora "r = 64"'
+row 'an alpha of 0' 78 'E0206|above 0' 'lora "lora_alpha = 0"'
+row 'all of the inputs dropped' 78 'E0206|below 1' 'lora "lora_dropout = 1.0"'
+row 'a layer that is not there' 78 'E0326|9 is no layer|0 to 1' 'lora "layers_to_transform = [0, 9]"'
+row 'layers beside a pattern' 78 'E0326|layers_to_transform' 'lora "target_modules = \".*q_proj\"" "layers_to_transform = 0"'
+row 'a target that is a number' 78 'E0205|an array of names' 'lora "target_modules = 1"'
+row 'DoRA' 78 'E0208|use_dora' 'lora "use_dora = true"'
+row 'a quantised base' 78 'E0208|quantize_base' 'lora "quantize_base = \"nf4\""'
+row 'frozen twice' 78 'E0213|freeze|modules_to_save' 'lora' validate --job job.toml --set 'train.freeze=["norm"]'
+row 'no masters' 78 'E0213|fp32 masters' 'lora' validate --job job.toml --set optim.master=none --set train.dtype=bf16
+row 'an adapter of a run without' 78 'E0213|export|lora.enabled' : validate --job job.toml --set checkpoint.export=peft
+row 'an adapter that is not there' 66 'E0219|adapter nowhere' : validate --job job.toml --set lora.path=nowhere
+row 'a key of PEFT that is not supported' 65 'E0321|use_qalora' 'from use_qalora true' run --job job.toml
+row 'a rank other than that of the adapter' 78 'E0326|lora.r = 5|4' 'from bias "\"none\""' run --job job.toml --set lora.r=5
+row 'an adapter of another base' 65 'E0322' 'from target_modules "[\"o_proj\"]"' run --job job.toml
+done_rows
