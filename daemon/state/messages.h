@@ -12,7 +12,8 @@ struct feed_banner {           /* FEED_BANNER */
     struct resumed_rows *rows; /* likewise; NULL: a fresh start */
     struct past *past;         /* likewise */
     int world, zero_stage, per_device, accumulation, accumulation_max;
-    int64_t global_batch, parameters, max_steps, samples_per_epoch, first_step;
+    int64_t global_batch, parameters, trainable, max_steps, samples_per_epoch,
+            first_step;
     int64_t samples_taken, tokens_seen, skipped_steps;
     double eval_loss, best_eval_loss; /* NaN: none */
     double flops_per_token, loss_scale;

@@ -140,6 +140,7 @@ static void take_banner(
     state->accumulation_max = banner->accumulation_max;
     state->global_batch = banner->global_batch;
     state->parameters = banner->parameters;
+    state->trainable = banner->trainable;
     state->max_steps = banner->max_steps;
     state->samples_per_epoch = banner->samples_per_epoch;
     state->first_step = banner->first_step;

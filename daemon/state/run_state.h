@@ -43,7 +43,8 @@ struct run_state {
     /* of the banner */
     json_t *plan; /* plan.json's object; NULL before */
     int world, zero_stage, per_device, accumulation, accumulation_max;
-    int64_t global_batch, parameters, max_steps, samples_per_epoch, first_step;
+    int64_t global_batch, parameters, trainable, max_steps, samples_per_epoch,
+            first_step;
     double flops_per_token;
     bool has_eval_data, has_prompts; /* what `eval` and `sample` need */
     char host[64];

@@ -137,6 +137,8 @@ static void set_shape(json_t *object, const struct run_state *state)
     set_text(object, "dtype", dtype_name(job->train.dtype));
     set_text(object, "optimizer", train_optimizer_name(job->optim.name));
     set_known(object, "parameters", state->parameters, known);
+    set_known(object, "trainable_parameters", state->trainable, known);
+    set_known(object, "all_parameters", state->parameters, known);
     set_device(object, state);
     set_known(object, "global_batch_size", state->global_batch, known);
     set_known(object, "per_device_train_batch_size", state->per_device, known);

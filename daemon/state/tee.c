@@ -53,6 +53,7 @@ static void on_banner(void *ctx, const struct train_banner *banner)
             .accumulation_max = banner->accumulation_max,
             .global_batch = plan->global_batch,
             .parameters = (int64_t)plan->table.total,
+            .trainable = (int64_t)plan->table.trainable,
             .max_steps = banner->max_steps,
             .samples_per_epoch = banner->samples,
             .samples_taken = banner->samples_taken,

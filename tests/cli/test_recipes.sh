@@ -50,6 +50,9 @@ for name in gpt2-xl-12gb llama-3.2-1b-24gb llama-3.2-3b-24gb llama-3.1-8b-24gb; 
     ok "  and says what the host holds" refused 0 '^host bytes per trained parameter 8\.\|^host bytes per trained parameter 9\.30' \
         "$zerod" plan --job "$recipes/$name.toml" --world 1
 done
+for name in qwen3-0.6b-lora llama-3.2-1b-lora; do
+    ok "$name fits" refused 0 'trained)' "$zerod" plan --job "$recipes/$name.toml" --world 1
+done
 ok "gpt2-xl-12gb fits 6 GiB, adding gradients up on the host" refused 0 'offload.accumulators' \
     "$zerod" plan --job "$recipes/gpt2-xl-12gb.toml" --world 1 --set device.memory_limit=6GiB
 ok "too little host memory is refused with the NVMe setting that fits" refused 69 'set offload.optimizer=nvme' \

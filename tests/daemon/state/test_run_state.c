@@ -92,13 +92,22 @@ Test(run_state, before_the_banner_everything_unknown_is_null)
     cr_expect_str_eq(
             json_string_value(json_object_get(status, "state")), "starting");
     static const char *const keys[] = {
-            "max_steps",       "loss",
-            "eval_loss",       "learning_rate",
-            "epoch",           "tokens_per_second",
-            "eta_seconds",     "world",
-            "parameters",      "mfu",
-            "socket",          "deadline",
-            "last_checkpoint", "last_checkpoint_step",
+            "max_steps",
+            "loss",
+            "eval_loss",
+            "learning_rate",
+            "epoch",
+            "tokens_per_second",
+            "eta_seconds",
+            "world",
+            "parameters",
+            "mfu",
+            "trainable_parameters",
+            "all_parameters",
+            "socket",
+            "deadline",
+            "last_checkpoint",
+            "last_checkpoint_step",
             "loss_scale"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         cr_expect(
