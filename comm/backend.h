@@ -24,13 +24,6 @@ struct comm_op {
     size_t rounds, begun[2], done[2];
 };
 
-/* Files that are read or written (comm_files_begin). */
-struct comm_files {
-    struct progress progress;
-    atomic_bool is_taken;
-    const char *what;
-};
-
 /* Who pays for an exchange of small messages. */
 enum comm_traffic { TRAFFIC_CONTROL, TRAFFIC_STEP };
 
@@ -71,13 +64,18 @@ struct comm {
     struct topology *topology; /* a device's comm has it borrowed */
     struct comm_options options;
     struct comm_counters counters;
-    struct comm_files own_files[COMM_FILES_MAX];
-    struct comm_files *files; /* those of the comm of the ranks */
+    struct watch *watch; /* a device's comm has both borrowed */
+    struct seat *seat;   /* NULL: not joined yet */
+    uint64_t messages;   /* that were begun */
     void *staging;
     void *reduce_scratch; /* (size, COMM_REDUCE_PIECE) 8-byte values */
     struct comm_op ops[COMM_OPS_MAX];
     uint64_t next_sequence;
 };
+
+/* Around a message of this kind, which may wait: for the watch. */
+void comm_message_begin(struct comm *comm, enum seat_kind kind, size_t bytes);
+void comm_message_end(struct comm *comm);
 
 /* Scalars of one all_reduce travel this many at a time. */
 enum { COMM_REDUCE_PIECE = 128 };
@@ -87,6 +85,10 @@ enum zd_status comm_base_init(
         struct comm *comm, const struct comm_functions *functions, int rank,
         int size, const struct comm_options *options);
 void comm_base_fini(struct comm *comm);
+/* What the watch of a process is made of. */
+struct watch_facts comm_watch_facts(const struct comm_options *options);
+/* The host as the watch has it, with the nodes of tests. */
+void comm_watch_host(const struct comm *comm, char host[WATCH_HOST_MAX]);
 
 /* Staging of one rank: ring slots of `size - 1` chunks each. */
 enum { STAGING_SLOTS = 4 };

@@ -177,7 +177,6 @@ enum zd_status comm_base_init(
     if (nodes && comm->options.ranks_per_node == 0)
         comm->options.ranks_per_node = atoi(nodes);
     comm->node_size = size;
-    comm->files = comm->own_files;
     for (int i = 0; i < COMM_OPS_MAX; i++)
         comm->ops[i].slot = i;
     comm->reduce_scratch = malloc((size_t)size * COMM_REDUCE_PIECE * 8);
@@ -204,6 +203,8 @@ void comm_abort(struct comm *comm, int exit_code)
 
 void comm_give_up(struct comm *comm)
 {
+    if (comm->watch)
+        watch_give_up(comm->watch);
     if (comm->functions->give_up)
         comm->functions->give_up(comm);
 }
@@ -229,6 +230,19 @@ static struct comm_op *take_op(struct comm *comm)
     return NULL;
 }
 
+/* Operations that go through the host are those of its own transport. */
+static void note_begun(struct comm *comm, const struct comm_op *op)
+{
+    enum seat_kind kind =
+            op->kind == OP_ALL_GATHER ? SEAT_ALL_GATHER : SEAT_REDUCE_SCATTER;
+    size_t bytes = op->count * dtype_bytes(op->type) * (size_t)comm->size;
+    if (comm->seat && comm->functions->transport != COMM_TRANSPORT_STAGED &&
+        (!comm->is_device || op->count))
+        seat_begin(
+                comm->seat, LANE_OPERATIONS, op->sequence + 1,
+                seat_word(kind, op->type, bytes));
+}
+
 static enum zd_status begin(
         struct comm *comm, const struct comm_op *request,
         struct comm_op **op_out)
@@ -240,6 +254,7 @@ static enum zd_status begin(
     op->in_use = true;
     op->sequence = comm->next_sequence++;
     if (comm->size > 1) {
+        note_begun(comm, op);
         enum zd_status status = comm->functions->begin(comm, op);
         if (status != ZD_OK) {
             op->in_use = false;
@@ -306,8 +321,14 @@ enum zd_status comm_wait(struct comm *comm, struct comm_op *op)
 {
     assert(op->in_use);
     enum zd_status status = ZD_OK;
-    if (comm->size > 1)
+    bool is_wait = comm->seat && !comm->is_device;
+    if (comm->size > 1) {
+        if (is_wait)
+            seat_wait_begin(comm->seat, LANE_OPERATIONS, op->sequence + 1);
         status = comm->functions->wait(comm, op);
+        if (is_wait)
+            seat_wait_end(comm->seat);
+    }
     op->in_use = false;
     return status;
 }
@@ -337,8 +358,11 @@ static enum zd_status gather_piece(
         struct comm *comm, const void *values, size_t count, size_t *piece_out)
 {
     size_t piece = count < COMM_REDUCE_PIECE ? count : COMM_REDUCE_PIECE;
-    ZD_TRY(comm->functions->gather(
-            comm, values, piece * 8, comm->reduce_scratch, TRAFFIC_STEP));
+    comm_message_begin(comm, SEAT_ALL_REDUCE, piece * 8);
+    enum zd_status status = comm->functions->gather(
+            comm, values, piece * 8, comm->reduce_scratch, TRAFFIC_STEP);
+    comm_message_end(comm);
+    ZD_TRY(status);
     comm->counters.all_reduce += (uint64_t)(comm->size - 1) * piece * 8;
     *piece_out = piece;
     return ZD_OK;
@@ -362,11 +386,36 @@ enum zd_status comm_all_reduce_i64(
     return ZD_OK;
 }
 
+/* The first is that of joining (watch/board.c). */
+enum { FIRST_MESSAGE = 2 };
+
 /* --- control messages ----------------------------------------------------- */
+
+void comm_message_begin(struct comm *comm, enum seat_kind kind, size_t bytes)
+{
+    if (!comm->seat || comm->is_device)
+        return;
+    uint64_t number = comm->messages++ + FIRST_MESSAGE;
+    seat_begin(
+            comm->seat, LANE_MESSAGES, number,
+            seat_word(kind, DTYPE_FP32, bytes));
+    seat_wait_begin(comm->seat, LANE_MESSAGES, number);
+}
+
+void comm_message_end(struct comm *comm)
+{
+    if (comm->seat && !comm->is_device)
+        seat_wait_end(comm->seat);
+}
 
 enum zd_status comm_barrier(struct comm *comm)
 {
-    return comm->size > 1 ? comm->functions->barrier(comm) : ZD_OK;
+    if (comm->size == 1)
+        return ZD_OK;
+    comm_message_begin(comm, SEAT_BARRIER, 0);
+    enum zd_status status = comm->functions->barrier(comm);
+    comm_message_end(comm);
+    return status;
 }
 
 enum zd_status comm_broadcast(
@@ -374,7 +423,10 @@ enum zd_status comm_broadcast(
 {
     if (comm->size == 1 || bytes == 0)
         return ZD_OK;
-    return comm->functions->broadcast(comm, data, bytes, root);
+    comm_message_begin(comm, SEAT_BROADCAST, bytes);
+    enum zd_status status = comm->functions->broadcast(comm, data, bytes, root);
+    comm_message_end(comm);
+    return status;
 }
 
 enum zd_status comm_gather_all(
@@ -382,8 +434,13 @@ enum zd_status comm_gather_all(
 {
     if (bytes == 0)
         return ZD_OK;
-    if (comm->size > 1)
-        return comm->functions->gather(comm, mine, bytes, all, TRAFFIC_CONTROL);
-    memmove(all, mine, bytes);
-    return ZD_OK;
+    if (comm->size == 1) {
+        memmove(all, mine, bytes);
+        return ZD_OK;
+    }
+    comm_message_begin(comm, SEAT_GATHER, bytes);
+    enum zd_status status =
+            comm->functions->gather(comm, mine, bytes, all, TRAFFIC_CONTROL);
+    comm_message_end(comm);
+    return status;
 }

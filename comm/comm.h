@@ -30,6 +30,7 @@
 #include "base/number/dtype.h"
 #include "base/progress.h"
 #include "base/status.h"
+#include "comm/watch/watch.h"
 
 #include <stdint.h>
 
@@ -55,7 +56,7 @@ enum comm_reduce_dtype {
     COMM_REDUCE_DTYPE_COMPUTE
 };
 
-enum { COMM_CTAS_AUTO = -1 };
+enum { COMM_CTAS_AUTO = -1, COMM_TIMEOUT_AUTO = -1 };
 
 struct comm_options { /* [comm] */
     enum comm_backend backend;
@@ -64,11 +65,15 @@ struct comm_options { /* [comm] */
                            as the variable ZEROD_TEST_RANKS_PER_NODE says */
     enum comm_sums reduce;
     enum comm_reduce_dtype reduce_dtype;
-    double timeout;   /* seconds that an operation may take; 0: no limit */
-    int max_ctas;     /* multiprocessors that NCCL may take; 0: its choice;
-                         COMM_CTAS_AUTO */
-    bool round_robin; /* start each rank's sends at its right neighbour, so
-                         that no rank is everybody's first (zero's option) */
+    double timeout;       /* seconds that a wait may take; 0: no limit;
+                             COMM_TIMEOUT_AUTO: learned from the steps */
+    double files_timeout; /* seconds without a read, write or fsync of files
+                             (comm_files_begin); 0: no limit. The key is
+                             checkpoint.timeout */
+    int max_ctas;         /* multiprocessors that NCCL may take; 0: its choice;
+                             COMM_CTAS_AUTO */
+    bool round_robin;     /* start each rank's sends at its right neighbour, so
+                             that no rank is everybody's first (zero's option) */
 };
 
 struct comm_counters { /* bytes this rank handed to others */
@@ -206,18 +211,31 @@ void comm_abort(struct comm *comm, int exit_code);
 void comm_give_up(struct comm *comm);
 void comm_destroy(struct comm *comm);
 
-/* --- files ---------------------------------------------------------------- */
+/* --- the watch ------------------------------------------------------------ */
 
-/* Between these two a thread of this rank, any, reads or writes files that the
- * run depends on: "save", "load", static. What the calling thread reads and
- * writes counts, and that of others with progress_use of what is returned
- * (base/progress.h); the same thread ends it. At most COMM_FILES_MAX at a time;
- * further ones are not looked at. `files` may be NULL. */
-enum { COMM_FILES_MAX = 8 };
-struct comm_files;
+/* A thread beside the ranks ends the job when a wait of any rank is a hang
+ * (watch/watch.h): one rank of each host says which rank hangs, and all
+ * processes end with 75; ranks that are threads have their waits fail. The
+ * device's comm and that of its ranks have one watch. */
+
+/* This rank's work may be long from here on, and those that wait for it wait:
+ * it goes on as long as its process runs. WORK_EVALUATE and WORK_SAMPLE say so
+ * themselves, by comm_goes_on. WORK_NONE: a step, which others do not wait for
+ * longer than for any. Returns what it was before. `comm` may be NULL. */
+enum comm_work comm_work(struct comm *comm, enum comm_work work);
+void comm_goes_on(struct comm *comm);
+/* A step was made, from which the limit is learned; the next one is `step`. */
+void comm_step(struct comm *comm, int64_t step, double seconds);
+/* Seconds that this rank has waited for others. */
+double comm_waited(const struct comm *comm);
+/* Who hears of a hang, on one rank of all: rank 0 where its process runs. */
+void comm_listen(struct comm *comm, const struct watch_listener *listener);
+
+/* Between this and comm_files_end (watch/watch.h) a thread of this rank, any,
+ * reads or writes files that the run depends on: "save", "load", static. When
+ * none of that completes for comm_options.files_timeout the job ends with 74;
+ * while the thread that trains waits for others, its own files wait too. */
 struct comm_files *comm_files_begin(struct comm *comm, const char *what);
-struct progress *comm_files_progress(struct comm_files *files);
-void comm_files_end(struct comm_files *files);
 
 /* --- the device's memory -------------------------------------------------- */
 
@@ -244,6 +262,8 @@ enum zd_status comm_staged_create(
 enum zd_status comm_local_create(
         int size, const struct comm_options *options, struct comm **comms_out);
 
+/* Has a launcher started this process, as one of several or alone? */
+bool comm_is_launched(void);
 /* MPI_COMM_WORLD; initialises MPI when nobody has (and then finalises it in
  * comm_destroy). Without mpirun it is a world of 1. A rank that has no memory
  * for it prints its error, and ZD_ERR_MEMORY is returned on all. */

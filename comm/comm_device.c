@@ -23,7 +23,8 @@ enum zd_status comm_device_init(
     comm->ranks_per_node = control->ranks_per_node;
     comm->is_device = true;
     comm->topology = control->topology;
-    comm->files = control->files;
+    comm->watch = control->watch;
+    comm->seat = control->seat;
     memcpy(comm->host, control->host, sizeof comm->host);
     return ZD_OK;
 }
@@ -44,7 +45,12 @@ enum zd_status comm_device_gather(
         enum comm_traffic traffic)
 {
     struct comm *control = control_of(comm);
-    return control->functions->gather(control, mine, bytes, all, traffic);
+    bool is_step = traffic == TRAFFIC_STEP;
+    comm_message_begin(control, is_step ? SEAT_ALL_REDUCE : SEAT_GATHER, bytes);
+    enum zd_status status =
+            control->functions->gather(control, mine, bytes, all, traffic);
+    comm_message_end(control);
+    return status;
 }
 
 void comm_device_abort(struct comm *comm, int exit_code)

@@ -31,6 +31,7 @@ struct group { /* shared by all ranks */
     int size;
     int members; /* ranks that have not left yet */
     bool is_aborted;
+    struct watch *watch;
     struct entry *entries; /* (size, SLOTS) */
 };
 
@@ -191,17 +192,28 @@ static enum zd_status local_gather(
 
 /* The process is shared: the ranks that wait, now or later, are told instead.
  */
-static void local_abort(struct comm *comm, int exit_code)
+static void group_abort(struct group *group)
 {
-    struct group *group = local_of(comm)->group;
     pthread_mutex_lock(&group->mutex);
     group->is_aborted = true;
     pthread_cond_broadcast(&group->changed);
     pthread_mutex_unlock(&group->mutex);
 }
 
+static void local_abort(struct comm *comm, int exit_code)
+{
+    group_abort(local_of(comm)->group);
+}
+
+/* What the watch found ends: ranks that leave do so with a lost peer's code. */
+static void end_waits(void *ctx, int exit_code)
+{
+    group_abort(ctx);
+}
+
 static void group_destroy(struct group *group)
 {
+    watch_destroy(group->watch);
     pthread_cond_destroy(&group->changed);
     pthread_mutex_destroy(&group->mutex);
     free(group->entries);
@@ -213,6 +225,7 @@ static void local_destroy(struct comm *comm)
     struct local *local = local_of(comm);
     struct group *group = local->group;
     pthread_mutex_lock(&group->mutex);
+    seat_leave(comm->seat);
     bool is_last = --group->members == 0;
     pthread_mutex_unlock(&group->mutex);
     if (is_last)
@@ -235,7 +248,21 @@ static const struct comm_functions local_functions = {
         .destroy = local_destroy,
 };
 
-static enum zd_status group_create(int size, struct group **group_out)
+static enum zd_status create_watch(
+        struct group *group, const struct comm_options *options)
+{
+    char host[WATCH_HOST_MAX] = "";
+    struct watch_facts facts = comm_watch_facts(options);
+    facts.end = end_waits;
+    facts.ctx = group;
+    gethostname(host, sizeof host - 1);
+    ZD_TRY(watch_create(&facts, group->size, &group->watch));
+    ZD_TRY(watch_prepare(group->watch, 0, group->size));
+    return watch_join(group->watch, &(struct watch_world){.host = host});
+}
+
+static enum zd_status group_create(
+        int size, const struct comm_options *options, struct group **group_out)
 {
     struct group *group = calloc(1, sizeof *group);
     if (group)
@@ -249,6 +276,11 @@ static enum zd_status group_create(int size, struct group **group_out)
     pthread_mutex_init(&group->mutex, NULL);
     pthread_cond_init(&group->changed, NULL);
     group->size = size;
+    enum zd_status status = create_watch(group, options);
+    if (status != ZD_OK) {
+        group_destroy(group);
+        return status;
+    }
     *group_out = group;
     return ZD_OK;
 }
@@ -284,6 +316,8 @@ static enum zd_status member_create(
     }
     gethostname(local->base.host, sizeof local->base.host - 1);
     local->group = group;
+    local->base.watch = group->watch;
+    local->base.seat = watch_seat(group->watch, rank);
     group->members++;
     *comm_out = &local->base;
     return ZD_OK;
@@ -293,7 +327,7 @@ enum zd_status comm_local_create(
         int size, const struct comm_options *options, struct comm **comms_out)
 {
     struct group *group = NULL;
-    ZD_TRY(group_create(size, &group));
+    ZD_TRY(group_create(size, options, &group));
     for (int r = 0; r < size; r++) {
         enum zd_status status = member_create(group, r, options, &comms_out[r]);
         if (status == ZD_OK)

@@ -1,4 +1,5 @@
 #include "comm/comm_mpi.h"
+#include "comm/leftovers.h"
 
 #include <assert.h>
 #include <sched.h>
@@ -169,10 +170,15 @@ static void mpi_abort(struct comm *comm, int exit_code)
     MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
+/* The ranks part together, which is a wait like others. */
 static void mpi_destroy(struct comm *comm)
 {
     struct mpi *mpi = mpi_of(comm);
+    struct watch *watch = comm->watch;
+    struct seat *seat = comm->seat;
     bool finalises = mpi->finalises;
+    if (comm->size > 1)
+        comm_message_begin(comm, SEAT_PART, 0);
     for (int s = 0; s < 2; s++)
         stream_fini(&mpi->streams[s]);
     if (mpi->world != MPI_COMM_NULL)
@@ -182,6 +188,9 @@ static void mpi_destroy(struct comm *comm)
     free(mpi);
     if (finalises)
         MPI_Finalize();
+    if (seat)
+        seat_leave(seat);
+    watch_destroy(watch);
 }
 
 static const struct comm_functions mpi_functions = {
@@ -212,16 +221,63 @@ static void choose_single_copy(void)
     setenv("OMPI_MCA_smsc", "^cma", 0);                            /* 5 */
 }
 
-static enum zd_status start_mpi(int *argc, char ***argv, bool *finalises_out)
+/* The watch found the end. MPI is not called: its thread may be what hangs, and
+ * mpirun ends the others when this process has ended with the code. */
+static void end_process(void *ctx, int exit_code)
+{
+    FILE *const files[] = {stdout, stderr};
+    for (int i = 0; i < 2; i++)
+        if (ftrylockfile(files[i]) == 0) {
+            fflush_unlocked(files[i]);
+            funlockfile(files[i]);
+        }
+    _exit(exit_code);
+}
+
+bool comm_is_launched(void)
+{
+    static const char *const marks[] = {
+            "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "SLURM_STEP_ID"};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        if (getenv(marks[i]))
+            return true;
+    return false;
+}
+
+/* The watch begins before MPI does: that ranks find each other is a wait too.
+ */
+static enum zd_status start_watch(
+        struct mpi *mpi, const struct comm_options *options)
+{
+    struct watch_facts facts = comm_watch_facts(options);
+    facts.is_launched = comm_is_launched();
+    facts.end = end_process;
+    return watch_create(&facts, 1, &mpi->base.watch);
+}
+
+static void sweep(void)
+{
+    const char *place = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+    if (!place || strcmp(place, "0") == 0)
+        leftovers_sweep("/dev/shm");
+}
+
+static enum zd_status start_mpi(
+        struct mpi *mpi, int *argc, char ***argv,
+        const struct comm_options *options)
 {
     int is_initialised = 0, provided = MPI_THREAD_SINGLE;
     ZD_MPI(MPI_Initialized, &is_initialised);
+    if (!is_initialised) {
+        choose_single_copy();
+        sweep();
+    }
+    ZD_TRY(start_watch(mpi, options));
     if (is_initialised) {
         ZD_MPI(MPI_Query_thread, &provided);
     } else {
-        choose_single_copy();
         ZD_MPI(MPI_Init_thread, argc, argv, MPI_THREAD_FUNNELED, &provided);
-        *finalises_out = true;
+        mpi->finalises = true;
     }
     if (provided < MPI_THREAD_FUNNELED)
         return ZD_FAIL(
@@ -265,6 +321,7 @@ static enum zd_status take_memory(
         struct mpi *mpi, int rank, int size, const struct comm_options *options)
 {
     ZD_TRY(comm_base_init(&mpi->base, &mpi_functions, rank, size, options));
+    ZD_TRY(watch_prepare(mpi->base.watch, rank, size));
     mpi->requests = calloc(2 * (size_t)size, sizeof *mpi->requests);
     if (!mpi->requests)
         return ZD_FAIL(
@@ -298,6 +355,25 @@ static enum zd_status agree_early(
     return (enum zd_status)status;
 }
 
+static enum zd_status gather_places(
+        void *ctx, const void *mine, size_t bytes, void *all)
+{
+    return mpi_gather(ctx, mine, bytes, all, TRAFFIC_CONTROL);
+}
+
+static enum zd_status join_watch(struct mpi *mpi)
+{
+    struct comm *comm = &mpi->base;
+    char host[WATCH_HOST_MAX];
+    comm_watch_host(comm, host);
+    ZD_TRY(watch_join(
+            comm->watch,
+            &(struct watch_world){
+                    .host = host, .gather = gather_places, .ctx = comm}));
+    comm->seat = watch_seat(comm->watch, 0);
+    return ZD_OK;
+}
+
 static enum zd_status connect(
         struct mpi *mpi, const struct comm_options *options)
 {
@@ -310,6 +386,7 @@ static enum zd_status connect(
     enum zd_status status = take_memory(mpi, rank, size, options);
     ZD_TRY(agree_early(mpi, rank, status));
     ZD_TRY(look_around(mpi));
+    ZD_TRY(join_watch(mpi));
     return comm_agree(&mpi->base, settle_levels(mpi));
 }
 
@@ -321,7 +398,7 @@ enum zd_status comm_mpi_create(
     if (!mpi)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     mpi->world = MPI_COMM_NULL;
-    enum zd_status status = start_mpi(argc, argv, &mpi->finalises);
+    enum zd_status status = start_mpi(mpi, argc, argv, options);
     if (status == ZD_OK)
         status = connect(mpi, options);
     if (status != ZD_OK) {

@@ -37,7 +37,9 @@ static enum zd_status stay_released(void)
 static enum zd_status save_for_signal(struct trainer *trainer, bool must)
 {
     bool was_released = trainer_is_released(trainer);
+    comm_work(trainer->comm, WORK_COMMAND);
     enum zd_status status = trainer_retake(trainer);
+    comm_work(trainer->comm, WORK_NONE);
     if (status != ZD_OK)
         return must || status == ZD_ERR_PEER ? status : stay_released();
     ZD_TRY(between_begin(trainer));
@@ -188,6 +190,7 @@ static enum zd_status after_step(
     train_offload_add(&trainer->offload_total, &report->offload);
     trainer->steps_here++;
     rank_meter_step(&trainer->meter, report);
+    comm_step(trainer->comm, report->step + 1, report->step_seconds);
     if (trainer_is_first(trainer)) {
         warn_if_masked(trainer, report);
         tell_scale(trainer, report);
@@ -330,6 +333,7 @@ static enum zd_status run(struct trainer *trainer)
     ZD_TRY(between_end(trainer));
     ZD_TRY(rank_report_ask(trainer));
     trainer_tell_state(trainer, RUN_RUNNING);
+    comm_step(trainer->comm, trainer->state.step + 1, 0);
     starts_running(trainer->starts);
     startup_mark(&trainer->startup, "files");
     ZD_TRY(run_steps(trainer, &stopped));

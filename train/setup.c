@@ -234,6 +234,7 @@ static enum zd_status open_events(struct trainer *trainer)
     if (trainer_is_first(trainer))
         status = events_open(path, trainer->observer, &trainer->events);
     trainer->had_events = events_last_id(trainer->events) > 0;
+    hang_listen(trainer, path);
     trainer_tell_state(trainer, RUN_STARTING);
     return comm_agree(trainer->comm, status);
 }
@@ -310,9 +311,11 @@ static enum zd_status prepare(struct trainer *trainer)
                               &job->run, deadline_clock(), &trainer->deadline)
                     : ZD_OK;
     ZD_TRY(comm_agree(trainer->comm, status));
+    comm_work(trainer->control, WORK_DEVICE);
     ZD_TRY(rank_device_open(trainer));
     startup_mark(&trainer->startup, "device");
     ZD_TRY(comm_device_create(trainer->control, &job->comm, &trainer->comm));
+    comm_work(trainer->control, WORK_NONE);
     startup_mark(&trainer->startup, "communicators");
     status = job_plan_build(
             job, trainer->plan.world, comm_local_size(trainer->comm),
@@ -334,11 +337,15 @@ static enum zd_status prepare(struct trainer *trainer)
     status = text_open(job, &trainer->plan.config, &trainer->text);
     ZD_TRY(comm_agree(trainer->comm, status));
     ZD_TRY(comm_agree(trainer->comm, keep_files(trainer)));
+    comm_work(trainer->comm, WORK_TOKENISE);
     ZD_TRY(trainer_open_data(trainer));
+    comm_work(trainer->comm, WORK_NONE);
     ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
     startup_mark(&trainer->startup, "text and data");
+    comm_work(trainer->comm, WORK_DEVICE);
     status = take_memory(trainer);
     ZD_TRY(comm_agree(trainer->comm, status));
+    comm_work(trainer->comm, WORK_NONE);
     startup_mark(&trainer->startup, "memory");
     trainer->batch_room = job_plan_batches(job, trainer->plan.accumulation);
     fill_writer(trainer);
@@ -373,6 +380,29 @@ static enum zd_status open_replay(struct trainer *trainer)
     return ZD_OK;
 }
 
+static enum zd_status read_state(struct trainer *trainer)
+{
+    /* the base, which no checkpoint holds */
+    bool is_adapted = trainer->plan.table.adapters != NULL;
+    if (is_adapted)
+        ZD_TRY(load_weights(trainer));
+    ZD_TRY(trainer_resume(trainer));
+    ZD_TRY(comm_agree(trainer->control, try_export(trainer)));
+    if (!trainer->resumed_from[0] && !is_adapted)
+        ZD_TRY(load_weights(trainer));
+    return ZD_OK;
+}
+
+static enum zd_status resume_or_load(struct trainer *trainer)
+{
+    comm_work(trainer->comm, WORK_LOAD);
+    struct comm_files *files = comm_files_begin(trainer->comm, "load");
+    enum zd_status status = read_state(trainer);
+    comm_files_end(files);
+    comm_work(trainer->comm, WORK_NONE);
+    return status;
+}
+
 enum zd_status trainer_init(
         struct trainer *trainer, const struct train_job *job, struct comm *comm,
         const struct train_observer *observer, bool *finished_out)
@@ -391,14 +421,7 @@ enum zd_status trainer_init(
     ZD_TRY(open_replay(trainer));
     ZD_TRY(prepare(trainer));
     trainer->save_seconds = guess_save_seconds(trainer);
-    /* the base, which no checkpoint holds */
-    bool is_adapted = trainer->plan.table.adapters != NULL;
-    if (is_adapted)
-        ZD_TRY(load_weights(trainer));
-    ZD_TRY(trainer_resume(trainer));
-    ZD_TRY(comm_agree(comm, try_export(trainer)));
-    if (!trainer->resumed_from[0] && !is_adapted)
-        ZD_TRY(load_weights(trainer));
+    ZD_TRY(resume_or_load(trainer));
     startup_mark(&trainer->startup, "weights");
     *finished_out = trainer->state.step >= trainer->state.max_steps;
     ZD_TRY(write_plan(trainer));
@@ -421,6 +444,7 @@ void trainer_fini(struct trainer *trainer)
 {
     finish_streams(trainer);
     batches_stop(trainer);
+    hang_forget(trainer);
     metrics_close(trainer->metrics);
     events_close(trainer->events);
     json_decref(trainer->commands);

@@ -385,6 +385,7 @@ static int remove_entry(
         const char *path, const struct stat *info, int type,
         struct FTW *position)
 {
+    progress_completed(); /* of gigabytes each takes a while */
     return remove(path);
 }
 

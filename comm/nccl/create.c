@@ -113,7 +113,6 @@ static enum zd_status join(struct nccl *nccl)
     if (status != ZD_OK)
         stay_out(nccl);
     ZD_TRY(comm_agree(control, status));
-    ZD_TRY(nccl_seats_take(nccl));
     return comm_agree(control, nccl_watch_start(nccl));
 }
 
@@ -133,7 +132,9 @@ enum zd_status comm_nccl_create(
         status = comm_device_init(&nccl->device, control, &nccl_backend);
     if (status == ZD_OK) {
         nccl->device.base.options = *options;
+        enum comm_work before = comm_work(control, WORK_DEVICE);
         status = join(nccl);
+        comm_work(control, before);
     }
     if (status != ZD_OK) {
         nccl_give_up(nccl);

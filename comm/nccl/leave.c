@@ -23,7 +23,6 @@ void nccl_destroy(struct comm *comm)
     struct nccl *nccl = (struct nccl *)comm;
     nccl_watch_stop(nccl);
     nccl_await_told(nccl);
-    nccl_seats_leave(nccl);
     if (atomic_load(&nccl->has_failed) || atomic_load(&nccl->aborts))
         return;
     stream_finish(nccl->stream);

@@ -19,8 +19,9 @@
  * Sums in rank order are exchanges and kernels of ours instead
  * (ordered.c).
  *
- * Threads: the trainer's; and the watch (watch.c), which looks at events
- * and asynchronous errors, and ends the job when an operation takes too long.
+ * Threads: the trainer's; and one (watch.c) that looks at events and
+ * asynchronous errors. That an operation takes too long is found by the watch
+ * of all back ends (comm/watch/watch.h), from what is begun and done.
  */
 #ifndef ZD_COMM_NCCL_PRIVATE_H
 #define ZD_COMM_NCCL_PRIVATE_H
@@ -28,7 +29,6 @@
 #include "base/device/device.h"
 #include "comm/comm_device.h"
 #include "comm/nccl/door.h"
-#include "comm/nccl/hosts.h"
 #include "comm/nccl/slots.h"
 
 #include <pthread.h>
@@ -36,13 +36,10 @@
 
 enum { FLIGHT_ENTRIES = 64, NCCL_COMMS = 3 };
 
-/* One operation in the record of the last ones. */
+/* One of the last operations. */
 struct flight {
     uint64_t number; /* sequence + 1; 0: none yet */
-    enum comm_op_kind kind;
-    enum dtype type;
-    size_t bytes;               /* of the full array */
-    double begun, queued, done; /* clock_seconds; 0: not yet */
+    bool is_queued;
 };
 
 struct nccl {
@@ -67,7 +64,7 @@ struct nccl {
                      than one */
     void *registered[NCCL_COMMS];
 
-    /* the watch */
+    /* the thread that looks */
     pthread_t watch;
     bool is_watched;
     pthread_mutex_t lock; /* of all below but the atomics */
@@ -76,10 +73,7 @@ struct nccl {
     struct flight flights[FLIGHT_ENTRIES]; /* by sequence */
     uint64_t flight_first, flight_count;   /* first: not known to be done */
     atomic_bool has_failed, is_told;       /* is_told: the record is printed */
-    atomic_bool gave_up;  /* by nccl_give_up: the watch has nothing to add */
-    struct hosts *hosts;  /* NULL: there are no other hosts */
-    struct seat *seats;   /* (ranks of this host) NULL: cannot be had */
-    int seat_count, seat; /* in the order of their ranks */
+    atomic_bool gave_up; /* by nccl_give_up: the watch has nothing to add */
 };
 
 enum { NCCL_WORLD, NCCL_NODE, NCCL_RAIL };
@@ -152,20 +146,12 @@ void nccl_give_up(struct nccl *nccl);
 
 void nccl_note_begun(struct nccl *nccl, const struct comm_op *op);
 void nccl_note_queued(struct nccl *nccl, const struct comm_op *op);
-/* Looks which operations are done. Under the lock. */
+/* Looks which operations are done, for the watch of the ranks. */
 void nccl_note_done(struct nccl *nccl);
-struct flight *nccl_flight_of(struct nccl *nccl, uint64_t sequence);
-/* Prints the last operations, and which ranks have not entered what hangs. */
-void nccl_tell_record(struct nccl *nccl);
 
 /* --- versions.c ----------------------------------------------------------- */
 
 /* ZD_ERR_UNFIT, with all versions, when the ranks opened different ones. */
 enum zd_status nccl_versions_agree(struct nccl *nccl);
-
-/* --- seats.c -------------------------------------------------------------- */
-
-enum zd_status nccl_seats_take(struct nccl *nccl);
-void nccl_seats_leave(struct nccl *nccl);
 
 #endif

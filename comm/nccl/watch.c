@@ -1,5 +1,5 @@
-/* The watch over operations under way: a thread that sees when they are done,
- * when NCCL reports an error, and when one takes longer than comm.timeout. */
+/* A thread that sees when operations are done and when NCCL reports an error,
+ * and what ends communicators. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/threads.h"
@@ -109,9 +109,7 @@ static void *end_process(void *ctx)
 static bool tell_error(struct nccl *nccl)
 {
     const struct comm *comm = &nccl->device.base;
-    int32_t none = 0;
-    if (nccl->seats && !atomic_compare_exchange_strong(
-                               &nccl->seats[0].teller, &none, comm->rank + 1)) {
+    if (!watch_tells(comm->watch)) {
         zd_log(ZD_LOG_ERROR, "rank %d (%s) too: %s", comm->rank, comm->host,
                zd_error_get()->what);
         return false;
@@ -127,7 +125,7 @@ static void await_teller(struct nccl *nccl)
 {
     double begun = clock_seconds();
     while (!atomic_load(&nccl->gave_up) &&
-           !atomic_load(&nccl->seats[0].is_told) &&
+           !watch_is_told(nccl->device.base.watch) &&
            clock_seconds() - begun < TELLER_SECONDS)
         nap();
 }
@@ -141,16 +139,27 @@ void nccl_fail(struct nccl *nccl)
     if (atomic_load(&nccl->gave_up))
         return;
     bool is_teller = tell_error(nccl);
-    nccl_tell_record(nccl);
+    watch_tell_collectives(nccl->device.base.watch);
     if (!is_teller)
         await_teller(nccl);
-    else if (nccl->seats)
-        atomic_store(&nccl->seats[0].is_told, true);
+    else
+        watch_told(nccl->device.base.watch);
     atomic_store(&nccl->is_told, true);
     if (thread_start(&thread, "zerod-end", end_process, nccl) == 0)
         pthread_detach(thread);
     else
         end_process(nccl);
+}
+
+/* The watch of the ranks has found a hang and ends the process. */
+static void end_with_job(void *ctx)
+{
+    struct nccl *nccl = ctx;
+    atomic_store(&nccl->is_told, true);
+    atomic_store(&nccl->has_failed, true);
+    if (!nccl_abort_all(nccl))
+        zd_log(ZD_LOG_ERROR, "rank %d: ncclCommAbort hangs",
+               nccl->device.base.rank);
 }
 
 void nccl_give_up(struct nccl *nccl)
@@ -162,28 +171,6 @@ void nccl_give_up(struct nccl *nccl)
 }
 
 /* --- the thread ----------------------------------------------------------- */
-
-static enum zd_status check_time(struct nccl *nccl)
-{
-    double timeout = nccl->device.base.options.timeout;
-    enum zd_status status = ZD_OK;
-    pthread_mutex_lock(&nccl->lock);
-    nccl_note_done(nccl);
-    if (nccl->flight_first < nccl->flight_count && timeout > 0) {
-        const struct flight *flight = nccl_flight_of(nccl, nccl->flight_first);
-        double taken = clock_seconds() - flight->begun;
-        if (taken > timeout)
-            status =
-                    ZD_FAIL(ZD_ERR_PEER, "E1235",
-                            "%s #%llu (%s, %zu bytes) is not done after %.1f s "
-                            "(comm.timeout)",
-                            seat_kind_name(flight->kind),
-                            (unsigned long long)flight->number,
-                            dtype_name(flight->type), flight->bytes, taken);
-    }
-    pthread_mutex_unlock(&nccl->lock);
-    return status;
-}
 
 static enum zd_status check_errors(struct nccl *nccl)
 {
@@ -229,18 +216,24 @@ static void *watch(void *ctx)
     struct nccl *nccl = ctx;
     device_use(nccl->gpu);
     while (goes_on(nccl) && !atomic_load(&nccl->has_failed))
-        if (check_errors(nccl) != ZD_OK || check_time(nccl) != ZD_OK)
+        if (check_errors(nccl) != ZD_OK)
             nccl_fail(nccl);
+        else
+            nccl_note_done(nccl);
     return NULL;
 }
 
 enum zd_status nccl_watch_start(struct nccl *nccl)
 {
-    if (thread_start(&nccl->watch, "zerod-watch", watch, nccl) != 0)
+    if (thread_start(&nccl->watch, "zerod-nccl", watch, nccl) != 0)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602",
                 "the system refused a thread to watch over collectives");
     nccl->is_watched = true;
+    watch_operations_run(nccl->device.base.watch);
+    watch_on_end(
+            nccl->device.base.watch,
+            &(struct watch_ending){.ctx = nccl, .end = end_with_job});
     return ZD_OK;
 }
 
@@ -248,6 +241,7 @@ void nccl_watch_stop(struct nccl *nccl)
 {
     if (!nccl->is_watched)
         return;
+    watch_on_end(nccl->device.base.watch, &(struct watch_ending){0});
     pthread_mutex_lock(&nccl->lock);
     nccl->stops = true;
     pthread_cond_broadcast(&nccl->changed);

@@ -187,6 +187,7 @@ static enum zd_status train(struct comm *comm, const struct job *job)
     struct report *report = NULL;
     struct control *control = NULL;
     enum zd_status status = ZD_OK;
+    comm_work(comm, WORK_COMMAND); /* what rank 0 tells others may be long */
     warn_about_binding(options, comm);
     if (comm_rank(comm) == 0)
         tell_idle_keys(job);
@@ -197,10 +198,13 @@ static enum zd_status train(struct comm *comm, const struct job *job)
         struct train_observer screen = report_observer(report);
         struct train_observer observer = control_observer(control, &screen);
         observer.failed = tell_cause;
+        comm_work(comm, WORK_NONE);
         status = train_run(options, comm, &observer);
+        comm_work(comm, WORK_COMMAND);
     }
     control_destroy(control, status);
     report_destroy(report);
+    comm_work(comm, WORK_NONE);
     return status;
 }
 
@@ -248,23 +252,13 @@ static struct comm_options first_look(struct cli_args *args)
     return options;
 }
 
-static bool is_launched(void)
-{
-    static const char *const marks[] = {
-            "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "SLURM_STEP_ID"};
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        if (getenv(marks[i]))
-            return true;
-    return false;
-}
-
 /* A process that nobody launched is alone, and needs no MPI: that would take
  * half a second, write below /tmp and start a helper process. */
 static enum zd_status join(
         const struct comm_options *options, int *argc, char ***argv,
         struct comm **comm_out)
 {
-    if (options->backend == COMM_MPI || is_launched())
+    if (options->backend == COMM_MPI || comm_is_launched())
         return comm_mpi_create(argc, argv, options, comm_out);
     return comm_local_create(1, options, comm_out);
 }
@@ -301,7 +295,7 @@ enum zd_status command_run_refused(
     struct comm_options options = train_job_default().comm;
     struct zd_error error = *zd_error_get();
     struct comm *comm;
-    if (!is_launched())
+    if (!comm_is_launched())
         return status;
     zd_error_clear();
     if (comm_mpi_create(argc, argv, &options, &comm) == ZD_OK) {

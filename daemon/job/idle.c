@@ -3,13 +3,12 @@
 #include "daemon/job/job_internal.h"
 
 /* On the CPU: attention is our own and products are fp32, sums are in rank
- * order, and collectives are MPI's, which has no watchdog. */
+ * order, and collectives are MPI's. */
 static const struct {
     const char *section, *name;
 } gpu_keys[] = {
-        {"device", "gpus"},   {"device", "numa_bind"}, {"model", "attn"},
-        {"train", "tf32"},    {"comm", "reduce"},      {"comm", "timeout"},
-        {"comm", "max_ctas"},
+        {"device", "gpus"}, {"device", "numa_bind"}, {"model", "attn"},
+        {"train", "tf32"},  {"comm", "reduce"},      {"comm", "max_ctas"},
 };
 
 bool job_idle_keys(const struct job *job, char *out, size_t bytes)

@@ -47,7 +47,7 @@ const struct problems *job_problems(const struct job *job);
 const struct train_job *job_options(const struct job *job);
 
 /* Keys that the job gives and that do nothing because the CPU computes, as
- * "model.attn, comm.timeout"; false: there is none. */
+ * "model.attn, comm.max_ctas"; false: there is none. */
 bool job_idle_keys(const struct job *job, char *out, size_t bytes);
 
 /* Every key, its value and where it came from: as TOML text that can be read

@@ -64,7 +64,7 @@ enum schema_flags {
     SCHEMA_NAMES = 64,    /* letters, digits, '.', '_', '-' only; 1 to 48 */
     SCHEMA_NOT_ZERO = 128,
     SCHEMA_AS_BOOL = 256, /* an enum whose field is a bool */
-    SCHEMA_ZERO = 512,    /* an integer whose 0 is no "auto": that is -1 */
+    SCHEMA_ZERO = 512,    /* a number whose 0 is no "auto": that is -1 */
 };
 
 /* Values of the choices of SCHEMA_OPTIMIZER: an enum optim_name and these. */

@@ -154,7 +154,7 @@ static bool read_duration(
     if (node->kind != TOML_STRING)
         return value_fail_type(job, key, node);
     if ((key->flags & SCHEMA_AUTO) && is_auto(node)) {
-        *FIELD(double, base, key->offset) = 0;
+        *FIELD(double, base, key->offset) = key->flags & SCHEMA_ZERO ? -1 : 0;
         return true;
     }
     if (!words_duration(node->string, &seconds))

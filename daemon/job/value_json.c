@@ -164,7 +164,9 @@ json_t *value_json(const struct schema_key *key, const void *base)
     case SCHEMA_LIMIT:
         return size_json(key, base);
     case SCHEMA_DURATION:
-        if (FIELD(double, base, key->offset) == 0 && (key->flags & SCHEMA_AUTO))
+        if (FIELD(double, base, key->offset) ==
+                    (key->flags & SCHEMA_ZERO ? -1 : 0) &&
+            (key->flags & SCHEMA_AUTO))
             return json_string("auto");
         snprintf(text, sizeof text, "%.15gs", FIELD(double, base, key->offset));
         return json_string(text);

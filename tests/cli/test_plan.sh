@@ -151,8 +151,8 @@ for k in 3 16; do
 done
 
 # --- keys of GPUs ---
-ok 'a run on the CPU names the keys that do nothing there' eval 'rm -rf run && call 0 --job job.toml --set comm.timeout=30s --set model.attn=cudnn \
-    --set train.max_steps=1 && has "without effect on the CPU: model.attn, comm.timeout$" err'
+ok 'a run on the CPU names the keys that do nothing there' eval 'rm -rf run && call 0 --job job.toml --set comm.max_ctas=4 --set model.attn=cudnn \
+    --set train.max_steps=1 && has "without effect on the CPU: model.attn, comm.max_ctas$" err'
 ok '  and is silent where there is none' eval 'rm -rf run && call 0 --job job.toml --set train.max_steps=1 && ! has "without effect" err'
 ok 'without a GPU: what to do about it' eval 'call 69 --job job.toml --set device.backend=cuda && has "E1201" err &&
     has "^  = help: (build zerod with -Dcuda=enabled .docs/gpu.md.|install the NVIDIA driver, 580 or later|.nvidia-smi. lists)" err'

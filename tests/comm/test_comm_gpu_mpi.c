@@ -160,6 +160,7 @@ int main(int argc, char **argv)
             .reduce = is_ordered ? COMM_REDUCE_ORDERED : COMM_REDUCE_FAST,
             .timeout = is_suite ? 0 : seconds};
     host.hierarchical = options.hierarchical;
+    host.timeout = options.timeout;
     enum zd_status status = comm_mpi_create(&argc, &argv, &host, &control);
     if (status == ZD_OK)
         status = open_all();

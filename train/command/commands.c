@@ -204,6 +204,7 @@ static enum zd_status act_with_memory(
     if (outcome->status != ZD_OK)
         return ZD_OK;
     ZD_TRY(act(trainer, command, outcome));
+    comm_work(trainer->comm, WORK_COMMAND);
     return trainer->is_stopped ? ZD_OK : release_again(trainer);
 }
 
@@ -213,7 +214,9 @@ enum zd_status trainer_command(struct trainer *trainer)
     struct train_command command = trainer->command; /* rank 0's */
     ZD_TRY(comm_broadcast(trainer->comm, &command, sizeof command, 0));
     command_list(trainer, &command);
+    comm_work(trainer->comm, WORK_COMMAND);
     enum zd_status status = act_with_memory(trainer, &command, &outcome);
+    comm_work(trainer->comm, WORK_NONE);
     if (outcome.status != ZD_OK)
         command_unlist(trainer);
     if (status == ZD_OK) {

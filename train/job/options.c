@@ -26,7 +26,11 @@ struct train_job train_job_default(void)
             .optim = optim_options_default(),
             .zero = zero_options_default(),
             .offload = offload_options_default(),
-            .comm = {.backend = COMM_AUTO, .max_ctas = COMM_CTAS_AUTO},
+            .comm =
+                    {.backend = COMM_AUTO,
+                     .timeout = COMM_TIMEOUT_AUTO,
+                     .files_timeout = 60,
+                     .max_ctas = COMM_CTAS_AUTO},
             .eval =
                     {.eval_strategy = EVAL_STEPS,
                      .eval_steps = 200,

@@ -184,6 +184,24 @@ void events_tell(
     tell_trouble(&trouble);
 }
 
+void events_append(
+        const char *path, const char *kind, int64_t step, json_t *members)
+{
+    struct zd_error trouble = {.status = ZD_OK};
+    struct train_observer nobody = {0};
+    struct events events = {.observer = &nobody};
+    struct train_event event = {.kind = kind, .step = step};
+    bool is_there;
+    if (fs_look(path, &is_there) == ZD_OK && is_there &&
+        read_end(path, &events.last_id, &events.kept) == ZD_OK &&
+        row_file_open(path, events.kept, &events.file) == ZD_OK) {
+        tell(&events, &event, members, &trouble);
+        row_file_sync(events.file);
+        row_file_close(events.file);
+    }
+    json_decref(members);
+}
+
 bool events_want_steps(const struct events *events)
 {
     return events && events->observer->event;

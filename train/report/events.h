@@ -24,6 +24,10 @@ void events_close(struct events *events);
  * nothing is survived as in metrics.jsonl. `events` may be NULL. */
 void events_tell(
         struct events *events, const char *kind, int64_t step, json_t *members);
+/* By another rank, while the one that has the events open does not run: behind
+ * the whole lines of the file, if it is there. Takes ownership of `members`. */
+void events_append(
+        const char *path, const char *kind, int64_t step, json_t *members);
 /* Does somebody hear of steps? They are not in the file. */
 bool events_want_steps(const struct events *events);
 /* The last id given; 0: none yet. */

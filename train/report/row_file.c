@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/must.h"
+#include "base/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -138,6 +139,7 @@ enum zd_status row_file_sync(struct row_file *file)
         return ZD_FAIL(
                 ZD_ERR_IO, "E0732", "cannot flush %s: %s", file->path,
                 strerror(errno));
+    progress_completed();
     return ZD_OK;
 }
 

@@ -62,6 +62,7 @@ enum zd_status decoder_run(
         int32_t id = sampler_pick(
                 sampler, decoder->logits, decoder->order,
                 decoder->config->vocab_size, past);
+        comm_goes_on(decoder->comm);
         if (decoder->comm)
             ZD_TRY(comm_broadcast(decoder->comm, &id, sizeof id, 0));
         if (text_ends(decoder->text, decoder->config, id))

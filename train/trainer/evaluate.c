@@ -61,6 +61,7 @@ static enum zd_status run_batches(
         enum zd_status filled =
                 fill_batch(trainer, mine, samples, memory, targets);
         *read = *read == ZD_OK ? filled : *read;
+        comm_goes_on(trainer->comm);
         ZD_TRY(zero_eval_begin(trainer->zero));
         ZD_TRY(model_evaluate(trainer->model, &batch, &hooks));
     }

@@ -56,6 +56,7 @@ enum zd_status trainer_save_now(struct trainer *trainer)
     if (trainer->last_saved_step == trainer->state.step)
         return ZD_OK;
     trainer_tell_state(trainer, RUN_CHECKPOINTING);
+    struct comm_files *files = comm_files_begin(trainer->comm, "save");
     enum zd_status status = sync_rows(trainer);
     trainer->writer.last_event = events_last_id(trainer->events);
     char *text = trainer_state_text(trainer);
@@ -69,6 +70,7 @@ enum zd_status trainer_save_now(struct trainer *trainer)
         committed(trainer, path, clock_seconds() - began);
         status = retain(trainer);
     }
+    comm_files_end(files);
     trainer_tell_state(trainer, before);
     return status;
 }
@@ -167,7 +169,13 @@ enum zd_status trainer_export(struct trainer *trainer)
 {
     if (trainer->job->checkpoint.export == EXPORT_NONE)
         return ZD_OK;
-    if (trainer->last_saved_step != trainer->state.step)
-        return export_unsaved(trainer);
-    return export_from(trainer, trainer->last_checkpoint);
+    enum comm_work before = comm_work(trainer->comm, WORK_EXPORT);
+    struct comm_files *files = comm_files_begin(trainer->comm, "export");
+    bool is_saved = trainer->last_saved_step == trainer->state.step;
+    enum zd_status status =
+            is_saved ? export_from(trainer, trainer->last_checkpoint)
+                     : export_unsaved(trainer);
+    comm_files_end(files);
+    comm_work(trainer->comm, before);
+    return status;
 }

@@ -5,6 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What may be long is no hang. A start says so part by part (train/setup.c). */
+static void tell_watch(struct trainer *trainer, enum train_run_state state)
+{
+    static const enum comm_work works[RUN_STATES] = {
+            [RUN_EVALUATING] = WORK_EVALUATE,
+            [RUN_SAMPLING] = WORK_SAMPLE,
+            [RUN_CHECKPOINTING] = WORK_SAVE};
+    if (state != RUN_STARTING)
+        comm_work(trainer->comm, works[state]);
+}
+
 void trainer_tell_state(struct trainer *trainer, enum train_run_state state)
 {
     const struct train_observer *observer = trainer->observer;
@@ -12,6 +23,7 @@ void trainer_tell_state(struct trainer *trainer, enum train_run_state state)
     if (trainer->run_state == state && state != RUN_STARTING)
         return;
     trainer->run_state = state;
+    tell_watch(trainer, state);
     if (!trainer_is_first(trainer))
         return;
     if (observer->state)

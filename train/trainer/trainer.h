@@ -10,6 +10,7 @@
 #include "train/report/metrics.h"
 #include "train/report/startup.h"
 #include "train/text/text.h"
+#include "train/trainer/hang.h"
 #include "train/trainer/output_dir.h"
 #include "train/trainer/rank_device.h"
 #include "train/trainer/rank_report.h"
@@ -50,6 +51,7 @@ struct trainer {
     struct checkpoint_writer writer;
     struct metrics *metrics; /* rank 0 */
     struct events *events;   /* rank 0 */
+    struct hang_told hang;   /* hang.h */
     bool had_events;         /* rank 0: of a run before */
     json_t *commands;        /* rank 0: done so far (events.h) */
     struct train_state state;

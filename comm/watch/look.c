@@ -1,0 +1,228 @@
+/* What the watch looks at: waits, files, who started this process. */
+#include "comm/watch/private.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* Other hosts are asked no more often. */
+static const uint64_t ASK_AGAIN = 1000 * 1000, LOOK_AGAIN = 100 * 1000;
+
+int watch_tell_seats(
+        void *ctx, enum seat_lane lane, uint64_t number, struct seat_told *told)
+{
+    struct watch *watch = ctx;
+    int count = watch->host_count < HOSTS_SEATS_MAX ? watch->host_count
+                                                    : HOSTS_SEATS_MAX;
+    for (int i = 0; i < count; i++)
+        told[i] = seat_tell(&watch_board(watch)->seats[i], lane, number);
+    return count;
+}
+
+void watch_look_around(
+        struct watch *watch, enum seat_lane lane, uint64_t number, bool asks)
+{
+    struct hosts_question question = {
+            .lane = lane,
+            .number = number,
+            .told = watch->told,
+            .heard = watch->heard};
+    int seat = 0;
+    memset(watch->heard, 0, (size_t)watch->size * sizeof *watch->heard);
+    if (asks && hosts_are_open(watch->hosts))
+        hosts_ask(watch->hosts, &question);
+    for (int r = 0; r < watch->size; r++) {
+        if (watch->first[r] == watch->first[watch->rank]) {
+            watch->told[r] =
+                    seat_tell(&watch_board(watch)->seats[seat++], lane, number);
+            watch->heard[r] = true;
+        }
+        watch->ever_heard[r] = watch->ever_heard[r] || watch->heard[r];
+    }
+}
+
+/* --- waits ---------------------------------------------------------------- */
+
+struct wait {
+    enum seat_lane lane;
+    uint64_t number, since;
+    enum comm_work work;
+};
+
+/* Operations that run by themselves: since when the oldest is not done. */
+static bool find_stall(
+        struct watch *watch, int n, const struct seat *seat, struct wait *wait)
+{
+    struct own *own = &watch->own[n];
+    uint64_t begun = atomic_load(&seat->lanes[LANE_OPERATIONS].begun);
+    uint64_t done = atomic_load(&seat->lanes[LANE_OPERATIONS].done);
+    bool stalls = begun > done;
+    if (stalls && (!own->stalls || own->stall_done != done))
+        own->stall_since = watch->last;
+    own->stalls = stalls;
+    own->stall_done = done;
+    wait->lane = LANE_OPERATIONS;
+    wait->number = done + 1;
+    wait->since = own->stall_since;
+    return stalls;
+}
+
+static bool find_wait(struct watch *watch, int n, struct wait *wait)
+{
+    const struct seat *seat = watch_own(watch, n);
+    struct seat_look look = seat_look(seat);
+    wait->work = look.work;
+    bool stalls =
+            atomic_load(&watch->runs_alone) && find_stall(watch, n, seat, wait);
+    if (look.state == SEAT_WAITS) {
+        wait->lane = look.lane;
+        wait->number = look.number;
+        wait->since = look.since;
+        return true;
+    }
+    return stalls;
+}
+
+/* Does a lower rank of this host wait too long as well? It asks then, and one
+ * is enough. */
+static bool another_asks(const struct watch *watch, int n, uint64_t limit)
+{
+    for (int i = 0; i < watch->first_seat + n; i++) {
+        struct seat_told told =
+                seat_tell(&watch_board(watch)->seats[i], LANE_MESSAGES, 0);
+        if (told.state == SEAT_WAITS && told.beat_ms < 1000 &&
+            1000ull * told.silent_ms > limit)
+            return true;
+    }
+    return false;
+}
+
+static bool is_together(const struct watch *watch)
+{
+    struct seat_look look = seat_look(watch_own(watch, 0));
+    return !(
+            look.state == SEAT_WAITS && look.lane == LANE_MESSAGES &&
+            look.number == 1);
+}
+
+static bool judge(
+        struct watch *watch, int n, const struct wait *wait, double seconds,
+        double limit, struct verdict *verdict)
+{
+    const struct seat *seat = watch_own(watch, n);
+    struct verdict_ask ask = {
+            .rank = watch->rank + n,
+            .work = wait->work,
+            .lane = wait->lane,
+            .number = wait->number,
+            .word = seat_what(seat, wait->lane, wait->number),
+            .step = atomic_load(&seat->step),
+            .seconds = seconds,
+            .limit = limit,
+            .size = watch->size,
+            .told = watch->told,
+            .heard = watch->heard,
+            .ever_heard = watch->ever_heard};
+    if (!is_together(watch)) {
+        *verdict = (struct verdict){
+                .rank = watch->rank + n,
+                .why = WHY_JOIN,
+                .exit_code = 75,
+                .writer = -1,
+                .word = ask.word,
+                .number = 1,
+                .seconds = seconds};
+        return true;
+    }
+    watch_look_around(watch, wait->lane, wait->number, true);
+    return verdict_find(&ask, verdict);
+}
+
+static bool check_wait(struct watch *watch, int n, struct verdict *verdict)
+{
+    struct own *own = &watch->own[n];
+    struct wait wait;
+    uint64_t limit = atomic_load(&watch->limit);
+    if (!find_wait(watch, n, &wait) || limit == 0)
+        return false;
+    uint64_t since = wait.since > watch->floor ? wait.since : watch->floor;
+    uint64_t waited = watch->last > since ? watch->last - since : 0;
+    if (waited <= limit || watch->last < own->next_look)
+        return false;
+    bool asks = watch->hosts && hosts_are_open(watch->hosts);
+    own->next_look = watch->last + (asks ? ASK_AGAIN : LOOK_AGAIN);
+    if (another_asks(watch, n, limit))
+        return false;
+    return judge(
+            watch, n, &wait, 1e-6 * (double)waited, 1e-6 * (double)limit,
+            verdict);
+}
+
+bool watch_check_waits(struct watch *watch, struct verdict *verdict)
+{
+    for (int n = 0; n < watch->count; n++)
+        if (check_wait(watch, n, verdict))
+            return true;
+    return false;
+}
+
+/* --- files ---------------------------------------------------------------- */
+
+static bool waits(const struct watch *watch)
+{
+    for (int n = 0; n < watch->count; n++)
+        if (seat_look(watch_own(watch, n)).state == SEAT_WAITS)
+            return true;
+    return false;
+}
+
+/* While a save's or load's own thread waits for others nothing of it can be
+ * done. */
+static bool check_file(struct watch *watch, struct comm_files *files)
+{
+    bool is_there = atomic_load(&files->what) != NULL;
+    uint64_t completed = atomic_load(&files->progress.completed);
+    bool is_held = atomic_load(&files->is_trainers) && waits(watch);
+    if (is_there &&
+        (!files->was_there || completed != files->completed || is_held))
+        files->since = watch->last;
+    files->was_there = is_there;
+    files->completed = completed;
+    uint64_t since = files->since > watch->floor ? files->since : watch->floor;
+    return is_there &&
+           (double)(watch->last - since) > 1e6 * watch->facts.files_timeout;
+}
+
+bool watch_check_files(struct watch *watch, struct verdict *verdict)
+{
+    if (watch->facts.files_timeout <= 0)
+        return false;
+    for (int i = 0; i < WATCH_FILES_MAX; i++) {
+        if (!check_file(watch, &watch->files[i]))
+            continue;
+        *verdict = (struct verdict){
+                .rank = watch->rank,
+                .why = WHY_FILES,
+                .exit_code = 74,
+                .writer = watch->rank,
+                .step = atomic_load(&watch_own(watch, 0)->step),
+                .seconds = watch->facts.files_timeout,
+                .files = (uint32_t)i};
+        return true;
+    }
+    return false;
+}
+
+/* --- who started this process --------------------------------------------- */
+
+bool watch_check_launcher(struct watch *watch, struct verdict *verdict)
+{
+    if (!watch->facts.is_launched || (int)getppid() == watch->launcher)
+        return false;
+    *verdict = (struct verdict){
+            .rank = watch->rank,
+            .why = WHY_LAUNCHER,
+            .exit_code = 75,
+            .writer = -1,
+            .step = atomic_load(&watch_own(watch, 0)->step)};
+    return true;
+}

@@ -1,0 +1,22 @@
+/* pace.h - how long a collective may take, learned from the steps.
+ *
+ *   limit = max(10 s, 5 x the longest good step), ten times that until two
+ *           steps were made; a good step takes at most 3 x the median
+ *
+ * The last PACE_STEPS steps count. One thread at a time. */
+#ifndef ZD_COMM_WATCH_PACE_H
+#define ZD_COMM_WATCH_PACE_H
+
+#include <stdint.h>
+
+enum { PACE_STEPS = 64 };
+
+struct pace {
+    double seconds[PACE_STEPS];
+    int64_t steps;
+};
+
+void pace_add(struct pace *pace, double seconds);
+double pace_limit(const struct pace *pace);
+
+#endif

@@ -1,0 +1,245 @@
+/* What a seat says, and how it is read by others. */
+#include "comm/watch/seat.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <time.h>
+
+uint64_t seat_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* --- state, work, lane and since in one word ------------------------------ */
+
+enum { STATE_BIT = 60, WORK_BIT = 52, LANE_BIT = 51 };
+static const uint64_t SINCE_MASK = ((uint64_t)1 << LANE_BIT) - 1;
+
+static uint64_t pack(
+        enum seat_state state, enum comm_work work, enum seat_lane lane)
+{
+    return (uint64_t)state << STATE_BIT | (uint64_t)work << WORK_BIT |
+           (uint64_t)lane << LANE_BIT | (seat_clock() & SINCE_MASK);
+}
+
+static enum seat_state state_of(uint64_t doing)
+{
+    return (enum seat_state)(doing >> STATE_BIT);
+}
+
+static enum comm_work work_of(uint64_t doing)
+{
+    return (enum comm_work)(doing >> WORK_BIT & 0xff);
+}
+
+static enum seat_lane lane_of(uint64_t doing)
+{
+    return (enum seat_lane)(doing >> LANE_BIT & 1);
+}
+
+/* --- the owner's ---------------------------------------------------------- */
+
+void seat_begin(
+        struct seat *seat, enum seat_lane lane, uint64_t number, uint64_t word)
+{
+    atomic_store(&seat->lanes[lane].what[number % SEAT_RECORD], word);
+    assert(atomic_load(&seat->lanes[lane].begun) < number);
+    atomic_store(&seat->lanes[lane].begun, number);
+    atomic_store(&seat->sign, seat_clock());
+}
+
+void seat_wait_begin(struct seat *seat, enum seat_lane lane, uint64_t number)
+{
+    uint64_t doing = atomic_load(&seat->doing);
+    assert(state_of(doing) == SEAT_RUNS || state_of(doing) == SEAT_WORKS);
+    atomic_store(&seat->number, number);
+    atomic_store(&seat->doing, pack(SEAT_WAITS, work_of(doing), lane));
+}
+
+void seat_wait_end(struct seat *seat)
+{
+    uint64_t doing = atomic_load(&seat->doing);
+    enum comm_work work = work_of(doing);
+    uint64_t number = atomic_load(&seat->number);
+    assert(state_of(doing) == SEAT_WAITS);
+    enum seat_lane lane = lane_of(doing);
+    if (atomic_load(&seat->lanes[lane].done) < number)
+        atomic_store(&seat->lanes[lane].done, number);
+    atomic_fetch_add(&seat->waited, seat_clock() - (doing & SINCE_MASK));
+    atomic_store(&seat->doing, pack(work ? SEAT_WORKS : SEAT_RUNS, work, 0));
+}
+
+enum comm_work seat_work(struct seat *seat, enum comm_work work)
+{
+    uint64_t doing = atomic_load(&seat->doing);
+    assert(state_of(doing) == SEAT_RUNS || state_of(doing) == SEAT_WORKS);
+    atomic_store(&seat->doing, pack(work ? SEAT_WORKS : SEAT_RUNS, work, 0));
+    return work_of(doing);
+}
+
+void seat_goes_on(struct seat *seat)
+{
+    atomic_store(&seat->sign, seat_clock());
+}
+
+void seat_leave(struct seat *seat)
+{
+    atomic_store(&seat->doing, pack(SEAT_LEFT, WORK_NONE, 0));
+}
+
+/* --- anybody's ------------------------------------------------------------ */
+
+/* The number belongs to the state that was there before and after it was read:
+ * `since` makes each state another word. */
+struct seat_look seat_look(const struct seat *seat)
+{
+    enum { TRIES = 100 };
+    uint64_t doing = atomic_load(&seat->doing), number = 0;
+    for (int i = 0; i < TRIES; i++) {
+        number = atomic_load(&seat->number);
+        uint64_t again = atomic_load(&seat->doing);
+        if (again == doing)
+            break;
+        doing = again;
+    }
+    return (struct seat_look){
+            .state = state_of(doing),
+            .work = work_of(doing),
+            .lane = lane_of(doing),
+            .number = number,
+            .since = doing & SINCE_MASK};
+}
+
+static uint32_t ms_since(uint64_t now, uint64_t then)
+{
+    uint64_t ms = now > then ? (now - then) / 1000 : 0;
+    return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
+}
+
+struct seat_told seat_tell(
+        const struct seat *seat, enum seat_lane lane, uint64_t number)
+{
+    struct seat_look look = seat_look(seat);
+    uint64_t sign = atomic_load(&seat->sign), now = seat_clock();
+    bool waits = look.state == SEAT_WAITS;
+    return (struct seat_told){
+            .begun = atomic_load(&seat->lanes[lane].begun),
+            .done = atomic_load(&seat->lanes[lane].done),
+            .what = seat_what(seat, lane, number),
+            .waits = waits ? seat_what(seat, look.lane, look.number) : 0,
+            .step = atomic_load(&seat->step),
+            .silent_ms = ms_since(now, sign > look.since ? sign : look.since),
+            .beat_ms = ms_since(now, atomic_load(&seat->beat)),
+            .state = (uint8_t)look.state,
+            .work = (uint8_t)look.work};
+}
+
+void seat_told_check(struct seat_told *told)
+{
+    if (told->state >= SEAT_STATES)
+        told->state = SEAT_RUNS;
+    if (told->work >= WORKS)
+        told->work = WORK_NONE;
+    if (!seat_word_is_known(told->what))
+        told->what = 0;
+    if (!seat_word_is_known(told->waits))
+        told->waits = 0;
+}
+
+uint64_t seat_what(
+        const struct seat *seat, enum seat_lane lane, uint64_t number)
+{
+    uint64_t begun = atomic_load(&seat->lanes[lane].begun);
+    if (number == 0 || begun < number || begun - number >= SEAT_RECORD)
+        return 0;
+    return atomic_load(&seat->lanes[lane].what[number % SEAT_RECORD]);
+}
+
+/* --- words ---------------------------------------------------------------- */
+
+const char *seat_kind_name(enum seat_kind kind)
+{
+    static const char *const names[SEAT_KINDS] = {
+            [SEAT_ALL_GATHER] = "all_gather",
+            [SEAT_REDUCE_SCATTER] = "reduce_scatter",
+            [SEAT_BARRIER] = "barrier",
+            [SEAT_BROADCAST] = "broadcast",
+            [SEAT_GATHER] = "gather",
+            [SEAT_ALL_REDUCE] = "all_reduce",
+            [SEAT_JOIN] = "the ranks' start",
+            [SEAT_PART] = "the ranks' end"};
+    return names[kind];
+}
+
+const char *seat_work_name(enum comm_work work)
+{
+    static const char *const names[WORKS] = {
+            [WORK_NONE] = "none",         [WORK_DEVICE] = "device",
+            [WORK_TOKENISE] = "tokenise", [WORK_LOAD] = "load",
+            [WORK_SAVE] = "save",         [WORK_EXPORT] = "export",
+            [WORK_EVALUATE] = "evaluate", [WORK_SAMPLE] = "sample",
+            [WORK_COMMAND] = "command"};
+    return names[work];
+}
+
+bool seat_work_says(enum comm_work work)
+{
+    return work == WORK_EVALUATE || work == WORK_SAMPLE;
+}
+
+enum { TYPE_BIT = 48, KIND_BIT = 56 };
+
+static bool has_type(uint64_t kind)
+{
+    return kind == SEAT_ALL_GATHER || kind == SEAT_REDUCE_SCATTER;
+}
+
+uint64_t seat_word(enum seat_kind kind, enum dtype type, uint64_t bytes)
+{
+    uint64_t width = has_type(kind) ? (uint64_t)type : 0;
+    return (uint64_t)kind << KIND_BIT | width << TYPE_BIT | bytes;
+}
+
+bool seat_word_is_known(uint64_t word)
+{
+    uint64_t kind = word >> KIND_BIT, type = word >> TYPE_BIT & 0xff;
+    return kind >= SEAT_ALL_GATHER && kind < SEAT_KINDS &&
+           type <= (has_type(kind) ? (uint64_t)DTYPE_FP16 : 0);
+}
+
+static uint64_t bytes_of(uint64_t word)
+{
+    return word & (((uint64_t)1 << TYPE_BIT) - 1);
+}
+
+void seat_word_text(uint64_t word, char *out, size_t out_bytes)
+{
+    enum seat_kind kind = (enum seat_kind)(word >> KIND_BIT);
+    enum dtype type = (enum dtype)(word >> TYPE_BIT & 0xff);
+    if (has_type(kind))
+        snprintf(
+                out, out_bytes, "%s %s %llu bytes", seat_kind_name(kind),
+                dtype_name(type), (unsigned long long)bytes_of(word));
+    else
+        snprintf(out, out_bytes, "%s", seat_kind_name(kind));
+}
+
+void seat_operation_text(
+        uint64_t word, uint64_t number, char *out, size_t out_bytes)
+{
+    enum seat_kind kind = (enum seat_kind)(word >> KIND_BIT);
+    enum dtype type = (enum dtype)(word >> TYPE_BIT & 0xff);
+    if (has_type(kind))
+        snprintf(
+                out, out_bytes, "%s #%llu (%s, %llu bytes)",
+                seat_kind_name(kind), (unsigned long long)number,
+                dtype_name(type), (unsigned long long)bytes_of(word));
+    else if (kind == SEAT_JOIN || kind == SEAT_PART)
+        snprintf(out, out_bytes, "%s", seat_kind_name(kind));
+    else
+        snprintf(
+                out, out_bytes, "%s #%llu", seat_kind_name(kind),
+                (unsigned long long)number);
+}

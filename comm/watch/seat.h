@@ -1,0 +1,142 @@
+/* seat.h - what a rank is in, since when, in memory that the ranks of a host
+ * share; and what is told of it to other hosts.
+ *
+ *              wait_begin                 work(W)
+ *      RUNS  ------------->  WAITS   RUNS ------------> WORKS
+ *            <-------------               <------------  |  ^
+ *              wait_end                   work(NONE)     v  |
+ *                                                       WAITS     LEFT at last
+ *
+ * Owner of a seat is the thread that trains: it alone changes the state. The
+ * watch of its process writes `beat`, by which others see that the process
+ * runs; operations of NCCL are noted as done by its thread. All else only read.
+ * A wait is for the collective of a number in one of two lanes: operations
+ * (reduce_scatter, all_gather) and messages (barrier, broadcast, gather,
+ * all_reduce). Within a lane all ranks have the same collectives in the same
+ * order, so a rank whose lane has not begun a number is late for it.
+ *
+ * Times are microseconds of the monotonic clock, which a host's ranks share. */
+#ifndef ZD_COMM_WATCH_SEAT_H
+#define ZD_COMM_WATCH_SEAT_H
+
+#include "base/number/dtype.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum seat_state { SEAT_RUNS, SEAT_WAITS, SEAT_WORKS, SEAT_LEFT, SEAT_STATES };
+
+enum seat_lane { LANE_OPERATIONS, LANE_MESSAGES, SEAT_LANES };
+
+enum seat_kind {
+    SEAT_ALL_GATHER = 1,
+    SEAT_REDUCE_SCATTER,
+    SEAT_BARRIER,
+    SEAT_BROADCAST,
+    SEAT_GATHER,
+    SEAT_ALL_REDUCE,
+    SEAT_JOIN, /* ranks come together: MPI_Init and what follows */
+    SEAT_PART, /* MPI_Finalize */
+    SEAT_KINDS
+};
+
+/* Work that may be long: who is in it goes on as long as its process runs, or,
+ * where it says so by itself, as long as it does. */
+enum comm_work {
+    WORK_NONE,
+    WORK_DEVICE, /* opened, or its memory taken */
+    WORK_TOKENISE,
+    WORK_LOAD,
+    WORK_SAVE,
+    WORK_EXPORT,
+    WORK_EVALUATE,
+    WORK_SAMPLE,
+    WORK_COMMAND,
+    WORKS
+};
+
+enum { SEAT_RECORD = 64 }; /* collectives whose description is kept */
+
+struct seat {
+    /* of the thread that trains: */
+    _Atomic uint64_t doing;  /* state, work, lane, since; see seat_look */
+    _Atomic uint64_t number; /* of the collective that it waits for */
+    _Atomic uint64_t sign;   /* it began something, or said that it goes on */
+    _Atomic uint64_t waited; /* microseconds, in all waits */
+    _Atomic int64_t step;
+    struct {
+        _Atomic uint64_t begun, done;       /* numbers */
+        _Atomic uint64_t what[SEAT_RECORD]; /* of the last ones, by number */
+    } lanes[SEAT_LANES];
+    /* of its process' watch: */
+    _Atomic uint64_t beat;
+    /* of the process, written once: */
+    int32_t pid;
+    uint64_t started; /* /proc/PID/stat has it: no other of this pid */
+};
+
+uint64_t seat_clock(void);
+
+/* --- the owner's ---------------------------------------------------------- */
+
+/* A collective of this number and kind has begun; numbers rise by one. */
+void seat_begin(
+        struct seat *seat, enum seat_lane lane, uint64_t number, uint64_t word);
+/* From here to wait_end this rank waits for it. */
+void seat_wait_begin(struct seat *seat, enum seat_lane lane, uint64_t number);
+void seat_wait_end(struct seat *seat);
+/* From here on it is in this work, or in none. Returns what it was in before.
+ */
+enum comm_work seat_work(struct seat *seat, enum comm_work work);
+void seat_goes_on(struct seat *seat);
+void seat_leave(struct seat *seat);
+
+/* --- anybody's ------------------------------------------------------------ */
+
+struct seat_look { /* at one moment */
+    enum seat_state state;
+    enum comm_work work;
+    enum seat_lane lane; /* that it waits in */
+    uint64_t number;
+    uint64_t since; /* it is in this state */
+};
+struct seat_look seat_look(const struct seat *seat);
+
+/* What is known of a rank; of other hosts it came in a datagram. */
+struct seat_told {
+    uint64_t begun, done; /* in the lane that was asked for */
+    uint64_t what;        /* it has under the number; 0: not entered, or long
+                             ago */
+    uint64_t waits;       /* the word of what it waits for; 0: it does not */
+    int64_t step;
+    uint32_t silent_ms; /* since its last sign */
+    uint32_t beat_ms;   /* since its process ran */
+    uint8_t state, work;
+    uint8_t unused[6];
+};
+struct seat_told seat_tell(
+        const struct seat *seat, enum seat_lane lane, uint64_t number);
+/* What a datagram may not say is made to say nothing. */
+void seat_told_check(struct seat_told *told);
+
+/* Kind, type and bytes of a collective in one word; type and bytes 0 where they
+ * are not told. */
+uint64_t seat_word(enum seat_kind kind, enum dtype type, uint64_t bytes);
+/* Whether seat_word makes such words: those of datagrams may be any. */
+bool seat_word_is_known(uint64_t word);
+/* "all_gather fp32 120000 bytes", of one that is known. */
+void seat_word_text(uint64_t word, char *out, size_t out_bytes);
+/* "all_gather #11 (fp32, 120000 bytes)" */
+void seat_operation_text(
+        uint64_t word, uint64_t number, char *out, size_t out_bytes);
+/* What a rank has under this number; 0: not entered, or too long ago. */
+uint64_t seat_what(
+        const struct seat *seat, enum seat_lane lane, uint64_t number);
+const char *seat_kind_name(enum seat_kind kind);
+const char *seat_work_name(enum comm_work work);
+/* Does this work say by itself that it goes on? */
+bool seat_work_says(enum comm_work work);
+
+#endif

@@ -1,0 +1,116 @@
+/* watch.h - whether the ranks' waits end: one thread beside each process'
+ * ranks, for every back end.
+ *
+ *   rank's thread         seat (seat.h)        zerod-watch, every 50 ms
+ *   begins, waits,  --->  what, since     <--- is my wait too long? who is
+ * late, works, goes on                             here and on other hosts?
+ * (verdict.h) files that do not go on? beat            <--- this process runs
+ *
+ * The seats of a host's ranks lie in memory that they share: a file in memory
+ * of its first rank, opened by the others through /proc. Where that is not
+ * allowed each rank is a host of its own here. At their head is the end of the
+ * job, which any watch may find, or hear from another host:
+ *
+ *      OPEN ---> TELLING ---> TOLD        by the one that finds it first, which
+ *           CAS        store              prints it; the others see TOLD and
+ * end
+ *
+ * The watch calls no MPI and no NCCL. It measures from when it was last
+ * scheduled: if it lost more than a second, all clocks begin anew.
+ *
+ * Threads: watch_* are the ranks' thread's but where said; seats are seat.h's.
+ */
+#ifndef ZD_COMM_WATCH_WATCH_H
+#define ZD_COMM_WATCH_WATCH_H
+
+#include "base/progress.h"
+#include "base/status.h"
+#include "comm/watch/seat.h"
+
+enum { WATCH_HOST_MAX = 256, WATCH_FILES_MAX = 8 };
+
+struct watch;
+
+struct watch_facts {
+    double timeout;       /* seconds; below 0: learned; 0: waits may be long */
+    double files_timeout; /* 0: files may stand still */
+    bool is_launched;     /* by a process whose end is this one's */
+    /* The process ends with this code, or its ranks' waits do; on the watch's
+     * thread. */
+    void (*end)(void *ctx, int exit_code);
+    void *ctx;
+};
+
+/* Seats for `seats` ranks of this process; each waits for the others to join.
+ * The thread begins, unless there is nothing to watch. ZD_ERR_MEMORY. */
+enum zd_status watch_create(
+        const struct watch_facts *facts, int seats, struct watch **watch_out);
+void watch_destroy(struct watch *watch);
+
+/* Takes what joining needs: ranks `rank` and on of `size` are in this process.
+ * ZD_ERR_MEMORY. */
+enum zd_status watch_prepare(struct watch *watch, int rank, int size);
+
+/* Who is where. */
+struct watch_world {
+    const char *host; /* of this process' ranks */
+    /* all: (size, bytes) */
+    enum zd_status (*gather)(
+            void *ctx, const void *mine, size_t bytes, void *all);
+    void *ctx;
+};
+/* Collective among processes; with all ranks in this process `gather` is NULL.
+ * From here on the seats are shared, and nobody waits any more. */
+enum zd_status watch_join(struct watch *watch, const struct watch_world *world);
+/* Of the nth rank of this process; after watch_join. Borrowed. */
+struct seat *watch_seat(struct watch *watch, int n);
+
+/* A step was made; the limit is learned. */
+void watch_step(struct watch *watch, double seconds);
+/* Operations of this process' rank end by themselves, and nobody waits for
+ * them in between: one that is begun and not done counts as a wait. */
+void watch_operations_run(struct watch *watch);
+/* This process says itself why it ends: its watch finds nothing any more. */
+void watch_give_up(struct watch *watch);
+
+struct watch_hang { /* what was found */
+    int rank;
+    const char *host;
+    int64_t step;
+    const char *operation;
+    double seconds;
+    bool is_here; /* rank 0 is in this process */
+};
+/* Beside what is printed, on the watch's thread: */
+struct watch_listener {
+    void *ctx; /* NULL: nobody */
+    /* On one rank of all, rank 0 where it runs: in at most two seconds. */
+    void (*hang)(void *ctx, const struct watch_hang *hang);
+};
+void watch_listen(struct watch *watch, const struct watch_listener *listener);
+struct watch_ending {
+    void *ctx;
+    void (*tell)(void *ctx); /* more of it, by who prints it */
+    void (*end)(void *ctx);  /* before the process ends */
+};
+void watch_on_end(struct watch *watch, const struct watch_ending *ending);
+
+/* A rank has failed, as others of its host may have: one tells why, as the
+ * cause of all, and watch_told when it has. Any thread. */
+bool watch_tells(struct watch *watch);
+void watch_told(struct watch *watch);
+bool watch_is_told(const struct watch *watch);
+/* Prints the last operations of this process' rank, and who has not entered the
+ * oldest that is not done. Any thread but the watch's. */
+void watch_tell_collectives(struct watch *watch);
+
+/* Files that are read or written; any thread, which ends what it began. What it
+ * reads and writes counts, and that of others with progress_use of what
+ * comm_files_progress returns (base/progress.h). At most WATCH_FILES_MAX at a
+ * time: further ones are NULL, and not looked at. */
+struct comm_files;
+struct comm_files *watch_files_begin(struct watch *watch, const char *what);
+struct progress *comm_files_progress(struct comm_files *files);
+void comm_files_end(struct comm_files *files);
+
+#endif

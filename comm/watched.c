@@ -1,0 +1,60 @@
+/* What a rank says to its watch. */
+#include "comm/backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct watch_facts comm_watch_facts(const struct comm_options *options)
+{
+    return (struct watch_facts){
+            .timeout = options->timeout,
+            .files_timeout = options->files_timeout};
+}
+
+void comm_watch_host(const struct comm *comm, char host[WATCH_HOST_MAX])
+{
+    int per_node = comm->options.ranks_per_node;
+    memset(host, 0, WATCH_HOST_MAX);
+    if (per_node > 0)
+        snprintf(
+                host, WATCH_HOST_MAX, "%.240s/%d", comm->host,
+                comm->rank / per_node);
+    else
+        snprintf(host, WATCH_HOST_MAX, "%s", comm->host);
+}
+
+enum comm_work comm_work(struct comm *comm, enum comm_work work)
+{
+    return comm && comm->seat ? seat_work(comm->seat, work) : WORK_NONE;
+}
+
+void comm_goes_on(struct comm *comm)
+{
+    if (comm && comm->seat)
+        seat_goes_on(comm->seat);
+}
+
+void comm_step(struct comm *comm, int64_t step, double seconds)
+{
+    if (comm->seat)
+        atomic_store(&comm->seat->step, step);
+    if (comm->seat && seconds > 0)
+        watch_step(comm->watch, seconds);
+}
+
+double comm_waited(const struct comm *comm)
+{
+    return comm->seat ? 1e-6 * (double)atomic_load(&comm->seat->waited) : 0;
+}
+
+void comm_listen(struct comm *comm, const struct watch_listener *listener)
+{
+    if (comm->watch)
+        watch_listen(comm->watch, listener);
+}
+
+struct comm_files *comm_files_begin(struct comm *comm, const char *what)
+{
+    return comm->watch ? watch_files_begin(comm->watch, what) : NULL;
+}

@@ -1,0 +1,88 @@
+#include "comm/watch/seat.h"
+
+#include <criterion/criterion.h>
+
+Test(seat, words_say_what_was_put_into_them)
+{
+    char text[64];
+    for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
+        uint64_t word = seat_word(SEAT_ALL_GATHER, (enum dtype)type, 120000);
+        cr_expect(seat_word_is_known(word));
+        word = seat_word(SEAT_REDUCE_SCATTER, (enum dtype)type, 0);
+        cr_expect(seat_word_is_known(word));
+    }
+    seat_word_text(
+            seat_word(SEAT_REDUCE_SCATTER, DTYPE_BF16, 77), text, sizeof text);
+    cr_expect_str_eq(text, "reduce_scatter bf16 77 bytes");
+    seat_operation_text(
+            seat_word(SEAT_ALL_GATHER, DTYPE_FP32, 8), 5, text, sizeof text);
+    cr_expect_str_eq(text, "all_gather #5 (fp32, 8 bytes)");
+    seat_operation_text(
+            seat_word(SEAT_BARRIER, DTYPE_FP32, 0), 6, text, sizeof text);
+    cr_expect_str_eq(text, "barrier #6");
+}
+
+/* A datagram may hold any: none may be taken for the number of a name. */
+Test(seat, words_of_no_kind_or_type_are_not_known)
+{
+    for (uint64_t kind = 0; kind < 256; kind++)
+        for (uint64_t type = 0; type < 256; type++) {
+            bool has_type = kind <= SEAT_REDUCE_SCATTER;
+            bool is_one = kind >= SEAT_ALL_GATHER && kind < SEAT_KINDS;
+            cr_expect_eq(
+                    seat_word_is_known(kind << 56 | type << 48 | 5),
+                    is_one && type < (has_type ? 3 : 1), "kind %d type %d",
+                    (int)kind, (int)type);
+        }
+}
+
+Test(seat, what_a_datagram_may_not_say_says_nothing)
+{
+    struct seat_told told = {
+            .what = ~0ull, .waits = ~0ull, .state = 200, .work = 200};
+    seat_told_check(&told);
+    cr_expect_eq(told.what, 0);
+    cr_expect_eq(told.waits, 0);
+    cr_expect_lt(told.state, SEAT_STATES);
+    cr_expect_lt(told.work, WORKS);
+}
+
+Test(seat, a_rank_is_seen_in_what_it_is)
+{
+    static struct seat seat;
+    uint64_t word = seat_word(SEAT_BARRIER, DTYPE_FP32, 0);
+    cr_expect_eq(seat_look(&seat).state, SEAT_RUNS);
+    seat_begin(&seat, LANE_MESSAGES, 3, word);
+    seat_wait_begin(&seat, LANE_MESSAGES, 3);
+    struct seat_told told = seat_tell(&seat, LANE_MESSAGES, 3);
+    cr_expect_eq(told.state, SEAT_WAITS);
+    cr_expect_eq(told.begun, 3);
+    cr_expect_eq(told.done, 0);
+    cr_expect_eq(told.waits, word);
+    cr_expect_eq(told.what, word);
+    seat_wait_end(&seat);
+    told = seat_tell(&seat, LANE_MESSAGES, 3);
+    cr_expect_eq(told.state, SEAT_RUNS);
+    cr_expect_eq(told.done, 3);
+    cr_expect_eq(told.waits, 0);
+}
+
+/* A wait in the middle of work is one of work. */
+Test(seat, work_is_interrupted_by_waits)
+{
+    static struct seat seat;
+    enum comm_work none = seat_work(&seat, WORK_EXPORT);
+    enum comm_work outer = seat_work(&seat, WORK_SAVE);
+    cr_expect_eq(none, WORK_NONE);
+    cr_expect_eq(outer, WORK_EXPORT);
+    seat_begin(&seat, LANE_OPERATIONS, 1, 0);
+    seat_wait_begin(&seat, LANE_OPERATIONS, 1);
+    cr_expect_eq(seat_look(&seat).state, SEAT_WAITS);
+    cr_expect_eq(seat_look(&seat).work, WORK_SAVE);
+    seat_wait_end(&seat);
+    cr_expect_eq(seat_look(&seat).state, SEAT_WORKS);
+    cr_expect_eq(seat_work(&seat, outer), WORK_SAVE);
+    cr_expect_eq(seat_look(&seat).work, WORK_EXPORT);
+    seat_work(&seat, none);
+    cr_expect_eq(seat_look(&seat).state, SEAT_RUNS);
+}

@@ -1,0 +1,165 @@
+#include "comm/watch/verdict.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+/* Four ranks; rank 0 has waited for barrier #7 for 12 s, 10 are allowed. */
+enum { RANKS = 4, NUMBER = 7 };
+
+static struct seat_told told[RANKS];
+static bool heard[RANKS], ever[RANKS];
+static struct verdict_ask ask;
+static struct verdict verdict;
+
+static void setup(void)
+{
+    uint64_t word = seat_word(SEAT_BARRIER, DTYPE_FP32, 0);
+    for (int r = 0; r < RANKS; r++) {
+        told[r] = (struct seat_told){
+                .begun = NUMBER,
+                .done = NUMBER - 1,
+                .what = word,
+                .waits = word,
+                .silent_ms = 12000,
+                .state = SEAT_WAITS};
+        heard[r] = ever[r] = true;
+    }
+    ask = (struct verdict_ask){
+            .rank = 0,
+            .lane = LANE_MESSAGES,
+            .number = NUMBER,
+            .word = word,
+            .step = 3,
+            .seconds = 12,
+            .limit = 10,
+            .size = RANKS,
+            .told = told,
+            .heard = heard,
+            .ever_heard = ever};
+}
+
+TestSuite(verdict, .init = setup);
+
+/* A rank that computes, and gave its last sign so long ago. */
+static void compute(int rank, uint32_t silent_ms)
+{
+    told[rank].begun = told[rank].done = NUMBER - 1;
+    told[rank].waits = 0;
+    told[rank].state = SEAT_RUNS;
+    told[rank].silent_ms = silent_ms;
+}
+
+static void expect(int rank, enum verdict_why why)
+{
+    cr_assert(verdict_find(&ask, &verdict));
+    cr_expect_eq(verdict.rank, rank, "rank %d", verdict.rank);
+    cr_expect_eq(verdict.why, (int)why, "why %d", verdict.why);
+    cr_expect(verdict_is_known(&verdict, RANKS));
+}
+
+Test(verdict, a_rank_that_computes_without_end_is_named)
+{
+    compute(2, 12000);
+    expect(2, WHY_RUNS);
+    cr_expect_eq(verdict.step, 3);
+    cr_expect_eq(verdict.exit_code, 75);
+}
+
+Test(verdict, one_that_was_heard_of_lately_may_come)
+{
+    compute(2, 12000);
+    compute(3, 9000);
+    cr_expect_not(verdict_find(&ask, &verdict));
+    compute(3, 10001);
+    cr_expect(verdict_find(&ask, &verdict));
+}
+
+Test(verdict, a_stopped_process_explains_the_others)
+{
+    compute(1, 12000);
+    compute(2, 12000);
+    told[2].beat_ms = 11000;
+    expect(2, WHY_STOPPED);
+}
+
+Test(verdict, a_host_that_does_not_answer_any_more_is_named)
+{
+    compute(1, 12000);
+    heard[3] = false;
+    expect(3, WHY_SILENT);
+}
+
+Test(verdict, a_host_that_never_answered_is_taken_to_do_the_same_work)
+{
+    heard[3] = ever[3] = false;
+    ask.work = WORK_SAVE;
+    cr_expect_not(verdict_find(&ask, &verdict));
+    ask.work = WORK_NONE;
+    expect(3, WHY_SILENT);
+}
+
+Test(verdict, work_that_goes_on_is_waited_for)
+{
+    compute(2, 500000);
+    told[2].state = SEAT_WORKS;
+    told[2].work = WORK_SAVE;
+    cr_expect_not(verdict_find(&ask, &verdict));
+    told[1].begun--; /* and waits for rank 2 elsewhere */
+    cr_expect_not(verdict_find(&ask, &verdict));
+    told[2].beat_ms = 11000;
+    expect(2, WHY_STOPPED);
+}
+
+Test(verdict, work_that_says_that_it_goes_on_must_say_so)
+{
+    compute(2, 99000);
+    told[2].state = SEAT_WORKS;
+    told[2].work = WORK_EVALUATE;
+    cr_expect_not(verdict_find(&ask, &verdict));
+    compute(2, 101000);
+    told[2].state = SEAT_WORKS;
+    expect(2, WHY_WORKS);
+}
+
+Test(verdict, where_all_wait_the_link_is_down)
+{
+    told[1].done--;
+    expect(1, WHY_WAITS);
+    told[3].silent_ms = 9000; /* it came late */
+    cr_expect_not(verdict_find(&ask, &verdict));
+}
+
+Test(verdict, a_rank_that_entered_and_does_not_wait_is_named)
+{
+    told[3].state = SEAT_RUNS;
+    told[3].waits = 0;
+    expect(3, WHY_RUNS);
+}
+
+Test(verdict, nobody_is_to_blame_but_others)
+{
+    ask.size = 1;
+    cr_expect_not(verdict_find(&ask, &verdict));
+}
+
+Test(verdict, rank_0_writes_or_the_next_whose_process_runs)
+{
+    ask.rank = 1;
+    compute(3, 12000);
+    expect(3, WHY_RUNS);
+    cr_expect_eq(verdict.writer, 0);
+    told[0].beat_ms = 3000;
+    expect(3, WHY_RUNS);
+    cr_expect_eq(verdict.writer, 1);
+}
+
+Test(verdict, a_datagram_may_hold_any)
+{
+    struct verdict wild;
+    memset(&wild, 0xff, sizeof wild);
+    cr_expect_not(verdict_is_known(&wild, RANKS));
+    compute(2, 12000);
+    cr_assert(verdict_find(&ask, &verdict));
+    verdict.rank = RANKS;
+    cr_expect_not(verdict_is_known(&verdict, RANKS));
+}

@@ -1,0 +1,316 @@
+/* Waits of ranks that are threads: which are ended, and which are not. */
+#include "base/clock.h"
+#include "comm/comm.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS = 3 };
+
+struct rank {
+    struct comm *comm;
+    enum zd_status (*work)(struct comm *comm);
+    enum zd_status status;
+};
+
+static atomic_bool is_over; /* a rank's wait has ended */
+static int go[2];           /* a pipe: what a test does in its order */
+
+static void nap(double seconds)
+{
+    struct timespec time = {
+            .tv_sec = (time_t)seconds,
+            .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    nanosleep(&time, NULL);
+}
+
+static void *run_rank(void *ctx)
+{
+    struct rank *rank = ctx;
+    rank->status = rank->work(rank->comm);
+    atomic_store(&is_over, true);
+    comm_destroy(rank->comm);
+    return NULL;
+}
+
+/* The statuses of the ranks. */
+static void run(
+        const struct comm_options *options,
+        enum zd_status (*work)(struct comm *comm), enum zd_status status[RANKS])
+{
+    struct comm *comms[RANKS];
+    struct rank ranks[RANKS];
+    pthread_t threads[RANKS];
+    cr_assert_eq(comm_local_create(RANKS, options, comms), ZD_OK);
+    for (int r = 0; r < RANKS; r++) {
+        ranks[r] = (struct rank){.comm = comms[r], .work = work};
+        pthread_create(&threads[r], NULL, run_rank, &ranks[r]);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(threads[r], NULL);
+        status[r] = ranks[r].status;
+    }
+}
+
+static struct comm_options limit_of(double seconds)
+{
+    return (struct comm_options){.backend = COMM_LOCAL, .timeout = seconds};
+}
+
+TestSuite(watch, .timeout = 60);
+
+/* --- ended ---------------------------------------------------------------- */
+
+/* Rank 1 computes for as long as nobody's wait has ended. */
+static enum zd_status loop(struct comm *comm)
+{
+    ZD_TRY(comm_barrier(comm));
+    while (comm_rank(comm) == 1 && !atomic_load(&is_over))
+        ;
+    return comm_barrier(comm);
+}
+
+Test(watch, a_rank_that_computes_without_end_ends_the_waits)
+{
+    enum zd_status status[RANKS];
+    struct comm_options options = limit_of(0.5);
+    double begun = clock_seconds();
+    run(&options, loop, status);
+    cr_expect_eq(status[0], ZD_ERR_PEER);
+    cr_expect_eq(status[2], ZD_ERR_PEER);
+    cr_expect_geq(clock_seconds() - begun, 0.5);
+}
+
+static struct watch_hang heard;
+static char heard_host[WATCH_HOST_MAX], heard_operation[96];
+static int heard_times;
+
+static void hear(void *ctx, const struct watch_hang *hang)
+{
+    heard = *hang;
+    snprintf(heard_host, sizeof heard_host, "%s", hang->host);
+    snprintf(heard_operation, sizeof heard_operation, "%s", hang->operation);
+    heard_times++;
+}
+
+static enum zd_status loop_at_step_7(struct comm *comm)
+{
+    comm_step(comm, 7, 0);
+    if (comm_rank(comm) == 0)
+        comm_listen(comm, &(struct watch_listener){.hang = hear});
+    return loop(comm);
+}
+
+Test(watch, it_says_which_rank_at_which_step_in_what)
+{
+    enum zd_status status[RANKS];
+    struct comm_options options = limit_of(0.5);
+    run(&options, loop_at_step_7, status);
+    cr_expect_eq(heard_times, 1);
+    cr_expect_eq(heard.rank, 1);
+    cr_expect_eq(heard.step, 7);
+    cr_expect_gt(heard.seconds, 0.5);
+    cr_expect_str_eq(heard_operation, "barrier #3");
+    cr_expect_str_not_empty(heard_host);
+}
+
+static enum zd_status evaluate_in_silence(struct comm *comm)
+{
+    comm_work(comm, WORK_EVALUATE);
+    return loop(comm);
+}
+
+Test(watch, work_that_does_not_say_that_it_goes_on_is_ended)
+{
+    enum zd_status status[RANKS];
+    struct comm_options options = limit_of(0.2);
+    double begun = clock_seconds();
+    run(&options, evaluate_in_silence, status);
+    cr_expect_eq(status[0], ZD_ERR_PEER);
+    cr_expect_geq(clock_seconds() - begun, 2, "ten times the limit");
+}
+
+/* --- not ended ------------------------------------------------------------ */
+
+static void expect_all_well(
+        const struct comm_options *options,
+        enum zd_status (*work)(struct comm *comm))
+{
+    enum zd_status status[RANKS];
+    run(options, work, status);
+    for (int r = 0; r < RANKS; r++)
+        cr_expect_eq(status[r], ZD_OK, "rank %d", r);
+}
+
+static enum zd_status come_late(struct comm *comm)
+{
+    ZD_TRY(comm_barrier(comm));
+    if (comm_rank(comm) == 1)
+        nap(1.2);
+    return comm_barrier(comm);
+}
+
+Test(watch, without_a_limit_nothing_is_ended)
+{
+    struct comm_options options = limit_of(0);
+    options.files_timeout = 60; /* the watch is there */
+    expect_all_well(&options, come_late);
+}
+
+static enum zd_status save_for_long(struct comm *comm)
+{
+    enum comm_work before = comm_work(comm, WORK_SAVE);
+    enum zd_status status = come_late(comm);
+    comm_work(comm, before);
+    return status == ZD_OK ? comm_barrier(comm) : status;
+}
+
+Test(watch, work_that_may_be_long_is_waited_for)
+{
+    struct comm_options options = limit_of(0.2);
+    expect_all_well(&options, save_for_long);
+}
+
+static enum zd_status evaluate_aloud(struct comm *comm)
+{
+    comm_work(comm, WORK_EVALUATE);
+    for (int i = 0; comm_rank(comm) == 1 && i < 30; i++) {
+        comm_goes_on(comm);
+        nap(0.1);
+    }
+    return comm_barrier(comm);
+}
+
+Test(watch, work_that_says_that_it_goes_on_is_waited_for)
+{
+    struct comm_options options = limit_of(0.2);
+    expect_all_well(&options, evaluate_aloud);
+}
+
+/* Delays of every length up to a fifth of the limit, in all orders of marks and
+ * looks: no wait is ended, and no seat is in a state that it may not be in. */
+static enum zd_status wander(struct comm *comm)
+{
+    unsigned seed = (unsigned)comm_rank(comm) + 1;
+    for (int i = 0; i < 150; i++) {
+        int64_t value = i;
+        if (rand_r(&seed) % 8 == 0)
+            nap(1e-3 * (rand_r(&seed) % 100));
+        enum comm_work before =
+                comm_work(comm, rand_r(&seed) % 2 ? WORK_SAVE : WORK_NONE);
+        ZD_TRY(comm_all_reduce_i64(comm, &value, 1, COMM_SUM));
+        comm_work(comm, before);
+        comm_step(comm, i, 0.001 * (rand_r(&seed) % 10));
+        ZD_TRY(comm_barrier(comm));
+        if (value != (int64_t)RANKS * i)
+            return ZD_ERR_BUG;
+    }
+    return ZD_OK;
+}
+
+Test(watch, ranks_with_delays_of_any_kind_are_left_alone)
+{
+    struct comm_options options = limit_of(0.5);
+    expect_all_well(&options, wander);
+}
+
+/* --- a process that is not scheduled -------------------------------------- */
+
+static enum zd_status wait_for_go(struct comm *comm)
+{
+    char byte;
+    ZD_TRY(comm_barrier(comm));
+    if (comm_rank(comm) == 1) {
+        if (write(go[1], "r", 1) != 1 || read(go[0], &byte, 1) != 1)
+            return ZD_ERR_BUG;
+    }
+    return comm_barrier(comm);
+}
+
+/* All of it stands still for three limits; then the watch must not believe that
+ * the ranks have waited for so long. */
+Test(watch, a_watch_that_was_not_scheduled_begins_anew)
+{
+    int to_child[2], to_parent[2], state;
+    char byte;
+    cr_assert_eq(pipe(to_child), 0);
+    cr_assert_eq(pipe(to_parent), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        enum zd_status status[RANKS];
+        struct comm_options options = limit_of(1);
+        go[0] = to_child[0];
+        go[1] = to_parent[1];
+        run(&options, wait_for_go, status);
+        _exit(zd_exit_code(status[0]));
+    }
+    cr_assert_eq(read(to_parent[0], &byte, 1), 1);
+    kill(child, SIGSTOP);
+    nap(3);
+    kill(child, SIGCONT);
+    nap(0.3);
+    cr_assert_eq(write(to_child[1], "g", 1), 1);
+    cr_assert_eq(waitpid(child, &state, 0), child);
+    cr_expect(WIFEXITED(state));
+    cr_expect_eq(WEXITSTATUS(state), 0);
+}
+
+/* --- files ---------------------------------------------------------------- */
+
+/* Rank 1 alone reads or writes; nothing of it is ever done. */
+static enum zd_status write_nothing(struct comm *comm)
+{
+    if (comm_rank(comm) == 1) {
+        struct comm_files *files = comm_files_begin(comm, "save");
+        while (!atomic_load(&is_over))
+            nap(0.01);
+        comm_files_end(files);
+        return ZD_ERR_PEER;
+    }
+    while (!atomic_load(&is_over)) { /* no wait: those hold files too */
+        bool was_ended = heard_times > 0;
+        if (was_ended)
+            return ZD_ERR_PEER;
+        nap(0.01);
+    }
+    return ZD_ERR_PEER;
+}
+
+static enum zd_status listen_and_write_nothing(struct comm *comm)
+{
+    if (comm_rank(comm) == 0)
+        comm_listen(comm, &(struct watch_listener){.hang = hear});
+    return write_nothing(comm);
+}
+
+Test(watch, files_of_which_nothing_is_done_are_given_up)
+{
+    enum zd_status status[RANKS];
+    struct comm_options options = {.backend = COMM_LOCAL, .files_timeout = 0.4};
+    run(&options, listen_and_write_nothing, status);
+    cr_expect_eq(heard_times, 1);
+    cr_expect_str_eq(heard_operation, "save");
+}
+
+static enum zd_status write_slowly(struct comm *comm)
+{
+    struct comm_files *files = comm_files_begin(comm, "save");
+    for (int i = 0; i < 20; i++) {
+        nap(0.1);
+        progress_completed();
+    }
+    comm_files_end(files);
+    nap(1);
+    return comm_barrier(comm);
+}
+
+Test(watch, files_that_are_written_slowly_are_waited_for)
+{
+    struct comm_options options = {.backend = COMM_LOCAL, .files_timeout = 0.5};
+    expect_all_well(&options, write_slowly);
+}

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# A rank that hangs is named, and all end soon; one that pauses is left alone.
+#   test_hang.sh ZEROD SOURCE_ROOT HANG_CALLS
+source "$(dirname "$0")/lib.sh" "$1" "$2"
+hang_calls=$3
+long=(--set train.max_steps=1000000 --set checkpoint.save_strategy=no --set eval.eval_strategy=no --set control.socket=none
+    --set log.progress=none)
+
+# hang NAME SIGNAL RANK ARGUMENT...: that rank of three gets the signal once steps are made; $seconds: until all have ended.
+hang() {
+    local signal=$2 rank=$3 began
+    name=$1
+    shift 3
+    LD_PRELOAD=$hang_calls start "$name" 3 "${long[@]}" --set comm.timeout=3s "$@"
+    wait_rows "$name" 5
+    ranks=($(children "$pid"))
+    began=$(date +%s%N)
+    kill -"$signal" "${ranks[$rank]}"
+    finish_started
+    seconds=$((($(date +%s%N) - began) / 1000000000))
+}
+# One rank of the host says so; the seconds allow for a busy machine.
+soon() { [[ $seconds -le ${1:-20} ]] || { echo "it took $seconds s"; return 1; }; }
+gone() { for each in "${ranks[@]}"; do [[ ! -d /proc/$each || $(state "$each") == Z ]] || { echo "$each is left"; return 1; }; done; }
+event() { grep -q "\"event\":\"hang\",\"step\":[0-9]*,\"rank\":$1,\"host\":\"$(hostname)\",\"operation\":\"[a-z]*" "$name/events.jsonl"; }
+one_event() { [[ $(grep -c '"event":"hang"' "$name/events.jsonl") -eq 1 ]]; }
+ids_rise() { column_of_ids | sort -nc && [[ -z $(column_of_ids | uniq -d) ]]; }
+column_of_ids() { sed -n 's/^{"id":\([0-9]*\),.*/\1/p' "$name/events.jsonl"; }
+
+hang stopped STOP 1
+check "a rank that is stopped: 75, told once" fails_with 75 E0504
+check "  soon" soon
+check "  named, with its host and step" says "rank 1 on $(hostname) hangs at step [0-9]*: others wait for it in [a-z_]* #[0-9]*"
+check "  and why" says "rank 1 ($(hostname)): its process does not run"
+check "  who else waits is told" says "waiting in it: rank"
+check "  it is an event" event 1
+check "  of one line" one_event
+check "  nobody is left" gone
+
+hang first STOP 0
+check "rank 0 is stopped: 75, told once" fails_with 75 E0504
+check "  named" says "rank 0 on $(hostname) hangs at step"
+check "  another rank writes the event" event 0
+check "  behind the others" ids_rise
+check "  nobody is left" gone
+
+hang loops RTMIN 2
+check "a rank in an endless loop of its own: 75, told once" fails_with 75 E0504
+check "  named" says "rank 2 on $(hostname) hangs at step"
+check "  and why" says "rank 2 ($(hostname)): it computes"
+check "  it is an event" event 2
+
+# pause NAME SECONDS ARGUMENT...: rank 1 stands still for so long; the job goes on and is stopped by its own end.
+pause() {
+    local seconds=$2 rows
+    name=$1
+    shift 2
+    start "$name" 2 "${long[@]}" "$@"
+    wait_rows "$name" 3
+    ranks=($(children "$pid"))
+    kill -STOP "${ranks[1]}"
+    sleep "$seconds"
+    kill -CONT "${ranks[1]}"
+    rows=$(rows "$name")
+    wait_rows "$name" $((rows + 3))
+    check "$name: it goes on" [ "$(rows "$name")" -ge $((rows + 3)) ]
+    kill -USR1 "$pid"
+    finish_started
+}
+pause "a pause of 3 s" 3 --set comm.timeout=8s
+check "  and ends as it is asked to" code_is 75
+check "  which is no hang" no_error
+pause "one without a limit" 3 --set comm.timeout=0s
+check "  is no hang either" no_error
+
+# Whoever started the ranks is gone: those that run end, and with them the one that stands still.
+start orphans 3 "${long[@]}"
+wait_rows orphans 3
+ranks=($(children "$pid"))
+segments=($(sed -n 's|.* \(/dev/shm/[a-z]*_segment[^ ]*\).*|\1|p' /proc/"${ranks[0]}"/maps | sort -u))
+kill -STOP "${ranks[1]}"
+kill -KILL "$pid"
+for ((tries = 0; tries < 100; tries++)); do gone >/dev/null && break; sleep 0.1; done
+check "ranks whose mpirun was killed end, a stopped one too" gone
+swept() { for each in "${segments[@]}"; do [[ ! -e $each ]] || { echo "$each is left"; return 1; }; done; }
+run again 2 --set train.max_steps=1 --set checkpoint.save_strategy=no --set checkpoint.export=none
+check "  and the next start" code_is 0
+check "  leaves nothing of them in /dev/shm" swept
+
+# A save that stands still.
+name=disk code=0
+ZEROD_TEST_HANG_FILES=/.tmp-checkpoint ZEROD_TEST_HANG_RANK=1 LD_PRELOAD=$hang_calls timeout -k 5 100 mpirun -np 2 zerod --job job.toml \
+    --set job.output_dir=disk --set checkpoint.save_steps=4 --set checkpoint.timeout=2s >disk.out 2>disk.err || code=$?
+check "a save of which no write or fsync ends is given up: 74, told once" fails_with 74 E0816
+check "  named" says "the save of rank 1 on $(hostname) at step [0-9]* is given up"
+check "  no checkpoint of it is there" [ -z "$(checkpoints disk)" ]
+plan
