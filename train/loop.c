@@ -197,6 +197,7 @@ static enum zd_status after_step(
     }
     ZD_TRY(trainer_tell_step(trainer, report, &wire));
     tell_startup(trainer);
+    ZD_TRY(stragglers_step(trainer, report->step_seconds));
     return check_guard(trainer, report);
 }
 

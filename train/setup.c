@@ -445,6 +445,7 @@ void trainer_fini(struct trainer *trainer)
     finish_streams(trainer);
     batches_stop(trainer);
     hang_forget(trainer);
+    stragglers_fini(&trainer->stragglers);
     metrics_close(trainer->metrics);
     events_close(trainer->events);
     json_decref(trainer->commands);

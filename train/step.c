@@ -273,6 +273,7 @@ enum zd_status trainer_step(
     struct train_state *state = &trainer->state;
     double began = clock_seconds();
 
+    stragglers_begin(trainer);
     *report = (struct train_step_report){
             .step = state->step + 1,
             .max_steps = state->max_steps,

@@ -33,6 +33,12 @@ static void put_ranks(
                 rank_name(&state->ranks[r], number), NULL);
 }
 
+static double slowness_of(
+        const struct run_state *state, const struct train_rank_report *rank)
+{
+    return rank->slowness > 0 ? rank->slowness : NAN;
+}
+
 static double heartbeat_of(
         const struct run_state *state, const struct train_rank_report *rank)
 {
@@ -102,6 +108,13 @@ void prometheus_put_life(struct exposition *to, const struct run_state *state)
                     "zerod_rank_step", FAMILY_GAUGE, NULL,
                     "The rank's step when it was last heard."},
             step_of);
+    put_ranks(
+            to, state,
+            &(struct family){
+                    "zerod_rank_slowness_ratio", FAMILY_GAUGE, "ratio",
+                    "The rank's busy time in 50 steps, over the median of all "
+                    "ranks; NaN before."},
+            slowness_of);
     put_ranks(
             to, state,
             &(struct family){

@@ -236,6 +236,7 @@ static json_t *rank_json(const struct train_rank_report *rank)
     set_integer(object, "step", rank->step);
     set(object, "phase_seconds", phases_json(rank->phase_seconds));
     set_number(object, "step_seconds", rank->step_seconds);
+    set_number(object, "slowness", rank->slowness > 0 ? rank->slowness : NAN);
     set(object, "memory", rank_memory_json(rank));
     set_integer(object, "resident", (int64_t)rank->resident);
     set_integer(object, "resident_peak", (int64_t)rank->resident_peak);

@@ -73,6 +73,19 @@ check "  which is no hang" no_error
 pause "one without a limit" 3 --set comm.timeout=0s
 check "  is no hang either" no_error
 
+# Rank 1 of two runs half of the time.
+start slow 2 --set train.max_steps=60 --set checkpoint.save_strategy=no --set checkpoint.export=none --set eval.eval_strategy=no \
+    --set control.socket=none --set log.progress=none --set comm.timeout=6s
+wait_rows slow 2
+ranks=($(children "$pid"))
+while [[ -d /proc/$pid && $(rows slow) -lt 60 ]] && kill -STOP "${ranks[1]}" 2>/dev/null; do
+    sleep 0.06
+    kill -CONT "${ranks[1]}" 2>/dev/null
+    sleep 0.06
+done
+finish_started
+check "a rank at half speed is no hang" code_is 0
+
 # Whoever started the ranks is gone: those that run end, and with them the one that stands still.
 start orphans 3 "${long[@]}"
 wait_rows orphans 3

@@ -27,4 +27,40 @@ two_hosts unshared -n 4 -u "$folder/unshared" "$zerod" --job job.toml --set job.
 check "an output_dir that the hosts do not share is refused: 73" fails_with 73 E0735
 check "naming the host" says host-b
 check "before step 1" [ ! -s unshared/metrics.jsonl ]
+
+# hang NAME: 2 + 2 ranks that make steps; $pid is that of two-hosts.sh, after which its namespaces are called, $ranks are theirs.
+printf '#!/bin/sh\necho $$ >"$1-$OMPI_COMM_WORLD_RANK.pid"\nshift\nexec "$@"\n' >with_pid.sh
+chmod +x with_pid.sh
+hang() {
+    name=$1
+    "$source_root/deploy/netns/two-hosts.sh" -n 4 "$folder/with_pid.sh" "$folder/$name" "$zerod" --job job.toml \
+        --set job.output_dir="$name" --set train.max_steps=1000000 --set checkpoint.save_strategy=no --set eval.eval_strategy=no \
+        --set control.socket=none --set log.progress=none --set comm.timeout=3s >"$name.out" 2>"$name.err" &
+    pid=$!
+    background+=("$pid")
+    wait_rows "$name" 5
+    ranks=($(cat "$name"-[0-3].pid))
+    background+=("${ranks[@]}")
+}
+gone() {
+    local each tries=0
+    for each in "${ranks[@]}"; do
+        while [[ -d /proc/$each && $(state "$each") != Z && $tries -lt 300 ]]; do sleep 0.1; tries=$((tries + 1)); done
+        [[ ! -d /proc/$each || $(state "$each") == Z ]] || { echo "$each is left"; return 1; }
+    done
+}
+hang stopped
+kill -STOP "${ranks[3]}"
+finish_started
+check "a rank that is stopped on the other host: 75" code_is 75
+check "  named by one rank of each host" [ "$(grep -c '^error.E0504.: rank 3 on host-b hangs at step' stopped.err)" -eq 2 ]
+check "  an event" grep -q '"event":"hang","step":[0-9]*,"rank":3,"host":"host-b"' stopped/events.jsonl
+check "  nobody is left" gone
+hang cut
+ip -n "zerod-a-$pid" link set zd0 down
+check "a link that is down: the ranks of both hosts end" gone
+check "  the other host is named" says "rank [23] on host-b hangs at step"
+check "  and why" says "its host does not answer"
+ip -n "zerod-a-$pid" link set zd0 up # for mpirun, which would take minutes to find it
+finish_started
 plan

@@ -157,6 +157,8 @@ struct train_rank_report {
     uint64_t resident, resident_peak; /* of the process (VmRSS, VmHWM) */
     double phase_seconds[PHASES];     /* since this process began */
     double step_seconds;              /* mean of the last steps */
+    double slowness;                  /* busy time over the median of all ranks
+                                         (train/trainer/stragglers.h); 0: not known */
     uint64_t down_bytes, up_bytes, disk_read_bytes, disk_written_bytes;
     uint64_t reduce_scatter_bytes, all_gather_bytes, all_reduce_bytes;
 };

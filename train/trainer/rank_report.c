@@ -101,6 +101,7 @@ static void fill_counters(
     memcpy(report->phase_seconds, meter->phase_seconds,
            sizeof report->phase_seconds);
     report->step_seconds = rank_meter_step_seconds(meter);
+    report->slowness = trainer->stragglers.slowness;
     report->down_bytes = meter->down_bytes;
     report->up_bytes = meter->up_bytes;
     report->disk_read_bytes = meter->disk_read_bytes;

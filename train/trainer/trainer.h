@@ -15,6 +15,7 @@
 #include "train/trainer/rank_device.h"
 #include "train/trainer/rank_report.h"
 #include "train/trainer/starts.h"
+#include "train/trainer/stragglers.h"
 #include "train/trainer/trace.h"
 #include "train/trainer/trainer_state.h"
 
@@ -80,6 +81,7 @@ struct trainer {
     bool is_paused, is_stopped; /* the same on all ranks */
     int between_depth;          /* between.h */
     struct rank_meter meter;
+    struct stragglers stragglers;
     struct state_history history;  /* rank 0 */
     struct trace *trace;           /* NULL: nothing is traced */
     struct train_command profiled; /* rank 0: by whom */
