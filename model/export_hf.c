@@ -155,7 +155,7 @@ static enum zd_status write_config(const struct hf_export *e)
     } else {
         json = json_deep_copy(e->config->json);
     }
-    json_object_del(json, "quantization_config"); /* the weights are whole */
+    json_object_del(json, "quantization_config");
     bool v5 = json_object_get(json, "dtype") != NULL;
     bool v4 = json_object_get(json, "torch_dtype") != NULL;
     int failed = !json;
@@ -163,6 +163,9 @@ static enum zd_status write_config(const struct hf_export *e)
         failed |= json_object_set_new(json, "dtype", json_string(type));
     if (v4 || !v5) /* every version of transformers reads the older key */
         failed |= json_object_set_new(json, "torch_dtype", json_string(type));
+    if (e->options->quantisation)
+        failed |= json_object_set(
+                json, "quantization_config", e->options->quantisation);
     fs_join(path, sizeof path, e->dir, "config.json");
     enum zd_status status = failed ? ZD_FAIL(ZD_ERR_MEMORY, "E0602",
                                              "no memory for a configuration")

@@ -61,6 +61,8 @@ struct hf_export_options {
                                    another one; NULL: copy_from */
     bool gpt2_prefix;           /* "transformer." before GPT-2 names, as
                                    save_pretrained writes them */
+    json_t *quantisation; /* quantization_config of config.json; NULL: none;
+                             borrowed */
 };
 
 /* Write a directory that transformers loads: config.json, tokenizer files,

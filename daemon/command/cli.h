@@ -14,13 +14,13 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     struct cli_line line;
     const struct cli_program *program; /* whose command it is */
     const char *job, *out, *dtype, *model, *prompt, *tokenizer;
-    const char *base;
+    const char *base, *quantize;
     const char *format, *log_format, *resume, *replay;
     struct cli_list sets, adapters;
     int64_t world, per_node, max_steps, stop_after, max_new_tokens, seed;
     double temperature, top_p;
     int64_t count;
-    bool print, json, quiet, verbose, no_progress, ids;
+    bool print, json, quiet, double_quant, verbose, no_progress, ids;
     bool temperature_given;
 };
 

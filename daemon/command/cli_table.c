@@ -22,6 +22,8 @@ static const struct cli_option options[] = {
 {"format", 0, "text|json", CLI_CHOICE, ARG(format), "text|json", "Form of the result"},
 {"out", 'o', "DIR", CLI_TEXT, ARG(out), NULL, "Folder to write"},
 {"dtype", 0, "bf16|fp16|fp32", CLI_CHOICE, ARG(dtype), "bf16|fp16|fp32", "Element type of the files; default: as the model was stored"},
+{"quantize", 0, "nf4|int8", CLI_CHOICE, ARG(quantize), "nf4|int8", "Write the layers' linear weights in codes, as transformers loads them with bitsandbytes"},
+{"double-quant", 0, NULL, CLI_FLAG, ARG(double_quant), NULL, "With nf4: the scales of blocks in 8 bits too"},
 {"model", 0, "DIR", CLI_TEXT, ARG(model), NULL, "A Hugging Face directory"},
 {"base", 0, "DIR", CLI_TEXT, ARG(base), NULL, "The Hugging Face directory that an adapter was trained on"},
 {"adapter", 0, "DIR[=WEIGHT]", CLI_LIST, ARG(adapters), NULL, "A PEFT adapter, and how much of it (1); may be repeated"},
@@ -45,7 +47,7 @@ static const struct cli_command commands[] = {
     "Memory and traffic of a job on N ranks", command_plan, "commands",
     "Of the model its config.json is all that is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
     "K of them in a node, and NCCL between them where this zerod was built with it."},
-{"export", "CHECKPOINT", 1, 1, "out dtype", "out",
+{"export", "CHECKPOINT", 1, 1, "out dtype quantize double-quant", "out",
     "Write a checkpoint as a Hugging Face directory", command_export, "commands", NULL},
 {"merge", "", 0, 0, "base adapter out dtype", "base adapter out",
     "Add adapters to a model, as a Hugging Face directory", command_merge, "commands",

@@ -24,9 +24,16 @@ static enum dtype dtype_of(const struct cli_args *args, enum dtype absent)
 
 enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
 {
+    bool is_nf4 = args->quantize && strcmp(args->quantize, "nf4") == 0;
+    struct quantise_options quantise = {
+            .format = is_nf4 ? QUANT_NF4 : QUANT_INT8,
+            .double_quant = args->double_quant};
+    if (args->double_quant && !is_nf4)
+        return ZD_FAIL(
+                ZD_ERR_USAGE, "E0101", "--double-quant needs --quantize nf4");
     return train_export(
             args->line.operands[0], args->out, args->dtype != NULL,
-            dtype_of(args, DTYPE_FP32));
+            dtype_of(args, DTYPE_FP32), args->quantize ? &quantise : NULL);
 }
 
 /* --- adapters --- */
@@ -77,7 +84,8 @@ static enum zd_status merge(
             args->base, config, table, adapters->choices, adapters->count,
             &storage, &source));
     if (config->is_quantised)
-        zd_log_warning("%s is stored quantised and is dequantised first: to merge "
+        zd_log_warning(
+                "%s is stored quantised and is dequantised first: to merge "
                 "onto the model that it was made of loses less",
                 args->base);
     struct hf_export_options options = {

@@ -100,6 +100,10 @@ for type in fp32 bf16 fp16; do
     case $type in fp32) stored=F32 ;; bf16) stored=BF16 ;; fp16) stored=F16 ;; esac
     ok "export --dtype $type" eval "call 0 export $c -o $type --dtype $type && head -c 2000 $type/model.safetensors | grep -q '\"dtype\": *\"$stored\"'"
 done
+ok 'export --quantize nf4' eval "call 0 export $c -o nf4 --quantize nf4 --double-quant && grep -q bitsandbytes nf4/config.json"
+ok '  generate reads it' eval 'call 0 generate --model nf4 --prompt "The mill" --max-new-tokens 4 && [ -s out ]'
+ok '  a run does not train it' eval 'call 65 --job job.toml --set model.path=nf4 --set job.output_dir=no && has "quantization_config" err && [ ! -e no ]'
+ok 'export --double-quant of nothing' call 64 export $c -o no --double-quant
 ok 'a checkpoint that was copied exports the same' eval 'cp -r $c moved && call 0 export moved -o hf3 && cmp hf/model.safetensors hf3/model.safetensors'
 
 # --- generate ---

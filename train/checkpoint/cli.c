@@ -265,13 +265,14 @@ enum zd_status checkpoint_verify(const char *path, bool json, FILE *out)
 
 enum zd_status train_export(
         const char *path, const char *out_dir, bool dtype_given,
-        enum dtype dtype)
+        enum dtype dtype, const struct quantise_options *quantise)
 {
     struct export_request request = {
             .path = path,
             .out_dir = out_dir,
             .dtype = dtype_given ? &dtype : NULL,
             .max_shard_bytes = 5000000000u,
+            .quantise = quantise,
             .check = CHECKPOINT_DIGESTS};
     ZD_TRY(check_folder(path));
     return help_to_choose(path, export_checkpoint(NULL, &request));

@@ -1,5 +1,6 @@
 #include "train/checkpoint/export.h"
 
+#include <assert.h>
 #include <string.h>
 
 static enum dtype dtype_of_name(const char *name)
@@ -82,6 +83,11 @@ static enum zd_status settle(struct comm *comm, enum zd_status mine)
 static enum zd_status write_adapter(
         const struct export *e, const struct export_request *request, int rank)
 {
+    if (request->quantise)
+        return ZD_FAIL(
+                ZD_ERR_USAGE, "E0101",
+                "`%s` holds an adapter: there is nothing to quantise",
+                request->path);
     if (rank > 0)
         return ZD_OK;
     return export_adapter(
@@ -97,6 +103,14 @@ enum zd_status export_checkpoint(
     enum zd_status status = settle(comm, export_open(&e, request));
     if (status == ZD_OK && !e.source.read) {
         status = settle(comm, write_adapter(&e, request, rank));
+        export_close(&e);
+        return status;
+    }
+    if (status == ZD_OK && request->quantise) {
+        assert(!comm);
+        status = weights_export_quantised(
+                request->out_dir, &e.config, &e.table, &e.source,
+                &e.job.options, request->quantise);
         export_close(&e);
         return status;
     }
