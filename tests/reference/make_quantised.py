@@ -92,7 +92,7 @@ def make_codes():
         for block in BLOCKS:
             codes, absmax = quantize4(x, block, kind)
             out[f"{kind}.{block}.codes"], out[f"{kind}.{block}.absmax"] = codes, absmax
-    # the same again by the library, whose CPU back end has no quantiser of its own for whole blocks
+    # scales of blocks as they may be, 256 at a time and a rest
     absmax = torch.cat([out["nf4.32.absmax"].clamp(max=9), torch.rand(300)])
     offset = torch.tensor(absmax.double().mean().item())
     codes, scales = nest(absmax, offset.float())
