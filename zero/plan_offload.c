@@ -95,15 +95,6 @@ static struct offload_run run_of(
             .rate = param->learning_rate};
 }
 
-static int count_runs(const struct zero_plan *plan, int rank)
-{
-    struct state_walk walk = state_walk_begin(plan, rank);
-    int count = 0;
-    while (state_walk_next(&walk))
-        count++;
-    return count;
-}
-
 static void fill_request(
         const struct zero_plan *plan, int rank, size_t *counts,
         struct offload_run *runs, struct offload_request *request)
@@ -134,8 +125,9 @@ enum zd_status plan_request_of(
 {
     const struct zero_request *request = &plan->request;
     size_t *counts = calloc((size_t)plan->segment_count + 1, sizeof *counts);
+    /* at most one run of each tensor */
     struct offload_run *runs =
-            calloc((size_t)count_runs(plan, rank) + 1, sizeof *runs);
+            calloc((size_t)request->table->count + 1, sizeof *runs);
     *out = (struct offload_request){
             .options = &request->offload,
             .optim = &request->optim,

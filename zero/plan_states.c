@@ -17,6 +17,9 @@
 
 #include "offload/cut.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 struct optim_layout zero_layout_of(const struct zero_plan *plan, int id)
 {
     const struct param *param = &plan->request.table->params[id];
@@ -82,12 +85,14 @@ static void spill_run(struct state_walk *walk)
 {
     struct state_run *at = &walk->at;
     size_t wanted = walk->plan->request.spill_bytes;
+    at->spilled = 0;
+    at->spill_offset = walk->spilled;
+    if (!wanted)
+        return;
     size_t most = cut_most(&walk->plan->request.offload);
     size_t total = at->run.count, count = cut_count(total, most);
     size_t largest =
             state_record_bytes(&at->layout, cut_at(total, most, 0).count);
-    at->spilled = 0;
-    at->spill_offset = walk->spilled;
     if (largest > walk->largest_chunk)
         walk->largest_chunk = largest;
     for (size_t i = 0; largest && i < count && walk->spilled < wanted; i++) {
@@ -109,18 +114,25 @@ static void place_run(struct state_walk *walk)
             &at->layout, at->run.count - at->spilled, ARENA_ALIGN, ends);
 }
 
-bool state_walk_next(struct state_walk *walk)
+/* The next run of the segment that the walk is in. */
+static bool state_walk_in(struct state_walk *walk, int segment)
 {
     const struct zero_plan *plan = walk->plan;
+    size_t begin, end;
+    plan_state_part(plan, segment, walk->rank, &begin, &end);
+    if (!plan->segments[segment].trainable ||
+        !zero_run_next(plan, segment, begin, end, &walk->at.run))
+        return false;
+    place_run(walk);
+    return true;
+}
+
+bool state_walk_next(struct state_walk *walk)
+{
     struct state_run *at = &walk->at;
-    for (; at->segment < plan->segment_count; at->segment++) {
-        size_t begin, end;
-        plan_state_part(plan, at->segment, walk->rank, &begin, &end);
-        if (plan->segments[at->segment].trainable &&
-            zero_run_next(plan, at->segment, begin, end, &at->run)) {
-            place_run(walk);
+    for (; at->segment < walk->plan->segment_count; at->segment++) {
+        if (state_walk_in(walk, at->segment))
             return true;
-        }
         at->run = (struct zero_run){.id = -1};
     }
     return false;
@@ -154,15 +166,65 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* The tensors of a segment are like those of the segment before it, one by one:
+ * two layers. */
+static bool is_alike(const struct zero_plan *plan, int segment)
+{
+    const struct param_table *table = plan->request.table;
+    const struct zero_segment *s = &plan->segments[segment], *before = s - 1;
+    if (segment == 0 || s->unit != before->unit + 1 ||
+        s->trainable != before->trainable || s->count != before->count)
+        return false;
+    int id = table->unit_first[s->unit], end = table->unit_first[s->unit + 1];
+    int shift = id - table->unit_first[before->unit];
+    if (shift != end - id)
+        return false;
+    for (; id < end; id++) {
+        const struct zero_place *place = &plan->places[id];
+        struct optim_layout one = zero_layout_of(plan, id);
+        struct optim_layout other = zero_layout_of(plan, id - shift);
+        if (table->params[id].count != table->params[id - shift].count ||
+            place->offset != place[-shift].offset ||
+            (place->segment == segment) !=
+                    (place[-shift].segment == segment - 1) ||
+            memcmp(&one, &other, sizeof one) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* All runs of a rank. Where nothing is spilled a layer takes what the layer
+ * before it takes, for every array ends at a whole ARENA_ALIGN: it is not
+ * walked again. */
+static struct state_walk walk_rank(
+        const struct zero_plan *plan, const bool *alike, int rank)
+{
+    struct state_walk walk = state_walk_begin(plan, rank);
+    size_t before[OPTIM_ARRAYS], added[OPTIM_ARRAYS] = {0};
+    for (int s = 0; s < plan->segment_count; s++) {
+        if (alike[s]) {
+            for (int i = 0; i < OPTIM_ARRAYS; i++)
+                walk.bytes[i] += added[i];
+            continue;
+        }
+        memcpy(before, walk.bytes, sizeof before);
+        walk.at = (struct state_run){.segment = s, .run = {.id = -1}};
+        while (state_walk_in(&walk, s))
+            ;
+        for (int i = 0; i < OPTIM_ARRAYS; i++)
+            added[i] = walk.bytes[i] - before[i];
+    }
+    return walk;
+}
+
 /* Of each part what the rank has that needs most of it. */
-static struct state_walk largest(const struct zero_plan *plan)
+static struct state_walk largest(
+        const struct zero_plan *plan, const bool *alike)
 {
     int ranks = plan->states_cut ? plan->request.world : 1;
     struct state_walk most = {.plan = plan};
     for (int rank = 0; rank < ranks; rank++) {
-        struct state_walk walk = state_walk_begin(plan, rank);
-        while (state_walk_next(&walk))
-            ;
+        struct state_walk walk = walk_rank(plan, alike, rank);
         for (int i = 0; i < OPTIM_ARRAYS; i++)
             most.bytes[i] = max_size(most.bytes[i], walk.bytes[i]);
         most.spilled = max_size(most.spilled, walk.spilled);
@@ -181,7 +243,13 @@ static size_t master_count(const struct zero_plan *plan)
 static enum zd_status add_states(
         const struct zero_plan *plan, struct arena_plan *arena)
 {
-    struct state_walk most = largest(plan);
+    bool *alike = calloc((size_t)plan->segment_count + 1, sizeof *alike);
+    if (!alike)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory planning states");
+    for (int s = 0; s < plan->segment_count && !plan->request.spill_bytes; s++)
+        alike[s] = is_alike(plan, s);
+    struct state_walk most = largest(plan, alike);
+    free(alike);
     if (plan_has_master(plan))
         ZD_TRY(plan_span(
                 arena, plan_master_name(plan), ARENA_DEVICE, SPAN_OPTIMIZER,

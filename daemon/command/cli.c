@@ -52,7 +52,7 @@ enum zd_status cli_load_job(
         const struct cli_args *args, int world, enum job_paths paths,
         struct job **job_out)
 {
-    struct job_override overrides[CLI_LIST_MAX + 8];
+    struct job_override overrides[CLI_LIST_MAX + 10];
     char *keys[CLI_LIST_MAX], *values[CLI_LIST_MAX], steps[24], stop[24];
     int count = 0;
 
@@ -77,6 +77,14 @@ enum zd_status cli_load_job(
         overrides[count++] = (struct job_override){
                 "run.stop_after", stop, "--stop-after", false};
     }
+    if (args->device_memory)
+        overrides[count++] = (struct job_override){
+                "device.memory_limit", args->device_memory, "--device-memory",
+                true};
+    if (args->host_memory)
+        overrides[count++] = (struct job_override){
+                "device.host_memory_limit", args->host_memory, "--host-memory",
+                true};
     if (args->quiet || args->verbose)
         overrides[count++] = (struct job_override){
                 "log.level", args->quiet ? "warning" : "debug",

@@ -16,11 +16,14 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     const char *job, *out, *dtype, *model, *prompt, *tokenizer;
     const char *base, *quantize;
     const char *format, *log_format, *resume, *replay;
+    const char *max, *min, *allow, *write, *machine; /* of plan */
+    const char *device_memory, *host_memory, *disk;
     struct cli_list sets, adapters;
     int64_t world, per_node, max_steps, stop_after, max_new_tokens, seed;
     double temperature, top_p;
     int64_t count;
     bool print, json, quiet, double_quant, verbose, no_progress, ids;
+    bool fit;
     bool temperature_given;
 };
 
@@ -50,6 +53,14 @@ cli_command_fn command_data_encode;
 cli_command_fn command_data_decode;
 cli_command_fn command_data_inspect;
 cli_command_fn command_completions;
+
+/* `zerod plan` with --fit, --max, --min; a job is loaded, its GPU is open. */
+enum zd_status command_plan_fit(
+        const struct cli_args *args, const struct job *job);
+enum zd_status command_plan_max(
+        const struct cli_args *args, const struct job *job);
+enum zd_status command_plan_min(
+        const struct cli_args *args, const struct job *job);
 
 /* The job named by --job or the operand, with all options that override a key.
  * Always sets *job_out, which holds the problems (none printed). */

@@ -18,6 +18,15 @@ static const struct cli_option options[] = {
 {"no-progress", 0, NULL, CLI_FLAG, ARG(no_progress), NULL, "No bar, no step lines"},
 {"world", 0, "N", CLI_COUNT, ARG(world), NULL, "Number of ranks"},
 {"per-node", 0, "K", CLI_COUNT, ARG(per_node), NULL, "Ranks of a node, which divides N; default: one node, or on GPUs as many as this machine has"},
+{"device-memory", 0, "SIZE", CLI_TEXT, ARG(device_memory), NULL, "Device memory of a rank (device.memory_limit)"},
+{"host-memory", 0, "SIZE", CLI_TEXT, ARG(host_memory), NULL, "Host memory of a rank (device.host_memory_limit)"},
+{"disk", 0, "SIZE", CLI_TEXT, ARG(disk), NULL, "Room of a rank in offload.nvme_path; default: no limit"},
+{"fit", 0, NULL, CLI_FLAG, ARG(fit), NULL, "All changes of the job that fit, the fastest by prediction first"},
+{"allow", 0, "LIST", CLI_TEXT, ARG(allow), NULL, "What --fit may change besides, with commas: optim (its states and masters), dtype"},
+{"write", 0, "FILE", CLI_TEXT, ARG(write), NULL, "Write the best that fits as a job file, which extends this one"},
+{"max", 0, "batch|seq|model", CLI_CHOICE, ARG(max), "batch|seq|model", "The most of this that fits, all else as it is (with --fit: or changed)"},
+{"min", 0, "world", CLI_CHOICE, ARG(min), "world", "The fewest ranks that the job fits on"},
+{"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "h100|h200|a100|4090|cpu", "Predict for this machine"},
 {"print", 0, NULL, CLI_FLAG, ARG(print), NULL, "Show every resolved value and where it came from"},
 {"format", 0, "text|json", CLI_CHOICE, ARG(format), "text|json", "Form of the result"},
 {"out", 'o', "DIR", CLI_TEXT, ARG(out), NULL, "Folder to write"},
@@ -43,9 +52,9 @@ static const struct cli_command commands[] = {
     "Train; the command may be left out: zerod --job FILE", command_run, "commands", NULL},
 {"validate", "FILE", 0, 1, "job world print format set", "",
     "Check a job file, all problems at once", command_validate, "commands", NULL},
-{"plan", "[FILE]", 0, 1, "job world per-node format set", "world",
-    "Memory and traffic of a job on N ranks", command_plan, "commands",
-    "Of the model its config.json is all that is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
+{"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow write max min machine format set", "",
+    "Memory and traffic of a job on N ranks; what would fit", command_plan, "commands",
+    "--world is needed, but for --min. Of the model its config.json is all that is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
     "K of them in a node, and NCCL between them where this zerod was built with it."},
 {"export", "CHECKPOINT", 1, 1, "out dtype quantize double-quant", "out",
     "Write a checkpoint as a Hugging Face directory", command_export, "commands", NULL},
@@ -83,6 +92,32 @@ static const struct cli_args defaults = {
         .top_p = 1,
 };
 
+/* What goes together in `zerod plan`. */
+static enum zd_status check_plan(const struct cli_args *args)
+{
+    const char *what = NULL;
+    if (!args->world && !args->min)
+        what = "needs --world N";
+    else if (args->world && args->min)
+        what = "looks for --world with --min, and takes none";
+    else if (args->max && args->min)
+        what = "takes --max or --min";
+    else if (args->write && (!args->fit || args->max || args->min))
+        what = "writes what --fit finds: --write needs --fit, and neither "
+               "--max nor --min";
+    else if (args->allow && !args->fit)
+        what = "changes more for --fit alone: --allow needs --fit";
+    else if (
+            (args->disk || args->machine) && !args->fit && !args->max &&
+            !args->min)
+        what = "looks at --disk and --machine with --fit, --max and --min";
+    if (!what)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_USAGE, "E0101", "`zerod plan` %s", what);
+    zd_fail_help("zerod plan --help");
+    return ZD_ERR_USAGE;
+}
+
 /* The job file is an operand or --job, and there is one. */
 static enum zd_status check_job(
         const struct cli_command *command, const struct cli_args *args)
@@ -102,7 +137,7 @@ static enum zd_status check_job(
         zd_fail_help("zerod %s --help", command->name);
         return ZD_ERR_USAGE;
     }
-    return ZD_OK;
+    return command->run == command_plan ? check_plan(args) : ZD_OK;
 }
 
 const struct cli_program zerod_program = {

@@ -98,6 +98,65 @@ for kib in 4 16 64 256 1024; do
 done
 ok 'a paged optimizer is told of paged states in 8 bits' eval '[ $refusals -ge 1 ] && [ $paged_8bit -ge 1 ] && [ $plain_8bit = 0 ]'
 
+# --- what would fit ---
+fitted=(plan --job job.toml --world 2 --device-memory 6MiB --host-memory 64MiB)
+arguments() { sed -n 's/.*"arguments": "\(.*\)",*$/\1/p' "${1:-out}"; }
+ok 'a job that is refused has fits' eval 'call 69 "${fitted[@]}" && call 0 "${fitted[@]}" --fit --format json && [ $(arguments | wc -l) -ge 3 ]'
+arguments >lines
+ok '  each is accepted, in the bytes that are told' eval 'while read -r line; do call 0 "${fitted[@]}" $line || exit 1; done <lines'
+ok '  the fastest first' eval 'call 0 "${fitted[@]}" --fit --format json && sed -n "s/.*\"step_seconds\": \([0-9.e-]*\),*/\1/p" out >times &&
+    sort -g times | diff times -'
+ok '  in words' eval 'call 0 "${fitted[@]}" --fit && has "^ +[0-9.]+ s a step, .* binds; GiB: device 0.00[0-9], host" out && has "not compared with" out'
+ok '  nothing but what is allowed' eval '! grep -q "optim.state_dtype\|adamw_8bit\|train.dtype\|optim.master" lines &&
+    call 0 "${fitted[@]}" --fit --allow optim --format json && arguments | grep -q adamw_8bit && ! arguments | grep -q train.dtype'
+ok '  the best as a file, which extends the job' eval 'call 0 "${fitted[@]}" --fit --write fit.toml --set data.prefetch=2 &&
+    has "^extends = .job.toml.$" fit.toml && has "^prefetch = 2 +# given by --set$" fit.toml'
+grep -v '^#' fit.toml >fit.toml.keys
+ok '  it is valid, fits, and holds no limits' eval 'call 0 validate fit.toml --world 2 &&
+    call 0 plan fit.toml --world 2 --device-memory 6MiB --host-memory 64MiB && ! has memory fit.toml.keys'
+ok '  on one rank it runs' eval 'call 0 plan --job job.toml --world 1 --device-memory 8MiB --host-memory 64MiB --fit --write one.toml && rm -rf run &&
+    call 0 --job one.toml --set device.memory_limit=8MiB --set device.host_memory_limit=64MiB && has step run/metrics.jsonl'
+ok '  elsewhere: by its whole path' eval 'mkdir -p away && call 0 "${fitted[@]}" --fit --write away/fit.toml && call 0 plan away/fit.toml --world 2'
+ok 'the job itself is not written over' call 64 "${fitted[@]}" --fit --write job.toml
+ok 'nothing fits: the smallest machine is named' eval 'call 69 plan --job job.toml --world 1 --fit --device-memory 100KB --host-memory 1MB &&
+    has "E0607" err && has "smallest machine that would do has, for each rank, [0-9.]+ GiB of device memory" err'
+
+# --- the most and the fewest ---
+one=(plan --job job.toml --world 1 --device-memory 30MiB --host-memory 64MiB)
+value() { sed -n 's/.*"value": \([0-9]*\).*/\1/p' out; }
+ok 'the largest batch' eval 'call 0 "${one[@]}" --max batch --format json && n=$(value) && [ $n -ge 1 ] && has "\"what\": \"batch\"" out &&
+    call 0 "${one[@]}" --set train.per_device_train_batch_size=$n && call 69 "${one[@]}" --set train.per_device_train_batch_size=$((n + 1))'
+ok '  more with other choices' eval 'few=$n && call 0 "${one[@]}" --max batch --fit --format json && [ $(value) -gt $few ]'
+ok 'the longest sequence' eval 'two=(plan --job job.toml --world 1 --device-memory 20MiB --host-memory 64MiB) && call 0 "${two[@]}" --max seq --format json &&
+    n=$(value) && [ $n -lt 64 ] && call 0 "${two[@]}" --set data.cutoff_len=$n && call 69 "${two[@]}" --set data.cutoff_len=$((n + 1))'
+ok 'the largest model' eval 'call 0 plan --job job.toml --world 8 --max model --device-memory 80GiB --host-memory 100GiB && has "^model [0-9]+ \(.+\)$" out'
+sharded=(plan --job job.toml --set zero.stage=3 --set train.gradient_checkpointing=full)
+call 0 "${sharded[@]}" --world 4 --format json
+sharded+=(--device-memory $(planned device) --host-memory 64MiB)
+ok 'the fewest ranks' eval 'call 0 "${sharded[@]}" --min world --format json && n=$(value) && [ $n -gt 1 ] && [ $n -le 4 ] &&
+    call 0 "${sharded[@]}" --world $n && call 69 "${sharded[@]}" --world $((n - 1))'
+ok '  none are enough' eval 'call 69 plan --job job.toml --min world --device-memory 1KB --host-memory 64MiB && has E0607 err'
+
+# --- what is asked wrongly ---
+while IFS='|' read -r code words; do
+    # shellcheck disable=SC2086
+    ok "plan $words: $code" eval "call $code plan --job job.toml $words"
+done <<'ROWS'
+64|
+64|--world 2 --min world
+64|--min world --max batch
+64|--world 2 --max size
+64|--world 2 --write fit.toml
+64|--world 2 --allow optim
+64|--world 2 --fit --allow optim,everything
+64|--world 2 --fit --allow lora
+64|--world 2 --disk 1TB
+64|--world 2 --fit --machine abacus
+78|--world 2 --device-memory much
+78|--world 2 --host-memory -1GB
+78|--world 2 --fit --disk little
+ROWS
+
 # --- limits ---
 ok 'a limit of the job is named' eval 'call 69 plan --job job.toml --world 1 --set device.memory_limit=1MB && has "bytes. of device.memory_limit$" err'
 ok '  and one of the host' eval \

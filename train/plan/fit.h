@@ -16,13 +16,22 @@ uint64_t plan_context_sum(const struct plan_context *context);
 enum zd_status plan_fit(
         const struct train_job *job, int local_size, struct job_plan *plan);
 
+/* plan.c: all of job_plan_build before anything is fitted: model, world,
+ * transport, batch. job_plan_fini even when nothing is tried. */
+enum zd_status plan_begin(
+        const struct train_job *job, int world, int local_size,
+        const struct comm *comm, struct job_plan *plan);
+
 /* One candidate of what may be open. */
 struct job_choice {
     struct checkpointing checkpointing;
     int B, A;
     bool accumulate_on_host;
     size_t spill_bytes; /* paged states on the host */
+    int moves_most;     /* micro-batches that stage 3 lays out: memory and time
+                           follow from a few; 0: all of them, to be run */
 };
+enum { PLAN_MOVES_MOST = 4 }; /* the second is like all that follow but one */
 /* try.c: everything for one choice; pure. Replaces what the plan held. */
 enum zd_status job_plan_try(
         const struct train_job *job, const struct job_choice *choice,

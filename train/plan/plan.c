@@ -76,7 +76,7 @@ static enum zd_status adapt(const struct train_job *job, struct job_plan *plan)
     return lora_extend(&plan->config, &plan->adapter, &job->lora, &plan->table);
 }
 
-enum zd_status job_plan_build(
+enum zd_status plan_begin(
         const struct train_job *job, int world, int local_size,
         const struct comm *comm, struct job_plan *plan)
 {
@@ -107,8 +107,6 @@ enum zd_status job_plan_build(
                 &plan->table);
     if (status == ZD_OK && job->lora.enabled)
         status = adapt(job, plan);
-    if (status == ZD_OK)
-        status = plan_fit(job, local_size, plan);
     if (status != ZD_OK) {
         job_plan_fini(plan);
         return status;
@@ -118,6 +116,17 @@ enum zd_status job_plan_build(
                          : random               ? DTYPE_BF16
                                                 : plan->config.storage_dtype;
     return ZD_OK;
+}
+
+enum zd_status job_plan_build(
+        const struct train_job *job, int world, int local_size,
+        const struct comm *comm, struct job_plan *plan)
+{
+    ZD_TRY(plan_begin(job, world, local_size, comm, plan));
+    enum zd_status status = plan_fit(job, local_size, plan);
+    if (status != ZD_OK)
+        job_plan_fini(plan);
+    return status;
 }
 
 void job_plan_fini(struct job_plan *plan)

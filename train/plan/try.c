@@ -122,6 +122,9 @@ enum zd_status job_plan_try(
     plan->shape.checkpointing = choice->checkpointing;
     plan->shape.dropout = plan->adapter.lora_dropout;
     plan->shape.seed = job->job.seed;
+    int micros = choice->A;
+    if (choice->moves_most && micros > choice->moves_most)
+        micros = choice->moves_most;
     struct zero_request request = {
             .config = &plan->config,
             .table = &plan->table,
@@ -129,7 +132,7 @@ enum zd_status job_plan_try(
             .options = job->zero,
             .dtype = job->train.dtype,
             .storage_dtype = plan->config.storage_dtype,
-            .accumulation = choice->A,
+            .accumulation = micros,
             .checkpointing = choice->checkpointing,
             .train = true,
             .optim = job->optim,

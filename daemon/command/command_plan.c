@@ -1,0 +1,111 @@
+/* command_plan.c - what a job takes, what would fit, and how much of one thing
+ * would. */
+#include "daemon/cli/output.h"
+#include "daemon/command/cli.h"
+#include "train/train.h"
+
+#include <inttypes.h>
+
+/* This thread's error record, which stays to be told on stderr. */
+static void print_record(const struct cli_args *args)
+{
+    struct zd_error error = *zd_error_get();
+    struct problems problems = {0};
+    problem_take_record(&problems, (struct toml_place){0});
+    cli_print_errors(args, problems_json(&problems));
+    problems_fini(&problems);
+    zd_error_set(&error);
+}
+
+/* The job's own limits may be those of another machine. */
+static void warn_of_machine(const struct job_plan *plan)
+{
+    uint64_t here = job_machine_memory(plan->limits.local_size),
+             takes = job_plan_memory(plan);
+    if (takes > here)
+        zd_log_warning(
+                "a rank takes %.3f MiB of memory and this machine has %.3f MiB "
+                "for it: a run here would be refused",
+                (double)takes / (1 << 20), (double)here / (1 << 20));
+}
+
+/* Nodes are alike: what is planned for one rank is so for all. */
+static enum zd_status check_nodes(const struct cli_args *args)
+{
+    int64_t k = args->per_node;
+    if (k == 0 || args->world % k == 0)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_USAGE, "E0101",
+            k > args->world ? "--per-node %" PRId64 " is more than the %" PRId64
+                              " of --world"
+                            : "--per-node %" PRId64
+                              " does not divide the %" PRId64 " of --world",
+            k, args->world);
+}
+
+/* The GPU that rank 0 would take, opened: the plan then knows what its driver
+ * takes of it and what is free. NULL: the job asks for none, or it cannot be
+ * opened now, and is planned for like one that is elsewhere. */
+static struct device *open_gpu(const struct device_options *options)
+{
+    struct device *device = NULL;
+    int place;
+    if (device_resolve(options->backend) != DEVICE_CUDA ||
+        device_gpu_count(NULL) == 0)
+        return NULL;
+    enum zd_status status = device_place(options, 0, &place);
+    if (status == ZD_OK)
+        status = device_open(DEVICE_CUDA, place, 1, &device);
+    if (status == ZD_OK)
+        status = device_share(device, 1);
+    if (status != ZD_OK) {
+        zd_log_warning(
+                "the plan is for a GPU elsewhere: %s", zd_error_get()->what);
+        zd_error_clear();
+        device_close(device);
+        return NULL;
+    }
+    device_use(device);
+    return device;
+}
+
+static enum zd_status plan_one(
+        const struct cli_args *args, const struct job *job)
+{
+    struct job_plan plan;
+    enum zd_status status = job_plan_build(
+            job_options(job), (int)args->world, (int)args->per_node, NULL,
+            &plan);
+    if (status == ZD_OK) {
+        warn_of_machine(&plan);
+        if (cli_wants_json(args)) {
+            json_t *json = job_plan_json(&plan, NULL);
+            output_json(json);
+            json_decref(json);
+        } else {
+            struct output output;
+            job_plan_print(&plan, output_begin(&output));
+            output_end(&output);
+        }
+        job_plan_fini(&plan);
+    }
+    return status;
+}
+
+enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
+{
+    struct job *job;
+    ZD_TRY(check_nodes(args));
+    ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_IGNORED, &job));
+    struct device *device = open_gpu(&job_options(job)->device);
+    enum zd_status status = args->max   ? command_plan_max(args, job)
+                            : args->min ? command_plan_min(args, job)
+                            : args->fit ? command_plan_fit(args, job)
+                                        : plan_one(args, job);
+    if (status != ZD_OK && cli_wants_json(args))
+        print_record(args);
+    device_close(device);
+    job_free(job);
+    return status;
+}

@@ -1,0 +1,243 @@
+/* test_search.c - the fits that a search finds against a search of everything,
+ * and what it says of models. */
+#include "train/plan/models.h"
+#include "train/plan/search.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+struct small {
+    int world, samples, layers;
+    enum offload_tier nvme; /* OFFLOAD_NVME: the job names a folder */
+    unsigned allow;
+    int percent; /* of what the job takes when everything is on the device */
+    enum optim_name optimizer;
+    enum dtype dtype;
+};
+
+static json_t *config_of(int layers)
+{
+    return json_pack(
+            "{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b}", "model_type", "llama",
+            "hidden_size", 64, "num_hidden_layers", layers,
+            "num_attention_heads", 4, "intermediate_size", 192, "vocab_size",
+            1000, "max_position_embeddings", 256, "tie_word_embeddings", 0);
+}
+
+static struct train_job job_of(const struct small *space)
+{
+    struct train_job job = train_job_default();
+    job.model.config = config_of(space->layers);
+    job.data.cutoff_len = 64;
+    job.device.backend = DEVICE_CPU;
+    job.device.cpu_threads = 1;
+    job.train.per_device_train_batch_size = space->samples;
+    job.train.gradient_accumulation_steps = 1;
+    job.train.dtype = space->dtype;
+    job.optim.name = space->optimizer;
+    job.zero.stage = 1;
+    job.train.gradient_checkpointing.mode = CHECKPOINTING_NONE;
+    job.control.socket = CONTROL_NONE;
+    if (space->nvme)
+        job.offload.nvme_path = "folder";
+    return job;
+}
+
+static uint64_t device_of(const struct train_job *job, int world)
+{
+    struct job_plan plan;
+    cr_assert_eq(job_plan_build(job, world, 0, NULL, &plan), ZD_OK);
+    uint64_t bytes = plan.arena.bytes[ARENA_DEVICE];
+    job_plan_fini(&plan);
+    return bytes;
+}
+
+/* Time of one candidate with micro-batches of B; false: it does not fit. Each
+ * is planned whole, without what the search leaves out. */
+static bool time_of(
+        const struct plan_search *search,
+        const struct plan_candidate *candidate, int samples, int B, double *out)
+{
+    struct job_plan plan;
+    struct plan_prediction predicted;
+    struct train_job job = candidate_job(search->job, candidate);
+    bool fits = false;
+    struct job_choice choice = {
+            .checkpointing = search->job->train.gradient_checkpointing,
+            .B = B,
+            .A = samples / B};
+    if (candidate->option[CHOOSE_MODE])
+        choice.checkpointing = candidate_mode(candidate);
+    cr_assert_eq(plan_begin(search->job, search->world, 0, NULL, &plan), ZD_OK);
+    const struct plan_limits limits = plan_limits_of(search->job, 0, &plan);
+    if (plan_try_choice(&job, &choice, &limits, &plan, &fits) != ZD_OK) {
+        zd_error_clear();
+        fits = false;
+    }
+    if (fits && search->disk)
+        fits = plan.arena.bytes[ARENA_DISK] <= search->disk;
+    if (fits) {
+        cr_assert_eq(plan_predict(&plan, search->machine, &predicted), ZD_OK);
+        *out = predicted.step_seconds;
+    }
+    job_plan_fini(&plan);
+    return fits;
+}
+
+/* The fastest of all candidates and all sizes; -1: none fits. */
+static double best_of_all(const struct plan_search *search, int samples)
+{
+    struct plan_space space = plan_space_fit(search->job, search->allow);
+    struct plan_candidate candidate = {{0}};
+    double best = -1, seconds = 0;
+    space.options[CHOOSE_BATCH] = 0;
+    do {
+        if (!candidate_is_sound(search->job, search->world, &candidate))
+            continue;
+        for (int B = 1; B <= samples; B++)
+            if (samples % B == 0 &&
+                time_of(search, &candidate, samples, B, &seconds) &&
+                (best < 0 || seconds < best))
+                best = seconds;
+    } while (candidate_next(&space, &candidate));
+    return best;
+}
+
+static void check(const struct small *space, const char *machine)
+{
+    struct train_job job = job_of(space);
+    struct plan_search search = {
+            .job = &job,
+            .world = space->world,
+            .allow = space->allow,
+            .machine = plan_machine_find(machine)};
+    struct plan_found *found = NULL;
+    int count = 0;
+    uint64_t bytes = device_of(&job, space->world);
+    job.device.memory_limit = bytes * (uint64_t)space->percent / 100;
+    job.device.host_memory_limit = bytes * 3 / 2;
+    double best = best_of_all(&search, space->samples);
+    enum zd_status status = plan_search_fits(&search, &found, &count);
+    if (best < 0) {
+        cr_expect_eq(status, ZD_ERR_UNFIT);
+        zd_error_clear();
+    } else {
+        cr_assert_eq(status, ZD_OK, "%s", zd_error_get()->what);
+        cr_assert_geq(count, 1);
+        cr_expect_float_eq(
+                found[0].predicted.step_seconds, best, 1e-9 * best,
+                "world %d, %d samples, %d %%: found %.9g, the best is %.9g",
+                space->world, space->samples, space->percent,
+                found[0].predicted.step_seconds, best);
+        for (int i = 0; i < count; i++)
+            cr_expect_leq(found[i].device, job.device.memory_limit);
+    }
+    free(found);
+    json_decref(job.model.config);
+}
+
+Test(search, no_candidate_that_fits_is_faster_than_the_first)
+{
+    static const int worlds[] = {1, 2, 3}, percents[] = {120, 70, 40, 22, 8};
+    static const enum optim_name names[] = {OPTIM_ADAMW, OPTIM_LION, OPTIM_SGD};
+    int spaces = 0;
+    for (size_t w = 0; w < 3; w++)
+        for (size_t p = 0; p < 5; p++)
+            for (int k = 0; k < 4; k++) {
+                const struct small space = {
+                        .world = worlds[w],
+                        .samples = k == 0   ? 12
+                                   : k == 1 ? 5
+                                   : k == 2 ? 8
+                                            : 4,
+                        .layers = k == 1 ? 5 : 3,
+                        .nvme = k == 2 ? OFFLOAD_NVME : OFFLOAD_NONE,
+                        .allow = k == 3 ? PLAN_ALLOW_OPTIM | PLAN_ALLOW_DTYPE
+                                        : 0,
+                        .percent = percents[p],
+                        .optimizer = names[k % 3],
+                        .dtype = k == 3 ? DTYPE_FP32 : DTYPE_BF16};
+                check(&space, k % 2 ? "cpu" : "h100");
+                spaces++;
+            }
+    cr_expect_geq(spaces, 50);
+}
+
+Test(search, a_disk_that_is_too_small_is_not_used)
+{
+    const struct small space = {
+            .world = 1,
+            .samples = 4,
+            .layers = 8,
+            .nvme = OFFLOAD_NVME,
+            .percent = 40,
+            .optimizer = OPTIM_ADAMW,
+            .dtype = DTYPE_BF16};
+    struct train_job job = job_of(&space);
+    struct plan_search search = {.job = &job, .world = 1};
+    struct plan_found *found;
+    int count, on_disk = 0;
+    cr_assert_eq(plan_search_fits(&search, &found, &count), ZD_OK);
+    for (int i = 0; i < count; i++)
+        on_disk += found[i].disk > 4096;
+    cr_expect_gt(on_disk, 0);
+    free(found);
+    search.disk = 4096;
+    cr_assert_eq(plan_search_fits(&search, &found, &count), ZD_OK);
+    for (int i = 0; i < count; i++)
+        cr_expect_leq(found[i].disk, 4096);
+    free(found);
+    json_decref(job.model.config);
+}
+
+Test(search, the_known_models_have_the_parameters_that_are_told)
+{
+    const struct plan_model *model;
+    int64_t before = INT64_MAX;
+    for (int i = 0; (model = plan_model_at(i)); i++) {
+        struct model_config config;
+        struct param_table table;
+        json_t *json = plan_model_config(model);
+        cr_assert_eq(
+                model_config_parse(json, model->name, ZD_ERR_BUG, &config),
+                ZD_OK, "%s", zd_error_get()->what);
+        cr_assert_eq(param_table_build(&config, NULL, 0, &table), ZD_OK);
+        cr_expect_eq(
+                (int64_t)table.total, model->parameters, "%s has %zu",
+                model->name, table.total);
+        cr_expect_lt(model->parameters, before);
+        before = model->parameters;
+        param_table_fini(&table);
+        model_config_fini(&config);
+        json_decref(json);
+    }
+}
+
+/* The second micro-batch stands for those between: with few of them that is
+ * compared with laying out all. */
+Test(search, many_micro_batches_take_what_few_say)
+{
+    const struct small space = {
+            .world = 4,
+            .samples = 1,
+            .layers = 4,
+            .percent = 100,
+            .optimizer = OPTIM_ADAMW,
+            .dtype = DTYPE_BF16};
+    struct train_job job = job_of(&space);
+    struct job_plan plan;
+    uint64_t bytes[2];
+    job.zero.stage = 3;
+    for (int few = 0; few < 2; few++) {
+        struct job_choice choice = {
+                .B = 1, .A = 9, .moves_most = few ? PLAN_MOVES_MOST : 0};
+        cr_assert_eq(plan_begin(&job, 4, 0, NULL, &plan), ZD_OK);
+        cr_assert_eq(job_plan_try(&job, &choice, &plan), ZD_OK);
+        cr_expect_eq(plan.accumulation, 9);
+        bytes[few] =
+                plan.arena.bytes[ARENA_DEVICE] + plan.arena.bytes[ARENA_HOST];
+        job_plan_fini(&plan);
+    }
+    cr_expect_eq(bytes[0], bytes[1]);
+    json_decref(job.model.config);
+}

@@ -1,0 +1,22 @@
+/* models.h - models that people ask for, by what their config.json says, so
+ * that a plan of them needs no file. */
+#ifndef ZD_TRAIN_PLAN_MODELS_H
+#define ZD_TRAIN_PLAN_MODELS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct plan_model {
+    const char *name, *type;
+    int64_t parameters;
+    int hidden, layers, heads, kv_heads, head_dim, inner, vocabulary, positions;
+    bool is_tied;
+};
+
+/* The largest first; NULL behind the last. */
+const struct plan_model *plan_model_at(int index);
+/* As config.json has it. New reference. */
+json_t *plan_model_config(const struct plan_model *model);
+
+#endif

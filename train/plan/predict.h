@@ -1,0 +1,34 @@
+/* predict.h - how long a step of a plan takes on a machine: the moves of
+ * zero's program, each on the resource that makes it, as early as what it
+ * waits for allows. What overlaps follows from that; there is no formula beside
+ * it. Pure. */
+#ifndef ZD_TRAIN_PLAN_PREDICT_H
+#define ZD_TRAIN_PLAN_PREDICT_H
+
+#include "train/plan/machine.h"
+#include "train/plan/plan.h"
+
+enum plan_resource {
+    PLAN_COMPUTE, /* the device */
+    PLAN_WIRE,    /* collectives */
+    PLAN_DOWN,    /* copies to the host, and .. */
+    PLAN_UP,      /* .. to the device */
+    PLAN_HOST,    /* updates there */
+    PLAN_DISK,
+    PLAN_RESOURCES
+};
+const char *plan_resource_name(enum plan_resource resource);
+
+struct plan_prediction {
+    double step_seconds, tokens_per_second; /* of all ranks */
+    double micro_seconds, update_seconds;   /* their sum is the step */
+    double busy[PLAN_RESOURCES];            /* seconds of a step at work */
+    enum plan_resource binds;               /* the busiest */
+};
+
+/* The plan has its moves (job_plan_try). */
+enum zd_status plan_predict(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        struct plan_prediction *out);
+
+#endif
