@@ -230,8 +230,11 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         ZD_TRY(trainer_step(trainer, &turn, &report));
         /* a save that a signal asked for holds this step too, and its
          * evaluation, unless the run ends here and nothing was computed */
-        if (turn.ran) {
+        if (turn.ran)
             ZD_TRY(after_step(trainer, &report, &before));
+        ZD_TRY(trainer_save_look(
+                trainer, signals_has(turn.flags, SIGNALS_SAVING)));
+        if (turn.ran) {
             ZD_TRY(trainer_between(trainer));
             if (trace_step(trainer))
                 ZD_TRY(profile_end(trainer));
@@ -242,9 +245,9 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
             ZD_TRY(rank_report_gather(trainer));
         ZD_TRY(obey(trainer, turn.flags, stopped_out));
         if (*stopped_out)
-            return ZD_OK;
+            break;
     }
-    return ZD_OK;
+    return trainer_save_settle(trainer);
 }
 
 static void show_end(struct trainer *trainer, bool exported, bool early)

@@ -146,6 +146,25 @@ static enum zd_status take_memory(struct trainer *trainer)
             &trainer->zero);
 }
 
+/* What saves in the background copy to, where every rank has it. */
+static enum zd_status make_snapshot(struct trainer *trainer)
+{
+    struct job_plan *plan = &trainer->plan;
+    enum zd_status status = ZD_OK;
+    int64_t count = plan->snapshot_bytes > 0;
+    ZD_TRY(comm_all_reduce_i64(trainer->comm, &count, 1, COMM_SUM));
+    if (count < comm_size(trainer->comm)) {
+        if (plan->snapshot_bytes > 0)
+            plan->no_snapshot = "not every host has the memory";
+        return ZD_OK;
+    }
+    status = zero_snapshot_create(
+            trainer->zero, !trainer->job->checkpoint.save_only_model,
+            arena_span(&trainer->arena, "checkpoint.snapshot"),
+            &trainer->snapshot);
+    return comm_agree(trainer->comm, status);
+}
+
 static enum zd_status load_weights(struct trainer *trainer)
 {
     struct weight_source source;
@@ -424,6 +443,7 @@ enum zd_status trainer_init(
     ZD_TRY(resume_or_load(trainer));
     startup_mark(&trainer->startup, "weights");
     *finished_out = trainer->state.step >= trainer->state.max_steps;
+    ZD_TRY(make_snapshot(trainer));
     ZD_TRY(write_plan(trainer));
     show_banner(trainer);
     if (*finished_out)
@@ -446,6 +466,8 @@ void trainer_fini(struct trainer *trainer)
     batches_stop(trainer);
     hang_forget(trainer);
     stragglers_fini(&trainer->stragglers);
+    background_end(trainer->background);
+    zero_snapshot_destroy(trainer->snapshot);
     metrics_close(trainer->metrics);
     events_close(trainer->events);
     json_decref(trainer->commands);

@@ -58,6 +58,7 @@ static int64_t raised_flags(const struct trainer *trainer)
     const struct checkpoint_options *save = &trainer->job->checkpoint;
     if (trainer_is_first(trainer) && save->save_strategy == SAVE_TIME &&
         trainer->last_saved_step != trainer->state.step &&
+        !trainer->background &&
         clock_seconds() - trainer->last_save_time >= save->save_every_seconds)
         flags |= SIGNALS_TIME_SAVE;
     if (trainer_is_first(trainer) &&
@@ -67,6 +68,8 @@ static int64_t raised_flags(const struct trainer *trainer)
         flags |= SIGNALS_SAVE_EXIT | SIGNALS_DEADLINE;
     if (rank_report_is_due(trainer))
         flags |= SIGNALS_RANKS;
+    if (trainer->background && !background_is_ready(trainer->background))
+        flags |= SIGNALS_SAVING;
     return flags;
 }
 

@@ -128,6 +128,10 @@ static bool read_size(
         const struct toml_node *node, void *base)
 {
     double bytes, share = 0;
+    if ((key->flags & SCHEMA_AUTO) && is_auto(node)) {
+        *FIELD(uint64_t, base, key->offset) = 0;
+        return true;
+    }
     if (node->kind == TOML_STRING) {
         if (key->type == SCHEMA_LIMIT && words_percent(node->string, &share)) {
             if (!(share > 0 && share <= 1))

@@ -68,6 +68,8 @@ static json_t *size_json(const struct schema_key *key, const void *base)
                 100 * FIELD(double, base, key->offset2));
         return json_string(text);
     }
+    if ((key->flags & SCHEMA_AUTO) && !FIELD(uint64_t, base, key->offset))
+        return json_string("auto");
     return json_integer((json_int_t)FIELD(uint64_t, base, key->offset));
 }
 

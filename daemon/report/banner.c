@@ -56,6 +56,10 @@ static void tell_ranks(const struct train_banner *banner)
             "  memory   %s device + %s host%s%s%s per rank", device, host,
             has_disk ? " + " : "", has_disk ? disk : "",
             has_disk ? " disk" : "");
+    if (banner->plan->no_snapshot)
+        zd_log_info(
+                "  saves    training waits for them: %s",
+                banner->plan->no_snapshot);
     if (!paged.host)
         return;
     format_bytes(paged.device, device, sizeof device);

@@ -34,13 +34,6 @@ struct tensorboard {
     double flushed_at; /* clock_seconds */
 };
 
-static double now_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* --- the file --- */
 
 /* A name that sorts behind those of earlier processes. */
@@ -73,9 +66,9 @@ static bool begin(struct tensorboard *tb, const struct run_state *state)
         return false;
     }
     tb->flushed_at = clock_seconds();
-    record_add_version(&tb->records, now_seconds());
+    record_add_version(&tb->records, clock_wall_seconds());
     if (state->first_step > 0)
-        record_add_restart(&tb->records, now_seconds(), state->first_step + 1);
+        record_add_restart(&tb->records, clock_wall_seconds(), state->first_step + 1);
     return true;
 }
 
@@ -182,7 +175,7 @@ static void on_eval(void *ctx, const struct run_state *state, int64_t step)
 {
     struct record_bytes summary = {0};
     record_add_scalar(&summary, "eval/loss", state->eval_loss);
-    add_event(ctx, state, now_seconds(), step, &summary);
+    add_event(ctx, state, clock_wall_seconds(), step, &summary);
 }
 
 /* "samples/" and the begin of the prompt: a prompt that is asked again and

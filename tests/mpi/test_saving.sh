@@ -21,7 +21,7 @@ check "nothing half-written" no_leftovers limited
 code=$?
 name=limited-three
 check "three in a row: 74" code_is 74
-check "after the third" [ "$(rows limited-three)" -eq 5 ]
+check "after the third, as the step behind it ends" [ "$(rows limited-three)" -eq 6 ]
 run limited 0 "${steps[@]}"
 check "with room again it goes on and ends well" code_is 0
 check "one row a step" diff <(column limited step) <(seq 8)

@@ -30,7 +30,7 @@ static int run_zerod(
             _exit(126);
         execl(zerod, zerod, "--job", "tests/train/middle.toml", "--set", out,
               "--set", cache, "--set", stage, "--set", "checkpoint.export=none",
-              (char *)NULL);
+              "--set", "checkpoint.save_steps=1", (char *)NULL);
         _exit(127);
     }
     if (child < 0 || wait4(child, &status, 0, &usage) != child)

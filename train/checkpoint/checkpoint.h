@@ -98,10 +98,11 @@ enum zd_status checkpoint_sweep(const char *output_dir);
 /* Delete the oldest beyond `limit` (0 = keep all) of those up to `step`, never
  * the last two that verify, never the best, never a folder that is not ours;
  * those of later steps are another branch's and count for nothing. Nothing is
- * deleted while one of them cannot be read. */
+ * deleted while one of them cannot be read. `own`: (own_count) steps that this
+ * process has committed itself, which are sound without being read back. */
 enum zd_status checkpoint_retain(
         const char *output_dir, int limit, int64_t step,
-        const struct train_job *job);
+        const struct train_job *job, const int64_t *own, int own_count);
 
 /* Steps of the committed checkpoints in `output_dir`, highest first; owned. */
 enum zd_status checkpoint_list(

@@ -3,7 +3,7 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "train/checkpoint/kept.h"
-#include "train/checkpoint/manifest.h"
+#include "train/checkpoint/saving.h"
 #include "train/checkpoint/shard.h"
 
 #include <errno.h>
@@ -29,17 +29,16 @@ static enum zd_status write_kept(
 }
 
 static enum zd_status write_trainer_state(
-        const struct checkpoint_writer *writer, const char *dir,
-        json_t *manifest)
+        const char *text, const char *dir, json_t *manifest)
 {
     char path[PATH_MAX];
     struct manifest_file file = {.name = TRAINER_STATE_FILE};
-    if (!writer->trainer_state)
+    if (!text)
         return ZD_OK;
-    file.bytes = strlen(writer->trainer_state);
-    hash_bytes(writer->trainer_state, file.bytes, file.digest);
+    file.bytes = strlen(text);
+    hash_bytes(text, file.bytes, file.digest);
     fs_join(path, sizeof path, dir, file.name);
-    ZD_TRY(fs_write_file(path, writer->trainer_state, file.bytes));
+    ZD_TRY(fs_write_file(path, text, file.bytes));
     manifest_add_file(manifest, &file);
     return ZD_OK;
 }
@@ -82,38 +81,36 @@ static enum zd_status add_shard(
     return ZD_OK;
 }
 
-static enum zd_status write_manifest(
-        const struct checkpoint_writer *writer, const struct train_state *state,
-        const char *dir, const char *reports, size_t report_bytes)
+static enum zd_status write_manifest(struct saving *saving)
 {
     enum zd_status status = ZD_OK;
     char path[PATH_MAX];
-    json_t *manifest = manifest_build(writer, state);
+    const struct checkpoint_writer *writer = &saving->writer;
+    const char *dir = saving->tmp, *reports = saving->shards;
+    json_t *manifest = saving->manifest;
 
-    if (!manifest)
-        return ZD_FAIL(ZD_ERR_BUG, "E0902", "the manifest cannot be built");
     for (int r = 0; status == ZD_OK && r < comm_size(writer->comm); r++)
         status = add_shard(
-                manifest, (const void *)(reports + (size_t)r * report_bytes));
+                manifest,
+                (const void *)(reports + (size_t)r * saving->shard_bytes));
     for (int i = 0; status == ZD_OK && i < writer->kept->count; i++)
         status = write_kept(&writer->kept->list[i], dir, manifest);
     if (status == ZD_OK && !kept_files_have(writer->kept, "config.json"))
         status = write_config(writer, dir, manifest);
     if (status == ZD_OK)
-        status = write_trainer_state(writer, dir, manifest);
+        status = write_trainer_state(saving->trainer_state, dir, manifest);
     if (status == ZD_OK)
         status = manifest_seal(manifest);
     fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
     if (status == ZD_OK)
         status = json_write_file(path, manifest);
-    json_decref(manifest);
     return status == ZD_OK ? fs_sync_dir(dir) : status;
 }
 
 /* What is in the place of the new one goes when it is damaged, or when the run
  * was told to go back; else it is somebody's work. */
 static enum zd_status check_replaced(
-        const struct checkpoint_writer *writer, const char *final)
+        const struct checkpoint_writer *writer, const char *final, bool tells)
 {
     bool is_there;
     struct checkpoint *there;
@@ -126,7 +123,8 @@ static enum zd_status check_replaced(
         if (writer->own && strcmp(writer->own, final) == 0)
             return ZD_OK;
         if (writer->may_replace) {
-            zd_log_info("%s of the branch before is replaced", final);
+            if (tells)
+                zd_log_info("%s of the branch before is replaced", final);
             return ZD_OK;
         }
         ZD_FAIL(ZD_ERR_IO, "E0814",
@@ -136,8 +134,10 @@ static enum zd_status check_replaced(
     }
     if (status != ZD_ERR_DATA && status != ZD_ERR_NO_INPUT)
         return status;
-    zd_log_warning(
-            "%s is replaced: it is damaged (%s)", final, zd_error_get()->what);
+    if (tells)
+        zd_log_warning(
+                "%s is replaced: it is damaged (%s)", final,
+                zd_error_get()->what);
     zd_error_clear();
     return ZD_OK;
 }
@@ -147,7 +147,7 @@ static enum zd_status begin_dir(
         const char *final)
 {
     uint64_t free_bytes, need = checkpoint_shard_bytes(writer);
-    ZD_TRY(check_replaced(writer, final));
+    ZD_TRY(check_replaced(writer, final, true));
     ZD_TRY(checkpoint_sweep(writer->job->job.output_dir));
     ZD_TRY(fs_free_bytes(writer->job->job.output_dir, &free_bytes));
     if (free_bytes < need + need / 50) {
@@ -244,31 +244,90 @@ static enum zd_status gather_shards(
     return status;
 }
 
-static enum zd_status save_steps(
-        const struct checkpoint_writer *writer, const struct train_state *state,
-        const char *tmp, const char *final)
-{
-    struct manifest_file mine = {.holds = NULL};
-    void *shards; /* of all ranks */
-    size_t bytes;
-    struct comm *comm = writer->comm;
-    enum zd_status status = ZD_OK;
-    bool first = comm_rank(comm) == 0;
+/* --- the parts ------------------------------------------------------------ */
 
-    if (first)
-        status = begin_dir(writer, tmp, final);
+/* Shared with nobody: another thread writes it, while this one's go on. */
+static enum zd_status make_manifest(
+        struct saving *saving, const struct train_state *state)
+{
+    const char *text = saving->writer.trainer_state;
+    json_t *shared = manifest_build(&saving->writer, state);
+    saving->manifest = shared ? json_deep_copy(shared) : NULL;
+    json_decref(shared);
+    if (!saving->manifest)
+        return ZD_FAIL(ZD_ERR_BUG, "E0902", "the manifest cannot be built");
+    saving->trainer_state = text ? strdup(text) : NULL;
+    if (text && !saving->trainer_state)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    return begin_dir(&saving->writer, saving->tmp, saving->final);
+}
+
+enum zd_status saving_begin(
+        struct saving *saving, const struct checkpoint_writer *writer,
+        const struct train_state *state)
+{
+    char name[64], hidden[80];
+    const char *output_dir = writer->job->job.output_dir;
+    enum zd_status status = ZD_OK;
+
+    *saving = (struct saving){.writer = *writer, .step = state->step};
+    checkpoint_name(name, sizeof name, state->step);
+    snprintf(hidden, sizeof hidden, ".tmp-%s", name);
+    fs_join(saving->tmp, sizeof saving->tmp, output_dir, hidden);
+    fs_join(saving->final, sizeof saving->final, output_dir, name);
+    if (comm_rank(writer->comm) == 0)
+        status = make_manifest(saving, state);
+    status = comm_agree(writer->comm, status);
+    if (status != ZD_OK)
+        saving_end(saving, status);
+    return status;
+}
+
+enum zd_status saving_write(struct saving *saving, const struct zero_view *view)
+{
+    return checkpoint_write_shard(
+            &saving->writer, view, saving->tmp, &saving->mine);
+}
+
+enum zd_status saving_gather(struct saving *saving)
+{
+    return gather_shards(
+            saving->writer.comm, &saving->mine, &saving->shards,
+            &saving->shard_bytes);
+}
+
+enum zd_status saving_commit(struct saving *saving)
+{
+    ZD_TRY(write_manifest(saving));
+    /* somebody's may have come while it was written */
+    ZD_TRY(check_replaced(&saving->writer, saving->final, false));
+    return commit(
+            saving->writer.job->job.output_dir, saving->tmp, saving->final);
+}
+
+void saving_end(struct saving *saving, enum zd_status status)
+{
+    if (status != ZD_OK && comm_rank(saving->writer.comm) == 0) {
+        struct zd_error cause = *zd_error_get();
+        fs_remove_tree(saving->tmp); /* best effort; the next save sweeps too */
+        zd_error_set(&cause);
+    }
+    json_decref(saving->mine.holds);
+    json_decref(saving->manifest);
+    free(saving->shards);
+    free(saving->trainer_state);
+    *saving = (struct saving){.step = -1};
+}
+
+static enum zd_status save_steps(struct saving *saving)
+{
+    struct comm *comm = saving->writer.comm;
+    const struct zero_view view = zero_view_live(saving->writer.zero);
+    enum zd_status status = saving_write(saving, &view);
     ZD_TRY(comm_agree(comm, status));
-    status = checkpoint_write_shard(writer, tmp, &mine);
-    status = comm_agree(comm, status);
-    if (status == ZD_OK)
-        status = gather_shards(comm, &mine, &shards, &bytes);
-    json_decref(mine.holds);
-    ZD_TRY(status);
-    if (first)
-        status = write_manifest(writer, state, tmp, shards, bytes);
-    free(shards);
-    if (first && status == ZD_OK)
-        status = commit(writer->job->job.output_dir, tmp, final);
+    ZD_TRY(saving_gather(saving));
+    if (comm_rank(comm) == 0)
+        status = saving_commit(saving);
     return comm_agree(comm, status);
 }
 
@@ -276,18 +335,10 @@ enum zd_status checkpoint_save(
         const struct checkpoint_writer *writer, const struct train_state *state,
         char *path_out)
 {
-    char name[64], hidden[80], tmp[PATH_MAX];
-    const char *output_dir = writer->job->job.output_dir;
-
-    checkpoint_name(name, sizeof name, state->step);
-    snprintf(hidden, sizeof hidden, ".tmp-%s", name);
-    fs_join(tmp, sizeof tmp, output_dir, hidden);
-    fs_join(path_out, PATH_MAX, output_dir, name);
-    enum zd_status status = save_steps(writer, state, tmp, path_out);
-    if (status != ZD_OK && comm_rank(writer->comm) == 0) {
-        struct zd_error cause = *zd_error_get();
-        fs_remove_tree(tmp); /* best effort; the next save sweeps too */
-        zd_error_set(&cause);
-    }
+    struct saving saving;
+    ZD_TRY(saving_begin(&saving, writer, state));
+    strcpy(path_out, saving.final);
+    enum zd_status status = save_steps(&saving);
+    saving_end(&saving, status);
     return status;
 }

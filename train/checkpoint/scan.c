@@ -195,22 +195,38 @@ static enum zd_status best_of(
     return ZD_OK;
 }
 
+/* What must be kept, and which need not be read for it. */
+struct retention {
+    int limit;
+    bool greater;
+    const int64_t *own; /* (own_count) */
+    int own_count;
+};
+
+static bool is_own(const struct retention *retention, int64_t step)
+{
+    for (int i = 0; i < retention->own_count; i++)
+        if (retention->own[i] == step)
+            return true;
+    return false;
+}
+
 static enum zd_status retain(
-        const char *output_dir, const int64_t *steps, int count, int limit,
-        bool greater)
+        const char *output_dir, const int64_t *steps, int count,
+        const struct retention *retention)
 {
     enum { KEEP_SOUND = 2 };
     int sound = 0;
     int64_t best;
     double loss;
-    ZD_TRY(best_of(output_dir, steps, count, greater, &best));
+    ZD_TRY(best_of(output_dir, steps, count, retention->greater, &best));
     for (int i = 0; i < count; i++) {
         bool is_needed = sound < KEEP_SOUND;
-        if (is_needed) {
+        if (is_needed && !is_own(retention, steps[i])) {
             ZD_TRY(verify(output_dir, steps[i], true, &is_needed, &loss));
-            sound += is_needed;
         }
-        if (i >= limit && !is_needed && steps[i] != best)
+        sound += is_needed;
+        if (i >= retention->limit && !is_needed && steps[i] != best)
             ZD_TRY(remove_checkpoint(output_dir, steps[i]));
     }
     return ZD_OK;
@@ -218,7 +234,7 @@ static enum zd_status retain(
 
 enum zd_status checkpoint_retain(
         const char *output_dir, int limit, int64_t step,
-        const struct train_job *job)
+        const struct train_job *job, const int64_t *own, int own_count)
 {
     enum zd_status status = ZD_OK;
     int64_t *steps;
@@ -229,8 +245,12 @@ enum zd_status checkpoint_retain(
         later++;
     if (limit > 0 && count - later > limit)
         status =
-                retain(output_dir, steps + later, count - later, limit,
-                       job->checkpoint.greater_is_better);
+                retain(output_dir, steps + later, count - later,
+                       &(struct retention){
+                               .limit = limit,
+                               .greater = job->checkpoint.greater_is_better,
+                               .own = own,
+                               .own_count = own_count});
     free(steps);
     return status;
 }

@@ -18,6 +18,7 @@ struct piece {
     const char *type; /* as safetensors names it */
     size_t count;     /* values */
     struct zero_range range;
+    int number; /* of the range, in ZERO_SAVES */
     int lane;
     enum part part;
     enum array_kind kind;
@@ -38,14 +39,16 @@ static void add_piece(
 
 static void add_lane(
         const struct checkpoint_writer *writer, struct piece *pieces,
-        int *count, const struct zero_range *range, enum optim_lane lane)
+        int *count, const struct piece *weights, enum optim_lane lane)
 {
+    const struct zero_range *range = &weights->range;
     const struct param *param = &writer->plan->table.params[range->id];
     enum optim_format format = range->layout.lane[lane];
     struct piece piece = {
             .type = format_type(format),
             .count = range->count,
             .range = *range,
+            .number = weights->number,
             .lane = lane};
     if (format == OPTIM_BLOCKS && range->begin == 0) { /* once */
         piece.part = PART_BLOCKS;
@@ -78,12 +81,13 @@ static int list_pieces(
                 .type = dtype_safetensors_name(range.weight_type),
                 .count = range.count,
                 .range = range,
+                .number = i,
                 .lane = ZERO_WEIGHTS};
         add_piece(
                 writer, pieces, &count,
                 range.trains ? ARRAY_MASTER : ARRAY_FROZEN, &weights);
         for (int lane = 0; moments && lane < OPTIM_LANES; lane++)
-            add_lane(writer, pieces, &count, &range, (enum optim_lane)lane);
+            add_lane(writer, pieces, &count, &weights, (enum optim_lane)lane);
     }
     return count;
 }
@@ -95,14 +99,14 @@ static int list_pieces(
 enum { CHUNK = 1 << 20 };
 
 static enum zd_status write_blocks(
-        const struct checkpoint_writer *writer, const struct piece *piece,
+        const struct zero_view *view, const struct piece *piece,
         struct st_writer *out)
 {
     size_t bytes = piece->count * sizeof(float);
     float *v = malloc(bytes);
     if (!v)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status = zero_blocks_read(writer->zero, piece->range.id, v);
+    enum zd_status status = view->blocks(view->ctx, piece->number, v);
     if (status == ZD_OK)
         status = st_writer_write(out, v, bytes);
     free(v);
@@ -110,13 +114,13 @@ static enum zd_status write_blocks(
 }
 
 static enum zd_status write_piece(
-        const struct checkpoint_writer *writer, const struct piece *piece,
-        void *buffer, struct st_writer *out)
+        const struct zero_view *view, const struct piece *piece, void *buffer,
+        struct st_writer *out)
 {
     const struct zero_range *range = &piece->range;
     bool scales = piece->part == PART_SCALES;
     if (piece->part == PART_BLOCKS)
-        return write_blocks(writer, piece, out);
+        return write_blocks(view, piece, out);
     for (size_t done = 0; done < range->count; done += CHUNK) {
         size_t left = range->count - done;
         size_t count = left < CHUNK ? left : CHUNK, bytes;
@@ -126,8 +130,8 @@ static enum zd_status write_piece(
             bytes = optim_scale_count(OPTIM_8BIT, count) * sizeof(float);
         else
             bytes = optim_lane_bytes(range->layout.lane[piece->lane], count);
-        ZD_TRY(zero_range_read(
-                writer->zero, range, piece->lane, done, count,
+        ZD_TRY(view->read(
+                view->ctx, piece->number, piece->lane, done, count,
                 scales ? NULL : buffer, scales ? buffer : NULL));
         ZD_TRY(st_writer_write(out, buffer, bytes));
     }
@@ -178,8 +182,9 @@ static json_t *holds_json(
 }
 
 static enum zd_status write_pieces(
-        const struct checkpoint_writer *writer, const char *path,
-        const struct piece *pieces, int count, struct manifest_file *file)
+        const struct checkpoint_writer *writer, const struct zero_view *view,
+        const char *path, const struct piece *pieces, int count,
+        struct manifest_file *file)
 {
     struct st_writer *out = NULL;
     void *buffer = malloc(CHUNK * sizeof(float));
@@ -191,7 +196,7 @@ static enum zd_status write_pieces(
         goto err_buffer;
     for (int i = 0; i < count && status == ZD_OK; i++)
         status = write_piece(
-                writer, &pieces[st_writer_order(out, i)], buffer, out);
+                view, &pieces[st_writer_order(out, i)], buffer, out);
     if (status == ZD_OK) {
         file->holds = holds_json(writer, pieces, count, out);
         status = st_writer_finish(out, file->digest, &file->bytes);
@@ -208,8 +213,8 @@ err_buffer:
 }
 
 enum zd_status checkpoint_write_shard(
-        const struct checkpoint_writer *writer, const char *dir,
-        struct manifest_file *file)
+        const struct checkpoint_writer *writer, const struct zero_view *view,
+        const char *dir, struct manifest_file *file)
 {
     enum zd_status status;
     char path[PATH_MAX];
@@ -226,7 +231,7 @@ enum zd_status checkpoint_write_shard(
             comm_rank(writer->comm) + 1, comm_size(writer->comm));
     fs_join(path, sizeof path, dir, file->name);
     status = write_pieces(
-            writer, path, pieces, list_pieces(writer, pieces), file);
+            writer, view, path, pieces, list_pieces(writer, pieces), file);
     free(pieces);
     return status;
 }

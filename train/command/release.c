@@ -27,6 +27,7 @@ static void path_of(const struct trainer *trainer, char path[PATH_MAX])
 /* Nothing copies or updates any more. */
 static enum zd_status come_to_rest(struct trainer *trainer)
 {
+    ZD_TRY(trainer_save_settle(trainer));
     enum zd_status status = zero_settle(trainer->zero);
     if (status == ZD_OK && trainer->streams_down)
         status = stream_finish(trainer->streams_down);

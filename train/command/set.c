@@ -89,7 +89,7 @@ static void apply(struct trainer *trainer, const struct train_command *command)
         live->save_steps = (int64_t)value[SET_SAVE_STEPS];
     if (command->given[SET_EVAL_STEPS])
         live->eval_steps = (int64_t)value[SET_EVAL_STEPS];
-    trainer->last_saved_step = -1; /* what is saved of this step says less */
+    trainer_saved_less(trainer);
 }
 
 static json_t *settings_json(const struct trainer *trainer)

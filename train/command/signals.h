@@ -15,10 +15,13 @@
 #define SIGNALS_RANKS     ((int64_t)1 << 46) /* tell how the ranks are */
 #define SIGNALS_DEADLINE  ((int64_t)1 << 47) /* why SIGNALS_SAVE_EXIT is set */
 
+/* A rank still writes a checkpoint in the background. */
+#define SIGNALS_SAVING ((int64_t)1 << 48)
+
 /* Does a summed word hold the field that begins at `bit`? */
 static inline bool signals_has(int64_t sum, int64_t bit)
 {
-    if (bit >= SIGNALS_TIME_SAVE)
+    if (bit >= SIGNALS_TIME_SAVE && bit < SIGNALS_SAVING)
         return (sum & bit) != 0;
     return (sum / bit) % ((int64_t)1 << 15) != 0;
 }

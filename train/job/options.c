@@ -48,6 +48,7 @@ struct train_job train_job_default(void)
                      .save_every_seconds = 1800,
                      .save_total_limit = 3,
                      .verify = true,
+                     .async_save = true,
                      .metric_for_best_model = "eval_loss",
                      .export = EXPORT_HF,
                      .max_shard_bytes = 5000000000u},

@@ -100,7 +100,9 @@ struct checkpoint_options { /* [checkpoint] */
     double save_steps; /* whole steps, or a fraction < 1 of max_steps */
     double save_every_seconds;
     int save_total_limit; /* 0 = keep all */
-    bool save_only_model, verify;
+    bool save_only_model, verify, async_save;
+    uint64_t snapshot_bytes; /* most that a rank's copy may take; 0: what is
+                                free */
     const char *metric_for_best_model; /* "eval_loss" | "loss" */
     bool greater_is_better;
     enum export_kind export;

@@ -17,7 +17,8 @@ enum zd_status plan_fit(
         B /= 2; /* the same samples in more, smaller micro-batches */
         A *= 2;
     }
-    return fit ? ZD_OK : plan_refuse(job, plan, &limits);
+    return fit ? plan_snapshot(job, local_size, plan)
+               : plan_refuse(job, plan, &limits);
 }
 
 enum zd_status plan_check_machine(

@@ -94,6 +94,10 @@ static inline size_t plan_logits_bytes(int V)
 {
     return (sizeof(float) + sizeof(int32_t)) * (size_t)V;
 }
+/* snapshot.c: room for the copy that is saved in the background, where it fits
+ * into what is left. */
+enum zd_status plan_snapshot(
+        const struct train_job *job, int local_size, struct job_plan *plan);
 /* Batches that the loader has room for. */
 int job_plan_batches(const struct train_job *job, int accumulation);
 

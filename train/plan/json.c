@@ -113,6 +113,11 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
                     "{s:I, s:I}", "device",
                     (json_int_t)plan->request_device_bytes, "host",
                     (json_int_t)plan->request_host_bytes));
+    json_object_set_new(
+            json, "snapshot",
+            json_pack(
+                    "{s:I, s:s?}", "bytes", (json_int_t)plan->snapshot_bytes,
+                    "why_none", plan->no_snapshot));
     if (moves.is_known)
         json_object_set_new(
                 json, "offload_bytes_per_step",

@@ -50,6 +50,9 @@ struct job_plan {
     int per_device, accumulation; /* B, A */
     int64_t global_batch;         /* G */
     enum dtype export_dtype;
+    uint64_t snapshot_bytes; /* of "checkpoint.snapshot"; 0: saves are .. */
+    const char *no_snapshot; /* .. synchronous, and why; NULL: it was not asked
+                                for, or nothing is saved; static */
     struct plan_limits limits; /* that it was fitted to */
     bool chose_checkpointing;  /* gradient_checkpointing = "auto" */
     json_t *measured; /* of each rank's GPU once the run has taken its memory:

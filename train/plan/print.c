@@ -249,6 +249,9 @@ void job_plan_print(const struct job_plan *plan, FILE *stream)
                 "for evaluations and samples on request (MiB, of the above): "
                 "%.3f on the device, %.3f on the host\n",
                 mib(plan->request_device_bytes), mib(plan->request_host_bytes));
+    if (plan->no_snapshot)
+        fprintf(stream, "checkpoints are written while training waits: %s\n",
+                plan->no_snapshot);
     print_moves(&moves, stream);
     fprintf(stream,
             "each rank sends per step (bytes): reduce-scatter %" PRIu64

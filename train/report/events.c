@@ -1,15 +1,14 @@
 #include "train/report/events.h"
 
+#include "base/clock.h"
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
 #include "train/report/row_file.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct events {
     const struct train_observer *observer;
@@ -126,14 +125,6 @@ void events_close(struct events *events)
     free(events);
 }
 
-/* Seconds since 1970, to the millisecond. */
-static double now_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + floor((double)now.tv_nsec * 1e-6) * 1e-3;
-}
-
 /* The line: numbers come back exactly, as in metrics.jsonl. */
 static char *line_of(const struct train_event *event, const json_t *members)
 {
@@ -153,7 +144,7 @@ static void tell(
         struct zd_error *trouble)
 {
     event->id = ++events->last_id;
-    event->time = now_seconds();
+    event->time = clock_wall_seconds();
     if (event->step < 0)
         event->step = events->last_step;
     events->last_step = event->step;

@@ -1,5 +1,6 @@
 #include "train/report/metrics.h"
 
+#include "base/clock.h"
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "train/report/row_file.h"
@@ -138,6 +139,7 @@ json_t *metrics_row(
             row, "grad_norm", json_number_or_null(report->grad_norm));
     json_object_set_new(
             row, "learning_rate", json_number_or_null(report->learning_rate));
+    json_object_set_new(row, "time", json_real(clock_wall_seconds()));
     json_object_set_new(row, "tokens", json_integer(report->tokens));
     json_object_set_new(
             row, "tokens_per_second",

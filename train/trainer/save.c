@@ -5,6 +5,7 @@
 #include "train/checkpoint/export.h"
 #include "train/trainer/trainer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { FAILED_SAVES_MAX = 3 };
@@ -21,25 +22,32 @@ static enum zd_status sync_rows(struct trainer *trainer)
     return comm_agree(trainer->comm, status);
 }
 
-static void committed(struct trainer *trainer, const char *path, double seconds)
+/* As told, at the front of this process's own. */
+static void committed(
+        struct trainer *trainer, const struct trainer_saved *saved)
 {
+    int64_t *own = trainer->own_commits;
+    memmove(own + 1, own, sizeof trainer->own_commits - sizeof *own);
+    own[0] = saved->step;
     trainer->failed_saves = 0;
-    trainer->last_saved_step = trainer->state.step;
-    trainer->save_seconds = seconds;
+    trainer->last_saved_step = saved->step;
+    trainer->save_seconds = saved->write_seconds;
     trainer->last_save_time = clock_seconds();
-    strcpy(trainer->last_checkpoint, path);
-    trainer_tell_saved(trainer, path, seconds);
+    strcpy(trainer->last_checkpoint, saved->path);
+    trainer_tell_saved(trainer, saved);
 }
 
 static enum zd_status retain(struct trainer *trainer)
 {
     enum zd_status status = ZD_OK;
     const struct train_job *job = trainer->job;
+    const int64_t *own = trainer->own_commits;
     if (!trainer_is_first(trainer))
         return ZD_OK;
     status = checkpoint_retain(
             job->job.output_dir, job->checkpoint.save_total_limit,
-            trainer->state.step, job);
+            trainer->state.step, job, own,
+            (int)(sizeof trainer->own_commits / sizeof *own));
     if (status != ZD_OK) { /* the new one is safe; old ones stay a while */
         zd_log_warning("old checkpoints stay: %s", zd_error_get()->what);
         zd_error_clear();
@@ -47,37 +55,27 @@ static enum zd_status retain(struct trainer *trainer)
     return ZD_OK;
 }
 
-enum zd_status trainer_save_now(struct trainer *trainer)
+/* What the writer says of the run as it is now; *text_out is for forget. */
+static enum zd_status tell_writer(struct trainer *trainer, char **text_out)
 {
-    char path[PATH_MAX];
-    double began = clock_seconds();
-    enum train_run_state before = trainer->run_state;
-
-    if (trainer->last_saved_step == trainer->state.step)
-        return ZD_OK;
-    trainer_tell_state(trainer, RUN_CHECKPOINTING);
-    struct comm_files *files = comm_files_begin(trainer->comm, "save");
-    enum zd_status status = sync_rows(trainer);
+    ZD_TRY(sync_rows(trainer));
     trainer->writer.last_event = events_last_id(trainer->events);
-    char *text = trainer_state_text(trainer);
-    trainer->writer.trainer_state = text;
-    if (status == ZD_OK)
-        status = checkpoint_save(&trainer->writer, &trainer->state, path);
-    trainer->writer.trainer_state = NULL;
-    free(text);
-    rank_meter_add(trainer, PHASE_CHECKPOINT, began);
-    if (status == ZD_OK) {
-        committed(trainer, path, clock_seconds() - began);
-        status = retain(trainer);
-    }
-    comm_files_end(files);
-    trainer_tell_state(trainer, before);
-    return status;
+    *text_out = trainer_state_text(trainer);
+    trainer->writer.trainer_state = *text_out;
+    return ZD_OK;
 }
 
-enum zd_status trainer_save(struct trainer *trainer, bool must)
+static void forget(struct trainer *trainer, char *text)
 {
-    enum zd_status status = trainer_save_now(trainer);
+    trainer->writer.trainer_state = NULL;
+    free(text);
+}
+
+/* A failed save of `step` is survived, unless it `must` succeed or is the
+ * third in a row. */
+static enum zd_status survive(
+        struct trainer *trainer, enum zd_status status, int64_t step, bool must)
+{
     /* a transport that is gone: nothing to survive */
     if (status == ZD_OK || status == ZD_ERR_PEER)
         return status;
@@ -94,9 +92,149 @@ enum zd_status trainer_save(struct trainer *trainer, bool must)
         zd_log_warning(
                 "checkpoint at step %lld was not saved, training goes "
                 "on: %s",
-                (long long)trainer->state.step, error->what);
+                (long long)step, error->what);
     zd_error_clear();
     return ZD_OK;
+}
+
+/* --- in the background ---------------------------------------------------- */
+
+static void add_stall(struct trainer *trainer, double began)
+{
+    trainer->stall_seconds += clock_seconds() - began;
+    rank_meter_add(trainer, PHASE_CHECKPOINT, began);
+}
+
+static enum zd_status begin_background(struct trainer *trainer)
+{
+    enum { OWN = sizeof trainer->own_commits / sizeof *trainer->own_commits };
+    char *text = NULL;
+    struct background_retention retention = {
+            .limit = trainer->job->checkpoint.save_total_limit};
+    double began = clock_seconds();
+    retention.own[0] = trainer->state.step; /* once it is there */
+    for (int i = 1; i < OWN; i++)
+        retention.own[i] = trainer->own_commits[i - 1];
+    trainer->stall_seconds = 0;
+    trainer->background_is_old = false;
+    enum zd_status status = tell_writer(trainer, &text);
+    if (status == ZD_OK)
+        status = background_begin(
+                &trainer->writer, &trainer->state, trainer->snapshot,
+                &retention, &trainer->background);
+    forget(trainer, text);
+    add_stall(trainer, began);
+    return status;
+}
+
+static void background_committed(struct trainer *trainer)
+{
+    const struct background *background = trainer->background;
+    double write = background_write_seconds(background);
+    committed(
+            trainer, &(struct trainer_saved){
+                             .step = background_step(background),
+                             .path = background_path(background),
+                             .seconds = trainer->stall_seconds + write,
+                             .stall_seconds = trainer->stall_seconds,
+                             .write_seconds = write});
+    if (trainer->background_is_old)
+        trainer->last_saved_step = -1;
+}
+
+/* The next part, waiting for it where it is not ready. */
+static enum zd_status go_on(struct trainer *trainer)
+{
+    bool is_committed = false;
+    double began = clock_seconds();
+    enum zd_status status = background_next(trainer->background, &is_committed);
+    add_stall(trainer, began);
+    if (is_committed)
+        background_committed(trainer);
+    if (status != ZD_OK || is_committed) {
+        background_end(trainer->background);
+        trainer->background = NULL;
+    }
+    return status;
+}
+
+enum zd_status trainer_save_look(struct trainer *trainer, bool is_writing)
+{
+    if (!trainer->background || is_writing)
+        return ZD_OK;
+    int64_t step = background_step(trainer->background);
+    return survive(trainer, go_on(trainer), step, false);
+}
+
+enum zd_status trainer_save_settle(struct trainer *trainer)
+{
+    while (trainer->background) {
+        int64_t step = background_step(trainer->background);
+        ZD_TRY(survive(trainer, go_on(trainer), step, false));
+    }
+    return ZD_OK;
+}
+
+enum zd_status trainer_save_background(struct trainer *trainer)
+{
+    if (!trainer->snapshot)
+        return trainer_save(trainer, false);
+    ZD_TRY(trainer_save_settle(trainer)); /* one at a time */
+    if (trainer->last_saved_step == trainer->state.step)
+        return ZD_OK;
+    return survive(
+            trainer, begin_background(trainer), trainer->state.step, false);
+}
+
+void trainer_saved_less(struct trainer *trainer)
+{
+    trainer->last_saved_step = -1;
+    trainer->background_is_old = true;
+}
+
+/* --- while everybody waits ------------------------------------------------ */
+
+static enum zd_status save_here(struct trainer *trainer)
+{
+    char path[PATH_MAX], *text = NULL;
+    double began = clock_seconds();
+    struct comm_files *files = comm_files_begin(trainer->comm, "save");
+    enum zd_status status = tell_writer(trainer, &text);
+    if (status == ZD_OK)
+        status = checkpoint_save(&trainer->writer, &trainer->state, path);
+    forget(trainer, text);
+    rank_meter_add(trainer, PHASE_CHECKPOINT, began);
+    double seconds = clock_seconds() - began;
+    if (status == ZD_OK) {
+        committed(
+                trainer, &(struct trainer_saved){
+                                 .step = trainer->state.step,
+                                 .path = path,
+                                 .seconds = seconds,
+                                 .stall_seconds = seconds,
+                                 .write_seconds = seconds});
+        status = retain(trainer);
+    }
+    comm_files_end(files);
+    return status;
+}
+
+enum zd_status trainer_save_now(struct trainer *trainer)
+{
+    enum train_run_state before = trainer->run_state;
+    ZD_TRY(trainer_save_settle(trainer));
+    if (trainer->last_saved_step == trainer->state.step)
+        return ZD_OK;
+    trainer_tell_state(trainer, RUN_CHECKPOINTING);
+    enum zd_status status = save_here(trainer);
+    trainer_tell_state(trainer, before);
+    return status;
+}
+
+enum zd_status trainer_save(struct trainer *trainer, bool must)
+{
+    return survive(
+            trainer, trainer_save_now(trainer), trainer->state.step, must);
 }
 
 const char *export_folder(const struct train_job *job)

@@ -111,15 +111,17 @@ void trainer_tell_sample(
 }
 
 void trainer_tell_saved(
-        struct trainer *trainer, const char *path, double seconds)
+        struct trainer *trainer, const struct trainer_saved *saved)
 {
     const struct train_observer *observer = trainer->observer;
-    int64_t step = trainer->state.step;
     if (!trainer_is_first(trainer))
         return;
     if (observer->saved)
-        observer->saved(observer->ctx, step, path);
+        observer->saved(observer->ctx, saved->step, saved->path);
     events_tell(
-            trainer->events, "checkpoint", step,
-            json_pack("{s:s, s:f}", "path", path, "seconds", seconds));
+            trainer->events, "checkpoint", saved->step,
+            json_pack(
+                    "{s:s, s:f, s:f, s:f}", "path", saved->path, "seconds",
+                    saved->seconds, "stall_seconds", saved->stall_seconds,
+                    "write_seconds", saved->write_seconds));
 }

@@ -3,6 +3,7 @@
 #define ZD_TRAIN_TRAINER_TRAINER_H
 
 #include "base/memory/arena_image.h"
+#include "train/checkpoint/background.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/kept.h"
 #include "train/job/deadline.h"
@@ -65,7 +66,13 @@ struct trainer {
     double save_seconds;     /* of the last save, or an estimate */
     double last_save_time;   /* clock of the last commit, or of the start */
     int failed_saves;        /* in a row */
-    bool told_masked;        /* a step without targets was said */
+    struct zero_snapshot *snapshot; /* NULL: saves are synchronous */
+    struct background *background;  /* the save under way; the same on all */
+    bool background_is_old; /* what it saves of its step says less than is known
+                             */
+    double stall_seconds;   /* that it has held up training so far */
+    int64_t own_commits[4]; /* rank 0: steps, the newest first; or 0 */
+    bool told_masked;       /* a step without targets was said */
     double last_loss;
     double started;
     struct startup startup; /* until the first step has ended */
@@ -113,8 +120,16 @@ void trainer_tell_sample(
         struct trainer *trainer, const char *prompt, const char *text);
 /* {"prompt", "text"}, valid UTF-8. New reference. */
 json_t *trainer_sample_json(const char *prompt, const char *text);
+/* A commit. */
+struct trainer_saved {
+    int64_t step;
+    const char *path;
+    double seconds;       /* from its beginning to here: stall and write */
+    double stall_seconds; /* that training stood still for it */
+    double write_seconds; /* of this rank's threads, or of the save */
+};
 void trainer_tell_saved(
-        struct trainer *trainer, const char *path, double seconds);
+        struct trainer *trainer, const struct trainer_saved *saved);
 
 /* evaluate.c */
 /* Nothing without evaluation data. *read_out (may be NULL: then it is the
@@ -145,6 +160,17 @@ enum zd_status trainer_save(struct trainer *trainer, bool must);
 /* Without that policy: every failure is told. Nothing is done when the state as
  * it is was saved. */
 enum zd_status trainer_save_now(struct trainer *trainer);
+/* The periodic ones: in the background where there is a snapshot. */
+enum zd_status trainer_save_background(struct trainer *trainer);
+/* Once a step: the next part of a save in the background, unless some rank
+ * `is_writing`. Failures as those of trainer_save. */
+enum zd_status trainer_save_look(struct trainer *trainer, bool is_writing);
+/* Until none is under way: before what the snapshot lies in goes, and at the
+ * end. */
+enum zd_status trainer_save_settle(struct trainer *trainer);
+/* What is saved of the step at hand, or is being saved, says less than is known
+ * now. */
+void trainer_saved_less(struct trainer *trainer);
 enum zd_status trainer_export(struct trainer *trainer);
 /* Below output_dir: "hf" or "peft". */
 const char *export_folder(const struct train_job *job);

@@ -1,0 +1,265 @@
+/* test_background.c - checkpoints that a thread writes while training goes on
+ * are those of a save that everybody waits for, whatever is slow or fails. The
+ * parts that threads do are wrapped: they are late at random, or fail. */
+#include "tests/support/job_threads.h"
+
+#include "base/file/json.h"
+#include "base/number/rng.h"
+#include "train/checkpoint/saving.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LATE_US = 20000, WAIT_MS = 20000 };
+
+static _Atomic uint64_t drawn;
+static _Atomic int writes, commits, failing, step_now, step_seen, wants_step;
+
+/* Some are much later than a step is long. */
+static void be_late(void)
+{
+    uint64_t seed = rng_stream("late") + atomic_fetch_add(&drawn, 1);
+    usleep((useconds_t)((seed * 0x9e3779b97f4a7c15u >> 40) % LATE_US));
+}
+
+/* Until training has made the two steps up to the next save, which waits for
+ * this one; it never would if it waited. */
+static void wait_for_steps(int from)
+{
+    for (int i = 0; i < WAIT_MS && atomic_load(&step_now) < from + 2; i++)
+        usleep(1000);
+    atomic_store(&step_seen, atomic_load(&step_now) - from);
+}
+
+enum zd_status __real_saving_write(
+        struct saving *saving, const struct zero_view *view);
+enum zd_status __wrap_saving_write(
+        struct saving *saving, const struct zero_view *view);
+enum zd_status __wrap_saving_write(
+        struct saving *saving, const struct zero_view *view)
+{
+    atomic_fetch_add(&writes, 1);
+    be_late();
+    if (atomic_exchange(&wants_step, 0))
+        wait_for_steps((int)saving->step);
+    if (comm_rank(saving->writer.comm) == 1 &&
+        atomic_fetch_sub(&failing, 1) > 0)
+        return ZD_FAIL(ZD_ERR_IO, "E0706", "the disk is full");
+    return __real_saving_write(saving, view);
+}
+
+enum zd_status __real_saving_commit(struct saving *saving);
+enum zd_status __wrap_saving_commit(struct saving *saving);
+enum zd_status __wrap_saving_commit(struct saving *saving)
+{
+    atomic_fetch_add(&commits, 1);
+    be_late();
+    return __real_saving_commit(saving);
+}
+
+static void on_step(void *ctx, const struct train_step_report *report)
+{
+    (void)ctx;
+    atomic_store(&step_now, (int)report->step);
+}
+
+enum { SETS = 16 };
+static const char *const base[] = {
+        "train.max_steps=6", "checkpoint.save_steps=2",
+        "checkpoint.save_total_limit=0", "checkpoint.export=none",
+        "report.html=false"};
+
+/* The words of `more` are settings too. */
+static enum zd_status run(const char *dir, int world, const char *more)
+{
+    static const struct train_observer observer = {.step = on_step};
+    const char *sets[SETS] = {0};
+    char *words = strdup(more), *at = words, *word;
+    int count = 0;
+    for (size_t i = 0; i < sizeof base / sizeof base[0]; i++)
+        sets[count++] = base[i];
+    while ((word = strsep(&at, " ")))
+        sets[count++] = word;
+    atomic_store(&writes, 0);
+    atomic_store(&commits, 0);
+    atomic_store(&step_now, 0);
+    zd_error_clear();
+    return job_threads_run_observed(
+            "tests/train/bytes.toml", sets, world, dir, &observer);
+}
+
+/* The manifests but for the ids of events, whose moments are their own. */
+static bool same_manifest(const char *a, const char *b, int step)
+{
+    json_t *manifests[2];
+    const char *dirs[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        char path[PATH_MAX];
+        snprintf(
+                path, sizeof path, "%s/out/checkpoint-%06d/manifest.json",
+                dirs[i], step);
+        if (json_parse_file(path, 1 << 24, &manifests[i]) != ZD_OK)
+            return false;
+        json_object_del(manifests[i], "last_event");
+        json_object_del(manifests[i], "manifest_xxh3_128");
+    }
+    bool same = json_equal(manifests[0], manifests[1]);
+    json_decref(manifests[0]);
+    json_decref(manifests[1]);
+    return same;
+}
+
+static bool same_checkpoints(const char *a, const char *b, int world)
+{
+    for (int step = 2; step <= 6; step += 2) {
+        if (!same_manifest(a, b, step))
+            return false;
+        for (int r = 1; r <= world; r++) {
+            char name[128];
+            snprintf(
+                    name, sizeof name,
+                    "checkpoint-%06d/shard-%05d-of-%05d.safetensors", step, r,
+                    world);
+            if (!same_output(a, b, name))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* --- what is written ------------------------------------------------------ */
+
+static const struct {
+    int world;
+    const char *sets;
+} layouts[] = {
+        {1, "zero.stage=0"},
+        {2, "zero.stage=0"},
+        {2, "zero.stage=1 optim.name=adamw_8bit"},
+        {2, "zero.stage=2 train.dtype=bf16 optim.name=adam_mini"},
+        {3, "zero.stage=3 train.dtype=bf16 optim.master=none"},
+        {2, "zero.stage=3 offload.optimizer=cpu offload.params=cpu"},
+        {2, "zero.stage=2 offload.optimizer=cpu offload.clipping=undo"},
+        {2, "zero.stage=1 optim.name=paged_adamw_8bit"},
+        {2, "zero.stage=2 checkpoint.save_only_model=true"},
+};
+
+static void test_layouts(void)
+{
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        int world = layouts[i].world;
+        const char *waiting = job_threads_dir(), *going = job_threads_dir();
+        char sets[256];
+        snprintf(
+                sets, sizeof sets, "checkpoint.async_save=false %s",
+                layouts[i].sets);
+        enum zd_status status = run(waiting, world, sets);
+        bool none = atomic_load(&writes) == 0;
+        if (status == ZD_OK)
+            status = run(going, world, layouts[i].sets);
+        /* the last is one that the end waits for */
+        bool all =
+                atomic_load(&writes) >= 2 * world && atomic_load(&commits) >= 2;
+        tap_ok(status == ZD_OK && none && all,
+               "%d ranks, %s: threads write (status %d, %d writes, %s)", world,
+               layouts[i].sets, status, atomic_load(&writes),
+               zd_error_get()->what);
+        tap_ok(same_checkpoints(waiting, going, world),
+               "  the same checkpoints, byte for byte");
+        tap_ok(same_column(waiting, going, "loss", 6), "  the same losses");
+    }
+}
+
+/* --- training goes on ----------------------------------------------------- */
+
+static void test_overlap(void)
+{
+    const char *dir = job_threads_dir(), *plain = job_threads_dir();
+    atomic_store(&wants_step, 1);
+    enum zd_status status = run(dir, 2, "train.max_steps=8");
+    tap_ok(status == ZD_OK && atomic_load(&step_seen) >= 2,
+           "%d steps are made while the first shard is written",
+           atomic_load(&step_seen));
+    status = run(plain, 2, "train.max_steps=8 checkpoint.async_save=false");
+    tap_ok(status == ZD_OK && same_column(dir, plain, "loss", 8) &&
+                   same_manifest(dir, plain, 2),
+           "and it is what the model was before them");
+}
+
+static void test_no_room(void)
+{
+    const char *dir = job_threads_dir();
+    enum zd_status status = run(dir, 2, "checkpoint.snapshot_memory=1KiB");
+    char path[PATH_MAX];
+    json_t *plan = NULL;
+    snprintf(path, sizeof path, "%s/out/plan.json", dir);
+    const char *why = "";
+    if (status == ZD_OK && json_parse_file(path, 1 << 20, &plan) == ZD_OK)
+        why = json_string_value(
+                json_object_get(json_object_get(plan, "snapshot"), "why_none"));
+    tap_ok(status == ZD_OK && atomic_load(&writes) == 0,
+           "without room for a copy training waits for its saves");
+    tap_ok(why && strstr(why, "checkpoint.snapshot_memory"),
+           "and the plan says why: %s", why ? why : "");
+    json_decref(plan);
+}
+
+/* --- what fails ----------------------------------------------------------- */
+
+static bool has(const char *dir, int step)
+{
+    char path[PATH_MAX];
+    snprintf(
+            path, sizeof path, "%s/out/checkpoint-%06d/manifest.json", dir,
+            step);
+    return access(path, R_OK) == 0;
+}
+
+static void test_failures(void)
+{
+    const char *dir = job_threads_dir(), *sound = job_threads_dir();
+    atomic_store(&failing, 1);
+    enum zd_status status = run(dir, 2, "zero.stage=2");
+    tap_ok(status == ZD_OK && !has(dir, 2) && has(dir, 4) && has(dir, 6),
+           "a shard that cannot be written is one save less (status %d)",
+           status);
+    run(sound, 2, "zero.stage=2");
+    tap_ok(same_column(dir, sound, "loss", 6), "and nothing else");
+    dir = job_threads_dir();
+    atomic_store(&failing, 100);
+    status = run(dir, 2, "train.max_steps=60");
+    tap_ok(status == ZD_ERR_IO &&
+                   strstr(zd_error_get()->what, "the disk is full"),
+           "the third in a row ends the run: %d, %s", status,
+           zd_error_get()->what);
+    atomic_store(&failing, 0);
+}
+
+/* A run that goes on from one that was written so is the run that never
+ * ended. */
+static void test_resume(void)
+{
+    const char *dir = job_threads_dir(), *whole = job_threads_dir();
+    enum zd_status status = run(whole, 2, "zero.stage=2");
+    if (status == ZD_OK)
+        status = run(dir, 2, "zero.stage=2 run.stop_after=5");
+    if (status == ZD_OK)
+        status = run(dir, 3, "zero.stage=3 run.stop_after=5");
+    if (status == ZD_OK)
+        status = run(dir, 2, "zero.stage=2");
+    tap_ok(status == ZD_OK && same_checkpoints(whole, dir, 2),
+           "resumed from one, it ends with the bits of the unbroken run");
+}
+
+int main(void)
+{
+    test_layouts();
+    test_overlap();
+    test_no_room();
+    test_failures();
+    test_resume();
+    return tap_done();
+}

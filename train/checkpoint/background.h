@@ -1,0 +1,53 @@
+/* background.h - a save that a thread writes while training goes on.
+ *
+ *   state        who owns the save, the snapshot and the record
+ *   WRITING      the thread: its rank's shard, out of the snapshot
+ *   WRITTEN      the trainer, which joins the thread ..
+ *   COMMITTING   .. rank 0: a thread again: manifest, rename, retention;
+ *                the others have nothing to do
+ *   COMMITTED    the trainer
+ *
+ * The thread makes the second of each pair, by an atomic store, and touches
+ * nothing of it behind that; the trainer makes the first. From begin until the
+ * last state, or until background_end, the snapshot is not taken again, and
+ * what the writer points to stays (all of it but `zero` is only read).
+ *
+ * The ranks learn from the exchange of a step that all threads have come to an
+ * end, and then call background_next together: nobody waits for a disk.
+ * Internal to train. */
+#ifndef ZD_TRAIN_CHECKPOINT_BACKGROUND_H
+#define ZD_TRAIN_CHECKPOINT_BACKGROUND_H
+
+#include "train/checkpoint/checkpoint.h"
+#include "zero/snapshot.h"
+
+struct background;
+
+/* What rank 0 does of it behind the commit. Any thread. */
+struct background_retention {
+    int limit;
+    int64_t own[4]; /* steps that this process has committed; 0: none */
+};
+
+/* Collective, between steps: takes the snapshot and starts the threads. On a
+ * failure nothing is left. */
+enum zd_status background_begin(
+        const struct checkpoint_writer *writer, const struct train_state *state,
+        struct zero_snapshot *snapshot,
+        const struct background_retention *retention, struct background **out);
+/* Has this rank's thread come to an end? */
+bool background_is_ready(const struct background *background);
+/* Collective; waits for threads that are not ready. *committed_out: that was
+ * all. On a failure, which is the same on all ranks, nothing is left of the
+ * save; background_end comes next either way. */
+enum zd_status background_next(
+        struct background *background, bool *committed_out);
+/* Of a committed one, or one that failed. */
+const char *background_path(const struct background *background);
+int64_t background_step(const struct background *background);
+double background_write_seconds(const struct background *background);
+/* Not collective. One that is under way is given up: its thread ends soon, and
+ * the next start sweeps what it leaves. NULL is nothing. */
+void background_end(struct background *background);
+
+#endif

@@ -1,0 +1,41 @@
+/* saving.h - the parts of a save, in their order:
+ *
+ *   saving_begin     collective   rank 0 makes OUTPUT_DIR/.tmp-checkpoint-..
+ *   saving_write     any thread   this rank's shard, of a view
+ *   saving_gather    collective   what each has written, to rank 0
+ *   saving_commit    any thread of rank 0: manifest, rename
+ *   saving_end       any time: what is left of a failed one goes
+ *
+ * Each but the last is called by one thread at a time, which another may see
+ * the end of before the next begins. Internal to the checkpoint. */
+#ifndef ZD_TRAIN_CHECKPOINT_SAVING_H
+#define ZD_TRAIN_CHECKPOINT_SAVING_H
+
+#include "train/checkpoint/manifest.h"
+#include "zero/snapshot.h"
+
+#include <limits.h>
+
+struct saving {
+    struct checkpoint_writer writer; /* as it was at the beginning */
+    int64_t step;
+    char tmp[PATH_MAX], final[PATH_MAX];
+    struct manifest_file mine;
+    void *shards; /* rank 0: of all ranks; owned */
+    size_t shard_bytes;
+    json_t *manifest; /* rank 0: all but the files; owned, shared with none */
+    char *trainer_state; /* rank 0: a file's text; owned */
+};
+
+/* On a failure nothing is left, and `saving` is empty. */
+enum zd_status saving_begin(
+        struct saving *saving, const struct checkpoint_writer *writer,
+        const struct train_state *state);
+enum zd_status saving_write(
+        struct saving *saving, const struct zero_view *view);
+enum zd_status saving_gather(struct saving *saving);
+enum zd_status saving_commit(struct saving *saving);
+/* `status`: of the whole, the same on all ranks. */
+void saving_end(struct saving *saving, enum zd_status status);
+
+#endif

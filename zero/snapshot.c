@@ -1,0 +1,292 @@
+#include "zero/snapshot.h"
+
+#include "zero/plan_parts.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ALIGN = 64,
+    LANES = OPTIM_LANES + 1,    /* ZERO_WEIGHTS too */
+    PARTS = 2 * OPTIM_LANES + 1 /* a range has at most so many arrays */
+};
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* --- zero itself ---------------------------------------------------------- */
+
+static enum zd_status read_live(
+        const void *ctx, int range, int lane, size_t begin, size_t count,
+        void *values, float *scales)
+{
+    const struct zero_range at = zero_range_at(ctx, ZERO_SAVES, range);
+    return zero_range_read(ctx, &at, lane, begin, count, values, scales);
+}
+
+static enum zd_status blocks_live(const void *ctx, int range, float *values)
+{
+    return zero_blocks_read(
+            ctx, zero_range_at(ctx, ZERO_SAVES, range).id, values);
+}
+
+struct zero_view zero_view_live(const struct zero *zero)
+{
+    return (struct zero_view){
+            .ctx = zero, .read = read_live, .blocks = blocks_live};
+}
+
+/* --- how large ------------------------------------------------------------ */
+
+/* Of OPTIM_QBLOCK elements, weights and states. */
+static size_t qblock_bytes(
+        const struct zero_plan *plan, const struct zero_segment *segment,
+        int id, bool moments)
+{
+    const struct optim_layout layout = zero_layout_of(plan, id);
+    size_t weight = segment->trainable    ? dtype_bytes(plan_master_type(plan))
+                    : plan->frozen_master ? sizeof(float)
+                                          : dtype_bytes(plan->request.dtype);
+    size_t bytes = OPTIM_QBLOCK * weight;
+    for (int lane = 0; moments && lane < OPTIM_LANES; lane++)
+        bytes += optim_lane_bytes(layout.lane[lane], OPTIM_QBLOCK) +
+                 optim_scale_count(layout.lane[lane], OPTIM_QBLOCK) *
+                         sizeof(float);
+    return bytes;
+}
+
+/* As if the shard had the segment's tensors that take most. */
+static size_t shard_bytes(const struct zero_plan *plan, int s, bool moments)
+{
+    const struct zero_segment *segment = &plan->segments[s];
+    size_t left = segment->shard_count, bytes = 0, below = SIZE_MAX;
+    while (left > 0) {
+        size_t most = 0, count = 0;
+        struct zero_run run = {.id = -1};
+        while (zero_run_next(plan, s, 0, segment->count, &run)) {
+            size_t each = qblock_bytes(plan, segment, run.id, moments);
+            if (each >= below || each < most)
+                continue;
+            count = each == most ? count + run.count : run.count;
+            most = each;
+        }
+        if (!count)
+            break;
+        count = count < left ? count : left;
+        bytes += (count + OPTIM_QBLOCK - 1) / OPTIM_QBLOCK * most;
+        left -= count;
+        below = most;
+    }
+    return bytes;
+}
+
+/* Adam-mini's blocks, and what lies between arrays. */
+static size_t other_bytes(const struct zero_plan *plan, int s, bool moments)
+{
+    const struct zero_segment *segment = &plan->segments[s];
+    size_t bytes = 0;
+    struct zero_run run = {.id = -1};
+    while (zero_run_next(plan, s, 0, segment->count, &run)) {
+        const struct optim_layout layout = zero_layout_of(plan, run.id);
+        int blocks = plan->request.table->params[run.id].blocks.count;
+        bytes += PARTS * (ALIGN + sizeof(float)) +
+                 qblock_bytes(plan, segment, run.id, moments);
+        if (moments && layout.lane[OPTIM_V] == OPTIM_BLOCKS)
+            bytes += (size_t)blocks * sizeof(float) + ALIGN;
+    }
+    return bytes;
+}
+
+size_t zero_snapshot_bytes(const struct zero_plan *plan, bool moments)
+{
+    size_t bytes = 0;
+    bool has_base = plan->request.table->adapters; /* which is not saved */
+    for (int s = 0; s < plan->segment_count; s++)
+        if (plan->segments[s].trainable || !has_base)
+            bytes += shard_bytes(plan, s, moments) +
+                     other_bytes(plan, s, moments);
+    return aligned(bytes);
+}
+
+/* --- a copy --------------------------------------------------------------- */
+
+/* Where the arrays of a range lie, in bytes; SIZE_MAX: it has none. */
+struct places {
+    size_t values[LANES], scales[LANES], blocks;
+};
+
+struct zero_snapshot {
+    const struct zero *zero;
+    bool moments;
+    char *memory;
+    size_t bytes;
+    int count;
+    struct zero_range *ranges; /* owned */
+    struct places *places;     /* by range; owned */
+};
+
+static size_t value_bytes(
+        const struct zero_range *range, int lane, size_t count)
+{
+    if (lane == ZERO_WEIGHTS)
+        return count * dtype_bytes(range->weight_type);
+    return optim_lane_bytes(range->layout.lane[lane], count);
+}
+
+static size_t scale_bytes(
+        const struct zero_range *range, int lane, size_t count)
+{
+    if (lane == ZERO_WEIGHTS)
+        return 0;
+    return optim_scale_count(range->layout.lane[lane], count) * sizeof(float);
+}
+
+static bool has_blocks(const struct zero_range *range)
+{
+    return range->begin == 0 && range->layout.lane[OPTIM_V] == OPTIM_BLOCKS;
+}
+
+static size_t place(struct zero_snapshot *snapshot, size_t bytes)
+{
+    size_t at = snapshot->bytes;
+    if (!bytes)
+        return SIZE_MAX;
+    snapshot->bytes += aligned(bytes);
+    return at;
+}
+
+static void place_range(struct zero_snapshot *snapshot, int i)
+{
+    const struct zero_range *range = &snapshot->ranges[i];
+    struct places *places = &snapshot->places[i];
+    for (int lane = 0; lane < LANES; lane++) {
+        bool is_there = lane == ZERO_WEIGHTS || snapshot->moments;
+        size_t count = is_there ? range->count : 0;
+        places->values[lane] =
+                place(snapshot, count ? value_bytes(range, lane, count) : 0);
+        places->scales[lane] =
+                place(snapshot, count ? scale_bytes(range, lane, count) : 0);
+    }
+    places->blocks =
+            snapshot->moments && has_blocks(range)
+                    ? place(snapshot,
+                            zero_block_count(snapshot->zero, range->id) *
+                                    sizeof(float))
+                    : SIZE_MAX;
+}
+
+enum zd_status zero_snapshot_create(
+        const struct zero *zero, bool moments, void *memory,
+        struct zero_snapshot **out)
+{
+    struct zero_snapshot *snapshot = calloc(1, sizeof *snapshot);
+    *out = NULL;
+    if (!snapshot)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    *snapshot = (struct zero_snapshot){
+            .zero = zero,
+            .moments = moments,
+            .memory = memory,
+            .count = zero_range_count(zero, ZERO_SAVES)};
+    size_t count = (size_t)snapshot->count + 1;
+    snapshot->ranges = calloc(count, sizeof *snapshot->ranges);
+    snapshot->places = calloc(count, sizeof *snapshot->places);
+    if (!snapshot->ranges || !snapshot->places) {
+        zero_snapshot_destroy(snapshot);
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    }
+    for (int i = 0; i < snapshot->count; i++) {
+        snapshot->ranges[i] = zero_range_at(zero, ZERO_SAVES, i);
+        place_range(snapshot, i);
+    }
+    *out = snapshot;
+    return ZD_OK;
+}
+
+void zero_snapshot_destroy(struct zero_snapshot *snapshot)
+{
+    if (!snapshot)
+        return;
+    free(snapshot->ranges);
+    free(snapshot->places);
+    free(snapshot);
+}
+
+size_t zero_snapshot_size(const struct zero_snapshot *snapshot)
+{
+    return snapshot->bytes;
+}
+
+static void *at(const struct zero_snapshot *snapshot, size_t place)
+{
+    return place == SIZE_MAX ? NULL : snapshot->memory + place;
+}
+
+/* As many elements as a chunk of offload has by default, so that one that is
+ * packed is unpacked once. */
+enum { CHUNK = 1 << 20 };
+
+static enum zd_status take_lane(struct zero_snapshot *snapshot, int i, int lane)
+{
+    const struct zero_range *range = &snapshot->ranges[i];
+    char *values = at(snapshot, snapshot->places[i].values[lane]);
+    char *scales = at(snapshot, snapshot->places[i].scales[lane]);
+    for (size_t done = 0; values && done < range->count; done += CHUNK) {
+        size_t left = range->count - done, count = left < CHUNK ? left : CHUNK;
+        ZD_TRY(zero_range_read(
+                snapshot->zero, range, lane, done, count,
+                values + value_bytes(range, lane, done),
+                scales ? (void *)(scales + scale_bytes(range, lane, done))
+                       : NULL));
+    }
+    return ZD_OK;
+}
+
+enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot)
+{
+    for (int i = 0; i < snapshot->count; i++) {
+        float *blocks = at(snapshot, snapshot->places[i].blocks);
+        for (int lane = 0; lane < LANES; lane++)
+            ZD_TRY(take_lane(snapshot, i, lane));
+        if (blocks)
+            ZD_TRY(zero_blocks_read(
+                    snapshot->zero, snapshot->ranges[i].id, blocks));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status read_copy(
+        const void *ctx, int i, int lane, size_t begin, size_t count,
+        void *values, float *scales)
+{
+    const struct zero_snapshot *snapshot = ctx;
+    const struct zero_range *range = &snapshot->ranges[i];
+    assert(lane == ZERO_WEIGHTS || snapshot->moments);
+    const char *from = at(snapshot, snapshot->places[i].values[lane]);
+    const char *scale = at(snapshot, snapshot->places[i].scales[lane]);
+    if (values && from)
+        memcpy(values, from + value_bytes(range, lane, begin),
+               value_bytes(range, lane, count));
+    if (scales && scale)
+        memcpy(scales, scale + scale_bytes(range, lane, begin),
+               scale_bytes(range, lane, count));
+    return ZD_OK;
+}
+
+static enum zd_status blocks_copy(const void *ctx, int i, float *values)
+{
+    const struct zero_snapshot *snapshot = ctx;
+    memcpy(values, at(snapshot, snapshot->places[i].blocks),
+           zero_block_count(snapshot->zero, snapshot->ranges[i].id) *
+                   sizeof *values);
+    return ZD_OK;
+}
+
+struct zero_view zero_snapshot_view(const struct zero_snapshot *snapshot)
+{
+    return (struct zero_view){
+            .ctx = snapshot, .read = read_copy, .blocks = blocks_copy};
+}
