@@ -140,7 +140,7 @@ ok 'the run goes on to its end' call 0 --job job.toml --resume auto
 ok '  from step 2' eval '! has "^step [12]/3" err && has "^step 3/3" err && [ -s run/hf/model.safetensors ]'
 ok '  rows that were there are not rewritten' eval '[ $(wc -l <run/metrics.jsonl) = 3 ]'
 ok 'a finished run says so' call 0 --job job.toml
-ok 'never, where there are checkpoints' call 73 --job job.toml --resume never
+ok 'never, where there are checkpoints' eval 'call 0 --job job.toml --resume never && has "begins anew at step 0: it replaces" err'
 ok 'what to type next is quoted' eval 'call 0 --job job.toml --set job.output_dir="a b" --max-steps 1 &&
     has "^  next +zerod generate --model .a b/hf. --prompt" err && rm -r "a b"'
 
