@@ -161,6 +161,7 @@ static enum zd_status make_snapshot(struct trainer *trainer)
     status = zero_snapshot_create(
             trainer->zero, !trainer->job->checkpoint.save_only_model,
             arena_span(&trainer->arena, "checkpoint.snapshot"),
+            (size_t)plan->snapshot_bytes,
             &trainer->snapshot);
     return comm_agree(trainer->comm, status);
 }

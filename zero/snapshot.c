@@ -1,6 +1,6 @@
 #include "zero/snapshot.h"
 
-#include "zero/plan_parts.h"
+#include "zero/private.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -100,15 +100,45 @@ static size_t other_bytes(const struct zero_plan *plan, int s, bool moments)
     return bytes;
 }
 
-size_t zero_snapshot_bytes(const struct zero_plan *plan, bool moments)
+/* The blocks of all tensors: each rank has some of them. */
+static size_t block_bytes(const struct zero_plan *plan, bool moments)
+{
+    size_t tensors = (size_t)plan->request.table->count;
+    return moments && plan->block_count
+                   ? plan->block_count * sizeof(float) + tensors * ALIGN
+                   : 0;
+}
+
+static enum zd_status measure_kept(const struct zero_plan *plan, size_t *out)
+{
+    int ranks = plan->states_cut ? plan->request.world : 1;
+    *out = 0;
+    for (int rank = 0; plan->states_on_host && rank < ranks; rank++) {
+        struct offload_request request;
+        size_t bytes = 0;
+        ZD_TRY(plan_request_of(plan, rank, &request));
+        enum zd_status status = offload_keep_bytes(&request, &bytes);
+        plan_request_free(&request);
+        ZD_TRY(status);
+        *out = bytes > *out ? bytes : *out;
+    }
+    return ZD_OK;
+}
+
+enum zd_status zero_snapshot_measure(
+        const struct zero_plan *plan, bool moments,
+        struct zero_snapshot_needs *needs)
 {
     size_t bytes = 0;
-    bool has_base = plan->request.table->adapters; /* which is not saved */
+    bool saves_frozen = !plan->request.table->adapters;
     for (int s = 0; s < plan->segment_count; s++)
-        if (plan->segments[s].trainable || !has_base)
+        if (plan->segments[s].trainable ? !plan->states_on_host : saves_frozen)
             bytes += shard_bytes(plan, s, moments) +
                      other_bytes(plan, s, moments);
-    return aligned(bytes);
+    if (plan->states_on_host)
+        bytes += block_bytes(plan, moments);
+    needs->copied = aligned(bytes);
+    return measure_kept(plan, &needs->kept);
 }
 
 /* --- a copy --------------------------------------------------------------- */
@@ -120,9 +150,10 @@ struct places {
 
 struct zero_snapshot {
     const struct zero *zero;
+    struct offload *engine; /* that keeps what was; NULL: all is copied */
     bool moments;
     char *memory;
-    size_t bytes;
+    size_t bytes; /* that are copied */
     int count;
     struct zero_range *ranges; /* owned */
     struct places *places;     /* by range; owned */
@@ -162,8 +193,9 @@ static void place_range(struct zero_snapshot *snapshot, int i)
 {
     const struct zero_range *range = &snapshot->ranges[i];
     struct places *places = &snapshot->places[i];
+    bool kept = snapshot->engine && range->trains;
     for (int lane = 0; lane < LANES; lane++) {
-        bool is_there = lane == ZERO_WEIGHTS || snapshot->moments;
+        bool is_there = !kept && (lane == ZERO_WEIGHTS || snapshot->moments);
         size_t count = is_there ? range->count : 0;
         places->values[lane] =
                 place(snapshot, count ? value_bytes(range, lane, count) : 0);
@@ -179,7 +211,7 @@ static void place_range(struct zero_snapshot *snapshot, int i)
 }
 
 enum zd_status zero_snapshot_create(
-        const struct zero *zero, bool moments, void *memory,
+        const struct zero *zero, bool moments, void *memory, size_t bytes,
         struct zero_snapshot **out)
 {
     struct zero_snapshot *snapshot = calloc(1, sizeof *snapshot);
@@ -188,6 +220,7 @@ enum zd_status zero_snapshot_create(
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     *snapshot = (struct zero_snapshot){
             .zero = zero,
+            .engine = zero->offload.engine,
             .moments = moments,
             .memory = memory,
             .count = zero_range_count(zero, ZERO_SAVES)};
@@ -202,6 +235,17 @@ enum zd_status zero_snapshot_create(
         snapshot->ranges[i] = zero_range_at(zero, ZERO_SAVES, i);
         place_range(snapshot, i);
     }
+    assert(snapshot->bytes <= bytes);
+    enum zd_status status =
+            snapshot->engine ? offload_keep_create(
+                                       snapshot->engine,
+                                       snapshot->memory + snapshot->bytes,
+                                       bytes - snapshot->bytes)
+                             : ZD_OK;
+    if (status != ZD_OK) {
+        zero_snapshot_destroy(snapshot);
+        return status;
+    }
     *out = snapshot;
     return ZD_OK;
 }
@@ -213,11 +257,6 @@ void zero_snapshot_destroy(struct zero_snapshot *snapshot)
     free(snapshot->ranges);
     free(snapshot->places);
     free(snapshot);
-}
-
-size_t zero_snapshot_size(const struct zero_snapshot *snapshot)
-{
-    return snapshot->bytes;
 }
 
 static void *at(const struct zero_snapshot *snapshot, size_t place)
@@ -245,6 +284,29 @@ static enum zd_status take_lane(struct zero_snapshot *snapshot, int i, int lane)
     return ZD_OK;
 }
 
+/* Elements of the engine's run before the range. */
+static size_t skip_of(
+        const struct zero_snapshot *snapshot, const struct zero_range *range)
+{
+    return range->offset - snapshot->zero->runs[range->run].at.run.offset;
+}
+
+/* What the engine is to keep until it was read. */
+static void want_kept(struct zero_snapshot *snapshot)
+{
+    if (!snapshot->engine)
+        return;
+    offload_keep_begin(snapshot->engine);
+    for (int i = 0; i < snapshot->count; i++) {
+        const struct zero_range *range = &snapshot->ranges[i];
+        if (range->trains)
+            offload_keep_want(
+                    snapshot->engine, range->run, skip_of(snapshot, range),
+                    range->count, snapshot->moments);
+    }
+    offload_keep_open(snapshot->engine);
+}
+
 enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot)
 {
     for (int i = 0; i < snapshot->count; i++) {
@@ -255,7 +317,19 @@ enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot)
             ZD_TRY(zero_blocks_read(
                     snapshot->zero, snapshot->ranges[i].id, blocks));
     }
+    want_kept(snapshot);
     return ZD_OK;
+}
+
+void zero_snapshot_leave(struct zero_snapshot *snapshot)
+{
+    if (snapshot->engine)
+        offload_keep_end(snapshot->engine);
+}
+
+double zero_snapshot_waited(const struct zero_snapshot *snapshot)
+{
+    return snapshot->engine ? offload_keep_waited(snapshot->engine) : 0;
 }
 
 static enum zd_status read_copy(
@@ -265,6 +339,10 @@ static enum zd_status read_copy(
     const struct zero_snapshot *snapshot = ctx;
     const struct zero_range *range = &snapshot->ranges[i];
     assert(lane == ZERO_WEIGHTS || snapshot->moments);
+    if (snapshot->engine && range->trains)
+        return offload_keep_read(
+                snapshot->engine, range->run, lane,
+                skip_of(snapshot, range) + begin, count, values, scales);
     const char *from = at(snapshot, snapshot->places[i].values[lane]);
     const char *scale = at(snapshot, snapshot->places[i].scales[lane]);
     if (values && from)

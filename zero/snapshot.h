@@ -2,11 +2,16 @@
  *
  *   trainer, between steps                writer, any thread
  *   zero_snapshot_take(snapshot)    ->    zero_snapshot_view(snapshot), read
- *   the next steps change zero            .. as often as it likes
- *   zero_snapshot_take again        <-    the writer has ended
+ *   the next steps change zero            .. everything once
+ *   zero_snapshot_take again        <-    zero_snapshot_leave
  *
  * Between the first line and the last the snapshot is the writer's and does not
  * change; its owner sees to that (train/checkpoint/background.h).
+ *
+ * What lies on the device, and paged states, are copied at once. Masters and
+ * states of the offload engine are not: an update that comes to them before the
+ * writer has copies them, or waits for the writer where there is no memory for
+ * it (offload/keep.h). So a writer that gives up leaves too, at once.
  *
  * A view is read alike whether it shows zero itself, between steps, or a copy:
  * who writes a checkpoint does not ask. */
@@ -26,19 +31,29 @@ struct zero_view {
 };
 struct zero_view zero_view_live(const struct zero *zero);
 
-/* Bytes that no rank's copy exceeds; `moments`: of m and v too. Pure. */
-size_t zero_snapshot_bytes(const struct zero_plan *plan, bool moments);
+/* Bytes that no rank needs more of; `moments`: for m and v too. Pure. */
+struct zero_snapshot_needs {
+    size_t copied; /* at once: no snapshot without it */
+    size_t kept;   /* for a copy of all that updates may come to first; less
+                      will do */
+};
+enum zd_status zero_snapshot_measure(
+        const struct zero_plan *plan, bool moments,
+        struct zero_snapshot_needs *needs_out);
 
 struct zero_snapshot;
-/* `memory`, of the host, with that many bytes, is borrowed. */
+/* `memory`, of the host, with at least the bytes that are copied, is borrowed.
+ */
 enum zd_status zero_snapshot_create(
-        const struct zero *zero, bool moments, void *memory,
+        const struct zero *zero, bool moments, void *memory, size_t bytes,
         struct zero_snapshot **out);
 void zero_snapshot_destroy(struct zero_snapshot *snapshot);
 /* Between steps, behind zero_settle. Not collective. */
 enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot);
 struct zero_view zero_snapshot_view(const struct zero_snapshot *snapshot);
-/* Bytes that a copy of this rank has. */
-size_t zero_snapshot_size(const struct zero_snapshot *snapshot);
+/* By the writer: nothing is read any more. */
+void zero_snapshot_leave(struct zero_snapshot *snapshot);
+/* Seconds that updates have waited for the writer since it was taken. */
+double zero_snapshot_waited(const struct zero_snapshot *snapshot);
 
 #endif

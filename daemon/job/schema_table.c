@@ -364,7 +364,7 @@ const struct schema_key schema_table[] = {
 {"checkpoint", "save_total_limit", SCHEMA_INT, JOB(checkpoint.save_total_limit), .max = INT_MAX, .help = "Checkpoints kept; 0 = all"},
 {"checkpoint", "save_only_model", SCHEMA_BOOL, JOB(checkpoint.save_only_model), .help = "Save weights without optimizer states"},
 {"checkpoint", "async_save", SCHEMA_BOOL, JOB(checkpoint.async_save), .help = "Write in the background: training goes on while a thread of each rank writes a copy"},
-{"checkpoint", "snapshot_memory", SCHEMA_SIZE, JOB(checkpoint.snapshot_bytes), .flags = SCHEMA_AUTO | SCHEMA_ABOVE_MIN, .max = 1e18, .help = "Host memory of a rank for that copy, at most; auto: what is free. Where the copy does not fit, saves are synchronous"},
+{"checkpoint", "snapshot_memory", SCHEMA_SIZE, JOB(checkpoint.snapshot_bytes), .flags = SCHEMA_AUTO | SCHEMA_ABOVE_MIN, .max = 1e18, .help = "Host memory of a rank for that copy, at most; auto: what is free. Where the copy does not fit, saves are synchronous; of offloaded states a part is enough"},
 {"checkpoint", "timeout", SCHEMA_DURATION, JOB(comm.files_timeout), .max = 1e9, .help = "A save or load of which no read, write or fsync ends for so long is given up, and the job ends with 74; 0s = never"},
 {"checkpoint", "verify", SCHEMA_BOOL, JOB(checkpoint.verify), .help = "Check digests when loading"},
 {"checkpoint", "metric_for_best_model", SCHEMA_WORD, JOB(checkpoint.metric_for_best_model), .choices = best_metrics, .help = "What save_strategy = \"best\" compares"},

@@ -1,9 +1,10 @@
 /* test_schedule - the schedule fuzzer: whatever is late, the bits are the same.
  *
  * For every combination of stage, world, what is on the host, clipping,
- * accumulation and skipped steps: once with streams that are the caller's own,
- * then with streams of their own and hand-overs that are late at random
- * (delays.h). A wait that is missing somewhere shows as other bits.
+ * accumulation and skipped steps, with a thread that reads what is to be saved
+ * meanwhile: once with streams that are the caller's own, then with streams of
+ * their own and hand-overs that are late at random (delays.h). A wait that is
+ * missing somewhere shows as other bits, or as a save that is not what was.
  *
  *   test_zero_schedule              each at one stage and world, with a seed,
  *                                   or SHORT where updates are taken back
@@ -98,6 +99,8 @@ static struct scenario scenario_of(const struct combination *c, int number)
     if (c->fate == MIXED)
         s.unclipped_steps = 1 << 2;
     s.offload.clipping = c->undo ? OFFLOAD_CLIP_UNDO : OFFLOAD_CLIP_WAIT;
+    s.saves = c->host == HOST_NVME ? 0 : 1 << 0 | 1 << 1 | 1 << 2;
+    s.save_eighths = (size_t)(number % 3) * 4;
     switch (c->host) {
     case HOST_PAGED:
         s.optim.paged = true;

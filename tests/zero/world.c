@@ -1,5 +1,7 @@
 #include "world.h"
 
+#include "saves.h"
+
 #include "base/device/device_memory.h"
 
 #include <math.h>
@@ -16,6 +18,7 @@ struct rank {
     struct comm *comm;
     const struct offload_place *place;
     void *late; /* see struct fake_pass */
+    struct saver *saver;
     struct offload_report offload;
     struct outcome *outcome; /* each rank writes its own ranges */
     enum zd_status status;
@@ -185,6 +188,8 @@ static enum zd_status run_steps(struct rank *rank, struct zero *zero)
         struct comm_counters before = zero_wire(zero);
         ZD_TRY(step(rank, zero, k));
         rank->wire_matches &= sent_as_planned(rank, before, zero_wire(zero));
+        if (s->saves & 1 << k)
+            ZD_TRY(saver_begin(rank->saver));
         if (s->evaluates)
             ZD_TRY(evaluate(rank, zero));
     }
@@ -193,7 +198,8 @@ static enum zd_status run_steps(struct rank *rank, struct zero *zero)
     if (s->clears)
         ZD_TRY(zero_states_clear(zero));
     rank->offload = zero_offload_report(zero);
-    return outcome_save(rank->outcome, &fake->table, zero);
+    ZD_TRY(outcome_save(rank->outcome, &fake->table, zero));
+    return s->saves ? saver_judge(rank->saver) : ZD_OK;
 }
 
 static enum zd_status place_create(
@@ -248,8 +254,12 @@ static enum zd_status run_planned(
         status = zero_create(rank->plan, rank->comm, &arena, &place, &zero);
     if (status == ZD_OK)
         status = device_take(late_bytes, &rank->late);
+    if (status == ZD_OK && rank->scenario->saves)
+        status = saver_create(
+                zero, rank->plan, rank->scenario->save_eighths, &rank->saver);
     if (status == ZD_OK)
         status = run_steps(rank, zero);
+    saver_destroy(rank->saver);
     device_give(rank->late, late_bytes);
     zero_destroy(zero);
     place_destroy(&place);

@@ -15,7 +15,8 @@ enum state { WRITING, WRITTEN, COMMITTING, COMMITTED };
 
 struct background {
     struct saving saving;
-    struct zero_view copy; /* of the snapshot */
+    struct zero_snapshot *snapshot;
+    struct zero_view copy; /* of it */
     struct background_retention retention;
     _Atomic int state;        /* enum state */
     _Atomic bool is_given_up; /* the thread is to end */
@@ -66,8 +67,11 @@ static enum zd_status work(struct background *background)
             .ctx = background,
             .read = read_unless_given_up,
             .blocks = read_blocks};
-    if (atomic_load(&background->state) == WRITING)
-        return saving_write(&background->saving, &view);
+    if (atomic_load(&background->state) == WRITING) {
+        enum zd_status status = saving_write(&background->saving, &view);
+        zero_snapshot_leave(background->snapshot);
+        return status;
+    }
     ZD_TRY(saving_commit(&background->saving));
     retain(background);
     return ZD_OK;
@@ -124,10 +128,13 @@ static enum zd_status begin(
     ZD_TRY(saving_begin(&background->saving, writer, state));
     strcpy(background->path, background->saving.final);
     background->step = state->step;
+    background->snapshot = snapshot;
     background->copy = zero_snapshot_view(snapshot);
     enum zd_status status = zero_snapshot_take(snapshot);
     if (status == ZD_OK)
         status = start(background, WRITING);
+    if (!background->has_thread)
+        zero_snapshot_leave(snapshot);
     status = comm_agree(writer->comm, status);
     if (status != ZD_OK) {
         struct zd_error cause = *zd_error_get();

@@ -4,16 +4,24 @@
 #include "zero/snapshot.h"
 #include "train/plan/fit.h"
 
+static uint64_t left(uint64_t limit, uint64_t taken)
+{
+    return limit > taken ? limit - taken : 0;
+}
+
 /* Within the job's limits, and in this machine. */
-static bool has_room(
-        const struct job_plan *plan, int local_size, uint64_t bytes)
+static uint64_t free_bytes(const struct job_plan *plan, int local_size)
 {
     const struct plan_limits *limits = &plan->limits;
-    uint64_t device = plan_device_bytes(plan);
-    uint64_t host = plan_host_bytes(plan) + bytes;
-    uint64_t here = job_plan_memory(plan) + bytes;
-    return host <= limits->host && device + host <= limits->total &&
-           here <= job_machine_memory(local_size);
+    uint64_t host = plan_host_bytes(plan);
+    uint64_t within[] = {
+            left(limits->host, host),
+            left(limits->total, plan_device_bytes(plan) + host),
+            left(job_machine_memory(local_size), job_plan_memory(plan))};
+    uint64_t least = within[0];
+    for (int i = 1; i < 3; i++)
+        least = within[i] < least ? within[i] : least;
+    return least / ARENA_DEVICE_ALIGN * ARENA_DEVICE_ALIGN;
 }
 
 enum zd_status plan_snapshot(
@@ -28,12 +36,19 @@ enum zd_status plan_snapshot(
         plan->no_snapshot = "states are on a disk (offload.optimizer)";
         return ZD_OK;
     }
-    uint64_t bytes = zero_snapshot_bytes(&plan->zero, !save->save_only_model);
-    if (save->snapshot_bytes && bytes > save->snapshot_bytes) {
+    struct zero_snapshot_needs needs;
+    ZD_TRY(zero_snapshot_measure(&plan->zero, !save->save_only_model, &needs));
+    if (save->snapshot_bytes && needs.copied > save->snapshot_bytes) {
         plan->no_snapshot = "checkpoint.snapshot_memory is less";
         return ZD_OK;
     }
-    if (!has_room(plan, local_size, bytes)) {
+    uint64_t bytes = needs.copied + needs.kept;
+    uint64_t room = free_bytes(plan, local_size);
+    if (save->snapshot_bytes && bytes > save->snapshot_bytes)
+        bytes = save->snapshot_bytes;
+    if (bytes > room)
+        bytes = room;
+    if (bytes < needs.copied || bytes == 0) {
         plan->no_snapshot = "so much memory is not free";
         return ZD_OK;
     }

@@ -131,6 +131,7 @@ static void background_committed(struct trainer *trainer)
 {
     const struct background *background = trainer->background;
     double write = background_write_seconds(background);
+    trainer->stall_seconds += zero_snapshot_waited(trainer->snapshot);
     committed(
             trainer, &(struct trainer_saved){
                              .step = background_step(background),

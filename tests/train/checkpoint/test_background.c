@@ -143,6 +143,11 @@ static const struct {
         {3, "zero.stage=3 train.dtype=bf16 optim.master=none"},
         {2, "zero.stage=3 offload.optimizer=cpu offload.params=cpu"},
         {2, "zero.stage=2 offload.optimizer=cpu offload.clipping=undo"},
+        {2, "zero.stage=2 offload.optimizer=cpu offload.clipping=undo "
+            "checkpoint.snapshot_memory=16KiB"},
+        {2, "zero.stage=0 offload.optimizer=cpu optim.name=adam_mini "
+            "checkpoint.snapshot_memory=48KiB"},
+        {1, "offload.optimizer=cpu optim.name=adamw_8bit train.dtype=bf16"},
         {2, "zero.stage=1 optim.name=paged_adamw_8bit"},
         {2, "zero.stage=2 checkpoint.save_only_model=true"},
 };
