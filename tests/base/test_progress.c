@@ -66,6 +66,29 @@ Test(progress, a_tensor_file_is_told)
     cr_expect_geq(completed(), 1, "its fsync");
 }
 
+/* Else the fsync of a large file on a slow disk is one call of minutes, in
+ * which nobody can tell that it goes on. */
+Test(progress, a_large_tensor_file_goes_to_the_disk_as_it_is_written)
+{
+    enum { PART = 4 << 20, PARTS = 24, PIECES = 3 };
+    struct st_entry entry = {
+            .name = "a",
+            .dtype = "U8",
+            .dims = 1,
+            .shape = {(int64_t)PART * PARTS}};
+    struct st_writer *writer;
+    const char *path = scratch_path(&scratch, "a.safetensors");
+    char *part = calloc(1, PART);
+    progress_use(&work);
+    cr_assert_eq(st_writer_create(path, &entry, 1, NULL, &writer), ZD_OK);
+    completed();
+    for (int i = 0; i < PARTS; i++)
+        cr_assert_eq(st_writer_write(writer, part, PART), ZD_OK);
+    cr_expect_eq(completed(), PARTS + PIECES, "writes, and pieces behind them");
+    cr_assert_eq(st_writer_finish(writer, NULL, NULL), ZD_OK);
+    free(part);
+}
+
 static void *write_elsewhere(void *ctx)
 {
     fs_write_file(ctx, "abc", 3);
