@@ -3,7 +3,6 @@
 #include "comm/watch/private.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,51 +19,12 @@ struct board *board_create(int seats)
     return calloc(1, board_bytes(seats));
 }
 
-/* When a process began, in the system's ticks; 0: cannot be known. */
-static uint64_t started_at(int pid)
-{
-    char path[64], line[1024];
-    unsigned long long ticks = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return 0;
-    size_t bytes = fread(line, 1, sizeof line - 1, file);
-    fclose(file);
-    line[bytes] = '\0';
-    const char *behind = strrchr(line, ')'); /* the name may hold anything */
-    enum { FIELDS = 19 };                    /* from behind it to starttime */
-    for (int i = 0; behind && i <= FIELDS; i++)
-        behind = strchr(behind + 1, ' ');
-    if (behind)
-        sscanf(behind, "%llu", &ticks);
-    return ticks;
-}
-
 void seat_take(struct seat *seat)
 {
     seat->pid = (int32_t)getpid();
-    seat->started = started_at(seat->pid);
     atomic_store(&seat->beat, seat_clock());
     seat_begin(seat, LANE_MESSAGES, 1, seat_word(SEAT_JOIN, DTYPE_FP32, 0));
     seat_wait_begin(seat, LANE_MESSAGES, 1);
-}
-
-void board_kill_stopped(const struct watch *watch)
-{
-    static const uint64_t STILL = 1000 * 1000;
-    const struct board *board = watch_board(watch);
-    uint64_t now = seat_clock();
-    for (int i = 0; i < watch->host_count; i++) {
-        const struct seat *seat = &board->seats[i];
-        uint64_t beat = atomic_load(&seat->beat);
-        bool is_own =
-                i >= watch->first_seat && i < watch->first_seat + watch->count;
-        if (!is_own && now > beat + STILL && seat->pid > 0 &&
-            seat_look(seat).state != SEAT_LEFT && seat->started &&
-            started_at(seat->pid) == seat->started)
-            kill(seat->pid, SIGKILL);
-    }
 }
 
 /* --- joining -------------------------------------------------------------- */

@@ -33,6 +33,7 @@ struct board {                              /* shared by the ranks of a host */
     atomic_bool is_told;    /* and has */
     struct verdict verdict; /* of who made it TELLING; others read it when TOLD
                              */
+    atomic_bool is_written; /* its writer is here, and has written the event */
     struct seat seats[];
 };
 
@@ -104,9 +105,6 @@ struct board *board_create(int seats);
 void board_leave(struct watch *watch);
 /* Seats of ranks of this process. */
 void seat_take(struct seat *seat);
-/* SIGKILL to processes of this host that stand still: their launcher, which
- * would end them, is gone. */
-void board_kill_stopped(const struct watch *watch);
 
 /* --- tell.c --------------------------------------------------------------- */
 

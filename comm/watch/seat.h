@@ -74,7 +74,6 @@ struct seat {
     _Atomic uint64_t beat;
     /* of the process, written once: */
     int32_t pid;
-    uint64_t started; /* /proc/PID/stat has it: no other of this pid */
 };
 
 uint64_t seat_clock(void);

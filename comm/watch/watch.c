@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 enum { LOOK_MS = 50 };
@@ -26,17 +28,32 @@ static bool is_own_rank(const struct watch *watch, int rank)
     return rank >= watch->rank && rank < watch->rank + watch->count;
 }
 
+/* mpirun kills the other ranks when one has left: the one that writes the event
+ * is waited for. */
+static void wait_for_writer(struct watch *watch, int writer)
+{
+    uint64_t from = seat_clock();
+    if (writer < 0 || !watch->first ||
+        watch->first[writer] != watch->first[watch->rank])
+        return;
+    while (!atomic_load(&watch_board(watch)->is_written) &&
+           seat_clock() - from < TELLING)
+        poll(NULL, 0, 5);
+}
+
 static void end(struct watch *watch, const struct verdict *verdict)
 {
     watch->is_over = true;
     watch->exit_code = verdict->exit_code;
     watch->telling_since = watch->last;
-    if (is_own_rank(watch, verdict->writer))
+    if (is_own_rank(watch, verdict->writer)) {
         watch_tell_listener(watch, verdict);
+        atomic_store(&watch_board(watch)->is_written, true);
+    } else {
+        wait_for_writer(watch, verdict->writer);
+    }
     if (watch->ending.end)
         watch->ending.end(watch->ending.ctx);
-    if (verdict->why == WHY_LAUNCHER)
-        board_kill_stopped(watch);
     watch->facts.end(watch->facts.ctx, verdict->exit_code);
 }
 
@@ -206,6 +223,9 @@ enum zd_status watch_create(
     watch->stop = -1;
     watch->size = watch->count = watch->host_count = seats;
     watch->launcher = (int)getppid();
+    /* one that stands still when its launcher goes runs on, and sees it */
+    if (facts->is_launched)
+        prctl(PR_SET_PDEATHSIG, SIGCONT);
     watch->trainer = pthread_self();
     watch->last = watch->floor = seat_clock();
     watch->calls = (struct hosts_calls){
