@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""What a save costs training, as ratios within one run of this script:
+
+    bench/checkpoint.py build/daemon/zerod                       one rank, 2 GB
+    bench/checkpoint.py build/daemon/zerod --ranks 2 --gb 4
+    bench/checkpoint.py build/daemon/zerod --offload             states on the host
+    bench/checkpoint.py build/daemon/zerod --folder /mnt/disk    where the checkpoints go
+
+It trains one job twice, saving in the background and synchronously, a core left to spare, and beside that copies as many bytes
+as a rank's snapshot by memcpy (on as many processes as there are ranks), and writes a checkpoint's bytes with dd (conv=fsync).
+Of saves in the middle of the run: that at the end is synchronous. Printed:
+
+    stall/memcpy     what training stands still for a background save, by a copy of the snapshot       (1.2 at most)
+    stall/save       .. by a synchronous save                                                          (0.05 at most, offloaded)
+    step/step        steps that a write is under way during, by the others                             (1.1 at most)
+    speed/dd         bytes of a checkpoint in a second of its write, by dd's                           (0.9 at least)
+
+The first save of a process touches memory for the first time; it is told apart. On a machine that others use too, only the
+ratios say anything, and of those a median of several --rounds."""
+
+import argparse
+import ctypes
+import json
+import multiprocessing
+import os
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+WIDTH, VOCABULARY, SAVES, EVERY = 1024, 8192, 3, 24
+
+
+def write_tokens(path, count):
+    with open(path, "wb") as file:
+        file.write(struct.pack("<256i", 20240520, 1, count, *([0] * 253)))
+        file.write(struct.pack(f"<{count}H", *((7 * i + i // 11) % VOCABULARY for i in range(count))))
+
+
+def layers_of(bytes_wanted):
+    """Of a GPT-2: 12 bytes a parameter, 12 x width^2 parameters a layer."""
+    return max(1, -(-int(bytes_wanted) // (12 * 12 * WIDTH * WIDTH)))
+
+
+def write_job(folder, arguments):
+    tokens = folder / "tokens.bin"
+    write_tokens(tokens, 100000)
+    threads = max(1, (os.cpu_count() - 1) // arguments.ranks)
+    lines = ["schema = 1", "[job]", 'name = "bench"', "[model.config]", 'model_type = "gpt2"', f"vocab_size = {VOCABULARY}",
+             "n_positions = 64", f"n_embd = {WIDTH}", f"n_layer = {layers_of(arguments.gb * 1e9)}", "n_head = 16",
+             "[device]", 'backend = "cpu"', f"cpu_threads = {threads}", "[zero]", f"stage = {2 if arguments.ranks > 1 else 0}",
+             "[data]", "cutoff_len = 32", f"cache_dir = {json.dumps(str(folder / 'cache'))}", "[[data.train]]",
+             f"path = {json.dumps(str(tokens))}", 'format = "llmc"', "[train]", 'dtype = "bf16"', "per_device_train_batch_size = 1",
+             f"max_steps = {EVERY * SAVES + 1}", "[optim]", "learning_rate = 1e-4", "[checkpoint]", 'save_strategy = "steps"',
+             f"save_steps = {EVERY}", "save_total_limit = 2", 'export = "none"', "[report]", "html = false", "tensorboard = false"]
+    if arguments.offload:
+        lines += ["[offload]", 'optimizer = "cpu"']
+    job = folder / "job.toml"
+    job.write_text("\n".join(lines) + "\n")
+    return job
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def run(arguments, job, folder, in_background):
+    """(saves, steps, bytes of a checkpoint) of a run."""
+    out = folder / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    words = [arguments.zerod, "--job", str(job), "--set", f"job.output_dir={out}", "--set",
+             f"checkpoint.async_save={'true' if in_background else 'false'}"]
+    if arguments.ranks > 1:
+        words = ["mpirun", "--oversubscribe", "--allow-run-as-root", "-np", str(arguments.ranks), *words]
+    said = subprocess.run(words, capture_output=True, text=True)
+    if said.returncode:
+        sys.exit(f"{' '.join(words)} ended with {said.returncode}:\n{said.stderr[-2000:]}")
+    saves = [e for e in rows_of(out / "events.jsonl") if e.get("event") == "checkpoint" and e["step"] % EVERY == 0]
+    steps = [r for r in rows_of(out / "metrics.jsonl") if "step_seconds" in r]
+    newest = max(out.glob("checkpoint-*"))
+    size = sum(f.stat().st_size for f in newest.glob("shard-*"))
+    shutil.rmtree(out, ignore_errors=True)
+    return saves, steps, size
+
+
+def copy(bytes_each, ready, seconds):
+    a, b = (ctypes.create_string_buffer(bytes_each) for _ in range(2))
+    ctypes.memset(a, 1, bytes_each)
+    ctypes.memset(b, 2, bytes_each)
+    ready.wait()
+    best = 1e30
+    for _ in range(3):
+        began = time.monotonic()
+        ctypes.memmove(b, a, bytes_each)
+        best = min(best, time.monotonic() - began)
+    seconds.put(best)
+
+
+def copy_seconds(size, ranks):
+    """The slowest rank's best."""
+    ready, seconds = multiprocessing.Barrier(ranks), multiprocessing.Queue()
+    workers = [multiprocessing.Process(target=copy, args=(size // ranks, ready, seconds)) for _ in range(ranks)]
+    for worker in workers:
+        worker.start()
+    slowest = max(seconds.get() for _ in workers)
+    for worker in workers:
+        worker.join()
+    return slowest
+
+
+def dd_seconds(folder, size):
+    out = folder / "dd"
+    began = time.monotonic()
+    subprocess.run(["dd", "if=/dev/zero", f"of={out}", "bs=4M", f"count={size >> 22}", "conv=fsync", "status=none"], check=True)
+    took = time.monotonic() - began
+    out.unlink()
+    return took
+
+
+def during(saves, steps):
+    """Seconds of steps that a write was under way during, and of the others. What is written in the background ends at the time
+    of its event; the first two steps of a process warm up."""
+    written, others = [], []
+    for step in steps[2:]:
+        begin, end = step["time"] - step["step_seconds"], step["time"]
+        hit = any(begin < s["time"] and end > s["time"] - s["write_seconds"] for s in saves)
+        (written if hit else others).append(step["step_seconds"])
+    return written, others
+
+
+def measure(arguments, job, folder):
+    saves, steps, size = run(arguments, job, folder, True)
+    background = [s for s in saves if s["stall_seconds"] < s["seconds"]]
+    if len(background) < 2:
+        sys.exit("no save was made in the background: `zerod plan` says why")
+    copied, written = copy_seconds(size, arguments.ranks), dd_seconds(folder, size)
+    synchronous = [s["seconds"] for s in run(arguments, job, folder, False)[0]]
+    stall = statistics.median(s["stall_seconds"] for s in background[1:])
+    write = statistics.median(s["write_seconds"] for s in background)
+    hit, others = during(background, steps)
+    return {"bytes": size, "stall": stall, "first stall": background[0]["stall_seconds"], "memcpy": copied, "write": write, "dd": written,
+            "save": statistics.median(synchronous), "stall/memcpy": stall / copied, "stall/save": stall / statistics.median(synchronous),
+            "step/step": statistics.median(hit) / statistics.median(others) if hit and others else float("nan"),
+            "speed/dd": written / write}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("zerod")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--gb", type=float, default=2, help="of masters and states, of all ranks")
+    parser.add_argument("--offload", action="store_true")
+    parser.add_argument("--folder", help="on the disk that is measured")
+    parser.add_argument("--rounds", type=int, default=1)
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="bench-checkpoint-", dir=arguments.folder))
+    try:
+        job = write_job(folder, arguments)
+        rounds = [measure(arguments, job, folder) for _ in range(arguments.rounds)]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    for name in rounds[0]:
+        middle = statistics.median(r[name] for r in rounds)
+        print(f"{name:<14}{int(middle):>14}" if name == "bytes" else f"{name:<14}{middle:>14.3f}{'' if '/' in name else ' s'}")
+
+
+if __name__ == "__main__":
+    main()
