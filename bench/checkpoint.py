@@ -32,7 +32,7 @@ import tempfile
 import time
 from pathlib import Path
 
-WIDTH, VOCABULARY, SAVES, EVERY = 1024, 8192, 3, 24
+WIDTH, VOCABULARY, SAVES, EVERY = 1024, 8192, 3, 14
 
 
 def write_tokens(path, count):
@@ -55,7 +55,7 @@ def write_job(folder, arguments):
              "[device]", 'backend = "cpu"', f"cpu_threads = {threads}", "[zero]", f"stage = {2 if arguments.ranks > 1 else 0}",
              "[data]", "cutoff_len = 32", f"cache_dir = {json.dumps(str(folder / 'cache'))}", "[[data.train]]",
              f"path = {json.dumps(str(tokens))}", 'format = "llmc"', "[train]", 'dtype = "bf16"', "per_device_train_batch_size = 1",
-             f"max_steps = {EVERY * SAVES + 1}", "[optim]", "learning_rate = 1e-4", "[checkpoint]", 'save_strategy = "steps"',
+             f"max_steps = {EVERY * (SAVES + 1) - 1}", "[optim]", "learning_rate = 1e-4", "[checkpoint]", 'save_strategy = "steps"',
              f"save_steps = {EVERY}", "save_total_limit = 2", 'export = "none"', "[report]", "html = false", "tensorboard = false"]
     if arguments.offload:
         lines += ["[offload]", 'optimizer = "cpu"']
