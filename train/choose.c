@@ -8,22 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum zd_status choose_unreadable(const char *path, enum zd_status status)
-{
-    struct zd_error cause = *zd_error_get();
-    if (status != ZD_ERR_IO && status != ZD_ERR_DENIED)
-        return status; /* it is wrong, or not there; or memory is short */
-    zd_error_clear();
-    ZD_FAIL(ZD_ERR_IO, "E0813", "%s cannot be read: %.400s", path, cause.what);
-    if (cause.help[0])
-        zd_fail_help("%s", cause.help);
-    else
-        zd_fail_help(
-                "mend that and start again; to go on from an older checkpoint "
-                "name it: --resume PATH");
-    return ZD_ERR_IO;
-}
-
 /* What rank 0 looks through, newest first. */
 struct search {
     const struct train_job *job;
@@ -69,7 +53,7 @@ static enum zd_status next_candidate(
 {
     if (search->is_given) {
         strcpy(path, search->job->run.resume_path);
-        return choose_unreadable(path, look_at(path, digest));
+        return checkpoint_unreadable(path, look_at(path, digest));
     }
     while (search->next < search->count) {
         char name[64];
@@ -77,7 +61,7 @@ static enum zd_status next_candidate(
         fs_join(path, PATH_MAX, search->job->job.output_dir, name);
         enum zd_status status = look_at(path, digest);
         if (status != ZD_ERR_DATA && status != ZD_ERR_NO_INPUT)
-            return choose_unreadable(path, status);
+            return checkpoint_unreadable(path, status);
         pass_over(path);
     }
     path[0] = digest[0] = '\0';
@@ -114,7 +98,7 @@ static enum zd_status judge(
         return ZD_OK;
     }
     if (status != ZD_OK && comm_rank(comm) == 0)
-        status = choose_unreadable(path, status);
+        status = checkpoint_unreadable(path, status);
     return comm_agree(comm, status);
 }
 

@@ -12,8 +12,5 @@
 enum zd_status choose_checkpoint(
         struct comm *comm, const struct train_job *job, char *path,
         char digest[HASH_HEX]);
-/* One that cannot be read may be the newest sound one: this is an error then,
- * and not a reason to pass over it. */
-enum zd_status choose_unreadable(const char *path, enum zd_status status);
 
 #endif

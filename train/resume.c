@@ -117,7 +117,7 @@ static enum zd_status load(struct trainer *trainer)
         status = restore(trainer, checkpoint);
         checkpoint_close(checkpoint);
     } else {
-        status = choose_unreadable(trainer->resumed_from, status);
+        status = checkpoint_unreadable(trainer->resumed_from, status);
     }
     ZD_TRY(comm_agree(trainer->comm, status));
     return zero_ranges_loaded(trainer->zero);

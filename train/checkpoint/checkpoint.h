@@ -126,7 +126,11 @@ struct checkpoint; /* an open one; one thread at a time reads from it */
  * not be read. */
 enum zd_status checkpoint_open(
         const char *path, enum checkpoint_check check, struct checkpoint **out);
+/* One that cannot be read may be the newest sound one: what reading it gave is
+ * an error of the run then (E0813), and not a reason to pass over it. */
+enum zd_status checkpoint_unreadable(const char *path, enum zd_status status);
 void checkpoint_close(struct checkpoint *checkpoint);
+const char *checkpoint_path(const struct checkpoint *checkpoint);
 const json_t *checkpoint_manifest(const struct checkpoint *checkpoint);
 /* Check that the model is `table`'s (ZD_ERR_DATA). */
 enum zd_status checkpoint_match_model(

@@ -2,6 +2,7 @@
  * wrote, whose states may have another format. Streamed: a state is never in
  * memory twice. */
 #include "base/log.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/names.h"
 #include "train/checkpoint/pieces.h"
@@ -44,6 +45,12 @@ static void load_fini(struct load *load)
     free(load->converted_scales);
 }
 
+/* Reading failed, and not the device that is filled. */
+static enum zd_status told(const struct load *load, enum zd_status status)
+{
+    return checkpoint_unreadable(checkpoint_path(load->checkpoint), status);
+}
+
 /* --- weights -------------------------------------------------------------- */
 
 static enum zd_status load_weights(
@@ -52,8 +59,10 @@ static enum zd_status load_weights(
 {
     const char *name = load->table->params[range->id].name;
     const void *values = load->wide;
-    ZD_TRY(pieces_read_weights(
-            load->checkpoint, name, range->begin + done, count, load->wide));
+    ZD_TRY(
+            told(load, pieces_read_weights(
+                               load->checkpoint, name, range->begin + done,
+                               count, load->wide)));
     if (range->weight_type != DTYPE_FP32) {
         dtype_convert(
                 load->converted, range->weight_type, load->wide, DTYPE_FP32,
@@ -77,9 +86,10 @@ static enum zd_status load_lane(
     if (to == OPTIM_NONE || to == OPTIM_BLOCKS || from == OPTIM_NONE ||
         from == OPTIM_BLOCKS)
         return ZD_OK; /* it was frozen then: its states are clear */
-    ZD_TRY(pieces_read_lane(
-            load->checkpoint, lane, name, range->begin + done, count,
-            load->values, load->scales));
+    ZD_TRY(told(
+            load, pieces_read_lane(
+                          load->checkpoint, lane, name, range->begin + done,
+                          count, load->values, load->scales)));
     if (from == to)
         return zero_range_write(
                 load->zero, range, lane, done, count, load->values,
@@ -116,7 +126,7 @@ static enum zd_status load_blocks_of(struct load *load, int id, size_t count)
     if (!v)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     enum zd_status status =
-            pieces_read_blocks(load->checkpoint, name, count, v);
+            told(load, pieces_read_blocks(load->checkpoint, name, count, v));
     if (status == ZD_OK)
         status = zero_blocks_write(load->zero, id, v);
     free(v);

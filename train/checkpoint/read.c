@@ -332,6 +332,11 @@ void checkpoint_close(struct checkpoint *checkpoint)
     free(checkpoint);
 }
 
+const char *checkpoint_path(const struct checkpoint *checkpoint)
+{
+    return checkpoint->path;
+}
+
 const json_t *checkpoint_manifest(const struct checkpoint *checkpoint)
 {
     return checkpoint->manifest;

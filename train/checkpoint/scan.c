@@ -15,6 +15,22 @@ void checkpoint_name(char *out, size_t out_bytes, int64_t step)
     snprintf(out, out_bytes, "checkpoint-%06lld", (long long)step);
 }
 
+enum zd_status checkpoint_unreadable(const char *path, enum zd_status status)
+{
+    struct zd_error cause = *zd_error_get();
+    if (status != ZD_ERR_IO && status != ZD_ERR_DENIED)
+        return status; /* it is wrong, or not there; or memory is short */
+    zd_error_clear();
+    ZD_FAIL(ZD_ERR_IO, "E0813", "%s cannot be read: %.400s", path, cause.what);
+    if (cause.help[0])
+        zd_fail_help("%s", cause.help);
+    else
+        zd_fail_help(
+                "mend that and start again; to go on from an older checkpoint "
+                "name it: --resume PATH");
+    return ZD_ERR_IO;
+}
+
 static int descending(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
