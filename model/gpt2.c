@@ -30,10 +30,13 @@ static enum zd_status fc_gelu(
         const struct model *model, const struct linear *fc,
         const struct layer_acts *acts, int N)
 {
-    if (!fc->adapter_count)
+    const void *weight;
+    if (!fc->adapter_count) {
+        ZD_TRY(linear_weight(model, fc, &weight));
         return fused_matmul_gelu(
                 model->kernels, NULL, acts->act, acts->gate, acts->norm2,
-                fc->weight.values, fc->bias, N, fc->out, fc->in, !fc->conv1d);
+                weight, fc->bias, N, fc->out, fc->in, !fc->conv1d);
+    }
     ZD_TRY(linear_forward(model, fc, acts->gate, acts->norm2, N));
     return model->kernels->gelu_forward(
             NULL, acts->act, acts->gate, (size_t)N * (size_t)fc->out);
@@ -45,6 +48,7 @@ static enum zd_status proj_dgelu(
         const void *dy, const struct layer_acts *acts, int N, bool accumulate)
 {
     size_t count = (size_t)N * (size_t)proj->in;
+    const void *weight;
     if (proj->adapter_count) {
         ZD_TRY(linear_backward(
                 model, proj, dgate, dy, acts->act, N, accumulate));
@@ -52,9 +56,10 @@ static enum zd_status proj_dgelu(
                 NULL, dgate, dgate, acts->gate, count);
     }
     ZD_TRY(linear_backward_params(model, proj, dy, acts->act, N, accumulate));
+    ZD_TRY(linear_weight(model, proj, &weight));
     return fused_matmul_dgelu(
-            model->kernels, NULL, dgate, dy, proj->weight.values, acts->gate, N,
-            proj->in, proj->out, proj->conv1d);
+            model->kernels, NULL, dgate, dy, weight, acts->gate, N, proj->in,
+            proj->out, proj->conv1d);
 }
 
 enum zd_status gpt2_mlp_forward(

@@ -142,7 +142,7 @@ enum zd_status unit_grads_acquire(
 enum zd_status unit_grads_release(
         struct model *model, const struct model_hooks *hooks, int unit);
 
-/* A weight as a product finds it. */
+/* A weight as the hooks left it; products ask linear_weight for it. */
 struct weight_view {
     struct array_format format;
     const void *values;
@@ -168,6 +168,12 @@ struct linear layer_linear(
 struct linear layer_joined(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, enum role first, enum role last, int in);
+/* The whole weight in the compute type, (out, in) or with conv1d (in, out):
+ * whoever multiplies by it asks here, each time. It stays until the next call.
+ */
+enum zd_status linear_weight(
+        const struct model *model, const struct linear *linear,
+        const void **values_out);
 enum zd_status linear_forward(
         const struct model *model, const struct linear *linear, void *y,
         const void *x, int N);

@@ -199,14 +199,37 @@ enum zd_status head_adapters_backward(
 
 /* --- products ------------------------------------------------------------- */
 
+enum zd_status linear_weight(
+        const struct model *model, const struct linear *linear,
+        const void **values_out)
+{
+    *values_out = linear->weight.values;
+    return ZD_OK;
+}
+
+/* dx = dy W, with `add` dx += dy W. */
+static enum zd_status input_grads(
+        const struct model *model, const struct linear *linear, void *dx,
+        const void *dy, int N, bool add)
+{
+    const struct kernels *k = model->kernels;
+    const void *weight;
+    ZD_TRY(linear_weight(model, linear, &weight));
+    return k->matmul(
+            NULL, dx, k->dtype, dy, weight, NULL, N, linear->in, linear->out,
+            false, linear->conv1d, add);
+}
+
 enum zd_status linear_forward(
         const struct model *model, const struct linear *linear, void *y,
         const void *x, int N)
 {
     const struct kernels *k = model->kernels;
+    const void *weight;
+    ZD_TRY(linear_weight(model, linear, &weight));
     ZD_TRY(k->matmul(
-            NULL, y, k->dtype, x, linear->weight.values, linear->bias, N,
-            linear->out, linear->in, false, !linear->conv1d, false));
+            NULL, y, k->dtype, x, weight, linear->bias, N, linear->out,
+            linear->in, false, !linear->conv1d, false));
     return linear_adapters_forward(model, linear, y, x, N);
 }
 
@@ -226,12 +249,9 @@ enum zd_status linear_backward(
         const struct model *model, const struct linear *linear, void *dx,
         const void *dy, const void *x, int N, bool accumulate)
 {
-    const struct kernels *k = model->kernels;
     ZD_TRY(linear_backward_params(model, linear, dy, x, N, accumulate));
     if (dx)
-        ZD_TRY(k->matmul(
-                NULL, dx, k->dtype, dy, linear->weight.values, NULL, N,
-                linear->in, linear->out, false, linear->conv1d, false));
+        ZD_TRY(input_grads(model, linear, dx, dy, N, false));
     return linear_adapters_backward(model, linear, dx, dy, x, N, accumulate);
 }
 
@@ -248,8 +268,6 @@ enum zd_status linear_backward_add(
         return k->add(NULL, dx, dx, sum, (size_t)N * (size_t)linear->in);
     }
     ZD_TRY(linear_backward_params(model, linear, dy, x, N, accumulate));
-    ZD_TRY(k->matmul(
-            NULL, dx, DTYPE_FP32, dy, linear->weight.values, NULL, N,
-            linear->in, linear->out, false, linear->conv1d, true));
+    ZD_TRY(input_grads(model, linear, dx, dy, N, true));
     return linear_adapters_backward(model, linear, dx, dy, x, N, accumulate);
 }
