@@ -36,8 +36,8 @@ static enum zd_status open_adapters(
     for (int i = 0; i < choice_count; i++) {
         ZD_TRY(peft_open(choices[i].dir, config, table, &a->adapters[i]));
         a->adapter_count++;
-        parts[i] = (struct merge_part){
-                &a->adapters[i], choices[i].weight, choices[i].dir};
+        parts[i] = merge_part_of_peft(
+                &a->adapters[i], choices[i].weight, choices[i].dir);
     }
     return weights_open_merged(
             &a->base, config, table, parts, choice_count, &a->merged);

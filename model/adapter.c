@@ -4,6 +4,7 @@
 #include "kernels/fused.h"
 
 #include <math.h>
+#include <string.h>
 
 /* --- dropout -------------------------------------------------------------- */
 
@@ -131,25 +132,36 @@ enum zd_status adapter_backward(
 
 /* --- merging -------------------------------------------------------------- */
 
-/* Element (o, i) of B A. */
-static float product_at(const struct adapter_merge *m, size_t o, size_t i)
+/* sum_k B[o, k] A[k, :] */
+static void product_row(const struct adapter_merge *m, size_t o, float *row)
 {
-    float sum = 0;
-    for (int k = 0; k < m->r; k++)
-        sum += m->b[o * (size_t)m->r + (size_t)k] *
-               m->a[(size_t)k * (size_t)m->in + i];
-    return sum;
+    size_t in = (size_t)m->in, r = (size_t)m->r;
+    memset(row, 0, in * sizeof *row);
+    for (size_t k = 0; k < r; k++) {
+        const float *a_row = m->a + k * in;
+        float b = m->b[o * r + k];
+        for (size_t i = 0; i < in; i++)
+            row[i] += b * a_row[i];
+    }
 }
 
-void adapter_merge(
-        const struct adapter_merge *m, size_t begin, size_t count,
-        float *weight)
+void adapter_merge(const struct adapter_merge *m, float *weight, float *row)
 {
-    size_t columns = (size_t)(m->conv1d ? m->out : m->in);
-    for (size_t e = 0; e < count; e++) {
-        size_t row = (begin + e) / columns, column = (begin + e) % columns;
-        float delta = m->conv1d ? product_at(m, column, row)
-                                : product_at(m, row, column);
-        weight[e] += (float)m->scale * delta;
+    size_t in = (size_t)m->in, out = (size_t)m->out;
+    size_t stride = m->conv1d ? out : 1;
+    for (size_t o = 0; o < out; o++) {
+        float *w = weight + (m->conv1d ? o : o * in);
+        double squares = 0;
+        product_row(m, o, row);
+        for (size_t i = 0; i < in; i++) {
+            float *x = &w[i * stride];
+            *x += (float)m->scale * row[i];
+            squares += (double)*x * *x;
+        }
+        if (!m->magnitude)
+            continue;
+        float factor = m->magnitude[o] / (float)sqrt(squares);
+        for (size_t i = 0; i < in; i++)
+            w[i * stride] *= factor;
     }
 }

@@ -61,18 +61,20 @@ enum zd_status adapter_backward(
 
 /* --- merging -------------------------------------------------------------- */
 
-/* W + scale B A, on the host, of weights as fp32. */
+/* W + scale B A, on the host, of weights as fp32; DoRA: each row of the sum is
+ * then scaled to the norm `magnitude` of that row. */
 struct adapter_merge {
     int in, out, r;
     bool conv1d; /* W is (in, out), not (out, in) */
     double scale;
-    const float *a, *b; /* (r, in), (out, r) */
+    const float *a, *b;     /* (r, in), (out, r) */
+    const float *magnitude; /* (out); NULL: not DoRA */
 };
-/* Elements [begin, begin + count) of the weight, as it is stored, in place.
- * Each product is summed in fp32 over r, multiplied and added once: within one
- * rounding of PEFT's merge_and_unload. Any thread. */
+/* The whole weight, as it is stored, in place; `row` is scratch, (in). Each
+ * product is summed in fp32 over r, multiplied and added once: within one
+ * rounding of PEFT's merge_and_unload. Norms are summed in double. Any thread.
+ */
 void adapter_merge(
-        const struct adapter_merge *merge, size_t begin, size_t count,
-        float *weight);
+        const struct adapter_merge *merge, float *weight, float *row);
 
 #endif

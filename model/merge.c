@@ -1,6 +1,6 @@
 #include "model/merge.h"
+#include "model/adapter.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,20 +12,55 @@ struct merged {
     int part_count;
     int id;        /* of the tensor in `values`; -1: none */
     float *values; /* merged, as the table has it; owned */
-    float *row;    /* of B A; owned */
 };
 
-static const struct peft_part *of(const struct merge_part *part, int id)
+static struct merge_what of(const struct merge_part *part, int id)
 {
-    return &part->adapter->parts[id];
+    return part->what(part->source.ctx, id);
 }
 
 static bool is_adapted(const struct merged *m, int id)
 {
     for (int i = 0; i < m->part_count; i++)
-        if (of(&m->parts[i], id)->a || of(&m->parts[i], id)->saved)
+        if (of(&m->parts[i], id).r)
             return true;
     return false;
+}
+
+/* --- of PEFT's files ------------------------------------------------------ */
+
+static struct merge_what stored_what(const void *ctx, int id)
+{
+    const struct peft_adapter *adapter = ctx;
+    const struct peft_part *part = &adapter->parts[id];
+    return (struct merge_what){
+            .r = part->a ? part->r : 0,
+            .in = part->in,
+            .out = part->out,
+            .scale = part->scale,
+            .has_magnitude = part->magnitude,
+            .is_saved = part->saved};
+}
+
+static enum zd_status stored_read(
+        const void *ctx, int id, enum peft_kind kind, size_t begin,
+        size_t count, float *out)
+{
+    const struct peft_adapter *adapter = ctx;
+    const struct peft_part *part = &adapter->parts[id];
+    const struct st_tensor *tensors[] = {
+            [PEFT_A] = part->a,
+            [PEFT_B] = part->b,
+            [PEFT_MAGNITUDE] = part->magnitude,
+            [PEFT_SAVED] = part->saved};
+    return peft_read(adapter, tensors[kind], begin, count, out);
+}
+
+struct merge_part merge_part_of_peft(
+        const struct peft_adapter *adapter, double weight, const char *name)
+{
+    return (struct merge_part){
+            stored_what, {stored_read, adapter}, weight, name};
 }
 
 /* --- what cannot be merged ------------------------------------------------ */
@@ -37,28 +72,28 @@ static enum zd_status check_tensor(
     const struct merge_part *saves = NULL, *adapts = NULL;
     bool dora = false;
     for (int i = 0; i < part_count; i++) {
-        const struct peft_part *part = of(&parts[i], id);
-        const char *what = part->magnitude ? "DoRA" : "modules_to_save";
-        if ((part->magnitude || part->saved) && parts[i].weight != 1)
+        struct merge_what what = of(&parts[i], id);
+        if ((what.has_magnitude || what.is_saved) && parts[i].weight != 1)
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0324",
                     "`%s` cannot be weighted by %g: `%s` is of %s",
-                    parts[i].name, parts[i].weight, p->name, what);
-        if (part->saved && saves)
+                    parts[i].name, parts[i].weight, p->name,
+                    what.has_magnitude ? "DoRA" : "modules_to_save");
+        if (what.is_saved && saves)
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0324", "`%s` and `%s` both save `%s` whole",
                     saves->name, parts[i].name, p->name);
-        if (part->a && adapts && (dora || part->magnitude))
+        if (what.r && adapts && (dora || what.has_magnitude))
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0324",
                     "`%s` and `%s` both adapt `%s`, and one is DoRA, which is "
                     "no sum",
                     adapts->name, parts[i].name, p->name);
-        if (part->saved)
+        if (what.is_saved)
             saves = &parts[i];
-        if (part->a)
+        if (what.r)
             adapts = &parts[i];
-        dora = dora || part->magnitude;
+        dora = dora || what.has_magnitude;
     }
     return ZD_OK;
 }
@@ -74,96 +109,68 @@ enum zd_status merge_check(
 
 /* --- one tensor ----------------------------------------------------------- */
 
-static bool is_turned(const struct merged *m, int id)
+static enum zd_status read_all(
+        const struct merge_part *part, int id, enum peft_kind kind,
+        size_t count, float *out)
 {
-    const struct param *p = &m->table->params[id];
-    return m->config->family == MODEL_GPT2 && !p->is_embedding &&
-           strcmp(p->name, "lm_head.weight") != 0;
-}
-
-/* sum_k B[o, k] A[k, :] into m->row. */
-static void product_row(
-        const struct merged *m, const struct peft_part *part, const float *a,
-        const float *b_row)
-{
-    memset(m->row, 0, (size_t)part->in * sizeof *m->row);
-    for (int k = 0; k < part->r; k++) {
-        const float *a_row = a + (size_t)k * (size_t)part->in;
-        for (int i = 0; i < part->in; i++)
-            m->row[i] += b_row[k] * a_row[i];
-    }
-}
-
-/* Row `o` of W as the module has it: elements begin + i stride. */
-static void add_row(
-        const struct merged *m, const struct peft_part *part, bool turned,
-        size_t o, double scale, const float *magnitude)
-{
-    size_t stride = turned ? (size_t)part->out : 1;
-    float *w = m->values + (turned ? o : o * (size_t)part->in);
-    double squares = 0;
-    for (int i = 0; i < part->in; i++) {
-        float *x = &w[(size_t)i * stride];
-        *x += (float)scale * m->row[i];
-        squares += (double)*x * *x;
-    }
-    if (!magnitude)
-        return;
-    float factor = magnitude[o] / (float)sqrt(squares);
-    for (int i = 0; i < part->in; i++)
-        w[(size_t)i * stride] *= factor;
+    return part->source.read(part->source.ctx, id, kind, 0, count, out);
 }
 
 static enum zd_status add_adapter(
-        struct merged *m, int id, const struct merge_part *merge)
+        struct merged *m, int id, const struct merge_part *part)
 {
-    const struct peft_part *part = of(merge, id);
-    size_t a_count = part->a->count, b_count = part->b->count;
-    size_t out = (size_t)part->out;
-    float *a = malloc((a_count + b_count + out) * sizeof *a);
+    struct merge_what what = of(part, id);
+    size_t in = (size_t)what.in, out = (size_t)what.out, r = (size_t)what.r;
+    float *a = malloc((r * in + out * r + out + in) * sizeof *a);
     if (!a)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
-    float *b = a + a_count, *magnitude = b + b_count;
-    enum zd_status status = peft_read(merge->adapter, part->a, 0, a_count, a);
+    float *b = a + r * in, *magnitude = b + out * r, *row = magnitude + out;
+    enum zd_status status = read_all(part, id, PEFT_A, r * in, a);
     if (status == ZD_OK)
-        status = peft_read(merge->adapter, part->b, 0, b_count, b);
-    if (status == ZD_OK && part->magnitude)
-        status = peft_read(merge->adapter, part->magnitude, 0, out, magnitude);
-    for (size_t o = 0; status == ZD_OK && o < out; o++) {
-        product_row(m, part, a, b + o * (size_t)part->r);
-        add_row(m, part, is_turned(m, id), o, merge->weight * part->scale,
-                part->magnitude ? magnitude : NULL);
-    }
+        status = read_all(part, id, PEFT_B, out * r, b);
+    if (status == ZD_OK && what.has_magnitude)
+        status = read_all(part, id, PEFT_MAGNITUDE, out, magnitude);
+    if (status == ZD_OK)
+        adapter_merge(
+                &(struct adapter_merge){
+                        .in = what.in,
+                        .out = what.out,
+                        .r = what.r,
+                        .conv1d = param_is_conv1d(
+                                m->config, &m->table->params[id]),
+                        .scale = part->weight * what.scale,
+                        .a = a,
+                        .b = b,
+                        .magnitude = what.has_magnitude ? magnitude : NULL},
+                m->values, row);
     free(a);
     return status;
 }
 
-static enum zd_status read_base(struct merged *m, int id)
+/* What adapters are added to: the base's tensor, or the one saved for it. */
+static enum zd_status read_under(
+        const struct merged *m, int id, size_t begin, size_t count, float *out)
 {
-    size_t count = m->table->params[id].count;
-    for (int i = 0; i < m->part_count; i++)
-        if (of(&m->parts[i], id)->saved)
-            return peft_read(
-                    m->parts[i].adapter, of(&m->parts[i], id)->saved, 0, count,
-                    m->values);
-    return m->base->read(m->base->ctx, id, 0, count, m->values);
+    for (int i = 0; i < m->part_count; i++) {
+        const struct peft_source *source = &m->parts[i].source;
+        if (of(&m->parts[i], id).is_saved)
+            return source->read(source->ctx, id, PEFT_SAVED, begin, count, out);
+    }
+    return m->base->read(m->base->ctx, id, begin, count, out);
 }
 
 static enum zd_status merge_tensor(struct merged *m, int id)
 {
     const struct param *p = &m->table->params[id];
-    int64_t longest = p->shape[0] > p->shape[1] ? p->shape[0] : p->shape[1];
     m->id = -1;
     free(m->values);
-    free(m->row);
     m->values = malloc(p->count * sizeof *m->values);
-    m->row = malloc((size_t)longest * sizeof *m->row);
-    if (!m->values || !m->row)
+    if (!m->values)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "no memory to merge `%s`", p->name);
-    ZD_TRY(read_base(m, id));
+    ZD_TRY(read_under(m, id, 0, p->count, m->values));
     for (int i = 0; i < m->part_count; i++)
-        if (of(&m->parts[i], id)->a)
+        if (of(&m->parts[i], id).r)
             ZD_TRY(add_adapter(m, id, &m->parts[i]));
     m->id = id;
     return ZD_OK;
@@ -176,7 +183,7 @@ static enum zd_status merged_read(
 {
     struct merged *m = ctx;
     if (!is_adapted(m, id))
-        return m->base->read(m->base->ctx, id, begin, count, out);
+        return read_under(m, id, begin, count, out);
     if (m->id != id)
         ZD_TRY(merge_tensor(m, id));
     memcpy(out, m->values + begin, count * sizeof *out);
@@ -188,7 +195,6 @@ static void merged_close(void *ctx)
     struct merged *m = ctx;
     free(m->parts);
     free(m->values);
-    free(m->row);
     free(m);
 }
 
@@ -207,7 +213,7 @@ enum zd_status weights_open_merged(
     }
     for (int i = 0; i < part_count; i++)
         copy[i] = parts[i];
-    *m = (struct merged){base, config, table, copy, part_count, -1, NULL, NULL};
+    *m = (struct merged){base, config, table, copy, part_count, -1, NULL};
     *source_out = (struct weight_source){merged_read, merged_close, m};
     return ZD_OK;
 }

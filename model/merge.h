@@ -14,11 +14,23 @@
 #include "model/peft.h"
 #include "model/weights.h"
 
-struct merge_part {
-    const struct peft_adapter *adapter;
-    double weight;    /* any sign */
-    const char *name; /* for errors */
+/* What an adapter holds for one tensor. */
+struct merge_what {
+    int r; /* 0: no factors */
+    int in, out;
+    double scale;
+    bool has_magnitude, is_saved;
 };
+
+struct merge_part {
+    struct merge_what (*what)(const void *ctx, int id);
+    struct peft_source source; /* and the ctx of both */
+    double weight;             /* any sign */
+    const char *name;          /* for errors */
+};
+/* Of an adapter as PEFT stores it, which is borrowed. */
+struct merge_part merge_part_of_peft(
+        const struct peft_adapter *adapter, double weight, const char *name);
 
 /* E0324: a weight other than 1 with DoRA or modules_to_save; two adapters that
  * save one module, or of which one is DoRA, in one place. */

@@ -97,8 +97,7 @@ static enum zd_status place_lora(
                 tensor->name);
     struct peft_part *part = &a->parts[id];
     const struct param *p = &o->table->params[id];
-    bool turned = o->config->family == MODEL_GPT2 && p->unit > 0 &&
-                  strcmp(p->name, "lm_head.weight") != 0;
+    bool turned = param_is_conv1d(o->config, p);
     part->in = (int)p->shape[turned ? 0 : 1];
     part->out = (int)p->shape[turned ? 1 : 0];
     part->r = peft_config_rank(&a->config, module);

@@ -55,9 +55,9 @@ struct peft_source {
      * base's tensor `id`, row-major in the shapes above; PEFT_SAVED: as the
      * table has it. */
     enum zd_status (*read)(
-            void *ctx, int id, enum peft_kind kind, size_t begin, size_t count,
-            float *out);
-    void *ctx;
+            const void *ctx, int id, enum peft_kind kind, size_t begin,
+            size_t count, float *out);
+    const void *ctx;
 };
 
 /* Who cannot read what is written, as one line without its end; empty: peft,

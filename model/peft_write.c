@@ -70,8 +70,7 @@ static void list_tensors(struct writing *w)
         const struct param *p = &w->table->params[id];
         peft_module_name(w->config, w->table, id, module);
         if (is_target(w, id)) {
-            bool turned = w->config->family == MODEL_GPT2 &&
-                          strcmp(p->name, "lm_head.weight") != 0;
+            bool turned = param_is_conv1d(w->config, p);
             int64_t in = p->shape[turned ? 0 : 1];
             int64_t out = p->shape[turned ? 1 : 0];
             int r = peft_config_rank(w->adapter, module);

@@ -68,7 +68,7 @@ static void compare_with_peft(const char *name)
     struct weight_source merged;
     char path[PATH_BYTES + 32];
     setup(&m, name);
-    struct merge_part part = {&m.adapter, 1, name};
+    struct merge_part part = merge_part_of_peft(&m.adapter, 1, name);
     tiny_must(weights_open_merged(
             &m.base, &m.config, &m.table, &part, 1, &merged));
     snprintf(path, sizeof path, "%s/merged.safetensors", m.dir);
@@ -126,7 +126,8 @@ Test(model_merge, weights_of_adapters_add_up)
     struct weight_source merged;
     setup(&m, "llama_odd-head");
     struct merge_part parts[] = {
-            {&m.adapter, 1.5, "x"}, {&m.adapter, -1.5, "y"}};
+            merge_part_of_peft(&m.adapter, 1.5, "x"),
+            merge_part_of_peft(&m.adapter, -1.5, "y")};
     int o = param_table_find(
             &m.table, "model.layers.0.self_attn.o_proj.weight");
     /* beside the head, which is saved */
@@ -140,7 +141,7 @@ Test(model_merge, weights_of_adapters_add_up)
     cr_assert(distance < 1e-7);
     weights_close(&merged);
     parts[1].weight = -0.5;
-    struct merge_part one = {&m.adapter, 1, "x"};
+    struct merge_part one = merge_part_of_peft(&m.adapter, 1, "x");
     float *x, *y;
     tiny_must(weights_open_merged(
             &m.base, &m.config, &m.table, parts, 2, &merged));
@@ -163,17 +164,18 @@ Test(model_merge, what_is_no_sum_is_refused_by_name)
 {
     struct merging m;
     setup(&m, "gpt2-dora");
-    struct merge_part heavy = {&m.adapter, 2, "two"};
+    struct merge_part heavy = merge_part_of_peft(&m.adapter, 2, "two");
     cr_assert(merge_check(&m.table, &heavy, 1) == ZD_ERR_DATA);
     cr_assert(strstr(zd_error_get()->what, "two"));
     zd_error_clear();
-    struct merge_part both[] = {{&m.adapter, 1, "x"}, {&m.adapter, 1, "y"}};
+    struct merge_part both[] = {
+            merge_part_of_peft(&m.adapter, 1, "x"),
+            merge_part_of_peft(&m.adapter, 1, "y")};
     cr_assert(merge_check(&m.table, both, 2) == ZD_ERR_DATA);
     cr_assert(strstr(zd_error_get()->what, "DoRA"));
     zd_error_clear();
     teardown(&m);
     setup(&m, "llama-patterns");
-    heavy.adapter = both[0].adapter = both[1].adapter = &m.adapter;
     cr_assert(merge_check(&m.table, &heavy, 1) == ZD_ERR_DATA);
     zd_error_clear();
     cr_assert(merge_check(&m.table, both, 2) == ZD_ERR_DATA);

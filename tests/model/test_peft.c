@@ -242,8 +242,8 @@ Test(model_peft, ranks_and_scales_of_pefts_files)
 /* --- written and read again ----------------------------------------------- */
 
 static enum zd_status read_from(
-        void *ctx, int id, enum peft_kind kind, size_t begin, size_t count,
-        float *out)
+        const void *ctx, int id, enum peft_kind kind, size_t begin,
+        size_t count, float *out)
 {
     const struct peft_adapter *a = ctx;
     const struct peft_part *p = &a->parts[id];
@@ -304,8 +304,8 @@ Test(model_peft, what_is_written_reads_as_the_same_adapter)
 }
 
 static enum zd_status read_ones(
-        void *ctx, int id, enum peft_kind kind, size_t begin, size_t count,
-        float *out)
+        const void *ctx, int id, enum peft_kind kind, size_t begin,
+        size_t count, float *out)
 {
     for (size_t i = 0; i < count; i++)
         out[i] = 1;

@@ -1,9 +1,8 @@
 /* export_adapter.c - what becomes of a checkpoint of adapters: a PEFT adapter,
  * or the base with them merged into it. */
 #include "base/log.h"
-#include "model/adapter.h"
 #include "model/lora.h"
-#include "model/peft.h"
+#include "model/merge.h"
 #include "train/checkpoint/export.h"
 #include "train/checkpoint/pieces.h"
 
@@ -52,8 +51,8 @@ struct pieces {
 };
 
 static enum zd_status read_kind(
-        void *ctx, int id, enum peft_kind kind, size_t begin, size_t count,
-        float *out)
+        const void *ctx, int id, enum peft_kind kind, size_t begin,
+        size_t count, float *out)
 {
     const struct pieces *pieces = ctx;
     const struct param *weight = &pieces->table->params[id];
@@ -90,96 +89,88 @@ enum zd_status export_adapter(
 
 /* --- merged --------------------------------------------------------------- */
 
-/* The adapter of one weight at a time. */
 struct merged {
-    const struct checkpoint *checkpoint;
+    struct pieces pieces;
     const struct model_config *config;
-    const struct param_table *plain; /* of the model that is written */
     struct param_table adapted;
-    struct weight_source base;
-    int id; /* whose factors these are; -1: nobody's */
-    float *a, *b;
+    int *ids; /* (pieces.table->count) in `adapted`; owned */
+    struct weight_source base, sum;
 };
 
 static void merged_close(void *ctx)
 {
     struct merged *merged = ctx;
+    weights_close(&merged->sum);
     weights_close(&merged->base);
     param_table_fini(&merged->adapted);
-    free(merged->a);
-    free(merged->b);
+    free(merged->ids);
     free(merged);
 }
 
-static enum zd_status read_factor(
-        const struct merged *merged, int id, float **out)
+static struct merge_what what_of(const void *ctx, int id)
 {
-    const struct param *param = &merged->adapted.params[id];
-    free(*out);
-    *out = malloc(param->count * sizeof **out);
-    if (!*out)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
-    return pieces_read_weights(
-            merged->checkpoint, param->name, 0, param->count, *out);
+    const struct merged *merged = ctx;
+    const struct param *params = merged->adapted.params;
+    int at = merged->ids[id];
+    const struct adapter *adapter = &merged->adapted.adapters[at];
+    struct merge_what what = {.is_saved = params[at].trainable};
+    if (!adapter->r)
+        return what;
+    what.r = adapter->r;
+    what.scale = adapter->scale;
+    what.in = (int)params[adapter->a].shape[1];
+    what.out = (int)params[adapter->b].shape[0];
+    return what;
+}
+
+static enum zd_status merged_read_kind(
+        const void *ctx, int id, enum peft_kind kind, size_t begin,
+        size_t count, float *out)
+{
+    const struct merged *merged = ctx;
+    return read_kind(&merged->pieces, id, kind, begin, count, out);
 }
 
 static enum zd_status merged_read(
         void *ctx, int id, size_t begin, size_t count, float *out)
 {
-    struct merged *merged = ctx;
-    const struct param *weight = &merged->plain->params[id];
-    const struct param_table *adapted = &merged->adapted;
-    int at = param_table_find(adapted, weight->name);
-    const struct adapter *adapter = &adapted->adapters[at];
-    if (adapted->params[at].trainable)
-        return pieces_read_weights(
-                merged->checkpoint, weight->name, begin, count, out);
-    ZD_TRY(merged->base.read(merged->base.ctx, id, begin, count, out));
-    if (!adapter->r)
-        return ZD_OK;
-    if (merged->id != id) {
-        ZD_TRY(read_factor(merged, adapter->a, &merged->a));
-        ZD_TRY(read_factor(merged, adapter->b, &merged->b));
-        merged->id = id;
-    }
-    adapter_merge(
-            &(struct adapter_merge){
-                    .in = (int)adapted->params[adapter->a].shape[1],
-                    .out = (int)adapted->params[adapter->b].shape[0],
-                    .r = adapter->r,
-                    .conv1d = param_is_conv1d(merged->config, weight),
-                    .scale = adapter->scale,
-                    .a = merged->a,
-                    .b = merged->b},
-            begin, count, out);
-    return ZD_OK;
+    const struct merged *merged = ctx;
+    return merged->sum.read(merged->sum.ctx, id, begin, count, out);
 }
 
 static enum zd_status open_base(
         const struct merged *merged, const struct export_request *request,
         struct weight_source *out)
 {
-    const char *path = base_of(merged->checkpoint);
+    const struct param_table *plain = merged->pieces.table;
+    const char *path = base_of(merged->pieces.checkpoint);
     if (request->open_base)
-        return request->open_base(
-                request->ctx, merged->config, merged->plain, out);
+        return request->open_base(request->ctx, merged->config, plain, out);
     if (!path)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0328",
                 "%s holds an adapter of a model that came from no folder",
                 request->path);
-    return weights_open_hf(path, merged->config, merged->plain, NULL, out);
+    return weights_open_hf(path, merged->config, plain, NULL, out);
 }
 
 static enum zd_status adapt(struct merged *merged)
 {
     struct peft_config adapter;
+    const struct param_table *plain = merged->pieces.table;
     ZD_TRY(param_table_build(merged->config, NULL, 0, &merged->adapted));
-    ZD_TRY(config_of(merged->checkpoint, &adapter));
+    ZD_TRY(config_of(merged->pieces.checkpoint, &adapter));
     enum zd_status status =
             lora_extend(merged->config, &adapter, NULL, &merged->adapted);
     peft_config_fini(&adapter);
-    return status;
+    ZD_TRY(status);
+    merged->ids = calloc((size_t)plain->count, sizeof *merged->ids);
+    if (!merged->ids)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
+    for (int id = 0; id < plain->count; id++)
+        merged->ids[id] =
+                param_table_find(&merged->adapted, plain->params[id].name);
+    return checkpoint_match_model(merged->pieces.checkpoint, &merged->adapted);
 }
 
 enum zd_status export_open_merged(
@@ -190,15 +181,16 @@ enum zd_status export_open_merged(
     struct merged *merged = calloc(1, sizeof *merged);
     if (!merged)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
-    merged->checkpoint = checkpoint;
+    merged->pieces = (struct pieces){checkpoint, table};
     merged->config = config;
-    merged->plain = table;
-    merged->id = -1;
+    struct merge_part part = {
+            what_of, {merged_read_kind, merged}, 1, request->path};
     enum zd_status status = adapt(merged);
     if (status == ZD_OK)
         status = open_base(merged, request, &merged->base);
     if (status == ZD_OK)
-        status = checkpoint_match_model(checkpoint, &merged->adapted);
+        status = weights_open_merged(
+                &merged->base, config, table, &part, 1, &merged->sum);
     if (status != ZD_OK) {
         merged_close(merged);
         return status;
