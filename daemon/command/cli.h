@@ -22,7 +22,7 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     int64_t world, per_node, max_steps, stop_after, max_new_tokens, seed;
     double temperature, top_p;
     int64_t count;
-    bool print, json, quiet, double_quant, verbose, no_progress, ids;
+    bool print, json, quiet, double_quant, merge, verbose, no_progress, ids;
     bool fit;
     bool temperature_given;
 };

@@ -31,9 +31,16 @@ enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
     if (args->double_quant && !is_nf4)
         return ZD_FAIL(
                 ZD_ERR_USAGE, "E0101", "--double-quant needs --quantize nf4");
-    return train_export(
-            args->line.operands[0], args->out, args->dtype != NULL,
-            dtype_of(args, DTYPE_FP32), args->quantize ? &quantise : NULL);
+    if (args->base && !args->merge)
+        return ZD_FAIL(ZD_ERR_USAGE, "E0101", "--base needs --merge");
+    enum dtype dtype = dtype_of(args, DTYPE_FP32);
+    return train_export(&(struct train_export){
+            .path = args->line.operands[0],
+            .out_dir = args->out,
+            .dtype = args->dtype ? &dtype : NULL,
+            .quantise = args->quantize ? &quantise : NULL,
+            .merges = args->merge,
+            .base = args->base});
 }
 
 /* --- adapters --- */

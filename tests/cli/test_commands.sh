@@ -135,6 +135,20 @@ odd=$fixtures/llama_odd/model
 cp -r "$fixtures/adapters/llama_odd-head" head
 ok 'two adapters that save one head' eval 'call 65 merge --base "$odd" --adapter head --adapter head -o no && has "lm_head" err'
 
+# --- a checkpoint of adapters ---
+sed -e "s|^path = \"tests/fixtures|path = \"$fixtures|" -e 's/^max_steps.*/max_steps = 2/' "$fixtures/llama/job.toml" >lora.toml
+printf '[lora]\nenabled = true\nr = 4\n[checkpoint]\nexport = "hf"\n' >>lora.toml
+ok 'a run of adapters' call 0 --job lora.toml --set job.output_dir=tuned --set optim.learning_rate=0.05
+a=tuned/checkpoint-000002
+ok 'export of its checkpoint: the adapter' eval 'call 0 export $a -o tuned-peft && [ -s tuned-peft/adapter_config.json ] && [ ! -e tuned-peft/model.safetensors ]'
+ok 'export --merge: the model, as the run wrote it' eval 'call 0 export $a -o tuned-hf --merge && cmp tuned/hf/model.safetensors tuned-hf/model.safetensors'
+ok '  as zerod merge has it' eval 'call 0 merge --base "$base" --adapter tuned-peft -o tuned-too --dtype fp32 && cmp tuned-hf/model.safetensors tuned-too/model.safetensors'
+ok '  onto a base by name' eval 'cp -r "$base" moved-base && call 0 export $a -o tuned-3 --merge --base moved-base && cmp tuned-hf/model.safetensors tuned-3/model.safetensors'
+ok '  onto another one' eval 'call 65 export $a -o no --merge --base "$fixtures/qwen3/model" && [ ! -e no ]'
+ok '  in codes' eval 'call 0 export $a -o tuned-nf4 --merge --quantize nf4 && grep -q bitsandbytes tuned-nf4/config.json'
+ok 'export --merge of a whole model' eval 'call 65 export $c -o no --merge && has "E0328.*no adapter" err && [ ! -e no ]'
+ok 'export --base without --merge' call 64 export $a -o no --base "$base"
+
 # --- the rest of the run ---
 ok 'the run goes on to its end' call 0 --job job.toml --resume auto
 ok '  from step 2' eval '! has "^step [12]/3" err && has "^step 3/3" err && [ -s run/hf/model.safetensors ]'

@@ -263,17 +263,25 @@ enum zd_status checkpoint_verify(const char *path, bool json, FILE *out)
     return status;
 }
 
-enum zd_status train_export(
-        const char *path, const char *out_dir, bool dtype_given,
-        enum dtype dtype, const struct quantise_options *quantise)
+static enum zd_status open_named_base(
+        const void *ctx, const struct model_config *config,
+        const struct param_table *table, struct weight_source *source_out)
+{
+    return weights_open_hf(ctx, config, table, NULL, source_out);
+}
+
+enum zd_status train_export(const struct train_export *options)
 {
     struct export_request request = {
-            .path = path,
-            .out_dir = out_dir,
-            .dtype = dtype_given ? &dtype : NULL,
+            .path = options->path,
+            .out_dir = options->out_dir,
+            .dtype = options->dtype,
             .max_shard_bytes = 5000000000u,
-            .quantise = quantise,
-            .check = CHECKPOINT_DIGESTS};
-    ZD_TRY(check_folder(path));
-    return help_to_choose(path, export_checkpoint(NULL, &request));
+            .quantise = options->quantise,
+            .check = CHECKPOINT_DIGESTS,
+            .merges = options->merges,
+            .open_base = options->base ? open_named_base : NULL,
+            .ctx = options->base};
+    ZD_TRY(check_folder(options->path));
+    return help_to_choose(options->path, export_checkpoint(NULL, &request));
 }

@@ -13,11 +13,18 @@ enum zd_status checkpoint_ls(const char *path, bool json, FILE *out);
 enum zd_status checkpoint_show(const char *path, bool json, FILE *out);
 enum zd_status checkpoint_verify(const char *path, bool json, FILE *out);
 
-/* Write checkpoint `path` as a Hugging Face directory `out_dir`, streaming. The
- * element type is the checkpoint's export type unless `dtype_given`; with
- * `quantise` the layers' linear weights are in codes. */
-enum zd_status train_export(
-        const char *path, const char *out_dir, bool dtype_given,
-        enum dtype dtype, const struct quantise_options *quantise);
+struct train_export {
+    const char *path, *out_dir;
+    const enum dtype *dtype; /* NULL: the checkpoint's export type */
+    const struct quantise_options *quantise; /* NULL: no codes */
+    /* Of a checkpoint of adapters: the model with them merged in, and where
+     * their base is; NULL: where the checkpoint says. Else the adapter. */
+    bool merges;
+    const char *base;
+};
+/* Write a checkpoint as a Hugging Face directory, or what it has of an adapter
+ * as PEFT has it, streaming. With `quantise` the layers' linear weights are in
+ * codes. */
+enum zd_status train_export(const struct train_export *options);
 
 #endif

@@ -102,7 +102,8 @@ static bool exports(const char *whole, const char *checkpoint)
 {
     char out[PATH_MAX], command[3 * PATH_MAX];
     snprintf(out, sizeof out, "%s/hf", job_threads_dir());
-    if (train_export(checkpoint, out, false, DTYPE_FP32, NULL) != ZD_OK)
+    if (train_export(&(struct train_export){
+                .path = checkpoint, .out_dir = out}) != ZD_OK)
         return false;
     snprintf(
             command, sizeof command,
@@ -168,7 +169,8 @@ int main(void)
     snprintf(many, sizeof many, "%s/many", job_threads_dir());
     snprintf(old, sizeof old, "%s/old", job_threads_dir());
     tap_ok(train(whole, 1, "zero.stage=0"), "a run of one rank");
-    tap_ok(train_export(from, hf, false, DTYPE_FP32, NULL) == ZD_OK,
+    tap_ok(train_export(&(struct train_export){.path = from, .out_dir = hf}) ==
+                   ZD_OK,
            "its export");
     tap_ok(reshard(from, many, SHARDS, 3), "its checkpoint as %d shards",
            SHARDS);
