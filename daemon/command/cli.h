@@ -20,7 +20,7 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     const char *device_memory, *host_memory, *disk;
     struct cli_list sets, adapters;
     int64_t world, per_node, max_steps, stop_after, max_new_tokens, seed;
-    double temperature, top_p;
+    double temperature, top_p, price;
     int64_t count;
     bool print, json, quiet, double_quant, merge, verbose, no_progress, ids;
     bool fit;
@@ -54,6 +54,10 @@ cli_command_fn command_data_decode;
 cli_command_fn command_data_inspect;
 cli_command_fn command_completions;
 
+/* What a job is planned for: --machine, or what its backend is taken for. */
+struct plan_machine;
+const struct plan_machine *cli_machine(
+        const struct cli_args *args, const struct job *job);
 /* `zerod plan` with --fit, --max, --min; a job is loaded, its GPU is open. */
 enum zd_status command_plan_fit(
         const struct cli_args *args, const struct job *job);

@@ -27,6 +27,7 @@ static const struct cli_option options[] = {
 {"max", 0, "batch|seq|model", CLI_CHOICE, ARG(max), "batch|seq|model", "The most of this that fits, all else as it is (with --fit: or changed)"},
 {"min", 0, "world", CLI_CHOICE, ARG(min), "world", "The fewest ranks that the job fits on"},
 {"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "h100|h200|a100|4090|cpu", "Predict for this machine"},
+{"price", 0, "P", CLI_REAL, ARG(price), NULL, "What a device costs for an hour, to price the job by its predicted time"},
 {"print", 0, NULL, CLI_FLAG, ARG(print), NULL, "Show every resolved value and where it came from"},
 {"format", 0, "text|json", CLI_CHOICE, ARG(format), "text|json", "Form of the result"},
 {"out", 'o', "DIR", CLI_TEXT, ARG(out), NULL, "Folder to write"},
@@ -53,7 +54,7 @@ static const struct cli_command commands[] = {
     "Train; the command may be left out: zerod --job FILE", command_run, "commands", NULL},
 {"validate", "FILE", 0, 1, "job world print format set", "",
     "Check a job file, all problems at once", command_validate, "commands", NULL},
-{"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow write max min machine format set", "",
+{"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow write max min machine price format set", "",
     "Memory and traffic of a job on N ranks; what would fit", command_plan, "commands",
     "--world is needed, but for --min. Of the model its config.json is all that is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
     "K of them in a node, and NCCL between them where this zerod was built with it."},
@@ -109,10 +110,11 @@ static enum zd_status check_plan(const struct cli_args *args)
                "--max nor --min";
     else if (args->allow && !args->fit)
         what = "changes more for --fit alone: --allow needs --fit";
-    else if (
-            (args->disk || args->machine) && !args->fit && !args->max &&
-            !args->min)
-        what = "looks at --disk and --machine with --fit, --max and --min";
+    else if (args->disk && !args->fit && !args->max && !args->min)
+        what = "looks at --disk with --fit, --max and --min";
+    else if (args->price > 0 && (args->fit || args->max || args->min))
+        what = "prices the job as it is: --price is without --fit, --max and "
+               "--min";
     if (!what)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_USAGE, "E0101", "`zerod plan` %s", what);

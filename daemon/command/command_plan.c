@@ -2,6 +2,7 @@
  * would. */
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
+#include "train/plan/advice.h"
 #include "train/train.h"
 
 #include <inttypes.h>
@@ -70,6 +71,31 @@ static struct device *open_gpu(const struct device_options *options)
     return device;
 }
 
+static enum zd_status tell_one(
+        const struct cli_args *args, const struct job *job,
+        const struct job_plan *plan)
+{
+    struct output output;
+    struct plan_advice advice;
+    const struct plan_machine *machine = cli_machine(args, job);
+    ZD_TRY(plan_advise(
+            job_options(job), plan, machine, (int)args->per_node, args->price,
+            &advice));
+    if (cli_wants_json(args)) {
+        json_t *json = job_plan_json(plan, NULL);
+        json_object_set_new(
+                json, "predicted", plan_advice_json(&advice, plan, machine));
+        output_json(json);
+        json_decref(json);
+        return ZD_OK;
+    }
+    FILE *stream = output_begin(&output);
+    job_plan_print(plan, stream);
+    plan_advice_print(&advice, plan, machine, stream);
+    output_end(&output);
+    return ZD_OK;
+}
+
 static enum zd_status plan_one(
         const struct cli_args *args, const struct job *job)
 {
@@ -79,15 +105,7 @@ static enum zd_status plan_one(
             &plan);
     if (status == ZD_OK) {
         warn_of_machine(&plan);
-        if (cli_wants_json(args)) {
-            json_t *json = job_plan_json(&plan, NULL);
-            output_json(json);
-            json_decref(json);
-        } else {
-            struct output output;
-            job_plan_print(&plan, output_begin(&output));
-            output_end(&output);
-        }
+        status = tell_one(args, job, &plan);
         job_plan_fini(&plan);
     }
     return status;

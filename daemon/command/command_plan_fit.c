@@ -3,6 +3,7 @@
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "daemon/job/value_words.h"
+#include "train/plan/advice.h"
 #include "train/plan/search.h"
 
 #include <inttypes.h>
@@ -71,32 +72,12 @@ static enum zd_status read_search(
             .job = job_options(job),
             .world = (int)(args->world ? args->world : 1),
             .local_size = (int)args->per_node};
-    if (args->machine)
-        out->machine = plan_machine_find(args->machine);
-    else
-        out->machine =
-                plan_machine_default(device_resolve(out->job->device.backend));
+    out->machine = cli_machine(args, job);
     ZD_TRY(read_allow(args->allow, &out->allow));
     return read_disk(args->disk, &out->disk);
 }
 
 /* --- --fit, as it is told ------------------------------------------------- */
-
-static json_t *predicted_json(const struct plan_prediction *predicted)
-{
-    json_t *busy = json_object();
-    for (int r = 0; r < PLAN_RESOURCES; r++)
-        json_object_set_new(
-                busy, plan_resource_name((enum plan_resource)r),
-                json_real(predicted->busy[r]));
-    return json_pack(
-            "{s:f, s:f, s:s, s:{s:f, s:f}, s:o}", "step_seconds",
-            predicted->step_seconds, "tokens_per_second",
-            predicted->tokens_per_second, "binds",
-            plan_resource_name(predicted->binds), "phases", "micro_batches",
-            predicted->micro_seconds, "update", predicted->update_seconds,
-            "busy", busy);
-}
 
 static json_t *found_json(
         const struct plan_search *search, const struct plan_found *found)
@@ -115,7 +96,7 @@ static json_t *found_json(
             words, "bytes", "device", (json_int_t)found->device, "host",
             (json_int_t)found->host, "pinned", (json_int_t)found->pinned,
             "disk", (json_int_t)found->disk, "predicted",
-            predicted_json(&found->predicted));
+            plan_prediction_json(&found->predicted));
 }
 
 static void print_json(

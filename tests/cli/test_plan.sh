@@ -121,6 +121,18 @@ ok 'the job itself is not written over' call 64 "${fitted[@]}" --fit --write job
 ok 'nothing fits: the smallest machine is named' eval 'call 69 plan --job job.toml --world 1 --fit --device-memory 100KB --host-memory 1MB &&
     has "E0607" err && has "smallest machine that would do has, for each rank, [0-9.]+ GiB of device memory" err'
 
+# --- the time that is predicted ---
+number() { sed -n "s/.*\"$1\": \([0-9.e-]*\),*$/\1/p" out | head -n 1; }
+ok 'a plan says how long a step takes' eval 'call 0 plan --job job.toml --world 2 && has "^predicted [0-9.e-]+ s a step, [0-9.e+]+ tokens/s, on cpu, by its table$" out &&
+    has "^ +3 steps: [0-9.e-]+ days$" out && has " binds: twice as fast, a step would take " out'
+ok '  and what it costs' eval 'call 0 plan --job job.toml --world 2 --price 2.5 --machine h100 && has "days, [0-9.]+ at 2.5 for a device and hour$" out'
+ok '  what helps most is taken from there' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=full --format json &&
+    before=$(number step_seconds) && line=$(arguments) && [ -n "$line" ] &&
+    after=$(sed -n "/\"change\"/,/}/s/.*\"step_seconds\": \([0-9.e-]*\),*$/\1/p" out) &&
+    call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=full $line --format json &&
+    awk -v told="$after" -v is="$(number step_seconds)" -v was="$before" "BEGIN { exit !(told == is && is < was) }"'
+ok '  steps that the data alone tells: for a number of tokens' eval 'call 0 plan --job job.toml --world 1 --set train.max_steps=-1 && has "1e9 tokens: " out'
+
 # --- the most and the fewest ---
 one=(plan --job job.toml --world 1 --device-memory 30MiB --host-memory 64MiB)
 value() { sed -n 's/.*"value": \([0-9]*\).*/\1/p' out; }
@@ -151,6 +163,8 @@ done <<'ROWS'
 64|--world 2 --fit --allow optim,everything
 64|--world 2 --fit --allow lora
 64|--world 2 --disk 1TB
+64|--world 2 --fit --price 2
+64|--world 2 --price -2
 64|--world 2 --fit --machine abacus
 78|--world 2 --device-memory much
 78|--world 2 --host-memory -1GB

@@ -86,10 +86,15 @@ static const struct plan_machine machines[] = {
          .inside = 4 * GIGA,
          .between = 1 * GIGA,
          .latency = 20e-6,
-         .disk = 1 * GIGA},
+         .disk = 1 * GIGA,
+         .shares_cores = true},
 };
 #undef TERA
 #undef GIGA
+
+const int plan_rate_tokens[RATE_TOKENS] = {32, 128, 512, 2048};
+const int plan_rate_widths[RATE_WIDTHS] = {64, 256, 1024, 4096};
+const int plan_rate_lengths[RATE_LENGTHS] = {64, 256, 1024};
 
 enum { MACHINES = sizeof machines / sizeof machines[0] };
 

@@ -7,8 +7,27 @@
 #include "base/device/device.h"
 #include "base/number/dtype.h"
 
+/* What was measured here (calibration.h), in a compute type of 16 bits and in
+ * fp32; a rate of 0 was not measured. Counted as cost.c does. */
+enum { RATE_TYPES = 2, RATE_TOKENS = 4, RATE_WIDTHS = 4, RATE_LENGTHS = 3 };
+extern const int plan_rate_tokens[RATE_TOKENS];   /* rows of a product, .. */
+extern const int plan_rate_widths[RATE_WIDTHS];   /* .. its other two sides */
+extern const int plan_rate_lengths[RATE_LENGTHS]; /* of a sequence */
+enum { RATE_FORWARD, RATE_BACKWARD, RATE_PASSES };
+struct plan_rates {
+    /* FLOP/s; attention counts what causal attention needs */
+    double products[RATE_PASSES][RATE_TOKENS][RATE_WIDTHS];
+    double attention[RATE_PASSES][RATE_LENGTHS];
+    /* elements/s */
+    double norm[RATE_PASSES], activation[RATE_PASSES], add, rope, loss;
+    double update;      /* AdamW, states in 32 bits, */
+    double update_8bit; /* .. and in 8 */
+    double round;       /* gradients to the compute type */
+    double squares;     /* of gradients, for the norm */
+};
+
 struct plan_machine {
-    const char *name, *what, *source; /* static */
+    const char *name, *what, *source; /* static, but for one measured */
     double products_16, products_32;  /* FLOP/s of large products, bf16 or fp16
                                          and fp32 */
     double half_tokens; /* rows at which a product has half of that */
@@ -20,7 +39,11 @@ struct plan_machine {
                                others */
     double latency;         /* seconds of a step of a collective */
     double disk;            /* bytes/s of a rank, each way */
-    bool is_measured;       /* here; else nobody has compared it with a run */
+    bool shares_cores; /* collectives, copies and updates on the host take their
+                          time from what computes: the CPU device */
+    bool is_measured;  /* here; else nobody has compared it with a run */
+    bool wire_is_measured;
+    const struct plan_rates *rates; /* (RATE_TYPES): 16 bits, fp32; NULL */
 };
 
 /* NULL: there is none of this name. */

@@ -6,13 +6,18 @@
  *
  * Each resource does one thing at a time, in the order of the program. A
  * gather begins where zero's program says (zero_move.start); a gradient is
- * reduced when its unit is done; the update waits for the norm of all.
- * Micro-batches from the third on are like the second. */
+ * reduced when its unit is done; the update waits for the norm of all. What an
+ * update makes is used in the next step, unit by unit: gathers of stages 1 and
+ * 2 and updates on the host go on beside its forward pass. So two steps are
+ * laid, and the second is told. Micro-batches from the third on are like the
+ * second. */
 #include "train/plan/predict.h"
 
+#include "train/plan/cost.h"
 #include "train/plan/fit.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { MICROS_MAX = 3 };
 
@@ -23,22 +28,32 @@ const char *plan_resource_name(enum plan_resource resource)
     return names[resource];
 }
 
-struct unit_work {
-    double forward;  /* seconds of its forward pass; backward is twice that */
-    double gather;   /* bytes of all its parameters that are cut */
-    double grads;    /* elements of its gradient */
-    double residual; /* bytes of its input, where that goes to the host */
+const char *plan_part_name(enum plan_part part)
+{
+    static const char *const names[] = {
+            "forward", "backward", "reduce", "update", "gather"};
+    return names[part];
+}
+
+struct unit_state {
+    struct unit_cost cost;
+    double made;   /* when its parameters were updated where they live */
+    double spread; /* .. and gathered, at stages 1 and 2 */
+    bool is_spread;
 };
 
 struct schedule {
     const struct job_plan *plan;
     const struct plan_machine *machine;
-    struct unit_work *units; /* (unit_count) */
+    struct unit_state *units; /* (unit_count) */
     struct unit_event *events;
     int event_count, micros; /* micro-batches that are laid out */
+    int next_spread;         /* unit whose gather begins next */
     double *end;             /* by move: when it was done */
     double free_at[PLAN_RESOURCES], busy[PLAN_RESOURCES];
-    double now;        /* compute has come so far */
+    double parts[PLAN_PARTS];
+    double now;        /* the thread that trains has come so far */
+    double begin;      /* of the step */
     double grads_done; /* the last gradient is where it is updated */
 };
 
@@ -51,8 +66,12 @@ static double use(
         struct schedule *s, enum plan_resource resource, double ready,
         double seconds)
 {
-    s->free_at[resource] = latest(s->free_at[resource], ready) + seconds;
+    bool is_cores = resource != PLAN_DISK && s->machine->shares_cores;
+    double *cores = &s->free_at[PLAN_COMPUTE];
     s->busy[resource] += seconds;
+    s->free_at[resource] = latest(s->free_at[resource], ready) + seconds;
+    if (resource != PLAN_COMPUTE && is_cores)
+        *cores = latest(*cores, ready) + seconds;
     return s->free_at[resource];
 }
 
@@ -61,283 +80,277 @@ static void compute(struct schedule *s, double ready, double seconds)
     s->now = use(s, PLAN_COMPUTE, latest(ready, s->now), seconds);
 }
 
-/* --- what things cost ----------------------------------------------------- */
-
-/* A collective over so many bytes, all ranks' together: within nodes, and in
- * two levels between them. */
-static double wire_seconds(const struct schedule *s, double bytes)
+/* A collective over so many bytes. The cores' are made by the thread that
+ * trains. */
+static double collect(struct schedule *s, double ready, double bytes)
 {
-    const struct job_plan *plan = s->plan;
-    const struct plan_machine *machine = s->machine;
-    double world = plan->world, node = plan->node_size;
-    if (plan->world < 2 || bytes <= 0)
-        return 0;
-    if (node < 1 || node > world)
-        node = world;
-    double nodes = world / node, share = bytes / world;
-    return machine->latency * ((node - 1) + (nodes - 1)) +
-           share * nodes * (node - 1) / machine->inside +
-           share * (nodes - 1) / machine->between;
+    double seconds = cost_wire(s->plan, s->machine, bytes);
+    double done = use(s, PLAN_WIRE, ready, seconds);
+    if (s->machine->shares_cores && seconds > 0)
+        s->now = latest(s->now, ready) + seconds;
+    return done;
 }
 
-static double products_per_second(const struct schedule *s, double tokens)
+static int head_of(const struct schedule *s)
 {
-    const struct plan_machine *machine = s->machine;
-    double peak = s->plan->zero.request.dtype == DTYPE_FP32
-                          ? machine->products_32
-                          : machine->products_16;
-    return peak * tokens / (tokens + machine->half_tokens);
+    return s->plan->table.unit_count - 1;
 }
 
-/* Elements that pass through memory for a token of a layer beside the
- * products: norms, rotations, sums, activations. */
-static double layer_traffic(const struct model_config *config)
-{
-    return 20.0 * config->hidden_size + 6.0 * config->intermediate_size;
-}
-
-static void measure_unit(struct schedule *s, int unit)
-{
-    const struct job_plan *plan = s->plan;
-    const struct model_config *config = &plan->config;
-    const struct param_table *table = &plan->table;
-    const struct zero_plan *zero = &plan->zero;
-    struct unit_work *work = &s->units[unit];
-    double tokens = (double)plan->shape.B * plan->shape.T, weights = 0;
-    double width = (double)dtype_bytes(zero->request.dtype);
-    bool is_head = unit == table->unit_count - 1;
-    bool is_layer = unit > 0 && !is_head;
-    for (int id = table->unit_first[unit];
-         id < table->unit_first[unit + 1] && unit > 0; id++)
-        if (table->params[id].dims == 2)
-            weights += (double)table->params[id].count;
-    if (is_head && config->tied)
-        weights += (double)config->vocab_size * config->hidden_size;
-    double flops = 2 * weights * tokens;
-    if (is_layer)
-        flops +=
-                2.0 * plan->shape.T * config->heads * config->head_dim * tokens;
-    double elements = is_layer  ? layer_traffic(config)
-                      : is_head ? (double)config->vocab_size
-                                : (double)config->hidden_size;
-    work->forward = flops / products_per_second(s, tokens) +
-                    elements * tokens * width / s->machine->memory +
-                    s->machine->launch;
-    for (int i = zero->unit_segments[unit]; i < zero->unit_segments[unit + 1];
-         i++) {
-        const struct zero_segment *segment = &zero->segments[i];
-        if (!segment->persistent)
-            work->gather += (double)zero_segment_bytes(segment, segment->count);
-        if (segment->trainable)
-            work->grads += (double)segment->count;
-    }
-    if (is_layer && plan->shape.offload_activations)
-        work->residual = tokens * config->hidden_size * width;
-}
-
-/* --- micro-batches -------------------------------------------------------- */
+/* --- parameters come ------------------------------------------------------ */
 
 /* Parameters of a unit come to where compute finds them. */
 static double fetch(struct schedule *s, int unit, double begin)
 {
     const struct zero_plan *zero = &s->plan->zero;
-    const struct unit_work *work = &s->units[unit];
-    double shard = work->gather / s->plan->world, ready = begin;
+    const struct unit_cost *cost = &s->units[unit].cost;
+    double shard = cost->gather / s->plan->world;
+    double ready = latest(begin, s->units[unit].made);
     if (zero->request.offload.params == OFFLOAD_NVME)
         ready = use(s, PLAN_DISK, ready, shard / s->machine->disk);
     if (zero->params_on_host)
         ready = use(s, PLAN_UP, ready, shard / s->machine->link);
-    return use(s, PLAN_WIRE, ready, wire_seconds(s, work->gather));
+    return collect(s, ready, cost->gather);
 }
 
-/* A unit's gradient is complete: reduced if it is time, and brought down. */
-static void give_gradient(struct schedule *s, int unit, bool is_last)
+static void spread_begin(struct schedule *s, int unit)
 {
-    const struct zero_plan *zero = &s->plan->zero;
-    double count = s->units[unit].grads;
-    double bytes = count * (double)dtype_bytes(zero->grad_dtype);
-    double done = s->now;
-    if (count <= 0)
-        return;
-    if (zero->grads_cut || is_last)
-        done = use(s, PLAN_WIRE, done, wire_seconds(s, bytes));
-    if (is_last && !zero->states_cut)
-        done = use(s, PLAN_WIRE, done, wire_seconds(s, bytes));
-    if (zero->states_on_host && (zero->grads_pass || is_last)) {
-        double held = zero->states_cut ? bytes / s->plan->world : bytes;
-        done = use(s, PLAN_DOWN, done, held / s->machine->link);
-        if (zero->request.accumulate_on_host)
-            done = use(s, PLAN_HOST, done, 3 * held / s->machine->host);
+    struct unit_state *at = &s->units[unit];
+    at->spread = collect(s, at->made, at->cost.spread);
+    at->is_spread = true;
+    if (!s->plan->zero.request.options.overlap_comm)
+        s->now = latest(s->now, at->spread);
+}
+
+/* As far ahead as the program goes: behind updates on the device all of them,
+ * behind those on the host the next unit's. */
+static void spread_until(struct schedule *s, int end)
+{
+    for (; s->next_spread < end; s->next_spread++) {
+        if (s->plan->zero.states_on_host)
+            s->now = latest(s->now, s->units[s->next_spread].made);
+        if (s->units[s->next_spread].cost.spread > 0)
+            spread_begin(s, s->next_spread);
     }
-    s->grads_done = latest(s->grads_done, done);
+}
+
+static bool gathers_updated(const struct schedule *s)
+{
+    return s->plan->zero.states_cut && s->plan->world > 1;
+}
+
+/* What the last update made of a unit is there. */
+static double wait_updated(struct schedule *s, int unit)
+{
+    int units = s->plan->table.unit_count;
+    int next = unit + 2 < units ? unit + 2 : units;
+    double ready = s->units[unit].made;
+    if (gathers_updated(s)) {
+        spread_until(s, s->plan->zero.states_on_host ? next : units);
+        if (s->units[unit].is_spread)
+            ready = latest(ready, s->units[unit].spread);
+    }
+    return ready;
 }
 
 static void acquire(struct schedule *s, int i, bool is_backward)
 {
     const struct zero_plan *zero = &s->plan->zero;
     struct unit_event event = s->events[i % s->event_count];
-    const struct unit_work *work = &s->units[event.unit];
+    const struct unit_cost *cost = &s->units[event.unit].cost;
     bool recomputes = s->plan->shape.checkpointing.mode != CHECKPOINTING_NONE;
-    double ready = 0;
+    bool is_head = event.unit == head_of(s);
+    double ready = wait_updated(s, event.unit);
     if (zero->params_cut && zero->train_moves[i].gather) {
         int start = zero->train_moves[i].start;
-        double begin = start == i ? s->now : start < 0 ? 0 : s->end[start];
-        ready = fetch(s, event.unit, begin);
+        double begin = start == i  ? s->now
+                       : start < 0 ? s->begin
+                                   : s->end[start];
+        ready = latest(ready, fetch(s, event.unit, begin));
     }
-    if (is_backward && work->residual > 0)
+    if (is_backward && cost->residual > 0)
         ready =
                 latest(ready, use(s, PLAN_UP, i > 1 ? s->end[i - 2] : 0,
-                                  work->residual / s->machine->link));
-    bool is_head = event.unit == s->plan->table.unit_count - 1;
-    double share = is_head ? 3 : is_backward ? recomputes : 1;
-    compute(s, ready, share * work->forward);
-    if (!is_backward && work->residual > 0)
-        use(s, PLAN_DOWN, s->now, work->residual / s->machine->link);
+                                  cost->residual / s->machine->link));
+    compute(s, ready,
+            is_head || !is_backward || recomputes ? cost->forward : 0);
+    if (!is_backward && cost->residual > 0)
+        use(s, PLAN_DOWN, s->now, cost->residual / s->machine->link);
+}
+
+/* --- gradients go --------------------------------------------------------- */
+
+/* From the last gradient on, or with clipping = "undo" from its own. */
+static void update_on_host(struct schedule *s, int unit, double begin)
+{
+    const struct job_plan *plan = s->plan;
+    const struct zero_request *request = &plan->zero.request;
+    struct unit_state *at = &s->units[unit];
+    double count = at->cost.update, done;
+    double all = plan->zero.states_cut
+                         ? (double)plan->zero.trainable_count / plan->world
+                         : (double)plan->zero.trainable_count;
+    if (count <= 0)
+        return;
+    done = use(s, PLAN_HOST, begin, cost_update_host(plan, s->machine, count));
+    if (request->offload.optimizer == OFFLOAD_NVME)
+        done =
+                latest(done, use(s, PLAN_DISK, begin,
+                                 2 * (double)plan->arena.bytes[ARENA_DISK] *
+                                         count / all / s->machine->disk));
+    if (!plan->zero.params_on_host)
+        done = use(
+                s, PLAN_UP, done,
+                count * (double)dtype_bytes(request->dtype) / s->machine->link);
+    at->made = done;
+}
+
+/* A unit's gradient is complete: rounded, reduced if it is time, and brought
+ * down. */
+static void give_gradient(struct schedule *s, int unit, bool is_last)
+{
+    const struct zero_plan *zero = &s->plan->zero;
+    const struct unit_cost *cost = &s->units[unit].cost;
+    double bytes = cost->grads * (double)dtype_bytes(zero->grad_dtype);
+    if (cost->grads <= 0)
+        return;
+    compute(s, 0, cost->round);
+    double done = s->now;
+    if (zero->grads_cut || is_last)
+        done = collect(s, done, bytes);
+    if (is_last && !zero->states_cut)
+        done = collect(s, done, bytes);
+    if (zero->states_on_host && (zero->grads_pass || is_last)) {
+        double held = zero->states_cut ? bytes / s->plan->world : bytes;
+        done = use(s, PLAN_DOWN, done, held / s->machine->link);
+        if (zero->request.accumulate_on_host)
+            done = use(s, PLAN_HOST, done, 3 * held / s->machine->host);
+        if (is_last && !zero->block_count &&
+            zero->request.offload.clipping == OFFLOAD_CLIP_UNDO)
+            update_on_host(s, unit, done);
+    }
+    s->grads_done = latest(s->grads_done, done);
 }
 
 /* The head's gradient is made with the loss, that of the embedding last. */
 static void lay_micro(struct schedule *s, int micro, bool is_last)
 {
-    int head = s->plan->table.unit_count - 1;
     bool is_backward = false;
     for (int e = 0; e < s->event_count; e++) {
         struct unit_event event = s->events[e];
         int i = micro * s->event_count + e;
+        double began = s->now;
+        bool was_backward = is_backward;
         if (event.acquire) {
             acquire(s, i, is_backward);
         } else if (is_backward) {
-            compute(s, 0, 2 * s->units[event.unit].forward);
+            compute(s, 0, s->units[event.unit].cost.backward);
             give_gradient(s, event.unit, is_last);
-        } else if (event.unit == head) {
-            give_gradient(s, head, is_last);
+        } else if (event.unit == head_of(s)) {
+            give_gradient(s, event.unit, is_last);
             is_backward = true;
         }
         s->end[i] = s->now;
+        s->parts[was_backward ? PLAN_BACKWARD : PLAN_FORWARD] += s->now - began;
     }
-    compute(s, 0, s->units[0].forward);
+    double began = s->now;
+    compute(s, 0, s->units[0].cost.backward);
     give_gradient(s, 0, is_last);
+    s->parts[PLAN_BACKWARD] += s->now - began;
 }
 
-static void pass_time(struct schedule *s, double seconds, double times)
+/* --- several micro-batches ------------------------------------------------ */
+
+/* What one micro-batch added, `times` again. */
+static void repeat(
+        struct schedule *s, const struct schedule *before, double times)
 {
-    for (int r = 0; r < PLAN_RESOURCES; r++)
-        s->free_at[r] += seconds * times;
+    double seconds = (s->now - before->now) * times;
+    for (int r = 0; r < PLAN_RESOURCES; r++) {
+        s->free_at[r] += seconds;
+        s->busy[r] += (s->busy[r] - before->busy[r]) * times;
+    }
+    for (int p = 0; p < PLAN_PARTS; p++)
+        s->parts[p] += (s->parts[p] - before->parts[p]) * times;
     for (int i = 0; i < s->micros * s->event_count; i++)
-        s->end[i] += seconds * times;
-    s->now += seconds * times;
-    s->grads_done += seconds * times;
+        s->end[i] += seconds;
+    s->now += seconds;
+    s->grads_done += seconds;
 }
 
 /* The second stands for all between the first and the last. */
 static void lay_micros(struct schedule *s)
 {
-    double before = 0, busy[PLAN_RESOURCES] = {0};
     for (int micro = 0; micro < s->micros; micro++) {
-        bool is_last = micro == s->micros - 1;
-        for (int r = 0; r < PLAN_RESOURCES; r++)
-            busy[r] = s->busy[r];
-        before = s->now;
-        lay_micro(s, micro, is_last);
+        struct schedule before = *s;
         double times = (double)(s->plan->accumulation - s->micros);
-        if (micro != 1 || times <= 0)
-            continue;
-        for (int r = 0; r < PLAN_RESOURCES; r++)
-            s->busy[r] += (s->busy[r] - busy[r]) * times;
-        pass_time(s, s->now - before, times);
+        lay_micro(s, micro, micro == s->micros - 1);
+        if (micro == 1 && times > 0)
+            repeat(s, &before, times);
     }
 }
 
 /* --- the update ----------------------------------------------------------- */
 
-static double span_sum(
-        const struct arena_plan *arena, enum arena_memory memory,
-        enum span_kind kind)
-{
-    return (double)arena_plan_kind_bytes(arena, memory, kind);
-}
-
-/* States are read and written, gradients read, parameters written. */
-static double update_here(struct schedule *s, double begin, double held)
+static void update_here(struct schedule *s)
 {
     const struct job_plan *plan = s->plan;
-    double states = span_sum(&plan->arena, ARENA_DEVICE, SPAN_OPTIMIZER);
-    double rest = held * (double)(dtype_bytes(plan->zero.grad_dtype) +
-                                  dtype_bytes(plan->zero.request.dtype));
-    double spilled = (double)job_plan_paged(plan).host, done;
-    done =
-            use(s, PLAN_COMPUTE, begin,
-                (2 * states + rest) / s->machine->memory + s->machine->launch);
+    double spilled = (double)job_plan_paged(plan).host, begin = s->now, count;
+    count = (double)plan->zero.trainable_count;
+    if (plan->zero.states_cut)
+        count /= plan->world;
+    compute(s, 0, cost_update(plan, s->machine, count) + s->machine->launch);
     if (spilled > 0) {
-        done = latest(done, use(s, PLAN_UP, begin, spilled / s->machine->link));
-        done = latest(
-                done, use(s, PLAN_DOWN, begin, spilled / s->machine->link));
+        double link = spilled / s->machine->link;
+        s->now = latest(s->now, use(s, PLAN_UP, begin, link));
+        s->now = latest(s->now, use(s, PLAN_DOWN, begin, link));
     }
-    return done;
+    for (int u = 0; u <= head_of(s); u++)
+        s->units[u].made = s->now;
 }
 
-static double update_on_host(struct schedule *s, double begin, double held)
-{
-    const struct job_plan *plan = s->plan;
-    const struct zero_request *request = &plan->zero.request;
-    double states = span_sum(&plan->arena, ARENA_HOST, SPAN_OPTIMIZER) +
-                    span_sum(&plan->arena, ARENA_PINNED, SPAN_OPTIMIZER);
-    double width = (double)dtype_bytes(request->dtype), done;
-    double disk = (double)plan->arena.bytes[ARENA_DISK];
-    if (request->offload.optimizer == OFFLOAD_NVME)
-        states = latest(states, disk);
-    done =
-            use(s, PLAN_HOST, begin,
-                (2 * states + 2 * width * held) / s->machine->host);
-    if (request->offload.optimizer == OFFLOAD_NVME)
-        done = latest(
-                done, use(s, PLAN_DISK, begin, 2 * disk / s->machine->disk));
-    if (!plan->zero.params_on_host)
-        done = latest(
-                done, use(s, PLAN_UP, begin, width * held / s->machine->link));
-    return done;
-}
-
-/* Stages 1 and 2 gather all parameters that were updated, stage 3 those that
- * stay gathered. */
-static double gather_updated(struct schedule *s, double begin)
+static void lay_update(struct schedule *s)
 {
     const struct zero_plan *zero = &s->plan->zero;
-    double bytes = 0;
-    if (!zero->states_cut)
-        return begin;
-    for (int i = 0; i < zero->segment_count; i++) {
-        const struct zero_segment *segment = &zero->segments[i];
-        if (segment->trainable && (segment->persistent || !zero->params_cut))
-            bytes += (double)zero_segment_bytes(segment, segment->count);
-    }
-    return use(s, PLAN_WIRE, begin, wire_seconds(s, bytes));
+    bool is_undo = zero->request.offload.clipping == OFFLOAD_CLIP_UNDO;
+    double began = s->now;
+    s->now = latest(s->now, s->grads_done);
+    compute(s, 0, cost_norm(s->plan, s->machine));
+    s->parts[PLAN_REDUCE] += s->now - began;
+    began = s->now;
+    if (!zero->states_on_host)
+        update_here(s);
+    else if (!is_undo || zero->block_count)
+        for (int u = 0; u <= head_of(s); u++)
+            update_on_host(s, u, s->now);
+    s->parts[PLAN_UPDATE] += s->now - began;
+    began = s->now;
+    for (int u = 0; u <= head_of(s); u++)
+        s->units[u].is_spread = false;
+    s->next_spread = 0;
+    if (gathers_updated(s) && !zero->states_on_host &&
+        !zero->request.options.overlap_comm)
+        spread_until(s, head_of(s) + 1);
+    s->parts[PLAN_GATHER] += s->now - began;
 }
 
-static double lay_update(struct schedule *s)
+static void lay_step(struct schedule *s)
 {
-    const struct zero_plan *zero = &s->plan->zero;
-    double held = (double)zero->trainable_count;
-    double begin = latest(s->now, s->grads_done);
-    if (zero->states_cut)
-        held /= s->plan->world;
-    if (s->plan->world > 1) /* the norm */
-        begin += s->machine->latency * s->plan->world;
-    double done = zero->states_on_host ? update_on_host(s, begin, held)
-                                       : update_here(s, begin, held);
-    return gather_updated(s, done);
+    memset(s->busy, 0, sizeof s->busy);
+    memset(s->parts, 0, sizeof s->parts);
+    s->begin = s->now;
+    lay_micros(s);
+    lay_update(s);
 }
 
-static void conclude(
-        const struct schedule *s, double end, struct plan_prediction *out)
+static void conclude(const struct schedule *s, struct plan_prediction *out)
 {
     const struct job_plan *plan = s->plan;
     double tokens = (double)plan->per_device * plan->accumulation *
                     plan->world * plan->shape.T;
+    double seconds = s->now - s->begin;
     *out = (struct plan_prediction){
-            .step_seconds = end,
-            .tokens_per_second = tokens / end,
-            .micro_seconds = s->now,
-            .update_seconds = end - s->now};
+            .step_seconds = seconds, .tokens_per_second = tokens / seconds};
+    memcpy(out->parts, s->parts, sizeof out->parts);
     for (int r = 0; r < PLAN_RESOURCES; r++) {
         out->busy[r] = s->busy[r];
         if (s->busy[r] > s->busy[out->binds])
@@ -366,9 +379,11 @@ enum zd_status plan_predict(
                 &plan->config, &plan->table, mode, MODEL_TRAIN, s.events,
                 s.event_count);
         for (int unit = 0; unit < units; unit++)
-            measure_unit(&s, unit);
-        lay_micros(&s);
-        conclude(&s, lay_update(&s), out);
+            s.units[unit].cost = cost_unit(plan, machine, unit);
+        s.next_spread = units; /* nothing was updated before the first */
+        lay_step(&s);
+        lay_step(&s);
+        conclude(&s, out);
     } else {
         status = ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory predicting a step");

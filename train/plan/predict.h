@@ -19,9 +19,21 @@ enum plan_resource {
 };
 const char *plan_resource_name(enum plan_resource resource);
 
+/* Parts of a step, as a run measures them (train_step_report): what a part
+ * waits for is its own. */
+enum plan_part {
+    PLAN_FORWARD,
+    PLAN_BACKWARD,
+    PLAN_REDUCE, /* from the last backward until the norm is known */
+    PLAN_UPDATE,
+    PLAN_GATHER, /* after the update, where nothing overlaps it */
+    PLAN_PARTS
+};
+const char *plan_part_name(enum plan_part part); /* "forward" */
+
 struct plan_prediction {
     double step_seconds, tokens_per_second; /* of all ranks */
-    double micro_seconds, update_seconds;   /* their sum is the step */
+    double parts[PLAN_PARTS];               /* their sum is the step */
     double busy[PLAN_RESOURCES];            /* seconds of a step at work */
     enum plan_resource binds;               /* the busiest */
 };

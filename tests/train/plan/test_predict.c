@@ -1,0 +1,182 @@
+/* test_predict.c - what overlaps in a predicted step, and what a change of the
+ * machine or the job does to its time. */
+#include "train/plan/advice.h"
+
+#include <criterion/criterion.h>
+
+struct asked {
+    int world, stage, accumulation;
+    bool waits; /* zero.overlap_comm = false */
+    enum offload_tier optimizer;
+    enum offload_clipping clipping;
+    enum device_backend backend;
+};
+
+static struct train_job job_of(const struct asked *asked)
+{
+    struct train_job job = train_job_default();
+    job.model.config = json_pack(
+            "{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:b}", "model_type", "llama",
+            "hidden_size", 256, "num_hidden_layers", 12, "num_attention_heads",
+            4, "intermediate_size", 768, "vocab_size", 1000,
+            "max_position_embeddings", 256, "tie_word_embeddings", 0);
+    job.data.cutoff_len = 128;
+    job.device.backend = asked->backend;
+    job.device.cpu_threads = 1;
+    job.train.per_device_train_batch_size = 2;
+    job.train.gradient_accumulation_steps =
+            asked->accumulation ? asked->accumulation : 1;
+    job.train.max_steps = 1000;
+    job.train.gradient_checkpointing.mode = CHECKPOINTING_NONE;
+    job.zero.stage = asked->stage;
+    job.zero.overlap_comm = !asked->waits;
+    job.offload.optimizer = asked->optimizer;
+    job.offload.clipping = asked->clipping;
+    job.control.socket = CONTROL_NONE;
+    return job;
+}
+
+static struct plan_prediction predict(
+        const struct asked *asked, const struct plan_machine *machine)
+{
+    struct train_job job = job_of(asked);
+    struct job_plan plan;
+    struct plan_prediction predicted;
+    cr_assert_eq(
+            job_plan_build(&job, asked->world, 0, NULL, &plan), ZD_OK, "%s",
+            zd_error_get()->what);
+    cr_assert_eq(plan_predict(&plan, machine, &predicted), ZD_OK);
+    job_plan_fini(&plan);
+    json_decref(job.model.config);
+    return predicted;
+}
+
+/* The wire takes `share` of what compute does. */
+static struct plan_machine with_wire(const struct asked *asked, double share)
+{
+    struct plan_machine machine = *plan_machine_find("h100");
+    machine.latency = 0;
+    struct plan_prediction free = predict(asked, &machine);
+    machine.inside *= free.busy[PLAN_WIRE] / free.busy[PLAN_COMPUTE] / share;
+    return machine;
+}
+
+static double sum_of(const struct plan_prediction *predicted)
+{
+    double sum = 0;
+    for (int p = 0; p < PLAN_PARTS; p++)
+        sum += predicted->parts[p];
+    return sum;
+}
+
+Test(predict, the_gathers_of_stages_1_and_2_go_on_beside_the_next_forward)
+{
+    for (int stage = 1; stage <= 2; stage++) {
+        struct asked asked = {.world = 8, .stage = stage};
+        struct plan_machine machine = with_wire(&asked, 0.3);
+        struct plan_prediction hidden = predict(&asked, &machine);
+        asked.waits = true;
+        struct plan_prediction waited = predict(&asked, &machine);
+        double wire = waited.busy[PLAN_WIRE],
+               compute = waited.busy[PLAN_COMPUTE];
+        cr_expect_lt(
+                hidden.step_seconds, compute + 0.2 * wire,
+                "stage %d: %.3g s, compute %.3g, wire %.3g", stage,
+                hidden.step_seconds, compute, wire);
+        cr_expect_eq(hidden.parts[PLAN_GATHER], 0);
+        cr_expect_gt(waited.parts[PLAN_GATHER], 0.3 * wire);
+    }
+}
+
+Test(predict, a_wire_that_is_too_slow_to_hide_binds)
+{
+    struct asked asked = {.world = 8, .stage = 2};
+    struct plan_machine machine = with_wire(&asked, 5);
+    struct plan_prediction predicted = predict(&asked, &machine);
+    cr_expect_eq(predicted.binds, PLAN_WIRE);
+    cr_expect_geq(predicted.step_seconds, predicted.busy[PLAN_WIRE]);
+}
+
+Test(predict, the_parts_of_a_step_are_the_step)
+{
+    for (int world = 1; world <= 4; world *= 2)
+        for (int stage = 0; stage <= 3; stage++)
+            for (int tier = 0; tier < 2; tier++) {
+                struct asked asked = {
+                        .world = world,
+                        .stage = stage,
+                        .accumulation = 1 + 4 * tier,
+                        .optimizer = tier ? OFFLOAD_CPU : OFFLOAD_NONE};
+                struct plan_prediction predicted =
+                        predict(&asked, plan_machine_find("cpu"));
+                cr_expect_float_eq(
+                        sum_of(&predicted), predicted.step_seconds,
+                        1e-9 * predicted.step_seconds);
+            }
+}
+
+Test(predict, updates_on_the_host_hide_behind_forward_and_with_undo_backward)
+{
+    struct asked asked = {
+            .world = 1, .optimizer = OFFLOAD_CPU, .backend = DEVICE_CUDA};
+    struct plan_machine machine = *plan_machine_find("h100");
+    struct plan_prediction quick = predict(&asked, &machine);
+    double compute = quick.busy[PLAN_COMPUTE];
+    machine.link *= 1e3;
+    machine.host *= quick.busy[PLAN_HOST] / compute; /* as long as compute */
+    struct plan_prediction waits = predict(&asked, &machine);
+    asked.clipping = OFFLOAD_CLIP_UNDO;
+    struct plan_prediction undoes = predict(&asked, &machine);
+    cr_expect_lt(waits.step_seconds, 1.95 * compute);
+    cr_expect_lt(undoes.step_seconds, waits.step_seconds - 0.3 * compute);
+}
+
+Test(predict, cores_that_compute_hide_nothing)
+{
+    struct asked asked = {.world = 2, .stage = 2};
+    struct plan_prediction predicted =
+            predict(&asked, plan_machine_find("cpu"));
+    cr_expect_float_eq(
+            predicted.step_seconds,
+            predicted.busy[PLAN_COMPUTE] + predicted.busy[PLAN_WIRE],
+            1e-6 * predicted.step_seconds);
+}
+
+Test(predict, each_micro_batch_beyond_the_third_takes_as_long)
+{
+    double seconds[4];
+    for (int i = 0; i < 4; i++) {
+        struct asked asked = {.world = 4, .stage = 3, .accumulation = 4 + i};
+        seconds[i] = predict(&asked, plan_machine_find("a100")).step_seconds;
+    }
+    for (int i = 2; i < 4; i++)
+        cr_expect_float_eq(
+                seconds[i] - seconds[i - 1], seconds[1] - seconds[0],
+                1e-9 * seconds[0]);
+}
+
+Test(predict, what_is_told_of_a_job_with_a_price)
+{
+    struct asked asked = {.world = 8, .stage = 3, .accumulation = 4};
+    struct train_job job = job_of(&asked);
+    struct job_plan plan;
+    struct plan_advice advice;
+    const struct plan_machine *machine = plan_machine_find("h100");
+    cr_assert_eq(job_plan_build(&job, 8, 0, NULL, &plan), ZD_OK);
+    cr_assert_eq(plan_advise(&job, &plan, machine, 0, 2.5, &advice), ZD_OK);
+    json_t *json = plan_advice_json(&advice, &plan, machine);
+    double step = advice.predicted.step_seconds;
+    cr_expect_float_eq(
+            json_real_value(json_object_get(json, "money")),
+            1000 * step * 8 * 2.5 / 3600, 1e-9);
+    cr_expect_float_eq(
+            json_real_value(json_object_get(json, "days")), 1000 * step / 86400,
+            1e-9);
+    cr_expect_lt(advice.eased_seconds, step);
+    /* small micro-batches of a small model: fewer of them is what helps */
+    cr_expect_gt(advice.changed_seconds, 0);
+    cr_expect_lt(advice.changed_seconds, 0.98 * step);
+    json_decref(json);
+    job_plan_fini(&plan);
+    json_decref(job.model.config);
+}

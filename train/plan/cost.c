@@ -1,0 +1,321 @@
+#include "train/plan/cost.h"
+
+#include <math.h>
+
+static const struct plan_rates *rates_of(
+        const struct job_plan *plan, const struct plan_machine *machine)
+{
+    if (!machine->rates)
+        return NULL;
+    return &machine->rates[plan->zero.request.dtype == DTYPE_FP32];
+}
+
+/* Seconds of so much at a rate; what was not measured costs nothing. */
+static double at_rate(double much, double rate)
+{
+    return rate > 0 ? much / rate : 0;
+}
+
+/* --- products ------------------------------------------------------------- */
+
+/* Where `value` lies between the points of a table, on a scale of logarithms;
+ * the ends hold beyond them. */
+static double position(const int *points, int count, double value, int *low)
+{
+    *low = 0;
+    if (value <= points[0])
+        return 0;
+    while (*low < count - 2 && value >= points[*low + 1])
+        ++*low;
+    double share = log(value / points[*low]) /
+                   log((double)points[*low + 1] / points[*low]);
+    return share < 1 ? share : 1;
+}
+
+static double between(double a, double b, double share)
+{
+    return a + (b - a) * share;
+}
+
+static double product_rate(
+        const struct plan_rates *rates, int pass, double tokens, double width)
+{
+    int t, w;
+    double down = position(plan_rate_tokens, RATE_TOKENS, tokens, &t);
+    double right = position(plan_rate_widths, RATE_WIDTHS, width, &w);
+    const double(*table)[RATE_WIDTHS] = rates->products[pass];
+    return between(
+            between(table[t][w], table[t][w + 1], right),
+            between(table[t + 1][w], table[t + 1][w + 1], right), down);
+}
+
+static double peak_rate(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        double tokens)
+{
+    double peak = plan->zero.request.dtype == DTYPE_FP32 ? machine->products_32
+                                                         : machine->products_16;
+    return peak * tokens / (tokens + machine->half_tokens);
+}
+
+/* What a weight's products cost: forward one, backward one for its input and,
+ * where it trains, one for itself. */
+static void add_weight(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        const struct param *param, double tokens, struct unit_cost *cost)
+{
+    const struct plan_rates *rates = rates_of(plan, machine);
+    double flops = 2 * (double)param->count * tokens;
+    double width = sqrt((double)param->shape[0] * (double)param->shape[1]);
+    double back = param->trainable ? 2 : 1;
+    if (rates) {
+        cost->forward += at_rate(
+                flops, product_rate(rates, RATE_FORWARD, tokens, width));
+        cost->backward +=
+                at_rate(back * flops,
+                        product_rate(rates, RATE_BACKWARD, tokens, width));
+        return;
+    }
+    cost->forward += flops / peak_rate(plan, machine, tokens);
+    cost->backward += back * flops / peak_rate(plan, machine, tokens);
+}
+
+/* --- the rest of a layer -------------------------------------------------- */
+
+static void add_attention(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        double tokens, struct unit_cost *cost)
+{
+    const struct plan_rates *rates = rates_of(plan, machine);
+    const struct model_config *config = &plan->config;
+    double flops =
+            2.0 * plan->shape.T * config->heads * config->head_dim * tokens;
+    if (!rates) {
+        cost->forward += flops / peak_rate(plan, machine, tokens);
+        cost->backward += 2 * flops / peak_rate(plan, machine, tokens);
+        return;
+    }
+    int low;
+    double share =
+            position(plan_rate_lengths, RATE_LENGTHS, plan->shape.T, &low);
+    cost->forward += at_rate(
+            flops, between(rates->attention[RATE_FORWARD][low],
+                           rates->attention[RATE_FORWARD][low + 1], share));
+    cost->backward +=
+            at_rate(2 * flops,
+                    between(rates->attention[RATE_BACKWARD][low],
+                            rates->attention[RATE_BACKWARD][low + 1], share));
+}
+
+/* Norms, rotations, activations, sums: elements that pass through memory. */
+static void add_elements(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        double tokens, struct unit_cost *cost)
+{
+    const struct plan_rates *rates = rates_of(plan, machine);
+    const struct model_config *config = &plan->config;
+    double C = config->hidden_size, I = config->intermediate_size;
+    double width = (double)dtype_bytes(plan->zero.request.dtype);
+    if (!rates) {
+        double seconds = (20 * C + 6 * I) * tokens * width / machine->memory;
+        cost->forward += seconds;
+        cost->backward += 2 * seconds;
+        return;
+    }
+    double rotated = config->family == MODEL_GPT2
+                             ? 0
+                             : (double)(config->heads + config->kv_heads) *
+                                       config->head_dim;
+    double same = at_rate(2 * C * tokens, rates->add) +
+                  at_rate(rotated * tokens, rates->rope);
+    cost->forward += same + at_rate(2 * C * tokens, rates->norm[0]) +
+                     at_rate(I * tokens, rates->activation[0]);
+    cost->backward += same + at_rate(2 * C * tokens, rates->norm[1]) +
+                      at_rate(I * tokens, rates->activation[1]);
+}
+
+/* The final norm, all logits, and the loss of each. */
+static void add_head(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        double tokens, struct unit_cost *cost)
+{
+    const struct plan_rates *rates = rates_of(plan, machine);
+    const struct model_config *config = &plan->config;
+    double logits = tokens * config->vocab_size;
+    if (config->tied) {
+        const struct param tied = {
+                .shape = {config->vocab_size, config->hidden_size},
+                .count = (size_t)config->vocab_size *
+                         (size_t)config->hidden_size,
+                .trainable = plan->table.params[0].trainable};
+        add_weight(plan, machine, &tied, tokens, cost);
+    }
+    if (rates)
+        cost->forward += at_rate(logits, rates->loss) +
+                         at_rate(tokens * config->hidden_size, rates->norm[0]) +
+                         at_rate(tokens * config->hidden_size, rates->norm[1]);
+    else
+        cost->forward += 3 * logits *
+                         (double)dtype_bytes(plan->zero.request.dtype) /
+                         machine->memory;
+    cost->forward += cost->backward;
+    cost->backward = 0;
+}
+
+/* --- a unit --------------------------------------------------------------- */
+
+static void add_bytes(
+        const struct job_plan *plan, int unit, struct unit_cost *cost)
+{
+    const struct zero_plan *zero = &plan->zero;
+    for (int i = zero->unit_segments[unit]; i < zero->unit_segments[unit + 1];
+         i++) {
+        const struct zero_segment *segment = &zero->segments[i];
+        double bytes = (double)zero_segment_bytes(segment, segment->count);
+        if (!segment->persistent)
+            cost->gather += bytes;
+        if (!segment->trainable)
+            continue;
+        if (segment->persistent || !zero->params_cut)
+            cost->spread += bytes;
+        cost->grads += (double)segment->count;
+        cost->update +=
+                (double)(zero->states_cut ? segment->shard_count : segment->count);
+    }
+}
+
+/* Gradients are written as fp32 where the compute type is narrower. */
+static double round_seconds(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        double grads)
+{
+    const struct plan_rates *rates = rates_of(plan, machine);
+    enum dtype type = plan->zero.grad_dtype;
+    if (type == DTYPE_FP32)
+        return 0;
+    if (rates)
+        return at_rate(grads, rates->round);
+    return grads * (double)(sizeof(float) + dtype_bytes(type)) /
+           machine->memory;
+}
+
+struct unit_cost cost_unit(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        int unit)
+{
+    const struct param_table *table = &plan->table;
+    double tokens = (double)plan->shape.B * plan->shape.T;
+    double width = (double)dtype_bytes(plan->zero.request.dtype);
+    bool is_head = unit == table->unit_count - 1;
+    bool is_layer = unit > 0 && !is_head;
+    struct unit_cost cost = {0};
+    for (int id = table->unit_first[unit];
+         id < table->unit_first[unit + 1] && unit > 0; id++)
+        if (table->params[id].dims == 2)
+            add_weight(plan, machine, &table->params[id], tokens, &cost);
+    if (is_layer) {
+        add_attention(plan, machine, tokens, &cost);
+        add_elements(plan, machine, tokens, &cost);
+    } else if (is_head) {
+        add_head(plan, machine, tokens, &cost);
+    } else {
+        double seconds =
+                tokens * plan->config.hidden_size * width / machine->memory;
+        cost.forward = seconds;
+        cost.backward = 2 * seconds;
+    }
+    cost.forward += machine->launch;
+    cost.backward += 2 * machine->launch;
+    add_bytes(plan, unit, &cost);
+    cost.round = round_seconds(plan, machine, cost.grads);
+    if (is_layer && plan->shape.offload_activations)
+        cost.residual = tokens * plan->config.hidden_size * width;
+    return cost;
+}
+
+/* --- between ranks, and the update ---------------------------------------- */
+
+double cost_wire(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        double bytes)
+{
+    double world = plan->world, node = plan->node_size;
+    if (plan->world < 2 || bytes <= 0)
+        return 0;
+    if (node < 1 || node > world)
+        node = world;
+    double nodes = world / node, share = bytes / world;
+    return machine->latency * ((node - 1) + (nodes - 1)) +
+           share * nodes * (node - 1) / machine->inside +
+           share * (nodes - 1) / machine->between;
+}
+
+double cost_norm(
+        const struct job_plan *plan, const struct plan_machine *machine)
+{
+    const struct plan_rates *rates = rates_of(plan, machine);
+    double held = (double)plan->zero.trainable_count;
+    if (plan->world > 1)
+        held /= plan->world; /* a rank sums its shard, at stage 0 too */
+    double seconds = rates ? at_rate(held, rates->squares)
+                           : held * (double)dtype_bytes(plan->zero.grad_dtype) /
+                                     machine->memory;
+    return seconds + machine->latency * (plan->world - 1);
+}
+
+/* Bytes of states for each element that this rank updates. */
+static double state_width(const struct job_plan *plan)
+{
+    double bytes = 0, held = (double)plan->zero.trainable_count;
+    if (held <= 0)
+        return 0;
+    bool on_disk = plan->zero.request.offload.optimizer == OFFLOAD_NVME;
+    for (int m = 0; m < ARENA_MEMORIES; m++)
+        if ((m == ARENA_DISK) == on_disk)
+            bytes += (double)arena_plan_kind_bytes(
+                    &plan->arena, (enum arena_memory)m, SPAN_OPTIMIZER);
+    if (plan->zero.states_cut)
+        held /= plan->world;
+    return bytes / held;
+}
+
+/* States are read and written, gradients read, parameters written. */
+static double update_bytes(const struct job_plan *plan)
+{
+    return 2 * state_width(plan) + (double)dtype_bytes(plan->zero.grad_dtype) +
+           (double)dtype_bytes(plan->zero.request.dtype);
+}
+
+/* What was measured is AdamW's; another optimizer takes as long as its bytes
+ * do, of AdamW's. */
+static double measured_update(
+        const struct job_plan *plan, const struct plan_rates *rates,
+        double count)
+{
+    double width = (double)dtype_bytes(plan->zero.request.dtype);
+    double adamw = 2 * 8 + 2 * width + (width < 4 ? 2 * 4 : 0);
+    bool is_8bit = plan->zero.request.optim.state_type == OPTIM_STATE_8BIT;
+    if (is_8bit && rates->update_8bit > 0)
+        return at_rate(count, rates->update_8bit);
+    return at_rate(count, rates->update) * update_bytes(plan) / adamw;
+}
+
+double cost_update(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        double count)
+{
+    const struct plan_rates *rates = rates_of(plan, machine);
+    if (rates && rates->update > 0)
+        return measured_update(plan, rates, count);
+    return count * update_bytes(plan) / machine->memory;
+}
+
+double cost_update_host(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        double count)
+{
+    const struct plan_rates *rates = rates_of(plan, machine);
+    if (rates && rates->update > 0 && plan->backend == DEVICE_CPU)
+        return measured_update(plan, rates, count);
+    return count * update_bytes(plan) / machine->host;
+}

@@ -1,0 +1,41 @@
+/* cost.h - what the parts of a step cost on a machine, one by one: by the rates
+ * that were measured on it (plan_machine.rates), and else by the peaks of its
+ * table. What overlaps is predict.c's. Pure. */
+#ifndef ZD_TRAIN_PLAN_COST_H
+#define ZD_TRAIN_PLAN_COST_H
+
+#include "train/plan/machine.h"
+#include "train/plan/plan.h"
+
+struct unit_cost {
+    double forward, backward; /* seconds of a micro-batch; the head's forward
+                                 has its loss and all of its backward */
+    double round;             /* seconds: its gradient to the compute type */
+    double gather;            /* bytes of all its parameters that are cut */
+    double spread;            /* .. that are gathered after an update */
+    double grads;             /* elements of its gradient */
+    double update;            /* .. that this rank updates */
+    double residual;          /* bytes of its input that go to the host */
+};
+
+struct unit_cost cost_unit(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        int unit);
+
+/* A collective over so many bytes, all ranks' together: within nodes, and in
+ * two levels between them. */
+double cost_wire(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        double bytes);
+/* The norm of what this rank holds of the gradient, and its exchange. */
+double cost_norm(
+        const struct job_plan *plan, const struct plan_machine *machine);
+/* Updates of `count` elements, on the device and on the host. */
+double cost_update(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        double count);
+double cost_update_host(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        double count);
+
+#endif
