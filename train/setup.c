@@ -161,8 +161,7 @@ static enum zd_status make_snapshot(struct trainer *trainer)
     status = zero_snapshot_create(
             trainer->zero, !trainer->job->checkpoint.save_only_model,
             arena_span(&trainer->arena, "checkpoint.snapshot"),
-            (size_t)plan->snapshot_bytes,
-            &trainer->snapshot);
+            (size_t)plan->snapshot_bytes, &trainer->snapshot);
     return comm_agree(trainer->comm, status);
 }
 
@@ -451,6 +450,8 @@ enum zd_status trainer_init(
         return ZD_OK;
     ZD_TRY(open_metrics(trainer));
     ZD_TRY(comm_agree(comm, events_begin(trainer->events)));
+    if (trainer->snapshot) /* beside the first steps */
+        zero_snapshot_warm(trainer->snapshot);
     return comm_agree(comm, batches_start(trainer));
 }
 

@@ -1,5 +1,6 @@
 #include "zero/snapshot.h"
 
+#include "base/device/populate.h"
 #include "zero/private.h"
 
 #include <assert.h>
@@ -148,15 +149,26 @@ struct places {
     size_t values[LANES], scales[LANES], blocks;
 };
 
+/* Of a lane of a range; in turn, or by several threads. */
+struct copying {
+    int range, lane;
+    size_t begin, count;
+};
+
 struct zero_snapshot {
     const struct zero *zero;
     struct offload *engine; /* that keeps what was; NULL: all is copied */
     bool moments;
+    bool backwards; /* updates begin as gradients arrive: with the last */
     char *memory;
     size_t bytes; /* that are copied */
     int count;
     struct zero_range *ranges; /* owned */
     struct places *places;     /* by range; owned */
+    struct copying *copies;    /* owned */
+    int copy_count;
+    bool has_frozen;               /* as they are for ever */
+    struct populating *populating; /* whose the memory is; NULL: nobody's */
 };
 
 static size_t value_bytes(
@@ -210,6 +222,30 @@ static void place_range(struct zero_snapshot *snapshot, int i)
                     : SIZE_MAX;
 }
 
+/* As many elements as a chunk of offload has by default, so that one that is
+ * packed is unpacked once. */
+enum { CHUNK = 1 << 20 };
+
+/* Where there is none, only counts. */
+static void list_copies(struct zero_snapshot *snapshot)
+{
+    int count = 0;
+    for (int i = 0; i < snapshot->count; i++)
+        for (int lane = 0; lane < LANES; lane++) {
+            size_t all = snapshot->ranges[i].count;
+            if (snapshot->places[i].values[lane] == SIZE_MAX)
+                continue;
+            for (size_t done = 0; done < all; done += CHUNK, count++)
+                if (snapshot->copies)
+                    snapshot->copies[count] = (struct copying){
+                            .range = i,
+                            .lane = lane,
+                            .begin = done,
+                            .count = all - done < CHUNK ? all - done : CHUNK};
+        }
+    snapshot->copy_count = count;
+}
+
 enum zd_status zero_snapshot_create(
         const struct zero *zero, bool moments, void *memory, size_t bytes,
         struct zero_snapshot **out)
@@ -222,6 +258,9 @@ enum zd_status zero_snapshot_create(
             .zero = zero,
             .engine = zero->offload.engine,
             .moments = moments,
+            .backwards =
+                    zero->plan->states_on_host &&
+                    zero->plan->request.offload.clipping == OFFLOAD_CLIP_UNDO,
             .memory = memory,
             .count = zero_range_count(zero, ZERO_SAVES)};
     size_t count = (size_t)snapshot->count + 1;
@@ -236,6 +275,14 @@ enum zd_status zero_snapshot_create(
         place_range(snapshot, i);
     }
     assert(snapshot->bytes <= bytes);
+    list_copies(snapshot);
+    snapshot->copies =
+            calloc((size_t)snapshot->copy_count + 1, sizeof *snapshot->copies);
+    if (!snapshot->copies) {
+        zero_snapshot_destroy(snapshot);
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    }
+    list_copies(snapshot);
     enum zd_status status =
             snapshot->engine ? offload_keep_create(
                                        snapshot->engine,
@@ -254,9 +301,17 @@ void zero_snapshot_destroy(struct zero_snapshot *snapshot)
 {
     if (!snapshot)
         return;
+    populate_end(snapshot->populating);
     free(snapshot->ranges);
     free(snapshot->places);
+    free(snapshot->copies);
     free(snapshot);
+}
+
+void zero_snapshot_warm(struct zero_snapshot *snapshot)
+{
+    assert(!snapshot->populating && !snapshot->has_frozen);
+    snapshot->populating = populate_begin(snapshot->memory, snapshot->bytes);
 }
 
 static void *at(const struct zero_snapshot *snapshot, size_t place)
@@ -264,23 +319,32 @@ static void *at(const struct zero_snapshot *snapshot, size_t place)
     return place == SIZE_MAX ? NULL : snapshot->memory + place;
 }
 
-/* As many elements as a chunk of offload has by default, so that one that is
- * packed is unpacked once. */
-enum { CHUNK = 1 << 20 };
-
-static enum zd_status take_lane(struct zero_snapshot *snapshot, int i, int lane)
+static enum zd_status copy_part(
+        const struct zero_snapshot *snapshot, const struct copying *part)
 {
-    const struct zero_range *range = &snapshot->ranges[i];
-    char *values = at(snapshot, snapshot->places[i].values[lane]);
-    char *scales = at(snapshot, snapshot->places[i].scales[lane]);
-    for (size_t done = 0; values && done < range->count; done += CHUNK) {
-        size_t left = range->count - done, count = left < CHUNK ? left : CHUNK;
-        ZD_TRY(zero_range_read(
-                snapshot->zero, range, lane, done, count,
-                values + value_bytes(range, lane, done),
-                scales ? (void *)(scales + scale_bytes(range, lane, done))
-                       : NULL));
-    }
+    const struct zero_range *range = &snapshot->ranges[part->range];
+    const struct places *places = &snapshot->places[part->range];
+    char *values = at(snapshot, places->values[part->lane]);
+    char *scales = at(snapshot, places->scales[part->lane]);
+    if (!range->trains && snapshot->has_frozen)
+        return ZD_OK;
+    return zero_range_read(
+            snapshot->zero, range, part->lane, part->begin, part->count,
+            values + value_bytes(range, part->lane, part->begin),
+            scales ? (void *)(scales + scale_bytes(range, part->lane, part->begin))
+                   : NULL);
+}
+
+/* A GPU is this thread's alone. */
+static enum zd_status copy_parts(const struct zero_snapshot *snapshot)
+{
+    int failed = 0, threads = device_backend() == DEVICE_CPU;
+#pragma omp parallel for schedule(dynamic) reduction(+ : failed) if (threads)
+    for (int i = 0; i < (threads ? snapshot->copy_count : 0); i++)
+        failed += copy_part(snapshot, &snapshot->copies[i]) != ZD_OK;
+    /* an error's record is its thread's: once more, for this one's */
+    for (int i = 0; (!threads || failed) && i < snapshot->copy_count; i++)
+        ZD_TRY(copy_part(snapshot, &snapshot->copies[i]));
     return ZD_OK;
 }
 
@@ -309,10 +373,12 @@ static void want_kept(struct zero_snapshot *snapshot)
 
 enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot)
 {
+    populate_end(snapshot->populating);
+    snapshot->populating = NULL;
+    ZD_TRY(copy_parts(snapshot));
+    snapshot->has_frozen = true;
     for (int i = 0; i < snapshot->count; i++) {
         float *blocks = at(snapshot, snapshot->places[i].blocks);
-        for (int lane = 0; lane < LANES; lane++)
-            ZD_TRY(take_lane(snapshot, i, lane));
         if (blocks)
             ZD_TRY(zero_blocks_read(
                     snapshot->zero, snapshot->ranges[i].id, blocks));
@@ -366,5 +432,8 @@ static enum zd_status blocks_copy(const void *ctx, int i, float *values)
 struct zero_view zero_snapshot_view(const struct zero_snapshot *snapshot)
 {
     return (struct zero_view){
-            .ctx = snapshot, .read = read_copy, .blocks = blocks_copy};
+            .ctx = snapshot,
+            .read = read_copy,
+            .blocks = blocks_copy,
+            .backwards = snapshot->backwards};
 }

@@ -8,7 +8,8 @@
  * Between the first line and the last the snapshot is the writer's and does not
  * change; its owner sees to that (train/checkpoint/background.h).
  *
- * What lies on the device, and paged states, are copied at once. Masters and
+ * What lies on the device, and paged states, are copied at once, frozen weights
+ * by the first take alone: nothing writes to them behind the load. Masters and
  * states of the offload engine are not: an update that comes to them before the
  * writer has copies them, or waits for the writer where there is no memory for
  * it (offload/keep.h). So a writer that gives up leaves too, at once.
@@ -28,6 +29,7 @@ struct zero_view {
             const void *ctx, int range, int lane, size_t begin, size_t count,
             void *values, float *scales);
     enum zd_status (*blocks)(const void *ctx, int range, float *values);
+    bool backwards; /* the next update comes to the last range first */
 };
 struct zero_view zero_view_live(const struct zero *zero);
 
@@ -48,6 +50,9 @@ enum zd_status zero_snapshot_create(
         const struct zero *zero, bool moments, void *memory, size_t bytes,
         struct zero_snapshot **out);
 void zero_snapshot_destroy(struct zero_snapshot *snapshot);
+/* Pages for what is copied, by a thread of the lowest priority, whose the
+ * memory is until the first take or the end. At most once, before a take. */
+void zero_snapshot_warm(struct zero_snapshot *snapshot);
 /* Between steps, behind zero_settle. Not collective. */
 enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot);
 struct zero_view zero_snapshot_view(const struct zero_snapshot *snapshot);

@@ -3,8 +3,13 @@
 #include "base/device/device.h"
 #include "base/threads.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* linux/mman.h since 5.14 */
@@ -55,4 +60,64 @@ void populate(void *memory, size_t bytes)
     for (int i = 0; i < count; i++)
         if (is_started[i])
             pthread_join(threads[i], NULL);
+}
+
+/* --- beside other work ---------------------------------------------------- */
+
+struct populating {
+    char *memory;
+    size_t bytes;
+    pthread_t thread;
+    _Atomic bool is_to_end;
+};
+
+/* Whole huge pages, few: nobody waits for long. */
+enum { STEP = 8 << 20, PAGE = 4096 };
+
+static void populate_step(char *memory, size_t bytes)
+{
+    if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
+        return;
+    for (size_t at = 0; at < bytes; at += PAGE)
+        *(volatile char *)(memory + at) = 0;
+}
+
+static void *populate_slowly(void *ctx)
+{
+    struct populating *populating = ctx;
+    setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
+    for (size_t at = 0; at < populating->bytes; at += STEP) {
+        size_t left = populating->bytes - at;
+        if (atomic_load(&populating->is_to_end))
+            break;
+        populate_step(populating->memory + at, left < STEP ? left : STEP);
+    }
+    return NULL;
+}
+
+struct populating *populate_begin(void *memory, size_t bytes)
+{
+    size_t skip = (PAGE - (uintptr_t)memory % PAGE) % PAGE;
+    if (bytes < skip + PAGE)
+        return NULL;
+    struct populating *populating = calloc(1, sizeof *populating);
+    if (!populating)
+        return NULL;
+    populating->memory = (char *)memory + skip;
+    populating->bytes = (bytes - skip) / PAGE * PAGE;
+    if (thread_start(
+                &populating->thread, "zerod-populate", populate_slowly,
+                populating) == 0)
+        return populating;
+    free(populating);
+    return NULL;
+}
+
+void populate_end(struct populating *populating)
+{
+    if (!populating)
+        return;
+    atomic_store(&populating->is_to_end, true);
+    pthread_join(populating->thread, NULL);
+    free(populating);
 }

@@ -1,4 +1,5 @@
-/* populate.h - pages behind memory that was mapped, by several threads.
+/* populate.h - pages behind memory that was mapped, by several threads, or by
+ * one beside other work.
  *
  * The kernel clears a page when it is first touched, and the driver, which
  * page-locks what it is given, touches on one thread. */
@@ -11,5 +12,13 @@
  * hint: where the kernel cannot (before Linux 5.14), or has no more pages,
  * what is missing comes when it is touched, or is refused then. */
 void populate(void *memory, size_t bytes);
+
+/* The same by one thread of the lowest priority, whose the memory is until
+ * populate_end; what was in it is lost. NULL, where there is no thread for it:
+ * the pages come when they are touched. */
+struct populating;
+struct populating *populate_begin(void *memory, size_t bytes);
+/* It stops, at once, wherever it is. NULL is nothing. */
+void populate_end(struct populating *populating);
 
 #endif

@@ -260,6 +260,15 @@ enum zd_status fs_pwrite(
     return ZD_OK;
 }
 
+enum zd_status fs_reserve(int fd, const char *path, uint64_t bytes)
+{
+    int refused = fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno;
+    if (refused == EOPNOTSUPP || refused == ENOSYS || refused == EINVAL)
+        refused = ftruncate(fd, (off_t)bytes) == 0 ? 0 : errno;
+    progress_completed();
+    return refused ? fail_write(path, refused) : ZD_OK;
+}
+
 enum zd_status fs_sync_close(int fd, const char *path)
 {
     enum zd_status status = ZD_OK;

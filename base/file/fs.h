@@ -28,6 +28,9 @@ enum zd_status fs_write(
 enum zd_status fs_pwrite(
         int fd, const char *path, const void *data, size_t bytes,
         uint64_t offset);
+/* The file has that length, and room for it where the file system can say so.
+ */
+enum zd_status fs_reserve(int fd, const char *path, uint64_t bytes);
 /* What was written is on the disk; then it is closed, whatever happens. */
 enum zd_status fs_sync_close(int fd, const char *path);
 /* Write beside, fsync, rename over, fsync the folder. */

@@ -9,6 +9,7 @@
 #ifndef ZD_BASE_FILE_SAFETENSORS_H
 #define ZD_BASE_FILE_SAFETENSORS_H
 
+#include "base/file/hash.h"
 #include "base/file/json.h"
 #include "base/number/dtype.h"
 #include "base/status.h"
@@ -52,10 +53,15 @@ enum zd_status st_read_bytes(
         const struct st_file *file, const struct st_tensor *tensor,
         uint64_t first, size_t bytes, void *out);
 
-/* Streaming writer: declare all tensors, then write their data in the order
- * st_writer_order gives (dtype descending, then name, as the reference writer
- * does). The file is made with O_EXCL at `path`; an xxh3-128 digest of
- * everything written is kept on the way. */
+/* xxh3-128 of the digests, as text, of the header (all that lies in front of
+ * the first tensor) and of each tensor, as they lie in the file: so parts may
+ * be written and read in any order. Reads every byte. */
+enum zd_status st_digest(const char *path, char hex[HASH_HEX]);
+
+/* Writer: declare all tensors, then write their data: one after the other in
+ * the order st_writer_order gives (dtype descending, then name, as the
+ * reference writer does), or each on its own. The file is made with O_EXCL at
+ * `path`, as long as it will be; digests are kept on the way. */
 struct st_writer;
 struct st_entry {
     const char *name;
@@ -70,18 +76,20 @@ enum zd_status st_writer_create(
         const json_t *metadata, struct st_writer **writer_out);
 /* Index into `entries` of the i-th tensor in file order. */
 int st_writer_order(const struct st_writer *writer, int i);
-/* Append bytes of the current tensor; moves on by itself when it is full. */
+/* Append bytes of the first tensor that is not full; moves on by itself. */
 enum zd_status st_writer_write(
         struct st_writer *writer, const void *data, size_t bytes);
+/* Append bytes of that tensor. */
+enum zd_status st_writer_add(
+        struct st_writer *writer, int entry, const void *data, size_t bytes);
 /* xxh3-128 of the bytes of a tensor that is full; the writer's. */
 const char *st_writer_digest(const struct st_writer *writer, int entry);
-/* fsync and close; fails when bytes are missing. digest and bytes may be NULL.
- * Frees the writer whatever happens. */
+/* fsync and close; fails when bytes are missing. The digest (as st_digest) and
+ * bytes may be NULL. Frees the writer whatever happens. */
 enum zd_status st_writer_finish(
         struct st_writer *writer, char *digest_hex, uint64_t *bytes_out);
-/* Instead of writing: the file gets its whole length, and others write the data
- * of its tensors at their places (st_open). fsync and close; frees the writer.
- */
+/* Instead of writing: others write the data of its tensors at their places
+ * (st_open). fsync and close; frees the writer. */
 enum zd_status st_writer_leave(struct st_writer *writer);
 /* Close and unlink an unfinished file. */
 void st_writer_abandon(struct st_writer *writer);

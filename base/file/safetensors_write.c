@@ -2,6 +2,7 @@
 #include "base/file/hash.h"
 #include "base/file/safetensors.h"
 #include "base/file/safetensors_dtype.h"
+#include "base/file/write_behind.h"
 #include "base/progress.h"
 
 #include <assert.h>
@@ -16,23 +17,24 @@ static const size_t HEADER_MAX = 25000000;
 
 struct slot { /* a tensor in file order */
     int entry;
-    int rank; /* of its dtype */
-    uint64_t bytes;
-    const char *name; /* borrowed while the header is made */
+    int rank;              /* of its dtype */
+    uint64_t begin, bytes; /* in the file */
+    uint64_t done;         /* of them */
+    const char *name;      /* borrowed while the header is made */
+    struct hasher *hasher; /* while it is neither empty nor full */
 };
 
 struct st_writer {
     char *path;
     int fd;
-    struct hasher *hasher;        /* of all that was written */
-    struct hasher *tensor_hasher; /* of the slot being written */
-    char (*digests)[HASH_HEX];    /* of full tensors, by entry */
+    char header_digest[HASH_HEX];
+    char (*digests)[HASH_HEX]; /* of full tensors, by entry */
+    int *slot_of;              /* by entry */
     struct slot *slots;
     int slot_count;
-    int current;           /* the slot being written */
-    uint64_t current_left; /* bytes it still needs */
-    uint64_t total_bytes;  /* written so far, header included */
-    uint64_t flushed;      /* of them, on their way to the disk */
+    int current; /* slots before it are full */
+    uint64_t bytes;
+    struct write_behind behind;
 };
 
 static int by_file_order(const void *a, const void *b)
@@ -54,7 +56,8 @@ static enum zd_status order_entries(
 {
     writer->slots = calloc((size_t)entry_count + 1, sizeof *writer->slots);
     writer->digests = calloc((size_t)entry_count + 1, sizeof *writer->digests);
-    if (!writer->slots || !writer->digests)
+    writer->slot_of = calloc((size_t)entry_count + 1, sizeof *writer->slot_of);
+    if (!writer->slots || !writer->digests || !writer->slot_of)
         return fail_memory(writer->path);
     writer->slot_count = entry_count;
     for (int i = 0; i < entry_count; i++) {
@@ -71,6 +74,8 @@ static enum zd_status order_entries(
     }
     qsort(writer->slots, (size_t)entry_count, sizeof *writer->slots,
           by_file_order);
+    for (int i = 0; i < entry_count; i++)
+        writer->slot_of[writer->slots[i].entry] = i;
     return ZD_OK;
 }
 
@@ -114,64 +119,66 @@ static char *header_text(
     return text;
 }
 
-enum { FLUSH_BYTES = 32 << 20 };
-
-/* So that the fsync at the end is a short one (base/progress.h): what was
- * written goes to the disk piece by piece, and at most two pieces and what one
- * call brings are not there yet. Where the file system cannot, it comes later.
- */
-static void flush_behind(struct st_writer *writer)
-{
-    while (writer->total_bytes - writer->flushed >= FLUSH_BYTES) {
-        off64_t at = (off64_t)writer->flushed;
-        sync_file_range(writer->fd, at, FLUSH_BYTES, SYNC_FILE_RANGE_WRITE);
-        if (at > 0)
-            sync_file_range(
-                    writer->fd, at - FLUSH_BYTES, FLUSH_BYTES,
-                    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
-                            SYNC_FILE_RANGE_WAIT_AFTER);
-        progress_completed();
-        writer->flushed += FLUSH_BYTES;
-    }
-}
-
-static enum zd_status append(
-        struct st_writer *writer, const void *data, size_t bytes)
-{
-    ZD_TRY(fs_write(writer->fd, writer->path, data, bytes));
-    hasher_update(writer->hasher, data, bytes);
-    writer->total_bytes += bytes;
-    flush_behind(writer);
-    return ZD_OK;
-}
-
+/* The data begins aligned; what it all takes has room from now on, where the
+ * file system can say so. */
 static enum zd_status write_header(struct st_writer *writer, const char *text)
 {
-    static const char spaces[8] = "        ";
-    size_t length = strlen(text);
-    uint64_t padded = (length + 7) / 8 * 8; /* the data begins aligned */
+    size_t length = strlen(text), padded = (length + 7) / 8 * 8;
     if (padded > HEADER_MAX)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0728",
                 "%s would need a header of %zu bytes; %zu is the limit",
                 writer->path, length, HEADER_MAX);
-    ZD_TRY(append(writer, &padded, sizeof padded));
-    ZD_TRY(append(writer, text, length));
-    return append(writer, spaces, (size_t)padded - length);
+    char *header = malloc(sizeof(uint64_t) + padded);
+    if (!header)
+        return fail_memory(writer->path);
+    uint64_t written = padded;
+    memcpy(header, &written, sizeof written);
+    memset(header + sizeof written, ' ', padded);
+    memcpy(header + sizeof written, text, length);
+    writer->bytes = sizeof written + padded;
+    hash_bytes(header, (size_t)writer->bytes, writer->header_digest);
+    for (int i = 0; i < writer->slot_count; i++) {
+        writer->slots[i].begin = writer->bytes;
+        writer->bytes += writer->slots[i].bytes;
+    }
+    enum zd_status status = fs_reserve(writer->fd, writer->path, writer->bytes);
+    if (status == ZD_OK)
+        status = fs_pwrite(
+                writer->fd, writer->path, header, sizeof written + padded, 0);
+    free(header);
+    return status;
 }
 
-/* Go on to the next tensor that has bytes. */
+static enum zd_status append(
+        struct st_writer *writer, struct slot *slot, const void *data,
+        size_t bytes)
+{
+    uint64_t at = slot->begin + slot->done;
+    assert(bytes <= slot->bytes - slot->done && "more data than planned");
+    if (!slot->hasher && !(slot->hasher = hasher_create()))
+        return fail_memory(writer->path);
+    hasher_update(slot->hasher, data, bytes);
+    ZD_TRY(fs_pwrite(writer->fd, writer->path, data, bytes, at));
+    write_behind(&writer->behind, writer->fd, at, bytes);
+    slot->done += bytes;
+    if (slot->done < slot->bytes)
+        return ZD_OK;
+    hasher_finish(slot->hasher, writer->digests[slot->entry]);
+    hasher_destroy(slot->hasher);
+    slot->hasher = NULL;
+    return ZD_OK;
+}
+
+/* Go on to the next tensor that wants bytes. */
 static void skip_full(struct st_writer *writer)
 {
-    while (writer->current_left == 0 && writer->current < writer->slot_count) {
-        if (writer->current >= 0) {
-            int entry = writer->slots[writer->current].entry;
-            hasher_finish(writer->tensor_hasher, writer->digests[entry]);
-            hasher_reset(writer->tensor_hasher);
-        }
-        writer->current++;
-        if (writer->current < writer->slot_count)
-            writer->current_left = writer->slots[writer->current].bytes;
+    for (; writer->current < writer->slot_count; writer->current++) {
+        const struct slot *slot = &writer->slots[writer->current];
+        if (slot->done < slot->bytes)
+            break;
+        if (slot->bytes == 0)
+            hash_bytes("", 0, writer->digests[slot->entry]);
     }
 }
 
@@ -179,9 +186,10 @@ static void writer_free(struct st_writer *writer)
 {
     if (writer->fd >= 0)
         close(writer->fd);
-    hasher_destroy(writer->hasher);
-    hasher_destroy(writer->tensor_hasher);
+    for (int i = 0; writer->slots && i < writer->slot_count; i++)
+        hasher_destroy(writer->slots[i].hasher);
     free(writer->digests);
+    free(writer->slot_of);
     free(writer->slots);
     free(writer->path);
     free(writer);
@@ -196,13 +204,8 @@ enum zd_status st_writer_create(
     if (!writer)
         return fail_memory(path);
     writer->fd = -1;
-    writer->current = -1;
     writer->path = strdup(path);
-    writer->hasher = hasher_create();
-    writer->tensor_hasher = hasher_create();
-    enum zd_status status = ZD_OK;
-    if (!writer->path || !writer->hasher || !writer->tensor_hasher)
-        status = fail_memory(path);
+    enum zd_status status = writer->path ? ZD_OK : fail_memory(path);
     if (status == ZD_OK)
         status = order_entries(writer, entries, entry_count);
     if (status == ZD_OK && !(text = header_text(writer, entries, metadata)))
@@ -245,16 +248,24 @@ enum zd_status st_writer_write(
     while (bytes) {
         assert(writer->current < writer->slot_count &&
                "more data than planned");
-        size_t part = bytes < writer->current_left
-                              ? bytes
-                              : (size_t)writer->current_left;
-        ZD_TRY(append(writer, from, part));
-        hasher_update(writer->tensor_hasher, from, part);
+        struct slot *slot = &writer->slots[writer->current];
+        uint64_t left = slot->bytes - slot->done;
+        size_t part = bytes < left ? bytes : (size_t)left;
+        ZD_TRY(append(writer, slot, from, part));
         from += part;
         bytes -= part;
-        writer->current_left -= part;
         skip_full(writer);
     }
+    return ZD_OK;
+}
+
+enum zd_status st_writer_add(
+        struct st_writer *writer, int entry, const void *data, size_t bytes)
+{
+    if (!bytes)
+        return ZD_OK;
+    ZD_TRY(append(writer, &writer->slots[writer->slot_of[entry]], data, bytes));
+    skip_full(writer);
     return ZD_OK;
 }
 
@@ -265,60 +276,53 @@ const char *st_writer_digest(const struct st_writer *writer, int entry)
     return writer->digests[entry];
 }
 
+/* As st_digest. */
+static enum zd_status digest_all(
+        const struct st_writer *writer, char digest_hex[HASH_HEX])
+{
+    struct hasher *hasher = hasher_create();
+    if (!hasher)
+        return fail_memory(writer->path);
+    hasher_update(hasher, writer->header_digest, HASH_HEX - 1);
+    for (int i = 0; i < writer->slot_count; i++)
+        hasher_update(
+                hasher, writer->digests[writer->slots[i].entry], HASH_HEX - 1);
+    hasher_finish(hasher, digest_hex);
+    hasher_destroy(hasher);
+    return ZD_OK;
+}
+
 enum zd_status st_writer_finish(
         struct st_writer *writer, char *digest_hex, uint64_t *bytes_out)
 {
     enum zd_status status = ZD_OK;
-    if (writer->current < writer->slot_count)
-        status = ZD_FAIL(
-                ZD_ERR_BUG, "E0902",
-                "%s was finished %llu bytes into its tensor %d of %d",
-                writer->path,
-                (unsigned long long)(writer->slots[writer->current].bytes - writer->current_left),
-                writer->current + 1, writer->slot_count);
-    if (status == ZD_OK && fsync(writer->fd) != 0)
+    skip_full(writer);
+    if (writer->current < writer->slot_count) {
+        const struct slot *slot = &writer->slots[writer->current];
         status =
-                ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,
-                        strerror(errno));
-    progress_completed();
-    if (close(writer->fd) != 0 && status == ZD_OK)
-        status =
-                ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,
-                        strerror(errno));
-    writer->fd = -1;
-    if (status != ZD_OK)
-        unlink(writer->path);
+                ZD_FAIL(ZD_ERR_BUG, "E0902",
+                        "%s was finished %llu bytes into its tensor %d of %d",
+                        writer->path, (unsigned long long)slot->done,
+                        writer->current + 1, writer->slot_count);
+    }
     if (status == ZD_OK && digest_hex)
-        hasher_finish(writer->hasher, digest_hex);
-    if (status == ZD_OK && bytes_out)
-        *bytes_out = writer->total_bytes;
-    writer_free(writer);
-    return status;
-}
-
-/* Where the file system can, what they will write has room from now on. */
-static enum zd_status reserve(struct st_writer *writer)
-{
-    uint64_t bytes = writer->total_bytes;
-    for (int i = 0; i < writer->slot_count; i++)
-        bytes += writer->slots[i].bytes;
-    if (fallocate(writer->fd, 0, 0, (off_t)bytes) == 0)
-        return ZD_OK;
-    if ((errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) &&
-        ftruncate(writer->fd, (off_t)bytes) == 0)
-        return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,
-            strerror(errno));
-}
-
-enum zd_status st_writer_leave(struct st_writer *writer)
-{
-    enum zd_status status = reserve(writer);
+        status = digest_all(writer, digest_hex);
     enum zd_status synced = fs_sync_close(writer->fd, writer->path);
     writer->fd = -1;
     if (status == ZD_OK)
         status = synced;
+    if (status != ZD_OK)
+        unlink(writer->path);
+    if (status == ZD_OK && bytes_out)
+        *bytes_out = writer->bytes;
+    writer_free(writer);
+    return status;
+}
+
+enum zd_status st_writer_leave(struct st_writer *writer)
+{
+    enum zd_status status = fs_sync_close(writer->fd, writer->path);
+    writer->fd = -1;
     if (status != ZD_OK)
         unlink(writer->path);
     writer_free(writer);

@@ -119,6 +119,9 @@ static bool write_shard(
                 &held[i / KINDS], kinds[i % KINDS], "F32",
                 st_writer_digest(writer, i));
     ok = ok && st_writer_finish(writer, file.digest, &file.bytes) == ZD_OK;
+    file.by_parts = format >= 4;
+    if (ok && !file.by_parts)
+        ok = hash_file(path, file.digest, &file.bytes) == ZD_OK;
     for (int i = 0; i < ranges; i++) {
         held_text(&held[i], text);
         json_array_append_new(file.holds, json_string(text));

@@ -2,11 +2,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "train/checkpoint/saving.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +100,8 @@ static enum zd_status start(struct background *background, enum state state)
 {
     assert(!background->has_thread);
     atomic_store(&background->state, (int)state);
-    int error = pthread_create(&background->thread, NULL, run, background);
+    int error =
+            thread_start(&background->thread, "zerod-save", run, background);
     background->has_thread = error == 0;
     if (error)
         return ZD_FAIL(

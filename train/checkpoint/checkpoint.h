@@ -32,8 +32,9 @@
 #define CHECKPOINT_MANIFEST "manifest.json"
 #define CHECKPOINT_AWAY     ".replaced-" /* before the name of one */
 /* Format 1 is older: AdamW with fp32 states, and says nothing of it. Format 2
- * does not say which shard holds what. */
-enum { CHECKPOINT_FORMAT = 3 };
+ * does not say which shard holds what; in format 3 a shard's digest is that of
+ * its bytes. */
+enum { CHECKPOINT_FORMAT = 4 };
 
 /* What trainer_state.h makes, as a file of the checkpoint. */
 #define TRAINER_STATE_FILE "trainer_state.json"

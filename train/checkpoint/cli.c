@@ -227,11 +227,16 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
     print_loss_scale(progress, out);
     fprintf(out, "tensors  %zu\n",
             json_object_size(json_object_get(row, "tensors")));
-    json_array_foreach(json_object_get(row, "files"), i, file) fprintf(
-            out, "file     %-40s %14lld bytes  xxh3 %s\n",
-            json_string_value(json_object_get(file, "name")),
-            (long long)json_integer_value(json_object_get(file, "bytes")),
-            json_string_value(json_object_get(file, "xxh3_128")));
+    json_array_foreach(json_object_get(row, "files"), i, file)
+    {
+        const json_t *parts = json_object_get(file, MANIFEST_PARTS_DIGEST);
+        fprintf(out, "file     %-40s %14lld bytes  xxh3 %s%s\n",
+                json_string_value(json_object_get(file, "name")),
+                (long long)json_integer_value(json_object_get(file, "bytes")),
+                json_string_value(
+                        parts ? parts : json_object_get(file, MANIFEST_DIGEST)),
+                parts ? " of its parts" : "");
+    }
     fprintf(out, "sizes    %s\n",
             json_is_true(json_object_get(row, "ok"))
                     ? "ok (zerod ckpt verify reads every byte)"

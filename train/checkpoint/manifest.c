@@ -224,11 +224,13 @@ json_t *manifest_build(
 
 void manifest_add_file(json_t *manifest, const struct manifest_file *file)
 {
+    const char *digest =
+            file->by_parts ? MANIFEST_PARTS_DIGEST : MANIFEST_DIGEST;
     json_array_append_new(
             json_object_get(manifest, "files"),
             json_pack(
                     "{s:s, s:I, s:s, s:O*}", "name", file->name, "bytes",
-                    (json_int_t)file->bytes, "xxh3_128", file->digest, "holds",
+                    (json_int_t)file->bytes, digest, file->digest, "holds",
                     file->holds));
 }
 

@@ -6,11 +6,17 @@
 #include "base/file/hash.h"
 #include "train/checkpoint/checkpoint.h"
 
+/* Keys of a file's digest: of its bytes (hash_file), and from format 4 on, for
+ * a shard, of its parts (st_digest). */
+#define MANIFEST_DIGEST       "xxh3_128"
+#define MANIFEST_PARTS_DIGEST "parts_xxh3_128"
+
 /* One file of the folder. */
 struct manifest_file {
     char name[64];
     uint64_t bytes;
     char digest[HASH_HEX];
+    bool by_parts; /* the digest is */
     json_t *holds; /* of a shard: its text (holds.h) for each range; else NULL
                     */
 };

@@ -98,42 +98,76 @@ static int list_pieces(
  * a chunk of offload has by default, so that one on a disk is read once. */
 enum { CHUNK = 1 << 20 };
 
-static enum zd_status write_blocks(
-        const struct zero_view *view, const struct piece *piece,
-        struct st_writer *out)
+struct output {
+    const struct zero_view *view;
+    const struct piece *pieces;
+    int count;
+    struct st_writer *file;
+    void *buffer;
+};
+
+static enum zd_status write_blocks(const struct output *out, int i)
 {
-    size_t bytes = piece->count * sizeof(float);
+    const struct zero_view *view = out->view;
+    size_t bytes = out->pieces[i].count * sizeof(float);
     float *v = malloc(bytes);
     if (!v)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status = view->blocks(view->ctx, piece->number, v);
+    enum zd_status status = view->blocks(view->ctx, out->pieces[i].number, v);
     if (status == ZD_OK)
-        status = st_writer_write(out, v, bytes);
+        status = st_writer_add(out->file, i, v, bytes);
     free(v);
     return status;
 }
 
-static enum zd_status write_piece(
-        const struct zero_view *view, const struct piece *piece, void *buffer,
-        struct st_writer *out)
+/* What stands for elements done .. done + count - 1 of its range. */
+static enum zd_status write_part(
+        const struct output *out, int i, size_t done, size_t count)
 {
+    const struct zero_view *view = out->view;
+    const struct piece *piece = &out->pieces[i];
     const struct zero_range *range = &piece->range;
     bool scales = piece->part == PART_SCALES;
+    size_t bytes;
     if (piece->part == PART_BLOCKS)
-        return write_blocks(view, piece, out);
+        return done ? ZD_OK : write_blocks(out, i);
+    if (piece->lane == ZERO_WEIGHTS)
+        bytes = count * dtype_bytes(range->weight_type);
+    else if (scales)
+        bytes = optim_scale_count(OPTIM_8BIT, count) * sizeof(float);
+    else
+        bytes = optim_lane_bytes(range->layout.lane[piece->lane], count);
+    ZD_TRY(view->read(
+            view->ctx, piece->number, piece->lane, done, count,
+            scales ? NULL : out->buffer, scales ? out->buffer : NULL));
+    return st_writer_add(out->file, i, out->buffer, bytes);
+}
+
+/* The pieces first .. end - 1 are a range's: the same part of each, then the
+ * next, as updates come to them. */
+static enum zd_status write_range(const struct output *out, int first, int end)
+{
+    const struct zero_range *range = &out->pieces[first].range;
     for (size_t done = 0; done < range->count; done += CHUNK) {
         size_t left = range->count - done;
-        size_t count = left < CHUNK ? left : CHUNK, bytes;
-        if (piece->lane == ZERO_WEIGHTS)
-            bytes = count * dtype_bytes(range->weight_type);
-        else if (scales)
-            bytes = optim_scale_count(OPTIM_8BIT, count) * sizeof(float);
-        else
-            bytes = optim_lane_bytes(range->layout.lane[piece->lane], count);
-        ZD_TRY(view->read(
-                view->ctx, piece->number, piece->lane, done, count,
-                scales ? NULL : buffer, scales ? buffer : NULL));
-        ZD_TRY(st_writer_write(out, buffer, bytes));
+        for (int i = first; i < end; i++)
+            ZD_TRY(write_part(out, i, done, left < CHUNK ? left : CHUNK));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status write_ranges(const struct output *out)
+{
+    bool backwards = out->view->backwards;
+    const struct piece *pieces = out->pieces;
+    for (int done = 0, first, end; done < out->count; done += end - first) {
+        first = backwards ? out->count - done - 1 : done;
+        end = first + 1;
+        while (first > 0 && pieces[first - 1].number == pieces[first].number)
+            first--;
+        while (end < out->count && pieces[end].number == pieces[first].number)
+            end++;
+        ZD_TRY(write_range(out, first, end));
     }
     return ZD_OK;
 }
@@ -194,10 +228,14 @@ static enum zd_status write_pieces(
     status = create_file(path, pieces, count, &out);
     if (status != ZD_OK)
         goto err_buffer;
-    for (int i = 0; i < count && status == ZD_OK; i++)
-        status = write_piece(
-                view, &pieces[st_writer_order(out, i)], buffer, out);
+    status = write_ranges(&(struct output){
+            .view = view,
+            .pieces = pieces,
+            .count = count,
+            .file = out,
+            .buffer = buffer});
     if (status == ZD_OK) {
+        file->by_parts = true;
         file->holds = holds_json(writer, pieces, count, out);
         status = st_writer_finish(out, file->digest, &file->bytes);
     } else {

@@ -1,7 +1,9 @@
 #include "base/device/populate.h"
 
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -38,4 +40,50 @@ Test(populate, every_page_of_a_large_mapping_is_there)
 Test(populate, a_small_one_is_left_to_who_touches_it)
 {
     cr_expect_leq(pages_there(1 << 20), 0);
+}
+
+static bool is_there(const char *memory)
+{
+    unsigned char seen = 0;
+    cr_assert_eq(mincore((void *)memory, 1, &seen), 0);
+    return seen & 1;
+}
+
+/* Ends at its last page, or when the test's time is over. */
+Test(populate, a_thread_comes_to_every_page_beside_others, .timeout = 120)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t bytes = ((size_t)40 << 20) + page;
+    char *memory =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(memory, MAP_FAILED);
+    /* as a span of the arena lies in it, not at a page's beginning */
+    struct populating *populating = populate_begin(memory + 256, bytes - 256);
+    cr_assert_not_null(populating);
+    for (size_t at = page; at + page <= bytes; at += page)
+        while (!is_there(memory + at))
+            sched_yield();
+    populate_end(populating);
+    cr_expect(!is_there(memory), "a page that is not all its own");
+    munmap(memory, bytes);
+}
+
+Test(populate, behind_its_end_nobody_writes)
+{
+    size_t bytes = (size_t)64 << 20;
+    char *memory =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(memory, MAP_FAILED);
+    for (int round = 0; round < 20; round++) {
+        struct populating *populating = populate_begin(memory, bytes);
+        populate_end(populating);
+        memset(memory, 1 + round, bytes / 8);
+        for (size_t at = 0; at < bytes / 8; at += 4096)
+            cr_assert_eq(memory[at], 1 + round);
+        cr_assert_eq(madvise(memory, bytes, MADV_DONTNEED), 0);
+    }
+    populate_end(NULL);
+    munmap(memory, bytes);
 }

@@ -95,9 +95,86 @@ Test(safetensors_write, gives_the_bytes_of_the_reference)
     cr_expect_arr_eq(data + 30, b_half_data, 4);
     cr_expect_eq(data[34], 'x');
     cr_expect_eq(read_bytes, 8 + length + 35);
-    hash_bytes(text, read_bytes, want_hex);
-    cr_expect_str_eq(hex, want_hex);
     free(text);
+    cr_assert_eq(st_digest(scratch.path, want_hex), ZD_OK);
+    cr_expect_str_eq(hex, want_hex);
+}
+
+/* By their definition: of the header's and of each tensor's, as they lie. */
+Test(safetensors_write, the_digest_is_that_of_the_parts)
+{
+    static const int order[ENTRIES] = {3, 2, 1, 4, 0, 5};
+    char hex[HASH_HEX], want[HASH_HEX], parts[(ENTRIES + 1) * HASH_HEX], *text;
+    size_t bytes, data = 35;
+    write_all(scratch_path(&scratch, "f"), 100, hex, NULL);
+    cr_assert_eq(fs_read_file(scratch.path, 10000, &text, &bytes), ZD_OK);
+    hash_bytes(text, bytes - data, parts);
+    free(text);
+    for (int i = 0; i < ENTRIES; i++)
+        hash_bytes(
+                data_of[order[i]], bytes_of[order[i]],
+                parts + (size_t)(i + 1) * (HASH_HEX - 1));
+    hash_bytes(parts, (ENTRIES + 1) * (HASH_HEX - 1), want);
+    cr_expect_str_eq(hex, want);
+}
+
+/* Byte by byte, of each tensor in turn. */
+Test(safetensors_write, the_order_of_tensors_does_not_matter)
+{
+    char whole[HASH_HEX], mixed[HASH_HEX], read[HASH_HEX];
+    struct st_writer *writer;
+    json_t *metadata = json_pack("{s:s}", "who", "us");
+    write_all(scratch_path(&scratch, "whole"), 100, whole, NULL);
+    cr_assert_eq(
+            st_writer_create(
+                    scratch_path(&scratch, "mixed"), entries, ENTRIES, metadata,
+                    &writer),
+            ZD_OK);
+    json_decref(metadata);
+    for (size_t at = 0; at < 16; at++)
+        for (int entry = ENTRIES - 1; entry >= 0; entry--)
+            if (at < bytes_of[entry])
+                cr_assert_eq(
+                        st_writer_add(
+                                writer, entry,
+                                (const char *)data_of[entry] + at, 1),
+                        ZD_OK);
+    for (int entry = 0; entry < ENTRIES; entry++) {
+        char digest[HASH_HEX];
+        hash_bytes(data_of[entry], bytes_of[entry], digest);
+        cr_expect_str_eq(st_writer_digest(writer, entry), digest);
+    }
+    cr_assert_eq(st_writer_finish(writer, mixed, NULL), ZD_OK);
+    cr_expect_str_eq(whole, mixed);
+    cr_assert_eq(st_digest(scratch.path, read), ZD_OK);
+    cr_expect_str_eq(whole, read);
+}
+
+/* More than is under way at a time, from both ends. */
+Test(safetensors_write, a_long_file_comes_back)
+{
+    enum { COUNT = 5 << 20, PIECE = 1 << 18 };
+    static const struct st_entry two[] = {
+            {"a", "F32", 1, {COUNT}}, {"b", "F32", 1, {COUNT}}};
+    float *data = malloc(PIECE * sizeof *data);
+    char mixed[HASH_HEX], read[HASH_HEX];
+    struct st_writer *writer;
+    cr_assert_eq(
+            st_writer_create(
+                    scratch_path(&scratch, "f"), two, 2, NULL, &writer),
+            ZD_OK);
+    for (int at = 0; at < COUNT; at += PIECE)
+        for (int entry = 1; entry >= 0; entry--) {
+            for (int i = 0; i < PIECE; i++)
+                data[i] = (float)(at + i) * (entry ? 1 : -1);
+            cr_assert_eq(
+                    st_writer_add(writer, entry, data, PIECE * sizeof *data),
+                    ZD_OK);
+        }
+    cr_assert_eq(st_writer_finish(writer, mixed, NULL), ZD_OK);
+    cr_assert_eq(st_digest(scratch.path, read), ZD_OK);
+    cr_expect_str_eq(mixed, read);
+    free(data);
 }
 
 Test(safetensors_write, pieces_do_not_matter)

@@ -161,7 +161,7 @@ static bool reads_few(const char *checkpoint)
 
 int main(void)
 {
-    char from[PATH_MAX], many[PATH_MAX], old[PATH_MAX];
+    char from[PATH_MAX], many[PATH_MAX], old[PATH_MAX], before[PATH_MAX];
     char whole[PATH_MAX / 2], hf[PATH_MAX];
     snprintf(whole, sizeof whole, "%s", job_threads_dir());
     snprintf(from, sizeof from, "%s/out/checkpoint-000002", whole);
@@ -172,9 +172,12 @@ int main(void)
     tap_ok(train_export(&(struct train_export){.path = from, .out_dir = hf}) ==
                    ZD_OK,
            "its export");
-    tap_ok(reshard(from, many, SHARDS, 3), "its checkpoint as %d shards",
+    tap_ok(reshard(from, many, SHARDS, 4), "its checkpoint as %d shards",
            SHARDS);
     tap_ok(reshard(from, old, SHARDS, 2), "the same in format 2");
+    snprintf(before, sizeof before, "%s/before", job_threads_dir());
+    tap_ok(reshard(from, before, 8, 3) && verifies(before),
+           "and in format 3, verified");
 
     allow_descriptors(DESCRIPTORS);
     tap_ok(resumes(whole, many, 1, "zero.stage=0"), "resumed by one rank");
