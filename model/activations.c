@@ -1,5 +1,6 @@
 #include "model/activations.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,7 @@ struct dims {
      * in and out and the largest r of any; shares of dropout */
     size_t low, head_low, widest, most_in, most_r;
     bool drops;
+    size_t attention_scratch;
 };
 
 /* What the adapters of a model need. */
@@ -95,6 +97,22 @@ static void measure_adapters(
         else
             d->low = max_size(d->low, low);
     }
+}
+
+static size_t attention_scratch(const struct dims *d)
+{
+    struct attention_shape shape = {
+            .B = d->B,
+            .T = d->T,
+            .H = (int)d->H,
+            .KV = (int)d->KV,
+            .D = d->config->head_dim,
+            .q_stride = d->strides.q,
+            .k_stride = d->strides.k,
+            .v_stride = d->strides.v,
+            .scale = (float)(1.0 / sqrt((double)d->config->head_dim)),
+    };
+    return attention_scratch_bytes(&shape, d->dtype, d->backend);
 }
 
 static struct dims dims_of(
@@ -169,18 +187,7 @@ static struct heads push_heads(
 
 static void *push_attention_scratch(struct stack *s, const struct dims *d)
 {
-    struct attention_shape shape = {
-            .B = d->B,
-            .T = d->T,
-            .H = (int)d->H,
-            .KV = (int)d->KV,
-            .D = d->config->head_dim,
-            .q_stride = d->strides.q,
-            .k_stride = d->strides.k,
-            .v_stride = d->strides.v,
-            .scale = 1.0f,
-    };
-    return push_bytes(s, attention_scratch_bytes(&shape, d->dtype, d->backend));
+    return push_bytes(s, d->attention_scratch);
 }
 
 static void push_statistics(
@@ -377,7 +384,10 @@ enum zd_status activations_train(
 {
     struct dims d = dims_of(config, table, shape, shape->B, shape->T);
     struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
-    struct activations a = {.first = activations_first_layer(config, table)};
+    d.attention_scratch = attention_scratch(&d);
+    struct activations a = {
+            .first = activations_first_layer(config, table),
+            .scratch_bytes = d.attention_scratch};
     int kept = config->layers + 1 - a.first;
     int segment = checkpointing_segment(shape->checkpointing, config->layers);
     a.recompute = segment > 0;
@@ -431,7 +441,8 @@ enum zd_status activations_eval(
 {
     struct dims d = dims_of(config, table, shape, shape->eval_B, shape->T);
     struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
-    struct activations a = {0};
+    d.attention_scratch = attention_scratch(&d);
+    struct activations a = {.scratch_bytes = d.attention_scratch};
     ZD_TRY(lay_lean(
             config, &d, false, head_chunk(&d, shape->head_chunk), &s, &a));
     *out = a;

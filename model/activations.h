@@ -89,6 +89,7 @@ struct activations {
     struct layer_acts *slots; /* (segment); owned */
     struct layer_acts lean;
     void *lean_scratch, *scratch; /* of attention, forward */
+    size_t scratch_bytes;         /* of these and of grads.scratch */
     void *last;                   /* (N, C) what the last layer gives */
     void *dx;                     /* (N, C) gradient of the layer at hand */
     struct layer_grads grads;

@@ -5,7 +5,8 @@
  * the kernels of the pass before: the host fills the other slot meanwhile and
  * waits for nothing, unless it is two passes ahead.
  *
- *     tokens | positions | doc_start | targets | token_order | position_order
+ *     tokens | positions | doc_start | first_tokens | targets | token_order |
+ *     position_order
  */
 #include "model/internal.h"
 
@@ -44,6 +45,20 @@ static void fill_positions(int32_t *positions, struct pass *pass)
                                     : n % pass->T - pass->doc_start[n];
         pass->documents += positions[n] == 0;
     }
+}
+
+/* Where documents begin, as attention_shape.first_tokens has it. */
+static void fill_first_tokens(
+        int32_t *first, const int32_t *positions, const struct pass *pass)
+{
+    struct attention_shape shape = {
+            .B = pass->B, .T = pass->T, .documents = pass->documents};
+    int bucket = attention_bucket(&shape), count = 0;
+    for (int n = 0; n < pass->N && bucket; n++)
+        if (positions[n] == 0)
+            first[count++] = n;
+    while (bucket && count <= bucket)
+        first[count++] = pass->N;
 }
 
 /* The next plane of a slot; its place on the device. */
@@ -93,8 +108,11 @@ static enum zd_status send(
     pack(&p, tokens, pass->N, &pass->tokens);
     int32_t *positions = pack(&p, NULL, 0, &pass->positions);
     fill_positions(positions, pass);
-    if (pass->doc_start)
+    if (pass->doc_start) {
         pack(&p, pass->doc_start, pass->N, &pass->doc_start);
+        fill_first_tokens(
+                pack(&p, NULL, 0, &pass->first_tokens), positions, pass);
+    }
     if (pass->targets)
         pack(&p, pass->targets, pass->N, &pass->targets);
     if (has_backward && model->unit_trains[0])

@@ -42,7 +42,8 @@ struct pass {
     int B, T, N;
     const int32_t *tokens, *targets, *doc_start;
     const int32_t *positions;
-    int documents; /* in the B samples together */
+    int documents;               /* in the B samples together */
+    const int32_t *first_tokens; /* of each, on a GPU; else NULL */
     /* on a GPU, where there is a backward (kernels/embedding/embedding.h); else
      * NULL */
     const int32_t *token_order, *position_order;
@@ -115,7 +116,7 @@ enum zd_status model_lay_out(struct model *model, char *base);
 /* batch.c */
 static inline size_t batch_planes(const struct model_config *config)
 {
-    return config->family == MODEL_GPT2 ? 6 : 5; /* position_order */
+    return config->family == MODEL_GPT2 ? 7 : 6; /* position_order */
 }
 size_t batch_plane_tokens(size_t tokens); /* elements of a plane */
 enum zd_status batch_upload_init(

@@ -25,6 +25,8 @@ static struct attention_shape attention_shape(
             .v_stride = strides.v,
             .scale = (float)(1.0 / sqrt((double)c->head_dim)),
             .documents = pass->documents,
+            .first_tokens = pass->first_tokens,
+            .scratch_bytes = pass->acts->scratch_bytes,
     };
 }
 

@@ -29,18 +29,28 @@ struct attention_shape {
      * sent to the device; B: every sample is one document. 0: not known. It
      * chooses a path and says nothing that doc_start does not say. */
     int documents;
+    /* On the device: the first token of each document, counted over all B*T,
+     * and B*T in the rest of attention_bucket(documents) + 1 places; NULL: not
+     * told. cuDNN reads it where documents > B. */
+    const int32_t *first_tokens;
+    size_t scratch_bytes; /* that are there; 0: attention_scratch_bytes says */
 };
 
-/* On a GPU. AUTO: cuDNN where it does a shape with sums in an order that never
- * changes, and our own kernels else; CUDNN: also where the sums of dq are in no
- * fixed order, and an error where there is no cuDNN; OWN: never cuDNN. */
+/* Documents are told to cuDNN by the bucket, so that graphs are few: the next
+ * power of two. 0: none is told, since documents are too short for it. */
+int attention_bucket(const struct attention_shape *shape);
+
+/* On a GPU (attention_choice.h). AUTO: cuDNN where it does a shape with sums in
+ * an order that never changes, and our own kernels else; CUDNN: also where the
+ * sums of dq are in no fixed order, and an error where there is no cuDNN; OWN:
+ * never cuDNN. */
 enum attention_choice { ATTENTION_AUTO, ATTENTION_CUDNN, ATTENTION_OWN };
 /* Once at start, before anything is planned: it changes what scratch is. */
 void kernels_set_attention(enum attention_choice choice);
 enum attention_choice kernels_attention(void);
 
 /* `backend` is resolved: what a GPU needs can be planned where there is none.
- * It does not depend on `documents`. */
+ * Enough for any `documents`. */
 size_t attention_scratch_bytes(
         const struct attention_shape *shape, enum dtype dtype,
         enum device_backend backend);

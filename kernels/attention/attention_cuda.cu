@@ -115,8 +115,8 @@ static enum zd_status decode(
         int64_t q_stride, float scale)
 {
     int64_t row = (int64_t)KV * D;
-    struct attention_shape shape = {1,        n,   H,   KV,    D,
-                                    q_stride, row, row, scale, 1};
+    struct attention_shape shape = {1,     n, H,    KV, D, q_stride, row, row,
+                                    scale, 1, NULL, 0};
     attention_pass<E> p = pass_of<E>(q, k_cache, v_cache, NULL, &shape);
     p.out = (E *)out, p.past = past;
     return rows_forward(device_cuda_stream(stream), p);

@@ -3,7 +3,7 @@
 #ifndef ZD_KERNELS_ATTENTION_ATTENTION_CUDA_H
 #define ZD_KERNELS_ATTENTION_ATTENTION_CUDA_H
 
-#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_choice.h"
 
 struct attention_pair {
     attention_forward_fn *forward;
@@ -15,9 +15,12 @@ struct attention_pair {
  * static. ZD_ERR_UNFIT, E1224: cuDNN was asked for and is not there. */
 enum zd_status attention_cuda_choose(
         enum dtype dtype, struct attention_pair *pair, const char **name_out);
+/* What is known of the thread's current device, or of a GPU that is planned for
+ * where there is none. */
+struct attention_facts attention_cuda_facts(enum dtype dtype);
+/* What our own kernels use and, behind it, cuDNN: as it says where there is a
+ * device, else a bound. */
 size_t attention_cuda_scratch_bytes(
         const struct attention_shape *shape, enum dtype dtype);
-/* The front of it, which our own kernels use. */
-size_t attention_own_scratch_bytes(const struct attention_shape *shape);
 
 #endif

@@ -1,78 +1,130 @@
-/* attention_cudnn.c - which attention a table on a GPU has: cuDNN's where it
- * can do a shape, else our own. */
-#include "kernels/attention/attention_cuda.h"
+/* attention_cudnn.c - see attention_cudnn.h. */
+#include "kernels/attention/attention_cudnn.h"
 
 #include "base/device/device_cuda.h"
 #include "base/log.h"
-
-#include "zd_config.h"
-
-#include <stdatomic.h>
-#include <stdio.h>
-
-/* Once in a process. */
-static void say_once(atomic_flag *said, const char *what, const char *why)
-{
-    if (!atomic_flag_test_and_set(said))
-        zd_log_info("attention: %s%s", what, why);
-}
-
-#if ZD_HAVE_CUDNN
+#include "kernels/attention/attention_packed.h"
 #include "kernels/attention/cudnn_door.h"
 
-/* cuDNN knows nothing of documents within a sample. */
-static bool may_try(const struct attention_shape *s)
-{
-    static atomic_flag several = ATOMIC_FLAG_INIT;
-    if (s->documents == s->B)
-        return s->D % 8 == 0;
-    say_once(
-            &several,
-            "samples of several documents are done by our own kernels, "
-            "not by cuDNN",
-            "");
-    return false;
-}
+#include <pthread.h>
+#include <stdatomic.h>
 
-/* Behind what our own kernels use. */
-static void set_workspace(struct cudnn_attention *a, void *scratch)
-{
-    size_t own = attention_own_scratch_bytes(a->shape);
-    a->workspace = (char *)scratch + own;
-    a->workspace_bytes = attention_cuda_scratch_bytes(a->shape, a->dtype) - own;
-}
+/* --- a pass --------------------------------------------------------------- */
 
-/* Told once for a shape. On an H100 our own backward takes 3 to 4 times as long
- * as cuDNN's without a fixed order: 11 % of a step of Llama-3.2-1B at T = 4096,
- * 3 % of one of GPT-2 124M at T = 1024 (docs/gpu.md). */
+/* Told once for a shape: what attention_choose expected cuDNN to do. */
 static void warn_declined(const struct cudnn_attention *a, const char *why)
 {
     zd_log_warning(
             "attention: our own kernels, which are slower, do the %s of B=%d "
-            "T=%d H=%d KV=%d D=%d; cuDNN: %s%s",
+            "T=%d H=%d KV=%d D=%d%s; cuDNN: %s",
             a->dq ? "backward" : "forward", a->shape->B, a->shape->T,
-            a->shape->H, a->shape->KV, a->shape->D, why,
-            a->dq && a->deterministic
-                    ? "; cuDNN 9.25 needs less, and model.attn = \"cudnn\" sums "
-                      "in no fixed order"
-                    : "");
+            a->shape->H, a->shape->KV, a->shape->D,
+            a->documents.bucket ? ", packed" : "", why);
+}
+
+/* Once for each reason that has to do with documents; the others are those of
+ * attention_cuda_choose. */
+static void tell_refusal(const char *why)
+{
+    static const char *_Atomic told;
+    if (atomic_exchange(&told, why) != why)
+        zd_log_info("attention: our own kernels where cuDNN is not: %s", why);
+}
+
+static void set_workspace(struct cudnn_attention *a, void *scratch)
+{
+    const struct attention_shape *s = a->shape;
+    size_t own = attention_own_scratch_bytes(s);
+    size_t all = s->scratch_bytes ? s->scratch_bytes
+                                  : attention_cuda_scratch_bytes(s, a->dtype);
+    a->workspace = (char *)scratch + own;
+    a->workspace_bytes = all > own ? all - own : 0;
+}
+
+static struct cudnn_documents tables_at(
+        const int32_t *tables, const struct packed_room *room)
+{
+    const int32_t *at[PACKED_TABLES];
+    for (int i = 0; i < PACKED_TABLES; i++)
+        at[i] = tables ? tables + (size_t)i * room->plane : NULL;
+    return (struct cudnn_documents){
+            .bucket = room->bucket,
+            .lengths = at[PACKED_LENGTHS],
+            .q = at[PACKED_Q],
+            .k = at[PACKED_K],
+            .v = at[PACKED_V],
+            .out = at[PACKED_OUT],
+            .kv = at[PACKED_KV],
+            .lse = at[PACKED_LSE],
+    };
+}
+
+/* Packed documents: tables before the graph, and its results behind it put
+ * where ours lie. Nothing is read that the graph does not have when it
+ * declines. */
+static enum zd_status run_packed(
+        struct stream *stream, struct cudnn_attention *a, bool *done,
+        const char **why)
+{
+    void *on = device_cuda_stream(stream);
+    const struct attention_shape *s = a->shape;
+    int direction = a->dq ? ATTENTION_BACKWARD : ATTENTION_FORWARD;
+    struct packed_room room = attention_packed_room(s, direction);
+    char *base = a->workspace;
+    void *results[] = {a->dq, a->dk, a->dv};
+    a->documents = tables_at((int32_t *)base, &room);
+    *why = NULL;
+    if (a->workspace_bytes < room.graph) {
+        tell_refusal("it wants more memory than in proportion to the tokens");
+        return ZD_OK;
+    }
+    a->workspace = base + room.graph;
+    a->workspace_bytes -= room.graph;
+    size_t asked;
+    if (cudnn_attention_bytes(a, &asked) && asked <= a->workspace_bytes) {
+        ZD_TRY(attention_packed_tables(
+                on, (int32_t *)base, &room, s, a->dq != NULL));
+        if (a->dq && s->B > 1) {
+            float *by_head = (float *)(base + room.lse);
+            ZD_TRY(attention_packed_lse(on, by_head, a->lse, s));
+            a->lse = by_head;
+        }
+    }
+    bool moves = a->dq && room.graph > room.dq;
+    if (moves) {
+        a->dq = base + room.dq;
+        a->dk = base + room.dk;
+        a->dv = base + room.dv;
+    }
+    ZD_TRY(cudnn_attention_run(on, a, done, why));
+    if (*done && moves)
+        ZD_TRY(attention_packed_results(
+                on, results, (const void *const[]){a->dq, a->dk, a->dv}, s));
+    return ZD_OK;
 }
 
 static enum zd_status run(
         struct stream *stream, struct cudnn_attention *a, void *scratch,
         bool *done)
 {
-    const char *why;
+    const char *why = NULL;
+    int direction = a->dq ? ATTENTION_BACKWARD : ATTENTION_FORWARD;
+    struct attention_facts facts = attention_cuda_facts(a->dtype);
+    struct attention_answer answer = attention_choose(a->shape, &facts);
     *done = false;
-    if (!may_try(a->shape))
+    if (answer.engine[direction] != ATTENTION_BY_CUDNN) {
+        tell_refusal(answer.why[direction]);
         return ZD_OK;
+    }
     set_workspace(a, scratch);
-    ZD_TRY(cudnn_attention_run(device_cuda_stream(stream), a, done, &why));
+    if (!answer.is_packed)
+        ZD_TRY(cudnn_attention_run(device_cuda_stream(stream), a, done, &why));
+    else if (a->shape->first_tokens)
+        ZD_TRY(run_packed(stream, a, done, &why));
     if (why)
         warn_declined(a, why);
     return ZD_OK;
 }
-
 static enum zd_status forward(
         enum dtype dtype, attention_forward_fn *own, struct stream *stream,
         void *out, float *lse, const void *q, const void *k, const void *v,
@@ -147,18 +199,7 @@ CUDNN(bf16, BF16)
 CUDNN(fp16, FP16)
 #undef CUDNN
 
-static bool open_cudnn(const char **name_out, char *why, size_t why_bytes)
-{
-    static char name[64];
-    const char *library;
-    if (!cudnn_open(&library, why, why_bytes))
-        return false;
-    snprintf(name, sizeof name, "%s attention", library);
-    *name_out = name;
-    return true;
-}
-
-static void take_cudnn(enum dtype dtype, struct attention_pair *pair)
+void attention_cudnn_take(enum dtype dtype, struct attention_pair *pair)
 {
     if (dtype == DTYPE_BF16) {
         pair->forward = attention_forward_cudnn_bf16;
@@ -168,38 +209,89 @@ static void take_cudnn(enum dtype dtype, struct attention_pair *pair)
         pair->backward = attention_backward_cudnn_fp16;
     }
 }
-#else
-static bool open_cudnn(const char **name_out, char *why, size_t why_bytes)
+
+/* --- the plan ------------------------------------------------------------- */
+
+/* Plans of one process ask for few shapes; a search for what would fit asks for
+ * thousands, and a graph takes up to a second to be built. */
+enum { MOST_ASKED = 16 };
+
+struct asked_shape {
+    struct attention_shape shape;
+    struct attention_facts facts;
+    size_t bytes;
+};
+
+static bool is_same(
+        const struct asked_shape *known, const struct attention_shape *s,
+        const struct attention_facts *f)
 {
-    snprintf(why, why_bytes, "this program was built without cudnn-frontend");
-    return false;
+    const struct attention_shape *k = &known->shape;
+    return k->B == s->B && k->T == s->T && k->H == s->H && k->KV == s->KV &&
+           k->D == s->D && k->q_stride == s->q_stride &&
+           k->k_stride == s->k_stride && k->v_stride == s->v_stride &&
+           k->scale == s->scale && known->facts.dtype == f->dtype &&
+           known->facts.choice == f->choice;
 }
 
-static void take_cudnn(enum dtype dtype, struct attention_pair *pair)
+static size_t ask_direction(
+        const struct attention_shape *s, const struct attention_facts *f,
+        const struct attention_answer *answer, int direction)
 {
+    struct packed_room room = {0};
+    struct cudnn_attention a = {
+            .dtype = f->dtype,
+            .shape = s,
+            .deterministic = f->choice != ATTENTION_CUDNN,
+    };
+    size_t asked, bound = answer->work_bytes[direction];
+    if (answer->engine[direction] != ATTENTION_BY_CUDNN)
+        return 0;
+    if (answer->is_packed)
+        room = attention_packed_room(s, direction);
+    a.documents.bucket = room.bucket;
+    a.dq = direction == ATTENTION_BACKWARD ? &a : NULL;
+    if (!cudnn_attention_bytes(&a, &asked))
+        return 0; /* declined: a run says why */
+    asked += room.graph;
+    return asked < 2 * bound ? asked : 0; /* more than O(T): declined too */
 }
-#endif
 
-enum zd_status attention_cuda_choose(
-        enum dtype dtype, struct attention_pair *pair, const char **name_out)
+static size_t ask(
+        const struct attention_shape *s, const struct attention_facts *f)
 {
-    static atomic_flag not_there = ATOMIC_FLAG_INIT;
-    enum attention_choice choice = kernels_attention();
-    char why[256] = "it has no fp32 attention";
-    *name_out = "own attention";
-    if (choice == ATTENTION_OWN)
-        return ZD_OK;
-    if (dtype != DTYPE_FP32 && open_cudnn(name_out, why, sizeof why)) {
-        take_cudnn(dtype, pair);
-        return ZD_OK;
+    struct attention_shape cases[] = {*s, attention_packed_case(s)};
+    size_t most = 0;
+    cases[0].documents = s->B;
+    for (int i = 0; i < 2; i++) {
+        struct attention_answer answer = attention_choose(&cases[i], f);
+        for (int j = 0; j < ATTENTION_DIRECTIONS; j++) {
+            size_t bytes = ask_direction(&cases[i], f, &answer, j);
+            most = bytes > most ? bytes : most;
+        }
     }
-    if (choice == ATTENTION_CUDNN) {
-        ZD_FAIL(ZD_ERR_UNFIT, "E1224", "attention by cuDNN: %s", why);
-        zd_fail_help("model.attn = \"auto\" takes our own kernels where cuDNN "
-                     "cannot be had");
-        return ZD_ERR_UNFIT;
-    }
-    if (dtype != DTYPE_FP32)
-        say_once(&not_there, "our own kernels; cuDNN: ", why);
-    return ZD_OK;
+    return most;
+}
+
+size_t attention_cudnn_bytes(
+        const struct attention_shape *shape,
+        const struct attention_facts *facts)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct asked_shape known[MOST_ASKED];
+    static int count;
+    size_t bytes = attention_work_bound(shape, facts);
+    if (bytes == 0)
+        return 0;
+    pthread_mutex_lock(&lock);
+    int i = 0;
+    while (i < count && !is_same(&known[i], shape, facts))
+        i++;
+    if (i == count && count < MOST_ASKED)
+        known[count++] = (struct asked_shape){
+                .shape = *shape, .facts = *facts, .bytes = ask(shape, facts)};
+    if (i < count)
+        bytes = known[i].bytes;
+    pthread_mutex_unlock(&lock);
+    return bytes;
 }

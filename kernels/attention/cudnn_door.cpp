@@ -78,11 +78,14 @@ struct graph_key {
     int B, T, H, KV, D, dtype;
     float scale;
     int is_backward, is_deterministic;
+    int documents; /* 0: samples */
 };
 
 struct graph_of_shape {
     struct graph_key key;
     std::shared_ptr<fe::graph::Graph> graph; /* none: declined */
+    size_t bytes;                            /* of work space */
+    bool is_told;                            /* `why`, to a caller */
     char why[256];
 };
 
@@ -173,7 +176,8 @@ static bool open_device(int index, char *why, size_t why_bytes)
     return true;
 }
 
-extern "C" bool cudnn_open(const char **name_out, char *why, size_t why_bytes)
+extern "C" bool cudnn_open(
+        const char **name_out, int *version_out, char *why, size_t why_bytes)
 {
     static std::mutex lock;
     std::lock_guard<std::mutex> guard(lock);
@@ -190,6 +194,7 @@ extern "C" bool cudnn_open(const char **name_out, char *why, size_t why_bytes)
             return false;
         }
         *name_out = library_name();
+        *version_out = (int)fe::detail::get_backend_version();
         return open_device(index, why, why_bytes);
     } catch (const std::exception &e) {
         snprintf(why, why_bytes, "%s", e.what());
@@ -200,81 +205,165 @@ extern "C" bool cudnn_open(const char **name_out, char *why, size_t why_bytes)
 /* --- graphs --------------------------------------------------------------- */
 
 /* Names of the tensors of a graph. */
-enum { Q = 1, K, V, OUT, LSE, DOUT, DQ, DK, DV, IDS };
+enum {
+    Q = 1,
+    K,
+    V,
+    OUT,
+    LSE,
+    DOUT,
+    DQ,
+    DK,
+    DV,
+    LENGTHS,
+    Q_AT,
+    K_AT,
+    V_AT,
+    OUT_AT,
+    KV_AT,
+    LSE_AT
+};
 
 typedef std::shared_ptr<fe::graph::Tensor_attributes> tensor;
 
-/* (B, heads, T, D) whose tokens are `stride` elements apart. */
+/* Tensors of int32 of one graph: each is made once, however many use it. */
+class documents_of
+{
+    fe::graph::Graph &graph;
+    int64_t documents;
+    tensor made[LSE_AT + 1];
+
+    tensor table(int64_t id, int64_t count)
+    {
+        if (!made[id])
+            made[id] =
+                    graph.tensor(fe::graph::Tensor_attributes()
+                                         .set_name("documents")
+                                         .set_uid(id)
+                                         .set_dim({count, 1, 1, 1})
+                                         .set_stride({1, 1, 1, 1})
+                                         .set_data_type(fe::DataType_t::INT32));
+        return made[id];
+    }
+
+  public:
+    documents_of(fe::graph::Graph &graph, const struct graph_key &key)
+        : graph(graph), documents(key.documents)
+    {
+    }
+    void set_offsets(fe::graph::Tensor_attributes &of, int64_t id)
+    {
+        if (documents)
+            of.set_ragged_offset(table(id, documents + 1));
+    }
+    template <typename options_of> void set_lengths(options_of &options)
+    {
+        if (documents)
+            options.set_padding_mask(true)
+                    .set_seq_len_q(table(LENGTHS, documents))
+                    .set_seq_len_kv(table(LENGTHS, documents));
+    }
+};
+
+/* (B, heads, T, D) whose tokens are `stride` elements apart; of packed
+ * documents B is their number, and `offsets` say where each begins. */
 static fe::graph::Tensor_attributes rows_tensor(
-        const struct graph_key &key, const char *name, int64_t id,
-        int64_t heads, int64_t stride)
+        const struct graph_key &key, documents_of &documents, int64_t id,
+        int64_t offsets, int64_t heads, int64_t stride)
 {
     int64_t T = key.T, D = key.D;
-    return fe::graph::Tensor_attributes()
-            .set_name(name)
-            .set_uid(id)
-            .set_dim({key.B, heads, T, D})
-            .set_stride({T * stride, D, stride, 1});
+    int64_t B = key.documents ? key.documents : key.B;
+    auto made = fe::graph::Tensor_attributes()
+                        .set_name("rows")
+                        .set_uid(id)
+                        .set_dim({B, heads, T, D})
+                        .set_stride({T * stride, D, stride, 1});
+    documents.set_offsets(made, offsets);
+    return made;
 }
 
-static void set_output(const tensor &to, const fe::graph::Tensor_attributes &as)
+static void set_output(const tensor &to, fe::graph::Tensor_attributes as)
 {
     to->set_output(true)
             .set_uid(as.get_uid())
             .set_dim(as.get_dim())
             .set_stride(as.get_stride());
+    if (as.get_ragged_offset())
+        to->set_ragged_offset(as.get_ragged_offset());
 }
 
-static fe::graph::Tensor_attributes lse_tensor(const struct graph_key &key)
+/* cudnn-frontend counts the work space of packed rows' sums as that of
+ * (H, B*T): so a backward reads them from there, and a forward, which has no
+ * such, writes ours, (B, H, T). */
+static fe::graph::Tensor_attributes lse_tensor(
+        const struct graph_key &key, documents_of &documents)
 {
-    int64_t H = key.H, T = key.T;
-    return fe::graph::Tensor_attributes()
-            .set_name("lse")
-            .set_uid(LSE)
-            .set_dim({key.B, H, T, 1})
-            .set_stride({H * T, T, 1, 1})
-            .set_data_type(fe::DataType_t::FLOAT);
+    int64_t H = key.H, T = key.T, B = key.documents ? key.documents : key.B;
+    int64_t head = key.documents && key.is_backward ? key.B * T : T;
+    auto made = fe::graph::Tensor_attributes()
+                        .set_name("lse")
+                        .set_uid(LSE)
+                        .set_dim({B, H, T, 1})
+                        .set_stride({H * head, head, 1, 1})
+                        .set_data_type(fe::DataType_t::FLOAT);
+    documents.set_offsets(made, LSE_AT);
+    return made;
 }
 
 static void describe_forward(
         fe::graph::Graph &graph, const struct graph_key &key)
 {
+    int64_t H = key.H, KV = key.KV;
+    auto documents = documents_of(graph, key);
     auto options = fe::graph::SDPA_attributes();
     options.set_name("forward")
             .set_generate_stats(true)
             .set_causal_mask(true)
             .set_attn_scale(key.scale);
+    documents.set_lengths(options);
     auto results = graph.sdpa(
-            graph.tensor(rows_tensor(key, "q", Q, key.H, key.q_stride)),
-            graph.tensor(rows_tensor(key, "k", K, key.KV, key.k_stride)),
-            graph.tensor(rows_tensor(key, "v", V, key.KV, key.v_stride)),
+            graph.tensor(rows_tensor(key, documents, Q, Q_AT, H, key.q_stride)),
+            graph.tensor(
+                    rows_tensor(key, documents, K, K_AT, KV, key.k_stride)),
+            graph.tensor(
+                    rows_tensor(key, documents, V, V_AT, KV, key.v_stride)),
             options);
     set_output(
-            results[0],
-            rows_tensor(key, "out", OUT, key.H, (int64_t)key.H * key.D));
-    set_output(results[1], lse_tensor(key));
+            results[0], rows_tensor(key, documents, OUT, OUT_AT, H, H * key.D));
+    set_output(results[1], lse_tensor(key, documents));
     results[1]->set_data_type(fe::DataType_t::FLOAT);
 }
 
 static void describe_backward(
         fe::graph::Graph &graph, const struct graph_key &key)
 {
-    int64_t row = (int64_t)key.H * key.D;
+    int64_t H = key.H, KV = key.KV, row = H * key.D, kv_row = KV * key.D;
+    int64_t tokens = (int64_t)key.B * key.T;
+    bool packed = key.documents > 0;
+    auto documents = documents_of(graph, key);
+    auto rows = [&](int64_t id, int64_t offsets, int64_t heads,
+                    int64_t stride) {
+        return rows_tensor(key, documents, id, offsets, heads, stride);
+    };
     auto options = fe::graph::SDPA_backward_attributes();
     options.set_name("backward")
             .set_causal_mask(true)
             .set_attn_scale(key.scale)
             .set_deterministic_algorithm(key.is_deterministic);
+    documents.set_lengths(options);
+    if (packed)
+        options.set_max_total_seq_len_q(tokens).set_max_total_seq_len_kv(
+                tokens);
     auto results = graph.sdpa_backward(
-            graph.tensor(rows_tensor(key, "q", Q, key.H, key.q_stride)),
-            graph.tensor(rows_tensor(key, "k", K, key.KV, key.k_stride)),
-            graph.tensor(rows_tensor(key, "v", V, key.KV, key.v_stride)),
-            graph.tensor(rows_tensor(key, "out", OUT, key.H, row)),
-            graph.tensor(rows_tensor(key, "dout", DOUT, key.H, row)),
-            graph.tensor(lse_tensor(key)), options);
-    set_output(results[0], rows_tensor(key, "dq", DQ, key.H, key.q_stride));
-    set_output(results[1], rows_tensor(key, "dk", DK, key.KV, key.k_stride));
-    set_output(results[2], rows_tensor(key, "dv", DV, key.KV, key.v_stride));
+            graph.tensor(rows(Q, Q_AT, H, key.q_stride)),
+            graph.tensor(rows(K, K_AT, KV, key.k_stride)),
+            graph.tensor(rows(V, V_AT, KV, key.v_stride)),
+            graph.tensor(rows(OUT, OUT_AT, H, row)),
+            graph.tensor(rows(DOUT, OUT_AT, H, row)),
+            graph.tensor(lse_tensor(key, documents)), options);
+    set_output(results[0], rows(DQ, OUT_AT, H, packed ? row : key.q_stride));
+    set_output(results[1], rows(DK, KV_AT, KV, packed ? kv_row : key.k_stride));
+    set_output(results[2], rows(DV, KV_AT, KV, packed ? kv_row : key.v_stride));
 }
 
 /* The first thing that goes wrong is what the headers say. */
@@ -306,25 +395,20 @@ static fe::error_t build(
 }
 
 /* The graph of `made`, or why there is none. */
-static void graph_make(
-        struct cudnn_device *device, struct graph_of_shape *made,
-        size_t most_bytes)
+static void graph_make(struct cudnn_device *device, struct graph_of_shape *made)
 {
     int64_t bytes = 0;
     try {
         auto graph = std::make_shared<fe::graph::Graph>();
         auto error = build(device, *graph, made->key, &bytes);
-        if (error.is_bad())
+        if (error.is_bad()) {
             snprintf(
                     made->why, sizeof made->why, "%s",
                     error.get_message().c_str());
-        else if ((size_t)bytes > most_bytes)
-            snprintf(
-                    made->why, sizeof made->why,
-                    "it wants %lld bytes of work space, there are %zu",
-                    (long long)bytes, most_bytes);
-        else
-            made->graph = graph;
+            return;
+        }
+        made->graph = graph;
+        made->bytes = (size_t)bytes;
     } catch (const std::exception &e) {
         snprintf(made->why, sizeof made->why, "%s", e.what());
     }
@@ -343,6 +427,7 @@ static struct graph_key key_of(const struct cudnn_attention *a)
     key.scale = s->scale;
     key.is_backward = a->dq != NULL;
     key.is_deterministic = a->dq != NULL && a->deterministic;
+    key.documents = a->documents.bucket;
     return key;
 }
 
@@ -358,8 +443,32 @@ static struct graph_of_shape *graph_get(
         return NULL;
     struct graph_of_shape *made = &device->graphs[device->count++];
     made->key = key;
-    graph_make(device, made, a->workspace_bytes);
+    graph_make(device, made);
     return made;
+}
+
+/* Where a graph is to be run: its work space must be there. */
+static bool is_usable(
+        struct graph_of_shape *graph, const struct cudnn_attention *a)
+{
+    if (!graph || !graph->graph)
+        return false;
+    if (graph->bytes <= a->workspace_bytes)
+        return true;
+    snprintf(
+            graph->why, sizeof graph->why,
+            "it wants %zu bytes of work space, there are %zu", graph->bytes,
+            a->workspace_bytes);
+    return false;
+}
+
+/* Why not, the first time. */
+static const char *tell(struct graph_of_shape *graph)
+{
+    if (!graph || graph->is_told)
+        return NULL;
+    graph->is_told = true;
+    return graph->why;
 }
 
 /* The headers allocate a map here, as they do within: small, on the host. */
@@ -375,6 +484,15 @@ static bool execute(
     if (a->dq) {
         places[DOUT] = (void *)a->dout;
         places[DQ] = a->dq, places[DK] = a->dk, places[DV] = a->dv;
+    }
+    if (a->documents.bucket) {
+        const struct cudnn_documents *d = &a->documents;
+        places[LENGTHS] = (void *)d->lengths;
+        places[Q_AT] = (void *)d->q, places[K_AT] = (void *)d->k;
+        places[V_AT] = (void *)d->v, places[OUT_AT] = (void *)d->out;
+        places[LSE_AT] = (void *)d->lse;
+        if (a->dq)
+            places[KV_AT] = (void *)d->kv;
     }
     cudnnStatus_t status = fe::detail::set_stream(device->handle, stream);
     if (status != CUDNN_STATUS_SUCCESS) {
@@ -400,10 +518,9 @@ extern "C" enum zd_status cudnn_attention_run(
     try {
         struct cudnn_device *device = devices[index];
         std::lock_guard<std::mutex> guard(device->lock);
-        int known = device->count;
         struct graph_of_shape *graph = graph_get(device, a);
-        if (!graph || !graph->graph) {
-            *why_out = device->count > known ? graph->why : NULL;
+        if (!is_usable(graph, a)) {
+            *why_out = tell(graph);
             return ZD_OK;
         }
         if (execute(device, graph, (cudaStream_t)stream, a, why, sizeof why)) {
@@ -415,4 +532,20 @@ extern "C" enum zd_status cudnn_attention_run(
     }
     return ZD_FAIL(
             ZD_ERR_DEVICE, "E1223", "cuDNN failed in attention: %s", why);
+}
+
+extern "C" bool cudnn_attention_bytes(
+        const struct cudnn_attention *a, size_t *bytes_out)
+{
+    int index = 0;
+    if (cudaGetDevice(&index) != cudaSuccess || index >= DEVICES ||
+        !devices[index])
+        return false;
+    struct cudnn_device *device = devices[index];
+    std::lock_guard<std::mutex> guard(device->lock);
+    struct graph_of_shape *graph = graph_get(device, a);
+    if (!graph || !graph->graph)
+        return false;
+    *bytes_out = graph->bytes;
+    return true;
 }

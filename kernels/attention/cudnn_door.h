@@ -3,8 +3,8 @@
  * opened when it is asked for.
  *
  * What it does: causal attention, grouped queries, bf16 and fp16, D % 8 == 0,
- * every sample one document. A graph is built for a shape at its first use and
- * kept. Its work space is O(T); what would need more is declined. */
+ * of whole samples or of packed documents. A graph is built for a shape at its
+ * first use and kept. What wants more work space than there is is declined. */
 #ifndef ZD_KERNELS_ATTENTION_CUDNN_DOOR_H
 #define ZD_KERNELS_ATTENTION_CUDNN_DOOR_H
 
@@ -15,11 +15,21 @@ extern "C" {
 #endif
 
 /* Opens libcudnn for the thread's current device, once; *name_out: "cuDNN
- * 9.19"; static. False: it is not there, too old, or refuses this device, and
- * `why` says it. */
-bool cudnn_open(const char **name_out, char *why, size_t why_bytes);
+ * 9.19"; static. *version_out: 91900. False: it is not there, too old, or
+ * refuses this device, and `why` says it. */
+bool cudnn_open(
+        const char **name_out, int *version_out, char *why, size_t why_bytes);
 
-/* Everything on the device. dq is NULL: forward, which writes out and lse. */
+/* Documents within the B*T tokens: int32 of the device, each `bucket` + 1, in
+ * elements but for the lengths. Documents without tokens come last. The
+ * log-sum-exp of a backward lies (H, B*T), of a forward (B, H, T). */
+struct cudnn_documents {
+    int bucket; /* 0: every sample is one document, and the rest is not read */
+    const int32_t *lengths, *q, *k, *v, *out, *kv, *lse;
+};
+
+/* Everything on the device. dq is NULL: forward, which writes out and lse. Of
+ * packed documents dq, dk and dv have rows without gaps. */
 struct cudnn_attention {
     enum dtype dtype;
     const struct attention_shape *shape;
@@ -29,6 +39,7 @@ struct cudnn_attention {
     void *workspace;
     size_t workspace_bytes;
     bool deterministic; /* the sums of dq in an order that never changes */
+    struct cudnn_documents documents;
 };
 
 /* Queues it on a cudaStream_t. *done_out false: declined, nothing was queued,
@@ -37,6 +48,9 @@ struct cudnn_attention {
 enum zd_status cudnn_attention_run(
         void *stream, const struct cudnn_attention *a, bool *done_out,
         const char **why_out);
+/* The work space that its graph asks for, which is built; pointers say only
+ * whether they are NULL. False: it is declined. */
+bool cudnn_attention_bytes(const struct cudnn_attention *a, size_t *bytes_out);
 
 #ifdef __cplusplus
 }

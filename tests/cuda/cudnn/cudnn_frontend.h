@@ -5,10 +5,13 @@
 #define ZD_TESTS_CUDA_CUDNN_FRONTEND_H
 
 #include "tests/cuda/cudnn/cudnn_standin.h"
+#include "tests/cuda/stand_in/stand_in.h"
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -23,7 +26,7 @@ namespace cudnn_frontend
 {
 extern void *cudnn_dlhandle;
 
-enum class DataType_t { FLOAT, HALF, BFLOAT16 };
+enum class DataType_t { FLOAT, HALF, BFLOAT16, INT32 };
 enum class HeurMode_t { A };
 
 struct error_t {
@@ -67,10 +70,14 @@ inline cudnnStatus_t set_stream(cudnnHandle_t handle, cudaStream_t stream)
 
 namespace graph
 {
+struct Tensor_attributes;
+typedef std::shared_ptr<Tensor_attributes> tensor_ptr;
+
 struct Tensor_attributes {
     int64_t uid = 0;
     std::vector<int64_t> dim, stride;
     bool is_output = false;
+    tensor_ptr ragged;
 
     Tensor_attributes &set_name(const char *name)
     {
@@ -100,6 +107,15 @@ struct Tensor_attributes {
     {
         return *this;
     }
+    Tensor_attributes &set_ragged_offset(const tensor_ptr &value)
+    {
+        ragged = value;
+        return *this;
+    }
+    tensor_ptr get_ragged_offset()
+    {
+        return ragged;
+    }
     int64_t get_uid() const
     {
         return uid;
@@ -113,10 +129,12 @@ struct Tensor_attributes {
         return stride;
     }
 };
-typedef std::shared_ptr<Tensor_attributes> tensor_ptr;
 
 struct SDPA_backward_attributes {
-    bool is_deterministic = false;
+    bool is_deterministic = false, pads = false;
+    tensor_ptr lengths_q, lengths_kv;
+    int64_t most_q = 0, most_kv = 0;
+    float scale = 1;
 
     SDPA_backward_attributes &set_name(const char *name)
     {
@@ -128,6 +146,7 @@ struct SDPA_backward_attributes {
     }
     SDPA_backward_attributes &set_attn_scale(float value)
     {
+        scale = value;
         return *this;
     }
     SDPA_backward_attributes &set_generate_stats(bool value)
@@ -139,25 +158,59 @@ struct SDPA_backward_attributes {
         is_deterministic = value;
         return *this;
     }
+    SDPA_backward_attributes &set_padding_mask(bool value)
+    {
+        pads = value;
+        return *this;
+    }
+    SDPA_backward_attributes &set_seq_len_q(const tensor_ptr &value)
+    {
+        lengths_q = value;
+        return *this;
+    }
+    SDPA_backward_attributes &set_seq_len_kv(const tensor_ptr &value)
+    {
+        lengths_kv = value;
+        return *this;
+    }
+    SDPA_backward_attributes &set_max_total_seq_len_q(int64_t value)
+    {
+        most_q = value;
+        return *this;
+    }
+    SDPA_backward_attributes &set_max_total_seq_len_kv(int64_t value)
+    {
+        most_kv = value;
+        return *this;
+    }
 };
 typedef SDPA_backward_attributes SDPA_attributes;
 
+} // namespace graph
+} // namespace cudnn_frontend
+
+#include "tests/cuda/cudnn/attention.h"
+
+namespace cudnn_frontend
+{
+namespace graph
+{
 class Graph
 {
-    tensor_ptr first; /* output */
+    struct attention described;
 
     template <size_t outputs> std::array<tensor_ptr, outputs> make()
     {
         std::array<tensor_ptr, outputs> made;
         for (auto &one : made)
             one = std::make_shared<Tensor_attributes>();
-        first = made[0];
         return made;
     }
 
   public:
     Graph &set_io_data_type(DataType_t type)
     {
+        described.is_bf16 = type == DataType_t::BFLOAT16;
         return *this;
     }
     Graph &set_intermediate_data_type(DataType_t type)
@@ -176,23 +229,32 @@ class Graph
             tensor_ptr q, tensor_ptr k, tensor_ptr v,
             const SDPA_attributes &how)
     {
+        auto made = make<2>();
         cudnn_standin.is_backward = 0;
-        return make<2>();
+        described.how = how;
+        described.q = q, described.k = k, described.v = v;
+        described.out = made[0], described.lse = made[1];
+        return made;
     }
     std::array<tensor_ptr, 3> sdpa_backward(
             tensor_ptr q, tensor_ptr k, tensor_ptr v, tensor_ptr out,
             tensor_ptr dout, tensor_ptr lse,
             const SDPA_backward_attributes &how)
     {
+        auto made = make<3>();
         cudnn_standin.is_backward = 1;
         cudnn_standin.is_deterministic = how.is_deterministic;
-        return make<3>();
+        described.how = how;
+        described.q = q, described.k = k, described.v = v;
+        described.out = out, described.dout = dout, described.lse = lse;
+        described.dq = made[0], described.dk = made[1], described.dv = made[2];
+        return made;
     }
     error_t validate()
     {
         if (cudnn_standin.throws)
             throw std::runtime_error(cudnn_standin.throws);
-        return {};
+        return {described.refusal()};
     }
     error_t build_operation_graph(cudnnHandle_t handle)
     {
@@ -215,6 +277,8 @@ class Graph
     error_t get_workspace_size(int64_t &bytes)
     {
         bytes = cudnn_standin.workspace;
+        if (cudnn_standin.computes)
+            bytes += described.workspace_bytes();
         return {};
     }
     /* With the runtime that the headers load by its name. */
@@ -234,19 +298,22 @@ class Graph
                 const cudaGraphEdgeData **, size_t *);
         auto info = (info_fn *)dlsym(library, "cudaStreamGetCaptureInfo");
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
+        cudaStream_t stream = (cudaStream_t)cudnn_standin.stream;
         if (!info)
             return {"Unable to find symbol cudaStreamGetCaptureInfo"};
-        info((cudaStream_t)cudnn_standin.stream, &status, NULL, NULL, NULL,
-             NULL, NULL);
+        info(stream, &status, NULL, NULL, NULL, NULL, NULL);
         if (status != cudaStreamCaptureStatusNone)
             return {"nobody captures"};
         if (cudnn_standin.fails_to_execute)
             return {cudnn_standin.fails_to_execute};
+        cudnn_standin.executed++;
+        if (cudnn_standin.computes)
+            return {described.queue(stream, places)};
+        tensor_ptr first = described.dq ? described.dq : described.out;
         size_t count = 2; /* bytes of an element */
         for (int64_t of : first->dim)
             count *= (size_t)of;
-        clear(places[first->uid], 0, count, (cudaStream_t)cudnn_standin.stream);
-        cudnn_standin.executed++;
+        clear(places[first->uid], 0, count, stream);
         return {};
     }
 };

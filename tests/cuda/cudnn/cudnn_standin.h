@@ -1,6 +1,6 @@
 /* cudnn_standin.h - what a test tells the stand-in for cudnn-frontend, and what
- * that has been asked. The stand-in computes nothing: a graph that is executed
- * clears its first output, by the runtime's functions that the headers find. */
+ * that has been asked. A graph that is executed clears its first output, by the
+ * runtime's functions that the headers find; or it computes (attention.h). */
 #ifndef ZD_TESTS_CUDA_CUDNN_STANDIN_H
 #define ZD_TESTS_CUDA_CUDNN_STANDIN_H
 
@@ -14,6 +14,7 @@ struct cudnn_standin {
     const char *throws;           /* what building a graph throws */
     const char *fails_to_execute; /* what execute says */
     int64_t workspace;            /* bytes that a graph wants */
+    int computes; /* it does, and wants what the real headers count too */
     /* set by the stand-in */
     int handles, built, executed;
     int is_backward, is_deterministic; /* the last graph that was built */

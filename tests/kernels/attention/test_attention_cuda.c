@@ -1,6 +1,7 @@
 /* Attention on the GPU (or its stand-in) against the plain definition: every
  * family of kernels, at sizes that divide by nothing. */
 #include "tests/kernels/arrays.h"
+#include "tests/kernels/attention/problem.h"
 
 #include "base/device/device_memory.h"
 #include "kernels/attention/attention_cuda.h"
@@ -10,181 +11,9 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-static const struct ops {
-    attention_forward_fn *forward;
-    attention_backward_fn *backward;
-    attention_decode_fn *decode;
-} own[] = {
-        {attention_forward_cuda_fp32, attention_backward_cuda_fp32,
-         attention_decode_cuda_fp32},
-        {attention_forward_cuda_bf16, attention_backward_cuda_bf16,
-         attention_decode_cuda_bf16},
-        {attention_forward_cuda_fp16, attention_backward_cuda_fp16,
-         attention_decode_cuda_fp16},
-};
-
-/* As in cases.c: what one rounding of a result may be. */
-static const double tolerance[] = {1e-5, 9e-3, 1.3e-3};
-
-struct problem {
-    enum dtype dtype;
-    int B, T, H, KV, D;
-    bool fused;   /* q, k, v in one array */
-    int document; /* tokens; 0: one document */
-    bool by_cudnn;
-};
-
-/* cuDNN 9.19 on an H100 is 1.1 times one rounding away where four heads share a
- * key: it rounds once more on the way to the sum over them. */
-static double limit_of(struct problem p)
-{
-    return tolerance[p.dtype] * (p.by_cudnn && p.H > p.KV ? 1.5 : 1.0);
-}
-
-/* Each an array of the host and its twin on the device. */
-struct both {
-    void *host, *device;
-    size_t bytes;
-};
-
-static struct both both_of(void *host, size_t bytes)
-{
-    struct both x = {host, NULL, bytes};
-    cr_assert_eq(device_take(bytes, &x.device), ZD_OK);
-    cr_assert_eq(device_write(x.device, host, bytes), ZD_OK);
-    return x;
-}
-
-static void both_free(struct both x)
-{
-    free(x.host);
-    device_give(x.device, x.bytes);
-}
-
-struct arrays {
-    struct both in, dout, out, lse, grads, starts; /* in: q, k, v */
-    void *scratch;
-    size_t scratch_bytes, k_at, v_at; /* bytes into `in` and `grads` */
-    struct attention_shape shape;
-};
-
-static struct arrays arrays_of(struct problem p)
-{
-    size_t element = dtype_bytes(p.dtype), rows = (size_t)(p.B * p.T);
-    size_t q = (size_t)(p.H * p.D), kv = (size_t)(p.KV * p.D);
-    size_t count = rows * (q + 2 * kv);
-    struct arrays a = {
-            .shape = {
-                    .B = p.B,
-                    .T = p.T,
-                    .H = p.H,
-                    .KV = p.KV,
-                    .D = p.D,
-                    .q_stride = (int64_t)(p.fused ? q + 2 * kv : q),
-                    .k_stride = (int64_t)(p.fused ? q + 2 * kv : kv),
-                    .v_stride = (int64_t)(p.fused ? q + 2 * kv : kv),
-                    .scale = 1.0f / sqrtf((float)p.D),
-                    .documents = p.document ? 0 : p.B,
-            }};
-    a.k_at = element * (p.fused ? q : rows * q);
-    a.v_at = element * (p.fused ? q + kv : rows * (q + kv));
-    int32_t *starts = calloc(rows, sizeof *starts);
-    for (size_t i = 0; p.document && i < rows; i++) {
-        int t = (int)i % p.T, step = p.document + (int)i / p.T;
-        starts[i] = t / step * step;
-    }
-    a.starts = both_of(starts, rows * sizeof *starts);
-    a.in = both_of(random_array(p.dtype, count, 2.0f, 1), count * element);
-    a.grads = both_of(random_array(p.dtype, count, 1.0f, 2), count * element);
-    a.dout = both_of(
-            random_array(p.dtype, rows * q, 1.0f, 3), rows * q * element);
-    a.out = both_of(
-            random_array(p.dtype, rows * q, 1.0f, 4), rows * q * element);
-    size_t lse = rows * (size_t)p.H * sizeof(float);
-    a.lse = both_of(random_array(DTYPE_FP32, lse / 4, 1.0f, 5), lse);
-    a.scratch_bytes = attention_cuda_scratch_bytes(&a.shape, p.dtype);
-    cr_assert_eq(device_take(a.scratch_bytes, &a.scratch), ZD_OK);
-    return a;
-}
-
-static void arrays_free(struct arrays *a)
-{
-    both_free(a->in), both_free(a->dout), both_free(a->out);
-    both_free(a->lse), both_free(a->grads), both_free(a->starts);
-    device_give(a->scratch, a->scratch_bytes);
-}
-
-/* Backward reads the out and lse that `definition` made, so that an error of
- * forward does not show twice. */
-static void run_definition(struct arrays *a, enum dtype dtype)
-{
-    const struct kernels *plain;
-    const char *in = a->in.host;
-    char *grads = a->grads.host;
-    cr_assert_eq(kernels_plain(dtype, &plain), ZD_OK);
-    plain->attention_forward(
-            NULL, a->out.host, a->lse.host, in, in + a->k_at, in + a->v_at,
-            a->starts.host, NULL, &a->shape);
-    plain->attention_backward(
-            NULL, grads, grads + a->k_at, grads + a->v_at, a->dout.host,
-            a->out.host, a->lse.host, in, in + a->k_at, in + a->v_at,
-            a->starts.host, NULL, &a->shape);
-}
-
-static void run_forward(struct arrays *a, const struct ops *ops)
-{
-    const char *in = a->in.device;
-    cr_assert_eq(
-            ops->forward(
-                    NULL, a->out.device, a->lse.device, in, in + a->k_at,
-                    in + a->v_at, a->starts.device, a->scratch, &a->shape),
-            ZD_OK);
-}
-
-static void run_backward(struct arrays *a, const struct ops *ops)
-{
-    const char *in = a->in.device;
-    char *grads = a->grads.device;
-    cr_assert_eq(
-            ops->backward(
-                    NULL, grads, grads + a->k_at, grads + a->v_at,
-                    a->dout.device, a->out.device, a->lse.device, in,
-                    in + a->k_at, in + a->v_at, a->starts.device, a->scratch,
-                    &a->shape),
-            ZD_OK);
-}
-
-static void expect_near(
-        const char *what, struct problem p, struct both x, enum dtype dtype)
-{
-    void *got = malloc(x.bytes);
-    cr_assert_eq(device_read(got, x.device, x.bytes), ZD_OK);
-    double error = worst(got, x.host, dtype, x.bytes / dtype_bytes(dtype));
-    free(got);
-    cr_expect(
-            error <= limit_of(p),
-            "%s of %s B=%d T=%d H=%d KV=%d D=%d documents of %d: %g", what,
-            dtype_name(p.dtype), p.B, p.T, p.H, p.KV, p.D, p.document, error);
-}
-
-static void check_by(const struct ops *ops, struct problem p)
-{
-    struct arrays a = arrays_of(p);
-    run_definition(&a, p.dtype);
-    run_forward(&a, ops);
-    expect_near("out", p, a.out, p.dtype);
-    expect_near("lse", p, a.lse, DTYPE_FP32);
-    cr_assert_eq(device_write(a.out.device, a.out.host, a.out.bytes), ZD_OK);
-    cr_assert_eq(device_write(a.lse.device, a.lse.host, a.lse.bytes), ZD_OK);
-    run_backward(&a, ops);
-    expect_near("gradients", p, a.grads, p.dtype);
-    cr_expect_eq(device_check(), ZD_OK);
-    arrays_free(&a);
-}
-
 static void check(struct problem p)
 {
-    check_by(&own[p.dtype], p);
+    check_by(&own_attention[p.dtype], p);
 }
 
 static struct device *device;
@@ -255,8 +84,8 @@ static uint64_t digest(struct problem p)
     struct arrays a = arrays_of(p);
     struct both all[] = {a.out, a.lse, a.grads};
     uint64_t sum = 0;
-    run_forward(&a, &own[p.dtype]);
-    run_backward(&a, &own[p.dtype]);
+    run_forward(&a, &own_attention[p.dtype]);
+    run_backward(&a, &own_attention[p.dtype]);
     for (int i = 0; i < 3; i++) {
         unsigned char *got = malloc(all[i].bytes);
         cr_assert_eq(device_read(got, all[i].device, all[i].bytes), ZD_OK);
@@ -317,7 +146,7 @@ Test(attention_cuda, decoding_follows_the_definition)
                 NULL, out.host, q.host, k.host, v.host, n, past, H, KV, D,
                 stride, 0.2f);
         cr_assert_eq(
-                own[dtype].decode(
+                own_attention[dtype].decode(
                         NULL, out.device, q.device, k.device, v.device, n, past,
                         H, KV, D, stride, 0.2f),
                 ZD_OK);
@@ -332,7 +161,8 @@ Test(attention_cuda, decoding_follows_the_definition)
 static bool choose(enum dtype dtype, struct ops *ops_out)
 {
     const char *name;
-    struct attention_pair pair = {own[dtype].forward, own[dtype].backward};
+    struct attention_pair pair = {
+            own_attention[dtype].forward, own_attention[dtype].backward};
     cr_assert_eq(attention_cuda_choose(dtype, &pair, &name), ZD_OK);
     *ops_out = (struct ops){pair.forward, pair.backward};
     return strstr(name, "cuDNN") != NULL;
@@ -383,7 +213,7 @@ Test(attention_cuda, cudnn_that_cannot_be_had_is_an_error_only_when_asked_for)
     zd_error_clear();
     kernels_set_attention(ATTENTION_AUTO);
     cr_expect_not(choose(DTYPE_FP32, &ops));
-    cr_expect(ops.forward == own[DTYPE_FP32].forward);
+    cr_expect(ops.forward == own_attention[DTYPE_FP32].forward);
 }
 
 /* No library where it is looked for first, and no GPU that the real one would
@@ -394,6 +224,6 @@ Test(attention_cuda, without_a_library_auto_is_our_own)
     kernels_set_attention(ATTENTION_AUTO);
     if (choose(DTYPE_BF16, &ops))
         cr_skip("there is a cuDNN that works");
-    cr_expect(ops.forward == own[DTYPE_BF16].forward);
-    cr_expect(ops.backward == own[DTYPE_BF16].backward);
+    cr_expect(ops.forward == own_attention[DTYPE_BF16].forward);
+    cr_expect(ops.backward == own_attention[DTYPE_BF16].backward);
 }

@@ -30,8 +30,10 @@ static struct attention_shape shape = {
 static bool opens(char *why, size_t why_bytes)
 {
     const char *name = NULL;
-    bool is_open = cudnn_open(&name, why, why_bytes);
+    int version = 0;
+    bool is_open = cudnn_open(&name, &version, why, why_bytes);
     cr_expect(!is_open || strcmp(name, "cuDNN 9.19") == 0);
+    cr_expect(!is_open || version == 91900);
     return is_open;
 }
 

@@ -1,0 +1,18 @@
+/* attention_cudnn.h - attention by cuDNN where attention_choose says so, and by
+ * our own kernels else. Where ZD_HAVE_CUDNN. */
+#ifndef ZD_KERNELS_ATTENTION_ATTENTION_CUDNN_H
+#define ZD_KERNELS_ATTENTION_ATTENTION_CUDNN_H
+
+#include "kernels/attention/attention_choice.h"
+#include "kernels/attention/attention_cuda.h"
+
+/* Replaces the functions of `pair`; bf16 and fp16. */
+void attention_cudnn_take(enum dtype dtype, struct attention_pair *pair);
+/* Behind what our own kernels use: what cuDNN's graphs of this shape ask for on
+ * the thread's current device, with one document a sample and with several.
+ * Where a process has asked for many shapes: the bound of attention_choose. */
+size_t attention_cudnn_bytes(
+        const struct attention_shape *shape,
+        const struct attention_facts *facts);
+
+#endif

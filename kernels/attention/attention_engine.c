@@ -1,0 +1,145 @@
+/* attention_engine.c - the facts that attention_choose decides by, and what a
+ * table on a GPU gets by it. */
+#include "kernels/attention/attention_cuda.h"
+
+#include "base/log.h"
+
+#include "zd_config.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#if ZD_HAVE_CUDNN
+#include "kernels/attention/attention_cudnn.h"
+#include "kernels/attention/cudnn_door.h"
+#endif
+
+/* Set at start, before a plan is made. */
+static _Atomic int chosen = ATTENTION_AUTO;
+
+void kernels_set_attention(enum attention_choice choice)
+{
+    chosen = choice;
+}
+
+enum attention_choice kernels_attention(void)
+{
+    return (enum attention_choice)chosen;
+}
+
+/* --- facts ---------------------------------------------------------------- */
+
+#if ZD_HAVE_CUDNN
+static bool open_cudnn(
+        const char **name_out, int *version_out, char *why, size_t why_bytes)
+{
+    static char name[64];
+    const char *library;
+    if (!cudnn_open(&library, version_out, why, why_bytes))
+        return false;
+    snprintf(name, sizeof name, "%s attention", library);
+    *name_out = name;
+    return true;
+}
+#else
+static bool open_cudnn(
+        const char **name_out, int *version_out, char *why, size_t why_bytes)
+{
+    snprintf(why, why_bytes, "this program was built without cudnn-frontend");
+    return false;
+}
+#endif
+
+struct attention_facts attention_cuda_facts(enum dtype dtype)
+{
+    char why[256];
+    const char *name;
+    struct attention_facts facts = {
+            .choice = kernels_attention(),
+            .dtype = dtype,
+            .has_cudnn = ZD_HAVE_CUDNN,
+    };
+    if (device_backend() != DEVICE_CUDA)
+        return facts;
+    facts.major = device_facts().major;
+    if (facts.choice != ATTENTION_OWN && dtype != DTYPE_FP32)
+        facts.has_cudnn = open_cudnn(&name, &facts.cudnn, why, sizeof why);
+    return facts;
+}
+
+size_t attention_cuda_scratch_bytes(
+        const struct attention_shape *shape, enum dtype dtype)
+{
+    struct attention_facts facts = attention_cuda_facts(dtype);
+    size_t bytes = attention_own_scratch_bytes(shape);
+#if ZD_HAVE_CUDNN
+    if (facts.cudnn)
+        return bytes + attention_cudnn_bytes(shape, &facts);
+#endif
+    return bytes + attention_work_bound(shape, &facts);
+}
+
+/* --- the choice ----------------------------------------------------------- */
+
+/* Once in a process. */
+static bool is_first(atomic_flag *said)
+{
+    return !atomic_flag_test_and_set(said);
+}
+
+#if ZD_HAVE_CUDNN
+/* On an H100 our own backward takes 3 to 4 times as long as cuDNN's without a
+ * fixed order: 11 % of a step of Llama-3.2-1B at T = 4096, 3 % of one of GPT-2
+ * 124M at T = 1024 (docs/gpu.md). */
+static void warn_own_backward(int version)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (kernels_attention() == ATTENTION_AUTO && device_facts().major == 9 &&
+        version < 92500 && is_first(&said))
+        zd_log_warning(
+                "attention: our own backward, since cuDNN %d.%d sums dq in a "
+                "fixed order only with O(T^2) memory on this GPU; it costs "
+                "about a tenth of a step of Llama 1B at 4096 tokens; two ways "
+                "out: cuDNN 9.25, or model.attn = \"cudnn\", whose dq is in "
+                "no fixed order",
+                version / 10000, version / 100 % 100);
+}
+
+static void take_cudnn(
+        enum dtype dtype, int version, struct attention_pair *pair)
+{
+    attention_cudnn_take(dtype, pair);
+    warn_own_backward(version);
+}
+#else
+static void take_cudnn(
+        enum dtype dtype, int version, struct attention_pair *pair)
+{
+}
+#endif
+
+enum zd_status attention_cuda_choose(
+        enum dtype dtype, struct attention_pair *pair, const char **name_out)
+{
+    static atomic_flag not_there = ATOMIC_FLAG_INIT;
+    enum attention_choice choice = kernels_attention();
+    char why[256] = "it has no fp32 attention";
+    int version;
+    *name_out = "own attention";
+    if (choice == ATTENTION_OWN)
+        return ZD_OK;
+    if (dtype != DTYPE_FP32 &&
+        open_cudnn(name_out, &version, why, sizeof why)) {
+        take_cudnn(dtype, version, pair);
+        return ZD_OK;
+    }
+    if (choice == ATTENTION_CUDNN) {
+        ZD_FAIL(ZD_ERR_UNFIT, "E1224", "attention by cuDNN: %s", why);
+        zd_fail_help("model.attn = \"auto\" takes our own kernels where cuDNN "
+                     "cannot be had");
+        return ZD_ERR_UNFIT;
+    }
+    if (dtype != DTYPE_FP32 && is_first(&not_there))
+        zd_log_info("attention: our own kernels; cuDNN: %s", why);
+    return ZD_OK;
+}

@@ -1,0 +1,34 @@
+/* attention_packed.h - what cuDNN is told of packed documents, made on the
+ * device, and its results put where ours lie (attention_choice.h has the room).
+ *
+ * Tables: (PACKED_TABLES, plane) int32, `bucket` + 1 of each used.
+ * Order:  queued on `stream`, a cudaStream_t.
+ * Errors: ZD_ERR_DEVICE if a launch is refused. */
+#ifndef ZD_KERNELS_ATTENTION_ATTENTION_PACKED_H
+#define ZD_KERNELS_ATTENTION_ATTENTION_PACKED_H
+
+#include "kernels/attention/attention_choice.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* `by_head`: PACKED_LSE counts in (H, B*T), else in (B, H, T). */
+enum zd_status attention_packed_tables(
+        void *stream, int32_t *tables, const struct packed_room *room,
+        const struct attention_shape *shape, bool by_head);
+/* to (H, B*T) from lse (B, H, T). */
+enum zd_status attention_packed_lse(
+        void *stream, float *to, const float *lse,
+        const struct attention_shape *shape);
+/* Rows of 16-bit elements without gaps to rows `stride` apart, of dq, dk and
+ * dv. D % 8 == 0; everything is aligned to 16 bytes. */
+enum zd_status attention_packed_results(
+        void *stream, void *const to[3], const void *const from[3],
+        const struct attention_shape *shape);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,164 @@
+/* Attention by cuDNN, which a stand-in for its headers computes from what it
+ * was told: whole samples and packed documents, our layout of the log-sum-exp,
+ * and the work space that a plan counts. */
+#include "tests/kernels/attention/problem.h"
+
+#include "base/log.h"
+#include "kernels/attention/attention_cudnn.h"
+#include "tests/base/device/gpu_case.h"
+#include "tests/cuda/cudnn/cudnn_standin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cudnn_standin cudnn_standin;
+
+static struct device *device;
+static char said[4096];
+
+static void keep(void *ctx, enum zd_log_level level, const char *message)
+{
+    if (level >= ZD_LOG_INFO)
+        snprintf(
+                said + strlen(said), sizeof said - strlen(said), "%s\n",
+                message);
+}
+
+static void begin(void)
+{
+    setenv("ZEROD_CUDNN", "libm.so.6", 1);
+    cudnn_standin = (struct cudnn_standin){.version = 92500, .computes = 1};
+    device = gpu_case_open();
+    kernels_set_attention(ATTENTION_AUTO);
+    zd_log_set_hook(keep, NULL);
+}
+
+static void end(void)
+{
+    zd_log_set_hook(NULL, NULL);
+    device_use(NULL);
+    device_close(device);
+}
+
+TestSuite(attention_packed, .init = begin, .fini = end);
+
+static struct ops chosen(enum dtype dtype)
+{
+    const char *name;
+    struct attention_pair pair = {
+            own_attention[dtype].forward, own_attention[dtype].backward};
+    cr_assert_eq(attention_cuda_choose(dtype, &pair, &name), ZD_OK);
+    return (struct ops){.forward = pair.forward, .backward = pair.backward};
+}
+
+/* By cuDNN, in both directions. */
+static void check(struct problem p)
+{
+    struct ops ops = chosen(p.dtype);
+    int executed = cudnn_standin.executed;
+    p.by_cudnn = true;
+    check_by(&ops, p);
+    cr_expect_eq(
+            cudnn_standin.executed, executed + 2, "documents of %d: %s",
+            p.document, said);
+}
+
+Test(attention_packed, samples_of_one_document_follow_the_definition)
+{
+    check((struct problem){DTYPE_BF16, 2, 33, 4, 2, 16, true, 0});
+    check((struct problem){DTYPE_FP16, 1, 40, 2, 2, 24, false, 0});
+}
+
+/* Heads that share keys or do not, rows with gaps and without, one sample and
+ * several, documents that a bucket holds exactly and does not. */
+Test(attention_packed, packed_documents_follow_the_definition)
+{
+    check((struct problem){DTYPE_BF16, 1, 80, 2, 2, 16, false, 20});
+    check((struct problem){DTYPE_BF16, 1, 80, 4, 2, 16, true, 23});
+    check((struct problem){DTYPE_FP16, 3, 70, 4, 1, 32, true, 31});
+    check((struct problem){DTYPE_FP16, 2, 64, 2, 2, 16, true, 19});
+    check((struct problem){DTYPE_BF16, 2, 64, 4, 2, 16, false, 40});
+}
+
+/* On Hopper below 9.25 dq would be in no fixed order: our own backward reads
+ * what cuDNN's forward kept. */
+Test(attention_packed, cudnn_forward_feeds_our_own_backward)
+{
+    cudnn_standin.version = 91900;
+    struct ops ops = chosen(DTYPE_BF16);
+    struct problem p = {DTYPE_BF16, 2, 70, 4, 2, 16, true, 31};
+    struct arrays a = arrays_of(p);
+    check_by(&ops, p);
+    cr_expect_eq(cudnn_standin.executed, 1);
+    cr_expect_eq(cudnn_standin.is_backward, 0);
+    cr_expect(strstr(said, "our own backward"), "%s", said);
+    cr_expect(strstr(said, "cuDNN 9.25, or model.attn"), "%s", said);
+    char *once = strstr(said, "two ways out");
+    chosen(DTYPE_FP16);
+    cr_expect(once && !strstr(once + 1, "two ways out"), "%s", said);
+    arrays_free(&a);
+}
+
+/* Graphs are few: counts of documents that share a bucket share a graph. */
+Test(attention_packed, counts_of_documents_share_graphs)
+{
+    struct ops ops = chosen(DTYPE_BF16);
+    static const int document[] = {30, 28, 26, 50}, graphs[] = {1, 1, 1, 2};
+    int built = 0;
+    for (int i = 0; i < 4; i++) {
+        struct problem p = {DTYPE_BF16, 1, 200, 2, 2, 16, false, document[i]};
+        struct arrays a = arrays_of(p); /* which asks for the plan's graphs */
+        cr_assert_eq(attention_bucket(&a.shape), i == 3 ? 4 : 8);
+        if (i == 0)
+            built = cudnn_standin.built;
+        run_forward(&a, &ops);
+        cr_expect_eq(cudnn_standin.built, built + graphs[i]);
+        arrays_free(&a);
+    }
+}
+
+Test(attention_packed, short_documents_are_our_own)
+{
+    struct ops ops = chosen(DTYPE_BF16);
+    struct problem p = {DTYPE_BF16, 1, 150, 2, 2, 16, false, 9};
+    check_by(&ops, p);
+    cr_expect_eq(cudnn_standin.executed, 0);
+    cr_expect(strstr(said, "fewer than 16 tokens"), "%s", said);
+}
+
+/* The plan counts what cuDNN asks for where there is a device: no more, and no
+ * less than any pass of that shape needs. */
+Test(attention_packed, the_plan_counts_what_cudnn_reports)
+{
+    struct attention_shape s = {
+            .B = 2, .T = 64, .H = 4, .KV = 2, .D = 16, .scale = 0.25f};
+    s.q_stride = s.k_stride = s.v_stride = (4 + 2 * 2) * 16;
+    struct attention_facts facts = attention_cuda_facts(DTYPE_BF16);
+    size_t own = attention_own_scratch_bytes(&s);
+    size_t reported = attention_cuda_scratch_bytes(&s, DTYPE_BF16) - own;
+    size_t bound = attention_work_bound(&s, &facts), spare = 1 << 20;
+    cr_expect_leq(reported, bound - spare, "%zu %zu", reported, bound);
+    cr_expect_gt(reported, (bound - spare) / 2);
+    s.T = 66;
+    cudnn_standin.workspace = 4096;
+    struct attention_shape first = s;
+    size_t more = attention_cuda_scratch_bytes(&s, DTYPE_BF16);
+    s.B = 1; /* a graph of its own */
+    cudnn_standin.workspace = 0;
+    size_t less = attention_cuda_scratch_bytes(&s, DTYPE_BF16);
+    cr_expect_lt(less, more);
+    cr_expect_eq(attention_cuda_scratch_bytes(&first, DTYPE_BF16), more);
+}
+
+/* More than O(T) is not planned for, and a pass that meets it says why. */
+Test(attention_packed, a_graph_that_wants_too_much_is_declined)
+{
+    struct ops ops = chosen(DTYPE_BF16);
+    cudnn_standin.workspace = 1 << 30;
+    check_by(&ops, (struct problem){DTYPE_BF16, 1, 64, 2, 2, 16, true, 20});
+    cr_expect(strstr(said, "in proportion to the tokens"), "%s", said);
+    check_by(&ops, (struct problem){DTYPE_BF16, 1, 64, 2, 2, 16, true, 0});
+    cr_expect(strstr(said, "bytes of work space, there are"), "%s", said);
+    cr_expect_eq(cudnn_standin.executed, 0);
+}
