@@ -18,12 +18,14 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     const char *format, *log_format, *resume, *replay;
     const char *max, *min, *allow, *write, *machine; /* of plan */
     const char *device_memory, *host_memory, *disk;
+    const char *data, *from_deepspeed, *from_hf, *from_axolotl; /* of init */
     struct cli_list sets, adapters;
     int64_t world, per_node, max_steps, stop_after, max_new_tokens, seed;
     double temperature, top_p, price;
     int64_t count;
     bool print, json, quiet, double_quant, merge, verbose, no_progress, ids;
     bool fit;
+    bool list, full, lora, qlora;
     bool temperature_given;
 };
 
@@ -43,6 +45,7 @@ enum zd_status command_run_refused(
         enum zd_status status, int *argc, char ***argv);
 cli_command_fn command_validate;
 cli_command_fn command_plan;
+cli_command_fn command_init;
 cli_command_fn command_export;
 cli_command_fn command_ckpt_ls;
 cli_command_fn command_ckpt_show;
@@ -58,6 +61,10 @@ cli_command_fn command_completions;
 struct plan_machine;
 const struct plan_machine *cli_machine(
         const struct cli_args *args, const struct job *job);
+/* The GPU that rank 0 would take, opened: a plan then knows what its driver
+ * takes of it and what is free. NULL: there is none for the job, or it cannot
+ * be opened now, and is planned for like one that is elsewhere. */
+struct device *command_open_gpu(const struct device_options *options);
 /* `zerod plan` with --fit, --max, --min; a job is loaded, its GPU is open. */
 enum zd_status command_plan_fit(
         const struct cli_args *args, const struct job *job);

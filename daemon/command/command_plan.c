@@ -45,10 +45,7 @@ static enum zd_status check_nodes(const struct cli_args *args)
             k, args->world);
 }
 
-/* The GPU that rank 0 would take, opened: the plan then knows what its driver
- * takes of it and what is free. NULL: the job asks for none, or it cannot be
- * opened now, and is planned for like one that is elsewhere. */
-static struct device *open_gpu(const struct device_options *options)
+struct device *command_open_gpu(const struct device_options *options)
 {
     struct device *device = NULL;
     int place;
@@ -116,7 +113,7 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
     struct job *job;
     ZD_TRY(check_nodes(args));
     ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_IGNORED, &job));
-    struct device *device = open_gpu(&job_options(job)->device);
+    struct device *device = command_open_gpu(&job_options(job)->device);
     enum zd_status status = args->max   ? command_plan_max(args, job)
                             : args->min ? command_plan_min(args, job)
                             : args->fit ? command_plan_fit(args, job)

@@ -26,6 +26,7 @@ enum job_paths { JOB_PATHS_EXIST, JOB_PATHS_READ, JOB_PATHS_IGNORED };
 
 struct job_request {
     const char *path;
+    const char *name; /* of the file in errors; NULL: its path */
     const struct job_override *overrides;
     int override_count;
     int world; /* ranks; 0: not known, then the batch is settled later */

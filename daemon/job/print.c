@@ -2,76 +2,11 @@
 #include "daemon/job/job_internal.h"
 
 #include "base/text_stream.h"
+#include "daemon/job/toml_write.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The fewest digits that come back exactly, marked as a number with a fraction.
- */
-static void put_real(FILE *stream, double value)
-{
-    char text[40];
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
-    fputs(text, stream);
-    if (!strpbrk(text, ".en"))
-        fputs(".0", stream);
-}
-
-static void put_key(FILE *stream, const char *key)
-{
-    static const char bare[] = "abcdefghijklmnopqrstuvwxyz"
-                               "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-    if (key[0] && strspn(key, bare) == strlen(key)) {
-        fputs(key, stream);
-        return;
-    }
-    json_t *string = json_string(key);
-    json_dumpf(string, stream, JSON_ENCODE_ANY);
-    json_decref(string);
-}
-
-/* JSON as a TOML value: strings are written alike. */
-static void put_value(FILE *stream, const json_t *value)
-{
-    const char *key;
-    json_t *item;
-    size_t i;
-    bool is_first = true;
-    switch (json_typeof(value)) {
-    case JSON_REAL:
-        put_real(stream, json_real_value(value));
-        break;
-    case JSON_ARRAY:
-        fputc('[', stream);
-        json_array_foreach((json_t *)value, i, item)
-        {
-            fputs(i ? ", " : "", stream);
-            put_value(stream, item);
-        }
-        fputc(']', stream);
-        break;
-    case JSON_OBJECT:
-        fputc('{', stream);
-        json_object_foreach((json_t *)value, key, item)
-        {
-            fputs(is_first ? " " : ", ", stream);
-            is_first = false;
-            put_key(stream, key);
-            fputs(" = ", stream);
-            put_value(stream, item);
-        }
-        fputs(is_first ? "}" : " }", stream);
-        break;
-    default:
-        json_dumpf(value, stream, JSON_ENCODE_ANY);
-        break;
-    }
-}
 
 /* --- a row: value and origin --- */
 
@@ -138,7 +73,7 @@ static void print_entries(
         json_object_foreach(entry, name, value)
         {
             fprintf(stream, "%s = ", name);
-            put_value(stream, value);
+            toml_write(stream, value);
             fputc('\n', stream);
         }
     }
@@ -154,9 +89,9 @@ static void print_table(
     fprintf(stream, "\n[%s.%s]\n", key->section, key->name);
     json_object_foreach((json_t *)table, name, value)
     {
-        put_key(stream, name);
+        toml_write_key(stream, name);
         fputs(" = ", stream);
-        put_value(stream, value);
+        toml_write(stream, value);
         fputc('\n', stream);
     }
 }
@@ -185,7 +120,7 @@ static void print_row(
     else {
         FILE *line = text_stream_open(&text, &bytes);
         fprintf(line, "%s = ", key->name);
-        put_value(line, value);
+        toml_write(line, value);
         fclose(line);
         row_origin(job, key, origin, sizeof origin);
         for (char *c = origin; *c; c++) /* a comment is one line */

@@ -347,6 +347,10 @@ void job_read_tree(struct job *job, const struct job_request *request)
 {
     struct chain chain = {0};
     job->root = read_file(job, request->path, (struct toml_place){0}, &chain);
+    if (request->name && job->source_count) {
+        free(job->sources[0]->name);
+        job->sources[0]->name = zd_must(strdup(request->name));
+    }
     if (job->root)
         apply_overrides(job, request);
 }

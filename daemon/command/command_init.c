@@ -1,0 +1,204 @@
+/* command_init.c - zerod init: a job file from a model and data, from another
+ * trainer's file, or one of the recipes. */
+#include "base/file/fs.h"
+#include "daemon/cli/output.h"
+#include "daemon/command/cli.h"
+#include "daemon/init/begin.h"
+#include "daemon/init/foreign.h"
+#include "daemon/init/recipes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void list_recipes(void)
+{
+    struct output output;
+    struct recipe_file recipe;
+    FILE *stream = output_begin(&output);
+    for (int i = 0; (recipe = recipe_at(i)).name; i++) {
+        fprintf(stream, "%-20s ", recipe.name);
+        recipe_put_title(&recipe, stream);
+        fputc('\n', stream);
+    }
+    output_end(&output);
+}
+
+/* A file that is there is somebody's work. */
+static enum zd_status write_out(const struct cli_args *args, const char *text)
+{
+    struct output output;
+    if (!args->out) {
+        fputs(text, output_begin(&output));
+        output_end(&output);
+        return ZD_OK;
+    }
+    if (fs_exists(args->out)) {
+        ZD_FAIL(ZD_ERR_CREATE, "E0223", "%.400s is there already", args->out);
+        zd_fail_help("remove it, or name another file with -o");
+        return ZD_ERR_CREATE;
+    }
+    return fs_write_file(args->out, text, strlen(text));
+}
+
+static enum zd_status write_recipe(const struct cli_args *args)
+{
+    const char *name = args->line.operands[0];
+    struct recipe_file recipe = recipe_find(name);
+    if (recipe.name)
+        return write_out(args, recipe.text);
+    ZD_FAIL(ZD_ERR_USAGE, "E0101", "there is no recipe `%.100s`", name);
+    zd_fail_help("zerod init --list");
+    return ZD_ERR_USAGE;
+}
+
+/* --- another trainer's file ----------------------------------------------- */
+
+struct origin {
+    const struct foreign_format *format;
+    const char *path;
+};
+
+static struct origin origin_of(const struct cli_args *args)
+{
+    if (args->from_deepspeed)
+        return (struct origin){&foreign_deepspeed, args->from_deepspeed};
+    if (args->from_hf)
+        return (struct origin){&foreign_hf, args->from_hf};
+    return (struct origin){&foreign_axolotl, args->from_axolotl};
+}
+
+/* What the file does not name, the command line does. */
+static enum zd_status check_named(
+        const struct origin *origin, const struct draft *draft)
+{
+    bool has_model = draft_has(draft, "model.path");
+    if (has_model && json_array_size(draft->train))
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_USAGE, "E0101", "%.300s names no %s: give %s", origin->path,
+            has_model ? "data" : "model",
+            has_model ? "--data PATH" : "--model DIR");
+}
+
+static enum zd_status take_file(
+        const struct cli_args *args, const struct origin *origin,
+        struct draft *draft)
+{
+    json_t *root;
+    ZD_TRY(foreign_read(origin->format, origin->path, &root));
+    if (args->model)
+        draft_set(draft, "model.path", json_string(args->model), "--model");
+    if (args->data)
+        draft_set_entry(
+                draft_source(draft), "path", json_string(args->data), "--data");
+    draft_say(
+            draft, "Made by zerod init of %s, %s.", origin->path,
+            origin->format->name);
+    foreign_take(origin->format, origin->path, root, draft);
+    json_decref(root);
+    if (draft->problems.count) {
+        problems_print(&draft->problems, stderr);
+        return problems_status(&draft->problems);
+    }
+    return check_named(origin, draft);
+}
+
+static enum zd_status convert(const struct cli_args *args)
+{
+    const struct origin origin = origin_of(args);
+    struct draft draft;
+    draft_init(&draft);
+    enum zd_status status = take_file(args, &origin, &draft);
+    if (status == ZD_OK) {
+        char *text = draft_write(&draft);
+        const struct draft_check check = {
+                .world = (int)args->world,
+                .name = origin.path,
+                .paths = JOB_PATHS_IGNORED};
+        status = draft_check(text, &check, NULL);
+        if (status == ZD_OK)
+            status = write_out(args, text);
+        free(text);
+    }
+    draft_fini(&draft);
+    return status;
+}
+
+/* --- a model and data ----------------------------------------------------- */
+
+static enum zd_status begin(const struct cli_args *args)
+{
+    struct job_override overrides[2];
+    struct device_options device = {.backend = DEVICE_AUTO, .gpus = "auto"};
+    struct draft draft;
+    struct begin_request request = {
+            .model = args->model,
+            .data = args->data,
+            .kind = args->full    ? BEGIN_FULL
+                    : args->lora  ? BEGIN_LORA
+                    : args->qlora ? BEGIN_QLORA
+                                  : BEGIN_ANY,
+            .world = (int)(args->world ? args->world : 1),
+            .machine = args->machine,
+            .overrides = overrides};
+    if (args->device_memory)
+        overrides[request.override_count++] = (struct job_override){
+                "device.memory_limit", args->device_memory, "--device-memory",
+                true};
+    if (args->host_memory)
+        overrides[request.override_count++] = (struct job_override){
+                "device.host_memory_limit", args->host_memory, "--host-memory",
+                true};
+    request.local_size = request.world;
+    struct device *gpu = command_open_gpu(&device);
+    draft_init(&draft);
+    enum zd_status status = begin_job(&request, &draft);
+    if (status == ZD_OK) {
+        char *text = draft_write(&draft);
+        status = write_out(args, text);
+        free(text);
+    }
+    draft_fini(&draft);
+    device_close(gpu);
+    return status;
+}
+
+/* --- the command ---------------------------------------------------------- */
+
+static enum zd_status check_args(const struct cli_args *args)
+{
+    int files = !!args->from_deepspeed + !!args->from_hf + !!args->from_axolotl;
+    int kinds = args->full + args->lora + args->qlora;
+    bool has_name = args->line.operand_count > 0;
+    bool is_named = args->model || args->data;
+    const char *what = NULL;
+    if (files + has_name + args->list > 1)
+        what = "makes one job: of one file, or one recipe";
+    else if ((has_name || args->list) && (is_named || kinds))
+        what = "gives a recipe as it is: no --model, --data and kinds";
+    else if (!files && !has_name && !args->list && !(args->model && args->data))
+        what = "needs --model and --data, a file with --from-.., or the name "
+               "of a recipe";
+    else if (kinds > 1 || (kinds && files))
+        what = "takes one of --full, --lora and --qlora, with --model and "
+               "--data";
+    if (!what)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_USAGE, "E0101", "`zerod init` %s", what);
+    zd_fail_help("zerod init --help");
+    return ZD_ERR_USAGE;
+}
+
+enum zd_status command_init(struct cli_args *args, int *argc, char ***argv)
+{
+    ZD_TRY(check_args(args));
+    if (args->list) {
+        list_recipes();
+        return ZD_OK;
+    }
+    if (args->line.operand_count)
+        return write_recipe(args);
+    if (args->from_deepspeed || args->from_hf || args->from_axolotl)
+        return convert(args);
+    return begin(args);
+}

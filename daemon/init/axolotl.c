@@ -1,0 +1,533 @@
+/* axolotl.c - axolotl's files, key by key. */
+#include "base/file/fs.h"
+#include "daemon/init/trainer_words.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* --- data ----------------------------------------------------------------- */
+
+/* What their prompt strategies are called here. */
+static const char *format_of(const char *type)
+{
+    static const char *const types[][2] = {
+            {"alpaca", "alpaca"},
+            {"chat_template", "chat"},
+            {"chat_template.default", "chat"},
+            {"sharegpt", "sharegpt"},
+            {"completion", "text"},
+            {"pretrain", "text"}};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (!strcmp(type, types[i][0]))
+            return types[i][1];
+    return NULL;
+}
+
+/* A key of one of their data sets. */
+static void take_source_key(
+        struct foreign *foreign, const char *name, json_t *source,
+        const char *key, const json_t *value)
+{
+    static const struct {
+        const char *theirs, *ours; /* NULL: nothing to do */
+    } keys[] = {
+            {"path", "path"},
+            {"data_files", "path"},
+            {"field", "field"},
+            {"field_messages", "messages_field"},
+            {"message_field_role", "role_field"},
+            {"message_property_mappings.role", "role_field"},
+            {"message_field_content", "content_field"},
+            {"message_property_mappings.content", "content_field"},
+            {"ds_type", NULL},
+            {"split", NULL},
+            {"trust_remote_code", NULL},
+            {"roles_to_train", NULL},
+            {"train_on_eos", NULL},
+            {"shards", NULL},
+            {"preprocess_shards", NULL}};
+    char full[200];
+    const char *part;
+    json_t *inner;
+    snprintf(full, sizeof full, "%s.%s", name, key);
+    if (foreign_is_open(value))
+        return;
+    if (!strcmp(key, "type")) {
+        const char *type = json_string_value(value);
+        const char *format = type ? format_of(type) : NULL;
+        if (format)
+            draft_set_entry(source, "format", json_string(format), full);
+        else
+            foreign_refuse(
+                    foreign, full, value,
+                    "of their forms of data alpaca, chat_template, sharegpt "
+                    "and completion are read here");
+        return;
+    }
+    if (json_is_object(value)) {
+        json_object_foreach((json_t *)value, part, inner)
+        {
+            snprintf(full, sizeof full, "%s.%s", key, part);
+            if (strcmp(part, "role") != 0 && strcmp(part, "content") != 0)
+                foreign_refuse(foreign, full, inner, "a message has no more");
+            else
+                take_source_key(foreign, name, source, full, inner);
+        }
+        return;
+    }
+    const json_t *one =
+            json_array_size(value) == 1 ? json_array_get(value, 0) : value;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (strcmp(keys[i].theirs, key) != 0)
+            continue;
+        if (!keys[i].ours)
+            draft_note(foreign->draft, full, "as here");
+        else if (json_is_string(one))
+            draft_set_entry(source, keys[i].ours, json_deep_copy(one), full);
+        else
+            foreign_refuse(foreign, full, value, "one name is read here");
+        return;
+    }
+    foreign_refuse(foreign, full, value, "zerod does not know this key");
+}
+
+static void take_sources(
+        struct foreign *foreign, const char *name, const json_t *list,
+        json_t *sources)
+{
+    size_t i;
+    json_t *item, *value;
+    const char *key;
+    char full[100];
+    json_array_foreach((json_t *)list, i, item)
+    {
+        json_t *source = json_object();
+        snprintf(full, sizeof full, "%s[%zu]", name, i);
+        json_array_append_new(sources, source);
+        json_object_foreach(item, key, value)
+                take_source_key(foreign, full, source, key, value);
+        if (!json_object_get(source, "path"))
+            foreign_refuse(foreign, full, item, "it has no path");
+    }
+}
+
+static void take_datasets(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    struct draft *draft = foreign->draft;
+    if (foreign_is_open(value))
+        return;
+    if (!json_is_array(value))
+        foreign_refuse(foreign, name, value, "it is a list");
+    else if (!strcmp(name, "test_datasets"))
+        take_sources(foreign, name, value, draft->eval);
+    else if (json_array_size(draft->train))
+        draft_note(draft, name, "--data names the data");
+    else
+        take_sources(foreign, name, value, draft->train);
+}
+
+/* The tokenizer has its own, which zerod takes. */
+static void take_special(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    const char *kind = strchr(name, '.') + 1;
+    const char *model = draft_text(foreign->draft, "model.path");
+    char path[PATH_MAX];
+    json_t *config = NULL;
+    if (!strcmp(kind, "pad_token")) {
+        draft_note(foreign->draft, name, "padding is masked");
+        return;
+    }
+    if (model)
+        fs_join(path, sizeof path, model, "tokenizer_config.json");
+    if (!model || !fs_exists(path) ||
+        json_parse_file(path, 1 << 26, &config) != ZD_OK) {
+        zd_error_clear();
+        draft_note(
+                foreign->draft, name,
+                "right where it is the tokenizer's own, which zerod takes");
+        return;
+    }
+    const json_t *own = json_object_get(config, kind);
+    if (json_is_object(own))
+        own = json_object_get(own, "content");
+    if (json_equal((json_t *)own, (json_t *)value))
+        draft_note(foreign->draft, name, "the tokenizer's own, as here");
+    else
+        foreign_refuse(
+                foreign, name, value, "the model's tokenizer has another");
+    json_decref(config);
+}
+
+/* --- adapters ------------------------------------------------------------- */
+
+static void take_adapter(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    const char *kind = json_string_value(value);
+    if (foreign_is_open(value) || (kind && !*kind))
+        return;
+    if (!kind || (strcmp(kind, "lora") != 0 && strcmp(kind, "qlora") != 0)) {
+        foreign_refuse(foreign, name, value, "it is lora or qlora");
+        return;
+    }
+    foreign_set(foreign, name, "lora.enabled", json_true());
+    if (!strcmp(kind, "qlora"))
+        foreign_set(foreign, name, "lora.quantize_base", json_string("nf4"));
+}
+
+static void take_all_linear(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    if (json_is_true(value))
+        draft_replace(
+                foreign->draft, "lora.target_modules",
+                json_string("all-linear"), name);
+}
+
+/* --- types, steps --------------------------------------------------------- */
+
+static void take_type(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    if (json_is_true(value) || foreign_is_open(value))
+        foreign_set(
+                foreign, name, "train.dtype",
+                json_string(strstr(name, "bf") ? "bf16" : "fp16"));
+}
+
+static void take_type_if_true(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    if (json_is_true(value))
+        take_type(foreign, name, value);
+}
+
+/* So many an epoch, as a share of all steps. */
+static void take_per_epoch(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    const json_t *epochs = foreign_get(foreign, "num_epochs");
+    double count = json_number_value(value);
+    double all = json_is_number(epochs) ? json_number_value(epochs) : 1;
+    bool saves = strstr(name, "saves") != NULL;
+    if (foreign_is_open(value))
+        return;
+    if (count <= 0 || count * all < 1) {
+        foreign_set(
+                foreign, name,
+                saves ? "checkpoint.save_strategy" : "eval.eval_strategy",
+                json_string("no"));
+        return;
+    }
+    if (count == 1)
+        foreign_set(
+                foreign, name,
+                saves ? "checkpoint.save_strategy" : "eval.eval_strategy",
+                json_string("epoch"));
+    else
+        foreign_set(
+                foreign, name,
+                saves ? "checkpoint.save_steps" : "eval.eval_steps",
+                json_real(1 / (count * all)));
+}
+
+static void take_split(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    double share = json_number_value(value);
+    if (json_is_number(value) && share >= 1)
+        foreign_refuse(
+                foreign, name, value,
+                "a number of samples; here it is a share (data.val_split)");
+    else if (json_is_number(value))
+        foreign_set(foreign, name, "data.val_split", json_real(share));
+}
+
+static void take_strategy(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    if (!foreign_is_open(value))
+        foreign_set(
+                foreign, name,
+                strstr(name, "save") ? "checkpoint.save_strategy"
+                                     : "eval.eval_strategy",
+                json_deep_copy(value));
+}
+
+static void take_plugins(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach((json_t *)value, i, item)
+    {
+        const char *plugin = json_string_value(item);
+        if (plugin && (strstr(plugin, "liger") || strstr(plugin, "cut_cross")))
+            draft_note(foreign->draft, name, "other kernels for the same");
+        else
+            foreign_refuse(foreign, name, item, "no such plugin here");
+    }
+}
+
+static void take_nothing(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    /* looked at where all keys are known */
+}
+
+static void finish(struct foreign *foreign)
+{
+    struct draft *draft = foreign->draft;
+    words_finish(foreign);
+    if (!draft_has(draft, "train.dtype"))
+        draft_set(
+                draft, "train.dtype", json_string("fp32"),
+                "neither bf16 nor fp16");
+    if (!draft_has(draft, "data.val_split") && !json_array_size(draft->eval) &&
+        !draft_has(draft, "eval.eval_strategy"))
+        draft_set(
+                draft, "eval.eval_strategy", json_string("no"),
+                "nothing to evaluate on");
+    if (draft_has(draft, "lora.enabled")) {
+        draft_set(draft, "lora.r", json_integer(8), "their default");
+        draft_set(draft, "lora.lora_alpha", json_integer(16), "their default");
+        return;
+    }
+    static const char *const keys[] = {
+            "lora.r",
+            "lora.lora_alpha",
+            "lora.lora_dropout",
+            "lora.target_modules",
+            "lora.modules_to_save",
+            "lora.path",
+            "lora.quantize_base"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (draft_has(draft, keys[i])) {
+            if (!strcmp(keys[i], "lora.quantize_base"))
+                draft_refuse(
+                        draft,
+                        "%s: a quantised model is trained with adapters alone",
+                        foreign->path);
+            draft_note(draft, keys[i], "adapter is not given");
+            draft_remove(draft, keys[i]);
+        }
+}
+
+/* clang-format off */
+#define OUTPUT  .why = "output only"
+#define SPEED   .why = "an implementation of the same"
+#define LOADER  .why = "how batches are read; zerod reads ahead by itself"
+#define HUB     .why = "nothing is uploaded"
+#define CONFIG  .why = "the model's folder says it"
+static const struct foreign_row rows[] = {
+{"base_model", FOREIGN_CALL, .take = words_model},
+{"base_model_config", FOREIGN_NOTE, CONFIG},
+{"base_model_ignore_patterns", FOREIGN_NOTE, CONFIG},
+{"revision_of_model", FOREIGN_OFF, .words = "main", .why = "a model is a local folder"},
+{"tokenizer_config", FOREIGN_KEY, "model.tokenizer"},
+{"model_type", FOREIGN_NOTE, CONFIG},
+{"tokenizer_type", FOREIGN_NOTE, CONFIG},
+{"tokenizer_use_fast", FOREIGN_NOTE, SPEED},
+{"tokenizer_legacy", FOREIGN_NOTE, CONFIG},
+{"is_llama_derived_model", FOREIGN_NOTE, CONFIG},
+{"is_mistral_derived_model", FOREIGN_NOTE, CONFIG},
+{"is_qwen_derived_model", FOREIGN_NOTE, CONFIG},
+{"is_falcon_derived_model", FOREIGN_NOTE, CONFIG},
+{"trust_remote_code", FOREIGN_NOTE, .why = "no code of models is run"},
+{"overrides_of_model_config*", FOREIGN_OFF, .words = "{}", .why = "the model is as its config.json says"},
+{"overrides_of_model_kwargs*", FOREIGN_OFF, .words = "{}", .why = "the model is as its config.json says"},
+{"rope_scaling*", FOREIGN_OFF, .words = "{}", .why = "the model is as its config.json says"},
+{"special_tokens.pad_token", FOREIGN_CALL, .take = take_special},
+{"special_tokens.bos_token", FOREIGN_CALL, .take = take_special},
+{"special_tokens.eos_token", FOREIGN_CALL, .take = take_special},
+{"special_tokens.unk_token", FOREIGN_CALL, .take = take_special},
+{"tokens", FOREIGN_OFF, .words = "[]", .why = "tokens that a tokenizer lacks are added with lora.modules_to_save and a tokenizer that has them"},
+{"added_tokens_overrides", FOREIGN_OFF, .words = "{}", .why = "the tokenizer is taken as it is"},
+{"resize_token_embeddings_to_32x", FOREIGN_NOTE, .why = "the vocabulary is padded where that is faster"},
+
+{"strict", FOREIGN_NOTE, .why = "unknown keys are always errors"},
+{"load_in_8bit", FOREIGN_CALL, .take = words_bits},
+{"load_in_4bit", FOREIGN_CALL, .take = words_bits},
+{"gptq", FOREIGN_OFF, .words = "false", .why = "models quantised by GPTQ are not read"},
+{"bnb_config_kwargs*", FOREIGN_OFF, .words = "{}", .why = "lora.quantize_base and lora.double_quant say it"},
+{"adapter", FOREIGN_CALL, .take = take_adapter},
+{"lora_model_dir", FOREIGN_KEY, "lora.path", "="},
+{"lora_r", FOREIGN_KEY, "lora.r"},
+{"lora_alpha", FOREIGN_KEY, "lora.lora_alpha"},
+{"lora_dropout", FOREIGN_KEY, "lora.lora_dropout"},
+{"lora_target_modules", FOREIGN_CALL, .take = words_modules},
+{"lora_target_linear", FOREIGN_CALL, .take = take_all_linear},
+{"lora_modules_to_save", FOREIGN_KEY, "lora.modules_to_save"},
+{"lora_fan_in_fan_out", FOREIGN_NOTE, .why = "how GPT-2's weights lie is known"},
+{"lora_on_cpu", FOREIGN_NOTE, SPEED},
+{"lora_mlp_kernel", FOREIGN_NOTE, SPEED},
+{"lora_qkv_kernel", FOREIGN_NOTE, SPEED},
+{"lora_o_kernel", FOREIGN_NOTE, SPEED},
+{"lora_embedding_kernel", FOREIGN_NOTE, SPEED},
+{"peft_use_dora", FOREIGN_KEY, "lora.use_dora"},
+{"peft_use_rslora", FOREIGN_KEY, "lora.use_rslora"},
+{"peft_layers_to_transform", FOREIGN_KEY, "lora.layers_to_transform"},
+{"loraplus_lr_ratio", FOREIGN_KEY, "lora.loraplus_lr_ratio"},
+{"loraplus_lr_embedding", FOREIGN_NOTE, .why = "embeddings get no adapters"},
+{"relora*", FOREIGN_OFF, .words = "false|0", .why = "zerod has no ReLoRA"},
+{"unfrozen_parameters", FOREIGN_OFF, .words = "[]", .why = "train.freeze names what is not trained"},
+
+{"datasets", FOREIGN_CALL, .take = take_datasets},
+{"test_datasets", FOREIGN_CALL, .take = take_datasets},
+{"pretraining_dataset", FOREIGN_CALL, .take = take_datasets},
+{"dataset_prepared_path", FOREIGN_NOTE, .why = "data.cache_dir is zerod's own"},
+{"dataset_processes", FOREIGN_KEY, "data.preprocessing_threads"},
+{"dataset_num_proc", FOREIGN_KEY, "data.preprocessing_threads"},
+{"dataset_keep_in_memory", FOREIGN_NOTE, LOADER},
+{"dataset_exact_deduplication", FOREIGN_OFF, .words = "false", .why = "data are taken as they are"},
+{"shuffle_merged_datasets", FOREIGN_NOTE, .why = "data.shuffle"},
+{"push_dataset_to_hub", FOREIGN_NOTE, HUB},
+{"skip_prepare_dataset", FOREIGN_NOTE, LOADER},
+{"val_set_size", FOREIGN_CALL, .take = take_split},
+{"sequence_len", FOREIGN_KEY, "data.cutoff_len"},
+{"sample_packing", FOREIGN_KEY, "data.packing"},
+{"sample_packing_*", FOREIGN_NOTE, .why = "documents stand one behind the other"},
+{"eval_sample_packing", FOREIGN_NOTE, .why = "as data.packing"},
+{"multipack_real_batches", FOREIGN_NOTE, SPEED},
+{"pad_to_sequence_len", FOREIGN_NOTE, .why = "padding is masked"},
+{"excess_length_strategy", FOREIGN_OFF, .words = "truncate", .why = "longer documents are cut, none is dropped"},
+{"train_on_inputs", FOREIGN_WORD, "data.train_on", "true=all|false=assistant"},
+{"chat_template", FOREIGN_WORD, "data.chat_template", "chatml=chatml|llama3=llama3|qwen_25=qwen|tokenizer_default=auto|tokenizer_default_fallback_chatml=auto", .why = "of their templates chatml, llama3, qwen_25 and the tokenizer's own are known"},
+{"chat_template_jinja", FOREIGN_OFF, .words = "", .why = "data.chat_template names one of zerod's"},
+{"default_system_message", FOREIGN_OFF, .words = "", .why = "a system message stands in the data"},
+{"group_by_length", FOREIGN_OFF, .words = "false", .why = "samples come in the order of the shuffle; packing wastes none"},
+{"neftune_noise_alpha", FOREIGN_KEY, "train.neftune_noise_alpha"},
+{"noisy_embedding_alpha", FOREIGN_KEY, "train.neftune_noise_alpha"},
+{"rl", FOREIGN_OFF, .words = "false", .why = "zerod trains on text, not on preferences"},
+{"reward_model", FOREIGN_OFF, .words = "false", .why = "zerod trains on text, not on preferences"},
+
+{"micro_batch_size", FOREIGN_KEY, "train.per_device_train_batch_size"},
+{"eval_batch_size", FOREIGN_KEY, "eval.per_device_eval_batch_size"},
+{"gradient_accumulation_steps", FOREIGN_KEY, "train.gradient_accumulation_steps"},
+{"auto_find_batch_size", FOREIGN_KEY, "train.auto_find_batch_size"},
+{"num_epochs", FOREIGN_KEY, "train.num_train_epochs"},
+{"max_steps", FOREIGN_KEY, "train.max_steps", "-1="},
+{"optimizer", FOREIGN_KEY, "optim.name", "adamw_torch=adamw|adamw_torch_fused=adamw|adamw_hf=adamw|adamw_apex_fused=adamw|adamw_bnb_8bit=adamw_8bit|adamw_torch_8bit=adamw_8bit|paged_adamw=paged_adamw_32bit|lion_32bit=lion|paged_lion=paged_lion_32bit"},
+{"optim_args", FOREIGN_OFF, .words = "{}", .why = "optimizers take no more than [optim] says"},
+{"lr_scheduler", FOREIGN_CALL, .take = words_schedule},
+{"cosine_min_lr_ratio", FOREIGN_CALL, .take = take_nothing},
+{"cosine_constant_lr_ratio", FOREIGN_OFF, .words = "", .why = "no such schedule here; the nearest is wsd"},
+{"learning_rate", FOREIGN_KEY, "optim.learning_rate"},
+{"embedding_lr", FOREIGN_OFF, .words = "", .why = "one learning rate for all"},
+{"embedding_lr_scale", FOREIGN_OFF, .words = "", .why = "one learning rate for all"},
+{"weight_decay", FOREIGN_KEY, "optim.weight_decay"},
+{"adam_beta1", FOREIGN_KEY, "optim.adam_beta1"},
+{"adam_beta2", FOREIGN_KEY, "optim.adam_beta2"},
+{"adam_epsilon", FOREIGN_KEY, "optim.adam_epsilon"},
+{"max_grad_norm", FOREIGN_KEY, "optim.max_grad_norm"},
+{"warmup_steps", FOREIGN_CALL, .take = take_nothing},
+{"warmup_ratio", FOREIGN_CALL, .take = take_nothing},
+{"bf16", FOREIGN_CALL, .take = take_type},
+{"bfloat16", FOREIGN_CALL, .take = take_type_if_true},
+{"fp16", FOREIGN_CALL, .take = take_type_if_true},
+{"float16", FOREIGN_CALL, .take = take_type_if_true},
+{"tf32", FOREIGN_KEY, "train.tf32"},
+{"fp8", FOREIGN_OFF, .words = "false", .why = "zerod computes in bf16, fp16 or fp32"},
+{"gradient_checkpointing", FOREIGN_CALL, .take = words_checkpointing},
+{"gradient_checkpointing_kwargs*", FOREIGN_NOTE, SPEED},
+{"activation_offloading", FOREIGN_KEY, "offload.activations", "true=cpu|false="},
+{"flash_attention", FOREIGN_NOTE, SPEED},
+{"flash_attn_*", FOREIGN_NOTE, SPEED},
+{"xformers_attention", FOREIGN_NOTE, SPEED},
+{"sdp_attention", FOREIGN_NOTE, SPEED},
+{"eager_attention", FOREIGN_NOTE, SPEED},
+{"flex_attention", FOREIGN_NOTE, SPEED},
+{"s2_attention", FOREIGN_OFF, .words = "false", .why = "attention sees the whole sample"},
+{"attn_implementation", FOREIGN_NOTE, SPEED},
+{"unsloth_*", FOREIGN_NOTE, SPEED},
+{"torch_compile*", FOREIGN_NOTE, SPEED},
+{"liger_*", FOREIGN_NOTE, SPEED},
+{"cut_cross_entropy", FOREIGN_NOTE, SPEED},
+{"plugins", FOREIGN_CALL, .take = take_plugins},
+{"device_map", FOREIGN_NOTE, .why = "zero.stage and [offload] say where things lie"},
+{"max_memory", FOREIGN_NOTE, .why = "device.memory_limit"},
+{"gpu_memory_limit", FOREIGN_NOTE, .why = "device.memory_limit"},
+{"sequence_parallel_degree", FOREIGN_OFF, .words = "0|1", .why = "sequences are not cut over ranks"},
+{"context_parallel_size", FOREIGN_OFF, .words = "0|1", .why = "sequences are not cut over ranks"},
+{"tensor_parallel_size", FOREIGN_OFF, .words = "0|1", .why = "matrices are not cut over ranks"},
+{"deepspeed", FOREIGN_CALL, .take = take_nothing},
+{"fsdp", FOREIGN_CALL, .take = words_fsdp},
+{"fsdp_version", FOREIGN_NOTE, .why = "how FSDP wraps and gathers; units are whole layers"},
+{"fsdp_config*", FOREIGN_NOTE, .why = "how FSDP wraps and gathers; units are whole layers"},
+{"ddp*", FOREIGN_NOTE, SPEED},
+{"local_rank", FOREIGN_NOTE, .why = "MPI says it"},
+{"world_size", FOREIGN_NOTE, .why = "the number of ranks: mpirun -np N zerod"},
+
+{"output_dir", FOREIGN_KEY, "job.output_dir"},
+{"seed", FOREIGN_KEY, "job.seed"},
+{"evals_per_epoch", FOREIGN_CALL, .take = take_per_epoch},
+{"eval_steps", FOREIGN_KEY, "eval.eval_steps"},
+{"eval_strategy", FOREIGN_CALL, .take = take_strategy},
+{"evaluation_strategy", FOREIGN_CALL, .take = take_strategy},
+{"eval_table_size", FOREIGN_NOTE, OUTPUT},
+{"eval_max_new_tokens", FOREIGN_NOTE, OUTPUT},
+{"eval_causal_lm_metrics", FOREIGN_NOTE, OUTPUT},
+{"do_causal_lm_eval", FOREIGN_NOTE, OUTPUT},
+{"do_bench_eval", FOREIGN_NOTE, OUTPUT},
+{"saves_per_epoch", FOREIGN_CALL, .take = take_per_epoch},
+{"save_steps", FOREIGN_KEY, "checkpoint.save_steps"},
+{"save_strategy", FOREIGN_CALL, .take = take_strategy},
+{"save_total_limit", FOREIGN_KEY, "checkpoint.save_total_limit"},
+{"save_only_model", FOREIGN_KEY, "checkpoint.save_only_model"},
+{"save_safetensors", FOREIGN_NOTE, .why = "always"},
+{"save_first_step", FOREIGN_NOTE, OUTPUT},
+{"load_best_model_at_end", FOREIGN_KEY, "checkpoint.load_best_model_at_end"},
+{"metric_for_best_model", FOREIGN_KEY, "checkpoint.metric_for_best_model", "loss=eval_loss"},
+{"greater_is_better", FOREIGN_KEY, "checkpoint.greater_is_better"},
+{"early_stopping_patience", FOREIGN_KEY, "guard.early_stopping_patience", "="},
+{"loss_watchdog_threshold", FOREIGN_KEY, "guard.loss_watchdog_threshold"},
+{"loss_watchdog_patience", FOREIGN_KEY, "guard.loss_watchdog_patience"},
+{"resume_from_checkpoint", FOREIGN_OFF, .words = "", .why = "checkpoints of other trainers are not read; a run goes on from its own (run.resume)"},
+{"auto_resume_from_checkpoints", FOREIGN_NOTE, .why = "run.resume = \"auto\""},
+{"logging_steps", FOREIGN_KEY, "log.logging_steps"},
+{"include_tokens_per_second", FOREIGN_NOTE, OUTPUT},
+{"debug", FOREIGN_NOTE, OUTPUT},
+{"use_tensorboard", FOREIGN_KEY, "report.tensorboard"},
+{"wandb*", FOREIGN_NOTE, .why = "reports to others; here files and a page"},
+{"mlflow*", FOREIGN_NOTE, .why = "reports to others; here files and a page"},
+{"use_mlflow", FOREIGN_NOTE, .why = "reports to others; here files and a page"},
+{"use_wandb", FOREIGN_NOTE, .why = "reports to others; here files and a page"},
+{"use_comet", FOREIGN_NOTE, .why = "reports to others; here files and a page"},
+{"comet*", FOREIGN_NOTE, .why = "reports to others; here files and a page"},
+{"hub_*", FOREIGN_NOTE, HUB},
+{"push_to_hub*", FOREIGN_NOTE, HUB},
+{"hf_use_auth_token", FOREIGN_NOTE, HUB},
+{"dataloader_*", FOREIGN_NOTE, LOADER},
+{"remove_unused_columns", FOREIGN_NOTE, LOADER},
+};
+#undef OUTPUT
+#undef SPEED
+#undef LOADER
+#undef HUB
+#undef CONFIG
+/* clang-format on */
+
+static const struct foreign_default defaults[] = {
+        {"optim.name", "adamw"},
+        {"optim.weight_decay", "0.0"},
+        {"optim.adam_beta2", "0.999"},
+        {"optim.lr_scheduler_type", "cosine"},
+        {"optim.min_lr_ratio", "0.0"},
+        {"data.cutoff_len", "512"},
+        {"data.packing", "false"},
+        {"train.per_device_train_batch_size", "1"},
+        {"train.num_train_epochs", "1.0"},
+        {"train.gradient_checkpointing", "none"},
+};
+
+const struct foreign_format foreign_axolotl = {
+        .name = "an axolotl file",
+        .is_yaml = true,
+        .rows = rows,
+        .row_count = sizeof rows / sizeof rows[0],
+        .defaults = defaults,
+        .default_count = sizeof defaults / sizeof defaults[0],
+        .finish = finish,
+};

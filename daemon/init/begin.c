@@ -1,0 +1,326 @@
+/* begin.c - looks at the model, the data and the machine. */
+#include "daemon/init/begin.h"
+
+#include "base/file/fs.h"
+#include "daemon/job/schema.h"
+#include "data/source.h"
+#include "model/params.h"
+#include "train/plan/search.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOOK_BYTES = 1 << 22, DOCUMENTS = 4096, BYTES_A_TOKEN = 4 };
+
+struct facts {
+    struct model_config config;
+    int64_t parameters;
+    enum data_format format;
+    uint64_t bytes;     /* of all files */
+    int64_t document;   /* bytes that nineteen of twenty documents have */
+    bool has_documents; /* a line each */
+    int cutoff, samples_a_step;
+    int64_t samples; /* of an epoch, about */
+};
+
+/* --- the data ------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static enum zd_status measure_lines(const char *path, int64_t *out)
+{
+    int64_t lengths[DOCUMENTS];
+    int count = 0;
+    size_t bytes;
+    FILE *file = fopen(path, "re");
+    char *text = malloc(LOOK_BYTES);
+    if (!file || !text) {
+        if (file)
+            fclose(file);
+        free(text);
+        return ZD_FAIL(ZD_ERR_IO, "E0222", "cannot read %s", path);
+    }
+    bytes = fread(text, 1, LOOK_BYTES, file);
+    fclose(file);
+    for (size_t at = 0; at < bytes && count < DOCUMENTS;) {
+        char *end = memchr(text + at, '\n', bytes - at);
+        size_t next = end ? (size_t)(end - text) : bytes;
+        lengths[count++] = (int64_t)(next - at);
+        at = next + 1;
+    }
+    free(text);
+    qsort(lengths, (size_t)count, sizeof lengths[0], by_value);
+    *out = count ? lengths[(count - 1) * 19 / 20] : 0;
+    return ZD_OK;
+}
+
+static enum zd_status look_at_data(const char *path, struct facts *facts)
+{
+    struct data_entry entry = data_entry_default();
+    struct file_list list;
+    entry.path = path;
+    ZD_TRY(sources_find(&entry, &list));
+    for (int i = 0; i < list.count; i++)
+        facts->bytes += list.files[i].bytes;
+    facts->format = list.files[0].format;
+    facts->has_documents = list.files[0].has_lines && !list.is_tokens;
+    enum zd_status status =
+            facts->has_documents
+                    ? measure_lines(list.files[0].path, &facts->document)
+                    : ZD_OK;
+    sources_free(&list);
+    return status;
+}
+
+/* Long enough for nearly every document, where each is one; short enough that
+ * the data make some steps. */
+static void choose_shape(const struct begin_request *request, struct facts *out)
+{
+    enum { LEAST = 32, MOST = 4096, PLAIN = 2048, STEPS = 8, BATCH = 32 };
+    int64_t tokens = (int64_t)(out->bytes / BYTES_A_TOKEN);
+    int64_t wanted = out->has_documents ? out->document / BYTES_A_TOKEN : PLAIN;
+    int cutoff = LEAST;
+    while (cutoff < wanted && cutoff < MOST)
+        cutoff *= 2;
+    while (cutoff > LEAST && tokens / cutoff < STEPS * request->world)
+        cutoff /= 2;
+    if (cutoff > out->config.max_positions)
+        cutoff = out->config.max_positions;
+    out->cutoff = cutoff;
+    out->samples = tokens / cutoff;
+    int64_t batch = out->samples / STEPS;
+    batch = batch > BATCH ? BATCH : batch;
+    batch = batch / request->world * request->world;
+    out->samples_a_step =
+            (int)(batch > request->world ? batch : request->world);
+}
+
+static enum zd_status look(
+        const struct begin_request *request, struct facts *facts)
+{
+    struct param_table table;
+    memset(facts, 0, sizeof *facts);
+    ZD_TRY(model_config_read(request->model, &facts->config));
+    enum zd_status status = param_table_build(&facts->config, NULL, 0, &table);
+    if (status == ZD_OK) {
+        facts->parameters = (int64_t)table.total;
+        param_table_fini(&table);
+        status = look_at_data(request->data, facts);
+    }
+    if (status == ZD_OK)
+        choose_shape(request, facts);
+    else
+        model_config_fini(&facts->config);
+    return status;
+}
+
+/* --- the job -------------------------------------------------------------- */
+
+static void write_data(
+        const struct begin_request *request, const struct facts *facts,
+        struct draft *draft)
+{
+    enum { FEW = 200 };
+    char why[120];
+    if (facts->has_documents)
+        snprintf(
+                why, sizeof why,
+                "nineteen of twenty documents are shorter, about: %" PRId64
+                " bytes",
+                facts->document);
+    else
+        snprintf(why, sizeof why, "the text is cut into such samples");
+    draft_set(draft, "data.cutoff_len", json_integer(facts->cutoff), why);
+    draft_set_entry(
+            draft_source(draft), "path", json_string(request->data), NULL);
+    if (facts->samples >= FEW)
+        draft_set(
+                draft, "data.val_split", json_real(0.02),
+                "kept for evaluation");
+    else
+        draft_set(
+                draft, "eval.eval_strategy", json_string("no"),
+                "there is little data");
+}
+
+static void write_rest(
+        const struct begin_request *request, const struct facts *facts,
+        enum begin_kind kind, struct draft *draft)
+{
+    bool adapts = kind != BEGIN_FULL;
+    draft_set(draft, "model.path", json_string(request->model), NULL);
+    write_data(request, facts, draft);
+    if (adapts) {
+        draft_set(
+                draft, "lora.enabled", json_true(),
+                "adapters are trained, the model stays as it is");
+        draft_set(draft, "lora.r", json_integer(16), "rank of the adapters");
+        draft_set(draft, "lora.lora_alpha", json_integer(32), NULL);
+        draft_set(
+                draft, "lora.target_modules", json_string("all-linear"),
+                "the linear modules of all layers");
+    }
+    if (kind == BEGIN_QLORA)
+        draft_set(
+                draft, "lora.quantize_base", json_string("nf4"),
+                "the model is held in 4 bits");
+    draft_set(
+            draft, "train.num_train_epochs", json_real(3),
+            "passes over the data");
+    draft_set(
+            draft, "train.global_batch_size",
+            json_integer(facts->samples_a_step), "samples of a step");
+    draft_set(draft, "train.dtype", json_string("bf16"), NULL);
+    draft_set(
+            draft, "optim.learning_rate", json_real(adapts ? 2e-4 : 1e-5),
+            adapts ? "about ten times what the whole model would take" : NULL);
+    draft_set(draft, "optim.warmup_steps", json_real(0.03), "of all steps");
+}
+
+/* --- what fits ------------------------------------------------------------ */
+
+static json_t *setting_value(const struct plan_setting *setting)
+{
+    char *end;
+    long long number = strtoll(setting->value, &end, 10);
+    return setting->is_text || *end ? json_string(setting->value)
+                                    : json_integer(number);
+}
+
+static void human(char out[32], uint64_t bytes)
+{
+    double mib = (double)bytes / (1 << 20);
+    if (mib < 1024)
+        snprintf(out, 32, "%.1f MiB", mib);
+    else
+        snprintf(out, 32, "%.2f GiB", mib / 1024);
+}
+
+/* Of those that are as fast, but for a twentieth, the one that says least. */
+static const struct plan_found *simplest(
+        const struct plan_found *found, int count)
+{
+    const struct plan_found *best = found;
+    for (int i = 1; i < count; i++)
+        if (found[i].cost < best->cost &&
+            found[i].predicted.step_seconds <=
+                    1.05 * found[0].predicted.step_seconds)
+            best = &found[i];
+    return best;
+}
+
+static void write_found(
+        const struct begin_request *request, const struct plan_search *search,
+        const struct plan_found *found, const struct facts *facts,
+        struct draft *draft)
+{
+    struct plan_setting settings[PLAN_SETTINGS_MAX];
+    int count = plan_found_settings(search, found, settings);
+    char device[32], host[32];
+    human(device, found->device);
+    human(host, found->host);
+    for (int i = 0; i < count; i++)
+        draft_replace(
+                draft, settings[i].key, setting_value(&settings[i]),
+                settings[i].why);
+    draft_say(
+            draft,
+            "%s, %.4g million parameters, on %s, for %d rank%s: by zerod init.",
+            request->model, (double)facts->parameters / 1e6, request->data,
+            request->world, request->world == 1 ? "" : "s");
+    draft_say(
+            draft,
+            "A rank takes %s of device memory and %s of host memory; %.3g s a "
+            "step are",
+            device, host, found->predicted.step_seconds);
+    draft_say(
+            draft, "predicted for %s. docs/job.md has every key.",
+            search->machine->name);
+}
+
+/* A job of one kind; *fits_out false: the error record says why. */
+static enum zd_status try_kind(
+        const struct begin_request *request, const struct facts *facts,
+        enum begin_kind kind, struct draft *draft, bool *fits_out)
+{
+    struct plan_found *found = NULL;
+    struct job *job;
+    int count;
+    *fits_out = false;
+    draft_fini(draft);
+    draft_init(draft);
+    write_rest(request, facts, kind, draft);
+    char *text = draft_write(draft);
+    struct draft_check check = {
+            .world = request->world,
+            .name = "zerod init",
+            .paths = JOB_PATHS_EXIST,
+            .overrides = request->overrides,
+            .override_count = request->override_count};
+    enum zd_status status = draft_check(text, &check, &job);
+    free(text);
+    if (status != ZD_OK)
+        return status;
+    struct plan_search search = {
+            .job = job_options(job),
+            .world = request->world,
+            .local_size = request->local_size,
+            .machine = request->machine
+                               ? plan_machine_find(request->machine)
+                               : plan_machine_default(device_resolve(
+                                         job_options(job)->device.backend))};
+    status = plan_search_fits(&search, &found, &count);
+    if (status == ZD_ERR_UNFIT) {
+        search.allow = PLAN_ALLOW_OPTIM;
+        struct zd_error error = *zd_error_get();
+        zd_error_clear();
+        status = plan_search_fits(&search, &found, &count);
+        if (status == ZD_ERR_UNFIT && kind != BEGIN_FULL)
+            zd_error_set(&error);
+    }
+    if (status == ZD_OK) {
+        write_found(request, &search, simplest(found, count), facts, draft);
+        *fits_out = true;
+    }
+    free(found);
+    job_free(job);
+    return status == ZD_ERR_UNFIT ? ZD_OK : status;
+}
+
+/* Until this zerod trains on quantised bases its table says that it does not.
+ */
+static bool quantises(void)
+{
+    const struct schema_key *key = schema_find("lora", "quantize_base");
+    return key && !(key->flags & SCHEMA_UNAVAILABLE);
+}
+
+enum zd_status begin_job(
+        const struct begin_request *request, struct draft *draft)
+{
+    static const enum begin_kind order[] = {
+            BEGIN_FULL, BEGIN_LORA, BEGIN_QLORA};
+    struct facts facts;
+    enum zd_status status = ZD_OK;
+    bool fits = false;
+    if (request->kind == BEGIN_QLORA && !quantises())
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0208",
+                "--qlora: lora.quantize_base is not available in this "
+                "version; --lora is");
+    ZD_TRY(look(request, &facts));
+    for (int i = 0; i < 3 && status == ZD_OK && !fits; i++) {
+        bool is_asked = request->kind == order[i] || request->kind == BEGIN_ANY;
+        if (!is_asked || (order[i] == BEGIN_QLORA && !quantises()))
+            continue;
+        zd_error_clear();
+        status = try_kind(request, &facts, order[i], draft, &fits);
+    }
+    model_config_fini(&facts.config);
+    return status == ZD_OK && !fits ? ZD_ERR_UNFIT : status;
+}

@@ -1,0 +1,297 @@
+/* draft.c - a job file is put together, and read as one. */
+#include "daemon/init/draft.h"
+
+#include "base/must.h"
+#include "daemon/job/schema.h"
+#include "daemon/job/toml_write.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+void draft_init(struct draft *draft)
+{
+    *draft = (struct draft){
+            .values = json_object(),
+            .train = json_array(),
+            .eval = json_array(),
+            .head = json_array(),
+            .notes = json_object(),
+            .defaults = json_array(),
+            .automatic = json_object()};
+}
+
+void draft_fini(struct draft *draft)
+{
+    json_decref(draft->values);
+    json_decref(draft->train);
+    json_decref(draft->eval);
+    json_decref(draft->head);
+    json_decref(draft->notes);
+    json_decref(draft->defaults);
+    json_decref(draft->automatic);
+    problems_fini(&draft->problems);
+}
+
+bool draft_has(const struct draft *draft, const char *key)
+{
+    return json_object_get(draft->values, key) != NULL;
+}
+
+void draft_set_entry(
+        json_t *entry, const char *key, json_t *value, const char *why)
+{
+    json_object_set_new(
+            entry, key,
+            json_pack("{s:o, s:s}", "value", value, "why", why ? why : ""));
+}
+
+void draft_remove(struct draft *draft, const char *key)
+{
+    json_object_del(draft->values, key);
+}
+
+void draft_replace(
+        struct draft *draft, const char *key, json_t *value, const char *why)
+{
+    draft_set_entry(draft->values, key, value, why);
+}
+
+bool draft_set(
+        struct draft *draft, const char *key, json_t *value, const char *why)
+{
+    json_t *old = json_object_get(draft->values, key);
+    if (!old) {
+        draft_replace(draft, key, value, why);
+        return true;
+    }
+    bool same = json_equal(json_object_get(old, "value"), value);
+    json_decref(value);
+    return same;
+}
+
+const char *draft_text(const struct draft *draft, const char *key)
+{
+    return json_string_value(
+            json_object_get(json_object_get(draft->values, key), "value"));
+}
+
+json_t *draft_source(struct draft *draft)
+{
+    if (!json_array_size(draft->train))
+        json_array_append_new(draft->train, json_object());
+    return json_array_get(draft->train, 0);
+}
+
+static bool is_why(const json_t *values, const char *theirs)
+{
+    const char *key;
+    json_t *line;
+    json_object_foreach(
+            (json_t *)values, key,
+            line) if (!strcmp(theirs,
+                              json_string_value(json_object_get(
+                                      line, "why")))) return true;
+    return false;
+}
+
+bool draft_tells(const struct draft *draft, const char *theirs)
+{
+    const json_t *entries[] = {draft->train, draft->eval};
+    bool tells = json_object_get(draft->notes, theirs) ||
+                 is_why(draft->values, theirs);
+    size_t i;
+    json_t *item;
+    for (int list = 0; list < 2; list++)
+        json_array_foreach(entries[list], i, item) tells =
+                tells || is_why(item, theirs);
+    json_array_foreach(draft->defaults, i, item) tells =
+            tells || !strcmp(theirs, json_string_value(item));
+    for (int p = 0; p < draft->problems.count; p++)
+        tells = tells || strstr(draft->problems.items[p].what, theirs);
+    return tells;
+}
+
+static json_t *formatted(const char *format, va_list arguments)
+{
+    char *text = NULL;
+    if (vasprintf(&text, format, arguments) < 0)
+        zd_out_of_memory();
+    json_t *string = json_string(text);
+    free(text);
+    return string ? string : json_string("(no UTF-8)");
+}
+
+void draft_say(struct draft *draft, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    json_array_append_new(draft->head, formatted(format, arguments));
+    va_end(arguments);
+}
+
+void draft_note(struct draft *draft, const char *theirs, const char *why)
+{
+    json_object_set_new(draft->notes, theirs, json_string(why));
+}
+
+void draft_refuse(struct draft *draft, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    json_t *text = formatted(format, arguments);
+    va_end(arguments);
+    problem_add(
+            &draft->problems, ZD_ERR_CONFIG, "E0220", (struct toml_place){0},
+            NULL, "%s", json_string_value(text));
+    json_decref(text);
+}
+
+/* --- as text -------------------------------------------------------------- */
+
+/* Words that a file or a person gave end no comment. */
+static void put_comment(FILE *stream, const char *text)
+{
+    for (; *text; text++)
+        fputc((unsigned char)*text < ' ' ? ' ' : *text, stream);
+}
+
+static void put_head(const struct draft *draft, FILE *stream)
+{
+    size_t i, last = json_array_size(draft->defaults);
+    json_t *item;
+    const char *key;
+    json_array_foreach(draft->head, i, item)
+    {
+        fputs("# ", stream);
+        put_comment(stream, json_string_value(item));
+        fputc('\n', stream);
+    }
+    if (json_object_size(draft->notes))
+        fputs("# Not needed here, training is the same without:\n", stream);
+    json_object_foreach(draft->notes, key, item)
+    {
+        fputs("#   ", stream);
+        put_comment(stream, key);
+        fputs(": ", stream);
+        put_comment(stream, json_string_value(item));
+        fputc('\n', stream);
+    }
+    if (last)
+        fputs("# \"auto\" or null, so zerod's default:", stream);
+    json_array_foreach(draft->defaults, i, item)
+    {
+        fputs(i % 4 ? " " : "\n#   ", stream);
+        put_comment(stream, json_string_value(item));
+        fputs(i + 1 < last ? "," : "\n", stream);
+    }
+}
+
+static void put_line(
+        FILE *stream, const char *name, const json_t *value, const char *why)
+{
+    toml_write_key(stream, name);
+    fputs(" = ", stream);
+    toml_write(stream, value);
+    if (why && *why) {
+        fputs("  # ", stream);
+        put_comment(stream, why);
+    }
+    fputc('\n', stream);
+}
+
+static void put_entries(
+        FILE *stream, const char *section, const json_t *entries)
+{
+    size_t i;
+    json_t *entry, *value;
+    const char *key;
+    json_array_foreach(entries, i, entry)
+    {
+        fprintf(stream, "\n[[%s]]\n", section);
+        json_object_foreach(entry, key, value) put_line(
+                stream, key, json_object_get(value, "value"),
+                json_string_value(json_object_get(value, "why")));
+    }
+}
+
+/* Keys in the order of the reference. Entries of data stand behind [data]. */
+static void put_values(const struct draft *draft, FILE *stream)
+{
+    const char *section = "";
+    bool has_entries = false;
+    char name[2 * SCHEMA_NAME_MAX];
+    for (int i = 0; i < schema_count; i++) {
+        const struct schema_key *key = &schema_table[i];
+        if (!has_entries && strcmp(key->section, "data.eval") == 0) {
+            put_entries(stream, "data.train", draft->train);
+            put_entries(stream, "data.eval", draft->eval);
+            has_entries = true;
+        }
+        snprintf(name, sizeof name, "%s.%s", key->section, key->name);
+        const json_t *line = json_object_get(draft->values, name);
+        if (!line)
+            continue;
+        if (strcmp(section, key->section) != 0)
+            fprintf(stream, "\n[%s]\n", key->section);
+        section = key->section;
+        put_line(
+                stream, key->name, json_object_get(line, "value"),
+                json_string_value(json_object_get(line, "why")));
+    }
+}
+
+char *draft_write(const struct draft *draft)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    if (!stream)
+        zd_out_of_memory();
+    put_head(draft, stream);
+    fputs("schema = 1\n", stream);
+    put_values(draft, stream);
+    if (fclose(stream) != 0)
+        zd_out_of_memory();
+    return text;
+}
+
+/* --- as a job ------------------------------------------------------------- */
+
+enum zd_status draft_check(
+        const char *text, const struct draft_check *check, struct job **job_out)
+{
+    char path[64];
+    struct job *job;
+    int fd = memfd_create("job.toml", MFD_CLOEXEC);
+    size_t bytes = strlen(text);
+    if (job_out)
+        *job_out = NULL;
+    if (fd < 0 || write(fd, text, bytes) != (ssize_t)bytes) {
+        if (fd >= 0)
+            close(fd);
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0222", "no memory for the job of %s", check->name);
+    }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    struct job_request request = {
+            .path = path,
+            .name = "the job",
+            .overrides = check->overrides,
+            .override_count = check->override_count,
+            .world = check->world,
+            .paths = check->paths};
+    enum zd_status status = job_load(&request, &job);
+    close(fd);
+    if (status != ZD_OK) {
+        fprintf(stderr, "the job that %s makes is not sound:\n", check->name);
+        problems_print(job_problems(job), stderr);
+    }
+    if (status == ZD_OK && job_out)
+        *job_out = job;
+    else
+        job_free(job);
+    return status;
+}

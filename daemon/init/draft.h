@@ -1,0 +1,64 @@
+/* draft.h - a job file before it is written: values with why they are there,
+ * what of another trainer's file has no key here, and what stands in the way.
+ *
+ * Text and values are jansson's, whose memory is had (json_must_have_memory).
+ */
+#ifndef ZD_DAEMON_INIT_DRAFT_H
+#define ZD_DAEMON_INIT_DRAFT_H
+
+#include "daemon/job/job.h"
+
+struct draft {
+    json_t *values;    /* {"optim.learning_rate": {"value", "why"}} */
+    json_t *train;     /* of [[data.train]]: {"path": {"value", "why"}} each */
+    json_t *eval;      /* of [[data.eval]] */
+    json_t *head;      /* lines of the comment on top */
+    json_t *notes;     /* {"their.key": "why it needs none"} */
+    json_t *defaults;  /* [their key]: "auto" and null, which say nothing */
+    json_t *automatic; /* {"our.key"}: "auto" in their file */
+    struct problems problems; /* what no job can be made of */
+};
+
+void draft_init(struct draft *draft);
+void draft_fini(struct draft *draft);
+
+void draft_remove(struct draft *draft, const char *key);
+/* `key` is "section.name". Takes the reference. The first value that is set
+ * stays; false: there was one, and it is another. */
+bool draft_set(
+        struct draft *draft, const char *key, json_t *value, const char *why);
+void draft_replace(
+        struct draft *draft, const char *key, json_t *value, const char *why);
+bool draft_has(const struct draft *draft, const char *key);
+const char *draft_text(
+        const struct draft *draft, const char *key); /* or NULL */
+/* Into an entry of data. Takes the reference. */
+void draft_set_entry(
+        json_t *entry, const char *key, json_t *value, const char *why);
+/* Whether a comment, a value's reason or a problem names a key of theirs. */
+bool draft_tells(const struct draft *draft, const char *theirs);
+/* The first of [[data.train]], which is made. Borrowed. */
+json_t *draft_source(struct draft *draft);
+void draft_say(struct draft *draft, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+void draft_note(struct draft *draft, const char *theirs, const char *why);
+void draft_refuse(struct draft *draft, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+
+/* The job file. The caller frees it. */
+char *draft_write(const struct draft *draft);
+/* The job that the text is, read as a run or `zerod validate` reads it. Its
+ * problems are printed. `job_out`: the caller's then (job_free); NULL: not
+ * wanted. */
+struct draft_check {
+    int world;
+    const char *name; /* of what makes it */
+    enum job_paths paths;
+    const struct job_override *overrides;
+    int override_count;
+};
+enum zd_status draft_check(
+        const char *text, const struct draft_check *check,
+        struct job **job_out);
+
+#endif

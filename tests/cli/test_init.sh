@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# zerod init: recipes, jobs for a model and data that run as they are, and other trainers' files, each key of which is a
+# key of the job, a comment, or an error that names it.
+#   test_init.sh ZEROD SOURCE       prints TAP
+fixtures=$2/tests/fixtures
+recipes=$2/deploy/recipes
+. "$2/tests/cli/lib.sh"
+model=$fixtures/qwen3/model
+for i in $(seq 400); do echo "{\"instruction\": \"Say the number $i.\", \"input\": \"\", \"output\": \"It is number $i, and no other.\"}"; done >data.jsonl
+for i in $(seq 200); do echo "The miller's daughter kept the accounts of the mill better than her father had, line $i."; done >data.txt
+
+# --- recipes ---
+call 0 init --list
+ok 'all recipes are listed' eval 'cut -d" " -f1 out | sort >listed && (cd "$recipes" && ls *.toml) | sed "s/.toml$//" | sort | diff listed - &&
+    ! grep -vE "^[^ ]+ +[A-Z].{10,}" out'
+ok '  and each is its file' eval 'while read -r name; do call 0 init "$name" && diff out "$recipes/$name.toml" || exit 1; done <listed'
+ok '  into a file' eval 'call 0 init quickstart -o q.toml && diff q.toml "$recipes/quickstart.toml"'
+ok '  which is not written over' eval 'call 73 init gpt2-xl -o q.toml && has E0223 err && diff q.toml "$recipes/quickstart.toml"'
+
+# --- a model, data, this machine ---
+for kind in '' --full --lora; do
+    ok "a job for a model and data ${kind:-of either kind}" eval "rm -f j.toml; call 0 init --model \$model --data data.jsonl $kind -o j.toml &&
+        call 0 validate j.toml --world 1 && call 0 --job j.toml --max-steps 2 --set data.cache_dir=cache --set job.output_dir=run$kind &&
+        has '^# A rank takes [0-9.]+ [MG]iB of device memory' j.toml"
+done
+ok '  adapters where they are asked for' eval 'has "^enabled = true" j.toml && [ -f run--lora/peft/adapter_model.safetensors ]'
+ok '  of text: samples and batches that it makes' eval 'rm -f j.toml; call 0 init --model $model --data data.txt --world 2 -o j.toml &&
+    call 0 plan --job j.toml --world 2 && call 0 --job j.toml --max-steps 1 --set data.cache_dir=cache --set job.output_dir=runt'
+call 0 plan --job j.toml --world 1 --format json --set train.gradient_checkpointing=none
+need=$(sed -n '/"taken_bytes\|"planned_bytes/,/}/s/.*"device": \([0-9]*\).*/\1/p' out | head -n 1)
+ok '  of little memory: it fits there' eval 'rm -f j.toml; call 0 init --model $model --data data.jsonl --device-memory $((need / 2)) --host-memory 1GiB -o j.toml &&
+    call 0 plan --job j.toml --world 1 --device-memory $((need / 2)) --host-memory 1GiB && ! has memory_limit j.toml'
+ok '  none fits: the smallest machine' eval 'call 69 init --model $model --data data.jsonl --device-memory 10KB && has "smallest machine that would do" err'
+
+# --- other trainers' files ---
+# NAME CODE, and a line that stands in the job or in the error.
+while IFS='|' read -r name want pattern; do
+    case $name in
+    ds-*) from=(--from-deepspeed "$fixtures/init/$name.json" --model M --data D.txt) ;;
+    hf-*) from=(--from-hf "$fixtures/init/$name.json") ;;
+    *) from=(--from-axolotl "$(echo "$fixtures/init/$name".y*)") ;;
+    esac
+    [ "$name" != hf-whole-dump ] || from+=(--model M --data D.txt)
+    ok "$name: $want, $pattern" eval 'call $want init "${from[@]}" && cat out err | grep -qE -e "$pattern"'
+    # every key of theirs is named: beside a value, in a comment, or in an error
+    [ "$want" != 0 ] || ok "  every key is told" python3 "$fixtures/../support/keys_told.py" "${from[1]}" out err
+    # models and data (and a disk) are elsewhere, which is all that is said
+    [ "$want" != 0 ] || ok "  a valid job" eval 'cp out j.toml && call 66 validate j.toml --world 8 && grep "^error\[" err | grep -vE "E0219|E0656"; [ $? = 1 ]'
+done <<'ROWS'
+ds-zero2-hf|0|^reduce_bucket_size = 2e\+08
+ds-zero3-hf|0|^params = "cpu"
+ds-bing-bert|0|^#   scheduler.params.warmup_type: their warm-up is logarithmic
+ds-chat-zero3|0|^min_lr_ratio = 0.1
+ds-infinity-nvme|0|^nvme_path = "/local_nvme"
+ds-stage1-pretrain|0|^reduce_dtype = "fp32"
+ds-cpu-offload-old|0|^max_grad_norm = 0
+ds-onebit|78|E0220.*optimizer.type = OneBitAdam
+ds-curriculum|78|E0220.*curriculum_learning
+ds-zeropp|78|E0220.*zero_quantized_weights
+hf-whole-dump|0|^warmup_steps = 0.03
+hf-run-clm|0|^dtype = "fp32"
+hf-trl-sft-lora|0|^target_modules = \["q_proj", "v_proj"\]
+hf-deepspeed|0|^optimizer = "cpu"
+hf-galore|78|E0220.*lr_scheduler_type = polynomial
+axolotl-lora-llama3|0|^lora_dropout = 0.05
+axolotl-full-chat|0|^role_field = "from"
+axolotl-zero3|0|^weight_decay = 0.0
+axolotl-qlora|78|loss_watchdog_threshold
+axolotl-dpo|78|E0220.*rl = dpo
+ROWS
+
+# --- rules ---
+ds() { printf '%s' "$1" >ds.json; shift; "$@" init --from-deepspeed ds.json --model M --data D.txt; }
+ok 'neither bf16 nor fp16 is fp32' eval "ds '{\"train_batch_size\": 8}' call 0 && has '^dtype = \"fp32\"' out"
+ok '  "auto" is our default' eval "ds '{\"bf16\": {\"enabled\": \"auto\"}}' call 0 && ! has '^dtype' out"
+ok 'Adam without adam_w_mode adds its decay elsewhere' eval "ds '{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false, \"weight_decay\": 0.1}}}' call 78 &&
+    has 'optimizer.type = Adam: adam_w_mode' err"
+ok '  with none it is the same' eval "ds '{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false}}}' call 0 && has '^name = \"adamw\"' out"
+ok 'an unknown key is named' eval "ds '{\"zero_optimization\": {\"stage\": 2, \"stagee\": 1}}' call 78 && has 'zero_optimization.stagee = 1: zerod does not know' err"
+ok 'a wrong value is told as the job would' eval "ds '{\"gradient_clipping\": \"much\"}' call 78 && has 'max_grad_norm' err"
+ok 'batches that do not agree' eval "ds '{\"train_batch_size\": 7, \"train_micro_batch_size_per_gpu\": 2}' call 78 && has E0211 err"
+ok 'parameters on NVMe, states on the host' eval "ds '{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/n\"}}}' call 78 &&
+    has 'offload_param.device = nvme' err"
+ok 'no JSON' eval "ds '{\"train_batch_size\": }' call 65 && has 'ds.json:1:22' err"
+ok 'no object' eval "ds '[1]' call 65 && has E0221 err"
+ok 'a file that is not there' call 66 init --from-deepspeed nowhere.json --model M --data D.txt
+yaml() { printf "$1" >a.yml; shift; "$@" init --from-axolotl a.yml --model M --data D.txt; }
+ok 'no YAML' eval "yaml 'a: [1\nb: 2\n' call 65 && has 'E0221' err && has 'a.yml:[0-9]+:' err"
+ok '  a key twice' eval "yaml 'seed: 1\nseed: 2\n' call 65 && has 'a.yml:2:1' err"
+ok '  two documents' eval "yaml 'seed: 1\n---\nseed: 2\n' call 65"
+ok '  an alias within itself' eval "yaml 'a: &a [*a, *a]\n' call 65"
+ok '  a list in the place of keys' eval "yaml '[1, 2]\n' call 65"
+ok 'words as YAML has them' eval "yaml 'bf16: yes\nlearning_rate: 1e-4\nseed: 7\nsample_packing: off\n' call 0 && has '^dtype = \"bf16\"' out &&
+    has '^learning_rate = 0.0001' out && has '^packing = false' out"
+ok 'a file that names no model' eval 'echo "{}" >ds.json && call 64 init --from-deepspeed ds.json --data D.txt && has "give --model DIR" err'
+ok 'special tokens that are not the tokenizer'"'"'s' eval "printf 'special_tokens:\n  eos_token: \"<nope>\"\n' >a.yml && call 78 init --from-axolotl a.yml --model \$model --data D.txt &&
+    has 'special_tokens.eos_token = <nope>' err"
+
+# --- what is asked wrongly ---
+while read -r words; do
+    # shellcheck disable=SC2086
+    ok "init $words: 64" eval "call 64 init $words"
+done <<'ROWS'
+
+nosuch
+quickstart --lora
+--list --model M
+--model M
+--model M --data D --full --lora
+--from-hf a.json --from-axolotl b.yml
+--from-hf a.json --qlora
+ROWS
+ok 'init of no model: 66' call 66 init --model nowhere --data data.txt
+ok 'init of no data: 66' call 66 init --model "$model" --data nowhere.txt
+tests_end
