@@ -9,7 +9,7 @@
 
 bool cli_wants_json(const struct cli_args *args)
 {
-    return args->format && strcmp(args->format, "json") == 0;
+    return args->json || (args->format && strcmp(args->format, "json") == 0);
 }
 
 struct zd_log_options cli_log_options(const struct cli_args *args)

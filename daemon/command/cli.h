@@ -21,7 +21,8 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     const char *data, *from_deepspeed, *from_hf, *from_axolotl; /* of init */
     struct cli_list sets, adapters;
     int64_t world, per_node, max_steps, stop_after, max_new_tokens, seed;
-    double temperature, top_p, price;
+    double temperature, top_p, price, seconds;
+    int64_t threads;
     int64_t count;
     bool print, json, quiet, double_quant, merge, verbose, no_progress, ids;
     bool fit;
@@ -46,6 +47,7 @@ enum zd_status command_run_refused(
 cli_command_fn command_validate;
 cli_command_fn command_plan;
 cli_command_fn command_init;
+cli_command_fn command_bench_calibrate;
 cli_command_fn command_export;
 cli_command_fn command_ckpt_ls;
 cli_command_fn command_ckpt_show;
@@ -57,10 +59,14 @@ cli_command_fn command_data_decode;
 cli_command_fn command_data_inspect;
 cli_command_fn command_completions;
 
-/* What a job is planned for: --machine, or what its backend is taken for. */
+/* What a job is planned for: --machine; else what was measured here, kept in
+ * `here`; else what its backend is taken for. A calibration that cannot be
+ * taken is told as a warning. */
 struct plan_machine;
-const struct plan_machine *cli_machine(
-        const struct cli_args *args, const struct job *job);
+struct plan_calibration;
+enum zd_status cli_machine(
+        const struct cli_args *args, const struct job *job,
+        struct plan_calibration *here, const struct plan_machine **machine_out);
 /* The GPU that rank 0 would take, opened: a plan then knows what its driver
  * takes of it and what is free. NULL: there is none for the job, or it cannot
  * be opened now, and is planned for like one that is elsewhere. */

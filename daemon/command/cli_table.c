@@ -26,8 +26,11 @@ static const struct cli_option options[] = {
 {"write", 0, "FILE", CLI_TEXT, ARG(write), NULL, "Write the best that fits as a job file, which extends this one"},
 {"max", 0, "batch|seq|model", CLI_CHOICE, ARG(max), "batch|seq|model", "The most of this that fits, all else as it is (with --fit: or changed)"},
 {"min", 0, "world", CLI_CHOICE, ARG(min), "world", "The fewest ranks that the job fits on"},
-{"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "h100|h200|a100|4090|cpu", "Predict for this machine"},
+{"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "here|h100|h200|a100|4090|cpu", "Predict for this machine; default: what was measured here, else a table for the backend"},
 {"price", 0, "P", CLI_REAL, ARG(price), NULL, "What a device costs for an hour, to price the job by its predicted time"},
+{"seconds", 0, "N", CLI_REAL, ARG(seconds), NULL, "How long to measure, about (120)"},
+{"threads", 0, "N", CLI_COUNT, ARG(threads), NULL, "Threads of a rank; default: as a run takes them"},
+{"json", 0, NULL, CLI_FLAG, ARG(json), NULL, "The same as --format json"},
 {"print", 0, NULL, CLI_FLAG, ARG(print), NULL, "Show every resolved value and where it came from"},
 {"format", 0, "text|json", CLI_CHOICE, ARG(format), "text|json", "Form of the result"},
 {"out", 'o', "PATH", CLI_TEXT, ARG(out), NULL, "What to write: a folder; of init a file, else the standard output"},
@@ -70,6 +73,10 @@ static const struct cli_command commands[] = {
     "Memory and traffic of a job on N ranks; what would fit", command_plan, "commands",
     "--world is needed, but for --min. Of the model its config.json is all that is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
     "K of them in a node, and NCCL between them where this zerod was built with it."},
+{"bench calibrate", "", 0, 0, "seconds threads format json", "",
+    "Measure this machine, for the times that plans predict", command_bench_calibrate, "commands",
+    "Kept in the user's cache folder, for each machine. Under mpirun all ranks measure at once, and the wire between them too. Products by shape, attention, "
+    "what else a layer does, updates, memory, copies, the disk below the cache folder."},
 {"export", "CHECKPOINT", 1, 1, "out dtype quantize double-quant merge base", "out",
     "Write a checkpoint as a Hugging Face directory", command_export, "commands",
     "Of adapters: what peft reads, or with --merge the model with them in it; its base is --base, or where the run had it."},
@@ -105,6 +112,7 @@ static const struct cli_args defaults = {
         .max_new_tokens = 64,
         .count = 3,
         .top_p = 1,
+        .seconds = 120,
 };
 
 /* What goes together in `zerod plan`. */

@@ -3,6 +3,7 @@
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "train/plan/advice.h"
+#include "train/plan/calibration.h"
 #include "train/train.h"
 
 #include <inttypes.h>
@@ -74,7 +75,9 @@ static enum zd_status tell_one(
 {
     struct output output;
     struct plan_advice advice;
-    const struct plan_machine *machine = cli_machine(args, job);
+    struct plan_calibration here;
+    const struct plan_machine *machine;
+    ZD_TRY(cli_machine(args, job, &here, &machine));
     ZD_TRY(plan_advise(
             job_options(job), plan, machine, (int)args->per_node, args->price,
             &advice));

@@ -4,6 +4,7 @@
 #include "daemon/command/cli.h"
 #include "daemon/job/value_words.h"
 #include "train/plan/advice.h"
+#include "train/plan/calibration.h"
 #include "train/plan/search.h"
 
 #include <inttypes.h>
@@ -66,13 +67,13 @@ static enum zd_status read_disk(const char *text, uint64_t *out)
 
 static enum zd_status read_search(
         const struct cli_args *args, const struct job *job,
-        struct plan_search *out)
+        struct plan_calibration *here, struct plan_search *out)
 {
     *out = (struct plan_search){
             .job = job_options(job),
             .world = (int)(args->world ? args->world : 1),
             .local_size = (int)args->per_node};
-    out->machine = cli_machine(args, job);
+    ZD_TRY(cli_machine(args, job, here, &out->machine));
     ZD_TRY(read_allow(args->allow, &out->allow));
     return read_disk(args->disk, &out->disk);
 }
@@ -153,8 +154,10 @@ static void print_found_all(
         print_found(search, &found[i], stream);
     if (count > LINES)
         fprintf(stream, "and %d slower ones (--format json)\n", count - LINES);
-    fputs("The times are computed from data sheets and were not compared with "
-          "a run.\n",
+    fputs(search->machine->is_measured
+                  ? "The times are computed from what was measured here.\n"
+                  : "The times are computed from data sheets and were not "
+                    "compared with a run.\n",
           stream);
     output_end(&output);
 }
@@ -289,11 +292,13 @@ static enum zd_status write_job(
     if (text && base && stream) {
         fprintf(stream,
                 "# The fastest by prediction of what fits %d rank%s: %.3f s a "
-                "step on %s (from data\n# sheets, not measured). A rank "
-                "takes %" PRIu64 " bytes of the device, %" PRIu64
-                " of the host and\n# %" PRIu64 " of the disk.\n",
+                "step on %s (%s).\n# A rank takes %" PRIu64
+                " bytes of the device, %" PRIu64 " of the host and\n# %" PRIu64
+                " of the disk.\n",
                 search->world, search->world == 1 ? "" : "s",
                 best->predicted.step_seconds, search->machine->name,
+                search->machine->is_measured ? "measured"
+                                             : "from data sheets, not measured",
                 best->device, best->host, best->disk);
         fprintf(stream, "extends = \"%s\"\n", base);
         add_sets(text, args);
@@ -330,11 +335,12 @@ static enum zd_status check_write(const struct cli_args *args)
 enum zd_status command_plan_fit(
         const struct cli_args *args, const struct job *job)
 {
+    struct plan_calibration here;
     struct plan_search search;
     struct plan_found *found = NULL;
     int count = 0;
     ZD_TRY(check_write(args));
-    ZD_TRY(read_search(args, job, &search));
+    ZD_TRY(read_search(args, job, &here, &search));
     ZD_TRY(plan_search_fits(&search, &found, &count));
     enum zd_status status = ZD_OK;
     if (args->write)
@@ -371,12 +377,13 @@ static void tell_value(
 enum zd_status command_plan_max(
         const struct cli_args *args, const struct job *job)
 {
+    struct plan_calibration here;
     struct plan_search search;
     struct plan_most_found most;
     enum plan_most what = args->max[0] == 'b'   ? PLAN_MOST_BATCH
                           : args->max[0] == 's' ? PLAN_MOST_SEQ
                                                 : PLAN_MOST_MODEL;
-    ZD_TRY(read_search(args, job, &search));
+    ZD_TRY(read_search(args, job, &here, &search));
     ZD_TRY(plan_search_most(&search, what, args->fit, &most));
     tell_value(args, "max", args->max, most.name, most.value);
     return ZD_OK;
@@ -385,9 +392,10 @@ enum zd_status command_plan_max(
 enum zd_status command_plan_min(
         const struct cli_args *args, const struct job *job)
 {
+    struct plan_calibration here;
     struct plan_search search;
     int world;
-    ZD_TRY(read_search(args, job, &search));
+    ZD_TRY(read_search(args, job, &here, &search));
     ZD_TRY(plan_search_world(&search, args->fit, &world));
     tell_value(args, "min", args->min, NULL, world);
     return ZD_OK;

@@ -3,6 +3,7 @@
 #   test_plan.sh ZEROD SOURCE       prints TAP
 fixtures=$2/tests/fixtures
 . "$2/tests/cli/lib.sh"
+export XDG_CACHE_HOME=$PWD/xdg # of nobody: no calibration is there
 
 for i in 1 2 3 4 5 6 7 8; do echo "The miller's daughter kept the accounts of the mill better than her father had, line $i."; done >data.txt
 job() { # LAYERS: a model of so many; 64 wide, vocabulary 4096
@@ -132,6 +133,17 @@ ok '  what helps most is taken from there' eval 'call 0 plan --job job.toml --wo
     call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=full $line --format json &&
     awk -v told="$after" -v is="$(number step_seconds)" -v was="$before" "BEGIN { exit !(told == is && is < was) }"'
 ok '  steps that the data alone tells: for a number of tokens' eval 'call 0 plan --job job.toml --world 1 --set train.max_steps=-1 && has "1e9 tokens: " out'
+
+ok 'a machine that nobody measured has no times of its own' eval 'call 66 plan --job job.toml --world 1 --machine here && has E0609 err'
+ok 'zerod bench calibrate measures it' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 --json && has "\"ranks\": 1" out && has "\"products\"" out'
+ok '  and then a plan is by that' eval 'call 0 plan --job job.toml --world 1 && has "^predicted .* on here, as measured$" out &&
+    call 0 plan --job job.toml --world 2 && has "^predicted .* on here, as measured, but for the wire$" out'
+ok '  --machine names another' eval 'call 0 plan --job job.toml --world 1 --machine cpu && has "on cpu, by its table$" out'
+ok '  a file that is broken is told, and the table taken' eval 'echo "{" >xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 &&
+    has "calibration is not taken: it is broken" err && has "on cpu, by its table$" out'
+ok '  and made anew' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 && has "made anew: it is broken" err && has "^kept in " out &&
+    call 0 plan --job job.toml --world 1 && has "on here, as measured$" out'
+rm -r xdg
 
 # --- the most and the fewest ---
 one=(plan --job job.toml --world 1 --device-memory 30MiB --host-memory 64MiB)

@@ -262,7 +262,12 @@ void plan_advice_print(
     fprintf(stream, "predicted %.3g s a step, %.4g tokens/s, on %s%s\n",
             predicted->step_seconds, predicted->tokens_per_second,
             machine->name,
-            machine->is_measured ? " (measured)" : ", by its table");
+            !machine->is_measured ? ", by its table"
+            : plan->world > 1 && !machine->wire_is_measured
+                    ? ", as measured, but for the wire"
+                    : ", as measured");
+    if (machine->is_measured)
+        fprintf(stream, "         %s\n", machine->what);
     fputs("         ", stream);
     for (int p = 0; p < PLAN_PARTS; p++)
         fprintf(stream, "%s%s %.3g s", p ? ", " : "",

@@ -1,0 +1,141 @@
+/* command_bench.c - zerod bench: what this machine can do. */
+#include "daemon/cli/output.h"
+#include "daemon/command/cli.h"
+#include "train/plan/calibration.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* As a run would join: a process that nobody launched is alone. */
+static enum zd_status join(int *argc, char ***argv, struct comm **comm_out)
+{
+    const struct comm_options options = train_job_default().comm;
+    return comm_is_launched() ? comm_mpi_create(argc, argv, &options, comm_out)
+                              : comm_local_create(1, &options, comm_out);
+}
+
+static double giga(double value)
+{
+    return value / 1e9;
+}
+
+static void print_rates(
+        const char *name, const struct plan_rates *rates, FILE *stream)
+{
+    static const char *const passes[] = {"forward", "backward"};
+    for (int pass = 0; pass < RATE_PASSES; pass++) {
+        fprintf(stream, "%s products %s, GFLOP/s, rows down, sides right:\n",
+                name, passes[pass]);
+        for (int t = 0; t < RATE_TOKENS; t++) {
+            fprintf(stream, "  %6d", plan_rate_tokens[t]);
+            for (int w = 0; w < RATE_WIDTHS; w++)
+                fprintf(stream, " %10.1f", giga(rates->products[pass][t][w]));
+            fputc('\n', stream);
+        }
+    }
+    fprintf(stream, "%s attention GFLOP/s:", name);
+    for (int i = 0; i < RATE_LENGTHS; i++)
+        fprintf(stream, " %d tokens %.1f, %.1f backward%s",
+                plan_rate_lengths[i], giga(rates->attention[RATE_FORWARD][i]),
+                giga(rates->attention[RATE_BACKWARD][i]),
+                i + 1 < RATE_LENGTHS ? ";" : "\n");
+    fprintf(stream,
+            "%s 1e9 elements/s: norm %.2f, activation %.2f, loss %.2f, AdamW "
+            "%.2f, in 8 bits %.2f\n",
+            name, giga(rates->norm[0]), giga(rates->activation[0]),
+            giga(rates->loss), giga(rates->update), giga(rates->update_8bit));
+}
+
+static void print_text(
+        const struct plan_calibration *calibration, const char *path)
+{
+    const struct plan_machine *machine = &calibration->machine;
+    struct output output;
+    FILE *stream = output_begin(&output);
+    fprintf(stream, "%s\n", calibration->what);
+    print_rates("fp32", &calibration->rates[1], stream);
+    print_rates("bf16", &calibration->rates[0], stream);
+    fprintf(stream,
+            "GB/s: memory %.1f, host and device %.1f, disk %.2f, updates on "
+            "the host %.1f\n",
+            giga(machine->memory), giga(machine->link), giga(machine->disk),
+            giga(machine->host));
+    if (machine->wire_is_measured)
+        fprintf(stream,
+                "wire: %.1f us, %.2f GB/s within a host, %.2f between\n",
+                1e6 * machine->latency, giga(machine->inside),
+                giga(machine->between));
+    else
+        fputs("wire: one rank has none; mpirun -np N zerod bench calibrate "
+              "measures it\n",
+              stream);
+    fprintf(stream, "kept in %s\n", path);
+    output_end(&output);
+}
+
+static enum zd_status tell(
+        const struct cli_args *args, const struct plan_calibration *calibration)
+{
+    char path[PATH_MAX], anew[400];
+    ZD_TRY(calibration_keep(calibration, path, anew));
+    if (anew[0])
+        zd_log_warning("the file is made anew: %s (%s)", anew, path);
+    if (!cli_wants_json(args)) {
+        print_text(calibration, path);
+        return ZD_OK;
+    }
+    json_t *json = calibration_json(calibration);
+    json_object_set_new(json, "file", json_string(path));
+    output_json(json);
+    json_decref(json);
+    return ZD_OK;
+}
+
+static enum zd_status calibrate(
+        const struct cli_args *args, struct comm *comm,
+        struct plan_calibration *out)
+{
+    struct device_options device = device_options_default();
+    struct comm *wire = NULL;
+    struct device *gpu = NULL;
+    int local = comm_local_size(comm);
+    device.cpu_threads = (int)args->threads;
+    int threads = device_threads(
+            &device, device_affinity_cpus(), device_online_cpus(), local);
+    enum zd_status status = device_open(
+            device_resolve(device.backend), comm_local_rank(comm), local, &gpu);
+    status = comm_agree(comm, status);
+    if (status == ZD_OK) {
+        const struct comm_options options = train_job_default().comm;
+        device_use(gpu);
+        status = comm_device_create(comm, &options, &wire);
+    }
+    if (status == ZD_OK)
+        status = calibration_measure(wire, args->seconds, threads, out);
+    if (wire && wire != comm)
+        comm_destroy(wire);
+    device_close(gpu);
+    return status;
+}
+
+enum zd_status command_bench_calibrate(
+        struct cli_args *args, int *argc, char ***argv)
+{
+    struct comm *comm;
+    struct plan_calibration *calibration = NULL;
+    ZD_TRY(join(argc, argv, &comm));
+    enum zd_status status = ZD_OK;
+    calibration = calloc(1, sizeof *calibration);
+    if (!calibration)
+        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory calibrating");
+    comm_work(comm, WORK_COMMAND);
+    status = comm_agree(comm, status);
+    if (status == ZD_OK)
+        status = calibrate(args, comm, calibration);
+    if (status == ZD_OK && comm_rank(comm) == 0)
+        status = tell(args, calibration);
+    status = comm_agree(comm, status);
+    free(calibration);
+    comm_destroy(comm);
+    return status;
+}

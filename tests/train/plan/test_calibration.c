@@ -1,0 +1,149 @@
+/* test_calibration.c - what was measured is kept, found again, and left alone
+ * where it is not of this machine and version. */
+#include "train/plan/calibration.h"
+
+#include "base/file/fs.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[PATH_MAX];
+
+static void begin(void)
+{
+    snprintf(folder, sizeof folder, "%s", "/tmp/zerod-calibration-XXXXXX");
+    cr_assert(mkdtemp(folder));
+    setenv("XDG_CACHE_HOME", folder, 1);
+}
+
+static void end(void)
+{
+    fs_remove_tree(folder);
+}
+
+TestSuite(calibration, .init = begin, .fini = end);
+
+static struct plan_calibration made(int ranks, int threads, double update)
+{
+    struct plan_calibration made = {
+            .ranks = ranks,
+            .threads = threads,
+            .backend = DEVICE_CPU,
+            .machine = *plan_machine_find("cpu"),
+            .what = "of a test"};
+    made.rates[1].update = update;
+    made.rates[0].products[RATE_BACKWARD][RATE_TOKENS - 1][RATE_WIDTHS - 1] =
+            update / 3;
+    made.machine.wire_is_measured = ranks > 1;
+    return made;
+}
+
+static void keep(const struct plan_calibration *table, char path[PATH_MAX])
+{
+    char anew[400];
+    cr_assert_eq(
+            calibration_keep(table, path, anew), ZD_OK, "%s",
+            zd_error_get()->what);
+    cr_assert_str_empty(anew);
+}
+
+Test(calibration, what_is_kept_is_found_to_the_bit_and_the_nearest_is_taken)
+{
+    char path[PATH_MAX], why[400];
+    struct plan_calibration one = made(1, 2, 1.1e9), two = made(2, 1, 0.7e9),
+                            again = made(1, 2, 1.2e9), found;
+    keep(&one, path);
+    keep(&two, path);
+    keep(&again, path); /* takes the first's place */
+    cr_assert(calibration_find(DEVICE_CPU, 1, 2, &found, why));
+    cr_expect_eq(memcmp(found.rates, again.rates, sizeof found.rates), 0);
+    cr_expect_str_eq(found.what, "of a test");
+    cr_assert(calibration_find(DEVICE_CPU, 2, 1, &found, why));
+    cr_expect_eq(found.rates[1].update, 0.7e9);
+    /* four ranks have a wire: that of two is nearer than none */
+    cr_assert(calibration_find(DEVICE_CPU, 4, 2, &found, why));
+    cr_expect_eq(found.ranks, 2);
+    cr_assert(calibration_find(DEVICE_CPU, 1, 1, &found, why));
+    cr_expect_eq(found.threads, 1);
+    cr_expect_not(calibration_find(DEVICE_CUDA, 1, 1, &found, why));
+    cr_expect_str_empty(why);
+    const struct plan_machine *machine = calibration_use(&found);
+    cr_expect(machine->is_measured && machine->shares_cores);
+    cr_expect_str_eq(machine->name, "here");
+}
+
+static void spoil(const char *path, const char *from, const char *to)
+{
+    char *text;
+    size_t bytes;
+    cr_assert_eq(fs_read_file(path, 1 << 20, &text, &bytes), ZD_OK);
+    char *at = strstr(text, from);
+    cr_assert(at, "no %s in the file", from);
+    memcpy(at, to, strlen(to));
+    cr_assert_eq(fs_write_file(path, text, bytes), ZD_OK);
+    free(text);
+}
+
+Test(calibration, a_file_that_is_not_of_here_is_named_and_made_anew)
+{
+    static const struct {
+        const char *from, *to, *why;
+    } cases[] = {
+            {"\"cpus\": ", "\"cpus\": 9", "of another machine"},
+            {"\"program\": \"", "\"program\": \"9", "of zerod 9"},
+            {"\"format\": 1", "\"format\": 7", "of zerod"},
+            {"\"threads\": ", "\"threads\": -", "broken"},
+            {"\"tables\"", "\"fables\"", "broken"},
+            {"{", "[", "broken"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char path[PATH_MAX], why[400], anew[400];
+        struct plan_calibration table = made(1, 12, 1e9), found;
+        fs_remove_tree(folder);
+        keep(&table, path);
+        spoil(path, cases[i].from, cases[i].to);
+        cr_expect_not(
+                calibration_find(DEVICE_CPU, 1, 12, &found, why), "%s",
+                cases[i].to);
+        cr_expect(strstr(why, cases[i].why), "%s: %s", cases[i].to, why);
+        cr_expect(strstr(why, path), "the file is named: %s", why);
+        cr_expect_eq(zd_error_get()->status, ZD_OK);
+        cr_assert_eq(calibration_keep(&table, path, anew), ZD_OK);
+        cr_expect(strstr(anew, cases[i].why), "%s: %s", cases[i].to, anew);
+        cr_expect(calibration_find(DEVICE_CPU, 1, 12, &found, why));
+    }
+}
+
+Test(calibration, no_file_is_nothing_to_tell)
+{
+    struct plan_calibration found;
+    char why[400];
+    cr_expect_not(calibration_find(DEVICE_CPU, 1, 1, &found, why));
+    cr_expect_str_empty(why);
+}
+
+Test(calibration, a_short_one_measures_everything)
+{
+    struct comm *comm;
+    struct plan_calibration measured;
+    struct comm_options options = {0};
+    cr_assert_eq(comm_local_create(1, &options, &comm), ZD_OK);
+    cr_assert_eq(
+            calibration_measure(comm, 0.2, 1, &measured), ZD_OK, "%s",
+            zd_error_get()->what);
+    comm_destroy(comm);
+    for (int t = 0; t < RATE_TYPES; t++) {
+        const double *rates = (const double *)&measured.rates[t];
+        size_t count = sizeof measured.rates[t] / sizeof *rates;
+        for (size_t i = 0; i < count; i++)
+            cr_expect(
+                    rates[i] > 0 ||
+                            (t == 1 && &rates[i] == &measured.rates[1].round),
+                    "rate %zu of type %d is %g", i, t, rates[i]);
+    }
+    cr_expect_gt(measured.machine.disk, 0);
+    cr_expect_gt(measured.machine.memory, 0);
+    cr_expect_not(measured.machine.wire_is_measured);
+}

@@ -1,0 +1,215 @@
+#include "train/plan/calibrate.h"
+
+#include "base/clock.h"
+#include "base/device/device_memory.h"
+#include "base/device/stream.h"
+#include "base/file/fs.h"
+#include "data/token_cache.h"
+#include "offload/aio.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COPIED = 16 << 20, ON_DISK = 64 << 20, PIECE = 1 << 20 };
+
+/* --- between host and device ---------------------------------------------- */
+
+static enum zd_status copies(
+        void *host, void *device, double seconds, double *rate_out)
+{
+    double all = 0, best = INFINITY;
+    enum zd_status status = ZD_OK;
+    while (status == ZD_OK && (all < seconds || isinf(best))) {
+        double began = clock_seconds();
+        status = stream_copy(NULL, device, host, COPIED);
+        if (status == ZD_OK)
+            status = stream_copy(NULL, host, device, COPIED);
+        if (status == ZD_OK)
+            status = device_finish();
+        double took = clock_seconds() - began;
+        best = fmin(best, took / 2);
+        all += took;
+    }
+    *rate_out = COPIED / best;
+    return status;
+}
+
+static enum zd_status measure_link(double seconds, double *rate_out)
+{
+    void *host = NULL, *device = NULL;
+    enum zd_status status = device_take_pinned(COPIED, &host);
+    if (status == ZD_OK)
+        status = device_take(COPIED, &device);
+    if (status == ZD_OK)
+        status = copies(host, device, seconds, rate_out);
+    if (host)
+        device_give_pinned(host, COPIED);
+    if (device)
+        device_give(device, COPIED);
+    return status;
+}
+
+/* --- the disk ------------------------------------------------------------- */
+
+static enum zd_status move_file(
+        const struct aio_file *file, char *piece, bool writes)
+{
+    for (uint64_t at = 0; at < ON_DISK; at += PIECE)
+        ZD_TRY(writes ? fs_pwrite(file->fd, file->path, piece, PIECE, at)
+                      : fs_pread(file->fd, file->path, piece, PIECE, at));
+    return ZD_OK;
+}
+
+/* Mean of both directions, each the best of a few. */
+static enum zd_status measure_file(
+        const struct aio_file *file, double seconds, double *rate_out)
+{
+    double best[2] = {INFINITY, INFINITY}, all = 0;
+    void *piece = NULL;
+    if (posix_memalign(&piece, AIO_ALIGN, PIECE) != 0)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory calibrating");
+    memset(piece, 1, PIECE);
+    enum zd_status status = ZD_OK;
+    while (status == ZD_OK && (all < seconds || isinf(best[0])))
+        for (int writes = 1; writes >= 0 && status == ZD_OK; writes--) {
+            double began = clock_seconds();
+            status = move_file(file, piece, writes);
+            double took = clock_seconds() - began;
+            best[writes] = fmin(best[writes], took);
+            all += took;
+        }
+    free(piece);
+    *rate_out = 2.0 * ON_DISK / (best[0] + best[1]);
+    return status;
+}
+
+static enum zd_status measure_disk(
+        struct comm *comm, double seconds, double *rate_out)
+{
+    char folder[PATH_MAX], name[64];
+    struct aio_file *file = calloc(1, sizeof *file);
+    if (!file)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory calibrating");
+    snprintf(
+            name, sizeof name, "calibrate-%d-%d", comm_rank(comm),
+            (int)getpid());
+    enum zd_status status = token_cache_folder("auto", folder);
+    if (status == ZD_OK)
+        status = aio_file_create(file, folder, name, ON_DISK, true);
+    if (status == ZD_OK) {
+        status = measure_file(file, seconds, rate_out);
+        aio_file_close(file);
+    }
+    free(file);
+    return status;
+}
+
+/* --- the wire ------------------------------------------------------------- */
+
+/* A gather and a reduction of so many elements a rank, in fp32. */
+static enum zd_status collect(
+        struct comm *comm, float *full, float *shard, size_t count)
+{
+    struct comm_op *op;
+    ZD_TRY(comm_all_gather_begin(comm, shard, full, count, DTYPE_FP32, &op));
+    ZD_TRY(comm_wait(comm, op));
+    ZD_TRY(comm_reduce_scatter_begin(
+            comm, full, shard, count, DTYPE_FP32, false, &op));
+    return comm_wait(comm, op);
+}
+
+/* Seconds of one of them, the best of `times`. */
+static enum zd_status time_wire(
+        struct comm *comm, float *full, float *shard, size_t count, int times,
+        double *seconds_out)
+{
+    double best = INFINITY;
+    for (int i = 0; i < times; i++) {
+        ZD_TRY(comm_barrier(comm));
+        double began = clock_seconds();
+        ZD_TRY(collect(comm, full, shard, count));
+        best = fmin(best, (clock_seconds() - began) / 2);
+    }
+    *seconds_out = best;
+    return ZD_OK;
+}
+
+static enum zd_status measure_wire(
+        struct comm *comm, double seconds, float *full, float *shard,
+        struct plan_machine *machine)
+{
+    enum { FEW = 256, MANY = 1 << 20, ROUNDS_MAX = 200 };
+    double world = comm_size(comm), local = comm_local_size(comm);
+    double few, many, first;
+    ZD_TRY(time_wire(comm, full, shard, FEW, 20, &few));
+    ZD_TRY(time_wire(comm, full, shard, MANY, 2, &first));
+    int64_t rounds = (int64_t)(seconds / 2 / (first > 0 ? first : 1));
+    rounds = rounds < 3 ? 3 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
+    ZD_TRY(comm_broadcast(comm, &rounds, sizeof rounds, 0));
+    ZD_TRY(time_wire(comm, full, shard, MANY, (int)rounds, &many));
+    ZD_TRY(time_wire(comm, full, shard, FEW, (int)rounds * 4, &few));
+    double bytes = (MANY - FEW) * sizeof(float), took = many - few;
+    machine->latency = few / (world - 1);
+    machine->wire_is_measured = true;
+    if (world == local) {
+        machine->inside = bytes * (world - 1) / took;
+        return ZD_OK;
+    }
+    /* what goes to the ranks of this host is taken as known */
+    double outside = took - bytes * (local - 1) / machine->inside;
+    machine->between = bytes * (world - local) / fmax(outside, 1e-9);
+    return ZD_OK;
+}
+
+static enum zd_status measure_ranks(
+        struct comm *comm, double seconds, struct plan_machine *machine)
+{
+    enum { COUNT = 1 << 20 };
+    struct arena_plan plan;
+    struct arena arena = {0};
+    size_t world = (size_t)comm_size(comm);
+    const struct comm_needs needs = {
+            .transport = comm_transport(comm),
+            .world = comm_size(comm),
+            .node_size = comm_node_size(comm),
+            .shard_bytes = COUNT * sizeof(float),
+            .reduce_bytes = COUNT * sizeof(float)};
+    arena_plan_init(&plan);
+    enum zd_status status = comm_plan_needs(&plan, &needs);
+    if (status == ZD_OK)
+        status = arena_plan_add(
+                &plan, "full", ARENA_DEVICE, SPAN_BUFFERS,
+                world * COUNT * sizeof(float));
+    if (status == ZD_OK)
+        status = arena_plan_add(
+                &plan, "shard", ARENA_DEVICE, SPAN_BUFFERS,
+                COUNT * sizeof(float));
+    if (status == ZD_OK)
+        status = arena_take(&arena, &plan);
+    status = comm_agree(comm, status);
+    if (status == ZD_OK) {
+        comm_set_memory(comm, &arena);
+        status = measure_wire(
+                comm, seconds, arena_span(&arena, "full"),
+                arena_span(&arena, "shard"), machine);
+        comm_set_memory(comm, NULL);
+    }
+    arena_release(&arena);
+    arena_plan_fini(&plan);
+    return status;
+}
+
+enum zd_status calibrate_ways(
+        struct comm *comm, double seconds, struct plan_machine *machine)
+{
+    double part = seconds / 3;
+    enum zd_status status = measure_link(part, &machine->link);
+    if (status == ZD_OK)
+        status = measure_disk(comm, part, &machine->disk);
+    status = comm_agree(comm, status);
+    if (status == ZD_OK && comm_size(comm) > 1)
+        status = measure_ranks(comm, part, machine);
+    return status;
+}
