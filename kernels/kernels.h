@@ -24,6 +24,7 @@
 #include "kernels/cpu/threads.h"
 #include "kernels/elementwise/activation.h"
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/elementwise/magnitudes.h"
 #include "kernels/elementwise/masked.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/loss/cross_entropy.h"
@@ -60,6 +61,9 @@ struct kernels {
     add_fn *add;
     reduce_rows_fn *reduce_rows;
     scale_rows_fn *scale_rows;
+    row_gains_fn *row_gains;
+    scale_columns_fn *scale_columns;
+    column_dots_fn *column_dots;
     add_losses_fn *add_losses;
 
     /* Several of the above in one pass over memory, and matmul of rows that

@@ -27,7 +27,10 @@
     OP(cross_entropy)                                                          \
     OP(add)                                                                    \
     OP(reduce_rows)                                                            \
-    OP(scale_rows)
+    OP(scale_rows)                                                             \
+    OP(row_gains)                                                              \
+    OP(scale_columns)                                                          \
+    OP(column_dots)
 
 extern const struct kernels kernels_plain_fp32;
 extern const struct kernels kernels_plain_bf16;

@@ -68,7 +68,28 @@ struct dims {
     size_t low, head_low, widest, most_in, most_r;
     bool drops;
     size_t attention_scratch;
+    /* DoRA: floats of gains of a layer and of the head, of a product W A^T, the
+     * widest product */
+    size_t gains, head_gains, cross, columns;
 };
+
+/* Columns of the product that weight `id` is a part of. */
+static size_t product_columns(
+        const struct param_table *table, int id, unsigned joined)
+{
+    const struct param *params = table->params;
+    int first = id, end = id + 1;
+    size_t columns = 0;
+    while (params[first].joins & joined)
+        first--;
+    while (end < table->count && params[end].joins & joined)
+        end++;
+    if (end - first == 1)
+        return (size_t)params[table->adapters[id].b].shape[0];
+    for (int i = first; i < end; i++)
+        columns += (size_t)params[i].shape[0];
+    return columns;
+}
 
 /* What the adapters of a model need. */
 static void measure_adapters(
@@ -77,7 +98,7 @@ static void measure_adapters(
 {
     d->drops = shape->dropout > 0;
     for (int unit = 0; table->adapters && unit < table->unit_count; unit++) {
-        size_t low = 0;
+        size_t low = 0, gains = 0;
         bool is_head = unit == table->unit_count - 1;
         for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
              id++) {
@@ -91,11 +112,21 @@ static void measure_adapters(
             d->most_r = max_size(d->most_r, (size_t)adapter->r);
             if (!is_head)
                 d->widest = max_size(d->widest, max_size(in, out));
+            if (adapter->magnitude < 0)
+                continue;
+            gains += 2 * out;
+            d->cross = max_size(d->cross, out * (size_t)adapter->r);
+            if (!is_head)
+                d->columns = max_size(
+                        d->columns, product_columns(table, id, shape->joined));
         }
-        if (is_head)
+        if (is_head) {
             d->head_low = low;
-        else
+            d->head_gains = gains;
+        } else {
             d->low = max_size(d->low, low);
+            d->gains = max_size(d->gains, gains);
+        }
     }
 }
 
@@ -240,6 +271,7 @@ static void push_slot(
     a->norm2 = push(s, d->N, d->C);
     push_mlp(s, d, a);
     a->low = push(s, d->N, d->low);
+    a->gains = push_floats(s, d->gains);
 }
 
 /* The same with shared bytes: attention is over when the MLP begins, and one
@@ -254,6 +286,8 @@ static void push_lean(
     a->norm1 = push(s, d->N, d->C);
     a->norm2 = a->proj = a->mlp_out = a->norm1;
     a->low = push(s, d->N, d->low);
+    a->gains = push_floats(
+            s, decode ? (size_t)d->config->layers * d->gains : d->gains);
     size_t mark = s->top;
     push_attention(s, d, a);
     if (!decode)
@@ -314,6 +348,7 @@ static void push_head(
     h->losses = push_floats(s, n);
     h->logits = push_bytes(s, n * row * dtype_bytes(d->logits_dtype));
     h->low = push(s, n, d->head_low);
+    h->gains = push_floats(s, d->head_gains);
     if (!train)
         return;
     h->dlogits = d->dtype == d->logits_dtype ? h->logits : push(s, n, row);
@@ -328,8 +363,10 @@ static void push_adapters(
 {
     bool narrow = d->dtype != DTYPE_FP32, drops = train && d->drops;
     size_t layers = narrow ? d->widest : drops ? d->most_in : 0;
-    size_t logits =
-            d->logits_dtype != DTYPE_FP32 ? (size_t)d->logits_stride : 0;
+    bool head_dora = train && d->head_gains > 0;
+    size_t logits = d->logits_dtype != DTYPE_FP32 || head_dora
+                            ? (size_t)d->logits_stride
+                            : 0;
     size_t head = narrow || drops ? max_size(d->C, logits) : 0;
     size_t wide =
             max_size(d->N * layers, d->head_low ? (size_t)chunk * head : 0);
@@ -338,6 +375,14 @@ static void push_adapters(
     a->wide = push(s, 1, wide);
     a->dropped = push(s, d->N, drops ? d->most_in : 0);
     a->du = push(s, d->N, train ? d->most_r : 0);
+    if (!d->cross)
+        return;
+    a->cross = push_floats(s, d->cross);
+    a->gram = push_floats(s, d->most_r * d->most_r);
+    size_t scaled = d->N * d->columns;
+    if (head_dora)
+        scaled = max_size(scaled, (size_t)chunk * (size_t)d->logits_stride);
+    a->scaled = push(s, 1, train ? scaled : 0);
 }
 
 /* Offloaded inputs take turns in the buffers; the last ones stay. */
@@ -429,6 +474,7 @@ static enum zd_status lay_lean(
     ZD_TRY(alloc_layers(a));
     push_adapters(s, d, chunk, false, &a->adapters);
     push_lean(s, d, decode, &a->lean, &a->lean_scratch);
+    a->layer_gains = decode ? d->gains : 0;
     a->last = a->lean.x;
     push_head(s, d, chunk, false, &a->head);
     a->bytes = s->peak;

@@ -43,6 +43,7 @@ struct layer_acts {
     void *act;              /* (N, F) */
     void *mlp_out;          /* (N, C); NULL: straight into the output */
     void *low;              /* (N, r of all adapters), one behind the other */
+    float *gains; /* DoRA: gains, then inverses of each adapter's rows */
 };
 
 struct layer_grads {     /* inside one layer's backward */
@@ -74,6 +75,7 @@ struct head_acts {
     enum dtype logits_dtype;
     float *losses; /* (chunk) */
     void *low;     /* (chunk, r) of the head's adapter */
+    float *gains;  /* (2, V) of it: DoRA */
 };
 
 struct activations {
@@ -95,6 +97,8 @@ struct activations {
     struct layer_grads grads;
     struct head_acts head;
     struct adapter_scratch adapters;
+    size_t layer_gains; /* floats between the gains of layers, which decoding
+                           keeps from its first token on; else 0 */
     char *k_cache, *v_cache;  /* (L, capacity, kv) */
     size_t cache_layer_bytes; /* of one layer's keys */
 };

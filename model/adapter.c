@@ -3,6 +3,7 @@
 #include "base/number/rng.h"
 #include "kernels/fused.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -78,12 +79,69 @@ static void *columns_at(const void *rows, int first, enum dtype type)
     return (char *)(uintptr_t)rows + (size_t)first * dtype_bytes(type);
 }
 
+/* --- DoRA ----------------------------------------------------------------- */
+
+static enum zd_status find_gains(
+        const struct adapter_pass *pass, const struct adapter_view *view)
+{
+    const struct kernels *k = pass->kernels;
+    const struct adapter_scratch *scratch = pass->scratch;
+    size_t before = (size_t)view->first * (size_t)pass->in;
+    if (!view->change || pass->has_gains)
+        return ZD_OK;
+    assert(!pass->conv1d || view->out == pass->columns);
+    const char *weight =
+            (const char *)pass->weight + before * dtype_bytes(k->dtype);
+    ZD_TRY(k->matmul(
+            NULL, scratch->cross, DTYPE_FP32, weight, view->a, NULL, view->out,
+            view->r, pass->in, pass->conv1d, true, false));
+    ZD_TRY(k->matmul(
+            NULL, scratch->gram, DTYPE_FP32, view->a, view->a, NULL, view->r,
+            view->r, pass->in, false, true, false));
+    return k->row_gains(
+            NULL, view->gain, view->inverse,
+            &(struct adapted_rows){
+                    .weight = weight,
+                    .b = view->b,
+                    .change = view->change,
+                    .cross = scratch->cross,
+                    .gram = scratch->gram,
+                    .scale = view->scale,
+                    .out = view->out,
+                    .in = pass->in,
+                    .r = view->r,
+                    .conv1d = pass->conv1d});
+}
+
+enum zd_status adapter_magnitude_backward(
+        const struct adapter_pass *pass, const struct adapter_view *view,
+        void *z, const void *dy, bool accumulate)
+{
+    const struct dropout none = {.T = 1};
+    const struct kernels *k = pass->kernels;
+    void *mine = columns_at(z, view->first, k->dtype);
+    const void *grads = columns_at(dy, view->first, k->dtype);
+    ZD_TRY(add_product(
+            pass, mine, k->dtype, pass->columns, view->u, view->b, true,
+            view->r, view->out, &none));
+    if (view->dmagnitude)
+        ZD_TRY(k->column_dots(
+                NULL, view->dmagnitude, view->inverse, grads, pass->columns,
+                mine, pass->columns, pass->N, view->out, accumulate));
+    return k->scale_columns(
+            NULL, mine, pass->columns, grads, pass->columns, k->dtype,
+            view->gain, NULL, pass->N, view->out);
+}
+
+/* --- passes --------------------------------------------------------------- */
+
 enum zd_status adapter_keep(
         const struct adapter_pass *pass, const struct adapter_view *view,
         const void *x)
 {
     const struct kernels *k = pass->kernels;
     const void *kept;
+    ZD_TRY(find_gains(pass, view));
     ZD_TRY(kept_input(pass, view, x, &kept));
     ZD_TRY(k->matmul(
             NULL, view->u, k->dtype, kept, view->a, NULL, pass->N, view->r,
@@ -96,10 +154,19 @@ enum zd_status adapter_forward(
         void *y, const void *x)
 {
     const struct dropout none = {.T = 1};
+    void *mine = columns_at(y, view->first, pass->y_dtype);
+    const void *bias = pass->bias;
     ZD_TRY(adapter_keep(pass, view, x));
-    return add_product(
-            pass, columns_at(y, view->first, pass->y_dtype), pass->y_dtype,
-            pass->columns, view->u, view->b, true, view->r, view->out, &none);
+    ZD_TRY(add_product(
+            pass, mine, pass->y_dtype, pass->columns, view->u, view->b, true,
+            view->r, view->out, &none));
+    if (!view->change)
+        return ZD_OK;
+    if (bias)
+        bias = columns_at(bias, view->first, pass->kernels->dtype);
+    return pass->kernels->scale_columns(
+            NULL, mine, pass->columns, mine, pass->columns, pass->y_dtype,
+            view->gain, bias, pass->N, view->out);
 }
 
 enum zd_status adapter_backward(

@@ -6,11 +6,19 @@
  *   dB += dy^T u      du = scale dy B      dA += du^T keep(x)
  *   dx += keep(du A)
  *
+ * DoRA gives each row of W + scale B A a norm of its own
+ * (kernels/elementwise/magnitudes.h): with z = x W^T + u B^T, which backward
+ * computes again, and bias b
+ *
+ *   y = b + gain (y - b)     dm += sum of rows of dy z / |W + scale B A|
+ *   dy = gain dy             in all of the above and in dy W
+ *
  * keep is the dropout of the adapter's input, 1 / (1 - p) with the scale; the
  * base's own product does not have it. Where the compute type can be added to
  * (fp32) products are added to y and dx directly, else through scratch.
  *
- * Source: Hu et al. 2021, arXiv:2106.09685, section 4.1. */
+ * Source: Hu et al. 2021, arXiv:2106.09685, section 4.1; Liu et al. 2024,
+ *         arXiv:2402.09353. */
 #ifndef ZD_MODEL_ADAPTER_H
 #define ZD_MODEL_ADAPTER_H
 
@@ -28,6 +36,10 @@ struct adapter_view {
     float scale;
     void *u;         /* (N, r) */
     uint64_t stream; /* rng_stream of the weight's name */
+    /* DoRA; change NULL: not so */
+    const void *change;    /* (out) of the magnitudes */
+    float *dmagnitude;     /* NULL: frozen */
+    float *gain, *inverse; /* (out), kept for backward */
 };
 
 /* Arrays that adapters share, one after the other (activations.h). */
@@ -35,6 +47,8 @@ struct adapter_scratch {
     void *wide;    /* (N, most in or out); NULL: nothing goes through it */
     void *dropped; /* (N, most in); NULL: no dropout */
     void *du;      /* (N, most r) */
+    float *cross, *gram; /* (most out r), (most r, r): DoRA */
+    void *scaled;        /* (N, most columns): DoRA's z, then dy */
 };
 
 /* A pass over N rows of x (N, in) and y or dy (N, columns). */
@@ -46,6 +60,11 @@ struct adapter_pass {
     struct dropout dropout; /* rows; threshold and key are set here */
     int N, in, columns;
     enum dtype y_dtype; /* of y: the compute type, or fp32 logits */
+    /* for DoRA */
+    const void *weight, *bias; /* of the base, (columns, in) or with conv1d (in,
+                                  columns); (columns) or NULL */
+    bool conv1d;
+    bool has_gains; /* of a pass before, with the same weights */
 };
 /* u alone: what backward reads of a forward whose y nobody wants. */
 enum zd_status adapter_keep(
@@ -54,6 +73,11 @@ enum zd_status adapter_keep(
 enum zd_status adapter_forward(
         const struct adapter_pass *pass, const struct adapter_view *view,
         void *y, const void *x);
+/* z of the view's columns holds x W^T and becomes gain dy, which takes the
+ * place of dy from there on; with the gradient of the magnitudes. */
+enum zd_status adapter_magnitude_backward(
+        const struct adapter_pass *pass, const struct adapter_view *view,
+        void *z, const void *dy, bool accumulate);
 /* dx may be NULL: nobody asks for it. */
 enum zd_status adapter_backward(
         const struct adapter_pass *pass, const struct adapter_view *view,

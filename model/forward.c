@@ -54,9 +54,11 @@ static enum zd_status forward_lean(
         struct model *model, const struct pass *pass, int layer)
 {
     const struct activations *acts = pass->acts;
-    ZD_TRY(layer_enter(model, pass, layer, &acts->lean));
+    struct layer_acts lean = acts->lean;
+    lean.gains += (size_t)(layer - 1) * acts->layer_gains;
+    ZD_TRY(layer_enter(model, pass, layer, &lean));
     return layer_forward(
-            model, pass, layer, &acts->lean, acts->lean_scratch,
+            model, pass, layer, &lean, acts->lean_scratch,
             output_of(acts, layer, model->config->layers));
 }
 

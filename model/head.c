@@ -65,7 +65,7 @@ static enum zd_status chunk_logits(
     ZD_TRY(norm_forward_sum(
             model, &norm, h->norm, h->mean, h->rstd, x, &due, n));
     struct matmul_strides strides = {.out = h->stride, .a = C, .b = C};
-    struct linear head = head_linear(model, pass, h->low);
+    struct linear head = head_linear(model, pass, h);
     ZD_TRY(fused_matmul_strided(
             k, NULL, h->logits, h->logits_dtype, h->norm, head.weight.values,
             &strides, n, V, C, false, true, false));
@@ -82,18 +82,21 @@ static enum zd_status chunk_backward(
     int C = model->config->hidden_size, V = model->config->vocab_size;
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
     struct matmul_strides strides = {.out = C, .a = h->stride, .b = C};
-    struct linear head = head_linear(model, pass, h->low);
+    struct linear head = head_linear(model, pass, h);
+    const void *dz;
     if (grads->dhead)
         ZD_TRY(fused_matmul_strided(
                 k, NULL, grads->dhead, DTYPE_FP32, h->dlogits, h->norm,
                 &strides, V, C, n, true, false, grads->head_add));
+    ZD_TRY(head_adapters_enter(
+            model, &head, h->dlogits, h->norm, begin, n, grads->norm_add, &dz));
     if (grads->dx_needed)
         ZD_TRY(fused_matmul_strided(
-                k, NULL, h->dnorm, k->dtype, h->dlogits, head.weight.values,
-                &strides, n, C, V, false, false, false));
+                k, NULL, h->dnorm, k->dtype, dz, head.weight.values, &strides,
+                n, C, V, false, false, false));
     ZD_TRY(head_adapters_backward(
-            model, &head, grads->dx_needed ? h->dnorm : NULL, h->dlogits,
-            h->norm, begin, n, grads->norm_add));
+            model, &head, grads->dx_needed ? h->dnorm : NULL, dz, h->norm,
+            begin, n, grads->norm_add));
     if (grads->dx_needed)
         ZD_TRY(norm_backward(
                 model, &norm, (char *)pass->acts->dx + offset, h->dnorm, NULL,

@@ -158,6 +158,7 @@ struct linear {
     bool conv1d; /* weight is [in, out], not [out, in] */
     struct adapter_view adapters[LINEAR_ADAPTERS];
     int adapter_count;
+    bool is_dora; /* one of them */
     const struct pass *pass;
 };
 /* `acts`: of the layer, where adapters keep what backward reads. */
@@ -178,25 +179,24 @@ enum zd_status linear_weight(
 enum zd_status linear_forward(
         const struct model *model, const struct linear *linear, void *y,
         const void *x, int N);
-/* What adapters add to y, which the base has made, and to dx; with the
- * gradients of the adapters. */
-enum zd_status linear_adapters_forward(
-        const struct model *model, const struct linear *linear, void *y,
-        const void *x, int N);
 /* Of a forward whose y nobody wants, what backward reads. */
 enum zd_status linear_adapters_keep(
         const struct model *model, const struct linear *linear, const void *x,
         int N);
-enum zd_status linear_adapters_backward(
-        const struct model *model, const struct linear *linear, void *dx,
-        const void *dy, const void *x, int N, bool accumulate);
 /* Of the untied head, for rows first_row .. of the pass; no adapter: a count of
  * 0. */
 struct linear head_linear(
-        const struct model *model, const struct pass *pass, void *low);
+        const struct model *model, const struct pass *pass,
+        const struct head_acts *acts);
 enum zd_status head_adapters_forward(
         const struct model *model, const struct linear *head, void *logits,
         const void *x, int first_row, int N);
+/* What the products below read in place of dlogits: with DoRA it is another
+ * array, and the magnitudes have their gradient. */
+enum zd_status head_adapters_enter(
+        const struct model *model, const struct linear *head,
+        const void *dlogits, const void *x, int first_row, int N,
+        bool accumulate, const void **dz_out);
 enum zd_status head_adapters_backward(
         const struct model *model, const struct linear *head, void *dx,
         const void *dlogits, const void *x, int first_row, int N,

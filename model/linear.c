@@ -4,31 +4,36 @@
 
 #include <assert.h>
 
-/* Adapters of a layer keep their products one behind the other, in the order
- * of the table. */
-static char *low_of(
-        const struct model *model, const struct pass *pass, int unit, int id,
-        void *low)
+/* Adapters of a unit keep their arrays one behind the other, in the order of
+ * the table. */
+static size_t before_in_unit(
+        const struct param_table *table, int unit, int id, size_t *gains_before)
 {
-    const struct param_table *table = model->table;
-    size_t before = 0;
-    for (int i = table->unit_first[unit]; i < id; i++)
-        before += (size_t)table->adapters[i].r;
-    return (char *)low +
-           before * (size_t)pass->N * dtype_bytes(model->kernels->dtype);
+    size_t low = 0;
+    *gains_before = 0;
+    for (int i = table->unit_first[unit]; i < id; i++) {
+        const struct adapter *adapter = &table->adapters[i];
+        low += (size_t)adapter->r;
+        if (adapter->r && adapter->magnitude >= 0)
+            *gains_before += 2 * table->params[adapter->magnitude].count;
+    }
+    return low;
 }
 
 /* Of weight `id`, whose output begins in column `first`. */
 static void add_adapter(
         const struct model *model, const struct pass *pass, int unit, int id,
-        int first, void *low, struct linear *linear)
+        int first, void *low, float *gains, struct linear *linear)
 {
     const struct param_table *table = model->table;
+    size_t gains_before, low_before;
     if (!param_has_adapter(table, id))
         return;
     const struct adapter *adapter = &table->adapters[id];
     assert(linear->adapter_count < LINEAR_ADAPTERS);
-    linear->adapters[linear->adapter_count++] = (struct adapter_view){
+    low_before = before_in_unit(table, unit, id, &gains_before);
+    struct adapter_view *view = &linear->adapters[linear->adapter_count++];
+    *view = (struct adapter_view){
             .a = model->params[adapter->a],
             .b = model->params[adapter->b],
             .da = model->grads[adapter->a],
@@ -37,8 +42,16 @@ static void add_adapter(
             .first = first,
             .out = (int)table->params[adapter->b].shape[0],
             .scale = adapter->scale,
-            .u = low_of(model, pass, unit, id, low),
+            .u = (char *)low + low_before * (size_t)pass->N *
+                                       dtype_bytes(model->kernels->dtype),
             .stream = rng_stream(table->params[id].name)};
+    if (adapter->magnitude < 0)
+        return;
+    view->change = model->params[adapter->magnitude];
+    view->dmagnitude = model->grads[adapter->magnitude];
+    view->gain = gains + gains_before;
+    view->inverse = view->gain + view->out;
+    linear->is_dora = true;
 }
 
 static struct weight_view view_of(const struct model *model, int id)
@@ -63,7 +76,8 @@ struct linear layer_linear(
             .conv1d = model->config->family == MODEL_GPT2,
             .pass = pass,
     };
-    add_adapter(model, pass, layer, first + w, 0, acts->low, &linear);
+    add_adapter(
+            model, pass, layer, first + w, 0, acts->low, acts->gains, &linear);
     return linear;
 }
 
@@ -92,7 +106,7 @@ struct linear layer_joined(
         if (i > 0)
             add_adapter(
                     model, pass, layer, unit + weight + i, out, acts->low,
-                    &joined);
+                    acts->gains, &joined);
         out += (int)model->table->params[unit + weight + i].shape[0];
         assert(i == 0 || goes_on(model, unit + weight + i));
         assert(i == 0 || bias < 0 || goes_on(model, unit + bias + i));
@@ -120,15 +134,28 @@ static struct adapter_pass adapter_pass_of(
             .N = N,
             .in = linear->in,
             .columns = linear->out,
-            .y_dtype = y_dtype};
+            .y_dtype = y_dtype,
+            .bias = linear->bias,
+            .conv1d = linear->conv1d,
+            .has_gains = pass->decode && pass->past > 0};
 }
 
-enum zd_status linear_adapters_forward(
+/* The base's weight, for those who scale the rows of the sum. */
+static enum zd_status fetch_weight(
+        const struct model *model, const struct linear *linear,
+        struct adapter_pass *pass)
+{
+    return linear->is_dora ? linear_weight(model, linear, &pass->weight)
+                           : ZD_OK;
+}
+
+static enum zd_status adapters_forward(
         const struct model *model, const struct linear *linear, void *y,
         const void *x, int N)
 {
     struct adapter_pass pass =
             adapter_pass_of(model, linear, 0, N, model->kernels->dtype);
+    ZD_TRY(fetch_weight(model, linear, &pass));
     for (int i = 0; i < linear->adapter_count; i++)
         ZD_TRY(adapter_forward(&pass, &linear->adapters[i], y, x));
     return ZD_OK;
@@ -140,25 +167,82 @@ enum zd_status linear_adapters_keep(
 {
     struct adapter_pass pass =
             adapter_pass_of(model, linear, 0, N, model->kernels->dtype);
+    ZD_TRY(fetch_weight(model, linear, &pass));
     for (int i = 0; i < linear->adapter_count; i++)
         ZD_TRY(adapter_keep(&pass, &linear->adapters[i], x));
     return ZD_OK;
 }
 
-enum zd_status linear_adapters_backward(
+/* Columns of dy that no adapter covers, as they are. */
+static enum zd_status copy_others(
+        const struct linear *linear, const struct adapter_pass *pass,
+        int columns, void *z, const void *dy)
+{
+    const struct kernels *k = pass->kernels;
+    size_t element = dtype_bytes(k->dtype);
+    int done = 0;
+    for (int i = 0; i <= linear->adapter_count; i++) {
+        bool is_end = i == linear->adapter_count;
+        const struct adapter_view *view = &linear->adapters[i];
+        int next = is_end ? columns : view->first;
+        if (next > done)
+            ZD_TRY(k->scale_columns(
+                    NULL, (char *)z + (size_t)done * element, linear->out,
+                    (const char *)dy + (size_t)done * element, linear->out,
+                    k->dtype, NULL, NULL, pass->N, next - done));
+        if (!is_end)
+            done = view->first + view->out;
+    }
+    return ZD_OK;
+}
+
+/* What products of backward read in place of dy: with DoRA it is another array,
+ * and the magnitudes have their gradient. `columns` of dy are products. */
+static enum zd_status adapters_enter(
+        const struct model *model, const struct linear *linear,
+        const struct adapter_pass *pass, int columns, const void *dy,
+        const void *x, bool accumulate, const void **dz_out)
+{
+    const struct kernels *k = model->kernels;
+    void *z = pass->scratch->scaled;
+    struct matmul_strides strides = {
+            .out = linear->out,
+            .a = linear->in,
+            .b = linear->conv1d ? linear->out : linear->in};
+    const void *weight;
+    int covered = 0;
+    *dz_out = dy;
+    if (!linear->is_dora)
+        return ZD_OK;
+    ZD_TRY(linear_weight(model, linear, &weight));
+    ZD_TRY(fused_matmul_strided(
+            k, NULL, z, k->dtype, x, weight, &strides, pass->N, columns,
+            linear->in, false, !linear->conv1d, false));
+    for (int i = 0; i < linear->adapter_count; i++) {
+        const struct adapter_view *view = &linear->adapters[i];
+        ZD_TRY(adapter_magnitude_backward(pass, view, z, dy, accumulate));
+        covered += view->out;
+    }
+    *dz_out = z;
+    return covered == columns ? ZD_OK
+                              : copy_others(linear, pass, columns, z, dy);
+}
+
+static enum zd_status adapters_backward(
         const struct model *model, const struct linear *linear, void *dx,
-        const void *dy, const void *x, int N, bool accumulate)
+        const void *dz, const void *x, int N, bool accumulate)
 {
     struct adapter_pass pass =
             adapter_pass_of(model, linear, 0, N, model->kernels->dtype);
     for (int i = 0; i < linear->adapter_count; i++)
         ZD_TRY(adapter_backward(
-                &pass, &linear->adapters[i], dx, dy, x, accumulate));
+                &pass, &linear->adapters[i], dx, dz, x, accumulate));
     return ZD_OK;
 }
 
 struct linear head_linear(
-        const struct model *model, const struct pass *pass, void *low)
+        const struct model *model, const struct pass *pass,
+        const struct head_acts *acts)
 {
     struct linear linear = {
             .weight = view_of(model, model->head),
@@ -168,8 +252,8 @@ struct linear head_linear(
             .pass = pass};
     if (!model->config->tied)
         add_adapter(
-                model, pass, model->config->layers + 1, model->head, 0, low,
-                &linear);
+                model, pass, model->config->layers + 1, model->head, 0,
+                acts->low, acts->gains, &linear);
     return linear;
 }
 
@@ -179,9 +263,22 @@ enum zd_status head_adapters_forward(
 {
     struct adapter_pass pass = adapter_pass_of(
             model, head, first_row, N, head->pass->acts->head.logits_dtype);
+    ZD_TRY(fetch_weight(model, head, &pass));
     for (int i = 0; i < head->adapter_count; i++)
         ZD_TRY(adapter_forward(&pass, &head->adapters[i], logits, x));
     return ZD_OK;
+}
+
+enum zd_status head_adapters_enter(
+        const struct model *model, const struct linear *head,
+        const void *dlogits, const void *x, int first_row, int N,
+        bool accumulate, const void **dz_out)
+{
+    struct adapter_pass pass =
+            adapter_pass_of(model, head, first_row, N, model->kernels->dtype);
+    return adapters_enter(
+            model, head, &pass, model->config->vocab_size, dlogits, x,
+            accumulate, dz_out);
 }
 
 enum zd_status head_adapters_backward(
@@ -230,7 +327,7 @@ enum zd_status linear_forward(
     ZD_TRY(k->matmul(
             NULL, y, k->dtype, x, weight, linear->bias, N, linear->out,
             linear->in, false, !linear->conv1d, false));
-    return linear_adapters_forward(model, linear, y, x, N);
+    return adapters_forward(model, linear, y, x, N);
 }
 
 /* x^T dy, or dy^T x: as the weight is stored. */
@@ -245,14 +342,28 @@ enum zd_status linear_backward_params(
             first ? linear->in : linear->out, N, first, accumulate);
 }
 
+/* The gradients of the layer's own tensors and of magnitudes, and what the rest
+ * reads in place of dy. */
+static enum zd_status backward_enter(
+        const struct model *model, const struct linear *linear, const void *dy,
+        const void *x, int N, bool accumulate, const void **dz_out)
+{
+    struct adapter_pass pass =
+            adapter_pass_of(model, linear, 0, N, model->kernels->dtype);
+    ZD_TRY(linear_backward_params(model, linear, dy, x, N, accumulate));
+    return adapters_enter(
+            model, linear, &pass, linear->out, dy, x, accumulate, dz_out);
+}
+
 enum zd_status linear_backward(
         const struct model *model, const struct linear *linear, void *dx,
         const void *dy, const void *x, int N, bool accumulate)
 {
-    ZD_TRY(linear_backward_params(model, linear, dy, x, N, accumulate));
+    const void *dz;
+    ZD_TRY(backward_enter(model, linear, dy, x, N, accumulate, &dz));
     if (dx)
-        ZD_TRY(input_grads(model, linear, dx, dy, N, false));
-    return linear_adapters_backward(model, linear, dx, dy, x, N, accumulate);
+        ZD_TRY(input_grads(model, linear, dx, dz, N, false));
+    return adapters_backward(model, linear, dx, dz, x, N, accumulate);
 }
 
 enum zd_status linear_backward_add(
@@ -260,6 +371,7 @@ enum zd_status linear_backward_add(
         void *sum, const void *dy, const void *x, int N, bool accumulate)
 {
     const struct kernels *k = model->kernels;
+    const void *dz;
     if (k->dtype != DTYPE_FP32 || !dx) {
         ZD_TRY(linear_backward(
                 model, linear, dx ? sum : NULL, dy, x, N, accumulate));
@@ -267,7 +379,7 @@ enum zd_status linear_backward_add(
             return ZD_OK;
         return k->add(NULL, dx, dx, sum, (size_t)N * (size_t)linear->in);
     }
-    ZD_TRY(linear_backward_params(model, linear, dy, x, N, accumulate));
-    ZD_TRY(input_grads(model, linear, dx, dy, N, true));
-    return linear_adapters_backward(model, linear, dx, dy, x, N, accumulate);
+    ZD_TRY(backward_enter(model, linear, dy, x, N, accumulate, &dz));
+    ZD_TRY(input_grads(model, linear, dx, dz, N, true));
+    return adapters_backward(model, linear, dx, dz, x, N, accumulate);
 }

@@ -291,10 +291,6 @@ static enum zd_status check_names(const struct reader *reader)
     json_t *keys = reader->adapter->json;
     json_t *layers = json_object_get(keys, "layers_to_transform");
     json_t *targets = json_object_get(keys, "target_modules");
-    if (reader->adapter->use_dora)
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0208",
-                "lora.use_dora = true is not available in this version");
     json_array_foreach(targets, i, item)
             ZD_TRY(check_name(reader, json_string_value(item)));
     json_array_foreach(json_object_get(keys, "modules_to_save"), i, item)
@@ -320,7 +316,7 @@ static enum zd_status find_adapter(
     char module[MODULE_BYTES];
     const struct param *param = &reader->table->params[id];
     int64_t rows = param->shape[0], columns = param->shape[1];
-    *out = (struct adapter){.a = -1, .b = -1};
+    *out = (struct adapter){.a = -1, .b = -1, .magnitude = -1};
     peft_module_name(reader->config, reader->table, id, module);
     const json_t *targets =
             json_object_get(reader->adapter->json, "target_modules");
@@ -346,6 +342,18 @@ static enum zd_status find_adapter(
 
 /* --- the table ------------------------------------------------------------ */
 
+void lora_part_name(
+        const struct param *weight, enum param_part part,
+        char out[PARAM_NAME_MAX])
+{
+    static const char *const ends[] = {
+            [PARAM_LORA_A] = "lora_A.weight",
+            [PARAM_LORA_B] = "lora_B.weight",
+            [PARAM_LORA_MAGNITUDE] = "lora_magnitude"};
+    int stem = (int)(strlen(weight->name) - strlen("weight"));
+    snprintf(out, PARAM_NAME_MAX, "%.*s%s", stem, weight->name, ends[part]);
+}
+
 static struct param factor_of(
         const struct param *weight, int id, enum param_part part, int64_t rows,
         int64_t columns)
@@ -367,14 +375,16 @@ static struct param factor_of(
                     .section_count = 1,
                     .sections = {{0, 1, 0}},
                     .count = rows}};
-    int stem = (int)(strlen(weight->name) - strlen(".weight"));
-    snprintf(
-            p.name, sizeof p.name, "%.*s.lora_%c.weight", stem, weight->name,
-            part == PARAM_LORA_A ? 'A' : 'B');
+    lora_part_name(weight, part, p.name);
+    if (part != PARAM_LORA_MAGNITUDE)
+        return p;
+    p.dims = 1;
+    p.decays = false;
     return p;
 }
 
-/* A is uniform in +-1/sqrt(in), or normal with 1/r; B is nothing. */
+/* A is uniform in +-1/sqrt(in), or normal with 1/r; B and the change of
+ * magnitudes are nothing. */
 static void add_factors(
         const struct reader *reader, const struct lora_options *options, int id,
         struct param_table *out)
@@ -395,12 +405,17 @@ static void add_factors(
     out->params[out->count++] = a;
     adapter->b = out->count;
     out->params[out->count++] = b;
+    if (!reader->adapter->use_dora)
+        return;
+    adapter->magnitude = out->count;
+    out->params[out->count++] =
+            factor_of(weight, id, PARAM_LORA_MAGNITUDE, b.shape[0], 1);
 }
 
 static enum zd_status alloc(
         const struct param_table *table, struct param_table *out)
 {
-    size_t most = 3 * (size_t)table->count;
+    size_t most = 4 * (size_t)table->count;
     out->params = calloc(most, sizeof *out->params);
     out->adapters = calloc(most, sizeof *out->adapters);
     out->unit_first =

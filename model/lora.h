@@ -5,10 +5,14 @@
  *   model.layers.0.self_attn.q_proj.weight           (out, in)
  *   model.layers.0.self_attn.q_proj.lora_A.weight    (r, in)
  *   model.layers.0.self_attn.q_proj.lora_B.weight    (out, r)
+ *   model.layers.0.self_attn.q_proj.lora_magnitude   (out) DoRA
+ *
+ * PEFT's lora_magnitude_vector is |W| + ours, by rows: so it begins at nothing
+ * and keeps what is learned in narrow types too.
  *
  * Which modules, with which rank and scale: peft_config.h.
  * Source: Hu et al. 2021, arXiv:2106.09685; LoRA+: Hayou et al. 2024,
- * arXiv:2402.12354, section 4. */
+ * arXiv:2402.12354, section 4; DoRA: Liu et al. 2024, arXiv:2402.09353. */
 #ifndef ZD_MODEL_LORA_H
 #define ZD_MODEL_LORA_H
 
@@ -46,5 +50,10 @@ enum zd_status lora_config(
 enum zd_status lora_extend(
         const struct model_config *config, const struct peft_config *adapter,
         const struct lora_options *options, struct param_table *table);
+
+/* "..q_proj.lora_A.weight" of "..q_proj.weight". */
+void lora_part_name(
+        const struct param *weight, enum param_part part,
+        char out[PARAM_NAME_MAX]);
 
 #endif

@@ -25,7 +25,12 @@ enum param_init {
 };
 
 /* A tensor of the model, or a factor of an adapter (lora.h). */
-enum param_part { PARAM_BASE, PARAM_LORA_A, PARAM_LORA_B };
+enum param_part {
+    PARAM_BASE,
+    PARAM_LORA_A,
+    PARAM_LORA_B,
+    PARAM_LORA_MAGNITUDE
+};
 
 struct param {
     char name[PARAM_NAME_MAX]; /* Hugging Face's, canonical for the family */
@@ -49,10 +54,12 @@ struct param {
 };
 
 /* y += scale B (A x) beside y = W x: A is (r, in), B is (out, r), whichever way
- * round W is stored. */
+ * round W is stored. DoRA: then rows of W + scale B A have the norms |W| + the
+ * magnitude, (out). */
 struct adapter {
-    int a, b; /* ids */
-    int r;    /* 0: the tensor has none */
+    int a, b;      /* ids */
+    int magnitude; /* -1: not DoRA */
+    int r;         /* 0: the tensor has none */
     float scale;
 };
 

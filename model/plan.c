@@ -88,14 +88,17 @@ static enum zd_status plan_batch(
 
 /* What kernels of a GPU borrow, one after the other. */
 static enum zd_status plan_workspace(
-        const struct model_config *config, const struct model_shape *shape,
-        struct arena_plan *plan)
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, struct arena_plan *plan)
 {
     size_t q = (size_t)config->heads * (size_t)config->head_dim;
     size_t C = (size_t)config->hidden_size;
     size_t kv = (size_t)config->kv_heads * (size_t)config->head_dim;
     size_t columns =
             max_size(2 * (size_t)config->intermediate_size, q + 2 * kv);
+    int head = param_table_find(table, "lm_head.weight");
+    if (head >= 0 && param_has_adapter(table, head))
+        columns = max_size(columns, (size_t)config->vocab_size);
     if (shape_backend(shape) != DEVICE_CUDA)
         return ZD_OK;
     struct kernels_request request = {
@@ -136,7 +139,7 @@ enum zd_status model_plan(
                 plan, "model.residuals", ARENA_PINNED, SPAN_ACTIVATIONS,
                 residuals));
     ZD_TRY(plan_batch(config, shape, plan));
-    ZD_TRY(plan_workspace(config, shape, plan));
+    ZD_TRY(plan_workspace(config, table, shape, plan));
     ZD_TRY(arena_plan_add(
             plan, "model.loss", ARENA_DEVICE, SPAN_BUFFERS,
             sizeof(struct exact_sum)));

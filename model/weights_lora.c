@@ -1,12 +1,14 @@
 /* weights_lora.c - what an adapted model begins with: its base from
  * wherever that comes from, its adapters new, or as PEFT stored them. */
 #include "model/peft.h"
+#include "model/row_norms.h"
 #include "model/weights.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct lora_source {
+    const struct model_config *config;
     const struct param_table *table;
     struct weight_source base, random;
     struct peft_adapter adapter; /* parts NULL: new ones */
@@ -36,7 +38,27 @@ static const struct st_tensor *stored(const struct lora_source *source, int id)
     const struct peft_part *part = &source->adapter.parts[at];
     return param->part == PARAM_LORA_A   ? part->a
            : param->part == PARAM_LORA_B ? part->b
-                                         : part->saved;
+           : param->part == PARAM_BASE   ? part->saved
+                                         : part->magnitude;
+}
+
+/* Ours are what PEFT's are above the norms of the base. */
+static enum zd_status read_magnitude(
+        const struct lora_source *source, const struct st_tensor *tensor,
+        int weight, size_t begin, size_t count, float *out)
+{
+    float *norms = malloc(count * sizeof *norms);
+    enum zd_status status =
+            norms ? peft_read(&source->adapter, tensor, begin, count, out)
+                  : ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
+    if (status == ZD_OK)
+        status = weights_row_norms(
+                &source->base, source->config, &source->table->params[weight],
+                weight, begin, count, norms);
+    for (size_t i = 0; status == ZD_OK && i < count; i++)
+        out[i] -= norms[i];
+    free(norms);
+    return status;
 }
 
 static enum zd_status lora_read(
@@ -44,9 +66,11 @@ static enum zd_status lora_read(
 {
     const struct lora_source *source = ctx;
     const struct st_tensor *tensor = stored(source, id);
+    const struct param *param = &source->table->params[id];
     const struct weight_source *from =
-            source->table->params[id].part == PARAM_BASE ? &source->base
-                                                         : &source->random;
+            param->part == PARAM_BASE ? &source->base : &source->random;
+    if (tensor && param->part == PARAM_LORA_MAGNITUDE)
+        return read_magnitude(source, tensor, param->adapts, begin, count, out);
     if (tensor)
         return peft_read(&source->adapter, tensor, begin, count, out);
     return from->read(from->ctx, id, begin, count, out);
@@ -78,6 +102,7 @@ enum zd_status weights_open_lora(
         weights_close(base);
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
     }
+    source->config = config;
     source->table = table;
     source->base = *base;
     enum zd_status status = weights_open_random(seed, table, &source->random);

@@ -79,7 +79,7 @@ static const struct cli_command commands[] = {
     "what else a layer does, updates, memory, copies, the disk below the cache folder."},
 {"export", "CHECKPOINT", 1, 1, "out dtype quantize double-quant merge base", "out",
     "Write a checkpoint as a Hugging Face directory", command_export, "commands",
-    "Of adapters: what peft reads, or with --merge the model with them in it; its base is --base, or where the run had it."},
+    "Of adapters: what peft reads, or with --merge the model with them in it. Their base, which --merge and DoRA ask for, is --base, or where the run had it."},
 {"merge", "", 0, 0, "base adapter out dtype", "base adapter out",
     "Add adapters to a model, as a Hugging Face directory", command_merge, "commands",
     "Of DoRA and of modules_to_save the whole is taken: no weight, and no second adapter in the same place. Memory: the largest tensor, as fp32."},

@@ -31,8 +31,6 @@ enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
     if (args->double_quant && !is_nf4)
         return ZD_FAIL(
                 ZD_ERR_USAGE, "E0101", "--double-quant needs --quantize nf4");
-    if (args->base && !args->merge)
-        return ZD_FAIL(ZD_ERR_USAGE, "E0101", "--base needs --merge");
     enum dtype dtype = dtype_of(args, DTYPE_FP32);
     return train_export(&(struct train_export){
             .path = args->line.operands[0],

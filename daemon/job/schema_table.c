@@ -234,7 +234,7 @@ const struct schema_key schema_table[] = {
 {"lora", "layers_to_transform", SCHEMA_LAYERS, JOB(lora.layers_to_transform), .flags = SCHEMA_NULLABLE, .help = "Layers, from 0, whose modules get adapters", .fallback = "all"},
 {"lora", "modules_to_save", SCHEMA_STRINGS, JOB(lora.modules_to_save), JOB(lora.modules_to_save_count), .help = "Modules trained whole beside the adapters"},
 {"lora", "use_rslora", SCHEMA_BOOL, JOB(lora.use_rslora), .help = "Multiply by lora_alpha / sqrt(r)"},
-{"lora", "use_dora", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Train the lengths of rows apart from their directions (DoRA)"},
+{"lora", "use_dora", SCHEMA_BOOL, JOB(lora.use_dora), .help = "Train the lengths of rows apart from their directions (DoRA)"},
 {"lora", "init_lora_weights", SCHEMA_ENUM, JOB(lora.init_lora_weights), .choices = lora_inits, .help = "Of A: uniform within 1 / sqrt(inputs), or normal with 1 / r; B begins at 0"},
 {"lora", "loraplus_lr_ratio", SCHEMA_REAL, JOB(lora.loraplus_lr_ratio), .flags = SCHEMA_ABOVE_MIN, .max = 1e6, .help = "Learning rate of B over that of A (LoRA+)"},
 {"lora", "quantize_base", SCHEMA_STRING, UNAVAILABLE("none"), .help = "Quantise the frozen base"},

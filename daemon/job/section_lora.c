@@ -15,6 +15,7 @@ static const char *const shared[] = {
         "layers_to_transform",
         "modules_to_save",
         "use_rslora",
+        "use_dora",
         "init_lora_weights",
         "rank_pattern",
         "alpha_pattern",

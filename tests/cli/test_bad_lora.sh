@@ -32,7 +32,6 @@ row 'all of the inputs dropped' 78 'E0206|below 1' 'lora "lora_dropout = 1.0"'
 row 'a layer that is not there' 78 'E0326|9 is no layer|0 to 1' 'lora "layers_to_transform = [0, 9]"'
 row 'layers beside a pattern' 78 'E0326|layers_to_transform' 'lora "target_modules = \".*q_proj\"" "layers_to_transform = 0"'
 row 'a target that is a number' 78 'E0205|an array of names' 'lora "target_modules = 1"'
-row 'DoRA' 78 'E0208|use_dora' 'lora "use_dora = true"'
 row 'a quantised base' 78 'E0208|quantize_base' 'lora "quantize_base = \"nf4\""'
 row 'frozen twice' 78 'E0213|freeze|modules_to_save' 'lora' validate --job job.toml --set 'train.freeze=["norm"]'
 row 'no masters' 78 'E0213|fp32 masters' 'lora' validate --job job.toml --set optim.master=none --set train.dtype=bf16

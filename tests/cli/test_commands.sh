@@ -147,7 +147,6 @@ ok '  onto a base by name' eval 'cp -r "$base" moved-base && call 0 export $a -o
 ok '  onto another one' eval 'call 65 export $a -o no --merge --base "$fixtures/qwen3/model" && [ ! -e no ]'
 ok '  in codes' eval 'call 0 export $a -o tuned-nf4 --merge --quantize nf4 && grep -q bitsandbytes tuned-nf4/config.json'
 ok 'export --merge of a whole model' eval 'call 65 export $c -o no --merge && has "E0328.*no adapter" err && [ ! -e no ]'
-ok 'export --base without --merge' call 64 export $a -o no --base "$base"
 
 # --- the rest of the run ---
 ok 'the run goes on to its end' call 0 --job job.toml --resume auto

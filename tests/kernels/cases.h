@@ -32,6 +32,10 @@ double norm_shapes_case(struct runner a, struct runner b);
 double add_norm_case(struct runner a, struct runner b);
 /* cases_head_norm_rope.c */
 double head_norm_rope_case(struct runner a, struct runner b);
+/* cases_magnitudes.c */
+double row_gains_case(struct runner a, struct runner b);
+double scale_columns_case(struct runner a, struct runner b);
+double column_dots_case(struct runner a, struct runner b);
 /* cases_attention.c */
 double attention_case(struct runner a, struct runner b);
 double decode_case(struct runner a, struct runner b);

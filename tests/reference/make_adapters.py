@@ -1,11 +1,11 @@
-"""Fixtures of adapters: tests/fixtures/MODEL/lora/ for each model of make_models.py.
+"""Fixtures of adapters: tests/fixtures/MODEL/lora/ and dora/ (the same with DoRA) for each model of make_models.py.
 
     adapter_config.json, adapter_model.safetensors   what training begins with, as PEFT saves it; B is not nothing
     expected.json                                     20 steps of PEFT + PyTorch: losses and norms, what is excepted
     final.safetensors                                 the adapter after them, as PEFT saves it
     merged.safetensors                                merge_and_unload of that
 
-Run it after make_models.py, with peft 0.21 (make_adapters.py [MODEL..]). The data, the schedule and the excepted elements are
+Run it after make_models.py, with peft 0.21 (make_adapters.py [MODEL|MODEL/lora|MODEL/dora..]). The data, the schedule and the excepted elements are
 make_models.py's: attention within documents, AdamW with decay of matrices, clipping."""
 
 import json
@@ -40,13 +40,15 @@ def base_of(spec, folder):
     return mm.load_model(spec, folder, torch.float32)
 
 
-def make_start(name, spec, model_dir, folder):
+def make_start(name, kind, spec, model_dir, folder):
     torch.manual_seed(7)
-    model = get_peft_model(base_of(spec, model_dir), LoraConfig(task_type="CAUSAL_LM", **CASES[name]))
+    model = get_peft_model(base_of(spec, model_dir), LoraConfig(task_type="CAUSAL_LM", use_dora=kind == "dora", **CASES[name]))
     with torch.no_grad():
         for n, p in model.named_parameters():
             if "lora_B" in n:
                 p.normal_(std=0.02)
+            if "lora_magnitude" in n:
+                p.mul_(1 + 0.05 * torch.randn(p.shape))
     model.save_pretrained(folder)
     path = os.path.join(folder, "adapter_config.json")
     with open(path) as f:
@@ -99,17 +101,17 @@ def saved(model, folder):
     return {n: w for n, w in tensors.items() if ".base_layer" not in n}  # a head that has an adapter: PEFT adds the base
 
 
-def make(name):
+def make(name, kind):
     spec, home = mm.MODELS[name], os.path.join(mm.FIXTURES, name)
-    folder, model_dir = os.path.join(home, "lora"), os.path.join(home, "model")
-    scratch = os.path.join(home, "lora.tmp")
+    folder, model_dir = os.path.join(home, kind), os.path.join(home, "model")
+    scratch = os.path.join(home, kind + ".tmp")
     shutil.rmtree(folder, ignore_errors=True)
     doc, config = spec.tokenizer()
     tokenizer = Tokenizer.from_str(json.dumps(doc))
     eos = config["eos_token"]
     spec.eos = tokenizer.token_to_id(eos["content"] if isinstance(eos, dict) else eos)
     samples = mm.cut_samples(spec, mm.encode_documents(spec, tokenizer, spec.eos))
-    make_start(name, spec, model_dir, folder)
+    make_start(name, kind, spec, model_dir, folder)
     rows, model = train(name, spec, samples, model_dir, folder)
     final = saved(model, scratch)
     flags = {n: torch.zeros(w.numel(), dtype=torch.bool) for n, w in final.items()}
@@ -130,10 +132,12 @@ def make(name):
     state = merged.state_dict()
     save_file({n: state[n].contiguous() for n in sorted(names)[:4]}, os.path.join(folder, "merged.safetensors"),
               metadata={"format": "pt"})
-    print(name, rows[0]["loss"], rows[-1]["loss"], {n: int(f.sum()) for n, f in flags.items() if f.any()})
+    print(name, kind, rows[0]["loss"], rows[-1]["loss"], {n: int(f.sum()) for n, f in flags.items() if f.any()})
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for name in sys.argv[1:] or CASES:
-        make(name)
+    for what in sys.argv[1:] or CASES:
+        name, _, only = what.partition("/")
+        for kind in [only] if only else ["lora", "dora"]:
+            make(name, kind)

@@ -152,6 +152,22 @@ static void test_parity(void)
     compare((struct comparison){
             "llama", "fp32, recomputed", two_steps, full, 1, 2, 1e-5, 1e-4,
             false});
+    /* q and v without k: joined, one part has no adapter; the head */
+    static const char *const dora[] = {
+            "lora.enabled=true",
+            "lora.use_dora=true",
+            "lora.r=4",
+            "lora.target_modules=[\"q_proj\",\"v_proj\",\"up_proj\","
+            "\"lm_head\"]",
+            "optim.learning_rate=0.02",
+            NULL};
+    compare((struct comparison){
+            "llama_odd", "DoRA", two_steps, dora, 1, 2, 1e-5, 1e-4, false});
+    static const char *const gpt2[] = {
+            "lora.enabled=true", "lora.use_dora=true", "lora.r=4",
+            "optim.learning_rate=0.02", NULL};
+    compare((struct comparison){
+            "gpt2", "DoRA", two_steps, gpt2, 1, 2, 1e-5, 1e-4, false});
 }
 
 /* Their own jobs, in every type. */

@@ -41,7 +41,7 @@ static bool same_run(const char *a, const char *b)
 }
 
 /* Every case has the bits of the first. */
-static void layouts_agree(int world, const char *dtype)
+static void layouts_agree(int world, const char *dtype, bool dora)
 {
     static const struct {
         const char *name, *sets[MORE];
@@ -64,14 +64,16 @@ static void layouts_agree(int world, const char *dtype)
     char type[32];
     snprintf(type, sizeof type, "train.dtype=%s", dtype);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const char *dir = job_threads_dir(), *sets[SETS] = {type};
+        const char *dir = job_threads_dir();
+        const char *sets[SETS] = {
+                type, dora ? "lora.use_dora=true" : "lora.use_dora=false"};
         for (int k = 0; k < MORE && cases[i].sets[k]; k++)
-            sets[k + 1] = cases[i].sets[k];
+            sets[k + 2] = cases[i].sets[k];
         bool ran = run(dir, world, sets);
         if (!first)
             first = dir;
-        tap_ok(ran && same_run(first, dir), "%s world %d: %s", dtype, world,
-               cases[i].name);
+        tap_ok(ran && same_run(first, dir), "%s%s world %d: %s", dtype,
+               dora ? " DoRA" : "", world, cases[i].name);
     }
 }
 
@@ -137,30 +139,34 @@ static void resumes(void)
 }
 
 /* Counted is planned, taken is planned; a checkpoint holds no base. */
-static void plan_is_true(void)
+static void plan_is_true(bool dora)
 {
     for (int stage = 0; stage <= 3; stage++)
         for (int world = 1; world <= 3; world += 2) {
             char set[32];
             const char *dir = job_threads_dir();
-            const char *sets[] = {set, "train.dtype=bf16", NULL};
+            const char *sets[] = {
+                    set, "train.dtype=bf16",
+                    dora ? "lora.use_dora=true" : "lora.use_dora=false", NULL};
             snprintf(set, sizeof set, "zero.stage=%d", stage);
             bool ran = run(dir, world, sets);
             json_t *plan = ran ? plan_check_open(dir) : NULL;
             tap_ok(plan && plan_check_sent(plan, dir, 6) &&
                            plan_check_taken(plan),
-                   "world %d stage %d: sent and taken as planned", world,
-                   stage);
+                   "%sworld %d stage %d: sent and taken as planned",
+                   dora ? "DoRA " : "", world, stage);
             json_decref(plan);
         }
 }
 
 int main(void)
 {
-    layouts_agree(2, "fp32");
-    layouts_agree(3, "bf16");
+    layouts_agree(2, "fp32", false);
+    layouts_agree(3, "bf16", false);
+    layouts_agree(2, "bf16", true);
     dropout_is_of_samples();
     resumes();
-    plan_is_true();
+    plan_is_true(false);
+    plan_is_true(true);
     return tap_done();
 }

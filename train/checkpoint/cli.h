@@ -17,8 +17,8 @@ struct train_export {
     const char *path, *out_dir;
     const enum dtype *dtype; /* NULL: the checkpoint's export type */
     const struct quantise_options *quantise; /* NULL: no codes */
-    /* Of a checkpoint of adapters: the model with them merged in, and where
-     * their base is; NULL: where the checkpoint says. Else the adapter. */
+    /* Of a checkpoint of adapters: the model with them merged in, not the
+     * adapter; and where their base is; NULL: where the checkpoint says. */
     bool merges;
     const char *base;
 };

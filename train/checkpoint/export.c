@@ -91,7 +91,7 @@ static enum zd_status write_adapter(
     if (rank > 0)
         return ZD_OK;
     return export_adapter(
-            e->checkpoint, &e->config, request->out_dir,
+            e->checkpoint, &e->config, &e->table, request,
             request->dtype ? *request->dtype : DTYPE_FP32);
 }
 

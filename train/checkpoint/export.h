@@ -16,8 +16,8 @@ struct export_request {
                                                 process, `comm` NULL */
     enum checkpoint_check check;
     /* Of a checkpoint that holds an adapter: the model with it merged in, not
-     * the adapter as PEFT has it. Its base by `open_base`, or when that is NULL
-     * from where the manifest says. */
+     * the adapter as PEFT has it. Its base, which DoRA asks for without it too,
+     * by `open_base`, or when that is NULL from where the manifest says. */
     bool merges;
     enum zd_status (*open_base)(
             const void *ctx, const struct model_config *config,
@@ -27,10 +27,12 @@ struct export_request {
 
 /* Does it hold an adapter, whose base is elsewhere? */
 bool checkpoint_is_adapter(const struct checkpoint *checkpoint);
-/* What it holds as PEFT has it; a line says who cannot read that. */
+/* What it holds as PEFT has it; a line says who cannot read that. `table` is
+ * the model's own. */
 enum zd_status export_adapter(
         const struct checkpoint *checkpoint, const struct model_config *config,
-        const char *out_dir, enum dtype dtype);
+        const struct param_table *table, const struct export_request *request,
+        enum dtype dtype);
 /* The weights of the model with the adapter merged into it. `table` is the
  * model's own; what is borrowed must outlive the source. */
 enum zd_status export_open_merged(

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "model/lora.h"
 #include "model/merge.h"
+#include "model/row_norms.h"
 #include "train/checkpoint/export.h"
 #include "train/checkpoint/pieces.h"
 
@@ -33,57 +34,101 @@ static const char *base_of(const struct checkpoint *checkpoint)
             json_object_get(json_object_get(adapter, "base"), "path"));
 }
 
-/* "..q_proj.lora_A.weight" of "..q_proj.weight". */
-static void factor_name(
-        const struct param *weight, char factor, char out[PARAM_NAME_MAX])
-{
-    int stem = (int)(strlen(weight->name) - strlen(".weight"));
-    snprintf(
-            out, PARAM_NAME_MAX, "%.*s.lora_%c.weight", stem, weight->name,
-            factor);
-}
-
 /* --- as PEFT has it ------------------------------------------------------- */
 
 struct pieces {
     const struct checkpoint *checkpoint;
+    const struct model_config *config;
     const struct param_table *table;
+    const struct weight_source *base; /* asked for its norms, of DoRA */
 };
+
+/* The norms of the base, and what was learned above them. */
+static enum zd_status read_magnitude(
+        const struct pieces *pieces, int id, const char *name, size_t begin,
+        size_t count, float *out)
+{
+    float *change = malloc(count * sizeof *change);
+    enum zd_status status =
+            change ? pieces_read_weights(
+                             pieces->checkpoint, name, begin, count, change)
+                   : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
+                             "no memory for an adapter");
+    if (status == ZD_OK)
+        status = weights_row_norms(
+                pieces->base, pieces->config, &pieces->table->params[id], id,
+                begin, count, out);
+    for (size_t i = 0; status == ZD_OK && i < count; i++)
+        out[i] += change[i];
+    free(change);
+    return status;
+}
 
 static enum zd_status read_kind(
         const void *ctx, int id, enum peft_kind kind, size_t begin,
         size_t count, float *out)
 {
+    static const enum param_part parts[] = {
+            [PEFT_A] = PARAM_LORA_A,
+            [PEFT_B] = PARAM_LORA_B,
+            [PEFT_MAGNITUDE] = PARAM_LORA_MAGNITUDE};
     const struct pieces *pieces = ctx;
     const struct param *weight = &pieces->table->params[id];
     char name[PARAM_NAME_MAX];
     if (kind == PEFT_SAVED)
-        snprintf(name, sizeof name, "%s", weight->name);
-    else
-        factor_name(weight, kind == PEFT_A ? 'A' : 'B', name);
+        return pieces_read_weights(
+                pieces->checkpoint, weight->name, begin, count, out);
+    lora_part_name(weight, parts[kind], name);
+    if (kind == PEFT_MAGNITUDE)
+        return read_magnitude(pieces, id, name, begin, count, out);
     return pieces_read_weights(pieces->checkpoint, name, begin, count, out);
+}
+
+static enum zd_status open_base(
+        const struct pieces *pieces, const struct export_request *request,
+        struct weight_source *out)
+{
+    const char *path = base_of(pieces->checkpoint);
+    if (request->open_base)
+        return request->open_base(
+                request->ctx, pieces->config, pieces->table, out);
+    if (!path)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0328",
+                "%s holds an adapter of a model that came from no folder",
+                request->path);
+    return weights_open_hf(path, pieces->config, pieces->table, NULL, out);
+}
+
+static enum zd_status write_adapter(
+        const struct pieces *pieces, const struct peft_config *adapter,
+        const struct export_request *request, enum dtype dtype)
+{
+    struct peft_source source = {read_kind, pieces};
+    char note[PEFT_NOTE_BYTES] = "";
+    ZD_TRY(peft_write(
+            request->out_dir, pieces->config, pieces->table, adapter,
+            base_of(pieces->checkpoint), dtype, &source, note));
+    if (note[0])
+        zd_log_info("%s: %s", request->out_dir, note);
+    return ZD_OK;
 }
 
 enum zd_status export_adapter(
         const struct checkpoint *checkpoint, const struct model_config *config,
-        const char *out_dir, enum dtype dtype)
+        const struct param_table *table, const struct export_request *request,
+        enum dtype dtype)
 {
-    struct param_table table;
     struct peft_config adapter;
-    char note[PEFT_NOTE_BYTES] = "";
-    ZD_TRY(param_table_build(config, NULL, 0, &table));
-    enum zd_status status = config_of(checkpoint, &adapter);
-    if (status == ZD_OK) {
-        struct pieces pieces = {checkpoint, &table};
-        struct peft_source source = {read_kind, &pieces};
-        status = peft_write(
-                out_dir, config, &table, &adapter, base_of(checkpoint), dtype,
-                &source, note);
-        peft_config_fini(&adapter);
-    }
-    param_table_fini(&table);
-    if (status == ZD_OK && note[0])
-        zd_log_info("%s: %s", out_dir, note);
+    struct weight_source base = {0};
+    struct pieces pieces = {checkpoint, config, table, &base};
+    ZD_TRY(config_of(checkpoint, &adapter));
+    enum zd_status status =
+            adapter.use_dora ? open_base(&pieces, request, &base) : ZD_OK;
+    if (status == ZD_OK)
+        status = write_adapter(&pieces, &adapter, request, dtype);
+    weights_close(&base);
+    peft_config_fini(&adapter);
     return status;
 }
 
@@ -91,7 +136,6 @@ enum zd_status export_adapter(
 
 struct merged {
     struct pieces pieces;
-    const struct model_config *config;
     struct param_table adapted;
     int *ids; /* (pieces.table->count) in `adapted`; owned */
     struct weight_source base, sum;
@@ -120,6 +164,7 @@ static struct merge_what what_of(const void *ctx, int id)
     what.scale = adapter->scale;
     what.in = (int)params[adapter->a].shape[1];
     what.out = (int)params[adapter->b].shape[0];
+    what.has_magnitude = adapter->magnitude >= 0;
     return what;
 }
 
@@ -138,30 +183,14 @@ static enum zd_status merged_read(
     return merged->sum.read(merged->sum.ctx, id, begin, count, out);
 }
 
-static enum zd_status open_base(
-        const struct merged *merged, const struct export_request *request,
-        struct weight_source *out)
-{
-    const struct param_table *plain = merged->pieces.table;
-    const char *path = base_of(merged->pieces.checkpoint);
-    if (request->open_base)
-        return request->open_base(request->ctx, merged->config, plain, out);
-    if (!path)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0328",
-                "%s holds an adapter of a model that came from no folder",
-                request->path);
-    return weights_open_hf(path, merged->config, plain, NULL, out);
-}
-
 static enum zd_status adapt(struct merged *merged)
 {
     struct peft_config adapter;
     const struct param_table *plain = merged->pieces.table;
-    ZD_TRY(param_table_build(merged->config, NULL, 0, &merged->adapted));
+    ZD_TRY(param_table_build(merged->pieces.config, NULL, 0, &merged->adapted));
     ZD_TRY(config_of(merged->pieces.checkpoint, &adapter));
-    enum zd_status status =
-            lora_extend(merged->config, &adapter, NULL, &merged->adapted);
+    enum zd_status status = lora_extend(
+            merged->pieces.config, &adapter, NULL, &merged->adapted);
     peft_config_fini(&adapter);
     ZD_TRY(status);
     merged->ids = calloc((size_t)plain->count, sizeof *merged->ids);
@@ -181,13 +210,12 @@ enum zd_status export_open_merged(
     struct merged *merged = calloc(1, sizeof *merged);
     if (!merged)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
-    merged->pieces = (struct pieces){checkpoint, table};
-    merged->config = config;
+    merged->pieces = (struct pieces){checkpoint, config, table, &merged->base};
     struct merge_part part = {
             what_of, {merged_read_kind, merged}, 1, request->path};
     enum zd_status status = adapt(merged);
     if (status == ZD_OK)
-        status = open_base(merged, request, &merged->base);
+        status = open_base(&merged->pieces, request, &merged->base);
     if (status == ZD_OK)
         status = weights_open_merged(
                 &merged->base, config, table, &part, 1, &merged->sum);

@@ -83,7 +83,6 @@ static const struct bad_case bad_cases[] = {
         /* not in this version */
         {"[data]\nchat_template = \"mistral\"\n", "E0208", 2, 17, "chatml"},
         {"[train]\ndeterministic = true\n", "E0208", 2, 1, "switch it off"},
-        {"[lora]\nuse_dora = true\n", "E0208", 2, 1, "not available"},
         {"[report]\nmetrics_jsonl = true\n", "E0208", 2, 1, "not available"},
         {"[guard]\nloss_spike_zscore = 3.0\n", "E0208", 2, 1, "not available"},
         /* control */
