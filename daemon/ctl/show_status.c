@@ -254,20 +254,51 @@ static void print_gpu(const struct look *look, const json_t *gpu, FILE *out)
     print_line(look, "gpu", line, out);
 }
 
+static void print_adapters(
+        const struct look *look, const json_t *status, FILE *out)
+{
+    char line[512];
+    size_t i;
+    json_t *name;
+    const json_t *adapters = json_object_get(status, "adapters");
+    const json_t *targets = json_object_get(adapters, "target_modules");
+    if (!json_is_object(adapters))
+        return;
+    int used = snprintf(
+            line, sizeof line, "%s, r %.0f, base in %s, on",
+            json_is_true(json_object_get(adapters, "use_dora")) ? "DoRA"
+                                                                : "LoRA",
+            json_real_of(adapters, "r"),
+            json_text_of(status, "base_format", "-"));
+    if (json_is_string(targets))
+        used += snprintf(
+                line + used, sizeof line - (size_t)used, " %.200s",
+                json_string_value(targets));
+    json_array_foreach(targets, i, name) if (used < 400) used += snprintf(
+            line + used, sizeof line - (size_t)used, "%s%.60s", i ? ", " : " ",
+            json_string_value(name));
+    print_line(look, "adapters", line, out);
+}
+
 static void print_facts(
         const struct look *look, const json_t *status, FILE *out)
 {
-    char line[512], text[TEXT_SHORT], age[TEXT_SHORT];
+    char line[512], text[TEXT_SHORT], some[TEXT_SHORT], age[TEXT_SHORT];
     double world = json_real_of(status, "world");
     const char *run_name = json_text_of(status, "run_name", "");
     if (run_name[0])
         print_line(look, "run", run_name, out);
+    double all = json_real_of(status, "parameters");
+    double trained = json_real_of(status, "trainable_parameters");
     snprintf(
-            line, sizeof line, "%s parameters, %s, %s",
-            text_count(json_real_of(status, "parameters"), text),
+            line, sizeof line, "%s parameters%s%s%s, %s, %s",
+            text_count(all, text), trained < all ? ", " : "",
+            trained < all ? text_count(trained, some) : "",
+            trained < all ? " of them trained" : "",
             json_text_of(status, "dtype", "-"),
             json_text_of(status, "optimizer", "-"));
     print_line(look, "model", line, out);
+    print_adapters(look, status, out);
     snprintf(
             line, sizeof line, "%.0f rank%s, ZeRO stage %.0f, %s",
             isfinite(world) ? world : 0, world == 1 ? "" : "s",

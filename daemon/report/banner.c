@@ -5,6 +5,7 @@
 #include "daemon/report/words.h"
 #include "train/plan/fit.h"
 
+#include <stdlib.h>
 #include <strings.h>
 
 static void format_bytes(size_t bytes, char *out, size_t out_bytes)
@@ -14,6 +15,18 @@ static void format_bytes(size_t bytes, char *out, size_t out_bytes)
         snprintf(out, out_bytes, "%.2f GiB", value / 1073741824.0);
     else
         snprintf(out, out_bytes, "%.1f MiB", value / 1048576.0);
+}
+
+static void tell_adapters(const struct job_plan *plan)
+{
+    const json_t *targets =
+            json_object_get(plan->adapter.json, "target_modules");
+    char *text = json_dumps(targets, JSON_ENCODE_ANY);
+    zd_log_info(
+            "  adapters %s, r %d on %.200s; base in %s",
+            plan->adapter.use_dora ? "DoRA" : "LoRA", plan->adapter.r,
+            text ? text : "?", job_plan_base_format(plan));
+    free(text);
 }
 
 static void tell_model(const struct train_banner *banner)
@@ -33,6 +46,8 @@ static void tell_model(const struct train_banner *banner)
         zd_log_info(
                 "  model    %s, %s parameters, %s of them trained", what, total,
                 trained);
+    if (plan->table.adapters)
+        tell_adapters(plan);
 }
 
 static void tell_ranks(const struct train_banner *banner)

@@ -139,6 +139,10 @@ static void set_shape(json_t *object, const struct run_state *state)
     set_known(object, "parameters", state->parameters, known);
     set_known(object, "trainable_parameters", state->trainable, known);
     set_known(object, "all_parameters", state->parameters, known);
+    const json_t *told = json_object_get(state->plan, "parameters");
+    set(object, "base_format",
+        json_incref(json_object_get(told, "base_format")));
+    set(object, "adapters", json_incref(json_object_get(told, "adapters")));
     set_device(object, state);
     set_known(object, "global_batch_size", state->global_batch, known);
     set_known(object, "per_device_train_batch_size", state->per_device, known);

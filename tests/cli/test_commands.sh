@@ -140,6 +140,10 @@ sed -e "s|^path = \"tests/fixtures|path = \"$fixtures|" -e 's/^max_steps.*/max_s
 printf '[lora]\nenabled = true\nr = 4\n[checkpoint]\nexport = "hf"\n' >>lora.toml
 ok 'a run of adapters' call 0 --job lora.toml --set job.output_dir=tuned --set optim.learning_rate=0.05
 a=tuned/checkpoint-000002
+ok '  its banner' eval 'has "^  adapters LoRA, r 4 on \"all-linear\"; base in fp32" err'
+ok '  its first event' eval 'head -1 tuned/events.jsonl | grep -q "\"trainable_parameters\":.*\"base_format\":\"fp32\".*\"r\":4"'
+ok '  its status' eval 'grep -q "\"base_format\": *\"fp32\"" tuned/status.json && grep -q "\"target_modules\": *\"all-linear\"" tuned/status.json'
+ok '  ckpt show' eval 'call 0 ckpt show $a && has "^params .* of them trained" out && has "^adapter  LoRA, r 4 on" out && has "^base .*held in fp32" out'
 ok 'export of its checkpoint: the adapter' eval 'call 0 export $a -o tuned-peft && [ -s tuned-peft/adapter_config.json ] && [ ! -e tuned-peft/model.safetensors ]'
 ok 'export --merge: the model, as the run wrote it' eval 'call 0 export $a -o tuned-hf --merge && cmp tuned/hf/model.safetensors tuned-hf/model.safetensors'
 ok '  as zerod merge has it' eval 'call 0 merge --base "$base" --adapter tuned-peft -o tuned-too --dtype fp32 && cmp tuned-hf/model.safetensors tuned-too/model.safetensors'

@@ -27,6 +27,12 @@ static json_t *summary(const char *path)
         json_object_set(row, "progress", json_object_get(manifest, "progress"));
         json_object_set(
                 row, "optimizer", json_object_get(manifest, "optimizer"));
+        if (json_object_get(manifest, "parameters"))
+            json_object_set(
+                    row, "parameters", json_object_get(manifest, "parameters"));
+        if (json_object_get(manifest, "adapter"))
+            json_object_set(
+                    row, "adapter", json_object_get(manifest, "adapter"));
         json_decref(manifest);
     }
     bool is_known = status == ZD_OK || status == ZD_ERR_DATA;
@@ -161,6 +167,33 @@ static void print_optimizer(const json_t *optimizer, FILE *out)
     fprintf(out, " (tensors)\n");
 }
 
+/* Checkpoints of before do not say how many train. */
+static void print_parameters(const json_t *row, FILE *out)
+{
+    const json_t *counts = json_object_get(row, "parameters");
+    const json_t *adapter = json_object_get(row, "adapter");
+    const json_t *config = json_object_get(adapter, "config");
+    const json_t *base = json_object_get(adapter, "base");
+    const char *path = json_string_value(json_object_get(base, "path"));
+    const char *format = json_string_value(json_object_get(base, "format"));
+    if (counts)
+        fprintf(out, "params   %lld, %lld of them trained\n",
+                (long long)json_integer_value(json_object_get(counts, "all")),
+                (long long)json_integer_value(
+                        json_object_get(counts, "trainable")));
+    if (!json_is_object(adapter))
+        return;
+    char *targets = json_dumps(
+            json_object_get(config, "target_modules"), JSON_ENCODE_ANY);
+    fprintf(out, "adapter  %s, r %lld on %s\n",
+            json_is_true(json_object_get(config, "use_dora")) ? "DoRA" : "LoRA",
+            (long long)json_integer_value(json_object_get(config, "r")),
+            targets ? targets : "?");
+    fprintf(out, "base     %s, held in %s\n",
+            path ? path : "from random weights", format ? format : "?");
+    free(targets);
+}
+
 /* Of a run in fp16; others have none. */
 static void print_loss_scale(const json_t *progress, FILE *out)
 {
@@ -223,6 +256,7 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
                     json_object_get(progress, "samples_taken")),
             (long long)json_integer_value(
                     json_object_get(progress, "tokens_seen")));
+    print_parameters(row, out);
     print_optimizer(json_object_get(row, "optimizer"), out);
     print_loss_scale(progress, out);
     fprintf(out, "tensors  %zu\n",

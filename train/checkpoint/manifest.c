@@ -183,8 +183,9 @@ static json_t *adapter_json(const struct checkpoint_writer *writer)
             digest, sizeof digest, "%016llx",
             (unsigned long long)zero_base_digest(writer->zero));
     return json_pack(
-            "{s:O, s:{s:s?, s:s}}", "config", plan->adapter.json, "base",
-            "path", writer->job->model.path, "digest", digest);
+            "{s:O, s:{s:s?, s:s, s:s}}", "config", plan->adapter.json, "base",
+            "path", writer->job->model.path, "digest", digest, "format",
+            job_plan_base_format(plan));
 }
 
 json_t *manifest_build(
@@ -206,7 +207,7 @@ json_t *manifest_build(
     return json_pack(
             "{s:i, s:s, s:I, s:i, s:i, s:o, s:o*, s:O*, s:I, s:o, s:o, s:o, "
             "s:o, s:s, "
-            "s:b, s:b, s:o*, s:[]}",
+            "s:b, s:b, s:o*, s:{s:I, s:I}, s:[]}",
             "format", CHECKPOINT_FORMAT, "zerod", ZD_VERSION, "step",
             (json_int_t)state->step, "world", comm_size(writer->comm), "stage",
             writer->job->zero.stage, "progress", progress, "live",
@@ -219,7 +220,9 @@ json_t *manifest_build(
             dtype_name(writer->plan->export_dtype), "gpt2_prefix",
             writer->gpt2_prefix, "moments",
             !writer->job->checkpoint.save_only_model, "adapter",
-            adapter_json(writer), "files");
+            adapter_json(writer), "parameters", "trainable",
+            (json_int_t)writer->plan->table.trainable, "all",
+            (json_int_t)writer->plan->table.total, "files");
 }
 
 void manifest_add_file(json_t *manifest, const struct manifest_file *file)

@@ -72,6 +72,28 @@ static json_t *context_json(const struct plan_context *context)
             (json_int_t)context->collectives);
 }
 
+json_t *job_plan_parameters(const struct job_plan *plan)
+{
+    const struct peft_config *adapter = &plan->adapter;
+    json_t *json = json_pack(
+            "{s:I, s:I}", "trainable_parameters",
+            (json_int_t)plan->table.trainable, "all_parameters",
+            (json_int_t)plan->table.total);
+    if (!plan->table.adapters)
+        return json;
+    json_object_set_new(
+            json, "base_format", json_string(job_plan_base_format(plan)));
+    json_object_set_new(
+            json, "adapters",
+            json_pack(
+                    "{s:i, s:f, s:O, s:b, s:b}", "r", adapter->r, "lora_alpha",
+                    adapter->lora_alpha, "target_modules",
+                    json_object_get(adapter->json, "target_modules"),
+                    "use_rslora", adapter->use_rslora, "use_dora",
+                    adapter->use_dora));
+    return json;
+}
+
 json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
 {
     json_t *ranks = json_array();
@@ -92,6 +114,7 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
             json_pack(
                     "{s:s, s:s*}", "backend", plan_backend_name(plan), "no_gpu",
                     plan->no_gpu));
+    json_object_set_new(json, "parameters", job_plan_parameters(plan));
     if (plan->backend == DEVICE_CUDA)
         json_object_set_new(
                 json, "collectives",

@@ -43,6 +43,11 @@ const char *plan_transport_name(enum comm_transport transport)
     return names[transport];
 }
 
+const char *job_plan_base_format(const struct job_plan *plan)
+{
+    return plan->table.adapters ? dtype_name(plan->zero.request.dtype) : NULL;
+}
+
 const char *plan_backend_name(const struct job_plan *plan)
 {
     return plan->backend == DEVICE_CUDA ? "cuda" : "cpu";

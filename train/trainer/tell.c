@@ -28,9 +28,12 @@ void trainer_tell_state(struct trainer *trainer, enum train_run_state state)
         return;
     if (observer->state)
         observer->state(observer->ctx, state, step);
-    events_tell(
-            trainer->events, "state", step,
-            json_pack("{s:s}", "state", train_run_state_name(state)));
+    json_t *members = state == RUN_STARTING
+                              ? job_plan_parameters(&trainer->plan)
+                              : json_object();
+    json_object_set_new(
+            members, "state", json_string(train_run_state_name(state)));
+    events_tell(trainer->events, "state", step, members);
 }
 
 enum zd_status trainer_tell_step(
