@@ -43,7 +43,9 @@ static enum zd_status save_for_signal(struct trainer *trainer, bool must)
     if (status != ZD_OK)
         return must || status == ZD_ERR_PEER ? status : stay_released();
     ZD_TRY(between_begin(trainer));
-    ZD_TRY(trainer_save(trainer, must));
+    /* the end waits for it, and so does who gives its memory back */
+    ZD_TRY(must || was_released ? trainer_save(trainer, must)
+                                : trainer_save_background(trainer));
     ZD_TRY(between_end(trainer));
     return was_released && !must ? release_again(trainer) : ZD_OK;
 }
@@ -234,6 +236,7 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
             ZD_TRY(after_step(trainer, &report, &before));
         ZD_TRY(trainer_save_look(
                 trainer, signals_has(turn.flags, SIGNALS_SAVING)));
+        ZD_TRY(checkpoint_end(trainer));
         if (turn.ran) {
             ZD_TRY(trainer_between(trainer));
             if (trace_step(trainer))
@@ -247,7 +250,8 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         if (*stopped_out)
             break;
     }
-    return trainer_save_settle(trainer);
+    ZD_TRY(trainer_save_settle(trainer));
+    return checkpoint_end(trainer);
 }
 
 static void show_end(struct trainer *trainer, bool exported, bool early)

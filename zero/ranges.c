@@ -4,6 +4,7 @@
 
 #include "base/file/hash.h"
 #include "base/number/rng.h"
+#include "base/progress.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -424,6 +425,7 @@ static enum zd_status load_range(
                 .narrow = rounds ? narrow : NULL,
                 .tensor = tensor,
                 .digest = &zero->base_digest}));
+        progress_completed(); /* also where weights are made, not read */
         ZD_TRY(zero_range_write(
                 zero, range, ZERO_WEIGHTS, done, count,
                 rounds ? (const void *)narrow : wide, NULL));

@@ -161,7 +161,7 @@ struct zero_snapshot {
     bool moments;
     bool backwards; /* updates begin as gradients arrive: with the last */
     char *memory;
-    size_t bytes; /* that are copied */
+    size_t room, bytes; /* of it; that are copied */
     int count;
     struct zero_range *ranges; /* owned */
     struct places *places;     /* by range; owned */
@@ -262,6 +262,7 @@ enum zd_status zero_snapshot_create(
                     zero->plan->states_on_host &&
                     zero->plan->request.offload.clipping == OFFLOAD_CLIP_UNDO,
             .memory = memory,
+            .room = bytes,
             .count = zero_range_count(zero, ZERO_SAVES)};
     size_t count = (size_t)snapshot->count + 1;
     snapshot->ranges = calloc(count, sizeof *snapshot->ranges);
@@ -312,6 +313,14 @@ void zero_snapshot_warm(struct zero_snapshot *snapshot)
 {
     assert(!snapshot->populating && !snapshot->has_frozen);
     snapshot->populating = populate_begin(snapshot->memory, snapshot->bytes);
+}
+
+void zero_snapshot_cool(struct zero_snapshot *snapshot)
+{
+    populate_end(snapshot->populating);
+    snapshot->populating = NULL;
+    snapshot->has_frozen = false;
+    depopulate(snapshot->memory, snapshot->room);
 }
 
 static void *at(const struct zero_snapshot *snapshot, size_t place)

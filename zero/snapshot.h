@@ -51,8 +51,10 @@ enum zd_status zero_snapshot_create(
         struct zero_snapshot **out);
 void zero_snapshot_destroy(struct zero_snapshot *snapshot);
 /* Pages for what is copied, by a thread of the lowest priority, whose the
- * memory is until the first take or the end. At most once, before a take. */
+ * memory is until the next take or the end. */
 void zero_snapshot_warm(struct zero_snapshot *snapshot);
+/* Nobody reads it: its pages go back to the system. `memory` is a mapping. */
+void zero_snapshot_cool(struct zero_snapshot *snapshot);
 /* Between steps, behind zero_settle. Not collective. */
 enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot);
 struct zero_view zero_snapshot_view(const struct zero_snapshot *snapshot);

@@ -95,16 +95,23 @@ static void *populate_slowly(void *ctx)
     return NULL;
 }
 
-struct populating *populate_begin(void *memory, size_t bytes)
+/* The whole pages in it. */
+static struct part pages_of(void *memory, size_t bytes)
 {
     size_t skip = (PAGE - (uintptr_t)memory % PAGE) % PAGE;
-    if (bytes < skip + PAGE)
-        return NULL;
-    struct populating *populating = calloc(1, sizeof *populating);
+    size_t left = bytes > skip ? bytes - skip : 0;
+    return (struct part){(char *)memory + skip, left / PAGE * PAGE};
+}
+
+struct populating *populate_begin(void *memory, size_t bytes)
+{
+    struct part pages = pages_of(memory, bytes);
+    struct populating *populating =
+            pages.bytes ? calloc(1, sizeof *populating) : NULL;
     if (!populating)
         return NULL;
-    populating->memory = (char *)memory + skip;
-    populating->bytes = (bytes - skip) / PAGE * PAGE;
+    populating->memory = pages.begin;
+    populating->bytes = pages.bytes;
     if (thread_start(
                 &populating->thread, "zerod-populate", populate_slowly,
                 populating) == 0)
@@ -120,4 +127,11 @@ void populate_end(struct populating *populating)
     atomic_store(&populating->is_to_end, true);
     pthread_join(populating->thread, NULL);
     free(populating);
+}
+
+void depopulate(void *memory, size_t bytes)
+{
+    struct part pages = pages_of(memory, bytes);
+    if (pages.bytes)
+        madvise(pages.begin, pages.bytes, MADV_DONTNEED);
 }

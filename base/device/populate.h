@@ -21,4 +21,8 @@ struct populating *populate_begin(void *memory, size_t bytes);
 /* It stops, at once, wherever it is. NULL is nothing. */
 void populate_end(struct populating *populating);
 
+/* Whole pages of an anonymous mapping go back to the system: what was in them
+ * is lost, and they come again when they are touched. */
+void depopulate(void *memory, size_t bytes);
+
 #endif

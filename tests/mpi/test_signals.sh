@@ -31,6 +31,9 @@ check "and goes on" [ "$(rows usr2)" -ge $((at + 3)) ]
 kill -USR1 "$pid"
 finish_started
 check "USR1 ends it with 75" code_is 75
+# The whole time of a save that training waits for is its stall.
+beside() { grep '"event":"checkpoint"' "$1/events.jsonl" | head -1 | grep -v '"seconds":\([^,]*\),"stall_seconds":\1,'; }
+check "USR2's was written while training went on" beside usr2
 
 # mpirun kills its ranks a second after TERM. A machine that is too busy for a step and a save in half of that is given more.
 seconds_it_has='1 10 30'

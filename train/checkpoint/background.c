@@ -24,7 +24,7 @@ struct background {
     bool has_thread;
     enum zd_status status; /* of the thread, and .. */
     struct zd_error error; /* .. its record */
-    double write_seconds;
+    struct background_seconds seconds;
     char path[PATH_MAX];
     int64_t step;
 };
@@ -66,7 +66,8 @@ static enum zd_status work(struct background *background)
     const struct zero_view view = {
             .ctx = background,
             .read = read_unless_given_up,
-            .blocks = read_blocks};
+            .blocks = read_blocks,
+            .backwards = background->copy.backwards};
     if (atomic_load(&background->state) == WRITING) {
         enum zd_status status = saving_write(&background->saving, &view);
         zero_snapshot_leave(background->snapshot);
@@ -86,7 +87,8 @@ static void *run(void *ctx)
             comm_files_begin(background->saving.writer.comm, "save");
     double began = clock_seconds();
     background->status = work(background);
-    background->write_seconds += clock_seconds() - began;
+    *(state == WRITING ? &background->seconds.shard
+                       : &background->seconds.commit) = clock_seconds() - began;
     background->error = *zd_error_get();
     zd_error_clear();
     comm_files_end(files);
@@ -213,9 +215,10 @@ int64_t background_step(const struct background *background)
     return background->step;
 }
 
-double background_write_seconds(const struct background *background)
+struct background_seconds background_seconds(
+        const struct background *background)
 {
-    return background->write_seconds;
+    return background->seconds;
 }
 
 void background_end(struct background *background)

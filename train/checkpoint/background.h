@@ -45,7 +45,11 @@ enum zd_status background_next(
 /* Of a committed one, or one that failed. */
 const char *background_path(const struct background *background);
 int64_t background_step(const struct background *background);
-double background_write_seconds(const struct background *background);
+struct background_seconds { /* that this rank's threads took */
+    double shard, commit;
+};
+struct background_seconds background_seconds(
+        const struct background *background);
 /* Not collective. One that is under way is given up: its thread ends soon, and
  * the next start sweeps what it leaves. NULL is nothing. */
 void background_end(struct background *background);

@@ -117,9 +117,10 @@ enum checkpoint_check {
     CHECKPOINT_DIGESTS, /* every byte, on several threads */
     CHECKPOINT_TRUSTED  /* nothing but the manifest: somebody looked already */
 };
-/* Shards that an open checkpoint has open at a time, of those that hold what is
- * wanted; no others are touched. */
-enum { CHECKPOINT_OPEN_FILES = 16 };
+/* Shards that a process has open at a time, of those that hold what is wanted;
+ * no others are touched. With what else it opens, 64. Several checkpoints (of
+ * ranks that are threads) share them; beyond that each has one. */
+enum { CHECKPOINT_OPEN_FILES = 40 };
 
 struct checkpoint; /* an open one; one thread at a time reads from it */
 /* ZD_ERR_DATA naming the file that is wrong, and what of it; ZD_ERR_NO_INPUT

@@ -9,6 +9,7 @@
 #include "train/checkpoint/pieces.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,14 +32,14 @@ struct piece {
     const struct st_tensor *tensor; /* NULL: its shard was not read yet */
 };
 
-/* Of thousands of shards a few are open. */
-enum { OPEN_MAX = CHECKPOINT_OPEN_FILES };
+/* Of thousands of shards a few are open: descriptors are the process's, and so
+ * is their count. */
+static _Atomic int open_files;
 
 /* What reading changes. */
 struct shards {
     struct shard *list;
     int count;
-    int open; /* that have a descriptor */
     uint64_t clock;
 };
 
@@ -72,6 +73,14 @@ static int compare_pieces(const void *a, const void *b)
 
 /* --- shards, of which few are open ---------------------------------------- */
 
+static void rest(struct shard *shard)
+{
+    if (!shard->file || shard->file->fd < 0)
+        return;
+    st_rest(shard->file);
+    atomic_fetch_sub(&open_files, 1);
+}
+
 static void rest_oldest(struct shards *shards)
 {
     struct shard *oldest = NULL;
@@ -81,10 +90,8 @@ static void rest_oldest(struct shards *shards)
             (!oldest || shard->used < oldest->used))
             oldest = shard;
     }
-    if (oldest) {
-        st_rest(oldest->file);
-        shards->open--;
-    }
+    if (oldest)
+        rest(oldest);
 }
 
 /* Ready to be read from; its header is then known. */
@@ -93,13 +100,14 @@ static enum zd_status wake_shard(struct shards *shards, struct shard *shard)
     shard->used = ++shards->clock;
     if (shard->file && shard->file->fd >= 0)
         return ZD_OK;
-    if (shards->open == OPEN_MAX)
+    if (atomic_fetch_add(&open_files, 1) >= CHECKPOINT_OPEN_FILES)
         rest_oldest(shards);
-    if (shard->file)
-        ZD_TRY(st_wake(shard->file));
-    else
-        ZD_TRY(st_open(shard->path, &shard->file));
-    shards->open++;
+    enum zd_status status = shard->file ? st_wake(shard->file)
+                                        : st_open(shard->path, &shard->file);
+    if (status != ZD_OK) {
+        atomic_fetch_sub(&open_files, 1);
+        return status;
+    }
     if (shard->file->file_bytes != shard->bytes)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0804",
@@ -320,6 +328,7 @@ void checkpoint_close(struct checkpoint *checkpoint)
     for (int i = 0; i < checkpoint->piece_count; i++)
         free(checkpoint->pieces[i].name);
     for (int i = 0; checkpoint->shards && i < checkpoint->shards->count; i++) {
+        rest(&checkpoint->shards->list[i]);
         st_close(checkpoint->shards->list[i].file);
         free(checkpoint->shards->list[i].path);
     }

@@ -21,7 +21,8 @@ bool commands_wait(struct trainer *trainer)
 
 /* --- the commands --------------------------------------------------------- */
 
-static enum zd_status do_checkpoint(
+/* The last of a run: nothing goes on meanwhile. */
+static enum zd_status save_last(
         struct trainer *trainer, struct command_outcome *outcome)
 {
     ZD_TRY(between_begin(trainer));
@@ -101,7 +102,7 @@ static enum zd_status do_stop(
 {
     trainer_tell_state(trainer, RUN_STOPPING);
     if (command->save)
-        ZD_TRY(do_checkpoint(trainer, outcome));
+        ZD_TRY(save_last(trainer, outcome));
     else
         outcome->result = json_object();
     trainer->is_stopped = outcome->status == ZD_OK;
@@ -155,7 +156,7 @@ static enum zd_status act(
 {
     switch (command->kind) {
     case COMMAND_CHECKPOINT:
-        return do_checkpoint(trainer, outcome);
+        return checkpoint_begin(trainer, command, outcome);
     case COMMAND_PAUSE:
         return do_pause(trainer, command, outcome);
     case COMMAND_RESUME:
@@ -242,6 +243,13 @@ void commands_refuse(struct trainer *trainer)
         control->done(
                 control->ctx, &trainer->profiled, trainer->state.step, &error,
                 NULL);
+    if (trainer->asked.state != ASKED_NOT && trainer_is_first(trainer))
+        control->done(
+                control->ctx, &trainer->asked.command, trainer->asked.step,
+                &error, NULL);
+    json_decref(trainer->asked.entry);
+    trainer->asked.entry = NULL;
+    trainer->asked.state = ASKED_NOT;
     if (!trainer->has_command)
         return;
     trainer->has_command = false;

@@ -17,8 +17,10 @@
 struct command_outcome {
     enum zd_status status; /* survivable: `error` has the record */
     struct zd_error error;
-    json_t *result; /* rank 0; owned, may be NULL */
-    bool is_later;  /* accepted; whoever did it tells with command_tell */
+    json_t *result;  /* rank 0; owned, may be NULL */
+    bool is_later;   /* accepted; whoever did it tells with command_tell */
+    bool was_before; /* told later: of `step`, not of the one at hand */
+    int64_t step;
 };
 
 /* Rank 0: is there a command? It is taken and kept until trainer_command. */
@@ -33,6 +35,10 @@ void commands_refuse(struct trainer *trainer);
  * checkpoint which it makes holds it too. One that fails is taken off again. */
 void command_list(struct trainer *trainer, const struct train_command *command);
 void command_unlist(struct trainer *trainer);
+/* Rank 0: the last entry of that list, and a given one, which goes where it is
+ * still there; NULL elsewhere. New reference. */
+json_t *command_listed(const struct trainer *trainer);
+void command_unlist_entry(struct trainer *trainer, const json_t *entry);
 /* Rank 0's control and events hear what became of it. Other ranks call it too.
  */
 void command_tell(
@@ -50,6 +56,14 @@ enum zd_status profile_begin(
         struct trainer *trainer, const struct train_command *command,
         struct command_outcome *outcome);
 enum zd_status profile_end(struct trainer *trainer);
+
+/* checkpoint.c, collective: a save that goes on in the background, where that
+ * can be; it is told when it is committed, or failed. */
+enum zd_status checkpoint_begin(
+        struct trainer *trainer, const struct train_command *command,
+        struct command_outcome *outcome);
+/* Tells what became of one that has ended. */
+enum zd_status checkpoint_end(struct trainer *trainer);
 
 /* Collective: a failure that can be survived, which one rank or more know, is
  * made known to all: its record is in `error` everywhere and cleared where it

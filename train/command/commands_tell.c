@@ -105,6 +105,26 @@ void command_unlist(struct trainer *trainer)
         json_array_remove(trainer->commands, count - 1);
 }
 
+json_t *command_listed(const struct trainer *trainer)
+{
+    size_t count = json_array_size(trainer->commands);
+    return count ? json_incref(json_array_get(trainer->commands, count - 1))
+                 : NULL;
+}
+
+void command_unlist_entry(struct trainer *trainer, const json_t *entry)
+{
+    size_t i;
+    json_t *listed;
+    json_array_foreach(trainer->commands, i, listed)
+    {
+        if (listed != entry)
+            continue;
+        json_array_remove(trainer->commands, i);
+        return;
+    }
+}
+
 /* What the log has of it; checkpoints, evaluations and samples have lines of
  * their own. */
 static void say_done(const struct train_command *command, int64_t step)
@@ -147,6 +167,7 @@ void command_tell(
 {
     const struct train_control *control = trainer->observer->control;
     bool failed = outcome->status != ZD_OK;
+    int64_t step = outcome->was_before ? outcome->step : trainer->state.step;
     if (!trainer_is_first(trainer))
         return;
     if (failed)
@@ -156,14 +177,14 @@ void command_tell(
                 trainer->is_paused ? "stays paused" : "goes on",
                 outcome->error.what);
     else
-        say_done(command, trainer->state.step);
+        say_done(command, step);
     if (!failed)
         warn_of_warmup(trainer, command);
     json_t *event = command_json(command);
     if (failed)
         json_object_set_new(event, "error", json_string(outcome->error.what));
-    events_tell(trainer->events, "command", trainer->state.step, event);
+    events_tell(trainer->events, "command", step, event);
     control->done(
-            control->ctx, command, trainer->state.step,
-            failed ? &outcome->error : NULL, outcome->result);
+            control->ctx, command, step, failed ? &outcome->error : NULL,
+            outcome->result);
 }

@@ -174,6 +174,8 @@ static enum zd_status retake(struct trainer *trainer)
     if (status == ZD_OK) {
         comm_set_memory(trainer->comm, &trainer->arena);
         forget(trainer);
+        if (trainer->snapshot)
+            zero_snapshot_warm(trainer->snapshot);
         return ZD_OK;
     }
     struct zd_error cause = *zd_error_get();
@@ -182,12 +184,15 @@ static enum zd_status retake(struct trainer *trainer)
     return status;
 }
 
-/* The device's memory, and what the heap and the kernels keep for later. A
- * library of collectives forgets the addresses first. */
+/* The device's memory, the copy for checkpoints, and what the heap and the
+ * kernels keep for later. A library of collectives forgets the addresses first.
+ */
 static enum zd_status give_back(struct trainer *trainer)
 {
     comm_set_memory(trainer->comm, NULL);
     enum zd_status status = arena_give_back(&trainer->arena, ARENA_DEVICE);
+    if (trainer->snapshot)
+        zero_snapshot_cool(trainer->snapshot);
     scratch_trim();
     malloc_trim(0);
     return comm_agree(trainer->comm, status);

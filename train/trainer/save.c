@@ -5,6 +5,7 @@
 #include "train/checkpoint/export.h"
 #include "train/trainer/trainer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,20 +128,52 @@ static enum zd_status begin_background(struct trainer *trainer)
     return status;
 }
 
-static void background_committed(struct trainer *trainer)
+/* Collective: of the slowest ranks, so far. */
+static enum zd_status slowest(
+        const struct trainer *trainer, double *stall_out, double *write_out)
+{
+    struct background_seconds mine = background_seconds(trainer->background);
+    double stall =
+            trainer->stall_seconds + zero_snapshot_waited(trainer->snapshot);
+    int64_t micro[] = {
+            (int64_t)(stall * 1e6), (int64_t)(mine.shard * 1e6),
+            (int64_t)(mine.commit * 1e6)};
+    ZD_TRY(comm_all_reduce_i64(trainer->comm, micro, 3, COMM_MAX));
+    *stall_out = 1e-6 * (double)micro[0];
+    *write_out = 1e-6 * (double)(micro[1] + micro[2]);
+    return ZD_OK;
+}
+
+static enum zd_status background_committed(struct trainer *trainer)
 {
     const struct background *background = trainer->background;
-    double write = background_write_seconds(background);
-    trainer->stall_seconds += zero_snapshot_waited(trainer->snapshot);
+    double stall, write;
+    ZD_TRY(slowest(trainer, &stall, &write));
     committed(
             trainer, &(struct trainer_saved){
                              .step = background_step(background),
                              .path = background_path(background),
-                             .seconds = trainer->stall_seconds + write,
-                             .stall_seconds = trainer->stall_seconds,
+                             .seconds = stall + write,
+                             .stall_seconds = stall,
                              .write_seconds = write});
     if (trainer->background_is_old)
         trainer->last_saved_step = -1;
+    return ZD_OK;
+}
+
+/* Whoever asked for it hears of a failure; the run counts those of its own. */
+static enum zd_status asked_ended(
+        struct trainer *trainer, enum zd_status status)
+{
+    struct asked_save *asked = &trainer->asked;
+    if (asked->state != ASKED_WRITING || status == ZD_ERR_PEER)
+        return status;
+    asked->state = ASKED_ENDED;
+    asked->status = status;
+    asked->error = *zd_error_get();
+    strcpy(asked->path, trainer->last_checkpoint);
+    zd_error_clear();
+    return ZD_OK;
 }
 
 /* The next part, waiting for it where it is not ready. */
@@ -151,10 +184,11 @@ static enum zd_status go_on(struct trainer *trainer)
     enum zd_status status = background_next(trainer->background, &is_committed);
     add_stall(trainer, began);
     if (is_committed)
-        background_committed(trainer);
+        status = background_committed(trainer);
     if (status != ZD_OK || is_committed) {
         background_end(trainer->background);
         trainer->background = NULL;
+        status = asked_ended(trainer, status);
     }
     return status;
 }
@@ -185,6 +219,29 @@ enum zd_status trainer_save_background(struct trainer *trainer)
         return ZD_OK;
     return survive(
             trainer, begin_background(trainer), trainer->state.step, false);
+}
+
+/* Is what would be saved now under way already? */
+static bool is_under_way(const struct trainer *trainer)
+{
+    return trainer->background && !trainer->background_is_old &&
+           background_step(trainer->background) == trainer->state.step;
+}
+
+enum zd_status trainer_save_asked(struct trainer *trainer)
+{
+    assert(trainer->asked.state == ASKED_NOT);
+    if (!trainer->snapshot)
+        return trainer_save_now(trainer);
+    if (!is_under_way(trainer)) {
+        ZD_TRY(trainer_save_settle(trainer)); /* one at a time */
+        if (trainer->last_saved_step == trainer->state.step)
+            return ZD_OK;
+        ZD_TRY(begin_background(trainer));
+    }
+    trainer->asked.state = ASKED_WRITING;
+    trainer->asked.step = trainer->state.step;
+    return ZD_OK;
 }
 
 void trainer_saved_less(struct trainer *trainer)

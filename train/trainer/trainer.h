@@ -24,6 +24,17 @@
 
 struct replay;
 
+/* A save in the background that a command waits for (command/checkpoint.c). */
+struct asked_save {
+    enum asked_state { ASKED_NOT, ASKED_WRITING, ASKED_ENDED } state;
+    struct train_command command; /* rank 0's */
+    int64_t step;                 /* that it is of */
+    json_t *entry;                /* rank 0: of trainer.commands; owned */
+    enum zd_status status;        /* ended: the same on all ranks, .. */
+    struct zd_error error;        /* .. the record of who knows */
+    char path[PATH_MAX];
+};
+
 struct trainer {
     const struct train_job *job;
     struct comm *comm;    /* of the device's memory */
@@ -71,8 +82,9 @@ struct trainer {
     bool background_is_old; /* what it saves of its step says less than is known
                              */
     double stall_seconds;   /* that it has held up training so far */
-    int64_t own_commits[4]; /* rank 0: steps, the newest first; or 0 */
-    bool told_masked;       /* a step without targets was said */
+    struct asked_save asked; /* by a command */
+    int64_t own_commits[4];  /* rank 0: steps, the newest first; or 0 */
+    bool told_masked;        /* a step without targets was said */
     double last_loss;
     double started;
     struct startup startup; /* until the first step has ended */
@@ -125,8 +137,8 @@ struct trainer_saved {
     int64_t step;
     const char *path;
     double seconds;       /* from its beginning to here: stall and write */
-    double stall_seconds; /* that training stood still for it */
-    double write_seconds; /* of this rank's threads, or of the save */
+    double stall_seconds; /* that training stood still for it, .. */
+    double write_seconds; /* .. and that it was written, by the slowest rank */
 };
 void trainer_tell_saved(
         struct trainer *trainer, const struct trainer_saved *saved);
@@ -160,6 +172,9 @@ enum zd_status trainer_save(struct trainer *trainer, bool must);
 /* Without that policy: every failure is told. Nothing is done when the state as
  * it is was saved. */
 enum zd_status trainer_save_now(struct trainer *trainer);
+/* The same in the background, where there is a snapshot: then trainer.asked
+ * says what comes of it. It must not say anything yet. */
+enum zd_status trainer_save_asked(struct trainer *trainer);
 /* The periodic ones: in the background where there is a snapshot. */
 enum zd_status trainer_save_background(struct trainer *trainer);
 /* Once a step: the next part of a save in the background, unless some rank

@@ -5,6 +5,7 @@
 
 #include "base/file/json.h"
 #include "base/number/rng.h"
+#include "tests/support/commander.h"
 #include "train/checkpoint/saving.h"
 
 #include <limits.h>
@@ -34,6 +35,36 @@ static void wait_for_steps(int from)
     atomic_store(&step_seen, atomic_load(&step_now) - from);
 }
 
+/* A view that looks in which order it is read: all lanes of a range together,
+ * the ranges up or down. */
+struct looking {
+    const struct zero_view *view;
+    int range, lanes; /* the last; its lanes, a bit each */
+};
+static _Atomic int disorder, ups, downs;
+
+static enum zd_status look_at_read(
+        const void *ctx, int range, int lane, size_t begin, size_t count,
+        void *values, float *scales)
+{
+    struct looking *looking = (struct looking *)(uintptr_t)ctx;
+    int bit = 1 << (2 * lane + (scales ? 1 : 0));
+    if (range != looking->range)
+        atomic_fetch_add(range > looking->range ? &ups : &downs, 1);
+    else if (looking->lanes & bit)
+        atomic_fetch_add(&disorder, 1);
+    looking->lanes = bit | (range == looking->range ? looking->lanes : 0);
+    looking->range = range;
+    return looking->view->read(
+            looking->view->ctx, range, lane, begin, count, values, scales);
+}
+
+static enum zd_status look_at_blocks(const void *ctx, int range, float *values)
+{
+    const struct looking *looking = ctx;
+    return looking->view->blocks(looking->view->ctx, range, values);
+}
+
 enum zd_status __real_saving_write(
         struct saving *saving, const struct zero_view *view);
 enum zd_status __wrap_saving_write(
@@ -48,7 +79,14 @@ enum zd_status __wrap_saving_write(
     if (comm_rank(saving->writer.comm) == 1 &&
         atomic_fetch_sub(&failing, 1) > 0)
         return ZD_FAIL(ZD_ERR_IO, "E0706", "the disk is full");
-    return __real_saving_write(saving, view);
+    struct looking looking = {
+            .view = view, .range = view->backwards ? INT_MAX : -1};
+    struct zero_view looked = {
+            .ctx = &looking,
+            .read = look_at_read,
+            .blocks = look_at_blocks,
+            .backwards = view->backwards};
+    return __real_saving_write(saving, &looked);
 }
 
 enum zd_status __real_saving_commit(struct saving *saving);
@@ -72,10 +110,15 @@ static const char *const base[] = {
         "checkpoint.save_total_limit=0", "checkpoint.export=none",
         "report.html=false"};
 
-/* The words of `more` are settings too. */
-static enum zd_status run(const char *dir, int world, const char *more)
+/* The words of `more` are settings too; `commander` may be NULL. */
+static enum zd_status run_asked(
+        const char *dir, int world, const char *more,
+        struct commander *commander)
 {
-    static const struct train_observer observer = {.step = on_step};
+    struct train_observer observer = {0};
+    if (commander)
+        observer = commander->observer;
+    observer.step = on_step;
     const char *sets[SETS] = {0};
     char *words = strdup(more), *at = words, *word;
     int count = 0;
@@ -86,9 +129,17 @@ static enum zd_status run(const char *dir, int world, const char *more)
     atomic_store(&writes, 0);
     atomic_store(&commits, 0);
     atomic_store(&step_now, 0);
+    atomic_store(&disorder, 0);
+    atomic_store(&ups, 0);
+    atomic_store(&downs, 0);
     zd_error_clear();
     return job_threads_run_observed(
             "tests/train/bytes.toml", sets, world, dir, &observer);
+}
+
+static enum zd_status run(const char *dir, int world, const char *more)
+{
+    return run_asked(dir, world, more, NULL);
 }
 
 /* The manifests but for the ids of events, whose moments are their own. */
@@ -175,6 +226,11 @@ static void test_layouts(void)
         tap_ok(same_checkpoints(waiting, going, world),
                "  the same checkpoints, byte for byte");
         tap_ok(same_column(waiting, going, "loss", 6), "  the same losses");
+        bool down = strstr(layouts[i].sets, "clipping=undo");
+        tap_ok(disorder == 0 && (down ? ups : downs) == 0 &&
+                       (down ? downs : ups) > 2,
+               "  written as updates come to them (%d up, %d down, %d apart)",
+               ups, downs, disorder);
     }
 }
 
@@ -259,6 +315,138 @@ static void test_resume(void)
            "resumed from one, it ends with the bits of the unbroken run");
 }
 
+/* --- what is asked for ---------------------------------------------------- */
+
+/* A control that looks, when it is told, whether it is there. */
+struct asker {
+    struct commander commander;
+    const char *dir;
+    int early; /* answers before the commit */
+};
+
+static bool asker_next(void *ctx, int64_t step, struct train_command *out)
+{
+    struct asker *asker = ctx;
+    const struct train_control *control = &asker->commander.control;
+    return control->next(control->ctx, step, out);
+}
+
+static void asker_done(
+        void *ctx, const struct train_command *command, int64_t step,
+        const struct zd_error *error, const json_t *result)
+{
+    struct asker *asker = ctx;
+    const struct train_control *control = &asker->commander.control;
+    asker->early += command->kind == COMMAND_CHECKPOINT && !error &&
+                    !has(asker->dir, (int)step);
+    control->done(control->ctx, command, step, error, result);
+}
+
+static enum zd_status run_asker(struct asker *asker, const char *more)
+{
+    struct train_control control = {
+            .ctx = asker, .next = asker_next, .done = asker_done};
+    asker->commander.observer.control = &control;
+    return run_asked(asker->dir, 2, more, &asker->commander);
+}
+
+static int commands_of(const char *dir, int step)
+{
+    char path[PATH_MAX];
+    json_t *manifest = NULL;
+    snprintf(
+            path, sizeof path, "%s/out/checkpoint-%06d/manifest.json", dir,
+            step);
+    if (json_parse_file(path, 1 << 24, &manifest) != ZD_OK)
+        return -1;
+    int count = (int)json_array_size(json_object_get(manifest, "commands"));
+    json_decref(manifest);
+    return count;
+}
+
+#define ASKED "train.max_steps=10 checkpoint.save_steps=1000"
+
+static void test_asked(void)
+{
+    const char *waiting = job_threads_dir();
+    struct asker asker = {.dir = job_threads_dir()};
+    const struct commander_entry *entries = asker.commander.entries;
+    enum zd_status status =
+            run(waiting, 2, "train.max_steps=10 checkpoint.async_save=false");
+    commander_init(&asker.commander);
+    commander_add(&asker.commander, 2, COMMAND_CHECKPOINT);
+    commander_add(&asker.commander, 6, COMMAND_CHECKPOINT);
+    commander_add(&asker.commander, 6, COMMAND_CHECKPOINT);
+    commander_add(&asker.commander, 8, COMMAND_PAUSE);
+    commander_add(&asker.commander, 8, COMMAND_CHECKPOINT);
+    commander_add(&asker.commander, 8, COMMAND_RESUME);
+    atomic_store(&wants_step, 1);
+    if (status == ZD_OK)
+        status = run_asker(&asker, ASKED);
+    tap_ok(status == ZD_OK && atomic_load(&step_seen) >= 2,
+           "%d steps are made while one that was asked for is written (%s)",
+           atomic_load(&step_seen), zd_error_get()->what);
+    tap_ok(commander_all_done(&asker.commander) && asker.early == 0 &&
+                   entries[0].done_step == 2 && entries[1].done_step == 6 &&
+                   entries[2].done_step == 6 && entries[4].done_step == 8,
+           "each is told of its step when it is there");
+    bool same = true;
+    for (int r = 1; r <= 2; r++) {
+        char name[128];
+        snprintf(
+                name, sizeof name,
+                "checkpoint-000006/shard-%05d-of-00002.safetensors", r);
+        same = same && same_output(waiting, asker.dir, name);
+    }
+    tap_ok(same && same_column(waiting, asker.dir, "loss", 10),
+           "with the bytes of one that everybody waits for, and no other bit");
+    commander_fini(&asker.commander);
+}
+
+/* Three in a row would end a run that saves by itself. */
+static void test_asked_failures(void)
+{
+    enum { FAIL = 4 };
+    struct asker asker = {.dir = job_threads_dir()};
+    const char *plain = job_threads_dir();
+    bool told = true;
+    run(plain, 2, ASKED);
+    commander_init(&asker.commander);
+    for (int i = 0; i < FAIL; i++)
+        commander_add(&asker.commander, 2 + i / 2, COMMAND_CHECKPOINT);
+    commander_add(&asker.commander, 7, COMMAND_CHECKPOINT);
+    atomic_store(&failing, FAIL);
+    enum zd_status status = run_asker(&asker, ASKED);
+    atomic_store(&failing, 0);
+    for (int i = 0; i <= FAIL; i++) {
+        const struct commander_entry *entry = &asker.commander.entries[i];
+        told = told && entry->done_count == 1 &&
+               entry->error.status == (i < FAIL ? ZD_ERR_IO : ZD_OK);
+    }
+    tap_ok(status == ZD_OK && told,
+           "four that cannot be written are told so, the fifth is there: %s",
+           asker.commander.entries[0].error.what);
+    tap_ok(same_column(plain, asker.dir, "loss", 10),
+           "and the run goes on as it would have");
+    tap_ok(commands_of(asker.dir, 10) == 1,
+           "the list of commands has the one that was done: %d",
+           commands_of(asker.dir, 10));
+    commander_fini(&asker.commander);
+}
+
+static void test_asked_last(void)
+{
+    struct asker asker = {.dir = job_threads_dir()};
+    commander_init(&asker.commander);
+    commander_add(&asker.commander, 3, COMMAND_CHECKPOINT);
+    commander_add(&asker.commander, 3, COMMAND_STOP)->save = false;
+    enum zd_status status = run_asker(&asker, ASKED);
+    tap_ok(status == ZD_OK && commander_all_done(&asker.commander) &&
+                   asker.early == 0 && has(asker.dir, 3),
+           "a stop waits for one that was asked for");
+    commander_fini(&asker.commander);
+}
+
 int main(void)
 {
     test_layouts();
@@ -266,5 +454,8 @@ int main(void)
     test_no_room();
     test_failures();
     test_resume();
+    test_asked();
+    test_asked_failures();
+    test_asked_last();
     return tap_done();
 }
