@@ -32,6 +32,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/head_norm_rope.h"
 #include "kernels/norm/norm.h"
+#include "kernels/quant/dequantise.h"
 #include "kernels/rope/rope.h"
 
 struct kernels {
@@ -65,6 +66,7 @@ struct kernels {
     scale_columns_fn *scale_columns;
     column_dots_fn *column_dots;
     add_losses_fn *add_losses;
+    dequantise_fn *dequantise;
 
     /* Several of the above in one pass over memory, and matmul of rows that
      * lie apart. NULL: there is none, and fused.h composes it from the parts,

@@ -30,7 +30,8 @@
     OP(scale_rows)                                                             \
     OP(row_gains)                                                              \
     OP(scale_columns)                                                          \
-    OP(column_dots)
+    OP(column_dots)                                                            \
+    OP(dequantise)
 
 extern const struct kernels kernels_plain_fp32;
 extern const struct kernels kernels_plain_bf16;

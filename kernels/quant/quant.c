@@ -2,6 +2,7 @@
 #include "kernels/quant/quant.h"
 
 #include "kernels/quant/quant_tables.h"
+#include "kernels/quant/quant_values.h"
 
 #include <math.h>
 #include <string.h>
@@ -196,29 +197,30 @@ float quant_encode8(int8_t *codes, const float *x, size_t columns)
     return scb;
 }
 
-static float largest_in_tile(
-        const float *x, size_t rows, size_t columns, size_t n)
+float quant_encode_tile(
+        uint8_t *codes, const float *x, size_t rows, size_t columns,
+        size_t stride)
 {
     float most = 0;
     for (size_t r = 0; r < rows; r++) {
-        float row = largest_magnitude(x + r * columns, n);
+        float row = largest_magnitude(x + r * stride, columns);
         most = row > most ? row : most;
     }
-    return most;
+    float scale = most / 448;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = r * stride; i < r * stride + columns; i++)
+            codes[i] = scale > 0 ? quant_e4m3_code(x[i] / scale) : 0;
+    return scale;
 }
 
 void quant_encode_fp8(
         uint8_t *codes, float *scales, const float *x, size_t rows,
         size_t columns)
 {
-    for (size_t at = 0; at < columns; at += QUANT_TILE) {
-        size_t n = columns - at < QUANT_TILE ? columns - at : QUANT_TILE;
-        float scale = largest_in_tile(x + at, rows, columns, n) / 448;
-        scales[at / QUANT_TILE] = scale;
-        for (size_t r = 0; r < rows; r++)
-            for (size_t i = r * columns + at; i < r * columns + at + n; i++)
-                codes[i] = scale > 0 ? quant_e4m3_code(x[i] / scale) : 0;
-    }
+    for (size_t at = 0; at < columns; at += QUANT_TILE)
+        scales[at / QUANT_TILE] = quant_encode_tile(
+                codes + at, x + at, rows,
+                columns - at < QUANT_TILE ? columns - at : QUANT_TILE, columns);
 }
 
 /* --- and back ------------------------------------------------------------- */
@@ -229,8 +231,7 @@ void quant_unnest(
         size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        float scaled_entry =
-                map[codes[i]] * scales[(first + i) / nested_block];
+        float scaled_entry = map[codes[i]] * scales[(first + i) / nested_block];
         absmax[i] = scaled_entry + offset;
     }
 }
@@ -259,7 +260,7 @@ static void decode8(
         size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        put(out, type, i, (float)codes[i] * scb * 7.874015718698502e-3f);
+        put(out, type, i, (float)codes[i] * scb * QUANT_BY_127);
 }
 
 static void decode_fp8(

@@ -35,6 +35,8 @@ enum {
     QUANT_NESTED_BLOCK = 256,
     QUANT_TILE = 128
 };
+/* 1 / 127 rounded, as bitsandbytes has it. */
+#define QUANT_BY_127 7.874015718698502e-3f
 
 const char *quant_format_name(enum quant_format format); /* "nf4" */
 bool quant_block_is_legal(int64_t block);
@@ -68,6 +70,10 @@ void quant_nest(
         size_t count);
 /* One row of int8; returns its scb. */
 float quant_encode8(int8_t *codes, const float *x, size_t columns);
+/* A tile of fp8, in rows `stride` apart; returns its scale. */
+float quant_encode_tile(
+        uint8_t *codes, const float *x, size_t rows, size_t columns,
+        size_t stride);
 /* Up to 128 rows of a matrix: codes, and one scale for each 128 columns. */
 void quant_encode_fp8(
         uint8_t *codes, float *scales, const float *x, size_t rows,
@@ -89,7 +95,7 @@ struct quant_ops {
     void (*decode4)(
             void *out, const uint8_t *codes, const float *absmax,
             const float values[16], size_t count, size_t block);
-    /* code * scb * (1 / 127 rounded), as bitsandbytes has it */
+    /* code * scb * QUANT_BY_127 */
     void (*decode8)(void *out, const int8_t *codes, float scb, size_t count);
     /* e4m3 * scale */
     void (*decode_fp8)(

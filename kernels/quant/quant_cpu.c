@@ -8,6 +8,9 @@
 #include "kernels/quant/quant_cpu.h"
 
 #include "kernels/cpu/fast.h"
+#include "kernels/quant/dequantise.h"
+
+dequantise_fn FAST(dequantise);
 
 /* A block's products as elements. */
 static void fill_table(elem table[16], const float values[16], float absmax)
@@ -134,20 +137,27 @@ ALWAYS_INLINE void decode_block(
 
 #endif
 
+/* Block b of `count` elements. */
+ALWAYS_INLINE void decode_one(
+        elem *out, const uint8_t *codes, float absmax, const float values[16],
+        size_t b, size_t count, size_t block)
+{
+    elem table[16];
+    size_t at = b * block;
+    fill_table(table, values, absmax);
+    decode_block(
+            out + at, codes + at / 2, table,
+            count - at < block ? count - at : block);
+}
+
 static void decode4(
         void *out, const uint8_t *codes, const float *absmax,
         const float values[16], size_t count, size_t block)
 {
     int64_t blocks = (int64_t)quant_parts(count, block);
 #pragma omp parallel for schedule(static) num_threads(threads_for(count))
-    for (int64_t b = 0; b < blocks; b++) {
-        elem table[16];
-        size_t at = (size_t)b * block;
-        fill_table(table, values, absmax[b]);
-        decode_block(
-                (elem *)out + at, codes + at / 2, table,
-                count - at < block ? count - at : block);
-    }
+    for (int64_t b = 0; b < blocks; b++)
+        decode_one(out, codes, absmax[b], values, (size_t)b, count, block);
 }
 
 ALWAYS_INLINE vf widen_int8(const int8_t *codes)
@@ -172,11 +182,11 @@ static void decode8(void *out, const int8_t *codes, float scb, size_t count)
     size_t i = 0;
     int8_t rest[VL] = {0};
     for (; i + VL <= count; i += VL)
-        store(to + i, widen_int8(codes + i) * scb * 7.874015718698502e-3f);
+        store(to + i, widen_int8(codes + i) * scb * QUANT_BY_127);
     memcpy(rest, codes + i, count - i);
     if (i < count)
         store_some(
-                to + i, widen_int8(rest) * scb * 7.874015718698502e-3f,
+                to + i, widen_int8(rest) * scb * QUANT_BY_127,
                 (int64_t)(count - i));
 }
 
@@ -216,6 +226,75 @@ static void decode_fp8(
     memcpy(rest, codes + i, count - i);
     if (i < count)
         store_some(to + i, e4m3_values(rest) * scale, (int64_t)(count - i));
+}
+
+/* --- whole matrices ------------------------------------------------------- */
+
+enum { UNNESTED = 128 }; /* blocks whose absmax are decoded at a time */
+
+static void dequantise_nested(
+        elem *out, const uint8_t *codes, const float *scales,
+        const float values[16], const struct quant_matrix *m)
+{
+    float map[256];
+    size_t count = quant_matrix_count(m);
+    int64_t blocks = (int64_t)quant_parts(count, m->block);
+    const float *nested = scales + 1;
+    const uint8_t *absmax_codes =
+            (const uint8_t
+                     *)(nested + quant_parts((size_t)blocks, m->nested_block));
+    quant_dynamic_map(map);
+#pragma omp parallel for schedule(static) num_threads(threads_for(count))
+    for (int64_t first = 0; first < blocks; first += UNNESTED) {
+        float absmax[UNNESTED];
+        int64_t n = blocks - first < UNNESTED ? blocks - first : UNNESTED;
+        quant_unnest(
+                absmax, absmax_codes + first, nested, map, scales[0],
+                m->nested_block, (size_t)first, (size_t)n);
+        for (int64_t b = 0; b < n; b++)
+            decode_one(
+                    out, codes, absmax[b], values, (size_t)(first + b), count,
+                    m->block);
+    }
+}
+
+static void dequantise_rows(
+        elem *out, const uint8_t *codes, const float *scales,
+        const struct quant_matrix *m)
+{
+    size_t columns = (size_t)m->columns;
+    size_t tiles = quant_parts(columns, QUANT_TILE);
+#pragma omp parallel for num_threads(threads_for(quant_matrix_count(m)))
+    for (int64_t r = 0; r < m->rows; r++) {
+        size_t at = (size_t)r * columns;
+        const float *of = scales + (size_t)r / QUANT_TILE * tiles;
+        if (m->format == QUANT_INT8) {
+            decode8(out + at, (const int8_t *)codes + at, scales[r], columns);
+            continue;
+        }
+        for (size_t c = 0; c < columns; c += QUANT_TILE)
+            decode_fp8(
+                    out + at + c, codes + at + c, of[c / QUANT_TILE],
+                    columns - c < QUANT_TILE ? columns - c : QUANT_TILE);
+    }
+}
+
+enum zd_status FAST(dequantise)(
+        struct stream *stream, void *out, const void *codes, const void *scales,
+        const struct quant_matrix *matrix)
+{
+    float values[16];
+    if (!quant_is_4bit(matrix)) {
+        dequantise_rows(out, codes, scales, matrix);
+        return ZD_OK;
+    }
+    quant_values(matrix->format, values);
+    if (matrix->nested_block)
+        dequantise_nested(out, codes, scales, values, matrix);
+    else
+        decode4(out, codes, scales, values, quant_matrix_count(matrix),
+                matrix->block);
+    return ZD_OK;
 }
 
 const struct quant_ops FAST(quant_ops) = {decode4, decode8, decode_fp8};
