@@ -430,6 +430,20 @@ static enum zd_status check_quantisation(
     return ZD_OK;
 }
 
+static void take_format(const json_t *keys, struct model_config *config)
+{
+    const char *type =
+            json_string_value(json_object_get(keys, "bnb_4bit_quant_type"));
+    config->is_quantised = true;
+    config->stored_nested =
+            json_is_true(json_object_get(keys, "bnb_4bit_use_double_quant"));
+    config->stored_format =
+            json_object_get(keys, "weight_block_size")            ? QUANT_FP8
+            : json_is_true(json_object_get(keys, "load_in_8bit")) ? QUANT_INT8
+            : type && strcmp(type, "nf4") == 0                    ? QUANT_NF4
+                                                                  : QUANT_FP4;
+}
+
 enum zd_status model_config_read_stored(
         const char *dir, struct model_config *config_out)
 {
@@ -445,8 +459,8 @@ enum zd_status model_config_read_stored(
     json_object_del(json, "quantization_config");
     if (status == ZD_OK)
         status = model_config_parse(json, path, ZD_ERR_DATA, config_out);
-    if (status == ZD_OK)
-        config_out->is_quantised = is_quantised;
+    if (status == ZD_OK && is_quantised)
+        take_format(quantisation, config_out);
     json_decref(quantisation);
     json_decref(json);
     return status;

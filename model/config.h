@@ -10,6 +10,7 @@
 #include "base/file/json.h"
 #include "base/number/dtype.h"
 #include "base/status.h"
+#include "kernels/quant/quant.h"
 
 #include <stdint.h>
 
@@ -41,11 +42,14 @@ struct model_config {
     int rope_original_positions;
     double initializer_range; /* standard deviation of random weights */
     enum dtype storage_dtype; /* of the files: what "auto" exports */
-    bool is_quantised; /* stored in codes: model_config_read_stored */
-    bool has_dropout;         /* stated in the file; not applied */
-    int bos_token_id;         /* -1: none */
-    int eos_token_id;         /* the first of a list; -1: none */
-    json_t *json;             /* the keys as given, for export; owned */
+    bool is_quantised; /* stored in codes: model_config_read_stored; then .. */
+    enum quant_format
+            stored_format; /* .. as config.json has it: the files .. */
+    bool stored_nested;    /* .. know better */
+    bool has_dropout;      /* stated in the file; not applied */
+    int bos_token_id;      /* -1: none */
+    int eos_token_id;      /* the first of a list; -1: none */
+    json_t *json;          /* the keys as given, for export; owned */
 };
 
 /* `on_error` is ZD_ERR_DATA for a file, ZD_ERR_CONFIG for [model.config];

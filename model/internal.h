@@ -2,7 +2,6 @@
 #ifndef ZD_MODEL_INTERNAL_H
 #define ZD_MODEL_INTERNAL_H
 
-#include "base/number/array_format.h"
 #include "model/activations.h"
 
 /* The tensors of a layer by what they do; gpt2's fused projection of q, k and v
@@ -65,7 +64,7 @@ struct residuals {
 };
 
 /* What passes read on a GPU (batch.c). Of each slot: its copy to the device. */
-enum { LINEAR_ADAPTERS = 3 }; /* of q, k and v joined */
+enum { LINEAR_PARTS = 3 }; /* q, k and v joined */
 enum { BATCH_SLOTS = 2 };
 struct batch_upload {
     int32_t *device;  /* (planes, plane); NULL: the CPU */
@@ -90,6 +89,7 @@ struct model {
     struct row_strides strides;
     struct activations train, eval, decode;
     float *cosine, *sine;   /* (positions, D/2); NULL for gpt2 */
+    void *decoded;          /* a weight in codes, for a product */
     int32_t *positions;     /* of the tokens of the pass, on the CPU */
     struct exact_sum *loss; /* on the device; since model_loss_take */
     struct batch_upload upload;
@@ -98,7 +98,8 @@ struct model {
     int role_offset[ROLES];  /* from a layer's first id; -1: no such tensor */
     int wte, wpe, final_norm, final_norm_bias, head; /* ids; -1: none */
     bool *unit_trains;                               /* (unit_count); owned */
-    const void **params; /* (table->count), set by the hooks; owned */
+    const void **params; /* (table->count), with codes twice as many; set by
+                            the hooks; owned */
     float **grads;       /* (table->count), set by the hooks; owned */
     struct residuals residuals;
     struct event_list train_events, eval_events;
@@ -143,10 +144,15 @@ enum zd_status unit_grads_acquire(
 enum zd_status unit_grads_release(
         struct model *model, const struct model_hooks *hooks, int unit);
 
-/* A weight as the hooks left it; products ask linear_weight for it. */
+/* A weight as the hooks left it; products ask linear_weight for it. In codes:
+ * the matrices that it is joined of. */
 struct weight_view {
-    struct array_format format;
-    const void *values;
+    const void *values; /* NULL: in codes */
+    struct codes_view {
+        const void *codes, *scales;
+        const struct quant_matrix *matrix;
+    } parts[LINEAR_PARTS];
+    int part_count;
 };
 
 /* linear.c: y = x W (+ bias), for both layouts of W, and what adapters add. */
@@ -156,7 +162,7 @@ struct linear {
     float *dweight, *dbias; /* NULL: frozen */
     int in, out;
     bool conv1d; /* weight is [in, out], not [out, in] */
-    struct adapter_view adapters[LINEAR_ADAPTERS];
+    struct adapter_view adapters[LINEAR_PARTS];
     int adapter_count;
     bool is_dora; /* one of them */
     const struct pass *pass;

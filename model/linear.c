@@ -30,7 +30,7 @@ static void add_adapter(
     if (!param_has_adapter(table, id))
         return;
     const struct adapter *adapter = &table->adapters[id];
-    assert(linear->adapter_count < LINEAR_ADAPTERS);
+    assert(linear->adapter_count < LINEAR_PARTS);
     low_before = before_in_unit(table, unit, id, &gains_before);
     struct adapter_view *view = &linear->adapters[linear->adapter_count++];
     *view = (struct adapter_view){
@@ -54,10 +54,20 @@ static void add_adapter(
     linear->is_dora = true;
 }
 
-static struct weight_view view_of(const struct model *model, int id)
+/* Weight `id` behind what the view has. */
+static void add_weight(
+        const struct model *model, int id, struct weight_view *view)
 {
-    return (struct weight_view){
-            array_format_plain(model->kernels->dtype), model->params[id]};
+    const struct param_table *table = model->table;
+    if (!param_in_codes(table, id)) {
+        view->values = view->values ? view->values : model->params[id];
+        return;
+    }
+    assert(view->part_count < LINEAR_PARTS);
+    view->parts[view->part_count++] = (struct codes_view){
+            .codes = model->params[id],
+            .scales = model->params[param_scales(table, id)],
+            .matrix = &table->codes[id]};
 }
 
 struct linear layer_linear(
@@ -67,27 +77,30 @@ struct linear layer_linear(
     int first = model->table->unit_first[layer];
     int w = model->role_offset[weight], b = model->role_offset[weight + 1];
     struct linear linear = {
-            .weight = view_of(model, first + w),
             .bias = b < 0 ? NULL : model->params[first + b],
             .dweight = model->grads[first + w],
             .dbias = b < 0 ? NULL : model->grads[first + b],
             .in = in,
             .out = out,
-            .conv1d = model->config->family == MODEL_GPT2,
+            .conv1d = model->config->family == MODEL_GPT2 &&
+                      !param_in_codes(model->table, first + w),
             .pass = pass,
     };
+    add_weight(model, first + w, &linear.weight);
     add_adapter(
             model, pass, layer, first + w, 0, acts->low, acts->gains, &linear);
     return linear;
 }
 
-/* Tensor `id` begins where the one before it ends, and so do their gradients.
- */
+/* Tensor `id` begins where the one before it ends, and so do their gradients;
+ * in codes, it will once decoded. */
 static bool goes_on(const struct model *model, int id)
 {
     size_t count = model->table->params[id - 1].count;
     const char *before = model->params[id - 1];
     const float *grad = model->grads[id - 1];
+    if (param_in_codes(model->table, id))
+        return param_in_codes(model->table, id - 1);
     return model->params[id] ==
                    before + count * dtype_bytes(model->kernels->dtype) &&
            model->grads[id] == (grad ? grad + count : NULL);
@@ -103,10 +116,12 @@ struct linear layer_joined(
     int others = model->role_offset[last] - weight;
     struct linear joined = layer_linear(model, pass, layer, acts, first, in, 0);
     for (int i = 0; i <= others; i++) {
-        if (i > 0)
+        if (i > 0) {
+            add_weight(model, unit + weight + i, &joined.weight);
             add_adapter(
                     model, pass, layer, unit + weight + i, out, acts->low,
                     acts->gains, &joined);
+        }
         out += (int)model->table->params[unit + weight + i].shape[0];
         assert(i == 0 || goes_on(model, unit + weight + i));
         assert(i == 0 || bias < 0 || goes_on(model, unit + bias + i));
@@ -245,7 +260,7 @@ struct linear head_linear(
         const struct head_acts *acts)
 {
     struct linear linear = {
-            .weight = view_of(model, model->head),
+            .weight = {.values = model->params[model->head]},
             .dweight = model->grads[model->head],
             .in = model->config->hidden_size,
             .out = pass->acts->head.stride,
@@ -300,7 +315,16 @@ enum zd_status linear_weight(
         const struct model *model, const struct linear *linear,
         const void **values_out)
 {
-    *values_out = linear->weight.values;
+    const struct weight_view *weight = &linear->weight;
+    const struct kernels *k = model->kernels;
+    char *out = model->decoded;
+    *values_out = weight->values ? weight->values : out;
+    for (int i = 0; i < weight->part_count; i++) {
+        const struct codes_view *part = &weight->parts[i];
+        ZD_TRY(k->dequantise(
+                NULL, out, part->codes, part->scales, part->matrix));
+        out += quant_matrix_count(part->matrix) * dtype_bytes(k->dtype);
+    }
     return ZD_OK;
 }
 

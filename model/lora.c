@@ -12,7 +12,10 @@ enum { MODULE_BYTES = PARAM_NAME_MAX + 16, NAMES_TOLD = 3, NAMES_MAX = 16 };
 struct lora_options lora_options_default(void)
 {
     return (struct lora_options){
-            .r = 16, .lora_alpha = 32, .loraplus_lr_ratio = 1};
+            .r = 16,
+            .lora_alpha = 32,
+            .loraplus_lr_ratio = 1,
+            .double_quant = true};
 }
 
 /* --- the configuration ---------------------------------------------------- */

@@ -19,6 +19,14 @@
 #include "model/peft_config.h"
 
 enum lora_init { LORA_INIT_DEFAULT, LORA_INIT_GAUSSIAN };
+/* quantize_base: how the frozen layers' linear weights lie in memory. */
+enum lora_base {
+    LORA_BASE_NONE,
+    LORA_BASE_NF4,
+    LORA_BASE_FP4,
+    LORA_BASE_INT8,
+    LORA_BASE_FP8
+};
 /* [lora]; all borrowed. */
 struct lora_options {
     bool enabled;
@@ -33,6 +41,10 @@ struct lora_options {
     bool use_rslora, use_dora;
     enum lora_init init_lora_weights;
     double loraplus_lr_ratio; /* learning rate of B over that of A */
+    enum lora_base quantize_base;
+    bool double_quant; /* 4 bits: absmax in 8 bits too */
+    /* the job gives these two: they must be what a model is stored in */
+    bool gives_quantize_base, gives_double_quant;
     json_t *given; /* of the above what the job gives, as keys of PEFT; NULL:
                       nothing */
 };
@@ -55,5 +67,14 @@ enum zd_status lora_extend(
 void lora_part_name(
         const struct param *weight, enum param_part part,
         char out[PARAM_NAME_MAX]);
+/* Which weights of the adapted model's table lie in codes, and how: the frozen
+ * linear weights of the layers, in the options' format; of a model stored in
+ * codes, in the folder `dir`, those that are stored so, as they are stored.
+ * `dir` NULL: its weights come from elsewhere. Without its weights (a plan)
+ * config.json says how. ZD_ERR_CONFIG: the job asks for another format than it
+ * is stored in. */
+enum zd_status lora_quantise(
+        const struct model_config *config, const struct lora_options *options,
+        const char *dir, struct param_table *table);
 
 #endif

@@ -78,7 +78,8 @@ static enum zd_status list_events(
 static enum zd_status alloc_tables(struct model *model)
 {
     size_t count = (size_t)model->table->count;
-    model->params = calloc(count, sizeof *model->params);
+    size_t places = model->table->codes ? 2 * count : count;
+    model->params = calloc(places, sizeof *model->params);
     model->grads = calloc(count, sizeof *model->grads);
     model->unit_trains = calloc(
             (size_t)model->table->unit_count, sizeof *model->unit_trains);
@@ -121,6 +122,8 @@ static enum zd_status take_buffers(
         model->positions = arena_span(arena, "model.positions");
     model->upload.plane = batch_plane_tokens(model_most_tokens(&model->shape));
     model->loss = arena_span(arena, "model.loss");
+    if (model->table->codes)
+        model->decoded = arena_span(arena, "model.decoded");
     ZD_TRY(device_clear(model->loss, sizeof *model->loss));
     return fill_angles(model, arena_span(arena, "model.rope"));
 }

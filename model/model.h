@@ -42,7 +42,8 @@ int checkpointing_segment(struct checkpointing checkpointing, int layers);
  * come in pairs; what acquire gave is valid until release. */
 struct model_hooks {
     void *ctx;
-    /* Set params[id] for every tensor of `unit` (compute type). */
+    /* Set params[id] for every tensor of `unit` (compute type); of one in
+     * codes to its codes, and params[param_scales] to what decodes them. */
     enum zd_status (*params_acquire)(void *ctx, int unit, const void **params);
     enum zd_status (*params_release)(void *ctx, int unit);
     /* Not called for a unit without a trainable tensor. Unit 0 of a tied model

@@ -319,11 +319,41 @@ enum zd_status param_table_build(
     return ZD_OK;
 }
 
+int param_codes_packed(const struct param_table *table)
+{
+    for (int id = 0; id < table->count; id++)
+        if (param_in_codes(table, id))
+            return quant_is_4bit(&table->codes[id]) ? 2 : 1;
+    return 0;
+}
+
+size_t param_most_in_codes(const struct param_table *table)
+{
+    size_t most = 0;
+    for (int id = 0; id < table->count; id++)
+        if (param_in_codes(table, id) && table->params[id].count > most)
+            most = table->params[id].count;
+    return most;
+}
+
+size_t param_joined_count(const struct param_table *table, int id)
+{
+    const struct param *params = table->params;
+    size_t count = 0;
+    while (params[id].joins)
+        id--;
+    do
+        count += params[id++].count;
+    while (id < table->count && params[id].joins && params[id].dims == 2);
+    return count;
+}
+
 void param_table_fini(struct param_table *table)
 {
     if (!table)
         return;
     free(table->adapters);
+    free(table->codes);
     free(table->params);
     free(table->unit_first);
     memset(table, 0, sizeof *table);

@@ -9,6 +9,7 @@
 #define ZD_MODEL_PARAMS_H
 
 #include "base/number/tensor_blocks.h"
+#include "kernels/quant/dequantise.h"
 #include "model/config.h"
 
 enum { PARAM_NAME_MAX = 96 };
@@ -66,15 +67,18 @@ struct adapter {
 struct param_table {
     struct param *params; /* owned */
     int count;
-    int unit_count;           /* L + 2 */
-    int *unit_first;          /* (unit_count + 1): ids of unit u are
-                                 unit_first[u] .. unit_first[u+1]-1; owned */
-    size_t total;             /* elements of all tensors */
-    size_t trainable;         /* elements of those that train */
-    struct adapter *adapters; /* (count) by id of the weight; owned. NULL: a
-                                 model without. With them the frozen tensors are
-                                 the base's, which is kept apart: checkpoints
-                                 do not hold it */
+    int unit_count;             /* L + 2 */
+    int *unit_first;            /* (unit_count + 1): ids of unit u are
+                                   unit_first[u] .. unit_first[u+1]-1; owned */
+    size_t total;               /* elements of all tensors */
+    size_t trainable;           /* elements of those that train */
+    struct adapter *adapters;   /* (count) by id of the weight; owned. NULL: a
+                                   model without. With them the frozen tensors are
+                                   the base's, which is kept apart: checkpoints
+                                   do not hold it */
+    struct quant_matrix *codes; /* (count) of frozen weights that lie in codes,
+                                   as (out, in); those of one model have one
+                                   format. owned. NULL: there are none */
 };
 
 /* `freeze`: shell patterns (fnmatch) or substrings of tensor names; a pattern
@@ -94,6 +98,21 @@ static inline bool param_has_adapter(const struct param_table *table, int id)
 {
     return table->adapters && table->adapters[id].r > 0;
 }
+static inline bool param_in_codes(const struct param_table *table, int id)
+{
+    return table->codes && table->codes[id].rows > 0;
+}
+/* Where the scales of weight `id` are among the places that the model is given
+ * (model_hooks): behind those of all tensors. */
+static inline int param_scales(const struct param_table *table, int id)
+{
+    return table->count + id;
+}
+/* Codes in a byte; 0: nothing lies in codes. */
+int param_codes_packed(const struct param_table *table);
+/* Elements of the largest weight in codes; of all that `id` is joined with. */
+size_t param_most_in_codes(const struct param_table *table);
+size_t param_joined_count(const struct param_table *table, int id);
 void param_table_fini(struct param_table *table);
 int param_table_find(
         const struct param_table *table, const char *name); /* -1 */

@@ -138,6 +138,10 @@ enum zd_status model_plan(
         ZD_TRY(arena_plan_add(
                 plan, "model.residuals", ARENA_PINNED, SPAN_ACTIVATIONS,
                 residuals));
+    if (table->codes)
+        ZD_TRY(arena_plan_add(
+                plan, "model.decoded", ARENA_DEVICE, SPAN_BUFFERS,
+                param_most_in_codes(table) * dtype_bytes(shape->dtype)));
     ZD_TRY(plan_batch(config, shape, plan));
     ZD_TRY(plan_workspace(config, table, shape, plan));
     ZD_TRY(arena_plan_add(

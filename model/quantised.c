@@ -380,3 +380,69 @@ enum zd_status quantised_read_turned(
         }
     return ZD_OK;
 }
+
+/* --- as it is ------------------------------------------------------------- */
+
+struct quant_matrix quantised_matrix(const struct quantised *weight)
+{
+    bool is_4bit = weight->format <= QUANT_FP4;
+    return (struct quant_matrix){
+            .format = weight->format,
+            .rows = weight->rows,
+            .columns = weight->columns,
+            .block = is_4bit ? weight->state.block : 0,
+            .nested_block = is_4bit && weight->state.is_nested
+                                    ? weight->state.nested_block
+                                    : 0};
+}
+
+enum zd_status quantised_read_codes(
+        const struct quantised *weight, size_t begin, size_t count,
+        uint8_t *codes)
+{
+    bool is_4bit = weight->format <= QUANT_FP4;
+    size_t bytes = is_4bit ? quant_parts(count, 2) : count;
+    ZD_TRY(st_read_bytes(
+            weight->codes.file, weight->codes.tensor,
+            is_4bit ? begin / 2 : begin, bytes, codes));
+    for (size_t i = 0; weight->format == QUANT_FP8 && i < bytes; i++)
+        if ((codes[i] & 0x7f) == 0x7f)
+            return refuse(weight->codes, "holds what is no number");
+    return ZD_OK;
+}
+
+/* The values of the codes are the format's own, which every decoder knows. */
+static enum zd_status check_maps(const struct quantised *w)
+{
+    float values[16], map[256];
+    quant_values(w->format, values);
+    quant_dynamic_map(map);
+    if (memcmp(values, w->values, sizeof values) != 0 ||
+        (w->state.is_nested && memcmp(map, w->map, sizeof map) != 0))
+        return refuse(
+                w->codes, "is decoded by values of its own, which training "
+                          "does not take");
+    return ZD_OK;
+}
+
+enum zd_status quantised_read_scales(
+        const struct quantised *weight, void *scales)
+{
+    const struct quantised *w = weight;
+    struct quant_matrix m = quantised_matrix(w);
+    size_t count = quant_scale_count(&m);
+    float *out = scales;
+    if (w->format > QUANT_FP4) {
+        memcpy(out, w->scales, count * sizeof *out);
+        return ZD_OK;
+    }
+    ZD_TRY(check_maps(w));
+    if (!w->state.is_nested) {
+        ZD_TRY(take_bytes(w->absmax, out));
+        return check_finite(w->absmax, out, count);
+    }
+    size_t nested = quant_parts(count, m.nested_block);
+    out[0] = w->state.nested_offset;
+    memcpy(out + 1, w->scales, nested * sizeof *out);
+    return take_bytes(w->absmax, out + 1 + nested);
+}

@@ -13,6 +13,7 @@
 #define ZD_MODEL_QUANTISED_H
 
 #include "base/file/safetensors.h"
+#include "kernels/quant/dequantise.h"
 #include "model/quant_state.h"
 
 /* A tensor, and the file that holds it; NULLs: there is none. */
@@ -65,5 +66,16 @@ enum zd_status quantised_read(
 /* The same of the transpose, (columns, rows). */
 enum zd_status quantised_read_turned(
         const struct quantised *weight, size_t begin, size_t count, float *out);
+
+/* Its geometry, and what of it a GPU or the CPU decodes: the codes of elements
+ * [begin, begin + count), from a whole byte on, and all scales as dequantise.h
+ * has them. E0330: decoded by other values than the format's own, or to what
+ * is no number. */
+struct quant_matrix quantised_matrix(const struct quantised *weight);
+enum zd_status quantised_read_codes(
+        const struct quantised *weight, size_t begin, size_t count,
+        uint8_t *codes);
+enum zd_status quantised_read_scales(
+        const struct quantised *weight, void *scales);
 
 #endif

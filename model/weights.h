@@ -5,6 +5,8 @@
 
 #include "model/params.h"
 
+struct quantised;
+
 /* Something that can produce elements [begin, begin+count) of tensor `id` of a
  * table as fp32: a Hugging Face directory, random numbers, a checkpoint. The
  * first two may be read by several threads at once. */
@@ -13,6 +15,8 @@ struct weight_source {
             void *ctx, int id, size_t begin, size_t count, float *out);
     void (*close)(void *ctx); /* may be NULL */
     void *ctx;
+    /* The codes that a tensor is stored in; NULL, or NULL returned: none. */
+    const struct quantised *(*stored)(void *ctx, int id);
 };
 
 /* model.safetensors, or model.safetensors.index.json and its shards (names must
@@ -29,6 +33,9 @@ enum zd_status weights_open_hf(
         const char *dir, const struct model_config *config,
         const struct param_table *table, enum dtype *storage_out,
         struct weight_source *source_out);
+
+/* Are there weights in the folder, or only a config.json? */
+bool weights_hf_are_there(const char *dir);
 
 /* GPT-2 files name their tensors with or without "transformer."; export keeps
  * what was read. True where it cannot be known: save_pretrained writes it, and

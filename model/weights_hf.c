@@ -78,6 +78,12 @@ static enum zd_status hf_read(
     return ZD_OK;
 }
 
+static const struct quantised *hf_stored(void *ctx, int id)
+{
+    const struct hf_source *source = ctx;
+    return source->tensors[id].weight;
+}
+
 static void shape_text(
         char *out, size_t out_bytes, int dims, const int64_t *shape)
 {
@@ -391,8 +397,16 @@ enum zd_status weights_open_hf(
     }
     if (storage_out)
         *storage_out = storage_dtype(source);
-    *source_out = (struct weight_source){hf_read, hf_close, source};
+    *source_out = (struct weight_source){hf_read, hf_close, source, hf_stored};
     return ZD_OK;
+}
+
+bool weights_hf_are_there(const char *dir)
+{
+    char path[PATH_BYTES], index[PATH_BYTES];
+    fs_join(path, sizeof path, dir, "model.safetensors");
+    fs_join(index, sizeof index, dir, "model.safetensors.index.json");
+    return fs_exists(path) || fs_exists(index);
 }
 
 bool weights_hf_has_prefix(const char *dir)

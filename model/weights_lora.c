@@ -76,6 +76,13 @@ static enum zd_status lora_read(
     return from->read(from->ctx, id, begin, count, out);
 }
 
+static const struct quantised *lora_stored(void *ctx, int id)
+{
+    const struct lora_source *source = ctx;
+    return source->base.stored ? source->base.stored(source->base.ctx, id)
+                               : NULL;
+}
+
 static enum zd_status open_stored(
         struct lora_source *source, const struct model_config *config,
         const char *path)
@@ -112,6 +119,7 @@ enum zd_status weights_open_lora(
         lora_close(source);
         return status;
     }
-    *source_out = (struct weight_source){lora_read, lora_close, source};
+    *source_out =
+            (struct weight_source){lora_read, lora_close, source, lora_stored};
     return ZD_OK;
 }

@@ -16,6 +16,11 @@ static enum zd_status gather_segment(
         uint64_t *ticket_out)
 {
     const struct zero_segment *segment = &zero->plan->segments[s];
+    size_t bytes = zero_segment_bytes(segment, segment->shard_count);
+    if (segment->part != ZERO_VALUES) /* bytes, by fours */
+        return ops_all_gather(
+                &zero->ops, shard, full, bytes / sizeof(float), DTYPE_FP32,
+                ticket_out);
     return ops_all_gather(
             &zero->ops, shard, full, segment->shard_count, segment->format.type,
             ticket_out);
@@ -305,9 +310,14 @@ static void point(
     const struct param_table *table = plan->request.table;
     const struct zero_segment *at = &plan->segments[segment];
     for (int id = table->unit_first[at->unit];
-         id < table->unit_first[at->unit + 1]; id++)
-        if (plan->places[id].segment == segment)
-            params[id] = full + zero_segment_bytes(at, plan->places[id].offset);
+         id < table->unit_first[at->unit + 1]; id++) {
+        const struct zero_place *place = &plan->places[id];
+        if (place->segment == segment)
+            params[id] = full + zero_segment_bytes(at, place->offset);
+        if (place->scales_segment == segment)
+            params[param_scales(table, id)] =
+                    full + zero_segment_bytes(at, place->scales);
+    }
 }
 
 static void point_unit(

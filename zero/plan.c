@@ -10,7 +10,7 @@ static size_t round_up(size_t count, size_t multiple)
 
 /* --- segments ------------------------------------------------------------- */
 
-enum kind { SHARDED, PERSISTENT, FROZEN, KINDS };
+enum kind { SHARDED, PERSISTENT, FROZEN, CODES, SCALES, KINDS };
 
 /* A tensor that goes on from others is as persistent as the first of them, so
  * that a product finds them in one segment. */
@@ -21,6 +21,8 @@ static enum kind kind_of(const struct zero_plan *plan, int id)
     int first = id;
     while (params[first].joins)
         first--;
+    if (param_in_codes(plan->request.table, id))
+        return CODES;
     if (!params[id].trainable)
         return FROZEN;
     if (plan->params_cut && threshold > 0 &&
@@ -31,6 +33,8 @@ static enum kind kind_of(const struct zero_plan *plan, int id)
 
 static enum kind kind_of_segment(const struct zero_segment *segment)
 {
+    if (segment->part != ZERO_VALUES)
+        return segment->part == ZERO_CODES ? CODES : SCALES;
     if (!segment->trainable)
         return FROZEN;
     return segment->persistent ? PERSISTENT : SHARDED;
@@ -40,7 +44,33 @@ static enum kind kind_of_segment(const struct zero_segment *segment)
 static struct array_format format_of(
         const struct zero_plan *plan, enum kind kind)
 {
-    return array_format_plain(plan->request.dtype);
+    enum dtype type = plan->request.dtype;
+    return kind == CODES
+                   ? array_format_codes(
+                             type, param_codes_packed(plan->request.table))
+           : kind == SCALES ? array_format_codes(type, 1)
+                            : array_format_plain(type);
+}
+
+/* Where tensor `id` goes in a segment of a kind, or its scales. */
+static void place_tensor(
+        struct zero_plan *plan, enum kind kind, int id, size_t align,
+        size_t *used)
+{
+    const struct param_table *table = plan->request.table;
+    struct zero_place *place = &plan->places[id];
+    size_t offset = round_up(*used, align);
+    if (kind == SCALES) {
+        place->scales_segment = plan->segment_count;
+        place->scales = offset;
+        *used = offset + quant_scale_bytes(&table->codes[id]);
+        return;
+    }
+    *place = (struct zero_place){
+            .segment = plan->segment_count,
+            .offset = offset,
+            .scales_segment = -1};
+    *used = offset + table->params[id].count;
 }
 
 /* The tensors of one kind in one unit, one behind the other. */
@@ -49,22 +79,23 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
     const struct param_table *table = plan->request.table;
     struct zero_segment segment = {
             .unit = unit,
-            .trainable = kind != FROZEN,
+            .trainable = kind == SHARDED || kind == PERSISTENT,
             .persistent = kind == PERSISTENT,
+            .part = kind == CODES    ? ZERO_CODES
+                    : kind == SCALES ? ZERO_SCALES
+                                     : ZERO_VALUES,
             .format = format_of(plan, kind)};
     size_t world = (size_t)plan->request.world;
+    /* whole kibibits of codes: they begin as aligned as values do */
+    size_t align = ZERO_ALIGN *
+                   (size_t)(segment.format.packed ? segment.format.packed : 1);
     for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
-         id++) {
-        if (kind_of(plan, id) != kind)
-            continue;
-        size_t offset = round_up(segment.used, ZERO_ALIGN);
-        plan->places[id] = (struct zero_place){
-                .segment = plan->segment_count, .offset = offset};
-        segment.used = offset + table->params[id].count;
-    }
+         id++)
+        if (kind_of(plan, id) == (kind == SCALES ? CODES : kind))
+            place_tensor(plan, kind, id, align, &segment.used);
     if (!segment.used)
         return;
-    segment.shard_count = round_up(segment.used, world * ZERO_ALIGN) / world;
+    segment.shard_count = round_up(segment.used, world * align) / world;
     segment.count = world * segment.shard_count;
     plan->segments[plan->segment_count++] = segment;
 }
@@ -80,6 +111,8 @@ static void place_segments(struct zero_plan *plan)
         segment->shard_offset = shard[kind];
         full[kind] += zero_segment_bytes(segment, segment->count);
         shard[kind] += zero_segment_bytes(segment, segment->shard_count);
+        if (segment->part != ZERO_VALUES)
+            continue;
         if (!segment->trainable) {
             segment->state_shard_offset = frozen_shard;
             frozen_shard += segment->shard_count;
@@ -118,7 +151,8 @@ size_t plan_gather_count(const struct zero_plan *plan, int unit)
     size_t count = 0;
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++)
-        if (!plan->segments[s].persistent)
+        if (!plan->segments[s].persistent &&
+            plan->segments[s].part != ZERO_SCALES)
             count += plan->segments[s].count;
     return count;
 }
@@ -148,11 +182,17 @@ size_t plan_grad_count(const struct zero_plan *plan, int unit)
 unsigned zero_joined(const struct zero_plan *plan)
 {
     const struct param_table *table = plan->request.table;
+    size_t most = param_most_in_codes(table);
     unsigned joined = 0, apart = 0;
     for (int id = 1; id < table->count; id++) {
         const struct zero_place *place = &plan->places[id];
         const struct zero_place *before = place - 1;
         joined |= table->params[id].joins;
+        if (param_in_codes(table, id)) {
+            if (param_joined_count(table, id) > most)
+                apart |= table->params[id].joins;
+            continue;
+        }
         if (place->segment != before->segment ||
             place->offset != before->offset + table->params[id - 1].count)
             apart |= table->params[id].joins;
@@ -339,7 +379,7 @@ void zero_plan_fini(struct zero_plan *plan)
 
 struct totals {
     size_t full[KINDS], shard[KINDS]; /* bytes of parameters */
-    size_t frozen, trained;           /* elements of the shards */
+    size_t frozen, trained;           /* elements of the shards' values */
 };
 
 static struct totals totals_of(const struct zero_plan *plan)
@@ -350,8 +390,9 @@ static struct totals totals_of(const struct zero_plan *plan)
         enum kind kind = kind_of_segment(segment);
         totals.full[kind] += zero_segment_bytes(segment, segment->count);
         totals.shard[kind] += zero_segment_bytes(segment, segment->shard_count);
-        *(segment->trainable ? &totals.trained : &totals.frozen) +=
-                segment->shard_count;
+        if (segment->part == ZERO_VALUES)
+            *(segment->trainable ? &totals.trained : &totals.frozen) +=
+                    segment->shard_count;
     }
     return totals;
 }
@@ -383,10 +424,18 @@ static enum zd_status add_frozen(
         struct arena_plan *arena)
 {
     const size_t *held = plan->params_cut ? totals->shard : totals->full;
-    ZD_TRY(plan_span(
-            arena, "zero.params.frozen",
-            plan->params_on_host ? ARENA_PINNED : ARENA_DEVICE, SPAN_PARAMS,
-            held[FROZEN], 1));
+    static const struct {
+        const char *name;
+        enum kind kind;
+    } spans[] = {
+            {"zero.params.frozen", FROZEN},
+            {"zero.base.codes", CODES},
+            {"zero.base.scales", SCALES}};
+    for (int i = 0; i < 3; i++)
+        ZD_TRY(plan_span(
+                arena, spans[i].name,
+                plan->params_on_host ? ARENA_PINNED : ARENA_DEVICE, SPAN_PARAMS,
+                held[spans[i].kind], 1));
     if (!plan->frozen_master)
         return ZD_OK;
     return plan_span(

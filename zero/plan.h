@@ -5,7 +5,9 @@
  *   |- segment: sharded      trainable tensors that are cut over the ranks
  *   |- segment: persistent   trainable, below param_persistence_threshold:
  *   |                        cut for the optimizer, kept gathered for compute
- *   '- segment: frozen       no gradient, no state
+ *   |- segment: frozen       no gradient, no state
+ *   |- segment: codes        frozen weights in 4 or 8 bits, and ..
+ *   '- segment: scales       .. what decodes them (kernels/quant), in bytes
  *
  *   segment   | tensor a    pad | tensor b  pad |  pad to N * shard |
  *             |<-- 256 k  ----->|<--- 256 k --->|
@@ -14,6 +16,10 @@
  * Every tensor begins at a multiple of 256 elements in its segment and shards
  * are multiples of 256, so a piece of 256 that shares one norm term (and later
  * one 8-bit scale) never lies on two ranks and is the same at every world size.
+ *
+ * Codes and scales are cut alike, each array for itself: at multiples of 256
+ * bytes, not of a block. Who makes them reads the block that a cut goes through
+ * too (base.c).
  *
  * Source: Rajbhandari et al. 2020, arXiv:1910.02054, sections 5 and 7. */
 #ifndef ZD_ZERO_PLAN_H
@@ -29,17 +35,20 @@
 
 enum { ZERO_ALIGN = 256 };
 
+enum zero_part { ZERO_VALUES, ZERO_CODES, ZERO_SCALES };
+
 struct zero_segment {
     int unit;
     bool trainable, persistent;
+    enum zero_part part;        /* SCALES: its elements are bytes */
     struct array_format format; /* of its parameters */
     size_t count;               /* padded: world * shard_count */
     size_t shard_count;         /* elements of one rank's shard */
     size_t used;                /* elements up to the end of its last tensor */
-    /* Where it begins: in bytes in the arrays of its kind (sharded, persistent
-     * or frozen); in elements in those of all frozen segments' masters, or when
-     * trainable of all trainable segments (master, m, v, gradients). Arrays of
-     * whole segments, and arrays of one rank's shards. */
+    /* Where it begins: in bytes in the arrays of its kind (sharded, persistent,
+     * frozen, codes or scales); in elements in those of all frozen segments'
+     * masters, or when trainable of all trainable segments (master, m, v,
+     * gradients). Arrays of whole segments, and arrays of one rank's shards. */
     size_t full_offset, shard_offset;
     size_t state_full_offset, state_shard_offset;
 };
@@ -55,8 +64,10 @@ static inline size_t zero_segment_bytes(
 /* Where tensor id lies. */
 struct zero_place {
     int segment;
-    size_t offset; /* in the segment, a multiple of ZERO_ALIGN */
-    size_t blocks; /* Adam-mini: its first block in zero.blocks */
+    size_t offset;      /* in the segment, a multiple of ZERO_ALIGN */
+    int scales_segment; /* of one in codes: -1: it has none */
+    size_t scales;      /* in that segment */
+    size_t blocks;      /* Adam-mini: its first block in zero.blocks */
 };
 
 /* One call of the params hooks in the stage-3 program of a step (program.c). */
@@ -163,7 +174,9 @@ enum zd_status zero_plan_spans(
 
 /* Which projections (param_join) lie one behind the other in every layer, in
  * parameters and gradients alike: their sizes are multiples of ZERO_ALIGN, and
- * all or none of them train. The same at every stage, world and tier. */
+ * all or none of them train. Of those in codes: which lie so once decoded,
+ * where together they are no larger than the largest weight. The same at every
+ * stage, world and tier. */
 unsigned zero_joined(const struct zero_plan *plan);
 
 /* A run of elements of one tensor within one segment. */

@@ -13,6 +13,7 @@
  *   paged.c       the update of those that are spilled to the host
  *   offload.c     the engine's part of the step, when it has all states
  *   ranges.c      states and weights from outside: loading, saving
+ *   base.c        the base's codes and scales: made, loaded
  *   zero.c        create and destroy; the step
  *
  * What is planned before: plan_parts.h.
@@ -122,7 +123,7 @@ struct zero {
     int next_spread;         /* the next one that has not begun */
     uint64_t *spread;        /* by segment: its ticket; 0: none is under way */
     size_t spread_under_way; /* elements */
-    char *slots;               /* zero.params.slots */
+    char *slots;             /* zero.params.slots */
 
     /* grads.c */
     int micro;
@@ -303,6 +304,15 @@ struct offload_report paged_report_take(struct zero *zero);
 struct lane_memory paged_lane(
         const struct zero *zero, const struct run_memory *run, int lane,
         size_t begin, size_t count);
+
+/* --- base.c --------------------------------------------------------------- */
+
+/* This rank's codes and scales of what lies in codes, of weights from `source`;
+ * their digest is added to zero->base_digest. Collective, also with `so_far` a
+ * failure of this rank, which is passed on. */
+enum zd_status base_load(
+        struct zero *zero, const struct weight_source *source,
+        enum zd_status so_far);
 
 /* --- ranges.c ------------------------------------------------------------- */
 

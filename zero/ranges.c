@@ -74,6 +74,8 @@ static int list_ranges(
         struct zero_run run = {.id = -1};
         if (which == ZERO_SAVES && is_base(zero, s))
             continue;
+        if (plan->segments[s].part != ZERO_VALUES)
+            continue; /* base.c */
         if (which == ZERO_HOLDS && trains(zero, s))
             plan_state_part(plan, s, zero->rank, &begin, &end);
         while (zero_run_next(plan, s, begin, end, &run)) {
@@ -457,6 +459,7 @@ enum zd_status zero_load(struct zero *zero, const struct weight_source *source)
     zero->base_digest = 0;
     if (status == ZD_OK)
         status = load_weights(zero, source);
+    status = base_load(zero, source, status);
     ZD_TRY(comm_agree(zero->comm, status));
     int64_t digest = (int64_t)zero->base_digest;
     if (zero->plan->request.table->adapters)

@@ -16,9 +16,11 @@ static void place_params(
         struct segment_memory *memory)
 {
     const struct zero_plan *plan = zero->plan;
-    const char *name = !segment->trainable   ? "zero.params.frozen"
-                       : segment->persistent ? "zero.params.persistent"
-                                             : "zero.params";
+    const char *name = segment->part == ZERO_CODES    ? "zero.base.codes"
+                       : segment->part == ZERO_SCALES ? "zero.base.scales"
+                       : !segment->trainable          ? "zero.params.frozen"
+                       : segment->persistent          ? "zero.params.persistent"
+                                                      : "zero.params";
     char *base = zero_span(zero, name);
     if (plan->params_on_host && segment->trainable && !segment->persistent)
         return; /* the engine's */

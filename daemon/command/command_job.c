@@ -88,7 +88,7 @@ static enum zd_status read_config(
     if (model->config)
         return model_config_parse(
                 model->config, "[model.config]", ZD_ERR_CONFIG, config);
-    return model_config_read(model->path, config);
+    return model_config_read_stored(model->path, config);
 }
 
 enum zd_status command_data_inspect(

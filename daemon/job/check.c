@@ -204,7 +204,7 @@ static void check_model(struct job *job)
             return;
         }
     } else if (model->path && !model->config && fs_is_dir(model->path)) {
-        if (model_config_read(model->path, &config) != ZD_OK) {
+        if (job_read_config(&job->options, &config) != ZD_OK) {
             zd_error_clear(); /* told with the paths */
             return;
         }

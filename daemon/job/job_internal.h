@@ -61,6 +61,9 @@ void job_settle_optim(struct job *job);
 /* section_lora.c */
 void job_settle_lora(struct job *job);
 void job_check_lora(struct job *job);
+/* config.json of model.path; of a model stored quantised only with adapters. */
+enum zd_status job_read_config(
+        const struct train_job *options, struct model_config *config);
 /* `table`, of the model, becomes that of the adapted one. */
 void job_check_adapters(
         struct job *job, const struct model_config *config,

@@ -127,7 +127,7 @@ static void check_model_path(struct job *job)
         return;
     if (!fs_exists(model->path))
         tell_missing(job, place, "model", "model", model->path);
-    else if (model_config_read(model->path, &config) != ZD_OK)
+    else if (job_read_config(&job->options, &config) != ZD_OK)
         problem_take_record(&job->problems, place);
     else
         model_config_fini(&config);
@@ -217,7 +217,7 @@ static void check_template(struct job *job)
                     ? model_config_parse(
                               options->model.config, "[model.config]",
                               ZD_ERR_CONFIG, &config)
-                    : model_config_read(options->model.path, &config);
+                    : job_read_config(options, &config);
     if (status != ZD_OK) {
         problem_take_record(&job->problems, job_place(job, "model", "path"));
         return;

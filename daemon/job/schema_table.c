@@ -26,6 +26,13 @@ static const struct schema_choice model_inits[] = {
         {"pretrained", MODEL_PRETRAINED}, {"random", MODEL_RANDOM}, {0}};
 static const struct schema_choice lora_inits[] = {
         {"default", LORA_INIT_DEFAULT}, {"gaussian", LORA_INIT_GAUSSIAN}, {0}};
+static const struct schema_choice lora_bases[] = {
+        {"none", LORA_BASE_NONE},
+        {"nf4", LORA_BASE_NF4},
+        {"fp4", LORA_BASE_FP4},
+        {"int8", LORA_BASE_INT8},
+        {"fp8", LORA_BASE_FP8},
+        {0}};
 static const struct schema_choice attentions[] = {
         {"auto", ATTENTION_AUTO},
         {"cudnn", ATTENTION_CUDNN},
@@ -237,8 +244,8 @@ const struct schema_key schema_table[] = {
 {"lora", "use_dora", SCHEMA_BOOL, JOB(lora.use_dora), .help = "Train the lengths of rows apart from their directions (DoRA)"},
 {"lora", "init_lora_weights", SCHEMA_ENUM, JOB(lora.init_lora_weights), .choices = lora_inits, .help = "Of A: uniform within 1 / sqrt(inputs), or normal with 1 / r; B begins at 0"},
 {"lora", "loraplus_lr_ratio", SCHEMA_REAL, JOB(lora.loraplus_lr_ratio), .flags = SCHEMA_ABOVE_MIN, .max = 1e6, .help = "Learning rate of B over that of A (LoRA+)"},
-{"lora", "quantize_base", SCHEMA_STRING, UNAVAILABLE("none"), .help = "Quantise the frozen base"},
-{"lora", "double_quant", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Quantise the scales too"},
+{"lora", "quantize_base", SCHEMA_ENUM, JOB(lora.quantize_base), .choices = lora_bases, .help = "How the layers' frozen weights lie in memory: quantised as they are loaded (QLoRA), or as they are", .fallback = "`\"none\"`; of a model stored quantised, as it is stored"},
+{"lora", "double_quant", SCHEMA_BOOL, JOB(lora.double_quant), .help = "With nf4 and fp4: the scales of blocks in 8 bits too", .fallback = "`true`; of a model stored quantised, as it is stored"},
 {"lora", "rank_pattern", SCHEMA_TABLE, JOB(lora.rank_pattern), .help = "Ranks of some modules: pattern = rank, the first that matches"},
 {"lora", "alpha_pattern", SCHEMA_TABLE, JOB(lora.alpha_pattern), .help = "lora_alpha of some modules: pattern = alpha"},
 

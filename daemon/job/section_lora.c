@@ -21,6 +21,10 @@ static const char *const shared[] = {
         "alpha_pattern",
 };
 enum { SHARED = sizeof shared / sizeof shared[0] };
+/* .. and those that it has not. */
+static const char *const own[] = {
+        "loraplus_lr_ratio", "quantize_base", "double_quant"};
+enum { OWN = sizeof own / sizeof own[0] };
 
 static void list_given(struct job *job)
 {
@@ -39,6 +43,8 @@ void job_settle_lora(struct job *job)
     struct lora_options *lora = &job->options.lora;
     struct checkpoint_options *checkpoint = &job->options.checkpoint;
     list_given(job);
+    lora->gives_quantize_base = job_is_given(job, "lora", "quantize_base");
+    lora->gives_double_quant = job_is_given(job, "lora", "double_quant");
     if (lora->path && !job_is_given(job, "lora", "enabled")) {
         lora->enabled = true;
         job_derive(job, "lora", "enabled", "from lora.path");
@@ -46,8 +52,8 @@ void job_settle_lora(struct job *job)
     if (!lora->enabled) {
         for (int i = 0; i < SHARED; i++)
             job_leave_out(job, "lora", shared[i], "only with enabled = true");
-        job_leave_out(
-                job, "lora", "loraplus_lr_ratio", "only with enabled = true");
+        for (int i = 0; i < OWN; i++)
+            job_leave_out(job, "lora", own[i], "only with enabled = true");
         return;
     }
     if (!job_is_given(job, "checkpoint", "export")) {
@@ -74,8 +80,19 @@ void job_check_lora(struct job *job)
             tell(job, "checkpoint", "export",
                  "export = \"peft\" writes an adapter, and lora.enabled is "
                  "false");
+        if (options->lora.quantize_base != LORA_BASE_NONE)
+            tell(job, "lora", "quantize_base",
+                 "quantize_base without adapters: weights in codes do not "
+                 "train, and lora.enabled is false");
         return;
     }
+    if (options->lora.gives_double_quant && options->lora.double_quant &&
+        options->lora.gives_quantize_base &&
+        options->lora.quantize_base != LORA_BASE_NF4 &&
+        options->lora.quantize_base != LORA_BASE_FP4)
+        tell(job, "lora", "double_quant",
+             "double_quant is for the scales of nf4 and fp4, which "
+             "quantize_base is not");
     if (options->train.freeze_count)
         tell(job, "train", "freeze",
              "train.freeze and [lora]: with adapters the whole model is frozen "
@@ -95,7 +112,19 @@ static struct toml_place place_of(const struct job *job, const char *what)
             strncmp(what + 5, shared[i], length) == 0)
             place = job_place(job, "lora", shared[i]);
     }
+    for (int i = 0; i < OWN; i++)
+        if (strncmp(what, "lora.", 5) == 0 &&
+            strncmp(what + 5, own[i], strlen(own[i])) == 0)
+            place = job_place(job, "lora", own[i]);
     return place;
+}
+
+enum zd_status job_read_config(
+        const struct train_job *options, struct model_config *config)
+{
+    return options->lora.enabled
+                   ? model_config_read_stored(options->model.path, config)
+                   : model_config_read(options->model.path, config);
 }
 
 void job_check_adapters(
@@ -114,6 +143,9 @@ void job_check_adapters(
         status = lora_extend(config, &adapter, lora, table);
         peft_config_fini(&adapter);
     }
+    if (status == ZD_OK)
+        status = lora_quantise(
+                config, lora, train_stored_base(&job->options), table);
     if (status != ZD_OK)
         problem_take_record(
                 &job->problems, place_of(job, zd_error_get()->what));

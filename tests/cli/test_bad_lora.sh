@@ -17,6 +17,17 @@ PY
     printf '[lora]\npath = "adapter"\n' >>job.toml
 }
 
+# stored NAME LINE...: a model in codes, and adapters
+stored() {
+    rm -r model
+    cp -r "$fixtures/quant/$1" model
+    cp "$fixtures/llama/model/tokenizer.json" model
+    shift
+    lora "r = 2" "$@"
+}
+# broken FROM TO: of the same length, in every place of the model's file
+broken() { edit model/model.safetensors "s/$1/$2/g"; }
+
 row 'a target that is no module' 78 'E0326|job.toml|`q_prj`|"q_proj"' 'lora "target_modules = [\"q_prj\"]"'
 row 'an embedding as a target' 78 'E0326|`embed_tokens`|modules_to_save' 'lora "target_modules = [\"embed_tokens\"]"'
 row 'an embedding that a pattern takes in' 78 'E0326|embed_tokens' 'lora "target_modules = \".*\""'
@@ -32,7 +43,15 @@ row 'all of the inputs dropped' 78 'E0206|below 1' 'lora "lora_dropout = 1.0"'
 row 'a layer that is not there' 78 'E0326|9 is no layer|0 to 1' 'lora "layers_to_transform = [0, 9]"'
 row 'layers beside a pattern' 78 'E0326|layers_to_transform' 'lora "target_modules = \".*q_proj\"" "layers_to_transform = 0"'
 row 'a target that is a number' 78 'E0205|an array of names' 'lora "target_modules = 1"'
-row 'a quantised base' 78 'E0208|quantize_base' 'lora "quantize_base = \"nf4\""'
+row 'a format that is none' 78 'E0207|nf5|nf4' 'lora "quantize_base = \"nf5\""'
+row 'a quantised base without adapters' 78 'E0213|quantize_base|lora.enabled' : validate --job job.toml --set lora.quantize_base=nf4
+row 'scales of int8 in 8 bits' 78 'E0213|double_quant|nf4' 'lora "quantize_base = \"int8\"" "double_quant = true"'
+row 'a base stored in other codes' 78 'E0329|quantize_base = "nf4"|int8|remove the key' 'stored int8 "quantize_base = \"nf4\""'
+row 'a base stored in codes, and not wanted so' 78 'E0329|"none"|fp8' 'stored fp8 "quantize_base = \"none\""'
+row 'scales stored in other codes' 78 'E0329|double_quant = false|8 bits' 'stored nf4-nested "double_quant = false"'
+row 'a base in codes without adapters' 65 'E0304|quantization_config' 'stored int8' validate --job job.toml --set lora.enabled=false
+row 'a broken quant_state' 65 'E0331|quant_state|model.safetensors' 'stored nf4-nested; broken "\"blocksize\": 64" "\"blocksize\": 60"'
+row 'scales of another type' 65 'E0330|down_proj.SCB|I32|model.safetensors' 'stored int8; header model/model.safetensors "s/\(down_proj.SCB\":{\"dtype\":\"\)F32/\1I32/"'
 row 'frozen twice' 78 'E0213|freeze|modules_to_save' 'lora' validate --job job.toml --set 'train.freeze=["norm"]'
 row 'no masters' 78 'E0213|fp32 masters' 'lora' validate --job job.toml --set optim.master=none --set train.dtype=bf16
 row 'an adapter of a run without' 78 'E0213|export|lora.enabled' : validate --job job.toml --set checkpoint.export=peft

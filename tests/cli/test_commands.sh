@@ -102,7 +102,23 @@ for type in fp32 bf16 fp16; do
 done
 ok 'export --quantize nf4' eval "call 0 export $c -o nf4 --quantize nf4 --double-quant && grep -q bitsandbytes nf4/config.json"
 ok '  generate reads it' eval 'call 0 generate --model nf4 --prompt "The mill" --max-new-tokens 4 && [ -s out ]'
-ok '  a run does not train it' eval 'call 65 --job job.toml --set model.path=nf4 --set job.output_dir=no && has "quantization_config" err && [ ! -e no ]'
+ok '  a run without adapters does not train it' eval 'call 65 --job job.toml --set model.path=nf4 --set job.output_dir=no && has "quantization_config" err && [ ! -e no ]'
+adapt() { # OUT ARGUMENT...: three steps of adapters
+    local to=$1
+    shift
+    call 0 --job job.toml --set lora.enabled=true --set lora.r=4 --set job.output_dir="$to" "$@"
+}
+for format in nf4 int8; do
+    nested=
+    [ $format = nf4 ] && nested=--double-quant
+    ok "export --quantize $format, fp32 beside it" call 0 export $c -o stored-$format --quantize $format $nested --dtype fp32
+    ok '  adapters train on it' adapt on-$format --set model.path=stored-$format
+    ok '  as on what is quantised when it is loaded' eval \
+        'adapt by-$format --set model.path=fp32 --set lora.quantize_base=$format && cmp {on,by}-$format/peft/adapter_model.safetensors'
+    ok '  not as on what is not' eval \
+        'adapt without-$format --set model.path=fp32 && ! cmp -s {on,without}-$format/peft/adapter_model.safetensors'
+    ok '  generate with both' eval 'call 0 generate --model stored-$format --adapter on-$format/peft --prompt "The mill" --max-new-tokens 4 && [ -s out ]'
+done
 ok 'export --double-quant of nothing' call 64 export $c -o no --double-quant
 ok 'a checkpoint that was copied exports the same' eval 'cp -r $c moved && call 0 export moved -o hf3 && cmp hf/model.safetensors hf3/model.safetensors'
 

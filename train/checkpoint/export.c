@@ -43,7 +43,7 @@ static enum zd_status export_open(
         struct export *e, const struct export_request *request)
 {
     ZD_TRY(checkpoint_open(request->path, request->check, &e->checkpoint));
-    ZD_TRY(model_config_read(request->path, &e->config));
+    ZD_TRY(model_config_read_stored(request->path, &e->config));
     ZD_TRY(param_table_build(&e->config, NULL, 0, &e->table));
     if (checkpoint_is_adapter(e->checkpoint) && !request->merges)
         return ZD_OK;

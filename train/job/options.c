@@ -64,6 +64,12 @@ struct train_job train_job_default(void)
     };
 }
 
+const char *train_stored_base(const struct train_job *job)
+{
+    bool is_random = job->model.config || job->model.init == MODEL_RANDOM;
+    return is_random ? NULL : job->model.path;
+}
+
 const char *train_optimizer_name(enum optim_name name)
 {
     static const char *const names[] = {"adamw", "adam_mini", "lion", "sgd"};

@@ -40,6 +40,8 @@ enum { PLAN_NAME_MAX = 64 };
 /* As optim.name has it: "paged_adamw_8bit". */
 void plan_optimizer_name(
         const struct optim_options *optim, char out[PLAN_NAME_MAX]);
+/* What the base lies in: "nf4, scales in 8 bits"; "": not in codes. */
+void plan_base_name(const struct param_table *table, char out[PLAN_NAME_MAX]);
 /* What the job, and else this machine, lets a rank take. */
 struct plan_limits plan_limits_of(
         const struct train_job *job, int local_size,

@@ -13,6 +13,17 @@ void plan_optimizer_name(
                            : "");
 }
 
+void plan_base_name(const struct param_table *table, char out[PLAN_NAME_MAX])
+{
+    *out = 0;
+    for (int id = 0; id < table->count && !*out; id++)
+        if (param_in_codes(table, id))
+            snprintf(
+                    out, PLAN_NAME_MAX, "%s%s",
+                    quant_format_name(table->codes[id].format),
+                    table->codes[id].nested_block ? ", scales in 8 bits" : "");
+}
+
 void plan_checkpointing_name(
         struct checkpointing checkpointing, char out[PLAN_NAME_MAX])
 {

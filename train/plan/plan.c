@@ -12,7 +12,8 @@ static enum zd_status read_config(
     if (job->model.config)
         return model_config_parse(
                 job->model.config, "[model.config]", ZD_ERR_CONFIG, config);
-    return model_config_read(job->model.path, config);
+    return job->lora.enabled ? model_config_read_stored(job->model.path, config)
+                             : model_config_read(job->model.path, config);
 }
 
 static enum zd_status check_positions(
@@ -73,7 +74,10 @@ static enum zd_status plan_transport(
 static enum zd_status adapt(const struct train_job *job, struct job_plan *plan)
 {
     ZD_TRY(lora_config(&job->lora, &plan->adapter));
-    return lora_extend(&plan->config, &plan->adapter, &job->lora, &plan->table);
+    ZD_TRY(lora_extend(
+            &plan->config, &plan->adapter, &job->lora, &plan->table));
+    return lora_quantise(
+            &plan->config, &job->lora, train_stored_base(job), &plan->table);
 }
 
 enum zd_status plan_begin(

@@ -62,15 +62,16 @@ static enum zd_status plan_comm(
             .world = plan->world,
             .node_size = plan->node_size,
             .is_ordered = job->comm.reduce == COMM_REDUCE_ORDERED};
-    size_t sent = dtype_bytes(zero->request.dtype);
     size_t grad = dtype_bytes(zero->grad_dtype);
     bool adds = zero->grads_cut && !zero->grads_pass &&
                 zero->grad_dtype == DTYPE_FP32;
     for (int s = 0; s < zero->segment_count; s++) {
         const struct zero_segment *segment = &zero->segments[s];
-        size_t width = segment->trainable && grad > sent ? grad : sent;
-        if (segment->shard_count * width > needs.shard_bytes)
-            needs.shard_bytes = segment->shard_count * width;
+        size_t sent = zero_segment_bytes(segment, segment->shard_count);
+        if (segment->trainable && segment->shard_count * grad > sent)
+            sent = segment->shard_count * grad;
+        if (sent > needs.shard_bytes)
+            needs.shard_bytes = sent;
         if (segment->trainable &&
             segment->shard_count * grad > needs.reduce_bytes)
             needs.reduce_bytes = segment->shard_count * grad;

@@ -1,0 +1,45 @@
+/* codes.h - the codes of a base's weights, part by part: as a file stores them,
+ * or made of its values (kernels/quant).
+ *
+ * A weight is cut anywhere; made are whole blocks, rows or bands of tiles, so
+ * whoever asks for a part reads what its ends cut through too:
+ *
+ *   | band | band | band | ..      a range's codes, and the scales of what
+ *       |-- range --|              begins in it
+ *
+ * Values are those that `source` reads, not rounded. GPT-2's weights, (in,
+ * out), have codes of their transpose. */
+#ifndef ZD_MODEL_CODES_H
+#define ZD_MODEL_CODES_H
+
+#include "model/weights.h"
+
+struct codes_maker;
+
+/* For weights of `table` (param_in_codes), one after the other. All borrowed.
+ */
+enum zd_status codes_maker_create(
+        const struct model_config *config, const struct param_table *table,
+        const struct weight_source *source, struct codes_maker **maker_out);
+void codes_maker_destroy(struct codes_maker *maker);
+
+/* Is weight `id` stored in codes? Then it needs no codes_finish of others. */
+bool codes_are_stored(const struct codes_maker *maker, int id);
+
+/* Codes of elements [begin, end) of weight `id`, piece by piece in order:
+ * write(ctx, first element, count, codes). begin and end at whole bytes, or
+ * the weight's end. Sets scales[i] (quant_scale_count of them) of every block,
+ * row or tile that begins in the range; leaves the others alone. Of a weight
+ * that is stored in codes it sets none. By all threads of the caller. */
+typedef enum zd_status codes_write_fn(
+        void *ctx, size_t begin, size_t count, const uint8_t *codes);
+enum zd_status codes_make(
+        struct codes_maker *maker, int id, size_t begin, size_t end,
+        codes_write_fn *write, void *ctx, float *scales);
+
+/* What decodes weight `id` (quant_scale_bytes), of the scales of all. */
+enum zd_status codes_finish(
+        const struct codes_maker *maker, int id, const float *scales,
+        void *out);
+
+#endif

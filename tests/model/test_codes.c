@@ -1,0 +1,230 @@
+/* Codes and scales of a base's weights: of any cut those of the whole, made as
+ * kernels/quant makes them, or as a file stores them. */
+#include "model/codes.h"
+
+#include "kernels/kernels.h"
+#include "model/lora.h"
+#include "tests/model/tiny.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+
+enum { PATH_BYTES = 4000 };
+
+struct adapted {
+    struct model_config config;
+    struct param_table table;
+    struct weight_source source;
+    struct codes_maker *maker;
+};
+
+/* A fixture with adapters; its base in `base`, or as it is stored. */
+static void setup(struct adapted *m, const char *name, enum lora_base base)
+{
+    char dir[PATH_BYTES];
+    struct lora_options options = lora_options_default();
+    struct peft_config adapter;
+    options.r = 2;
+    options.quantize_base = base;
+    snprintf(dir, sizeof dir, "%s/%s", getenv("ZEROD_FIXTURES"), name);
+    tiny_must(model_config_read_stored(dir, &m->config));
+    tiny_must(param_table_build(&m->config, NULL, 0, &m->table));
+    tiny_must(lora_config(&options, &adapter));
+    tiny_must(lora_extend(&m->config, &adapter, &options, &m->table));
+    peft_config_fini(&adapter);
+    tiny_must(lora_quantise(&m->config, &options, dir, &m->table));
+    tiny_must(weights_open_hf(dir, &m->config, &m->table, NULL, &m->source));
+    tiny_must(codes_maker_create(&m->config, &m->table, &m->source, &m->maker));
+}
+
+static void teardown(struct adapted *m)
+{
+    codes_maker_destroy(m->maker);
+    weights_close(&m->source);
+    param_table_fini(&m->table);
+    model_config_fini(&m->config);
+}
+
+struct sink {
+    const struct quant_matrix *m;
+    uint8_t *codes;
+    size_t next;
+};
+
+static enum zd_status take(
+        void *ctx, size_t begin, size_t count, const uint8_t *codes)
+{
+    struct sink *sink = ctx;
+    cr_assert(begin == sink->next, "in order");
+    memcpy(sink->codes + quant_code_bytes(sink->m, begin), codes,
+           quant_code_bytes(sink->m, count));
+    sink->next = begin + count;
+    return ZD_OK;
+}
+
+/* The codes and what decodes them, of weight `id` in parts of `part`, each with
+ * scales of its own, which are added up. */
+static void make(
+        const struct adapted *m, int id, size_t part, uint8_t *codes,
+        void *decoding)
+{
+    const struct quant_matrix *matrix = &m->table.codes[id];
+    size_t total = quant_matrix_count(matrix);
+    size_t scale_count = quant_scale_count(matrix);
+    float *scales = calloc(scale_count, sizeof *scales);
+    float *own = malloc(scale_count * sizeof *own);
+    for (size_t at = 0; at < total; at += part) {
+        struct sink sink = {matrix, codes, at};
+        memset(own, 0, scale_count * sizeof *own);
+        size_t end = total - at < part ? total : at + part;
+        tiny_must(codes_make(m->maker, id, at, end, take, &sink, own));
+        cr_assert(sink.next == end);
+        for (size_t i = 0; i < scale_count; i++)
+            scales[i] += own[i];
+    }
+    tiny_must(codes_finish(m->maker, id, scales, decoding));
+    free(scales);
+    free(own);
+}
+
+/* Element i of the codes' order, of weights as they are read. */
+static size_t read_index(const struct adapted *m, int id, size_t i)
+{
+    const struct quant_matrix *matrix = &m->table.codes[id];
+    size_t columns = (size_t)matrix->columns;
+    return param_is_conv1d(&m->config, &m->table.params[id])
+                   ? i % columns * (size_t)matrix->rows + i / columns
+                   : i;
+}
+
+static float *values_of(const struct adapted *m, int id)
+{
+    size_t count = m->table.params[id].count;
+    float *read = malloc(count * sizeof *read);
+    float *values = malloc(count * sizeof *values);
+    tiny_must(m->source.read(m->source.ctx, id, 0, count, read));
+    for (size_t i = 0; i < count; i++)
+        values[i] = read[read_index(m, id, i)];
+    free(read);
+    return values;
+}
+
+/* As kernels/quant makes of the whole matrix. */
+static void encode(
+        const struct quant_matrix *m, const float *x, uint8_t *codes,
+        float *scales)
+{
+    size_t columns = (size_t)m->columns, rows = (size_t)m->rows;
+    if (quant_is_4bit(m))
+        quant_encode4(codes, scales, x, m->format, rows * columns, m->block);
+    for (size_t r = 0; r < rows && m->format == QUANT_INT8; r++)
+        scales[r] = quant_encode8(
+                (int8_t *)codes + r * columns, x + r * columns, columns);
+    for (size_t r = 0; r < rows && m->format == QUANT_FP8; r += QUANT_TILE)
+        quant_encode_fp8(
+                codes + r * columns,
+                scales + r / QUANT_TILE * quant_parts(columns, QUANT_TILE),
+                x + r * columns, rows - r < QUANT_TILE ? rows - r : QUANT_TILE,
+                columns);
+}
+
+static void compare_made(const struct adapted *m, int id)
+{
+    const struct quant_matrix *matrix = &m->table.codes[id];
+    size_t bytes = quant_code_bytes(matrix, quant_matrix_count(matrix));
+    size_t scale_bytes = quant_scale_bytes(matrix);
+    uint8_t *codes = malloc(2 * bytes), *scales = malloc(2 * scale_bytes);
+    float *of_blocks = malloc(quant_scale_count(matrix) * sizeof *of_blocks);
+    float *x = values_of(m, id);
+    encode(matrix, x, codes, of_blocks);
+    quant_store_scales(scales, of_blocks, matrix);
+    static const size_t parts[] = {512, 1536, 1 << 20};
+    for (int i = 0; i < 3; i++) {
+        make(m, id, parts[i], codes + bytes, scales + scale_bytes);
+        cr_assert(
+                memcmp(codes, codes + bytes, bytes) == 0, "%s by %zu",
+                m->table.params[id].name, parts[i]);
+        cr_assert(
+                memcmp(scales, scales + scale_bytes, scale_bytes) == 0,
+                "scales of %s by %zu", m->table.params[id].name, parts[i]);
+    }
+    free(codes);
+    free(scales);
+    free(of_blocks);
+    free(x);
+}
+
+Test(model_codes, of_any_cut_they_are_those_of_the_whole)
+{
+    static const char *const names[] = {"gpt2/model", "llama_odd/model"};
+    for (int n = 0; n < 2; n++)
+        for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
+            struct adapted m;
+            int found = 0;
+            setup(&m, names[n], (enum lora_base)base);
+            for (int id = 0; id < m.table.count; id++)
+                if (param_in_codes(&m.table, id)) {
+                    compare_made(&m, id);
+                    found++;
+                }
+            cr_assert(found == m.config.layers * (n ? 7 : 4));
+            teardown(&m);
+        }
+}
+
+/* What the table decodes them to is what the source reads. */
+static void compare_stored(const struct adapted *m, int id)
+{
+    const struct kernels *plain;
+    const struct quant_matrix *matrix = &m->table.codes[id];
+    size_t count = quant_matrix_count(matrix);
+    uint8_t *codes = malloc(quant_code_bytes(matrix, count));
+    void *scales = malloc(quant_scale_bytes(matrix));
+    float *x = values_of(m, id), *back = malloc(count * sizeof *back);
+    cr_assert(codes_are_stored(m->maker, id));
+    make(m, id, 1024, codes, scales);
+    tiny_must(kernels_plain(DTYPE_FP32, &plain));
+    tiny_must(plain->dequantise(NULL, back, codes, scales, matrix));
+    cr_assert(
+            memcmp(x, back, count * sizeof *x) == 0, "%s",
+            m->table.params[id].name);
+    free(codes);
+    free(scales);
+    free(x);
+    free(back);
+}
+
+Test(model_codes, of_a_model_stored_so_they_are_as_stored)
+{
+    static const char *const names[] = {
+            "quant/nf4-nested", "quant/gpt2-nf4", "quant/fp4", "quant/int8",
+            "quant/fp8"};
+    for (int n = 0; n < 5; n++) {
+        struct adapted m;
+        int found = 0;
+        setup(&m, names[n], LORA_BASE_NONE);
+        for (int id = 0; id < m.table.count; id++)
+            if (param_in_codes(&m.table, id)) {
+                compare_stored(&m, id);
+                found++;
+            }
+        cr_assert(found > 0, "%s", names[n]);
+        teardown(&m);
+    }
+}
+
+Test(model_codes, what_trains_and_what_is_no_layers_has_none)
+{
+    struct adapted m;
+    setup(&m, "llama_odd/model", LORA_BASE_NF4);
+    for (int id = 0; id < m.table.count; id++) {
+        const struct param *p = &m.table.params[id];
+        bool is_layers = p->unit > 0 && p->unit <= m.config.layers;
+        cr_assert(
+                param_in_codes(&m.table, id) ==
+                        (is_layers && p->dims == 2 && !p->trainable),
+                "%s", p->name);
+    }
+    teardown(&m);
+}

@@ -1,0 +1,246 @@
+/* base.c - a base in codes: each rank makes what it holds, or reads it where it
+ * is stored so.
+ *
+ *   weight   | block | block | block | block |
+ *   codes    |-- rank 0 --|-- rank 1 --|       cut at 256 bytes
+ *   scales   |-- rank 0 --|-- rank 1 --|       likewise, an array of its own
+ *
+ * A block's scale is told by the rank in whose codes the block begins. All
+ * ranks learn all scales of the weight at hand (nested ones are made of all of
+ * them), and keep what lies in their part. */
+#include "zero/private.h"
+
+#include "base/file/hash.h"
+#include "base/number/rng.h"
+#include "model/codes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DIGEST_BYTES = 256 };
+
+/* One weight, and this rank's part of it. */
+struct loading {
+    struct zero *zero;
+    int id;
+    const struct quant_matrix *matrix;
+    uint64_t tensor; /* rng_stream of its name */
+};
+
+/* Bytes of an array of the weight that lie in this rank's shard of a segment:
+ * [begin, end) of the array, whose first byte is `first` of the segment. */
+struct part {
+    size_t begin, end;
+    char *at; /* where byte `begin` goes */
+};
+
+static struct part part_of(
+        const struct zero *zero, int s, size_t first, size_t bytes)
+{
+    const struct zero_segment *segment = &zero->plan->segments[s];
+    size_t shard = zero_segment_bytes(segment, segment->shard_count);
+    size_t from = (size_t)zero->rank * shard, to = from + shard;
+    size_t begin = first > from ? first : from;
+    size_t end = first + bytes < to ? first + bytes : to;
+    if (begin >= end)
+        return (struct part){0};
+    return (struct part){
+            begin - first, end - first,
+            (char *)zero->memory[s].shard + (begin - from)};
+}
+
+/* Of an array from byte `begin` of it on, a multiple of DIGEST_BYTES: the sum
+ * of digests of pieces, each with its place, as of what is read as values. Any
+ * cut has the same sum. */
+struct digest {
+    uint64_t seed, sum;
+    size_t at; /* bytes so far of the array */
+    unsigned char piece[DIGEST_BYTES];
+};
+
+static void digest_end_piece(struct digest *d)
+{
+    size_t used = d->at % DIGEST_BYTES, whole = used ? used : DIGEST_BYTES;
+    d->sum += hash_64(d->piece, whole, d->seed ^ (d->at - whole));
+}
+
+static void digest_add(struct digest *d, const void *data, size_t bytes)
+{
+    const unsigned char *from = data;
+    while (bytes) {
+        size_t used = d->at % DIGEST_BYTES, room = DIGEST_BYTES - used;
+        size_t n = bytes < room ? bytes : room;
+        memcpy(d->piece + used, from, n);
+        d->at += n;
+        from += n;
+        bytes -= n;
+        if (d->at % DIGEST_BYTES == 0)
+            digest_end_piece(d);
+    }
+}
+
+/* Nothing more comes. */
+static uint64_t digest_end(struct digest *d)
+{
+    if (d->at % DIGEST_BYTES)
+        digest_end_piece(d);
+    return d->sum;
+}
+
+static enum zd_status put(
+        const struct zero *zero, void *to, const void *from, size_t bytes)
+{
+    if (!zero->plan->params_on_host)
+        return device_write(to, from, bytes);
+    memcpy(to, from, bytes);
+    return ZD_OK;
+}
+
+/* --- codes ---------------------------------------------------------------- */
+
+struct codes_part {
+    const struct loading *l;
+    struct part part;
+    struct digest digest;
+};
+
+static enum zd_status write_codes(
+        void *ctx, size_t begin, size_t count, const uint8_t *codes)
+{
+    struct codes_part *c = ctx;
+    size_t at = quant_code_bytes(c->l->matrix, begin);
+    size_t bytes = quant_code_bytes(c->l->matrix, count);
+    digest_add(&c->digest, codes, bytes);
+    return put(c->l->zero, c->part.at + (at - c->part.begin), codes, bytes);
+}
+
+static enum zd_status make_codes(
+        const struct loading *l, struct codes_maker *maker, float *scales)
+{
+    const struct zero_place *place = &l->zero->plan->places[l->id];
+    const struct zero_segment *segment =
+            &l->zero->plan->segments[place->segment];
+    size_t count = quant_matrix_count(l->matrix);
+    size_t packed = (size_t)segment->format.packed;
+    struct codes_part c = {
+            .l = l,
+            .part =
+                    part_of(l->zero, place->segment,
+                            zero_segment_bytes(segment, place->offset),
+                            quant_code_bytes(l->matrix, count)),
+            .digest.seed = l->tensor};
+    size_t end = c.part.end * packed;
+    c.digest.at = c.part.begin;
+    ZD_TRY(codes_make(
+            maker, l->id, c.part.begin * packed, end < count ? end : count,
+            write_codes, &c, scales));
+    l->zero->base_digest += digest_end(&c.digest);
+    return ZD_OK;
+}
+
+/* --- scales --------------------------------------------------------------- */
+
+/* Each is some rank's alone, and nothing on the others: sums of their bits are
+ * the bits. */
+static enum zd_status share_scales(
+        struct zero *zero, float *scales, size_t words)
+{
+    _Static_assert(2 * sizeof *scales == sizeof(int64_t), "two in a word");
+    if (zero->world == 1)
+        return ZD_OK;
+    return comm_all_reduce_i64(
+            zero->comm, (int64_t *)(void *)scales, words, COMM_SUM);
+}
+
+static enum zd_status keep_scales(
+        const struct loading *l, const struct codes_maker *maker,
+        const float *scales, char *decoding)
+{
+    const struct zero_place *place = &l->zero->plan->places[l->id];
+    struct part part =
+            part_of(l->zero, place->scales_segment, place->scales,
+                    quant_scale_bytes(l->matrix));
+    if (part.begin == part.end)
+        return ZD_OK;
+    struct digest digest = {.seed = ~l->tensor, .at = part.begin};
+    ZD_TRY(codes_finish(maker, l->id, scales, decoding));
+    digest_add(&digest, decoding + part.begin, part.end - part.begin);
+    l->zero->base_digest += digest_end(&digest);
+    return put(l->zero, part.at, decoding + part.begin, part.end - part.begin);
+}
+
+/* --- all ------------------------------------------------------------------ */
+
+/* Memory for the largest weight. */
+struct rooms {
+    int64_t *scales; /* of all its blocks, two in a word */
+    char *decoding;
+};
+
+static enum zd_status rooms_take(
+        const struct param_table *table, struct rooms *rooms)
+{
+    size_t words = 0, bytes = 0;
+    for (int id = 0; id < table->count; id++) {
+        if (!param_in_codes(table, id))
+            continue;
+        size_t own = quant_parts(quant_scale_count(&table->codes[id]), 2);
+        size_t decoding = quant_scale_bytes(&table->codes[id]);
+        words = own > words ? own : words;
+        bytes = decoding > bytes ? decoding : bytes;
+    }
+    rooms->scales = malloc((words + 1) * sizeof *rooms->scales);
+    rooms->decoding = malloc(bytes + 1);
+    if (rooms->scales && rooms->decoding)
+        return ZD_OK;
+    return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory loading a base");
+}
+
+/* What one rank cannot do must not leave the others in a sum: it goes on with
+ * them, and does nothing more. */
+static enum zd_status load_weight(
+        const struct loading *l, struct codes_maker *maker,
+        const struct rooms *rooms, bool is_shared, enum zd_status status)
+{
+    size_t words = quant_parts(quant_scale_count(l->matrix), 2);
+    float *scales = (float *)(void *)rooms->scales;
+    memset(rooms->scales, 0, words * sizeof *rooms->scales);
+    if (status == ZD_OK)
+        status = make_codes(l, maker, scales);
+    if (is_shared) {
+        enum zd_status shared = share_scales(l->zero, scales, words);
+        status = status == ZD_OK ? shared : status;
+    }
+    if (status == ZD_OK)
+        status = keep_scales(l, maker, scales, rooms->decoding);
+    return status;
+}
+
+enum zd_status base_load(
+        struct zero *zero, const struct weight_source *source,
+        enum zd_status so_far)
+{
+    const struct param_table *table = zero->plan->request.table;
+    struct codes_maker *maker = NULL;
+    struct rooms rooms = {0};
+    if (!table->codes)
+        return so_far;
+    enum zd_status status = rooms_take(table, &rooms);
+    if (status == ZD_OK)
+        status = codes_maker_create(
+                zero->plan->request.config, table, source, &maker);
+    status = comm_agree(zero->comm, status);
+    for (int id = 0; id < table->count && status == ZD_OK; id++) {
+        if (!param_in_codes(table, id))
+            continue;
+        struct loading l = {
+                zero, id, &table->codes[id],
+                rng_stream(table->params[id].name)};
+        so_far = load_weight(
+                &l, maker, &rooms, !codes_are_stored(maker, id), so_far);
+    }
+    codes_maker_destroy(maker);
+    free(rooms.scales);
+    free(rooms.decoding);
+    return status == ZD_OK ? so_far : status;
+}
