@@ -1,6 +1,7 @@
 /* test_adapters.c - 20 AdamW steps of a fixture's adapter against PEFT and
  * PyTorch (tests/reference/make_adapters.py): losses, gradient norms, the
- * adapter that is written; the same bits at every stage; losses in bf16.
+ * adapter that is written; the same bits at every stage; losses in bf16; losses
+ * over a base in codes against PEFT over what they decode to (make_qlora.py).
  *
  *   test_adapters FIXTURE KIND   the folders below tests/fixtures: KIND is
  * lora, or dora, at fewer worlds and stages */
@@ -27,22 +28,27 @@ static double tolerance(const struct expected *expected, const char *name)
 
 /* The largest relative difference of a column; infinite when rows are missing.
  */
-static double worst_of(
-        const struct expected *expected, const char *dir, const char *key)
+static double worst_among(const json_t *steps, const char *dir, const char *key)
 {
     double *values, worst = 0;
     int count = job_threads_column(dir, key, &values);
-    if (count != (int)json_array_size(expected->steps))
+    if (count != (int)json_array_size(steps))
         worst = INFINITY;
     for (int i = 0; i < count && worst < INFINITY; i++) {
-        double want = json_number_value(json_object_get(
-                json_array_get(expected->steps, (size_t)i), key));
+        double want = json_number_value(
+                json_object_get(json_array_get(steps, (size_t)i), key));
         double difference = fabs(values[i] - want) / fabs(want);
         if (!(difference <= worst))
             worst = isnan(difference) ? INFINITY : difference;
     }
     free(values);
     return worst;
+}
+
+static double worst_of(
+        const struct expected *expected, const char *dir, const char *key)
+{
+    return worst_among(expected->steps, dir, key);
 }
 
 static bool is_excepted(
@@ -181,6 +187,34 @@ static void check_bf16(const struct expected *expected, int world, int stage)
     fs_remove_tree(dir);
 }
 
+static void check_quantised(const struct expected *expected)
+{
+    static const char *const formats[] = {"nf4", "fp4", "int8", "fp8"};
+    char path[PATH_MAX];
+    json_t *all = NULL;
+    snprintf(
+            path, sizeof path, "tests/fixtures/%s/lora/quantised.json",
+            expected->fixture);
+    bool is_read = json_parse_file(path, 1 << 22, &all) == ZD_OK;
+    for (int i = 0; i < 4; i++) {
+        char format[48];
+        const char *dir = job_threads_dir();
+        const char *sets[] = {
+                format, "checkpoint.export=none", "checkpoint.save_strategy=no",
+                NULL};
+        const json_t *steps = json_object_get(all, formats[i]);
+        snprintf(format, sizeof format, "lora.quantize_base=%s", formats[i]);
+        bool ran = is_read && run(expected, 2, 3, sets, dir) == ZD_OK;
+        double loss = ran ? worst_among(steps, dir, "loss") : INFINITY;
+        double other = ran ? worst_of(expected, dir, "loss") : 0;
+        tap_ok(loss <= 1e-5 && other > 3e-5,
+               "%s over %s: loss %.2g, and %.2g from what it is over the base",
+               expected->fixture, formats[i], loss, other);
+        fs_remove_tree(dir);
+    }
+    json_decref(all);
+}
+
 int main(int argc, char **argv)
 {
     char path[PATH_MAX], first[PATH_MAX];
@@ -216,6 +250,7 @@ int main(int argc, char **argv)
     }
     check_merged(&expected);
     check_bf16(&expected, 2, 3);
+    check_quantised(&expected);
     remove(first);
     json_decref(expected.json);
     return tap_done();

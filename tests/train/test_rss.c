@@ -1,5 +1,6 @@
 /* test_rss.c - what the process takes is what the plan says: resident memory
- * stays below planned + 150 MB, and a step touches 95 % of the arenas.
+ * stays below planned + 150 MB, and a step touches 95 % of the arenas; also
+ * where a base is quantised as it is loaded.
  *
  *   test_rss ZEROD         the binary, run as a child in one process */
 #include "base/file/fs.h"
@@ -15,8 +16,10 @@
 enum { ALLOWED = 150 * 1000 * 1000 };
 
 static int run_zerod(
-        const char *zerod, const char *stage, const char *dir, long *rss_out)
+        const char *zerod, const char *stage, const char *base, const char *dir,
+        long *rss_out)
 {
+    const char *lora = base ? "lora.enabled=true" : "lora.enabled=false";
     char out[PATH_MAX], cache[PATH_MAX];
     struct rusage usage;
     int status;
@@ -30,7 +33,8 @@ static int run_zerod(
             _exit(126);
         execl(zerod, zerod, "--job", "tests/train/middle.toml", "--set", out,
               "--set", cache, "--set", stage, "--set", "checkpoint.export=none",
-              "--set", "checkpoint.save_steps=1", (char *)NULL);
+              "--set", "checkpoint.save_steps=1", "--set", lora, "--set",
+              base ? base : lora, (char *)NULL);
         _exit(127);
     }
     if (child < 0 || wait4(child, &status, 0, &usage) != child)
@@ -57,19 +61,26 @@ static long planned_bytes(const char *dir)
 
 int main(int argc, char **argv)
 {
-    static const char *const stages[] = {"zero.stage=0", "zero.stage=3"};
+    static const struct {
+        const char *stage, *base;
+    } cases[] = {
+            {"zero.stage=0", NULL},
+            {"zero.stage=3", NULL},
+            {"zero.stage=0", "lora.quantize_base=nf4"},
+            {"zero.stage=0", "lora.quantize_base=fp8"}};
     if (argc != 2)
         return 64;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         long rss = 0;
         const char *dir = job_threads_dir();
-        int code = run_zerod(argv[1], stages[i], dir, &rss);
+        const char *name = cases[i].base ? cases[i].base : cases[i].stage;
+        int code = run_zerod(argv[1], cases[i].stage, cases[i].base, dir, &rss);
         long planned = planned_bytes(dir);
-        tap_ok(code == 0 && planned > 0, "%s runs (exit %d)", stages[i], code);
+        tap_ok(code == 0 && planned > 0, "%s runs (exit %d)", name, code);
         tap_ok(rss <= planned + ALLOWED,
-               "%s: resident %ld MB, planned %ld MB and 150 for the rest",
-               stages[i], rss / 1000000, planned / 1000000);
-        tap_ok(rss >= planned * 95 / 100, "%s: the arenas are used", stages[i]);
+               "%s: resident %ld MB, planned %ld MB and 150 for the rest", name,
+               rss / 1000000, planned / 1000000);
+        tap_ok(rss >= planned * 95 / 100, "%s: the arenas are used", name);
         fs_remove_tree(dir);
     }
     return tap_done();

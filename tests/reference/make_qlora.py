@@ -1,0 +1,89 @@
+"""tests/fixtures/MODEL/lora/quantised.json for each model of make_adapters.py: 20 steps of its adapter by PEFT + PyTorch over a base
+whose layers' linear weights are what bitsandbytes' Python definition (nf4, fp4: blocks of 64, nested; int8) or tiles of fp8 make of
+them: losses and gradient norms by format.
+
+Run it after make_adapters.py, with bitsandbytes beside peft (make_qlora.py [MODEL..])."""
+
+import json
+import os
+import sys
+
+import torch
+import bitsandbytes.functional as F
+from tokenizers import Tokenizer
+from transformers.pytorch_utils import Conv1D
+
+import make_adapters as ma
+import make_models as mm
+import make_quantised as mq
+
+
+def nested_4bit(kind):
+    values = F.get_4bit_type(kind, device="cpu")
+
+    def back(w):
+        codes, absmax = mq.quantize4(w.flatten(), 64, kind)
+        offset = absmax.double().mean().float()
+        nested, scales = mq.nest(absmax, offset)
+        absmax = F.create_dynamic_map()[nested.long()] * scales.repeat_interleave(256)[:nested.numel()] + offset
+        index = torch.stack([codes >> 4, codes & 15], dim=1).flatten()[:w.numel()]
+        return (values[index.long()] * absmax.repeat_interleave(64)[:w.numel()]).reshape(w.shape)
+    return back
+
+
+def int8(w):
+    scb = w.abs().max(dim=1).values
+    q = torch.round(w * (127.0 / scb.unsqueeze(-1)))
+    return q * scb.view(-1, 1) * 7.874015718698502e-3
+
+
+def fp8(w):
+    rows, columns = w.shape
+    padded = torch.zeros(-(-rows // 128) * 128, -(-columns // 128) * 128)
+    padded[:rows, :columns] = w
+    tiles = padded.reshape(padded.shape[0] // 128, 128, -1, 128)
+    scale = tiles.abs().amax(dim=(1, 3))[:, None, :, None] / 448
+    return ((tiles / scale).to(torch.float8_e4m3fn).float() * scale).reshape(padded.shape)[:rows, :columns]
+
+
+FORMATS = {"nf4": nested_4bit("nf4"), "fp4": nested_4bit("fp4"), "int8": int8, "fp8": fp8}
+
+
+def over(back):
+    """What make_adapters takes as a base: its layers' linear weights there and back."""
+    def base_of(spec, folder):
+        model = mm.load_model(spec, folder, torch.float32)
+        with torch.no_grad():
+            for name, module in model.named_modules():
+                if name.endswith("lm_head"):
+                    continue
+                if isinstance(module, torch.nn.Linear):
+                    module.weight.copy_(back(module.weight))
+                elif isinstance(module, Conv1D):
+                    module.weight.copy_(back(module.weight.t().contiguous()).t())
+        return model
+    return base_of
+
+
+def make(name):
+    spec, home = mm.MODELS[name], os.path.join(mm.FIXTURES, name)
+    folder, model_dir = os.path.join(home, "lora"), os.path.join(home, "model")
+    doc, config = spec.tokenizer()
+    tokenizer = Tokenizer.from_str(json.dumps(doc))
+    eos = config["eos_token"]
+    spec.eos = tokenizer.token_to_id(eos["content"] if isinstance(eos, dict) else eos)
+    samples = mm.cut_samples(spec, mm.encode_documents(spec, tokenizer, spec.eos))
+    out = {}
+    for kind, back in FORMATS.items():
+        ma.base_of = over(back)
+        out[kind], _ = ma.train(name, spec, samples, model_dir, folder)
+    with open(os.path.join(folder, "quantised.json"), "w") as f:
+        json.dump(out, f)
+        f.write("\n")
+    print(name, {kind: (rows[0]["loss"], rows[-1]["loss"]) for kind, rows in out.items()})
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] or ma.CASES:
+        make(name)
