@@ -31,6 +31,7 @@ JSON
 llama Llama-3.2-1B 2048 8192 16 32 64 true
 llama Llama-3.2-3B 3072 8192 28 24 128 true
 llama Llama-3.1-8B 4096 14336 32 32 128 false
+llama Llama-3.1-70B 8192 28672 80 64 128 false
 tokenizers=$2/tests/fixtures/tokenizers
 cp "$tokenizers"/gpt2/tokenizer*.json models/gpt2-xl
 cp "$tokenizers"/qwen2/tokenizer*.json models/Qwen3-0.6B
@@ -53,6 +54,26 @@ done
 for name in qwen3-0.6b-lora llama-3.2-1b-lora; do
     ok "$name fits" refused 0 'trained)' "$zerod" plan --job "$recipes/$name.toml" --world 1
 done
+# fits WORLD RECIPE ARGUMENT...: on GPUs, driver and libraries included
+fits() {
+    local world=$1 recipe=$2
+    shift 2
+    refused 0 'zero.base.codes' "$zerod" plan --job "$recipes/$recipe.toml" --world "$world" --set device.backend=cuda "$@"
+}
+ok "llama-3.1-8b-qlora fits" fits 1 llama-3.1-8b-qlora
+ok "llama-3.1-70b-qlora-48gb fits" fits 1 llama-3.1-70b-qlora-48gb
+ok "llama-3.1-70b-qlora-2x24gb fits" fits 2 llama-3.1-70b-qlora-2x24gb
+one=(--set train.per_device_train_batch_size=1 --set train.global_batch_size=1)
+host=(--set offload.params=cpu --set offload.optimizer=cpu --set offload.activations=cpu)
+ok "8B in 4 bits, one sequence of 2048, fits 7.5 GiB" fits 1 llama-3.1-8b-qlora "${one[@]}" --set device.memory_limit=7.5GiB
+ok "  and sixteen, with their gradients added up in fp32, and paged states" fits 1 llama-3.1-8b-qlora "${one[@]}" \
+    --set train.global_batch_size=16 --set optim.name=paged_adamw_8bit --set device.memory_limit=7.5GiB
+ok "  with parameters and activations on the host 3 GiB" fits 1 llama-3.1-8b-qlora "${one[@]}" "${host[@]}" \
+    --set device.memory_limit=3GiB
+ok "70B in 4 bits, with activations on the host, fits 41 GiB" fits 1 llama-3.1-70b-qlora-48gb "${one[@]}" \
+    --set device.memory_limit=41GiB
+ok "  with parameters too 5 GiB" fits 1 llama-3.1-70b-qlora-48gb "${one[@]}" "${host[@]}" --set device.memory_limit=5GiB \
+    --set device.host_memory_limit=48GiB
 ok "gpt2-xl-12gb fits 6 GiB, adding gradients up on the host" refused 0 'offload.accumulators' \
     "$zerod" plan --job "$recipes/gpt2-xl-12gb.toml" --world 1 --set device.memory_limit=6GiB
 ok "too little host memory is refused with the NVMe setting that fits" refused 69 'set offload.optimizer=nvme' \
