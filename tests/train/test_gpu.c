@@ -1,7 +1,7 @@
 /* test_gpu.c - whole jobs on a GPU, or on its stand-in: against the CPU, and
  * with what is offloaded against what is not.
  *
- *   test_gpu parity | parity_all | offload | worlds | resume
+ *   test_gpu parity | parity_all | offload | worlds | resume | adapters
  *   test_gpu products     on the stand-in only, which counts; and TF32
  *   test_gpu races        what moves beside the kernels, for a thread sanitizer
  *
@@ -306,6 +306,45 @@ static void test_worlds(void)
     }
 }
 
+/* Adapters, on a base as it is and on one in codes; ranks that gather codes,
+ * and codes that come from the host. */
+static void test_adapters(void)
+{
+    static const struct {
+        const char *fixture, *base, *dtype;
+        int world;
+        const char *more[5];
+    } cases[] = {
+            {"llama", "none", "fp32", 1, {NULL}},
+            {"llama", "nf4", "fp32", 1, {NULL}},
+            {"qwen2", "nf4", "bf16", 1, {"train.gradient_checkpointing=full"}},
+            {"llama_odd", "int8", "fp32", 2, {"zero.stage=3"}},
+            {"gpt2", "fp8", "fp32", 1, {NULL}},
+            {"qwen3",
+             "fp4",
+             "fp32",
+             2,
+             {"zero.stage=3", "offload.optimizer=cpu", "offload.params=cpu"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char format[40], type[24], what[80];
+        const char *sets[SETS] = {
+                "lora.enabled=true", "lora.r=3", "lora.lora_dropout=0.1",
+                format, type};
+        snprintf(format, sizeof format, "lora.quantize_base=%s", cases[i].base);
+        snprintf(type, sizeof type, "train.dtype=%s", cases[i].dtype);
+        for (int k = 0; k < 5 && cases[i].more[k]; k++)
+            sets[5 + k] = cases[i].more[k];
+        snprintf(
+                what, sizeof what, "adapters, base %s, %s, world %d",
+                cases[i].base, cases[i].dtype, cases[i].world);
+        bool is_wide = strcmp(cases[i].dtype, "fp32") == 0;
+        compare((struct comparison){
+                cases[i].fixture, what, two_steps, sets, cases[i].world, 2,
+                is_wide ? 1e-5 : 1e-2, is_wide ? 1e-4 : 1e-1, false});
+    }
+}
+
 /* Saved by so many ranks, read by so many others. */
 static void test_resume_worlds(void)
 {
@@ -433,6 +472,8 @@ int main(int argc, char **argv)
         test_parity_all();
     else if (strcmp(part, "offload") == 0)
         test_offload();
+    else if (strcmp(part, "adapters") == 0)
+        test_adapters();
     else if (strcmp(part, "worlds") == 0)
         test_worlds();
     else if (strcmp(part, "races") == 0)
