@@ -319,6 +319,21 @@ enum zd_status param_table_build(
     return ZD_OK;
 }
 
+size_t param_code_bytes(const struct param_table *table, int id, size_t count)
+{
+    return quant_code_bytes(&table->codes[id], count);
+}
+
+size_t param_scale_bytes(const struct param_table *table, int id)
+{
+    return quant_scale_bytes(&table->codes[id]);
+}
+
+size_t param_scale_count(const struct param_table *table, int id)
+{
+    return quant_scale_count(&table->codes[id]);
+}
+
 int param_codes_packed(const struct param_table *table)
 {
     for (int id = 0; id < table->count; id++)

@@ -108,6 +108,11 @@ static inline int param_scales(const struct param_table *table, int id)
 {
     return table->count + id;
 }
+/* Of weight `id`: bytes of the codes of `count` elements, of what decodes them,
+ * and how many blocks, rows or tiles have a scale (kernels/quant). */
+size_t param_code_bytes(const struct param_table *table, int id, size_t count);
+size_t param_scale_bytes(const struct param_table *table, int id);
+size_t param_scale_count(const struct param_table *table, int id);
 /* Codes in a byte; 0: nothing lies in codes. */
 int param_codes_packed(const struct param_table *table);
 /* Elements of the largest weight in codes; of all that `id` is joined with. */

@@ -23,9 +23,19 @@ enum { DIGEST_BYTES = 256 };
 struct loading {
     struct zero *zero;
     int id;
-    const struct quant_matrix *matrix;
     uint64_t tensor; /* rng_stream of its name */
 };
+
+static const struct param_table *table_of(const struct loading *l)
+{
+    return l->zero->plan->request.table;
+}
+
+/* Scales, two in a word. */
+static size_t word_count(const struct param_table *table, int id)
+{
+    return (param_scale_count(table, id) + 1) / 2;
+}
 
 /* Bytes of an array of the weight that lie in this rank's shard of a segment:
  * [begin, end) of the array, whose first byte is `first` of the segment. */
@@ -108,8 +118,8 @@ static enum zd_status write_codes(
         void *ctx, size_t begin, size_t count, const uint8_t *codes)
 {
     struct codes_part *c = ctx;
-    size_t at = quant_code_bytes(c->l->matrix, begin);
-    size_t bytes = quant_code_bytes(c->l->matrix, count);
+    size_t at = param_code_bytes(table_of(c->l), c->l->id, begin);
+    size_t bytes = param_code_bytes(table_of(c->l), c->l->id, count);
     digest_add(&c->digest, codes, bytes);
     return put(c->l->zero, c->part.at + (at - c->part.begin), codes, bytes);
 }
@@ -120,14 +130,14 @@ static enum zd_status make_codes(
     const struct zero_place *place = &l->zero->plan->places[l->id];
     const struct zero_segment *segment =
             &l->zero->plan->segments[place->segment];
-    size_t count = quant_matrix_count(l->matrix);
+    size_t count = table_of(l)->params[l->id].count;
     size_t packed = (size_t)segment->format.packed;
     struct codes_part c = {
             .l = l,
             .part =
                     part_of(l->zero, place->segment,
                             zero_segment_bytes(segment, place->offset),
-                            quant_code_bytes(l->matrix, count)),
+                            param_code_bytes(table_of(l), l->id, count)),
             .digest.seed = l->tensor};
     size_t end = c.part.end * packed;
     c.digest.at = c.part.begin;
@@ -159,7 +169,7 @@ static enum zd_status keep_scales(
     const struct zero_place *place = &l->zero->plan->places[l->id];
     struct part part =
             part_of(l->zero, place->scales_segment, place->scales,
-                    quant_scale_bytes(l->matrix));
+                    param_scale_bytes(table_of(l), l->id));
     if (part.begin == part.end)
         return ZD_OK;
     struct digest digest = {.seed = ~l->tensor, .at = part.begin};
@@ -184,8 +194,8 @@ static enum zd_status rooms_take(
     for (int id = 0; id < table->count; id++) {
         if (!param_in_codes(table, id))
             continue;
-        size_t own = quant_parts(quant_scale_count(&table->codes[id]), 2);
-        size_t decoding = quant_scale_bytes(&table->codes[id]);
+        size_t own = word_count(table, id);
+        size_t decoding = param_scale_bytes(table, id);
         words = own > words ? own : words;
         bytes = decoding > bytes ? decoding : bytes;
     }
@@ -202,7 +212,7 @@ static enum zd_status load_weight(
         const struct loading *l, struct codes_maker *maker,
         const struct rooms *rooms, bool is_shared, enum zd_status status)
 {
-    size_t words = quant_parts(quant_scale_count(l->matrix), 2);
+    size_t words = word_count(table_of(l), l->id);
     float *scales = (float *)(void *)rooms->scales;
     memset(rooms->scales, 0, words * sizeof *rooms->scales);
     if (status == ZD_OK)
@@ -233,9 +243,7 @@ enum zd_status base_load(
     for (int id = 0; id < table->count && status == ZD_OK; id++) {
         if (!param_in_codes(table, id))
             continue;
-        struct loading l = {
-                zero, id, &table->codes[id],
-                rng_stream(table->params[id].name)};
+        struct loading l = {zero, id, rng_stream(table->params[id].name)};
         so_far = load_weight(
                 &l, maker, &rooms, !codes_are_stored(maker, id), so_far);
     }
