@@ -133,6 +133,23 @@ static enum zd_status check_agreement(
     return ZD_OK;
 }
 
+/* What is written of DoRA has the lengths of the base's rows, and of weights in
+ * codes nobody has them at hand then but where they are stored so. */
+static enum zd_status check_dora(const struct param_table *table)
+{
+    for (int id = 0; id < table->count; id++)
+        if (param_has_adapter(table, id) &&
+            table->adapters[id].magnitude >= 0) {
+            ZD_FAIL(ZD_ERR_CONFIG, "E0213",
+                    "lora.quantize_base and DoRA: its lengths of rows are "
+                    "those of a base as it is stored");
+            zd_fail_help(
+                    "use_dora = false, or a model that is stored in codes");
+            return ZD_ERR_CONFIG;
+        }
+    return ZD_OK;
+}
+
 /* --- all ------------------------------------------------------------------ */
 
 static enum zd_status fill(
@@ -140,11 +157,12 @@ static enum zd_status fill(
         const char *dir, struct param_table *table)
 {
     if (!dir || !config->is_quantised) {
-        if (options->quantize_base != LORA_BASE_NONE)
-            make_all(
-                    config, format_of(options->quantize_base),
-                    options->double_quant, table);
-        return ZD_OK;
+        if (options->quantize_base == LORA_BASE_NONE)
+            return ZD_OK;
+        make_all(
+                config, format_of(options->quantize_base),
+                options->double_quant, table);
+        return check_dora(table);
     }
     ZD_TRY(read_stored(config, dir, table));
     const struct quant_matrix *first = first_of(table);

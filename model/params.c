@@ -342,6 +342,14 @@ int param_codes_packed(const struct param_table *table)
     return 0;
 }
 
+const char *param_codes_name(const struct param_table *table)
+{
+    for (int id = 0; id < table->count; id++)
+        if (param_in_codes(table, id))
+            return quant_format_name(table->codes[id].format);
+    return NULL;
+}
+
 size_t param_most_in_codes(const struct param_table *table)
 {
     size_t most = 0;

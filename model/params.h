@@ -115,6 +115,7 @@ size_t param_scale_bytes(const struct param_table *table, int id);
 size_t param_scale_count(const struct param_table *table, int id);
 /* Codes in a byte; 0: nothing lies in codes. */
 int param_codes_packed(const struct param_table *table);
+const char *param_codes_name(const struct param_table *table); /* "nf4" */
 /* Elements of the largest weight in codes; of all that `id` is joined with. */
 size_t param_most_in_codes(const struct param_table *table);
 size_t param_joined_count(const struct param_table *table, int id);

@@ -32,8 +32,7 @@ static void tell_adapters(const struct job_plan *plan)
 static void tell_model(const struct train_banner *banner)
 {
     const struct job_plan *plan = banner->plan;
-    char what[160], total[16], trained[16], base[PLAN_NAME_MAX];
-    plan_base_name(&plan->table, base);
+    char what[160], total[16], trained[16];
     model_config_describe(&plan->config, what, sizeof what);
     report_short((double)plan->table.total, total, sizeof total);
     report_short((double)plan->table.trainable, trained, sizeof trained);
@@ -45,8 +44,8 @@ static void tell_model(const struct train_banner *banner)
                                                           : "pretrained");
     else
         zd_log_info(
-                "  model    %s, %s parameters, %s of them trained%s%s", what,
-                total, trained, *base ? ", base in " : "", base);
+                "  model    %s, %s parameters, %s of them trained", what, total,
+                trained);
     if (plan->table.adapters)
         tell_adapters(plan);
 }

@@ -47,21 +47,18 @@ static json_t *layout_json(const struct job_plan *plan)
 {
     const struct zero_request *request = &plan->zero.request;
     char optimizer[PLAN_NAME_MAX], checkpointing[PLAN_NAME_MAX];
-    char base[PLAN_NAME_MAX];
-    plan_base_name(&plan->table, base);
     plan_optimizer_name(&request->optim, optimizer);
     plan_checkpointing_name(plan->shape.checkpointing, checkpointing);
     return json_pack(
-            "{s:s, s:i, s:i, s:s, s:s, s:s, s:{s:s, s:s, s:s, s:s}, s:s*}",
-            "dtype", dtype_name(request->dtype), "per_device_train_batch_size",
+            "{s:s, s:i, s:i, s:s, s:s, s:s, s:{s:s, s:s, s:s, s:s}}", "dtype",
+            dtype_name(request->dtype), "per_device_train_batch_size",
             plan->per_device, "gradient_accumulation_steps", plan->accumulation,
             "gradient_checkpointing", checkpointing, "optimizer", optimizer,
             "states", plan_states_name(&request->optim), "offload", "optimizer",
             tier_name(request->offload.optimizer), "params",
             tier_name(request->offload.params), "activations",
             tier_name(request->offload.activations), "accumulate",
-            request->accumulate_on_host ? "host" : "device", "base",
-            *base ? base : NULL);
+            request->accumulate_on_host ? "host" : "device");
 }
 
 static json_t *context_json(const struct plan_context *context)

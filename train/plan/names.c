@@ -13,17 +13,6 @@ void plan_optimizer_name(
                            : "");
 }
 
-void plan_base_name(const struct param_table *table, char out[PLAN_NAME_MAX])
-{
-    *out = 0;
-    for (int id = 0; id < table->count && !*out; id++)
-        if (param_in_codes(table, id))
-            snprintf(
-                    out, PLAN_NAME_MAX, "%s%s",
-                    quant_format_name(table->codes[id].format),
-                    table->codes[id].nested_block ? ", scales in 8 bits" : "");
-}
-
 void plan_checkpointing_name(
         struct checkpointing checkpointing, char out[PLAN_NAME_MAX])
 {
@@ -56,7 +45,16 @@ const char *plan_transport_name(enum comm_transport transport)
 
 const char *job_plan_base_format(const struct job_plan *plan)
 {
-    return plan->table.adapters ? dtype_name(plan->zero.request.dtype) : NULL;
+    static const char *const nested[] = {
+            [QUANT_NF4] = "nf4, scales in 8 bits",
+            [QUANT_FP4] = "fp4, scales in 8 bits"};
+    const struct param_table *table = &plan->table;
+    for (int id = 0; id < table->count; id++)
+        if (param_in_codes(table, id))
+            return table->codes[id].nested_block
+                           ? nested[table->codes[id].format]
+                           : param_codes_name(table);
+    return table->adapters ? dtype_name(plan->zero.request.dtype) : NULL;
 }
 
 const char *plan_backend_name(const struct job_plan *plan)

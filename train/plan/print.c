@@ -129,7 +129,6 @@ static void print_layout(const struct job_plan *plan, FILE *stream)
     const struct zero_request *request = &plan->zero.request;
     const struct offload_options *offload = &request->offload;
     char optimizer[PLAN_NAME_MAX], checkpointing[PLAN_NAME_MAX];
-    char base[PLAN_NAME_MAX];
     bool chose_place = offload->optimizer != OFFLOAD_NONE &&
                        offload->accumulate == OFFLOAD_ACCUMULATE_AUTO;
     plan_optimizer_name(&request->optim, optimizer);
@@ -149,9 +148,8 @@ static void print_layout(const struct job_plan *plan, FILE *stream)
                 chose_place ? " (by auto)" : "");
     fprintf(stream, "\n         optimizer %s, %s states, %s\n", optimizer,
             plan_states_name(&request->optim), masters_name(request));
-    plan_base_name(&plan->table, base);
-    if (*base)
-        fprintf(stream, "         base in %s\n", base);
+    if (plan->table.adapters)
+        fprintf(stream, "         base in %s\n", job_plan_base_format(plan));
     if (plan->world > 1 && plan->backend == DEVICE_CUDA)
         print_collectives(plan, stream);
     if (moves_anything(offload))
