@@ -7,14 +7,22 @@
  *                           tabs; paths are absolute
  *   ZEROD_TEST_REFUSE=CALL:PART:ERRNO[:N]
  *                           CALL (open, opendir, readdir, stat, pread, write,
- *                           fsync, flock, rename, mkdir) fails with ERRNO (a
- * number) where the path has PART in it; N: only the Nth such call. -11: it is
- * a fault; other numbers below 0 are signals
+ *                           fsync, flock, rename, mkdir, remove) fails with
+ * ERRNO (a number) where the path has PART in it; N: only the Nth such call. 0:
+ * it never returns; -11: it is a fault; other numbers below 0 are signals
+ *   ZEROD_TEST_RANK=N       refused on this rank of Open MPI alone
+ *   ZEROD_TEST_WHOM=parent  a signal goes to the process that started this one;
+ *                           "all": to that and all that it has started
+ *   ZEROD_TEST_HIT=FILE     a line for each call that was refused: its name,
+ *                           "main" or "other" for the thread, and the path,
+ *                           parted by tabs
  *   ZEROD_TEST_TRACE=FILE:PART   for each call that changed what lies below a
  *                           path with PART in it, its name, path, other path,
  *                           offset and how many bytes follow the line: what a
  *                           crash may leave (tests/support/crash_states.py)
  *   ZEROD_TEST_NO_EXCHANGE  two folders cannot change places, as on NFS
+ *
+ * A thread that gets SIGRTMIN loops without end.
  *
  * What it looks like to a program whose machine has no descriptors left, whose
  * disk fails, or whose folders belong to somebody else, also for root.
@@ -160,31 +168,100 @@ static void trace_fd(
     errno = saved;
 }
 
+static void loop(int signal_number)
+{
+    (void)signal_number;
+    for (;;)
+        __asm__ volatile("");
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    struct sigaction action = {.sa_handler = loop};
+    sigaction(SIGRTMIN, &action, NULL);
+}
+
+/* Is this the rank that is meant? */
+static bool is_rank(void)
+{
+    const char *wanted = getenv("ZEROD_TEST_RANK");
+    const char *own = getenv("OMPI_COMM_WORLD_RANK");
+    return !wanted || strcmp(wanted, own ? own : "0") == 0;
+}
+
+static void note_hit(const char *call, const char *path)
+{
+    char line[PATH_MAX + 64];
+    bool is_main = syscall(SYS_gettid) == getpid();
+    const char *file = getenv("ZEROD_TEST_HIT");
+    if (!file)
+        return;
+    int bytes = snprintf(
+            line, sizeof line, "%s\t%s\t%.4000s\n", call,
+            is_main ? "main" : "other", path);
+    int fd = (int)syscall(
+            SYS_openat, AT_FDCWD, file,
+            O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    syscall(SYS_write, fd, line, (size_t)bytes);
+    syscall(SYS_close, fd);
+}
+
+static void end_siblings(int which)
+{
+    char path[64], list[4096];
+    int parent = getppid();
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", parent, parent);
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    long bytes = syscall(SYS_read, fd, list, sizeof list - 1);
+    syscall(SYS_close, fd);
+    list[bytes > 0 ? bytes : 0] = '\0';
+    kill(parent, which);
+    for (char *at = list, *end; strtol(at, &end, 10) > 0; at = end)
+        if (strtol(at, NULL, 10) != getpid())
+            kill((pid_t)strtol(at, NULL, 10), which);
+}
+
+static void send_signal(int which)
+{
+    int *volatile nowhere = NULL;
+    const char *whom = getenv("ZEROD_TEST_WHOM");
+    if (whom && strcmp(whom, "parent") == 0) {
+        kill(getppid(), which);
+        return;
+    }
+    if (whom)
+        end_siblings(which);
+    if (which == SIGSEGV)
+        *nowhere = 0;
+    if (which == SIGABRT)
+        abort();
+    kill(getpid(), which);
+}
+
 static bool refused(const char *call, const char *path)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static int seen;
     char name[16], part[256];
-    int *volatile nowhere = NULL;
     int error, only = 0;
     const char *rule = getenv("ZEROD_TEST_REFUSE");
     if (!rule ||
         sscanf(rule, "%15[^:]:%255[^:]:%d:%d", name, part, &error, &only) < 3)
         return false;
-    if (strcmp(name, call) != 0 || !strstr(path, part))
+    if (strcmp(name, call) != 0 || !strstr(path, part) || !is_rank())
         return false;
     pthread_mutex_lock(&mutex);
     bool is_it = ++seen == only || only == 0;
     pthread_mutex_unlock(&mutex);
-    if (is_it && error == -SIGSEGV)
-        *nowhere = 0;
-    if (is_it && error == -SIGABRT)
-        abort();
-    if (is_it && error < 0)
-        kill(getpid(), -error);
-    if (is_it)
-        errno = error;
-    return is_it && error > 0;
+    if (!is_it)
+        return false;
+    note_hit(call, path);
+    while (error == 0)
+        pause();
+    if (error < 0)
+        send_signal(-error);
+    errno = error;
+    return error > 0;
 }
 
 static bool refused_fd(const char *call, int fd)
@@ -362,7 +439,7 @@ int renameat2(int at, const char *from, int to_at, const char *to, unsigned how)
     int name(const char *path)                                                 \
     {                                                                          \
         REAL(name);                                                            \
-        int result = real(path);                                               \
+        int result = refused("remove", path) ? -1 : real(path);                \
         if (result == 0)                                                       \
             note("remove", path, NULL);                                        \
         return result;                                                         \

@@ -1,13 +1,15 @@
 """endure.py --trials N --seed S [--jobs J] [--long] [--build DIR]: a run that is broken at random, and started again. Prints TAP.
 
 A trial is a run of two ranks that saves at every other step, keeps two checkpoints and exports a model. One to three times it
-is broken: SIGKILL, SIGSEGV, SIGSTOP for ever, or a disk that is full; a rank, both, or mpirun; inside a call (the n-th write,
+is broken: SIGKILL, SIGSEGV, SIGSTOP for ever, or a disk that is full; a rank, all, or mpirun; inside a call (the n-th write,
 fsync or rename of a save, of a row, of retention, of an export, or the n-th file opened at the start), or from outside at
-a random moment. Then the same command again, to its end. Wanted after each break: no process is left, every checkpoint that
-has its name verifies, and none of which an event has told is gone; at the end: the curve and the model of the unbroken
-run, bit for bit, and no leftovers. --long: also a real disk that is full (where a tmpfs can be mounted), and more steps.
+a random moment. Saves are written beside the training, by default: the calls of a save are then those of its own thread. Then
+the same command again, to its end. Wanted after each break: 75 where a rank stands still for ever, no process is left, every
+checkpoint that has its name verifies, and none of which an event has told is gone; at the end: the curve and the model of
+the unbroken run, bit for bit, and no leftovers. Some trials have a real disk of a few MiB, where a tmpfs can be mounted, which
+is filled. --long: more steps.
 
-A failed trial prints its number: --seed S --only T does it again, as far as time allows."""
+A failed trial prints its number: --seed S --only T does it again, as far as time allows; --from T goes on behind it."""
 
 import argparse
 import concurrent.futures
@@ -23,43 +25,24 @@ import tempfile
 import threading
 import time
 
+import tiny
+
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-JOB = """
-[model.config]
-model_type = "llama"
-hidden_size = 16
-intermediate_size = 32
-num_hidden_layers = 1
-num_attention_heads = 2
-vocab_size = 257
-max_position_embeddings = 32
-[data]
-cutoff_len = 16
-cache_dir = "%s/cache"
-[[data.train]]
-path = "%s/data.txt"
-[train]
-dtype = "fp32"
-max_steps = %d
-[checkpoint]
-save_steps = 2
-save_total_limit = 2
-[comm]
-timeout = "%s"
-[device]
-cpu_threads = 1
-"""
 # Ways to run that leave the bits of the run without them.
-WAYS = ([], ["zero.stage=0"], ["zero.stage=1"], ["zero.stage=3", "offload.optimizer=cpu"])
+WAYS = ({}, {"zero.stage": 0}, {"zero.stage": 1}, {"zero.stage": 3, "offload.optimizer": "cpu"}, {"checkpoint.async_save": "false"}), [3, 2, 2, 3, 2]
+# (call, part of the path, how many of them a run makes)
 CALLS = {
     "saving": [("write", ".tmp-checkpoint", 60), ("fsync", ".tmp-checkpoint", 30), ("rename", ".tmp-checkpoint", 20), ("rename", "/checkpoint-", 8),
                ("mkdir", ".tmp-checkpoint", 8), ("write", "shard-", 60), ("fsync", "shard-", 8), ("write", "manifest", 8)],
-    "retention": [("rename", ".trash-", 5), ("fsync", "OUT$", 20)],
+    "retention": [("rename", ".trash-", 5), ("remove", ".trash-", 30), ("fsync", "/out", 40)],
     "exporting": [("write", "hf.tmp", 8), ("fsync", "hf.tmp", 5), ("rename", "/hf", 1)],
     "rows": [("write", "metrics.jsonl", 40), ("fsync", "metrics.jsonl", 8), ("write", "events.jsonl", 20)],
     "starting": [("open", "/", 200), ("stat", "/", 100), ("write", ".zerod", 4), ("readdir", "/", 10)],
 }
 ENOSPC = 28
+DISK = "8m"  # of a trial that has one of its own
+# From inside a call, whose process gets the signal: one that stands still is found; a whole run that stands still is nobody's.
+WHOM = {"kill": (["self", "parent", "all"], [6, 2, 2]), "segv": (["self"], [1]), "stop": (["self", "parent"], [9, 1])}
 
 
 def parse():
@@ -67,6 +50,7 @@ def parse():
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", type=int, help="this trial alone")
+    parser.add_argument("--from", type=int, default=1, dest="first", help="the first of the trials")
     parser.add_argument("--jobs", type=int, default=2, help="trials at a time")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--build", default=SOURCE + "/build")
@@ -92,19 +76,19 @@ def processes(word):
     return found
 
 
+def state(pid):
+    """What it does: its state, and where in the kernel."""
+    words = []
+    for name in ("comm", "wchan"):
+        words.append((read(f"/proc/{pid}/{name}") or b"gone").decode(errors="replace").strip())
+    return " ".join(words)
+
+
 def end(pid, which):
     try:
         os.kill(pid, which)
     except ProcessLookupError:
         pass
-
-
-def children(pid):
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            return [int(each) for each in file.read().split()]
-    except OSError:
-        return []
 
 
 def column(path, key):
@@ -131,33 +115,34 @@ class Campaign:
         self.steps = 60 if options.long else 16
         self.lock = threading.Lock()
         self.counts = {}
-        with open(folder + "/data.txt", "w", encoding="ascii") as file:
-            file.writelines(f"The miller kept the accounts of the mill, line {i}\n" for i in range(1, 61))
-        with open(folder + "/job.toml", "w", encoding="ascii") as file:
-            file.write(JOB % (folder, folder, self.steps, options.timeout))
+        tiny.write(folder)
+
+    def mount(self, folder):
+        return self.options.disk and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=" + DISK, "none", folder], capture_output=True,
+                                                    check=False).returncode == 0
 
     def count(self, what):
         with self.lock:
             self.counts[what] = self.counts.get(what, 0) + 1
 
-    def command(self, out, sets, rule=None, rank=0):
-        run = [self.zerod, "--job", self.folder + "/job.toml", "--set", "job.output_dir=" + out]
-        for each in sets:
-            run += ["--set", each]
-        broken = ["env", "LD_PRELOAD=" + self.calls, "ZEROD_TEST_REFUSE=" + rule] + run if rule else run
-        both = [broken, run] if rank == 0 else [run, broken]
+    def command(self, out, sets, broken, rank):
+        run = [self.zerod, "--job", self.folder + "/job.toml"] + tiny.sets({
+            "job.output_dir": out, "train.max_steps": self.steps, "checkpoint.save_steps": 2, "checkpoint.save_total_limit": 2,
+            "comm.timeout": self.options.timeout, **sets})
+        other = ["env", "LD_PRELOAD=" + self.calls] + [f"ZEROD_TEST_{key}={value}" for key, value in broken.items()] + run if broken else run
+        both = [other, run] if rank == 0 else [run, other]
         return ["mpirun", "--oversubscribe", "-np", "1", *both[0], ":", "-np", "1", *both[1]]
 
-    def start(self, out, sets, rule=None, rank=0):
+    def start(self, out, sets, broken=None, rank=0):
         with open(out + ".err", "ab") as err:
-            return subprocess.Popen(self.command(out, sets, rule, rank), stdout=err, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True,
-                                    env={**os.environ, "XDG_RUNTIME_DIR": os.path.dirname(out), "OMP_NUM_THREADS": "1"})
+            return subprocess.Popen(self.command(out, sets, broken, rank), cwd=self.folder, stdout=err, stderr=err, stdin=subprocess.DEVNULL,
+                                    start_new_session=True, env={**os.environ, "XDG_RUNTIME_DIR": os.path.dirname(out)})
 
     def unbroken(self):
         out = self.folder + "/whole/out"
         os.mkdir(os.path.dirname(out))
         began = time.monotonic()
-        code = self.start(out, []).wait(200)
+        code = self.start(out, {}).wait(200)
         self.length = time.monotonic() - began
         self.curve = {key: column(out + "/metrics.jsonl", key) for key in ("step", "loss", "grad_norm", "learning_rate", "tokens")}
         self.model = read(out + "/hf/model.safetensors")
@@ -169,18 +154,19 @@ class Trial:
         self.campaign, self.number = campaign, number
         self.chance = random.Random(f"{campaign.options.seed} {number}")
         self.folder = f"{campaign.folder}/t{number}"
+        self.has_disk = False
         self.out = self.folder + "/out"
         self.log = []
 
     def choose(self):
-        """How a run is broken: (what, signal or error, rule or None, rank, victim)."""
+        """How a run is broken: (what, variables of tests/support/calls.c or None, rank, victim)."""
         chance = self.chance
-        what = chance.choices(["kill", "segv", "stop", "disk"], [6, 2, 1, 2])[0]
+        what = chance.choices(["kill", "segv", "stop", "disk"], [6, 2, 2, 2])[0]
         inside = chance.random() < 0.7 or what == "disk"
-        victim = chance.choice(["rank 0", "rank 0", "rank 1", "launcher", "all"])
+        victim = chance.choice(["rank 0", "rank 0", "rank 1", "launcher", "all"] if what != "stop" else ["rank 0", "rank 1", "rank 1", "launcher"])
         if not inside:
             return what, None, 0, victim
-        moment = chance.choice(["saving", "saving", "retention", "exporting", "rows", "starting"])
+        moment = chance.choice(["saving", "saving", "saving", "retention", "exporting", "rows", "starting"])
         if what == "disk":
             moment = chance.choice(["saving", "saving", "exporting", "rows"])
         call, part, most = chance.choice(CALLS[moment])
@@ -188,10 +174,12 @@ class Trial:
             call = chance.choice(["write", "fsync"])
         number = chance.randint(1, most)
         error = {"kill": -signal.SIGKILL, "segv": -signal.SIGSEGV, "stop": -signal.SIGSTOP, "disk": ENOSPC}[what]
-        rank = 0 if moment in ("retention", "rows") else chance.randrange(2)
-        part = part.replace("OUT$", "/out")
-        rule = f"{call}:{part}:{error}" + ("" if what == "disk" and chance.random() < 0.5 else f":{number}")
-        return what, rule, rank, f"rank {rank}"
+        rank = 0 if moment in ("retention", "rows") or call in ("rename", "mkdir") else chance.randrange(2)
+        broken = {"REFUSE": f"{call}:{part}:{error}" + ("" if what == "disk" and chance.random() < 0.5 else f":{number}"), "HIT": self.folder + "/hit"}
+        whom = chance.choices(*WHOM[what])[0] if what in WHOM else "self"
+        if whom != "self":
+            broken["WHOM"] = whom
+        return what, broken, rank, {"self": f"rank {rank}", "parent": "launcher"}.get(whom, whom)
 
     def end_all(self, patience):
         """Processes that are left after so many seconds; they are ended."""
@@ -202,13 +190,23 @@ class Trial:
             end(pid, signal.SIGKILL)
         return left
 
-    def hit(self, run, what, victim):
-        """From outside, at a random moment."""
-        which = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "stop": signal.SIGSTOP}[what]
-        until = time.monotonic() + self.chance.uniform(0, 1.05 * self.campaign.length)
+    def wait_moment(self, run):
+        """A random one of the run's life; half of them once it makes steps, for most of it is the start."""
+        length = self.campaign.length
+        if self.chance.random() < 0.5:
+            before = len(column(self.out + "/metrics.jsonl", "loss"))
+            while run.poll() is None and len(column(self.out + "/metrics.jsonl", "loss")) <= before:
+                time.sleep(0.002)
+            length /= 2
+        until = time.monotonic() + self.chance.uniform(0, 1.05 * length)
         while run.poll() is None and time.monotonic() < until:
             time.sleep(0.002)
-        ranks = children(run.pid)
+
+    def hit(self, run, what, victim):
+        """From outside."""
+        which = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "stop": signal.SIGSTOP}[what]
+        self.wait_moment(run)
+        ranks = tiny.children(run.pid)
         pids = {"launcher": [run.pid], "all": ranks + [run.pid]}.get(victim, ranks[:1] if victim == "rank 0" else ranks[1:])
         for pid in pids:
             end(pid, which)
@@ -216,7 +214,7 @@ class Trial:
 
     def fill(self, run):
         """A disk that is full from a random moment on, until the run has ended."""
-        time.sleep(self.chance.uniform(0, self.campaign.length))
+        self.wait_moment(run)
         try:
             with open(self.folder + "/filler", "wb", buffering=0) as file:
                 while run.poll() is None:
@@ -228,33 +226,48 @@ class Trial:
             os.unlink(self.folder + "/filler")
 
     def break_it(self, sets):
-        what, rule, rank, victim = self.choose()
-        disk = self.campaign.options.disk and what == "disk" and self.chance.random() < 0.5
-        self.log.append(f"{what} {rule or ('of a real disk' if disk else victim)} ({victim})")
-        run = self.campaign.start(self.out, sets, None if disk else rule, rank)
-        if disk:
+        what, broken, rank, victim = self.choose()
+        fills = self.has_disk and (what == "disk" or self.chance.random() < 0.5)
+        if fills:
+            what, broken, victim = "disk", None, "a real one"
+        self.log.append(f"{what} {broken['REFUSE'] if broken else 'from outside'} ({victim})")
+        run = self.campaign.start(self.out, sets, broken, rank)
+        if fills:
             self.fill(run)
-        elif not rule:
+        elif not broken:
             self.hit(run, what, victim)
-        # one that stands still is to end by itself; a stopped mpirun is nobody's to find
-        patience = 30 if what == "stop" else 100
-        if what == "stop" and victim in ("launcher", "all"):
-            patience = 2
+        self.await_end(run, what, victim)
+        self.count_hit(what, victim)
+
+    def await_end(self, run, what, victim):
+        # one that stands still ends by what the others see of it; a stopped mpirun is nobody's to find
+        is_found = what != "stop" or victim != "launcher"
         try:
-            code = run.wait(patience)
+            code = run.wait(100 if is_found else 5)
         except subprocess.TimeoutExpired:
-            code = None
-            self.campaign.count("ended by hand: mpirun stopped" if patience == 2 else "ended by hand: a rank stopped" if what == "stop" else "ended by hand")
-            for pid in processes(self.out):
+            left = [f"{pid} {state(pid)}" for pid in processes(self.out)]
+            for pid in [*processes(self.out), run.pid]:
                 end(pid, signal.SIGKILL)
             run.wait(10)
+            if is_found:
+                raise AssertionError(f"it did not end in 100 s: {left}") from None
+            code = None
         self.log.append(f"  code {code}, {len(column(self.out + '/metrics.jsonl', 'loss'))} rows")
         self.campaign.count(what if code != 0 else f"{what}, too late")
-        if code is None and what not in ("stop",):
-            raise AssertionError("it did not end in 100 s")
-        left = self.end_all(5)
-        if left and what != "stop":
-            raise AssertionError(f"{len(left)} processes are left")
+        if what == "stop" and is_found and code not in (0, 75):
+            raise AssertionError(f"a rank that stands still ended the run with {code}, not with 75")
+        if self.end_all(5) and is_found:
+            raise AssertionError("processes are left")
+
+    def count_hit(self, what, victim):
+        """Where it was broken from inside: in the thread that trains, or in one that writes a save."""
+        for line in (read(self.folder + "/hit") or b"").decode().splitlines()[:1]:
+            thread, path = line.split("\t")[1:]
+            place = next((place for part, place in (("/.tmp-checkpoint", "save"), ("/.trash-", "retention"), ("/hf", "export"))
+                          if part in path), "elsewhere")
+            self.campaign.count(f"  {place}, {'in a thread of its own' if thread == 'other' else 'in the thread that trains'}")
+            self.campaign.count(f"  {what} of {'a rank' if victim.startswith('rank') else victim} from inside")
+            os.unlink(self.folder + "/hit")
 
     def check_committed(self):
         told = 0
@@ -275,8 +288,9 @@ class Trial:
 
     def run(self):
         os.mkdir(self.folder)
-        sets = self.chance.choice(WAYS)
-        self.log.append(" ".join(sets) or "as the job is")
+        sets = self.chance.choices(*WAYS)[0]
+        self.has_disk = self.chance.random() < 0.1 and self.campaign.mount(self.folder)
+        self.log.append(" ".join(f"{key}={value}" for key, value in sets.items()) or "as the job is")
         for _ in range(self.chance.choices([1, 2, 3], [6, 3, 1])[0]):
             self.break_it(sets)
             self.campaign.count("breaks")
@@ -302,21 +316,22 @@ class Trial:
         finally:
             self.end_all(0)
 
+    def remove(self):
+        if self.has_disk:
+            subprocess.run(["umount", self.folder], check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
 
 def main():
     options = parse()
-    os.environ.update({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "LC_ALL": "C"})
+    os.environ.update(tiny.MPI)
     private = ["unshare", "--mount"]  # what is mounted goes with the last of us
-    if options.long and "ZEROD_ENDURE_PRIVATE" not in os.environ and subprocess.run(private + ["true"], capture_output=True, check=False).returncode == 0:
+    if "ZEROD_ENDURE_PRIVATE" not in os.environ and subprocess.run(private + ["true"], capture_output=True, check=False).returncode == 0:
         os.environ["ZEROD_ENDURE_PRIVATE"] = "1"
         os.execvp("unshare", private + [sys.executable, *sys.argv])
+    options.disk = "ZEROD_ENDURE_PRIVATE" in os.environ
     folder = tempfile.mkdtemp(prefix="zerod-endure-", dir="/tmp")
-    options.disk = False
-    mount = ["mount", "-t", "tmpfs", "-o", "size=48m", "none", folder]
-    if "ZEROD_ENDURE_PRIVATE" in os.environ and subprocess.run(mount, capture_output=True, check=False).returncode == 0:
-        options.disk = True
-        options.jobs = 1  # a full disk is everybody's
-    failures, numbers = 0, [options.only] if options.only is not None else range(1, options.trials + 1)
+    failures, numbers = 0, [options.only] if options.only is not None else range(options.first, options.trials + 1)
     print(f"# --seed {options.seed}")
     try:
         campaign = Campaign(options, folder)
@@ -332,13 +347,11 @@ def main():
                     for line in (read(trial.out + ".err") or b"").decode(errors="replace").split("\n")[-12:]:
                         print("#  |", line)
                 if not (error and options.keep):
-                    shutil.rmtree(trial.folder, ignore_errors=True)
+                    trial.remove()
         print(f"1..{len(trials) + 1}")
         print("#", ", ".join(f"{what}: {count}" for what, count in sorted(campaign.counts.items())))
         failures += not whole
     finally:
-        if options.disk:
-            subprocess.run(["umount", folder], check=False)
         if not (failures and options.keep):
             shutil.rmtree(folder, ignore_errors=True)
     sys.exit(failures > 0)

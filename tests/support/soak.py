@@ -19,42 +19,10 @@ import sys
 import tempfile
 import time
 
+import tiny
+
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-JOB = """
-[job]
-name = "soak"
-[model.config]
-model_type = "llama"
-hidden_size = 16
-intermediate_size = 32
-num_hidden_layers = 1
-num_attention_heads = 2
-vocab_size = 257
-max_position_embeddings = 32
-[data]
-cutoff_len = 16
-cache_dir = "cache"
-[[data.train]]
-path = "data.txt"
-[train]
-dtype = "fp32"
-max_steps = %d
-[checkpoint]
-save_steps = %d
-save_total_limit = 2
-export = "none"
-[device]
-cpu_threads = 1
-"""
 SAVE_STEPS, SETTLED = 100, 300
-
-
-def children(pid):
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            return [int(each) for each in file.read().split()]
-    except OSError:
-        return []
 
 
 def sample(pid):
@@ -92,16 +60,15 @@ class Soak:
         self.options, self.folder = options, folder
         self.chance = random.Random(options.seed)
         self.zerod = os.path.abspath(options.build) + "/daemon/zerod"
-        with open(folder + "/data.txt", "w", encoding="ascii") as file:
-            file.writelines(f"The miller kept the accounts of the mill, line {i}\n" for i in range(1, 401))
+        tiny.write(folder, 400)
         self.polls = self.answers = self.repeated = self.kills = 0
         self.growth = []  # of each process: (steps, KiB, descriptors, threads)
 
     def start(self, out, save_steps):
-        with open(self.folder + "/job.toml", "w", encoding="ascii") as file:
-            file.write(JOB % (self.options.steps, save_steps))
+        sets = tiny.sets({"job.name": "soak", "job.output_dir": out, "train.max_steps": self.options.steps, "checkpoint.save_steps": save_steps,
+                          "checkpoint.save_total_limit": 2, "checkpoint.export": "none"})
         with open(self.folder + "/err", "ab") as err:
-            return subprocess.Popen(["mpirun", "--oversubscribe", "-np", "2", self.zerod, "--job", "job.toml", "--set", "job.output_dir=" + out],
+            return subprocess.Popen(["mpirun", "--oversubscribe", "-np", "2", self.zerod, "--job", "job.toml", *sets],
                                     cwd=self.folder, stdout=err, stderr=err, start_new_session=True, env={**os.environ, "XDG_RUNTIME_DIR": self.folder})
 
     def saved(self):
@@ -118,14 +85,14 @@ class Soak:
             self.polls += 1
             self.answers += step is not None
             told = step if step is not None else told
-            for pid in children(run.pid) if step is not None and step > first + SETTLED else ():
+            for pid in tiny.children(run.pid) if step is not None and step > first + SETTLED else ():
                 try:
                     samples.setdefault(pid, []).append((step, *sample(pid)))
                 except (OSError, TypeError):
                     pass
             if kill_after and told and told - first >= kill_after:
                 time.sleep(self.chance.uniform(0, 0.3))
-                ranks = children(run.pid)
+                ranks = tiny.children(run.pid)
                 victims = ranks + [run.pid]
                 os.kill(self.chance.choice(victims), signal.SIGKILL)
                 self.kills += 1
@@ -161,7 +128,7 @@ def main():
     options = parser.parse_args()
     if options.long:
         options.steps = 86400
-    os.environ.update({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "LC_ALL": "C", "OMP_NUM_THREADS": "1"})
+    os.environ.update(tiny.MPI)
     folder = tempfile.mkdtemp(prefix="zerod-soak-", dir="/tmp")
     tests = failures = 0
 
