@@ -44,6 +44,8 @@ struct comm_functions {
             struct comm *comm, const struct comm_op *op, bool *done_out);
     void (*abort)(struct comm *comm, int exit_code);
     void (*give_up)(struct comm *comm); /* NULL: there is nothing to end */
+    /* Seconds beside those of the seat; NULL: none. */
+    double (*waited)(const struct comm *comm);
     /* Spans of a taken plan; NULL: the staging of the host's transport only. */
     void (*set_memory)(struct comm *comm, const struct arena *arena);
     enum comm_transport transport;

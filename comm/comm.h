@@ -226,7 +226,8 @@ enum comm_work comm_work(struct comm *comm, enum comm_work work);
 void comm_goes_on(struct comm *comm);
 /* A step was made, from which the limit is learned; the next one is `step`. */
 void comm_step(struct comm *comm, int64_t step, double seconds);
-/* Seconds that this rank has waited for others. */
+/* Seconds that this rank has waited for others, on the host or, over NCCL, on
+ * its GPU. */
 double comm_waited(const struct comm *comm);
 /* Who hears of a hang, on one rank of all: rank 0 where its process runs. */
 void comm_listen(struct comm *comm, const struct watch_listener *listener);

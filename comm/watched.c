@@ -45,7 +45,11 @@ void comm_step(struct comm *comm, int64_t step, double seconds)
 
 double comm_waited(const struct comm *comm)
 {
-    return comm->seat ? 1e-6 * (double)atomic_load(&comm->seat->waited) : 0;
+    double seconds =
+            comm->seat ? 1e-6 * (double)atomic_load(&comm->seat->waited) : 0;
+    if (comm->functions->waited)
+        seconds += comm->functions->waited(comm);
+    return seconds;
 }
 
 void comm_listen(struct comm *comm, const struct watch_listener *listener)

@@ -15,7 +15,7 @@ struct event {
 };
 
 /* As in stream.h. Events are not NULL; a stream of NULL is the compute stream
- * of the thread's device. */
+ * of the thread's device, but for a CPU's counters. */
 struct stream_table {
     enum zd_status (*create)(
             const char *name, enum stream_mode mode,
@@ -27,6 +27,7 @@ struct stream_table {
             struct stream *stream, stream_fn *fn, void *ctx, int64_t arg);
     enum zd_status (*record)(struct stream *stream, struct event *event);
     enum zd_status (*wait)(struct stream *stream, struct event *event);
+    enum zd_status (*wait_counted)(struct stream *stream, struct event *event);
     enum zd_status (*wait_record)(
             struct stream *stream, struct event *event, uint64_t record);
     uint64_t (*event_records)(struct event *event);

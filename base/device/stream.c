@@ -51,6 +51,17 @@ enum zd_status stream_wait(struct stream *stream, struct event *event)
     return table_of(stream)->wait(stream, event);
 }
 
+enum zd_status stream_wait_counted(struct stream *stream, struct event *event)
+{
+    assert(event->table == table_of(stream));
+    return table_of(stream)->wait_counted(stream, event);
+}
+
+double stream_waited(struct stream *stream)
+{
+    return table_of(stream)->counters(stream).waited;
+}
+
 enum zd_status stream_wait_record(
         struct stream *stream, struct event *event, uint64_t record)
 {

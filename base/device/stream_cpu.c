@@ -300,6 +300,8 @@ static void set_spans(struct stream *base, struct spans *spans, int lane)
 static struct stream_counters get_counters(struct stream *base)
 {
     struct cpu_stream *stream = (struct cpu_stream *)base;
+    if (!stream) /* the caller's own */
+        return (struct stream_counters){0};
     pthread_mutex_lock(&stream->lock);
     struct stream_counters counters = stream->counters;
     pthread_mutex_unlock(&stream->lock);
@@ -338,6 +340,7 @@ const struct stream_table stream_table_cpu = {
         .call = call,
         .record = record,
         .wait = wait_for,
+        .wait_counted = wait_for,
         .wait_record = wait_record,
         .event_records = count_records,
         .finish = finish,

@@ -1,7 +1,8 @@
 /* stream_cuda.c - streams and events of a GPU.
  *
- * Copies are timed by pairs of events that lie in a ring until they are done;
- * they are counted when somebody comes by, so that nobody waits for them. Calls
+ * Copies, and waits that are counted, are timed by pairs of events that lie in
+ * a ring until they are done; they are counted when somebody comes by, so that
+ * nobody waits for them. A wait that finds the ring full is not counted. Calls
  * of the host lie in a ring too, since CUDA keeps one pointer of each. Both are
  * as long as what may be queued. */
 #include "base/device/gpu_cuda.h"
@@ -11,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STREAM_COPIES = 128, STREAM_CALLS = 256 };
+enum { STREAM_TIMES = 256, STREAM_CALLS = 256 };
 
-struct copy_time {
+struct timed {
     cudaEvent_t begin, end;
+    bool is_wait;
     size_t bytes;
     struct spans *spans; /* NULL: nobody asks */
     int lane;
@@ -35,13 +37,13 @@ struct cuda_stream {
     cudaStream_t handle;
     bool is_compute;                 /* its copies are not timed */
     pthread_mutex_t lock;            /* of all below but `called` */
-    struct stream_counters counters; /* of copies that are done */
+    struct stream_counters counters; /* of what is done */
     struct spans *spans;
     int lane;
     cudaEvent_t origin; /* both are of the same moment */
     double origin_seconds;
-    int first, count; /* copies of the ring that are not counted yet */
-    struct copy_time copies[STREAM_COPIES];
+    int first, count; /* of the ring, those that are not counted yet */
+    struct timed times[STREAM_TIMES];
     uint64_t calls_queued;
     struct host_call calls[STREAM_CALLS];
     _Atomic uint64_t called; /* by the driver's thread */
@@ -74,11 +76,11 @@ static void destroy(struct stream *base)
         cudaStreamSynchronize(stream->handle);
         cudaStreamDestroy(stream->handle);
     }
-    for (int i = 0; i < STREAM_COPIES; i++) {
-        if (stream->copies[i].begin)
-            cudaEventDestroy(stream->copies[i].begin);
-        if (stream->copies[i].end)
-            cudaEventDestroy(stream->copies[i].end);
+    for (int i = 0; i < STREAM_TIMES; i++) {
+        if (stream->times[i].begin)
+            cudaEventDestroy(stream->times[i].begin);
+        if (stream->times[i].end)
+            cudaEventDestroy(stream->times[i].end);
     }
     if (stream->origin)
         cudaEventDestroy(stream->origin);
@@ -95,10 +97,10 @@ static enum zd_status open_stream(struct cuda_stream *stream, const char *name)
             &stream->handle, cudaStreamNonBlocking,
             strncmp(name, "comm", 4) == 0 ? greatest : least));
     ZD_CUDA(cudaEventCreate(&stream->origin));
-    for (int i = 0; !stream->is_compute && i < STREAM_COPIES; i++) {
+    for (int i = 0; i < STREAM_TIMES; i++) {
         unsigned flags = cudaEventBlockingSync;
-        ZD_CUDA(cudaEventCreateWithFlags(&stream->copies[i].begin, flags));
-        ZD_CUDA(cudaEventCreateWithFlags(&stream->copies[i].end, flags));
+        ZD_CUDA(cudaEventCreateWithFlags(&stream->times[i].begin, flags));
+        ZD_CUDA(cudaEventCreateWithFlags(&stream->times[i].end, flags));
     }
     return ZD_OK;
 }
@@ -142,7 +144,7 @@ static enum zd_status create_event(struct event **event_out)
     return ZD_OK;
 }
 
-/* --- copies and their times ----------------------------------------------- */
+/* --- copies, waits and their times ---------------------------------------- */
 
 static double seconds_between(cudaEvent_t begin, cudaEvent_t end)
 {
@@ -152,30 +154,31 @@ static double seconds_between(cudaEvent_t begin, cudaEvent_t end)
     return 1e-3 * (double)ms;
 }
 
-static void count_copy(struct cuda_stream *stream)
+static void count_first(struct cuda_stream *stream)
 {
-    const struct copy_time *copy = &stream->copies[stream->first];
-    double seconds = seconds_between(copy->begin, copy->end);
-    stream->counters.bytes += copy->bytes;
-    stream->counters.seconds += seconds;
-    if (copy->spans) {
+    const struct timed *timed = &stream->times[stream->first];
+    double seconds = seconds_between(timed->begin, timed->end);
+    stream->counters.bytes += timed->bytes;
+    *(timed->is_wait ? &stream->counters.waited : &stream->counters.seconds) +=
+            seconds;
+    if (timed->spans) {
         double begin = stream->origin_seconds +
-                       seconds_between(stream->origin, copy->begin);
+                       seconds_between(stream->origin, timed->begin);
         spans_add(
-                copy->spans, copy->lane, "copy", (int64_t)copy->bytes, begin,
+                timed->spans, timed->lane, "copy", (int64_t)timed->bytes, begin,
                 begin + seconds);
     }
-    stream->first = (stream->first + 1) % STREAM_COPIES;
+    stream->first = (stream->first + 1) % STREAM_TIMES;
     stream->count--;
 }
 
-/* With the lock. Those that are done; waits until there is a place for
- * another. */
-static cudaError_t count_copies(struct cuda_stream *stream)
+/* With the lock. Those that are done; `makes_room`: waits until there is a
+ * place for another. */
+static cudaError_t count_times(struct cuda_stream *stream, bool makes_room)
 {
     while (stream->count > 0) {
-        cudaEvent_t end = stream->copies[stream->first].end;
-        cudaError_t error = stream->count == STREAM_COPIES
+        cudaEvent_t end = stream->times[stream->first].end;
+        cudaError_t error = makes_room && stream->count == STREAM_TIMES
                                     ? cudaEventSynchronize(end)
                                     : cudaEventQuery(end);
         if (error == cudaErrorNotReady) {
@@ -184,17 +187,22 @@ static cudaError_t count_copies(struct cuda_stream *stream)
         }
         if (error != cudaSuccess)
             return error;
-        count_copy(stream);
+        count_first(stream);
     }
     return cudaSuccess;
 }
 
-static cudaError_t queue_timed(
+static struct timed *next_timed(struct cuda_stream *stream)
+{
+    return &stream->times[(stream->first + stream->count) % STREAM_TIMES];
+}
+
+static cudaError_t queue_timed_copy(
         struct cuda_stream *stream, void *to, const void *from, size_t bytes)
 {
-    cudaError_t error = count_copies(stream);
-    int place = (stream->first + stream->count) % STREAM_COPIES;
-    struct copy_time *copy = &stream->copies[place];
+    cudaError_t error = count_times(stream, true);
+    struct timed *copy = next_timed(stream);
+    copy->is_wait = false;
     copy->bytes = bytes;
     copy->spans = stream->spans;
     copy->lane = stream->lane;
@@ -210,6 +218,38 @@ static cudaError_t queue_timed(
     return error;
 }
 
+static cudaError_t queue_timed_wait(
+        struct cuda_stream *stream, cudaEvent_t event)
+{
+    cudaError_t error = count_times(stream, false);
+    struct timed *wait = next_timed(stream);
+    if (error == cudaSuccess && stream->count == STREAM_TIMES)
+        return cudaStreamWaitEvent(stream->handle, event, 0);
+    wait->is_wait = true;
+    wait->bytes = 0;
+    wait->spans = NULL;
+    if (error == cudaSuccess)
+        error = cudaEventRecord(wait->begin, stream->handle);
+    if (error == cudaSuccess)
+        error = cudaStreamWaitEvent(stream->handle, event, 0);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(wait->end, stream->handle);
+    if (error == cudaSuccess)
+        stream->count++;
+    return error;
+}
+
+static enum zd_status wait_counted(struct stream *base, struct event *event)
+{
+    struct cuda_stream *stream = cuda_stream(base);
+    gpu_enter(stream->gpu);
+    pthread_mutex_lock(&stream->lock);
+    cudaError_t error =
+            queue_timed_wait(stream, ((struct cuda_event *)event)->handle);
+    pthread_mutex_unlock(&stream->lock);
+    return device_cuda_check(error, "cudaStreamWaitEvent");
+}
+
 static enum zd_status copy(
         struct stream *base, void *to, const void *from, size_t bytes)
 {
@@ -221,7 +261,7 @@ static enum zd_status copy(
                 to, from, bytes, cudaMemcpyDefault, stream->handle);
     } else {
         pthread_mutex_lock(&stream->lock);
-        error = queue_timed(stream, to, from, bytes);
+        error = queue_timed_copy(stream, to, from, bytes);
         pthread_mutex_unlock(&stream->lock);
     }
     return device_cuda_check(error, "cudaMemcpyAsync");
@@ -229,10 +269,10 @@ static enum zd_status copy(
 
 static struct stream_counters get_counters(struct stream *base)
 {
-    struct cuda_stream *stream = (struct cuda_stream *)base;
+    struct cuda_stream *stream = cuda_stream(base);
     gpu_enter(stream->gpu);
     pthread_mutex_lock(&stream->lock);
-    if (count_copies(stream) != cudaSuccess)
+    if (count_times(stream, false) != cudaSuccess)
         cudaGetLastError(); /* who waits for the copy is told */
     struct stream_counters counters = stream->counters;
     pthread_mutex_unlock(&stream->lock);
@@ -364,7 +404,7 @@ static enum zd_status finish(struct stream *base)
     gpu_enter(stream->gpu);
     ZD_CUDA(cudaStreamSynchronize(stream->handle));
     pthread_mutex_lock(&stream->lock);
-    cudaError_t error = count_copies(stream);
+    cudaError_t error = count_times(stream, false);
     pthread_mutex_unlock(&stream->lock);
     return device_cuda_check(error, "cudaEventQuery");
 }
@@ -376,6 +416,7 @@ const struct stream_table stream_table_cuda = {
         .call = call,
         .record = record,
         .wait = wait_for,
+        .wait_counted = wait_counted,
         .wait_record = wait_record,
         .event_records = count_records,
         .finish = finish,

@@ -43,7 +43,14 @@ static enum zd_status nccl_wait(struct comm *comm, struct comm_op *op)
         return ZD_OK;
     ZD_TRY(nccl_flush(nccl));
     ZD_TRY(nccl_check_alive(nccl));
-    return stream_wait(NULL, nccl_done_of(nccl, op));
+    return stream_wait_counted(NULL, nccl_done_of(nccl, op));
+}
+
+/* Of the compute stream; the host does not wait. */
+static double waited(const struct comm *comm)
+{
+    (void)comm;
+    return stream_waited(NULL);
 }
 
 static enum zd_status nccl_progress(struct comm *comm)
@@ -78,5 +85,6 @@ const struct comm_functions nccl_backend = {
         .name = "nccl",
         .abort = nccl_abort,
         .give_up = give_up,
+        .waited = waited,
         .destroy = nccl_destroy,
 };

@@ -10,7 +10,7 @@
  *                           fsync, flock, rename, mkdir, remove) fails with
  * ERRNO (a number) where the path has PART in it; N: only the Nth such call. 0:
  * it never returns; -11: it is a fault; other numbers below 0 are signals
- *   ZEROD_TEST_RANK=N       refused on this rank of Open MPI alone
+ *   ZEROD_TEST_RANK=N       refused, or slow, is this rank of Open MPI alone
  *   ZEROD_TEST_WHOM=parent  a signal goes to the process that started this one;
  *                           "all": to that and all that it has started
  *   ZEROD_TEST_HIT=FILE     a line for each call that was refused: its name,
@@ -20,7 +20,9 @@
  *                           path with PART in it, its name, path, other path,
  *                           offset and how many bytes follow the line: what a
  *                           crash may leave (tests/support/crash_states.py)
- *   ZEROD_TEST_NO_EXCHANGE  two folders cannot change places, as on NFS
+ *   ZEROD_TEST_SLOW=TIMES   after what OpenMP computes the rank does nothing,
+ * for so many times as long as that took ZEROD_TEST_NO_EXCHANGE  two folders
+ * cannot change places, as on NFS
  *
  * A thread that gets SIGRTMIN loops without end.
  *
@@ -45,6 +47,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The libc's own function of the same name. */
@@ -447,3 +450,25 @@ int renameat2(int at, const char *from, int to_at, const char *to, unsigned how)
 REMOVE(remove)
 REMOVE(unlink)
 REMOVE(rmdir)
+
+static long long now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+void GOMP_parallel(void (*fn)(void *), void *, unsigned, unsigned);
+void GOMP_parallel(
+        void (*fn)(void *), void *data, unsigned threads, unsigned flags)
+{
+    REAL(GOMP_parallel);
+    const char *times = getenv("ZEROD_TEST_SLOW");
+    long long begun = now_ns();
+    real(fn, data, threads, flags);
+    if (!times || !is_rank())
+        return;
+    long long rest = (long long)(atof(times) * (double)(now_ns() - begun));
+    struct timespec nap = {rest / 1000000000, rest % 1000000000};
+    nanosleep(&nap, NULL);
+}

@@ -6,9 +6,7 @@
  *            ranks (of an even number the lower of the two in the middle)
  *
  * One above 1.5, by a millisecond a step at least, is named once in the log and
- * as the event `straggler`; what it is now is in the rank's report. Collectives
- * that run beside the host (NCCL) are waited for on the GPU: only what the host
- * itself does shows then. */
+ * as the event `straggler`; what it is now is in the rank's report. */
 #ifndef ZD_TRAIN_TRAINER_STRAGGLERS_H
 #define ZD_TRAIN_TRAINER_STRAGGLERS_H
 

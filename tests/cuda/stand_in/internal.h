@@ -60,6 +60,7 @@ struct settings {
     bool abort;
     bool permuted, reversed;
     uint64_t seed;
+    double slow; /* after a kernel nothing happens for so many times its time */
 };
 const struct settings &settings(void);
 

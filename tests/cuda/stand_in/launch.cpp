@@ -1,6 +1,7 @@
 /* launch.cpp - launches: what a GPU refuses, and the blocks of a grid. */
 #include "tests/cuda/stand_in/internal.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <thread>
@@ -154,7 +155,7 @@ size_t shared_limit(const void *kernel)
     return it == a.shared_bytes.end() ? SHARED_DEFAULT : it->second;
 }
 
-cudaError_t run_grid(const struct zd_emulate_launch &launch)
+static cudaError_t run_all(const struct zd_emulate_launch &launch)
 {
     struct run run = {};
     run.launch = &launch;
@@ -167,6 +168,16 @@ cudaError_t run_grid(const struct zd_emulate_launch &launch)
     for (std::thread &one : others)
         one.join();
     return (cudaError_t)run.error.load();
+}
+
+cudaError_t run_grid(const struct zd_emulate_launch &launch)
+{
+    auto begin = std::chrono::steady_clock::now();
+    cudaError_t error = run_all(launch);
+    if (settings().slow > 0)
+        std::this_thread::sleep_for(
+                (std::chrono::steady_clock::now() - begin) * settings().slow);
+    return error;
 }
 } // namespace standin
 

@@ -135,6 +135,16 @@ void read_visible(struct settings &s)
     }
 }
 
+/* TIMES, or TIMES@RANK of Open MPI. */
+double read_slow(void)
+{
+    const char *text = getenv("ZD_STANDIN_SLOW");
+    const char *at = text ? strchr(text, '@') : nullptr;
+    const char *own = getenv("OMPI_COMM_WORLD_RANK");
+    bool is_it = !at || strcmp(at + 1, own ? own : "0") == 0;
+    return text && is_it ? strtod(text, nullptr) : 0;
+}
+
 struct settings read_settings(void)
 {
     struct settings s = {};
@@ -143,6 +153,7 @@ struct settings read_settings(void)
     s.memory_bytes = bytes_of("ZD_STANDIN_MEMORY", 8ull << 30);
     s.context_bytes = bytes_of("ZD_STANDIN_CONTEXT", 64ull << 20);
     s.abort = bytes_of("ZD_STANDIN_ABORT", 0);
+    s.slow = read_slow();
     if (bytes_of("ZD_STANDIN_SUMMARY", 0))
         atexit(summarise);
     const char *order = getenv("ZD_STANDIN_ORDER");
@@ -277,7 +288,7 @@ struct zd_standin_counters zd_standin_counters(void)
 {
     struct counters &c = counters();
     return {c.launches,     c.copies,       c.pageable_copies, c.host_waits,
-            c.device_bytes, c.pinned_bytes, c.reports,       c.shareable};
+            c.device_bytes, c.pinned_bytes, c.reports,         c.shareable};
 }
 
 const char *zd_standin_report(void)

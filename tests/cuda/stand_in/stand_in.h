@@ -14,6 +14,9 @@
  *     ZD_STANDIN_ORDER=forward   of blocks: forward, reverse (of the threads
  *                                in a block too), or a seed
  *     ZD_STANDIN_THREADS=1       threads of the host that run a grid's blocks
+ *     ZD_STANDIN_SLOW=TIMES      after a kernel its stream does nothing, for so
+ *                                many times as long as that took; TIMES@RANK:
+ *                                of that rank of Open MPI alone
  *     ZD_STANDIN_ABORT=0         1: a report ends the process (SIGABRT)
  *     ZD_STANDIN_SUMMARY=0       1: says at the end what was counted
  *     ZD_STANDIN_FAIL=...        failures, see zd_standin_fail() */

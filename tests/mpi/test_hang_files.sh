@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# A save, load or export of which no read, write or fsync ends is given up: 74, and what was committed stands.
+#   test_hang_files.sh ZEROD SOURCE_ROOT CALLS
+source "$(dirname "$0")/lib.sh" "$1" "$2"
+export LD_PRELOAD=$3 ZEROD_TEST_RANK=1
+job=(--set train.max_steps=8 --set checkpoint.save_steps=4 --set eval.eval_strategy=no --set control.socket=none --set log.progress=none
+    --set checkpoint.timeout=2s)
+
+# hangs NAME WHAT RULE ARGUMENT...: checkpoint 4 is there; a start in which that call of rank 1 never returns, then one without.
+hangs() {
+    local what=$2 rule=$3
+    name=$1
+    shift 3
+    run "$name" 2 "${job[@]}" "$@" --set run.stop_after=4
+    check "$name: a run that saves" code_is 0
+    ZEROD_TEST_REFUSE=$rule run "$name" 2 "${job[@]}" "$@"
+    check "  one of which nothing ends is given up: 74, told once" fails_with 74 E0816
+    check "  named" says "the $what of rank 1 on $(hostname) at step [0-9]* is given up: no read, write or fsync of it was done for 2.0 s"
+    check "  an event" grep -q "\"event\":\"hang\",\"step\":[0-9]*,\"rank\":1,\"host\":\"$(hostname)\",\"operation\":\"$what\"" "$name/events.jsonl"
+    check "  what was committed stands" all_verify "$name"
+    run "$name" 2 "${job[@]}" "$@"
+    check "  and the next start goes on" says 'resum'
+    check "  to the end" code_is 0
+}
+hangs "a save beside training" save fsync:/.tmp-checkpoint:0
+hangs "a save that training waits for" save write:/.tmp-checkpoint:0 --set checkpoint.async_save=false
+hangs "a load" load pread:/checkpoint-:0
+hangs "an export" export fsync:/hf.tmp:0
+plan
