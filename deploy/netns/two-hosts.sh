@@ -7,6 +7,7 @@
 # Example:  deploy/netns/two-hosts.sh build/daemon/zerod --job job.toml
 # Needs root and iproute2; ends with 77 and one line when this machine does not permit namespaces.
 set -euo pipefail
+launcher=$(readlink -f "$(dirname "$0")/../mpirun.sh")
 ranks=4
 private=()
 while getopts n:u: option; do
@@ -22,6 +23,7 @@ if [[ $# -eq 0 || $ranks -lt 2 || $((ranks % 2)) -ne 0 ]]; then sed -n '4,6s/^# 
 a=zerod-a-$$ b=zerod-b-$$ wire=zd0
 work=$(mktemp -d)
 undo() {
+    kill -KILL $(ip netns pids "$a" 2>/dev/null; ip netns pids "$b" 2>/dev/null) 2>/dev/null || true # mpirun's daemon, if the link was cut
     ip netns del "$a" 2>/dev/null || true
     ip netns del "$b" 2>/dev/null || true
     rm -rf "$work"
@@ -61,6 +63,6 @@ export OMPI_MCA_pml=ob1 OMPI_MCA_btl_tcp_if_include=$wire OMPI_MCA_oob_tcp_if_in
 export OMPI_MCA_mpi_yield_when_idle=1
 half=$((ranks / 2))
 code=0
-ip netns exec "$a" unshare -u bash "$work/enter" host-a mpirun --map-by "ppr:$half:node:oversubscribe" --bind-to none -np "$ranks" \
+ip netns exec "$a" unshare -u bash "$work/enter" host-a "$launcher" --map-by "ppr:$half:node:oversubscribe" --bind-to none -np "$ranks" \
     --host "10.213.0.1:$half,10.213.0.2:$half" "$(printf '%q ' "$@")" || code=$?
 exit $code

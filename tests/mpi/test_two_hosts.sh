@@ -61,6 +61,9 @@ ip -n "zerod-a-$pid" link set zd0 down
 check "a link that is down: the ranks of both hosts end" gone
 check "  the other host is named" says "rank [23] on host-b hangs at step"
 check "  and why" says "its host does not answer"
-ip -n "zerod-a-$pid" link set zd0 up # for mpirun, which would take minutes to find it
+began=$SECONDS
 finish_started
+check "  and so does mpirun: 75" code_is 75
+check "  of itself it would take minutes" [ $((SECONDS - began)) -lt 100 ]
+check "  which is said" says "mpirun.sh: the ranks of this host ended 10 s ago"
 plan
