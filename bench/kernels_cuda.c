@@ -158,6 +158,32 @@ static void elements(struct bench *b, char *x, char *y, char *z, float *sums)
        k->reduce_rows(NULL, sums, x, N, 4 * C, true));
 }
 
+/* A matrix of N x C in codes; any bytes are codes and scales. */
+static void codes(struct bench *b, char *x, char *y, char *z)
+{
+    static const struct {
+        const char *name;
+        enum quant_format format;
+        size_t nested_block;
+    } rows[] = {
+            {"dequantise nf4", QUANT_NF4, 0},
+            {"  with nested scales", QUANT_NF4, QUANT_NESTED_BLOCK},
+            {"dequantise int8", QUANT_INT8, 0},
+            {"dequantise fp8", QUANT_FP8, 0}};
+    for (int i = 0; i < 4; i++) {
+        struct quant_matrix m = {
+                .format = rows[i].format,
+                .rows = b->N,
+                .columns = b->C,
+                .block = QUANT_BLOCK,
+                .nested_block = rows[i].nested_block};
+        OP(rows[i].name,
+           b->unit + quant_code_bytes(&m, quant_matrix_count(&m)) +
+                   quant_scale_bytes(&m),
+           b->ops->dequantise(NULL, y, x, z, &m));
+    }
+}
+
 static void tokens(struct bench *b, char *x, char *y)
 {
     const struct kernels *k = b->ops;
@@ -247,6 +273,7 @@ int main(int argc, char **argv)
     copies(b, y, x);
     norms(b, x, y, z, sums);
     elements(b, x, y, z, sums);
+    codes(b, x, y, z);
     tokens(b, x, y);
     losses(b);
     return 0;

@@ -125,6 +125,15 @@ __device__ inline float value_of_8bit(
            m->scales[row / QUANT_TILE * m->tiles + column / QUANT_TILE];
 }
 
+/* Of element i; a division of 64 bits takes as long as all else. */
+__device__ inline int64_t row_of(
+        const struct rows_of_8bit *m, int64_t i, int64_t count)
+{
+    if (count <= (int64_t)0xffffffff)
+        return (int64_t)((uint32_t)i / (uint32_t)m->columns);
+    return i / m->columns;
+}
+
 /* W elements lie in one row, and in one tile. */
 template <typename T, int W>
 static __global__ void dequantise_8bit_kernel(
@@ -133,7 +142,7 @@ static __global__ void dequantise_8bit_kernel(
     for (int64_t i = thread_of_grid() * W; i < count;
          i += threads_of_grid() * W) {
         float x[W];
-        int64_t row = i / m.columns, column = i - row * m.columns;
+        int64_t row = row_of(&m, i, count), column = i - row * m.columns;
         pack<uint8_t, code_bytes<W>::of_8bit> codes;
         if (W == 1)
             codes.at[0] = m.codes[i];

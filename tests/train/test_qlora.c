@@ -22,9 +22,10 @@ static bool run(
             "lora.enabled=true",       "lora.r=3",
             "train.max_steps=4",       "train.global_batch_size=12",
             "checkpoint.save_steps=4", "optim.learning_rate=0.01",
-            "optim.warmup_steps=0",
+            "optim.warmup_steps=0",    "data.val_split=0.3",
+            "eval.eval_steps=2",
     };
-    int count = 7;
+    int count = 9;
     for (; *more; more++)
         sets[count++] = *more;
     snprintf(job, sizeof job, "tests/fixtures/%s/job.toml", fixture);
@@ -35,11 +36,12 @@ static bool same_run(const char *a, const char *b)
 {
     return same_column(a, b, "loss", STEPS) &&
            same_column(a, b, "grad_norm", STEPS) &&
+           same_column(a, b, "eval_loss", 3) &&
            same_output(a, b, "peft/adapter_model.safetensors");
 }
 
 struct layout {
-    int world; /* 0: as the others */
+    bool on_disk;
     const char *name, *sets[MORE];
 };
 
@@ -53,9 +55,14 @@ static void layouts_agree(
     snprintf(type, sizeof type, "train.dtype=%s", dtype);
     snprintf(format, sizeof format, "lora.quantize_base=%s", base);
     for (int i = 0; i < count; i++) {
-        const char *dir = job_threads_dir(), *sets[SETS] = {type, format};
+        char path[PATH_MAX];
+        const char *dir = job_threads_dir();
+        const char *sets[SETS] = {type, format, path};
+        snprintf(path, sizeof path, "offload.nvme_path=%s", dir);
+        int count_of_sets = layouts[i].on_disk ? 3 : 2;
         for (int k = 0; k < MORE && layouts[i].sets[k]; k++)
-            sets[k + 2] = layouts[i].sets[k];
+            sets[count_of_sets++] = layouts[i].sets[k];
+        sets[count_of_sets] = NULL;
         bool ran = run(fixture, dir, world, sets);
         if (!first)
             first = dir;
@@ -65,29 +72,32 @@ static void layouts_agree(
 }
 
 static const struct layout many[] = {
-        {0, "stage 0", {"zero.stage=0"}},
-        {0, "stage 1", {"zero.stage=1"}},
-        {0, "stage 2", {"zero.stage=2"}},
-        {0, "stage 3", {"zero.stage=3"}},
-        {0,
+        {false, "stage 0", {"zero.stage=0"}},
+        {false, "stage 1", {"zero.stage=1"}},
+        {false, "stage 2", {"zero.stage=2"}},
+        {false, "stage 3", {"zero.stage=3"}},
+        {false,
          "checkpointing full",
          {"zero.stage=3", "train.gradient_checkpointing=full"}},
-        {0,
+        {false,
          "checkpointing every:2",
          {"zero.stage=1", "train.gradient_checkpointing=every:2"}},
-        {0,
+        {false,
          "copies in line",
          {"zero.stage=3", "offload.optimizer=cpu", "offload.params=cpu",
           "device.streams=inline"}},
-        {0,
+        {true,
+         "states on disk, parameters on the host",
+         {"zero.stage=3", "offload.optimizer=nvme", "offload.params=nvme"}},
+        {false,
          "everything on the host",
          {"zero.stage=3", "offload.optimizer=cpu", "offload.params=cpu",
           "offload.activations=cpu", "train.gradient_checkpointing=full",
           "device.streams=threads"}},
 };
 static const struct layout few[] = {
-        {0, "stage 0", {"zero.stage=0"}},
-        {0, "stage 3", {"zero.stage=3"}},
+        {false, "stage 0", {"zero.stage=0"}},
+        {false, "stage 3", {"zero.stage=3"}},
 };
 
 static void sets_of_world(
