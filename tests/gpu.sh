@@ -102,7 +102,7 @@ run_tests() {
     fi
 }
 part_kernels() { run_tests kernels base kernels attention optim zero; }
-part_parity() { run_tests parity train_gpu_parity train_gpu_worlds train_gpu_resume; }
+part_parity() { run_tests parity train_gpu_parity train_gpu_worlds train_gpu_resume train_gpu_adapters; }
 
 # --- runs of zerod
 # options_of NAME: of such a run, in the array `options`.
