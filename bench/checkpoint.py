@@ -12,11 +12,14 @@ Of saves in the middle of the run: that at the end is synchronous. Printed:
 
     stall/memcpy     what training stands still for a background save, by a copy of the snapshot       (1.2 at most)
     stall/save       .. by a synchronous save                                                          (0.05 at most, offloaded)
+    first/memcpy     .. for the first save of a process
     step/step        steps that a write is under way during, by the others                             (1.1 at most)
     speed/dd         bytes of a checkpoint in a second of its write, by dd's                           (0.9 at least)
+    speed/direct     .. by dd's past the page cache (oflag=direct)
 
-The first save of a process touches memory for the first time; it is told apart. On a machine that others use too, only the
-ratios say anything, and of those a median of several --rounds."""
+dd writes three files, before the saves, between the runs and behind them, each beside the one before, as checkpoints lie; its
+median counts. A single dd into blocks that were just freed, on pages that were just used, says little of a disk. On a machine
+that others use too, only the ratios say anything, and of those a median of several --rounds."""
 
 import argparse
 import ctypes
@@ -112,13 +115,24 @@ def copy_seconds(size, ranks):
     return slowest
 
 
-def dd_seconds(folder, size):
-    out = folder / "dd"
-    began = time.monotonic()
-    subprocess.run(["dd", "if=/dev/zero", f"of={out}", "bs=4M", f"count={size >> 22}", "conv=fsync", "status=none"], check=True)
-    took = time.monotonic() - began
-    out.unlink()
-    return took
+class Disk:
+    """Times of dd, each file beside the one before."""
+
+    def __init__(self, folder, size):
+        self.folder, self.size, self.count, self.times = folder, size, 0, {"conv=fsync": [], "oflag=direct conv=fsync": []}
+
+    def write(self):
+        for flags, times in self.times.items():
+            out = self.folder / f"dd-{self.count}"
+            self.count += 1
+            began = time.monotonic()
+            subprocess.run(["dd", "if=/dev/zero", f"of={out}", "bs=4M", f"count={self.size >> 22}", *flags.split(), "status=none"],
+                           check=True)
+            times.append(time.monotonic() - began)
+            (self.folder / f"dd-{self.count - 3}").unlink(missing_ok=True)
+
+    def seconds(self):
+        return [statistics.median(times) for times in self.times.values()]
 
 
 def during(saves, steps):
@@ -133,19 +147,25 @@ def during(saves, steps):
 
 
 def measure(arguments, job, folder):
+    disk = Disk(folder, int(arguments.gb * 1e9))
+    disk.write()
     saves, steps, size = run(arguments, job, folder, True)
     background = [s for s in saves if s["stall_seconds"] < s["seconds"]]
     if len(background) < 2:
         sys.exit("no save was made in the background: `zerod plan` says why")
-    copied, written = copy_seconds(size, arguments.ranks), dd_seconds(folder, size)
-    synchronous = [s["seconds"] for s in run(arguments, job, folder, False)[0]]
+    disk.write()
+    copied = copy_seconds(size, arguments.ranks)
+    synchronous = statistics.median(s["seconds"] for s in run(arguments, job, folder, False)[0])
+    disk.write()
+    cached, direct = (seconds * size / disk.size for seconds in disk.seconds())
     stall = statistics.median(s["stall_seconds"] for s in background[1:])
     write = statistics.median(s["write_seconds"] for s in background)
+    first = background[0]["stall_seconds"]
     hit, others = during(background, steps)
-    return {"bytes": size, "stall": stall, "first stall": background[0]["stall_seconds"], "memcpy": copied, "write": write, "dd": written,
-            "save": statistics.median(synchronous), "stall/memcpy": stall / copied, "stall/save": stall / statistics.median(synchronous),
+    return {"bytes": size, "stall": stall, "first stall": first, "memcpy": copied, "write": write, "dd": cached, "dd direct": direct,
+            "save": synchronous, "stall/memcpy": stall / copied, "stall/save": stall / synchronous, "first/memcpy": first / copied,
             "step/step": statistics.median(hit) / statistics.median(others) if hit and others else float("nan"),
-            "speed/dd": written / write}
+            "speed/dd": cached / write, "speed/direct": direct / write}
 
 
 def main():

@@ -1,6 +1,7 @@
 #include "offload/keep.h"
 
 #include "base/clock.h"
+#include "base/copy.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -178,7 +179,10 @@ static void units_copy(
         size_t room = keep->unit_bytes - skip;
         size_t part = bytes < room ? bytes : room;
         char *at = keep->memory + (size_t)unit * keep->unit_bytes + skip;
-        memcpy(into_units ? at : memory, into_units ? memory : at, part);
+        if (into_units) /* the update goes on with what is copied */
+            copy_past_cache(at, memory, part);
+        else
+            memcpy(memory, at, part);
         memory += part;
         bytes -= part;
         skip = 0;

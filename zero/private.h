@@ -318,5 +318,10 @@ enum zd_status base_load(
 
 enum zd_status ranges_create(struct zero *zero);
 void ranges_destroy(struct zero *zero);
+/* zero_range_read of what lies on the device, or does not train, for a copy
+ * that nobody reads soon. */
+enum zd_status range_read_away(
+        const struct zero *zero, const struct zero_range *range, int lane,
+        size_t begin, size_t count, void *values, float *scales);
 
 #endif

@@ -2,6 +2,7 @@
  * be given, and how both are read and written part by part. */
 #include "zero/private.h"
 
+#include "base/copy.h"
 #include "base/file/hash.h"
 #include "base/number/rng.h"
 #include "base/progress.h"
@@ -131,6 +132,19 @@ static enum zd_status copy_out(
     return ZD_OK;
 }
 
+/* The same, of what nobody reads soon. */
+static enum zd_status copy_away(
+        bool on_host, void *to, const void *from, size_t bytes)
+{
+    if (!on_host && device_backend() != DEVICE_CPU)
+        return device_read(to, from, bytes);
+    copy_past_cache(to, from, bytes);
+    return ZD_OK;
+}
+
+typedef enum zd_status copy_fn(
+        bool on_host, void *to, const void *from, size_t bytes);
+
 static enum zd_status copy_in(
         bool on_host, void *to, const void *from, size_t bytes)
 {
@@ -203,30 +217,47 @@ static size_t scale_count(
                    : optim_scale_count(range->layout.lane[lane], count);
 }
 
-enum zd_status zero_range_read(
+static enum zd_status read_range(
         const struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, void *values, float *scales)
+        size_t begin, size_t count, void *values, float *scales, copy_fn *copy)
 {
-    if (range->trains && zero->plan->states_on_host)
-        return host_read(zero, range, lane, begin, count, values, scales);
     assert(begin % OPTIM_QBLOCK == 0 && begin + count <= range->count);
     ZD_TRY(paged_finish(zero));
     for (size_t done = 0; done < count;) {
         struct lane_memory from =
                 memory_of(zero, range, lane, begin + done, count - done);
         if (values)
-            ZD_TRY(copy_out(
-                    from.on_host,
-                    (char *)values + value_bytes(range, lane, done),
-                    from.values, value_bytes(range, lane, from.count)));
+            ZD_TRY(
+                    copy(from.on_host,
+                         (char *)values + value_bytes(range, lane, done),
+                         from.values, value_bytes(range, lane, from.count)));
         if (scales && from.scales)
-            ZD_TRY(copy_out(
+            ZD_TRY(copy(
                     from.on_host, scales + scale_count(range, lane, done),
                     from.scales,
                     scale_count(range, lane, from.count) * sizeof *scales));
         done += from.count;
     }
     return ZD_OK;
+}
+
+enum zd_status zero_range_read(
+        const struct zero *zero, const struct zero_range *range, int lane,
+        size_t begin, size_t count, void *values, float *scales)
+{
+    if (range->trains && zero->plan->states_on_host)
+        return host_read(zero, range, lane, begin, count, values, scales);
+    return read_range(
+            zero, range, lane, begin, count, values, scales, copy_out);
+}
+
+enum zd_status range_read_away(
+        const struct zero *zero, const struct zero_range *range, int lane,
+        size_t begin, size_t count, void *values, float *scales)
+{
+    assert(!range->trains || !zero->plan->states_on_host);
+    return read_range(
+            zero, range, lane, begin, count, values, scales, copy_away);
 }
 
 enum zd_status zero_range_write(

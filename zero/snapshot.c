@@ -337,7 +337,7 @@ static enum zd_status copy_part(
     char *scales = at(snapshot, places->scales[part->lane]);
     if (!range->trains && snapshot->has_frozen)
         return ZD_OK;
-    return zero_range_read(
+    return range_read_away(
             snapshot->zero, range, part->lane, part->begin, part->count,
             values + value_bytes(range, part->lane, part->begin),
             scales ? (void *)(scales + scale_bytes(range, part->lane, part->begin))

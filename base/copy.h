@@ -1,0 +1,11 @@
+/* copy.h - memcpy of what nobody reads soon. */
+#ifndef ZD_BASE_COPY_H
+#define ZD_BASE_COPY_H
+
+#include <stddef.h>
+
+/* memcpy, past the caches where the processor can: a line that is written whole
+ * is not read first. memcpy itself does so for very long copies alone. */
+void copy_past_cache(void *to, const void *from, size_t bytes);
+
+#endif
