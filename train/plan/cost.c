@@ -80,6 +80,19 @@ static void add_weight(
     cost->backward += back * flops / peak_rate(plan, machine, tokens);
 }
 
+/* A weight in codes is decoded for each product: read, and written as elements.
+ */
+static void add_decoding(
+        const struct job_plan *plan, const struct plan_machine *machine, int id,
+        struct unit_cost *cost)
+{
+    size_t count = plan->table.params[id].count;
+    size_t bytes = param_code_bytes(&plan->table, id, count) +
+                   count * dtype_bytes(plan->zero.request.dtype);
+    cost->forward += (double)bytes / machine->memory;
+    cost->backward += (double)bytes / machine->memory;
+}
+
 /* --- the rest of a layer -------------------------------------------------- */
 
 static void add_attention(
@@ -210,9 +223,12 @@ struct unit_cost cost_unit(
     bool is_layer = unit > 0 && !is_head;
     struct unit_cost cost = {0};
     for (int id = table->unit_first[unit];
-         id < table->unit_first[unit + 1] && unit > 0; id++)
+         id < table->unit_first[unit + 1] && unit > 0; id++) {
         if (table->params[id].dims == 2)
             add_weight(plan, machine, &table->params[id], tokens, &cost);
+        if (param_in_codes(table, id))
+            add_decoding(plan, machine, id, &cost);
+    }
     if (is_layer) {
         add_attention(plan, machine, tokens, &cost);
         add_elements(plan, machine, tokens, &cost);

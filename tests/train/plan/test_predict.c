@@ -4,12 +4,16 @@
 
 #include <criterion/criterion.h>
 
+#include <math.h>
+
 struct asked {
     int world, stage, accumulation;
     bool waits; /* zero.overlap_comm = false */
     enum offload_tier optimizer;
     enum offload_clipping clipping;
     enum device_backend backend;
+    bool adapts;
+    enum lora_base base;
 };
 
 static struct train_job job_of(const struct asked *asked)
@@ -33,6 +37,8 @@ static struct train_job job_of(const struct asked *asked)
     job.offload.optimizer = asked->optimizer;
     job.offload.clipping = asked->clipping;
     job.control.socket = CONTROL_NONE;
+    job.lora.enabled = asked->adapts;
+    job.lora.quantize_base = asked->base;
     return job;
 }
 
@@ -95,6 +101,20 @@ Test(predict, a_wire_that_is_too_slow_to_hide_binds)
     struct plan_prediction predicted = predict(&asked, &machine);
     cr_expect_eq(predicted.binds, PLAN_WIRE);
     cr_expect_geq(predicted.step_seconds, predicted.busy[PLAN_WIRE]);
+}
+
+Test(predict, a_base_in_codes_is_decoded_for_each_product_and_gathers_less)
+{
+    struct asked asked = {.world = 8, .stage = 3, .adapts = true};
+    struct plan_machine machine = *plan_machine_find("h100");
+    struct plan_prediction plain = predict(&asked, &machine);
+    asked.base = LORA_BASE_NF4;
+    struct plan_prediction codes = predict(&asked, &machine);
+    /* twelve layers of 4 C^2 and 3 C F elements: half a byte and two each */
+    double bytes = 12 * 2.5 * (4 * 256.0 * 256 + 3 * 256.0 * 768);
+    double decoding = codes.busy[PLAN_COMPUTE] - plain.busy[PLAN_COMPUTE];
+    cr_expect(fabs(decoding - 2 * bytes / machine.memory) <= 1e-3 * decoding);
+    cr_expect_lt(codes.busy[PLAN_WIRE], plain.busy[PLAN_WIRE]);
 }
 
 Test(predict, the_parts_of_a_step_are_the_step)
