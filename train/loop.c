@@ -261,7 +261,8 @@ static void show_end(struct trainer *trainer, bool exported, bool early)
     const struct model_shape *shape = &trainer->plan.shape;
     double rate = seconds > 0 ? (double)trainer->tokens_here / seconds : 0;
     train_offload_add(&trainer->offload_total, &trainer->offload_late);
-    snprintf(dir, sizeof dir, "%s/hf", trainer->job->job.output_dir);
+    fs_join(dir, sizeof dir, trainer->job->job.output_dir,
+            export_folder(trainer->job));
     struct train_end end = {
             .step = trainer->state.step,
             .max_steps = trainer->state.max_steps,

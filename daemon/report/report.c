@@ -270,6 +270,16 @@ static void tell_next(const char *before, const char *path, const char *behind)
     zd_log_info("  next        %s %s %s", before, line, behind);
 }
 
+static void tell_adapter(const char *base, const char *adapter)
+{
+    char line[2 * PATH_MAX] = "";
+    struct text_buffer text = {.out = line, .bytes = sizeof line};
+    text_buffer_add_word(&text, adapter);
+    char behind[2 * PATH_MAX + 64];
+    snprintf(behind, sizeof behind, "--adapter %s --prompt \"...\"", line);
+    tell_next("zerod generate --model", base, behind);
+}
+
 static void on_end(void *ctx, const struct train_end *end)
 {
     struct report *report = ctx;
@@ -299,7 +309,11 @@ static void on_end(void *ctx, const struct train_end *end)
     zd_log_info("  metrics     %s/metrics.jsonl", report->job->job.output_dir);
     if (end->checkpoint)
         zd_log_info("  checkpoint  %s", end->checkpoint);
-    if (end->export_dir) {
+    if (end->export_dir && report->job->checkpoint.export == EXPORT_PEFT) {
+        zd_log_info("  adapter     %s", end->export_dir);
+        if (report->job->model.path)
+            tell_adapter(report->job->model.path, end->export_dir);
+    } else if (end->export_dir) {
         zd_log_info("  model       %s", end->export_dir);
         tell_next(
                 "zerod generate --model", end->export_dir, "--prompt \"...\"");

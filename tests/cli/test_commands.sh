@@ -113,6 +113,7 @@ for format in nf4 int8; do
     [ $format = nf4 ] && nested=--double-quant
     ok "export --quantize $format, fp32 beside it" call 0 export $c -o stored-$format --quantize $format $nested --dtype fp32
     ok '  adapters train on it' adapt on-$format --set model.path=stored-$format
+    ok '  what to type next' has "next  *zerod generate --model stored-$format --adapter on-$format/peft --prompt" err
     ok '  as on what is quantised when it is loaded' eval \
         'adapt by-$format --set model.path=fp32 --set lora.quantize_base=$format && cmp {on,by}-$format/peft/adapter_model.safetensors'
     ok '  not as on what is not' eval \
