@@ -163,12 +163,16 @@ err_close:
     return status;
 }
 
-enum zd_status fs_write(
-        int fd, const char *path, const void *data, size_t bytes)
+/* at: -1: where the file stands. */
+static enum zd_status write_all(
+        int fd, const char *path, const void *data, size_t bytes, int64_t at)
 {
     size_t done = 0;
     while (done < bytes) {
-        ssize_t put = write(fd, (const char *)data + done, bytes - done);
+        const char *rest = (const char *)data + done;
+        ssize_t put = at < 0 ? write(fd, rest, bytes - done)
+                             : pwrite(fd, rest, bytes - done,
+                                      (off_t)at + (off_t)done);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
@@ -177,6 +181,19 @@ enum zd_status fs_write(
         progress_completed();
     }
     return ZD_OK;
+}
+
+enum zd_status fs_write(
+        int fd, const char *path, const void *data, size_t bytes)
+{
+    return write_all(fd, path, data, bytes, -1);
+}
+
+enum zd_status fs_pwrite(
+        int fd, const char *path, const void *data, size_t bytes,
+        uint64_t offset)
+{
+    return write_all(fd, path, data, bytes, (int64_t)offset);
 }
 
 static int open_folder(const char *path)
@@ -239,25 +256,6 @@ enum zd_status fs_sync_name(const char *path)
     if (fd < 0 && errno == EACCES)
         return sync_all(path);
     return fd < 0 ? fail_open(folder, errno) : sync_folder(fd, folder);
-}
-
-enum zd_status fs_pwrite(
-        int fd, const char *path, const void *data, size_t bytes,
-        uint64_t offset)
-{
-    size_t done = 0;
-    while (done < bytes) {
-        ssize_t put =
-                pwrite(fd, (const char *)data + done, bytes - done,
-                       (off_t)(offset + done));
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return fail_write(path, errno);
-        done += (size_t)put;
-        progress_completed();
-    }
-    return ZD_OK;
 }
 
 enum zd_status fs_reserve(int fd, const char *path, uint64_t bytes)

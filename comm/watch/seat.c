@@ -159,7 +159,7 @@ uint64_t seat_what(
 
 /* --- words ---------------------------------------------------------------- */
 
-const char *seat_kind_name(enum seat_kind kind)
+static const char *kind_name(enum seat_kind kind)
 {
     static const char *const names[SEAT_KINDS] = {
             [SEAT_ALL_GATHER] = "all_gather",
@@ -171,17 +171,6 @@ const char *seat_kind_name(enum seat_kind kind)
             [SEAT_JOIN] = "the ranks' start",
             [SEAT_PART] = "the ranks' end"};
     return names[kind];
-}
-
-const char *seat_work_name(enum comm_work work)
-{
-    static const char *const names[WORKS] = {
-            [WORK_NONE] = "none",         [WORK_DEVICE] = "device",
-            [WORK_TOKENISE] = "tokenise", [WORK_LOAD] = "load",
-            [WORK_SAVE] = "save",         [WORK_EXPORT] = "export",
-            [WORK_EVALUATE] = "evaluate", [WORK_SAMPLE] = "sample",
-            [WORK_COMMAND] = "command"};
-    return names[work];
 }
 
 bool seat_work_says(enum comm_work work)
@@ -220,10 +209,10 @@ void seat_word_text(uint64_t word, char *out, size_t out_bytes)
     enum dtype type = (enum dtype)(word >> TYPE_BIT & 0xff);
     if (has_type(kind))
         snprintf(
-                out, out_bytes, "%s %s %llu bytes", seat_kind_name(kind),
+                out, out_bytes, "%s %s %llu bytes", kind_name(kind),
                 dtype_name(type), (unsigned long long)bytes_of(word));
     else
-        snprintf(out, out_bytes, "%s", seat_kind_name(kind));
+        snprintf(out, out_bytes, "%s", kind_name(kind));
 }
 
 void seat_operation_text(
@@ -233,13 +222,13 @@ void seat_operation_text(
     enum dtype type = (enum dtype)(word >> TYPE_BIT & 0xff);
     if (has_type(kind))
         snprintf(
-                out, out_bytes, "%s #%llu (%s, %llu bytes)",
-                seat_kind_name(kind), (unsigned long long)number,
-                dtype_name(type), (unsigned long long)bytes_of(word));
+                out, out_bytes, "%s #%llu (%s, %llu bytes)", kind_name(kind),
+                (unsigned long long)number, dtype_name(type),
+                (unsigned long long)bytes_of(word));
     else if (kind == SEAT_JOIN || kind == SEAT_PART)
-        snprintf(out, out_bytes, "%s", seat_kind_name(kind));
+        snprintf(out, out_bytes, "%s", kind_name(kind));
     else
         snprintf(
-                out, out_bytes, "%s #%llu", seat_kind_name(kind),
+                out, out_bytes, "%s #%llu", kind_name(kind),
                 (unsigned long long)number);
 }

@@ -133,8 +133,6 @@ void seat_operation_text(
 /* What a rank has under this number; 0: not entered, or too long ago. */
 uint64_t seat_what(
         const struct seat *seat, enum seat_lane lane, uint64_t number);
-const char *seat_kind_name(enum seat_kind kind);
-const char *seat_work_name(enum comm_work work);
 /* Does this work say by itself that it goes on? */
 bool seat_work_says(enum comm_work work);
 

@@ -370,11 +370,6 @@ struct comm_files *watch_files_begin(struct watch *watch, const char *what)
     return NULL;
 }
 
-struct progress *comm_files_progress(struct comm_files *files)
-{
-    return files ? &files->progress : NULL;
-}
-
 void comm_files_end(struct comm_files *files)
 {
     if (!files)

@@ -105,12 +105,11 @@ bool watch_is_told(const struct watch *watch);
 void watch_tell_collectives(struct watch *watch);
 
 /* Files that are read or written; any thread, which ends what it began. What it
- * reads and writes counts, and that of others with progress_use of what
- * comm_files_progress returns (base/progress.h). At most WATCH_FILES_MAX at a
+ * reads and writes counts, and that of others which progress_use the same
+ * (base/progress.h). At most WATCH_FILES_MAX at a
  * time: further ones are NULL, and not looked at. */
 struct comm_files;
 struct comm_files *watch_files_begin(struct watch *watch, const char *what);
-struct progress *comm_files_progress(struct comm_files *files);
 void comm_files_end(struct comm_files *files);
 
 #endif
