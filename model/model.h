@@ -157,7 +157,9 @@ enum zd_status model_decode(
         const struct model_hooks *hooks, float *logits);
 
 /* FLOPs of forward and backward of one token at sequence length T, without
- * recomputation: 6 per weight of products, and attention's 12 L T H D / 2. */
+ * recomputation: of a weight of products 2 forward, 2 of its input's gradient
+ * where anything before it trains, 2 of its own where it trains; of a layer's
+ * attention 4 T H D / 2, and with a backward twice that more. */
 double model_flops_per_token(
         const struct model_config *config, const struct param_table *table,
         int T);

@@ -163,16 +163,41 @@ enum zd_status model_lay_out(struct model *model, char *base)
     return status;
 }
 
+/* The first tensor in the order of the forward pass that trains, or that an
+ * adapter does for; nothing before it has a backward. */
+static int first_trained(const struct param_table *table)
+{
+    int first = table->count;
+    for (int id = 0; id < table->count; id++) {
+        const struct param *param = &table->params[id];
+        int at = param->part == PARAM_BASE ? id : param->adapts;
+        if (param->trainable && at < first)
+            first = at;
+    }
+    return first;
+}
+
 double model_flops_per_token(
         const struct model_config *config, const struct param_table *table,
         int T)
 {
-    double weights = 0.0;
-    for (int id = 0; id < table->count; id++)
-        if (table->params[id].dims == 2 && table->params[id].unit > 0)
-            weights += (double)table->params[id].count;
+    double flops = 0.0, head = 2.0 * config->vocab_size * config->hidden_size;
+    int first = first_trained(table);
+    for (int id = 0; id < table->count; id++) {
+        const struct param *param = &table->params[id];
+        double product = 2.0 * (double)param->count;
+        if (param->dims != 2 || param->unit == 0)
+            continue;
+        flops += product;
+        flops += id > first ? product : 0;
+        flops += param->trainable ? product : 0;
+    }
     if (config->tied)
-        weights += (double)config->vocab_size * config->hidden_size;
-    return 6.0 * weights +
-           6.0 * config->layers * T * config->heads * config->head_dim;
+        flops += head + (table->params[0].trainable ? head : 0) +
+                 (first < table->count ? head : 0);
+    for (int layer = 1; layer <= config->layers; layer++) {
+        bool backward = table->unit_first[layer + 1] > first;
+        flops += (backward ? 6.0 : 2.0) * T * config->heads * config->head_dim;
+    }
+    return flops;
 }

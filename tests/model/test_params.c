@@ -1,4 +1,4 @@
-#include "model/params.h"
+#include "model/model.h"
 
 #include "tests/model/tiny.h"
 
@@ -242,4 +242,39 @@ Test(model_params, tables_of_tokens_and_positions_are_embeddings)
                 "%s, the untied head among them", t.params[id].name);
     cr_expect(param_table_find(&t, "lm_head.weight") >= 0);
     param_table_fini(&t);
+}
+
+/* Elements of the matrices of a unit. */
+static double matrices_of(const struct param_table *t, int unit)
+{
+    double count = 0;
+    for (int id = t->unit_first[unit]; id < t->unit_first[unit + 1]; id++)
+        count += t->params[id].dims == 2 ? (double)t->params[id].count : 0;
+    return count;
+}
+
+Test(model_params, work_of_frozen_layers_is_what_they_do)
+{
+    enum { T = 16 };
+    struct model_config config;
+    struct param_table all, middle, below;
+    const char *one[] = {"model.layers.1."};
+    const char *two[] = {"embed_tokens", "model.layers.0."};
+    tiny_config(qwen3, &config);
+    tiny_must(param_table_build(&config, NULL, 0, &all));
+    tiny_must(param_table_build(&config, one, 1, &middle));
+    tiny_must(param_table_build(&config, two, 2, &below));
+    double layer = matrices_of(&all, 1);
+    double whole = 6 * (3 * layer + 11 * 6) + 6 * 3 * T * 4 * 8;
+    cr_expect_eq(model_flops_per_token(&config, &all, T), whole);
+    cr_expect_eq(
+            model_flops_per_token(&config, &middle, T), whole - 2 * layer,
+            "no gradients of its weights");
+    cr_expect_eq(
+            model_flops_per_token(&config, &below, T),
+            whole - 4 * layer - 4 * T * 4 * 8, "no backward at all");
+    param_table_fini(&all);
+    param_table_fini(&middle);
+    param_table_fini(&below);
+    model_config_fini(&config);
 }
