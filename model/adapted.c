@@ -1,3 +1,4 @@
+#include "model/grown.h"
 #include "model/merge.h"
 
 #include <stdlib.h>
@@ -50,7 +51,7 @@ enum zd_status weights_open_adapted(
         struct weight_source *source_out)
 {
     if (choice_count == 0)
-        return weights_open_hf(dir, config, table, storage_out, source_out);
+        return weights_open_grown(dir, config, table, storage_out, source_out);
     size_t count = (size_t)choice_count;
     struct adapted *a = calloc(1, sizeof *a);
     struct merge_part *parts = calloc(count, sizeof *parts);
@@ -61,7 +62,7 @@ enum zd_status weights_open_adapted(
                     ? ZD_OK
                     : ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory to merge");
     if (status == ZD_OK)
-        status = weights_open_hf(dir, config, table, storage_out, &a->base);
+        status = weights_open_grown(dir, config, table, storage_out, &a->base);
     if (status == ZD_OK)
         status = open_adapters(a, config, table, choices, parts, choice_count);
     free(parts);

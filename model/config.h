@@ -25,6 +25,7 @@ enum model_family {
 struct model_config {
     enum model_family family;
     int vocab_size;        /* V */
+    int stored_rows;       /* of V in the files; 0: all (grown.h) */
     int hidden_size;       /* C */
     int intermediate_size; /* F */
     int layers;            /* L */

@@ -143,7 +143,8 @@ static const char *torch_dtype(enum dtype type)
                                 : "float16";
 }
 
-/* The configuration as it was, but for the type of the weights. */
+/* The configuration as it was, but for the type of the weights and rows of the
+ * vocabulary. */
 static enum zd_status write_config(const struct hf_export *e)
 {
     char path[PATH_BYTES];
@@ -156,6 +157,10 @@ static enum zd_status write_config(const struct hf_export *e)
         json = json_deep_copy(e->config->json);
     }
     json_object_del(json, "quantization_config");
+    if (json_integer_value(json_object_get(json, "vocab_size")) !=
+        e->config->vocab_size) /* of more tokens (grown.h) */
+        json_object_set_new(
+                json, "vocab_size", json_integer(e->config->vocab_size));
     bool v5 = json_object_get(json, "dtype") != NULL;
     bool v4 = json_object_get(json, "torch_dtype") != NULL;
     int failed = !json;

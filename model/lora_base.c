@@ -1,4 +1,5 @@
 /* lora_base.c - which weights of a base lie in codes. */
+#include "model/grown.h"
 #include "model/lora.h"
 #include "model/peft.h"
 #include "model/quantised.h"
@@ -91,7 +92,7 @@ static enum zd_status read_stored(
         make_all(config, config->stored_format, config->stored_nested, table);
         return ZD_OK;
     }
-    ZD_TRY(weights_open_hf(dir, config, table, NULL, &source));
+    ZD_TRY(weights_open_grown(dir, config, table, NULL, &source));
     enum zd_status status = take_stored(config, &source, table);
     weights_close(&source);
     return status;

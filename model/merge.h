@@ -50,7 +50,7 @@ struct adapter_choice {
     double weight;
 };
 
-/* A source of the model in `dir` with adapters added: weights_open_hf,
+/* A source of the model in `dir` with adapters added: weights_open_grown,
  * peft_open of each and weights_open_merged. For one thread; `config` and
  * `table` are borrowed, all else is the source's own. No adapter: the model
  * itself. */

@@ -197,7 +197,7 @@ static enum zd_status keep_files(struct trainer *trainer)
         return ZD_OK;
     return kept_files_read(
             model->config ? NULL : model->path, trainer->text.dir,
-            &trainer->kept);
+            !trainer->plan.config.stored_rows, &trainer->kept);
 }
 
 /* What the end of the run will write is tried before it has cost anything. */

@@ -2,6 +2,7 @@
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "data/inspect.h"
+#include "train/plan/plan.h"
 #include "train/text/text.h"
 #include "train/train.h"
 
@@ -101,7 +102,9 @@ enum zd_status command_data_inspect(
     const struct train_job *options = job_options(job);
     enum zd_status status = read_config(&options->model, &config);
     if (status == ZD_OK) {
-        status = text_open(options, &config, &text);
+        status = job_plan_vocabulary(options, &config);
+        if (status == ZD_OK)
+            status = text_open(options, &config, &text);
         if (status == ZD_OK) {
             status = inspect(args, options, &config, &text);
             text_close(&text);

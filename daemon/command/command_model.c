@@ -2,6 +2,7 @@
  */
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
+#include "model/grown.h"
 #include "train/checkpoint/cli.h"
 #include "train/text/generate.h"
 
@@ -116,6 +117,8 @@ enum zd_status command_merge(struct cli_args *args, int *argc, char ***argv)
                 ZD_FAIL(ZD_ERR_NO_INPUT, "E0301", "no model at %s", args->base);
     if (status == ZD_OK)
         status = model_config_read_stored(args->base, &config);
+    for (int i = 0; i < adapters.count && status == ZD_OK; i++)
+        status = model_config_grow_for(adapters.choices[i].dir, &config);
     if (status == ZD_OK)
         status = param_table_build(&config, NULL, 0, &table);
     if (status == ZD_OK)

@@ -7,6 +7,7 @@
 #include "data/match.h"
 #include "data/source.h"
 #include "offload/offload.h"
+#include "train/plan/plan.h"
 #include "train/text/text.h"
 
 #include <ctype.h>
@@ -222,7 +223,10 @@ static void check_template(struct job *job)
         problem_take_record(&job->problems, job_place(job, "model", "path"));
         return;
     }
-    if (text_open(options, &config, &text) != ZD_OK) {
+    if (job_plan_vocabulary(options, &config) != ZD_OK) {
+        problem_take_record(
+                &job->problems, job_place(job, "lora", "modules_to_save"));
+    } else if (text_open(options, &config, &text) != ZD_OK) {
         problem_take_record(
                 &job->problems, job_place(job, "model", "tokenizer"));
     } else {

@@ -48,6 +48,11 @@ static void tell_model(const struct train_banner *banner)
                 trained);
     if (plan->table.adapters)
         tell_adapters(plan);
+    if (plan->config.stored_rows)
+        zd_log_info(
+                "  vocabulary %d rows and %d new ones, the mean of those",
+                plan->config.stored_rows,
+                plan->config.vocab_size - plan->config.stored_rows);
 }
 
 static void tell_ranks(const struct train_banner *banner)

@@ -2,6 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/text_buffer.h"
+#include "model/grown.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/export.h"
 #include "train/checkpoint/manifest.h"
@@ -306,7 +307,7 @@ static enum zd_status open_named_base(
         const void *ctx, const struct model_config *config,
         const struct param_table *table, struct weight_source *source_out)
 {
-    return weights_open_hf(ctx, config, table, NULL, source_out);
+    return weights_open_grown(ctx, config, table, NULL, source_out);
 }
 
 enum zd_status train_export(const struct train_export *options)

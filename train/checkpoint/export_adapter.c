@@ -1,6 +1,7 @@
 /* export_adapter.c - what becomes of a checkpoint of adapters: a PEFT adapter,
  * or the base with them merged into it. */
 #include "base/log.h"
+#include "model/grown.h"
 #include "model/lora.h"
 #include "model/merge.h"
 #include "model/row_norms.h"
@@ -97,7 +98,7 @@ static enum zd_status open_base(
                 ZD_ERR_DATA, "E0328",
                 "%s holds an adapter of a model that came from no folder",
                 request->path);
-    return weights_open_hf(path, pieces->config, pieces->table, NULL, out);
+    return weights_open_grown(path, pieces->config, pieces->table, NULL, out);
 }
 
 static enum zd_status write_adapter(

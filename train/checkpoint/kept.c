@@ -45,10 +45,10 @@ static enum zd_status keep(
 }
 
 static enum zd_status keep_all(
-        const char *model_dir, const char *tokenizer_dir,
+        const char *model_dir, const char *tokenizer_dir, bool with_config,
         struct kept_files *kept)
 {
-    if (model_dir)
+    if (model_dir && with_config)
         ZD_TRY(keep(model_dir, "config.json", kept));
     for (int i = 0; export_copied_files[i]; i++) {
         const char *dir = i == 0 ? model_dir : tokenizer_dir;
@@ -59,7 +59,7 @@ static enum zd_status keep_all(
 }
 
 enum zd_status kept_files_read(
-        const char *model_dir, const char *tokenizer_dir,
+        const char *model_dir, const char *tokenizer_dir, bool with_config,
         struct kept_files *kept)
 {
     size_t most = 1;
@@ -68,7 +68,8 @@ enum zd_status kept_files_read(
     *kept = (struct kept_files){.list = calloc(most, sizeof *kept->list)};
     if (!kept->list)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status = keep_all(model_dir, tokenizer_dir, kept);
+    enum zd_status status =
+            keep_all(model_dir, tokenizer_dir, with_config, kept);
     if (status != ZD_OK)
         kept_files_fini(kept);
     return status;

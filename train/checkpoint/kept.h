@@ -19,11 +19,12 @@ struct kept_files {
     int count;
 };
 
-/* config.json and generation_config.json of `model_dir`, the tokenizer's files
- * of `tokenizer_dir`; either may be NULL, and a file may be absent. One that is
+/* config.json (`with_config`: else the checkpoint's is made) and
+ * generation_config.json of `model_dir`, the tokenizer's files of
+ * `tokenizer_dir`; either may be NULL, and a file may be absent. One that is
  * there and cannot be read is an error. */
 enum zd_status kept_files_read(
-        const char *model_dir, const char *tokenizer_dir,
+        const char *model_dir, const char *tokenizer_dir, bool with_config,
         struct kept_files *kept);
 bool kept_files_have(const struct kept_files *kept, const char *name);
 void kept_files_fini(struct kept_files *kept);

@@ -104,7 +104,9 @@ enum zd_status plan_begin(
             &job->train, world, &plan->per_device, &plan->accumulation,
             &plan->global_batch));
     ZD_TRY(read_config(job, &plan->config));
-    status = check_positions(job, &plan->config);
+    status = job_plan_vocabulary(job, &plan->config);
+    if (status == ZD_OK)
+        status = check_positions(job, &plan->config);
     if (status == ZD_OK)
         status = param_table_build(
                 &plan->config, job->train.freeze, job->train.freeze_count,

@@ -76,6 +76,10 @@ enum zd_status job_plan_build(
         const struct train_job *job, int world, int local_size,
         const struct comm *comm, struct job_plan *plan_out);
 void job_plan_fini(struct job_plan *plan);
+/* Where lora.modules_to_save names the embedding, `config` gets a row for each
+ * token of the job's tokenizer that it has none for; part of job_plan_build. */
+enum zd_status job_plan_vocabulary(
+        const struct train_job *job, struct model_config *config);
 /* The object of plan.json. `taken`: the arena of a run, or NULL. New reference.
  */
 json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken);

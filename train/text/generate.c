@@ -1,5 +1,7 @@
 #include "train/text/generate.h"
 
+#include "model/grown.h"
+
 #include "base/file/fs.h"
 #include "base/printable.h"
 #include "model/holder.h"
@@ -62,6 +64,8 @@ static enum zd_status open_model(
         return ZD_FAIL(
                 ZD_ERR_NO_INPUT, "E0301", "no model at %s", options->model);
     ZD_TRY(model_config_read_stored(options->model, &g->config));
+    for (int i = 0; i < options->adapter_count; i++)
+        ZD_TRY(model_config_grow_for(options->adapters[i].dir, &g->config));
     ZD_TRY(text_open_dir(options->model, &g->config, &g->text));
     ZD_TRY(param_table_build(&g->config, NULL, 0, &g->table));
     ZD_TRY(weights_open_adapted(

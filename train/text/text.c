@@ -58,8 +58,8 @@ static enum zd_status check_vocabulary(
     if (path)
         zd_fail_where("%s", path);
     zd_fail_help(
-            "use the model's own tokenizer, or a vocab_size of at least "
-            "%d",
+            "use the model's own tokenizer, or a vocab_size of at least %d; "
+            "with [lora], modules_to_save with the embedding adds rows",
             ids);
     return ZD_ERR_DATA;
 }

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "model/grown.h"
 #include "train/checkpoint/export.h"
 #include "train/trainer/trainer.h"
 
@@ -306,7 +307,7 @@ enum zd_status trainer_open_base(
 {
     if (job->model.config || job->model.init == MODEL_RANDOM)
         return weights_open_random(job->job.seed, table, source);
-    return weights_open_hf(job->model.path, config, table, NULL, source);
+    return weights_open_grown(job->model.path, config, table, NULL, source);
 }
 
 static enum zd_status open_base(

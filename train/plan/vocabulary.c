@@ -1,0 +1,81 @@
+/* vocabulary.c - [lora] with an embedding in modules_to_save: the model has a
+ * row for every token of the tokenizer. */
+#include "base/file/fs.h"
+#include "data/tokenizer/tokenizer.h"
+#include "model/grown.h"
+#include "model/lora.h"
+#include "train/plan/plan.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Where a tokenizer of the job lies that has ids of its own; false: nowhere. */
+static bool tokenizer_path(const struct train_job *job, char path[PATH_MAX])
+{
+    const char *named = job->model.tokenizer;
+    bool is_named = named && named[0];
+    if (is_named && strcmp(named, "bytes") != 0)
+        snprintf(path, PATH_MAX, "%s", named);
+    else if (!is_named && job->model.path)
+        fs_join(path, PATH_MAX, job->model.path, "tokenizer.json");
+    else
+        return false;
+    return fs_exists(path);
+}
+
+/* New rows of a head that is not tied to the embedding would be of no use
+ * unless they train too. */
+static enum zd_status check_head(
+        const struct model_config *config, const struct peft_config *adapter,
+        int ids)
+{
+    if (config->tied || peft_config_saves(adapter, "lm_head"))
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+            "lora.modules_to_save names the embedding, but not lm_head, and "
+            "the tokenizer has %d ids where the model has %d rows: new tokens "
+            "could not be told",
+            ids, config->vocab_size);
+    zd_fail_help("name lm_head too");
+    return ZD_ERR_CONFIG;
+}
+
+static bool saves_embedding(
+        const struct model_config *config, const struct peft_config *adapter)
+{
+    bool gpt2 = config->family == MODEL_GPT2;
+    return peft_config_saves(
+                   adapter, gpt2 ? "transformer.wte" : "model.embed_tokens") ||
+           (config->tied && peft_config_saves(adapter, "lm_head"));
+}
+
+static enum zd_status grow(
+        const char *path, const struct peft_config *adapter,
+        struct model_config *config)
+{
+    struct tokenizer *tokenizer;
+    ZD_TRY(tokenizer_open(path, &tokenizer));
+    int ids = tokenizer_vocab_size(tokenizer);
+    tokenizer_close(tokenizer);
+    if (ids <= config->vocab_size)
+        return ZD_OK;
+    ZD_TRY(check_head(config, adapter, ids));
+    model_config_grow(config, ids);
+    return ZD_OK;
+}
+
+enum zd_status job_plan_vocabulary(
+        const struct train_job *job, struct model_config *config)
+{
+    char path[PATH_MAX];
+    struct peft_config adapter;
+    if (!job->lora.enabled || job->model.config || !tokenizer_path(job, path))
+        return ZD_OK;
+    ZD_TRY(lora_config(&job->lora, &adapter));
+    enum zd_status status = saves_embedding(config, &adapter)
+                                    ? grow(path, &adapter, config)
+                                    : ZD_OK;
+    peft_config_fini(&adapter);
+    return status;
+}
