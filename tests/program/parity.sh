@@ -24,13 +24,16 @@ train() { # FIXTURE WORLD STAGE DTYPE
     tell "$code" "$1 $4, $2 ranks, stage $3"
 }
 
-generate() { # FIXTURE
+generate() { # FIXTURE [ADAPTER]: a folder of the fixture, as PEFT wrote it
     local fixture=tests/fixtures/$1 code=0
-    "$expected" continuation "$fixture" >"$work/wanted"
-    "$zerod" generate --model "$fixture/model" --prompt "$("$expected" prompt "$fixture")" --max-new-tokens 64 \
+    local from=$fixture${2:+/$2}
+    local -a adapter=()
+    if [[ -n ${2:-} ]]; then adapter=(--adapter "$from"); fi
+    "$expected" continuation "$from" >"$work/wanted"
+    "$zerod" generate --model "$fixture/model" "${adapter[@]}" --prompt "$("$expected" prompt "$from")" --max-new-tokens 64 \
         >"$work/got" 2>"$work/log" </dev/null || code=$?
     cmp "$work/wanted" "$work/got" >"$work/cmp" 2>&1 || { code=1; cat "$work/cmp" "$work/log" | sed 's/^/# /'; }
-    tell "$code" "$1 continues a text as transformers does"
+    tell "$code" "$1${2:+, $2} continues a text as transformers does${2:+ with peft}"
 }
 
 for path in tests/fixtures/*/job.toml; do
@@ -52,5 +55,7 @@ for path in tests/fixtures/*/job.toml; do
         train "$name" 2 2 bf16
     fi
     generate "$name"
+    generate "$name" lora
+    generate "$name" dora
 done
 tests_end

@@ -1,17 +1,22 @@
 """Fixtures of adapters: tests/fixtures/MODEL/lora/ and dora/ (the same with DoRA) for each model of make_models.py.
 
     adapter_config.json, adapter_model.safetensors   what training begins with, as PEFT saves it; B is not nothing
-    expected.json                                     20 steps of PEFT + PyTorch: losses and norms, what is excepted
+    expected.json                                     20 steps of PEFT + PyTorch: losses and norms, what is excepted; 64 tokens
+                                                      that PEFT continues a text with, greedily, by the adapter they begin with
     final.safetensors                                 the adapter after them, as PEFT saves it
     merged.safetensors                                merge_and_unload of that
 
-Run it after make_models.py, with peft 0.21 (make_adapters.py [MODEL|MODEL/lora|MODEL/dora..]). The data, the schedule and the excepted elements are
+Run it after make_models.py, with peft 0.21 (make_adapters.py [MODEL|MODEL/lora|MODEL/dora..]). make_adapters.py --greedy adds the tokens alone;
+make_adapters.py --ours ZEROD [MODEL..] trains with zerod, loads what it exports into PEFT and holds 64 tokens of both against each other.
+The data, the schedule and the excepted elements are
 make_models.py's: attention within documents, AdamW with decay of matrices, clipping."""
 
 import json
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -101,15 +106,52 @@ def saved(model, folder):
     return {n: w for n, w in tensors.items() if ".base_layer" not in n}  # a head that has an adapter: PEFT adds the base
 
 
+def tokenizer_of(spec):
+    doc, config = spec.tokenizer()
+    tokenizer = Tokenizer.from_str(json.dumps(doc))
+    eos = config["eos_token"]
+    spec.eos = tokenizer.token_to_id(eos["content"] if isinstance(eos, dict) else eos)
+    return tokenizer
+
+
+def continuation(name, folder):
+    spec = mm.MODELS[name]
+    model = PeftModel.from_pretrained(base_of(spec, os.path.join(mm.FIXTURES, name, "model")), folder).eval()
+    return mm.generate(spec, tokenizer_of(spec), model)
+
+
+def add_continuation(name, kind):
+    folder = os.path.join(mm.FIXTURES, name, kind)
+    path = os.path.join(folder, "expected.json")
+    with open(path) as f:
+        expected = json.load(f)
+    expected["generate"] = continuation(name, folder)
+    with open(path, "w") as f:
+        json.dump(expected, f, indent=1)
+        f.write("\n")
+    print(name, kind, expected["generate"]["smallest_lead"])
+
+
+def compare_ours(zerod, name, kind):
+    """PEFT with the adapter that zerod trained, against zerod with it."""
+    root = os.path.dirname(os.path.dirname(mm.FIXTURES))
+    with tempfile.TemporaryDirectory() as out:
+        subprocess.run([zerod, "--job", f"tests/fixtures/{name}/job.toml", "--quiet", "--set", f"lora.path=tests/fixtures/{name}/{kind}",
+                        "--set", f"job.output_dir={out}/run", "--set", f"data.cache_dir={out}/cache"], cwd=root, check=True)
+        want = continuation(name, f"{out}/run/peft")
+        got = subprocess.run([zerod, "generate", "--model", f"tests/fixtures/{name}/model", "--adapter", f"{out}/run/peft", "--prompt",
+                              want["prompt"], "--max-new-tokens", "64"], cwd=root, check=True, capture_output=True).stdout
+    same = got == bytes.fromhex(want["bytes"]) + b"\n"
+    print(name, kind, "the same 64 tokens" if same else "other tokens")
+    return same
+
+
 def make(name, kind):
     spec, home = mm.MODELS[name], os.path.join(mm.FIXTURES, name)
     folder, model_dir = os.path.join(home, kind), os.path.join(home, "model")
     scratch = os.path.join(home, kind + ".tmp")
     shutil.rmtree(folder, ignore_errors=True)
-    doc, config = spec.tokenizer()
-    tokenizer = Tokenizer.from_str(json.dumps(doc))
-    eos = config["eos_token"]
-    spec.eos = tokenizer.token_to_id(eos["content"] if isinstance(eos, dict) else eos)
+    tokenizer = tokenizer_of(spec)
     samples = mm.cut_samples(spec, mm.encode_documents(spec, tokenizer, spec.eos))
     make_start(name, kind, spec, model_dir, folder)
     rows, model = train(name, spec, samples, model_dir, folder)
@@ -127,6 +169,7 @@ def make(name, kind):
                    "tolerance": {"loss": 1e-5, "grad_norm": 2e-4, "weight_absolute": mm.ATOL, "weight_relative": mm.RTOL},
                    "excepted": {n: mm.ranges(f.numpy()) for n, f in flags.items() if f.any()}}, f, indent=1)
         f.write("\n")
+    add_continuation(name, kind)
     merged = model.merge_and_unload()
     names = [k.rsplit(".lora_A", 1)[0].removeprefix("base_model.model.") + ".weight" for k in final if ".lora_A" in k]
     state = merged.state_dict()
@@ -137,7 +180,14 @@ def make(name, kind):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for what in sys.argv[1:] or CASES:
+    words, work, same = sys.argv[1:], make, True
+    if words[:1] == ["--greedy"]:
+        words, work = words[1:], add_continuation
+    elif words[:1] == ["--ours"]:
+        zerod = os.path.abspath(words[1])
+        words, work = words[2:], lambda name, kind: compare_ours(zerod, name, kind)
+    for what in words or CASES:
         name, _, only = what.partition("/")
         for kind in [only] if only else ["lora", "dora"]:
-            make(name, kind)
+            same &= work(name, kind) is not False
+    sys.exit(not same)

@@ -330,9 +330,8 @@ def find_excepted(name, spec, samples, folder, final):
     return {n: ranges(f) for n, f in flags.items() if f.any()}
 
 
-def generate(spec, tokenizer, folder):
+def generate(spec, tokenizer, model):
     """The first prompt whose 64 greedy tokens hold no end of text and no near tie."""
-    model = load_model(spec, folder, torch.float32)
     back = {c: b for b, c in make_tokenizers.byte_table().items()}
     for prompt in PROMPTS:
         prompt_ids = tokenizer.encode(prompt, add_special_tokens=True).ids
@@ -432,7 +431,7 @@ def make(name, seed):
         "made_by": {"torch": torch.__version__.split("+")[0], "transformers": transformers.__version__},
         "tolerance": {"loss": 1e-5, "grad_norm": 2e-5, "weight_absolute": ATOL, "weight_relative": RTOL, "bf16_loss": 1e-2},
         "samples": len(samples), "eos": spec.eos,
-        "generate": generate(spec, tokenizer, model_dir),
+        "generate": generate(spec, tokenizer, load_model(spec, model_dir, torch.float32)),
         "bf16": {k: [r[k] for r in half] for k in ("loss", "grad_norm")},
         "excepted": excepted, "steps": rows}
     with open(os.path.join(folder, "expected.json"), "w") as f:
