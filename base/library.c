@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,4 +111,27 @@ void *library_open(const char *const *names, char *why, size_t why_bytes)
     if (!handle)
         handle = open_under(&search, "CONDA_PREFIX", packages);
     return handle;
+}
+
+struct path_search {
+    const char *name;
+    char *out;
+    size_t bytes;
+};
+
+static int visit(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+    struct path_search *search = ctx;
+    const char *slash = strrchr(info->dlpi_name, '/');
+    const char *name = slash ? slash + 1 : info->dlpi_name;
+    if (strncmp(name, search->name, strlen(search->name)) != 0)
+        return 0;
+    snprintf(search->out, search->bytes, "%s", info->dlpi_name);
+    return 1;
+}
+
+bool library_path(const char *name, char *out, size_t bytes)
+{
+    struct path_search search = {name, out, bytes};
+    return dl_iterate_phdr(visit, &search) == 1;
 }

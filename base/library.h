@@ -10,11 +10,16 @@
 #ifndef ZD_BASE_LIBRARY_H
 #define ZD_BASE_LIBRARY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The handle of the first of `names` that opens (ends with NULL; a path stands
  * for itself, alone), or NULL with the dynamic linker's last word in `why`. It
  * is never closed: NVIDIA's libraries do not survive that. */
 void *library_open(const char *const *names, char *why, size_t why_bytes);
+
+/* The file of a library that this process has loaded, by the begin of its name
+ * ("libcudnn.so"). False: none is. */
+bool library_path(const char *name, char *out, size_t bytes);
 
 #endif

@@ -263,6 +263,11 @@ enum zd_status comm_staged_create(
 enum zd_status comm_local_create(
         int size, const struct comm_options *options, struct comm **comms_out);
 
+/* The library's name and version, "nccl 2.28.9"; static. ZD_ERR_UNFIT: none can
+ * be opened, with what was tried. */
+enum zd_status comm_nccl_library(const char **name_out);
+/* What this MPI calls itself, one line; before and after it is initialised. */
+void comm_mpi_library(char *out, size_t bytes);
 /* Has a launcher started this process, as one of several or alone? */
 bool comm_is_launched(void);
 /* MPI_COMM_WORLD; initialises MPI when nobody has (and then finalises it in

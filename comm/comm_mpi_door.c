@@ -16,3 +16,12 @@ int mpi_peer(const struct comm *comm, int i)
         return (comm->rank + 1 + i) % comm->size;
     return i < comm->rank ? i : i + 1;
 }
+
+void comm_mpi_library(char *out, size_t bytes)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    text[strcspn(text, ",\n")] = '\0';
+    snprintf(out, bytes, "%s", text);
+}

@@ -162,6 +162,18 @@ void kernels_open_libraries(void)
 #endif
 }
 
+enum zd_status kernels_products_library(const char **name_out)
+{
+#if ZD_HAVE_CUDA
+    const struct cublaslt *api;
+    ZD_TRY(cublaslt_open(&api));
+    *name_out = api->name;
+    return ZD_OK;
+#else
+    return ZD_FAIL(ZD_ERR_UNFIT, "E1220", "this zerod was built without CUDA");
+#endif
+}
+
 void kernels_allow_tf32(bool allowed)
 {
 #if ZD_HAVE_CUDA

@@ -100,6 +100,8 @@ enum zd_status kernels_cuda(enum dtype dtype, const struct kernels **table_out);
  * of a second: on any thread, while another opens the GPU. A failure is told by
  * kernels_cuda. Nothing where there is no CUDA. */
 void kernels_open_libraries(void);
+/* "cuBLASLt 13.1.0", static; ZD_ERR_UNFIT: it cannot be opened. */
+enum zd_status kernels_products_library(const char **name_out);
 
 /* What operations on a device borrow while they run: partial sums, sort orders,
  * the products' workspace. One block for all, because they run one after the

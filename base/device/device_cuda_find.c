@@ -149,3 +149,21 @@ enum zd_status gpu_refused(
     zd_fail_help("%s", fix_of(error));
     return ZD_ERR_UNFIT;
 }
+
+int device_list(struct device_facts *out, int most)
+{
+    const char *why;
+    int count = device_gpus(&why);
+    for (int i = 0; i < count && i < most; i++)
+        if (gpu_read_facts(i, &out[i]) != ZD_OK)
+            zd_error_clear();
+    return count < 0 ? 0 : count;
+}
+
+bool device_reaches(int from, int to)
+{
+    int can = 0;
+    if (cudaDeviceCanAccessPeer(&can, from, to) != cudaSuccess)
+        cudaGetLastError();
+    return can != 0;
+}

@@ -71,3 +71,11 @@ enum zd_status nccl_check(
             nccl->GetErrorString(result), detail && *detail ? ": " : "",
             detail ? detail : "");
 }
+
+enum zd_status comm_nccl_library(const char **name_out)
+{
+    const struct nccl_functions *functions;
+    ZD_TRY(nccl_open(&functions));
+    *name_out = functions->version_text;
+    return ZD_OK;
+}

@@ -12,3 +12,8 @@ enum zd_status comm_nccl_create(
 {
     return nccl_available();
 }
+
+enum zd_status comm_nccl_library(const char **name_out)
+{
+    return nccl_available();
+}

@@ -48,6 +48,7 @@ cli_command_fn command_validate;
 cli_command_fn command_plan;
 cli_command_fn command_init;
 cli_command_fn command_bench_calibrate;
+cli_command_fn command_doctor;
 cli_command_fn command_export;
 cli_command_fn command_ckpt_ls;
 cli_command_fn command_ckpt_show;

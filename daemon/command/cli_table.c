@@ -77,6 +77,10 @@ static const struct cli_command commands[] = {
     "Measure this machine, for the times that plans predict", command_bench_calibrate, "commands",
     "Kept in the user's cache folder, for each machine. Under mpirun all ranks measure at once, and the wire between them too. Products by shape, attention, "
     "what else a layer does, updates, memory, copies, the disk below the cache folder."},
+{"doctor", "", 0, 0, "job set format", "",
+    "What this machine has for zerod, and what of it declines", command_doctor, "commands",
+    "Driver, libraries with their paths, GPUs and what links them, limits, the speed of the disk (128 MiB are written and read) and of PCIe, MPI. Under mpirun the ranks are compared. "
+    "With --job: whether it would start. What declines is a warning, with what it costs and the fix; 69 only where the job would not run."},
 {"export", "CHECKPOINT", 1, 1, "out dtype quantize double-quant merge base", "out",
     "Write a checkpoint as a Hugging Face directory", command_export, "commands",
     "Of adapters: what peft reads, or with --merge the model with them in it. Their base, which --merge and DoRA ask for, is --base, or where the run had it."},

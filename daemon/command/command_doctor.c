@@ -1,0 +1,60 @@
+/* command_doctor.c - what a machine has for zerod, or for a job on so many
+ * ranks: joins them, as a run does, and ends without a step. */
+#include "daemon/cli/output.h"
+#include "daemon/command/cli.h"
+#include "daemon/doctor/doctor.h"
+
+static enum zd_status join(int *argc, char ***argv, struct comm **comm_out)
+{
+    struct comm_options options = train_job_default().comm;
+    if (comm_is_launched())
+        return comm_mpi_create(argc, argv, &options, comm_out);
+    return comm_local_create(1, &options, comm_out);
+}
+
+static void tell(const struct cli_args *args, const struct doctor *doctor)
+{
+    struct output output;
+    if (cli_wants_json(args)) {
+        output_json(doctor->report);
+        return;
+    }
+    doctor_print(doctor, output_begin(&output));
+    output_end(&output);
+}
+
+static enum zd_status examine(
+        const struct cli_args *args, const struct train_job *options,
+        bool has_job, struct comm *comm)
+{
+    struct doctor doctor;
+    doctor_examine(&doctor, options, has_job, comm);
+    enum zd_status status = doctor_compare(&doctor, comm);
+    if (status == ZD_OK && comm_rank(comm) == 0)
+        tell(args, &doctor);
+    if (status == ZD_OK && doctor_stops(&doctor))
+        status = ZD_ERR_UNFIT; /* told: no record */
+    doctor_fini(&doctor);
+    return status;
+}
+
+enum zd_status command_doctor(struct cli_args *args, int *argc, char ***argv)
+{
+    struct train_job defaults = train_job_default();
+    struct job *job = NULL;
+    struct comm *comm;
+    ZD_TRY(join(argc, argv, &comm));
+    struct zd_log_options log = cli_log_options(args);
+    log.rank = comm_rank(comm);
+    zd_log_configure(&log);
+    enum zd_status status = ZD_OK;
+    if (args->job)
+        status = cli_need_job(args, comm_size(comm), JOB_PATHS_IGNORED, &job);
+    status = comm_agree(comm, status);
+    if (status == ZD_OK)
+        status = examine(
+                args, job ? job_options(job) : &defaults, job != NULL, comm);
+    job_free(job);
+    comm_destroy(comm);
+    return status;
+}

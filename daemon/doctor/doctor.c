@@ -1,0 +1,104 @@
+/* doctor.c - see doctor.h. */
+#include "daemon/doctor/doctor.h"
+
+#include "base/must.h"
+#include "kernels/attention/attention_cuda.h"
+#include "model/activations.h"
+#include "offload/aio.h"
+
+#include <string.h>
+
+/* --- the job -------------------------------------------------------------- */
+
+/* What attention_choose says of the job's layers, with one document a sample
+ * and with several. */
+static void tell_attention(struct doctor *doctor, const struct job_plan *plan)
+{
+    const struct model_config *c = &plan->config;
+    struct attention_facts facts = attention_cuda_facts(plan->shape.dtype);
+    struct attention_shape shape = {
+            .B = plan->shape.B,
+            .T = plan->shape.T,
+            .H = c->heads,
+            .KV = c->kv_heads,
+            .D = c->head_dim,
+            .documents = plan->shape.B};
+    struct row_strides strides = activations_strides(c, plan->shape.joined);
+    shape.q_stride = strides.q;
+    shape.k_stride = strides.k;
+    shape.v_stride = strides.v;
+    struct attention_shape packed = shape;
+    packed.documents = 2 * shape.B;
+    const struct attention_shape *const cases[] = {&shape, &packed};
+    json_t *list = json_array();
+    for (int i = 0; i < 2; i++) {
+        struct attention_answer answer = attention_choose(cases[i], &facts);
+        for (int j = 0; j < ATTENTION_DIRECTIONS; j++)
+            json_array_append_new(
+                    list, json_pack(
+                                  "{s:s, s:s, s:s, s:s, s:I}", "documents",
+                                  i ? "several in a sample" : "one in a sample",
+                                  "pass", j ? "backward" : "forward", "engine",
+                                  *answer.why[j] ? "own" : "cuDNN", "why",
+                                  answer.why[j], "work_bytes",
+                                  (json_int_t)answer.work_bytes[j]));
+    }
+    doctor_put(doctor, "attention", list);
+}
+
+static void check_plan(struct doctor *doctor, struct comm *comm)
+{
+    struct job_plan plan;
+    if (job_plan_build(
+                doctor->job, comm_size(comm), comm_local_size(comm), NULL,
+                &plan) != ZD_OK) {
+        doctor_stop(doctor);
+        return;
+    }
+    if (plan.backend == DEVICE_CUDA)
+        tell_attention(doctor, &plan);
+    job_plan_fini(&plan);
+}
+
+/* What the key asks for by name. */
+static void check_named(struct doctor *doctor)
+{
+    const struct train_job *job = doctor->job;
+    const struct kernels *table;
+    if (aio_check(&job->offload.aio) != ZD_OK)
+        doctor_stop(doctor);
+    if (doctor->device && kernels_device(job->train.dtype, &table) != ZD_OK)
+        doctor_stop(doctor);
+    const char *name;
+    if (job->comm.backend == COMM_NCCL && comm_nccl_library(&name) != ZD_OK)
+        doctor_stop(doctor);
+}
+
+void doctor_examine(
+        struct doctor *doctor, const struct train_job *job, bool has_job,
+        struct comm *comm)
+{
+    *doctor = (struct doctor){
+            .report = zd_must(json_object()), .job = job, .has_job = has_job};
+    doctor_put(doctor, "ranks", json_integer(comm_size(comm)));
+    doctor_put(doctor, "findings", json_array());
+    doctor_host(doctor);
+    doctor_devices(doctor, comm_local_rank(comm), comm_local_size(comm));
+    if (has_job) {
+        kernels_set_attention(job->model.attn);
+        check_named(doctor);
+        check_plan(doctor, comm);
+    }
+}
+
+bool doctor_stops(const struct doctor *doctor)
+{
+    return json_is_true(json_object_get(doctor->report, "stops"));
+}
+
+void doctor_fini(struct doctor *doctor)
+{
+    device_close(doctor->device);
+    json_decref(doctor->report);
+    memset(doctor, 0, sizeof *doctor);
+}

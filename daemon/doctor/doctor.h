@@ -1,0 +1,55 @@
+/* doctor.h - what a machine has for zerod, and what of it declines.
+ *
+ * One object of JSON is the result; the text is printed from it:
+ *
+ *   {"ranks", "host", "libraries": [{"name", "version", "path", "needed"}],
+ *    "gpus": [..], "links": [..], "limits": {..}, "bandwidth": {..}, "mpi",
+ *    "attention": [..], "differences": [..],
+ *    "findings": [{"level", "what", "cost", "fix", "rank"}], "stops": false}
+ *
+ * A finding is a warning where the job runs without what declines, with what
+ * that costs and what to do; a stop where it would not run. */
+#ifndef ZD_DAEMON_DOCTOR_DOCTOR_H
+#define ZD_DAEMON_DOCTOR_DOCTOR_H
+
+#include "base/file/json.h"
+#include "comm/comm.h"
+#include "train/train.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct doctor {
+    json_t *report; /* owned */
+    const struct train_job *job;
+    bool has_job;   /* else `job` is the defaults */
+    bool wants_gpu; /* the job's device is a GPU, or would be */
+    int gpus;
+    struct device *device; /* this rank's GPU, open; NULL */
+};
+
+/* Looks at all of it, of this rank; `comm` says its place. */
+void doctor_examine(
+        struct doctor *doctor, const struct train_job *job, bool has_job,
+        struct comm *comm);
+/* All ranks call; rank 0's report then has what the others found, and where
+ * they differ from it. */
+enum zd_status doctor_compare(struct doctor *doctor, struct comm *comm);
+/* A finding of any rank would stop the job. */
+bool doctor_stops(const struct doctor *doctor);
+void doctor_print(const struct doctor *doctor, FILE *stream);
+void doctor_fini(struct doctor *doctor);
+
+/* --- for the files of this room --- */
+
+void doctor_host(struct doctor *doctor);
+/* Opens this rank's GPU where the job has one. */
+void doctor_devices(struct doctor *doctor, int local_rank, int local_size);
+void doctor_warn(
+        struct doctor *doctor, const char *cost, const char *fix,
+        const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* The thread's error record, which is taken. */
+void doctor_stop(struct doctor *doctor);
+void doctor_put(struct doctor *doctor, const char *name, json_t *value);
+
+#endif

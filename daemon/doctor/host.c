@@ -1,0 +1,204 @@
+/* host.c - the machine without its GPUs: memory that may be locked, shared
+ * memory, io_uring, how fast a disk is, MPI. */
+#include "daemon/doctor/doctor.h"
+
+#include "base/clock.h"
+#include "base/file/fs.h"
+#include "offload/aio.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+
+enum { MIB = 1 << 20, TRIAL_BYTES = 128 * MIB, BLOCK = 8 * MIB };
+enum { BLOCKS = TRIAL_BYTES / BLOCK };
+
+static void see_memory(struct doctor *doctor, json_t *limits)
+{
+    struct rlimit lock;
+    getrlimit(RLIMIT_MEMLOCK, &lock);
+    bool unlimited = lock.rlim_cur == RLIM_INFINITY;
+    json_object_set_new(
+            limits, "memlock_bytes",
+            unlimited ? json_null() : json_integer((json_int_t)lock.rlim_cur));
+    json_object_set_new(
+            limits, "memory_bytes",
+            json_integer((json_int_t)device_system_memory()));
+    if (!unlimited && lock.rlim_cur < 64 * MIB)
+        doctor_warn(
+                doctor,
+                "io_uring registers no buffers, which is a few percent of a "
+                "disk's speed; InfiniBand and offload.pin_memory = \"yes\" on "
+                "a CPU do not work",
+                "ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit",
+                "only %" PRIu64 " KiB of memory may be locked",
+                (uint64_t)lock.rlim_cur / 1024);
+}
+
+static void see_shared(struct doctor *doctor, json_t *limits)
+{
+    struct statvfs at;
+    if (statvfs("/dev/shm", &at) != 0) {
+        doctor_warn(
+                doctor,
+                "MPI and NCCL pass messages between ranks of this host "
+                "by slower ways",
+                "mount a tmpfs at /dev/shm", "there is no /dev/shm");
+        return;
+    }
+    uint64_t bytes = (uint64_t)at.f_bavail * at.f_frsize;
+    json_object_set_new(
+            limits, "shared_memory_bytes", json_integer((json_int_t)bytes));
+    if (bytes < 512 * (uint64_t)MIB)
+        doctor_warn(
+                doctor,
+                "ranks of one host may end with SIGBUS, or NCCL with `No space "
+                "left on device`",
+                "docker run --shm-size=8g, or a larger tmpfs at /dev/shm",
+                "/dev/shm has room for %" PRIu64 " MiB", bytes / MIB);
+}
+
+static void see_uring(struct doctor *doctor, json_t *limits)
+{
+    struct aio_options options = doctor->job->offload.aio;
+    bool asked = options.backend == AIO_IO_URING;
+    options.backend = AIO_IO_URING;
+    bool can = aio_check(&options) == ZD_OK;
+    json_object_set_new(limits, "io_uring", json_boolean(can));
+    if (!can && !asked) {
+        doctor_warn(
+                doctor,
+                "reads and writes of the NVMe tier are done by threads, with "
+                "more of the CPU's time",
+                zd_error_get()->help, "no io_uring: %s", zd_error_get()->what);
+    }
+    zd_error_clear();
+}
+
+/* --- the disk ------------------------------------------------------------- */
+
+struct trial {
+    struct aio *aio;
+    struct aio_file file;
+    struct aio_op ops[BLOCKS];
+    char *memory;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int done; /* ops, under `lock` */
+};
+
+static void count_done(struct aio_op *op)
+{
+    struct trial *trial = op->ctx;
+    pthread_mutex_lock(&trial->lock);
+    trial->done++;
+    pthread_cond_signal(&trial->changed);
+    pthread_mutex_unlock(&trial->lock);
+}
+
+static void await_all(struct trial *trial)
+{
+    pthread_mutex_lock(&trial->lock);
+    while (trial->done < BLOCKS)
+        pthread_cond_wait(&trial->changed, &trial->lock);
+    pthread_mutex_unlock(&trial->lock);
+}
+
+/* MB/s; 0: it failed. */
+static double move_all(
+        struct trial *trial, const struct aio_options *options, bool is_write)
+{
+    double began = clock_seconds();
+    bool failed = false;
+    if (aio_create(options, &trial->aio) != ZD_OK)
+        return 0;
+    trial->done = 0;
+    for (int i = 0; i < BLOCKS; i++) {
+        trial->ops[i] = (struct aio_op){
+                .file = &trial->file,
+                .is_write = is_write,
+                .data = trial->memory + (size_t)i * BLOCK,
+                .bytes = BLOCK,
+                .offset = (uint64_t)i * BLOCK,
+                .done = count_done,
+                .ctx = trial};
+        aio_submit(trial->aio, &trial->ops[i]);
+    }
+    await_all(trial);
+    aio_destroy(trial->aio);
+    for (int i = 0; i < BLOCKS; i++)
+        failed |= aio_op_status(&trial->ops[i]) != ZD_OK;
+    return failed ? 0 : TRIAL_BYTES / 1e6 / (clock_seconds() - began);
+}
+
+/* Where states would be streamed to, else where the job writes, else here. */
+static const char *disk_of(const struct doctor *doctor)
+{
+    const struct train_job *job = doctor->job;
+    if (doctor->has_job && job->offload.nvme_path)
+        return job->offload.nvme_path;
+    return doctor->has_job && fs_is_dir(job->job.output_dir)
+                   ? job->job.output_dir
+                   : ".";
+}
+
+static void measure_disk(struct doctor *doctor, json_t *bandwidth)
+{
+    struct trial trial = {
+            .lock = PTHREAD_MUTEX_INITIALIZER,
+            .changed = PTHREAD_COND_INITIALIZER};
+    struct aio_options options = doctor->job->offload.aio;
+    const char *folder = disk_of(doctor);
+    if (options.backend == AIO_IO_URING)
+        options.backend = AIO_AUTO;
+    trial.memory = aligned_alloc(AIO_ALIGN, TRIAL_BYTES);
+    if (trial.memory)
+        memset(trial.memory, 1, TRIAL_BYTES);
+    if (!trial.memory || aio_file_create(
+                                 &trial.file, folder, "zerod-doctor",
+                                 TRIAL_BYTES, true) != ZD_OK) {
+        if (doctor->has_job && doctor->job->offload.nvme_path)
+            doctor_stop(doctor);
+        zd_error_clear();
+        free(trial.memory);
+        return;
+    }
+    double written = move_all(&trial, &options, true);
+    double read = move_all(&trial, &options, false);
+    json_object_set_new(
+            bandwidth, "disk",
+            json_pack(
+                    "{s:s, s:b, s:f, s:f}", "folder", folder, "direct",
+                    trial.file.is_direct, "write_mb_s", written, "read_mb_s",
+                    read));
+    zd_error_clear();
+    aio_file_close(&trial.file);
+    free(trial.memory);
+}
+
+void doctor_host(struct doctor *doctor)
+{
+    struct utsname name;
+    char mpi[128];
+    json_t *limits = json_object(), *bandwidth = json_object();
+    uname(&name);
+    comm_mpi_library(mpi, sizeof mpi);
+    doctor_put(
+            doctor, "host",
+            json_pack(
+                    "{s:s, s:s, s:i, s:i}", "name", name.nodename, "kernel",
+                    name.release, "cpus", device_online_cpus(), "cpus_allowed",
+                    device_affinity_cpus()));
+    doctor_put(doctor, "mpi", json_string(mpi));
+    doctor_put(doctor, "limits", limits);
+    doctor_put(doctor, "bandwidth", bandwidth);
+    see_memory(doctor, limits);
+    see_shared(doctor, limits);
+    see_uring(doctor, limits);
+    measure_disk(doctor, bandwidth);
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# What `zerod doctor` says of a machine and of a job: a warning is no error, what would stop the job is 69, and ranks
+# that differ are told.
+#   test_doctor.sh ZEROD SOURCE [gpu]       prints TAP; gpu: on the stand-ins, two GPUs without NCCL
+. "$2/tests/cli/lib.sh"
+kind=${3:-cpu}
+
+cat >job.toml <<'TOML'
+[job]
+output_dir = "run"
+[model.config]
+model_type = "llama"
+hidden_size = 64
+num_hidden_layers = 2
+num_attention_heads = 4
+intermediate_size = 256
+vocab_size = 512
+max_position_embeddings = 64
+[data]
+cutoff_len = 32
+[[data.train]]
+path = "data.txt"
+[train]
+max_steps = 3
+per_device_train_batch_size = 2
+dtype = "bf16"
+TOML
+echo "text" >data.txt
+json() { # EXPRESSION of d: printed
+    python3 -c 'import json, sys
+d = json.load(open("out"))
+print(eval(sys.argv[1]))' "$1"
+}
+says() { [ "$(json "$1")" = "$2" ] || { echo "$1 is $(json "$1"), not $2"; return 1; }; }
+
+if [ "$kind" = cpu ]; then
+    ulimit -l 16
+    ok "a machine without a GPU is no error" call 0 doctor
+    ok "what declines has a cost and a fix" sh -c 'grep -A2 "^warning: only 16 KiB" out | grep -q "^  costs: " && grep -A2 "^warning: only 16 KiB" out | grep -q "^  fix: ulimit -l"'
+    ok "the disk was measured" has '^disk  .*writes [1-9][0-9]* MB/s, reads [1-9]' out
+    ok "nothing is left behind" sh -c '[ "$(ls)" = "data.txt
+err
+job.toml
+log
+out" ]'
+    ok "as JSON" call 0 doctor --format json
+    ok "its findings" says 'd["findings"][0]["level"], d["stops"], d["ranks"]' "('warning', False, 1)"
+    ok "a job that would start" call 0 doctor --job job.toml
+    ok "one that does not fit" call 69 doctor --job job.toml --set device.memory_limit=1MiB
+    ok "says so" has '^stops the job: \[E0601\] does not fit' out
+    ok "one that wants a GPU" call 69 doctor --job job.toml --set device.backend=cuda --format json
+    ok "has a code" says '[f["code"] for f in d["findings"] if f["level"] == "stop"][0]' E1201
+    ok "a job file that is wrong is 78" call 78 doctor --job job.toml --set train.max_steps=-7
+    cat >rank.sh <<SH
+[ "\$OMPI_COMM_WORLD_RANK" != 1 ] || ulimit -l 8
+exec "$zerod" doctor "\$@"
+SH
+    ranks() { timeout 60 mpirun --oversubscribe -np 2 sh rank.sh "$@" >out 2>err </dev/null; }
+    ok "two ranks" ranks --job job.toml
+    ok "are compared" has '^differs    lockable memory: 16384 on rank 0, 8192 on rank 1' out
+    ok "what one of them alone has found names it" has '^warning: rank 1: only 8 KiB' out
+    ok "one of them tells" sh -c '[ $(grep -c "^host " out) = 1 ]'
+else
+    unset CUDA_VISIBLE_DEVICES
+    export ZD_STANDIN_GPUS=2 ZD_STANDIN_CONTEXT=1M ZD_STANDIN_MEMORY=1G
+    ok "a machine with GPUs" call 0 doctor --job job.toml --format json
+    ok "lists them" says 'len(d["gpus"]), len(d["links"])' '(2, 2)'
+    ok "with the library that it opened" says '[l["path"].split("/")[-1] for l in d["libraries"] if l["name"] == "cuBLASLt"]' "['libcublasLt.so.13']"
+    ok "copies were timed" says 'd["bandwidth"]["pcie"]["up_gb_s"] > 0' True
+    ok "who does attention" says 'sorted({a["engine"] for a in d["attention"]})' "['own']"
+    ok "a lost library stops the job" env ZEROD_CUBLASLT=/nowhere/libcublasLt.so.13 bash -c "! '$zerod' doctor --job job.toml >out 2>err"
+    ok "with its code" has '^stops the job: \[E1220\]' out
+fi
+tests_end
