@@ -71,6 +71,7 @@ struct dims {
     /* DoRA: floats of gains of a layer and of the head, of a product W A^T, the
      * widest product */
     size_t gains, head_gains, cross, columns;
+    unsigned again; /* enum layer_part */
 };
 
 /* Columns of the product that weight `id` is a part of. */
@@ -235,41 +236,97 @@ static void push_statistics(
     }
 }
 
-/* What attention reads; q and k before their norms too, where they have any. */
+/* What attention reads; q and k before their norms too, where they have any.
+ * `shared` (may be NULL): has q and k for all layers. */
 static void push_attention(
-        struct stack *s, const struct dims *d, struct layer_acts *a)
+        struct stack *s, const struct dims *d, const struct layer_acts *shared,
+        struct layer_acts *a)
 {
-    struct heads h = push_heads(s, d, d->config->qk_norm);
+    struct heads h = push_heads(s, d, d->config->qk_norm && !shared);
     a->q_raw = h.q_raw;
     a->k_raw = h.k_raw;
-    a->q = h.q;
-    a->k = h.k;
+    a->q = shared ? shared->q : h.q;
+    a->k = shared ? shared->k : h.k;
     a->v = h.v;
     a->att = push(s, d->N, d->q);
 }
 
+/* `shared` (may be NULL): has act for all layers. */
 static void push_mlp(
-        struct stack *s, const struct dims *d, struct layer_acts *a)
+        struct stack *s, const struct dims *d, const struct layer_acts *shared,
+        struct layer_acts *a)
 {
     bool one = d->joined & JOIN_GATE_UP;
     a->gate = push(s, d->N, one ? 2 * d->F : d->F);
     a->up = d->gpt2 ? NULL : one ? at(a->gate, d->F, s) : push(s, d->N, d->F);
-    a->act = push(s, d->N, d->F);
+    a->act = shared ? shared->act : push(s, d->N, d->F);
 }
 
-/* All of a layer side by side: backward reads it. */
+/* --- keep or compute again ------------------------------------------------ */
+
+/* Of gradient_checkpointing = "selective": which arrays of a slot are kept.
+ * What products and attention made is; the rest is made again from it, to the
+ * same bits. `by`: what makes it.
+ *
+ *   array            by                        selective
+ *   x, x2            sums with the norms       kept: norms are made from them
+ *   q_raw, k_raw, v  products                  kept
+ *   q, k             rotation, in place        kept: it is the same array
+ *                    norms and rotation        again (Qwen3)
+ *   att, lse         attention                 kept
+ *   gate, up         products                  kept
+ *   norm1, norm2     norms                     again
+ *   act              swiglu                    again
+ *                    a product's epilogue      kept (GPT-2: its bits are those
+ *                                              of the product, not of gelu)
+ *   means, rstd, low                           kept: small
+ */
+static unsigned parts_again(
+        const struct model_config *config, struct checkpointing checkpointing)
+{
+    unsigned parts = PART_NORM1 | PART_NORM2;
+    if (checkpointing.mode != CHECKPOINTING_SELECTIVE)
+        return 0;
+    if (config->family != MODEL_GPT2)
+        parts |= PART_ACT;
+    if (config->qk_norm)
+        parts |= PART_HEADS;
+    return parts;
+}
+
+/* Of one layer at a time: norm1 is read by the products of attention alone, and
+ * norm2 by those behind it. */
+static struct layer_acts push_shared(struct stack *s, const struct dims *d)
+{
+    struct layer_acts shared = {.again = d->again};
+    if (d->again & (PART_NORM1 | PART_NORM2))
+        shared.norm1 = shared.norm2 = push(s, d->N, d->C);
+    if (d->again & PART_ACT)
+        shared.act = push(s, d->N, d->F);
+    if (d->again & PART_HEADS) {
+        bool one = d->joined & JOIN_QKV;
+        shared.q = push(s, d->N, one ? d->q + d->kv : d->q);
+        shared.k = one ? at(shared.q, d->q, s) : push(s, d->N, d->kv);
+    }
+    return shared;
+}
+
+/* All of a layer side by side, but for what it shares with others: backward
+ * reads it. */
 static void push_slot(
-        struct stack *s, const struct dims *d, bool own_x, struct layer_acts *a)
+        struct stack *s, const struct dims *d, bool own_x,
+        const struct layer_acts *shared, struct layer_acts *a)
 {
     if (own_x)
         a->x = push(s, d->N, d->C);
+    a->again = d->again;
     push_statistics(s, d, a);
-    a->norm1 = push(s, d->N, d->C);
-    push_attention(s, d, a);
+    a->norm1 = d->again & PART_NORM1 ? shared->norm1 : push(s, d->N, d->C);
+    push_attention(s, d, d->again & PART_HEADS ? shared : NULL, a);
     a->x2 = push(s, d->N, d->C);
     a->proj = a->x2;
-    a->norm2 = push(s, d->N, d->C);
-    push_mlp(s, d, a);
+    a->norm2 = d->again & PART_NORM2 ? shared->norm2 : push(s, d->N, d->C);
+    push_mlp(s, d, d->again & PART_ACT ? shared : NULL, a);
     a->low = push(s, d->N, d->low);
     a->gains = push_floats(s, d->gains);
 }
@@ -289,11 +346,11 @@ static void push_lean(
     a->gains = push_floats(
             s, decode ? (size_t)d->config->layers * d->gains : d->gains);
     size_t mark = s->top;
-    push_attention(s, d, a);
+    push_attention(s, d, NULL, a);
     if (!decode)
         *scratch = push_attention_scratch(s, d);
     s->top = mark;
-    push_mlp(s, d, a);
+    push_mlp(s, d, NULL, a);
     s->top = s->peak;
 }
 
@@ -430,6 +487,7 @@ enum zd_status activations_train(
     struct dims d = dims_of(config, table, shape, shape->B, shape->T);
     struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
     d.attention_scratch = attention_scratch(&d);
+    d.again = parts_again(config, shape->checkpointing);
     struct activations a = {
             .first = activations_first_layer(config, table),
             .scratch_bytes = d.attention_scratch};
@@ -450,8 +508,9 @@ enum zd_status activations_train(
         push_lean(&s, &d, false, &a.lean, &a.lean_scratch);
         s.top = below;
     }
+    struct layer_acts shared = push_shared(&s, &d);
     for (int i = 0; i < a.segment; i++)
-        push_slot(&s, &d, i > 0, &a.slots[i]);
+        push_slot(&s, &d, i > 0, &shared, &a.slots[i]);
     size_t above = s.top;
     if (kept)
         a.scratch = push_attention_scratch(&s, &d);

@@ -16,6 +16,10 @@
  * ("lean": evaluation, decoding, layers below every trained tensor) the arrays
  * of a slot share bytes where their lifetimes allow, and x is updated in place.
  *
+ * With SELECTIVE some arrays of a slot are one for all layers (the table in
+ * activations.c): they lie below the slots, and what they held is made again
+ * when a layer's backward begins to read them.
+ *
  * N tokens, C hidden, F intermediate, q = H*D, kv = KV*D channels. */
 #ifndef ZD_MODEL_ACTIVATIONS_H
 #define ZD_MODEL_ACTIVATIONS_H
@@ -43,7 +47,18 @@ struct layer_acts {
     void *act;              /* (N, F) */
     void *mlp_out;          /* (N, C); NULL: straight into the output */
     void *low;              /* (N, r of all adapters), one behind the other */
-    float *gains; /* DoRA: gains, then inverses of each adapter's rows */
+    float *gains;   /* DoRA: gains, then inverses of each adapter's rows */
+    unsigned again; /* enum layer_part: all layers have one of it, and
+                       backward makes it again */
+};
+
+/* What a layer's backward reads and its forward can make again without a
+ * product. */
+enum layer_part {
+    PART_NORM1 = 1,
+    PART_NORM2 = 2,
+    PART_ACT = 4,
+    PART_HEADS = 8 /* q and k behind their norms and rotation */
 };
 
 struct layer_grads {     /* inside one layer's backward */

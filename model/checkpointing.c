@@ -7,6 +7,7 @@ int checkpointing_segment(struct checkpointing checkpointing, int layers)
 {
     switch (checkpointing.mode) {
     case CHECKPOINTING_NONE:
+    case CHECKPOINTING_SELECTIVE:
         return 0;
     case CHECKPOINTING_FULL:
         return 1;

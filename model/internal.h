@@ -269,6 +269,13 @@ enum zd_status gpt2_mlp_forward(
 enum zd_status gpt2_mlp_backward(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, bool accumulate);
+/* What acts->again says of an activation, and of q and k with their norms. */
+enum zd_status llama_act_again(
+        const struct model *model, const struct pass *pass,
+        const struct layer_acts *acts);
+enum zd_status llama_heads_again(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts);
 enum zd_status llama_qkv_forward(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts);

@@ -103,6 +103,43 @@ enum zd_status layer_forward(
     return ZD_OK;
 }
 
+/* The norm of what is kept, as forward took it. */
+static enum zd_status norm_again(
+        const struct model *model, const struct pass *pass, int layer,
+        enum role role, void *out, float *mean, float *rstd, void *x)
+{
+    struct norm norm = layer_norm(model, layer, role);
+    struct residual_sum nothing = {0};
+    return norm_forward_sum(
+            model, &norm, out, mean, rstd, x, &nothing, pass->N);
+}
+
+/* What the MLP's backward reads. */
+static enum zd_status mlp_again(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
+{
+    if (acts->again & PART_NORM2)
+        ZD_TRY(norm_again(
+                model, pass, layer, ROLE_NORM2, acts->norm2, acts->mean2,
+                acts->rstd2, acts->x2));
+    return acts->again & PART_ACT ? llama_act_again(model, pass, acts) : ZD_OK;
+}
+
+/* What attention's reads, and the products before it. */
+static enum zd_status attention_again(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
+{
+    if (acts->again & PART_NORM1)
+        ZD_TRY(norm_again(
+                model, pass, layer, ROLE_NORM1, acts->norm1, acts->mean1,
+                acts->rstd1, acts->x));
+    return acts->again & PART_HEADS
+                   ? llama_heads_again(model, pass, layer, acts)
+                   : ZD_OK;
+}
+
 enum zd_status layer_backward(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, bool accumulate)
@@ -119,12 +156,14 @@ enum zd_status layer_backward(
             c->hidden_size);
     /* The residual stream passes dx on; each branch adds its part through the
      * backward of its norm. */
+    ZD_TRY(mlp_again(model, pass, layer, acts));
     ZD_TRY((is_gpt2(model) ? gpt2_mlp_backward : llama_mlp_backward)(
             model, pass, layer, acts, accumulate));
     ZD_TRY(norm_backward(
             model, &norm2, dx, g->hidden, dx, acts->x2, acts->mean2,
             acts->rstd2, N, accumulate));
     ZD_TRY(linear_backward(model, &o, g->hidden, dx, acts->att, N, accumulate));
+    ZD_TRY(attention_again(model, pass, layer, acts));
     ZD_TRY(model->kernels->attention_backward(
             NULL, g->q, g->k, g->v, g->hidden, acts->att, acts->lse, acts->q,
             acts->k, acts->v, pass->doc_start, g->scratch, &shape));

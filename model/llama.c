@@ -145,6 +145,13 @@ static enum zd_status project_qkv(
     return linear_forward(model, &p.v, acts->v, acts->norm1, N);
 }
 
+enum zd_status llama_heads_again(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
+{
+    return norm_and_rotate(model, pass, layer, acts);
+}
+
 enum zd_status llama_qkv_forward(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts)
@@ -195,6 +202,15 @@ static enum zd_status project_gate_up(
     return linear_forward(model, &up, acts->up, acts->norm2, N);
 }
 
+enum zd_status llama_act_again(
+        const struct model *model, const struct pass *pass,
+        const struct layer_acts *acts)
+{
+    return model->kernels->swiglu_forward(
+            NULL, acts->act, acts->gate, acts->up, pass->N,
+            model->config->intermediate_size, model->strides.gate);
+}
+
 enum zd_status llama_mlp_forward(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, void *out)
@@ -203,9 +219,7 @@ enum zd_status llama_mlp_forward(
     struct linear down =
             layer_linear(model, pass, layer, acts, ROLE_DOWN, F, C);
     ZD_TRY(project_gate_up(model, pass, layer, acts));
-    ZD_TRY(model->kernels->swiglu_forward(
-            NULL, acts->act, acts->gate, acts->up, pass->N, F,
-            model->strides.gate));
+    ZD_TRY(llama_act_again(model, pass, acts));
     if (!out)
         return linear_adapters_keep(model, &down, acts->act, pass->N);
     return linear_forward(model, &down, out, acts->act, pass->N);

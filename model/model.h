@@ -20,11 +20,14 @@
 #include "kernels/kernels.h"
 #include "model/params.h"
 
-/* [train] gradient_checkpointing: NONE keeps all; EVERY keeps the input of
- * every `every`-th layer; FULL is EVERY 1; SQRT is EVERY round(sqrt(L)). AUTO
- * is resolved by train before it gets here. */
+/* [train] gradient_checkpointing: NONE keeps all; SELECTIVE what products and
+ * attention made, and makes norms, activations and rotations again (Korthikanti
+ * et al. 2022, arXiv:2205.05198); EVERY keeps the input of every `every`-th
+ * layer; FULL is EVERY 1; SQRT is EVERY round(sqrt(L)). AUTO is resolved by
+ * train before it gets here. */
 enum checkpointing_mode {
     CHECKPOINTING_NONE,
+    CHECKPOINTING_SELECTIVE,
     CHECKPOINTING_FULL,
     CHECKPOINTING_EVERY,
     CHECKPOINTING_SQRT,
@@ -35,7 +38,7 @@ struct checkpointing {
     int every; /* with CHECKPOINTING_EVERY */
 };
 
-/* Layers in a segment: 0 = nothing is recomputed. */
+/* Layers in a segment: 0 = no layer is computed again as a whole. */
 int checkpointing_segment(struct checkpointing checkpointing, int layers);
 
 /* Filled by zero (or by a test, or by the plain holder below). Calls for a unit

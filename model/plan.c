@@ -37,7 +37,7 @@ static enum zd_status check_offload(
     ZD_FAIL(ZD_ERR_CONFIG, "E0213",
             "offload.activations = \"cpu\" keeps on the host what layers are "
             "computed again from, and with train.gradient_checkpointing = "
-            "\"none\" no layer is");
+            "\"none\" or \"selective\" no layer is");
     zd_fail_help("train.gradient_checkpointing = \"full\"");
     return ZD_ERR_CONFIG;
 }

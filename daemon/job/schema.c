@@ -255,7 +255,7 @@ void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes)
         snprintf(out, out_bytes, "auto | none | a path with a /");
         break;
     case SCHEMA_CHECKPOINTING:
-        snprintf(out, out_bytes, "none | full | every:N | sqrt | auto");
+        snprintf(out, out_bytes, "none | selective | full | every:N | sqrt | auto");
         break;
     case SCHEMA_ENTRIES:
         snprintf(

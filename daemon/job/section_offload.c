@@ -100,13 +100,15 @@ static void check_activations(struct job *job)
 {
     const struct train_job *options = &job->options;
     if (options->offload.activations == OFFLOAD_NONE ||
-        options->train.gradient_checkpointing.mode != CHECKPOINTING_NONE ||
+        (options->train.gradient_checkpointing.mode != CHECKPOINTING_NONE &&
+         options->train.gradient_checkpointing.mode !=
+                 CHECKPOINTING_SELECTIVE) ||
         !job_is_sound(job, "train", "gradient_checkpointing"))
         return;
     tell(job, "E0213", "activations",
          "offload.activations = \"cpu\" keeps on the host what layers are "
          "computed again from, and with train.gradient_checkpointing = "
-         "\"none\" no layer is");
+         "\"none\" or \"selective\" no layer is");
     problem_help(&job->problems, "train.gradient_checkpointing = \"full\"");
 }
 

@@ -139,6 +139,7 @@ bool value_read_checkpointing(
         enum checkpointing_mode mode;
     } modes[] = {
             {"none", CHECKPOINTING_NONE},
+            {"selective", CHECKPOINTING_SELECTIVE},
             {"full", CHECKPOINTING_FULL},
             {"sqrt", CHECKPOINTING_SQRT},
             {"auto", CHECKPOINTING_AUTO}};

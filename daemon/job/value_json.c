@@ -111,6 +111,8 @@ static json_t *checkpointing_json(struct checkpointing checkpointing)
     switch (checkpointing.mode) {
     case CHECKPOINTING_NONE:
         return json_string("none");
+    case CHECKPOINTING_SELECTIVE:
+        return json_string("selective");
     case CHECKPOINTING_FULL:
         return json_string("full");
     case CHECKPOINTING_SQRT:

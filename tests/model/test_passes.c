@@ -50,9 +50,10 @@ static bool same_grads(struct tiny *a, struct tiny *b)
 Test(model_passes, every_checkpointing_mode_gives_the_bits_of_none)
 {
     static const struct checkpointing modes[] = {
-            {CHECKPOINTING_FULL, 0},  {CHECKPOINTING_EVERY, 2},
-            {CHECKPOINTING_EVERY, 3}, {CHECKPOINTING_EVERY, 5},
-            {CHECKPOINTING_EVERY, 9}, {CHECKPOINTING_SQRT, 0},
+            {CHECKPOINTING_FULL, 0},      {CHECKPOINTING_EVERY, 2},
+            {CHECKPOINTING_EVERY, 3},     {CHECKPOINTING_EVERY, 5},
+            {CHECKPOINTING_EVERY, 9},     {CHECKPOINTING_SQRT, 0},
+            {CHECKPOINTING_SELECTIVE, 0},
     };
     struct tokens tokens;
     for (int f = 0; f < 3; f++) {

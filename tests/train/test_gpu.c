@@ -194,6 +194,7 @@ struct offload_group {
 #define UNDO        "offload.clipping=undo"
 #define ACTIVATIONS "offload.activations=cpu"
 #define RECOMPUTED  "train.gradient_checkpointing=full"
+#define SELECTIVE   "train.gradient_checkpointing=selective"
 
 static const struct offload_group offload_groups[] = {
         {"llama",
@@ -218,6 +219,11 @@ static const struct offload_group offload_groups[] = {
         {JOB,
          {OVERFLOWS, "optim.name=lion_8bit", "train.max_steps=4"},
          {{STATES, UNDO}, {DISK}}},
+        {"llama",
+         {"train.dtype=bf16", "train.max_steps=2"},
+         {{SELECTIVE}, {SELECTIVE, STATES}}},
+        {"gpt2", {"train.dtype=bf16", "train.max_steps=2"}, {{SELECTIVE}}},
+        {"qwen3", {"train.max_steps=2"}, {{SELECTIVE}}},
 };
 
 /* NULL-terminated: all of `more` behind those of `list`. */

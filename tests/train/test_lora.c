@@ -50,6 +50,8 @@ static void layouts_agree(int world, const char *dtype, bool dora)
             {"stage 1", {"zero.stage=1"}},
             {"stage 2", {"zero.stage=2"}},
             {"stage 3", {"zero.stage=3"}},
+            {"checkpointing selective",
+             {"zero.stage=2", "train.gradient_checkpointing=selective"}},
             {"checkpointing full",
              {"zero.stage=3", "train.gradient_checkpointing=full"}},
             {"checkpointing every:2",

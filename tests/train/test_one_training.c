@@ -109,6 +109,8 @@ static void options_change_nothing(void)
              {"zero.max_reuse_distance=1e9", "zero.max_live_parameters=1e9"}},
             {"round robin", {"zero.round_robin_gradients=true"}},
             {"checkpointing none", {"train.gradient_checkpointing=none"}},
+            {"checkpointing selective",
+             {"train.gradient_checkpointing=selective"}},
             {"checkpointing full", {"train.gradient_checkpointing=full"}},
             {"checkpointing every:2", {"train.gradient_checkpointing=every:2"}},
             {"checkpointing sqrt", {"train.gradient_checkpointing=sqrt"}},

@@ -7,7 +7,7 @@
 
 /* Of each dimension, options 1 and up. */
 static const int most_options[CHOICES] = {
-        [CHOOSE_MODE] = 3,    [CHOOSE_BATCH] = 1,       [CHOOSE_STAGE] = 4,
+        [CHOOSE_MODE] = 4,    [CHOOSE_BATCH] = 1,       [CHOOSE_STAGE] = 4,
         [CHOOSE_BUCKETS] = 1, [CHOOSE_STATES] = 3,      [CHOOSE_MASTER] = 1,
         [CHOOSE_DTYPE] = 1,   [CHOOSE_ACTIVATIONS] = 2, [CHOOSE_PLACE] = 4,
         [CHOOSE_PARAMS] = 3};
@@ -29,6 +29,7 @@ static struct plan_candidate as_it_is(const struct train_job *job)
 {
     static const unsigned char modes[] = {
             [CHECKPOINTING_NONE] = MODE_NONE,
+            [CHECKPOINTING_SELECTIVE] = MODE_SELECTIVE,
             [CHECKPOINTING_SQRT] = MODE_SQRT,
             [CHECKPOINTING_FULL] = MODE_FULL,
             [CHECKPOINTING_EVERY] = 0,
@@ -159,6 +160,7 @@ struct checkpointing candidate_mode(const struct plan_candidate *candidate)
 {
     static const enum checkpointing_mode modes[] = {
             [MODE_NONE] = CHECKPOINTING_NONE,
+            [MODE_SELECTIVE] = CHECKPOINTING_SELECTIVE,
             [MODE_SQRT] = CHECKPOINTING_SQRT,
             [MODE_FULL] = CHECKPOINTING_FULL};
     return (struct checkpointing){
@@ -244,7 +246,8 @@ bool candidate_is_sound(
         return false;
     int mode =
             option[CHOOSE_MODE] ? option[CHOOSE_MODE] : now.option[CHOOSE_MODE];
-    if (changed.offload.activations != OFFLOAD_NONE && mode == MODE_NONE)
+    if (changed.offload.activations != OFFLOAD_NONE &&
+        (mode == MODE_NONE || mode == MODE_SELECTIVE))
         return false;
     return states_are_sound(job, candidate, &changed) &&
            offload_is_sound(job, world, &changed);
@@ -363,7 +366,8 @@ int candidate_settings(
         const struct job_choice *choice,
         struct plan_setting out[PLAN_SETTINGS_MAX])
 {
-    static const char *const modes[] = {"", "none", "sqrt", "full"};
+    static const char *const modes[] = {
+            "", "none", "selective", "sqrt", "full"};
     const struct train_job changed = candidate_job(job, candidate);
     const unsigned char *option = candidate->option;
     struct writer writer = {.out = out};
@@ -377,6 +381,8 @@ int candidate_settings(
             true,
             option[CHOOSE_MODE] == MODE_NONE
                     ? "activations have room: nothing is computed twice"
+            : option[CHOOSE_MODE] == MODE_SELECTIVE
+                    ? "norms and activations are computed again"
                     : "activations are computed again instead of kept");
     if (option[CHOOSE_BATCH])
         set_batch(&writer, choice);

@@ -24,7 +24,7 @@ enum plan_dimension {
     CHOICES
 };
 enum { STAGE_0 = 1, STAGE_3 = 4 };
-enum { MODE_NONE = 1, MODE_SQRT, MODE_FULL };
+enum { MODE_NONE = 1, MODE_SELECTIVE, MODE_SQRT, MODE_FULL };
 enum { BATCH_OTHER = 1 };
 enum { STATES_8BIT = 1, STATES_BF16, STATES_MINI };
 enum { PLACE_DEVICE = 1, PLACE_PAGED, PLACE_CPU, PLACE_NVME };

@@ -79,18 +79,21 @@ enum zd_status plan_try_modes(
 {
     struct checkpointing asked = job->train.gradient_checkpointing;
     static const enum checkpointing_mode modes[] = {
-            CHECKPOINTING_NONE, CHECKPOINTING_SQRT, CHECKPOINTING_FULL};
+            CHECKPOINTING_NONE, CHECKPOINTING_SELECTIVE, CHECKPOINTING_SQRT,
+            CHECKPOINTING_FULL};
     struct job_choice choice = {.checkpointing = asked, .B = B, .A = A};
     if (asked.mode != CHECKPOINTING_AUTO)
         return plan_try_choice(job, &choice, limits, plan, fits_out);
-    bool recompute = job->offload.activations != OFFLOAD_NONE;
-    for (size_t i = recompute; i < sizeof modes / sizeof modes[0]; i++) {
+    /* inputs of segments can be elsewhere, and the first two have none */
+    size_t first = job->offload.activations != OFFLOAD_NONE ? 2 : 0;
+    for (size_t i = first; i < sizeof modes / sizeof modes[0]; i++) {
         choice.checkpointing = (struct checkpointing){.mode = modes[i]};
         ZD_TRY(try_accumulations(job, &choice, limits, plan, fits_out));
         if (*fits_out)
             return ZD_OK;
     }
-    for (size_t i = 1; i < sizeof modes / sizeof modes[0]; i++) {
+    for (size_t i = first ? first : 1; i < sizeof modes / sizeof modes[0];
+         i++) {
         if (!can_spill(job, limits))
             break;
         choice.checkpointing = (struct checkpointing){.mode = modes[i]};

@@ -18,6 +18,7 @@ void plan_checkpointing_name(
 {
     static const char *const names[] = {
             [CHECKPOINTING_NONE] = "none",
+            [CHECKPOINTING_SELECTIVE] = "selective",
             [CHECKPOINTING_FULL] = "full",
             [CHECKPOINTING_SQRT] = "sqrt",
             [CHECKPOINTING_AUTO] = "auto"};

@@ -157,7 +157,9 @@ static void acquire(struct schedule *s, int i, bool is_backward)
     const struct zero_plan *zero = &s->plan->zero;
     struct unit_event event = s->events[i % s->event_count];
     const struct unit_cost *cost = &s->units[event.unit].cost;
-    bool recomputes = s->plan->shape.checkpointing.mode != CHECKPOINTING_NONE;
+    bool recomputes =
+            checkpointing_segment(
+                    s->plan->shape.checkpointing, s->plan->config.layers) > 0;
     bool is_head = event.unit == head_of(s);
     double ready = wait_updated(s, event.unit);
     if (zero->params_cut && zero->train_moves[i].gather) {
