@@ -38,23 +38,24 @@ __device__ __forceinline__ uint32_t shared_address(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* c += a b */
+/* c += a b. Volatile, as all that a warp does together: no lane may meet it at
+ * another place than the others, where a compiler moved it into a branch. */
 __device__ __forceinline__ void mma_16x8x16(
         bf16, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-    MMA_PURE("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    MMA_ASM("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 __device__ __forceinline__ void mma_16x8x16(
         fp16, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-    MMA_PURE("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    MMA_ASM("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 /* Four 8x8 matrices from shared memory: lane 8 i + r gives the address of row r

@@ -4,9 +4,11 @@
 #include "kernels/attention/cudnn_door.h"
 
 #include "base/device/device_cuda.h"
+#include "base/library.h"
 #include "tests/base/device/gpu_case.h"
 #include "tests/cuda/cudnn/cudnn_standin.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,6 +145,25 @@ Test(cudnn_door, what_fails_when_it_runs_is_an_error)
     cr_expect_str_eq(zd_error_get()->code, "E1223");
     cr_expect(strstr(zd_error_get()->what, "CUDNN_STATUS_EXECUTION_FAILED"));
     zd_error_clear();
+}
+
+/* cuDNN opens its compiler by the name alone: it finds what is open already,
+ * and that is opened where our own search looks, which dlopen does not. */
+Test(cudnn_door, the_compiler_is_opened_where_libraries_are_looked_for)
+{
+    char folder[] = "/tmp/zerod-XXXXXX", command[512], path[256] = "";
+    cr_assert(mkdtemp(folder));
+    cr_assert(library_path("libm.so", path, sizeof path));
+    snprintf(
+            command, sizeof command, "cp '%s' %s/libnvrtc.so.13", path, folder);
+    cr_assert_eq(system(command), 0);
+    setenv("ZEROD_LIBRARY_PATH", folder, 1);
+    *path = '\0';
+    open_one();
+    cr_expect(library_path("libnvrtc.so.13", path, sizeof path));
+    cr_expect_eq(strncmp(path, folder, strlen(folder)), 0, "%s", path);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_expect_eq(system(command), 0);
 }
 
 Test(cudnn_door, an_old_library_is_refused)
