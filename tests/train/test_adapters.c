@@ -3,9 +3,9 @@
  * adapter that is written; the same bits at every stage; losses in bf16; losses
  * over a base in codes against PEFT over what they decode to (make_qlora.py).
  *
- *   test_adapters FIXTURE KIND [short]
+ *   test_adapters FIXTURE KIND
  *       the folders below tests/fixtures: KIND is lora, or dora, at fewer
- * worlds and stages. short: two ranks at stage 3 alone, for sanitizers */
+ * worlds and stages */
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
 #include "tests/support/job_threads.h"
@@ -219,7 +219,7 @@ static void check_quantised(const struct expected *expected)
 int main(int argc, char **argv)
 {
     char path[PATH_MAX], first[PATH_MAX];
-    if (argc != 3 && (argc != 4 || strcmp(argv[3], "short") != 0))
+    if (argc != 3)
         return 64;
     struct expected expected = {.fixture = argv[1], .kind = argv[2]};
     bool all = strcmp(expected.kind, "lora") == 0;
@@ -242,11 +242,6 @@ int main(int argc, char **argv)
                     json_object_get(expected.json, "loraplus_lr_ratio")));
     const char *dir = job_threads_dir();
     snprintf(first, sizeof first, "%s.first", dir);
-    if (argc == 4) {
-        check_fp32(&expected, 2, 3, NULL);
-        json_decref(expected.json);
-        return tap_done();
-    }
     check_fp32(&expected, 1, 0, NULL);
     for (int stage = 0; stage <= 3; stage += all ? 1 : 3)
         check_fp32(&expected, 2, stage, first);
