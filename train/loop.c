@@ -256,13 +256,14 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
 
 static void show_end(struct trainer *trainer, bool exported, bool early)
 {
-    char dir[PATH_MAX];
+    char dir[PATH_MAX], predicted[PREDICTED_LINE], measured[PREDICTED_LINE];
     double seconds = clock_seconds() - trainer->started;
     const struct model_shape *shape = &trainer->plan.shape;
     double rate = seconds > 0 ? (double)trainer->tokens_here / seconds : 0;
     train_offload_add(&trainer->offload_total, &trainer->offload_late);
     fs_join(dir, sizeof dir, trainer->job->job.output_dir,
             export_folder(trainer->job));
+    trainer_predicted_lines(trainer, predicted, measured);
     struct train_end end = {
             .step = trainer->state.step,
             .max_steps = trainer->state.max_steps,
@@ -282,6 +283,8 @@ static void show_end(struct trainer *trainer, bool exported, bool early)
             .on_request = trainer->is_stopped,
             .offload = trainer->offload_total,
             .offload_steps = trainer->steps_here,
+            .predicted = predicted,
+            .measured = measured,
     };
     if (trainer_is_first(trainer) && trainer->observer->end)
         trainer->observer->end(trainer->observer->ctx, &end);

@@ -444,6 +444,7 @@ enum zd_status trainer_init(
     startup_mark(&trainer->startup, "weights");
     *finished_out = trainer->state.step >= trainer->state.max_steps;
     ZD_TRY(make_snapshot(trainer));
+    trainer_predict(trainer);
     ZD_TRY(write_plan(trainer));
     show_banner(trainer);
     if (*finished_out)

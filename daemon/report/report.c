@@ -300,6 +300,10 @@ static void on_end(void *ctx, const struct train_end *end)
     zd_log_info(
             "  speed       %s tokens/s, %.*s %sFLOP/s", rate, (int)digits,
             flops, flops + digits);
+    if (end->predicted && *end->predicted) {
+        zd_log_info("  predicted   %s", end->predicted);
+        zd_log_info("  measured    %s", end->measured);
+    }
     if (end->skipped_steps)
         zd_log_info(
                 "  skipped     %lld step%s", (long long)end->skipped_steps,

@@ -201,6 +201,8 @@ json_t *run_state_status(const struct run_state *state)
     set_settings(object, state);
     set_checkpoint(object, state);
     set(object, "phase_seconds", phases_json(state->phase_seconds));
+    json_t *predicted = json_object_get(state->plan, "predicted");
+    set(object, "predicted", predicted ? json_incref(predicted) : json_null());
     set(object, "paused", json_boolean(state->is_paused));
     set(object, "released", json_boolean(state->is_released));
     set_number(object, "deadline", state->deadline > 0 ? state->deadline : NAN);

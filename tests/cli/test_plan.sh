@@ -143,6 +143,11 @@ ok '  a file that is broken is told, and the table taken' eval 'echo "{" >xdg/ze
     has "calibration is not taken: it is broken" err && has "on cpu, by its table$" out'
 ok '  and made anew' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 && has "made anew: it is broken" err && has "^kept in " out &&
     call 0 plan --job job.toml --world 1 && has "on here, as measured$" out'
+ok '  a run says at its end what was predicted and what was measured' eval 'rm -rf run && call 0 --job job.toml &&
+    has "^  predicted   [0-9.e-]+ s a step .here, the CPU device, 1 rank of 1 thread.: forward [0-9.e-]+, backward " err &&
+    has "^  measured    [0-9.e-]+ s a step; forward [0-9.e-]+, backward [0-9.e-]+, reduce [0-9.e-]+, update [0-9.e-]+, gather " err'
+ok '  its status has it, and its plan' eval 'has "\"predicted\": \{\"step_seconds\": [0-9.e-]+" run/status.json || has "\"predicted\": \{$" run/status.json
+    has "\"calibrated\": true" run/plan.json'
 rm -r xdg
 
 # --- the most and the fewest ---

@@ -130,6 +130,8 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
     }
     if (plan->measured)
         json_object_set(json, "measured", plan->measured);
+    if (plan->predicted)
+        json_object_set(json, "predicted", plan->predicted);
     json_object_set_new(
             json, "request_bytes",
             json_pack(

@@ -143,5 +143,6 @@ void job_plan_fini(struct job_plan *plan)
     peft_config_fini(&plan->adapter);
     model_config_fini(&plan->config);
     json_decref(plan->measured);
+    json_decref(plan->predicted);
     memset(plan, 0, sizeof *plan);
 }

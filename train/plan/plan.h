@@ -55,9 +55,11 @@ struct job_plan {
                                 for, or nothing is saved; static */
     struct plan_limits limits; /* that it was fitted to */
     bool chose_checkpointing;  /* gradient_checkpointing = "auto" */
-    json_t *measured; /* of each rank's GPU once the run has taken its memory:
-                         [{"rank", and what train_gpu_json says}]; NULL: the
-                         CPU, or nothing was taken; owned */
+    json_t *measured;  /* of each rank's GPU once the run has taken its memory:
+                          [{"rank", and what train_gpu_json says}]; NULL: the
+                          CPU, or nothing was taken; owned */
+    json_t *predicted; /* the time of a step, where a run has asked for it;
+                          NULL; owned */
     /* of the arena, room for evaluations and samples that are only asked for
      * while the run goes on (control.socket) */
     uint64_t request_device_bytes, request_host_bytes;

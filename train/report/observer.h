@@ -79,6 +79,8 @@ struct train_end {
     bool on_request; /* a stop was asked for: the exit code is 0 */
     struct train_offload_report offload; /* of all steps of this process */
     int64_t offload_steps;
+    const char *predicted, *measured; /* of a step and its phases; NULL or
+                                         empty: too few steps */
 };
 
 /* Rank 0's eyes, and its ears; every function may be NULL. Calls come from the

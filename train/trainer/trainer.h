@@ -14,6 +14,7 @@
 #include "train/trainer/hang.h"
 #include "train/trainer/output_dir.h"
 #include "train/trainer/rank_device.h"
+#include "train/trainer/predicted.h"
 #include "train/trainer/rank_report.h"
 #include "train/trainer/starts.h"
 #include "train/trainer/stragglers.h"
@@ -100,6 +101,7 @@ struct trainer {
     bool is_paused, is_stopped; /* the same on all ranks */
     int between_depth;          /* between.h */
     struct rank_meter meter;
+    struct predicted predicted; /* rank 0 */
     struct stragglers stragglers;
     struct state_history history;  /* rank 0 */
     struct trace *trace;           /* NULL: nothing is traced */

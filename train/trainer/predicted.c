@@ -1,0 +1,79 @@
+#include "train/trainer/predicted.h"
+
+#include "base/text_buffer.h"
+#include "train/plan/advice.h"
+#include "train/plan/calibration.h"
+#include "train/trainer/trainer.h"
+
+enum { STEPS_LEAST = 3 };
+
+void trainer_predict(struct trainer *trainer)
+{
+    struct predicted *predicted = &trainer->predicted;
+    struct plan_calibration here;
+    char why[400];
+    if (!trainer_is_first(trainer))
+        return;
+    const struct plan_machine *machine =
+            plan_machine_default(trainer->plan.backend);
+    if (calibration_find_job(
+                trainer->job, trainer->plan.world,
+                comm_local_size(trainer->comm), &here, why))
+        machine = calibration_use(&here);
+    if (plan_predict(&trainer->plan, machine, &predicted->of) != ZD_OK) {
+        zd_error_clear();
+        return;
+    }
+    predicted->is_known = true;
+    snprintf(
+            predicted->machine, sizeof predicted->machine, "%s, %s",
+            machine->name,
+            machine->is_measured ? machine->what : "by its table");
+    trainer->plan.predicted = plan_prediction_json(&predicted->of);
+    json_object_set_new(
+            trainer->plan.predicted, "machine", json_string(machine->name));
+    json_object_set_new(
+            trainer->plan.predicted, "calibrated",
+            json_boolean(machine->is_measured));
+}
+
+static const enum train_phase phase_of[PLAN_PARTS] = {
+        [PLAN_FORWARD] = PHASE_FORWARD,
+        [PLAN_BACKWARD] = PHASE_BACKWARD,
+        [PLAN_REDUCE] = PHASE_REDUCE,
+        [PLAN_UPDATE] = PHASE_UPDATE,
+        [PLAN_GATHER] = PHASE_GATHER};
+
+static void add_parts(struct text_buffer *line, const double parts[PLAN_PARTS])
+{
+    for (int p = 0; p < PLAN_PARTS; p++)
+        text_buffer_add(
+                line, "%s%s %.3g", p ? ", " : "",
+                plan_part_name((enum plan_part)p), parts[p]);
+}
+
+void trainer_predicted_lines(
+        const struct trainer *trainer, char predicted_out[PREDICTED_LINE],
+        char measured_out[PREDICTED_LINE])
+{
+    const struct predicted *predicted = &trainer->predicted;
+    const struct rank_meter *meter = &trainer->meter;
+    double parts[PLAN_PARTS], steps = (double)meter->steps - 1;
+    struct text_buffer line = {.out = predicted_out, .bytes = PREDICTED_LINE};
+    predicted_out[0] = measured_out[0] = '\0';
+    if (!predicted->is_known || meter->steps < STEPS_LEAST)
+        return;
+    for (int p = 0; p < PLAN_PARTS; p++)
+        parts[p] = (meter->phase_seconds[phase_of[p]] -
+                    meter->first_seconds[phase_of[p]]) /
+                   steps;
+    text_buffer_add(
+            &line, "%.3g s a step (%s): ", predicted->of.step_seconds,
+            predicted->machine);
+    add_parts(&line, predicted->of.parts);
+    line = (struct text_buffer){.out = measured_out, .bytes = PREDICTED_LINE};
+    text_buffer_add(
+            &line, "%.3g s a step; ",
+            (meter->all_seconds - meter->first_step_seconds) / steps);
+    add_parts(&line, parts);
+}
