@@ -126,6 +126,8 @@ void watch_look_around(
 int watch_tell_seats(
         void *ctx, enum seat_lane lane, uint64_t number,
         struct seat_told *told);
+/* Does a thread of the process run, or wait for a CPU? */
+bool watch_is_runnable(int pid);
 /* Is a wait, or are files, too long? */
 bool watch_check_waits(struct watch *watch, struct verdict *verdict);
 bool watch_check_files(struct watch *watch, struct verdict *verdict);

@@ -1,6 +1,7 @@
 /* Waits of ranks that are threads: which are ended, and which are not. */
 #include "base/clock.h"
 #include "comm/comm.h"
+#include "comm/watch/private.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -313,4 +314,20 @@ Test(watch, files_that_are_written_slowly_are_waited_for)
 {
     struct comm_options options = {.backend = COMM_LOCAL, .files_timeout = 0.5};
     expect_all_well(&options, write_slowly);
+}
+
+/* A process that loops: no beat tells that it runs where it gets no CPU. */
+Test(watch, a_process_that_could_run_is_told_from_one_that_is_stopped)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        for (;;)
+            __asm__ volatile("");
+    cr_expect(watch_is_runnable(pid));
+    kill(pid, SIGSTOP);
+    waitpid(pid, NULL, WUNTRACED);
+    cr_expect_not(watch_is_runnable(pid));
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    cr_expect_not(watch_is_runnable(pid));
 }
