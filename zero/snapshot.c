@@ -168,7 +168,7 @@ struct zero_snapshot {
     struct copying *copies;    /* owned */
     int copy_count;
     bool has_frozen;               /* as they are for ever */
-    struct populating *populating; /* whose the memory is; NULL: nobody's */
+    struct populating *populating; /* NULL: nobody makes its pages */
 };
 
 static size_t value_bytes(
@@ -382,8 +382,7 @@ static void want_kept(struct zero_snapshot *snapshot)
 
 enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot)
 {
-    populate_end(snapshot->populating);
-    snapshot->populating = NULL;
+    populate_stop(snapshot->populating);
     ZD_TRY(copy_parts(snapshot));
     snapshot->has_frozen = true;
     for (int i = 0; i < snapshot->count; i++) {

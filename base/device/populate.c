@@ -71,21 +71,21 @@ struct populating {
     _Atomic bool is_to_end;
 };
 
-/* Whole huge pages, few: nobody waits for long. */
-enum { STEP = 8 << 20, PAGE = 4096 };
+/* A huge page at a time, so that nobody waits for long. */
+enum { STEP = 2 << 20, PAGE = 4096, LOW_PRIORITY = 10 };
 
 static void populate_step(char *memory, size_t bytes)
 {
     if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
         return;
     for (size_t at = 0; at < bytes; at += PAGE)
-        *(volatile char *)(memory + at) = 0;
+        __atomic_fetch_or(memory + at, 0, __ATOMIC_RELAXED);
 }
 
 static void *populate_slowly(void *ctx)
 {
     struct populating *populating = ctx;
-    setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
+    setpriority(PRIO_PROCESS, (id_t)gettid(), LOW_PRIORITY);
     for (size_t at = 0; at < populating->bytes; at += STEP) {
         size_t left = populating->bytes - at;
         if (atomic_load(&populating->is_to_end))
@@ -120,11 +120,17 @@ struct populating *populate_begin(void *memory, size_t bytes)
     return NULL;
 }
 
+void populate_stop(struct populating *populating)
+{
+    if (populating)
+        atomic_store(&populating->is_to_end, true);
+}
+
 void populate_end(struct populating *populating)
 {
     if (!populating)
         return;
-    atomic_store(&populating->is_to_end, true);
+    populate_stop(populating);
     pthread_join(populating->thread, NULL);
     free(populating);
 }

@@ -13,12 +13,15 @@
  * what is missing comes when it is touched, or is refused then. */
 void populate(void *memory, size_t bytes);
 
-/* The same by one thread of the lowest priority, whose the memory is until
- * populate_end; what was in it is lost. NULL, where there is no thread for it:
- * the pages come when they are touched. */
+/* The same by one thread of low priority, beside others: what is in the
+ * memory stays, whoever writes to it meanwhile. NULL, where there is no thread
+ * for it: the pages come when they are touched. */
 struct populating;
 struct populating *populate_begin(void *memory, size_t bytes);
-/* It stops, at once, wherever it is. NULL is nothing. */
+/* It is to stop, wherever it is; nobody waits, for on a busy machine it may
+ * take its time. */
+void populate_stop(struct populating *populating);
+/* Waits until it has. NULL is nothing, to both. */
 void populate_end(struct populating *populating);
 
 /* Whole pages of an anonymous mapping go back to the system: what was in them
