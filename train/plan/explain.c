@@ -125,7 +125,9 @@ static void add_activations(
     double s = plan->shape.T, b = plan->shape.B, h = config->hidden_size,
            a = config->heads, L = config->layers;
     /* our attention never keeps its scores: arXiv:2205.14135 */
-    bool recomputes = plan->shape.checkpointing.mode != CHECKPOINTING_NONE;
+    enum checkpointing_mode mode = plan->shape.checkpointing.mode;
+    bool recomputes =
+            mode != CHECKPOINTING_NONE && mode != CHECKPOINTING_SELECTIVE;
     enum explain_activations ours =
             recomputes ? EXPLAIN_FULL : EXPLAIN_SELECTIVE;
     for (int i = 0; i < 3; i++) {
