@@ -367,7 +367,8 @@ static enum zd_status conclude(struct trainer *trainer)
     char path[PATH_MAX];
     int32_t is_missing = 0;
     if (trainer_is_first(trainer)) {
-        fs_join(path, sizeof path, trainer->job->job.output_dir, "hf");
+        fs_join(path, sizeof path, trainer->job->job.output_dir,
+                export_folder(trainer->job));
         is_missing = !fs_exists(path);
         zd_log_info(
                 "this run is finished: %s is at step %lld of %lld",
