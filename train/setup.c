@@ -131,6 +131,10 @@ static enum zd_status take_memory(struct trainer *trainer)
     startup_mark(&trainer->startup, "libraries");
     leave_multiprocessors(trainer);
     ZD_TRY(arena_take(&trainer->arena, &plan->arena));
+    if (plan->is_forced)
+        ZD_TRY(plan_touch(
+                &trainer->arena, comm_local_size(trainer->comm),
+                device_available_memory));
     comm_set_memory(trainer->comm, &trainer->arena);
     if (device_backend() == DEVICE_CUDA)
         ZD_TRY(device_lend_staging(

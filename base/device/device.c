@@ -1,4 +1,5 @@
 #include "base/device/device.h"
+#include "base/device/cgroup.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -12,33 +13,12 @@ struct device_options device_options_default(void)
             .backend = DEVICE_AUTO, .gpus = "auto", .numa_bind = true};
 }
 
-/* A number in a one-line file; 0 when there is none ("max"). */
-static uint64_t read_number(const char *path)
-{
-    unsigned long long value = 0;
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return 0;
-    if (fscanf(file, "%llu", &value) != 1)
-        value = 0;
-    fclose(file);
-    return value;
-}
-
 uint64_t device_system_memory(void)
 {
     uint64_t bytes =
             (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    static const char *const limits[] = {
-            "/sys/fs/cgroup/memory.max",
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-    };
-    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
-        uint64_t limit = read_number(limits[i]);
-        if (limit && limit < bytes)
-            bytes = limit;
-    }
-    return bytes;
+    uint64_t limit = cgroup_memory("").limit;
+    return limit < bytes ? limit : bytes;
 }
 
 /* The number behind "NAME" at the beginning of a line, in bytes; 0: none. */
@@ -57,25 +37,10 @@ static uint64_t read_field(const char *path, const char *name, uint64_t unit)
     return value * unit;
 }
 
-/* What a cgroup leaves: its limit less what it uses, but for files that it can
- * drop. UINT64_MAX: no limit. */
-static uint64_t cgroup_available(void)
-{
-    uint64_t limit = read_number("/sys/fs/cgroup/memory.max");
-    uint64_t used = read_number("/sys/fs/cgroup/memory.current");
-    uint64_t files =
-            read_field("/sys/fs/cgroup/memory.stat", "inactive_file ", 1) +
-            read_field("/sys/fs/cgroup/memory.stat", "active_file ", 1);
-    if (!limit)
-        return UINT64_MAX;
-    used = used > files ? used - files : 0;
-    return limit > used ? limit - used : 0;
-}
-
 uint64_t device_available_memory(void)
 {
     uint64_t machine = read_field("/proc/meminfo", "MemAvailable:", 1024);
-    uint64_t group = cgroup_available();
+    uint64_t group = cgroup_memory("").free;
     return machine < group ? machine : group;
 }
 

@@ -125,5 +125,7 @@ void device_use(struct device *device);
 struct device *device_current(void); /* NULL: the CPU */
 enum device_backend device_backend(void);
 struct device_facts device_facts(void); /* of the current device */
+/* Its grain_bytes alone, which needs no look at the machine. */
+uint64_t device_grain_bytes(void);
 
 #endif

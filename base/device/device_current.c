@@ -38,6 +38,11 @@ struct device_facts device_facts(void)
             .free_bytes = device_available_memory()};
 }
 
+uint64_t device_grain_bytes(void)
+{
+    return current ? current->facts.grain_bytes : 0;
+}
+
 enum stream_mode device_stream_mode(
         const struct device_options *options, bool offloads)
 {

@@ -99,6 +99,7 @@ enum zd_status cli_load_job(
             .path = args->job ? args->job : args->line.operands[0],
             .overrides = overrides,
             .override_count = count,
+            .force = args->force,
             .world = world,
             .paths = paths};
     enum zd_status status = job_load(&request, job_out);

@@ -12,6 +12,7 @@ static const struct cli_option options[] = {
 {"stop-after", 0, "N", CLI_NUMBER, ARG(stop_after), NULL, "End after step N with a checkpoint (run.stop_after)"},
 {"replay", 0, "FILE", CLI_TEXT, ARG(replay), NULL, "Give the commands of an events.jsonl again, each at its step (run.replay)"},
 {"max-steps", 0, "N", CLI_COUNT, ARG(max_steps), NULL, "Length of the schedule (train.max_steps)"},
+{"force", 0, NULL, CLI_FLAG, ARG(force), NULL, "Run a job that does not fit; where memory lacks it ends with 69"},
 {"quiet", 'q', NULL, CLI_FLAG, ARG(quiet), NULL, "Warnings and errors only"},
 {"verbose", 'v', NULL, CLI_FLAG, ARG(verbose), NULL, "Details too"},
 {"log-format", 0, "text|json", CLI_CHOICE, ARG(log_format), "text|json", "Form of the lines on stderr"},
@@ -63,7 +64,7 @@ static const struct cli_option options[] = {
 };
 
 static const struct cli_command commands[] = {
-{"run", "", 0, 0, "job set resume stop-after replay max-steps quiet verbose log-format no-progress", "job",
+{"run", "", 0, 0, "job set resume stop-after replay max-steps force quiet verbose log-format no-progress", "job",
     "Train; the command may be left out: zerod --job FILE", command_run, "commands", NULL},
 {"validate", "FILE", 0, 1, "job world print format set", "",
     "Check a job file, all problems at once", command_validate, "commands", NULL},

@@ -29,6 +29,7 @@ struct job_request {
     const char *name; /* of the file in errors; NULL: its path */
     const struct job_override *overrides;
     int override_count;
+    bool force; /* run.force, which no file has */
     int world; /* ranks; 0: not known, then the batch is settled later */
     enum job_paths paths;
 };

@@ -11,6 +11,7 @@ enum zd_status job_load(const struct job_request *request, struct job **job_out)
     job_read_tree(job, request);
     if (job->root)
         job_read_values(job);
+    job->options.run.force = request->force;
     if (!job->is_partial) {
         job_settle(job, request->path);
         job_check(job);

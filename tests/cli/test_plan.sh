@@ -215,6 +215,17 @@ ok 'limits of another machine: planned, with a word on this one' eval 'call 0 pl
     --set device.host_memory_limit=100TB --set train.per_device_train_batch_size=8388608 &&
     [ $(wc -l <err) = 1 ] && has "this machine has .* a run here would be refused" err'
 
+# --- by force ---
+small=(--job job.toml --set device.memory_limit=1MB --set device.host_memory_limit=1GiB --set train.max_steps=1)
+arena() { sed -n '/"name": "device"/,/}/s/.*"taken_bytes": \([0-9]*\).*/\1/p' run/plan.json; }
+over() { sed -n '/"limits"/,$p' run/plan.json | sed -n '/"device"/,/}/s/.*"over": \([0-9]*\).*/\1/p'; }
+ok 'a refused job runs when it is forced' eval 'rm -rf run && call 69 "${small[@]}" && call 0 "${small[@]}" --force && has "\"forced\": true" run/plan.json &&
+    [ $(arena) -gt 1000000 ] && [ $(over) = $(($(arena) - 1000000)) ]'
+ok '  with the bits of the run that has room' eval 'grep -o "\"loss\": *[0-9.]*" run/metrics.jsonl >forced && rm -rf run && call 0 --job job.toml --set train.max_steps=1 &&
+    grep -o "\"loss\": *[0-9.]*" run/metrics.jsonl | diff forced - && ! has forced run/plan.json && [ "$(over)" = 0 ]'
+ok '  more than the machine has: 69' eval 'rm -rf run && call 69 "${small[@]}" --force --set train.per_device_train_batch_size=16777216 && has E0608 err'
+ok '  more than the process may have: 69, by no signal' eval '(ulimit -v 700000; call 69 "${small[@]}" --force --set train.per_device_train_batch_size=4096) && has "error.E" err'
+
 # --- the layout ---
 ok 'what auto chose' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=auto --set offload.optimizer=cpu \
     --set train.gradient_accumulation_steps=2 --set optim.name=adamw_8bit &&

@@ -17,20 +17,38 @@ enum zd_status plan_fit(
         B /= 2; /* the same samples in more, smaller micro-batches */
         A *= 2;
     }
-    return fit ? plan_snapshot(job, local_size, plan)
-               : plan_refuse(job, plan, &limits);
+    if (!fit && !job->run.force)
+        return plan_refuse(job, plan, &limits);
+    plan->is_forced = !fit;
+    return plan_snapshot(job, local_size, plan);
+}
+
+/* Nothing that the system says is passed over: the memory must be there. */
+static enum zd_status check_forced(const struct job_plan *plan, uint64_t memory)
+{
+    uint64_t takes = job_plan_memory(plan);
+    if (takes <= memory)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_MEMORY, "E0608",
+            "--force: a rank takes %.3f MiB of memory, and %.3f MiB are there "
+            "for it",
+            (double)takes / (1 << 20), (double)memory / (1 << 20));
 }
 
 enum zd_status plan_check_machine(
         const struct train_job *job, int local_size, struct job_plan *plan)
 {
     bool on_gpu = plan->backend == DEVICE_CUDA;
-    uint64_t memory = job_machine_memory(local_size);
+    uint64_t memory = plan_machine_memory(plan, local_size);
     const struct plan_limits limits = {
             .device = on_gpu ? plan_gpu_bytes(plan) : UINT64_MAX,
             .host = on_gpu ? memory : UINT64_MAX,
             .total = on_gpu ? UINT64_MAX : memory,
             .on_gpu = on_gpu,
+            .is_free = memory < job_machine_memory(local_size),
             .local_size = local_size};
+    if (job->run.force)
+        return check_forced(plan, memory);
     return plan_fits(plan, &limits) ? ZD_OK : plan_refuse(job, plan, &limits);
 }

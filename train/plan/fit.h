@@ -80,6 +80,19 @@ enum zd_status plan_try_choice(
 enum zd_status plan_refuse(
         const struct train_job *job, struct job_plan *plan,
         const struct plan_limits *limits);
+/* admission.c: the least that is free now of any rank's machine and GPU, the
+ * same on all ranks; all call. */
+enum zd_status plan_ask_free(
+        struct comm *comm, int local_size, struct plan_free *out);
+/* limits.c: of this machine's memory for each of `local_size` ranks, or what is free of
+ * it where that is known. */
+uint64_t plan_machine_memory(const struct job_plan *plan, int local_size);
+/* Puts pages behind the memory of a forced job, a little at a time and as long
+ * as `free_bytes` says that there are some: where there are none it is
+ * ZD_ERR_MEMORY and not a signal later. */
+enum zd_status plan_touch(
+        const struct arena *arena, int local_size,
+        uint64_t (*free_bytes)(void));
 /* Before a run takes its memory: this machine has it, whatever limits the job
  * gives. Else as plan_refuse. */
 enum zd_status plan_check_machine(

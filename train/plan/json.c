@@ -1,4 +1,5 @@
 /* json.c - the plan as plan.json and the control API have it. */
+#include "train/plan/fit.h"
 #include "train/plan/print.h"
 
 static const char *tier_name(enum offload_tier tier)
@@ -94,6 +95,25 @@ json_t *job_plan_parameters(const struct job_plan *plan)
     return json;
 }
 
+/* What the plan was held against, and by how much it is over. */
+static json_t *limits_json(const struct job_plan *plan)
+{
+    static const char *const names[] = {"device", "host", "total"};
+    const struct plan_limits *limits = &plan->limits;
+    uint64_t device = plan_device_bytes(plan), host = plan_host_bytes(plan);
+    const uint64_t most[] = {limits->device, limits->host, limits->total};
+    const uint64_t takes[] = {device, host, device + host};
+    json_t *json = json_object();
+    for (int i = 0; i < 3; i++)
+        if (most[i] != UINT64_MAX)
+            json_object_set_new(
+                    json, names[i],
+                    json_pack(
+                            "{s:I, s:I}", "bytes", (json_int_t)most[i], "over",
+                            (json_int_t)(takes[i] > most[i] ? takes[i] - most[i] : 0)));
+    return json;
+}
+
 json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
 {
     json_t *ranks = json_array();
@@ -128,6 +148,9 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
                 json_integer((json_int_t)plan->context_bytes));
         json_object_set_new(json, "context", context_json(&plan->context));
     }
+    json_object_set_new(json, "limits", limits_json(plan));
+    if (plan->is_forced)
+        json_object_set_new(json, "forced", json_true());
     if (plan->measured)
         json_object_set(json, "measured", plan->measured);
     if (plan->predicted)

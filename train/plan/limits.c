@@ -20,6 +20,8 @@ void plan_limit_name(
         snprintf(out, PLAN_NAME_MAX, "device.memory_limit");
     else if (is_host && limits->limits_host)
         snprintf(out, PLAN_NAME_MAX, "device.host_memory_limit");
+    else if (limits->is_free)
+        snprintf(out, PLAN_NAME_MAX, "what is free now of a rank's machine");
     else if (limits->local_size > 1)
         snprintf(
                 out, PLAN_NAME_MAX,
@@ -37,9 +39,15 @@ uint64_t job_machine_memory(int local_size)
            (uint64_t)(local_size > 0 ? local_size : 1);
 }
 
+uint64_t plan_machine_memory(const struct job_plan *plan, int local_size)
+{
+    uint64_t all = job_machine_memory(local_size);
+    return plan->knows_free && plan->free.host < all ? plan->free.host : all;
+}
+
 uint64_t plan_device_bytes(const struct job_plan *plan)
 {
-    uint64_t grain = device_facts().grain_bytes;
+    uint64_t grain = device_grain_bytes();
     uint64_t bytes = plan->arena.bytes[ARENA_DEVICE];
     if (grain)
         bytes = (bytes + grain - 1) / grain * grain;
@@ -63,7 +71,10 @@ uint64_t plan_gpu_bytes(const struct job_plan *plan)
     struct device_facts facts = device_facts();
     if (facts.backend != DEVICE_CUDA)
         return UINT64_MAX;
-    return facts.free_bytes + plan->context.driver;
+    uint64_t bytes = facts.free_bytes;
+    if (plan->knows_free && plan->free.device < bytes)
+        bytes = plan->free.device;
+    return bytes + plan->context.driver;
 }
 
 static struct plan_limits gpu_limits(
@@ -72,7 +83,7 @@ static struct plan_limits gpu_limits(
 {
     struct device_facts facts = device_facts();
     bool is_here = facts.backend == DEVICE_CUDA;
-    uint64_t share = job_machine_memory(local_size),
+    uint64_t share = plan_machine_memory(plan, local_size),
              bytes = plan_gpu_bytes(plan);
     if (device->memory_limit_fraction > 0 && is_here)
         bytes = (uint64_t)(device->memory_limit_fraction * (double)facts.total_bytes);
@@ -89,6 +100,7 @@ static struct plan_limits gpu_limits(
                              (device->memory_limit_fraction > 0 && is_here),
             .limits_host = device->host_memory_limit ||
                            device->host_memory_limit_fraction > 0,
+            .is_free = share < job_machine_memory(local_size),
             .local_size = local_size,
     };
 }
@@ -100,7 +112,7 @@ struct plan_limits plan_limits_of(
     const struct device_options *device = &job->device;
     if (device_resolve(device->backend) == DEVICE_CUDA)
         return gpu_limits(device, local_size, plan);
-    uint64_t share = job_machine_memory(local_size);
+    uint64_t share = plan_machine_memory(plan, local_size);
     bool limits_device =
             device->memory_limit || device->memory_limit_fraction > 0;
     bool limits_host =
@@ -114,6 +126,7 @@ struct plan_limits plan_limits_of(
             .total = limits_device && limits_host ? UINT64_MAX : share,
             .limits_device = limits_device,
             .limits_host = limits_host,
+            .is_free = share < job_machine_memory(local_size),
             .local_size = local_size,
     };
 }

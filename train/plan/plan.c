@@ -126,10 +126,16 @@ enum zd_status plan_begin(
 
 enum zd_status job_plan_build(
         const struct train_job *job, int world, int local_size,
-        const struct comm *comm, struct job_plan *plan)
+        struct comm *comm, struct job_plan *plan)
 {
     ZD_TRY(plan_begin(job, world, local_size, comm, plan));
-    enum zd_status status = plan_fit(job, local_size, plan);
+    enum zd_status status = ZD_OK;
+    if (comm) {
+        status = plan_ask_free(comm, local_size, &plan->free);
+        plan->knows_free = status == ZD_OK;
+    }
+    if (status == ZD_OK)
+        status = plan_fit(job, local_size, plan);
     if (status != ZD_OK)
         job_plan_fini(plan);
     return status;

@@ -5,6 +5,12 @@
 #include "train/job/options.h"
 #include "zero/plan.h"
 
+/* What the least of the ranks of a run can have now. */
+struct plan_free {
+    uint64_t host;   /* bytes of its share of a machine */
+    uint64_t device; /* of a GPU; UINT64_MAX: the CPU */
+};
+
 /* What a rank may take. The CPU device lies in the host's memory: `total` holds
  * for both together, unless the job limits each (it may speak of another
  * machine then; the run is held to this one's memory all the same). A GPU has
@@ -14,6 +20,7 @@ struct plan_limits {
     uint64_t device, host, total; /* bytes; UINT64_MAX: no limit */
     bool on_gpu;
     bool limits_device, limits_host; /* given by the job; else the machine's */
+    bool is_free;                    /* the machine's are what is free now */
     int local_size; /* ranks that share this machine's memory */
 };
 
@@ -54,6 +61,9 @@ struct job_plan {
     const char *no_snapshot; /* .. synchronous, and why; NULL: it was not asked
                                 for, or nothing is saved; static */
     struct plan_limits limits; /* that it was fitted to */
+    bool knows_free;           /* of a run: `free` on all its ranks */
+    struct plan_free free;
+    bool is_forced; /* it does not fit, and is run all the same */
     bool chose_checkpointing;  /* gradient_checkpointing = "auto" */
     json_t *measured;  /* of each rank's GPU once the run has taken its memory:
                           [{"rank", and what train_gpu_json says}]; NULL: the
@@ -69,14 +79,15 @@ struct job_plan {
  * [device] is exceeded: need, limit and the largest spans, and what would fit.
  * `local_size`: how many ranks share this machine's memory when no limit is
  * given; 0: it is not known, and one has all of it. `comm` says how collectives
- * travel; NULL: as they would between ranks of machines like this one,
+ * travel, and all its ranks call, which
+ * asks them what is free now; NULL: as they would between ranks of machines like this one,
  * local_size on each. Sets the thread count of the kernels, whose scratch is
  * part of the plan, for `world` ranks on this machine (or local_size when that
  * is not 1). Resolves gradient_checkpointing = "auto" and auto_find_batch_size.
  */
 enum zd_status job_plan_build(
         const struct train_job *job, int world, int local_size,
-        const struct comm *comm, struct job_plan *plan_out);
+        struct comm *comm, struct job_plan *plan_out);
 void job_plan_fini(struct job_plan *plan);
 /* Where lora.modules_to_save names the embedding, `config` gets a row for each
  * token of the job's tokenizer that it has none for; part of job_plan_build. */

@@ -17,7 +17,7 @@ static uint64_t free_bytes(const struct job_plan *plan, int local_size)
     uint64_t within[] = {
             left(limits->host, host),
             left(limits->total, plan_device_bytes(plan) + host),
-            left(job_machine_memory(local_size), job_plan_memory(plan))};
+            left(plan_machine_memory(plan, local_size), job_plan_memory(plan))};
     uint64_t least = within[0];
     for (int i = 1; i < 3; i++)
         least = within[i] < least ? within[i] : least;

@@ -1,0 +1,101 @@
+/* Limits of control groups, as files of a folder that stands for the system. */
+#include "base/device/cgroup.h"
+
+#include <criterion/criterion.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static char root[] = "/tmp/zerod-cgroup-XXXXXX";
+
+static void write_file(const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s%s", root, name);
+    for (char *slash = strchr(path + strlen(root) + 1, '/'); slash;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+    FILE *file = fopen(path, "w");
+    cr_assert(file, "%s", path);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void begin(void)
+{
+    cr_assert(mkdtemp(root));
+}
+
+static void end(void)
+{
+    char command[100];
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    cr_assert_eq(system(command), 0);
+}
+
+TestSuite(cgroup, .init = begin, .fini = end);
+
+#define GROUP "/sys/fs/cgroup/system.slice/slurm/job_7"
+
+Test(cgroup, of_no_limit_says_so)
+{
+    write_file("/proc/self/cgroup", "0::/user\n");
+    write_file("/sys/fs/cgroup/user/memory.max", "max\n");
+    struct cgroup_memory memory = cgroup_memory(root);
+    cr_expect_eq(memory.limit, UINT64_MAX);
+    cr_expect_eq(memory.free, UINT64_MAX);
+}
+
+Test(cgroup, is_that_of_the_process_and_all_above_it)
+{
+    write_file("/proc/self/cgroup", "0::/system.slice/slurm/job_7\n");
+    write_file(GROUP "/memory.max", "1000\n");
+    write_file(GROUP "/memory.current", "400\n");
+    write_file(
+            GROUP "/memory.stat",
+            "anon 300\ninactive_file 50\nactive_file 20\n");
+    struct cgroup_memory memory = cgroup_memory(root);
+    cr_expect_eq(memory.limit, 1000);
+    cr_expect_eq(memory.free, 670); /* files can be dropped */
+    /* one above leaves less */
+    write_file("/sys/fs/cgroup/system.slice/memory.max", "5000\n");
+    write_file("/sys/fs/cgroup/system.slice/memory.current", "4900\n");
+    memory = cgroup_memory(root);
+    cr_expect_eq(memory.limit, 1000);
+    cr_expect_eq(memory.free, 100);
+    /* and the root of a container has a limit too */
+    write_file("/sys/fs/cgroup/memory.max", "900\n");
+    memory = cgroup_memory(root);
+    cr_expect_eq(memory.limit, 900);
+}
+
+Test(cgroup, of_a_container_is_its_root)
+{
+    write_file("/proc/self/cgroup", "0::/../../elsewhere\n");
+    write_file("/sys/fs/cgroup/memory.max", "700\n");
+    cr_expect_eq(cgroup_memory(root).limit, 700);
+}
+
+Test(cgroup, of_the_first_form)
+{
+    write_file(
+            "/proc/self/cgroup", "5:cpu:/a\n4:memory:/slurm/uid_0/job_1\n"
+                                 "1:name=systemd:/init\n0::/\n");
+    write_file(
+            "/sys/fs/cgroup/memory/slurm/uid_0/job_1/memory.limit_in_bytes",
+            "2000\n");
+    write_file(
+            "/sys/fs/cgroup/memory/slurm/uid_0/job_1/memory.usage_in_bytes",
+            "500\n");
+    write_file(
+            "/sys/fs/cgroup/memory/slurm/uid_0/job_1/memory.stat",
+            "total_inactive_file 100\ntotal_active_file 0\n");
+    struct cgroup_memory memory = cgroup_memory(root);
+    cr_expect_eq(memory.limit, 2000);
+    cr_expect_eq(memory.free, 1600);
+}
