@@ -21,7 +21,7 @@ static enum zd_status read_allow(const char *list, unsigned *out)
     } words[] = {
             {"optim", PLAN_ALLOW_OPTIM},
             {"dtype", PLAN_ALLOW_DTYPE},
-            {"lora", 0},
+            {"lora", PLAN_ALLOW_LORA},
             {"quantize", 0}};
     enum { WORDS = sizeof words / sizeof words[0] };
     *out = 0;
@@ -34,15 +34,14 @@ static enum zd_status read_allow(const char *list, unsigned *out)
         if (i == WORDS)
             return ZD_FAIL(
                     ZD_ERR_USAGE, "E0101",
-                    "--allow takes optim and dtype, with a comma between "
+                    "--allow takes optim, dtype and lora, with commas between "
                     "them, and not `%.*s`",
                     (int)bytes, at);
         if (!words[i].bit)
             return ZD_FAIL(
                     ZD_ERR_USAGE, "E0101",
-                    "--allow %s: --fit adds no adapters; it fits a job that "
-                    "has "
-                    "[lora] as it fits others",
+                    "--allow %s: lora.quantize_base is not available in this "
+                    "version; lora is",
                     words[i].word);
         *out |= words[i].bit;
         at += bytes + (at[bytes] == ',');

@@ -10,7 +10,7 @@ static const int most_options[CHOICES] = {
         [CHOOSE_MODE] = 4,    [CHOOSE_BATCH] = 1,       [CHOOSE_STAGE] = 4,
         [CHOOSE_BUCKETS] = 1, [CHOOSE_STATES] = 3,      [CHOOSE_MASTER] = 1,
         [CHOOSE_DTYPE] = 1,   [CHOOSE_ACTIVATIONS] = 2, [CHOOSE_PLACE] = 4,
-        [CHOOSE_PARAMS] = 3};
+        [CHOOSE_PARAMS] = 3,  [CHOOSE_ADAPTERS] = 1};
 
 static bool names_folder(const struct train_job *job)
 {
@@ -83,6 +83,8 @@ struct plan_space plan_space_fit(const struct train_job *job, unsigned allow)
         space.options[CHOOSE_STATES] = space.options[CHOOSE_MASTER] = 0;
     if (!(allow & PLAN_ALLOW_DTYPE))
         space.options[CHOOSE_DTYPE] = 0;
+    if (!(allow & PLAN_ALLOW_LORA))
+        space.options[CHOOSE_ADAPTERS] = 0;
     if (!names_folder(job)) {
         space.options[CHOOSE_PLACE] &= ~bit(PLACE_NVME);
         space.options[CHOOSE_PARAMS] &= ~bit(PARAMS_NVME);
@@ -151,6 +153,8 @@ struct train_job candidate_job(
         changed.offload.activations = tiers[option[CHOOSE_ACTIVATIONS]];
     if (option[CHOOSE_PARAMS])
         changed.offload.params = tiers[option[CHOOSE_PARAMS]];
+    if (option[CHOOSE_ADAPTERS])
+        changed.lora.enabled = true;
     if (!changed.offload.nvme_path)
         changed.offload.nvme_path = "";
     return changed;
@@ -224,6 +228,14 @@ static bool offload_is_sound(
                                         : then->optimizer != OFFLOAD_NONE;
 }
 
+/* Adapters go on a frozen model, and have fp32 masters. */
+static bool adapters_are_sound(
+        const struct train_job *job, const struct train_job *changed)
+{
+    return !job->lora.enabled && !job->train.freeze_count &&
+           changed->optim.master == OPTIM_MASTER_FP32;
+}
+
 static bool has_buckets(const struct zero_options *zero)
 {
     return zero->reduce_bucket_size || zero->prefetch_bucket_size ||
@@ -243,6 +255,10 @@ bool candidate_is_sound(
     if (option[CHOOSE_STAGE] && world == 1)
         return false;
     if (option[CHOOSE_BUCKETS] && !has_buckets(&job->zero))
+        return false;
+    if (changed.lora.enabled && option[CHOOSE_MASTER])
+        return false;
+    if (option[CHOOSE_ADAPTERS] && !adapters_are_sound(job, &changed))
         return false;
     int mode =
             option[CHOOSE_MODE] ? option[CHOOSE_MODE] : now.option[CHOOSE_MODE];
@@ -371,6 +387,9 @@ int candidate_settings(
     const struct train_job changed = candidate_job(job, candidate);
     const unsigned char *option = candidate->option;
     struct writer writer = {.out = out};
+    if (option[CHOOSE_ADAPTERS])
+        set(&writer, "lora.enabled", "true", false,
+            "adapters are trained, the model stays as it is");
     if (option[CHOOSE_STAGE])
         set_number(
                 &writer, "zero.stage", changed.zero.stage,

@@ -21,6 +21,8 @@ enum plan_dimension {
     CHOOSE_ACTIVATIONS, /* where they wait */
     CHOOSE_PLACE,       /* where masters and states are */
     CHOOSE_PARAMS,      /* where parameters are */
+    CHOOSE_ADAPTERS,    /* what is trained: adapters; the slowest, as another
+                           model is planned */
     CHOICES
 };
 enum { STAGE_0 = 1, STAGE_3 = 4 };
@@ -29,6 +31,7 @@ enum { BATCH_OTHER = 1 };
 enum { STATES_8BIT = 1, STATES_BF16, STATES_MINI };
 enum { PLACE_DEVICE = 1, PLACE_PAGED, PLACE_CPU, PLACE_NVME };
 enum { PARAMS_DEVICE = 1, PARAMS_CPU, PARAMS_NVME };
+enum { ADAPTERS_LORA = 1 };
 enum { ACTIVATIONS_DEVICE = 1, ACTIVATIONS_CPU };
 
 struct plan_candidate {
@@ -47,6 +50,8 @@ struct plan_space plan_space_refusal(const struct train_job *job);
 enum {
     PLAN_ALLOW_OPTIM = 1, /* optim.name of the same kind, state_dtype, master */
     PLAN_ALLOW_DTYPE = 2, /* train.dtype = "bf16" for "fp32" */
+    PLAN_ALLOW_LORA = 4,  /* adapters on all linear modules instead of all
+                             that the job trains */
 };
 struct plan_space plan_space_fit(const struct train_job *job, unsigned allow);
 

@@ -22,6 +22,8 @@ struct state {
                             in a step */
     int sizes[64], many; /* micro-batches that divide them, ascending */
     bool keeps_batch;    /* the job's own alone */
+    int adapters;        /* option that the plan was begun with; -1: there is
+                            no such model */
 };
 
 static void list_sizes(struct state *state)
@@ -36,6 +38,27 @@ static void list_sizes(struct state *state)
         state->sizes[i] = state->sizes[last];
         state->sizes[last] = B;
     }
+}
+
+/* The plan of another model: with adapters, or without again. False: they have
+ * nothing to go on. */
+static bool begin_model(
+        struct state *state, const struct train_job *job, int adapters)
+{
+    const struct plan_search *search = state->search;
+    if (adapters == state->adapters)
+        return true;
+    job_plan_fini(&state->plan);
+    state->adapters = adapters;
+    if (plan_begin(
+                job, search->world, search->local_size, NULL, &state->plan) !=
+        ZD_OK) {
+        zd_error_clear();
+        state->adapters = -1;
+        return false;
+    }
+    state->plan.limits = state->limits;
+    return true;
 }
 
 static enum zd_status begin(const struct plan_search *search, struct state *out)
@@ -172,6 +195,9 @@ static enum zd_status try_candidate(
     if (candidate.option[CHOOSE_MODE])
         choice.checkpointing = candidate_mode(&candidate);
     int B = 0;
+    *fits_out = false;
+    if (!begin_model(state, &changed, candidate.option[CHOOSE_ADAPTERS]))
+        return ZD_OK;
     if (least_device(state, &changed) <= (double)state->limits.device)
         B = largest_size(state, &changed, &choice);
     /* nothing is paged: it is the candidate without */
