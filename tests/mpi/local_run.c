@@ -1,5 +1,5 @@
 /* local_run.c - the same job with its ranks as threads, for comparison.
- *   local_run JOB WORLD DIR [section.key=value]... */
+ *   local_run JOB WORLD DIR [section.key=value | --force]... */
 #include "tests/support/job_threads.h"
 
 #include "base/file/fs.h"

@@ -87,6 +87,7 @@ enum zd_status job_threads_run_observed(
     struct job_override overrides[SETS_MAX];
     struct job *job;
     int count = 0;
+    bool force = false;
     enum zd_status status;
 
     zd_error_clear();
@@ -98,11 +99,15 @@ enum zd_status job_threads_run_observed(
     for (int i = 0; i < 5; i++)
         overrides[count++] = override_of(texts[i]);
     for (; sets && *sets; sets++)
-        overrides[count++] = override_of(*sets);
+        if (strcmp(*sets, "--force") == 0)
+            force = true;
+        else
+            overrides[count++] = override_of(*sets);
     struct job_request request = {
             .path = path,
             .overrides = overrides,
             .override_count = count,
+            .force = force,
             .world = world};
     status = job_load(&request, &job);
     if (status == ZD_OK)

@@ -46,7 +46,7 @@ enum zd_status plan_check_machine(
             .host = on_gpu ? memory : UINT64_MAX,
             .total = on_gpu ? UINT64_MAX : memory,
             .on_gpu = on_gpu,
-            .is_free = memory < job_machine_memory(local_size),
+            .is_free = plan->knows_free && memory == plan->free.host,
             .local_size = local_size};
     if (job->run.force)
         return check_forced(plan, memory);

@@ -100,7 +100,7 @@ static struct plan_limits gpu_limits(
                              (device->memory_limit_fraction > 0 && is_here),
             .limits_host = device->host_memory_limit ||
                            device->host_memory_limit_fraction > 0,
-            .is_free = share < job_machine_memory(local_size),
+            .is_free = plan->knows_free && share == plan->free.host,
             .local_size = local_size,
     };
 }
@@ -126,7 +126,7 @@ struct plan_limits plan_limits_of(
             .total = limits_device && limits_host ? UINT64_MAX : share,
             .limits_device = limits_device,
             .limits_host = limits_host,
-            .is_free = share < job_machine_memory(local_size),
+            .is_free = plan->knows_free && share == plan->free.host,
             .local_size = local_size,
     };
 }
