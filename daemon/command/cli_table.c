@@ -23,7 +23,7 @@ static const struct cli_option options[] = {
 {"host-memory", 0, "SIZE", CLI_TEXT, ARG(host_memory), NULL, "Host memory of a rank (device.host_memory_limit)"},
 {"disk", 0, "SIZE", CLI_TEXT, ARG(disk), NULL, "Room of a rank in offload.nvme_path; default: no limit"},
 {"fit", 0, NULL, CLI_FLAG, ARG(fit), NULL, "All changes of the job that fit, the fastest by prediction first"},
-{"allow", 0, "LIST", CLI_TEXT, ARG(allow), NULL, "What --fit may change besides, with commas: optim (its states and masters), dtype, lora (adapters)"},
+{"allow", 0, "LIST", CLI_TEXT, ARG(allow), NULL, "What --fit may change besides, with commas: optim (its states and masters), dtype, lora (adapters), quantize (with adapters: the model in nf4)"},
 {"write", 0, "FILE", CLI_TEXT, ARG(write), NULL, "Write the best that fits as a job file, which extends this one"},
 {"max", 0, "batch|seq|model", CLI_CHOICE, ARG(max), "batch|seq|model", "The most of this that fits, all else as it is (with --fit: or changed)"},
 {"min", 0, "world", CLI_CHOICE, ARG(min), "world", "The fewest ranks that the job fits on"},

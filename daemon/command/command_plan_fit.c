@@ -22,7 +22,7 @@ static enum zd_status read_allow(const char *list, unsigned *out)
             {"optim", PLAN_ALLOW_OPTIM},
             {"dtype", PLAN_ALLOW_DTYPE},
             {"lora", PLAN_ALLOW_LORA},
-            {"quantize", 0}};
+            {"quantize", PLAN_ALLOW_QUANTIZE}};
     enum { WORDS = sizeof words / sizeof words[0] };
     *out = 0;
     for (const char *at = list; at && *at;) {
@@ -34,15 +34,10 @@ static enum zd_status read_allow(const char *list, unsigned *out)
         if (i == WORDS)
             return ZD_FAIL(
                     ZD_ERR_USAGE, "E0101",
-                    "--allow takes optim, dtype and lora, with commas between "
-                    "them, and not `%.*s`",
+                    "--allow takes optim, dtype, lora and quantize, with "
+                    "commas "
+                    "between them, and not `%.*s`",
                     (int)bytes, at);
-        if (!words[i].bit)
-            return ZD_FAIL(
-                    ZD_ERR_USAGE, "E0101",
-                    "--allow %s: lora.quantize_base is not available in this "
-                    "version; lora is",
-                    words[i].word);
         *out |= words[i].bit;
         at += bytes + (at[bytes] == ',');
     }

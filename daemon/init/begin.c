@@ -2,7 +2,6 @@
 #include "daemon/init/begin.h"
 
 #include "base/file/fs.h"
-#include "daemon/job/schema.h"
 #include "data/source.h"
 #include "model/params.h"
 #include "train/plan/search.h"
@@ -292,14 +291,6 @@ static enum zd_status try_kind(
     return status == ZD_ERR_UNFIT ? ZD_OK : status;
 }
 
-/* Until this zerod trains on quantised bases its table says that it does not.
- */
-static bool quantises(void)
-{
-    const struct schema_key *key = schema_find("lora", "quantize_base");
-    return key && !(key->flags & SCHEMA_UNAVAILABLE);
-}
-
 enum zd_status begin_job(
         const struct begin_request *request, struct draft *draft)
 {
@@ -308,15 +299,10 @@ enum zd_status begin_job(
     struct facts facts;
     enum zd_status status = ZD_OK;
     bool fits = false;
-    if (request->kind == BEGIN_QLORA && !quantises())
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0208",
-                "--qlora: lora.quantize_base is not available in this "
-                "version; --lora is");
     ZD_TRY(look(request, &facts));
     for (int i = 0; i < 3 && status == ZD_OK && !fits; i++) {
         bool is_asked = request->kind == order[i] || request->kind == BEGIN_ANY;
-        if (!is_asked || (order[i] == BEGIN_QLORA && !quantises()))
+        if (!is_asked)
             continue;
         zd_error_clear();
         status = try_kind(request, &facts, order[i], draft, &fits);

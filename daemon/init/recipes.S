@@ -19,6 +19,9 @@ recipes_bytes:
     recipe "llama-3.2-1b-lora"
     recipe "llama-3.2-3b-24gb"
     recipe "llama-3.1-8b-24gb"
+    recipe "llama-3.1-8b-qlora"
+    recipe "llama-3.1-70b-qlora-48gb"
+    recipe "llama-3.1-70b-qlora-2x24gb"
     recipe "qwen3-0.6b-sft"
     recipe "qwen3-0.6b-lora"
     .byte 0

@@ -112,6 +112,10 @@ ok '  nothing but what is allowed' eval '! grep -q "optim.state_dtype\|adamw_8bi
     call 0 "${fitted[@]}" --fit --allow optim --format json && arguments | grep -q adamw_8bit && ! arguments | grep -q train.dtype'
 ok '  adapters where they are allowed' eval 'call 0 "${fitted[@]}" --fit --allow lora --format json && arguments >adapted && grep -q "lora.enabled=true" adapted &&
     ! grep -q lora lines && grep lora adapted | head -n 3 >lines2 && while read -r line; do call 0 "${fitted[@]}" $line || exit 1; done <lines2'
+ok '  on a model in 4 bits, where that is allowed too' eval '! grep -q quantize adapted && call 0 "${fitted[@]}" --fit --allow lora,quantize --format json &&
+    arguments | grep "quantize_base=nf4" | head -n 2 >lines2 && [ -s lines2 ] && while read -r line; do call 0 "${fitted[@]}" $line || exit 1; done <lines2'
+ok '  of adapters: the model alone' eval 'call 0 "${fitted[@]}" --set lora.enabled=true --fit --allow quantize --format json && arguments | grep -q "quantize_base=nf4" &&
+    ! arguments | grep lora.enabled && call 0 "${fitted[@]}" --fit --allow quantize --format json && ! arguments | grep quantize_base'
 ok '  not twice' eval 'call 0 "${fitted[@]}" --set lora.enabled=true --fit --allow lora,optim --format json && ! arguments | grep lora.enabled'
 ok '  the best as a file, which extends the job' eval 'call 0 "${fitted[@]}" --fit --write fit.toml --set data.prefetch=2 &&
     has "^extends = .job.toml.$" fit.toml && has "^prefetch = 2 +# given by --set$" fit.toml'
@@ -195,7 +199,7 @@ done <<'ROWS'
 64|--world 2 --write fit.toml
 64|--world 2 --allow optim
 64|--world 2 --fit --allow optim,everything
-64|--world 2 --fit --allow quantize
+64|--world 2 --fit --allow lora,quantise
 64|--world 2 --disk 1TB
 64|--world 2 --fit --price 2
 64|--world 2 --price -2

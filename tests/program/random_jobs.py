@@ -73,6 +73,8 @@ def draw(rng):
             job['lora.lora_dropout'] = 0.1
         if rng.random() < .2:
             job['lora.use_rslora'] = True
+        if rng.random() < .4:
+            job['lora.quantize_base'] = rng.choice(['nf4', 'fp4', 'int8', 'fp8'])
     elif job['train.dtype'] == 'bf16' and rng.random() < .2:
         job['optim.master'] = 'none'
     if job['optim.name'] == 'adamw' and rng.random() < .2:
@@ -201,7 +203,7 @@ def check_refused(runner, where, world, limits, limit, err):
 
 
 def check_fits(runner, rng, where, world, limits, limit):
-    allow = rng.choice(['', 'optim', 'optim,dtype', 'lora', 'optim,lora'])
+    allow = rng.choice(['', 'optim', 'optim,dtype', 'lora', 'optim,lora', 'optim,lora,quantize'])
     words = [*words_of(limits), '--fit'] + (['--allow', allow] if allow else [])
     code, found, err = runner.plan(where, world, *words)
     if code == 69:

@@ -10,7 +10,7 @@ static const int most_options[CHOICES] = {
         [CHOOSE_MODE] = 4,    [CHOOSE_BATCH] = 1,       [CHOOSE_STAGE] = 4,
         [CHOOSE_BUCKETS] = 1, [CHOOSE_STATES] = 3,      [CHOOSE_MASTER] = 1,
         [CHOOSE_DTYPE] = 1,   [CHOOSE_ACTIVATIONS] = 2, [CHOOSE_PLACE] = 4,
-        [CHOOSE_PARAMS] = 3,  [CHOOSE_ADAPTERS] = 1};
+        [CHOOSE_PARAMS] = 3,  [CHOOSE_ADAPTERS] = 2};
 
 static bool names_folder(const struct train_job *job)
 {
@@ -84,7 +84,11 @@ struct plan_space plan_space_fit(const struct train_job *job, unsigned allow)
     if (!(allow & PLAN_ALLOW_DTYPE))
         space.options[CHOOSE_DTYPE] = 0;
     if (!(allow & PLAN_ALLOW_LORA))
-        space.options[CHOOSE_ADAPTERS] = 0;
+        space.options[CHOOSE_ADAPTERS] &= ~bit(ADAPTERS_LORA);
+    /* a model that adapters are not put on stays as it is */
+    if (!(allow & PLAN_ALLOW_QUANTIZE) ||
+        (!(allow & PLAN_ALLOW_LORA) && !job->lora.enabled))
+        space.options[CHOOSE_ADAPTERS] &= ~bit(ADAPTERS_QLORA);
     if (!names_folder(job)) {
         space.options[CHOOSE_PLACE] &= ~bit(PLACE_NVME);
         space.options[CHOOSE_PARAMS] &= ~bit(PARAMS_NVME);
@@ -155,6 +159,8 @@ struct train_job candidate_job(
         changed.offload.params = tiers[option[CHOOSE_PARAMS]];
     if (option[CHOOSE_ADAPTERS])
         changed.lora.enabled = true;
+    if (option[CHOOSE_ADAPTERS] == ADAPTERS_QLORA)
+        changed.lora.quantize_base = LORA_BASE_NF4;
     if (!changed.offload.nvme_path)
         changed.offload.nvme_path = "";
     return changed;
@@ -228,12 +234,19 @@ static bool offload_is_sound(
                                         : then->optimizer != OFFLOAD_NONE;
 }
 
-/* Adapters go on a frozen model, and have fp32 masters. */
+/* Adapters go on a frozen model, and have fp32 masters. A model that is stored
+ * in codes stays in those, and DoRA needs one that is not in codes. */
 static bool adapters_are_sound(
-        const struct train_job *job, const struct train_job *changed)
+        const struct train_job *job, const struct plan_candidate *candidate,
+        const struct train_job *changed)
 {
-    return !job->lora.enabled && !job->train.freeze_count &&
-           changed->optim.master == OPTIM_MASTER_FP32;
+    bool quantises = candidate->option[CHOOSE_ADAPTERS] == ADAPTERS_QLORA;
+    if (job->train.freeze_count || changed->optim.master != OPTIM_MASTER_FP32)
+        return false;
+    if (quantises && (job->lora.quantize_base != LORA_BASE_NONE ||
+                      job->lora.gives_quantize_base || job->lora.use_dora))
+        return false;
+    return quantises || !job->lora.enabled;
 }
 
 static bool has_buckets(const struct zero_options *zero)
@@ -258,7 +271,8 @@ bool candidate_is_sound(
         return false;
     if (changed.lora.enabled && option[CHOOSE_MASTER])
         return false;
-    if (option[CHOOSE_ADAPTERS] && !adapters_are_sound(job, &changed))
+    if (option[CHOOSE_ADAPTERS] &&
+        !adapters_are_sound(job, candidate, &changed))
         return false;
     int mode =
             option[CHOOSE_MODE] ? option[CHOOSE_MODE] : now.option[CHOOSE_MODE];
@@ -387,9 +401,12 @@ int candidate_settings(
     const struct train_job changed = candidate_job(job, candidate);
     const unsigned char *option = candidate->option;
     struct writer writer = {.out = out};
-    if (option[CHOOSE_ADAPTERS])
+    if (option[CHOOSE_ADAPTERS] && !job->lora.enabled)
         set(&writer, "lora.enabled", "true", false,
             "adapters are trained, the model stays as it is");
+    if (option[CHOOSE_ADAPTERS] == ADAPTERS_QLORA)
+        set(&writer, "lora.quantize_base", "nf4", true,
+            "the layers' weights are held in 4 bits");
     if (option[CHOOSE_STAGE])
         set_number(
                 &writer, "zero.stage", changed.zero.stage,

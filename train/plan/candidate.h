@@ -31,7 +31,7 @@ enum { BATCH_OTHER = 1 };
 enum { STATES_8BIT = 1, STATES_BF16, STATES_MINI };
 enum { PLACE_DEVICE = 1, PLACE_PAGED, PLACE_CPU, PLACE_NVME };
 enum { PARAMS_DEVICE = 1, PARAMS_CPU, PARAMS_NVME };
-enum { ADAPTERS_LORA = 1 };
+enum { ADAPTERS_LORA = 1, ADAPTERS_QLORA };
 enum { ACTIVATIONS_DEVICE = 1, ACTIVATIONS_CPU };
 
 struct plan_candidate {
@@ -52,6 +52,7 @@ enum {
     PLAN_ALLOW_DTYPE = 2, /* train.dtype = "bf16" for "fp32" */
     PLAN_ALLOW_LORA = 4,  /* adapters on all linear modules instead of all
                              that the job trains */
+    PLAN_ALLOW_QUANTIZE = 8, /* with adapters, the model in 4 bits: nf4 */
 };
 struct plan_space plan_space_fit(const struct train_job *job, unsigned allow);
 

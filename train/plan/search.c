@@ -172,6 +172,8 @@ static double least_device(
     bool has_master = job->optim.master == OPTIM_MASTER_FP32 &&
                       job->train.dtype != DTYPE_FP32;
     double bytes = 0;
+    if (job->lora.quantize_base != LORA_BASE_NONE)
+        return 0; /* what of it is in codes the plan says */
     if (job->offload.params == OFFLOAD_NONE)
         bytes += all * width / (stage == 3 ? world : 1);
     if (on_host)
