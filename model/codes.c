@@ -102,15 +102,17 @@ bool codes_are_stored(const struct codes_maker *maker, int id)
 /* Column `column` of a transpose: a run of a row of the file. */
 static enum zd_status read_column(const struct band *band, size_t column)
 {
-    float run[QUANT_TILE];
+    enum { RUN = 1024 };
+    float run[RUN];
     const struct weight_source *source = band->maker->source;
     size_t columns = (size_t)band->m->columns, rows = band->count / columns;
-    size_t first = band->begin / columns;
-    ZD_TRY(source->read(
-            source->ctx, band->id, column * (size_t)band->m->rows + first, rows,
-            run));
-    for (size_t r = 0; r < rows; r++)
-        band->maker->values[r * columns + column] = run[r];
+    size_t first = column * (size_t)band->m->rows + band->begin / columns;
+    for (size_t r = 0; r < rows; r += RUN) {
+        size_t count = rows - r < RUN ? rows - r : RUN;
+        ZD_TRY(source->read(source->ctx, band->id, first + r, count, run));
+        for (size_t i = 0; i < count; i++)
+            band->maker->values[(r + i) * columns + column] = run[i];
+    }
     return ZD_OK;
 }
 
