@@ -77,16 +77,22 @@ static void find_hosts(struct watch *watch)
     }
 }
 
-static void find_seat(struct watch *watch)
+/* Where `rank` sits among the ranks of its host. */
+struct sitting {
+    int seat, count;
+};
+
+static struct sitting find_seat(const struct watch *watch)
 {
-    watch->first_seat = watch->host_count = 0;
+    struct sitting sitting = {0};
     for (int r = 0; r < watch->size; r++) {
         if (watch->first[r] != watch->first[watch->rank])
             continue;
         if (r < watch->rank)
-            watch->first_seat++;
-        watch->host_count++;
+            sitting.seat++;
+        sitting.count++;
     }
+    return sitting;
 }
 
 /* Each rank of a host that could not share is a host of its own, with the seat
@@ -100,23 +106,28 @@ static void settle_hosts(struct watch *watch, int8_t *had)
     for (int r = 0; r < watch->size; r++)
         if (had[watch->first[r]] & IS_BROKEN)
             watch->first[r] = r;
-    find_seat(watch);
 }
 
+/* The seat is another one from the moment on that the board is: until then, and
+ * where nothing is shared, it is the first of the private board, which has no
+ * others. */
 static enum zd_status share(
         struct watch *watch, const struct watch_world *world)
 {
     int first = watch->first[watch->rank];
-    size_t bytes = board_bytes(watch->host_count);
+    struct sitting all = find_seat(watch);
+    size_t bytes = board_bytes(all.count);
     struct board *board = map_file(&watch->places[first], bytes);
     int8_t has = board != NULL;
     enum zd_status status =
             world->gather(world->ctx, &has, sizeof has, watch->flags);
     pthread_mutex_lock(&watch->lock);
     settle_hosts(watch, watch->flags);
-    bool is_shared =
-            status == ZD_OK && board && board_bytes(watch->host_count) == bytes;
+    struct sitting settled = find_seat(watch);
+    bool is_shared = status == ZD_OK && board && settled.count == all.count;
     if (is_shared) {
+        watch->first_seat = settled.seat;
+        watch->host_count = settled.count;
         watch->shared_bytes = bytes;
         watch->shared = board;
         seat_take(watch_own(watch, 0));
@@ -140,7 +151,6 @@ static enum zd_status meet(struct watch *watch, const struct watch_world *world)
     if (status == ZD_OK) {
         pthread_mutex_lock(&watch->lock);
         find_hosts(watch);
-        find_seat(watch);
         pthread_mutex_unlock(&watch->lock);
         status = share(watch, world);
     }
@@ -228,4 +238,5 @@ void board_leave(struct watch *watch)
     if (watch->shared)
         munmap(watch->shared, watch->shared_bytes);
     watch->shared = NULL;
+    watch->first_seat = 0;
 }

@@ -6,6 +6,7 @@
 #include "comm/watch/pace.h"
 #include "comm/watch/watch.h"
 
+#include <assert.h>
 #include <pthread.h>
 
 struct comm_files {
@@ -87,6 +88,7 @@ static inline struct board *watch_board(const struct watch *watch)
 
 static inline struct seat *watch_own(const struct watch *watch, int n)
 {
+    assert(watch->shared || watch->first_seat == 0);
     return &watch_board(watch)->seats[watch->first_seat + n];
 }
 

@@ -99,6 +99,14 @@ wait_rows() {
         tries=$((tries + 1))
     done
 }
+# wait_commit RUN: until a checkpoint is committed (its save may be behind the steps), or the run is over.
+wait_commit() {
+    local tries=0
+    while [[ -z $(newest "$1") && $tries -lt 3000 && -d /proc/$pid && $(state "$pid") != Z ]]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+}
 checkpoints() { (cd "$1" 2>/dev/null && ls -d checkpoint-* 2>/dev/null); }
 newest() { checkpoints "$1" | tail -n 1; }
 

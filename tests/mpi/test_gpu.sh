@@ -46,6 +46,7 @@ for victim in 1 2; do
         rm -rf killed-$victim
         start killed-$victim 2 "${long[@]}" "${tier[@]}"
         wait_rows killed-$victim $((3 * victim + RANDOM % 3))
+        wait_commit killed-$victim
         kill -KILL "$(children "$pid" | tr ' ' '\n' | sed -n "${victim}p")" 2>/dev/null
         finish_started
     done

@@ -14,6 +14,7 @@ for ((try = 1; try <= tries; try++)); do
     before=$(rows killed)
     start killed 2 "${steps[@]}"
     wait_rows killed $((before + 1))
+    wait_commit killed
     sleep "0.$(printf '%03d' $((RANDOM % 300)))"
     victims=($(children "$pid") "$pid")
     kill -KILL "${victims[RANDOM % ${#victims[@]}]}" 2>/dev/null
