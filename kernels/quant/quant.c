@@ -188,7 +188,7 @@ void quant_nest(
 float quant_encode8(int8_t *codes, const float *x, size_t columns)
 {
     float scb = largest_magnitude(x, columns);
-    float by = scb > 0 ? 127.0f / scb : 0;
+    float by = scb > 0 ? 1.0f / scb * 127.0f : 0;
     for (size_t i = 0; i < columns; i++) {
         /* of a row of denormals the reciprocal is infinite */
         float q = isfinite(by) ? rintf(x[i] * by) : rintf(x[i] / scb * 127);

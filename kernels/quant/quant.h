@@ -5,7 +5,8 @@
  *             values; two codes a byte, the even element in the high half
  *   nested    absmax of 4-bit blocks: code of absmax - offset among the 256
  *             entries of the signed dynamic map, in blocks of 256
- *   int8      rows: scb = max |x|, q = round(x (127 / scb))
+ *   int8      rows: scb = max |x|, q = round(x ((1 / scb) 127)): PyTorch's
+ *             127 / scb, which ties tell from another
  *   fp8       tiles of 128 x 128: scale = max |x| / 448, code = e4m3(x / scale)
  *
  * Source:  bitsandbytes 0.50, backends/default/ops.py and functional.py: codes,
