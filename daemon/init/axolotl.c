@@ -271,12 +271,6 @@ static void take_plugins(
     }
 }
 
-static void take_nothing(
-        struct foreign *foreign, const char *name, const json_t *value)
-{
-    /* looked at where all keys are known */
-}
-
 static void finish(struct foreign *foreign)
 {
     struct draft *draft = foreign->draft;
@@ -412,7 +406,7 @@ static const struct foreign_row rows[] = {
 {"optimizer", FOREIGN_KEY, "optim.name", "adamw_torch=adamw|adamw_torch_fused=adamw|adamw_hf=adamw|adamw_apex_fused=adamw|adamw_bnb_8bit=adamw_8bit|adamw_torch_8bit=adamw_8bit|paged_adamw=paged_adamw_32bit|lion_32bit=lion|paged_lion=paged_lion_32bit"},
 {"optim_args", FOREIGN_OFF, .words = "{}", .why = "optimizers take no more than [optim] says"},
 {"lr_scheduler", FOREIGN_CALL, .take = words_schedule},
-{"cosine_min_lr_ratio", FOREIGN_CALL, .take = take_nothing},
+{"cosine_min_lr_ratio", FOREIGN_CALL, .take = words_nothing},
 {"cosine_constant_lr_ratio", FOREIGN_OFF, .words = "", .why = "no such schedule here; the nearest is wsd"},
 {"learning_rate", FOREIGN_KEY, "optim.learning_rate"},
 {"embedding_lr", FOREIGN_OFF, .words = "", .why = "one learning rate for all"},
@@ -422,8 +416,8 @@ static const struct foreign_row rows[] = {
 {"adam_beta2", FOREIGN_KEY, "optim.adam_beta2"},
 {"adam_epsilon", FOREIGN_KEY, "optim.adam_epsilon"},
 {"max_grad_norm", FOREIGN_KEY, "optim.max_grad_norm"},
-{"warmup_steps", FOREIGN_CALL, .take = take_nothing},
-{"warmup_ratio", FOREIGN_CALL, .take = take_nothing},
+{"warmup_steps", FOREIGN_CALL, .take = words_nothing},
+{"warmup_ratio", FOREIGN_CALL, .take = words_nothing},
 {"bf16", FOREIGN_CALL, .take = take_type},
 {"bfloat16", FOREIGN_CALL, .take = take_type_if_true},
 {"fp16", FOREIGN_CALL, .take = take_type_if_true},
@@ -452,7 +446,7 @@ static const struct foreign_row rows[] = {
 {"sequence_parallel_degree", FOREIGN_OFF, .words = "0|1", .why = "sequences are not cut over ranks"},
 {"context_parallel_size", FOREIGN_OFF, .words = "0|1", .why = "sequences are not cut over ranks"},
 {"tensor_parallel_size", FOREIGN_OFF, .words = "0|1", .why = "matrices are not cut over ranks"},
-{"deepspeed", FOREIGN_CALL, .take = take_nothing},
+{"deepspeed", FOREIGN_CALL, .take = words_nothing},
 {"fsdp", FOREIGN_CALL, .take = words_fsdp},
 {"fsdp_version", FOREIGN_NOTE, .why = "how FSDP wraps and gathers; units are whole layers"},
 {"fsdp_config*", FOREIGN_NOTE, .why = "how FSDP wraps and gathers; units are whole layers"},

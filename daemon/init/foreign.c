@@ -323,29 +323,10 @@ static void drop_idle(struct draft *draft)
         }
 }
 
-void foreign_take(
-        const struct foreign_format *format, const char *path,
-        const json_t *root, struct draft *draft)
-{
-    struct foreign foreign = {
-            .format = format,
-            .path = path,
-            .root = root,
-            .draft = draft,
-            .called = json_object()};
-    take_object(&foreign, "", root, 0);
-    if (format->finish)
-        format->finish(&foreign);
-    take_defaults(&foreign);
-    drop_idle(draft);
-    tell_rest(&foreign);
-    json_decref(foreign.called);
-}
-
 /* Inside another's file that file says the rest. */
-void foreign_take_part(
+static void take(
         const struct foreign_format *format, const char *path,
-        const json_t *root, struct draft *draft)
+        const json_t *root, struct draft *draft, bool is_part)
 {
     struct foreign foreign = {
             .format = format,
@@ -353,8 +334,28 @@ void foreign_take_part(
             .root = root,
             .draft = draft,
             .called = json_object(),
-            .is_part = true};
+            .is_part = is_part};
     take_object(&foreign, "", root, 0);
+    if (!is_part && format->finish)
+        format->finish(&foreign);
+    if (!is_part) {
+        take_defaults(&foreign);
+        drop_idle(draft);
+    }
     tell_rest(&foreign);
     json_decref(foreign.called);
+}
+
+void foreign_take(
+        const struct foreign_format *format, const char *path,
+        const json_t *root, struct draft *draft)
+{
+    take(format, path, root, draft, false);
+}
+
+void foreign_take_part(
+        const struct foreign_format *format, const char *path,
+        const json_t *root, struct draft *draft)
+{
+    take(format, path, root, draft, true);
 }

@@ -110,12 +110,6 @@ static void finish(struct foreign *foreign)
         }
 }
 
-static void take_nothing(
-        struct foreign *foreign, const char *name, const json_t *value)
-{
-    /* looked at where all keys are known */
-}
-
 /* clang-format off */
 #define OUTPUT  .why = "output only"
 #define SPEED   .why = "an implementation of the same"
@@ -227,10 +221,10 @@ static const struct foreign_row rows[] = {
 {"num_train_epochs", FOREIGN_KEY, "train.num_train_epochs"},
 {"max_steps", FOREIGN_KEY, "train.max_steps", "-1=|0="},
 {"lr_scheduler_type", FOREIGN_CALL, .take = words_schedule},
-{"lr_scheduler_kwargs.min_lr", FOREIGN_CALL, .take = take_nothing},
-{"lr_scheduler_kwargs.min_lr_rate", FOREIGN_CALL, .take = take_nothing},
-{"warmup_ratio", FOREIGN_CALL, .take = take_nothing},
-{"warmup_steps", FOREIGN_CALL, .take = take_nothing},
+{"lr_scheduler_kwargs.min_lr", FOREIGN_CALL, .take = words_nothing},
+{"lr_scheduler_kwargs.min_lr_rate", FOREIGN_CALL, .take = words_nothing},
+{"warmup_ratio", FOREIGN_CALL, .take = words_nothing},
+{"warmup_steps", FOREIGN_CALL, .take = words_nothing},
 {"optim", FOREIGN_KEY, "optim.name", "adamw_torch=adamw|adamw_torch_fused=adamw|adamw_hf=adamw|adamw_apex_fused=adamw|adamw_bnb_8bit=adamw_8bit|adamw_torch_8bit=adamw_8bit|paged_adamw=paged_adamw_32bit|lion_32bit=lion|paged_lion=paged_lion_32bit"},
 {"optim_args", FOREIGN_OFF, .words = "", .why = "optimizers take no more than [optim] says"},
 {"optim_target_modules", FOREIGN_OFF, .words = "", .why = "of GaLore"},
@@ -310,7 +304,7 @@ static const struct foreign_row rows[] = {
 {"xpu_backend", FOREIGN_NOTE, .why = "of other devices"},
 {"accelerator_config*", FOREIGN_NOTE, LOADER},
 {"parallelism_config", FOREIGN_OFF, .words = "{}", .why = "ranks cut states alone (zero.stage)"},
-{"deepspeed", FOREIGN_CALL, .take = take_nothing},
+{"deepspeed", FOREIGN_CALL, .take = words_nothing},
 {"deepspeed_plugin", FOREIGN_NOTE, .why = "deepspeed says it"},
 {"sharded_ddp", FOREIGN_OFF, .words = "|[]", .why = "of fairscale: zero.stage"},
 {"fsdp", FOREIGN_CALL, .take = words_fsdp},

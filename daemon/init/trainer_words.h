@@ -16,5 +16,8 @@ foreign_fn words_checkpointing; /* false, true */
 /* What follows from several keys: warm-up of a constant schedule, states of
  * other optimizers. `defaults`: as the trainer has them. */
 void words_finish(struct foreign *foreign);
+/* Of a key that `finish` looks at, where all keys are known. */
+void words_nothing(
+        struct foreign *foreign, const char *name, const json_t *value);
 
 #endif
