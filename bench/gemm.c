@@ -2,7 +2,10 @@
  * this machine's kernel table uses (fp32 and bf16) and by the library, beside
  * the processor's peak; and the tokens/s the products alone would allow.
  *
- *   gemm [threads [repeats]]        1024 tokens: B=4 T=256, or B=1 T=1024 */
+ *   gemm [threads [repeats]]        1024 tokens: B=4 T=256, or B=1 T=1024
+ *
+ * Then the products of one decode step, for 1 to 4 tokens: how fast the matrix
+ * is read, in GB/s, beside the sum of its elements by as many threads. */
 #include "bench/timing.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul/products.h"
@@ -116,6 +119,55 @@ static void fill(struct arrays *x)
     dtype_convert(x->b16, DTYPE_BF16, x->b, DTYPE_FP32, MOST);
 }
 
+/* One pass over the largest matrix. */
+static double sum_all(const float *x, int threads)
+{
+    enum { LANES = 16, COUNT = V * C / LANES };
+    typedef float lanes
+            __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+    double total = 0;
+#pragma omp parallel for num_threads(threads) reduction(+ : total)
+    for (int t = 0; t < threads; t++) {
+        int64_t i = (int64_t)COUNT * t / threads;
+        int64_t last = (int64_t)COUNT * (t + 1) / threads;
+        lanes sum[4] = {{0}};
+        for (; i < last; i++)
+            sum[i % 4] += *(const lanes *)(x + i * LANES);
+        for (int l = 0; l < LANES; l++)
+            total += sum[0][l] + sum[1][l] + sum[2][l] + sum[3][l];
+    }
+    return total;
+}
+
+static void print_decode(
+        const struct kernels *fp32, const struct kernels *bf16,
+        const struct arrays *x, int repeats, int threads)
+{
+    static const struct product parts[] = {
+            {"decode qkv", 1, 3 * C, C, false, false, false, LAYERS},
+            {"decode attn.proj", 1, C, C, false, false, false, LAYERS},
+            {"decode fc", 1, 4 * C, C, false, false, false, LAYERS},
+            {"decode mlp.proj", 1, C, 4 * C, false, false, false, LAYERS},
+            {"decode head", 1, V, C, false, true, false, 1},
+    };
+    double took;
+    volatile double sum;
+    TIME_BEST(took, repeats, sum = sum_all(x->b, threads));
+    (void)sum;
+    printf("%-20s %9s %9s %9s   GB/s; a sum reads %.1f\n", "product, rows",
+           "fp32", "bf16", "library", 4e-9 * V * C / took);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        for (int rows = 1; rows <= 4; rows++) {
+            struct product p = parts[i];
+            p.M = rows;
+            double giga = 1e-9 * p.N * p.K;
+            printf("%-17s %2d %9.1f %9.1f %9.1f\n", p.name, rows,
+                   4 * giga / table_time(fp32, x, &p, repeats),
+                   2 * giga / table_time(bf16, x, &p, repeats),
+                   4 * giga / library_time(x, &p, repeats, threads));
+        }
+}
+
 int main(int argc, char **argv)
 {
     int threads = argc > 1 ? atoi(argv[1]) : device_affinity_cpus();
@@ -153,5 +205,6 @@ int main(int argc, char **argv)
     }
     printf("%-20s %9.1f %9.1f %9.1f   tokens/s\n", "products of a step",
            TOKENS / total[0], TOKENS / total[1], TOKENS / total[2]);
+    print_decode(fp32, bf16, &x, repeats, threads);
     return 0;
 }

@@ -3,6 +3,7 @@
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/backend.h"
 #include "kernels/matmul/products.h"
+#include "kernels/matmul/rows.h"
 #include "kernels/matmul/scratch.h"
 #include "kernels/plain.h"
 
@@ -85,12 +86,18 @@ static bool has_library_sgemm(enum isa isa)
     return isa != ISA_AVX2 && (ZD_HAVE_ONEDNN || ZD_HAVE_OPENBLAS);
 }
 
+/* Few rows are bound by memory, and a library packs the matrix for them. */
 static enum zd_status matmul_library_fp32(
         struct stream *stream, void *out, enum dtype out_type, const void *a,
         const void *b, const void *bias, int M, int N, int K, bool trans_a,
         bool trans_b, bool accumulate)
 {
     assert(out_type == DTYPE_FP32);
+    if (rows_are_few(M, trans_a))
+        return backend_at(machine_isa(), DTYPE_FP32)
+                ->ops.matmul(
+                        stream, out, out_type, a, b, bias, M, N, K, trans_a,
+                        trans_b, accumulate);
     return products_sgemm(
             out, a, b, bias, M, N, K, trans_a, trans_b, accumulate,
             kernels_threads());
@@ -122,9 +129,12 @@ static enum zd_status matmul_library_bf16(
         const void *b, const void *bias, int M, int N, int K, bool trans_a,
         bool trans_b, bool accumulate)
 {
-    enum zd_status status = products_primitive(
-            out, out_type, a, b, bias, DTYPE_BF16, M, N, K, trans_a, trans_b,
-            accumulate, kernels_threads());
+    enum zd_status status =
+            rows_are_few(M, trans_a)
+                    ? ZD_ERR_UNFIT
+                    : products_primitive(
+                              out, out_type, a, b, bias, DTYPE_BF16, M, N, K,
+                              trans_a, trans_b, accumulate, kernels_threads());
     if (status != ZD_ERR_UNFIT)
         return status;
     return backend_at(machine_isa(), DTYPE_BF16)

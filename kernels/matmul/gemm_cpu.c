@@ -15,6 +15,7 @@
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/gemm_tile.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/rows_cpu.h"
 #include "kernels/matmul/scratch.h"
 
 matmul_fn FAST(matmul);
@@ -221,6 +222,21 @@ enum zd_status FAST(matmul)(
     assert(out_type == DTYPE_FP32 || out_type == ELEM_DTYPE);
     assert(!accumulate || out_type == DTYPE_FP32);
     assert(K > 0);
+    if (rows_are_few(M, trans_a)) {
+        struct rows_product few = {
+                .out = out,
+                .out_type = out_type,
+                .a = a,
+                .b = b,
+                .bias = bias,
+                .M = M,
+                .N = N,
+                .K = K,
+                .trans_b = trans_b,
+                .accumulate = accumulate};
+        FAST(rows_run)(&few);
+        return ZD_OK;
+    }
     int threads = threads_for((size_t)M * (size_t)N * (size_t)K / 16);
     struct scratch *scratch = NULL;
     ZD_TRY(scratch_acquire(FAST(gemm_scratch_bytes)(threads), &scratch));

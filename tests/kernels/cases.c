@@ -30,8 +30,9 @@ static double matmul_case(struct runner a, struct runner b)
 {
     double most = 0.0;
     static const int shapes[][3] = {
-            {37, 48, 509},  {1, 130, 48}, {3, 509, 37}, {100, 33, 400},
-            {13, 1100, 20}, {800, 5, 16}, {1, 1, 1},    {24, 48, 385}};
+            {37, 48, 509},  {1, 130, 48}, {3, 509, 37},  {100, 33, 400},
+            {13, 1100, 20}, {800, 5, 16}, {1, 1, 1},     {24, 48, 385},
+            {2, 530, 9},    {2, 71, 390}, {1, 2100, 70}, {2, 65, 3}};
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (int flags = 0; flags < 32; flags++)
             matmul_shape(

@@ -1,0 +1,25 @@
+/* rows.h - products of a few rows, which do not pack the matrix. */
+#ifndef ZD_KERNELS_MATMUL_ROWS_H
+#define ZD_KERNELS_MATMUL_ROWS_H
+
+#include "base/number/dtype.h"
+
+#include <stdbool.h>
+
+enum { ROWS_MAX = 2 }; /* from three on packing wins (bench/gemm) */
+
+static inline bool rows_are_few(int M, bool trans_a)
+{
+    return M <= ROWS_MAX && (!trans_a || M == 1);
+}
+
+/* As matmul_fn; a is not transposed, M at most ROWS_MAX. */
+struct rows_product {
+    void *out;
+    enum dtype out_type;
+    const void *a, *b, *bias;
+    int M, N, K;
+    bool trans_b, accumulate;
+};
+
+#endif
