@@ -35,7 +35,7 @@ static long now_ns(void)
  * core is offered to others; then we sleep for an eighth of what was waited so
  * far, so that a late wake-up costs little of the wait and a long wait costs
  * nobody anything. */
-static void idle_step(struct idle *idle, long spin_ns)
+static void idle_step(struct idle *idle, const struct mpi *mpi)
 {
     const long nap_min = 20 * 1000, nap_max = 1000 * 1000;
     if (++idle->polls < 16)
@@ -44,7 +44,9 @@ static void idle_step(struct idle *idle, long spin_ns)
     if (!idle->since_ns)
         idle->since_ns = now;
     long waited = now - idle->since_ns;
-    if (waited < spin_ns) {
+    if (mpi->base.seat)
+        seat_polls(mpi->base.seat, (uint64_t)now / 1000);
+    if (waited < mpi->spin_ns) {
         sched_yield();
         return;
     }
@@ -75,7 +77,7 @@ static enum zd_status await_requests(
         if (moved)
             idle = (struct idle){0};
         else
-            idle_step(&idle, mpi->spin_ns);
+            idle_step(&idle, mpi);
     }
 }
 
@@ -96,7 +98,7 @@ static enum zd_status mpi_wait(struct comm *comm, struct comm_op *op)
         if (moved)
             idle = (struct idle){0};
         else
-            idle_step(&idle, mpi->spin_ns);
+            idle_step(&idle, mpi);
     }
     return ZD_OK;
 }
@@ -170,7 +172,8 @@ static void mpi_abort(struct comm *comm, int exit_code)
     MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
-/* The ranks part together, which is a wait like others. */
+/* The ranks part together, which is a wait like others. Behind it they end one
+ * by one. */
 static void mpi_destroy(struct comm *comm)
 {
     struct mpi *mpi = mpi_of(comm);
@@ -186,8 +189,11 @@ static void mpi_destroy(struct comm *comm)
     comm_base_fini(comm);
     free(mpi->requests);
     free(mpi);
-    if (finalises)
+    if (finalises) {
+        watch_parts(watch);
         MPI_Finalize();
+        watch_ends(watch);
+    }
     if (seat)
         seat_leave(seat);
     watch_destroy(watch);

@@ -71,6 +71,11 @@ void seat_wait_end(struct seat *seat)
     atomic_store(&seat->doing, pack(work ? SEAT_WORKS : SEAT_RUNS, work, 0));
 }
 
+void seat_polls(struct seat *seat, uint64_t now)
+{
+    atomic_store(&seat->polled, now);
+}
+
 enum comm_work seat_work(struct seat *seat, enum comm_work work)
 {
     uint64_t doing = atomic_load(&seat->doing);
@@ -123,7 +128,12 @@ struct seat_told seat_tell(
 {
     struct seat_look look = seat_look(seat);
     uint64_t sign = atomic_load(&seat->sign), now = seat_clock();
+    uint64_t polled = atomic_load(&seat->polled);
     bool waits = look.state == SEAT_WAITS;
+    if (!polled || !waits)
+        polled = now;
+    else if (polled < look.since)
+        polled = look.since;
     return (struct seat_told){
             .begun = atomic_load(&seat->lanes[lane].begun),
             .done = atomic_load(&seat->lanes[lane].done),
@@ -132,6 +142,7 @@ struct seat_told seat_tell(
             .step = atomic_load(&seat->step),
             .silent_ms = ms_since(now, sign > look.since ? sign : look.since),
             .beat_ms = ms_since(now, atomic_load(&seat->beat)),
+            .poll_ms = ms_since(now, polled),
             .state = (uint8_t)look.state,
             .work = (uint8_t)look.work};
 }

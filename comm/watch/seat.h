@@ -65,6 +65,8 @@ struct seat {
     _Atomic uint64_t number; /* of the collective that it waits for */
     _Atomic uint64_t sign;   /* it began something, or said that it goes on */
     _Atomic uint64_t waited; /* microseconds, in all waits */
+    _Atomic uint64_t polled; /* it looked whether its wait is over; 0: the
+                                back end does not look, it is told */
     _Atomic int64_t step;
     struct {
         _Atomic uint64_t begun, done;       /* numbers */
@@ -86,6 +88,8 @@ void seat_begin(
 /* From here to wait_end this rank waits for it. */
 void seat_wait_begin(struct seat *seat, enum seat_lane lane, uint64_t number);
 void seat_wait_end(struct seat *seat);
+/* It looks whether its wait is over, or some other that it is in meanwhile. */
+void seat_polls(struct seat *seat, uint64_t now);
 /* From here on it is in this work, or in none. Returns what it was in before.
  */
 enum comm_work seat_work(struct seat *seat, enum comm_work work);
@@ -112,8 +116,9 @@ struct seat_told {
     int64_t step;
     uint32_t silent_ms; /* since its last sign */
     uint32_t beat_ms;   /* since its process ran */
+    uint32_t poll_ms;   /* since it looked whether its wait is over */
     uint8_t state, work;
-    uint8_t unused[6];
+    uint8_t unused[2];
 };
 struct seat_told seat_tell(
         const struct seat *seat, enum seat_lane lane, uint64_t number);

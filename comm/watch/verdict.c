@@ -17,6 +17,13 @@ static bool is_late(const struct verdict_ask *ask, int rank)
     return !ask->heard[rank] || ask->told[rank].begun < ask->number;
 }
 
+/* In the ranks' end: one that has left has come through. */
+static bool has_parted(const struct verdict_ask *ask, int rank)
+{
+    return ask->word == seat_word(SEAT_PART, DTYPE_FP32, 0) &&
+           ask->heard[rank] && ask->told[rank].state == SEAT_LEFT;
+}
+
 /* Of a rank that is waited for. */
 static enum standing stands(
         const struct verdict_ask *ask, int rank, enum verdict_why *why_out)
@@ -41,7 +48,9 @@ static enum standing stands(
                                told->silent_ms > WORK_TIMES * limit_ms
                        ? STANDS_STILL
                        : STANDS_WELL;
-    *why_out = told->state == SEAT_WAITS ? WHY_WAITS : WHY_RUNS;
+    *why_out = told->state == SEAT_WAITS && told->poll_ms <= limit_ms
+                       ? WHY_WAITS
+                       : WHY_RUNS;
     return told->silent_ms > limit_ms ? STANDS_STILL : STANDS_WELL;
 }
 
@@ -77,15 +86,25 @@ static int find_writer(const struct verdict_ask *ask)
     return -1;
 }
 
+/* Who is alone then keeps itself. */
+static bool has_parted_all(const struct verdict_ask *ask)
+{
+    for (int r = 0; r < ask->size; r++)
+        if (r != ask->rank && !has_parted(ask, r))
+            return false;
+    return ask->size > 1;
+}
+
 bool verdict_find(const struct verdict_ask *ask, struct verdict *verdict)
 {
     bool any_late = false;
-    int worst = -1;
-    enum verdict_why why_worst = WHY_WAITS, why;
+    int worst = has_parted_all(ask) ? ask->rank : -1;
+    enum verdict_why why_worst = WHY_RUNS, why;
     for (int r = 0; r < ask->size; r++)
         any_late = any_late || (r != ask->rank && is_late(ask, r));
     for (int r = 0; r < ask->size; r++) {
-        if (r == ask->rank || (any_late && !is_late(ask, r)))
+        if (r == ask->rank || (any_late && !is_late(ask, r)) ||
+            has_parted(ask, r))
             continue;
         if (stands(ask, r, &why) == STANDS_WELL)
             return false;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LOOK_MS = 50 };
@@ -272,6 +273,32 @@ void watch_destroy(struct watch *watch)
     free(watch->heard);
     free(watch->ever_heard);
     free(watch);
+}
+
+/* In so many limits from now, and again after as many. Signals of timers reach
+ * a process that is stopped. */
+static void ask_kernel(const struct watch *watch, int signal, uint64_t limits)
+{
+    uint64_t time = limits * atomic_load(&watch->limit);
+    struct sigevent event = {
+            .sigev_notify = SIGEV_SIGNAL, .sigev_signo = signal};
+    struct timespec in = {
+            .tv_sec = (time_t)(time / 1000000),
+            .tv_nsec = (long)(time % 1000000 * 1000)};
+    struct itimerspec when = {.it_value = in, .it_interval = in};
+    timer_t timer; /* the process' own: never given back */
+    if (time && timer_create(CLOCK_MONOTONIC, &event, &timer) == 0)
+        timer_settime(timer, 0, &when, NULL);
+}
+
+void watch_parts(struct watch *watch)
+{
+    ask_kernel(watch, SIGCONT, 1);
+}
+
+void watch_ends(struct watch *watch)
+{
+    ask_kernel(watch, SIGKILL, 10);
 }
 
 struct seat *watch_seat(struct watch *watch, int n)

@@ -24,6 +24,9 @@
  * for so many times as long as that took ZEROD_TEST_NO_EXCHANGE  two folders
  * cannot change places, as on NFS
  *
+ *   ZEROD_TEST_LAST=N       a signal that a rank gets at its very end, behind
+ *                           its exit handlers
+ *
  * A thread that gets SIGRTMIN loops without end.
  *
  * What it looks like to a program whose machine has no descriptors left, whose
@@ -239,6 +242,13 @@ static void send_signal(int which)
     if (which == SIGABRT)
         abort();
     kill(getpid(), which);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    const char *last = getenv("ZEROD_TEST_LAST");
+    if (last && is_rank() && getenv("OMPI_COMM_WORLD_RANK"))
+        send_signal(atoi(last));
 }
 
 static bool refused(const char *call, const char *path)

@@ -86,3 +86,21 @@ Test(seat, work_is_interrupted_by_waits)
     seat_work(&seat, none);
     cr_expect_eq(seat_look(&seat).state, SEAT_RUNS);
 }
+
+Test(seat, a_wait_that_is_looked_after_is_told_from_one_that_is_not)
+{
+    static struct seat seat;
+    uint64_t now = seat_clock();
+    seat_begin(&seat, LANE_MESSAGES, 3, seat_word(SEAT_BARRIER, DTYPE_FP32, 0));
+    seat_wait_begin(&seat, LANE_MESSAGES, 3);
+    atomic_store(&seat.doing, atomic_load(&seat.doing) - 20 * 1000 * 1000);
+    cr_expect_eq(seat_tell(&seat, LANE_MESSAGES, 3).poll_ms, 0);
+    seat_polls(&seat, now - 30 * 1000 * 1000); /* in an earlier wait */
+    cr_expect_geq(seat_tell(&seat, LANE_MESSAGES, 3).poll_ms, 20000);
+    cr_expect_lt(seat_tell(&seat, LANE_MESSAGES, 3).poll_ms, 30000);
+    seat_polls(&seat, now - 9 * 1000 * 1000);
+    cr_expect_geq(seat_tell(&seat, LANE_MESSAGES, 3).poll_ms, 9000);
+    cr_expect_lt(seat_tell(&seat, LANE_MESSAGES, 3).poll_ms, 20000);
+    seat_wait_end(&seat);
+    cr_expect_eq(seat_tell(&seat, LANE_MESSAGES, 3).poll_ms, 0);
+}

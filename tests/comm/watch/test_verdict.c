@@ -136,6 +136,25 @@ Test(verdict, a_rank_that_entered_and_does_not_wait_is_named)
     expect(3, WHY_RUNS);
 }
 
+/* As one that loops in a signal's handler, or in a call of MPI. */
+Test(verdict, a_rank_that_does_not_look_whether_its_wait_is_over_is_named)
+{
+    for (int r = 1; r < 4; r++)
+        told[r].begun = told[r].done = NUMBER - 1;
+    expect(1, WHY_WAITS);
+    told[3].poll_ms = 11000;
+    expect(3, WHY_RUNS);
+}
+
+Test(verdict, in_the_ranks_end_those_that_have_left_are_not_waited_for)
+{
+    ask.word = seat_word(SEAT_PART, DTYPE_FP32, 0);
+    told[1].state = told[3].state = SEAT_LEFT;
+    expect(2, WHY_WAITS);
+    told[2].state = SEAT_LEFT;
+    expect(0, WHY_RUNS);
+}
+
 Test(verdict, nobody_is_to_blame_but_others)
 {
     ask.size = 1;
