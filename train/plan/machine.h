@@ -38,6 +38,8 @@ struct plan_machine {
     double inside, between; /* bytes/s that a rank sends within its node, and to
                                others */
     double latency;         /* seconds of a step of a collective */
+    double jitter; /* each doubling of the ranks makes the slowest of them, for
+                      whom all wait, slower by this share */
     double disk;            /* bytes/s of a rank, each way */
     bool shares_cores; /* collectives, copies and updates on the host take their
                           time from what computes: the CPU device */

@@ -16,6 +16,7 @@
 #include "train/plan/cost.h"
 #include "train/plan/fit.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,11 +50,15 @@ struct schedule {
     struct unit_event *events;
     int event_count, micros; /* micro-batches that are laid out */
     int next_spread;         /* unit whose gather begins next */
-    double *end;             /* by move: when it was done */
+    int next_gather;         /* move, at stage 3, likewise */
+    double *arrives;         /* by move: what it gathers is there */
+    double *end;             /* by move: when the thread that trains made it: it
+                                has a unit, or is done with it */
     double free_at[PLAN_RESOURCES], busy[PLAN_RESOURCES];
     double parts[PLAN_PARTS];
     double now;        /* the thread that trains has come so far */
     double begin;      /* of the step */
+    double slowest;    /* rank: its time to compute, of the mean */
     double grads_done; /* the last gradient is where it is updated */
 };
 
@@ -77,7 +82,7 @@ static double use(
 
 static void compute(struct schedule *s, double ready, double seconds)
 {
-    s->now = use(s, PLAN_COMPUTE, latest(ready, s->now), seconds);
+    s->now = use(s, PLAN_COMPUTE, latest(ready, s->now), seconds * s->slowest);
 }
 
 /* A collective over so many bytes. The cores' are made by the thread that
@@ -110,6 +115,26 @@ static double fetch(struct schedule *s, int unit, double begin)
     if (zero->params_on_host)
         ready = use(s, PLAN_UP, ready, shard / s->machine->link);
     return collect(s, ready, cost->gather);
+}
+
+/* Stage 3: gathers up to that of move `end` which may begin once move i is
+ * made; that of a move that waits for nobody is asked for by itself. */
+static void gathers_begin(struct schedule *s, int i, int end, double now)
+{
+    const struct zero_plan *zero = &s->plan->zero;
+    for (; zero->params_cut && s->next_gather < end; s->next_gather++) {
+        const struct zero_move *move = &zero->train_moves[s->next_gather];
+        if (!move->gather)
+            continue;
+        if (move->start > i)
+            return;
+        s->arrives[s->next_gather] = fetch(s, move->unit, now);
+    }
+}
+
+static int moves_of(const struct schedule *s)
+{
+    return s->micros * s->event_count;
 }
 
 static void spread_begin(struct schedule *s, int unit)
@@ -154,7 +179,6 @@ static double wait_updated(struct schedule *s, int unit)
 
 static void acquire(struct schedule *s, int i, bool is_backward)
 {
-    const struct zero_plan *zero = &s->plan->zero;
     struct unit_event event = s->events[i % s->event_count];
     const struct unit_cost *cost = &s->units[event.unit].cost;
     bool recomputes =
@@ -162,19 +186,16 @@ static void acquire(struct schedule *s, int i, bool is_backward)
                     s->plan->shape.checkpointing, s->plan->config.layers) > 0;
     bool is_head = event.unit == head_of(s);
     double ready = wait_updated(s, event.unit);
-    if (zero->params_cut && zero->train_moves[i].gather) {
-        int start = zero->train_moves[i].start;
-        double begin = start == i  ? s->now
-                       : start < 0 ? s->begin
-                                   : s->end[start];
-        ready = latest(ready, fetch(s, event.unit, begin));
-    }
+    gathers_begin(s, i, i + 1, s->now);
+    ready = latest(ready, s->arrives[i]);
     if (is_backward && cost->residual > 0)
         ready =
                 latest(ready, use(s, PLAN_UP, i > 1 ? s->end[i - 2] : 0,
                                   cost->residual / s->machine->link));
-    compute(s, ready,
-            is_head || !is_backward || recomputes ? cost->forward : 0);
+    s->now = latest(s->now, ready);
+    s->end[i] = s->now;
+    gathers_begin(s, i, moves_of(s), s->now);
+    compute(s, 0, is_head || !is_backward || recomputes ? cost->forward : 0);
     if (!is_backward && cost->residual > 0)
         use(s, PLAN_DOWN, s->now, cost->residual / s->machine->link);
 }
@@ -251,7 +272,10 @@ static void lay_micro(struct schedule *s, int micro, bool is_last)
             give_gradient(s, event.unit, is_last);
             is_backward = true;
         }
-        s->end[i] = s->now;
+        if (!event.acquire) {
+            s->end[i] = s->now;
+            gathers_begin(s, i, moves_of(s), s->now);
+        }
         s->parts[was_backward ? PLAN_BACKWARD : PLAN_FORWARD] += s->now - began;
     }
     double began = s->now;
@@ -273,8 +297,10 @@ static void repeat(
     }
     for (int p = 0; p < PLAN_PARTS; p++)
         s->parts[p] += (s->parts[p] - before->parts[p]) * times;
-    for (int i = 0; i < s->micros * s->event_count; i++)
+    for (int i = 0; i < moves_of(s); i++) {
         s->end[i] += seconds;
+        s->arrives[i] += seconds;
+    }
     s->now += seconds;
     s->grads_done += seconds;
 }
@@ -340,6 +366,10 @@ static void lay_step(struct schedule *s)
     memset(s->busy, 0, sizeof s->busy);
     memset(s->parts, 0, sizeof s->parts);
     s->begin = s->now;
+    s->next_gather = 0;
+    memset(s->arrives, 0, (size_t)moves_of(s) * sizeof *s->arrives);
+    gathers_begin(s, -1, moves_of(s), s->now);
+    s->parts[PLAN_FORWARD] += s->now - s->begin;
     lay_micros(s);
     lay_update(s);
 }
@@ -371,12 +401,14 @@ enum zd_status plan_predict(
             plan->accumulation < MICROS_MAX ? plan->accumulation : MICROS_MAX;
     s.event_count = model_unit_events(
             &plan->config, &plan->table, mode, MODEL_TRAIN, NULL, 0);
+    s.slowest = 1 + machine->jitter * log2(plan->world);
     size_t moves = (size_t)s.event_count * (size_t)s.micros;
     s.units = calloc((size_t)units, sizeof *s.units);
     s.events = calloc((size_t)s.event_count + 1, sizeof *s.events);
     s.end = calloc(moves + 1, sizeof *s.end);
+    s.arrives = calloc(moves + 1, sizeof *s.arrives);
     enum zd_status status = ZD_OK;
-    if (s.units && s.events && s.end) {
+    if (s.units && s.events && s.end && s.arrives) {
         model_unit_events(
                 &plan->config, &plan->table, mode, MODEL_TRAIN, s.events,
                 s.event_count);
@@ -393,5 +425,6 @@ enum zd_status plan_predict(
     free(s.units);
     free(s.events);
     free(s.end);
+    free(s.arrives);
     return status;
 }

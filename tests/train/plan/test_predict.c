@@ -94,6 +94,37 @@ Test(predict, the_gathers_of_stages_1_and_2_go_on_beside_the_next_forward)
     }
 }
 
+/* The first gather, and the last reductions, have nothing beside them. */
+Test(predict, the_gathers_and_reductions_of_stage_3_go_on_beside_both_passes)
+{
+    struct asked asked = {.world = 8, .stage = 3};
+    struct plan_machine machine = with_wire(&asked, 0.6);
+    struct plan_prediction hidden = predict(&asked, &machine);
+    double wire = hidden.busy[PLAN_WIRE], compute = hidden.busy[PLAN_COMPUTE];
+    cr_expect_lt(
+            hidden.step_seconds, compute + 0.3 * wire,
+            "%.3g s, compute %.3g, wire %.3g", hidden.step_seconds, compute,
+            wire);
+    asked.waits = true;
+    struct plan_prediction waited = predict(&asked, &machine);
+    cr_expect_gt(waited.step_seconds, compute + 0.9 * wire);
+}
+
+Test(predict, all_wait_for_the_slowest_of_many_ranks)
+{
+    struct asked few = {.world = 8, .stage = 3},
+                 many = {.world = 128, .stage = 3};
+    struct plan_machine machine = *plan_machine_find("h100");
+    double even[2], uneven[2];
+    for (int i = 0; i < 2; i++) {
+        machine.jitter = 0.01 * i;
+        (i ? uneven : even)[0] = predict(&few, &machine).busy[PLAN_COMPUTE];
+        (i ? uneven : even)[1] = predict(&many, &machine).busy[PLAN_COMPUTE];
+    }
+    cr_expect_float_eq(uneven[0] / even[0], 1.03, 1e-6);
+    cr_expect_float_eq(uneven[1] / even[1], 1.07, 1e-6);
+}
+
 Test(predict, a_wire_that_is_too_slow_to_hide_binds)
 {
     struct asked asked = {.world = 8, .stage = 2};
@@ -107,6 +138,7 @@ Test(predict, a_base_in_codes_is_decoded_for_each_product_and_gathers_less)
 {
     struct asked asked = {.world = 8, .stage = 3, .adapts = true};
     struct plan_machine machine = *plan_machine_find("h100");
+    machine.jitter = 0;
     struct plan_prediction plain = predict(&asked, &machine);
     asked.base = LORA_BASE_NF4;
     struct plan_prediction codes = predict(&asked, &machine);
