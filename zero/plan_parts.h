@@ -69,6 +69,12 @@ size_t state_record_bytes(const struct optim_layout *layout, size_t count);
  * updated, one goes down. */
 enum { PAGED_BUFFERS = 3 };
 
+/* Of the ranks that hold states (*ranks_out: one, where each holds all) those
+ * that differ in what they take from the rank before; the caller frees
+ * *apart_out (plan_ranks.c). */
+enum zd_status plan_ranks_apart(
+        const struct zero_plan *plan, bool **apart_out, int *ranks_out);
+
 /* plan->block_count and the tensors' first blocks. */
 void plan_blocks(struct zero_plan *plan);
 /* Bytes that a rank sends to add up block sums in a step. */

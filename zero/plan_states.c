@@ -218,19 +218,25 @@ static struct state_walk walk_rank(
 }
 
 /* Of each part what the rank has that needs most of it. */
-static struct state_walk largest(
-        const struct zero_plan *plan, const bool *alike)
+static enum zd_status largest(
+        const struct zero_plan *plan, const bool *alike, struct state_walk *out)
 {
-    int ranks = plan->states_cut ? plan->request.world : 1;
     struct state_walk most = {.plan = plan};
+    bool *apart;
+    int ranks;
+    ZD_TRY(plan_ranks_apart(plan, &apart, &ranks));
     for (int rank = 0; rank < ranks; rank++) {
+        if (!apart[rank])
+            continue;
         struct state_walk walk = walk_rank(plan, alike, rank);
         for (int i = 0; i < OPTIM_ARRAYS; i++)
             most.bytes[i] = max_size(most.bytes[i], walk.bytes[i]);
         most.spilled = max_size(most.spilled, walk.spilled);
         most.largest_chunk = max_size(most.largest_chunk, walk.largest_chunk);
     }
-    return most;
+    free(apart);
+    *out = most;
+    return ZD_OK;
 }
 
 /* Padded elements of the trainable segments with masters here. */
@@ -248,8 +254,10 @@ static enum zd_status add_states(
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory planning states");
     for (int s = 0; s < plan->segment_count && !plan->request.spill_bytes; s++)
         alike[s] = is_alike(plan, s);
-    struct state_walk most = largest(plan, alike);
+    struct state_walk most;
+    enum zd_status status = largest(plan, alike, &most);
     free(alike);
+    ZD_TRY(status);
     if (plan_has_master(plan))
         ZD_TRY(plan_span(
                 arena, plan_master_name(plan), ARENA_DEVICE, SPAN_OPTIMIZER,

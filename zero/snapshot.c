@@ -110,20 +110,33 @@ static size_t block_bytes(const struct zero_plan *plan, bool moments)
                    : 0;
 }
 
+static enum zd_status measure_rank_kept(
+        const struct zero_plan *plan, int rank, size_t *most)
+{
+    struct offload_request request;
+    size_t bytes = 0;
+    ZD_TRY(plan_request_of(plan, rank, &request));
+    enum zd_status status = offload_keep_bytes(&request, &bytes);
+    plan_request_free(&request);
+    ZD_TRY(status);
+    *most = bytes > *most ? bytes : *most;
+    return ZD_OK;
+}
+
 static enum zd_status measure_kept(const struct zero_plan *plan, size_t *out)
 {
-    int ranks = plan->states_cut ? plan->request.world : 1;
+    enum zd_status status = ZD_OK;
+    bool *apart;
+    int ranks;
     *out = 0;
-    for (int rank = 0; plan->states_on_host && rank < ranks; rank++) {
-        struct offload_request request;
-        size_t bytes = 0;
-        ZD_TRY(plan_request_of(plan, rank, &request));
-        enum zd_status status = offload_keep_bytes(&request, &bytes);
-        plan_request_free(&request);
-        ZD_TRY(status);
-        *out = bytes > *out ? bytes : *out;
-    }
-    return ZD_OK;
+    if (!plan->states_on_host)
+        return ZD_OK;
+    ZD_TRY(plan_ranks_apart(plan, &apart, &ranks));
+    for (int rank = 0; status == ZD_OK && rank < ranks; rank++)
+        if (apart[rank])
+            status = measure_rank_kept(plan, rank, out);
+    free(apart);
+    return status;
 }
 
 enum zd_status zero_snapshot_measure(

@@ -3,6 +3,7 @@
 #include "zero/plan_parts.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 
 TestSuite(zero_plan_offload, .init = plan_setup, .fini = plan_teardown);
 
@@ -169,4 +170,51 @@ Test(zero_plan_offload, offload_that_does_not_go_together_is_refused)
     r = offloaded(0, 2, 4);
     r.accumulate_on_host = true;
     refuses(&r, "E0662");
+}
+
+/* Everything that offload_measure and offload_keep_bytes count of a rank. */
+static void measure_rank(
+        const struct zero_plan *plan, int rank, size_t bytes[OFFLOAD_PARTS + 1])
+{
+    struct offload_request asked;
+    cr_assert_eq(plan_request_of(plan, rank, &asked), ZD_OK);
+    cr_assert_eq(offload_measure(&asked, bytes), ZD_OK);
+    bytes[OFFLOAD_PARTS] = 0;
+    cr_assert_eq(offload_keep_bytes(&asked, &bytes[OFFLOAD_PARTS]), ZD_OK);
+    plan_request_free(&asked);
+}
+
+Test(zero_plan_offload,
+     ranks_that_are_passed_over_take_what_the_one_before_takes)
+{
+    static const enum optim_name names[] = {OPTIM_ADAMW, OPTIM_ADAM_MINI};
+    int passed = 0;
+    for (int world = 1; world <= 64; world++)
+        for (int k = 0; k < 2; k++) {
+            struct zero_request r = offloaded(1 + world % 3, world, 1);
+            r.optim.name = names[k];
+            r.optim.state_type =
+                    world % 2 ? OPTIM_STATE_8BIT : OPTIM_STATE_FP32;
+            r.options.param_persistence_threshold = world % 5 ? 0 : 300;
+            r.offload.chunk_bytes = 4096;
+            struct zero_plan plan = build(&r);
+            size_t bytes[2][OFFLOAD_PARTS + 1];
+            bool *apart;
+            int ranks;
+            cr_assert_eq(plan_ranks_apart(&plan, &apart, &ranks), ZD_OK);
+            cr_assert_eq(ranks, world);
+            cr_assert(apart[0]);
+            for (int rank = 0; rank < ranks; rank++) {
+                measure_rank(&plan, rank, bytes[rank % 2]);
+                if (apart[rank])
+                    continue;
+                passed++;
+                cr_expect_arr_eq(
+                        bytes[0], bytes[1], sizeof bytes[0],
+                        "rank %d of %d, optimizer %d", rank, world, k);
+            }
+            free(apart);
+            zero_plan_fini(&plan);
+        }
+    cr_expect_gt(passed, 100);
 }

@@ -1,0 +1,51 @@
+/* plan_ranks.c - the ranks that a plan must look at to know what any takes.
+ *
+ *   tensors |  0      |       1              |   2     |
+ *   ranks   |0   |1   |2   |3   |4   |5   |6   |7   |8   |
+ *
+ * Rank 4 has as much of the same tensor as rank 3, so it takes what that takes:
+ * what is counted of a run does not ask where in its tensor it begins. Those
+ * that hold an end of a tensor are looked at, and the next behind each. */
+#include "zero/plan_parts.h"
+
+#include <stdlib.h>
+
+static void mark(bool *apart, size_t rank, int world)
+{
+    apart[rank] = true;
+    if (rank + 1 < (size_t)world)
+        apart[rank + 1] = true;
+}
+
+static void mark_tensors(const struct zero_plan *plan, bool *apart)
+{
+    const struct param_table *table = plan->request.table;
+    int world = plan->request.world;
+    for (int id = 0; id < table->count; id++) {
+        const struct zero_place *place = &plan->places[id];
+        size_t shard = plan->segments[place->segment].shard_count;
+        size_t count = table->params[id].count;
+        if (!plan->segments[place->segment].trainable || !count)
+            continue;
+        mark(apart, place->offset / shard, world);
+        mark(apart, (place->offset + count - 1) / shard, world);
+    }
+}
+
+enum zd_status plan_ranks_apart(
+        const struct zero_plan *plan, bool **apart_out, int *ranks_out)
+{
+    int ranks = plan->states_cut ? plan->request.world : 1;
+    bool *apart = calloc((size_t)ranks, sizeof *apart);
+    if (!apart)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory planning ranks");
+    if (plan->states_cut && !plan->block_count)
+        mark_tensors(plan, apart);
+    else /* a run has the blocks that it meets */
+        for (int rank = 0; rank < ranks; rank++)
+            apart[rank] = true;
+    apart[0] = true;
+    *apart_out = apart;
+    *ranks_out = ranks;
+    return ZD_OK;
+}
