@@ -24,9 +24,8 @@ static json_t *spans_json(
     return spans;
 }
 
-/* Every rank holds the same bytes: shards are padded to equal length. */
-static json_t *rank_json(
-        const struct arena_plan *plan, const struct arena *taken, int rank)
+static json_t *arenas_json(
+        const struct arena_plan *plan, const struct arena *taken)
 {
     json_t *arenas = json_array();
     for (int k = 0; k < ARENA_MEMORIES; k++) {
@@ -41,7 +40,21 @@ static json_t *rank_json(
                 arena, "spans", spans_json(plan, (enum arena_memory)k));
         json_array_append_new(arenas, arena);
     }
-    return json_pack("{s:i, s:o}", "rank", rank, "arenas", arenas);
+    return arenas;
+}
+
+/* Every rank holds the same bytes: shards are padded to equal length. So all
+ * have one object. */
+static json_t *ranks_json(
+        const struct job_plan *plan, const struct arena *taken)
+{
+    json_t *ranks = json_array();
+    json_t *arenas = arenas_json(&plan->arena, taken);
+    for (int rank = 0; rank < plan->world; rank++)
+        json_array_append_new(
+                ranks, json_pack("{s:i, s:O}", "rank", rank, "arenas", arenas));
+    json_decref(arenas);
+    return ranks;
 }
 
 static json_t *layout_json(const struct job_plan *plan)
@@ -116,15 +129,12 @@ static json_t *limits_json(const struct job_plan *plan)
 
 json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
 {
-    json_t *ranks = json_array();
     const struct comm_counters *wire = &plan->zero.wire;
-    for (int rank = 0; rank < plan->world; rank++)
-        json_array_append_new(ranks, rank_json(&plan->arena, taken, rank));
     struct plan_moves moves = plan_moves_of(plan);
     json_t *json = json_pack(
             "{s:i, s:i, s:o, s:o, s:s, s:{s:I, s:I, s:I}}", "world",
             plan->world, "stage", plan->zero.request.options.stage, "layout",
-            layout_json(plan), "ranks", ranks, "reduce_dtype",
+            layout_json(plan), "ranks", ranks_json(plan, taken), "reduce_dtype",
             dtype_name(plan->zero.grad_dtype), "wire_bytes_per_step",
             "reduce_scatter", (json_int_t)wire->reduce_scatter, "all_gather",
             (json_int_t)wire->all_gather, "all_reduce",
