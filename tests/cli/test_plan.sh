@@ -126,8 +126,32 @@ ok '  on one rank it runs' eval 'call 0 plan --job job.toml --world 1 --device-m
     call 0 --job one.toml --set device.memory_limit=8MiB --set device.host_memory_limit=64MiB && has step run/metrics.jsonl'
 ok '  elsewhere: by its whole path' eval 'mkdir -p away && call 0 "${fitted[@]}" --fit --write away/fit.toml && call 0 plan away/fit.toml --world 2'
 ok 'the job itself is not written over' call 64 "${fitted[@]}" --fit --write job.toml
-ok 'nothing fits: the smallest machine is named' eval 'call 69 plan --job job.toml --world 1 --fit --device-memory 100KB --host-memory 1MB &&
-    has "E0607" err && has "smallest machine that would do has, for each rank, [0-9.]+ GiB of device memory" err'
+# Machines that are named where nothing fits, one a line: DEVICE HOST ARGUMENTS
+machines() { sed -n 's/.*smallest machine that would do has, for each rank, //p' err | sed 's/; or /\n/g' |
+    sed -E 's/^([0-9.]+) (.iB) of device memory and ([0-9.]+) (.iB) of host memory, with (the job as it is)?/\1\2 \3\4 /'; }
+does() { # DEVICE HOST SETTING...: the job is accepted there
+    local device=$1 host=$2
+    shift 2
+    call 0 plan --job job.toml --world "$world" --device-memory "$device" --host-memory "$host" "$@"
+}
+named() { # COUNT WORLD DEVICE HOST: nothing fits there; so many machines are named, and each does
+    local count=$1 line
+    world=$2
+    call 69 plan --job job.toml --world "$world" --fit --device-memory "$3" --host-memory "$4" && has E0607 err || return 1
+    machines >lines
+    [ "$(wc -l <lines)" = "$count" ] || return 1
+    # shellcheck disable=SC2086
+    while read -r line; do does $line || return 1; done <lines
+}
+ok 'nothing fits, of the device: the smallest machine is named, and it does' named 1 1 100KB 1GB
+ok '  of the host' named 1 1 1GB 1KB
+ok '  of both' eval 'named 1 1 100KB 1KB'
+ok '  of either: two' eval 'named 2 1 2700KB 100KB'
+ok '  on two ranks' eval 'named 1 2 100KB 1GB'
+call 69 plan --job job.toml --world 1 --fit --device-memory 100KB --host-memory 1GB && machines >lines && read -r least rest <lines
+ok '  --fit finds it there' call 0 plan --job job.toml --world 1 --device-memory "$least" --host-memory 1GB --fit
+less=$(echo "${least%MiB}" | awk '{printf "%.2fMiB", $1 - 0.02}')
+ok '  and nothing where there is less' call 69 plan --job job.toml --world 1 --device-memory "$less" --host-memory 1GB --fit
 
 # --- the time that is predicted ---
 number() { sed -n "s/.*\"$1\": \([0-9.e-]*\),*$/\1/p" out | head -n 1; }

@@ -202,13 +202,24 @@ def check_refused(runner, where, world, limits, limit, err):
         raise Fault('a forced run does not say by how much it is over')
 
 
+def check_machines(runner, where, world, err):
+    """Nothing fits: each machine that is named would do."""
+    machines = re.findall(r'([0-9.]+ .iB) of device memory and ([0-9.]+ .iB) of host memory, with (.*?)(?=; or |$)', err, re.M)
+    if 'the smallest machine that would do' not in err or not machines:
+        raise Fault(f'nothing fits, and no machine is named\n{err}')
+    for device, host, words in machines:
+        code, _, why = runner.plan(where, world, '--device-memory', device.replace(' ', ''), '--host-memory', host.replace(' ', ''),
+                                   *words_of(sets_of(words)))
+        if code != 0:
+            raise Fault(f'a machine that is named would not do ({code}): {device} {host} {words}\n{why}')
+
+
 def check_fits(runner, rng, where, world, limits, limit):
     allow = rng.choice(['', 'optim', 'optim,dtype', 'lora', 'optim,lora', 'optim,lora,quantize'])
     words = [*words_of(limits), '--fit'] + (['--allow', allow] if allow else [])
     code, found, err = runner.plan(where, world, *words)
     if code == 69:
-        if 'the smallest machine that would do' not in err:
-            raise Fault(f'nothing fits, and no machine is named\n{err}')
+        check_machines(runner, where, world, err)
         return 'none'
     if code != 0:
         raise Fault(f'plan --fit ends with {code}\n{err}')

@@ -34,6 +34,16 @@ struct plan_found {
 enum zd_status plan_search_fits(
         const struct plan_search *search, struct plan_found **found_out,
         int *count_out);
+/* The smallest machine that would do, whatever the limits: of candidates within
+ * the host's limit that with the least of the device, of those within the
+ * device's that with the least of the host, and of all that with the least of
+ * the device (of both, where one limit holds for both). choice.B 0: there is
+ * none. Nothing is predicted. */
+struct plan_smallest {
+    struct plan_found device, host, any;
+};
+enum zd_status plan_search_smallest(
+        const struct plan_search *search, struct plan_smallest *out);
 /* What the job needs to become one that was found. */
 int plan_found_settings(
         const struct plan_search *search, const struct plan_found *found,

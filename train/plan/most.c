@@ -1,0 +1,167 @@
+/* most.c - the most of one thing that fits: --max and --min. */
+#include "train/plan/models.h"
+#include "train/plan/search_parts.h"
+
+/* Whether the job fits, or with `any` one of its candidates, its batch and the
+ * samples of its step as they are. */
+static enum zd_status is_fit(
+        const struct plan_search *search, bool any, bool *out)
+{
+    struct plan_searching state;
+    *out = false;
+    ZD_TRY(plan_search_begin(search, &state));
+    state.keeps_batch = true;
+    enum zd_status status;
+    if (any) {
+        status = plan_search_all(&state, true);
+        *out = state.count > 0;
+    } else {
+        status = plan_try_modes(
+                search->job, state.plan.per_device, state.plan.accumulation,
+                &state.limits, &state.plan, out);
+        if (*out && search->disk)
+            *out = state.plan.arena.bytes[ARENA_DISK] <= search->disk;
+    }
+    plan_search_end(&state);
+    return status;
+}
+
+/* The job with so much of it. */
+static struct train_job job_with(
+        const struct plan_search *search, enum plan_most what, int value,
+        int accumulation)
+{
+    struct train_job job = *search->job;
+    if (what == PLAN_MOST_SEQ) {
+        job.data.cutoff_len = value;
+    } else {
+        job.train.per_device_train_batch_size = value;
+        job.train.gradient_accumulation_steps = accumulation;
+        job.train.global_batch_size = 0;
+    }
+    return job;
+}
+
+static enum zd_status fits_value(
+        const struct plan_search *search, enum plan_most what, bool any,
+        int value, int accumulation, bool *out)
+{
+    const struct train_job job = job_with(search, what, value, accumulation);
+    struct plan_search changed = *search;
+    changed.job = &job;
+    return is_fit(&changed, any, out);
+}
+
+static enum zd_status fail_least(const char *what)
+{
+    return ZD_FAIL(
+            ZD_ERR_UNFIT, "E0607", "the job does not fit, not even with %s",
+            what);
+}
+
+/* Doubled until it is too much, then by halves. */
+static enum zd_status count_up(
+        const struct plan_search *search, enum plan_most what, bool any,
+        int most, int accumulation, int *out)
+{
+    int low = 0, high = 1;
+    while (low < most) {
+        bool ok;
+        ZD_TRY(fits_value(search, what, any, high, accumulation, &ok));
+        if (!ok)
+            break;
+        low = high;
+        high = high > most / 2 ? most : 2 * high;
+    }
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        bool ok;
+        ZD_TRY(fits_value(search, what, any, middle, accumulation, &ok));
+        *(ok ? &low : &high) = middle;
+    }
+    *out = low;
+    return ZD_OK;
+}
+
+/* The largest of the known models; the job's own is not looked at. */
+static enum zd_status largest_model(
+        const struct plan_search *search, bool any, struct plan_most_found *out)
+{
+    const struct plan_model *model;
+    for (int i = 0; (model = plan_model_at(i)); i++) {
+        struct train_job job = *search->job;
+        struct plan_search changed = *search;
+        bool ok = false;
+        changed.job = &job;
+        job.model.path = NULL;
+        job.model.config = plan_model_config(model);
+        if (is_fit(&changed, any, &ok) != ZD_OK)
+            zd_error_clear(); /* its positions are too few, say */
+        json_decref(job.model.config);
+        if (!ok)
+            continue;
+        *out = (struct plan_most_found){
+                .value = model->parameters, .name = model->name};
+        return ZD_OK;
+    }
+    return fail_least("the smallest of the known models");
+}
+
+enum zd_status plan_search_most(
+        const struct plan_search *search, enum plan_most what, bool fits,
+        struct plan_most_found *out)
+{
+    enum { BATCH_MOST = 1 << 20 };
+    struct plan_searching state;
+    int value;
+    if (what == PLAN_MOST_MODEL)
+        return largest_model(search, fits, out);
+    ZD_TRY(plan_search_begin(search, &state));
+    int accumulation = state.plan.accumulation;
+    int most = what == PLAN_MOST_SEQ ? state.plan.config.max_positions
+                                     : BATCH_MOST / accumulation;
+    plan_search_end(&state);
+    ZD_TRY(count_up(search, what, fits, most, accumulation, &value));
+    if (!value)
+        return fail_least(
+                what == PLAN_MOST_SEQ ? "data.cutoff_len = 1"
+                                      : "train.per_device_train_batch_size "
+                                        "= 1");
+    *out = (struct plan_most_found){.value = value};
+    return ZD_OK;
+}
+
+/* A batch that so many ranks cannot share, and a unit that they cannot cut, is
+ * no fit. */
+static bool fits_world(const struct plan_search *search, bool any, int world)
+{
+    struct plan_search changed = *search;
+    bool ok = false;
+    changed.world = world;
+    if (search->local_size > world)
+        changed.local_size = world;
+    if (is_fit(&changed, any, &ok) != ZD_OK)
+        zd_error_clear();
+    return ok;
+}
+
+enum zd_status plan_search_world(
+        const struct plan_search *search, bool fits, int *world_out)
+{
+    enum { WORLD_MOST = 8192 };
+    int node = search->local_size > 0 ? search->local_size : 8;
+    int least = 0, world = 1;
+    while (world <= WORLD_MOST && !fits_world(search, fits, world)) {
+        least = world;
+        world = world >= node ? 2 * world : 2 * world < node ? 2 * world : node;
+    }
+    if (world > WORLD_MOST)
+        return fail_least("8192 ranks");
+    int grain = world > node ? node : 1;
+    while (world - least > grain) {
+        int middle = least + (world - least) / grain / 2 * grain;
+        *(fits_world(search, fits, middle) ? &world : &least) = middle;
+    }
+    *world_out = world;
+    return ZD_OK;
+}

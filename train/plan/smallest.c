@@ -1,0 +1,165 @@
+/* smallest.c - nothing fits: the smallest machine that would do.
+ *
+ * A candidate takes the least of the device with the smallest micro-batch, or
+ * with the whole step as one, which keeps gradients in another type; with all
+ * that may wait on the host there (a limit of nothing asks for that), and the
+ * least of the host without it. A machine has two memories: what it would need
+ * of each is told with the other as it is; where no host memory would do, the
+ * least of the device. */
+#include "train/plan/search_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+static uint64_t total_of(const struct plan_found *found)
+{
+    return found->device + found->host;
+}
+
+static void note(
+        struct plan_found *least, const struct plan_found *found,
+        uint64_t bytes, uint64_t than)
+{
+    if (!least->choice.B || bytes < than ||
+        (bytes == than && total_of(found) < total_of(least)))
+        *least = *found;
+}
+
+static void note_all(
+        struct plan_searching *state, const struct plan_found *found)
+{
+    struct plan_smallest *out = state->smallest;
+    const struct plan_limits *limits = &state->limits;
+    if (limits->total != UINT64_MAX)
+        note(&out->any, found, total_of(found), total_of(&out->any));
+    else
+        note(&out->any, found, found->device, out->any.device);
+    if (found->host <= limits->host)
+        note(&out->device, found, found->device, out->device.device);
+    if (found->device <= limits->device)
+        note(&out->host, found, found->host, out->host.host);
+}
+
+/* With micro-batches of B. */
+static void try_size(
+        struct plan_searching *state, const struct train_job *job,
+        const struct plan_candidate *candidate, struct job_choice *choice,
+        int B)
+{
+    uint64_t disk = state->search->disk;
+    for (int tight = 0; tight < 2; tight++) {
+        const struct plan_limits limits = {
+                .device = tight ? 0 : UINT64_MAX,
+                .host = UINT64_MAX,
+                .total = UINT64_MAX,
+                .on_gpu = state->limits.on_gpu,
+                .local_size = state->limits.local_size};
+        const struct job_plan *plan = &state->plan;
+        bool fits;
+        choice->B = B;
+        choice->A = state->samples / B;
+        if (plan_try_choice(job, choice, &limits, &state->plan, &fits) !=
+            ZD_OK) {
+            zd_error_clear(); /* there is no such plan */
+            continue;
+        }
+        struct plan_found found = {
+                .candidate = *candidate,
+                .choice = *choice,
+                .device = plan_device_bytes(plan),
+                .host = plan_host_bytes(plan),
+                .pinned = plan->arena.bytes[ARENA_PINNED],
+                .disk = plan->arena.bytes[ARENA_DISK],
+                .cost = candidate_cost(candidate)};
+        found.candidate.option[CHOOSE_BATCH] = B != state->given;
+        if (!disk || found.disk <= disk)
+            note_all(state, &found);
+    }
+}
+
+static enum zd_status try_smallest(
+        struct plan_searching *state, const struct train_job *job,
+        const struct plan_candidate *candidate, struct job_choice *choice)
+{
+    try_size(state, job, candidate, choice, 1);
+    if (state->samples > 1)
+        try_size(state, job, candidate, choice, state->samples);
+    return ZD_OK;
+}
+
+enum zd_status plan_search_smallest(
+        const struct plan_search *search, struct plan_smallest *out)
+{
+    struct plan_searching state;
+    *out = (struct plan_smallest){0};
+    ZD_TRY(plan_search_begin(search, &state));
+    state.smallest = out;
+    state.try_other = try_smallest;
+    enum zd_status status = plan_search_all(&state, false);
+    plan_search_end(&state);
+    return status;
+}
+
+/* --- as it is told -------------------------------------------------------- */
+
+/* Rounded up: a machine of what is told does. */
+static void human(char out[32], uint64_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB"};
+    double value = (double)bytes / 1024;
+    int unit = 0;
+    while (value >= 1024 && unit < 2) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(out, 32, "%.2f %s", ceil(value * 100) / 100, units[unit]);
+}
+
+static void add_machine(
+        const struct plan_search *search, const struct plan_found *found,
+        struct text_buffer *text)
+{
+    struct plan_setting settings[PLAN_SETTINGS_MAX];
+    char device[32], host[32];
+    int count = plan_found_settings(search, found, settings);
+    human(device, found->device);
+    human(host, found->host);
+    text_buffer_add(
+            text, "%s%s of device memory and %s of host memory, with",
+            text->used ? "; or " : "", device, host);
+    if (count)
+        settings_print(settings, count, text);
+    else
+        text_buffer_add(text, " the job as it is");
+}
+
+enum zd_status plan_fail_smallest(struct plan_searching *state)
+{
+    struct plan_smallest smallest;
+    char has_device[32], has_host[32], words[900] = "";
+    struct text_buffer text = {.out = words, .bytes = sizeof words};
+    const struct plan_limits limits = state->limits;
+    ZD_TRY(plan_search_smallest(state->search, &smallest));
+    human(has_device, limits.device);
+    human(has_host, limits.host);
+    ZD_FAIL(ZD_ERR_UNFIT, "E0607",
+            "nothing that may be changed makes the job fit %s of device "
+            "memory and %s of host memory on each of %d rank%s",
+            limits.device == UINT64_MAX ? "any amount" : has_device,
+            limits.host == UINT64_MAX ? "any amount" : has_host,
+            state->search->world, state->search->world == 1 ? "" : "s");
+    bool is_two = limits.total == UINT64_MAX;
+    if (is_two && smallest.device.choice.B)
+        add_machine(state->search, &smallest.device, &text);
+    if (is_two && smallest.host.choice.B)
+        add_machine(state->search, &smallest.host, &text);
+    else if (smallest.any.choice.B && smallest.any.host > limits.host)
+        add_machine(state->search, &smallest.any, &text);
+    else if (smallest.any.choice.B && !text.used)
+        add_machine(state->search, &smallest.any, &text);
+    if (text.used)
+        zd_fail_help(
+                "the smallest machine that would do has, for each rank, %s",
+                words);
+    return ZD_ERR_UNFIT;
+}
