@@ -1,13 +1,11 @@
 #include "daemon/reference/job_page.h"
 
-#include "base/file/fs.h"
 #include "base/text_stream.h"
 #include "daemon/reference/key_text.h"
+#include "daemon/reference/page_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { PAGE_MAX = 1 << 20 };
 
 /* Text of a page: what it names below docs/ is its neighbour, and a bar inside
  * a table would end the cell. */
@@ -109,45 +107,10 @@ static void put_missing(FILE *stream)
     fputs(section ? " |\n\n" : "\n", stream);
 }
 
-/* --- the page --- */
-
-static enum zd_status put_page(FILE *stream, const char *path, const char *text)
-{
-    static const struct {
-        const char *begin, *end;
-        void (*put)(FILE *stream);
-    } parts[] = {
-            {"<!-- keys: ", "<!-- end of keys -->", put_keys},
-            {"<!-- missing: ", "<!-- end of missing -->", put_missing}};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        const char *begin = strstr(text, parts[i].begin);
-        const char *line_end = begin ? strchr(begin, '\n') : NULL;
-        const char *end = line_end ? strstr(line_end, parts[i].end) : NULL;
-        if (!end)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0102", "%s has no lines `%s..` and `%s`",
-                    path, parts[i].begin, parts[i].end);
-        fwrite(text, 1, (size_t)(line_end + 1 - text), stream);
-        parts[i].put(stream);
-        text = end;
-    }
-    fputs(text, stream);
-    return ZD_OK;
-}
-
 enum zd_status job_page_make(const char *path, char **text_out)
 {
-    char *text, *page = NULL;
-    size_t bytes = 0;
-    ZD_TRY(fs_read_file(path, PAGE_MAX, &text, &bytes));
-    FILE *stream = text_stream_open(&page, &bytes);
-    enum zd_status status = put_page(stream, path, text);
-    fclose(stream);
-    free(text);
-    if (status != ZD_OK) {
-        free(page);
-        return status;
-    }
-    *text_out = page;
-    return ZD_OK;
+    static const struct page_part parts[] = {
+            {"<!-- keys: ", "<!-- end of keys -->", put_keys},
+            {"<!-- missing: ", "<!-- end of missing -->", put_missing}};
+    return page_make(path, parts, sizeof parts / sizeof parts[0], text_out);
 }

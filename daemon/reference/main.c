@@ -1,6 +1,7 @@
 /* main.c - zerod-docs: the reference from the tables that the programs use.
  * Part of the build; not installed. */
 #include "base/file/fs.h"
+#include "daemon/reference/fit_page.h"
 #include "daemon/reference/job_page.h"
 #include "daemon/reference/programs.h"
 
@@ -11,16 +12,19 @@ static int fail_usage(void)
 {
     fputs("zerod-docs page FILE          the page with its tables as they are\n"
           "zerod-docs page FILE --write  the same, into that file\n"
+          "zerod-docs fits FILE [--write] likewise, docs/fit.md\n"
           "zerod-docs completions bash|zsh|fish zerod|zerodctl\n"
           "zerod-docs man zerod|zerodctl|job.toml\n",
           stderr);
     return zd_exit_code(ZD_ERR_USAGE);
 }
 
-static enum zd_status put_job_page(const char *path, bool writes)
+static enum zd_status put_page(
+        enum zd_status (*make)(const char *path, char **text_out),
+        const char *path, bool writes)
 {
     char *text;
-    ZD_TRY(job_page_make(path, &text));
+    ZD_TRY(make(path, &text));
     enum zd_status status = ZD_OK;
     if (writes)
         status = fs_write_file(path, text, strlen(text));
@@ -59,7 +63,9 @@ int main(int argc, char **argv)
     const struct cli_program *program = find_program(name);
     bool writes = argc == 4 && strcmp(argv[3], "--write") == 0;
     if (strcmp(what, "page") == 0 && (argc == 3 || writes))
-        status = put_job_page(argv[2], writes);
+        status = put_page(job_page_make, argv[2], writes);
+    else if (strcmp(what, "fits") == 0 && (argc == 3 || writes))
+        status = put_page(fit_page_make, argv[2], writes);
     else if (strcmp(what, "completions") == 0 && program)
         status = put_completions(program, argv[2]);
     else if (strcmp(what, "man") == 0 && program)

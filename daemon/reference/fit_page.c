@@ -1,0 +1,136 @@
+#include "daemon/reference/fit_page.h"
+
+#include "daemon/reference/page_parts.h"
+#include "train/plan/models.h"
+#include "train/plan/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 8, TOKENS = 2048 };
+
+/* Bytes of devices as they are sold. */
+static const struct {
+    const char *name;
+    double bytes;
+} sizes[] = {{"6 GiB", 6.0 * (1 << 30)},   {"8 GiB", 8.0 * (1 << 30)},
+             {"12 GiB", 12.0 * (1 << 30)}, {"16 GiB", 16.0 * (1 << 30)},
+             {"24 GiB", 24.0 * (1 << 30)}, {"32 GiB", 32.0 * (1 << 30)},
+             {"40 GiB", 40.0 * (1 << 30)}, {"48 GiB", 48.0 * (1 << 30)},
+             {"80 GiB", 80.0 * (1 << 30)}, {"141 GB", 141e9}};
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+enum kind { WHOLE, WHOLE_8BIT, LORA, QLORA, KINDS };
+
+/* On one GPU, with as much memory of the host as it likes. */
+static struct train_job job_of(json_t *config, int positions, enum kind kind)
+{
+    struct train_job job = train_job_default();
+    job.model.config = config;
+    job.model.attn = ATTENTION_OWN; /* whatever this was built with */
+    job.data.cutoff_len = positions < TOKENS ? positions : TOKENS;
+    job.device.backend = DEVICE_CUDA;
+    job.device.cpu_threads = 1;
+    job.device.host_memory_limit = (uint64_t)1 << 50;
+    job.train.per_device_train_batch_size = SAMPLES;
+    job.train.gradient_accumulation_steps = 1;
+    job.offload.nvme_path = "";
+    job.lora.enabled = kind == LORA || kind == QLORA;
+    if (kind == WHOLE_8BIT)
+        job.optim.state_type = OPTIM_STATE_8BIT;
+    if (kind == QLORA)
+        job.lora.quantize_base = LORA_BASE_NF4;
+    return job;
+}
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 30);
+}
+
+static void put_found(FILE *stream, const struct plan_found *found)
+{
+    static const char *const modes[] = {
+            [CHECKPOINTING_NONE] = "none",
+            [CHECKPOINTING_SELECTIVE] = "selective",
+            [CHECKPOINTING_SQRT] = "sqrt",
+            [CHECKPOINTING_FULL] = "full"};
+    const unsigned char *option = found->candidate.option;
+    fprintf(stream, "%.1f + %.1f %s %d", gib(found->device), gib(found->host),
+            modes[found->choice.checkpointing.mode], found->choice.B);
+    const char *const on_host[] = {
+            option[CHOOSE_PLACE] == PLACE_CPU     ? "o"
+            : option[CHOOSE_PLACE] == PLACE_PAGED ? "paged"
+                                                  : "",
+            option[CHOOSE_PARAMS] == PARAMS_CPU ? "p" : "",
+            option[CHOOSE_ACTIVATIONS] == ACTIVATIONS_CPU ? "a" : ""};
+    for (int i = 0; i < 3; i++)
+        if (on_host[i][0])
+            fprintf(stream, " %s", on_host[i]);
+}
+
+static void put_cell(FILE *stream, const struct plan_search *search)
+{
+    struct plan_found *found = NULL;
+    int count = 0;
+    fputs(" | ", stream);
+    if (plan_search_fits(search, &found, &count) == ZD_OK)
+        put_found(stream, &found[0]);
+    else
+        fputs("-", stream);
+    zd_error_clear();
+    free(found);
+}
+
+/* What it would need at least of the device. */
+static void put_least(FILE *stream, const struct plan_search *search)
+{
+    struct plan_smallest smallest;
+    fputs(" | ", stream);
+    if (plan_search_smallest(search, &smallest) == ZD_OK)
+        put_found(stream, &smallest.any);
+    zd_error_clear();
+}
+
+static void put_model(FILE *stream, const struct plan_model *model)
+{
+    json_t *config = plan_model_config(model);
+    fprintf(stream,
+            "\n## %s\n\n| device | whole | whole, 8 bits | LoRA | QLoRA "
+            "|\n|---|---|---|---|---|\n",
+            model->name);
+    for (int size = 0; size <= SIZES; size++) {
+        fprintf(stream, "| %s", size < SIZES ? sizes[size].name : "the least");
+        for (enum kind kind = WHOLE; kind < KINDS; kind++) {
+            struct train_job job = job_of(config, model->positions, kind);
+            const struct plan_search search = {
+                    .job = &job,
+                    .world = 1,
+                    .local_size = 1,
+                    .machine = plan_machine_find("h100")};
+            job.device.memory_limit =
+                    size < SIZES ? (uint64_t)sizes[size].bytes : 1;
+            if (size < SIZES)
+                put_cell(stream, &search);
+            else
+                put_least(stream, &search);
+        }
+        fputs(" |\n", stream);
+    }
+    json_decref(config);
+}
+
+static void put_fits(FILE *stream)
+{
+    const struct plan_model *model;
+    for (int i = 0; (model = plan_model_at(i)); i++)
+        put_model(stream, model);
+    fputc('\n', stream);
+}
+
+enum zd_status fit_page_make(const char *path, char **text_out)
+{
+    static const struct page_part fits = {
+            "<!-- fits: ", "<!-- end of fits -->", put_fits};
+    return page_make(path, &fits, 1, text_out);
+}
