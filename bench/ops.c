@@ -1,7 +1,11 @@
 /* ops.c - the time of every operation of a GPT-2 124M step that is no matrix
  * product, and of all of them in a step of B=4 sequences.
  *
- *   ops [threads [repeats]] */
+ *   ops [threads [repeats [type [operation]]]]     ops 2 20 bf16 gelu
+ *
+ * Roof: the bytes that the operation has to read and write, at the rate at
+ * which the same threads copy an array of N x 4C elements. Of attention it is
+ * GF/s: of the pairs that see each other, 4 D forward and 10 D backward. */
 #include "bench/timing.h"
 #include "kernels/kernels.h"
 
@@ -69,72 +73,108 @@ static void fini(struct arrays *a)
         free(all[i]);
 }
 
-static double show(const char *name, double seconds, double times)
+/* By pieces that stay in the first cache. */
+static void copy(void *out, const void *in, size_t bytes)
 {
-    printf("  %-20s %8.3f ms x %3.0f = %8.2f ms\n", name, seconds * 1e3, times,
-           seconds * times * 1e3);
-    return seconds * times;
+    enum { PIECE = 8192 };
+#pragma omp parallel for num_threads(kernels_threads())
+    for (size_t at = 0; at < bytes; at += PIECE)
+        memcpy((char *)out + at, (const char *)in + at, PIECE);
 }
 
-static void bench(enum dtype dtype, int T, int repeats)
+struct shown {
+    double copy_rate; /* GB/s, what is read and what is written */
+    double total;
+};
+
+static void show(
+        struct shown *shown, const char *name, double seconds, double times,
+        double gigabytes)
+{
+    printf("  %-20s %8.3f ms x %3.0f = %8.2f ms", name, seconds * 1e3, times,
+           seconds * times * 1e3);
+    if (gigabytes > 0.0)
+        printf("   %5.1f GB/s, %3.0f %% of the roof\n", gigabytes / seconds,
+               100.0 * gigabytes / seconds / shown->copy_rate);
+    else
+        printf("   %5.1f GF/s\n", -gigabytes / seconds);
+    shown->total += seconds * times;
+}
+
+static void bench(enum dtype dtype, int T, int repeats, const char *only)
 {
     const struct kernels *k;
     struct attention_shape s = {B, T, H, H, C / H, 3 * C, 3 * C, 3 * C, 0.125f};
     struct arrays a;
     int N = B * T;
     size_t bytes = dtype_bytes(dtype), wide = (size_t)N * 4 * C;
-    double best, total = 0.0;
+    struct shown shown = {0};
+    double best, row = 1e-9 * (double)bytes * N * C; /* GB of N x C elements */
+    double pairs = -1e-9 * B * H * (C / H) * (double)T * (T + 1) / 2;
     if (kernels_cpu(dtype, &k) != ZD_OK)
         exit(69);
     fill(&a, dtype, &s);
+    TIME_BEST(best, repeats, copy(a.y, a.x, wide * bytes));
+    shown.copy_rate = 2e-9 * (double)(wide * bytes) / best;
     char *q = a.x, *dq = a.dx;
     char *key = q + C * bytes, *value = key + C * bytes;
     char *dk = dq + C * bytes, *dv = dk + C * bytes;
-    printf("%s, B=%d T=%d\n", k->name, B, T);
-#define OP(name, times, call)                                                  \
-    TIME_BEST(best, repeats, call);                                            \
-    total += show(name, best, times);
-    OP("attention forward", LAYERS,
+    printf("%s, B=%d T=%d, a copy: %.1f GB/s\n", k->name, B, T,
+           shown.copy_rate);
+#define OP(name, times, gigabytes, call)                                       \
+    if (!only || strstr(name, only)) {                                         \
+        TIME_BEST(best, repeats, call);                                        \
+        show(&shown, name, best, times, gigabytes);                            \
+    }
+    OP("attention forward", LAYERS, 4 * pairs,
        k->attention_forward(
                NULL, a.y, a.lse, q, key, value, a.starts, a.scratch, &s))
-    OP("attention backward", LAYERS,
+    OP("attention backward", LAYERS, 10 * pairs,
        k->attention_backward(
                NULL, dq, dk, dv, a.z, a.y, a.lse, q, key, value, a.starts,
                a.scratch, &s))
-    OP("layernorm forward", 2 * LAYERS + 1,
+    OP("layernorm forward", 2 * LAYERS + 1, 2 * row,
        k->layernorm_forward(
                NULL, a.y, a.mean, a.rstd, a.x, a.w, a.w, 1e-5f, N, C))
-    OP("layernorm backward", 2 * LAYERS + 1,
+    OP("layernorm backward", 2 * LAYERS + 1, 4 * row,
        k->layernorm_backward(
                NULL, a.dx, a.sums, a.sums + C, a.y, a.z, a.x, a.w, a.mean,
                a.rstd, N, C, true))
-    OP("gelu forward", LAYERS, k->gelu_forward(NULL, a.y, a.x, wide))
-    OP("gelu backward", LAYERS, k->gelu_backward(NULL, a.dx, a.y, a.x, wide))
-    OP("bias gradient 4C", LAYERS,
+    OP("gelu forward", LAYERS, 8 * row, k->gelu_forward(NULL, a.y, a.x, wide))
+    OP("gelu backward", LAYERS, 12 * row,
+       k->gelu_backward(NULL, a.dx, a.y, a.x, wide))
+    OP("swiglu forward", 0, 12 * row,
+       k->swiglu_forward(NULL, a.y, a.x, a.z, N, 4 * C, 4 * C))
+    OP("swiglu backward", 0, 20 * row,
+       k->swiglu_backward(NULL, a.dx, a.y, a.y, a.x, a.z, N, 4 * C, 4 * C))
+    OP("bias gradient 4C", LAYERS, 4 * row,
        k->reduce_rows(NULL, a.sums, a.x, N, 4 * C, true))
-    OP("bias gradient 3C", LAYERS,
+    OP("bias gradient 3C", LAYERS, 3 * row,
        k->reduce_rows(NULL, a.sums, a.x, N, 3 * C, true))
-    OP("bias gradient C", 2 * LAYERS,
+    OP("bias gradient C", 2 * LAYERS, row,
        k->reduce_rows(NULL, a.sums, a.x, N, C, true))
-    OP("add", 2 * LAYERS, k->add(NULL, a.y, a.x, a.z, (size_t)N * C))
-    OP("embedding forward", 2,
+    OP("add", 2 * LAYERS, 3 * row, k->add(NULL, a.y, a.x, a.z, (size_t)N * C))
+    OP("embedding forward", 2, 2 * row,
        k->embedding_forward(NULL, a.y, a.ids, a.table, N, C, true))
-    OP("embedding backward", 2,
+    OP("embedding backward", 2, row * (1.0 + 8.0 / (double)bytes),
        k->embedding_backward(NULL, a.dtable, a.ids, NULL, a.y, N, C))
     OP("cross entropy", N / (double)CHUNK,
+       1e-9 * (4.0 + (double)bytes) * CHUNK * V,
        k->cross_entropy(
                NULL, a.lse, a.dlogits, a.logits, a.ids, 1e-3f, CHUNK, V, V))
 #undef OP
-    printf("  %-20s %37.2f ms\n", "all of a step", total * 1e3);
+    printf("  %-20s %37.2f ms\n", "all of a step", shown.total * 1e3);
     fini(&a);
 }
 
 int main(int argc, char **argv)
 {
     int repeats = argc > 2 ? atoi(argv[2]) : 5;
+    const char *type = argc > 3 ? argv[3] : NULL;
     kernels_set_threads(argc > 1 ? atoi(argv[1]) : device_affinity_cpus());
     for (enum dtype d = DTYPE_FP32; d <= DTYPE_FP16; d++)
         for (int T = 256; T <= 1024; T *= 4)
-            bench(d, T, repeats);
+            if (!type || strcmp(type, dtype_name(d)) == 0)
+                bench(d, T, repeats, argc > 4 ? argv[4] : NULL);
     return 0;
 }
