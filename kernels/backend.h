@@ -24,8 +24,9 @@ extern const struct cpu_backend backend_cpu_fp32_avx512;
 extern const struct cpu_backend backend_cpu_bf16_avx512;
 extern const struct cpu_backend backend_cpu_fp16_avx512;
 
-/* The fast paths for "base", "avx2" or "avx512", or NULL where this machine
- * cannot run them or this build has none: for tests, which try them all. */
+/* The fast paths for "base", "avx2", "avx512" or "avx512bf16", or NULL where
+ * this machine cannot run them or this build has none: for tests, which try
+ * them all. */
 const struct cpu_backend *kernels_backend(const char *isa, enum dtype dtype);
 
 #endif

@@ -15,15 +15,13 @@
 #endif
 
 #include <assert.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-/* In the order of ZD_CPU_ISA, the last that this was compiled for. */
-enum isa { ISA_BASE, ISA_AVX2, ISA_AVX512 };
+/* In the order of ZD_CPU_ISA, the last that this was compiled for. With bf16:
+ * AVX512_BF16, which attention in bf16 has a form for. */
+enum isa { ISA_BASE, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16 };
 enum { DTYPES = DTYPE_FP16 + 1 };
 
 static enum isa machine_isa(void)
@@ -33,13 +31,31 @@ static enum isa machine_isa(void)
         __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
-        return ISA_AVX512;
+        return __builtin_cpu_supports("avx512bf16") ? ISA_AVX512_BF16
+                                                    : ISA_AVX512;
     if (ZD_CPU_ISA >= ISA_AVX2 && __builtin_cpu_supports("avx2") &&
         __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
         return ISA_AVX2;
 #endif
     return ISA_BASE;
 }
+
+#if ZD_CPU_ISA >= 2
+attention_forward_fn attention_forward_cpu_bf16_avx512bf16;
+attention_backward_fn attention_backward_cpu_bf16_avx512bf16;
+size_t attention_floats_cpu_bf16_avx512bf16(const struct attention_shape *);
+
+static struct cpu_backend bf16_backend;
+
+static void bf16_backend_init(void)
+{
+    bf16_backend = backend_cpu_bf16_avx512;
+    bf16_backend.ops.attention_forward = attention_forward_cpu_bf16_avx512bf16;
+    bf16_backend.ops.attention_backward =
+            attention_backward_cpu_bf16_avx512bf16;
+    bf16_backend.attention_floats = attention_floats_cpu_bf16_avx512bf16;
+}
+#endif
 
 /* `isa` is one that this machine has, and that there is code for. */
 static const struct cpu_backend *backend_at(enum isa isa, enum dtype dtype)
@@ -58,7 +74,12 @@ static const struct cpu_backend *backend_at(enum isa isa, enum dtype dtype)
     static const struct cpu_backend *const avx512[DTYPES] = {
             &backend_cpu_fp32_avx512, &backend_cpu_bf16_avx512,
             &backend_cpu_fp16_avx512};
-    if (isa == ISA_AVX512)
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (isa == ISA_AVX512_BF16 && dtype == DTYPE_BF16) {
+        pthread_once(&once, bf16_backend_init);
+        return &bf16_backend;
+    }
+    if (isa >= ISA_AVX512)
         return avx512[dtype];
 #endif
     return base[dtype];
@@ -66,7 +87,7 @@ static const struct cpu_backend *backend_at(enum isa isa, enum dtype dtype)
 
 const struct cpu_backend *kernels_backend(const char *isa, enum dtype dtype)
 {
-    static const char *const names[] = {"base", "avx2", "avx512"};
+    static const char *const names[] = {"base", "avx2", "avx512", "avx512bf16"};
     for (enum isa i = ISA_BASE; i <= machine_isa(); i++)
         if (strcmp(isa, names[i]) == 0)
             return backend_at(i, dtype);
@@ -104,23 +125,11 @@ static enum zd_status matmul_library_fp32(
 }
 
 /* bf16 is worth a library where the CPU multiplies it: AVX512_BF16 twice as
- * fast as fp32, AMX eight times. UNTESTED: the choice, for want of such a CPU.
- * The primitives themselves are tested in fp32, and products of a table on
- * whatever CPU runs the tests. */
+ * fast as fp32, AMX, which no CPU has without it, eight times. UNTESTED: AMX,
+ * for want of such a CPU. */
 static bool has_bf16_instructions(void)
 {
-#if defined(__x86_64__)
-    unsigned a, b, c, d;
-    if (!ZD_HAVE_ONEDNN || machine_isa() != ISA_AVX512)
-        return false;
-    /* CPUID leaf 7: subleaf 1 EAX bit 5 is AVX512_BF16; subleaf 0 EDX bit 22 is
-     * AMX_BF16. */
-    if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & (1u << 5)))
-        return true;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & (1u << 22));
-#else
-    return false;
-#endif
+    return ZD_HAVE_ONEDNN && machine_isa() == ISA_AVX512_BF16;
 }
 
 /* Our own product takes over for a shape that oneDNN has no primitive for. */
@@ -225,7 +234,8 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct kernels tables[DTYPES];
     static char names[DTYPES][96];
-    static const char *const isa_names[] = {"baseline", "AVX2", "AVX-512"};
+    static const char *const isa_names[] = {
+            "baseline", "AVX2", "AVX-512", "AVX-512 with bf16"};
     enum isa isa = machine_isa();
     ZD_TRY(take_scratch(dtype));
 

@@ -6,6 +6,9 @@
  *   rows    x x x x x x x x . .        doc_start[t] to t: `.` is not computed,
  *           . . x x x x x x x x        in whole columns of NR and rows of MR.
  *
+ * Operands of products are words (gemm_tile.h): floats, or pairs of bf16. Only
+ * these are rounded; scores, sums and what is summed over blocks are floats.
+ *
  * For attention_cpu.c. */
 #ifndef ZD_KERNELS_ATTENTION_ATTENTION_BLOCK_H
 #define ZD_KERNELS_ATTENTION_ATTENTION_BLOCK_H
@@ -102,6 +105,12 @@ static bool block_rows(struct block *b)
     return true;
 }
 
+/* Words that hold `count` elements. */
+static int words(int count)
+{
+    return (count + PAIR - 1) / PAIR;
+}
+
 /* scores(i, j) = a_i b_j for the pairs of the block; bt is b transposed. */
 static void block_scores(
         float *scores, const float *a, int D, int64_t a_row, const float *bt,
@@ -112,25 +121,26 @@ static void block_scores(
         for (int j = 0; j < limit; j += NR)
             tile_add(
                     scores + i * b->keys + j, b->keys, a + i * a_row, a_row, 1,
-                    bt + j, b->keys, D, false);
+                    bt + j, b->keys, words(D), false);
     }
 }
 
-/* out_i += sum_j p(i, j) b_j */
+/* out_i += sum_j p(i, j) b_j, with words of p along j. */
 static void block_combine(
-        float *out, int width, const float *p, const float *rows,
+        float *out, int width, const float *p, int64_t p_row, const float *rows,
         const struct block *b)
 {
     for (int i = b->first; i < b->last; i += MR) {
         int limit = tile_limit(b, i);
         for (int c = 0; c < width; c += NR)
             tile_add(
-                    out + (int64_t)i * width + c, width, p + i * b->keys,
-                    b->keys, 1, rows + c, width, limit, true);
+                    out + (int64_t)i * width + c, width, p + i * p_row, p_row,
+                    1, rows + c, width, words(limit), true);
     }
 }
 
-/* out_j += sum_i p(i, j) a_i: tile j starts at the first query that sees it. */
+/* out_j += sum_i p(i, j) a_i, with words of p along i (of a pair in the place
+ * of its first row): tile j starts at the first query that sees it. */
 static void block_collect(
         float *out, int width, const float *p, const float *a,
         const struct block *b)
@@ -143,8 +153,8 @@ static void block_collect(
         for (int c = 0; c < width; c += NR)
             tile_add(
                     out + (int64_t)j * width + c, width, p + from * b->keys + j,
-                    1, b->keys, a + (int64_t)from * width + c, width,
-                    b->last - from, true);
+                    1, PAIR * b->keys, a + (int64_t)(from / PAIR) * width + c,
+                    width, (b->last - from) / PAIR, true);
     }
 }
 

@@ -4,7 +4,9 @@
  * Forward keeps a running maximum and sum for each row (Milakov, Gimelshein
  * 2018, arXiv:1805.02867); backward recomputes p from lse. A task owns all that
  * it sums: a block of queries forward, a key/value head backward, so the order
- * does not depend on threads. All operands are first widened to fp32. */
+ * does not depend on threads. Operands are widened to fp32, or stay bf16 where
+ * the CPU multiplies that (gemm_tile.h: words): this file is compiled once more
+ * for such a CPU. */
 #include "kernels/attention/attention_cpu.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_block.h"
@@ -12,37 +14,64 @@
 attention_forward_fn FAST(attention_forward);
 attention_backward_fn FAST(attention_backward);
 
-/* Turns a row of scores into e^(score - top), updates the row's running
- * maximum and sum, and rescales what the row has collected so far. */
+/* PAIR * VL numbers of a row as words. */
+ALWAYS_INLINE vf row_words(const vf v[PAIR])
+{
+#if defined(__AVX512BF16__) && KERNEL_TYPE == KERNEL_BF16
+    return (vf)_mm512_cvtne2ps_pbh(v[1], v[0]);
+#else
+    return v[0];
+#endif
+}
+
+/* A word of each column of PAIR rows. */
+ALWAYS_INLINE vf column_words(const vf v[PAIR])
+{
+#if defined(__AVX512BF16__) && KERNEL_TYPE == KERNEL_BF16
+    vu low = (vu)_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(v[0]));
+    vu high = (vu)_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(v[1]));
+    return (vf)(low | high << 16);
+#else
+    return v[0];
+#endif
+}
+
+/* Turns a row of scores into the words of e^(scale score - top), updates the
+ * row's running maximum and sum, and rescales what the row has collected so
+ * far. */
 ALWAYS_INLINE void softmax_row(
-        float *row, int end, float *top, float *sum, float *out, int width)
+        float *row, int end, float scale, float *top, float *sum, float *out,
+        int width)
 {
     vf most = vf_all(*top), total = {0};
     for (int j = 0; j < end; j += VL)
-        most = vf_max(vf_load(row + j), most);
+        most = vf_max(vf_load(row + j) * scale, most);
     float new_top = vf_top(most);
-    for (int j = 0; j < end; j += VL) {
-        vf p = vf_exp(vf_load(row + j) - new_top);
-        vf_store(row + j, p);
-        total += p;
+    for (int j = 0; j < end; j += PAIR * VL) {
+        vf p[PAIR];
+        for (int i = 0; i < PAIR; i++) {
+            p[i] = vf_exp_elem(vf_load(row + j + i * VL) * scale - new_top);
+            total += p[i];
+        }
+        vf_store(row + j / PAIR, row_words(p));
     }
     if (new_top != *top) { /* the first time e^-inf clears nothing: out is 0 */
-        float scale = vf_exp(vf_all(*top - new_top))[0];
+        float less = vf_exp(vf_all(*top - new_top))[0];
         for (int c = 0; c < width; c += VL)
-            vf_store(out + c, vf_load(out + c) * scale);
-        *sum *= scale;
+            vf_store(out + c, vf_load(out + c) * less);
+        *sum *= less;
         *top = new_top;
     }
     *sum += vf_sum(total);
 }
 
 static void block_softmax(
-        float *scores, float *top, float *sum, float *out, int width,
-        const struct block *b)
+        float *scores, float scale, float *top, float *sum, float *out,
+        int width, const struct block *b)
 {
     for (int i = b->first; i < b->last; i++) {
         float *row = scores + i * b->keys;
-        int low, high, end = rounded_up(tile_limit(b, i / MR * MR), VL);
+        int low, high, end = rounded_up(tile_limit(b, i / MR * MR), PAIR * VL);
         row_keys(b, i, &low, &high);
         if (low == high) {
             memset(row, 0, (size_t)end * sizeof *row);
@@ -50,25 +79,53 @@ static void block_softmax(
         }
         mask_row(row, low, high, end);
         softmax_row(
-                row, end, &top[i], &sum[i], out + (int64_t)i * width, width);
+                row, end, scale, &top[i], &sum[i], out + (int64_t)i * width,
+                width);
     }
 }
 
-/* Rows of a strided array, widened, scaled and padded to `width`; rows from
- * `rows` to `tile_rows` are 0. */
-static void widen_rows(
+/* Rows of a strided array as words along the row, padded to `width` words; rows
+ * from `rows` to `tile_rows` are 0. */
+static void take_rows(
         float *out, int width, const elem *in, int64_t in_row, int rows,
-        int tile_rows, int D, float scale)
+        int tile_rows, int D)
 {
     for (int i = 0; i < rows; i++) {
         float *o = out + (int64_t)i * width;
-        for (int c = 0; c < width; c += VL) {
-            vf v = c < D ? load_some(in + i * in_row + c, D - c) : (vf){0};
-            vf_store(o + c, v * scale);
-        }
+        const elem *row = in + i * in_row;
+#if defined(__AVX512BF16__) && KERNEL_TYPE == KERNEL_BF16
+        memcpy(o, row, (size_t)D * sizeof *row);
+        memset((elem *)o + D, 0, (size_t)(width * PAIR - D) * sizeof *row);
+#else
+        for (int c = 0; c < width; c += VL)
+            vf_store(o + c, c < D ? load_some(row + c, D - c) : (vf){0});
+#endif
     }
     memset(out + (int64_t)rows * width, 0,
            (size_t)(tile_rows - rows) * (size_t)width * sizeof *out);
+}
+
+/* The same with words of PAIR rows each: tile_rows / PAIR rows of `width`. */
+static void take_columns(
+        float *out, int width, const elem *in, int64_t in_row, int rows,
+        int tile_rows, int D)
+{
+#if defined(__AVX512BF16__) && KERNEL_TYPE == KERNEL_BF16
+    for (int i = 0; i < tile_rows; i += 2)
+        for (int c = 0; c < width; c += VL) {
+            const elem *from = in + i * in_row + c;
+            vf low = {0}, high = {0};
+            if (i < rows && c < D)
+                low = load_some(from, D - c);
+            if (i + 1 < rows && c < D)
+                high = load_some(from + in_row, D - c);
+            vf_store(
+                    out + (int64_t)(i / 2) * width + c,
+                    (vf)((vu)low >> 16 | (vu)high));
+        }
+#else
+    take_rows(out, width, in, in_row, rows, tile_rows, D);
+#endif
 }
 
 static size_t forward_floats(int T, int D)
@@ -91,9 +148,9 @@ static void forward_task(
     float *fq = memory, *fo = fq + queries * width, *kt = fo + queries * width;
     float *fv = kt + keys * width, *scores = fv + keys * width;
     float *top = scores + queries * keys, *sum = top + queries;
-    widen_rows(
+    take_rows(
             fq, width, q + q0 * s->q_stride + h * D, s->q_stride, rows,
-            tile_rows, D, s->scale);
+            tile_rows, D);
     memset(fo, 0, (size_t)tile_rows * (size_t)width * sizeof *fo);
     for (int i = 0; i < tile_rows; i++) {
         top[i] = -INFINITY;
@@ -111,12 +168,12 @@ static void forward_task(
             continue;
         pack_transposed(
                 kt, keys, k + k0 * s->k_stride + kv, s->k_stride, b.k1 - k0, D);
-        widen_rows(
+        take_columns(
                 fv, width, v + k0 * s->v_stride + kv, s->v_stride, b.k1 - k0,
-                b.k1 - k0, D, 1.0f);
+                b.k1 - k0, D);
         block_scores(scores, fq, D, width, kt, &b);
-        block_softmax(scores, top, sum, fo, width, &b);
-        block_combine(fo, width, scores, fv, &b);
+        block_softmax(scores, s->scale, top, sum, fo, width, &b);
+        block_combine(fo, width, scores, keys, fv, &b);
     }
     for (int i = 0; i < rows; i++) {
         elem *o = out + ((int64_t)(q0 + i) * s->H + h) * D;
@@ -178,21 +235,27 @@ enum zd_status FAST(attention_forward)(
  * tokens, and one block of scores. */
 struct backward {
     const struct attention_shape *s;
-    int width, rows;                /* of the padded arrays */
-    int queries, keys;              /* of a block of scores */
-    float *q, *dout, *dq, *dk, *dv; /* (rows, width) */
-    float *delta;                   /* (rows) sum_d dout out */
-    float *kt, *vt;                 /* (D, keys) */
-    float *k;                       /* (keys, width) */
-    float *p, *ds;                  /* (queries, keys) */
+    int width, rows;                 /* of the padded arrays */
+    int queries, keys;               /* of a block of scores */
+    float *dq, *dk, *dv;             /* (rows, width) */
+    float *q_rows, *dout_rows;       /* words (rows, width / PAIR) */
+    float *q_columns, *dout_columns; /* words (rows / PAIR, width) */
+    float *delta;                    /* (rows) sum_d dout out */
+    float *kt, *vt;                  /* words (D / PAIR, keys) */
+    float *k;                        /* words (keys / PAIR, width) */
+    float *p, *ds;                   /* (queries, keys) */
+    float *ds_rows;                  /* words (queries, keys / PAIR) */
 };
+
+/* Words along rows are those along columns where a word is one number. */
+enum { FORMS = PAIR == 1 ? 1 : 2 };
 
 static size_t backward_floats(int T, int D)
 {
     size_t width = (size_t)padded(D), rows = (size_t)rounded_up(T, MR);
     size_t queries = (size_t)block_queries(T), keys = (size_t)block_keys(T);
     return 5 * rows * width + rows + keys * width + 2 * keys * (size_t)D +
-           2 * queries * keys;
+           (2 + FORMS - 1) * queries * keys;
 }
 
 static struct backward backward_layout(
@@ -207,9 +270,12 @@ static struct backward backward_layout(
     size_t whole = (size_t)w.rows * (size_t)w.width;
     size_t keys = (size_t)w.keys * (size_t)w.width;
     size_t columns = (size_t)w.keys * (size_t)s->D;
-    w.q = memory;
-    w.dout = w.q + whole;
-    w.dq = w.dout + whole;
+    size_t other = FORMS == 1 ? 0 : whole / PAIR;
+    w.q_rows = memory;
+    w.q_columns = w.q_rows + other;
+    w.dout_rows = memory + whole;
+    w.dout_columns = w.dout_rows + other;
+    w.dq = w.dout_rows + whole;
     w.dk = w.dq + whole;
     w.dv = w.dk + whole;
     w.kt = w.dv + whole;
@@ -218,31 +284,66 @@ static struct backward backward_layout(
     w.p = w.k + keys;
     w.ds = w.p + w.queries * w.keys;
     w.delta = w.ds + w.queries * w.keys;
+    w.ds_rows = FORMS == 1 ? w.ds : w.delta + w.rows;
     return w;
 }
 
-/* p = e^(score - lse) and ds = p (dp - delta), in the places of the scores and
- * of dp. The scale of the scores is in w->q. */
+/* p = e^(scale score - lse) and ds = p (dp - delta) of one row, in the places
+ * of its scores and dp. */
+ALWAYS_INLINE void gradient_row(
+        const struct backward *w, const float *lse, const struct block *b,
+        int i)
+{
+    float *p = w->p + i * w->keys, *ds = w->ds + i * w->keys;
+    int low, high, end = rounded_up(tile_limit(b, i / MR * MR), VL);
+    row_keys(b, i, &low, &high);
+    if (low < high) {
+        float l = lse[b->q0 + i], delta = w->delta[b->q0 + i];
+        mask_row(p, low, high, end);
+        for (int j = 0; j < end; j += VL) {
+            vf e = vf_exp_elem(vf_load(p + j) * w->s->scale - l);
+            vf_store(p + j, e);
+            vf_store(ds + j, e * (vf_load(ds + j) - delta));
+        }
+    } else {
+        end = 0;
+    }
+    memset(p + end, 0, (size_t)(w->keys - end) * sizeof *p);
+    memset(ds + end, 0, (size_t)(w->keys - end) * sizeof *ds);
+}
+
+/* Words of PAIR rows from row i: of p and ds along the columns in the place of
+ * the first, of ds along the rows beside them. */
+ALWAYS_INLINE void gradient_words(const struct backward *w, int i)
+{
+    if (PAIR == 1)
+        return;
+    float *p = w->p + i * w->keys, *ds = w->ds + i * w->keys;
+    for (int r = 0; r < PAIR; r++)
+        for (int j = 0; j < w->keys; j += PAIR * VL) {
+            vf v[PAIR];
+            for (int h = 0; h < PAIR; h++)
+                v[h] = vf_load(ds + r * w->keys + j + h * VL);
+            vf_store(w->ds_rows + ((i + r) * w->keys + j) / PAIR, row_words(v));
+        }
+    for (int j = 0; j < w->keys; j += VL) {
+        vf pv[PAIR], dsv[PAIR];
+        for (int r = 0; r < PAIR; r++) {
+            pv[r] = vf_load(p + r * w->keys + j);
+            dsv[r] = vf_load(ds + r * w->keys + j);
+        }
+        vf_store(p + j, column_words(pv));
+        vf_store(ds + j, column_words(dsv));
+    }
+}
+
 static void block_gradient(
         const struct backward *w, const float *lse, const struct block *b)
 {
-    for (int i = b->first; i < b->last; i++) {
-        float *p = w->p + i * w->keys, *ds = w->ds + i * w->keys;
-        int low, high, end = rounded_up(tile_limit(b, i / MR * MR), VL);
-        row_keys(b, i, &low, &high);
-        if (low < high) {
-            float l = lse[b->q0 + i], delta = w->delta[b->q0 + i];
-            mask_row(p, low, high, end);
-            for (int j = 0; j < end; j += VL) {
-                vf e = vf_exp(vf_load(p + j) - l);
-                vf_store(p + j, e);
-                vf_store(ds + j, e * (vf_load(ds + j) - delta));
-            }
-        } else {
-            end = 0;
-        }
-        memset(p + end, 0, (size_t)(w->keys - end) * sizeof *p);
-        memset(ds + end, 0, (size_t)(w->keys - end) * sizeof *ds);
+    for (int i = b->first; i < b->last; i += PAIR) {
+        for (int r = 0; r < PAIR; r++)
+            gradient_row(w, lse, b, i + r);
+        gradient_words(w, i);
     }
 }
 
@@ -256,9 +357,9 @@ static void backward_keys(
             w->kt, w->keys, k + k0 * s->k_stride, s->k_stride, k1 - k0, s->D);
     pack_transposed(
             w->vt, w->keys, v + k0 * s->v_stride, s->v_stride, k1 - k0, s->D);
-    widen_rows(
+    take_columns(
             w->k, width, k + k0 * s->k_stride, s->k_stride, k1 - k0, w->keys,
-            s->D, 1.0f);
+            s->D);
     for (int q0 = k0 / w->queries * w->queries; q0 < s->T; q0 += w->queries) {
         struct block b = {
                 .q0 = q0,
@@ -267,32 +368,47 @@ static void backward_keys(
                 .k1 = k1,
                 .keys = w->keys,
                 .doc_start = doc_start};
-        int64_t at = (int64_t)q0 * width;
+        int64_t at = (int64_t)q0 * width, half = at / PAIR;
         if (doc_start[q0] >= k1)
             break;
         if (!block_rows(&b))
             continue;
-        block_scores(w->p, w->q + at, s->D, width, w->kt, &b);
-        block_scores(w->ds, w->dout + at, s->D, width, w->vt, &b);
+        block_scores(w->p, w->q_rows + half, s->D, width / PAIR, w->kt, &b);
+        block_scores(w->ds, w->dout_rows + half, s->D, width / PAIR, w->vt, &b);
         block_gradient(w, lse, &b);
         block_collect(
-                w->dv + (int64_t)k0 * width, width, w->p, w->dout + at, &b);
-        block_collect(w->dk + (int64_t)k0 * width, width, w->ds, w->q + at, &b);
-        block_combine(w->dq + at, width, w->ds, w->k, &b);
+                w->dv + (int64_t)k0 * width, width, w->p,
+                w->dout_columns + half, &b);
+        block_collect(
+                w->dk + (int64_t)k0 * width, width, w->ds, w->q_columns + half,
+                &b);
+        block_combine(w->dq + at, width, w->ds_rows, w->keys / PAIR, w->k, &b);
     }
 }
 
 /* delta = sum_d dout out, for every token of a head. */
 static void backward_delta(
-        const struct backward *w, const elem *out, int64_t out_row)
+        const struct backward *w, const elem *dout, const elem *out,
+        int64_t out_row)
 {
     for (int t = 0; t < w->s->T; t++) {
         vf sum = {0};
         for (int c = 0; c < w->s->D; c += VL)
-            sum += vf_load(w->dout + (int64_t)t * w->width + c) *
+            sum += load_some(dout + t * out_row + c, w->s->D - c) *
                    load_some(out + t * out_row + c, w->s->D - c);
         w->delta[t] = vf_sum(sum);
     }
+}
+
+/* Both forms of a head's rows. */
+static void take_both(
+        const struct backward *w, float *rows, float *columns, const elem *in,
+        int64_t in_row)
+{
+    int D = w->s->D, T = w->s->T;
+    take_rows(rows, w->width / PAIR, in, in_row, T, w->rows, D);
+    if (FORMS > 1)
+        take_columns(columns, w->width, in, in_row, T, w->rows, D);
 }
 
 static void narrow_rows(
@@ -330,13 +446,15 @@ enum zd_status FAST(attention_backward)(
             for (int h = kv * group; h < (kv + 1) * group; h++) {
                 int64_t at_q = token * s->q_stride + (int64_t)h * D;
                 int64_t at_out = token * row + (int64_t)h * D;
-                widen_rows(
-                        w.q, w.width, (const elem *)q + at_q, s->q_stride, T,
-                        w.rows, D, s->scale);
-                widen_rows(
-                        w.dout, w.width, (const elem *)dout + at_out, row, T,
-                        w.rows, D, 1.0f);
-                backward_delta(&w, (const elem *)out + at_out, row);
+                take_both(
+                        &w, w.q_rows, w.q_columns, (const elem *)q + at_q,
+                        s->q_stride);
+                take_both(
+                        &w, w.dout_rows, w.dout_columns,
+                        (const elem *)dout + at_out, row);
+                backward_delta(
+                        &w, (const elem *)dout + at_out,
+                        (const elem *)out + at_out, row);
                 memset(w.dq, 0, whole);
                 for (int k0 = 0; k0 < T; k0 += w.keys)
                     backward_keys(
@@ -347,9 +465,9 @@ enum zd_status FAST(attention_backward)(
                         (elem *)dq + at_q, s->q_stride, w.dq, w.width, T, D,
                         s->scale);
             }
-            /* w.q carries the scale that dk needs. */
             narrow_rows(
-                    (elem *)dk + at_k, s->k_stride, w.dk, w.width, T, D, 1.0f);
+                    (elem *)dk + at_k, s->k_stride, w.dk, w.width, T, D,
+                    s->scale);
             narrow_rows(
                     (elem *)dv + at_v, s->v_stride, w.dv, w.width, T, D, 1.0f);
         }

@@ -11,8 +11,27 @@
 
 enum { NV = 2, NR = NV * VL, MR = VL == 16 ? 12 : 6 };
 
+/* What is multiplied lies in words of 32 bits: a float, or where the CPU
+ * multiplies bf16 two of them that follow each other along K, and a sum takes
+ * both (AVX512_BF16; products are exact, sums fp32, subnormals 0). */
+#if defined(__AVX512BF16__) && KERNEL_TYPE == KERNEL_BF16
+enum { PAIR = 2 };
+#else
+enum { PAIR = 1 };
+#endif
+
+/* sum + a b, for each word. */
+ALWAYS_INLINE vf word_multiply(vf sum, vf a, vf b)
+{
+#if defined(__AVX512BF16__) && KERNEL_TYPE == KERNEL_BF16
+    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+#else
+    return sum + a * b;
+#endif
+}
+
 /* acc[i][j] += sum_k a(i, k) b(k, j), with a(i, k) at a[i * row + k * step] and
- * b(k, j) at b[k * b_step + j]. K terms in order. */
+ * b(k, j) at b[k * b_step + j]. K words in order. */
 ALWAYS_INLINE void tile_multiply(
         vf acc[MR][NV], const float *a, int64_t row, int64_t step,
         const float *b, int64_t b_step, int K)
@@ -26,7 +45,7 @@ ALWAYS_INLINE void tile_multiply(
         for (int i = 0; i < MR; i++) {
             vf av = vf_all(a[i * row]);
             for (int j = 0; j < NV; j++)
-                acc[i][j] += av * bv[j];
+                acc[i][j] = word_multiply(acc[i][j], av, bv[j]);
         }
         a += step;
         b += b_step;
@@ -39,9 +58,12 @@ typedef uint16_t v4h __attribute__((vector_size(8)));
 typedef uint16_t v4h_any __attribute__((vector_size(8), aligned(2), may_alias));
 typedef uint32_t v4u __attribute__((vector_size(16)));
 
+/* 4 words of a row. */
 ALWAYS_INLINE v4 load4(const elem *p)
 {
-#if KERNEL_TYPE == KERNEL_BF16
+#if defined(__AVX512BF16__) && KERNEL_TYPE == KERNEL_BF16
+    return *(const v4_any *)p;
+#elif KERNEL_TYPE == KERNEL_BF16
     v4h narrow = *(const v4h_any *)p;
     return (v4)(__builtin_convertvector(narrow, v4u) << 16);
 #elif KERNEL_TYPE == KERNEL_FP16 && defined(__F16C__)
@@ -53,7 +75,21 @@ ALWAYS_INLINE v4 load4(const elem *p)
 #endif
 }
 
-/* out[k * out_step + r] = in[r * in_row + k] for r, k < 4. */
+/* The word of `count` elements at p, the last of its row when they are fewer
+ * than a word has. */
+ALWAYS_INLINE float word_at(const elem *p, int count)
+{
+#if defined(__AVX512BF16__) && KERNEL_TYPE == KERNEL_BF16
+    uint32_t bits = p[0] | (count > 1 ? (uint32_t)p[1] << 16 : 0);
+    float word;
+    memcpy(&word, &bits, sizeof word);
+    return word;
+#else
+    return elem_to_float(*p);
+#endif
+}
+
+/* out[k * out_step + r] = word k of row r for r, k < 4. */
 ALWAYS_INLINE void transpose_4x4(
         float *out, int64_t out_step, const elem *in, int64_t in_row)
 {
@@ -69,27 +105,29 @@ ALWAYS_INLINE void transpose_4x4(
     *(v4_any *)(out + 3 * out_step) = __builtin_shufflevector(b, d, 2, 3, 6, 7);
 }
 
-/* out[k * width + r] = in[r * in_row + k], r < rows, k < K; the other columns
- * up to `width` become 0. */
+/* out[k * width + r] = word k of row r, r < rows, of K elements a row; the
+ * other columns up to `width` become 0. */
 ALWAYS_INLINE void pack_transposed(
         float *out, int width, const elem *in, int64_t in_row, int rows, int K)
 {
-    int r = 0;
+    int r = 0, words = (K + PAIR - 1) / PAIR;
     for (; r + 4 <= rows; r += 4) {
         const elem *from = in + r * in_row;
         int k = 0;
-        for (; k + 4 <= K; k += 4)
+        for (; (k + 4) * PAIR <= K; k += 4)
             transpose_4x4(
-                    out + (int64_t)k * width + r, width, from + k, in_row);
-        for (; k < K; k++)
+                    out + (int64_t)k * width + r, width, from + k * PAIR,
+                    in_row);
+        for (; k < words; k++)
             for (int i = 0; i < 4; i++)
                 out[(int64_t)k * width + r + i] =
-                        elem_to_float(from[i * in_row + k]);
+                        word_at(from + i * in_row + k * PAIR, K - k * PAIR);
     }
     for (; r < width; r++)
-        for (int k = 0; k < K; k++)
+        for (int k = 0; k < words; k++)
             out[(int64_t)k * width + r] =
-                    r < rows ? elem_to_float(in[r * in_row + k]) : 0.0f;
+                    r < rows ? word_at(in + r * in_row + k * PAIR, K - k * PAIR)
+                             : 0.0f;
 }
 
 /* out[k * width + c] = in[k * in_row + c], c < columns; the other columns up to

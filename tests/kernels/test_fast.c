@@ -8,14 +8,14 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-static const char *const isas[] = {"base", "avx2", "avx512"};
+static const char *const isas[] = {"base", "avx2", "avx512", "avx512bf16"};
 static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 
 static void agree_with_plain(enum dtype dtype)
 {
     struct runner plain = {.threads = 1}, fast = {.threads = 2};
     cr_assert_eq(kernels_plain(dtype, &plain.ops), ZD_OK);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         const struct cpu_backend *backend = kernels_backend(isas[i], dtype);
         if (!backend)
             continue;
@@ -53,7 +53,7 @@ Test(kernels_fast, fp16_overflows_to_infinity)
     const float a[] = {65504, 65504, -65504, 6e-8f, 0x1p-24f, 1};
     const float b[] = {0, 65504, -20000, 0, -0x1p-25f, INFINITY};
     const uint16_t want[] = {0x7bff, 0x7c00, 0xfc00, 1, 1, 0x7c00};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         const struct cpu_backend *backend =
                 kernels_backend(isas[i], DTYPE_FP16);
         uint16_t x[COUNT], y[COUNT], out[COUNT];
@@ -74,7 +74,7 @@ Test(kernels_fast, fp16_overflows_to_infinity)
 Test(kernels_fast, the_number_of_threads_changes_no_bit)
 {
     for (int d = 0; d < 3; d++)
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
             const struct cpu_backend *backend =
                     kernels_backend(isas[i], dtypes[d]);
             if (!backend)
