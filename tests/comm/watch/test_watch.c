@@ -89,7 +89,7 @@ Test(watch, a_rank_that_computes_without_end_ends_the_waits)
 
 static struct watch_hang heard;
 static char heard_host[WATCH_HOST_MAX], heard_operation[96];
-static int heard_times;
+static atomic_int heard_times;
 
 static void hear(void *ctx, const struct watch_hang *hang)
 {
