@@ -84,7 +84,7 @@ static enum zd_status create_events(struct nccl *nccl)
     ZD_TRY(stream_create("comm", STREAM_CUDA, &nccl->stream));
     for (int i = 0; i < COMM_OPS_MAX; i++)
         ZD_TRY(event_create(&nccl->ready[i]));
-    for (int i = 0; i < FLIGHT_ENTRIES; i++)
+    for (int i = 0; i < DONE_EVENTS; i++)
         ZD_TRY(event_create(&nccl->done[i]));
     return ZD_OK;
 }
@@ -123,9 +123,8 @@ enum zd_status comm_nccl_create(
     struct nccl *nccl = calloc(1, sizeof *nccl);
     if (!nccl)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    pthread_mutex_init(&nccl->lock, NULL);
+    nccl->stop = -1;
     pthread_mutex_init(&nccl->calls, NULL);
-    pthread_cond_init(&nccl->changed, NULL);
     nccl->gpu = device_current();
     enum zd_status status = nccl_open(&nccl->functions);
     if (status == ZD_OK)

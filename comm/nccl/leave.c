@@ -22,7 +22,6 @@ void nccl_destroy(struct comm *comm)
 {
     struct nccl *nccl = (struct nccl *)comm;
     nccl_watch_stop(nccl);
-    nccl_await_told(nccl);
     if (atomic_load(&nccl->has_failed) || atomic_load(&nccl->aborts))
         return;
     stream_finish(nccl->stream);
@@ -32,12 +31,10 @@ void nccl_destroy(struct comm *comm)
             leave_comm(nccl, nccl->comms[c]);
     for (int i = 0; i < COMM_OPS_MAX; i++)
         event_destroy(nccl->ready[i]);
-    for (int i = 0; i < FLIGHT_ENTRIES; i++)
+    for (int i = 0; i < DONE_EVENTS; i++)
         event_destroy(nccl->done[i]);
     stream_destroy(nccl->stream);
     comm_base_fini(comm);
-    pthread_cond_destroy(&nccl->changed);
     pthread_mutex_destroy(&nccl->calls);
-    pthread_mutex_destroy(&nccl->lock);
     free(nccl);
 }

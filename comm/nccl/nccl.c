@@ -29,7 +29,6 @@ static enum zd_status nccl_begin(struct comm *comm, struct comm_op *op)
     if (need > nccl->scratch_bytes - nccl->scratch_used)
         ZD_TRY(nccl_flush(nccl));
     ZD_TRY(stream_record(NULL, nccl->ready[op->slot]));
-    nccl_note_begun(nccl, op);
     nccl->pending[nccl->pending_count] = op;
     nccl->pending_scratch[nccl->pending_count++] = nccl->scratch_used;
     nccl->scratch_used += need;
@@ -63,7 +62,7 @@ static enum zd_status nccl_progress(struct comm *comm)
 static void nccl_abort(struct comm *comm, int exit_code)
 {
     struct nccl *nccl = nccl_of(comm);
-    nccl_await_told(nccl);
+    nccl_await_end(nccl);
     nccl_abort_all(nccl);
     comm_device_abort(comm, exit_code);
 }

@@ -21,7 +21,9 @@
  *
  * Threads: the trainer's; and one (watch.c) that looks at events and
  * asynchronous errors. That an operation takes too long is found by the watch
- * of all back ends (comm/watch/watch.h), from what is begun and done.
+ * of all back ends (comm/watch/watch.h), from what is begun and done; that
+ * thread does not look itself, for it may not stand still, and a call of the
+ * GPU's driver may for as long as the GPU does.
  */
 #ifndef ZD_COMM_NCCL_PRIVATE_H
 #define ZD_COMM_NCCL_PRIVATE_H
@@ -34,13 +36,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { FLIGHT_ENTRIES = 64, NCCL_COMMS = 3 };
-
-/* One of the last operations. */
-struct flight {
-    uint64_t number; /* sequence + 1; 0: none yet */
-    bool is_queued;
-};
+enum { DONE_EVENTS = 64, NCCL_COMMS = 3 };
 
 struct nccl {
     struct comm_device device;
@@ -53,8 +49,8 @@ struct nccl {
     atomic_bool aborts; /* somebody has begun to abort them; then, in turn: */
     atomic_bool is_ended, is_aborted; /* no call begins any more; it is done */
     struct stream *stream;
-    struct event *ready[COMM_OPS_MAX];  /* by slot */
-    struct event *done[FLIGHT_ENTRIES]; /* by sequence */
+    struct event *ready[COMM_OPS_MAX]; /* by slot */
+    struct event *done[DONE_EVENTS];   /* by sequence */
     struct comm_op *pending[COMM_OPS_MAX];
     size_t pending_scratch[COMM_OPS_MAX]; /* where each has its part */
     int pending_count;
@@ -67,12 +63,10 @@ struct nccl {
     /* the thread that looks */
     pthread_t watch;
     bool is_watched;
-    pthread_mutex_t lock; /* of all below but the atomics */
-    pthread_cond_t changed;
-    bool stops;
-    struct flight flights[FLIGHT_ENTRIES]; /* by sequence */
-    uint64_t flight_first, flight_count;   /* first: not known to be done */
-    atomic_bool has_failed, is_told;       /* is_told: the record is printed */
+    int stop;                /* an eventfd */
+    uint64_t done_count;     /* operations known to be done; its own */
+    _Atomic uint64_t queued; /* sequence + 1 of the last one */
+    atomic_bool has_failed;
     atomic_bool gave_up; /* by nccl_give_up: the watch has nothing to add */
 };
 
@@ -130,24 +124,16 @@ void nccl_destroy(struct comm *comm);
 
 enum zd_status nccl_watch_start(struct nccl *nccl);
 void nccl_watch_stop(struct nccl *nccl);
-/* Prints the thread's error and the record of the last operations, aborts the
- * communicators beside the caller, and ends the process with the code of a lost
- * peer if it has not ended by itself soon. Once; later calls do nothing. */
+/* The thread's error record ends the job, as watch_fail has it. Once; later
+ * calls do nothing. */
 void nccl_fail(struct nccl *nccl);
-/* After a failure: until its record is printed, in bounded time. */
-void nccl_await_told(struct nccl *nccl);
+/* After a failure that ends the process: until it does, in bounded time. */
+void nccl_await_end(const struct nccl *nccl);
 /* Aborts the communicators, once, on a thread of its own; false: that hangs. A
  * call of the library that is under way is waited for, in bounded time. */
 bool nccl_abort_all(struct nccl *nccl);
 /* See comm_give_up. */
 void nccl_give_up(struct nccl *nccl);
-
-/* --- record.c ------------------------------------------------------------- */
-
-void nccl_note_begun(struct nccl *nccl, const struct comm_op *op);
-void nccl_note_queued(struct nccl *nccl, const struct comm_op *op);
-/* Looks which operations are done, for the watch of the ranks. */
-void nccl_note_done(struct nccl *nccl);
 
 /* --- versions.c ----------------------------------------------------------- */
 

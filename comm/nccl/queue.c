@@ -8,7 +8,7 @@
 
 struct event *nccl_done_of(struct nccl *nccl, const struct comm_op *op)
 {
-    return nccl->done[op->sequence % FLIGHT_ENTRIES];
+    return nccl->done[op->sequence % DONE_EVENTS];
 }
 
 enum { SCRATCH_ALIGN = 64 };
@@ -218,7 +218,7 @@ static enum zd_status queue_all(struct nccl *nccl)
     for (int i = 0; i < nccl->pending_count; i++) {
         ZD_TRY(stream_record(
                 nccl->stream, nccl_done_of(nccl, nccl->pending[i])));
-        nccl_note_queued(nccl, nccl->pending[i]);
+        atomic_store(&nccl->queued, nccl->pending[i]->sequence + 1);
     }
     return ZD_OK;
 }

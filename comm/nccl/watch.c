@@ -5,24 +5,23 @@
 #include "base/threads.h"
 #include "comm/nccl/private.h"
 
-#include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
-static const long LOOK_NS = 50 * 1000 * 1000;
-/* How long an abort may take, and then the end of the process by itself. */
-static const double ABORT_SECONDS = 5, END_SECONDS = 5;
+enum { LOOK_MS = 50 };
+/* How long an abort may take. */
+static const double ABORT_SECONDS = 5;
 /* A call of the library that is under way when communicators are aborted. */
 enum { CALL_SECONDS = 1 };
-/* Telling waits for the cause, asks other hosts, and may wait for them. */
-static const double TELL_SECONDS = 5;
 /* A peer whose GPU failed says so, and ends the job within this time: what its
  * end does to the others is no cause. */
 static const double CAUSE_SECONDS = 2;
-/* For the rank that tells the error, in which it may ask other hosts. */
-static const double TELLER_SECONDS = 2;
+/* To tell it, for which other hosts are asked. */
+static const double TELL_SECONDS = 3;
 
 /* --- the end -------------------------------------------------------------- */
 
@@ -56,23 +55,6 @@ static void nap(void)
     nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
 }
 
-/* Less when this rank finds a cause of its own. */
-static void nap_while_needed(struct nccl *nccl, double seconds)
-{
-    double begun = clock_seconds();
-    while (!atomic_load(&nccl->gave_up) && clock_seconds() - begun < seconds)
-        nap();
-}
-
-/* The job must not end while another thread still says why. */
-void nccl_await_told(struct nccl *nccl)
-{
-    double begun = clock_seconds();
-    while (atomic_load(&nccl->has_failed) && !atomic_load(&nccl->is_told) &&
-           clock_seconds() - begun < TELL_SECONDS)
-        nap();
-}
-
 /* What aborts may hang, and is left behind then; the back end stays for it. */
 bool nccl_abort_all(struct nccl *nccl)
 {
@@ -89,73 +71,34 @@ bool nccl_abort_all(struct nccl *nccl)
     return atomic_load(&nccl->is_aborted);
 }
 
-/* Whatever else hangs, the process ends, with the code of a lost peer. */
-static void *end_process(void *ctx)
-{
-    struct nccl *nccl = ctx;
-    if (!nccl_abort_all(nccl))
-        zd_log(ZD_LOG_ERROR, "rank %d: ncclCommAbort hangs",
-               nccl->device.base.rank);
-    nap_while_needed(nccl, END_SECONDS);
-    if (atomic_load(&nccl->gave_up))
-        return NULL;
-    fflush(stdout);
-    fflush(stderr);
-    _exit(zd_exit_code(ZD_ERR_PEER));
-}
-
-/* One rank of a host prints the error; those that fail beside it only say so,
- * and are not the teller. */
-static bool tell_error(struct nccl *nccl)
-{
-    const struct comm *comm = &nccl->device.base;
-    if (!watch_tells(comm->watch)) {
-        zd_log(ZD_LOG_ERROR, "rank %d (%s) too: %s", comm->rank, comm->host,
-               zd_error_get()->what);
-        return false;
-    }
-    zd_fail_where("rank %d (%s)", comm->rank, comm->host);
-    zd_error_print(stderr, zd_error_get());
-    return true;
-}
-
-/* The end of another rank ends the teller too, which may not have come to
- * print a word. */
-static void await_teller(struct nccl *nccl)
+/* Less when this rank finds a cause of its own. */
+static void nap_while_needed(const struct nccl *nccl, double seconds)
 {
     double begun = clock_seconds();
-    while (!atomic_load(&nccl->gave_up) &&
-           !watch_is_told(nccl->device.base.watch) &&
-           clock_seconds() - begun < TELLER_SECONDS)
+    while (!atomic_load(&nccl->gave_up) && clock_seconds() - begun < seconds)
         nap();
+}
+
+void nccl_await_end(const struct nccl *nccl)
+{
+    if (atomic_load(&nccl->has_failed))
+        nap_while_needed(nccl, CAUSE_SECONDS + TELL_SECONDS);
 }
 
 void nccl_fail(struct nccl *nccl)
 {
-    pthread_t thread;
     if (atomic_exchange(&nccl->has_failed, true))
         return;
     nap_while_needed(nccl, CAUSE_SECONDS);
-    if (atomic_load(&nccl->gave_up))
-        return;
-    bool is_teller = tell_error(nccl);
-    watch_tell_collectives(nccl->device.base.watch);
-    if (!is_teller)
-        await_teller(nccl);
-    else
-        watch_told(nccl->device.base.watch);
-    atomic_store(&nccl->is_told, true);
-    if (thread_start(&thread, "zerod-end", end_process, nccl) == 0)
-        pthread_detach(thread);
-    else
-        end_process(nccl);
+    if (!atomic_load(&nccl->gave_up))
+        watch_fail(nccl->device.base.watch);
 }
 
-/* The watch of the ranks has found a hang and ends the process. */
+/* The watch of the ranks has found a hang, or was told of a failure, and ends
+ * the process. */
 static void end_with_job(void *ctx)
 {
     struct nccl *nccl = ctx;
-    atomic_store(&nccl->is_told, true);
     atomic_store(&nccl->has_failed, true);
     if (!nccl_abort_all(nccl))
         zd_log(ZD_LOG_ERROR, "rank %d: ncclCommAbort hangs",
@@ -165,7 +108,6 @@ static void end_with_job(void *ctx)
 void nccl_give_up(struct nccl *nccl)
 {
     atomic_store(&nccl->gave_up, true);
-    atomic_store(&nccl->is_told, true);
     atomic_store(&nccl->has_failed, true);
     nccl_abort_all(nccl);
 }
@@ -192,23 +134,26 @@ static enum zd_status check_errors(struct nccl *nccl)
     return status;
 }
 
-static bool goes_on(struct nccl *nccl)
+/* Operations end in the order in which they were queued; in between are those
+ * of nothing, whose events are old ones. What is further behind than there are
+ * events was done before they were used again. */
+static void note_done(struct nccl *nccl)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += LOOK_NS;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
-    pthread_mutex_lock(&nccl->lock);
-    while (!nccl->stops &&
-           pthread_cond_timedwait(&nccl->changed, &nccl->lock, &until) !=
-                   ETIMEDOUT)
-        ;
-    bool stops = nccl->stops;
-    pthread_mutex_unlock(&nccl->lock);
-    return !stops;
+    struct seat *seat = nccl->device.base.seat;
+    uint64_t queued = atomic_load(&nccl->queued), done = nccl->done_count;
+    if (queued > done + DONE_EVENTS)
+        done = queued - DONE_EVENTS;
+    while (done < queued && event_is_done(nccl->done[done % DONE_EVENTS]))
+        done++;
+    nccl->done_count = done;
+    if (seat)
+        atomic_store(&seat->lanes[LANE_OPERATIONS].done, done);
+}
+
+static bool goes_on(const struct nccl *nccl)
+{
+    struct pollfd stop = {.fd = nccl->stop, .events = POLLIN};
+    return poll(&stop, 1, LOOK_MS) <= 0;
 }
 
 static void *watch(void *ctx)
@@ -219,13 +164,15 @@ static void *watch(void *ctx)
         if (check_errors(nccl) != ZD_OK)
             nccl_fail(nccl);
         else
-            nccl_note_done(nccl);
+            note_done(nccl);
     return NULL;
 }
 
 enum zd_status nccl_watch_start(struct nccl *nccl)
 {
-    if (thread_start(&nccl->watch, "zerod-nccl", watch, nccl) != 0)
+    nccl->stop = eventfd(0, EFD_CLOEXEC);
+    if (nccl->stop < 0 ||
+        thread_start(&nccl->watch, "zerod-nccl", watch, nccl) != 0)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602",
                 "the system refused a thread to watch over collectives");
@@ -239,13 +186,14 @@ enum zd_status nccl_watch_start(struct nccl *nccl)
 
 void nccl_watch_stop(struct nccl *nccl)
 {
+    uint64_t one = 1;
+    if (nccl->is_watched && write(nccl->stop, &one, sizeof one) == sizeof one)
+        pthread_join(nccl->watch, NULL);
+    if (nccl->stop >= 0)
+        close(nccl->stop);
+    nccl->stop = -1;
     if (!nccl->is_watched)
         return;
     watch_on_end(nccl->device.base.watch, &(struct watch_ending){0});
-    pthread_mutex_lock(&nccl->lock);
-    nccl->stops = true;
-    pthread_cond_broadcast(&nccl->changed);
-    pthread_mutex_unlock(&nccl->lock);
-    pthread_join(nccl->watch, NULL);
     nccl->is_watched = false;
 }

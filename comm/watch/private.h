@@ -30,8 +30,6 @@ enum board_phase { BOARD_OPEN, BOARD_TELLING, BOARD_TOLD };
 struct board {                              /* shared by the ranks of a host */
     unsigned char token[HOSTS_TOKEN_BYTES]; /* it is this one */
     _Atomic uint32_t phase;
-    _Atomic int32_t teller; /* rank + 1 that tells a failure for its host */
-    atomic_bool is_told;    /* and has */
     struct verdict verdict; /* of who made it TELLING; others read it when TOLD
                              */
     atomic_bool is_written; /* its writer is here, and has written the event */
@@ -75,7 +73,8 @@ struct watch {
     struct own *own; /* (count) */
     struct watch_listener listener;
     struct watch_ending ending;
-    uint64_t last, floor; /* when it looked last; clocks begin there */
+    struct zd_error failure; /* of WHY_FAILED */
+    uint64_t last, floor;    /* when it looked last; clocks begin there */
     uint64_t telling_since;
     bool is_over;
     int exit_code;
@@ -112,10 +111,6 @@ void seat_take(struct seat *seat);
 
 /* What a hang's record says, on stderr; the thread's error record is used. */
 void watch_tell(struct watch *watch, const struct verdict *verdict);
-/* Who else waits, has not come, or has something else. */
-void watch_tell_ranks(const struct watch *watch, const struct verdict *verdict);
-/* The last collectives of this process' first rank. */
-void watch_tell_last(const struct watch *watch, enum seat_lane lane);
 /* Tells the listener, in bounded time. */
 void watch_tell_listener(struct watch *watch, const struct verdict *verdict);
 

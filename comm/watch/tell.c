@@ -82,7 +82,8 @@ static void tell_slow(const struct watch *watch)
                    (unsigned long long)most);
 }
 
-void watch_tell_last(const struct watch *watch, enum seat_lane lane)
+/* The last collectives of this process' first rank. */
+static void tell_last(const struct watch *watch, enum seat_lane lane)
 {
     enum { TOLD = 16 };
     const struct seat *seat = watch_own(watch, 0);
@@ -101,7 +102,8 @@ void watch_tell_last(const struct watch *watch, enum seat_lane lane)
     }
 }
 
-void watch_tell_ranks(const struct watch *watch, const struct verdict *verdict)
+/* Who else waits, has not come, or has something else. */
+static void tell_ranks(const struct watch *watch, const struct verdict *verdict)
 {
     char waiting[256];
     bool all_came = true;
@@ -163,6 +165,9 @@ static void fail(const struct watch *watch, const struct verdict *verdict)
                 "the program that started rank %d on %s is gone", verdict->rank,
                 host);
         return;
+    case WHY_FAILED:
+        zd_error_set(&watch->failure);
+        return;
     default:
         verdict_text(verdict, host, text, sizeof text);
         ZD_FAIL(ZD_ERR_PEER, "E0504", "%s", text);
@@ -181,11 +186,11 @@ void watch_tell(struct watch *watch, const struct verdict *verdict)
     if (is_wait) {
         verdict_details(verdict, host, text, sizeof text);
         zd_log(ZD_LOG_ERROR, "%s", text);
-        watch_tell_last(watch, (enum seat_lane)verdict->lane);
-        watch_tell_ranks(watch, verdict);
     }
-    if (watch->ending.tell)
-        watch->ending.tell(watch->ending.ctx);
+    if (is_wait || verdict->why == WHY_FAILED)
+        tell_last(watch, (enum seat_lane)verdict->lane);
+    if (is_wait || (verdict->why == WHY_FAILED && verdict->word))
+        tell_ranks(watch, verdict);
 }
 
 /* --- the listener --------------------------------------------------------- */

@@ -179,7 +179,8 @@ void verdict_details(
             [WHY_WORKS] = "its work does not go on",
             [WHY_JOIN] = "",
             [WHY_FILES] = "",
-            [WHY_LAUNCHER] = ""};
+            [WHY_LAUNCHER] = "",
+            [WHY_FAILED] = ""};
     size_t used = (size_t)snprintf(
             out, out_bytes, "  rank %d (%s): %s", verdict->rank, host,
             whys[verdict->why]);

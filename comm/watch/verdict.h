@@ -18,6 +18,7 @@ enum verdict_why {
     WHY_JOIN,     /* ranks do not come together */
     WHY_FILES,    /* nothing of its reads and writes completes */
     WHY_LAUNCHER, /* who started it is gone */
+    WHY_FAILED,   /* it says so itself */
     WHYS
 };
 

@@ -1,5 +1,6 @@
 #include "comm/watch/private.h"
 
+#include "base/log.h"
 #include "base/threads.h"
 
 #include <errno.h>
@@ -69,7 +70,8 @@ static void conclude(
     if (!atomic_compare_exchange_strong(&board->phase, &phase, BOARD_TELLING))
         return;
     board->verdict = verdict;
-    if (is_new && watch->hosts && hosts_are_open(watch->hosts))
+    if (is_new && verdict.why != WHY_FAILED && watch->hosts &&
+        hosts_are_open(watch->hosts))
         hosts_tell_over(watch->hosts, &verdict);
     if (!is_new)
         watch_look_around(
@@ -342,37 +344,26 @@ void watch_on_end(struct watch *watch, const struct watch_ending *ending)
 
 /* --- a failure ------------------------------------------------------------ */
 
-bool watch_tells(struct watch *watch)
-{
-    int32_t none = 0;
-    return atomic_compare_exchange_strong(
-            &watch_board(watch)->teller, &none, watch->rank + 1);
-}
-
-void watch_told(struct watch *watch)
-{
-    atomic_store(&watch_board(watch)->is_told, true);
-}
-
-bool watch_is_told(const struct watch *watch)
-{
-    return atomic_load(&watch_board(watch)->is_told);
-}
-
-void watch_tell_collectives(struct watch *watch)
+void watch_fail(struct watch *watch)
 {
     const struct seat *seat = watch_own(watch, 0);
-    uint64_t done = atomic_load(&seat->lanes[LANE_OPERATIONS].done);
+    uint64_t number = atomic_load(&seat->lanes[LANE_OPERATIONS].done) + 1;
     struct verdict verdict = {
-            .rank = -1,
+            .rank = watch->rank,
+            .why = WHY_FAILED,
+            .exit_code = 75,
+            .writer = -1,
             .lane = LANE_OPERATIONS,
-            .number = done + 1,
-            .word = seat_what(seat, LANE_OPERATIONS, done + 1)};
+            .number = number,
+            .word = seat_what(seat, LANE_OPERATIONS, number)};
     pthread_mutex_lock(&watch->lock);
-    watch_tell_last(watch, LANE_OPERATIONS);
-    if (verdict.word) {
-        watch_look_around(watch, LANE_OPERATIONS, done + 1, true);
-        watch_tell_ranks(watch, &verdict);
+    watch->failure = *zd_error_get();
+    if (atomic_load(&watch_board(watch)->phase) != BOARD_OPEN) {
+        zd_log(ZD_LOG_ERROR, "rank %d (%s) too: %s", watch->rank,
+               watch_host(watch, watch->rank), watch->failure.what);
+    } else if (!atomic_load(&watch->gave_up)) {
+        watch_look_around(watch, LANE_OPERATIONS, number, verdict.word != 0);
+        conclude(watch, &verdict, true);
     }
     pthread_mutex_unlock(&watch->lock);
 }

@@ -98,19 +98,16 @@ struct watch_listener {
 void watch_listen(struct watch *watch, const struct watch_listener *listener);
 struct watch_ending {
     void *ctx;
-    void (*tell)(void *ctx); /* more of it, by who prints it */
-    void (*end)(void *ctx);  /* before the process ends */
+    void (*end)(void *ctx); /* before the process ends */
 };
 void watch_on_end(struct watch *watch, const struct watch_ending *ending);
 
-/* A rank has failed, as others of its host may have: one tells why, as the
- * cause of all, and watch_told when it has. Any thread. */
-bool watch_tells(struct watch *watch);
-void watch_told(struct watch *watch);
-bool watch_is_told(const struct watch *watch);
-/* Prints the last operations of this process' rank, and who has not entered the
- * oldest that is not done. Any thread but the watch's. */
-void watch_tell_collectives(struct watch *watch);
+/* This rank has failed, as others of its host may have, and its thread's error
+ * record says how: the first one tells it, as the cause of all, and what
+ * operations were under way; all end as after a hang. Returns only where ranks
+ * are threads, where another one tells, or after watch_give_up. Any thread but
+ * the watch's. */
+void watch_fail(struct watch *watch);
 
 /* Files that are read or written; any thread, which ends what it began. What it
  * reads and writes counts, and that of others which progress_use the same
