@@ -93,7 +93,8 @@ static inline struct seat *watch_own(const struct watch *watch, int n)
 
 static inline const char *watch_host(const struct watch *watch, int rank)
 {
-    return watch->places ? watch->places[rank].host : "this host";
+    const char *host = watch->places ? watch->places[rank].host : "";
+    return *host ? host : "this host"; /* until it is told */
 }
 
 /* The watch's thread lives and looks around: called while something takes time.
