@@ -98,6 +98,7 @@ cudaError_t copy(
             return cudaErrorMemoryAllocation;
         memcpy(staged, from, from_bytes);
         enqueue(stream, "copy", [=] {
+            delay_at_random();
             if (!sticky(stream_device(stream)))
                 copy_rows(to, staged, r);
             free(staged);
@@ -105,6 +106,7 @@ cudaError_t copy(
         return cudaSuccess;
     }
     enqueue(stream, "copy", [=] {
+        delay_at_random();
         if (!sticky(stream_device(stream)))
             copy_rows(to, from, r);
     });

@@ -61,8 +61,15 @@ struct settings {
     bool permuted, reversed;
     uint64_t seed;
     double slow; /* after a kernel nothing happens for so many times its time */
+    bool delays;
+    uint64_t delay_seed;
 };
 const struct settings &settings(void);
+
+/* delays.cpp; each does nothing unless delays are asked for. */
+void delay_at_random(void); /* work of a stream is about to begin */
+void wait_at_random(void);  /* the caller, for all devices */
+void load_kernel(const void *kernel, int device); /* before its first launch */
 
 /* Says what is wrong on stderr and keeps it for zd_standin_report. */
 void report(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -88,7 +95,8 @@ bool has_no_handles(void); /* the system */
 void hang(void);           /* until zd_standin_unhang */
 
 struct counters {
-    std::atomic<uint64_t> launches, copies, pageable_copies, host_waits;
+    std::atomic<uint64_t> launches, copies, pageable_copies, host_waits,
+            host_calls;
     std::atomic<uint64_t> device_bytes, pinned_bytes, reports, shareable;
 };
 struct counters &counters(void);

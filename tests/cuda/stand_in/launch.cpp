@@ -208,6 +208,7 @@ cudaError_t zd_emulate_enqueue(
         return keep(error);
     }
     counters().launches++;
+    load_kernel(launch->kernel, stream_device(s));
     bool hangs = fails_now(FAIL_HANG), breaks = fails_now(FAIL_STICKY);
     struct zd_emulate_launch copy = *launch;
     enqueue(s, launch->name, [=] {

@@ -363,6 +363,7 @@ cudaError_t cudaHostRegister(void *host, size_t bytes, unsigned flags)
         return keep(cudaErrorInvalidValue);
     if (fails_now(FAIL_PIN))
         return keep(cudaErrorMemoryAllocation);
+    wait_at_random();
     return keep(add_pinned(host, bytes, true));
 }
 

@@ -103,10 +103,11 @@ void summarise(void)
     struct counters &c = state().counters;
     fprintf(stderr,
             "stand-in for CUDA: %llu launches, %llu copies (%llu of memory "
-            "that is not page-locked), %llu waits of the host\n",
+            "that is not page-locked), %llu waits of the host, %llu calls of "
+            "it\n",
             (unsigned long long)c.launches, (unsigned long long)c.copies,
             (unsigned long long)c.pageable_copies,
-            (unsigned long long)c.host_waits);
+            (unsigned long long)c.host_waits, (unsigned long long)c.host_calls);
 }
 
 /* Numbers up to the first that is none, or is not there; one that comes twice
@@ -162,6 +163,11 @@ struct settings read_settings(void)
     else if (order && *order && strcmp(order, "forward")) {
         s.permuted = true;
         s.seed = strtoull(order, nullptr, 10);
+    }
+    const char *delays = getenv("ZD_STANDIN_DELAYS");
+    if (delays && *delays) {
+        s.delays = true;
+        s.delay_seed = strtoull(delays, nullptr, 10);
     }
     const char *failures = getenv("ZD_STANDIN_FAIL");
     if (failures)
@@ -287,8 +293,9 @@ void zd_standin_unhang(void)
 struct zd_standin_counters zd_standin_counters(void)
 {
     struct counters &c = counters();
-    return {c.launches,     c.copies,       c.pageable_copies, c.host_waits,
-            c.device_bytes, c.pinned_bytes, c.reports,         c.shareable};
+    return {c.launches,     c.copies,     c.pageable_copies,
+            c.host_waits,   c.host_calls, c.device_bytes,
+            c.pinned_bytes, c.reports,    c.shareable};
 }
 
 const char *zd_standin_report(void)

@@ -17,6 +17,10 @@
  *     ZD_STANDIN_SLOW=TIMES      after a kernel its stream does nothing, for so
  *                                many times as long as that took; TIMES@RANK:
  *                                of that rank of Open MPI alone
+ *     ZD_STANDIN_DELAYS          a seed: copies and functions of the host begin
+ *                                late, now and then; cudaHostRegister, now and
+ *                                then, and the first launch of each kernel wait
+ *                                for the device, as real ones may
  *     ZD_STANDIN_ABORT=0         1: a report ends the process (SIGABRT)
  *     ZD_STANDIN_SUMMARY=0       1: says at the end what was counted
  *     ZD_STANDIN_FAIL=...        failures, see zd_standin_fail() */
@@ -76,6 +80,7 @@ void zd_standin_unhang(void);
 struct zd_standin_counters {
     uint64_t launches, copies, pageable_copies;
     uint64_t host_waits;   /* calls that held the host for the device */
+    uint64_t host_calls;   /* functions of the host on streams */
     uint64_t device_bytes; /* allocated now, all devices */
     uint64_t pinned_bytes;
     uint64_t reports;

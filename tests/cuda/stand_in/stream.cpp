@@ -410,9 +410,11 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *ctx)
     struct stream *s = stream_of(stream);
     if (!s || !fn)
         return keep(cudaErrorInvalidValue);
+    counters().host_calls++;
     enqueue(s, "host function", [=] {
         if (sticky(s->device))
             return;
+        delay_at_random();
         calls_host = true;
         fn(ctx);
         calls_host = false;
