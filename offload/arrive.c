@@ -56,9 +56,12 @@ static enum zd_status arrive_chunk(
     return from_store ? chunk_release(offload, index) : ZD_OK;
 }
 
-static void note_arrived(void *ctx, int64_t ticket)
+/* `arg`: a ticket and how many chunks. */
+static void note_arrived(void *ctx, int64_t arg)
 {
-    job_raise(ctx, (uint64_t)ticket);
+    struct offload *offload = ctx;
+    int64_t most = offload->chunk_count + 1;
+    job_raise(offload, (uint64_t)(arg / most), (int)(arg % most));
 }
 
 static void await_buffer(void *ctx, int64_t number)
@@ -78,29 +81,70 @@ static void set_parts(const struct offload *offload, struct job *job)
         job->reads = job->writes = CHUNK_STATES;
 }
 
-/* Queue the copies of a segment's chunks, each followed by what wakes a worker
+/* A copy down, of one chunk or of neighbours. */
+struct way {
+    const char *from;
+    char *to; /* NULL: a buffer, when its turn has come */
+    size_t bytes;
+};
+
+static struct way way_of(
+        const struct offload *offload, const struct chunk *chunk,
+        const char *from, bool is_staged)
+{
+    const struct offload_request *request = &offload->request;
+    size_t wide = dtype_bytes(offload_grad_type(request));
+    size_t at = request->runs[chunk->run].offset + chunk->begin;
+    struct chunk_memory memory = {0};
+    if (!is_staged)
+        chunk_slots(&offload->store_request, chunk, &memory);
+    return (struct way){from + at * wide, memory.slot, chunk->count * wide};
+}
+
+/* How many chunks from here on leave in one copy, which *way becomes. */
+static int join_chunks(
+        const struct offload *offload, const struct chunk *chunks, int count,
+        const char *from, struct way *way)
+{
+    size_t most = feed_piece(&offload->down);
+    int joined = 1;
+    *way = way_of(offload, chunks, from, false);
+    for (; joined < count; joined++) {
+        struct way next = way_of(offload, &chunks[joined], from, false);
+        if (next.from != way->from + way->bytes ||
+            next.to != way->to + way->bytes || way->bytes + next.bytes > most)
+            break;
+        way->bytes += next.bytes;
+    }
+    return joined;
+}
+
+/* Queue the copies of a segment's chunks, each followed by what wakes workers
  * for it. */
 static enum zd_status queue_chunks(
         struct offload *offload, const struct segment *segment,
         const char *from, const struct job *job, uint64_t ticket)
 {
-    const struct offload_request *request = &offload->request;
     struct feed *down = &offload->down;
-    size_t wide = dtype_bytes(offload_grad_type(request));
-    for (int i = 0; i < segment->chunk_count; i++) {
-        const struct chunk *chunk = &offload->chunks[job->first + i];
-        size_t at = request->runs[chunk->run].offset + chunk->begin;
-        struct chunk_memory memory;
-        chunk_slots(&offload->store_request, chunk, &memory);
-        void *to = memory.slot;
+    int joined;
+    for (int i = 0; i < segment->chunk_count; i += joined) {
+        const struct chunk *chunks = &offload->chunks[job->first + i];
+        struct way way;
         if (job->is_staged) {
             uint64_t passage = job->stage_first + (uint64_t)i;
+            way = way_of(offload, chunks, from, true);
             ZD_TRY(feed_hold(down, await_buffer, offload, (int64_t)passage));
-            to = stage_buffer(&offload->grad_stage, passage);
+            way.to = stage_buffer(&offload->grad_stage, passage);
+            joined = 1;
+        } else {
+            joined = join_chunks(
+                    offload, chunks, segment->chunk_count - i, from, &way);
         }
-        ZD_TRY(feed_copy(down, to, from + at * wide, chunk->count * wide));
+        ZD_TRY(feed_copy(down, way.to, way.from, way.bytes));
         if (ticket)
-            ZD_TRY(feed_call(down, note_arrived, offload, (int64_t)ticket));
+            ZD_TRY(feed_call(
+                    down, note_arrived, offload,
+                    (int64_t)ticket * (offload->chunk_count + 1) + joined));
     }
     return ZD_OK;
 }

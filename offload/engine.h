@@ -135,8 +135,8 @@ void workers_stop(struct offload *offload);
 /* Ticket of the job; waits for a place. A job without chunks is not added: 0.
  */
 uint64_t job_add(struct offload *offload, const struct job *job);
-/* One more chunk of the job may be taken; from any thread. */
-void job_raise(struct offload *offload, uint64_t ticket);
+/* So many more chunks of the job may be taken; from any thread. */
+void job_raise(struct offload *offload, uint64_t ticket, int chunks);
 void jobs_wait(struct offload *offload); /* until all have ended */
 bool jobs_have_ended(struct offload *offload);
 /* A chunk's memory, of the list that is begun; release it again. */

@@ -4,22 +4,45 @@
 
 #include <string.h>
 
+static enum zd_status copy_pieces(
+        const struct feed *feed, const struct feed_operation *op)
+{
+    size_t piece = feed->teller ? FEED_PIECE : op->bytes;
+    for (size_t at = 0; at < op->bytes; at += piece) {
+        size_t left = op->bytes - at;
+        ZD_TRY(stream_copy(
+                feed->stream, (char *)op->to + at, (const char *)op->from + at,
+                left < piece ? left : piece));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status call(
+        const struct feed *feed, const struct feed_operation *op)
+{
+    if (!feed->teller)
+        return stream_call(feed->stream, op->fn, op->ctx, op->arg);
+    ZD_TRY(stream_record(feed->stream, feed->passed));
+    ZD_TRY(stream_wait(feed->teller, feed->passed));
+    return stream_call(feed->teller, op->fn, op->ctx, op->arg);
+}
+
 /* On the stream, in the thread that feeds it. */
 static enum zd_status issue(
-        struct stream *stream, const struct feed_operation *op)
+        const struct feed *feed, const struct feed_operation *op)
 {
     switch (op->kind) {
     case FEED_HOLD:
         op->fn(op->ctx, op->arg);
         return ZD_OK;
     case FEED_COPY:
-        return stream_copy(stream, op->to, op->from, op->bytes);
+        return copy_pieces(feed, op);
     case FEED_CALL:
-        return stream_call(stream, op->fn, op->ctx, op->arg);
+        return call(feed, op);
     case FEED_WAIT:
-        return token_wait(stream, op->token);
+        return token_wait(feed->stream, op->token);
     case FEED_RECORD:
-        return stream_record(stream, op->token.event);
+        return stream_record(feed->stream, op->token.event);
     }
     return ZD_OK;
 }
@@ -38,7 +61,7 @@ static void *work(void *ctx)
         enum zd_status status = feed->status;
         pthread_mutex_unlock(&feed->lock);
         if (status == ZD_OK)
-            status = issue(feed->stream, &feed->ring[feed->first]);
+            status = issue(feed, &feed->ring[feed->first]);
         pthread_mutex_lock(&feed->lock);
         if (status != ZD_OK && feed->status == ZD_OK) {
             feed->status = status;
@@ -58,6 +81,10 @@ enum zd_status feed_init(
     memset(feed, 0, sizeof *feed);
     feed->stream = stream;
     feed->device = device_current();
+    if (device_backend() == DEVICE_CUDA) {
+        ZD_TRY(event_create(&feed->passed));
+        ZD_TRY(stream_create("offload-told", STREAM_CUDA, &feed->teller));
+    }
     if (!has_thread)
         return ZD_OK;
     pthread_mutex_init(&feed->lock, NULL);
@@ -73,10 +100,8 @@ enum zd_status feed_init(
     return ZD_OK;
 }
 
-void feed_fini(struct feed *feed)
+static void end_thread(struct feed *feed)
 {
-    if (!feed->has_thread)
-        return;
     pthread_mutex_lock(&feed->lock);
     feed->is_stopping = true;
     pthread_cond_broadcast(&feed->changed);
@@ -85,6 +110,16 @@ void feed_fini(struct feed *feed)
     pthread_cond_destroy(&feed->changed);
     pthread_mutex_destroy(&feed->lock);
     feed->has_thread = false;
+}
+
+void feed_fini(struct feed *feed)
+{
+    if (feed->has_thread)
+        end_thread(feed);
+    stream_destroy(feed->teller);
+    event_destroy(feed->passed);
+    feed->teller = NULL;
+    feed->passed = NULL;
 }
 
 /* Under the lock: the thread's failure, as the caller's. */
@@ -120,7 +155,7 @@ enum zd_status feed_hold(
 static enum zd_status do_or_push(
         struct feed *feed, const struct feed_operation *op)
 {
-    return feed->has_thread ? push(feed, op) : issue(feed->stream, op);
+    return feed->has_thread ? push(feed, op) : issue(feed, op);
 }
 
 enum zd_status feed_call(
@@ -174,6 +209,11 @@ enum zd_status feed_follow(
     return token_wait(stream, token);
 }
 
+size_t feed_piece(const struct feed *feed)
+{
+    return feed->teller ? FEED_PIECE : 0;
+}
+
 enum zd_status feed_finish(struct feed *feed)
 {
     enum zd_status status = ZD_OK;
@@ -185,5 +225,7 @@ enum zd_status feed_finish(struct feed *feed)
         pthread_mutex_unlock(&feed->lock);
     }
     ZD_TRY(stream_finish(feed->stream));
+    if (feed->teller)
+        ZD_TRY(stream_finish(feed->teller));
     return status;
 }

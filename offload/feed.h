@@ -9,6 +9,14 @@
  *     feed      hold: workers have filled it | copy | record | hold ..
  *     stream                                   copy   record
  *
+ * There copies are also not held by the functions that are called behind them:
+ * those have a stream of their own, which waits for an event. And long copies
+ * are queued as pieces, between which the copy engine takes what other streams
+ * have.
+ *
+ *     stream    copy | event | copy | event | copy ..
+ *     teller                 call           | call ..
+ *
  * Calls are those of base/device/stream.h, in one order for all. A record that
  * is asked for through a feed is waited for by feed_follow, which waits until
  * it is on the stream, or after feed_await. One thread (the trainer) feeds.
@@ -21,7 +29,7 @@
 
 #include <pthread.h>
 
-enum { FEED_OPERATIONS = 256 };
+enum { FEED_OPERATIONS = 256, FEED_PIECE = 16 << 20 }; /* bytes */
 
 enum feed_kind { FEED_HOLD, FEED_COPY, FEED_CALL, FEED_WAIT, FEED_RECORD };
 
@@ -38,6 +46,8 @@ struct feed_operation {
 
 struct feed {
     struct stream *stream; /* borrowed; NULL: copies are made at once */
+    struct stream *teller; /* on a GPU: where functions are called; else NULL */
+    struct event *passed;  /* what the teller waits for */
     bool has_thread;       /* else the stream itself is held */
     pthread_t thread;
     struct device *device; /* of who made it */
@@ -73,6 +83,9 @@ enum zd_status feed_await(struct feed *feed, struct token token);
 /* Then, what `stream` does later follows it. */
 enum zd_status feed_follow(
         struct feed *feed, struct token token, struct stream *stream);
+/* Bytes that may leave in one copy: neighbours up to this are worth one, with
+ * one call behind them. 0: each by itself. */
+size_t feed_piece(const struct feed *feed);
 /* Until all that was fed is done. */
 enum zd_status feed_finish(struct feed *feed);
 

@@ -4,27 +4,55 @@
 
 #include "base/threads.h"
 
-/* The chunk's parameters are where chunk_slots says; only jobs write there. */
-static enum zd_status send_chunk(struct offload *offload, int index)
+/* A segment's chunks, whose parameters are where chunk_slots says; only jobs
+ * write there. On a GPU neighbours leave in one copy. */
+static enum zd_status send_chunks(struct offload *offload, int index, int count)
 {
     const struct offload_request *request = &offload->request;
-    const struct chunk *chunk = &offload->chunks[index];
-    const struct segment *segment = &offload->segments[chunk->segment];
+    const struct chunk *chunks = &offload->chunks[index];
+    const struct segment *segment = &offload->segments[chunks->segment];
     size_t wide = dtype_bytes(request->dtype);
-    size_t at = request->runs[chunk->run].offset + chunk->begin;
-    bool is_last = index + 1 == segment->first_chunk + segment->chunk_count;
+    size_t most = feed_piece(&offload->up), bytes = 0;
+    bool is_last = index + count == segment->first_chunk + segment->chunk_count;
     struct stream *up = offload->place.up;
-    struct chunk_memory memory;
+    const char *from = NULL;
+    char *to = NULL;
     if (!segment->device)
         return ZD_OK;
-    chunk_slots(&offload->store_request, chunk, &memory);
-    ZD_TRY(stream_copy(
-            up, (char *)segment->device + at * wide, memory.param,
-            chunk->count * wide));
+    for (int i = 0; i < count; i++) {
+        size_t at = request->runs[chunks[i].run].offset + chunks[i].begin;
+        size_t more = chunks[i].count * wide;
+        struct chunk_memory memory;
+        chunk_slots(&offload->store_request, &chunks[i], &memory);
+        char *there = (char *)segment->device + at * wide;
+        bool joins = bytes && memory.param == from + bytes &&
+                     there == to + bytes && bytes + more <= most;
+        if (bytes && !joins)
+            ZD_TRY(stream_copy(up, to, from, bytes));
+        if (!joins) {
+            from = memory.param;
+            to = there;
+            bytes = 0;
+        }
+        bytes += more;
+    }
+    ZD_TRY(stream_copy(up, to, from, bytes));
     return is_last ? stream_record(up, segment->up.event) : ZD_OK;
 }
 
-static void note_sent(struct offload *offload, int index, enum zd_status status)
+/* Under the lock: chunks of one segment from `index` on that are there. */
+static int count_updated(const struct offload *offload, int index)
+{
+    const struct segment *segment =
+            &offload->segments[offload->chunks[index].segment];
+    int end = segment->first_chunk + segment->chunk_count, count = 0;
+    while (index + count < end && offload->is_updated[index + count])
+        count++;
+    return count;
+}
+
+static void note_sent(
+        struct offload *offload, int index, int count, enum zd_status status)
 {
     const struct chunk *chunk = &offload->chunks[index];
     const struct segment *segment = &offload->segments[chunk->segment];
@@ -32,7 +60,7 @@ static void note_sent(struct offload *offload, int index, enum zd_status status)
         offload->status = status;
         offload->error = *zd_error_get();
     }
-    offload->next_up++;
+    offload->next_up += count;
     if (offload->next_up == segment->first_chunk + segment->chunk_count)
         pthread_cond_broadcast(&offload->progress);
 }
@@ -48,10 +76,11 @@ static void *work(void *ctx)
             pthread_cond_wait(&offload->progress, &offload->lock);
             continue;
         }
+        int count = count_updated(offload, index);
         pthread_mutex_unlock(&offload->lock);
-        enum zd_status status = send_chunk(offload, index);
+        enum zd_status status = send_chunks(offload, index, count);
         pthread_mutex_lock(&offload->lock);
-        note_sent(offload, index, status);
+        note_sent(offload, index, count, status);
     }
     pthread_mutex_unlock(&offload->lock);
     return NULL;

@@ -78,11 +78,14 @@ uint64_t job_add(struct offload *offload, const struct job *job)
     return number + 1;
 }
 
-void job_raise(struct offload *offload, uint64_t ticket)
+void job_raise(struct offload *offload, uint64_t ticket, int chunks)
 {
     pthread_mutex_lock(&offload->lock);
-    job_at(offload, ticket - 1)->ready++;
-    pthread_cond_signal(&offload->work);
+    job_at(offload, ticket - 1)->ready += chunks;
+    if (chunks > 1)
+        pthread_cond_broadcast(&offload->work);
+    else
+        pthread_cond_signal(&offload->work);
     pthread_mutex_unlock(&offload->lock);
 }
 

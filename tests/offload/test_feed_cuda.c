@@ -1,0 +1,171 @@
+/* Copies of a GPU and who is told of them: with the stand-ins. */
+#include "base/clock.h"
+#include "offload/feed.h"
+#include "offload/offload.h"
+#include "tests/base/device/gpu_case.h"
+#include "tests/cuda/stand_in/stand_in.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* Ten seconds, for a machine that is busy. */
+static bool comes_to_pass(struct event *event)
+{
+    double end = clock_seconds() + 10;
+    while (!event_is_done(event) && clock_seconds() < end)
+        sched_yield();
+    return event_is_done(event);
+}
+
+Test(feed_cuda, copies_are_not_held_by_functions_that_are_called_behind_them)
+{
+    struct device *device = gpu_case_open();
+    struct gate gate = GATE;
+    struct stream *stream;
+    struct marker marker;
+    struct token token;
+    struct feed feed;
+    char *pinned, *gpu;
+    cr_assert_eq(stream_create("down", STREAM_CUDA, &stream), ZD_OK);
+    cr_assert_eq(marker_create(&marker), ZD_OK);
+    cr_assert_eq(device_take_pinned(2, (void **)&pinned), ZD_OK);
+    cr_assert_eq(device_take(2, (void **)&gpu), ZD_OK);
+    cr_assert_eq(device_write(gpu, "ab", 2), ZD_OK);
+    cr_assert_eq(device_finish(), ZD_OK);
+    for (int has_thread = 0; has_thread < 2; has_thread++) {
+        memset(pinned, 0, 2);
+        gate.open = false;
+        cr_assert_eq(feed_init(&feed, stream, has_thread), ZD_OK);
+        feed_copy(&feed, pinned, gpu, 1);
+        feed_call(&feed, gate_pass, &gate, 0);
+        feed_copy(&feed, pinned + 1, gpu + 1, 1);
+        feed_record(&feed, &marker, &token);
+        cr_assert_eq(feed_await(&feed, token), ZD_OK);
+        cr_expect(comes_to_pass(token.event), "the second copy waits");
+        gate_open(&gate);
+        cr_expect_eq(feed_finish(&feed), ZD_OK);
+        cr_expect_eq(memcmp(pinned, "ab", 2), 0);
+        feed_fini(&feed);
+    }
+    marker_destroy(&marker);
+    stream_destroy(stream);
+    device_give(gpu, 2);
+    device_give_pinned(pinned, 2);
+    device_close(device);
+}
+
+static void count_call(void *ctx, int64_t arg)
+{
+    (void)arg;
+    atomic_fetch_add((atomic_int *)ctx, 1);
+}
+
+/* Everybody is told before feed_finish returns. */
+Test(feed_cuda, an_end_is_also_that_of_what_is_called)
+{
+    struct device *device = gpu_case_open();
+    struct stream *stream;
+    struct feed feed;
+    atomic_int calls = 0;
+    cr_assert_eq(stream_create("down", STREAM_CUDA, &stream), ZD_OK);
+    cr_assert_eq(feed_init(&feed, stream, false), ZD_OK);
+    for (int i = 0; i < 3 * FEED_OPERATIONS; i++)
+        cr_assert_eq(feed_call(&feed, count_call, &calls, 0), ZD_OK);
+    cr_expect_eq(feed_finish(&feed), ZD_OK);
+    cr_expect_eq(atomic_load(&calls), 3 * FEED_OPERATIONS);
+    feed_fini(&feed);
+    stream_destroy(stream);
+    device_close(device);
+}
+
+enum { COUNT = 6 << 20, CHUNKS = 48, PIECES = 2 };
+
+/* A segment of COUNT elements in fp32, and a small one. */
+struct engine {
+    struct offload_options options;
+    struct optim_options optim;
+    size_t counts[2];
+    struct offload_run runs[2];
+    struct offload_request request;
+    struct arena_plan plan;
+    struct arena arena;
+    struct stream *down, *up;
+    struct offload *offload;
+    void *grads;
+};
+
+static void make_engine(struct engine *e)
+{
+    size_t bytes[OFFLOAD_PARTS];
+    *e = (struct engine){
+            .options = offload_options_default(),
+            .optim = optim_options_default(),
+            .counts = {COUNT, 256},
+    };
+    e->options.optimizer = OFFLOAD_CPU;
+    e->options.chunk_bytes = sizeof(float) * COUNT / CHUNKS;
+    for (int i = 0; i < 2; i++)
+        e->runs[i] = (struct offload_run){
+                .segment = i,
+                .count = e->counts[i],
+                .layout = optim_layout_of(&e->optim, e->counts[i], false, NULL),
+        };
+    e->request = (struct offload_request){
+            .options = &e->options,
+            .optim = &e->optim,
+            .segment_counts = e->counts,
+            .segment_count = 2,
+            .runs = e->runs,
+            .run_count = 2,
+    };
+    cr_assert_eq(stream_create("down", STREAM_CUDA, &e->down), ZD_OK);
+    cr_assert_eq(stream_create("up", STREAM_CUDA, &e->up), ZD_OK);
+    struct offload_place place = {
+            .down = e->down, .up = e->up, .worker_threads = 2, .first_cpu = -1};
+    arena_plan_init(&e->plan);
+    cr_assert_eq(offload_measure(&e->request, bytes), ZD_OK);
+    cr_assert_eq(offload_plan_spans(bytes, &e->plan), ZD_OK);
+    cr_assert_eq(arena_take(&e->arena, &e->plan), ZD_OK);
+    cr_assert_eq(
+            offload_create(&e->request, &e->arena, &place, &e->offload), ZD_OK,
+            "%s", zd_error_get()->what);
+    cr_assert_eq(device_take(4 * COUNT, &e->grads), ZD_OK);
+    cr_assert_eq(device_clear(e->grads, 4 * COUNT), ZD_OK);
+    cr_assert_eq(device_finish(), ZD_OK);
+}
+
+static void end_engine(struct engine *e)
+{
+    offload_destroy(e->offload);
+    stream_destroy(e->down);
+    stream_destroy(e->up);
+    device_give(e->grads, 4 * COUNT);
+    arena_release(&e->arena);
+    arena_plan_fini(&e->plan);
+}
+
+/* 24 MiB in 48 chunks: two copies and two calls, not 48 of each. Up, as many as
+ * the uploader finds ready. */
+Test(feed_cuda, a_segment_comes_down_in_pieces_of_16_mib)
+{
+    struct device *device = gpu_case_open();
+    struct exact_sum sum;
+    struct engine e;
+    make_engine(&e);
+    exact_sum_clear(&sum);
+    struct zd_standin_counters before = zd_standin_counters();
+    for (int s = 0; s < 2; s++)
+        cr_assert_eq(
+                offload_grads_down(
+                        e.offload, s, e.grads, (struct token){0}, 0, true),
+                ZD_OK);
+    cr_assert_eq(offload_squares(e.offload, &sum), ZD_OK);
+    struct zd_standin_counters after = zd_standin_counters();
+    cr_expect_eq(after.copies - before.copies, PIECES + 1);
+    cr_expect_eq(after.host_calls - before.host_calls, PIECES + 1);
+    cr_assert_eq(offload_skip(e.offload), ZD_OK);
+    cr_assert_eq(offload_finish(e.offload), ZD_OK);
+    end_engine(&e);
+    device_close(device);
+}
