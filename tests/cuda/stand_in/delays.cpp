@@ -11,7 +11,7 @@ namespace standin
 {
 namespace
 {
-enum { LONGEST_US = 2000 };
+enum { LONGEST_US = 500 };
 
 /* The n-th of a process. Which operation that is depends on its threads. */
 uint64_t next_random(void)
