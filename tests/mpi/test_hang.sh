@@ -84,6 +84,26 @@ check "  which is no hang" no_error
 pause "one without a limit" 3 --set comm.timeout=0s
 check "  is no hang either" no_error
 
+# A run that is paused for longer than a wait may take.
+if command -v curl >/dev/null; then
+    ask() { curl -sS --max-time 60 --unix-socket "$XDG_RUNTIME_DIR/zerod/fixture-llama_odd.sock" -d "$2" "http://zerod/v1/$1"; }
+    steps paused 2 3 --set train.max_steps=1000000 --set checkpoint.save_strategy=no --set eval.eval_strategy=no --set log.progress=none \
+        --set comm.timeout=3s
+    ask pause '{"wait": true}' >paused.answer
+    held=$(rows paused)
+    sleep 7
+    check "a run that is paused for two limits stands still" [ "$(rows paused)" -eq "$held" ]
+    ask resume '{"wait": true}' >>paused.answer
+    wait_rows paused $((held + 3))
+    kill -USR1 "$pid"
+    finish_started
+    check "  which is no hang: it goes on" [ "$(rows paused)" -ge $((held + 3)) ]
+    check "  and ends as it is asked to" code_is 75
+    check "  without an error" no_error
+else
+    skip "a run that is paused" "curl is not installed"
+fi
+
 # Rank 1 of two runs half of the time.
 steps slow 2 2 --set train.max_steps=60 --set checkpoint.save_strategy=no --set checkpoint.export=none --set eval.eval_strategy=no \
     --set control.socket=none --set log.progress=none --set comm.timeout=6s
