@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """What nvcc made of the kernels, read from the objects of a build: no GPU is needed.
 
-    bench/kernels_static.py BUILD [--arch 90] [--only REGEX] [--loops] [--check]
+    bench/kernels_static.py BUILD [--arch 90[,80]..] [--only REGEX] [--loops] [--check]
 
 A line for each kernel:
   regs   registers of a thread       stack  bytes of local memory a thread has
-  smem   static shared memory        warps  that fit a multiprocessor's registers (64 at most)
+  smem   static shared memory        warps  that fit a multiprocessor's registers (WARPS at most)
   spill  loads and stores of local memory, and of those how many in loops (60/12: 60, of them 12)
   load, store   accesses to global memory by their bits: 16x128 2x32
   div    integer divisions (by their conversions), and of those how many in loops
   code   instructions
 --loops adds the innermost loops: instructions, products of tensor cores (mma), loads of matrices (ldsm), shared loads and
 stores, exponentials and their like (mufu), barriers.
---check says nothing but what is wrong: a kernel that has local memory and is not in ALLOWED below. What is there and has none
-is told, and no mistake: compilers differ.
+--check says nothing but what is wrong: a kernel that has local memory and is not in ALLOWED below; an attention kernel whose inner
+loop has other tensor-core products or matrix loads than its tiles ask for, or no asynchronous copies; a barrier that only
+some threads may reach by its predicate. What is allowed local memory and has none is told, and no mistake: compilers differ.
 Its end is 1 then; 77 where there is no cuobjdump (looked for: $CUOBJDUMP, PATH, the toolkit, Triton's package).
 """
 import argparse
@@ -25,14 +26,28 @@ import shutil
 import subprocess
 import sys
 
-# Kernels that may keep something in local memory, by architecture: why.
+# Kernels that may keep something in local memory: why, and on which architectures (none: on all).
 ALLOWED = [
     (r"^tiles_.*fp16>", "a pack of four fp16 lies there for a moment, outside of the loops"),
     (r"^norm_backward_kernel<float, 4, [68], (true|false)>$", "ptxas stays at 128 registers, for two blocks of a multiprocessor"),
     (r"^rows_kernel<", "Adam-mini's block sums: what lives across the calls that divide 64-bit integers, once in 256 elements"),
+    (r"^mma_dkv_kernel<mma_shape<\w+, (64|96|128), \d, \d+>, true, true>$", "16 words at most, of 255 registers that are full", "80 86 89"),
+    (r"^mma_forward_kernel<mma_shape<\w+, 128, 2, 64>>$", "6 words at most, alike", "80 86 89 100"),
 ]
 
-REGISTERS, WARPS, GRAIN = 65536, 64, 256  # of a multiprocessor; a warp's registers come in grains
+REGISTERS, GRAIN = 65536, 256  # of a multiprocessor; a warp's registers come in grains
+WARPS = {"75": 32, "80": 64, "86": 48, "89": 48, "90": 64, "100": 64, "120": 48}
+
+# Products of tiles in a turn of the inner loop, and tiles of the block's own that they read: of the kernel, by its name.
+# A product of M x 16 rows of the warp's own with N others over D columns is M N D / 128 instructions, and reads each 16 x 16
+# once.
+PRODUCTS = [
+    (r"^mma_forward_kernel<mma_shape<\w+, (\d+), (\d+), (\d+)>>$", 2, 1),
+    (r"^mma_dq_kernel<mma_shape<\w+, (\d+), (\d+), (\d+)>>$", 3, 2),
+    (r"^mma_dkv_kernel<mma_shape<\w+, (\d+), (\d+), (\d+)>, true, true>$", 4, 2),
+    (r"^mma_dkv_kernel<mma_shape<\w+, (\d+), (\d+), (\d+)>, true, false>$", 3, 2),
+    (r"^mma_dkv_kernel<mma_shape<\w+, (\d+), (\d+), (\d+)>, false, true>$", 2, 1),
+]
 
 
 def find_cuobjdump():
@@ -63,9 +78,9 @@ def readable(names):
 
 
 class Kernel:
-    def __init__(self, file, name):
-        self.file, self.name = file, name
-        self.regs = self.stack = self.shared = 0
+    def __init__(self, file, name, arch):
+        self.file, self.name, self.arch = file, name, arch
+        self.regs = self.stack = self.shared = self.chosen_barriers = 0
         self.code = []  # (address, opcode, branch target or None)
 
     def loops(self):
@@ -100,17 +115,18 @@ def read(tool, path, arch, with_code):
     for line in run("-sass").split("\n") if with_code else []:
         found = re.match(r"\s*Function : (\S+)", line)
         if found:
-            now = kernels.setdefault(found[1], Kernel(file, found[1]))
+            now = kernels.setdefault(found[1], Kernel(file, found[1], arch))
             continue
-        found = now and re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+ )?\s*([A-Z][\w.]*)(.*?);", line)
+        found = now and re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(@!?U?P\w+ )?\s*([A-Z][\w.]*)(.*?);", line)
         if found:
-            to = re.search(r"\b0x([0-9a-f]+)\s*$", found[3].strip()) if found[2].startswith("BRA") else None
-            now.code.append((int(found[1], 16), found[2], int(to[1], 16) if to else None))
+            to = re.search(r"\b0x([0-9a-f]+)\s*$", found[4].strip()) if found[3].startswith("BRA") else None
+            now.code.append((int(found[1], 16), found[3], int(to[1], 16) if to else None))
+            now.chosen_barriers += bool(found[2]) and found[3].startswith("BAR")
     now = None
     for line in run("--dump-resource-usage").split("\n"):
         found = re.match(r"\s*Function (\S+):", line)
         if found:
-            now = kernels.setdefault(found[1], Kernel(file, found[1]))
+            now = kernels.setdefault(found[1], Kernel(file, found[1], arch))
         elif now and "REG:" in line:
             values = dict(re.findall(r"(\w+)(?:\[0\])?:(\d+)", line))
             now.regs, now.stack = int(values["REG"]), int(values["STACK"])
@@ -120,7 +136,8 @@ def read(tool, path, arch, with_code):
 
 def warps(kernel):
     each = -(-kernel.regs * 32 // GRAIN) * GRAIN
-    return min(WARPS, REGISTERS // each // 4 * 4) if each else WARPS
+    most = WARPS.get(kernel.arch, 64)
+    return min(most, REGISTERS // each // 4 * 4) if each else most
 
 
 def show(kernels, names, with_loops):
@@ -141,14 +158,35 @@ def show(kernels, names, with_loops):
                     count(loop, "BAR"), count(loop, "LDL", "STL")))
 
 
+def products_wrong(kernel, name):
+    """What the loop with the most products has and should not have."""
+    for pattern, products, own in PRODUCTS:
+        found = re.search(pattern, name)
+        if not found or not kernel.code or int(kernel.arch) < 80:  # where they are empty
+            continue
+        D, M, N = (int(x) for x in found.groups())
+        loop = max(kernel.loops(), key=lambda ops: count(ops, "HMMA"), default=[])
+        want = products * M * N * D // 128, (products * N + own * M * 16) * D // 256
+        have = count(loop, "HMMA"), count(loop, "LDSM")
+        if have != want:
+            return ["%s: a turn of its loop has %d products and %d loads of matrices, not %d and %d" % (name, *have, *want)]
+        if not count(loop, "LDGSTS"):
+            return ["%s: no asynchronous copies in its loop" % name]
+    return []
+
+
 def check(kernels, names):
     wrong, used = [], set()
     for k in kernels:
-        reasons = [i for i, (what, _) in enumerate(ALLOWED) if re.search(what, names[k.name])]
+        reasons = [i for i, (what, _, *archs) in enumerate(ALLOWED)
+                   if re.search(what, names[k.name]) and (not archs or k.arch in archs[0].split())]
         used.update(reasons if k.stack else [])
         if k.stack and not reasons:
             wrong.append("%s: %d bytes of local memory, %d registers" % (names[k.name], k.stack, k.regs))
-    for line in wrong + ["allowed local memory, and has none: " + what for i, (what, _) in enumerate(ALLOWED) if i not in used]:
+        wrong += products_wrong(k, names[k.name])
+        if k.chosen_barriers:
+            wrong.append("%s: %d barriers with a predicate" % (names[k.name], k.chosen_barriers))
+    for line in wrong + ["allowed local memory, and has none: " + what for i, (what, *_) in enumerate(ALLOWED) if i not in used]:
         print(line)
     print("%d kernels, %d complaints" % (len(kernels), len(wrong)))
     return bool(wrong) or not kernels
@@ -169,7 +207,8 @@ def main():
     kernels = []
     for path in sorted(glob.glob(args.build + "/**/*.cu.o", recursive=True)):
         if "/tests/" not in path:
-            kernels += read(tool, path, args.arch, not args.check)
+            for arch in args.arch.split(","):
+                kernels += read(tool, path, arch, not args.check or "attention_mma_" in path)
     names = readable([k.name for k in kernels])
     kernels = [k for k in kernels if re.search(args.only, names[k.name])]
     if args.check:
