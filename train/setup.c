@@ -9,6 +9,7 @@
 #include "train/command/release.h"
 #include "train/command/replay.h"
 #include "train/plan/fit.h"
+#include "train/plan/phases.h"
 #include "train/run.h"
 #include "train/trainer/batches.h"
 #include "train/trainer/live.h"
@@ -186,6 +187,8 @@ static enum zd_status write_plan(struct trainer *trainer)
     ZD_TRY(status);
     if (trainer_is_first(trainer)) {
         json_t *json = job_plan_json(&trainer->plan, &trainer->arena);
+        json_object_set_new(
+                json, "phases", plan_peaks_json(trainer->job, &trainer->plan));
         fs_join(path, sizeof path, trainer->job->job.output_dir, "plan.json");
         status = json_write_file(path, json);
         json_decref(json);

@@ -5,6 +5,7 @@
 #include "train/plan/advice.h"
 #include "train/plan/calibration.h"
 #include "train/plan/explain.h"
+#include "train/plan/phases.h"
 #include "train/plan/search.h"
 #include "train/train.h"
 
@@ -93,12 +94,14 @@ static enum zd_status write_page(
 }
 
 static void tell_json(
-        const struct cli_args *args, const struct job_plan *plan,
-        const struct plan_advice *advice, const struct plan_machine *machine)
+        const struct cli_args *args, const struct train_job *job,
+        const struct job_plan *plan, const struct plan_advice *advice,
+        const struct plan_machine *machine)
 {
     json_t *json = job_plan_json(plan, NULL);
     json_object_set_new(
             json, "predicted", plan_advice_json(advice, plan, machine));
+    json_object_set_new(json, "phases", plan_peaks_json(job, plan));
     if (args->explain)
         json_object_set_new(json, "explain", plan_explain_json(plan));
     output_json(json);
@@ -122,11 +125,12 @@ static enum zd_status tell_one(
     if (args->html)
         ZD_TRY(write_page(args, job, page));
     if (cli_wants_json(args)) {
-        tell_json(args, plan, &advice, machine);
+        tell_json(args, job_options(job), plan, &advice, machine);
         return ZD_OK;
     }
     FILE *stream = output_begin(&output);
     job_plan_print(plan, stream);
+    plan_peaks_print(job_options(job), plan, stream);
     plan_advice_print(&advice, plan, machine, stream);
     if (args->explain)
         plan_explain_print(plan, stream);

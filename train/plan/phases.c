@@ -1,0 +1,165 @@
+#include "train/plan/phases.h"
+
+#include "train/plan/fit.h"
+
+static const char *const names[PLAN_PHASES] = {"load",   "train", "evaluate",
+                                               "sample", "save",  "export"};
+
+/* --- files ---------------------------------------------------------------- */
+
+/* A tensor's m and v; parts of ranks begin at whole qblocks. */
+static uint64_t lane_bytes(const struct zero_plan *zero, int id)
+{
+    const struct param *param = &zero->request.table->params[id];
+    const struct optim_layout layout = zero_layout_of(zero, id);
+    uint64_t bytes = 0;
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        enum optim_format format = layout.lane[lane];
+        if (format == OPTIM_BLOCKS)
+            bytes += (uint64_t)param->blocks.count * sizeof(float);
+        else
+            bytes += optim_lane_bytes(format, param->count) +
+                     optim_scale_count(format, param->count) * sizeof(float);
+    }
+    return bytes;
+}
+
+static uint64_t weight_bytes(const struct zero_plan *zero, int id)
+{
+    const struct zero_request *request = &zero->request;
+    const struct param *param = &request->table->params[id];
+    bool is_wide = param->trainable ? request->optim.master == OPTIM_MASTER_FP32
+                                    : zero->frozen_master;
+    return param->count *
+           (is_wide ? sizeof(float) : dtype_bytes(request->dtype));
+}
+
+/* The shards of a checkpoint, of all ranks, without their headers. */
+static uint64_t checkpoint_bytes(
+        const struct train_job *job, const struct job_plan *plan)
+{
+    const struct zero_plan *zero = &plan->zero;
+    uint64_t bytes = 0;
+    for (int id = 0; id < plan->table.count; id++) {
+        bool trains = plan->table.params[id].trainable;
+        if (trains && !job->checkpoint.save_only_model)
+            bytes += lane_bytes(zero, id);
+        if (trains || !plan->table.adapters)
+            bytes += weight_bytes(zero, id);
+    }
+    return bytes;
+}
+
+static uint64_t export_bytes(
+        const struct train_job *job, const struct job_plan *plan)
+{
+    const struct param_table *table = &plan->table;
+    bool adapters = table->adapters && job->checkpoint.export == EXPORT_PEFT;
+    uint64_t count = 0;
+    for (int id = 0; id < table->count; id++) {
+        const struct param *param = &table->params[id];
+        if (adapters ? param->trainable : param->part == PARAM_BASE)
+            count += param->count;
+    }
+    bool is_wide = adapters && job->model.dtype_auto;
+    return count * (is_wide ? sizeof(float) : dtype_bytes(plan->export_dtype));
+}
+
+/* --- buffers -------------------------------------------------------------- */
+
+enum {
+    CHUNK = 1 << 20, /* elements that load.c, shard.c and zero's ranges hold */
+    PIECE = 1 << 18, /* .. and export_hf.c */
+    PAGES = 1 << 20, /* a writer's own: headers, a digest's tail */
+};
+
+/* As read, in fp32, and as it is held; with scales of a base in codes. */
+static uint64_t load_buffers(const struct job_plan *plan)
+{
+    uint64_t scales = 0;
+    for (int id = 0; id < plan->table.count; id++)
+        if (param_in_codes(&plan->table, id) &&
+            param_scale_bytes(&plan->table, id) > scales)
+            scales = param_scale_bytes(&plan->table, id);
+    return 3 * CHUNK * sizeof(float) + 2 * scales;
+}
+
+/* --- phases --------------------------------------------------------------- */
+
+void plan_peaks(
+        const struct train_job *job, const struct job_plan *plan,
+        struct plan_peak out[PLAN_PHASES])
+{
+    const struct arena_plan *arena = &plan->arena;
+    bool has_data = job->data.eval_count > 0 || job->data.val_split > 0;
+    bool asks = job->control.socket != CONTROL_NONE;
+    for (int phase = 0; phase < PLAN_PHASES; phase++)
+        out[phase] = (struct plan_peak){
+                .happens = true,
+                .device = plan_device_bytes(plan),
+                .pinned = arena->bytes[ARENA_PINNED],
+                .host = arena->bytes[ARENA_HOST]};
+    out[PLAN_PHASE_EVALUATE].happens = has_data && plan->shape.eval_B > 0;
+    out[PLAN_PHASE_SAMPLE].happens = plan->shape.decode_capacity > 0;
+    out[PLAN_PHASE_SAVE].happens =
+            asks || job->checkpoint.save_strategy != SAVE_NO;
+    out[PLAN_PHASE_EXPORT].happens = job->checkpoint.export != EXPORT_NONE;
+    out[PLAN_PHASE_LOAD].host += load_buffers(plan);
+    out[PLAN_PHASE_SAVE].host += CHUNK * sizeof(float) + PAGES;
+    out[PLAN_PHASE_EXPORT].host += 2 * PIECE * sizeof(float) + PAGES;
+    out[PLAN_PHASE_TRAIN].disk =
+            arena->bytes[ARENA_DISK] * (uint64_t)plan->world;
+    out[PLAN_PHASE_SAVE].disk = checkpoint_bytes(job, plan);
+    out[PLAN_PHASE_EXPORT].disk = export_bytes(job, plan);
+}
+
+json_t *plan_peaks_json(
+        const struct train_job *job, const struct job_plan *plan)
+{
+    struct plan_peak peaks[PLAN_PHASES];
+    json_t *json = json_object();
+    plan_peaks(job, plan, peaks);
+    for (int phase = 0; phase < PLAN_PHASES; phase++)
+        if (peaks[phase].happens)
+            json_object_set_new(
+                    json, names[phase],
+                    json_pack(
+                            "{s:I, s:I, s:I, s:I}", "device",
+                            (json_int_t)peaks[phase].device, "pinned",
+                            (json_int_t)peaks[phase].pinned, "host",
+                            (json_int_t)peaks[phase].host, "disk",
+                            (json_int_t)peaks[phase].disk));
+    json_object_set_new(
+            json, "libraries",
+            json_pack(
+                    "{s:I, s:I}", "device", (json_int_t)plan->context_bytes,
+                    "host", (json_int_t)PLAN_LIBRARIES_BYTES));
+    return json;
+}
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+void plan_peaks_print(
+        const struct train_job *job, const struct job_plan *plan, FILE *stream)
+{
+    struct plan_peak peaks[PLAN_PHASES];
+    plan_peaks(job, plan, peaks);
+    fprintf(stream,
+            "peaks of a rank (MiB; %d more of the host for program and "
+            "libraries), files of all ranks:\n",
+            PLAN_LIBRARIES_BYTES >> 20);
+    for (int phase = 0; phase < PLAN_PHASES; phase++) {
+        const struct plan_peak *peak = &peaks[phase];
+        if (!peak->happens)
+            continue;
+        fprintf(stream, "  %-10s device %.3f, pinned %.3f, host %.3f",
+                names[phase], mib(peak->device), mib(peak->pinned),
+                mib(peak->host));
+        if (peak->disk)
+            fprintf(stream, ", disk %.3f", mib(peak->disk));
+        fputc('\n', stream);
+    }
+}

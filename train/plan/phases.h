@@ -1,0 +1,42 @@
+/* phases.h - what a rank has at most in each phase of a run.
+ *
+ * Everything that a step, an evaluation or a sample needs is in the plan's
+ * memory, which is taken once, before the first phase; a save in the background
+ * has its copy there too (checkpoint.snapshot). What comes beside it are the
+ * buffers of who reads and writes files, and files. Pure. */
+#ifndef ZD_TRAIN_PLAN_PHASES_H
+#define ZD_TRAIN_PLAN_PHASES_H
+
+#include "train/plan/plan.h"
+
+enum plan_phase {
+    PLAN_PHASE_LOAD,
+    PLAN_PHASE_TRAIN,
+    PLAN_PHASE_EVALUATE,
+    PLAN_PHASE_SAMPLE,
+    PLAN_PHASE_SAVE,
+    PLAN_PHASE_EXPORT,
+    PLAN_PHASES
+};
+struct plan_peak {
+    bool happens; /* in a run of the job, or when it is asked for */
+    uint64_t device, pinned, host; /* bytes of a rank; the device's with what
+                                      libraries hold of it */
+    uint64_t disk;                 /* of all ranks: the files of one time */
+};
+
+/* What the program, its libraries and stacks hold of the host beside, at most;
+ * measured on the CPU device, where oneDNN and MPI are open. */
+enum { PLAN_LIBRARIES_BYTES = 64 << 20 };
+
+void plan_peaks(
+        const struct train_job *job, const struct job_plan *plan,
+        struct plan_peak out[PLAN_PHASES]);
+/* {"load": {"device", "pinned", "host", "disk"}, .. "libraries": {"device",
+ * "host"}} of those that happen. New reference. */
+json_t *plan_peaks_json(
+        const struct train_job *job, const struct job_plan *plan);
+void plan_peaks_print(
+        const struct train_job *job, const struct job_plan *plan, FILE *stream);
+
+#endif
