@@ -41,7 +41,7 @@ ok '--set with blanks, as a file has it' eval \
 
 # --- plan ---
 # The plan without what only a run knows.
-planned() { sed -E '/"taken_bytes"/d; /^  "predicted": \{$/,/^  \},?$/d; s/,$//' "$1"; } # without what was taken, and the time
+planned() { sed -E '/"taken_bytes"/d; /^  "(predicted|limits)": \{$/,/^  \},?$/d; s/,$//' "$1"; } # without what was taken, what is free now, and the time
 for world in 1 2 3 4 5 6 7 8; do
     ok "plan, $world ranks" eval \
         "call 0 plan --job job.toml --world $world && cp out text && call 0 plan --job job.toml --world $world --format json"
