@@ -100,6 +100,7 @@ static void speed_up_rates(struct plan_rates *rates)
                 rates->products[pass][t][w] *= 2;
         for (int l = 0; l < RATE_LENGTHS; l++)
             rates->attention[pass][l] *= 2;
+        rates->adapter[pass] *= 2;
         rates->norm[pass] *= 2;
         rates->activation[pass] *= 2;
     }

@@ -24,7 +24,8 @@ enum {
     ELEMENTS = ROWS * COLUMNS,
     HEADS = 4,
     HEAD_DIM = 64,
-    UPDATED = 1 << 22, /* .. but for updates, which no cache holds */
+    UPDATED = BLOCK / 4, /* .. but for updates, which no cache holds */
+    RANK = 16,           /* of adapters */
     SWEEPS = 3
 };
 
@@ -36,7 +37,8 @@ struct bench {
     int32_t *zeros;
     void *scratch, *workspace;
     size_t scratch_bytes, workspace_bytes;
-    int M, N; /* of a product; N wide and deep */
+    int M, N;     /* of a product; N wide and deep */
+    size_t turns; /* runs so far */
     struct attention_shape attention;
     struct optim_span span;
     struct optim_step step;
@@ -79,23 +81,90 @@ static enum zd_status rate_of(
     return ZD_OK;
 }
 
+/* `bytes` of an array of so many blocks, which few runs before have touched. */
+static char *cold(const struct bench *b, char *array, int blocks, size_t bytes)
+{
+    size_t places = (size_t)blocks * BLOCK / bytes;
+    return array + (places ? b->turns % places : 0) * bytes;
+}
+
+static char *cold_elements(const struct bench *b, char *array, int blocks)
+{
+    return cold(b, array, blocks, ELEMENTS * dtype_bytes(b->type));
+}
+
 /* --- products ------------------------------------------------------------- */
 
 static enum zd_status product_forward(struct bench *b)
 {
+    size_t rows = (size_t)b->M * (size_t)b->N * dtype_bytes(b->type);
+    size_t weight = (size_t)b->N * (size_t)b->N * dtype_bytes(b->type);
+    b->turns++;
     return b->kernels->matmul(
-            NULL, b->y, b->type, b->x, b->w, NULL, b->M, b->N, b->N, false,
-            true, false);
+            NULL, cold(b, b->y, 1, rows), b->type, b->x,
+            cold(b, b->w, 2, weight), NULL, b->M, b->N, b->N, false, true,
+            false);
 }
 
 static enum zd_status product_backward(struct bench *b)
 {
+    size_t rows = (size_t)b->M * (size_t)b->N * dtype_bytes(b->type);
+    size_t weight = (size_t)b->N * (size_t)b->N;
+    b->turns++;
     ZD_TRY(b->kernels->matmul(
-            NULL, b->z, b->type, b->y, b->w, NULL, b->M, b->N, b->N, false,
-            false, false));
+            NULL, cold(b, b->z, 1, rows), b->type, b->y,
+            cold(b, b->w, 2, weight * dtype_bytes(b->type)), NULL, b->M, b->N,
+            b->N, false, false, false));
     return b->kernels->matmul(
-            NULL, b->dw, DTYPE_FP32, b->y, b->x, NULL, b->N, b->N, b->M, true,
-            false, false);
+            NULL, cold(b, b->dw, 2, weight * sizeof(float)), DTYPE_FP32, b->y,
+            cold(b, b->x, 1, rows), NULL, b->N, b->N, b->M, true, false, false);
+}
+
+/* To what is there: fp32 is added to by the product itself, as adapter.c of
+ * model does. */
+static enum zd_status add_thin(struct bench *b, char *to, char *u, bool trans)
+{
+    const struct dropout none = {.T = 1};
+    bool adds = b->type == DTYPE_FP32;
+    char *wide = adds ? to : b->dw + BLOCK;
+    ZD_TRY(b->kernels->matmul(
+            NULL, wide, b->type, u, b->w, NULL, ROWS, COLUMNS, RANK, false,
+            trans, adds));
+    return adds ? ZD_OK
+                : b->kernels->scale_rows(
+                          NULL, to, COLUMNS, wide, ROWS, COLUMNS, 1, &none,
+                          true);
+}
+
+/* An adapter's: two products that are thin on one side, .. */
+static enum zd_status adapter_forward(struct bench *b)
+{
+    enum { N = COLUMNS, R = RANK };
+    b->turns++;
+    char *u = cold_elements(b, b->z, 1);
+    ZD_TRY(b->kernels->matmul(
+            NULL, u, b->type, b->x, b->w, NULL, ROWS, R, N, false, true,
+            false));
+    return add_thin(b, cold_elements(b, b->y, 1), u, true);
+}
+
+/* .. and for each two more. */
+static enum zd_status adapter_backward(struct bench *b)
+{
+    enum { N = COLUMNS, R = RANK };
+    const struct kernels *k = b->kernels;
+    b->turns++;
+    char *u = cold_elements(b, b->z, 1), *x = cold_elements(b, b->x, 1);
+    float *db = (float *)b->dw, *da = db + N * R;
+    ZD_TRY(k->matmul(
+            NULL, db, DTYPE_FP32, b->y, u, NULL, N, R, ROWS, true, false,
+            false));
+    ZD_TRY(k->matmul(
+            NULL, u, b->type, b->y, b->w, NULL, ROWS, R, N, false, false,
+            false));
+    ZD_TRY(k->matmul(
+            NULL, da, DTYPE_FP32, u, x, NULL, R, N, ROWS, true, false, false));
+    return add_thin(b, cold_elements(b, b->y, 1), u, false);
 }
 
 static enum zd_status measure_products(struct bench *b, int pass, double *rates)
@@ -175,32 +244,44 @@ static enum zd_status measure_attention(
 
 static enum zd_status norm_forward(struct bench *b)
 {
+    b->turns++;
     return b->kernels->rmsnorm_forward(
-            NULL, b->y, (float *)b->dw, b->x, b->w, 1e-5f, ROWS, COLUMNS);
+            NULL, cold_elements(b, b->y, 1), (float *)b->dw, b->x, b->w, 1e-5f,
+            ROWS, COLUMNS);
 }
 
 static enum zd_status norm_backward(struct bench *b)
 {
+    b->turns++;
     return b->kernels->rmsnorm_backward(
-            NULL, b->z, (float *)(b->dw + BLOCK), b->y, NULL, b->x, b->w,
-            (float *)b->dw, ROWS, COLUMNS, true);
+            NULL, cold_elements(b, b->z, 1), (float *)(b->dw + BLOCK), b->y,
+            NULL, cold_elements(b, b->x, 1), b->w, (float *)b->dw, ROWS,
+            COLUMNS, true);
 }
 
 static enum zd_status act_forward(struct bench *b)
 {
+    b->turns++;
     return b->kernels->swiglu_forward(
-            NULL, b->z, b->x, b->y, ROWS, COLUMNS, COLUMNS);
+            NULL, cold_elements(b, b->z, 1), b->x, b->y, ROWS, COLUMNS,
+            COLUMNS);
 }
 
 static enum zd_status act_backward(struct bench *b)
 {
+    b->turns++;
     return b->kernels->swiglu_backward(
-            NULL, b->z, b->dw, b->w, b->x, b->y, ROWS, COLUMNS, COLUMNS);
+            NULL, cold_elements(b, b->z, 1), cold_elements(b, b->dw, 2), b->w,
+            cold_elements(b, b->x, 1), cold_elements(b, b->y, 1), ROWS, COLUMNS,
+            COLUMNS);
 }
 
 static enum zd_status add_two(struct bench *b)
 {
-    return b->kernels->add(NULL, b->z, b->x, b->y, ELEMENTS);
+    b->turns++;
+    return b->kernels->add(
+            NULL, cold_elements(b, b->z, 1), b->x, cold_elements(b, b->y, 1),
+            ELEMENTS);
 }
 
 static enum zd_status add_large(struct bench *b)
@@ -219,9 +300,11 @@ static enum zd_status rotate(struct bench *b)
 static enum zd_status lose(struct bench *b)
 {
     enum { VOCABULARY = 4096, TOKENS = ELEMENTS / VOCABULARY };
+    b->turns++;
     return b->kernels->cross_entropy(
-            NULL, (float *)b->dw, b->y, b->w, b->zeros, 1e-3f, TOKENS,
-            VOCABULARY, VOCABULARY);
+            NULL, (float *)b->dw, cold_elements(b, b->y, 1),
+            cold_elements(b, b->w, 2), b->zeros, 1e-3f, TOKENS, VOCABULARY,
+            VOCABULARY);
 }
 
 static enum zd_status least_product(struct bench *b)
@@ -245,9 +328,12 @@ static enum zd_status measure_elements(
             {add_two, &rates->add},
             {rotate, &rates->rope},
             {lose, &rates->loss}};
+    const double thin = 4.0 * ROWS * COLUMNS * RANK;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         ZD_TRY(rate_of(b, all[i].run, ELEMENTS, all[i].rate));
-    return ZD_OK;
+    ZD_TRY(rate_of(b, adapter_forward, thin, &rates->adapter[RATE_FORWARD]));
+    return rate_of(
+            b, adapter_backward, 2 * thin, &rates->adapter[RATE_BACKWARD]);
 }
 
 /* --- the optimizer -------------------------------------------------------- */
@@ -261,7 +347,7 @@ static enum zd_status update(struct bench *b)
 static enum zd_status squares(struct bench *b)
 {
     return optim_device()->add_squares(
-            (struct exact_sum *)b->y, b->dw, b->type, UPDATED);
+            (struct exact_sum *)b->dw, b->w, b->type, UPDATED);
 }
 
 static enum zd_status narrow(struct bench *b)
@@ -282,22 +368,19 @@ static enum zd_status measure_update(
         struct bench *b, enum optim_state_type states, double *rate)
 {
     static const struct tensor_blocks none;
-    enum { QUARTER = BLOCK / 2 }; /* 16 MiB: UPDATED floats */
     b->options.state_type = states;
     bool has_master = b->type != DTYPE_FP32;
     b->span = (struct optim_span){
-            .master = b->w,
+            .master = b->x,
             .master_type = DTYPE_FP32,
-            .grad = b->dw,
+            .grad = b->w,
             .grad_type = b->type,
-            .param = has_master ? b->dw + QUARTER : NULL,
+            .param = has_master ? b->w + BLOCK : NULL,
             .param_type = b->type,
             .layout = optim_layout_of(&b->options, UPDATED, false, &none),
             .lanes =
-                    {.state = {b->w + QUARTER, b->w + 2 * QUARTER},
-                     .scale =
-                             {(float *)(b->w + 3 * QUARTER),
-                              (float *)(b->dw + 3 * QUARTER)}},
+                    {.state = {b->y, b->z},
+                     .scale = {(float *)b->dw, (float *)(b->dw + BLOCK)}},
             .count = UPDATED,
             .decays = true};
     b->step = (struct optim_step){
@@ -312,7 +395,7 @@ static enum zd_status measure_optimizer(
     b->options = optim_options_default();
     ZD_TRY(measure_update(b, OPTIM_STATE_FP32, &rates->update));
     ZD_TRY(measure_update(b, OPTIM_STATE_8BIT, &rates->update_8bit));
-    ZD_TRY(device_clear(b->y, sizeof(struct exact_sum)));
+    ZD_TRY(device_clear(b->dw, sizeof(struct exact_sum)));
     ZD_TRY(rate_of(b, squares, UPDATED, &rates->squares));
     rates->round = 0;
     return b->type == DTYPE_FP32 ? ZD_OK
@@ -475,7 +558,7 @@ enum zd_status calibration_measure(
         struct plan_calibration *out)
 {
     enum {
-        THINGS = 2 * (2 * RATE_TOKENS * RATE_WIDTHS + 2 * RATE_LENGTHS + 11)
+        THINGS = 2 * (2 * RATE_TOKENS * RATE_WIDTHS + 2 * RATE_LENGTHS + 13)
     };
     struct bench bench = {.share = 0.8 * seconds / THINGS / SWEEPS};
     struct device_facts facts = device_facts();

@@ -7,12 +7,14 @@
 #include "data/token_cache.h"
 #include "offload/aio.h"
 
+#include <errno.h>
 #include <math.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { COPIED = 16 << 20, ON_DISK = 64 << 20, PIECE = 1 << 20 };
+enum { COPIED = 16 << 20, ON_DISK = 64 << 20 };
 
 /* --- between host and device ---------------------------------------------- */
 
@@ -53,35 +55,68 @@ static enum zd_status measure_link(double seconds, double *rate_out)
 
 /* --- the disk ------------------------------------------------------------- */
 
-static enum zd_status move_file(
-        const struct aio_file *file, char *piece, bool writes)
+struct moved {
+    sem_t is_done;
+};
+
+static void tell_done(struct aio_op *op)
 {
-    for (uint64_t at = 0; at < ON_DISK; at += PIECE)
-        ZD_TRY(writes ? fs_pwrite(file->fd, file->path, piece, PIECE, at)
-                      : fs_pread(file->fd, file->path, piece, PIECE, at));
-    return ZD_OK;
+    sem_post(&((struct moved *)op->ctx)->is_done);
+}
+
+/* The whole file at once, with as many transfers under way as a run has. */
+static enum zd_status move_file(
+        struct aio *aio, const struct aio_file *file, char *data, bool writes)
+{
+    struct moved moved;
+    struct aio_op op = {
+            .file = file,
+            .is_write = writes,
+            .data = data,
+            .bytes = ON_DISK,
+            .done = tell_done,
+            .ctx = &moved};
+    sem_init(&moved.is_done, 0, 0);
+    aio_submit(aio, &op);
+    while (sem_wait(&moved.is_done) != 0 && errno == EINTR)
+        ;
+    sem_destroy(&moved.is_done);
+    return aio_op_status(&op);
 }
 
 /* Mean of both directions, each the best of a few. */
-static enum zd_status measure_file(
-        const struct aio_file *file, double seconds, double *rate_out)
+static enum zd_status measure_moves(
+        struct aio *aio, const struct aio_file *file, char *data,
+        double seconds, double *rate_out)
 {
     double best[2] = {INFINITY, INFINITY}, all = 0;
-    void *piece = NULL;
-    if (posix_memalign(&piece, AIO_ALIGN, PIECE) != 0)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory calibrating");
-    memset(piece, 1, PIECE);
-    enum zd_status status = ZD_OK;
-    while (status == ZD_OK && (all < seconds || isinf(best[0])))
-        for (int writes = 1; writes >= 0 && status == ZD_OK; writes--) {
+    while (all < seconds || isinf(best[0]))
+        for (int writes = 1; writes >= 0; writes--) {
             double began = clock_seconds();
-            status = move_file(file, piece, writes);
+            ZD_TRY(move_file(aio, file, data, writes));
             double took = clock_seconds() - began;
             best[writes] = fmin(best[writes], took);
             all += took;
         }
-    free(piece);
     *rate_out = 2.0 * ON_DISK / (best[0] + best[1]);
+    return ZD_OK;
+}
+
+static enum zd_status measure_file(
+        const struct aio_file *file, double seconds, double *rate_out)
+{
+    const struct aio_options options = offload_options_default().aio;
+    struct aio *aio;
+    void *data = NULL;
+    if (posix_memalign(&data, AIO_ALIGN, ON_DISK) != 0)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory calibrating");
+    memset(data, 1, ON_DISK);
+    enum zd_status status = aio_create(&options, &aio);
+    if (status == ZD_OK) {
+        status = measure_moves(aio, file, data, seconds, rate_out);
+        aio_destroy(aio);
+    }
+    free(data);
     return status;
 }
 

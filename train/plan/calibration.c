@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FORMAT = 1, FILE_BYTES_MAX = 1 << 20 };
+enum { FORMAT = 2, FILE_BYTES_MAX = 1 << 20 };
 
 /* --- which machine -------------------------------------------------------- */
 
@@ -64,9 +64,9 @@ struct field {
 #field, offsetof(struct plan_machine, field), 1                        \
     }
 static const struct field rate_fields[] = {
-        RATE(products),    RATE(attention), RATE(norm),   RATE(activation),
-        RATE(add),         RATE(rope),      RATE(loss),   RATE(update),
-        RATE(update_8bit), RATE(round),     RATE(squares)};
+        RATE(products),   RATE(attention),   RATE(adapter), RATE(norm),
+        RATE(activation), RATE(add),         RATE(rope),    RATE(loss),
+        RATE(update),     RATE(update_8bit), RATE(round),   RATE(squares)};
 static const struct field machine_fields[] = {
         MACHINE(products_16), MACHINE(products_32), MACHINE(half_tokens),
         MACHINE(memory),      MACHINE(launch),      MACHINE(host),
@@ -176,12 +176,14 @@ static json_t *read_tables(const char *path, char why[400])
         zd_error_clear();
     }
     const char *program = json_string_value(json_object_get(file, "program"));
-    if (file &&
-        (json_integer_value(json_object_get(file, "format")) != FORMAT ||
-         !program || strcmp(program, ZD_VERSION) != 0))
+    if (file && (!program || strcmp(program, ZD_VERSION) != 0))
         snprintf(
                 why, 400, "it is of zerod %s, and this is " ZD_VERSION,
                 program ? program : "unknown");
+    else if (
+            file &&
+            json_integer_value(json_object_get(file, "format")) != FORMAT)
+        snprintf(why, 400, "it is of another build of zerod");
     else if (file && !json_equal(json_object_get(file, "machine"), here))
         snprintf(why, 400, "it is of another machine");
     else if (file && !json_is_array(json_object_get(file, "tables")))

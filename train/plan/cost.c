@@ -80,6 +80,34 @@ static void add_weight(
     cost->backward += back * flops / peak_rate(plan, machine, tokens);
 }
 
+/* Two products of an adapter, thin on one side. */
+static void add_adapter(
+        const struct job_plan *plan, const struct plan_machine *machine, int id,
+        double tokens, struct unit_cost *cost)
+{
+    const struct param_table *table = &plan->table;
+    const struct plan_rates *rates = rates_of(plan, machine);
+    const struct param *a = &table->params[table->adapters[id].a],
+                       *b = &table->params[table->adapters[id].b];
+    double flops = 2 * ((double)a->count + (double)b->count) * tokens;
+    if (!rates || !(rates->adapter[RATE_FORWARD] > 0)) {
+        add_weight(plan, machine, a, tokens, cost);
+        add_weight(plan, machine, b, tokens, cost);
+        return;
+    }
+    cost->forward += at_rate(flops, rates->adapter[RATE_FORWARD]);
+    cost->backward += at_rate(2 * flops, rates->adapter[RATE_BACKWARD]);
+}
+
+static bool is_adapters(const struct param_table *table, int unit, int id)
+{
+    for (int i = table->unit_first[unit]; i < table->unit_first[unit + 1]; i++)
+        if (param_has_adapter(table, i) &&
+            (table->adapters[i].a == id || table->adapters[i].b == id))
+            return true;
+    return false;
+}
+
 /* A weight in codes is decoded for each product: read, and written as elements.
  */
 static void add_decoding(
@@ -224,8 +252,10 @@ struct unit_cost cost_unit(
     struct unit_cost cost = {0};
     for (int id = table->unit_first[unit];
          id < table->unit_first[unit + 1] && unit > 0; id++) {
-        if (table->params[id].dims == 2)
+        if (table->params[id].dims == 2 && !is_adapters(table, unit, id))
             add_weight(plan, machine, &table->params[id], tokens, &cost);
+        if (param_has_adapter(table, id))
+            add_adapter(plan, machine, id, tokens, &cost);
         if (param_in_codes(table, id))
             add_decoding(plan, machine, id, &cost);
     }
@@ -237,8 +267,13 @@ struct unit_cost cost_unit(
     } else {
         double seconds =
                 tokens * plan->config.hidden_size * width / machine->memory;
+        const struct param *rows = &table->params[0];
         cost.forward = seconds;
         cost.backward = 2 * seconds;
+        if (rows->trainable &&
+            !plan->config.tied) /* cleared; else the head's */
+            cost.backward +=
+                    (double)(rows->count * sizeof(float)) / machine->memory;
     }
     cost.forward += machine->launch;
     cost.backward += 2 * machine->launch;

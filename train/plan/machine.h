@@ -18,6 +18,7 @@ struct plan_rates {
     /* FLOP/s; attention counts what causal attention needs */
     double products[RATE_PASSES][RATE_TOKENS][RATE_WIDTHS];
     double attention[RATE_PASSES][RATE_LENGTHS];
+    double adapter[RATE_PASSES]; /* of LoRA: products thin on one side */
     /* elements/s */
     double norm[RATE_PASSES], activation[RATE_PASSES], add, rope, loss;
     double update;      /* AdamW, states in 32 bits, */
@@ -40,7 +41,7 @@ struct plan_machine {
     double latency;         /* seconds of a step of a collective */
     double jitter; /* each doubling of the ranks makes the slowest of them, for
                       whom all wait, slower by this share */
-    double disk;            /* bytes/s of a rank, each way */
+    double disk;   /* bytes/s of a rank, each way */
     bool shares_cores; /* collectives, copies and updates on the host take their
                           time from what computes: the CPU device */
     bool is_measured;  /* here; else nobody has compared it with a run */

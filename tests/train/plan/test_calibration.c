@@ -93,7 +93,7 @@ Test(calibration, a_file_that_is_not_of_here_is_named_and_made_anew)
     } cases[] = {
             {"\"cpus\": ", "\"cpus\": 9", "of another machine"},
             {"\"program\": \"", "\"program\": \"9", "of zerod 9"},
-            {"\"format\": 1", "\"format\": 7", "of zerod"},
+            {"\"format\": 2", "\"format\": 7", "of zerod"},
             {"\"threads\": ", "\"threads\": -", "broken"},
             {"\"tables\"", "\"fables\"", "broken"},
             {"{", "[", "broken"},
