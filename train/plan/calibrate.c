@@ -26,7 +26,7 @@ enum {
     HEAD_DIM = 64,
     UPDATED = BLOCK / 4, /* .. but for updates, which no cache holds */
     RANK = 16,           /* of adapters */
-    SWEEPS = 3
+    SWEEPS = 3           /* one, where that would be less than a second */
 };
 
 struct bench {
@@ -39,6 +39,7 @@ struct bench {
     size_t scratch_bytes, workspace_bytes;
     int M, N;     /* of a product; N wide and deep */
     size_t turns; /* runs so far */
+    int sweeps;
     struct attention_shape attention;
     struct optim_span span;
     struct optim_step step;
@@ -512,7 +513,7 @@ static enum zd_status measure_device(
     enum { OPERATIONS = 12 }; /* of a layer, beside its work */
     double seconds, least = INFINITY;
     ZD_TRY(take(b));
-    for (int sweep = 0; sweep < SWEEPS; sweep++) {
+    for (int sweep = 0; sweep < b->sweeps; sweep++) {
         ZD_TRY(measure_type(b, DTYPE_FP32, &out->rates[1]));
         ZD_TRY(rate_of(b, add_large, 3.0 * BLOCK, &out->machine.memory));
         ZD_TRY(measure_type(b, DTYPE_BF16, &out->rates[0]));
@@ -560,7 +561,8 @@ enum zd_status calibration_measure(
     enum {
         THINGS = 2 * (2 * RATE_TOKENS * RATE_WIDTHS + 2 * RATE_LENGTHS + 13)
     };
-    struct bench bench = {.share = 0.8 * seconds / THINGS / SWEEPS};
+    struct bench bench = {.sweeps = seconds < SWEEPS ? 1 : SWEEPS};
+    bench.share = 0.8 * seconds / THINGS / bench.sweeps;
     struct device_facts facts = device_facts();
     *out = (struct plan_calibration){
             .ranks = comm_local_size(comm),
