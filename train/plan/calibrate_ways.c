@@ -64,41 +64,53 @@ static void tell_done(struct aio_op *op)
     sem_post(&((struct moved *)op->ctx)->is_done);
 }
 
-/* The whole file at once, with as many transfers under way as a run has. */
-static enum zd_status move_file(
-        struct aio *aio, const struct aio_file *file, char *data, bool writes)
+static enum zd_status await(struct aio_op *op)
 {
-    struct moved moved;
-    struct aio_op op = {
-            .file = file,
-            .is_write = writes,
-            .data = data,
-            .bytes = ON_DISK,
-            .done = tell_done,
-            .ctx = &moved};
-    sem_init(&moved.is_done, 0, 0);
-    aio_submit(aio, &op);
-    while (sem_wait(&moved.is_done) != 0 && errno == EINTR)
+    struct moved *moved = op->ctx;
+    while (sem_wait(&moved->is_done) != 0 && errno == EINTR)
         ;
-    sem_destroy(&moved.is_done);
-    return aio_op_status(&op);
+    sem_destroy(&moved->is_done);
+    return aio_op_status(op);
 }
 
-/* Mean of both directions, each the best of a few. */
+/* One half is read while the other is written, with as many transfers under
+ * way as a run has. */
+static enum zd_status move_halves(
+        struct aio *aio, const struct aio_file *file, char *data)
+{
+    enum { HALF = ON_DISK / 2 };
+    struct moved moved[2];
+    struct aio_op ops[2];
+    for (int i = 0; i < 2; i++) {
+        sem_init(&moved[i].is_done, 0, 0);
+        ops[i] = (struct aio_op){
+                .file = file,
+                .is_write = i == 1,
+                .data = data + i * (size_t)HALF,
+                .bytes = HALF,
+                .offset = (uint64_t)i * HALF,
+                .done = tell_done,
+                .ctx = &moved[i]};
+        aio_submit(aio, &ops[i]);
+    }
+    enum zd_status was_read = await(&ops[0]), was_written = await(&ops[1]);
+    return was_read != ZD_OK ? was_read : was_written;
+}
+
+/* Both directions together, as states come and go; the best of a few. */
 static enum zd_status measure_moves(
         struct aio *aio, const struct aio_file *file, char *data,
         double seconds, double *rate_out)
 {
-    double best[2] = {INFINITY, INFINITY}, all = 0;
-    while (all < seconds || isinf(best[0]))
-        for (int writes = 1; writes >= 0; writes--) {
-            double began = clock_seconds();
-            ZD_TRY(move_file(aio, file, data, writes));
-            double took = clock_seconds() - began;
-            best[writes] = fmin(best[writes], took);
-            all += took;
-        }
-    *rate_out = 2.0 * ON_DISK / (best[0] + best[1]);
+    double best = INFINITY, all = 0;
+    while (all < seconds || isinf(best)) {
+        double began = clock_seconds();
+        ZD_TRY(move_halves(aio, file, data));
+        double took = clock_seconds() - began;
+        best = fmin(best, took);
+        all += took;
+    }
+    *rate_out = ON_DISK / best;
     return ZD_OK;
 }
 

@@ -261,7 +261,9 @@ struct unit_cost cost_unit(
     }
     if (is_layer) {
         add_attention(plan, machine, tokens, &cost);
+        double products = cost.forward;
         add_elements(plan, machine, tokens, &cost);
+        cost.again = cost.forward - products;
     } else if (is_head) {
         add_head(plan, machine, tokens, &cost);
     } else {

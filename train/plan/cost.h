@@ -10,12 +10,13 @@
 struct unit_cost {
     double forward, backward; /* seconds of a micro-batch; the head's forward
                                  has its loss and all of its backward */
-    double round;             /* seconds: its gradient to the compute type */
-    double gather;            /* bytes of all its parameters that are cut */
-    double spread;            /* .. that are gathered after an update */
-    double grads;             /* elements of its gradient */
-    double update;            /* .. that this rank updates */
-    double residual;          /* bytes of its input that go to the host */
+    double again;    /* .. of what selective checkpointing computes again */
+    double round;    /* seconds: its gradient to the compute type */
+    double gather;   /* bytes of all its parameters that are cut */
+    double spread;   /* .. that are gathered after an update */
+    double grads;    /* elements of its gradient */
+    double update;   /* .. that this rank updates */
+    double residual; /* bytes of its input that go to the host */
 };
 
 struct unit_cost cost_unit(

@@ -196,6 +196,9 @@ static void acquire(struct schedule *s, int i, bool is_backward)
     s->end[i] = s->now;
     gathers_begin(s, i, moves_of(s), s->now);
     compute(s, 0, is_head || !is_backward || recomputes ? cost->forward : 0);
+    if (is_backward &&
+        s->plan->shape.checkpointing.mode == CHECKPOINTING_SELECTIVE)
+        compute(s, 0, cost->again);
     if (!is_backward && cost->residual > 0)
         use(s, PLAN_DOWN, s->now, cost->residual / s->machine->link);
 }
