@@ -32,6 +32,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/head_norm_rope.h"
 #include "kernels/norm/norm.h"
+#include "kernels/quant/codes_rows.h"
 #include "kernels/quant/dequantise.h"
 #include "kernels/rope/rope.h"
 
@@ -67,6 +68,7 @@ struct kernels {
     column_dots_fn *column_dots;
     add_losses_fn *add_losses;
     dequantise_fn *dequantise;
+    codes_rows_fn *codes_rows;
 
     /* Several of the above in one pass over memory, and matmul of rows that
      * lie apart. NULL: there is none, and fused.h composes it from the parts,

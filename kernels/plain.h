@@ -31,7 +31,8 @@
     OP(row_gains)                                                              \
     OP(scale_columns)                                                          \
     OP(column_dots)                                                            \
-    OP(dequantise)
+    OP(dequantise)                                                             \
+    OP(codes_rows)
 
 extern const struct kernels kernels_plain_fp32;
 extern const struct kernels kernels_plain_bf16;

@@ -31,7 +31,7 @@ static enum zd_status fc_gelu(
         const struct layer_acts *acts, int N)
 {
     const void *weight;
-    if (!fc->adapter_count) {
+    if (!fc->adapter_count && !linear_has_few_rows(fc, N)) {
         ZD_TRY(linear_weight(model, fc, &weight));
         return fused_matmul_gelu(
                 model->kernels, NULL, acts->act, acts->gate, acts->norm2,

@@ -182,6 +182,9 @@ struct linear layer_joined(
 enum zd_status linear_weight(
         const struct model *model, const struct linear *linear,
         const void **values_out);
+/* A weight in codes that a decode step multiplies by as it lies: linear_forward
+ * then does not ask for it. */
+bool linear_has_few_rows(const struct linear *linear, int N);
 enum zd_status linear_forward(
         const struct model *model, const struct linear *linear, void *y,
         const void *x, int N);

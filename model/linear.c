@@ -160,8 +160,9 @@ static enum zd_status fetch_weight(
         const struct model *model, const struct linear *linear,
         struct adapter_pass *pass)
 {
-    return linear->is_dora ? linear_weight(model, linear, &pass->weight)
-                           : ZD_OK;
+    return linear->is_dora && !pass->has_gains
+                   ? linear_weight(model, linear, &pass->weight)
+                   : ZD_OK;
 }
 
 static enum zd_status adapters_forward(
@@ -341,12 +342,41 @@ static enum zd_status input_grads(
             false, linear->conv1d, add);
 }
 
+/* A decode step's product: nothing of a weight in codes is written out. */
+static enum zd_status rows_forward(
+        const struct model *model, const struct linear *linear, void *y,
+        const void *x, int N)
+{
+    const struct kernels *k = model->kernels;
+    size_t element = dtype_bytes(k->dtype), first = 0;
+    for (int i = 0; i < linear->weight.part_count; i++) {
+        const struct codes_view *part = &linear->weight.parts[i];
+        const char *bias = linear->bias;
+        ZD_TRY(k->codes_rows(
+                NULL, (char *)y + first * element, linear->out, x, part->codes,
+                part->scales, part->matrix,
+                bias ? bias + first * element : NULL, N));
+        first += (size_t)part->matrix->rows;
+    }
+    return ZD_OK;
+}
+
+bool linear_has_few_rows(const struct linear *linear, int N)
+{
+    return linear->weight.part_count > 0 && linear->pass->decode &&
+           rows_are_few(N, false);
+}
+
 enum zd_status linear_forward(
         const struct model *model, const struct linear *linear, void *y,
         const void *x, int N)
 {
     const struct kernels *k = model->kernels;
     const void *weight;
+    if (linear_has_few_rows(linear, N)) {
+        ZD_TRY(rows_forward(model, linear, y, x, N));
+        return adapters_forward(model, linear, y, x, N);
+    }
     ZD_TRY(linear_weight(model, linear, &weight));
     ZD_TRY(k->matmul(
             NULL, y, k->dtype, x, weight, linear->bias, N, linear->out,

@@ -5,45 +5,12 @@
  * What one element sums, and in which order, depends on K alone. */
 #include "kernels/matmul/rows_cpu.h"
 #include "kernels/cpu/fast.h"
+#include "kernels/matmul/rows_sums.h"
 
-/* Of a (N, K) matrix one row is read at a time, into SUMS sums: rows side by
- * side are read at half the speed (bench/gemm). Of a (K, N) matrix DEPTH rows
- * are, and the sums of STRIP columns wait in the caches. */
-enum { SUMS = 4, STRIP = 2048, DEPTH = 4 };
-
-static void put(
-        const struct rows_product *p, int row, int column, const float *sums,
-        int count)
-{
-    size_t at = (size_t)row * (size_t)p->N + (size_t)column;
-    const elem *bias = p->bias ? (const elem *)p->bias + column : NULL;
-    for (int i = 0; i < count; i += VL) {
-        vf sum = vf_load_some(sums + i, count - i);
-        if (bias)
-            sum += load_some(bias + i, count - i);
-        if (p->out_type == DTYPE_FP32) {
-            float *out = (float *)p->out + at + i;
-            if (p->accumulate)
-                sum += vf_load_some(out, count - i);
-            vf_store_some(out, sum, count - i);
-        } else {
-            store_some((elem *)p->out + at + i, sum, count - i);
-        }
-    }
-}
-
-/* sums[m] += a(m, k...) . b(k...), of a vector. */
-ALWAYS_INLINE void dot_step(
-        vf acc[ROWS_MAX], const struct rows_product *p, int rows, const elem *b,
-        int k)
-{
-    vf bv = load_some(b + k, p->K - k);
-    for (int m = 0; m < rows; m++)
-        acc[m] +=
-                load_some(
-                        (const elem *)p->a + (int64_t)m * p->K + k, p->K - k) *
-                bv;
-}
+/* Of a (N, K) matrix one row is read at a time: rows side by side are read at
+ * half the speed (bench/gemm). Of a (K, N) matrix DEPTH rows are, and the sums
+ * of STRIP columns wait in the caches. */
+enum { STRIP = 2048, DEPTH = 4 };
 
 /* sums[m][i] = a(m, :) . b(column, :), which is column i of a strip. */
 ALWAYS_INLINE void dot_run(
@@ -51,16 +18,11 @@ ALWAYS_INLINE void dot_run(
         float sums[ROWS_MAX][STRIP])
 {
     const elem *b = (const elem *)p->b + (size_t)column * (size_t)p->K;
-    vf acc[SUMS][ROWS_MAX];
-    memset(acc, 0, sizeof acc);
-    int k = 0;
-    for (; k + SUMS * VL <= p->K; k += SUMS * VL)
-        for (int s = 0; s < SUMS; s++)
-            dot_step(acc[s], p, rows, b, k + s * VL);
-    for (; k < p->K; k += VL)
-        dot_step(acc[0], p, rows, b, k);
+    struct rows_sums of;
+    memset(&of, 0, sizeof of);
+    rows_add(&of, p->a, p->K, rows, b, p->K);
     for (int m = 0; m < rows; m++)
-        sums[m][i] = vf_sum((acc[0][m] + acc[1][m]) + (acc[2][m] + acc[3][m]));
+        sums[m][i] = rows_total(&of, m);
 }
 
 /* sums[m][c] += a(m, k) b(k, column + c), k < depth, c < columns. */
@@ -112,8 +74,13 @@ ALWAYS_INLINE void share_run(
     for (int c = first; c < last; c += STRIP) {
         int columns = last - c < STRIP ? last - c : STRIP;
         strip_run(p, rows, c, columns, sums);
-        for (int m = 0; m < rows; m++)
-            put(p, m, c, sums[m], columns);
+        for (int m = 0; m < rows; m++) {
+            size_t at = (size_t)m * (size_t)p->N + (size_t)c;
+            rows_put(
+                    (char *)p->out + at * dtype_bytes(p->out_type), p->out_type,
+                    p->bias ? (const elem *)p->bias + c : NULL, p->accumulate,
+                    sums[m], columns);
+        }
     }
 }
 

@@ -8,7 +8,6 @@
 #include "kernels/quant/quant_cpu.h"
 
 #include "kernels/cpu/fast.h"
-#include "kernels/quant/dequantise.h"
 
 dequantise_fn FAST(dequantise);
 
@@ -137,17 +136,16 @@ ALWAYS_INLINE void decode_block(
 
 #endif
 
-/* Block b of `count` elements. */
-ALWAYS_INLINE void decode_one(
+/* Elements [begin, end) of one block. */
+ALWAYS_INLINE void decode_part(
         elem *out, const uint8_t *codes, float absmax, const float values[16],
-        size_t b, size_t count, size_t block)
+        size_t begin, size_t end)
 {
     elem table[16];
-    size_t at = b * block;
     fill_table(table, values, absmax);
-    decode_block(
-            out + at, codes + at / 2, table,
-            count - at < block ? count - at : block);
+    if (begin % 2)
+        *out++ = table[codes[begin++ / 2] & 15u];
+    decode_block(out, codes + begin / 2, table, end - begin);
 }
 
 static void decode4(
@@ -156,8 +154,12 @@ static void decode4(
 {
     int64_t blocks = (int64_t)quant_parts(count, block);
 #pragma omp parallel for schedule(static) num_threads(threads_for(count))
-    for (int64_t b = 0; b < blocks; b++)
-        decode_one(out, codes, absmax[b], values, (size_t)b, count, block);
+    for (int64_t b = 0; b < blocks; b++) {
+        size_t at = (size_t)b * block;
+        decode_part(
+                (elem *)out + at, codes, absmax[b], values, at,
+                count - at < block ? count : at + block);
+    }
 }
 
 ALWAYS_INLINE vf widen_int8(const int8_t *codes)
@@ -228,54 +230,93 @@ static void decode_fp8(
         store_some(to + i, e4m3_values(rest) * scale, (int64_t)(count - i));
 }
 
-/* --- whole matrices ------------------------------------------------------- */
+/* --- parts of a matrix, and all of it ------------------------------------- */
 
-enum { UNNESTED = 128 }; /* blocks whose absmax are decoded at a time */
+enum {
+    UNNESTED = 128, /* blocks whose absmax are decoded at a time */
+    SHARE = 1
+            << 13, /* elements that a thread decodes at a time: whole blocks */
+};
 
-static void dequantise_nested(
-        elem *out, const uint8_t *codes, const float *scales,
-        const float values[16], const struct quant_matrix *m)
+void FAST(codes_reader_init)(
+        struct codes_reader *r, const void *codes, const void *scales,
+        const struct quant_matrix *m)
 {
-    float map[256];
-    size_t count = quant_matrix_count(m);
-    int64_t blocks = (int64_t)quant_parts(count, m->block);
-    const float *nested = scales + 1;
-    const uint8_t *absmax_codes =
+    *r = (struct codes_reader){.m = m, .codes = codes, .scales = scales};
+    if (quant_is_4bit(m))
+        quant_values(m->format, r->values);
+    if (!m->nested_block)
+        return;
+    r->nested = r->scales + 1;
+    r->absmax_codes =
             (const uint8_t
-                     *)(nested + quant_parts((size_t)blocks, m->nested_block));
-    quant_dynamic_map(map);
-#pragma omp parallel for schedule(static) num_threads(threads_for(count))
-    for (int64_t first = 0; first < blocks; first += UNNESTED) {
-        float absmax[UNNESTED];
-        int64_t n = blocks - first < UNNESTED ? blocks - first : UNNESTED;
-        quant_unnest(
-                absmax, absmax_codes + first, nested, map, scales[0],
-                m->nested_block, (size_t)first, (size_t)n);
-        for (int64_t b = 0; b < n; b++)
-            decode_one(
-                    out, codes, absmax[b], values, (size_t)(first + b), count,
-                    m->block);
+                     *)(r->nested + quant_parts(quant_scale_count(m), m->nested_block));
+    quant_dynamic_map(r->map);
+}
+
+static void read_blocks(
+        elem *out, const struct codes_reader *r, size_t begin, size_t end)
+{
+    size_t block = r->m->block, after = quant_parts(end, block);
+    for (size_t at = begin; at < end;) {
+        float unnested[UNNESTED];
+        size_t first = at / block, count = after - first;
+        const float *absmax = r->scales + first;
+        count = count < UNNESTED ? count : UNNESTED;
+        if (r->nested) {
+            quant_unnest(
+                    unnested, r->absmax_codes + first, r->nested, r->map,
+                    r->scales[0], r->m->nested_block, first, count);
+            absmax = unnested;
+        }
+        for (size_t b = 0; b < count; b++) {
+            size_t stop = (first + b + 1) * block;
+            stop = stop < end ? stop : end;
+            decode_part(
+                    out + (at - begin), r->codes, absmax[b], r->values, at,
+                    stop);
+            at = stop;
+        }
     }
 }
 
-static void dequantise_rows(
-        elem *out, const uint8_t *codes, const float *scales,
-        const struct quant_matrix *m)
+/* Columns [begin, end) of row r. */
+static void read_row(
+        elem *out, const struct codes_reader *reader, size_t r, size_t begin,
+        size_t end)
 {
-    size_t columns = (size_t)m->columns;
-    size_t tiles = quant_parts(columns, QUANT_TILE);
-#pragma omp parallel for num_threads(threads_for(quant_matrix_count(m)))
-    for (int64_t r = 0; r < m->rows; r++) {
-        size_t at = (size_t)r * columns;
-        const float *of = scales + (size_t)r / QUANT_TILE * tiles;
-        if (m->format == QUANT_INT8) {
-            decode8(out + at, (const int8_t *)codes + at, scales[r], columns);
-            continue;
-        }
-        for (size_t c = 0; c < columns; c += QUANT_TILE)
-            decode_fp8(
-                    out + at + c, codes + at + c, of[c / QUANT_TILE],
-                    columns - c < QUANT_TILE ? columns - c : QUANT_TILE);
+    size_t columns = (size_t)reader->m->columns;
+    const uint8_t *codes = reader->codes + r * columns;
+    const float *of =
+            reader->scales + r / QUANT_TILE * quant_parts(columns, QUANT_TILE);
+    if (reader->m->format == QUANT_INT8) {
+        decode8(out, (const int8_t *)codes + begin, reader->scales[r],
+                end - begin);
+        return;
+    }
+    for (size_t c = begin; c < end;) {
+        size_t stop = (c / QUANT_TILE + 1) * QUANT_TILE;
+        stop = stop < end ? stop : end;
+        decode_fp8(out + (c - begin), codes + c, of[c / QUANT_TILE], stop - c);
+        c = stop;
+    }
+}
+
+void FAST(codes_read)(
+        elem *out, const struct codes_reader *r, size_t begin, size_t count)
+{
+    size_t columns = (size_t)r->m->columns, end = begin + count;
+    if (quant_is_4bit(r->m)) {
+        read_blocks(out, r, begin, end);
+        return;
+    }
+    for (size_t at = begin; at < end;) {
+        size_t row = at / columns, stop = (row + 1) * columns;
+        stop = stop < end ? stop : end;
+        read_row(
+                out + (at - begin), r, row, at - row * columns,
+                stop - row * columns);
+        at = stop;
     }
 }
 
@@ -283,17 +324,13 @@ enum zd_status FAST(dequantise)(
         struct stream *stream, void *out, const void *codes, const void *scales,
         const struct quant_matrix *matrix)
 {
-    float values[16];
-    if (!quant_is_4bit(matrix)) {
-        dequantise_rows(out, codes, scales, matrix);
-        return ZD_OK;
-    }
-    quant_values(matrix->format, values);
-    if (matrix->nested_block)
-        dequantise_nested(out, codes, scales, values, matrix);
-    else
-        decode4(out, codes, scales, values, quant_matrix_count(matrix),
-                matrix->block);
+    struct codes_reader reader;
+    size_t count = quant_matrix_count(matrix);
+    FAST(codes_reader_init)(&reader, codes, scales, matrix);
+#pragma omp parallel for schedule(static) num_threads(threads_for(count))
+    for (size_t at = 0; at < count; at += SHARE)
+        FAST(codes_read)
+    ((elem *)out + at, &reader, at, count - at < SHARE ? count - at : SHARE);
     return ZD_OK;
 }
 

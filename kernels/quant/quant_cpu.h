@@ -1,11 +1,28 @@
 /* quant_cpu.h - the fast paths of one instruction set and type. Private to
- * kernels' tables. */
+ * kernels' tables, and to what decodes as it multiplies. */
 #ifndef ZD_KERNELS_QUANT_QUANT_CPU_H
 #define ZD_KERNELS_QUANT_QUANT_CPU_H
 
 #include "kernels/cpu/simd.h"
-#include "kernels/quant/quant.h"
+#include "kernels/quant/dequantise.h"
 
 extern const struct quant_ops FAST(quant_ops);
+
+/* A matrix in codes with its tables; all borrowed. */
+struct codes_reader {
+    const struct quant_matrix *m;
+    const uint8_t *codes;
+    const float *scales;
+    const float *nested; /* scales of absmax; NULL: they are not in codes */
+    const uint8_t *absmax_codes;
+    float values[16], map[256];
+};
+void FAST(codes_reader_init)(
+        struct codes_reader *reader, const void *codes, const void *scales,
+        const struct quant_matrix *matrix);
+/* Elements begin .. begin + count - 1, decoded by the calling thread. */
+void FAST(codes_read)(
+        elem *out, const struct codes_reader *reader, size_t begin,
+        size_t count);
 
 #endif

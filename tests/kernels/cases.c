@@ -200,78 +200,6 @@ static double scale_rows_case(struct runner a, struct runner b)
     return most;
 }
 
-/* Codes as they come: every one is legal, but two of e4m3. */
-static struct pair random_codes(const struct quant_matrix *m, uint64_t seed)
-{
-    size_t bytes = quant_code_bytes(m, quant_matrix_count(m));
-    size_t words = quant_parts(bytes, sizeof(int32_t));
-    int32_t *codes = malloc(words * sizeof *codes);
-    uint8_t *at = (uint8_t *)codes;
-    for (size_t i = 0; i < words * sizeof *codes; i++) {
-        at[i] = (uint8_t)(rng_u64(seed, i, 0) >> 32);
-        if (m->format == QUANT_FP8 && (at[i] & 0x7f) == 0x7f)
-            at[i] = 0x80;
-    }
-    struct pair pair = pair_of_ints(codes, words);
-    free(codes);
-    return pair;
-}
-
-static struct pair random_scales(const struct quant_matrix *m, uint64_t seed)
-{
-    size_t count = quant_scale_count(m);
-    size_t words = quant_parts(quant_scale_bytes(m), sizeof(int32_t));
-    float *of_blocks = malloc(count * sizeof *of_blocks);
-    int32_t *scales = calloc(words, sizeof *scales);
-    for (size_t i = 0; i < count; i++)
-        of_blocks[i] = (float)(rng_u64(seed, i, 1) >> 40) * 0x1p-24f;
-    quant_store_scales(scales, of_blocks, m);
-    struct pair pair = pair_of_ints(scales, words);
-    free(of_blocks);
-    free(scales);
-    return pair;
-}
-
-static void dequantise_matrix(
-        double *most, struct runner a, struct runner b,
-        const struct quant_matrix *m)
-{
-    pair_runners(a, b);
-    struct pair codes = random_codes(m, (uint64_t)m->columns);
-    struct pair scales = random_scales(m, (uint64_t)m->rows);
-    struct pair out = pair_of(a.ops->dtype, quant_matrix_count(m), 1.0f, 2);
-    RUN(*most, dequantise(NULL, out.of[r], codes.of[r], scales.of[r], m));
-    pair_compare(most, out);
-    pair_free(codes), pair_free(scales);
-}
-
-/* Blocks that a row does not end with, a short last one, odd counts, tiles cut
- * at both ends; large enough for several threads. */
-static double dequantise_case(struct runner a, struct runner b)
-{
-    double most = 0.0;
-    static const int shapes[][2] = {
-            {1, 1}, {5, 13}, {7, 160}, {130, 264}, {300, 131}};
-    static const size_t blocks[] = {32, 64, 256, 4096};
-    for (int s = 0; s < 5; s++) {
-        struct quant_matrix m = {.rows = shapes[s][0], .columns = shapes[s][1]};
-        for (int i = 0; i < 8; i++) {
-            m.format = i % 2 ? QUANT_NF4 : QUANT_FP4;
-            m.block = blocks[i / 2];
-            m.nested_block = 0;
-            dequantise_matrix(&most, a, b, &m);
-            m.nested_block = QUANT_NESTED_BLOCK;
-            dequantise_matrix(&most, a, b, &m);
-        }
-        m.nested_block = 0;
-        m.format = QUANT_INT8;
-        dequantise_matrix(&most, a, b, &m);
-        m.format = QUANT_FP8;
-        dequantise_matrix(&most, a, b, &m);
-    }
-    return most;
-}
-
 static void reduce_shape(
         double *most, struct runner a, struct runner b, int N, int C,
         bool accumulate)
@@ -489,6 +417,7 @@ const struct op_case op_cases[] = {
         {"columns with gains", scale_columns_case, {2e-6, 9e-3, 1.3e-3}},
         {"dots of columns", column_dots_case, {4e-6, 4e-6, 4e-6}},
         {"dequantise", dequantise_case, {0, 0, 0}},
+        {"rows by codes", codes_rows_case, {1e-5, 0x1p-7, 0x1p-10}},
         {"embedding", embedding_case, {4e-6, 5e-3, 7e-4}},
         {"cross_entropy", cross_entropy_case, {2e-6, 5e-3, 7e-4}},
         {"attention", attention_case, {1e-5, 9e-3, 1.3e-3}},

@@ -36,6 +36,9 @@ double head_norm_rope_case(struct runner a, struct runner b);
 double row_gains_case(struct runner a, struct runner b);
 double scale_columns_case(struct runner a, struct runner b);
 double column_dots_case(struct runner a, struct runner b);
+/* cases_codes.c */
+double dequantise_case(struct runner a, struct runner b);
+double codes_rows_case(struct runner a, struct runner b);
 /* cases_attention.c */
 double attention_case(struct runner a, struct runner b);
 double decode_case(struct runner a, struct runner b);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SETS_MAX = 32, WORLD_MAX = 16, ROWS_MAX = 1 << 20 };
+enum { SETS_MAX = 32, WORLD_MAX = 16, LINES_MAX = 1 << 20 };
 
 struct rank_thread {
     pthread_t thread;
@@ -135,10 +135,10 @@ int job_threads_column(const char *dir, const char *key, double **values_out)
 {
     char path[PATH_MAX], line[4096];
     int count = 0;
-    double *values = calloc(ROWS_MAX, sizeof *values);
+    double *values = calloc(LINES_MAX, sizeof *values);
     snprintf(path, sizeof path, "%s/out/metrics.jsonl", dir);
     FILE *file = fopen(path, "r");
-    while (file && count < ROWS_MAX && fgets(line, sizeof line, file)) {
+    while (file && count < LINES_MAX && fgets(line, sizeof line, file)) {
         json_t *row = json_loads(line, 0, NULL);
         const json_t *value = find(row, key);
         if (value)

@@ -124,8 +124,9 @@ Test(kernels_quant, nested_codes_are_bitsandbytes)
     quant_dynamic_map(map);
     for (size_t first = 0; first < count; first += 100)
         quant_unnest(
-                ours + first, codes + first, scales, map, *offset, QUANT_NESTED_BLOCK,
-                first, count - first < 100 ? count - first : 100);
+                ours + first, codes + first, scales, map, *offset,
+                QUANT_NESTED_BLOCK, first,
+                count - first < 100 ? count - first : 100);
     cr_assert(memcmp(ours, back, count * 4) == 0);
     free(absmax);
     free(offset);
@@ -250,6 +251,53 @@ Test(kernels_quant, fast_paths_have_the_bits_of_the_plain)
     for (int i = 0; i < 3; i++)
         for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
             compare_fast(names[i], (enum dtype)type);
+}
+
+/* Of a matrix whose rows begin within blocks, and are longer than a piece. */
+static void compare_rows(const char *isa, enum dtype type, int rows)
+{
+    enum { N = 70, K = 2083 };
+    static uint8_t codes[N * K], wide[N * K * 4];
+    static float scales[N * K / 32 + 1];
+    static uint8_t a[2 * K * 4], want[2 * N * 4], got[2 * N * 4];
+    const struct cpu_backend *backend = kernels_backend(isa, type);
+    if (!backend)
+        return;
+    for (int i = 0; i < N * K; i++)
+        codes[i] = (uint8_t)(i * 167 % 120);
+    for (int i = 0; i < N * K / 32 + 1; i++)
+        scales[i] = 0.01f * (float)(i % 13);
+    for (int i = 0; i < 2 * K; i++) {
+        float x = sinf((float)i);
+        dtype_convert(
+                a + (size_t)i * dtype_bytes(type), type, &x, DTYPE_FP32, 1);
+    }
+    for (int format = QUANT_NF4; format <= QUANT_FP8; format++) {
+        struct quant_matrix m = {
+                .format = (enum quant_format)format,
+                .rows = N,
+                .columns = K,
+                .block = 64};
+        must(backend->ops.dequantise(NULL, wide, codes, scales, &m));
+        must(backend->ops.matmul(
+                NULL, want, type, a, wide, NULL, rows, N, K, false, true,
+                false));
+        must(backend->ops.codes_rows(
+                NULL, got, N, a, codes, scales, &m, NULL, rows));
+        cr_expect(
+                memcmp(want, got, (size_t)rows * N * dtype_bytes(type)) == 0,
+                "%s %s %s, rows: %d", isa, dtype_name(type),
+                quant_format_name(m.format), rows);
+    }
+}
+
+Test(kernels_quant, rows_by_codes_have_the_bits_of_rows_by_what_they_decode_to)
+{
+    static const char *const names[] = {"base", "avx2", "avx512"};
+    for (int i = 0; i < 3; i++)
+        for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
+            for (int rows = 1; rows <= 2; rows++)
+                compare_rows(names[i], (enum dtype)type, rows);
 }
 
 Test(kernels_quant, a_number_that_is_none_stays_one_in_every_path)

@@ -17,7 +17,7 @@ struct row {
     double published;
 };
 
-enum { ROWS_MAX = 6 };
+enum { ROWS_OF_MODELS = 6 };
 struct table {
     const char *source, *model, *machine; /* of what; whose products are fitted
                                            */
@@ -27,7 +27,7 @@ struct table {
     bool sends_fp32; /* gradients */
     int stage;
     bool offloads;
-    struct row rows[ROWS_MAX];
+    struct row rows[ROWS_OF_MODELS];
 };
 
 /* llm-foundry, scripts/train/benchmarking/README.md at 8c8dd48 (H100 80 GB,

@@ -1,0 +1,27 @@
+/* codes_rows.h - a product of one or two rows with a matrix in codes, which is
+ * decoded as it is multiplied by: what a decode step has, where nothing of the
+ * matrix is used twice and writing it out would be most of the time.
+ *
+ *   out(M, N) = a(M, K) W(N, K)^T [+ bias(N) per row]      M <= ROWS_MAX
+ *
+ * W is dequantise's (dequantise.h), rounded to the compute type. Rows of out
+ * lie `stride` elements apart: W may be one of several that are joined. Bits:
+ * on a CPU those of dequantise and matmul. On a GPU sums have an order of their
+ * own, which K alone decides. */
+#ifndef ZD_KERNELS_QUANT_CODES_ROWS_H
+#define ZD_KERNELS_QUANT_CODES_ROWS_H
+
+#include "kernels/matmul/rows.h"
+#include "kernels/quant/dequantise.h"
+
+typedef enum zd_status codes_rows_fn(
+        struct stream *stream, void *out, /* (M, N), rows `stride` apart */
+        int64_t stride, const void *a,    /* (M, K) */
+        const void *codes, const void *scales,
+        const struct quant_matrix *matrix, /* N rows, K columns */
+        const void *bias,                  /* (N) or NULL */
+        int M);
+
+CUDA_DECLARE(codes_rows);
+
+#endif
