@@ -104,7 +104,7 @@ static enum zd_status look(
 {
     struct param_table table;
     memset(facts, 0, sizeof *facts);
-    ZD_TRY(model_config_read(request->model, &facts->config));
+    ZD_TRY(model_config_read_stored(request->model, &facts->config));
     enum zd_status status = param_table_build(&facts->config, NULL, 0, &table);
     if (status == ZD_OK) {
         facts->parameters = (int64_t)table.total;
@@ -151,20 +151,24 @@ static void write_rest(
         const struct begin_request *request, const struct facts *facts,
         enum begin_kind kind, struct draft *draft)
 {
-    bool adapts = kind != BEGIN_FULL;
+    bool adapts = kind != BEGIN_FULL, is_stored = facts->config.is_quantised;
+    char as_it_is[80] = "adapters are trained, the model stays as it is";
+    if (is_stored)
+        snprintf(
+                as_it_is, sizeof as_it_is,
+                "the model stays as it is stored: %s",
+                quant_format_name(facts->config.stored_format));
     draft_set(draft, "model.path", json_string(request->model), NULL);
     write_data(request, facts, draft);
     if (adapts) {
-        draft_set(
-                draft, "lora.enabled", json_true(),
-                "adapters are trained, the model stays as it is");
+        draft_set(draft, "lora.enabled", json_true(), as_it_is);
         draft_set(draft, "lora.r", json_integer(16), "rank of the adapters");
         draft_set(draft, "lora.lora_alpha", json_integer(32), NULL);
         draft_set(
                 draft, "lora.target_modules", json_string("all-linear"),
                 "the linear modules of all layers");
     }
-    if (kind == BEGIN_QLORA)
+    if (kind == BEGIN_QLORA && !is_stored)
         draft_set(
                 draft, "lora.quantize_base", json_string("nf4"),
                 "the model is held in 4 bits");
@@ -291,18 +295,39 @@ static enum zd_status try_kind(
     return status == ZD_ERR_UNFIT ? ZD_OK : status;
 }
 
+/* A model that is stored in codes trains as it is stored. */
+static bool is_tried(
+        const struct begin_request *request, const struct facts *facts,
+        enum begin_kind kind)
+{
+    if (facts->config.is_quantised)
+        return kind == BEGIN_QLORA;
+    return request->kind == kind || request->kind == BEGIN_ANY;
+}
+
+static enum zd_status check_stored(
+        const struct begin_request *request, const struct facts *facts)
+{
+    if (!facts->config.is_quantised || request->kind != BEGIN_FULL)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E0304",
+            "%.300s is stored in codes (%s): only adapters train on it",
+            request->model, quant_format_name(facts->config.stored_format));
+    zd_fail_help("leave --full out");
+    return ZD_ERR_DATA;
+}
+
 enum zd_status begin_job(
         const struct begin_request *request, struct draft *draft)
 {
     static const enum begin_kind order[] = {
             BEGIN_FULL, BEGIN_LORA, BEGIN_QLORA};
     struct facts facts;
-    enum zd_status status = ZD_OK;
     bool fits = false;
     ZD_TRY(look(request, &facts));
+    enum zd_status status = check_stored(request, &facts);
     for (int i = 0; i < 3 && status == ZD_OK && !fits; i++) {
-        bool is_asked = request->kind == order[i] || request->kind == BEGIN_ANY;
-        if (!is_asked)
+        if (!is_tried(request, &facts, order[i]))
             continue;
         zd_error_clear();
         status = try_kind(request, &facts, order[i], draft, &fits);

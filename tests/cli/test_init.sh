@@ -32,6 +32,12 @@ ok '  of little memory: it fits there' eval 'rm -f j.toml; call 0 init --model $
     call 0 plan --job j.toml --world 1 --device-memory $((need / 2)) --host-memory 1GiB && ! has memory_limit j.toml'
 ok '  none fits: the smallest machine' eval 'call 69 init --model $model --data data.jsonl --device-memory 10KB && has "smallest machine that would do" err'
 
+# A model that is stored in codes.
+ok 'the model that was trained whole, in codes' call 0 export run--full/checkpoint-000002 -o codes --quantize nf4
+ok '  is trained as it is stored' eval 'rm -f j.toml; call 0 init --model codes --data data.jsonl -o j.toml && has "stored: nf4" j.toml && ! has quantize_base j.toml &&
+    call 0 --job j.toml --max-steps 2 --set data.cache_dir=cache --set job.output_dir=runs && [ -f runs/peft/adapter_model.safetensors ]'
+ok '  and not whole' eval 'call 65 init --model codes --data data.jsonl --full && has E0304 err'
+
 # --- other trainers' files ---
 # NAME CODE, and a line that stands in the job or in the error.
 while IFS='|' read -r name want pattern; do
