@@ -134,7 +134,7 @@ def add_continuation(name, kind):
 
 def compare_ours(zerod, name, kind):
     """PEFT with the adapter that zerod trained, against zerod with it."""
-    root = os.path.dirname(os.path.dirname(mm.FIXTURES))
+    root = os.path.realpath(os.path.join(mm.FIXTURES, "..", ".."))
     with tempfile.TemporaryDirectory() as out:
         subprocess.run([zerod, "--job", f"tests/fixtures/{name}/job.toml", "--quiet", "--set", f"lora.path=tests/fixtures/{name}/{kind}",
                         "--set", f"job.output_dir={out}/run", "--set", f"data.cache_dir={out}/cache"], cwd=root, check=True)
