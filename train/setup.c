@@ -458,8 +458,10 @@ enum zd_status trainer_init(
         return ZD_OK;
     ZD_TRY(open_metrics(trainer));
     ZD_TRY(comm_agree(comm, events_begin(trainer->events)));
-    if (trainer->snapshot) /* beside the first steps */
-        zero_snapshot_warm(trainer->snapshot);
+    comm_work(trainer->comm, WORK_DEVICE);
+    trainer_warm_snapshot(trainer);
+    comm_work(trainer->comm, WORK_NONE);
+    startup_mark(&trainer->startup, "snapshot");
     return comm_agree(comm, batches_start(trainer));
 }
 

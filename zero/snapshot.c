@@ -322,10 +322,14 @@ void zero_snapshot_destroy(struct zero_snapshot *snapshot)
     free(snapshot);
 }
 
-void zero_snapshot_warm(struct zero_snapshot *snapshot)
+void zero_snapshot_warm(struct zero_snapshot *snapshot, bool beside)
 {
     assert(!snapshot->populating && !snapshot->has_frozen);
-    snapshot->populating = populate_begin(snapshot->memory, snapshot->bytes);
+    if (!beside)
+        populate(snapshot->memory, snapshot->bytes);
+    else
+        snapshot->populating =
+                populate_begin(snapshot->memory, snapshot->bytes);
 }
 
 void zero_snapshot_cool(struct zero_snapshot *snapshot)

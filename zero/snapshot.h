@@ -50,9 +50,10 @@ enum zd_status zero_snapshot_create(
         const struct zero *zero, bool moments, void *memory, size_t bytes,
         struct zero_snapshot **out);
 void zero_snapshot_destroy(struct zero_snapshot *snapshot);
-/* Pages for what is copied, by a thread of low priority, until the next
- * take or the end. At most once, and again behind zero_snapshot_cool. */
-void zero_snapshot_warm(struct zero_snapshot *snapshot);
+/* Pages for what is copied: now, or `beside` other work, by a thread of low
+ * priority, until the next take or the end. At most once, and again behind
+ * zero_snapshot_cool. */
+void zero_snapshot_warm(struct zero_snapshot *snapshot, bool beside);
 /* Nobody reads it: its pages go back to the system. `memory` is a mapping. */
 void zero_snapshot_cool(struct zero_snapshot *snapshot);
 /* Between steps, behind zero_settle. Not collective. */

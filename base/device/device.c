@@ -85,16 +85,30 @@ int device_online_cpus(void)
     return count > 0 ? (int)count : 1;
 }
 
+/* A mask smaller than the machine's share of a rank was set for this rank alone
+ * (mpirun's binding); a full one is shared by the host's ranks. */
+static int ranks_of_mask(int mask_cpus, int online_cpus, int local_size)
+{
+    return mask_cpus * local_size > online_cpus ? local_size : 1;
+}
+
 int device_threads(
         const struct device_options *options, int mask_cpus, int online_cpus,
         int local_size)
 {
     if (options->cpu_threads > 0)
         return options->cpu_threads;
-    /* A mask smaller than the machine's share of a rank was set for this rank
-     * alone (mpirun's binding); a full one is shared by the host's ranks. */
-    int threads = mask_cpus;
-    if (local_size > 1 && mask_cpus * local_size > online_cpus)
-        threads = mask_cpus / local_size;
+    int threads = mask_cpus / ranks_of_mask(mask_cpus, online_cpus, local_size);
     return threads > 0 ? threads : 1;
+}
+
+int device_spare_cpus(
+        const struct device_options *options, int mask_cpus, int online_cpus,
+        int local_size)
+{
+    int ranks = ranks_of_mask(mask_cpus, online_cpus, local_size);
+    int spare =
+            mask_cpus -
+            ranks * device_threads(options, mask_cpus, online_cpus, local_size);
+    return spare > 0 ? spare : 0;
 }

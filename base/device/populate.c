@@ -15,13 +15,21 @@
 #define MADV_POPULATE_WRITE 23 /* linux/mman.h since 5.14 */
 #endif
 
-enum { THREADS_MAX = 16 };
+enum { THREADS_MAX = 16, PAGE = 4096 };
 static const size_t PIECE = (size_t)256 << 20; /* whole huge pages */
 
 struct part {
     char *begin;
     size_t bytes;
 };
+
+/* The whole pages in it. */
+static struct part pages_of(void *memory, size_t bytes)
+{
+    size_t skip = (PAGE - (uintptr_t)memory % PAGE) % PAGE;
+    size_t left = bytes > skip ? bytes - skip : 0;
+    return (struct part){(char *)memory + skip, left / PAGE * PAGE};
+}
 
 static void *populate_part(void *ctx)
 {
@@ -43,13 +51,16 @@ void populate(void *memory, size_t bytes)
     struct part parts[THREADS_MAX];
     pthread_t threads[THREADS_MAX];
     bool is_started[THREADS_MAX];
-    size_t pieces = bytes / PIECE, done = 0;
+    struct part pages = pages_of(memory, bytes);
+    size_t pieces = pages.bytes / PIECE, done = 0;
     int count = thread_count(pieces);
+    if (count == 0 && pages.bytes)
+        populate_part(&pages);
     for (int i = 0; i < count; i++) {
         size_t share =
                 pieces / (size_t)count + ((size_t)i < pieces % (size_t)count);
-        size_t end = i == count - 1 ? bytes : done + share * PIECE;
-        parts[i] = (struct part){(char *)memory + done, end - done};
+        size_t end = i == count - 1 ? pages.bytes : done + share * PIECE;
+        parts[i] = (struct part){pages.begin + done, end - done};
         done = end;
         is_started[i] = thread_start(
                                 &threads[i], "zerod-populate", populate_part,
@@ -72,7 +83,7 @@ struct populating {
 };
 
 /* A huge page at a time, so that nobody waits for long. */
-enum { STEP = 2 << 20, PAGE = 4096, LOW_PRIORITY = 10 };
+enum { STEP = 2 << 20, LOW_PRIORITY = 10 };
 
 static void populate_step(char *memory, size_t bytes)
 {
@@ -93,14 +104,6 @@ static void *populate_slowly(void *ctx)
         populate_step(populating->memory + at, left < STEP ? left : STEP);
     }
     return NULL;
-}
-
-/* The whole pages in it. */
-static struct part pages_of(void *memory, size_t bytes)
-{
-    size_t skip = (PAGE - (uintptr_t)memory % PAGE) % PAGE;
-    size_t left = bytes > skip ? bytes - skip : 0;
-    return (struct part){(char *)memory + skip, left / PAGE * PAGE};
 }
 
 struct populating *populate_begin(void *memory, size_t bytes)

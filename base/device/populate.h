@@ -8,9 +8,9 @@
 
 #include <stddef.h>
 
-/* Puts pages behind all of this anonymous mapping, which begins at a page. A
- * hint: where the kernel cannot (before Linux 5.14), or has no more pages,
- * what is missing comes when it is touched, or is refused then. */
+/* Puts pages behind all of this, part of an anonymous mapping; what is in it
+ * stays. A hint: where the kernel cannot (before Linux 5.14), or has no more
+ * pages, what is missing comes when it is touched, or is refused then. */
 void populate(void *memory, size_t bytes);
 
 /* The same by one thread of low priority, beside others: what is in the

@@ -174,8 +174,7 @@ static enum zd_status retake(struct trainer *trainer)
     if (status == ZD_OK) {
         comm_set_memory(trainer->comm, &trainer->arena);
         forget(trainer);
-        if (trainer->snapshot)
-            zero_snapshot_warm(trainer->snapshot);
+        trainer_warm_snapshot(trainer);
         return ZD_OK;
     }
     struct zd_error cause = *zd_error_get();

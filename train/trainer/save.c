@@ -101,6 +101,15 @@ static enum zd_status survive(
 
 /* --- in the background ---------------------------------------------------- */
 
+void trainer_warm_snapshot(struct trainer *trainer)
+{
+    int spare = device_spare_cpus(
+            &trainer->job->device, device_affinity_cpus(), device_online_cpus(),
+            comm_local_size(trainer->comm));
+    if (trainer->snapshot)
+        zero_snapshot_warm(trainer->snapshot, spare > 0);
+}
+
 static void add_stall(struct trainer *trainer, double began)
 {
     trainer->stall_seconds += clock_seconds() - began;

@@ -177,6 +177,10 @@ enum zd_status trainer_save_now(struct trainer *trainer);
 /* The same in the background, where there is a snapshot: then trainer.asked
  * says what comes of it. It must not say anything yet. */
 enum zd_status trainer_save_asked(struct trainer *trainer);
+/* Pages for the snapshot, where there is one: beside the steps where this
+ * rank's host has a CPU to spare, else now, before a save stands still for
+ * them. */
+void trainer_warm_snapshot(struct trainer *trainer);
 /* The periodic ones: in the background where there is a snapshot. */
 enum zd_status trainer_save_background(struct trainer *trainer);
 /* Once a step: the next part of a save in the background, unless some rank

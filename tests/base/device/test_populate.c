@@ -37,9 +37,12 @@ Test(populate, every_page_of_a_large_mapping_is_there)
     cr_expect_eq(there, (long)(bytes / (size_t)sysconf(_SC_PAGESIZE)));
 }
 
-Test(populate, a_small_one_is_left_to_who_touches_it)
+Test(populate, and_of_a_small_one)
 {
-    cr_expect_leq(pages_there(1 << 20), 0);
+    long there = pages_there(1 << 20);
+    if (there < 0)
+        cr_skip_test("this kernel populates nothing");
+    cr_expect_eq(there, (1 << 20) / (long)sysconf(_SC_PAGESIZE));
 }
 
 static bool is_there(const char *memory)
