@@ -24,6 +24,13 @@ static bool has_parted(const struct verdict_ask *ask, int rank)
            ask->heard[rank] && ask->told[rank].state == SEAT_LEFT;
 }
 
+/* One that polls does so every millisecond; half of the limit, for it may have
+ * begun a wait before it stood still in it. */
+static bool looks(const struct verdict_ask *ask, int rank)
+{
+    return ask->told[rank].poll_ms <= 500 * ask->limit;
+}
+
 /* Of a rank that is waited for. */
 static enum standing stands(
         const struct verdict_ask *ask, int rank, enum verdict_why *why_out)
@@ -48,9 +55,8 @@ static enum standing stands(
                                told->silent_ms > WORK_TIMES * limit_ms
                        ? STANDS_STILL
                        : STANDS_WELL;
-    *why_out = told->state == SEAT_WAITS && told->poll_ms <= limit_ms
-                       ? WHY_WAITS
-                       : WHY_RUNS;
+    *why_out = told->state == SEAT_WAITS && looks(ask, rank) ? WHY_WAITS
+                                                             : WHY_RUNS;
     return told->silent_ms > limit_ms ? STANDS_STILL : STANDS_WELL;
 }
 
@@ -86,9 +92,12 @@ static int find_writer(const struct verdict_ask *ask)
     return -1;
 }
 
-/* Who is alone then keeps itself. */
-static bool has_parted_all(const struct verdict_ask *ask)
+/* Is it this rank itself that keeps it from its end? It does not look whether
+ * it has come, or is alone in the ranks' end. */
+static bool keeps_itself(const struct verdict_ask *ask)
 {
+    if (!looks(ask, ask->rank))
+        return true;
     for (int r = 0; r < ask->size; r++)
         if (r != ask->rank && !has_parted(ask, r))
             return false;
@@ -98,7 +107,7 @@ static bool has_parted_all(const struct verdict_ask *ask)
 bool verdict_find(const struct verdict_ask *ask, struct verdict *verdict)
 {
     bool any_late = false;
-    int worst = has_parted_all(ask) ? ask->rank : -1;
+    int worst = keeps_itself(ask) ? ask->rank : -1;
     enum verdict_why why_worst = WHY_RUNS, why;
     for (int r = 0; r < ask->size; r++)
         any_late = any_late || (r != ask->rank && is_late(ask, r));

@@ -146,6 +146,15 @@ Test(verdict, a_rank_that_does_not_look_whether_its_wait_is_over_is_named)
     expect(3, WHY_RUNS);
 }
 
+Test(verdict, one_that_does_not_look_blames_itself)
+{
+    expect(1, WHY_WAITS);
+    told[0].poll_ms = 11000;
+    expect(0, WHY_RUNS);
+    told[2].beat_ms = 11000;
+    expect(2, WHY_STOPPED);
+}
+
 Test(verdict, in_the_ranks_end_those_that_have_left_are_not_waited_for)
 {
     ask.word = seat_word(SEAT_PART, DTYPE_FP32, 0);
