@@ -168,15 +168,25 @@ static void encode_rows(const struct band *band)
                 columns);
 }
 
+static size_t tile_end(size_t begin, size_t end)
+{
+    return end - begin < QUANT_TILE ? end : begin + QUANT_TILE;
+}
+
 static void encode_tiles(const struct band *band)
 {
-    size_t columns = (size_t)band->m->columns, rows = band->count / columns;
-    float *scales = band->scales + quant_scale_of(band->m, band->begin);
-#pragma omp parallel for schedule(dynamic)
-    for (size_t c = 0; c < columns; c += QUANT_TILE)
-        scales[c / QUANT_TILE] = quant_encode_tile(
-                band->maker->codes + c, band->maker->values + c, rows,
-                columns - c < QUANT_TILE ? columns - c : QUANT_TILE, columns);
+    const struct quant_matrix *m = band->m;
+    size_t columns = (size_t)m->columns, rows = band->count / columns;
+#pragma omp parallel for collapse(2) schedule(dynamic)
+    for (size_t r = 0; r < rows; r += QUANT_TILE)
+        for (size_t c = 0; c < columns; c += QUANT_TILE) {
+            size_t at = r * columns + c;
+            band->scales[quant_scale_of(m, band->begin + at)] =
+                    quant_encode_tile(
+                            band->maker->codes + at, band->maker->values + at,
+                            tile_end(r, rows) - r, tile_end(c, columns) - c,
+                            columns);
+        }
 }
 
 static enum zd_status make_band(const struct band *band)

@@ -19,23 +19,44 @@ struct adapted {
     struct codes_maker *maker;
 };
 
-/* A fixture with adapters; its base in `base`, or as it is stored. */
-static void setup(struct adapted *m, const char *name, enum lora_base base)
+/* Adapters on m->config; its base in `base`, or as it is stored in `dir`. */
+static void adapt(struct adapted *m, const char *dir, enum lora_base base)
 {
-    char dir[PATH_BYTES];
     struct lora_options options = lora_options_default();
     struct peft_config adapter;
     options.r = 2;
     options.quantize_base = base;
-    snprintf(dir, sizeof dir, "%s/%s", getenv("ZEROD_FIXTURES"), name);
-    tiny_must(model_config_read_stored(dir, &m->config));
     tiny_must(param_table_build(&m->config, NULL, 0, &m->table));
     tiny_must(lora_config(&options, &adapter));
     tiny_must(lora_extend(&m->config, &adapter, &options, &m->table));
     peft_config_fini(&adapter);
     tiny_must(lora_quantise(&m->config, &options, dir, &m->table));
-    tiny_must(weights_open_hf(dir, &m->config, &m->table, NULL, &m->source));
+    tiny_must(
+            dir ? weights_open_hf(dir, &m->config, &m->table, NULL, &m->source)
+                : weights_open_random(3, &m->table, &m->source));
     tiny_must(codes_maker_create(&m->config, &m->table, &m->source, &m->maker));
+}
+
+/* Of a fixture. */
+static void setup(struct adapted *m, const char *name, enum lora_base base)
+{
+    char dir[PATH_BYTES];
+    snprintf(dir, sizeof dir, "%s/%s", getenv("ZEROD_FIXTURES"), name);
+    tiny_must(model_config_read_stored(dir, &m->config));
+    adapt(m, dir, base);
+}
+
+/* Random, of one layer that is wider and longer than tiles are. */
+static void setup_wide(struct adapted *m, bool turned, enum lora_base base)
+{
+    tiny_config(
+            turned ? "{\"model_type\":\"gpt2\",\"vocab_size\":9,\"n_embd\":150,"
+                     "\"n_layer\":1,\"n_head\":3,\"n_positions\":8}"
+                   : "{\"model_type\":\"llama\",\"vocab_size\":9,"
+                     "\"hidden_size\":150,\"intermediate_size\":330,"
+                     "\"num_hidden_layers\":1,\"num_attention_heads\":3}",
+            &m->config);
+    adapt(m, NULL, base);
 }
 
 static void teardown(struct adapted *m)
@@ -129,7 +150,8 @@ static void encode(
                 columns);
 }
 
-static void compare_made(const struct adapted *m, int id)
+/* Cut into parts of `least` elements or more. */
+static void compare_made(const struct adapted *m, int id, size_t least)
 {
     const struct quant_matrix *matrix = &m->table.codes[id];
     size_t bytes = quant_code_bytes(matrix, quant_matrix_count(matrix));
@@ -139,8 +161,10 @@ static void compare_made(const struct adapted *m, int id)
     float *x = values_of(m, id);
     encode(matrix, x, codes, of_blocks);
     quant_store_scales(scales, of_blocks, matrix);
-    static const size_t parts[] = {512, 1536, 1 << 20};
-    for (int i = 0; i < 3; i++) {
+    static const size_t parts[] = {512, 1536, 20 << 10, 1 << 20};
+    for (int i = 0; i < 4; i++) {
+        if (parts[i] < least)
+            continue;
         make(m, id, parts[i], codes + bytes, scales + scale_bytes);
         cr_assert(
                 memcmp(codes, codes + bytes, bytes) == 0, "%s by %zu",
@@ -165,10 +189,24 @@ Test(model_codes, of_any_cut_they_are_those_of_the_whole)
             setup(&m, names[n], (enum lora_base)base);
             for (int id = 0; id < m.table.count; id++)
                 if (param_in_codes(&m.table, id)) {
-                    compare_made(&m, id);
+                    compare_made(&m, id, 0);
                     found++;
                 }
             cr_assert(found == m.config.layers * (n ? 7 : 4));
+            teardown(&m);
+        }
+}
+
+/* A band that is made at once has many rows of tiles. */
+Test(model_codes, of_more_rows_than_a_tile_has)
+{
+    for (int turned = 0; turned < 2; turned++)
+        for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
+            struct adapted m;
+            setup_wide(&m, turned, (enum lora_base)base);
+            for (int id = 0; id < m.table.count; id++)
+                if (param_in_codes(&m.table, id))
+                    compare_made(&m, id, 20 << 10);
             teardown(&m);
         }
 }
