@@ -67,6 +67,7 @@ enum zd_status lora_extend(
 void lora_part_name(
         const struct param *weight, enum param_part part,
         char out[PARAM_NAME_MAX]);
+
 /* Which weights of the adapted model's table lie in codes, and how: the frozen
  * linear weights of the layers, in the options' format; of a model stored in
  * codes, in the folder `dir`, those that are stored so, as they are stored.
@@ -76,5 +77,10 @@ void lora_part_name(
 enum zd_status lora_quantise(
         const struct model_config *config, const struct lora_options *options,
         const char *dir, struct param_table *table);
+/* How a weight lies in codes that are made of it; nested: of 4 bits, scales in
+ * 8 bits too. */
+struct quant_matrix lora_matrix(
+        const struct model_config *config, const struct param *param,
+        enum quant_format format, bool nested);
 
 #endif

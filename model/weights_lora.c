@@ -42,7 +42,7 @@ static const struct st_tensor *stored(const struct lora_source *source, int id)
                                          : part->magnitude;
 }
 
-/* Ours are what PEFT's are above the norms of the base. */
+/* Ours are what PEFT's are above the norms of the base, as it is held. */
 static enum zd_status read_magnitude(
         const struct lora_source *source, const struct st_tensor *tensor,
         int weight, size_t begin, size_t count, float *out)
@@ -53,8 +53,11 @@ static enum zd_status read_magnitude(
                   : ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
     if (status == ZD_OK)
         status = weights_row_norms(
-                &source->base, source->config, &source->table->params[weight],
-                weight, begin, count, norms);
+                &source->base, source->config, source->table, weight,
+                param_in_codes(source->table, weight)
+                        ? &source->table->codes[weight]
+                        : NULL,
+                begin, count, norms);
     for (size_t i = 0; status == ZD_OK && i < count; i++)
         out[i] -= norms[i];
     free(norms);

@@ -45,7 +45,6 @@ row 'layers beside a pattern' 78 'E0326|layers_to_transform' 'lora "target_modul
 row 'a target that is a number' 78 'E0205|an array of names' 'lora "target_modules = 1"'
 row 'a format that is none' 78 'E0207|nf5|nf4' 'lora "quantize_base = \"nf5\""'
 row 'a quantised base without adapters' 78 'E0213|quantize_base|lora.enabled' : validate --job job.toml --set lora.quantize_base=nf4
-row 'DoRA on a base that is quantised as it is loaded' 78 'E0213|quantize_base|use_dora' 'lora "quantize_base = \"nf4\"" "use_dora = true"'
 row 'scales of int8 in 8 bits' 78 'E0213|double_quant|nf4' 'lora "quantize_base = \"int8\"" "double_quant = true"'
 row 'a base stored in other codes' 78 'E0329|quantize_base = "nf4"|int8|remove the key' 'stored int8 "quantize_base = \"nf4\""'
 row 'a base stored in codes, and not wanted so' 78 'E0329|"none"|fp8' 'stored fp8 "quantize_base = \"none\""'

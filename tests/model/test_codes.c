@@ -1,9 +1,11 @@
 /* Codes and scales of a base's weights: of any cut those of the whole, made as
- * kernels/quant makes them, or as a file stores them. */
+ * kernels/quant makes them, or as a file stores them; lengths of rows in codes.
+ */
 #include "model/codes.h"
 
 #include "kernels/kernels.h"
 #include "model/lora.h"
+#include "model/row_norms.h"
 #include "tests/model/tiny.h"
 
 #include <criterion/criterion.h>
@@ -210,6 +212,71 @@ Test(model_codes, of_more_rows_than_a_tile_has)
             teardown(&m);
         }
 }
+
+/* --- lengths of rows ------------------------------------------------------ */
+
+/* Of the row that `codes` and `scales` decode to. */
+static double length_of(
+        const struct quant_matrix *matrix, const void *codes,
+        const void *scales, size_t row)
+{
+    double squares = 0;
+    for (size_t i = 0; i < (size_t)matrix->columns; i++) {
+        double value = quant_value(
+                codes, scales, matrix, row * (size_t)matrix->columns + i);
+        squares += value * value;
+    }
+    return sqrt(squares);
+}
+
+/* Made of all of the weight, read of a part of its rows. */
+static void compare_lengths(const struct adapted *m, int id)
+{
+    enum { FROM = 3 };
+    const struct quant_matrix *matrix = &m->table.codes[id];
+    size_t count = quant_matrix_count(matrix), rows = (size_t)matrix->rows;
+    uint8_t *codes = malloc(quant_code_bytes(matrix, count));
+    void *scales = malloc(quant_scale_bytes(matrix));
+    float *held = malloc(rows * sizeof *held),
+          *plain = malloc(rows * sizeof *plain);
+    size_t apart = 0;
+    make(m, id, count, codes, scales);
+    tiny_must(weights_row_norms(
+            &m->source, &m->config, &m->table, id, matrix, FROM, rows - FROM,
+            held));
+    tiny_must(weights_row_norms(
+            &m->source, &m->config, &m->table, id, NULL, FROM, rows - FROM,
+            plain));
+    for (size_t r = 0; r < rows - FROM; r++) {
+        double want = length_of(matrix, codes, scales, FROM + r);
+        cr_assert(
+                held[r] == (float)want, "%s: row %zu of %s is %.9g, not %.9g",
+                m->table.params[id].name, r, quant_format_name(matrix->format),
+                (double)held[r], want);
+        cr_assert(fabs(plain[r] - want) < 0.1 * want);
+        apart += plain[r] != held[r];
+    }
+    cr_assert(apart > rows / 2);
+    free(codes);
+    free(scales);
+    free(held);
+    free(plain);
+}
+
+Test(model_codes, lengths_of_rows_are_of_what_the_codes_decode_to)
+{
+    for (int turned = 0; turned < 2; turned++)
+        for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
+            struct adapted m;
+            setup_wide(&m, turned, (enum lora_base)base);
+            for (int id = 0; id < m.table.count; id++)
+                if (param_in_codes(&m.table, id))
+                    compare_lengths(&m, id);
+            teardown(&m);
+        }
+}
+
+/* --- stored in codes ------------------------------------------------------ */
 
 /* What the table decodes them to is what the source reads. */
 static void compare_stored(const struct adapted *m, int id)

@@ -1,8 +1,8 @@
-"""tests/fixtures/MODEL/lora/quantised.json for each model of make_adapters.py: 20 steps of its adapter by PEFT + PyTorch over a base
+"""tests/fixtures/MODEL/{lora,dora}/quantised.json for each model of make_adapters.py: 20 steps of its adapter by PEFT + PyTorch over a base
 whose layers' linear weights are what bitsandbytes' Python definition (nf4, fp4: blocks of 64, nested; int8) or tiles of fp8 make of
 them: losses and gradient norms by format.
 
-Run it after make_adapters.py, with bitsandbytes beside peft (make_qlora.py [MODEL..])."""
+Run it after make_adapters.py, with bitsandbytes beside peft (make_qlora.py [MODEL|MODEL/lora|MODEL/dora..])."""
 
 import json
 import os
@@ -65,9 +65,9 @@ def over(back):
     return base_of
 
 
-def make(name):
+def make(name, adapters):
     spec, home = mm.MODELS[name], os.path.join(mm.FIXTURES, name)
-    folder, model_dir = os.path.join(home, "lora"), os.path.join(home, "model")
+    folder, model_dir = os.path.join(home, adapters), os.path.join(home, "model")
     doc, config = spec.tokenizer()
     tokenizer = Tokenizer.from_str(json.dumps(doc))
     eos = config["eos_token"]
@@ -80,10 +80,12 @@ def make(name):
     with open(os.path.join(folder, "quantised.json"), "w") as f:
         json.dump(out, f)
         f.write("\n")
-    print(name, {kind: (rows[0]["loss"], rows[-1]["loss"]) for kind, rows in out.items()})
+    print(name, adapters, {kind: (rows[0]["loss"], rows[-1]["loss"]) for kind, rows in out.items()})
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for name in sys.argv[1:] or ma.CASES:
-        make(name)
+    for wanted in sys.argv[1:] or ma.CASES:
+        name, _, only = wanted.partition("/")
+        for adapters in [only] if only else ["lora", "dora"]:
+            make(name, adapters)

@@ -194,8 +194,8 @@ static void check_quantised(const struct expected *expected)
     char path[PATH_MAX];
     json_t *all = NULL;
     snprintf(
-            path, sizeof path, "tests/fixtures/%s/lora/quantised.json",
-            expected->fixture);
+            path, sizeof path, "tests/fixtures/%s/%s/quantised.json",
+            expected->fixture, expected->kind);
     bool is_read = json_parse_file(path, 1 << 22, &all) == ZD_OK;
     for (int i = 0; i < 4; i++) {
         char format[48];
@@ -251,8 +251,7 @@ int main(int argc, char **argv)
     }
     check_merged(&expected);
     check_bf16(&expected, 2, 3);
-    if (all) /* DoRA wants a base as it is stored */
-        check_quantised(&expected);
+    check_quantised(&expected);
     remove(first);
     json_decref(expected.json);
     return tap_done();

@@ -99,6 +99,18 @@ static const struct layout few[] = {
         {false, "stage 0", {"zero.stage=0"}},
         {false, "stage 3", {"zero.stage=3"}},
 };
+#define DORA "lora.use_dora=true"
+static const struct layout of_dora[] = {
+        {false, "DoRA, stage 0", {DORA, "zero.stage=0"}},
+        {false, "DoRA, stage 2", {DORA, "zero.stage=2"}},
+        {false,
+         "DoRA, stage 3, checkpointing full",
+         {DORA, "zero.stage=3", "train.gradient_checkpointing=full"}},
+        {true,
+         "DoRA, states on disk, parameters on the host",
+         {DORA, "zero.stage=3", "offload.optimizer=nvme",
+          "offload.params=nvme"}},
+};
 
 static void sets_of_world(
         const char *sets[SETS], const char *base, const char *stage)
@@ -116,6 +128,31 @@ static double last_of(const char *dir, const char *key)
         last = values[count - 1];
     free(values);
     return last;
+}
+
+static double first_of(const char *dir, const char *key)
+{
+    double *values, first = NAN;
+    if (job_threads_column(dir, key, &values))
+        first = values[0];
+    free(values);
+    return first;
+}
+
+/* What is written has the lengths of the rows that were trained on, and so has
+ * what goes on from it. */
+static void written_dora_goes_on(const char *fixture, const char *base)
+{
+    char format[40], path[PATH_MAX + 32];
+    const char *wrote = job_threads_dir(), *read = job_threads_dir();
+    const char *first[] = {format, DORA, NULL}, *then[] = {format, path, NULL};
+    snprintf(format, sizeof format, "lora.quantize_base=%s", base);
+    snprintf(path, sizeof path, "lora.path=%s/out/peft", wrote);
+    bool ran = run(fixture, wrote, 2, first) && run(fixture, read, 1, then);
+    double was = last_of(wrote, "eval_loss"), is = first_of(read, "eval_loss");
+    tap_ok(ran && fabs(is - was) <= 1e-6 * was,
+           "%s %s: DoRA goes on from what was written: %.8f, %.8f", fixture,
+           base, was, is);
 }
 
 static json_t *manifest_of(const char *dir)
@@ -216,8 +253,12 @@ int main(int argc, char **argv)
     layouts_agree("qwen3", 3, "fp8", "bf16", few, some);
     layouts_agree("gpt2", 2, "fp8", "fp32", few, some);
     layouts_agree("gpt2", 2, "int8", "fp32", few, some);
-    for (int i = 0; i < 4; i++)
+    layouts_agree("llama_odd", 2, "nf4", "bf16", of_dora, 4);
+    layouts_agree("gpt2", 3, "fp8", "fp32", of_dora, 4);
+    for (int i = 0; i < 4; i++) {
         worlds_agree(formats[i]);
+        written_dora_goes_on(i % 2 ? "gpt2" : "llama_odd", formats[i]);
+    }
     resumes();
     plan_is_true("nf4");
     plan_is_true("fp8");

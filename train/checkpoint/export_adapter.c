@@ -27,12 +27,16 @@ static enum zd_status config_of(
             ZD_ERR_DATA, config);
 }
 
-static const char *base_of(const struct checkpoint *checkpoint)
+static const json_t *base_json(const struct checkpoint *checkpoint)
 {
     const json_t *adapter =
             json_object_get(checkpoint_manifest(checkpoint), "adapter");
-    return json_string_value(
-            json_object_get(json_object_get(adapter, "base"), "path"));
+    return json_object_get(adapter, "base");
+}
+
+static const char *base_of(const struct checkpoint *checkpoint)
+{
+    return json_string_value(json_object_get(base_json(checkpoint), "path"));
 }
 
 /* --- as PEFT has it ------------------------------------------------------- */
@@ -44,11 +48,34 @@ struct pieces {
     const struct weight_source *base; /* asked for its norms, of DoRA */
 };
 
-/* The norms of the base, and what was learned above them. */
+/* How the run held weight `id`, if in codes that it made; of a model that is
+ * stored in codes they are what its weights read as. */
+static bool held_in_codes(
+        const struct pieces *pieces, int id, struct quant_matrix *matrix_out)
+{
+    const struct param *param = &pieces->table->params[id];
+    const json_t *codes =
+            json_object_get(base_json(pieces->checkpoint), "codes");
+    const char *name = json_string_value(json_object_get(codes, "format"));
+    if (!name || param->unit < 1 || param->unit > pieces->config->layers)
+        return false;
+    for (int format = QUANT_NF4; format <= QUANT_FP8; format++)
+        if (strcmp(name, quant_format_name((enum quant_format)format)) == 0) {
+            *matrix_out = lora_matrix(
+                    pieces->config, param, (enum quant_format)format,
+                    json_is_true(json_object_get(codes, "nested")));
+            return true;
+        }
+    return false;
+}
+
+/* The norms of the base as it was held, and what was learned above them. */
 static enum zd_status read_magnitude(
         const struct pieces *pieces, int id, const char *name, size_t begin,
         size_t count, float *out)
 {
+    struct quant_matrix matrix;
+    bool is_held = held_in_codes(pieces, id, &matrix);
     float *change = malloc(count * sizeof *change);
     enum zd_status status =
             change ? pieces_read_weights(
@@ -57,8 +84,8 @@ static enum zd_status read_magnitude(
                              "no memory for an adapter");
     if (status == ZD_OK)
         status = weights_row_norms(
-                pieces->base, pieces->config, &pieces->table->params[id], id,
-                begin, count, out);
+                pieces->base, pieces->config, pieces->table, id,
+                is_held ? &matrix : NULL, begin, count, out);
     for (size_t i = 0; status == ZD_OK && i < count; i++)
         out[i] += change[i];
     free(change);

@@ -171,6 +171,17 @@ static json_t *optimizer_json(const struct zero_plan *plan)
             lane_json(plan, OPTIM_V));
 }
 
+/* The codes that the base lies in; NULL: in none. */
+static json_t *codes_json(const struct param_table *table)
+{
+    for (int id = 0; id < table->count; id++)
+        if (param_in_codes(table, id))
+            return json_pack(
+                    "{s:s, s:b}", "format", param_codes_name(table), "nested",
+                    table->codes[id].nested_block > 0);
+    return NULL;
+}
+
 /* Whose weights the adapter belongs to; NULL without one. The configuration is
  * as PEFT's files have it. */
 static json_t *adapter_json(const struct checkpoint_writer *writer)
@@ -183,9 +194,9 @@ static json_t *adapter_json(const struct checkpoint_writer *writer)
             digest, sizeof digest, "%016llx",
             (unsigned long long)zero_base_digest(writer->zero));
     return json_pack(
-            "{s:O, s:{s:s?, s:s, s:s}}", "config", plan->adapter.json, "base",
-            "path", writer->job->model.path, "digest", digest, "format",
-            job_plan_base_format(plan));
+            "{s:O, s:{s:s?, s:s, s:s, s:o*}}", "config", plan->adapter.json,
+            "base", "path", writer->job->model.path, "digest", digest, "format",
+            job_plan_base_format(plan), "codes", codes_json(&plan->table));
 }
 
 json_t *manifest_build(

@@ -235,7 +235,7 @@ static bool offload_is_sound(
 }
 
 /* Adapters go on a frozen model, and have fp32 masters. A model that is stored
- * in codes stays in those, and DoRA needs one that is not in codes. */
+ * in codes stays in those. */
 static bool adapters_are_sound(
         const struct train_job *job, const struct plan_candidate *candidate,
         const struct train_job *changed)
@@ -244,7 +244,7 @@ static bool adapters_are_sound(
     if (job->train.freeze_count || changed->optim.master != OPTIM_MASTER_FP32)
         return false;
     if (quantises && (job->lora.quantize_base != LORA_BASE_NONE ||
-                      job->lora.gives_quantize_base || job->lora.use_dora))
+                      job->lora.gives_quantize_base))
         return false;
     return quantises || !job->lora.enabled;
 }
