@@ -311,6 +311,47 @@ static enum zd_status check_names(const struct reader *reader)
     return ZD_OK;
 }
 
+/* Does the pattern of the job match a module that has an adapter? */
+static enum zd_status check_pattern(
+        const struct reader *reader, const struct param_table *adapted,
+        const char *key, const char *pattern)
+{
+    struct peft_config only = {
+            .json = zd_must(
+                    json_pack("{s:{s:i}}", "rank_pattern", pattern, 1))};
+    bool found = false;
+    for (int id = 0; id < adapted->count && !found; id++) {
+        char module[MODULE_BYTES];
+        if (!param_has_adapter(adapted, id))
+            continue;
+        peft_module_name(reader->config, adapted, id, module);
+        found = peft_config_rank(&only, module) == 1;
+    }
+    json_decref(only.json);
+    if (found)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+            "lora.%s: `%s` matches no module that gets an adapter", key,
+            pattern);
+    tell_nearest(reader, pattern);
+    return ZD_ERR_CONFIG;
+}
+
+/* Of an adapter that PEFT wrote they may be for other models. */
+static enum zd_status check_patterns(
+        const struct reader *reader, const struct lora_options *options,
+        const struct param_table *adapted)
+{
+    static const char *const keys[] = {"rank_pattern", "alpha_pattern"};
+    const char *pattern;
+    json_t *value;
+    for (int i = 0; options && i < 2; i++)
+        json_object_foreach(
+                json_object_get(options->given, keys[i]), pattern, value)
+                ZD_TRY(check_pattern(reader, adapted, keys[i], pattern));
+    return ZD_OK;
+}
+
 /* --- the adapter of a weight ---------------------------------------------- */
 
 static enum zd_status find_adapter(
@@ -471,6 +512,8 @@ enum zd_status lora_extend(
     enum zd_status status = alloc(table, &out);
     if (status == ZD_OK)
         status = extend(&reader, options, &out);
+    if (status == ZD_OK)
+        status = check_patterns(&reader, options, &out);
     if (status != ZD_OK) {
         param_table_fini(&out);
         return status;

@@ -3,6 +3,7 @@
 #include "base/file/fs.h"
 #include "daemon/job/job_internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Keys that an adapter's own configuration has too. */
@@ -70,10 +71,32 @@ static void tell(
             job_place(job, section, key), NULL, "%s", what);
 }
 
+/* Keys of a section that says neither yes nor no: the whole model would train,
+ * which is hardly what was meant. */
+static void check_forgotten(struct job *job)
+{
+    char what[120];
+    if (job_is_given(job, "lora", "enabled"))
+        return;
+    for (int i = 0; i < SHARED + OWN; i++) {
+        const char *key = i < SHARED ? shared[i] : own[i - SHARED];
+        bool is_told = strcmp(key, "quantize_base") == 0;
+        if (!job_is_given(job, "lora", key) || is_told)
+            continue;
+        snprintf(
+                what, sizeof what,
+                "lora.%s without adapters: lora.enabled is not given", key);
+        tell(job, "lora", key, what);
+        return;
+    }
+}
+
 void job_check_lora(struct job *job)
 {
     const struct train_job *options = &job->options;
     if (!options->lora.enabled) {
+        if (options->lora.quantize_base == LORA_BASE_NONE)
+            check_forgotten(job);
         if (options->lora.path)
             tell(job, "lora", "path", "lora.path with enabled = false");
         if (options->checkpoint.export == EXPORT_PEFT)

@@ -44,6 +44,9 @@ row 'a layer that is not there' 78 'E0326|9 is no layer|0 to 1' 'lora "layers_to
 row 'layers beside a pattern' 78 'E0326|layers_to_transform' 'lora "target_modules = \".*q_proj\"" "layers_to_transform = 0"'
 row 'a target that is a number' 78 'E0205|an array of names' 'lora "target_modules = 1"'
 row 'a format that is none' 78 'E0207|nf5|nf4' 'lora "quantize_base = \"nf5\""'
+row 'a pattern of ranks that fits nothing' 78 'E0326|job.toml|lora.rank_pattern|`q_prj`|"q_proj"' 'lora "rank_pattern = { q_prj = 2 }"'
+row 'a pattern of alphas that fits no target' 78 'E0326|lora.alpha_pattern|`q_proj`' 'lora "target_modules = [\"v_proj\"]" "alpha_pattern = { q_proj = 2 }"'
+row 'adapters that nobody enabled' 78 'E0213|job.toml|lora.r without|lora.enabled' 'printf "[lora]\nr = 8\nuse_dora = true\n" >>job.toml'
 row 'a quantised base without adapters' 78 'E0213|quantize_base|lora.enabled' : validate --job job.toml --set lora.quantize_base=nf4
 row 'scales of int8 in 8 bits' 78 'E0213|double_quant|nf4' 'lora "quantize_base = \"int8\"" "double_quant = true"'
 row 'a base stored in other codes' 78 'E0329|quantize_base = "nf4"|int8|remove the key' 'stored int8 "quantize_base = \"nf4\""'
@@ -58,5 +61,8 @@ row 'an adapter of a run without' 78 'E0213|export|lora.enabled' : validate --jo
 row 'an adapter that is not there' 66 'E0219|adapter nowhere' : validate --job job.toml --set lora.path=nowhere
 row 'a key of PEFT that is not supported' 65 'E0321|use_qalora' 'from use_qalora true' run --job job.toml
 row 'a rank other than that of the adapter' 78 'E0326|lora.r = 5|4' 'from bias "\"none\""' run --job job.toml --set lora.r=5
+row 'a key of PEFT that nobody knows' 65 'E0321|unheard_of' 'from unheard_of 1' run --job job.toml
+row 'an adapter whose rank is not that of its file' 65 'E0323|lora_A.weight|[5, ' 'from r 5' run --job job.toml
+row 'an adapter that is cut off' 65 'E0721|adapter_model.safetensors' 'from bias "\"none\""; truncate -s 100 adapter/adapter_model.safetensors' run --job job.toml
 row 'an adapter of another base' 65 'E0322' 'from target_modules "[\"o_proj\"]"' run --job job.toml
 done_rows
