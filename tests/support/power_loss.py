@@ -3,7 +3,8 @@
 CALLS is what tests/support/calls.c wrote down. The model: data of a file is on the disk once the file was synced, its name once
 its folder was; of what was not, any part may be lost and any part be there, a rename too. So, when a folder gets the name of
 a checkpoint, all that is in it is on the disk, and so are the names of metrics.jsonl and events.jsonl and those of the folders
-above. The rows that it goes with are on the disk when its hidden folder is made: training writes more of them meanwhile. The name of a checkpoint itself is on the disk before an event tells of it or an older one goes.
+above. The rows that it goes with are in their files when its hidden folder is made, and on the disk before it gets its name: training writes
+more of them meanwhile. The name of a checkpoint itself is on the disk before an event tells of it or an older one goes.
 
 Then the same calls without each kind of sync: a kind that nobody would miss is one that this file does not check."""
 
@@ -21,6 +22,9 @@ class Disk:
         self.loose = set()  # paths whose names are not synced
         self.faults = []
         self.commits = 0
+        self.rows = dict.fromkeys(ROWS, 0)    # writes so far
+        self.synced = dict.fromkeys(ROWS, 0)  # of them on the disk
+        self.wanted = {}                      # hidden folder: self.rows when it was made
 
     def fault(self, text):
         self.faults.append(text.replace(self.out, "out"))
@@ -53,23 +57,32 @@ class Disk:
             if path in self.loose:
                 self.fault(f"{when}: the name of {name} can be lost")
 
-    def check_rows(self, when):
+    def check_rows(self, hidden, new):
+        wanted = self.wanted.pop(hidden, None)
+        if wanted is None:
+            self.fault(f"{new} was never a hidden folder")
+            return
         for name in ROWS:
-            if f"{self.out}/{name}" in self.dirty:
-                self.fault(f"{when}: rows of {name} can be lost")
+            if self.synced[name] < wanted[name]:
+                self.fault(f"{new}: rows of {name} can be lost")
+
+    def row_of(self, path):
+        name = os.path.basename(path)
+        return name if name in ROWS and os.path.dirname(path) == self.out else None
 
     def check_told(self, what):
         for path in sorted(self.loose):
             if os.path.dirname(path) == self.out and is_checkpoint(path):
                 self.fault(f"{what} before the name of {path} is safe")
 
-    def named(self, new):
+    def named(self, old, new):
         if os.path.dirname(new) != self.out:
             return
         if is_checkpoint(new) or os.path.basename(new) == "hf":
             self.check_whole(new)
         if is_checkpoint(new):
             self.check_above(new)
+            self.check_rows(old, new)
             self.commits += 1
         if os.path.basename(new).startswith(".trash-"):
             self.check_told(f"{new} goes")
@@ -79,12 +92,16 @@ class Disk:
             if name == "mkdir" or path not in self.dirty:
                 self.loose.add(path)
             if name == "mkdir" and os.path.basename(path).startswith(".tmp-checkpoint-"):
-                self.check_rows(path)
+                self.wanted[path] = dict(self.rows)
         elif name == "write":
             if path == f"{self.out}/events.jsonl":
                 self.check_told("an event is told")
             self.dirty.add(path)
+            if self.row_of(path):
+                self.rows[self.row_of(path)] += 1
         elif name == "sync":
+            if self.row_of(path):
+                self.synced[self.row_of(path)] = self.rows[self.row_of(path)]
             self.dirty.discard(path)
             self.loose = {p for p in self.loose if os.path.dirname(p) != path}
         elif name == "remove":
@@ -93,12 +110,12 @@ class Disk:
                     paths.discard(each)
         elif name == "rename":
             self.move(path, other)
-            self.named(other)
+            self.named(path, other)
         elif name == "exchange":
             self.move(path, path + " (exchanged)")
             self.move(other, path)
             self.move(path + " (exchanged)", other)
-            self.named(other)
+            self.named(path, other)
 
 
 def is_checkpoint(path):

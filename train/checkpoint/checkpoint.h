@@ -82,6 +82,10 @@ struct checkpoint_writer {
     const json_t *commands;    /* done so far: an array of events' members */
     int64_t last_event;        /* its id */
     const char *trainer_state; /* text of trainer_state.json; NULL: none */
+    /* Rows and events that the files have so far reach the disk, before the
+     * checkpoint appears. By the thread that commits. NULL: there are none */
+    enum zd_status (*harden_rows)(const void *rows);
+    const void *rows;
 };
 
 /* Collective: save `state` as checkpoint-NNNNNN below output_dir. On failure

@@ -301,6 +301,8 @@ enum zd_status saving_commit(struct saving *saving)
     ZD_TRY(write_manifest(saving));
     /* somebody's may have come while it was written */
     ZD_TRY(check_replaced(&saving->writer, saving->final, false));
+    if (saving->writer.harden_rows)
+        ZD_TRY(saving->writer.harden_rows(saving->writer.rows));
     return commit(
             saving->writer.job->job.output_dir, saving->tmp, saving->final);
 }

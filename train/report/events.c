@@ -208,12 +208,29 @@ int64_t events_last_id(struct events *events)
     return id;
 }
 
-enum zd_status events_sync(struct events *events)
+enum zd_status events_flush(struct events *events)
 {
     if (!events)
         return ZD_OK;
     pthread_mutex_lock(&events->mutex);
-    enum zd_status status = events->file ? row_file_sync(events->file) : ZD_OK;
+    enum zd_status status = events->file ? row_file_flush(events->file) : ZD_OK;
     pthread_mutex_unlock(&events->mutex);
     return status;
+}
+
+/* A disk may take its time: nobody who tells something waits for it. */
+enum zd_status events_harden(struct events *events)
+{
+    if (!events)
+        return ZD_OK;
+    pthread_mutex_lock(&events->mutex);
+    const struct row_file *file = events->file;
+    pthread_mutex_unlock(&events->mutex);
+    return file ? row_file_harden(file) : ZD_OK;
+}
+
+enum zd_status events_sync(struct events *events)
+{
+    ZD_TRY(events_flush(events));
+    return events_harden(events);
 }

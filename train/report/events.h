@@ -34,5 +34,9 @@ bool events_want_steps(const struct events *events);
 int64_t events_last_id(struct events *events);
 /* Lines so far are on disk. */
 enum zd_status events_sync(struct events *events);
+/* Its parts (row_file.h): what the second puts on disk, beside whoever tells
+ * more, the first has brought there. */
+enum zd_status events_flush(struct events *events);
+enum zd_status events_harden(struct events *events);
 
 #endif

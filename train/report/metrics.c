@@ -188,3 +188,13 @@ enum zd_status metrics_sync(struct metrics *metrics)
 {
     return row_file_sync(metrics->file);
 }
+
+enum zd_status metrics_flush(struct metrics *metrics)
+{
+    return row_file_flush(metrics->file);
+}
+
+enum zd_status metrics_harden(const struct metrics *metrics)
+{
+    return row_file_harden(metrics->file);
+}

@@ -24,5 +24,8 @@ enum zd_status metrics_eval(
         struct metrics *metrics, int64_t step, double eval_loss);
 /* Rows written so far are on disk. */
 enum zd_status metrics_sync(struct metrics *metrics);
+/* Its parts (row_file.h); the second by any thread. */
+enum zd_status metrics_flush(struct metrics *metrics);
+enum zd_status metrics_harden(const struct metrics *metrics);
 
 #endif

@@ -77,7 +77,7 @@ void row_file_close(struct row_file *file)
 }
 
 /* Write what is pending; a torn write is taken back. */
-static enum zd_status flush_rows(struct row_file *file)
+enum zd_status row_file_flush(struct row_file *file)
 {
     size_t done = 0;
     while (done < file->pending_bytes) {
@@ -123,7 +123,7 @@ enum zd_status row_file_add(
     ZD_TRY(append(file, text, bytes));
     struct zd_error before = *zd_error_get();
     zd_error_clear();
-    if (flush_rows(file) != ZD_OK) {
+    if (row_file_flush(file) != ZD_OK) {
         if (!file->is_behind)
             *told_out = *zd_error_get();
         file->is_behind = true;
@@ -132,15 +132,20 @@ enum zd_status row_file_add(
     return ZD_OK;
 }
 
-enum zd_status row_file_sync(struct row_file *file)
+enum zd_status row_file_harden(const struct row_file *file)
 {
-    ZD_TRY(flush_rows(file));
     if (fdatasync(file->fd) != 0)
         return ZD_FAIL(
                 ZD_ERR_IO, "E0732", "cannot flush %s: %s", file->path,
                 strerror(errno));
     progress_completed();
     return ZD_OK;
+}
+
+enum zd_status row_file_sync(struct row_file *file)
+{
+    ZD_TRY(row_file_flush(file));
+    return row_file_harden(file);
 }
 
 size_t row_file_line(const char *text, size_t bytes)

@@ -22,6 +22,10 @@ enum zd_status row_file_add(
         struct zd_error *told_out);
 /* Rows so far are on disk. ZD_ERR_IO. */
 enum zd_status row_file_sync(struct row_file *file);
+/* Its parts: no row waits in memory; and, by any thread beside one that adds
+ * more, what did not then is on disk. */
+enum zd_status row_file_flush(struct row_file *file);
+enum zd_status row_file_harden(const struct row_file *file);
 
 /* The first line of `bytes` of text, without its newline; 0: there is no whole
  * one. */

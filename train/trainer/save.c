@@ -13,15 +13,23 @@
 enum { FAILED_SAVES_MAX = 3 };
 
 /* The rows of the steps a checkpoint holds are on disk before it is, and so is
- * what happened. */
-static enum zd_status sync_rows(struct trainer *trainer)
+ * what happened: here the files get them .. */
+static enum zd_status flush_rows(struct trainer *trainer)
 {
     enum zd_status status = ZD_OK;
     if (trainer_is_first(trainer))
-        status = metrics_sync(trainer->metrics);
+        status = metrics_flush(trainer->metrics);
     if (trainer_is_first(trainer) && status == ZD_OK)
-        status = events_sync(trainer->events);
+        status = events_flush(trainer->events);
     return comm_agree(trainer->comm, status);
+}
+
+/* .. and here, by rank 0's thread that commits, the disk. */
+static enum zd_status harden_rows(const void *ctx)
+{
+    const struct trainer *trainer = ctx;
+    ZD_TRY(metrics_harden(trainer->metrics));
+    return events_harden(trainer->events);
 }
 
 /* As told, at the front of this process's own. */
@@ -60,7 +68,9 @@ static enum zd_status retain(struct trainer *trainer)
 /* What the writer says of the run as it is now; *text_out is for forget. */
 static enum zd_status tell_writer(struct trainer *trainer, char **text_out)
 {
-    ZD_TRY(sync_rows(trainer));
+    ZD_TRY(flush_rows(trainer));
+    trainer->writer.harden_rows = harden_rows;
+    trainer->writer.rows = trainer;
     trainer->writer.last_event = events_last_id(trainer->events);
     *text_out = trainer_state_text(trainer);
     trainer->writer.trainer_state = *text_out;
@@ -69,6 +79,7 @@ static enum zd_status tell_writer(struct trainer *trainer, char **text_out)
 
 static void forget(struct trainer *trainer, char *text)
 {
+    trainer->writer.harden_rows = NULL; /* an export's */
     trainer->writer.trainer_state = NULL;
     free(text);
 }
@@ -110,9 +121,11 @@ void trainer_warm_snapshot(struct trainer *trainer)
         zero_snapshot_warm(trainer->snapshot, spare > 0);
 }
 
+/* Of the next of the save's parts. */
 static void add_stall(struct trainer *trainer, double began)
 {
-    trainer->stall_seconds += clock_seconds() - began;
+    assert(trainer->stall_count < SAVE_PARTS);
+    trainer->stalls[trainer->stall_count++] = clock_seconds() - began;
     rank_meter_add(trainer, PHASE_CHECKPOINT, began);
 }
 
@@ -126,7 +139,7 @@ static enum zd_status begin_background(struct trainer *trainer)
     retention.own[0] = trainer->state.step; /* once it is there */
     for (int i = 1; i < OWN; i++)
         retention.own[i] = trainer->own_commits[i - 1];
-    trainer->stall_seconds = 0;
+    trainer->stall_count = 0;
     trainer->background_is_old = false;
     enum zd_status status = tell_writer(trainer, &text);
     if (status == ZD_OK)
@@ -138,19 +151,26 @@ static enum zd_status begin_background(struct trainer *trainer)
     return status;
 }
 
-/* Collective: of the slowest ranks, so far. */
+/* Collective. Of waits for the writer, and of writing, the slowest rank's. A
+ * part of a save ends for all ranks at once, so what it takes is the time from
+ * when the last has come to it: the least of all ranks'. What the others wait
+ * until then is a step's, which would else be the next exchange's. */
 static enum zd_status slowest(
         const struct trainer *trainer, double *stall_out, double *write_out)
 {
+    enum { WAITED, SHARD, COMMIT, PARTS, COUNT = PARTS + SAVE_PARTS };
     struct background_seconds mine = background_seconds(trainer->background);
-    double stall =
-            trainer->stall_seconds + zero_snapshot_waited(trainer->snapshot);
-    int64_t micro[] = {
-            (int64_t)(stall * 1e6), (int64_t)(mine.shard * 1e6),
-            (int64_t)(mine.commit * 1e6)};
-    ZD_TRY(comm_all_reduce_i64(trainer->comm, micro, 3, COMM_MAX));
-    *stall_out = 1e-6 * (double)micro[0];
-    *write_out = 1e-6 * (double)(micro[1] + micro[2]);
+    int64_t micro[COUNT] = {
+            [WAITED] = (int64_t)(1e6 * zero_snapshot_waited(trainer->snapshot)),
+            [SHARD] = (int64_t)(1e6 * mine.shard),
+            [COMMIT] = (int64_t)(1e6 * mine.commit)};
+    for (int i = 0; i < trainer->stall_count; i++)
+        micro[PARTS + i] = (int64_t)(-1e6 * trainer->stalls[i]);
+    ZD_TRY(comm_all_reduce_i64(trainer->comm, micro, COUNT, COMM_MAX));
+    *stall_out = 1e-6 * (double)micro[WAITED];
+    for (int i = PARTS; i < COUNT; i++)
+        *stall_out -= 1e-6 * (double)micro[i];
+    *write_out = 1e-6 * (double)(micro[SHARD] + micro[COMMIT]);
     return ZD_OK;
 }
 

@@ -13,8 +13,8 @@
 #include "train/text/text.h"
 #include "train/trainer/hang.h"
 #include "train/trainer/output_dir.h"
-#include "train/trainer/rank_device.h"
 #include "train/trainer/predicted.h"
+#include "train/trainer/rank_device.h"
 #include "train/trainer/rank_report.h"
 #include "train/trainer/starts.h"
 #include "train/trainer/stragglers.h"
@@ -35,6 +35,10 @@ struct asked_save {
     struct zd_error error;        /* .. the record of who knows */
     char path[PATH_MAX];
 };
+
+/* A save in the background holds up training as it begins, when all shards are
+ * written, and when it is committed. */
+enum { SAVE_PARTS = 3 };
 
 struct trainer {
     const struct train_job *job;
@@ -82,7 +86,8 @@ struct trainer {
     struct background *background;  /* the save under way; the same on all */
     bool background_is_old; /* what it saves of its step says less than is known
                              */
-    double stall_seconds;   /* that it has held up training so far */
+    double stalls[SAVE_PARTS]; /* seconds that its parts held up training */
+    int stall_count;
     struct asked_save asked; /* by a command */
     int64_t own_commits[4];  /* rank 0: steps, the newest first; or 0 */
     bool told_masked;        /* a step without targets was said */

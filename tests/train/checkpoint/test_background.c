@@ -7,6 +7,7 @@
 #include "base/number/rng.h"
 #include "tests/support/commander.h"
 #include "train/checkpoint/saving.h"
+#include "train/report/row_file.h"
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -89,13 +90,28 @@ enum zd_status __wrap_saving_write(
     return __real_saving_write(saving, &looked);
 }
 
+static _Thread_local bool is_committing;
+static _Atomic int hardened, hardened_early;
+
 enum zd_status __real_saving_commit(struct saving *saving);
 enum zd_status __wrap_saving_commit(struct saving *saving);
 enum zd_status __wrap_saving_commit(struct saving *saving)
 {
     atomic_fetch_add(&commits, 1);
     be_late();
-    return __real_saving_commit(saving);
+    is_committing = true;
+    enum zd_status status = __real_saving_commit(saving);
+    is_committing = false;
+    return status;
+}
+
+/* What a save asks of the files of rows and of events. */
+enum zd_status __real_row_file_harden(const struct row_file *file);
+enum zd_status __wrap_row_file_harden(const struct row_file *file);
+enum zd_status __wrap_row_file_harden(const struct row_file *file)
+{
+    atomic_fetch_add(is_committing ? &hardened : &hardened_early, 1);
+    return __real_row_file_harden(file);
 }
 
 static void on_step(void *ctx, const struct train_step_report *report)
@@ -128,6 +144,8 @@ static enum zd_status run_asked(
         sets[count++] = word;
     atomic_store(&writes, 0);
     atomic_store(&commits, 0);
+    atomic_store(&hardened, 0);
+    atomic_store(&hardened_early, 0);
     atomic_store(&step_now, 0);
     atomic_store(&disorder, 0);
     atomic_store(&ups, 0);
@@ -244,6 +262,10 @@ static void test_overlap(void)
     tap_ok(status == ZD_OK && atomic_load(&step_seen) >= 2,
            "%d steps are made while the first shard is written",
            atomic_load(&step_seen));
+    tap_ok(hardened == 2 * commits && hardened_early == 0,
+           "whoever commits waits until rows and events are on the disk (%d "
+           "times, %d commits), training never (%d)",
+           hardened, commits, hardened_early);
     status = run(plain, 2, "train.max_steps=8 checkpoint.async_save=false");
     tap_ok(status == ZD_OK && same_column(dir, plain, "loss", 8) &&
                    same_manifest(dir, plain, 2),
