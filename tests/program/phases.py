@@ -100,6 +100,7 @@ def draw(rng):
                         'train.per_device_train_batch_size': rng.choice([8, 16, 24])})
     if rng.random() < .3:
         job['offload.optimizer'] = 'cpu'
+        job['checkpoint.async_save'] = False  # of its copy as much is used as updates come before the writer
     return config, job
 
 
