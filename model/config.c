@@ -466,6 +466,11 @@ enum zd_status model_config_read_stored(
     return status;
 }
 
+const char *model_config_stored_name(const struct model_config *config)
+{
+    return quant_format_name(config->stored_format);
+}
+
 void model_config_fini(struct model_config *config)
 {
     if (!config)

@@ -68,6 +68,8 @@ enum zd_status model_config_read(
  * (E0304). */
 enum zd_status model_config_read_stored(
         const char *dir, struct model_config *config_out);
+const char *model_config_stored_name(
+        const struct model_config *config); /* "nf4" */
 void model_config_fini(struct model_config *config);
 const char *model_family_name(enum model_family family); /* "llama" */
 /* Short text for the banner: "llama, 16 layers, 2048 wide, 32/8 heads". */
