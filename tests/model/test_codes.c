@@ -158,7 +158,9 @@ static void compare_made(const struct adapted *m, int id, size_t least)
     const struct quant_matrix *matrix = &m->table.codes[id];
     size_t bytes = quant_code_bytes(matrix, quant_matrix_count(matrix));
     size_t scale_bytes = quant_scale_bytes(matrix);
-    uint8_t *codes = malloc(2 * bytes), *scales = malloc(2 * scale_bytes);
+    size_t words = quant_parts(scale_bytes, sizeof(float));
+    uint8_t *codes = malloc(2 * bytes);
+    float *scales = malloc(2 * words * sizeof *scales);
     float *of_blocks = malloc(quant_scale_count(matrix) * sizeof *of_blocks);
     float *x = values_of(m, id);
     encode(matrix, x, codes, of_blocks);
@@ -167,12 +169,12 @@ static void compare_made(const struct adapted *m, int id, size_t least)
     for (int i = 0; i < 4; i++) {
         if (parts[i] < least)
             continue;
-        make(m, id, parts[i], codes + bytes, scales + scale_bytes);
+        make(m, id, parts[i], codes + bytes, scales + words);
         cr_assert(
                 memcmp(codes, codes + bytes, bytes) == 0, "%s by %zu",
                 m->table.params[id].name, parts[i]);
         cr_assert(
-                memcmp(scales, scales + scale_bytes, scale_bytes) == 0,
+                memcmp(scales, scales + words, scale_bytes) == 0,
                 "scales of %s by %zu", m->table.params[id].name, parts[i]);
     }
     free(codes);
