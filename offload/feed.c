@@ -224,8 +224,10 @@ enum zd_status feed_finish(struct feed *feed)
         status = failure(feed);
         pthread_mutex_unlock(&feed->lock);
     }
-    ZD_TRY(stream_finish(feed->stream));
-    if (feed->teller)
-        ZD_TRY(stream_finish(feed->teller));
+    if (feed->teller) { /* one wait for both */
+        ZD_TRY(stream_record(feed->stream, feed->passed));
+        ZD_TRY(stream_wait(feed->teller, feed->passed));
+    }
+    ZD_TRY(stream_finish(feed->teller ? feed->teller : feed->stream));
     return status;
 }

@@ -86,6 +86,9 @@ Test(device_cuda, written_memory_of_the_host_is_free_at_once)
     int value = 1, values[3] = {0};
     void *a;
     cr_assert_eq(device_take(sizeof values, &a), ZD_OK);
+    /* the first takes page-locked memory, for which a driver may wait */
+    cr_assert_eq(device_write(a, values, sizeof values), ZD_OK);
+    cr_assert_eq(device_finish(), ZD_OK);
     cr_assert_eq(stream_call(NULL, gate_pass, &gate, 0), ZD_OK);
     for (int i = 0; i < 3; i++) { /* nothing of it can be done yet */
         cr_assert_eq(device_write((int *)a + i, &value, sizeof value), ZD_OK);
