@@ -25,8 +25,8 @@ struct plan_peak {
     uint64_t disk;                 /* of all ranks: the files of one time */
 };
 
-/* What the program, its libraries and stacks hold of the host beside, at most;
- * measured on the CPU device, where oneDNN and MPI are open. */
+/* What the program, its libraries and stacks hold of the host beside, at most:
+ * an allowance. Jobs on the CPU device were seen to take 3 to 38 MiB of it. */
 enum { PLAN_LIBRARIES_BYTES = 64 << 20 };
 
 void plan_peaks(
