@@ -115,6 +115,20 @@ static int largest_size(
     return fitting;
 }
 
+struct plan_found plan_found_of(
+        const struct job_plan *plan, const struct plan_candidate *candidate,
+        const struct job_choice *choice)
+{
+    return (struct plan_found){
+            .candidate = *candidate,
+            .choice = *choice,
+            .device = plan_device_bytes(plan),
+            .host = plan_host_bytes(plan),
+            .pinned = plan->arena.bytes[ARENA_PINNED],
+            .disk = plan->arena.bytes[ARENA_DISK],
+            .cost = candidate_cost(candidate)};
+}
+
 static enum zd_status keep(
         struct plan_searching *state, const struct plan_candidate *candidate,
         const struct job_choice *choice)
@@ -130,14 +144,7 @@ static enum zd_status keep(
         state->found = more;
         state->room = room;
     }
-    struct plan_found found = {
-            .candidate = *candidate,
-            .choice = *choice,
-            .device = plan_device_bytes(plan),
-            .host = plan_host_bytes(plan),
-            .pinned = plan->arena.bytes[ARENA_PINNED],
-            .disk = plan->arena.bytes[ARENA_DISK],
-            .cost = candidate_cost(candidate)};
+    struct plan_found found = plan_found_of(plan, candidate, choice);
     ZD_TRY(plan_predict(plan, state->machine, &found.predicted));
     state->found[state->count++] = found;
     return ZD_OK;

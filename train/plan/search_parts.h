@@ -28,6 +28,10 @@ struct plan_searching {
 enum zd_status plan_search_begin(
         const struct plan_search *search, struct plan_searching *out);
 void plan_search_end(struct plan_searching *state);
+/* What a plan takes that was made of a candidate and a choice; not how long. */
+struct plan_found plan_found_of(
+        const struct job_plan *plan, const struct plan_candidate *candidate,
+        const struct job_choice *choice);
 /* Every candidate; what fits is kept. */
 enum zd_status plan_search_all(struct plan_searching *state, bool first_only);
 

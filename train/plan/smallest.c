@@ -63,14 +63,7 @@ static void try_size(
             zd_error_clear(); /* there is no such plan */
             continue;
         }
-        struct plan_found found = {
-                .candidate = *candidate,
-                .choice = *choice,
-                .device = plan_device_bytes(plan),
-                .host = plan_host_bytes(plan),
-                .pinned = plan->arena.bytes[ARENA_PINNED],
-                .disk = plan->arena.bytes[ARENA_DISK],
-                .cost = candidate_cost(candidate)};
+        struct plan_found found = plan_found_of(plan, candidate, choice);
         found.candidate.option[CHOOSE_BATCH] = B != state->given;
         if (!disk || found.disk <= disk)
             note_all(state, &found);
