@@ -6,14 +6,14 @@
 
 #include <stdbool.h>
 
-enum { ROWS_MAX = 2 }; /* from three on packing wins (bench/gemm) */
+enum { MATMUL_ROWS_MAX = 2 }; /* from three on packing wins (bench/gemm) */
 
 static inline bool rows_are_few(int M, bool trans_a)
 {
-    return M <= ROWS_MAX && (!trans_a || M == 1);
+    return M <= MATMUL_ROWS_MAX && (!trans_a || M == 1);
 }
 
-/* As matmul_fn; a is not transposed, M at most ROWS_MAX. */
+/* As matmul_fn; a is not transposed, M at most MATMUL_ROWS_MAX. */
 struct rows_product {
     void *out;
     enum dtype out_type;

@@ -15,7 +15,7 @@ enum { STRIP = 2048, DEPTH = 4 };
 /* sums[m][i] = a(m, :) . b(column, :), which is column i of a strip. */
 ALWAYS_INLINE void dot_run(
         const struct rows_product *p, int rows, int column, int i,
-        float sums[ROWS_MAX][STRIP])
+        float sums[MATMUL_ROWS_MAX][STRIP])
 {
     const elem *b = (const elem *)p->b + (size_t)column * (size_t)p->K;
     struct rows_sums of;
@@ -28,11 +28,11 @@ ALWAYS_INLINE void dot_run(
 /* sums[m][c] += a(m, k) b(k, column + c), k < depth, c < columns. */
 ALWAYS_INLINE void add_rows(
         const struct rows_product *p, int rows, int depth, int k, int column,
-        int columns, float sums[ROWS_MAX][STRIP])
+        int columns, float sums[MATMUL_ROWS_MAX][STRIP])
 {
     const elem *a = (const elem *)p->a + k;
     const elem *b = (const elem *)p->b + (size_t)k * (size_t)p->N + column;
-    float factor[ROWS_MAX][DEPTH];
+    float factor[MATMUL_ROWS_MAX][DEPTH];
     for (int m = 0; m < rows; m++)
         for (int i = 0; i < depth; i++)
             factor[m][i] = elem_to_float(a[(int64_t)m * p->K + i]);
@@ -51,7 +51,7 @@ ALWAYS_INLINE void add_rows(
 
 ALWAYS_INLINE void strip_run(
         const struct rows_product *p, int rows, int column, int columns,
-        float sums[ROWS_MAX][STRIP])
+        float sums[MATMUL_ROWS_MAX][STRIP])
 {
     int k = 0;
     if (p->trans_b) {
@@ -70,7 +70,7 @@ ALWAYS_INLINE void strip_run(
 ALWAYS_INLINE void share_run(
         const struct rows_product *p, int rows, int first, int last)
 {
-    float sums[ROWS_MAX][STRIP];
+    float sums[MATMUL_ROWS_MAX][STRIP];
     for (int c = first; c < last; c += STRIP) {
         int columns = last - c < STRIP ? last - c : STRIP;
         strip_run(p, rows, c, columns, sums);
@@ -87,7 +87,7 @@ ALWAYS_INLINE void share_run(
 /* So that the loops over rows are unrolled. */
 static void share_of(const struct rows_product *p, int first, int last)
 {
-    static_assert(ROWS_MAX == 2, "a case for each");
+    static_assert(MATMUL_ROWS_MAX == 2, "a case for each");
     if (p->M == 1)
         share_run(p, 1, first, last);
     else

@@ -11,12 +11,12 @@
 enum { ROWS_SUMS = 4, ROWS_STEP = ROWS_SUMS * VL };
 
 struct rows_sums {
-    vf of[ROWS_SUMS][ROWS_MAX];
+    vf of[ROWS_SUMS][MATMUL_ROWS_MAX];
 };
 
 ALWAYS_INLINE void rows_step(
-        vf sum[ROWS_MAX], const elem *a, int64_t a_row, int rows, const elem *b,
-        int count)
+        vf sum[MATMUL_ROWS_MAX], const elem *a, int64_t a_row, int rows,
+        const elem *b, int count)
 {
     vf bv = load_some(b, count);
     for (int m = 0; m < rows; m++)
