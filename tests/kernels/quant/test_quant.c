@@ -238,11 +238,15 @@ static void compare_fast(const char *isa, enum dtype type)
     for (int i = 0; i < COUNT; i++)
         if ((codes[i] & 0x7f) == 0x7f)
             codes[i] = 0x81;
-    for (size_t count = COUNT - ODD; count <= COUNT; count++) {
-        plain->decode_fp8(x, codes, 0.37f, count);
-        backend->quant->decode_fp8(y, codes, 0.37f, count);
-        cr_expect(memcmp(x, y, bytes) == 0, "%s %s fp8", isa, dtype_name(type));
-    }
+    for (size_t count = COUNT - ODD; count <= COUNT; count++)
+        for (int i = 0; i < 3; i++) {
+            const float scale = (const float[]){0.37f, 0x1p125f, 0x1p-130f}[i];
+            plain->decode_fp8(x, codes, scale, count);
+            backend->quant->decode_fp8(y, codes, scale, count);
+            cr_expect(
+                    memcmp(x, y, bytes) == 0, "%s %s fp8 by %g", isa,
+                    dtype_name(type), scale);
+        }
 }
 
 Test(kernels_quant, fast_paths_have_the_bits_of_the_plain)
@@ -300,17 +304,30 @@ Test(kernels_quant, rows_by_codes_have_the_bits_of_rows_by_what_they_decode_to)
                 compare_rows(names[i], (enum dtype)type, rows);
 }
 
+/* Wherever it lies: alone, at the end, and among numbers. */
+static void check_none(const char *isa, enum dtype type)
+{
+    enum { COUNT = 150 };
+    uint8_t codes[COUNT];
+    char out[COUNT * 4];
+    float values[COUNT];
+    const struct cpu_backend *backend = kernels_backend(isa, type);
+    for (int at = 0; backend && at < COUNT; at++) {
+        memset(codes, 0x38, sizeof codes);
+        codes[at] = at % 2 ? 0x7f : 0xff;
+        backend->quant->decode_fp8(out, codes, 2, COUNT);
+        dtype_convert(values, DTYPE_FP32, out, type, COUNT);
+        for (int i = 0; i < COUNT; i++)
+            cr_assert(
+                    i == at ? isnan(values[i]) : values[i] == 2, "%s %s: %d",
+                    isa, dtype_name(type), i);
+    }
+}
+
 Test(kernels_quant, a_number_that_is_none_stays_one_in_every_path)
 {
     static const char *const names[] = {"base", "avx2", "avx512"};
-    uint8_t codes[2] = {0x7f, 0xff};
-    float out[2];
-    for (int i = 0; i < 3; i++) {
-        const struct cpu_backend *backend =
-                kernels_backend(names[i], DTYPE_FP32);
-        if (!backend)
-            continue;
-        backend->quant->decode_fp8(out, codes, 2, 2);
-        cr_assert(isnan(out[0]) && isnan(out[1]), "%s", names[i]);
-    }
+    for (int i = 0; i < 3; i++)
+        for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
+            check_none(names[i], (enum dtype)type);
 }
