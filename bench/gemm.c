@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOKENS = 1024, C = 768, V = 50257, LAYERS = 12, MOST = V * TOKENS };
+enum { TOKENS = 1024, C = 768, V = 50257, R = 16, LAYERS = 12, MOST = V * TOKENS };
 
 struct product {
     const char *name;
@@ -45,6 +45,18 @@ static const struct product products[] = {
         {"head forward, 1024", 1024, V, C, false, true, false, 0},
         {"head dx, 1024", 1024, C, V, false, false, false, 0},
         {"head dw, 1024", V, C, 1024, true, false, true, 0},
+        {"adapter, x A", TOKENS, R, C, false, true, false, 0},
+        {"adapter, u B", TOKENS, C, R, false, true, true, 0},
+        {"adapter, dB", C, R, TOKENS, true, false, true, 0},
+        {"adapter, du", TOKENS, R, C, false, false, false, 0},
+        {"adapter, dA", R, C, TOKENS, true, false, true, 0},
+        {"adapter, dx", TOKENS, C, R, false, false, true, 0},
+        {"adapter of fc, x A", TOKENS, R, 4 * C, false, true, false, 0},
+        {"adapter of fc, u B", TOKENS, 4 * C, R, false, true, true, 0},
+        {"adapter of fc, dB", 4 * C, R, TOKENS, true, false, true, 0},
+        {"adapter of fc, du", TOKENS, R, 4 * C, false, false, false, 0},
+        {"adapter of fc, dA", R, 4 * C, TOKENS, true, false, true, 0},
+        {"adapter of fc, dx", TOKENS, 4 * C, R, false, false, true, 0},
 };
 
 struct arrays {

@@ -2,6 +2,7 @@
 
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/backend.h"
+#include "kernels/matmul/narrow.h"
 #include "kernels/matmul/products.h"
 #include "kernels/matmul/rows.h"
 #include "kernels/matmul/scratch.h"
@@ -107,14 +108,31 @@ static bool has_library_sgemm(enum isa isa)
     return isa != ISA_AVX2 && (ZD_HAVE_ONEDNN || ZD_HAVE_OPENBLAS);
 }
 
-/* Few rows are bound by memory, and a library packs the matrix for them. */
+/* Few rows are bound by memory, and a library packs the matrix for them; so it
+ * does where the third side is short. */
+static bool is_ours(
+        enum dtype out_type, const void *bias, int M, int N, int K,
+        bool trans_a, bool trans_b, bool accumulate)
+{
+    struct narrow_product narrow = {
+            .out_type = out_type,
+            .M = M,
+            .N = N,
+            .K = K,
+            .trans_a = trans_a,
+            .trans_b = trans_b,
+            .accumulate = accumulate};
+    return rows_are_few(M, trans_a) ||
+           (!bias && narrow_kind(&narrow) != NARROW_NONE);
+}
+
 static enum zd_status matmul_library_fp32(
         struct stream *stream, void *out, enum dtype out_type, const void *a,
         const void *b, const void *bias, int M, int N, int K, bool trans_a,
         bool trans_b, bool accumulate)
 {
     assert(out_type == DTYPE_FP32);
-    if (rows_are_few(M, trans_a))
+    if (is_ours(out_type, bias, M, N, K, trans_a, trans_b, accumulate))
         return backend_at(machine_isa(), DTYPE_FP32)
                 ->ops.matmul(
                         stream, out, out_type, a, b, bias, M, N, K, trans_a,
@@ -139,7 +157,7 @@ static enum zd_status matmul_library_bf16(
         bool trans_b, bool accumulate)
 {
     enum zd_status status =
-            rows_are_few(M, trans_a)
+            is_ours(out_type, bias, M, N, K, trans_a, trans_b, accumulate)
                     ? ZD_ERR_UNFIT
                     : products_primitive(
                               out, out_type, a, b, bias, DTYPE_BF16, M, N, K,

@@ -15,6 +15,7 @@
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/gemm_tile.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/narrow_cpu.h"
 #include "kernels/matmul/rows_cpu.h"
 #include "kernels/matmul/scratch.h"
 
@@ -237,6 +238,19 @@ enum zd_status FAST(matmul)(
         FAST(rows_run)(&few);
         return ZD_OK;
     }
+    struct narrow_product narrow = {
+            .out = out,
+            .out_type = out_type,
+            .a = a,
+            .b = b,
+            .M = M,
+            .N = N,
+            .K = K,
+            .trans_a = trans_a,
+            .trans_b = trans_b,
+            .accumulate = accumulate};
+    if (!bias && FAST(narrow_run)(&narrow))
+        return ZD_OK;
     int threads = threads_for((size_t)M * (size_t)N * (size_t)K / 16);
     struct scratch *scratch = NULL;
     ZD_TRY(scratch_acquire(FAST(gemm_scratch_bytes)(threads), &scratch));

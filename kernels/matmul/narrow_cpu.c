@@ -1,0 +1,364 @@
+/* narrow_cpu.c - products with one side of a few elements, r, as an adapter's
+ * are: the large matrix is read once, where it lies, and never packed. What is
+ * packed is the small one, a piece at a time, into a thread's first-level
+ * cache.
+ *
+ *   sums    vectors run over r: a tile of ROWS tokens adds a row of b for each
+ *           element of a
+ *   spread  vectors run over the columns of out; r steps
+ *   grads   vectors run over the columns of the large matrix; what is summed
+ *           over tokens waits in the cache, and turns as it is stored
+ *
+ * What an element sums, and in which order, depends on the shapes alone. */
+#include "kernels/matmul/narrow_cpu.h"
+#include "kernels/cpu/fast.h"
+#include "kernels/cpu/gemm_tile.h"
+
+static_assert(PAIR == 1, "words are floats here");
+
+enum {
+    ROWS = VL == 16 ? 8 : 4, /* of a tile: rows by WIDE vectors */
+    WIDE = 3,
+    STRIP = WIDE * VL,
+    /* sums */
+    TALL = 8,    /* rows of a tile, of one vector */
+    DEPTH = 256, /* of K at a time */
+    BLOCK = 256, /* tokens that share what is packed */
+    MOST_LANES = (NARROW_MOST + VL - 1) / VL * VL,
+    /* spread and grads */
+    SPREAD_COLUMNS = 4 * STRIP,
+    GRADS_COLUMNS = VL == 16 ? 4 * STRIP : 8 * STRIP,
+    GRADS_TOKENS = 128,
+    AHEAD = 8, /* rows that are asked for before they are read */
+    MOST_ROWS = (NARROW_MOST + ROWS - 1) / ROWS * ROWS
+};
+
+/* `count` elements as floats. */
+ALWAYS_INLINE void widen(float *to, const elem *from, int count)
+{
+    int i = 0;
+    for (; i + VL <= count; i += VL)
+        vf_store(to + i, load(from + i));
+    if (i < count)
+        vf_store_some(to + i, load_some(from + i, count - i), count - i);
+}
+
+/* Elements of vector j of `count` columns; 0 beyond them. */
+ALWAYS_INLINE vf load_within(const elem *p, int j, int count)
+{
+    return count > j * VL ? load_some(p + j * VL, count - j * VL) : (vf){0};
+}
+
+/* --- sums ----------------------------------------------------------------- */
+
+/* b(k .. k + depth, lane .. lane + VL), one row a step; lanes past r are 0. */
+ALWAYS_INLINE void pack_lanes(
+        float *panel, const struct narrow_product *p, int lane, int k,
+        int depth)
+{
+    const elem *b = p->b;
+    int lanes = p->N - lane < VL ? p->N - lane : VL;
+    if (p->trans_b)
+        pack_transposed(
+                panel, VL, b + (size_t)lane * (size_t)p->K + k, p->K, lanes,
+                depth);
+    else
+        for (int i = 0; i < depth; i++)
+            vf_store(
+                    panel + i * VL,
+                    load_some(
+                            b + (size_t)(k + i) * (size_t)p->N + lane, lanes));
+}
+
+/* sums[i] += a(i, :) panel, for TALL rows. */
+ALWAYS_INLINE void add_tall(
+        float *sums, int64_t stride, const float *a, int64_t row,
+        const float *panel, int depth)
+{
+    vf acc[TALL];
+    memset(acc, 0, sizeof acc);
+    for (int k = 0; k < depth; k++) {
+        vf bv = vf_load(panel + k * VL);
+#pragma GCC unroll 8
+        for (int i = 0; i < TALL; i++)
+            acc[i] += vf_all(a[i * row + k]) * bv;
+    }
+    for (int i = 0; i < TALL; i++)
+        vf_store(sums + i * stride, vf_load(sums + i * stride) + acc[i]);
+}
+
+/* TALL rows of a as floats: in place, or through `rows`. */
+ALWAYS_INLINE const float *tall_rows(
+        float rows[TALL * DEPTH], int64_t *stride_out,
+        const struct narrow_product *p, int m, int count, int k, int depth)
+{
+    const elem *a = (const elem *)p->a + (size_t)m * (size_t)p->K + k;
+#if KERNEL_TYPE == KERNEL_FP32
+    *stride_out = p->K;
+    if (count == TALL)
+        return a;
+#endif
+    *stride_out = DEPTH;
+    if (count < TALL)
+        memset(rows, 0, TALL * DEPTH * sizeof *rows);
+    for (int i = 0; i < count; i++)
+        widen(rows + i * DEPTH, a + (int64_t)i * p->K, depth);
+    return rows;
+}
+
+static void sums_block(const struct narrow_product *p, int first, int count)
+{
+    float sums[BLOCK * MOST_LANES], panel[DEPTH * VL], rows[TALL * DEPTH];
+    int lanes = (p->N + VL - 1) / VL * VL;
+    memset(sums, 0, (size_t)(BLOCK * lanes) * sizeof *sums);
+    for (int lane = 0; lane < lanes; lane += VL)
+        for (int k = 0; k < p->K; k += DEPTH) {
+            int depth = p->K - k < DEPTH ? p->K - k : DEPTH;
+            pack_lanes(panel, p, lane, k, depth);
+            for (int m = 0; m < count; m += TALL) {
+                int64_t stride;
+                const float *a = tall_rows(
+                        rows, &stride, p, first + m,
+                        count - m < TALL ? count - m : TALL, k, depth);
+                add_tall(
+                        sums + m * lanes + lane, lanes, a, stride, panel,
+                        depth);
+            }
+        }
+    for (int m = 0; m < count; m++) {
+        size_t at = (size_t)(first + m) * (size_t)p->N;
+        for (int lane = 0; lane < p->N; lane += VL) {
+            vf sum = vf_load(sums + m * lanes + lane);
+            if (p->out_type == DTYPE_FP32)
+                vf_store_some((float *)p->out + at + lane, sum, p->N - lane);
+            else
+                store_some((elem *)p->out + at + lane, sum, p->N - lane);
+        }
+    }
+}
+
+/* --- spread --------------------------------------------------------------- */
+
+/* b(r, columns from `first`), rows SPREAD_COLUMNS apart; 0 past the edge. */
+ALWAYS_INLINE void pack_columns(
+        float *panel, const struct narrow_product *p, int first, int columns)
+{
+    const elem *b = p->b;
+    if (p->trans_b) {
+        pack_transposed(
+                panel, SPREAD_COLUMNS, b + (size_t)first * (size_t)p->K, p->K,
+                columns, p->K);
+        return;
+    }
+    for (int k = 0; k < p->K; k++) {
+        float *to = panel + k * SPREAD_COLUMNS;
+        memset(to + columns / VL * VL, 0,
+               (size_t)(SPREAD_COLUMNS - columns / VL * VL) * sizeof *to);
+        widen(to, b + (size_t)k * (size_t)p->N + first, columns);
+    }
+}
+
+/* rows x STRIP of out, of which `columns` are there. */
+ALWAYS_INLINE void spread_tile(
+        const struct narrow_product *p, int m, int rows, int column,
+        int columns, const float *a, const float *panel)
+{
+    size_t at = (size_t)m * (size_t)p->N + (size_t)column;
+    float *wide = (float *)p->out + at;
+    elem *out = (elem *)p->out + at;
+    vf acc[ROWS][WIDE];
+    memset(acc, 0, sizeof acc);
+    for (int i = 0; p->out_type == DTYPE_FP32 && i < rows; i++)
+        for (int j = 0; j < WIDE; j++)
+            __builtin_prefetch(wide + (int64_t)i * p->N + j * VL, 1);
+    for (int k = 0; k < p->K; k++) {
+        vf bv[WIDE];
+        for (int j = 0; j < WIDE; j++)
+            bv[j] = vf_load(panel + k * SPREAD_COLUMNS + j * VL);
+#pragma GCC unroll 8
+        for (int i = 0; i < ROWS; i++) {
+            vf av = vf_all(a[i * NARROW_MOST + k]);
+            for (int j = 0; j < WIDE; j++)
+                acc[i][j] += av * bv[j];
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++, wide += p->N, out += p->N)
+#pragma GCC unroll 3
+        for (int j = 0; j < WIDE; j++) {
+            int count = columns - j * VL;
+            if (count <= 0)
+                break;
+            if (p->out_type != DTYPE_FP32)
+                store_some(out + j * VL, acc[i][j], count);
+            else if (p->accumulate)
+                vf_store_some(
+                        wide + j * VL,
+                        vf_load_some(wide + j * VL, count) + acc[i][j], count);
+            else
+                vf_store_some(wide + j * VL, acc[i][j], count);
+        }
+}
+
+/* Whole tiles know their shape. */
+ALWAYS_INLINE void spread_tile_of(
+        const struct narrow_product *p, int m, int rows, int column,
+        int columns, const float *a, const float *panel)
+{
+    if (rows == ROWS && columns == STRIP)
+        spread_tile(p, m, ROWS, column, STRIP, a, panel);
+    else
+        spread_tile(p, m, rows, column, columns, a, panel);
+}
+
+static void spread_block(const struct narrow_product *p, int first, int count)
+{
+    float panel[NARROW_MOST * SPREAD_COLUMNS], a[ROWS * NARROW_MOST];
+    for (int column = 0; column < p->N; column += SPREAD_COLUMNS) {
+        int columns =
+                p->N - column < SPREAD_COLUMNS ? p->N - column : SPREAD_COLUMNS;
+        pack_columns(panel, p, column, columns);
+        for (int m = 0; m < count; m += ROWS) {
+            int rows = count - m < ROWS ? count - m : ROWS;
+            memset(a, 0, sizeof a);
+            for (int i = 0; i < rows; i++)
+                widen(a + i * NARROW_MOST,
+                      (const elem *)p->a +
+                              (size_t)(first + m + i) * (size_t)p->K,
+                      p->K);
+            for (int c = 0; c < columns; c += STRIP)
+                spread_tile_of(
+                        p, first + m, rows, column + c,
+                        columns - c < STRIP ? columns - c : STRIP, a,
+                        panel + c);
+        }
+    }
+}
+
+/* --- grads ---------------------------------------------------------------- */
+
+/* The gradient of a factor: narrow(tokens, r)^T wide(tokens, width). */
+struct grads {
+    const elem *narrow, *wide;
+    int r, width, tokens;
+    float *out; /* (r, width), or turned (width, r) */
+    bool is_turned, accumulate;
+};
+
+/* sums[i][:] += narrow(:, i) . wide(:, STRIP columns), for ROWS of r. */
+ALWAYS_INLINE void grads_tile(
+        float *sums, const float *narrow, const elem *wide, int64_t width,
+        int columns, int tokens)
+{
+    vf acc[ROWS][WIDE];
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < WIDE; j++)
+            acc[i][j] = vf_load(sums + i * GRADS_COLUMNS + j * VL);
+    for (int n = 0; n < tokens; n++) {
+        vf bv[WIDE];
+        for (int j = 0; j < WIDE; j++) {
+            __builtin_prefetch(wide + AHEAD * width + j * VL);
+            bv[j] = load_within(wide, j, columns);
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < ROWS; i++) {
+            vf av = vf_all(narrow[i]);
+            for (int j = 0; j < WIDE; j++)
+                acc[i][j] += av * bv[j];
+        }
+        narrow += MOST_ROWS;
+        wide += width;
+    }
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < WIDE; j++)
+            vf_store(sums + i * GRADS_COLUMNS + j * VL, acc[i][j]);
+}
+
+ALWAYS_INLINE void grads_tile_of(
+        float *sums, const float *narrow, const elem *wide, int64_t width,
+        int columns, int tokens)
+{
+    if (columns == STRIP)
+        grads_tile(sums, narrow, wide, width, STRIP, tokens);
+    else
+        grads_tile(sums, narrow, wide, width, columns, tokens);
+}
+
+static void grads_store(
+        const struct grads *g, const float *sums, int column, int columns)
+{
+    size_t r = (size_t)g->r, width = (size_t)g->width;
+    for (size_t i = 0; i < r; i++)
+        for (size_t c = 0; c < (size_t)columns; c++) {
+            size_t at = (size_t)column + c;
+            float *o = g->out + (g->is_turned ? at * r + i : i * width + at);
+            float sum = sums[i * GRADS_COLUMNS + c];
+            *o = g->accumulate ? *o + sum : sum;
+        }
+}
+
+static void grads_columns(const struct grads *g, int column, int columns)
+{
+    float sums[MOST_ROWS * GRADS_COLUMNS] = {0};
+    float narrow[GRADS_TOKENS * MOST_ROWS] = {0};
+    for (int n = 0; n < g->tokens; n += GRADS_TOKENS) {
+        int tokens =
+                g->tokens - n < GRADS_TOKENS ? g->tokens - n : GRADS_TOKENS;
+        for (int i = 0; i < tokens; i++)
+            widen(narrow + i * MOST_ROWS,
+                  g->narrow + (size_t)(n + i) * (size_t)g->r, g->r);
+        for (int c = 0; c < columns; c += STRIP)
+            for (int i = 0; i < g->r; i += ROWS)
+                grads_tile_of(
+                        sums + i * GRADS_COLUMNS + c, narrow + i,
+                        g->wide + (size_t)n * (size_t)g->width + column + c,
+                        g->width, columns - c < STRIP ? columns - c : STRIP,
+                        tokens);
+    }
+    grads_store(g, sums, column, columns);
+}
+
+static void grads_run(const struct narrow_product *p, int threads)
+{
+    bool is_turned = p->N <= NARROW_MOST;
+    struct grads g = {
+            .narrow = is_turned ? p->b : p->a,
+            .wide = is_turned ? p->a : p->b,
+            .r = is_turned ? p->N : p->M,
+            .width = is_turned ? p->M : p->N,
+            .tokens = p->K,
+            .out = p->out,
+            .is_turned = is_turned,
+            .accumulate = p->accumulate};
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int c = 0; c < g.width; c += GRADS_COLUMNS)
+        grads_columns(
+                &g, c,
+                g.width - c < GRADS_COLUMNS ? g.width - c : GRADS_COLUMNS);
+}
+
+/* -------------------------------------------------------------------------- */
+
+static void rows_run(
+        const struct narrow_product *p, int threads,
+        void (*run)(const struct narrow_product *, int, int))
+{
+    int share = (p->M + threads - 1) / threads;
+    int block = share < BLOCK ? (share + TALL - 1) / TALL * TALL : BLOCK;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int m = 0; m < p->M; m += block)
+        run(p, m, p->M - m < block ? p->M - m : block);
+}
+
+bool FAST(narrow_run)(const struct narrow_product *p)
+{
+    enum narrow kind = narrow_kind(p);
+    int threads = threads_for((size_t)p->M * (size_t)p->N * (size_t)p->K / 16);
+    if (kind == NARROW_SUMS)
+        rows_run(p, threads, sums_block);
+    else if (kind == NARROW_SPREAD)
+        rows_run(p, threads, spread_block);
+    else if (kind == NARROW_GRADS)
+        grads_run(p, threads);
+    return kind != NARROW_NONE;
+}
