@@ -17,6 +17,7 @@ units='
 220 row llama-8b-24gb
 60 test parity
 90 test offload
+60 test adapters
 200 row gpt2-xl-6gb
 180 row llama-8b
 120 row kernels
@@ -25,6 +26,9 @@ units='
 240 row paged
 150 row gpt2-774m
 150 row llama-3b
+200 row qwen3-8b-lora
+200 row qwen3-8b-qlora
+240 row qwen3-8b-dora
 120 test ranks
 220 row llama-8b-24gb-2x8k
 400 test sanitizer

@@ -40,11 +40,15 @@ MODELS = {
                      num_key_value_heads=8, head_dim=128, tie_word_embeddings=True),
     "llama-8b": dict(LLAMA, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32,
                      num_key_value_heads=8, head_dim=128, tie_word_embeddings=False),
+    "qwen3-8b": {"model_type": "qwen3", "vocab_size": 151936, "rope_theta": 1e6, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
+                 "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36, "num_attention_heads": 32,
+                 "num_key_value_heads": 8, "head_dim": 128, "tie_word_embeddings": False},
 }
 # --tiny: the same rows over models of nothing, to try the scripts where there is no GPU. Peers are not compiled there.
 TINY = {"gpt2": {"vocab_size": 500, "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 2},
         "llama": {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
                   "num_key_value_heads": 2, "head_dim": 16}}
+TINY["qwen3"] = TINY["llama"]
 
 
 class Row:
@@ -72,6 +76,9 @@ CAPPED = EIGHT_BIT + ["device.memory_limit=24GB", "offload.optimizer=cpu", "trai
 PEER_8BIT = ["--optimizer", "bnb-8bit,ao-8bit,torch-bf16"]
 PEER_CAPPED = ["--cap", "24e9", "--checkpointing", "--chunks", "16", "--optimizer"]
 LONG = {"steps": 3, "warmup": 1}
+LORA = ["lora.enabled=true", "lora.r=16", "lora.lora_alpha=32"]
+PEER_LORA = ["--optimizer", "torch-bf16", "--adapter"]
+OF_UNSLOTH = "tokens/s, Unsloth's published figure on an H200"
 ROWS = {
     "gpt2-124m": Row("gpt2-124m", 1024, 64, 512, 1.1, "520k tokens/s on an H200", llmc="d12"),
     "gpt2-774m": Row("gpt2-774m", 1024, 32, 512, 1.1, "100k tokens/s on an H200", llmc="d36", **LONG),
@@ -87,6 +94,11 @@ ROWS = {
                        EIGHT_BIT + ["device.memory_limit=6GiB", "offload.optimizer=cpu", "offload.activations=cpu",
                                     "train.gradient_checkpointing=full"], None,
                        note="the peer is ours without the limit", steps=5, warmup=1),
+    # T, B and r of Unsloth's figures
+    "qwen3-8b-lora": Row("qwen3-8b", 2048, 2, 8, 1.1, f"9.1k {OF_UNSLOTH}", LORA, [*PEER_LORA, "lora"]),
+    "qwen3-8b-qlora": Row("qwen3-8b", 2048, 2, 8, 1.1, f"8.4k {OF_UNSLOTH}", LORA + ["lora.quantize_base=nf4"], [*PEER_LORA, "qlora"],
+                          note="nf4, nested; the peer's base by bitsandbytes"),
+    "qwen3-8b-dora": Row("qwen3-8b", 2048, 2, 8, 1.1, "PEFT's own speed of LoRA", LORA + ["lora.use_dora=true"], [*PEER_LORA, "dora"]),
 }
 # without "none" the planner would rather recompute activations than page
 PAGED = Row("llama-1b", 1024, 4, 4, 0.99, "paged 8-bit ahead of paged 32-bit", ["train.gradient_checkpointing=none"], steps=8, warmup=3)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What a GPU must show, from a folder that deploy/bundle.sh made (or a build folder of this machine).
-#   tests/gpu.sh FOLDER [PART]...      kernels parity ranks offload sanitizer; all of them without a word
+#   tests/gpu.sh FOLDER [PART]...      kernels parity ranks offload adapters sanitizer; all of them without a word
 # A line for each check goes to FOLDER/gpu-tests.txt, which is appended to, and to the terminal. No command that it runs takes
 # longer than eight minutes; bench/gpu_all.sh bounds a part. ZEROD_GPU_STEPS=2 makes runs of zerod shorter, ZEROD_GPU_RESULTS
 # names another file. Ends with 0 when nothing failed. Without a GPU that it can use it says why, writes no result and ends
@@ -12,7 +12,7 @@ source "$here/deploy/gpu-folder.sh"
 tell_usage "$@"
 gpu_folder "$1"
 shift
-all=(kernels parity ranks offload sanitizer)
+all=(kernels parity ranks offload adapters sanitizer)
 for part in "$@"; do
     [[ " ${all[*]} " == *" $part "* ]] || refuse 64 "no part $part; there are: ${all[*]}"
 done
@@ -172,6 +172,27 @@ part_offload() {
     verdict offload "paged 8-bit states" $? "$work/log"
     train unpaged 0 --set optim.name=adamw_8bit
     equal offload "paged 8-bit states: bits of states that are not" paged unpaged
+}
+
+# LoRA, DoRA and QLoRA: the bits of one rank with all of the base, cut over ranks and on the host
+part_adapters() {
+    local kind base
+    fixture=llama_odd
+    for kind in lora dora qlora; do
+        base=(--set train.dtype=bf16 --set lora.enabled=true --set lora.r=4 --set checkpoint.export=hf)
+        [[ $kind != dora ]] || base+=(--set lora.use_dora=true)
+        [[ $kind != qlora ]] || base+=(--set lora.quantize_base=nf4)
+        train "$kind" 0 "${base[@]}"
+        verdict adapters "$kind" $? "$work/log"
+        train "$kind-moved" 0 "${base[@]}" --set zero.stage=3 --set offload.params=cpu --set offload.optimizer=cpu
+        verdict adapters "$kind, stage 3, base and states on the host" $? "$work/log"
+        equal adapters "$kind, stage 3, base and states on the host: bits of the run without" "$kind-moved" "$kind"
+        train "$kind-two" 2 "${base[@]}" --set zero.stage=0
+        verdict adapters "$kind, 2 ranks" $? "$work/log"
+        train "$kind-cut" 2 "${base[@]}" --set zero.stage=3
+        verdict adapters "$kind, 2 ranks, stage 3" $? "$work/log"
+        equal adapters "$kind, 2 ranks, stage 3: bits of stage 0" "$kind-cut" "$kind-two"
+    done
 }
 
 part_sanitizer() {

@@ -14,6 +14,9 @@ bf16 weights with the others, as people do.
     ao-offload                             torchao's CPUOffloadOptimizer, gradients offloaded: one micro-batch a step
     host                                   the same written out (gpu_host_adamw.py), which adds up micro-batches
 
+--adapter lora, dora or qlora: PEFT's, r = 16 on all linear modules, over bf16 weights under autocast; of qlora the linear weights of
+the layers are bitsandbytes' nf4, nested.
+
 One JSON object on the last line: the figures, or {"missing": package}, or {"failed": why} with the exit code 0 as well.
 Without a GPU everything runs on the CPU, to try the script; "device" says so."""
 
@@ -49,6 +52,33 @@ def optimizer_of(name, model):
     kinds = {"bnb-32bit": bnb.optim.AdamW32bit, "bnb-8bit": bnb.optim.AdamW8bit,
              "bnb-paged_32bit": bnb.optim.PagedAdamW32bit, "bnb-paged_8bit": bnb.optim.PagedAdamW8bit}
     return kinds[name](parameters, **RATE)
+
+
+def quantise(model, device):
+    """The layers' linear modules become bitsandbytes' in nf4, one at a time."""
+    import bitsandbytes as bnb
+    for parent in list(model.base_model.modules()):
+        for name, module in list(parent.named_children()):
+            if type(module) is not torch.nn.Linear:
+                continue
+            coded = bnb.nn.Linear4bit(module.in_features, module.out_features, module.bias is not None, compute_dtype=torch.bfloat16,
+                                      compress_statistics=True, quant_type="nf4", device="meta")
+            coded.weight = bnb.nn.Params4bit(module.weight.data.cpu(), requires_grad=False, compress_statistics=True, quant_type="nf4")
+            coded.bias = module.bias
+            setattr(parent, name, coded.to(device))
+    model.is_loaded_in_4bit = True
+
+
+def with_adapter(args, model, device):
+    from peft import LoraConfig, get_peft_model
+    if args.adapter == "qlora":
+        quantise(model, device)
+    config = LoraConfig(task_type="CAUSAL_LM", r=16, lora_alpha=32, target_modules="all-linear", use_dora=args.adapter == "dora",
+                        fan_in_fan_out=model.config.model_type == "gpt2")
+    model = get_peft_model(model, config)
+    if args.checkpointing:
+        model.enable_input_require_grads()
+    return model
 
 
 def first_optimizer(names, model):
@@ -116,6 +146,11 @@ def train(args, device):
     names = args.optimizer.split(",")
     low = names != ["torch"]
     model = make_model(args, device, low)
+    if args.adapter:
+        try:
+            model = with_adapter(args, model, device)
+        except ImportError as error:
+            return {"missing": error.name}
     name, optimizer = first_optimizer(args.optimizer, model)
     if not name:
         return optimizer
@@ -132,7 +167,7 @@ def train(args, device):
         begin = time.perf_counter()
         for micro in range(accumulation):
             batch = tokens[step, micro].to(device, non_blocking=True)
-            with torch.autocast(device.type, torch.bfloat16, enabled=not low):
+            with torch.autocast(device.type, torch.bfloat16, enabled=not low or bool(args.adapter)):
                 loss = compute_loss(batch) / accumulation
             loss.backward()
         if clips:
@@ -165,6 +200,7 @@ def main():
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--warmup", type=int, default=2, help="steps of these that are not counted")
     parser.add_argument("--optimizer", default="torch")
+    parser.add_argument("--adapter", choices=["lora", "dora", "qlora"])
     parser.add_argument("--cap", type=float, help="bytes of device memory that may be used")
     parser.add_argument("--checkpointing", action="store_true")
     parser.add_argument("--chunks", type=int, default=0, help="parts that the tokens of the loss are cut into")
