@@ -24,6 +24,7 @@ struct hosts {
     struct hosts_about *all; /* (size) */
     const struct hosts_calls *calls;
     const struct hosts_question *question; /* under way; NULL: none */
+    uint64_t asked; /* which question: an answer to an earlier one is none */
 };
 
 struct message {
@@ -31,6 +32,7 @@ struct message {
     uint32_t kind, first, count; /* first: first rank of the host that tells */
     uint32_t lane;
     uint64_t number; /* that is asked for */
+    uint64_t asked;
     struct verdict verdict;
     struct seat_told told[HOSTS_SEATS_MAX];
 };
@@ -126,6 +128,7 @@ static void tell(
     begin_message(hosts, TELL, &message);
     message.lane = asked->lane;
     message.number = asked->number;
+    message.asked = asked->asked;
     message.count = (uint32_t)hosts->calls->tell(
             hosts->calls->ctx, (enum seat_lane)asked->lane, asked->number,
             message.told);
@@ -138,8 +141,7 @@ static void take_answer(struct hosts *hosts, const struct message *message)
 {
     const struct hosts_question *question = hosts->question;
     uint32_t seat = 0;
-    if (!question || message->number != question->number ||
-        message->lane != (uint32_t)question->lane)
+    if (!question || message->asked != hosts->asked)
         return;
     for (int r = 0; r < hosts->size && seat < message->count; r++)
         if (hosts->first[r] == (int)message->first) {
@@ -212,6 +214,7 @@ static void send_questions(const struct hosts *hosts, int n)
     begin_message(hosts, ASK, &message);
     message.lane = (uint32_t)hosts->question->lane;
     message.number = hosts->question->number;
+    message.asked = hosts->asked;
     for (int r = 0; r < hosts->size; r++)
         if (is_first_of_other(hosts, r) && !hosts->question->heard[r])
             send_to_rank(hosts, nth_of(hosts, r, n), &message);
@@ -223,6 +226,7 @@ void hosts_ask(struct hosts *hosts, const struct hosts_question *question)
     if (hosts->socket < 0)
         return;
     hosts->question = question;
+    hosts->asked++;
     for (int n = 0;
          !all_answered(hosts) && clock_seconds() - begun < ASK_SECONDS; n++) {
         double sent = clock_seconds();
@@ -279,6 +283,8 @@ void hosts_open(
     if (getrandom(mine->token, HOSTS_TOKEN_BYTES, 0) != HOSTS_TOKEN_BYTES ||
         hosts->opened < 0)
         mine->addresses[0] = 0;
+    /* nor is an answer to another rank's question one */
+    memcpy(&hosts->asked, mine->token, sizeof hosts->asked);
 }
 
 struct hosts_about *hosts_all(struct hosts *hosts)

@@ -144,6 +144,7 @@ bool verdict_is_known(const struct verdict *verdict, int size)
 {
     return verdict->rank >= 0 && verdict->rank < size && verdict->why >= 0 &&
            verdict->why < WHYS && verdict->work < WORKS &&
+           verdict->lane < SEAT_LANES && verdict->writer >= -1 &&
            verdict->writer < size &&
            (verdict->word == 0 || seat_word_is_known(verdict->word)) &&
            (verdict->exit_code == 75 || verdict->exit_code == 74) &&

@@ -1,0 +1,321 @@
+/* Datagrams between hosts: which are taken, and that no others change anything.
+ * Two hosts of one rank each, and a wire between them that does what it likes.
+ */
+#include "comm/watch/hosts.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { RANKS = 2, NUMBER = 7, LARGEST = 65536 };
+
+struct datagram {
+    unsigned char bytes[LARGEST];
+    size_t count;
+};
+
+static struct hosts *host[RANKS];
+static struct hosts_about about[RANKS];
+static struct hosts_calls calls[RANKS];
+static int wire; /* what one sends to the other comes here */
+static const int first[RANKS] = {0, 1};
+static int questions, ends; /* that were taken */
+static void (*carry)(int to, const struct datagram *datagram);
+static struct datagram last[RANKS]; /* that went to a host */
+static struct seat_told told[RANKS];
+static bool heard[RANKS];
+
+static const struct verdict END = {
+        .rank = 1,
+        .exit_code = 75,
+        .writer = -1,
+        .seconds = 12,
+        .lane = LANE_MESSAGES};
+
+static int tell_one(
+        void *ctx, enum seat_lane lane, uint64_t number, struct seat_told *out)
+{
+    (void)ctx;
+    cr_assert_lt(lane, SEAT_LANES);
+    *out = (struct seat_told){
+            .begun = number, .done = 6, .state = SEAT_WORKS, .step = 3};
+    questions++;
+    return 1;
+}
+
+static void take_end(void *ctx, const struct verdict *verdict)
+{
+    (void)ctx;
+    cr_assert(verdict->rank >= 0 && verdict->rank < RANKS);
+    cr_assert(verdict->writer >= -1 && verdict->writer < RANKS);
+    cr_assert_lt(verdict->lane, SEAT_LANES);
+    cr_assert_lt(verdict->work, WORKS);
+    cr_assert(isfinite(verdict->seconds));
+    ends++;
+}
+
+static struct sockaddr_in loopback(uint16_t port)
+{
+    return (struct sockaddr_in){
+            .sin_family = AF_INET,
+            .sin_port = port,
+            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+}
+
+/* It is there when this returns, and looked at. */
+static void deliver(int to, const struct datagram *datagram)
+{
+    struct sockaddr_in address = loopback(about[to].port);
+    cr_assert_eq(
+            sendto(wire, datagram->bytes, datagram->count, 0,
+                   (struct sockaddr *)&address, sizeof address),
+            (ssize_t)datagram->count);
+    hosts_look(host[to], 0);
+}
+
+/* What has come to the wire. */
+static void carry_all(void *ctx)
+{
+    static struct datagram datagram;
+    struct sockaddr_in from;
+    socklen_t bytes = sizeof from;
+    ssize_t got;
+    (void)ctx;
+    while ((got = recvfrom(
+                    wire, datagram.bytes, LARGEST, MSG_DONTWAIT,
+                    (struct sockaddr *)&from, &bytes)) >= 0) {
+        int to = from.sin_port == about[0].port;
+        datagram.count = (size_t)got;
+        last[to] = datagram;
+        carry(to, &datagram);
+    }
+}
+
+/* The two of a job, with a wire in between. */
+static void open_hosts(void)
+{
+    struct sockaddr_in any = loopback(0);
+    socklen_t bytes = sizeof any;
+    wire = socket(AF_INET, SOCK_DGRAM, 0);
+    cr_assert_eq(bind(wire, (struct sockaddr *)&any, sizeof any), 0);
+    cr_assert_eq(getsockname(wire, (struct sockaddr *)&any, &bytes), 0);
+    for (int r = 0; r < RANKS; r++) {
+        calls[r] = (struct hosts_calls){
+                .tell = tell_one, .over = take_end, .alive = carry_all};
+        host[r] = hosts_create(RANKS);
+        hosts_open(host[r], r, first, &calls[r], &about[r]);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        struct hosts_about *all = hosts_all(host[r]);
+        memcpy(all, about, sizeof about);
+        all[1 - r].port = any.sin_port;
+        memset(all[1 - r].addresses, 0, sizeof all[1 - r].addresses);
+        all[1 - r].addresses[0] = htonl(INADDR_LOOPBACK);
+        hosts_join(host[r], true);
+        cr_assert(hosts_are_open(host[r]));
+    }
+}
+
+/* Rank 0's host asks the other's: does it hear? */
+static bool ask(void (*on_the_way)(int to, const struct datagram *datagram))
+{
+    struct hosts_question question = {
+            .lane = LANE_MESSAGES,
+            .number = NUMBER,
+            .told = told,
+            .heard = heard};
+    memset(heard, 0, sizeof heard);
+    carry = on_the_way;
+    hosts_ask(host[0], &question);
+    return heard[1];
+}
+
+static void end(void (*on_the_way)(int to, const struct datagram *datagram))
+{
+    carry = on_the_way;
+    hosts_tell_over(host[0], &END);
+    carry_all(NULL);
+}
+
+TestSuite(hosts, .timeout = 60, .init = open_hosts);
+
+Test(hosts, what_is_whole_is_taken)
+{
+    cr_expect(ask(deliver));
+    cr_expect_eq(questions, 1);
+    cr_expect_eq(told[1].begun, NUMBER);
+    cr_expect_eq(told[1].done, 6);
+    cr_expect_eq(told[1].state, SEAT_WORKS);
+    cr_expect_eq(told[1].step, 3);
+    end(deliver);
+    cr_expect_gt(ends, 0);
+}
+
+/* --- of somebody who does not know the secret ----------------------------- */
+
+/* Each bit of the secret is another one. */
+static void change_secret(int to, const struct datagram *datagram)
+{
+    static struct datagram other;
+    for (int bit = 0; bit < 8 * HOSTS_TOKEN_BYTES; bit++) {
+        other = *datagram;
+        other.bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        deliver(to, &other);
+    }
+}
+
+/* Of the answers alone. */
+static void change_answers_secret(int to, const struct datagram *datagram)
+{
+    (to == 0 ? change_secret : deliver)(to, datagram);
+}
+
+Test(hosts, a_question_with_another_secret_gets_no_answer)
+{
+    cr_expect_not(ask(change_secret));
+    cr_expect_eq(questions, 0);
+}
+
+Test(hosts, an_answer_with_another_secret_is_none)
+{
+    cr_expect_not(ask(change_answers_secret));
+    cr_expect_gt(questions, 0);
+}
+
+Test(hosts, an_end_with_another_secret_is_none)
+{
+    end(change_secret);
+    cr_expect_eq(ends, 0);
+}
+
+/* What the hosts of another job send, at the ports of this one. */
+Test(hosts, another_job_is_not_listened_to)
+{
+    static struct datagram asks, answers, tells_end;
+    struct hosts_about theirs[RANKS];
+    struct hosts *our[RANKS] = {host[0], host[1]};
+    memcpy(theirs, about, sizeof about);
+    open_hosts();
+    cr_assert(ask(deliver));
+    asks = last[1];
+    answers = last[0];
+    end(deliver);
+    tells_end = last[1];
+    memcpy(about, theirs, sizeof about);
+    memcpy(host, our, sizeof our);
+    questions = ends = 0;
+    for (int to = 0; to < RANKS; to++) {
+        deliver(to, &asks);
+        deliver(to, &answers);
+        deliver(to, &tells_end);
+    }
+    cr_expect_eq(questions, 0);
+    cr_expect_eq(ends, 0);
+}
+
+/* --- torn, old, wild ------------------------------------------------------ */
+
+static void tear(int to, const struct datagram *datagram)
+{
+    static struct datagram part;
+    part = *datagram;
+    for (part.count = 0; part.count < datagram->count; part.count++)
+        deliver(to, &part);
+}
+
+static void tear_answers(int to, const struct datagram *datagram)
+{
+    (to == 0 ? tear : deliver)(to, datagram);
+}
+
+Test(hosts, a_part_of_a_question_or_an_end_is_none)
+{
+    cr_expect_not(ask(tear));
+    cr_expect_eq(questions, 0);
+    end(tear);
+    cr_expect_eq(ends, 0);
+}
+
+Test(hosts, a_part_of_an_answer_is_none)
+{
+    cr_expect_not(ask(tear_answers));
+    cr_expect_gt(questions, 0);
+}
+
+static struct datagram old;
+
+static void answer_with_old(int to, const struct datagram *datagram)
+{
+    (void)datagram;
+    if (to == 1)
+        deliver(0, &old);
+}
+
+/* It would make a host that is gone one that answers. */
+Test(hosts, an_answer_to_an_earlier_question_is_none)
+{
+    cr_assert(ask(deliver));
+    old = last[0];
+    cr_expect_not(ask(answer_with_old));
+    cr_expect(ask(deliver));
+}
+
+static void check_told(void)
+{
+    cr_assert_lt(told[1].state, SEAT_STATES);
+    cr_assert_lt(told[1].work, WORKS);
+    cr_assert(told[1].what == 0 || seat_word_is_known(told[1].what));
+    cr_assert(told[1].waits == 0 || seat_word_is_known(told[1].waits));
+}
+
+/* With the secret, but all else may be anything. */
+static void make_wild(int to, const struct datagram *datagram)
+{
+    enum { TIMES = 4000 };
+    static struct datagram whole, wild;
+    static unsigned seed = 1;
+    whole = *datagram; /* answers come over the same wire */
+    for (int i = 0; i < TIMES; i++) {
+        wild = whole;
+        for (int n = rand_r(&seed) % 8; n >= 0; n--) {
+            size_t rest = wild.count - HOSTS_TOKEN_BYTES;
+            size_t at = HOSTS_TOKEN_BYTES + (size_t)rand_r(&seed) % rest;
+            wild.bytes[at] = (unsigned char)rand_r(&seed);
+        }
+        if (rand_r(&seed) % 4 == 0)
+            wild.count += (size_t)rand_r(&seed) % (LARGEST / 4);
+        deliver(to, &wild);
+        carry_all(NULL);
+        check_told();
+    }
+}
+
+static void forget(int to, const struct datagram *datagram)
+{
+    (void)to, (void)datagram;
+}
+
+static void make_wild_once(int to, const struct datagram *datagram)
+{
+    carry = forget;
+    make_wild(to, datagram);
+    carry = make_wild_once;
+}
+
+static void make_answer_wild_once(int to, const struct datagram *datagram)
+{
+    (to == 0 ? make_wild_once : deliver)(to, datagram);
+}
+
+Test(hosts, a_wild_one_says_nothing_that_may_not_be_said)
+{
+    ask(make_wild_once);
+    ask(make_answer_wild_once);
+    end(make_wild_once);
+    cr_expect_gt(questions, 0);
+    cr_expect_gt(ends, 0);
+}
