@@ -337,11 +337,9 @@ static enum zd_status prepare(struct trainer *trainer)
                               &job->run, deadline_clock(), &trainer->deadline)
                     : ZD_OK;
     ZD_TRY(comm_agree(trainer->comm, status));
-    comm_work(trainer->control, WORK_DEVICE);
     ZD_TRY(rank_device_open(trainer));
     startup_mark(&trainer->startup, "device");
     ZD_TRY(comm_device_create(trainer->control, &job->comm, &trainer->comm));
-    comm_work(trainer->control, WORK_NONE);
     startup_mark(&trainer->startup, "communicators");
     status = job_plan_build(
             job, trainer->plan.world, comm_local_size(trainer->comm),
@@ -363,15 +361,11 @@ static enum zd_status prepare(struct trainer *trainer)
     status = text_open(job, &trainer->plan.config, &trainer->text);
     ZD_TRY(comm_agree(trainer->comm, status));
     ZD_TRY(comm_agree(trainer->comm, keep_files(trainer)));
-    comm_work(trainer->comm, WORK_TOKENISE);
     ZD_TRY(trainer_open_data(trainer));
-    comm_work(trainer->comm, WORK_NONE);
     ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
     startup_mark(&trainer->startup, "text and data");
-    comm_work(trainer->comm, WORK_DEVICE);
     status = take_memory(trainer);
     ZD_TRY(comm_agree(trainer->comm, status));
-    comm_work(trainer->comm, WORK_NONE);
     startup_mark(&trainer->startup, "memory");
     trainer->batch_room = job_plan_batches(job, trainer->plan.accumulation);
     fill_writer(trainer);
@@ -421,11 +415,9 @@ static enum zd_status read_state(struct trainer *trainer)
 
 static enum zd_status resume_or_load(struct trainer *trainer)
 {
-    comm_work(trainer->comm, WORK_LOAD);
     struct comm_files *files = comm_files_begin(trainer->comm, "load");
     enum zd_status status = read_state(trainer);
     comm_files_end(files);
-    comm_work(trainer->comm, WORK_NONE);
     return status;
 }
 
@@ -444,6 +436,7 @@ enum zd_status trainer_init(
     trainer->started = trainer->last_save_time = clock_seconds();
     startup_begin(&trainer->startup);
 
+    comm_work(comm, WORK_START);
     ZD_TRY(open_replay(trainer));
     ZD_TRY(prepare(trainer));
     trainer->save_seconds = guess_save_seconds(trainer);
@@ -458,11 +451,11 @@ enum zd_status trainer_init(
         return ZD_OK;
     ZD_TRY(open_metrics(trainer));
     ZD_TRY(comm_agree(comm, events_begin(trainer->events)));
-    comm_work(trainer->comm, WORK_DEVICE);
     trainer_warm_snapshot(trainer);
-    comm_work(trainer->comm, WORK_NONE);
     startup_mark(&trainer->startup, "snapshot");
-    return comm_agree(comm, batches_start(trainer));
+    ZD_TRY(comm_agree(comm, batches_start(trainer)));
+    comm_work(comm, WORK_NONE);
+    return ZD_OK;
 }
 
 /* What the streams still copy lies in memory that goes after them. */

@@ -131,7 +131,7 @@ enum zd_status comm_nccl_create(
         status = comm_device_init(&nccl->device, control, &nccl_backend);
     if (status == ZD_OK) {
         nccl->device.base.options = *options;
-        enum comm_work before = comm_work(control, WORK_DEVICE);
+        enum comm_work before = comm_work(control, WORK_START);
         status = join(nccl);
         comm_work(control, before);
     }

@@ -46,9 +46,7 @@ enum seat_kind {
  * where it says so by itself, as long as it does. */
 enum comm_work {
     WORK_NONE,
-    WORK_DEVICE, /* opened, or its memory taken */
-    WORK_TOKENISE,
-    WORK_LOAD,
+    WORK_START, /* files, device, memory, data, weights */
     WORK_SAVE,
     WORK_EXPORT,
     WORK_EVALUATE,

@@ -10,6 +10,8 @@
  *                           fsync, flock, rename, mkdir, remove) fails with
  * ERRNO (a number) where the path has PART in it; N: only the Nth such call. 0:
  * it never returns; -11: it is a fault; other numbers below 0 are signals
+ *   ZEROD_TEST_DELAY=CALL:PART:MS:TIMES,..
+ *                           the first so many such calls take so much longer
  *   ZEROD_TEST_RANK=N       refused, or slow, is this rank of Open MPI alone
  *   ZEROD_TEST_WHOM=parent  a signal goes to the process that started this one;
  *                           "all": to that and all that it has started
@@ -38,9 +40,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -251,6 +255,27 @@ __attribute__((destructor)) static void end(void)
         send_signal(atoi(last));
 }
 
+/* What a rule of ZEROD_TEST_DELAY asks for, as often as it does. */
+static void delay(const char *call, const char *path)
+{
+    enum { RULES = 8 };
+    static atomic_int seen[RULES];
+    const char *rule = getenv("ZEROD_TEST_DELAY");
+    char name[16], part[256];
+    int ms, times;
+    for (int i = 0; rule && i < RULES; i++) {
+        if (sscanf(rule, "%15[^:]:%255[^:]:%d:%d", name, part, &ms, &times) ==
+                    4 &&
+            strcmp(name, call) == 0 && strstr(path, part) && is_rank() &&
+            atomic_fetch_add(&seen[i], 1) < times) {
+            note_hit(call, path);
+            poll(NULL, 0, ms);
+        }
+        rule = strchr(rule, ',');
+        rule = rule ? rule + 1 : NULL;
+    }
+}
+
 static bool refused(const char *call, const char *path)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -258,6 +283,7 @@ static bool refused(const char *call, const char *path)
     char name[16], part[256];
     int error, only = 0;
     const char *rule = getenv("ZEROD_TEST_REFUSE");
+    delay(call, path);
     if (!rule ||
         sscanf(rule, "%15[^:]:%255[^:]:%d:%d", name, part, &error, &only) < 3)
         return false;

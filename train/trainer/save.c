@@ -136,6 +136,7 @@ static enum zd_status begin_background(struct trainer *trainer)
     struct background_retention retention = {
             .limit = trainer->job->checkpoint.save_total_limit};
     double began = clock_seconds();
+    enum comm_work before = comm_work(trainer->comm, WORK_SAVE);
     retention.own[0] = trainer->state.step; /* once it is there */
     for (int i = 1; i < OWN; i++)
         retention.own[i] = trainer->own_commits[i - 1];
@@ -148,6 +149,7 @@ static enum zd_status begin_background(struct trainer *trainer)
                 &retention, &trainer->background);
     forget(trainer, text);
     add_stall(trainer, began);
+    comm_work(trainer->comm, before);
     return status;
 }
 
@@ -211,6 +213,7 @@ static enum zd_status go_on(struct trainer *trainer)
 {
     bool is_committed = false;
     double began = clock_seconds();
+    enum comm_work before = comm_work(trainer->comm, WORK_SAVE);
     enum zd_status status = background_next(trainer->background, &is_committed);
     add_stall(trainer, began);
     if (is_committed)
@@ -220,6 +223,7 @@ static enum zd_status go_on(struct trainer *trainer)
         trainer->background = NULL;
         status = asked_ended(trainer, status);
     }
+    comm_work(trainer->comm, before);
     return status;
 }
 
