@@ -109,7 +109,8 @@ static bool has_library_sgemm(enum isa isa)
 }
 
 /* Few rows are bound by memory, and a library packs the matrix for them; so it
- * does where the third side is short. */
+ * does where the third side is short, but with better instructions than our
+ * baseline's. */
 static bool is_ours(
         enum dtype out_type, const void *bias, int M, int N, int K,
         bool trans_a, bool trans_b, bool accumulate)
@@ -122,8 +123,8 @@ static bool is_ours(
             .trans_a = trans_a,
             .trans_b = trans_b,
             .accumulate = accumulate};
-    return rows_are_few(M, trans_a) ||
-           (!bias && narrow_kind(&narrow) != NARROW_NONE);
+    return rows_are_few(M, trans_a) || (!bias && machine_isa() != ISA_BASE &&
+                                        narrow_kind(&narrow) != NARROW_NONE);
 }
 
 static enum zd_status matmul_library_fp32(
