@@ -1,5 +1,6 @@
 /* Waits of ranks that are threads: which are ended, and which are not. */
 #include "base/clock.h"
+#include "base/device/device_memory.h"
 #include "comm/comm.h"
 #include "comm/watch/private.h"
 
@@ -7,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -118,6 +120,64 @@ Test(watch, it_says_which_rank_at_which_step_in_what)
     cr_expect_gt(heard.seconds, 0.5);
     cr_expect_str_eq(heard_operation, "barrier #3");
     cr_expect_str_not_empty(heard_host);
+}
+
+/* Rank 1 stands still behind the begin of a collective that goes through the
+ * host, in which the others wait. */
+static enum zd_status gather_staged(struct comm *comm)
+{
+    enum { COUNT = 50000, TIMES = 4 };
+    static float full[RANKS][RANKS * COUNT]; /* others may still copy it */
+    float *all = full[comm_rank(comm)], *own = all + comm_rank(comm) * COUNT;
+    for (int i = 0; i < TIMES; i++) {
+        struct comm_op *op;
+        ZD_TRY(comm_all_gather_begin(comm, own, all, COUNT, DTYPE_FP32, &op));
+        while (i == TIMES - 1 && comm_rank(comm) == 1 && !atomic_load(&is_over))
+            nap(0.01);
+        ZD_TRY(comm_wait(comm, op));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status stop_staged(struct comm *control)
+{
+    static struct arena arenas[RANKS]; /* the same */
+    static struct arena_plan plans[RANKS];
+    struct comm *comm;
+    struct arena *arena = &arenas[comm_rank(control)];
+    struct arena_plan *plan = &plans[comm_rank(control)];
+    struct comm_needs needs = {
+            .transport = COMM_TRANSPORT_STAGED,
+            .world = RANKS,
+            .node_size = RANKS,
+            .shard_bytes = 30000,
+            .reduce_bytes = 30000,
+            .accumulate_bytes = 30000};
+    comm_step(control, 7, 0);
+    if (comm_rank(control) == 0)
+        comm_listen(control, &(struct watch_listener){.hang = hear});
+    ZD_TRY(comm_staged_create(control, STREAM_THREAD, &comm));
+    arena_plan_init(plan);
+    ZD_TRY(comm_plan_needs(plan, &needs));
+    ZD_TRY(arena_take(arena, plan));
+    comm_set_memory(comm, arena);
+    enum zd_status status = gather_staged(comm);
+    atomic_store(&is_over, true);
+    comm_destroy(comm);
+    return status;
+}
+
+Test(watch, a_rank_that_stops_within_a_staged_collective_is_named)
+{
+    enum zd_status status[RANKS];
+    struct comm_options options = limit_of(0.5);
+    run(&options, stop_staged, status);
+    cr_expect_eq(zd_exit_code(status[0]), 75);
+    cr_expect_eq(zd_exit_code(status[2]), 75);
+    cr_expect_eq(heard_times, 1);
+    cr_expect_eq(heard.rank, 1);
+    cr_expect_eq(heard.step, 7);
+    cr_expect_eq(strncmp(heard_operation, "all_gather #", 12), 0);
 }
 
 static enum zd_status evaluate_in_silence(struct comm *comm)
