@@ -89,8 +89,8 @@ enum zd_status comm_base_init(
 void comm_base_fini(struct comm *comm);
 /* What the watch of a process is made of. */
 struct watch_facts comm_watch_facts(const struct comm_options *options);
-/* The host as the watch has it, with the nodes of tests. */
-void comm_watch_host(const struct comm *comm, char host[WATCH_HOST_MAX]);
+/* The host as others are told of it, with the nodes of tests. */
+void comm_watch_host(const struct comm *comm, char host[COMM_HOST_MAX]);
 
 /* Staging of one rank: ring slots of `size - 1` chunks each. */
 enum { STAGING_SLOTS = 4 };

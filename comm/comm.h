@@ -86,7 +86,7 @@ struct comm;     /* a rank's membership in a group */
 struct comm_op;  /* a collective under way; owned by its comm */
 struct topology; /* topology.h: who is where */
 
-enum { COMM_HOST_MAX = 256 };
+enum { COMM_HOST_MAX = WATCH_HOST_MAX };
 
 int comm_rank(const struct comm *comm);
 int comm_size(const struct comm *comm);

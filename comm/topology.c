@@ -4,7 +4,6 @@
 #include "comm/backend.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,14 +12,8 @@ static struct topology_rank describe(const struct comm *comm)
 {
     struct topology_rank mine;
     struct device_facts facts = device_facts();
-    int per_node = comm->options.ranks_per_node;
     memset(&mine, 0, sizeof mine); /* padding too: it is sent */
-    if (per_node > 0)
-        snprintf(
-                mine.host, sizeof mine.host, "%.240s/%d", comm->host,
-                comm->rank / per_node);
-    else
-        memcpy(mine.host, comm->host, sizeof mine.host);
+    comm_watch_host(comm, mine.host);
     memcpy(mine.gpu, facts.uuid, sizeof mine.gpu);
     mine.backend = facts.backend;
     mine.numa_node = facts.numa_node;

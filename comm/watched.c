@@ -12,16 +12,16 @@ struct watch_facts comm_watch_facts(const struct comm_options *options)
             .files_timeout = options->files_timeout};
 }
 
-void comm_watch_host(const struct comm *comm, char host[WATCH_HOST_MAX])
+void comm_watch_host(const struct comm *comm, char host[COMM_HOST_MAX])
 {
     int per_node = comm->options.ranks_per_node;
-    memset(host, 0, WATCH_HOST_MAX);
+    memset(host, 0, COMM_HOST_MAX);
     if (per_node > 0)
         snprintf(
-                host, WATCH_HOST_MAX, "%.240s/%d", comm->host,
+                host, COMM_HOST_MAX, "%.240s/%d", comm->host,
                 comm->rank / per_node);
     else
-        snprintf(host, WATCH_HOST_MAX, "%s", comm->host);
+        snprintf(host, COMM_HOST_MAX, "%s", comm->host);
 }
 
 enum comm_work comm_work(struct comm *comm, enum comm_work work)
