@@ -39,11 +39,8 @@ enum zd_status plan_ranks_apart(
     bool *apart = calloc((size_t)ranks, sizeof *apart);
     if (!apart)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory planning ranks");
-    if (plan->states_cut && !plan->block_count)
+    if (plan->states_cut)
         mark_tensors(plan, apart);
-    else /* a run has the blocks that it meets */
-        for (int rank = 0; rank < ranks; rank++)
-            apart[rank] = true;
     apart[0] = true;
     *apart_out = apart;
     *ranks_out = ranks;
