@@ -141,6 +141,8 @@ static __device__ inline void norm_backward_rows(
             }
         }
         team_sum(&sum_gx, &sum_g, p.lanes, shared);
+        if (TURNS) /* dx may take the place of what other lanes have read */
+            __syncwarp(ALL_LANES);
         float mean_g = CENTRED ? sum_g / (float)p.C : 0.0f;
         float mean_gx = sum_gx / (float)p.C;
 #pragma unroll
