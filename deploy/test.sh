@@ -92,7 +92,7 @@ build_others() {
     queued build-tsan --suite tsan -Dcuda=disabled -Db_sanitize=thread -Db_lundef=false -Dcpu_isa=base "${checked[@]}"
     [[ $has_cuda == yes ]] || return 0
     # cuDNN itself has no stand-in, only its headers: the door is compiled with the true ones below
-    queued build-standin "${cuda[@]}" -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled -Doptimization=2 -Dcpu_isa=base
+    queued build-standin "${cuda[@]}" "${races[@]}" -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled -Doptimization=2 -Dcpu_isa=base
     queued build-cuda "${cuda[@]}" -Dcuda=enabled -Dgpu_archs=$archs -Dcudnn=$cudnn -Dcpu_isa=base
     [[ ${#select_long[@]} -eq 0 ]] || return 0
     queued build-standin-tsan "${cuda[@]}" -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled -Db_sanitize=thread \
@@ -100,6 +100,8 @@ build_others() {
 }
 checked=(-Doptimization=1 -Ddebug=false -Dc_args=-g1 -Dcpp_args=-g1)
 cuda=(--target daemon/zerod --target cuda-programs)
+races=() # of the kernels that tell of their accesses
+[[ ${#select_long[@]} -gt 0 ]] || races=(--target cuda-races)
 archs=90
 [[ ${#select_long[@]} -gt 0 ]] || archs=all
 queued() {

@@ -77,7 +77,10 @@ inline void zd_emulate_ldmatrix(
                                    : rows[8 * i + g][2 * t + 1];
         x[i] = low | (uint32_t)high << 16;
     }
-    __syncwarp(ALL_LANES); /* a lane may write these rows next */
+    /* A lane may write these rows next: all have read. It is no order of memory
+     * that others may count on. */
+    zd_emulate_warp_exchange(
+            ALL_LANES, NULL, 0, "ldmatrix", __FILE__, __LINE__);
 }
 
 inline void ldmatrix_x4(uint32_t (&x)[4], const void *row)
@@ -92,6 +95,14 @@ inline void ldmatrix_x4_trans(uint32_t (&x)[4], const void *row)
 
 /* Copies of a thread that were not waited for, and the groups they are in. A
  * block's threads are fibres of one thread of the host. */
+#ifdef ZD_EMULATE_RACES
+extern "C" void zd_race_write(const void *address, size_t bytes);
+#else
+inline void zd_race_write(const void *, size_t)
+{
+}
+#endif
+
 struct zd_emulate_copies {
     enum { MOST = 512 };
     struct {
@@ -102,7 +113,9 @@ struct zd_emulate_copies {
     int used, group; /* the group that is open */
 };
 
-inline zd_emulate_copies &zd_emulate_copies_of_thread(void)
+/* Where it is belongs to no thread of the block. */
+__attribute__((no_sanitize("thread"))) inline zd_emulate_copies &
+zd_emulate_copies_of_thread(void)
 {
     static thread_local zd_emulate_copies *all;
     if (!all)
@@ -128,6 +141,7 @@ inline void zd_emulate_copy(
     if (is_there)
         memcpy(copy.bytes, from, (size_t)count);
     memset(to, 0xff, (size_t)count);
+    zd_race_write(to, (size_t)count);
 }
 
 inline void copy_async_16(void *to, const void *from, bool is_there)
@@ -151,10 +165,12 @@ template <int left> inline void copy_async_wait(void)
     int kept = 0;
     for (int i = 0; i < copies.used; i++) {
         auto &copy = copies.at[i];
-        if (copy.group < copies.group - left)
+        if (copy.group < copies.group - left) {
             memcpy(copy.to, copy.bytes, (size_t)copy.count);
-        else
+            zd_race_write(copy.to, (size_t)copy.count);
+        } else {
             copies.at[kept++] = copy;
+        }
     }
     copies.used = kept;
 }

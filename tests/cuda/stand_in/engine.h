@@ -27,6 +27,7 @@ struct meeting {
 
 struct warp {
     uint32_t present, started, alive, ready;
+    uint32_t sync_at;     /* by the engine's clock: its last __syncwarp */
     struct meeting *open; /* not all lanes are there */
     struct meeting *held[WARP];
 };
@@ -36,6 +37,7 @@ struct engine {
     struct zd_emulate_dim index[MAX_THREADS], grid;
     unsigned threads, warps, block_dim[3];
     uint32_t ready_warps;
+    uint32_t clock, barrier_at; /* counts what orders threads, for races.cpp */
     struct warp warp[MAX_WARPS];
 
     /* the barrier */

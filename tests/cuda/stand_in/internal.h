@@ -63,6 +63,8 @@ struct settings {
     double slow; /* after a kernel nothing happens for so many times its time */
     bool delays;
     uint64_t delay_seed;
+    const char *left_out_file; /* of a barrier; NULL: none is */
+    int left_out_line;
 };
 const struct settings &settings(void);
 

@@ -169,6 +169,12 @@ struct settings read_settings(void)
         s.delays = true;
         s.delay_seed = strtoull(delays, nullptr, 10);
     }
+    const char *left_out = getenv("ZD_STANDIN_LEAVE_OUT");
+    const char *colon = left_out ? strchr(left_out, ':') : nullptr;
+    if (colon) {
+        s.left_out_file = strndup(left_out, (size_t)(colon - left_out));
+        s.left_out_line = atoi(colon + 1);
+    }
     const char *failures = getenv("ZD_STANDIN_FAIL");
     if (failures)
         set_failures(state(), failures);

@@ -21,6 +21,8 @@
  *                                late, now and then; cudaHostRegister, now and
  *                                then, and the first launch of each kernel wait
  *                                for the device, as real ones may
+ *     ZD_STANDIN_LEAVE_OUT       norm_rows.cuh:34: this __syncthreads orders
+ *                                nothing in the eyes of races/races.cpp
  *     ZD_STANDIN_ABORT=0         1: a report ends the process (SIGABRT)
  *     ZD_STANDIN_SUMMARY=0       1: says at the end what was counted
  *     ZD_STANDIN_FAIL=...        failures, see zd_standin_fail() */
