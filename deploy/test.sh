@@ -148,7 +148,7 @@ fi
 fixed=()
 if setarch -R true 2>/dev/null; then fixed=(--wrapper "setarch -R"); fi
 if built build-tsan; then
-    OMP_NUM_THREADS=1 run_suite build-tsan "ranks as threads under the thread sanitizer" "${fixed[@]}" --suite tsan
+    OMP_NUM_THREADS=1 run_suite build-tsan "ranks as threads under the thread sanitizer" "${fixed[@]}" "${select_long[@]}" --suite tsan
 else
     bad=1
 fi

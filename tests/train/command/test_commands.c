@@ -238,16 +238,21 @@ static void what_cannot_be_done_is_told(void)
 
 int main(void)
 {
-    for (int world = 1; world <= 3; world++)
+#ifdef __SANITIZE_THREAD__ /* ten times as slow */
+    const int first = 3;
+#else
+    const int first = 1;
+#endif
+    for (int world = first; world <= 3; world++)
         pauses_change_nothing(world);
-    for (int world = 1; world <= 3; world++)
+    for (int world = first; world <= 3; world++)
         stop_leaves_a_checkpoint(world);
     contradictions_are_told();
     a_signal_ends_a_pause(1, SIGTERM); /* a second one would kill */
     a_signal_ends_a_pause(3, SIGUSR1);
     a_full_disk_is_told(1);
     a_full_disk_is_told(2);
-    for (int world = 1; world <= 3; world++)
+    for (int world = first; world <= 3; world++)
         evaluates_and_samples(world);
     what_cannot_be_done_is_told();
     return tap_done();
