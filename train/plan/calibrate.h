@@ -3,7 +3,70 @@
 #define ZD_TRAIN_PLAN_CALIBRATE_H
 
 #include "comm/comm.h"
+#include "kernels/kernels.h"
+#include "optim/device.h"
 #include "train/plan/machine.h"
+
+enum {
+    BENCH_TOKENS_MAX = 2048,
+    BENCH_WIDTH_MAX = 4096,
+    BENCH_BLOCK = BENCH_TOKENS_MAX * BENCH_WIDTH_MAX *
+                  4,  /* bytes of an array; 32 MiB */
+    BENCH_ROWS = 512, /* of what is no product: 2^18 elements */
+    BENCH_COLUMNS = 512,
+    BENCH_ELEMENTS = BENCH_ROWS * BENCH_COLUMNS
+};
+
+/* What operations work on, and what is asked of the next. */
+struct bench {
+    const struct kernels *kernels;
+    enum dtype type;
+    double share;             /* seconds for each thing */
+    char *x, *y, *z, *w, *dw; /* of the device; w and dw: two blocks each */
+    int32_t *zeros;
+    void *scratch, *workspace;
+    size_t scratch_bytes, workspace_bytes;
+    int M, N;     /* of a product; N wide and deep */
+    size_t turns; /* runs so far */
+    int sweeps;
+    struct attention_shape attention;
+    struct optim_span span;
+    struct optim_step step;
+    struct optim_options options;
+};
+
+typedef enum zd_status bench_fn(struct bench *bench);
+
+/* calibrate.c. Seconds of one run: batches of runs, of which the fastest
+ * counts. */
+enum zd_status bench_time(
+        struct bench *bench, bench_fn *run, double *seconds_out);
+/* The best so far is in *rate_out; 0: there is none. */
+enum zd_status bench_rate(
+        struct bench *bench, bench_fn *run, double much, double *rate_out);
+/* `bytes` of an array of so many blocks, which few runs before have touched. */
+char *bench_cold(
+        const struct bench *bench, char *array, int blocks, size_t bytes);
+char *bench_cold_elements(const struct bench *bench, char *array, int blocks);
+
+/* calibrate_products.c: products by shape, and those of adapters. */
+enum zd_status calibrate_products(
+        struct bench *bench, struct plan_rates *rates);
+enum zd_status calibrate_adapters(
+        struct bench *bench, struct plan_rates *rates);
+
+/* calibrate_layer.c: what else a layer does. */
+enum zd_status calibrate_elements(
+        struct bench *bench, struct plan_rates *rates);
+enum zd_status calibrate_attention(
+        struct bench *bench, struct plan_rates *rates);
+/* Of attention over a sequence of so many. */
+void bench_shape_attention(struct bench *bench, int length);
+enum zd_status bench_add_large(struct bench *bench);
+enum zd_status bench_least_product(struct bench *bench);
+
+/* calibrate_update.c: updates, and what all gradients pass before. */
+enum zd_status calibrate_update(struct bench *bench, struct plan_rates *rates);
 
 /* calibrate_ways.c: what goes between places: copies between host and device,
  * the disk below the cache folder, and with several ranks the wire, in and

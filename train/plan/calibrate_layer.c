@@ -1,0 +1,147 @@
+/* calibrate_layer.c - what a layer does beside products: attention, and what
+ * passes through memory. */
+#include "train/plan/calibrate.h"
+
+enum { HEADS = 4, HEAD_DIM = 64 };
+
+/* --- attention ------------------------------------------------------------ */
+
+static enum zd_status attend_forward(struct bench *b)
+{
+    return b->kernels->attention_forward(
+            NULL, b->y, (float *)b->dw, b->x, b->x, b->x, b->zeros, b->scratch,
+            &b->attention);
+}
+
+static enum zd_status attend_backward(struct bench *b)
+{
+    char *dk = b->z + BENCH_BLOCK / 4, *dv = b->z + BENCH_BLOCK / 2;
+    return b->kernels->attention_backward(
+            NULL, b->z, dk, dv, b->y, b->y, (float *)b->dw, b->x, b->x, b->x,
+            b->zeros, b->scratch, &b->attention);
+}
+
+void bench_shape_attention(struct bench *b, int length)
+{
+    int rows = length < BENCH_ROWS ? BENCH_ROWS : length;
+    b->attention = (struct attention_shape){
+            .B = rows / length,
+            .T = length,
+            .H = HEADS,
+            .KV = HEADS,
+            .D = HEAD_DIM,
+            .q_stride = HEADS * HEAD_DIM,
+            .k_stride = HEADS * HEAD_DIM,
+            .v_stride = HEADS * HEAD_DIM,
+            .scale = 0.125f,
+            .documents = rows / length};
+}
+
+enum zd_status calibrate_attention(struct bench *b, struct plan_rates *rates)
+{
+    for (int i = 0; i < RATE_LENGTHS; i++) {
+        bench_shape_attention(b, plan_rate_lengths[i]);
+        double flops = 2.0 * b->attention.B * b->attention.T * b->attention.T *
+                       HEADS * HEAD_DIM;
+        ZD_TRY(bench_rate(
+                b, attend_forward, flops, &rates->attention[RATE_FORWARD][i]));
+        ZD_TRY(bench_rate(
+                b, attend_backward, 2 * flops,
+                &rates->attention[RATE_BACKWARD][i]));
+    }
+    return ZD_OK;
+}
+
+/* --- elements ------------------------------------------------------------- */
+
+static enum zd_status norm_forward(struct bench *b)
+{
+    b->turns++;
+    return b->kernels->rmsnorm_forward(
+            NULL, bench_cold_elements(b, b->y, 1), (float *)b->dw, b->x, b->w,
+            1e-5f, BENCH_ROWS, BENCH_COLUMNS);
+}
+
+static enum zd_status norm_backward(struct bench *b)
+{
+    b->turns++;
+    return b->kernels->rmsnorm_backward(
+            NULL, bench_cold_elements(b, b->z, 1),
+            (float *)(b->dw + BENCH_BLOCK), b->y, NULL,
+            bench_cold_elements(b, b->x, 1), b->w, (float *)b->dw, BENCH_ROWS,
+            BENCH_COLUMNS, true);
+}
+
+static enum zd_status act_forward(struct bench *b)
+{
+    b->turns++;
+    return b->kernels->swiglu_forward(
+            NULL, bench_cold_elements(b, b->z, 1), b->x, b->y, BENCH_ROWS,
+            BENCH_COLUMNS, BENCH_COLUMNS);
+}
+
+static enum zd_status act_backward(struct bench *b)
+{
+    b->turns++;
+    return b->kernels->swiglu_backward(
+            NULL, bench_cold_elements(b, b->z, 1),
+            bench_cold_elements(b, b->dw, 2), b->w,
+            bench_cold_elements(b, b->x, 1), bench_cold_elements(b, b->y, 1),
+            BENCH_ROWS, BENCH_COLUMNS, BENCH_COLUMNS);
+}
+
+static enum zd_status add_two(struct bench *b)
+{
+    b->turns++;
+    return b->kernels->add(
+            NULL, bench_cold_elements(b, b->z, 1), b->x,
+            bench_cold_elements(b, b->y, 1), BENCH_ELEMENTS);
+}
+
+enum zd_status bench_add_large(struct bench *b)
+{
+    size_t count = (size_t)BENCH_BLOCK / dtype_bytes(b->type);
+    return b->kernels->add(NULL, b->z, b->x, b->y, count);
+}
+
+static enum zd_status rotate(struct bench *b)
+{
+    return b->kernels->rope(
+            NULL, b->z, (float *)b->dw, (float *)b->dw, b->zeros, BENCH_ROWS,
+            BENCH_COLUMNS / HEAD_DIM, HEAD_DIM, BENCH_COLUMNS, false);
+}
+
+static enum zd_status lose(struct bench *b)
+{
+    enum { VOCABULARY = 4096, TOKENS = BENCH_ELEMENTS / VOCABULARY };
+    b->turns++;
+    return b->kernels->cross_entropy(
+            NULL, (float *)b->dw, bench_cold_elements(b, b->y, 1),
+            bench_cold_elements(b, b->w, 2), b->zeros, 1e-3f, TOKENS,
+            VOCABULARY, VOCABULARY);
+}
+
+enum zd_status bench_least_product(struct bench *b)
+{
+    return b->kernels->matmul(
+            NULL, b->y, b->type, b->x, b->w, NULL, 8, 16, 16, false, true,
+            false);
+}
+
+enum zd_status calibrate_elements(struct bench *b, struct plan_rates *rates)
+{
+    const struct {
+        bench_fn *run;
+        double *rate;
+    } all[] = {
+            {norm_forward, &rates->norm[RATE_FORWARD]},
+            {norm_backward, &rates->norm[RATE_BACKWARD]},
+            {act_forward, &rates->activation[RATE_FORWARD]},
+            {act_backward, &rates->activation[RATE_BACKWARD]},
+            {add_two, &rates->add},
+            {rotate, &rates->rope},
+            {lose, &rates->loss}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        ZD_TRY(bench_rate(b, all[i].run, BENCH_ELEMENTS, all[i].rate));
+    return ZD_OK;
+}

@@ -1,0 +1,120 @@
+/* calibrate_products.c - products by shape, and those of adapters. */
+#include "train/plan/calibrate.h"
+
+#include <math.h>
+
+enum { RANK = 16 }; /* of adapters */
+
+static enum zd_status product_forward(struct bench *b)
+{
+    size_t rows = (size_t)b->M * (size_t)b->N * dtype_bytes(b->type);
+    size_t weight = (size_t)b->N * (size_t)b->N * dtype_bytes(b->type);
+    b->turns++;
+    return b->kernels->matmul(
+            NULL, bench_cold(b, b->y, 1, rows), b->type, b->x,
+            bench_cold(b, b->w, 2, weight), NULL, b->M, b->N, b->N, false, true,
+            false);
+}
+
+static enum zd_status product_backward(struct bench *b)
+{
+    size_t rows = (size_t)b->M * (size_t)b->N * dtype_bytes(b->type);
+    size_t weight = (size_t)b->N * (size_t)b->N;
+    b->turns++;
+    ZD_TRY(b->kernels->matmul(
+            NULL, bench_cold(b, b->z, 1, rows), b->type, b->y,
+            bench_cold(b, b->w, 2, weight * dtype_bytes(b->type)), NULL, b->M,
+            b->N, b->N, false, false, false));
+    return b->kernels->matmul(
+            NULL, bench_cold(b, b->dw, 2, weight * sizeof(float)), DTYPE_FP32,
+            b->y, bench_cold(b, b->x, 1, rows), NULL, b->N, b->N, b->M, true,
+            false, false);
+}
+
+static enum zd_status measure_pass(struct bench *b, int pass, double *rates)
+{
+    bench_fn *run = pass == RATE_FORWARD ? product_forward : product_backward;
+    for (int t = 0; t < RATE_TOKENS; t++)
+        for (int w = 0; w < RATE_WIDTHS; w++) {
+            double *rate = &rates[t * RATE_WIDTHS + w];
+            double before = w ? rate[-1] : t ? rate[-RATE_WIDTHS] : 0;
+            b->M = plan_rate_tokens[t];
+            b->N = plan_rate_widths[w];
+            double flops = (pass == RATE_FORWARD ? 2.0 : 4.0) * b->M *
+                           (double)b->N * b->N;
+            if (before > 0 && flops / fmax(*rate, before) > 2 * b->share) {
+                *rate = *rate > 0 ? *rate : before;
+                continue;
+            }
+            ZD_TRY(bench_rate(b, run, flops, rate));
+            /* more rows are never slower: a search relies on it */
+            if (t && *rate < rate[-RATE_WIDTHS])
+                *rate = rate[-RATE_WIDTHS];
+        }
+    return ZD_OK;
+}
+
+enum zd_status calibrate_products(struct bench *b, struct plan_rates *rates)
+{
+    ZD_TRY(measure_pass(b, RATE_FORWARD, rates->products[RATE_FORWARD][0]));
+    return measure_pass(b, RATE_BACKWARD, rates->products[RATE_BACKWARD][0]);
+}
+
+/* --- adapters ------------------------------------------------------------- */
+
+/* To what is there: fp32 is added to by the product itself, as adapter.c of
+ * model does. */
+static enum zd_status add_thin(struct bench *b, char *to, char *u, bool trans)
+{
+    const struct dropout none = {.T = 1};
+    bool adds = b->type == DTYPE_FP32;
+    char *wide = adds ? to : b->dw + BENCH_BLOCK;
+    ZD_TRY(b->kernels->matmul(
+            NULL, wide, b->type, u, b->w, NULL, BENCH_ROWS, BENCH_COLUMNS, RANK,
+            false, trans, adds));
+    return adds ? ZD_OK
+                : b->kernels->scale_rows(
+                          NULL, to, BENCH_COLUMNS, wide, BENCH_ROWS,
+                          BENCH_COLUMNS, 1, &none, true);
+}
+
+/* An adapter's: two products that are thin on one side, .. */
+static enum zd_status adapter_forward(struct bench *b)
+{
+    enum { N = BENCH_COLUMNS, R = RANK };
+    b->turns++;
+    char *u = bench_cold_elements(b, b->z, 1);
+    ZD_TRY(b->kernels->matmul(
+            NULL, u, b->type, b->x, b->w, NULL, BENCH_ROWS, R, N, false, true,
+            false));
+    return add_thin(b, bench_cold_elements(b, b->y, 1), u, true);
+}
+
+/* .. and for each two more. */
+static enum zd_status adapter_backward(struct bench *b)
+{
+    enum { N = BENCH_COLUMNS, R = RANK };
+    const struct kernels *k = b->kernels;
+    b->turns++;
+    char *u = bench_cold_elements(b, b->z, 1),
+         *x = bench_cold_elements(b, b->x, 1);
+    float *db = (float *)b->dw, *da = db + N * R;
+    ZD_TRY(k->matmul(
+            NULL, db, DTYPE_FP32, b->y, u, NULL, N, R, BENCH_ROWS, true, false,
+            false));
+    ZD_TRY(k->matmul(
+            NULL, u, b->type, b->y, b->w, NULL, BENCH_ROWS, R, N, false, false,
+            false));
+    ZD_TRY(k->matmul(
+            NULL, da, DTYPE_FP32, u, x, NULL, R, N, BENCH_ROWS, true, false,
+            false));
+    return add_thin(b, bench_cold_elements(b, b->y, 1), u, false);
+}
+
+enum zd_status calibrate_adapters(struct bench *b, struct plan_rates *rates)
+{
+    const double thin = 4.0 * BENCH_ROWS * BENCH_COLUMNS * RANK;
+    ZD_TRY(bench_rate(b, adapter_forward, thin, &rates->adapter[RATE_FORWARD]));
+    return bench_rate(
+            b, adapter_backward, 2 * thin, &rates->adapter[RATE_BACKWARD]);
+}
