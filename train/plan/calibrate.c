@@ -1,7 +1,9 @@
 /* calibrate.c - what the parts of a step take on this machine, each by itself,
- * with the operations that a run uses. The best of many runs counts: others on
- * the machine make it slower, never faster. Shapes whose one run would take
- * more than its share of the time have the rate of the shape before. */
+ * with the operations that a run uses. The mean of many runs counts, and of
+ * sweeps the best: a step too is made of many, and what others on the machine
+ * take of each comes to it. The fastest of all runs would be that of no step.
+ * Shapes whose one run would take more than its share of the time have the rate
+ * of the shape before. */
 #include "train/plan/calibration.h"
 
 #include "base/clock.h"
@@ -18,22 +20,22 @@ enum { SWEEPS = 3 }; /* one, where that would be less than a second */
 enum zd_status bench_time(
         struct bench *bench, bench_fn *run, double *seconds_out)
 {
-    double began, all = 0, best = INFINITY;
+    double all = 0, runs = 0;
     int times = 1;
     ZD_TRY(run(bench)); /* touches what it needs */
     ZD_TRY(device_finish());
     do {
-        began = clock_seconds();
+        double began = clock_seconds();
         for (int i = 0; i < times; i++)
             ZD_TRY(run(bench));
         ZD_TRY(device_finish());
         double took = clock_seconds() - began;
         all += took;
-        best = fmin(best, took / times);
+        runs += times;
         if (took < bench->share / 16 && times < 1 << 16)
             times *= 2;
     } while (all < bench->share);
-    *seconds_out = best;
+    *seconds_out = all / runs;
     return ZD_OK;
 }
 

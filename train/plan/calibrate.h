@@ -37,11 +37,10 @@ struct bench {
 
 typedef enum zd_status bench_fn(struct bench *bench);
 
-/* calibrate.c. Seconds of one run: batches of runs, of which the fastest
- * counts. */
+/* calibrate.c. Seconds of one run, the mean of many. */
 enum zd_status bench_time(
         struct bench *bench, bench_fn *run, double *seconds_out);
-/* The best so far is in *rate_out; 0: there is none. */
+/* The best of all calls is in *rate_out; 0: there is none. */
 enum zd_status bench_rate(
         struct bench *bench, bench_fn *run, double much, double *rate_out);
 /* `bytes` of an array of so many blocks, which few runs before have touched. */
