@@ -4,8 +4,8 @@
     python bench/predict.py ZEROD [--fits] [--only 3,10-20] [--rounds 3] [--steps 12] [--median] [--calibrate 20] [--prefix CMD] [--keep FILE]
 
 The jobs are those of predict_jobs.py: one rank of two threads, and two of one. A round calibrates (one rank, and two at once, so many
-seconds each), predicts each job by that, and runs it, so that what else the machine does falls on both. A calibration keeps the best of
-many runs of each operation; so of a job the fastest step counts, of all rounds and without the first of a run (--median: of each run the
+seconds each), predicts each job by that, and runs it, so that what else the machine does falls on both. A calibration takes the mean
+of many runs of each operation, and of its sweeps the best; of a job the fastest step counts, of all rounds and without the first of a run (--median: of each run the
 median, and the least of those), and the least of what was predicted. Each command that measures is put behind --prefix (one that waits for
 a quiet machine, say). --keep adds a line of JSON for each job and round; the summary is of
 all lines of that file.
