@@ -37,7 +37,7 @@ struct bench {
 
 typedef enum zd_status bench_fn(struct bench *bench);
 
-/* calibrate.c. Seconds of one run, the mean of many. */
+/* calibrate_bench.c. Seconds of one run, the mean of many. */
 enum zd_status bench_time(
         struct bench *bench, bench_fn *run, double *seconds_out);
 /* The best of all calls is in *rate_out; 0: there is none. */
