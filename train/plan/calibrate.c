@@ -10,7 +10,6 @@
 #include "train/plan/calibrate.h"
 
 #include <math.h>
-
 #include <stdlib.h>
 #include <string.h>
 
