@@ -144,31 +144,24 @@ enum zd_status plan_request_of(
     return ZD_OK;
 }
 
-static enum zd_status measure_rank(struct zero_plan *plan, int rank)
+static enum zd_status measure_rank(
+        const struct zero_plan *plan, int rank, void *context)
 {
+    size_t *largest = context, bytes[OFFLOAD_PARTS] = {0};
     struct offload_request request;
-    size_t bytes[OFFLOAD_PARTS] = {0};
     ZD_TRY(plan_request_of(plan, rank, &request));
     enum zd_status status = offload_measure(&request, bytes);
     plan_request_free(&request);
     ZD_TRY(status);
     for (int part = 0; part < OFFLOAD_PARTS; part++)
-        if (plan->offload_bytes[part] < bytes[part])
-            plan->offload_bytes[part] = bytes[part];
+        if (largest[part] < bytes[part])
+            largest[part] = bytes[part];
     return ZD_OK;
 }
 
 enum zd_status plan_offload_bytes(struct zero_plan *plan)
 {
-    enum zd_status status = ZD_OK;
-    bool *apart;
-    int ranks;
     if (!plan->states_on_host)
         return ZD_OK;
-    ZD_TRY(plan_ranks_apart(plan, &apart, &ranks));
-    for (int rank = 0; status == ZD_OK && rank < ranks; rank++)
-        if (apart[rank])
-            status = measure_rank(plan, rank);
-    free(apart);
-    return status;
+    return plan_ranks_visit(plan, measure_rank, plan->offload_bytes);
 }

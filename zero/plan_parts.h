@@ -74,6 +74,11 @@ enum { PAGED_BUFFERS = 3 };
  * *apart_out (plan_ranks.c). */
 enum zd_status plan_ranks_apart(
         const struct zero_plan *plan, bool **apart_out, int *ranks_out);
+/* Calls `visit` for each of those, until one fails. */
+typedef enum zd_status plan_rank_fn(
+        const struct zero_plan *plan, int rank, void *context);
+enum zd_status plan_ranks_visit(
+        const struct zero_plan *plan, plan_rank_fn *visit, void *context);
 
 /* plan->block_count and the tensors' first blocks. */
 void plan_blocks(struct zero_plan *plan);

@@ -46,3 +46,17 @@ enum zd_status plan_ranks_apart(
     *ranks_out = ranks;
     return ZD_OK;
 }
+
+enum zd_status plan_ranks_visit(
+        const struct zero_plan *plan, plan_rank_fn *visit, void *context)
+{
+    enum zd_status status = ZD_OK;
+    bool *apart;
+    int ranks;
+    ZD_TRY(plan_ranks_apart(plan, &apart, &ranks));
+    for (int rank = 0; status == ZD_OK && rank < ranks; rank++)
+        if (apart[rank])
+            status = visit(plan, rank, context);
+    free(apart);
+    return status;
+}

@@ -218,24 +218,21 @@ static struct state_walk walk_rank(
 }
 
 /* Of each part what the rank has that needs most of it. */
-static enum zd_status largest(
-        const struct zero_plan *plan, const bool *alike, struct state_walk *out)
+struct largest {
+    const bool *alike;
+    struct state_walk most;
+};
+
+static enum zd_status note_rank(
+        const struct zero_plan *plan, int rank, void *context)
 {
-    struct state_walk most = {.plan = plan};
-    bool *apart;
-    int ranks;
-    ZD_TRY(plan_ranks_apart(plan, &apart, &ranks));
-    for (int rank = 0; rank < ranks; rank++) {
-        if (!apart[rank])
-            continue;
-        struct state_walk walk = walk_rank(plan, alike, rank);
-        for (int i = 0; i < OPTIM_ARRAYS; i++)
-            most.bytes[i] = max_size(most.bytes[i], walk.bytes[i]);
-        most.spilled = max_size(most.spilled, walk.spilled);
-        most.largest_chunk = max_size(most.largest_chunk, walk.largest_chunk);
-    }
-    free(apart);
-    *out = most;
+    struct largest *largest = context;
+    struct state_walk *most = &largest->most;
+    struct state_walk walk = walk_rank(plan, largest->alike, rank);
+    for (int i = 0; i < OPTIM_ARRAYS; i++)
+        most->bytes[i] = max_size(most->bytes[i], walk.bytes[i]);
+    most->spilled = max_size(most->spilled, walk.spilled);
+    most->largest_chunk = max_size(most->largest_chunk, walk.largest_chunk);
     return ZD_OK;
 }
 
@@ -254,8 +251,9 @@ static enum zd_status add_states(
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory planning states");
     for (int s = 0; s < plan->segment_count && !plan->request.spill_bytes; s++)
         alike[s] = is_alike(plan, s);
-    struct state_walk most;
-    enum zd_status status = largest(plan, alike, &most);
+    struct largest largest = {.alike = alike};
+    const struct state_walk *most = &largest.most;
+    enum zd_status status = plan_ranks_visit(plan, note_rank, &largest);
     free(alike);
     ZD_TRY(status);
     if (plan_has_master(plan))
@@ -265,15 +263,15 @@ static enum zd_status add_states(
     for (int i = 0; i < OPTIM_ARRAYS; i++)
         ZD_TRY(plan_span(
                 arena, state_array_name((enum optim_array)i), ARENA_DEVICE,
-                SPAN_OPTIMIZER, most.bytes[i], 1));
-    if (!most.spilled)
+                SPAN_OPTIMIZER, most->bytes[i], 1));
+    if (!most->spilled)
         return ZD_OK;
     ZD_TRY(plan_span(
-            arena, "zero.paged", ARENA_PINNED, SPAN_OPTIMIZER, most.spilled,
+            arena, "zero.paged", ARENA_PINNED, SPAN_OPTIMIZER, most->spilled,
             1));
     return plan_span(
             arena, "zero.paged.staging", ARENA_DEVICE, SPAN_BUFFERS,
-            PAGED_BUFFERS * most.largest_chunk, 1);
+            PAGED_BUFFERS * most->largest_chunk, 1);
 }
 
 enum zd_status plan_state_spans(

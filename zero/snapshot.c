@@ -111,32 +111,16 @@ static size_t block_bytes(const struct zero_plan *plan, bool moments)
 }
 
 static enum zd_status measure_rank_kept(
-        const struct zero_plan *plan, int rank, size_t *most)
+        const struct zero_plan *plan, int rank, void *context)
 {
     struct offload_request request;
-    size_t bytes = 0;
+    size_t bytes = 0, *most = context;
     ZD_TRY(plan_request_of(plan, rank, &request));
     enum zd_status status = offload_keep_bytes(&request, &bytes);
     plan_request_free(&request);
     ZD_TRY(status);
     *most = bytes > *most ? bytes : *most;
     return ZD_OK;
-}
-
-static enum zd_status measure_kept(const struct zero_plan *plan, size_t *out)
-{
-    enum zd_status status = ZD_OK;
-    bool *apart;
-    int ranks;
-    *out = 0;
-    if (!plan->states_on_host)
-        return ZD_OK;
-    ZD_TRY(plan_ranks_apart(plan, &apart, &ranks));
-    for (int rank = 0; status == ZD_OK && rank < ranks; rank++)
-        if (apart[rank])
-            status = measure_rank_kept(plan, rank, out);
-    free(apart);
-    return status;
 }
 
 enum zd_status zero_snapshot_measure(
@@ -152,7 +136,10 @@ enum zd_status zero_snapshot_measure(
     if (plan->states_on_host)
         bytes += block_bytes(plan, moments);
     needs->copied = aligned(bytes);
-    return measure_kept(plan, &needs->kept);
+    needs->kept = 0;
+    if (!plan->states_on_host)
+        return ZD_OK;
+    return plan_ranks_visit(plan, measure_rank_kept, &needs->kept);
 }
 
 /* --- a copy --------------------------------------------------------------- */
