@@ -349,7 +349,7 @@ static enum zd_status prepare(struct trainer *trainer)
                 job, comm_local_size(trainer->comm), &trainer->plan);
     if (status == ZD_OK && trainer->plan.zero.states_on_host)
         status = offload_check(
-                &job->offload, trainer->plan.zero.offload_bytes,
+                &job->offload, trainer->plan.zero.needs.offload,
                 comm_local_size(trainer->comm));
     ZD_TRY(comm_agree(trainer->comm, status));
     startup_mark(&trainer->startup, "plan");

@@ -316,7 +316,7 @@ static enum zd_status plan_stage3(struct zero_plan *plan)
     return status;
 }
 
-static enum zd_status build(struct zero_plan *plan)
+static enum zd_status build(struct zero_plan *plan, struct zero_memo *memo)
 {
     const struct zero_request *request = &plan->request;
     int stage = request->options.stage;
@@ -338,7 +338,7 @@ static enum zd_status build(struct zero_plan *plan)
     if (plan->params_cut)
         ZD_TRY(plan_stage3(plan));
     plan_wire(plan);
-    return plan_offload_bytes(plan);
+    return plan_needs(plan, memo);
 }
 
 enum zd_status zero_plan_build(
@@ -349,7 +349,8 @@ enum zd_status zero_plan_build(
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0604", "zero.stage is %d; it is 0, 1, 2 or 3",
                 request->options.stage);
-    enum zd_status status = build(&plan);
+    plan.request.memo = NULL;
+    enum zd_status status = build(&plan, request->memo);
     if (status != ZD_OK) {
         zero_plan_fini(&plan);
         return status;
@@ -486,6 +487,6 @@ enum zd_status zero_plan_spans(
         return ZD_OK;
     ZD_TRY(add_grads(plan, &totals, arena));
     ZD_TRY(plan_state_spans(plan, arena));
-    return plan->states_on_host ? offload_plan_spans(plan->offload_bytes, arena)
+    return plan->states_on_host ? offload_plan_spans(plan->needs.offload, arena)
                                 : ZD_OK;
 }

@@ -30,6 +30,7 @@
 #include "comm/comm.h"
 #include "model/model.h"
 #include "offload/offload.h"
+#include "optim/lanes.h"
 #include "optim/optim.h"
 #include "zero/options.h"
 
@@ -86,6 +87,36 @@ struct zero_slot {
     size_t count;         /* elements of the largest unit that takes it */
 };
 
+/* What the rank has that needs most of it. */
+struct zero_needs {
+    size_t offload[OFFLOAD_PARTS]; /* masters and states on the host */
+    size_t states[OPTIM_ARRAYS];   /* those on the device, and .. */
+    size_t spilled, largest_chunk; /* .. of paged ones what is on the host, and
+                                      the largest chunk that could be */
+};
+
+/* What the latest plans of one table found out that asked for different states,
+ * so that a plan that asks for the same need not walk the ranks. All 0: nothing
+ * yet. plan_needs.c */
+enum { ZERO_MEMO_KEEPS = 8 };
+struct zero_memo {
+    /* private */
+    struct {
+        struct zero_memo_key {
+            const struct param_table *table;
+            int world;
+            bool states_cut, accumulates;
+            int64_t param_persistence_threshold;
+            enum dtype dtype;
+            size_t spill_bytes;
+            struct optim_options optim;
+            struct offload_options offload;
+        } key;
+        struct zero_needs needs;
+    } kept[ZERO_MEMO_KEEPS];
+    int next;
+};
+
 struct zero_request {
     const struct model_config *config;
     const struct param_table *table;
@@ -105,6 +136,8 @@ struct zero_request {
                                 gradients are added up there */
     size_t spill_bytes;      /* paged states: of the states (m and v), how much
                                 lies on the host; rounded up to chunks */
+    struct zero_memo *memo;  /* of this table alone, or NULL; a plan does not
+                                keep it */
 };
 
 struct zero_plan {
@@ -133,7 +166,7 @@ struct zero_plan {
                             program of stage 3, at any world */
     bool grads_pass;     /* no gradient is kept on the device: each goes down
                             in the micro-batch that made it */
-    size_t offload_bytes[OFFLOAD_PARTS]; /* largest of all ranks */
+    struct zero_needs needs;
     size_t trainable_count; /* padded elements of the trainable segments */
     size_t block_count;     /* Adam-mini: blocks of all tensors; their v is
                                held whole by every rank */

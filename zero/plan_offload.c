@@ -161,7 +161,5 @@ static enum zd_status measure_rank(
 
 enum zd_status plan_offload_bytes(struct zero_plan *plan)
 {
-    if (!plan->states_on_host)
-        return ZD_OK;
-    return plan_ranks_visit(plan, measure_rank, plan->offload_bytes);
+    return plan_ranks_visit(plan, measure_rank, plan->needs.offload);
 }

@@ -3,7 +3,6 @@
 #ifndef ZD_ZERO_PLAN_PARTS_H
 #define ZD_ZERO_PLAN_PARTS_H
 
-#include "optim/lanes.h"
 #include "zero/plan.h"
 
 /* Elements that are gathered when `unit` is acquired at stage 3: its segments
@@ -84,6 +83,10 @@ enum zd_status plan_ranks_visit(
 void plan_blocks(struct zero_plan *plan);
 /* Bytes that a rank sends to add up block sums in a step. */
 uint64_t plan_block_wire(const struct zero_plan *plan);
+/* plan->needs: of states on the device, and of all, asking `memo` (NULL: none)
+ * first (plan_needs.c). */
+enum zd_status plan_state_bytes(struct zero_plan *plan);
+enum zd_status plan_needs(struct zero_plan *plan, struct zero_memo *memo);
 /* The optimizer's spans. */
 enum zd_status plan_state_spans(
         const struct zero_plan *plan, struct arena_plan *arena);
@@ -96,7 +99,7 @@ enum zd_status plan_span(
 /* --- offload (plan_offload.c) --------------------------------------------- */
 
 /* What of the plan is on the host; ZD_ERR_CONFIG when the options do not go
- * together. Then, the segments settled, plan->offload_bytes. */
+ * together. Then, the segments settled, plan->needs.offload. */
 enum zd_status plan_offload(struct zero_plan *plan);
 enum zd_status plan_offload_bytes(struct zero_plan *plan);
 /* What the engine of a rank is asked for. The arrays of the request are the

@@ -220,20 +220,33 @@ static struct state_walk walk_rank(
 /* Of each part what the rank has that needs most of it. */
 struct largest {
     const bool *alike;
-    struct state_walk most;
+    struct zero_needs *needs;
 };
 
 static enum zd_status note_rank(
         const struct zero_plan *plan, int rank, void *context)
 {
-    struct largest *largest = context;
-    struct state_walk *most = &largest->most;
+    const struct largest *largest = context;
+    struct zero_needs *most = largest->needs;
     struct state_walk walk = walk_rank(plan, largest->alike, rank);
     for (int i = 0; i < OPTIM_ARRAYS; i++)
-        most->bytes[i] = max_size(most->bytes[i], walk.bytes[i]);
+        most->states[i] = max_size(most->states[i], walk.bytes[i]);
     most->spilled = max_size(most->spilled, walk.spilled);
     most->largest_chunk = max_size(most->largest_chunk, walk.largest_chunk);
     return ZD_OK;
+}
+
+enum zd_status plan_state_bytes(struct zero_plan *plan)
+{
+    bool *alike = calloc((size_t)plan->segment_count + 1, sizeof *alike);
+    if (!alike)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory planning states");
+    for (int s = 0; s < plan->segment_count && !plan->request.spill_bytes; s++)
+        alike[s] = is_alike(plan, s);
+    struct largest largest = {.alike = alike, .needs = &plan->needs};
+    enum zd_status status = plan_ranks_visit(plan, note_rank, &largest);
+    free(alike);
+    return status;
 }
 
 /* Padded elements of the trainable segments with masters here. */
@@ -246,16 +259,7 @@ static size_t master_count(const struct zero_plan *plan)
 static enum zd_status add_states(
         const struct zero_plan *plan, struct arena_plan *arena)
 {
-    bool *alike = calloc((size_t)plan->segment_count + 1, sizeof *alike);
-    if (!alike)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory planning states");
-    for (int s = 0; s < plan->segment_count && !plan->request.spill_bytes; s++)
-        alike[s] = is_alike(plan, s);
-    struct largest largest = {.alike = alike};
-    const struct state_walk *most = &largest.most;
-    enum zd_status status = plan_ranks_visit(plan, note_rank, &largest);
-    free(alike);
-    ZD_TRY(status);
+    const struct zero_needs *most = &plan->needs;
     if (plan_has_master(plan))
         ZD_TRY(plan_span(
                 arena, plan_master_name(plan), ARENA_DEVICE, SPAN_OPTIMIZER,
@@ -263,7 +267,7 @@ static enum zd_status add_states(
     for (int i = 0; i < OPTIM_ARRAYS; i++)
         ZD_TRY(plan_span(
                 arena, state_array_name((enum optim_array)i), ARENA_DEVICE,
-                SPAN_OPTIMIZER, most->bytes[i], 1));
+                SPAN_OPTIMIZER, most->states[i], 1));
     if (!most->spilled)
         return ZD_OK;
     ZD_TRY(plan_span(

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 
 TestSuite(zero_plan_offload, .init = plan_setup, .fini = plan_teardown);
 
@@ -112,14 +113,14 @@ Test(zero_plan_offload, each_micro_batch_that_the_host_adds_is_reduced)
         struct zero_plan plan = build(&r);
         cr_assert_eq(
                 plan.wire.reduce_scatter, 3 * share(trainable(&plan), 4, 4));
-        cr_assert_gt(plan.offload_bytes[OFFLOAD_ACCUMULATORS], 0);
+        cr_assert_gt(plan.needs.offload[OFFLOAD_ACCUMULATORS], 0);
         zero_plan_fini(&plan);
         r.accumulate_on_host = false; /* stage 1: only the last one */
         plan = build(&r);
         cr_assert_eq(
                 plan.wire.reduce_scatter,
                 (stage == 1 ? 1 : 3) * share(trainable(&plan), 4, 4));
-        cr_assert_eq(plan.offload_bytes[OFFLOAD_ACCUMULATORS], 0);
+        cr_assert_eq(plan.needs.offload[OFFLOAD_ACCUMULATORS], 0);
         zero_plan_fini(&plan);
     }
 }
@@ -137,7 +138,7 @@ Test(zero_plan_offload, a_parameter_takes_8_03_bytes_of_the_host)
     struct zero_plan plan = build(&r);
     double bytes = 0, want = 0;
     for (int part = 0; part < OFFLOAD_PARTS; part++)
-        bytes += (double)plan.offload_bytes[part];
+        bytes += (double)plan.needs.offload[part];
     for (int id = 0; id < fake.table.count; id++) {
         size_t count = fake.table.params[id].count;
         want += (double)count *
@@ -218,4 +219,65 @@ Test(zero_plan_offload,
         }
     cr_expect_gt(passed[0], 100);
     cr_expect_gt(passed[1], 100);
+}
+
+/* A request that differs from the one before in something: what of it states
+ * depend on, and what not. */
+static struct zero_request varied(int i)
+{
+    static const enum offload_tier tiers[] = {
+            OFFLOAD_NONE, OFFLOAD_CPU, OFFLOAD_NVME};
+    struct zero_request r = offloaded(i % 4, 1 + i / 4 % 3, 1 + i / 12 % 2);
+    bool pages = i / 72 % 2;
+    r.offload.optimizer = pages ? OFFLOAD_NONE : tiers[i / 24 % 3];
+    r.accumulate_on_host = i % 4 && r.accumulation > 1 && !pages;
+    r.optim.name = i / 288 % 2 ? OPTIM_LION : OPTIM_ADAMW;
+    r.optim.paged = pages;
+    r.spill_bytes = !pages ? 0 : i / 144 % 2 ? 4000 : 9000;
+    r.options.param_persistence_threshold = i / 576 % 2 ? 300 : 0;
+    r.offload.chunk_bytes = i / 1152 % 2 ? 4096 : 1024;
+    r.dtype = i / 2304 % 2 ? DTYPE_FP32 : DTYPE_BF16;
+    return r;
+}
+
+/* Each beside one that differs in one thing. */
+Test(zero_plan_offload, what_was_found_out_before_is_what_would_be_found)
+{
+    static const int steps[] = {1, 4, 12, 24, 72, 144, 288, 576, 1152, 2304};
+    enum { COUNT = 4608, STEPS = sizeof steps / sizeof steps[0] };
+    struct zero_memo memo = {0};
+    struct zero_needs first;
+    int others = 0;
+    for (int k = 0; k < 2 * COUNT; k++) {
+        int i = k / 2 * 1009 + (k % 2 ? steps[k / 2 % STEPS] : 0);
+        struct zero_request r = varied(i % COUNT);
+        struct zero_plan plan = build(&r);
+        r.memo = &memo;
+        struct zero_plan with = build(&r);
+        cr_assert_arr_eq(
+                &plan.needs, &with.needs, sizeof plan.needs, "request %d", k);
+        cr_assert_null(with.request.memo);
+        if (!k)
+            first = plan.needs;
+        others += memcmp(&first, &plan.needs, sizeof first) != 0;
+        zero_plan_fini(&plan);
+        zero_plan_fini(&with);
+    }
+    cr_expect_gt(others, COUNT);
+}
+
+/* The memo is asked: what it holds is what the plan has. */
+Test(zero_plan_offload, ranks_are_not_walked_for_what_is_known)
+{
+    struct zero_memo memo = {0};
+    struct zero_request r = offloaded(1, 4, 1);
+    r.memo = &memo;
+    struct zero_plan plan = build(&r);
+    zero_plan_fini(&plan);
+    memo.kept[0].needs.offload[OFFLOAD_MASTER] = 12345;
+    r.options.stage = 3;
+    r.checkpointing.mode = CHECKPOINTING_FULL;
+    plan = build(&r);
+    cr_expect_eq(plan.needs.offload[OFFLOAD_MASTER], 12345);
+    zero_plan_fini(&plan);
 }
