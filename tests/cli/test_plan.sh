@@ -174,6 +174,21 @@ ok '  a file that is broken is told, and the table taken' eval 'echo "{" >xdg/ze
     has "calibration is not taken: it is broken" err && has "on cpu, by its table$" out'
 ok '  and made anew' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 && has "made anew: it is broken" err && has "^kept in " out &&
     call 0 plan --job job.toml --world 1 && has "on here, as measured$" out'
+# spoiled KEY VALUE WHY: the kept file with another value is not taken, and made anew
+spoiled() {
+    sed -i "0,/\"$1\": /s/\"$1\": [^,]*/\"$1\": $2/" xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 && has "calibration is not taken: $3" err &&
+        has 'on cpu, by its table$' out && call 66 plan --job job.toml --world 1 --machine here &&
+        call 0 bench calibrate --seconds 0 --threads 1 --format json && has "made anew: $3" err && has '"rates"' out &&
+        call 0 plan --job job.toml --world 1 --machine here && has 'on here, as measured$' out && [ ! -s err ]
+}
+ok '  as is one of another machine' spoiled host '"elsewhere"' 'it is of another machine'
+ok '  of another version' spoiled program '"0.0.9"' 'it is of zerod 0.0.9, and this is '
+ok '  of another build' spoiled format 1 'it is of another build of zerod'
+ok '  it takes two minutes where nobody says how long' eval 'call 0 bench calibrate --help && has "^ +--seconds N +How long to measure, about .120.$" out'
+for wrong in '--seconds -1' '--seconds soon' '--threads -1' '--format toml' 'here'; do
+    # shellcheck disable=SC2086
+    ok "  $wrong: 64" call 64 bench calibrate $wrong
+done
 ok '  a run says at its end what was predicted and what was measured' eval 'rm -rf run && call 0 --job job.toml &&
     has "^  predicted   [0-9.e-]+ s a step .here, the CPU device, 1 rank of 1 thread.: forward [0-9.e-]+, backward " err &&
     has "^  measured    [0-9.e-]+ s a step; forward [0-9.e-]+, backward [0-9.e-]+, reduce [0-9.e-]+, update [0-9.e-]+, gather " err'
@@ -256,6 +271,26 @@ ok '  with the bits of the run that has room' eval 'grep -o "\"loss\": *[0-9.]*"
     grep -o "\"loss\": *[0-9.]*" run/metrics.jsonl | diff forced - && ! has forced run/plan.json && [ "$(over)" = 0 ]'
 ok '  more than the machine has: 69' eval 'rm -rf run && call 69 "${small[@]}" --force --set train.per_device_train_batch_size=16777216 && has E0608 err'
 ok '  more than the process may have: 69, by no signal' eval '(ulimit -v 700000; call 69 "${small[@]}" --force --set train.per_device_train_batch_size=4096) && has "error.E" err'
+# Memory that is locked: what root may lock nobody limits.
+locking=(--job job.toml --set train.max_steps=1 --set offload.optimizer=cpu --set offload.pin_memory=true)
+bounded() { # KIB CODE ARGUMENT...
+    local zerod=$zerod
+    ulimit -l "$1" || return 1
+    shift
+    if [ "$(id -u)" = 0 ]; then
+        printf '#!/bin/sh\nexec setpriv --bounding-set -ipc_lock %s "$@"\n' "$zerod" >locked && chmod +x locked && zerod=./locked
+    fi
+    rm -rf run && call "$@"
+}
+if [ "$(id -u)" != 0 ] || setpriv --bounding-set -ipc_lock true; then
+    ok 'more locked memory than the process may have: the limit that would do' eval '(bounded 64 69 "${locking[@]}") && has E0652 err &&
+        enough=$(sed -n "s/.*run .ulimit -l \([0-9]*\).*/\1/p" err) && [ "$enough" -gt 64 ]'
+    ok '  69 when it is forced too' eval '(bounded 64 69 "${locking[@]}" --force) && has E0652 err'
+    ok '  and with that limit it runs' eval '(bounded "$enough" 0 "${locking[@]}") && ! (bounded $((enough - 16)) 0 "${locking[@]}")'
+    ok '  as it does with nothing locked' eval '(bounded 64 0 "${locking[@]}" --set offload.pin_memory=auto)'
+else
+    skip 'more locked memory than the process may have' 'root, and no setpriv'
+fi
 
 # --- the layout ---
 ok 'what auto chose' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=auto --set offload.optimizer=cpu \
