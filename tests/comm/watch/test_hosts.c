@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { RANKS = 2, NUMBER = 7, LARGEST = 65536 };
 
@@ -120,6 +121,13 @@ static void open_hosts(void)
     }
 }
 
+static void destroy_hosts(void)
+{
+    for (int r = 0; r < RANKS; r++)
+        hosts_destroy(host[r]);
+    close(wire);
+}
+
 /* Rank 0's host asks the other's: does it hear? */
 static bool ask(void (*on_the_way)(int to, const struct datagram *datagram))
 {
@@ -141,7 +149,7 @@ static void end(void (*on_the_way)(int to, const struct datagram *datagram))
     carry_all(NULL);
 }
 
-TestSuite(hosts, .timeout = 60, .init = open_hosts);
+TestSuite(hosts, .timeout = 60, .init = open_hosts, .fini = destroy_hosts);
 
 Test(hosts, what_is_whole_is_taken)
 {
@@ -198,6 +206,7 @@ Test(hosts, another_job_is_not_listened_to)
     static struct datagram asks, answers, tells_end;
     struct hosts_about theirs[RANKS];
     struct hosts *our[RANKS] = {host[0], host[1]};
+    int our_wire = wire;
     memcpy(theirs, about, sizeof about);
     open_hosts();
     cr_assert(ask(deliver));
@@ -205,8 +214,10 @@ Test(hosts, another_job_is_not_listened_to)
     answers = last[0];
     end(deliver);
     tells_end = last[1];
+    destroy_hosts();
     memcpy(about, theirs, sizeof about);
     memcpy(host, our, sizeof our);
+    wire = our_wire;
     questions = ends = 0;
     for (int to = 0; to < RANKS; to++) {
         deliver(to, &asks);
