@@ -1,5 +1,6 @@
 #include "model/codes.h"
 
+#include "base/progress.h"
 #include "model/quantised.h"
 
 #include <stdlib.h>
@@ -237,6 +238,7 @@ enum zd_status codes_make(
             band.count = left;
         size_t last = band.begin + band.count, to = end < last ? end : last;
         ZD_TRY(make_band(&band));
+        progress_completed(); /* also where weights are made, not read */
         ZD_TRY(
                 write(ctx, at, to - at,
                       maker->codes + quant_code_bytes(m, at - band.begin)));

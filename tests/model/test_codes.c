@@ -3,6 +3,7 @@
  */
 #include "model/codes.h"
 
+#include "base/progress.h"
 #include "kernels/kernels.h"
 #include "model/lora.h"
 #include "model/row_norms.h"
@@ -333,5 +334,27 @@ Test(model_codes, what_trains_and_what_is_no_layers_has_none)
                         (is_layers && p->dims == 2 && !p->trainable),
                 "%s", p->name);
     }
+    teardown(&m);
+}
+
+/* Random weights are read from nowhere. */
+Test(codes, whoever_waits_for_them_sees_that_they_are_made)
+{
+    struct adapted m;
+    struct progress work = {0};
+    setup_wide(&m, false, LORA_BASE_NF4);
+    int id = 0;
+    while (!param_in_codes(&m.table, id))
+        id++;
+    const struct quant_matrix *matrix = &m.table.codes[id];
+    size_t total = quant_matrix_count(matrix);
+    uint8_t *codes = malloc(quant_code_bytes(matrix, total));
+    char *decoding = malloc(param_scale_bytes(&m.table, id));
+    progress_use(&work);
+    make(&m, id, total, codes, decoding);
+    progress_use(NULL);
+    cr_expect_geq(work.completed, 1);
+    free(codes);
+    free(decoding);
     teardown(&m);
 }
