@@ -19,10 +19,12 @@ bool words_size(const char *text, double *bytes_out)
             {"MB", 1e6},
             {"GB", 1e9},
             {"TB", 1e12},
+            {"PB", 1e15},
             {"KiB", 1024.0},
             {"MiB", 1048576.0},
             {"GiB", 1073741824.0},
-            {"TiB", 1099511627776.0}};
+            {"TiB", 1099511627776.0},
+            {"PiB", 1125899906842624.0}};
     char *end;
     if (!isdigit((unsigned char)text[0]))
         return false;

@@ -257,7 +257,7 @@ ok "  and this machine's" eval \
 ok 'limits stand beside what is planned' eval 'call 0 plan --job job.toml --world 1 --set device.memory_limit=128MiB \
     --set device.host_memory_limit=64MiB --set offload.optimizer=cpu &&
     has "^  device .* of 128.000 .device.memory_limit.$" out && has "^  host .*, with pinned [0-9.]+ of 64.000 .device.host_memory_limit.$" out && [ ! -s err ]'
-ok 'limits of another machine: planned, with a word on this one' eval 'call 0 plan --job job.toml --world 1 --set device.memory_limit=100TB \
+ok 'limits of another machine: planned, with a word on this one' eval 'call 0 plan --job job.toml --world 1 --set device.memory_limit=0.1PB \
     --set device.host_memory_limit=100TB --set train.per_device_train_batch_size=8388608 &&
     [ $(wc -l <err) = 1 ] && has "this machine has .* a run here would be refused" err'
 
