@@ -224,6 +224,10 @@ call 0 "${sharded[@]}" --world 4 --format json
 sharded+=(--device-memory $(planned device) --host-memory 64MiB)
 ok 'the fewest ranks' eval 'call 0 "${sharded[@]}" --min world --format json && n=$(value) && [ $n -gt 1 ] && [ $n -le 4 ] &&
     call 0 "${sharded[@]}" --world $n && call 69 "${sharded[@]}" --world $((n - 1))'
+ok '  fewer with other choices, in other micro-batches too' eval 'call 0 plan --job job.toml --world 2 --device-memory 6MiB --host-memory 64MiB --fit &&
+    call 0 plan --job job.toml --min world --device-memory 6MiB --host-memory 64MiB --fit --format json && n=$(value) && [ $n -le 2 ] &&
+    call 69 plan --job job.toml --min world --device-memory 6MiB --host-memory 64MiB &&
+    call 0 "${two[@]}" --max seq --fit --format json && [ $(value) = 64 ] && call 0 "${two[@]}" --fit --set data.cutoff_len=64'
 ok '  none are enough' eval 'call 69 plan --job job.toml --min world --device-memory 1KB --host-memory 64MiB && has E0607 err'
 
 # --- what is asked wrongly ---

@@ -2,15 +2,18 @@
 #include "train/plan/models.h"
 #include "train/plan/search_parts.h"
 
-/* Whether the job fits, or with `any` one of its candidates, its batch and the
- * samples of its step as they are. */
+/* What is kept of the batch: all of it, or the samples of a step alone. */
+enum batch_kept { KEEPS_STEP, KEEPS_BATCH };
+
+/* Whether the job fits, or with `any` one of its candidates. */
 static enum zd_status is_fit(
-        const struct plan_search *search, bool any, bool *out)
+        const struct plan_search *search, bool any, enum batch_kept kept,
+        bool *out)
 {
     struct plan_searching state;
     *out = false;
     ZD_TRY(plan_search_begin(search, &state));
-    state.keeps_batch = true;
+    state.keeps_batch = kept == KEEPS_BATCH;
     enum zd_status status;
     if (any) {
         status = plan_search_all(&state, true);
@@ -49,7 +52,9 @@ static enum zd_status fits_value(
     const struct train_job job = job_with(search, what, value, accumulation);
     struct plan_search changed = *search;
     changed.job = &job;
-    return is_fit(&changed, any, out);
+    return is_fit(
+            &changed, any, what == PLAN_MOST_BATCH ? KEEPS_BATCH : KEEPS_STEP,
+            out);
 }
 
 static enum zd_status fail_least(const char *what)
@@ -95,7 +100,7 @@ static enum zd_status largest_model(
         changed.job = &job;
         job.model.path = NULL;
         job.model.config = plan_model_config(model);
-        if (is_fit(&changed, any, &ok) != ZD_OK)
+        if (is_fit(&changed, any, KEEPS_STEP, &ok) != ZD_OK)
             zd_error_clear(); /* its positions are too few, say */
         json_decref(job.model.config);
         if (!ok)
@@ -140,7 +145,7 @@ static bool fits_world(const struct plan_search *search, bool any, int world)
     changed.world = world;
     if (search->local_size > world)
         changed.local_size = world;
-    if (is_fit(&changed, any, &ok) != ZD_OK)
+    if (is_fit(&changed, any, KEEPS_STEP, &ok) != ZD_OK)
         zd_error_clear();
     return ok;
 }
