@@ -72,7 +72,7 @@ build() {
 # told NAME RESULT: a test of this script's own, as meson would log it
 told() {
     printf '{"name": "%s", "result": "%s", "stdout": ""}\n' "$1" "$2" >>"$work/told.json"
-    [[ $2 != FAIL ]] || bad=1
+    [[ $2 != FAIL ]] || { bad=1; echo "-- $1: failed" >&2; }
 }
 finish() {
     local passed=0 failed=0 skipped=0 retries

@@ -1,7 +1,7 @@
 /* calibrate_bench.c - how long an operation of a calibration takes, and places
  * for it to work on. */
 #include "base/clock.h"
-#include "base/device/stream.h"
+#include "base/device/device_memory.h"
 #include "train/plan/calibrate.h"
 
 #include <math.h>
