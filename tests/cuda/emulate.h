@@ -81,6 +81,10 @@ template <typename T> inline bool zd_emulate_argument(T *value, int device)
     static_assert(
             std::is_trivially_copyable<T>::value,
             "a kernel's argument is copied byte by byte");
+    /* What lies between members is left from what was there before: an int
+     * with half of an old address behind it looks like an address. */
+    if constexpr (std::is_class<T>::value)
+        __builtin_clear_padding(value);
     return zd_emulate_translate(
             value, sizeof *value, std::is_pointer<T>::value, device);
 }

@@ -174,6 +174,34 @@ Test(cuda_emulate, structs_carry_addresses_and_shared_memory_is_poisoned)
     }
 }
 
+__global__ void copy_if_counted(struct pointers p, int count)
+{
+    if (p.count == count)
+        p.out[threadIdx.x] = p.in[threadIdx.x];
+}
+
+/* A member's value is what it is, whatever was there before it. */
+Test(cuda_emulate, bytes_between_members_are_no_address)
+{
+    setenv("ZD_STANDIN_GPUS", "2", 1);
+    enum { COUNT = 32 };
+    float *in = device_floats(COUNT), *out = device_floats(COUNT), host[COUNT];
+    float *others = nullptr;
+    cudaMemset(out, 0, sizeof host);
+    cr_assert_eq(cudaSetDevice(1), cudaSuccess);
+    cr_assert_eq(cudaMalloc((void **)&others, 4), cudaSuccess);
+    cr_assert_eq(cudaSetDevice(0), cudaSuccess);
+    struct pointers p;
+    memcpy((void *)&p, &others, sizeof others);
+    int before = p.count;
+    p.out = out;
+    p.in = in;
+    zd_emulate_launch("copy", copy_if_counted, 1, COUNT, 0, 0, p, before);
+    read_floats(host, out, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        cr_expect_eq(host[i], (float)i);
+}
+
 __global__ void count_up(int *total, unsigned *largest, float *sum)
 {
     atomicAdd(total, 1);
