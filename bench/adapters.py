@@ -43,9 +43,11 @@ def variants(freeze):
             "nf4": lora + ["lora.quantize_base=nf4"]}
 
 
-def write_job(args, folder):
+def write_job(args, folder, rows=None):
+    """Tokens and job.toml for args.steps steps of `rows` rows over all ranks, or args.B."""
     rng = random.Random(1)
-    count = args.B * args.T * args.steps + 1
+    rows = rows or args.B
+    count = rows * args.T * args.steps + 1
     with open(os.path.join(folder, "tokens.bin"), "wb") as f:
         f.write(struct.pack("<%dH" % count, *(rng.randrange(VOCABULARY) for _ in range(count))))
     with open(os.path.join(folder, "job.toml"), "w") as f:
@@ -66,7 +68,7 @@ format = "nanogpt"
 [train]
 max_steps = {args.steps}
 per_device_train_batch_size = {args.B}
-global_batch_size = {args.B}
+global_batch_size = {rows}
 dtype = "{args.dtype}"
 gradient_checkpointing = "none"
 [checkpoint]

@@ -1,13 +1,15 @@
 /* train_cpu.c - tokens/s and model FLOP/s of a whole training step on the CPU.
  *
  *   train_cpu [--dtype fp32|bf16] [--B 4] [--T 256] [--steps 8] [--threads 2]
- *             [--layers 12] [--width 768]
+ *             [--layers 12] [--width 768] [--family gpt2|llama]
  *
- * The shape is GPT-2's 124M (12 layers, 768 wide, vocabulary 50257, tied),
- * random weights, random tokens, fp32 AdamW, clipping at 1.0: the step of
- * `zerod --job` as a user runs it, data loading and metrics included, on one
- * rank. The first two steps warm up and do not count; the median of the others
- * does. bench/peers/torch_train.py runs the same work in PyTorch. */
+ * The shape is GPT-2's 124M (12 layers, 768 wide, vocabulary 50257, tied) or a
+ * llama of that width (a third of the heads for keys and values, SwiGLU of 8/3
+ * of the width, no biases), random weights, random tokens, fp32 AdamW, clipping
+ * at 1.0: the step of `zerod --job` as a user runs it, data loading and metrics
+ * included, on one rank. The first two steps warm up and do not count; the
+ * median of the others does. bench/peers/torch_train.py runs the same work in
+ * PyTorch. */
 #include "base/file/fs.h"
 #include "base/number/rng.h"
 #include "train/train.h"
@@ -59,18 +61,30 @@ static enum zd_status write_tokens(const char *path, size_t count)
     return status;
 }
 
-static json_t *gpt2_config(int layers, int width, int positions)
-{
-    return json_pack(
-            "{s:s, s:i, s:i, s:i, s:i, s:i}", "model_type", "gpt2",
-            "vocab_size", VOCABULARY, "n_embd", width, "n_layer", layers,
-            "n_head", width / HEAD, "n_positions", positions);
-}
-
 struct shape {
     enum dtype dtype;
     int B, T, steps, threads, layers, width;
+    bool is_llama;
 };
+
+static json_t *config_of(const struct shape *shape)
+{
+    int positions = shape->T > 1024 ? shape->T : 1024;
+    int heads = shape->width / HEAD;
+    if (!shape->is_llama)
+        return json_pack(
+                "{s:s, s:i, s:i, s:i, s:i, s:i}", "model_type", "gpt2",
+                "vocab_size", VOCABULARY, "n_embd", shape->width, "n_layer",
+                shape->layers, "n_head", heads, "n_positions", positions);
+    return json_pack(
+            "{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b}",
+            "model_type", "llama", "vocab_size", VOCABULARY, "hidden_size",
+            shape->width, "num_hidden_layers", shape->layers,
+            "num_attention_heads", heads, "num_key_value_heads",
+            heads % 3 ? heads : heads / 3, "intermediate_size",
+            shape->width * 8 / 3, "max_position_embeddings", positions,
+            "rms_norm_eps", 1e-6, "rope_theta", 1e4, "tie_word_embeddings", 1);
+}
 
 static enum zd_status train(
         const struct shape *shape, const char *dir, struct timing *timing)
@@ -93,8 +107,7 @@ static enum zd_status train(
     job.job.output_dir = out;
     job.run.resume = RESUME_NEVER;
     job.device.cpu_threads = shape->threads;
-    job.model.config = gpt2_config(
-            shape->layers, shape->width, shape->T > 1024 ? shape->T : 1024);
+    job.model.config = config_of(shape);
     job.data.cache_dir = cache;
     job.data.cutoff_len = shape->T;
     job.data.train = &entry;
@@ -121,7 +134,7 @@ static void report(const struct shape *shape, struct timing *timing)
 {
     struct model_config config;
     struct param_table table;
-    json_t *json = gpt2_config(shape->layers, shape->width, 1024);
+    json_t *json = config_of(shape);
     const struct train_step_report *last = &timing->last;
 
     qsort(timing->seconds, (size_t)timing->count, sizeof(double), ascending);
@@ -131,11 +144,13 @@ static void report(const struct shape *shape, struct timing *timing)
         param_table_build(&config, NULL, 0, &table) != ZD_OK)
         return;
     double flops = model_flops_per_token(&config, &table, shape->T);
-    printf("zerod %s B=%d T=%d threads=%d: %.1f tokens/s, %.1f model GFLOP/s, "
-           "step %.3f s (min %.3f, max %.3f, %d steps), last loss %.4f\n",
-           dtype_name(shape->dtype), shape->B, shape->T, shape->threads, tokens,
-           tokens * flops * 1e-9, median, timing->seconds[0],
-           timing->seconds[timing->count - 1], timing->count, last->loss);
+    printf("zerod %s %s B=%d T=%d threads=%d: %.1f tokens/s, %.1f model "
+           "GFLOP/s, step %.3f s (min %.3f, max %.3f, %d steps), last loss "
+           "%.4f\n",
+           shape->is_llama ? "llama" : "gpt2", dtype_name(shape->dtype),
+           shape->B, shape->T, shape->threads, tokens, tokens * flops * 1e-9,
+           median, timing->seconds[0], timing->seconds[timing->count - 1],
+           timing->count, last->loss);
     printf("  last step: data %.3f forward %.3f backward %.3f reduce %.3f "
            "update %.3f gather %.3f s\n",
            last->data_seconds, last->forward_seconds, last->backward_seconds,
@@ -155,6 +170,14 @@ static enum dtype parse_dtype(const char *name)
     exit(64);
 }
 
+static bool parse_family(const char *name)
+{
+    if (strcmp(name, "gpt2") == 0 || strcmp(name, "llama") == 0)
+        return name[0] == 'l';
+    fprintf(stderr, "--family is gpt2 or llama, not %s\n", name);
+    exit(64);
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -165,8 +188,16 @@ int main(int argc, char **argv)
             {"threads", required_argument, NULL, 't'},
             {"layers", required_argument, NULL, 'l'},
             {"width", required_argument, NULL, 'w'},
+            {"family", required_argument, NULL, 'f'},
             {0}};
-    struct shape shape = {DTYPE_FP32, 4, 256, 8, 2, 12, 768};
+    struct shape shape = {
+            .dtype = DTYPE_FP32,
+            .B = 4,
+            .T = 256,
+            .steps = 8,
+            .threads = 2,
+            .layers = 12,
+            .width = 768};
     static struct timing timing;
     char dir[] = "/tmp/zerod-bench-XXXXXX";
     int option;
@@ -193,6 +224,9 @@ int main(int argc, char **argv)
             break;
         case 'w':
             shape.width = atoi(optarg);
+            break;
+        case 'f':
+            shape.is_llama = parse_family(optarg);
             break;
         default:
             return 64;
