@@ -2,10 +2,11 @@
 # mpirun.sh ARGUMENT...: mpirun with these arguments, which ends once its ranks have.
 #
 # When the link to another host is dead, or that host is, the ranks of this host end by themselves (75, docs/clusters.md), but
-# mpirun then waits for its daemon there, eight minutes and more. Ranks that end so say it in a file (ZEROD_LAUNCHER_FILE): here
-# mpirun is ended when none of those of this host is left, and the exit code is theirs: after 75 start the same
-# command again. Where they said nothing it is ended after ZEROD_LAUNCHER_SECONDS (10), with 75. Needs a rank on this host.
-# Signals are passed on. Other exit codes are mpirun's.
+# mpirun then waits for its daemon there, eight minutes and more; and one whose rank is killed amid its start may stand still.
+# Ranks that end by themselves say so in a file (ZEROD_LAUNCHER_FILE): here mpirun is ended when none of those of this host is
+# left, and the exit code is theirs: after 75 start the same command again. Where they said nothing it is ended after
+# ZEROD_LAUNCHER_SECONDS (10), with 75. Needs a rank on this host.
+# Signals are passed on, and when this script is killed mpirun is too. Other exit codes are mpirun's.
 set -u
 seconds=${ZEROD_LAUNCHER_SECONDS:-10}
 ZEROD_LAUNCHER_FILE=$(mktemp) && export ZEROD_LAUNCHER_FILE
@@ -15,30 +16,58 @@ pid=$!
 for each in HUP INT TERM USR1 USR2; do trap "kill -$each $pid 2>/dev/null" "$each"; done
 
 children() { cat /proc/"$pid"/task/*/children 2>/dev/null; }
-has_ranks() {
-    local child
+# What mpirun has started: a rank, another child (ssh to a host), one that has ended; "none" yet.
+look() {
+    local child found=none stat
     for child in $(children); do
-        grep -qz '^\(OMPI_COMM_WORLD_RANK\|PMIX_RANK\)=' "/proc/$child/environ" 2>/dev/null && return 0
+        if grep -qz '^\(OMPI_COMM_WORLD_RANK\|PMIX_RANK\)=' "/proc/$child/environ" 2>/dev/null; then
+            echo rank
+            return
+        elif cmp -s "/proc/$child/cmdline" "/proc/$pid/cmdline"; then
+            continue # mpirun itself, about to start one
+        elif grep -q . "/proc/$child/cmdline" 2>/dev/null; then
+            found=other
+        elif [[ $found == none ]]; then
+            found=ended # and mpirun has not asked for its code
+        fi
     done
-    return 1
+    # the page faults of children that it did ask
+    if [[ $found == none ]] && read -r stat 2>/dev/null <"/proc/$pid/stat"; then
+        set -- ${stat##*) }
+        [[ ${9:-0} == 0 ]] || found=ended
+    fi
+    echo "$found"
 }
 # Ends mpirun when it has to, and how it reaches the other hosts; its own exit code is then that of the ranks.
 look_after() {
-    local had='' gone=0 code=75 how="ended $seconds s ago" # gone: halves of a second
+    local now had='' gone=0 code=75 how="ended $seconds s ago" stat pause=0.1 # gone: halves of a second
     trap - HUP INT TERM USR1 USR2 EXIT
-    while sleep 0.5; do
-        if has_ranks; then
-            had=yes gone=0
-        elif [[ $had ]] && ((++gone >= 2)) && [[ -s $ZEROD_LAUNCHER_FILE ]]; then
+    while sleep $pause <&- >&- 2>&-; do # holds nothing of the caller once this has ended
+        read -r stat </proc/self/stat
+        set -- ${stat##*) }
+        if [[ $2 != "$$" ]]; then
+            rm -f "$ZEROD_LAUNCHER_FILE"
+            kill -KILL "$pid" 2>/dev/null # its ranks see that
+            exit
+        fi
+        now=$(look)
+        # ranks that ended before they were seen; beside those of other hosts, whose ssh may have ended too, they are waited for
+        [[ $now != other || $had ]] || had=hosts
+        [[ $now != ended || $had ]] || had=ranks
+        [[ $now != rank ]] || had=ranks
+        [[ ! $had ]] || pause=0.5
+        if [[ $now == rank || $had != ranks ]]; then
+            gone=0
+        elif ((++gone >= 2)) && [[ -s $ZEROD_LAUNCHER_FILE ]]; then
             read -r code <"$ZEROD_LAUNCHER_FILE"
             how='ended by themselves'
             break
-        elif [[ $had ]] && ((gone >= 2 * seconds)); then
+        elif ((gone >= 2 * seconds)); then
             break
         fi
     done
     trap '' TERM
-    echo "mpirun.sh: the ranks of this host $how, and mpirun waits for another host: it is ended" >&2
+    echo "mpirun.sh: the ranks of this host $how, and mpirun, which waits for another host or stands still, is ended" >&2
     kill -KILL $(children) "$pid" 2>/dev/null
     exit "$code"
 }

@@ -111,5 +111,5 @@ began=$SECONDS
 finish_started
 check "  and so does mpirun: 75" code_is 75
 check "  soon" [ $((SECONDS - began)) -le 17 ]
-check "  which is said" says "mpirun.sh: the ranks of this host ended by themselves, and mpirun waits for another host"
+check "  which is said" says "mpirun.sh: the ranks of this host ended by themselves, and mpirun, which waits for another host"
 plan

@@ -6,8 +6,8 @@ fsync or rename of a save, of a row, of retention, of an export, or the n-th fil
 a random moment. Saves are written beside the training, by default: the calls of a save are then those of its own thread. Then
 the same command again, to its end. Wanted after each break: 75 where a rank stands still for ever, no process is left, every
 checkpoint that has its name verifies, and none of which an event has told is gone; at the end: the curve and the model of
-the unbroken run, bit for bit, and no leftovers. Some trials have a real disk of a few MiB, where a tmpfs can be mounted, which
-is filled. --long: more steps.
+the unbroken run, bit for bit, and no leftovers. Runs start by deploy/mpirun.sh, which is broken from outside as mpirun is.
+Some trials have a real disk of a few MiB, where a tmpfs can be mounted, which is filled. --long: more steps.
 
 A failed trial prints its number: --seed S --only T does it again, as far as time allows; --from T goes on behind it."""
 
@@ -131,7 +131,7 @@ class Campaign:
             "comm.timeout": self.options.timeout, **sets})
         other = ["env", "LD_PRELOAD=" + self.calls] + [f"ZEROD_TEST_{key}={value}" for key, value in broken.items()] + run if broken else run
         both = [other, run] if rank == 0 else [run, other]
-        return ["mpirun", "--oversubscribe", "-np", "1", *both[0], ":", "-np", "1", *both[1]]
+        return [SOURCE + "/deploy/mpirun.sh", "--oversubscribe", "-np", "1", *both[0], ":", "-np", "1", *both[1]]
 
     def start(self, out, sets, broken=None, rank=0):
         with open(out + ".err", "ab") as err:
@@ -206,8 +206,10 @@ class Trial:
         """From outside."""
         which = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "stop": signal.SIGSTOP}[what]
         self.wait_moment(run)
-        ranks = tiny.children(run.pid)
-        pids = {"launcher": [run.pid], "all": ranks + [run.pid]}.get(victim, ranks[:1] if victim == "rank 0" else ranks[1:])
+        launchers = [pid for pid in tiny.children(run.pid) if (read(f"/proc/{pid}/cmdline") or b"").startswith(b"mpirun\0")]
+        ranks = [rank for pid in launchers for rank in tiny.children(pid)]
+        pids = {"launcher": self.chance.choice([launchers, [run.pid]]), "all": ranks + launchers + [run.pid]}.get(
+            victim, ranks[:1] if victim == "rank 0" else ranks[1:])
         for pid in pids:
             end(pid, which)
         return bool(pids)
