@@ -82,6 +82,11 @@ enum zd_status st_writer_write(
 /* Append bytes of that tensor. */
 enum zd_status st_writer_add(
         struct st_writer *writer, int entry, const void *data, size_t bytes);
+/* Memory for the next bytes of that tensor, the writer's: the next call adds
+ * just those. What is added out of it is not copied. */
+enum { ST_ROOM_MAX = 4 << 20 };
+enum zd_status st_writer_room(
+        struct st_writer *writer, int entry, size_t bytes, void **room_out);
 /* xxh3-128 of the bytes of a tensor that is full; the writer's. */
 const char *st_writer_digest(const struct st_writer *writer, int entry);
 /* fsync and close; fails when bytes are missing. The digest (as st_digest) and

@@ -3,6 +3,7 @@
 #include "base/file/safetensors.h"
 #include "base/file/safetensors_dtype.h"
 #include "base/file/write_behind.h"
+#include "base/file/write_direct.h"
 #include "base/progress.h"
 
 #include <assert.h>
@@ -14,6 +15,8 @@
 
 /* What huggingface_hub still inspects. */
 static const size_t HEADER_MAX = 25000000;
+/* Less at a time is gathered in the page cache. */
+static const size_t DIRECT_LEAST = 256 << 10;
 
 struct slot { /* a tensor in file order */
     int entry;
@@ -35,6 +38,9 @@ struct st_writer {
     int current; /* slots before it are full */
     uint64_t bytes;
     struct write_behind behind;
+    struct write_direct *direct; /* NULL: all goes through the page cache */
+    void *direct_room;           /* st_writer_room gave it */
+    void *room;                  /* the same, of its own; NULL: none yet */
 };
 
 static int by_file_order(const void *a, const void *b)
@@ -144,10 +150,50 @@ static enum zd_status write_header(struct st_writer *writer, const char *text)
     }
     enum zd_status status = fs_reserve(writer->fd, writer->path, writer->bytes);
     if (status == ZD_OK)
+        writer->direct =
+                write_direct_begin(writer->fd, writer->path, writer->bytes);
+    if (status == ZD_OK)
         status = fs_pwrite(
                 writer->fd, writer->path, header, sizeof written + padded, 0);
     free(header);
     return status;
+}
+
+static enum zd_status put_cached(
+        struct st_writer *writer, uint64_t at, const void *data, size_t bytes)
+{
+    ZD_TRY(fs_pwrite(writer->fd, writer->path, data, bytes, at));
+    write_behind(&writer->behind, writer->fd, at, bytes);
+    return ZD_OK;
+}
+
+static enum zd_status put_direct(
+        struct st_writer *writer, uint64_t at, const void *data, size_t bytes)
+{
+    for (size_t done = 0, part; done < bytes; done += part) {
+        void *room;
+        part = bytes - done < WRITE_DIRECT_BYTES ? bytes - done
+                                                 : WRITE_DIRECT_BYTES;
+        ZD_TRY(write_direct_room(writer->direct, at + done, part, &room));
+        memcpy(room, (const char *)data + done, part);
+        write_direct_put(writer->direct);
+    }
+    return ZD_OK;
+}
+
+/* To its place in the file. */
+static enum zd_status put(
+        struct st_writer *writer, uint64_t at, const void *data, size_t bytes)
+{
+    bool is_there = data == writer->direct_room;
+    writer->direct_room = NULL;
+    if (is_there) {
+        write_direct_put(writer->direct);
+        return ZD_OK;
+    }
+    return writer->direct && bytes >= DIRECT_LEAST
+                   ? put_direct(writer, at, data, bytes)
+                   : put_cached(writer, at, data, bytes);
 }
 
 static enum zd_status append(
@@ -159,8 +205,7 @@ static enum zd_status append(
     if (!slot->hasher && !(slot->hasher = hasher_create()))
         return fail_memory(writer->path);
     hasher_update(slot->hasher, data, bytes);
-    ZD_TRY(fs_pwrite(writer->fd, writer->path, data, bytes, at));
-    write_behind(&writer->behind, writer->fd, at, bytes);
+    ZD_TRY(put(writer, at, data, bytes));
     slot->done += bytes;
     if (slot->done < slot->bytes)
         return ZD_OK;
@@ -184,6 +229,9 @@ static void skip_full(struct st_writer *writer)
 
 static void writer_free(struct st_writer *writer)
 {
+    struct zd_error cause = *zd_error_get();
+    if (write_direct_end(writer->direct) != ZD_OK)
+        zd_error_set(&cause); /* what came of it is told, or does not matter */
     if (writer->fd >= 0)
         close(writer->fd);
     for (int i = 0; writer->slots && i < writer->slot_count; i++)
@@ -191,6 +239,7 @@ static void writer_free(struct st_writer *writer)
     free(writer->digests);
     free(writer->slot_of);
     free(writer->slots);
+    free(writer->room);
     free(writer->path);
     free(writer);
 }
@@ -269,6 +318,23 @@ enum zd_status st_writer_add(
     return ZD_OK;
 }
 
+enum zd_status st_writer_room(
+        struct st_writer *writer, int entry, size_t bytes, void **room_out)
+{
+    const struct slot *slot = &writer->slots[writer->slot_of[entry]];
+    assert(bytes <= ST_ROOM_MAX && !writer->direct_room);
+    if (writer->direct && bytes >= DIRECT_LEAST) {
+        ZD_TRY(write_direct_room(
+                writer->direct, slot->begin + slot->done, bytes, room_out));
+        writer->direct_room = *room_out;
+        return ZD_OK;
+    }
+    if (!writer->room && !(writer->room = malloc(ST_ROOM_MAX)))
+        return fail_memory(writer->path);
+    *room_out = writer->room;
+    return ZD_OK;
+}
+
 const char *st_writer_digest(const struct st_writer *writer, int entry)
 {
     assert(entry >= 0 && entry < writer->slot_count &&
@@ -307,6 +373,10 @@ enum zd_status st_writer_finish(
     }
     if (status == ZD_OK && digest_hex)
         status = digest_all(writer, digest_hex);
+    enum zd_status written = write_direct_end(writer->direct);
+    writer->direct = NULL;
+    if (status == ZD_OK)
+        status = written;
     enum zd_status synced = fs_sync_close(writer->fd, writer->path);
     writer->fd = -1;
     if (status == ZD_OK)

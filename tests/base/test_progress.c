@@ -1,12 +1,16 @@
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
+#include "base/file/write_behind.h"
 #include "base/progress.h"
 #include "base/threads.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 static struct scratch scratch;
@@ -66,29 +70,60 @@ Test(progress, a_tensor_file_is_told)
     cr_expect_geq(completed(), 1, "its fsync");
 }
 
+/* Of the file, in the page cache; -1: it is all there is of it. */
+static int resident_pages(const char *path, size_t bytes)
+{
+    enum { PAGE = 4096 };
+    struct statfs system;
+    size_t pages = bytes / PAGE;
+    unsigned char *found = calloc(1, pages);
+    int count = 0, fd = open(path, O_RDONLY | O_CLOEXEC);
+    void *map = mmap(NULL, pages * PAGE, PROT_READ, MAP_SHARED, fd, 0);
+    cr_assert(
+            map != MAP_FAILED && fstatfs(fd, &system) == 0 &&
+            mincore(map, pages * PAGE, found) == 0);
+    for (size_t i = 0; i < pages; i++)
+        count += found[i] & 1;
+    munmap(map, pages * PAGE);
+    close(fd);
+    free(found);
+    return system.f_type == TMPFS_MAGIC ? -1 : count;
+}
+
 /* Else the fsync of a large file on a slow disk is one call of minutes, in
  * which nobody can tell that it goes on. */
-Test(progress, a_large_tensor_file_goes_to_the_disk_as_it_is_written)
+static void write_large(size_t each, int batches)
 {
-    enum { PART = 4 << 20, PARTS = 24, BATCHES = 3 };
+    enum { BYTES = 96 << 20, STAY = 2 * WRITE_BEHIND_BYTES };
     struct st_entry entry = {
-            .name = "a",
-            .dtype = "U8",
-            .dims = 1,
-            .shape = {(int64_t)PART * PARTS}};
+            .name = "a", .dtype = "U8", .dims = 1, .shape = {BYTES}};
     struct st_writer *writer;
     const char *path = scratch_path(&scratch, "a.safetensors");
-    char *part = calloc(1, PART);
+    char *part = calloc(1, each);
     progress_use(&work);
     cr_assert_eq(st_writer_create(path, &entry, 1, NULL, &writer), ZD_OK);
     completed();
-    for (int i = 0; i < PARTS; i++)
-        cr_assert_eq(st_writer_write(writer, part, PART), ZD_OK);
-    cr_expect_eq(
-            completed(), PARTS + BATCHES - 1,
-            "writes, and each batch when the next one is handed over");
+    for (size_t done = 0; done < BYTES; done += each)
+        cr_assert_eq(st_writer_write(writer, part, each), ZD_OK);
+    if (batches)
+        cr_expect_eq(
+                completed(), BYTES / each + (size_t)batches - 1,
+                "writes, and each batch when the next one is handed over");
+    cr_expect_leq(
+            resident_pages(path, BYTES), STAY / 4096,
+            "what was written first left the page cache");
     cr_assert_eq(st_writer_finish(writer, NULL, NULL), ZD_OK);
     free(part);
+}
+
+Test(progress, a_large_tensor_file_goes_to_the_disk_as_it_is_written)
+{
+    write_large(64 << 10, 3);
+}
+
+Test(progress, so_it_does_past_the_page_cache)
+{
+    write_large(4 << 20, 0);
 }
 
 static void *write_elsewhere(void *ctx)

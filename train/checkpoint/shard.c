@@ -97,13 +97,13 @@ static int list_pieces(
 /* Elements that are copied out of zero at a time; a multiple of 256. As many as
  * a chunk of offload has by default, so that one on a disk is read once. */
 enum { CHUNK = 1 << 20 };
+_Static_assert(CHUNK * sizeof(float) <= ST_ROOM_MAX, "an element's most");
 
 struct output {
     const struct zero_view *view;
     const struct piece *pieces;
     int count;
     struct st_writer *file;
-    void *buffer;
 };
 
 static enum zd_status write_blocks(const struct output *out, int i)
@@ -128,6 +128,7 @@ static enum zd_status write_part(
     const struct piece *piece = &out->pieces[i];
     const struct zero_range *range = &piece->range;
     bool scales = piece->part == PART_SCALES;
+    void *room;
     size_t bytes;
     if (piece->part == PART_BLOCKS)
         return done ? ZD_OK : write_blocks(out, i);
@@ -137,10 +138,11 @@ static enum zd_status write_part(
         bytes = optim_scale_count(OPTIM_8BIT, count) * sizeof(float);
     else
         bytes = optim_lane_bytes(range->layout.lane[piece->lane], count);
+    ZD_TRY(st_writer_room(out->file, i, bytes, &room));
     ZD_TRY(view->read(
             view->ctx, piece->number, piece->lane, done, count,
-            scales ? NULL : out->buffer, scales ? out->buffer : NULL));
-    return st_writer_add(out->file, i, out->buffer, bytes);
+            scales ? NULL : room, scales ? room : NULL));
+    return st_writer_add(out->file, i, room, bytes);
 }
 
 /* The pieces first .. end - 1 are a range's: the same part of each, then the
@@ -221,19 +223,9 @@ static enum zd_status write_pieces(
         struct manifest_file *file)
 {
     struct st_writer *out = NULL;
-    void *buffer = malloc(CHUNK * sizeof(float));
-    enum zd_status status;
-    if (!buffer)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    status = create_file(path, pieces, count, &out);
-    if (status != ZD_OK)
-        goto err_buffer;
-    status = write_ranges(&(struct output){
-            .view = view,
-            .pieces = pieces,
-            .count = count,
-            .file = out,
-            .buffer = buffer});
+    ZD_TRY(create_file(path, pieces, count, &out));
+    enum zd_status status = write_ranges(&(struct output){
+            .view = view, .pieces = pieces, .count = count, .file = out});
     if (status == ZD_OK) {
         file->by_parts = true;
         file->holds = holds_json(writer, pieces, count, out);
@@ -241,8 +233,6 @@ static enum zd_status write_pieces(
     } else {
         st_writer_abandon(out);
     }
-err_buffer:
-    free(buffer);
     if (status != ZD_OK) {
         json_decref(file->holds);
         file->holds = NULL;

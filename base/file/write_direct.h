@@ -1,0 +1,43 @@
+/* write_direct.h - large pieces of a file go to the disk past the page cache,
+ * by threads beside the one that makes them. It does not wait for the disk, and
+ * nobody copies into pages of the cache and writes those back, which beside a
+ * training that wants every core costs more than all else of a save.
+ *
+ *   the maker                                the threads
+ *   write_direct_room: memory for a piece
+ *   .. fills it
+ *   write_direct_put                  ---->  write it
+ *   write_direct_room: for the next; waits
+ *   .. where all pieces are under way  <---  a piece was written
+ *   write_direct_end: waits for all
+ *
+ * A piece lies in memory as in the blocks of the file. Whole blocks are written
+ * by a descriptor with O_DIRECT; what the piece has of a block at either end,
+ * which it may share with others, goes through the cache, by the file's own. An
+ * fsync is needed behind it all the same. One maker. Internal to base/file. */
+#ifndef ZD_BASE_FILE_WRITE_DIRECT_H
+#define ZD_BASE_FILE_WRITE_DIRECT_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { WRITE_DIRECT_BYTES = 4 << 20 }; /* of a piece, at most */
+
+struct write_direct;
+
+/* `fd`: open for writing, of a file of `bytes` at `path` that nothing was
+ * written to; both are borrowed, and the first block is overwritten. NULL, and
+ * no error: the file is small, or its file system has no such writes. */
+struct write_direct *write_direct_begin(
+        int fd, const char *path, uint64_t bytes);
+/* Memory for bytes at .. at + bytes - 1 of the file, until it is put. Fails as
+ * a piece before did. */
+enum zd_status write_direct_room(
+        struct write_direct *direct, uint64_t at, size_t bytes, void **out);
+void write_direct_put(struct write_direct *direct);
+/* The first failure of all pieces. Frees it; NULL is nothing. */
+enum zd_status write_direct_end(struct write_direct *direct);
+
+#endif
