@@ -184,9 +184,10 @@ static enum zd_status after_step(
 {
     struct comm_counters wire = zero_wire(trainer->zero);
     starts_step(trainer->starts, report->step);
-    wire.reduce_scatter -= before->reduce_scatter;
-    wire.all_gather -= before->all_gather;
-    wire.all_reduce -= before->all_reduce;
+    const struct comm_counters *aside = &trainer->aside.wire;
+    wire.reduce_scatter -= before->reduce_scatter + aside->reduce_scatter;
+    wire.all_gather -= before->all_gather + aside->all_gather;
+    wire.all_reduce -= before->all_reduce + aside->all_reduce;
     if (!isnan(report->loss))
         trainer->last_loss = report->loss;
     train_offload_add(&trainer->offload_total, &report->offload);
@@ -234,8 +235,6 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
          * evaluation, unless the run ends here and nothing was computed */
         if (turn.ran)
             ZD_TRY(after_step(trainer, &report, &before));
-        ZD_TRY(trainer_save_look(
-                trainer, signals_has(turn.flags, SIGNALS_SAVING)));
         ZD_TRY(checkpoint_end(trainer));
         if (turn.ran) {
             ZD_TRY(trainer_between(trainer));

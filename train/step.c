@@ -214,10 +214,31 @@ static void settle_scale(
                 overflowed);
 }
 
+/* A save goes on where all ranks have just met and nothing of theirs is under
+ * way: elsewhere its small messages wait behind the parameters' gather, and for
+ * the threads that update. */
+static enum zd_status look_at_save(
+        struct trainer *trainer, const int64_t words[WORDS])
+{
+    struct comm_counters sent = comm_counters(trainer->comm), after;
+    double began = clock_seconds(), waited = comm_waited(trainer->comm);
+    ZD_TRY(trainer_save_look(
+            trainer, signals_has(words[WORD_FLAGS], SIGNALS_SAVING)));
+    after = comm_counters(trainer->comm);
+    trainer->aside.wire.reduce_scatter =
+            after.reduce_scatter - sent.reduce_scatter;
+    trainer->aside.wire.all_gather = after.all_gather - sent.all_gather;
+    trainer->aside.wire.all_reduce = after.all_reduce - sent.all_reduce;
+    trainer->aside.waited = comm_waited(trainer->comm) - waited;
+    trainer->aside.seconds = clock_seconds() - began;
+    return ZD_OK;
+}
+
 static enum zd_status compute(
-        struct trainer *trainer, int64_t targets,
+        struct trainer *trainer, const int64_t words[WORDS],
         struct train_step_report *report)
 {
+    int64_t targets = words[WORD_TARGETS];
     struct exact_sum loss;
     float dloss =
             (float)((double)weight_of_token(trainer, targets) *
@@ -242,6 +263,7 @@ static enum zd_status compute(
     report->reduce_seconds = phase_end(trainer, "reduce", began) - began;
     report->loss = loss_of(trainer, &loss, targets);
     report->grad_norm /= scale_of(trainer);
+    ZD_TRY(look_at_save(trainer, words));
     if (isfinite(report->loss) && isfinite(report->grad_norm))
         return update(trainer, report);
     skip(trainer, report);
@@ -289,7 +311,7 @@ enum zd_status trainer_step(
     report->data_seconds = clock_seconds() - began;
     *turn = turn_of(trainer, words);
     if (!turn->ran)
-        return ZD_OK;
+        return look_at_save(trainer, words);
 
     trainer->has_batches = false;
     spans_add(
@@ -299,10 +321,12 @@ enum zd_status trainer_step(
     live_settings(trainer, report->settings);
     report->global_batch = trainer->plan.global_batch;
     report->tokens = words[WORD_TOKENS];
-    if (words[WORD_TARGETS] > 0)
-        ZD_TRY(compute(trainer, words[WORD_TARGETS], report));
-    else
+    if (words[WORD_TARGETS] > 0) {
+        ZD_TRY(compute(trainer, words, report));
+    } else {
+        ZD_TRY(look_at_save(trainer, words));
         report->skipped = "no_targets";
+    }
     report->offload.active = trainer->plan.zero.states_on_host ||
                              trainer->plan.zero.request.spill_bytes > 0 ||
                              trainer->job->offload.activations != OFFLOAD_NONE;
@@ -326,7 +350,7 @@ enum zd_status trainer_step(
     spans_add(
             trace_spans(trainer->trace), LANE_TRAINER, "step", state->step,
             began, end);
-    report->step_seconds = end - began;
+    report->step_seconds = end - began - trainer->aside.seconds;
     report->tokens_per_second = (double)report->tokens / report->step_seconds;
     return ZD_OK;
 }

@@ -73,9 +73,7 @@ static enum zd_status work(struct background *background)
         zero_snapshot_leave(background->snapshot);
         return status;
     }
-    ZD_TRY(saving_commit(&background->saving));
-    retain(background);
-    return ZD_OK;
+    return saving_commit(&background->saving);
 }
 
 static void *run(void *ctx)
@@ -91,6 +89,8 @@ static void *run(void *ctx)
                        : &background->seconds.commit) = clock_seconds() - began;
     background->error = *zd_error_get();
     zd_error_clear();
+    if (state == COMMITTING && background->status == ZD_OK)
+        retain(background);
     comm_files_end(files);
     atomic_store(&background->state, state + 1);
     return NULL;
@@ -115,9 +115,8 @@ static enum zd_status start(struct background *background, enum state state)
 /* Its status, with its record as this thread's. */
 static enum zd_status join(struct background *background)
 {
-    if (!background->has_thread)
-        return ZD_OK;
-    pthread_join(background->thread, NULL);
+    if (background->has_thread)
+        pthread_join(background->thread, NULL);
     background->has_thread = false;
     if (background->status != ZD_OK)
         zd_error_set(&background->error);
@@ -177,17 +176,21 @@ bool background_is_ready(const struct background *background)
     return state == WRITTEN || state == COMMITTED;
 }
 
-/* All shards are written: rank 0 has somebody commit them. */
+/* All shards are written: rank 0 has somebody commit them. That it has nobody
+ * is told with the next part, as what a thread failed at. */
 static enum zd_status go_on(struct background *background)
 {
-    struct comm *comm = background->saving.writer.comm;
     enum zd_status status = ZD_OK;
     ZD_TRY(saving_gather(&background->saving));
-    if (comm_rank(comm) == 0)
+    if (comm_rank(background->saving.writer.comm) == 0)
         status = start(background, COMMITTING);
-    else
-        atomic_store(&background->state, COMMITTED);
-    return comm_agree(comm, status);
+    if (background->has_thread) /* which tells by itself */
+        return ZD_OK;
+    background->status = status;
+    background->error = *zd_error_get();
+    zd_error_clear();
+    atomic_store(&background->state, COMMITTED);
+    return ZD_OK;
 }
 
 enum zd_status background_next(

@@ -63,7 +63,7 @@ static enum zd_status write_config(
     return ZD_OK;
 }
 
-/* What a rank tells of its shard; `holds` as text, padded to the longest. */
+/* What a rank tells of its shard; `holds` as text. */
 struct shard_report {
     struct manifest_file file;
     char holds[];
@@ -207,41 +207,24 @@ static enum zd_status commit(
     return is_there ? fs_remove_tree(away) : ZD_OK;
 }
 
-/* Collective: all ranks' reports, each of *bytes_out; the caller frees them. */
-static enum zd_status gather_shards(
-        struct comm *comm, const struct manifest_file *mine, void **all_out,
-        size_t *bytes_out)
+/* What this rank tells, before it is known how long the longest report is. */
+static enum zd_status make_report(struct saving *saving)
 {
-    void *lengths = NULL;
-    struct shard_report *report = NULL;
-    char *text = json_dumps(mine->holds, JSON_COMPACT);
-    size_t length = text ? strlen(text) : 0, longest = 0;
-    enum zd_status status = text ? ZD_OK
-                                 : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                                           "out of memory for the manifest");
-    status = comm_agree(comm, status);
-    if (status == ZD_OK)
-        status = comm_gather_new(comm, &length, sizeof length, &lengths);
-    for (int r = 0; status == ZD_OK && r < comm_size(comm); r++)
-        if (((const size_t *)lengths)[r] > longest)
-            longest = ((const size_t *)lengths)[r];
-    *bytes_out = (sizeof *report + longest + 8) / 8 * 8; /* and the NUL */
-    if (status == ZD_OK) {
-        report = calloc(1, *bytes_out);
-        if (!report)
-            status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-        status = comm_agree(comm, status);
-    }
-    if (status == ZD_OK) {
-        report->file = *mine;
+    char *text = json_dumps(saving->mine.holds, JSON_COMPACT);
+    size_t length = text ? strlen(text) : 0;
+    struct shard_report *report =
+            text ? malloc(sizeof *report + length + 1) : NULL;
+    if (report) {
+        report->file = saving->mine;
         report->file.holds = NULL;
-        memcpy(report->holds, text, length);
-        status = comm_gather_new(comm, report, *bytes_out, all_out);
+        memcpy(report->holds, text, length + 1);
+        saving->report = report;
+        saving->report_bytes = sizeof *report + length + 1;
     }
-    free(report);
-    free(lengths);
     free(text);
-    return status;
+    return report ? ZD_OK
+                  : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
+                            "out of memory for the manifest");
 }
 
 /* --- the parts ------------------------------------------------------------ */
@@ -285,15 +268,31 @@ enum zd_status saving_begin(
 
 enum zd_status saving_write(struct saving *saving, const struct zero_view *view)
 {
-    return checkpoint_write_shard(
-            &saving->writer, view, saving->tmp, &saving->mine);
+    ZD_TRY(checkpoint_write_shard(
+            &saving->writer, view, saving->tmp, &saving->mine));
+    return make_report(saving);
 }
 
 enum zd_status saving_gather(struct saving *saving)
 {
-    return gather_shards(
-            saving->writer.comm, &saving->mine, &saving->shards,
-            &saving->shard_bytes);
+    struct comm *comm = saving->writer.comm;
+    int64_t longest = (int64_t)saving->report_bytes;
+    ZD_TRY(comm_all_reduce_i64(comm, &longest, 1, COMM_MAX));
+    size_t bytes = ((size_t)longest + 7) / 8 * 8;
+    void *padded = calloc(1, bytes);
+    saving->shard_bytes = bytes;
+    saving->shards = malloc((size_t)comm_size(comm) * bytes);
+    enum zd_status status = padded && saving->shards
+                                    ? ZD_OK
+                                    : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
+                                              "out of memory for the manifest");
+    status = comm_agree(comm, status);
+    if (status == ZD_OK) {
+        memcpy(padded, saving->report, saving->report_bytes);
+        status = comm_gather_all(comm, padded, bytes, saving->shards);
+    }
+    free(padded);
+    return status;
 }
 
 enum zd_status saving_commit(struct saving *saving)
@@ -316,6 +315,7 @@ void saving_end(struct saving *saving, enum zd_status status)
     }
     json_decref(saving->mine.holds);
     json_decref(saving->manifest);
+    free(saving->report);
     free(saving->shards);
     free(saving->trainer_state);
     *saving = (struct saving){.step = -1};

@@ -2,7 +2,7 @@
  *
  *   saving_begin     collective   rank 0 makes OUTPUT_DIR/.tmp-checkpoint-..
  *   saving_write     any thread   this rank's shard, of a view
- *   saving_gather    collective   what each has written, to rank 0
+ *   saving_gather    collective   what each has written; all have written it
  *   saving_commit    any thread of rank 0: manifest, rename
  *   saving_end       any time: what is left of a failed one goes
  *
@@ -21,7 +21,9 @@ struct saving {
     int64_t step;
     char tmp[PATH_MAX], final[PATH_MAX];
     struct manifest_file mine;
-    void *shards; /* rank 0: of all ranks; owned */
+    void *report; /* this rank's; owned */
+    size_t report_bytes;
+    void *shards; /* of all ranks, each as long as the longest; owned */
     size_t shard_bytes;
     json_t *manifest; /* rank 0: all but the files; owned, shared with none */
     char *trainer_state; /* rank 0: a file's text; owned */

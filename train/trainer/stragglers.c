@@ -86,7 +86,8 @@ void stragglers_begin(struct trainer *trainer)
 enum zd_status stragglers_step(struct trainer *trainer, double seconds)
 {
     struct stragglers *stragglers = &trainer->stragglers;
-    double waited = comm_waited(trainer->comm) - stragglers->waited_before;
+    double waited = comm_waited(trainer->comm) - stragglers->waited_before -
+                    trainer->aside.waited;
     if (comm_size(trainer->comm) == 1)
         return ZD_OK;
     if (!stragglers->has_begun) { /* the first step opens libraries */

@@ -88,6 +88,11 @@ struct trainer {
                              */
     double stalls[SAVE_PARTS]; /* seconds that its parts held up training */
     int stall_count;
+    struct { /* what the save took and sent within the step at hand: it is none
+                of the step's */
+        struct comm_counters wire;
+        double seconds, waited;
+    } aside;
     struct asked_save asked; /* by a command */
     int64_t own_commits[4];  /* rank 0: steps, the newest first; or 0 */
     bool told_masked;        /* a step without targets was said */

@@ -5,10 +5,12 @@
 
 #include "base/file/json.h"
 #include "base/number/rng.h"
+#include "base/threads.h"
 #include "tests/support/commander.h"
 #include "train/checkpoint/saving.h"
 #include "train/report/row_file.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -34,6 +36,27 @@ static void wait_for_steps(int from)
     for (int i = 0; i < WAIT_MS && atomic_load(&step_now) < from + 2; i++)
         usleep(1000);
     atomic_store(&step_seen, atomic_load(&step_now) - from);
+}
+
+/* Until an update has waited for this writer for a while; it never does where
+ * it need not. */
+static const double LEAST_WAIT = 0.05;
+static struct zero_snapshot *_Atomic taken;
+static _Atomic int wants_waiting;
+
+enum zd_status __real_zero_snapshot_take(struct zero_snapshot *snapshot);
+enum zd_status __wrap_zero_snapshot_take(struct zero_snapshot *snapshot);
+enum zd_status __wrap_zero_snapshot_take(struct zero_snapshot *snapshot)
+{
+    atomic_store(&taken, snapshot);
+    return __real_zero_snapshot_take(snapshot);
+}
+
+static void wait_for_waiting(void)
+{
+    for (int i = 0; i < WAIT_MS && zero_snapshot_waited(taken) < LEAST_WAIT;
+         i++)
+        usleep(1000);
 }
 
 /* A view that looks in which order it is read: all lanes of a range together,
@@ -77,6 +100,8 @@ enum zd_status __wrap_saving_write(
     be_late();
     if (atomic_exchange(&wants_step, 0))
         wait_for_steps((int)saving->step);
+    if (atomic_exchange(&wants_waiting, 0))
+        wait_for_waiting();
     if (comm_rank(saving->writer.comm) == 1 &&
         atomic_fetch_sub(&failing, 1) > 0)
         return ZD_FAIL(ZD_ERR_IO, "E0706", "the disk is full");
@@ -112,6 +137,20 @@ enum zd_status __wrap_row_file_harden(const struct row_file *file)
 {
     atomic_fetch_add(is_committing ? &hardened : &hardened_early, 1);
     return __real_row_file_harden(file);
+}
+
+/* The n-th thread of a save, counted down, that the system has no room for. */
+static _Atomic int refused;
+int __real_thread_start(
+        pthread_t *out, const char *name, void *(*body)(void *), void *ctx);
+int __wrap_thread_start(
+        pthread_t *out, const char *name, void *(*body)(void *), void *ctx);
+int __wrap_thread_start(
+        pthread_t *out, const char *name, void *(*body)(void *), void *ctx)
+{
+    if (strcmp(name, "zerod-save") == 0 && atomic_fetch_sub(&refused, 1) == 1)
+        return EAGAIN;
+    return __real_thread_start(out, name, body, ctx);
 }
 
 static void on_step(void *ctx, const struct train_step_report *report)
@@ -272,6 +311,51 @@ static void test_overlap(void)
            "and it is what the model was before them");
 }
 
+/* Of a checkpoint's event; -1: there is none. */
+static double stall_of(const char *dir, int step)
+{
+    char path[PATH_MAX], line[4096];
+    double stall = -1;
+    snprintf(path, sizeof path, "%s/out/events.jsonl", dir);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file)) {
+        json_t *event = json_loads(line, 0, NULL);
+        const char *kind = json_string_value(json_object_get(event, "event"));
+        if (kind && strcmp(kind, "checkpoint") == 0 &&
+            json_integer_value(json_object_get(event, "step")) == step)
+            stall = json_number_value(json_object_get(event, "stall_seconds"));
+        json_decref(event);
+    }
+    if (file)
+        fclose(file);
+    return stall;
+}
+
+/* Offloaded states are copied as updates come to them, into what room there is.
+ */
+static void test_offloaded(void)
+{
+    const char *dir = job_threads_dir(), *plain = job_threads_dir();
+    atomic_store(&wants_step, 1);
+    enum zd_status status = run(dir, 1, "offload.optimizer=cpu");
+    tap_ok(status == ZD_OK && atomic_load(&step_seen) >= 2,
+           "with room for offloaded states updates pass a writer that waits "
+           "for them (%d steps)",
+           atomic_load(&step_seen));
+    dir = job_threads_dir();
+    atomic_store(&wants_waiting, 1);
+    status = run(
+            dir, 1, "offload.optimizer=cpu checkpoint.snapshot_memory=1KiB");
+    tap_ok(status == ZD_OK && stall_of(dir, 2) >= LEAST_WAIT,
+           "without, the update waits for the writer, and the save's event "
+           "says how long: %.3f s",
+           stall_of(dir, 2));
+    status = run(plain, 1, "offload.optimizer=cpu checkpoint.async_save=false");
+    tap_ok(status == ZD_OK && same_checkpoints(plain, dir, 1) &&
+                   same_column(plain, dir, "loss", 6),
+           "and the files and losses are those of saves that all wait for");
+}
+
 static void test_no_room(void)
 {
     const char *dir = job_threads_dir();
@@ -311,6 +395,15 @@ static void test_failures(void)
            status);
     run(sound, 2, "zero.stage=2");
     tap_ok(same_column(dir, sound, "loss", 6), "and nothing else");
+    for (int thread = 2; thread <= 3; thread++) {
+        dir = job_threads_dir();
+        atomic_store(&refused, thread);
+        status = run(dir, 2, "zero.stage=2");
+        tap_ok(status == ZD_OK && !has(dir, 2) && has(dir, 4) && has(dir, 6) &&
+                       same_column(dir, sound, "loss", 6),
+               "so is one without a thread that %s (status %d)",
+               thread == 2 ? "writes" : "commits", status);
+    }
     dir = job_threads_dir();
     atomic_store(&failing, 100);
     status = run(dir, 2, "train.max_steps=60");
@@ -473,6 +566,7 @@ int main(void)
 {
     test_layouts();
     test_overlap();
+    test_offloaded();
     test_no_room();
     test_failures();
     test_resume();
