@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Two network namespaces as two hosts, 2 + 2 ranks, TCP between them.
+#   test_two_hosts.sh ZEROD SOURCE_ROOT CALLS
 source "$(dirname "$0")/lib.sh" "$1" "$2"
+calls=$3
 two_hosts() {
     name=$1 code=0
     shift
@@ -21,6 +23,26 @@ for stage in 1 3; do
 done
 run one 4 --set zero.stage=3
 check "stage 3: the bits of 4 ranks on one host" same_run one shared-3
+
+# A cache that is empty: the first rank of the other host may not write there, and would come first.
+cp tests/reference/text.txt text.txt
+sed '/^\[\[data.train\]\]/,/^$/d' job.toml >text.toml
+printf '[[data.train]]\npath = "text.txt"\nformat = "text"\n' >>text.toml
+cat >by_rank.sh <<END
+#!/bin/sh
+export ZEROD_TEST_HIT=$folder/hits
+case \$OMPI_COMM_WORLD_RANK in
+0) export ZEROD_TEST_DELAY=write:/fresh/:1000:1 ;;
+2) export ZEROD_TEST_REFUSE=write:/fresh/:13 ZEROD_TEST_RANK=2 ;;
+esac
+LD_PRELOAD=$calls exec "\$@"
+END
+chmod +x by_rank.sh
+two_hosts fresh -n 4 "$folder/by_rank.sh" "$zerod" --job text.toml --set job.output_dir=fresh-run --set data.cache_dir=fresh \
+    --set train.max_steps=2
+check "one host tokenises for both" code_is 0
+check "  which it says" says "data.cache_dir is shared by hosts: host-a fills it, 1 waits"
+check "  late, and the other waits for it and writes nothing there" [ "$(grep -c '^write.*/fresh/' hits)" -eq 1 ]
 
 mkdir unshared
 two_hosts unshared -n 4 -u "$folder/unshared" "$zerod" --job job.toml --set job.output_dir=unshared
