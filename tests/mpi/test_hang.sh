@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A rank that hangs is named, and all end soon; one that pauses is left alone.
-#   test_hang.sh ZEROD SOURCE_ROOT CALLS
+#   test_hang.sh ZEROD SOURCE_ROOT CALLS [gpu]      gpu: ranks with a GPU each, on the stand-ins, that exchange through the host
 source "$(dirname "$0")/lib.sh" "$1" "$2"
 calls=$3
 long=(--set train.max_steps=1000000 --set checkpoint.save_strategy=no --set eval.eval_strategy=no --set control.socket=none
@@ -39,6 +39,21 @@ event() { grep -q "\"event\":\"hang\",\"step\":[0-9]*,\"rank\":$1,\"host\":\"$(h
 one_event() { [[ $(grep -c '"event":"hang"' "$name/events.jsonl") -eq 1 ]]; }
 ids_rise() { column_of_ids | sort -nc && [[ -z $(column_of_ids | uniq -d) ]]; }
 column_of_ids() { sed -n 's/^{"id":\([0-9]*\),.*/\1/p' "$name/events.jsonl"; }
+
+if [[ ${4:-} == gpu ]]; then
+    source "$(dirname "$0")/gpu_lib.sh"
+    python3 -B "$source_root/tests/support/tiny.py" .
+    staged=("${settings[@]}" "${long[@]}" --set comm.backend=mpi --set train.global_batch_size=3 --set data.cutoff_len=8)
+    hang stopped STOP 1 "${staged[@]}" --set zero.stage=3
+    check "a rank that is stopped: 75, told once" fails_with 75 E0504
+    check "  soon" soon
+    check "  named, with its host and step" says "rank 1 on $(hostname) hangs at step [0-9]*: .*[a-z_]* #[0-9]*"
+    check "  and why" says "rank 1 ($(hostname)): its process does not run"
+    check "  who else waits is told" says "waiting in it: rank"
+    check "  it is an event" event 1
+    check "  nobody is left" gone
+    plan
+fi
 
 hang stopped STOP 1
 check "a rank that is stopped: 75, told once" fails_with 75 E0504
