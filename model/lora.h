@@ -17,6 +17,7 @@
 #define ZD_MODEL_LORA_H
 
 #include "model/peft_config.h"
+#include "model/weights.h"
 
 enum lora_init { LORA_INIT_DEFAULT, LORA_INIT_GAUSSIAN };
 /* quantize_base: how the frozen layers' linear weights lie in memory. */
@@ -77,6 +78,11 @@ void lora_part_name(
 enum zd_status lora_quantise(
         const struct model_config *config, const struct lora_options *options,
         const char *dir, struct param_table *table);
+/* The same of a model whose weights `source` has: as they are stored there, or
+ * in codes of that format that are made of them. */
+enum zd_status lora_quantise_as(
+        const struct model_config *config, const struct weight_source *source,
+        const char *format, bool nested, struct param_table *table);
 /* How a weight lies in codes that are made of it; nested: of 4 bits, scales in
  * 8 bits too. */
 struct quant_matrix lora_matrix(

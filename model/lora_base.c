@@ -166,3 +166,18 @@ enum zd_status lora_quantise(
     }
     return ZD_OK;
 }
+
+enum zd_status lora_quantise_as(
+        const struct model_config *config, const struct weight_source *source,
+        const char *format, bool nested, struct param_table *table)
+{
+    enum quant_format made;
+    table->codes = calloc((size_t)table->count, sizeof *table->codes);
+    if (!table->codes)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a tensor table");
+    if (source->stored)
+        ZD_TRY(take_stored(config, source, table));
+    if (!first_of(table) && quant_format_of_name(format, &made))
+        make_all(config, made, nested, table);
+    return ZD_OK;
+}

@@ -73,9 +73,8 @@ struct param_table {
     size_t total;               /* elements of all tensors */
     size_t trainable;           /* elements of those that train */
     struct adapter *adapters;   /* (count) by id of the weight; owned. NULL: a
-                                   model without. With them the frozen tensors are
-                                   the base's, which is kept apart: checkpoints
-                                   do not hold it */
+                                   model without. With them all else is frozen,
+                                   but modules that are saved */
     struct quant_matrix *codes; /* (count) of frozen weights that lie in codes,
                                    as (out, in); those of one model have one
                                    format. owned. NULL: there are none */
@@ -98,6 +97,13 @@ static inline bool param_has_adapter(const struct param_table *table, int id)
 {
     return table->adapters && table->adapters[id].r > 0;
 }
+/* Is some of it the model that was given, and stays so: frozen, or what
+ * adapters are on? */
+static inline bool param_has_base(const struct param_table *table)
+{
+    return table->trainable < table->total;
+}
+
 static inline bool param_in_codes(const struct param_table *table, int id)
 {
     return table->codes && table->codes[id].rows > 0;

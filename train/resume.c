@@ -29,30 +29,6 @@ static void name_steps(
         snprintf(out, out_bytes, "%s to %s (%d)", first, last, count);
 }
 
-/* Adapters belong to the base that they were trained on. */
-static enum zd_status match_base(
-        const struct trainer *trainer, const struct checkpoint *checkpoint)
-{
-    char digest[20];
-    const json_t *adapter =
-            json_object_get(checkpoint_manifest(checkpoint), "adapter");
-    const char *was = json_string_value(
-            json_object_get(json_object_get(adapter, "base"), "digest"));
-    if (!trainer->plan.table.adapters)
-        return ZD_OK;
-    snprintf(
-            digest, sizeof digest, "%016llx",
-            (unsigned long long)zero_base_digest(trainer->zero));
-    if (was && strcmp(was, digest) == 0)
-        return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0327",
-            "%s holds an adapter of another base: its digest was %s, that of "
-            "model.path is %s",
-            trainer->resumed_from, was ? was : "nothing", digest);
-    zd_fail_help("give the base back, or start anew in another job.output_dir");
-    return ZD_ERR_DATA;
-}
-
 static enum zd_status restore(
         struct trainer *trainer, const struct checkpoint *checkpoint)
 {
@@ -61,8 +37,6 @@ static enum zd_status restore(
     const struct train_options *train = &trainer->job->train;
     int64_t max_steps = state->max_steps;
 
-    ZD_TRY(checkpoint_match_model(checkpoint, &trainer->plan.table));
-    ZD_TRY(match_base(trainer, checkpoint));
     ZD_TRY(checkpoint_match_run(
             checkpoint, trainer->job, trainer->writer.global_batch,
             &trainer->writer.identity));
@@ -107,19 +81,42 @@ static enum zd_status restore(
     return live_resume(trainer, manifest);
 }
 
+/* Collective. What the checkpoint does not hold, or must not hold any more. */
+static enum zd_status load_base(
+        struct trainer *trainer, const struct checkpoint *checkpoint)
+{
+    const struct param_table *table = &trainer->plan.table;
+    if (!checkpoint_base(checkpoint) && !param_has_base(table))
+        return ZD_OK;
+    ZD_TRY(trainer_load_weights(trainer, true));
+    return checkpoint_match_base(checkpoint, table, trainer->base_digests);
+}
+
 /* Every rank reads its own ranges. */
+static enum zd_status load_from(
+        struct trainer *trainer, const struct checkpoint *checkpoint)
+{
+    enum zd_status status =
+            checkpoint_match_model(checkpoint, &trainer->plan.table);
+    ZD_TRY(comm_agree(trainer->comm, status));
+    status = load_base(trainer, checkpoint);
+    if (status == ZD_OK)
+        status = restore(trainer, checkpoint);
+    return comm_agree(trainer->comm, status);
+}
+
 static enum zd_status load(struct trainer *trainer)
 {
-    struct checkpoint *checkpoint;
+    struct checkpoint *checkpoint = NULL;
     enum zd_status status = checkpoint_open(
             trainer->resumed_from, CHECKPOINT_TRUSTED, &checkpoint);
-    if (status == ZD_OK) {
-        status = restore(trainer, checkpoint);
-        checkpoint_close(checkpoint);
-    } else {
+    if (status != ZD_OK)
         status = checkpoint_unreadable(trainer->resumed_from, status);
-    }
-    ZD_TRY(comm_agree(trainer->comm, status));
+    status = comm_agree(trainer->comm, status);
+    if (status == ZD_OK)
+        status = load_from(trainer, checkpoint);
+    checkpoint_close(checkpoint);
+    ZD_TRY(status);
     return zero_ranges_loaded(trainer->zero);
 }
 

@@ -26,18 +26,6 @@ static bool has_gpt2_prefix(const struct train_job *job)
     return is_made || weights_hf_has_prefix(job->model.path);
 }
 
-static enum zd_status open_source(
-        const struct train_job *job, const struct job_plan *plan,
-        struct weight_source *source)
-{
-    ZD_TRY(trainer_open_base(job, &plan->config, &plan->table, source));
-    if (!plan->table.adapters)
-        return ZD_OK;
-    return weights_open_lora(
-            &plan->config, &plan->table, source, job->job.seed, job->lora.path,
-            source);
-}
-
 static enum zd_status fix_steps(struct trainer *trainer)
 {
     const struct train_options *train = &trainer->job->train;
@@ -168,16 +156,6 @@ static enum zd_status make_snapshot(struct trainer *trainer)
             arena_span(&trainer->arena, "checkpoint.snapshot"),
             (size_t)plan->snapshot_bytes, &trainer->snapshot);
     return comm_agree(trainer->comm, status);
-}
-
-static enum zd_status load_weights(struct trainer *trainer)
-{
-    struct weight_source source;
-    enum zd_status status = open_source(trainer->job, &trainer->plan, &source);
-    ZD_TRY(comm_agree(trainer->comm, status));
-    status = zero_load(trainer->zero, &source);
-    weights_close(&source);
-    return status;
 }
 
 static enum zd_status write_plan(struct trainer *trainer)
@@ -402,15 +380,11 @@ static enum zd_status open_replay(struct trainer *trainer)
 
 static enum zd_status read_state(struct trainer *trainer)
 {
-    /* the base, which no checkpoint holds */
-    bool is_adapted = trainer->plan.table.adapters != NULL;
-    if (is_adapted)
-        ZD_TRY(load_weights(trainer));
     ZD_TRY(trainer_resume(trainer));
     ZD_TRY(comm_agree(trainer->control, try_export(trainer)));
-    if (!trainer->resumed_from[0] && !is_adapted)
-        ZD_TRY(load_weights(trainer));
-    return ZD_OK;
+    if (trainer->resumed_from[0])
+        return ZD_OK;
+    return trainer_load_weights(trainer, param_has_base(&trainer->plan.table));
 }
 
 static enum zd_status resume_or_load(struct trainer *trainer)
@@ -494,6 +468,7 @@ void trainer_fini(struct trainer *trainer)
     dataset_close(trainer->eval_data);
     text_close(&trainer->text);
     kept_files_fini(&trainer->kept);
+    free(trainer->base_digests);
     output_dir_close(&trainer->output_dir);
     job_plan_fini(&trainer->plan);
     rank_device_close(trainer);

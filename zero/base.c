@@ -10,25 +10,27 @@
  * them), and keep what lies in their part. */
 #include "zero/private.h"
 
-#include "base/file/hash.h"
-#include "base/number/rng.h"
+#include "model/base_digest.h"
 #include "model/codes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIGEST_BYTES = 256 };
-
 /* One weight, and this rank's part of it. */
 struct loading {
     struct zero *zero;
     int id;
-    uint64_t tensor; /* rng_stream of its name */
+    uint64_t *digest; /* of it, so far */
 };
 
 static const struct param_table *table_of(const struct loading *l)
 {
     return l->zero->plan->request.table;
+}
+
+static const char *name_of(const struct loading *l)
+{
+    return table_of(l)->params[l->id].name;
 }
 
 /* Scales, two in a word. */
@@ -59,44 +61,6 @@ static struct part part_of(
             (char *)zero->memory[s].shard + (begin - from)};
 }
 
-/* Of an array from byte `begin` of it on, a multiple of DIGEST_BYTES: the sum
- * of digests of pieces, each with its place, as of what is read as values. Any
- * cut has the same sum. */
-struct digest {
-    uint64_t seed, sum;
-    size_t at; /* bytes so far of the array */
-    unsigned char piece[DIGEST_BYTES];
-};
-
-static void digest_end_piece(struct digest *d)
-{
-    size_t used = d->at % DIGEST_BYTES, whole = used ? used : DIGEST_BYTES;
-    d->sum += hash_64(d->piece, whole, d->seed ^ (d->at - whole));
-}
-
-static void digest_add(struct digest *d, const void *data, size_t bytes)
-{
-    const unsigned char *from = data;
-    while (bytes) {
-        size_t used = d->at % DIGEST_BYTES, room = DIGEST_BYTES - used;
-        size_t n = bytes < room ? bytes : room;
-        memcpy(d->piece + used, from, n);
-        d->at += n;
-        from += n;
-        bytes -= n;
-        if (d->at % DIGEST_BYTES == 0)
-            digest_end_piece(d);
-    }
-}
-
-/* Nothing more comes. */
-static uint64_t digest_end(struct digest *d)
-{
-    if (d->at % DIGEST_BYTES)
-        digest_end_piece(d);
-    return d->sum;
-}
-
 static enum zd_status put(
         const struct zero *zero, void *to, const void *from, size_t bytes)
 {
@@ -111,7 +75,7 @@ static enum zd_status put(
 struct codes_part {
     const struct loading *l;
     struct part part;
-    struct digest digest;
+    struct base_digest digest;
 };
 
 static enum zd_status write_codes(
@@ -120,7 +84,7 @@ static enum zd_status write_codes(
     struct codes_part *c = ctx;
     size_t at = param_code_bytes(table_of(c->l), c->l->id, begin);
     size_t bytes = param_code_bytes(table_of(c->l), c->l->id, count);
-    digest_add(&c->digest, codes, bytes);
+    base_digest_add(&c->digest, codes, bytes);
     return put(c->l->zero, c->part.at + (at - c->part.begin), codes, bytes);
 }
 
@@ -137,14 +101,13 @@ static enum zd_status make_codes(
             .part =
                     part_of(l->zero, place->segment,
                             zero_segment_bytes(segment, place->offset),
-                            param_code_bytes(table_of(l), l->id, count)),
-            .digest.seed = l->tensor};
+                            param_code_bytes(table_of(l), l->id, count))};
     size_t end = c.part.end * packed;
-    c.digest.at = c.part.begin;
+    c.digest = base_digest_codes(name_of(l), c.part.begin);
     ZD_TRY(codes_make(
             maker, l->id, c.part.begin * packed, end < count ? end : count,
             write_codes, &c, scales));
-    l->zero->base_digest += digest_end(&c.digest);
+    *l->digest += base_digest_end(&c.digest);
     return ZD_OK;
 }
 
@@ -172,10 +135,10 @@ static enum zd_status keep_scales(
                     param_scale_bytes(table_of(l), l->id));
     if (part.begin == part.end)
         return ZD_OK;
-    struct digest digest = {.seed = ~l->tensor, .at = part.begin};
+    struct base_digest digest = base_digest_scales(name_of(l), part.begin);
     ZD_TRY(codes_finish(maker, l->id, scales, decoding));
-    digest_add(&digest, decoding + part.begin, part.end - part.begin);
-    l->zero->base_digest += digest_end(&digest);
+    base_digest_add(&digest, decoding + part.begin, part.end - part.begin);
+    *l->digest += base_digest_end(&digest);
     return put(l->zero, part.at, decoding + part.begin, part.end - part.begin);
 }
 
@@ -228,7 +191,7 @@ static enum zd_status load_weight(
 
 enum zd_status base_load(
         struct zero *zero, const struct weight_source *source,
-        enum zd_status so_far)
+        uint64_t *digests, enum zd_status so_far)
 {
     const struct param_table *table = zero->plan->request.table;
     struct codes_maker *maker = NULL;
@@ -243,7 +206,8 @@ enum zd_status base_load(
     for (int id = 0; id < table->count && status == ZD_OK; id++) {
         if (!param_in_codes(table, id))
             continue;
-        struct loading l = {zero, id, rng_stream(table->params[id].name)};
+        uint64_t unwanted = 0;
+        struct loading l = {zero, id, digests ? &digests[id] : &unwanted};
         so_far = load_weight(
                 &l, maker, &rooms, !codes_are_stored(maker, id), so_far);
     }

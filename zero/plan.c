@@ -103,7 +103,7 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
 static void place_segments(struct zero_plan *plan)
 {
     size_t full[KINDS] = {0}, shard[KINDS] = {0};
-    size_t state_full = 0, state_shard = 0, frozen_shard = 0;
+    size_t state_full = 0, state_shard = 0;
     for (int s = 0; s < plan->segment_count; s++) {
         struct zero_segment *segment = &plan->segments[s];
         enum kind kind = kind_of_segment(segment);
@@ -111,13 +111,8 @@ static void place_segments(struct zero_plan *plan)
         segment->shard_offset = shard[kind];
         full[kind] += zero_segment_bytes(segment, segment->count);
         shard[kind] += zero_segment_bytes(segment, segment->shard_count);
-        if (segment->part != ZERO_VALUES)
+        if (!segment->trainable)
             continue;
-        if (!segment->trainable) {
-            segment->state_shard_offset = frozen_shard;
-            frozen_shard += segment->shard_count;
-            continue;
-        }
         segment->state_full_offset = state_full;
         segment->state_shard_offset = state_shard;
         state_full += segment->count;
@@ -325,9 +320,6 @@ static enum zd_status build(struct zero_plan *plan, struct zero_memo *memo)
     plan->params_cut = (stage >= 3 && many) || plan->params_on_host;
     plan->grads_cut = many && (stage >= 2 || (stage == 1 && plan->grads_pass));
     plan->states_cut = stage >= 1 && many;
-    plan->frozen_master = request->train && request->dtype != DTYPE_FP32 &&
-                          request->storage_dtype != request->dtype &&
-                          !request->table->adapters;
     bool in_fp32 = request->accumulation > 1 || (many && request->reduce_fp32);
     plan->grad_dtype = in_fp32 ? DTYPE_FP32 : request->dtype;
     ZD_TRY(plan_segments(plan));
@@ -380,7 +372,7 @@ void zero_plan_fini(struct zero_plan *plan)
 
 struct totals {
     size_t full[KINDS], shard[KINDS]; /* bytes of parameters */
-    size_t frozen, trained;           /* elements of the shards' values */
+    size_t trained;                   /* elements of the shards */
 };
 
 static struct totals totals_of(const struct zero_plan *plan)
@@ -391,9 +383,8 @@ static struct totals totals_of(const struct zero_plan *plan)
         enum kind kind = kind_of_segment(segment);
         totals.full[kind] += zero_segment_bytes(segment, segment->count);
         totals.shard[kind] += zero_segment_bytes(segment, segment->shard_count);
-        if (segment->part == ZERO_VALUES)
-            *(segment->trainable ? &totals.trained : &totals.frozen) +=
-                    segment->shard_count;
+        if (segment->trainable)
+            totals.trained += segment->shard_count;
     }
     return totals;
 }
@@ -418,8 +409,7 @@ static enum zd_status add(
     return plan_span(arena, name, ARENA_DEVICE, kind, count, element_bytes);
 }
 
-/* Frozen parameters and their fp32 copies. Copies to the device go out of
- * pinned memory; the fp32 ones are only saved. */
+/* Copies to the device go out of pinned memory. */
 static enum zd_status add_frozen(
         const struct zero_plan *plan, const struct totals *totals,
         struct arena_plan *arena)
@@ -437,12 +427,7 @@ static enum zd_status add_frozen(
                 arena, spans[i].name,
                 plan->params_on_host ? ARENA_PINNED : ARENA_DEVICE, SPAN_PARAMS,
                 held[spans[i].kind], 1));
-    if (!plan->frozen_master)
-        return ZD_OK;
-    return plan_span(
-            arena, "zero.master.frozen",
-            plan->states_on_host ? ARENA_HOST : ARENA_DEVICE, SPAN_PARAMS,
-            totals->frozen, sizeof(float));
+    return ZD_OK;
 }
 
 static enum zd_status add_params(

@@ -47,9 +47,9 @@ struct zero_segment {
     size_t shard_count;         /* elements of one rank's shard */
     size_t used;                /* elements up to the end of its last tensor */
     /* Where it begins: in bytes in the arrays of its kind (sharded, persistent,
-     * frozen, codes or scales); in elements in those of all frozen segments'
-     * masters, or when trainable of all trainable segments (master, m, v,
-     * gradients). Arrays of whole segments, and arrays of one rank's shards. */
+     * frozen, codes or scales); when trainable, in elements in those of all
+     * trainable segments (master, m, v, gradients). Arrays of whole segments,
+     * and arrays of one rank's shards. */
     size_t full_offset, shard_offset;
     size_t state_full_offset, state_shard_offset;
 };
@@ -122,10 +122,8 @@ struct zero_request {
     const struct param_table *table;
     int world;
     struct zero_options options;
-    enum dtype dtype;         /* compute type */
-    enum dtype storage_dtype; /* of the files: frozen tensors keep it when it
-                                 is wider than the compute type */
-    int accumulation;         /* micro-batches of a step */
+    enum dtype dtype; /* compute type */
+    int accumulation; /* micro-batches of a step */
     struct checkpointing checkpointing;
     bool reduce_fp32; /* gradients of one micro-batch are sent and added in fp32
                          too, and rounded once to the compute type */
@@ -152,13 +150,10 @@ struct zero_plan {
                                   several */
     /* What the stage and the world come to. One rank owns everything, so there
      * nothing is cut whatever the stage. */
-    bool params_cut;    /* stage 3: units are gathered when they are used */
-    bool states_cut;    /* stages 1-3: a rank holds master, m, v of its shard */
-    bool grads_cut;     /* stages 2, 3, and 1 where gradients pass: a rank gets
-                           the gradient of its shard in every micro-batch */
-    bool frozen_master; /* frozen tensors have an fp32 copy, cut over the ranks,
-                           because the files are wider than the compute type.
-                           Not those of an adapter's base: nobody saves them */
+    bool params_cut; /* stage 3: units are gathered when they are used */
+    bool states_cut; /* stages 1-3: a rank holds master, m, v of its shard */
+    bool grads_cut;  /* stages 2, 3, and 1 where gradients pass: a rank gets
+                        the gradient of its shard in every micro-batch */
     /* Offload: masters and states are the engine's (offload/offload.h), which
      * knows the trainable segments, as far as this rank has their states. */
     bool states_on_host;

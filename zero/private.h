@@ -155,7 +155,6 @@ struct zero {
     double norm;               /* of the gradients at hand, by zero_grad_norm */
 
     /* ranges.c */
-    uint64_t base_digest;
     struct zero_range *ranges[ZERO_RANGES];
     int range_count[ZERO_RANGES];
 };
@@ -307,19 +306,20 @@ struct lane_memory paged_lane(
 
 /* --- base.c --------------------------------------------------------------- */
 
-/* This rank's codes and scales of what lies in codes, of weights from `source`;
- * their digest is added to zero->base_digest. Collective, also with `so_far` a
- * failure of this rank, which is passed on. */
+/* This rank's codes and scales of what lies in codes, of weights from `source`,
+ * and what they add to `digests`, which may be NULL. Collective, also with
+ * `so_far` a failure of this rank, which is passed on. */
 enum zd_status base_load(
         struct zero *zero, const struct weight_source *source,
-        enum zd_status so_far);
+        uint64_t *digests, enum zd_status so_far);
 
 /* --- ranges.c ------------------------------------------------------------- */
 
 enum zd_status ranges_create(struct zero *zero);
 void ranges_destroy(struct zero *zero);
-/* zero_range_read of what lies on the device, or does not train, for a copy
- * that nobody reads soon. */
+/* zero_range_read of what lies on the device, for a copy that nobody reads
+ * soon.
+ */
 enum zd_status range_read_away(
         const struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count, void *values, float *scales);

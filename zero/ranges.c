@@ -3,9 +3,8 @@
 #include "zero/private.h"
 
 #include "base/copy.h"
-#include "base/file/hash.h"
-#include "base/number/rng.h"
 #include "base/progress.h"
+#include "model/base_digest.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -16,12 +15,6 @@
 static bool trains(const struct zero *zero, int segment)
 {
     return zero->plan->request.train && zero->plan->segments[segment].trainable;
-}
-
-/* Frozen under adapters: it stays in the files that it came from. */
-static bool is_base(const struct zero *zero, int segment)
-{
-    return zero->plan->request.table->adapters && !trains(zero, segment);
 }
 
 /* The states' run that has element `offset` of the segment. */
@@ -46,7 +39,6 @@ static struct zero_range range_of(
             .begin = run->begin,
             .count = run->count,
             .trains = trains(zero, s),
-            .is_base = is_base(zero, s),
             .weight_type = plan->request.dtype,
             .layout = zero_layout_of(plan, run->id),
             .segment = s,
@@ -55,14 +47,13 @@ static struct zero_range range_of(
     if (range.trains) {
         range.weight_type = plan_master_type(plan);
         range.run = run_of(zero, s, run->offset);
-    } else if (zero->memory[s].master) {
-        range.weight_type = DTYPE_FP32;
     }
     return range;
 }
 
-/* A rank saves its shards, also at stage 0 where it has all. Frozen tensors are
- * given to it by shards too, and gathered. */
+/* A rank saves its shards, also at stage 0 where it has all, of what trains:
+ * the rest stays in the files that it came from. That is given to it by shards
+ * too, and gathered. */
 static int list_ranges(
         const struct zero *zero, enum zero_ranges_of which,
         struct zero_range *ranges)
@@ -73,7 +64,7 @@ static int list_ranges(
         size_t begin = (size_t)zero->rank * plan->segments[s].shard_count;
         size_t end = begin + plan->segments[s].shard_count;
         struct zero_run run = {.id = -1};
-        if (which == ZERO_SAVES && is_base(zero, s))
+        if (which == ZERO_SAVES && !trains(zero, s))
             continue;
         if (plan->segments[s].part != ZERO_VALUES)
             continue; /* base.c */
@@ -154,24 +145,11 @@ static enum zd_status copy_in(
     return ZD_OK;
 }
 
-/* Of what does not train: its fp32 copies, or the parameters themselves. */
-static bool frozen_master_on_host(const struct zero *zero)
-{
-    return zero->plan->states_on_host;
-}
-
-static bool frozen_params_on_host(const struct zero *zero)
-{
-    return zero->plan->params_on_host;
-}
-
+/* What trains and lies there is the engine's. */
 static bool weights_on_host(
         const struct zero *zero, const struct zero_range *range)
 {
-    if (range->trains) /* else they are the engine's */
-        return false;
-    return zero->memory[range->segment].master ? frozen_master_on_host(zero)
-                                               : frozen_params_on_host(zero);
+    return !range->trains && zero->plan->params_on_host;
 }
 
 static char *weights_at(
@@ -255,7 +233,7 @@ enum zd_status range_read_away(
         const struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count, void *values, float *scales)
 {
-    assert(!range->trains || !zero->plan->states_on_host);
+    assert(!zero->plan->states_on_host);
     return read_range(
             zero, range, lane, begin, count, values, scales, copy_away);
 }
@@ -319,47 +297,15 @@ enum zd_status zero_states_clear(struct zero *zero)
 
 /* --- parameters from masters ---------------------------------------------- */
 
-/* Elements of the buffers that weights pass through: a chunk of offload. */
-enum { LIMIT = 1 << 20 };
-
-/* This rank's shard of frozen parameters, from fp32 copies on the host. */
-static enum zd_status round_from_host(struct zero *zero, int s)
-{
-    const struct segment_memory *memory = &zero->memory[s];
-    const float *master = memory->master;
-    enum dtype type = zero->plan->request.dtype;
-    size_t count = zero->plan->segments[s].shard_count;
-    void *rounded = malloc(LIMIT * dtype_bytes(type));
-    enum zd_status status = ZD_OK;
-    if (!rounded)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory rounding weights");
-    for (size_t done = 0; done < count && status == ZD_OK; done += LIMIT) {
-        size_t n = count - done < LIMIT ? count - done : LIMIT;
-        dtype_convert(rounded, type, master + done, DTYPE_FP32, n);
-        status =
-                copy_in(frozen_params_on_host(zero),
-                        (char *)memory->shard + done * dtype_bytes(type),
-                        rounded, n * dtype_bytes(type));
-    }
-    free(rounded);
-    return status;
-}
-
-/* This rank's parameters, rounded from its masters: of its part of the states,
- * or of its shard of frozen tensors. */
+/* This rank's parameters, rounded from the masters of its part of the states.
+ */
 static enum zd_status round_segment(struct zero *zero, int s)
 {
     const struct zero_plan *plan = zero->plan;
     const struct segment_memory *memory = &zero->memory[s];
-    bool whole = trains(zero, s) && !plan->states_cut;
-    bool has_master = trains(zero, s)
-                              ? plan_has_master(plan) && !plan->states_on_host
-                              : memory->master != NULL;
-    if (!has_master)
+    bool whole = !plan->states_cut;
+    if (!trains(zero, s) || !plan_has_master(plan) || plan->states_on_host)
         return ZD_OK;
-    if (!trains(zero, s) && frozen_master_on_host(zero))
-        return round_from_host(zero, s);
     return optim_device()->convert(
             whole ? memory->full : memory->shard, plan->request.dtype,
             memory->master, DTYPE_FP32,
@@ -382,9 +328,11 @@ enum zd_status zero_ranges_loaded(struct zero *zero)
 
 /* --- loading -------------------------------------------------------------- */
 
-/* What a thread reads at a time: its fp32 values stay in a second-level cache.
- */
-enum { PIECE = 1 << 16 };
+enum {
+    LIMIT = 1 << 20, /* elements that are in memory: a chunk of offload */
+    PIECE = 1 << 16, /* .. that a thread reads at a time: as fp32 they stay in a
+                        second-level cache */
+};
 
 struct load { /* of part of a range, in pieces */
     const struct weight_source *source;
@@ -392,23 +340,9 @@ struct load { /* of part of a range, in pieces */
     size_t begin, count; /* of the range's tensor */
     float *wide;
     uint16_t *narrow; /* NULL: not rounded */
-    uint64_t tensor;  /* rng_stream of its name */
-    uint64_t *digest; /* of the base, so far */
+    const char *name;
+    uint64_t *digest; /* of the tensor, so far; NULL: not wanted */
 };
-
-/* The sum of digests of 256 values each, with their place: the same for every
- * cut, in any order. */
-static void add_digest(const struct load *load, size_t at, size_t count)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < count; i += ZERO_ALIGN) {
-        size_t n = count - i < ZERO_ALIGN ? count - i : ZERO_ALIGN;
-        sum +=
-                hash_64(load->wide + at + i, n * sizeof(float),
-                        load->tensor ^ (load->begin + at + i));
-    }
-    __atomic_fetch_add(load->digest, sum, __ATOMIC_RELAXED);
-}
 
 static enum zd_status load_piece(const struct load *load, size_t at)
 {
@@ -416,8 +350,12 @@ static enum zd_status load_piece(const struct load *load, size_t at)
     ZD_TRY(load->source->read(
             load->source->ctx, load->range->id, load->begin + at, count,
             load->wide + at));
-    if (load->range->is_base)
-        add_digest(load, at, count);
+    if (load->digest)
+        __atomic_fetch_add(
+                load->digest,
+                base_digest_values(
+                        load->name, load->begin + at, load->wide + at, count),
+                __ATOMIC_RELAXED);
     if (load->narrow)
         dtype_convert(
                 load->narrow + at, load->range->weight_type, load->wide + at,
@@ -439,13 +377,22 @@ static enum zd_status load_pieces(const struct load *load)
     return ZD_OK;
 }
 
+/* Each value counts once: what every rank holds whole is rank 0's. */
+static uint64_t *digest_of(
+        const struct zero *zero, const struct zero_range *range,
+        uint64_t *digests)
+{
+    bool is_whole = range->trains && !zero->plan->states_cut;
+    return digests && (!is_whole || zero->rank == 0) ? &digests[range->id]
+                                                     : NULL;
+}
+
 static enum zd_status load_range(
         struct zero *zero, const struct zero_range *range,
-        const struct weight_source *source, float *wide, uint16_t *narrow)
+        const struct weight_source *source, uint64_t *digest, float *wide,
+        uint16_t *narrow)
 {
     bool rounds = range->weight_type != DTYPE_FP32;
-    uint64_t tensor =
-            rng_stream(zero->plan->request.table->params[range->id].name);
     for (size_t done = 0; done < range->count; done += LIMIT) {
         size_t left = range->count - done;
         size_t count = left < LIMIT ? left : LIMIT;
@@ -456,8 +403,8 @@ static enum zd_status load_range(
                 .count = count,
                 .wide = wide,
                 .narrow = rounds ? narrow : NULL,
-                .tensor = tensor,
-                .digest = &zero->base_digest}));
+                .name = zero->plan->request.table->params[range->id].name,
+                .digest = digest}));
         progress_completed(); /* also where weights are made, not read */
         ZD_TRY(zero_range_write(
                 zero, range, ZERO_WEIGHTS, done, count,
@@ -467,7 +414,8 @@ static enum zd_status load_range(
 }
 
 static enum zd_status load_weights(
-        struct zero *zero, const struct weight_source *source)
+        struct zero *zero, const struct weight_source *source,
+        uint64_t *digests)
 {
     float *wide = malloc(LIMIT * sizeof *wide);
     uint16_t *narrow = malloc(LIMIT * sizeof *narrow);
@@ -475,31 +423,32 @@ static enum zd_status load_weights(
     if (!wide || !narrow)
         status = ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory loading weights");
-    for (int i = 0; i < zero->range_count[ZERO_HOLDS] && status == ZD_OK; i++)
+    for (int i = 0; i < zero->range_count[ZERO_HOLDS] && status == ZD_OK; i++) {
+        const struct zero_range *range = &zero->ranges[ZERO_HOLDS][i];
         status = load_range(
-                zero, &zero->ranges[ZERO_HOLDS][i], source, wide, narrow);
+                zero, range, source, digest_of(zero, range, digests), wide,
+                narrow);
+    }
     free(wide);
     free(narrow);
     return status;
 }
 
-enum zd_status zero_load(struct zero *zero, const struct weight_source *source)
+enum zd_status zero_load(
+        struct zero *zero, const struct weight_source *source,
+        uint64_t *digests)
 {
+    size_t count = (size_t)zero->plan->request.table->count;
     /* a file that one rank cannot read must not leave the others in a gather */
     enum zd_status status = zero_states_clear(zero);
-    zero->base_digest = 0;
+    if (digests)
+        memset(digests, 0, count * sizeof *digests);
     if (status == ZD_OK)
-        status = load_weights(zero, source);
-    status = base_load(zero, source, status);
+        status = load_weights(zero, source, digests);
+    status = base_load(zero, source, digests, status);
     ZD_TRY(comm_agree(zero->comm, status));
-    int64_t digest = (int64_t)zero->base_digest;
-    if (zero->plan->request.table->adapters)
-        ZD_TRY(comm_all_reduce_i64(zero->comm, &digest, 1, COMM_SUM));
-    zero->base_digest = (uint64_t)digest;
+    if (digests)
+        ZD_TRY(comm_all_reduce_i64(
+                zero->comm, (int64_t *)digests, count, COMM_SUM));
     return zero_ranges_loaded(zero);
-}
-
-uint64_t zero_base_digest(const struct zero *zero)
-{
-    return zero->base_digest;
 }

@@ -43,15 +43,10 @@ struct zero_view zero_view_live(const struct zero *zero)
 /* --- how large ------------------------------------------------------------ */
 
 /* Of OPTIM_QBLOCK elements, weights and states. */
-static size_t qblock_bytes(
-        const struct zero_plan *plan, const struct zero_segment *segment,
-        int id, bool moments)
+static size_t qblock_bytes(const struct zero_plan *plan, int id, bool moments)
 {
     const struct optim_layout layout = zero_layout_of(plan, id);
-    size_t weight = segment->trainable    ? dtype_bytes(plan_master_type(plan))
-                    : plan->frozen_master ? sizeof(float)
-                                          : dtype_bytes(plan->request.dtype);
-    size_t bytes = OPTIM_QBLOCK * weight;
+    size_t bytes = OPTIM_QBLOCK * dtype_bytes(plan_master_type(plan));
     for (int lane = 0; moments && lane < OPTIM_LANES; lane++)
         bytes += optim_lane_bytes(layout.lane[lane], OPTIM_QBLOCK) +
                  optim_scale_count(layout.lane[lane], OPTIM_QBLOCK) *
@@ -68,7 +63,7 @@ static size_t shard_bytes(const struct zero_plan *plan, int s, bool moments)
         size_t most = 0, count = 0;
         struct zero_run run = {.id = -1};
         while (zero_run_next(plan, s, 0, segment->count, &run)) {
-            size_t each = qblock_bytes(plan, segment, run.id, moments);
+            size_t each = qblock_bytes(plan, run.id, moments);
             if (each >= below || each < most)
                 continue;
             count = each == most ? count + run.count : run.count;
@@ -94,7 +89,7 @@ static size_t other_bytes(const struct zero_plan *plan, int s, bool moments)
         const struct optim_layout layout = zero_layout_of(plan, run.id);
         int blocks = plan->request.table->params[run.id].blocks.count;
         bytes += PARTS * (ALIGN + sizeof(float)) +
-                 qblock_bytes(plan, segment, run.id, moments);
+                 qblock_bytes(plan, run.id, moments);
         if (moments && layout.lane[OPTIM_V] == OPTIM_BLOCKS)
             bytes += (size_t)blocks * sizeof(float) + ALIGN;
     }
@@ -128,9 +123,8 @@ enum zd_status zero_snapshot_measure(
         struct zero_snapshot_needs *needs)
 {
     size_t bytes = 0;
-    bool saves_frozen = !plan->request.table->adapters;
     for (int s = 0; s < plan->segment_count; s++)
-        if (plan->segments[s].trainable ? !plan->states_on_host : saves_frozen)
+        if (plan->segments[s].trainable && !plan->states_on_host)
             bytes += shard_bytes(plan, s, moments) +
                      other_bytes(plan, s, moments);
     if (plan->states_on_host)
@@ -167,7 +161,6 @@ struct zero_snapshot {
     struct places *places;     /* by range; owned */
     struct copying *copies;    /* owned */
     int copy_count;
-    bool has_frozen;               /* as they are for ever */
     struct populating *populating; /* NULL: nobody makes its pages */
 };
 
@@ -205,7 +198,7 @@ static void place_range(struct zero_snapshot *snapshot, int i)
 {
     const struct zero_range *range = &snapshot->ranges[i];
     struct places *places = &snapshot->places[i];
-    bool kept = snapshot->engine && range->trains;
+    bool kept = snapshot->engine != NULL;
     for (int lane = 0; lane < LANES; lane++) {
         bool is_there = !kept && (lane == ZERO_WEIGHTS || snapshot->moments);
         size_t count = is_there ? range->count : 0;
@@ -311,7 +304,7 @@ void zero_snapshot_destroy(struct zero_snapshot *snapshot)
 
 void zero_snapshot_warm(struct zero_snapshot *snapshot, bool beside)
 {
-    assert(!snapshot->populating && !snapshot->has_frozen);
+    assert(!snapshot->populating);
     if (!beside)
         populate(snapshot->memory, snapshot->bytes);
     else
@@ -323,7 +316,6 @@ void zero_snapshot_cool(struct zero_snapshot *snapshot)
 {
     populate_end(snapshot->populating);
     snapshot->populating = NULL;
-    snapshot->has_frozen = false;
     depopulate(snapshot->memory, snapshot->room);
 }
 
@@ -339,8 +331,6 @@ static enum zd_status copy_part(
     const struct places *places = &snapshot->places[part->range];
     char *values = at(snapshot, places->values[part->lane]);
     char *scales = at(snapshot, places->scales[part->lane]);
-    if (!range->trains && snapshot->has_frozen)
-        return ZD_OK;
     return range_read_away(
             snapshot->zero, range, part->lane, part->begin, part->count,
             values + value_bytes(range, part->lane, part->begin),
@@ -376,10 +366,9 @@ static void want_kept(struct zero_snapshot *snapshot)
     offload_keep_begin(snapshot->engine);
     for (int i = 0; i < snapshot->count; i++) {
         const struct zero_range *range = &snapshot->ranges[i];
-        if (range->trains)
-            offload_keep_want(
-                    snapshot->engine, range->run, skip_of(snapshot, range),
-                    range->count, snapshot->moments);
+        offload_keep_want(
+                snapshot->engine, range->run, skip_of(snapshot, range),
+                range->count, snapshot->moments);
     }
     offload_keep_open(snapshot->engine);
 }
@@ -388,7 +377,6 @@ enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot)
 {
     populate_stop(snapshot->populating);
     ZD_TRY(copy_parts(snapshot));
-    snapshot->has_frozen = true;
     for (int i = 0; i < snapshot->count; i++) {
         float *blocks = at(snapshot, snapshot->places[i].blocks);
         if (blocks)
@@ -417,7 +405,7 @@ static enum zd_status read_copy(
     const struct zero_snapshot *snapshot = ctx;
     const struct zero_range *range = &snapshot->ranges[i];
     assert(lane == ZERO_WEIGHTS || snapshot->moments);
-    if (snapshot->engine && range->trains)
+    if (snapshot->engine)
         return offload_keep_read(
                 snapshot->engine, range->run, lane,
                 skip_of(snapshot, range) + begin, count, values, scales);

@@ -8,8 +8,7 @@
  * Between the first line and the last the snapshot is the writer's and does not
  * change; its owner sees to that (train/checkpoint/background.h).
  *
- * What lies on the device, and paged states, are copied at once, frozen weights
- * by the first take alone: nothing writes to them behind the load. Masters and
+ * What lies on the device, and paged states, are copied at once. Masters and
  * states of the offload engine are not: an update that comes to them before the
  * writer has copies them, or waits for the writer where there is no memory for
  * it (offload/keep.h). So a writer that gives up leaves too, at once.

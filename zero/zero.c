@@ -78,17 +78,14 @@ static void place_grads(
 static void place_segments(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
-    float *frozen = zero_span(zero, "zero.master.frozen");
     for (int s = 0; s < plan->segment_count; s++) {
         const struct zero_segment *segment = &plan->segments[s];
         struct segment_memory *memory = &zero->memory[s];
         place_params(zero, segment, memory);
-        if (segment->trainable && plan->request.train) {
-            place_masters(zero, segment, memory);
-            place_grads(zero, segment, memory);
-        } else if (!segment->trainable && plan->frozen_master) {
-            memory->master = frozen + segment->state_shard_offset;
-        }
+        if (!segment->trainable || !plan->request.train)
+            continue;
+        place_masters(zero, segment, memory);
+        place_grads(zero, segment, memory);
     }
 }
 

@@ -43,12 +43,11 @@ void zero_destroy(struct zero *zero);
 
 /* Fill parameters and master weights from `source`; moments are cleared. Each
  * rank reads its shard only, by several threads, then parameters are gathered
- * as the stage asks. */
-enum zd_status zero_load(struct zero *zero, const struct weight_source *source);
-
-/* Of the frozen tensors under adapters as zero_load read them, whatever the
- * world; 0 without adapters. */
-uint64_t zero_base_digest(const struct zero *zero);
+ * as the stage asks. `digests` (may be NULL): of each tensor as it was read, or
+ * of its codes, whatever the world (model/base_digest.h). */
+enum zd_status zero_load(
+        struct zero *zero, const struct weight_source *source,
+        uint64_t *digests);
 
 struct model_hooks zero_hooks(struct zero *zero);
 /* Before forwards that are no training (evaluate, decode), any number of them;
@@ -92,9 +91,9 @@ struct offload_report zero_offload_report(struct zero *zero);
 /* --- weights and states from outside (checkpoints) -------------------------
  */
 
-/* What a rank saves: together the ranks' ranges cover every tensor once, but
- * for those of an adapter's base. What it holds: what it must be given to go on
- * (at stage 0 all that trains). */
+/* What a rank saves: together the ranks' ranges cover every tensor that trains
+ * once. What it holds: what it must be given to go on (at stage 0 all that
+ * trains, and its part of what does not). */
 enum zero_ranges_of { ZERO_SAVES, ZERO_HOLDS, ZERO_RANGES };
 
 /* A run of elements of one tensor, from a multiple of 256 of it. */
@@ -102,7 +101,6 @@ struct zero_range {
     int id;              /* tensor */
     size_t begin, count; /* elements of the tensor */
     bool trains;         /* it has states; else layout is all NONE */
-    bool is_base;        /* frozen under adapters: nobody saves it */
     enum dtype weight_type;
     struct optim_layout layout;
 

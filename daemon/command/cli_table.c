@@ -50,7 +50,7 @@ static const struct cli_option options[] = {
 {"from-hf", 0, "FILE", CLI_TEXT, ARG(from_hf), NULL, "Hugging Face's training arguments (JSON); --model and --data go before its own"},
 {"from-axolotl", 0, "FILE", CLI_TEXT, ARG(from_axolotl), NULL, "An axolotl file (YAML); --model and --data go before its own"},
 {"list", 0, NULL, CLI_FLAG, ARG(list), NULL, "The recipes, a line each"},
-{"base", 0, "DIR", CLI_TEXT, ARG(base), NULL, "The Hugging Face directory that an adapter was trained on"},
+{"base", 0, "DIR", CLI_TEXT, ARG(base), NULL, "The Hugging Face directory that training began from"},
 {"adapter", 0, "DIR[=WEIGHT]", CLI_LIST, ARG(adapters), NULL, "A PEFT adapter, and how much of it (1); may be repeated"},
 {"prompt", 0, "TEXT", CLI_TEXT, ARG(prompt), NULL, "Text to continue"},
 {"max-new-tokens", 0, "N", CLI_COUNT, ARG(max_new_tokens), NULL, "Tokens to make at most (64)"},
@@ -86,7 +86,7 @@ static const struct cli_command commands[] = {
     "With --job: whether it would start. What declines is a warning, with what it costs and the fix; 69 only where the job would not run."},
 {"export", "CHECKPOINT", 1, 1, "out dtype quantize double-quant merge base", "out",
     "Write a checkpoint as a Hugging Face directory", command_export, "commands",
-    "Of adapters: what peft reads, or with --merge the model with them in it. Their base, which --merge and DoRA ask for, is --base, or where the run had it."},
+    "Of adapters: what peft reads, or with --merge the model with them in it. What the checkpoint does not hold, because it did not train, is read from --base, or from where the run had it."},
 {"merge", "", 0, 0, "base adapter out dtype", "base adapter out",
     "Add adapters to a model, as a Hugging Face directory", command_merge, "commands",
     "Of DoRA and of modules_to_save the whole is taken: no weight, and no second adapter in the same place. Memory: the largest tensor, as fp32."},
@@ -105,11 +105,16 @@ static const struct cli_command commands[] = {
 /* clang-format on */
 
 static const struct cli_exit exits[] = {
-        {0, "done"},          {64, "command line"},
-        {65, "bad data"},     {66, "missing input"},
-        {69, "does not fit"}, {73, "cannot create"},
-        {74, "I/O"},          {75, "stopped early (start again to resume)"},
-        {77, "permission"},   {78, "job file"},
+        {0, "done"},
+        {64, "command line"},
+        {65, "bad data"},
+        {66, "missing input"},
+        {69, "does not fit"},
+        {73, "cannot create"},
+        {74, "I/O"},
+        {75, "stopped early (start again to resume)"},
+        {77, "permission"},
+        {78, "job file"},
         {79, "diverged, or keeps ending the same way"},
 };
 

@@ -265,11 +265,10 @@ static void print_adapters(
     if (!json_is_object(adapters))
         return;
     int used = snprintf(
-            line, sizeof line, "%s, r %.0f, base in %s, on",
+            line, sizeof line, "%s, r %.0f, on",
             json_is_true(json_object_get(adapters, "use_dora")) ? "DoRA"
                                                                 : "LoRA",
-            json_real_of(adapters, "r"),
-            json_text_of(status, "base_format", "-"));
+            json_real_of(adapters, "r"));
     if (json_is_string(targets))
         used += snprintf(
                 line + used, sizeof line - (size_t)used, " %.200s",
@@ -290,11 +289,13 @@ static void print_facts(
         print_line(look, "run", run_name, out);
     double all = json_real_of(status, "parameters");
     double trained = json_real_of(status, "trainable_parameters");
+    bool has_base = trained < all;
     snprintf(
-            line, sizeof line, "%s parameters%s%s%s, %s, %s",
-            text_count(all, text), trained < all ? ", " : "",
-            trained < all ? text_count(trained, some) : "",
-            trained < all ? " of them trained" : "",
+            line, sizeof line, "%s parameters%s%s%s%.40s, %s, %s",
+            text_count(all, text), has_base ? ", " : "",
+            has_base ? text_count(trained, some) : "",
+            has_base ? " of them trained, the others in " : "",
+            has_base ? json_text_of(status, "base_format", "-") : "",
             json_text_of(status, "dtype", "-"),
             json_text_of(status, "optimizer", "-"));
     print_line(look, "model", line, out);

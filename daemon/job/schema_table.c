@@ -27,12 +27,9 @@ static const struct schema_choice model_inits[] = {
 static const struct schema_choice lora_inits[] = {
         {"default", LORA_INIT_DEFAULT}, {"gaussian", LORA_INIT_GAUSSIAN}, {0}};
 static const struct schema_choice lora_bases[] = {
-        {"none", LORA_BASE_NONE},
-        {"nf4", LORA_BASE_NF4},
-        {"fp4", LORA_BASE_FP4},
-        {"int8", LORA_BASE_INT8},
-        {"fp8", LORA_BASE_FP8},
-        {0}};
+        {"none", LORA_BASE_NONE}, {"nf4", LORA_BASE_NF4},
+        {"fp4", LORA_BASE_FP4},   {"int8", LORA_BASE_INT8},
+        {"fp8", LORA_BASE_FP8},   {0}};
 static const struct schema_choice attentions[] = {
         {"auto", ATTENTION_AUTO},
         {"cudnn", ATTENTION_CUDNN},
@@ -289,7 +286,7 @@ const struct schema_key schema_table[] = {
 {"train", "dtype", SCHEMA_ENUM, JOB(train.dtype), .choices = dtypes, .help = "Compute type; master weights are fp32"},
 {"train", "tf32", SCHEMA_BOOL, JOB(train.tf32), .help = "Products of fp32 in TF32 on a GPU; a CPU multiplies in fp32"},
 {"train", "gradient_checkpointing", SCHEMA_CHECKPOINTING, JOB(train.gradient_checkpointing), .help = "Which layers keep their activations"},
-{"train", "freeze", SCHEMA_STRINGS, JOB(train.freeze), JOB(train.freeze_count), .help = "Patterns of tensor names that are not trained"},
+{"train", "freeze", SCHEMA_STRINGS, JOB(train.freeze), JOB(train.freeze_count), .help = "Patterns of tensor names that are not trained, nor saved in checkpoints"},
 {"train", "label_smoothing_factor", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Label smoothing"},
 {"train", "neftune_noise_alpha", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Noise on embeddings (NEFTune)"},
 {"train", "average_tokens_across_devices", SCHEMA_BOOL, JOB(train.average_tokens_across_devices), .help = "Divide the loss by the tokens of the whole step"},

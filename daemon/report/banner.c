@@ -23,9 +23,9 @@ static void tell_adapters(const struct job_plan *plan)
             json_object_get(plan->adapter.json, "target_modules");
     char *text = json_dumps(targets, JSON_ENCODE_ANY);
     zd_log_info(
-            "  adapters %s, r %d on %.200s; base in %s",
+            "  adapters %s, r %d on %.200s",
             plan->adapter.use_dora ? "DoRA" : "LoRA", plan->adapter.r,
-            text ? text : "?", job_plan_base_format(plan));
+            text ? text : "?");
     free(text);
 }
 
@@ -44,8 +44,9 @@ static void tell_model(const struct train_banner *banner)
                                                           : "pretrained");
     else
         zd_log_info(
-                "  model    %s, %s parameters, %s of them trained", what, total,
-                trained);
+                "  model    %s, %s parameters, %s of them trained, the others "
+                "in %s",
+                what, total, trained, job_plan_base_format(plan));
     if (plan->table.adapters)
         tell_adapters(plan);
     if (plan->config.stored_rows)

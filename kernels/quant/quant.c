@@ -13,6 +13,16 @@ const char *quant_format_name(enum quant_format format)
     return names[format];
 }
 
+bool quant_format_of_name(const char *name, enum quant_format *format_out)
+{
+    for (int format = QUANT_NF4; format <= QUANT_FP8; format++) {
+        *format_out = (enum quant_format)format;
+        if (strcmp(name, quant_format_name(*format_out)) == 0)
+            return true;
+    }
+    return false;
+}
+
 bool quant_block_is_legal(int64_t block)
 {
     return block >= QUANT_BLOCK_MIN && block <= QUANT_BLOCK_MAX &&

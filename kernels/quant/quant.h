@@ -40,6 +40,7 @@ enum {
 #define QUANT_BY_127 7.874015718698502e-3f
 
 const char *quant_format_name(enum quant_format format); /* "nf4" */
+bool quant_format_of_name(const char *name, enum quant_format *format_out);
 bool quant_block_is_legal(int64_t block);
 
 /* Blocks, tiles or bytes that hold `count` in parts of `part`. */

@@ -28,7 +28,7 @@ damage 'no manifest' 65 'E0801|c is no checkpoint|manifest.json' 'rm c/manifest.
 damage 'a manifest cut' 65 'E0711|c/manifest.json:' 'truncate -s -20 c/manifest.json'
 damage 'a manifest of no byte' 65 'E0711|c/manifest.json:' ': >c/manifest.json'
 damage 'a manifest changed by hand' 65 'E0803|c/manifest.json|digest' 'edit c/manifest.json "s/\"step\": 2/\"step\": 3/"'
-damage 'a manifest of another format' 65 'E0802|c/manifest.json|format' 'edit c/manifest.json "s/\"format\": 4/\"format\": 99/"'
+damage 'a manifest of another format' 65 'E0802|c/manifest.json|format' 'edit c/manifest.json "s/\"format\": 5/\"format\": 99/"'
 damage 'a manifest that is a list' 65 'E0802|c/manifest.json' 'echo "[]" >c/manifest.json'
 damage 'a FIFO for the manifest' 65 'c/manifest.json' 'rm c/manifest.json; mkfifo c/manifest.json'
 damage 'no checkpoint' 66 'c' 'rm -r c'

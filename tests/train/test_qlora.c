@@ -176,9 +176,8 @@ static void worlds_agree(const char *base)
         sets_of_world(sets, format, "zero.stage=3");
         bool ran = run("llama_odd", dir, world, sets);
         json_t *manifest = ran ? manifest_of(dir) : NULL;
-        const char *own = json_string_value(json_object_get(
-                json_object_get(json_object_get(manifest, "adapter"), "base"),
-                "digest"));
+        const char *own = json_string_value(
+                json_object_get(json_object_get(manifest, "base"), "digest"));
         if (own && world == 1)
             snprintf(digest, sizeof digest, "%s", own);
         double last = last_of(dir, "loss");

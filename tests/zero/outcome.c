@@ -91,6 +91,11 @@ enum zd_status outcome_save(
         struct zero_range range = zero_range_at(zero, ZERO_SAVES, i);
         ZD_TRY(save_range(out, table, zero, &range));
     }
+    for (int i = 0; i < zero_range_count(zero, ZERO_HOLDS); i++) {
+        struct zero_range range = zero_range_at(zero, ZERO_HOLDS, i);
+        if (!range.trains)
+            ZD_TRY(save_range(out, table, zero, &range));
+    }
     return ZD_OK;
 }
 

@@ -25,7 +25,6 @@ struct zero_request request(int stage, int world, int accumulation)
             .world = world,
             .options = options,
             .dtype = DTYPE_BF16,
-            .storage_dtype = DTYPE_BF16,
             .accumulation = accumulation,
             .train = true};
 }

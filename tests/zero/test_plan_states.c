@@ -120,19 +120,18 @@ Test(zero_plan_states, fp32_parameters_are_their_own_master)
         r.dtype = DTYPE_FP32;
         struct zero_plan plan = build(&r);
         cr_expect_eq(bytes_of(&plan, "zero.master"), 0);
-        cr_expect_eq(bytes_of(&plan, "zero.master.frozen"), 0);
         cr_expect_eq(bytes_of(&plan, "zero.grads.work") > 0, stage >= 2);
         zero_plan_fini(&plan);
     }
 }
 
-Test(zero_plan_states, frozen_tensors_of_wider_files_keep_a_cut_copy)
+Test(zero_plan_states, frozen_tensors_have_their_parameters_alone)
 {
     struct zero_request r = request(1, 4, 1);
-    r.storage_dtype = DTYPE_FP32;
     struct zero_plan plan = build(&r);
     size_t frozen = all(&plan) - trainable(&plan);
-    cr_expect_eq(bytes_of(&plan, "zero.master.frozen"), 4 * frozen / 4);
+    cr_expect_gt(frozen, 0);
     cr_expect_eq(bytes_of(&plan, "zero.params.frozen"), 2 * frozen);
+    cr_expect_eq(bytes_of(&plan, "zero.master"), 4 * trainable(&plan) / 4);
     zero_plan_fini(&plan);
 }

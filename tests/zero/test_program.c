@@ -16,7 +16,6 @@ static struct zero_request request(int layers, bool tied, int accumulation)
             .world = 4,
             .options = zero_options_default(),
             .dtype = DTYPE_FP32,
-            .storage_dtype = DTYPE_FP32,
             .accumulation = accumulation,
             .train = true};
 }

@@ -132,7 +132,7 @@ static enum zd_status run_steps(struct rank *rank)
     struct shared *shared = rank->shared;
     struct weight_source source;
     ZD_TRY(weights_open_random(5, &shared->table, &source));
-    enum zd_status status = zero_load(rank->zero, &source);
+    enum zd_status status = zero_load(rank->zero, &source, NULL);
     weights_close(&source);
     rank->wire_matches = true;
     for (int k = 0; k < STEPS && status == ZD_OK; k++) {
@@ -236,7 +236,6 @@ static enum zd_status shared_init(
             .world = layout->world,
             .options = zero_options_default(),
             .dtype = layout->dtype,
-            .storage_dtype = DTYPE_BF16,
             .accumulation = 1,
             .reduce_fp32 = layout->reduce_fp32,
             .checkpointing = layout->checkpointing,

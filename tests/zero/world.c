@@ -38,8 +38,7 @@ struct scenario scenario_default(int stage, int world, enum dtype dtype)
             .optim = optim_options_default(),
             .clip = 1,
             .offload = offload_options_default(),
-            .dtype = dtype,
-            .storage = DTYPE_FP32};
+            .dtype = dtype};
     s.options.stage = stage;
     s.optim.learning_rate = 0.01;
     return s;
@@ -180,7 +179,7 @@ static enum zd_status run_steps(struct rank *rank, struct zero *zero)
     struct weight_source source = fake_weights(fake);
     if (s->unreadable && comm_rank(rank->comm) == 1)
         source.read = read_nothing;
-    ZD_TRY(zero_load(zero, &source));
+    ZD_TRY(zero_load(zero, &source, NULL));
     if (s->resume)
         ZD_TRY(outcome_restore(s->resume, &fake->table, zero));
     rank->wire_matches = true;
@@ -372,7 +371,6 @@ struct outcome world_run(const struct scenario *s)
             .world = s->world,
             .options = s->options,
             .dtype = s->dtype,
-            .storage_dtype = s->storage,
             .accumulation = s->accumulation,
             .checkpointing = s->checkpointing,
             .optim = s->optim,

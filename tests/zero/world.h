@@ -10,7 +10,7 @@ struct scenario {
     struct fake_shape shape;
     int world, accumulation, steps;
     struct zero_options options;
-    enum dtype dtype, storage;
+    enum dtype dtype;
     struct optim_options optim;
     double clip; /* largest norm; 0: 1 */
     struct offload_options offload;
@@ -40,7 +40,7 @@ struct scenario {
     bool clears;    /* the states, straight after it */
 };
 
-/* Three small steps of fp32 storage, clipped at 1, nothing on the host. */
+/* Three small steps, clipped at 1, nothing on the host. */
 struct scenario scenario_default(int stage, int world, enum dtype dtype);
 /* What must not change a bit, in turn: what the model has, how stage 3 gathers,
  * how gradients are put together, and the rest of what is only about when and

@@ -11,14 +11,14 @@
  *                 m_scale/NAME@BEGIN, v_scale/NAME@BEGIN   .. F32, one per 256
  *                                     elements from BEGIN, a multiple of 256
  *                 v_blocks/NAME@0     Adam-mini: F32, one per block, once
- *                 frozen/NAME@BEGIN   in its own type
  *       config.json, tokenizer files, trainer_state.json
  *       manifest.json              last: step, counters, what data and model,
  *                                  every file with bytes and xxh3-128, what
  *                                  each shard holds, and a digest of itself
  *
+ * What does not train is in the base, which the manifest names, with a digest.
  * Ranges are counted in elements of the tensor, so any number of ranks can read
- * what any other number wrote. No absolute path is inside. */
+ * what any other number wrote. */
 #ifndef ZD_TRAIN_CHECKPOINT_CHECKPOINT_H
 #define ZD_TRAIN_CHECKPOINT_CHECKPOINT_H
 
@@ -33,8 +33,9 @@
 #define CHECKPOINT_AWAY     ".replaced-" /* before the name of one */
 /* Format 1 is older: AdamW with fp32 states, and says nothing of it. Format 2
  * does not say which shard holds what; in format 3 a shard's digest is that of
- * its bytes. */
-enum { CHECKPOINT_FORMAT = 4 };
+ * its bytes; up to format 4 what train.freeze names is in the shards, as
+ * frozen/NAME@BEGIN in its own type. */
+enum { CHECKPOINT_FORMAT = 5 };
 
 /* What trainer_state.h makes, as a file of the checkpoint. */
 #define TRAINER_STATE_FILE "trainer_state.json"
@@ -73,6 +74,7 @@ struct checkpoint_writer {
     bool gpt2_prefix;              /* as in the model that was loaded */
     int eos; /* for a config.json that is made here; -1: none */
     struct run_identity identity;
+    uint64_t base_digest; /* of what does not train (model/base_digest.h) */
     int64_t global_batch; /* of the job, whatever `set` has made of it */
     bool may_replace; /* a sound checkpoint of the same name: the run was told
                          to go back (run.resume = PATH) */
@@ -141,6 +143,14 @@ const json_t *checkpoint_manifest(const struct checkpoint *checkpoint);
 /* Check that the model is `table`'s (ZD_ERR_DATA). */
 enum zd_status checkpoint_match_model(
         const struct checkpoint *checkpoint, const struct param_table *table);
+/* Of the tensors that it does not hold, as the manifest has it: {"path", "seed"
+ * where they are random, "digest", "format", "codes"}; NULL: it holds all. */
+const json_t *checkpoint_base(const struct checkpoint *checkpoint);
+/* Are they those of `digests` (zero_load)? ZD_ERR_DATA. What it has trained
+ * must still train: later checkpoints would not hold it (ZD_ERR_CONFIG). */
+enum zd_status checkpoint_match_base(
+        const struct checkpoint *checkpoint, const struct param_table *table,
+        const uint64_t *digests);
 /* Check data and tokenizer (ZD_ERR_CONFIG naming what differs) and log a line
  * for every setting that changed and may. */
 enum zd_status checkpoint_match_run(
@@ -153,16 +163,13 @@ enum checkpoint_moments {
     MOMENTS_NOT_SAVED, /* checkpoint.save_only_model */
     MOMENTS_OTHERS     /* of another optimizer: they begin at nothing */
 };
-/* Fill all that this rank holds from whatever files have it. States in another
- * format than the plan's are converted, and a line says so. */
+/* Fill what this rank holds of it from whatever files have it; zero_load has
+ * read the rest. States in another format than the plan's are converted, and a
+ * line says so. */
 enum zd_status checkpoint_load(
         const struct checkpoint *checkpoint, const struct zero_plan *plan,
         struct zero *zero, enum checkpoint_moments *moments_out);
 /* "adamw": whose states these are. */
 const char *checkpoint_optimizer(const struct checkpoint *checkpoint);
-/* Weights for export. The checkpoint must outlive the source. */
-enum zd_status checkpoint_source(
-        const struct checkpoint *checkpoint, const struct param_table *table,
-        struct weight_source *source_out);
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "base/file/fs.h"
 #include "base/text_buffer.h"
-#include "model/grown.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/export.h"
 #include "train/checkpoint/manifest.h"
@@ -28,12 +27,11 @@ static json_t *summary(const char *path)
         json_object_set(row, "progress", json_object_get(manifest, "progress"));
         json_object_set(
                 row, "optimizer", json_object_get(manifest, "optimizer"));
-        if (json_object_get(manifest, "parameters"))
-            json_object_set(
-                    row, "parameters", json_object_get(manifest, "parameters"));
-        if (json_object_get(manifest, "adapter"))
-            json_object_set(
-                    row, "adapter", json_object_get(manifest, "adapter"));
+        static const char *const some[] = {"parameters", "adapter", "base"};
+        for (size_t i = 0; i < 3; i++)
+            if (json_object_get(manifest, some[i]))
+                json_object_set(
+                        row, some[i], json_object_get(manifest, some[i]));
         json_decref(manifest);
     }
     bool is_known = status == ZD_OK || status == ZD_ERR_DATA;
@@ -168,20 +166,9 @@ static void print_optimizer(const json_t *optimizer, FILE *out)
     fprintf(out, " (tensors)\n");
 }
 
-/* Checkpoints of before do not say how many train. */
-static void print_parameters(const json_t *row, FILE *out)
+static void print_adapter(const json_t *adapter, FILE *out)
 {
-    const json_t *counts = json_object_get(row, "parameters");
-    const json_t *adapter = json_object_get(row, "adapter");
     const json_t *config = json_object_get(adapter, "config");
-    const json_t *base = json_object_get(adapter, "base");
-    const char *path = json_string_value(json_object_get(base, "path"));
-    const char *format = json_string_value(json_object_get(base, "format"));
-    if (counts)
-        fprintf(out, "params   %lld, %lld of them trained\n",
-                (long long)json_integer_value(json_object_get(counts, "all")),
-                (long long)json_integer_value(
-                        json_object_get(counts, "trainable")));
     if (!json_is_object(adapter))
         return;
     char *targets = json_dumps(
@@ -190,9 +177,29 @@ static void print_parameters(const json_t *row, FILE *out)
             json_is_true(json_object_get(config, "use_dora")) ? "DoRA" : "LoRA",
             (long long)json_integer_value(json_object_get(config, "r")),
             targets ? targets : "?");
-    fprintf(out, "base     %s, held in %s\n",
-            path ? path : "from random weights", format ? format : "?");
     free(targets);
+}
+
+/* Checkpoints of before do not say how many train. */
+static void print_parameters(const json_t *row, FILE *out)
+{
+    const json_t *counts = json_object_get(row, "parameters");
+    const json_t *adapter = json_object_get(row, "adapter");
+    const json_t *base = json_object_get(row, "base");
+    if (!base)
+        base = json_object_get(adapter, "base");
+    const char *path = json_string_value(json_object_get(base, "path"));
+    const char *format = json_string_value(json_object_get(base, "format"));
+    bool is_random = !path || json_object_get(base, "seed");
+    if (counts)
+        fprintf(out, "params   %lld, %lld of them trained\n",
+                (long long)json_integer_value(json_object_get(counts, "all")),
+                (long long)json_integer_value(
+                        json_object_get(counts, "trainable")));
+    print_adapter(adapter, out);
+    if (base)
+        fprintf(out, "base     %s, held in %s\n",
+                is_random ? "random weights" : path, format ? format : "?");
 }
 
 /* Of a run in fp16; others have none. */
@@ -303,13 +310,6 @@ enum zd_status checkpoint_verify(const char *path, bool json, FILE *out)
     return status;
 }
 
-static enum zd_status open_named_base(
-        const void *ctx, const struct model_config *config,
-        const struct param_table *table, struct weight_source *source_out)
-{
-    return weights_open_grown(ctx, config, table, NULL, source_out);
-}
-
 enum zd_status train_export(const struct train_export *options)
 {
     struct export_request request = {
@@ -320,8 +320,7 @@ enum zd_status train_export(const struct train_export *options)
             .quantise = options->quantise,
             .check = CHECKPOINT_DIGESTS,
             .merges = options->merges,
-            .open_base = options->base ? open_named_base : NULL,
-            .ctx = options->base};
+            .base = options->base};
     ZD_TRY(check_folder(options->path));
     return help_to_choose(options->path, export_checkpoint(NULL, &request));
 }

@@ -17,10 +17,9 @@ struct train_export {
     const char *path, *out_dir;
     const enum dtype *dtype; /* NULL: the checkpoint's export type */
     const struct quantise_options *quantise; /* NULL: no codes */
-    /* Of a checkpoint of adapters: the model with them merged in, not the
-     * adapter; and where their base is; NULL: where the checkpoint says. */
-    bool merges;
-    const char *base;
+    bool merges; /* of a checkpoint of adapters: the model with them merged in,
+                    not the adapter */
+    const char *base; /* where what it does not hold is; NULL: where it says */
 };
 /* Write a checkpoint as a Hugging Face directory, or what it has of an adapter
  * as PEFT has it, streaming. With `quantise` the layers' linear weights are in

@@ -1,5 +1,7 @@
 #include "train/checkpoint/export.h"
 
+#include "train/checkpoint/base.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -36,7 +38,8 @@ static enum zd_status open_source(
         return ZD_ERR_DATA;
     }
     ZD_TRY(checkpoint_match_model(e->checkpoint, &e->table));
-    return checkpoint_source(e->checkpoint, &e->table, &e->source);
+    return base_open_whole(
+            e->checkpoint, &e->config, &e->table, request, &e->source);
 }
 
 static enum zd_status export_open(

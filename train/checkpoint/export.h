@@ -16,9 +16,12 @@ struct export_request {
                                                 process, `comm` NULL */
     enum checkpoint_check check;
     /* Of a checkpoint that holds an adapter: the model with it merged in, not
-     * the adapter as PEFT has it. Its base, which DoRA asks for without it too,
-     * by `open_base`, or when that is NULL from where the manifest says. */
+     * the adapter as PEFT has it. */
     bool merges;
+    /* What a checkpoint does not hold (an adapter without DoRA does without
+     * it): from the folder `base`, by `open_base`, or when both are NULL from
+     * where the manifest says. */
+    const char *base;
     enum zd_status (*open_base)(
             const void *ctx, const struct model_config *config,
             const struct param_table *table, struct weight_source *source_out);

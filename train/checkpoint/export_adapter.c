@@ -1,11 +1,10 @@
 /* export_adapter.c - what becomes of a checkpoint of adapters: a PEFT adapter,
  * or the base with them merged into it. */
 #include "base/log.h"
-#include "model/grown.h"
 #include "model/lora.h"
 #include "model/merge.h"
 #include "model/row_norms.h"
-#include "train/checkpoint/export.h"
+#include "train/checkpoint/base.h"
 #include "train/checkpoint/pieces.h"
 
 #include <stdlib.h>
@@ -27,18 +26,6 @@ static enum zd_status config_of(
             ZD_ERR_DATA, config);
 }
 
-static const json_t *base_json(const struct checkpoint *checkpoint)
-{
-    const json_t *adapter =
-            json_object_get(checkpoint_manifest(checkpoint), "adapter");
-    return json_object_get(adapter, "base");
-}
-
-static const char *base_of(const struct checkpoint *checkpoint)
-{
-    return json_string_value(json_object_get(base_json(checkpoint), "path"));
-}
-
 /* --- as PEFT has it ------------------------------------------------------- */
 
 struct pieces {
@@ -55,18 +42,16 @@ static bool held_in_codes(
 {
     const struct param *param = &pieces->table->params[id];
     const json_t *codes =
-            json_object_get(base_json(pieces->checkpoint), "codes");
+            json_object_get(checkpoint_base(pieces->checkpoint), "codes");
     const char *name = json_string_value(json_object_get(codes, "format"));
-    if (!name || param->unit < 1 || param->unit > pieces->config->layers)
+    enum quant_format format;
+    if (!name || param->unit < 1 || param->unit > pieces->config->layers ||
+        !quant_format_of_name(name, &format))
         return false;
-    for (int format = QUANT_NF4; format <= QUANT_FP8; format++)
-        if (strcmp(name, quant_format_name((enum quant_format)format)) == 0) {
-            *matrix_out = lora_matrix(
-                    pieces->config, param, (enum quant_format)format,
-                    json_is_true(json_object_get(codes, "nested")));
-            return true;
-        }
-    return false;
+    *matrix_out = lora_matrix(
+            pieces->config, param, format,
+            json_is_true(json_object_get(codes, "nested")));
+    return true;
 }
 
 /* The norms of the base as it was held, and what was learned above them. */
@@ -112,22 +97,6 @@ static enum zd_status read_kind(
     return pieces_read_weights(pieces->checkpoint, name, begin, count, out);
 }
 
-static enum zd_status open_base(
-        const struct pieces *pieces, const struct export_request *request,
-        struct weight_source *out)
-{
-    const char *path = base_of(pieces->checkpoint);
-    if (request->open_base)
-        return request->open_base(
-                request->ctx, pieces->config, pieces->table, out);
-    if (!path)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0328",
-                "%s holds an adapter of a model that came from no folder",
-                request->path);
-    return weights_open_grown(path, pieces->config, pieces->table, NULL, out);
-}
-
 static enum zd_status write_adapter(
         const struct pieces *pieces, const struct peft_config *adapter,
         const struct export_request *request, enum dtype dtype)
@@ -136,7 +105,7 @@ static enum zd_status write_adapter(
     char note[PEFT_NOTE_BYTES] = "";
     ZD_TRY(peft_write(
             request->out_dir, pieces->config, pieces->table, adapter,
-            base_of(pieces->checkpoint), dtype, &source, note));
+            base_path(pieces->checkpoint), dtype, &source, note));
     if (note[0])
         zd_log_info("%s: %s", request->out_dir, note);
     return ZD_OK;
@@ -152,7 +121,9 @@ enum zd_status export_adapter(
     struct pieces pieces = {checkpoint, config, table, &base};
     ZD_TRY(config_of(checkpoint, &adapter));
     enum zd_status status =
-            adapter.use_dora ? open_base(&pieces, request, &base) : ZD_OK;
+            adapter.use_dora
+                    ? base_open(checkpoint, config, table, request, &base)
+                    : ZD_OK;
     if (status == ZD_OK)
         status = write_adapter(&pieces, &adapter, request, dtype);
     weights_close(&base);
@@ -243,7 +214,7 @@ enum zd_status export_open_merged(
             what_of, {merged_read_kind, merged}, 1, request->path};
     enum zd_status status = adapt(merged);
     if (status == ZD_OK)
-        status = open_base(&merged->pieces, request, &merged->base);
+        status = base_open(checkpoint, config, table, request, &merged->base);
     if (status == ZD_OK)
         status = weights_open_merged(
                 &merged->base, config, table, &part, 1, &merged->sum);

@@ -1,6 +1,7 @@
 #include "train/checkpoint/manifest.h"
 
 #include "base/file/fs.h"
+#include "model/base_digest.h"
 #include "train/checkpoint/names.h"
 #include "zd_config.h"
 
@@ -182,21 +183,31 @@ static json_t *codes_json(const struct param_table *table)
     return NULL;
 }
 
-/* Whose weights the adapter belongs to; NULL without one. The configuration is
- * as PEFT's files have it. */
-static json_t *adapter_json(const struct checkpoint_writer *writer)
+/* Where the tensors are that do not train, which no shard holds; NULL: all
+ * do. Random ones come from a seed. */
+static json_t *base_json(const struct checkpoint_writer *writer)
 {
-    char digest[20];
+    char digest[BASE_DIGEST_TEXT];
     const struct job_plan *plan = writer->plan;
-    if (!plan->table.adapters)
+    const struct train_job *job = writer->job;
+    if (!param_has_base(&plan->table))
         return NULL;
-    snprintf(
-            digest, sizeof digest, "%016llx",
-            (unsigned long long)zero_base_digest(writer->zero));
+    base_digest_text(writer->base_digest, digest);
+    json_t *seed = train_stored_base(job)
+                           ? NULL
+                           : json_integer((json_int_t)job->job.seed);
     return json_pack(
-            "{s:O, s:{s:s?, s:s, s:s, s:o*}}", "config", plan->adapter.json,
-            "base", "path", writer->job->model.path, "digest", digest, "format",
-            job_plan_base_format(plan), "codes", codes_json(&plan->table));
+            "{s:s?, s:o*, s:s, s:s, s:o*}", "path", job->model.path, "seed",
+            seed, "digest", digest, "format", job_plan_base_format(plan),
+            "codes", codes_json(&plan->table));
+}
+
+/* As PEFT's files have its configuration; NULL without one. */
+static json_t *adapter_json(const struct job_plan *plan)
+{
+    return plan->table.adapters
+                   ? json_pack("{s:O}", "config", plan->adapter.json)
+                   : NULL;
 }
 
 json_t *manifest_build(
@@ -218,7 +229,7 @@ json_t *manifest_build(
     return json_pack(
             "{s:i, s:s, s:I, s:i, s:i, s:o, s:o*, s:O*, s:I, s:o, s:o, s:o, "
             "s:o, s:s, "
-            "s:b, s:b, s:o*, s:{s:I, s:I}, s:[]}",
+            "s:b, s:b, s:o*, s:o*, s:{s:I, s:I}, s:[]}",
             "format", CHECKPOINT_FORMAT, "zerod", ZD_VERSION, "step",
             (json_int_t)state->step, "world", comm_size(writer->comm), "stage",
             writer->job->zero.stage, "progress", progress, "live",
@@ -231,8 +242,8 @@ json_t *manifest_build(
             dtype_name(writer->plan->export_dtype), "gpt2_prefix",
             writer->gpt2_prefix, "moments",
             !writer->job->checkpoint.save_only_model, "adapter",
-            adapter_json(writer), "parameters", "trainable",
-            (json_int_t)writer->plan->table.trainable, "all",
+            adapter_json(writer->plan), "base", base_json(writer), "parameters",
+            "trainable", (json_int_t)writer->plan->table.trainable, "all",
             (json_int_t)writer->plan->table.total, "files");
 }
 

@@ -12,7 +12,10 @@
 enum optim_format pieces_format(
         const struct checkpoint *checkpoint, enum optim_lane lane,
         const char *name);
-/* Elements [begin, begin+count) of the tensor's weights, master or frozen. */
+/* Does it hold the tensor's weights; did they train? */
+bool pieces_hold(const struct checkpoint *checkpoint, const char *name);
+bool pieces_trained(const struct checkpoint *checkpoint, const char *name);
+/* Elements [begin, begin+count) of them. */
 enum zd_status pieces_read_weights(
         const struct checkpoint *checkpoint, const char *name, size_t begin,
         size_t count, float *out);

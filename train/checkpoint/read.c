@@ -443,13 +443,23 @@ static enum zd_status read_run(
     return ZD_OK;
 }
 
+bool pieces_trained(const struct checkpoint *checkpoint, const char *name)
+{
+    return first_piece(checkpoint, ARRAY_MASTER, name) != NULL;
+}
+
+bool pieces_hold(const struct checkpoint *checkpoint, const char *name)
+{
+    return pieces_trained(checkpoint, name) ||
+           first_piece(checkpoint, ARRAY_FROZEN, name);
+}
+
 enum zd_status pieces_read_weights(
         const struct checkpoint *checkpoint, const char *name, size_t begin,
         size_t count, float *out)
 {
-    enum array_kind kind = first_piece(checkpoint, ARRAY_MASTER, name)
-                                   ? ARRAY_MASTER
-                                   : ARRAY_FROZEN;
+    enum array_kind kind =
+            pieces_trained(checkpoint, name) ? ARRAY_MASTER : ARRAY_FROZEN;
     return read_run(
             checkpoint, kind, name, begin, count, NULL, sizeof *out, out);
 }
@@ -493,33 +503,4 @@ enum zd_status pieces_read_blocks(
     return read_run(
             checkpoint, ARRAY_V_BLOCKS, name, 0, count, format_type(OPTIM_FP32),
             sizeof *out, out);
-}
-
-/* --- as a source of weights ----------------------------------------------- */
-
-struct source {
-    const struct checkpoint *checkpoint;
-    const struct param_table *table;
-};
-
-static enum zd_status source_read(
-        void *ctx, int id, size_t begin, size_t count, float *out)
-{
-    const struct source *source = ctx;
-    return pieces_read_weights(
-            source->checkpoint, source->table->params[id].name, begin, count,
-            out);
-}
-
-enum zd_status checkpoint_source(
-        const struct checkpoint *checkpoint, const struct param_table *table,
-        struct weight_source *source_out)
-{
-    struct source *source = malloc(sizeof *source);
-    if (!source)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    *source = (struct source){checkpoint, table};
-    *source_out = (struct weight_source){
-            .read = source_read, .close = free, .ctx = source};
-    return ZD_OK;
 }

@@ -83,9 +83,7 @@ static int list_pieces(
                 .range = range,
                 .number = i,
                 .lane = ZERO_WEIGHTS};
-        add_piece(
-                writer, pieces, &count,
-                range.trains ? ARRAY_MASTER : ARRAY_FROZEN, &weights);
+        add_piece(writer, pieces, &count, ARRAY_MASTER, &weights);
         for (int lane = 0; moments && lane < OPTIM_LANES; lane++)
             add_lane(writer, pieces, &count, &weights, (enum optim_lane)lane);
     }
@@ -273,10 +271,8 @@ static uint64_t tensor_bytes(const struct checkpoint_writer *writer, int id)
     const struct param *param = &plan->request.table->params[id];
     enum dtype compute = plan->request.dtype;
     bool none = plan->request.optim.master == OPTIM_MASTER_NONE;
-    if (!param->trainable && plan->request.table->adapters)
-        return 0;
     if (!param->trainable)
-        return (plan->frozen_master ? 4 : dtype_bytes(compute)) * param->count;
+        return 0;
     uint64_t bytes = (none ? dtype_bytes(compute) : 4) * param->count;
     struct optim_layout layout = zero_layout_of(plan, id);
     for (int lane = 0; lane < OPTIM_LANES; lane++) {

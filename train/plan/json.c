@@ -93,10 +93,11 @@ json_t *job_plan_parameters(const struct job_plan *plan)
             "{s:I, s:I}", "trainable_parameters",
             (json_int_t)plan->table.trainable, "all_parameters",
             (json_int_t)plan->table.total);
+    if (param_has_base(&plan->table))
+        json_object_set_new(
+                json, "base_format", json_string(job_plan_base_format(plan)));
     if (!plan->table.adapters)
         return json;
-    json_object_set_new(
-            json, "base_format", json_string(job_plan_base_format(plan)));
     json_object_set_new(
             json, "adapters",
             json_pack(

@@ -55,7 +55,7 @@ const char *job_plan_base_format(const struct job_plan *plan)
             return table->codes[id].nested_block
                            ? nested[table->codes[id].format]
                            : param_codes_name(table);
-    return table->adapters ? dtype_name(plan->zero.request.dtype) : NULL;
+    return param_has_base(table) ? dtype_name(plan->zero.request.dtype) : NULL;
 }
 
 const char *plan_backend_name(const struct job_plan *plan)

@@ -27,10 +27,8 @@ static uint64_t lane_bytes(const struct zero_plan *zero, int id)
 static uint64_t weight_bytes(const struct zero_plan *zero, int id)
 {
     const struct zero_request *request = &zero->request;
-    const struct param *param = &request->table->params[id];
-    bool is_wide = param->trainable ? request->optim.master == OPTIM_MASTER_FP32
-                                    : zero->frozen_master;
-    return param->count *
+    bool is_wide = request->optim.master == OPTIM_MASTER_FP32;
+    return request->table->params[id].count *
            (is_wide ? sizeof(float) : dtype_bytes(request->dtype));
 }
 
@@ -41,11 +39,11 @@ static uint64_t checkpoint_bytes(
     const struct zero_plan *zero = &plan->zero;
     uint64_t bytes = 0;
     for (int id = 0; id < plan->table.count; id++) {
-        bool trains = plan->table.params[id].trainable;
-        if (trains && !job->checkpoint.save_only_model)
+        if (!plan->table.params[id].trainable)
+            continue;
+        bytes += weight_bytes(zero, id);
+        if (!job->checkpoint.save_only_model)
             bytes += lane_bytes(zero, id);
-        if (trains || !plan->table.adapters)
-            bytes += weight_bytes(zero, id);
     }
     return bytes;
 }

@@ -117,10 +117,9 @@ enum zd_status plan_begin(
         job_plan_fini(plan);
         return status;
     }
-    bool random = job->model.config || job->model.init == MODEL_RANDOM;
-    plan->export_dtype = !job->model.dtype_auto ? job->model.dtype
-                         : random               ? DTYPE_BF16
-                                                : plan->config.storage_dtype;
+    plan->export_dtype = !job->model.dtype_auto    ? job->model.dtype
+                         : !train_stored_base(job) ? DTYPE_BF16
+                                                   : plan->config.storage_dtype;
     return ZD_OK;
 }
 

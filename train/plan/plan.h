@@ -100,7 +100,7 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken);
 /* How many elements the model has and how many train; with adapters what they
  * are and how the base is held. New reference. */
 json_t *job_plan_parameters(const struct job_plan *plan);
-/* "bf16": how the frozen base of adapters is held; NULL without. */
+/* "bf16": how what does not train is held; NULL: all does. */
 const char *job_plan_base_format(const struct job_plan *plan);
 void job_plan_print(const struct job_plan *plan, FILE *stream);
 /* Bytes that each of `local_size` ranks can have of this machine's memory, and

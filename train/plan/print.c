@@ -148,7 +148,7 @@ static void print_layout(const struct job_plan *plan, FILE *stream)
                 chose_place ? " (by auto)" : "");
     fprintf(stream, "\n         optimizer %s, %s states, %s\n", optimizer,
             plan_states_name(&request->optim), masters_name(request));
-    if (plan->table.adapters)
+    if (param_has_base(&plan->table))
         fprintf(stream, "         base in %s\n", job_plan_base_format(plan));
     if (plan->world > 1 && plan->backend == DEVICE_CUDA)
         print_collectives(plan, stream);

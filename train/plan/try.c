@@ -132,7 +132,6 @@ enum zd_status job_plan_try(
             .world = plan->world,
             .options = job->zero,
             .dtype = job->train.dtype,
-            .storage_dtype = plan->config.storage_dtype,
             .accumulation = micros,
             .checkpointing = choice->checkpointing,
             .train = true,

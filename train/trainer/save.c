@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/file/fs.h"
 #include "base/log.h"
-#include "model/grown.h"
 #include "train/checkpoint/export.h"
 #include "train/trainer/trainer.h"
 
@@ -332,15 +331,6 @@ enum zd_status trainer_save(struct trainer *trainer, bool must)
 const char *export_folder(const struct train_job *job)
 {
     return job->checkpoint.export == EXPORT_PEFT ? "peft" : "hf";
-}
-
-enum zd_status trainer_open_base(
-        const struct train_job *job, const struct model_config *config,
-        const struct param_table *table, struct weight_source *source)
-{
-    if (job->model.config || job->model.init == MODEL_RANDOM)
-        return weights_open_random(job->job.seed, table, source);
-    return weights_open_grown(job->model.path, config, table, NULL, source);
 }
 
 static enum zd_status open_base(

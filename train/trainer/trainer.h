@@ -67,6 +67,8 @@ struct trainer {
     char offload_file[64];  /* of this rank, in offload.nvme_path */
     struct kept_files kept; /* rank 0 */
     struct checkpoint_writer writer;
+    uint64_t *base_digests;  /* (tensors) as zero_load read them; NULL: nobody
+                                asks */
     struct metrics *metrics; /* rank 0 */
     struct events *events;   /* rank 0 */
     struct hang_told hang;   /* hang.h */
@@ -205,8 +207,13 @@ void trainer_saved_less(struct trainer *trainer);
 enum zd_status trainer_export(struct trainer *trainer);
 /* Below output_dir: "hf" or "peft". */
 const char *export_folder(const struct train_job *job);
+/* weights.c: what the model is without adapters. */
 enum zd_status trainer_open_base(
         const struct train_job *job, const struct model_config *config,
         const struct param_table *table, struct weight_source *source);
+/* Collective: all of the model from where it begins, with the digests of its
+ * tensors where they are wanted: trainer->base_digests, and in the writer that
+ * of what does not train. */
+enum zd_status trainer_load_weights(struct trainer *trainer, bool digests);
 
 #endif

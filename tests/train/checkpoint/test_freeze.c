@@ -1,0 +1,294 @@
+/* test_freeze.c - checkpoints of a run with train.freeze: they hold what
+ * trains, as planned, and go on and are exported over the base that the rest is
+ * in, and over no other. */
+#include "base/file/fs.h"
+#include "model/config.h"
+#include "tests/support/job_threads.h"
+#include "tests/support/plan_check.h"
+#include "tests/support/saved_state.h"
+#include "train/checkpoint/cli.h"
+#include "train/checkpoint/holds.h"
+#include "train/checkpoint/manifest.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MODEL  "tests/fixtures/llama_odd/model"
+#define FREEZE "train.freeze=[\"embed_tokens\", \"layers.0.\"]"
+enum { SETS = 24 };
+
+static bool run(const char *dir, int world, const char *const *more)
+{
+    const char *sets[SETS] = {
+            "train.max_steps=4",       "train.global_batch_size=12",
+            "checkpoint.save_steps=2", "optim.learning_rate=0.01",
+            "optim.warmup_steps=0",    "model.path=" MODEL,
+            "train.dtype=bf16",        FREEZE,
+    };
+    int count = 8;
+    for (; *more; more++)
+        sets[count++] = *more;
+    return job_threads_run(
+                   "tests/fixtures/llama_odd/job.toml", sets, world, dir) ==
+           ZD_OK;
+}
+
+static bool same_run(const char *a, const char *b)
+{
+    return same_column(a, b, "loss", 4) && same_column(a, b, "grad_norm", 4) &&
+           same_output(a, b, "hf/model.safetensors");
+}
+
+static bool failed_with(const char *code)
+{
+    bool is = strcmp(zd_error_get()->code, code) == 0;
+    if (!is)
+        printf("# %s: %s\n", zd_error_get()->code, zd_error_get()->what);
+    return is;
+}
+
+static const char *checkpoint_of(const char *dir, int step, char out[PATH_MAX])
+{
+    snprintf(out, PATH_MAX, "%s/out/checkpoint-%06d", dir, step);
+    return out;
+}
+
+/* --- a checkpoint as it was up to format 4 -------------------------------- */
+
+static bool read_base(
+        const struct param *param, struct weight_source *source, int id,
+        struct st_entry *entry, float **values)
+{
+    static char name[PARAM_NAME_MAX + 16];
+    snprintf(name, sizeof name, "frozen/%s@0", param->name);
+    *entry = (struct st_entry){
+            .name = name,
+            .dtype = "F32",
+            .dims = 1,
+            .shape = {(int64_t)param->count}};
+    *values = malloc(param->count * sizeof **values);
+    return *values &&
+           source->read(source->ctx, id, 0, param->count, *values) == ZD_OK;
+}
+
+/* A shard with one frozen tensor, `scale` times what the model has. */
+static bool add_frozen(
+        const char *dir, int number, const struct param *param,
+        struct weight_source *source, int id, float scale, json_t *manifest)
+{
+    char path[PATH_MAX], text[HELD_TEXT];
+    struct st_entry entry;
+    struct st_writer *writer;
+    float *values = NULL;
+    struct manifest_file file = {.by_parts = true, .holds = json_array()};
+    struct held held = {.count = param->count};
+    snprintf(held.name, sizeof held.name, "%s", param->name);
+    snprintf(file.name, sizeof file.name, "shard-%05d.safetensors", number);
+    fs_join(path, sizeof path, dir, file.name);
+    bool ok = read_base(param, source, id, &entry, &values) &&
+              st_writer_create(path, &entry, 1, NULL, &writer) == ZD_OK;
+    for (size_t i = 0; ok && i < param->count; i++)
+        values[i] *= scale;
+    ok = ok && st_writer_write(writer, values, param->count * sizeof *values) ==
+                       ZD_OK;
+    if (ok)
+        held_add(&held, ARRAY_FROZEN, "F32", st_writer_digest(writer, 0));
+    ok = ok && st_writer_finish(writer, file.digest, &file.bytes) == ZD_OK;
+    held_text(&held, text);
+    json_array_append_new(file.holds, json_string(text));
+    manifest_add_file(manifest, &file);
+    json_decref(file.holds);
+    free(values);
+    return ok;
+}
+
+static bool age(const char *dir, int number, const char *freeze, float scale)
+{
+    char path[PATH_MAX];
+    struct model_config config;
+    struct param_table table;
+    struct weight_source source;
+    json_t *manifest;
+    int first = number;
+    if (manifest_read(dir, &manifest) != ZD_OK ||
+        model_config_read(MODEL, &config) != ZD_OK ||
+        param_table_build(&config, &freeze, 1, &table) != ZD_OK ||
+        weights_open_hf(MODEL, &config, &table, NULL, &source) != ZD_OK)
+        return false;
+    bool ok = true;
+    for (int id = 0; ok && id < table.count; id++)
+        if (!table.params[id].trainable)
+            ok = add_frozen(
+                    dir, number++, &table.params[id], &source, id, scale,
+                    manifest);
+    json_object_del(manifest, "base");
+    json_object_set_new(manifest, "format", json_integer(4));
+    json_object_del(manifest, "manifest_xxh3_128");
+    fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
+    ok = ok && number > first && manifest_seal(manifest) == ZD_OK &&
+         json_write_file(path, manifest) == ZD_OK;
+    json_decref(manifest);
+    weights_close(&source);
+    param_table_fini(&table);
+    model_config_fini(&config);
+    return ok;
+}
+
+/* --- what is asked -------------------------------------------------------- */
+
+/* Nothing of what is frozen, and all bytes that the plan told. */
+static void holds_what_trains(const char *dir, int world)
+{
+    char path[PATH_MAX];
+    struct saved_state state = saved_state_of(dir, world, 4);
+    size_t bytes = 0;
+    bool ok = state.count > 0;
+    for (int i = 0; i < state.count; i++) {
+        bytes += state.arrays[i].used;
+        ok &= !strstr(state.arrays[i].name, "embed_tokens") &&
+              !strstr(state.arrays[i].name, "layers.0.");
+    }
+    saved_state_free(&state);
+    snprintf(path, sizeof path, "%s/out/plan.json", dir);
+    json_t *plan;
+    ok = ok && json_parse_file(path, 1 << 24, &plan) == ZD_OK;
+    json_t *save = ok ? json_object_get(json_object_get(plan, "phases"), "save")
+                      : NULL;
+    json_int_t told = json_integer_value(json_object_get(save, "disk"));
+    tap_ok(ok && told == (json_int_t)bytes,
+           "world %d: what trains is saved, %zu bytes, %lld are told", world,
+           bytes, (long long)told);
+    if (ok)
+        json_decref(plan);
+}
+
+static void plans_are_true(void)
+{
+    for (int stage = 0; stage <= 3; stage += 3)
+        for (int world = 1; world <= 3; world += 2) {
+            char set[32];
+            const char *dir = job_threads_dir(), *sets[] = {set, NULL};
+            snprintf(set, sizeof set, "zero.stage=%d", stage);
+            bool ran = run(dir, world, sets);
+            json_t *plan = ran ? plan_check_open(dir) : NULL;
+            tap_ok(plan && plan_check_sent(plan, dir, 4) &&
+                           plan_check_taken(plan),
+                   "world %d stage %d: sent and taken as planned", world,
+                   stage);
+            json_decref(plan);
+            holds_what_trains(dir, world);
+        }
+}
+
+static void resumes(const char *whole, const char *cut)
+{
+    const char *moved = job_threads_dir();
+    char from[PATH_MAX + 32];
+    const char *all[] = {"zero.stage=2", NULL};
+    const char *there[] = {"zero.stage=3",          "run.stop_after=2",   from,
+                           "offload.optimizer=cpu", "offload.params=cpu", NULL};
+    snprintf(from, sizeof from, "run.resume=%s/out/checkpoint-000002", cut);
+    tap_ok(run(moved, 4, there) && same_saved_state(cut, 2, moved, 4, 2),
+           "saved at 2 ranks, loaded at 4: the same bits");
+    tap_ok(run(cut, 2, all) && same_run(whole, cut),
+           "cut after step 2, the rest has the same bits");
+}
+
+/* What was frozen may train; what has trained may not be lost. */
+static void freezing_may_change(const char *cut)
+{
+    const char *first = job_threads_dir(), *second = job_threads_dir();
+    char from[PATH_MAX + 32];
+    const char *less[] = {"train.freeze=[\"embed_tokens\"]", from, NULL};
+    const char *none[] = {"train.freeze=[]", from, NULL};
+    const char *more[] = {
+            "train.freeze=[\"embed_tokens\", \"layers.0.\", \"norm\"]", from,
+            NULL};
+    snprintf(from, sizeof from, "run.resume=%s/out/checkpoint-000002", cut);
+    tap_ok(run(first, 2, less) && run(second, 1, none), "more of it may train");
+    struct saved_state state = saved_state_of(second, 1, 4);
+    tap_ok(saved_array_of(
+                   &state, "master/model.embed_tokens.weight",
+                   strlen("master/model.embed_tokens.weight"))
+                           ->used > 0,
+           "and is saved then");
+    saved_state_free(&state);
+    tap_ok(!run(job_threads_dir(), 2, more) && failed_with("E0812"),
+           "what has trained must train on");
+}
+
+static void another_base_is_refused(const char *cut)
+{
+    const char *other[] = {
+            "model.init=random", "zero.stage=2", "train.max_steps=6", NULL};
+    tap_ok(!run(cut, 2, other) && failed_with("E0327"),
+           "it does not go on over another base");
+}
+
+static void exports(const char *whole, const char *base)
+{
+    char path[PATH_MAX], out[PATH_MAX];
+    const char *random = job_threads_dir();
+    const char *sets[] = {"model.init=random", NULL};
+    snprintf(out, sizeof out, "%s/out/again", whole);
+    struct train_export export = {
+            .path = checkpoint_of(whole, 4, path), .out_dir = out};
+    bool exported = train_export(&export) == ZD_OK;
+    char again[PATH_MAX + 32], once[PATH_MAX + 32], *a = NULL, *b = NULL;
+    size_t x, y;
+    snprintf(again, sizeof again, "%s/model.safetensors", out);
+    snprintf(once, sizeof once, "%s/out/hf/model.safetensors", whole);
+    tap_ok(exported && fs_read_file(again, 1 << 28, &a, &x) == ZD_OK &&
+                   fs_read_file(once, 1 << 28, &b, &y) == ZD_OK && x == y &&
+                   memcmp(a, b, x) == 0,
+           "export of a checkpoint is what the run exported");
+    free(a);
+    free(b);
+    export.base = base;
+    snprintf(out, sizeof out, "%s/out/other", whole);
+    tap_ok(train_export(&export) == ZD_ERR_DATA && failed_with("E0327"),
+           "it is not exported with another base");
+    bool ran = run(random, 1, sets);
+    export = (struct train_export){
+            .path = checkpoint_of(random, 4, path), .out_dir = out};
+    tap_ok(ran && train_export(&export) == ZD_OK,
+           "a random base comes from its seed");
+}
+
+static void old_ones_load(const char *whole)
+{
+    const char *sets[] = {"zero.stage=2", "run.stop_after=2", NULL};
+    const char *all[] = {"zero.stage=2", NULL};
+    const char *old = job_threads_dir(), *other = job_threads_dir();
+    char path[PATH_MAX];
+    bool ran = run(old, 2, sets) && run(other, 2, sets);
+    tap_ok(ran && age(checkpoint_of(old, 2, path), 100, "layers.0.", 1) &&
+                   age(path, 200, "embed_tokens", 1) && run(old, 2, all) &&
+                   same_run(whole, old),
+           "a checkpoint with frozen tensors goes on");
+    tap_ok(ran && age(checkpoint_of(other, 2, path), 100, "layers.0.", 2) &&
+                   age(path, 200, "embed_tokens", 1) && !run(other, 2, all) &&
+                   failed_with("E0327"),
+           "but not with other ones");
+}
+
+int main(void)
+{
+    const char *whole = job_threads_dir(), *cut = job_threads_dir();
+    const char *base = job_threads_dir();
+    char other[PATH_MAX];
+    const char *all[] = {"zero.stage=2", NULL};
+    const char *half[] = {"zero.stage=2", "run.stop_after=2", NULL};
+    const char *trained[] = {"train.freeze=[]", NULL};
+    tap_ok(run(whole, 2, all) && run(cut, 2, half) && run(base, 2, trained),
+           "the runs");
+    snprintf(other, sizeof other, "%s/out/hf", base);
+    exports(whole, other);
+    freezing_may_change(cut);
+    resumes(whole, cut);
+    another_base_is_refused(cut);
+    old_ones_load(whole);
+    plans_are_true();
+    return tap_done();
+}

@@ -1,0 +1,50 @@
+/* weights.c - what a run begins with. */
+#include "model/grown.h"
+#include "train/trainer/trainer.h"
+
+#include <stdlib.h>
+
+enum zd_status trainer_open_base(
+        const struct train_job *job, const struct model_config *config,
+        const struct param_table *table, struct weight_source *source)
+{
+    const char *path = train_stored_base(job);
+    if (!path)
+        return weights_open_random(job->job.seed, table, source);
+    return weights_open_grown(path, config, table, NULL, source);
+}
+
+static enum zd_status open_source(
+        const struct train_job *job, const struct job_plan *plan,
+        struct weight_source *source)
+{
+    ZD_TRY(trainer_open_base(job, &plan->config, &plan->table, source));
+    if (!plan->table.adapters)
+        return ZD_OK;
+    return weights_open_lora(
+            &plan->config, &plan->table, source, job->job.seed, job->lora.path,
+            source);
+}
+
+enum zd_status trainer_load_weights(struct trainer *trainer, bool digests)
+{
+    struct weight_source source;
+    const struct param_table *table = &trainer->plan.table;
+    uint64_t *each = NULL;
+    enum zd_status status = open_source(trainer->job, &trainer->plan, &source);
+    if (status == ZD_OK && digests) {
+        each = calloc((size_t)table->count, sizeof *each);
+        if (!each)
+            status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    }
+    free(trainer->base_digests);
+    trainer->base_digests = each;
+    ZD_TRY(comm_agree(trainer->comm, status));
+    status = zero_load(trainer->zero, &source, each);
+    weights_close(&source);
+    trainer->writer.base_digest = 0;
+    for (int id = 0; each && id < table->count; id++)
+        if (!table->params[id].trainable)
+            trainer->writer.base_digest += each[id];
+    return status;
+}
