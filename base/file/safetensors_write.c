@@ -15,8 +15,6 @@
 
 /* What huggingface_hub still inspects. */
 static const size_t HEADER_MAX = 25000000;
-/* Less at a time is gathered in the page cache. */
-static const size_t DIRECT_LEAST = 256 << 10;
 
 struct slot { /* a tensor in file order */
     int entry;
@@ -191,9 +189,11 @@ static enum zd_status put(
         write_direct_put(writer->direct);
         return ZD_OK;
     }
-    return writer->direct && bytes >= DIRECT_LEAST
+    if (!writer->direct)
+        return put_cached(writer, at, data, bytes);
+    return bytes > WRITE_DIRECT_SMALL
                    ? put_direct(writer, at, data, bytes)
-                   : put_cached(writer, at, data, bytes);
+                   : write_direct_small(writer->direct, at, data, bytes);
 }
 
 static enum zd_status append(
@@ -323,7 +323,7 @@ enum zd_status st_writer_room(
 {
     const struct slot *slot = &writer->slots[writer->slot_of[entry]];
     assert(bytes <= ST_ROOM_MAX && !writer->direct_room);
-    if (writer->direct && bytes >= DIRECT_LEAST) {
+    if (writer->direct && bytes > WRITE_DIRECT_SMALL) {
         ZD_TRY(write_direct_room(
                 writer->direct, slot->begin + slot->done, bytes, room_out));
         writer->direct_room = *room_out;

@@ -1,6 +1,7 @@
 #include "base/file/write_direct.h"
 
 #include "base/file/fs.h"
+#include "base/file/write_behind.h"
 #include "base/progress.h"
 #include "base/threads.h"
 
@@ -13,13 +14,14 @@
 #include <unistd.h>
 
 /* Two under way keep a disk busy, while a third is made. */
-enum { THREADS = 2, PIECES = 3 };
+enum { THREADS = 2, PIECES = 3, ASIDE_BYTES = 4 << 20 };
 static const uint64_t FILE_LEAST = 2 * WRITE_DIRECT_BYTES;
 
-/* A piece goes round: the state says who may touch its bytes, `at` and the
- * memory, and who changes the state; all change it under the lock.
+/* A piece goes round: the state says who may touch the rest of it and who
+ * changes the state; all change it under the lock.
  *   FREE     nobody     the maker, in write_direct_room
- *   TAKEN    the maker  the maker, in write_direct_put; one at a time
+ *   TAKEN    the maker  the maker, in write_direct_put; one at a time; to FREE
+ *                       where no block is the piece's alone
  *   FULL     nobody     a thread that takes care of it
  *   WRITING  that one   that one, to FREE
  * At the end none is FULL or WRITING; one may be TAKEN, given up. */
@@ -30,6 +32,19 @@ struct piece {
     char *memory; /* of the block with its first byte */
     uint64_t at;
     size_t bytes;
+    uint64_t first, last; /* FULL, WRITING: its whole blocks */
+};
+
+/* What is not of whole blocks: the maker's, who writes it while no thread does.
+ * The file system lets nobody into the cache beside a write past it. */
+struct aside {
+    char *data;
+    size_t bytes;
+    struct extent {
+        uint64_t at;
+        size_t bytes;
+    } * extents;
+    int count, room;
 };
 
 struct write_direct {
@@ -37,7 +52,9 @@ struct write_direct {
     const char *path;   /* borrowed */
     size_t block;       /* a page: none is both in the cache and past it */
     char *memory;
-    struct progress *progress; /* the maker's */
+    struct aside aside;
+    struct write_behind behind; /* it */
+    struct progress *progress;  /* the maker's */
     int thread_count;
     pthread_t threads[THREADS];
     pthread_mutex_t lock; /* of all below */
@@ -49,26 +66,6 @@ struct write_direct {
 };
 
 /* --- a thread's part ------------------------------------------------------ */
-
-static enum zd_status write_piece(
-        const struct write_direct *direct, const struct piece *piece)
-{
-    size_t block = direct->block;
-    uint64_t end = piece->at + piece->bytes, base = piece->at / block * block;
-    uint64_t first = (piece->at + block - 1) / block * block;
-    uint64_t last = end / block * block;
-    if (first >= last) /* no block is the piece's alone */
-        first = last = end;
-    ZD_TRY(fs_pwrite(
-            direct->cached, direct->path, piece->memory + (piece->at - base),
-            first - piece->at, piece->at));
-    ZD_TRY(fs_pwrite(
-            direct->direct, direct->path, piece->memory + (first - base),
-            last - first, first));
-    return fs_pwrite(
-            direct->cached, direct->path, piece->memory + (last - base),
-            end - last, last);
-}
 
 /* Under the lock. NULL: there is none. */
 static struct piece *find(struct write_direct *direct, enum state state)
@@ -89,7 +86,11 @@ static void take_care(struct write_direct *direct, struct piece *piece)
     piece->state = WRITING;
     pthread_mutex_unlock(&direct->lock);
     if (writes)
-        status = write_piece(direct, piece);
+        status = fs_pwrite(
+                direct->direct, direct->path,
+                piece->memory + (piece->first -
+                                 piece->at / direct->block * direct->block),
+                piece->last - piece->first, piece->first);
     pthread_mutex_lock(&direct->lock);
     if (status != ZD_OK && direct->status == ZD_OK) {
         direct->status = status;
@@ -138,6 +139,9 @@ static bool take_memory(struct write_direct *direct)
     if (posix_memalign(&memory, direct->block, PIECES * each) != 0)
         return false;
     direct->memory = memory;
+    direct->aside.data = malloc(ASIDE_BYTES);
+    if (!direct->aside.data)
+        return false;
     for (size_t i = 0; i < PIECES; i++)
         direct->pieces[i].memory = direct->memory + i * each;
     return true;
@@ -181,6 +185,73 @@ static enum zd_status failure(const struct write_direct *direct)
     return direct->status;
 }
 
+/* Writes what lies aside, once nothing is under way. */
+static enum zd_status empty_aside(struct write_direct *direct)
+{
+    struct aside *aside = &direct->aside;
+    const char *data = aside->data;
+    pthread_mutex_lock(&direct->lock);
+    while (find(direct, FULL) || find(direct, WRITING))
+        pthread_cond_wait(&direct->changed, &direct->lock);
+    enum zd_status status = failure(direct);
+    pthread_mutex_unlock(&direct->lock);
+    for (int i = 0; status == ZD_OK && i < aside->count; i++) {
+        const struct extent *extent = &aside->extents[i];
+        status = fs_pwrite(
+                direct->cached, direct->path, data, extent->bytes, extent->at);
+        write_behind(
+                &direct->behind, direct->cached, extent->at, extent->bytes);
+        data += extent->bytes;
+    }
+    aside->count = 0;
+    aside->bytes = 0;
+    return status;
+}
+
+/* Room for so much more, in `extents` more. */
+static enum zd_status make_room_aside(
+        struct write_direct *direct, size_t bytes, int extents)
+{
+    struct aside *aside = &direct->aside;
+    if (aside->bytes + bytes > ASIDE_BYTES)
+        ZD_TRY(empty_aside(direct));
+    if (aside->count + extents <= aside->room)
+        return ZD_OK;
+    int room = 2 * (aside->room + extents);
+    struct extent *more = realloc(aside->extents, (size_t)room * sizeof *more);
+    if (!more)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    aside->extents = more;
+    aside->room = room;
+    return ZD_OK;
+}
+
+static void lay_aside(
+        struct aside *aside, uint64_t at, const void *data, size_t bytes)
+{
+    struct extent *last = NULL;
+    assert(aside->bytes + bytes <= ASIDE_BYTES);
+    if (aside->count)
+        last = &aside->extents[aside->count - 1];
+    memcpy(aside->data + aside->bytes, data, bytes);
+    aside->bytes += bytes;
+    if (last && last->at + last->bytes == at)
+        last->bytes += bytes;
+    else if (bytes)
+        aside->extents[aside->count++] = (struct extent){at, bytes};
+    assert(aside->count <= aside->room);
+}
+
+enum zd_status write_direct_small(
+        struct write_direct *direct, uint64_t at, const void *data,
+        size_t bytes)
+{
+    assert(bytes <= WRITE_DIRECT_SMALL);
+    ZD_TRY(make_room_aside(direct, bytes, 1));
+    lay_aside(&direct->aside, at, data, bytes);
+    return ZD_OK;
+}
+
 enum zd_status write_direct_room(
         struct write_direct *direct, uint64_t at, size_t bytes, void **out)
 {
@@ -188,6 +259,7 @@ enum zd_status write_direct_room(
     assert(bytes <= WRITE_DIRECT_BYTES);
     if (direct->thread_count == 0)
         start_threads(direct);
+    ZD_TRY(make_room_aside(direct, 2 * direct->block, 2)); /* for its edges */
     pthread_mutex_lock(&direct->lock);
     assert(!find(direct, TAKEN));
     while (!(piece = find(direct, FREE)))
@@ -203,14 +275,32 @@ enum zd_status write_direct_room(
     return status;
 }
 
+/* What it has of blocks that it may share with others goes aside. */
+static void cut_edges(struct write_direct *direct, struct piece *piece)
+{
+    size_t block = direct->block;
+    uint64_t end = piece->at + piece->bytes, base = piece->at / block * block;
+    piece->first = (piece->at + block - 1) / block * block;
+    piece->last = end / block * block;
+    if (piece->first >= piece->last)
+        piece->first = piece->last = end;
+    lay_aside(
+            &direct->aside, piece->at, piece->memory + (piece->at - base),
+            piece->first - piece->at);
+    lay_aside(
+            &direct->aside, piece->last, piece->memory + (piece->last - base),
+            end - piece->last);
+}
+
 void write_direct_put(struct write_direct *direct)
 {
     pthread_mutex_lock(&direct->lock);
     struct piece *piece = find(direct, TAKEN);
     assert(piece);
-    piece->state = FULL;
-    if (direct->thread_count == 0) /* the system has no thread for it */
-        take_care(direct, piece);
+    cut_edges(direct, piece);
+    piece->state = piece->first < piece->last ? FULL : FREE;
+    if (piece->state == FULL && direct->thread_count == 0)
+        take_care(direct, piece); /* the system has no thread for it */
     pthread_cond_broadcast(&direct->changed);
     pthread_mutex_unlock(&direct->lock);
 }
@@ -226,11 +316,13 @@ enum zd_status write_direct_end(struct write_direct *direct)
     for (int i = 0; i < direct->thread_count; i++)
         pthread_join(direct->threads[i], NULL);
     assert(!find(direct, FULL) && !find(direct, WRITING));
-    enum zd_status status = failure(direct);
+    enum zd_status status = empty_aside(direct);
     if (direct->direct >= 0)
         close(direct->direct);
     pthread_cond_destroy(&direct->changed);
     pthread_mutex_destroy(&direct->lock);
+    free(direct->aside.extents);
+    free(direct->aside.data);
     free(direct->memory);
     free(direct);
     return status;

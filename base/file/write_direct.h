@@ -12,9 +12,12 @@
  *   write_direct_end: waits for all
  *
  * A piece lies in memory as in the blocks of the file. Whole blocks are written
- * by a descriptor with O_DIRECT; what the piece has of a block at either end,
- * which it may share with others, goes through the cache, by the file's own. An
- * fsync is needed behind it all the same. One maker. Internal to base/file. */
+ * by a descriptor with O_DIRECT. What it has of a block at either end, which it
+ * may share with others, and what is small, is kept and goes through the cache
+ * by the file's own, when none is under way: a file system lets nobody into the
+ * cache of a file beside such a write, and the maker would wait for the disk at
+ * every edge. An fsync is needed behind it all the same. One maker. Internal to
+ * base/file. */
 #ifndef ZD_BASE_FILE_WRITE_DIRECT_H
 #define ZD_BASE_FILE_WRITE_DIRECT_H
 
@@ -23,7 +26,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WRITE_DIRECT_BYTES = 4 << 20 }; /* of a piece, at most */
+enum {
+    WRITE_DIRECT_BYTES = 4 << 20, /* of a piece, at most */
+    WRITE_DIRECT_SMALL = 256 << 10
+};
 
 struct write_direct;
 
@@ -37,6 +43,11 @@ struct write_direct *write_direct_begin(
 enum zd_status write_direct_room(
         struct write_direct *direct, uint64_t at, size_t bytes, void **out);
 void write_direct_put(struct write_direct *direct);
+/* Bytes from there on, WRITE_DIRECT_SMALL at most. Fails as a piece before did.
+ */
+enum zd_status write_direct_small(
+        struct write_direct *direct, uint64_t at, const void *data,
+        size_t bytes);
 /* The first failure of all pieces. Frees it; NULL is nothing. */
 enum zd_status write_direct_end(struct write_direct *direct);
 

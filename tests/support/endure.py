@@ -346,7 +346,8 @@ def main():
                 failures += error is not None
                 if error:
                     print(f"# {error}")
-                    for line in (read(trial.out + ".err") or b"").decode(errors="replace").split("\n")[-12:]:
+                    lines = (read(trial.out + ".err") or b"").decode(errors="replace").split("\n")
+                    for line in [each for each in lines if each.startswith("error")][-4:] + lines[-12:]:
                         print("#  |", line)
                 if not (error and options.keep):
                     trial.remove()

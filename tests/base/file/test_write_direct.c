@@ -61,11 +61,8 @@ static void teardown(void)
 
 TestSuite(write_direct, .init = setup, .fini = teardown, .timeout = 100);
 
-enum {
-    BLOCK = 4096,
-    PART = 1 << 20,
-    PARTS = 12
-}; /* floats, of each of two tensors */
+/* floats, of each of two tensors */
+enum { BLOCK = 4096, PART = 1 << 20, PARTS = 12 };
 
 static struct st_writer *create(const char *name)
 {

@@ -1,7 +1,7 @@
 /* write_direct_threads - pieces of any length, at any place, by a maker and
  * writers of which now one and now the other is late
  * (base/file/write_direct.c): what is written is what was put, and lies in its
- * place.
+ * place; nothing goes into the cache while something is written past it.
  *
  * A plain program that prints TAP, for the sanitizers too. */
 #include "base/file/fs.h"
@@ -18,17 +18,19 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BYTES = 20 << 20, BLOCK = 4096, RUNS = 6 };
+enum { BYTES = 12 << 20, BLOCK = 4096, RUNS = 6 };
 
 static uint64_t seed;
 static atomic_bool is_tried;  /* what is written is compared */
-static atomic_int wrong;      /* bytes */
+static atomic_int wrong;      /* bytes, and writes into the cache that wait */
+static atomic_int under_way;  /* past the cache */
+static uint64_t most_bytes;   /* of a piece */
 static atomic_int calls, bad; /* the bad-th fails; 0: none */
 
 static void be_late(uint64_t who, uint64_t at)
 {
     float u = rng_uniform(seed, who, at);
-    struct timespec time = {.tv_nsec = (long)(2000000 * u)};
+    struct timespec time = {.tv_nsec = (long)(1000000 * u)};
     if (u > 0.5F)
         nanosleep(&time, NULL);
 }
@@ -49,16 +51,22 @@ static void compare(const char *data, size_t bytes, uint64_t at)
  * are written. */
 ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at)
 {
+    bool direct = fcntl(fd, F_GETFL) & O_DIRECT, fails;
     if (!is_tried)
         return syscall(SYS_pwrite64, fd, data, bytes, at);
+    if (direct)
+        atomic_fetch_add(&under_way, 1);
+    else if (atomic_load(&under_way))
+        atomic_fetch_add(&wrong, 1);
     compare(data, bytes, (uint64_t)at);
     be_late(1, (uint64_t)at);
-    if (atomic_fetch_add(&calls, 1) + 1 == bad) {
-        errno = EIO;
-        return -1;
-    }
-    ssize_t put = syscall(SYS_pwrite64, fd, data, bytes, at);
+    fails = atomic_fetch_add(&calls, 1) + 1 == bad;
+    ssize_t put = fails ? -1 : syscall(SYS_pwrite64, fd, data, bytes, at);
     compare(data, bytes, (uint64_t)at);
+    if (direct)
+        atomic_fetch_sub(&under_way, 1);
+    if (fails)
+        errno = EIO;
     return put;
 }
 
@@ -67,8 +75,8 @@ ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at)
 static uint64_t end_of(uint64_t begin, uint64_t random)
 {
     static const uint64_t edges[] = {0, 1, 8, BLOCK - 1};
-    uint64_t most = begin + WRITE_DIRECT_BYTES;
-    uint64_t end = begin + 1 + random % WRITE_DIRECT_BYTES;
+    uint64_t most = begin + most_bytes;
+    uint64_t end = begin + 1 + random % most_bytes;
     if (random >> 40 & 1)
         end = end / BLOCK * BLOCK + edges[random >> 41 & 3];
     if (random >> 43 & 1)
@@ -80,16 +88,28 @@ static uint64_t end_of(uint64_t begin, uint64_t random)
     return end < BYTES ? end : BYTES;
 }
 
+static enum zd_status write_some(
+        struct write_direct *direct, uint64_t at, size_t bytes)
+{
+    static char small[WRITE_DIRECT_SMALL];
+    void *room = small;
+    bool is_small = bytes <= sizeof small && rng_uniform(seed, 3, at) < 0.7F;
+    if (!is_small)
+        ZD_TRY(write_direct_room(direct, at, bytes, &room));
+    for (size_t i = 0; i < bytes; i++)
+        ((char *)room)[i] = byte_at(at + i);
+    be_late(2, at);
+    if (is_small)
+        return write_direct_small(direct, at, small, bytes);
+    write_direct_put(direct);
+    return ZD_OK;
+}
+
 static enum zd_status write_pieces(struct write_direct *direct)
 {
     for (uint64_t at = 0, end; at < BYTES; at = end) {
-        void *room;
         end = end_of(at, rng_u64(seed, 0, at));
-        ZD_TRY(write_direct_room(direct, at, (size_t)(end - at), &room));
-        for (uint64_t i = at; i < end; i++)
-            ((char *)room)[i - at] = byte_at(i);
-        be_late(2, at);
-        write_direct_put(direct);
+        ZD_TRY(write_some(direct, at, (size_t)(end - at)));
     }
     return ZD_OK;
 }
@@ -137,10 +157,13 @@ int main(void)
     for (int run = 1; run <= RUNS; run++) {
         seed = (uint64_t)run;
         atomic_store(&bad, run % 3 ? 0 : run);
+        most_bytes = run % 3 == 2 ? WRITE_DIRECT_SMALL : WRITE_DIRECT_BYTES;
         int holds = try(path);
         failed += !holds;
         printf("%s %d - seed %d, %s%s\n", holds ? "ok" : "not ok", run, run,
-               bad ? "a write that fails" : "all written",
+               bad                                ? "a write that fails"
+               : most_bytes == WRITE_DIRECT_SMALL ? "small pieces"
+                                                  : "all sizes",
                holds < 0 ? " # SKIP no O_DIRECT in /tmp" : "");
     }
     scratch_fini(&scratch);
