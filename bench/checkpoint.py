@@ -7,15 +7,17 @@
     bench/checkpoint.py build/daemon/zerod --folder /mnt/disk    where the checkpoints go
 
 It trains one job twice, saving in the background and synchronously, a core left to spare, and beside that copies as many bytes
-as a rank's snapshot by memcpy (as many processes at once as there are ranks, from and to huge pages as theirs), and writes a checkpoint's bytes with dd (conv=fsync).
+as a rank's snapshot by memcpy (as many processes at once as there are ranks, from and to huge pages as theirs), and writes a
+checkpoint's bytes with dd: with the flags of our files, which go past the page cache and are synced (oflag=direct conv=fsync,
+bs=4M as our pieces), and through the page cache (conv=fsync).
 Of saves in the middle of the run: that at the end is synchronous. Printed:
 
     stall/memcpy     what training stands still for a background save, by a copy of the snapshot       (1.2 at most)
     stall/save       .. by a synchronous save                                                          (0.05 at most, offloaded)
     first/memcpy     .. for the first save of a process
     step/step        steps that a write is under way during, by the others                             (1.1 at most)
-    speed/dd         bytes of a checkpoint in a second of its write, by dd's                           (0.9 at least)
-    speed/direct     .. by dd's past the page cache (oflag=direct)
+    speed/dd         bytes of a checkpoint in a second of its write, by dd's with the same flags       (0.9 at least)
+    speed/cached     .. by dd's through the page cache
 
 dd writes three files, before the saves, between the runs and behind them, each beside the one before, as checkpoints lie; its
 median counts. A single dd into blocks that were just freed, on pages that were just used, says little of a disk. On a machine
@@ -36,7 +38,9 @@ import tempfile
 import time
 from pathlib import Path
 
-WIDTH, VOCABULARY, SAVES, EVERY, COPIES = 1024, 8192, 3, 14, 7
+WIDTH, VOCABULARY, SAVES, COPIES = 1024, 8192, 3, 7
+EVERY = {True: 5, False: 2}  # steps, of saves in the background and of others
+DIRECT, CACHED = "oflag=direct conv=fsync", "conv=fsync"
 
 
 def write_tokens(path, count):
@@ -59,8 +63,8 @@ def write_job(folder, arguments):
              "[device]", 'backend = "cpu"', f"cpu_threads = {threads}", "[zero]", f"stage = {2 if arguments.ranks > 1 else 0}",
              "[data]", "cutoff_len = 32", f"cache_dir = {json.dumps(str(folder / 'cache'))}", "[[data.train]]",
              f"path = {json.dumps(str(tokens))}", 'format = "llmc"', "[train]", 'dtype = "bf16"', "per_device_train_batch_size = 1",
-             f"max_steps = {EVERY * (SAVES + 1) - 1}", "[optim]", "learning_rate = 1e-4", "[checkpoint]", 'save_strategy = "steps"',
-             f"save_steps = {EVERY}", "save_total_limit = 2", 'export = "none"', "[report]", "html = false", "tensorboard = false"]
+             "[optim]", "learning_rate = 1e-4", "[checkpoint]", 'save_strategy = "steps"', "save_total_limit = 2", 'export = "none"',
+             "[report]", "html = false", "tensorboard = false"]
     if arguments.offload:
         lines += ["[offload]", 'optimizer = "cpu"']
     job = folder / "job.toml"
@@ -76,14 +80,16 @@ def run(arguments, job, folder, in_background):
     """(saves, steps, bytes of a checkpoint) of a run."""
     out = folder / "out"
     shutil.rmtree(out, ignore_errors=True)
-    words = [arguments.zerod, "--job", str(job), "--set", f"job.output_dir={out}", "--set",
-             f"checkpoint.async_save={'true' if in_background else 'false'}"]
+    every = EVERY[in_background]
+    sets = {"job.output_dir": out, "checkpoint.async_save": str(in_background).lower(), "checkpoint.save_steps": every,
+            "train.max_steps": every * (SAVES + 1) - 1}
+    words = [arguments.zerod, "--job", str(job), *(word for key, value in sets.items() for word in ("--set", f"{key}={value}"))]
     if arguments.ranks > 1:
         words = ["mpirun", "--oversubscribe", "--allow-run-as-root", "-np", str(arguments.ranks), *words]
     said = subprocess.run(words, capture_output=True, text=True)
     if said.returncode:
         sys.exit(f"{' '.join(words)} ended with {said.returncode}:\n{said.stderr[-2000:]}")
-    saves = [e for e in rows_of(out / "events.jsonl") if e.get("event") == "checkpoint" and e["step"] % EVERY == 0]
+    saves = [e for e in rows_of(out / "events.jsonl") if e.get("event") == "checkpoint" and e["step"] % every == 0]
     steps = [r for r in rows_of(out / "metrics.jsonl") if "step_seconds" in r]
     newest = max(out.glob("checkpoint-*"))
     size = sum(f.stat().st_size for f in newest.glob("shard-*"))
@@ -127,7 +133,7 @@ class Disk:
     """Times of dd, each file beside the one before."""
 
     def __init__(self, folder, size):
-        self.folder, self.size, self.count, self.times = folder, size, 0, {"conv=fsync": [], "oflag=direct conv=fsync": []}
+        self.folder, self.size, self.count, self.times = folder, size, 0, {DIRECT: [], CACHED: []}
 
     def write(self):
         for flags, times in self.times.items():
@@ -140,7 +146,7 @@ class Disk:
             (self.folder / f"dd-{self.count - 3}").unlink(missing_ok=True)
 
     def seconds(self):
-        return [statistics.median(times) for times in self.times.values()]
+        return [statistics.median(self.times[flags]) for flags in (DIRECT, CACHED)]
 
 
 def during(saves, steps):
@@ -165,15 +171,15 @@ def measure(arguments, job, folder):
     copied = copy_seconds(size, arguments.ranks)
     synchronous = statistics.median(s["seconds"] for s in run(arguments, job, folder, False)[0])
     disk.write()
-    cached, direct = (seconds * size / disk.size for seconds in disk.seconds())
+    direct, cached = (seconds * size / disk.size for seconds in disk.seconds())
     stall = statistics.median(s["stall_seconds"] for s in background[1:])
     write = statistics.median(s["write_seconds"] for s in background)
     first = background[0]["stall_seconds"]
     hit, others = during(background, steps)
-    return {"bytes": size, "stall": stall, "first stall": first, "memcpy": copied, "write": write, "dd": cached, "dd direct": direct,
+    return {"bytes": size, "stall": stall, "first stall": first, "memcpy": copied, "write": write, "dd": direct, "dd cached": cached,
             "save": synchronous, "stall/memcpy": stall / copied, "stall/save": stall / synchronous, "first/memcpy": first / copied,
             "step/step": statistics.median(hit) / statistics.median(others) if hit and others else float("nan"),
-            "speed/dd": cached / write, "speed/direct": direct / write}
+            "speed/dd": direct / write, "speed/cached": cached / write}
 
 
 def main():
