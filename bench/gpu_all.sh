@@ -22,6 +22,12 @@ units='
 180 row llama-8b
 120 row kernels
 120 row llama-1b
+90 row gpt2-124m-cut
+90 row gpt2-124m-cut-cudnn
+160 row llama-1b-cut
+160 row llama-1b-cut-cudnn
+90 row gpt2-124m-cudnn
+160 row llama-1b-cudnn
 220 row gpt2-xl
 240 row paged
 150 row gpt2-774m

@@ -15,6 +15,7 @@ result and no failure; the exit code is 1 when ours gave no figure or, of fit, w
 use it is 69, and no result is written."""
 
 import argparse
+import copy
 import json
 import re
 import shutil
@@ -53,24 +54,35 @@ TINY["qwen3"] = TINY["llama"]
 
 class Row:
     """A training row: a model, T, B, sequences of a step, and settings of both sides. steps, warmup: of a run, the second of the
-    first. must: the ratio to the peer."""
+    first. must: the ratio to the peer. documents: tokens of one in the mean, cut by end-of-text; 0: nothing is cut. against: the
+    peer is ours too, and this is what is other there."""
 
     def __init__(self, model, T, B, global_batch, must, aim, ours=(), peer=("--optimizer", "torch"), peer_batch=0, note="", steps=6,
-                 warmup=2, llmc=""):
+                 warmup=2, llmc="", documents=0, against=None):
         self.config, self.T, self.B, self.global_batch = MODELS[model], T, B, global_batch
         self.must, self.aim, self.ours, self.peer, self.note = must, aim, list(ours), peer and list(peer), note
         self.peer_batch, self.steps, self.warmup, self.llmc = peer_batch, steps, warmup, llmc
+        self.documents, self.against = documents, against
+
+    def other(self):
+        """The row of ours that it is held against."""
+        row = copy.copy(self)
+        vars(row).update(self.against)
+        return row
 
     def made_tiny(self):
         self.config = dict(self.config, **TINY[self.config["model_type"]])
         self.T, self.steps, self.warmup = 32, 3, 1
         self.global_batch = min(self.global_batch, 4)
         self.B = min(self.B, 2)
+        self.documents = self.documents and 20
         self.peer = self.peer and [*self.peer, "--eager"]
         self.ours = [re.sub("memory_limit=.*", "memory_limit=1GB", s) for s in self.ours]
+        self.ours = ["model.attn=own" if s in CUDNN else s for s in self.ours]  # there is no stand-in for cuDNN
         return self
 
 
+CUDNN = ["model.attn=cudnn"]
 EIGHT_BIT = ["optim.name=adamw_8bit"]
 CAPPED = EIGHT_BIT + ["device.memory_limit=24GB", "offload.optimizer=cpu", "train.gradient_checkpointing=full"]
 PEER_8BIT = ["--optimizer", "bnb-8bit,ao-8bit,torch-bf16"]
@@ -92,14 +104,28 @@ ROWS = {
                               note="two micro-batches of 8k tokens", steps=4, warmup=1),
     "gpt2-xl-6gb": Row("gpt2-xl", 1024, 16, 64, 0.6, "60 % of the speed without the limit; planned = used within 2 %",
                        EIGHT_BIT + ["device.memory_limit=6GiB", "offload.optimizer=cpu", "offload.activations=cpu",
-                                    "train.gradient_checkpointing=full"], None,
-                       note="the peer is ours without the limit", steps=5, warmup=1),
+                                    "train.gradient_checkpointing=full"],
+                       note="the peer is ours without the limit", steps=5, warmup=1, against={"ours": EIGHT_BIT}),
     # T, B and r of Unsloth's figures
     "qwen3-8b-lora": Row("qwen3-8b", 2048, 2, 8, 1.1, f"9.1k {OF_UNSLOTH}", LORA, [*PEER_LORA, "lora"]),
     "qwen3-8b-qlora": Row("qwen3-8b", 2048, 2, 8, 1.1, f"8.4k {OF_UNSLOTH}", LORA + ["lora.quantize_base=nf4"], [*PEER_LORA, "qlora"],
                           note="nf4, nested; the peer's base by bitsandbytes"),
     "qwen3-8b-dora": Row("qwen3-8b", 2048, 2, 8, 1.1, "PEFT's own speed of LoRA", LORA + ["lora.use_dora=true"], [*PEER_LORA, "dora"]),
 }
+
+
+def attention_rows(name, *shape, ours=()):
+    """Attention of a model's row on documents, by cuDNN in any order of its sums, and on documents so."""
+    cut = {"documents": 700, "note": "documents of 700 tokens in the mean; the peer is ours without the cuts", "against": {"documents": 0}}
+    by_cudnn = {"ours": [*ours, *CUDNN], "note": "attn = cudnn; the peer is ours with auto", "against": {"ours": list(ours)}}
+    both = dict(by_cudnn, documents=700, note="documents of 700 tokens in the mean, attn = cudnn; the peer is ours with auto")
+    ROWS[f"{name}-cut"] = Row(name, *shape, 1.0, "no slower for the cuts", **dict(cut, ours=ours))
+    ROWS[f"{name}-cudnn"] = Row(name, *shape, 1.0, "no slower than auto", **by_cudnn)
+    ROWS[f"{name}-cut-cudnn"] = Row(name, *shape, 1.0, "no slower than auto", **both)
+
+
+attention_rows("gpt2-124m", 1024, 64, 512)
+attention_rows("llama-1b", 4096, 8, 32, ours=EIGHT_BIT)
 # without "none" the planner would rather recompute activations than page
 PAGED = Row("llama-1b", 1024, 4, 4, 0.99, "paged 8-bit ahead of paged 32-bit", ["train.gradient_checkpointing=none"], steps=8, warmup=3)
 START = Row("gpt2-124m", 1024, 4, 4, 5, "1.0 s", steps=1, warmup=0)
@@ -124,7 +150,7 @@ def rounds(args, clock):
 def prepare(folder, row, steps):
     folder = Path(folder)
     tokens = folder / "tokens.bin"
-    work.write_tokens(tokens, row.config["vocab_size"], row.global_batch * (row.T + 1) * (steps + 3))
+    work.write_tokens(tokens, row.config["vocab_size"], row.global_batch * (row.T + 1) * (steps + 3), row.documents)
     return work.write_job(folder, row, tokens), tokens
 
 
@@ -166,8 +192,10 @@ def run_llmc(program, row, tokens, steps, warmup, clock):
 def run_round(row, job, tokens, llmc, args, clock):
     steps, warmup = args.steps or row.steps, row.warmup
     ours = work.run_ours(job, row.ours, steps, warmup, clock)
-    if row.peer is None:
-        peer = work.run_ours(job, EIGHT_BIT, steps, warmup, clock)
+    if row.against:
+        other = row.other()
+        other_job = work.write_job(job.parent, other, tokens, "other.toml")
+        peer = work.run_ours(other_job, other.ours, steps, warmup, clock)
     else:
         peer = work.run_peer(row, row.peer, steps, warmup, clock)
     entry = {"ours": ours, "peer": peer}
@@ -188,6 +216,8 @@ def train_row(name, args, clock, result):
         result["llmc"] = llmc
     with tempfile.TemporaryDirectory() as folder:
         job, tokens = prepare(folder, row, args.steps or row.steps)
+        if row.documents:
+            result["tokens_of_a_document"] = work.mean_document(row, job, clock)
         for _ in rounds(args, clock):
             try:
                 result["rounds"].append(run_round(row, job, tokens, llmc, args, clock))

@@ -65,12 +65,20 @@ class Memory:
             self.most = max(self.most or 0, (self.used() or 0) - self.before)
 
 
-def write_tokens(path, vocabulary, count):
+def end_of_text(vocabulary):
+    """The last id stands for it: no other token is that."""
+    return vocabulary - 1
+
+
+def write_tokens(path, vocabulary, count, documents=0):
     """A token file in llm.c's form (magic numbers of GPT-2 and Llama 3), by the size of the vocabulary: the same random block
-    over and over, to its end."""
+    over and over, to its end. documents: tokens of a document in the mean, up to and with its end-of-text; the ends lie anywhere."""
     rng = random.Random(1)
     wide = vocabulary > 65536
-    block = struct.pack(f"<{BLOCK}{'I' if wide else 'H'}", *rng.choices(range(vocabulary), k=BLOCK))
+    ids = rng.choices(range(end_of_text(vocabulary)), k=BLOCK)
+    for at in rng.sample(range(BLOCK), BLOCK // documents) if documents else []:
+        ids[at] = end_of_text(vocabulary)
+    block = struct.pack(f"<{BLOCK}{'I' if wide else 'H'}", *ids)
     bytes_left = count * (4 if wide else 2)
     with open(path, "wb") as file:
         file.write(struct.pack("<256i", 20240801 if wide else 20240520, 7 if wide else 1, count, *([0] * 253)))
@@ -79,16 +87,17 @@ def write_tokens(path, vocabulary, count):
             bytes_left -= len(block)
 
 
-def write_job(folder, row, tokens):
-    """row: config, T, B, global_batch. The path of a job of random weights that writes nothing large."""
+def write_job(folder, row, tokens, name="job.toml"):
+    """row: config, T, B, global_batch, documents. The path of a job of random weights that writes nothing large."""
+    config = dict(row.config, eos_token_id=end_of_text(row.config["vocab_size"])) if row.documents else row.config
     lines = ["schema = 1", "[job]", 'name = "bench"', "[model.config]"]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in row.config.items()]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in config.items()]
     lines += ["[data]", f"cutoff_len = {row.T}", "shuffle = false", f"cache_dir = {json.dumps(str(folder / 'cache'))}", "[[data.train]]",
               f"path = {json.dumps(str(tokens))}", 'format = "llmc"']
     lines += ["[train]", 'dtype = "bf16"', f"per_device_train_batch_size = {row.B}", f"global_batch_size = {row.global_batch}",
               "[optim]", "learning_rate = 1e-4", "max_grad_norm = 1.0", "[checkpoint]", 'save_strategy = "no"', 'export = "none"',
               "[report]", "html = false"]
-    job = folder / "job.toml"
+    job = folder / name
     job.write_text("\n".join(lines) + "\n")
     return job
 
@@ -153,6 +162,16 @@ def plan_of(job, settings, clock):
         # what stdout holds is the same refusal as JSON
         raise Failed(f"zerod plan ended with {said.returncode}:\n{tail(said.stderr or said.stdout)}")
     return json.loads(said.stdout)
+
+
+def mean_document(row, job, clock):
+    """Tokens of a document in the mean, as zerod cuts the samples of a job."""
+    said = zerod(["data", "inspect", "--job", str(job), "--count", str(BLOCK // row.T), "--format", "json"], clock)
+    if said.returncode:
+        raise Failed(f"zerod data inspect ended with {said.returncode}:\n{tail(said.stderr or said.stdout)}")
+    samples = json.loads(said.stdout)["shown"]
+    begun = sum(piece.get("begins_document", False) for sample in samples for piece in sample["pieces"])
+    return sum(sample["tokens"] for sample in samples) / max(1, begun)
 
 
 def peer_once(script, words, clock):

@@ -28,8 +28,21 @@ before=$(wc -l <out/gpu-bench.jsonl)
 [[ $(wc -l <out/gpu-bench.jsonl) -eq $before ]]
 tell $? "another call does not run it again"
 
+documents_are_cut() { # at 20 tokens in the mean, of few; the loss of the peer, which sees across the cuts, is another
+    python3 - <<'END'
+import json
+result = json.loads(open("out/gpu-bench.jsonl").read().splitlines()[-1])
+ours, peer = (result["rounds"][0][name] for name in ("ours", "peer"))
+assert result["row"] == "llama-1b-cut" and "failed" not in result and 12 < result["tokens_of_a_document"] < 40, result
+assert abs(ours["loss"] - peer["loss"]) > 1e-7 and result["ratio"], (ours["loss"], peer["loss"])
+END
+}
+"$rows" "$build" llama-1b-cut --tiny --rounds 1 --steps 1 --results out/gpu-bench.jsonl >log 2>err
+tell $? "a row of documents that end of text cuts"
+ok "they are cut, and those of its peer are not" documents_are_cut
+
 "$all" "$build" --minutes 0 --results late "${tiny[@]}" >log 2>err
-[[ ! -s late/gpu-done.txt && $(grep -c 'not begun' log) -ge 15 ]]
+[[ ! -s late/gpu-done.txt && $(grep -c 'not begun' log) -ge 21 ]]
 tell $? "without time nothing is begun"
 
 ZEROD_PEER_PYTHON=$work/none "$rows" "$build" adamw "${tiny[@]}" --results out/gpu-bench.jsonl >log 2>err
