@@ -1,7 +1,10 @@
 /* test_qlora.c - adapters on a base in codes: stages, worlds, checkpointing,
  * offload and resuming give the same bits, in every format; bytes on the wire
  * and in memory are the plan's; models that are stored in codes train as what
- * they decode to. */
+ * they decode to.
+ *
+ *   test_qlora
+ *   test_qlora tsan    two layouts, for a thread sanitizer */
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"
 #include "tests/support/saved_state.h"
@@ -242,8 +245,31 @@ static void plan_is_true(const char *base)
         }
 }
 
+/* A base in codes under streams and host workers that are threads. */
+static void jobs_race_nowhere(void)
+{
+    static const struct layout both[] = {
+            {false,
+             "DoRA, stage 2, saves in the background",
+             {DORA, "zero.stage=2", "checkpoint.save_steps=2"}},
+            {false,
+             "DoRA, everything on the host, by threads",
+             {DORA, "zero.stage=3", "offload.optimizer=cpu",
+              "offload.params=cpu", "offload.activations=cpu",
+              "train.gradient_checkpointing=full", "device.streams=threads",
+              "offload.threads=2"}},
+    };
+    layouts_agree("llama_odd", 2, "nf4", "bf16", both, 2);
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1) {
+        if (strcmp(argv[1], "tsan") != 0)
+            return 64;
+        jobs_race_nowhere();
+        return tap_done();
+    }
     static const char *const formats[] = {"nf4", "fp4", "int8", "fp8"};
     int most = sizeof many / sizeof many[0], some = sizeof few / sizeof few[0];
     layouts_agree("llama_odd", 2, "nf4", "fp32", many, most);
