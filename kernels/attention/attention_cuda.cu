@@ -2,10 +2,6 @@
  * does a shape (attention_cuda.cuh). */
 #include "kernels/attention/attention_cuda.cuh"
 
-extern "C" {
-#include "kernels/attention/attention_cuda.h"
-}
-
 enum zd_status attention_allow_shared(const void *kernel, size_t bytes)
 {
     if (bytes <= 48 * 1024)
@@ -13,6 +9,24 @@ enum zd_status attention_allow_shared(const void *kernel, size_t bytes)
     ZD_CUDA(cudaFuncSetAttribute(
             kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     return ZD_OK;
+}
+
+size_t attention_shared_bytes(void)
+{
+    int device = 0, bytes = 0;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(
+                &bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) !=
+                cudaSuccess)
+        cudaGetLastError();
+    return (size_t)bytes;
+}
+
+extern "C" bool attention_takes_eight_warps(
+        size_t block_bytes, size_t shared_bytes)
+{
+    const size_t small = 100 * 1024, system = 1024; /* in every block */
+    return shared_bytes <= small && 2 * (block_bytes + system) > shared_bytes;
 }
 
 template <typename E>
@@ -115,8 +129,8 @@ static enum zd_status decode(
         int64_t q_stride, float scale)
 {
     int64_t row = (int64_t)KV * D;
-    struct attention_shape shape = {1,     n, H,    KV, D, q_stride, row, row,
-                                    scale, 1, NULL, 0};
+    struct attention_shape shape = {1,   n,   H,     KV, D,    q_stride,
+                                    row, row, scale, 1,  NULL, 0};
     attention_pass<E> p = pass_of<E>(q, k_cache, v_cache, NULL, &shape);
     p.out = (E *)out, p.past = past;
     return rows_forward(device_cuda_stream(stream), p);

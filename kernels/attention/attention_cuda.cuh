@@ -15,6 +15,7 @@
 
 extern "C" {
 #include "kernels/attention/attention.h"
+#include "kernels/attention/attention_cuda.h"
 }
 
 /* Softmax is computed in powers of two: exp(x) = 2^(x LOG2E). */
@@ -76,6 +77,8 @@ lse_at(const attention_pass<E> &p, int b, int h)
 
 /* More than 48 KB of dynamic shared memory must be asked for. */
 enum zd_status attention_allow_shared(const void *kernel, size_t bytes);
+/* Of a multiprocessor of the current device. */
+size_t attention_shared_bytes(void);
 
 /* The families. A shape that a family cannot do is for the caller to know. */
 template <typename E>

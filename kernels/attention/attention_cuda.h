@@ -23,4 +23,9 @@ struct attention_facts attention_cuda_facts(enum dtype dtype);
 size_t attention_cuda_scratch_bytes(
         const struct attention_shape *shape, enum dtype dtype);
 
+/* Whether a block of four warps of our own kernels on tensor cores, with so
+ * much shared memory, is alone on a multiprocessor that has `shared_bytes`, and
+ * eight warps with a row tile each are better (attention_mma_tiles.cuh). */
+bool attention_takes_eight_warps(size_t block_bytes, size_t shared_bytes);
+
 #endif

@@ -1,8 +1,8 @@
 /* attention_mma.cuh - attention on tensor cores for bf16 and fp16, instantiated
  * in attention_mma_*.cu: which tiles a head size gets, and the launches.
  *
- * Tiles were chosen by what nvcc makes of them (bench/kernels_static.py) and by the bytes of shared memory that a product
- * reads (attention_mma_tiles.cuh). */
+ * Tiles were chosen by what nvcc makes of them (bench/kernels_static.py) and by
+ * the bytes of shared memory that a product reads (attention_mma_tiles.cuh). */
 #ifndef ZD_KERNELS_ATTENTION_ATTENTION_MMA_CUH
 #define ZD_KERNELS_ATTENTION_ATTENTION_MMA_CUH
 
@@ -20,21 +20,21 @@
 #endif
 
 template <typename S>
-__global__ void __launch_bounds__(MMA_THREADS)
+__global__ void __launch_bounds__(S::THREADS)
         mma_forward_kernel(const attention_pass<typename S::E> p)
 {
     MMA_BODY(mma_forward<S>(p));
 }
 
 template <typename S>
-__global__ void __launch_bounds__(MMA_THREADS)
+__global__ void __launch_bounds__(S::THREADS)
         mma_dq_kernel(const attention_pass<typename S::E> p)
 {
     MMA_BODY(mma_dq<S>(p));
 }
 
 template <typename S, bool DK, bool DV>
-__global__ void __launch_bounds__(MMA_THREADS)
+__global__ void __launch_bounds__(S::THREADS)
         mma_dkv_kernel(const attention_pass<typename S::E> p)
 {
     MMA_BODY(mma_dkv<S, DK, DV>(p));
@@ -42,14 +42,30 @@ __global__ void __launch_bounds__(MMA_THREADS)
 
 #undef MMA_BODY
 
+template <typename S> static constexpr size_t forward_bytes(void)
+{
+    return (S::OWN_TILE + 2 * S::OTHER_TILE) * sizeof(typename S::E);
+}
+
+template <typename S> static constexpr size_t dq_bytes(void)
+{
+    return 2 * (S::OWN_TILE + S::OTHER_TILE) * sizeof(typename S::E);
+}
+
+template <typename S, bool DK> static constexpr size_t dkv_bytes(void)
+{
+    return ((DK ? 2 : 1) * S::OWN_TILE + 2 * S::OTHER_TILE) *
+           sizeof(typename S::E);
+}
+
 template <typename S>
 static enum zd_status mma_forward_with(
         cudaStream_t stream, const attention_pass<typename S::E> &p)
 {
-    size_t bytes = (S::OWN_TILE + 2 * S::OTHER_TILE) * sizeof(typename S::E);
+    size_t bytes = forward_bytes<S>();
     dim3 grid((unsigned)ceil_div(p.T, S::OWN), p.H, p.B);
     ZD_TRY(attention_allow_shared((const void *)mma_forward_kernel<S>, bytes));
-    ZD_LAUNCH((mma_forward_kernel<S>), grid, MMA_THREADS, bytes, stream, p);
+    ZD_LAUNCH((mma_forward_kernel<S>), grid, S::THREADS, bytes, stream, p);
     return ZD_OK;
 }
 
@@ -57,10 +73,10 @@ template <typename S>
 static enum zd_status mma_dq_with(
         cudaStream_t stream, const attention_pass<typename S::E> &p)
 {
-    size_t bytes = 2 * (S::OWN_TILE + S::OTHER_TILE) * sizeof(typename S::E);
+    size_t bytes = dq_bytes<S>();
     dim3 grid((unsigned)ceil_div(p.T, S::OWN), p.H, p.B);
     ZD_TRY(attention_allow_shared((const void *)mma_dq_kernel<S>, bytes));
-    ZD_LAUNCH((mma_dq_kernel<S>), grid, MMA_THREADS, bytes, stream, p);
+    ZD_LAUNCH((mma_dq_kernel<S>), grid, S::THREADS, bytes, stream, p);
     return ZD_OK;
 }
 
@@ -68,13 +84,42 @@ template <typename S, bool DK, bool DV>
 static enum zd_status mma_dkv_with(
         cudaStream_t stream, const attention_pass<typename S::E> &p)
 {
-    size_t tiles = (DK ? 2 : 1) * S::OWN_TILE + 2 * S::OTHER_TILE;
-    size_t bytes = tiles * sizeof(typename S::E);
+    size_t bytes = dkv_bytes<S, DK>();
     dim3 grid((unsigned)ceil_div(p.T, S::OWN), p.KV, p.B);
     ZD_TRY(attention_allow_shared(
             (const void *)mma_dkv_kernel<S, DK, DV>, bytes));
-    ZD_LAUNCH((mma_dkv_kernel<S, DK, DV>), grid, MMA_THREADS, bytes, stream, p);
+    ZD_LAUNCH((mma_dkv_kernel<S, DK, DV>), grid, S::THREADS, bytes, stream, p);
     return ZD_OK;
+}
+
+/* The one of two shapes that this GPU gets (attention_takes_eight_warps). */
+template <typename S, typename EIGHT>
+static enum zd_status mma_forward_of(
+        cudaStream_t stream, const attention_pass<typename S::E> &p)
+{
+    if (attention_takes_eight_warps(
+                forward_bytes<S>(), attention_shared_bytes()))
+        return mma_forward_with<EIGHT>(stream, p);
+    return mma_forward_with<S>(stream, p);
+}
+
+template <typename S, typename EIGHT>
+static enum zd_status mma_dq_of(
+        cudaStream_t stream, const attention_pass<typename S::E> &p)
+{
+    if (attention_takes_eight_warps(dq_bytes<S>(), attention_shared_bytes()))
+        return mma_dq_with<EIGHT>(stream, p);
+    return mma_dq_with<S>(stream, p);
+}
+
+template <typename S, typename EIGHT>
+static enum zd_status mma_dkv_of(
+        cudaStream_t stream, const attention_pass<typename S::E> &p)
+{
+    if (attention_takes_eight_warps(
+                dkv_bytes<S, true>(), attention_shared_bytes()))
+        return mma_dkv_with<EIGHT, true, true>(stream, p);
+    return mma_dkv_with<S, true, true>(stream, p);
 }
 
 /* Head sizes up to 256; D is rounded up to the next that has a kernel. No block
@@ -85,9 +130,12 @@ enum zd_status mma_forward(cudaStream_t stream, const attention_pass<E> &p)
     if (p.D <= 64)
         return mma_forward_with<mma_shape<E, 64, 2, 64>>(stream, p);
     if (p.D <= 96)
-        return mma_forward_with<mma_shape<E, 96, 2, 64>>(stream, p);
+        return mma_forward_of<
+                mma_shape<E, 96, 2, 64>, mma_shape<E, 96, 1, 64, 8>>(stream, p);
     if (p.D <= 128)
-        return mma_forward_with<mma_shape<E, 128, 2, 64>>(stream, p);
+        return mma_forward_of<
+                mma_shape<E, 128, 2, 64>, mma_shape<E, 128, 1, 64, 8>>(
+                stream, p);
     if (p.D <= 192)
         return mma_forward_with<mma_shape<E, 192, 1, 64>>(stream, p);
     return mma_forward_with<mma_shape<E, 256, 1, 64>>(stream, p);
@@ -108,16 +156,23 @@ enum zd_status mma_backward(cudaStream_t stream, const attention_pass<E> &p)
 {
     ZD_TRY(row_deltas(stream, p));
     if (p.D <= 64) {
-        ZD_TRY((mma_dq_with<mma_shape<E, 64, 2, 64>>(stream, p)));
+        ZD_TRY((mma_dq_of<mma_shape<E, 64, 2, 64>, mma_shape<E, 64, 1, 64, 8>>(
+                stream, p)));
         return mma_dkv_with<mma_shape<E, 64, 2, 32>, true, true>(stream, p);
     }
     if (p.D <= 96) {
-        ZD_TRY((mma_dq_with<mma_shape<E, 96, 2, 32>>(stream, p)));
-        return mma_dkv_with<mma_shape<E, 96, 1, 64>, true, true>(stream, p);
+        ZD_TRY((mma_dq_of<mma_shape<E, 96, 2, 32>, mma_shape<E, 96, 1, 32, 8>>(
+                stream, p)));
+        return mma_dkv_of<mma_shape<E, 96, 1, 64>, mma_shape<E, 96, 1, 32, 8>>(
+                stream, p);
     }
     if (p.D <= 128) {
-        ZD_TRY((mma_dq_with<mma_shape<E, 128, 2, 32>>(stream, p)));
-        return mma_dkv_with<mma_shape<E, 128, 1, 64>, true, true>(stream, p);
+        ZD_TRY((mma_dq_of<
+                mma_shape<E, 128, 2, 32>, mma_shape<E, 128, 1, 32, 8>>(
+                stream, p)));
+        return mma_dkv_of<
+                mma_shape<E, 128, 1, 64>, mma_shape<E, 128, 1, 32, 8>>(
+                stream, p);
     }
     if (p.D <= 192)
         return mma_wide_backward<mma_shape<E, 192, 1, 32>>(stream, p);

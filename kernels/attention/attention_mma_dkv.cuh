@@ -94,7 +94,7 @@ __device__ __forceinline__ int tiles_that_see(
     if (threadIdx.x == 0)
         *shared = 0;
     __syncthreads();
-    for (int i = threadIdx.x; k0 + i * S::N < T; i += MMA_THREADS)
+    for (int i = threadIdx.x; k0 + i * S::N < T; i += S::THREADS)
         if (starts[k0 + i * S::N] < end)
             atomicMax(shared, i + 1);
     __syncthreads();

@@ -1,8 +1,8 @@
 /* attention_mma_tiles.cuh - tiles of attention's rows in shared memory, and
  * what the warps of a block do with them on tensor cores.
  *
- * A block has 4 warps and 64 M rows of its own side, 16 M to a warp, which
- * meet tiles of N rows of the other side. A warp makes the scores of its rows
+ * A block has 4 or 8 warps, each with 16 M rows of its own side, which meet
+ * tiles of N rows of the other side. A warp makes the scores of its rows
  * and keeps them in registers: the accumulators of the first product have the
  * layout of the left operand of the next, so weights never pass through shared
  * memory. Rows in shared memory are DP + 8 elements apart, so that the 8 rows
@@ -13,20 +13,24 @@
  * or none where that comes from registers; a multiprocessor reads 128 bytes in
  * a clock and does an mma in 2 (A100) or about 1.6 (H100: mma.sync reaches 63 %
  * of its peak, Luo et al., arXiv:2402.13499). So M = 2 wherever the registers
- * suffice, N large where M cannot be. */
+ * suffice, N large where M cannot be.
+ *
+ * GPUs with 100 KiB of shared memory for a multiprocessor (sm_86, 89, 120) have
+ * room for one such block, and four warps hide nothing from each other. Their
+ * tensor cores do an mma in 4 clocks or 8, so that shared memory is not what
+ * they wait for: there M = 1, and 8 warps share what 4 had. */
 #ifndef ZD_KERNELS_ATTENTION_ATTENTION_MMA_TILES_CUH
 #define ZD_KERNELS_ATTENTION_ATTENTION_MMA_TILES_CUH
 
 #include "kernels/attention/attention_cuda.cuh"
 #include "kernels/cuda/mma.cuh"
 
-static constexpr int MMA_WARPS = 4, MMA_THREADS = 32 * MMA_WARPS;
-
-template <typename E_, int DP_, int M_, int N_> struct mma_shape {
+template <typename E_, int DP_, int M_, int N_, int WARPS_ = 4>
+struct mma_shape {
     typedef E_ E;
     static constexpr int DP = DP_; /* head size, rounded up with zeros */
-    static constexpr int M = M_, N = N_;
-    static constexpr int WARP_ROWS = 16 * M, OWN = MMA_WARPS * WARP_ROWS;
+    static constexpr int M = M_, N = N_, WARPS = WARPS_, THREADS = 32 * WARPS;
+    static constexpr int WARP_ROWS = 16 * M, OWN = WARPS * WARP_ROWS;
     static constexpr int ROW = DP + 8;
     static constexpr int OWN_TILE = OWN * ROW, OTHER_TILE = N * ROW;
     static constexpr int COLUMNS = N / 8, D_COLUMNS = DP / 8;
@@ -41,7 +45,7 @@ template <typename S, int ROWS, typename E>
 __device__ __forceinline__ void tile_fetch(
         E *tile, const E *from, int64_t stride, int first, int count, int D)
 {
-    constexpr int CHUNKS = S::DP / 8, STEP = MMA_THREADS / CHUNKS;
+    constexpr int CHUNKS = S::DP / 8, STEP = S::THREADS / CHUNKS;
     int r = (int)threadIdx.x / CHUNKS, d = (int)threadIdx.x % CHUNKS * 8;
     const E *row = from + (first + r) * stride + d;
     tile += r * S::ROW + d;

@@ -124,8 +124,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int index)
     out->uuid.bytes[15] = (char)settings().visible[index];
     out->totalGlobalMem = settings().memory_bytes;
     out->sharedMemPerBlock = 48 << 10;
-    out->sharedMemPerBlockOptin = 227 << 10;
-    out->sharedMemPerMultiprocessor = 228 << 10;
+    out->sharedMemPerBlockOptin = settings().shared_bytes - (1 << 10);
+    out->sharedMemPerMultiprocessor = settings().shared_bytes;
     out->reservedSharedMemPerBlock = 1 << 10;
     out->regsPerBlock = out->regsPerMultiprocessor = 65536;
     out->warpSize = 32;

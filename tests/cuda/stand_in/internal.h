@@ -57,6 +57,7 @@ struct settings {
     int gpus, threads;
     int visible[64]; /* the machine's number of each that this process sees */
     uint64_t memory_bytes, context_bytes;
+    uint64_t shared_bytes; /* of a multiprocessor */
     bool abort;
     bool permuted, reversed;
     uint64_t seed;

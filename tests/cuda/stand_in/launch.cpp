@@ -10,7 +10,7 @@ namespace standin
 {
 namespace
 {
-const size_t SHARED_DEFAULT = 48 << 10, SHARED_LIMIT = 227 << 10;
+const size_t SHARED_DEFAULT = 48 << 10, SHARED_OF_SYSTEM = 1 << 10;
 const unsigned BLOCK_LIMIT[3] = {1024, 1024, 64};
 const unsigned GRID_LIMIT[3] = {0x7fffffff, 65535, 65535};
 
@@ -48,7 +48,7 @@ cudaError_t check(const struct zd_emulate_launch &l)
     size_t limit = shared_limit(l.kernel);
     if (l.shared_bytes + fixed >
                 (limit < SHARED_DEFAULT ? SHARED_DEFAULT : limit) ||
-        l.shared_bytes + fixed > SHARED_LIMIT) {
+        l.shared_bytes + fixed + SHARED_OF_SYSTEM > settings().shared_bytes) {
         report("launch of %s: %zu bytes of shared memory and %zu of its own; "
                "cudaFuncSetAttribute allowed %zu",
                l.name, l.shared_bytes, fixed, limit);
@@ -233,7 +233,7 @@ cudaError_t cudaFuncSetAttribute(
         return keep(error);
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize)
         return cudaSuccess;
-    if (value < 0 || (size_t)value > SHARED_LIMIT)
+    if (value < 0 || (size_t)value + SHARED_OF_SYSTEM > settings().shared_bytes)
         return keep(cudaErrorInvalidValue);
     struct attributes &a = attributes();
     std::lock_guard<std::mutex> lock(a.mutex);

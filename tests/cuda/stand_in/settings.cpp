@@ -153,6 +153,7 @@ struct settings read_settings(void)
     s.threads = (int)bytes_of("ZD_STANDIN_THREADS", 1);
     s.memory_bytes = bytes_of("ZD_STANDIN_MEMORY", 8ull << 30);
     s.context_bytes = bytes_of("ZD_STANDIN_CONTEXT", 64ull << 20);
+    s.shared_bytes = bytes_of("ZD_STANDIN_SHARED", 228 << 10);
     s.abort = bytes_of("ZD_STANDIN_ABORT", 0);
     s.slow = read_slow();
     if (bytes_of("ZD_STANDIN_SUMMARY", 0))

@@ -123,6 +123,42 @@ Test(attention_order, blocks_in_any_order_give_the_same_bits)
     }
 }
 
+/* 100 KiB are what a multiprocessor of sm_89 has: four warps where two blocks
+ * have room in it, else eight. */
+Test(attention_order, four_warps_are_not_alone_on_a_small_multiprocessor)
+{
+    const size_t small = 100 * 1024;
+    cr_expect(attention_takes_eight_warps(87040, small));
+    cr_expect(attention_takes_eight_warps(50177, small));
+    cr_expect_not(attention_takes_eight_warps(50176, small));
+    cr_expect_not(attention_takes_eight_warps(87040, 164 * 1024));
+}
+
+/* The stand-in refuses a block that takes more than such a GPU gives it. */
+static uint64_t digest_on_small(const void *problem)
+{
+    setenv("ZD_STANDIN_SHARED", "100K", 1);
+    return digest_of(problem);
+}
+
+Test(attention_order, eight_warps_give_the_bits_of_four)
+{
+    const struct problem problems[] = {
+            {DTYPE_BF16, 1, 150, 2, 1, 64, true, 0},
+            {DTYPE_FP16, 1, 150, 2, 2, 96, true, 40},
+            {DTYPE_BF16, 1, 200, 4, 2, 128, true, 70},
+            {DTYPE_FP16, 1, 70, 1, 1, 256, true, 0},
+    };
+    for (int i = 0; i < 4; i++) {
+        uint64_t four = child_with_gpu(digest_of, &problems[i], "forward");
+        if (four == CHILD_NO_GPU)
+            cr_skip("no CUDA device");
+        cr_expect_eq(
+                four, child_with_gpu(digest_on_small, &problems[i], "forward"),
+                "problem %d", i);
+    }
+}
+
 Test(attention_cuda, decoding_follows_the_definition)
 {
     for (int i = 0; i < 6; i++) {
