@@ -16,6 +16,7 @@ measures and are in the wrong order."""
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -55,9 +56,13 @@ class Bench:
         for world in (1, 2):
             self.call(["bench", "calibrate", "--json", "--seconds", str(self.args.calibrate)], world)
 
-    def plan(self, job, *words):
+    def write(self, job, seconds=math.inf):
+        """So many steps, or a second of them."""
         with open(os.path.join(self.folder, "job.toml"), "w") as file:
-            file.write(job_file(job, self.args.steps))
+            file.write(job_file(job, max(self.args.steps, math.ceil(1 / seconds))))
+
+    def plan(self, job, *words):
+        self.write(job)
         return json.loads(self.call(["plan", "--job", "job.toml", "--world", str(job[1]), "--per-node", str(job[1]), "--machine", "here",
                                      "--format", "json", *words], is_measured=False))
 
@@ -117,6 +122,7 @@ def jobs(bench, args, rows):
         for number in chosen(args, len(JOBS)):
             job = JOBS[number]
             told = bench.plan(job)["predicted"]
+            bench.write(job, told["step_seconds"])
             step, parts = bench.run(job)
             keep(args, rows, {"job": number, "name": words_of(job), "measured": {"step": step, **parts},
                               "predicted": {"step": told["step_seconds"], **told["phases"]}})

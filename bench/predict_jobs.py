@@ -50,7 +50,7 @@ JOBS = [
     row("llama-22M", 1, 4, 128, 1, HOST),
     row("llama-55M", 1, 2, 64, 1, HOST, train__dtype="fp32"),
     row("llama-55M", 1, 2, 64, 1, HOST, optim__name="adamw_8bit"),
-    row("llama-22M", 1, 2, 128, 2, HOST, offload__clipping="undo"),
+    row("llama-22M", 1, 2, 128, 2, HOST, offload__clipping="undo", optim__max_grad_norm=1000),
     row("llama-22M", 1, 2, 128, 2, HOST, {"offload.params": "cpu"}),
     row("llama-22M", 1, 4, 128, 1, HOST, FULL, {"offload.activations": "cpu"}),
     row("llama-22M", 1, 4, 128, 1, DISK),

@@ -391,6 +391,14 @@ static int head_chunk(const struct dims *d, int asked)
     return (int)((d->N + pieces - 1) / pieces);
 }
 
+int model_head_chunk(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape)
+{
+    struct dims d = dims_of(config, table, shape, shape->B, shape->T);
+    return head_chunk(&d, shape->head_chunk);
+}
+
 static void push_head(
         struct stack *s, const struct dims *d, int chunk, bool train,
         struct head_acts *h)

@@ -106,6 +106,11 @@ enum zd_status model_plan(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct arena_plan *plan);
 
+/* Tokens whose logits a training pass makes at a time. */
+int model_head_chunk(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape);
+
 struct model;
 /* `config`, `table`, `kernels`, `arena` are borrowed and must outlive it. */
 enum zd_status model_create(

@@ -22,14 +22,15 @@ static double giga(double value)
 static void print_rates(
         const char *name, const struct plan_rates *rates, FILE *stream)
 {
-    static const char *const passes[] = {"forward", "backward"};
-    for (int pass = 0; pass < RATE_PASSES; pass++) {
+    static const char *const kinds[RATE_PRODUCTS] = {
+            "forward", "backward", "for weights"};
+    for (int kind = 0; kind < RATE_PRODUCTS; kind++) {
         fprintf(stream, "%s products %s, GFLOP/s, rows down, sides right:\n",
-                name, passes[pass]);
+                name, kinds[kind]);
         for (int t = 0; t < RATE_TOKENS; t++) {
             fprintf(stream, "  %6d", plan_rate_tokens[t]);
             for (int w = 0; w < RATE_WIDTHS; w++)
-                fprintf(stream, " %10.1f", giga(rates->products[pass][t][w]));
+                fprintf(stream, " %10.1f", giga(rates->products[kind][t][w]));
             fputc('\n', stream);
         }
     }

@@ -93,7 +93,7 @@ def draw(rng):
     hidden = rng.choice([256, 384, 512])
     config = dict(MODEL, hidden_size=hidden, num_attention_heads=8, intermediate_size=3 * hidden, num_hidden_layers=rng.randint(2, 6),
                   vocab_size=rng.choice([8000, 16000, 32000]))
-    job = dict(BASE, **{'checkpoint.save_steps': 1, 'data.cutoff_len': 64, 'checkpoint.export': 'none', 'checkpoint.timeout': 600,
+    job = dict(BASE, **{'checkpoint.save_steps': 1, 'data.cutoff_len': 64, 'checkpoint.export': 'none', 'checkpoint.timeout': '600s',
                         'train.dtype': rng.choice(['bf16', 'fp32']), 'optim.name': rng.choice(['adamw', 'adamw', 'adamw_8bit', 'lion']),
                         'checkpoint.async_save': rng.random() < .5,
                         'train.gradient_checkpointing': rng.choice(['none', 'selective', 'full']),

@@ -94,14 +94,16 @@ static enum zd_status find_change(struct changes *changes, int local_size)
 
 static void speed_up_rates(struct plan_rates *rates)
 {
-    for (int pass = 0; pass < RATE_PASSES; pass++) {
+    for (int kind = 0; kind < RATE_PRODUCTS; kind++)
         for (int t = 0; t < RATE_TOKENS; t++)
             for (int w = 0; w < RATE_WIDTHS; w++)
-                rates->products[pass][t][w] *= 2;
+                rates->products[kind][t][w] *= 2;
+    for (int pass = 0; pass < RATE_PASSES; pass++) {
         for (int l = 0; l < RATE_LENGTHS; l++)
             rates->attention[pass][l] *= 2;
         rates->adapter[pass] *= 2;
         rates->norm[pass] *= 2;
+        rates->begin[pass] /= 2;
         rates->activation[pass] *= 2;
     }
     rates->add *= 2;

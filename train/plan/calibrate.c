@@ -101,7 +101,8 @@ static enum zd_status take(struct bench *b)
 /* --- all of it ------------------------------------------------------------ */
 
 static enum zd_status measure_type(
-        struct bench *b, enum dtype type, struct plan_rates *rates)
+        struct bench *b, enum dtype type, struct plan_rates *rates,
+        double layers[RATE_PASSES][BENCH_LAYERS])
 {
     b->type = type;
     ZD_TRY(kernels_device(type, &b->kernels));
@@ -116,7 +117,9 @@ static enum zd_status measure_type(
     ZD_TRY(fill(b));
     ZD_TRY(calibrate_attention(b, rates));
     ZD_TRY(fill(b));
-    return calibrate_update(b, rates);
+    ZD_TRY(calibrate_update(b, rates));
+    ZD_TRY(fill(b));
+    return calibrate_layers(b, layers);
 }
 
 static enum zd_status measure_device(
@@ -124,15 +127,22 @@ static enum zd_status measure_device(
 {
     enum { OPERATIONS = 12 }; /* of a layer, beside its work */
     double seconds, least = INFINITY;
+    double layers[RATE_TYPES][RATE_PASSES][BENCH_LAYERS];
+    for (int type = 0; type < RATE_TYPES; type++)
+        for (int pass = 0; pass < RATE_PASSES; pass++)
+            for (int size = 0; size < BENCH_LAYERS; size++)
+                layers[type][pass][size] = INFINITY;
     ZD_TRY(take(b));
     for (int sweep = 0; sweep < b->sweeps; sweep++) {
-        ZD_TRY(measure_type(b, DTYPE_FP32, &out->rates[1]));
+        ZD_TRY(measure_type(b, DTYPE_FP32, &out->rates[1], layers[1]));
         ZD_TRY(bench_rate(
                 b, bench_add_large, 3.0 * BENCH_BLOCK, &out->machine.memory));
-        ZD_TRY(measure_type(b, DTYPE_BF16, &out->rates[0]));
+        ZD_TRY(measure_type(b, DTYPE_BF16, &out->rates[0], layers[0]));
         ZD_TRY(bench_time(b, bench_least_product, &seconds));
         least = fmin(least, seconds);
     }
+    for (int type = 0; type < RATE_TYPES; type++)
+        calibrate_whole(layers[type], &out->rates[type]);
     out->machine.launch = OPERATIONS * least;
     const double(*fp32)[RATE_WIDTHS] = out->rates[1].products[RATE_FORWARD];
     const double(*bf16)[RATE_WIDTHS] = out->rates[0].products[RATE_FORWARD];
@@ -150,20 +160,24 @@ static double ratio(double sum, double count)
 static enum zd_status take_means(
         struct comm *comm, struct plan_calibration *calibration)
 {
-    struct plan_rates mine[RATE_TYPES];
-    enum { NUMBERS = sizeof(mine) / (sizeof(double)) };
+    enum {
+        RATES = sizeof(calibration->rates) / (sizeof(double)),
+        NUMBERS = RATES + 1
+    };
     int size = comm_size(comm);
+    double mine[NUMBERS], sums[NUMBERS] = {0};
     void *all;
-    memcpy(mine, calibration->rates, sizeof mine);
+    memcpy(mine, calibration->rates, RATES * sizeof *mine);
+    mine[RATES] = calibration->machine.jitter;
     ZD_TRY(comm_gather_new(comm, mine, sizeof mine, &all));
-    double *sums = (double *)calibration->rates;
-    memset(sums, 0, sizeof mine);
     for (int r = 0; r < size; r++)
         for (int i = 0; i < NUMBERS; i++)
             sums[i] += ((const double *)all)[r * NUMBERS + i];
+    free(all);
     for (int i = 0; i < NUMBERS; i++)
         sums[i] = ratio(sums[i], size);
-    free(all);
+    memcpy(calibration->rates, sums, RATES * sizeof *sums);
+    calibration->machine.jitter = sums[RATES];
     return ZD_OK;
 }
 
@@ -172,9 +186,11 @@ enum zd_status calibration_measure(
         struct plan_calibration *out)
 {
     enum {
-        THINGS = 2 * (2 * RATE_TOKENS * RATE_WIDTHS + 2 * RATE_LENGTHS + 13)
+        THINGS = 2 * (RATE_PRODUCTS * RATE_TOKENS * RATE_WIDTHS +
+                      2 * RATE_LENGTHS + 17)
     };
-    struct bench bench = {.sweeps = seconds < SWEEPS ? 1 : SWEEPS};
+    struct bench bench = {
+            .rows = BENCH_ROWS, .sweeps = seconds < SWEEPS ? 1 : SWEEPS};
     bench.share = 0.8 * seconds / THINGS / bench.sweeps;
     struct device_facts facts = device_facts();
     *out = (struct plan_calibration){
@@ -185,8 +201,11 @@ enum zd_status calibration_measure(
     out->machine.memory = 0;
     kernels_set_threads(threads);
     enum zd_status status = measure_device(&bench, out);
-    give(&bench);
     status = comm_agree(comm, status);
+    if (status == ZD_OK && comm_size(comm) > 1)
+        status = calibrate_jitter(
+                &bench, comm, 0.05 * seconds, &out->machine.jitter);
+    give(&bench);
     if (status == ZD_OK)
         status = take_means(comm, out);
     if (status == ZD_OK)

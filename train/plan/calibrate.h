@@ -14,7 +14,8 @@ enum {
                   4,  /* bytes of an array; 32 MiB */
     BENCH_ROWS = 512, /* of what is no product: 2^18 elements */
     BENCH_COLUMNS = 512,
-    BENCH_ELEMENTS = BENCH_ROWS * BENCH_COLUMNS
+    BENCH_ELEMENTS = BENCH_ROWS * BENCH_COLUMNS,
+    BENCH_LAYERS = 2 /* that are measured as a whole */
 };
 
 /* What operations work on, and what is asked of the next. */
@@ -26,6 +27,7 @@ struct bench {
     int32_t *zeros;
     void *scratch, *workspace;
     size_t scratch_bytes, workspace_bytes;
+    int rows;     /* of what is no product */
     int M, N;     /* of a product; N wide and deep */
     size_t turns; /* runs so far */
     int sweeps;
@@ -51,6 +53,7 @@ char *bench_cold_elements(const struct bench *bench, char *array, int blocks);
 /* calibrate_products.c: products by shape, and those of adapters. */
 enum zd_status calibrate_products(
         struct bench *bench, struct plan_rates *rates);
+bench_fn bench_product_forward, bench_product_backward, bench_product_weights;
 enum zd_status calibrate_adapters(
         struct bench *bench, struct plan_rates *rates);
 
@@ -59,6 +62,12 @@ enum zd_status calibrate_elements(
         struct bench *bench, struct plan_rates *rates);
 enum zd_status calibrate_attention(
         struct bench *bench, struct plan_rates *rates);
+/* Layers as a whole: the least of all calls is in seconds; and what that is
+ * over the parts, whose rates are known. */
+enum zd_status calibrate_layers(
+        struct bench *bench, double seconds[RATE_PASSES][BENCH_LAYERS]);
+void calibrate_whole(
+        double seconds[RATE_PASSES][BENCH_LAYERS], struct plan_rates *rates);
 /* Of attention over a sequence of so many. */
 void bench_shape_attention(struct bench *bench, int length);
 enum zd_status bench_add_large(struct bench *bench);
@@ -66,6 +75,12 @@ enum zd_status bench_least_product(struct bench *bench);
 
 /* calibrate_update.c: updates, and what all gradients pass before. */
 enum zd_status calibrate_update(struct bench *bench, struct plan_rates *rates);
+
+/* How much longer than its own work all of a rank's takes for those that wait
+ * for the slowest, for each doubling of the ranks. Collective. */
+enum zd_status calibrate_jitter(
+        struct bench *bench, struct comm *comm, double seconds,
+        double *jitter_out);
 
 /* calibrate_ways.c: what goes between places: copies between host and device,
  * the disk below the cache folder, and with several ranks the wire, in and

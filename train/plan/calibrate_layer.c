@@ -2,6 +2,8 @@
  * passes through memory. */
 #include "train/plan/calibrate.h"
 
+#include <math.h>
+
 enum { HEADS = 4, HEAD_DIM = 64 };
 
 /* --- attention ------------------------------------------------------------ */
@@ -23,7 +25,7 @@ static enum zd_status attend_backward(struct bench *b)
 
 void bench_shape_attention(struct bench *b, int length)
 {
-    int rows = length < BENCH_ROWS ? BENCH_ROWS : length;
+    int rows = length < b->rows ? b->rows : length;
     b->attention = (struct attention_shape){
             .B = rows / length,
             .T = length,
@@ -59,7 +61,7 @@ static enum zd_status norm_forward(struct bench *b)
     b->turns++;
     return b->kernels->rmsnorm_forward(
             NULL, bench_cold_elements(b, b->y, 1), (float *)b->dw, b->x, b->w,
-            1e-5f, BENCH_ROWS, BENCH_COLUMNS);
+            1e-5f, b->rows, BENCH_COLUMNS);
 }
 
 static enum zd_status norm_backward(struct bench *b)
@@ -68,7 +70,7 @@ static enum zd_status norm_backward(struct bench *b)
     return b->kernels->rmsnorm_backward(
             NULL, bench_cold_elements(b, b->z, 1),
             (float *)(b->dw + BENCH_BLOCK), b->y, NULL,
-            bench_cold_elements(b, b->x, 1), b->w, (float *)b->dw, BENCH_ROWS,
+            bench_cold_elements(b, b->x, 1), b->w, (float *)b->dw, b->rows,
             BENCH_COLUMNS, true);
 }
 
@@ -76,7 +78,7 @@ static enum zd_status act_forward(struct bench *b)
 {
     b->turns++;
     return b->kernels->swiglu_forward(
-            NULL, bench_cold_elements(b, b->z, 1), b->x, b->y, BENCH_ROWS,
+            NULL, bench_cold_elements(b, b->z, 1), b->x, b->y, b->rows,
             BENCH_COLUMNS, BENCH_COLUMNS);
 }
 
@@ -87,7 +89,7 @@ static enum zd_status act_backward(struct bench *b)
             NULL, bench_cold_elements(b, b->z, 1),
             bench_cold_elements(b, b->dw, 2), b->w,
             bench_cold_elements(b, b->x, 1), bench_cold_elements(b, b->y, 1),
-            BENCH_ROWS, BENCH_COLUMNS, BENCH_COLUMNS);
+            b->rows, BENCH_COLUMNS, BENCH_COLUMNS);
 }
 
 static enum zd_status add_two(struct bench *b)
@@ -107,7 +109,7 @@ enum zd_status bench_add_large(struct bench *b)
 static enum zd_status rotate(struct bench *b)
 {
     return b->kernels->rope(
-            NULL, b->z, (float *)b->dw, (float *)b->dw, b->zeros, BENCH_ROWS,
+            NULL, b->z, (float *)b->dw, (float *)b->dw, b->zeros, b->rows,
             BENCH_COLUMNS / HEAD_DIM, HEAD_DIM, BENCH_COLUMNS, false);
 }
 
@@ -144,4 +146,113 @@ enum zd_status calibrate_elements(struct bench *b, struct plan_rates *rates)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         ZD_TRY(bench_rate(b, all[i].run, BENCH_ELEMENTS, all[i].rate));
     return ZD_OK;
+}
+
+/* --- all of a layer ------------------------------------------------------- */
+
+static enum zd_status layer_forward(struct bench *b)
+{
+    static bench_fn *const operations[] = {
+            norm_forward,
+            bench_product_forward,
+            bench_product_forward,
+            bench_product_forward,
+            rotate,
+            attend_forward,
+            bench_product_forward,
+            add_two,
+            norm_forward,
+            bench_product_forward,
+            bench_product_forward,
+            act_forward,
+            bench_product_forward,
+            add_two};
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
+        ZD_TRY(operations[i](b));
+    return ZD_OK;
+}
+
+static enum zd_status products_backward(struct bench *b, int times)
+{
+    for (int i = 0; i < times; i++) {
+        ZD_TRY(bench_product_weights(b));
+        ZD_TRY(bench_product_backward(b));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status layer_backward(struct bench *b)
+{
+    ZD_TRY(products_backward(b, 1));
+    ZD_TRY(act_backward(b));
+    ZD_TRY(products_backward(b, 2));
+    ZD_TRY(norm_backward(b));
+    ZD_TRY(add_two(b));
+    ZD_TRY(products_backward(b, 1));
+    ZD_TRY(attend_backward(b));
+    ZD_TRY(rotate(b));
+    ZD_TRY(products_backward(b, 3));
+    ZD_TRY(norm_backward(b));
+    return add_two(b);
+}
+
+/* Of a small layer and a larger one; rows and sides that products were measured
+ * with. */
+static void shape_layer(struct bench *b, int size)
+{
+    b->rows = plan_rate_tokens[size];
+    b->M = b->rows;
+    b->N = plan_rate_widths[size + 1];
+    bench_shape_attention(b, b->rows < 64 ? b->rows : 64);
+}
+
+enum zd_status calibrate_layers(
+        struct bench *b, double seconds[RATE_PASSES][BENCH_LAYERS])
+{
+    static bench_fn *const runs[RATE_PASSES] = {layer_forward, layer_backward};
+    enum zd_status status = ZD_OK;
+    for (int pass = 0; pass < RATE_PASSES; pass++)
+        for (int size = 0; size < BENCH_LAYERS && status == ZD_OK; size++) {
+            double took;
+            shape_layer(b, size);
+            status = bench_time(b, runs[pass], &took);
+            if (status == ZD_OK && took < seconds[pass][size])
+                seconds[pass][size] = took;
+        }
+    b->rows = BENCH_ROWS;
+    return status;
+}
+
+/* What its operations take by the rates of each. */
+static double parts_of_layer(const struct plan_rates *rates, int pass, int size)
+{
+    double rows = plan_rate_tokens[size], width = plan_rate_widths[size + 1];
+    double flops = 7 * 2 * rows * width * width,
+           elements = rows * BENCH_COLUMNS,
+           attended = 2 * rows * fmin(rows, 64) * HEADS * HEAD_DIM;
+    double seconds = flops / rates->products[pass][size][size + 1] +
+                     2 * elements / rates->norm[pass] +
+                     elements / rates->activation[pass] +
+                     2 * elements / rates->add + elements / rates->rope +
+                     (1 + pass) * attended / rates->attention[pass][0];
+    if (pass == RATE_BACKWARD)
+        seconds += flops / rates->products[RATE_WEIGHTS][size][size + 1];
+    return seconds;
+}
+
+/* A line through both. */
+void calibrate_whole(
+        double seconds[RATE_PASSES][BENCH_LAYERS], struct plan_rates *rates)
+{
+    const double least = 1, most = 2;
+    for (int pass = 0; pass < RATE_PASSES; pass++) {
+        double small = parts_of_layer(rates, pass, 0),
+               large = parts_of_layer(rates, pass, 1);
+        double share = (seconds[pass][1] - seconds[pass][0]) / (large - small);
+        if (!(share > least))
+            share = least;
+        rates->whole[pass] = share < most ? share : most;
+        rates->begin[pass] =
+                fmax(0, seconds[pass][0] - rates->whole[pass] * small);
+    }
 }

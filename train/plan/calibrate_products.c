@@ -1,11 +1,13 @@
 /* calibrate_products.c - products by shape, and those of adapters. */
+#include "base/clock.h"
+#include "base/device/device_memory.h"
 #include "train/plan/calibrate.h"
 
 #include <math.h>
 
 enum { RANK = 16 }; /* of adapters */
 
-static enum zd_status product_forward(struct bench *b)
+enum zd_status bench_product_forward(struct bench *b)
 {
     size_t rows = (size_t)b->M * (size_t)b->N * dtype_bytes(b->type);
     size_t weight = (size_t)b->N * (size_t)b->N * dtype_bytes(b->type);
@@ -16,32 +18,38 @@ static enum zd_status product_forward(struct bench *b)
             false);
 }
 
-static enum zd_status product_backward(struct bench *b)
+enum zd_status bench_product_backward(struct bench *b)
+{
+    size_t rows = (size_t)b->M * (size_t)b->N * dtype_bytes(b->type);
+    size_t weight = (size_t)b->N * (size_t)b->N * dtype_bytes(b->type);
+    b->turns++;
+    return b->kernels->matmul(
+            NULL, bench_cold(b, b->z, 1, rows), b->type, b->y,
+            bench_cold(b, b->w, 2, weight), NULL, b->M, b->N, b->N, false,
+            false, false);
+}
+
+enum zd_status bench_product_weights(struct bench *b)
 {
     size_t rows = (size_t)b->M * (size_t)b->N * dtype_bytes(b->type);
     size_t weight = (size_t)b->N * (size_t)b->N;
     b->turns++;
-    ZD_TRY(b->kernels->matmul(
-            NULL, bench_cold(b, b->z, 1, rows), b->type, b->y,
-            bench_cold(b, b->w, 2, weight * dtype_bytes(b->type)), NULL, b->M,
-            b->N, b->N, false, false, false));
     return b->kernels->matmul(
             NULL, bench_cold(b, b->dw, 2, weight * sizeof(float)), DTYPE_FP32,
             b->y, bench_cold(b, b->x, 1, rows), NULL, b->N, b->N, b->M, true,
             false, false);
 }
 
-static enum zd_status measure_pass(struct bench *b, int pass, double *rates)
+static enum zd_status measure_kind(
+        struct bench *b, bench_fn *run, double *rates)
 {
-    bench_fn *run = pass == RATE_FORWARD ? product_forward : product_backward;
     for (int t = 0; t < RATE_TOKENS; t++)
         for (int w = 0; w < RATE_WIDTHS; w++) {
             double *rate = &rates[t * RATE_WIDTHS + w];
             double before = w ? rate[-1] : t ? rate[-RATE_WIDTHS] : 0;
             b->M = plan_rate_tokens[t];
             b->N = plan_rate_widths[w];
-            double flops = (pass == RATE_FORWARD ? 2.0 : 4.0) * b->M *
-                           (double)b->N * b->N;
+            double flops = 2.0 * b->M * (double)b->N * b->N;
             if (before > 0 && flops / fmax(*rate, before) > 2 * b->share) {
                 *rate = *rate > 0 ? *rate : before;
                 continue;
@@ -56,8 +64,53 @@ static enum zd_status measure_pass(struct bench *b, int pass, double *rates)
 
 enum zd_status calibrate_products(struct bench *b, struct plan_rates *rates)
 {
-    ZD_TRY(measure_pass(b, RATE_FORWARD, rates->products[RATE_FORWARD][0]));
-    return measure_pass(b, RATE_BACKWARD, rates->products[RATE_BACKWARD][0]);
+    static bench_fn *const runs[RATE_PRODUCTS] = {
+            bench_product_forward, bench_product_backward,
+            bench_product_weights};
+    for (int kind = 0; kind < RATE_PRODUCTS; kind++)
+        ZD_TRY(measure_kind(b, runs[kind], rates->products[kind][0]));
+    return ZD_OK;
+}
+
+/* --- the slowest of the ranks --------------------------------------------- */
+
+/* About what a layer takes. */
+static enum zd_status work(struct bench *b, int times)
+{
+    b->M = plan_rate_tokens[1];
+    b->N = plan_rate_widths[2];
+    for (int i = 0; i < times; i++)
+        ZD_TRY(bench_product_forward(b));
+    return device_finish();
+}
+
+enum zd_status calibrate_jitter(
+        struct bench *b, struct comm *comm, double seconds, double *jitter_out)
+{
+    enum { PIECE_MS = 20, TURNS_MIN = 8, TURNS_MAX = 4000 };
+    double one, own = 0, all = 0, world = comm_size(comm);
+    ZD_TRY(work(b, 1));
+    double began = clock_seconds();
+    ZD_TRY(work(b, 4));
+    one = (clock_seconds() - began) / 4;
+    int64_t counts[2] = {1, TURNS_MIN};
+    if (one > 0)
+        counts[0] = (int64_t)fmax(1, 1e-3 * PIECE_MS / one);
+    if (one > 0)
+        counts[1] = (int64_t)fmin(
+                TURNS_MAX,
+                fmax(TURNS_MIN, seconds / (one * (double)counts[0])));
+    ZD_TRY(comm_broadcast(comm, counts, sizeof counts, 0));
+    for (int64_t turn = 0; turn < counts[1]; turn++) {
+        ZD_TRY(comm_barrier(comm));
+        began = clock_seconds();
+        ZD_TRY(work(b, (int)counts[0]));
+        own += clock_seconds() - began;
+        ZD_TRY(comm_barrier(comm));
+        all += clock_seconds() - began;
+    }
+    *jitter_out = fmax(0, all / own - 1) / log2(world);
+    return ZD_OK;
 }
 
 /* --- adapters ------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FORMAT = 2, FILE_BYTES_MAX = 1 << 20 };
+enum { FORMAT = 3, FILE_BYTES_MAX = 1 << 20 };
 
 /* --- which machine -------------------------------------------------------- */
 
@@ -64,14 +64,15 @@ struct field {
 #field, offsetof(struct plan_machine, field), 1                        \
     }
 static const struct field rate_fields[] = {
-        RATE(products),   RATE(attention),   RATE(adapter), RATE(norm),
-        RATE(activation), RATE(add),         RATE(rope),    RATE(loss),
-        RATE(update),     RATE(update_8bit), RATE(round),   RATE(squares)};
+        RATE(products), RATE(attention), RATE(adapter),    RATE(whole),
+        RATE(begin),    RATE(norm),      RATE(activation), RATE(add),
+        RATE(rope),     RATE(loss),      RATE(update),     RATE(update_8bit),
+        RATE(round),    RATE(squares)};
 static const struct field machine_fields[] = {
         MACHINE(products_16), MACHINE(products_32), MACHINE(half_tokens),
         MACHINE(memory),      MACHINE(launch),      MACHINE(host),
         MACHINE(link),        MACHINE(inside),      MACHINE(between),
-        MACHINE(latency),     MACHINE(disk)};
+        MACHINE(latency),     MACHINE(jitter),      MACHINE(disk)};
 #undef RATE
 #undef MACHINE
 enum {

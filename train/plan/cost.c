@@ -37,16 +37,22 @@ static double between(double a, double b, double share)
     return a + (b - a) * share;
 }
 
+/* Rates of few rows grow as the rows do: a line on a scale of logarithms. */
+static double between_rates(double a, double b, double share)
+{
+    return a > 0 && b > 0 ? a * pow(b / a, share) : between(a, b, share);
+}
+
 static double product_rate(
-        const struct plan_rates *rates, int pass, double tokens, double width)
+        const struct plan_rates *rates, int kind, double tokens, double width)
 {
     int t, w;
     double down = position(plan_rate_tokens, RATE_TOKENS, tokens, &t);
     double right = position(plan_rate_widths, RATE_WIDTHS, width, &w);
-    const double(*table)[RATE_WIDTHS] = rates->products[pass];
-    return between(
-            between(table[t][w], table[t][w + 1], right),
-            between(table[t + 1][w], table[t + 1][w + 1], right), down);
+    const double(*table)[RATE_WIDTHS] = rates->products[kind];
+    return between_rates(
+            between_rates(table[t][w], table[t][w + 1], right),
+            between_rates(table[t + 1][w], table[t + 1][w + 1], right), down);
 }
 
 static double peak_rate(
@@ -58,26 +64,40 @@ static double peak_rate(
     return peak * tokens / (tokens + machine->half_tokens);
 }
 
-/* What a weight's products cost: forward one, backward one for its input and,
- * where it trains, one for itself. */
-static void add_weight(
+/* Of a weight with so many rows: no faster than the weight is read, or its
+ * gradient written. */
+static double product_seconds(
         const struct job_plan *plan, const struct plan_machine *machine,
-        const struct param *param, double tokens, struct unit_cost *cost)
+        const struct param *param, int kind, double tokens)
 {
     const struct plan_rates *rates = rates_of(plan, machine);
-    double flops = 2 * (double)param->count * tokens;
+    double count = (double)param->count, flops = 2 * count * tokens;
     double width = sqrt((double)param->shape[0] * (double)param->shape[1]);
-    double back = param->trainable ? 2 : 1;
-    if (rates) {
-        cost->forward += at_rate(
-                flops, product_rate(rates, RATE_FORWARD, tokens, width));
-        cost->backward +=
-                at_rate(back * flops,
-                        product_rate(rates, RATE_BACKWARD, tokens, width));
-        return;
-    }
-    cost->forward += flops / peak_rate(plan, machine, tokens);
-    cost->backward += back * flops / peak_rate(plan, machine, tokens);
+    double bytes = count * (double)(kind == RATE_WEIGHTS
+                                            ? sizeof(float)
+                                            : dtype_bytes(
+                                                      plan->zero.request.dtype));
+    double rate = rates ? product_rate(rates, kind, tokens, width)
+                        : peak_rate(plan, machine, tokens);
+    return fmax(at_rate(flops, rate), bytes / machine->memory);
+}
+
+/* What a weight's products cost, in so many pieces of the tokens: forward one,
+ * backward one for its input and, where it trains, one for itself. */
+static void add_weight(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        const struct param *param, double tokens, double pieces,
+        struct unit_cost *cost)
+{
+    double seconds[RATE_PRODUCTS];
+    for (int kind = 0; kind < RATE_PRODUCTS; kind++)
+        seconds[kind] =
+                pieces *
+                product_seconds(plan, machine, param, kind, tokens / pieces);
+    cost->forward += seconds[RATE_FORWARD];
+    cost->backward += seconds[RATE_BACKWARD];
+    if (param->trainable)
+        cost->backward += seconds[RATE_WEIGHTS];
 }
 
 /* Two products of an adapter, thin on one side. */
@@ -91,8 +111,8 @@ static void add_adapter(
                        *b = &table->params[table->adapters[id].b];
     double flops = 2 * ((double)a->count + (double)b->count) * tokens;
     if (!rates || !(rates->adapter[RATE_FORWARD] > 0)) {
-        add_weight(plan, machine, a, tokens, cost);
-        add_weight(plan, machine, b, tokens, cost);
+        add_weight(plan, machine, a, tokens, 1, cost);
+        add_weight(plan, machine, b, tokens, 1, cost);
         return;
     }
     cost->forward += at_rate(flops, rates->adapter[RATE_FORWARD]);
@@ -175,10 +195,35 @@ static void add_elements(
                       at_rate(I * tokens, rates->activation[1]);
 }
 
+/* What operations that follow each other take beyond each by itself. */
+static void add_whole(
+        const struct job_plan *plan, const struct plan_machine *machine,
+        struct unit_cost *cost)
+{
+    const struct plan_rates *rates = rates_of(plan, machine);
+    if (!rates || !(rates->whole[RATE_FORWARD] > 0))
+        return;
+    cost->forward *= rates->whole[RATE_FORWARD];
+    cost->forward += rates->begin[RATE_FORWARD];
+    cost->backward *= rates->whole[RATE_BACKWARD];
+    cost->backward += rates->begin[RATE_BACKWARD];
+}
+
+/* How often the head's weight is used for a micro-batch. What tables say of few
+ * rows is of whole trainings, by programs that do not cut it. */
+static double head_pieces(
+        const struct job_plan *plan, const struct plan_machine *machine)
+{
+    if (!machine->rates)
+        return 1;
+    int chunk = model_head_chunk(&plan->config, &plan->table, &plan->shape);
+    return ceil((double)plan->shape.B * plan->shape.T / chunk);
+}
+
 /* The final norm, all logits, and the loss of each. */
 static void add_head(
         const struct job_plan *plan, const struct plan_machine *machine,
-        double tokens, struct unit_cost *cost)
+        double tokens, double pieces, struct unit_cost *cost)
 {
     const struct plan_rates *rates = rates_of(plan, machine);
     const struct model_config *config = &plan->config;
@@ -189,7 +234,7 @@ static void add_head(
                 .count = (size_t)config->vocab_size *
                          (size_t)config->hidden_size,
                 .trainable = plan->table.params[0].trainable};
-        add_weight(plan, machine, &tied, tokens, cost);
+        add_weight(plan, machine, &tied, tokens, pieces, cost);
     }
     if (rates)
         cost->forward += at_rate(logits, rates->loss) +
@@ -249,11 +294,13 @@ struct unit_cost cost_unit(
     double width = (double)dtype_bytes(plan->zero.request.dtype);
     bool is_head = unit == table->unit_count - 1;
     bool is_layer = unit > 0 && !is_head;
+    double pieces = is_head ? head_pieces(plan, machine) : 1;
     struct unit_cost cost = {0};
     for (int id = table->unit_first[unit];
          id < table->unit_first[unit + 1] && unit > 0; id++) {
         if (table->params[id].dims == 2 && !is_adapters(table, unit, id))
-            add_weight(plan, machine, &table->params[id], tokens, &cost);
+            add_weight(
+                    plan, machine, &table->params[id], tokens, pieces, &cost);
         if (param_has_adapter(table, id))
             add_adapter(plan, machine, id, tokens, &cost);
         if (param_in_codes(table, id))
@@ -264,8 +311,9 @@ struct unit_cost cost_unit(
         double products = cost.forward;
         add_elements(plan, machine, tokens, &cost);
         cost.again = cost.forward - products;
+        add_whole(plan, machine, &cost);
     } else if (is_head) {
-        add_head(plan, machine, tokens, &cost);
+        add_head(plan, machine, tokens, pieces, &cost);
     } else {
         double seconds =
                 tokens * plan->config.hidden_size * width / machine->memory;

@@ -14,11 +14,15 @@ extern const int plan_rate_tokens[RATE_TOKENS];   /* rows of a product, .. */
 extern const int plan_rate_widths[RATE_WIDTHS];   /* .. its other two sides */
 extern const int plan_rate_lengths[RATE_LENGTHS]; /* of a sequence */
 enum { RATE_FORWARD, RATE_BACKWARD, RATE_PASSES };
+/* Of products backward is what makes the gradient of the input, and .. */
+enum { RATE_WEIGHTS = RATE_PASSES, RATE_PRODUCTS };
 struct plan_rates {
     /* FLOP/s; attention counts what causal attention needs */
-    double products[RATE_PASSES][RATE_TOKENS][RATE_WIDTHS];
+    double products[RATE_PRODUCTS][RATE_TOKENS][RATE_WIDTHS];
     double attention[RATE_PASSES][RATE_LENGTHS];
     double adapter[RATE_PASSES]; /* of LoRA: products thin on one side */
+    /* a layer is so many times its parts, and so many seconds more */
+    double whole[RATE_PASSES], begin[RATE_PASSES];
     /* elements/s */
     double norm[RATE_PASSES], activation[RATE_PASSES], add, rope, loss;
     double update;      /* AdamW, states in 32 bits, */

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MICROS_MAX = 3 };
+enum { MICROS_MAX = 3, GAPS = 32 };
 
 const char *plan_resource_name(enum plan_resource resource)
 {
@@ -43,6 +43,11 @@ struct unit_state {
     bool is_spread;
 };
 
+/* Time that a resource stood still, waiting for what it does next. */
+struct gap {
+    double begin, end;
+};
+
 struct schedule {
     const struct job_plan *plan;
     const struct plan_machine *machine;
@@ -55,6 +60,8 @@ struct schedule {
     double *end;             /* by move: when the thread that trains made it: it
                                 has a unit, or is done with it */
     double free_at[PLAN_RESOURCES], busy[PLAN_RESOURCES];
+    struct gap gaps[GAPS]; /* of copies up */
+    int gap_count;
     double parts[PLAN_PARTS];
     double now;        /* the thread that trains has come so far */
     double begin;      /* of the step */
@@ -78,6 +85,44 @@ static double use(
     if (resource != PLAN_COMPUTE && is_cores)
         *cores = latest(*cores, ready) + seconds;
     return s->free_at[resource];
+}
+
+/* The earliest gap that has room; of the rest what is behind stays. */
+static bool use_gap(
+        struct schedule *s, double ready, double seconds, double *end_out)
+{
+    for (int g = 0; g < s->gap_count; g++) {
+        struct gap *gap = &s->gaps[g];
+        double end = latest(gap->begin, ready) + seconds;
+        if (end > gap->end)
+            continue;
+        gap->begin = *end_out = end;
+        return true;
+    }
+    return false;
+}
+
+static void add_gap(struct schedule *s, double begin, double end)
+{
+    if (s->gap_count == GAPS) {
+        s->gap_count--;
+        memmove(s->gaps, s->gaps + 1, (size_t)s->gap_count * sizeof *s->gaps);
+    }
+    s->gaps[s->gap_count++] = (struct gap){begin, end};
+}
+
+/* Copies up are queued as they become ready: an input of a layer does not wait
+ * for parameters that the host has yet to update. */
+static double copy_up(struct schedule *s, double ready, double seconds)
+{
+    double end;
+    if (!s->machine->shares_cores && use_gap(s, ready, seconds, &end)) {
+        s->busy[PLAN_UP] += seconds;
+        return end;
+    }
+    if (ready > s->free_at[PLAN_UP])
+        add_gap(s, s->free_at[PLAN_UP], ready);
+    return use(s, PLAN_UP, ready, seconds);
 }
 
 static void compute(struct schedule *s, double ready, double seconds)
@@ -113,7 +158,7 @@ static double fetch(struct schedule *s, int unit, double begin)
     if (zero->request.offload.params == OFFLOAD_NVME)
         ready = use(s, PLAN_DISK, ready, shard / s->machine->disk);
     if (zero->params_on_host)
-        ready = use(s, PLAN_UP, ready, shard / s->machine->link);
+        ready = copy_up(s, ready, shard / s->machine->link);
     return collect(s, ready, cost->gather);
 }
 
@@ -190,8 +235,8 @@ static void acquire(struct schedule *s, int i, bool is_backward)
     ready = latest(ready, s->arrives[i]);
     if (is_backward && cost->residual > 0)
         ready =
-                latest(ready, use(s, PLAN_UP, i > 1 ? s->end[i - 2] : 0,
-                                  cost->residual / s->machine->link));
+                latest(ready, copy_up(s, i > 1 ? s->end[i - 2] : 0,
+                                      cost->residual / s->machine->link));
     s->now = latest(s->now, ready);
     s->end[i] = s->now;
     gathers_begin(s, i, moves_of(s), s->now);
@@ -224,8 +269,8 @@ static void update_on_host(struct schedule *s, int unit, double begin)
                                  2 * (double)plan->arena.bytes[ARENA_DISK] *
                                          count / all / s->machine->disk));
     if (!plan->zero.params_on_host)
-        done = use(
-                s, PLAN_UP, done,
+        done = copy_up(
+                s, done,
                 count * (double)dtype_bytes(request->dtype) / s->machine->link);
     at->made = done;
 }
@@ -332,7 +377,7 @@ static void update_here(struct schedule *s)
     compute(s, 0, cost_update(plan, s->machine, count) + s->machine->launch);
     if (spilled > 0) {
         double link = spilled / s->machine->link;
-        s->now = latest(s->now, use(s, PLAN_UP, begin, link));
+        s->now = latest(s->now, copy_up(s, begin, link));
         s->now = latest(s->now, use(s, PLAN_DOWN, begin, link));
     }
     for (int u = 0; u <= head_of(s); u++)

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 
 #include <math.h>
+#include <string.h>
 
 struct asked {
     int world, stage, accumulation;
@@ -14,6 +15,8 @@ struct asked {
     enum device_backend backend;
     bool adapts;
     enum lora_base base;
+    bool inputs_on_host; /* of layers, which are computed again */
+    int samples;         /* of a micro-batch; 0: two */
 };
 
 static struct train_job job_of(const struct asked *asked)
@@ -27,7 +30,7 @@ static struct train_job job_of(const struct asked *asked)
     job.data.cutoff_len = 128;
     job.device.backend = asked->backend;
     job.device.cpu_threads = 1;
-    job.train.per_device_train_batch_size = 2;
+    job.train.per_device_train_batch_size = asked->samples ? asked->samples : 2;
     job.train.gradient_accumulation_steps =
             asked->accumulation ? asked->accumulation : 1;
     job.train.max_steps = 1000;
@@ -36,6 +39,10 @@ static struct train_job job_of(const struct asked *asked)
     job.zero.overlap_comm = !asked->waits;
     job.offload.optimizer = asked->optimizer;
     job.offload.clipping = asked->clipping;
+    if (asked->inputs_on_host) {
+        job.train.gradient_checkpointing.mode = CHECKPOINTING_FULL;
+        job.offload.activations = OFFLOAD_CPU;
+    }
     job.control.socket = CONTROL_NONE;
     job.lora.enabled = asked->adapts;
     job.lora.quantize_base = asked->base;
@@ -181,6 +188,92 @@ Test(predict, updates_on_the_host_hide_behind_forward_and_with_undo_backward)
     struct plan_prediction undoes = predict(&asked, &machine);
     cr_expect_lt(waits.step_seconds, 1.95 * compute);
     cr_expect_lt(undoes.step_seconds, waits.step_seconds - 0.3 * compute);
+}
+
+/* An input of a layer, which is there, does not wait for parameters that the
+ * host updates meanwhile. */
+Test(predict, what_is_ready_goes_up_before_what_is_not)
+{
+    struct asked asked = {
+            .world = 1,
+            .optimizer = OFFLOAD_CPU,
+            .backend = DEVICE_CUDA,
+            .inputs_on_host = true};
+    struct plan_machine machine = *plan_machine_find("h100");
+    machine.link *= 1e3;
+    struct plan_prediction quick = predict(&asked, &machine);
+    machine.host *= quick.busy[PLAN_HOST] / quick.busy[PLAN_COMPUTE];
+    struct plan_prediction waits = predict(&asked, &machine);
+    asked.clipping = OFFLOAD_CLIP_UNDO;
+    struct plan_prediction undoes = predict(&asked, &machine);
+    cr_expect_lt(
+            undoes.parts[PLAN_BACKWARD], 1.01 * waits.parts[PLAN_BACKWARD]);
+    cr_expect_lt(
+            undoes.step_seconds,
+            waits.step_seconds - 0.3 * quick.busy[PLAN_COMPUTE]);
+}
+
+/* Rates of products that grow as `rows` do, all else free. */
+static struct plan_machine with_products(
+        double rate, bool by_rows, struct plan_rates rates[RATE_TYPES])
+{
+    struct plan_machine machine = *plan_machine_find("cpu");
+    memset(rates, 0, RATE_TYPES * sizeof *rates);
+    for (int type = 0; type < RATE_TYPES; type++)
+        for (int kind = 0; kind < RATE_PRODUCTS; kind++)
+            for (int t = 0; t < RATE_TOKENS; t++)
+                for (int w = 0; w < RATE_WIDTHS; w++)
+                    rates[type].products[kind][t][w] =
+                            by_rows ? rate * plan_rate_tokens[t] : rate;
+    machine.rates = rates;
+    machine.launch = 0;
+    return machine;
+}
+
+enum { IN_LAYERS = 12 * (4 * 256 * 256 + 3 * 256 * 768), IN_HEAD = 256 * 1000 };
+
+static double passes_of(
+        const struct asked *asked, const struct plan_machine *machine)
+{
+    struct plan_prediction predicted = predict(asked, machine);
+    return predicted.parts[PLAN_FORWARD] + predicted.parts[PLAN_BACKWARD];
+}
+
+Test(predict,
+     no_product_is_faster_than_its_weight_is_read_and_its_gradient_written)
+{
+    struct plan_rates rates[RATE_TYPES];
+    struct asked asked = {.world = 1};
+    struct plan_machine machine = with_products(1e30, false, rates);
+    double bytes = (2 + 2 + 4) * (double)(IN_LAYERS + IN_HEAD);
+    double seconds = passes_of(&asked, &machine) * machine.memory / bytes;
+    cr_expect(seconds > 1 && seconds < 1.1, "%.3g", seconds);
+}
+
+/* 1024 tokens: twice 512. */
+Test(predict, the_heads_products_are_as_fast_as_those_of_its_pieces)
+{
+    struct plan_rates rates[RATE_TYPES];
+    struct asked asked = {.world = 1, .samples = 8};
+    struct plan_machine machine = with_products(1e9, true, rates);
+    machine.memory = 1e30;
+    double seconds = 3 * 2e-9 * (IN_LAYERS + 2.0 * IN_HEAD);
+    cr_expect_float_eq(passes_of(&asked, &machine), seconds, 1e-6 * seconds);
+}
+
+Test(predict, a_layer_takes_longer_than_its_parts_by_what_was_measured)
+{
+    struct plan_rates rates[RATE_TYPES];
+    struct asked asked = {.world = 1};
+    struct plan_machine machine = with_products(1e9, true, rates);
+    machine.memory = 1e30;
+    double parts = passes_of(&asked, &machine);
+    for (int pass = 0; pass < RATE_PASSES; pass++) {
+        rates[0].whole[pass] = 1.5;
+        rates[0].begin[pass] = 0.25;
+    }
+    double seconds = parts + 0.5 * 3 * 2e-9 * IN_LAYERS + 2 * 12 * 0.25;
+    cr_expect_float_eq(passes_of(&asked, &machine), seconds, 1e-6 * seconds);
 }
 
 Test(predict, cores_that_compute_hide_nothing)
