@@ -147,12 +147,14 @@ static enum zd_status set_real(
     char *end;
     double value = strtod(text, &end);
     bool is_share = option->kind == CLI_SHARE;
+    bool is_some = option->kind == CLI_SOME || is_share;
     if (end == text || *end || !isfinite(value) || value < 0 ||
-        (is_share && (value <= 0 || value > 1)))
+        (is_some && value <= 0) || (is_share && value > 1))
         return fail_value(
                 option, text,
-                is_share ? "a number above 0 and up to 1"
-                         : "a number of at least 0");
+                is_share  ? "a number above 0 and up to 1"
+                : is_some ? "a number above 0"
+                          : "a number of at least 0");
     *(double *)field(args, option) = value;
     return ZD_OK;
 }
@@ -251,6 +253,7 @@ static enum zd_status set_value(
     case CLI_NUMBER:
         return set_count(option, text, args);
     case CLI_REAL:
+    case CLI_SOME:
     case CLI_SHARE:
         return set_real(option, text, args);
     case CLI_DURATION:

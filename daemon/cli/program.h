@@ -37,6 +37,7 @@ enum cli_kind {
     CLI_COUNT,    /* int64_t of at least 1 */
     CLI_NUMBER,   /* int64_t of at least 0 */
     CLI_REAL,     /* double of at least 0 */
+    CLI_SOME,     /* double above 0 */
     CLI_SHARE,    /* double above 0 and up to 1 */
     CLI_DURATION, /* double, seconds: 90, 90s, 5m, 1h30m, 2d */
     CLI_LIST,     /* struct cli_list of words */

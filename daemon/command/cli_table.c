@@ -31,7 +31,7 @@ static const struct cli_option options[] = {
 {"price", 0, "P", CLI_REAL, ARG(price), NULL, "What a device costs for an hour, to price the job by its predicted time"},
 {"explain", 0, NULL, CLI_FLAG, ARG(explain), NULL, "What a rank holds beside what papers count, with their formulas"},
 {"html", 0, "FILE", CLI_TEXT, ARG(html), NULL, "Write the plan as a page too: bars for ranks and phases, what papers count, the fits"},
-{"seconds", 0, "N", CLI_REAL, ARG(seconds), NULL, "How long to measure, about (120)"},
+{"seconds", 0, "N", CLI_SOME, ARG(seconds), NULL, "How long to measure, about (120)"},
 {"threads", 0, "N", CLI_COUNT, ARG(threads), NULL, "Threads of a rank; default: as a run takes them"},
 {"json", 0, NULL, CLI_FLAG, ARG(json), NULL, "The same as --format json"},
 {"print", 0, NULL, CLI_FLAG, ARG(print), NULL, "Show every resolved value and where it came from"},

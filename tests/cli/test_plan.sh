@@ -178,14 +178,14 @@ ok '  and made anew' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 && h
 spoiled() {
     sed -i "0,/\"$1\": /s/\"$1\": [^,]*/\"$1\": $2/" xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 && has "calibration is not taken: $3" err &&
         has 'on cpu, by its table$' out && call 66 plan --job job.toml --world 1 --machine here &&
-        call 0 bench calibrate --seconds 0 --threads 1 --format json && has "made anew: $3" err && has '"rates"' out &&
+        call 0 bench calibrate --seconds 0.01 --threads 1 --format json && has "made anew: $3" err && has '"rates"' out &&
         call 0 plan --job job.toml --world 1 --machine here && has 'on here, as measured$' out && [ ! -s err ]
 }
 ok '  as is one of another machine' spoiled host '"elsewhere"' 'it is of another machine'
 ok '  of another version' spoiled program '"0.0.9"' 'it is of zerod 0.0.9, and this is '
 ok '  of another build' spoiled format 1 'it is of another build of zerod'
 ok '  it takes two minutes where nobody says how long' eval 'call 0 bench calibrate --help && has "^ +--seconds N +How long to measure, about .120.$" out'
-for wrong in '--seconds -1' '--seconds soon' '--threads -1' '--format toml' 'here'; do
+for wrong in '--seconds 0' '--seconds -1' '--seconds nan' '--seconds soon' '--threads -1' '--format toml' 'here'; do
     # shellcheck disable=SC2086
     ok "  $wrong: 64" call 64 bench calibrate $wrong
 done
@@ -229,6 +229,13 @@ ok '  fewer with other choices, in other micro-batches too' eval 'call 0 plan --
     call 69 plan --job job.toml --min world --device-memory 6MiB --host-memory 64MiB &&
     call 0 "${two[@]}" --max seq --fit --format json && [ $(value) = 64 ] && call 0 "${two[@]}" --fit --set data.cutoff_len=64'
 ok '  none are enough' eval 'call 69 plan --job job.toml --min world --device-memory 1KB --host-memory 64MiB && has E0607 err'
+# machine N WORDS: of what is named with the N-th the job takes so much, and less of the device is too little
+named() { grep -o "[0-9.]* .iB of device memory and [0-9.]* .iB of host memory" err | sed -n "$1s/ \(.\)iB of \(device\|host\) memory/\1iB/g; $1s/ and / --host-memory /p"; }
+for asked in '--world 1 --max batch' '--world 1 --max seq' '--world 8 --max model' '--min world' '--world 1 --max batch --fit' '--world 1 --max seq --fit'; do
+    # shellcheck disable=SC2086
+    ok "  $asked names the smallest machine that would do" eval "call 69 plan --job job.toml $asked --device-memory 1KB --host-memory 8GiB &&
+        has 'not even with' err && has 'the smallest machine that would do' err && call 0 plan --job job.toml $asked --device-memory \$(named 1)"
+done
 
 # --- what is asked wrongly ---
 while IFS='|' read -r code words; do

@@ -102,7 +102,7 @@ static const struct plan_machine machines[] = {
 #undef GIGA
 
 const int plan_rate_tokens[RATE_TOKENS] = {32, 128, 512, 2048};
-const int plan_rate_widths[RATE_WIDTHS] = {64, 256, 1024, 4096};
+const int plan_rate_widths[RATE_WIDTHS] = {64, 256, 960, 3840};
 const int plan_rate_lengths[RATE_LENGTHS] = {64, 256, 1024};
 
 enum { MACHINES = sizeof machines / sizeof machines[0] };

@@ -57,13 +57,6 @@ static enum zd_status fits_value(
             out);
 }
 
-static enum zd_status fail_least(const char *what)
-{
-    return ZD_FAIL(
-            ZD_ERR_UNFIT, "E0607", "the job does not fit, not even with %s",
-            what);
-}
-
 /* Doubled until it is too much, then by halves. */
 static enum zd_status count_up(
         const struct plan_search *search, enum plan_most what, bool any,
@@ -93,15 +86,19 @@ static enum zd_status largest_model(
         const struct plan_search *search, bool any, struct plan_most_found *out)
 {
     const struct plan_model *model;
+    struct train_job job = *search->job;
+    struct plan_search changed = *search;
+    changed.job = &job;
+    job.model.path = NULL;
     for (int i = 0; (model = plan_model_at(i)); i++) {
-        struct train_job job = *search->job;
-        struct plan_search changed = *search;
         bool ok = false;
-        changed.job = &job;
-        job.model.path = NULL;
         job.model.config = plan_model_config(model);
         if (is_fit(&changed, any, KEEPS_STEP, &ok) != ZD_OK)
             zd_error_clear(); /* its positions are too few, say */
+        bool is_last = !plan_model_at(i + 1);
+        if (!ok && is_last)
+            plan_fail_least(
+                    &changed, any, false, "the smallest of the known models");
         json_decref(job.model.config);
         if (!ok)
             continue;
@@ -109,7 +106,21 @@ static enum zd_status largest_model(
                 .value = model->parameters, .name = model->name};
         return ZD_OK;
     }
-    return fail_least("the smallest of the known models");
+    return ZD_ERR_UNFIT;
+}
+
+/* One of it is too much. */
+static enum zd_status fail_most(
+        const struct plan_search *search, enum plan_most what, bool any,
+        int accumulation)
+{
+    const struct train_job job = job_with(search, what, 1, accumulation);
+    struct plan_search changed = *search;
+    changed.job = &job;
+    return plan_fail_least(
+            &changed, any, what == PLAN_MOST_BATCH,
+            what == PLAN_MOST_SEQ ? "data.cutoff_len = 1"
+                                  : "train.per_device_train_batch_size = 1");
 }
 
 enum zd_status plan_search_most(
@@ -128,10 +139,7 @@ enum zd_status plan_search_most(
     plan_search_end(&state);
     ZD_TRY(count_up(search, what, fits, most, accumulation, &value));
     if (!value)
-        return fail_least(
-                what == PLAN_MOST_SEQ ? "data.cutoff_len = 1"
-                                      : "train.per_device_train_batch_size "
-                                        "= 1");
+        return fail_most(search, what, fits, accumulation);
     *out = (struct plan_most_found){.value = value};
     return ZD_OK;
 }
@@ -150,6 +158,17 @@ static bool fits_world(const struct plan_search *search, bool any, int world)
     return ok;
 }
 
+/* Nor do the most. */
+static enum zd_status fail_world(
+        const struct plan_search *search, bool any, int world)
+{
+    char least[32];
+    struct plan_search changed = *search;
+    changed.world = world;
+    snprintf(least, sizeof least, "%d ranks", world);
+    return plan_fail_least(&changed, any, false, least);
+}
+
 enum zd_status plan_search_world(
         const struct plan_search *search, bool fits, int *world_out)
 {
@@ -161,7 +180,7 @@ enum zd_status plan_search_world(
         world = world >= node ? 2 * world : 2 * world < node ? 2 * world : node;
     }
     if (world > WORLD_MOST)
-        return fail_least("8192 ranks");
+        return fail_world(search, fits, WORLD_MOST);
     int grain = world > node ? node : 1;
     while (world - least > grain) {
         int middle = least + (world - least) / grain / 2 * grain;

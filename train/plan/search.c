@@ -223,6 +223,11 @@ static struct plan_space space_of(const struct plan_searching *state)
     struct plan_space space =
             plan_space_fit(state->search->job, state->search->allow);
     space.options[CHOOSE_BATCH] = 0; /* the largest of each */
+    for (int d = 0; state->keeps_job && d < CHOICES; d++)
+        if (d != CHOOSE_MODE ||
+            state->search->job->train.gradient_checkpointing.mode !=
+                    CHECKPOINTING_AUTO)
+            space.options[d] = 0;
     return space;
 }
 

@@ -16,6 +16,7 @@ struct plan_searching {
                             in a step */
     int sizes[64], many; /* micro-batches that divide them, ascending */
     bool keeps_batch;    /* the job's own alone */
+    bool keeps_job;      /* no candidate changes it */
     int adapters;        /* option that the plan was begun with; -1: there is
                             no such model */
     /* What is done with a candidate where not what fits is sought; NULL. */
@@ -37,5 +38,10 @@ enum zd_status plan_search_all(struct plan_searching *state, bool first_only);
 
 /* smallest.c: ZD_ERR_UNFIT, with the smallest machine that would do. */
 enum zd_status plan_fail_smallest(struct plan_searching *state);
+/* .. and for the job as it is (`fits`: or as any candidate has it), which does
+ * not fit even with `least`. */
+enum zd_status plan_fail_least(
+        const struct plan_search *search, bool fits, bool keeps_batch,
+        const char *least);
 
 #endif

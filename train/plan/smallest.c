@@ -74,23 +74,38 @@ static enum zd_status try_smallest(
         struct plan_searching *state, const struct train_job *job,
         const struct plan_candidate *candidate, struct job_choice *choice)
 {
+    if (state->keeps_batch || state->keeps_job) {
+        try_size(state, job, candidate, choice, state->given);
+        return ZD_OK;
+    }
     try_size(state, job, candidate, choice, 1);
     if (state->samples > 1)
         try_size(state, job, candidate, choice, state->samples);
     return ZD_OK;
 }
 
-enum zd_status plan_search_smallest(
-        const struct plan_search *search, struct plan_smallest *out)
+static enum zd_status search_smallest(
+        const struct plan_search *search, bool keeps_job, bool keeps_batch,
+        struct plan_smallest *out, struct plan_limits *limits_out)
 {
     struct plan_searching state;
     *out = (struct plan_smallest){0};
     ZD_TRY(plan_search_begin(search, &state));
+    *limits_out = state.limits;
     state.smallest = out;
     state.try_other = try_smallest;
+    state.keeps_job = keeps_job;
+    state.keeps_batch = keeps_batch;
     enum zd_status status = plan_search_all(&state, false);
     plan_search_end(&state);
     return status;
+}
+
+enum zd_status plan_search_smallest(
+        const struct plan_search *search, struct plan_smallest *out)
+{
+    struct plan_limits limits;
+    return search_smallest(search, false, false, out, &limits);
 }
 
 /* --- as it is told -------------------------------------------------------- */
@@ -126,11 +141,32 @@ static void add_machine(
         text_buffer_add(text, " the job as it is");
 }
 
+/* Behind what failed. */
+static void tell_machines(
+        const struct plan_search *search, const struct plan_smallest *smallest,
+        const struct plan_limits *limits)
+{
+    char words[900] = "";
+    struct text_buffer text = {.out = words, .bytes = sizeof words};
+    bool is_two = limits->total == UINT64_MAX;
+    if (is_two && smallest->device.choice.B)
+        add_machine(search, &smallest->device, &text);
+    if (is_two && smallest->host.choice.B)
+        add_machine(search, &smallest->host, &text);
+    else if (smallest->any.choice.B && smallest->any.host > limits->host)
+        add_machine(search, &smallest->any, &text);
+    else if (smallest->any.choice.B && !text.used)
+        add_machine(search, &smallest->any, &text);
+    if (text.used)
+        zd_fail_help(
+                "the smallest machine that would do has, for each rank, %s",
+                words);
+}
+
 enum zd_status plan_fail_smallest(struct plan_searching *state)
 {
     struct plan_smallest smallest;
-    char has_device[32], has_host[32], words[900] = "";
-    struct text_buffer text = {.out = words, .bytes = sizeof words};
+    char has_device[32], has_host[32];
     const struct plan_limits limits = state->limits;
     ZD_TRY(plan_search_smallest(state->search, &smallest));
     human(has_device, limits.device);
@@ -141,18 +177,22 @@ enum zd_status plan_fail_smallest(struct plan_searching *state)
             limits.device == UINT64_MAX ? "any amount" : has_device,
             limits.host == UINT64_MAX ? "any amount" : has_host,
             state->search->world, state->search->world == 1 ? "" : "s");
-    bool is_two = limits.total == UINT64_MAX;
-    if (is_two && smallest.device.choice.B)
-        add_machine(state->search, &smallest.device, &text);
-    if (is_two && smallest.host.choice.B)
-        add_machine(state->search, &smallest.host, &text);
-    else if (smallest.any.choice.B && smallest.any.host > limits.host)
-        add_machine(state->search, &smallest.any, &text);
-    else if (smallest.any.choice.B && !text.used)
-        add_machine(state->search, &smallest.any, &text);
-    if (text.used)
-        zd_fail_help(
-                "the smallest machine that would do has, for each rank, %s",
-                words);
+    tell_machines(state->search, &smallest, &limits);
+    return ZD_ERR_UNFIT;
+}
+
+enum zd_status plan_fail_least(
+        const struct plan_search *search, bool fits, bool keeps_batch,
+        const char *least)
+{
+    struct plan_smallest smallest;
+    struct plan_limits limits;
+    enum zd_status status =
+            search_smallest(search, !fits, keeps_batch, &smallest, &limits);
+    zd_error_clear();
+    ZD_FAIL(ZD_ERR_UNFIT, "E0607", "the job does not fit, not even with %s",
+            least);
+    if (status == ZD_OK)
+        tell_machines(search, &smallest, &limits);
     return ZD_ERR_UNFIT;
 }
