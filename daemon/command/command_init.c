@@ -6,6 +6,7 @@
 #include "daemon/init/begin.h"
 #include "daemon/init/foreign.h"
 #include "daemon/init/recipes.h"
+#include "model/config.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ static void list_recipes(void)
     struct recipe_file recipe;
     FILE *stream = output_begin(&output);
     for (int i = 0; (recipe = recipe_at(i)).name; i++) {
-        fprintf(stream, "%-20s ", recipe.name);
+        fprintf(stream, "%-26s ", recipe.name);
         recipe_put_title(&recipe, stream);
         fputc('\n', stream);
     }
@@ -80,6 +81,23 @@ static enum zd_status check_named(
             has_model ? "--data PATH" : "--model DIR");
 }
 
+/* Their file says no length, and a model may have fewer positions than ours. */
+static void keep_within_positions(struct draft *draft)
+{
+    static const char key[] = "data.cutoff_len";
+    struct model_config config = {0};
+    const char *path = draft_text(draft, "model.path");
+    if (draft_has(draft, key) || !path)
+        return;
+    if (model_config_read_stored(path, &config) != ZD_OK)
+        zd_error_clear(); /* it need not be here */
+    else if (config.max_positions < train_job_default().data.cutoff_len)
+        draft_set(
+                draft, key, json_integer(config.max_positions),
+                "the positions of the model");
+    model_config_fini(&config);
+}
+
 static enum zd_status take_file(
         const struct cli_args *args, const struct origin *origin,
         struct draft *draft)
@@ -100,7 +118,9 @@ static enum zd_status take_file(
         problems_print(&draft->problems, stderr);
         return problems_status(&draft->problems);
     }
-    return check_named(origin, draft);
+    ZD_TRY(check_named(origin, draft));
+    keep_within_positions(draft);
+    return ZD_OK;
 }
 
 static enum zd_status convert(const struct cli_args *args)

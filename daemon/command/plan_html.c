@@ -214,7 +214,7 @@ static void time_section(const struct plan_page *page, FILE *stream)
     fputs(page->machine->is_measured ? ", as measured. " : ", by its table. ",
           stream);
     fprintf(stream,
-            "%.4g tokens/s; %s binds: twice as fast, a step would take %.3g "
+            "%.0f tokens/s; %s binds: twice as fast, a step would take %.3g "
             "s.",
             predicted->tokens_per_second, plan_resource_name(predicted->binds),
             advice->eased_seconds);

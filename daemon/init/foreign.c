@@ -279,8 +279,8 @@ static void tell_rest(struct foreign *foreign)
     json_t *value;
     json_object_foreach(foreign->called, name, value)
     {
-        if (draft_tells(draft, name))
-            continue;
+        if (draft_tells(draft, name) || json_array_size(value))
+            continue; /* what is in a list tells of itself */
         if (foreign_is_open(value))
             json_array_append_new(draft->defaults, json_string(name));
         else

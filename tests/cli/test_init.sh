@@ -98,6 +98,8 @@ ok '  an alias within itself' eval "yaml 'a: &a [*a, *a]\n' call 65"
 ok '  a list in the place of keys' eval "yaml '[1, 2]\n' call 65"
 ok 'words as YAML has them' eval "yaml 'bf16: yes\nlearning_rate: 1e-4\nseed: 7\nsample_packing: off\n' call 0 && has '^dtype = \"bf16\"' out &&
     has '^learning_rate = 0.0001' out && has '^packing = false' out"
+ok 'a model of fewer positions than the default length' eval 'echo "{}" >ds.json && call 0 init --from-deepspeed ds.json --model $model --data data.jsonl && has "^cutoff_len = [0-9]+  # the positions of the model" out'
+ok 'lists that were taken are not told again' eval "printf 'datasets:\n  - path: D.txt\n    type: completion\n' >a.yml && call 0 init --from-axolotl a.yml --model M && ! has '^# +datasets' out"
 ok 'a file that names no model' eval 'echo "{}" >ds.json && call 64 init --from-deepspeed ds.json --data D.txt && has "give --model DIR" err'
 ok 'special tokens that are not the tokenizer'"'"'s' eval "printf 'special_tokens:\n  eos_token: \"<nope>\"\n' >a.yml && call 78 init --from-axolotl a.yml --model \$model --data D.txt &&
     has 'special_tokens.eos_token = <nope>' err"
