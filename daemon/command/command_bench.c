@@ -63,9 +63,11 @@ static void print_text(
             giga(machine->host));
     if (machine->wire_is_measured)
         fprintf(stream,
-                "wire: %.1f us, %.2f GB/s within a host, %.2f between\n",
+                "wire: %.1f us, %.2f GB/s within a host, %.2f between; the "
+                "slowest rank makes a step %.1f %% longer for each doubling of "
+                "the ranks\n",
                 1e6 * machine->latency, giga(machine->inside),
-                giga(machine->between));
+                giga(machine->between), 100 * machine->jitter);
     else
         fputs("wire: one rank has none; mpirun -np N zerod bench calibrate "
               "measures it\n",

@@ -57,16 +57,27 @@ static void give(struct bench *b)
         device_give(b->workspace, b->workspace_bytes);
 }
 
+static void need_scratch(struct bench *b)
+{
+    for (int t = DTYPE_FP32; t <= DTYPE_BF16; t++) {
+        size_t bytes = attention_scratch_bytes(
+                &b->attention, (enum dtype)t, device_backend());
+        if (bytes > b->scratch_bytes)
+            b->scratch_bytes = bytes;
+    }
+}
+
 static enum zd_status take_scratch(struct bench *b)
 {
-    for (int i = 0; i < RATE_LENGTHS; i++)
-        for (int t = DTYPE_FP32; t <= DTYPE_BF16; t++) {
-            bench_shape_attention(b, plan_rate_lengths[i]);
-            size_t bytes = attention_scratch_bytes(
-                    &b->attention, (enum dtype)t, device_backend());
-            if (bytes > b->scratch_bytes)
-                b->scratch_bytes = bytes;
-        }
+    for (int i = 0; i < RATE_LENGTHS; i++) {
+        bench_shape_attention(b, plan_rate_lengths[i]);
+        need_scratch(b);
+    }
+    for (int size = 0; size < BENCH_LAYERS; size++) {
+        bench_shape_layer(b, size);
+        need_scratch(b);
+    }
+    b->rows = BENCH_ROWS;
     const struct kernels_request request = {
             .backend = device_backend(),
             .dtype = DTYPE_FP32,

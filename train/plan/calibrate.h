@@ -70,6 +70,8 @@ void calibrate_whole(
         double seconds[RATE_PASSES][BENCH_LAYERS], struct plan_rates *rates);
 /* Of attention over a sequence of so many. */
 void bench_shape_attention(struct bench *bench, int length);
+/* .. and of one of the layers. */
+void bench_shape_layer(struct bench *bench, int size);
 enum zd_status bench_add_large(struct bench *bench);
 enum zd_status bench_least_product(struct bench *bench);
 

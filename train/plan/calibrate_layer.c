@@ -198,7 +198,7 @@ static enum zd_status layer_backward(struct bench *b)
 
 /* Of a small layer and a larger one; rows and sides that products were measured
  * with. */
-static void shape_layer(struct bench *b, int size)
+void bench_shape_layer(struct bench *b, int size)
 {
     b->rows = plan_rate_tokens[size];
     b->M = b->rows;
@@ -214,7 +214,7 @@ enum zd_status calibrate_layers(
     for (int pass = 0; pass < RATE_PASSES; pass++)
         for (int size = 0; size < BENCH_LAYERS && status == ZD_OK; size++) {
             double took;
-            shape_layer(b, size);
+            bench_shape_layer(b, size);
             status = bench_time(b, runs[pass], &took);
             if (status == ZD_OK && took < seconds[pass][size])
                 seconds[pass][size] = took;
