@@ -76,6 +76,21 @@ template <typename... P> struct zd_emulate_packed {
     }
 };
 
+/* gcc 12 loses count behind an array of structs, and then clears members: a
+ * type for which that is so does not have what lies behind it cleared. */
+template <typename T> inline bool zd_emulate_padding_is_known(void)
+{
+    struct probe {
+        T value;
+        char last;
+        alignas(8) char next;
+    };
+    alignas(probe) unsigned char bytes[sizeof(probe)];
+    memset(bytes, 0xff, sizeof bytes);
+    __builtin_clear_padding(reinterpret_cast<probe *>(bytes));
+    return bytes[offsetof(probe, last) + 1] == 0;
+}
+
 template <typename T> inline bool zd_emulate_argument(T *value, int device)
 {
     static_assert(
@@ -83,8 +98,11 @@ template <typename T> inline bool zd_emulate_argument(T *value, int device)
             "a kernel's argument is copied byte by byte");
     /* What lies between members is left from what was there before: an int
      * with half of an old address behind it looks like an address. */
-    if constexpr (std::is_class<T>::value)
-        __builtin_clear_padding(value);
+    if constexpr (std::is_class<T>::value) {
+        static const bool is_known = zd_emulate_padding_is_known<T>();
+        if (is_known)
+            __builtin_clear_padding(value);
+    }
     return zd_emulate_translate(
             value, sizeof *value, std::is_pointer<T>::value, device);
 }

@@ -202,6 +202,41 @@ Test(cuda_emulate, bytes_between_members_are_no_address)
         cr_expect_eq(host[i], (float)i);
 }
 
+struct listed {
+    struct {
+        bool is_there;
+        struct {
+            int64_t begin, end;
+        } parts[8];
+    } list;
+    float *out;
+    float value;
+    bool last;
+};
+
+__global__ void sum_listed(struct listed l)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < 8; i++)
+        sum += l.list.parts[i].begin + l.list.parts[i].end;
+    l.out[threadIdx.x] = (float)sum + l.value;
+}
+
+/* No member is taken for what lies between members. */
+Test(cuda_emulate, members_beside_an_array_of_structs_stay)
+{
+    float *out = device_floats(32), host[32];
+    struct listed l = {};
+    l.out = out;
+    l.value = 0.5f;
+    for (int i = 0; i < 8; i++)
+        l.list.parts[i].begin = l.list.parts[i].end = -1 - i;
+    zd_emulate_launch("sum", sum_listed, 1, 32, 0, 0, l);
+    read_floats(host, out, 32);
+    for (int i = 0; i < 32; i++)
+        cr_expect_eq(host[i], -71.5f);
+}
+
 __global__ void count_up(int *total, unsigned *largest, float *sum)
 {
     atomicAdd(total, 1);
