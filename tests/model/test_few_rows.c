@@ -1,0 +1,227 @@
+/* What a weight in codes is multiplied by, and how: a decode step of one or two
+ * tokens reads the codes as they lie, everything else has them decoded first.
+ * Both make the same logits. */
+#include "model/codes.h"
+#include "model/lora.h"
+#include "tests/model/shapes.h"
+#include "tests/model/tiny.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+
+enum { T = 12, PIECE = 4, VOCAB = 64 };
+
+/* --- a table that counts -------------------------------------------------- */
+
+static struct {
+    int rows, decoded;
+} called;
+static const struct kernels *real;
+
+static enum zd_status count_rows(
+        struct stream *stream, void *out, int64_t stride, const void *a,
+        const void *codes, const void *scales,
+        const struct quant_matrix *matrix, const void *bias, int M)
+{
+    called.rows++;
+    return real->codes_rows(
+            stream, out, stride, a, codes, scales, matrix, bias, M);
+}
+
+static enum zd_status count_decoded(
+        struct stream *stream, void *out, const void *codes, const void *scales,
+        const struct quant_matrix *matrix)
+{
+    called.decoded++;
+    return real->dequantise(stream, out, codes, scales, matrix);
+}
+
+/* --- a model whose layers lie in codes ------------------------------------ */
+
+struct coded {
+    struct tiny tiny;
+    struct kernels kernels;
+    struct model_hooks of_holder;
+    void **codes, **scales; /* (table.count), NULL where there are none */
+    int count;              /* of weights in codes */
+};
+
+struct sink {
+    const struct quant_matrix *matrix;
+    char *codes;
+};
+
+static enum zd_status take(
+        void *ctx, size_t begin, size_t count, const uint8_t *codes)
+{
+    struct sink *sink = ctx;
+    memcpy(sink->codes + quant_code_bytes(sink->matrix, begin), codes,
+           quant_code_bytes(sink->matrix, count));
+    return ZD_OK;
+}
+
+static void make_codes(struct coded *m, const struct weight_source *source)
+{
+    const struct param_table *table = &m->tiny.table;
+    struct codes_maker *maker;
+    m->codes = calloc((size_t)table->count, sizeof *m->codes);
+    m->scales = calloc((size_t)table->count, sizeof *m->scales);
+    tiny_must(codes_maker_create(&m->tiny.config, table, source, &maker));
+    for (int id = 0; id < table->count; id++) {
+        if (!param_in_codes(table, id))
+            continue;
+        const struct quant_matrix *matrix = &table->codes[id];
+        size_t total = quant_matrix_count(matrix);
+        float *of_blocks = calloc(quant_scale_count(matrix), sizeof(float));
+        struct sink sink = {matrix, malloc(quant_code_bytes(matrix, total))};
+        m->codes[id] = sink.codes;
+        m->scales[id] = malloc(quant_scale_bytes(matrix));
+        tiny_must(codes_make(maker, id, 0, total, take, &sink, of_blocks));
+        tiny_must(codes_finish(maker, id, of_blocks, m->scales[id]));
+        free(of_blocks);
+        m->count++;
+    }
+    codes_maker_destroy(maker);
+}
+
+static enum zd_status acquire(void *ctx, int unit, const void **params)
+{
+    struct coded *m = ctx;
+    const struct param_table *table = &m->tiny.table;
+    ZD_TRY(m->of_holder.params_acquire(m->of_holder.ctx, unit, params));
+    for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
+         id++)
+        if (param_in_codes(table, id)) {
+            params[id] = m->codes[id];
+            params[param_scales(table, id)] = m->scales[id];
+        }
+    return ZD_OK;
+}
+
+static enum zd_status release(void *ctx, int unit)
+{
+    struct coded *m = ctx;
+    return m->of_holder.params_release(m->of_holder.ctx, unit);
+}
+
+/* Adapters on the modules that `target` names. */
+static void setup(
+        struct coded *m, const char *shape, const char *target,
+        enum lora_base base)
+{
+    struct lora_options options = lora_options_default();
+    struct model_shape of = {
+            .T = T,
+            .eval_B = 1,
+            .dtype = DTYPE_FP32,
+            .decode_capacity = T,
+            .decode_batch = PIECE,
+    };
+    struct peft_config adapter;
+    struct weight_source source;
+    struct tiny *t = &m->tiny;
+    memset(m, 0, sizeof *m);
+    tiny_must(kernels_plain(DTYPE_FP32, &real));
+    m->kernels = *real;
+    m->kernels.codes_rows = count_rows;
+    m->kernels.dequantise = count_decoded;
+    options.r = 2;
+    options.quantize_base = base;
+    options.target_modules = json_string(target);
+    tiny_config(shape, &t->config);
+    tiny_must(param_table_build(&t->config, NULL, 0, &t->table));
+    tiny_must(lora_config(&options, &adapter));
+    tiny_must(lora_extend(&t->config, &adapter, &options, &t->table));
+    tiny_must(lora_quantise(&t->config, &options, NULL, &t->table));
+    tiny_must(weights_open_random(7, &t->table, &source));
+    tiny_build(t, &of, &m->kernels, &source);
+    make_codes(m, &source);
+    m->of_holder = t->hooks;
+    t->hooks.ctx = m;
+    t->hooks.params_acquire = acquire;
+    t->hooks.params_release = release;
+    weights_close(&source);
+    peft_config_fini(&adapter);
+    json_decref(options.target_modules);
+}
+
+static void teardown(struct coded *m)
+{
+    for (int id = 0; id < m->tiny.table.count; id++) {
+        free(m->codes[id]);
+        free(m->scales[id]);
+    }
+    free(m->codes);
+    free(m->scales);
+    tiny_fini(&m->tiny);
+}
+
+/* The last logits of T tokens, so many at a time; each weight is multiplied
+ * once a call, in the one way or in the other. */
+static void decode(
+        struct coded *m, const struct tokens *tokens, int piece, float *logits)
+{
+    bool few = piece <= 2;
+    for (int past = 0; past < T; past += piece) {
+        memset(&called, 0, sizeof called);
+        tiny_must(model_decode(
+                m->tiny.model, tokens->tokens + past, piece, past,
+                &m->tiny.hooks, logits));
+        cr_expect_eq(
+                called.rows, few ? m->count : 0,
+                "%d of %d weights as they lie, %d tokens at a time",
+                called.rows, m->count, piece);
+        cr_expect_eq(
+                called.decoded, few ? 0 : m->count,
+                "%d of %d weights decoded, %d tokens at a time", called.decoded,
+                m->count, piece);
+    }
+}
+
+static void compare(
+        const char *shape, const char *target, int weights, enum lora_base base)
+{
+    static const int pieces[] = {4, 3, 2, 1};
+    struct coded m;
+    struct tokens tokens;
+    float want[VOCAB], got[VOCAB];
+    setup(&m, shape, target, base);
+    cr_assert_eq(m.count, weights * m.tiny.config.layers);
+    tokens_fill(&tokens, 9, 1, T, m.tiny.config.vocab_size);
+    for (int i = 0; i < 4; i++) {
+        decode(&m, &tokens, pieces[i], i ? got : want);
+        for (int v = 0; i && v < m.tiny.config.vocab_size; v++)
+            cr_expect(
+                    fabsf(got[v] - want[v]) <= 1e-4f,
+                    "%d at a time: logit %d is %.7f, not %.7f", pieces[i], v,
+                    (double)got[v], (double)want[v]);
+    }
+    teardown(&m);
+}
+
+Test(few_rows, of_a_decode_step_are_multiplied_by_codes_as_they_lie)
+{
+    for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
+        compare(SHAPE_LLAMA, "all-linear", 7, (enum lora_base)base);
+        compare(SHAPE_QWEN3, "all-linear", 7, (enum lora_base)base);
+        compare(SHAPE_GPT2, "all-linear", 4, (enum lora_base)base);
+        /* fc and its gelu are one pass where fc has no adapter */
+        compare(SHAPE_GPT2, ".*c_attn", 4, (enum lora_base)base);
+    }
+}
+
+/* A pass has its weights decoded whatever its rows: its bits do not depend on
+ * how many samples there are. */
+Test(few_rows, of_a_pass_are_multiplied_by_what_is_decoded)
+{
+    struct coded m;
+    struct tokens tokens;
+    setup(&m, SHAPE_LLAMA, "all-linear", LORA_BASE_NF4);
+    tokens_fill(&tokens, 9, 1, 2, m.tiny.config.vocab_size);
+    memset(&called, 0, sizeof called);
+    tiny_evaluate(&m.tiny, &tokens.batch);
+    cr_expect_eq(called.rows, 0);
+    cr_expect_eq(called.decoded, m.count);
+    teardown(&m);
+}
