@@ -7,6 +7,7 @@
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Ten seconds, for a machine that is busy. */
@@ -95,7 +96,7 @@ struct engine {
     void *grads;
 };
 
-static void make_engine(struct engine *e)
+static void make_engine(struct engine *e, enum offload_clipping clipping)
 {
     size_t bytes[OFFLOAD_PARTS];
     *e = (struct engine){
@@ -104,6 +105,7 @@ static void make_engine(struct engine *e)
             .counts = {COUNT, 256},
     };
     e->options.optimizer = OFFLOAD_CPU;
+    e->options.clipping = clipping;
     e->options.chunk_bytes = sizeof(float) * COUNT / CHUNKS;
     for (int i = 0; i < 2; i++)
         e->runs[i] = (struct offload_run){
@@ -145,14 +147,13 @@ static void end_engine(struct engine *e)
     arena_plan_fini(&e->plan);
 }
 
-/* 24 MiB in 48 chunks: two copies and two calls, not 48 of each. Up, as many as
- * the uploader finds ready. */
+/* 24 MiB in 48 chunks: two copies and two calls, not 48 of each. */
 Test(feed_cuda, a_segment_comes_down_in_pieces_of_16_mib)
 {
     struct device *device = gpu_case_open();
     struct exact_sum sum;
     struct engine e;
-    make_engine(&e);
+    make_engine(&e, OFFLOAD_CLIP_WAIT);
     exact_sum_clear(&sum);
     struct zd_standin_counters before = zd_standin_counters();
     for (int s = 0; s < 2; s++)
@@ -166,6 +167,56 @@ Test(feed_cuda, a_segment_comes_down_in_pieces_of_16_mib)
     cr_expect_eq(after.host_calls - before.host_calls, PIECES + 1);
     cr_assert_eq(offload_skip(e.offload), ZD_OK);
     cr_assert_eq(offload_finish(e.offload), ZD_OK);
+    end_engine(&e);
+    device_close(device);
+}
+
+/* New parameters of chunks that are there go up in as few copies. All are there
+ * at once when the update that was made as gradients arrived is kept. */
+Test(feed_cuda, parameters_that_are_there_go_up_in_pieces_of_16_mib)
+{
+    struct device *device = gpu_case_open();
+    struct exact_sum sum;
+    struct engine e;
+    void *params[2];
+    float *ones = malloc(sizeof(float) * COUNT);
+    float *back = malloc(sizeof(float) * COUNT);
+    size_t wrong = 0;
+    make_engine(&e, OFFLOAD_CLIP_UNDO);
+    struct optim_step step = {
+            .options = &e.optim, .learning_rate = 0.5, .t = 1, .grad_scale = 1};
+    for (int i = 0; i < COUNT; i++)
+        ones[i] = 1;
+    cr_assert_eq(device_write(e.grads, ones, sizeof(float) * COUNT), ZD_OK);
+    for (int s = 0; s < 2; s++) {
+        cr_assert_eq(device_take(sizeof(float) * COUNT, &params[s]), ZD_OK);
+        offload_params_to(e.offload, s, params[s]);
+    }
+    cr_assert_eq(device_finish(), ZD_OK);
+    exact_sum_clear(&sum);
+    offload_step_begin(e.offload, &step);
+    for (int s = 0; s < 2; s++)
+        cr_assert_eq(
+                offload_grads_down(
+                        e.offload, s, e.grads, (struct token){0}, 0, true),
+                ZD_OK);
+    cr_assert_eq(offload_squares(e.offload, &sum), ZD_OK);
+    struct zd_standin_counters before = zd_standin_counters();
+    cr_assert_eq(offload_update(e.offload, &step, NULL), ZD_OK);
+    for (int s = 0; s < 2; s++)
+        cr_assert_eq(offload_params_wait(e.offload, s), ZD_OK);
+    cr_assert_eq(device_finish(), ZD_OK);
+    struct zd_standin_counters after = zd_standin_counters();
+    cr_expect_eq(after.copies - before.copies, PIECES + 1);
+    cr_assert_eq(device_read(back, params[0], sizeof(float) * COUNT), ZD_OK);
+    for (int i = 0; i < COUNT; i++) /* Adam's first step, from 0 */
+        wrong += !(back[i] < -0.49f && back[i] > -0.51f);
+    cr_expect_eq(wrong, 0);
+    cr_assert_eq(offload_finish(e.offload), ZD_OK);
+    for (int s = 0; s < 2; s++)
+        device_give(params[s], sizeof(float) * COUNT);
+    free(ones);
+    free(back);
     end_engine(&e);
     device_close(device);
 }
