@@ -1,8 +1,10 @@
 /* How the library and the back end stand, for all other files. */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
+#include "comm/nccl/pause.h"
 #include "comm/nccl/private.h"
 
+#include <sched.h>
 #include <time.h>
 
 ncclDataType_t nccl_type_of(enum dtype type)
@@ -50,10 +52,19 @@ static enum zd_status poll(struct nccl *nccl, ncclComm_t comm, bool *done_out)
     return status;
 }
 
+static void rest(double seconds)
+{
+    struct timespec time = {.tv_nsec = (long)(seconds * 1e9)};
+    if (time.tv_nsec > 0)
+        nanosleep(&time, NULL);
+    else
+        sched_yield();
+}
+
 enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds)
 {
     double begun = clock_seconds();
-    for (int polls = 0;; polls++) {
+    for (;;) {
         bool is_done;
         ZD_TRY(poll(nccl, comm, &is_done));
         if (is_done)
@@ -66,7 +77,6 @@ enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds)
                     "NCCL is not ready after %.0f s (comm.timeout): a rank "
                     "does not come, or cannot be reached",
                     waited);
-        if (polls > 64)
-            nanosleep(&(struct timespec){.tv_nsec = 50 * 1000}, NULL);
+        rest(nccl_pause(waited));
     }
 }
