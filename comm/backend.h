@@ -49,7 +49,6 @@ struct comm_functions {
     /* Spans of a taken plan; NULL: the staging of the host's transport only. */
     void (*set_memory)(struct comm *comm, const struct arena *arena);
     enum comm_transport transport;
-    const char *name;
     void (*destroy)(struct comm *comm);
 };
 

@@ -50,11 +50,6 @@ enum comm_transport comm_transport(const struct comm *comm)
     return comm->functions->transport;
 }
 
-const char *comm_transport_name(const struct comm *comm)
-{
-    return comm->functions->name;
-}
-
 int comm_node_size(const struct comm *comm)
 {
     return comm->node_size;

@@ -107,8 +107,6 @@ enum comm_transport {
     COMM_TRANSPORT_NCCL
 };
 enum comm_transport comm_transport(const struct comm *comm);
-/* "mpi", "threads", "mpi, staged", "nccl 2.28.9" .. ; static. */
-const char *comm_transport_name(const struct comm *comm);
 /* What comm_device_create will come to on ranks that each see `gpus` GPUs and
  * share their host with `local_size` ranks; for plans made elsewhere. */
 enum comm_transport comm_transport_expected(

@@ -243,7 +243,6 @@ static const struct comm_functions local_functions = {
         .broadcast = local_broadcast,
         .gather = local_gather,
         .transport = COMM_TRANSPORT_HOST,
-        .name = "threads",
         .abort = local_abort,
         .destroy = local_destroy,
 };

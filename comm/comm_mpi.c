@@ -210,7 +210,6 @@ static const struct comm_functions mpi_functions = {
         .broadcast = mpi_broadcast,
         .gather = mpi_gather,
         .transport = COMM_TRANSPORT_HOST,
-        .name = "mpi",
         .abort = mpi_abort,
         .destroy = mpi_destroy,
 };

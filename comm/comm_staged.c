@@ -304,7 +304,6 @@ static const struct comm_functions staged_functions = {
         .gather = comm_device_gather,
         .set_memory = staged_set_memory,
         .transport = COMM_TRANSPORT_STAGED,
-        .name = "staged through the host",
         .abort = comm_device_abort,
         .destroy = staged_destroy,
 };

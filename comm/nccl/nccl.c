@@ -81,7 +81,6 @@ const struct comm_functions nccl_backend = {
         .gather = comm_device_gather,
         .set_memory = nccl_set_memory,
         .transport = COMM_TRANSPORT_NCCL,
-        .name = "nccl",
         .abort = nccl_abort,
         .give_up = give_up,
         .waited = waited,

@@ -1,19 +1,19 @@
 /* watch.h - whether the ranks' waits end: one thread beside each process'
  * ranks, for every back end.
  *
- *   rank's thread         seat (seat.h)        zerod-watch, every 50 ms
- *   begins, waits,  --->  what, since     <--- is my wait too long? who is
- * late, works, goes on                             here and on other hosts?
- * (verdict.h) files that do not go on? beat            <--- this process runs
+ *   rank's thread        seat (seat.h)      zerod-watch, every 50 ms
+ *   begins, waits, --->  what, since   <--- is my wait too long? who is late,
+ *   works, goes on                          here and on other hosts?
+ *                                           (verdict.h); do files go on?
+ *                        beat          <--- this process runs
  *
  * The seats of a host's ranks lie in memory that they share: a file in memory
  * of its first rank, opened by the others through /proc. Where that is not
  * allowed each rank is a host of its own here. At their head is the end of the
  * job, which any watch may find, or hear from another host:
  *
- *      OPEN ---> TELLING ---> TOLD        by the one that finds it first, which
- *           CAS        store              prints it; the others see TOLD and
- * end
+ *      OPEN ---> TELLING ---> TOLD     by the one that finds it first, which
+ *           CAS        store           prints it; the others see TOLD and end
  *
  * The watch calls no MPI and no NCCL. It measures from when it was last
  * scheduled: if it lost more than a second, all clocks begin anew.

@@ -78,9 +78,9 @@ static int run_suite(void)
         comm_all_reduce_i64(comm, &holds, 1, COMM_MIN);
         failed += !holds;
         if (comm_rank(comm) == 0)
-            printf("%s %d - %s, %d ranks, nodes of %d: %s\n",
-                   holds ? "ok" : "not ok", c + 1, comm_transport_name(comm),
-                   comm_size(comm), comm_node_size(comm), suite_cases[c].name);
+            printf("%s %d - %d ranks, nodes of %d: %s\n",
+                   holds ? "ok" : "not ok", c + 1, comm_size(comm),
+                   comm_node_size(comm), suite_cases[c].name);
         fflush(stdout);
     }
     close_all();
