@@ -16,9 +16,16 @@ pid=$!
 for each in HUP INT TERM USR1 USR2; do trap "kill -$each $pid 2>/dev/null" "$each"; done
 
 children() { cat /proc/"$pid"/task/*/children 2>/dev/null; }
-# What mpirun has started: a rank, another child (ssh to a host), one that has ended; "none" yet.
+# Page faults of children whose code it has asked for: not 0, there was one.
+asked() {
+    local stat
+    read -r stat 2>/dev/null <"/proc/$pid/stat" || return
+    set -- ${stat##*) }
+    echo "$9"
+}
+# What mpirun has started: a rank, another child (ssh to a host), one that has ended; "none" yet. $1: what asked() said before it.
 look() {
-    local child found=none stat
+    local child found=none
     for child in $(children); do
         if grep -qz '^\(OMPI_COMM_WORLD_RANK\|PMIX_RANK\)=' "/proc/$child/environ" 2>/dev/null; then
             echo rank
@@ -31,16 +38,12 @@ look() {
             found=ended # and mpirun has not asked for its code
         fi
     done
-    # the page faults of children that it did ask
-    if [[ $found == none ]] && read -r stat 2>/dev/null <"/proc/$pid/stat"; then
-        set -- ${stat##*) }
-        [[ ${9:-0} == 0 ]] || found=ended
-    fi
+    [[ $found != none || $(asked) == "$1" ]] || found=ended
     echo "$found"
 }
 # Ends mpirun when it has to, and how it reaches the other hosts; its own exit code is then that of the ranks.
 look_after() {
-    local now had='' gone=0 code=75 how="ended $seconds s ago" stat pause=0.1 # gone: halves of a second
+    local now had='' exe='' before=0 gone=0 code=75 how="ended $seconds s ago" stat pause=0.1 # gone: halves of a second
     trap - HUP INT TERM USR1 USR2 EXIT
     while sleep $pause <&- >&- 2>&-; do # holds nothing of the caller once this has ended
         read -r stat </proc/self/stat
@@ -50,7 +53,10 @@ look_after() {
             kill -KILL "$pid" 2>/dev/null # its ranks see that
             exit
         fi
-        now=$(look)
+        # what a script has started that runs mpirun in its own place is none of mpirun's
+        now=$(readlink "/proc/$pid/exe")
+        [[ $now == "$exe" ]] || exe=$now had='' pause=0.1 before=$(asked)
+        now=$(look "$before")
         # ranks that ended before they were seen; beside those of other hosts, whose ssh may have ended too, they are waited for
         [[ $now != other || $had ]] || had=hosts
         [[ $now != ended || $had ]] || had=ranks
