@@ -119,6 +119,9 @@ for format in nf4 int8; do
     ok '  not as on what is not' eval \
         'adapt without-$format --set model.path=fp32 && ! cmp -s {on,without}-$format/peft/adapter_model.safetensors'
     ok '  generate with both' eval 'call 0 generate --model stored-$format --adapter on-$format/peft --prompt "The mill" --max-new-tokens 4 && [ -s out ]'
+    ok '  merge decodes it, and says that the original loses less' eval \
+        'call 0 merge --base stored-$format --adapter on-$format/peft -o merged-$format && has "stored-$format is stored quantised.*loses less" err &&
+        ! grep -q quantization_config merged-$format/config.json'
 done
 # GPT-2 stores its weights turned: more rows are quantised at once than are read at once.
 sed "s|\"tests/fixtures|\"$fixtures|; s/\"llama\"/\"gpt2\"/; s/^hidden_size.*/n_embd = 24/; s/^intermediate_size.*/n_inner = 2100/; s/^num_hidden_layers.*/n_layer = 1/
