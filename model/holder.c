@@ -116,7 +116,7 @@ static enum zd_status params_release(void *ctx, int unit)
 }
 
 static enum zd_status grads_acquire(
-        void *ctx, int unit, float **grads, bool *accumulate_out)
+        void *ctx, int unit, void **grads, bool *accumulate_out)
 {
     struct holder *holder = ctx;
     const int *first = holder->table->unit_first;

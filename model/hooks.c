@@ -42,6 +42,7 @@ enum zd_status unit_grads_acquire(
     *accumulate_out = false;
     if (!model->unit_trains[unit])
         return ZD_OK;
+    model->product_grads = hooks->product_grads;
     return hooks->grads_acquire(hooks->ctx, unit, model->grads, accumulate_out);
 }
 

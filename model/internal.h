@@ -100,7 +100,8 @@ struct model {
     bool *unit_trains;                               /* (unit_count); owned */
     const void **params; /* (table->count), with codes twice as many; set by
                             the hooks; owned */
-    float **grads;       /* (table->count), set by the hooks; owned */
+    void **grads;        /* (table->count), set by the hooks; owned */
+    enum dtype product_grads; /* type of those of param.is_product */
     struct residuals residuals;
     struct event_list train_events, eval_events;
     const struct event_list *program; /* of the pass that runs */
@@ -159,7 +160,9 @@ struct weight_view {
 struct linear {
     struct weight_view weight;
     const void *bias;
-    float *dweight, *dbias; /* NULL: frozen */
+    void *dweight; /* of grad_type; NULL: frozen */
+    float *dbias;
+    enum dtype grad_type;
     int in, out;
     bool conv1d; /* weight is [in, out], not [out, in] */
     struct adapter_view adapters[LINEAR_PARTS];

@@ -70,6 +70,12 @@ static void add_weight(
             .matrix = &table->codes[id]};
 }
 
+static enum dtype grad_type(const struct model *model, int id)
+{
+    return model->table->params[id].is_product ? model->product_grads
+                                               : DTYPE_FP32;
+}
+
 struct linear layer_linear(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, enum role weight, int in, int out)
@@ -80,6 +86,7 @@ struct linear layer_linear(
             .bias = b < 0 ? NULL : model->params[first + b],
             .dweight = model->grads[first + w],
             .dbias = b < 0 ? NULL : model->grads[first + b],
+            .grad_type = grad_type(model, first + w),
             .in = in,
             .out = out,
             .conv1d = model->config->family == MODEL_GPT2 &&
@@ -98,12 +105,13 @@ static bool goes_on(const struct model *model, int id)
 {
     size_t count = model->table->params[id - 1].count;
     const char *before = model->params[id - 1];
-    const float *grad = model->grads[id - 1];
+    const char *grad = model->grads[id - 1];
+    size_t wide = dtype_bytes(grad_type(model, id - 1));
     if (param_in_codes(model->table, id))
         return param_in_codes(model->table, id - 1);
     return model->params[id] ==
                    before + count * dtype_bytes(model->kernels->dtype) &&
-           model->grads[id] == (grad ? grad + count : NULL);
+           model->grads[id] == (grad ? grad + count * wide : NULL);
 }
 
 struct linear layer_joined(
@@ -390,6 +398,12 @@ enum zd_status linear_backward_params(
         const void *x, int N, bool accumulate)
 {
     bool first = !linear->conv1d;
+    if (linear->dweight && linear->grad_type != DTYPE_FP32) {
+        assert(first && !linear->dbias && !accumulate);
+        return model->kernels->matmul(
+                NULL, linear->dweight, linear->grad_type, dy, x, NULL,
+                linear->out, linear->in, N, true, false, false);
+    }
     return fused_weight_grads(
             model->kernels, NULL, linear->dweight, linear->dbias,
             first ? dy : x, first ? x : dy, first ? linear->out : linear->in,

@@ -51,13 +51,16 @@ struct model_hooks {
     enum zd_status (*params_release)(void *ctx, int unit);
     /* Not called for a unit without a trainable tensor. Unit 0 of a tied model
      * is acquired by the head and released by the embedding's backward.
-     * Set grads[id] for every tensor of `unit` (fp32, count elements), NULL for
-     * frozen ones. *accumulate_out: add to what is there; else what is there is
-     * undefined and every trainable tensor of the unit must be written. */
+     * Set grads[id] for every tensor of `unit` (count elements, fp32 or, of
+     * param.is_product, product_grads), NULL for frozen ones. *accumulate_out:
+     * add to what is there; else what is there is undefined and every trainable
+     * tensor of the unit must be written. */
     enum zd_status (*grads_acquire)(
-            void *ctx, int unit, float **grads, bool *accumulate_out);
+            void *ctx, int unit, void **grads, bool *accumulate_out);
     /* The unit's gradient of this micro-batch is complete. */
     enum zd_status (*grads_release)(void *ctx, int unit);
+    /* DTYPE_FP32, or the compute type where nothing is ever added to them. */
+    enum dtype product_grads;
 };
 
 /* The order in which a micro-batch will call the params hooks. zero plans its

@@ -138,9 +138,12 @@ static void add_gpt2(struct builder *b)
 
 /* Linear: the weight is [out, in]. */
 static struct param *add_weight(
-        struct builder *b, int i, const char *name, int in, int out)
+        struct builder *b, int i, const char *name, int in, int out, bool bias)
 {
-    return add_matrix(b, out, in, "model.layers.%d.%s.weight", i, name);
+    struct param *p =
+            add_matrix(b, out, in, "model.layers.%d.%s.weight", i, name);
+    p->is_product = !bias;
+    return p;
 }
 
 static struct param *add_bias(
@@ -153,7 +156,7 @@ static struct param *add_bias(
 static void add_linear(
         struct builder *b, int i, const char *name, int in, int out, bool bias)
 {
-    add_weight(b, i, name, in, out);
+    add_weight(b, i, name, in, out, bias);
     if (bias)
         add_bias(b, i, name, out);
 }
@@ -170,12 +173,13 @@ static void add_qkv(struct builder *b, int i)
     const struct model_config *c = b->config;
     int C = c->hidden_size, D = c->head_dim;
     int q = c->heads * D, kv = c->kv_heads * D;
-    set_blocks(add_weight(b, i, "self_attn.q_proj", C, q), false, D);
-    struct param *k = add_weight(b, i, "self_attn.k_proj", C, kv);
+    bool bias = c->qkv_bias;
+    set_blocks(add_weight(b, i, "self_attn.q_proj", C, q, bias), false, D);
+    struct param *k = add_weight(b, i, "self_attn.k_proj", C, kv, bias);
     set_blocks(k, false, D);
     k->joins = JOIN_QKV;
-    add_weight(b, i, "self_attn.v_proj", C, kv)->joins = JOIN_QKV;
-    if (!c->qkv_bias)
+    add_weight(b, i, "self_attn.v_proj", C, kv, bias)->joins = JOIN_QKV;
+    if (!bias)
         return;
     add_bias(b, i, "self_attn.q_proj", q);
     add_bias(b, i, "self_attn.k_proj", kv)->joins = JOIN_QKV;
@@ -186,8 +190,8 @@ static void add_gate_up(struct builder *b, int i)
 {
     const struct model_config *c = b->config;
     int C = c->hidden_size, F = c->intermediate_size;
-    add_weight(b, i, "mlp.gate_proj", C, F);
-    add_weight(b, i, "mlp.up_proj", C, F)->joins = JOIN_GATE_UP;
+    add_weight(b, i, "mlp.gate_proj", C, F, c->mlp_bias);
+    add_weight(b, i, "mlp.up_proj", C, F, c->mlp_bias)->joins = JOIN_GATE_UP;
     if (!c->mlp_bias)
         return;
     add_bias(b, i, "mlp.gate_proj", F);

@@ -42,6 +42,8 @@ struct param {
     bool trainable;              /* false: no gradient, no optimizer state */
     bool decays;                 /* weight decay applies: matrices only */
     bool is_embedding;           /* tokens or positions; not an untied head */
+    bool is_product;             /* of a layer: its gradient is a product of
+                                    matrices, with no sums for a bias beside it */
     unsigned joins;              /* param_join in which it goes on from the
                                     tensor before it; 0: from none */
     struct tensor_blocks blocks; /* what shares a second moment in Adam-mini */

@@ -17,6 +17,59 @@
 
 #include <stdlib.h>
 
+/* --- how much of a unit passes through fp32 ------------------------------- */
+
+bool plan_grad_is_direct(const struct zero_plan *plan, int id)
+{
+    const struct param *param = &plan->request.table->params[id];
+    return plan->grads_direct && param->trainable && param->is_product;
+}
+
+bool plan_unit_is_direct(const struct zero_plan *plan, int unit)
+{
+    const int *first = plan->request.table->unit_first;
+    for (int id = first[unit]; id < first[unit + 1]; id++)
+        if (plan_grad_is_direct(plan, id))
+            return true;
+    return false;
+}
+
+size_t plan_work_sums(const struct zero_plan *plan, int unit)
+{
+    if (!plan->grads_cut && !plan->grads_pass)
+        return 0;
+    return plan_grad_count(plan, unit) * dtype_bytes(plan->grad_dtype) /
+           sizeof(float);
+}
+
+size_t plan_sum_count(const struct zero_plan *plan, int id)
+{
+    size_t count = plan->request.table->params[id].count;
+    return (count + ZERO_ALIGN - 1) / ZERO_ALIGN * ZERO_ALIGN;
+}
+
+size_t plan_work_count(const struct zero_plan *plan, int unit)
+{
+    const struct param_table *table = plan->request.table;
+    if (!plan_unit_is_direct(plan, unit))
+        return plan_grad_count(plan, unit);
+    size_t count = plan_work_sums(plan, unit);
+    for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
+         id++)
+        if (table->params[id].trainable && !plan_grad_is_direct(plan, id))
+            count += plan_sum_count(plan, id);
+    return count;
+}
+
+size_t zero_rounded_count(const struct zero_plan *plan, int unit)
+{
+    if (plan->grad_dtype == DTYPE_FP32)
+        return 0;
+    if (!plan_unit_is_direct(plan, unit))
+        return plan_grad_count(plan, unit);
+    return plan_work_count(plan, unit) - plan_work_sums(plan, unit);
+}
+
 /* A unit's buffer is in use from position `from` to position `to` of the order,
  * both included. */
 struct lifetime {
@@ -70,7 +123,7 @@ static struct lifetime work_lifetime(const struct zero_plan *plan, int position)
             .unit = unit,
             .from = early ? 0 : position,
             .to = position,
-            .count = plan_grad_count(plan, unit)};
+            .count = plan_work_count(plan, unit)};
     if (plan->grads_cut || plan->grads_pass)
         life.to = last_of_bucket(
                 plan,

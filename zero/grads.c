@@ -13,9 +13,11 @@
  *
  * half: bf16 or fp16, the compute type. A gradient is rounded once on its way
  * into a reduction in it, whatever the stage, so the stages reduce the same
- * numbers. The sum of several micro-batches is kept and reduced in fp32 and
- * then rounded once, so norm and update see numbers of the compute type. What
- * goes on to the host is grads_down.c's.
+ * numbers. Where that is a product (plan->grads_direct) it is the product that
+ * rounds: into place, or where it lies in the work buffer, and only the other
+ * tensors of the unit are written in fp32. The sum of several micro-batches is
+ * kept and reduced in fp32 and then rounded once, so norm and update see
+ * numbers of the compute type. What goes on to the host is grads_down.c's.
  *
  * With reduce_fp32 one micro-batch is as several are: fp32. */
 #include "zero/private.h"
@@ -29,13 +31,15 @@ static bool is_last_micro(const struct zero *zero)
 
 static bool writes_in_place(const struct zero *zero)
 {
-    return zero->plan->work_count == 0;
+    const struct zero_plan *plan = zero->plan;
+    return !plan->grads_cut && !plan->grads_pass &&
+           plan->grad_dtype == DTYPE_FP32;
 }
 
 /* --- where the model writes ----------------------------------------------- */
 
 static void point(
-        const struct zero *zero, int segment, float *base, float **grads)
+        const struct zero *zero, int segment, float *base, void **grads)
 {
     const struct zero_plan *plan = zero->plan;
     const struct param_table *table = plan->request.table;
@@ -46,13 +50,76 @@ static void point(
             grads[id] = base ? base + plan->places[id].offset : NULL;
 }
 
-static void point_unit(const struct zero *zero, int unit, float **grads)
+/* Where the gradient of tensor `id` is kept or sent from. */
+static char *place_of_grad(const struct zero *zero, int id)
 {
     const struct zero_plan *plan = zero->plan;
+    const struct zero_place *place = &plan->places[id];
+    int unit = plan->segments[place->segment].unit;
+    size_t bytes = dtype_bytes(plan->grad_dtype);
+    char *work = (char *)(zero->work + plan->work_offsets[unit]);
+    if (!plan->grads_cut && !plan->grads_pass)
+        return (char *)zero->memory[place->segment].grad_full +
+               place->offset * bytes;
+    for (int s = plan->unit_segments[unit]; s < place->segment; s++)
+        if (plan->segments[s].trainable)
+            work += plan->segments[s].count * bytes;
+    return work + place->offset * bytes;
+}
+
+/* A unit whose products round: calls `visit` with the place of each tensor that
+ * trains, and with that of its fp32 sums, NULL where it has none. */
+typedef enum zd_status grad_fn(
+        const struct zero *zero, int id, char *place, float *sums,
+        void **grads);
+static enum zd_status each_grad(
+        const struct zero *zero, int unit, grad_fn *visit, void **grads)
+{
+    const struct zero_plan *plan = zero->plan;
+    const struct param_table *table = plan->request.table;
+    float *sums =
+            zero->work + plan->work_offsets[unit] + plan_work_sums(plan, unit);
+    for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
+         id++) {
+        bool is_direct = plan_grad_is_direct(plan, id);
+        if (!table->params[id].trainable)
+            continue;
+        ZD_TRY(
+                visit(zero, id, place_of_grad(zero, id),
+                      is_direct ? NULL : sums, grads));
+        sums += is_direct ? 0 : plan_sum_count(plan, id);
+    }
+    return ZD_OK;
+}
+
+static enum zd_status point_grad(
+        const struct zero *zero, int id, char *place, float *sums, void **grads)
+{
+    (void)zero;
+    grads[id] = sums ? (void *)sums : place;
+    return ZD_OK;
+}
+
+static enum zd_status round_grad(
+        const struct zero *zero, int id, char *place, float *sums, void **grads)
+{
+    const struct zero_plan *plan = zero->plan;
+    (void)grads;
+    if (!sums)
+        return ZD_OK;
+    return optim_device()->convert(
+            place, plan->grad_dtype, sums, DTYPE_FP32,
+            plan->request.table->params[id].count);
+}
+
+static void point_unit(const struct zero *zero, int unit, void **grads)
+{
+    const struct zero_plan *plan = zero->plan;
+    bool is_direct = plan_unit_is_direct(plan, unit);
     float *work = zero->work + plan->work_offsets[unit];
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
-        if (!plan->segments[s].trainable) {
+        if (!plan->segments[s].trainable || is_direct) {
             point(zero, s, NULL, grads);
         } else if (writes_in_place(zero)) {
             point(zero, s, zero->memory[s].grad_full, grads);
@@ -61,6 +128,8 @@ static void point_unit(const struct zero *zero, int unit, float **grads)
             work += plan->segments[s].count;
         }
     }
+    if (is_direct)
+        each_grad(zero, unit, point_grad, grads);
 }
 
 /* --- whose turn it is ----------------------------------------------------- */
@@ -86,14 +155,14 @@ static enum zd_status take_work(struct zero *zero, int i)
     const struct zero_plan *plan = zero->plan;
     int unit = plan->grad_units[i];
     size_t begin = plan->work_offsets[unit];
-    size_t end = begin + plan_grad_count(plan, unit);
+    size_t end = begin + plan_work_count(plan, unit);
     if (plan->grads_pass)
         ZD_TRY(grads_send(zero, zero->micro, 0));
     for (int k = 0; k < plan->grad_unit_count; k++) {
         int other = plan->grad_units[k];
         size_t at = plan->work_offsets[other];
         if (other != unit && at < end &&
-            begin < at + plan_grad_count(plan, other))
+            begin < at + plan_work_count(plan, other))
             ZD_TRY(grads_take_over(zero, &zero->grad_work[other], "model"));
     }
     return grads_take(zero, &zero->grad_work[unit], LEASE_FILL, "model");
@@ -115,8 +184,16 @@ static enum lease_use first_use(const struct zero *zero)
     return zero->micro == 0 ? LEASE_FILL : LEASE_CHANGE;
 }
 
+/* Its products write where gradients are kept whole. */
+static bool writes_kept(const struct zero *zero, int unit)
+{
+    const struct zero_plan *plan = zero->plan;
+    return !plan->grads_cut && !plan->grads_pass &&
+           plan_unit_is_direct(plan, unit);
+}
+
 enum zd_status grads_acquire(
-        void *ctx, int unit, float **grads, bool *accumulate_out)
+        void *ctx, int unit, void **grads, bool *accumulate_out)
 {
     struct zero *zero = ctx;
     const struct zero_plan *plan = zero->plan;
@@ -140,8 +217,11 @@ enum zd_status grads_acquire(
                 zero->grads_done < plan->grad_unit_count
                         ? plan->grad_units[zero->grads_done]
                         : -1);
-    if (!writes_in_place(zero))
-        return take_work(zero, position);
+    if (!writes_in_place(zero)) {
+        ZD_TRY(take_work(zero, position));
+        if (!writes_kept(zero, unit))
+            return ZD_OK;
+    }
     *accumulate_out = zero->micro > 0;
     return grads_take(zero, &zero->grad_parts[unit], first_use(zero), "model");
 }
@@ -163,13 +243,10 @@ static enum zd_status round_sums(struct zero *zero)
     return ZD_OK;
 }
 
-/* The work buffer of a unit whose gradient is kept whole. */
-static enum zd_status keep_unit(struct zero *zero, int unit)
+static enum zd_status round_kept(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
     float *work = zero->work + plan->work_offsets[unit];
-    ZD_TRY(grads_take(
-            zero, &zero->grad_parts[unit], first_use(zero), "rounding"));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
         if (!plan->segments[s].trainable)
@@ -178,6 +255,19 @@ static enum zd_status keep_unit(struct zero *zero, int unit)
                 zero->memory[s].grad_full, plan->grad_dtype, work, DTYPE_FP32,
                 plan->segments[s].count));
         work += plan->segments[s].count;
+    }
+    return ZD_OK;
+}
+
+/* The work buffer of a unit whose gradient is kept whole. */
+static enum zd_status keep_unit(struct zero *zero, int unit)
+{
+    if (writes_kept(zero, unit)) {
+        ZD_TRY(each_grad(zero, unit, round_grad, NULL));
+    } else {
+        ZD_TRY(grads_take(
+                zero, &zero->grad_parts[unit], first_use(zero), "rounding"));
+        ZD_TRY(round_kept(zero, unit));
     }
     lease_drop(&zero->grad_work[unit], "rounding");
     lease_release(&zero->grad_parts[unit], (struct token){0});
@@ -198,6 +288,8 @@ static enum zd_status complete_unit(struct zero *zero, int unit)
         return keep_unit(zero, unit);
     if (plan->grad_dtype == DTYPE_FP32)
         return ZD_OK;
+    if (plan_unit_is_direct(plan, unit))
+        return each_grad(zero, unit, round_grad, NULL);
     return optim_device()->narrow(
             zero->work + plan->work_offsets[unit], plan->grad_dtype,
             plan_grad_count(plan, unit));

@@ -322,6 +322,7 @@ static enum zd_status build(struct zero_plan *plan, struct zero_memo *memo)
     plan->states_cut = stage >= 1 && many;
     bool in_fp32 = request->accumulation > 1 || (many && request->reduce_fp32);
     plan->grad_dtype = in_fp32 ? DTYPE_FP32 : request->dtype;
+    plan->grads_direct = plan->grad_dtype != DTYPE_FP32;
     ZD_TRY(plan_segments(plan));
     if (request->train) {
         plan_blocks(plan);

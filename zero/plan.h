@@ -148,6 +148,9 @@ struct zero_plan {
     enum dtype grad_dtype;     /* kept and sent: compute type with one
                                   micro-batch (but reduce_fp32), fp32 with
                                   several */
+    bool grads_direct;         /* those of products (param.is_product) leave
+                                  them in grad_dtype, rounded once: they pass
+                                  through no fp32 buffer */
     /* What the stage and the world come to. One rank owns everything, so there
      * nothing is cut whatever the stage. */
     bool params_cut; /* stage 3: units are gathered when they are used */
@@ -178,7 +181,7 @@ struct zero_plan {
     int *grad_units;   /* (grad_unit_count) */
     int *grad_buckets; /* (grad_unit_count) */
     int grad_unit_count;
-    size_t *work_offsets; /* by unit, elements in zero.grads.work */
+    size_t *work_offsets; /* by unit, fp32 elements in zero.grads.work */
     size_t work_count;    /* 0: the model writes where gradients are kept */
     /* grads_pass, several ranks: where each unit's reduced shards lie on their
      * way down, in zero.grads.passing */
@@ -199,6 +202,10 @@ enum zd_status zero_plan_reaccumulate(struct zero_plan *plan, int accumulation);
  */
 enum zd_status zero_plan_spans(
         const struct zero_plan *plan, struct arena_plan *arena);
+
+/* Elements of a unit's gradient that are written in fp32 and rounded by a pass
+ * of its own, for each micro-batch. */
+size_t zero_rounded_count(const struct zero_plan *plan, int unit);
 
 /* Which projections (param_join) lie one behind the other in every layer, in
  * parameters and gradients alike: their sizes are multiples of ZERO_ALIGN, and

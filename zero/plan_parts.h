@@ -11,6 +11,17 @@ size_t plan_gather_count(const struct zero_plan *plan, int unit);
 size_t plan_gather_bytes(const struct zero_plan *plan, int unit);
 /* Padded elements of the trainable segments of `unit`. */
 size_t plan_grad_count(const struct zero_plan *plan, int unit);
+/* Its gradient leaves a product as it is kept or sent. Of a unit: is that so of
+ * any? */
+bool plan_grad_is_direct(const struct zero_plan *plan, int id);
+bool plan_unit_is_direct(const struct zero_plan *plan, int unit);
+/* A unit's part of zero.grads.work, in fp32 elements. Of one that is direct:
+ * first all of its gradient in grad_dtype, where that is not kept whole; then
+ * in fp32 the tensors that are not, one by one. */
+size_t plan_work_count(const struct zero_plan *plan, int unit);
+/* fp32 elements before those tensors, and of one of them. */
+size_t plan_work_sums(const struct zero_plan *plan, int unit);
+size_t plan_sum_count(const struct zero_plan *plan, int id);
 
 /* --- states (plan_states.c) ----------------------------------------------- */
 

@@ -202,7 +202,7 @@ uint64_t params_spread_owed(const struct zero *zero);
 /* --- grads.c -------------------------------------------------------------- */
 
 enum zd_status grads_acquire(
-        void *ctx, int unit, float **grads, bool *accumulate_out);
+        void *ctx, int unit, void **grads, bool *accumulate_out);
 enum zd_status grads_release(void *ctx, int unit);
 
 /* What the compute stream, and collectives, do later may use memory of a

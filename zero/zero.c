@@ -207,6 +207,8 @@ struct model_hooks zero_hooks(struct zero *zero)
             .params_release = params_release,
             .grads_acquire = grads_acquire,
             .grads_release = grads_release,
+            .product_grads = zero->plan->grads_direct ? zero->plan->grad_dtype
+                                                      : DTYPE_FP32,
     };
 }
 

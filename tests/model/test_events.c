@@ -114,7 +114,7 @@ static enum zd_status record_release(void *ctx, int unit)
 }
 
 static enum zd_status record_grads(
-        void *ctx, int unit, float **grads, bool *accumulate_out)
+        void *ctx, int unit, void **grads, bool *accumulate_out)
 {
     struct recorder *r = ctx;
     append(r->text, "(", unit);

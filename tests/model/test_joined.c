@@ -100,7 +100,7 @@ static enum zd_status params_release(void *ctx, int unit)
 }
 
 static enum zd_status grads_acquire(
-        void *ctx, int unit, float **grads, bool *accumulate_out)
+        void *ctx, int unit, void **grads, bool *accumulate_out)
 {
     const struct dense *d = ctx;
     for (int id = d->table->unit_first[unit];

@@ -153,6 +153,44 @@ Test(model_passes, frozen_tensors_cost_nothing_and_change_nothing)
         }
 }
 
+/* Each is that of fp32, rounded; all others are untouched. */
+static void compare_rounded(struct tiny *wide, struct tiny *t)
+{
+    int rounded = 0;
+    for (int id = 0; id < t->table.count; id++) {
+        const struct param *param = &t->table.params[id];
+        const float *x = holder_grad(wide->holder, id);
+        const void *y = holder_grad(t->holder, id);
+        const uint16_t *narrow = y;
+        rounded += param->is_product;
+        if (!param->is_product)
+            cr_expect_eq(memcmp(x, y, param->count * sizeof *x), 0);
+        for (size_t i = 0; i < param->count && param->is_product; i++)
+            cr_assert_eq(narrow[i], float_to_bf16(x[i]), "%s", param->name);
+    }
+    cr_expect_eq(rounded, t->config.mlp_bias ? 0 : 7 * 5);
+}
+
+Test(model_passes, gradients_of_products_are_rounded_once)
+{
+    struct tokens tokens;
+    for (int f = 1; f < 3; f++) { /* with biases, and without */
+        struct tiny wide, t;
+        struct model_shape shape =
+                shape_of((struct checkpointing){CHECKPOINTING_NONE, 0});
+        shape.dtype = DTYPE_BF16;
+        tiny_init(&wide, families[f], NULL, &shape, plain(DTYPE_BF16));
+        tiny_init(&t, families[f], NULL, &shape, plain(DTYPE_BF16));
+        tokens_fill(&tokens, 1, B, T, t.config.vocab_size);
+        t.hooks.product_grads = DTYPE_BF16;
+        tiny_step(&wide, &tokens.batch, 1.0f);
+        tiny_step(&t, &tokens.batch, 1.0f);
+        compare_rounded(&wide, &t);
+        tiny_fini(&wide);
+        tiny_fini(&t);
+    }
+}
+
 static struct model_hooks counted_inner;
 static int grads_calls, lowest_grads_unit, acquires;
 
@@ -163,7 +201,7 @@ static enum zd_status counted_params(void *ctx, int unit, const void **params)
 }
 
 static enum zd_status counted_grads(
-        void *ctx, int unit, float **grads, bool *accumulate_out)
+        void *ctx, int unit, void **grads, bool *accumulate_out)
 {
     grads_calls++;
     lowest_grads_unit = unit < lowest_grads_unit ? unit : lowest_grads_unit;

@@ -3,6 +3,7 @@
 #include "base/device/device_memory.h"
 #include "base/number/rng.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,7 @@ static void add(
             .trainable = !frozen,
             .decays = columns > 1,
             .is_embedding = unit == 0,
+            .is_product = strcmp(what, "matrix") == 0,
             .blocks = blocks_of(what, rows, columns)};
     snprintf(p->name, sizeof p->name, "unit.%d.%s", unit, what);
     table->count++;
@@ -109,7 +111,7 @@ struct weight_source fake_weights(struct fake *fake)
 struct run {
     const struct fake_pass *pass;
     const void **params;
-    float **grads;
+    void **grads;
     double sum;
     size_t late; /* elements that were moved to pass->late */
     /* a tensor's, of the host; both as long as the largest */
@@ -193,7 +195,17 @@ static enum zd_status write_grad(
             value = 1.0f / 0.0f;
         run->grad[i] = accumulate ? run->grad[i] + value : value;
     }
-    return device_write(run->grads[id], run->grad, count * sizeof(float));
+    if (!pass->fake->table.params[id].is_product ||
+        pass->hooks->product_grads == DTYPE_FP32)
+        return device_write(run->grads[id], run->grad, count * sizeof(float));
+    /* as a product does: rounded once, in place */
+    uint16_t *rounded = (uint16_t *)run->grad;
+    assert(!accumulate);
+    for (size_t i = 0; i < count; i++)
+        rounded[i] = pass->hooks->product_grads == DTYPE_BF16
+                             ? float_to_bf16(run->grad[i])
+                             : float_to_fp16(run->grad[i]);
+    return device_write(run->grads[id], rounded, count * sizeof *rounded);
 }
 
 static enum zd_status write_grads(

@@ -1,5 +1,7 @@
 #include "plan_case.h"
 
+#include "zero/plan_parts.h"
+
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,14 +206,8 @@ static void check_work(const struct zero_plan *plan)
     for (int a = 0; a < plan->grad_unit_count; a++) {
         for (int b = a + 1; b < plan->grad_unit_count; b++) {
             int ua = plan->grad_units[a], ub = plan->grad_units[b];
-            size_t na = 0, nb = 0;
-            for (int s = 0; s < plan->segment_count; s++) {
-                const struct zero_segment *segment = &plan->segments[s];
-                na += segment->unit == ua && segment->trainable ? segment->count
-                                                                : 0;
-                nb += segment->unit == ub && segment->trainable ? segment->count
-                                                                : 0;
-            }
+            size_t na = plan_work_count(plan, ua);
+            size_t nb = plan_work_count(plan, ub);
             size_t oa = plan->work_offsets[ua], ob = plan->work_offsets[ub];
             cr_assert_leq(oa + na, plan->work_count);
             cr_assert_leq(ob + nb, plan->work_count);
@@ -244,6 +240,37 @@ Test(zero_plan, work_buffers_in_use_lie_apart)
         fake_destroy(&fake);
     }
     fake_create(&fake, &shape);
+}
+
+/* A layer's matrix leaves its product as it is sent; the other tensors pass
+ * through fp32, and so does all that several micro-batches add up. */
+Test(zero_plan, gradients_of_products_take_no_fp32_buffer)
+{
+    for (int stage = 0; stage <= 3; stage++)
+        for (int world = 1; world <= 2; world++) {
+            struct zero_request r = request(stage, world, 1);
+            struct zero_plan plan = build(&r);
+            bool is_whole = world == 1 || stage < 2;
+            size_t all = plan_grad_count(&plan, 1), through = 0;
+            for (int id = fake.table.unit_first[1];
+                 id < fake.table.unit_first[2]; id++)
+                if (fake.table.params[id].trainable &&
+                    !fake.table.params[id].is_product)
+                    through += (fake.table.params[id].count + ZERO_ALIGN - 1) /
+                               ZERO_ALIGN * ZERO_ALIGN;
+            cr_expect_eq(
+                    plan_work_count(&plan, 1),
+                    (is_whole ? 0 : all / 2) + through);
+            cr_expect_eq(zero_rounded_count(&plan, 1), through);
+            cr_expect_eq(
+                    zero_rounded_count(&plan, 0), plan_grad_count(&plan, 0));
+            zero_plan_fini(&plan);
+            r.accumulation = 2;
+            plan = build(&r);
+            cr_expect_eq(plan_work_count(&plan, 1), all);
+            cr_expect_eq(zero_rounded_count(&plan, 1), 0);
+            zero_plan_fini(&plan);
+        }
 }
 
 Test(zero_plan, the_work_buffers_of_many_layers_are_those_of_a_few)

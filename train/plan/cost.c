@@ -270,11 +270,12 @@ static void add_bytes(
     }
 }
 
-/* Gradients are written as fp32 where the compute type is narrower. */
+/* What is written as fp32 where the compute type is narrower. */
 static double round_seconds(
         const struct job_plan *plan, const struct plan_machine *machine,
-        double grads)
+        int unit)
 {
+    double grads = (double)zero_rounded_count(&plan->zero, unit);
     const struct plan_rates *rates = rates_of(plan, machine);
     enum dtype type = plan->zero.grad_dtype;
     if (type == DTYPE_FP32)
@@ -328,7 +329,7 @@ struct unit_cost cost_unit(
     cost.forward += machine->launch;
     cost.backward += 2 * machine->launch;
     add_bytes(plan, unit, &cost);
-    cost.round = round_seconds(plan, machine, cost.grads);
+    cost.round = round_seconds(plan, machine, unit);
     if (is_layer && plan->shape.offload_activations)
         cost.residual = tokens * plan->config.hidden_size * width;
     return cost;

@@ -62,7 +62,7 @@ static enum zd_status params_release(void *ctx, int unit)
 }
 
 static enum zd_status grads_acquire(
-        void *ctx, int unit, float **grads, bool *accumulate_out)
+        void *ctx, int unit, void **grads, bool *accumulate_out)
 {
     struct trace *trace = ctx;
     double begin = clock_seconds();
@@ -94,6 +94,7 @@ struct model_hooks trace_hooks(struct trace *trace, struct model_hooks hooks)
             .params_release = params_release,
             .grads_acquire = grads_acquire,
             .grads_release = grads_release,
+            .product_grads = hooks.product_grads,
     };
 }
 
