@@ -40,28 +40,28 @@ one_event() { [[ $(grep -c '"event":"hang"' "$name/events.jsonl") -eq 1 ]]; }
 ids_rise() { column_of_ids | sort -nc && [[ -z $(column_of_ids | uniq -d) ]]; }
 column_of_ids() { sed -n 's/^{"id":\([0-9]*\),.*/\1/p' "$name/events.jsonl"; }
 
-if [[ ${4:-} == gpu ]]; then
-    source "$(dirname "$0")/gpu_lib.sh"
-    python3 -B "$source_root/tests/support/tiny.py" .
-    staged=("${settings[@]}" "${long[@]}" --set comm.backend=mpi --set train.global_batch_size=3 --set data.cutoff_len=8)
-    hang stopped STOP 1 "${staged[@]}" --set zero.stage=3
+# What is told of rank 1 when it was stopped.
+stopped_rank_is_told() {
     check "a rank that is stopped: 75, told once" fails_with 75 E0504
     check "  soon" soon
     check "  named, with its host and step" says "rank 1 on $(hostname) hangs at step [0-9]*: .*[a-z_]* #[0-9]*"
     check "  and why" says "rank 1 ($(hostname)): its process does not run"
     check "  who else waits is told" says "waiting in it: rank"
     check "  it is an event" event 1
+}
+
+if [[ ${4:-} == gpu ]]; then
+    source "$(dirname "$0")/gpu_lib.sh"
+    python3 -B "$source_root/tests/support/tiny.py" .
+    staged=("${settings[@]}" "${long[@]}" --set comm.backend=mpi --set train.global_batch_size=3 --set data.cutoff_len=8)
+    hang stopped STOP 1 "${staged[@]}" --set zero.stage=3
+    stopped_rank_is_told
     check "  nobody is left" gone
     plan
 fi
 
 hang stopped STOP 1
-check "a rank that is stopped: 75, told once" fails_with 75 E0504
-check "  soon" soon
-check "  named, with its host and step" says "rank 1 on $(hostname) hangs at step [0-9]*: .*[a-z_]* #[0-9]*"
-check "  and why" says "rank 1 ($(hostname)): its process does not run"
-check "  who else waits is told" says "waiting in it: rank"
-check "  it is an event" event 1
+stopped_rank_is_told
 check "  of one line" one_event
 check "  nobody is left" gone
 
