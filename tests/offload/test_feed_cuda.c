@@ -147,6 +147,16 @@ static void end_engine(struct engine *e)
     arena_plan_fini(&e->plan);
 }
 
+/* Gradients of both segments, which are ready. */
+static void send_grads(const struct engine *e)
+{
+    for (int s = 0; s < 2; s++)
+        cr_assert_eq(
+                offload_grads_down(
+                        e->offload, s, e->grads, (struct token){0}, 0, true),
+                ZD_OK);
+}
+
 /* 24 MiB in 48 chunks: two copies and two calls, not 48 of each. */
 Test(feed_cuda, a_segment_comes_down_in_pieces_of_16_mib)
 {
@@ -156,11 +166,7 @@ Test(feed_cuda, a_segment_comes_down_in_pieces_of_16_mib)
     make_engine(&e, OFFLOAD_CLIP_WAIT);
     exact_sum_clear(&sum);
     struct zd_standin_counters before = zd_standin_counters();
-    for (int s = 0; s < 2; s++)
-        cr_assert_eq(
-                offload_grads_down(
-                        e.offload, s, e.grads, (struct token){0}, 0, true),
-                ZD_OK);
+    send_grads(&e);
     cr_assert_eq(offload_squares(e.offload, &sum), ZD_OK);
     struct zd_standin_counters after = zd_standin_counters();
     cr_expect_eq(after.copies - before.copies, PIECES + 1);
@@ -195,11 +201,7 @@ Test(feed_cuda, parameters_that_are_there_go_up_in_pieces_of_16_mib)
     cr_assert_eq(device_finish(), ZD_OK);
     exact_sum_clear(&sum);
     offload_step_begin(e.offload, &step);
-    for (int s = 0; s < 2; s++)
-        cr_assert_eq(
-                offload_grads_down(
-                        e.offload, s, e.grads, (struct token){0}, 0, true),
-                ZD_OK);
+    send_grads(&e);
     cr_assert_eq(offload_squares(e.offload, &sum), ZD_OK);
     struct zd_standin_counters before = zd_standin_counters();
     cr_assert_eq(offload_update(e.offload, &step, NULL), ZD_OK);
