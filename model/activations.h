@@ -4,21 +4,25 @@
  * span "model.activations"; the passes never overlap in time, so they share it.
  * Within a training pass, from the bottom up:
  *
- *     inputs of segments | last | dx | of adapters |   whole step; with
- * offload_activations two inputs that take turns nothing recomputed: | slots of
- * all layers | forward   layers below the first that trains / attention scratch
- *         head      one chunk of tokens
+ *     inputs of the segments | last | dx | of adapters
+ *         kept for the whole step; with offload_activations two inputs take
+ *         turns
+ *     slots
+ *         of all layers, or, where layers are computed again, of one segment;
+ *         a layer below the first that trains lies where they do
+ *     on top of them, in turn
+ *         forward   attention's scratch
+ *         head      one chunk of tokens; where layers are computed again it
+ *                   begins where the slots do: no segment is alive then
  *         backward  gradients inside one layer
- *     recomputed: the slots of one segment are above the line too, and the
- * head, which runs while no segment is alive, begins where they do.
  *
  * A slot holds what one layer's backward reads. In a layer that keeps nothing
  * ("lean": evaluation, decoding, layers below every trained tensor) the arrays
  * of a slot share bytes where their lifetimes allow, and x is updated in place.
  *
  * With SELECTIVE some arrays of a slot are one for all layers (the table in
- * activations.c): they lie below the slots, and what they held is made again
- * when a layer's backward begins to read them.
+ * activation_parts.c): they lie below the slots, and what they held is made
+ * again when a layer's backward begins to read them.
  *
  * N tokens, C hidden, F intermediate, q = H*D, kv = KV*D channels. */
 #ifndef ZD_MODEL_ACTIVATIONS_H
