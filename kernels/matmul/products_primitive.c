@@ -77,7 +77,7 @@ static size_t scratchpad_bytes(const_dnnl_primitive_desc_t pd)
 
 /* What a primitive is made for. Compared as bytes, so cleared first. */
 struct key {
-    int M, N, K, dtype, out_type;
+    int M, N, K, stride, dtype, out_type; /* stride: between rows of a */
     bool trans_a, trans_b, accumulate, has_bias;
 };
 
@@ -107,11 +107,11 @@ static dnnl_status_t descriptors_init(struct entry *e)
     const struct key *k = &e->key;
     dnnl_data_type_t type = data_type((enum dtype)k->dtype);
     dnnl_dims_t dims[4] = {{k->M, k->K}, {k->K, k->N}, {k->M, k->N}, {1, k->N}};
-    dnnl_dims_t strides[4] = {{k->K, 1}, {k->N, 1}, {k->N, 1}, {k->N, 1}};
+    dnnl_dims_t strides[4] = {{k->stride, 1}, {k->N, 1}, {k->N, 1}, {k->N, 1}};
     dnnl_data_type_t types[4] = {
             type, type, data_type((enum dtype)k->out_type), type};
     if (k->trans_a)
-        strides[0][0] = 1, strides[0][1] = k->M;
+        strides[0][0] = 1, strides[0][1] = k->stride;
     if (k->trans_b)
         strides[1][0] = 1, strides[1][1] = k->K;
     for (int i = 0; i < 4; i++) {
@@ -230,18 +230,10 @@ static dnnl_status_t entry_run(const struct entry *e, const void *arrays[5])
     return status;
 }
 
-enum zd_status products_primitive(
-        void *out, enum dtype out_type, const void *a, const void *b,
-        const void *bias, enum dtype dtype, int M, int N, int K, bool trans_a,
-        bool trans_b, bool accumulate, int threads)
+static enum zd_status product_run(
+        const struct key *key, const void *arrays[4], int threads)
 {
-    struct key key;
-    memset(&key, 0, sizeof key);
-    key.M = M, key.N = N, key.K = K;
-    key.dtype = (int)dtype, key.out_type = (int)out_type;
-    key.trans_a = trans_a, key.trans_b = trans_b;
-    key.accumulate = accumulate, key.has_bias = bias != NULL;
-    const struct entry *e = entry_find(&key);
+    const struct entry *e = entry_find(key);
     if (!e || !e->primitive)
         return ZD_ERR_UNFIT;
     if (omp_get_max_threads() != threads) /* a setting of the calling thread */
@@ -250,16 +242,56 @@ enum zd_status products_primitive(
     if (e->scratch_bytes)
         ZD_TRY(scratch_acquire(e->scratch_bytes, &scratch));
     dnnl_status_t refused = entry_run(
-            e,
-            (const void *[5]){
-                    a, b, out, bias, scratch ? scratch_floats(scratch) : NULL});
+            e, (const void *[5]){
+                       arrays[0], arrays[1], arrays[2], arrays[3],
+                       scratch ? scratch_floats(scratch) : NULL});
     if (scratch)
         scratch_release(scratch);
     if (refused != dnnl_success)
         return ZD_FAIL(
                 ZD_ERR_DEVICE, "E0612",
-                "oneDNN refused a product of %d x %d x %d: status %d", M, N, K,
-                (int)refused);
+                "oneDNN refused a product of %d x %d x %d: status %d", key->M,
+                key->N, key->K, (int)refused);
+    return ZD_OK;
+}
+
+/* Weight gradients of many rows, as a head's are, in strips: for columns of a
+ * oneDNN then takes a product that copies less (1.2 to 1.35 times as fast on
+ * Zen 4 for GPT-2's 50,257 rows of an odd stride, 1.02 to 1.07 for others).
+ * Without AMX, where nobody has measured it. */
+static int strip_rows(const struct key *key)
+{
+    enum { STRIP = 1024, EDGE = 16 };
+    if (!key->trans_a || key->M < 4 * STRIP ||
+        dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core_amx)
+        return key->M;
+    int strips = (key->M + STRIP - 1) / STRIP;
+    return ((key->M + strips - 1) / strips + EDGE - 1) / EDGE * EDGE;
+}
+
+enum zd_status products_primitive(
+        void *out, enum dtype out_type, const void *a, const void *b,
+        const void *bias, enum dtype dtype, int M, int N, int K, bool trans_a,
+        bool trans_b, bool accumulate, int threads)
+{
+    struct key key;
+    memset(&key, 0, sizeof key);
+    key.M = M, key.N = N, key.K = K, key.stride = trans_a ? M : K;
+    key.dtype = (int)dtype, key.out_type = (int)out_type;
+    key.trans_a = trans_a, key.trans_b = trans_b;
+    key.accumulate = accumulate, key.has_bias = bias != NULL;
+    size_t row = (size_t)N * dtype_bytes(out_type);
+    int strip = strip_rows(&key);
+    for (int first = 0; first < M; first += strip) {
+        size_t skipped = (size_t)first * dtype_bytes(dtype); /* of a's rows */
+        key.M = M - first < strip ? M - first : strip;
+        ZD_TRY(product_run(
+                &key,
+                (const void *[4]){
+                        (const char *)a + skipped, b,
+                        (char *)out + (size_t)first * row, bias},
+                threads));
+    }
     return ZD_OK;
 }
 

@@ -140,3 +140,26 @@ Test(kernels_fast, the_products_of_libraries_agree)
     error = op_cases[0].run(library, plain);
     cr_expect(error <= op_cases[0].tolerance[0], "differs by %g", error);
 }
+
+/* More rows than one strip has (products_primitive.c); small whole numbers, so
+ * that every order of sums gives the same bits. */
+Test(kernels_fast, a_tall_product_in_strips_is_the_product)
+{
+    enum { M = 5003, N = 19, K = 7 };
+    static float a[K * M], b[K * N], out[M * N], expected[M * N];
+    for (int i = 0; i < K * M; i++)
+        a[i] = (float)(i % 11 - 5);
+    for (int i = 0; i < K * N; i++)
+        b[i] = (float)(i % 5 - 2);
+    for (int i = 0; i < M * N; i++)
+        out[i] = expected[i] = (float)(i % 3);
+    for (int m = 0; m < M; m++)
+        for (int n = 0; n < N; n++)
+            for (int k = 0; k < K; k++)
+                expected[m * N + n] += a[k * M + m] * b[k * N + n];
+    if (primitive_matmul(
+                NULL, out, DTYPE_FP32, a, b, NULL, M, N, K, true, false,
+                true) == ZD_ERR_UNFIT)
+        cr_skip("no oneDNN");
+    cr_expect_arr_eq(out, expected, sizeof out);
+}
