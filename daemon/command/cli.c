@@ -2,6 +2,7 @@
 
 #include "base/must.h"
 #include "daemon/cli/output.h"
+#include "daemon/job/value_words.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -46,6 +47,24 @@ static void split_set(const char *set, char **key_out, char **value_out)
     const char *equals = strchr(set, '=');
     *key_out = trimmed(set, (size_t)(equals - set));
     *value_out = trimmed(equals + 1, strlen(equals + 1));
+}
+
+static enum zd_status check_limit(const char *option, const char *value)
+{
+    double bytes;
+    if (!value || !words_size(value, &bytes) || bytes < 0 || bytes >= 1)
+        return ZD_OK; /* what is no size, the job's reader refuses */
+    return ZD_FAIL(
+            ZD_ERR_CONFIG, "E0206",
+            "%s %.60s: it is a size of at least a byte, such as 24GiB; without "
+            "the option it is what there is",
+            option, value);
+}
+
+enum zd_status cli_check_limits(const struct cli_args *args)
+{
+    ZD_TRY(check_limit("--device-memory", args->device_memory));
+    return check_limit("--host-memory", args->host_memory);
 }
 
 enum zd_status cli_load_job(

@@ -60,6 +60,9 @@ cli_command_fn command_data_decode;
 cli_command_fn command_data_inspect;
 cli_command_fn command_completions;
 
+/* --device-memory and --host-memory: 0, which means "what there is" in a job,
+ * is no size of a machine. */
+enum zd_status cli_check_limits(const struct cli_args *args);
 /* What a job is planned for: --machine; else what was measured here, kept in
  * `here`; else what its backend is taken for. A calibration that cannot be
  * taken is told as a warning. */

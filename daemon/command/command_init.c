@@ -212,6 +212,7 @@ static enum zd_status check_args(const struct cli_args *args)
 enum zd_status command_init(struct cli_args *args, int *argc, char ***argv)
 {
     ZD_TRY(check_args(args));
+    ZD_TRY(cli_check_limits(args));
     if (args->list) {
         list_recipes();
         return ZD_OK;

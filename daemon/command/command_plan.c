@@ -157,6 +157,7 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
 {
     struct job *job;
     ZD_TRY(check_nodes(args));
+    ZD_TRY(cli_check_limits(args));
     ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_IGNORED, &job));
     struct device *device = command_open_gpu(&job_options(job)->device);
     enum zd_status status = args->max   ? command_plan_max(args, job)

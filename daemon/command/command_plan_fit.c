@@ -75,12 +75,11 @@ static enum zd_status read_search(
 /* --- --fit, as it is told ------------------------------------------------- */
 
 static json_t *found_json(
-        const struct plan_search *search, const struct plan_found *found)
+        const struct plan_found *found, const struct plan_setting *settings,
+        int count)
 {
-    struct plan_setting settings[PLAN_SETTINGS_MAX];
     char words[800] = "";
     struct text_buffer text = {.out = words, .bytes = sizeof words};
-    int count = plan_found_settings(search, found, settings);
     json_t *set = json_object();
     for (int i = 0; i < count; i++)
         json_object_set_new(
@@ -98,9 +97,14 @@ static void print_json(
         const struct plan_search *search, const struct plan_found *found,
         int count)
 {
+    struct plan_setting settings[PLAN_SETTINGS_MAX];
     json_t *fits = json_array();
     for (int i = 0; i < count; i++)
-        json_array_append_new(fits, found_json(search, &found[i]));
+        json_array_append_new(
+                fits,
+                found_json(
+                        &found[i], settings,
+                        plan_found_settings(search, &found[i], settings)));
     json_t *json = json_pack(
             "{s:i, s:s, s:b, s:o}", "world", search->world, "machine",
             search->machine->name, "calibrated", search->machine->is_measured,
@@ -115,13 +119,11 @@ static double gib(uint64_t bytes)
 }
 
 static void print_found(
-        const struct plan_search *search, const struct plan_found *found,
-        FILE *stream)
+        const struct plan_found *found, const struct plan_setting *settings,
+        int count, FILE *stream)
 {
-    struct plan_setting settings[PLAN_SETTINGS_MAX];
     char words[800] = "";
     struct text_buffer text = {.out = words, .bytes = sizeof words};
-    int count = plan_found_settings(search, found, settings);
     settings_print(settings, count, &text);
     fprintf(stream, "%9.3f s a step, %s binds; GiB: device %.3f, host %.3f",
             found->predicted.step_seconds,
@@ -137,6 +139,7 @@ static void print_found_all(
         int count)
 {
     enum { LINES = 8 };
+    struct plan_setting settings[PLAN_SETTINGS_MAX];
     struct output output;
     FILE *stream = output_begin(&output);
     fprintf(stream,
@@ -145,7 +148,9 @@ static void print_found_all(
             count, count == 1 ? "" : "s", count == 1 ? "s" : "",
             search->machine->name, search->machine->what);
     for (int i = 0; i < count && i < LINES; i++)
-        print_found(search, &found[i], stream);
+        print_found(
+                &found[i], settings,
+                plan_found_settings(search, &found[i], settings), stream);
     if (count > LINES)
         fprintf(stream, "and %d slower ones (--format json)\n", count - LINES);
     fputs(search->machine->is_measured
@@ -347,24 +352,31 @@ enum zd_status command_plan_fit(
     return status;
 }
 
-static void tell_value(
+/* With --fit also how. */
+static void tell_most(
         const struct cli_args *args, const char *kind, const char *what,
-        const char *name, int64_t value)
+        const struct plan_most_found *most)
 {
     struct output output;
     if (cli_wants_json(args)) {
         json_t *json = json_pack(
-                "{s:{s:s, s:I, s:s*}}", kind, "what", what, "value",
-                (json_int_t)value, "name", name);
+                "{s:{s:s, s:I, s:s*, s:o*}}", kind, "what", what, "value",
+                (json_int_t)most->value, "name", most->name, "fit",
+                args->fit ? found_json(
+                                    &most->best, most->settings,
+                                    most->setting_count)
+                          : NULL);
         output_json(json);
         json_decref(json);
         return;
     }
     FILE *stream = output_begin(&output);
-    if (name)
-        fprintf(stream, "%s %" PRId64 " (%s)\n", what, value, name);
-    else
-        fprintf(stream, "%s %" PRId64 "\n", what, value);
+    fprintf(stream, "%s %" PRId64, what, most->value);
+    if (most->name)
+        fprintf(stream, " (%s)", most->name);
+    fputc('\n', stream);
+    if (args->fit)
+        print_found(&most->best, most->settings, most->setting_count, stream);
     output_end(&output);
 }
 
@@ -379,7 +391,7 @@ enum zd_status command_plan_max(
                                                 : PLAN_MOST_MODEL;
     ZD_TRY(read_search(args, job, &here, &search));
     ZD_TRY(plan_search_most(&search, what, args->fit, &most));
-    tell_value(args, "max", args->max, most.name, most.value);
+    tell_most(args, "max", args->max, &most);
     return ZD_OK;
 }
 
@@ -388,9 +400,9 @@ enum zd_status command_plan_min(
 {
     struct plan_calibration here;
     struct plan_search search;
-    int world;
+    struct plan_most_found most;
     ZD_TRY(read_search(args, job, &here, &search));
-    ZD_TRY(plan_search_world(&search, args->fit, &world));
-    tell_value(args, "min", args->min, NULL, world);
+    ZD_TRY(plan_search_world(&search, args->fit, &most));
+    tell_most(args, "min", args->min, &most);
     return ZD_OK;
 }

@@ -215,7 +215,9 @@ one=(plan --job job.toml --world 1 --device-memory 30MiB --host-memory 64MiB)
 value() { sed -n 's/.*"value": \([0-9]*\).*/\1/p' out; }
 ok 'the largest batch' eval 'call 0 "${one[@]}" --max batch --format json && n=$(value) && [ $n -ge 1 ] && has "\"what\": \"batch\"" out &&
     call 0 "${one[@]}" --set train.per_device_train_batch_size=$n && call 69 "${one[@]}" --set train.per_device_train_batch_size=$((n + 1))'
-ok '  more with other choices' eval 'few=$n && call 0 "${one[@]}" --max batch --fit --format json && [ $(value) -gt $few ]'
+ok '  more with other choices, which are told' eval 'few=$n && call 0 "${one[@]}" --max batch --fit --format json && n=$(value) && [ $n -gt $few ] &&
+    words=$(sed -n "s/.*\"arguments\": \"\(.*\)\",/\1/p" out) && [ -n "$words" ] && call 69 "${one[@]}" --set train.per_device_train_batch_size=$n &&
+    call 0 "${one[@]}" --set train.per_device_train_batch_size=$n $words && call 0 "${one[@]}" --max batch --fit && has "^batch $n$" out && has "a step, .* binds" out && has "--set" out'
 ok 'the longest sequence' eval 'two=(plan --job job.toml --world 1 --device-memory 20MiB --host-memory 64MiB) && call 0 "${two[@]}" --max seq --format json &&
     n=$(value) && [ $n -lt 64 ] && call 0 "${two[@]}" --set data.cutoff_len=$n && call 69 "${two[@]}" --set data.cutoff_len=$((n + 1))'
 ok 'the largest model' eval 'call 0 plan --job job.toml --world 8 --max model --device-memory 80GiB --host-memory 100GiB && has "^model [0-9]+ \(.+\)$" out'
@@ -229,6 +231,9 @@ ok '  fewer with other choices, in other micro-batches too' eval 'call 0 plan --
     call 69 plan --job job.toml --min world --device-memory 6MiB --host-memory 64MiB &&
     call 0 "${two[@]}" --max seq --fit --format json && [ $(value) = 64 ] && call 0 "${two[@]}" --fit --set data.cutoff_len=64'
 ok '  none are enough' eval 'call 69 plan --job job.toml --min world --device-memory 1KB --host-memory 64MiB && has E0607 err'
+ok '  numbers that cannot share a step are passed over' eval 'odd=(--set train.global_batch_size=3 --set train.per_device_train_batch_size=1) &&
+    call 69 plan --job job.toml "${odd[@]}" --min world --device-memory 1KB --host-memory 8GiB && has "not even with 3 ranks" err && has "the smallest machine that would do" err &&
+    call 0 "${sharded[@]}" "${odd[@]}" --min world --format json && [ $(value) = 3 ]'
 # machine N WORDS: of what is named with the N-th the job takes so much, and less of the device is too little
 named() { grep -o "[0-9.]* .iB of device memory and [0-9.]* .iB of host memory" err | sed -n "$1s/ \(.\)iB of \(device\|host\) memory/\1iB/g; $1s/ and / --host-memory /p"; }
 for asked in '--world 1 --max batch' '--world 1 --max seq' '--world 8 --max model' '--min world' '--world 1 --max batch --fit' '--world 1 --max seq --fit'; do
@@ -256,6 +261,8 @@ done <<'ROWS'
 64|--world 2 --fit --machine abacus
 78|--world 2 --device-memory much
 78|--world 2 --host-memory -1GB
+78|--world 2 --device-memory 0
+78|--world 2 --fit --host-memory 0
 78|--world 2 --fit --disk little
 ROWS
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int by_time(const void *a, const void *b)
+int plan_found_order(const void *a, const void *b)
 {
     const struct plan_found *x = a, *y = b;
     double tx = x->predicted.step_seconds, ty = y->predicted.step_seconds;
@@ -25,7 +25,8 @@ enum zd_status plan_search_fits(
     if (status == ZD_OK && !state.count)
         status = plan_fail_smallest(&state);
     if (status == ZD_OK) {
-        qsort(state.found, (size_t)state.count, sizeof *state.found, by_time);
+        qsort(state.found, (size_t)state.count, sizeof *state.found,
+              plan_found_order);
         *found_out = state.found;
         *count_out = state.count;
         state.found = NULL;

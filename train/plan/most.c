@@ -29,6 +29,25 @@ static enum zd_status is_fit(
     return status;
 }
 
+/* The fastest candidate of a job of which one fits. */
+static enum zd_status note_best(
+        const struct plan_search *search, enum batch_kept kept,
+        struct plan_most_found *out)
+{
+    struct plan_searching state;
+    ZD_TRY(plan_search_begin(search, &state));
+    state.keeps_batch = kept == KEEPS_BATCH;
+    enum zd_status status = plan_search_all(&state, false);
+    for (int i = 0; status == ZD_OK && i < state.count; i++)
+        if (i == 0 || plan_found_order(&state.found[i], &out->best) < 0)
+            out->best = state.found[i];
+    if (status == ZD_OK && state.count)
+        out->setting_count =
+                plan_found_settings(search, &out->best, out->settings);
+    plan_search_end(&state);
+    return status;
+}
+
 /* The job with so much of it. */
 static struct train_job job_with(
         const struct plan_search *search, enum plan_most what, int value,
@@ -99,12 +118,13 @@ static enum zd_status largest_model(
         if (!ok && is_last)
             plan_fail_least(
                     &changed, any, false, "the smallest of the known models");
-        json_decref(job.model.config);
-        if (!ok)
-            continue;
         *out = (struct plan_most_found){
                 .value = model->parameters, .name = model->name};
-        return ZD_OK;
+        enum zd_status status =
+                ok && any ? note_best(&changed, KEEPS_STEP, out) : ZD_OK;
+        json_decref(job.model.config);
+        if (ok || status != ZD_OK)
+            return status;
     }
     return ZD_ERR_UNFIT;
 }
@@ -141,51 +161,70 @@ enum zd_status plan_search_most(
     if (!value)
         return fail_most(search, what, fits, accumulation);
     *out = (struct plan_most_found){.value = value};
-    return ZD_OK;
+    if (!fits)
+        return ZD_OK;
+    const struct train_job job = job_with(search, what, value, accumulation);
+    struct plan_search changed = *search;
+    changed.job = &job;
+    return note_best(
+            &changed, what == PLAN_MOST_BATCH ? KEEPS_BATCH : KEEPS_STEP, out);
 }
 
-/* A batch that so many ranks cannot share, and a unit that they cannot cut, is
- * no fit. */
-static bool fits_world(const struct plan_search *search, bool any, int world)
+static struct plan_search search_with(
+        const struct plan_search *search, int world)
 {
     struct plan_search changed = *search;
-    bool ok = false;
     changed.world = world;
     if (search->local_size > world)
         changed.local_size = world;
+    return changed;
+}
+
+/* A batch that so many ranks cannot share, and a unit that they cannot cut, is
+ * no fit; `most` becomes the most ranks of which there is a plan. */
+static bool fits_world(
+        const struct plan_search *search, bool any, int world, int *most)
+{
+    const struct plan_search changed = search_with(search, world);
+    bool ok = false;
     if (is_fit(&changed, any, KEEPS_STEP, &ok) != ZD_OK)
         zd_error_clear();
+    else if (world > *most)
+        *most = world;
     return ok;
 }
 
-/* Nor do the most. */
+/* Nor do the most; if there is no plan at all, the error of one rank's. */
 static enum zd_status fail_world(
-        const struct plan_search *search, bool any, int world)
+        const struct plan_search *search, bool any, int most)
 {
     char least[32];
-    struct plan_search changed = *search;
-    changed.world = world;
-    snprintf(least, sizeof least, "%d ranks", world);
+    bool ok;
+    const struct plan_search changed = search_with(search, most ? most : 1);
+    if (!most)
+        return is_fit(&changed, any, KEEPS_STEP, &ok);
+    snprintf(least, sizeof least, "%d rank%s", most, most == 1 ? "" : "s");
     return plan_fail_least(&changed, any, false, least);
 }
 
 enum zd_status plan_search_world(
-        const struct plan_search *search, bool fits, int *world_out)
+        const struct plan_search *search, bool fits,
+        struct plan_most_found *out)
 {
     enum { WORLD_MOST = 8192 };
     int node = search->local_size > 0 ? search->local_size : 8;
-    int least = 0, world = 1;
-    while (world <= WORLD_MOST && !fits_world(search, fits, world)) {
+    int least = 0, world = 1, most = 0;
+    while (world <= WORLD_MOST && !fits_world(search, fits, world, &most)) {
         least = world;
-        world = world >= node ? 2 * world : 2 * world < node ? 2 * world : node;
+        world = world < node ? world + 1 : 2 * world;
     }
     if (world > WORLD_MOST)
-        return fail_world(search, fits, WORLD_MOST);
-    int grain = world > node ? node : 1;
-    while (world - least > grain) {
-        int middle = least + (world - least) / grain / 2 * grain;
-        *(fits_world(search, fits, middle) ? &world : &least) = middle;
+        return fail_world(search, fits, most);
+    while (world - least > node) {
+        int middle = least + (world - least) / node / 2 * node;
+        *(fits_world(search, fits, middle, &most) ? &world : &least) = middle;
     }
-    *world_out = world;
-    return ZD_OK;
+    *out = (struct plan_most_found){.value = world};
+    const struct plan_search changed = search_with(search, world);
+    return fits ? note_best(&changed, KEEPS_STEP, out) : ZD_OK;
 }

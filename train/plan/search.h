@@ -53,16 +53,23 @@ int plan_found_settings(
  * candidate has it). */
 enum plan_most { PLAN_MOST_BATCH, PLAN_MOST_SEQ, PLAN_MOST_MODEL };
 struct plan_most_found {
-    int64_t value;    /* samples of a micro-batch, tokens, parameters */
+    int64_t value;    /* samples of a micro-batch, tokens, parameters, ranks */
     const char *name; /* of the model; static */
+    /* With `fits`: the fastest of what fits with so much, and what the job
+     * needs to become it. */
+    struct plan_found best;
+    struct plan_setting settings[PLAN_SETTINGS_MAX];
+    int setting_count;
 };
 /* ZD_ERR_UNFIT when not even the least fits. */
 enum zd_status plan_search_most(
         const struct plan_search *search, enum plan_most what, bool fits,
         struct plan_most_found *out);
-/* The fewest ranks, `local_size` to a node (0: 8), of 1, 2, 4 .. and then
- * whole nodes; 8192 at most. */
+/* The fewest ranks, `local_size` to a node (0: 8): of any number up to a node,
+ * then of whole nodes; 8192 at most. Numbers that cannot share the job's batch
+ * or cut its model are passed over. */
 enum zd_status plan_search_world(
-        const struct plan_search *search, bool fits, int *world_out);
+        const struct plan_search *search, bool fits,
+        struct plan_most_found *out);
 
 #endif

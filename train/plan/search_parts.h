@@ -36,6 +36,10 @@ struct plan_found plan_found_of(
 /* Every candidate; what fits is kept. */
 enum zd_status plan_search_all(struct plan_searching *state, bool first_only);
 
+/* fits.c: for qsort; the fastest first, of equals the one with the fewest
+ * changes. */
+int plan_found_order(const void *a, const void *b);
+
 /* smallest.c: ZD_ERR_UNFIT, with the smallest machine that would do. */
 enum zd_status plan_fail_smallest(struct plan_searching *state);
 /* .. and for the job as it is (`fits`: or as any candidate has it), which does
