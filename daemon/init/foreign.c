@@ -187,6 +187,14 @@ static void leave_open(
         json_object_set_new(foreign->draft->automatic, row->key, json_true());
 }
 
+static bool is_off(const json_t *value)
+{
+    return json_is_false(value) ||
+           (json_is_number(value) && json_number_value(value) == 0) ||
+           (json_is_array(value) && !json_array_size(value)) ||
+           (json_is_string(value) && !json_string_length(value));
+}
+
 static void take_row(
         struct foreign *foreign, const struct foreign_row *row,
         const char *name, const json_t *value)
@@ -203,7 +211,9 @@ static void take_row(
         if (says_nothing)
             break;
         if (find_word(row->words, value, ours, sizeof ours))
-            draft_note(foreign->draft, name, "off, as here");
+            draft_note(
+                    foreign->draft, name,
+                    is_off(value) ? "off, as here" : "as it is here");
         else
             foreign_refuse(foreign, name, value, row->why);
         return;

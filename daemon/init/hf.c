@@ -184,7 +184,7 @@ static const struct foreign_row rows[] = {
 
 {"output_dir", FOREIGN_KEY, "job.output_dir"},
 {"overwrite_output_dir", FOREIGN_NOTE, .why = "run.resume says it"},
-{"do_train", FOREIGN_OFF, .words = "true|false", .why = "zerod trains"},
+{"do_train", FOREIGN_NOTE, .why = "zerod trains"},
 {"do_eval", FOREIGN_NOTE, .why = "eval.eval_strategy says it"},
 {"do_predict", FOREIGN_OFF, .words = "false", .why = "zerod generate"},
 {"eval_strategy", FOREIGN_CALL, .take = take_strategy},

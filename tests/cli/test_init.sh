@@ -83,6 +83,7 @@ ok 'Adam without adam_w_mode adds its decay elsewhere' eval "ds '{\"optimizer\":
     has 'optimizer.type = Adam: adam_w_mode' err"
 ok '  with none it is the same' eval "ds '{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false}}}' call 0 && has '^name = \"adamw\"' out"
 ok 'an unknown key is named' eval "ds '{\"zero_optimization\": {\"stage\": 2, \"stagee\": 1}}' call 78 && has 'zero_optimization.stagee = 1: zerod does not know' err"
+ok 'what is on is not called off' eval 'call 0 init --from-hf "$fixtures/init/hf-run-clm.json" && has "^#   do_train: zerod trains" out'
 ok 'a wrong value is told as the job would' eval "ds '{\"gradient_clipping\": \"much\"}' call 78 && has 'max_grad_norm' err"
 ok 'batches that do not agree' eval "ds '{\"train_batch_size\": 7, \"train_micro_batch_size_per_gpu\": 2}' call 78 && has E0211 err"
 ok 'parameters on NVMe, states on the host' eval "ds '{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/n\"}}}' call 78 &&
