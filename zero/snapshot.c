@@ -1,16 +1,19 @@
 #include "zero/snapshot.h"
 
 #include "base/device/populate.h"
+#include "base/threads.h"
 #include "zero/private.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     ALIGN = 64,
-    LANES = OPTIM_LANES + 1,    /* ZERO_WEIGHTS too */
-    PARTS = 2 * OPTIM_LANES + 1 /* a range has at most so many arrays */
+    LANES = OPTIM_LANES + 1,     /* ZERO_WEIGHTS too */
+    PARTS = 2 * OPTIM_LANES + 1, /* a range has at most so many arrays */
+    HELPERS_MAX = 7
 };
 
 static size_t aligned(size_t bytes)
@@ -162,6 +165,7 @@ struct zero_snapshot {
     struct copying *copies;    /* owned */
     int copy_count;
     struct populating *populating; /* NULL: nobody makes its pages */
+    int helpers;                   /* threads that copy beside OpenMP's */
 };
 
 static size_t value_bytes(
@@ -302,6 +306,11 @@ void zero_snapshot_destroy(struct zero_snapshot *snapshot)
     free(snapshot);
 }
 
+void zero_snapshot_help(struct zero_snapshot *snapshot, int helpers)
+{
+    snapshot->helpers = helpers < HELPERS_MAX ? helpers : HELPERS_MAX;
+}
+
 void zero_snapshot_warm(struct zero_snapshot *snapshot, bool beside)
 {
     assert(!snapshot->populating);
@@ -338,15 +347,50 @@ static enum zd_status copy_part(
                    : NULL);
 }
 
+/* What threads copy in turn. */
+struct sharing {
+    const struct zero_snapshot *snapshot;
+    _Atomic int next; /* of its copies: nobody's yet */
+    _Atomic bool failed;
+};
+
+static void *copy_some(void *ctx)
+{
+    struct sharing *sharing = ctx;
+    const struct zero_snapshot *snapshot = sharing->snapshot;
+    int i;
+    while ((i = atomic_fetch_add(&sharing->next, 1)) < snapshot->copy_count)
+        if (copy_part(snapshot, &snapshot->copies[i]) != ZD_OK)
+            atomic_store(&sharing->failed, true);
+    return NULL;
+}
+
+/* One thread does not fill the memory's channels: so do those that compute, and
+ * others on CPUs that they leave free. */
+static void copy_together(struct sharing *sharing)
+{
+    pthread_t helpers[HELPERS_MAX];
+    int count = 0;
+    while (count < sharing->snapshot->helpers &&
+           thread_start(&helpers[count], "zerod-copy", copy_some, sharing) == 0)
+        count++;
+#pragma omp parallel
+    copy_some(sharing);
+    for (int i = 0; i < count; i++)
+        pthread_join(helpers[i], NULL);
+}
+
 /* A GPU is this thread's alone. */
 static enum zd_status copy_parts(const struct zero_snapshot *snapshot)
 {
-    int failed = 0, threads = device_backend() == DEVICE_CPU;
-#pragma omp parallel for schedule(dynamic) reduction(+ : failed) if (threads)
-    for (int i = 0; i < (threads ? snapshot->copy_count : 0); i++)
-        failed += copy_part(snapshot, &snapshot->copies[i]) != ZD_OK;
+    struct sharing sharing = {.snapshot = snapshot};
+    if (device_backend() == DEVICE_CPU) {
+        copy_together(&sharing);
+        if (!atomic_load(&sharing.failed))
+            return ZD_OK;
+    }
     /* an error's record is its thread's: once more, for this one's */
-    for (int i = 0; (!threads || failed) && i < snapshot->copy_count; i++)
+    for (int i = 0; i < snapshot->copy_count; i++)
         ZD_TRY(copy_part(snapshot, &snapshot->copies[i]));
     return ZD_OK;
 }

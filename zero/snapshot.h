@@ -49,6 +49,8 @@ enum zd_status zero_snapshot_create(
         const struct zero *zero, bool moments, void *memory, size_t bytes,
         struct zero_snapshot **out);
 void zero_snapshot_destroy(struct zero_snapshot *snapshot);
+/* So many threads copy beside those that compute: none, unless told. */
+void zero_snapshot_help(struct zero_snapshot *snapshot, int helpers);
 /* Pages for what is copied: now, or `beside` other work, by a thread of low
  * priority, until the next take or the end. At most once, and again behind
  * zero_snapshot_cool. */

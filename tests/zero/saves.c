@@ -114,8 +114,10 @@ enum zd_status saver_create(
     ZD_TRY(zero_snapshot_measure(plan, true, &needs));
     size_t bytes = needs.copied + needs.kept * eighths / 8;
     saver->memory = malloc(bytes + 1);
-    return zero_snapshot_create(
-            zero, true, saver->memory, bytes, &saver->snapshot);
+    ZD_TRY(zero_snapshot_create(
+            zero, true, saver->memory, bytes, &saver->snapshot));
+    zero_snapshot_help(saver->snapshot, (int)(eighths % 3));
+    return ZD_OK;
 }
 
 enum zd_status saver_begin(struct saver *saver)

@@ -111,13 +111,27 @@ static enum zd_status survive(
 
 /* --- in the background ---------------------------------------------------- */
 
+/* CPUs of this rank's share that it does not compute on. */
+static int idle_cpus(const struct trainer *trainer)
+{
+    int mask = device_affinity_cpus(), online = device_online_cpus();
+    int ranks = comm_local_size(trainer->comm);
+    struct device_options all = trainer->job->device;
+    all.cpu_threads = 0;
+    int idle = device_threads(&all, mask, online, ranks) -
+               device_threads(&trainer->job->device, mask, online, ranks);
+    return idle > 0 ? idle : 0;
+}
+
 void trainer_warm_snapshot(struct trainer *trainer)
 {
     int spare = device_spare_cpus(
             &trainer->job->device, device_affinity_cpus(), device_online_cpus(),
             comm_local_size(trainer->comm));
-    if (trainer->snapshot)
-        zero_snapshot_warm(trainer->snapshot, spare > 0);
+    if (!trainer->snapshot)
+        return;
+    zero_snapshot_help(trainer->snapshot, idle_cpus(trainer));
+    zero_snapshot_warm(trainer->snapshot, spare > 0);
 }
 
 /* Of the next of the save's parts. */

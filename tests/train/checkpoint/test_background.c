@@ -1,162 +1,22 @@
 /* test_background.c - checkpoints that a thread writes while training goes on
- * are those of a save that everybody waits for, whatever is slow or fails. The
- * parts that threads do are wrapped: they are late at random, or fail. */
+ * are those of a save that everybody waits for, whatever is slow or fails
+ * (wrapped_saves.h). */
 #include "tests/support/job_threads.h"
 
+#include "base/device/device.h"
 #include "base/file/json.h"
-#include "base/number/rng.h"
-#include "base/threads.h"
 #include "tests/support/commander.h"
-#include "train/checkpoint/saving.h"
-#include "train/report/row_file.h"
+#include "tests/train/checkpoint/wrapped_saves.h"
 
-#include <errno.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { LATE_US = 20000, WAIT_MS = 20000 };
-
-static _Atomic uint64_t drawn;
-static _Atomic int writes, commits, failing, step_now, step_seen, wants_step;
-
-/* Some are much later than a step is long. */
-static void be_late(void)
-{
-    uint64_t seed = rng_stream("late") + atomic_fetch_add(&drawn, 1);
-    usleep((useconds_t)((seed * 0x9e3779b97f4a7c15u >> 40) % LATE_US));
-}
-
-/* Until training has made the two steps up to the next save, which waits for
- * this one; it never would if it waited. */
-static void wait_for_steps(int from)
-{
-    for (int i = 0; i < WAIT_MS && atomic_load(&step_now) < from + 2; i++)
-        usleep(1000);
-    atomic_store(&step_seen, atomic_load(&step_now) - from);
-}
-
-/* Until an update has waited for this writer for a while; it never does where
- * it need not. */
-static const double LEAST_WAIT = 0.05;
-static struct zero_snapshot *_Atomic taken;
-static _Atomic int wants_waiting;
-
-enum zd_status __real_zero_snapshot_take(struct zero_snapshot *snapshot);
-enum zd_status __wrap_zero_snapshot_take(struct zero_snapshot *snapshot);
-enum zd_status __wrap_zero_snapshot_take(struct zero_snapshot *snapshot)
-{
-    atomic_store(&taken, snapshot);
-    return __real_zero_snapshot_take(snapshot);
-}
-
-static void wait_for_waiting(void)
-{
-    for (int i = 0; i < WAIT_MS && zero_snapshot_waited(taken) < LEAST_WAIT;
-         i++)
-        usleep(1000);
-}
-
-/* A view that looks in which order it is read: all lanes of a range together,
- * the ranges up or down. */
-struct looking {
-    const struct zero_view *view;
-    int range, lanes; /* the last; its lanes, a bit each */
-};
-static _Atomic int disorder, ups, downs;
-
-static enum zd_status look_at_read(
-        const void *ctx, int range, int lane, size_t begin, size_t count,
-        void *values, float *scales)
-{
-    struct looking *looking = (struct looking *)(uintptr_t)ctx;
-    int bit = 1 << (2 * lane + (scales ? 1 : 0));
-    if (range != looking->range)
-        atomic_fetch_add(range > looking->range ? &ups : &downs, 1);
-    else if (looking->lanes & bit)
-        atomic_fetch_add(&disorder, 1);
-    looking->lanes = bit | (range == looking->range ? looking->lanes : 0);
-    looking->range = range;
-    return looking->view->read(
-            looking->view->ctx, range, lane, begin, count, values, scales);
-}
-
-static enum zd_status look_at_blocks(const void *ctx, int range, float *values)
-{
-    const struct looking *looking = ctx;
-    return looking->view->blocks(looking->view->ctx, range, values);
-}
-
-enum zd_status __real_saving_write(
-        struct saving *saving, const struct zero_view *view);
-enum zd_status __wrap_saving_write(
-        struct saving *saving, const struct zero_view *view);
-enum zd_status __wrap_saving_write(
-        struct saving *saving, const struct zero_view *view)
-{
-    atomic_fetch_add(&writes, 1);
-    be_late();
-    if (atomic_exchange(&wants_step, 0))
-        wait_for_steps((int)saving->step);
-    if (atomic_exchange(&wants_waiting, 0))
-        wait_for_waiting();
-    if (comm_rank(saving->writer.comm) == 1 &&
-        atomic_fetch_sub(&failing, 1) > 0)
-        return ZD_FAIL(ZD_ERR_IO, "E0706", "the disk is full");
-    struct looking looking = {
-            .view = view, .range = view->backwards ? INT_MAX : -1};
-    struct zero_view looked = {
-            .ctx = &looking,
-            .read = look_at_read,
-            .blocks = look_at_blocks,
-            .backwards = view->backwards};
-    return __real_saving_write(saving, &looked);
-}
-
-static _Thread_local bool is_committing;
-static _Atomic int hardened, hardened_early;
-
-enum zd_status __real_saving_commit(struct saving *saving);
-enum zd_status __wrap_saving_commit(struct saving *saving);
-enum zd_status __wrap_saving_commit(struct saving *saving)
-{
-    atomic_fetch_add(&commits, 1);
-    be_late();
-    is_committing = true;
-    enum zd_status status = __real_saving_commit(saving);
-    is_committing = false;
-    return status;
-}
-
-/* What a save asks of the files of rows and of events. */
-enum zd_status __real_row_file_harden(const struct row_file *file);
-enum zd_status __wrap_row_file_harden(const struct row_file *file);
-enum zd_status __wrap_row_file_harden(const struct row_file *file)
-{
-    atomic_fetch_add(is_committing ? &hardened : &hardened_early, 1);
-    return __real_row_file_harden(file);
-}
-
-/* The n-th thread of a save, counted down, that the system has no room for. */
-static _Atomic int refused;
-int __real_thread_start(
-        pthread_t *out, const char *name, void *(*body)(void *), void *ctx);
-int __wrap_thread_start(
-        pthread_t *out, const char *name, void *(*body)(void *), void *ctx);
-int __wrap_thread_start(
-        pthread_t *out, const char *name, void *(*body)(void *), void *ctx)
-{
-    if (strcmp(name, "zerod-save") == 0 && atomic_fetch_sub(&refused, 1) == 1)
-        return EAGAIN;
-    return __real_thread_start(out, name, body, ctx);
-}
-
 static void on_step(void *ctx, const struct train_step_report *report)
 {
     (void)ctx;
-    atomic_store(&step_now, (int)report->step);
+    atomic_store(&save_seen.step_now, (int)report->step);
 }
 
 enum { SETS = 16 };
@@ -181,14 +41,7 @@ static enum zd_status run_asked(
         sets[count++] = base[i];
     while ((word = strsep(&at, " ")))
         sets[count++] = word;
-    atomic_store(&writes, 0);
-    atomic_store(&commits, 0);
-    atomic_store(&hardened, 0);
-    atomic_store(&hardened_early, 0);
-    atomic_store(&step_now, 0);
-    atomic_store(&disorder, 0);
-    atomic_store(&ups, 0);
-    atomic_store(&downs, 0);
+    memset(&save_seen, 0, sizeof save_seen); /* no thread of a run is left */
     zd_error_clear();
     return job_threads_run_observed(
             "tests/train/bytes.toml", sets, world, dir, &observer);
@@ -270,25 +123,51 @@ static void test_layouts(void)
                 sets, sizeof sets, "checkpoint.async_save=false %s",
                 layouts[i].sets);
         enum zd_status status = run(waiting, world, sets);
-        bool none = atomic_load(&writes) == 0;
+        bool none = atomic_load(&save_seen.writes) == 0;
         if (status == ZD_OK)
             status = run(going, world, layouts[i].sets);
         /* the last is one that the end waits for */
-        bool all =
-                atomic_load(&writes) >= 2 * world && atomic_load(&commits) >= 2;
+        bool all = atomic_load(&save_seen.writes) >= 2 * world &&
+                   atomic_load(&save_seen.commits) >= 2;
         tap_ok(status == ZD_OK && none && all,
                "%d ranks, %s: threads write (status %d, %d writes, %s)", world,
-               layouts[i].sets, status, atomic_load(&writes),
+               layouts[i].sets, status, atomic_load(&save_seen.writes),
                zd_error_get()->what);
         tap_ok(same_checkpoints(waiting, going, world),
                "  the same checkpoints, byte for byte");
         tap_ok(same_column(waiting, going, "loss", 6), "  the same losses");
         bool down = strstr(layouts[i].sets, "clipping=undo");
-        tap_ok(disorder == 0 && (down ? ups : downs) == 0 &&
-                       (down ? downs : ups) > 2,
+        tap_ok(save_seen.disorder == 0 &&
+                       (down ? save_seen.ups : save_seen.downs) == 0 &&
+                       (down ? save_seen.downs : save_seen.ups) > 2,
                "  written as updates come to them (%d up, %d down, %d apart)",
-               ups, downs, disorder);
+               save_seen.ups, save_seen.downs, save_seen.disorder);
     }
+}
+
+/* CPUs that nothing computes on copy too. */
+static void test_helpers(void)
+{
+    const char *waiting = job_threads_dir();
+    int spare = device_affinity_cpus() - 1;
+    spare = spare < 7 ? spare : 7;
+    enum zd_status status =
+            run(waiting, 1, "device.cpu_threads=1 checkpoint.async_save=false");
+    for (int refuse = 0; refuse < 2 && status == ZD_OK; refuse++) {
+        const char *dir = job_threads_dir();
+        atomic_store(&save_asks.refuses_helpers, refuse);
+        status = run(dir, 1, "device.cpu_threads=1");
+        tap_ok(status == ZD_OK && save_seen.takes >= 2 &&
+                       save_seen.helpers ==
+                               (refuse ? 0 : save_seen.takes * spare),
+               "%d copies by one thread that computes and %d on CPUs that it "
+               "leaves free, in all",
+               save_seen.takes, save_seen.helpers);
+        tap_ok(same_checkpoints(waiting, dir, 1) &&
+                       same_column(waiting, dir, "loss", 6),
+               "  the same checkpoints and losses");
+    }
+    atomic_store(&save_asks.refuses_helpers, false);
 }
 
 /* --- training goes on ----------------------------------------------------- */
@@ -296,15 +175,16 @@ static void test_layouts(void)
 static void test_overlap(void)
 {
     const char *dir = job_threads_dir(), *plain = job_threads_dir();
-    atomic_store(&wants_step, 1);
+    atomic_store(&save_asks.wants_step, 1);
     enum zd_status status = run(dir, 2, "train.max_steps=8");
-    tap_ok(status == ZD_OK && atomic_load(&step_seen) >= 2,
+    tap_ok(status == ZD_OK && atomic_load(&save_seen.step_seen) >= 2,
            "%d steps are made while the first shard is written",
-           atomic_load(&step_seen));
-    tap_ok(hardened == 2 * commits && hardened_early == 0,
+           atomic_load(&save_seen.step_seen));
+    tap_ok(save_seen.hardened == 2 * save_seen.commits &&
+                   save_seen.hardened_early == 0,
            "whoever commits waits until rows and events are on the disk (%d "
            "times, %d commits), training never (%d)",
-           hardened, commits, hardened_early);
+           save_seen.hardened, save_seen.commits, save_seen.hardened_early);
     status = run(plain, 2, "train.max_steps=8 checkpoint.async_save=false");
     tap_ok(status == ZD_OK && same_column(dir, plain, "loss", 8) &&
                    same_manifest(dir, plain, 2),
@@ -336,20 +216,23 @@ static double stall_of(const char *dir, int step)
 static void test_offloaded(void)
 {
     const char *dir = job_threads_dir(), *plain = job_threads_dir();
-    atomic_store(&wants_step, 1);
+    atomic_store(&save_asks.wants_step, 1);
     enum zd_status status = run(dir, 1, "offload.optimizer=cpu");
-    tap_ok(status == ZD_OK && atomic_load(&step_seen) >= 2,
+    tap_ok(status == ZD_OK && atomic_load(&save_seen.step_seen) >= 2,
            "with room for offloaded states updates pass a writer that waits "
            "for them (%d steps)",
-           atomic_load(&step_seen));
+           atomic_load(&save_seen.step_seen));
     dir = job_threads_dir();
-    atomic_store(&wants_waiting, 1);
+    atomic_store(&save_asks.wants_waiting, 1);
+    atomic_store(&save_asks.tells_more, true);
     status = run(
             dir, 1, "offload.optimizer=cpu checkpoint.snapshot_memory=1KiB");
-    tap_ok(status == ZD_OK && stall_of(dir, 2) >= LEAST_WAIT,
+    atomic_store(&save_asks.tells_more, false);
+    tap_ok(status == ZD_OK &&
+                   stall_of(dir, 2) >= SAVE_MORE_WAIT + SAVE_LEAST_WAIT,
            "without, the update waits for the writer, and the save's event "
            "says how long: %.3f s",
-           stall_of(dir, 2));
+           stall_of(dir, 2) - SAVE_MORE_WAIT);
     status = run(plain, 1, "offload.optimizer=cpu checkpoint.async_save=false");
     tap_ok(status == ZD_OK && same_checkpoints(plain, dir, 1) &&
                    same_column(plain, dir, "loss", 6),
@@ -367,7 +250,7 @@ static void test_no_room(void)
     if (status == ZD_OK && json_parse_file(path, 1 << 20, &plan) == ZD_OK)
         why = json_string_value(
                 json_object_get(json_object_get(plan, "snapshot"), "why_none"));
-    tap_ok(status == ZD_OK && atomic_load(&writes) == 0,
+    tap_ok(status == ZD_OK && atomic_load(&save_seen.writes) == 0,
            "without room for a copy training waits for its saves");
     tap_ok(why && strstr(why, "checkpoint.snapshot_memory"),
            "and the plan says why: %s", why ? why : "");
@@ -388,7 +271,7 @@ static bool has(const char *dir, int step)
 static void test_failures(void)
 {
     const char *dir = job_threads_dir(), *sound = job_threads_dir();
-    atomic_store(&failing, 1);
+    atomic_store(&save_asks.failing, 1);
     enum zd_status status = run(dir, 2, "zero.stage=2");
     tap_ok(status == ZD_OK && !has(dir, 2) && has(dir, 4) && has(dir, 6),
            "a shard that cannot be written is one save less (status %d)",
@@ -397,7 +280,7 @@ static void test_failures(void)
     tap_ok(same_column(dir, sound, "loss", 6), "and nothing else");
     for (int thread = 2; thread <= 3; thread++) {
         dir = job_threads_dir();
-        atomic_store(&refused, thread);
+        atomic_store(&save_asks.refused, thread);
         status = run(dir, 2, "zero.stage=2");
         tap_ok(status == ZD_OK && !has(dir, 2) && has(dir, 4) && has(dir, 6) &&
                        same_column(dir, sound, "loss", 6),
@@ -405,13 +288,13 @@ static void test_failures(void)
                thread == 2 ? "writes" : "commits", status);
     }
     dir = job_threads_dir();
-    atomic_store(&failing, 100);
+    atomic_store(&save_asks.failing, 100);
     status = run(dir, 2, "train.max_steps=60");
     tap_ok(status == ZD_ERR_IO &&
                    strstr(zd_error_get()->what, "the disk is full"),
            "the third in a row ends the run: %d, %s", status,
            zd_error_get()->what);
-    atomic_store(&failing, 0);
+    atomic_store(&save_asks.failing, 0);
 }
 
 /* A run that goes on from one that was written so is the run that never
@@ -495,12 +378,12 @@ static void test_asked(void)
     commander_add(&asker.commander, 8, COMMAND_PAUSE);
     commander_add(&asker.commander, 8, COMMAND_CHECKPOINT);
     commander_add(&asker.commander, 8, COMMAND_RESUME);
-    atomic_store(&wants_step, 1);
+    atomic_store(&save_asks.wants_step, 1);
     if (status == ZD_OK)
         status = run_asker(&asker, ASKED);
-    tap_ok(status == ZD_OK && atomic_load(&step_seen) >= 2,
+    tap_ok(status == ZD_OK && atomic_load(&save_seen.step_seen) >= 2,
            "%d steps are made while one that was asked for is written (%s)",
-           atomic_load(&step_seen), zd_error_get()->what);
+           atomic_load(&save_seen.step_seen), zd_error_get()->what);
     tap_ok(commander_all_done(&asker.commander) && asker.early == 0 &&
                    entries[0].done_step == 2 && entries[1].done_step == 6 &&
                    entries[2].done_step == 6 && entries[4].done_step == 8,
@@ -530,9 +413,9 @@ static void test_asked_failures(void)
     for (int i = 0; i < FAIL; i++)
         commander_add(&asker.commander, 2 + i / 2, COMMAND_CHECKPOINT);
     commander_add(&asker.commander, 7, COMMAND_CHECKPOINT);
-    atomic_store(&failing, FAIL);
+    atomic_store(&save_asks.failing, FAIL);
     enum zd_status status = run_asker(&asker, ASKED);
-    atomic_store(&failing, 0);
+    atomic_store(&save_asks.failing, 0);
     for (int i = 0; i <= FAIL; i++) {
         const struct commander_entry *entry = &asker.commander.entries[i];
         told = told && entry->done_count == 1 &&
@@ -565,6 +448,7 @@ static void test_asked_last(void)
 int main(void)
 {
     test_layouts();
+    test_helpers();
     test_overlap();
     test_offloaded();
     test_no_room();
