@@ -39,7 +39,7 @@ import time
 from pathlib import Path
 
 WIDTH, VOCABULARY, SAVES, COPIES = 1024, 8192, 3, 7
-EVERY = {True: 5, False: 2}  # steps, of saves in the background and of others
+EVERY = {True: 10, False: 2}  # steps, of saves in the background (which would wait for the one before) and of others
 DIRECT, CACHED = "oflag=direct conv=fsync", "conv=fsync"
 
 
