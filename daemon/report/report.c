@@ -225,9 +225,9 @@ static void on_sample(
     zd_log_info("sample  step %lld  %s|%s", (long long)step, before, after);
 }
 
-static void on_saved(void *ctx, int64_t step, const char *path)
+static void on_saved(void *ctx, const struct train_saved *saved)
 {
-    zd_log_info("saved %s", path);
+    zd_log_info("saved %s", saved->path);
 }
 
 /* --- the end --- */

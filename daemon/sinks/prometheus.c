@@ -219,6 +219,12 @@ static void put_checkpoints(
                         "zerod_checkpoint_duration_seconds", FAMILY_HISTOGRAM,
                         "seconds", "Time that a checkpoint took."});
     family_histogram(to, &state->checkpoint_histogram);
+    put(to, "zerod_checkpoint_stall_seconds", FAMILY_COUNTER, "seconds",
+        "Time that training stood still for checkpoints.",
+        state->checkpoint_stall_seconds);
+    put(to, "zerod_checkpoint_write_seconds", FAMILY_COUNTER, "seconds",
+        "Time that checkpoints were written for, by the slowest rank.",
+        state->checkpoint_write_seconds);
     counter(to, "zerod_checkpoint_failures",
             "Checkpoints that were asked for and failed.",
             (double)state->checkpoint_failures);

@@ -40,7 +40,8 @@ struct feed_sample { /* FEED_SAMPLE; behind it "prompt\0text\0" */
 
 struct feed_saved { /* FEED_SAVED; behind it the path, with its NUL */
     int64_t step;
-    double time;    /* seconds since 1970 */
+    double time;                                  /* seconds since 1970 */
+    double seconds, stall_seconds, write_seconds; /* as in train_saved */
     uint64_t bytes; /* of all its files; 0: not known */
 };
 

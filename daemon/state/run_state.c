@@ -271,14 +271,12 @@ static void take_saved(struct run_state *state, const struct feed_saved *saved)
 {
     const char *path = (const char *)(saved + 1);
     state->last_checkpoint_step = saved->step;
-    state->last_checkpoint_seconds =
-            fmax(0, saved->time - fmax(state->last_checkpoint_time,
-                                       state->state_since));
     state->last_checkpoint_time = saved->time;
     state->checkpoint_bytes = saved->bytes;
     snprintf(state->last_checkpoint, sizeof state->last_checkpoint, "%s", path);
-    if (state->state == RUN_CHECKPOINTING)
-        observe(&state->checkpoint_histogram, state->last_checkpoint_seconds);
+    state->checkpoint_stall_seconds += saved->stall_seconds;
+    state->checkpoint_write_seconds += saved->write_seconds;
+    observe(&state->checkpoint_histogram, saved->seconds);
 }
 
 static void leave_state(struct run_state *state, double now)

@@ -58,7 +58,8 @@ struct run_state {
     double last_loss, last_grad_norm; /* finite ones; NaN: none yet */
     double eval_loss, best_eval_loss; /* NaN: none */
     int64_t last_checkpoint_step;     /* -1: none */
-    double last_checkpoint_time, last_checkpoint_seconds;
+    double last_checkpoint_time;
+    double checkpoint_stall_seconds, checkpoint_write_seconds; /* of all */
     uint64_t checkpoint_bytes;
     int64_t checkpoint_failures;
     char last_checkpoint[4096];

@@ -124,14 +124,20 @@ static uint64_t folder_bytes(const char *path)
     return bytes;
 }
 
-static void on_saved(void *ctx, int64_t step, const char *path)
+static void on_saved(void *ctx, const struct train_saved *saved)
 {
     struct tee *tee = ctx;
-    struct feed_saved message = {step, run_state_now(), folder_bytes(path)};
+    struct feed_saved message = {
+            .step = saved->step,
+            .time = run_state_now(),
+            .seconds = saved->seconds,
+            .stall_seconds = saved->stall_seconds,
+            .write_seconds = saved->write_seconds,
+            .bytes = folder_bytes(saved->path)};
     struct feed_part parts[] = {
-            {&message, sizeof message}, {path, strlen(path) + 1}};
+            {&message, sizeof message}, {saved->path, strlen(saved->path) + 1}};
     feed_push_parts(tee->feed, FEED_SAVED, parts, 2);
-    TELL_NEXT(tee, saved, step, path);
+    TELL_NEXT(tee, saved, saved);
 }
 
 static void on_end(void *ctx, const struct train_end *end)

@@ -26,6 +26,20 @@ run limited 0 "${steps[@]}"
 check "with room again it goes on and ends well" code_is 0
 check "one row a step" diff <(column limited step) <(seq 8)
 
+# Saves that training waits for, and why.
+# waits NAME WHY ARGUMENT...
+waits() {
+    name=$1
+    run "$name" 0 --set train.max_steps=4 --set checkpoint.save_steps=2 --set checkpoint.export=none "${@:3}"
+    check "$name: the banner says that training waits for its saves, and why" says "saves  *training waits for them: $2"
+    check "  and so do events" [ "$(grep '"event":"checkpoint"' "$name/events.jsonl" |
+        grep -c '"seconds":\([0-9.e-]*\),"stall_seconds":\1,"write_seconds":\1[,}]')" -eq 2 ]
+    check "  it ends well" code_is 0
+}
+mkdir nvme
+waits on_disk "states are on a disk (offload.optimizer)" --set offload.optimizer=nvme --set offload.nvme_path="$PWD/nvme"
+waits no_room "checkpoint.snapshot_memory is less" --set checkpoint.snapshot_memory=1KiB
+
 # One rank alone cannot write: limited once MPI has started, whose own files are larger.
 code=0 name=single
 timeout -k 5 200 mpirun -np 2 -x LD_PRELOAD="$limit_files" -x ZEROD_TEST_FILE_KIB=400 -x ZEROD_TEST_FILE_RANK=1 \

@@ -83,6 +83,14 @@ struct train_end {
                                          empty: too few steps */
 };
 
+struct train_saved {
+    int64_t step;
+    const char *path;
+    double seconds;       /* from its beginning to here: stall and write */
+    double stall_seconds; /* that training stood still for it, .. */
+    double write_seconds; /* .. and that it was written, by the slowest rank */
+};
+
 /* Rank 0's eyes, and its ears; every function may be NULL. Calls come from the
  * trainer's thread, between steps. */
 struct train_observer {
@@ -93,7 +101,7 @@ struct train_observer {
     void (*sample)(/* UTF-8 */
                    void *ctx, int64_t step, const char *prompt,
                    const char *text);
-    void (*saved)(void *ctx, int64_t step, const char *path);
+    void (*saved)(void *ctx, const struct train_saved *saved);
     void (*end)(void *ctx, const struct train_end *end);
     void (*state)(void *ctx, enum train_run_state state, int64_t step);
     void (*ranks)(void *ctx, const struct train_rank_report *ranks, int count);

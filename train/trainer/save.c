@@ -32,8 +32,7 @@ static enum zd_status harden_rows(const void *ctx)
 }
 
 /* As told, at the front of this process's own. */
-static void committed(
-        struct trainer *trainer, const struct trainer_saved *saved)
+static void committed(struct trainer *trainer, const struct train_saved *saved)
 {
     int64_t *own = trainer->own_commits;
     memmove(own + 1, own, sizeof trainer->own_commits - sizeof *own);
@@ -195,7 +194,7 @@ static enum zd_status background_committed(struct trainer *trainer)
     double stall, write;
     ZD_TRY(slowest(trainer, &stall, &write));
     committed(
-            trainer, &(struct trainer_saved){
+            trainer, &(struct train_saved){
                              .step = background_step(background),
                              .path = background_path(background),
                              .seconds = stall + write,
@@ -312,7 +311,7 @@ static enum zd_status save_here(struct trainer *trainer)
     double seconds = clock_seconds() - began;
     if (status == ZD_OK) {
         committed(
-                trainer, &(struct trainer_saved){
+                trainer, &(struct train_saved){
                                  .step = trainer->state.step,
                                  .path = path,
                                  .seconds = seconds,

@@ -114,13 +114,13 @@ void trainer_tell_sample(
 }
 
 void trainer_tell_saved(
-        struct trainer *trainer, const struct trainer_saved *saved)
+        struct trainer *trainer, const struct train_saved *saved)
 {
     const struct train_observer *observer = trainer->observer;
     if (!trainer_is_first(trainer))
         return;
     if (observer->saved)
-        observer->saved(observer->ctx, saved->step, saved->path);
+        observer->saved(observer->ctx, saved);
     events_tell(
             trainer->events, "checkpoint", saved->step,
             json_pack(

@@ -147,15 +147,8 @@ void trainer_tell_sample(
 /* {"prompt", "text"}, valid UTF-8. New reference. */
 json_t *trainer_sample_json(const char *prompt, const char *text);
 /* A commit. */
-struct trainer_saved {
-    int64_t step;
-    const char *path;
-    double seconds;       /* from its beginning to here: stall and write */
-    double stall_seconds; /* that training stood still for it, .. */
-    double write_seconds; /* .. and that it was written, by the slowest rank */
-};
 void trainer_tell_saved(
-        struct trainer *trainer, const struct trainer_saved *saved);
+        struct trainer *trainer, const struct train_saved *saved);
 
 /* evaluate.c */
 /* Nothing without evaluation data. *read_out (may be NULL: then it is the

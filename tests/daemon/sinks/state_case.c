@@ -112,7 +112,8 @@ static void fill_state(struct state_case *c)
     state->best_eval_loss = 2.375;
     state->last_checkpoint_step = 100;
     state->last_checkpoint_time = 1795200025.75;
-    state->last_checkpoint_seconds = 0.75;
+    state->checkpoint_stall_seconds = 0.125;
+    state->checkpoint_write_seconds = 1.375;
     state->checkpoint_bytes = 108000000;
     state->checkpoint_failures = 2;
     strcpy(state->last_checkpoint, "out/tiny/checkpoint-000100");

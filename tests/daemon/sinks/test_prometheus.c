@@ -97,6 +97,8 @@ static const struct expected all[] = {
         {"zerod_checkpoint_bytes", "", 108000000},
         {"zerod_checkpoint_duration_seconds_bucket", "le=1.0", 2},
         {"zerod_checkpoint_duration_seconds_sum", "", 1.5},
+        {"zerod_checkpoint_stall_seconds_total", "", 0.125},
+        {"zerod_checkpoint_write_seconds_total", "", 1.375},
         {"zerod_checkpoint_failures_total", "", 2},
 };
 

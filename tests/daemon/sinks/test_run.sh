@@ -41,7 +41,7 @@ is_told() {
 
 wait_until 100 test -S "$dir/notify"
 export NOTIFY_SOCKET=$dir/notify
-run done --set train.max_steps=4 --set log.logging_steps=1
+run done --set train.max_steps=4 --set log.logging_steps=1 --set checkpoint.save_steps=2
 code=$?
 unset NOTIFY_SOCKET
 says done state '"done"' && says done step 4 && [[ $code -eq 0 ]]
@@ -53,6 +53,18 @@ tell $? "report.html has the numbers in it"
 grep -q '^zerod_job_state{zerod_job="done",state="done"} 1$' "$dir/prom/zerod_done.prom" &&
     grep -q '^zerod_train_steps_total{zerod_job="done"} 4$' "$dir/prom/zerod_done.prom"
 tell $? "the text file for Prometheus says done, at the last step"
+# saved beside training, and at the end
+python3 - "$dir/done/events.jsonl" "$dir/prom/zerod_done.prom" <<'END'
+import json, re, sys
+saves = [event for event in map(json.loads, open(sys.argv[1])) if event["event"] == "checkpoint"]
+text = open(sys.argv[2]).read()
+told = {"duration_seconds_sum": "seconds", "stall_seconds_total": "stall_seconds", "write_seconds_total": "write_seconds"}
+told = {key: (float(re.search(rf"^zerod_checkpoint_{name}{{.*}} (.*)$", text, re.M)[1]), sum(each[key] for each in saves))
+        for name, key in told.items()}
+print("#", len(saves), told)
+sys.exit(not (len(saves) == 2 and all(abs(a - b) < 1e-6 and a > 0 for a, b in told.values())))
+END
+tell $? "and of checkpoints what their events say"
 wait_until 100 is_told STATUS=done
 ready=$(grep -n '^READY=1' "$dir/told" | cut -d : -f 1)
 stopping=$(grep -n '^STOPPING=1' "$dir/told" | cut -d : -f 1)

@@ -268,6 +268,30 @@ Test(run_state, time_between_states_is_of_its_phase)
     cr_expect_gt(state->ended, 0);
 }
 
+/* While it trains and while it waits alike. */
+Test(run_state, what_checkpoints_take_adds_up)
+{
+    struct {
+        struct feed_saved saved;
+        char path[8];
+    } one = {
+            {.step = 2,
+             .time = 1000,
+             .seconds = 3,
+             .stall_seconds = 0.5,
+             .write_seconds = 2.5,
+             .bytes = 100},
+            "two"};
+    take_banner(0);
+    take(FEED_SAVED, &one, sizeof one);
+    take(FEED_SAVED, &one, sizeof one);
+    cr_expect_float_eq(state->checkpoint_stall_seconds, 1, 1e-9);
+    cr_expect_float_eq(state->checkpoint_write_seconds, 5, 1e-9);
+    cr_expect_float_eq(state->checkpoint_histogram.sum, 6, 1e-9);
+    cr_expect_eq(state->last_checkpoint_step, 2);
+    cr_expect_str_eq(state->last_checkpoint, "two");
+}
+
 Test(run_state, settings_follow_set)
 {
     struct feed_done done = {.command = {.kind = COMMAND_SET}};

@@ -12,12 +12,11 @@ struct visitor {
 };
 
 /* A checkpoint of step 2 under the name of step 4. */
-static void visit(void *ctx, int64_t step, const char *path)
+static void visit(void *ctx, const struct train_saved *saved)
 {
     char command[3 * PATH_MAX];
     struct visitor *visitor = ctx;
-    (void)path;
-    if (step != 2)
+    if (saved->step != 2)
         return;
     snprintf(
             command, sizeof command, "cp -r %s %s", visitor->from, visitor->to);
