@@ -190,6 +190,25 @@ Test(predict, updates_on_the_host_hide_behind_forward_and_with_undo_backward)
     cr_expect_lt(undoes.step_seconds, waits.step_seconds - 0.3 * compute);
 }
 
+/* Masters and states of 12 bytes and a gradient, written behind a read. */
+Test(predict, old_values_that_are_kept_cost_their_bytes_where_all_compute)
+{
+    struct asked asked = {.world = 1, .optimizer = OFFLOAD_CPU};
+    const struct plan_machine *machine = plan_machine_find("cpu");
+    struct train_job job = job_of(&asked);
+    struct job_plan plan;
+    cr_assert_eq(job_plan_build(&job, 1, 0, NULL, &plan), ZD_OK);
+    double bytes = 2 * (12 + (double)dtype_bytes(plan.zero.grad_dtype)) *
+                   (double)plan.zero.trainable_count;
+    job_plan_fini(&plan);
+    json_decref(job.model.config);
+    double waits = predict(&asked, machine).step_seconds;
+    asked.clipping = OFFLOAD_CLIP_UNDO;
+    double undoes = predict(&asked, machine).step_seconds;
+    cr_expect_float_eq(
+            undoes - waits, bytes / machine->memory, 0.02 * (undoes - waits));
+}
+
 /* An input of a layer, which is there, does not wait for parameters that the
  * host updates meanwhile. */
 Test(predict, what_is_ready_goes_up_before_what_is_not)
