@@ -172,7 +172,7 @@ def gib(*sizes):
 def line(zerod, folder, job):
     tokens = folder / "tokens.bin"
     work.write_tokens(tokens, job.config["vocab_size"], job.global_batch * (job.T + 1) * 4)
-    file = work.write_job(folder, SimpleNamespace(config=job.config, T=job.T, B=job.B, global_batch=job.global_batch), tokens)
+    file = work.write_job(folder, SimpleNamespace(config=job.config, T=job.T, B=job.B, global_batch=job.global_batch, documents=None), tokens)
     theirs = estimates(job)
     plan = planned(zerod, file, job)
     if job.measured is None:
