@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Build zerod and run its tests; the last line is "N passed, N failed, N skipped", above it what was tried again.
 #   deploy/test.sh           everything that a change must pass: under twenty-five minutes on two cores
-#   deploy/test.sh --long    the suite `long` too, and CUDA's stand-ins under the thread sanitizer
+#   deploy/test.sh --long    the suite `long` too, whole jobs under the address sanitizer, CUDA's stand-ins under the thread sanitizer
 # With CI set, the packages of the group `ci` are installed too.
 # Three builds: as it is used; with the address and undefined-behaviour sanitizers, for the unit tests; and with
 # the thread sanitizer, for the suite tsan: plain programs whose ranks are threads, kernels on one thread (Criterion's
@@ -88,7 +88,7 @@ finish() {
 
 # The builds behind the first, in the order in which they are waited for.
 build_others() {
-    queued build-asan --suite unit --suite fuzz -Dcuda=disabled -Db_sanitize=address,undefined -Db_lundef=false "${checked[@]}"
+    queued build-asan "${asan_suites[@]}" -Dcuda=disabled -Db_sanitize=address,undefined -Db_lundef=false "${checked[@]}"
     queued build-tsan --suite tsan -Dcuda=disabled -Db_sanitize=thread -Db_lundef=false -Dcpu_isa=base "${checked[@]}"
     [[ $has_cuda == yes ]] || return 0
     # cuDNN itself has no stand-in, only its headers: the door is compiled with the true ones below
@@ -100,6 +100,8 @@ build_others() {
 }
 checked=(-Doptimization=1 -Ddebug=false -Dc_args=-g1 -Dcpp_args=-g1)
 cuda=(--target daemon/zerod --target cuda-programs)
+asan_suites=(--suite unit --suite fuzz)
+[[ ${#select_long[@]} -gt 0 ]] || asan_suites+=(--suite asan) # whole jobs too
 races=() # of the kernels that tell of their accesses
 [[ ${#select_long[@]} -gt 0 ]] || races=(--target cuda-races)
 archs=90
@@ -139,7 +141,7 @@ yield_to_tests 19
 run_suite build "tests" "${select_long[@]}"
 
 if built build-asan; then
-    run_suite build-asan "unit tests and requests under address and undefined-behaviour sanitizers" --suite unit --suite fuzz
+    run_suite build-asan "unit tests and requests under address and undefined-behaviour sanitizers" "${asan_suites[@]}"
 else
     bad=1
 fi

@@ -37,6 +37,25 @@ TOML
 }
 job 8 >job.toml
 
+# --- adapters on a base in codes ---
+# A layer has 65,536 weights in linear modules: q, k, v, o of 64 x 64, gate, up, down of 64 x 256. So codes of 4 bits are 32,768
+# bytes, scales of blocks of 64 are 4,096, and adapters of r = 16 have 4 x 16 (64 + 64) + 3 x 16 (64 + 256) = 23,552 elements.
+spans() { # FILE: the bytes of each kind, of rank 0
+    python3 -c 'import json, sys
+spans = {span["name"]: span["bytes"] for arena in json.load(open(sys.argv[1]))["ranks"][0]["arenas"] for span in arena["spans"]}
+print(*(spans.get("zero." + name, 0) for name in ("base.codes", "base.scales", "adapters", "master")))' "$1"
+}
+codes=(--set lora.enabled=true --set lora.quantize_base=nf4 --set lora.double_quant=false)
+ok 'codes, scales and masters of adapters are spans of their own' eval 'call 0 plan --job job.toml --world 1 --format json "${codes[@]}" &&
+    [ "$(spans out)" = "$((8 * 32768)) $((8 * 4096)) $((8 * 4 * 23552)) 0" ]'
+ok '  cut over ranks at stage 3' eval 'call 0 plan --job job.toml --world 2 --format json "${codes[@]}" --set zero.stage=3 &&
+    [ "$(spans out)" = "$((4 * 32768)) $((4 * 4096)) $((4 * 4 * 23552)) 0" ]'
+ok '  and a run takes them' eval 'rm -rf run && call 0 --job job.toml --max-steps 1 "${codes[@]}" &&
+    [ "$(spans run/plan.json)" = "$((8 * 32768)) $((8 * 4096)) $((8 * 4 * 23552)) 0" ] &&
+    python3 -c "import json
+for arena in json.load(open(\"run/plan.json\"))[\"ranks\"][0][\"arenas\"]: assert arena[\"planned_bytes\"] == arena[\"taken_bytes\"], arena"'
+rm -rf run
+
 # --- what a refusal suggests ---
 # device NAME: planned bytes of that memory
 planned() { sed -n "/\"name\": \"$1\"/{n;s/.*: \([0-9]*\).*/\1/p;q}" out; }
