@@ -339,7 +339,7 @@ static int64_t combine_i64(int64_t a, int64_t b, enum comm_reduction reduction)
 {
     switch (reduction) {
     case COMM_SUM:
-        return a + b;
+        return (int64_t)((uint64_t)a + (uint64_t)b); /* digests wrap */
     case COMM_MAX:
         return a > b ? a : b;
     case COMM_MIN:

@@ -173,7 +173,7 @@ enum zd_status comm_wait(struct comm *comm, struct comm_op *op);
 /* Let transports that need it move (no-op elsewhere). */
 enum zd_status comm_progress(struct comm *comm);
 
-/* In place; sums are taken in rank order. */
+/* In place; sums are taken in rank order, and wrap as those of digests do. */
 enum comm_reduction { COMM_SUM, COMM_MAX, COMM_MIN };
 enum zd_status comm_all_reduce_i64(
         struct comm *comm, int64_t *values, size_t count,

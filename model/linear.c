@@ -327,6 +327,7 @@ enum zd_status linear_weight(
     const struct weight_view *weight = &linear->weight;
     const struct kernels *k = model->kernels;
     char *out = model->decoded;
+    assert(weight->values || (weight->part_count && out));
     *values_out = weight->values ? weight->values : out;
     for (int i = 0; i < weight->part_count; i++) {
         const struct codes_view *part = &weight->parts[i];
