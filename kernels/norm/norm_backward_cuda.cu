@@ -85,9 +85,8 @@ static __device__ inline pack<T, W> turned_back(
 template <typename T, int W, int PACKS, bool CENTRED, bool TURNS>
 static __device__ inline void norm_backward_rows(
         const struct norm_backward &p, const struct rope_angles &angles,
-        unsigned block, unsigned blocks)
+        unsigned block, unsigned blocks, float (*shared)[NORM_WARPS])
 {
-    __shared__ float shared[2][NORM_WARPS];
     ZD_SHARED(float, joined);
     int lane = (int)threadIdx.x % p.lanes, team = (int)threadIdx.x / p.lanes;
     int teams = NORM_BLOCK / p.lanes;
@@ -179,9 +178,10 @@ template <typename T, int W, int PACKS, bool CENTRED>
 static __global__ void __launch_bounds__(NORM_BLOCK)
         norm_backward_kernel(struct norm_backward p)
 {
+    __shared__ float shared[2][NORM_WARPS];
     const struct rope_angles none = {NULL, NULL, NULL};
     norm_backward_rows<T, W, PACKS, CENTRED, false>(
-            p, none, blockIdx.x, gridDim.x);
+            p, none, blockIdx.x, gridDim.x, shared);
 }
 
 /* q, k: the first blocks[0] blocks are q's. */
@@ -195,10 +195,11 @@ template <typename T, int W, int PACKS>
 static __global__ void __launch_bounds__(NORM_BLOCK)
         head_norm_rope_backward_kernel(struct turned_backward p)
 {
+    __shared__ float shared[2][NORM_WARPS];
     bool is_k = blockIdx.x >= p.blocks[0];
     norm_backward_rows<T, W, PACKS, false, true>(
             p.of[is_k], p.angles, blockIdx.x - (is_k ? p.blocks[0] : 0),
-            p.blocks[is_k]);
+            p.blocks[is_k], shared);
 }
 
 /* --- rows too long for registers --------------------------------------------

@@ -70,9 +70,8 @@ static __device__ inline void turn_normed(
 template <typename T, int W, int PACKS, bool CENTRED, bool TURNS>
 static __device__ inline void norm_forward_rows(
         const struct norm_forward &p, const struct rope_angles &angles,
-        unsigned block)
+        unsigned block, float (*shared)[NORM_WARPS])
 {
-    __shared__ float shared[2][NORM_WARPS];
     int lane = (int)threadIdx.x % p.lanes, team = (int)threadIdx.x / p.lanes;
     int64_t n = (int64_t)block * (NORM_BLOCK / p.lanes) + team;
     bool is_row = n < p.N;
@@ -148,8 +147,9 @@ static __device__ inline void norm_forward_rows(
 template <typename T, int W, int PACKS, bool CENTRED>
 static __global__ void norm_forward_kernel(struct norm_forward p)
 {
+    __shared__ float shared[2][NORM_WARPS];
     const struct rope_angles none = {NULL, NULL, NULL};
-    norm_forward_rows<T, W, PACKS, CENTRED, false>(p, none, blockIdx.x);
+    norm_forward_rows<T, W, PACKS, CENTRED, false>(p, none, blockIdx.x, shared);
 }
 
 /* q, k: the first q_blocks blocks are q's. */
@@ -162,9 +162,10 @@ struct turned_forward {
 template <typename T, int W, int PACKS>
 static __global__ void head_norm_rope_forward_kernel(struct turned_forward p)
 {
+    __shared__ float shared[2][NORM_WARPS];
     bool is_k = blockIdx.x >= p.q_blocks;
     norm_forward_rows<T, W, PACKS, false, true>(
-            p.of[is_k], p.angles, blockIdx.x - (is_k ? p.q_blocks : 0));
+            p.of[is_k], p.angles, blockIdx.x - (is_k ? p.q_blocks : 0), shared);
 }
 
 /* --- rows too long for registers: a block to a row, several passes ----------
