@@ -19,6 +19,9 @@ struct cudnn_standin {
     int handles, built, executed;
     int is_backward, is_deterministic; /* the last graph that was built */
     const void *stream;                /* the last that was set */
+    /* threads between set_stream and the end of execute, and how often one met
+     * another there: the handle has one stream */
+    int inside, overlaps;
 };
 
 #ifdef __cplusplus

@@ -166,6 +166,39 @@ Test(cudnn_door, the_compiler_is_opened_where_libraries_are_looked_for)
     cr_expect_eq(system(command), 0);
 }
 
+enum { RUNS = 200 };
+
+static void *run_many(void *ctx)
+{
+    int *failed = ctx;
+    device_use(device);
+    for (int i = 0; i < RUNS; i++) {
+        bool done = false;
+        const char *why;
+        if (run(i % 2, &done, &why) != ZD_OK || !done)
+            ++*failed;
+    }
+    device_use(NULL);
+    return NULL;
+}
+
+/* Ranks may be threads that share a GPU; the handle is one for both. */
+Test(cudnn_door, threads_take_turns_at_the_handle)
+{
+    pthread_t threads[2];
+    int failed[2] = {0, 0};
+    open_one();
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(
+                pthread_create(&threads[i], NULL, run_many, &failed[i]), 0);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(pthread_join(threads[i], NULL), 0);
+    cr_expect_eq(failed[0] + failed[1], 0);
+    cr_expect_eq(cudnn_standin.executed, 2 * RUNS);
+    cr_expect_eq(cudnn_standin.built, 2);
+    cr_expect_eq(cudnn_standin.overlaps, 0);
+}
+
 Test(cudnn_door, an_old_library_is_refused)
 {
     char why[256] = "";
