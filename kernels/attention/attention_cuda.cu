@@ -46,29 +46,6 @@ static attention_pass<E> pass_of(
     return p;
 }
 
-/* May rows of every array be read `width` elements at a time? */
-template <typename E>
-static bool rows_are_packs(const attention_pass<E> &p, int width)
-{
-    uintptr_t places = (uintptr_t)p.q | (uintptr_t)p.k | (uintptr_t)p.v |
-                       (uintptr_t)p.out | (uintptr_t)p.dq | (uintptr_t)p.dk |
-                       (uintptr_t)p.dv | (uintptr_t)p.dout;
-    return places % (width * sizeof(E)) == 0 && p.D % width == 0 &&
-           p.q_stride % width == 0 && p.k_stride % width == 0 &&
-           p.v_stride % width == 0;
-}
-
-template <typename E> static bool tiles_can(const attention_pass<E> &p)
-{
-    return p.D <= 128 && rows_are_packs(p, 4);
-}
-
-template <typename E> static bool mma_can(const attention_pass<E> &p)
-{
-    return p.D <= 256 && p.scale > 0.0f && rows_are_packs(p, 8) &&
-           device_facts().major >= 8;
-}
-
 /* fp32 has no tensor cores that keep its bits. */
 template <typename E> struct has_mma {
     static const bool value = true;
@@ -76,6 +53,25 @@ template <typename E> struct has_mma {
 template <> struct has_mma<float> {
     static const bool value = false;
 };
+
+static bool has_tensor_cores(void)
+{
+    return device_facts().major >= 8;
+}
+
+/* Tiles of 16 bits are compiled for sm_75 alone. */
+template <typename E> static bool tiles_can(const attention_pass<E> &p)
+{
+    return p.D <= 128 && rows_are_packs(p, 4) &&
+           !(has_mma<E>::value && has_tensor_cores());
+}
+
+template <typename E> static bool mma_can(const attention_pass<E> &p)
+{
+    bool is_packs = p.D <= 128 ? rows_are_packs(p, 4)
+                               : p.D <= 256 && rows_are_packs(p, 8);
+    return is_packs && p.scale > 0.0f && has_tensor_cores();
+}
 
 template <typename E>
 static enum zd_status forward_by(cudaStream_t on, const attention_pass<E> &p)

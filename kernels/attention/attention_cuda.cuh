@@ -2,8 +2,10 @@
  *
  * Three families, chosen in attention_cuda.cu by what a shape allows:
  *   rows   any shape: a block for each row, its warps share out the other side
- *   tiles  fp32 multiply-adds on tiles in shared memory (D <= 128, D % 4 == 0)
- *   mma    tensor cores, bf16 and fp16 (sm_80 and later, D <= 256, D % 8 == 0)
+ *   tiles  fp32 multiply-adds on tiles in shared memory (D <= 128, D % 4 == 0):
+ *          fp32, and on sm_75 16 bits
+ *   mma    tensor cores, bf16 and fp16 (sm_80 and later; D <= 256, D % 8 == 0,
+ *          and D <= 128, D % 4 == 0)
  *
  * All are exact about what a token sees, skip what no row of theirs sees, and
  * add in an order that shapes and documents alone decide: dq has a pass of its
@@ -73,6 +75,18 @@ __device__ __forceinline__ int64_t
 lse_at(const attention_pass<E> &p, int b, int h)
 {
     return ((int64_t)b * p.H + h) * p.T;
+}
+
+/* May rows of every array be read `width` elements at a time? */
+template <typename E>
+static inline bool rows_are_packs(const attention_pass<E> &p, int width)
+{
+    uintptr_t places = (uintptr_t)p.q | (uintptr_t)p.k | (uintptr_t)p.v |
+                       (uintptr_t)p.out | (uintptr_t)p.dq | (uintptr_t)p.dk |
+                       (uintptr_t)p.dv | (uintptr_t)p.dout;
+    return places % (width * sizeof(E)) == 0 && p.D % width == 0 &&
+           p.q_stride % width == 0 && p.k_stride % width == 0 &&
+           p.v_stride % width == 0;
 }
 
 /* More than 48 KB of dynamic shared memory must be asked for. */

@@ -1,5 +1,6 @@
 /* attention_tiles_cuda.cu - attention by fp32 multiply-adds on tiles in shared
- * memory: fp32, and any type on a GPU without bf16 tensor cores.
+ * memory: fp32, and on sm_75, whose tensor cores attention_mma.cuh does not
+ * speak to, 16 bits too. Code for later GPUs has no tiles of 16 bits.
  *
  * A block has 16 x 16 threads and R = 16 I rows of its own side. Against each
  * tile of R rows of the other side it makes an R x R tile of scores, of which
@@ -13,6 +14,17 @@
 #include "kernels/attention/attention_cuda.cuh"
 
 static constexpr int SIDE = 16, THREADS = SIDE * SIDE;
+
+/* A kernel's body: where nobody calls it, it fails aloud. */
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+#define TILES_BODY(E, ...)                                                     \
+    if constexpr (sizeof(E) == sizeof(float))                                  \
+        __VA_ARGS__;                                                           \
+    else                                                                       \
+        __trap()
+#else
+#define TILES_BODY(E, ...) __VA_ARGS__
+#endif
 
 /* Shapes of a kernel: DP floats in a row (D rounded up to 64), R rows. */
 template <int DP_, int I_> struct tile_shape {
@@ -186,8 +198,7 @@ __device__ __forceinline__ void softmax_step(
 
 /* Query tiles from the last, which see the most keys, to the first. */
 template <typename S, typename E>
-__global__ void __launch_bounds__(THREADS, 2)
-        tiles_forward_kernel(const attention_pass<E> p)
+__device__ __forceinline__ void forward_by_tiles(const attention_pass<E> &p)
 {
     ZD_SHARED(float, shared);
     float *own = shared, *other = own + S::TILE, *weights = other + S::TILE;
@@ -260,8 +271,7 @@ __device__ __forceinline__ float weight_again(
 }
 
 template <typename S, typename E>
-__global__ void __launch_bounds__(THREADS, 2)
-        tiles_dq_kernel(const attention_pass<E> p)
+__device__ __forceinline__ void dq_by_tiles(const attention_pass<E> &p)
 {
     ZD_SHARED(float, shared);
     float *q_tile = shared, *g_tile = q_tile + S::TILE;
@@ -344,8 +354,7 @@ __device__ void keys_step(
 /* A tile of keys of a key/value head, from all heads of its group. The first
  * tiles are seen by the most queries and come first. */
 template <typename S, typename E>
-__global__ void __launch_bounds__(THREADS, 2)
-        tiles_dkv_kernel(const attention_pass<E> p)
+__device__ __forceinline__ void dkv_by_tiles(const attention_pass<E> &p)
 {
     ZD_SHARED(float, shared);
     float *k_tile = shared, *v_tile = k_tile + S::TILE;
@@ -379,6 +388,29 @@ __global__ void __launch_bounds__(THREADS, 2)
     sums_store<S>(dk, p.k_stride, k0, p.T, p.D, sum_k, factor_k);
     sums_store<S>(dv, p.v_stride, k0, p.T, p.D, sum_v, factor_v);
 }
+
+template <typename S, typename E>
+__global__ void __launch_bounds__(THREADS, 2)
+        tiles_forward_kernel(const attention_pass<E> p)
+{
+    TILES_BODY(E, forward_by_tiles<S>(p));
+}
+
+template <typename S, typename E>
+__global__ void __launch_bounds__(THREADS, 2)
+        tiles_dq_kernel(const attention_pass<E> p)
+{
+    TILES_BODY(E, dq_by_tiles<S>(p));
+}
+
+template <typename S, typename E>
+__global__ void __launch_bounds__(THREADS, 2)
+        tiles_dkv_kernel(const attention_pass<E> p)
+{
+    TILES_BODY(E, dkv_by_tiles<S>(p));
+}
+
+#undef TILES_BODY
 
 template <typename S, typename E>
 static enum zd_status forward_with(

@@ -134,8 +134,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int index)
     out->maxThreadsDim[2] = 64;
     out->maxGridSize[0] = 0x7fffffff;
     out->maxGridSize[1] = out->maxGridSize[2] = 65535;
-    out->major = 9;
-    out->minor = 0;
+    out->major = settings().major;
+    out->minor = settings().minor;
     out->multiProcessorCount = 8;
     out->maxThreadsPerMultiProcessor = 2048;
     out->maxBlocksPerMultiProcessor = 32;

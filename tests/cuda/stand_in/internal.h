@@ -58,6 +58,7 @@ struct settings {
     int visible[64]; /* the machine's number of each that this process sees */
     uint64_t memory_bytes, context_bytes;
     uint64_t shared_bytes; /* of a multiprocessor */
+    int major, minor;
     bool abort;
     bool permuted, reversed;
     uint64_t seed;

@@ -146,6 +146,14 @@ double read_slow(void)
     return text && is_it ? strtod(text, nullptr) : 0;
 }
 
+void read_capability(struct settings &s)
+{
+    const char *text = getenv("ZD_STANDIN_CAPABILITY");
+    s.major = 9;
+    if (text)
+        sscanf(text, "%d.%d", &s.major, &s.minor);
+}
+
 struct settings read_settings(void)
 {
     struct settings s = {};
@@ -155,6 +163,7 @@ struct settings read_settings(void)
     s.context_bytes = bytes_of("ZD_STANDIN_CONTEXT", 64ull << 20);
     s.shared_bytes = bytes_of("ZD_STANDIN_SHARED", 228 << 10);
     s.abort = bytes_of("ZD_STANDIN_ABORT", 0);
+    read_capability(s);
     s.slow = read_slow();
     if (bytes_of("ZD_STANDIN_SUMMARY", 0))
         atexit(summarise);

@@ -9,6 +9,7 @@
  *     CUDA_VISIBLE_DEVICES=      which of them, in that order; empty: none
  *     ZD_STANDIN_MEMORY=8G       bytes of each; K, M, G
  *     ZD_STANDIN_CONTEXT=64M     what a process takes of it by using it
+ *     ZD_STANDIN_CAPABILITY=9.0  7.5: a GPU without tensor cores for bf16
  *     ZD_STANDIN_SHARED=228K     shared memory of a multiprocessor; a block may
  *                                take all of it but 1 KiB
  *     ZD_STANDIN_BOARD           a file: processes see there what the others

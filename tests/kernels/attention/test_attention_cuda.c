@@ -51,8 +51,22 @@ Test(attention_cuda, tiles_follow_the_definition)
     check((struct problem){DTYPE_FP32, 2, 70, 2, 1, 20, true, 23});
     check((struct problem){DTYPE_FP32, 1, 131, 2, 2, 64, false, 0});
     check((struct problem){DTYPE_FP32, 2, 45, 4, 1, 128, true, 17});
+}
+
+/* The stand-in is asked for the only GPU that has tiles of 16 bits. */
+static void open_sm_75(void)
+{
+    setenv("ZD_STANDIN_CAPABILITY", "7.5", 1);
+    open_gpu();
+}
+
+TestSuite(attention_sm_75, .init = open_sm_75, .fini = close_gpu);
+
+Test(attention_sm_75, tiles_of_16_bits_follow_the_definition)
+{
     check((struct problem){DTYPE_BF16, 1, 70, 2, 2, 20, true, 0});
     check((struct problem){DTYPE_FP16, 1, 70, 2, 1, 36, true, 50});
+    check((struct problem){DTYPE_FP16, 2, 45, 4, 1, 128, true, 17});
 }
 
 Test(attention_cuda, tensor_cores_follow_the_definition)
@@ -67,6 +81,15 @@ Test(attention_cuda, tensor_cores_follow_the_definition)
     }
     check((struct problem){DTYPE_FP16, 1, 200, 4, 1, 64, true, 140});
     check((struct problem){DTYPE_BF16, 1, 1, 1, 1, 128, true, 0});
+}
+
+/* Rows that 8 bytes divide and 16 do not. */
+Test(attention_cuda, tensor_cores_follow_the_definition_for_heads_by_4)
+{
+    check((struct problem){DTYPE_BF16, 1, 70, 2, 2, 20, true, 0});
+    check((struct problem){DTYPE_FP16, 2, 150, 2, 1, 36, true, 50});
+    check((struct problem){DTYPE_BF16, 2, 77, 2, 1, 100, true, 31});
+    check((struct problem){DTYPE_FP16, 1, 140, 1, 1, 124, false, 0});
 }
 
 /* Heads whose dk and dv are passes of their own. */
@@ -134,13 +157,50 @@ Test(attention_order, four_warps_are_not_alone_on_a_small_multiprocessor)
     cr_expect_not(attention_takes_eight_warps(87040, 164 * 1024));
 }
 
-/* The stand-in refuses a block that takes more than such a GPU gives it. */
-static uint64_t digest_on_small(const void *problem)
+/* On a stand-in that is another GPU, which it is asked for before it is first
+ * called. */
+static uint64_t digest_on(
+        const char *name, const char *value, const struct problem *problem)
 {
-    setenv("ZD_STANDIN_SHARED", "100K", 1);
-    return digest_of(problem);
+    setenv(name, value, 1);
+    uint64_t found = child_with_gpu(digest_of, problem, "forward");
+    unsetenv(name);
+    return found;
 }
 
+static uint64_t major_of(const void *unused)
+{
+    open_gpu();
+    return (uint64_t)device_facts().major;
+}
+
+static bool can_be_another(void)
+{
+    setenv("ZD_STANDIN_CAPABILITY", "7.5", 1);
+    uint64_t major = child_with_gpu(major_of, NULL, "forward");
+    unsetenv("ZD_STANDIN_CAPABILITY");
+    return major == 7;
+}
+
+/* Tiles have other bits than tensor cores. */
+Test(attention_order, sixteen_bits_have_tiles_on_sm_75_alone)
+{
+    const struct problem problems[] = {
+            {DTYPE_BF16, 1, 70, 2, 1, 20, true, 0},
+            {DTYPE_FP16, 1, 70, 2, 1, 100, true, 0},
+            {DTYPE_BF16, 1, 70, 2, 1, 64, true, 0},
+            {DTYPE_FP32, 1, 70, 2, 1, 20, true, 0},
+    };
+    if (!can_be_another())
+        cr_skip("no GPU that can be another");
+    for (int i = 0; i < 4; i++) {
+        uint64_t old = digest_on("ZD_STANDIN_CAPABILITY", "7.5", &problems[i]);
+        bool same = old == child_with_gpu(digest_of, &problems[i], "forward");
+        cr_expect_eq(same, problems[i].dtype == DTYPE_FP32, "problem %d", i);
+    }
+}
+
+/* The stand-in refuses a block that takes more than such a GPU gives it. */
 Test(attention_order, eight_warps_give_the_bits_of_four)
 {
     const struct problem problems[] = {
@@ -154,7 +214,7 @@ Test(attention_order, eight_warps_give_the_bits_of_four)
         if (four == CHILD_NO_GPU)
             cr_skip("no CUDA device");
         cr_expect_eq(
-                four, child_with_gpu(digest_on_small, &problems[i], "forward"),
+                four, digest_on("ZD_STANDIN_SHARED", "100K", &problems[i]),
                 "problem %d", i);
     }
 }
