@@ -101,7 +101,17 @@ run_tests() {
         say "$part | $* | FAILED: $list has no such program"
     fi
 }
-part_kernels() { run_tests kernels base kernels attention optim zero; }
+# What cuDNN knows of this GPU, beside the results: with it plans are made where there is none (attention/cudnn_plans.cpp).
+record_properties() {
+    local program
+    program=$(awk -F'\t' '$1 == "attention plans" { print $2 }' "$list")
+    [[ -z $program ]] || report kernels "cuDNN's properties of this GPU, gpu-cudnn.json" \
+        "${programs:+$programs/}$program" record "$(dirname "$results")/gpu-cudnn.json"
+}
+part_kernels() {
+    run_tests kernels base kernels attention optim zero
+    record_properties
+}
 part_parity() { run_tests parity train_gpu_parity train_gpu_worlds train_gpu_resume train_gpu_adapters; }
 
 # --- runs of zerod

@@ -366,10 +366,11 @@ static void describe_backward(
     set_output(results[2], rows(DV, KV_AT, KV, packed ? kv_row : key.v_stride));
 }
 
-/* The first thing that goes wrong is what the headers say. */
-static fe::error_t build(
-        struct cudnn_device *device, fe::graph::Graph &graph,
-        const struct graph_key &key, int64_t *bytes)
+/* The first thing that goes wrong is what the headers say. NULL in place of a
+ * handle: of a GPU that is not here, whose properties the graph has. */
+static fe::error_t describe(
+        cudnnHandle_t handle, fe::graph::Graph &graph,
+        const struct graph_key &key)
 {
     graph.set_io_data_type(
                  key.dtype == DTYPE_BF16 ? fe::DataType_t::BFLOAT16
@@ -382,11 +383,19 @@ static fe::error_t build(
         describe_forward(graph, key);
     auto error = graph.validate();
     if (error.is_good())
-        error = graph.build_operation_graph(device->handle);
+        error = graph.build_operation_graph(handle);
     if (error.is_good())
         error = graph.create_execution_plans({fe::HeurMode_t::A});
     if (error.is_good())
         error = graph.check_support();
+    return error;
+}
+
+static fe::error_t build(
+        struct cudnn_device *device, fe::graph::Graph &graph,
+        const struct graph_key &key, int64_t *bytes)
+{
+    auto error = describe(device->handle, graph, key);
     if (error.is_good())
         error = graph.build_plans();
     if (error.is_good())

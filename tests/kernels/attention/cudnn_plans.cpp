@@ -1,0 +1,155 @@
+/* cudnn_plans.cpp - cuDNN's plans for attention without a GPU, from what a GPU
+ * has said of itself (cuDNN 9.8 and later).
+ *
+ *   cudnn_plans record FILE        on a GPU: its properties, as cuDNN has them
+ *   cudnn_plans plans [FILE]...    TAP: it can do the graphs of models on each
+ *
+ * The graphs are the door's own, which is compiled in here. What cuDNN checks
+ * is whether it has kernels for them; no kernel is loaded. */
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the headers ask of the runtime, of the GPU that the properties are of.
+ */
+static int version = 900, multiprocessors = 132;
+
+static cudaError_t planned_device(int *index_out)
+{
+    *index_out = 0;
+    return cudaSuccess;
+}
+
+static cudaError_t planned_attribute(
+        int *value_out, enum cudaDeviceAttr attribute, int index)
+{
+    *value_out = attribute == cudaDevAttrComputeCapabilityMajor ? version / 100
+                 : attribute == cudaDevAttrComputeCapabilityMinor
+                         ? version / 10 % 10
+                         : multiprocessors;
+    return cudaSuccess;
+}
+
+#define cudaGetDevice          planned_device
+#define cudaDeviceGetAttribute planned_attribute
+#include "kernels/attention/cudnn_door.cpp"
+
+typedef std::vector<uint8_t> bytes;
+
+static int tests, failures;
+
+static void tap(fe::error_t error, const char *what)
+{
+    failures += error.is_bad();
+    printf("%sok %d - %s", error.is_bad() ? "not " : "", ++tests, what);
+    printf("%s%s\n", error.is_bad() ? ": " : "", error.get_message().c_str());
+}
+
+static int number_of(const bytes &text, const char *key)
+{
+    std::string all(text.begin(), text.end());
+    size_t at = all.find(key);
+    return at == std::string::npos ? 0
+                                   : atoi(all.c_str() + all.find(':', at) + 1);
+}
+
+static int record(const char *path)
+{
+    bytes text;
+    auto properties = fe::DeviceProperties();
+    properties.set_device_id(0);
+    auto error = properties.build();
+    if (error.is_good())
+        error = properties.serialize(text);
+    FILE *file = error.is_good() ? fopen(path, "w") : NULL;
+    bool is_written =
+            file && fwrite(text.data(), 1, text.size(), file) == text.size();
+    if (file && fclose(file) != 0)
+        is_written = false;
+    if (!is_written)
+        fprintf(stderr, "cudnn_plans: %s: %s\n", path,
+                error.is_bad() ? error.get_message().c_str()
+                               : "cannot be written");
+    return is_written ? 0 : 1;
+}
+
+static bytes content(const char *path)
+{
+    bytes text;
+    FILE *file = fopen(path, "r");
+    for (int c; file && (c = getc(file)) != EOF;)
+        text.push_back((uint8_t)c);
+    if (file)
+        fclose(file);
+    return text;
+}
+
+/* GPT-2, Llama 1B and 8B; whole samples and, with `packed`, documents;
+ * forward, and backward in no fixed order. */
+static void plan(
+        const std::shared_ptr<const fe::DeviceProperties> &properties,
+        bool packed)
+{
+    static const int heads[][3] = {{12, 12, 64}, {32, 8, 64}, {32, 8, 128}};
+    for (const auto &of : heads)
+        for (int i = 0; i < (packed ? 4 : 2); i++) {
+            struct graph_key key;
+            char what[128];
+            memset(&key, 0, sizeof key);
+            key.B = 2, key.T = 1024, key.H = of[0], key.KV = of[1];
+            key.D = of[2], key.dtype = DTYPE_BF16, key.scale = 0.125f;
+            key.q_stride = key.k_stride = key.v_stride =
+                    (of[0] + 2 * of[1]) * of[2];
+            key.is_backward = i & 1, key.documents = i & 2 ? 16 : 0;
+            fe::graph::Graph graph;
+            graph.set_device_properties(properties);
+            auto error = describe(NULL, graph, key);
+            snprintf(
+                    what, sizeof what, "%d:%d heads of %d, %s, %s", of[0],
+                    of[1], of[2], key.is_backward ? "backward" : "forward",
+                    key.documents ? "documents" : "samples");
+            tap(error, what);
+        }
+}
+
+/* cuDNN asks whether there is a driver: the toolkit's stub will do. */
+static bool open_driver(void)
+{
+    return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL) ||
+           dlopen(CUDA_STUB, RTLD_LAZY | RTLD_GLOBAL);
+}
+
+int main(int argc, char **argv)
+{
+    bool records = argc == 3 && strcmp(argv[1], "record") == 0;
+    if (!records && (argc < 2 || strcmp(argv[1], "plans") != 0))
+        return 64;
+    if (!records && argc == 2) {
+        printf("1..0 # SKIP no GPU has been recorded\n");
+        return 0;
+    }
+    if (!records && !open_driver()) {
+        printf("1..0 # SKIP no libcuda.so.1, and no stub of it\n");
+        return 0;
+    }
+    const char *missing = open_library();
+    if (*missing) {
+        printf("1..0 # SKIP %s\n", missing);
+        return records;
+    }
+    if (records)
+        return record(argv[2]);
+    for (int i = 2; i < argc; i++) {
+        auto properties = std::make_shared<fe::DeviceProperties>();
+        auto text = content(argv[i]);
+        auto error = properties->deserialize(text);
+        version = number_of(text, "\"deviceVer\"");
+        multiprocessors = number_of(text, "\"multiProcessorCount\"");
+        tap(error, argv[i]);
+        if (error.is_good())
+            plan(properties, version >= 900 && version < 1200);
+    }
+    printf("1..%d\n", tests);
+    return failures != 0;
+}
