@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Whatever a loss of power leaves of a run with saves, retention and exports, the old or the new loads: every state that the
 # calls of three runs, one of them killed, could leave, rebuilt by tests/support/crash_states.py. usage: test_crash_states.sh ZEROD SOURCE CALLS LOADS
-# [--large] [SETTING...]: of the job, as for --set. --large: one rank, none is killed, and its shard of more than 8 MiB goes past the page cache.
+# [--large] [SETTING...]: of the job, as for --set. --large: one rank, none is killed, and its shard of more than 8 MiB goes past the
+# page cache; of single calls missing there are ten after each.
 calls=$(realpath "$3") loads=$(realpath "$4")
 source=$(realpath "$2")
 . "$(dirname "$0")/lib.sh"
@@ -31,4 +32,4 @@ code=0
 [ -n "$large" ] || steps 4 ZEROD_TEST_RANK=1 ZEROD_TEST_REFUSE=fsync:shard-:-9:2 || code=$?
 [ -n "$large" ] || [ "$code" -eq 137 ] || bail_out "the run that is killed ended with $code"
 steps 4 || bail_out 'the run failed'
-python3 "$source/tests/support/crash_states.py" trace folder/out "$loads" ${STATES:-${large:+200}} ${large:+shard-}
+python3 "$source/tests/support/crash_states.py" trace folder/out "$loads" ${STATES:-${large:+200}} ${large:+shard- 10}

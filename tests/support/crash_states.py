@@ -1,4 +1,4 @@
-"""crash_states.py TRACE OUTPUT_DIR LOADS [STATES [KINDS]]: does the old or the new checkpoint load, whatever a loss of power leaves? Prints TAP.
+"""crash_states.py TRACE OUTPUT_DIR LOADS [STATES [KINDS [SINGLES]]]: does the old or the new checkpoint load, whatever a loss of power leaves? Prints TAP.
 
 TRACE is what tests/support/calls.c wrote down of runs in OUTPUT_DIR, with the data. LOADS is tests/train/checkpoint/loads.c,
 which says of a folder what a run would go on from. The model of a disk: bytes of a file are on it once the file was synced,
@@ -10,7 +10,7 @@ checkpoint that was committed or a newer one; every checkpoint that has its name
 all its steps; the exported model is the old one or the new one, once there was one.
 
 Then each kind of sync and of rename is left out, all of that kind: a kind that nobody would miss is one that this misses.
-STATES: random subsets, for 200; KINDS: left out are only kinds with this in their name."""
+STATES: random subsets, for 200; KINDS: left out are only kinds with this in their name; SINGLES: of single ones missing so many after each call, at random."""
 
 import hashlib
 import json
@@ -284,12 +284,12 @@ def pending(disk):
     return calls
 
 
-def choices(disk, i, chance, subsets):
+def choices(disk, i, chance, subsets, singles):
     """Which of the pending calls are there: all of the states to try after call i."""
     calls = pending(disk)
     yield lambda _: True
     yield lambda _: False
-    for each in calls:
+    for each in calls if len(calls) <= singles else chance.sample(sorted(calls), singles):
         yield lambda n, each=each: n != each
     if i in calls and calls[i][0] == "write":
         length = len(calls[i][2])
@@ -306,9 +306,9 @@ def choices(disk, i, chance, subsets):
         yield lambda n, kept=kept: kept.get(n, True)
 
 
-def replay(calls, wanted, loader, subsets=0, seed=1, stop=False):
+def replay(calls, wanted, loader, subsets=0, singles=1 << 30, stop=False):
     """(states tried, faults) of the calls, some of which may be None: left out."""
-    disk, chance, tried, found = Disk(), random.Random(seed), 0, []
+    disk, chance, tried, found = Disk(), random.Random(1), 0, []
     random_at = {}
     for _ in range(subsets):
         at = chance.randrange(len(calls))
@@ -316,7 +316,7 @@ def replay(calls, wanted, loader, subsets=0, seed=1, stop=False):
     for i, call in enumerate(calls):
         if call:
             disk.call(i, *call)
-        for keep in choices(disk, i, chance, random_at.get(i, 0)):
+        for keep in choices(disk, i, chance, random_at.get(i, 0), singles):
             tried += 1
             for fault in faults(disk, i, wanted, loader, keep):
                 found.append(f"after call {i} ({' '.join(map(str, call[:3])) if call else 'left out'}): {fault}")
@@ -388,13 +388,14 @@ def main():
     calls = read_trace(sys.argv[1], out)
     wanted = Wanted(calls)
     loader = Loader(sys.argv[3])
-    tried, found = replay(calls, wanted, loader, subsets=int(sys.argv[4]) if len(sys.argv) > 4 else 200)
+    singles = int(sys.argv[6]) if len(sys.argv) > 6 else 1 << 30
+    tried, found = replay(calls, wanted, loader, int(sys.argv[4]) if len(sys.argv) > 4 else 200, singles)
     ok(wanted.high[-1] >= 4 and wanted.exports >= 2, f"{len(calls)} calls, checkpoints up to step {wanted.high[-1]}, {wanted.exports} exports")
     ok(not found, f"{tried} states, of which {len(loader.known)} differ in their checkpoints: the old or the new one loads", found[:20])
     wants = sys.argv[5] if len(sys.argv) > 5 else ""
     kinds = sorted({k for i in range(len(calls)) if (k := kind(calls, i)) and wants in k})
     for each in kinds:
-        tried, found = replay(without(calls, each), wanted, loader, stop=True)
+        tried, found = replay(without(calls, each), wanted, loader, 0, singles, stop=True)
         ok(found, f"would be missed, after {tried} states: {each}")
     print(f"1..{tests}")
     loader.end()
