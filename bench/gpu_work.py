@@ -9,6 +9,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -17,7 +18,10 @@ HERE = Path(__file__).resolve().parent
 PYTHON = os.environ.get("ZEROD_PEER_PYTHON", sys.executable)
 BLOCK = 1 << 18
 # zerod's libraries are not the peers': see bench/gpu.sh
-OURS = dict(os.environ, LD_LIBRARY_PATH=os.environ.get("ZEROD_LIBRARIES", os.environ.get("LD_LIBRARY_PATH", "")))
+# Sockets in a folder of its own: somebody else's job of the same name is none of ours.
+SOCKETS = tempfile.TemporaryDirectory(prefix="zerod-bench-")
+OURS = dict(os.environ, LD_LIBRARY_PATH=os.environ.get("ZEROD_LIBRARIES", os.environ.get("LD_LIBRARY_PATH", "")),
+            XDG_RUNTIME_DIR=SOCKETS.name)
 
 
 class Failed(Exception):
