@@ -390,6 +390,8 @@ static enum zd_status join_watch(struct mpi *mpi)
             &(struct watch_world){
                     .host = host, .gather = gather_places, .ctx = comm}));
     comm->seat = watch_seat(comm->watch, 0);
+    /* also one whose waits so far were too short to look more than once */
+    seat_polls(comm->seat, seat_clock());
     return ZD_OK;
 }
 
