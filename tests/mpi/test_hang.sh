@@ -96,7 +96,7 @@ pause() {
 pause "a pause of 3 s" 3 --set comm.timeout=8s
 check "  and ends as it is asked to" code_is 75
 check "  which is no hang" no_error
-pause "one without a limit" 3 --set comm.timeout=0s
+pause "one of 12 s without a limit, which auto ends after 10" 12 --set comm.timeout=0s
 check "  is no hang either" no_error
 
 # A run that is paused for longer than a wait may take.
