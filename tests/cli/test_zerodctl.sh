@@ -7,6 +7,10 @@ export TZ=UTC
 job=
 trap '[ -z "$job" ] || kill -KILL $job 2>/dev/null; rm -rf "$work"' EXIT
 ln -s "$source_root/tests" tests
+if "$ctl" ls 2>/dev/null | sed 1d | grep -q .; then
+    skip 'each command of the only job' 'another job of this user runs on this machine'
+    tests_end
+fi
 # A job keeps its newest 4096 events, each step's among them: steps of some milliseconds, so that a command stays for a while.
 sed -e 's|^\[job\]|[job]\noutput_dir = "made"|' -e 's|^\[data\]|[data]\ncache_dir = "cache"|' \
     -e 's|^name = "fixture-llama_odd"|name = "tested"|' -e 's|^max_steps = .*|max_steps = 1000000|' \

@@ -14,6 +14,11 @@ finish() {
 }
 trap finish EXIT
 mkdir -m 700 run run/zerod
+# Which job is meant where none is named: another job of this user would be one more.
+if "$ctl" ls 2>/dev/null | sed 1d | grep -q .; then
+    echo '1..0 # SKIP another job of this user runs on this machine'
+    exit 0
+fi
 
 # play SOCKET MANNER: a stub that listens there; ends with the test, or by `unplay`.
 play() {

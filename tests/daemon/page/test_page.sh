@@ -37,8 +37,8 @@ sed -e 's|^\[job\]|[job]\noutput_dir = "out"|' -e 's|^\[data\]|[data]\ncache_dir
     --set eval.eval_strategy=no --set checkpoint.save_strategy=no --set log.logging_steps=1000 >run.out 2>err &
 run=$!
 pids+=("$run")
-ok "a run answers" until_ok "$ctl" ranks
-"$ctl" web >address 2>web.err &
+ok "a run answers" until_ok "$ctl" -j fixture-llama_odd ranks
+"$ctl" -j fixture-llama_odd web >address 2>web.err &
 web=$!
 pids+=("$web")
 until_ok grep -q token address
@@ -76,7 +76,7 @@ cat "$1" >leads
 mv argv.new argv
 END
 chmod +x bin/xdg-open
-PATH=$work/bin:$PATH "$ctl" web --open >address3 2>web3.err &
+PATH=$work/bin:$PATH "$ctl" -j fixture-llama_odd web --open >address3 2>web3.err &
 third=$!
 pids+=("$third")
 until_ok test -e argv
@@ -92,7 +92,7 @@ ok "Ctrl-C ends it" is $? 0
 
 python=$(command -v python3) chromium=$(command -v chromium)
 if [ -n "$python" ] && [ -n "$chromium" ]; then
-    "$ctl" web >address2 2>/dev/null &
+    "$ctl" -j fixture-llama_odd web >address2 2>/dev/null &
     second=$!
     pids+=("$second")
     until_ok grep -q token address2
