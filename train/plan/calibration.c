@@ -53,28 +53,37 @@ struct field {
     const char *name;
     size_t offset;
     int count;
+    bool divides; /* 0 is no value of it */
 };
-#define RATE(field)                                                            \
+#define RATE(field, divides)                                                   \
     {                                                                          \
 #field, offsetof(struct plan_rates, field),                            \
-                sizeof((struct plan_rates *)0)->field / sizeof(double)         \
+                sizeof((struct plan_rates *)0)->field / sizeof(double),        \
+                divides                                                        \
     }
-#define MACHINE(field)                                                         \
+#define MACHINE(field, divides)                                                \
     {                                                                          \
-#field, offsetof(struct plan_machine, field), 1                        \
+#field, offsetof(struct plan_machine, field), 1, divides               \
     }
 static const struct field rate_fields[] = {
-        RATE(products), RATE(attention), RATE(adapter),    RATE(whole),
-        RATE(begin),    RATE(norm),      RATE(activation), RATE(add),
-        RATE(rope),     RATE(loss),      RATE(update),     RATE(update_8bit),
-        RATE(round),    RATE(squares)};
+        RATE(products, true),    RATE(attention, false),
+        RATE(adapter, false),    RATE(whole, false),
+        RATE(begin, false),      RATE(norm, false),
+        RATE(activation, false), RATE(add, false),
+        RATE(rope, false),       RATE(loss, false),
+        RATE(update, false),     RATE(update_8bit, false),
+        RATE(round, false),      RATE(squares, false)};
 static const struct field machine_fields[] = {
-        MACHINE(products_16), MACHINE(products_32), MACHINE(half_tokens),
-        MACHINE(memory),      MACHINE(launch),      MACHINE(host),
-        MACHINE(link),        MACHINE(inside),      MACHINE(between),
-        MACHINE(latency),     MACHINE(jitter),      MACHINE(disk)};
+        MACHINE(products_16, false), MACHINE(products_32, false),
+        MACHINE(half_tokens, false), MACHINE(memory, true),
+        MACHINE(launch, false),      MACHINE(host, true),
+        MACHINE(link, true),         MACHINE(inside, true),
+        MACHINE(between, true),      MACHINE(latency, false),
+        MACHINE(jitter, false),      MACHINE(disk, true)};
 #undef RATE
 #undef MACHINE
+/* No rate and no time of a machine is more. */
+static const double VALUE_MAX = 1e18;
 enum {
     RATE_FIELDS = sizeof rate_fields / sizeof rate_fields[0],
     MACHINE_FIELDS = sizeof machine_fields / sizeof machine_fields[0]
@@ -107,7 +116,8 @@ static bool read_numbers(
         for (int k = 0; k < fields[i].count; k++) {
             const json_t *value = json_array_get(array, (size_t)k);
             values[k] = json_number_value(value);
-            if (!json_is_number(value) || !(values[k] >= 0))
+            if (!json_is_number(value) || !(values[k] >= 0) ||
+                values[k] > VALUE_MAX || (fields[i].divides && !values[k]))
                 return false;
         }
     }

@@ -33,6 +33,9 @@ static struct plan_calibration made(int ranks, int threads, double update)
             .backend = DEVICE_CPU,
             .machine = *plan_machine_find("cpu"),
             .what = "of a test"};
+    for (int type = 0; type < RATE_TYPES; type++)
+        for (int i = 0; i < RATE_PRODUCTS * RATE_TOKENS * RATE_WIDTHS; i++)
+            (&made.rates[type].products[0][0][0])[i] = 1e9;
     made.rates[1].update = update;
     made.rates[0].products[RATE_BACKWARD][RATE_TOKENS - 1][RATE_WIDTHS - 1] =
             update / 3;
@@ -115,6 +118,33 @@ Test(calibration, a_file_that_is_not_of_here_is_named_and_made_anew)
         cr_assert_eq(calibration_keep(&table, path, anew), ZD_OK);
         cr_expect(strstr(anew, cases[i].why), "%s: %s", cases[i].to, anew);
         cr_expect(calibration_find(DEVICE_CPU, 1, 12, &found, why));
+    }
+}
+
+/* What a time is divided by is never 0, and no number is beyond all machines.
+ */
+Test(calibration, numbers_that_no_machine_has_are_broken)
+{
+    static const struct {
+        size_t offset;
+        double value;
+    } cases[] = {
+            {offsetof(struct plan_calibration, machine.memory), 0},
+            {offsetof(struct plan_calibration, machine.inside), 0},
+            {offsetof(struct plan_calibration, machine.between), 0},
+            {offsetof(struct plan_calibration, machine.disk), 0},
+            {offsetof(struct plan_calibration, machine.latency), 1e308},
+            {offsetof(struct plan_calibration, rates[1].products), 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char path[PATH_MAX], why[400];
+        struct plan_calibration table = made(1, 12, 1e9), found;
+        memcpy((char *)&table + cases[i].offset, &cases[i].value,
+               sizeof cases[i].value);
+        fs_remove_tree(folder);
+        keep(&table, path);
+        cr_expect_not(calibration_find(DEVICE_CPU, 1, 12, &found, why));
+        cr_expect(strstr(why, "broken"), "%zu: %s", i, why);
     }
 }
 
