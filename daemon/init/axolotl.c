@@ -1,131 +1,10 @@
 /* axolotl.c - axolotl's files, key by key. */
 #include "base/file/fs.h"
+#include "daemon/init/axolotl_data.h"
 #include "daemon/init/trainer_words.h"
 
 #include <limits.h>
 #include <string.h>
-
-/* --- data ----------------------------------------------------------------- */
-
-/* What their prompt strategies are called here. */
-static const char *format_of(const char *type)
-{
-    static const char *const types[][2] = {
-            {"alpaca", "alpaca"},
-            {"chat_template", "chat"},
-            {"chat_template.default", "chat"},
-            {"sharegpt", "sharegpt"},
-            {"completion", "text"},
-            {"pretrain", "text"}};
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (!strcmp(type, types[i][0]))
-            return types[i][1];
-    return NULL;
-}
-
-/* A key of one of their data sets. */
-static void take_source_key(
-        struct foreign *foreign, const char *name, json_t *source,
-        const char *key, const json_t *value)
-{
-    static const struct {
-        const char *theirs, *ours; /* NULL: nothing to do */
-    } keys[] = {
-            {"path", "path"},
-            {"data_files", "path"},
-            {"field", "field"},
-            {"field_messages", "messages_field"},
-            {"message_field_role", "role_field"},
-            {"message_property_mappings.role", "role_field"},
-            {"message_field_content", "content_field"},
-            {"message_property_mappings.content", "content_field"},
-            {"ds_type", NULL},
-            {"split", NULL},
-            {"trust_remote_code", NULL},
-            {"roles_to_train", NULL},
-            {"train_on_eos", NULL},
-            {"shards", NULL},
-            {"preprocess_shards", NULL}};
-    char full[200];
-    const char *part;
-    json_t *inner;
-    snprintf(full, sizeof full, "%s.%s", name, key);
-    if (foreign_is_open(value))
-        return;
-    if (!strcmp(key, "type")) {
-        const char *type = json_string_value(value);
-        const char *format = type ? format_of(type) : NULL;
-        if (format)
-            draft_set_entry(source, "format", json_string(format), full);
-        else
-            foreign_refuse(
-                    foreign, full, value,
-                    "of their forms of data alpaca, chat_template, sharegpt "
-                    "and completion are read here");
-        return;
-    }
-    if (json_is_object(value)) {
-        json_object_foreach((json_t *)value, part, inner)
-        {
-            snprintf(full, sizeof full, "%s.%s", key, part);
-            if (strcmp(part, "role") != 0 && strcmp(part, "content") != 0)
-                foreign_refuse(foreign, full, inner, "a message has no more");
-            else
-                take_source_key(foreign, name, source, full, inner);
-        }
-        return;
-    }
-    const json_t *one =
-            json_array_size(value) == 1 ? json_array_get(value, 0) : value;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        if (strcmp(keys[i].theirs, key) != 0)
-            continue;
-        if (!keys[i].ours)
-            draft_note(foreign->draft, full, "as here");
-        else if (json_is_string(one))
-            draft_set_entry(source, keys[i].ours, json_deep_copy(one), full);
-        else
-            foreign_refuse(foreign, full, value, "one name is read here");
-        return;
-    }
-    foreign_refuse(foreign, full, value, "zerod does not know this key");
-}
-
-static void take_sources(
-        struct foreign *foreign, const char *name, const json_t *list,
-        json_t *sources)
-{
-    size_t i;
-    json_t *item, *value;
-    const char *key;
-    char full[100];
-    json_array_foreach((json_t *)list, i, item)
-    {
-        json_t *source = json_object();
-        snprintf(full, sizeof full, "%s[%zu]", name, i);
-        json_array_append_new(sources, source);
-        json_object_foreach(item, key, value)
-                take_source_key(foreign, full, source, key, value);
-        if (!json_object_get(source, "path"))
-            foreign_refuse(foreign, full, item, "it has no path");
-    }
-}
-
-static void take_datasets(
-        struct foreign *foreign, const char *name, const json_t *value)
-{
-    struct draft *draft = foreign->draft;
-    if (foreign_is_open(value))
-        return;
-    if (!json_is_array(value))
-        foreign_refuse(foreign, name, value, "it is a list");
-    else if (!strcmp(name, "test_datasets"))
-        take_sources(foreign, name, value, draft->eval);
-    else if (json_array_size(draft->train))
-        draft_note(draft, name, "--data names the data");
-    else
-        take_sources(foreign, name, value, draft->train);
-}
 
 /* The tokenizer has its own, which zerod takes. */
 static void take_special(
@@ -368,9 +247,9 @@ static const struct foreign_row rows[] = {
 {"relora*", FOREIGN_OFF, .words = "false|0", .why = "zerod has no ReLoRA"},
 {"unfrozen_parameters", FOREIGN_OFF, .words = "[]", .why = "train.freeze names what is not trained"},
 
-{"datasets", FOREIGN_CALL, .take = take_datasets},
-{"test_datasets", FOREIGN_CALL, .take = take_datasets},
-{"pretraining_dataset", FOREIGN_CALL, .take = take_datasets},
+{"datasets", FOREIGN_CALL, .take = axolotl_datasets},
+{"test_datasets", FOREIGN_CALL, .take = axolotl_datasets},
+{"pretraining_dataset", FOREIGN_CALL, .take = axolotl_datasets},
 {"dataset_prepared_path", FOREIGN_NOTE, .why = "data.cache_dir is zerod's own"},
 {"dataset_processes", FOREIGN_KEY, "data.preprocessing_threads"},
 {"dataset_num_proc", FOREIGN_KEY, "data.preprocessing_threads"},

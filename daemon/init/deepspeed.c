@@ -339,6 +339,7 @@ static const struct foreign_row rows[] = {
 {"sparse_gradients", FOREIGN_OFF, .words = "false", .why = "gradients of embeddings are dense"},
 {"disable_allgather", FOREIGN_NOTE, .why = "a detail of its collectives"},
 {"dump_state", FOREIGN_NOTE, .why = "output only"},
+{"memory_breakdown", FOREIGN_NOTE, .why = "output only"},
 {"zero_allow_untested_optimizer", FOREIGN_NOTE, .why = "every optimizer here is tested under every stage"},
 {"zero_force_ds_cpu_optimizer", FOREIGN_NOTE, .why = "updates on the host are the optimizer's own bits"},
 

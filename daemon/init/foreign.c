@@ -270,8 +270,9 @@ static void take_object(
         else if (inside && json_object_size(value) && depth < DEPTH_MAX)
             take_object(foreign, name, value, depth + 1);
         else if (
-                inside && (foreign_is_open(value) ||
-                           (json_is_object(value) && !json_object_size(value))))
+                json_is_null(value) || (inside && (foreign_is_open(value) ||
+                                                   (json_is_object(value) &&
+                                                    !json_object_size(value)))))
             json_array_append_new(foreign->draft->defaults, json_string(name));
         else
             foreign_refuse(

@@ -115,6 +115,9 @@ static void finish(struct foreign *foreign)
 #define SPEED   .why = "an implementation of the same"
 #define LOADER  .why = "how batches are read; zerod reads ahead by itself"
 #define HUB     .why = "nothing is uploaded"
+#define PART                                                                   \
+    .why = "data are local files, read whole: leave the key out, and name "     \
+           "the files of that part with --data"
 #define FOLDERS .why = "the run's files lie in job.output_dir"
 static const struct foreign_row rows[] = {
 {"model_name_or_path", FOREIGN_CALL, .take = words_model},
@@ -135,10 +138,10 @@ static const struct foreign_row rows[] = {
 {"train_file", FOREIGN_CALL, .take = words_train_file},
 {"dataset_name", FOREIGN_CALL, .take = words_train_file},
 {"dataset_path", FOREIGN_CALL, .take = words_train_file},
-{"dataset_config_name", FOREIGN_NOTE, .why = "data are local files"},
-{"dataset_config", FOREIGN_NOTE, .why = "data are local files"},
-{"dataset_train_split", FOREIGN_NOTE, .why = "data are local files"},
-{"dataset_test_split", FOREIGN_NOTE, .why = "data are local files"},
+{"dataset_config_name", FOREIGN_OFF, .words = "default", PART},
+{"dataset_config", FOREIGN_OFF, .words = "default", PART},
+{"dataset_train_split", FOREIGN_OFF, .words = "train", PART},
+{"dataset_test_split", FOREIGN_NOTE, .why = "it names no data to train on"},
 {"dataset_text_field", FOREIGN_KEY, "data.train.field"},
 {"dataset_num_proc", FOREIGN_KEY, "data.preprocessing_threads"},
 {"dataset_kwargs", FOREIGN_OFF, .words = "{}", .why = "data are read by [[data.train]]"},
@@ -316,6 +319,7 @@ static const struct foreign_row rows[] = {
 #undef SPEED
 #undef LOADER
 #undef HUB
+#undef PART
 #undef FOLDERS
 /* clang-format on */
 

@@ -94,11 +94,23 @@ void words_finish(struct foreign *foreign)
 
 /* --- models, data --------------------------------------------------------- */
 
+/* OWNER/NAME, or as of old NAME alone, and no file or folder. */
 static bool is_on_hub(const char *name)
 {
     const char *slash = strchr(name, '/');
-    return slash && slash != name && !strchr(slash + 1, '/') &&
+    return (!slash || (slash != name && !strchr(slash + 1, '/'))) &&
            name[0] != '.' && !fs_exists(name);
+}
+
+void words_tell_hub_data(struct foreign *foreign, const char *name)
+{
+    if (strchr(name, '/') && !strpbrk(name, "*?[") && is_on_hub(name))
+        draft_say(
+                foreign->draft,
+                "data of a hub, unless %s is a file: hf download %s "
+                "--repo-type dataset --local-dir %s, and name the files in "
+                "[[data.train]]",
+                name, name, name);
 }
 
 /* What --model names stands already. */
@@ -134,8 +146,10 @@ void words_train_file(
         draft_note(foreign->draft, name, "--data names the data");
     else if (!json_is_string(value))
         foreign_refuse(foreign, name, value, "it is a file");
-    else
+    else {
         draft_set_entry(source, "path", json_deep_copy(value), name);
+        words_tell_hub_data(foreign, json_string_value(value));
+    }
 }
 
 /* --- adapters ------------------------------------------------------------- */

@@ -13,6 +13,8 @@ foreign_fn words_fsdp;          /* "full_shard auto_wrap offload", or a list */
 foreign_fn words_bits;          /* load_in_4bit, load_in_8bit */
 foreign_fn words_checkpointing; /* false, true */
 
+/* Where data are a name on a hub, how they come here. */
+void words_tell_hub_data(struct foreign *foreign, const char *name);
 /* What follows from several keys: warm-up of a constant schedule, states of
  * other optimizers. `defaults`: as the trainer has them. */
 void words_finish(struct foreign *foreign);

@@ -92,6 +92,18 @@ ok 'no JSON' eval "ds '{\"train_batch_size\": }' call 65 && has 'ds.json:1:22' e
 ok 'no object' eval "ds '[1]' call 65 && has E0221 err"
 ok 'a file that is not there' call 66 init --from-deepspeed nowhere.json --model M --data D.txt
 yaml() { printf "$1" >a.yml; shift; "$@" init --from-axolotl a.yml --model M --data D.txt; }
+yaml_only() { printf "$1" >a.yml; call "$2" init --from-axolotl a.yml; }
+source_of() { yaml_only "base_model: $1\ndatasets:\n  - path: $2\n    type: alpaca\n$3" "$4"; } # MODEL PATH LINES CODE
+for line in 'split: train[:20%%]' 'split: validation' 'shards: 10' 'roles_to_train: ["user", "assistant"]' 'train_on_eos: none'; do
+    ok "a part of the data, or other tokens of it: $line" eval 'source_of M D.jsonl "    $line\n" 78 && has "datasets.0..${line%%:*} = " err'
+done
+ok '  what is so here is told' eval 'source_of M D.jsonl "    split: train\n    shards: 1\n    roles_to_train: [assistant]\n    train_on_eos: turn\n" 0 &&
+    [ $(grep -cE "^#   datasets.0..(split|shards|roles_to_train|train_on_eos): as here" out) = 4 ]'
+ok 'a model and data of a hub: how they come here' eval 'source_of gpt2 some/data "" 0 && has "hf download gpt2 " out && has "hf download some/data --repo-type dataset" out'
+ok 'an unknown key that says nothing' eval "yaml 'torchdistx_path:\nseed: 1\n' call 0 && has 'torchdistx_path' out"
+for line in '"dataset_train_split": "train[:1%]"' '"dataset_config": "main"'; do
+    ok "a part of a data set: $line" eval 'printf "%s" "{\"model_name_or_path\": \"M\", \"dataset_name\": \"D\", $line}" >h.json; call 78 init --from-hf h.json && has "of that part with --data" err'
+done
 ok 'no YAML' eval "yaml 'a: [1\nb: 2\n' call 65 && has 'E0221' err && has 'a.yml:[0-9]+:' err"
 ok '  a key twice' eval "yaml 'seed: 1\nseed: 2\n' call 65 && has 'a.yml:2:1' err"
 ok '  two documents' eval "yaml 'seed: 1\n---\nseed: 2\n' call 65"
