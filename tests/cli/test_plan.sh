@@ -261,6 +261,16 @@ for asked in '--world 1 --max batch' '--world 1 --max seq' '--world 8 --max mode
         has 'not even with' err && has 'the smallest machine that would do' err && call 0 plan --job job.toml $asked --device-memory \$(named 1)"
 done
 
+# Paged states go to the host in part: with what the host has, the device that is named does, and one of 1 % less does not.
+job 32 | sed 's/hidden_size = 64/hidden_size = 4096/; s/intermediate_size = 256/intermediate_size = 14336/; s/num_attention_heads = 4/num_attention_heads = 32/' >large.toml
+large=(plan --job large.toml --world 1 --set device.backend=cuda --machine h100 --fit)
+for host in 20GiB 40GiB; do
+    ok "  of a host of $host the least device" eval 'call 69 "${large[@]}" --device-memory 10GiB --host-memory $host &&
+        size=$(sed -n "s/.*for each rank, \([0-9.]*\) GiB of device memory.*paged_adamw_32bit.*/\1/p" err) && [ -n "$size" ] &&
+        less=$(awk -v x=$size "BEGIN { print .99 * x }") && call 0 "${large[@]}" --device-memory ${size}GiB --host-memory $host &&
+        call 69 "${large[@]}" --device-memory ${less}GiB --host-memory $host'
+done
+
 # --- what is asked wrongly ---
 while IFS='|' read -r code words; do
     # shellcheck disable=SC2086

@@ -40,34 +40,61 @@ static void note_all(
         note(&out->host, found, found->host, out->host.host);
 }
 
-/* With micro-batches of B. */
+/* With so much of the device and any amount of the host; false: there is no
+ * such plan, or its disk is too large. */
+static bool try_room(
+        struct plan_searching *state, const struct train_job *job,
+        const struct plan_candidate *candidate, struct job_choice *choice,
+        uint64_t device, struct plan_found *out)
+{
+    uint64_t disk = state->search->disk;
+    const struct plan_limits limits = {
+            .device = device,
+            .host = UINT64_MAX,
+            .total = UINT64_MAX,
+            .on_gpu = state->limits.on_gpu,
+            .local_size = state->limits.local_size};
+    bool fits;
+    if (plan_try_choice(job, choice, &limits, &state->plan, &fits) != ZD_OK) {
+        zd_error_clear();
+        return false;
+    }
+    *out = plan_found_of(&state->plan, candidate, choice);
+    out->candidate.option[CHOOSE_BATCH] = choice->B != state->given;
+    if (disk && out->disk > disk)
+        return false;
+    note_all(state, out);
+    return true;
+}
+
+/* With micro-batches of B: all that may wait on the host here, and there; where
+ * that can be a part of it (paged states), as much as the host has room for,
+ * and as little as the device's room asks for. */
 static void try_size(
         struct plan_searching *state, const struct train_job *job,
         const struct plan_candidate *candidate, struct job_choice *choice,
         int B)
 {
-    uint64_t disk = state->search->disk;
-    for (int tight = 0; tight < 2; tight++) {
-        const struct plan_limits limits = {
-                .device = tight ? 0 : UINT64_MAX,
-                .host = UINT64_MAX,
-                .total = UINT64_MAX,
-                .on_gpu = state->limits.on_gpu,
-                .local_size = state->limits.local_size};
-        const struct job_plan *plan = &state->plan;
-        bool fits;
-        choice->B = B;
-        choice->A = state->samples / B;
-        if (plan_try_choice(job, choice, &limits, &state->plan, &fits) !=
-            ZD_OK) {
-            zd_error_clear(); /* there is no such plan */
-            continue;
-        }
-        struct plan_found found = plan_found_of(plan, candidate, choice);
-        found.candidate.option[CHOOSE_BATCH] = B != state->given;
-        if (!disk || found.disk <= disk)
-            note_all(state, &found);
+    enum { TRIES = 8 }; /* pieces are whole, so the first may miss by some */
+    const struct plan_limits *limits = &state->limits;
+    struct plan_found here, there, part;
+    choice->B = B;
+    choice->A = state->samples / B;
+    bool ok = try_room(state, job, candidate, choice, UINT64_MAX, &here);
+    ok &= try_room(state, job, candidate, choice, 0, &there);
+    if (!ok || here.device <= there.device || here.host >= there.host)
+        return;
+    part = there;
+    uint64_t asked = there.device;
+    for (int i = 0;
+         i < TRIES && here.host <= limits->host && part.host > limits->host;
+         i++) {
+        asked += (part.host - limits->host) * (i ? 2 : 1);
+        if (!try_room(state, job, candidate, choice, asked, &part))
+            break;
     }
+    if (there.device <= limits->device && here.device > limits->device)
+        try_room(state, job, candidate, choice, limits->device, &part);
 }
 
 static enum zd_status try_smallest(
