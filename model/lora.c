@@ -250,9 +250,7 @@ static bool trains(const struct reader *reader, int id)
 {
     char module[MODULE_BYTES];
     peft_module_name(reader->config, reader->table, id, module);
-    bool is_head = reader->config->tied && id == 0;
-    return peft_config_saves(reader->adapter, module) ||
-           (is_head && peft_config_saves(reader->adapter, "lm_head"));
+    return peft_config_saves(reader->adapter, module);
 }
 
 /* Each of modules_to_save is one: the adapter with it alone saves something. */
@@ -262,7 +260,19 @@ static enum zd_status check_saved(
     struct peft_config only = {
             .json = zd_must(json_pack("{s:[O]}", "modules_to_save", name))};
     struct reader alone = {reader->config, &only, reader->table};
+    char embedding[MODULE_BYTES];
     bool found = false;
+    if (reader->config->tied && peft_config_saves(&only, "lm_head")) {
+        json_decref(only.json);
+        peft_module_name(reader->config, reader->table, 0, embedding);
+        ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+                "lora.modules_to_save: `lm_head` is tied to the embedding of "
+                "this model, and is no module of its own");
+        const char *dot = strrchr(embedding, '.');
+        zd_fail_help(
+                "\"%s\" trains it, for both sides", dot ? dot + 1 : embedding);
+        return ZD_ERR_CONFIG;
+    }
     for (int id = 0; id < reader->table->count; id++)
         found |= trains(&alone, id);
     json_decref(only.json);

@@ -62,7 +62,7 @@ struct peft_source {
 
 /* Who cannot read what is written, as one line without its end; empty: peft,
  * transformers, vLLM and llama.cpp's converter all can. */
-enum { PEFT_NOTE_BYTES = 256 };
+enum { PEFT_NOTE_BYTES = 400 };
 
 /* Write DIR so that peft, transformers, vLLM and llama.cpp's converter read
  * it: target_modules spelled out, `use_rslora` folded into alpha. `adapter`

@@ -248,6 +248,14 @@ static enum zd_status write_config(
     return status;
 }
 
+/* peft puts a saved embedding before the base's, and ties no head to it. */
+static bool saves_tied(const struct writing *w)
+{
+    char module[MODULE_BYTES];
+    peft_module_name(w->config, w->table, 0, module);
+    return w->config->tied && peft_config_saves(w->adapter, module);
+}
+
 static void note_readers(const struct writing *w, char note[PEFT_NOTE_BYTES])
 {
     const struct peft_config *a = w->adapter;
@@ -266,6 +274,12 @@ static void note_readers(const struct writing *w, char note[PEFT_NOTE_BYTES])
     size_t bytes = strlen(note);
     if (bytes)
         note[bytes - 1] = '\0';
+    if (saves_tied(w) && bytes)
+        snprintf(
+                note + bytes - 1, PEFT_NOTE_BYTES - bytes + 1,
+                "; the head is tied to the embedding that is saved, and peft "
+                "leaves the head as the base has it: `zerod merge` makes a "
+                "model with both");
 }
 
 /* A tensor may be any of three, a module that is kept whole has one. */

@@ -32,6 +32,7 @@ row 'a target that is no module' 78 'E0326|job.toml|`q_prj`|"q_proj"' 'lora "tar
 row 'an embedding as a target' 78 'E0326|`embed_tokens`|modules_to_save' 'lora "target_modules = [\"embed_tokens\"]"'
 row 'an embedding that a pattern takes in' 78 'E0326|embed_tokens' 'lora "target_modules = \".*\""'
 row 'a tied head as a target' 78 'E0326|tied' 'lora "target_modules = [\"lm_head\"]"'
+row 'a tied head that is saved' 78 'E0326|tied|"embed_tokens" trains it' 'lora "modules_to_save = [\"lm_head\"]"'
 row 'no target at all' 78 'E0206|target_modules' 'lora "target_modules = []"'
 row 'a pattern that fits nothing' 78 'E0326|no module' 'lora "target_modules = \"xyz\""'
 row 'a pattern that cannot be read' 78 'E0320|target_modules' 'lora "target_modules = \"(\""'
