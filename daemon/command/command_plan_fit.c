@@ -78,18 +78,21 @@ static json_t *found_json(
         const struct plan_found *found, const struct plan_setting *settings,
         int count)
 {
-    char words[800] = "";
+    char words[800] = "", why[1200] = "";
     struct text_buffer text = {.out = words, .bytes = sizeof words};
+    struct text_buffer reasons = {.out = why, .bytes = sizeof why};
     json_t *set = json_object();
     for (int i = 0; i < count; i++)
         json_object_set_new(
                 set, settings[i].key, json_string(settings[i].value));
     settings_print(settings, count, &text);
+    settings_explain(settings, count, &reasons);
     return json_pack(
-            "{s:o, s:s, s:{s:I, s:I, s:I, s:I}, s:o}", "set", set, "arguments",
-            words, "bytes", "device", (json_int_t)found->device, "host",
-            (json_int_t)found->host, "pinned", (json_int_t)found->pinned,
-            "disk", (json_int_t)found->disk, "predicted",
+            "{s:o, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o}", "set", set,
+            "arguments", words, "words", why, "bytes", "device",
+            (json_int_t)found->device, "host", (json_int_t)found->host,
+            "pinned", (json_int_t)found->pinned, "disk",
+            (json_int_t)found->disk, "predicted",
             plan_prediction_json(&found->predicted));
 }
 
@@ -122,16 +125,20 @@ static void print_found(
         const struct plan_found *found, const struct plan_setting *settings,
         int count, FILE *stream)
 {
-    char words[800] = "";
+    char words[800] = "", why[1200] = "";
     struct text_buffer text = {.out = words, .bytes = sizeof words};
+    struct text_buffer reasons = {.out = why, .bytes = sizeof why};
     settings_print(settings, count, &text);
+    settings_explain(settings, count, &reasons);
     fprintf(stream, "%9.3f s a step, %s binds; GiB: device %.3f, host %.3f",
             found->predicted.step_seconds,
             plan_resource_name(found->predicted.binds), gib(found->device),
             gib(found->host));
     if (found->disk)
         fprintf(stream, ", disk %.3f", gib(found->disk));
-    fprintf(stream, "\n          %s\n", count ? words : "the job as it is");
+    fprintf(stream, "\n          %s\n", count ? why : "the job as it is");
+    if (count)
+        fprintf(stream, "          %s\n", words);
 }
 
 static void print_found_all(

@@ -126,7 +126,8 @@ arguments >lines
 ok '  each is accepted, in the bytes that are told' eval 'while read -r line; do call 0 "${fitted[@]}" $line || exit 1; done <lines'
 ok '  the fastest first' eval 'call 0 "${fitted[@]}" --fit --format json && sed -n "s/.*\"step_seconds\": \([0-9.e-]*\),*/\1/p" out >times &&
     sort -g times | diff times -'
-ok '  in words' eval 'call 0 "${fitted[@]}" --fit && has "^ +[0-9.]+ s a step, .* binds; GiB: device 0.00[0-9], host" out && has "not compared with" out'
+ok '  in words' eval 'call 0 "${fitted[@]}" --fit && has "^ +[0-9.]+ s a step, .* binds; GiB: device 0.00[0-9], host" out && has "not compared with" out &&
+    grep -A1 "masters and states leave the device" out | grep -q -- "--set offload.optimizer=cpu" && call 0 "${fitted[@]}" --fit --format json && has "\"words\": \".*activations are computed again" out'
 ok '  nothing but what is allowed' eval '! grep -q "optim.state_dtype\|adamw_8bit\|train.dtype\|optim.master" lines &&
     call 0 "${fitted[@]}" --fit --allow optim --format json && arguments | grep -q adamw_8bit && ! arguments | grep -q train.dtype'
 ok '  adapters where they are allowed' eval 'call 0 "${fitted[@]}" --fit --allow lora --format json && arguments >adapted && grep -q "lora.enabled=true" adapted &&

@@ -449,3 +449,11 @@ void settings_print(
                 text, "%s--set %s=%s", text->used ? " " : "", settings[i].key,
                 settings[i].value);
 }
+
+void settings_explain(
+        const struct plan_setting *settings, int count,
+        struct text_buffer *text)
+{
+    for (int i = 0; i < count; i++)
+        text_buffer_add(text, "%s%s", text->used ? "; " : "", settings[i].why);
+}

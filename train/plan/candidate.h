@@ -93,5 +93,9 @@ int candidate_settings(
 void settings_print(
         const struct plan_setting *settings, int count,
         struct text_buffer *text);
+/* Why each of them is so: "states take less; .." */
+void settings_explain(
+        const struct plan_setting *settings, int count,
+        struct text_buffer *text);
 
 #endif
