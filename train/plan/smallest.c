@@ -84,16 +84,24 @@ static void try_size(
     ok &= try_room(state, job, candidate, choice, 0, &there);
     if (!ok || here.device <= there.device || here.host >= there.host)
         return;
+    /* no part of it can take less than these: try what may win alone */
+    const struct plan_smallest *found = state->smallest;
+    bool may_win =
+            !found->device.choice.B ||
+            there.device + there.host < found->device.device + limits->host;
     part = there;
     uint64_t asked = there.device;
-    for (int i = 0;
-         i < TRIES && here.host <= limits->host && part.host > limits->host;
+    for (int i = 0; i < TRIES && may_win && here.host <= limits->host &&
+                    part.host > limits->host;
          i++) {
         asked += (part.host - limits->host) * (i ? 2 : 1);
         if (!try_room(state, job, candidate, choice, asked, &part))
             break;
     }
-    if (there.device <= limits->device && here.device > limits->device)
+    may_win = !found->host.choice.B ||
+              here.device + here.host < found->host.host + limits->device;
+    if (may_win && there.device <= limits->device &&
+        here.device > limits->device)
         try_room(state, job, candidate, choice, limits->device, &part);
 }
 
