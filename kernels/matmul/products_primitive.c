@@ -285,12 +285,17 @@ enum zd_status products_primitive(
     for (int first = 0; first < M; first += strip) {
         size_t skipped = (size_t)first * dtype_bytes(dtype); /* of a's rows */
         key.M = M - first < strip ? M - first : strip;
-        ZD_TRY(product_run(
+        enum zd_status status = product_run(
                 &key,
                 (const void *[4]){
                         (const char *)a + skipped, b,
                         (char *)out + (size_t)first * row, bias},
-                threads));
+                threads);
+        if (status == ZD_ERR_UNFIT && first > 0) /* strips are added already */
+            return ZD_FAIL(
+                    ZD_ERR_DEVICE, "E0612",
+                    "oneDNN refused %d of the %d rows of a product", key.M, M);
+        ZD_TRY(status);
     }
     return ZD_OK;
 }
