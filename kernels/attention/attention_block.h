@@ -52,7 +52,7 @@ ALWAYS_INLINE void tile_add(
         int64_t a_step, const float *b, int64_t b_row, int K, bool add)
 {
     vf acc[MR][NV];
-    memset(acc, 0, sizeof acc);
+    tile_clear(acc);
     tile_multiply(acc, a, a_row, a_step, b, b_row, K);
     for (int i = 0; i < MR; i++)
         for (int j = 0; j < NV; j++) {

@@ -30,6 +30,16 @@ ALWAYS_INLINE vf word_multiply(vf sum, vf a, vf b)
 #endif
 }
 
+/* Stays in registers, which memset of it does not (gcc 12: 5 % of a product).
+ */
+ALWAYS_INLINE void tile_clear(vf acc[MR][NV])
+{
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++)
+        for (int j = 0; j < NV; j++)
+            acc[i][j] = vf_all(0);
+}
+
 /* acc[i][j] += sum_k a(i, k) b(k, j), with a(i, k) at a[i * row + k * step] and
  * b(k, j) at b[k * b_step + j]. K words in order. */
 ALWAYS_INLINE void tile_multiply(

@@ -21,10 +21,12 @@ enum {
     WIDE = 3,
     STRIP = WIDE * VL,
     /* sums */
-    TALL = 8,    /* rows of a tile, of one vector */
+    LANES = 16,              /* columns of a tile */
+    TALL = VL == 16 ? 8 : 6, /* its rows */
+    ACROSS = LANES / VL,
     DEPTH = 256, /* of K at a time */
-    BLOCK = 256, /* tokens that share what is packed */
-    MOST_LANES = (NARROW_MOST + VL - 1) / VL * VL,
+    BLOCK = 256, /* tokens that share what is packed, about */
+    MOST_LANES = (NARROW_MOST + LANES - 1) / LANES * LANES,
     /* spread and grads */
     SPREAD_COLUMNS = 4 * STRIP,
     GRADS_COLUMNS = VL == 16 ? 4 * STRIP : 8 * STRIP,
@@ -51,23 +53,26 @@ ALWAYS_INLINE vf load_within(const elem *p, int j, int count)
 
 /* --- sums ----------------------------------------------------------------- */
 
-/* b(k .. k + depth, lane .. lane + VL), one row a step; lanes past r are 0. */
+/* b(k .. k + depth, LANES from `lane`), one row a step; lanes past r are 0. */
 ALWAYS_INLINE void pack_lanes(
         float *panel, const struct narrow_product *p, int lane, int k,
         int depth)
 {
     const elem *b = p->b;
-    int lanes = p->N - lane < VL ? p->N - lane : VL;
-    if (p->trans_b)
+    int lanes = p->N - lane < LANES ? p->N - lane : LANES;
+    if (p->trans_b) {
         pack_transposed(
-                panel, VL, b + (size_t)lane * (size_t)p->K + k, p->K, lanes,
+                panel, LANES, b + (size_t)lane * (size_t)p->K + k, p->K, lanes,
                 depth);
-    else
-        for (int i = 0; i < depth; i++)
+        return;
+    }
+    for (int i = 0; i < depth; i++)
+        for (int j = 0; j < ACROSS; j++)
             vf_store(
-                    panel + i * VL,
-                    load_some(
-                            b + (size_t)(k + i) * (size_t)p->N + lane, lanes));
+                    panel + i * LANES + j * VL,
+                    load_within(
+                            b + (size_t)(k + i) * (size_t)p->N + lane, j,
+                            lanes));
 }
 
 /* sums[i] += a(i, :) panel, for TALL rows. */
@@ -75,16 +80,27 @@ ALWAYS_INLINE void add_tall(
         float *sums, int64_t stride, const float *a, int64_t row,
         const float *panel, int depth)
 {
-    vf acc[TALL];
-    memset(acc, 0, sizeof acc);
-    for (int k = 0; k < depth; k++) {
-        vf bv = vf_load(panel + k * VL);
+    vf acc[TALL][ACROSS];
 #pragma GCC unroll 8
-        for (int i = 0; i < TALL; i++)
-            acc[i] += vf_all(a[i * row + k]) * bv;
+    for (int i = 0; i < TALL; i++)
+        for (int j = 0; j < ACROSS; j++)
+            acc[i][j] = vf_all(0);
+    for (int k = 0; k < depth; k++) {
+        vf bv[ACROSS];
+        for (int j = 0; j < ACROSS; j++)
+            bv[j] = vf_load(panel + k * LANES + j * VL);
+#pragma GCC unroll 8
+        for (int i = 0; i < TALL; i++) {
+            vf av = vf_all(a[i * row + k]);
+            for (int j = 0; j < ACROSS; j++)
+                acc[i][j] += av * bv[j];
+        }
     }
     for (int i = 0; i < TALL; i++)
-        vf_store(sums + i * stride, vf_load(sums + i * stride) + acc[i]);
+        for (int j = 0; j < ACROSS; j++) {
+            float *sum = sums + i * stride + j * VL;
+            vf_store(sum, vf_load(sum) + acc[i][j]);
+        }
 }
 
 /* TALL rows of a as floats: in place, or through `rows`. */
@@ -108,10 +124,11 @@ ALWAYS_INLINE const float *tall_rows(
 
 static void sums_block(const struct narrow_product *p, int first, int count)
 {
-    float sums[BLOCK * MOST_LANES], panel[DEPTH * VL], rows[TALL * DEPTH];
-    int lanes = (p->N + VL - 1) / VL * VL;
-    memset(sums, 0, (size_t)(BLOCK * lanes) * sizeof *sums);
-    for (int lane = 0; lane < lanes; lane += VL)
+    float sums[(BLOCK + 2 * TALL) * MOST_LANES], panel[DEPTH * LANES];
+    float rows[TALL * DEPTH];
+    int lanes = (p->N + LANES - 1) / LANES * LANES;
+    memset(sums, 0, (size_t)((count + TALL) * lanes) * sizeof *sums);
+    for (int lane = 0; lane < lanes; lane += LANES)
         for (int k = 0; k < p->K; k += DEPTH) {
             int depth = p->K - k < DEPTH ? p->K - k : DEPTH;
             pack_lanes(panel, p, lane, k, depth);
@@ -167,7 +184,10 @@ ALWAYS_INLINE void spread_tile(
     float *wide = (float *)p->out + at;
     elem *out = (elem *)p->out + at;
     vf acc[ROWS][WIDE];
-    memset(acc, 0, sizeof acc);
+#pragma GCC unroll 8
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < WIDE; j++)
+            acc[i][j] = vf_all(0);
     for (int i = 0; p->out_type == DTYPE_FP32 && i < rows; i++)
         for (int j = 0; j < WIDE; j++)
             __builtin_prefetch(wide + (int64_t)i * p->N + j * VL, 1);
@@ -344,7 +364,8 @@ static void rows_run(
         void (*run)(const struct narrow_product *, int, int))
 {
     int share = (p->M + threads - 1) / threads;
-    int block = share < BLOCK ? (share + TALL - 1) / TALL * TALL : BLOCK;
+    int blocks = (share + BLOCK - 1) / BLOCK;
+    int block = ((share + blocks - 1) / blocks + TALL - 1) / TALL * TALL;
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int m = 0; m < p->M; m += block)
         run(p, m, p->M - m < block ? p->M - m : block);
