@@ -14,7 +14,8 @@ all rounds the median of the ratios within a round.
     dora      the same with use_dora
     nf4       lora with the base in nf4 (quantize_base, double_quant)
 
-u is the update's share of the full step, w that of weight gradients: what the backward of `frozen` is shorter by.
+u is the update's share of the full step, w that of weight gradients: what forward and backward of `frozen` are shorter by
+(the head's are made with the loss, which counts as forward).
 The aim: lora / full <= 1 - w - u + 0.06. With --peers, bench/peers/peft_train.py in the same rounds (python with torch,
 transformers and peft: PYTHON, or this one)."""
 
@@ -89,7 +90,7 @@ def ours(args, folder, name, sets):
     with open(os.path.join(out, "metrics.jsonl")) as f:
         rows = [row for row in map(json.loads, f) if row.get("step", 0) > 2 and "loss" in row]
     phase = lambda name: statistics.median(row["phase_seconds"][name] for row in rows)
-    return {"step": statistics.median(row["step_seconds"] for row in rows), "backward": phase("backward"), "update": phase("update")}
+    return {"step": statistics.median(row["step_seconds"] for row in rows), "passes": phase("forward") + phase("backward"), "update": phase("update")}
 
 
 def peer(args, mode):
@@ -118,7 +119,7 @@ def main():
             step = {name: run["step"] for name, run in runs.items()}
             full = runs["full"]
             row = {"u": full["update"] / step["full"],
-                   "w": (full["backward"] - runs["frozen"]["backward"]) / step["full"],
+                   "w": (full["passes"] - runs["frozen"]["passes"]) / step["full"],
                    "lora / full": step["lora"] / step["full"], "dora / full": step["dora"] / step["full"],
                    "nf4 / lora": step["nf4"] / step["lora"]}
             row["limit"] = 1 - row["w"] - row["u"] + 0.06
