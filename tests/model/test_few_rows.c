@@ -2,7 +2,6 @@
  * tokens reads the codes as they lie, everything else has them decoded first.
  * Both make the same logits. */
 #include "model/codes.h"
-#include "model/lora.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
 
@@ -118,7 +117,6 @@ static void setup(
             .decode_capacity = T,
             .decode_batch = PIECE,
     };
-    struct peft_config adapter;
     struct weight_source source;
     struct tiny *t = &m->tiny;
     memset(m, 0, sizeof *m);
@@ -131,8 +129,7 @@ static void setup(
     options.target_modules = json_string(target);
     tiny_config(shape, &t->config);
     tiny_must(param_table_build(&t->config, NULL, 0, &t->table));
-    tiny_must(lora_config(&options, &adapter));
-    tiny_must(lora_extend(&t->config, &adapter, &options, &t->table));
+    tiny_adapt(t, &options);
     tiny_must(lora_quantise(&t->config, &options, NULL, &t->table));
     tiny_must(weights_open_random(7, &t->table, &source));
     tiny_build(t, &of, &m->kernels, &source);
@@ -142,7 +139,6 @@ static void setup(
     t->hooks.params_acquire = acquire;
     t->hooks.params_release = release;
     weights_close(&source);
-    peft_config_fini(&adapter);
     json_decref(options.target_modules);
 }
 

@@ -55,6 +55,41 @@ static enum zd_status count_add(
     return real->add(stream, out, a, b, count);
 }
 
+/* `rows` rows of `columns` elements, `stride` apart, one behind the other; or
+ * with `back` the other way round. */
+static void pack(
+        void *dense, void *apart, int rows, int columns, int stride,
+        size_t element, bool back)
+{
+    for (int i = 0; i < rows; i++) {
+        char *x = (char *)dense + (size_t)(i * columns) * element;
+        char *y = (char *)apart + (size_t)(i * stride) * element;
+        memcpy(back ? y : x, back ? x : y, (size_t)columns * element);
+    }
+}
+
+/* What a GPU's table has and the CPU's have not: adapters of joined projections
+ * work on some columns of an array. */
+static enum zd_status matmul_apart(
+        struct stream *stream, void *out, enum dtype out_type, const void *a,
+        const void *b, const struct matmul_strides *strides, int M, int N,
+        int K, bool trans_a, bool trans_b, bool accumulate)
+{
+    static float x[1 << 12], y[1 << 12], sum[1 << 12];
+    size_t element = dtype_bytes(real->dtype), wide = dtype_bytes(out_type);
+    cr_assert(M * K <= 1 << 12 && N * K <= 1 << 12 && M * N <= 1 << 12);
+    pack(x, (void *)(uintptr_t)a, trans_a ? K : M, trans_a ? M : K, strides->a,
+         element, false);
+    pack(y, (void *)(uintptr_t)b, trans_b ? N : K, trans_b ? K : N, strides->b,
+         element, false);
+    pack(sum, out, M, N, strides->out, wide, false);
+    enum zd_status status = real->matmul(
+            stream, sum, out_type, x, y, NULL, M, N, K, trans_a, trans_b,
+            accumulate);
+    pack(sum, out, M, N, strides->out, wide, true);
+    return status;
+}
+
 static struct kernels counting_table(enum dtype dtype)
 {
     tiny_must(kernels_plain(dtype, &real));
@@ -118,8 +153,8 @@ static enum zd_status grads_release(void *ctx, int unit)
     return ZD_OK;
 }
 
-/* The holder's weights, biases and norms away from the 0 and 1 that they begin
- * with. */
+/* The holder's weights; biases, norms and adapters' second factors away from
+ * the 0 and 1 that they begin with. */
 static void dense_init(struct dense *d, struct tiny *t)
 {
     *d = (struct dense){
@@ -132,7 +167,8 @@ static void dense_init(struct dense *d, struct tiny *t)
         dtype_convert(
                 w, DTYPE_FP32, holder_param(t->holder, id), t->shape.dtype,
                 p->count);
-        for (size_t i = 0; p->dims == 1 && i < p->count; i++) {
+        bool is_noisy = p->dims == 1 || p->part == PARAM_LORA_B;
+        for (size_t i = 0; is_noisy && i < p->count; i++) {
             float noise;
             rng_normal(5, (uint64_t)id, i, 1, &noise);
             w[i] += 0.2f * noise;
@@ -162,9 +198,29 @@ struct run {
     double loss, evaluated;
 };
 
+/* adapters: what they are on; NULL: there are none. */
+static void adapted_init(
+        struct tiny *t, const char *config, const char *adapters,
+        const struct model_shape *shape, const struct kernels *kernels)
+{
+    struct lora_options options = lora_options_default();
+    struct weight_source source;
+    memset(t, 0, sizeof *t);
+    options.r = 3;
+    options.target_modules = json_string(adapters);
+    tiny_config(config, &t->config);
+    tiny_must(param_table_build(&t->config, NULL, 0, &t->table));
+    tiny_adapt(t, &options);
+    tiny_must(weights_open_random(7, &t->table, &source));
+    tiny_build(t, shape, kernels, &source);
+    weights_close(&source);
+    json_decref(options.target_modules);
+}
+
 static void run_init(
-        struct run *r, const char *config, const char *freeze, enum dtype dtype,
-        enum checkpointing_mode mode, unsigned joined)
+        struct run *r, const char *config, const char *freeze,
+        const char *adapters, enum dtype dtype, enum checkpointing_mode mode,
+        unsigned joined)
 {
     struct model_shape shape = {
             .B = B,
@@ -179,7 +235,12 @@ static void run_init(
             .train = true,
     };
     r->kernels = counting_table(dtype);
-    tiny_init(&r->tiny, config, freeze, &shape, &r->kernels);
+    if (adapters)
+        r->kernels.matmul_strided = matmul_apart;
+    if (adapters)
+        adapted_init(&r->tiny, config, adapters, &shape, &r->kernels);
+    else
+        tiny_init(&r->tiny, config, freeze, &shape, &r->kernels);
     dense_init(&r->dense, &r->tiny);
     tokens_fill(&r->tokens, 3, B, T, r->tiny.config.vocab_size);
 }
@@ -219,13 +280,14 @@ static void expect_near(const struct run *a, const struct run *b, double limit)
 }
 
 static void compare(
-        const char *config, const char *freeze, enum dtype dtype,
-        enum checkpointing_mode mode, unsigned joined, double limit)
+        const char *config, const char *freeze, const char *adapters,
+        enum dtype dtype, enum checkpointing_mode mode, unsigned joined,
+        double limit)
 {
     struct run one, apart;
-    run_init(&apart, config, freeze, dtype, mode, 0);
+    run_init(&apart, config, freeze, adapters, dtype, mode, 0);
     run_steps(&apart, 2);
-    run_init(&one, config, freeze, dtype, mode, joined);
+    run_init(&one, config, freeze, adapters, dtype, mode, joined);
     run_steps(&one, 2);
     expect_near(&one, &apart, limit);
     run_fini(&one);
@@ -238,7 +300,7 @@ Test(model_joined, gradients_are_those_of_separate_products)
             CHECKPOINTING_NONE, CHECKPOINTING_EVERY, CHECKPOINTING_FULL};
     for (int s = 0; s < SHAPES; s++)
         for (unsigned joined = 1; joined <= BOTH; joined++)
-            compare(shapes[s], NULL, DTYPE_FP32, modes[(s + joined) % 3],
+            compare(shapes[s], NULL, NULL, DTYPE_FP32, modes[(s + joined) % 3],
                     joined, 2e-5);
 }
 
@@ -246,7 +308,27 @@ Test(model_joined, gradients_are_those_of_separate_products)
 Test(model_joined, gradients_in_bf16_are_as_near_as_their_roundings)
 {
     for (int s = 0; s < SHAPES; s++)
-        compare(shapes[s], NULL, DTYPE_BF16, CHECKPOINTING_NONE, BOTH, 3e-2);
+        compare(shapes[s], NULL, NULL, DTYPE_BF16, CHECKPOINTING_NONE, BOTH,
+                3e-2);
+}
+
+/* Of q, k, v, gate and up all have an adapter, or some. */
+Test(model_joined, adapters_are_those_of_separate_products)
+{
+    static const char *const adapters[] = {
+            "all-linear", ".*(q|v)_proj", ".*(k|up)_proj", ".*o_proj"};
+    for (int s = 0; s < SHAPES; s++)
+        for (int a = 0; a < 4; a++)
+            compare(shapes[s], NULL, adapters[a], DTYPE_FP32,
+                    a % 2 ? CHECKPOINTING_FULL : CHECKPOINTING_NONE, BOTH,
+                    2e-5);
+}
+
+Test(model_joined, adapters_in_bf16_are_as_near_as_their_roundings)
+{
+    for (int s = 0; s < SHAPES; s++)
+        compare(shapes[s], NULL, "all-linear", DTYPE_BF16, CHECKPOINTING_NONE,
+                BOTH, 8e-2);
 }
 
 Test(model_joined, frozen_projections_have_no_gradient)
@@ -254,8 +336,8 @@ Test(model_joined, frozen_projections_have_no_gradient)
     static const char *const freeze[] = {
             "*_proj.weight", "*self_attn*", "*mlp*", "*_proj.bias"};
     for (int i = 0; i < 4; i++)
-        compare(SHAPE_LLAMA, freeze[i], DTYPE_FP32, CHECKPOINTING_NONE, BOTH,
-                2e-5);
+        compare(SHAPE_LLAMA, freeze[i], NULL, DTYPE_FP32, CHECKPOINTING_NONE,
+                BOTH, 2e-5);
 }
 
 static void decode(struct run *r, float *logits)
@@ -271,9 +353,13 @@ Test(model_joined, samples_read_the_same_rows)
     for (int s = 0; s < SHAPES; s++) {
         struct run one, apart;
         float a[40], b[40];
-        run_init(&apart, shapes[s], NULL, DTYPE_FP32, CHECKPOINTING_NONE, 0);
+        run_init(
+                &apart, shapes[s], NULL, NULL, DTYPE_FP32, CHECKPOINTING_NONE,
+                0);
         decode(&apart, a);
-        run_init(&one, shapes[s], NULL, DTYPE_FP32, CHECKPOINTING_NONE, BOTH);
+        run_init(
+                &one, shapes[s], NULL, NULL, DTYPE_FP32, CHECKPOINTING_NONE,
+                BOTH);
         decode(&one, b);
         for (int v = 0; v < one.tiny.config.vocab_size; v++)
             cr_expect(fabsf(a[v] - b[v]) < 1e-5f);
@@ -288,11 +374,15 @@ Test(model_joined, a_layer_has_fewer_operations)
 {
     for (int s = 0; s < SHAPES; s++) {
         struct run one, apart;
-        run_init(&apart, shapes[s], NULL, DTYPE_BF16, CHECKPOINTING_NONE, 0);
+        run_init(
+                &apart, shapes[s], NULL, NULL, DTYPE_BF16, CHECKPOINTING_NONE,
+                0);
         run_steps(&apart, 1);
         int products = called.products, ropes = called.ropes;
         int adds = called.adds;
-        run_init(&one, shapes[s], NULL, DTYPE_BF16, CHECKPOINTING_NONE, BOTH);
+        run_init(
+                &one, shapes[s], NULL, NULL, DTYPE_BF16, CHECKPOINTING_NONE,
+                BOTH);
         run_steps(&one, 1);
         cr_expect_eq(products - called.products, LAYERS * 3 * 3);
         cr_expect_eq(ropes - called.ropes, LAYERS * 2);

@@ -3,6 +3,7 @@
 #define ZD_TESTS_MODEL_TINY_H
 
 #include "model/holder.h"
+#include "model/lora.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,16 @@ static inline void tiny_config(const char *text, struct model_config *config)
     tiny_must(json_parse(text, strlen(text), "test", ZD_ERR_BUG, &json));
     tiny_must(model_config_parse(json, "test", ZD_ERR_CONFIG, config));
     json_decref(json);
+}
+
+/* The table, adapted. */
+static inline void tiny_adapt(
+        struct tiny *t, const struct lora_options *options)
+{
+    struct peft_config adapter;
+    tiny_must(lora_config(options, &adapter));
+    tiny_must(lora_extend(&t->config, &adapter, options, &t->table));
+    peft_config_fini(&adapter);
 }
 
 static inline void tiny_build(

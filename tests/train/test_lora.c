@@ -89,8 +89,8 @@ static double last_loss(const char *dir)
     return last;
 }
 
-/* What is dropped depends on the sample: another world drops the same, another
- * seed does not. */
+/* What is dropped depends on the sample: another world drops the same. (On what
+ * else it depends: tests/model/test_adapted.c.) */
 static void dropout_is_of_samples(void)
 {
     const char *one = job_threads_dir(), *four = job_threads_dir();
@@ -105,7 +105,7 @@ static void dropout_is_of_samples(void)
     tap_ok(ran && fabs(a - b) <= 1e-5 * a,
            "4 ranks and 3 micro-batches drop what one does: %.7f, %.7f", a, b);
     tap_ok(ran && fabs(a - last_loss(other)) > 1e-4 * a,
-           "another seed drops others");
+           "another seed, which A is drawn by too, is another training");
     tap_ok(ran && fabs(a - last_loss(without)) > 1e-4 * a,
            "without dropout it is another training");
 }
