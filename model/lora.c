@@ -1,13 +1,11 @@
 #include "model/lora.h"
 
 #include "base/must.h"
+#include "model/lora_names.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MODULE_BYTES = PARAM_NAME_MAX + 16, NAMES_TOLD = 3, NAMES_MAX = 16 };
 
 struct lora_options lora_options_default(void)
 {
@@ -131,241 +129,10 @@ enum zd_status lora_config(
     return status;
 }
 
-/* --- what a name may be --------------------------------------------------- */
-
-struct reader {
-    const struct model_config *config;
-    const struct peft_config *adapter;
-    const struct param_table *table;
-};
-
-/* The module, or one that ends in "." + name. */
-static bool is_named(const char *module, const char *name)
-{
-    size_t bytes = strlen(module), end = strlen(name);
-    return strcmp(module, name) == 0 ||
-           (bytes > end && strcmp(module + bytes - end, name) == 0 &&
-            module[bytes - end - 1] == '.');
-}
-
-/* Letters that must change to make one name of the other. */
-static int distance(const char *a, const char *b)
-{
-    int row[64], width = (int)strlen(b);
-    if (width > 62)
-        return INT_MAX;
-    for (int j = 0; j <= width; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int before = row[0];
-        row[0] = i;
-        for (int j = 1; j <= width; j++) {
-            int change = before + (a[i - 1] != b[j - 1]);
-            before = row[j];
-            int least = row[j] < row[j - 1] ? row[j] : row[j - 1];
-            row[j] = change < least + 1 ? change : least + 1;
-        }
-    }
-    return row[width];
-}
-
-/* The last parts of linear modules' names. */
-static int list_names(
-        const struct reader *reader, char names[NAMES_MAX][MODULE_BYTES])
-{
-    int count = 0;
-    for (int id = 0; id < reader->table->count && count < NAMES_MAX; id++) {
-        char module[MODULE_BYTES];
-        bool is_new = peft_is_linear(reader->config, reader->table, id);
-        peft_module_name(reader->config, reader->table, id, module);
-        const char *dot = strrchr(module, '.');
-        const char *last = dot ? dot + 1 : module;
-        for (int i = 0; i < count; i++)
-            is_new &= strcmp(names[i], last) != 0;
-        if (is_new)
-            snprintf(names[count++], MODULE_BYTES, "%s", last);
-    }
-    return count;
-}
-
-static void tell_nearest(const struct reader *reader, const char *name)
-{
-    char names[NAMES_MAX][MODULE_BYTES], list[400] = "";
-    const char *told[NAMES_MAX];
-    int count = list_names(reader, names);
-    for (int i = 0; i < count; i++)
-        told[i] = names[i];
-    for (int i = 0; i < NAMES_TOLD && i < count; i++) {
-        int best = i;
-        for (int j = i + 1; j < count; j++)
-            if (distance(name, told[j]) < distance(name, told[best]))
-                best = j;
-        const char *nearest = told[best];
-        told[best] = told[i];
-        told[i] = nearest;
-        size_t used = strlen(list);
-        snprintf(
-                list + used, sizeof list - used, "%s\"%s\"", i ? ", " : "",
-                nearest);
-    }
-    zd_fail_help("the nearest: %s", list);
-}
-
-static enum zd_status refuse_embedding(const char *name)
-{
-    return ZD_FAIL(
-            ZD_ERR_CONFIG, "E0326",
-            "lora.target_modules: `%s` is an embedding, which gets no adapter; "
-            "lora.modules_to_save trains it whole",
-            name);
-}
-
-/* Each name is that of a linear module. */
-static enum zd_status check_name(const struct reader *reader, const char *name)
-{
-    const struct param_table *table = reader->table;
-    for (int id = 0; id < table->count; id++) {
-        char module[MODULE_BYTES];
-        peft_module_name(reader->config, table, id, module);
-        if (!is_named(module, name))
-            continue;
-        if (table->params[id].is_embedding)
-            return refuse_embedding(name);
-        if (peft_is_linear(reader->config, table, id))
-            return ZD_OK;
-    }
-    if (reader->config->tied && strcmp(name, "lm_head") == 0)
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0326",
-                "lora.target_modules: `lm_head` is tied to the embedding, "
-                "which gets no adapter");
-    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-            "lora.target_modules: `%s` is no linear module of the model", name);
-    tell_nearest(reader, name);
-    return ZD_ERR_CONFIG;
-}
-
-/* A tied head is the embedding. */
-static bool trains(const struct reader *reader, int id)
-{
-    char module[MODULE_BYTES];
-    peft_module_name(reader->config, reader->table, id, module);
-    return peft_config_saves(reader->adapter, module);
-}
-
-/* Each of modules_to_save is one: the adapter with it alone saves something. */
-static enum zd_status check_saved(
-        const struct reader *reader, const json_t *name)
-{
-    struct peft_config only = {
-            .json = zd_must(json_pack("{s:[O]}", "modules_to_save", name))};
-    struct reader alone = {reader->config, &only, reader->table};
-    char embedding[MODULE_BYTES];
-    bool found = false;
-    if (reader->config->tied && peft_config_saves(&only, "lm_head")) {
-        json_decref(only.json);
-        peft_module_name(reader->config, reader->table, 0, embedding);
-        ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-                "lora.modules_to_save: `lm_head` is tied to the embedding of "
-                "this model, and is no module of its own");
-        const char *dot = strrchr(embedding, '.');
-        zd_fail_help(
-                "\"%s\" trains it, for both sides", dot ? dot + 1 : embedding);
-        return ZD_ERR_CONFIG;
-    }
-    for (int id = 0; id < reader->table->count; id++)
-        found |= trains(&alone, id);
-    json_decref(only.json);
-    if (found)
-        return ZD_OK;
-    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-            "lora.modules_to_save: `%s` is no module of the model",
-            json_string_value(name));
-    zd_fail_help("names look like \"lm_head\" or \"embed_tokens\"");
-    return ZD_ERR_CONFIG;
-}
-
-static enum zd_status check_layer(
-        const struct reader *reader, const json_t *layer)
-{
-    json_int_t number = json_integer_value(layer);
-    if (number >= 0 && number < reader->config->layers)
-        return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_CONFIG, "E0326",
-            "lora.layers_to_transform: %lld is no layer; they are 0 to %d",
-            (long long)number, reader->config->layers - 1);
-}
-
-static enum zd_status check_names(const struct reader *reader)
-{
-    size_t i;
-    json_t *item;
-    json_t *keys = reader->adapter->json;
-    json_t *layers = json_object_get(keys, "layers_to_transform");
-    json_t *targets = json_object_get(keys, "target_modules");
-    json_array_foreach(targets, i, item)
-            ZD_TRY(check_name(reader, json_string_value(item)));
-    json_array_foreach(json_object_get(keys, "modules_to_save"), i, item)
-            ZD_TRY(check_saved(reader, item));
-    if (json_is_integer(layers))
-        ZD_TRY(check_layer(reader, layers));
-    json_array_foreach(layers, i, item) ZD_TRY(check_layer(reader, item));
-    if (json_is_string(targets) &&
-        strcmp(json_string_value(targets), "all-linear") != 0 &&
-        (json_is_integer(layers) || json_array_size(layers)))
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0326",
-                "lora.layers_to_transform goes with a list of names; a pattern "
-                "says itself which layers it means");
-    return ZD_OK;
-}
-
-/* Does the pattern of the job match a module that has an adapter? */
-static enum zd_status check_pattern(
-        const struct reader *reader, const struct param_table *adapted,
-        const char *key, const char *pattern)
-{
-    struct peft_config only = {
-            .json = zd_must(
-                    json_pack("{s:{s:i}}", "rank_pattern", pattern, 1))};
-    bool found = false;
-    for (int id = 0; id < adapted->count && !found; id++) {
-        char module[MODULE_BYTES];
-        if (!param_has_adapter(adapted, id))
-            continue;
-        peft_module_name(reader->config, adapted, id, module);
-        found = peft_config_rank(&only, module) == 1;
-    }
-    json_decref(only.json);
-    if (found)
-        return ZD_OK;
-    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-            "lora.%s: `%s` matches no module that gets an adapter", key,
-            pattern);
-    tell_nearest(reader, pattern);
-    return ZD_ERR_CONFIG;
-}
-
-/* Of an adapter that PEFT wrote they may be for other models. */
-static enum zd_status check_patterns(
-        const struct reader *reader, const struct lora_options *options,
-        const struct param_table *adapted)
-{
-    static const char *const keys[] = {"rank_pattern", "alpha_pattern"};
-    const char *pattern;
-    json_t *value;
-    for (int i = 0; options && i < 2; i++)
-        json_object_foreach(
-                json_object_get(options->given, keys[i]), pattern, value)
-                ZD_TRY(check_pattern(reader, adapted, keys[i], pattern));
-    return ZD_OK;
-}
-
 /* --- the adapter of a weight ---------------------------------------------- */
 
 static enum zd_status find_adapter(
-        const struct reader *reader, int id, struct adapter *out)
+        const struct lora_reader *reader, int id, struct adapter *out)
 {
     char module[MODULE_BYTES];
     const struct param *param = &reader->table->params[id];
@@ -378,7 +145,7 @@ static enum zd_status find_adapter(
                       strcmp(json_string_value(targets), "all-linear") != 0;
     if (param->is_embedding && is_pattern &&
         peft_config_targets(reader->adapter, module))
-        return refuse_embedding(module);
+        return lora_refuse_embedding(module);
     if (!peft_is_linear(reader->config, reader->table, id) ||
         !peft_config_targets(reader->adapter, module))
         return ZD_OK;
@@ -440,8 +207,8 @@ static struct param factor_of(
 /* A is uniform in +-1/sqrt(in), or normal with 1/r; B and the change of
  * magnitudes are nothing. */
 static void add_factors(
-        const struct reader *reader, const struct lora_options *options, int id,
-        struct param_table *out)
+        const struct lora_reader *reader, const struct lora_options *options,
+        int id, struct param_table *out)
 {
     struct adapter *adapter = &out->adapters[id];
     const struct param *weight = &out->params[id];
@@ -481,7 +248,7 @@ static enum zd_status alloc(
 }
 
 static enum zd_status extend(
-        const struct reader *reader, const struct lora_options *options,
+        const struct lora_reader *reader, const struct lora_options *options,
         struct param_table *out)
 {
     const struct param_table *table = reader->table;
@@ -491,7 +258,7 @@ static enum zd_status extend(
         for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
              id++, out->count++) {
             out->params[out->count] = table->params[id];
-            out->params[out->count].trainable = trains(reader, id);
+            out->params[out->count].trainable = lora_trains(reader, id);
             ZD_TRY(find_adapter(reader, id, &out->adapters[out->count]));
         }
         int end = out->count;
@@ -516,14 +283,14 @@ enum zd_status lora_extend(
         const struct model_config *config, const struct peft_config *adapter,
         const struct lora_options *options, struct param_table *table)
 {
-    struct reader reader = {config, adapter, table};
+    struct lora_reader reader = {config, adapter, table};
     struct param_table out = {0};
-    ZD_TRY(check_names(&reader));
+    ZD_TRY(lora_check_names(&reader));
     enum zd_status status = alloc(table, &out);
     if (status == ZD_OK)
         status = extend(&reader, options, &out);
     if (status == ZD_OK)
-        status = check_patterns(&reader, options, &out);
+        status = lora_check_patterns(&reader, options, &out);
     if (status != ZD_OK) {
         param_table_fini(&out);
         return status;
