@@ -279,21 +279,42 @@ static enum zd_status extend(
             "lora.target_modules: no module of the model gets an adapter");
 }
 
+/* What an adapter's own file asks for is a mistake of the file. */
+static enum zd_status blame_file(const char *path)
+{
+    static const char section[] = "lora.";
+    struct zd_error error = *zd_error_get();
+    size_t skip = strlen(section);
+    error.status = ZD_ERR_DATA;
+    if (strncmp(error.what, section, skip) == 0)
+        memmove(error.what, error.what + skip, strlen(error.what) - skip + 1);
+    if (path)
+        snprintf(
+                error.where, sizeof error.where, "%s/adapter_config.json",
+                path);
+    zd_error_set(&error);
+    return error.status;
+}
+
 enum zd_status lora_extend(
         const struct model_config *config, const struct peft_config *adapter,
         const struct lora_options *options, struct param_table *table)
 {
     struct lora_reader reader = {config, adapter, table};
     struct param_table out = {0};
-    ZD_TRY(lora_check_names(&reader));
-    enum zd_status status = alloc(table, &out);
+    enum zd_status status = lora_check_names(&reader);
+    if (status == ZD_OK)
+        status = alloc(table, &out);
     if (status == ZD_OK)
         status = extend(&reader, options, &out);
     if (status == ZD_OK)
         status = lora_check_patterns(&reader, options, &out);
     if (status != ZD_OK) {
         param_table_fini(&out);
-        return status;
+        bool is_of_file = !options || options->path;
+        return status == ZD_ERR_CONFIG && is_of_file
+                       ? blame_file(options ? options->path : NULL)
+                       : status;
     }
     param_table_fini(table);
     *table = out;

@@ -66,4 +66,7 @@ row 'a key of PEFT that nobody knows' 65 'E0321|unheard_of' 'from unheard_of 1' 
 row 'an adapter whose rank is not that of its file' 65 'E0323|lora_A.weight|[5, ' 'from r 5' run --job job.toml
 row 'an adapter that is cut off' 65 'E0721|adapter_model.safetensors' 'from bias "\"none\""; truncate -s 100 adapter/adapter_model.safetensors' run --job job.toml
 row 'an adapter of another base' 65 'E0322' 'from target_modules "[\"o_proj\"]"' run --job job.toml
+row "an adapter's module that the base does not have" 65 'E0326|target_modules: `q_prj`|"q_proj"|adapter/adapter_config.json' 'from target_modules "[\"q_prj\"]"' validate --job job.toml
+row "an adapter's module to save that the base does not have" 65 'E0326|`lm_haed`|adapter/adapter_config.json' 'from modules_to_save "[\"lm_haed\"]"' run --job job.toml
+row "an adapter's rank beyond the matrix" 65 'E0326|r = 640|at most|adapter/adapter_config.json' 'from r 640' run --job job.toml
 done_rows
