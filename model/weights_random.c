@@ -5,33 +5,45 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PIECE = 1 << 13 }; /* elements that one thread makes at a time */
+
 struct random_source {
     uint64_t seed;
     const struct param_table *table;
 };
+
+static void fill(
+        const struct param *param, uint64_t seed, size_t begin, size_t count,
+        float *out)
+{
+    uint64_t stream = rng_stream(param->name);
+    switch (param->init) {
+    case PARAM_INIT_UNIFORM:
+        for (size_t i = 0; i < count; i++)
+            out[i] = param->init_std *
+                     (float)(2 * rng_uniform(seed, stream, begin + i) - 1);
+        break;
+    case PARAM_INIT_NORMAL:
+        rng_normal(seed, stream, begin, count, out);
+        for (size_t i = 0; i < count; i++)
+            out[i] *= param->init_std;
+        break;
+    default:
+        for (size_t i = 0; i < count; i++)
+            out[i] = param->init == PARAM_INIT_ONES ? 1.0f : 0.0f;
+    }
+}
 
 static enum zd_status random_read(
         void *ctx, int id, size_t begin, size_t count, float *out)
 {
     const struct random_source *source = ctx;
     const struct param *param = &source->table->params[id];
-    if (param->init == PARAM_INIT_UNIFORM) {
-        uint64_t stream = rng_stream(param->name);
-        for (size_t i = 0; i < count; i++)
-            out[i] = param->init_std *
-                     (float)(2 * rng_uniform(source->seed, stream, begin + i) -
-                             1);
-        return ZD_OK;
+#pragma omp parallel for schedule(static)
+    for (size_t at = 0; at < count; at += PIECE) {
+        size_t n = count - at < PIECE ? count - at : PIECE;
+        fill(param, source->seed, begin + at, n, out + at);
     }
-    if (param->init != PARAM_INIT_NORMAL) {
-        float value = param->init == PARAM_INIT_ONES ? 1.0f : 0.0f;
-        for (size_t i = 0; i < count; i++)
-            out[i] = value;
-        return ZD_OK;
-    }
-    rng_normal(source->seed, rng_stream(param->name), begin, count, out);
-    for (size_t i = 0; i < count; i++)
-        out[i] *= param->init_std;
     return ZD_OK;
 }
 

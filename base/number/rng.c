@@ -3,7 +3,6 @@
 #include "base/number/philox.h"
 
 #include <assert.h>
-#include <math.h>
 
 void rng_philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4])
 {
@@ -33,29 +32,6 @@ uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t index)
 double rng_uniform(uint64_t seed, uint64_t stream, uint64_t index)
 {
     return (double)(rng_u64(seed, stream, index) >> 11) * 0x1p-53;
-}
-
-void rng_normal(
-        uint64_t seed, uint64_t stream, uint64_t begin, size_t count,
-        float *out)
-{
-    const double two_pi = 6.283185307179586476925286766559;
-    double pair[2] = {0, 0};
-    for (size_t i = 0; i < count; i++) {
-        uint64_t element = begin + i;
-        if (i == 0 || element % 2 == 0) {
-            uint32_t words[4];
-            rng_philox(seed, stream, element / 2, words);
-            /* (0, 1], so that the logarithm is finite */
-            double u = (double)((join(words[0], words[1]) >> 11) + 1) * 0x1p-53;
-            double angle = two_pi *
-                           ((double)(join(words[2], words[3]) >> 11) * 0x1p-53);
-            double radius = sqrt(-2 * log(u));
-            pair[0] = radius * cos(angle);
-            pair[1] = radius * sin(angle);
-        }
-        out[i] = (float)pair[element % 2];
-    }
 }
 
 /* A permutation of 0 .. 2^(2 half) - 1. Eight rounds rather than the four that

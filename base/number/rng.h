@@ -21,7 +21,8 @@ uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t index);
 /* Uniform in [0, 1), 53 bits. */
 double rng_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 /* Standard normal deviates for elements begin..begin+count-1 of a stream
- * (Box-Muller; element e uses half e%2 of counter e/2). */
+ * (Box-Muller; element e uses half e%2 of counter e/2). The same bits on every
+ * machine. */
 void rng_normal(
         uint64_t seed, uint64_t stream, uint64_t begin, size_t count,
         float *out);

@@ -73,6 +73,31 @@ Test(rng, normal_has_mean_0_and_variance_1)
     cr_expect_float_eq(fourth / COUNT, 3, 5 * sqrt(96.0 / COUNT));
 }
 
+static double upper_53(const uint32_t words[2])
+{
+    return (double)(((uint64_t)words[1] << 32 | words[0]) >> 11);
+}
+
+Test(rng, normal_is_box_muller_by_the_library)
+{
+    enum { COUNT = 200000 };
+    const double two_pi = 6.283185307179586476925286766559;
+    float *x = malloc(COUNT * sizeof *x);
+    rng_normal(3, 4, 0, COUNT, x);
+    for (int i = 0; i < COUNT; i++) {
+        uint32_t words[4];
+        rng_philox(3, 4, (uint64_t)i / 2, words);
+        double u = (upper_53(words) + 1) * 0x1p-53;
+        double angle = two_pi * (upper_53(words + 2) * 0x1p-53);
+        double expected = sqrt(-2 * log(u)) * (i % 2 ? sin(angle) : cos(angle));
+        /* half a unit of fp32's last place, and a little of doubles' */
+        cr_assert_float_eq(
+                x[i], expected, fabs(expected) * (0x1p-24 + 0x1p-48) + 0x1p-46,
+                "element %d: %a, %a", i, x[i], expected);
+    }
+    free(x);
+}
+
 Test(rng, normal_depends_on_the_element_alone)
 {
     float whole[101], part[101];
