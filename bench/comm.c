@@ -1,24 +1,29 @@
-/* How near our collectives come to the MPI library's own. Under mpirun:
+/* How near our collectives come to the MPI library's own, and to a copy. Under
+ * mpirun:
  *
  *     mpirun -np 2 --bind-to core build/bench/bench_comm [MEBIBYTES]
  *
  * Times a reduce_scatter and an all_gather of MEBIBYTES (default 64) of fp32,
- * the same by MPI_Reduce_scatter_block and MPI_Allgather, and the same sum in
- * bf16, which MPI cannot add. Best of the repeats, slowest rank; results on
- * stdout. */
+ * the same by MPI_Reduce_scatter_block and MPI_Allgather, the same sum in bf16,
+ * which MPI cannot add, and a copy of as many bytes past the cache on every
+ * rank at once, which is what an all_gather would take if all ranks could read
+ * each other's memory. Each repeat runs all of them, one after the other, so
+ * that what else the machine does falls on all. Of the slowest rank's times the
+ * median; ratios are medians of those within a repeat. Results on stdout. */
 #include "comm/comm.h"
+#include "base/copy.h"
 
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPEATS = 15 };
+enum { REPEATS = 31 };
 
 struct bench {
     struct comm *comm;
     size_t count; /* elements of one shard, fp32 */
-    float *full, *shard;
+    float *full, *shard, *copy;
 };
 
 static void check(enum zd_status status)
@@ -67,33 +72,78 @@ static void their_all_gather(const struct bench *b)
             MPI_FLOAT, MPI_COMM_WORLD);
 }
 
-/* Best of the repeats, by the slowest rank, in seconds. */
-static double best_of(const struct bench *b, void (*run)(const struct bench *))
+static void plain_copy(const struct bench *b)
 {
-    double best = 1e9;
-    for (int i = 0; i < REPEATS; i++) {
-        MPI_Barrier(MPI_COMM_WORLD);
-        double seconds = MPI_Wtime(), slowest;
-        run(b);
-        seconds = MPI_Wtime() - seconds;
-        MPI_Allreduce(
-                &seconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-        if (slowest < best)
-            best = slowest;
-    }
-    return best;
+    copy_past_cache(
+            b->copy, b->full, b->count * 4 * (size_t)comm_size(b->comm));
 }
 
-static double report(
-        const struct bench *b, const char *name,
-        void (*run)(const struct bench *))
+enum { REDUCE, MPI_REDUCE, REDUCE_BF16, GATHER, MPI_GATHER, COPY, KINDS };
+
+static const struct kind {
+    const char *name;
+    void (*run)(const struct bench *);
+    int beside; /* whose time is divided by this one's; itself: none */
+} kinds[KINDS] = {
+        [REDUCE] = {"reduce_scatter fp32", our_reduce_scatter, MPI_REDUCE},
+        [MPI_REDUCE] =
+                {"MPI_Reduce_scatter_block", their_reduce_scatter, MPI_REDUCE},
+        [REDUCE_BF16] =
+                {"reduce_scatter bf16", our_reduce_scatter_bf16, REDUCE_BF16},
+        [GATHER] = {"all_gather fp32", our_all_gather, MPI_GATHER},
+        [MPI_GATHER] = {"MPI_Allgather", their_all_gather, MPI_GATHER},
+        [COPY] = {"copy", plain_copy, GATHER},
+};
+
+/* Of one run, by the slowest rank. */
+static double seconds_of(const struct bench *b, const struct kind *kind)
 {
-    double seconds = best_of(b, run);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double seconds = MPI_Wtime(), slowest;
+    kind->run(b);
+    seconds = MPI_Wtime() - seconds;
+    MPI_Allreduce(&seconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return slowest;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_of(const double *values)
+{
+    double sorted[REPEATS];
+    memcpy(sorted, values, sizeof sorted);
+    qsort(sorted, REPEATS, sizeof *sorted, by_size);
+    return sorted[REPEATS / 2];
+}
+
+static void measure(const struct bench *b)
+{
+    double seconds[KINDS][REPEATS], ratios[REPEATS];
+    for (int i = -1; i < REPEATS; i++) /* the first is not counted */
+        for (int k = 0; k < KINDS; k++) {
+            double taken = seconds_of(b, &kinds[k]);
+            if (i >= 0)
+                seconds[k][i] = taken;
+        }
+    if (comm_rank(b->comm) != 0)
+        return;
     double bytes = (double)b->count * 4 * comm_size(b->comm);
-    if (comm_rank(b->comm) == 0)
-        printf("%-28s %8.2f ms %8.2f GB/s\n", name, seconds * 1e3,
-               bytes / seconds * 1e-9);
-    return seconds;
+    for (int k = 0; k < KINDS; k++) {
+        const struct kind *kind = &kinds[k];
+        double median = median_of(seconds[k]);
+        printf("%-28s %8.2f ms %8.2f GB/s", kind->name, median * 1e3,
+               bytes / median * 1e-9);
+        for (int i = 0; i < REPEATS; i++)
+            ratios[i] = seconds[kind->beside][i] / seconds[k][i];
+        if (kind->beside != k)
+            printf("  %5.2f x the speed of %s", median_of(ratios),
+                   kinds[kind->beside].name);
+        printf("\n");
+    }
 }
 
 int main(int argc, char **argv)
@@ -111,25 +161,17 @@ int main(int argc, char **argv)
     check(arena_plan_add(&plan, "full", ARENA_HOST, SPAN_BUFFERS, bytes));
     check(arena_plan_add(
             &plan, "shard", ARENA_HOST, SPAN_BUFFERS, b.count * 4));
+    check(arena_plan_add(&plan, "copy", ARENA_HOST, SPAN_BUFFERS, bytes));
     check(arena_take(&arena, &plan));
     comm_set_staging(b.comm, arena_span(&arena, "comm.staging"));
     b.full = arena_span(&arena, "full");
     b.shard = arena_span(&arena, "shard");
+    b.copy = arena_span(&arena, "copy");
     for (size_t i = 0; i < size * b.count; i++)
         b.full[i] = 1.0f / (float)(i % 1000 + 1);
     memset(b.shard, 0, b.count * 4);
 
-    double ours = report(&b, "reduce_scatter fp32", our_reduce_scatter);
-    double theirs =
-            report(&b, "MPI_Reduce_scatter_block", their_reduce_scatter);
-    if (comm_rank(b.comm) == 0)
-        printf("%-28s %8.2f x\n", "speed over MPI's", theirs / ours);
-    report(&b, "reduce_scatter bf16", our_reduce_scatter_bf16);
-    ours = report(&b, "all_gather fp32", our_all_gather);
-    theirs = report(&b, "MPI_Allgather", their_all_gather);
-    if (comm_rank(b.comm) == 0)
-        printf("%-28s %8.2f x\n", "speed over MPI's", theirs / ours);
-
+    measure(&b);
     comm_destroy(b.comm);
     arena_release(&arena);
     arena_plan_fini(&plan);

@@ -1,5 +1,6 @@
 #include "comm/backend.h"
 
+#include "base/copy.h"
 #include "base/device/device_memory.h"
 #include "comm/comm_device.h"
 
@@ -268,7 +269,7 @@ enum zd_status comm_all_gather_begin(
     char *own = (char *)full + (size_t)comm->rank * bytes;
     if (own != shard && bytes) {
         if (!comm->is_device)
-            memcpy(own, shard, bytes);
+            copy_past_cache(own, shard, bytes);
         else if (comm->size == 1) /* with more, the back end does it */
             ZD_TRY(device_move(own, shard, bytes));
     }
