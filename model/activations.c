@@ -161,11 +161,13 @@ enum zd_status activations_decode(
     d.logits_dtype = DTYPE_FP32; /* the host reads them */
     struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
     struct activations a = {0};
-    size_t rows = (size_t)config->layers * (size_t)shape->decode_capacity;
-    a.cache_layer_bytes = (size_t)shape->decode_capacity * d.kv * s.element;
-    a.k_cache = push_rows(&s, rows, d.kv);
-    a.v_cache = push_rows(&s, rows, d.kv);
-    ZD_TRY(lay_lean(config, &d, true, 1, &s, &a));
+    size_t texts = (size_t)decode_texts(shape);
+    size_t rows = texts * (size_t)shape->decode_capacity;
+    a.cache_text_bytes = (size_t)shape->decode_capacity * d.kv * s.element;
+    a.cache_layer_bytes = texts * a.cache_text_bytes;
+    a.k_cache = push_rows(&s, (size_t)config->layers * rows, d.kv);
+    a.v_cache = push_rows(&s, (size_t)config->layers * rows, d.kv);
+    ZD_TRY(lay_lean(config, &d, true, (int)texts, &s, &a));
     *out = a;
     return ZD_OK;
 }

@@ -118,9 +118,15 @@ struct activations {
     struct adapter_scratch adapters;
     size_t layer_gains; /* floats between the gains of layers, which decoding
                            keeps from its first token on; else 0 */
-    char *k_cache, *v_cache;  /* (L, capacity, kv) */
+    char *k_cache, *v_cache;  /* (L, texts, capacity, kv) */
     size_t cache_layer_bytes; /* of one layer's keys */
+    size_t cache_text_bytes;  /* of them, one text's */
 };
+
+static inline int decode_texts(const struct model_shape *shape)
+{
+    return shape->decode_texts > 0 ? shape->decode_texts : 1;
+}
 
 static inline enum device_backend shape_backend(const struct model_shape *shape)
 {

@@ -36,13 +36,23 @@ void batch_upload_fini(struct batch_upload *upload)
         event_destroy(upload->sent[slot]);
 }
 
+static void fill_decode_positions(int32_t *positions, const struct pass *pass)
+{
+    int n = 0;
+    for (int r = 0; r < pass->run_count; r++)
+        for (int i = 0; i < pass->runs[r].count; i++)
+            positions[n++] = pass->runs[r].past + i;
+}
+
 /* Positions count from the document's first token. */
 static void fill_positions(int32_t *positions, struct pass *pass)
 {
     pass->documents = 0;
+    if (pass->decode)
+        fill_decode_positions(positions, pass);
     for (int n = 0; n < pass->N; n++) {
-        positions[n] = pass->decode ? pass->past + n
-                                    : n % pass->T - pass->doc_start[n];
+        if (!pass->decode)
+            positions[n] = n % pass->T - pass->doc_start[n];
         pass->documents += positions[n] == 0;
     }
 }

@@ -133,15 +133,45 @@ enum zd_status head_loss(
     return head_release(model, hooks);
 }
 
+/* Runs from `first` whose last tokens follow each other, a chunk at most. */
+static int runs_of_chunk(const struct pass *pass, int first)
+{
+    int runs = 1;
+    while (first + runs < pass->run_count && runs < pass->acts->head.chunk &&
+           pass->runs[first + runs].count == 1)
+        runs++;
+    return runs;
+}
+
+/* The logits of `runs` runs, of which `first` is the first of all, to the host.
+ */
+static enum zd_status read_logits(
+        const struct model *model, const struct pass *pass, int runs,
+        float *logits, int first)
+{
+    const struct head_acts *h = &pass->acts->head;
+    size_t V = (size_t)model->config->vocab_size;
+    for (int i = 0; i < runs; i++)
+        ZD_TRY(device_read(
+                logits + (size_t)(first + i) * V,
+                (const float *)h->logits + (size_t)i * (size_t)h->stride,
+                V * sizeof *logits));
+    return ZD_OK;
+}
+
 enum zd_status head_logits(
         struct model *model, const struct pass *pass,
         const struct model_hooks *hooks, float *logits)
 {
-    size_t V = (size_t)model->config->vocab_size;
     ZD_TRY(head_acquire(model, hooks));
-    ZD_TRY(chunk_logits(model, pass, pass->N - 1, 1));
-    ZD_TRY(head_release(model, hooks));
-    return device_read(logits, pass->acts->head.logits, V * sizeof *logits);
+    for (int r = 0, end = 0, runs; r < pass->run_count; r += runs) {
+        end += pass->runs[r].count;
+        runs = runs_of_chunk(pass, r);
+        ZD_TRY(chunk_logits(model, pass, end - 1, runs));
+        ZD_TRY(read_logits(model, pass, runs, logits, r));
+        end += runs - 1;
+    }
+    return head_release(model, hooks);
 }
 
 enum zd_status model_loss_take(struct model *model, struct exact_sum *sum_out)

@@ -47,7 +47,8 @@ struct pass {
      * NULL */
     const int32_t *token_order, *position_order;
     bool decode;
-    int past; /* decode: tokens that are in the cache */
+    const struct decode_run *runs; /* decode: (run_count), of N tokens */
+    int run_count;
     /* dropout of adapters, in training */
     bool drops;
     int64_t step, first_sample;

@@ -30,28 +30,47 @@ static struct attention_shape attention_shape(
     };
 }
 
-/* Append the new rows to the cache, then attend to all of it. */
-static enum zd_status attend_cached(
+/* Append a run's rows, from row `first` of the pass, to its text's part of the
+ * cache, then attend to all of that. */
+static enum zd_status attend_run(
         const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts)
+        const struct layer_acts *acts, const struct decode_run *run,
+        size_t first)
 {
     const struct kernels *k = model->kernels;
     const struct activations *all = pass->acts;
     struct attention_shape s = attention_shape(model, pass);
     size_t element = dtype_bytes(k->dtype);
     size_t row = (size_t)s.KV * (size_t)s.D * element;
-    char *k_cache = all->k_cache + (size_t)(layer - 1) * all->cache_layer_bytes;
-    char *v_cache = all->v_cache + (size_t)(layer - 1) * all->cache_layer_bytes;
-    for (int n = 0; n < pass->N; n++) {
-        size_t to = (size_t)(pass->past + n) * row;
-        size_t key = (size_t)n * (size_t)s.k_stride * element;
-        size_t value = (size_t)n * (size_t)s.v_stride * element;
+    size_t place = (size_t)(layer - 1) * all->cache_layer_bytes +
+                   (size_t)run->text * all->cache_text_bytes;
+    char *k_cache = all->k_cache + place, *v_cache = all->v_cache + place;
+    for (int i = 0; i < run->count; i++) {
+        size_t to = (size_t)(run->past + i) * row, n = first + (size_t)i;
+        size_t key = n * (size_t)s.k_stride * element;
+        size_t value = n * (size_t)s.v_stride * element;
         ZD_TRY(device_move(k_cache + to, (const char *)acts->k + key, row));
         ZD_TRY(device_move(v_cache + to, (const char *)acts->v + value, row));
     }
     return k->attention_decode(
-            NULL, acts->att, acts->q, k_cache, v_cache, pass->N, pass->past,
-            s.H, s.KV, s.D, s.q_stride, s.scale);
+            NULL,
+            (char *)acts->att + first * (size_t)s.H * (size_t)s.D * element,
+            (const char *)acts->q + first * (size_t)s.q_stride * element,
+            k_cache, v_cache, run->count, run->past, s.H, s.KV, s.D, s.q_stride,
+            s.scale);
+}
+
+static enum zd_status attend_cached(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
+{
+    size_t first = 0;
+    for (int r = 0; r < pass->run_count; r++) {
+        const struct decode_run *run = &pass->runs[r];
+        ZD_TRY(attend_run(model, pass, layer, acts, run, first));
+        first += (size_t)run->count;
+    }
+    return ZD_OK;
 }
 
 static enum zd_status attend(

@@ -160,7 +160,7 @@ static struct adapter_pass adapter_pass_of(
             .y_dtype = y_dtype,
             .bias = linear->bias,
             .conv1d = linear->conv1d,
-            .has_gains = pass->decode && pass->past > 0};
+            .has_gains = pass->decode && pass->runs[0].past > 0};
 }
 
 /* The base's weight, for those who scale the rows of the sum. */

@@ -85,6 +85,7 @@ struct model_shape {
     int head_chunk;      /* tokens whose logits exist at a time; 0: auto */
     int decode_capacity; /* positions of the key/value cache; 0: none */
     int decode_batch;    /* tokens of one decode call at most; 0: none */
+    int decode_texts;    /* texts that the cache has room for; 0: one */
     bool train;          /* false: forward only (generate) */
     unsigned joined;     /* param_join: these projections follow each other in
                             memory, and one product makes them; the same in every
@@ -160,11 +161,17 @@ enum zd_status model_evaluate(
  * Waits for the device: once a step. At most 2^30 tokens between two calls. */
 enum zd_status model_loss_take(struct model *model, struct exact_sum *sum_out);
 
-/* Generation: run `count` new tokens (at positions past..) through the model
- * with the key/value cache and write the logits of the last one, (V) fp32 on
- * the host. model_decode with past = 0 starts a new text. */
+/* New tokens of a text: at positions past .. past + count - 1 of place `text`
+ * of the key/value cache. With past = 0 a new text begins there. */
+struct decode_run {
+    int text, past, count;
+};
+/* Generation: the new tokens of all runs, one behind the other, through the
+ * model with the cache; each run is of another text. Writes the logits of each
+ * run's last token, (run_count, V) fp32 on the host. */
 enum zd_status model_decode(
-        struct model *model, const int32_t *tokens, int count, int past,
+        struct model *model, const int32_t *tokens,
+        const struct decode_run *runs, int run_count,
         const struct model_hooks *hooks, float *logits);
 
 /* FLOPs of forward and backward of one token at sequence length T, without

@@ -13,13 +13,13 @@
 struct cli_args { /* what was typed; strings borrowed from argv */
     struct cli_line line;
     const struct cli_program *program; /* whose command it is */
-    const char *job, *out, *dtype, *model, *prompt, *tokenizer;
+    const char *job, *out, *dtype, *model, *tokenizer;
     const char *base, *quantize;
     const char *format, *log_format, *resume, *replay;
     const char *max, *min, *allow, *write, *machine, *html; /* of plan */
     const char *device_memory, *host_memory, *disk;
     const char *data, *from_deepspeed, *from_hf, *from_axolotl; /* of init */
-    struct cli_list sets, adapters;
+    struct cli_list sets, adapters, prompts;
     int64_t world, per_node, max_steps, stop_after, max_new_tokens, seed;
     double temperature, top_p, price, seconds;
     int64_t threads;

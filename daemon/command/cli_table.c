@@ -52,7 +52,7 @@ static const struct cli_option options[] = {
 {"list", 0, NULL, CLI_FLAG, ARG(list), NULL, "The recipes, a line each"},
 {"base", 0, "DIR", CLI_TEXT, ARG(base), NULL, "The Hugging Face directory that training began from"},
 {"adapter", 0, "DIR[=WEIGHT]", CLI_LIST, ARG(adapters), NULL, "A PEFT adapter, and how much of it (1); may be repeated"},
-{"prompt", 0, "TEXT", CLI_TEXT, ARG(prompt), NULL, "Text to continue"},
+{"prompt", 0, "TEXT", CLI_LIST, ARG(prompts), NULL, "Text to continue; of several, made side by side, a line of JSON each"},
 {"max-new-tokens", 0, "N", CLI_COUNT, ARG(max_new_tokens), NULL, "Tokens to make at most (64)"},
 {"temperature", 0, "T", CLI_REAL, ARG(temperature), NULL, "Flatness of the distribution; greedy unless given"},
 {"top-p", 0, "P", CLI_SHARE, ARG(top_p), NULL, "Keep the likeliest tokens up to this mass (1)"},

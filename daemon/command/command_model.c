@@ -167,7 +167,8 @@ enum zd_status command_generate(struct cli_args *args, int *argc, char ***argv)
     options.adapters = adapters.choices;
     options.adapter_count = adapters.count;
     options.model = args->model;
-    options.prompt = args->prompt;
+    options.prompts = args->prompts.items;
+    options.prompt_count = args->prompts.count;
     options.max_new_tokens = (int)args->max_new_tokens;
     options.temperature = args->temperature;
     options.top_p = args->top_p;

@@ -143,6 +143,14 @@ mv out first
 ok '  greedy is the same every time' eval 'call 0 generate --model hf --prompt "The mill" --max-new-tokens 8 && cmp out first'
 ok '  a longer one goes on from there' eval \
     'call 0 generate --model hf --prompt "The mill" --max-new-tokens 16 && head -c $(($(wc -c <first) - 1)) first | cmp -n $(($(wc -c <first) - 1)) - out'
+ok '  texts side by side, a line of JSON each' eval \
+    'for p in "The mill" "A" "Once there was"; do call 0 generate --model hf --prompt "$p" --max-new-tokens 12 && cat out; done >alone &&
+     call 0 generate --model hf --prompt "The mill" --prompt "A" --prompt "Once there was" --max-new-tokens 12 &&
+     python3 -c "
+import json
+rows = [json.loads(line) for line in open(\"out\")]
+assert [row[\"prompt\"] for row in rows] == [\"The mill\", \"A\", \"Once there was\"]
+assert \"\".join(row[\"text\"] + \"\\n\" for row in rows) == open(\"alone\", errors=\"replace\").read()"'
 warm='generate --model hf --prompt "The mill" --max-new-tokens 24 --temperature 1.5 --top-p 0.95'
 ok '  a seed gives one text' eval "call 0 $warm --seed 3 && mv out first && call 0 $warm --seed 3 && cmp out first"
 ok '  another seed another' eval "call 0 $warm --seed 4 && ! cmp -s out first"

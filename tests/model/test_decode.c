@@ -51,8 +51,9 @@ Test(model_decode, agrees_with_the_whole_forward_pass)
             double whole = tiny_evaluate(&t, &tokens.batch);
             for (int past = 0; past < T; past += piece) {
                 int count = T - past < piece ? T - past : piece;
+                struct decode_run run = {.past = past, .count = count};
                 tiny_must(model_decode(
-                        t.model, tokens.tokens + past, count, past, &t.hooks,
+                        t.model, tokens.tokens + past, &run, 1, &t.hooks,
                         logits));
                 sum +=
                         loss_of(logits, t.config.vocab_size,
@@ -64,6 +65,78 @@ Test(model_decode, agrees_with_the_whole_forward_pass)
                     whole);
             tiny_fini(&t);
         }
+}
+
+enum { TEXTS = 3, ROOM = 20 };
+
+static void logits_of(
+        struct tiny *t, const struct tokens *tokens, struct decode_run run,
+        int from, float *logits)
+{
+    tiny_must(model_decode(
+            t->model, tokens->tokens + from + run.past, &run, 1, &t->hooks,
+            logits));
+}
+
+/* Texts of unlike lengths, a token of each at a time, one of them begun anew
+ * amid the others, against each on its own in the first place. */
+Test(model_decode, texts_side_by_side_are_as_each_alone)
+{
+    static const int lengths[TEXTS] = {3, 7, 5};
+    const struct kernels *kernels;
+    float alone[64], both[TEXTS][64];
+    tiny_must(kernels_plain(DTYPE_FP32, &kernels));
+    for (int f = 0; f < 3; f++) {
+        struct tokens tokens;
+        struct tiny t;
+        struct decode_run runs[TEXTS];
+        int32_t next[TEXTS];
+        struct model_shape shape = {
+                .T = ROOM,
+                .dtype = DTYPE_FP32,
+                .decode_capacity = ROOM,
+                .decode_batch = 8,
+                .decode_texts = TEXTS,
+        };
+        tiny_init(&t, families[f], NULL, &shape, kernels);
+        int V = t.config.vocab_size;
+        cr_assert(V <= 64);
+        tokens_fill(&tokens, 9, TEXTS, ROOM, V);
+        for (int i = 0; i < TEXTS; i++) {
+            runs[i] = (struct decode_run){.text = i, .count = lengths[i]};
+            logits_of(&t, &tokens, runs[i], i * ROOM, both[i]);
+            runs[i].past = lengths[i];
+            runs[i].count = 1;
+        }
+        for (int step = 0; step < 10; step++) {
+            if (step == 4) { /* the second text begins again */
+                runs[1] = (struct decode_run){.text = 1, .count = 2};
+                logits_of(&t, &tokens, runs[1], ROOM, both[1]);
+                runs[1].past = 2;
+                runs[1].count = 1;
+            }
+            for (int i = 0; i < TEXTS; i++)
+                next[i] = tokens.tokens[i * ROOM + runs[i].past];
+            tiny_must(model_decode(
+                    t.model, next, runs, TEXTS, &t.hooks, both[0]));
+            for (int i = 0; i < TEXTS; i++)
+                runs[i].past++;
+            /* rows are V apart */
+            for (int i = TEXTS - 1; i > 0; i--)
+                memmove(both[i], both[0] + i * V, (size_t)V * sizeof(float));
+        }
+        for (int i = 0; i < TEXTS; i++) {
+            for (int past = 0; past < runs[i].past; past++)
+                logits_of(
+                        &t, &tokens,
+                        (struct decode_run){.past = past, .count = 1}, i * ROOM,
+                        alone);
+            cr_expect_arr_eq(
+                    both[i], alone, (size_t)V * sizeof(float),
+                    "family %d, text %d of %d tokens", f, i, runs[i].past);
+        }
+        tiny_fini(&t);
+    }
 }
 
 /* Numbers of an array in expected.json. */
@@ -109,7 +182,8 @@ static void check_fixture(const char *name)
     float *logits = malloc((size_t)t.config.vocab_size * sizeof *logits);
     for (int i = 0; i < length; i++) {
         int best = 0;
-        tiny_must(model_decode(t.model, ids, count, past, &t.hooks, logits));
+        struct decode_run run = {.past = past, .count = count};
+        tiny_must(model_decode(t.model, ids, &run, 1, &t.hooks, logits));
         past += count;
         count = 1;
         for (int v = 1; v < t.config.vocab_size; v++)

@@ -162,7 +162,8 @@ static void decode(
     for (int past = 0; past < T; past += piece) {
         memset(&called, 0, sizeof called);
         tiny_must(model_decode(
-                m->tiny.model, tokens->tokens + past, piece, past,
+                m->tiny.model, tokens->tokens + past,
+                &(struct decode_run){.past = past, .count = piece}, 1,
                 &m->tiny.hooks, logits));
         cr_expect_eq(
                 called.rows, few ? m->count : 0,

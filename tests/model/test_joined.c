@@ -344,8 +344,9 @@ static void decode(struct run *r, float *logits)
 {
     for (int past = 0; past < 20; past += 5)
         tiny_must(model_decode(
-                r->tiny.model, r->tokens.tokens + past, 5, past, &r->tiny.hooks,
-                logits));
+                r->tiny.model, r->tokens.tokens + past,
+                &(struct decode_run){.past = past, .count = 5}, 1,
+                &r->tiny.hooks, logits));
 }
 
 Test(model_joined, samples_read_the_same_rows)

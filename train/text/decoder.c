@@ -2,6 +2,7 @@
 
 #include "model/model.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum zd_status decoder_encode(
@@ -30,54 +31,126 @@ enum zd_status decoder_encode(
     return status;
 }
 
+/* The texts that still grow: of each the run that comes next, and its token. */
+struct growing {
+    const struct decoder *decoder;
+    const struct decoder_text *texts;
+    int count;
+    struct decode_run *runs; /* (count), of one token each */
+    int32_t *ids;            /* (count) */
+};
+
 static enum zd_status run_prompt(
-        const struct decoder *decoder, const int32_t *prompt, int count)
+        const struct decoder *decoder, const struct decoder_text *text,
+        struct decode_run *run, float *logits)
 {
-    for (int at = 0; at < count;) {
-        int take = count - at < decoder->batch ? count - at : decoder->batch;
+    int count = (int)text->prompt.count;
+    if (count > decoder->capacity)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0463",
+                "the prompt has %d tokens, there is room for %d", count,
+                decoder->capacity);
+    while (run->past < count) {
+        int left = count - run->past;
+        run->count = left < decoder->batch ? left : decoder->batch;
         ZD_TRY(model_decode(
-                decoder->model, prompt + at, take, at, decoder->hooks,
-                decoder->logits));
-        at += take;
+                decoder->model, text->prompt.ids + run->past, run, 1,
+                decoder->hooks, logits));
+        run->past += run->count;
+    }
+    run->count = 1;
+    return ZD_OK;
+}
+
+static enum zd_status emit(
+        const struct decoder *decoder, const struct decoder_text *text,
+        int32_t id)
+{
+    const struct tokenizer *tokenizer = decoder->text->tokenizer;
+    const char *bytes;
+    size_t count;
+    /* ids beyond the tokenizer (a padded vocabulary) have no text */
+    if (id < tokenizer_vocab_size(tokenizer) && text->emit &&
+        tokenizer_token_bytes(tokenizer, id, &bytes, &count) == ZD_OK)
+        ZD_TRY(text->emit(text->ctx, bytes, count));
+    zd_error_clear();
+    return ZD_OK;
+}
+
+/* Pick and emit a token of each; those that go on move to the front. */
+static enum zd_status pick(
+        struct growing *growing, const struct sampler *sampler, bool is_last)
+{
+    const struct decoder *decoder = growing->decoder;
+    size_t V = (size_t)decoder->config->vocab_size;
+    int picked = growing->count;
+    for (int i = 0; i < picked; i++) {
+        struct sampler own = *sampler;
+        own.stream = growing->texts[growing->runs[i].text].stream;
+        growing->ids[i] = sampler_pick(
+                &own, decoder->logits + (size_t)i * V, decoder->order, (int)V,
+                growing->runs[i].past);
+    }
+    comm_goes_on(decoder->comm);
+    if (decoder->comm)
+        ZD_TRY(comm_broadcast(
+                decoder->comm, growing->ids,
+                (size_t)picked * sizeof *growing->ids, 0));
+    growing->count = 0;
+    for (int i = 0; i < picked; i++) {
+        struct decode_run run = growing->runs[i];
+        int32_t id = growing->ids[i];
+        if (text_ends(decoder->text, decoder->config, id))
+            continue;
+        ZD_TRY(emit(decoder, &growing->texts[run.text], id));
+        if (run.past == decoder->capacity || is_last)
+            continue;
+        growing->runs[growing->count] = run;
+        growing->ids[growing->count++] = id;
+    }
+    return ZD_OK;
+}
+
+static enum zd_status grow(
+        struct growing *growing, int max_new, const struct sampler *sampler)
+{
+    const struct decoder *decoder = growing->decoder;
+    size_t V = (size_t)decoder->config->vocab_size;
+    for (int i = 0; i < growing->count; i++) {
+        growing->runs[i] = (struct decode_run){.text = i};
+        ZD_TRY(run_prompt(
+                decoder, &growing->texts[i], &growing->runs[i],
+                decoder->logits + (size_t)i * V));
+    }
+    for (int made = 0; made < max_new && growing->count; made++) {
+        ZD_TRY(pick(growing, sampler, made + 1 == max_new));
+        if (!growing->count)
+            break;
+        ZD_TRY(model_decode(
+                decoder->model, growing->ids, growing->runs, growing->count,
+                decoder->hooks, decoder->logits));
+        for (int i = 0; i < growing->count; i++)
+            growing->runs[i].past++;
     }
     return ZD_OK;
 }
 
 enum zd_status decoder_run(
-        const struct decoder *decoder, const int32_t *prompt, int prompt_count,
-        int max_new, const struct sampler *sampler,
-        enum zd_status (*emit)(void *ctx, const char *bytes, size_t count),
-        void *ctx)
+        const struct decoder *decoder, const struct decoder_text *texts,
+        int text_count, int max_new, const struct sampler *sampler)
 {
-    int past = prompt_count;
-    if (prompt_count > decoder->capacity)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0463",
-                "the prompt has %d tokens, there is room for %d", prompt_count,
-                decoder->capacity);
-    ZD_TRY(run_prompt(decoder, prompt, prompt_count));
-    for (int i = 0; i < max_new; i++) {
-        const char *bytes;
-        size_t count;
-        int32_t id = sampler_pick(
-                sampler, decoder->logits, decoder->order,
-                decoder->config->vocab_size, past);
-        comm_goes_on(decoder->comm);
-        if (decoder->comm)
-            ZD_TRY(comm_broadcast(decoder->comm, &id, sizeof id, 0));
-        if (text_ends(decoder->text, decoder->config, id))
-            break;
-        /* ids beyond the tokenizer (a padded vocabulary) have no text */
-        if (id < tokenizer_vocab_size(decoder->text->tokenizer) && emit &&
-            tokenizer_token_bytes(
-                    decoder->text->tokenizer, id, &bytes, &count) == ZD_OK)
-            ZD_TRY(emit(ctx, bytes, count));
-        zd_error_clear();
-        if (past == decoder->capacity || i + 1 == max_new)
-            break;
-        ZD_TRY(model_decode(
-                decoder->model, &id, 1, past++, decoder->hooks,
-                decoder->logits));
-    }
-    return ZD_OK;
+    size_t count = (size_t)text_count;
+    struct growing growing = {
+            .decoder = decoder,
+            .texts = texts,
+            .count = text_count,
+            .runs = calloc(count, sizeof *growing.runs),
+            .ids = calloc(count, sizeof *growing.ids)};
+    enum zd_status status =
+            growing.runs && growing.ids
+                    ? grow(&growing, max_new, sampler)
+                    : ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    free(growing.runs);
+    free(growing.ids);
+    return status;
 }

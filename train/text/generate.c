@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "model/holder.h"
 #include "train/text/decoder.h"
+#include "train/text/written.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -17,15 +18,20 @@ struct generate_options generate_options_default(void)
     return (struct generate_options){.max_new_tokens = 64, .top_p = 1.0};
 }
 
-static enum zd_status write_token(void *ctx, const char *bytes, size_t count)
+static enum zd_status flushed(FILE *out)
 {
-    struct printable *to = ctx;
-    printable_put(to, bytes, count);
-    if (fflush(to->out) != 0 || ferror(to->out))
+    if (fflush(out) != 0 || ferror(out))
         return ZD_FAIL(
                 ZD_ERR_IO, "E0732", "cannot write the text: %s",
                 strerror(errno));
     return ZD_OK;
+}
+
+static enum zd_status write_token(void *ctx, const char *bytes, size_t count)
+{
+    struct printable *to = ctx;
+    printable_put(to, bytes, count);
+    return flushed(to->out);
 }
 
 /* Everything that one generation holds. */
@@ -38,12 +44,20 @@ struct generation {
     struct arena_plan plan;
     struct arena arena;
     struct model *model;
-    struct token_vector prompt;
+    struct decoder_text *texts; /* (text_count) */
+    struct written *written;    /* (text_count), of several */
+    int text_count;
+    int capacity; /* positions of a text */
 };
 
 static void generation_fini(struct generation *g)
 {
-    token_vector_fini(&g->prompt);
+    for (int i = 0; i < g->text_count; i++) {
+        token_vector_fini(&g->texts[i].prompt);
+        written_fini(&g->written[i]);
+    }
+    free(g->texts);
+    free(g->written);
     if (g->model)
         model_destroy(g->model);
     arena_release(&g->arena);
@@ -71,42 +85,89 @@ static enum zd_status open_model(
     ZD_TRY(weights_open_adapted(
             options->model, &g->config, &g->table, options->adapters,
             options->adapter_count, NULL, &g->source));
-    ZD_TRY(holder_create(&g->table, DTYPE_FP32, &g->source, false, &g->holder));
-    return decoder_encode(&g->text, options->prompt, &g->prompt);
+    return holder_create(&g->table, DTYPE_FP32, &g->source, false, &g->holder);
+}
+
+static enum zd_status open_prompts(
+        const struct generate_options *options, struct generation *g)
+{
+    size_t count = (size_t)options->prompt_count, longest = 0;
+    g->texts = calloc(count, sizeof *g->texts);
+    g->written = calloc(count, sizeof *g->written);
+    if (!g->texts || !g->written)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for prompts");
+    g->text_count = options->prompt_count;
+    for (int i = 0; i < g->text_count; i++) {
+        struct decoder_text *text = &g->texts[i];
+        *text = (struct decoder_text){
+                .stream = (uint64_t)i,
+                .emit = written_put,
+                .ctx = &g->written[i]};
+        ZD_TRY(decoder_encode(&g->text, options->prompts[i], &text->prompt));
+        if (text->prompt.count > longest)
+            longest = text->prompt.count;
+    }
+    size_t wanted = longest + (size_t)options->max_new_tokens;
+    size_t most = (size_t)g->config.max_positions;
+    g->capacity = (int)(wanted < most ? wanted : most);
+    return ZD_OK;
+}
+
+static struct model_shape shape_of(const struct generation *g)
+{
+    enum { DECODE_BATCH = 64 };
+    int batch = g->capacity < DECODE_BATCH ? g->capacity : DECODE_BATCH;
+    return (struct model_shape){
+            .dtype = DTYPE_FP32,
+            .decode_capacity = g->capacity,
+            .decode_batch = batch > g->text_count ? batch : g->text_count,
+            .decode_texts = g->text_count};
+}
+
+static enum zd_status take_memory(
+        const struct model_shape *shape, struct generation *g)
+{
+    size_t V = (size_t)g->config.vocab_size;
+    const struct kernels *kernels;
+    ZD_TRY(kernels_cpu(DTYPE_FP32, &kernels));
+    ZD_TRY(model_plan(&g->config, &g->table, shape, &g->plan));
+    ZD_TRY(arena_plan_add(
+            &g->plan, "generate.logits", ARENA_HOST, SPAN_BUFFERS,
+            (size_t)g->text_count * V * sizeof(float)));
+    ZD_TRY(arena_plan_add(
+            &g->plan, "generate.order", ARENA_HOST, SPAN_BUFFERS,
+            V * sizeof(int32_t)));
+    ZD_TRY(arena_take(&g->arena, &g->plan));
+    return model_create(
+            &g->config, &g->table, shape, kernels, &g->arena, &g->model);
+}
+
+/* A line of JSON for each text. */
+static enum zd_status write_lines(
+        const struct generate_options *options, const struct generation *g,
+        FILE *out)
+{
+    for (int i = 0; i < g->text_count; i++) {
+        json_t *line = written_json(options->prompts[i], &g->written[i]);
+        json_dumpf(line, out, JSON_COMPACT);
+        json_decref(line);
+        fputc('\n', out);
+    }
+    return flushed(out);
 }
 
 static enum zd_status run(
         const struct generate_options *options, struct generation *g, FILE *out)
 {
-    enum { DECODE_BATCH = 64 };
-    const struct kernels *kernels;
     struct printable to = printable_to(out);
     struct model_hooks hooks = holder_hooks(g->holder);
     struct device_options device = {.cpu_threads = options->threads};
-    size_t V = (size_t)g->config.vocab_size;
-    size_t wanted = g->prompt.count + (size_t)options->max_new_tokens;
-    int capacity = wanted < (size_t)g->config.max_positions
-                           ? (int)wanted
-                           : g->config.max_positions;
-    struct model_shape shape = {
-            .dtype = DTYPE_FP32,
-            .decode_capacity = capacity,
-            .decode_batch = capacity < DECODE_BATCH ? capacity : DECODE_BATCH};
+    struct model_shape shape = shape_of(g);
+    bool is_one = g->text_count == 1;
 
     kernels_set_threads(device_threads(
             &device, device_affinity_cpus(), device_online_cpus(), 1));
-    ZD_TRY(kernels_cpu(DTYPE_FP32, &kernels));
-    ZD_TRY(model_plan(&g->config, &g->table, &shape, &g->plan));
-    ZD_TRY(arena_plan_add(
-            &g->plan, "generate.logits", ARENA_HOST, SPAN_BUFFERS,
-            V * sizeof(float)));
-    ZD_TRY(arena_plan_add(
-            &g->plan, "generate.order", ARENA_HOST, SPAN_BUFFERS,
-            V * sizeof(int32_t)));
-    ZD_TRY(arena_take(&g->arena, &g->plan));
-    ZD_TRY(model_create(
-            &g->config, &g->table, &shape, kernels, &g->arena, &g->model));
-
+    ZD_TRY(take_memory(&shape, g));
     struct decoder decoder = {
             .model = g->model,
             .config = &g->config,
@@ -114,15 +175,21 @@ static enum zd_status run(
             .text = &g->text,
             .logits = arena_span(&g->arena, "generate.logits"),
             .order = arena_span(&g->arena, "generate.order"),
-            .capacity = capacity,
+            .capacity = g->capacity,
             .batch = shape.decode_batch};
     struct sampler sampler = {
             .temperature = options->temperature,
             .top_p = options->top_p,
             .seed = options->seed};
+    if (is_one) {
+        g->texts[0].emit = write_token;
+        g->texts[0].ctx = &to;
+    }
     ZD_TRY(decoder_run(
-            &decoder, g->prompt.ids, (int)g->prompt.count,
-            options->max_new_tokens, &sampler, write_token, &to));
+            &decoder, g->texts, g->text_count, options->max_new_tokens,
+            &sampler));
+    if (!is_one)
+        return write_lines(options, g, out);
     printable_end(&to);
     return write_token(&to, "\n", 1);
 }
@@ -131,6 +198,8 @@ enum zd_status generate_text(const struct generate_options *options, FILE *out)
 {
     struct generation g = {0};
     enum zd_status status = open_model(options, &g);
+    if (status == ZD_OK)
+        status = open_prompts(options, &g);
     if (status == ZD_OK)
         status = run(options, &g, out);
     generation_fini(&g);

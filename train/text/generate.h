@@ -25,7 +25,8 @@ struct generate_options {
     const char *model;                     /* a Hugging Face directory */
     const struct adapter_choice *adapters; /* added to it */
     int adapter_count;
-    const char *prompt; /* UTF-8; the tokenizer's BOS is put in front */
+    const char *const *prompts; /* UTF-8; the tokenizer's BOS is put in front */
+    int prompt_count;           /* at least 1 */
     int max_new_tokens;
     double temperature, top_p; /* temperature 0: greedy */
     uint64_t seed;
@@ -35,8 +36,12 @@ struct generate_options {
 struct generate_options generate_options_default(void);
 
 /* Write the continuation and a newline to `out` as it is made. Stops at end of
- * text. Computes in fp32 whatever the files hold; memory: the model and a
- * key/value cache of prompt + max_new_tokens positions. */
+ * text. Of several prompts the texts are made side by side, a token of each at
+ * a time, so that weights are read once for all, and written when all are
+ * whole: a line of JSON each, {"prompt", "text"}, in their order. The i-th's
+ * random numbers are those of (seed, stream i). Computes in fp32 whatever the
+ * files hold; memory: the model, and for each prompt a key/value cache of the
+ * longest prompt + max_new_tokens positions. */
 enum zd_status generate_text(const struct generate_options *options, FILE *out);
 
 #endif

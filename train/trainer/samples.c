@@ -1,63 +1,43 @@
 /* samples.c - text written by the model in training; all ranks run the model,
  * rank 0 picks the tokens. */
 #include "train/text/decoder.h"
+#include "train/text/written.h"
 #include "train/trainer/trainer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct collected {
-    char *bytes; /* NUL-terminated */
-    size_t count, capacity;
-};
-
-static enum zd_status collect(void *ctx, const char *bytes, size_t count)
-{
-    struct collected *text = ctx;
-    if (text->count + count + 1 > text->capacity) {
-        size_t capacity = 2 * (text->count + count) + 64;
-        char *more = realloc(text->bytes, capacity);
-        if (!more)
-            return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-        text->bytes = more;
-        text->capacity = capacity;
-    }
-    memcpy(text->bytes + text->count, bytes, count);
-    text->count += count;
-    text->bytes[text->count] = '\0';
-    return ZD_OK;
-}
-
 static enum zd_status sample_one(
         struct trainer *trainer, const struct decoder *decoder,
-        const struct sample_request *request, int i, struct collected *text)
+        const struct sample_request *request, int i, struct written *text)
 {
     const struct sample_options *options = &trainer->job->sample;
-    struct token_vector ids = {0};
     struct sampler sampler = {
             .temperature = options->temperature,
             .top_p = options->top_p,
-            .seed = trainer->job->job.seed,
-            .stream = (uint64_t)trainer->state.step * 64 + (uint64_t)i};
+            .seed = trainer->job->job.seed};
+    struct decoder_text grown = {
+            .stream = (uint64_t)trainer->state.step * 64 + (uint64_t)i,
+            .emit = written_put,
+            .ctx = text};
     enum zd_status status =
-            decoder_encode(&trainer->text, request->prompts[i], &ids);
+            decoder_encode(&trainer->text, request->prompts[i], &grown.prompt);
     if (status == ZD_OK)
         status = decoder_run(
-                decoder, ids.ids, (int)ids.count, request->max_new_tokens,
-                &sampler, collect, text);
-    token_vector_fini(&ids);
+                decoder, &grown, 1, request->max_new_tokens, &sampler);
+    token_vector_fini(&grown.prompt);
     return status;
 }
 
 static void tell(
         struct trainer *trainer, const struct sample_request *request, int i,
-        const struct collected *collected)
+        const struct written *text)
 {
-    const char *text = collected->bytes ? collected->bytes : "";
-    trainer_tell_sample(trainer, request->prompts[i], text);
+    json_t *sample = written_json(request->prompts[i], text);
+    trainer_tell_sample(trainer, sample);
     if (request->told)
-        json_array_append_new(
-                request->told, trainer_sample_json(request->prompts[i], text));
+        json_array_append(request->told, sample);
+    json_decref(sample);
 }
 
 enum zd_status trainer_sample_request(
@@ -80,13 +60,13 @@ enum zd_status trainer_sample_request(
             .batch = trainer->plan.shape.decode_batch};
     trainer_tell_state(trainer, RUN_SAMPLING);
     for (int i = 0; i < request->count && status == ZD_OK; i++) {
-        struct collected text = {0};
+        struct written text = {0};
         status = zero_eval_begin(trainer->zero);
         if (status == ZD_OK)
             status = sample_one(trainer, &decoder, request, i, &text);
         if (status == ZD_OK)
             tell(trainer, request, i, &text);
-        free(text.bytes);
+        written_fini(&text);
     }
     trainer_tell_state(trainer, before);
     return status;

@@ -68,49 +68,17 @@ enum zd_status trainer_tell_eval(struct trainer *trainer, double eval_loss)
     return metrics_eval(trainer->metrics, step, eval_loss);
 }
 
-/* A text may end within a character, and a model may write any bytes: what is
- * no UTF-8 becomes U+FFFD. New reference. */
-static json_t *string_of(const char *text)
-{
-    size_t bytes = strlen(text), used = 0;
-    char *clean = malloc(3 * bytes + 1);
-    if (!clean)
-        return json_null();
-    for (size_t at = 0; at < bytes; at++) {
-        size_t valid = utf8_valid_prefix(text + at, bytes - at);
-        memcpy(clean + used, text + at, valid);
-        used += valid;
-        at += valid;
-        if (at < bytes) {
-            memcpy(clean + used, "\xef\xbf\xbd", 3);
-            used += 3;
-        }
-    }
-    json_t *string = json_stringn(clean, used);
-    free(clean);
-    return string;
-}
-
-json_t *trainer_sample_json(const char *prompt, const char *text)
-{
-    return json_pack(
-            "{s:o, s:o}", "prompt", string_of(prompt), "text", string_of(text));
-}
-
-void trainer_tell_sample(
-        struct trainer *trainer, const char *prompt, const char *text)
+void trainer_tell_sample(struct trainer *trainer, json_t *sample)
 {
     const struct train_observer *observer = trainer->observer;
     int64_t step = trainer->state.step;
     if (!trainer_is_first(trainer))
         return;
-    json_t *sample = trainer_sample_json(prompt, text);
-    const char *clean_prompt =
-            json_string_value(json_object_get(sample, "prompt"));
-    const char *clean_text = json_string_value(json_object_get(sample, "text"));
-    if (observer->sample && clean_prompt && clean_text)
-        observer->sample(observer->ctx, step, clean_prompt, clean_text);
-    events_tell(trainer->events, "sample", step, sample);
+    const char *prompt = json_string_value(json_object_get(sample, "prompt"));
+    const char *text = json_string_value(json_object_get(sample, "text"));
+    if (observer->sample && prompt && text)
+        observer->sample(observer->ctx, step, prompt, text);
+    events_tell(trainer->events, "sample", step, json_incref(sample));
 }
 
 void trainer_tell_saved(

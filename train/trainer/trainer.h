@@ -142,10 +142,8 @@ enum zd_status trainer_tell_step(
         struct trainer *trainer, const struct train_step_report *report,
         const struct comm_counters *wire);
 enum zd_status trainer_tell_eval(struct trainer *trainer, double eval_loss);
-void trainer_tell_sample(
-        struct trainer *trainer, const char *prompt, const char *text);
-/* {"prompt", "text"}, valid UTF-8. New reference. */
-json_t *trainer_sample_json(const char *prompt, const char *text);
+/* As written_json has it; borrowed. */
+void trainer_tell_sample(struct trainer *trainer, json_t *sample);
 /* A commit. */
 void trainer_tell_saved(
         struct trainer *trainer, const struct train_saved *saved);
