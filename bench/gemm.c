@@ -4,7 +4,7 @@
  *
  *   gemm [threads [repeats]]        1024 tokens: B=4 T=256, or B=1 T=1024
  *
- * Then the products of one decode step, for 1 to 4 tokens: how fast the matrix
+ * Then the products of one decode step, for 1 to 16 tokens: how fast the matrix
  * is read, in GB/s, beside the sum of its elements by as many threads. */
 #include "bench/timing.h"
 #include "kernels/kernels.h"
@@ -14,7 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOKENS = 1024, C = 768, V = 50257, R = 16, LAYERS = 12, MOST = V * TOKENS };
+enum {
+    TOKENS = 1024,
+    C = 768,
+    V = 50257,
+    R = 16,
+    LAYERS = 12,
+    MOST = V * TOKENS
+};
 
 struct product {
     const char *name;
@@ -162,6 +169,7 @@ static void print_decode(
             {"decode mlp.proj", 1, C, 4 * C, false, false, false, LAYERS},
             {"decode head", 1, V, C, false, true, false, 1},
     };
+    static const int rows[] = {1, 2, 3, 4, 6, 8, 12, 16};
     double took;
     volatile double sum;
     TIME_BEST(took, repeats, sum = sum_all(x->b, threads));
@@ -169,11 +177,11 @@ static void print_decode(
     printf("%-20s %9s %9s %9s   GB/s; a sum reads %.1f\n", "product, rows",
            "fp32", "bf16", "library", 4e-9 * V * C / took);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        for (int rows = 1; rows <= 4; rows++) {
+        for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
             struct product p = parts[i];
-            p.M = rows;
+            p.M = rows[r];
             double giga = 1e-9 * p.N * p.K;
-            printf("%-17s %2d %9.1f %9.1f %9.1f\n", p.name, rows,
+            printf("%-17s %2d %9.1f %9.1f %9.1f\n", p.name, p.M,
                    4 * giga / table_time(fp32, x, &p, repeats),
                    2 * giga / table_time(bf16, x, &p, repeats),
                    4 * giga / library_time(x, &p, repeats, threads));

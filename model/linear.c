@@ -373,7 +373,7 @@ static enum zd_status rows_forward(
 bool linear_has_few_rows(const struct linear *linear, int N)
 {
     return linear->weight.part_count > 0 && linear->pass->decode &&
-           rows_are_few(N, false);
+           N <= ROWS_TOGETHER;
 }
 
 enum zd_status linear_forward(

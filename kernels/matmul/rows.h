@@ -6,7 +6,9 @@
 
 #include <stdbool.h>
 
-enum { MATMUL_ROWS_MAX = 2 }; /* from three on packing wins (bench/gemm) */
+/* From more on packing wins (bench/gemm). ROWS_TOGETHER are multiplied as the
+ * matrix is read; all others while it is in the caches. */
+enum { MATMUL_ROWS_MAX = 8, ROWS_TOGETHER = 2 };
 
 static inline bool rows_are_few(int M, bool trans_a)
 {

@@ -11,11 +11,11 @@
 enum { ROWS_SUMS = 4, ROWS_STEP = ROWS_SUMS * VL };
 
 struct rows_sums {
-    vf of[ROWS_SUMS][MATMUL_ROWS_MAX];
+    vf of[ROWS_SUMS][ROWS_TOGETHER];
 };
 
 ALWAYS_INLINE void rows_step(
-        vf sum[MATMUL_ROWS_MAX], const elem *a, int64_t a_row, int rows,
+        vf sum[ROWS_TOGETHER], const elem *a, int64_t a_row, int rows,
         const elem *b, int count)
 {
     vf bv = load_some(b, count);

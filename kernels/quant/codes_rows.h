@@ -2,7 +2,7 @@
  * decoded as it is multiplied by: what a decode step has, where nothing of the
  * matrix is used twice and writing it out would be most of the time.
  *
- *   out(M, N) = a(M, K) W(N, K)^T [+ bias(N) per row]      M <= MATMUL_ROWS_MAX
+ *   out(M, N) = a(M, K) W(N, K)^T [+ bias(N) per row]      M <= ROWS_TOGETHER
  *
  * W is dequantise's (dequantise.h), rounded to the compute type. Rows of out
  * lie `stride` elements apart: W may be one of several that are joined. Bits:

@@ -21,7 +21,7 @@ struct codes_product {
 /* sums[m] of row n of the matrix. */
 ALWAYS_INLINE void row_run(
         const struct codes_product *p, int rows, int64_t n,
-        float sums[MATMUL_ROWS_MAX])
+        float sums[ROWS_TOGETHER])
 {
     elem piece[PIECE];
     struct rows_sums of;
@@ -40,8 +40,8 @@ ALWAYS_INLINE void row_run(
 /* At most CUT columns of out. */
 static void cut_run(const struct codes_product *p, int64_t first, int count)
 {
-    float sums[MATMUL_ROWS_MAX][CUT], of[MATMUL_ROWS_MAX];
-    static_assert(MATMUL_ROWS_MAX == 2, "a case for each");
+    float sums[ROWS_TOGETHER][CUT], of[ROWS_TOGETHER];
+    static_assert(ROWS_TOGETHER == 2, "a case for each");
     for (int i = 0; i < count; i++) {
         if (p->M == 1)
             row_run(p, 1, first + i, of);
@@ -68,7 +68,7 @@ enum zd_status FAST(codes_rows)(
             .stride = stride,
             .K = (int)matrix->columns,
             .M = M};
-    assert(M <= MATMUL_ROWS_MAX);
+    assert(M <= ROWS_TOGETHER);
     FAST(codes_reader_init)(&p.reader, codes, scales, matrix);
 #pragma omp parallel for schedule(static)                                      \
         num_threads(threads_for(quant_matrix_count(matrix)))

@@ -155,8 +155,8 @@ static enum zd_status codes_rows(
         (T *)out, stride, (const T *)a,
                 (const T *)bias, matrix->rows, matrix->columns
     };
-    static_assert(MATMUL_ROWS_MAX == 2, "a kernel for each");
-    assert(M <= MATMUL_ROWS_MAX);
+    static_assert(ROWS_TOGETHER == 2, "a kernel for each");
+    assert(M <= ROWS_TOGETHER);
     if (are_aligned(a, codes) && p.K % W == 0)
         return launch_of<T, W>(on, p, codes, scales, matrix, M);
     return launch_of<T, 1>(on, p, codes, scales, matrix, M);
