@@ -191,5 +191,6 @@ bool peft_is_linear(
         const struct model_config *config, const struct param_table *table,
         int id)
 {
-    return table->params[id].dims == 2 && !table->params[id].is_embedding;
+    const struct param *p = &table->params[id];
+    return p->dims == 2 && p->part == PARAM_BASE && !p->is_embedding;
 }

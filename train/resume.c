@@ -97,7 +97,9 @@ static enum zd_status load_from(
         struct trainer *trainer, const struct checkpoint *checkpoint)
 {
     enum zd_status status =
-            checkpoint_match_model(checkpoint, &trainer->plan.table);
+            checkpoint_match_adapter(checkpoint, &trainer->plan);
+    if (status == ZD_OK)
+        status = checkpoint_match_model(checkpoint, &trainer->plan.table);
     ZD_TRY(comm_agree(trainer->comm, status));
     status = load_base(trainer, checkpoint);
     if (status == ZD_OK)

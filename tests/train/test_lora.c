@@ -140,6 +140,46 @@ static void resumes(void)
            "an adapter does not go on with another base");
 }
 
+/* What the trained A and B mean stays as it was; how they are trained may
+ * change. */
+static void resumes_as_what_it_is(void)
+{
+    static const struct {
+        const char *set, *says;
+    } rows[] = {
+            {"lora.enabled=false", "without [lora]"},
+            {"lora.r=4", "rank 3"},
+            {"lora.rank_pattern={\".*q_proj\" = 2}", "rank 2"},
+            {"lora.lora_alpha=5", "lora_alpha"},
+            {"lora.use_rslora=false", "use_rslora"},
+            {"lora.alpha_pattern={\".*q_proj\" = 1}", "alpha_pattern"},
+            {"lora.use_dora=true", "use_dora"},
+            {"lora.target_modules=[\"q_proj\"]", "asks for none"},
+            {"lora.quantize_base=int8", "\"int8\""},
+    };
+    const char *dir = job_threads_dir(), *whole = job_threads_dir();
+    const char *half[] = {"run.stop_after=3", NULL};
+    const char *other[] = {
+            "lora.lora_dropout=0.5", "lora.loraplus_lr_ratio=2", NULL};
+    const char *off[] = {"lora.enabled=false", "run.stop_after=3", NULL};
+    const char *none[] = {NULL};
+    bool ran = run(dir, 1, half);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *sets[] = {rows[i].set, NULL};
+        bool refused = ran && !run(dir, 1, sets);
+        const struct zd_error *error = zd_error_get();
+        tap_ok(refused && error->status == ZD_ERR_CONFIG &&
+                       strcmp(error->code, "E0817") == 0 &&
+                       strstr(error->what, rows[i].says),
+               "a checkpoint does not go on with %s: %s", rows[i].set,
+               refused ? error->what : "it did");
+    }
+    tap_ok(ran && run(dir, 1, other), "with another dropout it does");
+    tap_ok(run(whole, 1, off) && !run(whole, 1, none) &&
+                   strcmp(zd_error_get()->code, "E0817") == 0,
+           "nor does one of the model itself with adapters");
+}
+
 /* Counted is planned, taken is planned; a checkpoint holds no base. */
 static void plan_is_true(bool dora)
 {
@@ -168,6 +208,7 @@ int main(void)
     layouts_agree(2, "bf16", true);
     dropout_is_of_samples();
     resumes();
+    resumes_as_what_it_is();
     plan_is_true(false);
     plan_is_true(true);
     return tap_done();

@@ -143,6 +143,10 @@ const json_t *checkpoint_manifest(const struct checkpoint *checkpoint);
 /* Check that the model is `table`'s (ZD_ERR_DATA). */
 enum zd_status checkpoint_match_model(
         const struct checkpoint *checkpoint, const struct param_table *table);
+/* Are its adapters those of the plan: modules, ranks, what B A is multiplied
+ * by, DoRA, the format of their base? ZD_ERR_CONFIG. */
+enum zd_status checkpoint_match_adapter(
+        const struct checkpoint *checkpoint, const struct job_plan *plan);
 /* Of the tensors that it does not hold, as the manifest has it: {"path", "seed"
  * where they are random, "digest", "format", "codes"}; NULL: it holds all. */
 const json_t *checkpoint_base(const struct checkpoint *checkpoint);

@@ -61,6 +61,16 @@ static void add_fp16_settings(json_t *settings, const struct fp16_options *fp16)
                 settings, numbers[i].key, plain_number(numbers[i].value));
 }
 
+/* Of adapters what may change; the rest is what they mean (match_adapter.c). */
+static void add_lora_settings(json_t *settings, const struct lora_options *lora)
+{
+    json_object_set_new(
+            settings, "lora.lora_dropout", plain_number(lora->lora_dropout));
+    json_object_set_new(
+            settings, "lora.loraplus_lr_ratio",
+            plain_number(lora->loraplus_lr_ratio));
+}
+
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
 {
     static const char *const schedules[] = {
@@ -108,6 +118,8 @@ json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
     if (job->train.dtype == DTYPE_FP16)
         add_fp16_settings(settings, &job->train.fp16);
     json_object_set_new(settings, "train.freeze", freeze_json(&job->train));
+    if (job->lora.enabled)
+        add_lora_settings(settings, &job->lora);
     return settings;
 }
 
@@ -172,8 +184,7 @@ static json_t *optimizer_json(const struct zero_plan *plan)
             lane_json(plan, OPTIM_V));
 }
 
-/* The codes that the base lies in; NULL: in none. */
-static json_t *codes_json(const struct param_table *table)
+json_t *manifest_codes(const struct param_table *table)
 {
     for (int id = 0; id < table->count; id++)
         if (param_in_codes(table, id))
@@ -199,7 +210,7 @@ static json_t *base_json(const struct checkpoint_writer *writer)
     return json_pack(
             "{s:s?, s:o*, s:s, s:s, s:o*}", "path", job->model.path, "seed",
             seed, "digest", digest, "format", job_plan_base_format(plan),
-            "codes", codes_json(&plan->table));
+            "codes", manifest_codes(&plan->table));
 }
 
 /* As PEFT's files have its configuration; NULL without one. */

@@ -47,6 +47,9 @@ struct train_live manifest_read_live(const json_t *manifest);
 bool manifest_batch_changed(
         const json_t *manifest, const struct train_options *train);
 
+/* The codes that the base lies in, {"format", "nested"}; NULL: in none. New
+ * reference. */
+json_t *manifest_codes(const struct param_table *table);
 /* The settings of a job that a resumed run compares. New reference. */
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch);
 
