@@ -168,6 +168,14 @@ static bool is_neutral(const json_t *value, enum neutral neutral)
 static enum zd_status refuse(
         const struct config_reader *reader, const char *key)
 {
+    if (strcmp(key, "quantization_config") == 0) {
+        config_fail(
+                reader, "E0304",
+                "the model is stored in codes (`quantization_config`), and "
+                "those do not train");
+        zd_fail_help("[lora] with enabled = true trains adapters on it");
+        return reader->on_error;
+    }
     char *text = json_dumps(
             json_object_get(reader->json, key), JSON_ENCODE_ANY | JSON_COMPACT);
     config_fail(

@@ -247,6 +247,21 @@ static enum zd_status alloc(
     return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a tensor table");
 }
 
+static enum zd_status refuse_none(const struct lora_reader *reader)
+{
+    const json_t *targets =
+            json_object_get(reader->adapter->json, "target_modules");
+    const char *pattern = json_string_value(targets);
+    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+            "lora.target_modules: no module of the model gets an adapter");
+    if (pattern && strcmp(pattern, "all-linear") != 0)
+        zd_fail_help(
+                "a string is a pattern that has to match the whole name of a "
+                "module; [\"%.60s\"] is a list of names",
+                pattern);
+    return ZD_ERR_CONFIG;
+}
+
 static enum zd_status extend(
         const struct lora_reader *reader, const struct lora_options *options,
         struct param_table *out)
@@ -272,11 +287,7 @@ static enum zd_status extend(
         out->total += out->params[id].count;
         out->trainable += out->params[id].trainable ? out->params[id].count : 0;
     }
-    if (adapters)
-        return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_CONFIG, "E0326",
-            "lora.target_modules: no module of the model gets an adapter");
+    return adapters ? ZD_OK : refuse_none(reader);
 }
 
 /* What an adapter's own file asks for is a mistake of the file. */

@@ -111,7 +111,11 @@ static enum zd_status check_name(
                 "which gets no adapter");
     ZD_FAIL(ZD_ERR_CONFIG, "E0326",
             "lora.target_modules: `%s` is no linear module of the model", name);
-    tell_nearest(reader, name);
+    if (strcmp(name, "all-linear") == 0)
+        zd_fail_help("target_modules = \"all-linear\", in no list, means all "
+                     "of them");
+    else
+        tell_nearest(reader, name);
     return ZD_ERR_CONFIG;
 }
 

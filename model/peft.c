@@ -10,7 +10,7 @@
 
 #define PREFIX "base_model.model."
 
-enum { MODULE_BYTES = PARAM_NAME_MAX + 16, CHUNK = 4096 };
+enum { MODULE_BYTES = PARAM_NAME_MAX + 16, CHUNK = 4096, SHAPE_BYTES = 100 };
 
 struct opening {
     const struct model_config *config;
@@ -18,13 +18,22 @@ struct opening {
     struct peft_adapter *adapter;
 };
 
+static enum zd_status tell_place(const struct opening *o)
+{
+    const char *base = o->adapter->config.base_model;
+    zd_fail_where("%s", o->adapter->file->path);
+    if (base && base[0])
+        zd_fail_help(
+                "the adapter was made for `%s`: is that the model here?", base);
+    return ZD_ERR_DATA;
+}
+
 static enum zd_status refuse(
         const struct opening *o, const char *code, const char *what,
         const char *name)
 {
     ZD_FAIL(ZD_ERR_DATA, code, what, name);
-    zd_fail_where("%s", o->adapter->file->path);
-    return ZD_ERR_DATA;
+    return tell_place(o);
 }
 
 /* --- placing one tensor --------------------------------------------------- */
@@ -47,26 +56,34 @@ static bool cut_end(char *name, const char *end)
     return true;
 }
 
+/* "[16, 64]" */
+static void shape_text(int dims, const int64_t *shape, char out[SHAPE_BYTES])
+{
+    size_t used = 0;
+    for (int i = 0; i < dims && used < SHAPE_BYTES; i++)
+        used += (size_t)snprintf(
+                out + used, SHAPE_BYTES - used, "%s%lld", i ? ", " : "[",
+                (long long)shape[i]);
+    if (used < SHAPE_BYTES)
+        snprintf(out + used, SHAPE_BYTES - used, dims ? "]" : "[]");
+}
+
 static enum zd_status check_shape(
         const struct opening *o, const struct st_tensor *tensor, int dims,
         int64_t rows, int64_t columns)
 {
-    bool equal = tensor->dims == dims && tensor->shape[0] == rows &&
-                 (dims == 1 || tensor->shape[1] == columns);
-    if (!equal && dims == 1) {
-        ZD_FAIL(ZD_ERR_DATA, "E0323",
-                "tensor `%s` is not of %lld elements, which the base and "
-                "adapter_config.json ask for",
-                tensor->name, (long long)rows);
-        zd_fail_where("%s", o->adapter->file->path);
-    } else if (!equal) {
-        ZD_FAIL(ZD_ERR_DATA, "E0323",
-                "tensor `%s` is not of the shape [%lld, %lld], which the base "
-                "and adapter_config.json ask for",
-                tensor->name, (long long)rows, (long long)columns);
-        zd_fail_where("%s", o->adapter->file->path);
-    }
-    return equal ? ZD_OK : ZD_ERR_DATA;
+    char is[SHAPE_BYTES], asked[SHAPE_BYTES];
+    const int64_t shape[] = {rows, columns};
+    if (tensor->dims == dims && tensor->shape[0] == rows &&
+        (dims == 1 || tensor->shape[1] == columns))
+        return ZD_OK;
+    shape_text(tensor->dims, tensor->shape, is);
+    shape_text(dims, shape, asked);
+    ZD_FAIL(ZD_ERR_DATA, "E0323",
+            "tensor `%s` has the shape %s; the base and adapter_config.json "
+            "ask for %s",
+            tensor->name, is, asked);
+    return tell_place(o);
 }
 
 static enum zd_status place_lora(

@@ -362,11 +362,36 @@ enum zd_status peft_config_parse(
     return ZD_OK;
 }
 
+/* A folder without adapter_config.json: which one was meant? */
+static enum zd_status refuse_folder(const char *dir)
+{
+    char path[PATH_MAX];
+    ZD_FAIL(ZD_ERR_NO_INPUT, "E0712", "%s/adapter_config.json does not exist",
+            dir);
+    fs_join(path, sizeof path, dir, "peft/adapter_config.json");
+    if (fs_exists(path)) {
+        zd_fail_help("%s/peft is one", dir);
+        return ZD_ERR_NO_INPUT;
+    }
+    fs_join(path, sizeof path, dir, "manifest.json");
+    if (fs_exists(path))
+        zd_fail_help(
+                "it is a checkpoint, of which `zerod export %s --out DIR` "
+                "writes one",
+                dir);
+    else
+        zd_fail_help("the folder that peft's save_pretrained has written, or "
+                     "a job's output_dir/peft");
+    return ZD_ERR_NO_INPUT;
+}
+
 enum zd_status peft_config_read(const char *dir, struct peft_config *config_out)
 {
     char path[PATH_MAX];
     json_t *json;
     fs_join(path, sizeof path, dir, "adapter_config.json");
+    if (!fs_exists(path))
+        return refuse_folder(dir);
     ZD_TRY(json_parse_file(path, CONFIG_BYTES_MAX, &json));
     enum zd_status status =
             peft_config_parse(json, path, ZD_ERR_DATA, config_out);

@@ -1,6 +1,7 @@
 #include "daemon/job/foreign_keys.h"
 
 #include <stddef.h>
+#include <string.h>
 #include <strings.h>
 
 /* Names of Hugging Face's TrainingArguments, LLaMA-Factory, axolotl, DeepSpeed,
@@ -85,8 +86,23 @@ static const struct foreign_key keys[] = {
         {"nproc_per_node", NULL, "the number of ranks: mpirun -np N zerod"},
         {"world_size", NULL, "the number of ranks: mpirun -np N zerod"},
         {"report_to", "report", "tensorboard"},
-        {"load_in_4bit", NULL, "weights are not quantised in this version"},
-        {"load_in_8bit", NULL, "weights are not quantised in this version"},
+        {"load_in_4bit", "lora", "quantize_base = \"nf4\""},
+        {"load_in_8bit", "lora", "quantize_base = \"int8\""},
+        {"quantize", "lora", "quantize_base"},
+        {"quantization", "lora", "quantize_base"},
+        {"bnb_4bit_quant_type", "lora", "quantize_base"},
+        {"rank", "lora", "r", "lora"},
+        {"lora_r", "lora", "r"},
+        {"lora_rank", "lora", "r"},
+        {"alpha", "lora", "lora_alpha", "lora"},
+        {"dropout", "lora", "lora_dropout", "lora"},
+        {"lora_target", "lora", "target_modules"},
+        {"lora_target_modules", "lora", "target_modules"},
+        {"adapter_name_or_path", "lora", "path"},
+        {"bias", NULL,
+         "biases of the base do not train; modules_to_save trains whole "
+         "modules",
+         "lora"},
 };
 
 static const struct {
@@ -110,10 +126,12 @@ static const struct {
         {"fp16", "[train.fp16]"},
 };
 
-const struct foreign_key *foreign_key_find(const char *name)
+const struct foreign_key *foreign_key_find(
+        const char *in_section, const char *name)
 {
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (strcasecmp(keys[i].name, name) == 0)
+        if (strcasecmp(keys[i].name, name) == 0 &&
+            (!keys[i].only_in || strcmp(keys[i].only_in, in_section) == 0))
             return &keys[i];
     return NULL;
 }

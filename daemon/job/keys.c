@@ -15,7 +15,7 @@ static const char *in_section(struct job *job, const char *section)
 static bool label_foreign(
         const char *section, const char *name, char *label, size_t bytes)
 {
-    const struct foreign_key *key = foreign_key_find(name);
+    const struct foreign_key *key = foreign_key_find(section, name);
     if (!key)
         return false;
     if (!key->section)

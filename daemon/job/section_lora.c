@@ -2,6 +2,8 @@
  * it names. */
 #include "base/file/fs.h"
 #include "daemon/job/job_internal.h"
+#include "model/peft.h"
+#include "train/plan/plan.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -87,8 +89,22 @@ static void check_forgotten(struct job *job)
                 what, sizeof what,
                 "lora.%s without adapters: lora.enabled is not given", key);
         tell(job, "lora", key, what);
+        problem_help(&job->problems, "enabled = true in [lora]");
         return;
     }
+}
+
+/* .. of which one says more. */
+static void tell_codes(struct job *job)
+{
+    char what[160];
+    snprintf(
+            what, sizeof what,
+            "quantize_base without adapters: weights in codes do not train, "
+            "and lora.enabled is %s",
+            job_is_given(job, "lora", "enabled") ? "false" : "not given");
+    tell(job, "lora", "quantize_base", what);
+    problem_help(&job->problems, "enabled = true in [lora]");
 }
 
 void job_check_lora(struct job *job)
@@ -104,9 +120,7 @@ void job_check_lora(struct job *job)
                  "export = \"peft\" writes an adapter, and lora.enabled is "
                  "false");
         if (options->lora.quantize_base != LORA_BASE_NONE)
-            tell(job, "lora", "quantize_base",
-                 "quantize_base without adapters: weights in codes do not "
-                 "train, and lora.enabled is false");
+            tell_codes(job);
         return;
     }
     if (options->lora.gives_double_quant && options->lora.double_quant &&
@@ -125,21 +139,21 @@ void job_check_lora(struct job *job)
              "master = \"none\" and [lora]: adapters have fp32 masters");
 }
 
-/* The key of [lora] that an error speaks of: "lora.r = 8 is .." */
+/* The key of [lora] that an error speaks of: "lora.r = 8 is ..", "`r` must .."
+ */
 static struct toml_place place_of(const struct job *job, const char *what)
 {
-    struct toml_place place = job_place(job, "lora", "enabled");
-    for (int i = 0; i < SHARED; i++) {
-        size_t length = strlen(shared[i]);
-        if (strncmp(what, "lora.", 5) == 0 &&
-            strncmp(what + 5, shared[i], length) == 0)
-            place = job_place(job, "lora", shared[i]);
-    }
-    for (int i = 0; i < OWN; i++)
-        if (strncmp(what, "lora.", 5) == 0 &&
-            strncmp(what + 5, own[i], strlen(own[i])) == 0)
-            place = job_place(job, "lora", own[i]);
-    return place;
+    bool has_path = job->options.lora.path != NULL;
+    const char *key = strncmp(what, "lora.", 5) == 0 ? what + 5
+                      : what[0] == '`' && !has_path  ? what + 1
+                                                     : "";
+    char name[SCHEMA_NAME_MAX];
+    snprintf(
+            name, sizeof name, "%.*s",
+            (int)strspn(key, "abcdefghijklmnopqrstuvwxyz_"), key);
+    if (schema_find("lora", name))
+        return job_place(job, "lora", name);
+    return job_place(job, "lora", has_path ? "path" : "enabled");
 }
 
 enum zd_status job_read_config(
@@ -148,6 +162,41 @@ enum zd_status job_read_config(
     return options->lora.enabled
                    ? model_config_read_stored(options->model.path, config)
                    : model_config_read(options->model.path, config);
+}
+
+/* Do the tensors of lora.path fit the model, with the rows that its tokenizer
+ * adds? */
+static enum zd_status check_stored(
+        const struct job *job, const struct model_config *config)
+{
+    struct peft_adapter stored;
+    struct param_table table;
+    struct model_config grown = {0};
+    const char *model = job->options.model.path;
+    ZD_TRY(model ? job_read_config(&job->options, &grown)
+                 : model_config_parse(
+                           config->json, "[model.config]", ZD_ERR_CONFIG,
+                           &grown));
+    enum zd_status status = job_plan_vocabulary(&job->options, &grown);
+    if (status == ZD_OK)
+        status = param_table_build(&grown, NULL, 0, &table);
+    if (status == ZD_OK) {
+        status = peft_open(job->options.lora.path, &grown, &table, &stored);
+        if (status == ZD_OK)
+            peft_close(&stored);
+        param_table_fini(&table);
+    }
+    model_config_fini(&grown);
+    return status;
+}
+
+static void check_scales(struct job *job, const struct model_config *config)
+{
+    const struct lora_options *lora = &job->options.lora;
+    if (lora->gives_double_quant && lora->double_quant &&
+        lora->quantize_base == LORA_BASE_NONE && !config->is_quantised)
+        tell(job, "lora", "double_quant",
+             "double_quant without quantize_base: no weight lies in codes");
 }
 
 void job_check_adapters(
@@ -166,10 +215,14 @@ void job_check_adapters(
         status = lora_extend(config, &adapter, lora, table);
         peft_config_fini(&adapter);
     }
+    if (status == ZD_OK && lora->path)
+        status = check_stored(job, config);
     if (status == ZD_OK)
         status = lora_quantise(
                 config, lora, train_stored_base(&job->options), table);
-    if (status != ZD_OK)
+    if (status == ZD_OK)
+        check_scales(job, config);
+    else
         problem_take_record(
                 &job->problems, place_of(job, zd_error_get()->what));
 }

@@ -3,6 +3,7 @@
 #include "train/trainer/trainer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum zd_status trainer_open_base(
         const struct train_job *job, const struct model_config *config,
@@ -12,6 +13,26 @@ enum zd_status trainer_open_base(
     if (!path)
         return weights_open_random(job->job.seed, table, source);
     return weights_open_grown(path, config, table, NULL, source);
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Shapes agree; whether it is the same model nobody can say. */
+static void tell_base(const struct trainer *trainer)
+{
+    const char *here = trainer->job->model.path;
+    const char *was = trainer->plan.adapter.base_model;
+    if (!trainer->job->lora.path || !here || !was || !was[0] ||
+        !trainer_is_first(trainer) ||
+        strcmp(last_part(was), last_part(here)) == 0)
+        return;
+    zd_log_info(
+            "the adapter of lora.path was made for `%s`; it goes on with %s",
+            was, here);
 }
 
 static enum zd_status open_source(
@@ -32,6 +53,7 @@ enum zd_status trainer_load_weights(struct trainer *trainer, bool digests)
     const struct param_table *table = &trainer->plan.table;
     uint64_t *each = NULL;
     enum zd_status status = open_source(trainer->job, &trainer->plan, &source);
+    tell_base(trainer);
     if (status == ZD_OK && digests) {
         each = calloc((size_t)table->count, sizeof *each);
         if (!each)
