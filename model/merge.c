@@ -1,4 +1,5 @@
 #include "model/merge.h"
+#include "base/log.h"
 #include "model/adapter.h"
 
 #include <stdlib.h>
@@ -216,4 +217,12 @@ enum zd_status weights_open_merged(
     *m = (struct merged){base, config, table, copy, part_count, -1, NULL};
     *source_out = (struct weight_source){merged_read, merged_close, m};
     return ZD_OK;
+}
+
+void merge_tell_codes(const char *base)
+{
+    zd_log_warning(
+            "%s is stored quantised and is dequantised first: to merge onto "
+            "the model that it was made of loses less",
+            base);
 }

@@ -44,6 +44,9 @@ enum zd_status weights_open_merged(
         const struct param_table *table, const struct merge_part *parts,
         int part_count, struct weight_source *source_out);
 
+/* A line for whoever merges for good: `base`, a folder, is stored in codes. */
+void merge_tell_codes(const char *base);
+
 /* An adapter by its folder. */
 struct adapter_choice {
     const char *dir;

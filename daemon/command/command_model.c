@@ -90,10 +90,7 @@ static enum zd_status merge(
             args->base, config, table, adapters->choices, adapters->count,
             &storage, &source));
     if (config->is_quantised)
-        zd_log_warning(
-                "%s is stored quantised and is dequantised first: to merge "
-                "onto the model that it was made of loses less",
-                args->base);
+        merge_tell_codes(args->base);
     struct hf_export_options options = {
             .dtype = dtype_of(args, storage),
             .max_shard_bytes = 5000000000u,

@@ -291,11 +291,12 @@ static void print_facts(
     double trained = json_real_of(status, "trainable_parameters");
     bool has_base = trained < all;
     snprintf(
-            line, sizeof line, "%s parameters%s%s%s%.40s, %s, %s",
+            line, sizeof line, "%s parameters%s%s%s%.40s%s%s, %s",
             text_count(all, text), has_base ? ", " : "",
             has_base ? text_count(trained, some) : "",
             has_base ? " of them trained, the others in " : "",
             has_base ? json_text_of(status, "base_format", "-") : "",
+            has_base ? "; computes in " : ", ",
             json_text_of(status, "dtype", "-"),
             json_text_of(status, "optimizer", "-"));
     print_line(look, "model", line, out);

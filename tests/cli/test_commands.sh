@@ -122,6 +122,8 @@ for format in nf4 int8; do
     ok '  merge decodes it, and says that the original loses less' eval \
         'call 0 merge --base stored-$format --adapter on-$format/peft -o merged-$format && has "stored-$format is stored quantised.*loses less" err &&
         ! grep -q quantization_config merged-$format/config.json'
+    ok '  export --merge does too' eval \
+        'call 0 export "$(ls -d on-$format/checkpoint-* | tail -n 1)" --merge -o exported-$format && has "stored-$format is stored quantised.*loses less" err'
 done
 # GPT-2 stores its weights turned: more rows are quantised at once than are read at once.
 sed "s|\"tests/fixtures|\"$fixtures|; s/\"llama\"/\"gpt2\"/; s/^hidden_size.*/n_embd = 24/; s/^intermediate_size.*/n_inner = 2100/; s/^num_hidden_layers.*/n_layer = 1/
@@ -153,6 +155,10 @@ assert [row[\"prompt\"] for row in rows] == [\"The mill\", \"A\", \"Once there w
 assert \"\".join(row[\"text\"] + \"\\n\" for row in rows) == open(\"alone\", errors=\"replace\").read()"'
 warm='generate --model hf --prompt "The mill" --max-new-tokens 24 --temperature 1.5 --top-p 0.95'
 ok '  a seed gives one text' eval "call 0 $warm --seed 3 && mv out first && call 0 $warm --seed 3 && cmp out first"
+ok '  more than the model has positions for is said' eval \
+    'call 0 generate --model hf --prompt "The mill" --max-new-tokens 9999 && has "9999 new tokens .*positions of the model" err'
+ok '  which prompt is too long' eval \
+    'call 65 generate --model hf --prompt A --prompt "$(printf "the mill %.0s" {1..3000})" --max-new-tokens 4 && has "E0463" err && has "prompt 2 of 2" err'
 ok '  another seed another' eval "call 0 $warm --seed 4 && ! cmp -s out first"
 
 # --- adapters ---
@@ -164,6 +170,7 @@ ok '  in the type of the base, its tokenizer beside it' eval \
 ok '  over a merge of ours, in another type' call 0 merge --base "$base" --adapter "$lora" -o merged --dtype fp32
 ok 'generate --adapter' call 0 generate --model "$base" --adapter "$lora" --prompt "The mill" --max-new-tokens 24
 mv out adapted
+ok 'a run goes on from it, and says whose it was' eval 'call 0 --job job.toml --set model.path="$base" --set lora.path="$lora" --set job.output_dir=further --set train.max_steps=1 && has "lora.path was made for .*goes on with" err'
 ok '  as from the merged model' eval 'call 0 generate --model merged --prompt "The mill" --max-new-tokens 24 && cmp out adapted'
 ok '  not as from the base' eval 'call 0 generate --model "$base" --prompt "The mill" --max-new-tokens 24 && ! cmp -s out adapted'
 ok 'a weight, where modules are saved whole' eval 'call 65 merge --base "$base" --adapter "$lora=0.5" -o no && has "E0324.*patterns" err && [ ! -e no ]'

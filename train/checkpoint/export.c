@@ -86,11 +86,13 @@ static enum zd_status settle(struct comm *comm, enum zd_status mine)
 static enum zd_status write_adapter(
         const struct export *e, const struct export_request *request, int rank)
 {
-    if (request->quantise)
-        return ZD_FAIL(
-                ZD_ERR_USAGE, "E0101",
+    if (request->quantise) {
+        ZD_FAIL(ZD_ERR_USAGE, "E0101",
                 "`%s` holds an adapter: there is nothing to quantise",
                 request->path);
+        zd_fail_help("--merge: the model with the adapter in it, quantised");
+        return ZD_ERR_USAGE;
+    }
     if (rank > 0)
         return ZD_OK;
     return export_adapter(

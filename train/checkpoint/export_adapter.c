@@ -201,6 +201,15 @@ static enum zd_status adapt(struct merged *merged)
     return checkpoint_match_model(merged->pieces.checkpoint, &merged->adapted);
 }
 
+static bool is_in_codes(
+        const struct weight_source *base, const struct param_table *table)
+{
+    for (int id = 0; base->stored && id < table->count; id++)
+        if (base->stored(base->ctx, id))
+            return true;
+    return false;
+}
+
 enum zd_status export_open_merged(
         const struct checkpoint *checkpoint, const struct model_config *config,
         const struct param_table *table, const struct export_request *request,
@@ -215,6 +224,11 @@ enum zd_status export_open_merged(
     enum zd_status status = adapt(merged);
     if (status == ZD_OK)
         status = base_open(checkpoint, config, table, request, &merged->base);
+    if (status == ZD_OK && !request->open_base &&
+        is_in_codes(&merged->base, table))
+        merge_tell_codes(
+                request->base ? request->base
+                              : base_path(merged->pieces.checkpoint));
     if (status == ZD_OK)
         status = weights_open_merged(
                 &merged->base, config, table, &part, 1, &merged->sum);

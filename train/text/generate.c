@@ -3,6 +3,7 @@
 #include "model/grown.h"
 
 #include "base/file/fs.h"
+#include "base/log.h"
 #include "base/printable.h"
 #include "model/holder.h"
 #include "train/text/decoder.h"
@@ -88,6 +89,19 @@ static enum zd_status open_model(
     return holder_create(&g->table, DTYPE_FP32, &g->source, false, &g->holder);
 }
 
+static enum zd_status encode(
+        const struct generation *g, const char *prompt,
+        struct token_vector *ids)
+{
+    ZD_TRY(decoder_encode(&g->text, prompt, ids));
+    if (ids->count <= (size_t)g->config.max_positions)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0463",
+            "the prompt has %zu tokens, and the model %d positions", ids->count,
+            g->config.max_positions);
+}
+
 static enum zd_status open_prompts(
         const struct generate_options *options, struct generation *g)
 {
@@ -103,13 +117,21 @@ static enum zd_status open_prompts(
                 .stream = (uint64_t)i,
                 .emit = written_put,
                 .ctx = &g->written[i]};
-        ZD_TRY(decoder_encode(&g->text, options->prompts[i], &text->prompt));
+        enum zd_status status = encode(g, options->prompts[i], &text->prompt);
+        if (status != ZD_OK && g->text_count > 1)
+            zd_fail_where("prompt %d of %d", i + 1, g->text_count);
+        ZD_TRY(status);
         if (text->prompt.count > longest)
             longest = text->prompt.count;
     }
     size_t wanted = longest + (size_t)options->max_new_tokens;
     size_t most = (size_t)g->config.max_positions;
     g->capacity = (int)(wanted < most ? wanted : most);
+    if (wanted > most)
+        zd_log_warning(
+                "%d new tokens behind %zu of the prompt are more than the %zu "
+                "positions of the model, where the text stops",
+                options->max_new_tokens, longest, most);
     return ZD_OK;
 }
 

@@ -28,9 +28,9 @@ void written_fini(struct written *written)
     memset(written, 0, sizeof *written);
 }
 
-static json_t *string_of(const char *text)
+static json_t *string_of(const char *text, size_t bytes)
 {
-    size_t bytes = strlen(text), used = 0;
+    size_t used = 0;
     char *clean = malloc(3 * bytes + 1);
     if (!clean)
         return json_null();
@@ -52,6 +52,6 @@ static json_t *string_of(const char *text)
 json_t *written_json(const char *prompt, const struct written *written)
 {
     return json_pack(
-            "{s:o, s:o}", "prompt", string_of(prompt), "text",
-            string_of(written->bytes ? written->bytes : ""));
+            "{s:o, s:o}", "prompt", string_of(prompt, strlen(prompt)), "text",
+            string_of(written->bytes, written->count));
 }

@@ -111,6 +111,8 @@ enum zd_status trainer_sample_check(
                     "max_new_tokens of at most %d", capacity - (int)ids.count);
         }
         token_vector_fini(&ids);
+        if (status != ZD_OK && request->count > 1)
+            zd_fail_where("prompt %d of %d", i + 1, request->count);
     }
     return status;
 }
