@@ -34,7 +34,7 @@ static double matmul_case(struct runner a, struct runner b)
             {13, 1100, 20}, {800, 5, 16},  {1, 1, 1},     {24, 48, 385},
             {2, 530, 9},    {2, 71, 390},  {1, 2100, 70}, {2, 65, 3},
             {257, 17, 259}, {256, 270, 5}, {5, 300, 259}, {8, 1200, 70},
-            {7, 37, 130}};
+            {7, 37, 130},   {40, 1111, 23}};
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (int flags = 0; flags < 32; flags++)
             matmul_shape(
