@@ -7,20 +7,12 @@
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/names.h"
 #include "train/checkpoint/pieces.h"
+#include "train/checkpoint/shards.h"
 
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A file with arrays. Its header is read when it is first wanted. */
-struct shard {
-    char *path; /* owned */
-    uint64_t bytes;
-    struct st_file *file; /* NULL: not read yet */
-    uint64_t used;        /* when it was last wanted */
-};
 
 /* One array of one shard: elements [begin, begin+count) of a tensor. */
 struct piece {
@@ -30,17 +22,6 @@ struct piece {
     char type[12]; /* as safetensors names it */
     int shard;
     const struct st_tensor *tensor; /* NULL: its shard was not read yet */
-};
-
-/* Of thousands of shards a few are open: descriptors are the process's, and so
- * is their count. */
-static _Atomic int open_files;
-
-/* What reading changes. */
-struct shards {
-    struct shard *list;
-    int count;
-    uint64_t clock;
 };
 
 struct checkpoint {
@@ -71,59 +52,13 @@ static int compare_pieces(const void *a, const void *b)
     return order;
 }
 
-/* --- shards, of which few are open ---------------------------------------- */
-
-static void rest(struct shard *shard)
-{
-    if (!shard->file || shard->file->fd < 0)
-        return;
-    st_rest(shard->file);
-    atomic_fetch_sub(&open_files, 1);
-}
-
-static void rest_oldest(struct shards *shards)
-{
-    struct shard *oldest = NULL;
-    for (int i = 0; i < shards->count; i++) {
-        struct shard *shard = &shards->list[i];
-        if (shard->file && shard->file->fd >= 0 &&
-            (!oldest || shard->used < oldest->used))
-            oldest = shard;
-    }
-    if (oldest)
-        rest(oldest);
-}
-
-/* Ready to be read from; its header is then known. */
-static enum zd_status wake_shard(struct shards *shards, struct shard *shard)
-{
-    shard->used = ++shards->clock;
-    if (shard->file && shard->file->fd >= 0)
-        return ZD_OK;
-    if (atomic_fetch_add(&open_files, 1) >= CHECKPOINT_OPEN_FILES)
-        rest_oldest(shards);
-    enum zd_status status = shard->file ? st_wake(shard->file)
-                                        : st_open(shard->path, &shard->file);
-    if (status != ZD_OK) {
-        atomic_fetch_sub(&open_files, 1);
-        return status;
-    }
-    if (shard->file->file_bytes != shard->bytes)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0804",
-                "%s has %llu bytes, the manifest says %llu", shard->path,
-                (unsigned long long)shard->file->file_bytes,
-                (unsigned long long)shard->bytes);
-    return ZD_OK;
-}
-
 /* The piece's tensor is known and can be read. */
 static enum zd_status wake_piece(
         const struct checkpoint *checkpoint, struct piece *piece)
 {
     char name[PARAM_NAME_MAX + 48];
     struct shard *shard = &checkpoint->shards->list[piece->shard];
-    ZD_TRY(wake_shard(checkpoint->shards, shard));
+    ZD_TRY(shards_wake(checkpoint->shards, shard));
     if (piece->tensor)
         return ZD_OK;
     snprintf(
@@ -202,7 +137,7 @@ static enum zd_status take_header(
         struct shards *shards, int index, struct list *list)
 {
     struct shard *shard = &shards->list[index];
-    ZD_TRY(wake_shard(shards, shard));
+    ZD_TRY(shards_wake(shards, shard));
     for (int t = 0; t < shard->file->tensor_count; t++)
         ZD_TRY(take_tensor(shard, index, &shard->file->tensors[t], list));
     return ZD_OK;
@@ -261,25 +196,19 @@ static enum zd_status list_shards(struct checkpoint *checkpoint)
     struct list list = {.count = 0};
     enum zd_status status = ZD_OK;
     const json_t *files = json_object_get(checkpoint->manifest, "files");
-    struct shards *shards = calloc(1, sizeof *shards);
+    struct shards *shards;
 
-    checkpoint->shards = shards;
-    if (shards)
-        shards->list = calloc(json_array_size(files) + 1, sizeof *shards->list);
-    if (!shards || !shards->list)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    ZD_TRY(shards_create((int)json_array_size(files), &checkpoint->shards));
+    shards = checkpoint->shards;
     json_array_foreach(files, i, entry)
     {
         char path[PATH_MAX];
         const char *name = json_string_value(json_object_get(entry, "name"));
         if (strncmp(name, "shard-", 6) != 0 || status != ZD_OK)
             continue;
-        int index = shards->count++;
         fs_join(path, sizeof path, checkpoint->path, name);
-        shards->list[index] = (struct shard){
-                .path = zd_must(strdup(path)),
-                .bytes = (uint64_t)json_integer_value(
-                        json_object_get(entry, "bytes"))};
+        json_int_t bytes = json_integer_value(json_object_get(entry, "bytes"));
+        int index = shards_add(shards, path, (uint64_t)bytes);
         status = list_pieces(checkpoint, entry, index, &list);
     }
     if (status == ZD_OK && list.count > 1)
@@ -327,14 +256,7 @@ void checkpoint_close(struct checkpoint *checkpoint)
         return;
     for (int i = 0; i < checkpoint->piece_count; i++)
         free(checkpoint->pieces[i].name);
-    for (int i = 0; checkpoint->shards && i < checkpoint->shards->count; i++) {
-        rest(&checkpoint->shards->list[i]);
-        st_close(checkpoint->shards->list[i].file);
-        free(checkpoint->shards->list[i].path);
-    }
-    if (checkpoint->shards)
-        free(checkpoint->shards->list);
-    free(checkpoint->shards);
+    shards_close(checkpoint->shards);
     free(checkpoint->pieces);
     json_decref(checkpoint->manifest);
     free(checkpoint->path);
