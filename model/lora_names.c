@@ -62,6 +62,10 @@ static void tell_nearest(const struct lora_reader *reader, const char *name)
     char names[NAMES_MAX][MODULE_BYTES], list[400] = "";
     const char *told[NAMES_MAX];
     int count = list_names(reader, names);
+    if (is_named("all-linear", name)) {
+        zd_fail_help("target_modules = \"all-linear\", in no list, means all");
+        return;
+    }
     for (int i = 0; i < count; i++)
         told[i] = names[i];
     for (int i = 0; i < NAMES_TOLD && i < count; i++) {
@@ -89,6 +93,16 @@ enum zd_status lora_refuse_embedding(const char *name)
             name);
 }
 
+static enum zd_status refuse_name(
+        const struct lora_reader *reader, const char *name)
+{
+    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+            "lora.target_modules: `%.80s` is no linear module of the model",
+            name);
+    tell_nearest(reader, name);
+    return ZD_ERR_CONFIG;
+}
+
 /* Each name is that of a linear module. */
 static enum zd_status check_name(
         const struct lora_reader *reader, const char *name)
@@ -109,14 +123,7 @@ static enum zd_status check_name(
                 ZD_ERR_CONFIG, "E0326",
                 "lora.target_modules: `lm_head` is tied to the embedding, "
                 "which gets no adapter");
-    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-            "lora.target_modules: `%s` is no linear module of the model", name);
-    if (strcmp(name, "all-linear") == 0)
-        zd_fail_help("target_modules = \"all-linear\", in no list, means all "
-                     "of them");
-    else
-        tell_nearest(reader, name);
-    return ZD_ERR_CONFIG;
+    return refuse_name(reader, name);
 }
 
 bool lora_trains(const struct lora_reader *reader, int id)
