@@ -40,7 +40,8 @@ static struct merge_what stored_what(const void *ctx, int id)
             .out = part->out,
             .scale = part->scale,
             .has_magnitude = part->magnitude,
-            .is_saved = part->saved};
+            .is_saved = part->saved,
+            .has_under = part->under};
 }
 
 static enum zd_status stored_read(
@@ -53,7 +54,7 @@ static enum zd_status stored_read(
             [PEFT_A] = part->a,
             [PEFT_B] = part->b,
             [PEFT_MAGNITUDE] = part->magnitude,
-            [PEFT_SAVED] = part->saved};
+            [PEFT_SAVED] = part->saved ? part->saved : part->under};
     return peft_read(adapter, tensors[kind], begin, count, out);
 }
 
@@ -148,15 +149,19 @@ static enum zd_status add_adapter(
     return status;
 }
 
-/* What adapters are added to: the base's tensor, or the one saved for it. */
+/* What adapters are added to: the base's tensor, or the one saved for it, or
+ * the first that lies beneath one. */
 static enum zd_status read_under(
         const struct merged *m, int id, size_t begin, size_t count, float *out)
 {
+    const struct peft_source *source = NULL;
     for (int i = 0; i < m->part_count; i++) {
-        const struct peft_source *source = &m->parts[i].source;
-        if (of(&m->parts[i], id).is_saved)
-            return source->read(source->ctx, id, PEFT_SAVED, begin, count, out);
+        struct merge_what what = of(&m->parts[i], id);
+        if (what.is_saved || (what.has_under && !source))
+            source = &m->parts[i].source;
     }
+    if (source)
+        return source->read(source->ctx, id, PEFT_SAVED, begin, count, out);
     return m->base->read(m->base->ctx, id, begin, count, out);
 }
 

@@ -19,7 +19,9 @@ struct merge_what {
     int r; /* 0: no factors */
     int in, out;
     double scale;
-    bool has_magnitude, is_saved;
+    bool has_magnitude;
+    bool is_saved;  /* whole, in place of the base's */
+    bool has_under; /* what the factors were trained on */
 };
 
 struct merge_part {

@@ -142,7 +142,7 @@ static enum zd_status place_base(
                 "adapter_config.json does not name the module of `%s`",
                 tensor->name);
     const struct param *p = &o->table->params[id];
-    o->adapter->parts[id].saved = tensor;
+    o->adapter->parts[id].under = tensor;
     return check_shape(o, tensor, p->dims, p->shape[0], p->shape[1]);
 }
 

@@ -22,9 +22,10 @@ struct peft_part {
     int in, out;                       /* of the module, not of the storage */
     const struct st_tensor *a, *b;     /* (r, in), (out, r) */
     const struct st_tensor *magnitude; /* (out); DoRA only */
-    const struct st_tensor *saved;     /* in place of the base's tensor; with
-                                          `a` (PEFT writes an adapted head so):
-                                          what the adapter is added to */
+    const struct st_tensor *saved;     /* in place of the base's tensor */
+    const struct st_tensor *under;     /* beneath `a`, as PEFT writes it of an
+                                          adapted head: what the adapter was
+                                          trained on. Not trained */
 };
 
 struct peft_adapter {

@@ -38,8 +38,9 @@ static const struct st_tensor *stored(const struct lora_source *source, int id)
     const struct peft_part *part = &source->adapter.parts[at];
     return param->part == PARAM_LORA_A   ? part->a
            : param->part == PARAM_LORA_B ? part->b
-           : param->part == PARAM_BASE   ? part->saved
-                                         : part->magnitude;
+           : param->part == PARAM_BASE
+                   ? (part->saved ? part->saved : part->under)
+                   : part->magnitude;
 }
 
 /* Ours are what PEFT's are above the norms of the base, as it is held. */

@@ -130,8 +130,6 @@ Test(model_merge, weights_of_adapters_add_up)
             merge_part_of_peft(&m.adapter, -1.5, "y")};
     int o = param_table_find(
             &m.table, "model.layers.0.self_attn.o_proj.weight");
-    /* beside the head, which is saved */
-    m.adapter.parts[param_table_find(&m.table, "lm_head.weight")].saved = NULL;
     tiny_must(weights_open_merged(
             &m.base, &m.config, &m.table, parts, 2, &merged));
     size_t count = m.table.params[o].count;

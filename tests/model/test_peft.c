@@ -235,7 +235,7 @@ Test(model_peft, ranks_and_scales_of_pefts_files)
 
     open_fixture(&o, "llama_odd-head");
     q = part(&o, "lm_head.weight");
-    cr_assert(q->a != NULL && q->saved != NULL && q->scale == 1);
+    cr_assert(q->a != NULL && q->under != NULL && q->scale == 1);
     close_fixture(&o);
 }
 
