@@ -43,39 +43,110 @@ static bool is_nothing(const json_t *value)
            (json_is_object(value) && !json_object_size(value));
 }
 
-static enum zd_status check_agreement(
-        const struct lora_options *options, const struct peft_config *config)
+/* Keys that say together which modules have which adapter: the same is said in
+ * more ways than one. */
+static bool is_of_arrangement(const char *key)
+{
+    static const char *const keys[] = {"target_modules",      "exclude_modules",
+                                       "layers_to_transform", "r",
+                                       "lora_alpha",          "use_rslora",
+                                       "rank_pattern",        "alpha_pattern"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
+/* A key of the job that the adapter of lora.path has otherwise, of those that
+ * are of the arrangement or not; NULL: none. */
+static const char *otherwise(
+        const struct lora_options *options, const struct peft_config *config,
+        bool of_arrangement)
 {
     const char *key;
     json_t *value;
     json_object_foreach(options->given, key, value)
     {
         const json_t *theirs = json_object_get(config->json, key);
-        if (strcmp(key, "lora_dropout") == 0 ||
+        if (is_of_arrangement(key) != of_arrangement ||
+            strcmp(key, "lora_dropout") == 0 ||
             strcmp(key, "init_lora_weights") == 0 || have_same(theirs, value) ||
             (is_nothing(theirs) && is_nothing(value)))
             continue;
-        char *is = json_dumps(theirs, JSON_ENCODE_ANY);
-        char *was = json_dumps(value, JSON_ENCODE_ANY);
-        ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-                "lora.%s = %.100s, and the adapter of lora.path has %.100s",
-                key, was ? was : "?", is ? is : "nothing");
-        zd_fail_help("remove the key: the adapter's value holds");
-        free(is);
-        free(was);
-        return ZD_ERR_CONFIG;
+        return key;
     }
-    return ZD_OK;
+    return NULL;
+}
+
+static enum zd_status refuse_key(
+        const struct lora_options *options, const struct peft_config *config,
+        const char *key)
+{
+    char *is = json_dumps(json_object_get(config->json, key), JSON_ENCODE_ANY);
+    char *was =
+            json_dumps(json_object_get(options->given, key), JSON_ENCODE_ANY);
+    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+            "lora.%s = %.100s, and the adapter of lora.path has %.100s", key,
+            was ? was : "?", is ? is : "nothing");
+    zd_fail_help("remove the key: the adapter's value holds");
+    free(is);
+    free(was);
+    return ZD_ERR_CONFIG;
+}
+
+/* Do both give each module the same? */
+static bool is_same_arrangement(
+        const struct lora_reader *reader, const struct peft_config *asked)
+{
+    const struct peft_config *has = reader->adapter;
+    for (int id = 0; id < reader->table->count; id++) {
+        char module[MODULE_BYTES];
+        if (!peft_is_linear(reader->config, reader->table, id))
+            continue;
+        peft_module_name(reader->config, reader->table, id, module);
+        bool is_target = peft_config_targets(has, module);
+        if (peft_config_targets(asked, module) != is_target)
+            return false;
+        if (is_target &&
+            (peft_config_rank(asked, module) != peft_config_rank(has, module) ||
+             (float)peft_config_scale(asked, module) !=
+                     (float)peft_config_scale(has, module)))
+            return false;
+    }
+    return true;
+}
+
+/* Keys of the job beside lora.path ask for nothing else than that has. */
+static enum zd_status check_arrangement(
+        const struct lora_reader *reader, const struct lora_options *options)
+{
+    const char *key, *first;
+    json_t *value;
+    struct peft_config asked;
+    if (!options || !options->path ||
+        !(first = otherwise(options, reader->adapter, true)))
+        return ZD_OK;
+    json_t *keys = zd_must(json_deep_copy(reader->adapter->json));
+    json_object_foreach(options->given, key, value) if (is_of_arrangement(key))
+            json_object_set(keys, key, value);
+    enum zd_status status =
+            peft_config_parse(keys, "[lora]", ZD_ERR_CONFIG, &asked);
+    json_decref(keys);
+    ZD_TRY(status);
+    bool is_same = is_same_arrangement(reader, &asked);
+    peft_config_fini(&asked);
+    return is_same ? ZD_OK : refuse_key(options, reader->adapter, first);
 }
 
 static enum zd_status config_of_path(
         const struct lora_options *options, struct peft_config *config)
 {
     ZD_TRY(peft_config_read(options->path, config));
-    enum zd_status status = check_agreement(options, config);
-    if (status != ZD_OK) {
+    const char *key = otherwise(options, config, false);
+    if (key) {
+        refuse_key(options, config, key);
         peft_config_fini(config);
-        return status;
+        return ZD_ERR_CONFIG;
     }
     if (json_object_get(options->given, "lora_dropout")) {
         config->lora_dropout = options->lora_dropout;
@@ -154,9 +225,11 @@ static enum zd_status find_adapter(
     int64_t most = rows < columns ? rows : columns;
     if (out->r <= most)
         return ZD_OK;
+    bool is_own = out->r != reader->adapter->r;
     ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-            "lora.r = %d is more than `%s` can have, a matrix of %lld x %lld",
-            out->r, module, (long long)rows, (long long)columns);
+            "lora.%s = %d is more than `%s` can have, a matrix of %lld x %lld",
+            is_own ? "rank_pattern: r" : "r", out->r, module, (long long)rows,
+            (long long)columns);
     zd_fail_help("r = %lld at most", (long long)most);
     return ZD_ERR_CONFIG;
 }
@@ -313,7 +386,9 @@ enum zd_status lora_extend(
 {
     struct lora_reader reader = {config, adapter, table};
     struct param_table out = {0};
-    enum zd_status status = lora_check_names(&reader);
+    ZD_TRY(check_arrangement(&reader, options));
+    enum zd_status status =
+            lora_check_names(&reader, options && !options->path);
     if (status == ZD_OK)
         status = alloc(table, &out);
     if (status == ZD_OK)

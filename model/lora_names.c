@@ -177,7 +177,34 @@ static enum zd_status check_layer(
             (long long)number, reader->config->layers - 1);
 }
 
-enum zd_status lora_check_names(const struct lora_reader *reader)
+/* Nobody leaves out what is not there; adapters of others may, of models that
+ * are part of a larger one. */
+static enum zd_status check_excluded(const struct lora_reader *reader)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(
+            json_object_get(reader->adapter->json, "exclude_modules"), i, item)
+    {
+        const char *name = json_string_value(item);
+        bool found = false;
+        for (int id = 0; id < reader->table->count && !found; id++) {
+            char module[MODULE_BYTES];
+            peft_module_name(reader->config, reader->table, id, module);
+            found = is_named(module, name);
+        }
+        if (found)
+            continue;
+        ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+                "lora.exclude_modules: `%.80s` is no module of the model",
+                name);
+        tell_nearest(reader, name);
+        return ZD_ERR_CONFIG;
+    }
+    return ZD_OK;
+}
+
+enum zd_status lora_check_names(const struct lora_reader *reader, bool of_job)
 {
     size_t i;
     json_t *item;
@@ -186,6 +213,8 @@ enum zd_status lora_check_names(const struct lora_reader *reader)
     json_t *targets = json_object_get(keys, "target_modules");
     json_array_foreach(targets, i, item)
             ZD_TRY(check_name(reader, json_string_value(item)));
+    if (of_job)
+        ZD_TRY(check_excluded(reader));
     json_array_foreach(json_object_get(keys, "modules_to_save"), i, item)
             ZD_TRY(check_saved(reader, item));
     if (json_is_integer(layers))

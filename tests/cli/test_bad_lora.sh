@@ -40,6 +40,8 @@ row 'a pattern that cannot be read' 78 'E0320|job.toml:20:1|target_modules' 'lor
 row 'a module to save that is none' 78 'E0326|`lm_haed`' 'lora "modules_to_save = [\"lm_haed\"]"'
 row 'a rank of 0' 78 'E0206|from 1' 'lora "r = 0"'
 row 'a rank beyond the matrix' 78 'E0326|lora.r = 64|at most' 'lora "r = 64"'
+row 'a rank of a pattern beyond the matrix' 78 'E0326|job.toml|lora.rank_pattern: r = 64|at most' 'lora "r = 2" "rank_pattern = { q_proj = 64 }"'
+row 'a module left out that is none' 78 'E0326|lora.exclude_modules: `o_prj`|"o_proj"' 'lora "exclude_modules = [\"o_prj\"]"'
 row 'an alpha of 0' 78 'E0206|above 0' 'lora "lora_alpha = 0"'
 row 'all of the inputs dropped' 78 'E0206|below 1' 'lora "lora_dropout = 1.0"'
 row 'a layer that is not there' 78 'E0326|9 is no layer|0 to 1' 'lora "layers_to_transform = [0, 9]"'

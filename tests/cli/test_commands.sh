@@ -124,6 +124,8 @@ for format in nf4 int8; do
         ! grep -q quantization_config merged-$format/config.json'
     ok '  export --merge does too' eval \
         'call 0 export "$(ls -d on-$format/checkpoint-* | tail -n 1)" --merge -o exported-$format && has "stored-$format is stored quantised.*loses less" err'
+    ok '  a run that writes the merged model too' eval \
+        'adapt hf-$format --set model.path=stored-$format --set checkpoint.export=hf && has "stored-$format is stored quantised.*loses less" err'
 done
 # GPT-2 stores its weights turned: more rows are quantised at once than are read at once.
 sed "s|\"tests/fixtures|\"$fixtures|; s/\"llama\"/\"gpt2\"/; s/^hidden_size.*/n_embd = 24/; s/^intermediate_size.*/n_inner = 2100/; s/^num_hidden_layers.*/n_layer = 1/
@@ -179,7 +181,10 @@ ok 'an adapter that is not there' eval 'call 66 merge --base "$base" --adapter n
 ok 'a weight that is no number' eval 'call 64 merge --base "$base" --adapter "$lora=much" -o no && has "DIR=WEIGHT" err'
 odd=$fixtures/llama_odd/model
 cp -r "$fixtures/adapters/llama_odd-head" head
-ok 'two adapters that save one head' eval 'call 65 merge --base "$odd" --adapter head --adapter head -o no && has "lm_head" err'
+ok 'two adapters of one head, whose weights PEFT writes beside them' call 0 merge --base "$odd" --adapter head=2 --adapter head=-1 -o twice
+ok '  add up' eval 'call 0 merge --base "$odd" --adapter head -o once --dtype bf16 && call 0 merge --base "$odd" --adapter head=2 --adapter head=-2 -o none --dtype bf16 &&
+    call 0 merge --base "$odd" --adapter head=0 -o zero --dtype bf16 && cmp none/model.safetensors zero/model.safetensors && ! cmp -s once/model.safetensors zero/model.safetensors'
+ok 'two adapters that save one module' eval 'call 65 merge --base "$base" --adapter "$lora" --adapter "$lora" -o no && has "E0324.*both save" err && [ ! -e no ]'
 
 # --- a checkpoint of adapters ---
 sed -e "s|^path = \"tests/fixtures|path = \"$fixtures|" -e 's/^max_steps.*/max_steps = 2/' "$fixtures/llama/job.toml" >lora.toml
@@ -188,10 +193,16 @@ ok 'a run of adapters' call 0 --job lora.toml --set job.output_dir=tuned --set o
 a=tuned/checkpoint-000002
 ok '  its banner' eval 'has "^  adapters LoRA, r 4 on \"all-linear\"$" err && has "^  model .*trained, the others in fp32" err'
 ok '  its first event' eval 'head -1 tuned/events.jsonl | grep -q "\"trainable_parameters\":.*\"base_format\":\"fp32\".*\"r\":4"'
+ok '  what trains and what there is, in all three' eval 'head -1 tuned/events.jsonl | grep -q "\"trainable_parameters\":5056,\"all_parameters\":47200," &&
+    grep -q "\"trainable_parameters\": *5056\b" tuned/status.json && grep -q "\"all_parameters\": *47200\b" tuned/status.json &&
+    "$(dirname "$zerod")/ctl/zerodctl" --dir tuned status -o json >told && grep -q "\"trainable_parameters\": *5056\b" told && grep -q "\"all_parameters\": *47200\b" told'
 ok '  its status' eval 'grep -q "\"base_format\": *\"fp32\"" tuned/status.json && grep -q "\"target_modules\": *\"all-linear\"" tuned/status.json'
 ok '  ckpt show' eval 'call 0 ckpt show $a && has "^params .* of them trained" out && has "^adapter  LoRA, r 4 on" out && has "^base .*held in fp32" out'
 ok 'export of its checkpoint: the adapter' eval 'call 0 export $a -o tuned-peft && [ -s tuned-peft/adapter_config.json ] && [ ! -e tuned-peft/model.safetensors ]'
 ok 'export --merge: the model, as the run wrote it' eval 'call 0 export $a -o tuned-hf --merge && cmp tuned/hf/model.safetensors tuned-hf/model.safetensors'
+ok '  a job goes on from its own adapter' call 0 validate --job lora.toml --set lora.path=tuned-peft --set 'lora.target_modules="all-linear"' --set lora.lora_alpha=32
+ok '  but not to other modules' eval 'call 78 validate --job lora.toml --set lora.path=tuned-peft --set "lora.target_modules=[\"q_proj\"]" && has "E0326.*target_modules" err'
+ok '  nor by another factor' eval 'call 78 validate --job lora.toml --set lora.path=tuned-peft --set lora.use_rslora=true && has "E0326.*use_rslora" err'
 ok '  as zerod merge has it' eval 'call 0 merge --base "$base" --adapter tuned-peft -o tuned-too --dtype fp32 && cmp tuned-hf/model.safetensors tuned-too/model.safetensors'
 ok '  onto a base by name' eval 'cp -r "$base" moved-base && call 0 export $a -o tuned-3 --merge --base moved-base && cmp tuned-hf/model.safetensors tuned-3/model.safetensors'
 ok '  onto another one' eval 'call 65 export $a -o no --merge --base "$fixtures/qwen3/model" && [ ! -e no ]'
