@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <criterion/criterion.h>
 #include <math.h>
+#include <string.h>
 
 /* The definitions once more, every array in double. */
 #define ELEM     double
@@ -316,4 +317,41 @@ Test(kernels_plain, matmul_orients_and_accumulates)
     cr_expect_arr_eq(out, ((float[]){14, 25, 20, 31}), sizeof out);
     k->matmul(NULL, out, DTYPE_FP32, a, b, bias, 2, 2, 3, true, true, true);
     cr_expect_arr_eq(out, ((float[]){25, 54, 32, 63}), sizeof out);
+}
+
+/* What is dropped of rows of ones: its share, and that each token and each
+ * element is drawn for itself, by its number in the batch. */
+Test(kernels_plain, dropout_is_of_tokens_and_elements)
+{
+    enum { N = 64, C = 257, SHIFT = 3 };
+    static float ones[N * C], out[N * C], later[N * C];
+    const struct kernels *ops;
+    struct dropout dropout = {.threshold = 0x40000000u, .key = 5, .T = 16};
+    for (int i = 0; i < N * C; i++)
+        ones[i] = 1;
+    cr_assert_eq(kernels_plain(DTYPE_FP32, &ops), ZD_OK);
+    cr_assert_eq(
+            ops->scale_rows(NULL, out, C, ones, N, C, 1, &dropout, false),
+            ZD_OK);
+    dropout.first_row = SHIFT;
+    cr_assert_eq(
+            ops->scale_rows(NULL, later, C, ones, N, C, 1, &dropout, false),
+            ZD_OK);
+    int dropped = 0;
+    for (int i = 0; i < N * C; i++)
+        dropped += out[i] == 0;
+    cr_expect_float_eq((double)dropped / (N * C), 0.25, 0.015);
+    cr_expect_arr_eq(later, out + SHIFT * C, (N - SHIFT) * C * sizeof(float));
+    for (int n = 0; n < N; n++)
+        for (int m = 0; m < n; m++)
+            cr_expect(
+                    memcmp(out + n * C, out + m * C, C * sizeof(float)) != 0,
+                    "tokens %d and %d drop the same", n, m);
+    for (int c = 0; c < C; c++)
+        for (int d = 0; d < c; d++) {
+            int same = 0;
+            for (int n = 0; n < N; n++)
+                same += (out[n * C + c] == 0) == (out[n * C + d] == 0);
+            cr_expect(same < N, "elements %d and %d drop the same", c, d);
+        }
 }
