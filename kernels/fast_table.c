@@ -3,16 +3,19 @@
 #include "kernels/backend.h"
 #include "kernels/matmul/gemm_cpu.h"
 #include "kernels/plain.h"
+#include "kernels/quant/matmul_codes.h"
 #include "kernels/quant/quant_cpu.h"
 
 #define OP(op) op##_fn FAST(op);
 KERNELS_EACH(OP)
+OP(matmul_codes)
 #undef OP
 
 const struct cpu_backend FAST(backend) = {
         .ops = {.dtype = ELEM_DTYPE,
                 .logits_dtype = DTYPE_FP32,
                 .add_losses = add_losses_cpu,
+                .matmul_codes = FAST(matmul_codes),
 #define OP(op) .op = FAST(op),
                 KERNELS_EACH(OP)
 #undef OP

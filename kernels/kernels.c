@@ -268,6 +268,8 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
         table.matmul = matmul_library_bf16;
         products = products_library();
     }
+    if (!kernels_multiply_codes(dtype))
+        table.matmul_codes = NULL;
     int i = dtype, threads = kernels_threads();
     pthread_mutex_lock(&lock);
     snprintf(
@@ -279,6 +281,13 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
     pthread_mutex_unlock(&lock);
     *table_out = &tables[i];
     return ZD_OK;
+}
+
+bool kernels_multiply_codes(enum dtype dtype)
+{
+    return dtype == DTYPE_FP32   ? !has_library_sgemm(machine_isa())
+           : dtype == DTYPE_BF16 ? !has_bf16_instructions()
+                                 : true;
 }
 
 enum zd_status kernels_plain(enum dtype dtype, const struct kernels **table_out)

@@ -34,6 +34,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/quant/codes_rows.h"
 #include "kernels/quant/dequantise.h"
+#include "kernels/quant/matmul_codes.h"
 #include "kernels/rope/rope.h"
 
 struct kernels {
@@ -74,6 +75,7 @@ struct kernels {
      * lie apart. NULL: there is none, and fused.h composes it from the parts,
      * or asks for rows without gaps; call sites use fused.h. */
     matmul_strided_fn *matmul_strided;
+    matmul_codes_fn *matmul_codes; /* kernels_multiply_codes */
     matmul_gelu_fn *matmul_gelu;
     matmul_dgelu_fn *matmul_dgelu;
     matmul_weight_grads_fn *matmul_weight_grads;
@@ -91,6 +93,8 @@ enum zd_status kernels_device(
 /* The CPU table for a compute type: the fast paths this machine can run (AMX,
  * AVX-512, AVX2, plain), chosen here. */
 enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out);
+/* Has the CPU table matmul_codes for this type? */
+bool kernels_multiply_codes(enum dtype dtype);
 /* The plain definitions, for tests: loops, one thread, no library. */
 enum zd_status kernels_plain(
         enum dtype dtype, const struct kernels **table_out);

@@ -31,7 +31,8 @@ static enum zd_status fc_gelu(
         const struct layer_acts *acts, int N)
 {
     const void *weight;
-    if (!fc->adapter_count && !linear_has_few_rows(fc, N)) {
+    if (!fc->adapter_count && !linear_has_few_rows(fc, N) &&
+        !linear_in_strips(model, fc)) {
         ZD_TRY(linear_weight(model, fc, &weight));
         return fused_matmul_gelu(
                 model->kernels, NULL, acts->act, acts->gate, acts->norm2,
@@ -49,7 +50,7 @@ static enum zd_status proj_dgelu(
 {
     size_t count = (size_t)N * (size_t)proj->in;
     const void *weight;
-    if (proj->adapter_count) {
+    if (proj->adapter_count || linear_in_strips(model, proj)) {
         ZD_TRY(linear_backward(
                 model, proj, dgate, dy, acts->act, N, accumulate));
         return model->kernels->gelu_backward(

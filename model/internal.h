@@ -65,7 +65,7 @@ struct residuals {
 };
 
 /* What passes read on a GPU (batch.c). Of each slot: its copy to the device. */
-enum { LINEAR_PARTS = 3 }; /* q, k and v joined */
+enum { LINEAR_PARTS = CODES_PARTS }; /* q, k and v joined */
 enum { BATCH_SLOTS = 2 };
 struct batch_upload {
     int32_t *device;  /* (planes, plane); NULL: the CPU */
@@ -146,14 +146,12 @@ enum zd_status unit_grads_acquire(
 enum zd_status unit_grads_release(
         struct model *model, const struct model_hooks *hooks, int unit);
 
-/* A weight as the hooks left it; products ask linear_weight for it. In codes:
+/* A weight as the hooks left it; products ask linear_weight for it, or where
+ * they decode it themselves take it as it lies. In codes:
  * the matrices that it is joined of. */
 struct weight_view {
     const void *values; /* NULL: in codes */
-    struct codes_view {
-        const void *codes, *scales;
-        const struct quant_matrix *matrix;
-    } parts[LINEAR_PARTS];
+    struct codes_view parts[LINEAR_PARTS];
     int part_count;
 };
 
@@ -189,6 +187,8 @@ enum zd_status linear_weight(
 /* A weight in codes that a decode step multiplies by as it lies: linear_forward
  * then does not ask for it. */
 bool linear_has_few_rows(const struct linear *linear, int N);
+/* .. and one that products decode as they pack it: nobody asks for it whole. */
+bool linear_in_strips(const struct model *model, const struct linear *linear);
 enum zd_status linear_forward(
         const struct model *model, const struct linear *linear, void *y,
         const void *x, int N);

@@ -338,17 +338,36 @@ enum zd_status linear_weight(
     return ZD_OK;
 }
 
+bool linear_in_strips(const struct model *model, const struct linear *linear)
+{
+    return linear->weight.part_count > 0 && !model->decoded;
+}
+
+/* out (M, N) [+]= a (M, K) W, or its transpose's. */
+static enum zd_status multiply(
+        const struct model *model, const struct linear *linear, void *out,
+        const void *a, const void *bias, int M, int N, int K, bool trans_b,
+        bool add)
+{
+    const struct kernels *k = model->kernels;
+    const void *weight;
+    if (linear_in_strips(model, linear))
+        return k->matmul_codes(
+                NULL, out, k->dtype, a, linear->weight.parts,
+                linear->weight.part_count, bias, M, N, K, trans_b, add);
+    ZD_TRY(linear_weight(model, linear, &weight));
+    return k->matmul(
+            NULL, out, k->dtype, a, weight, bias, M, N, K, false, trans_b, add);
+}
+
 /* dx = dy W, with `add` dx += dy W. */
 static enum zd_status input_grads(
         const struct model *model, const struct linear *linear, void *dx,
         const void *dy, int N, bool add)
 {
-    const struct kernels *k = model->kernels;
-    const void *weight;
-    ZD_TRY(linear_weight(model, linear, &weight));
-    return k->matmul(
-            NULL, dx, k->dtype, dy, weight, NULL, N, linear->in, linear->out,
-            false, linear->conv1d, add);
+    return multiply(
+            model, linear, dx, dy, NULL, N, linear->in, linear->out,
+            linear->conv1d, add);
 }
 
 /* A decode step's product: nothing of a weight in codes is written out. */
@@ -380,16 +399,12 @@ enum zd_status linear_forward(
         const struct model *model, const struct linear *linear, void *y,
         const void *x, int N)
 {
-    const struct kernels *k = model->kernels;
-    const void *weight;
-    if (linear_has_few_rows(linear, N)) {
+    if (linear_has_few_rows(linear, N))
         ZD_TRY(rows_forward(model, linear, y, x, N));
-        return adapters_forward(model, linear, y, x, N);
-    }
-    ZD_TRY(linear_weight(model, linear, &weight));
-    ZD_TRY(k->matmul(
-            NULL, y, k->dtype, x, weight, linear->bias, N, linear->out,
-            linear->in, false, !linear->conv1d, false));
+    else
+        ZD_TRY(multiply(
+                model, linear, y, x, linear->bias, N, linear->out, linear->in,
+                !linear->conv1d, false));
     return adapters_forward(model, linear, y, x, N);
 }
 

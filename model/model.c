@@ -122,7 +122,7 @@ static enum zd_status take_buffers(
         model->positions = arena_span(arena, "model.positions");
     model->upload.plane = batch_plane_tokens(model_most_tokens(&model->shape));
     model->loss = arena_span(arena, "model.loss");
-    if (model->table->codes)
+    if (arena_plan_find(arena->plan, "model.decoded"))
         model->decoded = arena_span(arena, "model.decoded");
     ZD_TRY(device_clear(model->loss, sizeof *model->loss));
     return fill_angles(model, arena_span(arena, "model.rope"));

@@ -113,6 +113,20 @@ static enum zd_status plan_workspace(
             kernels_workspace_bytes(&request));
 }
 
+/* Is a weight in codes written out for its products? Not where they decode it
+ * in strips; DoRA scales the rows of what is written. */
+static bool decodes_whole(
+        const struct param_table *table, const struct model_shape *shape)
+{
+    if (!table->codes)
+        return false;
+    for (int id = 0; id < table->count; id++)
+        if (table->params[id].part == PARAM_LORA_MAGNITUDE)
+            return true;
+    return shape_backend(shape) == DEVICE_CUDA ||
+           !kernels_multiply_codes(shape->dtype);
+}
+
 enum zd_status model_plan(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct arena_plan *plan)
@@ -138,7 +152,7 @@ enum zd_status model_plan(
         ZD_TRY(arena_plan_add(
                 plan, "model.residuals", ARENA_PINNED, SPAN_ACTIVATIONS,
                 residuals));
-    if (table->codes)
+    if (decodes_whole(table, shape))
         ZD_TRY(arena_plan_add(
                 plan, "model.decoded", ARENA_DEVICE, SPAN_BUFFERS,
                 param_most_in_codes(table) * dtype_bytes(shape->dtype)));

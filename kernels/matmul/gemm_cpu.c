@@ -38,6 +38,8 @@ enum { APART_THREADS = 4, APART_COLUMNS = 256 };
 
 struct gemm {
     const elem *a, *b, *bias;
+    const struct gemm_rows
+            *rows; /* who makes the rows of b; NULL: b has them */
     void *out;
     enum dtype out_type;
     int M, N, K;
@@ -110,6 +112,58 @@ static void pack_b_panel(
                 panel, NR, g->b + (size_t)column * g->K + k, g->K, c, depth);
     else
         pack_rows(panel, NR, g->b + (size_t)k * g->N + column, g->N, c, depth);
+}
+
+/* --- rows of b that are made: a strip at a time, packed from the caches - */
+
+/* Panels [begin, end) of a transpose: NR rows of the matrix each. */
+static void pack_made_rows(
+        const struct gemm *g, int column, int columns, int k, int depth,
+        int begin, int end)
+{
+    elem strip[NR * KC];
+    for (int i = begin; i < end; i++) {
+        int rows = columns - i * NR < NR ? columns - i * NR : NR;
+        for (int r = 0; r < rows; r++)
+            g->rows->make(
+                    g->rows->ctx, strip + r * depth, column + i * NR + r, k,
+                    depth);
+        pack_transposed(
+                g->panels + (size_t)i * NR * depth, NR, strip, depth, rows,
+                depth);
+    }
+}
+
+/* Panels [begin, end), a row of the matrix through all of them at a time. */
+static void pack_made_columns(
+        const struct gemm *g, int column, int columns, int k, int depth,
+        int begin, int end)
+{
+    elem strip[NC + NR];
+    int first = begin * NR, last = end * NR < columns ? end * NR : columns;
+    for (int d = 0; d < depth && first < last; d++) {
+        g->rows->make(g->rows->ctx, strip, k + d, column + first, last - first);
+        for (int c = first; c < last; c += NR)
+            pack_rows(
+                    g->panels + (size_t)c * depth + d * NR, NR,
+                    strip + (c - first), 0, last - c < NR ? last - c : NR, 1);
+    }
+}
+
+/* Panels [begin, end) of `columns` of b from `column` on. */
+static void pack_b(
+        const struct gemm *g, int column, int columns, int k, int depth,
+        int begin, int end)
+{
+    if (g->rows && g->trans_b)
+        pack_made_rows(g, column, columns, k, depth, begin, end);
+    else if (g->rows)
+        pack_made_columns(g, column, columns, k, depth, begin, end);
+    else
+        for (int i = begin; i < end; i++)
+            pack_b_panel(
+                    g, g->panels + (size_t)i * NR * depth, column + i * NR,
+                    columns - i * NR, k, depth);
 }
 
 /* One MR x NR tile at `out`; rows and columns past the edge are dropped. */
@@ -218,11 +272,8 @@ static void depth_run(
     int last = share_begin(panels, across, thread % across + 1) * NR;
     int blocks = (end - begin + MC - 1) / MC;
     end = end < rows ? end : rows;
-    for (int i = share_begin(panels, threads, thread);
-         i < share_begin(panels, threads, thread + 1); i++)
-        pack_b_panel(
-                g, g->panels + (size_t)i * NR * depth, column + i * NR,
-                columns - i * NR, k, depth);
+    pack_b(g, column, columns, k, depth, share_begin(panels, threads, thread),
+           share_begin(panels, threads, thread + 1));
     wait_for_others(g);
     for (int i = 0; i < blocks; i++) {
         int height = (end - begin + MR - 1) / MR;
@@ -296,6 +347,17 @@ static void gemm_run(const struct gemm *g, float *memory)
     columns_run(&own, first, last < g->N ? last : g->N);
 }
 
+static enum zd_status product_run(const struct gemm *g)
+{
+    int threads = threads_for((size_t)g->M * (size_t)g->N * (size_t)g->K / 16);
+    struct scratch *scratch = NULL;
+    ZD_TRY(scratch_acquire(FAST(gemm_scratch_bytes)(threads), &scratch));
+#pragma omp parallel num_threads(threads)
+    gemm_run(g, scratch_floats(scratch));
+    scratch_release(scratch);
+    return ZD_OK;
+}
+
 enum zd_status FAST(matmul)(
         struct stream *stream, void *out, enum dtype out_type, const void *a,
         const void *b, const void *bias, int M, int N, int K, bool trans_a,
@@ -332,9 +394,6 @@ enum zd_status FAST(matmul)(
             .accumulate = accumulate};
     if (!bias && FAST(narrow_run)(&narrow))
         return ZD_OK;
-    int threads = threads_for((size_t)M * (size_t)N * (size_t)K / 16);
-    struct scratch *scratch = NULL;
-    ZD_TRY(scratch_acquire(FAST(gemm_scratch_bytes)(threads), &scratch));
     struct gemm g = {
             .a = a,
             .b = b,
@@ -347,8 +406,25 @@ enum zd_status FAST(matmul)(
             .trans_a = trans_a,
             .trans_b = trans_b,
             .accumulate = accumulate};
-#pragma omp parallel num_threads(threads)
-    gemm_run(&g, scratch_floats(scratch));
-    scratch_release(scratch);
-    return ZD_OK;
+    return product_run(&g);
+}
+
+enum zd_status FAST(gemm_made)(
+        void *out, enum dtype out_type, const void *a,
+        const struct gemm_rows *rows, const void *bias, int M, int N, int K,
+        bool trans_b, bool accumulate)
+{
+    struct gemm g = {
+            .a = a,
+            .rows = rows,
+            .bias = bias,
+            .out = out,
+            .out_type = out_type,
+            .M = M,
+            .N = N,
+            .K = K,
+            .trans_b = trans_b,
+            .accumulate = accumulate};
+    assert(out_type == DTYPE_FP32 || (out_type == ELEM_DTYPE && !accumulate));
+    return product_run(&g);
 }

@@ -39,6 +39,8 @@ double column_dots_case(struct runner a, struct runner b);
 /* cases_codes.c */
 double dequantise_case(struct runner a, struct runner b);
 double codes_rows_case(struct runner a, struct runner b);
+double matmul_codes_case(
+        struct runner a, struct runner b); /* 0: one has none */
 /* cases_attention.c */
 double attention_case(struct runner a, struct runner b);
 double decode_case(struct runner a, struct runner b);

@@ -119,3 +119,68 @@ double codes_rows_case(struct runner a, struct runner b)
         }
     return most;
 }
+
+/* Parts of a matrix, one behind the other. */
+static void matmul_codes_parts(
+        double *most, struct runner a, struct runner b,
+        const struct quant_matrix *m, int part_count, int M, int flags)
+{
+    enum dtype type = a.ops->dtype;
+    bool trans_b = flags & 1, accumulate = flags & 2;
+    enum dtype out_type = accumulate || flags & 4 ? DTYPE_FP32 : type;
+    int rows = part_count * (int)m->rows, columns = (int)m->columns;
+    int N = trans_b ? rows : columns, K = trans_b ? columns : rows;
+    struct codes_view views[2][CODES_PARTS];
+    struct pair codes[CODES_PARTS], scales[CODES_PARTS];
+    pair_runners(a, b);
+    for (int i = 0; i < part_count; i++) {
+        codes[i] = random_codes(m, (uint64_t)(m->columns + i));
+        scales[i] = random_scales(m, (uint64_t)(m->rows + i));
+        for (int r = 0; r < 2; r++)
+            views[r][i] =
+                    (struct codes_view){codes[i].of[r], scales[i].of[r], m};
+    }
+    struct pair x =
+            pair_of(type, (size_t)M * (size_t)K, 1.0f / sqrtf((float)K), 1);
+    struct pair bias = pair_of(type, (size_t)N, 1.0f, 2);
+    struct pair out = pair_of(out_type, (size_t)M * (size_t)N, 1.0f, 3);
+    RUN(*most,
+        matmul_codes(
+                NULL, out.of[r], out_type, x.of[r], views[r], part_count,
+                trans_b ? bias.of[r] : NULL, M, N, K, trans_b, accumulate));
+    pair_compare(most, out);
+    for (int i = 0; i < part_count; i++)
+        pair_free(codes[i]), pair_free(scales[i]);
+    pair_free(x), pair_free(bias);
+}
+
+/* Rows that begin within a block and within a byte; parts that end within a
+ * panel; more rows, columns and depth than are packed at a time. */
+double matmul_codes_case(struct runner a, struct runner b)
+{
+    double most = 0.0;
+    if (!a.ops->matmul_codes || !b.ops->matmul_codes)
+        return 0.0;
+    static const int shapes[][3] = {
+            {1, 5, 13},
+            {7, 70, 160},
+            {37, 9, 131},
+            {20, 270, 390},
+            {11, 3, 1130}};
+    static const enum quant_format formats[] = {
+            QUANT_NF4, QUANT_FP4, QUANT_INT8, QUANT_FP8};
+    for (int i = 0; i < 20; i++)
+        for (int flags = 0; flags < (i / 4 == 3 ? 3 : 8); flags++) {
+            struct quant_matrix m = {
+                    .format = formats[i % 4],
+                    .rows = shapes[i / 4][1],
+                    .columns = shapes[i / 4][2],
+                    .block = 64};
+            if (quant_is_4bit(&m) && flags & 1)
+                m.nested_block = QUANT_NESTED_BLOCK;
+            matmul_codes_parts(
+                    &most, a, b, &m, 1 + flags % CODES_PARTS, shapes[i / 4][0],
+                    flags);
+        }
+    return most;
+}

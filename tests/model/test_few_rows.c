@@ -1,6 +1,6 @@
 /* What a weight in codes is multiplied by, and how: a decode step of one or two
- * tokens reads the codes as they lie, everything else has them decoded first.
- * Both make the same logits. */
+ * tokens reads the codes as they lie, everything else has them decoded first,
+ * whole or by its products, as the machine's do. Both make the same logits. */
 #include "model/codes.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
@@ -34,6 +34,17 @@ static enum zd_status count_decoded(
 {
     called.decoded++;
     return real->dequantise(stream, out, codes, scales, matrix);
+}
+
+static enum zd_status count_strips(
+        struct stream *stream, void *out, enum dtype out_type, const void *a,
+        const struct codes_view *parts, int part_count, const void *bias, int M,
+        int N, int K, bool trans_b, bool accumulate)
+{
+    called.decoded += part_count;
+    return real->matmul_codes(
+            stream, out, out_type, a, parts, part_count, bias, M, N, K, trans_b,
+            accumulate);
 }
 
 /* --- a model whose layers lie in codes ------------------------------------ */
@@ -124,6 +135,7 @@ static void setup(
     m->kernels = *real;
     m->kernels.codes_rows = count_rows;
     m->kernels.dequantise = count_decoded;
+    m->kernels.matmul_codes = count_strips;
     options.r = 2;
     options.quantize_base = base;
     options.target_modules = json_string(target);

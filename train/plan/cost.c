@@ -128,8 +128,8 @@ static bool is_adapters(const struct param_table *table, int unit, int id)
     return false;
 }
 
-/* A weight in codes is decoded for each product: read, and written as elements.
- */
+/* A weight in codes is decoded for each product: read, and written as elements,
+ * whole or in strips. */
 static void add_decoding(
         const struct job_plan *plan, const struct plan_machine *machine, int id,
         struct unit_cost *cost)
