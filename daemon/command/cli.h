@@ -16,7 +16,7 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     const char *job, *out, *dtype, *model, *tokenizer;
     const char *base, *quantize;
     const char *format, *log_format, *resume, *replay;
-    const char *max, *min, *allow, *write, *machine, *html; /* of plan */
+    const char *max, *min, *allow, *write, *machine; /* of plan */
     const char *device_memory, *host_memory, *disk;
     const char *data, *from_deepspeed, *from_hf, *from_axolotl; /* of init */
     struct cli_list sets, adapters, prompts;
@@ -25,7 +25,7 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     int64_t threads;
     int64_t count;
     bool print, json, quiet, double_quant, merge, verbose, no_progress, ids;
-    bool fit, force, explain;
+    bool fit, force;
     bool list, full, lora, qlora;
     bool temperature_given;
 };
@@ -78,20 +78,6 @@ struct device *command_open_gpu(const struct device_options *options);
 /* `zerod plan` with --fit, --max, --min; a job is loaded, its GPU is open. */
 enum zd_status command_plan_fit(
         const struct cli_args *args, const struct job *job);
-/* plan_html.c: --html FILE; `fits` may be none. */
-struct job_plan;
-struct plan_advice;
-struct plan_search;
-struct plan_found;
-struct plan_page {
-    const struct job_plan *plan;
-    const struct plan_advice *advice;
-    const struct plan_machine *machine;
-    const struct plan_search *search; /* of the fits */
-    const struct plan_found *fits;
-    int fit_count;
-};
-enum zd_status plan_html_write(const struct plan_page *page, const char *path);
 enum zd_status command_plan_max(
         const struct cli_args *args, const struct job *job);
 enum zd_status command_plan_min(

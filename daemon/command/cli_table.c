@@ -29,8 +29,6 @@ static const struct cli_option options[] = {
 {"min", 0, "world", CLI_CHOICE, ARG(min), "world", "The fewest ranks that the job fits on"},
 {"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "here|h100|h200|a100|4090|cpu", "Predict for this machine; default: what was measured here, else a table for the backend"},
 {"price", 0, "P", CLI_REAL, ARG(price), NULL, "What a device costs for an hour, to price the job by its predicted time"},
-{"explain", 0, NULL, CLI_FLAG, ARG(explain), NULL, "What a rank holds beside what papers count, with their formulas"},
-{"html", 0, "FILE", CLI_TEXT, ARG(html), NULL, "Write the plan as a page too: bars for ranks and phases, what papers count, the fits"},
 {"seconds", 0, "N", CLI_SOME, ARG(seconds), NULL, "How long to measure, about (120)"},
 {"threads", 0, "N", CLI_COUNT, ARG(threads), NULL, "Threads of a rank; default: as a run takes them"},
 {"json", 0, NULL, CLI_FLAG, ARG(json), NULL, "The same as --format json"},
@@ -72,7 +70,7 @@ static const struct cli_command commands[] = {
     "A job file: for a model and data, from another trainer's file, or a recipe", command_init, "commands",
     "For a model and data it is the fastest by prediction of what fits this machine, with why beside each line: all of the model, else adapters. "
     "Every key of another trainer's file is taken, or named in a comment where training is the same without it; one that stands in the way ends it with 78."},
-{"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow write max min machine price explain html format set", "",
+{"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow write max min machine price format set", "",
     "Memory and traffic of a job on N ranks; what would fit", command_plan, "commands",
     "--world is needed, but for --min. Of the model its config.json is all that is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
     "K of them in a node, and NCCL between them where this zerod was built with it."},
@@ -144,11 +142,8 @@ static enum zd_status check_plan(const struct cli_args *args)
         what = "changes more for --fit alone: --allow needs --fit";
     else if (args->disk && !args->fit && !args->max && !args->min)
         what = "looks at --disk with --fit, --max and --min";
-    else if (
-            (args->price > 0 || args->explain || args->html) &&
-            (args->fit || args->max || args->min))
-        what = "tells these of the job as it is: --price, --explain and --html "
-               "are without --fit, --max and --min";
+    else if (args->price > 0 && (args->fit || args->max || args->min))
+        what = "takes --price without --fit, --max and --min";
     if (!what)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_USAGE, "E0101", "`zerod plan` %s", what);

@@ -4,13 +4,10 @@
 #include "daemon/command/cli.h"
 #include "train/plan/advice.h"
 #include "train/plan/calibration.h"
-#include "train/plan/explain.h"
 #include "train/plan/phases.h"
-#include "train/plan/search.h"
 #include "train/train.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 /* This thread's error record, which stays to be told on stderr. */
 static void print_record(const struct cli_args *args)
@@ -73,37 +70,14 @@ struct device *command_open_gpu(const struct device_options *options)
     return device;
 }
 
-/* The page has the jobs that fit, where any do. */
-static enum zd_status write_page(
-        const struct cli_args *args, const struct job *job,
-        struct plan_page page)
-{
-    const struct plan_search search = {
-            .job = job_options(job),
-            .world = (int)args->world,
-            .local_size = (int)args->per_node,
-            .machine = page.machine};
-    struct plan_found *fits = NULL;
-    page.search = &search;
-    if (plan_search_fits(&search, &fits, &page.fit_count) != ZD_OK)
-        zd_error_clear();
-    page.fits = fits;
-    enum zd_status status = plan_html_write(&page, args->html);
-    free(fits);
-    return status;
-}
-
 static void tell_json(
-        const struct cli_args *args, const struct train_job *job,
-        const struct job_plan *plan, const struct plan_advice *advice,
-        const struct plan_machine *machine)
+        const struct train_job *job, const struct job_plan *plan,
+        const struct plan_advice *advice, const struct plan_machine *machine)
 {
     json_t *json = job_plan_json(plan, NULL);
     json_object_set_new(
             json, "predicted", plan_advice_json(advice, plan, machine));
     json_object_set_new(json, "phases", plan_peaks_json(job, plan));
-    if (args->explain)
-        json_object_set_new(json, "explain", plan_explain_json(plan));
     output_json(json);
     json_decref(json);
 }
@@ -120,20 +94,14 @@ static enum zd_status tell_one(
     ZD_TRY(plan_advise(
             job_options(job), plan, machine, (int)args->per_node, args->price,
             &advice));
-    const struct plan_page page = {
-            .plan = plan, .advice = &advice, .machine = machine};
-    if (args->html)
-        ZD_TRY(write_page(args, job, page));
     if (cli_wants_json(args)) {
-        tell_json(args, job_options(job), plan, &advice, machine);
+        tell_json(job_options(job), plan, &advice, machine);
         return ZD_OK;
     }
     FILE *stream = output_begin(&output);
     job_plan_print(plan, stream);
     plan_peaks_print(job_options(job), plan, stream);
     plan_advice_print(&advice, plan, machine, stream);
-    if (args->explain)
-        plan_explain_print(plan, stream);
     output_end(&output);
     return ZD_OK;
 }

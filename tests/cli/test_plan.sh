@@ -216,20 +216,6 @@ ok '  its status has it, and its plan' eval 'has "\"predicted\": \{\"step_second
     has "\"calibrated\": true" run/plan.json'
 rm -r xdg
 
-# --- what papers count, and the page ---
-ok 'a plan beside what papers count' eval 'call 0 plan --job job.toml --world 2 --set zero.stage=2 --explain &&
-    has "^  optimizer +[0-9.]+ +[0-9.]+  12 x [0-9.e+]+ / 2 ranks; Rajbhandari" out && has "^  activations, layers computed again .*Korthikanti" out'
-ok '  as JSON: kind, formula, bytes, those of the paper, source' eval 'call 0 plan --job job.toml --world 2 --explain --format json &&
-    [ $(grep -c "\"paper_bytes\": " out) -ge 7 ] && has "\"kind\": \"gradients\"" out && has "\"formula\": \"2 x " out && has "\"source\": \"Rajb" out'
-ok '  as a page' eval 'call 0 plan --job job.toml --world 2 --html plan.html && has "<section id=.memory.>" plan.html && has "<section id=.fits.>" plan.html &&
-    ! has "<script|https?:" plan.html'
-ok '  a page that cannot be written' call 73 plan --job job.toml --world 2 --html no/such/folder/plan.html
-if command -v chromium >/dev/null && command -v python3 >/dev/null; then
-    ok '  a browser draws it' python3 "$2/tests/daemon/page/browser.py" plan plan.html
-else
-    skip '  a browser draws it' 'chromium or python3 is not installed'
-fi
-
 # --- the most and the fewest ---
 one=(plan --job job.toml --world 1 --device-memory 30MiB --host-memory 64MiB)
 value() { sed -n 's/.*"value": \([0-9]*\).*/\1/p' out; }
@@ -288,6 +274,8 @@ done <<'ROWS'
 64|--world 2 --disk 1TB
 64|--world 2 --fit --price 2
 64|--world 2 --price -2
+64|--world 2 --explain
+64|--world 2 --html plan.html
 64|--world 2 --fit --machine abacus
 78|--world 2 --device-memory much
 78|--world 2 --host-memory -1GB

@@ -4,7 +4,6 @@ and resumes it by its buttons, looks for errors on the console, takes screenshot
 
     browser.py live URL [--stop] [--shots DIR]  a running job, through `zerodctl web` or a stub
     browser.py report FILE [--shots DIR]        report.html, opened as a file
-    browser.py plan FILE [--shots DIR]          the page of `zerod plan --html`
 
 DevTools protocol over --remote-debugging-pipe, so nothing but Python and chromium is
 needed. Not part of CI: prints TAP, and `1..0 # SKIP` where there is no chromium. A URL
@@ -211,25 +210,9 @@ def report(browser, tap, args):
     tap.ok(not browser.console, "no error on the console", "\n".join(browser.console))
 
 
-def plan(browser, tap, args):
-    browser.show(1400, 900, "light")
-    browser.call("Page.navigate", url=pathlib.Path(args.where).resolve().as_uri())
-    tap.ok(browser.until("document.readyState === 'complete' && document.querySelectorAll('section').length >= 3"), "the page is there")
-    for name in ("memory", "time"):
-        bars = "[...document.querySelectorAll('#%s .bar')]" % name
-        tap.ok(browser.ask(bars + ".some(b => [...b.children].some(i => i.getBoundingClientRect().width > 50))"), "%s: bars are drawn" % name)
-        tap.ok(browser.ask(bars + ".every(b => [...b.children].reduce((w, i) => w + i.getBoundingClientRect().width, 0) <= b.getBoundingClientRect().width + 1)"),
-               "%s: no bar is longer than its place" % name)
-    tap.ok(browser.ask("new Set([...document.querySelectorAll('#memory .bar i')].map(i => getComputedStyle(i).backgroundColor)).size > 2"), "kinds have colours")
-    tap.ok(browser.ask("document.querySelectorAll('#explain tr').length > 6"), "what papers count is a table")
-    tap.ok(browser.ask("performance.getEntriesByType('resource').length") == 0, "nothing is fetched")
-    look(browser, tap, args.shots, "plan")
-    tap.ok(not browser.console, "no error on the console", "\n".join(browser.console))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["live", "report", "plan"])
+    parser.add_argument("what", choices=["live", "report"])
     parser.add_argument("where")
     parser.add_argument("--shots")
     parser.add_argument("--stop", action="store_true")
@@ -240,7 +223,7 @@ def main():
         return 0
     browser, tap = Browser(program), Tap()
     try:
-        {"live": live, "report": report, "plan": plan}[args.what](browser, tap, args)
+        {"live": live, "report": report}[args.what](browser, tap, args)
     finally:
         browser.close()
     return tap.end()

@@ -1,6 +1,7 @@
-/* test_published.c - published tables of speed, by plans alone. Of each table
- * one row is fitted (by how fast the products of the machine are), the others
- * are predicted; docs/plan.md has the lines as they are made here. */
+/* test_published.c - published figures against plans. Of each table of speed
+ * one row is fitted (by the speed of the machine's matmuls), the others are
+ * predicted; docs/plan.md has the lines as they are made here. Figures of
+ * memory count parameters, gradients and optimizer states. */
 #include "train/plan/models.h"
 #include "train/plan/predict.h"
 
@@ -27,6 +28,9 @@ struct table {
     bool sends_fp32; /* gradients */
     int stage;
     bool offloads;
+    bool in_fp32; /* else bf16 */
+    enum optim_state_type states;
+    bool wide_embedding; /* its states stay in 32 bits */
     struct row rows[ROWS_OF_MODELS];
 };
 
@@ -99,7 +103,9 @@ static void plan_row(
     job.device.host_memory_limit = 1ull << 50;
     job.train.per_device_train_batch_size = row->B;
     job.train.gradient_accumulation_steps = row->A;
-    job.train.dtype = DTYPE_BF16;
+    job.train.dtype = table->in_fp32 ? DTYPE_FP32 : DTYPE_BF16;
+    job.optim.state_type = table->states;
+    job.optim.stable_embedding = table->wide_embedding;
     job.train.gradient_checkpointing.mode = table->mode;
     job.zero.stage = table->stage;
     if (table->offloads)
@@ -108,8 +114,9 @@ static void plan_row(
                                               : COMM_REDUCE_DTYPE_COMPUTE;
     job.control.socket = CONTROL_NONE;
     cr_assert_eq(
-            job_plan_build(&job, row->world, 8, NULL, plan), ZD_OK, "%s",
-            zd_error_get()->what);
+            job_plan_build(
+                    &job, row->world, row->world > 8 ? 8 : 0, NULL, plan),
+            ZD_OK, "%s", zd_error_get()->what);
     json_decref(job.model.config);
 }
 
@@ -255,4 +262,82 @@ Test(published, the_offload_of_DeepSpeed_is_its_bytes_one_after_the_other)
     cr_expect_lt(fabs(theirs - speed_at(140.1)) * of, 3, "%s", line);
     cr_expect_gt(ours, theirs);
     free(docs);
+}
+
+/* --- memory --------------------------------------------------------------- */
+
+enum { PARAMS = 1, GRADS = 2, OPTIMIZER = 4, NO_MASTERS = 8, STATES = 7 };
+
+/* ZeRO's figure 1, arXiv:1910.02054, has 7.5e9 parameters and its model of 36
+ * layers 7.46e9: rows with `of` are scaled to so many. Figures of AdamW's states
+ * leave out the fp32 masters. */
+static const struct memory_row {
+    const char *model; /* of models.h; NULL: `layers` of GPT-2, 4096 wide */
+    int layers, world, stage;
+    bool in_fp32;
+    enum optim_state_type states;
+    bool wide_embedding; /* its states stay in 32 bits */
+    unsigned what;
+    double of, published; /* parameters (0: the model's own); GB */
+} memory_rows[] = {
+        {NULL, 36, 64, 0, false, OPTIM_STATE_FP32, false, STATES, 7.5e9,
+         120},
+        {NULL, 36, 64, 1, false, OPTIM_STATE_FP32, false, STATES, 7.5e9,
+         31.4},
+        {NULL, 36, 64, 2, false, OPTIM_STATE_FP32, false, STATES, 7.5e9,
+         16.6},
+        {NULL, 36, 64, 3, false, OPTIM_STATE_FP32, false, STATES, 7.5e9,
+         1.88},
+        {NULL, 4, 1, 0, true, OPTIM_STATE_FP32, false, STATES, 1e9, 16},
+        {"GPT-2 XL", 0, 1, 0, false, OPTIM_STATE_FP32, false, STATES, 0,
+         24.9},
+        {"GPT-2 XL", 0, 1, 0, false, OPTIM_STATE_8BIT, true, STATES, 0,
+         24.9 - 8.81},
+        {"Llama 3.1 8B", 0, 1, 0, false, OPTIM_STATE_FP32, false,
+         OPTIMIZER | NO_MASTERS, 0, 64.24},
+        {"Llama 3.1 8B", 0, 1, 0, false, OPTIM_STATE_8BIT, false,
+         OPTIMIZER | NO_MASTERS, 0, 16.3},
+        {"Llama 3.1 8B", 0, 1, 0, false, OPTIM_STATE_8BIT, true,
+         OPTIMIZER | NO_MASTERS, 0, 19.4},
+};
+
+static double planned_gigabytes(const struct memory_row *row)
+{
+    const struct table table = {
+            .model = row->model ? row->model : "",
+            .hidden = row->model ? 0 : 4096,
+            .layers = row->layers,
+            .heads = 32,
+            .T = 1024,
+            .mode = CHECKPOINTING_FULL,
+            .stage = row->stage,
+            .in_fp32 = row->in_fp32,
+            .states = row->states,
+            .wide_embedding = row->wide_embedding};
+    static const enum span_kind kinds[] = {
+            SPAN_PARAMS, SPAN_GRADS, SPAN_OPTIMIZER};
+    const struct row one = {row->world, 1, 1, 0};
+    struct job_plan plan;
+    plan_row(&table, &one, &plan);
+    double bytes = 0, elements = (double)plan.table.total;
+    for (int i = 0; i < 3; i++)
+        if (row->what & 1u << i)
+            bytes += (double)arena_plan_kind_bytes(
+                    &plan.arena, ARENA_DEVICE, kinds[i]);
+    if (row->what & NO_MASTERS)
+        bytes -= elements * sizeof(float);
+    job_plan_fini(&plan);
+    return bytes / 1e9 * (row->of > 0 ? row->of / elements : 1);
+}
+
+Test(published, parameters_gradients_and_states_are_those_of_papers)
+{
+    for (size_t i = 0; i < sizeof memory_rows / sizeof memory_rows[0]; i++) {
+        const struct memory_row *row = &memory_rows[i];
+        double planned = planned_gigabytes(row);
+        cr_expect_float_eq(
+                planned, row->published, 0.004 * row->published,
+                "row %zu: %.4g GB planned, %.4g published", i, planned,
+                row->published);
+    }
 }
