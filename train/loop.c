@@ -3,7 +3,6 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "train/command/commands.h"
-#include "train/command/release.h"
 #include "train/command/signals.h"
 #include "train/run.h"
 #include "train/train.h"
@@ -23,31 +22,13 @@ static bool exit_was_wished_for(const struct run_options *options)
            options->on_sigusr2 == ON_SIGNAL_EXIT;
 }
 
-/* A released run that cannot save now can later. */
-static enum zd_status stay_released(void)
-{
-    if (zd_error_get()->status != ZD_OK)
-        zd_log_warning(
-                "no checkpoint was saved, the run stays released: %s",
-                zd_error_get()->what);
-    zd_error_clear();
-    return ZD_OK;
-}
-
 static enum zd_status save_for_signal(struct trainer *trainer, bool must)
 {
-    bool was_released = trainer_is_released(trainer);
-    comm_work(trainer->comm, WORK_COMMAND);
-    enum zd_status status = trainer_retake(trainer);
-    comm_work(trainer->comm, WORK_NONE);
-    if (status != ZD_OK)
-        return must || status == ZD_ERR_PEER ? status : stay_released();
     ZD_TRY(between_begin(trainer));
-    /* the end waits for it, and so does who gives its memory back */
-    ZD_TRY(must || was_released ? trainer_save(trainer, must)
-                                : trainer_save_background(trainer));
-    ZD_TRY(between_end(trainer));
-    return was_released && !must ? release_again(trainer) : ZD_OK;
+    /* the end of the run waits for it */
+    ZD_TRY(must ? trainer_save(trainer, true)
+                : trainer_save_background(trainer));
+    return between_end(trainer);
 }
 
 /* What signals asked for before this step; *stop_out ends the run with 75. */

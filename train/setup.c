@@ -6,7 +6,6 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
-#include "train/command/release.h"
 #include "train/command/replay.h"
 #include "train/plan/fit.h"
 #include "train/plan/phases.h"
@@ -458,7 +457,6 @@ void trainer_fini(struct trainer *trainer)
         model_destroy(trainer->model);
     stream_destroy(trainer->streams_down);
     stream_destroy(trainer->streams_up);
-    trainer_release_fini(trainer);
     trace_destroy(trainer->trace);
     if (trainer->comm != trainer->control)
         comm_destroy(trainer->comm); /* before the memory that it knows */

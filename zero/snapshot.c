@@ -321,13 +321,6 @@ void zero_snapshot_warm(struct zero_snapshot *snapshot, bool beside)
                 populate_begin(snapshot->memory, snapshot->bytes);
 }
 
-void zero_snapshot_cool(struct zero_snapshot *snapshot)
-{
-    populate_end(snapshot->populating);
-    snapshot->populating = NULL;
-    depopulate(snapshot->memory, snapshot->room);
-}
-
 static void *at(const struct zero_snapshot *snapshot, size_t place)
 {
     return place == SIZE_MAX ? NULL : snapshot->memory + place;

@@ -52,11 +52,8 @@ void zero_snapshot_destroy(struct zero_snapshot *snapshot);
 /* So many threads copy beside those that compute: none, unless told. */
 void zero_snapshot_help(struct zero_snapshot *snapshot, int helpers);
 /* Pages for what is copied: now, or `beside` other work, by a thread of low
- * priority, until the next take or the end. At most once, and again behind
- * zero_snapshot_cool. */
+ * priority, until the next take or the end. At most once. */
 void zero_snapshot_warm(struct zero_snapshot *snapshot, bool beside);
-/* Nobody reads it: its pages go back to the system. `memory` is a mapping. */
-void zero_snapshot_cool(struct zero_snapshot *snapshot);
 /* Between steps, behind zero_settle. Not collective. */
 enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot);
 struct zero_view zero_snapshot_view(const struct zero_snapshot *snapshot);

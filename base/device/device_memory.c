@@ -12,16 +12,6 @@ void device_give(void *device, size_t bytes)
         device_table()->give(device, bytes);
 }
 
-enum zd_status device_vacate(void *device, size_t bytes)
-{
-    return device ? device_table()->vacate(device, bytes) : ZD_OK;
-}
-
-enum zd_status device_occupy(void *device, size_t bytes)
-{
-    return device ? device_table()->occupy(device, bytes) : ZD_OK;
-}
-
 enum zd_status device_take_pinned(size_t bytes, void **host_out)
 {
     return device_table()->take_pinned(bytes, host_out);

@@ -13,13 +13,6 @@
 /* One block, aligned to a page at least, of zeros. For arenas. */
 enum zd_status device_take(size_t bytes, void **device_out);
 void device_give(void *device, size_t bytes);
-/* The memory behind a block that device_take gave goes back; its addresses
- * stay the caller's. Nothing may touch them, and a library that knows them must
- * be told, until device_occupy has put new memory of zeros behind them (it does
- * nothing where there is some). ZD_ERR_MEMORY when there is none, or when this
- * GPU's driver cannot take back a part of what a process has. */
-enum zd_status device_vacate(void *device, size_t bytes);
-enum zd_status device_occupy(void *device, size_t bytes);
 
 /* Memory of the host, of zeros, in whole pages and no more than that; on a GPU
  * near it (on its NUMA node where the system goes along) and page-locked, so

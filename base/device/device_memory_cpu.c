@@ -18,21 +18,6 @@ static void give(void *device, size_t bytes)
     munmap(device, bytes);
 }
 
-static enum zd_status vacate(void *device, size_t bytes)
-{
-    if (madvise(device, bytes, MADV_DONTNEED) == 0)
-        return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_MEMORY, "E1023",
-            "the system does not take back %zu bytes of device memory: %s",
-            bytes, strerror(errno));
-}
-
-static enum zd_status occupy(void *device, size_t bytes)
-{
-    return ZD_OK; /* page by page, as they are touched */
-}
-
 static enum zd_status clear(void *device, size_t bytes)
 {
     memset(device, 0, bytes);
@@ -85,8 +70,6 @@ const struct device_table device_table_cpu = {
         .use = use_nothing,
         .take = take,
         .give = give,
-        .vacate = vacate,
-        .occupy = occupy,
         .take_pinned = take,
         .give_pinned = give,
         .clear = clear,

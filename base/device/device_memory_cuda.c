@@ -67,27 +67,6 @@ void gpu_give(void *device, size_t bytes)
     cudaGetLastError();
 }
 
-enum zd_status gpu_vacate(void *device, size_t bytes)
-{
-    ZD_CUDA(cudaDeviceSynchronize());
-    if (gpu_virtual_vacate(gpu_current(), device))
-        return ZD_OK;
-    ZD_FAIL(ZD_ERR_MEMORY, "E1207",
-            "the driver of GPU %d does not take back device memory from a "
-            "running process",
-            device_facts().index);
-    zd_fail_help("pause without release");
-    return ZD_ERR_MEMORY;
-}
-
-enum zd_status gpu_occupy(void *device, size_t bytes)
-{
-    bool is_new;
-    if (!gpu_virtual_occupy(gpu_current(), device, &is_new))
-        return device_refused(bytes, cudaErrorMemoryAllocation);
-    return is_new ? clear_now(device, bytes) : ZD_OK;
-}
-
 /* --- memory of the host --------------------------------------------------- */
 
 /* A wish: pages come from the node while it has some. libnuma is not worth a

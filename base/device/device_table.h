@@ -49,8 +49,6 @@ struct device_table {
     void (*use)(struct device *device);
     enum zd_status (*take)(size_t bytes, void **device_out);
     void (*give)(void *device, size_t bytes);
-    enum zd_status (*vacate)(void *device, size_t bytes);
-    enum zd_status (*occupy)(void *device, size_t bytes);
     enum zd_status (*take_pinned)(size_t bytes, void **host_out);
     void (*give_pinned)(void *host, size_t bytes);
     enum zd_status (*lend_staging)(void *pinned); /* NULL: it needs none */

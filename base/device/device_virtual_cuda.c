@@ -1,12 +1,9 @@
-/* device_virtual_cuda.c - device memory whose addresses outlive it.
+/* device_virtual_cuda.c - device memory by the driver's virtual memory calls.
  *
- * A paused run gives its memory to others and takes as much again, while all of
- * its pointers stay what they were. cudaMalloc cannot do that; the driver's
- * virtual memory can: a range of addresses is reserved once, and physical
- * memory is mapped to it, unmapped and mapped anew. It is the same memory to
- * kernels, copies and NCCL. Its functions come through the runtime, so that
- * the program is not linked to the driver. Memory comes in the driver's grains
- * (2 MiB).
+ * Unlike memory of cudaMalloc, it can be registered by NCCL and shared with
+ * other processes and the network. The driver's functions come through the
+ * runtime, so that the program is not linked to the driver. Memory comes in the
+ * driver's grains (2 MiB).
  *
  * Source: CUDA driver API, section "Virtual Memory Management". */
 #include "base/device/gpu_cuda.h"
@@ -188,32 +185,4 @@ bool gpu_virtual_give(struct gpu *gpu, void *base)
     if (block)
         free_block(gpu, block);
     return block != NULL;
-}
-
-bool gpu_virtual_vacate(struct gpu *gpu, void *base)
-{
-    struct gpu_virtual *v = &gpu->virtual;
-    pthread_mutex_lock(&v->lock);
-    struct gpu_block **link = link_to(gpu, base);
-    if (link && (*link)->is_mapped)
-        (*link)->is_mapped =
-                v->unmap((*link)->base, (*link)->bytes) != CUDA_SUCCESS;
-    bool is_vacant = link && !(*link)->is_mapped;
-    pthread_mutex_unlock(&v->lock);
-    return is_vacant;
-}
-
-bool gpu_virtual_occupy(struct gpu *gpu, void *base, bool *is_new_out)
-{
-    struct gpu_virtual *v = &gpu->virtual;
-    bool is_mapped = true; /* as other memory always is */
-    *is_new_out = false;
-    pthread_mutex_lock(&v->lock);
-    struct gpu_block **link = link_to(gpu, base);
-    if (link && !(*link)->is_mapped) {
-        is_mapped = map(gpu, *link) == CUDA_SUCCESS;
-        *is_new_out = is_mapped;
-    }
-    pthread_mutex_unlock(&v->lock);
-    return is_mapped;
 }

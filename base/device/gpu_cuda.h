@@ -65,9 +65,6 @@ void gpu_virtual_fini(struct gpu *gpu);
 cudaError_t gpu_virtual_take(struct gpu *gpu, size_t bytes, void **base_out);
 /* False: the block is not of gpu_virtual_take (or the driver refuses). */
 bool gpu_virtual_give(struct gpu *gpu, void *base);
-bool gpu_virtual_vacate(struct gpu *gpu, void *base);
-/* True for other memory as well. is_new: what it holds is not defined. */
-bool gpu_virtual_occupy(struct gpu *gpu, void *base, bool *is_new_out);
 
 extern const struct stream_table stream_table_cuda;
 extern const struct device_table device_table_cuda;
@@ -75,8 +72,6 @@ extern const struct device_table device_table_cuda;
 /* device_memory_cuda.c, for the table. */
 enum zd_status gpu_take(size_t bytes, void **device_out);
 void gpu_give(void *device, size_t bytes);
-enum zd_status gpu_vacate(void *device, size_t bytes);
-enum zd_status gpu_occupy(void *device, size_t bytes);
 enum zd_status gpu_take_pinned(size_t bytes, void **host_out);
 void gpu_give_pinned(void *host, size_t bytes);
 enum zd_status gpu_clear(void *device, size_t bytes);

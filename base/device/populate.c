@@ -137,10 +137,3 @@ void populate_end(struct populating *populating)
     pthread_join(populating->thread, NULL);
     free(populating);
 }
-
-void depopulate(void *memory, size_t bytes)
-{
-    struct part pages = pages_of(memory, bytes);
-    if (pages.bytes)
-        madvise(pages.begin, pages.bytes, MADV_DONTNEED);
-}

@@ -24,8 +24,4 @@ void populate_stop(struct populating *populating);
 /* Waits until it has. NULL is nothing, to both. */
 void populate_end(struct populating *populating);
 
-/* Whole pages of an anonymous mapping go back to the system: what was in them
- * is lost, and they come again when they are touched. */
-void depopulate(void *memory, size_t bytes);
-
 #endif

@@ -135,29 +135,6 @@ void arena_release(struct arena *arena)
     memset(arena, 0, sizeof *arena);
 }
 
-enum zd_status arena_give_back(struct arena *arena, enum arena_memory memory)
-{
-    void *base = arena->base[memory];
-    size_t bytes = arena->taken_bytes[memory];
-    assert(memory != ARENA_PINNED && "the driver holds on to it");
-    if (memory == ARENA_DEVICE)
-        return device_vacate(base, bytes);
-    if (base && madvise(base, bytes, MADV_DONTNEED) != 0)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E1023",
-                "the system does not take back %zu bytes of %s memory: %s",
-                bytes, arena_memory_name(memory), strerror(errno));
-    return ZD_OK;
-}
-
-enum zd_status arena_take_again(
-        const struct arena *arena, enum arena_memory memory)
-{
-    if (memory != ARENA_DEVICE)
-        return ZD_OK;
-    return device_occupy(arena->base[memory], arena->taken_bytes[memory]);
-}
-
 void *arena_span(const struct arena *arena, const char *name)
 {
     const struct arena_span *span = arena_plan_find(arena->plan, name);

@@ -88,14 +88,6 @@ struct arena {
 /* One allocation per memory with planned bytes. ZD_ERR_MEMORY when refused. */
 enum zd_status arena_take(struct arena *arena, const struct arena_plan *plan);
 void arena_release(struct arena *arena);
-/* The pages of one memory (not of the pinned one) go back to the system; its
- * addresses stay. On the CPU they read as zeros; on a GPU there is nothing
- * behind them until arena_take_again, and ZD_ERR_MEMORY where its driver
- * cannot do that, or has no such memory again. */
-enum zd_status arena_give_back(struct arena *arena, enum arena_memory memory);
-/* Zeros where nothing is; otherwise it does nothing. */
-enum zd_status arena_take_again(
-        const struct arena *arena, enum arena_memory memory);
 /* The span's memory; asserts that the plan has it. */
 void *arena_span(const struct arena *arena, const char *name);
 

@@ -322,6 +322,13 @@ void route_eval(
     plain(routes, request, reply, COMMAND_EVAL);
 }
 
+void route_pause(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    plain(routes, request, reply, COMMAND_PAUSE);
+}
+
 void route_resume(
         struct routes *routes, const struct http_request *request,
         struct http_reply *reply)
@@ -347,19 +354,6 @@ void route_sample(
     if (has_prompt && !command.prompt[0])
         body_wrong(reply, "prompt", "a text", "\"In the beginning\"");
     else
-        submit(routes, request, &command, &wish, reply);
-}
-
-void route_pause(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    struct train_command command = {.kind = COMMAND_PAUSE};
-    struct wish wish = {0};
-    const struct field fields[] = {
-            {"release", FIELD_BOOL, 0, 0, &command.release, NULL},
-            WAIT_FIELD(wish)};
-    if (body_read_fields(request, fields, 2, reply))
         submit(routes, request, &command, &wish, reply);
 }
 

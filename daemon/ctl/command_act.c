@@ -53,7 +53,7 @@ static bool is_so_already(
         const char *command)
 {
     struct zd_error refusal = *zd_error_get();
-    bool pauses = strcmp(command, "pause") == 0 && !args->release;
+    bool pauses = strcmp(command, "pause") == 0;
     json_t *status;
     if (!client_is_conflict() || !(pauses || strcmp(command, "resume") == 0))
         return false;
@@ -144,12 +144,8 @@ static void show_sample(
 static void show_pause(
         const struct look *look, const json_t *answer, const json_t *result)
 {
-    char text[TEXT_SHORT];
-    double bytes = json_real_of(result, "released_bytes");
-    printf("paused after step %.0f", step_of(answer));
-    if (bytes > 0)
-        printf(", %s of device memory given back", text_bytes(bytes, text));
-    printf("; zerodctl resume goes on\n");
+    printf("paused after step %.0f; zerodctl resume goes on\n",
+           step_of(answer));
 }
 
 static void show_resume(
@@ -224,10 +220,7 @@ enum zd_status command_sample(struct cli_args *args, int *argc, char ***argv)
 
 enum zd_status command_pause(struct cli_args *args, int *argc, char ***argv)
 {
-    json_t *body = json_object();
-    if (args->release)
-        json_object_set_new(body, "release", json_true());
-    return act(args, "pause", body, show_pause);
+    return act(args, "pause", json_object(), show_pause);
 }
 
 enum zd_status command_resume(struct cli_args *args, int *argc, char ***argv)

@@ -17,7 +17,7 @@ struct cli_args { /* strings borrowed from argv */
     int64_t rank, tail, since_step, max_new_tokens, port, height;
     double interval, timeout; /* seconds; 0 and below 0: not given */
     bool all, watch, follow, csv, with_steps, log_scale;
-    bool release, now, wait, no_wait, open_browser;
+    bool now, wait, no_wait, open_browser;
 };
 
 extern const struct cli_program zerodctl_program;

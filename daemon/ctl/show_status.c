@@ -375,8 +375,6 @@ static void print_notes(
         print_line(look, "waiting", line, out);
     if (isfinite(deadline))
         print_line(look, "deadline", text_time(look, deadline, text), out);
-    if (json_is_true(json_object_get(status, "released")))
-        print_line(look, "released", "the device's memory was given back", out);
     list = json_object_get(status, "warnings");
     json_array_foreach(list, i, item)
     {

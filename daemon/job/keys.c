@@ -134,8 +134,8 @@ static void read_key(
                 &job->problems, ZD_ERR_CONFIG, "E0208", item->key_place,
                 key->off ? "remove this line, or switch it off"
                          : "remove this line",
-                "`%s` in [%s] is not available in this version", key->name,
-                key->section);
+                "`%s` in [%s] is not available in this version (%s)", key->name,
+                key->section, key->help);
         return;
     }
     /* kept even when its value is refused: it was given, so it is not missing

@@ -186,12 +186,6 @@ static const struct schema_choice rank_logs[] = {
         {0}};
 static const struct schema_choice log_formats[] = {
         {"text", 0}, {"json", 1}, {0}};
-static const struct schema_choice release_tos[] = {
-        {"auto", RELEASE_AUTO},
-        {"host", RELEASE_HOST},
-        {"disk", RELEASE_DISK},
-        {0}};
-
 /* clang-format off */
 const struct schema_key schema_table[] = {
 {"", "schema", SCHEMA_VERSION, .help = "Version of this file's form"},
@@ -402,7 +396,7 @@ const struct schema_key schema_table[] = {
 {"control", "metrics_listen", SCHEMA_STRING, JOB(control.metrics_listen), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "HOST:PORT that answers GET /metrics, and nothing else, to anybody: `\"127.0.0.1:9479\"`, `\"[::1]:9479\"`"},
 {"control", "readonly", SCHEMA_BOOL, JOB(control.readonly), .flags = SCHEMA_PER_RANK, .help = "Refuse commands on the socket"},
 {"control", "status_gid", SCHEMA_INT, JOB(control.status_gid), .flags = SCHEMA_PER_RANK, .min = -1, .max = INT_MAX, .help = "Group whose members may read; -1: none. One of the groups of whoever starts the job"},
-{"control", "release_to", SCHEMA_ENUM, JOB(control.release_to), .choices = release_tos, .help = "Where pause --release puts the device's memory; auto: the host's memory for that of a GPU where twice as much is free there, else the disk"},
+{"control", "release_to", SCHEMA_STRING, UNAVAILABLE(NULL), .help = "Removed with `pause --release`: stop the job to free the device's memory, start it again to go on"},
 };
 /* clang-format on */
 

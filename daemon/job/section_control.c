@@ -94,21 +94,6 @@ static void check_group(struct job *job)
             &job->problems, "`id -G` tells your groups, `getent group` all");
 }
 
-/* The CPU device lies in the host's memory: moving it there frees none. */
-static void check_release(struct job *job)
-{
-    const struct device_options *device = &job->options.device;
-    if (job->options.control.release_to != RELEASE_HOST ||
-        device_resolve(device->backend) == DEVICE_CUDA)
-        return;
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, "E0213",
-            job_place(job, "control", "release_to"), NULL,
-            "release_to = \"host\" gives nothing back on the CPU device, whose "
-            "memory is the host's");
-    problem_help(&job->problems, "release_to = \"auto\", or \"disk\"");
-}
-
 void job_check_control(struct job *job)
 {
     if (job_is_sound(job, "control", "socket"))
@@ -117,7 +102,4 @@ void job_check_control(struct job *job)
         check_listen(job);
     if (job_is_sound(job, "control", "status_gid"))
         check_group(job);
-    if (job_is_sound(job, "control", "release_to") &&
-        job_is_sound(job, "device", "backend"))
-        check_release(job);
 }

@@ -268,7 +268,7 @@ void prometheus_put_memories(
             "Memory that the plan gave a rank.", planned_of);
     put_memory(
             to, state, "zerod_memory_taken_bytes",
-            "Memory that a rank has taken; less while it is released.",
+            "Memory that a rank has taken.",
             taken_of);
     put_memory(
             to, state, "zerod_memory_limit_bytes",

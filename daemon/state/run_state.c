@@ -296,7 +296,7 @@ static void take_state(struct run_state *state, const struct feed_state *new)
     if (new->state == RUN_PAUSED)
         state->is_paused = true;
     else if (new->state == RUN_RUNNING || new->state >= RUN_STOPPING)
-        state->is_paused = state->is_released = false;
+        state->is_paused = false;
     if (new->state >= RUN_DONE)
         state->ended = new->time;
 }
@@ -355,12 +355,10 @@ static void take_done(struct run_state *state, const struct feed_done *done)
     }
     if (command->kind == COMMAND_SET)
         apply_settings(state, command, done->step);
-    else if (command->kind == COMMAND_PAUSE) {
+    else if (command->kind == COMMAND_PAUSE)
         state->is_paused = true;
-        state->is_released = command->release;
-    } else if (command->kind == COMMAND_RESUME) {
-        state->is_paused = state->is_released = false;
-    }
+    else if (command->kind == COMMAND_RESUME)
+        state->is_paused = false;
 }
 
 const struct kept_event *run_state_take(
@@ -408,7 +406,7 @@ void run_state_end(struct run_state *state, enum train_run_state how)
         return;
     leave_state(state, run_state_now());
     state->state = how;
-    state->is_paused = state->is_released = false;
+    state->is_paused = false;
     state->ended = state->state_since = run_state_now();
 }
 

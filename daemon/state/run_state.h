@@ -39,7 +39,7 @@ struct run_state {
     double ended;                /* 0: not yet */
     double state_since;          /* when `state` began */
     enum train_run_state state;
-    bool is_paused, is_released, has_banner;
+    bool is_paused, has_banner;
     /* of the banner */
     json_t *plan; /* plan.json's object; NULL before */
     int world, zero_stage, per_device, accumulation, accumulation_max;

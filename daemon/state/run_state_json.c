@@ -204,7 +204,6 @@ json_t *run_state_status(const struct run_state *state)
     json_t *predicted = json_object_get(state->plan, "predicted");
     set(object, "predicted", predicted ? json_incref(predicted) : json_null());
     set(object, "paused", json_boolean(state->is_paused));
-    set(object, "released", json_boolean(state->is_released));
     set_number(object, "deadline", state->deadline > 0 ? state->deadline : NAN);
     set(object, "pending", pending_json(state));
     set_text(object, "output_dir", state->output_dir);

@@ -56,15 +56,6 @@ void scratch_release(struct scratch *scratch)
     pthread_mutex_unlock(&lock);
 }
 
-void scratch_trim(void)
-{
-    struct scratch *scratch;
-    while ((scratch = take_free())) {
-        free(scratch->memory);
-        free(scratch);
-    }
-}
-
 float *scratch_floats(struct scratch *scratch)
 {
     return scratch->memory;

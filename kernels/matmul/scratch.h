@@ -14,9 +14,6 @@ struct scratch;
 /* At least `bytes`, aligned to a page, contents undefined. ZD_ERR_MEMORY. */
 enum zd_status scratch_acquire(size_t bytes, struct scratch **scratch_out);
 void scratch_release(struct scratch *scratch);
-/* Blocks that nobody uses go back to the system; the next product takes some
- * again. */
-void scratch_trim(void);
 
 float *scratch_floats(struct scratch *scratch);
 

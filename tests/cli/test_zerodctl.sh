@@ -93,8 +93,6 @@ before=$(step)
 ok '  status says so' eval '"$ctl" status | head -1 | grep -q paused'
 ok 'pause again: it is so already' ctl 0 pause
 ok '  and says so' says "^paused already, after step $before; zerodctl resume goes on"
-ok 'pause --release of it: not now' ctl 69 pause --release
-ok '  with what would do' grep -q 'zerodctl resume' err
 ok 'checkpoint while paused' ctl 0 checkpoint
 ok '  and no step was made' [ "$(step)" = "$before" ]
 ok 'resume' ctl 0 resume
@@ -103,8 +101,6 @@ ok '  and says so' says '^running already, after step'
 ok '  steps go on' wait_for_step $((before + 2))
 ok 'profile' ctl 0 profile 2
 ok '  a trace' grep -q traceEvents "$(head -1 out.txt)"
-ok 'pause --release' ctl 0 pause --release
-ok 'resume after it' ctl 0 resume
 ok 'eval --no-wait' ctl 0 eval --no-wait
 ok '  is queued' says queued
 ok 'events' ctl 0 events

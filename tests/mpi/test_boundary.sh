@@ -41,9 +41,9 @@ check "every step has one row" diff <(column asked step) <(seq $((stopped + 2)))
 
 start held 2 "${long[@]}"
 wait_rows held 3
-check "pause" says '"done": ?true' pause '{"wait": true, "release": true}'
+check "pause" says '"done": ?true' pause '{"wait": true}'
 kill -USR1 "$pid"
 finish_started
-check "USR1 to a paused job that has released its memory: 75" code_is 75
+check "USR1 to a paused job: 75" code_is 75
 check "with a checkpoint that verifies" all_verify held
 plan

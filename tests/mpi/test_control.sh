@@ -27,7 +27,7 @@ has_socket() {
         tries=$((tries + 1))
     done
 }
-commands=('pause {}' 'pause {"wait":true}' 'pause {"release":true}' 'resume {}' 'resume {"wait":true}' 'checkpoint {}'
+commands=('pause {}' 'pause {"wait":true}' 'resume {}' 'resume {"wait":true}' 'checkpoint {}'
     'checkpoint {"wait":true}' 'sample {"wait":true}' 'eval {}' 'eval {"wait":true}' 'profile {"steps":2}')
 
 # steer NAME: commands, until it has had eight of them; it runs on afterwards.

@@ -1,7 +1,6 @@
 #include "train/command/commands.h"
 
 #include "base/log.h"
-#include "train/command/release.h"
 #include "train/trainer/between.h"
 #include "train/trainer/live.h"
 #include "train/trainer/rank_report.h"
@@ -110,10 +109,8 @@ static enum zd_status do_stop(
 }
 
 static enum zd_status do_pause(
-        struct trainer *trainer, const struct train_command *command,
-        struct command_outcome *outcome)
+        struct trainer *trainer, struct command_outcome *outcome)
 {
-    uint64_t released = 0;
     if (trainer->is_paused) {
         ZD_FAIL(ZD_ERR_USAGE, "E1002", "the run is paused already");
         zd_fail_help("resume makes it go on");
@@ -123,15 +120,7 @@ static enum zd_status do_pause(
     /* nothing of the last step is under way while the run holds */
     ZD_TRY(between_begin(trainer));
     trainer->is_paused = true;
-    if (command->release)
-        ZD_TRY(command_settle(
-                trainer, trainer_release(trainer, &released), outcome));
-    if (outcome->status != ZD_OK) { /* the run goes on */
-        trainer->is_paused = false;
-        return between_end(trainer);
-    }
-    outcome->result =
-            json_pack("{s:I}", "released_bytes", (json_int_t)released);
+    outcome->result = json_object();
     return rank_report_ask(trainer); /* the last that is heard of them */
 }
 
@@ -143,9 +132,6 @@ static enum zd_status do_resume(
         command_fail(outcome);
         return ZD_OK;
     }
-    ZD_TRY(command_settle(trainer, trainer_retake(trainer), outcome));
-    if (outcome->status != ZD_OK)
-        return ZD_OK;
     trainer->is_paused = false;
     return between_end(trainer);
 }
@@ -158,7 +144,7 @@ static enum zd_status act(
     case COMMAND_CHECKPOINT:
         return checkpoint_begin(trainer, command, outcome);
     case COMMAND_PAUSE:
-        return do_pause(trainer, command, outcome);
+        return do_pause(trainer, outcome);
     case COMMAND_RESUME:
         return do_resume(trainer, outcome);
     case COMMAND_STOP:
@@ -179,36 +165,6 @@ static enum zd_status act(
     return ZD_OK;
 }
 
-/* Does it read what a released run has given back? */
-static bool needs_memory(const struct train_command *command)
-{
-    switch (command->kind) {
-    case COMMAND_CHECKPOINT:
-    case COMMAND_EVAL:
-    case COMMAND_SAMPLE:
-        return true;
-    case COMMAND_STOP:
-        return command->save;
-    default:
-        return false;
-    }
-}
-
-/* A released run takes its memory for as long as the command needs it. */
-static enum zd_status act_with_memory(
-        struct trainer *trainer, const struct train_command *command,
-        struct command_outcome *outcome)
-{
-    if (!trainer_is_released(trainer) || !needs_memory(command))
-        return act(trainer, command, outcome);
-    ZD_TRY(command_settle(trainer, trainer_retake(trainer), outcome));
-    if (outcome->status != ZD_OK)
-        return ZD_OK;
-    ZD_TRY(act(trainer, command, outcome));
-    comm_work(trainer->comm, WORK_COMMAND);
-    return trainer->is_stopped ? ZD_OK : release_again(trainer);
-}
-
 enum zd_status trainer_command(struct trainer *trainer)
 {
     struct command_outcome outcome = {0};
@@ -216,7 +172,7 @@ enum zd_status trainer_command(struct trainer *trainer)
     ZD_TRY(comm_broadcast(trainer->comm, &command, sizeof command, 0));
     command_list(trainer, &command);
     comm_work(trainer->comm, WORK_COMMAND);
-    enum zd_status status = act_with_memory(trainer, &command, &outcome);
+    enum zd_status status = act(trainer, &command, &outcome);
     comm_work(trainer->comm, WORK_NONE);
     if (outcome.status != ZD_OK)
         command_unlist(trainer);

@@ -39,9 +39,6 @@ static json_t *command_json(const struct train_command *command)
         json_object_set_new(
                 json, "max_new_tokens", json_integer(command->max_new_tokens));
         break;
-    case COMMAND_PAUSE:
-        json_object_set_new(json, "release", json_boolean(command->release));
-        break;
     case COMMAND_STOP:
         json_object_set_new(json, "checkpoint", json_boolean(command->save));
         break;
@@ -131,9 +128,7 @@ static void say_done(const struct train_command *command, int64_t step)
 {
     switch (command->kind) {
     case COMMAND_PAUSE:
-        zd_log_info(
-                "paused after step %lld%s", (long long)step,
-                command->release ? ", its memory given back" : "");
+        zd_log_info("paused after step %lld", (long long)step);
         break;
     case COMMAND_RESUME:
         zd_log_info("going on after step %lld", (long long)step);

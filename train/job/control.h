@@ -20,7 +20,7 @@ enum train_command_kind {
     COMMAND_CHECKPOINT, /* also with save_strategy = "no" */
     COMMAND_EVAL,       /* also with eval_strategy = "no" */
     COMMAND_SAMPLE,     /* a prompt, or the job's own when it is "" */
-    COMMAND_PAUSE,      /* hold here; release: give the device arena back */
+    COMMAND_PAUSE,      /* hold here */
     COMMAND_RESUME,
     COMMAND_STOP, /* end with 0, with a checkpoint unless told otherwise */
     COMMAND_SET,
@@ -55,7 +55,6 @@ struct train_command { /* plain bytes: it is broadcast */
     int64_t id;        /* of who asks; told back by `done` */
     enum train_command_kind kind;
     int64_t uid, pid;     /* who asked; -1: nobody (replay, a deadline) */
-    bool release;         /* pause */
     bool save;            /* stop */
     int steps;            /* profile */
     int max_new_tokens;   /* sample; 0: the job's */

@@ -138,11 +138,9 @@ struct report_options { /* [report] */
 };
 
 enum control_socket { CONTROL_AUTO, CONTROL_PATH, CONTROL_NONE };
-enum release_to { RELEASE_AUTO, RELEASE_HOST, RELEASE_DISK };
 struct control_options {        /* [control]; daemon's, but for the next two */
     enum control_socket socket; /* not NONE: evaluation and samples are planned
                                    even when their strategies are "no" */
-    enum release_to release_to; /* where pause --release puts the arena */
     const char *socket_path;    /* with CONTROL_PATH */
     const char *metrics_listen; /* "127.0.0.1:9479", or NULL */
     bool readonly;

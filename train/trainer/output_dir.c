@@ -57,24 +57,6 @@ static enum zd_status take_lock(struct output_dir *dir)
     return ZD_OK;
 }
 
-static enum zd_status sweep_name(void *ctx, const char *name)
-{
-    char path[PATH_MAX];
-    if (strncmp(name, RELEASED_PREFIX, sizeof RELEASED_PREFIX - 1) != 0)
-        return ZD_OK;
-    fs_join(path, sizeof path, ctx, name);
-    if (unlink(path) != 0)
-        return ZD_FAIL(
-                ZD_ERR_IO, "E0709", "cannot remove %s: %s", path,
-                strerror(errno));
-    return ZD_OK;
-}
-
-static enum zd_status sweep_released(const char *output_dir)
-{
-    return fs_each_name(output_dir, sweep_name, (char *)(uintptr_t)output_dir);
-}
-
 /* What rows are appended to must be files: a FIFO would wait for a reader, and
  * is found before anything else is written here. A link is none, wherever it
  * leads: somebody else of the folder's group may have made it. */
@@ -124,7 +106,6 @@ static enum zd_status prepare(struct output_dir *dir)
     ZD_TRY(fs_sync_name(dir->path)); /* also one that a killed run has made */
     ZD_TRY(take_lock(dir));
     ZD_TRY(check_rows(dir));
-    ZD_TRY(sweep_released(dir->path));
     return checkpoint_sweep(dir->path);
 }
 

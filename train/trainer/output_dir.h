@@ -7,11 +7,6 @@
 
 #include <sys/types.h>
 
-/* What a run puts into it while its device's memory is given back, one file a
- * rank (command/release.h). A crash leaves them there; output_dir_open removes
- * them. */
-#define RELEASED_PREFIX ".released-rank-"
-
 struct output_dir {
     const char *path; /* borrowed */
     mode_t mode;      /* of a folder that is made */

@@ -210,8 +210,8 @@ enum zd_status rank_device_tell(struct trainer *trainer)
 {
     struct train_gpu_report mine;
     int size = comm_size(trainer->comm);
-    if (device_backend() != DEVICE_CUDA || trainer_is_released(trainer))
-        return ZD_OK; /* on all ranks */
+    if (device_backend() != DEVICE_CUDA)
+        return ZD_OK;
     void *all;
     rank_device_measure(trainer, &mine);
     ZD_TRY(comm_gather_new(trainer->comm, &mine, sizeof mine, &all));

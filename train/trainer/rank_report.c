@@ -91,8 +91,6 @@ static void fill_memory(
             report->kinds[m][kind] = arena_plan_kind_bytes(
                     arena, (enum arena_memory)m, (enum span_kind)kind);
     }
-    if (trainer_is_released(trainer))
-        report->taken[ARENA_DEVICE] = 0;
     report->limit[ARENA_DEVICE] = limits->device;
     report->limit[ARENA_HOST] = report->limit[ARENA_PINNED] = limits->host;
     read_resident(&report->resident, &report->resident_peak);

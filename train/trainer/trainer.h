@@ -2,7 +2,7 @@
 #ifndef ZD_TRAIN_TRAINER_TRAINER_H
 #define ZD_TRAIN_TRAINER_TRAINER_H
 
-#include "base/memory/arena_image.h"
+#include "base/memory/arena.h"
 #include "train/checkpoint/background.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/kept.h"
@@ -120,19 +120,11 @@ struct trainer {
     struct train_command profiled; /* rank 0: by whom */
     struct deadline deadline;      /* rank 0's clock is looked at */
     bool met_deadline;             /* that is why the run ends */
-    struct arena_image *released;  /* what the device held; NULL: it does */
 };
 
 static inline bool trainer_is_first(const struct trainer *trainer)
 {
     return comm_rank(trainer->comm) == 0;
-}
-
-/* Has the device's memory been given back (command/release.h)? Equal on all
- * ranks. */
-static inline bool trainer_is_released(const struct trainer *trainer)
-{
-    return trainer->released != NULL;
 }
 
 /* tell.c: rank 0's observer, metrics.jsonl and events.jsonl hear what happened;

@@ -103,36 +103,6 @@ Test(device_cuda, written_memory_of_the_host_is_free_at_once)
     device_close(device);
 }
 
-Test(device_cuda, vacated_memory_is_free_and_comes_back_at_its_address)
-{
-    struct device *device = gpu_case_open();
-    size_t bytes = (size_t)64 << 20;
-    uint64_t before, with, without, again;
-    int value = 5;
-    void *a;
-    cr_assert_eq(device_used_bytes(&before), ZD_OK);
-    cr_assert_eq(device_take(bytes, &a), ZD_OK);
-    cr_assert_eq(device_used_bytes(&with), ZD_OK);
-    cr_expect_geq(with, before + bytes);
-    cr_assert_eq(device_write(a, &value, sizeof value), ZD_OK);
-    cr_assert_eq(device_occupy(a, bytes), ZD_OK, "it is there");
-    cr_assert_eq(device_read(&value, a, sizeof value), ZD_OK);
-    cr_expect_eq(value, 5);
-    cr_assert_eq(device_vacate(a, bytes), ZD_OK, "%s", zd_error_get()->what);
-    cr_assert_eq(device_vacate(a, bytes), ZD_OK, "it is gone");
-    cr_assert_eq(device_used_bytes(&without), ZD_OK);
-    cr_expect_leq(without + bytes, with);
-    cr_assert_eq(device_occupy(a, bytes), ZD_OK);
-    cr_assert_eq(device_used_bytes(&again), ZD_OK);
-    cr_expect_geq(again, without + bytes);
-    cr_assert_eq(device_read(&value, a, sizeof value), ZD_OK);
-    cr_expect_eq(value, 0);
-    device_give(a, bytes);
-    cr_assert_eq(device_used_bytes(&again), ZD_OK);
-    cr_expect_leq(again, without);
-    device_close(device);
-}
-
 Test(device_cuda, staging_may_be_lent)
 {
     struct device *device = gpu_case_open();

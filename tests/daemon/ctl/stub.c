@@ -81,7 +81,7 @@ static const char *result_of(const char *command)
             {"sample",
              "{\"samples\": [{\"prompt\": \"Once\", \"text\": \" upon "
              "a \\u001b[31mtime\"}]}"},
-            {"pause", "{\"released_bytes\": 1073741824}"},
+            {"pause", "{}"},
             {"resume", "{}"},
             {"stop", "{\"path\": \"out/quickstart/checkpoint-000120\"}"},
             {"set", "{\"learning_rate\": 1e-4, \"save_steps\": 50, \"note\": "

@@ -115,7 +115,7 @@ COLUMNS=40 check "40 columns" 0 status
 [ "$(awk '{ if (length > m) m = length } END { print m }' stdout)" -le 130 ]; tell $? "nothing is wider" ""
 
 # --- each command that acts ---
-for command in checkpoint eval "sample hello" sample pause "pause --release" resume "set learning_rate=1e-4" profile "profile 5" \
+for command in checkpoint eval "sample hello" sample pause resume "set learning_rate=1e-4" profile "profile 5" \
     "checkpoint --no-wait" "checkpoint -o json" "eval -o csv"; do
     check "$command" 0 $command
 done

@@ -27,7 +27,7 @@ static const char *const seeds[] = {
         "\001POST /v1/eval\n{\"wait\": false}",
         "\001POST /v1/sample\n{\"prompt\": \"\\u00e9 \\ud83d\\ude00 a\", "
         "\"max_new_tokens\": 8, \"wait\": true}",
-        "\001POST /v1/pause\n{\"release\": true, \"wait\": true}",
+        "\001POST /v1/pause\n{\"wait\": true}",
         "\001POST /v1/resume\n{}",
         "\001POST /v1/stop\n{\"checkpoint\": false, \"timeout\": 0.5, "
         "\"wait\": true}",

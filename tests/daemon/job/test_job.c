@@ -198,7 +198,7 @@ Test(job, sockets_addresses_and_groups_are_taken)
                     &text,
                     "[control]\nsocket = \"/" SIXTEEN SIXTEEN SIXTEEN SIXTEEN
                             SIXTEEN SIXTEEN "1234567890\"\nstatus_gid = %d\n"
-                    "metrics_listen = \"[::1]:9479\"\nrelease_to = \"disk\"\n"
+                    "metrics_listen = \"[::1]:9479\"\n"
                     "[report]\nhtml = false\nprometheus_textfile = \"p\"\n",
                     (int)getegid()),
             0);
@@ -208,7 +208,6 @@ Test(job, sockets_addresses_and_groups_are_taken)
     cr_expect_eq(control->socket, CONTROL_PATH);
     cr_expect_eq(strlen(control->socket_path), 107);
     cr_expect_eq(control->status_gid, (int)getegid());
-    cr_expect_eq(control->release_to, RELEASE_DISK);
     cr_expect_not(job_options(c.job)->report.html);
     job_case_fini(&c);
     free(text);

@@ -103,9 +103,8 @@ static const struct bad_case bad_cases[] = {
         {"[control]\nstatus_gid = -2\n", "E0206", 2, 14, "at least -1"},
         {"[control]\nstatus_gid = 2147480001\n", "E0206", 2, 1,
          "no such group"},
-        {"[control]\nrelease_to = \"swap\"\n", "E0207", 2, 14, "disk"},
-        {"[control]\nrelease_to = \"host\"\n[device]\nbackend = \"cpu\"\n",
-         "E0213", 2, 1, "nothing back"},
+        {"[control]\nrelease_to = \"auto\"\n", "E0208", 2, 1,
+         "stop the job"},
         /* two names of one setting */
         {"[optim]\nlr = 1\nlearning_rate = 1\n", "E0209", 2, 1, "twice"},
         {"[optim]\nadam_beta2 = 0.9\nbetas = [0.9, 0.99]\n", "E0209", 3, 1,

@@ -61,7 +61,6 @@ static void choose(struct asker *asker, struct train_command *command)
     case 3:
     case 4:
         command->kind = asker->is_paused ? COMMAND_RESUME : COMMAND_PAUSE;
-        command->release = one_in(asker, 3);
         return;
     case 5:
         command->kind = COMMAND_STOP;
