@@ -56,6 +56,8 @@ struct offload_run {
     uint64_t tensor;                    /* rng_stream of its name */
     bool decays;
     float rate; /* optim_span */
+    const int64_t *began; /* of optim_span, the caller's: it may change it while
+                             no job runs; NULL: 0 */
 };
 
 /* A segment is what comes down and goes up together. */

@@ -29,6 +29,7 @@ void chunk_update(
             .tensor = run->tensor,
             .decays = run->decays,
             .rate = run->rate,
+            .began = run->began ? *run->began : 0,
     };
     optim_update(&span, step);
 }

@@ -2,11 +2,13 @@
 
 #include "base/number/rng.h"
 
+#include <assert.h>
+
 static void set_adam(
         struct optim_factors *f, const struct optim_options *o,
-        const struct optim_step *step, double learning_rate)
+        int64_t steps, double learning_rate)
 {
-    double t = (double)step->t;
+    double t = (double)steps;
     f->beta1 = (float)o->adam_beta1;
     f->gain1 = (float)(1.0 - o->adam_beta1);
     f->beta2 = (float)o->adam_beta2;
@@ -25,7 +27,8 @@ struct optim_factors optim_factors_of(
     double decay = span->decays ? learning_rate * o->weight_decay : 0;
     struct optim_factors f = {
             .grad_scale = step->grad_scale, .keep = (float)(1.0 - decay)};
-    set_adam(&f, o, step, learning_rate);
+    assert(span->began >= 0 && span->began < step->t);
+    set_adam(&f, o, step->t - span->began, learning_rate);
     if (o->name == OPTIM_ADAMW || o->name == OPTIM_ADAM_MINI)
         return f;
     f.rate = (float)learning_rate;

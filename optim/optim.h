@@ -11,7 +11,8 @@
  *   (Chen et al. 2023, arXiv:2302.06675); sign(0) = 0.
  * SGD: p *= 1 - lr * wd;  m = momentum m + g;  p -= lr m; without momentum
  *   there is no m and p -= lr g.
- * Powers of beta are taken in double; t counts applied steps, from 1.
+ * Powers of beta are taken in double; t counts the applied steps of the tensor,
+ * from 1, as PyTorch counts them for each parameter.
  *
  * States. A lane is one array of state (m or v); its format is chosen for a
  * whole tensor. In 8 bits a lane is a code per element and a scale (the largest
@@ -144,12 +145,14 @@ struct optim_span {
     uint64_t tensor;                    /* rng_stream of its name */
     bool decays;                        /* apply weight_decay here */
     float rate; /* times the step's learning rate; 0: as it is */
+    int64_t began; /* applied steps of the run before the tensor's first: its
+                      states count from there */
 };
 
 struct optim_step {
     const struct optim_options *options;
     double learning_rate; /* of this step */
-    int64_t t;            /* applied steps including this one, from 1 */
+    int64_t t; /* applied steps of the run including this one, from 1 */
     float grad_scale; /* clipping factor / loss scale; multiplies g in fp32 */
     uint64_t seed;    /* of stochastic rounding, with t and the element */
 };

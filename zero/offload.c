@@ -81,7 +81,8 @@ enum zd_status host_begin(struct zero *zero, const struct offload_place *place)
     if (!place)
         return ZD_FAIL(
                 ZD_ERR_BUG, "E0915", "planned with offload, made without");
-    ZD_TRY(plan_request_of(zero->plan, zero->rank, &offload->request));
+    ZD_TRY(plan_request_of(
+            zero->plan, zero->rank, zero->began, &offload->request));
     ZD_TRY(take_tables(zero));
     number_segments(zero->plan, offload->segments);
     ZD_TRY(offload_create(

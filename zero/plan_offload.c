@@ -79,7 +79,7 @@ void plan_request_free(struct offload_request *request)
 
 static struct offload_run run_of(
         const struct zero_plan *plan, const struct state_run *at, int segment,
-        size_t first)
+        size_t first, const int64_t *began)
 {
     const struct param *param = &plan->request.table->params[at->run.id];
     bool in_blocks = at->layout.lane[OPTIM_V] == OPTIM_BLOCKS;
@@ -92,12 +92,14 @@ static struct offload_run run_of(
             .blocks = in_blocks ? &param->blocks : NULL,
             .tensor = rng_stream(param->name),
             .decays = param->decays,
-            .rate = param->learning_rate};
+            .rate = param->learning_rate,
+            .began = began ? &began[at->run.id] : NULL};
 }
 
 static void fill_request(
-        const struct zero_plan *plan, int rank, size_t *counts,
-        struct offload_run *runs, struct offload_request *request)
+        const struct zero_plan *plan, int rank, const int64_t *began,
+        size_t *counts, struct offload_run *runs,
+        struct offload_request *request)
 {
     struct state_walk walk = state_walk_begin(plan, rank);
     int segments = 0, run_count = 0, number = -1, last = -1;
@@ -111,7 +113,7 @@ static void fill_request(
         for (; last < walk.at.segment; last++)
             number += plan->segments[last + 1].trainable;
         plan_state_part(plan, last, rank, &begin, &end);
-        runs[run_count++] = run_of(plan, &walk.at, number, begin);
+        runs[run_count++] = run_of(plan, &walk.at, number, begin, began);
     }
     request->segment_counts = counts;
     request->segment_count = segments;
@@ -121,7 +123,8 @@ static void fill_request(
 
 /* The arrays of the request are the caller's, for request_free. */
 enum zd_status plan_request_of(
-        const struct zero_plan *plan, int rank, struct offload_request *out)
+        const struct zero_plan *plan, int rank, const int64_t *began,
+        struct offload_request *out)
 {
     const struct zero_request *request = &plan->request;
     size_t *counts = calloc((size_t)plan->segment_count + 1, sizeof *counts);
@@ -140,7 +143,7 @@ enum zd_status plan_request_of(
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory planning offload");
     }
-    fill_request(plan, rank, counts, runs, out);
+    fill_request(plan, rank, began, counts, runs, out);
     return ZD_OK;
 }
 
@@ -149,7 +152,7 @@ static enum zd_status measure_rank(
 {
     size_t *largest = context, bytes[OFFLOAD_PARTS] = {0};
     struct offload_request request;
-    ZD_TRY(plan_request_of(plan, rank, &request));
+    ZD_TRY(plan_request_of(plan, rank, NULL, &request));
     enum zd_status status = offload_measure(&request, bytes);
     plan_request_free(&request);
     ZD_TRY(status);

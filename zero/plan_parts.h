@@ -114,9 +114,11 @@ enum zd_status plan_span(
 enum zd_status plan_offload(struct zero_plan *plan);
 enum zd_status plan_offload_bytes(struct zero_plan *plan);
 /* What the engine of a rank is asked for. The arrays of the request are the
- * caller's, who ends with plan_request_free. */
+ * caller's, who ends with plan_request_free. `began`: by tensor, for
+ * offload_run; NULL to measure. */
 enum zd_status plan_request_of(
-        const struct zero_plan *plan, int rank, struct offload_request *out);
+        const struct zero_plan *plan, int rank, const int64_t *began,
+        struct offload_request *out);
 void plan_request_free(struct offload_request *request);
 
 /* plan->grad_*, plan->work_* (buckets.c). */

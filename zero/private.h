@@ -145,6 +145,7 @@ struct zero {
     /* states.c */
     struct run_memory *runs; /* in the order of state_walk_next */
     int run_count;
+    int64_t *began; /* by tensor: of optim_span */
     /* Adam-mini; on the host when the states are */
     float *block_v;       /* (block_count) whole on every rank */
     int64_t *block_sums;  /* (block_count, 2) */

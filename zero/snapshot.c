@@ -113,7 +113,7 @@ static enum zd_status measure_rank_kept(
 {
     struct offload_request request;
     size_t bytes = 0, *most = context;
-    ZD_TRY(plan_request_of(plan, rank, &request));
+    ZD_TRY(plan_request_of(plan, rank, NULL, &request));
     enum zd_status status = offload_keep_bytes(&request, &bytes);
     plan_request_free(&request);
     ZD_TRY(status);

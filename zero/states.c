@@ -28,7 +28,9 @@ enum zd_status states_create(struct zero *zero)
     while (plan->request.train && state_walk_next(&walk))
         count++;
     zero->runs = calloc((size_t)count + 1, sizeof *zero->runs);
-    if (!zero->runs)
+    zero->began =
+            calloc((size_t)plan->request.table->count, sizeof *zero->began);
+    if (!zero->runs || !zero->began)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
     for (int i = 0; i < OPTIM_ARRAYS; i++)
@@ -45,6 +47,7 @@ enum zd_status states_create(struct zero *zero)
 void states_destroy(struct zero *zero)
 {
     free(zero->runs);
+    free(zero->began);
 }
 
 struct lane_memory states_lane(
@@ -87,6 +90,8 @@ static enum zd_status clear_lane(
 enum zd_status states_clear(struct zero *zero)
 {
     size_t bytes = zero->plan->block_count * sizeof *zero->block_v;
+    for (int id = 0; id < zero->plan->request.table->count; id++)
+        zero->began[id] = 0;
     for (int i = 0; i < zero->run_count; i++)
         for (int lane = 0; lane < OPTIM_LANES; lane++)
             ZD_TRY(clear_lane(zero, &zero->runs[i], lane));
@@ -126,6 +131,16 @@ static const void *states_grad(
             zero, run,
             zero->plan->states_cut ? memory->grad_shard : memory->grad_full,
             zero->plan->grad_dtype);
+}
+
+int64_t zero_began(const struct zero *zero, int id)
+{
+    return zero->began[id];
+}
+
+void zero_set_began(struct zero *zero, int id, int64_t applied_steps)
+{
+    zero->began[id] = applied_steps;
 }
 
 /* --- Adam-mini's blocks --------------------------------------------------- */
@@ -228,7 +243,8 @@ struct optim_span states_span(
             .count = count,
             .tensor = run->tensor,
             .decays = param->decays,
-            .rate = param->learning_rate};
+            .rate = param->learning_rate,
+            .began = zero->began[at->id]};
     span.master = (char *)states_master(zero, run) +
                   begin * dtype_bytes(span.master_type);
     span.grad = (const char *)states_grad(zero, run) +

@@ -132,7 +132,12 @@ enum zd_status zero_blocks_read(const struct zero *zero, int id, float *values);
 enum zd_status zero_blocks_write(
         struct zero *zero, int id, const float *values);
 
-/* States (m and v) as at the start of training. */
+/* The applied steps of the run before tensor `id` began to train
+ * (optim_span); every rank has those of all tensors. Between steps only. */
+int64_t zero_began(const struct zero *zero, int id);
+void zero_set_began(struct zero *zero, int id, int64_t applied_steps);
+
+/* States (m and v) as at the start of training, with that of the run. */
 enum zd_status zero_states_clear(struct zero *zero);
 /* All that a rank holds was written from outside: bring every copy of the
  * parameters in line with the masters. Collective. */

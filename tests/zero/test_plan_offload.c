@@ -178,7 +178,7 @@ static void measure_rank(
         const struct zero_plan *plan, int rank, size_t bytes[OFFLOAD_PARTS + 1])
 {
     struct offload_request asked;
-    cr_assert_eq(plan_request_of(plan, rank, &asked), ZD_OK);
+    cr_assert_eq(plan_request_of(plan, rank, NULL, &asked), ZD_OK);
     cr_assert_eq(offload_measure(&asked, bytes), ZD_OK);
     bytes[OFFLOAD_PARTS] = 0;
     cr_assert_eq(offload_keep_bytes(&asked, &bytes[OFFLOAD_PARTS]), ZD_OK);

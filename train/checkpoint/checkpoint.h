@@ -34,8 +34,9 @@
 /* Format 1 is older: AdamW with fp32 states, and says nothing of it. Format 2
  * does not say which shard holds what; in format 3 a shard's digest is that of
  * its bytes; up to format 4 what train.freeze names is in the shards, as
- * frozen/NAME@BEGIN in its own type. */
-enum { CHECKPOINT_FORMAT = 5 };
+ * frozen/NAME@BEGIN in its own type; up to format 5 every tensor has the run's
+ * t. Format 6 is written only where one has another. */
+enum { CHECKPOINT_FORMAT = 6 };
 
 /* What trainer_state.h makes, as a file of the checkpoint. */
 #define TRAINER_STATE_FILE "trainer_state.json"
@@ -45,7 +46,7 @@ struct train_state {
     int64_t step;          /* updates made or skipped: rows written */
     int64_t samples_taken; /* the next sample is this one */
     int64_t tokens_seen;
-    int64_t applied_steps; /* Adam's t */
+    int64_t applied_steps; /* Adam's t, of what trains from the first on */
     int64_t skipped_steps;
     int64_t skipped_in_a_row;
     int64_t max_steps; /* fixed at the first start */

@@ -166,6 +166,28 @@ static void print_optimizer(const json_t *optimizer, FILE *out)
     fprintf(out, " (tensors)\n");
 }
 
+/* "t        3 of 40 in 5 tensors": once for each t that is not the run's. */
+static void print_steps(const json_t *row, FILE *out)
+{
+    const json_t *all = json_object_get(
+            json_object_get(row, "progress"), "applied_steps");
+    json_t *steps = json_object_get(json_object_get(row, "optimizer"), "t");
+    json_t *counts = json_object(), *count, *of;
+    const char *text;
+    json_object_foreach(steps, text, of)
+    {
+        char own[24];
+        snprintf(own, sizeof own, "%lld", (long long)json_integer_value(of));
+        json_int_t so_far = json_integer_value(json_object_get(counts, own));
+        json_object_set_new(counts, own, json_integer(so_far + 1));
+    }
+    json_object_foreach(counts, text, count) fprintf(
+            out, "t        %s of %lld in %lld tensors\n", text,
+            (long long)json_integer_value(all),
+            (long long)json_integer_value(count));
+    json_decref(counts);
+}
+
 static void print_adapter(const json_t *adapter, FILE *out)
 {
     const json_t *config = json_object_get(adapter, "config");
@@ -266,6 +288,7 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
                     json_object_get(progress, "tokens_seen")));
     print_parameters(row, out);
     print_optimizer(json_object_get(row, "optimizer"), out);
+    print_steps(row, out);
     print_loss_scale(progress, out);
     fprintf(out, "tensors  %zu\n",
             json_object_size(json_object_get(row, "tensors")));

@@ -169,6 +169,42 @@ static enum zd_status load_blocks(struct load *load)
     return ZD_OK;
 }
 
+/* Adam's t of what the checkpoint has trained; 0 for the rest, whose states
+ * begin now. */
+static enum zd_status steps_of(
+        const struct load *load, const char *name, int64_t applied_steps,
+        int64_t *steps_out)
+{
+    const json_t *optimizer = json_object_get(
+            checkpoint_manifest(load->checkpoint), "optimizer");
+    const json_t *own = json_object_get(json_object_get(optimizer, "t"), name);
+    *steps_out = pieces_trained(load->checkpoint, name) ? applied_steps : 0;
+    if (!own || *steps_out == 0)
+        return ZD_OK;
+    *steps_out = json_integer_value(own);
+    if (!json_is_integer(own) || *steps_out < 0 || *steps_out > applied_steps)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0802",
+                "%s/" CHECKPOINT_MANIFEST " has a t of %s that is not from 0 "
+                "to the %lld steps applied",
+                checkpoint_path(load->checkpoint), name,
+                (long long)applied_steps);
+    return ZD_OK;
+}
+
+static enum zd_status load_steps(struct load *load)
+{
+    int64_t applied_steps = checkpoint_state(load->checkpoint).applied_steps;
+    for (int id = 0; id < load->table->count; id++) {
+        int64_t steps = applied_steps;
+        const struct param *param = &load->table->params[id];
+        if (param->trainable)
+            ZD_TRY(steps_of(load, param->name, applied_steps, &steps));
+        zero_set_began(load->zero, id, applied_steps - steps);
+    }
+    return ZD_OK;
+}
+
 /* --- what is told --------------------------------------------------------- */
 
 /* One line for all tensors whose states change their format. */
@@ -244,6 +280,8 @@ enum zd_status checkpoint_load(
     }
     if (status == ZD_OK && moments == MOMENTS_LOADED) {
         status = load_blocks(&load);
+        if (status == ZD_OK)
+            status = load_steps(&load);
         say_converted(&load, plan);
     }
     load_fini(&load);

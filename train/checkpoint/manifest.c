@@ -172,16 +172,37 @@ static json_t *lane_json(const struct zero_plan *plan, enum optim_lane lane)
     return formats;
 }
 
-/* Whose states these are, and in which formats: tensors of each. */
-static json_t *optimizer_json(const struct zero_plan *plan)
+/* Adam's t of each tensor that did not train from the first step on; NULL:
+ * there is none. */
+static json_t *steps_json(
+        const struct checkpoint_writer *writer, const struct train_state *state)
+{
+    const struct param_table *table = &writer->plan->table;
+    json_t *steps = json_object();
+    for (int id = 0; id < table->count; id++) {
+        int64_t began = zero_began(writer->zero, id);
+        if (began && !writer->job->checkpoint.save_only_model)
+            json_object_set_new(
+                    steps, table->params[id].name,
+                    json_integer((json_int_t)(state->applied_steps - began)));
+    }
+    if (json_object_size(steps))
+        return steps;
+    json_decref(steps);
+    return NULL;
+}
+
+/* Whose states these are, in which formats (tensors of each), and their t;
+ * takes `steps`. */
+static json_t *optimizer_json(const struct zero_plan *plan, json_t *steps)
 {
     const struct optim_options *optim = &plan->request.optim;
     return json_pack(
-            "{s:s, s:s, s:s, s:b, s:o, s:o}", "name",
+            "{s:s, s:s, s:s, s:b, s:o, s:o, s:o*}", "name",
             train_optimizer_name(optim->name), "master", master_name(optim),
             "state_dtype", state_type_name(optim), "stable_embedding",
             optim->stable_embedding, "m", lane_json(plan, OPTIM_M), "v",
-            lane_json(plan, OPTIM_V));
+            lane_json(plan, OPTIM_V), "t", steps);
 }
 
 json_t *manifest_codes(const struct param_table *table)
@@ -237,18 +258,20 @@ json_t *manifest_build(
             json_number_or_null(state->best_eval_loss), "best_step",
             (json_int_t)state->best_step, "loss_scale",
             loss_scale_json(&state->loss_scale));
+    json_t *steps = steps_json(writer, state);
+    int format = steps ? CHECKPOINT_FORMAT : CHECKPOINT_FORMAT - 1;
     return json_pack(
             "{s:i, s:s, s:I, s:i, s:i, s:o, s:o*, s:O*, s:I, s:o, s:o, s:o, "
             "s:o, s:s, "
             "s:b, s:b, s:o*, s:o*, s:{s:I, s:I}, s:[]}",
-            "format", CHECKPOINT_FORMAT, "zerod", ZD_VERSION, "step",
+            "format", format, "zerod", ZD_VERSION, "step",
             (json_int_t)state->step, "world", comm_size(writer->comm), "stage",
             writer->job->zero.stage, "progress", progress, "live",
             manifest_live(&state->live, &writer->job->train), "commands",
             writer->commands, "last_event", (json_int_t)writer->last_event,
             "data", data_json(writer->job, &writer->identity), "settings",
             manifest_settings(writer->job, writer->global_batch), "optimizer",
-            optimizer_json(&writer->plan->zero), "tensors",
+            optimizer_json(&writer->plan->zero, steps), "tensors",
             tensors_json(&writer->plan->table), "export_dtype",
             dtype_name(writer->plan->export_dtype), "gpt2_prefix",
             writer->gpt2_prefix, "moments",

@@ -11,6 +11,7 @@
 #include "train/checkpoint/manifest.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,6 +219,101 @@ static void freezing_may_change(const char *cut)
            "what has trained must train on");
 }
 
+/* --- what begins to train has a t of its own ------------------------------ */
+
+static bool was_frozen(const char *name)
+{
+    return strstr(name, "embed_tokens") || strstr(name, "layers.0.");
+}
+
+/* How far the masters of `after` at `step` are from what PyTorch's AdamW makes
+ * of those before it, which counts the steps of every parameter for itself:
+ * what was frozen began to train after step 2. */
+static double off_torch(
+        const char *before, int world_before, const char *after, int world,
+        int step)
+{
+    struct optim_options o = optim_options_default();
+    struct saved_state x = saved_state_of(before, world_before, step - 1);
+    struct saved_state y = saved_state_of(after, world, step);
+    double most = y.count > 0 ? 0 : INFINITY;
+    for (int i = 0; i < y.count; i++) {
+        const char *name = y.arrays[i].name;
+        char m_name[160], v_name[160];
+        if (strncmp(name, "master/", 7) != 0)
+            continue;
+        snprintf(m_name, sizeof m_name, "m/%s", name + 7);
+        snprintf(v_name, sizeof v_name, "v/%s", name + 7);
+        size_t count = y.arrays[i].used / sizeof(float);
+        /* no array is added: pointers stay */
+        const float *now = (const float *)(const void *)y.arrays[i].bytes;
+        const float *was = (const float *)(const void *)saved_array_of(
+                                   &x, name, strlen(name))
+                                   ->bytes;
+        const float *m = (const float *)(const void *)saved_array_of(
+                                 &y, m_name, strlen(m_name))
+                                 ->bytes;
+        const float *v = (const float *)(const void *)saved_array_of(
+                                 &y, v_name, strlen(v_name))
+                                 ->bytes;
+        int t = was_frozen(name) ? step - 2 : step;
+        double c1 = 1 - pow(o.adam_beta1, t), c2 = 1 - pow(o.adam_beta2, t);
+        for (size_t k = 0; k < count; k++) {
+            double change = (double)m[k] / c1 /
+                            (sqrt((double)v[k] / c2) + o.adam_epsilon);
+            double off = fabs((double)now[k] - ((double)was[k] - 0.01 * change));
+            most = fmax(most, off);
+        }
+    }
+    saved_state_free(&x);
+    saved_state_free(&y);
+    return most;
+}
+
+static bool shows(const char *dir, const char *line)
+{
+    char path[PATH_MAX], *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    bool shown = checkpoint_show(checkpoint_of(dir, 4, path), false, out) ==
+                 ZD_OK;
+    fclose(out);
+    shown = shown && strstr(text, line);
+    free(text);
+    return shown;
+}
+
+static void steps_are_the_tensors_own(const char *cut)
+{
+    const char *begun = job_threads_dir(), *tiers[] = {"none", "cpu", "nvme"};
+    char from[PATH_MAX + 32], tier[40], folder[PATH_MAX + 32];
+    const char *sets[] = {
+            "train.freeze=[]",        from, "optim.lr_scheduler_type=constant",
+            "optim.weight_decay=0.0", tier, folder,
+            "run.stop_after=2",       NULL};
+    snprintf(from, sizeof from, "run.resume=%s/out/checkpoint-000002", cut);
+    snprintf(tier, sizeof tier, "offload.optimizer=none");
+    snprintf(folder, sizeof folder, "offload.nvme_path=%s", begun);
+    bool ran = run(begun, 2, sets);
+    for (int i = 0; i < 3; i++) {
+        const char *dir = job_threads_dir();
+        snprintf(tier, sizeof tier, "offload.optimizer=%s", tiers[i]);
+        snprintf(from, sizeof from, "run.resume=%s/out/checkpoint-000002", cut);
+        sets[6] = "run.stop_after=3";
+        ran = ran && run(dir, 2, sets);
+        double first = ran ? off_torch(begun, 2, dir, 2, 3) : INFINITY;
+        snprintf(from, sizeof from, "run.resume=auto");
+        sets[6] = NULL;
+        ran = ran && run(dir, i + 1, sets);
+        double second = ran ? off_torch(dir, 2, dir, i + 1, 4) : INFINITY;
+        tap_ok(first < 1e-6 && second < 1e-6,
+               "states on %s: as PyTorch's AdamW to %.2g, resumed at %d "
+               "ranks %.2g",
+               tiers[i], first, i + 1, second);
+        tap_ok(shows(dir, "t        2 of 4 in "), "which ckpt show tells");
+    }
+}
+
 static void another_base_is_refused(const char *cut)
 {
     const char *other[] = {
@@ -286,6 +382,7 @@ int main(void)
     snprintf(other, sizeof other, "%s/out/hf", base);
     exports(whole, other);
     freezing_may_change(cut);
+    steps_are_the_tensors_own(cut);
     resumes(whole, cut);
     another_base_is_refused(cut);
     old_ones_load(whole);
