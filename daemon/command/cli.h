@@ -60,6 +60,11 @@ cli_command_fn command_data_decode;
 cli_command_fn command_data_inspect;
 cli_command_fn command_completions;
 
+/* The values after TAB that are not files or words: keys of job.toml. */
+struct completion;
+void cli_complete_value(
+        const struct completion *completion, const char *placeholder);
+
 /* --device-memory and --host-memory: 0, which means "what there is" in a job,
  * is no size of a machine. */
 enum zd_status cli_check_limits(const struct cli_args *args);

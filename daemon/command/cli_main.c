@@ -1,5 +1,6 @@
 #include "daemon/command/cli.h"
 
+#include "daemon/cli/complete.h"
 #include "daemon/cli/help.h"
 #include "daemon/cli/output.h"
 #include "daemon/cli/parse.h"
@@ -37,6 +38,8 @@ int cli_main(int argc, char **argv)
     if (cli_is_version(argc, argv, &json, &status)) {
         if (status == ZD_OK)
             print_version(json);
+    } else if (complete_main(&zerod_program, argc, argv, cli_complete_value)) {
+        status = ZD_OK;
     } else {
         status = cli_parse(&zerod_program, argc, argv, &args, &command);
         if (status != ZD_OK)

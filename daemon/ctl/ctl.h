@@ -5,7 +5,7 @@
 #ifndef ZD_CTL_CTL_H
 #define ZD_CTL_CTL_H
 
-#include "daemon/cli/program.h"
+#include "daemon/cli/complete.h"
 #include "daemon/ctl/look.h"
 #include "daemon/ctl/target.h"
 
@@ -45,6 +45,10 @@ const char *json_text_of(
 /* "planned" or "taken" bytes of a rank, of all kinds of memory together: what
  * is on disk is no memory. */
 double rank_memory(const json_t *rank, const char *key);
+
+/* The values after TAB that are not files or words: jobs, settings, keys. */
+void ctl_complete_value(
+        const struct completion *completion, const char *placeholder);
 
 typedef enum zd_status ctl_command_fn(
         struct cli_args *args, int *argc, char ***argv);

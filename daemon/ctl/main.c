@@ -1,4 +1,5 @@
 #include "base/log.h"
+#include "daemon/cli/complete.h"
 #include "daemon/cli/help.h"
 #include "daemon/cli/output.h"
 #include "daemon/cli/parse.h"
@@ -25,6 +26,9 @@ int main(int argc, char **argv)
     if (cli_is_version(argc, argv, &json, &status)) {
         if (status == ZD_OK)
             print_version(json);
+    } else if (complete_main(
+                       &zerodctl_program, argc, argv, ctl_complete_value)) {
+        status = ZD_OK;
     } else {
         status = cli_parse(&zerodctl_program, argc, argv, &args, &command);
         if (status == ZD_OK && args.line.help) {

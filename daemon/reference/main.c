@@ -1,6 +1,7 @@
 /* main.c - zerod-docs: the reference from the tables that the programs use.
  * Part of the build; not installed. */
 #include "base/file/fs.h"
+#include "daemon/cli/complete.h"
 #include "daemon/reference/fit_page.h"
 #include "daemon/reference/job_page.h"
 #include "daemon/reference/programs.h"
@@ -44,17 +45,6 @@ static const struct cli_program *find_program(const char *name)
     return NULL;
 }
 
-static enum zd_status put_completions(
-        const struct cli_program *program, const char *shell)
-{
-    if (program == &zerodctl_program)
-        return completions_print(program, zerodctl_keys(), shell, stdout);
-    struct completion_keys *keys = completion_job_keys();
-    enum zd_status status = completions_print(program, keys, shell, stdout);
-    completion_job_keys_free(keys);
-    return status;
-}
-
 int main(int argc, char **argv)
 {
     enum zd_status status = ZD_OK;
@@ -67,7 +57,7 @@ int main(int argc, char **argv)
     else if (strcmp(what, "fits") == 0 && (argc == 3 || writes))
         status = put_page(fit_page_make, argv[2], writes);
     else if (strcmp(what, "completions") == 0 && program)
-        status = put_completions(program, argv[2]);
+        status = complete_print_script(program->name, argv[2], stdout);
     else if (strcmp(what, "man") == 0 && program)
         man_put_program(
                 stdout, program,

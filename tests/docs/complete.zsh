@@ -9,24 +9,21 @@ compadd() {
     shift
     offer "$@"
 }
-_describe() {
-    local -a described=("${(@P)2}")
-    offer "${(@)described%%:*}"
-}
 _files() {
     if [[ $1 == -/ ]]; then offer *(N/); else offer *(N); fi
 }
-compset() { # -P 1 '*='
-    [[ $PREFIX == *=* ]] || return 1
-    IPREFIX+=${PREFIX%%=*}=
-    PREFIX=${PREFIX#*=}
+compset() { # -p N
+    IPREFIX+=${PREFIX[1,$2]}
+    PREFIX=${PREFIX[$2+1,-1]}
 }
 script=$1
+# The script is the body of a function, as compinit makes it.
+run() { . $script }
 shift 2
 for line; do
     words=(${(z)line})
     [[ $line == *' ' ]] && words+=('')
     CURRENT=$#words PREFIX=$words[-1] IPREFIX= replies=()
-    . $script
+    run
     print -r -- $replies
 done

@@ -1,7 +1,8 @@
 #!/bin/sh
 # What the shells offer behind TAB, asked of the shells themselves; one that is not installed is skipped.
-#   completions.sh ZEROD_DOCS        prints TAP; run from the repository's root
+#   completions.sh ZEROD_DOCS ZEROD ZERODCTL        prints TAP; run from the repository's root
 docs=$1
+PATH=$(cd "$(dirname "$2")" && pwd):$(cd "$(dirname "$3")" && pwd):$PATH
 here=$(dirname "$0")
 . "$here/../support/tap.sh"
 scratch_folder

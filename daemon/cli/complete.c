@@ -1,0 +1,186 @@
+#include "daemon/cli/complete.h"
+
+#include <ctype.h>
+#include <string.h>
+
+void complete_offer(
+        const struct completion *completion, const char *word, const char *help)
+{
+    if (strncmp(word, completion->value, strlen(completion->value)) == 0)
+        printf("%s%s%s%s\n", completion->before, word, help ? "\t" : "",
+               help ? help : "");
+}
+
+void complete_files(const struct completion *completion, bool folders)
+{
+    printf(":%s %zu\n", folders ? "folders" : "files",
+           strlen(completion->before));
+}
+
+/* --- values --- */
+
+static void offer_part(
+        const struct completion *completion, const char *part,
+        complete_value_fn *values)
+{
+    static const char files[] = " FILE PATH CHECKPOINT SOCKET ",
+                      folders[] = " DIR OUT ";
+    char word[64]; /* DIR of DIR=WEIGHT */
+    snprintf(word, sizeof word, " %.*s ", (int)strcspn(part, "="), part);
+    if (strstr(files, word))
+        complete_files(completion, false);
+    else if (strstr(folders, word))
+        complete_files(completion, true);
+    else if (islower((unsigned char)part[0]))
+        complete_offer(completion, part, NULL);
+    else if (part[0] && values)
+        values(completion, part);
+}
+
+/* A placeholder of the tables: "auto|never|PATH", "[FILE]", "KEY=VALUE..". */
+static void offer_value(
+        const struct completion *completion, const char *placeholder,
+        complete_value_fn *values)
+{
+    char text[256], *rest = text;
+    size_t used = 0;
+    for (const char *c = placeholder; *c; c++)
+        if (!strchr("[]", *c) && used < sizeof text - 1)
+            text[used++] = *c;
+    while (used && text[used - 1] == '.')
+        used--;
+    text[used] = '\0';
+    for (char *part; (part = strsep(&rest, "|"));)
+        offer_part(completion, part, values);
+}
+
+/* --- commands and options --- */
+
+static const struct cli_option *find_option(
+        const struct cli_program *program, const char *word)
+{
+    for (int i = 0; i < program->option_count; i++) {
+        const struct cli_option *option = &program->options[i];
+        size_t length = strlen(option->name);
+        bool is_long = strncmp(word, "--", 2) == 0 &&
+                       strncmp(word + 2, option->name, length) == 0 &&
+                       (word[length + 2] == '\0' || word[length + 2] == '=');
+        bool is_short = option->letter && word[0] == '-' &&
+                        word[1] == option->letter && word[2] == '\0';
+        if (is_long || is_short)
+            return option;
+    }
+    return NULL;
+}
+
+static const struct cli_command *find_command(
+        const struct cli_program *program, const char *name)
+{
+    for (int i = 0; i < program->command_count; i++)
+        if (strcmp(program->commands[i].name, name) == 0)
+            return &program->commands[i];
+    return NULL;
+}
+
+/* The words that may follow `typed` ("", or the first word of "ckpt ls");
+ * `only`: is it one of them? Else all are offered. */
+static bool next_words(
+        const struct cli_program *program, const char *typed, const char *only,
+        const struct completion *completion)
+{
+    size_t length = strlen(typed);
+    char last[64] = "";
+    for (int i = 0; i < program->command_count; i++) {
+        const struct cli_command *command = &program->commands[i];
+        const char *rest = command->name + length;
+        char word[64];
+        if (strncmp(command->name, typed, length) != 0)
+            continue;
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(rest, " "), rest);
+        if (only && strcmp(word, only) == 0)
+            return true;
+        bool is_group = strchr(rest, ' ');
+        if (!only && strcmp(word, last) != 0)
+            complete_offer(completion, word, is_group ? NULL : command->help);
+        strcpy(last, word);
+    }
+    return false;
+}
+
+static void offer_options(
+        const struct cli_program *program, const struct cli_command *command,
+        const struct completion *completion)
+{
+    char word[64];
+    for (int i = 0; i < program->option_count; i++) {
+        const struct cli_option *option = &program->options[i];
+        if (!cli_takes(program, command, option))
+            continue;
+        snprintf(word, sizeof word, "--%s", option->name);
+        complete_offer(completion, word, option->help);
+        snprintf(word, sizeof word, "-%c", option->letter);
+        if (option->letter)
+            complete_offer(completion, word, option->help);
+    }
+    if (command == program->unnamed)
+        complete_offer(completion, "--version", "Print the version");
+}
+
+/* The last word, after `command` and maybe an option that wants a value. */
+static void offer_word(
+        const struct cli_program *program, const char *typed,
+        const struct cli_option *wants, const char *word,
+        complete_value_fn *values)
+{
+    struct completion completion = {"", word};
+    const struct cli_command *command = find_command(program, typed);
+    char before[80];
+    if (!wants && strncmp(word, "--", 2) == 0 && strchr(word, '=')) {
+        wants = find_option(program, word);
+        completion.value = strchr(word, '=') + 1;
+        snprintf(
+                before, sizeof before, "%.*s", (int)(completion.value - word),
+                word);
+        completion.before = before;
+        if (!wants)
+            return;
+    }
+    if (wants)
+        offer_value(&completion, wants->value ? wants->value : "", values);
+    else if (word[0] == '-')
+        offer_options(
+                program, command ? command : program->unnamed, &completion);
+    else if (command)
+        offer_value(&completion, command->operands, values);
+    else
+        next_words(program, typed, NULL, &completion);
+}
+
+bool complete_main(
+        const struct cli_program *program, int argc, char **argv,
+        complete_value_fn *values)
+{
+    char typed[64] = ""; /* the command so far: "ckpt ", "ckpt ls" */
+    const struct cli_option *wants = NULL;
+    if (argc < 3 || strcmp(argv[1], "__complete") != 0)
+        return false;
+    for (int i = 2; i < argc - 1; i++) {
+        const char *word = argv[i];
+        if (wants)
+            wants = NULL;
+        else if (word[0] == '-')
+            wants = strchr(word, '=') ? NULL : find_option(program, word);
+        else if (
+                !find_command(program, typed) &&
+                next_words(program, typed, word, NULL)) {
+            size_t used = strlen(typed);
+            snprintf(typed + used, sizeof typed - used, "%s", word);
+            if (!find_command(program, typed))
+                strncat(typed, " ", sizeof typed - strlen(typed) - 1);
+        }
+        if (wants && !wants->value)
+            wants = NULL;
+    }
+    offer_word(program, typed, wants, argv[argc - 1], values);
+    return true;
+}
