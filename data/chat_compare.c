@@ -66,6 +66,15 @@ static json_t *context_of(
             "add_generation_prompt", 0);
 }
 
+static enum zd_status fail_over(
+        const struct tokenizer_chat *chat, const char *why)
+{
+    ZD_FAIL(ZD_ERR_DATA, "E0414", "the model's chat template %s", why);
+    zd_fail_where("%s", chat->path);
+    zd_fail_help("no chat template needs as much: the file is broken or hostile");
+    return ZD_ERR_DATA;
+}
+
 /* BOS is put in front by whoever has it to put. */
 static bool is_same(const char *theirs, const char *ours, const char *bos)
 {
@@ -77,7 +86,7 @@ static bool is_same(const char *theirs, const char *ours, const char *bos)
     return strcmp(theirs, ours) == 0;
 }
 
-void chat_template_compare(
+enum zd_status chat_template_compare(
         enum chat_template ours, const struct tokenizer *tokenizer)
 {
     struct tokenizer_chat chat = tokenizer_chat(tokenizer);
@@ -92,12 +101,14 @@ void chat_template_compare(
         json_decref(context);
         free(theirs);
         free(text);
+        if (result == JINJA_OVER)
+            return fail_over(&chat, why);
         if (result == JINJA_UNKNOWN) {
             zd_log_warning(
                     "the model's own chat_template cannot be compared with "
                     "data.chat_template = \"%s\": %s is not read here",
                     chat_template_name(ours), why);
-            return;
+            return ZD_OK;
         }
         if (result == JINJA_DONE && !is_other)
             continue;
@@ -109,6 +120,7 @@ void chat_template_compare(
                 is_other ? "makes one text" : "says: ", is_other ? "" : why,
                 is_other ? "" : ";", chat_template_name(ours));
         if (i == 0)
-            return; /* then of all */
+            break; /* then of all */
     }
+    return ZD_OK;
 }

@@ -221,16 +221,17 @@ const char *dataset_chat_template(const struct dataset *dataset)
     return NULL;
 }
 
-void dataset_compare_template(
+enum zd_status dataset_compare_template(
         const struct dataset *dataset, const struct dataset_request *request)
 {
     enum chat_template ours;
     if (!dataset_chat_template(dataset) || !request->tokenizer)
-        return;
+        return ZD_OK;
     if (chat_template_resolve(
-                request->options->chat_template, request->tokenizer, &ours) ==
+                request->options->chat_template, request->tokenizer, &ours) !=
         ZD_OK)
-        chat_template_compare(ours, request->tokenizer);
+        return ZD_OK;
+    return chat_template_compare(ours, request->tokenizer);
 }
 
 static enum zd_status open_checked(

@@ -115,8 +115,9 @@ const char *dataset_digest(const struct dataset *dataset);
 /* "chatml", or NULL where nothing is a conversation. */
 const char *dataset_chat_template(const struct dataset *dataset);
 /* Where the model has a chat template of its own that would make other text of
- * a conversation, a warning says so. */
-void dataset_compare_template(
+ * a conversation, a warning says so. ZD_ERR_DATA: it takes too much to be
+ * rendered. */
+enum zd_status dataset_compare_template(
         const struct dataset *dataset, const struct dataset_request *request);
 
 /* What an epoch holds, every sample of it read. */

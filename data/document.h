@@ -60,8 +60,9 @@ enum zd_status chat_template_resolve(
         enum chat_template wanted, const struct tokenizer *tokenizer,
         enum chat_template *template_out);
 /* Warn where the model's own template gives other text than ours, for a
- * conversation with or without a system message, and for a tool's turn. */
-void chat_template_compare(
+ * conversation with or without a system message, and for a tool's turn.
+ * ZD_ERR_DATA for a template that takes too much to be rendered. */
+enum zd_status chat_template_compare(
         enum chat_template ours, const struct tokenizer *tokenizer);
 const char *chat_template_name(enum chat_template chat_template);
 /* Append a conversation. */

@@ -77,8 +77,9 @@ static enum zd_status inspect(
             .may_be_masked = true};
     ZD_TRY(dataset_prepare(&request));
     ZD_TRY(dataset_open(&request, &dataset));
-    dataset_compare_template(dataset, &request);
-    enum zd_status status = show_samples(args, dataset, text);
+    enum zd_status status = dataset_compare_template(dataset, &request);
+    if (status == ZD_OK)
+        status = show_samples(args, dataset, text);
     dataset_close(dataset);
     return status;
 }

@@ -1,6 +1,7 @@
 /* call.c - functions, methods, filters and tests. */
 #include "data/jinja/internal.h"
 
+#include "base/must.h"
 #include "base/text_stream.h"
 
 #include <ctype.h>
@@ -15,15 +16,15 @@ const json_t *jinja_function(
         jinja_stop(j, JINJA_RAISED, "%.160s", text ? text : "");
         return NULL;
     }
-    if (strcmp(name, "namespace") == 0)
-        return names;
+    if (strcmp(name, "namespace") == 0 && json_array_size(list) == 0)
+        return j->fresh = names;
     if (strcmp(name, "strftime_now") == 0)
-        return jinja_keep(j, json_string("01 Jan 2026"));
+        return jinja_text(j, "01 Jan 2026", 11);
     if (strcmp(name, "range") == 0 && json_array_size(list) == 1) {
-        json_t *range = jinja_keep(j, json_array());
+        json_t *range = jinja_list(j);
         json_int_t most = json_integer_value(json_array_get(list, 0));
-        for (json_int_t i = 0; i < most && i < JINJA_STEPS_MAX; i++)
-            json_array_append_new(range, json_integer(i));
+        for (json_int_t i = 0; i < most && j->result == JINJA_DONE; i++)
+            jinja_append(j, range, jinja_keep(j, json_integer(i)));
         return range;
     }
     jinja_stop(j, JINJA_UNKNOWN, "%s()", name);
@@ -36,38 +37,69 @@ static const json_t *stripped(
 {
     const char *text = json_string_value(value);
     size_t bytes = json_string_length(value);
-    while (left && bytes && strchr(set, text[0]))
+    bool strips[256] = {false};
+    if (!jinja_read(j, bytes + strlen(set)))
+        return NULL;
+    for (const char *at = set; *at; at++)
+        strips[(unsigned char)*at] = true;
+    while (left && bytes && strips[(unsigned char)text[0]])
         text++, bytes--;
-    while (right && bytes && strchr(set, text[bytes - 1]))
+    while (right && bytes && strips[(unsigned char)text[bytes - 1]])
         bytes--;
     return jinja_text(j, text, bytes);
 }
 
-static const json_t *split(struct jinja *j, const char *text, const char *mark)
+/* A part of a text that is searched. */
+struct part {
+    const char *at;
+    size_t bytes;
+};
+
+static struct part part_of(const json_t *text)
 {
-    json_t *list = jinja_keep(j, json_array());
-    const char *next;
-    while (mark[0] && (next = strstr(text, mark))) {
-        json_array_append_new(list, json_stringn(text, (size_t)(next - text)));
-        text = next + strlen(mark);
-    }
-    json_array_append_new(list, json_string(text));
+    return (struct part){json_string_value(text), json_string_length(text)};
+}
+
+/* What stands before the next `mark`, which is taken with it; false: `rest` has
+ * none. */
+static bool cut_at(struct part *rest, struct part mark, struct part *before)
+{
+    const char *next =
+            mark.bytes ? memmem(rest->at, rest->bytes, mark.at, mark.bytes)
+                       : NULL;
+    if (!next)
+        return false;
+    *before = (struct part){rest->at, (size_t)(next - rest->at)};
+    rest->at += before->bytes + mark.bytes;
+    rest->bytes -= before->bytes + mark.bytes;
+    return true;
+}
+
+static const json_t *split(
+        struct jinja *j, const json_t *text, const json_t *mark)
+{
+    json_t *list = jinja_list(j);
+    struct part rest = part_of(text), before;
+    while (j->result == JINJA_DONE && cut_at(&rest, part_of(mark), &before))
+        jinja_append(j, list, jinja_text(j, before.at, before.bytes));
+    jinja_append(j, list, jinja_text(j, rest.at, rest.bytes));
     return list;
 }
 
 static const json_t *replaced(
-        struct jinja *j, const char *text, const char *from, const char *to)
+        struct jinja *j, const json_t *text, const json_t *from,
+        const json_t *to)
 {
     char *out = NULL;
     size_t bytes;
     FILE *stream = text_stream_open(&out, &bytes);
-    const char *next;
-    while (from[0] && (next = strstr(text, from))) {
-        fwrite(text, 1, (size_t)(next - text), stream);
-        fputs(to, stream);
-        text = next + strlen(from);
+    struct part rest = part_of(text), before, with = part_of(to);
+    while (jinja_charge(j, 1 + with.bytes / 64, with.bytes) &&
+           cut_at(&rest, part_of(from), &before)) {
+        fwrite(before.at, 1, before.bytes, stream);
+        fwrite(with.at, 1, with.bytes, stream);
     }
-    fputs(text, stream);
+    fwrite(rest.at, 1, rest.bytes, stream);
     fclose(stream);
     const json_t *value = jinja_text(j, out, bytes);
     free(out);
@@ -76,22 +108,32 @@ static const json_t *replaced(
 
 static const json_t *in_case(struct jinja *j, const json_t *value, bool upper)
 {
-    char *text = strdup(json_string_value(value));
-    for (char *at = text; at && *at; at++)
-        *at =
-                (char)(upper ? toupper((unsigned char)*at)
-                             : tolower((unsigned char)*at));
-    const json_t *out = text ? jinja_text(j, text, strlen(text)) : NULL;
+    size_t bytes = json_string_length(value);
+    if (!jinja_charge(j, 1 + bytes / 16, bytes))
+        return NULL;
+    char *text = zd_must(malloc(bytes + 1));
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char c = (unsigned char)json_string_value(value)[i];
+        text[i] = (char)(upper ? toupper(c) : tolower(c));
+    }
+    const json_t *out = jinja_text(j, text, bytes);
     free(text);
     return out;
 }
 
 static const json_t *pairs_of(struct jinja *j, const json_t *object)
 {
-    json_t *list = jinja_keep(j, json_array()), *value;
+    json_t *list = jinja_list(j), *value;
     const char *key;
     json_object_foreach((json_t *)object, key, value)
-            json_array_append_new(list, json_pack("[s, O]", key, value));
+    {
+        json_t *pair = jinja_list(j);
+        jinja_append(j, pair, jinja_text(j, key, strlen(key)));
+        jinja_append(j, pair, value);
+        jinja_append(j, list, pair);
+        if (j->result != JINJA_DONE)
+            break;
+    }
     return list;
 }
 
@@ -104,8 +146,11 @@ const json_t *jinja_method(
     const char *first = json_string_value(json_array_get(list, 0));
     const char *second = json_string_value(json_array_get(list, 1));
     const char *text = json_string_value(value);
-    size_t bytes = text ? strlen(text) : 0, length = first ? strlen(first) : 0;
+    size_t bytes = json_string_length(value);
+    size_t length = json_string_length(json_array_get(list, 0));
     const char *set = first ? first : BLANKS;
+    if (!jinja_read(j, bytes + length))
+        return NULL;
     if (text && strcmp(name, "strip") == 0)
         return stripped(j, value, true, true, set);
     if (text && strcmp(name, "lstrip") == 0)
@@ -113,14 +158,17 @@ const json_t *jinja_method(
     if (text && strcmp(name, "rstrip") == 0)
         return stripped(j, value, false, true, set);
     if (text && first && strcmp(name, "startswith") == 0)
-        return jinja_truth(strncmp(text, first, length) == 0);
+        return jinja_truth(
+                length <= bytes && memcmp(text, first, length) == 0);
     if (text && first && strcmp(name, "endswith") == 0)
         return jinja_truth(
-                length <= bytes && strcmp(text + bytes - length, first) == 0);
+                length <= bytes &&
+                memcmp(text + bytes - length, first, length) == 0);
     if (text && first && strcmp(name, "split") == 0)
-        return split(j, text, first);
+        return split(j, value, json_array_get(list, 0));
     if (text && first && second && strcmp(name, "replace") == 0)
-        return replaced(j, text, first, second);
+        return replaced(
+                j, value, json_array_get(list, 0), json_array_get(list, 1));
     if (text && (strcmp(name, "upper") == 0 || strcmp(name, "lower") == 0))
         return in_case(j, value, name[0] == 'u');
     if (json_is_object(value) && strcmp(name, "items") == 0)
@@ -159,13 +207,10 @@ const json_t *jinja_filter(
         return json_array_get(value, json_array_size(value) - 1);
     if (json_is_object(value) && strcmp(name, "items") == 0)
         return pairs_of(j, value);
-    if (strcmp(name, "string") == 0 || strcmp(name, "tojson") == 0) {
-        char *text = name[0] == 's' ? jinja_spell(value)
-                                    : json_dumps(value, JSON_ENCODE_ANY);
-        const json_t *out = text ? jinja_text(j, text, strlen(text)) : NULL;
-        free(text);
-        return out;
-    }
+    if (strcmp(name, "string") == 0)
+        return jinja_spell(j, value);
+    if (strcmp(name, "tojson") == 0)
+        return jinja_json(j, value);
     jinja_stop(j, JINJA_UNKNOWN, "the filter %s", name);
     return NULL;
 }

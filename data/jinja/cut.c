@@ -1,7 +1,10 @@
 /* cut.c - a template into texts, expressions and statements. */
 #include "data/jinja/internal.h"
 
+#include "base/must.h"
+
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 static size_t blanks_before(const char *text, size_t bytes)
@@ -25,18 +28,18 @@ static void add_item(
         struct jinja *j, enum jinja_item_kind kind, const char *text,
         size_t bytes)
 {
-    if (kind == TEXT && bytes == 0)
+    if ((kind == TEXT && bytes == 0) || !jinja_charge(j, 1, sizeof *j->items))
         return;
-    if (j->count == JINJA_ITEMS_MAX) {
-        jinja_stop(
-                j, JINJA_UNKNOWN, "a template of more than %d parts",
-                JINJA_ITEMS_MAX);
-        return;
+    if (j->count == j->capacity) {
+        j->capacity = j->capacity ? 2 * j->capacity : 64;
+        j->items = zd_must(
+                realloc(j->items, (size_t)j->capacity * sizeof *j->items));
     }
-    j->items[j->count++] = (struct jinja_item){kind, text, bytes};
+    j->items[j->count++] = (struct jinja_item){
+            .kind = kind, .text = text, .bytes = bytes};
 }
 
-/* The end of a tag, behind strings in it; NULL: it has none. */
+/* The end of a tag, after strings in it; NULL: it has none. */
 static const char *tag_end(const char *at, char kind)
 {
     char quote = 0;
@@ -53,7 +56,7 @@ static const char *tag_end(const char *at, char kind)
     return NULL;
 }
 
-void jinja_cut(struct jinja *j, const char *source)
+static void cut_text(struct jinja *j, const char *source)
 {
     size_t bytes = strlen(source), begin = 0, at = 0;
     if (bytes && source[bytes - 1] == '\n')
@@ -95,4 +98,72 @@ void jinja_cut(struct jinja *j, const char *source)
     }
     if (begin < bytes)
         add_item(j, TEXT, source + begin, bytes - begin);
+}
+
+static enum jinja_tag tag_of(struct jinja *j, const struct jinja_item *item)
+{
+    static const struct {
+        const char *word;
+        enum jinja_tag tag;
+    } tags[] = {
+            {"if", IF},
+            {"elif", ELIF},
+            {"else", ELSE},
+            {"endif", ENDIF},
+            {"for", FOR},
+            {"endfor", ENDFOR},
+            {"set", SET},
+            {"generation", NOTHING},
+            {"endgeneration", NOTHING},
+    };
+    struct jinja_cursor c = {j, item->text, item->text + item->bytes};
+    for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
+        if (jinja_word(&c, tags[i].word))
+            return tags[i].tag;
+    return OTHER;
+}
+
+/* Which tag ends the part that each if, elif, else and for begins. */
+static void link_blocks(struct jinja *j)
+{
+    struct {
+        int part; /* the tag that began it */
+        enum jinja_tag block;
+    } open[JINJA_DEPTH_MAX];
+    int depth = 0;
+    for (int i = 0; i < j->count && j->result == JINJA_DONE; i++) {
+        struct jinja_item *item = &j->items[i];
+        item->tag = item->kind == STATEMENT ? tag_of(j, item) : OTHER;
+        if (item->tag == IF || item->tag == FOR) {
+            if (depth == JINJA_DEPTH_MAX) {
+                jinja_too_deep(j);
+                return;
+            }
+            open[depth].part = i;
+            open[depth++].block = item->tag;
+            continue;
+        }
+        bool is_end = item->tag == ENDIF || item->tag == ENDFOR;
+        if (!is_end && item->tag != ELIF && item->tag != ELSE)
+            continue;
+        enum jinja_tag block = depth ? open[depth - 1].block : OTHER;
+        if (block == OTHER || (item->tag == ENDIF && block != IF) ||
+            (item->tag == ENDFOR && block != FOR)) {
+            jinja_stop(
+                    j, JINJA_UNKNOWN, "`%.*s`",
+                    (int)(item->bytes > 40 ? 40 : item->bytes), item->text);
+            return;
+        }
+        j->items[open[depth - 1].part].next = i;
+        open[depth - 1].part = i;
+        depth -= is_end;
+    }
+    if (depth)
+        jinja_stop(j, JINJA_UNKNOWN, "a block without its end");
+}
+
+void jinja_cut(struct jinja *j, const char *source)
+{
+    cut_text(j, source);
+    link_blocks(j);
 }

@@ -2,14 +2,19 @@
  * is met. */
 #include "data/jinja/internal.h"
 
+#include "base/must.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 void jinja_blanks(struct jinja_cursor *c)
 {
+    const char *begin = c->at;
     while (c->at < c->end && isspace((unsigned char)*c->at))
         c->at++;
+    if (c->at > begin)
+        jinja_read(c->j, (size_t)(c->at - begin));
 }
 
 bool jinja_take(struct jinja_cursor *c, const char *mark)
@@ -19,7 +24,7 @@ bool jinja_take(struct jinja_cursor *c, const char *mark)
     if ((size_t)(c->end - c->at) < length || memcmp(c->at, mark, length) != 0)
         return false;
     c->at += length;
-    return true;
+    return jinja_charge(c->j, 1, 0);
 }
 
 static void expect(struct jinja_cursor *c, const char *mark)
@@ -37,6 +42,7 @@ static bool is_name(char c)
 
 bool jinja_word(struct jinja_cursor *c, const char *word)
 {
+    jinja_blanks(c);
     const char *before = c->at;
     if (jinja_take(c, word) && (c->at == c->end || !is_name(*c->at)))
         return true;
@@ -56,14 +62,25 @@ bool jinja_name(struct jinja_cursor *c, char name[JINJA_NAME_BYTES])
     memcpy(name, c->at, length);
     name[length] = '\0';
     c->at += length;
-    return true;
+    return jinja_charge(c->j, 1, 0);
 }
 
 static const json_t *take_string(struct jinja_cursor *c)
 {
-    char quote = *c->at++, *text = malloc((size_t)(c->end - c->at) + 1);
-    size_t used = 0;
-    while (text && c->at < c->end && *c->at != quote) {
+    char quote = *c->at++;
+    size_t bytes = 0, used = 0;
+    while (bytes < (size_t)(c->end - c->at) && c->at[bytes] != quote)
+        bytes += 1 + (c->at[bytes] == '\\');
+    if (bytes > (size_t)(c->end - c->at))
+        bytes = (size_t)(c->end - c->at);
+    if (!jinja_read(c->j, bytes))
+        return NULL;
+    if (c->j->skip) {
+        c->at += bytes + (c->at + bytes < c->end);
+        return NULL;
+    }
+    char *text = zd_must(malloc(bytes + 1));
+    while (c->at < c->end && *c->at != quote) {
         if (*c->at == '\\' && c->at + 1 < c->end) {
             c->at++;
             text[used++] = *c->at == 'n'   ? '\n'
@@ -76,17 +93,16 @@ static const json_t *take_string(struct jinja_cursor *c)
         }
     }
     c->at += c->at < c->end;
-    const json_t *value = text ? jinja_text(c->j, text, used) : NULL;
+    const json_t *value = jinja_text(c->j, text, used);
     free(text);
     return value;
 }
 
 static const json_t *take_list(struct jinja_cursor *c, const char *end)
 {
-    json_t *list = jinja_keep(c->j, json_array());
+    json_t *list = c->j->skip ? NULL : jinja_list(c->j);
     while (c->j->result == JINJA_DONE && !jinja_take(c, end)) {
-        const json_t *value = jinja_evaluate(c);
-        json_array_append(list, value ? (json_t *)value : json_null());
+        jinja_append(c->j, list, jinja_evaluate(c));
         if (!jinja_take(c, ",")) {
             expect(c, end);
             break;
@@ -97,15 +113,13 @@ static const json_t *take_list(struct jinja_cursor *c, const char *end)
 
 static const json_t *take_mapping(struct jinja_cursor *c)
 {
-    json_t *object = jinja_keep(c->j, json_object());
+    json_t *object = c->j->skip ? NULL : jinja_mapping(c->j);
     while (c->j->result == JINJA_DONE && !jinja_take(c, "}")) {
         const json_t *key = jinja_evaluate(c);
         expect(c, ":");
         const json_t *value = jinja_evaluate(c);
         if (json_is_string(key))
-            json_object_set(
-                    object, json_string_value(key),
-                    value ? (json_t *)value : json_null());
+            jinja_put(c->j, object, json_string_value(key), value);
         if (!jinja_take(c, ",")) {
             expect(c, "}");
             break;
@@ -114,9 +128,15 @@ static const json_t *take_mapping(struct jinja_cursor *c)
     return object;
 }
 
-/* Arguments behind "(": values by place in `list`, by name in `names`. */
-static void take_arguments(struct jinja_cursor *c, json_t *list, json_t *names)
+struct arguments {
+    json_t *list, *names; /* by position, by name; NULL where skipped */
+};
+
+/* After "(". */
+static struct arguments take_arguments(struct jinja_cursor *c)
 {
+    json_t *list = c->j->skip ? NULL : jinja_list(c->j);
+    json_t *names = c->j->skip ? NULL : jinja_mapping(c->j);
     while (c->j->result == JINJA_DONE && !jinja_take(c, ")")) {
         char name[JINJA_NAME_BYTES];
         const char *before = c->at;
@@ -125,48 +145,49 @@ static void take_arguments(struct jinja_cursor *c, json_t *list, json_t *names)
         if (!is_named)
             c->at = before;
         const json_t *value = jinja_evaluate(c);
-        json_t *kept = value ? (json_t *)value : json_null();
         if (is_named)
-            json_object_set(names, name, kept);
+            jinja_put(c->j, names, name, value);
         else
-            json_array_append(list, kept);
+            jinja_append(c->j, list, value);
         if (!jinja_take(c, ",")) {
             expect(c, ")");
             break;
         }
     }
+    return (struct arguments){list, names};
 }
 
-/* NULL without evaluating where nothing is to be. */
+/* Nothing is called while skipping, or once stopped. */
+static bool calls(const struct jinja *j)
+{
+    return !j->skip && j->result == JINJA_DONE;
+}
+
 static const json_t *function_call(struct jinja_cursor *c, const char *name)
 {
-    json_t *list = jinja_keep(c->j, json_array()),
-           *names = jinja_keep(c->j, json_object());
-    take_arguments(c, list, names);
-    return c->j->skip ? NULL : jinja_function(c->j, name, list, names);
+    struct arguments given = take_arguments(c);
+    return calls(c->j) ? jinja_function(c->j, name, given.list, given.names)
+                       : NULL;
 }
 
 static const json_t *method_call(
         struct jinja_cursor *c, const json_t *value, const char *name)
 {
-    json_t *list = jinja_keep(c->j, json_array()),
-           *names = jinja_keep(c->j, json_object());
-    take_arguments(c, list, names);
-    return c->j->skip ? NULL : jinja_method(c->j, value, name, list);
+    struct arguments given = take_arguments(c);
+    return calls(c->j) ? jinja_method(c->j, value, name, given.list) : NULL;
 }
 
 static const json_t *filtered(struct jinja_cursor *c, const json_t *value)
 {
     char name[JINJA_NAME_BYTES];
-    json_t *list = jinja_keep(c->j, json_array()),
-           *names = jinja_keep(c->j, json_object());
+    struct arguments given = {NULL, NULL};
     if (!jinja_name(c, name)) {
         jinja_stop(c->j, JINJA_UNKNOWN, "a filter without a name");
         return NULL;
     }
     if (jinja_take(c, "("))
-        take_arguments(c, list, names);
-    return c->j->skip ? NULL : jinja_filter(c->j, value, name, list);
+        given = take_arguments(c);
+    return calls(c->j) ? jinja_filter(c->j, value, name, given.list) : NULL;
 }
 
 /* Python's whole numbers have no end, ours have. */
@@ -182,9 +203,44 @@ static json_int_t whole(
     return out;
 }
 
+static json_t *number_of(struct jinja_cursor *c, json_int_t number)
+{
+    return jinja_charge(c->j, 1, 0) ? jinja_keep(c->j, json_integer(number))
+                                    : NULL;
+}
+
+static const json_t *take_number(struct jinja_cursor *c)
+{
+    json_int_t number = 0;
+    const char *begin = c->at;
+    while (c->at < c->end && isdigit((unsigned char)*c->at)) {
+        number = whole(c, '*', number, 10);
+        number = whole(c, '+', number, *c->at++ - '0');
+    }
+    if (!jinja_read(c->j, (size_t)(c->at - begin)) || c->j->skip)
+        return NULL;
+    return number_of(c, number);
+}
+
+/* A namespace is none: it can only have its parts read, or be tested. */
+static const json_t *variable(struct jinja_cursor *c, const char *name)
+{
+    bool is_namespace;
+    if (c->j->skip)
+        return NULL;
+    const json_t *value = jinja_find(c->j, name, &is_namespace);
+    struct jinja_cursor next = *c;
+    if (is_namespace && !jinja_take(&next, ".") && !jinja_take(&next, "[") &&
+        !jinja_word(&next, "is"))
+        jinja_stop(c->j, JINJA_UNKNOWN, "the namespace %s as a value", name);
+    return value;
+}
+
 static const json_t *primary(struct jinja_cursor *c)
 {
     char name[JINJA_NAME_BYTES];
+    if (c->j->result != JINJA_DONE)
+        return NULL;
     jinja_blanks(c);
     if (c->at == c->end) {
         jinja_stop(c->j, JINJA_UNKNOWN, "an expression that ends early");
@@ -192,14 +248,8 @@ static const json_t *primary(struct jinja_cursor *c)
     }
     if (*c->at == '\'' || *c->at == '"')
         return take_string(c);
-    if (isdigit((unsigned char)*c->at)) {
-        json_int_t number = 0;
-        while (c->at < c->end && isdigit((unsigned char)*c->at)) {
-            number = whole(c, '*', number, 10);
-            number = whole(c, '+', number, *c->at++ - '0');
-        }
-        return jinja_keep(c->j, json_integer(number));
-    }
+    if (isdigit((unsigned char)*c->at))
+        return take_number(c);
     if (jinja_take(c, "(")) {
         const json_t *value = jinja_evaluate(c);
         expect(c, ")");
@@ -223,10 +273,10 @@ static const json_t *primary(struct jinja_cursor *c)
         return function_call(c, name);
     /* "strftime_now is defined" */
     return strcmp(name, "strftime_now") == 0 ? json_true()
-                                             : jinja_find(c->j, name);
+                                             : variable(c, name);
 }
 
-/* Behind "[" and, if there is one, its first value. */
+/* After "[" and, if there is one, its first value. */
 static const json_t *take_slice(
         struct jinja_cursor *c, const json_t *value, const json_t *from)
 {
@@ -237,7 +287,7 @@ static const json_t *take_slice(
     if (jinja_take(c, ":") && c->at < c->end && *c->at != ']')
         by = jinja_evaluate(c);
     expect(c, "]");
-    return c->j->skip ? NULL : jinja_sliced(c->j, value, from, to, by);
+    return calls(c->j) ? jinja_sliced(c->j, value, from, to, by) : NULL;
 }
 
 static const json_t *postfix(struct jinja_cursor *c)
@@ -250,9 +300,9 @@ static const json_t *postfix(struct jinja_cursor *c)
                 jinja_stop(c->j, JINJA_UNKNOWN, "an attribute without a name");
             else if (jinja_take(c, "("))
                 value = method_call(c, value, name);
-            else
+            else if (calls(c->j))
                 value = jinja_item(
-                        c->j, value, jinja_keep(c->j, json_string(name)));
+                        c->j, value, jinja_text(c->j, name, strlen(name)));
         } else if (jinja_take(c, "[")) {
             if (jinja_take(c, ":")) {
                 value = take_slice(c, value, NULL);
@@ -279,8 +329,9 @@ static const json_t *unary(struct jinja_cursor *c)
     if (!jinja_take(c, "-"))
         return postfix(c);
     const json_t *value = postfix(c);
-    return jinja_keep(
-            c->j, json_integer(whole(c, '-', 0, json_integer_value(value))));
+    return calls(c->j)
+                   ? number_of(c, whole(c, '-', 0, json_integer_value(value)))
+                   : NULL;
 }
 
 static const json_t *product(struct jinja_cursor *c)
@@ -297,11 +348,23 @@ static const json_t *product(struct jinja_cursor *c)
         if (!c->j->skip && (!are_numbers || (is_rest && b <= 0)))
             jinja_stop(c->j, JINJA_UNKNOWN, "a product of other things");
         else if (are_numbers && is_rest && b > 0)
-            value = jinja_keep(c->j, json_integer((a % b + b) % b));
+            value = number_of(c, (a % b + b) % b);
         else if (are_numbers && !is_rest)
-            value = jinja_keep(c->j, json_integer(whole(c, '*', a, b)));
+            value = number_of(c, whole(c, '*', a, b));
     }
     return value;
+}
+
+static void add_items(struct jinja *j, json_t *list, const json_t *items)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(items, i, item)
+    {
+        if (j->result != JINJA_DONE)
+            break;
+        jinja_append(j, list, item);
+    }
 }
 
 static const json_t *sum(struct jinja_cursor *c)
@@ -317,16 +380,19 @@ static const json_t *sum(struct jinja_cursor *c)
         const json_t *other = product(c);
         bool are_numbers = json_is_integer(value) && json_is_integer(other);
         json_int_t a = json_integer_value(value), b = json_integer_value(other);
+        if (!calls(c->j))
+            continue;
         if (sign != '~' && are_numbers)
-            value = jinja_keep(c->j, json_integer(whole(c, sign, a, b)));
+            value = number_of(c, whole(c, sign, a, b));
         else if (sign == '+' && json_is_array(value) && json_is_array(other)) {
-            json_t *list = jinja_keep(c->j, json_copy((json_t *)value));
-            json_array_extend(list, (json_t *)other);
+            json_t *list = jinja_list(c->j);
+            add_items(c->j, list, value);
+            add_items(c->j, list, other);
             value = list;
         } else if (
                 sign == '~' || (json_is_string(value) && json_is_string(other)))
             value = jinja_joined(c->j, value, other);
-        else if (!c->j->skip)
+        else
             jinja_stop(
                     c->j, JINJA_UNKNOWN,
                     "a sum of other things than two texts");
@@ -334,19 +400,14 @@ static const json_t *sum(struct jinja_cursor *c)
     return value;
 }
 
-static bool are_equal(const json_t *a, const json_t *b)
-{
-    return a && b ? json_equal(a, b) : a == b;
-}
-
 static const json_t *comparison(struct jinja_cursor *c)
 {
     const json_t *value = sum(c);
     while (c->j->result == JINJA_DONE) {
         if (jinja_take(c, "==")) {
-            value = jinja_truth(are_equal(value, sum(c)));
+            value = jinja_truth(jinja_equal(c->j, value, sum(c)));
         } else if (jinja_take(c, "!=")) {
-            value = jinja_truth(!are_equal(value, sum(c)));
+            value = jinja_truth(!jinja_equal(c->j, value, sum(c)));
         } else if (jinja_word(c, "is")) {
             char name[JINJA_NAME_BYTES] = "";
             bool is_not = jinja_word(c, "not");
@@ -354,11 +415,11 @@ static const json_t *comparison(struct jinja_cursor *c)
                 name[0] = '\0';
             value = jinja_truth(jinja_test(c->j, value, name) != is_not);
         } else if (jinja_word(c, "in")) {
-            value = jinja_truth(jinja_is_in(value, sum(c)));
+            value = jinja_truth(jinja_is_in(c->j, value, sum(c)));
         } else if (jinja_word(c, "not")) {
             if (!jinja_word(c, "in"))
-                jinja_stop(c->j, JINJA_UNKNOWN, "`not` behind a value");
-            value = jinja_truth(!jinja_is_in(value, sum(c)));
+                jinja_stop(c->j, JINJA_UNKNOWN, "`not` after a value");
+            value = jinja_truth(!jinja_is_in(c->j, value, sum(c)));
         } else if (
                 jinja_take(c, "<=") || jinja_take(c, ">=") ||
                 jinja_take(c, "<") || jinja_take(c, ">")) {
@@ -378,9 +439,12 @@ static const json_t *comparison(struct jinja_cursor *c)
 
 static const json_t *negation(struct jinja_cursor *c)
 {
-    if (jinja_word(c, "not"))
-        return jinja_truth(!jinja_is_true(negation(c)));
-    return comparison(c);
+    size_t count = 0;
+    while (jinja_word(c, "not"))
+        count++;
+    const json_t *value = comparison(c);
+    return count ? jinja_truth(jinja_is_true(value) == (count % 2 == 0))
+                 : value;
 }
 
 /* The right side is evaluated only where Jinja would: it may raise. */
@@ -397,37 +461,37 @@ const json_t *jinja_operand(struct jinja_cursor *c, bool is_or)
     return value;
 }
 
-/* VALUE if CONDITION else OTHER: the condition comes behind what it decides. */
+/* VALUE if CONDITION else OTHER: the condition comes after what it decides, so
+ * an expression is skipped once to see whether there is one. */
 const json_t *jinja_evaluate(struct jinja_cursor *c)
 {
-    if (++c->j->depth > JINJA_DEPTH_MAX || ++c->j->steps > JINJA_STEPS_MAX)
-        jinja_stop(
-                c->j, JINJA_UNKNOWN,
-                "an expression that is too deep or too long");
+    struct jinja *j = c->j;
+    const json_t *value = NULL;
+    if (!jinja_enter(j))
+        return NULL;
     const char *begin = c->at;
-    c->j->skip++;
+    j->skip++;
     jinja_operand(c, true);
     const char *behind = c->at;
-    bool is_choice = c->j->result == JINJA_DONE && jinja_word(c, "if");
-    c->j->skip--;
-    const json_t *value = NULL;
-    if (c->j->result == JINJA_DONE && !is_choice) {
-        c->at = begin;
-        value = jinja_operand(c, true);
-    } else if (c->j->result == JINJA_DONE) {
+    bool is_choice = jinja_word(c, "if");
+    j->skip--;
+    if (j->result == JINJA_DONE && is_choice) {
         bool holds = jinja_is_true(jinja_operand(c, true));
         const char *rest = c->at;
-        struct jinja_cursor chosen = {c->j, begin, behind};
-        if (holds)
+        struct jinja_cursor chosen = {j, begin, behind};
+        if (holds && !j->skip)
             value = jinja_operand(&chosen, true);
         c->at = rest;
         if (jinja_word(c, "else")) {
-            c->j->skip += holds;
+            j->skip += holds;
             const json_t *other = jinja_evaluate(c);
-            c->j->skip -= holds;
+            j->skip -= holds;
             value = holds ? value : other;
         }
+    } else if (!j->skip) {
+        c->at = begin;
+        value = jinja_operand(c, true);
     }
-    c->j->depth--;
+    jinja_leave(j);
     return value;
 }

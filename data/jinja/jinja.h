@@ -14,12 +14,13 @@
 enum jinja_result {
     JINJA_DONE,
     JINJA_RAISED, /* the template refuses what it was given (raise_exception) */
-    JINJA_UNKNOWN /* it has something that is not known here */
+    JINJA_UNKNOWN, /* it has something that is not known here */
+    JINJA_OVER     /* it takes more than its budget (budget.h) */
 };
 
 /* Render `source` with the variables of `context`, an object. `text_out`, to be
- * freed, is set for JINJA_DONE; `why` otherwise: what was raised, or what is
- * not known. */
+ * freed, is set for JINJA_DONE; `why` otherwise: what was raised, what is
+ * not known, or what it takes ("takes more than 2000000 steps"). */
 enum jinja_result jinja_render(
         const char *source, const json_t *context, char **text_out, char *why,
         size_t why_bytes);

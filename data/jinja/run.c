@@ -12,56 +12,19 @@ static struct jinja_cursor cursor_of(
     return (struct jinja_cursor){j, item->text, item->text + item->bytes};
 }
 
-static bool begins(struct jinja *j, int at, const char *word)
-{
-    struct jinja_cursor c = cursor_of(j, &j->items[at]);
-    return j->items[at].kind == STATEMENT && jinja_word(&c, word);
-}
-
-/* The next elif, else or endif (endfor) of the block that begins at `at`. */
-static int find_next(struct jinja *j, int at, int end)
-{
-    for (int i = at + 1, depth = 0; i < end; i++) {
-        if (begins(j, i, "if") || begins(j, i, "for"))
-            depth++;
-        else if (begins(j, i, "endif") || begins(j, i, "endfor")) {
-            if (depth-- == 0)
-                return i;
-        } else if (depth == 0 && (begins(j, i, "elif") || begins(j, i, "else")))
-            return i;
-    }
-    jinja_stop(j, JINJA_UNKNOWN, "a block without its end");
-    return end;
-}
-
-static int find_end(struct jinja *j, int at, int end)
-{
-    while (j->result == JINJA_DONE &&
-           !begins(j, at = find_next(j, at, end), "endif") && at < end &&
-           !begins(j, at, "endfor"))
-        ;
-    return at;
-}
-
 static void run(struct jinja *j, int from, int to);
 
-static void run_if(struct jinja *j, int at, int end)
+static void run_if(struct jinja *j, int at)
 {
-    bool is_done = false;
-    while (j->result == JINJA_DONE && !begins(j, at, "endif")) {
-        int next = find_next(j, at, end);
+    for (; j->items[at].tag != ENDIF && j->result == JINJA_DONE;
+         at = j->items[at].next) {
         struct jinja_cursor c = cursor_of(j, &j->items[at]);
-        if (j->result != JINJA_DONE || is_done) {
-            at = next;
+        if (!jinja_word(&c, "else") &&
+            (jinja_word(&c, "if") || jinja_word(&c, "elif")) &&
+            !jinja_is_true(jinja_evaluate(&c)))
             continue;
-        }
-        if (jinja_word(&c, "if") || jinja_word(&c, "elif"))
-            is_done = jinja_is_true(jinja_evaluate(&c));
-        else
-            is_done = true; /* else */
-        if (is_done)
-            run(j, at + 1, next);
-        at = next;
+        run(j, at + 1, j->items[at].next);
+        return;
     }
 }
 
@@ -69,16 +32,13 @@ static void bind(
         struct jinja *j, char names[2][JINJA_NAME_BYTES], int count,
         json_t *item)
 {
-    json_t *scope = j->scopes[j->scope_count - 1];
     if (count == 1)
-        json_object_set(scope, names[0], item);
-    for (int i = 0; count == 2 && i < 2; i++) {
-        json_t *part = json_array_get(item, (size_t)i);
-        json_object_set(scope, names[i], part ? part : json_null());
-    }
+        jinja_bind(j, names[0], item, false);
+    for (int i = 0; count == 2 && i < 2; i++)
+        jinja_bind(j, names[i], json_array_get(item, (size_t)i), false);
 }
 
-static void run_for(struct jinja *j, int at, int end)
+static void run_for(struct jinja *j, int at)
 {
     struct jinja_cursor c = cursor_of(j, &j->items[at]);
     char names[2][JINJA_NAME_BYTES];
@@ -94,18 +54,14 @@ static void run_for(struct jinja *j, int at, int end)
     jinja_blanks(&c);
     if (c.at < c.end)
         jinja_stop(j, JINJA_UNKNOWN, "a loop with a condition");
-    if (json_is_object(list)) {
-        json_t *keys = jinja_keep(j, json_array()), *value;
-        const char *key;
-        json_object_foreach((json_t *)list, key, value)
-                json_array_append_new(keys, json_string(key));
-        list = keys;
-    }
-    int body = find_next(j, at, end);
+    if (json_is_object(list))
+        list = jinja_keys(j, list);
     size_t size = json_array_size(list);
+    int next = j->items[at].next;
+    if (size == 0 && j->items[next].tag == ELSE)
+        run(j, next + 1, j->items[next].next);
     for (size_t i = 0; i < size && j->result == JINJA_DONE; i++) {
-        jinja_push(j);
-        if (j->result != JINJA_DONE)
+        if (!jinja_push(j))
             break;
         json_t *loop = json_pack(
                 "{s:I, s:I, s:b, s:b, s:I}", "index", (json_int_t)i + 1,
@@ -115,10 +71,11 @@ static void run_for(struct jinja *j, int at, int end)
             json_object_set(loop, "previtem", json_array_get(list, i - 1));
         if (i + 1 < size)
             json_object_set(loop, "nextitem", json_array_get(list, i + 1));
-        json_object_set_new(j->scopes[j->scope_count - 1], "loop", loop);
+        jinja_bind(j, "loop", loop, false);
+        json_decref(loop);
         bind(j, names, count, json_array_get(list, i));
-        run(j, at + 1, body);
-        j->scope_count--;
+        run(j, at + 1, next);
+        jinja_pop(j);
     }
 }
 
@@ -132,13 +89,23 @@ static void run_set(struct jinja *j, struct jinja_cursor *c)
         jinja_stop(j, JINJA_UNKNOWN, "{%% set %%} of a block");
         return;
     }
+    bool is_namespace;
+    json_t *space = (json_t *)jinja_find(j, name, &is_namespace);
+    j->fresh = NULL;
     const json_t *value = jinja_evaluate(c);
-    json_t *target = attribute[0] ? (json_t *)jinja_find(j, name)
-                                  : j->scopes[j->scope_count - 1];
-    if (j->result == JINJA_DONE)
-        json_object_set(
-                target, attribute[0] ? attribute : name,
-                value ? (json_t *)value : json_null());
+    if (!attribute[0])
+        jinja_bind(j, name, value, value && value == j->fresh);
+    else if (space && is_namespace)
+        jinja_put(j, space, attribute, value);
+    else
+        jinja_stop(
+                j, JINJA_UNKNOWN, "an attribute set of %s, no namespace", name);
+}
+
+static void write_out(struct jinja *j, const char *text, size_t bytes)
+{
+    if (jinja_charge(j, 1 + bytes / 64, bytes))
+        fwrite(text, 1, bytes, j->out);
 }
 
 static void print(struct jinja *j, const struct jinja_item *item)
@@ -150,61 +117,71 @@ static void print(struct jinja *j, const struct jinja_item *item)
         jinja_stop(
                 j, JINJA_UNKNOWN, "`%.*s`",
                 (int)(c.end - c.at > 40 ? 40 : c.end - c.at), c.at);
-    char *text = j->result == JINJA_DONE ? jinja_spell(value) : NULL;
-    if (text)
-        fputs(text, j->out);
-    free(text);
+    value = jinja_spell(j, value);
+    write_out(j, json_string_value(value), json_string_length(value));
 }
 
 static void run(struct jinja *j, int from, int to)
 {
+    if (!jinja_enter(j))
+        return;
     for (int i = from; i < to && j->result == JINJA_DONE; i++) {
         const struct jinja_item *item = &j->items[i];
         struct jinja_cursor c = cursor_of(j, item);
-        if (++j->steps > JINJA_STEPS_MAX)
-            jinja_stop(j, JINJA_UNKNOWN, "a template that takes too long");
-        else if (item->kind == TEXT)
-            fwrite(item->text, 1, item->bytes, j->out);
-        else if (item->kind == OUTPUT)
+        if (item->kind == TEXT) {
+            write_out(j, item->text, item->bytes);
+        } else if (item->kind == OUTPUT) {
             print(j, item);
-        else if (begins(j, i, "if")) {
-            run_if(j, i, to);
-            i = find_end(j, i, to);
-        } else if (begins(j, i, "for")) {
-            run_for(j, i, to);
-            i = find_end(j, i, to);
-        } else if (jinja_word(&c, "set"))
+        } else if (item->tag == IF || item->tag == FOR) {
+            if (item->tag == IF)
+                run_if(j, i);
+            else
+                run_for(j, i);
+            while (j->items[i].tag != ENDIF && j->items[i].tag != ENDFOR)
+                i = j->items[i].next;
+        } else if (item->tag == SET) {
+            jinja_word(&c, "set");
             run_set(j, &c);
-        else if (
-                !jinja_word(&c, "generation") &&
-                !jinja_word(&c, "endgeneration"))
+        } else if (item->tag != NOTHING) {
             jinja_stop(
                     j, JINJA_UNKNOWN, "`%.*s`",
                     (int)(item->bytes > 40 ? 40 : item->bytes), item->text);
+        }
     }
+    jinja_leave(j);
+}
+
+/* No value is freed by another's end: each is emptied while the pool still has
+ * what it held, however deep they are nested. */
+static void free_pool(struct jinja *j)
+{
+    for (size_t i = 0; i < j->pool_count; i++) {
+        json_array_clear(j->pool[i]);
+        json_object_clear(j->pool[i]);
+    }
+    for (size_t i = 0; i < j->pool_count; i++)
+        json_decref(j->pool[i]);
+    free(j->pool);
 }
 
 enum jinja_result jinja_render(
         const char *source, const json_t *context, char **text_out, char *why,
         size_t why_bytes)
 {
-    struct jinja j = {.why = why, .why_bytes = why_bytes};
+    struct jinja j = {
+            .left = jinja_budget_whole(), .why = why, .why_bytes = why_bytes};
     char *text = NULL;
     size_t bytes;
     why[0] = '\0';
-    j.items = calloc(JINJA_ITEMS_MAX, sizeof *j.items);
-    j.pool = json_array();
     j.out = text_stream_open(&text, &bytes);
-    if (!j.items || !j.pool) {
-        jinja_stop(&j, JINJA_UNKNOWN, "no memory");
-    } else {
-        j.scopes[j.scope_count++] =
-                jinja_keep(&j, json_copy((json_t *)context));
-        jinja_cut(&j, source);
-        run(&j, 0, j.count);
-    }
+    jinja_push(&j);
+    json_object_update(j.scopes[0].values, (json_t *)context);
+    jinja_cut(&j, source);
+    run(&j, 0, j.count);
+    while (j.scope_count > 0)
+        jinja_pop(&j);
     fclose(j.out);
-    json_decref(j.pool);
+    free_pool(&j);
     free(j.items);
     if (j.result != JINJA_DONE) {
         free(text);

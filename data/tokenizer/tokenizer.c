@@ -21,6 +21,7 @@ void tokenizer_close(struct tokenizer *tokenizer)
     token_vector_fini(&tokenizer->prefix);
     token_vector_fini(&tokenizer->suffix);
     free(tokenizer->chat_template);
+    free(tokenizer->chat_path);
     free(tokenizer->bos_token);
     free(tokenizer->eos_token);
     free(tokenizer->classes);
@@ -87,6 +88,7 @@ static void load_chat(
     tokenizer->bos_token = copy_text(token_text(config, "bos_token"));
     tokenizer->eos_token = copy_text(token_text(config, "eos_token"));
     tokenizer->chat_template = copy_text(template_text(config));
+    tokenizer->chat_path = copy_text(path);
     snprintf(
             file, sizeof file, "%.*s%s", slash ? (int)(slash - path) + 1 : 0,
             path, "chat_template.jinja");
@@ -97,7 +99,9 @@ static void load_chat(
         return;
     }
     free(tokenizer->chat_template);
+    free(tokenizer->chat_path);
     tokenizer->chat_template = text;
+    tokenizer->chat_path = copy_text(file);
 }
 
 /* eos_token of tokenizer_config.json, if there is such a file. */
@@ -263,8 +267,8 @@ const int32_t *tokenizer_suffix(
 struct tokenizer_chat tokenizer_chat(const struct tokenizer *tokenizer)
 {
     return (struct tokenizer_chat){
-            tokenizer->chat_template, tokenizer->bos_token,
-            tokenizer->eos_token};
+            tokenizer->chat_template, tokenizer->chat_path,
+            tokenizer->bos_token, tokenizer->eos_token};
 }
 
 int tokenizer_token_id(const struct tokenizer *tokenizer, const char *token)

@@ -34,7 +34,7 @@ const int32_t *tokenizer_suffix(
 /* What tokenizer_config.json (or chat_template.jinja beside it) says of
  * conversations; NULL where it says nothing. Borrowed. */
 struct tokenizer_chat {
-    const char *source, *bos_token, *eos_token;
+    const char *source, *path, *bos_token, *eos_token; /* path: of the file */
 };
 struct tokenizer_chat tokenizer_chat(const struct tokenizer *tokenizer);
 int tokenizer_token_id(

@@ -223,7 +223,8 @@ struct tokenizer {
     char describe[160];
     int eos;
     struct token_vector prefix, suffix;          /* around a text */
-    char *chat_template, *bos_token, *eos_token; /* owned; NULL: none */
+    char *chat_template, *chat_path; /* its file; owned; NULL: none */
+    char *bos_token, *eos_token;     /* owned; NULL: none */
 
     uint8_t *classes;
     struct byte_table table;

@@ -259,6 +259,9 @@ own "{% for m in messages %}[{{ m.content }}]{% endfor %}"
 ok '  one that is another is told of once' eval 'call 0 $inspect && has "^warning: of every conversation " err && [ $(grep -c "own chat_template" err) = 1 ]'
 own "{{ raise_exception('no system') }}"
 ok '  one that refuses too, in its words' eval 'call 0 $inspect && has "own chat_template says: no system;" err'
+own '{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}'
+ok '  one that would never end: 65, by name' eval 'call 65 $inspect && has "E0414.*: the model.s chat template takes more than 2000000 steps" err && has model/tokenizer_config.json err &&
+    call 65 $talk && has E0414 err'
 own "{{ messages|groupby('role') }}"
 ok '  and one that is not read here' eval 'call 0 $inspect && has "cannot be compared .*the filter groupby is not read here" err'
 cp tokenizer_config.was model/tokenizer_config.json

@@ -112,7 +112,7 @@ enum zd_status trainer_open_data(struct trainer *trainer)
     struct dataset_request request = request_of(trainer, false);
     ZD_TRY(open_dataset(trainer, false, &trainer->train_data));
     if (trainer_is_first(trainer))
-        dataset_compare_template(trainer->train_data, &request);
+        ZD_TRY(dataset_compare_template(trainer->train_data, &request));
     if (trainer->job->eval.eval_strategy != EVAL_NO)
         ZD_TRY(trainer_open_eval(trainer));
     return ZD_OK;

@@ -3,6 +3,7 @@
 #include "data/jinja/jinja.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 static json_t *context_of(json_t *messages)
@@ -66,18 +67,17 @@ Test(jinja, what_is_not_known_is_said)
             {"{{ }}", "ends early"},
             {"{{ 1 1 }}", "`1"},
             {"{{ absent.a.b }}", "undefined"},
-            {"{{ (((((((((((((((((((((((((((((1))))))))))))))))))))))))))))) "
-             "}}",
-             "too deep or too long"},
             {"{{ 4000000000 * 4000000000 }}", "64 bits"},
             {"{{ 99999999999999999999 }}", "64 bits"},
             {"{{ 'ab' * 3 }}", "a product"},
             {"{{ 3 % 0 }}", "a product"},
             {"{% set a %}b{% endset %}", "set"},
             {"{{ 1 is odd }}", "the test odd"},
-            {"{% for i in range(90000) %}{% for j in range(90000) %}x{% endfor "
-             "%}{% endfor %}",
-             "too long"},
+            {"{% if true %}{% endfor %}", "endfor"},
+            {"{% else %}", "else"},
+            {"{% set m.x = 1 %}", "no namespace"},
+            {"{% set n = namespace(a=1) %}{% set m = [n] %}", "namespace n"},
+            {"{% set n = namespace() %}{% set n.x = n %}", "namespace n"},
     };
     json_t *messages = json_pack("[{s:s}]", "role", "user");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -88,6 +88,114 @@ Test(jinja, what_is_not_known_is_said)
                 JINJA_UNKNOWN, "%s", rows[i][0]);
         cr_expect(strstr(why, rows[i][1]), "%s: %s", rows[i][0], why);
         free(text);
+        json_decref(context);
+    }
+    json_decref(messages);
+}
+
+/* `count` times `part` in front of `end`; to be freed. */
+static char *repeat(const char *part, size_t count, const char *end)
+{
+    size_t bytes = strlen(part);
+    char *text = malloc(count * bytes + strlen(end) + 1);
+    for (size_t i = 0; i < count; i++)
+        memcpy(text + i * bytes, part, bytes);
+    strcpy(text + count * bytes, end);
+    return text;
+}
+
+#define THIRTY(x) x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x
+
+/* A template that wants all of the stack, the time or the memory there is ends
+ * as one that is over budget; what is merely long is rendered. */
+Test(jinja, nothing_takes_more_than_its_budget)
+{
+    static const struct {
+        const char *part;
+        size_t count;
+        const char *end, *says; /* NULL: rendered */
+    } rows[] = {
+            {"{{ (", 1, "1) }}", NULL},
+            {"(", 13000, "1", "levels deep"},
+            {"[", 13000, "1", "levels deep"},
+            {"{'a':", 13000, "1", "levels deep"},
+            {"not ", 13000, "1", NULL},
+            {"not ", 3000000, "1", "steps"},
+            {"1 if 1 else ", 13000, "1", "levels deep"},
+            {"x[", 13000, "1", "levels deep"},
+            {"f(", 13000, "1", "levels deep"},
+            {"-(", 13000, "1", "levels deep"},
+            {"{% if 1 %}", 13000, "", "levels deep"},
+            {"{% if 1 %}{% endif %}", 50000, "", NULL},
+            {"{{ 1 }}{{ 2 }}", 2048, "{% if 0 %}", "without its end"},
+            {"{{ 1 }}{{ 2 }}", 2047, "a{% if 0 %}", "without its end"},
+            {"{{ 1 }}", 3000000, "", "steps"},
+            {"{% for i in range(90000) %}", 2, "x{% endfor %}{% endfor %}",
+             "steps"},
+            {"{% set n = namespace(s='ab') %}{% for i in range(99) %}"
+             "{% set n.s = n.s ~ n.s %}{% endfor %}",
+             1, "", "MiB"},
+            {"{% set n = namespace(s='a') %}{% for i in range(40) %}{% set n.s "
+             "= n.s.replace('a', 'aa') %}{% endfor %}",
+             1, "", "steps"},
+            /* 2^60 values in two lists of 60 */
+            {"{% set n = namespace(a=[1], b=[1]) %}{% for i in range(60) %}"
+             "{% set n.a = [n.a, n.a] %}{% set n.b = [n.b, n.b] %}{% endfor %}"
+             "{{ n.a == n.b }}",
+             1, "", "steps"},
+            {"{% set n = namespace(a=[1]) %}{% for i in range(60) %}"
+             "{% set n.a = [n.a, n.a] %}{% endfor %}{{ n.a }}",
+             1, "", "steps"},
+            {"{% set n = namespace(a={}) %}{% for i in range(60) %}"
+             "{% set n.a = {'x': n.a, 'y': n.a} %}{% endfor %}"
+             "{{ n.a | tojson }}",
+             1, "", "steps"},
+            /* deep values, compared, printed and freed */
+            {"{% set n = namespace(a=1, b=1) %}{% for i in range(20000) %}"
+             "{% set n.a = [n.a] %}{% set n.b = [n.b] %}{% endfor %}",
+             1, "{{ n.a == n.b }}", "levels deep"},
+            {"{% set n = namespace(a=1) %}{% for i in range(20000) %}"
+             "{% set n.a = [n.a] %}{% endfor %}",
+             1, "{{ n.a in [n.a] }}", NULL},
+            {"{% set n = namespace(a=1) %}{% for i in range(20000) %}"
+             "{% set n.a = [n.a] %}{% endfor %}{% set n = 1 %}",
+             1, "", NULL},
+            {"{{ ", 1, "range(90000000) }}", "MiB"},
+            {"{{ ", 1, THIRTY(THIRTY("' ' ~ ")) "1 }}", NULL},
+            {"{% for i in range(99999) %}{{ '", 1,
+             THIRTY(THIRTY("long text of a template, read anew each time"))
+             "' == 'b' }}{% endfor %}",
+             "steps"},
+            {"{% for i in range(99999) %}{{", 1,
+             THIRTY(THIRTY("                                            "))
+             "1 }}{% endfor %}",
+             "steps"},
+    };
+    json_t *messages = json_pack("[{s:s}]", "role", "user");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        json_t *context = context_of(messages);
+        char *text = NULL, why[200];
+        bool is_bare = rows[i].part[0] != '{' || rows[i].part[1] == '\'';
+        char *source = repeat(rows[i].part, rows[i].count, rows[i].end);
+        char *whole = NULL;
+        cr_assert_geq(
+                asprintf(
+                        &whole, "%s%s%s", is_bare ? "{{ " : "", source,
+                        is_bare ? " }}" : ""),
+                0);
+        enum jinja_result result =
+                jinja_render(whole, context, &text, why, sizeof why);
+        const char *says = rows[i].says;
+        cr_expect_eq(
+                result,
+                !says                             ? JINJA_DONE
+                : strcmp(says, "without its end") ? JINJA_OVER
+                                                  : JINJA_UNKNOWN,
+                "%zu %s: %s", i, rows[i].part, why);
+        cr_expect(!says || strstr(why, says), "%zu %s: %s", i, rows[i].part, why);
+        free(text);
+        free(whole);
+        free(source);
         json_decref(context);
     }
     json_decref(messages);
