@@ -136,8 +136,6 @@ static enum zd_status measure_type(
 static enum zd_status measure_device(
         struct bench *b, struct plan_calibration *out)
 {
-    enum { OPERATIONS = 12 }; /* of a layer, beside its work */
-    double seconds, least = INFINITY;
     double layers[RATE_TYPES][RATE_PASSES][BENCH_LAYERS];
     for (int type = 0; type < RATE_TYPES; type++)
         for (int pass = 0; pass < RATE_PASSES; pass++)
@@ -149,12 +147,9 @@ static enum zd_status measure_device(
         ZD_TRY(bench_rate(
                 b, bench_add_large, 3.0 * BENCH_BLOCK, &out->machine.memory));
         ZD_TRY(measure_type(b, DTYPE_BF16, &out->rates[0], layers[0]));
-        ZD_TRY(bench_time(b, bench_least_product, &seconds));
-        least = fmin(least, seconds);
     }
     for (int type = 0; type < RATE_TYPES; type++)
         calibrate_whole(layers[type], &out->rates[type]);
-    out->machine.launch = OPERATIONS * least;
     const double(*fp32)[RATE_WIDTHS] = out->rates[1].products[RATE_FORWARD];
     const double(*bf16)[RATE_WIDTHS] = out->rates[0].products[RATE_FORWARD];
     out->machine.products_32 = fp32[RATE_TOKENS - 1][RATE_WIDTHS - 1];
@@ -210,6 +205,7 @@ enum zd_status calibration_measure(
             .backend = device_backend(),
             .machine = *plan_machine_default(device_backend())};
     out->machine.memory = 0;
+    out->machine.launch = 0; /* rates are of whole calls */
     kernels_set_threads(threads);
     enum zd_status status = measure_device(&bench, out);
     status = comm_agree(comm, status);

@@ -73,7 +73,6 @@ void bench_shape_attention(struct bench *bench, int length);
 /* .. and of one of the layers. */
 void bench_shape_layer(struct bench *bench, int size);
 enum zd_status bench_add_large(struct bench *bench);
-enum zd_status bench_least_product(struct bench *bench);
 
 /* calibrate_update.c: updates, and what all gradients pass before. */
 enum zd_status calibrate_update(struct bench *bench, struct plan_rates *rates);

@@ -97,7 +97,8 @@ static enum zd_status add_two(struct bench *b)
     b->turns++;
     return b->kernels->add(
             NULL, bench_cold_elements(b, b->z, 1), b->x,
-            bench_cold_elements(b, b->y, 1), BENCH_ELEMENTS);
+            bench_cold_elements(b, b->y, 1),
+            (size_t)b->rows * BENCH_COLUMNS);
 }
 
 enum zd_status bench_add_large(struct bench *b)
@@ -121,13 +122,6 @@ static enum zd_status lose(struct bench *b)
             NULL, (float *)b->dw, bench_cold_elements(b, b->y, 1),
             bench_cold_elements(b, b->w, 2), b->zeros, 1e-3f, TOKENS,
             VOCABULARY, VOCABULARY);
-}
-
-enum zd_status bench_least_product(struct bench *b)
-{
-    return b->kernels->matmul(
-            NULL, b->y, b->type, b->x, b->w, NULL, 8, 16, 16, false, true,
-            false);
 }
 
 enum zd_status calibrate_elements(struct bench *b, struct plan_rates *rates)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FORMAT = 3, FILE_BYTES_MAX = 1 << 20 };
+enum { FORMAT = 4, FILE_BYTES_MAX = 1 << 20 };
 
 /* --- which machine -------------------------------------------------------- */
 
@@ -76,10 +76,10 @@ static const struct field rate_fields[] = {
 static const struct field machine_fields[] = {
         MACHINE(products_16, false), MACHINE(products_32, false),
         MACHINE(half_tokens, false), MACHINE(memory, true),
-        MACHINE(launch, false),      MACHINE(host, true),
-        MACHINE(link, true),         MACHINE(inside, true),
-        MACHINE(between, true),      MACHINE(latency, false),
-        MACHINE(jitter, false),      MACHINE(disk, true)};
+        MACHINE(host, true),         MACHINE(link, true),
+        MACHINE(inside, true),       MACHINE(between, true),
+        MACHINE(latency, false),     MACHINE(jitter, false),
+        MACHINE(disk, true)};
 #undef RATE
 #undef MACHINE
 /* No rate and no time of a machine is more. */

@@ -193,6 +193,7 @@ static void add_elements(
                      at_rate(I * tokens, rates->activation[0]);
     cost->backward += same + at_rate(2 * C * tokens, rates->norm[1]) +
                       at_rate(I * tokens, rates->activation[1]);
+    cost->output += at_rate(C * tokens, rates->add);
 }
 
 /* What operations that follow each other take beyond each by itself. */
@@ -203,6 +204,7 @@ static void add_whole(
     const struct plan_rates *rates = rates_of(plan, machine);
     if (!rates || !(rates->whole[RATE_FORWARD] > 0))
         return;
+    cost->output *= rates->whole[RATE_FORWARD];
     cost->forward *= rates->whole[RATE_FORWARD];
     cost->forward += rates->begin[RATE_FORWARD];
     cost->backward *= rates->whole[RATE_BACKWARD];
@@ -299,13 +301,17 @@ struct unit_cost cost_unit(
     struct unit_cost cost = {0};
     for (int id = table->unit_first[unit];
          id < table->unit_first[unit + 1] && unit > 0; id++) {
-        if (table->params[id].dims == 2 && !is_adapters(table, unit, id))
-            add_weight(
-                    plan, machine, &table->params[id], tokens, pieces, &cost);
-        if (param_has_adapter(table, id))
-            add_adapter(plan, machine, id, tokens, &cost);
+        const struct param *param = &table->params[id];
+        double before = cost.forward;
+        bool is_weight = param->dims == 2 && !is_adapters(table, unit, id);
+        if (is_weight)
+            add_weight(plan, machine, param, tokens, pieces, &cost);
         if (param_in_codes(table, id))
             add_decoding(plan, machine, id, &cost);
+        if (is_weight)
+            cost.output = cost.forward - before; /* the last one's stays */
+        if (param_has_adapter(table, id))
+            add_adapter(plan, machine, id, tokens, &cost);
     }
     if (is_layer) {
         add_attention(plan, machine, tokens, &cost);

@@ -11,6 +11,8 @@ struct unit_cost {
     double forward, backward; /* seconds of a micro-batch; the head's forward
                                  has its loss and all of its backward */
     double again;    /* .. of what selective checkpointing computes again */
+    double output;   /* .. of a layer's last projection and sum, which the last
+                        layer of a segment leaves out when it is recomputed */
     double round;    /* seconds: its gradient to the compute type */
     double gather;   /* bytes of all its parameters that are cut */
     double spread;   /* .. that are gathered after an update */

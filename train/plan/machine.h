@@ -37,7 +37,8 @@ struct plan_machine {
                                          and fp32 */
     double half_tokens; /* rows at which a product has half of that */
     double memory;      /* bytes/s of the device's memory */
-    double launch;      /* seconds that a layer costs beside its work */
+    double launch;      /* seconds that a layer costs beside its work; 0 where
+                           rates are measured, which hold it */
     double host;        /* bytes/s that one rank's updates on the host move */
     double link;        /* bytes/s between device and host, each way */
     double inside, between; /* bytes/s that a rank sends within its node, and to

@@ -240,7 +240,11 @@ static void acquire(struct schedule *s, int i, bool is_backward)
     s->now = latest(s->now, ready);
     s->end[i] = s->now;
     gathers_begin(s, i, moves_of(s), s->now);
-    compute(s, 0, is_head || !is_backward || recomputes ? cost->forward : 0);
+    bool ends_segment = !s->events[(i + 1) % s->event_count].acquire;
+    if (is_head || !is_backward)
+        compute(s, 0, cost->forward);
+    else if (recomputes)
+        compute(s, 0, cost->forward - (ends_segment ? cost->output : 0));
     if (is_backward &&
         s->plan->shape.checkpointing.mode == CHECKPOINTING_SELECTIVE)
         compute(s, 0, cost->again);

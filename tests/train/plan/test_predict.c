@@ -17,6 +17,7 @@ struct asked {
     enum lora_base base;
     bool inputs_on_host; /* of layers, which are computed again */
     int samples;         /* of a micro-batch; 0: two */
+    enum checkpointing_mode mode;
 };
 
 static struct train_job job_of(const struct asked *asked)
@@ -34,7 +35,7 @@ static struct train_job job_of(const struct asked *asked)
     job.train.gradient_accumulation_steps =
             asked->accumulation ? asked->accumulation : 1;
     job.train.max_steps = 1000;
-    job.train.gradient_checkpointing.mode = CHECKPOINTING_NONE;
+    job.train.gradient_checkpointing.mode = asked->mode;
     job.zero.stage = asked->stage;
     job.zero.overlap_comm = !asked->waits;
     job.offload.optimizer = asked->optimizer;
@@ -293,6 +294,23 @@ Test(predict, a_layer_takes_longer_than_its_parts_by_what_was_measured)
     }
     double seconds = parts + 0.5 * 3 * 2e-9 * IN_LAYERS + 2 * 12 * 0.25;
     cr_expect_float_eq(passes_of(&asked, &machine), seconds, 1e-6 * seconds);
+}
+
+/* Backward reads no output of the last layer of a segment. */
+Test(predict, a_segment_is_recomputed_without_its_last_projection)
+{
+    struct plan_rates rates[RATE_TYPES];
+    struct asked asked = {.world = 1};
+    struct plan_machine machine = with_products(1e9, true, rates);
+    machine.memory = 1e30;
+    const double layers = 2e-9 * IN_LAYERS, down = 2e-9 * 256 * 768;
+    double before = passes_of(&asked, &machine);
+    asked.mode = CHECKPOINTING_FULL;
+    double full = passes_of(&asked, &machine) - before;
+    cr_expect_float_eq(full, layers - 12 * down, 1e-6 * full);
+    asked.mode = CHECKPOINTING_SQRT; /* four segments of three layers */
+    double segments = passes_of(&asked, &machine) - before;
+    cr_expect_float_eq(segments, layers - 4 * down, 1e-6 * segments);
 }
 
 Test(predict, cores_that_compute_hide_nothing)

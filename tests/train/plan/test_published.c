@@ -2,6 +2,7 @@
  * one row is fitted (by the speed of the machine's matmuls), the others are
  * predicted; docs/plan.md has the lines as they are made here. Figures of
  * memory count parameters, gradients and optimizer states. */
+#include "train/plan/cost.h"
 #include "train/plan/models.h"
 #include "train/plan/predict.h"
 
@@ -229,7 +230,8 @@ static double speed_at(double teraflops)
 static const double their_bytes = 52, our_bytes = 30;
 
 /* Seconds of a step whose parts wait for each other: that the GPU is idle while
- * gradients come down, the host updates, and parameters go up. */
+ * gradients come down, the host updates, and parameters go up. torch recomputes
+ * all of a layer, also the last projection, which backward does not read. */
 static double in_turn(const struct table *table, struct plan_machine machine)
 {
     struct job_plan plan;
@@ -237,8 +239,10 @@ static double in_turn(const struct table *table, struct plan_machine machine)
     plan_row(table, &table->rows[0], &plan);
     machine.host *= our_bytes / their_bytes;
     cr_assert_eq(plan_predict(&plan, &machine, &predicted), ZD_OK);
+    double outputs =
+            plan.config.layers * cost_unit(&plan, &machine, 1).output;
     job_plan_fini(&plan);
-    return predicted.busy[PLAN_COMPUTE] + predicted.busy[PLAN_DOWN] +
+    return predicted.busy[PLAN_COMPUTE] + outputs + predicted.busy[PLAN_DOWN] +
            predicted.busy[PLAN_HOST] + predicted.busy[PLAN_UP];
 }
 
