@@ -163,19 +163,23 @@ static void show_set(
     printf("from step %.0f on:\n", step_of(answer) + 1);
     json_object_foreach((json_t *)result, key, value)
     {
-        if (strcmp(key, "note") == 0)
+        if (!json_is_number(value))
             continue;
         fputs("  ", stdout);
         text_print(look, key, false, stdout);
-        double number = json_is_number(value) ? json_number_value(value) : NAN;
+        double number = json_number_value(value);
         if (json_is_integer(value))
             printf(" = %.0f\n", number);
         else
             printf(" = %s\n", text_number(number, text));
     }
-    const char *note = json_text_of(result, "note", NULL);
-    if (note) {
-        text_print(look, note, false, stdout);
+    static const char *const words[] = {"note", "warning"};
+    for (int i = 0; i < 2; i++) {
+        const char *sentence = json_text_of(result, words[i], NULL);
+        if (!sentence)
+            continue;
+        fputs(i ? "warning: " : "", stdout);
+        text_print(look, sentence, false, stdout);
         putchar('\n');
     }
 }

@@ -82,7 +82,7 @@ static const struct cli_command commands[] = {
     "Go on", command_resume, STEER, NULL},
 {"set", "KEY=VALUE..", 1, CLI_OPERANDS_MAX, "wait no-wait timeout output", "",
     "Change a setting of the running job", command_set, STEER,
-    "Settings: learning_rate (of the next step; the rest of the schedule is scaled with it, while a warm-up lasts it rises on), max_grad_norm, gradient_accumulation_steps, "
+    "Settings: learning_rate (during the warm-up its peak, afterwards the rate of the next step; the rest of the schedule is scaled), max_grad_norm, gradient_accumulation_steps, "
     "logging_steps, save_steps, eval_steps. Their names in the job file are taken too, as optim.learning_rate."},
 {"stop", "", 0, 0, "now wait no-wait timeout output", "",
     "Save a checkpoint and end the job", command_stop, STEER,

@@ -3,7 +3,6 @@
 #include "train/command/commands.h"
 
 #include "base/log.h"
-#include "train/trainer/live.h"
 
 #include <string.h>
 
@@ -124,8 +123,11 @@ void command_unlist_entry(struct trainer *trainer, const json_t *entry)
 
 /* What the log has of it; checkpoints, evaluations and samples have lines of
  * their own. */
-static void say_done(const struct train_command *command, int64_t step)
+static void say_done(
+        const struct train_command *command, int64_t step, const json_t *result)
 {
+    const char *note = json_string_value(json_object_get(result, "note"));
+    const char *warning = json_string_value(json_object_get(result, "warning"));
     switch (command->kind) {
     case COMMAND_PAUSE:
         zd_log_info("paused after step %lld", (long long)step);
@@ -137,23 +139,17 @@ static void say_done(const struct train_command *command, int64_t step)
         for (int id = 0; id < SETTINGS; id++)
             if (command->given[id])
                 zd_log_info(
-                        "%s = %.10g from step %lld on", train_settings[id].name,
-                        command->value[id], (long long)step + 1);
+                        "set %s = %.10g after step %lld",
+                        train_settings[id].name, command->value[id],
+                        (long long)step);
+        if (note)
+            zd_log_info("%s", note);
+        if (warning)
+            zd_log_warning("%s", warning);
         break;
     default:
         break;
     }
-}
-
-/* The rate that was set is this step's: whoever sets it during the warm-up may
- * not expect that the schedule goes on rising from there. */
-static void warn_of_warmup(
-        const struct trainer *trainer, const struct train_command *command)
-{
-    char note[256];
-    if (command->kind == COMMAND_SET && command->given[SET_LEARNING_RATE] &&
-        live_in_warmup(trainer) && live_rate_note(trainer, note, sizeof note))
-        zd_log_warning("%s", note);
 }
 
 void command_tell(
@@ -172,9 +168,7 @@ void command_tell(
                 trainer->is_paused ? "stays paused" : "goes on",
                 outcome->error.what);
     else
-        say_done(command, step);
-    if (!failed)
-        warn_of_warmup(trainer, command);
+        say_done(command, step, outcome->result);
     json_t *event = command_json(command);
     if (failed)
         json_object_set_new(event, "error", json_string(outcome->error.what));

@@ -5,6 +5,9 @@
 
 #include <math.h>
 
+/* Tenfold, with room for the rounding of the schedule. */
+#define TENFOLD (10 * (1 - 1e-9))
+
 static enum zd_status check_range(const struct train_command *command)
 {
     int given = 0;
@@ -75,10 +78,8 @@ static void apply(struct trainer *trainer, const struct train_command *command)
 {
     struct train_live *live = &trainer->state.live;
     const double *value = command->value;
-    if (command->given[SET_LEARNING_RATE]) {
-        live->rate_base = live_scheduled_rate(trainer);
-        live->rate_set = value[SET_LEARNING_RATE];
-    }
+    if (command->given[SET_LEARNING_RATE])
+        live_set_rate(trainer, value[SET_LEARNING_RATE]);
     if (command->given[SET_MAX_GRAD_NORM]) {
         live->has_max_grad_norm = true;
         live->max_grad_norm = value[SET_MAX_GRAD_NORM];
@@ -107,6 +108,33 @@ static json_t *settings_json(const struct trainer *trainer)
     return json;
 }
 
+/* A rate: what it does to the schedule, and whether it may be a slip. `before`:
+ * what `set` would have had to give to change nothing. */
+static void tell_rate(
+        const struct trainer *trainer, double before, double now,
+        json_t *result)
+{
+    char note[256], warning[160];
+    json_object_set_new(
+            result, "peak_learning_rate",
+            json_number_or_null(live_peak_rate(trainer)));
+    if (live_rate_note(trainer, note, sizeof note))
+        json_object_set_new(result, "note", json_string(note));
+    if (now / before < TENFOLD)
+        return;
+    snprintf(
+            warning, sizeof warning,
+            "learning_rate rises %.3g-fold, from %.4g to %.4g", now / before,
+            before, now);
+    json_object_set_new(result, "warning", json_string(warning));
+}
+
+static double rate_to_set(const struct trainer *trainer)
+{
+    double peak = live_peak_rate(trainer);
+    return isnan(peak) ? live_learning_rate(trainer) : peak;
+}
+
 enum zd_status settings_set(
         struct trainer *trainer, const struct train_command *command,
         struct command_outcome *outcome)
@@ -120,11 +148,12 @@ enum zd_status settings_set(
                 trainer, (int)command->value[SET_ACCUMULATION], outcome));
     if (outcome->status != ZD_OK)
         return ZD_OK;
-    char note[256];
+    double rate = rate_to_set(trainer);
     apply(trainer, command);
     outcome->result = settings_json(trainer);
-    if (command->given[SET_LEARNING_RATE] &&
-        live_rate_note(trainer, note, sizeof note))
-        json_object_set_new(outcome->result, "note", json_string(note));
+    if (command->given[SET_LEARNING_RATE])
+        tell_rate(
+                trainer, rate, command->value[SET_LEARNING_RATE],
+                outcome->result);
     return ZD_OK;
 }

@@ -9,8 +9,8 @@ const struct train_setting train_settings[SETTINGS] = {
         [SET_LEARNING_RATE] =
                 {.name = "learning_rate",
                  .key = "optim.learning_rate",
-                 .help = "Rate of the next step; the rest of the schedule is "
-                         "scaled with it",
+                 .help = "Peak rate during the warm-up, afterwards the rate of "
+                         "the next step; the rest of the schedule is scaled",
                  .max = 1e3,
                  .is_above_min = true},
         [SET_MAX_GRAD_NORM] =

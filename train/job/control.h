@@ -30,8 +30,8 @@ enum train_command_kind {
 
 /* What `set` can change; train_settings has their names and ranges. */
 enum train_setting_id {
-    SET_LEARNING_RATE, /* the next step's rate; the rest of the schedule is
-                          scaled with it */
+    SET_LEARNING_RATE, /* the peak during the warm-up, afterwards the next
+                          step's rate; the rest of the schedule is scaled */
     SET_MAX_GRAD_NORM,
     SET_ACCUMULATION,
     SET_LOGGING_STEPS,

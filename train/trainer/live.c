@@ -16,7 +16,7 @@ double live_scheduled_rate(const struct trainer *trainer)
             trainer->state.max_steps);
 }
 
-/* Of the step behind `steps` of them. */
+/* Of the step after `steps` of them. */
 static double rate_after(const struct trainer *trainer, int64_t steps)
 {
     const struct train_live *live = &trainer->state.live;
@@ -35,31 +35,47 @@ double live_learning_rate(const struct trainer *trainer)
     return rate_after(trainer, trainer->state.step);
 }
 
-bool live_in_warmup(const struct trainer *trainer)
+static int64_t warmup_steps(const struct trainer *trainer)
 {
-    return trainer->state.step + 1 <
-           optim_warmup_steps(&trainer->job->optim, trainer->state.max_steps);
+    return optim_warmup_steps(&trainer->job->optim, trainer->state.max_steps);
+}
+
+double live_peak_rate(const struct trainer *trainer)
+{
+    int64_t warmup = warmup_steps(trainer);
+    return trainer->state.step + 1 < warmup ? rate_after(trainer, warmup - 1)
+                                            : NAN;
+}
+
+void live_set_rate(struct trainer *trainer, double rate)
+{
+    struct train_live *live = &trainer->state.live;
+    live->rate_base = isnan(live_peak_rate(trainer))
+                              ? live_scheduled_rate(trainer)
+                              : trainer->job->optim.learning_rate;
+    live->rate_set = rate;
 }
 
 bool live_rate_note(const struct trainer *trainer, char *text, size_t bytes)
 {
     int64_t next = trainer->state.step + 1, last = trainer->state.max_steps;
-    int64_t warmup = optim_warmup_steps(&trainer->job->optim, last);
-    double now = live_learning_rate(trainer);
+    int64_t warmup = warmup_steps(trainer);
+    double now = live_learning_rate(trainer), peak = live_peak_rate(trainer);
     double end = rate_after(trainer, last - 1);
-    char rise[96] = "";
-    if (live_in_warmup(trainer))
+    char rise[96] = "", fall[96] = "";
+    if (!isnan(peak))
         snprintf(
-                rise, sizeof rise, "rises to %.4g at step %lld, and is ",
-                rate_after(trainer, warmup - 1), (long long)warmup);
-    else if (next >= last || end == now)
-        return false; /* it is what it stays */
+                rise, sizeof rise, ", warms up to %.4g at step %lld", peak,
+                (long long)warmup);
+    if (last > warmup && end != (isnan(peak) ? now : peak))
+        snprintf(
+                fall, sizeof fall, ", decays to %.4g at step %lld", end,
+                (long long)last);
+    if (!rise[0] && !fall[0])
+        return false; /* it stays what it is */
     snprintf(
-            text, bytes,
-            "the %s goes on: learning_rate is %.4g at step %lld, the next, "
-            "%s%.4g at step %lld, the last",
-            rise[0] ? "warm-up" : "schedule", now, (long long)next,
-            rise[0] ? rise : "and ", end, (long long)last);
+            text, bytes, "learning_rate is %.4g at step %lld%s%s", now,
+            (long long)next, rise, fall);
     return true;
 }
 

@@ -7,9 +7,13 @@
 
 /* Of the next step. */
 double live_learning_rate(const struct trainer *trainer);
-/* Is the step after the next one's rate higher because of the warm-up? */
-bool live_in_warmup(const struct trainer *trainer);
-/* How the rate changes behind the next step, a sentence; false: it stays. */
+/* The rate at the end of the warm-up, while the next step is before it; then
+ * NaN. */
+double live_peak_rate(const struct trainer *trainer);
+/* `set`: the peak during the warm-up, afterwards the next step's rate. The rest
+ * of the schedule is scaled with it. */
+void live_set_rate(struct trainer *trainer, double rate);
+/* How the rate changes after the next step, a sentence; false: it stays. */
 bool live_rate_note(const struct trainer *trainer, char *text, size_t bytes);
 double live_max_grad_norm(const struct trainer *trainer);
 /* In whole steps; 0: never. */

@@ -84,8 +84,9 @@ static const char *result_of(const char *command)
             {"pause", "{}"},
             {"resume", "{}"},
             {"stop", "{\"path\": \"out/quickstart/checkpoint-000120\"}"},
-            {"set", "{\"learning_rate\": 1e-4, \"save_steps\": 50, \"note\": "
-                    "\"the warm-up goes on\"}"},
+            {"set", "{\"learning_rate\": 1e-4, \"save_steps\": 50, "
+                    "\"eval_steps\": null, \"note\": \"it warms up\", "
+                    "\"warning\": \"it rises\"}"},
             {"profile", "{\"path\": \"out/quickstart/trace.json\"}"}};
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
         if (strcmp(results[i][0], command) == 0)

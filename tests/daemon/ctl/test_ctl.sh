@@ -124,7 +124,8 @@ says "it tells the path" "out/quickstart/checkpoint-000120"
 check "sample" 0 sample hello
 says "text of the model is escaped" '\x1b[31m'
 check "set" 0 set learning_rate=1e-4
-says "it tells what the schedule makes of it" "the warm-up goes on"
+says "it tells what the schedule makes of it" "it warms up"
+says "a warning too" "warning: it rises"
 check "set of an unknown key is 64" 64 set optim.name=lion
 check "set without a value is 64" 64 set learning_rate
 check "profile of 0 steps is 64" 64 profile 0

@@ -31,11 +31,14 @@ static void a_rate_is_set_exactly(void)
     commander_fini(&commander);
 }
 
-/* Is the note of that command's result this one? NULL: it has none. */
-static bool notes(const struct commander *commander, int at, const char *wanted)
+/* Is the sentence under that key of the command's result this one? NULL: there
+ * is none. */
+static bool tells(
+        const struct commander *commander, int at, const char *key,
+        const char *wanted)
 {
     const json_t *result = commander->entries[at].result;
-    const char *note = json_string_value(json_object_get(result, "note"));
+    const char *note = json_string_value(json_object_get(result, key));
     bool same = wanted ? note && strcmp(note, wanted) == 0 : !note;
     if (!same)
         printf("# %s\n# not %s\n", note ? note : "none",
@@ -43,51 +46,80 @@ static bool notes(const struct commander *commander, int at, const char *wanted)
     return same;
 }
 
+/* During the warm-up the peak is set; the run may be resumed in between. */
+static void a_peak_is_set_in_the_warmup(void)
+{
+    struct commander commander;
+    char rises[256], tenfold[160];
+    const char *plain = job_threads_dir(), *dir = job_threads_dir();
+    const char *warm[] = {"optim.warmup_steps=6", NULL};
+    const char *part[] = {"optim.warmup_steps=6", "run.stop_after=4", NULL};
+    bool ran = run(plain, 1, warm, NULL);
+    struct curve before = curve_of(plain);
+    ran = ran && before.count == STEPS;
+    double peak = ran ? 20 * before.rate[5] : 0;
+    commander_init(&commander);
+    add_set(&commander, 1, SET_LEARNING_RATE, 3e-4);
+    add_set(&commander, 2, SET_LEARNING_RATE, peak);
+    add_set(&commander, 3, SET_MAX_GRAD_NORM, 0.5);
+    ran = ran && run(dir, 1, part, &commander) && run(dir, 1, warm, NULL);
+    struct curve curve = curve_of(dir);
+    ran = ran && curve.count == STEPS;
+    bool scaled = ran && curve.rate[5] == peak;
+    for (int i = 2; scaled && i < STEPS; i++)
+        scaled = fabs(curve.rate[i] / (20 * before.rate[i]) - 1) < 1e-14;
+    tap_ok(scaled && fabs(curve.rate[1] - 3e-4 / 3) < 1e-18,
+           "a rate set in the warm-up is its peak, also after a resume");
+    snprintf(
+            rises, sizeof rises,
+            "learning_rate is %.4g at step 3, warms up to %.4g at step 6, "
+            "decays to %.4g at step 12",
+            ran ? curve.rate[2] : 0, peak, ran ? curve.rate[11] : 0);
+    snprintf(
+            tenfold, sizeof tenfold,
+            "learning_rate rises %.3g-fold, from 0.0003 to %.4g", peak / 3e-4,
+            peak);
+    const json_t *result = commander.entries[1].result;
+    tap_ok(ran && tells(&commander, 1, "note", rises) &&
+                   json_number_value(json_object_get(
+                           result, "peak_learning_rate")) == peak &&
+                   tells(&commander, 1, "warning", tenfold) &&
+                   tells(&commander, 0, "warning", NULL) &&
+                   tells(&commander, 2, "note", NULL),
+           "the next rate, the peak and the last are told, and a tenfold rise");
+    curve_free(&before);
+    curve_free(&curve);
+    commander_fini(&commander);
+}
+
 /* What is said of the rates is what the steps have. */
 static void the_answer_tells_what_the_schedule_makes_of_it(void)
 {
     struct commander commander;
-    char rises[256], falls[256];
-    const char *dir = job_threads_dir(), *still = job_threads_dir();
-    const char *warm[] = {"optim.warmup_steps=6", NULL};
+    char falls[256];
+    const char *dir = job_threads_dir();
     const char *constant[] = {"optim.lr_scheduler_type=constant", NULL};
     commander_init(&commander);
-    add_set(&commander, 2, SET_LEARNING_RATE, 3e-4);
-    add_set(&commander, 8, SET_MAX_GRAD_NORM, 0.5);
-    bool ran = run(dir, 1, warm, &commander);
+    add_set(&commander, 9, SET_LEARNING_RATE, 3e-4);
+    bool ran = run(dir, 1, NULL, &commander);
     struct curve curve = curve_of(dir);
     ran = ran && curve.count == STEPS;
     snprintf(
-            rises, sizeof rises,
-            "the warm-up goes on: learning_rate is 0.0003 at step 3, the next, "
-            "rises to %.4g at step 6, and is %.4g at step 12, the last",
-            ran ? curve.rate[5] : 0, ran ? curve.rate[11] : 0);
-    tap_ok(ran && curve.rate[5] > curve.rate[2] &&
-                   notes(&commander, 0, rises) && notes(&commander, 1, NULL),
-           "a rate set in the warm-up: the next, the highest and the last are "
-           "told");
-    curve_free(&curve);
-    commander_fini(&commander);
-
-    commander_init(&commander);
-    add_set(&commander, 9, SET_LEARNING_RATE, 3e-4);
-    ran = run(still, 1, NULL, &commander);
-    curve = curve_of(still);
-    ran = ran && curve.count == STEPS;
-    snprintf(
             falls, sizeof falls,
-            "the schedule goes on: learning_rate is 0.0003 at step 10, the "
-            "next, and %.4g at step 12, the last",
+            "learning_rate is 0.0003 at step 10, decays to %.4g at step 12",
             ran ? curve.rate[11] : 0);
-    tap_ok(ran && curve.rate[11] < curve.rate[9] && notes(&commander, 0, falls),
-           "behind it, the next and the last");
+    const json_t *result = commander.entries[0].result;
+    tap_ok(ran && curve.rate[11] < curve.rate[9] &&
+                   tells(&commander, 0, "note", falls) &&
+                   json_is_null(json_object_get(result, "peak_learning_rate")),
+           "after the warm-up, the next and the last");
     curve_free(&curve);
     commander_fini(&commander);
 
     commander_init(&commander);
     add_set(&commander, 9, SET_LEARNING_RATE, 3e-4);
     tap_ok(run(job_threads_dir(), 1, constant, &commander) &&
-                   notes(&commander, 0, NULL),
+                   tells(&commander, 0, "note", NULL),
            "a rate that stays needs no word");
     commander_fini(&commander);
 }
@@ -220,6 +252,7 @@ static void wrong_settings_are_told(void)
 int main(void)
 {
     a_rate_is_set_exactly();
+    a_peak_is_set_in_the_warmup();
     the_answer_tells_what_the_schedule_makes_of_it();
     for (int world = 1; world <= 3; world++)
         accumulation_changes(world, "zero.stage=3");
