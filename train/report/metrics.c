@@ -130,7 +130,7 @@ static json_t *offload_json(const struct train_offload_report *report)
 
 json_t *metrics_row(
         const struct train_step_report *report,
-        const struct comm_counters *wire, bool breakdown)
+        const struct comm_counters *wire)
 {
     json_t *row = json_object();
     json_object_set_new(row, "step", json_integer(report->step));
@@ -159,17 +159,14 @@ json_t *metrics_row(
                 json_number_or_null(report->loss_scale.scale));
     if (report->skipped)
         json_object_set_new(row, "skipped", json_string(report->skipped));
-    if (breakdown)
-        json_object_set_new(
-                row, "phase_seconds",
-                json_pack(
-                        "{s:f, s:f, s:f, s:f, s:f, s:f}", "data",
-                        report->data_seconds, "forward",
-                        report->forward_seconds, "backward",
-                        report->backward_seconds, "reduce",
-                        report->reduce_seconds, "update",
-                        report->update_seconds, "gather",
-                        report->gather_seconds));
+    json_object_set_new(
+            row, "phase_seconds",
+            json_pack(
+                    "{s:f, s:f, s:f, s:f, s:f, s:f}", "data",
+                    report->data_seconds, "forward", report->forward_seconds,
+                    "backward", report->backward_seconds, "reduce",
+                    report->reduce_seconds, "update", report->update_seconds,
+                    "gather", report->gather_seconds));
     if (report->offload.active)
         json_object_set_new(row, "offload", offload_json(&report->offload));
     return row;

@@ -17,7 +17,7 @@ void metrics_close(struct metrics *metrics);
 /* The row of a step. New reference. */
 json_t *metrics_row(
         const struct train_step_report *report,
-        const struct comm_counters *wire, bool breakdown);
+        const struct comm_counters *wire);
 /* Takes ownership of `row`. */
 enum zd_status metrics_add(struct metrics *metrics, json_t *row);
 enum zd_status metrics_eval(

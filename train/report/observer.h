@@ -36,7 +36,7 @@ struct train_step_report {
     struct loss_scale loss_scale;        /* of this step; scale 0: not fp16 */
     enum loss_scale_change scale_change; /* by this step */
     double data_seconds, forward_seconds, backward_seconds, reduce_seconds,
-            update_seconds, gather_seconds; /* log.step_breakdown */
+            update_seconds, gather_seconds;
     struct train_offload_report offload;
     double settings[SETTINGS]; /* that held; NaN: does not apply */
     int64_t global_batch;

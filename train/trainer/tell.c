@@ -43,7 +43,7 @@ enum zd_status trainer_tell_step(
     const struct train_observer *observer = trainer->observer;
     if (!trainer_is_first(trainer))
         return ZD_OK;
-    json_t *row = metrics_row(report, wire, trainer->job->log.step_breakdown);
+    json_t *row = metrics_row(report, wire);
     if (events_want_steps(trainer->events))
         events_tell(trainer->events, "step", report->step, json_incref(row));
     ZD_TRY(metrics_add(trainer->metrics, row));

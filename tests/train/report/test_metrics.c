@@ -28,8 +28,7 @@ static void write_step(struct metrics *metrics, int64_t step, double loss)
 {
     struct comm_counters wire = {1, 2, 3};
     struct train_step_report report = {.step = step, .loss = loss};
-    cr_assert_eq(
-            metrics_add(metrics, metrics_row(&report, &wire, false)), ZD_OK);
+    cr_assert_eq(metrics_add(metrics, metrics_row(&report, &wire)), ZD_OK);
 }
 
 static char *contents(void)
@@ -65,8 +64,7 @@ Test(train_metrics, only_fp16_has_a_loss_scale)
             .skipped = "overflow"};
     cr_assert_eq(metrics_open(path, 0, &metrics), ZD_OK);
     write_step(metrics, 1, 1);
-    cr_assert_eq(
-            metrics_add(metrics, metrics_row(&report, &wire, false)), ZD_OK);
+    cr_assert_eq(metrics_add(metrics, metrics_row(&report, &wire)), ZD_OK);
     metrics_close(metrics);
     char *text = contents(), *second = strchr(text, '\n') + 1;
     cr_expect(strstr(second, "\"loss_scale\":32768.0"), "%s", second);
