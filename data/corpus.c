@@ -2,9 +2,11 @@
 
 #include "base/log.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CHECK_TOKENS = 256 << 10, DROP_BYTES = 4 << 20, FAULT_BYTES = 64 << 10 };
 static const uint64_t check_max_bytes = UINT64_C(4) << 30;
@@ -133,15 +135,46 @@ static enum zd_status resolve_recipe(
     return ZD_OK;
 }
 
+/* The words of the first records, until there are enough of them. */
+struct beginning {
+    struct cache_writer *writer;
+    int64_t records, words;
+    bool is_enough;
+};
+
+static enum zd_status take_beginning(
+        void *ctx, const uint32_t *words, size_t count)
+{
+    struct beginning *beginning = ctx;
+    ZD_TRY(cache_writer_words(beginning->writer, words, count));
+    beginning->words += (int64_t)count;
+    for (size_t i = 0; i < count; i++)
+        beginning->records += (words[i] & WORD_FIRST) != 0;
+    beginning->is_enough = beginning->records >= CHECKED_RECORDS ||
+                           beginning->words >= CHECKED_TOKENS;
+    return beginning->is_enough ? ZD_ERR_STOPPED : ZD_OK;
+}
+
+/* `is_part_out` NULL: all of it. */
 static enum zd_status build_text(
         const struct corpus *corpus, const struct recipe *recipe, int threads,
-        const char *folder, const char *key)
+        const char *folder, const char *key, bool *is_part_out)
 {
-    struct cache_writer *writer;
+    struct beginning beginning = {0};
     char key_now[HASH_HEX];
-    ZD_TRY(cache_writer_create(folder, key, &writer));
-    enum zd_status status = tokenise_files(
-            &corpus->list, recipe, threads, cache_writer_words, writer);
+    ZD_TRY(cache_writer_create(folder, key, &beginning.writer));
+    struct cache_writer *writer = beginning.writer;
+    enum zd_status status = is_part_out
+                                    ? tokenise_files(
+                                              &corpus->list, recipe, threads,
+                                              take_beginning, &beginning)
+                                    : tokenise_files(
+                                              &corpus->list, recipe, threads,
+                                              cache_writer_words, writer);
+    if (is_part_out)
+        *is_part_out = beginning.is_enough;
+    if (beginning.is_enough)
+        status = ZD_OK;
     if (status == ZD_OK)
         status = text_key(&corpus->list, recipe, key_now);
     /* the words of other content must never get this name */
@@ -156,9 +189,39 @@ static enum zd_status build_text(
     return cache_writer_finish(writer, 0);
 }
 
+/* Its beginning by a file that is gone when it is open. */
+static enum zd_status look_at_text(
+        struct corpus *corpus, const struct recipe *recipe, int threads,
+        const struct cache_limits *limits, const char *key)
+{
+    char folder[PATH_MAX];
+    const char *parent = getenv("TMPDIR");
+    bool found = false;
+    snprintf(
+            folder, sizeof folder, "%s/zerod-validate-XXXXXX",
+            parent && parent[0] == '/' ? parent : "/tmp");
+    if (!mkdtemp(folder))
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0446", "cannot create %s: %s", folder,
+                strerror(errno));
+    enum zd_status status =
+            build_text(corpus, recipe, threads, folder, key, &corpus->is_part);
+    if (status == ZD_OK)
+        status = token_cache_open(
+                folder, key, CACHE_TRUSTED, limits, &corpus->cache, &found);
+    if (found)
+        unlink(corpus->cache.path);
+    rmdir(folder);
+    if (status == ZD_OK && !found)
+        status = ZD_FAIL(
+                ZD_ERR_IO, "E0446",
+                "the words that were just written to %s are gone", folder);
+    return status;
+}
+
 static enum zd_status open_text(
         struct corpus *corpus, const struct dataset_request *request,
-        const struct data_entry *entry, bool check)
+        const struct data_entry *entry, enum corpus_depth depth)
 {
     struct recipe recipe;
     char folder[PATH_MAX], key[HASH_HEX];
@@ -170,11 +233,13 @@ static enum zd_status open_text(
     ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
     ZD_TRY(text_key(&corpus->list, &recipe, key));
     ZD_TRY(token_cache_open(
-            folder, key, check ? CACHE_TIMES : CACHE_TRUSTED, &limits,
-            &corpus->cache, &found));
-    if (!found) {
-        int threads = thread_count(request->options->preprocessing_threads);
-        ZD_TRY(build_text(corpus, &recipe, threads, folder, key));
+            folder, key, depth == CORPUS_OPEN ? CACHE_TRUSTED : CACHE_TIMES,
+            &limits, &corpus->cache, &found));
+    int threads = thread_count(request->options->preprocessing_threads);
+    if (!found && depth == CORPUS_LOOK) {
+        ZD_TRY(look_at_text(corpus, &recipe, threads, &limits, key));
+    } else if (!found) {
+        ZD_TRY(build_text(corpus, &recipe, threads, folder, key, NULL));
         ZD_TRY(token_cache_open(
                 folder, key, CACHE_TRUSTED, &limits, &corpus->cache, &found));
         if (!found)
@@ -245,8 +310,8 @@ static enum zd_status build_index(
     return cache_writer_finish(writer, corpus->count);
 }
 
-/* Every id of the files that are not too large for it. */
-static enum zd_status check_ids(struct corpus *corpus)
+/* Every id of the files that are not too large for it, or the first of each. */
+static enum zd_status check_ids(struct corpus *corpus, enum corpus_depth depth)
 {
     uint32_t *ids = malloc(CHECK_TOKENS * sizeof *ids);
     enum zd_status status = ZD_OK;
@@ -256,7 +321,12 @@ static enum zd_status check_ids(struct corpus *corpus)
         const struct raw_run *run = &corpus->raw.runs[r];
         uint64_t end =
                 r + 1 < corpus->raw.run_count ? run[1].begin : corpus->count;
-        if (corpus->raw.files[run->file].bytes > check_max_bytes)
+        if (depth == CORPUS_LOOK && end - run->begin > CHECKED_TOKENS) {
+            end = run->begin + CHECKED_TOKENS;
+            corpus->is_part = true;
+        }
+        if (depth != CORPUS_LOOK &&
+            corpus->raw.files[run->file].bytes > check_max_bytes)
             continue;
         for (uint64_t at = run->begin; at < end && status == ZD_OK;) {
             size_t part =
@@ -271,21 +341,23 @@ static enum zd_status check_ids(struct corpus *corpus)
 
 static enum zd_status open_tokens(
         struct corpus *corpus, const struct dataset_request *request,
-        bool check)
+        enum corpus_depth depth)
 {
     char folder[PATH_MAX], key[HASH_HEX];
     bool found;
     ZD_TRY(raw_open(&corpus->raw, &corpus->list, NULL));
     corpus->count = corpus->raw.count;
     const struct cache_limits limits = {.tokens = corpus->count};
-    if (check)
-        ZD_TRY(check_ids(corpus));
+    if (depth != CORPUS_OPEN)
+        ZD_TRY(check_ids(corpus, depth));
     if (is_megatron(corpus) || !request->options->packing) {
         ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
         ZD_TRY(index_key(corpus, key));
         ZD_TRY(token_cache_open(
-                folder, key, check ? CACHE_TIMES : CACHE_TRUSTED, &limits,
-                &corpus->cache, &found));
+                folder, key, depth == CORPUS_OPEN ? CACHE_TRUSTED : CACHE_TIMES,
+                &limits, &corpus->cache, &found));
+        if (!found && depth == CORPUS_LOOK && corpus->is_part)
+            return raw_digest(corpus); /* where documents begin is not known */
         if (!found) {
             ZD_TRY(build_index(corpus, folder, key));
             ZD_TRY(token_cache_open(
@@ -302,14 +374,14 @@ static enum zd_status open_tokens(
 
 enum zd_status corpus_open(
         const struct dataset_request *request, const struct data_entry *entry,
-        bool check, struct corpus *corpus_out)
+        enum corpus_depth depth, struct corpus *corpus_out)
 {
     struct corpus corpus = {
             .eos = request->eos, .vocab_size = request->vocab_size};
     ZD_TRY(sources_find(entry, &corpus.list));
     enum zd_status status = corpus.list.is_tokens
-                                    ? open_tokens(&corpus, request, check)
-                                    : open_text(&corpus, request, entry, check);
+                                    ? open_tokens(&corpus, request, depth)
+                                    : open_text(&corpus, request, entry, depth);
     if (status != ZD_OK) {
         corpus_close(&corpus);
         return status;
@@ -412,6 +484,13 @@ enum zd_status corpus_words(
                     "ids",
                     words[i] & WORD_ID, corpus->vocab_size);
     return ZD_OK;
+}
+
+bool corpus_has_masks(const struct corpus *corpus)
+{
+    const struct token_cache *cache = &corpus->cache;
+    return !corpus->list.is_tokens &&
+           cache->trained_count + cache->doc_count < cache->word_count;
 }
 
 int64_t corpus_documents(const struct corpus *corpus)

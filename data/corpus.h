@@ -17,17 +17,26 @@ struct corpus {
     int eos; /* documents of raw tokens end behind it; -1: unknown */
     int vocab_size;
     const char *chat_template; /* NULL: no conversations */
+    bool is_part;              /* CORPUS_LOOK has not read all of it */
     uint64_t count;            /* tokens */
     size_t touched_bytes;      /* of the mapping, since its pages were let go */
     char digest[HASH_HEX];     /* of the content, the same on every host */
 };
 
-/* Find the files of `entry`; tokenise what is not in the cache. `check`: of the
- * cache its size and time, and all of it unless these are right; read
- * pre-tokenised files whole up to 4 GiB and check every id. */
+enum corpus_depth {
+    CORPUS_OPEN,  /* the cache is trusted, ids are checked as they are read */
+    CORPUS_CHECK, /* the cache's size and time, and all of it unless these are
+                     right; every id of pre-tokenised files up to 4 GiB */
+    CORPUS_LOOK   /* the same of what the cache holds; else the beginning
+                     (CHECKED_RECORDS), and the cache is left as it is */
+};
+
+/* Find the files of `entry`; tokenise what is not in the cache. */
 enum zd_status corpus_open(
         const struct dataset_request *request, const struct data_entry *entry,
-        bool check, struct corpus *corpus_out);
+        enum corpus_depth depth, struct corpus *corpus_out);
+/* Is some of it text that the loss does not count, as prompts are? */
+bool corpus_has_masks(const struct corpus *corpus);
 /* Read its cache whole, until *stop: token_cache_check. */
 enum zd_status corpus_check(
         const struct corpus *corpus, const atomic_bool *stop,

@@ -115,14 +115,31 @@ static enum zd_status read_words(
 
 /* --- what is trained of it --- */
 
-/* Inputs and targets of one sample that is in dataset->words. */
-static void count_words(
-        const struct dataset *dataset, int count, int *inputs, int *targets)
+/* One sample. */
+struct words_count {
+    int inputs, targets;
+    int documents;     /* that begin in it */
+    int split;         /* words of a document that began in an earlier sample */
+    int split_targets; /* among them */
+};
+
+/* Of the sample that is in dataset->words. */
+static struct words_count count_words(const struct dataset *dataset, int count)
 {
-    *inputs = count < dataset->T ? count : dataset->T;
-    *targets = 0;
-    for (int t = 1; t < count; t++)
-        *targets += (dataset->words[t] & WORD_TRAIN) != 0;
+    struct words_count sum = {
+            .inputs = count < dataset->T ? count : dataset->T};
+    bool begun = dataset->words[0] & WORD_FIRST;
+    sum.documents = begun;
+    for (int t = 1; t < count; t++) {
+        bool is_first = dataset->words[t] & WORD_FIRST;
+        bool is_target = dataset->words[t] & WORD_TRAIN;
+        begun |= is_first;
+        sum.documents += is_first && t < dataset->T; /* else the next one's */
+        sum.targets += is_target;
+        sum.split += !begun;
+        sum.split_targets += !begun && is_target;
+    }
+    return sum;
 }
 
 /* A run without one target would train nothing and end as if it had. */
@@ -130,13 +147,20 @@ static enum zd_status check_trained(
         struct dataset *dataset, struct dataset_part *part,
         const struct data_entry *entry)
 {
-    int count, inputs, targets = 0;
+    int count, targets = 0;
     for (int64_t i = 0; i < part->count && targets == 0; i++) {
         ZD_TRY(read_words(dataset, part, part->first + i, &count));
-        count_words(dataset, count, &inputs, &targets);
+        targets = count_words(dataset, count).targets;
     }
     if (targets > 0)
         return ZD_OK;
+    if (part->corpus.is_part) {
+        zd_log_warning(
+                "%s: none of the targets in its first %lld documents is "
+                "trained",
+                entry->path, (long long)corpus_documents(&part->corpus));
+        return ZD_OK;
+    }
     ZD_FAIL(ZD_ERR_DATA, "E0449",
             "nothing of %s is trained: every target of its %lld sample%s is "
             "masked",
@@ -165,8 +189,32 @@ static void count_cut(
     }
 }
 
-static void tell_cut(
-        const struct dataset *dataset, const struct dataset_part *part,
+/* An epoch takes `taken` of `count` samples: each as often as the others. */
+static enum zd_status count_part(
+        struct dataset *dataset, struct dataset_part *part,
+        struct dataset_facts *facts)
+{
+    double share = (double)part->taken / (double)part->count;
+    int count, begun = 1; /* documents that begin in the sample before */
+    for (int64_t i = 0; i < part->count; i++) {
+        ZD_TRY(read_words(dataset, part, part->first + i, &count));
+        struct words_count sum = count_words(dataset, count);
+        facts->inputs += share * sum.inputs;
+        facts->targets += share * sum.targets;
+        if (!dataset->packing)
+            continue;
+        facts->packed_documents += sum.documents + (sum.split && i == 0);
+        facts->split_targets += share * sum.split_targets;
+        facts->split_documents += sum.split && begun;
+        begun = sum.documents;
+    }
+    return ZD_OK;
+}
+
+/* An answer without its question is the worse loss: only packed prompts and
+ * answers are read for it. */
+static enum zd_status tell_cut(
+        struct dataset *dataset, struct dataset_part *part,
         const struct data_entry *entry)
 {
     struct dataset_facts facts = {0};
@@ -178,21 +226,18 @@ static void tell_cut(
                 entry->path, dataset->T, (long long)facts.cut_documents,
                 (long long)part->count, (long long)facts.lost_tokens,
                 (long long)facts.cut_tokens);
-}
-
-/* An epoch takes `taken` of `count` samples: each as often as the others. */
-static enum zd_status count_part(
-        struct dataset *dataset, struct dataset_part *part,
-        struct dataset_facts *facts)
-{
-    double share = (double)part->taken / (double)part->count;
-    int count, inputs, targets;
-    for (int64_t i = 0; i < part->count; i++) {
-        ZD_TRY(read_words(dataset, part, part->first + i, &count));
-        count_words(dataset, count, &inputs, &targets);
-        facts->inputs += share * inputs;
-        facts->targets += share * targets;
-    }
+    if (!dataset->packing || !corpus_has_masks(&part->corpus))
+        return ZD_OK;
+    ZD_TRY(count_part(dataset, part, &facts));
+    if (facts.split_documents > 0)
+        zd_log_warning(
+                "%s: packing into samples of %d tokens cuts %lld of %lld "
+                "documents; %.0f of %.0f trained tokens are in a sample "
+                "without the beginning of their document; data.packing = false "
+                "keeps documents whole up to data.cutoff_len",
+                entry->path, dataset->T, (long long)facts.split_documents,
+                (long long)facts.packed_documents, facts.split_targets,
+                facts.targets);
     return ZD_OK;
 }
 
@@ -234,8 +279,34 @@ enum zd_status dataset_compare_template(
     return chat_template_compare(ours, request->tokenizer);
 }
 
-static enum zd_status open_checked(
-        const struct dataset_request *request, bool check, struct dataset **out)
+/* What is known of a part alone; more may follow it. */
+static void set_read_part(
+        struct dataset_part *part, const struct data_options *options)
+{
+    part->count =
+            count_samples(&part->corpus, options->packing, options->cutoff_len);
+    part->taken = part->count = part->count > 0 ? part->count : 0;
+}
+
+static enum zd_status open_part(
+        struct dataset *dataset, struct dataset_part *part,
+        const struct data_entry *entry, const struct dataset_request *request,
+        enum corpus_depth depth)
+{
+    if (part->corpus.is_part)
+        set_read_part(part, request->options);
+    else
+        ZD_TRY(set_part(part, entry, request));
+    if (depth == CORPUS_OPEN || part->count == 0)
+        return ZD_OK;
+    if (!request->may_be_masked)
+        ZD_TRY(check_trained(dataset, part, entry));
+    return tell_cut(dataset, part, entry);
+}
+
+static enum zd_status open_dataset(
+        const struct dataset_request *request, enum corpus_depth depth,
+        struct dataset **out)
 {
     const struct data_options *options = request->options;
     ZD_TRY(check_request(request));
@@ -255,15 +326,11 @@ static enum zd_status open_checked(
     for (int i = 0; i < request->entry_count && status == ZD_OK; i++) {
         struct dataset_part *part = &dataset->parts[i];
         const struct data_entry *entry = &request->entries[i];
-        status = corpus_open(request, entry, check, &part->corpus);
+        status = corpus_open(request, entry, depth, &part->corpus);
         if (status != ZD_OK)
             break;
         dataset->part_count++;
-        status = set_part(part, entry, request);
-        if (status == ZD_OK && check && !request->may_be_masked)
-            status = check_trained(dataset, part, entry);
-        if (status == ZD_OK && check)
-            tell_cut(dataset, part, entry);
+        status = open_part(dataset, part, entry, request, depth);
         part->base = dataset->samples;
         dataset->samples += part->taken;
     }
@@ -280,7 +347,19 @@ static enum zd_status open_checked(
 enum zd_status dataset_prepare(const struct dataset_request *request)
 {
     struct dataset *dataset;
-    ZD_TRY(open_checked(request, true, &dataset));
+    ZD_TRY(open_dataset(request, CORPUS_CHECK, &dataset));
+    dataset_close(dataset);
+    return ZD_OK;
+}
+
+enum zd_status dataset_check(
+        const struct dataset_request *request, bool *is_part_out)
+{
+    struct dataset *dataset;
+    ZD_TRY(open_dataset(request, CORPUS_LOOK, &dataset));
+    *is_part_out = false;
+    for (int i = 0; i < dataset->part_count; i++)
+        *is_part_out |= dataset->parts[i].corpus.is_part;
     dataset_close(dataset);
     return ZD_OK;
 }
@@ -288,7 +367,7 @@ enum zd_status dataset_prepare(const struct dataset_request *request)
 enum zd_status dataset_open(
         const struct dataset_request *request, struct dataset **out)
 {
-    return open_checked(request, false, out);
+    return open_dataset(request, CORPUS_OPEN, out);
 }
 
 /* --- the cache, read whole beside the training -----------------------------

@@ -78,6 +78,8 @@ struct dataset_request {
     double from, to;
     bool may_be_masked; /* of which nothing is trained: to look at it */
 };
+/* dataset_check reads so much of each entry unless told to read all. */
+enum { CHECKED_RECORDS = 10000, CHECKED_TOKENS = 4 << 20 };
 
 /* Tokenise into the cache whatever is not there yet. Everything is checked:
  * text whole, the cache of it by size and time (token_cache.h), pre-tokenised
@@ -86,6 +88,11 @@ struct dataset_request {
  * all call dataset_open. Prints progress, and what cutoff_len cuts off, through
  * zd_log_info. */
 enum zd_status dataset_prepare(const struct dataset_request *request);
+/* What dataset_prepare would refuse, without a cache: the first CHECKED_RECORDS
+ * of each entry, fewer where they have CHECKED_TOKENS; an entry that the cache
+ * holds is checked whole. *is_part_out: there is more. */
+enum zd_status dataset_check(
+        const struct dataset_request *request, bool *is_part_out);
 /* As above, but the cache's digest is not compared again and ids are checked as
  * they are read. ZD_ERR_DATA naming the file when an entry gives not one
  * sample. The request may go afterwards. */
@@ -127,6 +134,10 @@ struct dataset_facts {
      * many of these no sample has. */
     int64_t cut_documents, cut_tokens, lost_tokens;
     double inputs, targets; /* of an epoch; those that the loss counts */
+    /* With packing: documents whose end lies in a later sample than their
+     * beginning, and the targets there. */
+    int64_t split_documents, packed_documents; /* of so many */
+    double split_targets;                      /* of an epoch */
 };
 enum zd_status dataset_count(
         struct dataset *dataset, struct dataset_facts *facts_out);

@@ -216,6 +216,14 @@ static enum zd_status print_totals(FILE *out, struct dataset *dataset)
                 (long long)facts.cut_documents,
                 facts.cut_documents == 1 ? "" : "s",
                 (long long)facts.lost_tokens, (long long)facts.cut_tokens);
+    if (facts.split_documents > 0)
+        fprintf(out,
+                "packing cuts %lld of %lld documents; %.0f of %.0f trained "
+                "tokens are in a sample without the beginning of their "
+                "document\n",
+                (long long)facts.split_documents,
+                (long long)facts.packed_documents, facts.split_targets,
+                facts.targets);
     if (chat)
         fprintf(out, "chat template %s\n", chat);
     return ZD_OK;

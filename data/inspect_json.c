@@ -105,7 +105,8 @@ enum zd_status dataset_inspect_json(
     }
     inspect_sample_fini(&sample);
     json_t *json = json_pack(
-            "{s:o, s:I, s:I, s:i, s:o, s:I, s:I, s:I, s:s?, s:s?, s:o}",
+            "{s:o, s:I, s:I, s:i, s:o, s:I, s:I, s:I, s:I, s:f, s:s?, s:s?, "
+            "s:o}",
             "documents",
             facts.documents < 0 ? json_null() : json_integer(facts.documents),
             "tokens", (json_int_t)dataset_tokens(dataset), "samples",
@@ -115,7 +116,9 @@ enum zd_status dataset_inspect_json(
                     facts.inputs > 0 ? facts.targets / facts.inputs : 0),
             "cut_documents", (json_int_t)facts.cut_documents, "cut_tokens",
             (json_int_t)facts.cut_tokens, "lost_tokens",
-            (json_int_t)facts.lost_tokens, "chat_template", chat, "tokenizer",
+            (json_int_t)facts.lost_tokens, "split_documents",
+            (json_int_t)facts.split_documents, "split_targets",
+            facts.split_targets, "chat_template", chat, "tokenizer",
             tokenizer ? tokenizer_describe(tokenizer) : NULL, "shown", samples);
     if (status != ZD_OK) {
         json_decref(json);

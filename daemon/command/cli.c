@@ -139,6 +139,16 @@ void cli_print_errors(const struct cli_args *args, json_t *problems)
     json_decref(result);
 }
 
+void cli_print_record(const struct cli_args *args)
+{
+    struct zd_error error = *zd_error_get();
+    struct problems problems = {0};
+    problem_take_record(&problems, (struct toml_place){0});
+    cli_print_errors(args, problems_json(&problems));
+    problems_fini(&problems);
+    zd_error_set(&error);
+}
+
 enum zd_status cli_need_job(
         const struct cli_args *args, int world, enum job_paths paths,
         struct job **job_out)

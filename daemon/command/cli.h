@@ -24,7 +24,8 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     double temperature, top_p, price, seconds;
     int64_t threads;
     int64_t count;
-    bool print, json, quiet, double_quant, merge, verbose, no_progress, ids;
+    bool all, print, json, quiet, double_quant, merge, verbose, no_progress,
+            ids;
     bool fit, force;
     bool list, full, lora, qlora;
     bool temperature_given;
@@ -102,6 +103,8 @@ enum zd_status cli_need_job(
 /* --format json of a job that is refused: {"valid": false, "file", "errors",
  * "problems"} on stdout. Takes the reference to the array of problems_json. */
 void cli_print_errors(const struct cli_args *args, json_t *problems);
+/* The same of this thread's error record, which stays to be told on stderr. */
+void cli_print_record(const struct cli_args *args);
 bool cli_wants_json(const struct cli_args *args);
 /* How lines are logged before a job says so. */
 struct zd_log_options cli_log_options(const struct cli_args *args);

@@ -32,6 +32,7 @@ static const struct cli_option options[] = {
 {"seconds", 0, "N", CLI_SOME, ARG(seconds), NULL, "How long to measure, about (120)"},
 {"threads", 0, "N", CLI_COUNT, ARG(threads), NULL, "Threads of a rank; default: as a run takes them"},
 {"json", 0, NULL, CLI_FLAG, ARG(json), NULL, "The same as --format json"},
+{"all", 0, NULL, CLI_FLAG, ARG(all), NULL, "Read all of the data, into the cache that a run uses"},
 {"print", 0, NULL, CLI_FLAG, ARG(print), NULL, "Show every resolved value and where it came from"},
 {"format", 0, "text|json", CLI_CHOICE, ARG(format), "text|json", "Form of the result"},
 {"out", 'o', "PATH", CLI_TEXT, ARG(out), NULL, "What to write: a folder; of init a file, else the standard output"},
@@ -64,8 +65,9 @@ static const struct cli_option options[] = {
 static const struct cli_command commands[] = {
 {"run", "", 0, 0, "job set resume stop-after replay max-steps force quiet verbose log-format no-progress", "job",
     "Train; the command may be left out: zerod --job FILE", command_run, "commands", NULL},
-{"validate", "FILE", 0, 1, "job world print format set", "",
-    "Check a job file, all problems at once", command_validate, "commands", NULL},
+{"validate", "FILE", 0, 1, "job world all print format set", "",
+    "Check a job file, all problems at once, and its data", command_validate, "commands",
+    "Of each [[data.train]] and [[data.eval]] the first 10,000 records are read as a run reads them, or as many as have 4 million tokens."},
 {"init", "[RECIPE]", 0, 1, "model data world full lora qlora device-memory host-memory machine from-deepspeed from-hf from-axolotl list out", "",
     "A job file: for a model and data, from another trainer's file, or a recipe", command_init, "commands",
     "For a model and data it is the fastest by prediction of what fits this machine, with why beside each line: all of the model, else adapters. "

@@ -1,4 +1,5 @@
 /* command_job.c - what can be said about a job without starting it. */
+#include "base/log.h"
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "data/inspect.h"
@@ -14,30 +15,102 @@ static const char *job_path(const struct cli_args *args)
     return args->job ? args->job : args->line.operands[0];
 }
 
-enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
+static enum zd_status read_config(
+        const struct model_options *model, struct model_config *config)
+{
+    if (model->config)
+        return model_config_parse(
+                model->config, "[model.config]", ZD_ERR_CONFIG, config);
+    return model_config_read_stored(model->path, config);
+}
+
+/* The job's tokenizer, and the configuration whose vocabulary it must fit. */
+static enum zd_status open_text(
+        const struct train_job *job, struct model_config *config,
+        struct text *text)
+{
+    ZD_TRY(read_config(&job->model, config));
+    enum zd_status status = job_plan_vocabulary(job, config);
+    if (status == ZD_OK)
+        status = text_open(job, config, text);
+    if (status != ZD_OK)
+        model_config_fini(config);
+    return status;
+}
+
+/* --- validate --- */
+
+/* All of it as a run would read it, or its beginning. */
+static enum zd_status check_data(
+        const struct cli_args *args, const struct train_job *job,
+        const struct model_config *config, const struct text *text,
+        bool *is_part_out)
+{
+    bool evaluates = job->eval.eval_strategy != EVAL_NO &&
+                     (job->data.eval_count > 0 || job->data.val_split > 0);
+    *is_part_out = false;
+    for (int eval = 0; eval <= evaluates; eval++) {
+        bool is_part = false;
+        struct dataset_request request =
+                text_request(job, text, config->vocab_size, eval);
+        ZD_TRY(args->all ? dataset_prepare(&request)
+                         : dataset_check(&request, &is_part));
+        *is_part_out |= is_part;
+    }
+    return ZD_OK;
+}
+
+static void print_valid(
+        const struct cli_args *args, const struct job *job, bool is_part)
 {
     struct output output;
-    struct job *job;
-    ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_READ, &job));
     if (cli_wants_json(args)) {
         json_t *result = json_pack(
-                "{s:b, s:s*, s:i, s:[]}", "valid", 1, "file", job_path(args),
-                "errors", 0, "problems");
+                "{s:b, s:s*, s:i, s:[], s:b}", "valid", 1, "file",
+                job_path(args), "errors", 0, "problems", "all_data", !is_part);
         json_t *all = job_json(job);
         if (args->print)
             json_object_update_missing(result, all);
         output_json(result);
         json_decref(all);
         json_decref(result);
-    } else if (args->print) {
-        job_print(job, output_begin(&output));
-        output_end(&output);
-    } else {
-        fprintf(output_begin(&output), "%s: valid\n", job_path(args));
-        output_end(&output);
+        return;
     }
+    FILE *out = output_begin(&output);
+    if (args->print)
+        job_print(job, out);
+    else if (is_part)
+        fprintf(out,
+                "%s: valid (of the data the first %d records were read, or %d "
+                "tokens; --all reads all)\n",
+                job_path(args), CHECKED_RECORDS, CHECKED_TOKENS);
+    else
+        fprintf(out, "%s: valid\n", job_path(args));
+    output_end(&output);
+}
+
+enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
+{
+    struct job *job;
+    struct model_config config;
+    struct text text;
+    bool is_part = false;
+    ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_READ, &job));
+    args->quiet = !args->all; /* what takes long tells how far it is */
+    struct zd_log_options log = cli_log_options(args);
+    zd_log_configure(&log);
+    enum zd_status status = open_text(job_options(job), &config, &text);
+    if (status == ZD_OK) {
+        status = check_data(args, job_options(job), &config, &text, &is_part);
+        text_close(&text);
+        model_config_fini(&config);
+    }
+    if (status == ZD_OK)
+        print_valid(args, job, is_part);
+    else if (cli_wants_json(args))
+        cli_print_record(args);
     job_free(job);
-    return ZD_OK;
+    return status;
 }
 
 /* --- data inspect --- */
@@ -64,17 +137,9 @@ static enum zd_status inspect(
         const struct model_config *config, const struct text *text)
 {
     struct dataset *dataset;
-    struct dataset_request request = {
-            .options = &options->data,
-            .entries = options->data.train,
-            .entry_count = options->data.train_count,
-            .tokenizer = text->tokenizer,
-            .eos = text->eos,
-            .vocab_size = config->vocab_size,
-            .data_seed = options->job.data_seed,
-            .shuffle = options->data.shuffle,
-            .to = options->data.eval_count ? 1 : 1 - options->data.val_split,
-            .may_be_masked = true};
+    struct dataset_request request =
+            text_request(options, text, config->vocab_size, false);
+    request.may_be_masked = true;
     ZD_TRY(dataset_prepare(&request));
     ZD_TRY(dataset_open(&request, &dataset));
     enum zd_status status = dataset_compare_template(dataset, &request);
@@ -82,15 +147,6 @@ static enum zd_status inspect(
         status = show_samples(args, dataset, text);
     dataset_close(dataset);
     return status;
-}
-
-static enum zd_status read_config(
-        const struct model_options *model, struct model_config *config)
-{
-    if (model->config)
-        return model_config_parse(
-                model->config, "[model.config]", ZD_ERR_CONFIG, config);
-    return model_config_read_stored(model->path, config);
 }
 
 enum zd_status command_data_inspect(
@@ -101,15 +157,10 @@ enum zd_status command_data_inspect(
     struct text text;
     ZD_TRY(cli_need_job(args, 0, JOB_PATHS_EXIST, &job));
     const struct train_job *options = job_options(job);
-    enum zd_status status = read_config(&options->model, &config);
+    enum zd_status status = open_text(options, &config, &text);
     if (status == ZD_OK) {
-        status = job_plan_vocabulary(options, &config);
-        if (status == ZD_OK)
-            status = text_open(options, &config, &text);
-        if (status == ZD_OK) {
-            status = inspect(args, options, &config, &text);
-            text_close(&text);
-        }
+        status = inspect(args, options, &config, &text);
+        text_close(&text);
         model_config_fini(&config);
     }
     job_free(job);

@@ -9,17 +9,6 @@
 
 #include <inttypes.h>
 
-/* This thread's error record, which stays to be told on stderr. */
-static void print_record(const struct cli_args *args)
-{
-    struct zd_error error = *zd_error_get();
-    struct problems problems = {0};
-    problem_take_record(&problems, (struct toml_place){0});
-    cli_print_errors(args, problems_json(&problems));
-    problems_fini(&problems);
-    zd_error_set(&error);
-}
-
 /* The job's own limits may be those of another machine. */
 static void warn_of_machine(const struct job_plan *plan)
 {
@@ -133,7 +122,7 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
                             : args->fit ? command_plan_fit(args, job)
                                         : plan_one(args, job);
     if (status != ZD_OK && cli_wants_json(args))
-        print_record(args);
+        cli_print_record(args);
     device_close(device);
     job_free(job);
     return status;

@@ -100,6 +100,12 @@ row 'validate: compressed data' 65 'E0431|gunzip -k|job.toml:11' 'gzip data.txt;
 row 'validate: a folder' 65 "E0703|data.d is a directory|data.d/**/*.jsonl|job.toml:11" 'mkdir data.d; data data.d' validate job.toml
 row 'validate: a table in CSV' 78 'E0431|a.csv|format = "text"|job.toml:11' 'cp data.txt a.csv; data a.csv' validate job.toml
 row 'a table in CSV' 78 'E0431|a.csv|format = "text"' 'cp data.txt a.csv; data a.csv'
+row 'validate: a line far down' 65 'E0711|a.jsonl:201:' \
+    '{ yes "{\"text\": \"some text\"}" | head -200; echo "{"; } >a.jsonl; data a.jsonl' validate job.toml
+row 'validate: nothing is trained' 65 'E0449|a.jsonl|train_on' \
+    'yes "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}" | head -50 >a.jsonl; data a.jsonl' validate job.toml
+row 'validate: empty data for evaluation' 65 'E0439|eval.txt' \
+    ': >eval.txt; printf "[[data.eval]]\npath = \"eval.txt\"\n[eval]\neval_strategy = \"epoch\"\n" >>job.toml' validate job.toml
 row 'validate: a record of two forms' 65 'E0431|two forms|a.jsonl:1|job.toml:11' \
     'printf "{\"text\": \"a\", \"messages\": []}\n" >a.jsonl; data a.jsonl' validate job.toml
 row 'validate: a template that is none' 78 'E0434|has the markers of no template|job.toml:' \

@@ -214,6 +214,7 @@ ok 'export --merge of a whole model' eval 'call 65 export $c -o no --merge && ha
 ok 'the run goes on to its end' call 0 --job job.toml --resume auto
 ok '  from step 2' eval '! has "^step [12]/3" err && has "^step 3/3" err && [ -s run/hf/model.safetensors ]'
 ok '  rows that were there are not rewritten' eval '[ $(wc -l <run/metrics.jsonl) = 3 ]'
+ok '  its report has the phases of all of them' eval 'tr -d " " <run/report.html | grep -q "\"perf/forward\":{\"step\":\[1,2,3\]"'
 ok 'a finished run says so' call 0 --job job.toml
 ok 'never, where there are checkpoints' eval 'call 0 --job job.toml --resume never && has "begins anew at step 0: it replaces" err'
 ok 'what to type next is quoted' eval 'call 0 --job job.toml --set job.output_dir="a b" --max-steps 1 &&
@@ -239,6 +240,14 @@ cat >chat.jsonl <<'JSON'
 {"messages": [{"role": "user", "content": "Hi there"}, {"role": "assistant", "content": "Ho ho, and a longer one"}]}
 JSON
 sed 's|^path = "data.txt"|path = "chat.jsonl"|; s|^cutoff_len = .*|cutoff_len = 28|' job.toml >chat.toml
+ok 'conversations that packing cuts are told before step 1' eval 'call 0 --job chat.toml --set data.cutoff_len=20 --max-steps 1 --set job.output_dir=cut && rm -r cut &&
+    has "^warning: chat.jsonl: packing into samples of 20 tokens cuts [12] of 2 documents; [0-9]+ of [0-9]+ trained tokens" err &&
+    cp err told && call 0 validate chat.toml --set data.cutoff_len=20 && cmp <(grep packing told) err'
+yes "{\"prompt\": \"ab\", \"completion\": \"$(printf %0400d)\"}" | head -13000 >far.jsonl
+echo "{" >>far.jsonl
+sed 's|^path = "data.txt"|path = "far.jsonl"|' job.toml >far.toml
+ok 'validate reads the beginning of long data' eval 'call 0 validate far.toml && has "^far.toml: valid .*first 10000 records.*--all reads all" out && [ ! -e "$(echo ${TMPDIR:-/tmp}/zerod-validate-*)" ]'
+ok '  --all all of it' eval 'call 65 validate far.toml --all && has "far.jsonl:13001:" err'
 talk="--job chat.toml --set data.packing=false --set job.output_dir=talk --max-steps 1"
 inspect="data inspect --job chat.toml --set data.packing=false --set data.cutoff_len=64"
 ok 'what cutoff_len cuts is said, and which template is used' eval 'call 0 $talk &&

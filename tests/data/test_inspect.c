@@ -100,6 +100,14 @@ Test(data_inspect, the_share_is_of_what_is_left_after_cutting)
                    "left out\n\n"),
             "%s", text);
     free(text);
+    test.options.packing = true;
+    text = inspect(&test, 1, false);
+    cr_expect(
+            strstr(text,
+                   "packing cuts 1 of 1 documents; 15 of 17 trained tokens are "
+                   "in a sample without the beginning of their document\n\n"),
+            "%s", text);
+    free(text);
     data_case_fini(&test);
 }
 
@@ -165,7 +173,8 @@ Test(data_inspect, json_has_texts_and_ids)
             "7,"
             " \"trained_share\": 0.8571428571428571, \"cut_documents\": 0, "
             "\"cut_tokens\": 0,"
-            " \"lost_tokens\": 0, \"chat_template\": null,"
+            " \"lost_tokens\": 0, \"split_documents\": 0,"
+            " \"split_targets\": 0.0, \"chat_template\": null,"
             " \"tokenizer\": \"bytes, 256 is end of text\","
             " \"shown\": [{\"sample\": 0, \"tokens\": 7, \"trained\": 6,"
             " \"pieces\": ["

@@ -133,6 +133,27 @@ enum zd_status text_open(
     return finish(text, config, path);
 }
 
+struct dataset_request text_request(
+        const struct train_job *job, const struct text *text, int vocab_size,
+        bool eval)
+{
+    const struct data_options *data = &job->data;
+    bool split = data->eval_count == 0 && data->val_split > 0;
+    bool from_train = !eval || split;
+    return (struct dataset_request){
+            .options = data,
+            .entries = from_train ? data->train : data->eval,
+            .entry_count = from_train ? data->train_count : data->eval_count,
+            .tokenizer = text->tokenizer,
+            .eos = text->eos,
+            .vocab_size = vocab_size,
+            .data_seed = job->job.data_seed,
+            .shuffle = eval ? false : data->shuffle,
+            .from = eval && split ? 1.0 - data->val_split : 0.0,
+            .to = !eval && split ? 1.0 - data->val_split : 1.0,
+    };
+}
+
 enum zd_status text_open_dir(
         const char *dir, const struct model_config *config, struct text *text)
 {

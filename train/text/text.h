@@ -3,7 +3,7 @@
 #ifndef ZD_TRAIN_TEXT_TEXT_H
 #define ZD_TRAIN_TEXT_TEXT_H
 
-#include "data/tokenizer/tokenizer.h"
+#include "data/dataset.h"
 #include "model/config.h"
 #include "train/job/options.h"
 
@@ -26,6 +26,11 @@ enum zd_status text_check(const struct train_job *job);
 enum zd_status text_open(
         const struct train_job *job, const struct model_config *config,
         struct text *text);
+/* Its samples for training or for evaluation, of which val_split makes one set
+ * two. Borrows `job` and `text`. */
+struct dataset_request text_request(
+        const struct train_job *job, const struct text *text, int vocab_size,
+        bool eval);
 /* A model directory's; without one bytes, which is told. */
 enum zd_status text_open_dir(
         const char *dir, const struct model_config *config, struct text *text);

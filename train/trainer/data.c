@@ -8,21 +8,9 @@
 static struct dataset_request request_of(
         const struct trainer *trainer, bool eval)
 {
-    const struct data_options *data = &trainer->job->data;
-    bool split = data->eval_count == 0 && data->val_split > 0;
-    bool from_train = !eval || split;
-    return (struct dataset_request){
-            .options = data,
-            .entries = from_train ? data->train : data->eval,
-            .entry_count = from_train ? data->train_count : data->eval_count,
-            .tokenizer = trainer->text.tokenizer,
-            .eos = trainer->text.eos,
-            .vocab_size = trainer->plan.config.vocab_size,
-            .data_seed = trainer->job->job.data_seed,
-            .shuffle = eval ? false : data->shuffle,
-            .from = eval && split ? 1.0 - data->val_split : 0.0,
-            .to = !eval && split ? 1.0 - data->val_split : 1.0,
-    };
+    return text_request(
+            trainer->job, &trainer->text, trainer->plan.config.vocab_size,
+            eval);
 }
 
 static int count_hosts(const struct comm *comm)
