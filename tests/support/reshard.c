@@ -77,7 +77,7 @@ static bool write_array(
 
 static bool write_shard(
         const struct tensors *all, const char *to, int shard, int shards,
-        json_t *manifest, int format)
+        json_t *manifest)
 {
     size_t blocks = all->first[all->count];
     size_t begin = blocks * (size_t)shard / (size_t)shards;
@@ -119,16 +119,10 @@ static bool write_shard(
                 &held[i / KINDS], kinds[i % KINDS], "F32",
                 st_writer_digest(writer, i));
     ok = ok && st_writer_finish(writer, file.digest, &file.bytes) == ZD_OK;
-    file.by_parts = format >= 4;
-    if (ok && !file.by_parts)
-        ok = hash_file(path, file.digest, &file.bytes) == ZD_OK;
+    file.by_parts = true;
     for (int i = 0; i < ranges; i++) {
         held_text(&held[i], text);
         json_array_append_new(file.holds, json_string(text));
-    }
-    if (format < 3) {
-        json_decref(file.holds);
-        file.holds = NULL;
     }
     manifest_add_file(manifest, &file);
     json_decref(file.holds);
@@ -175,7 +169,7 @@ bool reshard(const char *from, const char *to, int shards, int format)
         list_tensors(file, &all);
         ok = copy_others(from, to, manifest);
         for (int s = 0; ok && s < shards; s++)
-            ok = write_shard(&all, to, s, shards, manifest, format);
+            ok = write_shard(&all, to, s, shards, manifest);
         st_close(file);
     }
     json_object_set_new(manifest, "world", json_integer(shards));

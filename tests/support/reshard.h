@@ -6,8 +6,7 @@
 #include <stdbool.h>
 
 /* Cut FROM, of one rank and with states in fp32, into `shards` files of about
- * as many elements each, as TO. `format` of its manifest: 2 does not say what a
- * shard holds. False: it has fewer than 256 elements for each. */
+ * as many elements each, as TO, whose manifest states `format`. False: it has fewer than 256 elements for each. */
 bool reshard(const char *from, const char *to, int shards, int format);
 
 #endif

@@ -330,35 +330,6 @@ static void families_change(void)
     saved_state_free(&y);
 }
 
-/* A manifest of format 1 says nothing of the optimizer. */
-static bool make_older(const char *dir)
-{
-    char path[PATH_MAX];
-    json_t *manifest;
-    snprintf(path, sizeof path, "%s/out/checkpoint-%06d", dir, CUT);
-    if (manifest_read(path, &manifest) != ZD_OK)
-        return false;
-    json_object_set_new(manifest, "format", json_integer(1));
-    json_object_del(manifest, "optimizer");
-    bool ok = manifest_seal(manifest) == ZD_OK;
-    snprintf(
-            path, sizeof path, "%s/out/checkpoint-%06d/manifest.json", dir,
-            CUT);
-    ok = ok && remove(path) == 0 && json_write_file(path, manifest) == ZD_OK;
-    json_decref(manifest);
-    return ok;
-}
-
-static void format_1_loads(void)
-{
-    const struct variant *adamw = find("adamw");
-    const char *whole = job_threads_dir(), *cut = saved_at(adamw, 2, 1, device);
-    const char *sets[] = {"zero.stage=1", NULL};
-    tap_ok(cut && make_older(cut) && run(whole, adamw, 2, sets) &&
-                   run(cut, adamw, 2, sets) && same_curve(whole, cut),
-           "a checkpoint of format 1 goes on to the bit");
-}
-
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "";
@@ -381,7 +352,6 @@ int main(int argc, char **argv)
         formats_change("lion_8bit", "lion");
         families_change();
         long_tensors_move();
-        format_1_loads();
     }
     return tap_done();
 }

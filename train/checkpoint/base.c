@@ -12,8 +12,6 @@ const json_t *checkpoint_base(const struct checkpoint *checkpoint)
 {
     const json_t *manifest = checkpoint_manifest(checkpoint);
     const json_t *base = json_object_get(manifest, "base");
-    if (!base) /* up to format 4, of adapters alone */
-        base = json_object_get(json_object_get(manifest, "adapter"), "base");
     return json_is_object(base) ? base : NULL;
 }
 
@@ -52,7 +50,7 @@ enum zd_status checkpoint_match_base(
     bool lacks = false;
     for (int id = 0; id < table->count; id++) {
         const struct param *param = &table->params[id];
-        if (!pieces_hold(checkpoint, param->name)) {
+        if (!pieces_trained(checkpoint, param->name)) {
             lacks = true;
             digest += digests[id];
         }
@@ -160,7 +158,7 @@ static enum zd_status whole_read(
 {
     const struct whole *whole = ctx;
     const char *name = whole->table->params[id].name;
-    if (whole->base.read && !pieces_hold(whole->checkpoint, name))
+    if (whole->base.read && !pieces_trained(whole->checkpoint, name))
         return whole->base.read(whole->base.ctx, id, begin, count, out);
     return pieces_read_weights(whole->checkpoint, name, begin, count, out);
 }

@@ -31,12 +31,9 @@
 
 #define CHECKPOINT_MANIFEST "manifest.json"
 #define CHECKPOINT_AWAY     ".replaced-" /* before the name of one */
-/* Format 1 is older: AdamW with fp32 states, and says nothing of it. Format 2
- * does not say which shard holds what; in format 3 a shard's digest is that of
- * its bytes; up to format 4 what train.freeze names is in the shards, as
- * frozen/NAME@BEGIN in its own type; up to format 5 every tensor has the run's
- * t. Format 6 is written only where one has another. */
-enum { CHECKPOINT_FORMAT = 6 };
+/* In format 5 every tensor has the run's t; format 6 is written only where one
+ * has another. Formats 1 to 4 are refused. */
+enum { CHECKPOINT_FORMAT_OLDEST = 5, CHECKPOINT_FORMAT = 6 };
 
 /* What trainer_state.h makes, as a file of the checkpoint. */
 #define TRAINER_STATE_FILE "trainer_state.json"

@@ -154,10 +154,6 @@ static void print_lane(const json_t *optimizer, const char *lane, FILE *out)
 
 static void print_optimizer(const json_t *optimizer, FILE *out)
 {
-    if (!optimizer) {
-        fprintf(out, "optim    adamw, fp32\n"); /* format 1 */
-        return;
-    }
     fprintf(out, "optim    %s, masters %s",
             json_string_value(json_object_get(optimizer, "name")),
             json_string_value(json_object_get(optimizer, "master")));
@@ -202,14 +198,11 @@ static void print_adapter(const json_t *adapter, FILE *out)
     free(targets);
 }
 
-/* Checkpoints of before do not say how many train. */
 static void print_parameters(const json_t *row, FILE *out)
 {
     const json_t *counts = json_object_get(row, "parameters");
     const json_t *adapter = json_object_get(row, "adapter");
     const json_t *base = json_object_get(row, "base");
-    if (!base)
-        base = json_object_get(adapter, "base");
     const char *path = json_string_value(json_object_get(base, "path"));
     const char *format = json_string_value(json_object_get(base, "format"));
     bool is_random = !path || json_object_get(base, "seed");

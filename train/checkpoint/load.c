@@ -73,31 +73,6 @@ static enum zd_status load_weights(
             load->zero, range, ZERO_WEIGHTS, done, count, values, NULL);
 }
 
-/* Up to format 4 what was frozen is there too: it must be what zero_load has
- * read, for no later checkpoint holds it. */
-static enum zd_status match_frozen(
-        struct load *load, const struct zero_range *range, size_t done,
-        size_t count)
-{
-    const char *name = load->table->params[range->id].name;
-    size_t bytes = count * dtype_bytes(range->weight_type);
-    ZD_TRY(
-            told(load, pieces_read_weights(
-                               load->checkpoint, name, range->begin + done,
-                               count, load->wide)));
-    dtype_convert(
-            load->converted, range->weight_type, load->wide, DTYPE_FP32, count);
-    ZD_TRY(zero_range_read(
-            load->zero, range, ZERO_WEIGHTS, done, count, load->values, NULL));
-    if (memcmp(load->values, load->converted, bytes) == 0)
-        return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0327",
-            "%s was trained on another base: it has other values of %s",
-            checkpoint_path(load->checkpoint), name);
-    zd_fail_help("give the base back, or start anew in another job.output_dir");
-    return ZD_ERR_DATA;
-}
-
 /* --- states --------------------------------------------------------------- */
 
 /* As saved when the formats agree: then every bit is kept. */
@@ -134,10 +109,6 @@ static enum zd_status load_range(
     for (size_t done = 0; done < range->count; done += CHUNK) {
         size_t left = range->count - done;
         size_t count = left < CHUNK ? left : CHUNK;
-        if (!range->trains) {
-            ZD_TRY(match_frozen(load, range, done, count));
-            continue;
-        }
         ZD_TRY(load_weights(load, range, done, count));
         for (int lane = 0; moments && lane < OPTIM_LANES; lane++)
             ZD_TRY(load_lane(load, range, (enum optim_lane)lane, done, count));
@@ -243,7 +214,7 @@ const char *checkpoint_optimizer(const struct checkpoint *checkpoint)
     const json_t *optimizer =
             json_object_get(checkpoint_manifest(checkpoint), "optimizer");
     const char *name = json_string_value(json_object_get(optimizer, "name"));
-    return name ? name : "adamw"; /* format 1 */
+    return name ? name : "";
 }
 
 static enum checkpoint_moments moments_of(
@@ -274,7 +245,7 @@ enum zd_status checkpoint_load(
     for (int i = 0; status == ZD_OK && i < zero_range_count(zero, ZERO_HOLDS);
          i++) {
         struct zero_range range = zero_range_at(zero, ZERO_HOLDS, i);
-        if (!pieces_hold(checkpoint, load.table->params[range.id].name))
+        if (!pieces_trained(checkpoint, load.table->params[range.id].name))
             continue; /* zero_load read it */
         status = load_range(&load, &range, moments == MOMENTS_LOADED);
     }

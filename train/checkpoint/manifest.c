@@ -335,10 +335,17 @@ static enum zd_status check_form(const char *path, const json_t *manifest)
             json_string_value(json_object_get(manifest, "manifest_xxh3_128"));
 
     json_int_t format = json_integer_value(json_object_get(manifest, "format"));
-    if (format < 1 || format > CHECKPOINT_FORMAT)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0802", "%s is not a manifest of format 1 to %d",
-                path, CHECKPOINT_FORMAT);
+    if (format < CHECKPOINT_FORMAT_OLDEST || format > CHECKPOINT_FORMAT) {
+        ZD_FAIL(ZD_ERR_DATA, "E0802",
+                "%s has format %lld; zerod " ZD_VERSION
+                " reads formats %d and %d",
+                path, (long long)format, CHECKPOINT_FORMAT_OLDEST,
+                CHECKPOINT_FORMAT);
+        if (format >= 1 && format < CHECKPOINT_FORMAT_OLDEST)
+            zd_fail_help("zerod 0.1.0 reads it: resume with that version and "
+                         "let it save once");
+        return ZD_ERR_DATA;
+    }
     ZD_TRY(seal_of(manifest, hex));
     if (!seal || strcmp(seal, hex) != 0)
         return ZD_FAIL(

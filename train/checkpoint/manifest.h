@@ -6,8 +6,8 @@
 #include "base/file/hash.h"
 #include "train/checkpoint/checkpoint.h"
 
-/* Keys of a file's digest: of its bytes (hash_file), and from format 4 on, for
- * a shard, of its parts (st_digest). */
+/* Keys of a file's digest: of its bytes (hash_file), or of a shard's parts
+ * (st_digest). */
 #define MANIFEST_DIGEST       "xxh3_128"
 #define MANIFEST_PARTS_DIGEST "parts_xxh3_128"
 

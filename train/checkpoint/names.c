@@ -8,7 +8,6 @@ _Static_assert(
 const char *array_kind_name(enum array_kind kind)
 {
     static const char *const names[ARRAY_KINDS] = {
-            [ARRAY_FROZEN] = "frozen",
             [ARRAY_MASTER] = "master",
             [ARRAY_M] = "m",
             [ARRAY_V] = "v",

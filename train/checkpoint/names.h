@@ -9,8 +9,7 @@
 #include "optim/optim.h"
 
 enum array_kind {
-    ARRAY_FROZEN, /* weights that do not train; up to format 4 */
-    ARRAY_MASTER, /* those that do */
+    ARRAY_MASTER, /* weights */
     ARRAY_M,      /* and ARRAY_M + lane */
     ARRAY_V,
     ARRAY_M_SCALE, /* and ARRAY_M_SCALE + lane: of 8-bit lanes */

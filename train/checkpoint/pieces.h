@@ -12,8 +12,7 @@
 enum optim_format pieces_format(
         const struct checkpoint *checkpoint, enum optim_lane lane,
         const char *name);
-/* Does it hold the tensor's weights; did they train? */
-bool pieces_hold(const struct checkpoint *checkpoint, const char *name);
+/* Did the tensor train? Then it holds its weights. */
 bool pieces_trained(const struct checkpoint *checkpoint, const char *name);
 /* Elements [begin, begin+count) of them. */
 enum zd_status pieces_read_weights(

@@ -103,46 +103,6 @@ static enum zd_status add_piece(
     return ZD_OK;
 }
 
-/* "m/NAME@BEGIN" */
-static enum zd_status take_tensor(
-        const struct shard *shard, int index, const struct st_tensor *tensor,
-        struct list *list)
-{
-    const char *slash = strchr(tensor->name, '/');
-    const char *at = strrchr(tensor->name, '@');
-    char *end = NULL;
-    struct piece piece = {
-            .kind = ARRAY_KINDS,
-            .count = tensor->count,
-            .shard = index,
-            .tensor = tensor};
-
-    if (slash && at > slash)
-        piece.kind =
-                array_kind_of(tensor->name, (size_t)(slash - tensor->name));
-    if (piece.kind != ARRAY_KINDS)
-        piece.begin = strtoull(at + 1, &end, 10);
-    if (piece.kind == ARRAY_KINDS || *end || at[1] == '\0' ||
-        tensor->dims != 1 || piece.begin % elements_per_value(piece.kind) != 0)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0808",
-                "%s holds an array named %s that "
-                "is no part of a checkpoint",
-                shard->path, tensor->name);
-    snprintf(piece.type, sizeof piece.type, "%s", tensor->dtype);
-    return add_piece(list, &piece, slash + 1, (size_t)(at - slash - 1));
-}
-
-static enum zd_status take_header(
-        struct shards *shards, int index, struct list *list)
-{
-    struct shard *shard = &shards->list[index];
-    ZD_TRY(shards_wake(shards, shard));
-    for (int t = 0; t < shard->file->tensor_count; t++)
-        ZD_TRY(take_tensor(shard, index, &shard->file->tensors[t], list));
-    return ZD_OK;
-}
-
 /* How many values stand for so many elements. */
 static size_t values_of(enum array_kind kind, size_t count)
 {
@@ -172,8 +132,6 @@ static enum zd_status take_held(
     return ZD_OK;
 }
 
-/* A manifest of format 1 or 2 does not say what a shard holds: its header
- * does. */
 static enum zd_status list_pieces(
         struct checkpoint *checkpoint, const json_t *entry, int index,
         struct list *list)
@@ -182,8 +140,6 @@ static enum zd_status list_pieces(
     json_t *text;
     struct shards *shards = checkpoint->shards;
     const json_t *holds = json_object_get(entry, "holds");
-    if (!json_is_array(holds))
-        return take_header(shards, index, list);
     json_array_foreach(holds, i, text) ZD_TRY(take_held(
             &shards->list[index], index, json_string_value(text), list));
     return ZD_OK;
@@ -370,20 +326,13 @@ bool pieces_trained(const struct checkpoint *checkpoint, const char *name)
     return first_piece(checkpoint, ARRAY_MASTER, name) != NULL;
 }
 
-bool pieces_hold(const struct checkpoint *checkpoint, const char *name)
-{
-    return pieces_trained(checkpoint, name) ||
-           first_piece(checkpoint, ARRAY_FROZEN, name);
-}
-
 enum zd_status pieces_read_weights(
         const struct checkpoint *checkpoint, const char *name, size_t begin,
         size_t count, float *out)
 {
-    enum array_kind kind =
-            pieces_trained(checkpoint, name) ? ARRAY_MASTER : ARRAY_FROZEN;
     return read_run(
-            checkpoint, kind, name, begin, count, NULL, sizeof *out, out);
+            checkpoint, ARRAY_MASTER, name, begin, count, NULL, sizeof *out,
+            out);
 }
 
 /* --- lanes ---------------------------------------------------------------- */

@@ -55,87 +55,6 @@ static const char *checkpoint_of(const char *dir, int step, char out[PATH_MAX])
     return out;
 }
 
-/* --- a checkpoint as it was up to format 4 -------------------------------- */
-
-static bool read_base(
-        const struct param *param, struct weight_source *source, int id,
-        struct st_entry *entry, float **values)
-{
-    static char name[PARAM_NAME_MAX + 16];
-    snprintf(name, sizeof name, "frozen/%s@0", param->name);
-    *entry = (struct st_entry){
-            .name = name,
-            .dtype = "F32",
-            .dims = 1,
-            .shape = {(int64_t)param->count}};
-    *values = malloc(param->count * sizeof **values);
-    return *values &&
-           source->read(source->ctx, id, 0, param->count, *values) == ZD_OK;
-}
-
-/* A shard with one frozen tensor, `scale` times what the model has. */
-static bool add_frozen(
-        const char *dir, int number, const struct param *param,
-        struct weight_source *source, int id, float scale, json_t *manifest)
-{
-    char path[PATH_MAX], text[HELD_TEXT];
-    struct st_entry entry;
-    struct st_writer *writer;
-    float *values = NULL;
-    struct manifest_file file = {.by_parts = true, .holds = json_array()};
-    struct held held = {.count = param->count};
-    snprintf(held.name, sizeof held.name, "%s", param->name);
-    snprintf(file.name, sizeof file.name, "shard-%05d.safetensors", number);
-    fs_join(path, sizeof path, dir, file.name);
-    bool ok = read_base(param, source, id, &entry, &values) &&
-              st_writer_create(path, &entry, 1, NULL, &writer) == ZD_OK;
-    for (size_t i = 0; ok && i < param->count; i++)
-        values[i] *= scale;
-    ok = ok && st_writer_write(writer, values, param->count * sizeof *values) ==
-                       ZD_OK;
-    if (ok)
-        held_add(&held, ARRAY_FROZEN, "F32", st_writer_digest(writer, 0));
-    ok = ok && st_writer_finish(writer, file.digest, &file.bytes) == ZD_OK;
-    held_text(&held, text);
-    json_array_append_new(file.holds, json_string(text));
-    manifest_add_file(manifest, &file);
-    json_decref(file.holds);
-    free(values);
-    return ok;
-}
-
-static bool age(const char *dir, int number, const char *freeze, float scale)
-{
-    char path[PATH_MAX];
-    struct model_config config;
-    struct param_table table;
-    struct weight_source source;
-    json_t *manifest;
-    int first = number;
-    if (manifest_read(dir, &manifest) != ZD_OK ||
-        model_config_read(MODEL, &config) != ZD_OK ||
-        param_table_build(&config, &freeze, 1, &table) != ZD_OK ||
-        weights_open_hf(MODEL, &config, &table, NULL, &source) != ZD_OK)
-        return false;
-    bool ok = true;
-    for (int id = 0; ok && id < table.count; id++)
-        if (!table.params[id].trainable)
-            ok = add_frozen(
-                    dir, number++, &table.params[id], &source, id, scale,
-                    manifest);
-    json_object_del(manifest, "base");
-    json_object_set_new(manifest, "format", json_integer(4));
-    json_object_del(manifest, "manifest_xxh3_128");
-    fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
-    ok = ok && number > first && manifest_seal(manifest) == ZD_OK &&
-         json_write_file(path, manifest) == ZD_OK;
-    json_decref(manifest);
-    weights_close(&source);
-    param_table_fini(&table);
-    model_config_fini(&config);
-    return ok;
-}
-
 /* --- what is asked -------------------------------------------------------- */
 
 /* Nothing of what is frozen, and all bytes that the plan told. */
@@ -352,23 +271,6 @@ static void exports(const char *whole, const char *base)
            "a random base comes from its seed");
 }
 
-static void old_ones_load(const char *whole)
-{
-    const char *sets[] = {"zero.stage=2", "run.stop_after=2", NULL};
-    const char *all[] = {"zero.stage=2", NULL};
-    const char *old = job_threads_dir(), *other = job_threads_dir();
-    char path[PATH_MAX];
-    bool ran = run(old, 2, sets) && run(other, 2, sets);
-    tap_ok(ran && age(checkpoint_of(old, 2, path), 100, "layers.0.", 1) &&
-                   age(path, 200, "embed_tokens", 1) && run(old, 2, all) &&
-                   same_run(whole, old),
-           "a checkpoint with frozen tensors goes on");
-    tap_ok(ran && age(checkpoint_of(other, 2, path), 100, "layers.0.", 2) &&
-                   age(path, 200, "embed_tokens", 1) && !run(other, 2, all) &&
-                   failed_with("E0327"),
-           "but not with other ones");
-}
-
 int main(void)
 {
     const char *whole = job_threads_dir(), *cut = job_threads_dir();
@@ -385,7 +287,6 @@ int main(void)
     steps_are_the_tensors_own(cut);
     resumes(whole, cut);
     another_base_is_refused(cut);
-    old_ones_load(whole);
     plans_are_true();
     return tap_done();
 }

@@ -160,34 +160,32 @@ static bool reads_few(const char *checkpoint)
 
 int main(void)
 {
-    char from[PATH_MAX], many[PATH_MAX], old[PATH_MAX], before[PATH_MAX];
+    char from[PATH_MAX], many[PATH_MAX], old[PATH_MAX];
     char whole[PATH_MAX / 2], hf[PATH_MAX];
     snprintf(whole, sizeof whole, "%s", job_threads_dir());
     snprintf(from, sizeof from, "%s/out/checkpoint-000002", whole);
     snprintf(hf, sizeof hf, "%s/out/hf2", whole);
     snprintf(many, sizeof many, "%s/many", job_threads_dir());
-    snprintf(old, sizeof old, "%s/old", job_threads_dir());
     tap_ok(train(whole, 1, "zero.stage=0"), "a run of one rank");
     tap_ok(train_export(&(struct train_export){.path = from, .out_dir = hf}) ==
                    ZD_OK,
            "its export");
-    tap_ok(reshard(from, many, SHARDS, 4), "its checkpoint as %d shards",
+    tap_ok(reshard(from, many, SHARDS, 5), "its checkpoint as %d shards",
            SHARDS);
-    tap_ok(reshard(from, old, SHARDS, 2), "the same in format 2");
-    snprintf(before, sizeof before, "%s/before", job_threads_dir());
-    tap_ok(reshard(from, before, 8, 3) && verifies(before),
-           "and in format 3, verified");
+    snprintf(old, sizeof old, "%s/old", job_threads_dir());
+    tap_ok(reshard(from, old, 8, 4) && !verifies(old) &&
+                   strstr(zd_error_get()->help, "zerod 0.1.0"),
+           "format 4 is refused, and what reads it is named");
+    zd_error_clear();
 
     allow_descriptors(DESCRIPTORS);
     tap_ok(resumes(whole, many, 1, "zero.stage=0"), "resumed by one rank");
-    tap_ok(resumes(whole, old, 1, "zero.stage=0"), "format 2, by one rank");
     tap_ok(resumes(whole, many, 4, "zero.stage=3"), "resumed by four ranks");
     allow_descriptors(descriptors_used() + OF_A_CHECKPOINT);
     tap_ok(lists(many), "listed");
     tap_ok(shows(many), "shown");
     tap_ok(verifies(many), "verified");
     tap_ok(exports(whole, many), "exported");
-    tap_ok(exports(whole, old), "format 2, exported");
     tap_ok(reads_few(many), "shards that hold nothing of it are not opened");
     return tap_done();
 }
