@@ -43,6 +43,16 @@ enum zd_status chat_template_resolve(
     return status;
 }
 
+enum zd_status chat_recipe_resolve(
+        enum chat_template wanted, struct recipe *recipe)
+{
+    int count, bos = tokenizer_token_id(recipe->tokenizer, "<|begin_of_text|>");
+    const int32_t *prefix = tokenizer_prefix(recipe->tokenizer, &count);
+    recipe->chat_bos = count == 0 || prefix[0] != bos;
+    return chat_template_resolve(
+            wanted, recipe->tokenizer, &recipe->chat_template);
+}
+
 const char *chat_template_name(enum chat_template chat_template)
 {
     static const char *const names[] = {"auto",    "chatml", "llama3",
@@ -77,15 +87,28 @@ static bool is_trained(
                                    strcmp(message->role, "assistant") == 0);
 }
 
+/* What stands before the content. */
+static enum zd_status open_turn(
+        const struct recipe *recipe, const char *role, bool train,
+        struct document *document)
+{
+    bool is_llama3 = recipe->chat_template == CHAT_LLAMA3;
+    ZD_TRY(add_marker(
+            document, is_llama3 ? "<|start_header_id|>" : "<|im_start|>",
+            train));
+    ZD_TRY(add_words(document, role, train));
+    if (is_llama3)
+        ZD_TRY(add_marker(document, "<|end_header_id|>", train));
+    return add_words(document, is_llama3 ? "\n\n" : "\n", train);
+}
+
 static enum zd_status render_chatml(
         const struct recipe *recipe, const struct chat_message *message,
         struct document *document)
 {
     bool all = is_trained_whole(recipe, message);
     bool train = is_trained(recipe, message);
-    ZD_TRY(add_marker(document, "<|im_start|>", all));
-    ZD_TRY(add_words(document, message->role, all));
-    ZD_TRY(add_words(document, "\n", all));
+    ZD_TRY(open_turn(recipe, message->role, all, document));
     ZD_TRY(document_add(
             document, message->content, message->content_bytes, 0, train));
     ZD_TRY(add_marker(document, "<|im_end|>", train));
@@ -140,10 +163,7 @@ static enum zd_status render_llama3(
     const char *content = message->content;
     size_t bytes = message->content_bytes;
     trim(&content, &bytes);
-    ZD_TRY(add_marker(document, "<|start_header_id|>", all));
-    ZD_TRY(add_words(document, message->role, all));
-    ZD_TRY(add_marker(document, "<|end_header_id|>", all));
-    ZD_TRY(add_words(document, "\n\n", all));
+    ZD_TRY(open_turn(recipe, message->role, all, document));
     ZD_TRY(document_add(document, content, bytes, 0, train));
     return add_marker(document, "<|eot_id|>", train);
 }
@@ -186,4 +206,16 @@ enum zd_status chat_render(
     for (size_t i = 0; i < count; i++)
         ZD_TRY(render_message(recipe, &messages[i], document));
     return ZD_OK;
+}
+
+enum zd_status chat_render_prompt(
+        const struct recipe *recipe, const char *content,
+        struct document *document, int32_t *end_out)
+{
+    struct chat_message user = {"user", content, strlen(content), false};
+    *end_out = tokenizer_token_id(
+            recipe->tokenizer,
+            recipe->chat_template == CHAT_LLAMA3 ? "<|eot_id|>" : "<|im_end|>");
+    ZD_TRY(chat_render(recipe, &user, 1, document));
+    return open_turn(recipe, "assistant", false, document);
 }

@@ -125,14 +125,7 @@ static enum zd_status resolve_recipe(
     };
     if (!sources_have_chat(list))
         return ZD_OK;
-    ZD_TRY(chat_template_resolve(
-            options->chat_template, request->tokenizer,
-            &recipe->chat_template));
-    int count, bos;
-    const int32_t *prefix = tokenizer_prefix(request->tokenizer, &count);
-    bos = tokenizer_token_id(request->tokenizer, "<|begin_of_text|>");
-    recipe->chat_bos = count == 0 || prefix[0] != bos;
-    return ZD_OK;
+    return chat_recipe_resolve(options->chat_template, recipe);
 }
 
 /* The words of the first records, until there are enough of them. */

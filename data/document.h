@@ -65,10 +65,19 @@ enum zd_status chat_template_resolve(
 enum zd_status chat_template_compare(
         enum chat_template ours, const struct tokenizer *tokenizer);
 const char *chat_template_name(enum chat_template chat_template);
+/* Resolve the recipe's template for its tokenizer, and whose BOS it takes. */
+enum zd_status chat_recipe_resolve(
+        enum chat_template wanted, struct recipe *recipe);
 /* Append a conversation. */
 enum zd_status chat_render(
         const struct recipe *recipe, const struct chat_message *messages,
         size_t count, struct document *document);
+
+/* A user's message, up to where the assistant begins to answer; *end_out: the
+ * token that ends the answer. */
+enum zd_status chat_render_prompt(
+        const struct recipe *recipe, const char *content,
+        struct document *document, int32_t *end_out);
 
 /* What the keys of a JSON record say its format is; DATA_AUTO: nothing known.
  */

@@ -237,3 +237,29 @@ enum zd_status tokenise_unit(
     return unit->file->has_lines ? tokenise_lines(tokeniser, unit, words)
                                  : tokenise_text(tokeniser, unit, words);
 }
+
+enum zd_status tokenise_chat_prompt(
+        const struct tokenizer *tokenizer, const char *content,
+        struct token_vector *ids, int32_t *end_out)
+{
+    struct recipe recipe = {.tokenizer = tokenizer, .eos = -1};
+    struct tokeniser tokeniser = {0};
+    if (chat_recipe_resolve(CHAT_AUTO, &recipe) != ZD_OK) {
+        zd_error_clear();
+        ZD_FAIL(ZD_ERR_DATA, "E0464",
+                "the tokenizer (%s) has the markers of no chat template",
+                tokenizer_describe(tokenizer));
+        zd_fail_help("without --chat the prompt is continued as it is");
+        return ZD_ERR_DATA;
+    }
+    enum zd_status status = tokeniser_init(&tokeniser, &recipe);
+    if (status == ZD_OK)
+        status = chat_render_prompt(
+                &recipe, content, &tokeniser.document, end_out);
+    if (status == ZD_OK)
+        status = tokenise_document(&tokeniser, ids);
+    for (size_t i = 0; status == ZD_OK && i < ids->count; i++)
+        ids->ids[i] = (int32_t)((uint32_t)ids->ids[i] & WORD_ID);
+    tokeniser_fini(&tokeniser);
+    return status;
+}

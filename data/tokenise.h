@@ -62,6 +62,13 @@ enum zd_status tokenise_unit(
         struct tokeniser *tokeniser, const struct unit *unit,
         struct token_vector *words);
 
+/* The ids of a user's message, up to where the assistant begins to answer, in
+ * the layout whose markers the tokenizer has (CHAT_AUTO); *end_out: the token
+ * that ends the answer. ZD_ERR_DATA when it has no layout's. */
+enum zd_status tokenise_chat_prompt(
+        const struct tokenizer *tokenizer, const char *content,
+        struct token_vector *ids, int32_t *end_out);
+
 /* All words of `list`, in order, handed to `sink`; `threads` of them work. */
 enum zd_status tokenise_files(
         const struct file_list *list, const struct recipe *recipe, int threads,

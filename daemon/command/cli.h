@@ -25,7 +25,7 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     int64_t threads;
     int64_t count;
     bool all, print, json, quiet, double_quant, merge, verbose, no_progress,
-            ids;
+            ids, chat;
     bool fit, force;
     bool list, full, lora, qlora;
     bool temperature_given;

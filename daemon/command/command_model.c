@@ -166,6 +166,7 @@ enum zd_status command_generate(struct cli_args *args, int *argc, char ***argv)
     options.model = args->model;
     options.prompts = args->prompts.items;
     options.prompt_count = args->prompts.count;
+    options.chat = args->chat;
     options.max_new_tokens = (int)args->max_new_tokens;
     options.temperature = args->temperature;
     options.top_p = args->top_p;

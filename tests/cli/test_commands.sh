@@ -158,7 +158,23 @@ assert \"\".join(row[\"text\"] + \"\\n\" for row in rows) == open(\"alone\", err
 warm='generate --model hf --prompt "The mill" --max-new-tokens 24 --temperature 1.5 --top-p 0.95'
 ok '  a seed gives one text' eval "call 0 $warm --seed 3 && mv out first && call 0 $warm --seed 3 && cmp out first"
 ok '  more than the model has positions for is said' eval \
-    'call 0 generate --model hf --prompt "The mill" --max-new-tokens 9999 && has "9999 new tokens .*positions of the model" err'
+    'call 0 generate --model hf --prompt "The mill" --max-new-tokens 9999 && has "9999 new tokens .*model.s [0-9]+ positions" err'
+# chat_stops: the layout of --chat is that of the raw prompt, and the text of a seed (of 50) stops where the other goes on with <|eot_id|>
+chat_stops() {
+    local seed kept raw=$'<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n'
+    local hot='--temperature 9 --max-new-tokens 200 --seed'
+    for seed in {1..50}; do
+        call 0 generate --model hf --prompt "$raw" $hot $seed && mv out whole && call 0 generate --model hf --chat --prompt Hi $hot $seed || return 1
+        cmp -s out whole && continue
+        kept=$(($(wc -c <out) - 1))
+        cmp -n $kept out whole && [ "$(tail -c +$((kept + 1)) whole | head -c 10)" = '<|eot_id|>' ]
+        return
+    done
+    return 1
+}
+ok 'generate --chat: the layout of the model, to the end of the turn' chat_stops
+ok '  not without its markers' eval 'call 65 generate --chat --model "$fixtures/gpt2/model" --prompt a && has "E0464" err'
+ok '  a model that is an adapter' eval 'call 66 generate --model "$fixtures/llama/lora" --prompt a && has "E0303.*is an adapter" err && has "help: .*--adapter .*/lora" err'
 ok '  which prompt is too long' eval \
     'call 65 generate --model hf --prompt A --prompt "$(printf "the mill %.0s" {1..3000})" --max-new-tokens 4 && has "E0463" err && has "prompt 2 of 2" err'
 ok '  another seed another' eval "call 0 $warm --seed 4 && ! cmp -s out first"

@@ -5,6 +5,7 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "data/tokenise.h"
 #include "model/holder.h"
 #include "train/text/decoder.h"
 #include "train/text/written.h"
@@ -90,10 +91,14 @@ static enum zd_status open_model(
 }
 
 static enum zd_status encode(
-        const struct generation *g, const char *prompt,
+        struct generation *g, const char *prompt, bool chat,
         struct token_vector *ids)
 {
-    ZD_TRY(decoder_encode(&g->text, prompt, ids));
+    if (chat)
+        ZD_TRY(tokenise_chat_prompt(
+                g->text.tokenizer, prompt, ids, &g->text.turn_end));
+    else
+        ZD_TRY(decoder_encode(&g->text, prompt, ids));
     if (ids->count <= (size_t)g->config.max_positions)
         return ZD_OK;
     return ZD_FAIL(
@@ -117,7 +122,8 @@ static enum zd_status open_prompts(
                 .stream = (uint64_t)i,
                 .emit = written_put,
                 .ctx = &g->written[i]};
-        enum zd_status status = encode(g, options->prompts[i], &text->prompt);
+        enum zd_status status =
+                encode(g, options->prompts[i], options->chat, &text->prompt);
         if (status != ZD_OK && g->text_count > 1)
             zd_fail_where("prompt %d of %d", i + 1, g->text_count);
         ZD_TRY(status);
@@ -129,8 +135,8 @@ static enum zd_status open_prompts(
     g->capacity = (int)(wanted < most ? wanted : most);
     if (wanted > most)
         zd_log_warning(
-                "%d new tokens behind %zu of the prompt are more than the %zu "
-                "positions of the model, where the text stops",
+                "%d new tokens after the prompt's %zu exceed the model's %zu "
+                "positions, where the text stops",
                 options->max_new_tokens, longest, most);
     return ZD_OK;
 }

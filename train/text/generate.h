@@ -27,6 +27,7 @@ struct generate_options {
     int adapter_count;
     const char *const *prompts; /* UTF-8; the tokenizer's BOS is put in front */
     int prompt_count;           /* at least 1 */
+    bool chat; /* each is a user's message; the answer ends with its turn */
     int max_new_tokens;
     double temperature, top_p; /* temperature 0: greedy */
     uint64_t seed;

@@ -69,6 +69,7 @@ static enum zd_status finish(
         struct text *text, const struct model_config *config, const char *path)
 {
     enum zd_status status = ZD_OK;
+    text->turn_end = -1;
     text->eos = text->tokenizer ? tokenizer_eos(text->tokenizer) : -1;
     if (text->eos < 0)
         text->eos = config->eos_token_id;
@@ -181,7 +182,7 @@ bool text_ends(
     size_t i;
     json_t *value;
     const json_t *listed = json_object_get(config->json, "eos_token_id");
-    if (id == text->eos || id == config->eos_token_id)
+    if (id == text->eos || id == text->turn_end || id == config->eos_token_id)
         return true;
     json_array_foreach(listed, i, value)
     {

@@ -10,6 +10,7 @@
 struct text {
     struct tokenizer *tokenizer; /* NULL: pre-tokenised data and none given */
     int eos;                     /* -1: none */
+    int32_t turn_end;            /* ends an answer of a chat; -1: no chat */
     const char *dir;             /* folder of its files; NULL: built in */
 };
 
@@ -36,7 +37,7 @@ enum zd_status text_open_dir(
         const char *dir, const struct model_config *config, struct text *text);
 void text_close(struct text *text);
 
-/* Is `id` an end of text: the tokenizer's or any of config.json's? */
+/* Is `id` an end: the tokenizer's, any of config.json's, or of the answer? */
 bool text_ends(
         const struct text *text, const struct model_config *config, int32_t id);
 
