@@ -22,7 +22,7 @@ static const struct {
     int first, count;
     const char *what;
 } cases[] = {
-        {0, 3, "every conversation"},
+        {0, 3, "conversations"},
         {1, 2, "conversations without a system message"},
         {0, 5, "conversations with a tool's turn"},
 };
@@ -112,13 +112,18 @@ enum zd_status chat_template_compare(
         }
         if (result == JINJA_DONE && !is_other)
             continue;
-        zd_log_warning(
-                "of %s the model's own chat_template %s%s%s, "
-                "data.chat_template "
-                "= \"%s\" makes other text; `zerod data inspect` shows it",
-                cases[i].what,
-                is_other ? "makes one text" : "says: ", is_other ? "" : why,
-                is_other ? "" : ";", chat_template_name(ours));
+        if (is_other)
+            zd_log_warning(
+                    "data.chat_template = \"%s\" renders %s differently from "
+                    "the model's own chat_template; `zerod data inspect` shows "
+                    "them",
+                    chat_template_name(ours), cases[i].what);
+        else
+            zd_log_warning(
+                    "the model's own chat_template refuses %s (%s); "
+                    "data.chat_template = \"%s\" renders them: `zerod data "
+                    "inspect` shows them",
+                    cases[i].what, why, chat_template_name(ours));
         if (i == 0)
             break; /* then of all */
     }

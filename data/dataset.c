@@ -20,13 +20,18 @@ static int64_t count_samples(const struct corpus *corpus, bool packing, int T)
     return corpus->count > 0 ? (int64_t)((corpus->count - 1) / (uint64_t)T) : 0;
 }
 
+/* `all`: the entry's samples before they are divided. */
 static enum zd_status fail_short(
-        const struct data_entry *entry, const struct corpus *corpus,
-        const struct dataset_request *request)
+        const struct data_entry *entry, const struct dataset_part *part,
+        const struct dataset_request *request, int64_t all)
 {
     const struct data_options *options = request->options;
+    const struct corpus *corpus = &part->corpus;
     enum zd_status status;
-    if (options->packing && corpus->count <= (uint64_t)options->cutoff_len) {
+    if (all == 0 && !options->packing)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0439", "%s has no documents", entry->path);
+    if (all == 0) {
         status = ZD_FAIL(
                 ZD_ERR_DATA, "E0439",
                 "%s has %llu tokens, but one sample takes %d", entry->path,
@@ -34,10 +39,17 @@ static enum zd_status fail_short(
         zd_fail_help("lower data.cutoff_len, or give more text");
         return status;
     }
+    if (part->count > 0)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0439",
+                "weight = %g of %lld samples of %s is empty", entry->weight,
+                (long long)part->count, entry->path);
     status =
             ZD_FAIL(ZD_ERR_DATA, "E0439",
-                    "%s gives not one sample (part %g to %g of it, weight %g)",
-                    entry->path, request->from, request->to, entry->weight);
+                    "data.val_split = %g of %lld samples of %s %s",
+                    options->val_split, (long long)all, entry->path,
+                    request->from > 0 ? "is empty" : "leaves none to train on");
+    zd_fail_help("another share, or [[data.eval]]");
     return status;
 }
 
@@ -55,7 +67,7 @@ static enum zd_status set_part(
     part->count = llround(request->to * (double)all) - part->first;
     part->taken = llround(entry->weight * (double)part->count);
     if (part->count <= 0 || part->taken <= 0)
-        return fail_short(entry, &part->corpus, request);
+        return fail_short(entry, part, request, all);
     return ZD_OK;
 }
 

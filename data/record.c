@@ -124,8 +124,8 @@ static enum zd_status check_keys(
     }
     if (format != DATA_TEXT && json_is_boolean(label)) {
         refuse_key("a record", "label");
-        zd_fail_help("what is wanted and what is not would be trained on "
-                     "alike: keep the records with true, without the key");
+        zd_fail_help("KTO labels are not supported: keep the records with "
+                     "true, without the key");
         return ZD_ERR_DATA;
     }
     return ZD_OK;

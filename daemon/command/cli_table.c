@@ -82,7 +82,7 @@ static const struct cli_command commands[] = {
     "Kept in the user's cache folder, for each machine. Under mpirun all ranks measure at once, and the wire between them too. Products by shape, attention, "
     "what else a layer does, updates, memory, copies, the disk below the cache folder."},
 {"doctor", "", 0, 0, "job set format", "",
-    "What this machine has for zerod, and what of it declines", command_doctor, "commands",
+    "Check hardware and libraries; list what zerod cannot use", command_doctor, "commands",
     "Driver, libraries with their paths, GPUs and what links them, limits, the speed of the disk (128 MiB are written and read) and of PCIe, MPI. Under mpirun the ranks are compared. "
     "With --job: whether it would start. What declines is a warning, with what it costs and the fix; 69 only where the job would not run."},
 {"export", "CHECKPOINT", 1, 1, "out dtype quantize double-quant merge base", "out",
@@ -90,7 +90,7 @@ static const struct cli_command commands[] = {
     "Of adapters: what peft reads, or with --merge the model with them in it. What the checkpoint does not hold, because it did not train, is read from --base, or from where the run had it."},
 {"merge", "", 0, 0, "base adapter out dtype", "base adapter out",
     "Add adapters to a model, as a Hugging Face directory", command_merge, "commands",
-    "Of DoRA and of modules_to_save the whole is taken: no weight, and no second adapter in the same place. Memory: the largest tensor, as fp32."},
+    "DoRA and modules_to_save cannot be weighted or combined with another adapter of the same module. Memory: the largest tensor, as fp32."},
 {"ckpt ls", "PATH", 1, 1, "format", "", "List the checkpoints of an output folder", command_ckpt_ls, "commands", NULL},
 {"ckpt show", "PATH", 1, 1, "format", "", "What a checkpoint holds", command_ckpt_show, "commands", NULL},
 {"ckpt verify", "PATH", 1, 1, "format", "", "Read a checkpoint and compare its digests", command_ckpt_verify, "commands", NULL},

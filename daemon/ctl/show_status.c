@@ -309,7 +309,8 @@ static void print_facts(
     print_line(look, "world", line, out);
     print_gpu(look, json_object_get(status, "gpu"), out);
     snprintf(
-            line, sizeof line, "%.0f samples: %.0f a rank, %.0f accumulated",
+            line, sizeof line,
+            "%.0f samples: %.0f per rank, accumulated %.0f times",
             fmax(json_real_of(status, "global_batch_size"), 0),
             fmax(json_real_of(status, "per_device_train_batch_size"), 0),
             fmax(json_real_of(status, "gradient_accumulation_steps"), 0));

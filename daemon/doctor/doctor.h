@@ -1,4 +1,4 @@
-/* doctor.h - what a machine has for zerod, and what of it declines.
+/* doctor.h - what a machine has for zerod, and what zerod cannot use.
  *
  * One object of JSON is the result; the text is printed from it:
  *

@@ -279,11 +279,11 @@ turn="'<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + m.content|trim 
 own "{{ '<|begin_of_text|>' }}{% for m in messages %}{{ $turn }}{% endfor %}"
 ok 'a template of the model that is the same is no news' eval 'call 0 $inspect && ! has "own chat_template" err'
 own "{{ '<|begin_of_text|>' }}{% for m in messages %}{% if m.role != 'tool' %}{{ $turn }}{% endif %}{% endfor %}"
-ok '  one that has other words for a tool is named with that' eval 'call 0 $inspect && has "^warning: of conversations with a tool.s turn the model.s own chat_template makes" err'
+ok '  one that has other words for a tool is named with that' eval 'call 0 $inspect && has "^warning: data.chat_template = .llama3. renders conversations with a tool.s turn differently from the model.s own" err'
 own "{% for m in messages %}[{{ m.content }}]{% endfor %}"
-ok '  one that is another is told of once' eval 'call 0 $inspect && has "^warning: of every conversation " err && [ $(grep -c "own chat_template" err) = 1 ]'
+ok '  one that is another is told of once' eval 'call 0 $inspect && has "^warning: data.chat_template = .llama3. renders conversations differently " err && [ $(grep -c "own chat_template" err) = 1 ]'
 own "{{ raise_exception('no system') }}"
-ok '  one that refuses too, in its words' eval 'call 0 $inspect && has "own chat_template says: no system;" err'
+ok '  one that refuses too, in its words' eval 'call 0 $inspect && has "own chat_template refuses conversations .no system.;" err'
 own '{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}'
 ok '  one that would never end: 65, by name' eval 'call 65 $inspect && has "E0414.*: the model.s chat template takes more than 2000000 steps" err && has model/tokenizer_config.json err &&
     call 65 $talk && has E0414 err'

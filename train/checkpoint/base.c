@@ -68,7 +68,7 @@ enum zd_status checkpoint_match_base(
         return ZD_OK;
     return match_digest(
             checkpoint, digest, "model.path",
-            "give the base back, or start anew in another job.output_dir");
+            "restore the base, or use a new job.output_dir");
 }
 
 /* The model's table as the run had it: what trained, and what lay in codes. */

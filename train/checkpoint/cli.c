@@ -271,8 +271,9 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
             (long long)json_integer_value(json_object_get(row, "step")),
             (long long)json_integer_value(
                     json_object_get(progress, "max_steps")));
-    fprintf(out, "world    %lld ranks, ZeRO stage %lld\n",
-            (long long)json_integer_value(json_object_get(row, "world")),
+    json_int_t world = json_integer_value(json_object_get(row, "world"));
+    fprintf(out, "world    %lld rank%s, ZeRO stage %lld\n", (long long)world,
+            world == 1 ? "" : "s",
             (long long)json_integer_value(json_object_get(row, "stage")));
     fprintf(out, "samples  %lld taken, %lld tokens\n",
             (long long)json_integer_value(

@@ -56,7 +56,7 @@ static enum zd_status fail_differs(
             "the checkpoint was made with other data: %s was %s, is %s", what,
             text ? text : "unknown", now);
     free(text);
-    zd_fail_help("give it back, or start anew in another job.output_dir");
+    zd_fail_help("restore the setting, or use a new job.output_dir");
     return ZD_ERR_CONFIG;
 }
 
