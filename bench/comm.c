@@ -5,7 +5,8 @@
  *
  * Times a reduce_scatter and an all_gather of MEBIBYTES (default 64) of fp32,
  * the same by MPI_Reduce_scatter_block and MPI_Allgather, the same sum in bf16,
- * which MPI cannot add, and a copy of as many bytes past the cache on every
+ * which MPI cannot add, an all_reduce of as many bytes of integers, the same by
+ * MPI_Allreduce, and a copy of as many bytes past the cache on every
  * rank at once, which is what an all_gather would take if all ranks could read
  * each other's memory. Each repeat runs all of them, one after the other, so
  * that what else the machine does falls on all. Of the slowest rank's times the
@@ -72,13 +73,39 @@ static void their_all_gather(const struct bench *b)
             MPI_FLOAT, MPI_COMM_WORLD);
 }
 
+/* In the memory of the copy: its contents do not matter. */
+static void our_all_reduce(const struct bench *b)
+{
+    check(comm_all_reduce_i64(
+            b->comm, (int64_t *)(void *)b->copy,
+            b->count * 4 * (size_t)comm_size(b->comm) / 8, COMM_SUM));
+}
+
+static void their_all_reduce(const struct bench *b)
+{
+    MPI_Allreduce(
+            MPI_IN_PLACE, b->copy,
+            (int)(b->count * 4 * (size_t)comm_size(b->comm) / 8), MPI_INT64_T,
+            MPI_SUM, MPI_COMM_WORLD);
+}
+
 static void plain_copy(const struct bench *b)
 {
     copy_past_cache(
             b->copy, b->full, b->count * 4 * (size_t)comm_size(b->comm));
 }
 
-enum { REDUCE, MPI_REDUCE, REDUCE_BF16, GATHER, MPI_GATHER, COPY, KINDS };
+enum {
+    REDUCE,
+    MPI_REDUCE,
+    REDUCE_BF16,
+    GATHER,
+    MPI_GATHER,
+    INTEGERS,
+    MPI_INTEGERS,
+    COPY,
+    KINDS
+};
 
 static const struct kind {
     const char *name;
@@ -92,6 +119,8 @@ static const struct kind {
                 {"reduce_scatter bf16", our_reduce_scatter_bf16, REDUCE_BF16},
         [GATHER] = {"all_gather fp32", our_all_gather, MPI_GATHER},
         [MPI_GATHER] = {"MPI_Allgather", their_all_gather, MPI_GATHER},
+        [INTEGERS] = {"all_reduce int64", our_all_reduce, MPI_INTEGERS},
+        [MPI_INTEGERS] = {"MPI_Allreduce", their_all_reduce, MPI_INTEGERS},
         [COPY] = {"copy", plain_copy, GATHER},
 };
 

@@ -27,6 +27,19 @@ struct comm_op {
 /* Who pays for an exchange of small messages. */
 enum comm_traffic { TRAFFIC_CONTROL, TRAFFIC_STEP };
 
+/* One message from every rank to every rank. This rank sends `bytes` at
+ * from + r * from_stride to rank r (stride 0: the same to all), and finds those
+ * of rank r at to + r * to_stride. What it sends to itself may lie where it
+ * would be received; nothing else may overlap. */
+struct exchange {
+    const void *from;
+    size_t from_stride;
+    void *to;
+    size_t to_stride;
+    size_t bytes;
+    enum comm_traffic traffic;
+};
+
 struct comm_functions {
     enum zd_status (*begin)(struct comm *comm, struct comm_op *op);
     enum zd_status (*wait)(struct comm *comm, struct comm_op *op);
@@ -34,10 +47,8 @@ struct comm_functions {
     enum zd_status (*barrier)(struct comm *comm);
     enum zd_status (*broadcast)(
             struct comm *comm, void *data, size_t bytes, int root);
-    /* all: (size, bytes), in rank order. */
-    enum zd_status (*gather)(
-            struct comm *comm, const void *mine, size_t bytes, void *all,
-            enum comm_traffic traffic);
+    enum zd_status (*exchange)(
+            struct comm *comm, const struct exchange *exchange);
     /* Is this operation done, so that a wait for it would not wait for a peer?
      * NULL: cannot be told. */
     enum zd_status (*test)(
@@ -69,7 +80,7 @@ struct comm {
     struct seat *seat;   /* NULL: not joined yet */
     uint64_t messages;   /* that were begun */
     void *staging;
-    void *reduce_scratch; /* (size, COMM_REDUCE_PIECE) 8-byte values */
+    void *reduce_scratch; /* comm_scratch_values(size) 8-byte values */
     struct comm_op ops[COMM_OPS_MAX];
     uint64_t next_sequence;
 };
@@ -78,8 +89,16 @@ struct comm {
 void comm_message_begin(struct comm *comm, enum seat_kind kind, size_t bytes);
 void comm_message_end(struct comm *comm);
 
-/* Scalars of one all_reduce travel this many at a time. */
-enum { COMM_REDUCE_PIECE = 128 };
+/* Scalars of one all_reduce travel this many at a time. An array, which is
+ * longer than COMM_REDUCE_SCALARS, is cut into a part for each rank; its parts
+ * travel in as large pieces as the scratch has room for, and back in pieces of
+ * COMM_REDUCE_ARRAY. */
+enum {
+    COMM_REDUCE_PIECE = 128,
+    COMM_REDUCE_SCALARS = 512,
+    COMM_REDUCE_ARRAY = 128 << 10
+};
+size_t comm_scratch_values(int size);
 
 /* Fill in what all back ends share (the rest is clear memory). */
 enum zd_status comm_base_init(

@@ -159,6 +159,14 @@ void comm_set_staging(struct comm *comm, void *staging)
     comm->staging = staging;
 }
 
+/* A world of one reduces nothing. */
+size_t comm_scratch_values(int size)
+{
+    size_t scalars = (size_t)size * COMM_REDUCE_PIECE;
+    return size > 1 && scalars < COMM_REDUCE_ARRAY ? COMM_REDUCE_ARRAY
+                                                   : scalars;
+}
+
 /* --- life ----------------------------------------------------------------- */
 
 enum zd_status comm_base_init(
@@ -175,7 +183,7 @@ enum zd_status comm_base_init(
     comm->node_size = size;
     for (int i = 0; i < COMM_OPS_MAX; i++)
         comm->ops[i].slot = i;
-    comm->reduce_scratch = malloc((size_t)size * COMM_REDUCE_PIECE * 8);
+    comm->reduce_scratch = malloc(comm_scratch_values(size) * 8);
     if (!comm->reduce_scratch)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
@@ -334,7 +342,7 @@ enum zd_status comm_progress(struct comm *comm)
     return comm->size > 1 ? comm->functions->progress(comm) : ZD_OK;
 }
 
-/* --- scalars -------------------------------------------------------------- */
+/* --- sums of integers ----------------------------------------------------- */
 
 static int64_t combine_i64(int64_t a, int64_t b, enum comm_reduction reduction)
 {
@@ -349,37 +357,97 @@ static int64_t combine_i64(int64_t a, int64_t b, enum comm_reduction reduction)
     return 0;
 }
 
-/* The next piece of `count` values from all ranks: (size, *piece_out). */
-static enum zd_status gather_piece(
-        struct comm *comm, const void *values, size_t count, size_t *piece_out)
+/* all: (size, count), in rank order. */
+static void combine(
+        int64_t *values, const int64_t *all, int size, size_t count,
+        enum comm_reduction reduction)
 {
-    size_t piece = count < COMM_REDUCE_PIECE ? count : COMM_REDUCE_PIECE;
-    comm_message_begin(comm, SEAT_ALL_REDUCE, piece * 8);
-    enum zd_status status = comm->functions->gather(
-            comm, values, piece * 8, comm->reduce_scratch, TRAFFIC_STEP);
+    memcpy(values, all, count * sizeof *values);
+    for (int r = 1; r < size; r++)
+        for (size_t i = 0; i < count; i++)
+            values[i] = combine_i64(
+                    values[i], all[(size_t)r * count + i], reduction);
+}
+
+/* `count` values to and from every rank; strides are in values. */
+static enum zd_status exchange_i64(
+        struct comm *comm, const int64_t *from, size_t from_stride, int64_t *to,
+        size_t to_stride, size_t count)
+{
+    const struct exchange exchange = {
+            .from = from,
+            .from_stride = from_stride * sizeof *from,
+            .to = to,
+            .to_stride = to_stride * sizeof *to,
+            .bytes = count * sizeof *to,
+            .traffic = TRAFFIC_STEP};
+    comm_message_begin(comm, SEAT_ALL_REDUCE, exchange.bytes);
+    enum zd_status status = comm->functions->exchange(comm, &exchange);
     comm_message_end(comm);
     ZD_TRY(status);
-    comm->counters.all_reduce += (uint64_t)(comm->size - 1) * piece * 8;
-    *piece_out = piece;
+    comm->counters.all_reduce += (uint64_t)(comm->size - 1) * exchange.bytes;
     return ZD_OK;
+}
+
+/* Every rank gets all values of all: the least latency. */
+static enum zd_status reduce_scalars(
+        struct comm *comm, int64_t *values, size_t count,
+        enum comm_reduction reduction)
+{
+    int64_t *all = comm->reduce_scratch;
+    for (size_t done = 0, piece; done < count; done += piece) {
+        piece = count - done < COMM_REDUCE_PIECE ? count - done
+                                                 : COMM_REDUCE_PIECE;
+        ZD_TRY(exchange_i64(comm, values + done, 0, all, piece, piece));
+        combine(values + done, all, comm->size, piece, reduction);
+    }
+    return ZD_OK;
+}
+
+/* A reduce_scatter of the ranks' parts and an all_gather, in pieces. */
+static enum zd_status reduce_parts(
+        struct comm *comm, int64_t *values, size_t part,
+        enum comm_reduction reduction)
+{
+    int64_t *all = comm->reduce_scratch;
+    int64_t *mine = values + (size_t)comm->rank * part;
+    size_t room = comm_scratch_values(comm->size) / (size_t)comm->size;
+    for (size_t done = 0, piece; done < part; done += piece) {
+        piece = part - done < room ? part - done : room;
+        ZD_TRY(exchange_i64(comm, values + done, part, all, piece, piece));
+        combine(mine + done, all, comm->size, piece, reduction);
+    }
+    for (size_t done = 0, piece; done < part; done += piece) {
+        piece = part - done < COMM_REDUCE_ARRAY ? part - done
+                                                : COMM_REDUCE_ARRAY;
+        ZD_TRY(exchange_i64(comm, mine + done, 0, values + done, part, piece));
+    }
+    return ZD_OK;
+}
+
+/* Values of a rank's part; 0: these are scalars. */
+static size_t part_of(int world, size_t count)
+{
+    return count > COMM_REDUCE_SCALARS ? count / (size_t)world : 0;
+}
+
+uint64_t comm_all_reduce_bytes(int world, size_t count)
+{
+    size_t part = part_of(world, count);
+    uint64_t rest = count - part * (size_t)world;
+    return (uint64_t)(world - 1) * sizeof(int64_t) * (2 * part + rest);
 }
 
 enum zd_status comm_all_reduce_i64(
         struct comm *comm, int64_t *values, size_t count,
         enum comm_reduction reduction)
 {
-    const int64_t *all = comm->reduce_scratch;
-    for (size_t piece; count && comm->size > 1;
-         count -= piece, values += piece) {
-        ZD_TRY(gather_piece(comm, values, count, &piece));
-        for (size_t i = 0; i < piece; i++) {
-            values[i] = all[i];
-            for (int r = 1; r < comm->size; r++)
-                values[i] = combine_i64(
-                        values[i], all[(size_t)r * piece + i], reduction);
-        }
-    }
-    return ZD_OK;
+    size_t part = part_of(comm->size, count);
+    size_t parts = part * (size_t)comm->size;
+    if (comm->size == 1)
+        return ZD_OK;
+    ZD_TRY(reduce_parts(comm, values, part, reduction));
+    return reduce_scalars(comm, values + parts, count - parts, reduction);
 }
 
 /* The first is that of joining (watch/board.c). */
@@ -435,8 +503,13 @@ enum zd_status comm_gather_all(
         return ZD_OK;
     }
     comm_message_begin(comm, SEAT_GATHER, bytes);
-    enum zd_status status =
-            comm->functions->gather(comm, mine, bytes, all, TRAFFIC_CONTROL);
+    enum zd_status status = comm->functions->exchange(
+            comm, &(struct exchange){
+                          .from = mine,
+                          .to = all,
+                          .to_stride = bytes,
+                          .bytes = bytes,
+                          .traffic = TRAFFIC_CONTROL});
     comm_message_end(comm);
     return status;
 }

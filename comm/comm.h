@@ -14,7 +14,8 @@
  * Wire bytes are counted where they are handed to another rank: what this rank
  * sends, payload only. For N ranks and a full array of E elements (N * count)
  * of size s, reduce_scatter and all_gather send (N-1)/N * E * s each. The sends
- * of scalars (all_reduce) go to every other rank. Broadcasts and gathers of
+ * of scalars (all_reduce) go to every other rank; arrays of integers are reduced
+ * in parts, as comm_all_reduce_bytes has it. Broadcasts and gathers of
  * control messages (set-up, saving) are not part of a step and not counted.
  *
  * Threads: one thread per rank calls into a comm (MPI_THREAD_FUNNELED).
@@ -178,6 +179,8 @@ enum comm_reduction { COMM_SUM, COMM_MAX, COMM_MIN };
 enum zd_status comm_all_reduce_i64(
         struct comm *comm, int64_t *values, size_t count,
         enum comm_reduction reduction);
+/* What a rank sends in one. */
+uint64_t comm_all_reduce_bytes(int world, size_t count);
 
 /* Control messages: not counted, any size. */
 enum zd_status comm_barrier(struct comm *comm);

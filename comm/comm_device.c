@@ -40,15 +40,14 @@ enum zd_status comm_device_broadcast(
     return comm_broadcast(control_of(comm), data, bytes, root);
 }
 
-enum zd_status comm_device_gather(
-        struct comm *comm, const void *mine, size_t bytes, void *all,
-        enum comm_traffic traffic)
+enum zd_status comm_device_exchange(
+        struct comm *comm, const struct exchange *exchange)
 {
     struct comm *control = control_of(comm);
-    bool is_step = traffic == TRAFFIC_STEP;
-    comm_message_begin(control, is_step ? SEAT_ALL_REDUCE : SEAT_GATHER, bytes);
-    enum zd_status status =
-            control->functions->gather(control, mine, bytes, all, traffic);
+    bool is_step = exchange->traffic == TRAFFIC_STEP;
+    comm_message_begin(
+            control, is_step ? SEAT_ALL_REDUCE : SEAT_GATHER, exchange->bytes);
+    enum zd_status status = control->functions->exchange(control, exchange);
     comm_message_end(control);
     return status;
 }

@@ -21,9 +21,8 @@ enum zd_status comm_device_init(
 enum zd_status comm_device_barrier(struct comm *comm);
 enum zd_status comm_device_broadcast(
         struct comm *comm, void *data, size_t bytes, int root);
-enum zd_status comm_device_gather(
-        struct comm *comm, const void *mine, size_t bytes, void *all,
-        enum comm_traffic traffic);
+enum zd_status comm_device_exchange(
+        struct comm *comm, const struct exchange *exchange);
 void comm_device_abort(struct comm *comm, int exit_code);
 
 /* What this rank hands to others, whatever the way it travels. */

@@ -175,16 +175,17 @@ static enum zd_status local_broadcast(
     return finish(local, MESSAGE_SLOT, message);
 }
 
-static enum zd_status local_gather(
-        struct comm *comm, const void *mine, size_t bytes, void *all,
-        enum comm_traffic traffic)
+static enum zd_status local_exchange(
+        struct comm *comm, const struct exchange *exchange)
 {
     struct local *local = local_of(comm);
     uint64_t message = local->next_message++;
-    publish(local, MESSAGE_SLOT, message, mine);
+    size_t mine = (size_t)comm->rank * exchange->from_stride;
+    publish(local, MESSAGE_SLOT, message, exchange->from);
     ZD_TRY(await_published(local, MESSAGE_SLOT, message));
     for (int r = 0; r < comm->size; r++)
-        memmove((char *)all + (size_t)r * bytes, local->parts[r], bytes);
+        memmove((char *)exchange->to + (size_t)r * exchange->to_stride,
+                (const char *)local->parts[r] + mine, exchange->bytes);
     return finish(local, MESSAGE_SLOT, message);
 }
 
@@ -241,7 +242,7 @@ static const struct comm_functions local_functions = {
         .progress = local_progress,
         .barrier = local_barrier,
         .broadcast = local_broadcast,
-        .gather = local_gather,
+        .exchange = local_exchange,
         .transport = COMM_TRANSPORT_HOST,
         .abort = local_abort,
         .destroy = local_destroy,

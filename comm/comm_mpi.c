@@ -142,26 +142,29 @@ static enum zd_status mpi_broadcast(
     return ZD_OK;
 }
 
-static enum zd_status mpi_gather(
-        struct comm *comm, const void *mine, size_t bytes, void *all,
-        enum comm_traffic traffic)
+static enum zd_status mpi_exchange(
+        struct comm *comm, const struct exchange *exchange)
 {
     struct mpi *mpi = mpi_of(comm);
     int peers = comm->size - 1;
-    int tag = traffic == TRAFFIC_STEP ? TAG_STEP : TAG_CONTROL;
-    memmove((char *)all + (size_t)comm->rank * bytes, mine, bytes);
+    int tag = exchange->traffic == TRAFFIC_STEP ? TAG_STEP : TAG_CONTROL;
+    const char *from = exchange->from;
+    char *to = exchange->to;
+    size_t out = exchange->from_stride, in = exchange->to_stride;
+    size_t rank = (size_t)comm->rank, bytes = exchange->bytes;
+    memmove(to + rank * in, from + rank * out, bytes);
     for (size_t done = 0, part; done < bytes; done += part) {
         part = bytes - done < MESSAGE_MAX ? bytes - done : MESSAGE_MAX;
         for (int i = 0; i < peers; i++) {
             int peer = mpi_peer(comm, i);
-            char *in = (char *)all + (size_t)peer * bytes + done;
-            ZD_MPI(MPI_Irecv, in, (int)part, MPI_BYTE, peer, tag, mpi->world,
-                   &mpi->requests[i]);
+            ZD_MPI(MPI_Irecv, to + (size_t)peer * in + done, (int)part,
+                   MPI_BYTE, peer, tag, mpi->world, &mpi->requests[i]);
         }
-        for (int i = 0; i < peers; i++)
-            ZD_MPI(MPI_Isend, (const char *)mine + done, (int)part, MPI_BYTE,
-                   mpi_peer(comm, i), tag, mpi->world,
-                   &mpi->requests[peers + i]);
+        for (int i = 0; i < peers; i++) {
+            int peer = mpi_peer(comm, i);
+            ZD_MPI(MPI_Isend, from + (size_t)peer * out + done, (int)part,
+                   MPI_BYTE, peer, tag, mpi->world, &mpi->requests[peers + i]);
+        }
         ZD_TRY(await_requests(mpi, 2 * peers, mpi->requests));
     }
     return ZD_OK;
@@ -208,7 +211,7 @@ static const struct comm_functions mpi_functions = {
         .test = mpi_test,
         .barrier = mpi_barrier,
         .broadcast = mpi_broadcast,
-        .gather = mpi_gather,
+        .exchange = mpi_exchange,
         .transport = COMM_TRANSPORT_HOST,
         .abort = mpi_abort,
         .destroy = mpi_destroy,
@@ -377,7 +380,13 @@ static enum zd_status agree_early(
 static enum zd_status gather_places(
         void *ctx, const void *mine, size_t bytes, void *all)
 {
-    return mpi_gather(ctx, mine, bytes, all, TRAFFIC_CONTROL);
+    return mpi_exchange(
+            ctx, &(struct exchange){
+                         .from = mine,
+                         .to = all,
+                         .to_stride = bytes,
+                         .bytes = bytes,
+                         .traffic = TRAFFIC_CONTROL});
 }
 
 static enum zd_status join_watch(struct mpi *mpi)

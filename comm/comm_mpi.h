@@ -54,7 +54,7 @@ struct mpi {
     bool finalises;
     long spin_ns;                 /* before a wait begins to sleep */
     struct mpi_stream streams[2]; /* by comm_op_kind */
-    MPI_Request *requests;        /* (2 * (size - 1)) of a gather */
+    MPI_Request *requests;        /* (2 * (size - 1)) of an exchange */
 };
 
 enum zd_status stream_init(

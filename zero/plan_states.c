@@ -155,8 +155,7 @@ uint64_t plan_block_wire(const struct zero_plan *plan)
 {
     if (!plan->states_cut)
         return 0;
-    return (uint64_t)(plan->request.world - 1) * 2 * plan->block_count *
-           sizeof(int64_t);
+    return comm_all_reduce_bytes(plan->request.world, 2 * plan->block_count);
 }
 
 /* --- spans ---------------------------------------------------------------- */

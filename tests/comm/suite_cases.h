@@ -15,7 +15,7 @@ bool case_counters_follow_the_formula(struct comm *comm);
 /* suite_control.c */
 bool case_ranks_know_their_places(struct comm *comm);
 bool case_who_is_where_is_known(struct comm *comm);
-bool case_scalars_are_reduced_in_rank_order(struct comm *comm);
+bool case_integers_are_reduced(struct comm *comm);
 bool case_digits_of_an_exact_sum_add_up(struct comm *comm);
 bool case_control_messages_arrive(struct comm *comm);
 bool case_all_well_is_well(struct comm *comm);

@@ -41,29 +41,54 @@ bool case_who_is_where_is_known(struct comm *comm)
                                        bytes) == 0);
 }
 
-bool case_scalars_are_reduced_in_rank_order(struct comm *comm)
+static int64_t integer_of(int rank, size_t i)
 {
-    enum { COUNT = 300 };
+    return (int64_t)((uint64_t)(i + 1) * (uint64_t)(rank + 3) * 0x9e3779b97f4a7c15u);
+}
+
+static bool reduces(struct comm *comm, size_t count, enum comm_reduction how)
+{
     int size = comm_size(comm), rank = comm_rank(comm);
-    bool holds = true;
-    for (int reduction = COMM_SUM; reduction <= COMM_MIN; reduction++) {
-        int64_t whole[COUNT];
-        for (size_t i = 0; i < COUNT; i++)
-            whole[i] = (int64_t)(data_value(rank, i) / 3.0 * 1e15);
-        enum comm_reduction how = (enum comm_reduction)reduction;
-        holds &= CHECK(
-                comm, comm_all_reduce_i64(comm, whole, COUNT, how) == ZD_OK);
-        for (size_t i = 0; i < COUNT && holds; i++) {
-            int64_t want = (int64_t)(data_value(0, i) / 3.0 * 1e15);
-            for (int r = 1; r < size; r++) {
-                int64_t n = (int64_t)(data_value(r, i) / 3.0 * 1e15);
-                bool takes = how == COMM_MAX ? n > want : n < want;
-                want = how == COMM_SUM ? want + n : takes ? n : want;
-            }
-            holds &= CHECK(comm, whole[i] == want);
+    int64_t *whole = malloc((count + 1) * sizeof *whole);
+    uint64_t sent = comm_counters(comm).all_reduce;
+    for (size_t i = 0; i <= count; i++)
+        whole[i] = integer_of(rank, i);
+    bool holds =
+            CHECK(comm, comm_all_reduce_i64(comm, whole, count, how) == ZD_OK);
+    for (size_t i = 0; i < count && holds; i++) {
+        int64_t want = integer_of(0, i);
+        for (int r = 1; r < size; r++) {
+            int64_t n = integer_of(r, i);
+            bool takes = how == COMM_MAX ? n > want : n < want;
+            want = how == COMM_SUM ? (int64_t)((uint64_t)want + (uint64_t)n)
+                   : takes         ? n
+                                   : want;
         }
+        holds &= CHECK(comm, whole[i] == want);
     }
-    return holds;
+    holds &= CHECK(comm, whole[count] == integer_of(rank, count));
+    sent = comm_counters(comm).all_reduce - sent;
+    free(whole);
+    return holds & CHECK(comm, sent == comm_all_reduce_bytes(size, count));
+}
+
+/* Scalars to every other rank; an array, whose last values are no multiple of
+ * the ranks and whose parts take several pieces, twice. */
+bool case_integers_are_reduced(struct comm *comm)
+{
+    static const size_t counts[] = {1, 128, 300, 512, 513, 1001};
+    enum { MANY = (256 << 10) + 5 };
+    int size = comm_size(comm);
+    size_t peers = (size_t)size - 1;
+    bool holds =
+            CHECK(comm, comm_all_reduce_bytes(size, 300) == peers * 300 * 8);
+    holds &=
+            CHECK(comm, comm_all_reduce_bytes(size, MANY) <=
+                                2 * MANY * 8 + peers * peers * 8);
+    for (int how = COMM_SUM; how <= COMM_MIN; how++)
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+            holds &= reduces(comm, counts[i], (enum comm_reduction)how);
+    return holds & reduces(comm, MANY, COMM_SUM);
 }
 
 bool case_digits_of_an_exact_sum_add_up(struct comm *comm)

@@ -98,7 +98,8 @@ Test(zero_plan_states, block_sums_are_on_the_wire_where_states_are_cut)
         cr_expect_eq(
                 plan.wire.all_reduce,
                 zero_scalar_bytes(3) +
-                        (stage ? 2 * 2 * 8 * plan.block_count : 0));
+                        (stage ? comm_all_reduce_bytes(3, 2 * plan.block_count)
+                               : 0));
         zero_plan_fini(&plan);
     }
 }
