@@ -1,5 +1,7 @@
 #include "zero/plan_parts.h"
 
+#include "base/device/lease.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +13,9 @@ static size_t round_up(size_t count, size_t multiple)
 /* --- segments ------------------------------------------------------------- */
 
 enum kind { SHARDED, PERSISTENT, FROZEN, CODES, SCALES, KINDS };
+/* A unit has at most one segment of each kind; all but the persistent one are
+ * gathered into its slot, each with a token of the slot's lease. */
+_Static_assert((int)KINDS - 1 <= (int)LEASE_TOKENS, "a token for each");
 
 /* A tensor that goes on from others is as persistent as the first of them, so
  * that a product finds them in one segment. */

@@ -143,8 +143,10 @@ void lease_note(struct lease *lease, struct token token)
             tokens[i] = token;
             return;
         }
-    if (*count == LEASE_TOKENS)
+    if (*count == LEASE_TOKENS) {
         check(lease, false, "one token too many", "");
+        abort();
+    }
     tokens[(*count)++] = token;
 }
 

@@ -106,7 +106,8 @@ enum lease_state {
 enum lease_use { LEASE_FILL, LEASE_CHANGE, LEASE_READ };
 
 /* At most this many of the writer, and as many of readers: for instance a
- * collective for each of a unit's two segments. */
+ * collective for each of a unit's segments (zero/plan.c, which counts their
+ * kinds). One more ends the program, with assertions or without. */
 enum { LEASE_TOKENS = 4 };
 struct lease_tokens {
     int count;
