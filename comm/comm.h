@@ -14,8 +14,8 @@
  * Wire bytes are counted where they are handed to another rank: what this rank
  * sends, payload only. For N ranks and a full array of E elements (N * count)
  * of size s, reduce_scatter and all_gather send (N-1)/N * E * s each. The sends
- * of scalars (all_reduce) go to every other rank; arrays of integers are reduced
- * in parts, as comm_all_reduce_bytes has it. Broadcasts and gathers of
+ * of scalars (all_reduce) go to every other rank; arrays of integers are
+ * reduced in parts, as comm_all_reduce_bytes has it. Broadcasts and gathers of
  * control messages (set-up, saving) are not part of a step and not counted.
  *
  * Threads: one thread per rank calls into a comm (MPI_THREAD_FUNNELED).
@@ -69,8 +69,8 @@ struct comm_options { /* [comm] */
     double timeout;       /* seconds that a wait may take; 0: no limit;
                              COMM_TIMEOUT_AUTO: learned from the steps */
     double files_timeout; /* seconds without a read, write or fsync of files
-                             (comm_files_begin); 0: no limit. The key is
-                             checkpoint.timeout */
+                             (comm_files_begin), or for data; 0: no limit. The
+                             key is checkpoint.timeout */
     int max_ctas;         /* multiprocessors that NCCL may take; 0: its choice;
                              COMM_CTAS_AUTO */
     bool round_robin;     /* start each rank's sends at its right neighbour, so
@@ -227,6 +227,9 @@ enum comm_work comm_work(struct comm *comm, enum comm_work work);
 void comm_goes_on(struct comm *comm);
 /* A step was made, from which the limit is learned; the next one is `step`. */
 void comm_step(struct comm *comm, int64_t step, double seconds);
+/* What a step will take: until two were made no wait for a rank ends before ten
+ * of them. */
+void comm_predict(struct comm *comm, double seconds);
 /* Seconds that this rank has waited for others, on the host or, over NCCL, on
  * its GPU. */
 double comm_waited(const struct comm *comm);
@@ -238,6 +241,15 @@ void comm_listen(struct comm *comm, const struct watch_listener *listener);
  * none of that completes for comm_options.files_timeout the job ends with 74;
  * while the thread that trains waits for others, its own files wait too. */
 struct comm_files *comm_files_begin(struct comm *comm, const char *what);
+
+/* In between the thread that trains waits for its data, as others wait for it:
+ * no hang, and after comm_options.files_timeout the job ends with 74. */
+struct comm_data {
+    enum comm_work before;
+    struct comm_files *files;
+};
+struct comm_data comm_data_begin(struct comm *comm);
+void comm_data_end(struct comm *comm, struct comm_data data);
 
 /* --- the device's memory -------------------------------------------------- */
 

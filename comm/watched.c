@@ -43,6 +43,12 @@ void comm_step(struct comm *comm, int64_t step, double seconds)
         watch_step(comm->watch, seconds);
 }
 
+void comm_predict(struct comm *comm, double seconds)
+{
+    if (comm->watch && seconds > 0)
+        watch_predict(comm->watch, seconds);
+}
+
 double comm_waited(const struct comm *comm)
 {
     double seconds =
@@ -61,4 +67,17 @@ void comm_listen(struct comm *comm, const struct watch_listener *listener)
 struct comm_files *comm_files_begin(struct comm *comm, const char *what)
 {
     return comm->watch ? watch_files_begin(comm->watch, what) : NULL;
+}
+
+struct comm_data comm_data_begin(struct comm *comm)
+{
+    return (struct comm_data){
+            .before = comm_work(comm, WORK_DATA),
+            .files = comm->watch ? watch_data_begin(comm->watch) : NULL};
+}
+
+void comm_data_end(struct comm *comm, struct comm_data data)
+{
+    comm_files_end(data.files);
+    comm_work(comm, data.before);
 }

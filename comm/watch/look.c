@@ -181,6 +181,12 @@ static bool judge(
     return verdict_find(&ask, verdict);
 }
 
+static uint64_t waited_in(const struct watch *watch, const struct wait *wait)
+{
+    uint64_t since = wait->since > watch->floor ? wait->since : watch->floor;
+    return watch->last > since ? watch->last - since : 0;
+}
+
 static bool check_wait(struct watch *watch, int n, struct verdict *verdict)
 {
     struct own *own = &watch->own[n];
@@ -188,8 +194,7 @@ static bool check_wait(struct watch *watch, int n, struct verdict *verdict)
     uint64_t limit = atomic_load(&watch->limit);
     if (!find_wait(watch, n, &wait) || limit == 0)
         return false;
-    uint64_t since = wait.since > watch->floor ? wait.since : watch->floor;
-    uint64_t waited = watch->last > since ? watch->last - since : 0;
+    uint64_t waited = waited_in(watch, &wait);
     if (waited <= limit || watch->last < own->next_look)
         return false;
     bool asks = watch->hosts && hosts_are_open(watch->hosts);
@@ -209,6 +214,62 @@ bool watch_check_waits(struct watch *watch, struct verdict *verdict)
     return false;
 }
 
+/* --- waits that become long ----------------------------------------------- */
+
+/* Rank 0 itself computes, and another waits for it. */
+static bool is_waited_for(
+        struct watch *watch, double limit, struct verdict *verdict)
+{
+    const struct seat *seat = watch_own(watch, 0);
+    struct seat_told own = seat_tell(seat, LANE_MESSAGES, 0);
+    double limit_ms = 1000 * limit;
+    if (own.state != SEAT_RUNS || own.silent_ms <= limit_ms)
+        return false;
+    watch_look_around(watch, LANE_MESSAGES, 1, true);
+    for (int r = watch->count; r < watch->size; r++) {
+        const struct seat_told *told = &watch->told[r];
+        if (!watch->heard[r] || told->state != SEAT_WAITS || !told->waits ||
+            told->silent_ms <= limit_ms)
+            continue;
+        *verdict = (struct verdict){
+                .why = WHY_RUNS,
+                .step = own.step,
+                .word = told->waits,
+                .seconds = 1e-3 * told->silent_ms};
+        return true;
+    }
+    return false;
+}
+
+static bool find_long_wait(
+        struct watch *watch, double limit, struct verdict *verdict)
+{
+    for (int n = 0; n < watch->count; n++) {
+        struct wait wait;
+        if (!find_wait(watch, n, &wait))
+            continue;
+        double waited = 1e-6 * (double)waited_in(watch, &wait);
+        if (waited > limit && judge(watch, n, &wait, waited, limit, verdict))
+            return true;
+    }
+    return is_waited_for(watch, limit, verdict);
+}
+
+void watch_look_at_stall(struct watch *watch)
+{
+    const double part = 0.6;
+    double limit = part * 1e-6 * (double)atomic_load(&watch->limit);
+    struct verdict verdict;
+    if (watch->rank != 0 || !watch->listener.stalled || limit <= 0 ||
+        !is_together(watch) || watch->last < watch->next_stall_look)
+        return;
+    watch->next_stall_look = watch->last + ASK_AGAIN / 2;
+    bool stalls = find_long_wait(watch, limit, &verdict);
+    if (stalls != watch->is_stalled)
+        watch_tell_stalled(watch, stalls ? &verdict : NULL);
+    watch->is_stalled = stalls;
+}
+
 /* --- files ---------------------------------------------------------------- */
 
 static bool waits(const struct watch *watch)
@@ -225,7 +286,7 @@ static bool check_file(struct watch *watch, struct comm_files *files)
 {
     bool is_there = atomic_load(&files->what) != NULL;
     uint64_t completed = atomic_load(&files->progress.completed);
-    bool is_held = atomic_load(&files->is_trainers) && waits(watch);
+    bool is_held = atomic_load(&files->is_held) && waits(watch);
     if (is_there &&
         (!files->was_there || completed != files->completed || is_held))
         files->since = watch->last;
@@ -241,8 +302,13 @@ bool watch_check_files(struct watch *watch, struct verdict *verdict)
     if (watch->facts.files_timeout <= 0)
         return false;
     for (int i = 0; i < WATCH_FILES_MAX; i++) {
-        if (!check_file(watch, &watch->files[i]))
+        struct comm_files *files = &watch->files[i];
+        if (!check_file(watch, files))
             continue;
+        if (files->give_up && files->give_up(files->ctx)) {
+            atomic_store(&files->what, NULL);
+            continue;
+        }
         *verdict = (struct verdict){
                 .rank = watch->rank,
                 .why = WHY_FILES,

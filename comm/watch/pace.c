@@ -37,5 +37,7 @@ double pace_limit(const struct pace *pace)
     double limit = TIMES * longest_good(pace);
     if (limit < LEAST)
         limit = LEAST;
-    return pace->steps < START_STEPS ? START_TIMES * limit : limit;
+    if (pace->steps >= START_STEPS)
+        return limit;
+    return START_TIMES * (limit > pace->predicted ? limit : pace->predicted);
 }

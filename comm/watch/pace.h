@@ -1,7 +1,8 @@
 /* pace.h - how long a collective may take, learned from the steps.
  *
- *   limit = max(10 s, 5 x the longest good step), ten times that until two
- *           steps were made; a good step takes at most 3 x the median
+ *   limit = max(10 s, 5 x the longest good step), ten times that and no less
+ *           than ten predicted steps until two steps were made; a good step
+ *           takes at most 3 x the median
  *
  * The last PACE_STEPS steps count. One thread at a time. */
 #ifndef ZD_COMM_WATCH_PACE_H
@@ -12,6 +13,7 @@
 enum { PACE_STEPS = 64 };
 
 struct pace {
+    double predicted; /* seconds of a step; 0: not known */
     double seconds[PACE_STEPS];
     int64_t steps;
 };

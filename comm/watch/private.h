@@ -10,10 +10,13 @@
 #include <pthread.h>
 
 struct comm_files {
+    struct watch *watch;
     struct progress progress;
     atomic_bool is_taken;
     _Atomic(const char *) what; /* NULL: not under way yet, or no more */
-    atomic_bool is_trainers;    /* begun by the thread that trains */
+    atomic_bool is_held;        /* while the thread that trains waits */
+    bool (*give_up)(void *ctx); /* under the lock; NULL: the job ends */
+    void *ctx;
     /* the watch's: */
     bool was_there;
     uint64_t completed, since;
@@ -73,6 +76,8 @@ struct watch {
     struct own *own; /* (count) */
     struct watch_listener listener;
     struct watch_ending ending;
+    bool is_stalled; /* the listener was told */
+    uint64_t next_stall_look;
     struct zd_error failure; /* of WHY_FAILED */
     uint64_t last, floor;    /* when it looked last; clocks begin there */
     uint64_t telling_since;
@@ -114,6 +119,8 @@ void seat_take(struct seat *seat);
 void watch_tell(struct watch *watch, const struct verdict *verdict);
 /* Tells the listener, in bounded time. */
 void watch_tell_listener(struct watch *watch, const struct verdict *verdict);
+/* .. that this may become a hang; NULL: no more. */
+void watch_tell_stalled(struct watch *watch, const struct verdict *verdict);
 
 /* --- look.c --------------------------------------------------------------- */
 
@@ -130,5 +137,7 @@ bool watch_is_runnable(int pid);
 bool watch_check_waits(struct watch *watch, struct verdict *verdict);
 bool watch_check_files(struct watch *watch, struct verdict *verdict);
 bool watch_check_launcher(struct watch *watch, struct verdict *verdict);
+/* Does a wait become too long? Tells the listener of rank 0's process. */
+void watch_look_at_stall(struct watch *watch);
 
 #endif

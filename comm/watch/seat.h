@@ -52,6 +52,7 @@ enum comm_work {
     WORK_EVALUATE,
     WORK_SAMPLE,
     WORK_COMMAND,
+    WORK_DATA, /* it waits for its data */
     WORKS
 };
 

@@ -210,6 +210,51 @@ static void *tell_listener(void *ctx)
     return NULL;
 }
 
+static void describe(
+        const struct watch *watch, const struct verdict *verdict,
+        struct telling *telling)
+{
+    snprintf(
+            telling->host, sizeof telling->host, "%s",
+            watch_host(watch, verdict->rank));
+    if (verdict->why == WHY_FILES)
+        snprintf(
+                telling->operation, sizeof telling->operation, "%s",
+                files_name(watch, verdict));
+    else if (verdict->number)
+        seat_operation_text(
+                verdict->word, verdict->number, telling->operation,
+                sizeof telling->operation);
+    else
+        seat_word_text(
+                verdict->word, telling->operation, sizeof telling->operation);
+    telling->hang = (struct watch_hang){
+            .rank = verdict->rank,
+            .host = telling->host,
+            .step = verdict->step,
+            .operation = telling->operation,
+            .seconds = verdict->seconds,
+            .is_here = watch->rank == 0};
+}
+
+void watch_tell_stalled(struct watch *watch, const struct verdict *verdict)
+{
+    struct telling telling = {.is_done = false};
+    if (!verdict) {
+        zd_log_info("no rank is waited for any more");
+        watch->listener.stalled(watch->listener.ctx, NULL);
+        return;
+    }
+    describe(watch, verdict, &telling);
+    zd_log_warning(
+            "rank %d on %s may hang at step %lld: others have waited for it "
+            "in %s for %.1f s; the job ends after %.1f s (comm.timeout)",
+            verdict->rank, telling.host, (long long)verdict->step,
+            telling.operation, verdict->seconds,
+            1e-6 * (double)atomic_load(&watch->limit));
+    watch->listener.stalled(watch->listener.ctx, &telling.hang);
+}
+
 /* The disk that it writes to may be what hangs. */
 void watch_tell_listener(struct watch *watch, const struct verdict *verdict)
 {
@@ -220,24 +265,7 @@ void watch_tell_listener(struct watch *watch, const struct verdict *verdict)
     if (!telling)
         return;
     telling->listener = watch->listener;
-    snprintf(
-            telling->host, sizeof telling->host, "%s",
-            watch_host(watch, verdict->rank));
-    if (verdict->why == WHY_FILES)
-        snprintf(
-                telling->operation, sizeof telling->operation, "%s",
-                files_name(watch, verdict));
-    else
-        seat_operation_text(
-                verdict->word, verdict->number, telling->operation,
-                sizeof telling->operation);
-    telling->hang = (struct watch_hang){
-            .rank = verdict->rank,
-            .host = telling->host,
-            .step = verdict->step,
-            .operation = telling->operation,
-            .seconds = verdict->seconds,
-            .is_here = watch->rank == 0};
+    describe(watch, verdict, telling);
     if (!telling->listener.hang ||
         thread_start(&thread, "zerod-told", tell_listener, telling) != 0) {
         free(telling);

@@ -154,6 +154,8 @@ static void look(struct watch *watch)
                             watch_check_files(watch, &verdict) ||
                             watch_check_waits(watch, &verdict)))
         conclude(watch, &verdict, true);
+    if (!watch->is_over)
+        watch_look_at_stall(watch);
 }
 
 /* Ranks that do not leave are left behind. */
@@ -318,6 +320,14 @@ void watch_step(struct watch *watch, double seconds)
     pthread_mutex_unlock(&watch->lock);
 }
 
+void watch_predict(struct watch *watch, double seconds)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->pace.predicted = seconds;
+    set_limit(watch);
+    pthread_mutex_unlock(&watch->lock);
+}
+
 void watch_operations_run(struct watch *watch)
 {
     atomic_store(&watch->runs_alone, true);
@@ -370,17 +380,16 @@ void watch_fail(struct watch *watch)
 
 /* --- files ---------------------------------------------------------------- */
 
-struct comm_files *watch_files_begin(struct watch *watch, const char *what)
+static struct comm_files *files_begin(
+        struct watch *watch, const char *what, bool is_held)
 {
     for (int i = 0; i < WATCH_FILES_MAX; i++) {
         struct comm_files *files = &watch->files[i];
         bool is_taken = false;
         if (!atomic_compare_exchange_strong(&files->is_taken, &is_taken, true))
             continue;
-        atomic_store(
-                &files->is_trainers,
-                watch->count > 1 ||
-                        pthread_equal(watch->trainer, pthread_self()));
+        files->watch = watch;
+        atomic_store(&files->is_held, is_held);
         atomic_store(&files->what, what);
         progress_use(&files->progress);
         return files;
@@ -388,11 +397,37 @@ struct comm_files *watch_files_begin(struct watch *watch, const char *what)
     return NULL;
 }
 
+struct comm_files *watch_files_begin(struct watch *watch, const char *what)
+{
+    return files_begin(
+            watch, what,
+            watch->count > 1 || pthread_equal(watch->trainer, pthread_self()));
+}
+
+struct comm_files *watch_data_begin(struct watch *watch)
+{
+    return files_begin(watch, "wait for data", false);
+}
+
+void comm_files_give_up(
+        struct comm_files *files, bool (*give_up)(void *ctx), void *ctx)
+{
+    if (!files)
+        return;
+    pthread_mutex_lock(&files->watch->lock);
+    files->give_up = give_up;
+    files->ctx = ctx;
+    atomic_store(&files->is_held, false);
+    pthread_mutex_unlock(&files->watch->lock);
+}
+
 void comm_files_end(struct comm_files *files)
 {
     if (!files)
         return;
     progress_use(NULL);
+    if (files->give_up)
+        comm_files_give_up(files, NULL, NULL);
     atomic_store(&files->what, NULL);
     atomic_store(&files->is_taken, false);
 }

@@ -75,6 +75,8 @@ struct seat *watch_seat(struct watch *watch, int n);
 
 /* A step was made; the limit is learned. */
 void watch_step(struct watch *watch, double seconds);
+/* What a step will take, for the limit of the first ones. */
+void watch_predict(struct watch *watch, double seconds);
 /* Operations of this process' rank end by themselves, and nobody waits for
  * them in between: one that is begun and not done counts as a wait. */
 void watch_operations_run(struct watch *watch);
@@ -94,6 +96,10 @@ struct watch_listener {
     void *ctx; /* NULL: nobody */
     /* On one rank of all, rank 0 where it runs: in at most two seconds. */
     void (*hang)(void *ctx, const struct watch_hang *hang);
+    /* In the process of rank 0, at once: it will be a hang when the limit has
+     * passed, three fifths of which have (three good steps, while it is
+     * learned); NULL: no more. A warning on stderr says so too. */
+    void (*stalled)(void *ctx, const struct watch_hang *hang);
 };
 void watch_listen(struct watch *watch, const struct watch_listener *listener);
 struct watch_ending {
@@ -115,6 +121,13 @@ void watch_fail(struct watch *watch);
  * time: further ones are NULL, and not looked at. */
 struct comm_files;
 struct comm_files *watch_files_begin(struct watch *watch, const char *what);
+/* The rank's thread waits for data: as files, until it has them. */
+struct comm_files *watch_data_begin(struct watch *watch);
+/* When nothing of them is done in time `give_up` is asked first, on the watch's
+ * thread: true, and the job goes on without them. Until comm_files_end, which
+ * waits for it. By the thread that began them, which is none that trains. */
+void comm_files_give_up(
+        struct comm_files *files, bool (*give_up)(void *ctx), void *ctx);
 void comm_files_end(struct comm_files *files);
 
 #endif

@@ -26,6 +26,18 @@ Test(pace, ten_times_as_long_until_two_steps_were_made)
     expect(&pace, 20);
 }
 
+Test(pace, ten_predicted_steps_until_two_were_made)
+{
+    struct pace pace = {.predicted = 60};
+    expect(&pace, 600);
+    add(&pace, 4, 1);
+    expect(&pace, 600);
+    add(&pace, 4, 1);
+    expect(&pace, 20);
+    pace = (struct pace){.predicted = 0.1};
+    expect(&pace, 100);
+}
+
 Test(pace, five_times_the_longest_and_no_less_than_ten_seconds)
 {
     struct pace pace = {0};

@@ -1,6 +1,7 @@
 /* Waits of ranks that are threads: which are ended, and which are not. */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
+#include "comm/backend.h"
 #include "comm/comm.h"
 #include "comm/watch/private.h"
 
@@ -196,6 +197,30 @@ Test(watch, work_that_does_not_say_that_it_goes_on_is_ended)
     cr_expect_geq(clock_seconds() - begun, 2, "ten times the limit");
 }
 
+/* Rank 1 waits for data for longer than files may take. */
+static enum zd_status wait_for_data(struct comm *comm)
+{
+    ZD_TRY(comm_barrier(comm));
+    if (comm_rank(comm) == 1) {
+        struct comm_data data = comm_data_begin(comm);
+        while (!atomic_load(&is_over))
+            nap(0.01);
+        comm_data_end(comm, data);
+    }
+    return comm_barrier(comm);
+}
+
+Test(watch, a_wait_for_data_ends_when_files_would)
+{
+    enum zd_status status[RANKS];
+    struct comm_options options = limit_of(0.2);
+    options.files_timeout = 2;
+    double begun = clock_seconds();
+    run(&options, wait_for_data, status);
+    cr_expect_neq(status[0], ZD_OK);
+    cr_expect_geq(clock_seconds() - begun, 2, "not by the limit of a hang");
+}
+
 /* --- not ended ------------------------------------------------------------ */
 
 static void expect_all_well(
@@ -235,6 +260,84 @@ Test(watch, work_that_may_be_long_is_waited_for)
 {
     struct comm_options options = limit_of(0.2);
     expect_all_well(&options, save_for_long);
+}
+
+/* For ten limits. */
+static enum zd_status get_data_late(struct comm *comm)
+{
+    ZD_TRY(comm_barrier(comm));
+    struct comm_data data = comm_data_begin(comm);
+    if (comm_rank(comm) == 1)
+        nap(2);
+    comm_data_end(comm, data);
+    return comm_barrier(comm);
+}
+
+Test(watch, a_rank_that_waits_for_its_data_is_waited_for)
+{
+    struct comm_options options = limit_of(0.2);
+    options.files_timeout = 60;
+    expect_all_well(&options, get_data_late);
+}
+
+static atomic_int stalls, moves;
+static atomic_bool has_moved;
+
+static void hear_stalled(void *ctx, const struct watch_hang *hang)
+{
+    if (!hang) {
+        moves++;
+        atomic_store(&has_moved, true);
+        return;
+    }
+    hear(ctx, hang);
+    stalls++;
+}
+
+/* Rank 1 is in no hurry, for as long as it takes to be noticed. */
+static enum zd_status stall(struct comm *comm)
+{
+    comm_step(comm, 7, 0);
+    if (comm_rank(comm) == 0)
+        comm_listen(comm, &(struct watch_listener){.stalled = hear_stalled});
+    for (int i = 0; i < 3; i++) { /* steps that are slow, but not so slow */
+        ZD_TRY(comm_barrier(comm));
+        nap(comm_rank(comm) == 1 ? 0.3 : 0);
+    }
+    int early = stalls;
+    ZD_TRY(comm_barrier(comm));
+    while (comm_rank(comm) == 1 && atomic_load(&stalls) == 0)
+        nap(0.05);
+    ZD_TRY(comm_barrier(comm));
+    while (comm_rank(comm) == 1 && !atomic_load(&has_moved))
+        nap(0.05);
+    ZD_TRY(comm_barrier(comm));
+    return early ? ZD_ERR_BUG : ZD_OK;
+}
+
+Test(watch, before_a_hang_it_is_said_who_stalls_and_when_it_moves)
+{
+    struct comm_options options = limit_of(5);
+    expect_all_well(&options, stall);
+    cr_expect_eq(stalls, 1);
+    cr_expect_eq(moves, 1);
+    cr_expect_eq(heard.rank, 1);
+    cr_expect_eq(heard.step, 7);
+    cr_expect_geq(heard.seconds, 3);
+    cr_expect_str_eq(heard_operation, "barrier #6");
+}
+
+static enum zd_status predict(struct comm *comm)
+{
+    comm_predict(comm, 60);
+    ZD_TRY(comm_barrier(comm));
+    return atomic_load(&comm->watch->limit) == 600000000 ? ZD_OK : ZD_ERR_BUG;
+}
+
+Test(watch, first_steps_have_the_time_of_ten_predicted_ones)
+{
+    struct comm_options options = limit_of(COMM_TIMEOUT_AUTO);
+    expect_all_well(&options, predict);
 }
 
 static enum zd_status evaluate_aloud(struct comm *comm)
