@@ -270,6 +270,20 @@ static void show_end(struct trainer *trainer, bool exported, bool early)
         trainer->observer->end(trainer->observer->ctx, &end);
 }
 
+static enum zd_status sync_rows(struct trainer *trainer)
+{
+    if (!trainer_is_first(trainer))
+        return ZD_OK;
+    struct comm_files *files = comm_files_begin(trainer->comm, "end");
+    enum comm_work before = comm_work(trainer->comm, WORK_SAVE);
+    enum zd_status status = metrics_sync(trainer->metrics);
+    if (status == ZD_OK)
+        trainer_state_write(trainer);
+    comm_work(trainer->comm, before);
+    comm_files_end(files);
+    return status;
+}
+
 /* The end: the last step is saved (also with stop_after; a stop on request has
  * said whether to), the model exported. */
 static enum zd_status finish(struct trainer *trainer)
@@ -282,10 +296,7 @@ static enum zd_status finish(struct trainer *trainer)
     ZD_TRY(profile_end(trainer)); /* of fewer steps than were asked for */
     if (saves)
         ZD_TRY(trainer_save(trainer, true));
-    if (trainer_is_first(trainer)) {
-        ZD_TRY(metrics_sync(trainer->metrics));
-        trainer_state_write(trainer);
-    }
+    ZD_TRY(sync_rows(trainer));
     if (complete)
         ZD_TRY(trainer_export(trainer));
     ZD_TRY(rank_report_ask(trainer));

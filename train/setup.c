@@ -417,7 +417,7 @@ enum zd_status trainer_init(
     startup_mark(&trainer->startup, "weights");
     *finished_out = trainer->state.step >= trainer->state.max_steps;
     ZD_TRY(make_snapshot(trainer));
-    trainer_predict(trainer);
+    ZD_TRY(trainer_predict(trainer));
     ZD_TRY(write_plan(trainer));
     show_banner(trainer);
     if (*finished_out)
@@ -438,6 +438,17 @@ static void finish_streams(struct trainer *trainer)
     stream_finish(trainer->streams_up);
 }
 
+/* What a disk has not taken yet is waited for. */
+static void close_rows(struct trainer *trainer)
+{
+    struct comm_files *files = comm_files_begin(trainer->control, "end");
+    enum comm_work before = comm_work(trainer->control, WORK_SAVE);
+    metrics_close(trainer->metrics);
+    events_close(trainer->events);
+    comm_work(trainer->control, before);
+    comm_files_end(files);
+}
+
 void trainer_fini(struct trainer *trainer)
 {
     finish_streams(trainer);
@@ -445,9 +456,9 @@ void trainer_fini(struct trainer *trainer)
     hang_forget(trainer);
     stragglers_fini(&trainer->stragglers);
     background_end(trainer->background);
+    background_end(trainer->abandoned);
     zero_snapshot_destroy(trainer->snapshot);
-    metrics_close(trainer->metrics);
-    events_close(trainer->events);
+    close_rows(trainer);
     json_decref(trainer->commands);
     trainer_state_fini(trainer);
     replay_close(trainer->replay);

@@ -31,9 +31,12 @@ static enum zd_status load_batches(struct trainer *trainer)
     if (trainer->has_batches || trainer->is_paused)
         return ZD_OK;
     trainer->has_batches = true;
-    for (int a = 0; a < trainer->plan.accumulation; a++)
-        ZD_TRY(loader_next(trainer->loader, &trainer->batches[a]));
-    return ZD_OK;
+    struct comm_data data = comm_data_begin(trainer->comm);
+    enum zd_status status = ZD_OK;
+    for (int a = 0; a < trainer->plan.accumulation && status == ZD_OK; a++)
+        status = loader_next(trainer->loader, &trainer->batches[a]);
+    comm_data_end(trainer->comm, data);
+    return status;
 }
 
 static int64_t targets_here(const struct trainer *trainer)

@@ -338,7 +338,7 @@ const struct schema_key schema_table[] = {
 {"aio", "overlap_events", SCHEMA_BOOL, JOB(offload.aio.overlap_events), .help = "Submit while others are under way"},
 
 {"comm", "backend", SCHEMA_ENUM, JOB(comm.backend), .choices = comm_backends, .help = "Transport of the collectives"},
-{"comm", "timeout", SCHEMA_DURATION, JOB(comm.timeout), .flags = SCHEMA_AUTO | SCHEMA_ZERO, .max = 1e9, .help = "Longest wait of a rank for others: a longer one is a hang, and the job ends with 75. auto: 5 times the longest step, at least 10s, and ten times that before step 2; 0s = none"},
+{"comm", "timeout", SCHEMA_DURATION, JOB(comm.timeout), .flags = SCHEMA_AUTO | SCHEMA_ZERO, .max = 1e9, .help = "Longest wait of a rank for others: a longer one is a hang, and the job ends with 75. auto: 5 times the longest step, at least 10s, and before step 2 ten times that and ten predicted steps at least; 0s = none"},
 {"comm", "hierarchical", SCHEMA_ENUM, JOB(comm.hierarchical), .choices = comm_hierarchies, .help = "Collectives in two levels, within nodes and between them; auto: with NCCL on several nodes"},
 {"comm", "reduce", SCHEMA_ENUM, JOB(comm.reduce), .choices = comm_sums, .help = "Sums over NCCL: in the order of its rings, or in rank order, with the bits of MPI on any number of GPUs"},
 {"comm", "reduce_dtype", SCHEMA_ENUM, JOB(comm.reduce_dtype), .choices = comm_reduce_dtypes, .help = "Type in which gradients of one micro-batch are sent; NCCL's fast sums are also taken in it. auto: fp32 for those above 64 ranks, else the compute type"},
@@ -363,7 +363,7 @@ const struct schema_key schema_table[] = {
 {"checkpoint", "save_only_model", SCHEMA_BOOL, JOB(checkpoint.save_only_model), .help = "Save weights without optimizer states"},
 {"checkpoint", "async_save", SCHEMA_BOOL, JOB(checkpoint.async_save), .help = "Write in the background: training goes on while a thread of each rank writes a copy"},
 {"checkpoint", "snapshot_memory", SCHEMA_SIZE, JOB(checkpoint.snapshot_bytes), .flags = SCHEMA_AUTO | SCHEMA_ABOVE_MIN, .max = 1e18, .help = "Host memory of a rank for that copy, at most; auto: what is free. Where the copy does not fit, saves are synchronous; of offloaded states a part is enough"},
-{"checkpoint", "timeout", SCHEMA_DURATION, JOB(comm.files_timeout), .max = 1e9, .help = "A save or load of which no read, write or fsync ends for so long is given up, and the job ends with 74; 0s = never"},
+{"checkpoint", "timeout", SCHEMA_DURATION, JOB(comm.files_timeout), .max = 1e9, .help = "A save or load of which no read, write or fsync ends for so long is given up, and so is a wait for data: the job ends with 74, but not for a save beside training; 0s = never"},
 {"checkpoint", "verify", SCHEMA_BOOL, JOB(checkpoint.verify), .help = "Check digests when loading"},
 {"checkpoint", "metric_for_best_model", SCHEMA_WORD, JOB(checkpoint.metric_for_best_model), .choices = best_metrics, .help = "What save_strategy = \"best\" compares"},
 {"checkpoint", "greater_is_better", SCHEMA_BOOL, JOB(checkpoint.greater_is_better), .help = "Larger values of the metric are better"},

@@ -302,6 +302,8 @@ enum zd_status saving_commit(struct saving *saving)
     ZD_TRY(check_replaced(&saving->writer, saving->final, false));
     if (saving->writer.harden_rows)
         ZD_TRY(saving->writer.harden_rows(saving->writer.rows));
+    if (saving->is_given_up && atomic_load(saving->is_given_up))
+        return ZD_FAIL(ZD_ERR_PEER, "E0807", "the save was given up");
     return commit(
             saving->writer.job->job.output_dir, saving->tmp, saving->final);
 }

@@ -15,6 +15,7 @@
 #include "zero/snapshot.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 
 struct saving {
     struct checkpoint_writer writer; /* as it was at the beginning */
@@ -26,7 +27,8 @@ struct saving {
     void *shards; /* of all ranks, each as long as the longest; owned */
     size_t shard_bytes;
     json_t *manifest; /* rank 0: all but the files; owned, shared with none */
-    char *trainer_state; /* rank 0: a file's text; owned */
+    char *trainer_state;            /* rank 0: a file's text; owned */
+    const atomic_bool *is_given_up; /* NULL: nobody does; then not renamed */
 };
 
 /* On a failure nothing is left, and `saving` is empty. */

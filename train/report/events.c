@@ -51,14 +51,6 @@ static enum zd_status read_end(
     return ZD_OK;
 }
 
-/* It is an event too, so not under the mutex. */
-static void tell_trouble(const struct zd_error *trouble)
-{
-    if (trouble->status != ZD_OK)
-        zd_log_warning(
-                "%s; training goes on and the events are kept", trouble->what);
-}
-
 static void on_log(void *ctx, enum zd_log_level level, const char *message)
 {
     if (level >= ZD_LOG_WARNING)
@@ -86,30 +78,36 @@ enum zd_status events_open(
     return ZD_OK;
 }
 
+/* One that finds no room is lost, and no failure of whoever tells it. */
+static void write_line(struct row_file *file, const char *text, size_t bytes)
+{
+    struct zd_error before = *zd_error_get();
+    if (row_file_add(file, text, bytes) != ZD_OK)
+        zd_error_clear();
+    zd_error_set(&before); /* it may tell of a failure */
+}
+
 /* The mutex is held. */
-static void write_held(struct events *events, struct zd_error *trouble)
+static void write_held(struct events *events)
 {
     size_t i;
     json_t *line;
-    json_array_foreach(events->held, i, line) row_file_add(
-            events->file, json_string_value(line), json_string_length(line),
-            trouble);
+    json_array_foreach(events->held, i, line) write_line(
+            events->file, json_string_value(line), json_string_length(line));
     json_decref(events->held);
     events->held = NULL;
 }
 
 enum zd_status events_begin(struct events *events)
 {
-    struct zd_error trouble = {.status = ZD_OK};
     if (!events)
         return ZD_OK;
     pthread_mutex_lock(&events->mutex);
     enum zd_status status =
-            row_file_open(events->path, events->kept, &events->file);
+            row_file_open(events->path, events->kept, "events", &events->file);
     if (status == ZD_OK)
-        write_held(events, &trouble);
+        write_held(events);
     pthread_mutex_unlock(&events->mutex);
-    tell_trouble(&trouble);
     return status;
 }
 
@@ -140,8 +138,7 @@ static char *line_of(const struct train_event *event, const json_t *members)
 
 /* The mutex is held: events reach the file and the observer in their order. */
 static void tell(
-        struct events *events, struct train_event *event, const json_t *members,
-        struct zd_error *trouble)
+        struct events *events, struct train_event *event, const json_t *members)
 {
     event->id = ++events->last_id;
     event->time = clock_wall_seconds();
@@ -155,7 +152,7 @@ static void tell(
     if (events->held && strcmp(event->kind, "step") != 0)
         json_array_append_new(events->held, json_string(text));
     else if (events->file && strcmp(event->kind, "step") != 0)
-        row_file_add(events->file, text, strlen(text), trouble);
+        write_line(events->file, text, strlen(text));
     if (events->observer->event)
         events->observer->event(events->observer->ctx, event);
     free(text);
@@ -164,29 +161,26 @@ static void tell(
 void events_tell(
         struct events *events, const char *kind, int64_t step, json_t *members)
 {
-    struct zd_error trouble = {.status = ZD_OK};
     struct train_event event = {.kind = kind, .step = step};
     if (events) {
         pthread_mutex_lock(&events->mutex);
-        tell(events, &event, members, &trouble);
+        tell(events, &event, members);
         pthread_mutex_unlock(&events->mutex);
     }
     json_decref(members);
-    tell_trouble(&trouble);
 }
 
 void events_append(
         const char *path, const char *kind, int64_t step, json_t *members)
 {
-    struct zd_error trouble = {.status = ZD_OK};
     struct train_observer nobody = {0};
     struct events events = {.observer = &nobody};
     struct train_event event = {.kind = kind, .step = step};
     bool is_there;
     if (fs_look(path, &is_there) == ZD_OK && is_there &&
         read_end(path, &events.last_id, &events.kept) == ZD_OK &&
-        row_file_open(path, events.kept, &events.file) == ZD_OK) {
-        tell(&events, &event, members, &trouble);
+        row_file_open(path, events.kept, "events", &events.file) == ZD_OK) {
+        tell(&events, &event, members);
         row_file_sync(events.file);
         row_file_close(events.file);
     }
@@ -208,29 +202,13 @@ int64_t events_last_id(struct events *events)
     return id;
 }
 
-enum zd_status events_flush(struct events *events)
-{
-    if (!events)
-        return ZD_OK;
-    pthread_mutex_lock(&events->mutex);
-    enum zd_status status = events->file ? row_file_flush(events->file) : ZD_OK;
-    pthread_mutex_unlock(&events->mutex);
-    return status;
-}
-
 /* A disk may take its time: nobody who tells something waits for it. */
-enum zd_status events_harden(struct events *events)
-{
-    if (!events)
-        return ZD_OK;
-    pthread_mutex_lock(&events->mutex);
-    const struct row_file *file = events->file;
-    pthread_mutex_unlock(&events->mutex);
-    return file ? row_file_harden(file) : ZD_OK;
-}
-
 enum zd_status events_sync(struct events *events)
 {
-    ZD_TRY(events_flush(events));
-    return events_harden(events);
+    if (!events)
+        return ZD_OK;
+    pthread_mutex_lock(&events->mutex);
+    struct row_file *file = events->file;
+    pthread_mutex_unlock(&events->mutex);
+    return file ? row_file_sync(file) : ZD_OK;
 }

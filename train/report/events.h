@@ -32,11 +32,7 @@ void events_append(
 bool events_want_steps(const struct events *events);
 /* The last id given; 0: none yet. */
 int64_t events_last_id(struct events *events);
-/* Lines so far are on disk. */
+/* Lines so far are on disk; any thread, which waits for it. */
 enum zd_status events_sync(struct events *events);
-/* Its parts (row_file.h): what the second puts on disk, beside whoever tells
- * more, the first has brought there. */
-enum zd_status events_flush(struct events *events);
-enum zd_status events_harden(struct events *events);
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/file/fs.h"
-#include "base/log.h"
 #include "train/report/row_file.h"
 
 #include <math.h>
@@ -55,7 +54,8 @@ enum zd_status metrics_open(
     metrics = calloc(1, sizeof *metrics);
     if (!metrics)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status = row_file_open(path, kept, &metrics->file);
+    enum zd_status status =
+            row_file_open(path, kept, "rows of metrics", &metrics->file);
     if (status != ZD_OK) {
         metrics_close(metrics);
         return status;
@@ -74,17 +74,12 @@ void metrics_close(struct metrics *metrics)
 
 enum zd_status metrics_add(struct metrics *metrics, json_t *row)
 {
-    struct zd_error trouble;
     char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(row);
     if (!text)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status =
-            row_file_add(metrics->file, text, strlen(text), &trouble);
+    enum zd_status status = row_file_add(metrics->file, text, strlen(text));
     free(text);
-    if (status == ZD_OK && trouble.status != ZD_OK)
-        zd_log_warning(
-                "%s; training goes on and the rows are kept", trouble.what);
     return status;
 }
 
@@ -184,14 +179,4 @@ enum zd_status metrics_eval(
 enum zd_status metrics_sync(struct metrics *metrics)
 {
     return row_file_sync(metrics->file);
-}
-
-enum zd_status metrics_flush(struct metrics *metrics)
-{
-    return row_file_flush(metrics->file);
-}
-
-enum zd_status metrics_harden(const struct metrics *metrics)
-{
-    return row_file_harden(metrics->file);
 }

@@ -18,14 +18,11 @@ void metrics_close(struct metrics *metrics);
 json_t *metrics_row(
         const struct train_step_report *report,
         const struct comm_counters *wire);
-/* Takes ownership of `row`. */
+/* Takes ownership of `row`, which is written beside training (row_file.h). */
 enum zd_status metrics_add(struct metrics *metrics, json_t *row);
 enum zd_status metrics_eval(
         struct metrics *metrics, int64_t step, double eval_loss);
-/* Rows written so far are on disk. */
+/* Rows so far are on disk; any thread, which waits for it. */
 enum zd_status metrics_sync(struct metrics *metrics);
-/* Its parts (row_file.h); the second by any thread. */
-enum zd_status metrics_flush(struct metrics *metrics);
-enum zd_status metrics_harden(const struct metrics *metrics);
 
 #endif

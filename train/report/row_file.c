@@ -3,21 +3,35 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "base/progress.h"
+#include "base/threads.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Rows go from `pending` to the writer's hand and out, or back. */
 struct row_file {
     int fd;
     char *path;
-    off_t end;     /* of the last whole row in the file */
-    char *pending; /* rows not written yet */
-    size_t pending_bytes;
-    bool is_behind; /* said so */
+    const char *what;
+    pthread_t writer;
+    bool has_writer;
+    off_t end;             /* of the last whole row in the file; the writer's */
+    pthread_mutex_t mutex; /* guards what follows */
+    pthread_cond_t work, done;
+    char *pending; /* rows that nobody writes now */
+    size_t pending_bytes, hand_bytes;
+    uint64_t added, written; /* bytes, ever */
+    uint64_t asked, tried;   /* tries to write: wanted and made, ever */
+    bool is_behind;          /* said so */
+    bool is_closing;
+    struct zd_error error; /* of the last try; ZD_OK: all was written */
 };
 
 /* O_NONBLOCK: to open a FIFO would wait for whoever reads it. O_NOFOLLOW: in a
@@ -48,42 +62,15 @@ static enum zd_status open_rows(const char *path, size_t kept, int *fd_out)
     return ZD_OK;
 }
 
-enum zd_status row_file_open(
-        const char *path, size_t kept, struct row_file **out)
-{
-    struct row_file *file = calloc(1, sizeof *file);
-    if (!file)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    file->path = zd_must(strdup(path));
-    enum zd_status status = open_rows(path, kept, &file->fd);
-    if (status != ZD_OK) {
-        row_file_close(file);
-        return status;
-    }
-    file->end = (off_t)kept;
-    *out = file;
-    return ZD_OK;
-}
+/* --- the writer ----------------------------------------------------------- */
 
-void row_file_close(struct row_file *file)
+/* A torn write is taken back. */
+static enum zd_status write_rows(
+        struct row_file *file, const char *rows, size_t bytes)
 {
-    if (!file)
-        return;
-    if (file->fd >= 0)
-        close(file->fd);
-    free(file->pending);
-    free(file->path);
-    free(file);
-}
-
-/* Write what is pending; a torn write is taken back. */
-enum zd_status row_file_flush(struct row_file *file)
-{
-    size_t done = 0;
-    while (done < file->pending_bytes) {
-        ssize_t n =
-                pwrite(file->fd, file->pending + done,
-                       file->pending_bytes - done, file->end + (off_t)done);
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = pwrite(
+                file->fd, rows + done, bytes - done, file->end + (off_t)done);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
@@ -96,15 +83,145 @@ enum zd_status row_file_flush(struct row_file *file)
         }
         done += (size_t)n;
     }
-    file->end += (off_t)done;
-    file->pending_bytes = 0;
-    file->is_behind = false;
+    file->end += (off_t)bytes;
     return ZD_OK;
 }
 
+/* Before those that came meanwhile. */
+static void give_back(struct row_file *file, char *rows, size_t bytes)
+{
+    char *all = zd_must(realloc(rows, bytes + file->pending_bytes));
+    memcpy(all + bytes, file->pending, file->pending_bytes);
+    free(file->pending);
+    file->pending = all;
+    file->pending_bytes += bytes;
+}
+
+/* One try; the mutex is held, but not while it writes. False: the disk did not
+ * take them, and nobody was told yet. */
+static bool try_rows(struct row_file *file)
+{
+    char *rows = file->pending;
+    size_t bytes = file->pending_bytes;
+    uint64_t asked = file->asked;
+    file->pending = NULL;
+    file->pending_bytes = 0;
+    file->hand_bytes = bytes;
+    pthread_mutex_unlock(&file->mutex);
+    enum zd_status status = write_rows(file, rows, bytes);
+    pthread_mutex_lock(&file->mutex);
+    bool is_told = status == ZD_OK || file->is_behind;
+    file->hand_bytes = 0;
+    file->tried = asked;
+    file->error = *zd_error_get();
+    file->is_behind = status != ZD_OK;
+    zd_error_clear();
+    if (status != ZD_OK) {
+        give_back(file, rows, bytes);
+    } else {
+        file->written += bytes;
+        free(rows);
+    }
+    pthread_cond_broadcast(&file->done);
+    return is_told;
+}
+
+static void *write_all(void *ctx)
+{
+    struct row_file *file = ctx;
+    pthread_mutex_lock(&file->mutex);
+    for (;;) {
+        while (file->tried == file->asked && !file->is_closing)
+            pthread_cond_wait(&file->work, &file->mutex);
+        if (file->tried == file->asked)
+            break;
+        if (try_rows(file))
+            continue;
+        /* told without the mutex: a warning is an event, and so a row */
+        struct zd_error error = file->error;
+        pthread_mutex_unlock(&file->mutex);
+        zd_log_warning(
+                "%s; training goes on and the %s are kept", error.what,
+                file->what);
+        pthread_mutex_lock(&file->mutex);
+    }
+    pthread_mutex_unlock(&file->mutex);
+    return NULL;
+}
+
+/* --- life ----------------------------------------------------------------- */
+
+enum zd_status row_file_open(
+        const char *path, size_t kept, const char *what, struct row_file **out)
+{
+    struct row_file *file = calloc(1, sizeof *file);
+    if (!file)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    file->path = zd_must(strdup(path));
+    file->what = what;
+    file->end = (off_t)kept;
+    pthread_mutex_init(&file->mutex, NULL);
+    pthread_cond_init(&file->work, NULL);
+    pthread_cond_init(&file->done, NULL);
+    enum zd_status status = open_rows(path, kept, &file->fd);
+    if (status == ZD_OK &&
+        thread_start(&file->writer, "zerod-rows", write_all, file) != 0)
+        status = ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "no thread to write %s", file->path);
+    if (status != ZD_OK) {
+        row_file_close(file);
+        return status;
+    }
+    file->has_writer = true;
+    *out = file;
+    return ZD_OK;
+}
+
+/* The last try is the writer's end. */
+static void end_writer(struct row_file *file)
+{
+    pthread_mutex_lock(&file->mutex);
+    if (file->pending_bytes)
+        file->asked++;
+    file->is_closing = true;
+    pthread_cond_signal(&file->work);
+    pthread_mutex_unlock(&file->mutex);
+    pthread_join(file->writer, NULL);
+    assert(file->hand_bytes == 0);
+    assert(file->written + file->pending_bytes == file->added);
+    if (file->pending_bytes)
+        zd_log_warning(
+                "%zu bytes of %s are lost: %s", file->pending_bytes, file->what,
+                file->error.what);
+}
+
+void row_file_close(struct row_file *file)
+{
+    if (!file)
+        return;
+    if (file->has_writer)
+        end_writer(file);
+    if (file->fd >= 0)
+        close(file->fd);
+    pthread_mutex_destroy(&file->mutex);
+    pthread_cond_destroy(&file->work);
+    pthread_cond_destroy(&file->done);
+    free(file->pending);
+    free(file->path);
+    free(file);
+}
+
+/* --- rows ----------------------------------------------------------------- */
+
+/* The mutex is held. */
 static enum zd_status append(
         struct row_file *file, const char *text, size_t bytes)
 {
+    if (file->pending_bytes + file->hand_bytes + bytes >= ROW_FILE_ROOM)
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0732",
+                "cannot write %s: the disk has not taken the last %d MiB",
+                file->path, ROW_FILE_ROOM >> 20);
     char *more = realloc(file->pending, file->pending_bytes + bytes + 1);
     if (!more)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
@@ -112,40 +229,48 @@ static enum zd_status append(
     more[file->pending_bytes + bytes] = '\n';
     file->pending = more;
     file->pending_bytes += bytes + 1;
+    file->added += bytes + 1;
     return ZD_OK;
 }
 
 enum zd_status row_file_add(
-        struct row_file *file, const char *text, size_t bytes,
-        struct zd_error *told_out)
+        struct row_file *file, const char *text, size_t bytes)
 {
-    told_out->status = ZD_OK;
-    ZD_TRY(append(file, text, bytes));
-    struct zd_error before = *zd_error_get();
-    zd_error_clear();
-    if (row_file_flush(file) != ZD_OK) {
-        if (!file->is_behind)
-            *told_out = *zd_error_get();
-        file->is_behind = true;
-    }
-    zd_error_set(&before); /* of whoever adds a row about a failure */
-    return ZD_OK;
+    pthread_mutex_lock(&file->mutex);
+    enum zd_status status = append(file, text, bytes);
+    file->asked += status == ZD_OK;
+    pthread_cond_signal(&file->work);
+    pthread_mutex_unlock(&file->mutex);
+    return status;
 }
 
-enum zd_status row_file_harden(const struct row_file *file)
+/* Until those so far are written, or a try from here on has failed. */
+static enum zd_status await_rows(struct row_file *file)
 {
+    enum zd_status status = ZD_OK;
+    pthread_mutex_lock(&file->mutex);
+    uint64_t until = file->added, try = ++file->asked;
+    pthread_cond_signal(&file->work);
+    while (file->written < until && file->tried < try)
+        pthread_cond_wait(&file->done, &file->mutex);
+    if (file->written < until) {
+        zd_error_set(&file->error);
+        status = file->error.status;
+    }
+    pthread_mutex_unlock(&file->mutex);
+    return status;
+}
+
+enum zd_status row_file_sync(struct row_file *file)
+{
+    ZD_TRY(await_rows(file));
+    progress_completed();
     if (fdatasync(file->fd) != 0)
         return ZD_FAIL(
                 ZD_ERR_IO, "E0732", "cannot flush %s: %s", file->path,
                 strerror(errno));
     progress_completed();
     return ZD_OK;
-}
-
-enum zd_status row_file_sync(struct row_file *file)
-{
-    ZD_TRY(row_file_flush(file));
-    return row_file_harden(file);
 }
 
 size_t row_file_line(const char *text, size_t bytes)

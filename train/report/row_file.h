@@ -1,6 +1,17 @@
-/* row_file.h - a file of lines that training does not stop for: rows that a
- * full disk did not take wait in memory, and are written before anything that
- * must not be without them (row_file_sync). Internal to train. */
+/* row_file.h - a file of lines that training does not stop for: a thread of the
+ * file's own ("zerod-rows") writes them.
+ *
+ *   any thread                        the writer
+ *   row_file_add -> | row | row | ->  takes all that wait, writes them, and
+ *                                     gives back what the disk did not take
+ *   row_file_sync: all that were added are on the disk, or why not
+ *
+ * Who adds never waits for the disk. Rows that it does not take (it is full, it
+ * stands still) wait in memory, ROW_FILE_ROOM of them at most; they are tried
+ * again with the next row and by a sync, and written before anything that must
+ * not be without them. A row that finds no room is refused: ZD_ERR_IO.
+ * row_file_close waits for those that wait; what the disk still refuses then is
+ * told, and lost. Internal to train. */
 #ifndef ZD_TRAIN_REPORT_ROW_FILE_H
 #define ZD_TRAIN_REPORT_ROW_FILE_H
 
@@ -8,24 +19,21 @@
 
 #include <stddef.h>
 
+enum { ROW_FILE_ROOM = 16 << 20 }; /* bytes */
+
 struct row_file;
 
-/* Keep the first `kept` bytes of `path` (whole rows) and go on behind them. */
+/* Keep the first `kept` bytes of `path` (whole rows) and go on after them.
+ * `what` the rows are is for messages and stays: "events". */
 enum zd_status row_file_open(
-        const char *path, size_t kept, struct row_file **out);
+        const char *path, size_t kept, const char *what, struct row_file **out);
 void row_file_close(struct row_file *file);
-/* Add a row, without its newline, and write what waits. That it cannot be
- * written is no failure: then *told_out holds why if nobody was told yet, for
- * the caller to say, and is empty otherwise. ZD_ERR_MEMORY. */
+/* Add a row, without its newline; any thread. That it cannot be written is a
+ * warning, once, and no failure. ZD_ERR_MEMORY, or ZD_ERR_IO as above. */
 enum zd_status row_file_add(
-        struct row_file *file, const char *text, size_t bytes,
-        struct zd_error *told_out);
-/* Rows so far are on disk. ZD_ERR_IO. */
+        struct row_file *file, const char *text, size_t bytes);
+/* Rows so far are on disk; any thread, which waits for it. ZD_ERR_IO. */
 enum zd_status row_file_sync(struct row_file *file);
-/* Its parts: no row waits in memory; and, by any thread beside one that adds
- * more, what did not then is on disk. */
-enum zd_status row_file_flush(struct row_file *file);
-enum zd_status row_file_harden(const struct row_file *file);
 
 /* The first line of `bytes` of text, without its newline; 0: there is no whole
  * one. */

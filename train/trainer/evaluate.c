@@ -58,8 +58,10 @@ static enum zd_status run_batches(
 
     for (int64_t first = 0; first < samples; first += across) {
         int64_t mine = first + (int64_t)B * comm_rank(trainer->comm);
+        struct comm_data data = comm_data_begin(trainer->comm);
         enum zd_status filled =
                 fill_batch(trainer, mine, samples, memory, targets);
+        comm_data_end(trainer->comm, data);
         *read = *read == ZD_OK ? filled : *read;
         comm_goes_on(trainer->comm);
         ZD_TRY(zero_eval_begin(trainer->zero));

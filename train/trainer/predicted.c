@@ -7,13 +7,11 @@
 
 enum { STEPS_LEAST = 3 };
 
-void trainer_predict(struct trainer *trainer)
+static void predict(struct trainer *trainer)
 {
     struct predicted *predicted = &trainer->predicted;
     struct plan_calibration here;
     char why[400];
-    if (!trainer_is_first(trainer))
-        return;
     const struct plan_machine *machine =
             plan_machine_default(trainer->plan.backend);
     if (calibration_find_job(
@@ -35,6 +33,18 @@ void trainer_predict(struct trainer *trainer)
     json_object_set_new(
             trainer->plan.predicted, "calibrated",
             json_boolean(machine->is_measured));
+}
+
+enum zd_status trainer_predict(struct trainer *trainer)
+{
+    double seconds = 0;
+    if (trainer_is_first(trainer))
+        predict(trainer);
+    if (trainer->predicted.is_known)
+        seconds = trainer->predicted.of.step_seconds;
+    ZD_TRY(comm_broadcast(trainer->comm, &seconds, sizeof seconds, 0));
+    comm_predict(trainer->comm, seconds);
+    return ZD_OK;
 }
 
 static const enum train_phase phase_of[PLAN_PARTS] = {

@@ -13,9 +13,10 @@ struct predicted {
     char machine[240]; /* by which machine: "here (the CPU device, ..)" */
 };
 
-/* Rank 0, before its plan is told: by what was measured on this machine, else
- * by the backend's table. A failure says nothing of the run. */
-void trainer_predict(struct trainer *trainer);
+/* Collective, before the plan is told: by what was measured on rank 0's
+ * machine, else by the backend's table. That there is no prediction says
+ * nothing of the run; where there is one, all ranks' watches know it. */
+enum zd_status trainer_predict(struct trainer *trainer);
 /* What was predicted and what was measured, a line each, of a run of several
  * steps; empty: there is nothing to compare. The first step of the process is
  * not counted: it touches memory for the first time. */

@@ -13,23 +13,12 @@
 enum { FAILED_SAVES_MAX = 3 };
 
 /* The rows of the steps a checkpoint holds are on disk before it is, and so is
- * what happened: here the files get them .. */
-static enum zd_status flush_rows(struct trainer *trainer)
-{
-    enum zd_status status = ZD_OK;
-    if (trainer_is_first(trainer))
-        status = metrics_flush(trainer->metrics);
-    if (trainer_is_first(trainer) && status == ZD_OK)
-        status = events_flush(trainer->events);
-    return comm_agree(trainer->comm, status);
-}
-
-/* .. and here, by rank 0's thread that commits, the disk. */
+ * what happened: rank 0's thread that commits waits for it. */
 static enum zd_status harden_rows(const void *ctx)
 {
     const struct trainer *trainer = ctx;
-    ZD_TRY(metrics_harden(trainer->metrics));
-    return events_harden(trainer->events);
+    ZD_TRY(metrics_sync(trainer->metrics));
+    return events_sync(trainer->events);
 }
 
 /* As told, at the front of this process's own. */
@@ -65,15 +54,13 @@ static enum zd_status retain(struct trainer *trainer)
 }
 
 /* What the writer says of the run as it is now; *text_out is for forget. */
-static enum zd_status tell_writer(struct trainer *trainer, char **text_out)
+static void tell_writer(struct trainer *trainer, char **text_out)
 {
-    ZD_TRY(flush_rows(trainer));
     trainer->writer.harden_rows = harden_rows;
     trainer->writer.rows = trainer;
     trainer->writer.last_event = events_last_id(trainer->events);
     *text_out = trainer_state_text(trainer);
     trainer->writer.trainer_state = *text_out;
-    return ZD_OK;
 }
 
 static void forget(struct trainer *trainer, char *text)
@@ -142,6 +129,30 @@ static void add_stall(struct trainer *trainer, double began)
     rank_meter_add(trainer, PHASE_CHECKPOINT, began);
 }
 
+/* Collective. No other save begins while the thread of one that was given up
+ * is there: it may still write where this one would. */
+static enum zd_status end_abandoned(struct trainer *trainer)
+{
+    struct background *abandoned = trainer->abandoned;
+    enum zd_status status = ZD_OK;
+    if (!trainer->has_abandoned)
+        return ZD_OK;
+    if (abandoned && !background_is_gone(abandoned)) {
+        status = ZD_FAIL(
+                ZD_ERR_IO, "E0816",
+                "on %s the disk still holds up a file of the save of step "
+                "%lld, which was given up (checkpoint.timeout)",
+                comm_host(trainer->comm),
+                (long long)background_step(abandoned));
+    } else {
+        background_end(abandoned);
+        trainer->abandoned = NULL;
+    }
+    status = comm_agree(trainer->comm, status);
+    trainer->has_abandoned = status != ZD_OK;
+    return status;
+}
+
 static enum zd_status begin_background(struct trainer *trainer)
 {
     enum { OWN = sizeof trainer->own_commits / sizeof *trainer->own_commits };
@@ -155,7 +166,8 @@ static enum zd_status begin_background(struct trainer *trainer)
         retention.own[i] = trainer->own_commits[i - 1];
     trainer->stall_count = 0;
     trainer->background_is_old = false;
-    enum zd_status status = tell_writer(trainer, &text);
+    enum zd_status status = end_abandoned(trainer);
+    tell_writer(trainer, &text);
     if (status == ZD_OK)
         status = background_begin(
                 &trainer->writer, &trainer->state, trainer->snapshot,
@@ -221,6 +233,19 @@ static enum zd_status asked_ended(
     return ZD_OK;
 }
 
+/* One that was given up stays until its thread is gone. */
+static void end_background(struct trainer *trainer)
+{
+    struct background *background = trainer->background;
+    trainer->background = NULL;
+    trainer->has_abandoned = background_is_abandoned_anywhere(background);
+    assert(!trainer->abandoned);
+    if (background_is_abandoned(background))
+        trainer->abandoned = background;
+    else
+        background_end(background);
+}
+
 /* The next part, waiting for it where it is not ready. */
 static enum zd_status go_on(struct trainer *trainer)
 {
@@ -232,8 +257,7 @@ static enum zd_status go_on(struct trainer *trainer)
     if (is_committed)
         status = background_committed(trainer);
     if (status != ZD_OK || is_committed) {
-        background_end(trainer->background);
-        trainer->background = NULL;
+        end_background(trainer);
         status = asked_ended(trainer, status);
     }
     comm_work(trainer->comm, before);
@@ -304,7 +328,8 @@ static enum zd_status save_here(struct trainer *trainer)
     char path[PATH_MAX], *text = NULL;
     double began = clock_seconds();
     struct comm_files *files = comm_files_begin(trainer->comm, "save");
-    enum zd_status status = tell_writer(trainer, &text);
+    enum zd_status status = end_abandoned(trainer);
+    tell_writer(trainer, &text);
     if (status == ZD_OK)
         status = checkpoint_save(&trainer->writer, &trainer->state, path);
     forget(trainer, text);

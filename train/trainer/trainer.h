@@ -86,6 +86,9 @@ struct trainer {
     int failed_saves;        /* in a row */
     struct zero_snapshot *snapshot; /* NULL: saves are synchronous */
     struct background *background;  /* the save under way; the same on all */
+    struct background *abandoned;   /* this rank's part of one that was given
+                                       up, whose thread may still be there .. */
+    bool has_abandoned;             /* .. on some rank */
     bool background_is_old; /* what it saves of its step says less than is known
                              */
     double stalls[SAVE_PARTS]; /* seconds that its parts held up training */

@@ -5,10 +5,12 @@
 
 #include "base/device/device.h"
 #include "base/file/json.h"
+#include "base/log.h"
 #include "tests/support/commander.h"
 #include "tests/train/checkpoint/wrapped_saves.h"
 
 #include <limits.h>
+#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@ static void on_step(void *ctx, const struct train_step_report *report)
 {
     (void)ctx;
     atomic_store(&save_seen.step_now, (int)report->step);
+    usleep((useconds_t)atomic_load(&save_asks.step_us));
 }
 
 enum { SETS = 16 };
@@ -181,9 +184,9 @@ static void test_overlap(void)
            "%d steps are made while the first shard is written",
            atomic_load(&save_seen.step_seen));
     tap_ok(save_seen.hardened == 2 * save_seen.commits &&
-                   save_seen.hardened_early == 0,
+                   save_seen.hardened_early == 1,
            "whoever commits waits until rows and events are on the disk (%d "
-           "times, %d commits), training never (%d)",
+           "times, %d commits), training at its end (%d)",
            save_seen.hardened, save_seen.commits, save_seen.hardened_early);
     status = run(plain, 2, "train.max_steps=8 checkpoint.async_save=false");
     tap_ok(status == ZD_OK && same_column(dir, plain, "loss", 8) &&
@@ -268,6 +271,23 @@ static bool has(const char *dir, int step)
     return access(path, R_OK) == 0;
 }
 
+static bool warns(const char *dir, const char *pattern)
+{
+    char path[PATH_MAX], line[4096];
+    regex_t regex;
+    bool found = false;
+    snprintf(path, sizeof path, "%s/out/events.jsonl", dir);
+    FILE *file = fopen(path, "re");
+    regcomp(&regex, pattern, REG_NOSUB);
+    while (file && !found && fgets(line, sizeof line, file))
+        found = strstr(line, "\"event\":\"warning\"") &&
+                regexec(&regex, line, 0, NULL, 0) == 0;
+    regfree(&regex);
+    if (file)
+        fclose(file);
+    return found;
+}
+
 static void test_failures(void)
 {
     const char *dir = job_threads_dir(), *sound = job_threads_dir();
@@ -295,6 +315,37 @@ static void test_failures(void)
            "the third in a row ends the run: %d, %s", status,
            zd_error_get()->what);
     atomic_store(&save_asks.failing, 0);
+}
+
+/* The disk of rank 1 stands still for longer than checkpoint.timeout in the
+ * save of step 3, and that of step 6 finds it so; then it goes on. */
+static void test_stalls(void)
+{
+    const char *dir = job_threads_dir(), *sound = job_threads_dir();
+    const char *sets = "zero.stage=2 offload.optimizer=cpu "
+                       "checkpoint.snapshot_memory=1KiB train.max_steps=12 "
+                       "checkpoint.save_steps=3 checkpoint.timeout=0.4s";
+    run(sound, 2, sets);
+    atomic_store(&save_asks.stalls_until, 7);
+    atomic_store(&save_asks.step_us, 250000);
+    struct zd_log_options quiet = {.level = ZD_LOG_ERROR},
+                          aloud = {.level = ZD_LOG_WARNING};
+    zd_log_configure(&aloud); /* warnings are events */
+    enum zd_status status = run(dir, 2, sets);
+    zd_log_configure(&quiet);
+    atomic_store(&save_asks.step_us, 0);
+    tap_ok(status == ZD_OK && !has(dir, 3) && !has(dir, 6) && has(dir, 9) &&
+                   has(dir, 12),
+           "a save whose disk stands still is given up, and no other begins "
+           "before that has let go (status %d, %s)",
+           status, zd_error_get()->what);
+    tap_ok(same_column(dir, sound, "loss", 12), "training goes on beside it");
+    tap_ok(warns(dir, "\"step\":[0-9]*,\"message\":\"checkpoint at step 3 was "
+                      "not saved, training goes on: the save of rank 1 on") &&
+                   warns(dir,
+                         "checkpoint at step 6 was not saved, .*"
+                         "a file of the save of step 3, which was given up"),
+           "an event says so");
 }
 
 /* A run that goes on from one that was written so is the run that never
@@ -453,6 +504,7 @@ int main(void)
     test_offloaded();
     test_no_room();
     test_failures();
+    test_stalls();
     test_resume();
     test_asked();
     test_asked_failures();

@@ -35,6 +35,15 @@ static void wait_for_steps(int from)
     atomic_store(&save_seen.step_seen, atomic_load(&save_seen.step_now) - from);
 }
 
+/* As in an fsync that does not come back before training has made that step. */
+static void stand_still(void)
+{
+    int until = atomic_exchange(&save_asks.stalls_until, 0);
+    for (int i = 0; i < WAIT_MS && atomic_load(&save_seen.step_now) < until;
+         i++)
+        usleep(1000);
+}
+
 static struct zero_snapshot *_Atomic taken;
 
 enum zd_status __real_zero_snapshot_take(struct zero_snapshot *snapshot);
@@ -108,6 +117,8 @@ enum zd_status __wrap_saving_write(
         wait_for_steps((int)saving->step);
     if (atomic_exchange(&save_asks.wants_waiting, 0))
         wait_for_waiting();
+    if (comm_rank(saving->writer.comm) == 1)
+        stand_still();
     if (comm_rank(saving->writer.comm) == 1 &&
         atomic_fetch_sub(&save_asks.failing, 1) > 0)
         return ZD_FAIL(ZD_ERR_IO, "E0706", "the disk is full");
@@ -136,13 +147,13 @@ enum zd_status __wrap_saving_commit(struct saving *saving)
 }
 
 /* What a save asks of the files of rows and of events. */
-enum zd_status __real_row_file_harden(const struct row_file *file);
-enum zd_status __wrap_row_file_harden(const struct row_file *file);
-enum zd_status __wrap_row_file_harden(const struct row_file *file)
+enum zd_status __real_row_file_sync(struct row_file *file);
+enum zd_status __wrap_row_file_sync(struct row_file *file);
+enum zd_status __wrap_row_file_sync(struct row_file *file)
 {
     atomic_fetch_add(
             is_committing ? &save_seen.hardened : &save_seen.hardened_early, 1);
-    return __real_row_file_harden(file);
+    return __real_row_file_sync(file);
 }
 
 int __real_thread_start(

@@ -20,6 +20,9 @@ extern struct save_asks {
     _Atomic int refused; /* the n-th thread of a save, counted down, that the
                             system has no room for */
     _Atomic bool refuses_helpers; /* nor for those that copy */
+    _Atomic int stalls_until;     /* the next write of rank 1 stands still until
+                                     training has made this step */
+    _Atomic int step_us;          /* that a step takes longer, for the test */
 } save_asks;
 
 extern struct save_seen { /* of all ranks, since it was cleared */

@@ -4,12 +4,25 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static char dir[] = "/tmp/zerod-metrics-XXXXXX";
 static char path[64];
+
+/* A disk that stands still while a test holds it. */
+static pthread_mutex_t disk = PTHREAD_MUTEX_INITIALIZER;
+
+ssize_t __real_pwrite64(int fd, const void *data, size_t bytes, off_t at);
+ssize_t __wrap_pwrite64(int fd, const void *data, size_t bytes, off_t at);
+ssize_t __wrap_pwrite64(int fd, const void *data, size_t bytes, off_t at)
+{
+    pthread_mutex_lock(&disk);
+    pthread_mutex_unlock(&disk);
+    return __real_pwrite64(fd, data, bytes, at);
+}
 
 static void make_dir(void)
 {
@@ -35,7 +48,7 @@ static char *contents(void)
 {
     char *text;
     size_t bytes;
-    cr_assert_eq(fs_read_file(path, 1 << 20, &text, &bytes), ZD_OK);
+    cr_assert_eq(fs_read_file(path, 64 << 20, &text, &bytes), ZD_OK);
     return text;
 }
 
@@ -85,6 +98,53 @@ Test(train_metrics, what_is_no_number_is_null)
     cr_expect(strstr(text, "\"loss\":null"));
     cr_expect(strstr(text, "\"eval_loss\":null"));
     free(text);
+}
+
+Test(train_metrics, who_adds_a_row_does_not_wait_for_the_disk)
+{
+    enum { ROWS = 1000 };
+    struct metrics *metrics;
+    cr_assert_eq(metrics_open(path, 0, &metrics), ZD_OK);
+    pthread_mutex_lock(&disk);
+    for (int step = 1; step <= ROWS; step++)
+        write_step(metrics, step, step);
+    pthread_mutex_unlock(&disk);
+    cr_expect_eq(metrics_sync(metrics), ZD_OK);
+    char *text = contents(), *line = text;
+    for (int step = 1; step <= ROWS; step++) {
+        char begins[32];
+        int bytes = snprintf(begins, sizeof begins, "{\"step\":%d,", step);
+        cr_assert(line && strncmp(line, begins, (size_t)bytes) == 0);
+        line = strchr(line, '\n');
+        line = line ? line + 1 : NULL;
+    }
+    cr_expect_str_eq(line, "");
+    free(text);
+    metrics_close(metrics);
+}
+
+Test(train_metrics, rows_beyond_the_room_are_refused_and_the_others_written)
+{
+    struct metrics *metrics;
+    char *long_text = calloc(1, (1 << 20) + 1);
+    enum zd_status status = ZD_OK;
+    int rows = 0;
+    memset(long_text, 'x', 1 << 20);
+    cr_assert_eq(metrics_open(path, 0, &metrics), ZD_OK);
+    pthread_mutex_lock(&disk);
+    while (rows < 100 && status == ZD_OK) {
+        status = metrics_add(metrics, json_pack("{s:s}", "row", long_text));
+        rows += status == ZD_OK;
+    }
+    pthread_mutex_unlock(&disk);
+    cr_expect_eq(status, ZD_ERR_IO);
+    cr_expect_eq(rows, 15, "%d", rows);
+    zd_error_clear();
+    metrics_close(metrics);
+    char *text = contents();
+    cr_expect_geq(strlen(text), (size_t)rows << 20);
+    free(text);
+    free(long_text);
 }
 
 Test(train_metrics, resuming_drops_later_rows_and_a_torn_line_only)
