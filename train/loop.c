@@ -234,7 +234,17 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
     return checkpoint_end(trainer);
 }
 
-static void show_end(struct trainer *trainer, bool exported, bool early)
+/* NULL: nothing did. */
+static const char *stopped_by(const struct trainer *trainer, bool by_signal)
+{
+    if (by_signal)
+        return trainer->met_deadline ? "deadline" : "signal";
+    if (trainer->state.step >= trainer->state.max_steps)
+        return NULL;
+    return trainer->is_stopped ? "request" : "--stop-after";
+}
+
+static void show_end(struct trainer *trainer, bool exported, bool by_signal)
 {
     char dir[PATH_MAX], predicted[PREDICTED_LINE], measured[PREDICTED_LINE];
     double seconds = clock_seconds() - trainer->started;
@@ -259,8 +269,7 @@ static void show_end(struct trainer *trainer, bool exported, bool early)
             .checkpoint = trainer->last_checkpoint[0] ? trainer->last_checkpoint
                                                       : NULL,
             .export_dir = exported ? dir : NULL,
-            .stopped_early = early,
-            .on_request = trainer->is_stopped,
+            .stopped_by = stopped_by(trainer, by_signal),
             .offload = trainer->offload_total,
             .offload_steps = trainer->steps_here,
             .predicted = predicted,
@@ -301,10 +310,8 @@ static enum zd_status finish(struct trainer *trainer)
         ZD_TRY(trainer_export(trainer));
     ZD_TRY(rank_report_ask(trainer));
     ZD_TRY(rank_device_tell(trainer));
-    show_end(
-            trainer, complete && job->checkpoint.export != EXPORT_NONE,
-            !complete);
-    trainer_tell_state(trainer, trainer->is_stopped ? RUN_STOPPED : RUN_DONE);
+    show_end(trainer, complete && job->checkpoint.export != EXPORT_NONE, false);
+    trainer_tell_state(trainer, complete ? RUN_DONE : RUN_STOPPED);
     if (trainer->is_stopped && trainer_is_first(trainer))
         zd_log_info(
                 "stopped on request after step %lld; start the same command "

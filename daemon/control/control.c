@@ -43,7 +43,7 @@ struct control {
     struct http_server *http;
     struct sinks *sinks;
     json_t *config, *schema;
-    bool has_ended, stopped_early;
+    bool has_ended;
 };
 
 /* --- what the run tells --- */
@@ -85,9 +85,6 @@ static bool take_one(struct control *control)
         routes_event(control->routes, event);
     if (head.kind == FEED_DONE)
         take_done(control, payload);
-    else if (head.kind == FEED_END)
-        control->stopped_early =
-                ((const struct feed_end *)payload)->stopped_early;
     tell_sinks(control, head.kind, payload);
     feed_drop(control->feed);
     return true;
@@ -111,7 +108,7 @@ static void end_now(struct control *control, enum train_run_state how)
     control->has_ended = true;
     while (take_one(control))
         ;
-    if (how == RUN_DONE && control->stopped_early)
+    if (how == RUN_DONE && control->state->stopped_by[0])
         how = RUN_STOPPED;
     if (control->state->state < RUN_DONE)
         run_state_end(control->state, how);

@@ -70,10 +70,10 @@ const char *look_style(const struct look *look, enum look_style style)
 enum look_style look_of_state(const char *state)
 {
     if (strcmp(state, "failed") == 0 || strcmp(state, "died") == 0 ||
-        strcmp(state, "no answer") == 0)
+        strcmp(state, "no answer") == 0 || strncmp(state, "stalled", 7) == 0)
         return LOOK_BAD;
     if (strcmp(state, "paused") == 0 || strcmp(state, "stopping") == 0 ||
-        strcmp(state, "stopped") == 0)
+        strncmp(state, "stopped", 7) == 0)
         return LOOK_WARN;
     return LOOK_GOOD;
 }

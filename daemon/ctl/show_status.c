@@ -105,12 +105,21 @@ static bool has_ended(const char *state)
 const char *status_state(const json_t *status, char text[TEXT_SHORT])
 {
     const char *state = json_text_of(status, "state", "?");
+    const char *by = json_text_of(status, "stopped_by", NULL);
+    json_t *stalled = json_object_get(status, "stalled");
     double step = json_real_of(status, "step");
-    if (strcmp(state, "died") != 0)
+    if (strcmp(state, "died") == 0)
+        snprintf(
+                text, TEXT_SHORT, "died after step %.0f",
+                isfinite(step) ? step : 0);
+    else if (strcmp(state, "stopped") == 0 && by)
+        snprintf(text, TEXT_SHORT, "stopped (%s)", by);
+    else if (strcmp(state, "stalled") == 0 && stalled)
+        snprintf(
+                text, TEXT_SHORT, "stalled (rank %.0f)",
+                json_real_of(stalled, "rank"));
+    else
         return state;
-    snprintf(
-            text, TEXT_SHORT, "died after step %.0f",
-            isfinite(step) ? step : 0);
     return text;
 }
 
@@ -357,6 +366,25 @@ static void print_phases(
         print_line(look, "time", line, out);
 }
 
+/* Who keeps the others, in what and since when. */
+static void print_stalled(
+        const struct look *look, const json_t *status, FILE *out)
+{
+    json_t *stalled = json_object_get(status, "stalled");
+    char line[400], since[TEXT_SHORT];
+    if (!json_is_object(stalled))
+        return;
+    snprintf(
+            line, sizeof line,
+            "rank %.0f on %s at step %.0f: waited for in %s "
+            "since %s",
+            json_real_of(stalled, "rank"), json_text_of(stalled, "host", "?"),
+            json_real_of(stalled, "step"),
+            json_text_of(stalled, "operation", "?"),
+            text_time(look, json_real_of(stalled, "since"), since));
+    print_line(look, "stalled", line, out);
+}
+
 static void print_notes(
         const struct look *look, const json_t *status, FILE *out)
 {
@@ -396,6 +424,7 @@ void show_status(const struct look *look, const json_t *status, FILE *out)
     fputc('\n', out);
     print_facts(look, status, out);
     print_phases(look, status, out);
+    print_stalled(look, status, out);
     print_notes(look, status, out);
 }
 

@@ -280,6 +280,11 @@ static void tell_adapter(const char *base, const char *adapter)
     tell_next("zerod generate --model", base, behind);
 }
 
+static bool is_stop_after(const char *stopped_by)
+{
+    return stopped_by && strcmp(stopped_by, "--stop-after") == 0;
+}
+
 static void on_end(void *ctx, const struct train_end *end)
 {
     struct report *report = ctx;
@@ -289,9 +294,10 @@ static void on_end(void *ctx, const struct train_end *end)
     report_short(end->tokens_per_second, rate, sizeof rate);
     report_short(end->model_flops_per_second, flops, sizeof flops);
     zd_log_info(
-            "%s after step %lld of %lld, in %s",
-            end->stopped_early ? "stopped" : "done", (long long)end->step,
-            (long long)end->max_steps, time);
+            "%s after step %lld of %lld%s, in %s",
+            end->stopped_by ? "stopped" : "done", (long long)end->step,
+            (long long)end->max_steps,
+            is_stop_after(end->stopped_by) ? " (--stop-after)" : "", time);
     if (isfinite(end->last_loss))
         zd_log_info("  loss        %.4f", end->last_loss);
     if (isfinite(end->best_eval_loss))
@@ -321,10 +327,10 @@ static void on_end(void *ctx, const struct train_end *end)
         zd_log_info("  model       %s", end->export_dir);
         tell_next(
                 "zerod generate --model", end->export_dir, "--prompt \"...\"");
-    } else if (end->stopped_early && end->checkpoint) {
+    } else if (end->stopped_by && end->checkpoint) {
         zd_log_info(
                 "  next        the same command%s goes on from there",
-                report->job->run.stop_after > 0 ? " without --stop-after" : "");
+                is_stop_after(end->stopped_by) ? " without --stop-after" : "");
     } else if (end->checkpoint) {
         tell_next("zerod export", end->checkpoint, "-o DIR");
     }

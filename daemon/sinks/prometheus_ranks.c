@@ -79,7 +79,8 @@ static bool is_up(
     double since = fmax(rank->heartbeat, state->state_since);
     if (state->state >= RUN_DONE)
         return false;
-    return state->state != RUN_RUNNING || run_state_now() - since < limit;
+    bool is_asked = state->state == RUN_RUNNING || state->state == RUN_STALLED;
+    return !is_asked || run_state_now() - since < limit;
 }
 
 void prometheus_put_life(struct exposition *to, const struct run_state *state)
@@ -268,8 +269,7 @@ void prometheus_put_memories(
             "Memory that the plan gave a rank.", planned_of);
     put_memory(
             to, state, "zerod_memory_taken_bytes",
-            "Memory that a rank has taken.",
-            taken_of);
+            "Memory that a rank has taken.", taken_of);
     put_memory(
             to, state, "zerod_memory_limit_bytes",
             "Memory that a rank may take, where there is a limit.", limit_of);

@@ -151,7 +151,7 @@ static bool is_alive(
 {
     if (state->step.step > systemd->told_step || state->state == RUN_PAUSED)
         return true;
-    return state->state != RUN_RUNNING &&
+    return state->state != RUN_RUNNING && state->state != RUN_STALLED &&
            seconds_in_state(state) < HOLD_WATCHDOGS * systemd->watchdog_seconds;
 }
 

@@ -18,6 +18,7 @@ enum feed_kind { /* what each holds: messages.h */
                  FEED_SAMPLE,
                  FEED_SAVED,
                  FEED_STATE,
+                 FEED_STALL,
                  FEED_RANKS,
                  FEED_EVENT,      /* but of a step */
                  FEED_STEP_EVENT, /* of a step: dropped as early as FEED_STEP */

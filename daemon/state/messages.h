@@ -51,6 +51,14 @@ struct feed_state { /* FEED_STATE */
     double time;
 };
 
+struct feed_stall {  /* FEED_STALL */
+    bool is_stalled; /* of what follows; else: no more */
+    int rank;
+    int64_t step;
+    double time, since; /* seconds since 1970 */
+    char host[64], operation[96];
+};
+
 /* FEED_RANKS: reports of ranks first, first + 1, .. follow */
 enum { FEED_RANKS_MAX = 64 }; /* in one message */
 struct feed_ranks {
@@ -75,7 +83,7 @@ struct feed_done { /* FEED_DONE */
 
 struct feed_end { /* FEED_END */
     int64_t step;
-    bool stopped_early;
+    char stopped_by[16]; /* as in train_end; "": nothing did */
 };
 
 /* Gives back what a message owns that nobody takes in. */

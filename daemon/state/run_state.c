@@ -301,6 +301,17 @@ static void take_state(struct run_state *state, const struct feed_state *new)
         state->ended = new->time;
 }
 
+/* The trainer knows nothing of it: to it the run is running. */
+static void take_stall(struct run_state *state, const struct feed_stall *stall)
+{
+    enum train_run_state from = stall->is_stalled ? RUN_RUNNING : RUN_STALLED;
+    if (state->state != from)
+        return;
+    state->state = stall->is_stalled ? RUN_STALLED : RUN_RUNNING;
+    state->state_since = stall->time;
+    state->stall = *stall;
+}
+
 static void take_ranks(struct run_state *state, const struct feed_ranks *ranks)
 {
     const struct train_rank_report *reports = (const void *)(ranks + 1);
@@ -384,6 +395,9 @@ const struct kept_event *run_state_take(
     case FEED_STATE:
         take_state(state, payload);
         break;
+    case FEED_STALL:
+        take_stall(state, payload);
+        break;
     case FEED_RANKS:
         take_ranks(state, payload);
         break;
@@ -394,6 +408,10 @@ const struct kept_event *run_state_take(
         take_done(state, payload);
         break;
     case FEED_END:
+        memcpy(state->stopped_by,
+               ((const struct feed_end *)payload)->stopped_by,
+               sizeof state->stopped_by);
+        break;
     case FEED_KINDS:
         break;
     }

@@ -7,8 +7,7 @@
 #define ZD_DAEMON_STATE_RUN_STATE_H
 
 #include "daemon/state/feed.h"
-#include "daemon/state/history.h"
-#include "daemon/state/past.h"
+#include "daemon/state/messages.h"
 
 enum { SAMPLES_KEPT = 100, WARNINGS_KEPT = 20, STEP_BUCKETS = 16 };
 
@@ -39,6 +38,8 @@ struct run_state {
     double ended;                /* 0: not yet */
     double state_since;          /* when `state` began */
     enum train_run_state state;
+    struct feed_stall stall; /* of RUN_STALLED */
+    char stopped_by[16];     /* as in feed_end */
     bool is_paused, has_banner;
     /* of the banner */
     json_t *plan; /* plan.json's object; NULL before */

@@ -189,12 +189,30 @@ static json_t *warnings_json(const struct run_state *state)
     return array;
 }
 
+static json_t *stalled_json(const struct run_state *state)
+{
+    const struct feed_stall *stall = &state->stall;
+    if (state->state != RUN_STALLED)
+        return NULL;
+    json_t *object = json_object();
+    set_integer(object, "rank", stall->rank);
+    set_text(object, "host", stall->host);
+    set_integer(object, "step", stall->step);
+    set_text(object, "operation", stall->operation);
+    set_number(object, "since", stall->since);
+    return object;
+}
+
 json_t *run_state_status(const struct run_state *state)
 {
     json_t *object = json_object();
     set_text(object, "job", state->job->job.name);
     set_text(object, "run_name", state->job->job.run_name);
     set_text(object, "state", train_run_state_name(state->state));
+    set(object, "stalled", stalled_json(state));
+    set_text(
+            object, "stopped_by",
+            state->stopped_by[0] ? state->stopped_by : NULL);
     set_progress(object, state);
     set_speed(object, state);
     set_shape(object, state);

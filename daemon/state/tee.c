@@ -143,7 +143,11 @@ static void on_saved(void *ctx, const struct train_saved *saved)
 static void on_end(void *ctx, const struct train_end *end)
 {
     struct tee *tee = ctx;
-    struct feed_end message = {end->step, end->stopped_early};
+    struct feed_end message = {.step = end->step};
+    if (end->stopped_by)
+        snprintf(
+                message.stopped_by, sizeof message.stopped_by, "%s",
+                end->stopped_by);
     feed_push(tee->feed, FEED_END, &message, sizeof message);
     TELL_NEXT(tee, end, end);
 }
@@ -154,6 +158,25 @@ static void on_state(void *ctx, enum train_run_state state, int64_t step)
     struct feed_state message = {state, step, run_state_now()};
     feed_push(tee->feed, FEED_STATE, &message, sizeof message);
     TELL_NEXT(tee, state, state, step);
+}
+
+/* By the watch's thread. */
+static void on_stalled(void *ctx, const struct watch_hang *hang)
+{
+    struct tee *tee = ctx;
+    struct feed_stall message = {
+            .is_stalled = hang != NULL, .time = run_state_now()};
+    if (hang) {
+        message.rank = hang->rank;
+        message.step = hang->step;
+        message.since = message.time - hang->seconds;
+        snprintf(message.host, sizeof message.host, "%s", hang->host);
+        snprintf(
+                message.operation, sizeof message.operation, "%s",
+                hang->operation);
+    }
+    feed_push(tee->feed, FEED_STALL, &message, sizeof message);
+    TELL_NEXT(tee, stalled, hang);
 }
 
 static void on_ranks(
@@ -198,5 +221,6 @@ struct train_observer tee_observer(struct tee *tee)
             .state = on_state,
             .ranks = on_ranks,
             .event = on_event,
+            .stalled = on_stalled,
             .control = tee->next->control};
 }

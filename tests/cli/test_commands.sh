@@ -66,6 +66,8 @@ ok 'plan: weights and residual streams on the host' eval '[ -n "$(on_device 6)" 
 ok 'a run with --stop-after 2' call 0 --job job.toml --stop-after 2 --set checkpoint.save_steps=1
 ok '  nothing on stdout, no escape codes' eval '[ ! -s out ] && plain'
 ok '  the banner, a line of the first step, the next command' eval 'has "model .*llama" err && has "^step 1/3" err && has "next " err'
+ok '  it ends as stopped, and says by what' eval 'has "^stopped after step 2 of 3 .--stop-after., in" err && grep -q "\"stopped_by\": *\"--stop-after\"" run/status.json &&
+    grep -q "\"state\": *\"stopped\"" run/status.json'
 ok '  its checkpoints are there, no model yet' eval '[ -d run/checkpoint-000001 ] && [ -d run/checkpoint-000002 ] && [ ! -e run/hf ]'
 ok '  a row of metrics for each step' eval '[ $(wc -l <run/metrics.jsonl) = 2 ]'
 sum_of_run() { find run -name 'checkpoint-*' -prune -o -name metrics.jsonl -print0 | xargs -0 cat; ls run; }

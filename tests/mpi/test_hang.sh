@@ -94,7 +94,20 @@ pause() {
     finish_started
 }
 pause "a pause of 3 s" 3 --set comm.timeout=8s
+check "  is not told" [ -z "$(grep 'may hang' "$name.err")" ]
 check "  and ends as it is asked to" code_is 75
+check "  which is no hang" no_error
+# What status.json says while rank 1 stands still, and when it moves again.
+steps stalled 2 3 "${long[@]}" --set comm.timeout=20s
+says_state() { local tries; for ((tries = 0; tries < ${2:-200}; tries++)); do grep -q "\"state\": *\"$1\"" stalled/status.json && return; sleep 0.1; done; echo "no $1"; return 1; }
+kill -STOP "${ranks[1]}"
+check "a rank that stands still for three fifths of the limit: stalled" says_state stalled
+check "  who and where" grep -q "\"stalled\": *{ *\"rank\": *1, *\"host\": *\"$(hostname)\"" <(tr -d '\n' <stalled/status.json)
+kill -CONT "${ranks[1]}"
+check "  running again when it moves" says_state running
+kill -USR1 "$pid"
+finish_started
+check "  a warning says so" grep -q '"event":"warning".*rank 1 on .* may hang at step' stalled/events.jsonl
 check "  which is no hang" no_error
 pause "one of 12 s without a limit, which auto ends after 10" 12 --set comm.timeout=0s
 check "  is no hang either" no_error

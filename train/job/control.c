@@ -77,6 +77,7 @@ const char *train_run_state_name(enum train_run_state state)
     static const char *const names[RUN_STATES] = {
             [RUN_STARTING] = "starting",
             [RUN_RUNNING] = "running",
+            [RUN_STALLED] = "stalled",
             [RUN_EVALUATING] = "evaluating",
             [RUN_SAMPLING] = "sampling",
             [RUN_CHECKPOINTING] = "checkpointing",

@@ -86,13 +86,15 @@ struct train_control {
 enum train_run_state {
     RUN_STARTING,
     RUN_RUNNING,
+    RUN_STALLED, /* ranks wait for one that may hang (watch.h); not told by the
+                    trainer, and no more when that one moves */
     RUN_EVALUATING,
     RUN_SAMPLING,
     RUN_CHECKPOINTING,
     RUN_PAUSED,
     RUN_STOPPING,
-    RUN_DONE,    /* all steps made, or as many as stop_after says */
-    RUN_STOPPED, /* on request, by a signal or a deadline */
+    RUN_DONE,    /* all steps made */
+    RUN_STOPPED, /* after run.stop_after, on request, by a signal, a deadline */
     RUN_FAILED,
     RUN_STATES
 };

@@ -68,6 +68,8 @@ struct train_banner { /* what was understood, known before step 1 */
                                   nowhere */
 };
 
+struct watch_hang; /* comm/watch/watch.h */
+
 struct train_end {
     int64_t step, max_steps;
     double last_loss, best_eval_loss, seconds, tokens_per_second;
@@ -75,8 +77,8 @@ struct train_end {
     int64_t skipped_steps;
     const char *checkpoint; /* last committed, or NULL */
     const char *export_dir; /* or NULL */
-    bool stopped_early;
-    bool on_request; /* a stop was asked for: the exit code is 0 */
+    const char *stopped_by; /* before max_steps: "--stop-after", "request",
+                               "signal", "deadline"; else NULL */
     struct train_offload_report offload; /* of all steps of this process */
     int64_t offload_steps;
     const char *predicted, *measured; /* of a step and its phases; NULL or
@@ -107,6 +109,8 @@ struct train_observer {
     void (*ranks)(void *ctx, const struct train_rank_report *ranks, int count);
     /* any thread of rank 0: warnings are events too. It must not log. */
     void (*event)(void *ctx, const struct train_event *event);
+    /* the watch's thread: ranks wait for one that may hang; NULL: no more */
+    void (*stalled)(void *ctx, const struct watch_hang *hang);
     const struct train_control *control; /* NULL: nobody asks anything */
     /* Every rank's: the run has failed with the thread's record, and now gives
      * back what it holds, which may hang: peers may wait for this rank. */

@@ -18,9 +18,19 @@ static void tell(void *ctx, const struct watch_hang *hang)
     }
 }
 
+static void tell_stalled(void *ctx, const struct watch_hang *hang)
+{
+    const struct hang_told *told = ctx;
+    const struct train_observer *observer = told->observer;
+    if (observer->stalled)
+        observer->stalled(observer->ctx, hang);
+}
+
 void hang_listen(struct trainer *trainer, const char *path)
 {
-    struct watch_listener listener = {.ctx = &trainer->hang, .hang = tell};
+    struct watch_listener listener = {
+            .ctx = &trainer->hang, .hang = tell, .stalled = tell_stalled};
+    trainer->hang.observer = trainer->observer;
     strcpy(trainer->hang.path, path);
     trainer->hang.events = trainer->events;
     comm_listen(trainer->comm, &listener);

@@ -215,6 +215,19 @@ says "and the host is named" node1
 sed 's/"state": *"[a-z]*"/"state": "stopped"/' out/status.json >out/ended.json && cp out/status.json out/live.json && mv out/ended.json out/status.json
 check "--dir: a run that has ended takes none" 66 pause --dir out
 says "and that is said" "has ended"
+# as_state STATE STOPPED_BY STALLED: status.json of a run in that state.
+as_state() {
+    sed "s/\"state\": *\"[a-z]*\"/\"state\": \"$1\"/; s/\"stopped_by\": null/\"stopped_by\": $2/; s/\"stalled\": null/\"stalled\": $3/" out/live.json >out/status.json
+}
+as_state stopped '"--stop-after"' null
+check "--dir: a run that was stopped" 0 status --dir out
+says "and by what" "stopped (--stop-after)"
+as_state stalled null '{"rank": 3, "host": "node2", "step": 121, "operation": "all_reduce #9", "since": 1795200030}'
+check "--dir: a run that is stalled" 0 status --dir out
+says "by which rank" "stalled (rank 3)"
+says "where, and in what" "rank 3 on node2 at step 121: waited for in all_reduce #9 since"
+check "--dir: top of it" 0 top --dir out
+says "by which rank" "stalled (rank 3)"
 mv out/live.json out/status.json
 check "--dir: config is not in the files" 66 config --dir out
 check "--dir: no job's folder" 66 status --dir run

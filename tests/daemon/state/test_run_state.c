@@ -268,6 +268,48 @@ Test(run_state, time_between_states_is_of_its_phase)
     cr_expect_gt(state->ended, 0);
 }
 
+Test(run_state, a_run_is_stalled_until_a_rank_moves_or_it_is_something_else)
+{
+    take_banner(0);
+    struct feed_stall stall = {
+            .is_stalled = true,
+            .rank = 3,
+            .step = 12,
+            .time = 1000,
+            .since = 990,
+            .host = "host-b",
+            .operation = "all_reduce #9"};
+    struct feed_stall moves = {.time = 1001};
+    take(FEED_STALL, &stall, sizeof stall);
+    json_t *status = run_state_status(state);
+    json_t *stalled = json_object_get(status, "stalled");
+    cr_expect_eq(state->state, RUN_STALLED);
+    cr_expect_str_eq(
+            json_string_value(json_object_get(status, "state")), "stalled");
+    cr_expect_eq(number(stalled, "rank"), 3);
+    cr_expect_eq(number(stalled, "since"), 990);
+    cr_expect_str_eq(
+            json_string_value(json_object_get(stalled, "host")), "host-b");
+    json_decref(status);
+    take(FEED_STALL, &moves, sizeof moves);
+    cr_expect_eq(state->state, RUN_RUNNING);
+    status = run_state_status(state);
+    cr_expect(json_is_null(json_object_get(status, "stalled")));
+    json_decref(status);
+    struct feed_state evaluating = {RUN_EVALUATING, 12, 1002};
+    take(FEED_STATE, &evaluating, sizeof evaluating);
+    take(FEED_STALL, &stall, sizeof stall);
+    take(FEED_STALL, &moves, sizeof moves);
+    cr_expect_eq(state->state, RUN_EVALUATING);
+    struct feed_end end = {.step = 12, .stopped_by = "--stop-after"};
+    take(FEED_END, &end, sizeof end);
+    status = run_state_status(state);
+    cr_expect_str_eq(
+            json_string_value(json_object_get(status, "stopped_by")),
+            "--stop-after");
+    json_decref(status);
+}
+
 /* While it trains and while it waits alike. */
 Test(run_state, what_checkpoints_take_adds_up)
 {

@@ -46,7 +46,8 @@ static void stop_leaves_a_checkpoint(int world)
     commander_add(&commander, 5, COMMAND_STOP)->save = true;
     ran = ran && run(dir, world, NULL, &commander);
     tap_ok(ran && commander_all_done(&commander) && verifies(dir, 5) &&
-                   commander.end.on_request && commander.end.step == 5 &&
+                   strcmp(commander.end.stopped_by, "request") == 0 &&
+                   commander.end.step == 5 &&
                    commander.states[commander.state_count - 1] == RUN_STOPPED,
            "world %d: a stop ends well, with a checkpoint", world);
     commander_fini(&commander);
@@ -89,7 +90,8 @@ static void a_signal_ends_a_pause(int world, int signal)
     commander->observer.control = &control;
     run(dir, world, NULL, commander);
     tap_ok(ran && zd_error_get()->status == ZD_OK && verifies(dir, 5) &&
-                   commander->end.step == 5 && !commander->end.on_request,
+                   commander->end.step == 5 &&
+                   strcmp(commander->end.stopped_by, "signal") == 0,
            "world %d: a signal ends a run that is paused, with a checkpoint",
            world);
     ran = run(dir, world, NULL, NULL);
