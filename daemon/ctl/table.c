@@ -4,34 +4,34 @@
 #define ARG(field)   offsetof(struct cli_args, field)
 #define COUNT(table) (int)(sizeof table / sizeof table[0])
 
-#define LOOK_AT "look at a job"
-#define STEER   "steer it"
+#define LOOK_AT "inspect a job"
+#define STEER   "control it"
 
 /* clang-format off */
 static const struct cli_option options[] = {
 {"job", 'j', "JOB", CLI_TEXT, ARG(job), NULL, "The job of this name; default: the only one that runs"},
 {"socket", 'S', "SOCKET", CLI_TEXT, ARG(socket), NULL, "The job that listens on this socket"},
 {"dir", 0, "OUT", CLI_TEXT, ARG(dir), NULL, "The job of this output folder; its files where its socket is out of reach"},
-{"output", 'o', "table|json|csv", CLI_CHOICE, ARG(output), "table|json|csv", "Form of the result; json is the API's object"},
+{"output", 'o', "table|json|csv", CLI_CHOICE, ARG(output), "table|json|csv", "Output format; json is the API's object"},
 {"all", 'a', NULL, CLI_FLAG, ARG(all), NULL, "Jobs of all users, as far as this one may see them"},
-{"watch", 'w', NULL, CLI_FLAG, ARG(watch), NULL, "Again and again, until the job ends"},
-{"interval", 'i', "TIME", CLI_DURATION, ARG(interval), NULL, "Between two rounds (2s)"},
-{"follow", 'f', NULL, CLI_FLAG, ARG(follow), NULL, "Go on with what comes, until the job ends"},
-{"rank", 0, "N", CLI_NUMBER, ARG(rank), NULL, "The log of this rank (0)"},
-{"since", 0, "TIME", CLI_TEXT, ARG(since), NULL, "Only what is newer: 5m, 1h30m, or 2026-11-21T20:33:53Z"},
-{"tail", 'n', "N", CLI_NUMBER, ARG(tail), NULL, "The last N only"},
+{"watch", 'w', NULL, CLI_FLAG, ARG(watch), NULL, "Repeat until the job ends"},
+{"interval", 'i', "TIME", CLI_DURATION, ARG(interval), NULL, "Time between two updates (2s)"},
+{"follow", 'f', NULL, CLI_FLAG, ARG(follow), NULL, "Follow new output until the job ends"},
+{"rank", 0, "N", CLI_NUMBER, ARG(rank), NULL, "Show the log of this rank (0)"},
+{"since", 0, "TIME", CLI_TEXT, ARG(since), NULL, "Only entries newer than TIME: 5m, 1h30m, or 2026-11-21T20:33:53Z"},
+{"tail", 'n', "N", CLI_NUMBER, ARG(tail), NULL, "Only the last N"},
 {"since-step", 0, "N", CLI_NUMBER, ARG(since_step), NULL, "Only steps after N"},
-{"steps", 0, NULL, CLI_FLAG, ARG(with_steps), NULL, "Every step too"},
+{"steps", 0, NULL, CLI_FLAG, ARG(with_steps), NULL, "Include every step"},
 {"csv", 0, NULL, CLI_FLAG, ARG(csv), NULL, "Short for -o csv"},
 {"height", 0, "ROWS", CLI_COUNT, ARG(height), NULL, "Rows of the plot"},
-{"log", 0, NULL, CLI_FLAG, ARG(log_scale), NULL, "Values on a logarithmic scale"},
-{"max-new-tokens", 0, "N", CLI_COUNT, ARG(max_new_tokens), NULL, "Tokens to make at most; default: the job's"},
-{"now", 0, NULL, CLI_FLAG, ARG(now), NULL, "Without a checkpoint: what came after the last one is lost"},
-{"wait", 0, NULL, CLI_FLAG, ARG(wait), NULL, "Until it is done; this is the default"},
+{"log", 0, NULL, CLI_FLAG, ARG(log_scale), NULL, "Use a logarithmic scale"},
+{"max-new-tokens", 0, "N", CLI_COUNT, ARG(max_new_tokens), NULL, "Generate at most N tokens; default: the job's"},
+{"now", 0, NULL, CLI_FLAG, ARG(now), NULL, "Stop without a checkpoint; steps since the last one are lost"},
+{"wait", 0, NULL, CLI_FLAG, ARG(wait), NULL, "Wait until the command is done (the default)"},
 {"no-wait", 0, NULL, CLI_FLAG, ARG(no_wait), NULL, "Return as soon as the command is queued"},
 {"timeout", 0, "TIME", CLI_DURATION, ARG(timeout), NULL, "Wait no longer than this; the command stays queued"},
 {"open", 0, NULL, CLI_FLAG, ARG(open_browser), NULL, "Open a browser"},
-{"port", 0, "N", CLI_COUNT, ARG(port), NULL, "Port on the loopback; default: one that is free"},
+{"port", 0, "N", CLI_COUNT, ARG(port), NULL, "Port on the loopback; default: a free one"},
 {"help", 'h', NULL, CLI_FLAG, ARG(line.help), NULL, "Show this help"},
 };
 
@@ -39,14 +39,14 @@ static const struct cli_command commands[] = {
 {"ls", "", 0, 0, "all output", "",
     "List the running jobs", command_ls, LOOK_AT, NULL},
 {"status", "", 0, 0, "watch interval output", "",
-    "Where a job is, and how it goes", command_status, LOOK_AT,
+    "State and progress of a job", command_status, LOOK_AT,
     "With -w it is drawn again every two seconds; in a pipe each round is one line, with -o json one object a line."},
 {"top", "", 0, 0, "watch interval", "",
-    "The whole job on one screen, live", command_top, LOOK_AT,
+    "Live view of a job on one screen", command_top, LOOK_AT,
     "Keys: q leaves, p pauses, r resumes, c saves a checkpoint, e evaluates. "
     "In a pipe it prints one frame and ends, with -w one every two seconds."},
 {"ranks", "", 0, 0, "watch interval output", "",
-    "Each rank: step, memory, traffic, when it was last seen", command_ranks, LOOK_AT,
+    "Step, memory, traffic and last sign of life of each rank", command_ranks, LOOK_AT,
     "LAG: steps behind the foremost rank. MEMORY: of the device and the host, what the job holds of PLANNED; RESIDENT and PEAK are the whole process's. "
     "SENT: to other ranks. SEEN: how long ago it was last heard. A narrow screen leaves columns out."},
 {"memory", "", 0, 0, "watch interval output", "",
@@ -57,14 +57,14 @@ static const struct cli_command commands[] = {
     "What happened: evaluations, checkpoints, samples, warnings, commands", command_events, LOOK_AT,
     "With -o json one object a line, as the lines of events.jsonl."},
 {"samples", "", 0, 0, "tail output", "",
-    "Texts that the model has written, the newest last", command_samples, LOOK_AT, NULL},
+    "Text samples of the model, newest last", command_samples, LOOK_AT, NULL},
 {"metrics", "[NAME..]", 0, CLI_OPERANDS_MAX, "since-step tail csv output", "",
-    "Values step by step; without a name, a line for each series", command_metrics, LOOK_AT,
+    "Values by step; without a name, one line per series", command_metrics, LOOK_AT,
     "NAME is a series like train/loss, or the end of its name: loss, learning_rate. --csv has one column a series."},
 {"plot", "[NAME]", 0, 1, "height log watch interval", "",
     "Draw a series over the steps (train/loss)", command_plot, LOOK_AT, NULL},
 {"config", "[KEY..]", 0, CLI_OPERANDS_MAX, "output", "",
-    "Every value the job runs with, and where it came from", command_config, LOOK_AT,
+    "Every value the job runs with, and its origin", command_config, LOOK_AT,
     "KEY is a key like optim.learning_rate, or a section like optim."},
 {"web", "", 0, 0, "open port", "",
     "The page of a job in a browser", command_web, LOOK_AT,
@@ -75,11 +75,11 @@ static const struct cli_command commands[] = {
 {"eval", "", 0, 0, "wait no-wait timeout output", "",
     "Evaluate now", command_eval, STEER, NULL},
 {"sample", "[PROMPT]", 0, 1, "max-new-tokens wait no-wait timeout output", "",
-    "Let the model write now; without a prompt, the job's own", command_sample, STEER, NULL},
+    "Generate samples now; without a prompt, the job's own", command_sample, STEER, NULL},
 {"pause", "", 0, 0, "wait no-wait timeout output", "",
-    "Hold at the next step boundary", command_pause, STEER, NULL},
+    "Pause at the next step boundary", command_pause, STEER, NULL},
 {"resume", "", 0, 0, "wait no-wait timeout output", "",
-    "Go on", command_resume, STEER, NULL},
+    "Resume a paused job", command_resume, STEER, NULL},
 {"set", "KEY=VALUE..", 1, CLI_OPERANDS_MAX, "wait no-wait timeout output", "",
     "Change a setting of the running job", command_set, STEER,
     "Settings: learning_rate (during the warm-up its peak, afterwards the rate of the next step; the rest of the schedule is scaled), max_grad_norm, gradient_accumulation_steps, "
@@ -105,7 +105,7 @@ static const struct cli_args defaults = {
 
 const struct cli_program zerodctl_program = {
         .name = "zerodctl",
-        .summary = "look into a running zerod job, and steer it",
+        .summary = "inspect and control a running zerod job",
         .examples =
                 "  zerodctl status                   of the only running job\n"
                 "  zerodctl -j JOB top               one of several, live\n"

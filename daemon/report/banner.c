@@ -98,10 +98,11 @@ static void tell_work(const struct train_banner *banner)
             (double)plan->global_batch * plan->shape.T, tokens, sizeof tokens);
     report_short((double)banner->train_tokens, all, sizeof all);
     zd_log_info(
-            "  step     %d x %d x %d ranks = %lld samples of %d tokens = %s "
+            "  step     %d x %d x %d rank%s = %lld samples of %d tokens = %s "
             "tokens",
             plan->per_device, plan->accumulation, banner->world,
-            (long long)plan->global_batch, plan->shape.T, tokens);
+            banner->world == 1 ? "" : "s", (long long)plan->global_batch,
+            plan->shape.T, tokens);
     zd_log_info(
             "  steps    %lld, %.3g passes over %lld samples (%s tokens)",
             (long long)banner->max_steps,

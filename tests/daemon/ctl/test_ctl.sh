@@ -238,7 +238,7 @@ unplay
 
 # --- help ---
 check "help" 0 --help
-for group in "look at a job:" "steer it:"; do says "help has $group" "$group"; done
+for group in "inspect a job:" "control it:"; do says "help has $group" "$group"; done
 for verb in $("$ctl" --help | sed -n '/^look at/,/^options/s/^  \([a-z]*\) .*/\1/p'); do
     check "help of $verb" 0 "$verb" --help
 done
