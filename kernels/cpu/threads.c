@@ -13,7 +13,25 @@ void kernels_set_threads(int threads)
         omp_set_num_threads(threads);
 }
 
+/* OpenMP starts no more than its limit, whatever is asked for. */
+static int within_limit(int threads)
+{
+    int limit = omp_get_thread_limit();
+    return threads < limit ? threads : limit;
+}
+
 int kernels_threads(void)
 {
-    return kernel_threads > 0 ? kernel_threads : omp_get_max_threads();
+    return within_limit(
+            kernel_threads > 0 ? kernel_threads : omp_get_max_threads());
+}
+
+int kernels_library_threads(int threads)
+{
+    threads = within_limit(threads);
+    if (omp_get_dynamic())
+        omp_set_dynamic(0);
+    if (omp_get_max_threads() != threads)
+        omp_set_num_threads(threads);
+    return threads;
 }

@@ -327,33 +327,56 @@ static void columns_run(const struct gemm *g, int first, int last)
         }
 }
 
-/* By each thread of the enclosing region. */
-static void gemm_run(const struct gemm *g, float *memory)
+/* Whether each of `threads` makes columns of its own, with its own panels. */
+static bool works_apart(const struct gemm *g, int threads)
+{
+    return threads <= APART_THREADS && g->N >= threads * APART_COLUMNS;
+}
+
+/* Share `share` of `threads`, each of columns of its own. */
+static void share_run(
+        const struct gemm *g, float *memory, int threads, int share)
 {
     struct gemm own = *g;
-    int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-    int panels = (g->N + NR - 1) / NR, first = 0, last = g->N;
-    float *shared = memory + (size_t)threads * block_floats();
-    own.block = memory + (size_t)thread * block_floats();
-    own.threads = threads, own.thread = thread;
-    if (threads <= APART_THREADS && g->N >= threads * APART_COLUMNS) {
-        own.threads = 1, own.thread = 0;
-        shared += (size_t)thread * (panel_floats() + tile_floats());
-        first = share_begin(panels, threads, thread) * NR;
-        last = share_begin(panels, threads, thread + 1) * NR;
-    }
-    own.panels = shared;
-    own.tile = shared + panel_floats();
+    int panels = (g->N + NR - 1) / NR;
+    int first = share_begin(panels, threads, share) * NR;
+    int last = share_begin(panels, threads, share + 1) * NR;
+    own.threads = 1, own.thread = 0;
+    own.block = memory + (size_t)share * block_floats();
+    own.panels = memory + (size_t)threads * block_floats() +
+                 (size_t)share * (panel_floats() + tile_floats());
+    own.tile = own.panels + panel_floats();
     columns_run(&own, first, last < g->N ? last : g->N);
 }
 
+/* By each thread of the enclosing region, all columns together. */
+static void team_run(const struct gemm *g, float *memory, int threads)
+{
+    struct gemm own = *g;
+    own.thread = omp_get_thread_num(), own.threads = omp_get_num_threads();
+    assert(own.threads <= threads);
+    own.block = memory + (size_t)own.thread * block_floats();
+    own.panels = memory + (size_t)threads * block_floats();
+    own.tile = own.panels + panel_floats();
+    columns_run(&own, 0, g->N);
+}
+
+/* Scratch is for `threads`; OpenMP may start fewer (OMP_THREAD_LIMIT,
+ * OMP_DYNAMIC). The layout of scratch follows `threads`, never the team. */
 static enum zd_status product_run(const struct gemm *g)
 {
     int threads = threads_for((size_t)g->M * (size_t)g->N * (size_t)g->K / 16);
     struct scratch *scratch = NULL;
     ZD_TRY(scratch_acquire(FAST(gemm_scratch_bytes)(threads), &scratch));
+    float *memory = scratch_floats(scratch);
+    if (works_apart(g, threads)) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+        for (int i = 0; i < threads; i++)
+            share_run(g, memory, threads, i);
+    } else {
 #pragma omp parallel num_threads(threads)
-    gemm_run(g, scratch_floats(scratch));
+        team_run(g, memory, threads);
+    }
     scratch_release(scratch);
     return ZD_OK;
 }

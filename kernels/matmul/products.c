@@ -1,8 +1,8 @@
 #include "kernels/matmul/products.h"
+#include "kernels/cpu/threads.h"
 
 #include "zd_config.h"
 
-#include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
 
@@ -38,8 +38,7 @@ static enum zd_status library_sgemm(
 {
     int lda = trans_a ? M : K, ldb = trans_b ? K : N;
 #if ZD_HAVE_ONEDNN
-    if (omp_get_max_threads() != threads) /* a setting of the calling thread */
-        omp_set_num_threads(threads);
+    kernels_library_threads(threads);
     dnnl_status_t refused = dnnl_sgemm(
             trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', M, N, K, 1.0f, a, lda, b,
             ldb, beta, out, N);
@@ -49,7 +48,7 @@ static enum zd_status library_sgemm(
                 "oneDNN refused a product of %d x %d x %d: status %d", M, N, K,
                 (int)refused);
 #elif ZD_HAVE_OPENBLAS
-    openblas_set_num_threads(threads);
+    openblas_set_num_threads(kernels_library_threads(threads));
     cblas_sgemm(
             CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans,
             trans_b ? CblasTrans : CblasNoTrans, M, N, K, 1.0f, a, lda, b, ldb,

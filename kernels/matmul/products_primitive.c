@@ -7,6 +7,7 @@
  * A primitive may run in several threads at once (ranks that are threads), so
  * each run brings its own scratchpad: the library's belongs to the thread that
  * made the primitive. */
+#include "kernels/cpu/threads.h"
 #include "kernels/matmul/products.h"
 #include "kernels/matmul/scratch.h"
 
@@ -15,7 +16,6 @@
 #if ZD_HAVE_ONEDNN
 
 #include <dnnl.h>
-#include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +78,7 @@ static size_t scratchpad_bytes(const_dnnl_primitive_desc_t pd)
 /* What a primitive is made for. Compared as bytes, so cleared first. */
 struct key {
     int M, N, K, stride, dtype, out_type; /* stride: between rows of a */
+    int threads;
     bool trans_a, trans_b, accumulate, has_bias;
 };
 
@@ -230,14 +231,11 @@ static dnnl_status_t entry_run(const struct entry *e, const void *arrays[5])
     return status;
 }
 
-static enum zd_status product_run(
-        const struct key *key, const void *arrays[4], int threads)
+static enum zd_status product_run(const struct key *key, const void *arrays[4])
 {
     const struct entry *e = entry_find(key);
     if (!e || !e->primitive)
         return ZD_ERR_UNFIT;
-    if (omp_get_max_threads() != threads) /* a setting of the calling thread */
-        omp_set_num_threads(threads);
     struct scratch *scratch = NULL;
     if (e->scratch_bytes)
         ZD_TRY(scratch_acquire(e->scratch_bytes, &scratch));
@@ -278,6 +276,7 @@ enum zd_status products_primitive(
     memset(&key, 0, sizeof key);
     key.M = M, key.N = N, key.K = K, key.stride = trans_a ? M : K;
     key.dtype = (int)dtype, key.out_type = (int)out_type;
+    key.threads = kernels_library_threads(threads);
     key.trans_a = trans_a, key.trans_b = trans_b;
     key.accumulate = accumulate, key.has_bias = bias != NULL;
     size_t row = (size_t)N * dtype_bytes(out_type);
@@ -286,11 +285,9 @@ enum zd_status products_primitive(
         size_t skipped = (size_t)first * dtype_bytes(dtype); /* of a's rows */
         key.M = M - first < strip ? M - first : strip;
         enum zd_status status = product_run(
-                &key,
-                (const void *[4]){
-                        (const char *)a + skipped, b,
-                        (char *)out + (size_t)first * row, bias},
-                threads);
+                &key, (const void *[4]){
+                              (const char *)a + skipped, b,
+                              (char *)out + (size_t)first * row, bias});
         if (status == ZD_ERR_UNFIT && first > 0) /* strips are added already */
             return ZD_FAIL(
                     ZD_ERR_DEVICE, "E0612",

@@ -4,9 +4,11 @@
 
 #include "kernels/backend.h"
 #include "kernels/matmul/products.h"
+#include "kernels/matmul/scratch.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <omp.h>
 
 static const char *const isas[] = {"base", "avx2", "avx512", "avx512bf16"};
 static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
@@ -88,6 +90,62 @@ Test(kernels_fast, the_number_of_threads_changes_no_bit)
         }
 }
 
+static int team_of(int threads)
+{
+    int team = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : team)
+    team++;
+    return team;
+}
+
+/* Our own product asks for `threads` and gets `team` of them: the other threads
+ * of this region count towards OpenMP's limit. The address sanitizer sees what
+ * is written past the scratch. */
+static void product_by(int threads, int team)
+{
+    enum { M = 40, N = 1111, K = 23 };
+    static float a[M * K], b[K * N], expected[M * N], out[M * N];
+    for (int i = 0; i < M * K; i++)
+        a[i] = (float)(i % 11 - 5);
+    for (int i = 0; i < K * N; i++)
+        b[i] = (float)(i % 7 - 3);
+    omp_set_max_active_levels(2);
+    for (int i = 0; i < 4; i++)
+        for (int d = 0; d < 3; d++) {
+            const struct cpu_backend *backend =
+                    kernels_backend(isas[i], dtypes[d]);
+            if (!backend)
+                continue;
+            memset(out, 0, sizeof out);
+            kernels_set_threads(1);
+            backend->ops.matmul(
+                    NULL, expected, dtypes[d], a, b, NULL, M, N, K, false,
+                    false, false);
+            scratch_trim();
+#pragma omp parallel num_threads(threads - team + 1)
+#pragma omp single
+            {
+                cr_expect_eq(team_of(threads), team);
+                kernels_set_threads(threads);
+                backend->ops.matmul(
+                        NULL, out, dtypes[d], a, b, NULL, M, N, K, false, false,
+                        false);
+            }
+            cr_expect_arr_eq(
+                    out, expected, M * N * dtype_bytes(dtypes[d]),
+                    "%s, %s: %d threads of %d", isas[i], dtype_name(dtypes[d]),
+                    team, threads);
+        }
+}
+
+Test(kernels_fast, a_product_by_fewer_threads_than_asked_for_is_whole)
+{
+#pragma omp teams num_teams(1) thread_limit(8)
+    product_by(8, 2);
+#pragma omp teams num_teams(1) thread_limit(4)
+    product_by(4, 3);
+}
+
 Test(kernels_fast, the_chosen_table_agrees_too)
 {
     for (int d = 0; d < 3; d++) {
@@ -108,7 +166,7 @@ static enum zd_status library_matmul(
         bool trans_b, bool accumulate)
 {
     return products_sgemm(
-            out, a, b, bias, M, N, K, trans_a, trans_b, accumulate, 2);
+            out, a, b, bias, M, N, K, trans_a, trans_b, accumulate, 8);
 }
 
 static enum zd_status primitive_matmul(
@@ -118,27 +176,33 @@ static enum zd_status primitive_matmul(
 {
     return products_primitive(
             out, out_type, a, b, bias, DTYPE_FP32, M, N, K, trans_a, trans_b,
-            accumulate, 2);
+            accumulate, 8);
 }
 
-/* Also on machines where our own product is chosen. */
-Test(kernels_fast, the_products_of_libraries_agree)
+static void library_agrees(matmul_fn *matmul)
 {
     struct runner plain = {.threads = 2}, library = {.threads = 2};
-    float one = 1.0f, out = 0.0f;
     cr_assert_eq(kernels_plain(DTYPE_FP32, &plain.ops), ZD_OK);
     struct kernels ops = *plain.ops;
     library.ops = &ops;
-    ops.matmul = library_matmul;
+    ops.matmul = matmul;
     double error = op_cases[0].run(library, plain);
     cr_expect(error <= op_cases[0].tolerance[0], "differs by %g", error);
-    ops.matmul = primitive_matmul;
-    if (ops.matmul(
+}
+
+/* Also on machines where our own product is chosen, and where OpenMP starts
+ * fewer threads than the 8 that are asked for. */
+Test(kernels_fast, the_products_of_libraries_agree)
+{
+    float one = 1.0f, out = 0.0f;
+#pragma omp teams num_teams(1) thread_limit(3)
+    library_agrees(library_matmul);
+    if (primitive_matmul(
                 NULL, &out, DTYPE_FP32, &one, &one, NULL, 1, 1, 1, false, false,
                 false) == ZD_ERR_UNFIT)
         cr_skip("no oneDNN");
-    error = op_cases[0].run(library, plain);
-    cr_expect(error <= op_cases[0].tolerance[0], "differs by %g", error);
+#pragma omp teams num_teams(1) thread_limit(3)
+    library_agrees(primitive_matmul);
 }
 
 /* More rows than one strip has (products_primitive.c); small whole numbers, so
