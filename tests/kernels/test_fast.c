@@ -4,7 +4,6 @@
 
 #include "kernels/backend.h"
 #include "kernels/matmul/products.h"
-#include "kernels/matmul/scratch.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -121,7 +120,6 @@ static void product_by(int threads, int team)
             backend->ops.matmul(
                     NULL, expected, dtypes[d], a, b, NULL, M, N, K, false,
                     false, false);
-            scratch_trim();
 #pragma omp parallel num_threads(threads - team + 1)
 #pragma omp single
             {
