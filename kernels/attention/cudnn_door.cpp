@@ -21,6 +21,12 @@ static void *door_symbol(void *handle, const char *name);
 #undef dlopen
 #undef dlsym
 
+/* Older headers take the row sums of a backward for another statistic: its
+ * gradients are zeros. */
+#if !defined(CUDNN_FRONTEND_VERSION) || CUDNN_FRONTEND_VERSION < 13200
+#error "cudnn-frontend 1.32 or later is needed: ./deploy/install.sh cudnn"
+#endif
+
 extern "C" {
 #include "base/library.h"
 #include "base/log.h"

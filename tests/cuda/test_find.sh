@@ -84,4 +84,16 @@ find CUDA_HOME="$work/old" CUDA_PATH="$work/broken"
 ok 'an older CUDA is no toolkit' eval '[[ $ended -eq 69 ]]'
 ok '  which is said' says "$work/old: CUDA 12.9 is older than 13"
 ok '  and what another lacks' says "$work/broken: no cuda_runtime_api.h"
+# headers VERSION: the door to cuDNN, preprocessed with headers of cudnn-frontend that say so
+headers() {
+    mkdir -p "$work/door"
+    touch "$work/door/cuda_runtime_api.h" "$work/door/zd_config.h"
+    printf '#define CUDNN_FRONTEND_VERSION %s\n' "$1" >"$work/door/cudnn_frontend.h"
+    ended=0
+    c++ -E -I "$work/door" -I "$root" "$root/kernels/attention/cudnn_door.cpp" >out 2>err || ended=$?
+}
+headers 13200
+ok 'cudnn-frontend 1.32 is taken' eval '[[ $ended -eq 0 ]]'
+headers 13199
+ok '  an older one is refused when compiling' eval '[[ $ended -ne 0 ]] && says "cudnn-frontend 1.32 or later is needed"'
 tests_end

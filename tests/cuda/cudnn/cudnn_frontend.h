@@ -4,6 +4,8 @@
 #ifndef ZD_TESTS_CUDA_CUDNN_FRONTEND_H
 #define ZD_TESTS_CUDA_CUDNN_FRONTEND_H
 
+#define CUDNN_FRONTEND_VERSION 13200
+
 #include "tests/cuda/cudnn/cudnn_standin.h"
 #include "tests/cuda/stand_in/stand_in.h"
 
