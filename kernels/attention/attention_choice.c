@@ -89,6 +89,9 @@ static bool offsets_fit(const struct attention_shape *s)
     return (int64_t)tokens_of(s) <= INT32_MAX / row;
 }
 
+/* From here on cuDNN may be told of documents without tokens. */
+enum { PADDED = 92500 };
+
 /* Work space of packed documents is that of the tokens from 9.6 on, where heads
  * are whole sixteens; before, and on sm_8x and sm_12x, that of the longest
  * document times their number. */
@@ -106,6 +109,11 @@ static const char *refuses_packed(
         return "the micro-batch is too large for cuDNN's offsets";
     if (is_older(f, 90600))
         return "samples of several documents need cuDNN 9.6";
+    if (is_older(f, PADDED) && attention_bucket(s) != s->documents)
+        return "documents without tokens, which fill a list to the next power "
+               "of two, need cuDNN 9.25";
+    if (direction == ATTENTION_BACKWARD && is_older(f, 91800))
+        return "the backward of samples of several documents needs cuDNN 9.18";
     if (direction == ATTENTION_BACKWARD && s->D % 16 != 0)
         return "samples of several documents need heads of whole sixteens";
     if (direction == ATTENTION_BACKWARD && (f->major == 8 || f->major == 12))
@@ -178,6 +186,17 @@ struct packed_room attention_packed_room(
     return room;
 }
 
+size_t attention_check_bytes(const struct attention_shape *s, int direction)
+{
+    size_t T = (size_t)s->T;
+    size_t q = whole_lines(T * (size_t)s->H * (size_t)s->D * 2);
+    size_t kv = whole_lines(T * (size_t)s->KV * (size_t)s->D * 2);
+    if (direction == ATTENTION_FORWARD)
+        return q + whole_lines(T * (size_t)s->H * sizeof(float));
+    /* with gaps the place of the results is free: cuDNN's are in the room */
+    return rows_are_dense(s) ? q + 2 * kv : 0;
+}
+
 /* Of a backward: dq in fp32, two sums of a row, and dk and dv of every query
  * head where heads share theirs (fp32 where documents are packed). Without
  * documents T counts in whole tiles of 128. */
@@ -204,17 +223,26 @@ struct attention_answer attention_choose(
             continue;
         answer.engine[i] = ATTENTION_BY_CUDNN;
         answer.work_bytes[i] = graph_bytes(shape, i);
-        if (answer.is_packed)
-            answer.work_bytes[i] += attention_packed_room(shape, i).graph;
+        if (!answer.is_packed)
+            continue;
+        size_t check = attention_check_bytes(shape, i);
+        if (answer.work_bytes[i] < check)
+            answer.work_bytes[i] = check;
+        answer.work_bytes[i] += attention_packed_room(shape, i).graph;
     }
     return answer;
 }
 
+/* Before lists are padded, a full one. */
 struct attention_shape attention_packed_case(
-        const struct attention_shape *shape)
+        const struct attention_shape *shape,
+        const struct attention_facts *facts)
 {
     struct attention_shape packed = *shape;
-    packed.documents = (int)(tokens_of(shape) / LEAST_TOKENS);
+    int most = (int)(tokens_of(shape) / LEAST_TOKENS), full = 1;
+    while (2 * full <= most)
+        full *= 2;
+    packed.documents = is_older(facts, PADDED) ? full : most;
     return packed;
 }
 
@@ -229,7 +257,7 @@ size_t attention_work_bound(
         const struct attention_facts *facts)
 {
     struct attention_shape alone = *shape;
-    struct attention_shape packed = attention_packed_case(shape);
+    struct attention_shape packed = attention_packed_case(shape, facts);
     alone.documents = alone.B;
     struct attention_answer one = attention_choose(&alone, facts);
     struct attention_answer many = attention_choose(&packed, facts);

@@ -39,7 +39,8 @@ struct attention_answer attention_choose(
         const struct attention_facts *facts);
 /* The same shape with as many documents as a plan takes for packed data. */
 struct attention_shape attention_packed_case(
-        const struct attention_shape *shape);
+        const struct attention_shape *shape,
+        const struct attention_facts *facts);
 /* Bytes that no answer for this shape exceeds, whatever its documents. */
 size_t attention_work_bound(
         const struct attention_shape *shape,
@@ -68,6 +69,10 @@ struct packed_room {
 };
 struct packed_room attention_packed_room(
         const struct attention_shape *shape, int direction);
+
+/* Bytes behind `graph` that hold our own results of one sample, which a graph's
+ * first ones are compared with when it is done. */
+size_t attention_check_bytes(const struct attention_shape *shape, int direction);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,7 @@
 #include "kernels/attention/attention_cudnn.h"
 
 #include "base/device/device_cuda.h"
+#include "base/device/device_memory.h"
 #include "base/log.h"
 #include "kernels/attention/attention_packed.h"
 #include "kernels/attention/cudnn_door.h"
@@ -59,14 +60,192 @@ static struct cudnn_documents tables_at(
     };
 }
 
-/* Packed documents: tables before the graph, and its results behind it put
- * where ours lie. Nothing is read that the graph does not have when it
- * declines. */
+/* --- what our own kernels do ---------------------------------------------- */
+
+/* A pass as it was asked for. */
+struct pass {
+    attention_forward_fn *own_forward;
+    attention_backward_fn *own_backward; /* NULL: forward */
+    struct stream *stream;
+    const int32_t *doc_start;
+    void *scratch;
+    struct cudnn_attention asked;
+};
+
+static enum zd_status run_own(
+        const struct pass *pass, const struct cudnn_attention *a,
+        const int32_t *doc_start, const struct attention_shape *shape)
+{
+    if (!pass->own_backward)
+        return pass->own_forward(
+                pass->stream, a->out, a->lse, a->q, a->k, a->v, doc_start,
+                pass->scratch, shape);
+    return pass->own_backward(
+            pass->stream, a->dq, a->dk, a->dv, a->dout, a->out, a->lse, a->q,
+            a->k, a->v, doc_start, pass->scratch, shape);
+}
+
+/* --- a graph's first results ----------------------------------------------- */
+
+/* How far they may be from our own, in units of the type's rounding. Of the
+ * gradients more: where the keys of a document have much in common, theirs is
+ * what is left of larger sums. A graph that takes rows of another document for
+ * this one's, or writes nothing, is off by about 1. */
+static bool is_near(const struct pass *pass, float worst, bool is_result)
+{
+    float unit = pass->asked.dtype == DTYPE_BF16 ? 0x1p-8f : 0x1p-11f;
+    return worst <= unit * (is_result ? 8 : 64);
+}
+
+enum { COMPARED = 3 }; /* out and lse; dq, dk and dv */
+
+struct comparison {
+    int count;
+    struct {
+        enum dtype dtype;
+        struct packed_rows own, got;
+        int heads, D;
+        int64_t tokens;
+    } arrays[COMPARED];
+};
+
+static const void *beyond(const void *array, size_t elements, size_t bytes)
+{
+    return (const char *)array + elements * bytes;
+}
+
+/* The operands of sample `b`. */
+static struct cudnn_attention sample_of(const struct cudnn_attention *a, int b)
+{
+    const struct attention_shape *s = a->shape;
+    struct cudnn_attention one = *a;
+    size_t token = (size_t)b * (size_t)s->T, row = (size_t)(s->H * s->D);
+    one.q = beyond(a->q, token * (size_t)s->q_stride, 2);
+    one.k = beyond(a->k, token * (size_t)s->k_stride, 2);
+    one.v = beyond(a->v, token * (size_t)s->v_stride, 2);
+    one.out = (void *)(uintptr_t)beyond(a->out, token * row, 2);
+    one.lse = (float *)(uintptr_t)beyond(a->lse, token * (size_t)s->H, 4);
+    one.dout = a->dout ? beyond(a->dout, token * row, 2) : NULL;
+    return one;
+}
+
+/* Our own results of a sample at `room`, beside cuDNN's in `got`. */
+static enum zd_status own_sample(
+        const struct pass *pass, const struct cudnn_attention *got, int b,
+        char *room, struct comparison *out)
+{
+    const struct attention_shape *s = got->shape;
+    struct attention_shape shape = *s;
+    struct cudnn_attention one = sample_of(&pass->asked, b);
+    int64_t T = s->T, q = (int64_t)s->H * s->D, kv = (int64_t)s->KV * s->D;
+    size_t q_bytes = ((size_t)(T * q) * 2 + 255) / 256 * 256;
+    size_t kv_bytes = ((size_t)(T * kv) * 2 + 255) / 256 * 256;
+    size_t token = (size_t)(b * T);
+    shape.B = 1;
+    shape.documents = 0;
+    shape.first_tokens = NULL;
+    if (!pass->own_backward) {
+        const void *theirs = one.out, *lse = one.lse;
+        one.out = room;
+        one.lse = (float *)(void *)(room + q_bytes);
+        *out = (struct comparison){
+                2,
+                {{got->dtype, {one.out, q}, {theirs, q}, s->H, s->D, T},
+                 {DTYPE_FP32, {one.lse, 1}, {lse, 1}, 1, 1, T * s->H}}};
+    } else {
+        one.dq = room;
+        one.dk = room + q_bytes;
+        one.dv = room + q_bytes + kv_bytes;
+        const void *dq = beyond(got->dq, token * (size_t)q, 2);
+        const void *dk = beyond(got->dk, token * (size_t)kv, 2);
+        const void *dv = beyond(got->dv, token * (size_t)kv, 2);
+        *out = (struct comparison){
+                3,
+                {{got->dtype, {one.dq, q}, {dq, q}, s->H, s->D, T},
+                 {got->dtype, {one.dk, kv}, {dk, kv}, s->KV, s->D, T},
+                 {got->dtype, {one.dv, kv}, {dv, kv}, s->KV, s->D, T}}};
+    }
+    return run_own(pass, &one, pass->doc_start + token, &shape);
+}
+
+/* Rows with gaps: cuDNN's results are in the room, so ours go to their place. */
+static enum zd_status own_in_place(
+        const struct pass *pass, const struct cudnn_attention *got,
+        struct comparison *out)
+{
+    const struct attention_shape *s = got->shape;
+    const struct cudnn_attention *a = &pass->asked;
+    int64_t q = (int64_t)s->H * s->D, kv = (int64_t)s->KV * s->D;
+    int64_t tokens = (int64_t)s->B * s->T;
+    *out = (struct comparison){
+            3,
+            {{got->dtype, {a->dq, s->q_stride}, {got->dq, q}, s->H, s->D,
+              tokens},
+             {got->dtype, {a->dk, s->k_stride}, {got->dk, kv}, s->KV, s->D,
+              tokens},
+             {got->dtype, {a->dv, s->v_stride}, {got->dv, kv}, s->KV, s->D,
+              tokens}}};
+    return run_own(pass, a, pass->doc_start, s);
+}
+
+enum verdict { UNDECIDED, AGREES, DIFFERS };
+
+/* Waits for the device. `worst`: of the device, which the graph has done with.
+ */
+static enum zd_status judge(
+        const struct pass *pass, const struct comparison *c, float *worst,
+        enum verdict *verdict)
+{
+    float found[COMPARED];
+    bool is_decided = true;
+    void *on = device_cuda_stream(pass->stream);
+    for (int i = 0; i < c->count; i++)
+        ZD_TRY(attention_packed_compare(
+                on, worst + i, c->arrays[i].dtype, c->arrays[i].own,
+                c->arrays[i].got, c->arrays[i].heads, c->arrays[i].D,
+                c->arrays[i].tokens));
+    ZD_TRY(device_read(found, worst, (size_t)c->count * sizeof *found));
+    for (int i = 0; i < c->count; i++) {
+        is_decided = is_decided && found[i] >= 0;
+        if (!is_near(pass, found[i], !pass->own_backward))
+            *verdict = DIFFERS;
+    }
+    if (is_decided && *verdict == UNDECIDED)
+        *verdict = AGREES;
+    return ZD_OK;
+}
+
+/* A graph's first use: the same by our own kernels. What neither says anything
+ * of (all zeros, not finite) is compared again at the next. */
+static enum zd_status check(
+        const struct pass *pass, const struct cudnn_attention *got, char *tables,
+        bool in_place, enum verdict *verdict)
+{
+    struct comparison c;
+    float *worst = (float *)(void *)tables;
+    *verdict = UNDECIDED;
+    if (in_place) {
+        ZD_TRY(own_in_place(pass, got, &c));
+        ZD_TRY(judge(pass, &c, worst, verdict));
+    }
+    for (int b = 0; !in_place && b < got->shape->B; b++) {
+        ZD_TRY(own_sample(pass, got, b, got->workspace, &c));
+        ZD_TRY(judge(pass, &c, worst, verdict));
+    }
+    if (*verdict != UNDECIDED)
+        cudnn_attention_checked(got, *verdict == AGREES);
+    return ZD_OK;
+}
+
+/* --- packed documents ------------------------------------------------------ */
+
+/* Tables before the graph, and its results after it put where ours lie. Nothing
+ * is read that the graph does not have when it declines. */
 static enum zd_status run_packed(
-        struct stream *stream, struct cudnn_attention *a, bool *done,
+        const struct pass *pass, struct cudnn_attention *a, bool *done,
         const char **why)
 {
-    void *on = device_cuda_stream(stream);
+    void *on = device_cuda_stream(pass->stream);
     const struct attention_shape *s = a->shape;
     int direction = a->dq ? ATTENTION_BACKWARD : ATTENTION_FORWARD;
     struct packed_room room = attention_packed_room(s, direction);
@@ -74,7 +253,8 @@ static enum zd_status run_packed(
     void *results[] = {a->dq, a->dk, a->dv};
     a->documents = tables_at((int32_t *)base, &room);
     *why = NULL;
-    if (a->workspace_bytes < room.graph) {
+    if (a->workspace_bytes <
+        room.graph + attention_check_bytes(s, direction)) {
         tell_refusal("it wants more memory than in proportion to the tokens");
         return ZD_OK;
     }
@@ -97,53 +277,72 @@ static enum zd_status run_packed(
         a->dv = base + room.dv;
     }
     ZD_TRY(cudnn_attention_run(on, a, done, why));
+    if (*done && !cudnn_attention_is_checked(a)) {
+        enum verdict verdict;
+        ZD_TRY(check(pass, a, base, moves, &verdict));
+        *done = verdict != DIFFERS;
+        *why = *done ? NULL : "its results are not ours";
+    }
     if (*done && moves)
         ZD_TRY(attention_packed_results(
                 on, results, (const void *const[]){a->dq, a->dk, a->dv}, s));
     return ZD_OK;
 }
 
-static enum zd_status run(
-        struct stream *stream, struct cudnn_attention *a, void *scratch,
-        bool *done)
+static enum zd_status run_cudnn(const struct pass *pass, bool *done)
 {
     const char *why = NULL;
-    int direction = a->dq ? ATTENTION_BACKWARD : ATTENTION_FORWARD;
-    struct attention_facts facts = attention_cuda_facts(a->dtype);
-    struct attention_answer answer = attention_choose(a->shape, &facts);
+    struct cudnn_attention a = pass->asked;
+    int direction = a.dq ? ATTENTION_BACKWARD : ATTENTION_FORWARD;
+    struct attention_facts facts = attention_cuda_facts(a.dtype);
+    struct attention_answer answer = attention_choose(a.shape, &facts);
     *done = false;
     if (answer.engine[direction] != ATTENTION_BY_CUDNN) {
         tell_refusal(answer.why[direction]);
         return ZD_OK;
     }
-    set_workspace(a, scratch);
+    set_workspace(&a, pass->scratch);
     if (!answer.is_packed)
-        ZD_TRY(cudnn_attention_run(device_cuda_stream(stream), a, done, &why));
-    else if (a->shape->first_tokens)
-        ZD_TRY(run_packed(stream, a, done, &why));
+        ZD_TRY(cudnn_attention_run(
+                device_cuda_stream(pass->stream), &a, done, &why));
+    else if (a.shape->first_tokens)
+        ZD_TRY(run_packed(pass, &a, done, &why));
     if (why)
-        warn_declined(a, why);
+        warn_declined(&a, why);
     return ZD_OK;
 }
+
+static enum zd_status run(const struct pass *pass)
+{
+    bool done;
+    ZD_TRY(run_cudnn(pass, &done));
+    return done ? ZD_OK
+                : run_own(
+                          pass, &pass->asked, pass->doc_start,
+                          pass->asked.shape);
+}
+
 static enum zd_status forward(
         enum dtype dtype, attention_forward_fn *own, struct stream *stream,
         void *out, float *lse, const void *q, const void *k, const void *v,
         const int32_t *doc_start, void *scratch,
         const struct attention_shape *shape)
 {
-    struct cudnn_attention a = {
-            .dtype = dtype,
-            .shape = shape,
-            .q = q,
-            .k = k,
-            .v = v,
-            .out = out,
-            .lse = lse,
-    };
-    bool done;
-    ZD_TRY(run(stream, &a, scratch, &done));
-    return done ? ZD_OK
-                : own(stream, out, lse, q, k, v, doc_start, scratch, shape);
+    struct pass pass = {
+            .own_forward = own,
+            .stream = stream,
+            .doc_start = doc_start,
+            .scratch = scratch,
+            .asked = {
+                    .dtype = dtype,
+                    .shape = shape,
+                    .q = q,
+                    .k = k,
+                    .v = v,
+                    .out = out,
+                    .lse = lse,
+            }};
+    return run(&pass);
 }
 
 static enum zd_status backward(
@@ -153,25 +352,26 @@ static enum zd_status backward(
         const int32_t *doc_start, void *scratch,
         const struct attention_shape *shape)
 {
-    struct cudnn_attention a = {
-            .dtype = dtype,
-            .shape = shape,
-            .q = q,
-            .k = k,
-            .v = v,
-            .dout = dout,
-            .out = (void *)out, /* read only, here */
-            .dq = dq,
-            .dk = dk,
-            .dv = dv,
-            .lse = (float *)lse,
-            .deterministic = kernels_attention() != ATTENTION_CUDNN,
-    };
-    bool done;
-    ZD_TRY(run(stream, &a, scratch, &done));
-    return done ? ZD_OK
-                : own(stream, dq, dk, dv, dout, out, lse, q, k, v, doc_start,
-                      scratch, shape);
+    struct pass pass = {
+            .own_backward = own,
+            .stream = stream,
+            .doc_start = doc_start,
+            .scratch = scratch,
+            .asked = {
+                    .dtype = dtype,
+                    .shape = shape,
+                    .q = q,
+                    .k = k,
+                    .v = v,
+                    .dout = dout,
+                    .out = (void *)out, /* read only, here */
+                    .dq = dq,
+                    .dk = dk,
+                    .dv = dv,
+                    .lse = (float *)lse,
+                    .deterministic = kernels_attention() != ATTENTION_CUDNN,
+            }};
+    return run(&pass);
 }
 
 #define CUDNN(type, TYPE)                                                      \
@@ -253,14 +453,17 @@ static size_t ask_direction(
     a.dq = direction == ATTENTION_BACKWARD ? &a : NULL;
     if (!cudnn_attention_bytes(&a, &asked))
         return 0; /* declined: a run says why */
-    asked += room.graph;
+    if (answer->is_packed) {
+        size_t check = attention_check_bytes(s, direction);
+        asked = (asked < check ? check : asked) + room.graph;
+    }
     return asked < 2 * bound ? asked : 0; /* more than O(T): declined too */
 }
 
 static size_t ask(
         const struct attention_shape *s, const struct attention_facts *f)
 {
-    struct attention_shape cases[] = {*s, attention_packed_case(s)};
+    struct attention_shape cases[] = {*s, attention_packed_case(s, f)};
     size_t most = 0;
     cases[0].documents = s->B;
     for (int i = 0; i < 2; i++) {

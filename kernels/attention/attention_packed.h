@@ -27,6 +27,19 @@ enum zd_status attention_packed_results(
         void *stream, void *const to[3], const void *const from[3],
         const struct attention_shape *shape);
 
+/* How far cuDNN's rows of D elements (of each token `heads`, tokens `stride`
+ * elements apart) are from our own: the largest of |got - own| / (|own| + the
+ * root of the mean of |own|^2), infinite where a row of `got` is not finite.
+ * *worst, of the device; -1: our own say nothing, since they are not finite or
+ * all zeros like cuDNN's. By one block: it is for a graph's first use. */
+struct packed_rows {
+    const void *at;
+    int64_t stride;
+};
+enum zd_status attention_packed_compare(
+        void *stream, float *worst, enum dtype dtype, struct packed_rows own,
+        struct packed_rows got, int heads, int D, int64_t tokens);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,6 @@
 /* attention_packed_cuda.cu - see attention_packed.h. All of it is small: a
- * table has an entry for a document, a result is copied once. */
+ * table has an entry for a document, a result is copied once, and what a graph
+ * computes is compared at its first use. */
 #include "kernels/cuda/cuda.cuh"
 
 extern "C" {
@@ -125,5 +126,57 @@ extern "C" enum zd_status attention_packed_results(
             results_kernel,
             blocks_of(tokens * (copies[0].row + 2 * copies[1].row)), BLOCK, 0,
             (cudaStream_t)stream, copies[0], copies[1], copies[2], tokens);
+    return ZD_OK;
+}
+
+template <typename T>
+static __global__ void compare_kernel(
+        float *worst, struct packed_rows own, struct packed_rows got, int heads,
+        int D, int64_t tokens)
+{
+    ZD_SHARED(float, shared);
+    int64_t rows = tokens * heads;
+    float squares = 0, most = 0;
+    for (int64_t r = threadIdx.x; r < rows; r += blockDim.x) {
+        const T *x = (const T *)own.at + r / heads * own.stride + r % heads * D;
+        for (int d = 0; d < D; d++)
+            squares += to_float(x[d]) * to_float(x[d]);
+    }
+    float mean = block_sum(squares, shared) / (float)rows;
+    for (int64_t r = threadIdx.x; r < rows; r += blockDim.x) {
+        const T *x = (const T *)own.at + r / heads * own.stride + r % heads * D;
+        const T *y = (const T *)got.at + r / heads * got.stride + r % heads * D;
+        float size = 0, off = 0;
+        for (int d = 0; d < D; d++) {
+            float apart = to_float(y[d]) - to_float(x[d]);
+            size += to_float(x[d]) * to_float(x[d]);
+            off += apart * apart;
+        }
+        float ratio =
+                off == 0 ? 0 : sqrtf(off) / (sqrtf(size) + sqrtf(mean));
+        most = fmaxf(most, ratio >= 0 ? ratio : INFINITY); /* of NaN too */
+    }
+    most = block_max(most, shared);
+    if (threadIdx.x == 0) /* NaN is not below infinity */
+        *worst = mean < INFINITY && (mean > 0 || most > 0) ? most : -1;
+}
+
+extern "C" enum zd_status attention_packed_compare(
+        void *stream, float *worst, enum dtype dtype, struct packed_rows own,
+        struct packed_rows got, int heads, int D, int64_t tokens)
+{
+    const size_t shared = MAX_WARPS * sizeof(float);
+    if (dtype == DTYPE_FP32)
+        ZD_LAUNCH(
+                compare_kernel<float>, 1, 2 * BLOCK, shared,
+                (cudaStream_t)stream, worst, own, got, heads, D, tokens);
+    else if (dtype == DTYPE_BF16)
+        ZD_LAUNCH(
+                compare_kernel<bf16>, 1, 2 * BLOCK, shared,
+                (cudaStream_t)stream, worst, own, got, heads, D, tokens);
+    else
+        ZD_LAUNCH(
+                compare_kernel<fp16>, 1, 2 * BLOCK, shared,
+                (cudaStream_t)stream, worst, own, got, heads, D, tokens);
     return ZD_OK;
 }

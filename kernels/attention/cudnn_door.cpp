@@ -92,6 +92,7 @@ struct graph_of_shape {
     std::shared_ptr<fe::graph::Graph> graph; /* none: declined */
     size_t bytes;                            /* of work space */
     bool is_told;                            /* `why`, to a caller */
+    bool is_checked, is_wrong;               /* against our own kernels */
     char why[256];
 };
 
@@ -466,7 +467,7 @@ static struct graph_of_shape *graph_get(
 static bool is_usable(
         struct graph_of_shape *graph, const struct cudnn_attention *a)
 {
-    if (!graph || !graph->graph)
+    if (!graph || !graph->graph || graph->is_wrong)
         return false;
     if (graph->bytes <= a->workspace_bytes)
         return true;
@@ -519,19 +520,25 @@ static bool execute(
     return error.is_good();
 }
 
+/* The device that the thread uses, where it is open. */
+static struct cudnn_device *device_now(void)
+{
+    int index = 0;
+    bool is_known = cudaGetDevice(&index) == cudaSuccess && index < DEVICES;
+    return is_known ? devices[index] : NULL;
+}
+
 extern "C" enum zd_status cudnn_attention_run(
         void *stream, const struct cudnn_attention *a, bool *done_out,
         const char **why_out)
 {
-    int index = 0;
     char why[256] = "";
+    struct cudnn_device *device = device_now();
     *done_out = false;
     *why_out = NULL;
-    if (cudaGetDevice(&index) != cudaSuccess || index >= DEVICES ||
-        !devices[index])
+    if (!device)
         return ZD_OK;
     try {
-        struct cudnn_device *device = devices[index];
         std::lock_guard<std::mutex> guard(device->lock);
         struct graph_of_shape *graph = graph_get(device, a);
         if (!is_usable(graph, a)) {
@@ -552,15 +559,39 @@ extern "C" enum zd_status cudnn_attention_run(
 extern "C" bool cudnn_attention_bytes(
         const struct cudnn_attention *a, size_t *bytes_out)
 {
-    int index = 0;
-    if (cudaGetDevice(&index) != cudaSuccess || index >= DEVICES ||
-        !devices[index])
+    struct cudnn_device *device = device_now();
+    if (!device)
         return false;
-    struct cudnn_device *device = devices[index];
     std::lock_guard<std::mutex> guard(device->lock);
     struct graph_of_shape *graph = graph_get(device, a);
-    if (!graph || !graph->graph)
+    if (!graph || !graph->graph || graph->is_wrong)
         return false;
     *bytes_out = graph->bytes;
     return true;
+}
+
+extern "C" bool cudnn_attention_is_checked(const struct cudnn_attention *a)
+{
+    struct cudnn_device *device = device_now();
+    if (!device)
+        return false;
+    std::lock_guard<std::mutex> guard(device->lock);
+    struct graph_of_shape *graph = graph_get(device, a);
+    return graph && graph->is_checked;
+}
+
+/* A graph that is wrong stays: what it has queued may still run. */
+extern "C" void cudnn_attention_checked(
+        const struct cudnn_attention *a, bool agrees)
+{
+    struct cudnn_device *device = device_now();
+    if (!device)
+        return;
+    std::lock_guard<std::mutex> guard(device->lock);
+    struct graph_of_shape *graph = graph_get(device, a);
+    if (!graph)
+        return;
+    graph->is_checked = true;
+    if (!agrees)
+        graph->is_wrong = graph->is_told = true;
 }

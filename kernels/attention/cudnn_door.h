@@ -52,6 +52,11 @@ enum zd_status cudnn_attention_run(
  * whether they are NULL. False: it is declined. */
 bool cudnn_attention_bytes(const struct cudnn_attention *a, size_t *bytes_out);
 
+/* Whether the results of its graph were held against our own kernels'. */
+bool cudnn_attention_is_checked(const struct cudnn_attention *a);
+/* They were: a graph that does not agree is declined from now on. */
+void cudnn_attention_checked(const struct cudnn_attention *a, bool agrees);
+
 #ifdef __cplusplus
 }
 #endif

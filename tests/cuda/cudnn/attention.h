@@ -115,7 +115,7 @@ struct attention {
             double value) const
     {
         uint16_t *to = (uint16_t *)places[t->uid] + where;
-        float narrow = (float)value;
+        float narrow = cudnn_standin.zeroes ? 0 : (float)value;
         uint32_t bits;
         if (is_bf16) {
             memcpy(&bits, &narrow, sizeof bits);

@@ -15,6 +15,7 @@ struct cudnn_standin {
     const char *fails_to_execute; /* what execute says */
     int64_t workspace;            /* bytes that a graph wants */
     int computes; /* it does, and wants what the real headers count too */
+    int zeroes;   /* it computes, and every result is 0 */
     /* set by the stand-in */
     int handles, built, executed;
     int is_backward, is_deterministic; /* the last graph that was built */

@@ -91,6 +91,10 @@ Test(attention_facts, packed_documents)
     struct attention_shape s = shape(20);
     expect(s, facts(92500, 9), "ff", "");
     expect(s, facts(90500, 9), "oo", "9.6");
+    expect(s, facts(92400, 10), "oo", "9.25");
+    expect(shape(32), facts(92400, 10), "ff", "");
+    expect(shape(32), facts(91700, 10), "fo", "9.18");
+    expect(s, facts(0, 9), "ff", "");
     expect(s, facts(92500, 8), "fo", "sm_8x");
     expect(s, facts(92500, 12), "fo", "sm_8x");
     expect(shape(0), facts(92500, 9), "oo", "nobody counted");
@@ -117,10 +121,10 @@ Test(attention_facts, buckets_are_powers_of_two)
 }
 
 /* Whatever the documents are, no answer wants more than the bound. */
-Test(attention_facts, the_bound_holds_for_every_count)
+static void expect_bound(struct attention_facts f, int T)
 {
-    struct attention_facts f = facts(92500, 9);
     struct attention_shape s = shape(0);
+    s.T = T;
     size_t most = 0, bound = attention_work_bound(&s, &f);
     for (s.documents = s.B; s.documents <= 1024; s.documents++) {
         struct attention_answer answer = attention_choose(&s, &f);
@@ -129,8 +133,16 @@ Test(attention_facts, the_bound_holds_for_every_count)
                 most = answer.work_bytes[i];
     }
     cr_expect_eq(most, bound);
-    f = facts(91900, 9);
+}
+
+Test(attention_facts, the_bound_holds_for_every_count)
+{
+    struct attention_facts f = facts(92500, 9), older = facts(91900, 9);
+    struct attention_shape s = shape(0);
+    expect_bound(f, 8192);
+    expect_bound(facts(92400, 10), 8192);
+    expect_bound(facts(92400, 10), 8000);
     cr_expect_lt(
-            attention_work_bound(&s, &f), bound / 16,
+            attention_work_bound(&s, &older), attention_work_bound(&s, &f) / 4,
             "our own backward needs no work space of cuDNN");
 }

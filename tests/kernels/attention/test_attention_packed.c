@@ -87,7 +87,7 @@ Test(attention_packed, cudnn_forward_feeds_our_own_backward)
 {
     cudnn_standin.version = 91900;
     struct ops ops = chosen(DTYPE_BF16);
-    struct problem p = {DTYPE_BF16, 2, 70, 4, 2, 16, true, 31};
+    struct problem p = {DTYPE_BF16, 2, 70, 4, 2, 16, true, 40};
     struct arrays a = arrays_of(p);
     check_by(&ops, p);
     cr_expect_eq(cudnn_standin.executed, 1);
@@ -98,6 +98,61 @@ Test(attention_packed, cudnn_forward_feeds_our_own_backward)
     chosen(DTYPE_FP16);
     cr_expect(once && !strstr(once + 1, "two ways out"), "%s", said);
     arrays_free(&a);
+}
+
+/* What a graph computes first is held against our own kernels. One that is
+ * wrong is told, and done by our own from then on; the others go on. */
+Test(attention_packed, a_graph_that_is_wrong_is_our_own_from_then_on)
+{
+    static const struct problem problems[] = {
+            {DTYPE_BF16, 3, 70, 4, 2, 16, true, 23},
+            {DTYPE_FP16, 2, 64, 2, 2, 16, false, 20}};
+    for (int i = 0; i < 2; i++) {
+        struct problem p = problems[i];
+        struct ops ops = chosen(p.dtype);
+        int executed = cudnn_standin.executed;
+        cudnn_standin.zeroes = 1;
+        check_by(&ops, p);
+        cr_expect_eq(cudnn_standin.executed, executed + 2);
+        cr_expect(strstr(said, "do the forward of"), "%s", said);
+        cr_expect(strstr(said, "do the backward of"), "%s", said);
+        cr_expect(strstr(said, "its results are not ours"), "%s", said);
+        cudnn_standin.zeroes = 0;
+        *said = '\0';
+        check_by(&ops, p);
+        cr_expect_eq(cudnn_standin.executed, executed + 2);
+        cr_expect_str_empty(said);
+        p.T += 16;
+        check(p);
+    }
+}
+
+/* Once: the next results are taken as they are. */
+Test(attention_packed, only_the_first_use_is_compared)
+{
+    struct ops ops = chosen(DTYPE_BF16);
+    struct problem p = {DTYPE_BF16, 2, 64, 2, 2, 16, false, 19};
+    struct arrays a = arrays_of(p);
+    uint16_t *got = malloc(a.out.bytes);
+    run_forward(&a, &ops);
+    cudnn_standin.zeroes = 1;
+    run_forward(&a, &ops);
+    cr_assert_eq(device_read(got, a.out.device, a.out.bytes), ZD_OK);
+    for (size_t i = 0; i < a.out.bytes / sizeof *got; i++)
+        cr_assert_eq(got[i], 0);
+    cr_expect_str_empty(said);
+    free(got);
+    arrays_free(&a);
+}
+
+/* Before 9.25 it is told of no document without tokens. */
+Test(attention_packed, lists_that_are_not_full_need_a_later_library)
+{
+    cudnn_standin.version = 92400;
+    struct ops ops = chosen(DTYPE_BF16);
+    check_by(&ops, (struct problem){DTYPE_BF16, 2, 70, 4, 2, 16, true, 31});
+    cr_expect_eq(cudnn_standin.executed, 0);
+    cr_expect(strstr(said, "documents without tokens"), "%s", said);
 }
 
 /* Graphs are few: counts of documents that share a bucket share a graph. */
