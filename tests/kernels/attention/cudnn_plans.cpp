@@ -5,7 +5,8 @@
  *   cudnn_plans plans [FILE]...    TAP: it can do the graphs of models on each
  *
  * The graphs are the door's own, which is compiled in here. What cuDNN checks
- * is whether it has kernels for them; no kernel is loaded. */
+ * is whether it has kernels for them, wherever attention_choose says that it does
+ * them; no kernel is loaded. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,10 @@ static cudaError_t planned_attribute(
 #define cudaGetDevice          planned_device
 #define cudaDeviceGetAttribute planned_attribute
 #include "kernels/attention/cudnn_door.cpp"
+
+extern "C" {
+#include "kernels/attention/attention_choice.h"
+}
 
 typedef std::vector<uint8_t> bytes;
 
@@ -85,31 +90,63 @@ static bytes content(const char *path)
     return text;
 }
 
-/* GPT-2, Llama 1B and 8B; whole samples and, with `packed`, documents;
- * forward, and backward in no fixed order. */
-static void plan(
+static const char *const directions[] = {"forward", "backward"};
+
+/* One graph, where attention_choose says that cuDNN does it there. */
+static void plan_one(
         const std::shared_ptr<const fe::DeviceProperties> &properties,
-        bool packed)
+        const struct attention_shape *s, const struct attention_facts *facts,
+        int direction)
+{
+    struct graph_key key;
+    char what[128];
+    struct cudnn_attention a = {};
+    bool in_order = facts->choice != ATTENTION_CUDNN;
+    struct attention_answer answer = attention_choose(s, facts);
+    snprintf(
+            what, sizeof what, "%s%s, B=%d, %d:%d heads of %d, %d documents",
+            directions[direction],
+            direction == ATTENTION_FORWARD ? ""
+            : in_order                     ? " in order"
+                                           : " in no order",
+            s->B, s->H, s->KV, s->D, s->documents);
+    if (answer.engine[direction] != ATTENTION_BY_CUDNN) {
+        printf("# %s: our own, %s\n", what, answer.why[direction]);
+        return;
+    }
+    a.dtype = DTYPE_BF16;
+    a.shape = s;
+    a.dq = direction == ATTENTION_BACKWARD ? &a : NULL;
+    a.deterministic = in_order;
+    a.documents.bucket = answer.is_packed ? attention_bucket(s) : 0;
+    key = key_of(&a);
+    fe::graph::Graph graph;
+    graph.set_device_properties(properties);
+    tap(describe(NULL, graph, key), what);
+}
+
+/* GPT-2, Llama 1B and 8B; two and three whole samples, documents that fill
+ * their list and that do not. A forward is the same for both choices. */
+static void plan(const std::shared_ptr<const fe::DeviceProperties> &properties)
 {
     static const int heads[][3] = {{12, 12, 64}, {32, 8, 64}, {32, 8, 128}};
+    static const int documents[] = {0, 16, 11};
+    struct attention_facts facts = {};
+    facts.dtype = DTYPE_BF16;
+    facts.has_cudnn = true;
+    facts.cudnn = (int)fe::detail::get_backend_version();
+    facts.major = version / 100;
     for (const auto &of : heads)
-        for (int i = 0; i < (packed ? 4 : 2); i++) {
-            struct graph_key key;
-            char what[128];
-            memset(&key, 0, sizeof key);
-            key.B = 2, key.T = 1024, key.H = of[0], key.KV = of[1];
-            key.D = of[2], key.dtype = DTYPE_BF16, key.scale = 0.125f;
-            key.q_stride = key.k_stride = key.v_stride =
+        for (int i = 0; i < 2 * 3 * 3; i++) {
+            int pass = i / 6;
+            struct attention_shape s = {};
+            s.B = 2 + i % 2, s.T = 1024, s.H = of[0], s.KV = of[1];
+            s.D = of[2], s.scale = 0.125f;
+            s.q_stride = s.k_stride = s.v_stride =
                     (of[0] + 2 * of[1]) * of[2];
-            key.is_backward = i & 1, key.documents = i & 2 ? 16 : 0;
-            fe::graph::Graph graph;
-            graph.set_device_properties(properties);
-            auto error = describe(NULL, graph, key);
-            snprintf(
-                    what, sizeof what, "%d:%d heads of %d, %s, %s", of[0],
-                    of[1], of[2], key.is_backward ? "backward" : "forward",
-                    key.documents ? "documents" : "samples");
-            tap(error, what);
+            s.documents = documents[i / 2 % 3] ? documents[i / 2 % 3] : s.B;
+            facts.choice = pass == 2 ? ATTENTION_CUDNN : ATTENTION_AUTO;
+            plan_one(properties, &s, &facts, pass > 0);
         }
 }
 
@@ -148,7 +185,7 @@ int main(int argc, char **argv)
         multiprocessors = number_of(text, "\"multiProcessorCount\"");
         tap(error, argv[i]);
         if (error.is_good())
-            plan(properties, version >= 900 && version < 1200);
+            plan(properties);
     }
     printf("1..%d\n", tests);
     return failures != 0;
