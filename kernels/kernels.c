@@ -200,6 +200,24 @@ void kernels_open_libraries(void)
 #endif
 }
 
+char *kernels_products_text(void)
+{
+#if ZD_HAVE_CUDA
+    if (device_backend() == DEVICE_CUDA)
+        return products_text();
+#endif
+    return NULL;
+}
+
+const char *kernels_products_take(const char *text)
+{
+#if ZD_HAVE_CUDA
+    if (device_backend() == DEVICE_CUDA)
+        return products_take(text);
+#endif
+    return NULL;
+}
+
 enum zd_status kernels_products_library(const char **name_out)
 {
 #if ZD_HAVE_CUDA

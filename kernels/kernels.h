@@ -106,6 +106,10 @@ enum zd_status kernels_cuda(enum dtype dtype, const struct kernels **table_out);
  * of a second: on any thread, while another opens the GPU. A failure is told by
  * kernels_cuda. Nothing where there is no CUDA. */
 void kernels_open_libraries(void);
+/* products_text and products_take (kernels/matmul/matmul_cuda.h) of the thread's
+ * device; on the CPU NULL. */
+char *kernels_products_text(void);
+const char *kernels_products_take(const char *text);
 /* "cuBLASLt 13.1.0", static; ZD_ERR_UNFIT: it cannot be opened. */
 enum zd_status kernels_products_library(const char **name_out);
 

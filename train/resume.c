@@ -1,6 +1,7 @@
 /* resume.c - a run as its checkpoint left it. */
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "kernels/kernels.h"
 #include "train/checkpoint/manifest.h"
 #include "train/choose.h"
 #include "train/run.h"
@@ -27,6 +28,20 @@ static void name_steps(
         snprintf(out, out_bytes, "%s", first);
     else
         snprintf(out, out_bytes, "%s to %s (%d)", first, last, count);
+}
+
+/* The same algorithms round alike: by timing alone, where `~/.cache` has
+ * nothing, others might be chosen. */
+static void take_products(const json_t *manifest)
+{
+    const char *text =
+            json_string_value(json_object_get(manifest, "products"));
+    const char *why = text ? kernels_products_take(text) : NULL;
+    if (why)
+        zd_log_info(
+                "products: the algorithms that the checkpoint has are not "
+                "taken: %s; the run goes on with others, which round otherwise",
+                why);
 }
 
 static enum zd_status restore(
@@ -69,6 +84,7 @@ static enum zd_status restore(
     if (moments != MOMENTS_LOADED)
         state->applied_steps = 0;
     const json_t *manifest = checkpoint_manifest(checkpoint);
+    take_products(manifest);
     const json_t *commands = json_object_get(manifest, "commands");
     /* the folder of the model need not be there any more */
     trainer->writer.gpt2_prefix =

@@ -118,6 +118,14 @@ enum {
 /* Forgets what is kept for the thread's GPU: plans and the library's handle. */
 void products_close(void);
 
+/* The algorithms of this run's products on the thread's GPU, for who goes on
+ * with it: a text, the caller's to free; NULL: there are none. Products that are
+ * not timed have the library's first, and are not among them. */
+char *products_text(void);
+/* Those of such a text stand above what is timed, and above the file, for
+ * products that come. NULL, or why they are not taken: static. */
+const char *products_take(const char *text);
+
 /* How products came to their algorithm since the start, for bench and tests. */
 struct product_counters {
     uint64_t plans;   /* made */

@@ -233,12 +233,15 @@ uint32_t plan_workspace_kib(const struct plan_table *table)
     return (uint32_t)(table->workspace_bytes / 1024);
 }
 
-/* The algorithm that the file knows, if the library still takes it. */
-static bool take_tuned(struct plan_table *table, struct plan *plan)
+/* The algorithm that `from` knows, if the library still takes it. */
+static bool take_tuned(
+        struct plan_table *table, struct plan *plan, const struct tuning *from)
 {
     cublasLtMatmulHeuristicResult_t result;
-    const struct tuned *tuned = tuning_find(
-            table->tuning, &plan->product, plan_workspace_kib(table));
+    const struct tuned *tuned =
+            from ? tuning_find(
+                           from, &plan->product, plan_workspace_kib(table))
+                 : NULL;
     if (!tuned)
         return false;
     memcpy(&plan->algorithm, tuned->algorithm, sizeof plan->algorithm);
@@ -257,7 +260,9 @@ static bool take_tuned(struct plan_table *table, struct plan *plan)
     return false;
 }
 
-void plan_remember(struct plan_table *table, const struct plan *plan)
+void plan_remember(
+        const struct plan_table *table, const struct plan *plan,
+        struct tuning *in)
 {
     struct tuned tuned = {
             .product = plan->product,
@@ -266,7 +271,7 @@ void plan_remember(struct plan_table *table, const struct plan *plan)
             .microseconds = (float)plan->microseconds,
     };
     memcpy(tuned.algorithm, &plan->algorithm, sizeof tuned.algorithm);
-    tuning_add(table->tuning, &tuned);
+    tuning_add(in, &tuned);
 }
 
 static enum zd_status measure_and_keep(
@@ -282,7 +287,7 @@ static enum zd_status measure_and_keep(
             "products: %d x %d x %d, epilogue %d: %.1f us, the best of %d",
             plan->product.n, plan->product.m, plan->product.k,
             plan->product.epilogue, plan->microseconds, candidates->count);
-    plan_remember(table, plan);
+    plan_remember(table, plan, table->tuning);
     return ZD_OK;
 }
 
@@ -296,7 +301,7 @@ static enum zd_status settle(
      * rank that waits for the lock. */
     ZD_CUDA(cudaStreamSynchronize(stream));
     tuning_lock(table->tuning, PLAN_LOCK_TIMEOUT_MS);
-    if (!take_tuned(table, plan))
+    if (!take_tuned(table, plan, table->tuning))
         status = measure_and_keep(table, plan, candidates, operands, stream);
     tuning_unlock(table->tuning);
     return status;
@@ -308,7 +313,8 @@ enum zd_status plan_choose(
 {
     struct plan_candidates candidates;
     bool is_timed = table->tuning && plan_is_timed(&plan->product);
-    if (is_timed && take_tuned(table, plan))
+    if (is_timed && (take_tuned(table, plan, table->run) ||
+                     take_tuned(table, plan, table->tuning)))
         return ZD_OK;
     ZD_TRY(candidates_of(table, plan, &candidates));
     plan->is_refused = candidates.count == 0;

@@ -31,6 +31,8 @@ struct plan_table {
     const struct cublaslt *api;
     cublasLtHandle_t handle;
     struct tuning *tuning;
+    struct tuning *run; /* what this run's products have, which stands above the
+                           file; NULL: out of memory */
     size_t workspace_bytes; /* that plans were made for */
     struct product_counters counters;
     int count;
@@ -53,8 +55,10 @@ void plan_clear(const struct plan_table *table, struct plan *plan);
 enum zd_status plan_choose(
         struct plan_table *table, struct plan *plan,
         const struct product_operands *operands, cudaStream_t stream);
-/* Into the file; the lock is held. */
-void plan_remember(struct plan_table *table, const struct plan *plan);
+/* Into the file, whose lock is held, or what the run has. */
+void plan_remember(
+        const struct plan_table *table, const struct plan *plan,
+        struct tuning *in);
 uint32_t plan_workspace_kib(const struct plan_table *table);
 
 /* Queues the product by one algorithm. */

@@ -67,6 +67,7 @@ static enum zd_status table_open(struct plan_table *table)
             gpu, sizeof gpu, "%s, %d multiprocessors", facts.name,
             facts.multiprocessors);
     table->tuning = tuning_create(gpu, table->api->name);
+    table->run = tuning_create_empty(gpu, table->api->name);
     table->is_open = true;
     return ZD_OK;
 }
@@ -103,6 +104,14 @@ static enum zd_status ready(struct plan_table *table)
     return ZD_OK;
 }
 
+/* For who goes on with this run: also a first proposal, where another was not
+ * tried. */
+static void note_plan(const struct plan_table *table, const struct plan *plan)
+{
+    if (table->run && !plan->is_refused && plan_is_timed(&plan->product))
+        plan_remember(table, plan, table->run);
+}
+
 static enum zd_status plan_for(
         struct plan_table *table, const struct product *product,
         const struct product_operands *operands, cudaStream_t stream,
@@ -125,6 +134,7 @@ static enum zd_status plan_for(
         return status;
     }
     plan->is_made = true;
+    note_plan(table, plan);
     table->count++;
     table->counters.plans++;
     return ZD_OK;
@@ -221,12 +231,14 @@ static enum zd_status decide_locked(
             table->tuning, &plan->product, plan_workspace_kib(table));
     if (tuned && tuned->parts != TUNED_UNDECIDED) {
         plan->parts = tuned->parts; /* by another process, meanwhile */
+        note_plan(table, plan);
         return ZD_OK;
     }
     ZD_TRY(plan_time(run_fused, &fused, stream, &together));
     ZD_TRY(plan_time(apart, ctx, stream, &in_parts));
     plan->parts = together <= in_parts ? TUNED_FUSED : TUNED_APART;
-    plan_remember(table, plan);
+    plan_remember(table, plan, table->tuning);
+    note_plan(table, plan);
     return ZD_OK;
 }
 
@@ -272,12 +284,36 @@ void products_close(void)
         forget_plans(table);
         free(table->plans);
         tuning_destroy(table->tuning);
+        tuning_destroy(table->run);
         table->api->destroy(table->handle);
         table->plans = NULL;
         table->tuning = NULL;
+        table->run = NULL;
         table->is_open = false;
     }
     pthread_mutex_unlock(&table->lock);
+}
+
+char *products_text(void)
+{
+    struct plan_table *table = table_of_device();
+    pthread_mutex_lock(&table->lock);
+    char *text = table->is_open && table->run ? tuning_text(table->run) : NULL;
+    pthread_mutex_unlock(&table->lock);
+    return text;
+}
+
+const char *products_take(const char *text)
+{
+    struct plan_table *table = table_of_device();
+    const char *why = "there is no cuBLASLt";
+    pthread_mutex_lock(&table->lock);
+    if (!table->is_open && table_open(table) != ZD_OK)
+        zd_error_clear();
+    else if (table->run)
+        why = tuning_take(table->run, text);
+    pthread_mutex_unlock(&table->lock);
+    return why;
 }
 
 struct product_counters product_counters(void)

@@ -146,8 +146,7 @@ static bool line_is(const char *text, const char *expected)
     return text && strncmp(text, expected, length) == 0 && text[length] == '\n';
 }
 
-/* A cause, or NULL when the lines were taken. */
-static const char *parse_file(struct tuning *tuning, const char *text)
+const char *tuning_take(struct tuning *tuning, const char *text)
 {
     char hex[HASH_HEX], head[sizeof magic + HASH_HEX + 2];
     const char *body = next_line(text);
@@ -193,7 +192,7 @@ static void read_file(struct tuning *tuning)
         zd_error_clear();
         why = "it cannot be read";
     } else {
-        why = parse_file(tuning, text);
+        why = tuning_take(tuning, text);
     }
     if (why)
         zd_log_warning(
@@ -221,17 +220,15 @@ static size_t print_line(char *out, const struct tuned *t)
     return (size_t)used;
 }
 
-static enum zd_status write_file(struct tuning *tuning)
+char *tuning_text(const struct tuning *tuning)
 {
-    char folder[PATH_MAX], hex[HASH_HEX];
+    char hex[HASH_HEX];
     size_t room = (tuning->count + 4) * LINE_BYTES;
-    char *text = malloc(room), *body;
+    char *text = malloc(room);
     if (!text)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a file");
-    snprintf(folder, sizeof folder, "%s", tuning->path);
-    *strrchr(folder, '/') = 0;
+        return NULL;
     size_t head = sizeof magic + HASH_HEX; /* with ' ' and '\n' */
-    body = text + head;
+    char *body = text + head;
     size_t used = (size_t)snprintf(
             body, room - head, "%s\n%s\n", tuning->gpu, tuning->library);
     for (size_t i = 0; i < tuning->count; i++)
@@ -241,9 +238,20 @@ static enum zd_status write_file(struct tuning *tuning)
     text[sizeof magic - 1] = ' ';
     memcpy(text + sizeof magic, hex, HASH_HEX - 1);
     body[-1] = '\n';
+    text[head + used] = 0;
+    return text;
+}
+
+static enum zd_status write_file(struct tuning *tuning)
+{
+    char folder[PATH_MAX], *text = tuning_text(tuning);
+    if (!text)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a file");
+    snprintf(folder, sizeof folder, "%s", tuning->path);
+    *strrchr(folder, '/') = 0;
     enum zd_status status = fs_make_dirs(folder);
     if (status == ZD_OK)
-        status = fs_write_file(tuning->path, text, head + used);
+        status = fs_write_file(tuning->path, text, strlen(text));
     free(text);
     return status;
 }
@@ -307,7 +315,7 @@ void tuning_add(struct tuning *tuning, const struct tuned *tuned)
 
 /* ------------------------------------------------------------------------- */
 
-struct tuning *tuning_create(const char *gpu, const char *library)
+struct tuning *tuning_create_empty(const char *gpu, const char *library)
 {
     struct tuning *tuning = calloc(1, sizeof *tuning);
     if (!tuning)
@@ -320,6 +328,14 @@ struct tuning *tuning_create(const char *gpu, const char *library)
     tuning->lock = -1;
     snprintf(tuning->gpu, sizeof tuning->gpu, "%s", gpu);
     snprintf(tuning->library, sizeof tuning->library, "%s", library);
+    return tuning;
+}
+
+struct tuning *tuning_create(const char *gpu, const char *library)
+{
+    struct tuning *tuning = tuning_create_empty(gpu, library);
+    if (!tuning)
+        return NULL;
     set_path(tuning);
     read_file(tuning);
     return tuning;

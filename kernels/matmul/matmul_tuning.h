@@ -35,6 +35,8 @@ struct tuning;
 /* `gpu`: name and multiprocessors; `library`: name and version. Reads the file
  * if there is one. NULL: out of memory. */
 struct tuning *tuning_create(const char *gpu, const char *library);
+/* The same without a file. */
+struct tuning *tuning_create_empty(const char *gpu, const char *library);
 void tuning_destroy(struct tuning *tuning);
 
 const struct tuned *tuning_find(
@@ -47,6 +49,11 @@ void tuning_lock(struct tuning *tuning, int timeout_ms);
 void tuning_unlock(struct tuning *tuning);
 /* Adds it, here and in the file; replaces one for the same product. */
 void tuning_add(struct tuning *tuning, const struct tuned *tuned);
+
+/* All of it as the file has it; the caller's, to free. NULL: out of memory. */
+char *tuning_text(const struct tuning *tuning);
+/* What such a text has. NULL, or why it is not taken: static. */
+const char *tuning_take(struct tuning *tuning, const char *text);
 
 /* "" when there is no place for it. */
 const char *tuning_path(const struct tuning *tuning);

@@ -1,6 +1,7 @@
 #include "train/checkpoint/manifest.h"
 
 #include "base/file/fs.h"
+#include "kernels/kernels.h"
 #include "model/base_digest.h"
 #include "train/checkpoint/names.h"
 #include "zd_config.h"
@@ -242,6 +243,16 @@ static json_t *adapter_json(const struct job_plan *plan)
                    : NULL;
 }
 
+/* Which algorithms products on rank 0's GPU have, chosen by timing; NULL: there
+ * are none. */
+static json_t *products_json(void)
+{
+    char *text = kernels_products_text();
+    json_t *products = text ? json_string(text) : NULL;
+    free(text);
+    return products;
+}
+
 json_t *manifest_build(
         const struct checkpoint_writer *writer, const struct train_state *state)
 {
@@ -263,7 +274,7 @@ json_t *manifest_build(
     return json_pack(
             "{s:i, s:s, s:I, s:i, s:i, s:o, s:o*, s:O*, s:I, s:o, s:o, s:o, "
             "s:o, s:s, "
-            "s:b, s:b, s:o*, s:o*, s:{s:I, s:I}, s:[]}",
+            "s:b, s:b, s:o*, s:o*, s:o*, s:{s:I, s:I}, s:[]}",
             "format", format, "zerod", ZD_VERSION, "step",
             (json_int_t)state->step, "world", comm_size(writer->comm), "stage",
             writer->job->zero.stage, "progress", progress, "live",
@@ -276,7 +287,8 @@ json_t *manifest_build(
             dtype_name(writer->plan->export_dtype), "gpt2_prefix",
             writer->gpt2_prefix, "moments",
             !writer->job->checkpoint.save_only_model, "adapter",
-            adapter_json(writer->plan), "base", base_json(writer), "parameters",
+            adapter_json(writer->plan), "base", base_json(writer), "products",
+            products_json(), "parameters",
             "trainable", (json_int_t)writer->plan->table.trainable, "all",
             (json_int_t)writer->plan->table.total, "files");
 }

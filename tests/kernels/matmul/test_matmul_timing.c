@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
+#include <unistd.h>
 
 /* Products of several kinds, twice each: as gradients are, written and then
  * added to. Returns how many. */
@@ -77,6 +78,36 @@ Test(matmul_timing, a_second_start_times_nothing, .init = begin_timed,
     cr_assert_eq(second.timed, first.timed);
     cr_assert_eq(asked().heuristics, 0);
     cr_assert_eq(asked().products, count);
+}
+
+/* A checkpoint has them: without the file, and where timing would have others
+ * win, a run that goes on has the same. Also what was first met adding. */
+Test(matmul_timing, a_run_that_goes_on_has_its_algorithms, .init = begin_timed,
+     .fini = gpu_end)
+{
+    check_matmul(DTYPE_FP32, 32, 64, 128, false, true, true, false, false);
+    several_products();
+    let_fail(NULL);
+    several_products();
+    struct cublaslt_standin_counters was = asked();
+    char *text = products_text();
+    cr_assert(text);
+    products_close();
+    cr_assert_eq(unlink(tuning_file(".txt")), 0);
+    let_fail("slow_epilogue,slow_plain");
+    cr_assert_null(products_take(text));
+    struct product_counters then = product_counters();
+    several_products();
+    check_matmul(DTYPE_FP32, 32, 64, 128, false, true, true, false, false);
+    cr_expect_eq(product_counters().timed, then.timed);
+    cr_expect_eq(asked().heuristics, 0);
+    for (int i = 0; i < 6; i++)
+        cr_expect_eq(
+                asked().of_algorithm[i] - (i == 1), was.of_algorithm[i], "%d",
+                i);
+    cr_expect_str_eq(
+            products_take("zerod products 1\n"), "it is of another format");
+    free(text);
 }
 
 /* A trial would write over the sum that is there. */
