@@ -12,6 +12,69 @@
             throw std::logic_error("a character that cannot stand here");      \
     } while (false)
 
+extern "C" {
+#include "base/must.h"
+}
+#include "daemon/job/toml/toml_door.h"
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <utility>
+
+/* Values within values: the library counts these itself. The parts of a dotted
+ * key, each a table within the one before, it does not, and walks and destroys
+ * its tree by recursion. It keeps the parts' positions in vectors, the only
+ * ones of this type, so their allocator says how many parts a key may have: one
+ * more is std::length_error, before a table is made of any. */
+namespace toml
+{
+inline namespace v3
+{
+struct source_position;
+}
+} // namespace toml
+
+template <> class std::allocator<toml::source_position>
+{
+  public:
+    using value_type = toml::source_position;
+    using size_type = std::size_t;
+    using difference_type = std::ptrdiff_t;
+
+    allocator() noexcept = default;
+    template <typename T> allocator(const std::allocator<T> &) noexcept
+    {
+    }
+    value_type *allocate(size_type count);
+    void deallocate(value_type *from, size_type) noexcept
+    {
+        ::operator delete(from);
+    }
+    size_type max_size() const noexcept
+    {
+        return TOML_MAX_DEPTH;
+    }
+    template <typename T, typename... Args> void construct(T *at, Args &&...args)
+    {
+        ::new (static_cast<void *>(at)) T(std::forward<Args>(args)...);
+    }
+    template <typename T> void destroy(T *at) noexcept
+    {
+        at->~T();
+    }
+    friend bool operator==(const allocator &, const allocator &) noexcept
+    {
+        return true;
+    }
+    friend bool operator!=(const allocator &, const allocator &) noexcept
+    {
+        return false;
+    }
+};
+
+#define TOML_MAX_NESTED_VALUES 64
+static_assert(TOML_MAX_NESTED_VALUES == TOML_MAX_DEPTH);
 #undef TOML_HEADER_ONLY
 #undef TOML_SHARED_LIB
 #define TOML_HEADER_ONLY       1
@@ -24,22 +87,24 @@
 #include <toml++/toml.h>
 #pragma GCC diagnostic pop
 
-extern "C" {
-#include "base/must.h"
-}
-#include "daemon/job/toml/toml_door.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
 
+toml::source_position *std::allocator<toml::source_position>::allocate(
+        size_type count)
+{
+    return static_cast<value_type *>(::operator new(count * sizeof(value_type)));
+}
+
 namespace
 {
+
+constexpr char too_deep[] = "nested more than 64 levels deep";
 
 /* The library asks for memory in places that may not throw as well. */
 class memory_must_be_had
@@ -55,101 +120,6 @@ class memory_must_be_had
 
   private:
     std::new_handler before;
-};
-
-/* --- depth, before the library recurses --- */
-
-/* Walks the text as TOML's lexer would, as far as brackets and dots go: strings
- * and comments are skipped, and what lies between two separators may hold only
- * so many dots, because every dot of a key is a table inside a table. */
-class depth_scan
-{
-  public:
-    depth_scan(std::string_view text) : text_(text)
-    {
-    }
-
-    /* True when something nests too deeply; then line() and column() say where.
-     */
-    bool too_deep()
-    {
-        int depth = 0, dots = 0;
-        while (at_ < text_.size()) {
-            char c = text_[at_];
-            if (c == '"' || c == '\'') {
-                skip_string(c);
-                continue;
-            }
-            if (c == '#') {
-                while (at_ < text_.size() && text_[at_] != '\n')
-                    step();
-                continue;
-            }
-            if (c == '[' || c == '{')
-                depth++;
-            if ((c == ']' || c == '}') && depth > 0)
-                depth--;
-            if (c == '.')
-                dots++;
-            else if (std::strchr("=,[]{}\n", c) && c)
-                dots = 0;
-            if (depth > TOML_MAX_DEPTH || dots > TOML_MAX_DEPTH)
-                return true;
-            step();
-        }
-        return false;
-    }
-    int line() const
-    {
-        return line_;
-    }
-    int column() const
-    {
-        return column_;
-    }
-
-  private:
-    void step()
-    {
-        unsigned char c = static_cast<unsigned char>(text_[at_++]);
-        if (c == '\n') {
-            line_++;
-            column_ = 1;
-        } else if ((c & 0xc0) != 0x80) /* not inside a code point */
-            column_++;
-    }
-
-    bool starts_with(const char *s) const
-    {
-        return text_.compare(at_, std::strlen(s), s) == 0;
-    }
-
-    void skip_string(char quote)
-    {
-        const char triple[4] = {quote, quote, quote, 0};
-        bool is_long = starts_with(triple);
-        for (int i = 0; i < (is_long ? 3 : 1); i++)
-            step();
-        while (at_ < text_.size()) {
-            if (quote == '"' && text_[at_] == '\\' && at_ + 1 < text_.size()) {
-                step();
-                step();
-                continue;
-            }
-            if (!is_long && text_[at_] == '\n')
-                return; /* not closed: the parser says so */
-            if (is_long ? starts_with(triple) : text_[at_] == quote) {
-                for (int i = 0; i < (is_long ? 3 : 1); i++)
-                    step();
-                return;
-            }
-            step();
-        }
-    }
-
-    std::string_view text_;
-    size_t at_ = 0;
-    int line_ = 1, column_ = 1;
 };
 
 /* --- the library's tree into ours --- */
@@ -199,10 +169,13 @@ void reserve(toml_node *node, size_t count)
             zd_must(std::calloc(count ? count : 1, sizeof *node->items)));
 }
 
-void convert(const toml_source *source, const toml::node &from, toml_node *to);
+void convert(
+        const toml_source *source, const toml::node &from, int depth,
+        toml_node *to);
 
 void convert_table(
-        const toml_source *source, const toml::table &from, toml_node *to)
+        const toml_source *source, const toml::table &from, int depth,
+        toml_node *to)
 {
     to->kind = TOML_TABLE;
     reserve(to, from.size());
@@ -210,7 +183,7 @@ void convert_table(
         toml_node *item = append(to);
         item->key = copy_text(key.str(), key.source().begin);
         item->key_place = place_of(source, key.source());
-        convert(source, value, item);
+        convert(source, value, depth + 1, item);
     }
     /* toml++ sorts by name; people read from top to bottom */
     std::stable_sort(
@@ -245,18 +218,22 @@ std::string text_of(const toml::date_time &moment)
     return text;
 }
 
-void convert(const toml_source *source, const toml::node &from, toml_node *to)
+void convert(
+        const toml_source *source, const toml::node &from, int depth,
+        toml_node *to)
 {
+    if (depth > TOML_MAX_DEPTH)
+        throw refused{too_deep, from.source().begin};
     to->place = place_of(source, from.source());
     if (!to->key)
         to->key_place = to->place;
     if (auto *table = from.as_table()) {
-        convert_table(source, *table, to);
+        convert_table(source, *table, depth, to);
     } else if (auto *array = from.as_array()) {
         to->kind = TOML_ARRAY;
         reserve(to, array->size());
         for (auto &&item : *array)
-            convert(source, item, append(to));
+            convert(source, item, depth + 1, append(to));
     } else if (auto *string = from.as_string()) {
         to->kind = TOML_STRING;
         to->string = copy_text(string->get(), from.source().begin);
@@ -333,24 +310,20 @@ extern "C" enum zd_status toml_parse(
         struct toml_node **root_out)
 {
     std::string_view text(source->text, source->bytes);
-    depth_scan scan(text);
-    if (scan.too_deep()) {
-        set_error(
-                error, "nested more than 64 levels deep", scan.line(),
-                scan.column());
-        return ZD_ERR_CONFIG;
-    }
     toml_node *root = nullptr;
     memory_must_be_had must;
     try {
         toml::table table = toml::parse(text, std::string_view(source->name));
         root = static_cast<toml_node *>(zd_must(std::calloc(1, sizeof *root)));
-        convert(source, table, root);
+        convert(source, table, 0, root);
         *root_out = root;
         return ZD_OK;
     } catch (const toml::parse_error &e) {
+        bool is_deep =
+                e.description().find("MAX_NESTED") != std::string_view::npos;
         set_error(
-                error, e.description(), static_cast<int>(e.source().begin.line),
+                error, is_deep ? too_deep : e.description(),
+                static_cast<int>(e.source().begin.line),
                 static_cast<int>(e.source().begin.column));
     } catch (const refused &e) {
         set_error(
@@ -358,8 +331,9 @@ extern "C" enum zd_status toml_parse(
                 static_cast<int>(e.at.column));
     } catch (const std::logic_error &e) {
         toml::source_position at = find_breakage(text);
+        bool is_deep = dynamic_cast<const std::length_error *>(&e);
         set_error(
-                error, e.what(), static_cast<int>(at.line),
+                error, is_deep ? too_deep : e.what(), static_cast<int>(at.line),
                 static_cast<int>(at.column));
     } catch (const std::exception &e) {
         set_error(error, e.what(), 0, 0);

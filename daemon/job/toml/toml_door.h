@@ -3,8 +3,8 @@
  * C++ is behind it.
  *
  * Hostile text is an error with a position, never a crash: nesting of brackets
- * and dotted keys is bounded before the library sees the text, because it
- * builds and destroys its tree by recursion. A leading byte-order mark is
+ * and the parts of a dotted key are bounded where the library reads them,
+ * because it walks and destroys its tree by recursion. A leading byte-order mark is
  * skipped. */
 #ifndef ZD_DAEMON_JOB_TOML_TOML_DOOR_H
 #define ZD_DAEMON_JOB_TOML_TOML_DOOR_H

@@ -94,22 +94,61 @@ static char *repeat(const char *head, const char *unit, size_t count)
 
 Test(toml_door, absurd_nesting_is_refused_before_it_costs_a_stack)
 {
+    /* What a reader of quotes may take for the middle of a string. */
+    static const char astray[] = "s = [\"\"\"a\"\"\"\", '\"\"\"\"\"\"']\n";
     static const struct {
-        const char *head, *unit;
+        const char *head, *unit, *tail;
     } cases[] = {
-            {"a = ", "["},     {"a = ", "{a="}, {"[a", ".a"},     {"a", ".a"},
-            {"a = [1, ", "["}, {"[[a", " . a"}, {"a = {b", ".c"},
+            {"a = ", "[", ""},       {"a = ", "{a=", ""},
+            {"[a", ".a", "]"},       {"a", ".a", " = 1"},
+            {"a = [1, ", "[", ""},   {"[[a", " . a", "]]"},
+            {"a = {b", ".c", "=1}"}, {"a", ".'a'", ""},
+            {"a", ". \"a\" ", "= 1\nb = ["},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
         struct toml_error error;
         struct toml_node *root;
-        char *text = repeat(cases[i].head, cases[i].unit, 200000);
+        bool is_astray = i % 2;
+        char *body = repeat(cases[i / 2].head, cases[i / 2].unit, 50000);
+        char *text = NULL;
+        int bytes = asprintf(
+                &text, "%s%s%s", is_astray ? astray : "", body,
+                cases[i / 2].tail);
+        cr_assert(bytes > 0);
         cr_expect_eq(
-                parse(text, strlen(text), &error, &root), ZD_ERR_CONFIG,
+                parse(text, (size_t)bytes, &error, &root), ZD_ERR_CONFIG,
                 "case %zu", i);
         cr_expect(strstr(error.what, "nested"), "case %zu: %s", i, error.what);
-        cr_expect_eq(error.line, 1, "case %zu", i);
+        cr_expect_eq(error.line, 1 + is_astray, "case %zu", i);
         free(text);
+        free(body);
+    }
+}
+
+/* A header, a key and brackets that are each within the bound. */
+Test(toml_door, depth_is_counted_across_headers_keys_and_brackets)
+{
+    for (int over = 0; over < 2; over++) {
+        struct toml_error error;
+        struct toml_node *root;
+        char *text = NULL;
+        char *header = repeat("[a", ".a", 29), *key = repeat("b", ".b", 29);
+        char *open = repeat("", "[", (size_t)(5 + over)),
+             *close = repeat("", "]", (size_t)(5 + over));
+        int bytes = asprintf(
+                &text, "x = 1\n%s]\n%s = %s%s\n", header, key, open, close);
+        cr_assert(bytes > 0);
+        enum zd_status status = parse(text, (size_t)bytes, &error, &root);
+        cr_expect_eq(status, over ? ZD_ERR_CONFIG : ZD_OK, "%d", over);
+        if (status == ZD_OK)
+            toml_free(root);
+        else
+            cr_expect_eq(error.line, 3);
+        free(text);
+        free(header);
+        free(key);
+        free(open);
+        free(close);
     }
 }
 
