@@ -135,7 +135,10 @@ static json_t *rows_of(const json_t *answer, json_t *names)
         }
         if (!isfinite(step))
             return rows;
-        json_t *row = json_pack("{s:I}", "step", (json_int_t)step);
+        json_t *row = json_pack(
+                "{s:o}", "step",
+                fabs(step) < 0x1p53 ? json_integer((json_int_t)step)
+                                    : json_real(step));
         for (size_t i = 0; i < count; i++) {
             const char *name = json_string_value(json_array_get(names, i));
             json_t *of = json_object_get(series, name);

@@ -6,6 +6,14 @@
 
 /* --- curves --- */
 
+/* A server's number or a file's: so far from the ends of a double's range that
+ * sums and differences of a whole curve stay finite. NaN stays. */
+static double bounded_value(const json_t *json)
+{
+    double value = json_number_value(json);
+    return value > 1e300 ? 1e300 : value < -1e300 ? -1e300 : value;
+}
+
 struct curve curve_of(const json_t *series)
 {
     json_t *steps = json_object_get(series, "step"),
@@ -21,8 +29,8 @@ struct curve curve_of(const json_t *series)
                *value = json_array_get(values, i);
         if (!json_is_number(step) || !json_is_number(value))
             continue;
-        curve.x[curve.count] = json_number_value(step);
-        curve.y[curve.count++] = json_number_value(value);
+        curve.x[curve.count] = bounded_value(step);
+        curve.y[curve.count++] = bounded_value(value);
     }
     return curve;
 }
@@ -215,6 +223,11 @@ static void label_of(double value, double step, char *out)
         snprintf(out, TEXT_SHORT, "%.*f", digits < 0 ? 0 : digits, value);
 }
 
+static void step_label(double step, char *out)
+{
+    snprintf(out, TEXT_SHORT, fabs(step) < 1e15 ? "%.0f" : "%.2e", step);
+}
+
 enum { LABEL_LEAST = 4 };
 
 /* Labels of the rows that have one: (rows) texts, "" for none. */
@@ -256,9 +269,9 @@ static void print_x_axis(
     fprintf(out, "%*s %s", label_columns, "", look->has_utf8 ? "└" : "+");
     for (int i = 0; i < columns; i++)
         fputs(look->has_utf8 ? "─" : "-", out);
-    snprintf(first, sizeof first, "%.0f", range->x0);
-    snprintf(last, sizeof last, "%.0f", range->x1);
-    snprintf(middle, sizeof middle, "%.0f", (range->x0 + range->x1) / 2);
+    step_label(range->x0, first);
+    step_label(range->x1, last);
+    step_label((range->x0 + range->x1) / 2, middle);
     int used = (int)(strlen(first) + strlen(last));
     fprintf(out, "\n%*s  %s", label_columns, "", first);
     if (range->x1 > range->x0 && columns > used + (int)strlen(middle) + 12) {

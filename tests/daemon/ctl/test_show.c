@@ -161,7 +161,8 @@ Test(ctl_show, numbers_out_of_all_bounds_fit_too)
             "last_checkpoint_time",
             "model_flops_per_second",
             "elapsed_seconds"};
-    static const double values[] = {-1e300, 1e300, 1e18, -1, 5e-324};
+    static const double values[] = {-1e300, 1e300,    1e18,     -1,
+                                    5e-324, 1.79e308, -1.79e308};
     struct look look = look_at(40, true);
     json_t *status = recorded("status");
     for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
@@ -312,6 +313,35 @@ Test(ctl_show, plot_bears_one_point_a_flat_line_and_wild_values)
                 cr_assert(lines_of(text) <= 9);
                 free(text);
             }
+}
+
+/* As a server or a folder may give it. */
+Test(ctl_show, curves_bear_values_at_the_ends_of_their_range)
+{
+    static const char *const texts[] = {
+            "[1e308, -1e308, 0, 1.7e308]", "[1.7e308, 1.7e308, 1.7e308, 1.7e308]",
+            "[-1e308, 1e308, -1.7e308, 1]", "[1, 5e-324, -5e-324, 0]",
+            "[9223372036854775807, -9223372036854775807, null, \"a\"]"};
+    for (size_t i = 0; i < 25; i++) {
+        struct look look = look_at(50, i % 2);
+        json_t *series = json_pack(
+                "{s:o, s:o}", "step", json_loads(texts[i / 5], 0, NULL), "value",
+                json_loads(texts[i % 5], 0, NULL));
+        struct plot plot = {.line = curve_of(series), .columns = 50, .rows = 8};
+        char *text = NULL;
+        size_t bytes;
+        FILE *out = open_memstream(&text, &bytes);
+        for (int columns = 1; columns <= 4; columns++)
+            plot_sparkline(&look, &plot.line, columns, out);
+        fclose(out);
+        check_safe(&look, text);
+        free(text);
+        text = plot_of(&look, &plot);
+        check_safe(&look, text);
+        free(text);
+        curve_fini(&plot.line);
+        json_decref(series);
+    }
 }
 
 /* --- text --- */
