@@ -81,11 +81,39 @@ static const char *what_is_wrong(const json_error_t *error)
                    : error->text;
 }
 
+/* Counts values and keys: the first of the text, those after a comma or colon,
+ * and the first in brackets that are not empty. What a string is does not depend
+ * on where it stands, so this agrees with the parser up to the first error. */
+static bool has_more_values(const char *text, size_t bytes, size_t most)
+{
+    size_t count = 1;
+    bool is_open = false; /* the last character was a bracket */
+    if (bytes < most)
+        return false;
+    for (size_t i = 0; i < bytes && count <= most; i++) {
+        char c = text[i];
+        if (isspace((unsigned char)c))
+            continue;
+        count += c == ',' || c == ':' || (is_open && c != ']' && c != '}');
+        is_open = c == '[' || c == '{';
+        if (c == '"')
+            for (i++; i < bytes && text[i] != '"'; i++)
+                i += text[i] == '\\';
+    }
+    return count > most;
+}
+
 static enum zd_status parse(
-        const char *text, size_t bytes, const char *name, size_t flags,
-        enum zd_status status, json_t **json_out)
+        const char *text, size_t bytes, size_t most, const char *name,
+        size_t flags, enum zd_status status, json_t **json_out)
 {
     json_error_t error;
+    if (has_more_values(text, bytes, most)) {
+        ZD_FAIL(status, "E0713", "%s holds more than %zu JSON values", name,
+                most);
+        zd_fail_where("%s", name);
+        return status;
+    }
     if (bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         text += 3; /* byte-order mark */
         bytes -= 3;
@@ -120,7 +148,16 @@ enum zd_status json_parse(
         const char *text, size_t bytes, const char *name, enum zd_status status,
         json_t **json_out)
 {
-    return parse(text, bytes, name, JSON_REJECT_DUPLICATES, status, json_out);
+    return json_parse_upto(
+            text, bytes, JSON_VALUES_MAX, name, status, json_out);
+}
+
+enum zd_status json_parse_upto(
+        const char *text, size_t bytes, size_t most, const char *name,
+        enum zd_status status, json_t **json_out)
+{
+    return parse(
+            text, bytes, most, name, JSON_REJECT_DUPLICATES, status, json_out);
 }
 
 enum zd_status json_parse_record(
@@ -128,18 +165,24 @@ enum zd_status json_parse_record(
         json_t **json_out)
 {
     return parse(
-            text, bytes, name, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, status,
-            json_out);
+            text, bytes, JSON_VALUES_MAX, name,
+            JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, status, json_out);
 }
 
 enum zd_status json_parse_file(
         const char *path, uint64_t max_bytes, json_t **json_out)
 {
+    return json_parse_file_upto(path, max_bytes, JSON_VALUES_MAX, json_out);
+}
+
+enum zd_status json_parse_file_upto(
+        const char *path, uint64_t max_bytes, size_t most, json_t **json_out)
+{
     char *text;
     size_t bytes;
     ZD_TRY(fs_read_file(path, max_bytes, &text, &bytes));
     enum zd_status status =
-            json_parse(text, bytes, path, ZD_ERR_DATA, json_out);
+            json_parse_upto(text, bytes, most, path, ZD_ERR_DATA, json_out);
     free(text);
     return status;
 }

@@ -1,5 +1,7 @@
 /* json.h - the door to jansson. Duplicate keys are refused, depth is bounded by
- * the library, and errors name file, line and column.
+ * the library, and errors name file, line and column. Values are counted before
+ * a tree is made of them: it takes up to 250 bytes for each, where the text has
+ * three.
  *
  * Files that include this one may use jansson's json_t getters directly;
  * reading text and turning jansson's errors into ours happens only here.
@@ -16,6 +18,10 @@
 #include <jansson.h>
 #include <stdint.h>
 
+/* How many values and keys a text may hold, unless its reader says otherwise
+ * (json_parse_upto). */
+enum { JSON_VALUES_MAX = 1000000 };
+
 /* Parse `bytes` of text; errors become `status` (ZD_ERR_DATA for most files)
  * with "where" = name:line:column. The caller owns *json_out (json_decref). */
 enum zd_status json_parse(
@@ -29,6 +35,12 @@ enum zd_status json_parse_record(
         json_t **json_out);
 enum zd_status json_parse_file(
         const char *path, uint64_t max_bytes, json_t **json_out);
+/* The same for texts of up to `most` values. */
+enum zd_status json_parse_upto(
+        const char *text, size_t bytes, size_t most, const char *name,
+        enum zd_status status, json_t **json_out);
+enum zd_status json_parse_file_upto(
+        const char *path, uint64_t max_bytes, size_t most, json_t **json_out);
 /* From now on jansson's memory is had or the process ends (base/must.h): what
  * it makes lacks nothing, and what it reads is not called wrong where there was
  * no memory. Before its first use, by programs. */

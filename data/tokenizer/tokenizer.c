@@ -13,6 +13,7 @@ static const char rules[] = "zerod byte-level BPE 1";
 static const char byte_rules[] = "zerod bytes 1";
 
 enum { BYTES_EOS = 256, BYTES_VOCAB = 257, TEMPLATE_FILE_MAX = 1 << 20 };
+enum { VALUES_MAX = 4000000 }; /* of tokenizer.json: four for each merge */
 
 void tokenizer_close(struct tokenizer *tokenizer)
 {
@@ -164,7 +165,8 @@ static enum zd_status load_file(struct tokenizer *tokenizer, const char *path)
     hash_bytes(text, bytes, digest);
     memcpy(digest + HASH_HEX, rules, sizeof rules);
     hash_bytes(digest, sizeof digest, tokenizer->digest);
-    enum zd_status status = json_parse(text, bytes, path, ZD_ERR_DATA, &root);
+    enum zd_status status = json_parse_upto(
+            text, bytes, VALUES_MAX, path, ZD_ERR_DATA, &root);
     free(text);
     if (status == ZD_OK)
         status = load_parts(tokenizer, root);

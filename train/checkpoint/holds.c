@@ -82,5 +82,6 @@ bool held_parse(const char *text, struct held *out)
     for (; *space; space = behind_array(space))
         if (!parse_array(space, out))
             return false;
-    return out->array_count > 0;
+    bool ends = out->begin <= INT64_MAX && out->count <= INT64_MAX - out->begin;
+    return ends && out->array_count > 0;
 }

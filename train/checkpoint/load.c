@@ -2,6 +2,7 @@
  * wrote, whose states may have another format. Streamed: a state is never in
  * memory twice. */
 #include "base/log.h"
+#include "base/text_buffer.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/names.h"
@@ -183,8 +184,8 @@ static void say_converted(const struct load *load, const struct zero_plan *plan)
 {
     enum { FORMATS = OPTIM_BLOCKS + 1 };
     int counts[OPTIM_LANES][FORMATS][FORMATS] = {0};
-    char line[600] = "";
-    size_t used = 0;
+    char text[600] = "";
+    struct text_buffer line = {.out = text, .bytes = sizeof text};
     for (int id = 0; id < load->table->count; id++) {
         const struct param *param = &load->table->params[id];
         struct optim_layout layout = zero_layout_of(plan, id);
@@ -197,14 +198,13 @@ static void say_converted(const struct load *load, const struct zero_plan *plan)
         for (int from = 0; from < FORMATS; from++)
             for (int to = 0; to < FORMATS; to++)
                 if (from != to && counts[lane][from][to])
-                    used += (size_t)snprintf(
-                            line + used, sizeof line - used,
-                            "%s%s of %d tensors %s -> %s", used ? ", " : "",
-                            lane == OPTIM_M ? "m" : "v", counts[lane][from][to],
+                    text_buffer_add(
+                            &line, "%s%s of %d tensors %s -> %s",
+                            line.used ? ", " : "", lane == OPTIM_M ? "m" : "v", counts[lane][from][to],
                             format_name((enum optim_format)from),
                             format_name((enum optim_format)to));
-    if (used)
-        zd_log_info("optimizer states change their format: %s", line);
+    if (line.used)
+        zd_log_info("optimizer states change their format: %s", text);
 }
 
 /* --- all of it ------------------------------------------------------------ */

@@ -14,6 +14,8 @@
 
 /* Bytes: a thousand shards of 70B parameters take about 30 million. */
 static const uint64_t MANIFEST_MAX = 256 << 20;
+/* of a manifest: one for each tensor of each rank */
+enum { VALUES_MAX = 4000000 };
 
 static json_t *freeze_json(const struct train_options *train)
 {
@@ -337,6 +339,41 @@ static bool name_is_safe(const char *name)
            strspn(name, allowed) == length;
 }
 
+/* The counters of a run, whoever wrote them: none is negative, and sums of two
+ * have room. */
+static enum zd_status check_counts(const char *path, const json_t *manifest)
+{
+    static const struct {
+        const char *object, *key; /* NULL: the manifest itself */
+        json_int_t most;
+    } counts[] = {
+            {NULL, "step", INT64_MAX / 4},
+            {NULL, "world", INT32_MAX},
+            {NULL, "stage", 3},
+            {NULL, "last_event", INT64_MAX / 4},
+            {"progress", "samples_taken", INT64_MAX / 4},
+            {"progress", "tokens_seen", INT64_MAX / 4},
+            {"progress", "applied_steps", INT64_MAX / 4},
+            {"progress", "skipped_steps", INT64_MAX / 4},
+            {"progress", "skipped_in_a_row", INT64_MAX / 4},
+            {"progress", "max_steps", INT64_MAX / 4},
+    };
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        const json_t *object =
+                counts[i].object ? json_object_get(manifest, counts[i].object)
+                                 : manifest;
+        if (!manifest_count_is_sound(object, counts[i].key, counts[i].most))
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0802", "%s: %s is not a count of 0 to %lld",
+                    path, counts[i].key, (long long)counts[i].most);
+    }
+    if (!manifest_live_is_sound(manifest))
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0802",
+                "%s: a setting below \"live\" is negative or too large", path);
+    return ZD_OK;
+}
+
 static enum zd_status check_form(const char *path, const json_t *manifest)
 {
     size_t i;
@@ -379,7 +416,7 @@ static enum zd_status check_form(const char *path, const json_t *manifest)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0802", "%s lacks files, tensors or progress",
                 path);
-    return ZD_OK;
+    return check_counts(path, manifest);
 }
 
 enum zd_status manifest_read(const char *dir, json_t **manifest_out)
@@ -388,7 +425,8 @@ enum zd_status manifest_read(const char *dir, json_t **manifest_out)
     char path[PATH_MAX];
     json_t *manifest;
     fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
-    status = json_parse_file(path, MANIFEST_MAX, &manifest);
+    status = json_parse_file_upto(
+            path, MANIFEST_MAX, VALUES_MAX, &manifest);
     if (status == ZD_ERR_NO_INPUT) { /* the folder is there, its manifest not */
         zd_error_clear();
         return ZD_FAIL(

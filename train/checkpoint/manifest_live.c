@@ -61,6 +61,34 @@ struct train_live manifest_read_live(const json_t *manifest)
     return read;
 }
 
+bool manifest_count_is_sound(
+        const json_t *object, const char *key, json_int_t most)
+{
+    const json_t *count = json_object_get(object, key);
+    return !count || (json_is_integer(count) && json_integer_value(count) >= 0 &&
+                      json_integer_value(count) <= most);
+}
+
+bool manifest_live_is_sound(const json_t *manifest)
+{
+    static const char *const rates[] = {
+            "rate_set", "rate_base", "max_grad_norm"};
+    static const char *const counts[] = {
+            "accumulation", "global_batch", "logging_steps", "save_steps",
+            "eval_steps"};
+    const json_t *live = json_object_get(manifest, "live");
+    struct train_live read = manifest_read_live(manifest);
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        const json_t *rate = json_object_get(live, rates[i]);
+        if (json_is_number(rate) && json_number_value(rate) < 0)
+            return false;
+    }
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        if (!manifest_count_is_sound(live, counts[i], INT32_MAX))
+            return false;
+    return read.global_batch >= read.accumulation;
+}
+
 bool manifest_batch_changed(
         const json_t *manifest, const struct train_options *train)
 {

@@ -110,15 +110,20 @@ static size_t values_of(enum array_kind kind, size_t count)
     return kind == ARRAY_V_BLOCKS ? COUNT_UNKNOWN : (count + per - 1) / per;
 }
 
+static enum zd_status fail_held(const struct shard *shard, const char *text)
+{
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0802", "the manifest says of %s: %.200s",
+            shard->path, text ? text : "(no text)");
+}
+
 static enum zd_status take_held(
         const struct shard *shard, int index, const char *text,
         struct list *list)
 {
     struct held held;
     if (!held_parse(text, &held))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0802", "the manifest says of %s: %.200s",
-                shard->path, text ? text : "(no text)");
+        return fail_held(shard, text);
     for (int i = 0; i < held.array_count; i++) {
         const struct held_array *array = &held.arrays[i];
         struct piece piece = {
@@ -126,6 +131,8 @@ static enum zd_status take_held(
                 .begin = held.begin,
                 .count = values_of(array->kind, held.count),
                 .shard = index};
+        if (piece.begin % elements_per_value(piece.kind) != 0)
+            return fail_held(shard, text);
         snprintf(piece.type, sizeof piece.type, "%s", array->type);
         ZD_TRY(add_piece(list, &piece, held.name, strlen(held.name)));
     }
@@ -301,11 +308,12 @@ static enum zd_status read_run(
             break;
         if (piece->begin > at)
             break; /* a gap */
-        if (piece->count != COUNT_UNKNOWN &&
-            piece->begin + piece->count * per <= at)
+        size_t skip = at - piece->begin;
+        if (piece->count != COUNT_UNKNOWN && piece->count * per <= skip)
             continue;
         ZD_TRY(wake_piece(checkpoint, piece));
-        size_t skip = at - piece->begin;
+        if (piece->count * per <= skip)
+            continue; /* only now its count is known */
         size_t take = piece->count * per - skip;
         if (take > end - at)
             take = end - at;

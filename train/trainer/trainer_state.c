@@ -129,7 +129,8 @@ void trainer_state_resume(struct trainer *trainer)
     if (status == ZD_OK && !is_there)
         return;
     if (status == ZD_OK)
-        status = json_parse_file(path, (uint64_t)1 << 32, &json);
+        status = json_parse_file_upto(
+                path, (uint64_t)1 << 32, (size_t)1 << 26, &json);
     if (status != ZD_OK) {
         zd_log_warning(
                 "the history of " TRAINER_STATE_FILE " begins anew: %s",

@@ -43,6 +43,39 @@ Test(json, duplicate_keys_are_refused)
     cr_expect_eq(parse("{\"x\": {\"a\": 1, \"a\": 1}}", &json), ZD_ERR_DATA);
 }
 
+Test(json, values_are_counted_before_a_tree_is_made_of_them)
+{
+    enum { COUNT = 1000 };
+    static const struct {
+        const char *one;
+        size_t values; /* and keys that one holds */
+    } rows[] = {
+            {"{}", 1},
+            {"[ ]", 1},
+            {"1", 1},
+            {"{\"a\":[1]}", 4},
+            {"\"[,,:{\\\",[\\\\\"", 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[COUNT * 24] = "[";
+        json_t *json;
+        for (int n = 0; n < COUNT; n++)
+            sprintf(text + strlen(text), "%s%s", n ? "," : "", rows[i].one);
+        strcat(text, "]");
+        size_t values = 1 + COUNT * rows[i].values, bytes = strlen(text);
+        cr_expect_eq(
+                json_parse_upto(text, bytes, values, "f", ZD_ERR_DATA, &json),
+                ZD_OK, "%s: %s", rows[i].one, zd_error_get()->what);
+        json_decref(json);
+        cr_expect_eq(
+                json_parse_upto(
+                        text, bytes, values - 1, "f", ZD_ERR_DATA, &json),
+                ZD_ERR_DATA, "%s", rows[i].one);
+        cr_expect_str_eq(zd_error_get()->code, "E0713");
+        zd_error_clear();
+    }
+}
+
 Test(json, absurd_depth_is_refused)
 {
     enum { DEPTH = 100000 };

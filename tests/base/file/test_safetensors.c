@@ -172,8 +172,8 @@ Test(safetensors, every_truncation_is_refused)
 
 Test(safetensors, too_many_tensors_are_refused_before_they_cost_memory)
 {
-    enum { COUNT = 1000001 };
-    static const char one[] = "\"data_offsets\",";
+    enum { COUNT = 2000001 };
+    static const char one[] = "\"a\":{},";
     size_t bytes = COUNT * (sizeof one - 1) + 1;
     char *header = malloc(bytes);
     struct st_file *file;
@@ -182,7 +182,7 @@ Test(safetensors, too_many_tensors_are_refused_before_they_cost_memory)
     for (size_t i = 0; i < COUNT; i++)
         memcpy(header + 1 + i * (sizeof one - 1), one, sizeof one - 1);
     cr_expect_eq(open_made(header, bytes, 0, 0, &file), ZD_ERR_DATA);
-    cr_expect_not_null(strstr(zd_error_get()->what, "1000000 tensors"));
+    cr_expect_not_null(strstr(zd_error_get()->what, "4000000 JSON values"));
     free(header);
 }
 
