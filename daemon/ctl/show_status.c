@@ -317,12 +317,13 @@ static void print_facts(
             json_text_of(status, "device", "-"));
     print_line(look, "world", line, out);
     print_gpu(look, json_object_get(status, "gpu"), out);
+    double micros = json_real_of(status, "gradient_accumulation_steps");
     snprintf(
             line, sizeof line,
-            "%.0f samples: %.0f per rank, accumulated %.0f times",
+            "%.0f samples: %.0f per rank, %.0f micro-batch%s",
             fmax(json_real_of(status, "global_batch_size"), 0),
             fmax(json_real_of(status, "per_device_train_batch_size"), 0),
-            fmax(json_real_of(status, "gradient_accumulation_steps"), 0));
+            fmax(micros, 0), micros == 1 ? "" : "es");
     print_line(look, "batch", line, out);
     double saved = json_real_of(status, "last_checkpoint_time");
     if (isfinite(json_real_of(status, "last_checkpoint_step")) &&

@@ -133,7 +133,7 @@ static void say_done(
         zd_log_info("paused after step %lld", (long long)step);
         break;
     case COMMAND_RESUME:
-        zd_log_info("going on after step %lld", (long long)step);
+        zd_log_info("resumed after step %lld", (long long)step);
         break;
     case COMMAND_SET:
         for (int id = 0; id < SETTINGS; id++)
