@@ -26,4 +26,17 @@ hangs "a save beside training" save fsync:/.tmp-checkpoint:0
 hangs "a save that training waits for" save write:/.tmp-checkpoint:0 --set checkpoint.async_save=false
 hangs "a load" load pread:/checkpoint-:0
 hangs "an export" export fsync:/hf.tmp:0
+
+# A disk that takes no row of rank 0 holds up no step: all are made, and then the end waits for it.
+name=rows
+ZEROD_TEST_RANK=0 ZEROD_TEST_REFUSE=write:/metrics.jsonl:0 run rows 2 "${job[@]}" --set comm.timeout=3s
+check "rows that a disk does not take: the checkpoint waits for them, 74" fails_with 74 E0816
+check "  named" says "the save of rank 0 on $(hostname) at step [0-9]* is given up"
+check "  after all steps" grep -q '"step": *8,' rows/status.json
+
+# A save of which rank 1 alone fails is an event all the same, which rank 0 writes.
+name=survived
+ZEROD_TEST_REFUSE=fsync:/.tmp-checkpoint:5:1 run survived 2 "${job[@]}" --set checkpoint.export=none
+check "a save that fails on rank 1 is survived" code_is 0
+check "  an event says so" grep -q '"event":"warning".*checkpoint at step 4 was not saved, training goes on' survived/events.jsonl
 plan

@@ -70,6 +70,26 @@ static void forget(struct trainer *trainer, char *text)
     free(text);
 }
 
+/* Collective. Whichever rank has the record, rank 0 says it: its warnings are
+ * events, and in the status. */
+static enum zd_status tell_failed(struct trainer *trainer, int64_t step)
+{
+    struct zd_error error = *zd_error_get();
+    int64_t teller =
+            error.status != ZD_OK ? (int64_t)comm_rank(trainer->comm) : -1;
+    zd_error_clear();
+    ZD_TRY(comm_all_reduce_i64(trainer->comm, &teller, 1, COMM_MAX));
+    if (teller < 0)
+        return ZD_OK;
+    ZD_TRY(comm_broadcast(trainer->comm, &error, sizeof error, (int)teller));
+    if (trainer_is_first(trainer))
+        zd_log_warning(
+                "checkpoint at step %lld was not saved, training goes "
+                "on: %s",
+                (long long)step, error.what);
+    return ZD_OK;
+}
+
 /* A failed save of `step` is survived, unless it `must` succeed or is the
  * third in a row. */
 static enum zd_status survive(
@@ -86,14 +106,7 @@ static enum zd_status survive(
         }
         return ZD_ERR_IO;
     }
-    const struct zd_error *error = zd_error_get();
-    if (error->status != ZD_OK)
-        zd_log_warning(
-                "checkpoint at step %lld was not saved, training goes "
-                "on: %s",
-                (long long)step, error->what);
-    zd_error_clear();
-    return ZD_OK;
+    return tell_failed(trainer, step);
 }
 
 /* --- in the background ---------------------------------------------------- */
