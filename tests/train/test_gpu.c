@@ -8,10 +8,12 @@
  * The stand-in's device addresses are no addresses of the host: that a job runs
  * at all shows that the host touches no device memory. */
 #include "base/file/fs.h"
+#include "base/file/json.h"
 #include "tests/cuda/cublaslt/cublaslt_standin.h"
 #include "tests/support/job_threads.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -371,6 +373,24 @@ static void test_resume_worlds(void)
     fs_remove_tree(dir);
 }
 
+/* The algorithms that timing chose, for who goes on (test_matmul_timing.c). */
+static bool has_products(const char *dir, int step)
+{
+    char path[PATH_MAX];
+    json_t *manifest;
+    snprintf(
+            path, sizeof path, "%s/out/checkpoint-%06d/manifest.json", dir,
+            step);
+    if (json_parse_file(path, 1 << 24, &manifest) != ZD_OK)
+        return false;
+    const char *text =
+            json_string_value(json_object_get(manifest, "products"));
+    bool has = text && strncmp(text, "zerod products ", 15) == 0 &&
+               strstr(text, "\ncuBLASLt ");
+    json_decref(manifest);
+    return has;
+}
+
 /* A checkpoint belongs to no device. */
 static void test_resume(void)
 {
@@ -382,6 +402,8 @@ static void test_resume(void)
         bool ran = runs("llama", first ? "cuda" : "cpu", stop, 1, dir) &&
                    runs("llama", first ? "cpu" : "cuda", NULL, 1, dir);
         double loss = ran ? difference(whole, dir, "loss") : INFINITY;
+        tap_ok(has_products(dir, 1) == (first == 1),
+               "products are in a GPU's checkpoint alone");
         tap_ok(loss <= 1e-5, "from the %s to the other: loss %.2g",
                first ? "GPU" : "CPU", loss);
         fs_remove_tree(dir);
