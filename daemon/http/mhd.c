@@ -104,10 +104,10 @@ static void *on_target(
 }
 
 struct headers {
-    int lengths;
+    int lengths, hosts;
     bool has_encoding, wants_close;
     unsigned long long length;
-    const char *accept, *last_event_id;
+    const char *accept, *last_event_id, *host;
 };
 
 static enum MHD_Result take_header(
@@ -127,6 +127,10 @@ static enum MHD_Result take_header(
         headers->accept = value;
     else if (!strcasecmp(name, "Last-Event-ID"))
         headers->last_event_id = value;
+    else if (!strcasecmp(name, MHD_HTTP_HEADER_HOST)) {
+        headers->hosts++;
+        headers->host = value;
+    }
     return MHD_YES;
 }
 
@@ -210,6 +214,12 @@ static enum MHD_Result answer(struct http_conn *conn, const char *method)
         return http_refuse(
                 conn, 400, BAD_REQUEST, wrong,
                 "GET /v1/status, and %XX for other characters");
+    if (conn->peer.is_tcp &&
+        (headers.hosts > 1 ||
+         (headers.host && !http_host_is_ours(server, headers.host))))
+        return http_refuse(
+                conn, 403, "E_FORBIDDEN", "the Host header is not this host",
+                "ask by address, or by the name that hostname prints");
     if (conn->peer.is_tcp && strcmp(request.path, server->tcp_path))
         return http_refuse(
                 conn, 404, "E_NOT_FOUND", "no such path", "GET /metrics");

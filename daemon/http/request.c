@@ -4,9 +4,11 @@
 #include "daemon/http/server.h"
 #include "data/tokenizer/tokenizer.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static int hex_digit(char c)
 {
@@ -99,4 +101,17 @@ void http_reply_error(
     }
     reply->body = text;
     reply->body_bytes = (size_t)bytes;
+}
+
+bool http_host_is_ours(const struct http_server *server, const char *header)
+{
+    char name[256];
+    unsigned char address[sizeof(struct in6_addr)];
+    size_t bytes = strcspn(header, ":");
+    if (header[0] == '[' || !bytes || bytes >= sizeof name)
+        return header[0] == '['; /* an address of IPv6 */
+    snprintf(name, sizeof name, "%.*s", (int)bytes, header);
+    return !strchr(name, '.') || inet_pton(AF_INET, name, address) == 1 ||
+           !strcasecmp(name, server->names[0]) ||
+           !strcasecmp(name, server->names[1]);
 }

@@ -132,6 +132,7 @@ struct http_server {
     struct http_socket socket;
     struct http_listener listeners[2]; /* unix, TCP */
     char *tcp_path;                    /* the one that TCP answers */
+    char names[2][256];                /* of this host, for TCP; "": none */
     struct MHD_Daemon *mhd;
     uv_poll_t mhd_poll;
     uv_timer_t mhd_timer;   /* when libmicrohttpd wants to run */
@@ -223,6 +224,10 @@ const char *http_target_parse(char *target, struct http_request *request);
 void http_reply_error(
         struct http_reply *reply, int status, const char *code,
         const char *message, const char *hint);
+
+/* A Host header with an address, a name without a dot, or this host's own name:
+ * no name that someone else's DNS can point here (rebinding). */
+bool http_host_is_ours(const struct http_server *server, const char *header);
 
 /* --- stream.c --- */
 /* The handler has returned `stream`: from now on it is sent on `conn`. */

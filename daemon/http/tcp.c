@@ -69,6 +69,20 @@ static enum zd_status listen_at(
     return status;
 }
 
+/* As hostname prints it, and with its domain. */
+static void find_names(struct http_server *server)
+{
+    struct addrinfo *found = NULL, hints = {.ai_flags = AI_CANONNAME};
+    gethostname(server->names[0], sizeof server->names[0] - 1);
+    if (getaddrinfo(server->names[0], NULL, &hints, &found))
+        return;
+    if (found->ai_canonname)
+        snprintf(
+                server->names[1], sizeof server->names[1], "%s",
+                found->ai_canonname);
+    freeaddrinfo(found);
+}
+
 enum zd_status http_listen_tcp(
         struct http_server *server, const char *address, const char *path)
 {
@@ -90,8 +104,10 @@ enum zd_status http_listen_tcp(
                          "written as an address");
     else if (!(server->tcp_path = strdup(path)))
         status = ZD_FAIL(ZD_ERR_MEMORY, "E1044", "no memory for a path");
-    else
+    else {
+        find_names(server);
         status = listen_at(server, address, found);
+    }
     freeaddrinfo(found);
     return status;
 }

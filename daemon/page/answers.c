@@ -50,25 +50,16 @@ enum MHD_Result answer_error(
                     (size_t)bytes, body, MHD_RESPMEM_MUST_FREE));
 }
 
-/* The browser goes on to "/" by a page of ours, not by a redirect: after a
- * click in another site's page (a terminal in a browser) a redirect would not
- * carry the cookie that it was just given. */
 enum MHD_Result answer_enter(
         struct MHD_Connection *connection, const struct guard *guard)
 {
-    static const char page[] =
-            "<!doctype html><meta charset=\"utf-8\"><title>zerod</title><meta "
-            "http-equiv=\"refresh\" content=\"0; url=/\"><a "
-            "href=\"/\">zerod</a>\n";
-    char cookie[192];
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-            strlen(page), (void *)page, MHD_RESPMEM_PERSISTENT);
-    snprintf(
-            cookie, sizeof cookie, "%s=%s; Path=/; HttpOnly; SameSite=Strict",
-            guard->cookie_name, guard->cookie);
+    char folder[2 * GUARD_SECRET_BYTES + 3];
+    struct MHD_Response *response =
+            MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
+    snprintf(folder, sizeof folder, "/%s/", guard->secret);
     if (response)
-        MHD_add_response_header(response, "Set-Cookie", cookie);
-    return answer(connection, 200, "text/html; charset=utf-8", response);
+        MHD_add_response_header(response, "Location", folder);
+    return answer(connection, 303, "", response);
 }
 
 static enum MHD_Result answer_unknown(
@@ -82,7 +73,7 @@ static enum MHD_Result answer_unknown(
             "the address that it prints: each works once.\n";
     if (strncmp(target, "/v1", 3) == 0)
         return answer_error(
-                connection, 401, "E_UNKNOWN", "no cookie of this relay",
+                connection, 401, "E_UNKNOWN", "no path of this relay",
                 "open the address that zerodctl web printed; it works once");
     return answer(
             connection, 401, "text/html; charset=utf-8",

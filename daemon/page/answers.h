@@ -16,7 +16,7 @@ enum MHD_Result answer(
 enum MHD_Result answer_error(
         struct MHD_Connection *connection, int status, const char *code,
         const char *message, const char *hint);
-/* The cookie, for a token that was good. */
+/* To the page, for a token that was good. */
 enum MHD_Result answer_enter(
         struct MHD_Connection *connection, const struct guard *guard);
 /* Why the guard lets nothing through. */

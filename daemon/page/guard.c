@@ -53,9 +53,8 @@ static enum zd_status random_hex(char *out, size_t bytes)
 enum zd_status guard_init(struct guard *guard, int port)
 {
     *guard = (struct guard){.port = port};
-    snprintf(guard->cookie_name, sizeof guard->cookie_name, "zerod_%d", port);
     ZD_TRY(random_hex(guard->token, GUARD_TOKEN_BYTES));
-    return random_hex(guard->cookie, GUARD_COOKIE_BYTES);
+    return random_hex(guard->secret, GUARD_SECRET_BYTES);
 }
 
 /* In a time that tells nothing of where they differ. */
@@ -84,21 +83,13 @@ static bool is_origin(const struct guard *guard, const char *text)
            is_host(guard, text + strlen(scheme));
 }
 
-static bool has_cookie(const struct guard *guard, const char *cookies)
+const char *guard_inside(const struct guard *guard, const char *target)
 {
-    size_t name_bytes = strlen(guard->cookie_name);
-    while (cookies && *cookies) {
-        cookies += strspn(cookies, " ;");
-        size_t bytes = strcspn(cookies, ";");
-        if (bytes > name_bytes && cookies[name_bytes] == '=' &&
-            strncmp(cookies, guard->cookie_name, name_bytes) == 0 &&
-            is_secret(
-                    guard->cookie, cookies + name_bytes + 1,
-                    bytes - name_bytes - 1))
-            return true;
-        cookies += bytes;
-    }
-    return false;
+    size_t bytes = strcspn(target + (*target == '/'), "/?");
+    return *target == '/' && target[1 + bytes] == '/' &&
+                           is_secret(guard->secret, target + 1, bytes)
+                   ? target + 1 + bytes
+                   : NULL;
 }
 
 /* The token of "/?token=T" is right, and nobody had it before. */
@@ -112,19 +103,19 @@ static bool takes_token(struct guard *guard, const char *target)
            !atomic_exchange(&guard->token_used, true);
 }
 
-/* What is not there at all is told apart from what has another method. */
-static enum guard_verdict judge_path(const struct guard_request *request)
+/* A path with another method is told apart from one that does not exist. */
+static enum guard_verdict judge_path(const char *method, const char *target)
 {
-    size_t bytes = strcspn(request->target, "?");
+    size_t bytes = strcspn(target, "?");
     enum guard_verdict verdict = GUARD_PATH;
-    for (const char *at = request->target; *at; at++)
+    for (const char *at = target; *at; at++)
         if (*at < '!' || *at > '~')
             return GUARD_PATH;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         if (strlen(paths[i].path) != bytes ||
-            strncmp(paths[i].path, request->target, bytes) != 0)
+            strncmp(paths[i].path, target, bytes) != 0)
             continue;
-        if (strcmp(paths[i].method, request->method) == 0)
+        if (strcmp(paths[i].method, method) == 0)
             return GUARD_PASS;
         verdict = GUARD_METHOD;
     }
@@ -134,15 +125,15 @@ static enum guard_verdict judge_path(const struct guard_request *request)
 enum guard_verdict guard_judge(
         struct guard *guard, const struct guard_request *request)
 {
+    const char *inside = guard_inside(guard, request->target);
     if (!request->host || !is_host(guard, request->host))
         return GUARD_HOST;
     if (request->origin && !is_origin(guard, request->origin))
         return GUARD_ORIGIN;
-    if (!has_cookie(guard, request->cookies)) {
-        if (strcmp(request->method, "GET") == 0 &&
-            takes_token(guard, request->target))
-            return GUARD_ENTER;
-        return GUARD_UNKNOWN;
-    }
-    return judge_path(request);
+    if (inside)
+        return judge_path(request->method, inside);
+    return strcmp(request->method, "GET") == 0 &&
+                           takes_token(guard, request->target)
+                   ? GUARD_ENTER
+                   : GUARD_UNKNOWN;
 }

@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -22,14 +23,26 @@
 
 enum {
     CONNECTIONS_MAX = 64,
+    GUESTS_MAX = 32, /* of those, connections that have shown no secret */
+    BACKLOG = 128,
     IDLE_SECONDS = 60,
     BODY_MAX = 65536,
     LOOK_SECONDS = 1, /* how often the job is looked for */
     MISSES_MAX = 3    /* that often not there: it is gone */
 };
 
+/* A connection, from accept to its end. */
+struct seat {
+    int fd; /* libmicrohttpd's, open while the seat is taken */
+    bool is_taken, is_guest;
+    uint64_t order; /* of arrival */
+};
+
 struct web {
     struct guard guard;
+    pthread_mutex_t mutex; /* of the seats */
+    struct seat seats[CONNECTIONS_MAX];
+    uint64_t arrivals;
     const char *socket;
     uid_t owner;
     struct MHD_Daemon *daemon;
@@ -37,6 +50,64 @@ struct web {
     char address[96];
     char page[PATH_MAX]; /* the file that leads there; "": none */
 };
+
+/* --- connections: a stranger's never keep the owner's out --- */
+
+/* Beyond GUESTS_MAX the oldest guest is shut down; its thread ends it. */
+static void seat_take(struct web *web, int fd, void **slot)
+{
+    struct seat *seat = NULL, *oldest = NULL;
+    int guests = 0;
+    for (int i = 0; i < CONNECTIONS_MAX; i++) {
+        struct seat *at = &web->seats[i];
+        if (!at->is_taken) {
+            seat = at;
+        } else if (at->is_guest) {
+            guests++;
+            if (!oldest || at->order < oldest->order)
+                oldest = at;
+        }
+    }
+    if (guests >= GUESTS_MAX) {
+        oldest->is_guest = false; /* counted no more, and not chosen again */
+        shutdown(oldest->fd, SHUT_RDWR);
+    }
+    if (!seat) /* libmicrohttpd accepts no more than CONNECTIONS_MAX */
+        return;
+    *seat = (struct seat){
+            .fd = fd,
+            .is_taken = true,
+            .is_guest = true,
+            .order = web->arrivals++};
+    *slot = seat;
+}
+
+static void on_connection(
+        void *ctx, struct MHD_Connection *connection, void **slot,
+        enum MHD_ConnectionNotificationCode code)
+{
+    struct web *web = ctx;
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+            connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    pthread_mutex_lock(&web->mutex);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        seat_take(web, info->connect_fd, slot);
+    else if (*slot)
+        ((struct seat *)*slot)->is_taken = false;
+    pthread_mutex_unlock(&web->mutex);
+}
+
+/* The connection has shown the secret or the token. */
+static void seat_keep(struct web *web, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+            connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct seat *seat = info ? info->socket_context : NULL;
+    pthread_mutex_lock(&web->mutex);
+    if (seat)
+        seat->is_guest = false;
+    pthread_mutex_unlock(&web->mutex);
+}
 
 /* --- one request --- */
 
@@ -116,14 +187,11 @@ static enum MHD_Result relay(
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(
             connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    /* "/" has no parameters of its own; a token that came again is not theirs
-     */
-    bool is_page = strncmp(visit->target, "/?", 2) == 0;
     struct upstream *upstream = upstream_open(&(struct upstream_request){
             .socket = web->socket,
             .owner = web->owner,
             .method = method,
-            .target = is_page ? "/" : visit->target,
+            .target = guard_inside(&web->guard, visit->target),
             .body = visit->body,
             .body_bytes = visit->body_bytes,
             .accept = header(connection, "Accept"),
@@ -190,8 +258,9 @@ static enum MHD_Result handle(
                                  .target = visit->target,
                                  .host = only_header(connection, "Host"),
                                  .origin = header(connection, "Origin"),
-                                 .cookies = header(connection, "Cookie"),
                          });
+    if (verdict == GUARD_PASS || verdict == GUARD_ENTER)
+        seat_keep(web, connection);
     if (verdict == GUARD_ENTER) {
         tell_entered(web);
         return answer_enter(connection, &web->guard);
@@ -221,7 +290,7 @@ static enum zd_status listen_on(int port, int *fd_out, int *port_out)
         goto err;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(fd, 16) != 0 ||
+        listen(fd, BACKLOG) != 0 ||
         getsockname(fd, (struct sockaddr *)&address, &bytes) != 0)
         goto err;
     *fd_out = fd;
@@ -246,6 +315,7 @@ static struct MHD_Daemon *start(struct web *web)
             web->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
             (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
             (unsigned)IDLE_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+            MHD_OPTION_NOTIFY_CONNECTION, on_connection, web,
             MHD_OPTION_URI_LOG_CALLBACK, visit_begin, web,
             MHD_OPTION_NOTIFY_COMPLETED, visit_end, web, MHD_OPTION_END);
 }
@@ -257,6 +327,7 @@ enum zd_status web_create(
     int port;
     if (!web)
         return ZD_FAIL(ZD_ERR_MEMORY, "E1103", "no memory for the relay");
+    pthread_mutex_init(&web->mutex, NULL);
     web->socket = options->socket;
     web->owner = options->owner;
     enum zd_status status = listen_on(options->port, &web->listen_fd, &port);

@@ -8,7 +8,8 @@
  * Answers go through as they come (streams too), with headers that keep the
  * page to itself.
  *
- * Threads: one a connection, libmicrohttpd's; they share only the guard. */
+ * Threads: one a connection, libmicrohttpd's; they share the guard, and under
+ * a mutex the table of connections. */
 #ifndef ZD_DAEMON_PAGE_WEB_H
 #define ZD_DAEMON_PAGE_WEB_H
 

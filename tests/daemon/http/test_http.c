@@ -338,6 +338,28 @@ Test(http_tcp, one_path_is_answered, .timeout = 100)
     cr_expect(strstr(ask_tcp(port, LAST("/metrics/")), " 404 "));
     cr_expect(strstr(ask_tcp(port, LAST("/")), " 404 "));
     cr_expect(strstr(ask_tcp(port, "POST /metrics" HEAD "\r\n"), " 405 "));
+    static const struct {
+        const char *hosts; /* lines */
+        bool is_ours;
+    } rows[] = {
+            {"Host: 127.0.0.1:9479\r\n", true},
+            {"Host: [::1]:9479\r\n", true},
+            {"Host: node1:9479\r\n", true}, /* no dot: no one can register it */
+            {"Host: evil.example:9479\r\n", false},
+            {"Host: 127.0.0.1.evil.example\r\n", false},
+            {"Host: \r\n", false},
+            {"Host: node1\r\nHost: evil.example\r\n", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[200];
+        snprintf(
+                text, sizeof text,
+                "GET /metrics HTTP/1.1\r\n%sConnection: close\r\n\r\n",
+                rows[i].hosts);
+        cr_expect_eq(
+                !!strstr(ask_tcp(port, text), "path=/metrics"), rows[i].is_ours,
+                "%s", rows[i].hosts);
+    }
     uv_stop(&loop);
     int fd = case_connect(&at); /* wakes the loop to see it */
     pthread_join(thread, NULL);

@@ -169,9 +169,9 @@ def live(browser, tap, args):
 
     press(browser, "pause")
     tap.ok(browser.until(state + " === 'paused'"), "Pause: the job says paused", browser.ask(state))
-    held = browser.ask("fetch('/v1/status').then(r => r.json()).then(s => s.step)")
+    held = browser.ask("fetch('v1/status').then(r => r.json()).then(s => s.step)")
     time.sleep(1.0)
-    tap.ok(browser.ask("fetch('/v1/status').then(r => r.json()).then(s => s.step)") == held, "no step is made while it is paused")
+    tap.ok(browser.ask("fetch('v1/status').then(r => r.json()).then(s => s.step)") == held, "no step is made while it is paused")
     press(browser, "resume")
     tap.ok(browser.until(state + " === 'running' && %s > %d" % (step, held)), "Resume: steps go on")
     press(browser, "eval")

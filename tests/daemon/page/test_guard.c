@@ -5,27 +5,32 @@
 #include <string.h>
 
 static struct guard guard;
-static char cookies[160], entry[80];
+static char status[96], entry[80];
 
 static void begin(void)
 {
     cr_assert_eq(guard_init(&guard, 8321), ZD_OK);
-    snprintf(
-            cookies, sizeof cookies, "a=b; %s=%s; c", guard.cookie_name,
-            guard.cookie);
+    snprintf(status, sizeof status, "/%s/v1/status", guard.secret);
     snprintf(entry, sizeof entry, "/?token=%s", guard.token);
 }
 
 TestSuite(guard, .init = begin);
+
+/* A target below the secret. */
+static const char *inside(const char *target)
+{
+    static char text[256];
+    snprintf(text, sizeof text, "/%s%s", guard.secret, target);
+    return text;
+}
 
 /* A request that passes, changed by the caller. */
 static struct guard_request good(void)
 {
     return (struct guard_request){
             .method = "GET",
-            .target = "/v1/status",
+            .target = status,
             .host = "127.0.0.1:8321",
-            .cookies = cookies,
     };
 }
 
@@ -34,16 +39,17 @@ static enum guard_verdict judge(struct guard_request request)
     return guard_judge(&guard, &request);
 }
 
-Test(guard, the_cookie_passes_for_paths_of_the_job)
+Test(guard, the_secret_passes_for_paths_of_the_job)
 {
     struct guard_request request = good();
     cr_assert_eq(judge(request), GUARD_PASS);
-    request.target = "/v1/logs?rank=1&follow=1";
+    cr_assert_str_eq(guard_inside(&guard, status), "/v1/status");
+    request.target = inside("/v1/logs?rank=1&follow=1");
     cr_assert_eq(judge(request), GUARD_PASS);
-    request.target = "/?token=old";
+    request.target = inside("/");
     cr_assert_eq(judge(request), GUARD_PASS);
     request.method = "POST";
-    request.target = "/v1/pause";
+    request.target = inside("/v1/pause");
     request.origin = "http://localhost:8321";
     request.host = "LocalHost:8321";
     cr_assert_eq(judge(request), GUARD_PASS);
@@ -87,7 +93,6 @@ Test(guard, requests_of_other_pages_are_refused)
         request.origin = origins[i];
         cr_assert_eq(judge(request), GUARD_ORIGIN, "%s", origins[i]);
         request.target = entry;
-        request.cookies = NULL;
         cr_assert_eq(judge(request), GUARD_ORIGIN, "%s", origins[i]);
     }
 }
@@ -96,7 +101,6 @@ Test(guard, the_token_works_once)
 {
     struct guard_request request = good();
     request.target = entry;
-    request.cookies = NULL;
     cr_assert_eq(judge(request), GUARD_ENTER);
     cr_assert_eq(judge(request), GUARD_UNKNOWN);
 }
@@ -105,7 +109,6 @@ Test(guard, a_wrong_token_is_none_and_does_not_use_up_the_right_one)
 {
     char wrong[sizeof entry + 1];
     struct guard_request request = good();
-    request.cookies = NULL;
     strcpy(wrong, entry);
     size_t last = strlen(wrong) - 1;
     wrong[last] = wrong[last] == '0' ? '1' : '0';
@@ -124,24 +127,28 @@ Test(guard, a_wrong_token_is_none_and_does_not_use_up_the_right_one)
     cr_assert_eq(judge(request), GUARD_ENTER);
 }
 
-Test(guard, without_the_cookie_nothing_passes)
+Test(guard, without_the_secret_nothing_passes)
 {
     char text[200];
     struct guard_request request = good();
-    request.cookies = NULL;
-    cr_assert_eq(judge(request), GUARD_UNKNOWN);
-    request.cookies = "zerod_8321=";
-    cr_assert_eq(judge(request), GUARD_UNKNOWN);
-    request.cookies = text; /* the cookie of a relay on another port */
-    snprintf(text, sizeof text, "zerod_8322=%s", guard.cookie);
-    cr_assert_eq(judge(request), GUARD_UNKNOWN);
-    snprintf(text, sizeof text, "xzerod_8321=%s", guard.cookie);
-    cr_assert_eq(judge(request), GUARD_UNKNOWN);
-    snprintf(text, sizeof text, "zerod_8321=%s0", guard.cookie);
-    cr_assert_eq(judge(request), GUARD_UNKNOWN);
-    snprintf(text, sizeof text, "zerod_8321=%.63s", guard.cookie);
-    cr_assert_eq(judge(request), GUARD_UNKNOWN);
-    snprintf(text, sizeof text, "zerod_8321=%s", guard.token);
+    static const char *const bare[] = {"/v1/status", "/", "", "*", "//v1/status"};
+    for (size_t i = 0; i < sizeof bare / sizeof *bare; i++) {
+        request.target = bare[i];
+        cr_assert_eq(judge(request), GUARD_UNKNOWN, "%s", bare[i]);
+    }
+    static const char *const forms[] = {
+            "/%s0/v1/status", "/%.63s/v1/status", "%s/v1/status",
+            "//%s/v1/status", "/%s",              "/%s?/v1/status",
+            "/%s%%2fv1/status"};
+    request.target = text;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        snprintf(text, sizeof text, forms[i], guard.secret);
+#pragma GCC diagnostic pop
+        cr_assert_eq(judge(request), GUARD_UNKNOWN, "%s", text);
+    }
+    snprintf(text, sizeof text, "/%s/v1/status", guard.token);
     cr_assert_eq(judge(request), GUARD_UNKNOWN);
 }
 
@@ -155,21 +162,18 @@ Test(guard, only_paths_of_the_job_are_asked_for)
             "/v1%2fstatus",
             "//v1/status",
             "/v1/../v1/set",
-            "http://a/v1",
-            "*",
-            "",
             "/v1/status\r\n",
             "/v1/status?a=\x01",
             "/v1/logs?a= b",
             "/v1/logs?\xc3"};
     struct guard_request request = good();
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
-        request.target = targets[i];
+        request.target = inside(targets[i]);
         cr_assert_eq(judge(request), GUARD_PATH, "%s", targets[i]);
     }
-    request.target = "/v1/pause";
+    request.target = inside("/v1/pause");
     cr_assert_eq(judge(request), GUARD_METHOD);
-    request.target = "/v1/status";
+    request.target = status;
     request.method = "DELETE";
     cr_assert_eq(judge(request), GUARD_METHOD);
 }
@@ -179,7 +183,7 @@ Test(guard, no_two_relays_have_the_same_secrets)
     struct guard other;
     cr_assert_eq(guard_init(&other, 8321), ZD_OK);
     cr_assert_eq(strlen(other.token), 2 * GUARD_TOKEN_BYTES);
-    cr_assert_eq(strlen(other.cookie), 2 * GUARD_COOKIE_BYTES);
+    cr_assert_eq(strlen(other.secret), 2 * GUARD_SECRET_BYTES);
     cr_assert_str_neq(other.token, guard.token);
-    cr_assert_str_neq(other.cookie, guard.cookie);
+    cr_assert_str_neq(other.secret, guard.secret);
 }

@@ -29,7 +29,7 @@ until_ok() {
 code() { curl -s -m 100 -o /dev/null -w '%{http_code}' "$@"; }
 is() { [ "$1" = "$2" ] || { echo "$1, not $2"; return 1; }; }
 says() { grep -qF -- "$1" "$2" || { echo "no $1 in:"; head -c 2000 "$2"; return 1; }; }
-holds() { curl -s -m 100 -b jar "$url$1" | grep -q "$2"; }
+holds() { curl -s -m 100 "$page$1" | grep -q "$2"; }
 
 sed -e 's|^\[job\]|[job]\noutput_dir = "out"|' -e 's|^\[data\]|[data]\ncache_dir = "cache"|' \
     tests/fixtures/llama_odd/job.toml >job.toml
@@ -47,24 +47,26 @@ url=${address%%/\?*}
 
 ok "without the token nothing is shown" is "$(code "$url/")" 401
 ok "nor with another one" is "$(code "$url/?token=0123456789abcdef0123456789abcdef")" 401
-ok "the address opens the page" is "$(code -c jar "$address")" 200
+curl -s -m 100 -c jar -o /dev/null -w '%{redirect_url}' "$address" >led
+page=$(sed 's|/$||' led)
+ok "the address leads to a folder that nobody can guess" grep -Eq '^http://127.0.0.1:[0-9]+/[0-9a-f]{64}/$' led
 ok "once" is "$(code "$address")" 401
 ok "that it was opened is told" says 'the address was opened' web.err
-ok "the cookie is for this page alone" says '#HttpOnly_127.0.0.1' jar
-curl -s -b jar "$url/" >page.html
+ok "no cookie, which a browser would send to any user's port" bash -c '! grep -F 127.0.0.1 jar'
+curl -s "$page/" >page.html
 ok "the page is the one in the program" cmp page.html "$root/daemon/page/page.html"
 ok "the job tells its state through the relay" holds /v1/status '"state"'
-ok "another host name is refused" is "$(code -b jar -H 'Host: evil.example' "$url/v1/status")" 403
-ok "another site's page is refused" is "$(code -b jar -H 'Origin: http://evil.example' -X POST "$url/v1/pause")" 403
-ok "what is no path of the job is not asked for" is "$(code -b jar "$url/v1/../etc/passwd" --path-as-is)" 404
+ok "another host name is refused" is "$(code -H 'Host: evil.example' "$page/v1/status")" 403
+ok "another site's page is refused" is "$(code -H 'Origin: http://evil.example' -X POST "$page/v1/pause")" 403
+ok "what is no path of the job is not asked for" is "$(code "$page/v1/../etc/passwd" --path-as-is)" 404
 
 # a stream goes on while it is read: three events, then the reader leaves
-ok "events come as they happen" bash -c "curl -sN -m 100 -b jar '$url/v1/events' | grep -m 3 -c '^event: step'"
-ok "pause through the relay" is "$(code -b jar -d '{"wait": true}' "$url/v1/pause")" 200
-ok "a second pause is refused by the job" is "$(code -b jar -d '{}' "$url/v1/pause")" 409
-curl -s -b jar -d '{"learning_rate": "high"}' "$url/v1/set" >answer
+ok "events come as they happen" bash -c "curl -sN -m 100 '$page/v1/events' | grep -m 3 -c '^event: step'"
+ok "pause through the relay" is "$(code -d '{"wait": true}' "$page/v1/pause")" 200
+ok "a second pause is refused by the job" is "$(code -d '{}' "$page/v1/pause")" 409
+curl -s -d '{"learning_rate": "high"}' "$page/v1/set" >answer
 ok "a wrong value comes back with code and message" says E_BAD_REQUEST answer
-ok "resume through the relay" is "$(code -b jar -d '{"wait": true}' "$url/v1/resume")" 200
+ok "resume through the relay" is "$(code -d '{"wait": true}' "$page/v1/resume")" 200
 
 # what other users may read of a browser is its command line
 mkdir bin
@@ -84,7 +86,7 @@ ok "--open: the token is no word of the browser's" bash -c '! grep -E "token|[0-
 ok "but in a file for this user alone" is "$(cat mode)" 600
 led=$(sed -n 's/.*url=\([^"]*\)".*/\1/p' leads)
 ok "which leads to the address" is "$led" "$(cat address3)"
-ok "that opens the page" is "$(code "$led")" 200
+ok "that opens the page" is "$(code -L "$led")" 200
 ok "and the file is gone" test ! -e "$(cat argv)"
 kill -INT $third
 wait $third
@@ -104,7 +106,7 @@ else
     skip "a browser draws, pauses and resumes" "chromium or python3 is not installed"
 fi
 
-ok "stop through the relay" is "$(code -b jar -d '{"wait": true}' "$url/v1/stop")" 200
+ok "stop through the relay" is "$(code -d '{"wait": true}' "$page/v1/stop")" 200
 wait $run
 tell $? "the run ends with 0"
 wait $web

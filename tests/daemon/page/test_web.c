@@ -16,12 +16,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 60000, TEXT_MAX = 1 << 18 };
+enum { WAIT_MS = 40000, TEXT_MAX = 1 << 18 };
 
 static char folder[] = "/tmp/zerod-web-XXXXXX", socket_path[64];
 static int job_fd, port;
 static struct web *web;
-static char cookie[160]; /* a line of a request */
+static char folder_of_page[80]; /* "/SECRET" */
 
 /* --- a job --- */
 
@@ -93,7 +93,7 @@ static int client_connect(void)
     return fd;
 }
 
-/* Send "METHOD TARGET" with more lines of the head ("\r\n" behind each). */
+/* Send "METHOD TARGET" with more lines of the head ("\r\n" after each). */
 static int ask(const char *what, const char *more, const char *body)
 {
     char *text;
@@ -108,6 +108,17 @@ static int ask(const char *what, const char *more, const char *body)
     send_text(fd, text);
     free(text);
     return fd;
+}
+
+/* "METHOD PATH" with the path below the page's secret. */
+static const char *inside(const char *what)
+{
+    static char text[256];
+    int method = (int)strcspn(what, " ") + 1;
+    snprintf(
+            text, sizeof text, "%.*s%s%s", method, what, folder_of_page,
+            what + method);
+    return text;
 }
 
 static int status_of(const char *answer)
@@ -133,12 +144,12 @@ static void enter(void)
     snprintf(what, sizeof what, "GET %s", query);
     int fd = ask(what, "", "");
     char *answer = receive_until(fd, NULL);
-    char *line = strstr(answer, "Set-Cookie: ");
+    char *line = strstr(answer, "Location: /");
     cr_assert(line, "%s", answer);
-    line += strlen("Set-Cookie: ");
+    line += strlen("Location: ");
     snprintf(
-            cookie, sizeof cookie, "Cookie: %.*s\r\n", (int)strcspn(line, ";"),
-            line);
+            folder_of_page, sizeof folder_of_page, "%.*s",
+            (int)strcspn(line + 1, "/") + 1, line);
     close(fd);
 }
 
@@ -164,20 +175,22 @@ TestSuite(web, .init = begin, .fini = end, .timeout = 100);
 
 /* --- tests --- */
 
-Test(web, the_address_gives_a_cookie_once)
+Test(web, the_address_leads_to_the_page_once)
 {
     char what[128];
     snprintf(what, sizeof what, "GET %s", strstr(web_address(web), "/?token="));
     int fd = ask(what, "", "");
     char *answer = receive_until(fd, NULL);
-    cr_assert_eq(status_of(answer), 200);
-    cr_assert(strstr(answer, "; Path=/; HttpOnly; SameSite=Strict\r\n"));
-    cr_assert(strstr(answer, "content=\"0; url=/\""));
+    cr_assert_eq(status_of(answer), 303);
+    cr_assert(strstr(answer, "Location: /"));
+    cr_assert_null(
+            strstr(answer, "Set-Cookie"),
+            "a browser would send it to every port of 127.0.0.1");
     close(fd);
     fd = ask(what, "", "");
     answer = receive_until(fd, NULL);
     cr_assert_eq(status_of(answer), 401);
-    cr_assert_null(strstr(answer, "Set-Cookie"));
+    cr_assert_null(strstr(answer, "Location"));
     close(fd);
     cr_assert_not(job_was_asked());
 }
@@ -185,21 +198,19 @@ Test(web, the_address_gives_a_cookie_once)
 Test(web, strangers_do_not_reach_the_job)
 {
     enter();
-    char host[64], origin[300];
+    char host[64];
+    static const char origin[] = "Origin: http://evil.example\r\n";
     snprintf(host, sizeof host, "Host: 127.0.0.1:%d\r\n", port);
-    snprintf(
-            origin, sizeof origin, "%sOrigin: http://evil.example\r\n", cookie);
     cr_assert_eq(ask_status("GET /v1/status", ""), 401);
     cr_assert_eq(ask_status("GET /", ""), 401);
     cr_assert_eq(ask_status("POST /v1/stop", ""), 401);
-    cr_assert_eq(ask_status("GET /v1/status", origin), 403);
-    cr_assert_eq(ask_status("POST /v1/stop", origin), 403);
-    cr_assert_eq(ask_status("GET /etc/passwd", cookie), 404);
-    cr_assert_eq(ask_status("GET /v1/stop", cookie), 405);
-    cr_assert_eq(ask_status("DELETE /v1/status", cookie), 405);
+    cr_assert_eq(ask_status(inside("GET /v1/status"), origin), 403);
+    cr_assert_eq(ask_status(inside("POST /v1/stop"), origin), 403);
+    cr_assert_eq(ask_status(inside("GET /etc/passwd"), ""), 404);
+    cr_assert_eq(ask_status(inside("GET /v1/stop"), ""), 405);
+    cr_assert_eq(ask_status(inside("DELETE /v1/status"), ""), 405);
     /* a second Host header: which one counted would be a matter of taste */
-    snprintf(origin, sizeof origin, "%s%s", host, cookie);
-    int status = ask_status("GET /v1/status", origin);
+    int status = ask_status(inside("GET /v1/status"), host);
     cr_assert(status == 403 || status == 400, "%d", status);
     cr_assert_not(job_was_asked());
 }
@@ -210,9 +221,9 @@ Test(web, a_name_that_was_moved_here_is_refused)
     enter();
     snprintf(
             text, sizeof text,
-            "GET /v1/status HTTP/1.1\r\nHost: evil.example:%d\r\n%sConnection: "
+            "%s HTTP/1.1\r\nHost: evil.example:%d\r\nConnection: "
             "close\r\n\r\n",
-            port, cookie);
+            inside("GET /v1/status"), port);
     int fd = client_connect();
     send_text(fd, text);
     cr_assert_eq(status_of(receive_until(fd, NULL)), 403);
@@ -223,19 +234,18 @@ Test(web, a_name_that_was_moved_here_is_refused)
 Test(web, a_request_and_its_answer_go_through)
 {
     enter();
-    char more[300];
-    snprintf(
-            more, sizeof more,
-            "%sAccept: text/plain\r\nLast-Event-ID: 17\r\nX-Own: 1\r\n",
-            cookie);
-    int fd = ask("POST /v1/set", more, "{\"learning_rate\": 1e-4}");
+    int fd =
+            ask(inside("POST /v1/set"),
+                "Accept: text/plain\r\nLast-Event-ID: 17\r\nX-Own: 1\r\n"
+                "Cookie: a=b\r\n",
+                "{\"learning_rate\": 1e-4}");
     int job = job_accept();
     char *request = receive_until(job, "1e-4}");
     cr_assert_eq(strncmp(request, "POST /v1/set HTTP/1.1\r\n", 23), 0);
     cr_assert(strstr(request, "\r\nContent-Length: 23\r\n"));
     cr_assert(strstr(request, "\r\nAccept: text/plain\r\n"));
     cr_assert(strstr(request, "\r\nLast-Event-ID: 17\r\n"));
-    cr_assert_null(strstr(request, "Cookie"), "the cookie stays here");
+    cr_assert_null(strstr(request, "Cookie"), "other headers stay here");
     cr_assert_null(strstr(request, "X-Own"));
     send_text(
             job,
@@ -255,7 +265,7 @@ Test(web, a_request_and_its_answer_go_through)
 Test(web, a_stream_passes_event_by_event)
 {
     enter();
-    int fd = ask("GET /v1/events?since=3", cookie, "");
+    int fd = ask(inside("GET /v1/events?since=3"), "", "");
     int job = job_accept();
     char *request = receive_until(job, "\r\n\r\n");
     cr_assert_eq(strncmp(request, "GET /v1/events?since=3 HTTP/1.1", 31), 0);
@@ -277,7 +287,7 @@ Test(web, a_stream_passes_event_by_event)
 Test(web, an_answer_that_breaks_off_is_not_whole_for_the_browser)
 {
     enter();
-    int fd = ask("GET /v1/logs", cookie, "");
+    int fd = ask(inside("GET /v1/logs"), "", "");
     int job = job_accept();
     receive_until(job, "\r\n\r\n");
     send_text(job, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
@@ -292,7 +302,7 @@ Test(web, a_large_answer_is_the_same_on_both_sides)
 {
     enum { LINES = 20000 };
     enter();
-    int fd = ask("GET /v1/logs", cookie, "");
+    int fd = ask(inside("GET /v1/logs"), "", "");
     int job = job_accept();
     receive_until(job, "\r\n\r\n");
     char head[128], line[16];
@@ -337,7 +347,7 @@ Test(web, a_body_above_64_kib_is_refused)
     char *body = malloc(65538);
     memset(body, 'a', 65537);
     body[65537] = '\0';
-    int fd = ask("POST /v1/set", cookie, body);
+    int fd = ask(inside("POST /v1/set"), "", body);
     cr_assert_eq(status_of(receive_until(fd, NULL)), 413);
     cr_assert_not(job_was_asked());
     close(fd);
@@ -349,7 +359,7 @@ Test(web, a_job_that_is_gone_is_told_and_ends_the_wait)
     enter();
     close(job_fd);
     unlink(socket_path);
-    int fd = ask("GET /v1/status", cookie, "");
+    int fd = ask(inside("GET /v1/status"), "", "");
     char *answer = receive_until(fd, NULL);
     cr_assert_eq(status_of(answer), 503);
     cr_assert(strstr(answer, "\"E_ENDING\""));
@@ -360,7 +370,7 @@ Test(web, a_job_that_is_gone_is_told_and_ends_the_wait)
 Test(web, a_signal_ends_the_wait_and_open_streams)
 {
     enter();
-    int fd = ask("GET /v1/events", cookie, "");
+    int fd = ask(inside("GET /v1/events"), "", "");
     int job = job_accept();
     receive_until(job, "\r\n\r\n");
     kill(getpid(), SIGINT);
@@ -370,6 +380,28 @@ Test(web, a_signal_ends_the_wait_and_open_streams)
     receive_until(fd, NULL);
     close(fd);
     close(job);
+}
+
+Test(web, idle_connections_of_others_do_not_keep_the_owner_out)
+{
+    enum { OTHERS = 80 };
+    int others[OTHERS];
+    for (int i = 0; i < OTHERS; i++)
+        others[i] = client_connect();
+    enter();
+    int fd = ask(inside("GET /v1/events"), "", "");
+    int job = job_accept();
+    /* more of them, while the owner reads: his connection stays */
+    for (int i = 0; i < OTHERS; i++) {
+        close(others[i]);
+        others[i] = client_connect();
+    }
+    send_text(job, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n1234");
+    receive_until(fd, "1234");
+    close(fd);
+    close(job);
+    for (int i = 0; i < OTHERS; i++)
+        close(others[i]);
 }
 
 Test(web, a_port_that_is_taken_is_an_error)
