@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -278,13 +277,18 @@ enum zd_status fs_sync_close(int fd, const char *path)
     return status;
 }
 
+int fs_create(const char *path, mode_t mode)
+{
+    if (unlink(path) != 0 && errno != ENOENT)
+        return -1;
+    return open(
+            path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+}
+
 static enum zd_status write_and_sync(
         const char *path, const void *data, size_t bytes)
 {
-    int fd = open(
-            path,
-            O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
-            0644);
+    int fd = fs_create(path, 0644);
     if (fd < 0)
         return ZD_FAIL(
                 ZD_ERR_CREATE, "E0708", "cannot create %s: %s", path,
@@ -388,22 +392,78 @@ enum zd_status fs_each_name(
     return status;
 }
 
-static int remove_entry(
-        const char *path, const struct stat *info, int type,
-        struct FTW *position)
+enum { REMOVE_DEPTH = 64 };
+
+static int remove_at(int parent, const char *name, int depth);
+
+/* Empties the folder and closes it. An errno. */
+static int empty_folder(int fd, int depth)
 {
-    progress_completed(); /* of gigabytes each takes a while */
-    return remove(path);
+    DIR *dir = fdopendir(fd);
+    int error = dir ? 0 : errno;
+    struct dirent *entry;
+    if (!dir) {
+        close(fd);
+        return error;
+    }
+    do {
+        errno = 0;
+        entry = readdir(dir);
+        if (!entry)
+            error = errno;
+        else if (
+                strcmp(entry->d_name, ".") != 0 &&
+                strcmp(entry->d_name, "..") != 0)
+            error = remove_at(dirfd(dir), entry->d_name, depth);
+    } while (entry && !error);
+    closedir(dir);
+    return error;
+}
+
+/* Every folder is opened by its name in the one above, without following a
+ * link: whoever puts a link in its place leads nothing elsewhere. An errno. */
+static int remove_at(int parent, const char *name, int depth)
+{
+    int fd = openat(
+            parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int error = fd < 0 ? errno : 0;
+    int flags = fd < 0 ? 0 : AT_REMOVEDIR;
+    progress_completed(); /* removing a file of gigabytes takes a while */
+    if (error == ENOTDIR || error == ELOOP)
+        error = 0;
+    else if (fd >= 0 && depth == REMOVE_DEPTH) {
+        close(fd);
+        error = ENAMETOOLONG;
+    } else if (fd >= 0)
+        error = empty_folder(fd, depth + 1);
+    if (!error && unlinkat(parent, name, flags) != 0)
+        error = errno;
+    return error == ENOENT ? 0 : error; /* removed by another at this moment */
 }
 
 enum zd_status fs_remove_tree(const char *path)
 {
-    /* depth first, links themselves and not what they point to */
-    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) == 0 ||
-        errno == ENOENT)
+    char folder[PATH_MAX], name[NAME_MAX + 1] = "";
+    size_t length = strlen(path);
+    parent_of(path, folder);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    size_t begin = length;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    int error = ENAMETOOLONG, fd = -1;
+    if (snprintf(
+                name, sizeof name, "%.*s", (int)(length - begin),
+                path + begin) < (int)sizeof name) {
+        fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        error = fd < 0 ? errno : remove_at(fd, name, 0);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (!error || error == ENOENT)
         return ZD_OK;
     return ZD_FAIL(
-            ZD_ERR_IO, "E0709", "cannot remove %s: %s", path, strerror(errno));
+            ZD_ERR_IO, "E0709", "cannot remove %s: %s", path, strerror(error));
 }
 
 enum zd_status fs_free_bytes(const char *path, uint64_t *bytes_out)

@@ -33,6 +33,9 @@ enum zd_status fs_pwrite(
 enum zd_status fs_reserve(int fd, const char *path, uint64_t bytes);
 /* What was written is on the disk; then it is closed, whatever happens. */
 enum zd_status fs_sync_close(int fd, const char *path);
+/* A new, empty file to write to; what had the name is removed and not written
+ * to, because it may be a link that someone else made. -1 and errno. */
+int fs_create(const char *path, mode_t mode);
 /* Write beside, fsync, rename over, fsync the folder. */
 enum zd_status fs_write_file(const char *path, const void *data, size_t bytes);
 enum zd_status fs_sync_dir(const char *path);
@@ -52,7 +55,8 @@ enum zd_status fs_look(const char *path, bool *is_there_out);
 enum zd_status fs_each_name(
         const char *path, enum zd_status (*take)(void *ctx, const char *name),
         void *ctx);
-/* Remove a folder of ours and everything below it; links are not followed. */
+/* Remove a folder of ours and everything below it. Links are not followed, also
+ * not one that takes a folder's place meanwhile. */
 enum zd_status fs_remove_tree(const char *path);
 /* Free bytes for an ordinary user on the file system that holds `path`. */
 enum zd_status fs_free_bytes(const char *path, uint64_t *bytes_out);

@@ -7,6 +7,7 @@
  * text, bytes and error belong to the worker while is_busy. The worker is a
  * thread of one write: libuv's pool ends the process where it cannot be made.
  */
+#include "base/file/fs.h"
 #include "base/log.h"
 #include "daemon/sinks/sink.h"
 
@@ -56,9 +57,7 @@ static int replace(const char *path, const char *text, size_t bytes)
     char beside[PATH_MAX];
     if (snprintf(beside, sizeof beside, "%s.tmp", path) >= (int)sizeof beside)
         return ENAMETOOLONG;
-    unlink(beside); /* a killed run's; and never through somebody's link */
-    int fd = open(
-            beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    int fd = fs_create(beside, 0644);
     if (fd < 0)
         return errno;
     int error = write_all(fd, text, bytes);

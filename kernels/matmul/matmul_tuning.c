@@ -268,7 +268,7 @@ static int open_lock(const struct tuning *tuning)
         return -1;
     }
     snprintf(path, sizeof path, "%s.lock", tuning->path);
-    return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    return open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
 }
 
 void tuning_lock(struct tuning *tuning, int timeout_ms)

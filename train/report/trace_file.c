@@ -1,5 +1,6 @@
 #include "train/report/trace_file.h"
 
+#include "base/file/fs.h"
 #include "base/file/json.h"
 
 #include <errno.h>
@@ -34,10 +35,14 @@ enum zd_status trace_file_open(
         free(file);
         return fail_write(path, ENAMETOOLONG);
     }
-    file->stream = fopen(file->beside, "we");
+    int fd = fs_create(file->beside, 0644);
+    file->stream = fd < 0 ? NULL : fdopen(fd, "w");
     if (!file->stream) {
+        enum zd_status status = fail_write(path, errno);
+        if (fd >= 0)
+            close(fd);
         free(file);
-        return fail_write(path, errno);
+        return status;
     }
     json_t *name = json_string(job);
     char *text = name ? json_dumps(name, JSON_ENCODE_ANY) : NULL;

@@ -3,7 +3,10 @@
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static struct scratch scratch;
@@ -136,6 +139,57 @@ Test(fs, makes_and_removes_folders)
     cr_expect_eq(
             fs_remove_tree(scratch_path(&scratch, "a")), ZD_OK,
             "what is not there is removed already");
+}
+
+/* In a folder of a group its members can make what they like. */
+Test(fs, new_files_are_written_through_no_link)
+{
+    char target[PATH_MAX];
+    scratch_file(&scratch, "kept", "x", 1);
+    snprintf(target, sizeof target, "%s", scratch.path);
+    for (int i = 0; i < 2; i++) {
+        struct stat info;
+        scratch_path(&scratch, "file.tmp");
+        cr_assert_eq(
+                (i ? link : symlink)(target, scratch.path), 0, "way %d", i);
+        cr_expect_eq(
+                fs_write_file(scratch_path(&scratch, "file"), "new", 3), ZD_OK);
+        cr_assert_eq(lstat(scratch.path, &info), 0);
+        cr_expect(S_ISREG(info.st_mode) && info.st_size == 3);
+        cr_assert_eq(stat(target, &info), 0);
+        cr_expect_eq(info.st_size, 1, "way %d", i);
+    }
+}
+
+static char swapped[PATH_MAX], swapped_with[PATH_MAX]; /* "": not now */
+
+/* In the place of libc's: before the first removal a link takes the place of
+ * the folder that is being emptied. */
+int unlinkat(int folder, const char *name, int flags)
+{
+    if (swapped[0])
+        renameat2(AT_FDCWD, swapped, AT_FDCWD, swapped_with, RENAME_EXCHANGE);
+    swapped[0] = '\0';
+    return (int)syscall(SYS_unlinkat, folder, name, flags);
+}
+
+Test(fs, a_link_in_the_place_of_a_folder_leads_nothing_out)
+{
+    cr_assert_eq(fs_make_dirs(scratch_path(&scratch, "other")), ZD_OK);
+    cr_assert_eq(fs_make_dirs(scratch_path(&scratch, "tree/sub")), ZD_OK);
+    scratch_file(&scratch, "other/a", "x", 1);
+    scratch_file(&scratch, "other/b", "x", 1);
+    scratch_file(&scratch, "tree/sub/a", "x", 1);
+    scratch_file(&scratch, "tree/sub/b", "x", 1);
+    snprintf(
+            swapped_with, PATH_MAX, "%s", scratch_path(&scratch, "link"));
+    cr_assert_eq(symlink(scratch_path(&scratch, "other"), swapped_with), 0);
+    snprintf(swapped, PATH_MAX, "%s", scratch_path(&scratch, "tree/sub"));
+    fs_remove_tree(scratch_path(&scratch, "tree")); /* the link is no folder */
+    zd_error_clear();
+    cr_expect_not(swapped[0], "they were swapped");
+    cr_expect(fs_exists(scratch_path(&scratch, "other/a")));
+    cr_expect(fs_exists(scratch_path(&scratch, "other/b")));
 }
 
 Test(fs, joins_paths)
