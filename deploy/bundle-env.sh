@@ -57,8 +57,8 @@ unset _code
 export BUNDLE PATH=$BUNDLE/bin:$PATH
 # The machine's own CUDA libraries, where a Python environment has them: behind those of the bundle. Programs of the machine
 # (Python above all) are best run with the library path as it was: ZEROD_OUTER_LIBRARY_PATH.
-_nvidia=$(python3 -c 'import glob, nvidia
-print(":".join(folder for root in nvidia.__path__ for folder in sorted(glob.glob(root + "/*/lib"))))' 2>/dev/null)
+_nvidia=$(python3 -I -c 'import glob, site, sys
+print(":".join(found for folder in sys.path + [site.getusersitepackages()] for found in sorted(glob.glob(folder + "/nvidia/*/lib"))))' 2>/dev/null)
 if [[ -z $_nvidia ]]; then
     _nvidia=$(find /usr/local/lib /usr/lib /opt -maxdepth 9 -path '*/site-packages/nvidia/*/lib' -type d -prune 2>/dev/null | paste -sd:)
 fi

@@ -26,7 +26,7 @@ mkdir -p "$tree"/{bin,lib,programs,openmpi/{lib,share,etc},pmix}
 
 # --- programs: zerod, zerodctl, the tests of the suite cuda, the benchmarks
 # tests.list: a line for each test: its name, its program, its arguments, separated by tabs.
-meson introspect --tests "$build" | python3 -c '
+meson introspect --tests "$build" | python3 -I -c '
 import json, sys
 for test in json.load(sys.stdin):
     if any(suite.split(":")[-1] == "cuda" for suite in test["suite"]):
@@ -92,7 +92,7 @@ cp -L "$(ldd "$out/xz" | awk '$1 ~ /^liblzma/ { print $3 }')" "$out/liblzma.so.5
 tar -C "$tree" --sort=name --owner=0 --group=0 --numeric-owner -cf - . | xz -T1 --lzma2=preset=2,dict=96MiB >"$out/payload.tar.xz.new"
 mv "$out/payload.tar.xz.new" "$out/payload.tar.xz"
 bytes=$(stat -c %s "$out/payload.tar.xz")
-archs=$(meson introspect --buildoptions "$build" | python3 -c '
+archs=$(meson introspect --buildoptions "$build" | python3 -I -c '
 import json, sys
 print(next(option["value"] for option in json.load(sys.stdin) if option["name"] == "gpu_archs"))')
 printf '%s: %d.%d MiB, %d tests, CUDA architectures %s, %s cuDNN, %s NCCL\n' "$out/payload.tar.xz" $((bytes >> 20)) \

@@ -29,7 +29,7 @@ if [[ -e $folder/payload.tar.xz ]]; then
 else
     source_root=$here programs='' list=$(mktemp)
     tests=$(meson introspect --tests "$folder") || refuse 66 "$folder: meson does not know it"
-    python3 -c '
+    python3 -I -c '
 import json, sys
 for test in json.load(sys.stdin):
     if any(suite.split(":")[-1] == "cuda" for suite in test["suite"]):

@@ -18,18 +18,18 @@ fail() { # STATUS WHY
 }
 
 if cmp -s "$pinned" "$to/version"; then done_with "there already"; fi
-if ! python3 -m pip --version >/dev/null 2>&1; then fail 69 "python3 has no pip"; fi
+if ! python3 -I -m pip --version >/dev/null 2>&1; then fail 69 "python3 has no pip"; fi
 
 mkdir -p "$cache" 2>/dev/null && work=$(mktemp -d "$cache/fetch.XXXXXX" 2>/dev/null) || fail 73 "$cache cannot be written"
 trap 'rm -rf "$work"' EXIT
-if ! python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \
+if ! python3 -I -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \
         --implementation cp --python-version 3.11 --abi cp311 --platform manylinux_2_28_x86_64 \
         --dest "$work" --requirement "$pinned" >"$work/log" 2>&1; then
     # pip's first line has the cause: the connection, the hash, the version
     fail 69 "its wheel could not be had: $(head -n 1 "$work/log")"
 fi
 # The headers and their licences; the rest of it is for Python. They come into their place whole.
-if ! python3 - "$work"/*.whl "$work/new" 2>"$work/log" <<'PYTHON'
+if ! python3 -I - "$work"/*.whl "$work/new" 2>"$work/log" <<'PYTHON'
 import sys, zipfile
 wheel = zipfile.ZipFile(sys.argv[1])
 wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if name.startswith("include/") or "/licenses/" in name])

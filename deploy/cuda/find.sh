@@ -13,7 +13,7 @@ oldest=13
 wheel_folders() {
     local folder
     for folder in ${VIRTUAL_ENV:+"$VIRTUAL_ENV"/lib/python3*/site-packages} \
-            $(python3 -c 'import site, sysconfig
+            $(python3 -I -c 'import site, sysconfig
 print(sysconfig.get_path("purelib"), site.getusersitepackages())' 2>/dev/null); do
         if [[ -d $folder/nvidia ]]; then printf '%s\n' "$folder/nvidia"; fi
     done

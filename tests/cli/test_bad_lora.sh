@@ -6,7 +6,7 @@ lora() { { echo '[lora]'; echo 'enabled = true'; printf '%s\n' "$@"; } >>job.tom
 # from KEY VALUE: an adapter of PEFT's whose configuration has this key so
 from() {
     cp -r "$fixtures/llama/lora" adapter
-    python3 - "$1" "$2" <<'PY'
+    python3 -I - "$1" "$2" <<'PY'
 import json, sys
 with open("adapter/adapter_config.json") as f:
     config = json.load(f)

@@ -152,7 +152,7 @@ ok '  a longer one goes on from there' eval \
 ok '  texts side by side, a line of JSON each' eval \
     'for p in "The mill" "A" "Once there was"; do call 0 generate --model hf --prompt "$p" --max-new-tokens 12 && cat out; done >alone &&
      call 0 generate --model hf --prompt "The mill" --prompt "A" --prompt "Once there was" --max-new-tokens 12 &&
-     python3 -c "
+     python3 -I -c "
 import json
 rows = [json.loads(line) for line in open(\"out\")]
 assert [row[\"prompt\"] for row in rows] == [\"The mill\", \"A\", \"Once there was\"]

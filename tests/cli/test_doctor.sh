@@ -27,7 +27,7 @@ dtype = "bf16"
 TOML
 echo "text" >data.txt
 json() { # EXPRESSION of d: printed
-    python3 -c 'import json, sys
+    python3 -I -c 'import json, sys
 d = json.load(open("out"))
 print(eval(sys.argv[1]))' "$1"
 }

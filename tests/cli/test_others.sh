@@ -57,7 +57,7 @@ on_terminal() {
     TERM=xterm NO_COLOR=1 script -qec "$*" /dev/null </dev/null >out 2>err
     code=$?
     [ $code = "$want" ] || { echo "exit $code, not $want"; cat out; return 1; }
-    tr -d '\r\n\t' <out | python3 -c '
+    tr -d '\r\n\t' <out | python3 -I -c '
 import sys, unicodedata
 text = sys.stdin.buffer.read().decode("utf-8")
 odd = [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp")]

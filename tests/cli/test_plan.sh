@@ -41,7 +41,7 @@ job 8 >job.toml
 # A layer has 65,536 weights in linear modules: q, k, v, o of 64 x 64, gate, up, down of 64 x 256. So codes of 4 bits are 32,768
 # bytes, scales of blocks of 64 are 4,096, and adapters of r = 16 have 4 x 16 (64 + 64) + 3 x 16 (64 + 256) = 23,552 elements.
 spans() { # FILE: the bytes of each kind, of rank 0
-    python3 -c 'import json, sys
+    python3 -I -c 'import json, sys
 spans = {span["name"]: span["bytes"] for arena in json.load(open(sys.argv[1]))["ranks"][0]["arenas"] for span in arena["spans"]}
 print(*(spans.get("zero." + name, 0) for name in ("base.codes", "base.scales", "adapters", "master")))' "$1"
 }
@@ -52,7 +52,7 @@ ok '  cut over ranks at stage 3' eval 'call 0 plan --job job.toml --world 2 --fo
     [ "$(spans out)" = "$((4 * 32768)) $((4 * 4096)) $((4 * 4 * 23552)) 0" ]'
 ok '  and a run takes them' eval 'rm -rf run && call 0 --job job.toml --max-steps 1 "${codes[@]}" &&
     [ "$(spans run/plan.json)" = "$((8 * 32768)) $((8 * 4096)) $((8 * 4 * 23552)) 0" ] &&
-    python3 -c "import json
+    python3 -I -c "import json
 for arena in json.load(open(\"run/plan.json\"))[\"ranks\"][0][\"arenas\"]: assert arena[\"planned_bytes\"] == arena[\"taken_bytes\"], arena"'
 rm -rf run
 

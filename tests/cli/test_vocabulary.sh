@@ -5,7 +5,7 @@ fixtures=$2/tests/fixtures
 
 # larger MODEL TO: a copy whose tokenizer has 20 tokens more
 larger() {
-    cp -r "$fixtures/$1/model" "$2" && python3 - "$2/tokenizer.json" <<'PY'
+    cp -r "$fixtures/$1/model" "$2" && python3 -I - "$2/tokenizer.json" <<'PY'
 import json, sys
 with open(sys.argv[1]) as f:
     tokenizer = json.load(f)
@@ -19,7 +19,7 @@ PY
 }
 # shape FILE NAME: that of a tensor
 shape() {
-    python3 - "$1" "$2" <<'PY'
+    python3 -I - "$1" "$2" <<'PY'
 import json, struct, sys
 with open(sys.argv[1], "rb") as f:
     header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
@@ -28,7 +28,7 @@ PY
 }
 # rows FILE NAME BASE FROM: rows from FROM on of a tensor in fp32 are the mean of those of the base's in bf16
 rows() {
-    python3 - "$@" <<'PY'
+    python3 -I - "$@" <<'PY'
 import array, json, struct, sys
 def read(path, name):
     with open(path, "rb") as f:
@@ -51,7 +51,7 @@ job() { sed -e "s|^path = \"tests/fixtures/$1/model|path = \"$2|" -e "s|^path = 
 
 larger llama tied
 larger llama_odd apart
-ids=$(python3 -c 'import json; t = json.load(open("tied/tokenizer.json")); print(1 + max(a["id"] for a in t["added_tokens"]))')
+ids=$(python3 -I -c 'import json; t = json.load(open("tied/tokenizer.json")); print(1 + max(a["id"] for a in t["added_tokens"]))')
 job llama tied >job.toml
 ok 'without adapters' eval 'call 65 --job job.toml --set job.output_dir=no && has "E0447.*$ids ids" err && has modules_to_save err'
 printf '[lora]\nenabled = true\nr = 4\n' >>job.toml

@@ -33,7 +33,7 @@ head -c 65536 /dev/zero >tokens.bin
 
 # measured RANKS: every rate is a number above 0, and the wire's where there is one
 measured() {
-    python3 - "$1" <<'END'
+    python3 -I - "$1" <<'END'
 import json, math, sys
 table = json.load(open("out"))
 assert table["backend"] == "cuda" and table["ranks"] == int(sys.argv[1]), table

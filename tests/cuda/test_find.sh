@@ -25,6 +25,12 @@ has_no() { ! grep -q "^$1=" out; }
 
 mkdir "$work/bin"
 for tool in bash cat dirname env mktemp readlink rm sed sort; do ln -s "$(command -v $tool)" "$work/bin"; done
+# what anybody may have put into the folder where it is started
+printf 'open("%s", "w")\n' "$work/imported" | tee site.py sysconfig.py glob.py >nvidia.py
+isolated() { rm -f "$work/imported"; "$@" >/dev/null 2>&1; [[ ! -e $work/imported ]]; }
+ok 'find.sh imports nothing from the working folder' isolated bash "$root/deploy/cuda/find.sh"
+ok '  nor does bundle-env.sh' isolated bash -c "$(sed -n '/^_nvidia=/,/^print/p' "$root/deploy/bundle-env.sh")"
+rm -f ./*.py
 packages=$work/venv/lib/python3.11/site-packages
 
 find

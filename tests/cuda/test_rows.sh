@@ -13,7 +13,7 @@ tiny=(--tiny --rounds 1 --steps 2)
 one=(--minutes 8 --only gpt2-xl-6gb --results out "${tiny[@]}")
 
 said() { # KEY: of the last result
-    python3 -c 'import json, sys
+    python3 -I -c 'import json, sys
 print(json.loads(open("out/gpu-bench.jsonl").read().splitlines()[-1])'"$1"')'
 }
 row_is_whole() {
@@ -29,7 +29,7 @@ before=$(wc -l <out/gpu-bench.jsonl)
 tell $? "another call does not run it again"
 
 documents_are_cut() { # at 20 tokens in the mean, of few; the loss of the peer, which sees across the cuts, is another
-    python3 - <<'END'
+    python3 -I - <<'END'
 import json
 result = json.loads(open("out/gpu-bench.jsonl").read().splitlines()[-1])
 ours, peer = (result["rounds"][0][name] for name in ("ours", "peer"))

@@ -9,7 +9,7 @@ scratch_folder
 mkdir -p "$work/zerod" "$work/here/out"
 : >"$work/here/job.toml"
 # Sockets: two of jobs, one whose name a shell would run, and a file that is none. Nothing in another folder is looked at.
-python3 -c '
+python3 -I -c '
 import socket, sys
 for path in sys.argv[1:]:
     socket.socket(socket.AF_UNIX).bind(path)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every place where the sources make, change or remove files is in files.txt, with its flags.
+"""Every place where the sources make, change or remove files is in files.txt, with its flags; scripts start python3 isolated.
 
     files.py            prints TAP; run from the repository's root
     files.py --list     prints the list as the sources have it
@@ -91,6 +91,20 @@ def places():
     return [("%s x%d" % (line, n) if n > 1 else line, wrong) for (line, wrong), n in counts.items()]
 
 
+def python_of_scripts():
+    """Lines of scripts that start python3 so that it imports from the folder it is started in: -c, -m and - without -I."""
+    found = []
+    for folder in ("deploy", "tests", "bench"):
+        for where, _, names in os.walk(folder):
+            for name in names:
+                path = os.path.join(where, name)
+                if name.endswith((".sh", ".build", ".service", ".sbatch")):
+                    with open(path, encoding="utf-8") as file:
+                        found += ["%s:%d" % (path, n) for n, line in enumerate(file, 1)
+                                  if re.search(r"python3?[\"']? +(-[B-HJ-Zb-z]+ +)*(-[cm]\b|-\s|-$|<<)", line)]
+    return found
+
+
 def main():
     found = places()
     if sys.argv[1:] == ["--list"]:
@@ -110,12 +124,13 @@ def main():
     for number, (what, lines) in enumerate((
             ("no file is made or removed carelessly, without a reason in files.txt", careless),
             ("every place that makes, changes or removes a file is in files.txt", new),
-            ("files.txt has no place that is not there", gone)), 1):
+            ("files.txt has no place that is not there", gone),
+            ("python3 -c, -m and - in scripts have -I: nothing is imported from the folder it is started in", python_of_scripts())), 1):
         print("%s %d - %s" % ("not ok" if lines else "ok", number, what))
         for line in lines:
             print("# " + line)
         bad += bool(lines)
-    print("1..3")
+    print("1..4")
     return 1 if bad else 0
 
 

@@ -6,7 +6,7 @@ mkdir bin tmp
 cat >bin/mpirun <<END
 #!/bin/sh
 sleep 0.3
-exec "$(python3 -c 'import sys; print(sys.executable)')" "$folder/standin.py" "\$@"
+exec "$(python3 -I -c 'import sys; print(sys.executable)')" "$folder/standin.py" "\$@"
 END
 cat >standin.py <<'END'
 import os, signal, subprocess, sys, time

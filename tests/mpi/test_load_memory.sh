@@ -42,7 +42,7 @@ sed -i -e '/^\[model.config\]/,/^\[device\]/c [model]\npath = "base/hf"\n[device
 
 # near RANKS: all of them are there and within the limit
 near() {
-    python3 - "$name/status.json" "$1" <<'END'
+    python3 -I - "$name/status.json" "$1" <<'END'
 import json, os, sys
 stored, limit = os.path.getsize("base/hf/model.safetensors"), 60e6
 ranks = json.load(open(sys.argv[1]))["ranks"]

@@ -29,7 +29,7 @@ ask /metrics >metrics
 kill -USR1 "$pid"
 finish_started
 named() { [[ $(grep -c "$1" "$2") -eq 1 ]] || { grep -n "$1" "$2"; echo "not one line"; return 1; }; }
-slowness() { python3 -c "
+slowness() { python3 -I -c "
 import json, sys
 values = [each['slowness'] for each in sorted(json.load(open('ranks.json'))['ranks'], key=lambda each: each['rank'])]
 print(values)

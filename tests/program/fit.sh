@@ -9,7 +9,7 @@ scratch_folder
 
 # Runs the program and prints the largest resident set in bytes; the program's exit code is ours.
 resident() { # ARGUMENT...
-    python3 - "$@" <<'PYTHON'
+    python3 -I - "$@" <<'PYTHON'
 import resource, subprocess, sys
 code = subprocess.run(sys.argv[1:], stdout=sys.stderr).returncode
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
@@ -19,7 +19,7 @@ PYTHON
 
 # planned FILE: bytes of all memories but the disk
 planned() {
-    python3 -c 'import json, sys
+    python3 -I -c 'import json, sys
 rank = json.load(open(sys.argv[1]))["ranks"][0]
 print(sum(a["planned_bytes"] for a in rank["arenas"] if a["name"] != "disk"))' "$1"
 }

@@ -20,7 +20,7 @@ steps=$(sed -n 's/^warmup_steps = \([0-9]*\).*/\1/p' "$source/deploy/recipes/qui
 ok "the job's first $((steps + 15)) steps" timeout 900 "$zerod" --job "$source/deploy/recipes/quickstart.toml" --stop-after $((steps + 15)) \
     --set eval.eval_strategy=no --set sample.steps=100000 --set checkpoint.save_strategy=no
 calm() {
-    python3 - out/quickstart/metrics.jsonl <<'END'
+    python3 -I - out/quickstart/metrics.jsonl <<'END'
 import json, sys
 norms = [(row['grad_norm'], row['step']) for row in map(json.loads, open(sys.argv[1])) if row['step'] > 10 and 'grad_norm' in row]
 highest = max(norms)

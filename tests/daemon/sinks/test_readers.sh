@@ -44,7 +44,7 @@ for check in "check rules deploy/prometheus/zerod.rules.yml" "test rules deploy/
 done
 
 name="TensorBoard's reader finds every number, and none that was undone"
-if "$python" -c 'import tensorboard' 2>/dev/null; then
+if "$python" -I -c 'import tensorboard' 2>/dev/null; then
     "$python" "$source/tests/daemon/sinks/read_events.py" "$dir/tensorboard" >"$dir/found" 2>"$dir/out"
     code=$?
     [[ $code -eq 0 ]] || shown
@@ -60,8 +60,8 @@ else
 fi
 
 name="Prometheus' Python client reads both forms"
-if "$python" -c 'import prometheus_client' 2>/dev/null; then
-    "$python" - "$dir" >"$dir/out" 2>&1 <<'END'
+if "$python" -I -c 'import prometheus_client' 2>/dev/null; then
+    "$python" -I - "$dir" >"$dir/out" 2>&1 <<'END'
 import sys
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as text

@@ -54,7 +54,7 @@ grep -q '^zerod_job_state{zerod_job="done",state="done"} 1$' "$dir/prom/zerod_do
     grep -q '^zerod_train_steps_total{zerod_job="done"} 4$' "$dir/prom/zerod_done.prom"
 tell $? "the text file for Prometheus says done, at the last step"
 # saved beside training, and at the end
-python3 - "$dir/done/events.jsonl" "$dir/prom/zerod_done.prom" <<'END'
+python3 -I - "$dir/done/events.jsonl" "$dir/prom/zerod_done.prom" <<'END'
 import json, re, sys
 saves = [event for event in map(json.loads, open(sys.argv[1])) if event["event"] == "checkpoint"]
 text = open(sys.argv[2]).read()
@@ -82,7 +82,7 @@ again --stop-after 5
 rm -r "$dir"/again/checkpoint-00000[45]
 again
 code=$?
-python3 - "$dir/again/report.html" <<'END'
+python3 -I - "$dir/again/report.html" <<'END'
 import json, sys
 html = open(sys.argv[1]).read()
 begin = html.index('id="zerod-data" type="application/json">')
