@@ -212,13 +212,24 @@ static enum zd_status look_at_text(
     return status;
 }
 
+static enum zd_status fail_gone(const char *folder)
+{
+    ZD_FAIL(ZD_ERR_IO, "E0446",
+            "the data cache that was just made in %s is gone", folder);
+    zd_fail_help("where the file system gives files to another user: "
+                 "data.cache_shared = true");
+    return ZD_ERR_IO;
+}
+
 static enum zd_status open_text(
         struct corpus *corpus, const struct dataset_request *request,
         const struct data_entry *entry, enum corpus_depth depth)
 {
     struct recipe recipe;
     char folder[PATH_MAX], key[HASH_HEX];
-    const struct cache_limits limits = {.ids = (uint64_t)corpus->vocab_size};
+    const struct cache_limits limits = {
+            .ids = (uint64_t)corpus->vocab_size,
+            .is_shared = request->options->cache_shared};
     bool found;
     ZD_TRY(resolve_recipe(request, entry, &corpus->list, &recipe));
     if (sources_have_chat(&corpus->list))
@@ -236,9 +247,7 @@ static enum zd_status open_text(
         ZD_TRY(token_cache_open(
                 folder, key, CACHE_TRUSTED, &limits, &corpus->cache, &found));
         if (!found)
-            return ZD_FAIL(
-                    ZD_ERR_IO, "E0446",
-                    "the data cache that was just made in %s is gone", folder);
+            return fail_gone(folder);
         zd_log_info(
                 "tokenised %s: %llu tokens in %llu documents", entry->path,
                 (unsigned long long)corpus->cache.word_count,
@@ -340,7 +349,9 @@ static enum zd_status open_tokens(
     bool found;
     ZD_TRY(raw_open(&corpus->raw, &corpus->list, NULL));
     corpus->count = corpus->raw.count;
-    const struct cache_limits limits = {.tokens = corpus->count};
+    const struct cache_limits limits = {
+            .tokens = corpus->count,
+            .is_shared = request->options->cache_shared};
     if (depth != CORPUS_OPEN)
         ZD_TRY(check_ids(corpus, depth));
     if (is_megatron(corpus) || !request->options->packing) {
@@ -358,9 +369,7 @@ static enum zd_status open_tokens(
                     &found));
         }
         if (!found)
-            return ZD_FAIL(
-                    ZD_ERR_IO, "E0446",
-                    "the data cache that was just made in %s is gone", folder);
+            return fail_gone(folder);
     }
     return raw_digest(corpus);
 }

@@ -52,6 +52,7 @@ struct data_options { /* [data] */
     enum train_on train_on;
     const char *cache_dir;     /* "auto": beside nothing the user owns:
                                   $XDG_CACHE_HOME/zerod or ~/.cache/zerod */
+    bool cache_shared;         /* files of other users in it are used */
     int preprocessing_threads; /* 0 = auto */
     int prefetch;              /* batches */
     double val_split;

@@ -254,6 +254,14 @@ enum zd_status token_cache_open(
         status = fs_pread(fd, path, &header, sizeof header, 0);
         sound = status == ZD_OK && is_sound(&header, key, bytes);
     }
+    if (status == ZD_OK && is_foreign(&info) && !limits->is_shared) {
+        zd_log_warning(
+                "%s is not used: it belongs to user %u, who could have put "
+                "other tokens there; data.cache_shared = true uses it",
+                path, (unsigned)info.st_uid);
+        close(fd);
+        return ZD_OK;
+    }
     bool whole =
             check == CACHE_WHOLE || is_foreign(&info) ||
             (check == CACHE_TIMES && sound && !has_its_time(&header, &info));

@@ -12,7 +12,8 @@
  * interrupted one left behind is removed by the next. Numbers are
  * little-endian.
  *
- * The folder may be shared, and a file of it another user's. */
+ * The folder may be shared, and a file of it another user's: whoever can write
+ * it decides what is trained on, so it is used only where the job says so. */
 #ifndef ZD_DATA_TOKEN_CACHE_H
 #define ZD_DATA_TOKEN_CACHE_H
 
@@ -44,6 +45,7 @@ enum zd_status token_cache_folder(const char *option, char folder[PATH_MAX]);
 struct cache_limits { /* of what it is the cache of */
     uint64_t ids;     /* the vocabulary: of words */
     uint64_t tokens;  /* of an index: where the stream ends; else 0 */
+    bool is_shared;   /* a file of another user may be used */
 };
 
 enum cache_check {
@@ -55,8 +57,9 @@ enum cache_check {
 
 /* Map the file of `key`. *found_out is false when there is none, or one that is
  * damaged or holds what no writer of ours wrote, which is told in a warning.
- * The digest is no secret: a file that neither this user nor root owns is
- * read whole whatever is asked. */
+ * A file that neither this user nor root owns is none either, with a warning,
+ * unless limits->is_shared; then it is read whole whatever is asked, because the
+ * digest is no secret. */
 enum zd_status token_cache_open(
         const char *folder, const char *key, enum cache_check check,
         const struct cache_limits *limits, struct token_cache *cache_out,

@@ -209,10 +209,12 @@ static enum zd_status commit(struct cache_writer *writer)
     const struct timespec times[] = {now, now};
     if (futimens(writer->words.fd, times) != 0 ||
         fsync(writer->words.fd) != 0 ||
-        rename(writer->temporary, writer->path) != 0)
-        return ZD_FAIL(
-                ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,
+        rename(writer->temporary, writer->path) != 0) {
+        ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,
                 strerror(errno));
+        zd_fail_help("set data.cache_dir to a folder of your own");
+        return ZD_ERR_IO;
+    }
     writer->temporary[0] = '\0';
     return fs_sync_dir(writer->folder);
 }

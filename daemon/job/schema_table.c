@@ -247,6 +247,7 @@ const struct schema_key schema_table[] = {
 {"data", "train_on", SCHEMA_ENUM, JOB(data.train_on), .choices = train_ons, .help = "Which tokens of a conversation count in the loss"},
 {"data", "add_eos", SCHEMA_BOOL, JOB(data.add_eos), .help = "Put the end-of-text token behind every document"},
 {"data", "cache_dir", SCHEMA_STRING, JOB(data.cache_dir), .flags = SCHEMA_PER_RANK, .help = "Folder of tokenised data; auto: the user's cache folder"},
+{"data", "cache_shared", SCHEMA_BOOL, JOB(data.cache_shared), .flags = SCHEMA_PER_RANK, .help = "Use files in cache_dir that belong to another user: whoever owns one decides what is trained on"},
 {"data", "preprocessing_threads", SCHEMA_INT, JOB(data.preprocessing_threads), .flags = SCHEMA_AUTO | SCHEMA_PER_RANK, .min = 1, .max = 4096, .help = "Threads that tokenise"},
 {"data", "prefetch", SCHEMA_INT, JOB(data.prefetch), .flags = SCHEMA_PER_RANK, .min = 1, .max = 1024, .help = "Batches read ahead"},
 {"data", "val_split", SCHEMA_REAL, JOB(data.val_split), .flags = SCHEMA_BELOW_MAX, .max = 1, .help = "Share of the training samples kept for evaluation"},

@@ -269,7 +269,8 @@ Test(data_cache, an_index_that_is_planted_is_made_again)
 /* Is the file taken by who does not ask for all of it to be read? */
 static bool is_taken(const struct data_case *test, const char *path)
 {
-    const struct cache_limits limits = {.ids = 257};
+    const struct cache_limits limits = {
+            .ids = 257, .is_shared = test->options.cache_shared};
     struct token_cache cache = {0};
     char key[HASH_HEX];
     bool found;
@@ -282,7 +283,7 @@ static bool is_taken(const struct data_case *test, const char *path)
     return found;
 }
 
-Test(data_cache, another_users_file_is_checked_whole_by_everybody)
+Test(data_cache, another_users_file_is_used_only_where_the_job_says_so)
 {
     struct data_case test;
     struct forged forged;
@@ -296,10 +297,15 @@ Test(data_cache, another_users_file_is_checked_whole_by_everybody)
     plant(&forged);
     cr_expect(is_taken(&test, forged.path), "ours is not read whole again");
     cr_assert_eq(chown(forged.path, 65534, 65534), 0);
-    cr_expect(!is_taken(&test, forged.path));
+    test.options.cache_shared = true;
+    cr_expect(!is_taken(&test, forged.path), "it is read whole");
     expect_words(&test, "|[h]ello world$");
     cr_assert_eq(chown(forged.path, 65534, 65534), 0);
     cr_expect(is_taken(&test, forged.path), "a sound one is used");
+    test.options.cache_shared = false;
+    cr_expect(!is_taken(&test, forged.path), "nor a sound one, unasked");
+    expect_words(&test, "|[h]ello world$");
+    cr_expect(is_taken(&test, forged.path), "ours has taken its place");
     data_case_fini(&test);
 }
 

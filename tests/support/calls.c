@@ -487,6 +487,25 @@ REMOVE(remove)
 REMOVE(unlink)
 REMOVE(rmdir)
 
+int unlinkat(int at, const char *name, int how)
+{
+    REAL(unlinkat);
+    char link[64], path[2 * PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", at);
+    ssize_t length = name[0] == '/' || at == AT_FDCWD
+                             ? -1
+                             : readlink(link, path, PATH_MAX - 1);
+    if (length < 0)
+        length = snprintf(path, sizeof path, "%s", name);
+    else
+        length += snprintf(
+                path + length, sizeof path - (size_t)length, "/%s", name);
+    int result = refused("remove", path) ? -1 : real(at, name, how);
+    if (result == 0)
+        note("remove", path, NULL);
+    return result;
+}
+
 static long long now_ns(void)
 {
     struct timespec now;
