@@ -9,9 +9,11 @@
 #include "daemon/sinks/sink.h"
 #include "daemon/state/messages.h"
 #include "daemon/state/tee.h"
+#include "train/trainer/output_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +37,7 @@ struct control {
     uv_async_t wake;
     _Atomic int ending;    /* 0, or 1 + the enum train_run_state of the end */
     char socket_path[512]; /* "": none */
+    bool has_folder;       /* in the user's own for sockets */
     /* the thread's alone, once it runs */
     uv_loop_t loop;
     uv_timer_t glance, sinks_due;
@@ -197,6 +200,28 @@ static bool post_command(void *ctx, const struct train_command *command)
 
 /* --- life --- */
 
+/* Anybody can make /tmp/zerod-UID first: that must not end this user's jobs. */
+static enum zd_status use_output_dir(struct control *control)
+{
+    const struct train_job *job = control->job;
+    char folder[PATH_MAX], why[sizeof zd_error_get()->what];
+    snprintf(why, sizeof why, "%s", zd_error_get()->what);
+    zd_error_clear();
+    ZD_TRY(output_dir_make(
+            job->job.output_dir, (mode_t)job->job.output_mode));
+    if (!realpath(job->job.output_dir, folder))
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0708", "cannot make the folder %s: %s",
+                job->job.output_dir, strerror(errno));
+    snprintf(
+            control->socket_path, sizeof control->socket_path,
+            "%.490s/control.sock", folder);
+    zd_log_warning(
+            "%s; the socket is %s: zerodctl --dir %s finds it", why,
+            control->socket_path, folder);
+    return ZD_OK;
+}
+
 static enum zd_status find_socket_path(struct control *control)
 {
     const struct control_options *options = &control->job->control;
@@ -204,11 +229,17 @@ static enum zd_status find_socket_path(struct control *control)
         snprintf(
                 control->socket_path, sizeof control->socket_path, "%s",
                 options->socket_path);
-    else if (options->socket == CONTROL_AUTO)
-        return http_socket_path(
-                control->job->job.name, control->socket_path,
-                sizeof control->socket_path);
-    return ZD_OK;
+    if (options->socket != CONTROL_AUTO)
+        return ZD_OK;
+    ZD_TRY(http_socket_path(
+            control->job->job.name, control->socket_path,
+            sizeof control->socket_path));
+    enum zd_status status =
+            http_socket_make_folder(control->socket_path, options->status_gid);
+    control->has_folder = status == ZD_OK;
+    return status != ZD_OK && strcmp(zd_error_get()->code, "E1042") == 0
+                   ? use_output_dir(control)
+                   : status;
 }
 
 static enum zd_status create_routes(struct control *control)
@@ -232,7 +263,7 @@ static enum zd_status listen_to(struct control *control)
     const struct control_options *options = &control->job->control;
     struct http_options http = {
             .socket_path = control->socket_path,
-            .is_default_path = options->socket == CONTROL_AUTO,
+            .is_default_path = control->has_folder,
             .status_gid = options->status_gid,
             .handler = routes_handle,
             .ctx = control->routes};

@@ -19,10 +19,11 @@ void route_hello(
     reply_json(
             reply, 200,
             json_pack(
-                    "{s:s, s:s, s:i, s:s, s:i, s:f, s:o}", "name", "zerod",
+                    "{s:s, s:s, s:i, s:s, s:s, s:i, s:f, s:o}", "name", "zerod",
                     "version", ZD_VERSION, "api", 1, "job",
-                    state->job->job.name, "pid", (int)getpid(), "started",
-                    state->started, "capabilities", capabilities));
+                    state->job->job.name, "output_dir", state->output_dir,
+                    "pid", (int)getpid(), "started", state->started,
+                    "capabilities", capabilities));
 }
 
 void route_status(

@@ -50,13 +50,22 @@ void target_of_named_socket(const char *socket, struct target *target_out)
         target_out->owner = about.st_uid;
 }
 
-/* Does the process that wrote `file` answer on its socket? Another host may
- * have a job of this name. */
-static bool answers(const json_t *file, const char *socket, uid_t owner)
+static bool is_folder(const char *path, const struct stat *folder)
+{
+    struct stat info;
+    return path && stat(path, &info) == 0 && info.st_dev == folder->st_dev &&
+           info.st_ino == folder->st_ino;
+}
+
+/* Does the process that wrote `file` into `folder` answer on its socket?
+ * Another host may have a job of this name; and whoever owns the folder may
+ * have named the socket of someone else's job. */
+static bool answers(
+        const json_t *file, const char *socket, const struct stat *folder)
 {
     struct client_request request = {
             .socket = socket,
-            .owner = owner,
+            .owner = folder->st_uid,
             .method = "GET",
             .target = "/v1",
             .timeout = 2};
@@ -64,10 +73,19 @@ static bool answers(const json_t *file, const char *socket, uid_t owner)
     bool is_same = false;
     if (access(socket, F_OK) != 0)
         return false;
-    if (client_json(&request, &greeting) == ZD_OK)
+    if (client_json(&request, &greeting) == ZD_OK) {
+        const char *own =
+                json_string_value(json_object_get(greeting, "output_dir"));
         is_same = json_integer_value(json_object_get(greeting, "pid")) ==
                   json_integer_value(json_object_get(file, "pid"));
-    else if (zd_error_get()->status == ZD_ERR_DENIED)
+        if (is_same && !is_folder(own, folder)) {
+            is_same = false;
+            zd_log_warning(
+                    "its status.json names the socket of another folder's job, "
+                    "which is not asked: %.200s",
+                    own ? own : "?");
+        }
+    } else if (zd_error_get()->status == ZD_ERR_DENIED)
         zd_log_warning("%s", zd_error_get()->what);
     zd_error_clear();
     json_decref(greeting);
@@ -148,7 +166,7 @@ enum zd_status target_of_dir(const char *dir, struct target *target_out)
     }
     ZD_TRY(json_parse_file(path, STATUS_MAX, &file));
     const char *socket = json_string_value(json_object_get(file, "socket"));
-    if (socket && answers(file, socket, folder.st_uid)) {
+    if (socket && answers(file, socket, &folder)) {
         target_of_socket(socket, target_out);
         target_out->owner = folder.st_uid;
         json_decref(file);

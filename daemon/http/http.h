@@ -92,5 +92,8 @@ void http_destroy(struct http_server *server, double seconds);
 /* The path of a job's socket; ZD_ERR_CREATE when it is too long. */
 enum zd_status http_socket_path(
         const char *job_name, char *out, size_t out_bytes);
+/* Make the folder of that path, for its owner and, unless it is -1, a group.
+ * E1042 where another user was there first. */
+enum zd_status http_socket_make_folder(const char *path, int status_gid);
 
 #endif

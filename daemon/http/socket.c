@@ -127,6 +127,14 @@ static enum zd_status make_folder(const char *path, int status_gid)
     return status;
 }
 
+enum zd_status http_socket_make_folder(const char *path, int status_gid)
+{
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path),
+             path);
+    return make_folder(folder, status_gid);
+}
+
 /* --- the lock ------------------------------------------------------------- */
 
 /* Who listens there: its pid; 0: nobody; -1: somebody, or it cannot be told. */
@@ -265,11 +273,8 @@ enum zd_status http_socket_open(
     char other[4096 + 8];
     ZD_TRY(check_length(path, strlen(path)));
     memcpy(socket_out->path, path, strlen(path) + 1);
-    if (options->is_default_path) {
-        snprintf(other, sizeof other, "%s", path);
-        *strrchr(other, '/') = '\0';
-        ZD_TRY(make_folder(other, options->status_gid));
-    }
+    if (options->is_default_path)
+        ZD_TRY(http_socket_make_folder(path, options->status_gid));
     lock_path(socket_out, other, sizeof other);
     ZD_TRY(take_lock(socket_out, other));
     ZD_TRY(remove_stale(path));

@@ -149,6 +149,10 @@ ok 'the job makes steps again' wait_for_step $((last + 3)) 2>/dev/null
 # status.json is written every two seconds, and says "running" from the first
 until grep -q '"state": "running"' made/status.json; do sleep 0.05; done
 ok '--dir: a run that lives is no dead one' ctl 0 status --dir made
+mkdir strange
+cp made/status.json strange
+ok "--dir: a stranger's folder that names this job does not reach it" ctl 69 stop --dir strange
+ok '  and is told so' grep -q "status.json names the socket of another folder's job" err
 kill -KILL "$job"
 wait "$job" 2>/dev/null
 ok '--dir: a run that was killed is 69' ctl 69 status --dir made
@@ -174,4 +178,19 @@ ok '--dir: of another host nothing is known' ctl 0 status --dir made
 cp dead.json made/status.json
 ok '--dir: its files are read' ctl 0 metrics loss --dir made
 ok '--dir: it takes no command' ctl 66 pause --dir made
+
+# --- someone else has the name of the folder of sockets ---
+mkdir taken
+ln -s /tmp taken/zerod
+XDG_RUNTIME_DIR=$PWD/taken "$zerod" --job job.toml >zerod.out 2>zerod.err &
+job=$!
+until [[ -S made/control.sock ]] && grep -q "\"pid\": $job" made/status.json || ! kill -0 "$job"; do sleep 0.1; done
+ok 'a folder of sockets that is a link: the socket is in output_dir' test -S made/control.sock
+ok '  which is said once' test "$(grep -c 'is a link or no folder: .*; the socket is .*/made/control.sock: zerodctl --dir ' zerod.err)" = 1
+ok '  zerodctl finds it there' ctl 0 stop --now --dir made || kill -KILL "$job"
+wait "$job"
+code=$?
+job=
+ok '  the job ends as it is asked to' test $code = 0 -o $code = 75
+ok '  and leaves no socket' test ! -e made/control.sock
 tests_end

@@ -79,11 +79,10 @@ static enum zd_status check_rows(const struct output_dir *dir)
     return ZD_OK;
 }
 
-/* One that is there keeps its mode: whoever made it has chosen it. */
-static enum zd_status make(const struct output_dir *dir)
+enum zd_status output_dir_make(const char *path, mode_t mode)
 {
     char parent[PATH_MAX];
-    snprintf(parent, sizeof parent, "%s", dir->path);
+    snprintf(parent, sizeof parent, "%s", path);
     size_t length = strlen(parent);
     while (length > 1 && parent[length - 1] == '/')
         parent[--length] = '\0';
@@ -93,16 +92,16 @@ static enum zd_status make(const struct output_dir *dir)
         ZD_TRY(fs_make_dirs(parent));
     }
     /* the umask takes nothing of a mode that was asked for */
-    if (mkdir(dir->path, 0700) == 0 && chmod(dir->path, dir->mode) != 0)
+    if (mkdir(path, 0700) == 0 && chmod(path, mode) != 0)
         return ZD_FAIL(
-                ZD_ERR_CREATE, "E0708", "cannot set the mode of %s: %s",
-                dir->path, strerror(errno));
-    return fs_make_dirs(dir->path);
+                ZD_ERR_CREATE, "E0708", "cannot set the mode of %s: %s", path,
+                strerror(errno));
+    return fs_make_dirs(path);
 }
 
 static enum zd_status prepare(struct output_dir *dir)
 {
-    ZD_TRY(make(dir));
+    ZD_TRY(output_dir_make(dir->path, dir->mode));
     ZD_TRY(fs_sync_name(dir->path)); /* also one that a killed run has made */
     ZD_TRY(take_lock(dir));
     ZD_TRY(check_rows(dir));
