@@ -7,9 +7,11 @@
  *                           tabs; paths are absolute
  *   ZEROD_TEST_REFUSE=CALL:PART:ERRNO[:N]
  *                           CALL (open, opendir, readdir, stat, pread, write,
- *                           fsync, flock, rename, mkdir, remove) fails with
- * ERRNO (a number) where the path has PART in it; N: only the Nth such call. 0:
- * it never returns; -11: it is a fault; other numbers below 0 are signals
+ *                           fsync, flock, rename, mkdir, remove; finalize of
+ *                           MPI) fails with ERRNO (a number) where the path has
+ *                           PART in it; N: only the Nth such call. 0: it never
+ *                           returns; -11: it is a fault; other numbers below 0
+ *                           are signals
  *   ZEROD_TEST_DELAY=CALL:PART:MS:TIMES,..
  *                           the first so many such calls take so much longer
  *   ZEROD_TEST_RANK=N       refused, or slow, is this rank of Open MPI alone
@@ -504,6 +506,15 @@ int unlinkat(int at, const char *name, int how)
     if (result == 0)
         note("remove", path, NULL);
     return result;
+}
+
+/* Refused once it is done: all others have come to it, and may have left. */
+int MPI_Finalize(void);
+int MPI_Finalize(void)
+{
+    REAL(MPI_Finalize);
+    int result = real();
+    return refused("finalize", "MPI") ? 1 : result;
 }
 
 static long long now_ns(void)

@@ -129,9 +129,9 @@ class Campaign:
         run = [self.zerod, "--job", self.folder + "/job.toml"] + tiny.sets({
             "job.output_dir": out, "train.max_steps": self.steps, "checkpoint.save_steps": 2, "checkpoint.save_total_limit": 2,
             "comm.timeout": self.options.timeout, **sets})
-        other = ["env", "LD_PRELOAD=" + self.calls] + [f"ZEROD_TEST_{key}={value}" for key, value in broken.items()] + run if broken else run
-        both = [other, run] if rank == 0 else [run, other]
-        return [SOURCE + "/deploy/mpirun.sh", "--oversubscribe", "-np", "1", *both[0], ":", "-np", "1", *both[1]]
+        # one command for all ranks: mpirun of Open MPI 5.0.7 (Debian 13) crashes wherever it is given two programs
+        calls = ["env", "LD_PRELOAD=" + self.calls, f"ZEROD_TEST_RANK={rank}"] + [f"ZEROD_TEST_{key}={value}" for key, value in (broken or {}).items()]
+        return [SOURCE + "/deploy/mpirun.sh", "--oversubscribe", "-np", "2", *(calls if broken else []), *run]
 
     def start(self, out, sets, broken=None, rank=0):
         with open(out + ".err", "ab") as err:
@@ -206,7 +206,9 @@ class Trial:
         """From outside."""
         which = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "stop": signal.SIGSTOP}[what]
         self.wait_moment(run)
-        launchers = [pid for pid in tiny.children(run.pid) if (read(f"/proc/{pid}/cmdline") or b"").startswith(b"mpirun\0")]
+        # mpirun of Open MPI 5 goes on as prterun
+        launchers = [pid for pid in tiny.children(run.pid)
+                     if os.path.basename((read(f"/proc/{pid}/cmdline") or b"").split(b"\0")[0]) in (b"mpirun", b"prterun")]
         ranks = [rank for pid in launchers for rank in tiny.children(pid)]
         pids = {"launcher": self.chance.choice([launchers, [run.pid]]), "all": ranks + launchers + [run.pid]}.get(
             victim, ranks[:1] if victim == "rank 0" else ranks[1:])
