@@ -74,13 +74,6 @@ void json_must_have_memory(void)
     json_set_alloc_funcs(take, free);
 }
 
-static const char *what_is_wrong(const json_error_t *error)
-{
-    return json_error_code(error) == json_error_null_character
-                   ? "a string holds a NUL (\\u0000)"
-                   : error->text;
-}
-
 /* Counts values and keys: the first of the text, those after a comma or colon,
  * and the first in brackets that are not empty. What a string is does not depend
  * on where it stands, so this agrees with the parser up to the first error. */
@@ -129,14 +122,18 @@ static enum zd_status parse(
     }
     if (!json) {
         char key[208] = "";
-        bool is_twice = json_error_code(&error) == json_error_duplicate_key;
-        if (is_twice && !is_widened && error.position > 0 &&
-            (size_t)error.position <= bytes)
+        enum json_error_code code = json_error_code(&error);
+        if (code == json_error_duplicate_key && !is_widened &&
+            error.position > 0 && (size_t)error.position <= bytes)
             copy_string_before(text, (size_t)error.position, key, sizeof key);
-        ZD_FAIL(status, "E0711",
-                key[0] ? "%s is not valid JSON: duplicate key `%s`"
-                       : "%s is not valid JSON: %s",
-                name, key[0] ? key : what_is_wrong(&error));
+        if (code == json_error_null_character)
+            ZD_FAIL(status, "E0711",
+                    "%s: strings with NUL (\\u0000) are not supported", name);
+        else
+            ZD_FAIL(status, "E0711",
+                    key[0] ? "%s is not valid JSON: duplicate key `%s`"
+                           : "%s is not valid JSON: %s",
+                    name, key[0] ? key : error.text);
         zd_fail_where("%s:%d:%d", name, error.line, error.column);
         return status;
     }

@@ -57,7 +57,7 @@ index=model/model.safetensors.index.json
 row 'an index that points out of its folder' 65 "E0308|$index|../|no file name inside the folder" \
     "$sharded; cp model/model-00001* .; edit $index 's|: \"model-00001|: \"../model-00001|'"
 row 'an index that points to /' 65 "E0308|$index|/etc|no file name inside the folder" "$sharded; edit $index 's|: \"model-00001.*safetensors\"|: \"/etc/passwd\"|'"
-row 'an index with a NUL in a file name' 65 "E0711|$index:|holds a NUL" "$sharded; nul $index model-00001-of-00003.safetensors"
+row 'an index with a NUL in a file name' 65 "E0711|$index:|strings with NUL" "$sharded; nul $index model-00001-of-00003.safetensors"
 row 'an index that names no file' 65 "E0308|$index|model-00002" "$sharded; rm model/model-00002*"
 row 'an index without a map' 65 "E0308|$index|weight_map" "$sharded; edit $index s/weight_map/weights/"
 row 'an index that is no JSON' 65 "E0711|$index" "$sharded; truncate -s -4 $index"
@@ -71,7 +71,7 @@ c=model/config.json
 row 'config.json is no JSON' 65 "E0711|$c:" 'truncate -s -5 $c'
 row 'config.json with a key twice' 65 "E0711|$c:" 'edit $c "s/\"mlp_bias\"/\"vocab_size\"/"'
 for value in llama LlamaForCausalLM silu llama3 bfloat16; do
-    row "a NUL behind $value in config.json" 65 "E0711|$c:|holds a NUL" "nul $c $value"
+    row "a NUL behind $value in config.json" 65 "E0711|$c:|strings with NUL" "nul $c $value"
 done
 row 'config.json is a list' 65 "E0302|$c" 'echo "[]" >$c'
 row 'an unknown family' 65 "E0302|$c|gemma" 'edit $c "s/\"model_type\": \"llama\"/\"model_type\": \"gemma\"/"'
@@ -107,9 +107,9 @@ t=model/tokenizer.json
 row 'tokenizer.json cut' 65 "E0711|$t:" 'truncate -s -100 $t'
 row 'tokenizer.json of no byte' 65 "E0711|$t:" ': >$t'
 row 'tokenizer.json is a list' 65 "E0402|$t" 'echo "[]" >$t'
-row 'a NUL in an added token' 65 "E0711|$t:|holds a NUL" 'nul $t "<|end_of_text|>"'
+row 'a NUL in an added token' 65 "E0711|$t:|strings with NUL" 'nul $t "<|end_of_text|>"'
 row 'tokenizer_config.json is a list' 65 "E0402|model/tokenizer_config.json|no JSON object" 'echo "[1]" >model/tokenizer_config.json'
-row 'a NUL in tokenizer_config.json' 65 "E0711|model/tokenizer_config.json:|holds a NUL" \
+row 'a NUL in tokenizer_config.json' 65 "E0711|model/tokenizer_config.json:|strings with NUL" \
     'nul model/tokenizer_config.json "<|end_of_text|>"'
 row 'tokenizer.json without a model' 65 "E0402|$t" 'edit $t "s/\"model\": {/\"modul\": {/"'
 row 'a merge of parts that are no tokens' 65 "E0405|$t|merge" 'edit $t "s/\"h e\"/\"h qqq\"/"'
