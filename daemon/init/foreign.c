@@ -3,6 +3,7 @@
 
 #include "daemon/job/schema.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +76,7 @@ static json_t *as_key_wants(const char *key, const json_t *value)
              schema->type == SCHEMA_STEPS);
     if (is_number && text && *text) {
         double number = strtod(text, &end);
-        if (!*end)
+        if (!*end && isfinite(number))
             return json_real(number);
     }
     return json_deep_copy(value);

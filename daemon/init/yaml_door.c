@@ -1,6 +1,7 @@
 /* yaml_door.c - YAML as JSON. */
 #include "daemon/init/yaml_door.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -30,6 +31,7 @@ static bool is_one_of(const char *text, const char *const *words)
     return false;
 }
 
+/* NULL: a number that no double holds. */
 static json_t *plain_value(const char *text)
 {
     static const char *const nulls[] = {"", "~", "null", NULL};
@@ -44,8 +46,9 @@ static json_t *plain_value(const char *text)
         return json_false();
     if (strspn(text, "+-.0123456789eE_") != strlen(text))
         return json_string(text);
+    errno = 0;
     long long integer = strtoll(text, &end, 10);
-    if (!*end)
+    if (!*end && errno == 0)
         return json_integer(integer);
     double real = strtod(text, &end);
     return *end ? json_string(text) : json_real(real);
@@ -106,6 +109,10 @@ static enum zd_status read_node(
         *out = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE
                        ? plain_value(text)
                        : json_string(text);
+        if (!*out)
+            return fail(
+                    reader->name, &node->start_mark,
+                    "a number out of range, or text that is not UTF-8");
     } else if (node->type == YAML_SEQUENCE_NODE) {
         *out = json_array();
         status = read_list(reader, node, depth, *out);
