@@ -44,10 +44,13 @@ static enum zd_status text_key(
     key_string(hasher, "words 2");
     key_string(hasher, tokenizer_digest(recipe->tokenizer));
     key_number(hasher, recipe->eos);
-    if (sources_have_chat(list)) {
+    if (sources_have_chat(list))
         key_number(hasher, recipe->chat_template);
-        key_number(hasher, recipe->train_on);
-    }
+    for (int i = 0; i < list->count; i++)
+        if (list->files[i].format != DATA_TEXT) {
+            key_number(hasher, recipe->train_on);
+            break;
+        }
     key_string(hasher, recipe->entry->field);
     key_string(hasher, recipe->entry->messages_field);
     key_string(hasher, recipe->entry->role_field);

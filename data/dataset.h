@@ -24,7 +24,8 @@ enum data_format {
     DATA_COMPLETION,
     DATA_MEGATRON,
     DATA_LLMC,
-    DATA_NANOGPT
+    DATA_NANOGPT,
+    DATA_ALPACA_INSTRUCT
 };
 enum chat_template {
     CHAT_AUTO,

@@ -7,7 +7,7 @@ void document_clear(struct document *document)
 {
     document->bytes = 0;
     document->piece_count = 0;
-    document->end_of_text = false;
+    document->end_of_text = document->is_cut = false;
 }
 
 void document_fini(struct document *document)
@@ -68,9 +68,16 @@ enum zd_status document_add(
                                  ? &document->pieces[document->piece_count - 1]
                                  : NULL;
     document->bytes += bytes;
-    if (last && last->flags == flags && last->train == train) {
+    if (last && last->flags == flags && last->train == train &&
+        !document->is_cut) {
         last->end = piece.end;
         return ZD_OK;
     }
+    document->is_cut = false;
     return push_piece(document, &piece);
+}
+
+void document_cut(struct document *document)
+{
+    document->is_cut = true;
 }

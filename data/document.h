@@ -4,6 +4,7 @@
  *   chat:       <|im_start|>  user\nHi  <|im_end|>  \n  <|im_start|> ...
  *               marker        content   marker
  *   alpaca:     instruction \n input \n | output | end of text
+ *   alpaca_instruct: the prompt of axolotl's `type: alpaca` | output | end ..
  *   completion: prompt | completion | end of text
  *
  * Markers of a template are recognised as added tokens; what people wrote in a
@@ -29,6 +30,7 @@ struct document {
     struct piece *pieces; /* owned */
     int piece_count, piece_capacity;
     bool end_of_text; /* the end-of-text token follows, when there is one */
+    bool is_cut;      /* the next text is a piece of its own */
 };
 
 void document_clear(struct document *document);
@@ -36,6 +38,8 @@ void document_fini(struct document *document);
 enum zd_status document_add(
         struct document *document, const char *text, size_t bytes,
         unsigned flags, bool train);
+/* What follows is encoded by itself, even where it is of the same sort. */
+void document_cut(struct document *document);
 
 /* Everything that decides the tokens of a record but the record itself. */
 struct recipe {

@@ -93,6 +93,18 @@ static enum zd_status refuse_key(const char *what, const char *key)
     return ZD_FAIL(ZD_ERR_DATA, "E0437", "\"%s\" of %s is not used", key, what);
 }
 
+/* Rows for DPO, ORPO and reward models (chosen, rejected), or KTO (label). */
+static enum zd_status refuse_preference(const char *keys)
+{
+    ZD_FAIL(ZD_ERR_DATA, "E0437",
+            "a preference row, with %s: zerod trains on text, not on "
+            "preferences",
+            keys);
+    zd_fail_help("to train on the preferred answers alone, keep those, as "
+                 "\"messages\" or as \"prompt\" and \"completion\"");
+    return ZD_ERR_DATA;
+}
+
 /* Keys that whoever wrote them expects to change what is trained. */
 static enum zd_status check_keys(
         const json_t *record, const struct data_entry *entry,
@@ -104,6 +116,12 @@ static enum zd_status check_keys(
     const json_t *weight = json_object_get(record, "weight");
     const json_t *label = json_object_get(record, "label");
     bool is_chat = format == DATA_CHAT || format == DATA_SHAREGPT;
+    bool is_asked = entry->format == DATA_CHAT ||
+                    entry->format == DATA_SHAREGPT || format == DATA_TEXT;
+    if (!is_asked && get(record, "chosen") && get(record, "rejected"))
+        return refuse_preference("\"chosen\" and \"rejected\"");
+    if (format != DATA_TEXT && json_is_boolean(label))
+        return refuse_preference("a KTO \"label\"");
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (strcmp(keys[i], entry->field) != 0 &&
             !is_empty(json_object_get(record, keys[i])))
@@ -120,12 +138,6 @@ static enum zd_status check_keys(
         refuse_key("a record", "weight");
         zd_fail_help("sources have a weight, in [[data.train]]; so have "
                      "messages, of 0 or 1");
-        return ZD_ERR_DATA;
-    }
-    if (format != DATA_TEXT && json_is_boolean(label)) {
-        refuse_key("a record", "label");
-        zd_fail_help("KTO labels are not supported: keep the records with "
-                     "true, without the key");
         return ZD_ERR_DATA;
     }
     return ZD_OK;
@@ -174,14 +186,22 @@ static enum zd_status read_text(
     return add_string(document, text, ENCODE_ADDED_TOKENS, true);
 }
 
+/* Whether the loss counts what comes before the answer. */
+static bool trains_prompt(const struct recipe *recipe)
+{
+    return recipe->train_on == TRAIN_ON_ALL;
+}
+
 static enum zd_status read_completion(
-        const json_t *record, struct document *document)
+        const struct recipe *recipe, const json_t *record,
+        struct document *document)
 {
     const json_t *prompt = NULL, *completion = NULL;
     ZD_TRY(get_string(record, "prompt", &prompt));
     ZD_TRY(get_string(record, "completion", &completion));
     document->end_of_text = true;
-    ZD_TRY(add_string(document, prompt, ENCODE_ADDED_TOKENS, false));
+    ZD_TRY(add_string(
+            document, prompt, ENCODE_ADDED_TOKENS, trains_prompt(recipe)));
     return add_string(document, completion, ENCODE_ADDED_TOKENS, true);
 }
 
@@ -195,24 +215,50 @@ static enum zd_status refuse_filled(const json_t *record, const char *key)
     return ZD_ERR_DATA;
 }
 
+/* What stands around the instruction and the input of an Alpaca record. */
+struct alpaca_prompt {
+    const char *begin_with_input, *begin, *between, *end;
+};
+
+static const struct alpaca_prompt alpaca_plain = {"", "", "\n", "\n"};
+/* AlpacaPrompter of axolotl 0.19, style "instruct". */
+static const struct alpaca_prompt alpaca_instruct = {
+        "Below is an instruction that describes a task, paired with an input "
+        "that provides further context. Write a response that appropriately "
+        "completes the request.\n\n### Instruction:\n",
+        "Below is an instruction that describes a task. Write a response that "
+        "appropriately completes the request.\n\n### Instruction:\n",
+        "\n\n### Input:\n", "\n\n### Response:\n"};
+
 static enum zd_status read_alpaca(
+        const struct recipe *recipe, const struct alpaca_prompt *prompt,
         const json_t *record, struct document *document)
 {
     const json_t *instruction = NULL, *input = NULL, *output = NULL;
-    const json_t *given = json_object_get(record, "input");
     ZD_TRY(get_string(record, "instruction", &instruction));
     ZD_TRY(get_string(record, "output", &output));
     ZD_TRY(refuse_filled(record, "system"));
     ZD_TRY(refuse_filled(record, "history"));
-    if (given && !json_is_null(given))
+    if (get(record, "input"))
         ZD_TRY(get_string(record, "input", &input));
+    bool has_input = input && json_string_length(input) > 0;
+    const char *begin = has_input ? prompt->begin_with_input : prompt->begin;
+    const struct {
+        const char *text;
+        size_t bytes;
+    } parts[] = {
+            {begin, strlen(begin)},
+            {json_string_value(instruction), json_string_length(instruction)},
+            {prompt->between, has_input ? strlen(prompt->between) : 0},
+            {json_string_value(input), has_input ? json_string_length(input) : 0},
+            {prompt->end, strlen(prompt->end)}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        ZD_TRY(document_add(
+                document, parts[i].text, parts[i].bytes, ENCODE_ADDED_TOKENS,
+                trains_prompt(recipe)));
     document->end_of_text = true;
-    ZD_TRY(add_string(document, instruction, ENCODE_ADDED_TOKENS, false));
-    ZD_TRY(document_add(document, "\n", 1, ENCODE_ADDED_TOKENS, false));
-    if (input && json_string_length(input) > 0) {
-        ZD_TRY(add_string(document, input, ENCODE_ADDED_TOKENS, false));
-        ZD_TRY(document_add(document, "\n", 1, ENCODE_ADDED_TOKENS, false));
-    }
+    if (prompt == &alpaca_instruct)
+        document_cut(document); /* as axolotl does, whatever is trained */
     return add_string(document, output, ENCODE_ADDED_TOKENS, true);
 }
 
@@ -405,9 +451,11 @@ enum zd_status record_read(
     case DATA_SHAREGPT:
         return read_chat(recipe, format, record, document);
     case DATA_ALPACA:
-        return read_alpaca(record, document);
+        return read_alpaca(recipe, &alpaca_plain, record, document);
+    case DATA_ALPACA_INSTRUCT:
+        return read_alpaca(recipe, &alpaca_instruct, record, document);
     case DATA_COMPLETION:
-        return read_completion(record, document);
+        return read_completion(recipe, record, document);
     default:
         return ZD_FAIL(ZD_ERR_BUG, "E0901", "a format was not resolved");
     }

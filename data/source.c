@@ -23,7 +23,8 @@ static const char *data_format_name(enum data_format format)
 {
     static const char *const names[] = {"auto",     "text",   "chat",
                                         "sharegpt", "alpaca", "completion",
-                                        "megatron", "llmc",   "nanogpt"};
+                                        "megatron", "llmc",   "nanogpt",
+                                        "alpaca_instruct"};
     return names[format];
 }
 

@@ -64,7 +64,8 @@ static const struct schema_choice data_formats[] = {
         {"chat", DATA_CHAT},         {"sharegpt", DATA_SHAREGPT},
         {"alpaca", DATA_ALPACA},     {"completion", DATA_COMPLETION},
         {"megatron", DATA_MEGATRON}, {"llmc", DATA_LLMC},
-        {"nanogpt", DATA_NANOGPT},   {0}};
+        {"nanogpt", DATA_NANOGPT},   {"alpaca_instruct", DATA_ALPACA_INSTRUCT},
+        {0}};
 #define EIGHT SCHEMA_STATES_8BIT
 #define PAGED SCHEMA_STATES_PAGED
 /* Behind the names that we print, those of Hugging Face's OptimizerNames and of
@@ -244,7 +245,7 @@ const struct schema_key schema_table[] = {
 {"data", "packing", SCHEMA_BOOL, JOB(data.packing), .help = "Put documents one behind the other; attention stays within a document"},
 {"data", "shuffle", SCHEMA_BOOL, JOB(data.shuffle), .help = "Take samples in an order drawn from job.data_seed"},
 {"data", "chat_template", SCHEMA_ENUM, JOB(data.chat_template), .choices = chat_templates, .help = "How conversations become text"},
-{"data", "train_on", SCHEMA_ENUM, JOB(data.train_on), .choices = train_ons, .help = "Which tokens of a conversation count in the loss"},
+{"data", "train_on", SCHEMA_ENUM, JOB(data.train_on), .choices = train_ons, .help = "Which tokens count in the loss: the assistant's turns, outputs and completions, or all"},
 {"data", "add_eos", SCHEMA_BOOL, JOB(data.add_eos), .help = "Put the end-of-text token behind every document"},
 {"data", "cache_dir", SCHEMA_STRING, JOB(data.cache_dir), .flags = SCHEMA_PER_RANK, .help = "Folder of tokenised data; auto: the user's cache folder"},
 {"data", "cache_shared", SCHEMA_BOOL, JOB(data.cache_shared), .flags = SCHEMA_PER_RANK, .help = "Use files in cache_dir that belong to another user: whoever owns one decides what is trained on"},

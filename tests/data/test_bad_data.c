@@ -132,6 +132,18 @@ Test(data_bad, records_that_do_not_fit_name_file_and_line)
             {"history", "a.jsonl",
              "{\"instruction\":\"a\",\"output\":\"b\",\"history\":[[1]]}\n", 0,
              DATA_AUTO, "E0437", "\"history\"", "a.jsonl:1"},
+            {"DPO", "a.jsonl",
+             "{\"prompt\":\"a\",\"chosen\":\"b\",\"rejected\":\"c\"}\n", 0,
+             DATA_AUTO, "E0437", "a preference row, with \"chosen\"",
+             "a.jsonl:1"},
+            {"DPO beside messages", "a.jsonl",
+             "{\"messages\":[],\"chosen\":[1],\"rejected\":[2]}\n", 0,
+             DATA_AUTO, "E0437", "a preference row, with \"chosen\"",
+             "a.jsonl:1"},
+            {"KTO", "a.jsonl",
+             "{\"prompt\":\"a\",\"completion\":\"b\",\"label\":true}\n", 0,
+             DATA_COMPLETION, "E0437", "a preference row, with a KTO",
+             "a.jsonl:1"},
     };
     check_rows(rows, COUNT(rows));
 }
@@ -206,9 +218,6 @@ Test(data_bad, keys_that_are_not_heeded_are_named)
              "E0437", "\"weight\" of a record", "a.jsonl:1"},
             {"images", "a.jsonl", RECORD(",\"images\":[\"a.png\"]"), 0,
              DATA_AUTO, "E0437", "\"images\"", "a.jsonl:1"},
-            {"what is not wanted", "a.jsonl",
-             "{\"prompt\":\"a\",\"completion\":\"b\",\"label\":false}\n", 0,
-             DATA_AUTO, "E0437", "\"label\"", "a.jsonl:1"},
             {"two systems", "a.jsonl",
              "{\"system\":\"s\",\"conversations\":[{\"from\":\"system\","
              "\"value\":\"c\"}]}\n",

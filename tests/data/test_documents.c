@@ -97,6 +97,31 @@ Test(data_documents, loss_is_on_outputs_and_completions)
     check_rows(rows, COUNT(rows));
 }
 
+Test(data_documents, prompts_count_where_all_is_trained)
+{
+    static const struct row rows[] = {
+            {"alpaca", "a.jsonl",
+             "{\"instruction\":\"Add\",\"input\":\"1 2\",\"output\":\"3\"}\n",
+             DATA_AUTO, "|[A]dd\n1 2\n3$"},
+            {"completion", "a.jsonl",
+             "{\"prompt\":\"2+2=\",\"completion\":\"4\"}\n", DATA_AUTO,
+             "|[2]+2=4$"},
+    };
+    struct data_case test;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        data_case_init(&test, NULL);
+        data_case_text(&test, rows[i].file, rows[i].content);
+        for (int all = 0; all < 2; all++) { /* the cache is not the other's */
+            test.options.train_on = all ? TRAIN_ON_ALL : TRAIN_ON_ASSISTANT;
+            char *words = data_case_words(&test);
+            cr_expect((strcmp(words, rows[i].expected) == 0) == all,
+                      "%s: %s", rows[i].name, words);
+            free(words);
+        }
+        data_case_fini(&test);
+    }
+}
+
 Test(data_documents, end_of_text_can_be_left_out)
 {
     struct data_case test;

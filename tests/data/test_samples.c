@@ -308,11 +308,16 @@ Test(data_samples, val_split_cuts_every_entry_in_two)
         mixture_init(&mixture, 1, 1);
         mixture.test.request.from = rows[i].from;
         mixture.test.request.to = rows[i].to;
+        mixture.test.options.val_split = 1 - rows[i].from;
         struct dataset *dataset = data_case_open(&mixture.test);
         cr_expect_eq(dataset == NULL, rows[i].expected == NULL);
         if (dataset) {
             read_epoch(dataset, 0, text);
             cr_expect_str_eq(text, rows[i].expected, "%s", text);
+        } else {
+            cr_expect(strstr(
+                    zd_error_get()->what,
+                    "data.val_split = 0.1 of 4 samples"));
         }
         dataset_close(dataset);
         data_case_fini(&mixture.test);
