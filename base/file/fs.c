@@ -34,6 +34,16 @@ static enum zd_status fail_open(const char *path, int error)
     }
 }
 
+/* Why nothing can be said of a name. */
+static enum zd_status fail_look(const char *path, int error)
+{
+    if (error != EACCES)
+        return fail_open(path, error);
+    return ZD_FAIL(
+            ZD_ERR_DENIED, "E0702", "no permission to enter the folder of %s",
+            path);
+}
+
 static enum zd_status fail_write(const char *path, int error)
 {
     enum zd_status status = ZD_FAIL(
@@ -364,7 +374,7 @@ enum zd_status fs_look(const char *path, bool *is_there_out)
     struct stat info;
     *is_there_out = lstat(path, &info) == 0;
     if (!*is_there_out && errno != ENOENT && errno != ENOTDIR)
-        return fail_open(path, errno);
+        return fail_look(path, errno);
     return ZD_OK;
 }
 
@@ -470,7 +480,7 @@ enum zd_status fs_free_bytes(const char *path, uint64_t *bytes_out)
 {
     struct statvfs info;
     if (statvfs(path, &info) != 0)
-        return fail_open(path, errno);
+        return fail_look(path, errno);
     *bytes_out = (uint64_t)info.f_bavail * info.f_frsize;
     return ZD_OK;
 }
