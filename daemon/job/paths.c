@@ -61,13 +61,6 @@ static bool is_hub_name(const char *path)
     return !fs_exists(folder);
 }
 
-/* What the folder is called that a hub's name ends in. */
-static const char *last_part(const char *name)
-{
-    const char *slash = strrchr(name, '/');
-    return slash ? slash + 1 : name;
-}
-
 /* The same path seen from the job file, when something is there. */
 static bool beside_job_file(
         const struct job *job, const char *path, char found[PATH_MAX])
@@ -94,10 +87,11 @@ static void help_missing(struct job *job, const char *kind, const char *path)
     if (is_hub_name(path))
         problem_help(
                 &job->problems,
-                "the name of a %s on a hub? local folders only: hf download "
-                "%s%s --local-dir %s",
-                kind, is_data ? "--repo-type dataset " : "", path,
-                last_part(path));
+                "the name of a %s on a hub? local files only: hf download "
+                "%s%s --local-dir %s%s%s%s",
+                kind, is_data ? "--repo-type dataset " : "", path, path,
+                is_data ? ", and path = \"" : "", is_data ? path : "",
+                is_data ? "/**/*.jsonl\"" : "");
     else if (path[0] != '/' && beside_job_file(job, path, beside))
         problem_help(
                 &job->problems,

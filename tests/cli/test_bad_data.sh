@@ -82,7 +82,7 @@ row 'data from where the job file is' 66 'E0219|here.txt|relative to where zerod
     'mkdir sub; cp data.txt sub/here.txt; data here.txt; mv job.toml sub' --job sub/job.toml
 row 'data from another folder' 66 'E0219|none/a.txt|relative to where zerod is started: /tmp/' 'mkdir none; data none/a.txt'
 row 'a data set of a hub' 66 'E0219|tatsu-lab/alpaca|hf download --repo-type dataset tatsu-lab/alpaca' 'data tatsu-lab/alpaca'
-row 'a model of a hub' 66 'E0219|Qwen/Qwen2.5-0.5B|local folders only|hf download Qwen/Qwen2.5-0.5B --local-dir Qwen2.5-0.5B' \
+row 'a model of a hub' 66 'E0219|Qwen/Qwen2.5-0.5B|local files only|hf download Qwen/Qwen2.5-0.5B --local-dir Qwen/Qwen2.5-0.5B' \
     'edit job.toml "s|path = \"model\"|path = \"Qwen/Qwen2.5-0.5B\"|"'
 row 'a tokenizer of a hub' 66 'E0219|hf download gpt2' 'sed -i "s/^\[model\]/&\ntokenizer = \"gpt2\"/" job.toml'
 row 'a pattern that descends within a name' 78 'E0448|`**`|data/**/*.jsonl' 'data "a**.txt"'
