@@ -250,7 +250,8 @@ static enum zd_status read_alpaca(
             {begin, strlen(begin)},
             {json_string_value(instruction), json_string_length(instruction)},
             {prompt->between, has_input ? strlen(prompt->between) : 0},
-            {json_string_value(input), has_input ? json_string_length(input) : 0},
+            {json_string_value(input),
+             has_input ? json_string_length(input) : 0},
             {prompt->end, strlen(prompt->end)}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         ZD_TRY(document_add(

@@ -48,6 +48,8 @@ static const struct cli_option options[] = {
 {"from-deepspeed", 0, "FILE", CLI_TEXT, ARG(from_deepspeed), NULL, "A DeepSpeed configuration (JSON); with --model and --data"},
 {"from-hf", 0, "FILE", CLI_TEXT, ARG(from_hf), NULL, "Hugging Face's training arguments (JSON); --model and --data go before its own"},
 {"from-axolotl", 0, "FILE", CLI_TEXT, ARG(from_axolotl), NULL, "An axolotl file (YAML); --model and --data go before its own"},
+{"from-llamafactory", 0, "FILE", CLI_TEXT, ARG(from_llamafactory), NULL, "A LLaMA-Factory file (YAML); --model and --data go before its own"},
+{"from-torchtune", 0, "FILE", CLI_TEXT, ARG(from_torchtune), NULL, "A torchtune configuration (YAML); --model and --data go before its own"},
 {"list", 0, NULL, CLI_FLAG, ARG(list), NULL, "List the recipes"},
 {"base", 0, "DIR", CLI_TEXT, ARG(base), NULL, "The Hugging Face directory that training began from"},
 {"adapter", 0, "DIR[=WEIGHT]", CLI_LIST, ARG(adapters), NULL, "A PEFT adapter and its weight (1); may be repeated"},
@@ -69,7 +71,7 @@ static const struct cli_command commands[] = {
 {"validate", "FILE", 0, 1, "job world all print format set", "",
     "Check a job file, all problems at once, and its data", command_validate, "commands",
     "Of each [[data.train]] and [[data.eval]] the first 10,000 records are read as a run reads them, or as many as have 4 million tokens."},
-{"init", "[RECIPE]", 0, 1, "model data world full lora qlora device-memory host-memory machine from-deepspeed from-hf from-axolotl list out", "",
+{"init", "[RECIPE]", 0, 1, "model data world full lora qlora device-memory host-memory machine from-deepspeed from-hf from-axolotl from-llamafactory from-torchtune list out", "",
     "A job file: for a model and data, from another trainer's file, or a recipe", command_init, "commands",
     "For a model and data it is the fastest by prediction of what fits this machine, with why beside each line: all of the model, else adapters. "
     "Every key of another trainer's file is taken, or named in a comment where training is the same without it; one that stands in the way ends it with 78."},

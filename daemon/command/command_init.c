@@ -65,20 +65,59 @@ static struct origin origin_of(const struct cli_args *args)
         return (struct origin){&foreign_deepspeed, args->from_deepspeed};
     if (args->from_hf)
         return (struct origin){&foreign_hf, args->from_hf};
-    return (struct origin){&foreign_axolotl, args->from_axolotl};
+    if (args->from_axolotl)
+        return (struct origin){&foreign_axolotl, args->from_axolotl};
+    if (args->from_llamafactory)
+        return (struct origin){&foreign_llamafactory, args->from_llamafactory};
+    return (struct origin){&foreign_torchtune, args->from_torchtune};
+}
+
+/* Which trainer a file is of, by keys that no other has. */
+static const struct foreign_format *guess(const json_t *root)
+{
+    static const struct {
+        const char *key;
+        const struct foreign_format *format;
+    } marks[] = {
+            {"zero_optimization", &foreign_deepspeed},
+            {"train_micro_batch_size_per_gpu", &foreign_deepspeed},
+            {"base_model", &foreign_axolotl},
+            {"micro_batch_size", &foreign_axolotl},
+            {"finetuning_type", &foreign_llamafactory},
+            {"dataset_dir", &foreign_llamafactory},
+            {"checkpointer", &foreign_torchtune},
+            {"per_device_train_batch_size", &foreign_hf},
+            {"model_name_or_path", &foreign_hf}};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        if (json_object_get(root, marks[i].key))
+            return marks[i].format;
+    return NULL;
+}
+
+static enum zd_status check_kind(
+        const struct origin *origin, const json_t *root)
+{
+    const struct foreign_format *other = guess(root);
+    if (!other || other == origin->format || other == origin->format->base)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E0221", "%s is %s, not %s", origin->path, other->name,
+            origin->format->name);
+    zd_fail_help("zerod init --from-%s %s", other->option, origin->path);
+    return ZD_ERR_DATA;
 }
 
 /* What the file does not name, the command line does. */
-static enum zd_status check_named(
-        const struct origin *origin, const struct draft *draft)
+static void check_named(const struct origin *origin, struct draft *draft)
 {
-    bool has_model = draft_has(draft, "model.path");
-    if (has_model && json_array_size(draft->train))
-        return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_USAGE, "E0101", "%.300s names no %s: give %s", origin->path,
-            has_model ? "data" : "model",
-            has_model ? "--data PATH" : "--model DIR");
+    const struct toml_place nowhere = {0};
+    if (!draft_has(draft, "model.path"))
+        problem_add(
+                &draft->problems, ZD_ERR_USAGE, "E0101", nowhere, NULL,
+                "%.300s names no model: give --model DIR", origin->path);
+    if (!json_array_size(draft->train))
+        problem_add(
+                &draft->problems, ZD_ERR_USAGE, "E0101", nowhere, NULL,
+                "%.300s names no data: give --data PATH", origin->path);
 }
 
 /* Their file says no length, and a model may have fewer positions than ours. */
@@ -103,7 +142,12 @@ static enum zd_status take_file(
         struct draft *draft)
 {
     json_t *root;
-    ZD_TRY(foreign_read(origin->format, origin->path, &root));
+    ZD_TRY(foreign_read(origin->format, origin->path, draft, &root));
+    enum zd_status status = check_kind(origin, root);
+    if (status != ZD_OK) {
+        json_decref(root);
+        return status;
+    }
     if (args->model)
         draft_set(draft, "model.path", json_string(args->model), "--model");
     if (args->data)
@@ -114,12 +158,9 @@ static enum zd_status take_file(
             origin->format->name);
     foreign_take(origin->format, origin->path, root, draft);
     json_decref(root);
-    if (draft->problems.count) {
-        problems_print(&draft->problems, stderr);
-        return problems_status(&draft->problems);
-    }
-    ZD_TRY(check_named(origin, draft));
+    check_named(origin, draft);
     keep_within_positions(draft);
+    begin_tell_tokenizer(draft);
     return ZD_OK;
 }
 
@@ -132,12 +173,13 @@ static enum zd_status convert(const struct cli_args *args)
     if (status == ZD_OK) {
         char *text = draft_write(&draft);
         const struct draft_check check = {
-                .world = (int)args->world,
-                .name = origin.path,
-                .paths = JOB_PATHS_IGNORED};
-        status = draft_check(text, &check, NULL);
+                .world = (int)args->world, .paths = JOB_PATHS_IGNORED};
+        draft_find_problems(&draft, text, &check);
+        status = problems_status(&draft.problems);
         if (status == ZD_OK)
             status = write_out(args, text);
+        else
+            problems_print(&draft.problems, stderr);
         free(text);
     }
     draft_fini(&draft);
@@ -185,9 +227,15 @@ static enum zd_status begin(const struct cli_args *args)
 
 /* --- the command ---------------------------------------------------------- */
 
+static int count_files(const struct cli_args *args)
+{
+    return !!args->from_deepspeed + !!args->from_hf + !!args->from_axolotl +
+           !!args->from_llamafactory + !!args->from_torchtune;
+}
+
 static enum zd_status check_args(const struct cli_args *args)
 {
-    int files = !!args->from_deepspeed + !!args->from_hf + !!args->from_axolotl;
+    int files = count_files(args);
     int kinds = args->full + args->lora + args->qlora;
     bool has_name = args->line.operand_count > 0;
     bool is_named = args->model || args->data;
@@ -219,7 +267,7 @@ enum zd_status command_init(struct cli_args *args, int *argc, char ***argv)
     }
     if (args->line.operand_count)
         return write_recipe(args);
-    if (args->from_deepspeed || args->from_hf || args->from_axolotl)
+    if (count_files(args))
         return convert(args);
     return begin(args);
 }

@@ -5,19 +5,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What their prompt strategies are called here. */
-static const char *format_of(const char *type)
+/* Their prompts (0.19): ours makes the same text, or `why` not. */
+static const struct prompt {
+    const char *type, *format, *why;
+} prompts[] = {
+        {"alpaca", "alpaca_instruct"},
+        {"alpaca_instruct.load", "alpaca_instruct"},
+        {"chat_template", "chat"},
+        {"chat_template.default", "chat"},
+        {"completion", "text"},
+        {"pretrain", "text"},
+        {"sharegpt", NULL,
+         "axolotl itself refuses it, and made a prompt of Vicuna's of it "
+         "before: write type: chat_template, with field_messages: "
+         "conversations, and message_property_mappings of role: from and "
+         "content: value"}};
+
+static const struct prompt *find_prompt(const char *type)
 {
-    static const char *const types[][2] = {
-            {"alpaca", "alpaca"},
-            {"chat_template", "chat"},
-            {"chat_template.default", "chat"},
-            {"sharegpt", "sharegpt"},
-            {"completion", "text"},
-            {"pretrain", "text"}};
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (!strcmp(type, types[i][0]))
-            return types[i][1];
+    for (size_t i = 0; type && i < sizeof prompts / sizeof prompts[0]; i++)
+        if (!strcmp(type, prompts[i].type))
+            return &prompts[i];
     return NULL;
 }
 
@@ -43,6 +51,7 @@ static void take_source_key(
             {"path", "path"},
             {"data_files", "path"},
             {"field", "field"},
+            {"text_column", "field"},
             {"field_messages", "messages_field"},
             {"message_field_role", "role_field"},
             {"message_property_mappings.role", "role_field"},
@@ -66,15 +75,17 @@ static void take_source_key(
     if (foreign_is_open(value))
         return;
     if (!strcmp(key, "type")) {
-        const char *type = json_string_value(value);
-        const char *format = type ? format_of(type) : NULL;
-        if (format)
-            draft_set_entry(source, "format", json_string(format), full);
+        const struct prompt *prompt = find_prompt(json_string_value(value));
+        if (prompt && prompt->format)
+            draft_set_entry(
+                    source, "format", json_string(prompt->format), full);
         else
             foreign_refuse(
                     foreign, full, value,
-                    "of their forms of data alpaca, chat_template, sharegpt "
-                    "and completion are read here");
+                    prompt ? prompt->why
+                           : "zerod does not make this prompt; it makes those "
+                             "of alpaca, alpaca_instruct.load, chat_template, "
+                             "completion and pretrain");
         return;
     }
     if (json_is_object(value)) {
@@ -105,7 +116,9 @@ static void take_source_key(
             foreign_refuse(foreign, full, value, "one name is read here");
         return;
     }
-    foreign_refuse(foreign, full, value, "zerod does not know this key");
+    foreign_refuse(
+            foreign, full, value,
+            "unsupported key; ignoring it could change training");
 }
 
 static void take_sources(
@@ -123,6 +136,13 @@ static void take_sources(
         json_array_append_new(sources, source);
         json_object_foreach(item, key, value)
                 take_source_key(foreign, full, source, key, value);
+        if (!json_object_get(item, "type") && strcmp(name, "datasets") != 0)
+            draft_set_entry(
+                    source, "format", json_string("text"), "their default");
+        else if (!json_object_get(item, "type"))
+            foreign_refuse(
+                    foreign, full, item,
+                    "it has no type, which says the prompt");
         if (!json_object_get(source, "path"))
             foreign_refuse(foreign, full, item, "it has no path");
     }
@@ -139,7 +159,7 @@ void axolotl_datasets(
     else if (!strcmp(name, "test_datasets"))
         take_sources(foreign, name, value, draft->eval);
     else if (json_array_size(draft->train))
-        draft_note(draft, name, "--data names the data");
+        draft_note(draft, name, "overridden by --data");
     else
         take_sources(foreign, name, value, draft->train);
 }

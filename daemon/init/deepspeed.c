@@ -36,23 +36,6 @@ static void take_optimizer(
             "no such optimizer here: adamw, adam_mini, lion and sgd are");
 }
 
-static void take_betas(
-        struct foreign *foreign, const char *name, const json_t *value)
-{
-    if (foreign_is_open(value))
-        return;
-    if (json_array_size(value) != 2) {
-        foreign_refuse(foreign, name, value, "it is two numbers");
-        return;
-    }
-    foreign_set(
-            foreign, name, "optim.adam_beta1",
-            json_deep_copy(json_array_get(value, 0)));
-    foreign_set(
-            foreign, name, "optim.adam_beta2",
-            json_deep_copy(json_array_get(value, 1)));
-}
-
 static void take_schedule(
         struct foreign *foreign, const char *name, const json_t *value)
 {
@@ -89,10 +72,15 @@ static void take_warmup_max(
     if (is_floor)
         draft_note(
                 foreign->draft, name, "WarmupCosineLR takes the optimizer's");
-    else if (!foreign_is_open(value))
+    else if (!foreign_is_open(value)) {
         draft_replace(
                 foreign->draft, "optim.learning_rate", json_deep_copy(value),
-                name);
+                foreign->is_default ? "warmup_max_lr, their default" : name);
+        if (foreign_get(foreign, "optimizer.params.lr"))
+            draft_note(
+                    foreign->draft, "optimizer.params.lr",
+                    "overridden by warmup_max_lr");
+    }
 }
 
 /* Their warm-up grows with the logarithm of the step unless it is linear. */
@@ -227,30 +215,23 @@ static void take_feature(
     else
         foreign_refuse(
                 foreign, name, value,
-                "zerod has none of it, and training "
-                "would be another");
+                "zerod does not have it, and without it training would "
+                "change");
 }
 
-/* Theirs where the file names an optimizer and leaves it open. */
-static void finish_optimizer(struct foreign *foreign)
+/* Their stock file prints every 2000 steps. */
+static void finish_prints(struct foreign *foreign)
 {
-    static const struct {
-        const char *theirs, *key;
-        double adam, lion;
-    } values[] = {
-            {"optimizer.params.lr", "optim.learning_rate", 1e-3, 1e-3},
-            {"optimizer.params.betas", "optim.adam_beta1", 0.9, 0.9},
-            {"optimizer.params.betas", "optim.adam_beta2", 0.999, 0.99},
-            {"optimizer.params.weight_decay", "optim.weight_decay", 0, 0}};
-    const char *name = draft_text(foreign->draft, "optim.name");
-    bool is_lion = name && !strcmp(name, "lion");
-    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
-        if (!foreign_get(foreign, values[i].theirs) &&
-            !draft_has(foreign->draft, values[i].key))
-            draft_set(
-                    foreign->draft, values[i].key,
-                    json_real(is_lion ? values[i].lion : values[i].adam),
-                    "DeepSpeed's default");
+    struct draft *draft = foreign->draft;
+    const json_t *line = json_object_get(draft->values, "log.logging_steps");
+    const json_t *all = json_object_get(draft->values, "train.max_steps");
+    double every = json_number_value(json_object_get(line, "value"));
+    double steps = json_number_value(json_object_get(all, "value"));
+    bool is_long = steps > 0 ? every > steps : every >= 2000;
+    if (line && is_long)
+        draft_replace(
+                draft, "log.logging_steps", json_real(0.1),
+                "steps_per_print, capped: ten times a run");
 }
 
 static void finish_schedule(struct foreign *foreign)
@@ -265,19 +246,10 @@ static void finish_schedule(struct foreign *foreign)
         draft_set(
                 draft, "optim.warmup_steps", json_integer(0),
                 "there is no scheduler");
-    else if (!foreign_get(foreign, "scheduler.params.warmup_num_steps"))
-        draft_set(
-                draft, "optim.warmup_steps", json_integer(1000),
-                "DeepSpeed's default");
     const char *type = draft_text(draft, "optim.lr_scheduler_type");
     if (has_schedule && strcmp(type ? type : "", "cosine") != 0 &&
         !foreign_get(foreign, "scheduler.params.warmup_type"))
         take_warmup_type(foreign, "scheduler.params.warmup_type", NULL);
-    if (type && !strcmp(type, "cosine") &&
-        !foreign_get(foreign, "scheduler.params.cos_min_ratio"))
-        draft_set(
-                draft, "optim.min_lr_ratio", json_real(1e-4),
-                "DeepSpeed's default");
 }
 
 static void finish(struct foreign *foreign)
@@ -293,39 +265,33 @@ static void finish(struct foreign *foreign)
         draft_set(
                 draft, "train.dtype", json_string("fp32"),
                 "neither bf16 nor fp16 is enabled");
-    if (foreign_get(foreign, "optimizer.type")) {
-        finish_optimizer(foreign);
+    finish_prints(foreign);
+    if (foreign_get(foreign, "optimizer.type"))
         finish_schedule(foreign);
-    } else {
+    else
         draft_say(
                 draft, "%s names no optimizer: [optim] is zerod's.",
                 foreign->path);
-    }
 }
 
 /* clang-format off */
 #define Z "zero_optimization."
+#define OPTIMIZER(theirs) .absent = theirs, .when = "optimizer.type"
 static const struct foreign_row rows[] = {
 {"train_batch_size", FOREIGN_KEY, "train.global_batch_size"},
 {"train_micro_batch_size_per_gpu", FOREIGN_KEY, "train.per_device_train_batch_size"},
 {"gradient_accumulation_steps", FOREIGN_KEY, "train.gradient_accumulation_steps"},
-{"gradient_clipping", FOREIGN_KEY, "optim.max_grad_norm"},
+{"gradient_clipping", FOREIGN_KEY, "optim.max_grad_norm", .absent = "1.0"},
 {"seed", FOREIGN_KEY, "job.seed"},
 {"steps_per_print", FOREIGN_KEY, "log.logging_steps", "inf="},
 {"wall_clock_breakdown", FOREIGN_KEY, "log.step_breakdown"},
-{"bf16.enabled", FOREIGN_CALL, .take = take_bf16},
-{"bfloat16.enabled", FOREIGN_CALL, .take = take_bf16},
+{"bf16.enabled bfloat16.enabled", FOREIGN_CALL, .take = take_bf16},
 {"fp16.enabled", FOREIGN_CALL, .take = take_fp16},
-{"fp16.loss_scale", FOREIGN_CALL, .take = take_fp16_number},
-{"fp16.initial_scale_power", FOREIGN_CALL, .take = take_fp16_number},
-{"fp16.loss_scale_window", FOREIGN_CALL, .take = take_fp16_number},
-{"fp16.hysteresis", FOREIGN_CALL, .take = take_fp16_number},
-{"fp16.min_loss_scale", FOREIGN_CALL, .take = take_fp16_number},
+{"fp16.loss_scale fp16.initial_scale_power fp16.loss_scale_window fp16.hysteresis fp16.min_loss_scale", FOREIGN_CALL, .take = take_fp16_number},
 {"fp16.consecutive_hysteresis", FOREIGN_OFF, .words = "false", .why = "good steps give back hysteresis only at a whole window here"},
 {"fp16.fp16_master_weights_and_grads", FOREIGN_OFF, .words = "false", .why = "masters of fp16 are fp32 here"},
 {"fp16.auto_cast", FOREIGN_NOTE, .why = "inputs are token ids"},
-{"fp16.fp16_opt_level", FOREIGN_NOTE, .why = "of apex"},
-{"fp16.opt_level", FOREIGN_NOTE, .why = "of apex"},
+{"fp16.fp16_opt_level fp16.opt_level", FOREIGN_NOTE, .why = "of apex"},
 {"bf16.immediate_grad_update", FOREIGN_NOTE, .why = "when gradients are added is zerod's own affair"},
 {"bf16.check_grad_overflow", FOREIGN_NOTE, .why = "every step is checked"},
 {"bf16.bf16_master_weights_and_grads", FOREIGN_OFF, .words = "false", .why = "the nearest is optim.master = \"none\", which rounds stochastically"},
@@ -334,41 +300,44 @@ static const struct foreign_row rows[] = {
 {"communication_data_type", FOREIGN_WORD, "comm.reduce_dtype", "fp32=fp32|fp16=compute|bf16=compute|bfp16=compute|bfloat16=compute"},
 {"seq_parallel_communication_data_type", FOREIGN_NOTE, .why = "sequences are not cut over ranks"},
 {"fp32_allreduce", FOREIGN_WORD, "comm.reduce_dtype", "true=fp32|false="},
-{"prescale_gradients", FOREIGN_NOTE, .why = "sums are fp32 and need no scale"},
-{"gradient_predivide_factor", FOREIGN_NOTE, .why = "sums are fp32 and need no scale"},
+{"prescale_gradients gradient_predivide_factor", FOREIGN_NOTE, .why = "sums are fp32 and need no scale"},
 {"sparse_gradients", FOREIGN_OFF, .words = "false", .why = "gradients of embeddings are dense"},
 {"disable_allgather", FOREIGN_NOTE, .why = "a detail of its collectives"},
-{"dump_state", FOREIGN_NOTE, .why = "output only"},
-{"memory_breakdown", FOREIGN_NOTE, .why = "output only"},
+{"dump_state memory_breakdown timers* monitor_config*", FOREIGN_NOTE, .why = "output only"},
 {"zero_allow_untested_optimizer", FOREIGN_NOTE, .why = "every optimizer here is tested under every stage"},
 {"zero_force_ds_cpu_optimizer", FOREIGN_NOTE, .why = "updates on the host are the optimizer's own bits"},
 
 {"optimizer.type", FOREIGN_CALL, .take = take_optimizer},
-{"optimizer.legacy_fusion", FOREIGN_NOTE, .why = "an implementation of the same"},
-{"optimizer.params.lr", FOREIGN_KEY, "optim.learning_rate"},
-{"optimizer.params.betas", FOREIGN_CALL, .take = take_betas},
-{"optimizer.params.eps", FOREIGN_KEY, "optim.adam_epsilon"},
-{"optimizer.params.weight_decay", FOREIGN_KEY, "optim.weight_decay"},
-{"optimizer.params.momentum", FOREIGN_KEY, "optim.momentum"},
+{Z "allgather_sequential", FOREIGN_NOTE, .why = "a detail of its collectives"},
+{Z "use_all_reduce_for_fetch_params", FOREIGN_NOTE, .why = "a detail of its collectives"},
+{Z "compute_grad_norm", FOREIGN_NOTE, .why = "the norm is always computed"},
+{Z "enable_sanity_checks", FOREIGN_NOTE, .why = "output only"},
+{Z "override_module_apply", FOREIGN_NOTE, .why = "how it makes modules"},
+{Z "parameter_alignment", FOREIGN_NOTE, .why = "memory is planned"},
+{Z "pipeline_loading_checkpoint", FOREIGN_NOTE, .why = "checkpoints here are of zerod's form"},
+{Z "save_muon_momentum_buffer_in_memory", FOREIGN_OFF, .words = "false", .why = "zerod does not have Muon"},
+{"optimizer.params.set_grad_none optimizer.legacy_fusion optimizer.params.torch_adam optimizer.params.fused graph_harvesting", FOREIGN_NOTE, .why = "an implementation of the same"},
+{"optimizer.params.lr", FOREIGN_KEY, "optim.learning_rate", OPTIMIZER("1e-3")},
+{"optimizer.params.betas", FOREIGN_CALL, .take = foreign_take_betas, OPTIMIZER("[0.9, 0.999]")},
+{"optimizer.params.eps", FOREIGN_KEY, "optim.adam_epsilon", OPTIMIZER("1e-8")},
+{"optimizer.params.weight_decay", FOREIGN_KEY, "optim.weight_decay", OPTIMIZER("0.0")},
+{"optimizer.params.momentum", FOREIGN_KEY, "optim.momentum", .absent = "0.0", .when = "optimizer.type=SGD"},
 {"optimizer.params.nesterov", FOREIGN_OFF, .words = "false", .why = "sgd has no Nesterov momentum here"},
 {"optimizer.params.dampening", FOREIGN_OFF, .words = "0|0.0", .why = "sgd has no dampening here"},
 {"optimizer.params.amsgrad", FOREIGN_OFF, .words = "false", .why = "zerod has no AMSGrad"},
 {"optimizer.params.bias_correction", FOREIGN_OFF, .words = "true", .why = "AdamW corrects its moments here"},
 {"optimizer.params.adam_w_mode", FOREIGN_NOTE, .why = "weight decay is decoupled: AdamW"},
-{"optimizer.params.torch_adam", FOREIGN_NOTE, .why = "an implementation of the same"},
-{"optimizer.params.fused", FOREIGN_NOTE, .why = "an implementation of the same"},
 
 {"scheduler.type", FOREIGN_CALL, .take = take_schedule},
-{"scheduler.params.warmup_min_lr", FOREIGN_OFF, .words = "0|0.0", .why = "a warm-up begins near 0 here"},
-{"scheduler.params.warmup_min_ratio", FOREIGN_OFF, .words = "0|0.0", .why = "a warm-up begins near 0 here"},
-{"scheduler.params.warmup_max_lr", FOREIGN_CALL, .take = take_warmup_max},
-{"scheduler.params.warmup_num_steps", FOREIGN_KEY, "optim.warmup_steps"},
+{"scheduler.params.warmup_min_lr scheduler.params.warmup_min_ratio", FOREIGN_OFF, .words = "0|0.0", .why = "a warm-up begins near 0 here"},
+{"scheduler.params.warmup_max_lr", FOREIGN_CALL, .take = take_warmup_max, .absent = "1e-3", .when = "scheduler.type=WarmupDecayLR"},
+{"scheduler.params.warmup_num_steps", FOREIGN_KEY, "optim.warmup_steps", .absent = "1000", .when = "scheduler.type"},
 {"scheduler.params.warmup_type", FOREIGN_CALL, .take = take_warmup_type},
 {"scheduler.params.total_num_steps", FOREIGN_KEY, "train.max_steps"},
-{"scheduler.params.cos_min_ratio", FOREIGN_KEY, "optim.min_lr_ratio"},
+{"scheduler.params.cos_min_ratio", FOREIGN_KEY, "optim.min_lr_ratio", .absent = "1e-4", .when = "scheduler.type=WarmupCosineLR"},
 {"scheduler.params.last_batch_iteration", FOREIGN_OFF, .words = "-1", .why = "a schedule begins at its beginning; a checkpoint knows where it is"},
 
-{Z "stage", FOREIGN_KEY, "zero.stage"},
+{Z "stage", FOREIGN_KEY, "zero.stage", .absent = "0"},
 {Z "overlap_comm", FOREIGN_KEY, "zero.overlap_comm"},
 {Z "reduce_bucket_size", FOREIGN_KEY, "zero.reduce_bucket_size"},
 {Z "allgather_bucket_size", FOREIGN_KEY, "zero.allgather_bucket_size"},
@@ -430,50 +399,30 @@ static const struct foreign_row rows[] = {
 {"activation_checkpointing*", FOREIGN_NOTE, .why = "of models that call it; train.gradient_checkpointing says what is computed again"},
 {"tensorboard.enabled", FOREIGN_KEY, "report.tensorboard"},
 {"tensorboard.*", FOREIGN_NOTE, .why = "the file lies in job.output_dir"},
-{"wandb*", FOREIGN_NOTE, .why = "reports to others; here files and a page"},
+{"wandb* comet*", FOREIGN_NOTE, .why = "reports to others; here files and a page"},
 {"csv_monitor*", FOREIGN_NOTE, .why = "metrics.jsonl has it"},
-{"comet*", FOREIGN_NOTE, .why = "reports to others; here files and a page"},
 {"flops_profiler*", FOREIGN_NOTE, .why = "log.step_breakdown and zerod plan tell"},
 {"comms_logger*", FOREIGN_NOTE, .why = "metrics.jsonl counts what is sent"},
-{"timers*", FOREIGN_NOTE, .why = "output only"},
-{"monitor_config*", FOREIGN_NOTE, .why = "output only"},
-{"checkpoint.*", FOREIGN_NOTE, .why = "checkpoints here are of zerod's form"},
-{"nebula*", FOREIGN_NOTE, .why = "checkpoints here are of zerod's form"},
+{"checkpoint.* nebula*", FOREIGN_NOTE, .why = "checkpoints here are of zerod's form"},
 {"compile*", FOREIGN_NOTE, .why = "nothing is compiled at run time"},
-{"graph_harvesting", FOREIGN_NOTE, .why = "an implementation of the same"},
 {"use_node_local_storage", FOREIGN_NOTE, .why = "checkpoints go to job.output_dir"},
 {"use_data_before_expert_parallel_", FOREIGN_NOTE, .why = "there are no experts"},
 {"sequence_parallel_size", FOREIGN_OFF, .words = "0|1", .why = "sequences are not cut over ranks"},
 {"tensor_parallel.autotp_size", FOREIGN_OFF, .words = "0|1", .why = "matrices are not cut over ranks"},
 {"pipeline", FOREIGN_OFF, .words = "false|{}", .why = "layers are not cut over ranks"},
-{"amp", FOREIGN_CALL, .take = take_feature},
-{"torch_autocast", FOREIGN_CALL, .take = take_feature},
-{"elasticity", FOREIGN_CALL, .take = take_feature},
+{"amp torch_autocast elasticity sparse_attention compression_training curriculum_learning data_efficiency "
+ "progressive_layer_drop eigenvalue quantize_training weight_quantization hybrid_engine",
+ FOREIGN_CALL, .take = take_feature},
 {"autotuning", FOREIGN_NOTE, .why = "zerod plan --fit, without trial runs"},
-{"sparse_attention", FOREIGN_CALL, .take = take_feature},
-{"compression_training", FOREIGN_CALL, .take = take_feature},
-{"curriculum_learning", FOREIGN_CALL, .take = take_feature},
-{"data_efficiency", FOREIGN_CALL, .take = take_feature},
-{"progressive_layer_drop", FOREIGN_CALL, .take = take_feature},
-{"eigenvalue", FOREIGN_CALL, .take = take_feature},
-{"quantize_training", FOREIGN_CALL, .take = take_feature},
-{"weight_quantization", FOREIGN_CALL, .take = take_feature},
-{"hybrid_engine", FOREIGN_CALL, .take = take_feature},
 };
 #undef Z
+#undef OPTIMIZER
 /* clang-format on */
-
-/* What DeepSpeed does where nothing is said. */
-static const struct foreign_default defaults[] = {
-        {"zero.stage", "0"},
-        {"optim.max_grad_norm", "0"},
-};
 
 const struct foreign_format foreign_deepspeed = {
         .name = "a DeepSpeed configuration",
+        .option = "deepspeed",
         .rows = rows,
         .row_count = sizeof rows / sizeof rows[0],
-        .defaults = defaults,
-        .default_count = sizeof defaults / sizeof defaults[0],
         .finish = finish,
 };

@@ -33,6 +33,10 @@ void draft_fini(struct draft *draft)
     json_decref(draft->defaults);
     json_decref(draft->automatic);
     problems_fini(&draft->problems);
+    for (int i = 0; i < draft->source_count; i++) {
+        free(draft->sources[i].name);
+        free(draft->sources[i].text);
+    }
 }
 
 bool draft_has(const struct draft *draft, const char *key)
@@ -137,16 +141,79 @@ void draft_note(struct draft *draft, const char *theirs, const char *why)
     json_object_set_new(draft->notes, theirs, json_string(why));
 }
 
-void draft_refuse(struct draft *draft, const char *format, ...)
+void draft_refuse(
+        struct draft *draft, const char *theirs, const char *format, ...)
 {
+    struct toml_place place = {0};
     va_list arguments;
     va_start(arguments, format);
     json_t *text = formatted(format, arguments);
     va_end(arguments);
+    if (theirs)
+        place = draft_place(draft, theirs);
     problem_add(
-            &draft->problems, ZD_ERR_CONFIG, "E0220", (struct toml_place){0},
-            NULL, "%s", json_string_value(text));
+            &draft->problems, ZD_ERR_CONFIG, "E0220", place, NULL, "%s",
+            json_string_value(text));
     json_decref(text);
+}
+
+/* --- where their files have a key ----------------------------------------- */
+
+/* The next `key` with a colon, in quotes or at the beginning of a line of YAML.
+ */
+static const char *find_key(const char *at, const char *key, size_t bytes)
+{
+    for (; (at = strstr(at, key)); at++) {
+        const char *end = at + bytes;
+        bool is_quoted = at[-1] == '"' && *end == '"';
+        if (!is_quoted && !strchr("\n -{,", at[-1]))
+            continue;
+        end += is_quoted;
+        if (end[strspn(end, " \t\r\n")] == ':')
+            return at;
+    }
+    return NULL;
+}
+
+/* Each part is looked for after the one before it; of a list's n-th item the
+ * n-th key of that name. */
+static const char *find_name(const struct toml_source *source, const char *name)
+{
+    const char *at = source->text;
+    char part[100];
+    for (int skip = 0; at && *name;) {
+        size_t bytes = strcspn(name, ".["), length;
+        snprintf(part, sizeof part, "%.*s", (int)bytes, name);
+        length = strlen(part);
+        at = find_key(at, part, length);
+        for (; skip && at; skip--)
+            at = find_key(at + 1, part, length);
+        name += bytes;
+        if (*name == '[')
+            skip = (int)strtol(name + 1, (char **)&name, 10);
+        name += strspn(name, "].");
+    }
+    return at;
+}
+
+struct toml_place draft_place(const struct draft *draft, const char *theirs)
+{
+    struct toml_place place = {0};
+    const char *found = NULL, *dot = strrchr(theirs, '.');
+    for (int i = 0; i < draft->source_count && !found && *theirs; i++) {
+        place.source = &draft->sources[i];
+        found = find_name(place.source, theirs);
+    }
+    if (!found)
+        return (struct toml_place){0};
+    place.line = place.column = 1;
+    for (const char *at = place.source->text + 1; at < found; at++) {
+        place.column = *at == '\n' ? 0 : place.column + 1;
+        place.line += *at == '\n';
+    }
+    place.column += found > place.source->text;
+    place.width = (int)strlen(dot ? dot + 1 : theirs);
+    return place;
 }
 
 /* --- as text -------------------------------------------------------------- */
@@ -260,20 +327,17 @@ char *draft_write(const struct draft *draft)
 
 /* --- as a job ------------------------------------------------------------- */
 
-enum zd_status draft_check(
+static enum zd_status load(
         const char *text, const struct draft_check *check, struct job **job_out)
 {
     char path[64];
-    struct job *job;
     int fd = memfd_create("job.toml", MFD_CLOEXEC);
     size_t bytes = strlen(text);
-    if (job_out)
-        *job_out = NULL;
+    *job_out = NULL;
     if (fd < 0 || write(fd, text, bytes) != (ssize_t)bytes) {
         if (fd >= 0)
             close(fd);
-        return ZD_FAIL(
-                ZD_ERR_IO, "E0222", "no memory for the job of %s", check->name);
+        return ZD_FAIL(ZD_ERR_IO, "E0222", "no memory for the job");
     }
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     struct job_request request = {
@@ -283,15 +347,57 @@ enum zd_status draft_check(
             .override_count = check->override_count,
             .world = check->world,
             .paths = check->paths};
-    enum zd_status status = job_load(&request, &job);
+    enum zd_status status = job_load(&request, job_out);
     close(fd);
-    if (status != ZD_OK) {
-        fprintf(stderr, "the job that %s makes is not sound:\n", check->name);
-        problems_print(job_problems(job), stderr);
-    }
-    if (status == ZD_OK && job_out)
-        *job_out = job;
-    else
-        job_free(job);
     return status;
+}
+
+enum zd_status draft_check(
+        const char *text, const struct draft_check *check, struct job **job_out)
+{
+    enum zd_status status = load(text, check, job_out);
+    if (status == ZD_OK || !*job_out)
+        return status;
+    fputs("the job of zerod init is invalid:\n", stderr);
+    problems_print(job_problems(*job_out), stderr);
+    job_free(*job_out);
+    *job_out = NULL;
+    return status;
+}
+
+/* The reason behind a line of the job: a key of theirs, mostly. */
+static void copy_why(const char *text, int line, char *out, size_t bytes)
+{
+    out[0] = '\0';
+    while (--line > 0 && text)
+        text = (text = strchr(text, '\n')) ? text + 1 : NULL;
+    const char *end = text ? strchr(text, '\n') : NULL, *why = NULL;
+    for (const char *at = text; end && (at = strstr(at, "  # ")) && at < end;)
+        why = at += 4;
+    if (why)
+        snprintf(out, bytes, "%.*s", (int)(end - why), why);
+}
+
+void draft_find_problems(
+        struct draft *draft, const char *text, const struct draft_check *check)
+{
+    struct job *job;
+    char why[160];
+    bool had_others = draft->problems.count > 0;
+    if (load(text, check, &job) != ZD_OK && !job)
+        problem_take_record(&draft->problems, (struct toml_place){0});
+    for (int i = 0; job && i < job_problems(job)->count; i++) {
+        const struct problem *from = &job_problems(job)->items[i];
+        copy_why(text, from->place.line, why, sizeof why);
+        struct toml_place place = draft_place(draft, why);
+        if (!place.source && had_others)
+            continue;
+        problem_add(
+                &draft->problems, from->status, from->code, place, from->label,
+                "%s", from->what);
+        if (from->help)
+            problem_help(&draft->problems, "%s", from->help);
+    }
+    job_free(job);
+    problems_sort(&draft->problems);
 }

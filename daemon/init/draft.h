@@ -8,6 +8,8 @@
 
 #include "daemon/job/job.h"
 
+enum { DRAFT_SOURCES = 4 };
+
 struct draft {
     json_t *values;    /* {"optim.learning_rate": {"value", "why"}} */
     json_t *train;     /* of [[data.train]]: {"path": {"value", "why"}} each */
@@ -16,7 +18,9 @@ struct draft {
     json_t *notes;     /* {"their.key": "why it needs none"} */
     json_t *defaults;  /* [their key]: "auto" and null, which say nothing */
     json_t *automatic; /* {"our.key"}: "auto" in their file */
-    struct problems problems; /* what no job can be made of */
+    struct problems problems;                  /* what no job can be made of */
+    struct toml_source sources[DRAFT_SOURCES]; /* the files; texts are owned */
+    int source_count;
 };
 
 void draft_init(struct draft *draft);
@@ -42,23 +46,29 @@ json_t *draft_source(struct draft *draft);
 void draft_say(struct draft *draft, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 void draft_note(struct draft *draft, const char *theirs, const char *why);
-void draft_refuse(struct draft *draft, const char *format, ...)
-        __attribute__((format(printf, 2, 3)));
+/* `theirs`: the key that it is about, or NULL. */
+void draft_refuse(
+        struct draft *draft, const char *theirs, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+/* Where their files have a key, "a.b" or "list[1].b"; source NULL: nowhere. */
+struct toml_place draft_place(const struct draft *draft, const char *theirs);
 
 /* The job file. The caller frees it. */
 char *draft_write(const struct draft *draft);
-/* The job that the text is, read as a run or `zerod validate` reads it. Its
- * problems are printed. `job_out`: the caller's then (job_free); NULL: not
- * wanted. */
+/* The job that the text is, read as a run or `zerod validate` reads it. */
 struct draft_check {
     int world;
-    const char *name; /* of what makes it */
     enum job_paths paths;
     const struct job_override *overrides;
     int override_count;
 };
+/* Its problems are printed. `job_out`: the caller's then (job_free). */
 enum zd_status draft_check(
         const char *text, const struct draft_check *check,
         struct job **job_out);
+/* Its problems join the draft's, at the keys of their files that they come
+ * from; one that comes from none is left out where there are others. */
+void draft_find_problems(
+        struct draft *draft, const char *text, const struct draft_check *check);
 
 #endif

@@ -116,8 +116,8 @@ void foreign_refuse(
     char word[200];
     as_word(value, word, sizeof word);
     draft_refuse(
-            foreign->draft, "%s: %s = %.100s: %s", foreign->path, name, word,
-            why);
+            foreign->draft, name, "%s: %s = %.100s%s: %s", foreign->path, name,
+            word, foreign->is_default ? ", their default" : "", why);
 }
 
 void foreign_set(
@@ -131,6 +131,10 @@ void foreign_set(
         draft_set_entry(draft_source(draft), key + strlen(source), value, name);
         return;
     }
+    if (foreign->is_default) {
+        draft_set(draft, key, value, "their default");
+        return;
+    }
     snprintf(why, sizeof why, "%s", name);
     if (foreign->is_part && draft_has(draft, key)) {
         if (strncmp(key, "optim.", 6) == 0)
@@ -142,18 +146,37 @@ void foreign_set(
                 strncmp(key, "optim.", 6) == 0
                         ? "the DeepSpeed configuration's optimizer and "
                           "schedule are those of the run"
-                        : "said beside the DeepSpeed configuration");
+                        : "overridden beside the DeepSpeed configuration");
         return;
     }
     json_incref(value);
     if (!draft_set(draft, key, value, why)) {
         const json_t *other = json_object_get(draft->values, key);
         draft_refuse(
-                draft, "%s: %s and %s set %s to different values",
+                draft, name, "%s: %s and %s set %s to different values",
                 foreign->path, name,
                 json_string_value(json_object_get(other, "why")), key);
+    } else if (!draft_tells(draft, name)) {
+        draft_note(draft, name, "said by another key too");
     }
     json_decref(value);
+}
+
+void foreign_take_betas(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    if (foreign_is_open(value))
+        return;
+    if (json_array_size(value) != 2) {
+        foreign_refuse(foreign, name, value, "it is two numbers");
+        return;
+    }
+    foreign_set(
+            foreign, name, "optim.adam_beta1",
+            json_deep_copy(json_array_get(value, 0)));
+    foreign_set(
+            foreign, name, "optim.adam_beta2",
+            json_deep_copy(json_array_get(value, 1)));
 }
 
 static void take_key(
@@ -174,7 +197,11 @@ static void take_key(
                 row->why ? row->why : "this zerod has none such");
         return;
     }
-    foreign_set(foreign, name, row->key, as_key_wants(row->key, value));
+    if (json_is_string(value) && strstr(json_string_value(value), "${"))
+        foreign_refuse(
+                foreign, name, value, "write it out: ${..} is not resolved");
+    else
+        foreign_set(foreign, name, row->key, as_key_wants(row->key, value));
 }
 
 /* null says nothing, "auto" asks for our default, or for what the file around
@@ -232,24 +259,47 @@ static void take_row(
     leave_open(foreign, row, name, value);
 }
 
-/* A row of that name, or of its beginning; *inside_out: there are rows of keys
- * in it. */
+enum match { MATCH_NONE, MATCH_INSIDE, MATCH_BEGINNING, MATCH_NAME };
+
+/* How one of a row's names fits: there are keys inside it, it is the beginning,
+ * it is the name. */
+static enum match match_names(const char *names, const char *name)
+{
+    enum match best = MATCH_NONE, match;
+    size_t bytes = strlen(name), length;
+    for (const char *at = names; *at; at += length + strspn(at + length, " ")) {
+        length = strcspn(at, " ");
+        if (length == bytes && strncmp(at, name, bytes) == 0)
+            match = MATCH_NAME;
+        else if (at[length - 1] == '*' && strncmp(at, name, length - 1) == 0)
+            match = MATCH_BEGINNING;
+        else if (
+                length > bytes && strncmp(at, name, bytes) == 0 &&
+                at[bytes] == '.')
+            match = MATCH_INSIDE;
+        else
+            continue;
+        best = match > best ? match : best;
+    }
+    return best;
+}
+
+/* *inside_out: there are rows of keys in it. */
 static const struct foreign_row *find_row(
         const struct foreign_format *format, const char *name, bool *inside_out)
 {
     const struct foreign_row *found = NULL;
-    size_t bytes = strlen(name);
     *inside_out = false;
-    for (int i = 0; i < format->row_count; i++) {
-        const char *row = format->rows[i].name;
-        size_t length = strlen(row);
-        if (strcmp(row, name) == 0)
-            return &format->rows[i];
-        if (row[length - 1] == '*' && strncmp(row, name, length - 1) == 0)
-            found = &format->rows[i];
-        if (strncmp(row, name, bytes) == 0 && row[bytes] == '.')
-            *inside_out = true;
-    }
+    for (; format; format = format->base)
+        for (int i = 0; i < format->row_count; i++) {
+            const struct foreign_row *row = &format->rows[i];
+            enum match match = match_names(row->names, name);
+            if (match == MATCH_NAME)
+                return row;
+            if (match == MATCH_BEGINNING && !found)
+                found = row;
+            *inside_out |= match == MATCH_INSIDE;
+        }
     return found;
 }
 
@@ -278,8 +328,7 @@ static void take_object(
         else
             foreign_refuse(
                     foreign, name, value,
-                    "zerod does not know this key, or what training is "
-                    "without it");
+                    "unsupported key; ignoring it could change training");
     }
 }
 
@@ -298,23 +347,70 @@ static void tell_rest(struct foreign *foreign)
         else
             draft_note(
                     draft, name,
-                    json_is_true(value) || json_number_value(value) != 0
-                            ? "as here"
-                            : "off");
+                    is_off(value) ? "off" : "nothing to set beside other keys");
     }
+}
+
+/* The condition of a default. */
+static bool holds(const struct foreign *foreign, const char *when)
+{
+    char name[100], word[100];
+    size_t bytes = strcspn(when ? when : "", "=");
+    if (!when)
+        return true;
+    if (!strcmp(when, "@"))
+        return foreign->format->is_variant &&
+               foreign->format->is_variant(foreign);
+    snprintf(name, sizeof name, "%.*s", (int)bytes, when);
+    const json_t *value = foreign_get(foreign, name);
+    if (!value || json_is_null(value))
+        return false;
+    as_word(value, word, sizeof word);
+    return when[bytes] ? !strcasecmp(word, when + bytes + 1)
+                       : !is_off(value) && strcmp(word, "no") != 0;
+}
+
+/* What a row says of a file that has none of its keys. */
+static void take_absent(struct foreign *foreign, const struct foreign_row *row)
+{
+    size_t bytes;
+    for (const char *at = row->names; *at; at += bytes + (at[bytes] == ' ')) {
+        char name[100];
+        bytes = strcspn(at, " ");
+        snprintf(name, sizeof name, "%.*s", (int)bytes, at);
+        if (foreign_get(foreign, name) &&
+            !json_is_null(foreign_get(foreign, name)))
+            return;
+    }
+    json_t *value = json_loads(row->absent, JSON_DECODE_ANY, NULL);
+    value = value ? value : json_string(row->absent);
+    if (row->rule == FOREIGN_CALL)
+        row->take(foreign, row->names, value);
+    else
+        take_key(foreign, row, row->names, value);
+    json_decref(value);
 }
 
 static void take_defaults(struct foreign *foreign)
 {
     const struct foreign_format *format = foreign->format;
-    struct draft *draft = foreign->draft;
-    for (int i = 0; i < format->default_count; i++) {
-        const char *key = format->defaults[i].key;
-        if (!draft_has(draft, key) && !json_object_get(draft->automatic, key))
-            draft_set(
-                    draft, key, word_value(format->defaults[i].value),
-                    "their default");
-    }
+    foreign->is_default = true;
+    for (; format; format = format->base)
+        for (int i = 0; i < format->row_count; i++) {
+            const struct foreign_row *row = &format->rows[i];
+            if (row->absent && holds(foreign, row->when) &&
+                !(row->key &&
+                  json_object_get(foreign->draft->automatic, row->key)))
+                take_absent(foreign, row);
+        }
+    foreign->is_default = false;
+    for (format = foreign->format; format; format = format->base)
+        for (int i = 0; i < format->default_count; i++)
+            if (!json_object_get(
+                        foreign->draft->automatic, format->defaults[i].key))
+                draft_set(
+                        foreign->draft, format->defaults[i].key,
+                        word_value(format->defaults[i].value), "their default");
 }
 
 /* What a whole dump of arguments has for other optimizers too. */
@@ -330,7 +426,7 @@ static void drop_idle(struct draft *draft)
     const char *name = draft_text(draft, "optim.name");
     for (size_t i = 0; name && i < sizeof idle / sizeof idle[0]; i++)
         if (strstr(name, idle[i].optimizer) && draft_has(draft, idle[i].key)) {
-            draft_note(draft, idle[i].key, "means nothing to this optimizer");
+            draft_note(draft, idle[i].key, "of no effect with this optimizer");
             draft_remove(draft, idle[i].key);
         }
 }

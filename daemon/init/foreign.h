@@ -22,7 +22,8 @@ typedef void foreign_fn(
         struct foreign *foreign, const char *name, const json_t *value);
 
 struct foreign_row {
-    const char *name; /* "optimizer.params.lr"; "wandb*": all that begin so */
+    const char *names; /* "optimizer.params.lr"; several with blanks between;
+                          "wandb*": all that begin so */
     enum foreign_rule rule;
     const char *key;   /* "optim.learning_rate"; "data.train.field": of the
                           first source */
@@ -30,21 +31,32 @@ struct foreign_row {
                           "theirs=": known, and nothing is set */
     const char *why;
     foreign_fn *take;
+    /* Their default, for a file without the key or with null: taken as if it
+     * stood there.
+     * NULL: it is ours, or nothing follows from it. Where it depends on other
+     * keys there are several rows of one name, and the first of them that
+     * holds counts. */
+    const char *absent;
+    const char *when; /* .. if that key is there and not off; "key=word": has
+                         that value; "@": format->is_variant. NULL: always */
 };
 
-/* What they take where their file says nothing. */
+/* What follows from no key of theirs alone. */
 struct foreign_default {
     const char *key, *value; /* as TOML has it */
 };
 
 struct foreign_format {
-    const char *name; /* "a DeepSpeed configuration" */
-    bool is_yaml;     /* else JSON */
+    const char *name;                  /* "a DeepSpeed configuration" */
+    const struct foreign_format *base; /* whose rows hold too; or NULL */
+    const char *option;                /* "deepspeed": of --from-deepspeed */
+    bool is_yaml;                      /* else JSON */
     const struct foreign_row *rows;
     int row_count;
     const struct foreign_default *defaults;
     int default_count;
     void (*finish)(struct foreign *foreign); /* before the defaults; or NULL */
+    bool (*is_variant)(const struct foreign *foreign); /* or NULL */
 };
 
 struct foreign {
@@ -52,12 +64,13 @@ struct foreign {
     const char *path; /* of the file */
     const json_t *root;
     struct draft *draft;
-    json_t *called; /* what functions took: {name: value} */
-    bool is_part;   /* of another's file, which says the rest */
+    json_t *called;  /* what functions took: {name: value} */
+    bool is_part;    /* of another's file, which says the rest */
+    bool is_default; /* their defaults are being taken */
 };
 
 extern const struct foreign_format foreign_deepspeed, foreign_hf,
-        foreign_axolotl;
+        foreign_axolotl, foreign_llamafactory, foreign_torchtune;
 
 /* Everything in `root` is taken into the draft. */
 void foreign_take(
@@ -67,10 +80,11 @@ void foreign_take(
 void foreign_take_part(
         const struct foreign_format *format, const char *path,
         const json_t *root, struct draft *draft);
-/* ZD_ERR_DATA for a file that is no JSON, or no YAML; ZD_ERR_NO_INPUT. */
+/* ZD_ERR_DATA for a file that is not JSON or YAML, or is another trainer's or a
+ * command line; ZD_ERR_NO_INPUT. The text stays with the draft. */
 enum zd_status foreign_read(
         const struct foreign_format *format, const char *path,
-        json_t **root_out);
+        struct draft *draft, json_t **root_out);
 
 /* --- for the tables --- */
 
@@ -88,5 +102,6 @@ void foreign_refuse(
 /* A file that `foreign`'s names, or an object of it: a DeepSpeed configuration.
  * After all else: its optimizer and schedule are those of the run. */
 foreign_fn foreign_take_deepspeed;
+foreign_fn foreign_take_betas; /* [0.9, 0.999] */
 
 #endif

@@ -1,32 +1,63 @@
 /* foreign_file.c - files of other trainers, and those that they name. */
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "daemon/init/foreign.h"
 #include "daemon/init/yaml_door.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { FILE_MAX = 1 << 20 };
 
+/* A shell script, or the words of one: `python run_clm.py --seed 1`. */
+static bool is_command_line(const char *text)
+{
+    return strncmp(text, "#!", 2) == 0 || strncmp(text, "--", 2) == 0 ||
+           strstr(text, " --") != NULL;
+}
+
+static enum zd_status parse(
+        const struct foreign_format *format, const struct toml_source *source,
+        json_t **out)
+{
+    const char *text = source->text;
+    bool is_json = !format->is_yaml &&
+                   text[strspn(text, " \t\r\n\xef\xbb\xbf")] == '{';
+    *out = NULL;
+    ZD_TRY(is_json ? json_parse(
+                             text, source->bytes, source->name, ZD_ERR_DATA,
+                             out)
+                   : yaml_parse(text, source->bytes, source->name, out));
+    if (json_is_object(*out))
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0221", "%s is not %s: it has no keys", source->name,
+            format->name);
+}
+
 enum zd_status foreign_read(
         const struct foreign_format *format, const char *path,
-        json_t **root_out)
+        struct draft *draft, json_t **root_out)
 {
-    char *text;
-    size_t bytes;
-    ZD_TRY(fs_read_file(path, FILE_MAX, &text, &bytes));
-    enum zd_status status =
-            format->is_yaml
-                    ? yaml_parse(text, bytes, path, root_out)
-                    : json_parse(text, bytes, path, ZD_ERR_DATA, root_out);
-    free(text);
-    if (status == ZD_OK && !json_is_object(*root_out)) {
-        json_decref(*root_out);
-        ZD_FAIL(ZD_ERR_DATA, "E0221", "%s is not %s: it has no keys", path,
+    struct toml_source *source = &draft->sources[draft->source_count];
+    assert(draft->source_count < DRAFT_SOURCES);
+    ZD_TRY(fs_read_file(path, FILE_MAX, &source->text, &source->bytes));
+    source->name = zd_must(strdup(path));
+    draft->source_count++;
+    enum zd_status status = parse(format, source, root_out);
+    if (status == ZD_OK)
+        return ZD_OK;
+    if (!json_is_object(*root_out) && is_command_line(source->text)) {
+        zd_error_clear();
+        ZD_FAIL(ZD_ERR_DATA, "E0221", "%s is a command line, not %s", path,
                 format->name);
-        return ZD_ERR_DATA;
+        zd_fail_help("write its arguments as JSON, for --from-hf: "
+                     "{\"model_name_or_path\": \"...\", \"train_file\": "
+                     "\"...\"}");
     }
+    json_decref(*root_out);
     return status;
 }
 
@@ -65,7 +96,8 @@ void foreign_take_deepspeed(
                 "this DeepSpeed configuration is not there to be read");
         return;
     }
-    if (foreign_read(&foreign_deepspeed, path, &root) != ZD_OK) {
+    if (foreign_read(&foreign_deepspeed, path, foreign->draft, &root) !=
+        ZD_OK) {
         problem_take_record(&foreign->draft->problems, (struct toml_place){0});
         return;
     }

@@ -2,6 +2,7 @@
 #include "daemon/init/trainer_words.h"
 
 #include "base/file/fs.h"
+#include "model/config.h"
 
 #include <string.h>
 
@@ -81,6 +82,8 @@ static void finish_warmup(struct foreign *foreign)
     else if (json_is_number(steps))
         foreign_set(
                 foreign, "warmup_steps", "optim.warmup_steps", json_integer(0));
+    if (json_number_value(steps) > 0 && json_number_value(ratio) > 0)
+        draft_note(draft, "warmup_ratio", "overridden by warmup_steps");
 }
 
 void words_finish(struct foreign *foreign)
@@ -88,8 +91,10 @@ void words_finish(struct foreign *foreign)
     const json_t *deepspeed = foreign_get(foreign, "deepspeed");
     finish_floor(foreign);
     finish_warmup(foreign);
-    if (deepspeed)
-        foreign_take_deepspeed(foreign, "deepspeed", deepspeed);
+    if (foreign_is_open(deepspeed) || json_is_false(deepspeed))
+        return;
+    foreign_take_deepspeed(foreign, "deepspeed", deepspeed);
+    draft_note(foreign->draft, "deepspeed", "its keys are converted, as these");
 }
 
 /* --- models, data --------------------------------------------------------- */
@@ -125,7 +130,7 @@ void words_model(struct foreign *foreign, const char *name, const json_t *value)
         return;
     }
     if (draft_has(draft, "model.path")) {
-        draft_note(draft, name, "--model names the model");
+        draft_note(draft, name, "overridden by --model");
         return;
     }
     foreign_set(foreign, name, "model.path", json_string(model));
@@ -143,7 +148,7 @@ void words_train_file(
     if (foreign_is_open(value))
         return;
     if (json_object_get(source, "path"))
-        draft_note(foreign->draft, name, "--data names the data");
+        draft_note(foreign->draft, name, "overridden by --data");
     else if (!json_is_string(value))
         foreign_refuse(foreign, name, value, "it is a file");
     else {
@@ -154,33 +159,63 @@ void words_train_file(
 
 /* --- adapters ------------------------------------------------------------- */
 
+/* Where none are named PEFT has a list for each kind of model. */
+static json_t *peft_modules(const struct foreign *foreign)
+{
+    const char *path = draft_text(foreign->draft, "model.path");
+    struct model_config config = {0};
+    bool is_gpt2 = false;
+    if (path && model_config_read_stored(path, &config) == ZD_OK)
+        is_gpt2 = config.family == MODEL_GPT2;
+    else
+        zd_error_clear(); /* it need not be here */
+    model_config_fini(&config);
+    return is_gpt2 ? json_pack("[s]", "c_attn")
+                   : json_pack("[ss]", "q_proj", "v_proj");
+}
+
 void words_modules(
         struct foreign *foreign, const char *name, const json_t *value)
 {
-    if (foreign_is_open(value) ||
-        (json_is_array(value) && !json_array_size(value)))
-        return;
-    foreign_set(
-            foreign, name, "lora.target_modules",
-            json_is_array(value) && json_array_size(value) == 1 &&
-                            !strcmp("all-linear",
-                                    json_string_value(json_array_get(value, 0))
-                                            ? json_string_value(
-                                                      json_array_get(value, 0))
-                                            : "")
-                    ? json_string("all-linear")
-                    : json_deep_copy(value));
+    const char *only = json_string_value(json_array_get(value, 0));
+    bool is_all =
+            json_array_size(value) == 1 && only && !strcmp(only, "all-linear");
+    bool is_open = foreign_is_open(value) ||
+                   (json_is_array(value) && !json_array_size(value));
+    if (!is_open)
+        foreign_set(
+                foreign, name, "lora.target_modules",
+                is_all ? json_string(only) : json_deep_copy(value));
+    else if (foreign_is(foreign, "use_peft", true) || foreign->is_default)
+        draft_set(
+                foreign->draft, "lora.target_modules", peft_modules(foreign),
+                "PEFT's default for the model");
 }
 
 void words_bits(struct foreign *foreign, const char *name, const json_t *value)
 {
-    bool is_int8 = strstr(name, "8bit") != NULL;
-    if (json_is_true(value))
+    const char *type =
+            json_string_value(foreign_get(foreign, "bnb_4bit_quant_type"));
+    if (!json_is_true(value))
+        draft_note(foreign->draft, name, "off, as here");
+    else
         foreign_set(
                 foreign, name, "lora.quantize_base",
-                json_string(is_int8 ? "int8" : "nf4"));
+                json_string(
+                        strstr(name, "8bit") ? "int8"
+                        : type               ? type
+                                             : "nf4"));
+}
+
+void words_nested(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    if (foreign_is(foreign, "load_in_4bit", true))
+        foreign_set(
+                foreign, name, "lora.double_quant",
+                json_boolean(json_is_true(value)));
     else
-        draft_note(foreign->draft, name, "off, as here");
+        draft_note(foreign->draft, name, "load_in_4bit is not true");
 }
 
 void words_checkpointing(

@@ -11,6 +11,7 @@ foreign_fn words_modules;       /* target modules: a list, or "all-linear" */
 foreign_fn words_train_file;    /* a file of data */
 foreign_fn words_fsdp;          /* "full_shard auto_wrap offload", or a list */
 foreign_fn words_bits;          /* load_in_4bit, load_in_8bit */
+foreign_fn words_nested;        /* use_bnb_nested_quant */
 foreign_fn words_checkpointing; /* false, true */
 
 /* Where data are a name on a hub, how they come here. */

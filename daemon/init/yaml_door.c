@@ -120,8 +120,10 @@ static enum zd_status read_node(
         *out = json_object();
         status = read_pairs(reader, node, depth, *out);
     }
-    if (status != ZD_OK)
+    if (status != ZD_OK) {
         json_decref(*out);
+        *out = NULL;
+    }
     return status;
 }
 
@@ -139,6 +141,7 @@ static enum zd_status expect_end(
         what = "a second document";
     }
     json_decref(*out);
+    *out = NULL;
     return fail(name, &parser->mark, what);
 }
 

@@ -44,6 +44,7 @@ while IFS='|' read -r name want pattern; do
     case $name in
     ds-*) from=(--from-deepspeed "$fixtures/init/$name.json" --model M --data D.txt) ;;
     hf-*) from=(--from-hf "$fixtures/init/$name.json") ;;
+    llamafactory-* | torchtune-*) from=(--from-"${name%%-*}" "$fixtures/init/$name.yaml" --data D.jsonl) ;;
     *) from=(--from-axolotl "$(echo "$fixtures/init/$name".y*)") ;;
     esac
     [ "$name" != hf-whole-dump ] || from+=(--model M --data D.txt)
@@ -59,7 +60,7 @@ ds-bing-bert|0|^#   scheduler.params.warmup_type: their warm-up is logarithmic
 ds-chat-zero3|0|^min_lr_ratio = 0.1
 ds-infinity-nvme|0|^nvme_path = "/local_nvme"
 ds-stage1-pretrain|0|^reduce_dtype = "fp32"
-ds-cpu-offload-old|0|^max_grad_norm = 0
+ds-cpu-offload-old|0|^max_grad_norm = 1.0
 ds-onebit|78|E0220.*optimizer.type = OneBitAdam
 ds-curriculum|78|E0220.*curriculum_learning
 ds-zeropp|78|E0220.*zero_quantized_weights
@@ -73,6 +74,8 @@ axolotl-full-chat|0|^role_field = "from"
 axolotl-zero3|0|^weight_decay = 0.0
 axolotl-qlora|78|loss_watchdog_threshold
 axolotl-dpo|78|E0220.*rl = dpo
+llamafactory-lora|0|^lora_alpha = 16
+torchtune-lora|0|^target_modules = \["q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"\]
 ROWS
 
 # --- rules ---
@@ -82,7 +85,40 @@ ok '  "auto" is our default' eval "ds '{\"bf16\": {\"enabled\": \"auto\"}}' call
 ok 'Adam without adam_w_mode adds its decay elsewhere' eval "ds '{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false, \"weight_decay\": 0.1}}}' call 78 &&
     has 'optimizer.type = Adam: adam_w_mode' err"
 ok '  with none it is the same' eval "ds '{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false}}}' call 0 && has '^name = \"adamw\"' out"
-ok 'an unknown key is named' eval "ds '{\"zero_optimization\": {\"stage\": 2, \"stagee\": 1}}' call 78 && has 'zero_optimization.stagee = 1: zerod does not know' err"
+ok 'every key of the pinned versions: absent, with its default, with another value' python3 "$2/tests/cli/foreign_keys.py" "$zerod" "$fixtures/init/keys.json" "$2/docs/job.md"
+alpaca() { # TRAIN_ON_INPUTS: the ids and the mask that axolotl makes of its rows
+    printf 'base_model: %s\nsequence_len: 250\nlearning_rate: 1e-4\ntrain_on_inputs: %s\ndatasets:\n  - path: al.jsonl\n    type: alpaca\n' "$model" "$1" >a.yml
+    python3 -c 'import json, sys
+for row in json.load(open(sys.argv[1]))["rows"]: print(json.dumps(row))' "$fixtures/init/alpaca.json" >al.jsonl
+    rm -f j.toml && call 0 init --from-axolotl a.yml -o j.toml && call 0 data inspect j.toml --format json --ids --count 3 --set data.cache_dir=cache && python3 -c 'import json, sys
+want = json.load(open(sys.argv[1]))["made"][sys.argv[2]]
+got = [[(i, int(p["trained"])) for p in s["pieces"] for i in p["ids"]] for s in json.load(open("out"))["shown"]]
+key = lambda pairs: [pairs[0][0]] + pairs[1:]  # nothing predicts the first token
+assert sorted(map(str, map(key, got))) == sorted(str(key(list(zip(*row)))) for row in want)' "$fixtures/init/alpaca.json" "$1"
+}
+ok "axolotl's alpaca: its prompt, ids and mask" alpaca false
+ok '  with train_on_inputs' alpaca true
+hf() { echo "{\"model_name_or_path\": \"M\", \"train_file\": \"D\", \"use_peft\": true, \"load_in_4bit\": true, $1 \"output_dir\": \"o\"}" >h.json; call "${2:-0}" init --from-hf h.json; }
+ok "bitsandbytes' and PEFT's defaults are theirs" eval "hf '' && has '^double_quant = false' out && has '^quantize_base = \"nf4\"' out && has '^lora_dropout = 0.05' out && has '^target_modules = ..q_proj\", \"v_proj' out"
+ok '  and what is said is heeded' eval "hf '\"bnb_4bit_quant_type\": \"fp4\", \"use_bnb_nested_quant\": true,' && has '^double_quant = true' out && has '^quantize_base = \"fp4\"' out"
+ok '  all errors at once, where the file has them' eval 'hf "\"learning_rate\": -1,
+    \"nope\": 1," 78 && has "h.json:1:8" err && has "h.json:2:6" err && has "^2 errors" err'
+ok '2000 steps between lines are capped' eval "ds '{\"steps_per_print\": 2000, \"scheduler\": {\"params\": {\"total_num_steps\": 50}}}' call 0 && has '^logging_steps = 0.1 .*capped' out"
+ok '  others stay' eval "ds '{\"steps_per_print\": 20}' call 0 && has '^logging_steps = 20' out"
+printf 'python run_clm.py --model_name_or_path gpt2 \\\n  --train_file x\n' >run_clm.sh
+while read -r option file help; do
+    ok "--from-$option of $file: $help" eval 'call 65 init "--from-$option" "$file" --model M --data D.txt && has E0221 err && has "$help" err'
+done <<ROWS
+hf run_clm.sh is a command line
+axolotl run_clm.sh is a command line
+hf $fixtures/init/axolotl-qlora.yml --from-axolotl
+deepspeed $fixtures/init/llamafactory-lora.yaml --from-llamafactory
+axolotl $fixtures/init/torchtune-lora.yaml --from-torchtune
+llamafactory $fixtures/init/ds-zero2-hf.json --from-deepspeed
+ROWS
+ok 'a model without a tokenizer' eval 'mkdir -p bare && cp $model/config.json $model/*.safetensors bare && rm -f j.toml && call 0 init --model bare --data data.jsonl -o j.toml && has "no tokenizer.json" err &&
+    has "^# .*tokenizer = .bytes" j.toml && call 66 validate j.toml && call 0 validate j.toml --set model.tokenizer=bytes'
+ok 'an unknown key is named' eval "ds '{\"zero_optimization\": {\"stage\": 2, \"stagee\": 1}}' call 78 && has 'zero_optimization.stagee = 1: unsupported key' err"
 ok 'what is on is not called off' eval 'call 0 init --from-hf "$fixtures/init/hf-run-clm.json" && has "^#   do_train: zerod trains" out'
 ok 'a wrong value is told as the job would' eval "ds '{\"gradient_clipping\": \"much\"}' call 78 && has 'max_grad_norm' err"
 ok 'batches that do not agree' eval "ds '{\"train_batch_size\": 7, \"train_micro_batch_size_per_gpu\": 2}' call 78 && has E0211 err"
@@ -108,6 +144,7 @@ ok 'no YAML' eval "yaml 'a: [1\nb: 2\n' call 65 && has 'E0221' err && has 'a.yml
 ok '  a key twice' eval "yaml 'seed: 1\nseed: 2\n' call 65 && has 'a.yml:2:1' err"
 ok '  two documents' eval "yaml 'seed: 1\n---\nseed: 2\n' call 65"
 ok '  an alias within itself' eval "yaml 'a: &a [*a, *a]\n' call 65"
+ok '  a number that no double holds' eval "yaml 'learning_rate: 1e999\n' call 65 && has 'a.yml:1:16' err && has 'out of range' err"
 ok '  a list in the place of keys' eval "yaml '[1, 2]\n' call 65"
 ok 'words as YAML has them' eval "yaml 'bf16: yes\nlearning_rate: 1e-4\nseed: 7\nsample_packing: off\n' call 0 && has '^dtype = \"bf16\"' out &&
     has '^learning_rate = 0.0001' out && has '^packing = false' out"
@@ -129,6 +166,7 @@ quickstart --lora
 --model M
 --model M --data D --full --lora
 --from-hf a.json --from-axolotl b.yml
+--from-hf a.json --from-torchtune b.yml
 --from-hf a.json --qlora
 ROWS
 ok 'init of no model: 66' call 66 init --model nowhere --data data.txt

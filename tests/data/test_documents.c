@@ -114,8 +114,9 @@ Test(data_documents, prompts_count_where_all_is_trained)
         for (int all = 0; all < 2; all++) { /* the cache is not the other's */
             test.options.train_on = all ? TRAIN_ON_ALL : TRAIN_ON_ASSISTANT;
             char *words = data_case_words(&test);
-            cr_expect((strcmp(words, rows[i].expected) == 0) == all,
-                      "%s: %s", rows[i].name, words);
+            cr_expect(
+                    (strcmp(words, rows[i].expected) == 0) == all, "%s: %s",
+                    rows[i].name, words);
             free(words);
         }
         data_case_fini(&test);
