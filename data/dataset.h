@@ -151,10 +151,18 @@ enum zd_status dataset_sample(
         struct dataset *dataset, int64_t n, int32_t *tokens, int32_t *targets,
         int32_t *doc_start, int *token_count_out);
 
+/* Rows of B samples, which lie T apart, as near to each other as the longest of
+ * them, of `longest` tokens, needs. Returns how far apart they lie then: one of
+ * at most 16 distances for a T, since libraries and GPUs prepare for a shape. */
+int batch_close_up(
+        int32_t *tokens, int32_t *targets, int32_t *doc_start, int B, int T,
+        int longest);
+
 /* A loader reads batches ahead on a thread of its own into planned buffers. */
 struct loader;
 struct loader_batch {
     const int32_t *tokens, *targets, *doc_start; /* (B, T) borrowed */
+    int T;                /* batch_close_up of cutoff_len */
     int64_t token_count;  /* input tokens, padding not counted */
     int64_t target_count; /* unmasked targets */
 };

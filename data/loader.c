@@ -11,8 +11,10 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct slot {
+    int T;
     int64_t token_count, target_count;
     int32_t *tokens, *targets, *doc_start;
 };
@@ -38,6 +40,23 @@ size_t loader_bytes(int batches, int B, int T)
     return (size_t)batches * 3 * (size_t)B * (size_t)T * sizeof(int32_t);
 }
 
+int batch_close_up(
+        int32_t *tokens, int32_t *targets, int32_t *doc_start, int B, int T,
+        int longest)
+{
+    enum { DISTANCES = 16, EDGE = 16 };
+    int step = ((T + DISTANCES - 1) / DISTANCES + EDGE - 1) / EDGE * EDGE;
+    int near = ((longest > 0 ? longest : 1) + step - 1) / step * step;
+    int32_t *const arrays[] = {tokens, targets, doc_start};
+    if (near >= T)
+        return T;
+    for (int i = 0; i < 3; i++)
+        for (size_t b = 1; b < (size_t)B; b++)
+            memmove(arrays[i] + b * (size_t)near, arrays[i] + b * (size_t)T,
+                    (size_t)near * sizeof *tokens);
+    return near;
+}
+
 static int64_t count_targets(const int32_t *targets, int T)
 {
     int64_t count = 0;
@@ -49,6 +68,7 @@ static int64_t count_targets(const int32_t *targets, int T)
 static enum zd_status fill(
         struct loader *loader, struct slot *slot, int64_t batch)
 {
+    int longest = 0;
     slot->token_count = slot->target_count = 0;
     for (int b = 0; b < loader->B; b++) {
         int64_t n = loader->order.sample_of(loader->order.ctx, batch, b);
@@ -58,8 +78,12 @@ static enum zd_status fill(
                 loader->dataset, n, slot->tokens + row, slot->targets + row,
                 slot->doc_start + row, &tokens));
         slot->token_count += tokens;
+        longest = tokens > longest ? tokens : longest;
         slot->target_count += count_targets(slot->targets + row, loader->T);
     }
+    slot->T = batch_close_up(
+            slot->tokens, slot->targets, slot->doc_start, loader->B, loader->T,
+            longest);
     return ZD_OK;
 }
 
@@ -170,6 +194,7 @@ enum zd_status loader_next(
             .tokens = slot->tokens,
             .targets = slot->targets,
             .doc_start = slot->doc_start,
+            .T = slot->T,
             .token_count = slot->token_count,
             .target_count = slot->target_count,
     };

@@ -99,7 +99,7 @@ enum zd_status activations_train(
 
     push_inputs(&s, &d, shape->offload_activations, &a);
     a.last = push_rows(&s, d.N, d.C);
-    a.dx = push_rows(&s, d.N, d.C);
+    a.dx = a.gathered = push_rows(&s, d.N, d.C);
     int chunk = head_chunk(&d, shape->head_chunk);
     push_adapters(&s, &d, chunk, true, &a.adapters);
     size_t below = s.top;
@@ -134,6 +134,7 @@ static enum zd_status lay_lean(
     push_lean(s, d, decode, &a->lean, &a->lean_scratch);
     a->layer_gains = decode ? d->gains : 0;
     a->last = a->lean.x;
+    a->gathered = a->lean.norm1;
     push_head(s, d, chunk, false, &a->head);
     a->bytes = s->peak;
     return ZD_OK;

@@ -113,6 +113,8 @@ struct activations {
     size_t scratch_bytes;         /* of these and of grads.scratch */
     void *last;                   /* (N, C) what the last layer gives */
     void *dx;                     /* (N, C) gradient of the layer at hand */
+    void *gathered;               /* (N, C) what the head reads of `last`; lies
+                                     over what is not in use meanwhile */
     struct layer_grads grads;
     struct head_acts head;
     struct adapter_scratch adapters;

@@ -5,8 +5,8 @@
  * the kernels of the pass before: the host fills the other slot meanwhile and
  * waits for nothing, unless it is two passes ahead.
  *
- *     tokens | positions | doc_start | first_tokens | targets | token_order |
- *     position_order
+ *     tokens | positions | doc_start | first_tokens | targets | rows | places |
+ *     token_order | position_order
  */
 #include "model/internal.h"
 
@@ -103,6 +103,15 @@ static void pack_orders(
                 pass->T, counts);
 }
 
+static void pack_head_rows(struct pass *pass, struct packer *p)
+{
+    const int32_t *on_device;
+    int32_t *targets = pack(p, NULL, 0, &on_device);
+    int32_t *rows = pack(p, NULL, 0, &pass->rows);
+    head_rows_fill(pass, targets, rows, pack(p, NULL, 0, &pass->places));
+    pass->targets = on_device;
+}
+
 static enum zd_status send(
         struct model *model, struct pass *pass, bool has_backward)
 {
@@ -123,7 +132,9 @@ static enum zd_status send(
         fill_first_tokens(
                 pack(&p, NULL, 0, &pass->first_tokens), positions, pass);
     }
-    if (pass->targets)
+    if (head_rows_count(model, pass))
+        pack_head_rows(pass, &p);
+    else if (pass->targets)
         pack(&p, pass->targets, pass->N, &pass->targets);
     if (has_backward && model->unit_trains[0])
         pack_orders(model, pass, &p, tokens, positions);
@@ -136,7 +147,13 @@ enum zd_status batch_place(
 {
     if (model->upload.device)
         return send(model, pass, has_backward);
-    fill_positions(model->positions, pass);
-    pass->positions = model->positions;
+    int32_t *positions = model->planes, *targets = positions + pass->N;
+    int32_t *rows = targets + pass->N, *places = rows + pass->N;
+    fill_positions(positions, pass);
+    pass->positions = positions;
+    if (!head_rows_count(model, pass))
+        return ZD_OK;
+    head_rows_fill(pass, targets, rows, places);
+    pass->targets = targets, pass->rows = rows, pass->places = places;
     return ZD_OK;
 }

@@ -48,7 +48,13 @@ static enum zd_status head_grads_acquire(
     return ZD_OK;
 }
 
-/* Rows begin .. begin+n-1 of what the last layer gave, as logits. */
+/* What the head reads: what the last layer gave, or rows of it. */
+static char *head_input(const struct pass *pass)
+{
+    return pass->rows ? pass->acts->gathered : pass->acts->last;
+}
+
+/* Rows begin .. begin+n-1 of that, as logits. */
 static enum zd_status chunk_logits(
         const struct model *model, const struct pass *pass, int begin, int n)
 {
@@ -57,7 +63,7 @@ static enum zd_status chunk_logits(
     struct norm norm = final_norm(model);
     int C = model->config->hidden_size, V = model->config->vocab_size;
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
-    char *x = (char *)pass->acts->last + offset;
+    char *x = head_input(pass) + offset;
     struct residual_sum due = model->due;
     if (due.a)
         due = (struct residual_sum){
@@ -81,6 +87,7 @@ static enum zd_status chunk_backward(
     struct norm norm = final_norm(model);
     int C = model->config->hidden_size, V = model->config->vocab_size;
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
+    char *dx = pass->rows ? pass->acts->last : pass->acts->dx;
     struct matmul_strides strides = {.out = C, .a = h->stride, .b = C};
     struct linear head = head_linear(model, pass, h);
     const void *dz;
@@ -99,8 +106,8 @@ static enum zd_status chunk_backward(
             begin, n, grads->norm_add));
     if (grads->dx_needed)
         ZD_TRY(norm_backward(
-                model, &norm, (char *)pass->acts->dx + offset, h->dnorm, NULL,
-                (const char *)pass->acts->last + offset, h->mean, h->rstd, n,
+                model, &norm, dx + offset, h->dnorm, NULL,
+                head_input(pass) + offset, h->mean, h->rstd, n,
                 grads->norm_add));
     grads->head_add = grads->norm_add = true;
     return ZD_OK;
@@ -116,8 +123,10 @@ enum zd_status head_loss(
     ZD_TRY(head_acquire(model, hooks));
     if (train)
         ZD_TRY(head_grads_acquire(model, hooks, &grads));
-    for (int begin = 0; begin < pass->N; begin += h->chunk) {
-        int n = pass->N - begin < h->chunk ? pass->N - begin : h->chunk;
+    ZD_TRY(head_rows_gather(model, pass));
+    for (int begin = 0; begin < pass->head_rows; begin += h->chunk) {
+        int left = pass->head_rows - begin,
+            n = left < h->chunk ? left : h->chunk;
         const int32_t *targets = pass->targets + begin;
         ZD_TRY(chunk_logits(model, pass, begin, n));
         ZD_TRY(k->cross_entropy(
@@ -128,6 +137,8 @@ enum zd_status head_loss(
             ZD_TRY(chunk_backward(model, pass, begin, n, &grads));
     }
     model->due = (struct residual_sum){0};
+    if (grads.dx_needed)
+        ZD_TRY(head_rows_scatter(model, pass));
     if (train)
         ZD_TRY(unit_grads_release(model, hooks, model->config->layers + 1));
     return head_release(model, hooks);

@@ -49,6 +49,11 @@ struct pass {
     bool decode;
     const struct decode_run *runs; /* decode: (run_count), of N tokens */
     int run_count;
+    /* What the head computes, `targets` among it (head_rows.c). rows NULL: all
+     * N, as they lie. */
+    int head_rows, head_targets;
+    const int32_t *rows;   /* (head_rows) of the pass */
+    const int32_t *places; /* (N): where among them; head_targets: nowhere */
     /* dropout of adapters, in training */
     bool drops;
     int64_t step, first_sample;
@@ -91,7 +96,8 @@ struct model {
     struct activations train, eval, decode;
     float *cosine, *sine;   /* (positions, D/2); NULL for gpt2 */
     void *decoded;          /* a weight in codes, for a product */
-    int32_t *positions;     /* of the tokens of the pass, on the CPU */
+    int32_t *planes;        /* (4, N) of the pass, on the CPU: positions, and
+                               what head_rows_fill writes */
     struct exact_sum *loss; /* on the device; since model_loss_take */
     struct batch_upload upload;
     struct pass pass;        /* of the last model_forward */
@@ -119,7 +125,7 @@ enum zd_status model_lay_out(struct model *model, char *base);
 /* batch.c */
 static inline size_t batch_planes(const struct model_config *config)
 {
-    return config->family == MODEL_GPT2 ? 7 : 6; /* position_order */
+    return config->family == MODEL_GPT2 ? 9 : 8; /* position_order */
 }
 size_t batch_plane_tokens(size_t tokens); /* elements of a plane */
 enum zd_status batch_upload_init(
@@ -313,6 +319,18 @@ enum zd_status head_loss(
 enum zd_status head_logits(
         struct model *model, const struct pass *pass,
         const struct model_hooks *hooks, float *logits); /* on the host */
+
+/* head_rows.c. On the host, when the targets are there: false where the head
+ * computes all rows. */
+bool head_rows_count(const struct model *model, struct pass *pass);
+void head_rows_fill(
+        const struct pass *pass, int32_t *targets, int32_t *rows,
+        int32_t *places);
+/* What the head reads to acts->gathered; its gradient, which lies where `last`
+ * did, to dx. Without pass->rows nothing. */
+enum zd_status head_rows_gather(struct model *model, const struct pass *pass);
+enum zd_status head_rows_scatter(
+        const struct model *model, const struct pass *pass);
 
 /* residuals.c. With nothing offloaded all of it is nothing. */
 enum zd_status residuals_init(struct residuals *residuals, char *host);

@@ -119,7 +119,7 @@ static enum zd_status take_buffers(
     if (shape_backend(&model->shape) == DEVICE_CUDA)
         ZD_TRY(batch_upload_init(&model->upload, arena));
     else
-        model->positions = arena_span(arena, "model.positions");
+        model->planes = arena_span(arena, "model.batch");
     model->upload.plane = batch_plane_tokens(model_most_tokens(&model->shape));
     model->loss = arena_span(arena, "model.loss");
     if (arena_plan_find(arena->plan, "model.decoded"))

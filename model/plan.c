@@ -70,8 +70,8 @@ static enum zd_status plan_batch(
     size_t tokens = model_most_tokens(shape);
     if (shape_backend(shape) != DEVICE_CUDA)
         return arena_plan_add(
-                plan, "model.positions", ARENA_DEVICE, SPAN_BUFFERS,
-                tokens * sizeof(int32_t));
+                plan, "model.batch", ARENA_DEVICE, SPAN_BUFFERS,
+                4 * tokens * sizeof(int32_t));
     size_t bytes =
             batch_planes(config) * batch_plane_tokens(tokens) * sizeof(int32_t);
     size_t rows = max_size(

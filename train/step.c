@@ -131,7 +131,7 @@ static enum zd_status run_micro(
             .targets = loaded->targets,
             .doc_start = loaded->doc_start,
             .B = trainer->plan.per_device,
-            .T = trainer->job->data.cutoff_len,
+            .T = loaded->T,
             .step = trainer->state.step,
             .first_sample = batches_first_sample(trainer, a)};
     double began = clock_seconds();

@@ -17,6 +17,11 @@ static int64_t sample_of(void *ctx, int64_t batch, int b)
     return batch * 3 * B + B + b;
 }
 
+static int64_t by_row(void *ctx, int64_t batch, int b)
+{
+    return b;
+}
+
 static void loading_init(struct loading *loading, int64_t first, int prefetch)
 {
     char text[1000];
@@ -115,6 +120,48 @@ Test(data_loader, may_be_left_before_its_end)
         loading_fini(&loading);
     }
     loader_destroy(NULL);
+}
+
+/* The longest of both documents has 39 tokens, of 300 that a row may have: rows
+ * of 64 tokens, since 300 are cut into at most 16 lengths. */
+Test(data_loader, rows_are_as_long_as_the_longest_of_the_batch_needs)
+{
+    enum { LONG = 300, NEAR = 64 };
+    struct data_case test;
+    struct loader *loader;
+    struct loader_batch batch;
+    char text[] = "{\"text\": \"0123456789012345678901234567890123456789\"}\n"
+                  "{\"text\": \"abc\"}\n";
+    data_case_init(&test, NULL);
+    test.options.cutoff_len = LONG;
+    test.options.packing = false;
+    data_case_file(&test, "a.jsonl", text, sizeof text - 1);
+    struct dataset *dataset = data_case_open(&test), *same;
+    cr_assert_not_null(dataset);
+    cr_assert_eq(dataset_open(&test.request, &same), ZD_OK);
+    void *memory = malloc(loader_bytes(2, 2, LONG));
+    cr_assert_eq(
+            loader_create(
+                    dataset, (struct loader_order){by_row, NULL}, 0, 1, 2, LONG,
+                    1, 1, memory, &loader),
+            ZD_OK);
+    cr_assert_eq(loader_next(loader, &batch), ZD_OK);
+    cr_expect_eq(batch.T, NEAR, "%d", batch.T);
+    for (int b = 0; b < 2; b++) {
+        int32_t tokens[LONG], targets[LONG], doc_start[LONG];
+        size_t bytes = NEAR * sizeof *tokens;
+        int count;
+        cr_assert_eq(
+                dataset_sample(same, b, tokens, targets, doc_start, &count),
+                ZD_OK);
+        cr_expect_arr_eq(batch.tokens + b * NEAR, tokens, bytes);
+        cr_expect_arr_eq(batch.targets + b * NEAR, targets, bytes);
+        cr_expect_arr_eq(batch.doc_start + b * NEAR, doc_start, bytes);
+    }
+    loader_destroy(loader);
+    free(memory);
+    dataset_close(same);
+    data_case_fini(&test);
 }
 
 static int64_t in_order(void *ctx, int64_t batch, int b)

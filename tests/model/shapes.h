@@ -46,4 +46,24 @@ static inline void tokens_fill(
     t->batch = (struct model_batch){t->tokens, t->targets, t->doc_start, B, T};
 }
 
+/* The same rows without their last `cut` tokens; in `t` these lose their
+ * targets, so that both have the same loss. */
+static inline void tokens_narrow(
+        struct tokens *narrow, struct tokens *t, int cut)
+{
+    int B = t->batch.B, T = t->batch.T, most = T - cut;
+    for (int i = 0; i < B * T; i++) {
+        int to = i / T * most + i % T;
+        if (i % T >= most) {
+            t->targets[i] = -1;
+            continue;
+        }
+        narrow->tokens[to] = t->tokens[i];
+        narrow->targets[to] = t->targets[i];
+        narrow->doc_start[to] = t->doc_start[i];
+    }
+    narrow->batch = (struct model_batch){
+            narrow->tokens, narrow->targets, narrow->doc_start, B, most};
+}
+
 #endif

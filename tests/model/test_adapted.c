@@ -239,11 +239,11 @@ Test(adapted, dropout_is_of_the_module)
     tiny_fini(&m.tiny);
 }
 
-/* A sample of a batch drops what it drops alone. */
+/* A sample of a batch drops what it drops alone, and with less padding. */
 Test(adapted, dropout_of_a_sample_is_that_of_any_batch)
 {
     struct adapted m;
-    struct tokens tokens;
+    struct tokens tokens, narrow;
     double parts = 0;
     setup(&m, SHAPE_QWEN3, "\"all-linear\"", 0, 0.25, 1);
     tokens_fill(&tokens, 3, B, T, m.tiny.config.vocab_size);
@@ -255,5 +255,7 @@ Test(adapted, dropout_of_a_sample_is_that_of_any_batch)
         parts += step(&m, &one, 4, 6 + i);
     }
     cr_expect(fabs(both / parts - 1) < 1e-6, "%.9g, not %.9g", both, parts);
+    tokens_narrow(&narrow, &tokens, 3);
+    cr_expect(step(&m, &tokens.batch, 4, 6) == step(&m, &narrow.batch, 4, 6));
     tiny_fini(&m.tiny);
 }

@@ -19,9 +19,11 @@ static void mask_row(int32_t *tokens, int32_t *labels, int32_t *starts, int T)
  * take part in the gathers of its peers. */
 static enum zd_status fill_batch(
         struct trainer *trainer, int64_t first, int64_t samples,
-        int32_t *memory, int64_t *targets)
+        struct model_batch *batch, int64_t *targets)
 {
-    int B = trainer->plan.shape.eval_B, T = trainer->plan.shape.T, unused;
+    int B = trainer->plan.shape.eval_B, T = trainer->plan.shape.T;
+    int32_t *memory = arena_span(&trainer->arena, "train.eval_batch");
+    int count = 0, longest = 0;
     size_t plane = (size_t)B * (size_t)T;
     enum zd_status status = ZD_OK;
     for (int b = 0; b < B; b++) {
@@ -31,12 +33,20 @@ static enum zd_status fill_batch(
         if (is_there)
             status = dataset_sample(
                     trainer->eval_data, first + b, tokens, labels, starts,
-                    &unused);
+                    &count);
+        longest = is_there && count > longest ? count : longest;
         if (!is_there || status != ZD_OK)
             mask_row(tokens, labels, starts, T);
         for (int t = 0; t < T; t++)
             *targets += labels[t] >= 0;
     }
+    *batch = (struct model_batch){
+            .tokens = memory,
+            .targets = memory + plane,
+            .doc_start = memory + 2 * plane,
+            .B = B,
+            .T = batch_close_up(
+                    memory, memory + plane, memory + 2 * plane, B, T, longest)};
     return status;
 }
 
@@ -44,23 +54,16 @@ static enum zd_status run_batches(
         struct trainer *trainer, int64_t samples, int64_t *targets,
         enum zd_status *read)
 {
-    int B = trainer->plan.shape.eval_B, T = trainer->plan.shape.T;
+    int B = trainer->plan.shape.eval_B;
     int64_t across = (int64_t)B * comm_size(trainer->comm);
-    int32_t *memory = arena_span(&trainer->arena, "train.eval_batch");
-    size_t plane = (size_t)B * (size_t)T;
     struct model_hooks hooks = zero_hooks(trainer->zero);
-    struct model_batch batch = {
-            .tokens = memory,
-            .targets = memory + plane,
-            .doc_start = memory + 2 * plane,
-            .B = B,
-            .T = T};
+    struct model_batch batch;
 
     for (int64_t first = 0; first < samples; first += across) {
         int64_t mine = first + (int64_t)B * comm_rank(trainer->comm);
         struct comm_data data = comm_data_begin(trainer->comm);
         enum zd_status filled =
-                fill_batch(trainer, mine, samples, memory, targets);
+                fill_batch(trainer, mine, samples, &batch, targets);
         comm_data_end(trainer->comm, data);
         *read = *read == ZD_OK ? filled : *read;
         comm_goes_on(trainer->comm);
