@@ -33,7 +33,7 @@ static void see_memory(struct doctor *doctor, json_t *limits)
         doctor_warn(
                 doctor,
                 "io_uring registers no buffers, which is a few percent of a "
-                "disk's speed; InfiniBand and offload.pin_memory = \"yes\" on "
+                "disk's speed; InfiniBand and offload.pin_memory = true on "
                 "a CPU do not work",
                 "ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit",
                 "only %" PRIu64 " KiB of memory may be locked",

@@ -51,6 +51,17 @@ out" ]'
     ok "one that wants a GPU" call 69 doctor --job job.toml --set device.backend=cuda --format json
     ok "has a code" says '[f["code"] for f in d["findings"] if f["level"] == "stop"][0]' E1201
     ok "a job file that is wrong is 78" call 78 doctor --job job.toml --set train.max_steps=-7
+    # What the doctor says itself, and the help of errors that it passes on: each value is one that a job may have.
+    grep -rhoE '\b(aio|comm|device|model|offload)\.[a-z_]+ = (\\"[a-z_0-9]+\\"|true|false)' --include=*.c "$2"/daemon/doctor "$2"/offload "$2"/base "$2"/comm "$2"/kernels |
+        tr -d '\\' | sed 's/ = /=/' | sort -u >fixes
+    taken() { "$zerod" validate job.toml --set offload.optimizer="$1" --set offload.nvme_path=. --set "$2" >out 2>&1; }
+    all_taken() {
+        local set
+        [ "$(wc -l <fixes)" -ge 10 ] || return 1
+        while read -r set; do taken nvme "$set" || taken cpu "$set" || { echo "$set" && cat out && return 1; }; done <fixes
+    }
+    ok "each value that a fix names is one that validate takes" all_taken
+    rm -f fixes
     cat >rank.sh <<SH
 [ "\$OMPI_COMM_WORLD_RANK" != 1 ] || ulimit -l 8
 exec "$zerod" doctor "\$@"
