@@ -92,14 +92,32 @@ static int ranks_of_mask(int mask_cpus, int online_cpus, int local_size)
     return mask_cpus * local_size > online_cpus ? local_size : 1;
 }
 
+int device_rank_cpus(int mask_cpus, int online_cpus, int local_size)
+{
+    int cpus = mask_cpus / ranks_of_mask(mask_cpus, online_cpus, local_size);
+    return cpus > 0 ? cpus : 1;
+}
+
+/* The first number of OMP_NUM_THREADS, as OpenMP has it ("4" or "4,2"); 0:
+ * there is none. */
+static int openmp_threads(void)
+{
+    enum { MOST = 4096 }; /* as device.cpu_threads */
+    const char *text = getenv("OMP_NUM_THREADS");
+    char *end = NULL;
+    long threads = text ? strtol(text, &end, 10) : 0;
+    bool is_number = text && end != text && (!*end || *end == ',');
+    return is_number && threads > 0 && threads <= MOST ? (int)threads : 0;
+}
+
 int device_threads(
         const struct device_options *options, int mask_cpus, int online_cpus,
         int local_size)
 {
-    if (options->cpu_threads > 0)
-        return options->cpu_threads;
-    int threads = mask_cpus / ranks_of_mask(mask_cpus, online_cpus, local_size);
-    return threads > 0 ? threads : 1;
+    int asked = options->cpu_threads > 0 ? options->cpu_threads
+                                         : openmp_threads();
+    return asked > 0 ? asked
+                     : device_rank_cpus(mask_cpus, online_cpus, local_size);
 }
 
 int device_spare_cpus(

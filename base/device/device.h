@@ -32,7 +32,7 @@ struct device_options { /* [device] */
     double memory_limit_fraction; /* > 0: a share ("90%") of what there is */
     uint64_t host_memory_limit;
     double host_memory_limit_fraction;
-    int cpu_threads; /* per rank; 0 = from the affinity mask */
+    int cpu_threads; /* per rank; 0 = OMP_NUM_THREADS, else the affinity mask */
     bool numa_bind;  /* threads and memory of the host near the device */
     enum device_streams streams;
 };
@@ -49,9 +49,12 @@ int device_affinity_cpus(void);
 void device_affinity_list(char *out, size_t bytes);
 /* CPUs the machine has online. */
 int device_online_cpus(void);
-/* Threads for a rank that shares its CPUs with `local_size` ranks: the explicit
- * count, else mask / ranks that share the mask, at least 1. When every rank has
- * a mask of its own (bound by mpirun), the mask is not divided. */
+/* CPUs of a rank that shares its mask with `local_size` ranks: mask / ranks, at
+ * least 1. When each rank has its own mask (bound by mpirun), the mask is not
+ * divided. */
+int device_rank_cpus(int mask_cpus, int online_cpus, int local_size);
+/* Threads of such a rank: device.cpu_threads, else OMP_NUM_THREADS, else as many
+ * as its CPUs. */
 int device_threads(
         const struct device_options *options, int mask_cpus, int online_cpus,
         int local_size);

@@ -212,7 +212,7 @@ const struct schema_key schema_table[] = {
 {"device", "gpus", SCHEMA_STRING, JOB(device.gpus), .flags = SCHEMA_PER_RANK, .help = "GPUs that the ranks of a host take in turn, of those that `CUDA_VISIBLE_DEVICES` leaves: `\"0,2\"`; auto: all"},
 {"device", "memory_limit", SCHEMA_LIMIT, JOB(device.memory_limit), JOB(device.memory_limit_fraction), .flags = SCHEMA_PER_RANK, .help = "Device memory a rank may use; 0 = what there is"},
 {"device", "host_memory_limit", SCHEMA_LIMIT, JOB(device.host_memory_limit), JOB(device.host_memory_limit_fraction), .flags = SCHEMA_PER_RANK, .help = "Host memory a rank may use; 0 = what there is"},
-{"device", "cpu_threads", SCHEMA_INT, JOB(device.cpu_threads), .flags = SCHEMA_AUTO | SCHEMA_PER_RANK, .min = 1, .max = 4096, .help = "Threads per rank; auto: from the affinity mask"},
+{"device", "cpu_threads", SCHEMA_INT, JOB(device.cpu_threads), .flags = SCHEMA_AUTO | SCHEMA_PER_RANK, .min = 1, .max = 4096, .help = "Threads per rank; auto: OMP_NUM_THREADS, else from the affinity mask"},
 {"device", "streams", SCHEMA_ENUM, JOB(device.streams), .choices = device_streams, .flags = SCHEMA_PER_RANK, .help = "Copies of the CPU device: by threads beside it, or in line"},
 {"device", "numa_bind", SCHEMA_BOOL, JOB(device.numa_bind), .flags = SCHEMA_PER_RANK, .help = "Threads and page-locked memory of a rank on the NUMA node of its GPU"},
 

@@ -116,9 +116,7 @@ static int idle_cpus(const struct trainer *trainer)
 {
     int mask = device_affinity_cpus(), online = device_online_cpus();
     int ranks = comm_local_size(trainer->comm);
-    struct device_options all = trainer->job->device;
-    all.cpu_threads = 0;
-    int idle = device_threads(&all, mask, online, ranks) -
+    int idle = device_rank_cpus(mask, online, ranks) -
                device_threads(&trainer->job->device, mask, online, ranks);
     return idle > 0 ? idle : 0;
 }

@@ -1,7 +1,15 @@
 #include "base/device/device.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
+
+static void forget_threads(void)
+{
+    unsetenv("OMP_NUM_THREADS");
+}
+
+TestSuite(device, .init = forget_threads);
 
 Test(device, threads_follow_the_mask)
 {
@@ -16,6 +24,25 @@ Test(device, threads_follow_the_mask)
     cr_expect_eq(device_threads(&options, 2, 8, 4), 2);
     options.cpu_threads = 3;
     cr_expect_eq(device_threads(&options, 8, 8, 4), 3);
+}
+
+Test(device, threads_follow_OMP_NUM_THREADS_where_the_job_is_silent)
+{
+    struct device_options options = device_options_default();
+    static const struct {
+        const char *text;
+        int threads;
+    } rows[] = {{"3", 3}, {"6,2", 6}, {"", 8}, {"0", 8}, {"-1", 8}, {"2x", 8},
+                {"99999999999999999999", 8}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        setenv("OMP_NUM_THREADS", rows[i].text, 1);
+        cr_expect_eq(
+                device_threads(&options, 8, 8, 1), rows[i].threads, "%s",
+                rows[i].text);
+    }
+    setenv("OMP_NUM_THREADS", "3", 1);
+    options.cpu_threads = 5;
+    cr_expect_eq(device_threads(&options, 8, 8, 1), 5);
 }
 
 Test(device, what_threads_leave_free)
