@@ -61,10 +61,8 @@ static void tell_ranks(const struct train_banner *banner)
     const struct arena_plan *arena = &banner->plan->arena;
     struct job_paged paged = job_plan_paged(banner->plan);
     char device[32], host[32], disk[32];
-    format_bytes(arena->bytes[ARENA_DEVICE], device, sizeof device);
-    format_bytes(
-            arena->bytes[ARENA_HOST] + arena->bytes[ARENA_PINNED], host,
-            sizeof host);
+    format_bytes(plan_device_bytes(banner->plan), device, sizeof device);
+    format_bytes(plan_host_bytes(banner->plan), host, sizeof host);
     zd_log_info(
             "  ranks    %d (%d on this host) x %d thread%s, ZeRO stage %d, "
             "%s",

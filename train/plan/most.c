@@ -2,6 +2,8 @@
 #include "train/plan/models.h"
 #include "train/plan/search_parts.h"
 
+#include <string.h>
+
 /* What is kept of the batch: all of it, or the samples of a step alone. */
 enum batch_kept { KEEPS_STEP, KEEPS_BATCH };
 
@@ -180,30 +182,49 @@ static struct plan_search search_with(
     return changed;
 }
 
-/* A batch that so many ranks cannot share, and a unit that they cannot cut, is
- * no fit; `most` becomes the most ranks of which there is a plan. */
+struct worlds {
+    int most;      /* ranks of which there is a plan */
+    int beyond;    /* ranks above of which there is none, .. */
+    char why[200]; /* .. and why: they cannot share the batch, or cut a unit */
+};
+
 static bool fits_world(
-        const struct plan_search *search, bool any, int world, int *most)
+        const struct plan_search *search, bool any, int world,
+        struct worlds *worlds)
 {
     const struct plan_search changed = search_with(search, world);
     bool ok = false;
-    if (is_fit(&changed, any, KEEPS_STEP, &ok) != ZD_OK)
+    if (is_fit(&changed, any, KEEPS_STEP, &ok) != ZD_OK) {
+        if (worlds->beyond <= worlds->most) {
+            worlds->beyond = world;
+            snprintf(
+                    worlds->why, sizeof worlds->why, "%.199s",
+                    zd_error_get()->what);
+        }
         zd_error_clear();
-    else if (world > *most)
-        *most = world;
+    } else if (world > worlds->most) {
+        worlds->most = world;
+    }
     return ok;
 }
 
 /* Nor do the most; if there is no plan at all, the error of one rank's. */
 static enum zd_status fail_world(
-        const struct plan_search *search, bool any, int most)
+        const struct plan_search *search, bool any, const struct worlds *worlds)
 {
-    char least[32];
+    char least[300];
     bool ok;
+    int most = worlds->most;
     const struct plan_search changed = search_with(search, most ? most : 1);
     if (!most)
         return is_fit(&changed, any, KEEPS_STEP, &ok);
-    snprintf(least, sizeof least, "%d rank%s", most, most == 1 ? "" : "s");
+    snprintf(
+            least, sizeof least, "%d rank%s", most, most == 1 ? "" : "s");
+    size_t used = strlen(least);
+    if (worlds->beyond > most)
+        snprintf(
+                least + used, sizeof least - used, " (with %d: %s)",
+                worlds->beyond, worlds->why);
     return plan_fail_least(&changed, any, false, least);
 }
 
@@ -213,16 +234,17 @@ enum zd_status plan_search_world(
 {
     enum { WORLD_MOST = 8192 };
     int node = search->local_size > 0 ? search->local_size : 8;
-    int least = 0, world = 1, most = 0;
-    while (world <= WORLD_MOST && !fits_world(search, fits, world, &most)) {
+    int least = 0, world = 1;
+    struct worlds worlds = {0};
+    while (world <= WORLD_MOST && !fits_world(search, fits, world, &worlds)) {
         least = world;
         world = world < node ? world + 1 : 2 * world;
     }
     if (world > WORLD_MOST)
-        return fail_world(search, fits, most);
+        return fail_world(search, fits, &worlds);
     while (world - least > node) {
         int middle = least + (world - least) / node / 2 * node;
-        *(fits_world(search, fits, middle, &most) ? &world : &least) = middle;
+        *(fits_world(search, fits, middle, &worlds) ? &world : &least) = middle;
     }
     *out = (struct plan_most_found){.value = world};
     const struct plan_search changed = search_with(search, world);

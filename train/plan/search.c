@@ -126,14 +126,15 @@ struct plan_found plan_found_of(
             .host = plan_host_bytes(plan),
             .pinned = plan->arena.bytes[ARENA_PINNED],
             .disk = plan->arena.bytes[ARENA_DISK],
+            .snapshot = plan->snapshot_bytes,
             .cost = candidate_cost(candidate)};
 }
 
 static enum zd_status keep(
-        struct plan_searching *state, const struct plan_candidate *candidate,
-        const struct job_choice *choice)
+        struct plan_searching *state, const struct train_job *job,
+        const struct plan_candidate *candidate, const struct job_choice *choice)
 {
-    const struct job_plan *plan = &state->plan;
+    struct job_plan *plan = &state->plan;
     if (state->count == state->room) {
         int room = state->room ? 2 * state->room : 64;
         struct plan_found *more =
@@ -144,7 +145,10 @@ static enum zd_status keep(
         state->found = more;
         state->room = room;
     }
+    plan->limits = state->limits;
+    ZD_TRY(plan_snapshot(job, state->search->local_size, plan));
     struct plan_found found = plan_found_of(plan, candidate, choice);
+    plan->snapshot_bytes = 0;
     ZD_TRY(plan_predict(plan, state->machine, &found.predicted));
     state->found[state->count++] = found;
     return ZD_OK;
@@ -206,7 +210,7 @@ static enum zd_status try_candidate(
     if (!B)
         return ZD_OK;
     candidate.option[CHOOSE_BATCH] = B != state->given;
-    return keep(state, &candidate, &choice);
+    return keep(state, &changed, &candidate, &choice);
 }
 
 /* Of a job that leaves the mode to zerod every mode is a candidate, and what

@@ -23,7 +23,10 @@ struct plan_search {
 struct plan_found {
     struct plan_candidate candidate;
     struct job_choice choice;
-    uint64_t device, host, pinned, disk; /* bytes; host with pinned */
+    /* Bytes, as the plan of the job has them: host with pinned memory and with
+     * `snapshot`, the copy that is saved in the background where there is room
+     * (of the smallest machine: without). */
+    uint64_t device, host, pinned, disk, snapshot;
     struct plan_prediction predicted;
     int cost;
 };

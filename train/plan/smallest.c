@@ -225,8 +225,13 @@ enum zd_status plan_fail_least(
     enum zd_status status =
             search_smallest(search, !fits, keeps_batch, &smallest, &limits);
     zd_error_clear();
-    ZD_FAIL(ZD_ERR_UNFIT, "E0607", "the job does not fit, not even with %s",
-            least);
+    const char *binds = ""; /* both may: the device is told first */
+    if (status == ZD_OK && smallest.any.choice.B)
+        binds = smallest.any.device > limits.device ? ": device memory binds"
+                : limits.total != UINT64_MAX        ? ": memory binds"
+                                                    : ": host memory binds";
+    ZD_FAIL(ZD_ERR_UNFIT, "E0607", "the job does not fit, not even with %s%s",
+            least, binds);
     if (status == ZD_OK)
         tell_machines(search, &smallest, &limits);
     return ZD_ERR_UNFIT;
