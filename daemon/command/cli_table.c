@@ -27,10 +27,10 @@ static const struct cli_option options[] = {
 {"write", 0, "FILE", CLI_TEXT, ARG(write), NULL, "Write the best that fits as a job file, which extends this one"},
 {"max", 0, "batch|seq|model", CLI_CHOICE, ARG(max), "batch|seq|model", "The most of this that fits, all else as it is (with --fit: or changed)"},
 {"min", 0, "world", CLI_CHOICE, ARG(min), "world", "The fewest ranks that the job fits on"},
-{"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "here|h100|h200|a100|4090|cpu", "Predict for this machine; default: what was measured here, else a table for the backend"},
+{"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "here|h100|h200|a100|4090|amx|cpu", "Predict for this machine; default: what was measured here, else a table for the backend"},
 {"price", 0, "P", CLI_REAL, ARG(price), NULL, "What a device costs for an hour, to price the job by its predicted time"},
 {"seconds", 0, "N", CLI_SOME, ARG(seconds), NULL, "Measure for about N seconds (120)"},
-{"threads", 0, "N", CLI_COUNT, ARG(threads), NULL, "Threads of a rank; default: as a run takes them"},
+{"threads", 0, "N", CLI_COUNT, ARG(threads), NULL, "Threads of a rank; default: OMP_NUM_THREADS, else from the affinity mask, as a run takes them"},
 {"json", 0, NULL, CLI_FLAG, ARG(json), NULL, "The same as --format json"},
 {"all", 0, NULL, CLI_FLAG, ARG(all), NULL, "Read all of the data, into the cache that a run uses"},
 {"print", 0, NULL, CLI_FLAG, ARG(print), NULL, "Print every resolved value and its origin"},
@@ -77,7 +77,7 @@ static const struct cli_command commands[] = {
     "Every key of another trainer's file is taken, or named in a comment where training is the same without it; one that stands in the way ends it with 78."},
 {"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow write max min machine price format set", "",
     "Memory and traffic of a job on N ranks; what would fit", command_plan, "commands",
-    "--world is needed, but for --min. Of the model its config.json is all that is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
+    "Without --world the plan is for one rank. Of the model its config.json is all that is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
     "K of them in a node, and NCCL between them where this zerod was built with it."},
 {"bench calibrate", "", 0, 0, "seconds threads format json", "",
     "Measure this machine, for the times that plans predict", command_bench_calibrate, "commands",
@@ -135,9 +135,7 @@ static const struct cli_args defaults = {
 static enum zd_status check_plan(const struct cli_args *args)
 {
     const char *what = NULL;
-    if (!args->world && !args->min)
-        what = "needs --world N";
-    else if (args->world && args->min)
+    if (args->world && args->min)
         what = "looks for --world with --min, and takes none";
     else if (args->max && args->min)
         what = "takes --max or --min";

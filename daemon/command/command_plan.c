@@ -113,6 +113,10 @@ static enum zd_status plan_one(
 enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
 {
     struct job *job;
+    if (!args->world && !args->min) {
+        args->world = 1;
+        zd_log_info("planned for one rank; --world N plans for N");
+    }
     ZD_TRY(check_nodes(args));
     ZD_TRY(cli_check_limits(args));
     ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_IGNORED, &job));

@@ -121,22 +121,79 @@ static double gib(uint64_t bytes)
     return (double)bytes / (1 << 30);
 }
 
+static void add_bytes(
+        struct text_buffer *text, uint64_t bytes, uint64_t first,
+        const char *memory)
+{
+    bool is_more = bytes > first;
+    double more = gib(is_more ? bytes - first : first - bytes);
+    if (more >= 0.01 * gib(first) && more > 0)
+        text_buffer_add(
+                text, "%s%.3g GiB %s %s memory", text->used ? ", " : "", more,
+                is_more ? "more" : "less", memory);
+}
+
+/* What it gives up for what, against the first. */
+static void print_against(
+        const struct plan_found *found, const struct plan_found *first,
+        FILE *stream)
+{
+    char words[300] = "";
+    struct text_buffer text = {.out = words, .bytes = sizeof words};
+    double slower = found->predicted.step_seconds /
+                            first->predicted.step_seconds -
+                    1;
+    if (slower >= 0.005)
+        text_buffer_add(&text, "%.0f %% slower", 100 * slower);
+    add_bytes(&text, found->device, first->device, "device");
+    add_bytes(&text, found->host, first->host, "host");
+    add_bytes(&text, found->disk, first->disk, "disk");
+    if (text.used)
+        fprintf(stream, "          against the first: %s\n", words);
+}
+
+/* One that is listed, and is faster, takes no more of any memory, but for a
+ * twentieth. The job as it is has a line in any case. */
+static bool hardly_differs(
+        const struct plan_found *found, const struct plan_found *listed)
+{
+    const double much = 1.05;
+    return (double)listed->device <= much * (double)found->device &&
+           (double)listed->host <= much * (double)found->host &&
+           (double)listed->disk <= much * (double)found->disk &&
+           (found->cost > 0 || listed->cost == 0);
+}
+
+static bool is_new(
+        const struct plan_found *found, const struct plan_found *const *listed,
+        int count)
+{
+    for (int i = 0; i < count; i++)
+        if (hardly_differs(found, listed[i]))
+            return false;
+    return true;
+}
+
 static void print_found(
-        const struct plan_found *found, const struct plan_setting *settings,
-        int count, FILE *stream)
+        const struct plan_found *found, const struct plan_found *first,
+        const struct plan_setting *settings, int count, int digits,
+        FILE *stream)
 {
     char words[800] = "", why[1200] = "";
     struct text_buffer text = {.out = words, .bytes = sizeof words};
     struct text_buffer reasons = {.out = why, .bytes = sizeof why};
     settings_print(settings, count, &text);
     settings_explain(settings, count, &reasons);
-    fprintf(stream, "%9.3f s a step, %s binds; GiB: device %.3f, host %.3f",
-            found->predicted.step_seconds,
+    fprintf(stream, "%9.*g s a step, %s binds; GiB: device %.3f, host %.3f",
+            digits, found->predicted.step_seconds,
             plan_resource_name(found->predicted.binds), gib(found->device),
             gib(found->host));
     if (found->disk)
         fprintf(stream, ", disk %.3f", gib(found->disk));
-    fprintf(stream, "\n          %s\n", count ? why : "the job as it is");
+    fputc('\n', stream);
+    if (first)
+        print_against(found, first, stream);
+    fprintf(stream, "          %s\n", count ? why : "the job as it is");
     if (count)
         fprintf(stream, "          %s\n", words);
 }
@@ -145,22 +202,34 @@ static void print_found_all(
         const struct plan_search *search, const struct plan_found *found,
         int count)
 {
-    enum { LINES = 8 };
+    enum { LINES = 3 };
     struct plan_setting settings[PLAN_SETTINGS_MAX];
+    const struct plan_found *listed[LINES];
     struct output output;
+    int lines = 0;
     FILE *stream = output_begin(&output);
     fprintf(stream,
             "%d job%s fit%s, of the same samples a step; by time, "
             "predicted for %s (%s):\n",
             count, count == 1 ? "" : "s", count == 1 ? "s" : "",
             search->machine->name, search->machine->what);
-    for (int i = 0; i < count && i < LINES; i++)
+    for (int i = 0; i < count && lines < LINES; i++) {
+        if (!is_new(&found[i], listed, lines))
+            continue;
+        listed[lines++] = &found[i];
         print_found(
-                &found[i], settings,
-                plan_found_settings(search, &found[i], settings), stream);
-    if (count > LINES)
-        fprintf(stream, "and %d slower ones (--format json)\n", count - LINES);
-    fputs(search->machine->is_measured
+                &found[i], lines > 1 ? listed[0] : NULL, settings,
+                plan_found_settings(search, &found[i], settings),
+                plan_machine_digits(search->machine), stream);
+    }
+    if (count > lines)
+        fprintf(stream,
+                "%d more are slower, or hardly differ (--format json)\n",
+                count - lines);
+    if (search->machine->is_guess)
+        fprintf(stream, "%s.\n", plan_guess_words);
+    else
+        fputs(search->machine->is_measured
                   ? "The times are computed from what was measured here.\n"
                   : "The times are computed from data sheets and were not "
                     "compared with a run.\n",
@@ -383,7 +452,9 @@ static void tell_most(
         fprintf(stream, " (%s)", most->name);
     fputc('\n', stream);
     if (args->fit)
-        print_found(&most->best, most->settings, most->setting_count, stream);
+        print_found(
+                &most->best, NULL, most->settings, most->setting_count, 3,
+                stream);
     output_end(&output);
 }
 

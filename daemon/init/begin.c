@@ -241,12 +241,14 @@ static void write_found(
             request->world, request->world == 1 ? "" : "s");
     draft_say(
             draft,
-            "A rank takes %s of device memory and %s of host memory; %.3g s a "
+            "A rank takes %s of device memory and %s of host memory; %.*g s a "
             "step are",
-            device, host, found->predicted.step_seconds);
+            device, host, plan_machine_digits(search->machine),
+            found->predicted.step_seconds);
     draft_say(
-            draft, "predicted for %s. docs/job.md has every key.",
-            search->machine->name);
+            draft, "predicted for %s%s%s. docs/job.md has every key.",
+            search->machine->name, search->machine->is_guess ? ": " : "",
+            search->machine->is_guess ? plan_guess_words : "");
 }
 
 void begin_tell_tokenizer(struct draft *draft)

@@ -126,7 +126,16 @@ arguments >lines
 ok '  each is accepted, in the bytes that are told' eval 'while read -r line; do call 0 "${fitted[@]}" $line || exit 1; done <lines'
 ok '  the fastest first' eval 'call 0 "${fitted[@]}" --fit --format json && sed -n "s/.*\"step_seconds\": \([0-9.e-]*\),*/\1/p" out >times &&
     sort -g times | diff times -'
-ok '  in words' eval 'call 0 "${fitted[@]}" --fit && has "^ +[0-9.]+ s a step, .* binds; GiB: device 0.00[0-9], host" out && has "not compared with" out &&
+saves=(--job job.toml --world 1 --set checkpoint.save_strategy=steps --format json)
+same_bytes() { # of the first fit, and of the plan of it: host memory, with the copy that is saved in the background
+    call 0 plan "${saves[@]}" --fit && arguments | head -n 1 >line && mv out fits && call 0 plan "${saves[@]}" $(cat line) && python3 -c 'import json
+fit, plan = json.load(open("fits"))["fits"][0]["bytes"], {a["name"]: a for a in json.load(open("out"))["ranks"][0]["arenas"]}
+assert any(s["name"] == "checkpoint.snapshot" for s in plan["host"]["spans"]), plan
+assert fit["host"] == plan["host"]["planned_bytes"] + plan["pinned"]["planned_bytes"], (fit, plan["host"])'
+}
+ok '  with the host memory that a plan of it has' same_bytes
+ok '  in words' eval 'call 0 "${fitted[@]}" --fit && has "^ +[0-9.]+ s a step, .* binds; GiB: device 0.00[0-9], host" out && [ $(grep -c " s a step, " out) = 3 ] &&
+    [ $(grep -c "^          against the first: [0-9]" out) = 2 ] && has "^[0-9]+ more are slower, or hardly differ" out && call 0 "${fitted[@]}" --fit --machine h100 && has "not compared with" out &&
     grep -A1 "masters and states leave the device" out | grep -q -- "--set offload.optimizer=cpu" && call 0 "${fitted[@]}" --fit --format json && has "\"words\": \".*activations are computed again" out'
 ok '  nothing but what is allowed' eval '! grep -q "optim.state_dtype\|adamw_8bit\|train.dtype\|optim.master" lines &&
     call 0 "${fitted[@]}" --fit --allow optim --format json && arguments | grep -q adamw_8bit && ! arguments | grep -q train.dtype'
@@ -173,9 +182,15 @@ ok '  --fit finds it there' call 0 plan --job job.toml --world 1 --device-memory
 less=$(echo "${least%MiB}" | awk '{printf "%.2fMiB", $1 - 0.02}')
 ok '  and nothing where there is less' call 69 plan --job job.toml --world 1 --device-memory "$less" --host-memory 1GB --fit
 
+# --- one rank ---
+ok 'without --world the plan is for one rank, and says so' eval 'call 0 plan --job job.toml --world 1 && mv out one && [ ! -s err ] &&
+    call 0 plan --job job.toml && diff one out && [ "$(cat err)" = "planned for one rank; --world N plans for N" ]'
+ok '  likewise what would fit, and the most of it' eval 'call 0 plan --job job.toml --fit --format json && has "\"world\": 1" out && has "one rank" err &&
+    call 0 plan --job job.toml --max batch && has "one rank" err && call 64 plan --job job.toml --per-node 2'
+
 # --- the time that is predicted ---
 number() { sed -n "s/.*\"$1\": \([0-9.e-]*\),*$/\1/p" out | head -n 1; }
-ok 'a plan says how long a step takes' eval 'call 0 plan --job job.toml --world 2 && has "^predicted [0-9.e-]+ s a step, [0-9.e+]+ tokens/s, on cpu, by its table$" out &&
+ok 'a plan says how long a step takes' eval 'call 0 plan --job job.toml --world 2 && has "^predicted [0-9.e+-]+ s a step, [0-9.e+]+ tokens/s, on (cpu|amx), by its table$" out &&
     has "^ +3 steps: [0-9.e-]+ days$" out && has " binds: twice as fast, a step would take " out'
 ok '  and what it costs' eval 'call 0 plan --job job.toml --world 2 --price 2.5 --machine h100 && has "days, [0-9.]+ at 2.5 for a device and hour$" out'
 ok '  what helps most is taken from there' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=full --format json &&
@@ -187,17 +202,20 @@ ok '  steps that the data alone tells: for a number of tokens' eval 'call 0 plan
 
 ok 'a machine that nobody measured has no times of its own' eval 'call 66 plan --job job.toml --world 1 --machine here && has E0609 err'
 ok 'zerod bench calibrate measures it' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 --json && has "\"ranks\": 1" out && has "\"products\"" out'
+ok '  with the threads that OMP_NUM_THREADS gives a run too' eval 'export OMP_NUM_THREADS=3 && call 0 bench calibrate --seconds 0.01 --json && has "\"threads\": 3" out &&
+    sed "/cpu_threads/d" job.toml >threads.toml && rm -rf run && call 0 --job threads.toml --max-steps 1 && has " x 3 threads" err && OMP_NUM_THREADS=1'
 ok '  and then a plan is by that' eval 'call 0 plan --job job.toml --world 1 && has "^predicted .* on here, as measured$" out &&
     call 0 plan --job job.toml --world 2 && has "^predicted .* on here, as measured, but for the wire$" out'
-ok '  --machine names another' eval 'call 0 plan --job job.toml --world 1 --machine cpu && has "on cpu, by its table$" out'
+ok '  --machine names another' eval 'call 0 plan --job job.toml --world 1 --machine cpu && has "on cpu, by its table$" out &&
+    has "^         unknown processor: within a factor of 3; .zerod bench calibrate. measures it$" out && has "^predicted [0-9](e[+-][0-9]+|[.]?0*[0-9]?) s a step" out'
 ok '  a file that is broken is told, and the table taken' eval 'echo "{" >xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 &&
-    has "calibration is not taken: it is broken" err && has "on cpu, by its table$" out'
+    has "calibration is not taken: it is broken" err && has "on (cpu|amx), by its table$" out'
 ok '  and made anew' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 && has "made anew: it is broken" err && has "^kept in " out &&
     call 0 plan --job job.toml --world 1 && has "on here, as measured$" out'
 # spoiled KEY VALUE WHY: the kept file with another value is not taken, and made anew
 spoiled() {
     sed -i "0,/\"$1\": /s/\"$1\": [^,]*/\"$1\": $2/" xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 && has "calibration is not taken: $3" err &&
-        has 'on cpu, by its table$' out && call 66 plan --job job.toml --world 1 --machine here &&
+        has 'on (cpu|amx), by its table$' out && call 66 plan --job job.toml --world 1 --machine here &&
         call 0 bench calibrate --seconds 0.01 --threads 1 --format json && has "made anew: $3" err && has '"rates"' out &&
         call 0 plan --job job.toml --world 1 --machine here && has 'on here, as measured$' out && [ ! -s err ]
 }
@@ -238,7 +256,7 @@ ok '  fewer with other choices, in other micro-batches too' eval 'call 0 plan --
     call 0 "${two[@]}" --max seq --fit --format json && [ $(value) = 64 ] && call 0 "${two[@]}" --fit --set data.cutoff_len=64'
 ok '  none are enough' eval 'call 69 plan --job job.toml --min world --device-memory 1KB --host-memory 64MiB && has E0607 err'
 ok '  numbers that cannot share a step are passed over' eval 'odd=(--set train.global_batch_size=3 --set train.per_device_train_batch_size=1) &&
-    call 69 plan --job job.toml "${odd[@]}" --min world --device-memory 1KB --host-memory 8GiB && has "not even with 3 ranks" err && has "the smallest machine that would do" err &&
+    call 69 plan --job job.toml "${odd[@]}" --min world --device-memory 1KB --host-memory 8GiB && has "not even with 3 ranks .with 4: .*global_batch_size.*: device memory binds" err && has "the smallest machine that would do" err &&
     call 0 "${sharded[@]}" "${odd[@]}" --min world --format json && [ $(value) = 3 ]'
 # machine N WORDS: of what is named with the N-th the job takes so much, and less of the device is too little
 named() { grep -o "[0-9.]* .iB of device memory and [0-9.]* .iB of host memory" err | sed -n "$1s/ \(.\)iB of \(device\|host\) memory/\1iB/g; $1s/ and / --host-memory /p"; }
@@ -263,7 +281,6 @@ while IFS='|' read -r code words; do
     # shellcheck disable=SC2086
     ok "plan $words: $code" eval "call $code plan --job job.toml $words"
 done <<'ROWS'
-64|
 64|--world 2 --min world
 64|--min world --max batch
 64|--world 2 --max size

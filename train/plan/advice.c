@@ -238,19 +238,20 @@ json_t *plan_advice_json(
 
 static void print_cost(
         const struct plan_advice *advice, const struct job_plan *plan,
-        FILE *stream)
+        int digits, FILE *stream)
 {
     double tokens = advice->predicted.tokens_per_second;
     if (advice->seconds > 0)
-        fprintf(stream, "         %" PRId64 " steps: %.3g days", advice->steps,
-                days(advice->seconds));
+        fprintf(stream, "         %" PRId64 " steps: %.*g days", advice->steps,
+                digits, days(advice->seconds));
     else
         fprintf(stream,
                 "         steps are not known without the data; 1e9 tokens: "
-                "%.3g days",
-                days(1e9 / tokens));
+                "%.*g days",
+                digits, days(1e9 / tokens));
     if (advice->price > 0)
-        fprintf(stream, ", %.2f at %g for a device and hour",
+        fprintf(stream, ", %.*f at %g for a device and hour",
+                digits > 1 ? 2 : 0,
                 money(advice, plan,
                       advice->seconds > 0 ? advice->seconds : 1e9 / tokens),
                 advice->price);
@@ -262,29 +263,33 @@ void plan_advice_print(
         const struct plan_machine *machine, FILE *stream)
 {
     const struct plan_prediction *predicted = &advice->predicted;
-    fprintf(stream, "predicted %.3g s a step, %.4g tokens/s, on %s%s\n",
-            predicted->step_seconds, predicted->tokens_per_second,
-            machine->name,
+    int digits = plan_machine_digits(machine);
+    fprintf(stream, "predicted %.*g s a step, %.*g tokens/s, on %s%s\n",
+            digits, predicted->step_seconds, digits + 1,
+            predicted->tokens_per_second, machine->name,
             !machine->is_measured ? ", by its table"
             : plan->world > 1 && !machine->wire_is_measured
                     ? ", as measured, but for the wire"
                     : ", as measured");
-    if (machine->is_measured)
-        fprintf(stream, "         %s\n", machine->what);
+    if (machine->is_measured || machine->is_guess)
+        fprintf(stream, "         %s\n",
+                machine->is_guess ? plan_guess_words : machine->what);
     fputs("         ", stream);
     for (int p = 0; p < PLAN_PARTS; p++)
-        fprintf(stream, "%s%s %.3g s", p ? ", " : "",
-                plan_part_name((enum plan_part)p), predicted->parts[p]);
+        fprintf(stream, "%s%s %.*g s", p ? ", " : "",
+                plan_part_name((enum plan_part)p), digits,
+                predicted->parts[p]);
     fputc('\n', stream);
-    print_cost(advice, plan, stream);
+    print_cost(advice, plan, digits, stream);
     fprintf(stream,
-            "         %s binds: twice as fast, a step would take %.3g s\n",
-            plan_resource_name(predicted->binds), advice->eased_seconds);
+            "         %s binds: twice as fast, a step would take %.*g s\n",
+            plan_resource_name(predicted->binds), digits,
+            advice->eased_seconds);
     if (advice->changed_seconds > 0) {
         char words[800] = "";
         words_of(advice, words, sizeof words);
-        fprintf(stream, "         the change that helps most: %s (%.3g s)\n",
-                words, advice->changed_seconds);
+        fprintf(stream, "         the change that helps most: %s (%.*g s)\n",
+                words, digits, advice->changed_seconds);
     } else {
         fputs("         no single change that fits helps by 2 %\n", stream);
     }

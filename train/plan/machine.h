@@ -50,13 +50,19 @@ struct plan_machine {
     bool shares_cores; /* collectives, copies and updates on the host take their
                           time from what computes: the CPU device */
     bool is_measured;  /* here; else nobody has compared it with a run */
+    bool is_guess;     /* stands for any processor: plan_guess_words */
     bool wire_is_measured;
     const struct plan_rates *rates; /* (RATE_TYPES): 16 bits, fp32; NULL */
 };
 
 /* NULL: there is none of this name. */
 const struct plan_machine *plan_machine_find(const char *name);
-/* What a backend is taken for where nothing else is said. */
+/* Digits of its times that are worth printing. */
+int plan_machine_digits(const struct plan_machine *machine);
+/* What is printed beside a time of a machine that is a guess. */
+extern const char plan_guess_words[];
+/* What a backend is taken for where nothing else is said: on a CPU the row of
+ * this processor, or the guess. */
 const struct plan_machine *plan_machine_default(enum device_backend backend);
 /* Their names, in their order; NULL behind the last. */
 const struct plan_machine *plan_machine_at(int index);

@@ -26,7 +26,10 @@ static void predict(struct trainer *trainer)
     snprintf(
             predicted->machine, sizeof predicted->machine, "%s, %s",
             machine->name,
-            machine->is_measured ? machine->what : "by its table");
+            machine->is_guess      ? plan_guess_words
+            : machine->is_measured ? machine->what
+                                   : "by its table");
+    predicted->digits = plan_machine_digits(machine);
     trainer->plan.predicted = plan_prediction_json(&predicted->of);
     json_object_set_new(
             trainer->plan.predicted, "machine", json_string(machine->name));
@@ -54,12 +57,13 @@ static const enum train_phase phase_of[PLAN_PARTS] = {
         [PLAN_UPDATE] = PHASE_UPDATE,
         [PLAN_GATHER] = PHASE_GATHER};
 
-static void add_parts(struct text_buffer *line, const double parts[PLAN_PARTS])
+static void add_parts(
+        struct text_buffer *line, const double parts[PLAN_PARTS], int digits)
 {
     for (int p = 0; p < PLAN_PARTS; p++)
         text_buffer_add(
-                line, "%s%s %.3g", p ? ", " : "",
-                plan_part_name((enum plan_part)p), parts[p]);
+                line, "%s%s %.*g", p ? ", " : "",
+                plan_part_name((enum plan_part)p), digits, parts[p]);
 }
 
 void trainer_predicted_lines(
@@ -78,12 +82,12 @@ void trainer_predicted_lines(
                     meter->first_seconds[phase_of[p]]) /
                    steps;
     text_buffer_add(
-            &line, "%.3g s a step (%s): ", predicted->of.step_seconds,
-            predicted->machine);
-    add_parts(&line, predicted->of.parts);
+            &line, "%.*g s a step (%s): ", predicted->digits,
+            predicted->of.step_seconds, predicted->machine);
+    add_parts(&line, predicted->of.parts, predicted->digits);
     line = (struct text_buffer){.out = measured_out, .bytes = PREDICTED_LINE};
     text_buffer_add(
             &line, "%.3g s a step; ",
             (meter->all_seconds - meter->first_step_seconds) / steps);
-    add_parts(&line, parts);
+    add_parts(&line, parts, 3);
 }

@@ -11,6 +11,7 @@ struct predicted {
     bool is_known;
     struct plan_prediction of;
     char machine[240]; /* by which machine: "here (the CPU device, ..)" */
+    int digits;        /* of the times, that are worth printing */
 };
 
 /* Collective, before the plan is told: by what was measured on rank 0's
