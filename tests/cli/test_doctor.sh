@@ -25,7 +25,7 @@ max_steps = 3
 per_device_train_batch_size = 2
 dtype = "bf16"
 TOML
-echo "text" >data.txt
+seq 100 >data.txt
 json() { # EXPRESSION of d: printed
     python3 -I -c 'import json, sys
 d = json.load(open("out"))

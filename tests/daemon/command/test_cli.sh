@@ -42,7 +42,7 @@ said() {
     fi
 }
 
-echo some text >text.txt
+seq 100 >text.txt
 cat >good.toml <<'END'
 [model.config]
 model_type = "llama"
@@ -86,7 +86,7 @@ check 'half a command' 64 empty 1 "$zerod" ckpt
 check 'no such option' 64 empty 1 "$zerod" validate good.toml --wrold 2
 said 'did you mean' '`--world`'
 check 'a missing operand' 64 empty 1 "$zerod" validate
-check 'a missing option' 64 empty 1 "$zerod" plan good.toml
+check 'a missing option' 64 empty 1 "$zerod" generate --model .
 check 'one operand too many' 64 empty 1 "$zerod" validate good.toml bad.toml
 check 'an option without its value' 64 empty 1 "$zerod" run --job
 check 'a flag with a value' 64 empty 1 "$zerod" run --job=good.toml -q --no-progress=1
@@ -103,7 +103,8 @@ check 'stdout closed' 74 any 1 sh -c '"$0" --version >&-' "$zerod"
 check 'generate without a model' 66 empty 1 "$zerod" generate --model none --prompt x
 check 'export without a checkpoint' 66 empty 1 "$zerod" export none -o out
 check 'ckpt show without a checkpoint' 66 empty 1 "$zerod" ckpt show none
-check 'data inspect' 65 any 1 "$zerod" data inspect good.toml
+echo short >short.txt
+check 'data inspect' 65 any 1 "$zerod" data inspect good.toml --set 'data.train=[{path="short.txt"}]'
 printf '[x' >broken.toml
 check 'no TOML' 78 empty 1 "$zerod" --job broken.toml
 mkfifo fifo
