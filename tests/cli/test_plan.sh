@@ -222,7 +222,7 @@ spoiled() {
 ok '  as is one of another machine' spoiled host '"elsewhere"' 'it is of another machine'
 ok '  of another version' spoiled program '"0.0.9"' 'it is of zerod 0.0.9, and this is '
 ok '  of another build' spoiled format 1 'it is of another build of zerod'
-ok '  it takes two minutes where nobody says how long' eval 'call 0 bench calibrate --help && has "^ +--seconds N +How long to measure, about .120.$" out'
+ok '  it takes two minutes where nobody says how long' eval 'call 0 bench calibrate --help && has "^ +--seconds N +Measure for about N seconds .120.$" out'
 for wrong in '--seconds 0' '--seconds -1' '--seconds nan' '--seconds soon' '--threads -1' '--format toml' 'here'; do
     # shellcheck disable=SC2086
     ok "  $wrong: 64" call 64 bench calibrate $wrong
