@@ -88,9 +88,9 @@ ok '  with none it is the same' eval "ds '{\"optimizer\": {\"type\": \"Adam\", \
 ok 'every key of the pinned versions: absent, with its default, with another value' python3 "$2/tests/cli/foreign_keys.py" "$zerod" "$fixtures/init/keys.json" "$2/docs/job.md"
 alpaca() { # TRAIN_ON_INPUTS: the ids and the mask that axolotl makes of its rows
     printf 'base_model: %s\nsequence_len: 250\nlearning_rate: 1e-4\ntrain_on_inputs: %s\ndatasets:\n  - path: al.jsonl\n    type: alpaca\n' "$model" "$1" >a.yml
-    python3 -c 'import json, sys
+    python3 -I -c 'import json, sys
 for row in json.load(open(sys.argv[1]))["rows"]: print(json.dumps(row))' "$fixtures/init/alpaca.json" >al.jsonl
-    rm -f j.toml && call 0 init --from-axolotl a.yml -o j.toml && call 0 data inspect j.toml --format json --ids --count 3 --set data.cache_dir=cache && python3 -c 'import json, sys
+    rm -f j.toml && call 0 init --from-axolotl a.yml -o j.toml && call 0 data inspect j.toml --format json --ids --count 3 --set data.cache_dir=cache && python3 -I -c 'import json, sys
 want = json.load(open(sys.argv[1]))["made"][sys.argv[2]]
 got = [[(i, int(p["trained"])) for p in s["pieces"] for i in p["ids"]] for s in json.load(open("out"))["shown"]]
 key = lambda pairs: [pairs[0][0]] + pairs[1:]  # nothing predicts the first token

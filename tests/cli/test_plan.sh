@@ -128,7 +128,7 @@ ok '  the fastest first' eval 'call 0 "${fitted[@]}" --fit --format json && sed 
     sort -g times | diff times -'
 saves=(--job job.toml --world 1 --set checkpoint.save_strategy=steps --format json)
 same_bytes() { # of the first fit, and of the plan of it: host memory, with the copy that is saved in the background
-    call 0 plan "${saves[@]}" --fit && arguments | head -n 1 >line && mv out fits && call 0 plan "${saves[@]}" $(cat line) && python3 -c 'import json
+    call 0 plan "${saves[@]}" --fit && arguments | head -n 1 >line && mv out fits && call 0 plan "${saves[@]}" $(cat line) && python3 -I -c 'import json
 fit, plan = json.load(open("fits"))["fits"][0]["bytes"], {a["name"]: a for a in json.load(open("out"))["ranks"][0]["arenas"]}
 assert any(s["name"] == "checkpoint.snapshot" for s in plan["host"]["spans"]), plan
 assert fit["host"] == plan["host"]["planned_bytes"] + plan["pinned"]["planned_bytes"], (fit, plan["host"])'
