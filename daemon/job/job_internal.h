@@ -60,6 +60,8 @@ void job_settle(struct job *job, const char *path);
 void job_settle_optim(struct job *job);
 /* section_lora.c */
 void job_settle_lora(struct job *job);
+/* Is it a key of [lora] that an adapter's own configuration has too? */
+bool job_lora_is_shared(const char *key);
 void job_check_lora(struct job *job);
 /* config.json of model.path; of a model stored quantised only with adapters. */
 enum zd_status job_read_config(

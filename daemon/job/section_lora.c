@@ -29,6 +29,14 @@ static const char *const own[] = {
         "loraplus_lr_ratio", "quantize_base", "double_quant"};
 enum { OWN = sizeof own / sizeof own[0] };
 
+bool job_lora_is_shared(const char *key)
+{
+    for (int i = 0; i < SHARED; i++)
+        if (strcmp(shared[i], key) == 0)
+            return true;
+    return false;
+}
+
 static void list_given(struct job *job)
 {
     struct lora_options *lora = &job->options.lora;

@@ -162,6 +162,25 @@ static struct toml_node *read_file(
         struct job *job, const char *path, struct toml_place from,
         struct chain *chain);
 
+/* Tables merge key by key, but the keys of [lora] describe one adapter. A file
+ * that names its own lora.path takes that adapter's configuration, not the
+ * base's; a rank_pattern or alpha_pattern replaces the base's. */
+static void drop_overridden_lora(
+        struct toml_node *base, const struct toml_node *root)
+{
+    struct toml_node *old = toml_find(base, "lora");
+    const struct toml_node *new = toml_find(root, "lora");
+    if (!old || !new || old->kind != TOML_TABLE || new->kind != TOML_TABLE)
+        return;
+    bool has_path = toml_find(new, "path") != NULL;
+    for (int i = old->count - 1; i >= 0; i--) {
+        const char *key = old->items[i]->key;
+        bool is_pattern = strstr(key, "_pattern") && toml_find(new, key);
+        if (is_pattern || (has_path && job_lora_is_shared(key)))
+            toml_free(toml_take(old, i));
+    }
+}
+
 /* Read what `extends` names and put `root` over it. */
 static struct toml_node *read_base(
         struct job *job, const char *path, struct toml_node *root,
@@ -186,6 +205,7 @@ static struct toml_node *read_base(
     struct toml_node *base = read_file(job, base_path, extends->place, chain);
     if (!base)
         return root;
+    drop_overridden_lora(base, root);
     toml_merge(base, root);
     return base;
 }

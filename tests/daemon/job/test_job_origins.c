@@ -81,6 +81,33 @@ Test(job_origins, a_base_is_overridden_key_by_key)
     job_case_fini(&c);
 }
 
+Test(job_origins, an_adapter_or_a_pattern_replaces_that_of_the_base)
+{
+    struct job_case c = {0};
+    scratch_init(&c.scratch);
+    put(&c, "base.toml",
+        "[lora]\nenabled = true\nr = 8\nlora_dropout = 0.5\n"
+        "quantize_base = \"nf4\"\nrank_pattern = { q_proj = 4 }\n");
+    job_case_load(
+            &c, "job.toml",
+            "extends = \"base.toml\"\n[lora]\nrank_pattern = { v_proj = 2 "
+            "}\n" JOB_REST,
+            NULL, 0, 0);
+    const json_t *given = job_options(c.job)->lora.given;
+    const json_t *pattern = json_object_get(given, "rank_pattern");
+    cr_expect_eq(json_object_size(pattern), 1);
+    cr_expect(json_object_get(pattern, "v_proj"));
+    cr_expect(json_object_get(given, "r"));
+    job_free(c.job);
+    job_case_load(
+            &c, "job.toml",
+            "extends = \"base.toml\"\n[lora]\npath = \"other\"\n" JOB_REST,
+            NULL, 0, 0);
+    cr_expect_eq(json_object_size(job_options(c.job)->lora.given), 0);
+    cr_expect(job_options(c.job)->lora.gives_quantize_base);
+    job_case_fini(&c);
+}
+
 Test(job_origins, a_mistake_in_a_base_is_told_there)
 {
     struct job_case c = {0};
