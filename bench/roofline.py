@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What arithmetic allows rows of GPU figures: operations and bytes of a step by kind of kernel, and the time that each takes at least.
 
-    bench/roofline.py ZEROD                       the tables of docs/gpu.md
-    bench/roofline.py ZEROD --check docs/gpu.md   ends with 1 where that page has others
+    bench/roofline.py ZEROD                                tables of docs/measured/gpu.md
+    bench/roofline.py ZEROD --check docs/measured/gpu.md   ends with 1 if that page has other tables
 
 A bound, no measurement: a kind takes as long as its operations at the data sheet's dense peak, or its bytes at the memory's peak, whichever is longer, and
 kinds follow one another. No kernel reaches either peak. Each array is read or written once; what a product reads twice, launches and latency cost
@@ -81,7 +81,7 @@ def forward_of_layers(kinds, shape, tokens, T, suffix="", products=True):
     """products: with attention, or only what is between."""
     if products:
         for i, o in shape.linears():
-            add_product(kinds, "products of layers" + suffix, tokens, o, i, times=shape.layers)
+            add_product(kinds, "matmuls of layers" + suffix, tokens, o, i, times=shape.layers)
         # q k and p v, of T keys half in the mean; q, k and v are read, out is written
         kinds.add("attention forward" + suffix, 2 * T * shape.queries * tokens, ELEMENT * tokens * (shape.joined + shape.queries), shape.layers)
     kinds.add("norms, rotation, activation" + suffix, 0, ELEMENT * tokens * elements_of(shape, False), shape.layers)
@@ -90,17 +90,17 @@ def forward_of_layers(kinds, shape, tokens, T, suffix="", products=True):
 def backward_of_layers(kinds, shape, tokens, T, gradient):
     """gradient: bytes that a product moves of each element of a weight's."""
     for i, o in shape.linears():
-        add_product(kinds, "products of layers", tokens, i, o, times=shape.layers)
-        add_product(kinds, "products of layers", i, o, tokens, gradient, shape.layers)
+        add_product(kinds, "matmuls of layers", tokens, i, o, times=shape.layers)
+        add_product(kinds, "matmuls of layers", i, o, tokens, gradient, shape.layers)
     # five products; q, k, v, out and dout are read, dq, dk and dv written
     kinds.add("attention backward", 5 * T * shape.queries * tokens, ELEMENT * tokens * 2 * (shape.joined + shape.queries), shape.layers)
     kinds.add("norms, rotation, activation", 0, ELEMENT * tokens * elements_of(shape, True), shape.layers)
 
 
 def head_and_embedding(kinds, shape, tokens, gradient):
-    add_product(kinds, "products of the head", tokens, shape.vocab, shape.hidden)
-    add_product(kinds, "products of the head", tokens, shape.hidden, shape.vocab)
-    add_product(kinds, "products of the head", shape.vocab, shape.hidden, tokens, gradient)
+    add_product(kinds, "matmuls of the head", tokens, shape.vocab, shape.hidden)
+    add_product(kinds, "matmuls of the head", tokens, shape.hidden, shape.vocab)
+    add_product(kinds, "matmuls of the head", shape.vocab, shape.hidden, tokens, gradient)
     # the classifier reads the logits from memory once and puts their gradients in their place
     kinds.add("classifier, embedding", 0, ELEMENT * tokens * 2 * shape.vocab)
     # rows are read and written; backward their gradients are read, and added to fp32
@@ -185,7 +185,7 @@ def kinds_table(steps):
 
 
 def sums_table(steps):
-    rows = [["", "GPU", "computed again", "a step, ms", "memory's share", "PCIe, ms", "tokens/s at most", "goal", "goal / at most"]]
+    rows = [["", "GPU", "recomputed", "a step, ms", "memory's share", "PCIe, ms", "tokens/s at most", "goal", "goal / at most"]]
     for name in MODELS:
         for gpu in GPUS:
             if (name, gpu) not in steps:

@@ -13,7 +13,7 @@ static int fail_usage(void)
 {
     fputs("zerod-docs page FILE          the page with its tables as they are\n"
           "zerod-docs page FILE --write  the same, into that file\n"
-          "zerod-docs fits FILE [--write] likewise, docs/fit.md\n"
+          "zerod-docs fits FILE [--write] likewise, docs/measured/fit.md\n"
           "zerod-docs completions bash|zsh|fish zerod|zerodctl\n"
           "zerod-docs man zerod|zerodctl|job.toml\n",
           stderr);

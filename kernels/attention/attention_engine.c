@@ -90,7 +90,7 @@ static bool is_first(atomic_flag *said)
 #if ZD_HAVE_CUDNN
 /* On an H100 our own backward takes 3 to 4 times as long as cuDNN's without a
  * fixed order: 11 % of a step of Llama-3.2-1B at T = 4096, 3 % of one of GPT-2
- * 124M at T = 1024 (docs/gpu.md). */
+ * 124M at T = 1024 (docs/measured/gpu.md). */
 static void warn_own_backward(int version)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;

@@ -13,10 +13,10 @@ log=$work/log
 [ $code -eq 0 ] || { cat "$work/diff"; echo "# ninja -C build job-page writes it"; }
 tell $code "docs/job.md has every key as the program has it"
 
-"$docs" fits docs/fit.md >"$log" && diff -u docs/fit.md "$log" | sed 's/^/# /' >"$work/diff"
+"$docs" fits docs/measured/fit.md >"$log" && diff -u docs/fit.md "$log" | sed 's/^/# /' >"$work/diff"
 [ -s "$log" ] && ! [ -s "$work/diff" ]; code=$?
 [ $code -eq 0 ] || { cat "$work/diff"; echo "# ninja -C build fit-page writes it"; }
-tell $code "docs/fit.md has what --fit finds"
+tell $code "docs/measured/fit.md has what --fit finds"
 
 sources=$(find base kernels comm data model optim offload zero train daemon -name '*.c' -o -name '*.cpp' -o -name '*.cu')
 used=$(grep -ohE '"E[0-9]{4}"' $sources | tr -d '"' | sort -u)

@@ -1,7 +1,7 @@
 /* test_gpu_launches.c - what a step queues on a GPU: kernels and products, of a
  * layer and micro-batch, of a micro-batch, of a layer and step. They are
  * counted by the stand-ins at several depths and counts of micro-batches, and
- * docs/gpu.md has them as rows of a table, which are looked for there. */
+ * docs/measured/gpu.md must have them as rows of a table. */
 #include "base/file/fs.h"
 #include "tests/cuda/cublaslt/cublaslt_standin.h"
 #include "tests/cuda/stand_in/stand_in.h"
@@ -105,7 +105,7 @@ static struct steps steps_of(const char *family, int layers, bool *ran)
 static bool page_has(const char *line)
 {
     static char page[1 << 17];
-    FILE *file = fopen("docs/gpu.md", "r");
+    FILE *file = fopen("docs/measured/gpu.md", "r");
     size_t bytes = file ? fread(page, 1, sizeof page - 1, file) : 0;
     if (file)
         fclose(file);
@@ -134,7 +134,7 @@ static void expect_row(const char *family, const char *name)
             "products |\n",
             name, each, layer[3].products - layer[2].products, micro,
             layer[2].kernels - 2 * each, layer[1].kernels, layer[1].products);
-    tap_ok(ran && page_has(line), "%s: docs/gpu.md has %.*s", name,
+    tap_ok(ran && page_has(line), "%s: docs/measured/gpu.md has %.*s", name,
            (int)strlen(line) - 1, line);
 }
 
