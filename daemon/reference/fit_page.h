@@ -1,5 +1,5 @@
-/* fit_page.h - the tables of docs/measured/fit.md: what `zerod plan --fit` finds for the
- * models that it knows. */
+/* fit_page.h - the tables of docs/measured/fit.md: what `zerod plan --fit`
+ * finds for the models that it knows. */
 #ifndef ZD_DAEMON_REFERENCE_FIT_PAGE_H
 #define ZD_DAEMON_REFERENCE_FIT_PAGE_H
 
