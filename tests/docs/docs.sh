@@ -13,7 +13,7 @@ log=$work/log
 [ $code -eq 0 ] || { cat "$work/diff"; echo "# ninja -C build job-page writes it"; }
 tell $code "docs/job.md has every key as the program has it"
 
-"$docs" fits docs/measured/fit.md >"$log" && diff -u docs/fit.md "$log" | sed 's/^/# /' >"$work/diff"
+"$docs" fits docs/measured/fit.md >"$log" && diff -u docs/measured/fit.md "$log" | sed 's/^/# /' >"$work/diff"
 [ -s "$log" ] && ! [ -s "$work/diff" ]; code=$?
 [ $code -eq 0 ] || { cat "$work/diff"; echo "# ninja -C build fit-page writes it"; }
 tell $code "docs/measured/fit.md has what --fit finds"
