@@ -401,7 +401,6 @@ generate --model model --prompt x --top-p 2
 generate --model model --prompt x --temperature -1
 generate --model model --prompt x --max-new-tokens 0
 data encode data.txt
-plan --job job.toml
 plan --job job.toml --world -1
 plan --world 2
 plan job.toml --job job.toml --world 2
