@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a job takes: by DeepSpeed's estimators, by accelerate's, by zerod's plan, and measured. Ten jobs, as the table of docs/plan.md.
+"""What a job takes: by DeepSpeed's estimators, by accelerate's, by zerod's plan, and measured. Ten jobs, as the table of docs/measured/plan.md.
 
     bench/estimates.py ZEROD [--only WORD]      five jobs are run here (one step each, 9 GB of memory at most); the others were measured elsewhere
     bench/estimates.py --check                  the formulas of DeepSpeed that stand here, against the package that is installed
@@ -66,7 +66,7 @@ JOBS = [
     of_row("GPT-2 124M, 64 x 1024", "gpt2-124m", 23.04e9),
     of_row("Llama 3.2 1B, AdamW in 8 bits, 8 x 4096", "llama-1b", 58.00e9),
     of_row("Llama 3.1 8B below 24 GB, masters, states and activations on the host, 2 x 8192", "llama-8b-24gb", 23.25e9),
-    Job("Llama 7B, 4 GPUs, stage 3, all on the host, 1 x 2048 (not told there)", MODELS["llama-7b"], 2048, 1, 4, OFFLOADED, on_gpu=True,
+    Job("Llama 7B, 4 GPUs, stage 3, all on the host, 1 x 2048 (not stated there)", MODELS["llama-7b"], 2048, 1, 4, OFFLOADED, on_gpu=True,
         measured=21272 * (1 << 20), source="DeepSpeed (its issue 4527)"),
     Job("Llama 70B, 8 GPUs, stage 3, all on the host, 1 x 1024", MODELS["llama-70b"], 1024, 1, 8,
         OFFLOADED + ["train.gradient_checkpointing=full"], on_gpu=True, measured=27e9, source="DeepSpeed (LLaMA-Factory's issue 7282)"),
@@ -194,7 +194,7 @@ def main():
         return check()
     if not asked.zerod:
         parser.error("which zerod?")
-    print("| job (bf16 where not told; micro-batch x tokens) | DeepSpeed's estimator: a GPU + the node's host | accelerate | zerod's plan: a rank's "
+    print("| job (bf16 unless stated; micro-batch x tokens) | DeepSpeed's estimator: a GPU + the node's host | accelerate | zerod's plan: a rank's "
           "device + host | measured |\n|---|---|---|---|---|")
     for job in JOBS:
         if asked.only in job.name:
