@@ -2,7 +2,7 @@
  *
  * libgomp's threads spin for some 3 ms at every barrier before they sleep.
  * Where other programs want the cores too, who is waited for was put aside, and
- * who spins takes the core that it needs (docs/clusters.md has the figures).
+ * who spins takes the core that it needs (docs/measured/cpu.md has figures).
  * GOMP_SPINCOUNT says how long; libgomp reads it in a constructor, before main,
  * and has no call for it.
  *
