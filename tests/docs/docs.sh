@@ -20,7 +20,7 @@ tell $code "docs/measured/fit.md has what --fit finds"
 
 sources=$(find base kernels comm data model optim offload zero train daemon -name '*.c' -o -name '*.cpp' -o -name '*.cu')
 used=$(grep -ohE '"E[0-9]{4}"' $sources | tr -d '"' | sort -u)
-listed=$(grep -oE '^\| E[0-9]{4}' docs/errors.md | tr -d '| ' | sort -u)
+listed=$(grep -E '^\| E[0-9]{4}' docs/errors.md | cut -d'|' -f2 | grep -oE 'E[0-9]{4}' | sort)
 odd=$(printf '%s\n%s\n' "$used" "$listed" | sort | uniq -u)
 [ -z "$odd" ]; code=$?
 [ -z "$odd" ] || echo "# only in the sources or only in the page:" $odd
