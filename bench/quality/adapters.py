@@ -13,7 +13,7 @@ parameters over bytes; it learns out/kjv.txt, and lines such as "17+5=22". Then 
 
 by each of full, lora, nf4, int8, fp8 (r = 16 on all linear modules of the layers) and each seed: of adapters, the order
 of samples and the sums. The base is one. --scale is the share of the steps. Runs that ended are not repeated. At the end:
-docs/adapters.svg, and the tables of docs/adapters.md."""
+docs/adapters.svg, and the tables of docs/measured/adapters.md."""
 
 import argparse
 import concurrent.futures

@@ -130,8 +130,8 @@ static void expect_row(const char *family, const char *name)
     int micro = few.of[3].kernels - few.of[2].kernels - LAYERS * each;
     snprintf(
             line, sizeof line,
-            "| %s | %d kernels, %d products | %d | %d | %d kernels, %d "
-            "products |\n",
+            "| %s | %d kernels, %d matmuls | %d | %d | %d kernels, %d "
+            "matmuls |\n",
             name, each, layer[3].products - layer[2].products, micro,
             layer[2].kernels - 2 * each, layer[1].kernels, layer[1].products);
     tap_ok(ran && page_has(line), "%s: docs/measured/gpu.md has %.*s", name,
