@@ -86,6 +86,21 @@ static enum zd_status check_shape(
     return tell_place(o);
 }
 
+/* A place has one tensor; GPT-2's have names with and without a prefix. */
+static enum zd_status take_place(
+        const struct opening *o, const struct st_tensor **place,
+        const struct st_tensor *tensor)
+{
+    if (*place) {
+        ZD_FAIL(ZD_ERR_DATA, "E0322",
+                "tensor `%s` is there twice, also as `%s`", tensor->name,
+                (*place)->name);
+        return tell_place(o);
+    }
+    *place = tensor;
+    return ZD_OK;
+}
+
 static enum zd_status place_lora(
         struct opening *o, const struct st_tensor *tensor, const char *module,
         enum peft_kind kind)
@@ -120,14 +135,14 @@ static enum zd_status place_lora(
     part->r = peft_config_rank(&a->config, module);
     part->scale = peft_config_scale(&a->config, module);
     if (kind == PEFT_A) {
-        part->a = tensor;
+        ZD_TRY(take_place(o, &part->a, tensor));
         return check_shape(o, tensor, 2, part->r, part->in);
     }
     if (kind == PEFT_B) {
-        part->b = tensor;
+        ZD_TRY(take_place(o, &part->b, tensor));
         return check_shape(o, tensor, 2, part->out, part->r);
     }
-    part->magnitude = tensor;
+    ZD_TRY(take_place(o, &part->magnitude, tensor));
     return check_shape(o, tensor, 1, part->out, 1);
 }
 
@@ -142,7 +157,7 @@ static enum zd_status place_base(
                 "adapter_config.json does not name the module of `%s`",
                 tensor->name);
     const struct param *p = &o->table->params[id];
-    o->adapter->parts[id].under = tensor;
+    ZD_TRY(take_place(o, &o->adapter->parts[id].under, tensor));
     return check_shape(o, tensor, p->dims, p->shape[0], p->shape[1]);
 }
 
@@ -190,7 +205,7 @@ static enum zd_status place_saved(
                 "`%s` is saved whole, but not named by modules_to_save",
                 tensor->name);
     const struct param *p = &o->table->params[id];
-    a->parts[id].saved = tensor;
+    ZD_TRY(take_place(o, &a->parts[id].saved, tensor));
     return check_shape(o, tensor, p->dims, p->shape[0], p->shape[1]);
 }
 

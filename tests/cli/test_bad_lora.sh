@@ -75,6 +75,9 @@ row 'an adapter whose rank is not that of its file' 65 'E0323|lora_A.weight|[4, 
 row 'an adapter of another model' 65 'E0323|was made for `tiny/wide`' 'from base_model_name_or_path "\"tiny/wide\""; edit adapter/adapter_config.json "s/\"r\": 4/\"r\": 5/"' validate --job job.toml
 row 'an adapter that is cut off' 65 'E0721|adapter_model.safetensors' 'from bias "\"none\""; truncate -s 100 adapter/adapter_model.safetensors' run --job job.toml
 row 'an adapter of another base' 65 'E0322' 'from target_modules "[\"o_proj\"]"' run --job job.toml
+row 'two tensors for one place of an adapter' 65 'E0322|is there twice|`base_model.model.h.1.attn.c_proj.lora_B.weight`' \
+    'cp -r "$fixtures/adapters/gpt2-dora" adapter; header adapter/adapter_model.safetensors "s/transformer.h.1.mlp.c_proj.lora_B/h.1.attn.c_proj.lora_B/"' \
+    merge --base "$2/tests/fixtures/gpt2/model" --adapter adapter -o merged
 row "an adapter's module that the base does not have" 65 'E0326|target_modules: `q_prj`|"q_proj"|adapter/adapter_config.json' 'from target_modules "[\"q_prj\"]"' validate --job job.toml
 row "an adapter's module to save that the base does not have" 65 'E0326|`lm_haed`|adapter/adapter_config.json' 'from modules_to_save "[\"lm_haed\"]"' run --job job.toml
 row "an adapter's rank beyond the matrix" 65 'E0326|r = 640|at most|adapter/adapter_config.json' 'from r 640' run --job job.toml
