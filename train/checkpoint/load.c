@@ -147,8 +147,8 @@ static enum zd_status steps_of(
         const struct load *load, const char *name, int64_t applied_steps,
         int64_t *steps_out)
 {
-    const json_t *optimizer = json_object_get(
-            checkpoint_manifest(load->checkpoint), "optimizer");
+    const json_t *optimizer =
+            json_object_get(checkpoint_manifest(load->checkpoint), "optimizer");
     const json_t *own = json_object_get(json_object_get(optimizer, "t"), name);
     *steps_out = pieces_trained(load->checkpoint, name) ? applied_steps : 0;
     if (!own || *steps_out == 0)
@@ -200,7 +200,8 @@ static void say_converted(const struct load *load, const struct zero_plan *plan)
                 if (from != to && counts[lane][from][to])
                     text_buffer_add(
                             &line, "%s%s of %d tensors %s -> %s",
-                            line.used ? ", " : "", lane == OPTIM_M ? "m" : "v", counts[lane][from][to],
+                            line.used ? ", " : "", lane == OPTIM_M ? "m" : "v",
+                            counts[lane][from][to],
                             format_name((enum optim_format)from),
                             format_name((enum optim_format)to));
     if (line.used)

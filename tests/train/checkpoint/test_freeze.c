@@ -180,7 +180,8 @@ static double off_torch(
         for (size_t k = 0; k < count; k++) {
             double change = (double)m[k] / c1 /
                             (sqrt((double)v[k] / c2) + o.adam_epsilon);
-            double off = fabs((double)now[k] - ((double)was[k] - 0.01 * change));
+            double off =
+                    fabs((double)now[k] - ((double)was[k] - 0.01 * change));
             most = fmax(most, off);
         }
     }
@@ -194,12 +195,34 @@ static bool shows(const char *dir, const char *line)
     char path[PATH_MAX], *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
-    bool shown = checkpoint_show(checkpoint_of(dir, 4, path), false, out) ==
-                 ZD_OK;
+    bool shown =
+            checkpoint_show(checkpoint_of(dir, 4, path), false, out) == ZD_OK;
     fclose(out);
     shown = shown && strstr(text, line);
     free(text);
     return shown;
+}
+
+/* A t that no run of so many steps has, under a seal that is right again. */
+static void a_t_beyond_the_steps_is_refused(const char *dir)
+{
+    char path[PATH_MAX], file[PATH_MAX + 32];
+    json_t *manifest = NULL;
+    const char *more[] = {"train.freeze=[]", "train.max_steps=5", NULL};
+    bool ok = manifest_read(checkpoint_of(dir, 4, path), &manifest) == ZD_OK;
+    json_t *steps =
+            json_object_get(json_object_get(manifest, "optimizer"), "t");
+    ok = ok && json_object_size(steps) > 0;
+    if (ok)
+        json_object_iter_set_new(
+                steps, json_object_iter(steps), json_integer(5));
+    json_object_del(manifest, "manifest_xxh3_128");
+    snprintf(file, sizeof file, "%s/" CHECKPOINT_MANIFEST, path);
+    ok = ok && manifest_seal(manifest) == ZD_OK &&
+         json_write_file(file, manifest) == ZD_OK;
+    json_decref(manifest);
+    tap_ok(ok && !run(dir, 3, more) && failed_with("E0802"),
+           "t = 5 after 4 steps is refused");
 }
 
 static void steps_are_the_tensors_own(const char *cut)
@@ -230,6 +253,8 @@ static void steps_are_the_tensors_own(const char *cut)
                "ranks %.2g",
                tiers[i], first, i + 1, second);
         tap_ok(shows(dir, "t        2 of 4 in "), "which ckpt show tells");
+        if (i == 2)
+            a_t_beyond_the_steps_is_refused(dir);
     }
 }
 
