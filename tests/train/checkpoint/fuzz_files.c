@@ -1,57 +1,60 @@
-/* fuzz_files.c - files that come with a checkpoint or lie in a shared cache, as
- * somebody may have changed them, with digests that are right again.
+/* fuzz_files.c - files that come with a checkpoint or a download, or lie in a
+ * shared cache, as somebody may have changed them. Digests are right again, and
+ * most headers of tensors are sound.
  *
- *   fuzz_files manifest|cache SECONDS [SEED]
+ *   fuzz_files manifest|cache|quantized|adapter SECONDS [SEED]
  *
- * Beside what the sanitizers see: what is refused has a code and is ZD_ERR_DATA,
- * or ZD_ERR_NO_INPUT where a file that is named is missing; what is taken can be
- * read to its end. */
+ * Beside what the sanitizers see: what is refused has a code and is
+ * ZD_ERR_DATA, or ZD_ERR_NO_INPUT where a file that is named is missing; what
+ * is taken can be read to its end, in memory that small files can need. */
+#include "tests/train/checkpoint/fuzz_files.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "data/token_cache.h"
 #include "data/token_cache_file.h"
 #include "data/tokenise.h"
-#include "tests/support/scratch.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/pieces.h"
 
 static struct scratch scratch;
+static uint64_t inputs; /* so far */
 
-static void need(bool is_good, const char *what)
+void fuzz_need(bool is_good, const char *what)
 {
     if (is_good)
         return;
-    fprintf(stderr, "fuzz_files: %s: %s\n", what, zd_error_get()->what);
+    fprintf(stderr, "fuzz_files: input %llu: %s: %s\n",
+            (unsigned long long)inputs, what, zd_error_get()->what);
     abort();
 }
 
-static void need_refusal(enum zd_status status)
+void fuzz_need_refusal(enum zd_status status)
 {
     bool is_known = status == ZD_ERR_DATA || status == ZD_ERR_NO_INPUT;
-    need(is_known && zd_error_get()->code[0] == 'E',
-         "a refusal of another kind, or without a code");
+    fuzz_need(
+            is_known && zd_error_get()->code[0] == 'E',
+            "a refusal of another kind, or without a code");
     zd_error_clear();
 }
 
-static uint64_t next(uint64_t *state)
+uint64_t fuzz_next(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return *state >> 24;
 }
 
-/* A number of the text becomes another, or bytes change. */
-static size_t mutate(char *data, size_t bytes, size_t max, uint64_t *state)
+size_t fuzz_mutate(char *data, size_t bytes, size_t max, uint64_t *state)
 {
     static const char *const words[] = {
             "0",  "-1", "4294967296", "9223372036854775807", "1e308", "256",
             "\"", "{}", "[[",         "18446744073709551615"};
-    size_t at = (size_t)(next(state) % bytes);
-    if (next(state) % 4 == 0) {
-        data[at] ^= (char)(1u << next(state) % 8);
+    size_t at = (size_t)(fuzz_next(state) % bytes);
+    if (fuzz_next(state) % 4 == 0) {
+        data[at] ^= (char)(1u << fuzz_next(state) % 8);
         return bytes;
     }
-    const char *word = words[next(state) % 10];
+    const char *word = words[fuzz_next(state) % 10];
     size_t length = strlen(word), end;
     while (at < bytes && (data[at] < '0' || data[at] > '9'))
         at++;
@@ -91,16 +94,19 @@ static uint64_t write_shard(void)
     static const float zero[ELEMENTS];
     struct st_writer *writer;
     uint64_t bytes;
-    need(st_writer_create(
-                 scratch_path(&scratch, shard_name), entries, 5, NULL,
-                 &writer) == ZD_OK,
-         "the shard");
+    fuzz_need(
+            st_writer_create(
+                    scratch_path(&scratch, shard_name), entries, 5, NULL,
+                    &writer) == ZD_OK,
+            "the shard");
     for (int i = 0; i < 5; i++)
-        need(st_writer_add(
-                     writer, i, zero,
-                     (size_t)entries[i].shape[0] * (i == 1 ? 1 : 4)) == ZD_OK,
-             "the shard");
-    need(st_writer_finish(writer, NULL, &bytes) == ZD_OK, "the shard");
+        fuzz_need(
+                st_writer_add(
+                        writer, i, zero,
+                        (size_t)entries[i].shape[0] * (i == 1 ? 1 : 4)) ==
+                        ZD_OK,
+                "the shard");
+    fuzz_need(st_writer_finish(writer, NULL, &bytes) == ZD_OK, "the shard");
     return bytes;
 }
 
@@ -113,19 +119,19 @@ static void read_pieces(const struct checkpoint *checkpoint)
         size_t count = ELEMENTS - begin;
         status = pieces_read_weights(checkpoint, "a", begin, count, values);
         if (status != ZD_OK)
-            need_refusal(status);
+            fuzz_need_refusal(status);
         if (pieces_format(checkpoint, OPTIM_M, "a") == OPTIM_NONE)
             continue;
         status = pieces_read_lane(
                 checkpoint, OPTIM_M, "a", begin, count, values, scales);
         if (status != ZD_OK)
-            need_refusal(status);
+            fuzz_need_refusal(status);
     }
     for (size_t count = 1; count < 9; count++) {
         float *v = malloc(count * sizeof *v);
         status = pieces_read_blocks(checkpoint, "a", count, v);
         if (status != ZD_OK)
-            need_refusal(status);
+            fuzz_need_refusal(status);
         free(v);
     }
 }
@@ -141,21 +147,21 @@ static void try_manifest(const char *text, size_t bytes)
     json_object_del(json, "manifest_xxh3_128");
     if (json_is_object(json) && manifest_seal(json) == ZD_OK) {
         char *sealed = json_dumps(json, 0);
-        scratch_file(
-                &scratch, CHECKPOINT_MANIFEST, sealed, strlen(sealed));
+        scratch_file(&scratch, CHECKPOINT_MANIFEST, sealed, strlen(sealed));
         free(sealed);
-        enum zd_status status = checkpoint_open(
-                scratch.dir, CHECKPOINT_TRUSTED, &checkpoint);
+        enum zd_status status =
+                checkpoint_open(scratch.dir, CHECKPOINT_TRUSTED, &checkpoint);
         if (status == ZD_OK) {
             struct train_state state = checkpoint_state(checkpoint);
-            need(state.step >= 0 && state.samples_taken >= 0, "a count");
-            need((int)state.live.accumulation == state.live.accumulation &&
-                         state.live.accumulation >= 0,
-                 "an accumulation");
+            fuzz_need(state.step >= 0 && state.samples_taken >= 0, "a count");
+            fuzz_need(
+                    (int)state.live.accumulation == state.live.accumulation &&
+                            state.live.accumulation >= 0,
+                    "an accumulation");
             read_pieces(checkpoint);
             checkpoint_close(checkpoint);
         } else {
-            need_refusal(status);
+            fuzz_need_refusal(status);
         }
     }
     json_decref(json);
@@ -170,12 +176,13 @@ static size_t write_cache(char *out, size_t max)
     struct cache_writer *writer;
     char path[PATH_MAX], *data;
     size_t bytes;
-    need(cache_writer_create(scratch.dir, "key", &writer) == ZD_OK &&
-                 cache_writer_words(writer, words, 5) == ZD_OK &&
-                 cache_writer_finish(writer, 0) == ZD_OK,
-         "the cache");
+    fuzz_need(
+            cache_writer_create(scratch.dir, "key", &writer) == ZD_OK &&
+                    cache_writer_words(writer, words, 5) == ZD_OK &&
+                    cache_writer_finish(writer, 0) == ZD_OK,
+            "the cache");
     cache_path(path, scratch.dir, "key");
-    need(fs_read_file(path, max, &data, &bytes) == ZD_OK, "the cache");
+    fuzz_need(fs_read_file(path, max, &data, &bytes) == ZD_OK, "the cache");
     memcpy(out, data, bytes);
     free(data);
     return bytes;
@@ -200,15 +207,17 @@ static void try_cache(char *data, size_t bytes, bool seals)
                 scratch.dir, "key", (enum cache_check)check, &limits, &cache,
                 &is_there);
         if (status != ZD_OK) {
-            need_refusal(status);
+            fuzz_need_refusal(status);
             continue;
         }
         uint64_t sum = 0;
         for (uint64_t i = 0; is_there && i < cache.word_count; i++)
             sum += cache.words[i];
         for (uint64_t i = 0; is_there && i < cache.doc_count; i++)
-            need(cache.docs[i] <= cache.docs[i + 1], "documents out of order");
-        need(sum < UINT64_MAX, "words");
+            fuzz_need(
+                    cache.docs[i] <= cache.docs[i + 1],
+                    "documents out of order");
+        fuzz_need(sum < UINT64_MAX, "words");
         token_cache_close(&cache);
     }
 }
@@ -217,9 +226,12 @@ int main(int argc, char **argv)
 {
     enum { MAX = 4096 };
     static char first[MAX], data[MAX];
-    bool is_cache = argc > 1 && strcmp(argv[1], "cache") == 0;
+    const char *kind = argc > 1 ? argv[1] : "manifest";
+    bool is_cache = strcmp(kind, "cache") == 0;
+    bool is_adapter = strcmp(kind, "adapter") == 0;
+    bool is_download = is_adapter || strcmp(kind, "quantized") == 0;
     double end = clock_seconds() + (argc > 2 ? strtod(argv[2], NULL) : 1);
-    uint64_t state = argc > 3 ? strtoull(argv[3], NULL, 10) : 1, inputs = 0;
+    uint64_t state = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
     zd_log_configure(
             &(struct zd_log_options){.level = ZD_LOG_ERROR, .rank = -1});
     scratch_init(&scratch);
@@ -229,11 +241,15 @@ int main(int argc, char **argv)
                                       (unsigned long long)write_shard());
     for (; clock_seconds() < end; inputs++) {
         size_t bytes = whole;
+        if (is_download) {
+            fuzz_download(is_adapter, &scratch, inputs, &state);
+            continue;
+        }
         memcpy(data, first, whole);
         for (uint64_t n = inputs % 4; n > 0; n--)
-            bytes = mutate(data, bytes, MAX, &state);
+            bytes = fuzz_mutate(data, bytes, MAX, &state);
         if (is_cache)
-            try_cache(data, bytes, next(&state) % 2);
+            try_cache(data, bytes, fuzz_next(&state) % 2);
         else
             try_manifest(data, bytes);
     }
