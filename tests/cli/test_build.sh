@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What the build says before it is silent for minutes, with a meson and a ninja that only play. Prints TAP.
-#   test_build.sh ZEROD SOURCE
-source=$(realpath "$2")
+# What the build says before it is silent for minutes, with a meson and a ninja that only play, and how the programs that it makes
+# are protected. Prints TAP.
+#   test_build.sh ZEROD SOURCE CASES ZERODCTL
+source=$(realpath "$2") programs=("$(realpath "$1")" "$(realpath "$4")")
 . "$source/tests/support/tap.sh"
 scratch_folder
 cd "$work" || exit 99
@@ -83,4 +84,17 @@ quickstart() {
 }
 export fails=1 left=2
 ok 'the quickstart says so too' quickstart
+
+for program in "${programs[@]}"; do
+    readelf -hldW "$program" >elf
+    readelf --dyn-syms -W "$program" >symbols
+    if grep -q '__[at]san_init' symbols; then
+        skip "$(basename "$program") is protected" 'it is a build with a sanitizer'
+        continue
+    fi
+    ok "$(basename "$program"): its addresses change" has 'Type: *DYN .*' elf
+    ok '  tables of addresses are read-only from the start' eval 'has "GNU_RELRO" elf && has "(BIND_NOW|FLAGS.* NOW)" elf'
+    ok '  an overwritten stack ends it' has '__stack_chk_fail' symbols
+    ok '  and so does libc where it would write past an array' has '__(mem|str|s|vs|v?f)[a-z]*_chk@' symbols
+done
 tests_end

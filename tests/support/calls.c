@@ -37,6 +37,7 @@
  * disk fails, or whose folders belong to somebody else, also for root.
  */
 #undef _FILE_OFFSET_BITS /* both kinds of names are defined below */
+#undef _FORTIFY_SOURCE   /* whose headers define some of them */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
