@@ -48,7 +48,8 @@ ALWAYS_INLINE void widen(float *to, const elem *from, int count)
 /* Elements of vector j of `count` columns; 0 beyond them. */
 ALWAYS_INLINE vf load_within(const elem *p, int j, int count)
 {
-    return count > j * VL ? load_some(p + j * VL, count - j * VL) : (vf){0};
+    int rest = count - j * VL;
+    return rest > 0 ? load_some(p + j * VL, rest) : (vf){0};
 }
 
 /* --- sums ----------------------------------------------------------------- */
