@@ -36,14 +36,22 @@ tokenizers=$2/tests/fixtures/tokenizers
 cp "$tokenizers"/gpt2/tokenizer*.json models/gpt2-xl
 cp "$tokenizers"/qwen2/tokenizer*.json models/Qwen3-0.6B
 for model in models/Llama*; do cp "$tokenizers"/llama3/tokenizer*.json "$model"; done
-for file in data/a.jsonl data/val/a.jsonl; do echo '{"text": "a"}' >"$file"; done
-echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >data/chat.jsonl
-echo '{"instruction": "a", "output": "b"}' >data/alpaca.jsonl
-for file in out/kjv.txt data/train.bin data/val.bin; do echo text >"$file"; done
+# validate reads the data as a run does: many samples of a recipe's format are there
+many() { yes "$1" | head -n 9000; }
+many "text of a document" >out/kjv.txt
+data_of() { # RECIPE
+    rm -f data/*.jsonl
+    case $(sed -n 's/^format = "\(.*\)"/\1/p' "$1" | head -n 1) in
+    text) many '{"text": "text of a document"}' | tee data/a.jsonl >data/val/a.jsonl ;;
+    chat) many '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >data/chat.jsonl ;;
+    alpaca) many '{"instruction": "a", "output": "b"}' >data/alpaca.jsonl ;;
+    esac
+}
 
 for recipe in "$recipes"/*.toml; do
     name=$(basename "$recipe" .toml)
     case $name in scratch-*) continue ;; esac # its data are made by another program
+    data_of "$recipe"
     ok "$name is a valid job" "$zerod" validate "$recipe"
 done
 for name in gpt2-xl-12gb llama-3.2-1b-24gb llama-3.2-3b-24gb llama-3.1-8b-24gb; do

@@ -15,8 +15,9 @@ struct written {
 enum zd_status written_put(void *ctx, const char *bytes, size_t count);
 void written_fini(struct written *written);
 
-/* {"prompt": .., "text": ..}. A text may end within a character, and a model
- * may write any bytes: what is no UTF-8 becomes U+FFFD. New reference. */
+/* {"prompt": .., "text": ..}. A model may write any bytes: those that are not
+ * UTF-8, and NUL, which many readers of JSON refuse, become U+FFFD. New
+ * reference. */
 json_t *written_json(const char *prompt, const struct written *written);
 
 #endif

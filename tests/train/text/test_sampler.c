@@ -1,4 +1,5 @@
 #include "train/text/generate.h"
+#include "train/text/written.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -67,4 +68,18 @@ Test(train_sampler, top_p_keeps_the_smallest_set_with_the_mass)
     /* 1 and 3 hold 0.33 each: the first alone is not enough, both are */
     for (int i = 0; i < V; i++)
         cr_expect_eq(seen[i], i == 1 || i == 3, "token %d", i);
+}
+
+/* Many readers of JSON refuse a string with NUL. */
+Test(train_sampler, bytes_that_json_has_not_become_replacement_characters)
+{
+    struct written written = {0};
+    cr_assert_eq(written_put(&written, "a\0b\xff", 4), ZD_OK);
+    json_t *json = written_json("p", &written);
+    cr_expect_str_eq(
+            json_string_value(json_object_get(json, "text")),
+            "a\xef\xbf\xbd"
+            "b\xef\xbf\xbd");
+    json_decref(json);
+    written_fini(&written);
 }
