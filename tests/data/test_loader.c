@@ -160,6 +160,7 @@ Test(data_loader, rows_are_as_long_as_the_longest_of_the_batch_needs)
     }
     loader_destroy(loader);
     free(memory);
+    dataset_close(dataset);
     dataset_close(same);
     data_case_fini(&test);
 }

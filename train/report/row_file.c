@@ -91,7 +91,8 @@ static enum zd_status write_rows(
 static void give_back(struct row_file *file, char *rows, size_t bytes)
 {
     char *all = zd_must(realloc(rows, bytes + file->pending_bytes));
-    memcpy(all + bytes, file->pending, file->pending_bytes);
+    if (file->pending)
+        memcpy(all + bytes, file->pending, file->pending_bytes);
     free(file->pending);
     file->pending = all;
     file->pending_bytes += bytes;
