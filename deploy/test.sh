@@ -141,7 +141,7 @@ yield_to_tests 19
 run_suite build "tests" "${select_long[@]}"
 
 if built build-asan; then
-    run_suite build-asan "unit tests and requests under address and undefined-behaviour sanitizers" "${asan_suites[@]}"
+    run_suite build-asan "unit tests and requests under address and undefined-behaviour sanitizers" "${asan_suites[@]}" "${select_long[@]}"
 else
     bad=1
 fi
