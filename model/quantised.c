@@ -91,13 +91,16 @@ static enum zd_status take(struct stored stored, void **out)
     return take_bytes(stored, *out);
 }
 
-/* Scales and values come from a file: what they make must be numbers. */
+/* Scales and values come from a file: they, and what the largest code makes of
+ * them, must be numbers. */
 static enum zd_status check_finite(
-        struct stored stored, const float *values, size_t count)
+        struct stored stored, const float *values, size_t count,
+        float largest_code, float offset)
 {
     for (size_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            return refuse(stored, "holds what is no number");
+        if (!isfinite(fabsf(values[i]) * largest_code + fabsf(offset)))
+            return refuse(
+                    stored, "holds a value that decodes to no finite number");
     return ZD_OK;
 }
 
@@ -139,8 +142,10 @@ static enum zd_status open_nested(
     status = take(beside[BESIDE_NESTED_QUANT_MAP], &map);
     w->map = map;
     ZD_TRY(status);
-    ZD_TRY(check_finite(beside[BESIDE_NESTED_ABSMAX], w->scales, scale_count));
-    return check_finite(beside[BESIDE_NESTED_QUANT_MAP], w->map, 256);
+    ZD_TRY(check_finite(
+            beside[BESIDE_NESTED_ABSMAX], w->scales, scale_count, 1,
+            w->state.nested_offset));
+    return check_finite(beside[BESIDE_NESTED_QUANT_MAP], w->map, 256, 1, 0);
 }
 
 static enum zd_status open_4bit(
@@ -162,7 +167,7 @@ static enum zd_status open_4bit(
     ZD_TRY(need(
             w->codes, beside[BESIDE_QUANT_MAP], BESIDE_QUANT_MAP, "F32", 16));
     ZD_TRY(take_bytes(beside[BESIDE_QUANT_MAP], w->values));
-    ZD_TRY(check_finite(beside[BESIDE_QUANT_MAP], w->values, 16));
+    ZD_TRY(check_finite(beside[BESIDE_QUANT_MAP], w->values, 16, 1, 0));
     if (w->state.is_nested)
         return open_nested(beside, blocks, w);
     if (beside[BESIDE_NESTED_ABSMAX].tensor ||
@@ -206,7 +211,7 @@ static enum zd_status open_int8(
     enum zd_status status = take(beside[BESIDE_SCB], &scales);
     w->scales = scales;
     ZD_TRY(status);
-    return check_finite(beside[BESIDE_SCB], w->scales, (size_t)w->rows);
+    return check_finite(beside[BESIDE_SCB], w->scales, (size_t)w->rows, 128, 0);
 }
 
 static enum zd_status open_fp8(
@@ -226,7 +231,7 @@ static enum zd_status open_fp8(
                 scale.tensor->name);
     ZD_TRY(st_read_float(
             scale.file, scale.tensor, 0, rows * columns, w->scales));
-    return check_finite(scale, w->scales, rows * columns);
+    return check_finite(scale, w->scales, rows * columns, 448, 0);
 }
 
 enum zd_status quantised_open(
@@ -439,7 +444,7 @@ enum zd_status quantised_read_scales(
     ZD_TRY(check_maps(w));
     if (!w->state.is_nested) {
         ZD_TRY(take_bytes(w->absmax, out));
-        return check_finite(w->absmax, out, count);
+        return check_finite(w->absmax, out, count, 1, 0);
     }
     size_t nested = quant_parts(count, m.nested_block);
     out[0] = w->state.nested_offset;

@@ -62,6 +62,7 @@ row 'scales stored in other codes' 78 'E0329|double_quant = false|8 bits' 'store
 row 'a base in codes without adapters' 65 'E0304|quantization_config|do not train|[lora]' 'stored int8' validate --job job.toml --set lora.enabled=false
 row 'a broken quant_state' 65 'E0331|quant_state|model.safetensors' 'stored nf4-nested; broken "\"blocksize\": 64" "\"blocksize\": 60"'
 row 'scales of another type' 65 'E0330|down_proj.SCB|I32|model.safetensors' 'stored int8; header model/model.safetensors "s/\(down_proj.SCB\":{\"dtype\":\"\)F32/\1I32/"'
+row 'a scale that makes no number' 65 'E0330|down_proj.SCB|no finite number|model.safetensors' 'stored int8; poke_tensors model/model.safetensors 0 "\377\377\177\177"'
 row 'frozen twice' 78 'E0213|freeze|modules_to_save' 'lora' validate --job job.toml --set 'train.freeze=["norm"]'
 row 'no masters' 78 'E0213|fp32 masters' 'lora' validate --job job.toml --set optim.master=none --set train.dtype=bf16
 row 'an adapter of a run without' 78 'E0213|export|lora.enabled' : validate --job job.toml --set checkpoint.export=peft

@@ -61,7 +61,9 @@ static enum zd_status read_codes(
     if (status == ZD_OK)
         status = codes_finish(maker, id, of_blocks, scales);
     if (status == ZD_OK)
-        status = source->read(source->ctx, id, 0, count, values);
+        fuzz_need(
+                source->read(source->ctx, id, 0, count, values) == ZD_OK,
+                "codes that decode to what is refused elsewhere");
     /* GPT-2's are stored as their transpose */
     bool is_turned = param_is_conv1d(config, &table->params[id]);
     size_t rows = (size_t)m.rows, columns = (size_t)m.columns;
@@ -84,9 +86,7 @@ static enum zd_status read_trained(
         const struct weight_source *source)
 {
     struct codes_maker *maker;
-    enum zd_status status = read_source(source, table);
-    if (status != ZD_OK)
-        return status;
+    enum zd_status status = ZD_OK;
     fuzz_need(
             codes_maker_create(config, table, source, &maker) == ZD_OK,
             "codes");
@@ -94,7 +94,7 @@ static enum zd_status read_trained(
         if (param_in_codes(table, id))
             status = read_codes(maker, config, source, table, id);
     codes_maker_destroy(maker);
-    return status;
+    return status == ZD_OK ? read_source(source, table) : status;
 }
 
 /* As a training with adapters opens a base, whose adapters begin at random or
@@ -150,7 +150,7 @@ static void check_placed(
     peft_close(&adapter);
 }
 
-/* As generation and merging open a model, then as a training does. */
+/* As generation and merging open a model, and as a training does. */
 static enum zd_status open_all(
         const char *dir, const char *path, struct model_config *config,
         struct param_table *table, struct param_table *trained)
@@ -161,15 +161,16 @@ static enum zd_status open_all(
     if (path)
         ZD_TRY(model_config_grow_for(path, config));
     ZD_TRY(param_table_build(config, NULL, 0, table));
+    ZD_TRY(param_table_build(config, NULL, 0, trained));
     ZD_TRY(weights_open_adapted(
             dir, config, table, &choice, path != NULL, NULL, &source));
-    enum zd_status status = read_source(&source, table);
-    weights_close(&source);
-    ZD_TRY(status);
     if (path)
         check_placed(path, config, table);
-    ZD_TRY(param_table_build(config, NULL, 0, trained));
-    return train_on(dir, path, config, trained);
+    enum zd_status status = train_on(dir, path, config, trained);
+    if (status == ZD_OK)
+        status = read_source(&source, table);
+    weights_close(&source);
+    return status;
 }
 
 static void try_model(const char *dir, const char *path, bool is_changed)
