@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "model/adapter.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,6 +166,21 @@ static enum zd_status read_under(
     return m->base->read(m->base->ctx, id, begin, count, out);
 }
 
+/* Finite factors may make a weight that is not. */
+static enum zd_status check_merged(
+        const struct merged *m, int id, const struct merge_part *part)
+{
+    const struct param *p = &m->table->params[id];
+    for (size_t i = 0; i < p->count; i++)
+        if (!isfinite(m->values[i]))
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0312",
+                    "`%s` with the adapter `%s` is %s at element %zu", p->name,
+                    part->name,
+                    isnan(m->values[i]) ? "not a number" : "infinite", i);
+    return ZD_OK;
+}
+
 static enum zd_status merge_tensor(struct merged *m, int id)
 {
     const struct param *p = &m->table->params[id];
@@ -176,8 +192,10 @@ static enum zd_status merge_tensor(struct merged *m, int id)
                 ZD_ERR_MEMORY, "E0602", "no memory to merge `%s`", p->name);
     ZD_TRY(read_under(m, id, 0, p->count, m->values));
     for (int i = 0; i < m->part_count; i++)
-        if (of(&m->parts[i], id).r)
+        if (of(&m->parts[i], id).r) {
             ZD_TRY(add_adapter(m, id, &m->parts[i]));
+            ZD_TRY(check_merged(m, id, &m->parts[i]));
+        }
     m->id = id;
     return ZD_OK;
 }

@@ -40,7 +40,8 @@ enum zd_status merge_check(
         const struct param_table *table, const struct merge_part *parts,
         int part_count);
 /* A source of the merged weights, for one thread. Everything is borrowed but
- * `parts`, which are copied. */
+ * `parts`, which are copied. Reading fails with E0312 where a merged weight is
+ * not finite. */
 enum zd_status weights_open_merged(
         const struct weight_source *base, const struct model_config *config,
         const struct param_table *table, const struct merge_part *parts,

@@ -79,6 +79,9 @@ row 'an adapter of another base' 65 'E0322' 'from target_modules "[\"o_proj\"]"'
 row 'two tensors for one place of an adapter' 65 'E0322|is there twice|`base_model.model.h.1.attn.c_proj.lora_B.weight`' \
     'cp -r "$fixtures/adapters/gpt2-dora" adapter; header adapter/adapter_model.safetensors "s/transformer.h.1.mlp.c_proj.lora_B/h.1.attn.c_proj.lora_B/"' \
     merge --base "$2/tests/fixtures/gpt2/model" --adapter adapter -o merged
+row 'factors whose product is no number' 65 'E0312|down_proj.weight|`adapter`|infinite' \
+    'cp -r "$fixtures/llama/lora" adapter; for at in 0 1152; do poke_tensors adapter/adapter_model.safetensors $at "\377\377\177\177"; done' \
+    merge --base "$2/tests/fixtures/llama/model" --adapter adapter -o merged
 row "an adapter's module that the base does not have" 65 'E0326|target_modules: `q_prj`|"q_proj"|adapter/adapter_config.json' 'from target_modules "[\"q_prj\"]"' validate --job job.toml
 row "an adapter's module to save that the base does not have" 65 'E0326|`lm_haed`|adapter/adapter_config.json' 'from modules_to_save "[\"lm_haed\"]"' run --job job.toml
 row "an adapter's rank beyond the matrix" 65 'E0326|r = 640|at most|adapter/adapter_config.json' 'from r 640' run --job job.toml

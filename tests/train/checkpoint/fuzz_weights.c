@@ -7,6 +7,7 @@
 #include "model/peft.h"
 #include "tests/train/checkpoint/fuzz_files.h"
 
+#include <math.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -29,6 +30,8 @@ static enum zd_status read_source(
                             memcmp(values + half, values + count,
                                    (count - half) * sizeof *values) == 0,
                     "other numbers from its middle");
+        for (size_t i = 0; status == ZD_OK && i < count; i++)
+            fuzz_need(isfinite(values[i]), "a weight that is no number");
         free(values);
     }
     return status;
