@@ -183,9 +183,12 @@ static enum zd_status local_exchange(
     size_t mine = (size_t)comm->rank * exchange->from_stride;
     publish(local, MESSAGE_SLOT, message, exchange->from);
     ZD_TRY(await_published(local, MESSAGE_SLOT, message));
-    for (int r = 0; r < comm->size; r++)
-        memmove((char *)exchange->to + (size_t)r * exchange->to_stride,
-                (const char *)local->parts[r] + mine, exchange->bytes);
+    for (int r = 0; r < comm->size; r++) {
+        char *to = (char *)exchange->to + (size_t)r * exchange->to_stride;
+        const char *from = (const char *)local->parts[r] + mine;
+        if (to != from) /* in place: other ranks read it now */
+            memmove(to, from, exchange->bytes);
+    }
     return finish(local, MESSAGE_SLOT, message);
 }
 

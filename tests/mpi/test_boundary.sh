@@ -2,7 +2,7 @@
 # A job under mpirun that is asked things over its socket: all ranks act at one step boundary.
 source "$(dirname "$0")/lib.sh" "$1" "$2"
 command -v curl >/dev/null || skip_all "curl is not installed"
-long=(--set train.max_steps=1000000 --set log.logging_steps=1000 --set checkpoint.save_strategy=no)
+long=(--set train.max_steps=1000000 --set log.logging_steps=1000 --set checkpoint.save_strategy=no --set optim.warmup_steps=0)
 socket=$XDG_RUNTIME_DIR/zerod/fixture-llama_odd.sock
 
 ask() { # PATH [BODY]: the answer

@@ -1,6 +1,5 @@
 /* Memory of a GPU as the host has it: with stand-ins, or on a GPU. */
 #include "base/file/fs.h"
-#include "base/memory/arena_image.h"
 #include "tests/base/device/gpu_case.h"
 
 #include <stdlib.h>
@@ -145,58 +144,4 @@ Test(device_cuda, pinned_memory_is_clear_and_exact)
     device_give(a, bytes);
     device_give_pinned(host, bytes);
     device_close(device);
-}
-
-/* What the arena of the test below held is there again. */
-static void expect_back(const struct arena *arena, const int *host)
-{
-    int *back = calloc(COUNT, sizeof *back);
-    size_t bytes = COUNT * sizeof *host;
-    cr_assert_eq(device_read(back, arena_span(arena, "test.a"), bytes), 0);
-    cr_expect_arr_eq(back, host, bytes);
-    cr_assert_eq(device_read(back, arena_span(arena, "test.b"), 4444), 0);
-    cr_expect_arr_eq(back, host, 4444);
-    cr_assert_eq(device_read(back, arena_span(arena, "test.zero"), 4), 0);
-    cr_expect_eq(back[0], 0);
-    free(back);
-}
-
-Test(device_cuda, an_arena_goes_to_a_file_or_to_memory_and_comes_back)
-{
-    struct device *device = gpu_case_open();
-    char folder[] = "/tmp/arena_gpu.XXXXXX", path[64];
-    struct arena_plan plan;
-    struct arena arena;
-    struct arena_image image;
-    int *host = numbers(3);
-    size_t bytes = COUNT * sizeof *host;
-    cr_assert(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/image", folder);
-    arena_plan_init(&plan);
-    arena_plan_add(&plan, "test.a", ARENA_DEVICE, SPAN_BUFFERS, bytes);
-    arena_plan_add(
-            &plan, "test.zero", ARENA_DEVICE, SPAN_BUFFERS, (size_t)9 << 20);
-    arena_plan_add(&plan, "test.b", ARENA_DEVICE, SPAN_PARAMS, 4444);
-    arena_plan_add(&plan, "test.host", ARENA_HOST, SPAN_PARAMS, 10);
-    arena_plan_add(&plan, "test.pinned", ARENA_PINNED, SPAN_PARAMS, 10);
-    cr_assert_eq(arena_take(&arena, &plan), ZD_OK);
-    cr_assert_eq(device_write(arena_span(&arena, "test.a"), host, bytes), 0);
-    cr_assert_eq(device_write(arena_span(&arena, "test.b"), host, 4444), 0);
-    cr_assert_eq(arena_image_scan(&arena, ARENA_DEVICE, &image), ZD_OK);
-    cr_expect_lt(image.bytes, bytes + 3 * ARENA_IMAGE_BLOCK);
-    cr_assert_eq(arena_image_write(&arena, &image, path), ZD_OK);
-    cr_assert_eq(arena_give_back(&arena, ARENA_DEVICE), ZD_OK);
-    cr_assert_eq(arena_image_read(&arena, &image, path), ZD_OK);
-    expect_back(&arena, host);
-    cr_assert_eq(arena_image_hold(&arena, &image), ZD_OK);
-    cr_assert_eq(arena_give_back(&arena, ARENA_DEVICE), ZD_OK);
-    cr_assert_eq(arena_image_put_back(&arena, &image), ZD_OK);
-    expect_back(&arena, host);
-    arena_image_fini(&image);
-    arena_release(&arena);
-    arena_plan_fini(&plan);
-    unlink(path);
-    rmdir(folder);
-    device_close(device);
-    free(host);
 }
