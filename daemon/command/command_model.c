@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* --dtype; `absent` without it. */
 static enum dtype dtype_of(const struct cli_args *args, enum dtype absent)
@@ -21,6 +22,22 @@ static enum dtype dtype_of(const struct cli_args *args, enum dtype absent)
         if (strcmp(args->dtype, dtype_name(types[i])) == 0)
             return types[i];
     return absent;
+}
+
+/* What is written replaces a folder of an earlier export: not one that is read
+ * meanwhile. `which` is how it was named. */
+static enum zd_status check_out(
+        const struct cli_args *args, const char *which, const char *input)
+{
+    struct stat out, in;
+    if (!input || stat(args->out, &out) != 0 || stat(input, &in) != 0 ||
+        out.st_dev != in.st_dev || out.st_ino != in.st_ino)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CREATE, "E0314",
+            "-o %s is the folder of %s, which the result would replace",
+            args->out, which);
+    zd_fail_help("name another folder with -o");
+    return ZD_ERR_CREATE;
 }
 
 enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
@@ -33,6 +50,7 @@ enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
         return ZD_FAIL(
                 ZD_ERR_USAGE, "E0101", "--double-quant needs --quantize nf4");
     enum dtype dtype = dtype_of(args, DTYPE_FP32);
+    ZD_TRY(check_out(args, "--base", args->base));
     return train_export(&(struct train_export){
             .path = args->line.operands[0],
             .out_dir = args->out,
@@ -85,6 +103,9 @@ static enum zd_status merge(
 {
     struct weight_source source;
     enum dtype storage;
+    ZD_TRY(check_out(args, "--base", args->base));
+    for (int i = 0; i < adapters->count; i++)
+        ZD_TRY(check_out(args, "--adapter", adapters->choices[i].dir));
     ZD_TRY(weights_export_check(args->out));
     ZD_TRY(weights_open_adapted(
             args->base, config, table, adapters->choices, adapters->count,

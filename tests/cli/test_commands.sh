@@ -193,6 +193,9 @@ mv out adapted
 ok 'a run goes on from it, and says whose it was' eval 'call 0 --job job.toml --set model.path="$base" --set lora.path="$lora" --set job.output_dir=further --set train.max_steps=1 && has "lora.path was made for .*goes on with" err'
 ok '  as from the merged model' eval 'call 0 generate --model merged --prompt "The mill" --max-new-tokens 24 && cmp out adapted'
 ok '  not as from the base' eval 'call 0 generate --model "$base" --prompt "The mill" --max-new-tokens 24 && ! cmp -s out adapted'
+cksum merged/* >before
+ok 'into the folder of the base: refused' eval 'call 73 merge --base merged --adapter "$lora" -o merged/ && has "E0314.*--base" err && cksum merged/* | cmp - before'
+ok '  into that of the adapter' eval 'cp -r "$lora" mine && call 73 merge --base "$base" --adapter mine -o mine && has "E0314.*--adapter" err'
 ok 'a weight, where modules are saved whole' eval 'call 65 merge --base "$base" --adapter "$lora=0.5" -o no && has "E0324.*patterns" err && [ ! -e no ]'
 ok 'an adapter of another base' eval 'call 65 merge --base "$fixtures/qwen3/model" --adapter "$lora" -o no && has "E032[23]" err && [ ! -e no ]'
 ok 'an adapter that is not there' eval 'call 66 merge --base "$base" --adapter none -o no && has "none/adapter_config.json" err'
