@@ -126,7 +126,8 @@ static enum zd_status parse(
         if (code == json_error_duplicate_key && !is_widened &&
             error.position > 0 && (size_t)error.position <= bytes)
             copy_string_before(text, (size_t)error.position, key, sizeof key);
-        if (code == json_error_null_character)
+        if (code == json_error_null_character ||
+            code == json_error_null_byte_in_key)
             ZD_FAIL(status, "E0711",
                     "%s: strings with NUL (\\u0000) are not supported", name);
         else
@@ -139,6 +140,13 @@ static enum zd_status parse(
     }
     *json_out = json;
     return ZD_OK;
+}
+
+json_t *json_of_line(const char *text, size_t bytes)
+{
+    if (has_more_values(text, bytes, JSON_VALUES_MAX))
+        return NULL;
+    return json_loadb(text, bytes, 0, NULL);
 }
 
 enum zd_status json_parse(

@@ -41,6 +41,10 @@ enum zd_status json_parse_upto(
         enum zd_status status, json_t **json_out);
 enum zd_status json_parse_file_upto(
         const char *path, uint64_t max_bytes, size_t most, json_t **json_out);
+/* A line of a file of rows, or an answer, which may be torn or another
+ * program's: NULL where it is no JSON or has too many values. The caller owns
+ * the result. */
+json_t *json_of_line(const char *text, size_t bytes);
 /* From now on jansson's memory is had or the process ends (base/must.h): what
  * it makes lacks nothing, and what it reads is not called wrong where there was
  * no memory. Before its first use, by programs. */

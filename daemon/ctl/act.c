@@ -1,5 +1,6 @@
 #include "daemon/ctl/act.h"
 
+#include "base/file/json.h"
 #include "base/suggest.h"
 #include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
@@ -116,7 +117,7 @@ enum zd_status act_post(
     if (status == ZD_OK)
         status = client_check(&answer);
     if (status == ZD_OK) {
-        *answer_out = json_loadb(answer.body, answer.bytes, 0, NULL);
+        *answer_out = json_of_line(answer.body, answer.bytes);
         if (!json_is_object(*answer_out))
             status =
                     ZD_FAIL(ZD_ERR_UNFIT, "E1092",

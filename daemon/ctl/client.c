@@ -1,6 +1,7 @@
 #include "daemon/ctl/client.h"
 
 #include "base/clock.h"
+#include "base/file/json.h"
 #include "daemon/ctl/look.h"
 #include "daemon/http/owner.h"
 #include "daemon/http/reader.h"
@@ -336,7 +337,7 @@ enum zd_status client_check(const struct client_answer *answer)
     if (answer->status >= 200 && answer->status < 300)
         return ZD_OK;
     if (answer->body)
-        root = json_loadb(answer->body, answer->bytes, 0, NULL);
+        root = json_of_line(answer->body, answer->bytes);
     error = json_object_get(root, "error");
     message = json_string_value(json_object_get(error, "message"));
     hint = json_string_value(json_object_get(error, "hint"));
@@ -372,7 +373,7 @@ enum zd_status client_json(
     if (status == ZD_OK)
         status = client_check(&answer);
     if (status == ZD_OK) {
-        json = json_loadb(answer.body, answer.bytes, 0, NULL);
+        json = json_of_line(answer.body, answer.bytes);
         if (!json_is_object(json)) {
             json_decref(json);
             json = NULL;

@@ -1,5 +1,6 @@
 /* command_show.c - the commands that only look: ls, status, ranks, memory,
  * samples, logs, events, config. */
+#include "base/file/json.h"
 #include "base/suggest.h"
 #include "daemon/cli/parse.h"
 #include "daemon/ctl/client.h"
@@ -130,7 +131,7 @@ static void print_event(const struct printing *printing, const json_t *event)
 static bool take_event(void *ctx, const char *line)
 {
     struct printing *printing = ctx;
-    json_t *event = json_loads(line, 0, NULL);
+    json_t *event = json_of_line(line, strlen(line));
     const char *kind = json_text_of(event, "event", "");
     if (json_is_object(event) &&
         (printing->with_steps || strcmp(kind, "step") != 0)) {

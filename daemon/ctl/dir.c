@@ -1,6 +1,7 @@
 #include "daemon/ctl/dir.h"
 
 #include "base/file/fs.h"
+#include "base/file/json.h"
 #include "daemon/ctl/client.h"
 
 #include <ctype.h>
@@ -136,7 +137,7 @@ struct history {
 static void take_row(void *ctx, const char *line)
 {
     struct history *history = ctx;
-    json_t *row = json_loads(line, 0, NULL);
+    json_t *row = json_of_line(line, strlen(line));
     json_t *step = json_object_get(row, "step");
     bool is_wanted = json_number_value(step) > history->since;
     for (int i = 0; is_wanted && i < SERIES; i++) {
@@ -217,7 +218,7 @@ static enum zd_status get_history(
 
 static void take_sample(void *ctx, const char *line)
 {
-    json_t *event = json_loads(line, 0, NULL);
+    json_t *event = json_of_line(line, strlen(line));
     const char *kind = json_string_value(json_object_get(event, "event"));
     if (kind && strcmp(kind, "sample") == 0)
         json_array_insert(ctx, 0, event); /* newest first */
@@ -270,7 +271,7 @@ double dir_line_time(const char *line)
 {
     struct tm tm = {0};
     if (line[0] == '{') {
-        json_t *object = json_loads(line, 0, NULL);
+        json_t *object = json_of_line(line, strlen(line));
         json_t *time = json_object_get(object, "time");
         double value = json_is_string(time)
                                ? dir_line_time(json_string_value(time))

@@ -1,5 +1,6 @@
 #include "daemon/ctl/jobs.h"
 
+#include "base/file/json.h"
 #include "daemon/ctl/client.h"
 
 #include <dirent.h>
@@ -62,7 +63,7 @@ static enum zd_status probe(
     if (status == ZD_OK && answer.is_cut)
         client_end_by_signal();
     if (status == ZD_OK && answer.status == 200)
-        json = json_loadb(answer.body, answer.bytes, 0, NULL);
+        json = json_of_line(answer.body, answer.bytes);
     free(answer.body);
     return is_stale ? ZD_OK : add(jobs, name, socket, json);
 }

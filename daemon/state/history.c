@@ -1,6 +1,7 @@
 #include "daemon/state/history.h"
 
 #include "base/file/fs.h"
+#include "base/file/json.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -235,7 +236,7 @@ struct resumed_rows *resumed_rows_read(const char *path, int64_t step)
     FILE *file = fs_open_lines(path);
     struct resumed_rows *rows = file ? calloc(1, sizeof *rows) : NULL;
     while (rows && (bytes = getline(&line, &room, file)) > 0) {
-        json_t *row = json_loadb(line, (size_t)bytes, 0, NULL);
+        json_t *row = json_of_line(line, (size_t)bytes);
         json_t *at = json_object_get(row, "step");
         int64_t row_step = json_is_integer(at) ? json_integer_value(at) : -1;
         if (row_step >= 0 && row_step <= step)

@@ -104,7 +104,7 @@ void past_add(struct past *past, const struct kept_event *event)
 
 static void add_line(struct past *past, char *line)
 {
-    json_t *object = json_loads(line, 0, NULL);
+    json_t *object = json_of_line(line, strlen(line));
     struct kept_event event = {
             .id = json_integer_value(json_object_get(object, "id")),
             .step = json_integer_value(json_object_get(object, "step")),

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/file/fs.h"
+#include "base/file/json.h"
 #include "base/log.h"
 #include "base/must.h"
 #include "train/report/row_file.h"
@@ -22,7 +23,7 @@ struct events {
 
 static int64_t id_of(const char *line, size_t bytes)
 {
-    json_t *object = json_loadb(line, bytes, 0, NULL);
+    json_t *object = json_of_line(line, bytes);
     int64_t id = json_integer_value(json_object_get(object, "id"));
     json_decref(object);
     return id;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/file/fs.h"
+#include "base/file/json.h"
 #include "train/report/row_file.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@ struct metrics {
 static int64_t row_step(const char *line, size_t bytes)
 {
     int64_t step = -1;
-    json_t *row = json_loadb(line, bytes, 0, NULL);
+    json_t *row = json_of_line(line, bytes);
     json_t *value = json_object_get(row, "step");
     if (json_is_integer(value))
         step = json_integer_value(value);

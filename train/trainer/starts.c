@@ -181,7 +181,7 @@ static enum zd_status read_past(const char *path, struct past *past)
     ZD_TRY(fs_read_file(path, FILE_MAX, &text, NULL));
     rest = text;
     while ((line = strsep(&rest, "\n"))) {
-        json_t *object = json_loads(line, 0, NULL);
+        json_t *object = json_of_line(line, strlen(line));
         if (object) /* else a torn one */
             take_line(past, object);
         json_decref(object);

@@ -144,6 +144,9 @@ Test(json, a_string_with_nul_is_for_records_alone)
             ZD_OK);
     cr_expect_eq(json_string_length(json_object_get(json, "a")), 3);
     json_decref(json);
+    cr_expect_eq(parse("{\"a\\u0000b\": 1}", &json), ZD_ERR_DATA);
+    cr_expect(strstr(zd_error_get()->what, "strings with NUL"), "a key");
+    zd_error_clear();
 }
 
 /* What a reader would call changed: eps, theta, an escaped quote, an integer.

@@ -208,6 +208,11 @@ for command in status ranks "ranks -o csv" memory metrics "metrics loss --csv" p
 done
 check "--dir: metrics" 0 metrics loss perf/data_wait --csv --dir out
 grep -qx '3,3.5,0.5' stdout; tell $? "--dir: rows of metrics.jsonl" "$(tail -1 stdout)"
+cp out/metrics.jsonl metrics.was
+{ printf '\n{"step": 4, "loss": 9, "x": ['; yes '{},' | head -n 1000000 | tr -d '\n'; echo '{}]}'; } >>out/metrics.jsonl
+check "--dir: a row of a million values" 0 metrics loss --csv --dir out
+! grep -q '^4,' stdout; tell $? "--dir: it is not taken, for its memory" "$(tail -1 stdout)"
+mv metrics.was out/metrics.jsonl
 check "--dir: logs" 0 logs -n 2 --dir out
 [ "$(wc -l <stdout)" = 2 ]; tell $? "--dir: the last two lines" ""
 check "--dir: commands need the socket" 69 pause --dir out
