@@ -356,12 +356,21 @@ static enum zd_status open_dataset(
     return ZD_OK;
 }
 
+static enum zd_status compare_if_asked(
+        const struct dataset *dataset, const struct dataset_request *request)
+{
+    return request->compares_template
+                   ? dataset_compare_template(dataset, request)
+                   : ZD_OK;
+}
+
 enum zd_status dataset_prepare(const struct dataset_request *request)
 {
     struct dataset *dataset;
     ZD_TRY(open_dataset(request, CORPUS_CHECK, &dataset));
+    enum zd_status status = compare_if_asked(dataset, request);
     dataset_close(dataset);
-    return ZD_OK;
+    return status;
 }
 
 enum zd_status dataset_check(
@@ -372,8 +381,9 @@ enum zd_status dataset_check(
     *is_part_out = false;
     for (int i = 0; i < dataset->part_count; i++)
         *is_part_out |= dataset->parts[i].corpus.is_part;
+    enum zd_status status = compare_if_asked(dataset, request);
     dataset_close(dataset);
-    return ZD_OK;
+    return status;
 }
 
 enum zd_status dataset_open(

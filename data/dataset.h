@@ -79,6 +79,8 @@ struct dataset_request {
      * 0 <= from < to <= 1, cut at the nearest whole sample. */
     double from, to;
     bool may_be_masked; /* of which nothing is trained: to look at it */
+    /* dataset_prepare and dataset_check: dataset_compare_template too */
+    bool compares_template;
 };
 /* dataset_check reads so much of each entry unless told to read all. */
 enum { CHECKED_RECORDS = 10000, CHECKED_TOKENS = 4 << 20 };

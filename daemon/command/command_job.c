@@ -53,6 +53,7 @@ static enum zd_status check_data(
         bool is_part = false;
         struct dataset_request request =
                 text_request(job, text, config->vocab_size, eval);
+        request.compares_template = !eval; /* once */
         ZD_TRY(args->all ? dataset_prepare(&request)
                          : dataset_check(&request, &is_part));
         *is_part_out |= is_part;

@@ -291,7 +291,7 @@ own "{{ raise_exception('no system') }}"
 ok '  one that refuses too, in its words' eval 'call 0 $inspect && has "own chat_template refuses conversations .no system.;" err'
 own '{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}'
 ok '  one that would never end: 65, by name' eval 'call 65 $inspect && has "E0414.*: the model.s chat template takes more than 2000000 steps" err && has model/tokenizer_config.json err &&
-    call 65 $talk && has E0414 err'
+    call 65 $talk && has E0414 err && call 65 validate chat.toml && has E0414 err && call 65 validate chat.toml --all && has E0414 err'
 own "{{ messages|groupby('role') }}"
 ok '  and one that is not read here' eval 'call 0 $inspect && has "cannot be compared .*the filter groupby is not read here" err'
 cp tokenizer_config.was model/tokenizer_config.json
