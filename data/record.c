@@ -410,6 +410,8 @@ static enum zd_status read_chat(
         !json_object_get(record, key))
         key = "conversations";
     const json_t *list = json_object_get(record, key);
+    if (!list && get(record, "chosen") && get(record, "rejected"))
+        return refuse_preference("\"chosen\" and \"rejected\"");
     if (!json_is_array(list) || json_array_size(list) == 0)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0437",
