@@ -84,7 +84,13 @@ static void help_missing(struct job *job, const char *kind, const char *path)
 {
     char folder[PATH_MAX], beside[PATH_MAX];
     bool is_data = strcmp(kind, "dataset") == 0;
-    if (is_hub_name(path))
+    bool is_relative = path[0] != '/';
+    if (is_relative && beside_job_file(job, path, beside))
+        problem_help(
+                &job->problems,
+                "paths are relative to where zerod is started; %s is there",
+                beside);
+    else if (is_hub_name(path) && !(is_data && strstr(path, ".json")))
         problem_help(
                 &job->problems,
                 "the name of a %s on a hub? local files only: hf download "
@@ -92,12 +98,7 @@ static void help_missing(struct job *job, const char *kind, const char *path)
                 kind, is_data ? "--repo-type dataset " : "", path, path,
                 is_data ? ", and path = \"" : "", is_data ? path : "",
                 is_data ? "/**/*.jsonl\"" : "");
-    else if (path[0] != '/' && beside_job_file(job, path, beside))
-        problem_help(
-                &job->problems,
-                "paths are relative to where zerod is started; %s is there",
-                beside);
-    else if (path[0] != '/' && getcwd(folder, sizeof folder))
+    else if (is_relative && getcwd(folder, sizeof folder))
         problem_help(
                 &job->problems,
                 "paths are relative to where zerod is started: %s", folder);

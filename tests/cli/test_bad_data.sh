@@ -80,6 +80,9 @@ row 'no data of the second source for evaluation' 66 'E0219|none.txt|job.toml:21
     'printf "[[data.eval]]\npath = \"data.txt\"\n[[data.eval]]\npath = \"none.txt\"\n" >>job.toml'
 row 'data from where the job file is' 66 'E0219|here.txt|relative to where zerod is started|sub/here.txt is there' \
     'mkdir sub; cp data.txt sub/here.txt; data here.txt; mv job.toml sub' --job sub/job.toml
+row '  or below it, under what might be a name of a hub' 66 'E0219|relative to where zerod is started|sub/in/here.txt is there' \
+    'mkdir -p sub/in; cp data.txt sub/in/here.txt; data in/here.txt; mv job.toml sub' --job sub/job.toml
+row 'data of no folder here, which is no name of a hub' 66 'E0219|in/here.jsonl|relative to where zerod is started: /tmp/' 'data in/here.jsonl'
 row 'data from another folder' 66 'E0219|none/a.txt|relative to where zerod is started: /tmp/' 'mkdir none; data none/a.txt'
 row 'a data set of a hub' 66 'E0219|tatsu-lab/alpaca|hf download --repo-type dataset tatsu-lab/alpaca' 'data tatsu-lab/alpaca'
 row 'a model of a hub' 66 'E0219|Qwen/Qwen2.5-0.5B|local files only|hf download Qwen/Qwen2.5-0.5B --local-dir Qwen/Qwen2.5-0.5B' \
