@@ -389,8 +389,10 @@ enum zd_status peft_config_read(const char *dir, struct peft_config *config_out)
 {
     char path[PATH_MAX];
     json_t *json;
+    bool is_there;
     fs_join(path, sizeof path, dir, "adapter_config.json");
-    if (!fs_exists(path))
+    ZD_TRY(fs_look(path, &is_there));
+    if (!is_there)
         return refuse_folder(dir);
     ZD_TRY(json_parse_file(path, CONFIG_BYTES_MAX, &json));
     enum zd_status status =

@@ -157,8 +157,10 @@ enum zd_status target_of_dir(const char *dir, struct target *target_out)
     char path[PATH_MAX];
     struct stat about, folder;
     json_t *file;
+    bool is_there;
     fs_join(path, sizeof path, dir, "status.json");
     *target_out = (struct target){0};
+    ZD_TRY(fs_look(path, &is_there));
     if (stat(path, &about) != 0 || stat(dir, &folder) != 0) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1097", "%s holds no status.json", dir);
         zd_fail_help("--dir takes the output_dir of a job");

@@ -39,6 +39,8 @@ refuse "stat:$c:$EIO"
 row 'the folder itself: EIO' 74 "E0813|$c" '' $more
 refuse "opendir:out:$EMFILE"
 row 'output_dir cannot be listed: EMFILE' 74 'E0706|out' '' $more
+refuse "stat:peft/adapter_config.json:$EACCES"
+row 'an adapter that may not be read' 77 'E0702|adapter_config.json' 'mkdir peft' generate --model model --adapter peft --prompt a
 refuse "stat:out/events.jsonl:$EIO"
 row 'events.jsonl cannot be looked at' 74 'E0706|out/events.jsonl' '' $more
 allow
