@@ -19,9 +19,11 @@ c=run/checkpoint-000001
 fresh() { rm -rf run; cp -r first run; }
 # start CODE RULE [ARGUMENT]...: the program with ZEROD_TEST_REFUSE=RULE (tests/support/calls.c) ends with CODE
 start() {
-    local want=$1 rule=$2 code=0
+    local want=$1 rule=$2 code=0 slow=0
     shift 2
-    LD_PRELOAD=$calls ZEROD_TEST_REFUSE=$rule timeout -k 5 60 "$zerod" --job job.toml "${more[@]}" "$@" >out 2>err || code=$?
+    [[ $rule != write:metrics* ]] || slow=300
+    # steps that take a while: rows are written beside the next step, and the fault has to come in that one
+    LD_PRELOAD=$calls ZEROD_TEST_SLOW=$slow ZEROD_TEST_REFUSE=$rule timeout -k 5 60 "$zerod" --job job.toml "${more[@]}" "$@" >out 2>err || code=$?
     [ $code = "$want" ] || { echo "exit $code, not $want"; return 1; }
 } 2>/dev/null
 times() {
