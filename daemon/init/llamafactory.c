@@ -111,7 +111,7 @@ static const struct foreign_row rows[] = {
 {"dataset_dir media_dir buffer_size overwrite_cache data_shared_file_system", FOREIGN_NOTE, .why = "data are local files"},
 {"mix_strategy", FOREIGN_OFF, .words = "concat", .why = "sources are mixed by their weight, in [[data.train]]"},
 {"tokenized_path interleave_probs", FOREIGN_OFF, .words = "", .why = "data are read by [[data.train]]"},
-{"template", FOREIGN_WORD, "data.chat_template", "llama3=llama3|chatml=chatml", .why = "of their templates zerod has llama3 and chatml; data.chat_template in the job names another"},
+{"template", FOREIGN_WORD, "data.chat_template", "llama3=llama3|chatml=chatml", .why = "of their templates zerod has llama3 and chatml; remove the line, and set data.chat_template in the job that is written"},
 {"default_system tool_format", FOREIGN_OFF, .words = "", .why = "a system message stands in the data"},
 {"enable_thinking", FOREIGN_NOTE, .why = "templates here have no thinking"},
 {"cutoff_len", FOREIGN_KEY, "data.cutoff_len", .absent = "2048"},

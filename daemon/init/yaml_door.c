@@ -50,8 +50,12 @@ static json_t *plain_value(const char *text)
     long long integer = strtoll(text, &end, 10);
     if (!*end && errno == 0)
         return json_integer(integer);
+    errno = 0;
     double real = strtod(text, &end);
-    return *end ? json_string(text) : json_real(real);
+    if (*end)
+        return json_string(text);
+    /* too small is lost like too large, which json_real refuses */
+    return real == 0 && errno == ERANGE ? NULL : json_real(real);
 }
 
 static enum zd_status read_node(

@@ -144,7 +144,8 @@ ok 'no YAML' eval "yaml 'a: [1\nb: 2\n' call 65 && has 'E0221' err && has 'a.yml
 ok '  a key twice' eval "yaml 'seed: 1\nseed: 2\n' call 65 && has 'a.yml:2:1' err"
 ok '  two documents' eval "yaml 'seed: 1\n---\nseed: 2\n' call 65"
 ok '  an alias within itself' eval "yaml 'a: &a [*a, *a]\n' call 65"
-ok '  a number that no double holds' eval "yaml 'learning_rate: 1e999\n' call 65 && has 'a.yml:1:16' err && has 'out of range' err"
+ok '  numbers that no double holds' eval "yaml 'learning_rate: 1e999\n' call 65 && has 'a.yml:1:16' err && has 'out of range' err &&
+    yaml 'learning_rate: 1e-999\n' call 65 && has 'out of range' err"
 ok '  a list in the place of keys' eval "yaml '[1, 2]\n' call 65"
 ok 'words as YAML has them' eval "yaml 'bf16: yes\nlearning_rate: 1e-4\nseed: 7\nsample_packing: off\n' call 0 && has '^dtype = \"bf16\"' out &&
     has '^learning_rate = 0.0001' out && has '^packing = false' out"
