@@ -20,7 +20,7 @@ struct facts {
     int64_t parameters;
     enum data_format format;
     uint64_t bytes;     /* of all files */
-    int64_t document;   /* bytes that nineteen of twenty documents have */
+    int64_t document;   /* 95th percentile of their bytes */
     bool has_documents; /* a line each */
     int cutoff, samples_a_step;
     int64_t samples; /* of an epoch, about */
@@ -128,13 +128,15 @@ static void write_data(
         struct draft *draft)
 {
     enum { FEW = 200 };
-    char why[120];
+    char why[160];
+    bool has_prompts = facts->format != DATA_TEXT;
     if (facts->has_documents)
         snprintf(
                 why, sizeof why,
-                "nineteen of twenty documents are shorter, about: %" PRId64
-                " bytes",
-                facts->document);
+                "95th percentile of document length: about %" PRId64
+                " bytes%s",
+                facts->document,
+                has_prompts ? "; data.packing = false cuts no document" : "");
     else
         snprintf(why, sizeof why, "the text is cut into such samples");
     draft_set(draft, "data.cutoff_len", json_integer(facts->cutoff), why);
