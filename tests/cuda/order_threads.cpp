@@ -5,6 +5,7 @@
 #include "tests/cuda/emulate.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -175,7 +176,8 @@ int run_child(const char *program, const char *name)
     if (!child) {
         setenv("TSAN_OPTIONS", "exitcode=66 halt_on_error=1", 1);
         if (!getenv("ORDER_VERBOSE"))
-            freopen("/dev/null", "w", stderr);
+            if (!freopen("/dev/null", "w", stderr))
+                abort();
         execl(program, program, name, (char *)nullptr);
         _exit(1);
     }

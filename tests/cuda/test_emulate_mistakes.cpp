@@ -209,7 +209,8 @@ bool is_fatal(void (*action)(void))
 {
     pid_t child = fork();
     if (!child) {
-        freopen("/dev/null", "w", stderr);
+        if (!freopen("/dev/null", "w", stderr))
+            abort();
         action();
         _exit(0);
     }
