@@ -30,7 +30,7 @@ struct document {
     struct piece *pieces; /* owned */
     int piece_count, piece_capacity;
     bool end_of_text; /* the end-of-text token follows, when there is one */
-    bool is_cut;      /* the next text is a piece of its own */
+    bool is_cut;      /* the next text is a separate piece */
 };
 
 void document_clear(struct document *document);

@@ -30,7 +30,7 @@ void complete_offer(
 void complete_files(const struct completion *completion, bool folders);
 
 /* Offers what a placeholder such as "JOB" or "KEY" stands for, where it is
- * neither a file, a folder nor a word of its own. */
+ * neither a file, a folder nor a plain word. */
 typedef void complete_value_fn(
         const struct completion *completion, const char *placeholder);
 

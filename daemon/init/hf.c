@@ -88,7 +88,7 @@ static void take_peft(
             foreign, name, "lora.enabled", json_boolean(json_is_true(value)));
 }
 
-/* TRL's SFTConfig has defaults of its own; only its files have these keys. */
+/* TRL's SFTConfig has its own defaults; only its files have these keys. */
 static bool is_trl(const struct foreign *foreign)
 {
     static const char *const keys[] = {
