@@ -41,8 +41,8 @@ struct checkpointing {
 /* Layers in a segment: 0 = no layer is computed again as a whole. */
 int checkpointing_segment(struct checkpointing checkpointing, int layers);
 
-/* Filled by zero (or by a test, or by the plain holder below). Calls for a unit
- * come in pairs; what acquire gave is valid until release. */
+/* Filled by zero (or by a test, or by the plain replica below). Calls for a
+ * unit come in pairs; what acquire gave is valid until release. */
 struct model_hooks {
     void *ctx;
     /* Set params[id] for every tensor of `unit` (compute type); of one in

@@ -13,7 +13,7 @@ enum { B = 2, T = 11, LAYERS = 5 };
 /* --- an adapted model ----------------------------------------------------- */
 
 static struct {
-    struct model_hooks of_holder;
+    struct model_hooks of_replica;
     int products, fetched, grads, lowest_unit, keys;
     uint64_t key[64]; /* of dropout, in the order of the calls */
 } seen;
@@ -43,7 +43,7 @@ static enum zd_status note_key(
 static enum zd_status fetch(void *ctx, int unit, const void **params)
 {
     seen.fetched++;
-    return seen.of_holder.params_acquire(ctx, unit, params);
+    return seen.of_replica.params_acquire(ctx, unit, params);
 }
 
 static enum zd_status take_grads(
@@ -51,7 +51,7 @@ static enum zd_status take_grads(
 {
     seen.grads++;
     seen.lowest_unit = unit < seen.lowest_unit ? unit : seen.lowest_unit;
-    return seen.of_holder.grads_acquire(ctx, unit, grads, accumulate_out);
+    return seen.of_replica.grads_acquire(ctx, unit, grads, accumulate_out);
 }
 
 struct adapted {
@@ -63,7 +63,7 @@ struct adapted {
 static void fill_second_factors(struct tiny *t)
 {
     for (int id = 0; id < t->table.count; id++) {
-        float *w = holder_param(t->holder, id);
+        float *w = replicated_param(t->replica, id);
         if (t->table.params[id].part == PARAM_LORA_B)
             for (size_t i = 0; i < t->table.params[id].count; i++)
                 rng_normal(5, (uint64_t)id, i, 1, &w[i]);
@@ -118,9 +118,9 @@ static double step(
     batch.step = number;
     batch.first_sample = first;
     memset(&seen, 0, sizeof seen);
-    seen.of_holder = holder_hooks(m->tiny.holder);
+    seen.of_replica = replicated_hooks(m->tiny.replica);
     seen.lowest_unit = 99;
-    m->tiny.hooks = seen.of_holder;
+    m->tiny.hooks = seen.of_replica;
     m->tiny.hooks.params_acquire = fetch;
     m->tiny.hooks.grads_acquire = take_grads;
     return tiny_step(&m->tiny, &batch, 1.0f);

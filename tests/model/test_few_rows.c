@@ -52,7 +52,7 @@ static enum zd_status count_strips(
 struct coded {
     struct tiny tiny;
     struct kernels kernels;
-    struct model_hooks of_holder;
+    struct model_hooks of_replica;
     void **codes, **scales; /* (table.count), NULL where there are none */
     int count;              /* of weights in codes */
 };
@@ -99,7 +99,7 @@ static enum zd_status acquire(void *ctx, int unit, const void **params)
 {
     struct coded *m = ctx;
     const struct param_table *table = &m->tiny.table;
-    ZD_TRY(m->of_holder.params_acquire(m->of_holder.ctx, unit, params));
+    ZD_TRY(m->of_replica.params_acquire(m->of_replica.ctx, unit, params));
     for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
          id++)
         if (param_in_codes(table, id)) {
@@ -112,7 +112,7 @@ static enum zd_status acquire(void *ctx, int unit, const void **params)
 static enum zd_status release(void *ctx, int unit)
 {
     struct coded *m = ctx;
-    return m->of_holder.params_release(m->of_holder.ctx, unit);
+    return m->of_replica.params_release(m->of_replica.ctx, unit);
 }
 
 /* Adapters on the modules that `target` names. */
@@ -146,7 +146,7 @@ static void setup(
     tiny_must(weights_open_random(7, &t->table, &source));
     tiny_build(t, &of, &m->kernels, &source);
     make_codes(m, &source);
-    m->of_holder = t->hooks;
+    m->of_replica = t->hooks;
     t->hooks.ctx = m;
     t->hooks.params_acquire = acquire;
     t->hooks.params_release = release;

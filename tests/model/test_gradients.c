@@ -15,7 +15,8 @@ static double difference_along(
         const float *direction, double step)
 {
     size_t count = t->table.params[id].count;
-    float *w = holder_param(t->holder, id), *kept = malloc(count * sizeof *w);
+    float *w = replicated_param(t->replica, id),
+          *kept = malloc(count * sizeof *w);
     double loss[2], applied = 0.0;
     memcpy(kept, w, count * sizeof *w);
     for (int side = 0; side < 2; side++) {
@@ -34,7 +35,7 @@ static void check_tensor(
         struct tiny *t, const struct model_batch *batch, int id)
 {
     const struct param *param = &t->table.params[id];
-    const float *grad = holder_grad(t->holder, id);
+    const float *grad = replicated_grad(t->replica, id);
     float *direction = malloc(param->count * sizeof *direction);
     double norm = 0.0, length = 0.0, expected = 0.0;
     rng_normal(11, rng_stream(param->name), 0, param->count, direction);
@@ -78,7 +79,7 @@ static void check_model(const char *config)
     /* Biases and norms away from the 0 and 1 that they begin with. */
     for (int id = 0; id < t.table.count; id++)
         if (t.table.params[id].dims == 1) {
-            float noise, *w = holder_param(t.holder, id);
+            float noise, *w = replicated_param(t.replica, id);
             for (size_t i = 0; i < t.table.params[id].count; i++) {
                 rng_normal(
                         5, rng_stream(t.table.params[id].name), i, 1, &noise);

@@ -153,7 +153,7 @@ static enum zd_status grads_release(void *ctx, int unit)
     return ZD_OK;
 }
 
-/* The holder's weights; biases, norms and adapters' second factors away from
+/* The replica's weights; biases, norms and adapters' second factors away from
  * the 0 and 1 that they begin with. */
 static void dense_init(struct dense *d, struct tiny *t)
 {
@@ -165,7 +165,7 @@ static void dense_init(struct dense *d, struct tiny *t)
         const struct param *p = &t->table.params[id];
         float *w = malloc(p->count * sizeof *w);
         dtype_convert(
-                w, DTYPE_FP32, holder_param(t->holder, id), t->shape.dtype,
+                w, DTYPE_FP32, replicated_param(t->replica, id), t->shape.dtype,
                 p->count);
         bool is_noisy = p->dims == 1 || p->part == PARAM_LORA_B;
         for (size_t i = 0; is_noisy && i < p->count; i++) {

@@ -34,14 +34,15 @@ static void poison(struct tiny *t)
 {
     for (int id = 0; id < t->table.count; id++)
         for (size_t i = 0; i < t->table.params[id].count; i++)
-            if (holder_grad(t->holder, id))
-                holder_grad(t->holder, id)[i] = NAN;
+            if (replicated_grad(t->replica, id))
+                replicated_grad(t->replica, id)[i] = NAN;
 }
 
 static bool same_grads(struct tiny *a, struct tiny *b)
 {
     for (int id = 0; id < a->table.count; id++)
-        if (memcmp(holder_grad(a->holder, id), holder_grad(b->holder, id),
+        if (memcmp(replicated_grad(a->replica, id),
+                   replicated_grad(b->replica, id),
                    a->table.params[id].count * sizeof(float)) != 0)
             return false;
     return true;
@@ -95,9 +96,9 @@ static double worst_difference(struct tiny *a, struct tiny *b)
     double worst = 0;
     for (int id = 0; id < a->table.count; id++)
         for (size_t i = 0; i < a->table.params[id].count; i++)
-            worst =
-                    fmax(worst, fabs((double)holder_grad(a->holder, id)[i] -
-                                     holder_grad(b->holder, id)[i]));
+            worst = fmax(
+                    worst, fabs((double)replicated_grad(a->replica, id)[i] -
+                                replicated_grad(b->replica, id)[i]));
     return worst;
 }
 
@@ -152,21 +153,21 @@ Test(model_passes, micro_batches_add_their_gradients)
         tiny_step(&a, &second.batch, 1.0f);
         tiny_step(&b, &first.batch, 1.0f);
         for (int id = 0; id < a.table.count; id++) {
-            float *sum = holder_grad(a.holder, id);
-            float *one = holder_grad(b.holder, id);
+            float *sum = replicated_grad(a.replica, id);
+            float *one = replicated_grad(b.replica, id);
             for (size_t i = 0; i < a.table.params[id].count; i++)
                 sum[i] -= one[i];
         }
-        holder_step_begin(b.holder);
+        replicated_step_begin(b.replica);
         poison(&b);
         tiny_step(&b, &second.batch, 1.0f);
         for (int id = 0; id < a.table.count; id++) {
             double error = 0.0, size = 1e-3;
             for (size_t i = 0; i < a.table.params[id].count; i++) {
-                double d = (double)holder_grad(a.holder, id)[i] -
-                           holder_grad(b.holder, id)[i];
+                double d = (double)replicated_grad(a.replica, id)[i] -
+                           replicated_grad(b.replica, id)[i];
                 error = fmax(error, fabs(d));
-                size = fmax(size, fabs(holder_grad(b.holder, id)[i]));
+                size = fmax(size, fabs(replicated_grad(b.replica, id)[i]));
             }
             cr_expect(
                     error < 1e-4 * size, "%s: %g of %g",
@@ -200,10 +201,10 @@ Test(model_passes, frozen_tensors_cost_nothing_and_change_nothing)
                     tiny_step(&all, &tokens.batch, 1.0f));
             for (int id = 0; id < t.table.count; id++) {
                 const struct param *param = &t.table.params[id];
-                float *grad = holder_grad(t.holder, id);
+                float *grad = replicated_grad(t.replica, id);
                 cr_expect((grad != NULL) == param->trainable);
                 cr_expect(
-                        !grad || memcmp(grad, holder_grad(all.holder, id),
+                        !grad || memcmp(grad, replicated_grad(all.replica, id),
                                         param->count * sizeof *grad) == 0,
                         "%s with %s frozen", param->name, patterns[f][p]);
             }
@@ -218,8 +219,8 @@ static void compare_rounded(struct tiny *wide, struct tiny *t)
     int rounded = 0;
     for (int id = 0; id < t->table.count; id++) {
         const struct param *param = &t->table.params[id];
-        const float *x = holder_grad(wide->holder, id);
-        const void *y = holder_grad(t->holder, id);
+        const float *x = replicated_grad(wide->replica, id);
+        const void *y = replicated_grad(t->replica, id);
         const uint16_t *narrow = y;
         rounded += param->is_product;
         if (!param->is_product)
@@ -338,7 +339,7 @@ Test(model_passes, masked_targets_count_for_nothing)
     for (int id = 0; id < t.table.count; id++)
         for (size_t i = 0; i < t.table.params[id].count; i++)
             cr_assert(
-                    holder_grad(t.holder, id)[i] == 0.0f, "%s",
+                    replicated_grad(t.replica, id)[i] == 0.0f, "%s",
                     t.table.params[id].name);
     tiny_fini(&t);
 }
@@ -374,8 +375,8 @@ Test(model_passes, the_size_of_the_heads_chunks_does_not_matter)
     int head = param_table_find(&a.table, "lm_head.weight");
     for (size_t i = 0; i < a.table.params[head].count; i++)
         cr_assert(
-                fabsf(holder_grad(a.holder, head)[i] -
-                      holder_grad(b.holder, head)[i]) < 1e-4f);
+                fabsf(replicated_grad(a.replica, head)[i] -
+                      replicated_grad(b.replica, head)[i]) < 1e-4f);
     tiny_fini(&b);
     tiny_fini(&a);
 }
@@ -402,8 +403,8 @@ static void stays_near_fp32(
         double dot = 0.0, a = 0.0, b = 0.0;
         for (int id = 0; id < t.table.count; id++)
             for (size_t i = 0; i < t.table.params[id].count; i++) {
-                double x = holder_grad(exact.holder, id)[i];
-                double y = holder_grad(t.holder, id)[i];
+                double x = replicated_grad(exact.replica, id)[i];
+                double y = replicated_grad(t.replica, id)[i];
                 dot += x * y, a += x * x, b += y * y;
             }
         cr_expect(

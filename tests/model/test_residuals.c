@@ -73,8 +73,9 @@ static double train(struct tiny *t, const struct model_streams *streams)
 static bool same_grads(struct tiny *a, struct tiny *b)
 {
     for (int id = 0; id < a->table.count; id++)
-        if (holder_grad(a->holder, id) &&
-            memcmp(holder_grad(a->holder, id), holder_grad(b->holder, id),
+        if (replicated_grad(a->replica, id) &&
+            memcmp(replicated_grad(a->replica, id),
+                   replicated_grad(b->replica, id),
                    a->table.params[id].count * sizeof(float)) != 0)
             return false;
     return true;

@@ -2,8 +2,8 @@
 #ifndef ZD_TESTS_MODEL_TINY_H
 #define ZD_TESTS_MODEL_TINY_H
 
-#include "model/holder.h"
 #include "model/lora.h"
+#include "model/replicated_params.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ struct tiny {
     struct param_table table;
     struct arena_plan plan;
     struct arena arena;
-    struct holder *holder;
+    struct replicated_params *replica;
     struct model *model;
     struct model_hooks hooks;
     struct model_shape shape;
@@ -54,9 +54,9 @@ static inline void tiny_build(
     arena_plan_init(&t->plan);
     tiny_must(model_plan(&t->config, &t->table, shape, &t->plan));
     tiny_must(arena_take(&t->arena, &t->plan));
-    tiny_must(holder_create(
-            &t->table, shape->dtype, source, shape->train, &t->holder));
-    t->hooks = holder_hooks(t->holder);
+    tiny_must(replicated_create(
+            &t->table, shape->dtype, source, shape->train, &t->replica));
+    t->hooks = replicated_hooks(t->replica);
     tiny_must(model_create(
             &t->config, &t->table, shape, kernels, &t->arena, &t->model));
 }
@@ -92,7 +92,7 @@ static inline void tiny_open(
 static inline void tiny_fini(struct tiny *t)
 {
     model_destroy(t->model);
-    holder_destroy(t->holder);
+    replicated_destroy(t->replica);
     arena_release(&t->arena);
     arena_plan_fini(&t->plan);
     param_table_fini(&t->table);
@@ -114,7 +114,8 @@ static inline double tiny_evaluate(
     return tiny_loss(t);
 }
 
-/* One micro-batch; gradients are left in the holder. Returns the sum of losses.
+/* One micro-batch; gradients are left in the replica. Returns the sum of
+ * losses.
  */
 static inline double tiny_step(
         struct tiny *t, const struct model_batch *batch, float dloss)

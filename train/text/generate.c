@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "data/tokenise.h"
-#include "model/holder.h"
+#include "model/replicated_params.h"
 #include "train/text/decoder.h"
 #include "train/text/written.h"
 
@@ -42,7 +42,7 @@ struct generation {
     struct param_table table;
     struct text text;
     struct weight_source source;
-    struct holder *holder;
+    struct replicated_params *replica;
     struct arena_plan plan;
     struct arena arena;
     struct model *model;
@@ -64,8 +64,8 @@ static void generation_fini(struct generation *g)
         model_destroy(g->model);
     arena_release(&g->arena);
     arena_plan_fini(&g->plan);
-    if (g->holder)
-        holder_destroy(g->holder);
+    if (g->replica)
+        replicated_destroy(g->replica);
     if (g->source.read)
         weights_close(&g->source);
     text_close(&g->text);
@@ -87,7 +87,8 @@ static enum zd_status open_model(
     ZD_TRY(weights_open_adapted(
             options->model, &g->config, &g->table, options->adapters,
             options->adapter_count, NULL, &g->source));
-    return holder_create(&g->table, DTYPE_FP32, &g->source, false, &g->holder);
+    return replicated_create(
+            &g->table, DTYPE_FP32, &g->source, false, &g->replica);
 }
 
 static enum zd_status encode(
@@ -188,7 +189,7 @@ static enum zd_status run(
         const struct generate_options *options, struct generation *g, FILE *out)
 {
     struct printable to = printable_to(out);
-    struct model_hooks hooks = holder_hooks(g->holder);
+    struct model_hooks hooks = replicated_hooks(g->replica);
     struct device_options device = {.cpu_threads = options->threads};
     struct model_shape shape = shape_of(g);
     bool is_one = g->text_count == 1;
