@@ -1,5 +1,5 @@
-/* status_file.c - output_dir/status.json: the object of GET /v1/status, and the
- * ranks of GET /v1/ranks, for who sees the folder and not the socket (a login
+/* status_file.c - output_dir/status.json: what GET /v1/status, /v1/ranks and
+ * /v1/memory answer, for those who see the folder and not the socket (a login
  * node). */
 #include "base/file/fs.h"
 #include "daemon/sinks/sink.h"
@@ -11,12 +11,9 @@
 /* malloc'd text with a newline; NULL: out of memory. */
 static char *status_text(const struct run_state *state)
 {
-    json_t *status = run_state_status(state);
-    json_t *ranks = run_state_ranks(state);
-    json_object_set(status, "ranks", json_object_get(ranks, "ranks"));
-    char *text = json_dumps(status, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    json_decref(status);
-    json_decref(ranks);
+    json_t *json = run_state_file(state);
+    char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_decref(json);
     if (!text)
         return NULL;
     size_t bytes = strlen(text);

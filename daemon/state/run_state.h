@@ -107,6 +107,9 @@ double run_state_eta(const struct run_state *state);
 json_t *run_state_status(const struct run_state *state);
 json_t *run_state_ranks(const struct run_state *state);
 json_t *run_state_memory(const struct run_state *state);
+/* status.json: the status, with the lists `ranks` of run_state_ranks and
+ * `memory`, which is `ranks` of run_state_memory. */
+json_t *run_state_file(const struct run_state *state);
 json_t *run_state_samples(const struct run_state *state, int max);
 /* `names`: bits of enum run_series. */
 json_t *run_state_history(

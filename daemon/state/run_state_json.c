@@ -327,6 +327,17 @@ json_t *run_state_memory(const struct run_state *state)
     return object;
 }
 
+json_t *run_state_file(const struct run_state *state)
+{
+    json_t *object = run_state_status(state);
+    json_t *ranks = run_state_ranks(state), *memory = run_state_memory(state);
+    json_object_set(object, "ranks", json_object_get(ranks, "ranks"));
+    json_object_set(object, "memory", json_object_get(memory, "ranks"));
+    json_decref(ranks);
+    json_decref(memory);
+    return object;
+}
+
 /* --- samples and series --- */
 
 json_t *run_state_samples(const struct run_state *state, int max)

@@ -73,3 +73,24 @@ Test(status_file, has_the_numbers_to_the_last_digit)
     cr_expect_eq(json_real_value(json_object_get(json, "loss")), 2.3125);
     json_decref(json);
 }
+
+Test(status_file, answers_for_status_ranks_and_memory)
+{
+    sink.close(sink.ctx, &c.state);
+    json_t *json = read_status(), *member;
+    json_t *answers[] = {
+            run_state_status(&c.state), run_state_ranks(&c.state),
+            run_state_memory(&c.state)};
+    const char *key;
+    json_object_foreach(answers[0], key, member)
+            cr_expect_not_null(json_object_get(json, key), "%s", key);
+    cr_expect(json_equal(
+            json_object_get(json, "ranks"),
+            json_object_get(answers[1], "ranks")));
+    cr_expect(json_equal(
+            json_object_get(json, "memory"),
+            json_object_get(answers[2], "ranks")));
+    for (int i = 0; i < 3; i++)
+        json_decref(answers[i]);
+    json_decref(json);
+}
