@@ -50,58 +50,50 @@ static enum zd_status refuse(const struct translation *t, const char *why)
 
 /* ---- classes ---- */
 
-static enum zd_status put_ranges(
-        struct translation *t, const struct unicode_range *ranges, int count,
-        bool complement)
+/* A table of code points, or all that are not in it. */
+struct property {
+    const char *name;
+    const struct unicode_table *table;
+    bool complement;
+};
+
+static enum zd_status put_property(
+        struct translation *t, const struct property *property)
 {
+    const struct unicode_table *table = property->table;
     uint32_t begin = 0;
-    if (!complement) {
-        for (int r = 0; r < count; r++)
-            ZD_TRY(
-                    put(t, "\\x{%x}-\\x{%x}", (unsigned)ranges[r].begin,
-                        (unsigned)ranges[r].end));
+    for (int r = 0; r < table->count; r++) {
+        struct unicode_range range = table->ranges[r];
+        if (!property->complement)
+            ZD_TRY(put(t, "\\x{%x}-\\x{%x}", range.begin, range.end));
+        else if (begin < range.begin)
+            ZD_TRY(put(t, "\\x{%x}-\\x{%x}", begin, range.begin - 1));
+        begin = range.end + 1;
+    }
+    if (!property->complement || begin == UNICODE_POINTS)
         return ZD_OK;
-    }
-    for (int r = 0; r <= count; r++) {
-        uint32_t end = r < count ? ranges[r].begin : UNICODE_POINTS;
-        if (begin < end)
-            ZD_TRY(put(
-                    t, "\\x{%x}-\\x{%x}", (unsigned)begin, (unsigned)end - 1));
-        if (r < count)
-            begin = ranges[r].end + 1;
-    }
-    return ZD_OK;
+    return put(t, "\\x{%x}-\\x{%x}", begin, UNICODE_POINTS - 1u);
 }
 
-/* \p{L} and its like at t->at, which moves behind it; false: none there. */
-static bool take_property(
-        struct translation *t, const struct unicode_range **ranges_out,
-        int *count_out, bool *complement_out)
+/* \p{L} and its like at t->at, which moves past it; NULL: none there. */
+static const struct property *take_property(struct translation *t)
 {
-    static const struct {
-        const char *name;
-        const struct unicode_range *ranges;
-        const int *count;
-        bool complement;
-    } known[] = {
-            {"\\p{L}", unicode_letters, &unicode_letters_count, false},
-            {"\\P{L}", unicode_letters, &unicode_letters_count, true},
-            {"\\p{N}", unicode_numbers, &unicode_numbers_count, false},
-            {"\\P{N}", unicode_numbers, &unicode_numbers_count, true},
-            {"\\s", unicode_spaces, &unicode_spaces_count, false},
-            {"\\S", unicode_spaces, &unicode_spaces_count, true},
+    static const struct property known[] = {
+            {"\\p{L}", &unicode_letters, false},
+            {"\\P{L}", &unicode_letters, true},
+            {"\\p{N}", &unicode_numbers, false},
+            {"\\P{N}", &unicode_numbers, true},
+            {"\\s", &unicode_spaces, false},
+            {"\\S", &unicode_spaces, true},
     };
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
         size_t bytes = strlen(known[k].name);
         if (strncmp((const char *)t->pattern + t->at, known[k].name, bytes))
             continue;
-        *ranges_out = known[k].ranges;
-        *count_out = *known[k].count;
-        *complement_out = known[k].complement;
         t->at += bytes;
-        return true;
+        return &known[k];
     }
-    return false;
+    return NULL;
 }
 
 /* One literal character, escaped or not, at t->at. */
@@ -138,12 +130,10 @@ static enum zd_status take_literal(struct translation *t, uint32_t *c_out)
 
 static enum zd_status class_item(struct translation *t)
 {
-    const struct unicode_range *ranges;
+    const struct property *property = take_property(t);
     uint32_t first, last;
-    bool complement;
-    int count;
-    if (take_property(t, &ranges, &count, &complement))
-        return put_ranges(t, ranges, count, complement);
+    if (property)
+        return put_property(t, property);
     if (t->pattern[t->at] == '[' ||
         (t->pattern[t->at] == '&' && t->pattern[t->at + 1] == '&'))
         return refuse(t, "a class within a class");
@@ -272,16 +262,14 @@ static enum zd_status check_folded(struct translation *t, uint32_t c)
 
 static enum zd_status literal(struct translation *t)
 {
-    const struct unicode_range *ranges;
-    bool complement;
-    int count;
+    const struct property *property = take_property(t);
     uint32_t c;
     t->has_atom = true;
-    if (take_property(t, &ranges, &count, &complement)) {
+    if (property) {
         if (t->folds[t->depth])
             return refuse(t, "a class inside (?i:");
         ZD_TRY(put(t, "["));
-        ZD_TRY(put_ranges(t, ranges, count, complement));
+        ZD_TRY(put_property(t, property));
         return put(t, "]");
     }
     ZD_TRY(take_literal(t, &c));

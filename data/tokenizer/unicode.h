@@ -3,8 +3,9 @@
  *
  * PCRE2 and utf8proc each have tables of their own Unicode version, which
  * differ from the library's and from one distribution to the next. So the
- * tables here were measured on the library itself, code point by code point,
- * and the two libraries are never asked what class a character has. */
+ * tables here were measured on the library itself, code point by code point
+ * (unicode_ranges.txt, made into C by unicode_tables.py), and the two libraries
+ * are never asked what class a character has. */
 #ifndef ZD_DATA_TOKENIZER_UNICODE_H
 #define ZD_DATA_TOKENIZER_UNICODE_H
 
@@ -13,15 +14,15 @@
 enum { UNICODE_POINTS = 0x110000 };
 
 struct unicode_range {
-    uint32_t begin, end; /* both included; ascending, never adjacent */
+    uint32_t begin, end; /* both included */
+};
+struct unicode_table {
+    const struct unicode_range *ranges; /* ascending, never adjacent */
+    int count;
 };
 
-extern const struct unicode_range unicode_letters[], unicode_numbers[],
-        unicode_spaces[], unicode_words[], unicode_nfc_triggers[],
-        unicode_nfc_bases[];
-extern const int unicode_letters_count, unicode_numbers_count,
-        unicode_spaces_count, unicode_words_count, unicode_nfc_triggers_count,
-        unicode_nfc_bases_count;
+extern const struct unicode_table unicode_letters, unicode_numbers,
+        unicode_spaces, unicode_words, unicode_nfc_triggers, unicode_nfc_bases;
 
 enum unicode_class {
     UNICODE_LETTER = 1,       /* \p{L} */

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Measure the character tables of Hugging Face tokenizers, code point by code
-point, and write data/tokenizer/unicode_tables.c.
+point, and write data/tokenizer/unicode_ranges.txt.
 
 Only what the library does is used, never a Unicode data file: its ids, not a
 Unicode version, are what the tokenizer has to reproduce. Run it with
 `tokenizers` 0.23.3 installed:
 
-    tests/reference/unicode_tables.py > data/tokenizer/unicode_tables.c
+    tests/reference/unicode_ranges.py > data/tokenizer/unicode_ranges.txt
 """
 import unicodedata
 
@@ -88,36 +88,30 @@ def ranges(points):
 
 
 def write(name, comment, points):
-    rows = ranges(points)
-    print(f"\n/* {comment}: {len(points):,} code points. */")
-    print(f"const struct unicode_range {name}[] = {{")
-    line = "   "
-    for begin, end in rows:
-        item = f" {{0x{begin:X}, 0x{end:X}}},"
-        if len(line) + len(item) > 79:
+    print(f"\n# {comment}: {len(points):,} code points.\n{name}:")
+    line = ""
+    for begin, end in ranges(points):
+        item = f"{begin:X}" if begin == end else f"{begin:X}-{end:X}"
+        if len(line) + 1 + len(item) > 119:
             print(line)
-            line = "   "
-        line += item
+            line = ""
+        line += f" {item}" if line else item
     print(line)
-    print("};")
-    print(f"const int {name}_count =\n        sizeof {name} / sizeof {name}[0];")
 
 
 def main():
     triggers, bases = normal_form()
     print(f"""\
-/* unicode_tables.c - written by tests/reference/unicode_tables.py, which
- * asked Hugging Face tokenizers {tokenizers.__version__} about every code point. Do not edit.
- * clang-format off: a table is easier to compare when its lines are full. */
-#include "data/tokenizer/unicode.h"
-
-/* clang-format off */""")
-    write("unicode_letters", "What \\p{L} matches", by_pattern(r"\p{L}"))
-    write("unicode_numbers", "What \\p{N} matches", by_pattern(r"\p{N}"))
-    write("unicode_spaces", "What \\s matches", by_pattern(r"\s"))
-    write("unicode_words", "Word characters for single_word", word_characters())
-    write("unicode_nfc_triggers", "Code points that NFC may move or change", triggers)
-    write("unicode_nfc_bases",
+# What Hugging Face tokenizers {tokenizers.__version__} takes for a letter, a number and so on, asked code point by code point. Written by
+# tests/reference/unicode_ranges.py; unicode_tables.py makes C of it. Do not edit.
+#
+# A table begins with its name and a colon; then come its ranges, both ends included, in hexadecimal, in ascending order.""")
+    write("letters", "What \\p{L} matches", by_pattern(r"\p{L}"))
+    write("numbers", "What \\p{N} matches", by_pattern(r"\p{N}"))
+    write("spaces", "What \\s matches", by_pattern(r"\s"))
+    write("words", "Word characters for single_word", word_characters())
+    write("nfc_triggers", "Code points that NFC may move or change", triggers)
+    write("nfc_bases",
           "What NFC may compose with what follows, but for Hangul syllables", bases)
 
 
